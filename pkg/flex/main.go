@@ -1,0 +1,101 @@
+package flex
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/fdguard"
+)
+
+// Main is the main function of a driver: it answers the callout in the
+// process's arguments and returns the exit status.
+//
+//	func main() { os.Exit(flex.Main(driver())) }
+//
+// First of all it takes file descriptors 1 and 2 away, because the kubelet
+// reads both as one stream (pkg/volume/flexvolume/driver-call.go:136): what
+// anybody else prints, a library's log or a child, is lost. Then see [Serve]
+// and [Run].
+//
+// The status is 0 whatever the answer. With any other the kubelet would log
+// the whole argument list, base64 secrets included (driver-call.go:149).
+func Main(d *Driver) int {
+	reply, claimErr := fdguard.Claim()
+	defer reply.Close()
+	_, _ = Serve(reply, func(ctx context.Context) DriverStatus {
+		args := os.Args[1:]
+		if claimErr != nil && (len(args) == 0 || args[0] != string(CommandInit)) {
+			return Failure(Errorf(CodeInternal, "cannot guard the answer, nothing was done: %w", claimErr))
+		}
+		return Run(ctx, d, args)
+	})
+	return 0
+}
+
+// Serve is the part of [Main] for programs that have something to do before
+// [Run], such as reading a configuration: it calls answer once and writes the
+// encoded status to w, whatever happens. w should be what [Main] uses; an error
+// is that of w.
+//
+// The context that answer gets ends at SIGTERM, SIGINT and SIGQUIT, with the
+// signal in its cause; if answer has not returned some 500 ms later, the status
+// is a Failure. SIGPIPE and SIGHUP are ignored. A panic in answer is a Failure.
+// The signals stay caught when Serve returns, because a process that dies by
+// one after its answer has made the answer void: exit next.
+func Serve(w io.Writer, answer func(context.Context) DriverStatus) (DriverStatus, error) {
+	ctx := signalContext()
+	done := make(chan outcome, 1)
+	go protect("the driver", done, func() (DriverStatus, error) { return answer(ctx), nil })
+	status := NewRedactor(Options{}).status(awaitAnswer(ctx, done).status(ctx, "the driver"))
+	_, err := w.Write(status.Encode())
+	return status, err
+}
+
+// awaitAnswer leaves Run, inside answer, the time for its own grace.
+func awaitAnswer(ctx context.Context, done <-chan outcome) outcome {
+	select {
+	case o := <-done:
+		return o
+	case <-ctx.Done():
+	}
+	grace := graceAfterSignal + 200*time.Millisecond
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case o := <-done:
+		return o
+	case <-timer.C:
+		return outcome{stuck: grace}
+	}
+}
+
+// interrupted is the cause of a context that a signal ended.
+type interrupted struct{ signal os.Signal }
+
+func (i *interrupted) Error() string {
+	return "interrupted by the signal \"" + i.signal.String() + "\""
+}
+
+func isSignal(err error) bool {
+	_, ok := errors.AsType[*interrupted](err)
+	return ok
+}
+
+// signalContext returns a context that the first signal to end ends. Signals
+// that we ignore are caught, not set to ignored, because children inherit that.
+func signalContext() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	ignored := make(chan os.Signal, 1)
+	signal.Notify(ignored, syscall.SIGHUP, syscall.SIGPIPE)
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT)
+	go func() {
+		cancel(&Error{Code: CodeCanceled, Err: &interrupted{<-end}})
+	}()
+	return ctx
+}
