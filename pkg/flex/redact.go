@@ -1,6 +1,23 @@
 package flex
 
-// Redactor takes secrets out of messages.
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Redactor takes secrets out of messages: by value, in the encodings in which
+// values turn up in errors, and by key, for secrets whose value it does not
+// know.
+//
+// By value it finds a secret in plain, in base64 (both alphabets, padded or
+// not, also as part of a longer value, as in "Basic" credentials) and in hex;
+// each of them also with some or all bytes escaped as in URLs, JSON, Go's %q,
+// C strings or HTML. Values of less than four bytes are found only as whole
+// words, since they would be found everywhere. By key it finds what follows
+// "password=", "token=" and the like, "key":"…", and the password in a URL.
+//
+// The nil Redactor knows no values and works by key.
 type Redactor struct {
 	needles []needle
 	mark    string
@@ -8,19 +25,71 @@ type Redactor struct {
 
 // NewRedactor returns a Redactor for the secrets of one call: the values under
 // kubernetes.io/secret/, and those of the volume's own options whose key says
-// that they are secret, such as "password".
+// that they are secret, such as "password", or whose value does, such as
+// "username=me,password=…".
 func NewRedactor(o Options) *Redactor {
-	return &Redactor{needles: needlesOf(o), mark: redacted}
+	r := &Redactor{mark: redacted}
+	for _, secret := range o.Secrets {
+		r.add(string(secret.Reveal()))
+	}
+	for key, value := range o.User {
+		if isSecretName(key) {
+			r.add(value)
+		}
+		for _, sp := range keySpans(value) { // as in mountOptions
+			r.add(value[sp.start:sp.end])
+		}
+	}
+	if len(r.valueSpans(r.mark)) > 0 {
+		r.mark = "***" // the mark itself would give a part of a secret away
+	}
+	return r
 }
 
+// Redact returns s with every secret in it replaced by "[redacted]".
+func (r *Redactor) Redact(s string) string {
+	if s == "" {
+		return s
+	}
+	if r == nil {
+		r = &Redactor{mark: redacted}
+	}
+	s = replace(s, append(r.valueSpans(s), keySpans(s)...), r.mark)
+	// What is left and a mark may by chance make up a secret again.
+	for range 3 {
+		spans := r.valueSpans(s)
+		if len(spans) == 0 {
+			return s
+		}
+		s = replace(s, spans, r.mark)
+	}
+	return r.mark
+}
+
+// status redacts the one part of an answer that is made of free text.
 func (r *Redactor) status(s DriverStatus) DriverStatus {
 	s.Message = r.Redact(s.Message)
 	return s
 }
 
-type needle struct{ text string }
+// span is a part of a message, from start up to end.
+type span struct{ start, end int }
 
-func needlesOf(Options) []needle { return nil }
-
-// Redact returns s without secrets.
-func (r *Redactor) Redact(s string) string { return s }
+// replace puts mark in place of the spans, once for those that touch.
+func replace(s string, spans []span, mark string) string {
+	if len(spans) == 0 {
+		return s
+	}
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	var b strings.Builder
+	end := 0 // of what has been dealt with
+	for i, sp := range spans {
+		if i == 0 || sp.start > end {
+			b.WriteString(s[end:sp.start])
+			b.WriteString(mark)
+		}
+		end = max(end, sp.end)
+	}
+	b.WriteString(s[end:])
+	return b.String()
+}

@@ -1,0 +1,117 @@
+package flex
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"strings"
+)
+
+// shortValue is the length below which a value is no secret worth the name,
+// but something like "on" or "3" that somebody put into a Secret.
+const shortValue = 4
+
+// needle is one form of a secret to look for.
+type needle struct {
+	text string
+	word bool            // only between things that are no letter or digit
+	grow func(byte) bool // what belongs to it on both sides, or nil
+}
+
+// add makes the forms of one value. Escapes are no forms: see spelling.
+func (r *Redactor) add(value string) {
+	trimmed := strings.TrimSpace(value) // drivers drop the newline of a file
+	if trimmed == "" {
+		return
+	}
+	r.addPlain(trimmed)
+	if len(trimmed) < shortValue {
+		return
+	}
+	r.addBase64(trimmed)
+	r.needles = append(r.needles,
+		needle{text: hex.EncodeToString([]byte(trimmed))},
+		needle{text: strings.ToUpper(hex.EncodeToString([]byte(trimmed)))})
+	// The lines of a key or a configuration file turn up one by one.
+	if lines := strings.Split(trimmed, "\n"); len(lines) > 1 {
+		for _, line := range lines {
+			if line = strings.TrimSpace(line); len(line) >= 2*shortValue {
+				r.addPlain(line)
+			}
+		}
+	}
+}
+
+func (r *Redactor) addPlain(value string) {
+	r.needles = append(r.needles, needle{text: value, word: len(value) < shortValue})
+	if len(value) < shortValue {
+		encoded := base64.StdEncoding.EncodeToString([]byte(value))
+		r.needles = append(r.needles, needle{text: encoded, word: true})
+	}
+}
+
+// addBase64 looks for the characters that the value alone decides, wherever it
+// starts within the three bytes that make four characters. What is around them
+// depends on the neighbours and on padding, and is taken along.
+func (r *Redactor) addBase64(value string) {
+	const least = 5 // characters; fewer would be found by chance
+	for offset := range 3 {
+		bytes := append(make([]byte, offset), value...)
+		start, end := (offset*8+5)/6, len(bytes)*8/6
+		if end-start < least {
+			continue
+		}
+		for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			text := alphabet.EncodeToString(bytes)[start:end]
+			r.needles = append(r.needles, needle{text: text, grow: isBase64})
+		}
+	}
+}
+
+func isBase64(c byte) bool {
+	return isLetterOrDigit(c) || c == '+' || c == '/' || c == '-' || c == '_' || c == '='
+}
+
+func isLetterOrDigit(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+// valueSpans returns where in s any form of a secret stands.
+func (r *Redactor) valueSpans(s string) []span {
+	var spans []span
+	for _, n := range r.needles {
+		for start := 0; start < len(s); start++ {
+			if s[start] != n.text[0] && strings.IndexByte(escapes, s[start]) < 0 {
+				continue
+			}
+			end := spelledAt(s, start, n.text)
+			if end < 0 || n.word && !isWord(s, start, end) {
+				continue
+			}
+			sp := n.around(s, span{start, end})
+			spans = append(spans, sp)
+			if n.grow != nil {
+				start = sp.end - 1
+			}
+		}
+	}
+	return spans
+}
+
+func (n needle) around(s string, sp span) span {
+	if n.grow == nil {
+		return sp
+	}
+	for sp.start > 0 && n.grow(s[sp.start-1]) {
+		sp.start--
+	}
+	for sp.end < len(s) && n.grow(s[sp.end]) {
+		sp.end++
+	}
+	return sp
+}
+
+func isWord(s string, start, end int) bool {
+	return (start == 0 || !isWordByte(s[start-1])) && (end == len(s) || !isWordByte(s[end]))
+}
+
+func isWordByte(c byte) bool { return isLetterOrDigit(c) || c == '_' || c >= 0x80 }
