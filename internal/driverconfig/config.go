@@ -1,0 +1,202 @@
+// Package driverconfig is the configuration of one installed driver: the
+// dot-file .flexdriver.json beside its executable.
+//
+// It lies there because the plugin directory is the only place that is present
+// wherever the executable runs, be it a kubelet in a container or
+// kube-controller-manager's image without a shell, and it is a dot-file because
+// the kubelet's prober ignores those (pkg/volume/flexvolume/probe.go,
+// handleWatchEvent): any other file written there makes it run init once more.
+//
+// Decoding is strict and reports all faults at once, each with its path in the
+// file. Nothing here is a reason for init to fail: a caller whose [Load] failed
+// answers init with [SafeCapabilities] and everything that needs the
+// configuration with the error.
+//
+// Every callout of the driver loads this package, so it imports little more
+// than encoding/json.
+package driverconfig
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+const (
+	// APIVersion is the only version of the format so far.
+	APIVersion = "flex2csi.io/v1alpha1"
+	// Kind names the format.
+	Kind = "FlexDriverConfiguration"
+
+	// FileName is the configuration's name, beside the executable.
+	FileName = ".flexdriver.json"
+	// FileMode is 0644: the file holds no secrets, and it must be readable where
+	// the driver does not run as root, as in a kube-controller-manager with an
+	// ordinary user, or by a person who calls the driver with --dry-run.
+	FileMode = 0o644
+	// MaxSize bounds what is read: init must answer at once whatever lies there.
+	MaxSize = 64 << 10
+)
+
+// Configuration is the content of the file. [Default] gives one that is valid.
+type Configuration struct {
+	// APIVersion and Kind are the constants of the same names.
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+
+	// Driver is the name in PersistentVolumes (spec.flexVolume.driver), in the
+	// form vendor/name. It must be that of the directory the file lies in.
+	Driver DriverName `json:"driver"`
+
+	// Backend says who does the work.
+	Backend Backend `json:"backend"`
+
+	// Capabilities are init's answer. Its FSGroup follows FSGroupPolicy.
+	Capabilities flex.Capabilities `json:"capabilities"`
+
+	// FSGroupPolicy says who gives a volume to the pod's fsGroup.
+	FSGroupPolicy FSGroupPolicy `json:"fsGroupPolicy"`
+
+	// KubeletDir is the kubelet's --root-dir. Empty: derived from the paths the
+	// kubelet passes, which is right unless symlinks are involved.
+	KubeletDir string `json:"kubeletDir,omitempty"`
+
+	// DirectoryRoots are the directories below which volumes with the option
+	// path may lie. Empty: there are no such volumes.
+	DirectoryRoots []string `json:"directoryRoots,omitempty"`
+
+	// ImageRoots and DeviceRoots are the directories below which disk images and
+	// block devices may lie. Empty: anywhere.
+	ImageRoots  []string `json:"imageRoots,omitempty"`
+	DeviceRoots []string `json:"deviceRoots,omitempty"`
+
+	// Timeouts replace the default deadlines of single callouts.
+	Timeouts map[flex.Command]Duration `json:"timeouts,omitempty"`
+
+	// Log is where the driver says what it does. The kubelet reads standard
+	// output and standard error as one answer, so there is none by default.
+	Log Log `json:"log,omitzero"`
+}
+
+// Backend says who does the work of the callouts.
+type Backend string
+
+// BackendLocal mounts disk images, devices, network file systems and
+// directories itself.
+const BackendLocal Backend = "local"
+
+// FSGroupPolicy says who gives a volume to the group of the pod's
+// securityContext.fsGroup.
+type FSGroupPolicy string
+
+const (
+	// FSGroupDriver, the default: the driver does it before the volume becomes
+	// visible, and skips a volume whose root has the group already. The kubelet
+	// would do it after the mount and ignore errors
+	// (pkg/volume/flexvolume/mounter.go, SetUpAt).
+	FSGroupDriver FSGroupPolicy = "driver"
+	// FSGroupKubelet leaves it to the kubelet, which then heeds the pod's
+	// fsGroupChangePolicy: the capability fsGroup becomes true.
+	FSGroupKubelet FSGroupPolicy = "kubelet"
+	// FSGroupNone leaves owners and modes alone: for file systems that have none.
+	FSGroupNone FSGroupPolicy = "none"
+)
+
+// Log is where and how much the driver logs. The zero value is silence.
+type Log struct {
+	// File gets a line per event. It must not lie in the plugin directory, where
+	// each write would make the kubelet run init (kubernetes/kubernetes#58352).
+	File string `json:"file,omitempty"`
+	// Level is the least severe level that is written. Empty: info.
+	Level LogLevel `json:"level,omitempty"`
+}
+
+// LogLevel is a level of log/slog, in lower case. This package does not import
+// log/slog, which would cost each callout start-up time.
+type LogLevel string
+
+// The levels.
+const (
+	LogDebug LogLevel = "debug"
+	LogInfo  LogLevel = "info"
+	LogWarn  LogLevel = "warn"
+	LogError LogLevel = "error"
+)
+
+// Duration is a time.Duration that is text in JSON: "90s", "2m".
+type Duration time.Duration
+
+// String returns the duration as time.Duration does.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText makes the duration text in JSON.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// Default returns the configuration of a driver about which nothing was said.
+// It is the one place with defaults: decoding begins with its result.
+func Default(driver DriverName) *Configuration {
+	return &Configuration{
+		APIVersion:    APIVersion,
+		Kind:          Kind,
+		Driver:        driver,
+		Backend:       BackendLocal,
+		Capabilities:  SafeCapabilities(),
+		FSGroupPolicy: FSGroupDriver,
+	}
+}
+
+// SafeCapabilities returns what init answers when there is no configuration or
+// a broken one. They are those of [Default], and each of them is the one that
+// does least harm if it stays in the kubelet's memory after the file was
+// mended: without attach nobody waits for kube-controller-manager, without
+// fsGroup no owners are changed that were not to be changed.
+func SafeCapabilities() flex.Capabilities {
+	return flex.Capabilities{
+		Attach:           false,
+		SELinuxRelabel:   true,
+		FSGroup:          false,
+		SupportsMetrics:  true,
+		RequiresFSResize: true,
+	}
+}
+
+// Timeout returns the configured deadline of a callout, or 0 for the default.
+// It fits flex.Driver's field of this name.
+func (c *Configuration) Timeout(command flex.Command) time.Duration {
+	return time.Duration(c.Timeouts[command])
+}
+
+// Fault is one thing wrong in a configuration.
+type Fault struct {
+	// Path is where: "timeouts.mount", "directoryRoots[1]", or empty for the
+	// file as a whole.
+	Path string
+	// Message is what, and what would be right.
+	Message string
+}
+
+// String returns path and message in one line.
+func (f Fault) String() string {
+	if f.Path == "" {
+		return f.Message
+	}
+	return f.Path + ": " + f.Message
+}
+
+// InvalidError is what is wrong with a configuration: at least one fault.
+type InvalidError struct{ Faults []Fault }
+
+// Error returns all faults in one line.
+func (e *InvalidError) Error() string {
+	if len(e.Faults) == 1 {
+		return e.Faults[0].String()
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d faults", len(e.Faults))
+	for i, f := range e.Faults {
+		fmt.Fprintf(&text, " (%d) %s", i+1, f)
+	}
+	return text.String()
+}
