@@ -185,7 +185,7 @@ func (s *suite) close(results string, err error) error {
 	// Not in the words of total: that line must be the only one of its kind.
 	fmt.Fprintf(s.out, "==== %s: %d ok, %d not, %d left out, %.0f s\n", s.Step, s.Passed, s.Failed, skipped, time.Since(s.began).Seconds())
 	if results != "" {
-		err = errors.Join(err, s.counts.appendTo(results))
+		err = errors.Join(err, s.appendTo(results))
 	}
 	if err == nil && s.Failed > 0 {
 		err = fmt.Errorf("%s failed", s.Step)

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -40,8 +41,8 @@ func spy(t *testing.T, f func(testing.TB)) *spyTB {
 	go func() {
 		defer close(done)
 		defer func() {
-			for i := len(s.cleanups) - 1; i >= 0; i-- {
-				s.cleanups[i]()
+			for _, f := range slices.Backward(s.cleanups) {
+				f()
 			}
 		}()
 		f(s)
