@@ -38,14 +38,22 @@ type Error struct {
 
 // Error returns the text of Err; the code is not part of it.
 func (e *Error) Error() string {
-	if e.Err == nil {
+	switch {
+	case e == nil: // a typed nil in an error: a bug elsewhere that must not become a panic here
+		return string(CodeInternal)
+	case e.Err == nil:
 		return string(e.Code)
 	}
 	return e.Err.Error()
 }
 
 // Unwrap returns Err.
-func (e *Error) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.Err
+}
 
 // Errorf makes an [Error] of a code and a text as fmt.Errorf does, %w included.
 func Errorf(code Code, format string, args ...any) error {

@@ -131,8 +131,11 @@ func checkSyntax(argument string) error {
 	}
 	var raw json.RawMessage
 	err := json.Unmarshal([]byte(argument), &raw)
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
+	case !looksLikeJSON(argument):
+		return Errorf(CodeInvalidArgument, "the JSON options do not begin with {: are the arguments in the right order?")
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return Errorf(CodeInvalidArgument, "the JSON options are not valid JSON: syntax error at byte %d of %d", syntax.Offset, len(argument))

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"strings"
+	"unicode/utf8"
 )
 
 // shortValue is the length below which a value is no secret worth the name,
@@ -80,7 +81,7 @@ func (r *Redactor) valueSpans(s string) []span {
 	var spans []span
 	for _, n := range r.needles {
 		for start := 0; start < len(s); start++ {
-			if s[start] != n.text[0] && strings.IndexByte(escapes, s[start]) < 0 {
+			if !canStart(n.text[0], s[start]) {
 				continue
 			}
 			end := spelledAt(s, start, n.text)
@@ -95,6 +96,12 @@ func (r *Redactor) valueSpans(s string) []span {
 		}
 	}
 	return spans
+}
+
+// canStart rules out most places at once. A byte that is no ASCII can stand for
+// a replacement character.
+func canStart(want, got byte) bool {
+	return want == got || want >= utf8.RuneSelf || strings.IndexByte(escapes, got) >= 0
 }
 
 func (n needle) around(s string, sp span) span {
