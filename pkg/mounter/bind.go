@@ -1,0 +1,105 @@
+package mounter
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bind mounts the directory source at t, read-only if asked. With roots, the
+// directory must lie below one of them after all symbolic links are followed.
+// Options are those of the mount itself (nosuid, noexec, …).
+func (m *Mounter) Bind(_ context.Context, dir string, roots []string, t *Target, options []string, prepare func(root *os.File) error) error {
+	opened, err := openSource(dir, roots, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return &Error{Op: "bind", Source: dir, Target: t.path, Err: err}
+	}
+	defer opened.Close()
+	s := source{device: dir, bind: opened, options: parseOptions(options), given: options}
+	if len(s.options.fs) > 0 {
+		return s.err("bind", t.path, errors.New("a directory takes only options of the mount itself (ro, nosuid, nodev, noexec, noatime, …), not "+strings.Join(s.options.fs, ",")))
+	}
+	return m.attach(s, t, prepare)
+}
+
+// openSource opens a path of the node. If there are roots, the path must lie
+// below one of them, by name and after following symbolic links.
+func openSource(path string, roots []string, flags int) (*os.File, error) {
+	if err := CheckPath(path); err != nil {
+		return nil, err
+	}
+	if len(roots) == 0 {
+		return os.OpenFile(path, flags, 0)
+	}
+	for _, root := range roots {
+		if path != root && !strings.HasPrefix(path, strings.TrimSuffix(root, "/")+"/") {
+			continue
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return nil, err
+		}
+		found, err := openBeneath(root, rel, unix.RESOLVE_BENEATH)
+		if err != nil {
+			return nil, err
+		}
+		if flags&unix.O_PATH != 0 {
+			return requireDirectory(found)
+		}
+		defer found.Close()
+		// Open again for use what was found safely.
+		f, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(found.Fd())), flags, 0)
+		if err != nil {
+			return nil, &os.PathError{Op: "open", Path: path, Err: errors.Unwrap(err)}
+		}
+		return f, nil
+	}
+	return nil, because(ErrUnsafePath, "it is below none of the allowed roots (%s)", strings.Join(roots, ", "))
+}
+
+func requireDirectory(f *os.File) (*os.File, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		f.Close()
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		f.Close()
+		return nil, unix.ENOTDIR
+	}
+	return f, nil
+}
+
+// Memory mounts a tmpfs of at most size bytes at t; 0 leaves the kernel's
+// default, half of the memory.
+func (m *Mounter) Memory(_ context.Context, size int64, t *Target, options []string, prepare func(root *os.File) error) error {
+	s := source{fsType: "tmpfs", device: "tmpfs", options: parseOptions(options), given: options}
+	s.options.fs = append(s.options.fs, "mode=0777")
+	if size > 0 {
+		s.options.fs = append(s.options.fs, "size="+strconv.FormatInt(size, 10))
+	}
+	return m.attach(s, t, prepare)
+}
+
+// ResizeMemory changes the bound of the tmpfs at t.
+func (m *Mounter) ResizeMemory(_ context.Context, size int64, t *Target) error {
+	// Only "size" is given: tmpfs leaves what is not named as it is
+	// (tmpfs(5), remount), and MS_REMOUNT|MS_BIND would not reach it.
+	fd, err := unix.Fspick(int(t.parent.Fd()), t.name, unix.FSPICK_CLOEXEC|unix.FSPICK_NO_AUTOMOUNT|unix.FSPICK_SYMLINK_NOFOLLOW)
+	if err != nil {
+		return &Error{Op: "resize", Target: t.path, FSType: "tmpfs", Err: err}
+	}
+	defer unix.Close(fd)
+	if err := unix.FsconfigSetString(fd, "size", strconv.FormatInt(size, 10)); err != nil {
+		return &Error{Op: "resize", Target: t.path, FSType: "tmpfs", Err: withContextLog(fd, err)}
+	}
+	if err := unix.FsconfigReconfigure(fd); err != nil {
+		return &Error{Op: "resize", Target: t.path, FSType: "tmpfs", Err: withContextLog(fd, err)}
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package mounter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	utilexec "k8s.io/utils/exec"
+)
+
+// A commander runs the programs of util-linux and of the filesystems. It is
+// what k8s.io/mount-utils wants as its executor, with what that lacks:
+//
+//   - a child ends with the context (SIGTERM to its process group, so that a
+//     filesystem check can stop in good order, then SIGKILL) and with this
+//     process, however it ends;
+//   - a child's output goes to memory rather than a pipe, so that a daemon
+//     that a mount helper leaves running keeps nobody waiting, and is not
+//     killed by SIGPIPE when it writes later.
+type commander struct {
+	ctx context.Context //nolint:containedctx // utilexec.Interface has no place for it
+	m   *Mounter
+}
+
+var _ utilexec.Interface = commander{}
+
+// The window from SIGTERM to SIGKILL.
+const childGrace = 500 * time.Millisecond
+
+// What is kept of a child's output, for messages.
+const maxOutput = 16 << 10
+
+func (c commander) Command(name string, args ...string) utilexec.Cmd {
+	return &child{commander: c, name: name, args: args}
+}
+
+func (c commander) CommandContext(ctx context.Context, name string, args ...string) utilexec.Cmd {
+	c.ctx = ctx
+	return c.Command(name, args...)
+}
+
+func (c commander) LookPath(name string) (string, error) { return lookPath(name) }
+
+// searchPath is where the tools lie; a kubelet's own PATH often lacks sbin.
+const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+func lookPath(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return exec.LookPath(name)
+	}
+	for dir := range strings.SplitSeq(os.Getenv("PATH")+":"+searchPath, ":") {
+		if !strings.HasPrefix(dir, "/") {
+			continue
+		}
+		if path, err := exec.LookPath(dir + "/" + name); err == nil {
+			return path, nil
+		}
+	}
+	return "", utilexec.ErrExecutableNotFound
+}
+
+// A child is one program run to its end. Only what mount-utils uses of
+// utilexec.Cmd is implemented; the embedded nil interface stands for the rest.
+type child struct {
+	utilexec.Cmd
+	commander
+	name string
+	args []string
+	env  []string
+}
+
+func (c *child) SetEnv(env []string) { c.env = env }
+
+func (c *child) Run() error {
+	_, err := c.CombinedOutput()
+	return err
+}
+
+func (c *child) Output() ([]byte, error) { return c.CombinedOutput() }
+
+// CombinedOutput runs the program and returns what it wrote. The errors are
+// those of utilexec: an ExitError, or ErrExecutableNotFound.
+func (c *child) CombinedOutput() ([]byte, error) {
+	path, err := lookPath(c.name)
+	if err != nil {
+		return nil, err
+	}
+	out, err := newOutput()
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	cmd := exec.CommandContext(c.ctx, path, c.args...)
+	cmd.Dir = "/"
+	cmd.Env = append(append(os.Environ(), "LC_ALL=C", "PATH="+os.Getenv("PATH")+":"+searchPath), c.env...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = childGrace
+	start := time.Now()
+	err = runLocked(cmd)
+	text := readOutput(out)
+	c.m.log().Debug("ran", "program", path, "duration", time.Since(start), "error", err)
+	return text, c.explain(path, err)
+}
+
+// runLocked runs cmd with the goroutine bound to its thread: the parent-death
+// signal is sent when the thread that started the child ends.
+func runLocked(cmd *exec.Cmd) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	err := cmd.Wait()
+	if cmd.Cancel != nil && err != nil && errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		// What the child itself started and did not end.
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}
+	return err
+}
+
+func (c *child) explain(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if c.ctx.Err() != nil {
+		return fmt.Errorf("%s was ended: %w", path, context.Cause(c.ctx))
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return &utilexec.ExitErrorWrapper{ExitError: exit}
+	}
+	return err
+}
+
+// newOutput makes a file in memory that can be closed to writers later.
+func newOutput() (*os.File, error) {
+	fd, err := unix.MemfdCreate("output", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("make room for a child's output: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "output"), nil
+}
+
+// readOutput returns the end of the output and refuses any more of it: who
+// still has the file open must not fill the memory.
+func readOutput(out *os.File) []byte {
+	_, _ = unix.FcntlInt(out.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
+	size, err := out.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil
+	}
+	buf := make([]byte, min(size, maxOutput))
+	n, _ := out.ReadAt(buf, size-int64(len(buf)))
+	return buf[:n]
+}
+
+// withOutput adds what a program said to the error it ended with.
+func withOutput(err error, output []byte) error {
+	text := strings.Join(strings.FieldsFunc(string(output), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	if err == nil || strings.TrimSpace(text) == "" {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, text)
+}

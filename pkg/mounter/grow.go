@@ -1,0 +1,93 @@
+package mounter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+	mountutils "k8s.io/mount-utils"
+)
+
+// GrowFilesystem makes the filesystem on a block device as large as the
+// device. It is mounted at t, or nowhere: then ext4 grows by itself, and xfs
+// and btrfs, which grow only while mounted, are mounted at t for as long as
+// that takes, in a mount namespace that nobody else sees.
+func (m *Mounter) GrowFilesystem(ctx context.Context, device, fsType string, t *Target) error {
+	fail := func(err error) error {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return &Error{Op: "grow filesystem", Source: device, Target: t.path, FSType: fsType, Err: err}
+	}
+	mounted, err := t.Mounted()
+	if err != nil {
+		return err
+	}
+	resizer := mountutils.NewResizeFs(commander{ctx: ctx, m: m})
+	switch {
+	case mounted:
+		_, err = resizer.Resize(device, t.path)
+	case fsType == "ext4" || fsType == "ext3" || fsType == "ext2":
+		if err = m.checkExt(ctx, device); err == nil {
+			_, err = resizer.Resize(device, t.path)
+		}
+	default:
+		d := Disk{Device: device, FSType: fsType}
+		err = inPrivateNamespace(func() error {
+			// Opened again: t leads into the namespace that was left.
+			here, err := OpenTarget("", t.path)
+			if err != nil {
+				return err
+			}
+			defer here.Close()
+			if err := m.attach(d.source(), here, nil); err != nil {
+				return err
+			}
+			_, err = resizer.Resize(device, t.path)
+			return err
+		})
+	}
+	if err != nil {
+		return fail(err)
+	}
+	m.log().Debug("grew filesystem", "device", device, "fsType", fsType)
+	return nil
+}
+
+// checkExt runs the check that resize2fs(8) wants before it touches a
+// filesystem that is not mounted. Exit status 1 is "errors corrected".
+func (m *Mounter) checkExt(ctx context.Context, device string) error {
+	c := commander{ctx: ctx, m: m}
+	out, err := c.Command("e2fsck", "-f", "-p", device).CombinedOutput()
+	var exit interface{ ExitStatus() int }
+	if errors.As(err, &exit) && exit.ExitStatus() == 1 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("e2fsck: %w", withOutput(err, out))
+	}
+	return nil
+}
+
+// inPrivateNamespace runs do on a thread with a mount namespace of its own,
+// which is never used again: the namespace goes with the thread, and with the
+// namespace all that was mounted in it. Children of do see the same.
+func inPrivateNamespace(do func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends here
+		err := unix.Unshare(unix.CLONE_NEWNS)
+		if err == nil {
+			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+		}
+		if err != nil {
+			done <- os.NewSyscallError("unshare mount namespace", err)
+			return
+		}
+		done <- do()
+	}()
+	return <-done
+}

@@ -1,0 +1,210 @@
+package mounter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// An Image is a file that holds a disk, open.
+type Image struct {
+	// ReadOnly says that the file cannot be written to.
+	ReadOnly bool
+	// Created says that this call made the file.
+	Created bool
+
+	path       string
+	f          *os.File
+	dev, inode uint64
+}
+
+// Path is the image as it was named.
+func (i *Image) Path() string { return i.path }
+
+// Size is the image's length in bytes.
+func (i *Image) Size() (int64, error) {
+	st, err := i.f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return st.Size(), nil
+}
+
+// Key names the file itself, whatever path leads to it; for [LockName].
+func (i *Image) Key() string { return fmt.Sprintf("image %d:%d", i.dev, i.inode) }
+
+// Close closes the image.
+func (i *Image) Close() error { return i.f.Close() }
+
+// OpenImage opens an image. If it does not exist and size is not 0
+// it is created, sparse, all at once: nobody ever sees a part of it. An image
+// that exists is taken as it is, whatever size says. With roots, it must lie
+// below one of them.
+//
+// The directory above must exist: one that is missing may be a disk that is
+// not mounted yet.
+func (m *Mounter) OpenImage(_ context.Context, path string, size int64, roots []string) (*Image, error) {
+	fail := func(err error) (*Image, error) {
+		return nil, &Error{Op: "open image", Source: path, Err: err}
+	}
+	f, readOnly, err := openImageFile(path, roots)
+	created := false
+	if errors.Is(err, fs.ErrNotExist) && size > 0 {
+		created, err = createImage(path, size, roots)
+		if err != nil {
+			return fail(err)
+		}
+		f, readOnly, err = openImageFile(path, roots)
+	}
+	if err != nil {
+		return fail(explainMissing(size, err))
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		f.Close()
+		return fail(err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		f.Close()
+		return fail(errors.New("it is no regular file (a block device is given with the option device)"))
+	}
+	return &Image{path: path, f: f, ReadOnly: readOnly, Created: created, dev: st.Dev, inode: st.Ino}, nil
+}
+
+func openImageFile(path string, roots []string) (f *os.File, readOnly bool, err error) {
+	f, err = openSource(path, roots, os.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC)
+	if errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ETXTBSY) {
+		f, err = openSource(path, roots, os.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC)
+		return f, true, err
+	}
+	return f, false, err
+}
+
+func explainMissing(size int64, err error) error {
+	if errors.Is(err, fs.ErrNotExist) && size == 0 {
+		return fmt.Errorf("%w (with the option size it would be created)", err)
+	}
+	if errors.Is(err, unix.EISDIR) {
+		return errors.New("it is a directory (a directory is given with the option path)")
+	}
+	return err
+}
+
+// createImage makes a sparse file that appears under its name complete or not
+// at all. It reports false if somebody else made it first.
+func createImage(path string, size int64, roots []string) (bool, error) {
+	dir, err := openSource(filepath.Dir(path), roots, unix.O_PATH|unix.O_DIRECTORY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("cannot create it: %w (is the disk that should hold it mounted?)", err)
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot create it: %w", err)
+	}
+	defer dir.Close()
+	err = linkNewFile(dir, filepath.Base(path), size)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("cannot create it with %d bytes: %w", size, err)
+	}
+	return true, nil
+}
+
+// linkNewFile makes a file without a name, gives it its size and then its
+// name. A filesystem that cannot do so (O_TMPFILE; NFS for one) gets a
+// temporary name, which a killed process leaves behind and the next replaces.
+func linkNewFile(dir *os.File, name string, size int64) error {
+	fd, err := unix.Openat(int(dir.Fd()), ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err == nil {
+		f := os.NewFile(uintptr(fd), name)
+		defer f.Close()
+		if err := fill(f, size); err != nil {
+			return err
+		}
+		return linked(dir, unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), int(dir.Fd()), name, unix.AT_SYMLINK_FOLLOW))
+	}
+	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	temporary := "." + name + ".new"
+	fd, err = unix.Openat(int(dir.Fd()), temporary, unix.O_CREAT|unix.O_TRUNC|unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), temporary)
+	defer f.Close()
+	defer unix.Unlinkat(int(dir.Fd()), temporary, 0)
+	if err := fill(f, size); err != nil {
+		return err
+	}
+	return linked(dir, unix.Linkat(int(dir.Fd()), temporary, int(dir.Fd()), name, 0))
+}
+
+func fill(f *os.File, size int64) error {
+	if err := f.Truncate(size); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// linked makes a new name durable.
+func linked(dir *os.File, err error) error {
+	if err != nil {
+		return err
+	}
+	d, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// InPlace reports whether the image's path still leads to the file that was
+// opened.
+func (i *Image) InPlace() bool {
+	var st unix.Stat_t
+	return unix.Stat(i.path, &st) == nil && st.Dev == i.dev && st.Ino == i.inode
+}
+
+// Remove deletes an image that this call created and could not use; one that
+// was there before is left alone.
+func (i *Image) Remove() {
+	if i.Created {
+		_ = os.Remove(i.path)
+	}
+}
+
+// Grow makes the image size bytes long, and the loop device that shows it.
+// One that is as long already stays as it is; nothing ever becomes shorter.
+func (m *Mounter) Grow(_ context.Context, image *Image, size int64) error {
+	fail := func(err error) error { return &Error{Op: "grow image", Source: image.path, Err: err} }
+	now, err := image.Size()
+	if err != nil {
+		return fail(err)
+	}
+	if now < size {
+		if image.ReadOnly {
+			return fail(because(ErrReadOnly, "the file cannot be written to"))
+		}
+		if err := fill(image.f, size); err != nil {
+			return fail(err)
+		}
+		m.log().Debug("grew image", "image", image.path, "from", now, "to", size)
+	}
+	l, err := findLoop(image)
+	if err != nil || l == nil {
+		return err
+	}
+	defer l.Close()
+	if err := unix.IoctlSetInt(int(l.f.Fd()), unix.LOOP_SET_CAPACITY, 0); err != nil {
+		return fail(fmt.Errorf("tell %s of the new size: %w", l.Device, err))
+	}
+	return nil
+}

@@ -1,0 +1,279 @@
+package mounter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Loop is a loop device with an image behind it, held open. While it is
+// open or mounted the image stays attached; after that it goes by itself
+// (LO_FLAGS_AUTOCLEAR), whatever became of the process.
+type Loop struct {
+	// Device is the path of the loop device.
+	Device string
+	// ReadOnly says that the image could only be attached read-only.
+	ReadOnly bool
+
+	f *os.File
+}
+
+// Close lets go of the loop device.
+func (l *Loop) Close() error { return l.f.Close() }
+
+// AttachImage attaches an image to a loop device, the one that it is attached
+// to already if there is one: one image must never be behind two devices,
+// which would know nothing of each other's writes. Direct I/O is used where
+// the filesystem under the image can do it.
+//
+// The kernel keeps a flock(2) on the image while it is attached. On storage
+// that several nodes share and that honours such locks (NFS, CephFS) it
+// refuses the image to all nodes but one, and ends when that node dies.
+//
+// Two calls for one image at a time would both find no loop device; callers
+// hold [LockName] of [Image.Key].
+func (m *Mounter) AttachImage(ctx context.Context, image *Image) (*Loop, error) {
+	fail := func(err error) (*Loop, error) {
+		return nil, &Error{Op: "attach image", Source: image.path, Err: err}
+	}
+	for ctx.Err() == nil {
+		found, err := findLoop(image)
+		if err != nil {
+			return fail(err)
+		}
+		if found != nil {
+			if err := m.adopt(found, image); err != nil {
+				found.Close()
+				return fail(err)
+			}
+			return found, nil
+		}
+		l, err := m.attachFree(ctx, image)
+		if errors.Is(err, unix.EBUSY) && !errors.Is(err, ErrBusy) {
+			continue // somebody was quicker with this device
+		}
+		if err != nil {
+			return fail(err)
+		}
+		return l, nil
+	}
+	return fail(context.Cause(ctx))
+}
+
+// findLoop returns the loop device that the image is attached to, open, or
+// nil. The image is compared by device and inode: paths differ between mount
+// namespaces and over time.
+func findLoop(image *Image) (*Loop, error) {
+	attached, err := filepath.Glob("/sys/block/loop*/loop")
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range attached {
+		device := "/dev/" + filepath.Base(filepath.Dir(dir))
+		f, info, err := openLoop(device)
+		if err != nil {
+			continue // detached in the meantime
+		}
+		if info.Device == image.dev && info.Inode == image.inode {
+			return &Loop{Device: device, ReadOnly: info.Flags&unix.LO_FLAGS_READ_ONLY != 0, f: f}, nil
+		}
+		f.Close()
+	}
+	return nil, nil
+}
+
+// openLoop opens a loop device that has an image; open, it keeps it.
+func openLoop(device string) (*os.File, *unix.LoopInfo64, error) {
+	f, err := os.OpenFile(device, os.O_RDWR, 0)
+	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) {
+		f, err = os.Open(device)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// adopt takes over a loop device that is attached already: shared with other
+// mounts of the volume, or forgotten by whoever attached it. It gets the
+// autoclear flag, so that it will not be forgotten again.
+func (m *Mounter) adopt(l *Loop, image *Image) error {
+	info, err := unix.IoctlLoopGetStatus64(int(l.f.Fd()))
+	if err != nil {
+		return err
+	}
+	if info.Offset != 0 || info.Sizelimit != 0 {
+		return because(ErrBusy, "%s shows only a part of it (offset %d, size limit %d); detach it with losetup -d %s", l.Device, info.Offset, info.Sizelimit, l.Device)
+	}
+	if l.ReadOnly && !image.ReadOnly {
+		return because(ErrBusy, "it is attached read-only to %s by somebody else; detach it with losetup -d %s", l.Device, l.Device)
+	}
+	if info.Flags&unix.LO_FLAGS_AUTOCLEAR == 0 {
+		m.log().Warn("adopting a loop device that nobody would have detached", "device", l.Device, "image", image.path)
+		info.Flags |= unix.LO_FLAGS_AUTOCLEAR
+		if err := unix.IoctlLoopSetStatus64(int(l.f.Fd()), info); err != nil {
+			return fmt.Errorf("set autoclear on %s: %w", l.Device, err)
+		}
+	}
+	return nil
+}
+
+// attachFree attaches the image to a free loop device. EBUSY: the device was
+// taken in the meantime.
+func (m *Mounter) attachFree(ctx context.Context, image *Image) (*Loop, error) {
+	backing, err := lease(ctx, image)
+	if err != nil {
+		return nil, err
+	}
+	defer backing.Close()
+	device, err := freeLoop()
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(device, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := configureLoop(int(f.Fd()), backing, image); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", device, err)
+	}
+	m.log().Debug("attached", "image", image.path, "device", device)
+	return &Loop{Device: device, ReadOnly: image.ReadOnly, f: f}, nil
+}
+
+// leaseWait is how long the lock of an image that is just being detached may
+// outlive its loop device.
+const leaseWait = 3 * time.Second
+
+// lease opens the image anew for the loop device, which keeps it open and so
+// keeps the lock that is taken here: exclusive for a device that can write,
+// shared for one that cannot.
+func lease(ctx context.Context, image *Image) (*os.File, error) {
+	mode, how := os.O_RDWR, unix.LOCK_EX
+	if image.ReadOnly {
+		mode, how = os.O_RDONLY, unix.LOCK_SH
+	}
+	f, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(image.f.Fd())), mode, 0)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaseWait)
+	defer cancel()
+	err = poll(ctx, func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })
+	if errors.Is(err, ErrBusy) {
+		err = because(ErrBusy, "it is locked: another node that shares its storage has it attached, or a program on this node uses it (lslocks shows which)")
+	}
+	if err != nil && !errors.Is(err, unix.ENOLCK) && !errors.Is(err, unix.EOPNOTSUPP) {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// freeLoop returns a loop device that is not in use; the kernel makes one if
+// all are.
+func freeLoop() (string, error) {
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return "", fmt.Errorf("no loop devices on this node (is the module loop loaded?): %w", err)
+	}
+	defer control.Close()
+	n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+	if err != nil {
+		return "", fmt.Errorf("get a free loop device: %w", err)
+	}
+	device := "/dev/loop" + strconv.Itoa(n)
+	// A /dev that is no devtmpfs, as in a container, lacks new nodes.
+	if err := unix.Mknod(device, unix.S_IFBLK|0o600, int(unix.Mkdev(7, uint32(n)))); err != nil && !errors.Is(err, unix.EEXIST) {
+		return "", fmt.Errorf("make %s: %w", device, err)
+	}
+	return device, nil
+}
+
+func configureLoop(fd int, backing *os.File, image *Image) error {
+	config := unix.LoopConfig{Fd: uint32(backing.Fd())}
+	config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO
+	if image.ReadOnly {
+		config.Info.Flags |= unix.LO_FLAGS_READ_ONLY
+	}
+	copy(config.Info.File_name[:len(config.Info.File_name)-1], image.path)
+	err := unix.IoctlLoopConfigure(fd, &config)
+	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EINVAL) {
+		return configureOldLoop(fd, backing, &config.Info)
+	}
+	return err
+}
+
+// configureOldLoop does in three calls what LOOP_CONFIGURE (Linux 5.8) does
+// in one.
+func configureOldLoop(fd int, backing *os.File, info *unix.LoopInfo64) error {
+	if err := unix.IoctlSetInt(fd, unix.LOOP_SET_FD, int(backing.Fd())); err != nil {
+		return err
+	}
+	info.Flags &= unix.LO_FLAGS_AUTOCLEAR
+	if err := unix.IoctlLoopSetStatus64(fd, info); err != nil {
+		_ = unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0)
+		return err
+	}
+	_ = unix.IoctlSetInt(fd, unix.LOOP_SET_DIRECT_IO, 1) // if it can
+	return nil
+}
+
+// WaitDetached waits until the device that was mounted at a place that has
+// been unmounted is free, since the last reference goes a little later than
+// the mount, and says who has it if that does not happen: a mount in another
+// mount namespace keeps a filesystem alive that cannot be seen from here.
+// image is the file that was behind it ([BackingFile]); "" if it is no loop
+// device.
+func WaitDetached(ctx context.Context, device, image string) error {
+	for {
+		held := isHeld(device)
+		if image != "" {
+			held = BackingFile(device) == image
+		}
+		if !held {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return &Error{Op: "release", Source: device, Err: because(ErrBusy, "it is still in use, perhaps by a mount in another mount namespace (a container that mounts the host's directories); find it with: grep -l '%s ' /proc/[0-9]*/mountinfo", device)}
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// isHeld reports whether a filesystem or another exclusive user has a block
+// device.
+func isHeld(device string) bool {
+	f, err := os.OpenFile(device, unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
+	if err == nil {
+		f.Close()
+	}
+	return errors.Is(err, unix.EBUSY)
+}
+
+// BackingFile returns the image behind a loop device, or "".
+func BackingFile(device string) string {
+	name := filepath.Base(device)
+	if !strings.HasPrefix(name, "loop") {
+		return ""
+	}
+	b, err := os.ReadFile("/sys/block/" + name + "/loop/backing_file")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(string(b), "\n")
+}

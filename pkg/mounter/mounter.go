@@ -1,0 +1,101 @@
+package mounter
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/sensitive"
+)
+
+// A Mounter makes and removes mounts. The zero value is ready to use and
+// silent. It holds no state; any number may work side by side.
+type Mounter struct {
+	// Log receives what is done, at debug level, and what is surprising, at
+	// warning level. Nil is silent.
+	Log *slog.Logger
+
+	// Classic keeps to mount(2) even where the kernel could prepare a mount
+	// off the tree. It is what happens by itself on kernels before 5.12; the
+	// field is for tests and for people who must compare.
+	Classic bool
+}
+
+func (m *Mounter) log() *slog.Logger {
+	if m.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return m.Log
+}
+
+// An Error says what was being done to what. Its text alone is enough to
+// repeat the operation by hand; values of options that look like credentials
+// are masked in it.
+type Error struct {
+	Op      string // mount, unmount, probe, format, check, grow, attach, …
+	Source  string // device, image, directory or remote name
+	Target  string // mount point
+	FSType  string
+	Options []string
+	Err     error
+}
+
+// Error is one line: op, then what it was done to, then why it failed.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Op)
+	if e.Source != "" {
+		fmt.Fprintf(&b, " %s", e.Source)
+	}
+	if e.FSType != "" {
+		fmt.Fprintf(&b, " (%s)", e.FSType)
+	}
+	if e.Target != "" {
+		if e.Source != "" {
+			b.WriteString(" at")
+		}
+		fmt.Fprintf(&b, " %s", e.Target)
+	}
+	if len(e.Options) > 0 {
+		fmt.Fprintf(&b, " with options %s", strings.Join(sensitive.MaskOptions(e.Options), ","))
+	}
+	fmt.Fprintf(&b, ": %v", e.Err)
+	return b.String()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Causes that a caller may want to tell apart, with errors.Is.
+var (
+	// ErrWrongFilesystem: the disk holds another filesystem than was asked
+	// for, or data that is none. It is never formatted over.
+	ErrWrongFilesystem = errors.New("wrong content")
+	// ErrNotFormatted: the disk is empty and may not be formatted, because it
+	// is to be mounted read-only.
+	ErrNotFormatted = errors.New("not formatted")
+	// ErrBusy: something else holds the device or uses the mount.
+	ErrBusy = errors.New("busy")
+	// ErrOccupied: another mount is at the target already.
+	ErrOccupied = errors.New("occupied")
+	// ErrReadOnly: the device, image or server cannot be written to.
+	ErrReadOnly = errors.New("read-only")
+	// ErrUnsafePath: a path that is not clean, leaves its root or leads
+	// through a symbolic link.
+	ErrUnsafePath = errors.New("unsafe path")
+)
+
+// hintedError adds what to do next to a cause.
+type hintedError struct {
+	kind error // one of the Err values above
+	text string
+}
+
+func (e *hintedError) Error() string { return e.text }
+func (e *hintedError) Unwrap() error { return e.kind }
+
+// because makes an error of the given kind with a text of its own.
+func because(kind error, format string, args ...any) error {
+	return &hintedError{kind: kind, text: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,193 @@
+package mounter
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Target is the directory that a mount goes to or comes off. It is reached
+// through an open file descriptor of its parent, so that nobody can put a
+// symbolic link in the way after it was checked, and so that a dead or hung
+// mount at the target is never touched.
+type Target struct {
+	path    string
+	name    string
+	parent  *os.File
+	created bool // by Create
+}
+
+// OpenTarget opens the directory above path, which must lie below root, be
+// absolute and clean, and lead through no symbolic link below root; root
+// itself may be one. With an empty root any absolute clean path will do, and
+// links are followed. The target itself need not exist.
+//
+// A missing parent is an error for which errors.Is(err, fs.ErrNotExist).
+func OpenTarget(root, path string) (*Target, error) {
+	fail := func(err error) (*Target, error) {
+		return nil, &Error{Op: "open mount point", Target: path, Err: err}
+	}
+	if err := CheckPath(path); err != nil {
+		return fail(err)
+	}
+	dir, name := filepath.Split(path)
+	var parent *os.File
+	var err error
+	if root == "" {
+		parent, err = os.OpenFile(filepath.Clean(dir), unix.O_PATH|unix.O_DIRECTORY, 0)
+	} else {
+		rel, ok := strings.CutPrefix(filepath.Clean(dir)+"/", filepath.Clean(root)+"/")
+		if !ok {
+			return fail(because(ErrUnsafePath, "it is not below %s", root))
+		}
+		parent, err = openBeneath(root, filepath.Clean(rel), unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return &Target{path: path, name: name, parent: parent}, nil
+}
+
+// CheckPath refuses what no mount point is called: relative or unclean paths,
+// the root, and control characters, which would garble the mount table.
+func CheckPath(path string) error {
+	switch {
+	case path == "":
+		return because(ErrUnsafePath, "the path is empty")
+	case !filepath.IsAbs(path):
+		return because(ErrUnsafePath, "the path is not absolute")
+	case strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return because(ErrUnsafePath, "the path contains control characters")
+	case filepath.Clean(path) != path || path == "/":
+		return because(ErrUnsafePath, "the path is not clean (it would be %s)", filepath.Clean(path))
+	}
+	return nil
+}
+
+// openBeneath opens rel below root as O_PATH under the given openat2 rules.
+// Kernels before 5.6 have no openat2; there each component is opened by
+// itself without following links, which is stricter and as safe.
+func openBeneath(root, rel string, resolve uint64) (*os.File, error) {
+	r, err := os.OpenFile(root, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolve}
+	fd, err := unix.Openat2(int(r.Fd()), rel, &how)
+	if errors.Is(err, unix.ENOSYS) {
+		fd, err = walkBeneath(int(r.Fd()), rel)
+	}
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		return nil, because(ErrUnsafePath, "a symbolic link is on the way below %s", root)
+	case errors.Is(err, unix.EXDEV):
+		return nil, because(ErrUnsafePath, "it leads out of %s", root)
+	case err != nil:
+		return nil, &os.PathError{Op: "open", Path: filepath.Join(root, rel), Err: err}
+	}
+	return os.NewFile(uintptr(fd), filepath.Join(root, rel)), nil
+}
+
+func walkBeneath(dirfd int, rel string) (int, error) {
+	fd, err := unix.Dup(dirfd)
+	if err != nil {
+		return -1, err
+	}
+	for part := range strings.SplitSeq(rel, "/") {
+		if part == ".." {
+			unix.Close(fd)
+			return -1, unix.EXDEV
+		}
+		next, err := unix.Openat(fd, part, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		unix.Close(fd)
+		if err != nil {
+			return -1, err
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(next, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+			unix.Close(next)
+			return -1, unix.ELOOP
+		}
+		fd = next
+	}
+	return fd, nil
+}
+
+// Path is the target as it was given.
+func (t *Target) Path() string { return t.path }
+
+// Close releases the parent directory.
+func (t *Target) Close() error { return t.parent.Close() }
+
+// handle names the target for a system call of this process, without a way
+// for anybody to redirect it.
+func (t *Target) handle() string {
+	return fmt.Sprintf("/proc/self/fd/%d/%s", t.parent.Fd(), t.name)
+}
+
+// Mounted reports whether something is mounted at the target, in constant
+// time and without touching what is mounted: the kernel is asked to open the
+// target without crossing into a mount. A target that does not exist is not
+// mounted.
+func (t *Target) Mounted() (bool, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_XDEV}
+	fd, err := unix.Openat2(int(t.parent.Fd()), t.name, &how)
+	switch {
+	case err == nil:
+		return false, unix.Close(fd)
+	case errors.Is(err, unix.EXDEV):
+		return true, nil
+	case errors.Is(err, unix.ENOENT):
+		return false, nil
+	case errors.Is(err, unix.ENOSYS):
+		info, err := topMount(t.path)
+		return info != nil, err
+	}
+	return false, &Error{Op: "examine mount point", Target: t.path, Err: err}
+}
+
+// Create makes the directory, with the mode that the kubelet gives to mount
+// points, unless it is there. Discard takes back what Create made.
+func (t *Target) Create() error {
+	err := unix.Mkdirat(int(t.parent.Fd()), t.name, 0o750)
+	switch {
+	case err == nil:
+		t.created = true
+		return nil
+	case !errors.Is(err, unix.EEXIST):
+		return &Error{Op: "create mount point", Target: t.path, Err: err}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(t.parent.Fd()), t.name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT); err != nil {
+		return &Error{Op: "examine mount point", Target: t.path, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return &Error{Op: "create mount point", Target: t.path, Err: because(ErrUnsafePath, "it exists and is no directory")}
+	}
+	return nil
+}
+
+// Discard removes the directory if Create made it. It is for the way back
+// after a failure, so it has no error to return.
+func (t *Target) Discard() {
+	if t.created {
+		_ = unix.Unlinkat(int(t.parent.Fd()), t.name, unix.AT_REMOVEDIR)
+		t.created = false
+	}
+}
+
+// Info returns the mount table's entry of what is mounted at the target, the
+// topmost of several, or nil. Only if something is mounted does it read the
+// table, which takes longer the more mounts there are.
+func (t *Target) Info() (*Info, error) {
+	mounted, err := t.Mounted()
+	if err != nil || !mounted {
+		return nil, err
+	}
+	return topMount(t.path)
+}
