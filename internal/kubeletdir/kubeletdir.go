@@ -1,0 +1,77 @@
+// Package kubeletdir knows the two kinds of paths that the kubelet gives to a
+// FlexVolume driver, and finds the kubelet's root directory from them: it
+// differs from one distribution to the next, and nobody passes it.
+package kubeletdir
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// A Place is a mount point below a kubelet's root directory.
+type Place struct {
+	// Root is the kubelet's --root-dir.
+	Root string
+	// Driver is vendor/name.
+	Driver string
+	// Volume is the name of the PersistentVolume, or of an inline volume.
+	Volume string
+	// PodUID is empty for a device mount path.
+	PodUID string
+}
+
+// Shapes, for messages and documents.
+const (
+	PodShape    = "<kubelet dir>/pods/<uid>/volumes/<vendor>~<driver>/<volume>"
+	DeviceShape = "<kubelet dir>/plugins/kubernetes.io/flexvolume/<vendor>/<driver>/mounts/<volume>"
+)
+
+// Parse takes apart a pod's volume directory (pkg/volume/flexvolume/volume.go,
+// GetPath) or a device mount path (pkg/volume/flexvolume/util.go,
+// getDeviceMountPath; Kubernetes v1.37.1).
+func Parse(path string) (Place, error) {
+	parts := strings.Split(path, "/")
+	n := len(parts)
+	at := func(i int) string { return parts[n-i] }
+	if n > 5 && at(5) == "pods" && at(3) == "volumes" {
+		if driver, ok := unescape(at(2)); ok && at(4) != "" && at(1) != "" {
+			return Place{Root: root(parts[:n-5]), Driver: driver, Volume: at(1), PodUID: at(4)}, nil
+		}
+	}
+	if n > 7 && at(7) == "plugins" && at(6) == "kubernetes.io" && at(5) == "flexvolume" && at(2) == "mounts" && at(1) != "" {
+		return Place{Root: root(parts[:n-7]), Driver: at(4) + "/" + at(3), Volume: at(1)}, nil
+	}
+	return Place{}, fmt.Errorf("%s is no directory of a FlexVolume: a pod's is %s, a device mount path is %s", path, PodShape, DeviceShape)
+}
+
+// PodDir is where pods see the volumes of a driver: a pod's volume directory
+// without the pod, for searching.
+func PodDir(driver string) string {
+	return "/volumes/" + strings.Replace(driver, "/", "~", 1) + "/"
+}
+
+// DeviceDir is where a driver's device mount paths lie below a root.
+func DeviceDir(root, driver string) string {
+	return filepath.Join(root, "plugins/kubernetes.io/flexvolume", driver, "mounts")
+}
+
+// LockFile is the file in which the calls for one kubelet's mount points lock
+// each other out. It is no file of any driver's: drivers may share volumes.
+func LockFile(root string) string {
+	return filepath.Join(root, "plugins/kubernetes.io/flexvolume/.flexdriver.lock")
+}
+
+func root(parts []string) string {
+	if r := strings.Join(parts, "/"); r != "" {
+		return r
+	}
+	return "/"
+}
+
+// unescape turns vendor~driver into vendor/driver
+// (k8s.io/utils/strings.EscapeQualifiedName).
+func unescape(s string) (string, bool) {
+	vendor, driver, ok := strings.Cut(s, "~")
+	return vendor + "/" + driver, ok && vendor != "" && driver != ""
+}

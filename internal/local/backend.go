@@ -1,0 +1,142 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/pkg/mounter"
+)
+
+// A Backend mounts local volumes for one driver. All fields may be empty.
+type Backend struct {
+	// Mounter makes the mounts.
+	Mounter mounter.Mounter
+	// KubeletDir is the kubelet's root directory; empty: it is read off the
+	// paths that the kubelet passes.
+	KubeletDir string
+	// DirectoryRoots, ImageRoots and DeviceRoots bound where volumes with
+	// path, image and device may lie. Without DirectoryRoots there are no
+	// volumes with path; without the others, images and devices may lie
+	// anywhere.
+	DirectoryRoots, ImageRoots, DeviceRoots []string
+	// ApplyFSGroup makes mount give the volume to the pod's fsGroup.
+	ApplyFSGroup bool
+	// LeaseDir is where attach notes who has what: the driver's directory.
+	// Empty: nowhere.
+	LeaseDir string
+	// Log is optional.
+	Log *slog.Logger
+}
+
+// Driver returns the functions for flex.Run. GetVolumeName stays nil: the
+// kubelet ignores the answer, and asks no more after "Not supported".
+func (b *Backend) Driver() *flex.Driver {
+	return &flex.Driver{
+		Attach:        b.attach,
+		IsAttached:    b.isAttached,
+		Detach:        b.detach,
+		WaitForAttach: b.waitForAttach,
+		MountDevice:   b.mountDevice,
+		Mount:         b.mount,
+		Unmount:       b.unmount,
+		UnmountDevice: b.unmountDevice,
+		ExpandVolume:  b.expandVolume,
+		ExpandFS:      b.expandFS,
+	}
+}
+
+func (b *Backend) log() *slog.Logger {
+	if b.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return b.Log
+}
+
+// A place is a mount point that was opened and locked: no other call works
+// on the same one.
+type place struct {
+	*mounter.Target
+	root string
+	lock *os.File
+}
+
+func (p *place) close() {
+	if p.lock != nil {
+		p.lock.Close()
+	}
+	p.Target.Close()
+}
+
+// open checks, opens and locks a mount point.
+func (b *Backend) open(ctx context.Context, dir string) (*place, error) {
+	root, err := b.root(dir)
+	if err != nil {
+		return nil, err
+	}
+	target, err := mounter.OpenTarget(root, dir)
+	if err != nil {
+		return nil, coded(err)
+	}
+	p := &place{Target: target, root: root}
+	p.lock, err = lock(ctx, root, "target "+dir)
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// root is the kubelet's directory, which dir must lie below.
+func (b *Backend) root(dir string) (string, error) {
+	if b.KubeletDir != "" {
+		return b.KubeletDir, nil // mounter.OpenTarget checks the rest
+	}
+	place, err := kubeletdir.Parse(dir)
+	if err != nil {
+		return "", flex.Errorf(flex.CodeInvalidArgument, "%w; for another directory, by hand, give --kubelet-dir", err)
+	}
+	return place.Root, nil
+}
+
+// lock locks a name among all calls for this kubelet.
+func lock(ctx context.Context, root, name string) (*os.File, error) {
+	file := kubeletdir.LockFile(root)
+	f, err := mounter.LockName(ctx, file, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+			return nil, flex.Errorf(flex.CodeInternal, "make room for the lock file %s: %w", file, err)
+		}
+		f, err = mounter.LockName(ctx, file, name)
+	}
+	if err != nil {
+		return nil, coded(&mounter.Error{Op: "lock", Target: name, Err: err})
+	}
+	return f, nil
+}
+
+// coded gives an error of the mounter its class.
+func coded(err error) error {
+	if err == nil || flex.CodeOf(err) != flex.CodeInternal {
+		return err
+	}
+	code := flex.CodeInternal
+	switch {
+	case errors.Is(err, mounter.ErrUnsafePath):
+		code = flex.CodeInvalidArgument
+	case errors.Is(err, mounter.ErrWrongFilesystem), errors.Is(err, mounter.ErrNotFormatted), errors.Is(err, mounter.ErrReadOnly), errors.Is(err, mounter.ErrOccupied):
+		code = flex.CodeFailedPrecondition
+	case errors.Is(err, mounter.ErrBusy):
+		code = flex.CodeAborted
+	case errors.Is(err, fs.ErrNotExist):
+		code = flex.CodeNotFound
+	case errors.Is(err, fs.ErrPermission):
+		code = flex.CodePermissionDenied
+	}
+	return &flex.Error{Code: code, Err: err}
+}

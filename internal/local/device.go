@@ -1,0 +1,126 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/pkg/mounter"
+)
+
+// A blockDevice is what the option device led to.
+type blockDevice struct {
+	path string // the device node itself, links resolved
+	key  string // for locking
+}
+
+// tags are the names by which a device can be given besides a path, with the
+// directory where udev links them.
+func tags() map[string]string {
+	return map[string]string{
+		"UUID":      "/dev/disk/by-uuid",
+		"LABEL":     "/dev/disk/by-label",
+		"PARTUUID":  "/dev/disk/by-partuuid",
+		"PARTLABEL": "/dev/disk/by-partlabel",
+	}
+}
+
+// checkDevice looks at the form of the option only.
+func checkDevice(s string) error {
+	tag, value, ok := strings.Cut(s, "=")
+	if !ok || strings.HasPrefix(s, "/") {
+		return mounter.CheckPath(s)
+	}
+	if _, known := tags()[tag]; !known {
+		return fmt.Errorf("%s= is not known; a device is a path, UUID=, LABEL=, PARTUUID= or PARTLABEL=", tag)
+	}
+	if value == "" || value == "." || value == ".." || strings.ContainsAny(value, "/\x00") {
+		return fmt.Errorf("%q is no %s", value, tag)
+	}
+	return nil
+}
+
+// findDevice resolves the option to the device that is there now. An error
+// for which errors.Is(err, fs.ErrNotExist) says that it is not.
+func (b *Backend) findDevice(ctx context.Context, s string) (*blockDevice, error) {
+	path := s
+	if tag, value, ok := strings.Cut(s, "="); ok && !strings.HasPrefix(s, "/") {
+		path = filepath.Join(tags()[tag], udevEscape(value))
+		if _, err := os.Stat(path); err != nil {
+			// A node without udev, or a link that is not there yet.
+			if path, err = b.Mounter.FindByTag(ctx, tag, value); err != nil {
+				return nil, coded(err)
+			}
+		}
+	}
+	if err := b.allowed(path); err != nil {
+		return nil, err
+	}
+	resolved, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, flex.Errorf(flex.CodeNotFound, "device %s: %w", s, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(resolved, &st); err != nil {
+		return nil, flex.Errorf(flex.CodeNotFound, "device %s: %w", s, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return nil, flex.Errorf(flex.CodeInvalidArgument, "device %s: %s is no block device (a disk image is given with the option image, a directory with path)", s, resolved)
+	}
+	return &blockDevice{path: resolved, key: fmt.Sprintf("device %d", st.Rdev)}, nil
+}
+
+func (b *Backend) allowed(path string) error {
+	if len(b.DeviceRoots) == 0 {
+		return nil
+	}
+	for _, root := range b.DeviceRoots {
+		if path == root || strings.HasPrefix(path, strings.TrimSuffix(root, "/")+"/") {
+			return nil
+		}
+	}
+	return flex.Errorf(flex.CodePermissionDenied, "device %s is below none of the deviceRoots in this node's configuration (%s)", path, strings.Join(b.DeviceRoots, ", "))
+}
+
+// waitForDevice waits until the device is there.
+func (b *Backend) waitForDevice(ctx context.Context, s string) (*blockDevice, error) {
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		d, err := b.findDevice(ctx, s)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return d, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, flex.Errorf(flex.CodeOf(context.Cause(ctx)), "device %s has not appeared: %w", s, context.Cause(ctx))
+		case <-time.After(wait):
+		}
+	}
+}
+
+// udevEscape writes a label as udev names its link (util-linux, blkid
+// encode_string): all but a few characters as \xNN.
+func udevEscape(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		if c >= 0x80 || c == '#' || strings.IndexByte("+-.:=@_", c) >= 0 || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, `\x%02x`, c)
+		}
+	}
+	return b.String()
+}
+
+func sameDevice(a, b string) bool {
+	var x, y unix.Stat_t
+	return unix.Stat(a, &x) == nil && unix.Stat(b, &y) == nil && x.Rdev == y.Rdev && x.Mode&unix.S_IFMT == unix.S_IFBLK && y.Mode&unix.S_IFMT == unix.S_IFBLK
+}

@@ -1,0 +1,174 @@
+package local
+
+import (
+	"context"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/pkg/mounter"
+)
+
+// expandVolume grows what the node or the control plane sees of the disk.
+// Nobody calls it (kubelet-contract: KCM's expand controller has no prober);
+// who does gets the same work as from expandfs, without a filesystem.
+func (b *Backend) expandVolume(ctx context.Context, c *flex.Call) error {
+	v, err := b.parseForExpansion(c)
+	if err != nil {
+		return err
+	}
+	switch v.Kind {
+	case KindImage:
+		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
+		if err != nil {
+			return coded(err)
+		}
+		defer image.Close()
+		return coded(b.Mounter.Grow(ctx, image, c.NewSize))
+	case KindDevice:
+		d, err := b.findDevice(ctx, v.Source)
+		if err != nil {
+			return err
+		}
+		return requireSize(d.path, c.NewSize)
+	}
+	return nil // no size of its own, or one that only a mount has: see expandFS
+}
+
+func (b *Backend) parseForExpansion(c *flex.Call) (*Volume, error) {
+	v, err := ParseVolume(c.Options)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.NewSize <= 0:
+		return nil, flex.Errorf(flex.CodeInvalidArgument, "the new size is %d bytes; a volume cannot shrink to nothing", c.NewSize)
+	case c.NewSize < c.OldSize:
+		return nil, flex.Errorf(flex.CodeInvalidArgument, "the new size (%d bytes) is smaller than the old one (%d bytes); a volume never shrinks", c.NewSize, c.OldSize)
+	case v.ReadOnly:
+		return nil, flex.Errorf(flex.CodeFailedPrecondition, "the volume is read-only here and cannot be expanded")
+	}
+	return v, nil
+}
+
+// expandFS does all of an expansion, since it is the only callout that
+// Kubernetes makes for one: the image or the check of the device, the loop
+// device, and the filesystem.
+func (b *Backend) expandFS(ctx context.Context, c *flex.Call) error {
+	v, err := b.parseForExpansion(c)
+	if err != nil {
+		return err
+	}
+	p, err := b.open(ctx, c.Dir)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	switch v.Kind {
+	case KindImage:
+		return coded(b.expandImage(ctx, v, p, c.NewSize))
+	case KindDevice:
+		return coded(b.expandDevice(ctx, v, p, c.NewSize))
+	case KindMemory:
+		if err := b.requireMounted(ctx, v, p); err != nil {
+			return err
+		}
+		return coded(b.Mounter.ResizeMemory(ctx, c.NewSize, p.Target))
+	}
+	if err := b.requireMounted(ctx, v, p); err != nil {
+		return err
+	}
+	return requireSpace(p.Path(), c.NewSize)
+}
+
+func (b *Backend) expandImage(ctx context.Context, v *Volume, p *place, size int64) error {
+	image, unlock, err := b.openImage(ctx, &Volume{Source: v.Source}, p.root)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := b.Mounter.Grow(ctx, image, size); err != nil {
+		return err
+	}
+	loop, err := b.Mounter.AttachImage(ctx, image)
+	if err != nil {
+		return err
+	}
+	defer loop.Close()
+	return b.growFilesystem(ctx, v, p, loop.Device, size)
+}
+
+func (b *Backend) expandDevice(ctx context.Context, v *Volume, p *place, size int64) error {
+	d, err := b.findDevice(ctx, v.Source)
+	if err != nil {
+		return err
+	}
+	locked, err := lock(ctx, p.root, d.key)
+	if err != nil {
+		return err
+	}
+	defer locked.Close()
+	return b.growFilesystem(ctx, v, p, d.path, size)
+}
+
+// growFilesystem grows what is on device, mounted at p or not mounted.
+func (b *Backend) growFilesystem(ctx context.Context, v *Volume, p *place, device string, size int64) error {
+	if err := requireSize(device, size); err != nil {
+		return err
+	}
+	info, err := p.Info()
+	if err != nil {
+		return err
+	}
+	if info != nil && !sameDevice(info.Source, device) {
+		return flex.Errorf(flex.CodeFailedPrecondition, "%s has %s mounted, which is not this volume (%s %s)", p.Path(), mounter.Describe(info), v.Kind, v.Source)
+	}
+	found, err := b.Mounter.Probe(ctx, device)
+	if err != nil {
+		return err
+	}
+	if found == "" {
+		return nil // empty: it gets its filesystem, of full size, when it is mounted
+	}
+	return b.Mounter.GrowFilesystem(ctx, device, found, p.Target)
+}
+
+func requireSize(device string, size int64) error {
+	have, err := mounter.DeviceSize(device)
+	if err != nil {
+		return flex.Errorf(flex.CodeInternal, "read the size of %s: %w", device, err)
+	}
+	if have < size {
+		return flex.Errorf(flex.CodeFailedPrecondition, "device %s has %d bytes, fewer than the %d asked for: grow the disk behind it first (and have the kernel look again: /sys/class/block/*/device/rescan)", device, have, size)
+	}
+	return nil
+}
+
+func (b *Backend) requireMounted(ctx context.Context, v *Volume, p *place) error {
+	info, err := p.Info()
+	if err != nil {
+		return coded(err)
+	}
+	if info == nil {
+		return flex.Errorf(flex.CodeFailedPrecondition, "%s is not mounted at %s, so its size is unknown", v.Source, p.Path())
+	}
+	same, err := b.shows(ctx, v, info)
+	if err == nil && !same {
+		return flex.Errorf(flex.CodeFailedPrecondition, "%s has %s mounted, which is not this volume", p.Path(), mounter.Describe(info))
+	}
+	return err
+}
+
+// requireSpace is all that can be done for a filesystem whose size is not
+// ours to change: success only if the size is there.
+func requireSpace(path string, size int64) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return flex.Errorf(flex.CodeUnavailable, "read the size of the filesystem at %s: %w", path, err)
+	}
+	if have := int64(st.Blocks) * st.Frsize; have < size {
+		return flex.Errorf(flex.CodeFailedPrecondition, "the filesystem at %s has %d bytes, fewer than the %d asked for, and cannot be grown from here: grow it where it is served", path, have, size)
+	}
+	return nil
+}
+
+func isBlockDevice(path string) bool { return sameDevice(path, path) }

@@ -1,0 +1,89 @@
+package local
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// A mount option whose value is $(secretFile:KEY) gets the path of a file
+// that holds the value of KEY in the volume's Secret, is readable by root
+// alone, exists in memory only and is gone when the mount is done.
+const (
+	secretFilePrefix  = "$(secretFile:"
+	secretFileSuffix  = ")"
+	secretFileExample = secretFilePrefix + "KEY" + secretFileSuffix
+)
+
+func isSecretFile(option string) bool {
+	_, value, _ := strings.Cut(option, "=")
+	return strings.HasPrefix(value, secretFilePrefix) && strings.HasSuffix(value, secretFileSuffix)
+}
+
+// credentials takes the options that name secret files out of options and
+// returns what they should hold, by option, with those that the type of
+// filesystem takes without being told.
+func credentials(v *Volume, secrets map[string]flex.Secret) (options []string, files map[string][]byte, err error) {
+	files = map[string][]byte{}
+	for _, o := range v.MountOptions {
+		if !isSecretFile(o) {
+			options = append(options, o)
+			continue
+		}
+		name, value, _ := strings.Cut(o, "=")
+		key := strings.TrimSuffix(strings.TrimPrefix(value, secretFilePrefix), secretFileSuffix)
+		secret, ok := secrets[key]
+		if !ok {
+			return nil, nil, flex.Errorf(flex.CodeInvalidArgument, "mountOptions: %s asks for the key %q, which the volume's Secret does not have%s", name, key, noSecret(secrets))
+		}
+		files[name] = secret.Reveal()
+	}
+	if err := implied(v.FSType, options, secrets, files); err != nil {
+		return nil, nil, err
+	}
+	return options, files, nil
+}
+
+func noSecret(secrets map[string]flex.Secret) string {
+	if len(secrets) > 0 {
+		return ""
+	}
+	return " (the volume has none: set secretRef to a Secret whose type is the driver's name)"
+}
+
+// implied adds what mount.cifs(8) and mount.ceph(8) read from a file.
+func implied(fsType string, options []string, secrets map[string]flex.Secret, files map[string][]byte) error {
+	has := func(option string) bool {
+		return files[option] != nil || slices.ContainsFunc(options, func(o string) bool { return o == option || strings.HasPrefix(o, option+"=") })
+	}
+	switch fsType {
+	case "cifs", "smb3":
+		if len(secrets["password"].Reveal()) == 0 || has("credentials") || has("cred") {
+			return nil
+		}
+		content, err := cifsCredentials(secrets)
+		files["credentials"] = content
+		return err
+	case "ceph":
+		if key := secrets["key"].Reveal(); len(key) > 0 && !has("secretfile") {
+			files["secretfile"] = key
+		}
+	}
+	return nil
+}
+
+func cifsCredentials(secrets map[string]flex.Secret) ([]byte, error) {
+	var b strings.Builder
+	for _, key := range [...]string{"username", "password", "domain"} {
+		value := string(secrets[key].Reveal())
+		if strings.ContainsAny(value, "\r\n\x00") {
+			return nil, flex.Errorf(flex.CodeInvalidArgument, "the key %q of the volume's Secret contains a line break, which mount.cifs cannot read; was it made with a newline at its end?", key)
+		}
+		if value != "" {
+			fmt.Fprintf(&b, "%s=%s\n", key, value)
+		}
+	}
+	return []byte(b.String()), nil
+}

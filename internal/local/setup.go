@@ -1,0 +1,236 @@
+package local
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/pkg/mounter"
+)
+
+// mount sets a volume up at a pod's directory. With attach:true mountdevice
+// has done the same at the device mount path; the kernel shares what is
+// mounted, so there is nothing to hand over and nothing to look up.
+func (b *Backend) mount(ctx context.Context, c *flex.Call) error {
+	v, err := ParseVolume(c.Options)
+	if err != nil {
+		return err
+	}
+	return b.setUp(ctx, v, c)
+}
+
+// mountDevice sets a disk up at its device mount path. Other volumes have no
+// use for one: they are mounted for each pod.
+func (b *Backend) mountDevice(ctx context.Context, c *flex.Call) error {
+	v, err := ParseVolume(c.Options)
+	if err != nil || !v.isDisk() {
+		return err
+	}
+	return b.setUp(ctx, v, c)
+}
+
+// setUp mounts v at the call's directory. Whatever fails, nothing is mounted
+// there afterwards that was not before.
+func (b *Backend) setUp(ctx context.Context, v *Volume, c *flex.Call) error {
+	p, err := b.open(ctx, c.Dir)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	done, err := b.examine(ctx, v, p)
+	if err != nil || done {
+		return coded(err)
+	}
+	if err := p.Create(); err != nil {
+		return coded(err)
+	}
+	if err := b.mountVolume(ctx, v, p, c.Options); err != nil {
+		p.Discard()
+		return coded(err)
+	}
+	b.log().Info("mounted", "kind", string(v.Kind), "source", v.Source, "dir", c.Dir, "readOnly", v.ReadOnly)
+	return nil
+}
+
+func (b *Backend) mountVolume(ctx context.Context, v *Volume, p *place, o flex.Options) error {
+	switch v.Kind {
+	case KindImage:
+		return b.mountImage(ctx, v, p, o)
+	case KindDevice:
+		return b.mountBlockDevice(ctx, v, p, o)
+	case KindSource:
+		options, files, err := credentials(v, o.Secrets)
+		if err != nil {
+			return err
+		}
+		r := mounter.Remote{Source: v.Source, FSType: v.FSType, Options: options, Credentials: files, ReadOnly: v.ReadOnly}
+		return b.Mounter.MountRemote(ctx, r, p.Target)
+	case KindPath:
+		if len(b.DirectoryRoots) == 0 {
+			return flex.Errorf(flex.CodePermissionDenied, "directory %s: this node allows no volumes with path; list their roots as directoryRoots in the driver's configuration to allow them", v.Source)
+		}
+		return b.Mounter.Bind(ctx, v.Source, b.DirectoryRoots, p.Target, v.options(), b.owner(ctx, v, o))
+	}
+	return b.Mounter.Memory(ctx, v.Size, p.Target, v.options(), b.owner(ctx, v, o))
+}
+
+// options are the mount options with the read-only flag among them.
+func (v *Volume) options() []string {
+	if v.ReadOnly {
+		return append(slices.Clone(v.MountOptions), "ro")
+	}
+	return v.MountOptions
+}
+
+// owner returns the step that gives the volume to the pod's fsGroup, or nil.
+// It runs before the mount can be seen: the kubelet calls a mount that it
+// sees done, and would never come back for the group.
+func (b *Backend) owner(ctx context.Context, v *Volume, o flex.Options) func(*os.File) error {
+	if !b.ApplyFSGroup || o.FSGroup == nil || v.ReadOnly {
+		return nil
+	}
+	return func(root *os.File) error { return b.Mounter.SetGroup(ctx, root, int(*o.FSGroup)) }
+}
+
+// mountImage attaches an image and mounts what is in it. The image is created
+// first if it does not exist and has a size.
+func (b *Backend) mountImage(ctx context.Context, v *Volume, p *place, o flex.Options) error {
+	image, unlock, err := b.openImage(ctx, v, p.root)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if image.ReadOnly && !v.ReadOnly {
+		return flex.Errorf(flex.CodeFailedPrecondition, "image %s cannot be written to (read-only filesystem or file); mount the volume read-only or make the image writable", v.Source)
+	}
+	loop, err := b.Mounter.AttachImage(ctx, image)
+	if err != nil {
+		return err
+	}
+	defer loop.Close()
+	err = b.Mounter.MountDisk(ctx, v.disk(loop.Device), p.Target, b.owner(ctx, v, o))
+	if err != nil {
+		image.Remove()
+	}
+	return err
+}
+
+// openImage opens an image and locks it.
+func (b *Backend) openImage(ctx context.Context, v *Volume, root string) (image *mounter.Image, unlock func(), err error) {
+	for ctx.Err() == nil {
+		image, err = b.Mounter.OpenImage(ctx, v.Source, v.createSize(), b.ImageRoots)
+		if err != nil {
+			return nil, nil, err
+		}
+		locked, err := lock(ctx, root, image.Key())
+		if err != nil {
+			image.Close()
+			return nil, nil, err
+		}
+		if image.InPlace() {
+			return image, func() { locked.Close(); image.Close() }, nil
+		}
+		// Whoever had the lock could not use the image, and removed it.
+		locked.Close()
+		image.Close()
+	}
+	return nil, nil, context.Cause(ctx)
+}
+
+// createSize is the size of an image that has to be made, or 0 where it must
+// exist: an empty read-only volume would be of no use.
+func (v *Volume) createSize() int64 {
+	if v.ReadOnly {
+		return 0
+	}
+	return v.Size
+}
+
+func (b *Backend) mountBlockDevice(ctx context.Context, v *Volume, p *place, o flex.Options) error {
+	d, err := b.findDevice(ctx, v.Source)
+	if err != nil {
+		return err
+	}
+	locked, err := lock(ctx, p.root, d.key)
+	if err != nil {
+		return err
+	}
+	defer locked.Close()
+	return b.Mounter.MountDisk(ctx, v.disk(d.path), p.Target, b.owner(ctx, v, o))
+}
+
+func (v *Volume) disk(device string) mounter.Disk {
+	return mounter.Disk{Device: device, FSType: v.FSType, Options: v.MountOptions, MkfsOptions: v.MkfsOptions, ReadOnly: v.ReadOnly}
+}
+
+// healthWait is how long a filesystem may take to tell that it is alive.
+const healthWait = 2 * time.Second
+
+// examine looks at what is mounted at p already. The same volume in good
+// health is a call that was done before; a dead mount is removed; anything
+// else is not ours to replace.
+func (b *Backend) examine(ctx context.Context, v *Volume, p *place) (done bool, err error) {
+	info, err := p.Info()
+	if err != nil || info == nil {
+		return false, err
+	}
+	if !healthy(p.Path()) {
+		b.log().Warn("removing a dead mount", "dir", p.Path(), "was", mounter.Describe(info))
+		return false, b.Mounter.Unmount(ctx, p.Target)
+	}
+	same, err := b.shows(ctx, v, info)
+	if err != nil {
+		return false, err
+	}
+	if !same {
+		return false, flex.Errorf(flex.CodeAlreadyExists, "%s is in use: %s is mounted there, which is not this volume (%s %s); unmount it first", p.Path(), mounter.Describe(info), v.Kind, v.Source)
+	}
+	if readOnly := slices.Contains(strings.Split(info.Options, ","), "ro"); readOnly != v.ReadOnly {
+		return false, flex.Errorf(flex.CodeAlreadyExists, "%s is in use: the volume is mounted there with read-only=%t, not %t as asked; unmount it first", p.Path(), readOnly, v.ReadOnly)
+	}
+	return true, nil
+}
+
+// healthy asks the filesystem at path for its figures, and does not wait for
+// one that does not answer; the question then ends with the process.
+func healthy(path string) bool {
+	answer := make(chan error, 1)
+	go func() {
+		var st unix.Statfs_t
+		answer <- unix.Statfs(path, &st)
+	}()
+	select {
+	case err := <-answer:
+		return err == nil
+	case <-time.After(healthWait):
+		return false
+	}
+}
+
+// shows reports whether a mount is one of the volume.
+func (b *Backend) shows(ctx context.Context, v *Volume, info *mounter.Info) (bool, error) {
+	switch v.Kind {
+	case KindImage:
+		backing := mounter.BackingFile(info.Source)
+		return backing != "" && sameFile(backing, v.Source), nil
+	case KindDevice:
+		d, err := b.findDevice(ctx, v.Source)
+		return err == nil && sameDevice(d.path, info.Source), err
+	case KindSource:
+		return info.Source == v.Source && (info.FSType == v.FSType || strings.HasPrefix(info.FSType, v.FSType)), nil
+	case KindPath:
+		return sameFile(v.Source, info.Mountpoint), nil
+	}
+	return info.FSType == "tmpfs", nil
+}
+
+func sameFile(a, b string) bool {
+	x, errA := os.Stat(a)
+	y, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(x, y)
+}
