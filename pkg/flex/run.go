@@ -89,31 +89,29 @@ func protect(name string, done chan<- outcome, f func() (DriverStatus, error)) {
 	o := outcome{err: Errorf(CodeInternal, "%s ended without an answer: this is a bug in the driver", name)}
 	defer func() {
 		if p := recover(); p != nil {
-			o = outcome{err: Errorf(CodeInternal, "%s panicked%s: %v: this is a bug in the driver", name, panicOrigin(), p)}
+			o = outcome{err: Errorf(CodeInternal, "%s panicked at %s: %v: this is a bug in the driver", name, panicOrigin(), p)}
 		}
 		done <- o
 	}()
 	o.answer, o.err = f()
 }
 
-// panicOrigin says in a few words where the panic that is being recovered
-// started: a whole stack does not fit into an event of a pod.
+// panicOrigin says where the panic that is being recovered started: a whole
+// stack does not fit into an event of a pod.
 func panicOrigin() string {
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(0, pcs)])
 	inPanic := false
-	for {
-		frame, more := frames.Next()
-		switch {
-		case strings.HasPrefix(frame.Function, "runtime."):
-			inPanic = inPanic || frame.Function == "runtime.gopanic"
-		case inPanic:
-			return fmt.Sprintf(" in %s (%s:%d)", path.Base(frame.Function), path.Base(frame.File), frame.Line)
+	for more := true; more; {
+		var frame runtime.Frame
+		frame, more = frames.Next()
+		if !strings.HasPrefix(frame.Function, "runtime.") && inPanic {
+			dir, file := path.Split(frame.File)
+			return fmt.Sprintf("%s:%d", path.Join(path.Base(dir), file), frame.Line)
 		}
-		if !more {
-			return ""
-		}
+		inPanic = inPanic || frame.Function == "runtime.gopanic"
 	}
+	return "an unknown place"
 }
 
 // await returns the outcome, or that there is none some time after ctx ended.
