@@ -1,9 +1,9 @@
 // Command testsum runs go test and keeps count, over several runs and modules,
 // of what passed, failed and was skipped.
 //
-//	testsum [-step NAME] [-results FILE] run  [go test arguments]
-//	testsum [-step NAME] [-results FILE] fuzz [go test arguments]
-//	testsum -results FILE [-status N] total
+//	testsum [flags] run  [go test arguments]
+//	testsum [flags] fuzz [go test arguments]
+//	testsum [flags] total
 //
 // run prints one line a package, the output of what failed and the reason of
 // each skip, and appends the counts to FILE. fuzz does so for each fuzz target
@@ -12,7 +12,8 @@
 // machines read; -status is the exit status of what ran the steps, so that a
 // failure outside the tests is counted too.
 //
-// With FLEX_TEST_REQUIRE=all a skipped test is a failed one.
+// With FLEX_TEST_REQUIRE=all a skipped test is a failed one. A step that repeats
+// another one's tests with less rights says -skips-are-fine.
 package main
 
 import (
@@ -39,6 +40,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("testsum", flag.ContinueOnError)
 	step := flags.String("step", "test", "name of this step")
 	results := flags.String("results", "", "file that collects the counts of all steps")
+	fine := flags.Bool("skips-are-fine", false, "do not count skips: another step runs those tests")
 	status := flags.Int("status", 0, "exit status of what ran the steps")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -46,6 +48,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	s := &suite{
 		counts:    counts{Step: *step},
 		out:       &lockedWriter{w: out},
+		skipsFine: *fine,
 		skipFails: os.Getenv("FLEX_TEST_REQUIRE") == "all",
 		verbose:   os.Getenv("V") != "",
 	}

@@ -53,6 +53,7 @@ func TestRun(t *testing.T) {
 		{name: "fail", args: []string{"run", "./ok", "./bad"}, want: "4 passed, 1 failed", wantErr: true, wantOut: "it broke"},
 		{name: "skip", args: []string{"run", "./skip"}, want: "1 passed, 0 failed, 1 skipped", wantOut: "needs luck"},
 		{name: "skip forbidden", require: "all", args: []string{"run", "./skip"}, want: "1 passed, 1 failed", wantErr: true, wantOut: "needs luck"},
+		{name: "skip not counted", require: "all", args: []string{"-skips-are-fine", "run", "./skip"}, want: "1 passed, 0 failed"},
 		{name: "skip of another allowed", require: "loop", args: []string{"run", "./skip"}, want: "1 passed, 0 failed, 1 skipped"},
 		{name: "build", args: []string{"run", "./build", "./ok"}, want: "3 passed, 1 failed", wantErr: true, wantOut: "undefined: undefined"},
 		{name: "exit", args: []string{"run", "./exit"}, want: "0 passed, 1 failed", wantErr: true},

@@ -1,0 +1,141 @@
+# make help lists the targets. Each step of CI (.ci/run) is one of them.
+
+BIN     := bin
+TOOLS   := $(BIN)/tools
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# The counts of all test steps. Who sets this, as .ci/run does, adds them up.
+RESULTS ?= $(BIN)/test-results
+TESTSUM := $(CURDIR)/$(BIN)/testsum -results $(abspath $(RESULTS))
+FUZZTIME ?= 5s
+
+GOLANGCI_LINT := $(CURDIR)/$(TOOLS)/golangci-lint
+GOFUMPT       := $(CURDIR)/$(TOOLS)/gofumpt
+GO_SOURCES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -v /testdata/)
+
+# Expanded when a recipe runs, which is after setup may have installed gcc.
+RACE     = $(shell command -v gcc >/dev/null 2>&1 && echo -race)
+PACKAGES = $(shell go list ./... | grep -v /test/)
+
+# mkfs and losetup are not in the PATH of an ordinary Debian user.
+export PATH := $(PATH):/usr/sbin:/sbin
+# Without this every test binary built with -race sleeps for a second at its end.
+export GORACE ?= atexit_sleep_ms=0
+# What tests drive from outside, where they do not run it in-process.
+export FLEXDRIVER := $(CURDIR)/$(BIN)/flexdriver
+
+# The steps share the machine's two cores, its loop devices and one results file.
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-15s\033[0m %s\n", $$1, $$2 } /^## / { printf "\n%s\n", substr($$0, 4) }' $(firstword $(MAKEFILE_LIST))
+
+## Use
+
+.PHONY: build
+build: ## build bin/flexdriver, static and stripped
+	@mkdir -p $(BIN)
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+
+.PHONY: demo
+demo: build ## show a volume's whole life on this machine, as root
+	go run ./test/demo
+
+.PHONY: bench
+bench: build ## measure start-up, mounting and throughput against an empty program
+	go run ./test/bench
+
+## Test
+
+.PHONY: test
+test: setup reset lint-light test-unit test-contract test-crash fuzz ## all tests; as an ordinary user those that need root are skipped by name
+	@test "$(origin RESULTS)" = "command line" || $(TESTSUM) total
+
+.PHONY: test-unit
+test-unit: build $(BIN)/testsum ## unit tests, scripts and real mounts, with the race detector
+	@$(TESTSUM) -step unit run $(RACE) $(PACKAGES)
+
+.PHONY: test-rootless
+test-rootless: build $(BIN)/testsum ## as root: the unit tests once more, as user nobody
+	@FLEX_TEST_REQUIRE=mount $(TESTSUM) -step rootless -skips-are-fine run $(RACE) -exec $(CURDIR)/hack/as-nobody $(filter-out %/hack/testsum,$(PACKAGES))
+
+.PHONY: test-contract
+test-contract: test-contract-1.37 test-contract-1.36 ## drive the binary with Kubernetes' own FlexVolume code, two versions
+
+.PHONY: test-contract-1.37
+test-contract-1.37: build $(BIN)/testsum
+	@cd test/contract && $(TESTSUM) -step contract-1.37 run -timeout 20m ./...
+
+.PHONY: test-contract-1.36
+test-contract-1.36: build $(BIN)/testsum
+	@cd test/contract && $(TESTSUM) -step contract-1.36 run -timeout 20m -modfile=go.k8s136.mod ./...
+
+.PHONY: test-crash
+test-crash: build $(BIN)/testsum ## kill the driver after each system call and look what is left
+	@$(TESTSUM) -step crash run -timeout 20m ./test/crash/...
+
+.PHONY: fuzz
+fuzz: $(BIN)/testsum ## each fuzz target for FUZZTIME (5s)
+	@$(TESTSUM) -step fuzz fuzz -fuzztime=$(FUZZTIME)
+
+.PHONY: ci
+ci: setup reset verify lint lint-selftest test test-rootless ## what .ci/run runs
+
+.PHONY: reset
+reset: $(BIN)/testsum
+	@rm -f $(RESULTS)
+
+## Look after the code
+
+.PHONY: setup
+setup: ## install the Debian packages that tests need (as root), or name what is missing
+	@hack/setup
+
+.PHONY: fmt
+fmt: $(TOOLS)/golangci-lint $(TOOLS)/gofumpt ## format all Go files
+	@$(GOFUMPT) -w $(GO_SOURCES)
+	@$(GOLANGCI_LINT) fmt
+
+.PHONY: lint-light
+lint-light: ## gofmt and go vet, which need nothing to be built first
+	@bad=$$(gofmt -l $(GO_SOURCES)) && test -z "$$bad" || { echo "not formatted, run make fmt: $$bad"; exit 1; }
+	go vet ./...
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint ## all linters with the project's own rules, on both modules
+	$(GOLANGCI_LINT) run
+	cd test/contract && $(GOLANGCI_LINT) run
+
+.PHONY: lint-selftest
+lint-selftest: $(TOOLS)/golangci-lint $(BIN)/testsum ## prove that the project's own lint rules fire
+	@GOLANGCI_LINT=$(GOLANGCI_LINT) $(TESTSUM) -step lint-selftest run -count=1 -tags lintselftest ./hack/lintrules
+
+.PHONY: deps
+deps: ## update the golden list of what flexdriver links
+	go test ./cmd/flexdriver -run '^TestDeps$$' -update
+
+.PHONY: verify
+verify: $(TOOLS)/gofumpt ## go.mod is tidy and all files are formatted
+	go mod tidy -diff
+	@bad=$$($(GOFUMPT) -l $(GO_SOURCES)) && test -z "$$bad" || { echo "not formatted, run make fmt: $$bad"; exit 1; }
+
+.PHONY: vuln
+vuln: $(TOOLS)/govulncheck ## known vulnerabilities in what we link; asks a database on the network
+	$(CURDIR)/$(TOOLS)/govulncheck ./...
+
+.PHONY: clean
+clean: ## remove bin/
+	rm -rf $(BIN)
+
+$(BIN)/testsum: $(wildcard hack/testsum/*.go)
+	@mkdir -p $(BIN)
+	@go build -o $@ ./hack/testsum
+
+$(TOOLS)/golangci-lint: PKG := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(TOOLS)/gofumpt:       PKG := mvdan.cc/gofumpt
+$(TOOLS)/govulncheck:   PKG := golang.org/x/vuln/cmd/govulncheck
+$(TOOLS)/%: tools/go.mod tools/go.sum
+	cd tools && CGO_ENABLED=0 go build -o $(CURDIR)/$@ $(PKG)
+	@touch $@
