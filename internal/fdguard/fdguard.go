@@ -32,6 +32,13 @@ const (
 	// patience bounds one write. A pipe that is full because nobody reads it
 	// must not keep us for ever; what reads it at all reads it within this.
 	patience = 5 * time.Second
+
+	// page is what a pipe that has any room takes at once: PIPE_BUF.
+	page = 4096
+
+	// spare is how many descriptors Go's runtime needs for its first timer. It
+	// aborts the process when it does not get them.
+	spare = 2
 )
 
 // Reply is where the answer goes: what was the standard output.
@@ -59,12 +66,27 @@ func Claim() (*Reply, error) {
 	}
 	r := &Reply{fd: fd, patience: patience}
 	r.findHuman()
-	sink, err := openSink()
+	sink, err := openSink("/dev/null")
 	if err != nil {
 		return r, err
 	}
 	defer unix.Close(sink)
-	return r, point(sink)
+	if err := point(sink); err != nil {
+		return r, err
+	}
+	return r, checkSpare(sink)
+}
+
+// checkSpare makes sure that more descriptors can be had.
+func checkSpare(fd int) error {
+	for range spare {
+		extra, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, first)
+		if err != nil {
+			return fmt.Errorf("too few file descriptors are allowed to this process: %w", err)
+		}
+		defer unix.Close(extra)
+	}
+	return nil
 }
 
 // findHuman keeps the standard error, but only if somebody sits there: in any
@@ -80,14 +102,14 @@ func (r *Reply) findHuman() {
 
 // openSink opens something that swallows what is written. /dev/null can be
 // missing in a bare container; then an unnamed file has to do.
-func openSink() (int, error) {
-	fd, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+func openSink(devNull string) (int, error) {
+	fd, err := unix.Open(devNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {
 		return fd, nil
 	}
 	fd, memErr := unix.MemfdCreate("null", unix.MFD_CLOEXEC)
 	if memErr != nil {
-		return -1, fmt.Errorf("cannot open /dev/null (%w) nor a file in memory (%w)", err, memErr)
+		return -1, fmt.Errorf("cannot open %s (%w) nor a file in memory (%w)", devNull, err, memErr)
 	}
 	return fd, nil
 }
@@ -109,48 +131,42 @@ func (r *Reply) Divert(f *os.File) error { return point(int(f.Fd())) }
 // ErrStuck is the error of a Write that the reader did not take in time.
 var ErrStuck = errors.New("nobody reads the answer")
 
-// Write writes p and returns after at most five seconds, with ErrStuck if
-// the reader has not taken it by then; the rest may be written later.
+// Write writes p and returns after at most five seconds without progress, with
+// ErrStuck if a pipe is still full by then.
+//
+// It is poll(2) and write(2) without package os, which would make the
+// descriptor non-blocking: the file description belongs to the caller as well.
+// A pipe that polls writable takes a whole page without blocking.
 func (r *Reply) Write(p []byte) (int, error) {
-	type result struct {
-		n   int
-		err error
-	}
-	p = append([]byte(nil), p...) // the writer may outlive the call
-	done := make(chan result, 1)
-	go func() {
-		n, err := writeAll(r.fd, p)
-		done <- result{n, err}
-	}()
-	timer := time.NewTimer(r.patience)
-	defer timer.Stop()
-	select {
-	case res := <-done:
-		return res.n, res.err
-	case <-timer.C:
-		return 0, ErrStuck
-	}
-}
-
-// writeAll is write(2) without package os, which would switch the descriptor
-// to non-blocking: the file description belongs to the caller as well. It may
-// already be non-blocking, hence poll(2).
-func writeAll(fd int, p []byte) (int, error) {
 	written := 0
 	for written < len(p) {
-		n, err := unix.Write(fd, p[written:])
-		if n > 0 {
-			written += n
+		if err := r.awaitRoom(); err != nil {
+			return written, err
 		}
-		switch {
-		case err == nil, errors.Is(err, unix.EINTR):
-		case errors.Is(err, unix.EAGAIN):
-			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, -1)
-		default:
+		n, err := unix.Write(r.fd, p[written:min(len(p), written+page)])
+		if err != nil && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
 			return written, fmt.Errorf("cannot write the answer: %w", err)
 		}
+		written += max(n, 0)
 	}
 	return written, nil
+}
+
+// awaitRoom waits until something can be written, an error included.
+func (r *Reply) awaitRoom() error {
+	deadline := time.Now().Add(r.patience)
+	for {
+		fds := []unix.PollFd{{Fd: int32(r.fd), Events: unix.POLLOUT}}
+		n, err := unix.Poll(fds, max(0, int(time.Until(deadline).Milliseconds())+1))
+		switch {
+		case n > 0:
+			return nil
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("cannot wait for the reader of the answer: %w", err)
+		case time.Now().After(deadline):
+			return ErrStuck
+		}
+	}
 }
 
 // Close closes what Claim has kept.

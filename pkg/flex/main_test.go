@@ -1,0 +1,303 @@
+package flex_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// These tests run the test binary as a driver and look at it as the kubelet
+// does: standard output and error in one pipe until its end, and the exit
+// status.
+
+const (
+	behaviourEnv = "FLEX_TEST_BEHAVIOUR" // which Mount the driver has
+	readyEnv     = "FLEX_TEST_READY"     // the file that Mount makes when it waits
+)
+
+func TestMain(m *testing.M) {
+	if behaviour, ok := os.LookupEnv(behaviourEnv); ok {
+		os.Exit(flex.Main(testDriver(behaviour)))
+	}
+	os.Exit(m.Run())
+}
+
+func testDriver(behaviour string) *flex.Driver {
+	mounts := map[string]func(context.Context, *flex.Call) error{
+		"works":     func(context.Context, *flex.Call) error { return nil },
+		"fails":     func(context.Context, *flex.Call) error { return errors.New("password hunter2 refused") },
+		"panics":    func(context.Context, *flex.Call) error { panic("hunter2") },
+		"chatters":  chatter,
+		"waits":     wait,
+		"is stuck":  func(context.Context, *flex.Call) error { ready(); select {} },
+		"times out": func(ctx context.Context, _ *flex.Call) error { <-ctx.Done(); return ctx.Err() },
+		"is long":   func(context.Context, *flex.Call) error { return errors.New(strings.Repeat("long \x01\"", 1<<16)) },
+	}
+	var got flex.Call
+	d := working(&got)
+	d.Mount = mounts[behaviour]
+	if behaviour == "times out" || behaviour == "is stuck" {
+		d.Timeout = func(flex.Command) time.Duration { return 100 * time.Millisecond }
+		if os.Getenv(readyEnv) != "" {
+			d.Timeout = nil
+		}
+	}
+	return d
+}
+
+// chatter writes to every stream in every way, and leaves a child behind that
+// holds them open.
+func chatter(ctx context.Context, _ *flex.Call) error {
+	fmt.Println("stdout of fmt")
+	fmt.Fprintln(os.Stderr, "stderr of fmt")
+	log.Print("log")
+	println("println")
+	_, _ = syscall.Write(1, []byte("file descriptor 1\n"))
+	_, _ = syscall.Write(2, []byte("file descriptor 2\n"))
+	noisy := exec.CommandContext(ctx, "sh", "-c", "echo child; echo child >&2; sleep 5 & echo more")
+	noisy.Stdout, noisy.Stderr = os.Stdout, os.Stderr
+	return noisy.Run()
+}
+
+// wait ends with its context, but only some time after being told.
+func wait(ctx context.Context, _ *flex.Call) error {
+	ready()
+	<-ctx.Done()
+	time.Sleep(50 * time.Millisecond)
+	return fmt.Errorf("waiting: %w", context.Cause(ctx))
+}
+
+func ready() {
+	if file := os.Getenv(readyEnv); file != "" {
+		_ = os.WriteFile(file, nil, 0o600)
+	}
+}
+
+func driverCommand(t *testing.T, behaviour string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), behaviourEnv+"="+behaviour)
+	return cmd
+}
+
+// call runs the driver as the kubelet does, and fails if it would mind.
+func call(t *testing.T, behaviour string, args ...string) answer {
+	t.Helper()
+	output, err := driverCommand(t, behaviour, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("the kubelet would log all arguments: %v, output %q", err, output)
+	}
+	return kubeletReads(t, output)
+}
+
+func TestMainAnswersEveryCallout(t *testing.T) {
+	for _, command := range flex.Commands() {
+		if got := call(t, "works", arguments(command)...); got.Status != "Success" {
+			t.Errorf("%s: got %+v", command, got)
+		}
+	}
+	if got := call(t, "works", "init", "surplus"); len(got.Capabilities) != 5 {
+		t.Errorf("init: got %+v", got)
+	}
+	for _, args := range [][]string{{}, {"mount"}, {"mount", podDir, "{"}, {"unmount", "x"}, {"attach", "n1", "n2"}} {
+		if got := call(t, "works", args...); got.Status != "Failure" || got.Message == "" {
+			t.Errorf("%q: got %+v", args, got)
+		}
+	}
+	for _, args := range [][]string{{"provision"}, {""}, {"--help"}, {"-v"}} {
+		if got := call(t, "works", args...); got.Status != "Not supported" {
+			t.Errorf("%q: got %+v", args, got)
+		}
+	}
+}
+
+func TestMainAnswersWhateverMountDoes(t *testing.T) {
+	tests := []struct{ behaviour, status, message string }{
+		{"works", "Success", ""},
+		{"fails", "Failure", "password [redacted] refused"},
+		{"panics", "Failure", "mount panicked at flex/main_test.go:LINE: [redacted]: this is a bug in the driver"},
+		{"chatters", "Success", ""},
+		{"times out", "Failure", "mount: still in progress after 100ms; call again: the next call completes or undoes it"},
+		{"is stuck", "Failure", "mount: still in progress after 100ms (and has not stopped within 1s); call again: the next call completes or undoes it"},
+		{"is long", "Failure", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.behaviour, func(t *testing.T) {
+			t.Parallel()
+			start := time.Now()
+			got := call(t, tt.behaviour, "mount", podDir, secretJSON)
+			if took := time.Since(start); took > 4*time.Second {
+				t.Errorf("took %v: as long as the child that was left behind", took)
+			}
+			message := withoutLine(strings.ReplaceAll(got.Message, "/main_test", "/run_test"))
+			message = strings.ReplaceAll(message, "/run_test", "/main_test")
+			if got.Status != tt.status || tt.message != "" && message != tt.message {
+				t.Errorf("got %s: %s\nwant %s: %s", got.Status, message, tt.status, tt.message)
+			}
+		})
+	}
+}
+
+// started is a driver that has begun to mount.
+type started struct {
+	cmd    *exec.Cmd
+	output bytes.Buffer
+	since  time.Time
+}
+
+func start(t *testing.T, behaviour string) *started {
+	t.Helper()
+	s := &started{cmd: driverCommand(t, behaviour, "mount", podDir, secretJSON)}
+	file := filepath.Join(t.TempDir(), "ready")
+	s.cmd.Env = append(s.cmd.Env, readyEnv+"="+file)
+	s.cmd.Stdout, s.cmd.Stderr = &s.output, &s.output
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(file); err == nil {
+			return s
+		}
+		if time.Now().After(deadline) {
+			_ = s.cmd.Process.Kill()
+			t.Fatal("the driver does not begin to mount")
+		}
+	}
+}
+
+func (s *started) signal(t *testing.T, sig syscall.Signal) {
+	t.Helper()
+	s.since = time.Now()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMainOnSignal(t *testing.T) {
+	const tail = "; call again: the next call completes or undoes it"
+	tests := []struct {
+		behaviour string
+		signal    syscall.Signal
+		want      string
+	}{
+		{"waits", syscall.SIGTERM, `mount: interrupted by the signal "terminated" (waiting: interrupted by the signal "terminated")` + tail},
+		{"waits", syscall.SIGINT, `mount: interrupted by the signal "interrupt" (waiting: interrupted by the signal "interrupt")` + tail},
+		{"waits", syscall.SIGQUIT, `mount: interrupted by the signal "quit" (waiting: interrupted by the signal "quit")` + tail},
+		{"is stuck", syscall.SIGTERM, `mount: interrupted by the signal "terminated" (and has not stopped within 300ms)` + tail},
+	}
+	for _, tt := range tests {
+		t.Run(tt.behaviour+" "+tt.signal.String(), func(t *testing.T) {
+			t.Parallel()
+			s := start(t, tt.behaviour)
+			s.signal(t, syscall.SIGHUP) // ignored
+			s.signal(t, syscall.SIGPIPE)
+			s.signal(t, tt.signal)
+			err := s.cmd.Wait()
+			if took := time.Since(s.since); err != nil || took > 900*time.Millisecond {
+				t.Errorf("ended after %v: %v", took, err)
+			}
+			if got := kubeletReads(t, s.output.Bytes()); got.Status != "Failure" || got.Message != tt.want {
+				t.Errorf("got %s: %s\nwant Failure: %s", got.Status, got.Message, tt.want)
+			}
+		})
+	}
+}
+
+// A second signal must not cost the answer.
+func TestMainOnManySignals(t *testing.T) {
+	s := start(t, "waits")
+	s.signal(t, syscall.SIGTERM)
+	for range 20 {
+		_ = s.cmd.Process.Signal(syscall.SIGTERM)
+		_ = s.cmd.Process.Signal(syscall.SIGHUP)
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err := s.cmd.Wait(); err != nil {
+		t.Errorf("ended with %v", err)
+	}
+	if got := kubeletReads(t, s.output.Bytes()); got.Status != "Failure" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// Streams that cannot be written to cost the answer, but never the exit
+// status: with another the kubelet would log the arguments.
+func TestMainWithBrokenStreams(t *testing.T) {
+	scripts := map[string]string{
+		"standard output closed":           `exec "$0" "$@" >&-`,
+		"standard error closed":            `exec "$0" "$@" 2>&-`,
+		"standard input closed":            `exec "$0" "$@" <&-`,
+		"all closed":                       `exec "$0" "$@" <&- >&- 2>&-`,
+		"no space":                         `exec "$0" "$@" >/dev/full 2>&1`,
+		"standard output is read-only":     `exec "$0" "$@" 1</dev/null`,
+		"nobody reads any more":            `{ sleep 0.2; exec "$0" "$@"; } | true; exit "$((PIPESTATUS[0]))"`,
+		"no file descriptor to be had":     `ulimit -n 3; exec "$0" "$@"`,
+		"one file descriptor to be had":    `ulimit -n 4; exec "$0" "$@"`,
+		"two file descriptors to be had":   `ulimit -n 5; exec "$0" "$@"`,
+		"three file descriptors to be had": `ulimit -n 6; exec "$0" "$@"`,
+	}
+	answered := map[string]bool{"standard error closed": true, "standard input closed": true}
+	for name, script := range scripts {
+		for _, behaviour := range []string{"works", "chatters", "panics"} {
+			t.Run(name+", mount "+behaviour, func(t *testing.T) {
+				t.Parallel()
+				cmd := driverCommand(t, behaviour)
+				cmd.Path, cmd.Args = "/bin/bash", append([]string{"bash", "-c", script, os.Args[0]}, "mount", podDir, secretJSON)
+				output, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Errorf("exit status: %v, output %q", err, output)
+				}
+				if answered[name] || len(output) > 0 {
+					kubeletReads(t, output)
+				}
+			})
+		}
+	}
+}
+
+// A pipe that is full and never read keeps the driver for seconds, not for ever.
+func TestMainWithFullPipe(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	fill(t, w)
+	cmd := driverCommand(t, "works", "mount", podDir, secretJSON)
+	cmd.Stdout, cmd.Stderr = w, w
+	start := time.Now()
+	err = cmd.Run()
+	if took := time.Since(start); err != nil || took < 4*time.Second || took > 9*time.Second {
+		t.Errorf("ended after %v: %v", took, err)
+	}
+}
+
+// fill writes to a pipe until nothing more fits in, and leaves it blocking.
+func fill(t *testing.T, w *os.File) {
+	t.Helper()
+	fd := int(w.Fd())
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := syscall.Write(fd, make([]byte, 4096)); err != nil {
+			break
+		}
+	}
+	if err := syscall.SetNonblock(fd, false); err != nil {
+		t.Fatal(err)
+	}
+}
