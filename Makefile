@@ -23,7 +23,7 @@ export PATH := $(PATH):/usr/sbin:/sbin
 # Without this every test binary built with -race sleeps for a second at its end.
 export GORACE ?= atexit_sleep_ms=0
 # What tests drive from outside, where they do not run it in-process.
-export FLEXDRIVER := $(CURDIR)/$(BIN)/flexdriver
+export FLEXDRIVER_BINARY := $(CURDIR)/$(BIN)/flexdriver
 
 # The steps share the machine's two cores, its loop devices and one results file.
 .NOTPARALLEL:
