@@ -3,7 +3,7 @@ package local
 import (
 	"fmt"
 	"math"
-	"math/big"
+	"math/bits"
 	"strconv"
 	"strings"
 )
@@ -11,68 +11,80 @@ import (
 // ParseQuantity reads a Kubernetes quantity (10Gi, 1.5T, 1e9) as a number of
 // bytes, rounded up. The grammar is that of
 // k8s.io/apimachinery/pkg/api/resource, which is too heavy for a program that
-// starts with every call; the contract tests compare the two.
+// starts with every call; the contract tests compare the two. Finer suffixes
+// than bytes (m, u, n) are not taken.
 func ParseQuantity(s string) (int64, error) {
-	number, suffix := s, ""
-	if i := strings.IndexFunc(s, func(r rune) bool { return !strings.ContainsRune("+-.0123456789", r) }); i >= 0 {
-		number, suffix = s[:i], s[i:]
+	end := strings.IndexFunc(s, func(r rune) bool { return r != '+' && r != '.' && (r < '0' || r > '9') })
+	if end < 0 {
+		end = len(s)
 	}
-	wrong := fmt.Errorf("%q is no quantity such as 500Mi, 10Gi or 1T", s)
-	scale, ok := scaleOf(suffix)
-	if !ok || strings.ContainsAny(strings.TrimLeft(number, "+"), "+-") || strings.Count(number, "+") > 1 || !strings.ContainsAny(number, "0123456789") {
-		return 0, wrong
+	scale, ok := scaleOf(s[end:])
+	whole, fraction, _ := strings.Cut(strings.TrimPrefix(s[:end], "+"), ".")
+	if !ok || whole+fraction == "" || strings.ContainsAny(whole+fraction, "+.") {
+		return 0, fmt.Errorf("%q is no quantity such as 500Mi, 10Gi or 1T", s)
 	}
-	value, ok := new(big.Rat).SetString(strings.TrimSuffix(strings.TrimPrefix(number, "+"), "."))
+	n, ok := scaled(whole, fraction, scale)
 	if !ok {
-		return 0, wrong
+		return 0, fmt.Errorf("%q is too large or too fine", s)
 	}
-	value.Mul(value, scale)
-	whole, rest := new(big.Int).QuoRem(value.Num(), value.Denom(), new(big.Int))
-	if rest.Sign() > 0 {
-		whole.Add(whole, big.NewInt(1))
-	}
-	if !whole.IsInt64() || whole.Int64() == math.MaxInt64 {
-		return 0, fmt.Errorf("%q is too large", s)
-	}
-	if whole.Sign() == 0 {
+	if n == 0 {
 		return 0, fmt.Errorf("%q is nothing", s)
 	}
-	return whole.Int64(), nil
+	return n, nil
+}
+
+// scaled is whole.fraction times scale, rounded up.
+func scaled(whole, fraction string, scale uint64) (int64, bool) {
+	w, err := strconv.ParseUint("0"+whole, 10, 64)
+	if err != nil {
+		return 0, false
+	}
+	high, n := bits.Mul64(w, scale)
+	if high != 0 {
+		return 0, false
+	}
+	fraction = strings.TrimRight(fraction, "0")
+	if len(fraction) > 0 {
+		f, err := strconv.ParseUint(fraction, 10, 64)
+		if err != nil || len(fraction) > 18 {
+			return 0, false
+		}
+		tenth := power(10, len(fraction))
+		high, low := bits.Mul64(f, scale)
+		part, rest := bits.Div64(high, low, tenth) // high < tenth, as f < tenth
+		if rest > 0 {
+			part++
+		}
+		n += part
+	}
+	if n >= math.MaxInt64 {
+		return 0, false
+	}
+	return int64(n), true
 }
 
 // scaleOf returns what a suffix stands for.
-func scaleOf(suffix string) (*big.Rat, bool) {
-	pow := func(base, exp int64) *big.Rat {
-		return new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(base), big.NewInt(exp), nil))
-	}
-	switch suffix {
-	case "":
-		return pow(1, 1), true
-	case "m":
-		return big.NewRat(1, 1000), true
-	case "u":
-		return big.NewRat(1, 1e6), true
-	case "n":
-		return big.NewRat(1, 1e9), true
+func scaleOf(suffix string) (uint64, bool) {
+	if suffix == "" {
+		return 1, true
 	}
 	if i := strings.Index("KiMiGiTiPiEi", suffix); len(suffix) == 2 && i >= 0 && i%2 == 0 {
-		return pow(1024, int64(i/2+1)), true
+		return power(1024, i/2+1), true
 	}
 	if i := strings.Index("kMGTPE", suffix); len(suffix) == 1 && i >= 0 {
-		return pow(1000, int64(i+1)), true
+		return power(1000, i+1), true
 	}
-	return exponent(suffix)
+	exponent, err := strconv.ParseUint(strings.TrimPrefix(suffix[1:], "+"), 10, 8)
+	if (suffix[0] != 'e' && suffix[0] != 'E') || err != nil || exponent > 18 {
+		return 0, false
+	}
+	return power(10, int(exponent)), true
 }
 
-// exponent reads e3, E+3, e-3.
-func exponent(suffix string) (*big.Rat, bool) {
-	digits := strings.TrimLeft(suffix, "eE")
-	if len(suffix)-len(digits) != 1 {
-		return nil, false
+func power(base uint64, exponent int) uint64 {
+	n := uint64(1)
+	for range exponent {
+		n *= base
 	}
-	exp, err := strconv.Atoi(digits)
-	if err != nil || exp > 18 || exp < -18 {
-		return nil, false
-	}
-	return new(big.Rat).SetString("1e" + strconv.Itoa(exp))
+	return n
 }

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/flex2csi/flex2csi/internal/calllog"
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/fdguard"
+	"github.com/flex2csi/flex2csi/internal/local"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/pkg/mounter"
+)
+
+// A callout is one call by the kubelet, or by a person who plays its part.
+type callout struct {
+	argv     []string
+	guardErr error
+	reply    *fdguard.Reply
+
+	calloutFlags
+	start time.Time
+	plan  []string // the answer of --dry-run
+}
+
+// calloutFlags are for people; the kubelet passes none.
+type calloutFlags struct {
+	config, driver, kubeletDir, backend, logFile string
+	dryRun, exitCode                             bool
+	verbosity                                    int
+	timeout                                      time.Duration
+}
+
+func (f *calloutFlags) set() *pflag.FlagSet {
+	set := pflag.NewFlagSet("flexdriver", pflag.ContinueOnError)
+	set.SetInterspersed(false) // what follows the callout is its own
+	set.SetOutput(io.Discard)
+	set.StringVar(&f.config, "config", "", "configuration `file` (default: .flexdriver.json beside the executable)")
+	set.StringVar(&f.driver, "driver", "", "`vendor/name` of the driver (default: from where the executable lies)")
+	set.StringVar(&f.backend, "backend", "", "do without a configuration file, with this `backend`: local")
+	set.StringVar(&f.kubeletDir, "kubelet-dir", "", "the kubelet's root `directory`; mount points may be anywhere below it (default: found from the path)")
+	set.StringVar(&f.logFile, "log-file", "", "append a log to this `file`; \"journal\" for the journal of systemd")
+	set.DurationVar(&f.timeout, "timeout", 0, "how long the callout may take (default: that of the configuration, else 110s, waitforattach 9m)")
+	set.BoolVar(&f.dryRun, "dry-run", false, "say what would be done, step by step, and do nothing")
+	set.BoolVar(&f.exitCode, "exit-code", false, "end with status 1 unless the answer is Success")
+	set.CountVarP(&f.verbosity, "verbose", "v", "say more: to the log file, or else to a terminal")
+	return set
+}
+
+// Write sends the answer on its way; with --dry-run that is the plan.
+func (c *callout) Write(answer []byte) (int, error) {
+	if c.plan == nil {
+		return c.reply.Write(answer)
+	}
+	if _, err := io.WriteString(c.reply, strings.Join(c.plan, "\n")+"\n"); err != nil {
+		return 0, err
+	}
+	return len(answer), nil
+}
+
+// answer does the call.
+func (c *callout) answer(ctx context.Context) flex.DriverStatus {
+	c.start = time.Now()
+	args, err := c.parseFlags()
+	if err != nil {
+		return flex.Failure(flex.Errorf(flex.CodeInvalidArgument, "%w; see flexdriver --help", err))
+	}
+	if c.guardErr != nil && (len(args) == 0 || args[0] != string(flex.CommandInit)) {
+		return flex.Failure(flex.Errorf(flex.CodeInternal, "cannot guard the answer, nothing was done: %w", c.guardErr))
+	}
+	config, configErr := c.configuration()
+	log, closeLog := c.logger(config, args)
+	defer closeLog()
+	backend := newBackend(config, c.dir(), log)
+	if c.dryRun {
+		return c.explainPlan(ctx, backend, args)
+	}
+	driver := backend.Driver()
+	driver.Capabilities = config.Capabilities
+	driver.Timeout = c.timeoutOf(config)
+	if configErr != nil {
+		withoutConfiguration(driver, configErr)
+	}
+	status := flex.Run(ctx, driver, args)
+	logCall(log, args, status, time.Since(c.start))
+	return status
+}
+
+// parseFlags returns the callout and its arguments. The kubelet's calls have
+// no flags, and skip the parser.
+func (c *callout) parseFlags() ([]string, error) {
+	args := c.argv[1:]
+	if len(args) == 0 || !strings.HasPrefix(args[0], "-") {
+		return args, nil
+	}
+	set := c.set()
+	if err := set.Parse(args); err != nil {
+		return nil, err
+	}
+	if c.backend != "" && c.backend != string(driverconfig.BackendLocal) {
+		return nil, fmt.Errorf("--backend %s is not known; there is local", c.backend)
+	}
+	return set.Args(), nil
+}
+
+// executable is where the driver lies. The kubelet calls it by its full path;
+// the name that it was called by counts, since many drivers may be links to
+// one file.
+func (c *callout) executable() string {
+	if filepath.IsAbs(c.argv[0]) {
+		return c.argv[0]
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return c.argv[0]
+	}
+	return path
+}
+
+func (c *callout) dir() string { return filepath.Dir(c.executable()) }
+
+// configuration returns a usable configuration in any case, and why it is not
+// the one that it should be.
+func (c *callout) configuration() (*driverconfig.Configuration, error) {
+	name, err := c.driverName()
+	config := driverconfig.Default(name)
+	config.Capabilities = driverconfig.SafeCapabilities()
+	if err == nil && c.backend == "" {
+		var loaded *driverconfig.Configuration
+		if loaded, err = driverconfig.Load(c.configPath()); err == nil {
+			err = belongs(loaded, name)
+			config = loaded
+		}
+	}
+	if c.kubeletDir != "" {
+		config.KubeletDir = filepath.Clean(c.kubeletDir)
+	}
+	return config, err
+}
+
+// driverName may be empty where it is not needed: by hand, with --config or
+// --backend.
+func (c *callout) driverName() (driverconfig.DriverName, error) {
+	if c.driver != "" {
+		return driverconfig.ParseDriverName(c.driver)
+	}
+	name, err := driverconfig.DriverOfExecutable(c.executable())
+	if c.config != "" || c.backend != "" {
+		err = nil
+	}
+	return name, err
+}
+
+func (c *callout) configPath() string {
+	if c.config != "" {
+		return c.config
+	}
+	return filepath.Join(c.dir(), driverconfig.FileName)
+}
+
+// belongs refuses the configuration of another driver, as after a copy of the
+// directory by hand.
+func belongs(config *driverconfig.Configuration, name driverconfig.DriverName) error {
+	if name == (driverconfig.DriverName{}) || name == config.Driver {
+		return nil
+	}
+	return fmt.Errorf("the configuration is that of the driver %s, not of %s", config.Driver, name)
+}
+
+func newBackend(config *driverconfig.Configuration, dir string, log *slog.Logger) *local.Backend {
+	return &local.Backend{
+		Mounter:        mounter.Mounter{Log: log},
+		KubeletDir:     config.KubeletDir,
+		DirectoryRoots: config.DirectoryRoots,
+		ImageRoots:     config.ImageRoots,
+		DeviceRoots:    config.DeviceRoots,
+		ApplyFSGroup:   config.FSGroupPolicy == driverconfig.FSGroupDriver,
+		LeaseDir:       dir,
+		Log:            log,
+	}
+}
+
+func (c *callout) timeoutOf(config *driverconfig.Configuration) func(flex.Command) time.Duration {
+	return func(command flex.Command) time.Duration {
+		if c.timeout > 0 {
+			return c.timeout
+		}
+		return config.Timeout(command)
+	}
+}
+
+// withoutConfiguration makes all callouts fail that set something up. What
+// takes something down needs no configuration, and init must not fail.
+func withoutConfiguration(d *flex.Driver, why error) {
+	err := flex.Errorf(flex.CodeFailedPrecondition, "the driver is not configured: %w; run flexdriver install", why)
+	if errors.Is(why, os.ErrNotExist) {
+		err = flex.Errorf(flex.CodeFailedPrecondition, "the driver is not configured: %w; run flexdriver install, or by hand give --backend=local", why)
+	}
+	fail := func(context.Context, *flex.Call) error { return err }
+	failDevice := func(context.Context, *flex.Call) (string, error) { return "", err }
+	d.Attach, d.WaitForAttach = failDevice, failDevice
+	d.IsAttached = func(context.Context, *flex.Call) (bool, error) { return false, err }
+	d.MountDevice, d.Mount, d.Detach, d.ExpandVolume, d.ExpandFS = fail, fail, fail, fail, fail
+}
+
+// logger returns where the call is logged: a file if there is one, else a
+// person's terminal if asked for.
+func (c *callout) logger(config *driverconfig.Configuration, args []string) (*slog.Logger, func()) {
+	file, level := config.Log.File, slog.LevelInfo
+	_ = level.UnmarshalText([]byte(config.Log.Level)) // validated; empty leaves info
+	if c.logFile != "" {
+		file = c.logFile
+	}
+	if c.verbosity > 0 {
+		level = slog.LevelDebug
+	}
+	redact := flex.NewRedactor(optionsOf(args)).Redact
+	switch {
+	case file != "":
+		return calllog.Open(file, level, redact)
+	case c.verbosity > 0 && c.reply.Human != nil:
+		return calllog.New(c.reply.Human, level, redact), func() {}
+	}
+	return nil, func() {}
+}
+
+// optionsOf returns the options of a call for their secrets.
+func optionsOf(args []string) flex.Options {
+	call, err := flex.ParseCall(args)
+	if err != nil {
+		return flex.Options{}
+	}
+	return call.Options
+}
+
+func logCall(log *slog.Logger, args []string, status flex.DriverStatus, took time.Duration) {
+	if log == nil || len(args) == 0 {
+		return
+	}
+	level := slog.LevelInfo
+	if status.Status == flex.StatusFailure {
+		level = slog.LevelError
+	}
+	log.Log(context.Background(), level, "answered", "command", args[0], "status", string(status.Status), "code", string(status.Code), "message", status.Message, "duration", took)
+}
+
+// explain tells a person at a terminal what the answer means.
+func (c *callout) explain(status flex.DriverStatus) {
+	if c.reply.Human == nil || c.plan != nil {
+		return
+	}
+	took := time.Since(c.start).Round(100 * time.Microsecond)
+	switch status.Status {
+	case flex.StatusSuccess:
+		fmt.Fprintf(c.reply.Human, "done in %v\n", took)
+	case flex.StatusNotSupported:
+		fmt.Fprintf(c.reply.Human, "not supported: the kubelet does what it does by default, and remembers not to ask again\n")
+	default:
+		fmt.Fprintf(c.reply.Human, "failed (%s) after %v: %s\n", status.Code, took, status.Message)
+	}
+}
+
+// explainPlan answers --dry-run.
+func (c *callout) explainPlan(ctx context.Context, backend *local.Backend, args []string) flex.DriverStatus {
+	call, err := flex.ParseCall(args)
+	if err != nil {
+		return flex.Failure(err)
+	}
+	steps, err := backend.Plan(ctx, call)
+	if err != nil {
+		return flex.Failure(err)
+	}
+	redact := flex.NewRedactor(call.Options).Redact
+	for i, step := range steps {
+		c.plan = append(c.plan, fmt.Sprintf("%2d. %s", i+1, redact(step)))
+	}
+	return flex.DriverStatus{Status: flex.StatusSuccess}
+}

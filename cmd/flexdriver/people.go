@@ -1,0 +1,76 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/pflag"
+)
+
+// A command talks to people: it writes to w and returns what went wrong.
+type command func(args []string, w io.Writer) error
+
+func help(_ []string, w io.Writer) error {
+	var f calloutFlags
+	_, err := fmt.Fprintf(w, `flexdriver is a FlexVolume driver for local and network volumes.
+
+The kubelet calls it:
+  flexdriver init
+  flexdriver attach|isattached JSON NODE      flexdriver detach VOLUME NODE
+  flexdriver waitforattach DEVICE JSON        flexdriver getvolumename JSON
+  flexdriver mountdevice DIR DEVICE JSON      flexdriver unmountdevice DIR
+  flexdriver mount DIR JSON                   flexdriver unmount DIR
+  flexdriver expandfs JSON DEVICE DIR NEWSIZE OLDSIZE
+  flexdriver expandvolume JSON DIR NEWSIZE OLDSIZE
+Each answers with one JSON object on stdout and exit status 0. Flags for
+people stand before the callout:
+%s
+People call it:
+  flexdriver install   --driver VENDOR/NAME --volume-plugin-dir DIR   (see install --help)
+  flexdriver uninstall --driver VENDOR/NAME --volume-plugin-dir DIR   (see uninstall --help)
+  flexdriver version [--json]
+
+A volume by hand, without Kubernetes and without installing:
+  mkdir -p /tmp/k/pods/p1/volumes/example.com~disk
+  flexdriver --backend=local mount /tmp/k/pods/p1/volumes/example.com~disk/data \
+    '{"image":"/tmp/data.img","size":"1Gi","kubernetes.io/fsType":"ext4"}'
+  flexdriver unmount /tmp/k/pods/p1/volumes/example.com~disk/data
+`, f.set().FlagUsages())
+	return err
+}
+
+// versionInfo is what version prints with --json.
+type versionInfo struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func version(args []string, w io.Writer) error {
+	set := pflag.NewFlagSet("version", pflag.ContinueOnError)
+	asJSON := set.Bool("json", false, "print a JSON object")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	info := versionInfo{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if b, ok := debug.ReadBuildInfo(); ok {
+		info.Version = b.Main.Version
+		for _, s := range b.Settings {
+			if s.Key == "vcs.revision" {
+				info.Revision = s.Value
+			}
+		}
+	}
+	if *asJSON {
+		return json.NewEncoder(w).Encode(info)
+	}
+	_, err := fmt.Fprintf(w, "flexdriver %s %s (%s, %s)\n", info.Version, info.Revision, info.Go, info.Platform)
+	return err
+}
+
+func install([]string, io.Writer) error   { return fmt.Errorf("not yet") }
+func uninstall([]string, io.Writer) error { return fmt.Errorf("not yet") }

@@ -1,0 +1,221 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/pkg/mounter"
+)
+
+// Plan says step by step what a callout would do now, and does nothing: it
+// only looks. An error is what the callout would fail with before it begins.
+func (b *Backend) Plan(ctx context.Context, c *flex.Call) ([]string, error) {
+	if c.Command == flex.CommandInit {
+		return []string{"answer with the capabilities of the configuration"}, nil
+	}
+	if c.Command == flex.CommandUnmount || c.Command == flex.CommandUnmountDevice {
+		return b.planTearDown(c)
+	}
+	if c.Command == flex.CommandGetVolumeName {
+		return []string{"answer Not supported: the kubelet uses the name of the PersistentVolume in any case"}, nil
+	}
+	if c.Command == flex.CommandDetach {
+		return []string{fmt.Sprintf("forget that node %s has volume %s", c.NodeName, c.VolumeName)}, nil
+	}
+	v, err := ParseVolume(c.Options)
+	if err != nil {
+		return nil, err
+	}
+	switch c.Command {
+	case flex.CommandMount, flex.CommandMountDevice:
+		return b.planSetUp(ctx, v, c)
+	case flex.CommandExpandFS, flex.CommandExpandVolume:
+		return b.planExpansion(v, c)
+	case flex.CommandWaitForAttach:
+		return b.planWait(ctx, v)
+	}
+	return []string{fmt.Sprintf("check the options: %s", v), fmt.Sprintf("note in %s that node %s has it, unless another node does", b.LeaseDir, c.NodeName)}, nil
+}
+
+// String is the volume in words.
+func (v *Volume) String() string {
+	fsType, access := v.FSType, "read-write"
+	if fsType == "" {
+		fsType = "the filesystem that is there"
+	}
+	if v.ReadOnly {
+		access = "read-only"
+	}
+	return fmt.Sprintf("%s %s, %s, %s", v.Kind, v.Source, fsType, access)
+}
+
+func (b *Backend) planSetUp(ctx context.Context, v *Volume, c *flex.Call) ([]string, error) {
+	if c.Command == flex.CommandMountDevice && !v.isDisk() {
+		return []string{fmt.Sprintf("nothing: a volume with %s is mounted for each pod", v.Kind)}, nil
+	}
+	info, err := b.lookAt(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	steps := []string{"check and lock " + c.Dir}
+	if info != nil {
+		return append(steps, fmt.Sprintf("find that %s is mounted there: succeed if it is this volume and healthy, remove it if it is dead, fail otherwise", mounter.Describe(info))), nil
+	}
+	switch v.Kind {
+	case KindImage:
+		more, err := b.planImage(ctx, v)
+		steps = append(steps, more...)
+		if err != nil {
+			return steps, err
+		}
+	case KindDevice:
+		d, err := b.findDevice(ctx, v.Source)
+		if err != nil {
+			return nil, err
+		}
+		more, err := b.planDisk(ctx, v, d.path)
+		steps = append(steps, more...)
+		if err != nil {
+			return steps, err
+		}
+	}
+	if c.Options.FSGroup != nil && b.ApplyFSGroup && !v.ReadOnly && v.Kind != KindSource {
+		steps = append(steps, fmt.Sprintf("give the files to group %d, unless the root has it already, before the mount can be seen", *c.Options.FSGroup))
+	}
+	return append(steps, fmt.Sprintf("mount %s at %s%s", v, c.Dir, optionText(v)), "verify that it is there, and read-only if it should be"), nil
+}
+
+func optionText(v *Volume) string {
+	if len(v.MountOptions) == 0 {
+		return ""
+	}
+	return " with " + strings.Join(v.MountOptions, ",")
+}
+
+// lookAt returns what is mounted at dir, without creating or locking anything.
+func (b *Backend) lookAt(dir string) (*mounter.Info, error) {
+	root, err := b.root(dir)
+	if err != nil {
+		return nil, err
+	}
+	t, err := mounter.OpenTarget(root, dir)
+	if err != nil {
+		return nil, coded(err)
+	}
+	defer t.Close()
+	info, err := t.Info()
+	return info, coded(err)
+}
+
+func (b *Backend) planImage(ctx context.Context, v *Volume) ([]string, error) {
+	image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
+	if errors.Is(err, fs.ErrNotExist) && v.createSize() > 0 {
+		fsType := v.FSType
+		if fsType == "" {
+			fsType = mounter.DefaultFSType
+		}
+		return []string{
+			fmt.Sprintf("create %s, sparse, %d bytes", v.Source, v.Size),
+			"attach it to a free loop device, with direct I/O if its filesystem can, to be detached with the last mount",
+			fmt.Sprintf("format it: mkfs.%s %s", fsType, strings.Join(v.MkfsOptions, " ")),
+		}, nil
+	}
+	if err != nil {
+		return nil, coded(err)
+	}
+	defer image.Close()
+	device, err := b.Mounter.AttachedTo(image)
+	if err != nil {
+		return nil, coded(err)
+	}
+	if device != "" {
+		return []string{fmt.Sprintf("use %s, which has %s already", device, v.Source)}, nil
+	}
+	steps := []string{fmt.Sprintf("attach %s to a free loop device", v.Source)}
+	more, err := b.planDisk(ctx, v, v.Source)
+	return append(steps, more...), err
+}
+
+// planDisk says what happens to the content of a disk or image.
+func (b *Backend) planDisk(ctx context.Context, v *Volume, path string) ([]string, error) {
+	found, err := b.Mounter.Probe(ctx, path)
+	if err != nil {
+		return nil, coded(err)
+	}
+	d := v.disk(path)
+	switch {
+	case found == "" && !v.ReadOnly:
+		if d.FSType == "" {
+			d.FSType = mounter.DefaultFSType
+		}
+		return []string{fmt.Sprintf("format it, since it is empty: mkfs.%s %s", d.FSType, strings.Join(d.MkfsOptions, " "))}, nil
+	case found == "":
+		return []string{"fail: it is empty, and a read-only volume is never formatted"}, nil
+	case d.FSType != "" && found != d.FSType:
+		return []string{fmt.Sprintf("fail: it holds %s, not %s, and is never formatted over", found, d.FSType)}, nil
+	case v.ReadOnly:
+		return []string{fmt.Sprintf("use the %s on it as it is", found)}, nil
+	}
+	return []string{fmt.Sprintf("check the %s on it, unless it is mounted already: fsck -a", found)}, nil
+}
+
+func (b *Backend) planTearDown(c *flex.Call) ([]string, error) {
+	info, err := b.lookAt(c.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return []string{fmt.Sprintf("nothing: %s does not exist", c.Dir)}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info == nil {
+		return []string{fmt.Sprintf("nothing: %s is no mount point", c.Dir)}, nil
+	}
+	steps := []string{fmt.Sprintf("unmount %s, and what is mounted below it", mounter.Describe(info))}
+	if backing := mounter.BackingFile(info.Source); backing != "" {
+		steps = append(steps, fmt.Sprintf("with the last mount the kernel detaches %s from %s", backing, info.Source))
+	}
+	if c.Command == flex.CommandUnmountDevice {
+		steps = append(steps, fmt.Sprintf("wait up to %v until %s is free", releaseWait, info.Source))
+	}
+	return steps, nil
+}
+
+func (b *Backend) planWait(ctx context.Context, v *Volume) ([]string, error) {
+	switch v.Kind {
+	case KindImage:
+		if _, err := os.Stat(v.Source); errors.Is(err, fs.ErrNotExist) && v.createSize() > 0 {
+			return []string{fmt.Sprintf("create %s, sparse, %d bytes", v.Source, v.Size)}, nil
+		}
+		return []string{"check that " + v.Source + " can be opened"}, nil
+	case KindDevice:
+		if d, err := b.findDevice(ctx, v.Source); err == nil {
+			return []string{fmt.Sprintf("answer %s, which is there", d.path)}, nil
+		}
+		return []string{"wait until " + v.Source + " appears"}, nil
+	}
+	return []string{fmt.Sprintf("nothing: a volume with %s is not attached", v.Kind)}, nil
+}
+
+func (b *Backend) planExpansion(v *Volume, c *flex.Call) ([]string, error) {
+	if _, err := b.parseForExpansion(c); err != nil {
+		return nil, err
+	}
+	switch v.Kind {
+	case KindImage:
+		return []string{
+			fmt.Sprintf("grow %s to %d bytes, unless it is as large", v.Source, c.NewSize),
+			"tell its loop device, if it has one",
+			"grow the filesystem, mounted or not",
+		}, nil
+	case KindDevice:
+		return []string{fmt.Sprintf("check that %s has %d bytes", v.Source, c.NewSize), "grow the filesystem, mounted or not"}, nil
+	case KindMemory:
+		return []string{fmt.Sprintf("set the size of the tmpfs at %s to %d bytes", c.Dir, c.NewSize)}, nil
+	}
+	return []string{fmt.Sprintf("check that the filesystem at %s has %d bytes; it cannot be grown from here", c.Dir, c.NewSize)}, nil
+}
