@@ -1,2 +1,59 @@
-// Package flex is the FlexVolume protocol: parse a callout, do it, answer.
+// Package flex is the FlexVolume protocol of Kubernetes: what a driver is asked
+// and how it answers. With it a driver is a struct of functions and one line of
+// main; see the example of the package.
+//
+// # What a driver is
+//
+// A FlexVolume driver is an executable that the kubelet, and for some callouts
+// kube-controller-manager, runs once per callout:
+//
+//	<plugin directory>/<vendor>~<driver>/<driver> mount /var/lib/kubelet/pods/… '{"kubernetes.io/fsType":"ext4",…}'
+//
+// It answers with one JSON object on its standard output and ends:
+//
+//	{"status":"Success"}
+//
+// # A call from end to end
+//
+// [Main] takes file descriptors 1 and 2 away and catches signals ([Serve]).
+// [Run] looks up the function of the callout in the [Driver], parses the
+// arguments into a [Call] ([ParseCall], [ParseOptions]), runs the function under
+// a deadline and turns what it returns into a [DriverStatus], redacted
+// ([Redactor]). [DriverStatus.Encode] makes the one object of it.
+//
+// A program with something to do before that, such as reading a configuration,
+// calls Serve and Run itself. A test needs Run only.
+//
+// # What is taken care of
+//
+//   - Whatever happens in a function, the caller reads one valid object and
+//     nothing else: an error, a panic, a deadline, a signal, a function that
+//     never returns, a library that logs, a child that writes or lives on.
+//   - The exit status is 0 whatever the answer. With any other the kubelet logs
+//     all arguments, secrets included.
+//   - "Not supported" is said only for what a driver never does, because the
+//     kubelet remembers it.
+//   - Secrets cannot be printed ([Secret]), and are taken out of messages by
+//     value and by key.
+//   - Arguments are checked: their number, paths, names, sizes, and JSON values
+//     that are no strings. No function sees a relative path or a newline in one.
+//   - Two things that Kubernetes changed over time: both keys of the fsGroup
+//     and both orders of isattached's arguments.
+//
+// # What is left to the driver
+//
+// Said at each function of [Driver]. Above all: functions are called again
+// after success and after failure and have to make that good; a set-up that
+// fails has to leave no mount behind; a tear-down must not need anything but
+// the path; and one must end when its context ends.
+//
+// Do not start goroutines that can panic: Go offers no way to survive that, and
+// the answer is lost. Do not exit: return.
+//
+// # When not to use it
+//
+// For new storage: write a CSI driver. To call FlexVolume drivers: this is the
+// other end.
+//
+// Sources are cited as of Kubernetes v1.37.1, pkg/volume/flexvolume.
 package flex
