@@ -39,7 +39,7 @@ testing                                  internal/testenv is for tests
 func TestDeps(t *testing.T) {
 	testenv.Need(t, "prog:go")
 	got := dependencies(t)
-	for _, line := range strings.Split(strings.TrimSpace(heavy), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(heavy), "\n") {
 		pkg, why, _ := strings.Cut(line, " ")
 		for _, dep := range got {
 			if dep == pkg || strings.HasPrefix(dep, pkg+"/") {
