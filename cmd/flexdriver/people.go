@@ -72,5 +72,3 @@ func version(args []string, w io.Writer) error {
 	return err
 }
 
-func install([]string, io.Writer) error   { return fmt.Errorf("not yet") }
-func uninstall([]string, io.Writer) error { return fmt.Errorf("not yet") }

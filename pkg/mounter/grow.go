@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 
 	"golang.org/x/sys/unix"
 	mountutils "k8s.io/mount-utils"
@@ -30,6 +31,9 @@ func (m *Mounter) GrowFilesystem(ctx context.Context, device, fsType string, t *
 	switch {
 	case mounted:
 		_, err = resizer.Resize(device, t.path)
+		if err != nil && strings.HasPrefix(fsType, "ext") && !mayResize() {
+			err = fmt.Errorf("%s grows while it is mounted only for processes with CAP_SYS_RESOURCE, which this one lacks; give it to the kubelet, or grow the volume while no pod uses it: %w", fsType, err)
+		}
 	case fsType == "ext4" || fsType == "ext3" || fsType == "ext2":
 		if err = m.checkExt(ctx, device); err == nil {
 			_, err = resizer.Resize(device, t.path)
@@ -90,4 +94,15 @@ func inPrivateNamespace(do func() error) error {
 		done <- do()
 	}()
 	return <-done
+}
+
+// mayResize reports whether this process has the capability that ext4 wants
+// for growing online (fs/ext4/resize.c, ext4_resize_begin).
+func mayResize() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return true
+	}
+	return data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
 }

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	installer "github.com/flex2csi/flex2csi/internal/install"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// installFlags are those that install and uninstall share.
+type installFlags struct {
+	driver, pluginDir string
+	set               *pflag.FlagSet
+}
+
+func newInstallFlags(name string, w io.Writer, about string) *installFlags {
+	f := &installFlags{set: pflag.NewFlagSet(name, pflag.ContinueOnError)}
+	f.set.SetOutput(w)
+	f.set.SortFlags = false
+	f.set.Usage = func() {
+		fmt.Fprintf(w, "%s\n\nUsage: flexdriver %s --driver VENDOR/NAME --volume-plugin-dir DIR [flags]\n\n%s", about, name, f.set.FlagUsages())
+	}
+	f.set.StringVar(&f.driver, "driver", "", "`vendor/name` of the driver, as in spec.flexVolume.driver of the PersistentVolumes")
+	f.set.StringVar(&f.pluginDir, "volume-plugin-dir", "", "the kubelet's --volume-plugin-dir; often /usr/libexec/kubernetes/kubelet-plugins/volume/exec")
+	return f
+}
+
+// parse returns the options that the flags give; false if only help was asked
+// for.
+func (f *installFlags) parse(args []string) (installer.Options, bool, error) {
+	err := f.set.Parse(args)
+	if errors.Is(err, pflag.ErrHelp) {
+		return installer.Options{}, false, nil
+	}
+	switch {
+	case err != nil:
+	case f.set.NArg() > 0:
+		err = fmt.Errorf("%q is one argument too many", f.set.Arg(0))
+	case f.driver == "":
+		err = errors.New("which driver? give --driver VENDOR/NAME")
+	case f.pluginDir == "":
+		err = errors.New("where to? give --volume-plugin-dir, which is the kubelet's flag of that name or volumePluginDir in its configuration")
+	}
+	if err != nil {
+		return installer.Options{}, false, err
+	}
+	name, err := driverconfig.ParseDriverName(f.driver)
+	return installer.Options{PluginDir: f.pluginDir, Driver: name}, true, err
+}
+
+func install(args []string, w io.Writer) error {
+	f := newInstallFlags("install", w, "Puts this program into the kubelet's plugin directory as a FlexVolume driver,\nor brings the driver there up to date; a kubelet that is running picks it up.")
+	var s settings
+	s.register(f.set)
+	rollback := f.set.Bool("rollback", false, "go back to the version before the last update")
+	options, ok, err := f.parse(args)
+	if err != nil || !ok {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if *rollback {
+		return tell(w)(installer.Rollback(ctx, options))
+	}
+	if options.Config, err = s.configuration(options.Driver); err != nil {
+		return err
+	}
+	if options.Executable, err = os.Executable(); err != nil {
+		return err
+	}
+	return tell(w)(installer.Install(ctx, options))
+}
+
+func uninstall(args []string, w io.Writer) error {
+	f := newInstallFlags("uninstall", w, "Removes a FlexVolume driver and its directory; refuses while its volumes are\nmounted.")
+	force := f.set.Bool("force", false, "remove it even if its volumes are mounted, which leaves nobody to unmount them")
+	options, ok, err := f.parse(args)
+	if err != nil || !ok {
+		return err
+	}
+	options.Force = *force
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	return tell(w)(installer.Uninstall(ctx, options))
+}
+
+// tell prints what was done.
+func tell(w io.Writer) func(installer.Report, error) error {
+	return func(r installer.Report, err error) error {
+		for _, step := range r.Steps {
+			fmt.Fprintln(w, step)
+		}
+		for _, warning := range r.Warnings {
+			fmt.Fprintln(w, "warning:", warning)
+		}
+		return err
+	}
+}
+
+// settings are the flags of install that make a configuration.
+type settings struct {
+	backend, kubeletDir, fsGroupPolicy, logFile, logLevel string
+	attach, noSELinuxRelabel                              bool
+	directoryRoots, imageRoots, deviceRoots               []string
+	timeouts                                              map[string]string
+}
+
+func (s *settings) register(set *pflag.FlagSet) {
+	set.StringVar(&s.backend, "backend", string(driverconfig.BackendLocal), "who does the work: local")
+	set.BoolVar(&s.attach, "attach", false, "have kube-controller-manager attach and detach volumes; the driver must be installed there too")
+	set.StringVar(&s.kubeletDir, "kubelet-dir", "", "the kubelet's --root-dir (default: found from the paths that it passes)")
+	set.StringSliceVar(&s.directoryRoots, "directory-root", nil, "allow volumes with path below this `directory`; may be repeated (default: none)")
+	set.StringSliceVar(&s.imageRoots, "image-root", nil, "allow disk images below this `directory` only; may be repeated")
+	set.StringSliceVar(&s.deviceRoots, "device-root", nil, "allow block devices below this `directory` only, such as /dev/disk/by-id; may be repeated")
+	set.StringVar(&s.fsGroupPolicy, "fs-group-policy", string(driverconfig.FSGroupDriver), "who gives a volume to the pod's fsGroup: driver, kubelet or none")
+	set.BoolVar(&s.noSELinuxRelabel, "no-selinux-relabel", false, "do not have the container runtime relabel the files of volumes")
+	set.StringToStringVar(&s.timeouts, "timeout", nil, "deadline of a callout, such as `mount=60s`; may be repeated")
+	set.StringVar(&s.logFile, "log-file", "", "append a log to this `file`; \"journal\" for the journal of systemd (default: no log)")
+	set.StringVar(&s.logLevel, "log-level", "", "least severe level that is logged: debug, info, warn or error (default: info)")
+}
+
+func (s *settings) configuration(driver driverconfig.DriverName) (*driverconfig.Configuration, error) {
+	c := driverconfig.Default(driver)
+	c.Backend = driverconfig.Backend(s.backend)
+	c.Capabilities.Attach = s.attach
+	c.Capabilities.SELinuxRelabel = !s.noSELinuxRelabel
+	c.FSGroupPolicy = driverconfig.FSGroupPolicy(s.fsGroupPolicy)
+	c.Capabilities.FSGroup = c.FSGroupPolicy == driverconfig.FSGroupKubelet
+	c.KubeletDir = s.kubeletDir
+	c.DirectoryRoots, c.ImageRoots, c.DeviceRoots = s.directoryRoots, s.imageRoots, s.deviceRoots
+	c.Log = driverconfig.Log{File: s.logFile, Level: driverconfig.LogLevel(s.logLevel)}
+	for command, text := range s.timeouts {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return nil, fmt.Errorf("--timeout %s: %w", command, err)
+		}
+		if c.Timeouts == nil {
+			c.Timeouts = map[flex.Command]driverconfig.Duration{}
+		}
+		c.Timeouts[flex.Command(command)] = driverconfig.Duration(d)
+	}
+	return c, c.Validate()
+}
