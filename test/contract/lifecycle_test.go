@@ -1,0 +1,59 @@
+package contract
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// TestVolumeLivesFromAttachToDetach walks two pods and then a third through
+// every kind of volume, with the operations of the kubelet.
+func TestVolumeLivesFromAttachToDetach(t *testing.T) {
+	for _, attach := range []bool{false, true} {
+		for _, k := range kinds() {
+			t.Run(fmt.Sprintf("attach=%t/%s", attach, k.name), func(t *testing.T) {
+				n := newNode(t, attach)
+				testLife(t, n, n.newVolume(k, "pv-1"), attach)
+			})
+		}
+	}
+}
+
+func testLife(t *testing.T, n *node, v *vol, attach bool) {
+	a, b, c := newPod("a"), newPod("b"), newPod("c")
+	n.attach(v)
+	n.must(n.mount(v, a))
+	v.checkMounted(v.dir(a))
+	n.writeFile(filepath.Join(v.dir(a), "file"), "from a")
+	n.must(n.mount(v, b))
+	v.checkMounted(v.dir(b))
+	if v.kind.shared {
+		n.checkFile(filepath.Join(v.dir(b), "file"), "from a")
+	}
+	n.must(n.unmount(v, a))
+	if exists(v.dir(a)) {
+		t.Errorf("%s is still there", v.dir(a))
+	}
+	v.checkMounted(v.dir(b))
+	n.writeFile(filepath.Join(v.dir(b), "file"), "from b")
+	n.takeDown(v, b)
+
+	n.attach(v)
+	n.must(n.mount(v, c))
+	if v.kind.shared {
+		n.checkFile(filepath.Join(v.dir(c), "file"), "from b")
+	}
+	n.takeDown(v, c)
+
+	want := []string{"mount", "mount", "unmount", "unmount", "mount", "unmount"}
+	if attach {
+		want = []string{
+			"attach", "waitforattach", "mountdevice", "mount", "waitforattach", "mount", "unmount", "unmount", "unmountdevice", "detach",
+			"attach", "waitforattach", "mountdevice", "mount", "unmount", "unmountdevice", "detach",
+		}
+	}
+	if got := n.runner.sequence(); !slices.Equal(got, want) {
+		t.Errorf("Kubernetes called %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,136 @@
+package contract
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// envBinary names the flexdriver under test. Without it one is built.
+	envBinary = "FLEXDRIVER_BINARY"
+	// envInside says that this process is in its mount namespace: "root" for
+	// one of real root, "user" for one with a user namespace, "none" without.
+	envInside = "FLEX_CONTRACT_INSIDE"
+	// envRole makes the test binary a helper process, see roles.
+	envRole = "FLEX_CONTRACT_ROLE"
+)
+
+// TestMain runs the tests in a mount namespace of their own, in which nothing
+// is shared with the machine: what they mount cannot be seen outside and is
+// gone when they end, whatever way they end.
+func TestMain(m *testing.M) {
+	if role := os.Getenv(envRole); role != "" {
+		os.Exit(roles()[role](os.Args[1:]))
+	}
+	if os.Getenv(envInside) != "" {
+		os.Exit(runInside(m))
+	}
+	status, err := runOutside()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "contract:", err)
+		os.Exit(1)
+	}
+	os.Exit(status)
+}
+
+// runInside makes this process the one to which orphans are given, so that the
+// leak check sees a child that outlives its driver call.
+func runInside(m *testing.M) int {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		fmt.Fprintln(os.Stderr, "contract: become subreaper:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// runOutside provides the binary and executes this test binary again in the
+// best namespaces to be had. It does not unshare in this process: that changes
+// one thread, and the Go runtime starts programs from any of them.
+func runOutside() (int, error) {
+	binary, cleanup, err := driverBinary()
+	if err != nil {
+		return 0, err
+	}
+	defer cleanup()
+
+	runtime.LockOSThread() // Pdeathsig follows the thread that forked
+	defer runtime.UnlockOSThread()
+	var errs []error
+	for _, try := range namespaces() {
+		exe, err := os.Executable()
+		if err != nil {
+			return 0, err
+		}
+		cmd := exec.Command(exe, os.Args[1:]...)
+		cmd.Env = append(os.Environ(), envInside+"="+try.name, envBinary+"="+binary)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		cmd.SysProcAttr = try.attr
+		if err := cmd.Start(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", try.name, err))
+			continue
+		}
+		_ = cmd.Wait() // the status below says it all
+		return max(cmd.ProcessState.ExitCode(), 1-btoi(cmd.ProcessState.Success())), nil
+	}
+	return 0, fmt.Errorf("start the tests: %w", errors.Join(errs...))
+}
+
+type namespace struct {
+	name string
+	attr *syscall.SysProcAttr
+}
+
+func namespaces() []namespace {
+	// With Unshareflags package syscall also makes every mount private.
+	user := &syscall.SysProcAttr{
+		Pdeathsig:    unix.SIGKILL,
+		Unshareflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
+		UidMappings:  []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}},
+		GidMappings:  []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}},
+	}
+	all := []namespace{{"user", user}, {"none", &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}}}
+	if os.Geteuid() == 0 {
+		root := &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL, Unshareflags: unix.CLONE_NEWNS}
+		all = slices.Insert(all, 0, namespace{"root", root})
+	}
+	return all
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// driverBinary returns the path of the flexdriver to test.
+func driverBinary() (path string, cleanup func(), err error) {
+	if path := os.Getenv(envBinary); path != "" {
+		path, err := filepath.Abs(path)
+		return path, func() {}, err
+	}
+	dir, err := os.MkdirTemp("", "flexdriver-")
+	if err != nil {
+		return "", nil, err
+	}
+	path = filepath.Join(dir, "flexdriver")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "./cmd/flexdriver")
+	build.Dir = filepath.Join("..", "..")
+	// The flags of this build (-modfile, say) are not those of the driver.
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		os.RemoveAll(dir)
+		return "", nil, fmt.Errorf("build flexdriver: %w\n%s", err, strings.TrimSpace(string(out)))
+	}
+	return path, func() { os.RemoveAll(dir) }, nil
+}
