@@ -106,7 +106,7 @@ func (c *child) CombinedOutput() ([]byte, error) {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = childGrace
 	start := time.Now()
-	err = runLocked(cmd)
+	err = runLocked(c.ctx, cmd)
 	text := readOutput(out)
 	c.m.log().Debug("ran", "program", path, "duration", time.Since(start), "error", err)
 	return text, c.explain(path, err)
@@ -114,15 +114,14 @@ func (c *child) CombinedOutput() ([]byte, error) {
 
 // runLocked runs cmd with the goroutine bound to its thread: the parent-death
 // signal is sent when the thread that started the child ends.
-func runLocked(cmd *exec.Cmd) error {
+func runLocked(ctx context.Context, cmd *exec.Cmd) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		return err
 	}
 	err := cmd.Wait()
-	if cmd.Cancel != nil && err != nil && errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		// What the child itself started and did not end.
+	if ctx.Err() != nil { // what the child itself started and did not end
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
 	return err
