@@ -27,9 +27,13 @@ import (
 func Main(d *Driver) int {
 	reply, claimErr := fdguard.Claim()
 	defer reply.Close()
+	args := os.Args[1:]
+	if len(args) > 0 && args[0] == string(CommandInit) {
+		_, _ = ServeInit(reply, func(ctx context.Context) DriverStatus { return Run(ctx, d, args) })
+		return 0
+	}
 	_, _ = Serve(reply, func(ctx context.Context) DriverStatus {
-		args := os.Args[1:]
-		if claimErr != nil && (len(args) == 0 || args[0] != string(CommandInit)) {
+		if claimErr != nil {
 			return Failure(Errorf(CodeInternal, "cannot guard the answer, nothing was done: %w", claimErr))
 		}
 		return Run(ctx, d, args)
@@ -51,7 +55,22 @@ func Serve(w io.Writer, answer func(context.Context) DriverStatus) (DriverStatus
 	ctx := signalContext()
 	done := make(chan outcome, 1)
 	go protect("the driver", done, func() (DriverStatus, error) { return answer(ctx), nil })
-	status := NewRedactor(Options{}).status(awaitAnswer(ctx, done).status(ctx, "the driver"))
+	return reply(w, awaitAnswer(ctx, done).status(ctx, "the driver"))
+}
+
+// ServeInit is [Serve] for init, and for nothing else: it survives a panic, but
+// catches no signals and starts no goroutine. There is nothing to interrupt in
+// init and no secret in its arguments, and the kubelet waits for it under
+// a lock; the rest would cost a fifth of the time of the whole process.
+func ServeInit(w io.Writer, answer func(context.Context) DriverStatus) (DriverStatus, error) {
+	ctx := context.Background()
+	done := make(chan outcome, 1)
+	protect("init", done, func() (DriverStatus, error) { return answer(ctx), nil })
+	return reply(w, (<-done).status(ctx, "init"))
+}
+
+func reply(w io.Writer, status DriverStatus) (DriverStatus, error) {
+	status = NewRedactor(Options{}).status(status)
 	_, err := w.Write(status.Encode())
 	return status, err
 }

@@ -20,7 +20,8 @@ func encodings() map[string]func(string) string {
 		b, _ := json.Marshal(s)
 		return string(b[1 : len(b)-1])
 	}
-	quoted := func(s string) string { return strings.Trim(strconv.Quote(s), `"`) }
+	inside := func(s string) string { return s[1 : len(s)-1] } // without the quotes around it
+	quoted := func(s string) string { return inside(strconv.Quote(s)) }
 	return map[string]func(string) string{
 		"plain":        func(s string) string { return s },
 		"base64":       func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
@@ -34,7 +35,7 @@ func encodings() map[string]func(string) string {
 		"JSON":         asJSON,
 		"JSON twice":   func(s string) string { return asJSON(asJSON(s)) },
 		"quoted":       quoted,
-		"quoted ASCII": func(s string) string { return strings.Trim(strconv.QuoteToASCII(s), `"`) },
+		"quoted ASCII": func(s string) string { return inside(strconv.QuoteToASCII(s)) },
 		"quoted JSON":  func(s string) string { return quoted(asJSON(s)) },
 		"HTML":         html.EscapeString,
 		"hex":          func(s string) string { return hex.EncodeToString([]byte(s)) },

@@ -1,8 +1,6 @@
 package flex
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode"
@@ -90,22 +88,13 @@ func (s DriverStatus) Encode() []byte {
 		s = DriverStatus{Status: StatusFailure, Message: problem}
 	}
 	s.Message = cut(oneLine(s.Message), maxMessage)
-	b, err := s.marshal()
-	if err == nil && len(b) <= maxEncoded {
-		return b
+	b := s.appendJSON(make([]byte, 0, 256))
+	if len(b) > maxEncoded {
+		s = DriverStatus{Status: StatusFailure, Message: fmt.Sprintf(
+			"the driver's answer is too long (%d bytes, at most %d): shorten the device or volume name", len(b), maxEncoded)}
+		b = s.appendJSON(b[:0])
 	}
-	s = DriverStatus{Status: StatusFailure, Message: fmt.Sprintf(
-		"the driver's answer is too long (%d bytes, at most %d): shorten the device or volume name", len(b), maxEncoded)}
-	b, _ = s.marshal() // plain strings: cannot fail
 	return b
-}
-
-func (s DriverStatus) marshal() ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // for people who read the answer
-	err := enc.Encode(s)
-	return b.Bytes(), err
 }
 
 // problem says why the answer cannot be given as it is, or nothing.
@@ -113,7 +102,7 @@ func (s DriverStatus) problem() string {
 	switch {
 	case s.Status != StatusSuccess && s.Status != StatusFailure && s.Status != StatusNotSupported:
 		return fmt.Sprintf("the driver gave no valid status (%q): this is a bug in the driver", cut(string(s.Status), 32))
-	case s.Status == StatusFailure && strings.TrimSpace(s.Message) == "":
+	case s.Status == StatusFailure && oneLine(s.Message) == "":
 		return "failed without a reason: this is a bug in the driver"
 	case !utf8.ValidString(s.Device):
 		return fmt.Sprintf("the device name %q is not valid UTF-8 and cannot be answered", cut(s.Device, 256))
