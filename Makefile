@@ -12,7 +12,7 @@ FUZZTIME ?= 5s
 
 GOLANGCI_LINT := $(CURDIR)/$(TOOLS)/golangci-lint
 GOFUMPT       := $(CURDIR)/$(TOOLS)/gofumpt
-GO_SOURCES     = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -v /testdata/)
+GO_SOURCES     = $(shell find . -name '*.go' -not -path '*/testdata/*' -not -path './$(BIN)/*')
 
 # Expanded when a recipe runs, which is after setup may have installed gcc.
 RACE     = $(shell command -v gcc >/dev/null 2>&1 && echo -race)
