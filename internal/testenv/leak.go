@@ -166,12 +166,26 @@ func concerns(proc, dir string) bool {
 	}
 	for _, name := range []string{"cmdline", "environ"} {
 		text, _ := os.ReadFile(filepath.Join(proc, name))
-		if strings.Contains(string(text), dir) {
+		if mentions(string(text), dir) {
 			return true
 		}
 	}
 	return false
 }
+
+// mentions finds dir in text, but not another whose name only begins with it:
+// tests that run side by side are often called alike.
+func mentions(text, dir string) bool {
+	for {
+		_, rest, found := strings.Cut(text, dir)
+		if !found || rest == "" || !strings.ContainsRune(nameRunes, rune(rest[0])) {
+			return found
+		}
+		text = rest
+	}
+}
+
+const nameRunes = "-_.#abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 func below(dir, path string) bool {
 	return path == dir || strings.HasPrefix(path, dir+"/")

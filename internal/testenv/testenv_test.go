@@ -282,3 +282,21 @@ func mounted(t *testing.T, pid int, dir string) bool {
 	}
 	return len(found) > 0
 }
+
+func TestMentions(t *testing.T) {
+	for text, want := range map[string]bool{
+		"":                              false,
+		"/tmp/a":                        true,
+		"/tmp/a/b":                      true,
+		"WORK=/tmp/a\x00HOME=/":         true,
+		"--dir=/tmp/a,/tmp/c":           true,
+		"/tmp/a_b":                      false,
+		"/tmp/ab /tmp/a-b":              false,
+		"/tmp/a.b":                      false,
+		"/tmp/ab and then /tmp/a again": true,
+	} {
+		if got := mentions(text, "/tmp/a"); got != want {
+			t.Errorf("mentions(%q) = %t, want %t", text, got, want)
+		}
+	}
+}
