@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// TestScript runs the scripts in testdata/script, each of which shows one
+// behaviour of the program as its caller sees it. testdata/script/README.md
+// says how they are written.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                "testdata/script",
+		Setup:              setUpScript,
+		Condition:          testenv.Condition,
+		Cmds:               scriptCommands(),
+		RequireUniqueNames: true,
+	})
+}
+
+const scriptConfig = `{
+  "apiVersion": "flex2csi.io/v1alpha1",
+  "kind": "FlexDriverConfiguration",
+  "backend": "local",
+  "driver": "example.com/disk"
+}
+`
+
+// setUpScript lays out a node in $WORK: a kubelet's directory with those that
+// a kubelet makes before it calls, and the driver in the plugin directory. It
+// is first in PATH, so that a script which executes "disk" calls it by its full
+// path, as a kubelet does.
+func setUpScript(e *testscript.Env) error {
+	kubelet := filepath.Join(e.WorkDir, "kubelet")
+	plugins := filepath.Join(e.WorkDir, "plugins")
+	driver := filepath.Join(plugins, "example.com~disk")
+	global := filepath.Join(kubelet, "plugins/kubernetes.io/flexvolume/example.com/disk/mounts/data")
+	pod := func(uid string) string {
+		return filepath.Join(kubelet, "pods", uid, "volumes/example.com~disk/data")
+	}
+	for _, dir := range []string{driver, global, pod("1"), pod("2"), pod("3")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	binary := os.Getenv(envBinary)
+	if err := os.Symlink(binary, filepath.Join(driver, "disk")); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(driver, ".flexdriver.json"), []byte(scriptConfig), 0o644); err != nil {
+		return err
+	}
+	e.Setenv("PATH", strings.Join([]string{driver, filepath.Dir(binary), os.Getenv("PATH"), "/usr/sbin", "/sbin"}, ":"))
+	e.Setenv("KUBELET", kubelet)
+	e.Setenv("PLUGINS", plugins)
+	e.Setenv("DRIVER", driver)
+	e.Setenv("GLOBAL", global)
+	e.Setenv("POD1", pod("1"))
+	e.Setenv("POD2", pod("2"))
+	e.Setenv("POD3", pod("3"))
+
+	tb, ok := e.T().(testing.TB)
+	if !ok {
+		return fmt.Errorf("%T is no testing.TB", e.T())
+	}
+	testenv.LeakCheck(endOfScript{tb, e}, e.WorkDir)
+	return nil
+}
+
+// endOfScript cleans up before testscript removes $WORK, not after it: what is
+// still mounted there would be emptied.
+type endOfScript struct {
+	testing.TB
+	env *testscript.Env
+}
+
+func (e endOfScript) Cleanup(f func()) { e.env.Defer(f) }
+
+// TestScriptsLookAtEveryAnswer holds the scripts to their rules: a title, the
+// command in the name, and after each call a look at both streams.
+func TestScriptsLookAtEveryAnswer(t *testing.T) {
+	files, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	commands := []string{"unknown", "help", "install", "uninstall", "version"}
+	for _, c := range flex.Commands() {
+		commands = append(commands, string(c))
+	}
+	for _, file := range files {
+		command, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".txtar"), "_")
+		if !slices.Contains(commands, command) {
+			t.Errorf("%s: the name does not begin with a command", file)
+		}
+		for _, fault := range faultsOfScript(t, file) {
+			t.Errorf("%s:%s", file, fault)
+		}
+	}
+}
+
+func faultsOfScript(t *testing.T, file string) (faults []string) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	call, stdout, stderr := 0, true, true
+	end := func() {
+		if !stdout || !stderr {
+			faults = append(faults, fmt.Sprintf("%d: nothing looks at both stdout and stderr of this call", call))
+		}
+	}
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan() && !strings.HasPrefix(lines.Text(), "-- "); n++ {
+		line := lines.Text()
+		if n == 1 && !strings.HasPrefix(line, "# ") {
+			faults = append(faults, "1: there is no title")
+		}
+		switch {
+		case isCall(line):
+			end()
+			call, stdout, stderr = n, false, false
+		case strings.HasPrefix(line, "answer "), strings.Contains(line, "stdout"):
+			stdout = true
+		case strings.Contains(line, "stderr"):
+			stderr = true
+		}
+	}
+	end()
+	return faults
+}
+
+// isCall finds calls whose output a script gets. Those of the background come
+// back with wait.
+func isCall(line string) bool {
+	words := strings.Fields(strings.TrimPrefix(line, "! "))
+	if len(words) > 0 && strings.HasPrefix(words[0], "[") {
+		words = words[1:]
+	}
+	if len(words) < 2 || strings.HasSuffix(line, "&") {
+		return len(words) > 0 && words[0] == "wait"
+	}
+	return (words[0] == "exec" || words[0] == "terminal") && (words[1] == "disk" || words[1] == "flexdriver" || strings.HasSuffix(words[1], "/disk"))
+}
