@@ -1,0 +1,169 @@
+package install
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// files makes the changes to the disk, each atomic or invisible to the kubelet.
+type files struct {
+	// after is called after each of them.
+	after func(step string)
+}
+
+func (f files) done(op, path string) { f.after(op + " " + filepath.Base(path)) }
+
+// write makes a new file with data in it, on the disk when it returns.
+func (f files) write(path string, data []byte, mode fs.FileMode) error {
+	if err := f.fill(path, data, mode); err != nil {
+		return fmt.Errorf("write %s: %w", path, errors.Join(err, f.remove(path)))
+	}
+	f.done("write", path)
+	if err := f.sync(path); err != nil {
+		return fmt.Errorf("write %s: %w", path, errors.Join(err, f.remove(path)))
+	}
+	return nil
+}
+
+// fill holds the lock that every fork of this process takes. A child born while
+// the file is open for writing would hold it open until its own exec, and to
+// execute the file would fail with "text file busy" as long as that.
+func (f files) fill(path string, data []byte, mode fs.FileMode) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return unwrapPath(err)
+	}
+	for half := range 2 { // in two writes, so that tests can kill between them
+		part := data[:len(data)/2]
+		if half == 1 {
+			part = data[len(data)/2:]
+		}
+		if _, err := file.Write(part); err != nil {
+			return errors.Join(unwrapPath(err), file.Close())
+		}
+		f.done("write half of", path)
+	}
+	if err := file.Chmod(mode); err != nil { // after the umask
+		return errors.Join(unwrapPath(err), file.Close())
+	}
+	return unwrapPath(file.Close())
+}
+
+// sync brings a file or directory to the disk. It opens files for reading only,
+// for the reason that fill gives.
+func (f files) sync(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	// Some file systems cannot sync directories and say so with EINVAL.
+	if err := file.Sync(); err != nil && !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	f.done("sync", path)
+	return nil
+}
+
+func (f files) rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	f.done("rename "+filepath.Base(from)+" to", to)
+	return nil
+}
+
+// renameNoReplace fails if there is something at to.
+func (f files) renameNoReplace(from, to string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		// Not known to this file system. Other installers wait for our lock, and
+		// rename fails if what is there is a directory with files in it.
+		err = unix.Rename(from, to)
+	}
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
+	}
+	f.done("rename "+filepath.Base(from)+" to", to)
+	return nil
+}
+
+// clone makes to a second name of from, or a copy where there are no hard links.
+func (f files) clone(from, to string) error {
+	linkErr := os.Link(from, to)
+	if linkErr == nil {
+		f.done("link "+filepath.Base(from)+" to", to)
+		return nil
+	}
+	info, err := os.Stat(from)
+	if err != nil {
+		return errors.Join(linkErr, err)
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return errors.Join(linkErr, err)
+	}
+	return f.write(to, data, info.Mode().Perm())
+}
+
+// remove deletes what is no directory. It need not be there.
+func (f files) remove(path string) error {
+	switch err := unix.Unlink(path); {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case err != nil:
+		return &fs.PathError{Op: "remove", Path: path, Err: err}
+	}
+	f.done("remove", path)
+	return nil
+}
+
+func (f files) mkdir(path string, mode fs.FileMode) error {
+	if err := os.Mkdir(path, mode); err != nil {
+		return err
+	}
+	f.done("mkdir", path)
+	return nil
+}
+
+func (f files) rmdir(path string) error {
+	if err := unix.Rmdir(path); err != nil {
+		return &fs.PathError{Op: "remove directory", Path: path, Err: err}
+	}
+	f.done("rmdir", path)
+	return nil
+}
+
+func (f files) chmod(path string, mode fs.FileMode) error {
+	if err := os.Chmod(path, mode); err != nil {
+		return err
+	}
+	f.done("chmod", path)
+	return nil
+}
+
+// unwrapPath takes the path out of an error whose path the caller adds.
+func unwrapPath(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err
+	}
+	return err
+}
+
+// lstat tells whether there is something at path, and what.
+func lstat(path string) (info fs.FileInfo, exists bool, err error) {
+	info, err = os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	return info, err == nil, err
+}

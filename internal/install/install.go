@@ -1,0 +1,245 @@
+package install
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+const (
+	executableMode = 0o755
+	dirMode        = 0o755
+	maxExecutable  = 512 << 20
+)
+
+// Install puts the driver in place, or brings it up to date: it returns nil only
+// if init, run from the final path, answers with the configuration's
+// capabilities. If that fails, what was there before is there again. Nothing is
+// touched if the driver is there already, executable and configuration.
+func Install(ctx context.Context, o Options) (Report, error) {
+	return run(ctx, o, "install", (*installer).install)
+}
+
+// Rollback puts back the executable and configuration that the last update
+// replaced. Done twice, it undoes itself.
+func Rollback(ctx context.Context, o Options) (Report, error) {
+	return run(ctx, o, "roll back", (*installer).rollback)
+}
+
+// Uninstall removes the driver and its directory. It refuses while volumes of
+// the driver are mounted, or if there are files of others in the directory,
+// unless Force is set. A driver that is not there is no error.
+func Uninstall(ctx context.Context, o Options) (Report, error) {
+	return run(ctx, o, "uninstall", (*installer).uninstall)
+}
+
+// installer is one run of one of the three.
+type installer struct {
+	Options
+	files
+	report    Report
+	pluginDir string
+	dir       driverDir // the driver's directory
+	stage     driverDir // where a first installation is built
+	// recovered: an earlier run had been killed. The kubelet may have seen a
+	// state in between, so that nothing counts as unchanged.
+	recovered bool
+}
+
+func run(ctx context.Context, o Options, verb string, do func(*installer, context.Context) error) (Report, error) {
+	o = o.withDefaults()
+	in := &installer{Options: o, files: files{after: o.afterStep}, report: Report{Driver: o.Driver}}
+	if err := in.locked(ctx, do); err != nil {
+		return in.report, fmt.Errorf("%s driver %s: %w", verb, o.Driver, err)
+	}
+	return in.report, nil
+}
+
+func (in *installer) locked(ctx context.Context, do func(*installer, context.Context) error) error {
+	if err := in.validate(); err != nil {
+		return err
+	}
+	pluginDir, err := resolvePluginDir(in.PluginDir)
+	if err != nil {
+		return err
+	}
+	if err := checkWritable(pluginDir); err != nil {
+		return err
+	}
+	unlock, err := lock(ctx, pluginDir, in.LockTimeout)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+
+	in.pluginDir = pluginDir
+	in.dir, in.stage = liveDir(pluginDir, in.Driver), stageDir(pluginDir, in.Driver)
+	in.report.Dir = in.dir.path
+	if pluginDir != filepath.Clean(in.PluginDir) {
+		in.did("followed %s to %s", in.PluginDir, pluginDir)
+	}
+	return do(in, ctx)
+}
+
+func (in *installer) did(format string, args ...any) {
+	in.report.Steps = append(in.report.Steps, fmt.Sprintf(format, args...))
+}
+
+func (in *installer) warn(format string, args ...any) {
+	in.report.Warnings = append(in.report.Warnings, fmt.Sprintf(format, args...))
+}
+
+// content is what is to be installed.
+type content struct{ executable, config []byte }
+
+func (in *installer) install(ctx context.Context) error {
+	want, err := in.wanted()
+	if err != nil {
+		return err
+	}
+	if err := checkExecutable(in.pluginDir); err != nil {
+		return err
+	}
+	if warning := writableByOthers(in.pluginDir); warning != "" {
+		in.warn("%s", warning)
+	}
+	if err := in.recover(ctx); err != nil {
+		return err
+	}
+	exists, err := checkDriverDir(in.dir)
+	if err != nil {
+		return err
+	}
+	if !exists {
+		return in.first(ctx, want)
+	}
+	same, err := in.installed(want)
+	if err != nil {
+		return err
+	}
+	if !same || in.recovered {
+		return in.update(ctx, want)
+	}
+	if err := in.verify(ctx, in.dir.executable(current), in.capabilities()); err != nil {
+		return fmt.Errorf("nothing to change, but the installed driver does not work: %w", err)
+	}
+	in.did("%s and its configuration are up to date: changed nothing", in.dir.executable(current))
+	return nil
+}
+
+// capabilities are what the installed driver must answer.
+func (in *installer) capabilities() *flex.Capabilities { return &in.Config.Capabilities }
+
+// wanted reads what is to be installed before anything is changed. The program
+// is read once, so that what is compared is what is written.
+func (in *installer) wanted() (content, error) {
+	if err := in.validateInstall(); err != nil {
+		return content{}, err
+	}
+	for _, dir := range []string{in.PluginDir, in.pluginDir} {
+		if in.Config.Log.File != "" && strings.HasPrefix(in.Config.Log.File, filepath.Clean(dir)+"/") {
+			return content{}, fmt.Errorf("log.file %s is in the plugin directory, where each line written makes the kubelet run init: choose another place", in.Config.Log.File)
+		}
+	}
+	config, err := in.Config.Encode()
+	if err != nil {
+		return content{}, err
+	}
+	executable, err := readExecutable(in.Executable)
+	if err != nil {
+		return content{}, fmt.Errorf("read the executable to install: %w", err)
+	}
+	return content{executable: executable, config: config}, nil
+}
+
+func readExecutable(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() == 0 {
+		return nil, fmt.Errorf("%s is not a program", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxExecutable+1))
+	if err == nil && len(data) > maxExecutable {
+		err = fmt.Errorf("%s is larger than %d MiB", path, maxExecutable>>20)
+	}
+	return data, err
+}
+
+// installed tells whether want is what is installed.
+func (in *installer) installed(want content) (bool, error) {
+	executable, err := hasContent(in.dir.executable(current), want.executable, executableMode)
+	if err != nil {
+		return false, err
+	}
+	config, err := hasContent(in.dir.config(current), want.config, driverconfig.FileMode)
+	return executable && config, err
+}
+
+func hasContent(path string, want []byte, mode os.FileMode) (bool, error) {
+	info, exists, err := lstat(path)
+	if err != nil || !exists || info.Mode() != mode || info.Size() != int64(len(want)) {
+		return false, err
+	}
+	got, err := os.ReadFile(path)
+	return bytes.Equal(got, want), err
+}
+
+// first makes the whole directory out of the kubelet's sight and renames it.
+func (in *installer) first(ctx context.Context, want content) error {
+	if err := in.complete(ctx, want); err != nil {
+		return errors.Join(err, in.removeDir(in.stage))
+	}
+	if err := in.renameNoReplace(in.stage.path, in.dir.path); err != nil {
+		return errors.Join(fmt.Errorf("rename the new directory into place: %w", err), in.removeDir(in.stage))
+	}
+	in.report.Changed = true
+	in.did("renamed %s to %s: the kubelet finds the driver from here on", in.stage.path, in.dir.path)
+	if err := errors.Join(in.sync(in.pluginDir), in.verify(ctx, in.dir.executable(current), in.capabilities())); err != nil {
+		return in.undone(err, "removed the driver again", in.removeDir(in.dir))
+	}
+	in.did("ran %s init: it works", in.dir.executable(current))
+	return nil
+}
+
+// complete makes the stage what the driver's directory is to be. The executable
+// gets its name last, when it has been tried.
+func (in *installer) complete(ctx context.Context, want content) error {
+	if err := in.stageContent(want); err != nil {
+		return err
+	}
+	if err := in.try(ctx); err != nil {
+		return err
+	}
+	if err := in.chmod(in.stage.path, dirMode); err != nil {
+		return err
+	}
+	if err := in.rename(in.stage.executable(next), in.stage.executable(current)); err != nil {
+		return err
+	}
+	return in.sync(in.stage.path)
+}
+
+// undone says what became of a change that did not work.
+func (in *installer) undone(err error, what string, undoErr error) error {
+	if undoErr != nil {
+		return errors.Join(err, fmt.Errorf("could not go back to the state before: %w", undoErr))
+	}
+	in.report.Changed = false
+	in.did("%s", what)
+	return fmt.Errorf("%w (%s)", err, what)
+}

@@ -1,0 +1,381 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/testenv"
+)
+
+func TestInstallLifeCycle(t *testing.T) {
+	ctx, o := context.Background(), options(t)
+	steps := []struct {
+		name    string
+		run     func(context.Context, Options) (Report, error)
+		options Options
+		changed bool
+		state   string
+		names   []string
+	}{
+		{"first", Install, o, true, "old/old", sorted(dirName, exeName, confName)},
+		{"again", Install, o, false, "old/old", sorted(dirName, exeName, confName)},
+		{"update", Install, updated(t, o), true, "new/new", sorted(dirName, exeName, confName, prevExe, prevConf)},
+		{"update again", Install, updated(t, o), false, "new/new", sorted(dirName, exeName, confName, prevExe, prevConf)},
+		{"rollback", Rollback, o, true, "old/old", sorted(dirName, exeName, confName, prevExe, prevConf)},
+		{"rollback of the rollback", Rollback, o, true, "new/new", sorted(dirName, exeName, confName, prevExe, prevConf)},
+		{"downgrade", Install, o, true, "old/old", sorted(dirName, exeName, confName, prevExe, prevConf)},
+		{"uninstall", Uninstall, o, true, "absent", nil},
+		{"uninstall again", Uninstall, o, false, "absent", nil},
+	}
+	for _, step := range steps {
+		report, err := step.run(ctx, step.options)
+		if err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		t.Logf("%s:\n\t%s", step.name, strings.Join(report.Steps, "\n\t"))
+		if report.Changed != step.changed {
+			t.Errorf("%s: changed is %t, want %t", step.name, report.Changed, step.changed)
+		}
+		if got := state(t, o); got != step.state {
+			t.Errorf("%s: the driver is %s, want %s", step.name, got, step.state)
+		}
+		if diff := cmp.Diff(step.names, names(t, o)); diff != "" {
+			t.Errorf("%s: files (-want +got):\n%s", step.name, diff)
+		}
+		if len(report.Warnings) > 0 {
+			t.Errorf("%s: warnings %q", step.name, report.Warnings)
+		}
+	}
+}
+
+func TestInstallModes(t *testing.T) {
+	defer unix.Umask(unix.Umask(0o077))
+	o := options(t)
+	mustInstall(t, o)
+	mustInstall(t, updated(t, o))
+	for name, want := range map[string]os.FileMode{dirName: 0o755 | os.ModeDir, exeName: 0o755, confName: 0o644} {
+		info, err := os.Lstat(filepath.Join(o.PluginDir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode() != want {
+			t.Errorf("%s has mode %v, want %v", name, info.Mode(), want)
+		}
+	}
+	// A mode that somebody changed is put right.
+	if err := os.Chmod(filepath.Join(o.PluginDir, exeName), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if report := mustInstall(t, updated(t, o)); !report.Changed {
+		t.Error("an executable that cannot be executed counts as installed")
+	}
+}
+
+// TestInstallReplacesForeignDriver: the usual way to this project is from another
+// driver of the same name.
+func TestInstallReplacesForeignDriver(t *testing.T) {
+	ctx, o := context.Background(), options(t)
+	foreign, err := os.ReadFile(script(t, `echo '{"status":"Success","capabilities":{"attach":false}}'`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := filepath.Join(o.PluginDir, exeName)
+	if err := os.Mkdir(filepath.Dir(target), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(target, foreign, 0o755); err != nil {
+		t.Fatal(err)
+	}
+
+	mustInstall(t, o)
+	if got := state(t, o); got != "old/old" {
+		t.Fatalf("after install the driver is %s", got)
+	}
+	if _, err := Rollback(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := os.ReadFile(target); string(got) != string(foreign) {
+		t.Error("rollback did not bring the foreign driver back")
+	}
+	if got := state(t, o); got != "other/none" {
+		t.Errorf("after rollback the driver is %s, want no configuration", got)
+	}
+	if _, err := Rollback(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	if got := state(t, o); got != "old/old" {
+		t.Errorf("after the second rollback the driver is %s", got)
+	}
+}
+
+// TestInstallDoesNotWork: drivers that the kubelet would not accept are refused,
+// and what was there is there again.
+func TestInstallDoesNotWork(t *testing.T) {
+	const good = `echo '{"status":"Success","capabilities":{"attach":false,"selinuxRelabel":true,"fsGroup":false,"supportsMetrics":true,"requiresFSResize":true}}'`
+	tests := []struct {
+		name, script, want string
+	}{
+		{"no JSON", `echo usage: driver`, "not one JSON object"},
+		{"nothing", `:`, "said nothing"},
+		{"standard error", good + `; echo warning >&2`, "not one JSON object"},
+		{"two objects", good + `; ` + good, "not one JSON object"},
+		{"failure", `echo '{"status":"Failure","message":"no disk today"}'`, "no disk today"},
+		{"success in lower case", `echo '{"status":"success"}'`, `status is "success", not "Success"`},
+		{"null capabilities", `echo '{"status":"Success","capabilities":null}'`, "would crash the kubelet"},
+		{"exit status", good + `; exit 3`, "exit status 3"},
+		{"killed", `kill -9 $$`, "signal: killed"},
+		{"too slow", `sleep 60`, "no answer after 300ms"},
+		{"child holds the output", good + `; sleep 60 &`, "no answer after 300ms"},
+		{"other capabilities, but only in place",
+			`case $0 in */.executable.new) ` + good + `;; *) echo '{"status":"Success","capabilities":{"attach":true}}';; esac`,
+			"is the executable another version"},
+		{"fails, but only in place", `case $0 in */.executable.new) ` + good + `;; esac`, "said nothing"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := options(t)
+			o.VerifyTimeout = 300 * time.Millisecond
+			bad := o
+			bad.Executable = script(t, tt.script)
+
+			report, err := Install(context.Background(), bad)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("first install: error %v does not say %q", err, tt.want)
+			}
+			if got := names(t, o); len(got) > 0 || report.Changed {
+				t.Errorf("first install left %q, changed %t", got, report.Changed)
+			}
+
+			o.VerifyTimeout = 0
+			mustInstall(t, o)
+			bad.Config = newConfig()
+			report, err = Install(context.Background(), bad)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("update: error %v does not say %q", err, tt.want)
+			}
+			if got := state(t, o); got != "old/old" || report.Changed {
+				t.Errorf("after the update the driver is %s, changed %t", got, report.Changed)
+			}
+			if diff := cmp.Diff(sorted(dirName, exeName, confName), names(t, o)); diff != "" {
+				t.Errorf("files after the update (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestInstallNoProgram(t *testing.T) {
+	tests := []struct {
+		name string
+		data string
+		want string
+	}{
+		{"empty", "", "is not a program"},
+		{"text", "hello", "built for another processor, or no program"},
+		{"interpreter missing", "#!/nonexistent/sh\n", "its loader is not here"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := options(t)
+			o.Executable = filepath.Join(t.TempDir(), "program")
+			if err := os.WriteFile(o.Executable, []byte(tt.data), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Install(context.Background(), o); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v does not say %q", err, tt.want)
+			}
+			if got := names(t, o); len(got) > 0 {
+				t.Errorf("left %q", got)
+			}
+		})
+	}
+}
+
+func TestRefusedOptions(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*Options)
+		want   string
+	}{
+		{"no driver", func(o *Options) { o.Driver = driverconfig.DriverName{} }, "no driver name given"},
+		{"bad driver", func(o *Options) { o.Driver.Name = "../disk" }, `name has '/' in it`},
+		{"no executable", func(o *Options) { o.Executable = "" }, "no executable given"},
+		{"executable is a directory", func(o *Options) { o.Executable = o.PluginDir }, "is not a program"},
+		{"no configuration", func(o *Options) { o.Config = nil }, "no configuration given"},
+		{"configuration of another driver", func(o *Options) { o.Config.Driver.Name = "tape" }, `the configuration is of driver "example.com/tape"`},
+		{"invalid configuration", func(o *Options) { o.Config.KubeletDir = "x" }, "kubeletDir"},
+		{"log in the plugin directory", func(o *Options) { o.Config.Log.File = o.PluginDir + "/x.log" }, "makes the kubelet run init"},
+		{"relative", func(o *Options) { o.PluginDir = "exec" }, "is not absolute"},
+		{"missing", func(o *Options) { o.PluginDir += "/missing" }, "does not exist; it must be the kubelet's --volume-plugin-dir"},
+		{"file", func(o *Options) { o.PluginDir = o.Executable }, "is not a directory"},
+		{"directory of a driver", func(o *Options) { o.PluginDir += "/" + dirName }, "give the plugin directory above it"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := options(t)
+			dir := o.PluginDir
+			tt.change(&o)
+			if _, err := Install(context.Background(), o); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v does not say %q", err, tt.want)
+			}
+			o.PluginDir = dir
+			if got := names(t, o); len(got) > 0 {
+				t.Errorf("left %q", got)
+			}
+		})
+	}
+}
+
+// TestSymlinks: a plugin directory may be one (Bottlerocket has that), a driver's
+// directory may not, for the kubelet does not see it when it starts.
+func TestSymlinks(t *testing.T) {
+	o := options(t)
+	link := filepath.Join(t.TempDir(), "exec")
+	if err := os.Symlink(o.PluginDir, link); err != nil {
+		t.Fatal(err)
+	}
+	linked := o
+	linked.PluginDir = link
+	if report := mustInstall(t, linked); report.Dir != filepath.Join(o.PluginDir, dirName) {
+		t.Errorf("the driver's directory is %s", report.Dir)
+	}
+
+	other := options(t)
+	if err := os.Symlink(filepath.Join(o.PluginDir, dirName), filepath.Join(other.PluginDir, dirName)); err != nil {
+		t.Fatal(err)
+	}
+	for name, run := range map[string]func(context.Context, Options) (Report, error){"install": Install, "uninstall": Uninstall} {
+		if _, err := run(context.Background(), other); err == nil || !strings.Contains(err.Error(), "is a symbolic link, which the kubelet ignores") {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	if got := state(t, o); got != "old/old" {
+		t.Errorf("the driver behind the link is %s now", got)
+	}
+
+	// An executable that is a link is replaced, not followed.
+	target := filepath.Join(t.TempDir(), "target")
+	if err := os.WriteFile(target, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	exe := filepath.Join(o.PluginDir, exeName)
+	if err := errors.Join(os.Remove(exe), os.Symlink(target, exe)); err != nil {
+		t.Fatal(err)
+	}
+	mustInstall(t, o)
+	if got, _ := os.ReadFile(target); string(got) != "#!/bin/sh\n" {
+		t.Error("wrote through the symbolic link")
+	}
+}
+
+// TestBadFileSystems: what the kubelet could not start from, or nobody can write
+// to, is refused with a word that says what to do.
+func TestBadFileSystems(t *testing.T) {
+	testenv.Need(t, "mount")
+	tests := []struct {
+		name  string
+		flags uintptr
+		want  string
+	}{
+		{"noexec", unix.MS_NOEXEC, "mounted noexec"},
+		{"read-only", unix.MS_RDONLY, "read-only file system"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := options(t)
+			mountTmpfs(t, o.PluginDir, tt.flags, "size=16m")
+			_, err := Install(context.Background(), o)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "--volume-plugin-dir") {
+				t.Errorf("error %v does not say %q and what to do", err, tt.want)
+			}
+			if got := names(t, o); len(got) > 0 {
+				t.Errorf("left %q", got)
+			}
+		})
+	}
+}
+
+// TestDiskFull: a full disk is no reason to lose the driver.
+func TestDiskFull(t *testing.T) {
+	testenv.Need(t, "mount")
+	o := options(t)
+	info, err := os.Stat(o.Executable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := info.Size() + info.Size()/2 // room for one, not for two
+	mountTmpfs(t, o.PluginDir, 0, fmt.Sprintf("size=%d", size))
+	mustInstall(t, o)
+	if _, err := Install(context.Background(), updated(t, o)); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("error %v, want one of no space", err)
+	}
+	if got := state(t, o); got != "old/old" {
+		t.Errorf("the driver is %s", got)
+	}
+	if diff := cmp.Diff(sorted(dirName, exeName, confName), names(t, o)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+func TestRollbackWithoutEarlierVersion(t *testing.T) {
+	o := options(t)
+	for range 2 {
+		if _, err := Rollback(context.Background(), o); err == nil || !strings.Contains(err.Error(), "no earlier version") {
+			t.Errorf("error %v", err)
+		}
+		mustInstall(t, o)
+	}
+}
+
+// TestInterrupted: a signal while init runs in place undoes the update.
+func TestInterrupted(t *testing.T) {
+	o := options(t)
+	mustInstall(t, o)
+	ctx, cancel := context.WithCancel(context.Background())
+	bad := updated(t, o)
+	bad.afterStep = func(step string) {
+		if step == "rename .executable.new to disk" {
+			cancel()
+		}
+	}
+	if _, err := Install(ctx, bad); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want canceled", err)
+	}
+	if got := state(t, o); got != "old/old" {
+		t.Errorf("the driver is %s", got)
+	}
+}
+
+func TestLock(t *testing.T) {
+	o := options(t)
+	unlock, err := lock(context.Background(), o.PluginDir, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.LockTimeout = 50 * time.Millisecond
+	if _, err := Install(context.Background(), o); err == nil || !strings.Contains(err.Error(), "another installer is at work") {
+		t.Errorf("error %v", err)
+	}
+	time.AfterFunc(100*time.Millisecond, unlock)
+	o.LockTimeout = 0
+	mustInstall(t, o)
+}
+
+func TestWorldWritable(t *testing.T) {
+	o := options(t)
+	if err := os.Chmod(o.PluginDir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if report := mustInstall(t, o); len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "run as root") {
+		t.Errorf("warnings %q", report.Warnings)
+	}
+}

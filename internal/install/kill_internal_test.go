@@ -1,0 +1,243 @@
+package install
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const envInstaller = "FLEXDRIVER_TEST_INSTALLER"
+
+// victim is an installer in a process of its own that kills itself.
+type victim struct {
+	Op         string // a key of operations
+	PluginDir  string
+	Executable string
+	NewConfig  bool
+	KillAfter  int // number of the step
+}
+
+func operations() map[string]func(context.Context, Options) (Report, error) {
+	return map[string]func(context.Context, Options) (Report, error){
+		"install": Install, "rollback": Rollback, "uninstall": Uninstall,
+	}
+}
+
+func installerMain() int {
+	var v victim
+	if err := json.Unmarshal([]byte(os.Getenv(envInstaller)), &v); err != nil {
+		return 2
+	}
+	o := Options{PluginDir: v.PluginDir, Driver: disk(), Executable: v.Executable, Config: oldConfig(), Mountinfo: []string{os.DevNull}}
+	if v.NewConfig {
+		o.Config = newConfig()
+	}
+	step := 0
+	o.afterStep = func(name string) {
+		if step++; step == v.KillAfter {
+			fmt.Print(name)
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+	if _, err := operations()[v.Op](context.Background(), o); err != nil {
+		fmt.Print(err)
+		return 1
+	}
+	return 0
+}
+
+// runVictim returns the step after which the process was killed, or "" if it
+// came to its end.
+func runVictim(t *testing.T, v victim) string {
+	t.Helper()
+	output, err := child(t, envInstaller, v).Output()
+	if err == nil {
+		return ""
+	}
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("installer to be killed after step %d: %v: %s", v.KillAfter, err, output)
+	}
+	return string(output)
+}
+
+// killScenario is one operation on one state.
+type killScenario struct {
+	name    string
+	prepare []string // versions to install before
+	op      string
+	version string   // executable/configuration
+	states  []string // what may be there after the kill
+	final   string   // what is there after the operation was run again
+}
+
+func killScenarios() []killScenario {
+	return []killScenario{
+		{"first install", nil, "install", "new/new", []string{"absent", "new/new"}, "new/new"},
+		{"update", []string{"old/old"}, "install", "new/new", []string{"old/old", "old/new", "new/new"}, "new/new"},
+		{"update of the configuration", []string{"old/old"}, "install", "old/new", []string{"old/old", "old/new"}, "old/new"},
+		{"update of the executable", []string{"old/old"}, "install", "new/old", []string{"old/old", "new/old"}, "new/old"},
+		{"second update", []string{"new/new", "old/old"}, "install", "new/new", []string{"old/old", "old/new", "new/new"}, "new/new"},
+		{"rollback", []string{"new/new", "old/old"}, "rollback", "new/new", []string{"old/old", "old/new", "new/new"}, ""},
+		{"uninstall", []string{"new/new", "old/old"}, "uninstall", "old/old", []string{"old/old", "old/none", "none/none", "absent"}, "absent"},
+	}
+}
+
+func (s killScenario) options(t *testing.T, o Options, version string) Options {
+	t.Helper()
+	executable, config, _ := strings.Cut(version, "/")
+	if o.Executable = testPrograms(t).old; executable == "new" {
+		o.Executable = testPrograms(t).new
+	}
+	if o.Config = oldConfig(); config == "new" {
+		o.Config = newConfig()
+	}
+	return o
+}
+
+// prepare installs what is to be there before, once for all steps.
+func (s killScenario) prepared(t *testing.T) (pluginDir string) {
+	t.Helper()
+	o := options(t)
+	for _, version := range s.prepare {
+		mustInstall(t, s.options(t, o, version))
+	}
+	return o.PluginDir
+}
+
+// killed returns the operation on a copy of prepared, after it has been killed
+// at the given step. No step means that there are no more.
+func (s killScenario) killed(t *testing.T, prepared string, after int) (o Options, step string) {
+	t.Helper()
+	o = s.options(t, options(t), s.version)
+	if err := os.CopyFS(o.PluginDir, os.DirFS(prepared)); err != nil {
+		t.Fatal(err)
+	}
+	step = runVictim(t, victim{
+		Op: s.op, PluginDir: o.PluginDir, Executable: o.Executable,
+		NewConfig: strings.HasSuffix(s.version, "/new"), KillAfter: after,
+	})
+	return o, step
+}
+
+// TestKilledAtEachStep kills an installer with SIGKILL after each change it makes
+// to the disk, and shows of each: what is left works and is the old state or the
+// new one; the same operation, run again, completes it; uninstalling instead
+// leaves nothing; rolling back instead leaves a state that there was.
+func TestKilledAtEachStep(t *testing.T) {
+	total := 0
+	for _, s := range killScenarios() {
+		t.Run(s.name, func(t *testing.T) {
+			var steps []string
+			prepared := s.prepared(t)
+			for after := 1; ; after++ {
+				o, step := s.killed(t, prepared, after)
+				if step == "" {
+					break
+				}
+				steps = append(steps, step+" => "+state(t, o))
+				at := fmt.Sprintf("killed after %d (%s)", after, step)
+				s.checkLeft(t, at, o)
+				s.checkAgain(t, at, o)
+
+				o, _ = s.killed(t, prepared, after)
+				s.checkUninstall(t, at, o)
+				o, _ = s.killed(t, prepared, after)
+				s.checkRollback(t, at, o)
+			}
+			total += len(steps)
+			t.Logf("killed after each of %d steps:\n\t%s", len(steps), strings.Join(steps, "\n\t"))
+		})
+	}
+	t.Logf("killed %d times, with three ways to go on each", total)
+}
+
+// checkLeft: what a kubelet finds works.
+func (s killScenario) checkLeft(t *testing.T, at string, o Options) {
+	t.Helper()
+	got := state(t, o)
+	if !slices.Contains(s.states, got) {
+		t.Errorf("%s: left %s, want one of %q", at, got, s.states)
+	}
+	if got == "absent" || strings.HasPrefix(got, "none/") || strings.HasSuffix(got, "/none") {
+		return // the test's driver needs its configuration
+	}
+	caps, err := kubeletInit(liveDir(o.PluginDir, o.Driver).executable(current))
+	if err != nil {
+		t.Errorf("%s: the driver left does not work: %v", at, err)
+	}
+	want := oldConfig().Capabilities
+	if strings.HasSuffix(got, "/new") {
+		want = newConfig().Capabilities
+	}
+	if caps != want {
+		t.Errorf("%s: the driver left answers %+v, want %+v", at, caps, want)
+	}
+}
+
+// checkAgain: the same operation completes the work.
+func (s killScenario) checkAgain(t *testing.T, at string, o Options) {
+	t.Helper()
+	report, err := operations()[s.op](context.Background(), o)
+	if err != nil {
+		t.Errorf("%s: again: %v", at, err)
+	}
+	if got := state(t, o); s.final != "" && got != s.final {
+		t.Errorf("%s: again: %s, want %s\n\t%s", at, got, s.final, strings.Join(report.Steps, "\n\t"))
+	}
+	var want []string
+	if s.final != "absent" {
+		want = sorted(dirName, exeName, confName)
+	}
+	if got := names(t, o); len(got) > len(want) && s.final != "absent" {
+		want = sorted(dirName, exeName, confName, prevExe, prevConf)
+		s.checkPrevious(t, at, o)
+	}
+	if diff := cmp.Diff(want, names(t, o)); diff != "" {
+		t.Errorf("%s: again: files (-want +got):\n%s", at, diff)
+	}
+}
+
+// checkPrevious: the two kept files belong together.
+func (s killScenario) checkPrevious(t *testing.T, at string, o Options) {
+	t.Helper()
+	dir := liveDir(o.PluginDir, o.Driver)
+	got := which(t, dir.executable(previous), testPrograms(t).old, testPrograms(t).new) + "/" + whichConfig(t, dir.config(previous))
+	for _, version := range append(s.prepare, s.version) {
+		if got == version {
+			return
+		}
+	}
+	t.Errorf("%s: the earlier version is %s, which never was", at, got)
+}
+
+func (s killScenario) checkUninstall(t *testing.T, at string, o Options) {
+	t.Helper()
+	if _, err := Uninstall(context.Background(), o); err != nil {
+		t.Errorf("%s: uninstall: %v", at, err)
+	}
+	if got := names(t, o); len(got) > 0 {
+		t.Errorf("%s: uninstall left %q", at, got)
+	}
+}
+
+func (s killScenario) checkRollback(t *testing.T, at string, o Options) {
+	t.Helper()
+	_, err := Rollback(context.Background(), o)
+	if err != nil && !strings.Contains(err.Error(), "no earlier version") {
+		t.Errorf("%s: rollback: %v", at, err)
+	}
+	if got := state(t, o); got != "absent" && s.op != "uninstall" && !slices.Contains(append(s.prepare, s.version), got) {
+		t.Errorf("%s: rollback: the driver is %s, which never was", at, got)
+	}
+}

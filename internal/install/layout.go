@@ -1,0 +1,62 @@
+package install
+
+import (
+	"path/filepath"
+	"slices"
+
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
+)
+
+// generation tells the files of a driver's directory apart. All but the current
+// ones are dot-files, which the kubelet's prober ignores.
+type generation string
+
+const (
+	current  generation = ""
+	next     generation = ".new"  // being made ready, in the stage
+	saved    generation = ".old"  // an update is under way, or was killed
+	previous generation = ".prev" // for Rollback
+)
+
+// driverDir is a directory with a driver in it: the kubelet's, or the stage, in
+// which a version is made ready.
+type driverDir struct{ path, name string }
+
+func liveDir(pluginDir string, driver driverconfig.DriverName) driverDir {
+	return driverDir{path: filepath.Join(pluginDir, driver.DirName()), name: driver.Name}
+}
+
+// stageDir lies in the plugin directory, because rename needs the same mount.
+func stageDir(pluginDir string, driver driverconfig.DriverName) driverDir {
+	return driverDir{path: filepath.Join(pluginDir, "."+driver.DirName()+string(next)), name: driver.Name}
+}
+
+// executable is where the kubelet looks for the driver, for the current one.
+// The other names do not depend on the driver's, so that they cannot be those of
+// its configuration.
+func (d driverDir) executable(g generation) string {
+	if g == current {
+		return filepath.Join(d.path, d.name)
+	}
+	return filepath.Join(d.path, ".executable"+string(g))
+}
+
+func (d driverDir) config(g generation) string {
+	return filepath.Join(d.path, driverconfig.FileName+string(g))
+}
+
+// dotFiles are the paths of all our files but the executable, the configuration
+// last.
+func (d driverDir) dotFiles() []string {
+	return []string{
+		d.executable(next),
+		d.executable(saved), d.config(saved),
+		d.executable(previous), d.config(previous),
+		d.config(current),
+	}
+}
+
+// owns tells whether path is one of our files.
+func (d driverDir) owns(path string) bool {
+	return path == d.executable(current) || slices.Contains(d.dotFiles(), path)
+}

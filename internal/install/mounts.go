@@ -1,0 +1,98 @@
+package install
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
+)
+
+// mountPoints returns the mount points in those of the mountinfo files that can
+// be read; one must be. It looks at text only: a stat of a mount point whose
+// server is gone would hang.
+func mountPoints(files []string) ([]string, error) {
+	var points []string
+	var errs []error
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		points = append(points, parseMountinfo(string(data))...)
+	}
+	if len(errs) == len(files) {
+		return nil, fmt.Errorf("find out which volumes are mounted: %w", errors.Join(errs...))
+	}
+	slices.Sort(points)
+	return slices.Compact(points), nil
+}
+
+// parseMountinfo returns the mount points in the text of a mountinfo file, of
+// which they are the fifth field (proc_pid_mountinfo(5)). Fields end at a space
+// and at nothing else: other white space in a name may stand there as it is.
+func parseMountinfo(text string) []string {
+	const mountPoint = 4
+	var points []string
+	for line := range strings.Lines(text) {
+		if fields := strings.Split(line, " "); len(fields) > mountPoint {
+			points = append(points, unescape(fields[mountPoint]))
+		}
+	}
+	return points
+}
+
+// unescape undoes the kernel's octal escapes: white space, '\\' and '#'.
+func unescape(s string) string {
+	const octal = 3
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(s, `\`)
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		s = after
+		if len(s) >= octal {
+			if c, err := strconv.ParseUint(s[:octal], 8, 8); err == nil {
+				b.WriteByte(byte(c))
+				s = s[octal:]
+				continue
+			}
+		}
+		b.WriteByte('\\')
+	}
+}
+
+// isVolumeOf tells whether path is where the kubelet has a volume of driver
+// mounted, whatever the kubelet's own directory is:
+//
+//	…/pods/<uid>/volumes/<vendor~driver>/<volume>
+//	…/plugins/kubernetes.io/flexvolume/<vendor>/<driver>/mounts/<volume>
+func isVolumeOf(driver driverconfig.DriverName, path string) bool {
+	parts := strings.Split(path, "/")
+	for i := range parts {
+		if match(parts[i:], "pods", "", "volumes", driver.DirName(), "") ||
+			match(parts[i:], "plugins", "kubernetes.io", "flexvolume", driver.Vendor, driver.Name, "") {
+			return true
+		}
+	}
+	return false
+}
+
+// match tells whether parts begins with pattern, in which "" is anything.
+func match(parts []string, pattern ...string) bool {
+	if len(parts) < len(pattern) {
+		return false
+	}
+	for i, p := range pattern {
+		if p != "" && p != parts[i] {
+			return false
+		}
+	}
+	return true
+}

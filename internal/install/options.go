@@ -1,0 +1,98 @@
+package install
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// Options says what to do where.
+type Options struct {
+	// PluginDir is the kubelet's --volume-plugin-dir. It must exist: one that
+	// nobody reads would look like an installed driver.
+	PluginDir string
+	// Driver is the driver's name.
+	Driver driverconfig.DriverName
+
+	// Executable is the program that Install installs.
+	Executable string
+	// Config is the configuration that Install writes. Its driver is Driver.
+	Config *driverconfig.Configuration
+
+	// Force makes Uninstall remove a driver whose volumes are mounted, and a
+	// directory that has files of others in it.
+	Force bool
+
+	// LockTimeout is how long to wait for another installer. Zero: 30 s.
+	LockTimeout time.Duration
+	// VerifyTimeout is how long init may take. Zero: 10 s.
+	VerifyTimeout time.Duration
+	// Mountinfo are the files in which Uninstall looks for mounts of the driver.
+	// Empty: those of this process and of process 1, so that an installer in a
+	// container with the host's processes sees the host's mounts.
+	Mountinfo []string
+
+	// afterStep is called after each change to the disk. Tests kill the process
+	// there.
+	afterStep func(step string)
+}
+
+const (
+	defaultLockTimeout   = 30 * time.Second
+	defaultVerifyTimeout = 10 * time.Second
+)
+
+func (o Options) withDefaults() Options {
+	o.LockTimeout = cmp.Or(o.LockTimeout, defaultLockTimeout)
+	o.VerifyTimeout = cmp.Or(o.VerifyTimeout, defaultVerifyTimeout)
+	if len(o.Mountinfo) == 0 {
+		o.Mountinfo = []string{"/proc/self/mountinfo", "/proc/1/mountinfo"}
+	}
+	if o.afterStep == nil {
+		o.afterStep = func(string) {}
+	}
+	return o
+}
+
+func (o Options) validate() error {
+	if o.Driver == (driverconfig.DriverName{}) {
+		return errors.New("no driver name given (want vendor/name)")
+	}
+	_, err := driverconfig.ParseDriverName(o.Driver.String())
+	return err
+}
+
+func (o Options) validateInstall() error {
+	if o.Executable == "" {
+		return errors.New("no executable given")
+	}
+	if o.Config == nil {
+		return errors.New("no configuration given")
+	}
+	if o.Config.Driver != o.Driver {
+		return fmt.Errorf("the configuration is of driver %q", o.Config.Driver)
+	}
+	return o.Config.Validate()
+}
+
+// Report tells what was done. It is filled as far as things went when there is
+// an error, too.
+type Report struct {
+	// Driver is the driver's name.
+	Driver driverconfig.DriverName
+	// Dir is the driver's directory, without symbolic links.
+	Dir string
+	// Steps are what was done, in order, for people.
+	Steps []string
+	// Warnings are what the administrator should look at.
+	Warnings []string
+	// Changed tells whether the driver is another than before: only then does
+	// the kubelet run init again.
+	Changed bool
+	// Capabilities are what the installed driver answered to init.
+	Capabilities flex.Capabilities
+}

@@ -1,0 +1,127 @@
+package install
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// resolvePluginDir returns path without symbolic links, and what is wrong with
+// it in words that say what to do.
+func resolvePluginDir(path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		return "", fmt.Errorf("plugin directory %q is not absolute", path)
+	}
+	if strings.Contains(filepath.Base(path), "~") {
+		return "", fmt.Errorf("%s looks like the directory of one driver: give the plugin directory above it", path)
+	}
+	resolved, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("plugin directory %s does not exist; it must be the kubelet's --volume-plugin-dir (%s)", path, otherPluginDirs())
+	}
+	if err != nil {
+		return "", fmt.Errorf("plugin directory %s: %w", path, err)
+	}
+	info, err := os.Stat(resolved)
+	if err != nil {
+		return "", fmt.Errorf("plugin directory %s: %w", path, err)
+	}
+	if !info.IsDir() {
+		return "", fmt.Errorf("plugin directory %s is not a directory", path)
+	}
+	return resolved, nil
+}
+
+// checkWritable refuses a directory in which nothing can be changed.
+func checkWritable(dir string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return fmt.Errorf("plugin directory %s: %w", dir, err)
+	}
+	if st.Flags&unix.ST_RDONLY != 0 {
+		return fmt.Errorf("plugin directory %s is on a read-only file system: choose a writable directory and give it to the kubelet as --volume-plugin-dir, too (%s)", dir, otherPluginDirs())
+	}
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return fmt.Errorf("plugin directory %s cannot be written: %w (are you root?)", dir, err)
+	}
+	return nil
+}
+
+// checkExecutable refuses a directory from which nothing can be started.
+func checkExecutable(dir string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return fmt.Errorf("plugin directory %s: %w", dir, err)
+	}
+	if st.Flags&unix.ST_NOEXEC != 0 {
+		return fmt.Errorf("plugin directory %s is mounted noexec, so the kubelet could not start the driver: mount it with exec (mount --bind %s %s && mount -o remount,bind,exec %s) or choose another directory and give it to the kubelet as --volume-plugin-dir, too (%s)",
+			dir, dir, dir, dir, otherPluginDirs())
+	}
+	return nil
+}
+
+// writableByOthers warns: the kubelet runs what lies in dir as root.
+func writableByOthers(dir string) string {
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode().Perm()&0o022 == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s has mode %04o: whoever may write there can have programs run as root by the kubelet (chmod go-w)", dir, info.Mode().Perm())
+}
+
+// checkDriverDir tells whether the driver's directory is there, and refuses what
+// cannot be one.
+func checkDriverDir(d driverDir) (exists bool, err error) {
+	info, exists, err := lstat(d.path)
+	switch {
+	case err != nil || !exists:
+		return false, err
+	case info.Mode().Type() == fs.ModeSymlink:
+		// probeAll in pkg/volume/flexvolume/probe.go takes directories only.
+		return false, fmt.Errorf("%s is a symbolic link, which the kubelet ignores when it starts: remove it (installing makes a directory)", d.path)
+	case !info.IsDir():
+		return false, fmt.Errorf("%s is not a directory: move it away", d.path)
+	}
+	info, has, err := lstat(d.executable(current))
+	if err != nil {
+		return false, err
+	}
+	if has && !info.Mode().IsRegular() && info.Mode().Type() != fs.ModeSymlink {
+		return false, fmt.Errorf("%s is no file: move it away", d.executable(current))
+	}
+	return true, nil
+}
+
+// otherPluginDirs names the well-known plugin directories that this node has.
+func otherPluginDirs() string {
+	var found []string
+	for _, dir := range knownPluginDirs() {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			found = append(found, dir)
+		}
+	}
+	if len(found) == 0 {
+		return "no well-known one exists here either; is this a node?"
+	}
+	return "this node has " + strings.Join(found, ", ")
+}
+
+// knownPluginDirs are the directories of Kubernetes distributions.
+func knownPluginDirs() []string {
+	return []string{
+		"/usr/libexec/kubernetes/kubelet-plugins/volume/exec", // upstream, kubeadm, EKS, k3s, kind, minikube
+		"/home/kubernetes/flexvolume",                         // GKE
+		"/etc/kubernetes/volumeplugins",                       // AKS
+		"/etc/kubernetes/kubelet-plugins/volume/exec",         // OpenShift
+		"/var/lib/kubelet/volumeplugins",                      // RKE, RKE2, Flatcar with kops, Gardener
+		"/opt/libexec/kubernetes/kubelet-plugins/volume/exec", // Flatcar with Cluster API
+		"/var/lib/kubelet/plugins/volume/exec",                // Bottlerocket
+		"/usr/libexec/k0s/kubelet-plugins/volume/exec",        // k0s
+		"/usr/lib/kubernetes/kubelet-plugins/volume/exec",     // SUSE CaaSP
+	}
+}

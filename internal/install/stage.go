@@ -1,0 +1,82 @@
+package install
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
+)
+
+// The stage is a dot-directory in which a version is made ready: its
+// configuration under the final name, so that the executable finds it, and its
+// executable under a dot-name. It holds dot-files only, so that even a kubelet
+// that was started in this instant, and watches it, ignores what happens there.
+
+// stageContent makes a version of new files.
+func (in *installer) stageContent(want content) error {
+	if err := in.mkdir(in.stage.path, 0o700); err != nil {
+		return err
+	}
+	if err := in.write(in.stage.config(current), want.config, driverconfig.FileMode); err != nil {
+		return err
+	}
+	if err := in.write(in.stage.executable(next), want.executable, executableMode); err != nil {
+		return err
+	}
+	in.did("wrote configuration and executable to %s", in.stage.path)
+	return nil
+}
+
+// stageGeneration makes a version of files that were kept. An empty
+// configuration means that the version had none.
+func (in *installer) stageGeneration(g generation) error {
+	if err := in.mkdir(in.stage.path, 0o700); err != nil {
+		return err
+	}
+	info, exists, err := lstat(in.dir.config(g))
+	if err != nil {
+		return err
+	}
+	if exists && info.Size() > 0 {
+		if err := in.clone(in.dir.config(g), in.stage.config(current)); err != nil {
+			return err
+		}
+	}
+	return in.clone(in.dir.executable(g), in.stage.executable(next))
+}
+
+// try runs init where the kubelet does not see it. What a driver answers in a
+// directory of another name is its own business, so only Success is wanted.
+func (in *installer) try(ctx context.Context) error {
+	return in.verify(ctx, in.stage.executable(next), nil)
+}
+
+// recoverStage deals with a stage that was left. One without the executable's
+// final name is deleted. One with it was an instant from being renamed, and is
+// complete: it is renamed, and not deleted because of a kubelet that was started
+// meanwhile. That kubelet watches it, would take the deletion for a change of a
+// driver .vendor~name.new, and try to run its init for ever.
+func (in *installer) recoverStage() error {
+	_, left, err := lstat(in.stage.path)
+	if err != nil || !left {
+		return err
+	}
+	_, complete, err := lstat(in.stage.executable(current))
+	if err != nil {
+		return err
+	}
+	_, exists, err := lstat(in.dir.path)
+	if err != nil {
+		return err
+	}
+	if !complete || exists {
+		in.did("removed %s, which an installer that was killed had left", in.stage.path)
+		return in.removeDir(in.stage)
+	}
+	if err := in.renameNoReplace(in.stage.path, in.dir.path); err != nil {
+		return fmt.Errorf("finish the installation: %w", err)
+	}
+	in.recovered = true
+	in.did("finished the installation of an installer that was killed")
+	return in.sync(in.pluginDir)
+}

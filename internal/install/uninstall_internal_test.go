@@ -1,0 +1,177 @@
+package install
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/testenv"
+)
+
+// TestUninstallRefusesWhileMounted uses the mount table of a node; the kubelet's
+// directory is not the usual one.
+func TestUninstallRefusesWhileMounted(t *testing.T) {
+	const pod = `/var/lib/k0s/kubelet/pods/0b8ee7f6/volumes/example.com~disk/pv\0401`
+	const device = `/var/lib/k0s/kubelet/plugins/kubernetes.io/flexvolume/example.com/disk/mounts/pv1`
+	const others = `22 27 0:21 / /proc rw,relatime - proc proc rw
+40 27 7:1 / /var/lib/kubelet/pods/1/volumes/example.com~diskette/pv rw - ext4 /dev/loop1 rw
+41 27 7:1 / /var/lib/kubelet/plugins/kubernetes.io/flexvolume/example.com/diskette/mounts/pv rw - ext4 /dev/loop1 rw
+42 27 7:1 / /var/lib/kubelet/pods/1/volumes/kubernetes.io~csi/example.com~disk/mount rw - ext4 /dev/loop1 rw
+`
+	o := options(t)
+	mustInstall(t, o)
+	table := filepath.Join(t.TempDir(), "mountinfo")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(table, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(others + "50 27 7:0 / " + pod + " rw shared:3 - ext4 /dev/loop0 rw\n51 27 7:0 / " + device + " rw - ext4 /dev/loop0 rw\n")
+	o.Mountinfo = []string{"/nonexistent", table, table}
+
+	_, err := Uninstall(context.Background(), o)
+	if err == nil {
+		t.Fatal("uninstalled")
+	}
+	for _, want := range []string{"2 volumes of it are mounted", strings.ReplaceAll(pod, `\040`, " "), device, "force"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not say %q", err, want)
+		}
+	}
+	if got := state(t, o); got != "old/old" {
+		t.Errorf("the driver is %s", got)
+	}
+
+	forced := o
+	forced.Force = true
+	report, err := Uninstall(context.Background(), forced)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], device) {
+		t.Errorf("warnings %q do not name the mounts", report.Warnings)
+	}
+	if got := names(t, o); len(got) > 0 {
+		t.Errorf("left %q", got)
+	}
+
+	mustInstall(t, o)
+	write(others)
+	if _, err := Uninstall(context.Background(), o); err != nil {
+		t.Error(err)
+	}
+	mustInstall(t, o)
+	o.Mountinfo = []string{"/nonexistent", "/nonexistent/either"}
+	if _, err := Uninstall(context.Background(), o); err == nil || !strings.Contains(err.Error(), "which volumes are mounted") {
+		t.Errorf("without a mount table: error %v", err)
+	}
+}
+
+// TestUninstallSeesRealMounts: by default the mounts are those of this process.
+func TestUninstallSeesRealMounts(t *testing.T) {
+	testenv.Need(t, "mount")
+	o := options(t)
+	mustInstall(t, o)
+	o.Mountinfo = nil
+	volume := filepath.Join(pluginDir(t), "pods/0b8ee7f6/volumes/example.com~disk/pv1")
+	if err := os.MkdirAll(volume, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("none", volume, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Uninstall(context.Background(), o)
+	if err == nil || !strings.Contains(err.Error(), volume) {
+		t.Errorf("error %v does not name %s", err, volume)
+	}
+	if err := unix.Unmount(volume, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Uninstall(context.Background(), o); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUninstallForeignFiles(t *testing.T) {
+	o := options(t)
+	mustInstall(t, o)
+	for _, name := range []string{"jq", ".cache/x"} {
+		path := filepath.Join(o.PluginDir, dirName, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := Uninstall(context.Background(), o)
+	if err == nil || !strings.Contains(err.Error(), dirName+"/.cache, ") || !strings.Contains(err.Error(), dirName+"/jq") {
+		t.Errorf("error %v does not name the files", err)
+	}
+	if got := state(t, o); got != "old/old" {
+		t.Errorf("the driver is %s", got)
+	}
+
+	o.Force = true
+	inside := filepath.Join(o.PluginDir, dirName, ".cache")
+	o.Mountinfo = []string{filepath.Join(t.TempDir(), "mountinfo")}
+	if err := os.WriteFile(o.Mountinfo[0], []byte("1 2 0:1 / "+inside+" rw - tmpfs none rw\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Uninstall(context.Background(), o); err == nil || !strings.Contains(err.Error(), "unmount it first") {
+		t.Errorf("deletes across mounts: %v", err)
+	}
+	o.Mountinfo = []string{os.DevNull}
+	if _, err := Uninstall(context.Background(), o); err != nil {
+		t.Error(err)
+	}
+	if got := names(t, o); len(got) > 0 {
+		t.Errorf("left %q", got)
+	}
+}
+
+func TestList(t *testing.T) {
+	if got, want := list(strings.Split("abcdefghijkl", "")), "a, b, c, d, e, f, g, h, i, j and 2 more"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestUnescape(t *testing.T) {
+	tests := map[string]string{
+		`/a/b`:             "/a/b",
+		`/a\040b\011\012c`: "/a b\t\nc",
+		`/a\134b\043`:      `/a\b#`,
+		`/a\13`:            `/a\13`,
+		`/a\999\`:          `/a\999\`,
+	}
+	for in, want := range tests {
+		if got := unescape(in); got != want {
+			t.Errorf("unescape(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+// FuzzMountinfo: whatever a mount point is called, it is found, and only it.
+func FuzzMountinfo(f *testing.F) {
+	f.Add("/var/lib/kubelet/pods/1/volumes/example.com~disk/pv")
+	f.Add("/a b\\c#d\n")
+	f.Add("/\\040")
+	f.Fuzz(func(t *testing.T, path string) {
+		if path == "" || strings.Contains(path, "\x00") {
+			return // the kernel has no such paths
+		}
+		escape := strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`, "#", `\043`)
+		line := "50 27 7:0 / " + escape.Replace(path) + " rw shared:3 - ext4 /dev/loop0 rw\n"
+		if diff := cmp.Diff([]string{path}, parseMountinfo(line)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		isVolumeOf(driverconfig.DriverName{Vendor: "v", Name: "n"}, path)
+	})
+}
