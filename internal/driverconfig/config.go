@@ -104,9 +104,13 @@ const (
 	FSGroupNone FSGroupPolicy = "none"
 )
 
+// LogJournal as the file of a [Log] is the journal of systemd: calllog.Journal,
+// said here because that package is heavier.
+const LogJournal = "journal"
+
 // Log is where and how much the driver logs. The zero value is silence.
 type Log struct {
-	// File gets a line per event. It must not lie in the plugin directory, where
+	// File gets a line per event; it may be [LogJournal]. It must not lie in the plugin directory, where
 	// each write would make the kubelet run init (kubernetes/kubernetes#58352).
 	File string `json:"file,omitempty"`
 	// Level is the least severe level that is written. Empty: info.

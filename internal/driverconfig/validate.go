@@ -50,7 +50,9 @@ func (c *Configuration) faults() []Fault {
 	v.roots("imageRoots", c.ImageRoots)
 	v.roots("deviceRoots", c.DeviceRoots)
 	v.timeouts(c.Timeouts)
-	v.path("log.file", c.Log.File)
+	if c.Log.File != LogJournal {
+		v.path("log.file", c.Log.File)
+	}
 	v.oneOf("log.level", string(c.Log.Level), "", string(LogDebug), string(LogInfo), string(LogWarn), string(LogError))
 	return v.faults
 }
