@@ -138,6 +138,8 @@ func (c *callout) configuration() (*driverconfig.Configuration, error) {
 		var loaded *driverconfig.Configuration
 		if loaded, err = driverconfig.Load(c.configPath()); err == nil {
 			err = belongs(loaded, name)
+		}
+		if err == nil {
 			config = loaded
 		}
 	}
