@@ -29,16 +29,18 @@ Each answers with one JSON object on stdout and exit status 0. Flags for
 people stand before the callout:
 %s
 People call it:
-  flexdriver install   --driver VENDOR/NAME --volume-plugin-dir DIR   (see install --help)
-  flexdriver uninstall --driver VENDOR/NAME --volume-plugin-dir DIR   (see uninstall --help)
+  flexdriver install   --driver VENDOR/NAME --volume-plugin-dir DIR [flags]
+  flexdriver uninstall --driver VENDOR/NAME --volume-plugin-dir DIR [flags]
   flexdriver version [--json]
+The first two say more with --help.
 
 A volume by hand, without Kubernetes and without installing:
-  mkdir -p /tmp/k/pods/p1/volumes/example.com~disk
-  flexdriver --backend=local mount /tmp/k/pods/p1/volumes/example.com~disk/data \
+  dir=/tmp/kubelet/pods/1/volumes/example.com~disk/data
+  mkdir -p $dir
+  flexdriver --backend=local mount $dir \
     '{"image":"/tmp/data.img","size":"1Gi","kubernetes.io/fsType":"ext4"}'
-  flexdriver unmount /tmp/k/pods/p1/volumes/example.com~disk/data
-`, f.set().FlagUsages())
+  flexdriver unmount $dir
+`, f.set().FlagUsagesWrapped(80))
 	return err
 }
 
