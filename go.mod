@@ -15,5 +15,6 @@ require (
 
 require (
 	github.com/go-logr/logr v1.4.3 // indirect
+	github.com/google/renameio/v2 v2.0.2 // indirect
 	golang.org/x/tools v0.26.0 // indirect
 )

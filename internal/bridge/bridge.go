@@ -1,0 +1,207 @@
+// Package bridge is the life of a volume: it does for FlexVolumes what the
+// kubelet's CSI plugin does for CSI volumes, in the order that the CSI
+// specification wants, and it stays right when the kubelet, the driver, this
+// process or the node dies in the middle.
+//
+// Each callout becomes one operation on one volume (volume.go, which lets one
+// at a time through and lets a repeated one join it). Operations walk the
+// record of the volume through its phases (attach.go, stage.go, publish.go),
+// writing down what they intend before each RPC. What callouts leave behind,
+// because the kubelet forgot it, is found and undone by Reconcile.
+//
+// The package knows neither gRPC nor the API server nor the command line: it
+// says in this file what it needs of them.
+package bridge
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// A Service is a CSI driver as the bridge sees it. All methods may be called
+// side by side. Errors are *csivol.RPCError where the driver said something.
+type Service interface {
+	NodeService
+	ControllerService
+	// Features are what the driver can do; asked anew after each reconnection.
+	Features(ctx context.Context) (csivol.Features, error)
+}
+
+// NodeService is the part of a driver that is on every node.
+type NodeService interface {
+	NodeStage(ctx context.Context, r csivol.StageRequest) error
+	NodeUnstage(ctx context.Context, handle, stagingPath string) error
+	NodePublish(ctx context.Context, r csivol.PublishRequest) error
+	NodeUnpublish(ctx context.Context, handle, targetPath string) error
+	NodeExpand(ctx context.Context, r csivol.ExpandRequest) error
+}
+
+// ControllerService is the part that is somewhere in the cluster; of a driver
+// whose controller cannot be reached no Feature asks for it.
+type ControllerService interface {
+	ControllerPublish(ctx context.Context, r csivol.AttachRequest) (publishContext map[string]string, err error)
+	ControllerUnpublish(ctx context.Context, handle, nodeID string, secrets map[string]flex.Secret) error
+	// ControllerExpand returns whether the node has to expand as well.
+	ControllerExpand(ctx context.Context, r csivol.ExpandRequest) (nodeExpansionRequired bool, err error)
+}
+
+// Mounts is what the bridge does with mounts by itself.
+type Mounts interface {
+	// Bind makes the private target visible at the kubelet's directory, in one
+	// step, and verifies it.
+	Bind(ctx context.Context, source, target string, readOnly bool) error
+	// Marker makes a directory a mount point, so that the kubelet calls
+	// unmountdevice for it (kubelet, pkg/volume/flexvolume/detacher.go).
+	Marker(ctx context.Context, dir string) error
+	// Unmount removes all that is mounted at a path; nothing is success.
+	Unmount(ctx context.Context, path string) error
+	// Mounted reports whether path is a mount point, without touching it.
+	Mounted(path string) (bool, error)
+	// SetGroup gives a tree to a group unless its root has it.
+	SetGroup(ctx context.Context, path string, gid int64) error
+}
+
+// State is where records are kept.
+type State interface {
+	Put(r *volstate.Record) error
+	Delete(k csivol.Key) error
+}
+
+// A FlexDriver is one driver name that the kubelet calls, and what the
+// configuration makes of it.
+type FlexDriver struct {
+	Name    string // vendor/name
+	Service Service
+	// Map turns the options of a call into a volume of the CSI driver.
+	Map func(flex.Options) (*csivol.Volume, error)
+	// Attach says whether ControllerPublishVolume is called: Auto does if the
+	// driver wants it and its controller can be reached.
+	Attach AttachMode
+	// ControlPlaneAttaches says that attach and detach are callouts of their
+	// own (the capability attach).
+	ControlPlaneAttaches bool
+	FSGroup              FSGroupPolicy
+	PodInfo              bool
+	DirectPublish        bool
+	// StagingRoot replaces <kubelet dir>/plugins/kubernetes.io/csi.
+	StagingRoot string
+	// Timeout of one RPC; the zero value is two minutes, as the kubelet's.
+	Timeout time.Duration
+}
+
+// AttachMode is how a volume gets attached to the node.
+type AttachMode string
+
+// The modes; docs/bridge-configuration.md.
+const (
+	AttachAuto       AttachMode = "Auto"
+	AttachNone       AttachMode = "None"
+	AttachController AttachMode = "Controller"
+)
+
+// FSGroupPolicy is CSIDriver.spec.fsGroupPolicy.
+type FSGroupPolicy string
+
+// The policies.
+const (
+	FSGroupFile       FSGroupPolicy = "File"
+	FSGroupNone       FSGroupPolicy = "None"
+	FSGroupWithFSType FSGroupPolicy = "ReadWriteOnceWithFSType"
+)
+
+// A Bridge serves all drivers of a node.
+type Bridge struct {
+	// Context ends when the process does; operations outlive the calls that
+	// started them, but not this.
+	Context    context.Context //nolint:containedctx // the life of the process
+	Mounts     Mounts
+	State      State
+	KubeletDir string
+	NodeName   string
+	BootID     string
+	Drivers    map[string]*FlexDriver
+	Log        *slog.Logger
+
+	mu      sync.Mutex
+	volumes map[csivol.Key]*volume
+	byDir   map[string]csivol.Key
+}
+
+// Driver returns the callouts for one Flex driver, for flex.Run.
+func (b *Bridge) Driver(name string) (*flex.Driver, error) {
+	d, ok := b.Drivers[name]
+	if !ok {
+		return nil, flex.Errorf(flex.CodeFailedPrecondition, "the configuration of flex2csi on this node has no driver %s; add it and restart the daemon", name)
+	}
+	on := func(f func(context.Context, *FlexDriver, *flex.Call) error) func(context.Context, *flex.Call) error {
+		return func(ctx context.Context, c *flex.Call) error { return f(ctx, d, c) }
+	}
+	return &flex.Driver{
+		Attach:        func(ctx context.Context, c *flex.Call) (string, error) { return b.attach(ctx, d, c) },
+		IsAttached:    func(ctx context.Context, c *flex.Call) (bool, error) { return b.isAttached(ctx, d, c) },
+		WaitForAttach: func(ctx context.Context, c *flex.Call) (string, error) { return b.waitForAttach(ctx, d, c) },
+		Detach:        on(b.detach),
+		MountDevice:   on(b.mountDevice),
+		UnmountDevice: on(b.unmountDevice),
+		Mount:         on(b.mount),
+		Unmount:       on(b.unmount),
+		ExpandFS:      on(b.expandFS),
+		ExpandVolume:  on(b.expandVolume),
+	}, nil
+}
+
+func (b *Bridge) log() *slog.Logger {
+	if b.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return b.Log
+}
+
+// driverOf returns the Flex driver that a record belongs to.
+func (b *Bridge) driverOf(r *volstate.Record) (*FlexDriver, error) {
+	d, ok := b.Drivers[r.FlexDriver]
+	if !ok {
+		return nil, flex.Errorf(flex.CodeFailedPrecondition, "volume %s belongs to the driver %s, which the configuration no longer has; put it back until its volumes are gone", r.Key(), r.FlexDriver)
+	}
+	return d, nil
+}
+
+// rpc runs one RPC with the driver's deadline. The context is that of the
+// process: an RPC is not cancelled because a caller left.
+func (b *Bridge) rpc(d *FlexDriver, f func(context.Context) error) error {
+	timeout := d.Timeout
+	if timeout <= 0 {
+		timeout = 2 * time.Minute
+	}
+	ctx, cancel := context.WithTimeout(b.Context, timeout)
+	defer cancel()
+	return f(ctx)
+}
+
+// remember keeps an error in the record for those who look, and returns it.
+func remember(r *volstate.Record, err error) error {
+	r.LastError = ""
+	if err != nil {
+		r.LastError = err.Error()
+	}
+	return err
+}
+
+// coded gives an RPC error its class for the answer.
+func coded(err error) error {
+	if e, ok := errors.AsType[*csivol.RPCError](err); ok {
+		code := e.Code
+		if code == flex.CodeUnimplemented {
+			code = flex.CodeFailedPrecondition // never "Not supported", which is remembered
+		}
+		return &flex.Error{Code: code, Err: err}
+	}
+	return err
+}

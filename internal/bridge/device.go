@@ -1,0 +1,80 @@
+package bridge
+
+import (
+	"context"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// mountDevice stages the volume and leaves a marker at the device mount path:
+// without a mount point there the kubelet would never call unmountdevice.
+func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) error {
+	want, err := d.Map(c.Options)
+	if err != nil {
+		return err
+	}
+	return b.do(ctx, want.Key(), operation{c.Command, c.Dir}, func(v *volume) error {
+		f, err := b.features(d)
+		if err != nil {
+			return err
+		}
+		if err := b.describe(v, want, f); err != nil {
+			return err
+		}
+		v.record.Device = c.Dir
+		err = b.bringDevice(d, v, want, f, c.Dir)
+		if err != nil && isOver(err) {
+			if undo := b.releaseDevice(d, v, c.Dir); undo != nil {
+				b.log().Warn("a failed mountdevice could not be undone; it will be tried again", "volumeHandle", v.key.Handle, "error", undo)
+			}
+		}
+		return err
+	})
+}
+
+func (b *Bridge) bringDevice(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.Features, dir string) error {
+	if err := b.attachTo(d, v, want, f, byControlPlane); err != nil {
+		return err
+	}
+	if err := b.stage(d, v, want, f); err != nil {
+		return err
+	}
+	if err := b.save(v); err != nil {
+		return err
+	}
+	return b.Mounts.Marker(b.Context, dir)
+}
+
+// unmountDevice unstages. The kubelet's own check that no pod has the volume
+// any more does not see through the marker; ours has to.
+func (b *Bridge) unmountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) error {
+	key, ok := b.find(c.Dir)
+	if !ok {
+		return b.Mounts.Unmount(ctx, c.Dir)
+	}
+	return b.do(ctx, key, operation{c.Command, c.Dir}, func(v *volume) error {
+		return b.releaseDevice(d, v, c.Dir)
+	})
+}
+
+func (b *Bridge) releaseDevice(d *FlexDriver, v *volume, dir string) error {
+	if n := len(v.record.Targets); n > 0 {
+		return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is still mounted for %d pods of this node; unmount comes before unmountdevice", v.key, n)
+	}
+	if err := b.unstage(d, v); err != nil {
+		return err
+	}
+	if err := b.Mounts.Unmount(b.Context, dir); err != nil {
+		return err
+	}
+	v.record.Device = ""
+	if v.record.Attachment == byControlPlane && v.record.Attach == volstate.Done {
+		return b.save(v) // detach will come
+	}
+	if err := b.detachFrom(d, v, csivol.Secrets{}); err != nil {
+		return err
+	}
+	return b.save(v)
+}

@@ -1,0 +1,120 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// expandFS does both halves of an expansion: Kubernetes calls nothing else.
+func (b *Bridge) expandFS(ctx context.Context, d *FlexDriver, c *flex.Call) error {
+	key, ok := b.find(c.Dir)
+	if !ok {
+		return flex.Errorf(flex.CodeFailedPrecondition, "flex2csi has no volume mounted at %s, so it cannot be expanded there", c.Dir)
+	}
+	if c.NewSize <= 0 || c.NewSize < c.OldSize {
+		return flex.Errorf(flex.CodeInvalidArgument, "the new size (%d bytes) is smaller than the old one (%d bytes); a volume never shrinks", c.NewSize, c.OldSize)
+	}
+	return b.do(ctx, key, operation{c.Command, c.Dir}, func(v *volume) error {
+		return b.expand(d, v, c)
+	})
+}
+
+// expandVolume, which nobody calls, grows the volume and not the filesystem.
+func (b *Bridge) expandVolume(ctx context.Context, d *FlexDriver, c *flex.Call) error {
+	want, err := d.Map(c.Options)
+	if err != nil {
+		return err
+	}
+	return b.do(ctx, want.Key(), operation{c.Command, c.Dir}, func(v *volume) error {
+		f, err := b.features(d)
+		if err != nil {
+			return err
+		}
+		if !f.ControllerExpand {
+			return flex.Errorf(flex.CodeFailedPrecondition, "driver %s cannot expand a volume, or its controller cannot be reached; look at controllerEndpoint", d.Name)
+		}
+		_, err = b.controllerExpand(d, v, want.Secrets, c.NewSize)
+		return err
+	})
+}
+
+func (b *Bridge) expand(d *FlexDriver, v *volume, c *flex.Call) error {
+	r := v.record
+	t := r.Targets[c.Dir]
+	if t == nil || t.ReadOnly {
+		return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is not mounted for writing at %s; a read-only mount is not expanded", v.key, c.Dir)
+	}
+	if r.Expand == volstate.Done && r.ExpandSize >= c.NewSize {
+		return nil // by another pod of this node
+	}
+	f, err := b.features(d)
+	if err != nil {
+		return err
+	}
+	if !f.ControllerExpand && !f.NodeExpand {
+		return flex.Errorf(flex.CodeFailedPrecondition, "driver %s expands neither volumes nor filesystems from here (a controller that does may be missing: look at controllerEndpoint)", d.Name)
+	}
+	var secrets csivol.Secrets
+	if want, err := d.Map(c.Options); err == nil {
+		secrets = want.Secrets
+	}
+	r.Expand, r.ExpandSize = volstate.Doing, c.NewSize
+	if err := b.save(v); err != nil {
+		return err
+	}
+	if err := b.expandBoth(d, v, f, secrets, t, c); err != nil {
+		return errors.Join(remember(r, explainExpand(err)), b.save(v))
+	}
+	r.Expand = volstate.Done
+	return b.save(v)
+}
+
+func (b *Bridge) expandBoth(d *FlexDriver, v *volume, f csivol.Features, s csivol.Secrets, t *volstate.Target, c *flex.Call) error {
+	onNode := f.NodeExpand
+	if f.ControllerExpand {
+		required, err := b.controllerExpand(d, v, s, c.NewSize)
+		if err != nil {
+			return err
+		}
+		onNode = onNode && required
+	}
+	if !onNode {
+		return nil
+	}
+	return b.rpc(d, func(ctx context.Context) error {
+		return d.Service.NodeExpand(ctx, csivol.ExpandRequest{
+			Handle:      v.key.Handle,
+			VolumePath:  target(t, c.Dir),
+			StagingPath: v.record.StagingPath,
+			Size:        c.NewSize,
+			Capability:  capability(v.record),
+			Secrets:     s.NodeExpand,
+		})
+	})
+}
+
+func (b *Bridge) controllerExpand(d *FlexDriver, v *volume, s csivol.Secrets, size int64) (onNode bool, err error) {
+	err = b.rpc(d, func(ctx context.Context) error {
+		onNode, err = d.Service.ControllerExpand(ctx, csivol.ExpandRequest{
+			Handle:     v.key.Handle,
+			Size:       size,
+			Capability: capability(v.record),
+			Secrets:    s.ControllerExpand,
+		})
+		return err
+	})
+	return onNode, err
+}
+
+// explainExpand says what to do about a driver that cannot grow a volume while
+// it is in use. A Success would claim a size that nobody provided.
+func explainExpand(err error) error {
+	if e, ok := errors.AsType[*csivol.RPCError](err); ok && e.Code == flex.CodeFailedPrecondition {
+		return flex.Errorf(flex.CodeFailedPrecondition, "%w; this driver cannot expand the volume now: if it can while the volume is not in use, delete the pods that use it and wait for the claim to be resized", err)
+	}
+	return err
+}

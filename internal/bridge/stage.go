@@ -1,0 +1,192 @@
+package bridge
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// features asks the driver what it can do. A driver that is not there is a
+// passing trouble, whatever the reason.
+func (b *Bridge) features(d *FlexDriver) (f csivol.Features, err error) {
+	err = b.rpc(d, func(ctx context.Context) error {
+		f, err = d.Service.Features(ctx)
+		return err
+	})
+	return f, err
+}
+
+// describe fills in what a volume is, or compares: two PersistentVolumes with
+// one handle must want the same of it, since it is staged once.
+func (b *Bridge) describe(v *volume, want *csivol.Volume, f csivol.Features) error {
+	r := v.record
+	if r.Idle() || r.Stage == volstate.None && len(r.Targets) == 0 && r.Attach == volstate.None {
+		r.FlexDriver, r.Name = want.FlexDriver, want.Name
+		r.Context, r.FSType, r.MountFlags, r.AccessMode = want.Context, want.FSType, want.MountFlags, want.AccessMode
+		r.MountGroup = mountGroup(want, f)
+		return nil
+	}
+	differs := ""
+	switch {
+	case r.FlexDriver != want.FlexDriver:
+		differs = fmt.Sprintf("the driver %s, not %s", r.FlexDriver, want.FlexDriver)
+	case r.FSType != want.FSType:
+		differs = fmt.Sprintf("fsType %q, not %q", r.FSType, want.FSType)
+	case !slices.Equal(r.MountFlags, want.MountFlags):
+		differs = "other mount flags"
+	case r.AccessMode != want.AccessMode:
+		differs = fmt.Sprintf("access mode %s, not %s", r.AccessMode, want.AccessMode)
+	case !maps.Equal(r.Context, want.Context):
+		differs = "another volume context"
+	}
+	if differs != "" {
+		return flex.Errorf(flex.CodeAlreadyExists, "volume %s is in use on this node with %s (as volume %s): all its users must agree", v.key, differs, r.Name)
+	}
+	return nil
+}
+
+// mountGroup is the fsGroup, for a driver that applies it by itself.
+func mountGroup(want *csivol.Volume, f csivol.Features) string {
+	if !f.MountGroup || want.FSGroup == nil {
+		return ""
+	}
+	return fmt.Sprint(*want.FSGroup)
+}
+
+// capability is CSI's VolumeCapability as it was recorded.
+func capability(r *volstate.Record) csivol.Capability {
+	return csivol.Capability{FSType: r.FSType, MountFlags: r.MountFlags, AccessMode: r.AccessMode, MountGroup: r.MountGroup}
+}
+
+// stagingPath is the kubelet's own for the volume: so that its CSI plugin can
+// take the volume over under a running pod, and since a volume has one staging
+// path on a node (kubelet, pkg/volume/csi/csi_attacher.go, makeDeviceMountPath).
+func (b *Bridge) stagingPath(d *FlexDriver, key csivol.Key) string {
+	root := d.StagingRoot
+	if root == "" {
+		root = filepath.Join(b.KubeletDir, "plugins/kubernetes.io/csi")
+	}
+	return filepath.Join(root, key.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(key.Handle))), "globalmount")
+}
+
+// volDataFile is what the kubelet's CSI plugin keeps beside its staging path.
+const volDataFile = "vol_data.json"
+
+// takenOver reports whether the kubelet's CSI plugin has staged the volume at
+// this path as well.
+func takenOver(stagingPath string) (bool, error) {
+	if stagingPath == "" {
+		return false, nil
+	}
+	_, err := os.Stat(filepath.Join(filepath.Dir(stagingPath), volDataFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// stage calls NodeStageVolume unless the record says that it is done. In any
+// doubt it is called again, also after a failed unstage, which may have
+// unstaged half of it (kubernetes/kubernetes#86360).
+func (b *Bridge) stage(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.Features) error {
+	r := v.record
+	if !f.Stage || r.Stage == volstate.Done {
+		return nil
+	}
+	if r.StagingPath == "" {
+		r.StagingPath = b.stagingPath(d, v.key)
+	}
+	r.Stage = volstate.Doing
+	if err := b.save(v); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.StagingPath, 0o750); err != nil {
+		return flex.Errorf(flex.CodeInternal, "make the staging directory: %w", err)
+	}
+	err := b.rpc(d, func(ctx context.Context) error {
+		return d.Service.NodeStage(ctx, csivol.StageRequest{
+			Handle:         v.key.Handle,
+			PublishContext: r.PublishContext,
+			StagingPath:    r.StagingPath,
+			Capability:     capability(r),
+			Secrets:        want.Secrets.NodeStage,
+			Context:        r.Context,
+		})
+	})
+	if err != nil {
+		if csivol.Final(err) {
+			return errors.Join(remember(r, err), b.unstage(d, v))
+		}
+		return errors.Join(remember(r, err), b.save(v))
+	}
+	r.Stage = volstate.Done
+	return b.save(v)
+}
+
+// unstage calls NodeUnstageVolume, unless the kubelet's CSI plugin has the
+// volume by now.
+func (b *Bridge) unstage(d *FlexDriver, v *volume) error {
+	r := v.record
+	if r.Stage == volstate.None {
+		return nil
+	}
+	over, err := takenOver(r.StagingPath)
+	if err != nil {
+		return flex.Errorf(flex.CodeInternal, "see whether the kubelet has taken the volume over: %w", err)
+	}
+	if over {
+		r.TakenOver = true
+		r.Stage, r.StagingPath = volstate.None, ""
+		b.log().Info("the kubelet's CSI plugin has the volume; leaving it staged", "volumeHandle", v.key.Handle)
+		return b.save(v)
+	}
+	r.Stage = volstate.Undoing
+	if err := b.save(v); err != nil {
+		return err
+	}
+	err = b.rpc(d, func(ctx context.Context) error {
+		return d.Service.NodeUnstage(ctx, v.key.Handle, r.StagingPath)
+	})
+	if err == nil || csivol.NotFound(err) {
+		err = b.gone(r.StagingPath, err)
+	}
+	if err != nil {
+		return errors.Join(remember(r, err), b.save(v))
+	}
+	removeStaging(r.StagingPath)
+	r.Stage, r.StagingPath = volstate.None, ""
+	return b.save(v)
+}
+
+// gone verifies that nothing is mounted at a path any more: some drivers
+// report success, or that they do not know the volume, and leave the mount.
+func (b *Bridge) gone(path string, said error) error {
+	mounted, err := b.Mounts.Mounted(path)
+	if err != nil {
+		return err
+	}
+	if mounted && said != nil {
+		return fmt.Errorf("the driver does not know the volume, and it is still mounted at %s: %w", path, said)
+	}
+	if mounted {
+		return flex.Errorf(flex.CodeInternal, "the driver reported success, and the volume is still mounted at %s", path)
+	}
+	return nil
+}
+
+// removeStaging removes the directories that were made, if they are empty, as
+// the kubelet does; some drivers have removed theirs already.
+func removeStaging(path string) {
+	_ = os.Remove(path)
+	_ = os.Remove(filepath.Dir(path))
+}

@@ -1,0 +1,178 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// A volume is a record and the one operation that may work on it.
+type volume struct {
+	key    csivol.Key
+	record *volstate.Record // owned by who has the turn
+	// saved is a copy of the record as it was last saved, for everybody; nil
+	// if there is none.
+	saved atomic.Pointer[volstate.Record]
+
+	turn chan struct{}             // holds one token: whose turn it is
+	ops  map[operation]*inProgress // guarded by Bridge.mu
+}
+
+// An operation is what a callout asks of a volume. Two that are equal are one.
+type operation struct {
+	command flex.Command
+	dir     string
+}
+
+// inProgress is an operation that runs or waits for its turn.
+type inProgress struct {
+	done chan struct{}
+	err  error // valid once done is closed
+}
+
+// volume returns the volume with a key, which may be new and without a record.
+func (b *Bridge) volume(key csivol.Key) *volume {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.volumeLocked(key)
+}
+
+func (b *Bridge) volumeLocked(key csivol.Key) *volume {
+	if b.volumes == nil {
+		b.volumes = map[csivol.Key]*volume{}
+	}
+	v, ok := b.volumes[key]
+	if !ok {
+		v = &volume{
+			key:    key,
+			record: &volstate.Record{Driver: key.Driver, Handle: key.Handle},
+			turn:   make(chan struct{}, 1),
+			ops:    map[operation]*inProgress{},
+		}
+		b.volumes[key] = v
+	}
+	return v
+}
+
+// do has f done on the volume, when its turn comes, and waits for it no longer
+// than ctx allows. f goes on when the caller has left; whoever asks for the
+// same meanwhile waits for the same f.
+func (b *Bridge) do(ctx context.Context, key csivol.Key, op operation, f func(*volume) error) error {
+	b.mu.Lock()
+	v := b.volumeLocked(key)
+	running, joined := v.ops[op]
+	if !joined {
+		running = &inProgress{done: make(chan struct{})}
+		v.ops[op] = running
+		go b.run(v, op, running, f)
+	}
+	b.mu.Unlock()
+	select {
+	case <-running.done:
+		return coded(running.err)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// run is one operation from its turn to its end.
+func (b *Bridge) run(v *volume, op operation, p *inProgress, f func(*volume) error) {
+	p.err = fmt.Errorf("%s of %s did not finish: this is a bug", op.command, v.key)
+	defer func() {
+		if r := recover(); r != nil {
+			p.err = flex.Errorf(flex.CodeInternal, "%s of %s panicked: this is a bug: %v", op.command, v.key, r)
+			b.log().Error("an operation panicked", "command", string(op.command), "volumeHandle", v.key.Handle, "panic", r)
+		}
+		b.finish(v, op)
+		close(p.done)
+	}()
+	select {
+	case v.turn <- struct{}{}:
+	case <-b.Context.Done():
+		p.err = flex.Errorf(flex.CodeUnavailable, "flex2csi is shutting down; the kubelet will call again")
+		return
+	}
+	defer func() { <-v.turn }()
+	p.err = f(v)
+}
+
+// finish takes an operation off its volume, and the volume off the list if
+// there is nothing left of it. Nobody can be waiting for its turn then: who
+// waits is among the operations.
+func (b *Bridge) finish(v *volume, op operation) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(v.ops, op)
+	if len(v.ops) == 0 && v.saved.Load() == nil {
+		delete(b.volumes, v.key)
+	}
+}
+
+// save writes a record down, or removes it when nothing is left, and lets
+// everybody see it.
+func (b *Bridge) save(v *volume) error {
+	v.record.BootID = b.BootID
+	var err error
+	if v.record.Idle() {
+		err = b.State.Delete(v.key)
+	} else {
+		err = b.State.Put(v.record)
+	}
+	if err != nil {
+		// Without a record nothing may be called: it could not be undone.
+		return &flex.Error{Code: flex.CodeInternal, Err: fmt.Errorf("%w; nothing is done without a record", err)}
+	}
+	b.publish(v)
+	return nil
+}
+
+// publish shows the record as it is now to those who only look, and makes it
+// possible to find it by its directories.
+func (b *Bridge) publish(v *volume) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if old := v.saved.Load(); old != nil {
+		for _, dir := range old.Dirs() {
+			delete(b.byDir, dir)
+		}
+	}
+	if v.record.Idle() {
+		v.saved.Store(nil)
+		v.record = &volstate.Record{Driver: v.key.Driver, Handle: v.key.Handle}
+		return
+	}
+	saved := v.record.Clone()
+	v.saved.Store(saved)
+	if b.byDir == nil {
+		b.byDir = map[string]csivol.Key{}
+	}
+	for _, dir := range saved.Dirs() {
+		b.byDir[dir] = v.key
+	}
+}
+
+// find returns the volume that a directory of the kubelet belongs to.
+func (b *Bridge) find(dir string) (csivol.Key, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key, ok := b.byDir[dir]
+	return key, ok
+}
+
+// Records returns all records as they were last saved. They must not be
+// changed.
+func (b *Bridge) Records() []*volstate.Record {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var records []*volstate.Record
+	for _, v := range b.volumes {
+		if r := v.saved.Load(); r != nil {
+			records = append(records, r)
+		}
+	}
+	return records
+}

@@ -1,0 +1,171 @@
+// Package csivol holds what the parts of the bridge say to each other about
+// volumes: plain structs without behaviour, so that the life cycle of a volume
+// (internal/bridge) needs to know neither gRPC nor the API server.
+//
+// Names are those of the CSI specification, with one exception: its volume_id
+// is called volumeHandle here as in PersistentVolumes.
+package csivol
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// AccessMode is a Kubernetes access mode: what a PersistentVolume says, not
+// what CSI makes of it, which depends on the capabilities of the driver.
+type AccessMode string
+
+// The access modes of Kubernetes.
+const (
+	ReadWriteOnce    AccessMode = "ReadWriteOnce"
+	ReadOnlyMany     AccessMode = "ReadOnlyMany"
+	ReadWriteMany    AccessMode = "ReadWriteMany"
+	ReadWriteOncePod AccessMode = "ReadWriteOncePod"
+)
+
+// A Volume is what a mapping makes of a FlexVolume and of one call on it.
+type Volume struct {
+	FlexDriver string // vendor/name
+	Driver     string // CSI driver name
+	Handle     string // volumeHandle
+	Name       string // of the PersistentVolume
+	Context    map[string]string
+	FSType     string
+	MountFlags []string
+	AccessMode AccessMode
+
+	// What follows belongs to the call rather than to the volume.
+	ReadOnly bool
+	FSGroup  *int64
+	Pod      Pod
+	Secrets  Secrets
+}
+
+// Key names the volume among all of the node: a driver knows it by its handle.
+func (v *Volume) Key() Key { return Key{Driver: v.Driver, Handle: v.Handle} }
+
+// A Key is what a volume is known by.
+type Key struct{ Driver, Handle string }
+
+// String is for messages and logs.
+func (k Key) String() string { return k.Driver + "/" + k.Handle }
+
+// A Pod is the pod that a volume is mounted for.
+type Pod struct {
+	Name           string `json:"name,omitempty"`
+	Namespace      string `json:"namespace,omitempty"`
+	UID            string `json:"uid,omitempty"`
+	ServiceAccount string `json:"serviceAccount,omitempty"`
+}
+
+// Secrets are given to the CSI driver stage by stage.
+type Secrets struct {
+	ControllerPublish, NodeStage, NodePublish, NodeExpand, ControllerExpand map[string]flex.Secret
+}
+
+// A Capability is CSI's VolumeCapability, for a mounted volume.
+type Capability struct {
+	FSType     string
+	MountFlags []string
+	AccessMode AccessMode
+	// MountGroup is volume_mount_group: the fsGroup, for drivers that apply it
+	// themselves (VOLUME_MOUNT_GROUP).
+	MountGroup string
+}
+
+// AttachRequest is ControllerPublishVolume.
+type AttachRequest struct {
+	Handle     string
+	NodeID     string
+	Capability Capability
+	ReadOnly   bool
+	Context    map[string]string
+	Secrets    map[string]flex.Secret
+}
+
+// StageRequest is NodeStageVolume.
+type StageRequest struct {
+	Handle         string
+	PublishContext map[string]string
+	StagingPath    string
+	Capability     Capability
+	Secrets        map[string]flex.Secret
+	Context        map[string]string
+}
+
+// PublishRequest is NodePublishVolume.
+type PublishRequest struct {
+	Handle         string
+	PublishContext map[string]string
+	StagingPath    string // empty for a driver that does not stage
+	TargetPath     string
+	Capability     Capability
+	ReadOnly       bool
+	Secrets        map[string]flex.Secret
+	Context        map[string]string
+}
+
+// ExpandRequest is ControllerExpandVolume, and NodeExpandVolume where the
+// paths are set.
+type ExpandRequest struct {
+	Handle      string
+	VolumePath  string
+	StagingPath string
+	Size        int64 // required_bytes
+	Capability  Capability
+	Secrets     map[string]flex.Secret
+}
+
+// Features are the capabilities of a driver that decide what is called.
+type Features struct {
+	Name    string // as GetPluginInfo says
+	Version string
+	NodeID  string // NodeGetInfo
+
+	// Node service.
+	Stage, NodeExpand, Stats, MountGroup, NodeSingleWriter bool
+	// Controller service; all false if it cannot be reached.
+	Attach, AttachReadOnly, ControllerExpand, ControllerSingleWriter bool
+	// Plugin.
+	Controller, OnlineExpansion, OfflineExpansion bool
+}
+
+// An RPCError is what a CSI driver answered, or that it did not.
+type RPCError struct {
+	Method  string // NodeStageVolume, …
+	Code    flex.Code
+	Message string
+	// NoAnswer says that the error is not the driver's own: the connection
+	// broke, or the deadline passed.
+	NoAnswer bool
+}
+
+// Error names the method, what it ended with, and what the driver said.
+func (e *RPCError) Error() string {
+	return fmt.Sprintf("%s: %s: %s", e.Method, e.Code, e.Message)
+}
+
+// Final reports whether an operation that ended with err is over. If not, the
+// driver may still be at it, or be done: then the same call has to be repeated
+// until there is a final answer, or its negation has to be called (CSI
+// specification, "Timeouts"; the classes are those of the kubelet,
+// pkg/volume/csi/csi_client.go, isFinalError, Kubernetes v1.37.1).
+func Final(err error) bool {
+	e, ok := errors.AsType[*RPCError](err)
+	if !ok || e.NoAnswer {
+		return false
+	}
+	switch e.Code {
+	case flex.CodeCanceled, flex.CodeDeadlineExceeded, flex.CodeUnavailable, flex.CodeResourceExhausted, flex.CodeAborted:
+		return false
+	}
+	return true
+}
+
+// NotFound reports whether the driver does not know the volume.
+func NotFound(err error) bool {
+	e, ok := errors.AsType[*RPCError](err)
+	return ok && e.Code == flex.CodeNotFound
+}

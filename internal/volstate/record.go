@@ -1,0 +1,123 @@
+// Package volstate keeps what the bridge must not forget: one small JSON file
+// for each volume, written before an RPC says what is intended and after it
+// what became of it. A person can read them with cat.
+//
+// A file that cannot be read is put aside and reported, and takes no other
+// with it. No secret is ever in one.
+package volstate
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+)
+
+// A Phase is how far one half of a life cycle is.
+type Phase string
+
+// The phases. Doing and Undoing are in doubt until there is a final answer:
+// the RPC may have been sent, may be under way, or may be done.
+const (
+	None    Phase = ""
+	Doing   Phase = "doing"
+	Done    Phase = "done"
+	Undoing Phase = "undoing"
+)
+
+// A Record is all that is known of a volume on this node.
+type Record struct {
+	// Version of the format.
+	Version int `json:"version"`
+	// BootID is that of the boot in which the record was written: mounts do
+	// not outlive it, attachments do.
+	BootID string `json:"bootID"`
+
+	FlexDriver string `json:"flexDriver"`
+	Driver     string `json:"csiDriver"`
+	Handle     string `json:"volumeHandle"`
+	Name       string `json:"persistentVolume"`
+
+	// Context and the capability are as they were sent: a repeated or reversed
+	// call must say the same.
+	Context    map[string]string `json:"volumeContext,omitempty"`
+	FSType     string            `json:"fsType,omitempty"`
+	MountFlags []string          `json:"mountFlags,omitempty"`
+	AccessMode csivol.AccessMode `json:"accessMode,omitempty"`
+	MountGroup string            `json:"volumeMountGroup,omitempty"`
+
+	Attach         Phase             `json:"attach,omitempty"`
+	Attachment     string            `json:"attachment,omitempty"` // who attached: controller, or a VolumeAttachment's name
+	NodeID         string            `json:"nodeID,omitempty"`
+	PublishContext map[string]string `json:"publishContext,omitempty"`
+
+	Stage       Phase  `json:"stage,omitempty"`
+	StagingPath string `json:"stagingTargetPath,omitempty"`
+
+	// Device is the kubelet's device mount path with our marker; attach:true.
+	Device string `json:"deviceMountPath,omitempty"`
+
+	// Targets by the kubelet's directory. A volume is staged while it has any.
+	Targets map[string]*Target `json:"targets,omitempty"`
+
+	// Size in bytes that an expansion is to reach, or has reached.
+	Expand     Phase `json:"expand,omitempty"`
+	ExpandSize int64 `json:"expandSize,omitempty"`
+
+	// TakenOver says that the kubelet's own CSI plugin has the volume now:
+	// it is neither unstaged nor detached here.
+	TakenOver bool `json:"takenOver,omitempty"`
+
+	LastError string    `json:"lastError,omitempty"`
+	Changed   time.Time `json:"changed"`
+}
+
+// A Target is one pod's use of the volume.
+type Target struct {
+	// Private is where the CSI driver publishes to. Empty: into the kubelet's
+	// directory itself.
+	Private  string     `json:"targetPath,omitempty"`
+	Pod      csivol.Pod `json:"pod"`
+	ReadOnly bool       `json:"readOnly,omitempty"`
+	FSGroup  *int64     `json:"fsGroup,omitempty"`
+	Publish  Phase      `json:"publish,omitempty"`
+	// Bound says that the private target was bound onto the kubelet's
+	// directory: the pod has the volume.
+	Bound bool `json:"bound,omitempty"`
+	// Since is when the target came into its phase, for messages about
+	// operations that are stuck and for targets that nobody asks for again.
+	Since     time.Time `json:"since"`
+	LastError string    `json:"lastError,omitempty"`
+}
+
+// Version is that of records written now. Older ones are read.
+const Version = 1
+
+// Key is what the driver knows the volume by.
+func (r *Record) Key() csivol.Key { return csivol.Key{Driver: r.Driver, Handle: r.Handle} }
+
+// Idle reports whether nothing is held any more, so that the record can go.
+func (r *Record) Idle() bool {
+	return len(r.Targets) == 0 && r.Device == "" && r.Attach == None && r.Stage == None
+}
+
+// Dirs are the kubelet's directories that belong to the volume.
+func (r *Record) Dirs() []string {
+	dirs := slices.Collect(maps.Keys(r.Targets))
+	if r.Device != "" {
+		dirs = append(dirs, r.Device)
+	}
+	return dirs
+}
+
+// Clone returns a copy that shares nothing which changes.
+func (r *Record) Clone() *Record {
+	c := *r
+	c.Targets = make(map[string]*Target, len(r.Targets))
+	for dir, t := range r.Targets {
+		copied := *t
+		c.Targets[dir] = &copied
+	}
+	return &c
+}

@@ -1,0 +1,167 @@
+package volstate
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+)
+
+// A Store is a directory of records. Its methods may be called side by side
+// for different volumes.
+type Store struct{ dir string }
+
+const (
+	recordSuffix = ".json"
+	brokenSuffix = ".broken"
+	// maxRecord bounds what is read: CSI bounds each map to 4 KiB.
+	maxRecord = 1 << 20
+)
+
+// Open makes the directory if it is not there, readable by root alone, and
+// refuses one that others could write to.
+func Open(dir string) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the state directory: %w", err)
+	}
+	st, err := os.Lstat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("examine the state directory: %w", err)
+	}
+	if !st.IsDir() || st.Mode().Perm()&0o022 != 0 {
+		return nil, fmt.Errorf("state directory %s: it has mode %v, and must be a directory that only its owner can write to", dir, st.Mode())
+	}
+	return &Store{dir: dir}, nil
+}
+
+// path names a file after the driver, for people, and a hash, since a handle
+// may hold anything.
+func (s *Store) path(k csivol.Key) string {
+	sum := sha256.Sum256([]byte(k.Driver + "\x00" + k.Handle))
+	name := strings.Map(func(r rune) rune {
+		if r == '.' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, k.Driver)
+	return filepath.Join(s.dir, fmt.Sprintf("%.100s-%x%s", strings.TrimLeft(name, "."), sum[:12], recordSuffix))
+}
+
+// Put writes a record: when it returns nil the record is on the disk, and
+// whatever happens meanwhile there is the old one or the new one.
+func (s *Store) Put(r *Record) error {
+	r.Version, r.Changed = Version, time.Now().UTC()
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write the record of %s: %w", r.Key(), err)
+	}
+	if err := renameio.WriteFile(s.path(r.Key()), append(data, '\n'), 0o600, renameio.WithTempDir(s.dir)); err != nil {
+		return fmt.Errorf("write the record of %s: %w", r.Key(), err)
+	}
+	return s.sync()
+}
+
+// Delete removes a record. One that is not there is no error.
+func (s *Store) Delete(k csivol.Key) error {
+	err := os.Remove(s.path(k))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove the record of %s: %w", k, err)
+	}
+	return s.sync()
+}
+
+// sync makes names durable.
+func (s *Store) sync() error {
+	d, err := os.Open(s.dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// Load returns all records. Files that are none are put aside under another
+// name, and the errors say which and why.
+func (s *Store) Load() (records []*Record, broken []error, err error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the state directory: %w", err)
+	}
+	for _, e := range entries {
+		path := filepath.Join(s.dir, e.Name())
+		switch {
+		case strings.HasPrefix(e.Name(), ".") && !e.IsDir():
+			_ = os.Remove(path) // a temporary file of a write that was cut short
+		case strings.HasSuffix(e.Name(), recordSuffix):
+			r, err := s.read(path)
+			if err != nil {
+				broken = append(broken, s.putAside(path, err))
+				continue
+			}
+			records = append(records, r)
+		}
+	}
+	return records, broken, nil
+}
+
+func (s *Store) read(path string) (*Record, error) {
+	data, err := readBounded(path)
+	if err != nil {
+		return nil, err
+	}
+	var r Record
+	d := json.NewDecoder(bytes.NewReader(data))
+	if err := d.Decode(&r); err != nil {
+		return nil, err
+	}
+	switch {
+	case d.More():
+		return nil, errors.New("there is more than one record in it")
+	case r.Version < 1 || r.Version > Version:
+		return nil, fmt.Errorf("its version is %d, and this program knows up to %d", r.Version, Version)
+	case r.Driver == "" || r.Handle == "":
+		return nil, errors.New("it names no volume")
+	case s.path(r.Key()) != path:
+		return nil, errors.New("it is the record of another volume")
+	}
+	for dir, t := range r.Targets {
+		if t == nil || !filepath.IsAbs(dir) {
+			return nil, fmt.Errorf("its target %q is none", dir)
+		}
+	}
+	return &r, nil
+}
+
+func readBounded(path string) ([]byte, error) {
+	st, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() || st.Size() > maxRecord {
+		return nil, fmt.Errorf("it is no regular file, or larger than %d bytes", maxRecord)
+	}
+	return os.ReadFile(path)
+}
+
+// putAside renames a file that is no record, so that it is reported once and
+// kept for a person to look at.
+func (s *Store) putAside(path string, why error) error {
+	aside := fmt.Sprintf("%s.%d%s", path, time.Now().UnixNano(), brokenSuffix)
+	if err := os.Rename(path, aside); err != nil {
+		return fmt.Errorf("%s is broken (%w) and cannot be put aside: %w", path, why, err)
+	}
+	return fmt.Errorf("%s was broken (%w) and is now %s; what it was about is rebuilt from the mount table as far as it can be", path, why, aside)
+}
