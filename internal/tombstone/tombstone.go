@@ -1,0 +1,106 @@
+// Package tombstone is what flexdriver leaves for the daemon when it had to
+// unmount without it: a note that a directory of the kubelet is not wanted any
+// more. For the daemon the volume is in use until it has read the note.
+package tombstone
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// A Tombstone is one unmount that the daemon has not seen.
+type Tombstone struct {
+	// Driver is vendor/name.
+	Driver string `json:"driver"`
+	// Command is unmount or unmountdevice.
+	Command flex.Command `json:"command"`
+	// Dir is the kubelet's directory.
+	Dir  string    `json:"dir"`
+	Time time.Time `json:"time"`
+}
+
+const suffix = ".tombstone.json"
+
+// path makes one file for each directory: a second unmount says the same.
+func path(stateDir, dir string) string {
+	h := fnv.New128a()
+	_, _ = h.Write([]byte(dir))
+	return filepath.Join(stateDir, fmt.Sprintf("%x%s", h.Sum(nil), suffix))
+}
+
+// Write leaves a tombstone in stateDir, durably, before the unmount.
+func Write(stateDir string, t Tombstone) error {
+	data, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
+		return err
+	}
+	name := path(stateDir, t.Dir)
+	f, err := os.CreateTemp(stateDir, ".tombstone-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(append(data, '\n'))
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), name); err != nil {
+		return err
+	}
+	d, err := os.Open(stateDir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// Remove takes a tombstone away. One that is not there is no error.
+func Remove(stateDir, dir string) error {
+	if err := os.Remove(path(stateDir, dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// List returns all tombstones, and an error for each that cannot be read.
+func List(stateDir string) (found []Tombstone, broken []error) {
+	entries, err := os.ReadDir(stateDir)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return nil, []error{err}
+	}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), suffix) {
+			continue
+		}
+		var t Tombstone
+		data, err := os.ReadFile(filepath.Join(stateDir, e.Name()))
+		if err == nil {
+			err = json.Unmarshal(data, &t)
+		}
+		if err == nil && path(stateDir, t.Dir) != filepath.Join(stateDir, e.Name()) {
+			err = errors.New("it is that of another directory")
+		}
+		if err != nil {
+			broken = append(broken, fmt.Errorf("tombstone %s: %w", e.Name(), err))
+			continue
+		}
+		found = append(found, t)
+	}
+	return found, broken
+}
