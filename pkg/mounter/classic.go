@@ -12,11 +12,14 @@ import (
 // mount can be seen while it is prepared, so a process that is killed in
 // between leaves an unfinished one: a window of microseconds for the
 // read-only flag of a bind, and as long as prepare takes.
-func (m *Mounter) attachClassic(s source, t *Target, prepare func(root *os.File) error) error {
-	if err := classicMount(s, t); err != nil {
+//
+// The mount goes to the directory at, not to a name: mount(2) follows links.
+func (m *Mounter) attachClassic(s source, t *Target, at *os.File, prepare func(root *os.File) error) error {
+	shared, err := classicMount(s, fmt.Sprintf("/proc/self/fd/%d", at.Fd()))
+	if err != nil {
 		return s.err("mount", t.path, err)
 	}
-	err := m.finishClassic(s, t, prepare)
+	err = m.finishClassic(s, t, shared, prepare)
 	if err != nil {
 		m.takeBack(t)
 		return s.err("prepare mount", t.path, err)
@@ -25,26 +28,30 @@ func (m *Mounter) attachClassic(s source, t *Target, prepare func(root *os.File)
 	return nil
 }
 
-func classicMount(s source, t *Target) error {
+// classicMount reports whether the filesystem is mounted elsewhere already,
+// read-only where this mount is not, or the other way round.
+func classicMount(s source, at string) (shared bool, err error) {
 	flags, data := s.options.classicFlags()
 	if s.bind != nil {
-		return unix.Mount(fmt.Sprintf("/proc/self/fd/%d", s.bind.Fd()), t.handle(), "", unix.MS_BIND, "")
+		return false, unix.Mount(fmt.Sprintf("/proc/self/fd/%d", s.bind.Fd()), at, "", unix.MS_BIND, "")
 	}
-	err := unix.Mount(s.device, t.handle(), s.fsType, flags, data)
-	switch {
-	case !errors.Is(err, unix.EBUSY):
-		return err
-	case s.options.readOnly:
-		// Mounted read-write elsewhere: share it, then forbid writing here.
-		return unix.Mount(s.device, t.handle(), s.fsType, flags&^unix.MS_RDONLY, data)
+	err = unix.Mount(s.device, at, s.fsType, flags, data)
+	if errors.Is(err, unix.EBUSY) && unix.Mount(s.device, at, s.fsType, flags^unix.MS_RDONLY, data) == nil {
+		return true, nil
 	}
-	if unix.Mount(s.device, t.handle(), s.fsType, flags|unix.MS_RDONLY, data) != nil {
-		return err
+	if errors.Is(err, unix.ENODEV) {
+		return false, unknownFilesystem(s.fsType)
 	}
-	return unix.Mount("", t.handle(), "", flags|unix.MS_REMOUNT, data)
+	return false, err
 }
 
-func (m *Mounter) finishClassic(s source, t *Target, prepare func(root *os.File) error) error {
+func (m *Mounter) finishClassic(s source, t *Target, shared bool, prepare func(root *os.File) error) error {
+	if shared && !s.options.readOnly {
+		flags, data := s.options.classicFlags()
+		if err := unix.Mount("", t.handle(), "", flags|unix.MS_REMOUNT, data); err != nil {
+			return notWritable(err)
+		}
+	}
 	if prepare != nil {
 		root, err := os.OpenFile(t.handle(), unix.O_DIRECTORY, 0)
 		if err != nil {
@@ -56,16 +63,42 @@ func (m *Mounter) finishClassic(s source, t *Target, prepare func(root *os.File)
 			return err
 		}
 	}
-	flags, _ := s.options.classicFlags()
-	if s.bind == nil && !s.options.readOnly || flags == 0 {
-		return nil
-	}
-	// A bind takes the flags of its source until it is remounted.
-	if err := unix.Mount("", t.handle(), "", unix.MS_REMOUNT|unix.MS_BIND|flags, ""); err != nil {
-		return err
+	if s.bind != nil || s.options.readOnly {
+		if err := setClassicFlags(s, t); err != nil {
+			return err
+		}
 	}
 	if s.options.readOnly {
 		return verifyReadOnly(t)
+	}
+	return nil
+}
+
+// setClassicFlags gives the mount at t, and no other mount of its filesystem,
+// the flags of s besides those that it has: a remount sets all of them anew,
+// and a bind has those of its source.
+func setClassicFlags(s source, t *Target) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(t.handle(), &fs); err != nil {
+		return &os.PathError{Op: "statfs", Path: t.path, Err: err}
+	}
+	flags, _ := s.options.classicFlags()
+	for _, p := range [...]struct {
+		has  int64
+		flag uintptr
+	}{
+		{unix.ST_RDONLY, unix.MS_RDONLY},
+		{unix.ST_NOSUID, unix.MS_NOSUID},
+		{unix.ST_NODEV, unix.MS_NODEV},
+		{unix.ST_NOEXEC, unix.MS_NOEXEC},
+		{0x2000, unix.MS_NOSYMFOLLOW}, // ST_NOSYMFOLLOW
+	} {
+		if int64(fs.Flags)&p.has != 0 {
+			flags |= p.flag
+		}
+	}
+	if err := unix.Mount("", t.handle(), "", unix.MS_REMOUNT|unix.MS_BIND|flags, ""); err != nil {
+		return fmt.Errorf("set the flags of the mount: %w", err)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ type Disk struct {
 	ReadOnly bool
 }
 
-// Mounts the disk at t. An empty disk is formatted; empty means that it can
+// MountDisk mounts a disk at t. An empty disk is formatted; empty means that it can
 // be read from end to end and that blkid(8) finds no filesystem, partition
 // table or other signature. A disk with another filesystem than was asked for
 // is an error and stays as it is. A filesystem that no one has mounted is
@@ -59,6 +59,12 @@ func (m *Mounter) MountDisk(ctx context.Context, d Disk, t *Target, prepare func
 	}
 	if err := decide(&d, found); err != nil {
 		return fail("mount", err)
+	}
+	if found == "" && unfinishedXFS(d.Device) {
+		m.log().Warn("starting over a mkfs.xfs that did not finish", "device", d.Device)
+		if err := wipeStart(d.Device); err != nil {
+			return err
+		}
 	}
 	var mountErr error
 	safe := mountutils.SafeFormatAndMount{
@@ -143,8 +149,8 @@ func isName(s string) bool {
 	return s != "" && s[0] != '-' && s[0] != '.'
 }
 
-// Probe returns the type of the filesystem on a block device; "" if the
-// device is provably empty. A partition table or another signature is an
+// Probe returns the type of the filesystem on a block device or image; "" if
+// it is provably empty, and also if a mkfs.xfs was killed on it. A partition table or another signature is an
 // error, and so is a device that cannot be read: blkid(8) by itself calls
 // both of those "nothing found" in some cases.
 func (m *Mounter) Probe(ctx context.Context, device string) (string, error) {
@@ -157,8 +163,7 @@ func (m *Mounter) Probe(ctx context.Context, device string) (string, error) {
 		return fail(fmt.Errorf("cannot tell what is on it, so it is not touched: %w (wipefs %s lists what was found)", err, device))
 	}
 	if found == "xfs" && unfinishedXFS(device) {
-		m.log().Warn("starting over a mkfs.xfs that did not finish", "device", device)
-		return "", wipeStart(device)
+		return "", nil
 	}
 	if !isName(found) && found != "" {
 		return fail(because(ErrWrongFilesystem, "it holds %s (wipefs %s lists them); it is not touched", found, device))

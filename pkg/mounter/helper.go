@@ -98,7 +98,7 @@ func verifyRemote(t *Target, readOnly bool) error {
 	if !readOnly {
 		return nil
 	}
-	info, err := topMount(t.path)
+	info, err := t.topMount()
 	if err != nil || info == nil {
 		return firstError(err, errors.New("it is mounted and not in the mount table"))
 	}

@@ -89,6 +89,15 @@ func findLoop(image *Image) (*Loop, error) {
 	return nil, nil
 }
 
+// AttachedTo returns the loop device that an image is attached to, or "".
+func (m *Mounter) AttachedTo(image *Image) (string, error) {
+	l, err := findLoop(image)
+	if err != nil || l == nil {
+		return "", err
+	}
+	return l.Device, l.Close()
+}
+
 // openLoop opens a loop device that has an image; open, it keeps it.
 func openLoop(device string) (*os.File, *unix.LoopInfo64, error) {
 	f, err := os.OpenFile(device, os.O_RDWR, 0)

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/flex2csi/flex2csi/internal/sensitive"
 )
@@ -46,7 +48,7 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op)
 	if e.Source != "" {
-		fmt.Fprintf(&b, " %s", e.Source)
+		fmt.Fprintf(&b, " %s", printable(e.Source))
 	}
 	if e.FSType != "" {
 		fmt.Fprintf(&b, " (%s)", e.FSType)
@@ -55,13 +57,23 @@ func (e *Error) Error() string {
 		if e.Source != "" {
 			b.WriteString(" at")
 		}
-		fmt.Fprintf(&b, " %s", e.Target)
+		fmt.Fprintf(&b, " %s", printable(e.Target))
 	}
 	if len(e.Options) > 0 {
 		fmt.Fprintf(&b, " with options %s", strings.Join(sensitive.MaskOptions(e.Options), ","))
 	}
-	fmt.Fprintf(&b, ": %v", e.Err)
+	// What programs say has several lines.
+	lines := strings.FieldsFunc(e.Err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
+	fmt.Fprintf(&b, ": %s", strings.Join(lines, "; "))
 	return b.String()
+}
+
+// printable quotes a path that would garble a message.
+func printable(s string) string {
+	if strings.ContainsFunc(s, unicode.IsControl) {
+		return strconv.Quote(s)
+	}
+	return s
 }
 
 // Unwrap returns the cause.

@@ -79,6 +79,13 @@ func openBeneath(root, rel string, resolve uint64) (*os.File, error) {
 	defer r.Close()
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolve}
 	fd, err := unix.Openat2(int(r.Fd()), rel, &how)
+	for range 10 {
+		if !errors.Is(err, unix.EAGAIN) {
+			break
+		}
+		// Something was renamed or mounted meanwhile (openat2(2)).
+		fd, err = unix.Openat2(int(r.Fd()), rel, &how)
+	}
 	if errors.Is(err, unix.ENOSYS) {
 		fd, err = walkBeneath(int(r.Fd()), rel)
 	}
@@ -130,6 +137,55 @@ func (t *Target) handle() string {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", t.parent.Fd(), t.name)
 }
 
+// tablePath is the target's name in the mount table, which knows no symbolic
+// links; the kubelet's directory often is one.
+func (t *Target) tablePath() string {
+	dir, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", t.parent.Fd()))
+	if err != nil {
+		return t.path
+	}
+	return filepath.Join(dir, t.name)
+}
+
+// vacant opens the directory at the target, if it is one and nothing is
+// mounted there, so that a mount goes to what was looked at.
+func (t *Target) vacant() (*os.File, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_XDEV}
+	fd, err := unix.Openat2(int(t.parent.Fd()), t.name, &how)
+	if errors.Is(err, unix.ENOSYS) {
+		fd, err = t.vacantClassic()
+	}
+	switch {
+	case errors.Is(err, unix.EXDEV):
+		return nil, t.occupied()
+	case errors.Is(err, unix.ENOENT):
+		return nil, fmt.Errorf("the mount point is gone: %w", err)
+	case err != nil:
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), t.path)
+	if _, err := requireDirectory(f); err != nil {
+		return nil, because(ErrUnsafePath, "the mount point is no directory")
+	}
+	return f, nil
+}
+
+// vacantClassic does so before Linux 5.6.
+func (t *Target) vacantClassic() (int, error) {
+	if info, err := t.topMount(); err != nil || info != nil {
+		return -1, firstError(err, unix.EXDEV)
+	}
+	return unix.Openat(int(t.parent.Fd()), t.name, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+}
+
+func (t *Target) occupied() error {
+	info, err := t.topMount()
+	if err != nil || info == nil {
+		return because(ErrOccupied, "something else is mounted there")
+	}
+	return because(ErrOccupied, "%s; unmount it first", Describe(info))
+}
+
 // Mounted reports whether something is mounted at the target, in constant
 // time and without touching what is mounted: the kernel is asked to open the
 // target without crossing into a mount. A target that does not exist is not
@@ -145,7 +201,7 @@ func (t *Target) Mounted() (bool, error) {
 	case errors.Is(err, unix.ENOENT):
 		return false, nil
 	case errors.Is(err, unix.ENOSYS):
-		info, err := topMount(t.path)
+		info, err := t.topMount()
 		return info != nil, err
 	}
 	return false, &Error{Op: "examine mount point", Target: t.path, Err: err}
@@ -189,5 +245,5 @@ func (t *Target) Info() (*Info, error) {
 	if err != nil || !mounted {
 		return nil, err
 	}
-	return topMount(t.path)
+	return t.topMount()
 }

@@ -25,10 +25,15 @@ func (s source) err(op, target string, err error) error {
 // attach mounts s at t. What prepare does to the root of the new mount is
 // done before anybody can see it. After an error nothing is mounted at t.
 func (m *Mounter) attach(s source, t *Target, prepare func(root *os.File) error) error {
+	at, err := t.vacant()
+	if err != nil {
+		return s.err("mount", t.path, err)
+	}
+	defer at.Close()
 	tree, err := m.detached(s)
 	if errors.Is(err, unix.ENOSYS) {
 		m.log().Debug("this kernel cannot prepare a mount off the tree", "target", t.path)
-		return m.attachClassic(s, t, prepare)
+		return m.attachClassic(s, t, at, prepare)
 	}
 	if err != nil {
 		return s.err("mount", t.path, err)
@@ -41,8 +46,8 @@ func (m *Mounter) attach(s source, t *Target, prepare func(root *os.File) error)
 	if err != nil {
 		return s.err("mount", t.path, err)
 	}
-	if err := unix.MoveMount(int(tree.Fd()), "", int(t.parent.Fd()), t.name, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return s.err("mount", t.path, explainMoveMount(err))
+	if err := unix.MoveMount(int(tree.Fd()), "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		return s.err("mount", t.path, err)
 	}
 	if err := verify(t, want, s.options.readOnly); err != nil {
 		m.takeBack(t)
@@ -104,9 +109,17 @@ func detachedFilesystem(s source) (*os.File, error) {
 	}
 	if err := makeWritable(shared); err != nil {
 		shared.Close()
-		return nil, fmt.Errorf("it is mounted read-only elsewhere on this node and cannot be made writable: %w", err)
+		return nil, notWritable(err)
 	}
 	return shared, nil
+}
+
+func notWritable(err error) error {
+	return fmt.Errorf("it is mounted read-only elsewhere on this node and cannot be made writable: %w", err)
+}
+
+func unknownFilesystem(fsType string) error {
+	return fmt.Errorf("the kernel of this node knows no filesystem %q (is its module there?)", fsType)
 }
 
 // newFilesystem makes a detached mount of a filesystem whose superblock is
@@ -114,7 +127,7 @@ func detachedFilesystem(s source) (*os.File, error) {
 func newFilesystem(s source, readOnlyFS bool) (*os.File, error) {
 	fd, err := unix.Fsopen(s.fsType, unix.FSOPEN_CLOEXEC)
 	if errors.Is(err, unix.ENODEV) {
-		return nil, fmt.Errorf("the kernel of this node knows no filesystem %q (is its module there?)", s.fsType)
+		return nil, unknownFilesystem(s.fsType)
 	}
 	if err != nil {
 		return nil, err
@@ -204,19 +217,6 @@ func prepareRoot(tree *os.File, prepare func(*os.File) error) error {
 	root := os.NewFile(uintptr(fd), "/")
 	defer root.Close()
 	return prepare(root)
-}
-
-// explainMoveMount says what the errnos of move_mount(2) mean here.
-func explainMoveMount(err error) error {
-	switch {
-	case errors.Is(err, unix.ENOENT):
-		return fmt.Errorf("the mount point is gone: %w", err)
-	case errors.Is(err, unix.ENOTDIR):
-		return because(ErrUnsafePath, "the mount point is no directory")
-	case errors.Is(err, unix.ELOOP):
-		return because(ErrUnsafePath, "the mount point is a symbolic link")
-	}
-	return err
 }
 
 // takeBack removes a mount of ours that turned out not to be what it should.
