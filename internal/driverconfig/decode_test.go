@@ -88,6 +88,11 @@ func TestDecode(t *testing.T) {
 		{"defaults", `{` + head + `}`, driverconfig.Default(disk())},
 		{"everything", full, fullConfiguration()},
 		{"the capability follows the policy", `{` + head + `, "fsGroupPolicy": "kubelet"}`, withFSGroup},
+		{"journal", `{` + head + `, "log": {"file": "journal"}}`, func() *driverconfig.Configuration {
+			c := driverconfig.Default(disk())
+			c.Log.File = driverconfig.LogJournal
+			return c
+		}()},
 		{"the policy may be repeated", `{` + head + `, "fsGroupPolicy": "none", "capabilities": {"fsGroup": false}, "backend": "local"}`,
 			func() *driverconfig.Configuration {
 				c := driverconfig.Default(disk())

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -28,15 +29,15 @@ func (in *installer) uninstall(context.Context) error {
 	if err := in.checkMounts(); err != nil {
 		return err
 	}
-	foreign, err := in.foreign()
+	notes, foreign, err := in.otherFiles()
 	if err != nil {
 		return err
 	}
-	if len(foreign) > 0 && !in.Force {
-		return fmt.Errorf("%s has %s in it, not put there by this installer: look at them and move them away, or force it", in.dir.path, list(foreign))
+	if err := in.checkFiles(notes, foreign); err != nil {
+		return err
 	}
 	// While the driver is still there: their removal makes the kubelet run init.
-	for _, path := range foreign {
+	for _, path := range slices.Concat(foreign, notes) {
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}
@@ -73,25 +74,49 @@ func (in *installer) checkMounts() error {
 		return nil
 	}
 	if !in.Force {
-		return fmt.Errorf("%d volumes of it are mounted, at %s: end the pods that use them first (with the driver gone the kubelet could not unmount them, and the pods would stay Terminating), or force it", len(inUse), list(inUse))
+		return fmt.Errorf("volumes of it are mounted (%d: %s): end the pods that use them first (with the driver gone the kubelet could not unmount them, and the pods would stay Terminating), or use --force", len(inUse), list(inUse))
 	}
-	in.warn("removed the driver although %d volumes of it are mounted, at %s: unmount them by hand", len(inUse), list(inUse))
+	in.warn("removed the driver although volumes of it are mounted (%d: %s): unmount them by hand", len(inUse), list(inUse))
 	return nil
 }
 
-// foreign returns what in the driver's directory is not ours.
-func (in *installer) foreign() ([]string, error) {
+// otherFiles returns what in the driver's directory was not put there by an
+// installer: the driver's own notes, and what is of others.
+func (in *installer) otherFiles() (notes, foreign []string, err error) {
 	entries, err := os.ReadDir(in.dir.path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var paths []string
 	for _, e := range entries {
-		if path := filepath.Join(in.dir.path, e.Name()); !in.dir.owns(path) {
-			paths = append(paths, path)
+		path := filepath.Join(in.dir.path, e.Name())
+		switch {
+		case in.dir.owns(path):
+		case isNote(path):
+			notes = append(notes, path)
+		default:
+			foreign = append(foreign, path)
 		}
 	}
-	return paths, nil
+	return notes, foreign, nil
+}
+
+// checkFiles refuses to delete what is needed, or not ours.
+func (in *installer) checkFiles(notes, foreign []string) error {
+	var attached []string
+	for _, path := range notes {
+		if isAttached(path) {
+			attached = append(attached, path)
+		}
+	}
+	switch {
+	case in.Force:
+		return nil
+	case len(attached) > 0:
+		return fmt.Errorf("volumes of it are attached (%d, noted in %s): end the pods that use them first (with the driver gone nobody could detach them), or use --force", len(attached), list(attached))
+	case len(foreign) > 0:
+		return fmt.Errorf("%s has %s in it, not put there by this installer: look at them and move them away, or use --force", in.dir.path, list(foreign))
+	}
+	return nil
 }
 
 // removeDir deletes d in place, the executable and the directory last: a kubelet

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -40,7 +41,7 @@ func TestUninstallRefusesWhileMounted(t *testing.T) {
 	if err == nil {
 		t.Fatal("uninstalled")
 	}
-	for _, want := range []string{"2 volumes of it are mounted", strings.ReplaceAll(pod, `\040`, " "), device, "force"} {
+	for _, want := range []string{"volumes of it are mounted (2: ", strings.ReplaceAll(pod, `\040`, " "), device, "force"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not say %q", err, want)
 		}
@@ -129,6 +130,32 @@ func TestUninstallForeignFiles(t *testing.T) {
 		t.Errorf("deletes across mounts: %v", err)
 	}
 	o.Mountinfo = []string{os.DevNull}
+	if _, err := Uninstall(context.Background(), o); err != nil {
+		t.Error(err)
+	}
+	if got := names(t, o); len(got) > 0 {
+		t.Errorf("left %q", got)
+	}
+}
+
+// TestUninstallNotes: what internal/local notes in the control plane goes with
+// the driver, but not while it says that a volume is attached.
+func TestUninstallNotes(t *testing.T) {
+	o := options(t)
+	mustInstall(t, o)
+	note := filepath.Join(o.PluginDir, dirName, ".attached-0b8ee7f6.json")
+	for _, path := range []string{note, filepath.Join(o.PluginDir, dirName, ".attached-lock")} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Uninstall(context.Background(), o); err == nil || !strings.Contains(err.Error(), "volumes of it are attached (1, noted in "+note) {
+		t.Errorf("error %v does not name %s", err, note)
+	}
+	long := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(note, long, long); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := Uninstall(context.Background(), o); err != nil {
 		t.Error(err)
 	}
