@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cost is what a call took.
+type cost struct {
+	wall, cpu        time.Duration
+	faults, switches int64
+}
+
+func (c cost) plus(d cost) cost {
+	return cost{c.wall + d.wall, c.cpu + d.cpu, c.faults + d.faults, c.switches + d.switches}
+}
+
+// A program is started as the kubelet starts a driver: standard output and
+// error in one pipe, read to its end.
+type program struct {
+	path string
+	env  []string
+	want string // in the output; nothing means that nothing may be there
+}
+
+// call runs the program once. It uses fork, exec and wait4 by themselves,
+// because package os/exec adds goroutines whose scheduling would be measured.
+func (p program) call(args ...string) (cost, error) {
+	r, w, err := pipe()
+	if err != nil {
+		return cost{}, err
+	}
+	defer unix.Close(r)
+	start := time.Now()
+	pid, err := p.start(args, w, false)
+	unix.Close(w)
+	if err != nil {
+		return cost{}, err
+	}
+	output, readErr := readAll(r)
+	var usage unix.Rusage
+	status, waitErr := wait(pid, &usage)
+	took := time.Since(start)
+	if err := errors.Join(readErr, waitErr, p.judge(args, status, output)); err != nil {
+		return cost{}, err
+	}
+	return cost{
+		wall: took, cpu: time.Duration(usage.Utime.Nano() + usage.Stime.Nano()),
+		faults: usage.Minflt + usage.Majflt, switches: usage.Nvcsw + usage.Nivcsw,
+	}, nil
+}
+
+// judge makes sure that what was measured did its work.
+func (p program) judge(args []string, status unix.WaitStatus, output []byte) error {
+	found := bytes.Contains(output, []byte(p.want))
+	if status.Exited() && status.ExitStatus() == 0 && found && (p.want != "" || len(output) == 0) {
+		return nil
+	}
+	return fmt.Errorf("%s %s ended with status %d and said: %s", filepath.Base(p.path), strings.Join(args, " "), status.ExitStatus(), bytes.TrimSpace(output))
+}
+
+func pipe() (r, w int, err error) {
+	var fds [2]int
+	err = unix.Pipe2(fds[:], unix.O_CLOEXEC)
+	return fds[0], fds[1], err
+}
+
+// start starts the program with w as standard output and error, and nothing to
+// read.
+func (p program) start(args []string, w int, trace bool) (pid int, err error) {
+	null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(null)
+	pid, err = syscall.ForkExec(p.path, append([]string{p.path}, args...), &syscall.ProcAttr{
+		Env:   p.env,
+		Files: []uintptr{uintptr(null), uintptr(w), uintptr(w)},
+		Sys:   &syscall.SysProcAttr{Ptrace: trace},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("start %s: %w", p.path, err)
+	}
+	return pid, nil
+}
+
+func wait(pid int, usage *unix.Rusage) (status unix.WaitStatus, err error) {
+	for {
+		_, err = unix.Wait4(pid, &status, 0, usage)
+		if !errors.Is(err, unix.EINTR) {
+			return status, err
+		}
+	}
+}
+
+func readAll(fd int) ([]byte, error) {
+	var all []byte
+	buf := make([]byte, 8192)
+	for {
+		n, err := unix.Read(fd, buf)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return all, err
+		case n == 0:
+			return all, nil
+		default:
+			all = append(all, buf[:n]...)
+		}
+	}
+}
+
+// peak returns the most memory that a call had resident, in bytes. The figure
+// of wait4 would not do: it begins with that of the parent, whose memory the
+// child shares until exec (fs/exec.c, exec_mmap). So the child is stopped at its
+// end and asked.
+func (p program) peak(args ...string) (int64, error) {
+	runtime.LockOSThread() // only the thread that started it may trace it
+	defer runtime.UnlockOSThread()
+	r, w, err := pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(r)
+	pid, err := p.start(args, w, true)
+	unix.Close(w)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := wait(pid, nil); err != nil { // stopped at exec
+		return 0, err
+	}
+	if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACEEXIT|unix.PTRACE_O_EXITKILL); err != nil {
+		return 0, err
+	}
+	var most int64
+	for signal := 0; ; {
+		if err := unix.PtraceCont(pid, signal); err != nil {
+			return 0, err
+		}
+		status, err := wait(pid, nil)
+		if err != nil {
+			return 0, err
+		}
+		if !status.Stopped() {
+			output, err := readAll(r)
+			return most, errors.Join(err, p.judge(args, status, output))
+		}
+		signal = int(status.StopSignal())
+		if status.TrapCause() == unix.PTRACE_EVENT_EXIT {
+			signal = 0
+			if most, err = highWater(pid); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
+
+func highWater(pid int) (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, errors.New("the kernel tells no VmHWM")
+}
