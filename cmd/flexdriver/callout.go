@@ -175,7 +175,7 @@ func belongs(config *driverconfig.Configuration, name driverconfig.DriverName) e
 	if name == (driverconfig.DriverName{}) || name == config.Driver {
 		return nil
 	}
-	return fmt.Errorf("the configuration is that of the driver %s, not of %s", config.Driver, name)
+	return fmt.Errorf("the configuration is that of the driver %s, not of %s (run flexdriver install for that)", config.Driver, name)
 }
 
 func newBackend(config *driverconfig.Configuration, dir string, log *slog.Logger) *local.Backend {
@@ -203,9 +203,9 @@ func (c *callout) timeoutOf(config *driverconfig.Configuration) func(flex.Comman
 // withoutConfiguration makes all callouts fail that set something up. What
 // takes something down needs no configuration, and init must not fail.
 func withoutConfiguration(d *flex.Driver, why error) {
-	err := flex.Errorf(flex.CodeFailedPrecondition, "the driver is not configured: %w; run flexdriver install", why)
+	err := flex.Errorf(flex.CodeFailedPrecondition, "the driver is not configured: %w", why)
 	if errors.Is(why, os.ErrNotExist) {
-		err = flex.Errorf(flex.CodeFailedPrecondition, "the driver is not configured: %w; run flexdriver install, or by hand give --backend=local", why)
+		err = flex.Errorf(flex.CodeFailedPrecondition, "%w; by hand, --backend=local does without", err)
 	}
 	fail := func(context.Context, *flex.Call) error { return err }
 	failDevice := func(context.Context, *flex.Call) (string, error) { return "", err }

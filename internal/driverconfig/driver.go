@@ -64,7 +64,7 @@ func DriverOfExecutable(path string) (DriverName, error) {
 	dir, file := filepath.Base(filepath.Dir(path)), filepath.Base(path)
 	driver, err := ParseDriverName(strings.Replace(dir, "~", "/", 1))
 	if err != nil || driver.Name != file {
-		return DriverName{}, fmt.Errorf("%s does not end in vendor~name/name, so it tells no driver name: install the driver, or name it with --driver", path)
+		return DriverName{}, fmt.Errorf("%s does not end in vendor~name/name, so it tells no driver name: install the driver; by hand, --backend=local does without", path)
 	}
 	return driver, nil
 }
