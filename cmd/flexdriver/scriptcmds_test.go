@@ -109,37 +109,35 @@ func decodeAnswer(ts *testscript.TestScript, text string) (status flex.DriverSta
 // scriptMounted looks for a mount at a directory: the topmost, and how many.
 func scriptMounted(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) == 0 || neg && len(args) > 1 {
-		ts.Fatalf("usage: [!] mounted DIR [TYPE] [OPTION | !OPTION | count=N]...")
+		ts.Fatalf("usage: mounted DIR [TYPE|any [count=N] [OPTION | !OPTION]...] or ! mounted DIR")
 	}
 	dir := ts.MkAbs(args[0])
 	infos, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(dir))
 	ts.Check(err)
-	if neg && len(infos) > 0 {
+	switch {
+	case neg && len(infos) > 0:
 		ts.Fatalf("%s (%s) is mounted on %s", infos[0].Source, infos[0].FSType, dir)
-	}
-	if neg {
+	case neg:
 		return
-	}
-	if len(infos) == 0 {
+	case len(infos) == 0:
 		ts.Fatalf("nothing is mounted on %s", dir)
 	}
-	top := infos[len(infos)-1]
-	options := append(strings.Split(top.Options, ","), strings.Split(top.VFSOptions, ",")...)
-	count := 1
-	for i, arg := range args[1:] {
-		number, isCount := strings.CutPrefix(arg, "count=")
+	top, count := infos[len(infos)-1], "count=1"
+	options := strings.Split(top.Options, ",")
+	if len(args) > 1 && args[1] != "any" && args[1] != top.FSType {
+		ts.Fatalf("%s on %s is %s, not %s", top.Source, dir, top.FSType, args[1])
+	}
+	for _, arg := range args[min(2, len(args)):] {
 		without, isWithout := strings.CutPrefix(arg, "!")
 		switch {
-		case isCount:
-			count, err = strconv.Atoi(number)
-			ts.Check(err)
-		case i == 0 && arg == top.FSType:
-		case isWithout && slices.Contains(options, without), !isWithout && !slices.Contains(options, arg):
-			ts.Fatalf("%s on %s is %s with the options %s, not as wanted: %s", top.Source, dir, top.FSType, options, arg)
+		case strings.HasPrefix(arg, "count="):
+			count = arg
+		case slices.Contains(options, without) == isWithout:
+			ts.Fatalf("%s on %s has the options %s, not as wanted: %s", top.Source, dir, top.Options, arg)
 		}
 	}
-	if len(infos) != count {
-		ts.Fatalf("%d filesystems are mounted on %s, not %d", len(infos), dir, count)
+	if got := fmt.Sprintf("count=%d", len(infos)); got != count {
+		ts.Fatalf("at %s are mounts of %s, not %s", dir, got, count)
 	}
 }
 
