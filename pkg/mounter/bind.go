@@ -3,6 +3,7 @@ package mounter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -76,30 +77,66 @@ func requireDirectory(f *os.File) (*os.File, error) {
 }
 
 // Memory mounts a tmpfs of at most size bytes at t; 0 leaves the kernel's
-// default, half of the memory.
+// default, half of the memory. All may write to it, as to an emptyDir, unless
+// the options have a mode.
 func (m *Mounter) Memory(_ context.Context, size int64, t *Target, options []string, prepare func(root *os.File) error) error {
 	s := source{fsType: "tmpfs", device: "tmpfs", options: parseOptions(options), given: options}
-	s.options.fs = append(s.options.fs, "mode=0777")
+	s.options.fs = append([]string{"mode=0777"}, s.options.fs...)
 	if size > 0 {
-		s.options.fs = append(s.options.fs, "size="+strconv.FormatInt(size, 10))
+		s.options.fs = append(s.options.fs, sizeOption+"="+strconv.FormatInt(size, 10))
 	}
 	return m.attach(s, t, prepare)
 }
 
-// ResizeMemory changes the bound of the tmpfs at t.
+// ResizeMemory raises the bound of the tmpfs at t to size bytes. One that is
+// as high already stays as it is.
 func (m *Mounter) ResizeMemory(_ context.Context, size int64, t *Target) error {
-	// Only "size" is given: tmpfs leaves what is not named as it is
-	// (tmpfs(5), remount), and MS_REMOUNT|MS_BIND would not reach it.
+	fail := func(err error) error { return &Error{Op: "resize", Target: t.path, FSType: "tmpfs", Err: err} }
+	info, err := t.Info()
+	switch {
+	case err != nil:
+		return err
+	case info == nil:
+		return fail(errors.New("it is not mounted"))
+	case info.FSType != "tmpfs":
+		return fail(fmt.Errorf("%s is not a tmpfs", Describe(info)))
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(t.handle(), &st); err != nil {
+		return fail(err)
+	}
+	if st.Blocks == 0 || int64(st.Blocks)*st.Bsize >= size {
+		return nil
+	}
+	err = unix.ENOSYS
+	if !m.Classic {
+		err = setSize(t, size)
+	}
+	if errors.Is(err, unix.ENOSYS) {
+		err = unix.Mount("", t.handle(), "", unix.MS_REMOUNT|classicFlagsOf(&st), sizeOption+"="+strconv.FormatInt(size, 10))
+	}
+	if err != nil {
+		return fail(err)
+	}
+	m.log().Debug("grew tmpfs", "target", t.path, "to", size)
+	return nil
+}
+
+const sizeOption = "size"
+
+// setSize gives the size alone: tmpfs leaves what is not named as it is
+// (tmpfs(5), remount).
+func setSize(t *Target, size int64) error {
 	fd, err := unix.Fspick(int(t.parent.Fd()), t.name, unix.FSPICK_CLOEXEC|unix.FSPICK_NO_AUTOMOUNT|unix.FSPICK_SYMLINK_NOFOLLOW)
 	if err != nil {
-		return &Error{Op: "resize", Target: t.path, FSType: "tmpfs", Err: err}
+		return err
 	}
 	defer unix.Close(fd)
-	if err := unix.FsconfigSetString(fd, "size", strconv.FormatInt(size, 10)); err != nil {
-		return &Error{Op: "resize", Target: t.path, FSType: "tmpfs", Err: withContextLog(fd, err)}
+	if err := unix.FsconfigSetString(fd, sizeOption, strconv.FormatInt(size, 10)); err != nil {
+		return withContextLog(fd, err)
 	}
 	if err := unix.FsconfigReconfigure(fd); err != nil {
-		return &Error{Op: "resize", Target: t.path, FSType: "tmpfs", Err: withContextLog(fd, err)}
+		return withContextLog(fd, err)
 	}
 	return nil
 }

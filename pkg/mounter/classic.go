@@ -83,6 +83,15 @@ func setClassicFlags(s source, t *Target) error {
 		return &os.PathError{Op: "statfs", Path: t.path, Err: err}
 	}
 	flags, _ := s.options.classicFlags()
+	if err := unix.Mount("", t.handle(), "", unix.MS_REMOUNT|unix.MS_BIND|flags|classicFlagsOf(&fs), ""); err != nil {
+		return fmt.Errorf("set the flags of the mount: %w", err)
+	}
+	return nil
+}
+
+// classicFlagsOf are the flags that a mount has, but for those on access
+// times, which a remount leaves alone.
+func classicFlagsOf(fs *unix.Statfs_t) (flags uintptr) {
 	for _, p := range [...]struct {
 		has  int64
 		flag uintptr
@@ -93,12 +102,9 @@ func setClassicFlags(s source, t *Target) error {
 		{unix.ST_NOEXEC, unix.MS_NOEXEC},
 		{0x2000, unix.MS_NOSYMFOLLOW}, // ST_NOSYMFOLLOW
 	} {
-		if int64(fs.Flags)&p.has != 0 {
+		if fs.Flags&p.has != 0 {
 			flags |= p.flag
 		}
 	}
-	if err := unix.Mount("", t.handle(), "", unix.MS_REMOUNT|unix.MS_BIND|flags, ""); err != nil {
-		return fmt.Errorf("set the flags of the mount: %w", err)
-	}
-	return nil
+	return flags
 }

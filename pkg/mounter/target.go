@@ -40,11 +40,14 @@ func OpenTarget(root, path string) (*Target, error) {
 	if root == "" {
 		parent, err = os.OpenFile(filepath.Clean(dir), unix.O_PATH|unix.O_DIRECTORY, 0)
 	} else {
-		rel, ok := strings.CutPrefix(filepath.Clean(dir)+"/", filepath.Clean(root)+"/")
+		rel, ok := strings.CutPrefix(filepath.Clean(dir)+"/", strings.TrimSuffix(filepath.Clean(root), "/")+"/")
 		if !ok {
 			return fail(because(ErrUnsafePath, "it is not below %s", root))
 		}
 		parent, err = openBeneath(root, filepath.Clean(rel), unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+		if err == nil {
+			parent, err = requireDirectory(parent)
+		}
 	}
 	if err != nil {
 		return fail(err)
