@@ -55,7 +55,7 @@ func Serve(w io.Writer, answer func(context.Context) DriverStatus) (DriverStatus
 	ctx := signalContext()
 	done := make(chan outcome, 1)
 	go protect("the driver", done, func() (DriverStatus, error) { return answer(ctx), nil })
-	return reply(w, awaitAnswer(ctx, done).status(ctx, "the driver"))
+	return deliver(w, awaitAnswer(ctx, done).status(ctx, "the driver"))
 }
 
 // ServeInit is [Serve] for init, and for nothing else: it survives a panic, but
@@ -66,10 +66,10 @@ func ServeInit(w io.Writer, answer func(context.Context) DriverStatus) (DriverSt
 	ctx := context.Background()
 	done := make(chan outcome, 1)
 	protect("init", done, func() (DriverStatus, error) { return answer(ctx), nil })
-	return reply(w, (<-done).status(ctx, "init"))
+	return deliver(w, (<-done).status(ctx, "init"))
 }
 
-func reply(w io.Writer, status DriverStatus) (DriverStatus, error) {
+func deliver(w io.Writer, status DriverStatus) (DriverStatus, error) {
 	status = NewRedactor(Options{}).status(status)
 	_, err := w.Write(status.Encode())
 	return status, err

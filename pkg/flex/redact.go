@@ -14,7 +14,8 @@ import (
 // not, also as part of a longer value, as in "Basic" credentials) and in hex;
 // each of them also with some or all bytes escaped as in URLs, JSON, Go's %q,
 // C strings or HTML. Values of less than four bytes are found only as whole
-// words, since they would be found everywhere. By key it finds what follows
+// words, since they would be found everywhere. A text that ends with at least
+// four characters that a secret begins with was cut, and they go, too. By key it finds what follows
 // "password=", "token=" and the like, "key":"…", and the password in a URL.
 //
 // The nil Redactor knows no values and works by key.
@@ -66,9 +67,18 @@ func (r *Redactor) Redact(s string) string {
 	return r.mark
 }
 
-// status redacts the one part of an answer that is made of free text.
+// maxRaw bounds the text that is searched: a library can give us megabytes, of
+// which the answer shows the first kilobyte.
+const maxRaw = 4 * maxMessage
+
+// status redacts the one part of an answer that is made of free text. The mark
+// of a cut is put on last, so that half a secret before it is found.
 func (r *Redactor) status(s DriverStatus) DriverStatus {
-	s.Message = r.Redact(s.Message)
+	if len(s.Message) <= maxRaw {
+		s.Message = r.Redact(s.Message)
+		return s
+	}
+	s.Message = r.Redact(s.Message[:maxRaw]) + "…"
 	return s
 }
 

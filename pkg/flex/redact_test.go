@@ -1,15 +1,18 @@
 package flex_test
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
 	"net/url"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -91,7 +94,13 @@ func TestRedactByValue(t *testing.T) {
 		{"empty", "", "all is well", "all is well"},
 		{"white space", " \n", "all is well", "all is well"},
 		{"the mark itself", "redacted", "it is redacted", "it is ***"},
-		{"a letter less", "hunter2", "hunter", "hunter"},
+		{"a letter less", "hunter2", "hunter x", "hunter x"},
+		{"cut", "hunter2", "got hunte", "got [redacted]"},
+		{"cut within an escape", "hunter\"2", `got hunter\u00`, "got [redacted]"},
+		{"cut within a character", "hunterü", "got hunter\xc3", "got [redacted]"},
+		{"cut base64", "hunter2", "got aHVudG", "got [redacted]"},
+		{"cut too short to tell", "hunter2", "got hun", "got hun"},
+		{"base64 after a name", "hunter2", "auth=aHVudGVyMg==", "auth=[redacted]"},
 		{"escaped by halves", "a b/c d", "a%20b/c+d", "[redacted]"},
 	}
 	for _, tt := range tests {
@@ -154,5 +163,29 @@ func TestRedactKnowsUserOptions(t *testing.T) {
 	in := "//host/data: hunter2 and swordfish refused"
 	if got, want := r.Redact(in), "//host/data: [redacted] and [redacted] refused"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A message of any size takes bounded time, also with secrets made to be slow.
+func TestRedactIsFast(t *testing.T) {
+	const huge = 1 << 20
+	long := strings.Repeat("0123456789abcdef0123456789abcdef0123456789abcdef\n", 1900) // as large as an argument can be
+	for _, unit := range []string{"a", `\`, "%25", "é", long} {
+		secret := strings.Repeat(unit, max(1, 90_000/len(unit)))
+		d := &flex.Driver{Mount: func(context.Context, *flex.Call) error {
+			return errors.New(strings.Repeat(unit, huge/len(unit)))
+		}}
+		o := flex.Options{Secrets: map[string]flex.Secret{"a": flex.NewSecret([]byte(secret)), "b": flex.NewSecret([]byte(secret[:1000] + "x"))}}
+		argument, err := o.MarshalArgument()
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		status := flex.Run(t.Context(), d, []string{"mount", podDir, argument})
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("%.10q: %v", unit, took)
+		} else {
+			t.Logf("%.10q: %v, %q", unit, took, status.Message)
+		}
 	}
 }

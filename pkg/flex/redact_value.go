@@ -13,9 +13,9 @@ const shortValue = 4
 
 // needle is one form of a secret to look for.
 type needle struct {
-	text string
-	word bool            // only between things that are no letter or digit
-	grow func(byte) bool // what belongs to it on both sides, or nil
+	text   string
+	word   bool // only between things that are no letter or digit
+	base64 bool // with what is around it in the same encoding
 }
 
 // add makes the forms of one value. Escapes are no forms: see spelling.
@@ -54,7 +54,7 @@ func (r *Redactor) addPlain(value string) {
 // starts within the three bytes that make four characters. What is around them
 // depends on the neighbours and on padding, and is taken along.
 func (r *Redactor) addBase64(value string) {
-	const least = 5 // characters; fewer would be found by chance
+	const least = 4 // characters: four bytes decide that many, wherever they start
 	for offset := range 3 {
 		bytes := append(make([]byte, offset), value...)
 		start, end := (offset*8+5)/6, len(bytes)*8/6
@@ -63,13 +63,13 @@ func (r *Redactor) addBase64(value string) {
 		}
 		for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 			text := alphabet.EncodeToString(bytes)[start:end]
-			r.needles = append(r.needles, needle{text: text, grow: isBase64})
+			r.needles = append(r.needles, needle{text: text, base64: true})
 		}
 	}
 }
 
 func isBase64(c byte) bool {
-	return isLetterOrDigit(c) || c == '+' || c == '/' || c == '-' || c == '_' || c == '='
+	return isLetterOrDigit(c) || c == '+' || c == '/' || c == '-' || c == '_'
 }
 
 func isLetterOrDigit(c byte) bool {
@@ -90,7 +90,7 @@ func (r *Redactor) valueSpans(s string) []span {
 			}
 			sp := n.around(s, span{start, end})
 			spans = append(spans, sp)
-			if n.grow != nil {
+			if n.base64 {
 				start = sp.end - 1
 			}
 		}
@@ -105,13 +105,10 @@ func canStart(want, got byte) bool {
 }
 
 func (n needle) around(s string, sp span) span {
-	if n.grow == nil {
-		return sp
-	}
-	for sp.start > 0 && n.grow(s[sp.start-1]) {
+	for n.base64 && sp.start > 0 && isBase64(s[sp.start-1]) {
 		sp.start--
 	}
-	for sp.end < len(s) && n.grow(s[sp.end]) {
+	for n.base64 && sp.end < len(s) && (isBase64(s[sp.end]) || s[sp.end] == '=') {
 		sp.end++
 	}
 	return sp

@@ -15,27 +15,35 @@ import (
 // escapes are the bytes that an escaped character can start with.
 const escapes = `%+&\`
 
+// leastPart is how many characters of a secret at the end of a text are taken
+// for it: something cut the text off in the middle.
+const leastPart = 4
+
 // spelledAt returns where in s a spelling of text ends that starts at start,
 // the longest one if there are several, or -1.
 func spelledAt(s string, start int, text string) int {
-	// The places that the spellings of text up to here can reach. There is
-	// more than one only where text has backslashes of its own.
-	places := []int{start}
-	for text != "" {
+	// The places that the spellings of text up to here can reach. There are few
+	// at any time, and more than one only after an escape in text itself.
+	n := plainPrefix(s[start:], text)
+	places := []int{start + n}
+	for text = text[n:]; text != ""; n++ {
 		r, size := utf8.DecodeRuneInString(text)
+		if r == '\\' {
+			size = len(text) - len(strings.TrimLeft(text, `\`))
+		}
 		var next []int
 		for _, place := range places {
-			ends := spellings(s, place, text[:size], r)
-			if r == utf8.RuneError { // a byte that is no text, and what JSON makes of it
-				ends = append(ends, spellings(s, place, string(r), r)...)
-			}
-			for _, end := range ends {
+			for _, end := range spellings(s, place, text[:size], r) {
 				if !slices.Contains(next, end) {
 					next = append(next, end)
 				}
 			}
 		}
 		if len(next) == 0 {
+			cut := func(place int) bool { return isCut(s[place:], text) }
+			if n >= leastPart && slices.ContainsFunc(places, cut) {
+				return len(s)
+			}
 			return -1
 		}
 		places, text = next, text[size:]
@@ -43,28 +51,68 @@ func spelledAt(s string, start int, text string) int {
 	return slices.Max(places)
 }
 
-// spellings returns the ends of all spellings of one character at s[i:].
+// plainPrefix returns how many bytes of text stand at the beginning of s with
+// nothing to interpret. It is most of the work done at little cost.
+func plainPrefix(s, text string) int {
+	n := 0
+	for n < len(s) && n < len(text) && s[n] == text[n] && s[n] < utf8.RuneSelf && strings.IndexByte(escapes, s[n]) < 0 {
+		n++
+	}
+	return n
+}
+
+// isCut reports whether what is left of a text can be the beginning of what is
+// left of a secret, of which it then lacks the end.
+func isCut(rest, secret string) bool {
+	const longest = len(`\U12345678`)
+	return strings.HasPrefix(secret, rest) || len(rest) < longest && strings.IndexByte(escapes, rest[0]) >= 0
+}
+
+// spellings returns the ends of all spellings at s[i:] of one character r,
+// whose bytes are char, or of a run of backslashes.
 func spellings(s string, i int, char string, r rune) []int {
 	if i >= len(s) {
 		return nil
 	}
 	var ends []int
-	if strings.HasPrefix(s[i:], char) {
+	switch {
+	case r == '\\':
+		return backslashEnds(s, i, len(char))
+	case strings.HasPrefix(s[i:], char):
 		ends = append(ends, i+len(char))
 	}
-	switch s[i] {
-	case '%':
-		ends = appendEnd(ends, percentEnd(s, i, char))
-	case '+':
-		if char == " " {
-			ends = append(ends, i+1)
-		}
-	case '&':
-		ends = appendEnd(ends, htmlEnd(s, i, r))
-	case '\\':
-		ends = appendBackslashed(ends, s, i, char, r)
+	if r == utf8.RuneError && strings.HasPrefix(s[i:], string(r)) {
+		ends = append(ends, i+len(string(r))) // a byte that is no text, after JSON or the like
 	}
-	return ends
+	if s[i] == '+' && r == ' ' {
+		ends = append(ends, i+1)
+	}
+	return appendEnd(ends, escapeEnd(s, i, char, r))
+}
+
+// backslashEnds reads a run of n backslashes. Each may be doubled any number of
+// times, and the last one of the run may be the next character's.
+func backslashEnds(s string, i, n int) []int {
+	var ends []int
+	if run := backslashes(s, i); run >= n {
+		ends = append(ends, i+run)
+		if run > n {
+			ends = append(ends, i+run-1)
+		}
+	}
+	for ; n > 0 && i >= 0; n-- {
+		i = escapeEnd(s, i, `\`, '\\')
+	}
+	return appendEnd(ends, i)
+}
+
+// backslashes returns how many there are at s[i:].
+func backslashes(s string, i int) int {
+	n := 0
+	for i+n < len(s) && s[i+n] == '\\' {
+		n++
+	}
+	return n
 }
 
 func appendEnd(ends []int, end int) []int {
@@ -72,6 +120,21 @@ func appendEnd(ends []int, end int) []int {
 		return ends
 	}
 	return append(ends, end)
+}
+
+// escapeEnd reads one character that is escaped in any way.
+func escapeEnd(s string, i int, char string, r rune) int {
+	switch {
+	case i >= len(s):
+		return -1
+	case s[i] == '%':
+		return percentEnd(s, i, char)
+	case s[i] == '&':
+		return htmlEnd(s, i, r)
+	case s[i] == '\\':
+		return backslashedEnd(s, i, char, r)
+	}
+	return -1
 }
 
 // percentEnd reads %XX for each byte of char.
@@ -102,27 +165,23 @@ func htmlEnd(s string, i int, r rune) int {
 	return -1
 }
 
-// appendBackslashed reads a character after one or, if it was quoted several
-// times, more backslashes. A backslash of the secret's own is any number of
-// them.
-func appendBackslashed(ends []int, s string, i int, char string, r rune) []int {
-	run := i
-	for run < len(s) && s[run] == '\\' {
-		run++
+// backslashedEnd reads a character after one or, if it was quoted several
+// times, more backslashes.
+func backslashedEnd(s string, i int, char string, r rune) int {
+	i += backslashes(s, i)
+	if end := unicodeEnd(s, i, r); end >= 0 {
+		return end
 	}
-	if r == '\\' {
-		for end := i + 2; end <= run; end++ {
-			ends = append(ends, end)
-		}
+	if end := bytesEnd(s, i, char); end >= 0 {
+		return end
 	}
-	if strings.HasPrefix(s[run:], char) && !isLetterOrDigit(char[0]) {
-		ends = append(ends, run+len(char)) // \" \/ \, \$
+	if letter := strings.IndexRune("\a\b\f\n\r\t\v\x1b\x00", r); letter >= 0 && i < len(s) && s[i] == "abfnrtve0"[letter] {
+		return i + 1
 	}
-	if letter := strings.IndexRune("\a\b\f\n\r\t\v\x1b\x00", r); letter >= 0 && run < len(s) && s[run] == "abfnrtve0"[letter] {
-		ends = append(ends, run+1)
+	if r != '\\' && strings.HasPrefix(s[i:], char) && !isLetterOrDigit(char[0]) {
+		return i + len(char) // \" \/ \, \$
 	}
-	ends = appendEnd(ends, unicodeEnd(s, run, r))
-	return appendEnd(ends, bytesEnd(s, run, char))
+	return -1
 }
 
 // unicodeEnd reads u1234 or U12345678 at s[i:], or a pair of surrogates.
@@ -139,10 +198,7 @@ func unicodeEnd(s string, i int, r rune) int {
 	if high == utf8.RuneError || number(s[i+1:i+5], 16) != int64(high) {
 		return -1
 	}
-	j := i + 5
-	for j < len(s) && s[j] == '\\' {
-		j++
-	}
+	j := i + 5 + backslashes(s, i+5)
 	if j+5 <= len(s) && s[j] == 'u' && number(s[j+1:j+5], 16) == int64(low) {
 		return j + 5
 	}
@@ -152,8 +208,8 @@ func unicodeEnd(s string, i int, r rune) int {
 // bytesEnd reads x41 or 101 for each byte of char, with backslashes between.
 func bytesEnd(s string, i int, char string) int {
 	for j := range len(char) {
-		for j > 0 && i < len(s) && s[i] == '\\' {
-			i++
+		if j > 0 {
+			i += backslashes(s, i)
 		}
 		if i+3 > len(s) {
 			return -1
