@@ -1,0 +1,135 @@
+// Package wire is how flexdriver hands a callout to the daemon: one JSON line
+// each way over a unix socket. docs/wire.md is its specification.
+//
+// The client is for a program that starts with every call, so it does without
+// package net. The server is in the package wireserver.
+package wire
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// Version is that of requests and responses written here. It changes when an
+// old peer could misunderstand; fields that are merely new do not change it.
+const Version = 1
+
+// MaxLine bounds a request or response in bytes. The kernel bounds the
+// arguments of a callout to 128 KiB each.
+const MaxLine = 1 << 20
+
+// DefaultSocket is where the daemon listens if nobody says otherwise.
+const DefaultSocket = "/run/flex2csi/flex2csi.sock"
+
+// A Request is one callout.
+type Request struct {
+	Version int `json:"version"`
+	// ID names the call in the logs of both sides.
+	ID string `json:"id"`
+	// Driver is vendor/name.
+	Driver string `json:"driver"`
+	// TimeoutMillis is how long the caller will wait from now. It is a
+	// duration because clocks jump.
+	TimeoutMillis int64 `json:"timeoutMillis"`
+	// Argv is the callout with its arguments as the kubelet passed them,
+	// secrets included: the socket is for root alone.
+	Argv []string `json:"argv"`
+}
+
+// Timeout is TimeoutMillis.
+func (r *Request) Timeout() time.Duration { return time.Duration(r.TimeoutMillis) * time.Millisecond }
+
+// A Response is the answer to a callout, or why there is none.
+type Response struct {
+	Version int    `json:"version"`
+	ID      string `json:"id"`
+	// Status is the answer as the kubelet will see it.
+	Status flex.DriverStatus `json:"status"`
+	// Code classes a Failure.
+	Code flex.Code `json:"code,omitempty"`
+}
+
+// NewRequest makes a request with a random ID.
+func NewRequest(driver string, argv []string, timeout time.Duration) *Request {
+	id := make([]byte, 8)
+	_, _ = rand.Read(id) // cannot fail
+	return &Request{Version: Version, ID: hex.EncodeToString(id), Driver: driver, TimeoutMillis: timeout.Milliseconds(), Argv: argv}
+}
+
+// Answer makes the response to a request.
+func Answer(id string, status flex.DriverStatus) *Response {
+	return &Response{Version: Version, ID: id, Status: status, Code: status.Code}
+}
+
+// Encode returns v as one line.
+func Encode(v any) ([]byte, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) >= MaxLine {
+		return nil, fmt.Errorf("it has %d bytes, and at most %d fit", len(data), MaxLine)
+	}
+	return append(data, '\n'), nil
+}
+
+// DecodeRequest reads a line. Unknown fields are ignored, so that an older
+// daemon serves a newer driver; another version is an error, with the request
+// as far as it could be read.
+func DecodeRequest(line []byte) (*Request, error) {
+	var r Request
+	if err := decode(line, &r); err != nil {
+		return &r, err
+	}
+	switch {
+	case r.Version != Version:
+		return &r, versionError("the driver", r.Version)
+	case len(r.Argv) == 0 || r.Driver == "" || r.TimeoutMillis <= 0:
+		return &r, errors.New("the request lacks argv, driver or timeoutMillis")
+	}
+	return &r, nil
+}
+
+// DecodeResponse reads a line that answers the request with the given ID.
+func DecodeResponse(line []byte, id string) (*Response, error) {
+	var r Response
+	if err := decode(line, &r); err != nil {
+		return nil, err
+	}
+	switch {
+	case r.Version != Version:
+		return nil, versionError("the daemon", r.Version)
+	case r.ID != id:
+		return nil, errors.New("the response is to another request")
+	}
+	switch r.Status.Status {
+	case flex.StatusSuccess, flex.StatusFailure, flex.StatusNotSupported:
+	default:
+		return nil, errors.New("the response has no status that a FlexVolume driver may give")
+	}
+	r.Status.Code = r.Code
+	return &r, nil
+}
+
+func decode(line []byte, v any) error {
+	line = bytes.TrimSuffix(line, []byte("\n"))
+	if bytes.IndexByte(line, '\n') >= 0 {
+		return errors.New("there is more than one line")
+	}
+	if err := json.Unmarshal(line, v); err != nil {
+		// The text of the error may quote the line, and a secret with it.
+		return errors.New("the line is not JSON of the expected form")
+	}
+	return nil
+}
+
+func versionError(who string, version int) error {
+	return flex.Errorf(flex.CodeFailedPrecondition, "%s speaks version %d of the wire protocol and this side version %d; bring flexdriver and flex2csi on this node to the same release", who, version, Version)
+}

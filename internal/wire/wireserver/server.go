@@ -1,0 +1,196 @@
+// Package wireserver is the daemon's end of the wire: a unix socket for root,
+// one request for each connection.
+package wireserver
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/wire"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// A Handler answers one callout. Its context ends when the caller's patience
+// does.
+type Handler func(ctx context.Context, r *wire.Request) flex.DriverStatus
+
+// A Server serves one socket.
+type Server struct {
+	Handler Handler
+	Log     *slog.Logger
+	// AllowUID is a user besides root who may call; for tests, as themselves.
+	AllowUID int
+
+	calls sync.WaitGroup
+}
+
+// readWait bounds how long a peer may take to send its line.
+const readWait = 5 * time.Second
+
+// Listen makes the socket. Its directory is made if need be, for root alone;
+// one that others could write to is refused. A socket that is left over from
+// a process that is gone is replaced: a lock beside it tells, not a dial.
+func Listen(path string) (net.Listener, error) {
+	fail := func(err error) (net.Listener, error) {
+		return nil, fmt.Errorf("listen at %s: %w", path, err)
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fail(err)
+	}
+	st, err := os.Stat(dir)
+	if err != nil {
+		return fail(err)
+	}
+	if st.Mode().Perm()&0o022 != 0 && st.Mode()&os.ModeSticky == 0 {
+		return fail(fmt.Errorf("others can write to its directory (mode %v)", st.Mode()))
+	}
+	lock, err := lockBeside(path)
+	if err != nil {
+		return fail(err)
+	}
+	// Made under another name and renamed: no moment without a socket, and
+	// none in which others could open it.
+	temporary := fmt.Sprintf("%s.%d", path, os.Getpid())
+	_ = os.Remove(temporary)
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", temporary)
+	if err != nil {
+		lock.Close()
+		return fail(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := errors.Join(os.Chmod(temporary, 0o600), os.Rename(temporary, path)); err != nil {
+		l.Close()
+		lock.Close()
+		return fail(err)
+	}
+	return &locked{Listener: l, lock: lock, path: path}, nil
+}
+
+func lockBeside(path string) (*os.File, error) {
+	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, errors.New("another flex2csi is running with this socket")
+	}
+	return f, nil
+}
+
+// locked gives up the lock with the listener. The socket stays: a driver that
+// dials while the daemon is restarted waits for the next one.
+type locked struct {
+	net.Listener
+	lock *os.File
+	path string
+}
+
+func (l *locked) Close() error { return errors.Join(l.Listener.Close(), l.lock.Close()) }
+
+// Serve answers calls until the listener is closed, and returns when the last
+// one is answered.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	defer s.calls.Wait()
+	for {
+		conn, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			s.log().Warn("accept", "error", err)
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(50 * time.Millisecond): // out of descriptors, perhaps
+			}
+			continue
+		}
+		s.calls.Go(func() {
+			defer conn.Close()
+			if err := s.serve(ctx, conn); err != nil {
+				s.log().Warn("a call could not be served", "error", err)
+			}
+		})
+	}
+}
+
+func (s *Server) log() *slog.Logger {
+	if s.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return s.Log
+}
+
+// serve is one connection: check who calls, read, handle, answer.
+func (s *Server) serve(ctx context.Context, conn net.Conn) error {
+	if err := s.authorise(conn); err != nil {
+		return err
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(readWait)); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(io.LimitReader(conn, wire.MaxLine)).ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("read the request: %w", err)
+	}
+	r, err := wire.DecodeRequest(line)
+	var status flex.DriverStatus
+	if err != nil {
+		status = flex.Failure(err)
+	} else {
+		callCtx, cancel := context.WithTimeoutCause(ctx, r.Timeout(), flex.Errorf(flex.CodeDeadlineExceeded, "still in progress after %v", r.Timeout()))
+		status = s.Handler(callCtx, r)
+		cancel()
+	}
+	answer, err := wire.Encode(wire.Answer(r.ID, status))
+	if err != nil {
+		return err
+	}
+	if err := conn.SetWriteDeadline(time.Now().Add(readWait)); err != nil {
+		return err
+	}
+	_, err = conn.Write(answer) // a caller that left is no trouble: the work is recorded
+	if errors.Is(err, unix.EPIPE) {
+		return nil
+	}
+	return err
+}
+
+// authorise lets in root only (SO_PEERCRED).
+func (s *Server) authorise(conn net.Conn) error {
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		return errors.New("not a unix socket")
+	}
+	raw, err := unixConn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return err
+	}
+	if credErr != nil {
+		return credErr
+	}
+	if cred.Uid != 0 && (s.AllowUID == 0 || int(cred.Uid) != s.AllowUID) {
+		return fmt.Errorf("refused user %d (pid %d): only root may call", cred.Uid, cred.Pid)
+	}
+	return nil
+}
