@@ -2,6 +2,7 @@ package flex
 
 import (
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -147,7 +148,7 @@ func (s signature) checkCount(values []string) error {
 		wantsJSON = wantsJSON || a.json
 	}
 	hint := ""
-	if wantsJSON && len(values) < len(s.args) && !containsJSON(values) {
+	if wantsJSON && len(values) < len(s.args) && !slices.ContainsFunc(values, looksLikeJSON) {
 		hint = ": the JSON options are missing"
 	}
 	return Errorf(CodeInvalidArgument, "%s: got %d arguments, want %d%s; usage: %s %s",
@@ -164,15 +165,6 @@ func (s signature) order(values []string) []string {
 }
 
 func looksLikeJSON(s string) bool { return strings.HasPrefix(strings.TrimSpace(s), "{") }
-
-func containsJSON(values []string) bool {
-	for _, v := range values {
-		if looksLikeJSON(v) {
-			return true
-		}
-	}
-	return false
-}
 
 func commandList() string {
 	var b strings.Builder

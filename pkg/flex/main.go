@@ -25,19 +25,20 @@ import (
 // The status is 0 whatever the answer. With any other the kubelet would log
 // the whole argument list, base64 secrets included (driver-call.go:149).
 func Main(d *Driver) int {
-	reply, claimErr := fdguard.Claim()
-	defer reply.Close()
+	reply, claimErr := fdguard.Claim() // the reply is good even with an error
 	args := os.Args[1:]
-	if len(args) > 0 && args[0] == string(CommandInit) {
-		_, _ = ServeInit(reply, func(ctx context.Context) DriverStatus { return Run(ctx, d, args) })
-		return 0
+	isInit := len(args) > 0 && args[0] == string(CommandInit)
+	serve := Serve
+	if isInit {
+		serve = ServeInit
 	}
-	_, _ = Serve(reply, func(ctx context.Context) DriverStatus {
-		if claimErr != nil {
+	_, _ = serve(reply, func(ctx context.Context) DriverStatus {
+		if claimErr != nil && !isInit {
 			return Failure(Errorf(CodeInternal, "cannot guard the answer, nothing was done: %w", claimErr))
 		}
 		return Run(ctx, d, args)
 	})
+	_ = reply.Close()
 	return 0
 }
 

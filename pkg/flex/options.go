@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -265,11 +266,8 @@ func (o Options) MarshalArgument() (string, error) {
 	for name, secret := range o.Secrets {
 		m[OptionSecretPrefix+name] = base64.StdEncoding.EncodeToString(secret.Reveal())
 	}
-	for _, further := range []map[string]string{o.Extra, o.User} {
-		for key, value := range further {
-			m[key] = value
-		}
-	}
+	maps.Copy(m, o.Extra)
+	maps.Copy(m, o.User)
 	b, err := json.Marshal(m)
 	if err != nil {
 		return "", Errorf(CodeInternal, "cannot encode the options: %w", err)

@@ -9,8 +9,6 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-func group(gid int64) *int64 { return &gid }
-
 func TestParseOptions(t *testing.T) {
 	secrets := map[string]flex.Secret{"password": flex.NewSecret([]byte("hunter2")), "empty": flex.NewSecret(nil)}
 	tests := []struct {
@@ -23,13 +21,13 @@ func TestParseOptions(t *testing.T) {
 		{"escaped by the kubelet", `{"a":"\u003cb\u003e"}`, flex.Options{User: map[string]string{"a": "<b>"}}},
 		{"mount", `{"kubernetes.io/fsType":"xfs","kubernetes.io/mounterArgs.FsGroup":"1000","kubernetes.io/pod.name":"p","kubernetes.io/pod.namespace":"n","kubernetes.io/pod.uid":"u-1","kubernetes.io/pvOrVolumeName":"pv1","kubernetes.io/readwrite":"rw","kubernetes.io/secret/empty":"","kubernetes.io/secret/password":"aHVudGVyMg==","kubernetes.io/serviceAccount.name":"default"}`, flex.Options{
 			FSType: "xfs", VolumeName: "pv1", PodName: "p", PodNamespace: "n", PodUID: "u-1", ServiceAccountName: "default",
-			FSGroup: group(1000), Secrets: secrets,
+			FSGroup: new(int64(1000)), Secrets: secrets,
 		}},
 		{"no service account", `{"kubernetes.io/serviceAccount.name":""}`, flex.Options{}},
-		{"old fsGroup", `{"kubernetes.io/fsGroup":"7"}`, flex.Options{FSGroup: group(7)}},
-		{"both fsGroups", `{"kubernetes.io/fsGroup":"7","kubernetes.io/mounterArgs.FsGroup":"8"}`, flex.Options{FSGroup: group(8)}},
-		{"both fsGroups, new first", `{"kubernetes.io/mounterArgs.FsGroup":"8","kubernetes.io/fsGroup":"7"}`, flex.Options{FSGroup: group(8)}},
-		{"fsGroup root", `{"kubernetes.io/fsGroup":"0"}`, flex.Options{FSGroup: group(0)}},
+		{"old fsGroup", `{"kubernetes.io/fsGroup":"7"}`, flex.Options{FSGroup: new(int64(7))}},
+		{"both fsGroups", `{"kubernetes.io/fsGroup":"7","kubernetes.io/mounterArgs.FsGroup":"8"}`, flex.Options{FSGroup: new(int64(8))}},
+		{"both fsGroups, new first", `{"kubernetes.io/mounterArgs.FsGroup":"8","kubernetes.io/fsGroup":"7"}`, flex.Options{FSGroup: new(int64(8))}},
+		{"fsGroup root", `{"kubernetes.io/fsGroup":"0"}`, flex.Options{FSGroup: new(int64(0))}},
 		{"from a later Kubernetes", `{"kubernetes.io/new":"x"}`, flex.Options{Extra: map[string]string{"kubernetes.io/new": "x"}}},
 	}
 	for _, tt := range tests {

@@ -58,7 +58,7 @@ func TestRunDispatches(t *testing.T) {
 		flex.CommandInit:          {Status: flex.StatusSuccess, Capabilities: &capabilities},
 		flex.CommandGetVolumeName: {Status: flex.StatusSuccess, VolumeName: "vol"},
 		flex.CommandAttach:        {Status: flex.StatusSuccess, Device: "/dev/a"},
-		flex.CommandIsAttached:    {Status: flex.StatusSuccess, Attached: boolean(false)},
+		flex.CommandIsAttached:    {Status: flex.StatusSuccess, Attached: new(false)},
 		flex.CommandWaitForAttach: {Status: flex.StatusSuccess, Device: "/dev/b"},
 	}
 	for _, command := range flex.Commands() {

@@ -16,8 +16,6 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-func boolean(b bool) *bool { return &b }
-
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := filepath.Join("testdata", "golden", name)
@@ -44,11 +42,11 @@ func TestEncodeGolden(t *testing.T) {
 		{Status: flex.StatusSuccess, Capabilities: &flex.Capabilities{Attach: true, RequiresFSResize: true}},
 		{Status: flex.StatusSuccess, Device: "/dev/disk/by-id/x"},
 		{Status: flex.StatusSuccess, VolumeName: "pv1"},
-		{Status: flex.StatusSuccess, Attached: boolean(true)},
-		{Status: flex.StatusSuccess, Attached: boolean(false)},
+		{Status: flex.StatusSuccess, Attached: new(true)},
+		{Status: flex.StatusSuccess, Attached: new(false)},
 		{Status: flex.StatusNotSupported, Message: "expandfs is not something that this driver does", Code: flex.CodeUnimplemented},
 		flex.Failure(flex.Errorf(flex.CodeNotFound, `no such image "/a<b>&c"`)),
-		flex.Failure(errors.New("two\nlines\tand a \x1b[1mcolour\x00\u2028\u0085end \n")),
+		{Status: flex.StatusFailure, Message: "two\nlines\tand a \x1b[1mcolour\x00\u2028\u0085end \n"},
 		flex.Failure(errors.New("not\xff\xfetext")),
 		flex.Failure(nil),
 		{},
