@@ -14,17 +14,16 @@ import (
 // files makes the changes to the disk, each atomic or invisible to the kubelet.
 type files struct {
 	// after is called after each of them.
-	after func(step string)
+	after func(step string) error
 }
 
-func (f files) done(op, path string) { f.after(op + " " + filepath.Base(path)) }
+func (f files) done(op, path string) error { return f.after(op + " " + filepath.Base(path)) }
 
 // write makes a new file with data in it, on the disk when it returns.
 func (f files) write(path string, data []byte, mode fs.FileMode) error {
 	if err := f.fill(path, data, mode); err != nil {
 		return fmt.Errorf("write %s: %w", path, errors.Join(err, f.remove(path)))
 	}
-	f.done("write", path)
 	if err := f.sync(path); err != nil {
 		return fmt.Errorf("write %s: %w", path, errors.Join(err, f.remove(path)))
 	}
@@ -47,10 +46,13 @@ func (f files) fill(path string, data []byte, mode fs.FileMode) error {
 		if half == 1 {
 			part = data[len(data)/2:]
 		}
-		if _, err := file.Write(part); err != nil {
+		_, err := file.Write(part)
+		if err == nil {
+			err = f.done("write half of", path)
+		}
+		if err != nil {
 			return errors.Join(unwrapPath(err), file.Close())
 		}
-		f.done("write half of", path)
 	}
 	if err := file.Chmod(mode); err != nil { // after the umask
 		return errors.Join(unwrapPath(err), file.Close())
@@ -70,16 +72,14 @@ func (f files) sync(path string) error {
 	if err := file.Sync(); err != nil && !errors.Is(err, unix.EINVAL) {
 		return err
 	}
-	f.done("sync", path)
-	return nil
+	return f.done("sync", path)
 }
 
 func (f files) rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	f.done("rename "+filepath.Base(from)+" to", to)
-	return nil
+	return f.done("rename "+filepath.Base(from)+" to", to)
 }
 
 // renameNoReplace fails if there is something at to.
@@ -93,16 +93,14 @@ func (f files) renameNoReplace(from, to string) error {
 	if err != nil {
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
 	}
-	f.done("rename "+filepath.Base(from)+" to", to)
-	return nil
+	return f.done("rename "+filepath.Base(from)+" to", to)
 }
 
 // clone makes to a second name of from, or a copy where there are no hard links.
 func (f files) clone(from, to string) error {
 	linkErr := os.Link(from, to)
 	if linkErr == nil {
-		f.done("link "+filepath.Base(from)+" to", to)
-		return nil
+		return f.done("link "+filepath.Base(from)+" to", to)
 	}
 	info, err := os.Stat(from)
 	if err != nil {
@@ -123,32 +121,35 @@ func (f files) remove(path string) error {
 	case err != nil:
 		return &fs.PathError{Op: "remove", Path: path, Err: err}
 	}
-	f.done("remove", path)
-	return nil
+	return f.done("remove", path)
+}
+
+func (f files) removeAll(path string) error {
+	if err := os.RemoveAll(path); err != nil {
+		return err
+	}
+	return f.done("remove all of", path)
 }
 
 func (f files) mkdir(path string, mode fs.FileMode) error {
 	if err := os.Mkdir(path, mode); err != nil {
 		return err
 	}
-	f.done("mkdir", path)
-	return nil
+	return f.done("mkdir", path)
 }
 
 func (f files) rmdir(path string) error {
 	if err := unix.Rmdir(path); err != nil {
 		return &fs.PathError{Op: "remove directory", Path: path, Err: err}
 	}
-	f.done("rmdir", path)
-	return nil
+	return f.done("rmdir", path)
 }
 
 func (f files) chmod(path string, mode fs.FileMode) error {
 	if err := os.Chmod(path, mode); err != nil {
 		return err
 	}
-	f.done("chmod", path)
-	return nil
+	return f.done("chmod", path)
 }
 
 // unwrapPath takes the path out of an error whose path the caller adds.

@@ -29,7 +29,38 @@ func TestMain(m *testing.M) {
 	case os.Getenv(envCaller) != "":
 		os.Exit(callerMain())
 	}
-	testenv.Main(m)
+	testenv.Main(withTempDir{m})
+}
+
+// withTempDir gives the test binary a directory for what all tests share, and
+// where it can mount has all temporary directories in memory: each installation
+// waits for the disk several times.
+type withTempDir struct{ m testenv.TestingM }
+
+const (
+	envTempDir = "FLEXDRIVER_TEST_DIR"
+	envDiskDir = "FLEXDRIVER_TEST_DISK_DIR"
+)
+
+func (w withTempDir) Run() int {
+	disk, err := os.MkdirTemp("", "flexdriver-install-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(disk)
+	dir := filepath.Join(disk, "memory")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if unix.Mount("none", dir, "tmpfs", 0, "") == nil {
+		os.Setenv("TMPDIR", dir)
+		defer func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }()
+	}
+	os.Setenv(envTempDir, dir)
+	os.Setenv(envDiskDir, disk)
+	return w.m.Run()
 }
 
 func disk() driverconfig.DriverName {
@@ -50,12 +81,9 @@ func newConfig() *driverconfig.Configuration {
 type programs struct{ old, new string }
 
 var build = sync.OnceValues(func() (programs, error) {
-	dir, err := os.MkdirTemp("", "flexdriver-install-test-")
-	if err != nil {
-		return programs{}, err
-	}
+	dir := os.Getenv(envTempDir)
 	p := programs{old: filepath.Join(dir, "old"), new: filepath.Join(dir, "new")}
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", p.old, "./testdata/driver")
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", p.old, "./testdata/driver")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return programs{}, fmt.Errorf("%w: %s", err, out)

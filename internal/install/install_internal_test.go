@@ -342,10 +342,11 @@ func TestInterrupted(t *testing.T) {
 	mustInstall(t, o)
 	ctx, cancel := context.WithCancel(context.Background())
 	bad := updated(t, o)
-	bad.afterStep = func(step string) {
+	bad.afterStep = func(step string) error {
 		if step == "rename .executable.new to disk" {
 			cancel()
 		}
+		return nil
 	}
 	if _, err := Install(ctx, bad); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want canceled", err)
@@ -377,5 +378,23 @@ func TestWorldWritable(t *testing.T) {
 	}
 	if report := mustInstall(t, o); len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "run as root") {
 		t.Errorf("warnings %q", report.Warnings)
+	}
+}
+
+// TestCloneCopies: where there are no hard links, here from one file system to
+// another, the earlier version is kept as a copy.
+func TestCloneCopies(t *testing.T) {
+	testenv.Need(t, "mount")
+	other, here := pluginDir(t), pluginDir(t)
+	mountTmpfs(t, other, 0, "size=1m")
+	from, to := filepath.Join(other, "from"), filepath.Join(here, "to")
+	if err := os.WriteFile(from, []byte("content"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := (files{after: func(string) error { return nil }}).clone(from, to); err != nil {
+		t.Fatal(err)
+	}
+	if same, err := hasContent(to, []byte("content"), 0o755); !same || err != nil {
+		t.Errorf("the copy differs: %v", err)
 	}
 }

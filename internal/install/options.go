@@ -37,8 +37,8 @@ type Options struct {
 	Mountinfo []string
 
 	// afterStep is called after each change to the disk. Tests kill the process
-	// there.
-	afterStep func(step string)
+	// there, or have the change fail.
+	afterStep func(step string) error
 }
 
 const (
@@ -53,7 +53,7 @@ func (o Options) withDefaults() Options {
 		o.Mountinfo = []string{"/proc/self/mountinfo", "/proc/1/mountinfo"}
 	}
 	if o.afterStep == nil {
-		o.afterStep = func(string) {}
+		o.afterStep = func(string) error { return nil }
 	}
 	return o
 }

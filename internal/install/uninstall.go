@@ -38,10 +38,9 @@ func (in *installer) uninstall(context.Context) error {
 	}
 	// While the driver is still there: their removal makes the kubelet run init.
 	for _, path := range slices.Concat(foreign, notes) {
-		if err := os.RemoveAll(path); err != nil {
+		if err := in.removeAll(path); err != nil {
 			return err
 		}
-		in.done("remove", path)
 		in.did("removed %s", path)
 	}
 	if err := in.removeDir(in.dir); err != nil {
