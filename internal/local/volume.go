@@ -176,7 +176,7 @@ func (v *Volume) check(user map[string]string) (faults []string) {
 			add("mountOptions: %q begins with a dash (the list is comma-separated, without -o)", o)
 		}
 		if name, _, ok := strings.Cut(o, "="); ok && sensitive.Key(name) && !isSecretFile(o) {
-			add("mountOptions: %s would show in the node's process list; put the value into the volume's Secret and write %s=%s", name, name, secretFileExample)
+			add("mountOptions: %s would show in the node's process list; put it into the volume's Secret and give the option the value %s", name, secretFileExample)
 		}
 	}
 	switch v.Kind {
