@@ -22,7 +22,7 @@
 // ([Redactor]). [DriverStatus.Encode] makes the one object of it.
 //
 // A program with something to do before that, such as reading a configuration,
-// calls Serve and Run itself. A test needs Run only.
+// calls Serve (for init [ServeInit]) and Run itself. A test needs Run only.
 //
 // # What is taken care of
 //

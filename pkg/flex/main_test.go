@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/fdguard"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -31,6 +32,9 @@ const (
 func TestMain(m *testing.M) {
 	if behaviour, ok := os.LookupEnv(behaviourEnv); ok {
 		limitFiles(os.Getenv(filesEnv))
+		if before, ok := strings.CutPrefix(behaviour, "before Run: "); ok {
+			os.Exit(serve(before))
+		}
 		os.Exit(flex.Main(testDriver(behaviour)))
 	}
 	os.Exit(m.Run())
@@ -57,6 +61,28 @@ func testDriver(behaviour string) *flex.Driver {
 		}
 	}
 	return d
+}
+
+// serve is a program that does something before Run.
+func serve(behaviour string) int {
+	reply, err := fdguard.Claim()
+	if err != nil {
+		return 3
+	}
+	answers := map[string]func(context.Context) flex.DriverStatus{
+		"panics":    func(context.Context) flex.DriverStatus { panic("no configuration, password=hunter2") },
+		"is stuck":  func(context.Context) flex.DriverStatus { ready(); select {} },
+		"no status": func(context.Context) flex.DriverStatus { return flex.DriverStatus{} },
+	}
+	serve := flex.Serve
+	if os.Args[1] == "init" {
+		serve = flex.ServeInit
+	}
+	status, err := serve(reply, answers[behaviour])
+	if err != nil || status.Status == flex.StatusSuccess {
+		return 4
+	}
+	return 0
 }
 
 // chatter writes to every stream in every way, and leaves a child behind that
@@ -143,12 +169,27 @@ func TestMainAnswersWhateverMountDoes(t *testing.T) {
 			if took := time.Since(start); took > 4*time.Second {
 				t.Errorf("took %v: as long as the child that was left behind", took)
 			}
-			message := withoutLine(strings.ReplaceAll(got.Message, "/main_test", "/run_test"))
-			message = strings.ReplaceAll(message, "/run_test", "/main_test")
+			message := withoutLine(got.Message)
 			if got.Status != tt.status || tt.message != "" && message != tt.message {
 				t.Errorf("got %s: %s\nwant %s: %s", got.Status, message, tt.status, tt.message)
 			}
 		})
+	}
+}
+
+func TestServeSurvivesWhatComesBeforeRun(t *testing.T) {
+	tests := []struct{ behaviour, callout, want string }{
+		{"before Run: panics", "mount", "the driver panicked at flex/main_test.go:LINE: no configuration, password=[redacted] this is a bug in the driver"},
+		{"before Run: panics", "init", "init panicked at flex/main_test.go:LINE: no configuration, password=[redacted] this is a bug in the driver"},
+		{"before Run: no status", "mount", `the driver gave no valid status (""): this is a bug in the driver`},
+		{"before Run: no status", "init", `the driver gave no valid status (""): this is a bug in the driver`},
+	}
+	for _, tt := range tests {
+		got := call(t, tt.behaviour, tt.callout)
+		message := withoutLine(got.Message)
+		if got.Status != "Failure" || message != tt.want {
+			t.Errorf("%s, %s: got %s: %s", tt.behaviour, tt.callout, got.Status, message)
+		}
 	}
 }
 
@@ -197,6 +238,7 @@ func TestMainOnSignal(t *testing.T) {
 		{"waits", syscall.SIGTERM, `mount: interrupted by the signal "terminated" (waiting: interrupted by the signal "terminated")` + tail},
 		{"waits", syscall.SIGINT, `mount: interrupted by the signal "interrupt" (waiting: interrupted by the signal "interrupt")` + tail},
 		{"waits", syscall.SIGQUIT, `mount: interrupted by the signal "quit" (waiting: interrupted by the signal "quit")` + tail},
+		{"before Run: is stuck", syscall.SIGTERM, `the driver: interrupted by the signal "terminated" (and has not stopped within 500ms)` + tail},
 		{"is stuck", syscall.SIGTERM, `mount: interrupted by the signal "terminated" (and has not stopped within 300ms)` + tail},
 	}
 	for _, tt := range tests {
