@@ -92,7 +92,7 @@ const BackendLocal Backend = "local"
 type FSGroupPolicy string
 
 const (
-	// FSGroupDriver, the default: the driver does it before the volume becomes
+	// FSGroupDriver is the default: the driver does it before the volume becomes
 	// visible, and skips a volume whose root has the group already. The kubelet
 	// would do it after the mount and ignore errors
 	// (pkg/volume/flexvolume/mounter.go, SetUpAt).

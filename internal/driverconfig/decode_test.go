@@ -93,12 +93,14 @@ func TestDecode(t *testing.T) {
 			c.Log.File = driverconfig.LogJournal
 			return c
 		}()},
-		{"the policy may be repeated", `{` + head + `, "fsGroupPolicy": "none", "capabilities": {"fsGroup": false}, "backend": "local"}`,
+		{
+			"the policy may be repeated", `{` + head + `, "fsGroupPolicy": "none", "capabilities": {"fsGroup": false}, "backend": "local"}`,
 			func() *driverconfig.Configuration {
 				c := driverconfig.Default(disk())
 				c.FSGroupPolicy = driverconfig.FSGroupNone
 				return c
-			}()},
+			}(),
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,8 +15,8 @@ func TestFieldsMatchTags(t *testing.T) {
 	if len(set) != typ.NumField() {
 		t.Errorf("the decoder knows %d fields, the struct has %d", len(set), typ.NumField())
 	}
-	for i := range typ.NumField() {
-		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+	for field := range typ.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if set[name] == nil {
 			t.Errorf("the decoder does not know the field %q", name)
 		}

@@ -136,9 +136,11 @@ func TestInstallDoesNotWork(t *testing.T) {
 		{"killed", `kill -9 $$`, "signal: killed"},
 		{"too slow", `sleep 60`, "no answer after 300ms"},
 		{"child holds the output", good + `; sleep 60 &`, "no answer after 300ms"},
-		{"other capabilities, but only in place",
+		{
+			"other capabilities, but only in place",
 			`case $0 in */.executable.new) ` + good + `;; *) echo '{"status":"Success","capabilities":{"attach":true}}';; esac`,
-			"is the executable another version"},
+			"is the executable another version",
+		},
 		{"fails, but only in place", `case $0 in */.executable.new) ` + good + `;; esac`, "said nothing"},
 	}
 	for _, tt := range tests {

@@ -267,12 +267,9 @@ func (s killScenario) checkPrevious(t *testing.T, at string, o Options) {
 	t.Helper()
 	dir := liveDir(o.PluginDir, o.Driver)
 	got := which(t, dir.executable(previous), testPrograms(t).old, testPrograms(t).new) + "/" + whichConfig(t, dir.config(previous))
-	for _, version := range append(s.prepare, s.version) {
-		if got == version {
-			return
-		}
+	if !slices.Contains(append(s.prepare, s.version), got) {
+		t.Errorf("%s: the earlier version is %s, which never was", at, got)
 	}
-	t.Errorf("%s: the earlier version is %s, which never was", at, got)
 }
 
 func (s killScenario) checkUninstall(t *testing.T, at string, o Options) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -66,11 +67,11 @@ func (c caller) run() calls {
 func TestInstallUnderLoad(t *testing.T) {
 	t.Run("disk", func(t *testing.T) {
 		o := options(t)
-		dir, err := os.MkdirTemp(os.Getenv(envDiskDir), "exec")
-		if err != nil {
+		o.PluginDir = filepath.Join(os.Getenv(envDiskDir), "exec")
+		if err := os.Mkdir(o.PluginDir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		o.PluginDir = dir
+		t.Cleanup(func() { os.RemoveAll(o.PluginDir) })
 		underLoad(t, o)
 	})
 	t.Run("memory", func(t *testing.T) { // fsync takes no time here: many more installations
