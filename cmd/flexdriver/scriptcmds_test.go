@@ -112,7 +112,7 @@ func scriptMounted(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: mounted DIR [TYPE|any [count=N] [OPTION | !OPTION]...] or ! mounted DIR")
 	}
 	dir := ts.MkAbs(args[0])
-	infos, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(dir))
+	infos, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) { return m.Mountpoint != dir, false })
 	ts.Check(err)
 	switch {
 	case neg && len(infos) > 0:
