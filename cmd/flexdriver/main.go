@@ -34,7 +34,11 @@ func run(argv []string) int {
 	reply, err := fdguard.Claim()
 	defer reply.Close()
 	c := &callout{argv: argv, guardErr: err, reply: reply}
-	status, _ := flex.Serve(c, c.answer)
+	serve := flex.Serve
+	if len(argv) > 1 && argv[1] == string(flex.CommandInit) {
+		serve = flex.ServeInit
+	}
+	status, _ := serve(c, c.answer)
 	c.explain(status)
 	if c.exitCode && status.Status != flex.StatusSuccess {
 		return 1

@@ -73,4 +73,3 @@ func version(args []string, w io.Writer) error {
 	_, err := fmt.Fprintf(w, "flexdriver %s %s (%s, %s)\n", info.Version, info.Revision, info.Go, info.Platform)
 	return err
 }
-
