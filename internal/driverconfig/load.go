@@ -4,10 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Load reads, decodes and validates the configuration at path. A missing file
@@ -30,28 +29,47 @@ func Load(path string) (*Configuration, error) {
 // read does not block, whatever path is: init runs under the lock of the
 // kubelet's volume plugin manager (pkg/volume/plugins.go, refreshProbedPlugins)
 // and a FIFO opened here would stop all volume operations of the node.
+//
+// It does without package os, which would set up its poller for the one file
+// that most calls read.
 func read(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	fd, err := ignoringEINTR(func() (int, error) {
+		return unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	})
 	if err != nil {
-		return nil, errors.Unwrap(err) // the caller names the path
+		return nil, err // the caller names the path
 	}
-	defer f.Close()
+	defer unix.Close(fd)
 
-	info, err := f.Stat()
-	if err != nil {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, errors.New("not a regular file")
 	}
-	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
-	if err != nil {
-		return nil, err
+	data := make([]byte, MaxSize+1)
+	length := 0
+	for length < len(data) {
+		n, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, data[length:]) })
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			return data[:length], nil
+		}
+		length += n
 	}
-	if len(data) > MaxSize {
-		return nil, fmt.Errorf("larger than %d KiB", MaxSize>>10)
+	return nil, fmt.Errorf("larger than %d KiB", MaxSize>>10)
+}
+
+func ignoringEINTR(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
 	}
-	return data, nil
 }
 
 // Encode returns the configuration as the file's content. The configuration
