@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -26,10 +27,21 @@ type callout struct {
 	argv     []string
 	guardErr error
 	reply    *fdguard.Reply
+	start    time.Time
 
 	calloutFlags
-	start time.Time
-	plan  []string // the answer of --dry-run
+	args    []string // the callout and its own
+	flagErr error
+
+	// plan is the answer of --dry-run. It is all that answer, which may still
+	// run when the answer is given, shares with others.
+	plan atomic.Pointer[string]
+}
+
+func newCallout(argv []string, reply *fdguard.Reply, guardErr error) *callout {
+	c := &callout{argv: argv, guardErr: guardErr, reply: reply, start: time.Now()}
+	c.args, c.flagErr = c.parseFlags()
+	return c
 }
 
 // calloutFlags are for people; the kubelet passes none.
@@ -58,10 +70,11 @@ func (f *calloutFlags) set() *pflag.FlagSet {
 
 // Write sends the answer on its way; with --dry-run that is the plan.
 func (c *callout) Write(answer []byte) (int, error) {
-	if c.plan == nil {
+	plan := c.plan.Load()
+	if plan == nil {
 		return c.reply.Write(answer)
 	}
-	if _, err := io.WriteString(c.reply, strings.Join(c.plan, "\n")+"\n"); err != nil {
+	if _, err := io.WriteString(c.reply, *plan); err != nil {
 		return 0, err
 	}
 	return len(answer), nil
@@ -69,11 +82,10 @@ func (c *callout) Write(answer []byte) (int, error) {
 
 // answer does the call.
 func (c *callout) answer(ctx context.Context) flex.DriverStatus {
-	c.start = time.Now()
-	args, err := c.parseFlags()
-	if err != nil {
-		return flex.Failure(flex.Errorf(flex.CodeInvalidArgument, "%w; see flexdriver --help", err))
+	if c.flagErr != nil {
+		return flex.Failure(flex.Errorf(flex.CodeInvalidArgument, "%w; see flexdriver --help", c.flagErr))
 	}
+	args := c.args
 	if c.guardErr != nil && (len(args) == 0 || args[0] != string(flex.CommandInit)) {
 		return flex.Failure(flex.Errorf(flex.CodeInternal, "cannot guard the answer, nothing was done: %w", c.guardErr))
 	}
@@ -257,7 +269,7 @@ func logCall(log *slog.Logger, args []string, status flex.DriverStatus, took tim
 
 // explain tells a person at a terminal what the answer means.
 func (c *callout) explain(status flex.DriverStatus) {
-	if c.reply.Human == nil || c.plan != nil {
+	if c.reply.Human == nil || c.plan.Load() != nil {
 		return
 	}
 	took := time.Since(c.start).Round(100 * time.Microsecond)
@@ -282,8 +294,11 @@ func (c *callout) explainPlan(ctx context.Context, backend *local.Backend, args 
 		return flex.Failure(err)
 	}
 	redact := flex.NewRedactor(call.Options).Redact
+	var plan strings.Builder
 	for i, step := range steps {
-		c.plan = append(c.plan, fmt.Sprintf("%2d. %s", i+1, redact(step)))
+		fmt.Fprintf(&plan, "%2d. %s\n", i+1, redact(step))
 	}
+	text := plan.String()
+	c.plan.Store(&text)
 	return flex.DriverStatus{Status: flex.StatusSuccess}
 }

@@ -22,6 +22,12 @@ func isSecretFile(option string) bool {
 	return strings.HasPrefix(value, secretFilePrefix) && strings.HasSuffix(value, secretFileSuffix)
 }
 
+// isCredentialsFile: credentials=/etc/share.cred names a file of the node, as
+// mount.cifs(8) has it, and shows nothing.
+func isCredentialsFile(name, value string) bool {
+	return (name == "credentials" || name == "cred") && strings.HasPrefix(value, "/")
+}
+
 // credentials takes the options that name secret files out of options and
 // returns what they should hold, by option, with those that the type of
 // filesystem takes without being told.

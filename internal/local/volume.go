@@ -175,7 +175,7 @@ func (v *Volume) check(user map[string]string) (faults []string) {
 		if strings.HasPrefix(o, "-") {
 			add("mountOptions: %q begins with a dash (the list is comma-separated, without -o)", o)
 		}
-		if name, _, ok := strings.Cut(o, "="); ok && sensitive.Key(name) && !isSecretFile(o) {
+		if name, value, _ := strings.Cut(o, "="); sensitive.Key(name) && value != "" && !isSecretFile(o) && !isCredentialsFile(name, value) {
 			add("mountOptions: %s would show in the node's process list; put it into the volume's Secret and give the option the value %s", name, secretFileExample)
 		}
 	}

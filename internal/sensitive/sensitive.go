@@ -8,16 +8,19 @@ import "strings"
 // Mask stands for a value that must not be shown.
 const Mask = "[redacted]"
 
+// endings of names whose values are not for everybody. A value too many that
+// is hidden does no harm.
+const endings = "password passwd passphrase pass pwd secret token key credential credentials cred sas signature"
+
 // Key reports whether a value called name is to be kept out of every text.
-// It errs on the side of masking: "secretfile" is a path, and masked.
 func Key(name string) bool {
 	name = strings.ToLower(name)
-	for _, part := range [...]string{"pass", "secret", "token", "credential", "private", "auth_key", "accountkey", "accesskey", "access_key", "apikey", "api_key", "sas", "pwd"} {
-		if strings.Contains(name, part) {
-			return !strings.HasPrefix(name, "x-") && name != "nopass"
+	for ending := range strings.SplitSeq(endings, " ") {
+		if strings.HasSuffix(name, ending) {
+			return name != "nopass"
 		}
 	}
-	return name == "key" || name == "cred" || name == "auth"
+	return false
 }
 
 // MaskOptions returns options with the values of sensitive ones masked. The

@@ -1,25 +1,14 @@
 package flex
 
-import "strings"
+import (
+	"strings"
 
-// secretNames are the ends of names whose values are not for everybody. A
-// value too many that is hidden does no harm.
-const secretNames = "password passwd passphrase pass pwd secret token key credential credentials sas signature"
+	"github.com/flex2csi/flex2csi/internal/sensitive"
+)
 
 // isSecretName reports whether what is called name should be hidden.
 func isSecretName(name string) bool {
-	name = strings.ToLower(name)
-	if strings.Contains(name, OptionSecretPrefix) {
-		return true
-	}
-	for rest := secretNames; rest != ""; {
-		var ending string
-		ending, rest, _ = strings.Cut(rest, " ")
-		if strings.HasSuffix(name, ending) {
-			return true
-		}
-	}
-	return false
+	return strings.Contains(name, OptionSecretPrefix) || sensitive.Key(name)
 }
 
 // keySpans returns where in s values stand that are secret by their name:
