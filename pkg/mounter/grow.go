@@ -64,6 +64,12 @@ func (m *Mounter) GrowFilesystem(ctx context.Context, device, fsType string, t *
 // checkExt runs the check that resize2fs(8) wants before it touches a
 // filesystem that is not mounted. Exit status 1 is "errors corrected".
 func (m *Mounter) checkExt(ctx context.Context, device string) error {
+	// Who unmounted it a moment ago may be here before the kernel is done.
+	released, cancel := context.WithTimeout(ctx, busyWait)
+	defer cancel()
+	if err := WaitDetached(released, device, ""); err != nil {
+		return err
+	}
 	c := commander{ctx: ctx, m: m}
 	out, err := c.Command("e2fsck", "-f", "-p", device).CombinedOutput()
 	var exit interface{ ExitStatus() int }
