@@ -165,10 +165,20 @@ func (m *Mounter) Probe(ctx context.Context, device string) (string, error) {
 	if found == "xfs" && unfinishedXFS(device) {
 		return "", nil
 	}
-	if !isName(found) && found != "" {
+	if found != "" && !isFilesystem(found) {
 		return fail(because(ErrWrongFilesystem, "it holds %s (wipefs %s lists them); it is not touched", found, device))
 	}
 	return found, nil
+}
+
+// isFilesystem tells the filesystems that blkid(8) finds from the rest: swap,
+// members of arrays, encrypted disks ("crypto_LUKS") and partition tables.
+func isFilesystem(found string) bool {
+	switch found {
+	case "swap", "swsuspend", "bcache", "drbd":
+		return false
+	}
+	return isName(found) && !strings.HasSuffix(found, "_member")
 }
 
 // probeSpan is how much is read at both ends of a device: what all known
