@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,52 +34,81 @@ func (m *Mounter) SetGroup(ctx context.Context, root *os.File, gid int) error {
 	if int(st.Gid) == gid && st.Mode&unix.S_ISGID != 0 && st.Mode&groupDir == groupDir {
 		return nil
 	}
-	tree, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", root.Fd()))
-	if err != nil {
-		return fail(err)
-	}
-	defer tree.Close()
-	err = fs.WalkDir(tree.FS(), ".", func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case path == ".":
-			return nil
-		}
-		return setGroup(tree, path, d, gid)
-	})
-	if err != nil {
+	if err := groupBelow(ctx, root, gid); err != nil {
 		return fail(err)
 	}
 	return firstError(unix.Fchown(int(root.Fd()), -1, gid), unix.Fchmod(int(root.Fd()), st.Mode&0o7777|unix.S_ISGID|groupDir))
 }
 
-func setGroup(tree *os.Root, path string, d fs.DirEntry, gid int) error {
-	if err := tree.Lchown(path, -1, gid); err != nil {
-		return ignoreGone(err)
+// groupBelow does everything in a directory. Names are looked up in the open
+// directory only and may be any bytes: they are the pods' choice.
+func groupBelow(ctx context.Context, dir *os.File, gid int) error {
+	for {
+		names, err := dir.Readdirnames(1024)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			// Pods that share the volume may delete files meanwhile.
+			if err := groupEntry(ctx, dir, name, gid); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
 	}
-	if !d.IsDir() && !d.Type().IsRegular() {
-		return nil
-	}
-	info, err := d.Info()
-	if err != nil {
-		return ignoreGone(err)
-	}
-	mode := info.Mode() | groupFile
-	if d.IsDir() {
-		mode = info.Mode() | groupDir | fs.ModeSetgid
-	}
-	return ignoreGone(tree.Chmod(path, mode))
 }
 
-// ignoreGone: pods that share the volume may delete files meanwhile.
-func ignoreGone(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+// groupEntry does one entry of a directory, and what is in it. Once it is open
+// nobody can put another in its place.
+func groupEntry(ctx context.Context, dir *os.File, name string, gid int) error {
+	path := filepath.Join(dir.Name(), name)
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	entry := os.NewFile(uintptr(fd), path)
+	defer entry.Close()
+	st, err := groupOne(fd, gid)
+	if err != nil {
+		return &os.PathError{Op: "change", Path: path, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil
 	}
-	return err
+	readable, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	entry.Close() // one descriptor for each level is enough
+	below := os.NewFile(uintptr(readable), path)
+	defer below.Close()
+	return groupBelow(ctx, below, gid)
+}
+
+// groupOne changes what fd, which is O_PATH, stands for.
+func groupOne(fd, gid int) (st unix.Stat_t, err error) {
+	if err := unix.Fchownat(fd, "", -1, gid, unix.AT_EMPTY_PATH); err != nil {
+		return st, err
+	}
+	if err := unix.Fstat(fd, &st); err != nil {
+		return st, err
+	}
+	mode := st.Mode & 0o7777
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		mode |= groupDir | unix.S_ISGID
+	case unix.S_IFREG:
+		mode |= groupFile
+	default:
+		return st, nil
+	}
+	// fchmod(2) does not take O_PATH.
+	return st, unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode)
 }
 
 func firstError(errs ...error) error {
