@@ -33,7 +33,7 @@ func run(argv []string) int {
 	}
 	reply, err := fdguard.Claim()
 	defer reply.Close()
-	c := &callout{argv: argv, guardErr: err, reply: reply}
+	c := newCallout(argv, reply, err)
 	serve := flex.Serve
 	if len(argv) > 1 && argv[1] == string(flex.CommandInit) {
 		serve = flex.ServeInit
