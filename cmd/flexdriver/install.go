@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -112,19 +113,21 @@ type settings struct {
 	backend, kubeletDir, fsGroupPolicy, logFile, logLevel string
 	attach, noSELinuxRelabel                              bool
 	directoryRoots, imageRoots, deviceRoots               []string
-	timeouts                                              map[string]string
+	timeouts                                              []string
 }
 
+// register uses arrays where pflag has slices and maps: a path may have commas
+// in it, and those bring encoding/csv along.
 func (s *settings) register(set *pflag.FlagSet) {
 	set.StringVar(&s.backend, "backend", string(driverconfig.BackendLocal), "who does the work: local")
 	set.BoolVar(&s.attach, "attach", false, "have kube-controller-manager attach and detach volumes; the driver must be installed there too")
 	set.StringVar(&s.kubeletDir, "kubelet-dir", "", "the kubelet's --root-dir (default: found from the paths that it passes)")
-	set.StringSliceVar(&s.directoryRoots, "directory-root", nil, "allow volumes with path below this `directory`; may be repeated (default: none)")
-	set.StringSliceVar(&s.imageRoots, "image-root", nil, "allow disk images below this `directory` only; may be repeated")
-	set.StringSliceVar(&s.deviceRoots, "device-root", nil, "allow block devices below this `directory` only, such as /dev/disk/by-id; may be repeated")
+	set.StringArrayVar(&s.directoryRoots, "directory-root", nil, "allow volumes with path below this `directory`; may be repeated (default: none)")
+	set.StringArrayVar(&s.imageRoots, "image-root", nil, "allow disk images below this `directory` only; may be repeated")
+	set.StringArrayVar(&s.deviceRoots, "device-root", nil, "allow block devices below this `directory` only, such as /dev/disk/by-id; may be repeated")
 	set.StringVar(&s.fsGroupPolicy, "fs-group-policy", string(driverconfig.FSGroupDriver), "who gives a volume to the pod's fsGroup: driver, kubelet or none")
 	set.BoolVar(&s.noSELinuxRelabel, "no-selinux-relabel", false, "do not have the container runtime relabel the files of volumes")
-	set.StringToStringVar(&s.timeouts, "timeout", nil, "deadline of a callout, such as `mount=60s`; may be repeated")
+	set.StringArrayVar(&s.timeouts, "timeout", nil, "deadline of a callout, such as `mount=60s`; may be repeated")
 	set.StringVar(&s.logFile, "log-file", "", "append a log to this `file`; \"journal\" for the journal of systemd (default: no log)")
 	set.StringVar(&s.logLevel, "log-level", "", "least severe level that is logged: debug, info, warn or error (default: info)")
 }
@@ -139,10 +142,11 @@ func (s *settings) configuration(driver driverconfig.DriverName) (*driverconfig.
 	c.KubeletDir = s.kubeletDir
 	c.DirectoryRoots, c.ImageRoots, c.DeviceRoots = s.directoryRoots, s.imageRoots, s.deviceRoots
 	c.Log = driverconfig.Log{File: s.logFile, Level: driverconfig.LogLevel(s.logLevel)}
-	for command, text := range s.timeouts {
+	for _, timeout := range s.timeouts {
+		command, text, _ := strings.Cut(timeout, "=")
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			return nil, fmt.Errorf("--timeout %s: %w", command, err)
+			return nil, fmt.Errorf("--timeout %s: want a callout and a duration, such as mount=60s: %w", timeout, err)
 		}
 		if c.Timeouts == nil {
 			c.Timeouts = map[flex.Command]driverconfig.Duration{}
