@@ -17,6 +17,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/calllog"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/fdguard"
+	"github.com/flex2csi/flex2csi/internal/lease"
 	"github.com/flex2csi/flex2csi/internal/local"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
@@ -198,7 +199,7 @@ func newBackend(config *driverconfig.Configuration, dir string, log *slog.Logger
 		ImageRoots:     config.ImageRoots,
 		DeviceRoots:    config.DeviceRoots,
 		ApplyFSGroup:   config.FSGroupPolicy == driverconfig.FSGroupDriver,
-		LeaseDir:       dir,
+		Leases:         lease.Dir(dir),
 		Log:            log,
 	}
 }

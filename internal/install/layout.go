@@ -1,11 +1,8 @@
 package install
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 )
@@ -62,22 +59,4 @@ func (d driverDir) dotFiles() []string {
 // owns tells whether path is one of our files.
 func (d driverDir) owns(path string) bool {
 	return path == d.executable(current) || slices.Contains(d.dotFiles(), path)
-}
-
-// Where attach runs, in the control plane, the driver notes beside itself what
-// is attached to which node (internal/local/lease.go): in .attached-*.json, which
-// it touches every minute, with a lock and a temporary file beside them.
-const (
-	notePrefix = ".attached-"
-	noteSuffix = ".json"
-	noteTerm   = 5 * time.Minute
-)
-
-// isNote tells whether path is one of the driver's notes.
-func isNote(path string) bool { return strings.HasPrefix(filepath.Base(path), notePrefix) }
-
-// isAttached tells whether a note says that a volume is attached now.
-func isAttached(path string) bool {
-	info, err := os.Lstat(path)
-	return err == nil && strings.HasSuffix(path, noteSuffix) && time.Since(info.ModTime()) < noteTerm
 }

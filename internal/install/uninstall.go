@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/lease"
 )
 
 // maxNamed is how many of a list an error names.
@@ -90,7 +92,7 @@ func (in *installer) otherFiles() (notes, foreign []string, err error) {
 		path := filepath.Join(in.dir.path, e.Name())
 		switch {
 		case in.dir.owns(path):
-		case isNote(path):
+		case lease.IsFile(path):
 			notes = append(notes, path)
 		default:
 			foreign = append(foreign, path)
@@ -103,7 +105,7 @@ func (in *installer) otherFiles() (notes, foreign []string, err error) {
 func (in *installer) checkFiles(notes, foreign []string) error {
 	var attached []string
 	for _, path := range notes {
-		if isAttached(path) {
+		if lease.Held(path) {
 			attached = append(attached, path)
 		}
 	}

@@ -2,7 +2,9 @@ package local
 
 import (
 	"context"
+	"errors"
 
+	"github.com/flex2csi/flex2csi/internal/lease"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -49,7 +51,13 @@ func (b *Backend) isAttached(ctx context.Context, c *flex.Call) (bool, error) {
 }
 
 func (b *Backend) detach(ctx context.Context, c *flex.Call) error {
-	return b.dropLease(ctx, c.VolumeName, c.NodeName)
+	if b.Leases == "" {
+		return nil
+	}
+	if err := b.Leases.Drop(ctx, c.VolumeName, c.NodeName); err != nil {
+		return &flex.Error{Code: flex.CodeUnavailable, Err: err}
+	}
+	return nil
 }
 
 // waitForAttach runs on the node: an image is created if it has to be, a
@@ -77,4 +85,28 @@ func (b *Backend) waitForAttach(ctx context.Context, c *flex.Call) (string, erro
 		return d.path, nil
 	}
 	return "", nil
+}
+
+// takeLease notes that the call's node has a disk, or renews that, unless
+// another node has it.
+func (b *Backend) takeLease(ctx context.Context, v *Volume, c *flex.Call) error {
+	if b.Leases == "" || !v.isDisk() {
+		return nil
+	}
+	broken, err := b.Leases.Take(ctx, lease.Lease{
+		Disk:     string(v.Kind) + " " + v.Source,
+		Volume:   c.VolumeName,
+		Node:     c.NodeName,
+		ReadOnly: v.ReadOnly,
+	})
+	for _, err := range broken {
+		b.log().Warn("ignoring a broken lease", "error", err)
+	}
+	if _, ok := errors.AsType[*lease.Conflict](err); ok {
+		return &flex.Error{Code: flex.CodeFailedPrecondition, Err: err}
+	}
+	if err != nil {
+		return &flex.Error{Code: flex.CodeUnavailable, Err: err}
+	}
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
+	"github.com/flex2csi/flex2csi/internal/lease"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
@@ -27,9 +28,9 @@ type Backend struct {
 	DirectoryRoots, ImageRoots, DeviceRoots []string
 	// ApplyFSGroup makes mount give the volume to the pod's fsGroup.
 	ApplyFSGroup bool
-	// LeaseDir is where attach notes who has what: the driver's directory.
+	// Leases is where attach notes who has what: the driver's directory.
 	// Empty: nowhere.
-	LeaseDir string
+	Leases lease.Dir
 	// Log is optional.
 	Log *slog.Logger
 }

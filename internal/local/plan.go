@@ -39,7 +39,7 @@ func (b *Backend) Plan(ctx context.Context, c *flex.Call) ([]string, error) {
 	case flex.CommandWaitForAttach:
 		return b.planWait(ctx, v)
 	}
-	return []string{fmt.Sprintf("check the options: %s", v), fmt.Sprintf("note in %s that node %s has it, unless another node does", b.LeaseDir, c.NodeName)}, nil
+	return []string{fmt.Sprintf("check the options: %s", v), fmt.Sprintf("note in %s that node %s has it, unless another node does", b.Leases, c.NodeName)}, nil
 }
 
 // String is the volume in words.
