@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -118,7 +119,8 @@ func captureLog(t *testing.T) *lockedBuffer {
 		klog.Flush()
 		klog.SetOutput(io.Discard)
 		if t.Failed() {
-			t.Logf("log of Kubernetes' code:\n%s", log)
+			lines := slices.Collect(strings.Lines(log.String()))
+			t.Logf("end of the log of Kubernetes' code:\n%s", strings.Join(lines[max(0, len(lines)-25):], ""))
 		}
 	})
 	return log

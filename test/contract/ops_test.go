@@ -230,3 +230,16 @@ func (n *node) checkVolumeState(v *vol, pod *v1.Pod, want operationexecutor.Volu
 		n.t.Errorf("for %s the kubelet believes %s, want %s", pod.Name, got, want)
 	}
 }
+
+func noArgs() volume.MounterArgs { return volume.MounterArgs{} }
+
+func (n *node) deviceUnmounter() volume.DeviceUnmounter {
+	n.t.Helper()
+	p, ok := n.plugin().(volume.DeviceMountableVolumePlugin)
+	if !ok {
+		n.t.Fatal("the plugin mounts no devices")
+	}
+	u, err := p.NewDeviceUnmounter()
+	n.must(err)
+	return u
+}

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -95,17 +96,22 @@ func (r *runner) Command(path string, args ...string) exec.Cmd {
 	if w := r.wrap[args[0]]; w != nil {
 		argv, c.tampered = w(argv), true
 	}
-	return &recordedCmd{Cmd: r.Interface.Command(argv[0], argv[1:]...), runner: r, call: c}
+	// The kubelet gives no time limit; without one a driver that hangs would
+	// hang the tests. It is above every deadline that a test expects.
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	return &recordedCmd{Cmd: r.CommandContext(ctx, argv[0], argv[1:]...), cancel: cancel, runner: r, call: c}
 }
 
 // recordedCmd writes down what CombinedOutput, which the plugin calls, returns.
 type recordedCmd struct {
 	exec.Cmd
+	cancel context.CancelFunc
 	runner *runner
 	call   *call
 }
 
 func (c *recordedCmd) CombinedOutput() ([]byte, error) {
+	defer c.cancel()
 	c.call.start = time.Now()
 	out, err := c.Cmd.CombinedOutput()
 	c.call.end, c.call.output, c.call.err = time.Now(), string(out), err

@@ -107,10 +107,12 @@ func (n *node) newVolume(k kind, name string, edits ...func(*v1.PersistentVolume
 	n.t.Helper()
 	need(n.t, k.needs...)
 	size := v1.ResourceList{v1.ResourceStorage: resource.MustParse(k.size)}
+	mode := v1.PersistentVolumeFilesystem // the API server's default
 	pv := &v1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1.PersistentVolumeSpec{
 			Capacity:    size,
+			VolumeMode:  &mode,
 			AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
 			ClaimRef:    &v1.ObjectReference{Namespace: namespaceA, Name: name},
 			PersistentVolumeSource: v1.PersistentVolumeSource{FlexVolume: &v1.FlexPersistentVolumeSource{

@@ -1,0 +1,102 @@
+package contract
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+)
+
+// mountFUSE mounts a FUSE file system on dir whose server never answers. After
+// die the server is dead and every access fails with ENOTCONN.
+func (n *node) mountFUSE(dir string) (die func()) {
+	n.t.Helper()
+	need(n.t, "fuse")
+	n.must(os.MkdirAll(dir, 0o750))
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	n.must(err)
+	server := os.NewFile(uintptr(fd), "/dev/fuse")
+	die = func() { server.Close() } // twice does no harm
+	n.t.Cleanup(die)
+	n.must(unix.Mount("server", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV,
+		fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)))
+	return die
+}
+
+// TestUnmountRemovesADeadFUSEMount: the kubelet calls for it, and needs it to
+// be gone: a path that it cannot examine keeps the pod Terminating for ever.
+func TestUnmountRemovesADeadFUSEMount(t *testing.T) {
+	n := newNode(t, true)
+	v, a, b := n.newVolume(imageExt4(), "pv-1"), newPod("a"), newPod("b")
+	n.attach(v)
+	n.must(n.mount(v, a))
+	for _, dir := range []string{v.dir(a), v.dir(b), v.deviceDir()} {
+		n.mountFUSE(dir)()
+		if _, err := os.Stat(dir); !errors.Is(err, unix.ENOTCONN) {
+			t.Fatalf("stat of a dead FUSE mount: %v", err)
+		}
+	}
+	if err := n.mounter(v, b).SetUp(noArgs()); err == nil || len(n.runner.made("mount")) != 1 {
+		t.Errorf("the kubelet called mount for a dead mount (%v), so this contract has changed", err)
+	}
+	for _, pod := range []*v1.Pod{a, b} {
+		n.must(n.unmounter(v, pod).TearDown())
+	}
+	n.must(n.deviceUnmounter().UnmountDevice(v.deviceDir()))
+	for _, dir := range []string{v.dir(a), v.dir(b), v.deviceDir()} {
+		if exists(dir) {
+			t.Errorf("%s is still there", dir)
+		}
+	}
+	v.checkNothingLeft()
+	n.restart()
+	n.must(n.mount(v, b))
+	v.checkMounted(v.dir(b))
+	n.takeDown(v, b)
+}
+
+// TestHungMountHangsNobodyElse: the kubelet's own statfs of it hangs, which is
+// its affair; calls for other volumes go on, and unmount ends in bounded time.
+func TestHungMountHangsNobodyElse(t *testing.T) {
+	n := newNode(t, false)
+	v, w, a := n.newVolume(imageExt4(), "pv-1"), n.newVolume(memory(), "pv-2"), newPod("a")
+	die := n.mountFUSE(v.dir(a))
+	hung := make(chan error, 1)
+	go func() {
+		_, err := n.mounter(v, a).GetMetrics()
+		hung <- err
+	}()
+	begin := time.Now()
+	for _, pod := range []*v1.Pod{newPod("b"), newPod("c")} {
+		for _, other := range []*vol{v, w} {
+			n.must(n.mount(other, pod))
+			n.writeFile(filepath.Join(other.dir(pod), "file"), "x")
+			n.must(n.unmount(other, pod))
+		}
+	}
+	// By hand: the kubelet looks at the directory before it calls, and hangs.
+	if got := n.executeOne("unmount", v.dir(a)); got.Status != "Success" {
+		t.Errorf("unmount of a hung mount: %+v", got)
+	}
+	if took := time.Since(begin); took > patience {
+		t.Errorf("took %v beside a hung mount", took)
+	}
+	if left := mountsAt(t, v.dir(a)); len(left) > 0 {
+		t.Errorf("still mounted: %+v", left)
+	}
+	select {
+	case err := <-hung:
+		t.Errorf("the kubelet's metrics did not hang (%v): the test has lost its grip", err)
+	default:
+	}
+	die()
+	if err := <-hung; err == nil {
+		t.Error("metrics of a dead mount")
+	}
+	n.must(os.Remove(v.dir(a)))
+}
