@@ -1,10 +1,6 @@
 package flex
 
-import (
-	"cmp"
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Redactor takes secrets out of messages: by value, in the encodings in which
 // values turn up in errors, and by key, for secrets whose value it does not
@@ -90,16 +86,20 @@ func replace(s string, spans []span, mark string) string {
 	if len(spans) == 0 {
 		return s
 	}
-	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	hidden := make([]bool, len(s))
+	for _, sp := range spans {
+		for i := sp.start; i < sp.end; i++ {
+			hidden[i] = true
+		}
+	}
 	var b strings.Builder
-	end := 0 // of what has been dealt with
-	for i, sp := range spans {
-		if i == 0 || sp.start > end {
-			b.WriteString(s[end:sp.start])
+	for i := range len(s) {
+		switch {
+		case !hidden[i]:
+			b.WriteByte(s[i])
+		case i == 0 || !hidden[i-1]:
 			b.WriteString(mark)
 		}
-		end = max(end, sp.end)
 	}
-	b.WriteString(s[end:])
 	return b.String()
 }
