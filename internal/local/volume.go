@@ -123,7 +123,8 @@ func (v *Volume) checkNames(user map[string]string) []string {
 // suggest helps with a wrong case or a plural.
 func suggest(name string, allowed []string) string {
 	simple := func(s string) string {
-		return strings.TrimSuffix(strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(s)), "s")
+		s = strings.ReplaceAll(strings.ReplaceAll(s, "-", ""), "_", "")
+		return strings.TrimSuffix(strings.ToLower(s), "s")
 	}
 	for _, a := range allowed {
 		if simple(a) == simple(name) {
