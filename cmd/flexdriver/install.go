@@ -29,10 +29,10 @@ func newInstallFlags(name string, w io.Writer, about string) *installFlags {
 	f.set.SetOutput(w)
 	f.set.SortFlags = false
 	f.set.Usage = func() {
-		fmt.Fprintf(w, "%s\n\nUsage: flexdriver %s --driver VENDOR/NAME --volume-plugin-dir DIR [flags]\n\n%s", about, name, f.set.FlagUsagesWrapped(80))
+		fmt.Fprintf(w, "%s\n\nUsage: flexdriver %s --driver VENDOR/NAME --volume-plugin-dir DIR [flags]\n\n%s\nThe kubelet's directory is often\n/usr/libexec/kubernetes/kubelet-plugins/volume/exec; its own flag of the same\nname, or volumePluginDir in its configuration, says.\n", about, name, f.set.FlagUsagesWrapped(80))
 	}
 	f.set.StringVar(&f.driver, "driver", "", "`vendor/name` of the driver, as in spec.flexVolume.driver of the PersistentVolumes")
-	f.set.StringVar(&f.pluginDir, "volume-plugin-dir", "", "the kubelet's --volume-plugin-dir; often /usr/libexec/kubernetes/kubelet-plugins/volume/exec")
+	f.set.StringVar(&f.pluginDir, "volume-plugin-dir", "", "the kubelet's --volume-plugin-dir")
 	return f
 }
 
