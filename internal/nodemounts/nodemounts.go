@@ -1,0 +1,131 @@
+// Package nodemounts is what the bridge does with mounts by itself, made of
+// pkg/mounter.
+package nodemounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/pkg/mounter"
+)
+
+// Mounts works below one kubelet's directory.
+type Mounts struct {
+	Mounter    mounter.Mounter
+	KubeletDir string
+}
+
+// open opens a mount point that must be below the kubelet's directory, and
+// reached without symbolic links.
+func (m *Mounts) open(path string) (*mounter.Target, error) {
+	return mounter.OpenTarget(m.KubeletDir, path)
+}
+
+// Bind makes source visible at target, in one step.
+func (m *Mounts) Bind(ctx context.Context, source, target string, readOnly bool) error {
+	t, err := m.open(target)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	// What is there is older than this volume: left by a call that was killed.
+	if err := m.Mounter.Unmount(ctx, t); err != nil {
+		return err
+	}
+	if err := t.Create(); err != nil {
+		return err
+	}
+	var options []string
+	if readOnly {
+		options = []string{"ro"}
+	}
+	if err := m.Mounter.Bind(ctx, source, nil, t, options, nil); err != nil {
+		t.Discard()
+		return err
+	}
+	return nil
+}
+
+// markerSize is one page: all that a marker has to be is a mount.
+const markerSize = 4096
+
+// Marker mounts a tiny read-only tmpfs, unless something is mounted already.
+func (m *Mounts) Marker(ctx context.Context, dir string) error {
+	t, err := m.open(dir)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	if mounted, err := t.Mounted(); err != nil || mounted {
+		return err
+	}
+	if err := t.Create(); err != nil {
+		return err
+	}
+	return m.Mounter.Memory(ctx, markerSize, t, []string{"ro"}, nil)
+}
+
+// Unmount removes all that is mounted at path.
+func (m *Mounts) Unmount(ctx context.Context, path string) error {
+	t, err := m.open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	return m.Mounter.Unmount(ctx, t)
+}
+
+// Mounted reports whether path is a mount point.
+func (m *Mounts) Mounted(path string) (bool, error) {
+	t, err := m.open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer t.Close()
+	return t.Mounted()
+}
+
+// SetGroup gives the tree at path to a group.
+func (m *Mounts) SetGroup(ctx context.Context, path string, gid int64) error {
+	root, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return m.Mounter.SetGroup(ctx, root, int(gid))
+}
+
+// healthWait is how long a filesystem may take to tell that it is alive.
+const healthWait = 2 * time.Second
+
+// Healthy asks what is mounted at path for its figures. A filesystem that is
+// dead says so at once (ENOTCONN for a FUSE driver that is gone); one that
+// hangs is not waited for, at the price of a goroutine.
+func (m *Mounts) Healthy(path string) error {
+	answer := make(chan error, 1)
+	go func() {
+		var st unix.Statfs_t
+		answer <- unix.Statfs(path, &st)
+	}()
+	select {
+	case err := <-answer:
+		if err != nil {
+			return fmt.Errorf("statfs %s: %w", path, err)
+		}
+		return nil
+	case <-time.After(healthWait):
+		return fmt.Errorf("statfs %s: no answer within %v", path, healthWait)
+	}
+}
