@@ -17,10 +17,9 @@
 package driverconfig
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -173,34 +172,7 @@ func (c *Configuration) Timeout(command flex.Command) time.Duration {
 }
 
 // Fault is one thing wrong in a configuration.
-type Fault struct {
-	// Path is where: "timeouts.mount", "directoryRoots[1]", or empty for the
-	// file as a whole.
-	Path string
-	// Message is what, and what would be right.
-	Message string
-}
-
-// String returns path and message in one line.
-func (f Fault) String() string {
-	if f.Path == "" {
-		return f.Message
-	}
-	return f.Path + ": " + f.Message
-}
+type Fault = strict.Fault
 
 // InvalidError is what is wrong with a configuration: at least one fault.
-type InvalidError struct{ Faults []Fault }
-
-// Error returns all faults in one line.
-func (e *InvalidError) Error() string {
-	if len(e.Faults) == 1 {
-		return e.Faults[0].String()
-	}
-	var text strings.Builder
-	fmt.Fprintf(&text, "%d faults", len(e.Faults))
-	for i, f := range e.Faults {
-		fmt.Fprintf(&text, " (%d) %s", i+1, f)
-	}
-	return text.String()
-}
+type InvalidError = strict.InvalidError

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/strict"
 )
 
 const (
@@ -25,13 +27,13 @@ type DriverName struct{ Vendor, Name string }
 func ParseDriverName(s string) (DriverName, error) {
 	vendor, name, found := strings.Cut(s, "/")
 	if !found {
-		return DriverName{}, fmt.Errorf("driver name %q has no vendor: want vendor/name, such as example.com/disk", clip(s))
+		return DriverName{}, fmt.Errorf("driver name %q has no vendor: want vendor/name, such as example.com/disk", strict.Clip(s))
 	}
 	if err := checkPart(vendor, maxVendor); err != nil {
-		return DriverName{}, fmt.Errorf("driver name %q: vendor %w: want vendor/name, such as example.com/disk", clip(s), err)
+		return DriverName{}, fmt.Errorf("driver name %q: vendor %w: want vendor/name, such as example.com/disk", strict.Clip(s), err)
 	}
 	if err := checkPart(name, maxName); err != nil {
-		return DriverName{}, fmt.Errorf("driver name %q: name %w: want vendor/name, such as example.com/disk", clip(s), err)
+		return DriverName{}, fmt.Errorf("driver name %q: name %w: want vendor/name, such as example.com/disk", strict.Clip(s), err)
 	}
 	return DriverName{Vendor: vendor, Name: name}, nil
 }
@@ -82,12 +84,3 @@ func (d DriverName) DirName() string { return d.Vendor + "~" + d.Name }
 
 // MarshalText makes the name vendor/name in JSON.
 func (d DriverName) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
-
-// clip keeps foreign text in messages short.
-func clip(s string) string {
-	const limit = 64
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit], "") + "…"
-}

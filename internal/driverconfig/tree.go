@@ -6,45 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"unicode/utf8"
-)
 
-// node is a JSON value. encoding/json's own decoding into structs stops at the
-// first fault, hides duplicate keys and matches keys in any case; a file that a
-// person edits on a node deserves better.
-type node struct {
-	kind    kind
-	text    string // of a string or number
-	truth   bool
-	items   []node
-	members []member
-}
-
-type member struct {
-	key   string
-	value node
-}
-
-type kind string
-
-const (
-	kindNull   kind = "null"
-	kindBool   kind = "a boolean"
-	kindNumber kind = "a number"
-	kindString kind = "a string"
-	kindArray  kind = "an array"
-	kindObject kind = "an object"
+	"github.com/flex2csi/flex2csi/internal/strict"
 )
 
 // parse returns the one JSON value in data.
-func parse(data []byte) (node, error) {
+func parse(data []byte) (strict.Node, error) {
 	if !utf8.Valid(data) {
-		return node{}, errors.New("not UTF-8 text")
+		return strict.Node{}, errors.New("not UTF-8 text")
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
-		return node{}, errors.New("empty")
+		return strict.Node{}, errors.New("empty")
 	}
 	if !json.Valid(data) {
-		return node{}, syntaxError(data)
+		return strict.Node{}, syntaxError(data)
 	}
 	w := &walker{rest: data}
 	return w.value(), nil
@@ -84,14 +59,14 @@ func (w *walker) skip() {
 	w.rest = w.rest[1:]
 }
 
-func (w *walker) value() node {
+func (w *walker) value() strict.Node {
 	switch w.next() {
 	case '{':
 		return w.object()
 	case '[':
 		return w.array()
 	case '"':
-		return node{kind: kindString, text: w.string()}
+		return strict.Node{Kind: strict.String, Text: w.string()}
 	}
 	end := bytes.IndexAny(w.rest, " \t\r\n,]}")
 	if end < 0 {
@@ -101,27 +76,27 @@ func (w *walker) value() node {
 	w.rest = w.rest[end:]
 	switch word {
 	case "null":
-		return node{kind: kindNull}
+		return strict.Node{Kind: strict.Null}
 	case "true", "false":
-		return node{kind: kindBool, truth: word == "true"}
+		return strict.Node{Kind: strict.Bool, Truth: word == "true"}
 	}
-	return node{kind: kindNumber, text: word}
+	return strict.Node{Kind: strict.Number, Text: word}
 }
 
-func (w *walker) array() node {
-	n := node{kind: kindArray}
+func (w *walker) array() strict.Node {
+	n := strict.Node{Kind: strict.Array}
 	for w.skip(); w.next() != ']'; {
 		if w.next() == ',' {
 			w.skip()
 		}
-		n.items = append(n.items, w.value())
+		n.Items = append(n.Items, w.value())
 	}
 	w.skip()
 	return n
 }
 
-func (w *walker) object() node {
-	n := node{kind: kindObject}
+func (w *walker) object() strict.Node {
+	n := strict.Node{Kind: strict.Object}
 	for w.skip(); w.next() != '}'; {
 		if w.next() == ',' {
 			w.skip()
@@ -129,7 +104,7 @@ func (w *walker) object() node {
 		w.next()
 		key := w.string()
 		w.skip() // the colon
-		n.members = append(n.members, member{key: key, value: w.value()})
+		n.Members = append(n.Members, strict.Member{Key: key, Value: w.value()})
 	}
 	w.skip()
 	return n
@@ -152,15 +127,4 @@ func (w *walker) string() string {
 	var s string
 	_ = json.Unmarshal(quoted, &s) // it is valid
 	return s
-}
-
-// describe says what n is, for "want … but got …".
-func (n node) describe() string {
-	if n.kind == kindString {
-		return fmt.Sprintf("the string %q", clip(n.text))
-	}
-	if n.kind == kindNumber {
-		return "the number " + clip(n.text)
-	}
-	return string(n.kind)
 }

@@ -1,14 +1,11 @@
 package driverconfig
 
 import (
-	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
 
+	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -32,9 +29,9 @@ func (c *Configuration) Validate() error {
 
 func versionFaults(c *Configuration) []Fault {
 	var v validator
-	v.want("apiVersion", c.APIVersion, APIVersion)
-	v.want("kind", c.Kind, Kind)
-	return v.faults
+	v.Want("apiVersion", c.APIVersion, APIVersion, "flexdriver")
+	v.Want("kind", c.Kind, Kind, "flexdriver")
+	return v.Faults
 }
 
 func (c *Configuration) faults() []Fault {
@@ -42,98 +39,57 @@ func (c *Configuration) faults() []Fault {
 	v.driver(c.Driver)
 	v.backend(c.Backend)
 	v.fsGroup(c)
-	v.path("kubeletDir", c.KubeletDir)
+	v.AbsPath("kubeletDir", c.KubeletDir)
 	v.roots("directoryRoots", c.DirectoryRoots)
 	if slices.Contains(c.DirectoryRoots, "/") {
-		v.fault("directoryRoots", "\"/\" would hand every directory of the node to whoever may create a PersistentVolume: name the directories")
+		v.Fault("directoryRoots", "\"/\" would hand every directory of the node to whoever may create a PersistentVolume: name the directories")
 	}
 	v.roots("imageRoots", c.ImageRoots)
 	v.roots("deviceRoots", c.DeviceRoots)
 	v.timeouts(c.Timeouts)
 	if c.Log.File != LogJournal {
-		v.path("log.file", c.Log.File)
+		v.AbsPath("log.file", c.Log.File)
 	}
-	v.oneOf("log.level", string(c.Log.Level), "", string(LogDebug), string(LogInfo), string(LogWarn), string(LogError))
-	return v.faults
+	v.OneOf("log.level", string(c.Log.Level), "", string(LogDebug), string(LogInfo), string(LogWarn), string(LogError))
+	return v.Faults
 }
 
-type validator struct{ faults []Fault }
-
-func (v *validator) fault(path, format string, args ...any) {
-	v.faults = append(v.faults, Fault{Path: path, Message: fmt.Sprintf(format, args...)})
-}
-
-func (v *validator) want(path, got, want string) {
-	switch got {
-	case want:
-	case "":
-		v.fault(path, "missing (want %q)", want)
-	default:
-		v.fault(path, "%q is not known to this flexdriver (want %q)", clip(got), want)
-	}
-}
-
-func (v *validator) oneOf(path, got string, allowed ...string) {
-	if slices.Contains(allowed, got) {
-		return
-	}
-	var quoted []string
-	for _, a := range allowed {
-		if a != "" {
-			quoted = append(quoted, fmt.Sprintf("%q", a))
-		}
-	}
-	v.fault(path, "%q is none of %s", clip(got), strings.Join(quoted, ", "))
-}
+// validator checks what only this format has.
+type validator struct{ strict.Report }
 
 func (v *validator) driver(name DriverName) {
 	if name == (DriverName{}) {
-		v.fault("driver", "missing (want \"vendor/name\")")
+		v.Fault("driver", "missing (want \"vendor/name\")")
 	} else if _, err := ParseDriverName(name.String()); err != nil {
-		v.fault("driver", "%v", err)
+		v.Fault("driver", "%v", err)
 	}
 }
 
 func (v *validator) backend(b Backend) {
 	if b == "csi" {
-		v.fault("backend", "\"csi\" needs a later version of flexdriver (this one has %q)", BackendLocal)
+		v.Fault("backend", "\"csi\" needs a later version of flexdriver (this one has %q)", BackendLocal)
 		return
 	}
-	v.oneOf("backend", string(b), string(BackendLocal))
+	v.OneOf("backend", string(b), string(BackendLocal))
 }
 
 // fsGroup holds the two fields together: init's capability is what makes the
 // kubelet act, so policy and capability must say the same.
 func (v *validator) fsGroup(c *Configuration) {
-	v.oneOf("fsGroupPolicy", string(c.FSGroupPolicy), string(FSGroupDriver), string(FSGroupKubelet), string(FSGroupNone))
+	v.OneOf("fsGroupPolicy", string(c.FSGroupPolicy), string(FSGroupDriver), string(FSGroupKubelet), string(FSGroupNone))
 	want := c.FSGroupPolicy == FSGroupKubelet
 	if c.Capabilities.FSGroup != want {
-		v.fault("capabilities.fsGroup", "%t contradicts fsGroupPolicy %q, for which it is %t (leave it out and set fsGroupPolicy only)",
-			c.Capabilities.FSGroup, clip(string(c.FSGroupPolicy)), want)
-	}
-}
-
-// path accepts an empty one: the field was not set.
-func (v *validator) path(at, path string) {
-	if path == "" {
-		return
-	}
-	switch {
-	case strings.ContainsFunc(path, unicode.IsControl):
-		v.fault(at, "%q has a control character in it", clip(path))
-	case !filepath.IsAbs(path):
-		v.fault(at, "%q is not absolute", clip(path))
-	case filepath.Clean(path) != path:
-		v.fault(at, "%q is not clean (want %q)", clip(path), clip(filepath.Clean(path)))
+		v.Fault("capabilities.fsGroup", "%t contradicts fsGroupPolicy %q, for which it is %t (leave it out and set fsGroupPolicy only)",
+			c.Capabilities.FSGroup, strict.Clip(string(c.FSGroupPolicy)), want)
 	}
 }
 
 func (v *validator) roots(at string, roots []string) {
 	for i, root := range roots {
 		if root == "" {
-			v.fault(index(at, i), "empty (want an absolute path)")
+			v.Fault(strict.Index(at, i), "empty (want an absolute path)")
 		}
-		v.path(index(at, i), root)
+		v.AbsPath(strict.Index(at, i), root)
 	}
 }
 
@@ -149,18 +105,18 @@ func (v *validator) timeouts(timeouts map[flex.Command]Duration) {
 	}
 	known := timeoutCommands()
 	for _, command := range slices.Sorted(maps.Keys(timeouts)) {
-		at := join("timeouts", string(command))
+		at := strict.Join("timeouts", string(command))
 		longest := maxTimeout
 		if command == flex.CommandWaitForAttach {
 			longest = maxWaitForAttach
 		}
 		switch d := time.Duration(timeouts[command]); {
 		case !slices.Contains(known, command):
-			v.fault(at, "no callout with a deadline has this name")
+			v.Fault(at, "no callout with a deadline has this name")
 		case d < minTimeout:
-			v.fault(at, "%v is too short (at least %v)", d, minTimeout)
+			v.Fault(at, "%v is too short (at least %v)", d, minTimeout)
 		case d > longest:
-			v.fault(at, "%v is too long (at most %v)", d, longest)
+			v.Fault(at, "%v is too long (at most %v)", d, longest)
 		}
 	}
 }

@@ -1,0 +1,164 @@
+// Package strict reads configuration strictly: an unknown field, a wrong type
+// and a value that makes no sense are all faults, and all of them are reported
+// at once, each with its path. Decoding into structs, as encoding/json and the
+// YAML packages do it, stops at the first one, and some hide duplicate keys or
+// match keys in any case; a file that a person edits on a node deserves better.
+//
+// A configuration package parses its text into a [Node], says in a [Fields]
+// table what an object may have in it, and checks the result with a [Report].
+// Every callout of flexdriver loads this package, so it imports little.
+package strict
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Fault is one thing wrong in a configuration.
+type Fault struct {
+	// Path is where: "timeouts.mount", "directoryRoots[1]", or empty for the
+	// file as a whole.
+	Path string
+	// Line is where in the file, or 0 if it is not known or does not help.
+	Line int
+	// Message is what, and what would be right.
+	Message string
+}
+
+// String returns path, line and message in one line.
+func (f Fault) String() string {
+	line := ""
+	if f.Line > 0 {
+		line = "line " + strconv.Itoa(f.Line)
+	}
+	switch {
+	case f.Path == "" && line == "":
+		return f.Message
+	case f.Path == "":
+		return line + ": " + f.Message
+	case line == "":
+		return f.Path + ": " + f.Message
+	}
+	return f.Path + " (" + line + "): " + f.Message
+}
+
+// InvalidError is what is wrong with a configuration: at least one fault.
+type InvalidError struct{ Faults []Fault }
+
+// Error returns all faults in one line.
+func (e *InvalidError) Error() string {
+	if len(e.Faults) == 1 {
+		return e.Faults[0].String()
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d faults", len(e.Faults))
+	for i, f := range e.Faults {
+		fmt.Fprintf(&text, " (%d) %s", i+1, f)
+	}
+	return text.String()
+}
+
+// Report collects faults. Its zero value is empty.
+type Report struct{ Faults []Fault }
+
+// Err returns nil, or an [*InvalidError] with the faults.
+func (r *Report) Err() error {
+	if len(r.Faults) == 0 {
+		return nil
+	}
+	return &InvalidError{Faults: r.Faults}
+}
+
+// Fault adds one.
+func (r *Report) Fault(path, format string, args ...any) {
+	r.Faults = append(r.Faults, Fault{Path: path, Message: fmt.Sprintf(format, args...)})
+}
+
+// Add takes faults over, but not a second one of the same place: what could not
+// be decoded is empty and would be called missing.
+func (r *Report) Add(faults []Fault) {
+	known := make(map[string]bool, len(r.Faults))
+	for _, f := range r.Faults {
+		known[f.Path] = true
+	}
+	for _, f := range faults {
+		if !known[f.Path] {
+			r.Faults = append(r.Faults, f)
+		}
+	}
+}
+
+// Want checks that got, which says what version or kind a file is of, is what
+// a program, by its name, knows.
+func (r *Report) Want(path, got, want, program string) {
+	switch got {
+	case want:
+	case "":
+		r.Fault(path, "missing (want %q)", want)
+	default:
+		r.Fault(path, "%q is not known to this %s (want %q)", Clip(got), program, want)
+	}
+}
+
+// OneOf checks that got is one of a few words.
+func (r *Report) OneOf(path, got string, allowed ...string) {
+	if slices.Contains(allowed, got) {
+		return
+	}
+	var quoted []string
+	for _, a := range allowed {
+		if a != "" {
+			quoted = append(quoted, fmt.Sprintf("%q", a))
+		}
+	}
+	r.Fault(path, "%q is none of %s", Clip(got), strings.Join(quoted, ", "))
+}
+
+// AbsPath checks that a path is absolute and clean. It accepts an empty one:
+// the field was not set.
+func (r *Report) AbsPath(at, path string) {
+	if path == "" {
+		return
+	}
+	switch {
+	case strings.ContainsFunc(path, unicode.IsControl):
+		r.Fault(at, "%q has a control character in it", Clip(path))
+	case !filepath.IsAbs(path):
+		r.Fault(at, "%q is not absolute", Clip(path))
+	case filepath.Clean(path) != path:
+		r.Fault(at, "%q is not clean (want %q)", Clip(path), Clip(filepath.Clean(path)))
+	}
+}
+
+// Join adds a key to a path. It quotes keys that no field has, so that a fault
+// stays one line of text.
+func Join(path, key string) string {
+	key = Clip(key)
+	if key == "" || strings.ContainsFunc(key, func(r rune) bool { return !alphanumeric(r) }) {
+		key = strconv.Quote(key)
+	}
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// Index adds an index to a path.
+func Index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+
+// Clip keeps foreign text in messages short.
+func Clip(s string) string {
+	const limit = 64
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit], "") + "…"
+}
+
+func alphanumeric(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+}
