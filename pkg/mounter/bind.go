@@ -38,7 +38,7 @@ func openSource(path string, roots []string, flags int) (*os.File, error) {
 		return os.OpenFile(path, flags, 0)
 	}
 	for _, root := range roots {
-		if path != root && !strings.HasPrefix(path, strings.TrimSuffix(root, "/")+"/") {
+		if !below(root, path) {
 			continue
 		}
 		rel, err := filepath.Rel(root, path)

@@ -103,7 +103,8 @@ func mustRun(t *testing.T, name string, args ...string) string {
 func mustUnmount(t *testing.T, target *mounter.Target) {
 	t.Helper()
 	var m mounter.Mounter
-	if err := m.Unmount(t.Context(), target); err != nil {
+	// Not t.Context, which is over when cleanups run.
+	if err := m.Unmount(context.Background(), target); err != nil {
 		t.Fatal(err)
 	}
 	requireMounts(t, target.Path(), 0)

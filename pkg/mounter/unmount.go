@@ -4,163 +4,163 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+	mountutils "k8s.io/mount-utils"
 )
 
 const (
 	// A mount is often busy for a moment, while a dying process closes files.
 	busyWait = 2 * time.Second
-	// An unmount that takes longer than this waits for a server that does
-	// not answer, and is forced.
+	// What takes longer than this waits for a server that does not answer.
 	hungWait = 20 * time.Second
 	// Nobody stacks more mounts than this on purpose.
 	maxStacked = 1000
 )
 
+// errHangs: a system call did not come back.
+var errHangs = errors.New("it hangs: the server or device behind it does not answer")
+
 // Unmount removes everything that is mounted at t: stacked mounts one after
 // the other, mounts below it first. What is not mounted is success, and so is
-// a target that does not exist. It never looks at what is mounted, so it is
-// the same for a dead filesystem (ENOTCONN, ESTALE, EIO) as for a healthy
-// one; one that hangs is forced off and detached after 20 s or half of the
-// time that ctx leaves.
+// a target that does not exist.
 //
-// A mount that is in use stays, and the error names who uses it.
+// A mount that is in use stays, and the error names who uses it. That is not
+// so for a dead filesystem (ENOTCONN, ESTALE, EIO), nor for one that has not
+// answered for 20 s or for half of the time that ctx leaves: those are forced
+// off, since nobody's work on them can succeed. Only a mount that is busy is
+// ever asked how it is.
 func (m *Mounter) Unmount(ctx context.Context, t *Target) error {
+	fail := func(err error) error { return &Error{Op: "unmount", Target: t.path, Err: err} }
 	for range maxStacked {
+		if ctx.Err() != nil {
+			return fail(context.Cause(ctx))
+		}
 		err := m.unmountOnce(ctx, t)
 		if isNotMounted(err) {
-			return nil
+			return m.confirmUnmounted(t, err)
 		}
 		if err != nil {
-			return &Error{Op: "unmount", Target: t.path, Err: err}
+			return fail(err)
 		}
 		m.log().Debug("unmounted", "target", t.path)
 	}
-	return &Error{Op: "unmount", Target: t.path, Err: errors.New("somebody keeps mounting there")}
+	return fail(errors.New("somebody keeps mounting there"))
 }
 
-// isNotMounted: EINVAL says that the path is no mount point. ENOTDIR and ELOOP
-// cannot be mount points of ours.
+// isNotMounted: EINVAL says that the path is no mount point.
 func isNotMounted(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT)
 }
 
+// confirmUnmounted makes sure that the kernel meant that: it says the same of
+// a mount that may not be removed (umount(2), EINVAL).
+func (m *Mounter) confirmUnmounted(t *Target, why error) error {
+	mounted, err := t.Mounted()
+	if err != nil || !mounted {
+		return err
+	}
+	return &Error{Op: "unmount", Target: t.path, Err: fmt.Errorf("the kernel does not allow it: the mount belongs to another mount namespace, or was made just now (%w)", why)}
+}
+
 func (m *Mounter) unmountOnce(ctx context.Context, t *Target) error {
-	deadline := time.Now().Add(busyWait)
+	limit := patience(ctx)
+	late := time.After(min(busyWait, limit))
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		err := m.unmountBounded(ctx, t)
+		err := within(ctx, limit, func() error { return unix.Unmount(t.handle(), unix.UMOUNT_NOFOLLOW) })
+		if errors.Is(err, errHangs) {
+			return m.force(ctx, t, limit, err)
+		}
 		if !errors.Is(err, unix.EBUSY) {
 			return err
 		}
-		below, listErr := unmountBelow(t.path)
-		if listErr != nil {
-			return listErr
+		path := t.tablePath()
+		switch err := within(ctx, limit, func() error { return unmountBelow(path) }); {
+		case err == nil:
+			continue // there was something, and it is gone
+		case errors.Is(err, errHangs):
+			return m.force(ctx, t, limit, err)
+		case !errors.Is(err, unix.EBUSY):
+			return err
 		}
-		if below {
-			continue
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-late:
+			return m.giveUp(ctx, t, limit)
 		}
-		if time.Now().After(deadline) || ctx.Err() != nil {
-			return because(ErrBusy, "%v%s", err, describeUsers(t.path))
-		}
-		time.Sleep(wait)
 	}
 }
 
-// unmountBounded calls umount2(2) and comes back in time even if that hangs.
-// The goroutine that hangs then ends with the process or with the force.
-func (m *Mounter) unmountBounded(ctx context.Context, t *Target) error {
-	limit := hungWait
+// patience is how long to wait for one system call: so long that there is time
+// left for another way.
+func patience(ctx context.Context) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
-		limit = min(limit, time.Until(deadline)/2)
+		return min(hungWait, time.Until(deadline)/2)
 	}
+	return hungWait
+}
+
+// within runs a system call that may hang. If it does, errHangs comes back and
+// the goroutine stays until the call is done, or the process is.
+func within(ctx context.Context, limit time.Duration, call func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- unix.Unmount(t.handle(), unix.UMOUNT_NOFOLLOW) }()
+	go func() { done <- call() }()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(limit):
+	case <-timer.C:
+		return errHangs
 	case <-ctx.Done():
-	}
-	m.log().Warn("unmount hangs; forcing it", "target", t.path)
-	forced := make(chan error, 1)
-	go func() { forced <- unix.Unmount(t.handle(), unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) }()
-	select {
-	case err := <-forced:
-		return err
-	case err := <-done:
-		return err
-	case <-time.After(limit):
-		return fmt.Errorf("it hangs, and hangs when forced: the server or device behind it does not answer")
+		return context.Cause(ctx)
 	}
 }
 
-// unmountBelow removes what is mounted below path, the deepest first, and
-// reports whether there was anything. The target of an unmount is about to
-// go, and with it all that others mounted inside.
-func unmountBelow(path string) (bool, error) {
+// giveUp is for a mount that stays busy: one that is alive stays, and one that
+// is dead or hangs goes.
+func (m *Mounter) giveUp(ctx context.Context, t *Target, limit time.Duration) error {
+	err := within(ctx, limit, func() error {
+		var fs unix.Statfs_t
+		return unix.Statfs(t.handle(), &fs)
+	})
+	if errors.Is(err, errHangs) || mountutils.IsCorruptedMnt(err) {
+		return m.force(ctx, t, limit, err)
+	}
+	return because(ErrBusy, "%v%s", unix.EBUSY, describeUsers(t.tablePath()))
+}
+
+// force takes a mount out of the tree, and whatever is mounted below it, and
+// tells its filesystem not to wait for a server any more.
+func (m *Mounter) force(ctx context.Context, t *Target, limit time.Duration, why error) error {
+	m.log().Warn("forcing a mount off that is dead or hangs", "target", t.path, "error", why)
+	err := within(ctx, limit, func() error {
+		return unix.Unmount(t.handle(), unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	})
+	if errors.Is(err, errHangs) {
+		return fmt.Errorf("%w, not even when it is forced", err)
+	}
+	return err
+}
+
+// unmountBelow removes what is mounted below path, the deepest first: the
+// target of an unmount is about to go, and with it all that others mounted
+// inside. EBUSY: there was nothing that could be removed.
+func unmountBelow(path string) error {
 	infos, err := Mounts(mountinfo.PrefixFilter(path))
 	if err != nil {
-		return false, err
+		return err
 	}
-	slices.Reverse(infos)
-	any := false
-	for _, i := range infos {
-		if i.Mountpoint == path {
-			continue
-		}
-		if err := unix.Unmount(i.Mountpoint, unix.UMOUNT_NOFOLLOW); err == nil {
-			any = true
+	result := error(unix.EBUSY)
+	for _, i := range slices.Backward(infos) {
+		if i.Mountpoint != path && unix.Unmount(i.Mountpoint, unix.UMOUNT_NOFOLLOW) == nil {
+			result = nil
 		}
 	}
-	return any, nil
-}
-
-// describeUsers names the processes that keep a mount busy, as far as /proc
-// tells: it reads links only, so a hung filesystem does not hang it.
-func describeUsers(path string) string {
-	const most = 5
-	var users []string
-	entries, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		return ""
-	}
-	for _, proc := range entries {
-		if use := useOf(proc, path); use != "" {
-			comm, _ := os.ReadFile(proc + "/comm")
-			users = append(users, fmt.Sprintf("%s (pid %s, %s)", strings.TrimSpace(string(comm)), filepath.Base(proc), use))
-			if len(users) == most {
-				break
-			}
-		}
-	}
-	if len(users) == 0 {
-		return "; no process of this node's view uses it: a mount in another mount namespace or a loop device on a file in it may"
-	}
-	return "; used by " + strings.Join(users, ", ")
-}
-
-func useOf(proc, path string) string {
-	within := func(link string) bool {
-		to, err := os.Readlink(link)
-		return err == nil && (to == path || strings.HasPrefix(to, path+"/"))
-	}
-	for _, l := range [...]struct{ name, use string }{{"cwd", "working directory"}, {"root", "root"}, {"exe", "program"}} {
-		if within(proc + "/" + l.name) {
-			return l.use
-		}
-	}
-	fds, _ := os.ReadDir(proc + "/fd")
-	for _, fd := range fds {
-		if within(proc + "/fd/" + fd.Name()) {
-			return "open file"
-		}
-	}
-	return ""
+	return result
 }
