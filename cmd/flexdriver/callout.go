@@ -228,24 +228,26 @@ func withoutConfiguration(d *flex.Driver, why error) {
 }
 
 // logger returns where the call is logged: a file if there is one, else a
-// person's terminal if asked for.
+// person's terminal if asked for. Most calls have no log, and spend no time on
+// one.
 func (c *callout) logger(config *driverconfig.Configuration, args []string) (*slog.Logger, func()) {
-	file, level := config.Log.File, slog.LevelInfo
-	_ = level.UnmarshalText([]byte(config.Log.Level)) // validated; empty leaves info
+	file := config.Log.File
 	if c.logFile != "" {
 		file = c.logFile
 	}
+	if file == "" && (c.verbosity == 0 || c.reply.Human == nil) {
+		return nil, func() {}
+	}
+	level := slog.LevelInfo
+	_ = level.UnmarshalText([]byte(config.Log.Level)) // validated; empty leaves info
 	if c.verbosity > 0 {
 		level = slog.LevelDebug
 	}
 	redact := flex.NewRedactor(optionsOf(args)).Redact
-	switch {
-	case file != "":
+	if file != "" {
 		return calllog.Open(file, level, redact)
-	case c.verbosity > 0 && c.reply.Human != nil:
-		return calllog.New(c.reply.Human, level, redact), func() {}
 	}
-	return nil, func() {}
+	return calllog.New(c.reply.Human, level, redact), func() {}
 }
 
 // optionsOf returns the options of a call for their secrets.
