@@ -48,7 +48,7 @@ func read(path string) ([]byte, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, errors.New("not a regular file")
 	}
-	data := make([]byte, MaxSize+1)
+	data := make([]byte, min(st.Size, MaxSize)+1)
 	length := 0
 	for length < len(data) {
 		n, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, data[length:]) })
@@ -60,7 +60,10 @@ func read(path string) ([]byte, error) {
 		}
 		length += n
 	}
-	return nil, fmt.Errorf("larger than %d KiB", MaxSize>>10)
+	if length > MaxSize {
+		return nil, fmt.Errorf("larger than %d KiB", MaxSize>>10)
+	}
+	return nil, errors.New("it grows while it is read")
 }
 
 func ignoringEINTR(call func() (int, error)) (int, error) {
