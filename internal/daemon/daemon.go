@@ -1,0 +1,247 @@
+// Package daemon is the life of the flex2csi process: it takes up the records
+// of the run before, listens, reconciles, shows how it is doing, and drains
+// when it is told to end. What happens to volumes is in internal/bridge.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/internal/wire"
+	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// Options say where the daemon works. All paths are absolute.
+type Options struct {
+	Bridge *bridge.Bridge
+	Store  *volstate.Store
+	// StateDir holds the records and the tombstones that flexdriver leaves.
+	StateDir string
+	Socket   string
+	// HTTPEndpoint is a loopback address for health and metrics; empty: none.
+	HTTPEndpoint, MetricsPath string
+	// Interval between two looks of the reconciler; zero: 30 s.
+	Interval time.Duration
+	// Drain bounds how long calls under way are waited for at the end; zero:
+	// 20 s, less than the 30 that Kubernetes gives a pod.
+	Drain time.Duration
+	Log   *slog.Logger
+}
+
+// A Daemon is a running Options.
+type Daemon struct {
+	Options
+	metrics *metrics
+	ready   chan struct{}
+}
+
+// Run serves until ctx ends, then drains. It returns nil after an end in good
+// order.
+func Run(ctx context.Context, o Options) error {
+	d := &Daemon{Options: o, metrics: newMetrics(), ready: make(chan struct{})}
+	if d.Interval <= 0 {
+		d.Interval = 30 * time.Second
+	}
+	if d.Drain <= 0 {
+		d.Drain = 20 * time.Second
+	}
+	if err := d.restore(); err != nil {
+		return err
+	}
+	listener, err := wireserver.Listen(d.Socket)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	stopHTTP, err := d.serveHTTP()
+	if err != nil {
+		return err
+	}
+	defer stopHTTP()
+	return d.serve(ctx, listener)
+}
+
+// restore takes up the records, reporting those that cannot be read.
+func (d *Daemon) restore() error {
+	records, broken, err := d.Store.Load()
+	if err != nil {
+		return err
+	}
+	for _, err := range broken {
+		d.Log.Error("a state file is broken", "error", err)
+		d.metrics.brokenRecords.Inc()
+	}
+	d.Bridge.Restore(records)
+	d.Log.Info("took up the volumes of the run before", "count", len(records))
+	return nil
+}
+
+// serve answers calls while ctx lasts. Tombstones come first: what they bury
+// is in use until then, and calls for it wait for their turn on the volume.
+func (d *Daemon) serve(ctx context.Context, l net.Listener) error {
+	server := &wireserver.Server{Handler: d.handle, Log: d.Log}
+	// Calls under way have their own time to end; they are not cut off.
+	callCtx, endCalls := context.WithCancel(context.WithoutCancel(ctx))
+	defer endCalls()
+	d.bury(ctx)
+	var background sync.WaitGroup
+	background.Go(func() { d.reconcileLoop(ctx) })
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(callCtx, l) }()
+	close(d.ready)
+	d.Log.Info("serving", "socket", d.Socket, "node", d.Bridge.NodeName)
+	select {
+	case err := <-served:
+		return fmt.Errorf("the socket was closed: %w", err)
+	case <-ctx.Done():
+	}
+	d.Log.Info("draining", "limit", d.Drain)
+	if err := l.Close(); err != nil {
+		d.Log.Warn("close the socket", "error", err)
+	}
+	return d.drain(served, endCalls, &background)
+}
+
+// drain waits for calls under way; those that take too long are parked: their
+// records say how far they are, and the kubelet calls again.
+func (d *Daemon) drain(served <-chan error, endCalls context.CancelFunc, background *sync.WaitGroup) error {
+	var err error
+	select {
+	case err = <-served:
+	case <-time.After(d.Drain):
+		d.Log.Warn("parking calls that take too long")
+		endCalls()
+		err = <-served
+	}
+	background.Wait()
+	return err
+}
+
+// handle is one callout.
+func (d *Daemon) handle(ctx context.Context, r *wire.Request) flex.DriverStatus {
+	start := time.Now()
+	command := flex.Command(r.Argv[0])
+	done := d.metrics.begin(command)
+	status := d.answer(ctx, r)
+	took := time.Since(start)
+	done(status.Code, took)
+	level := slog.LevelInfo
+	if status.Status == flex.StatusFailure {
+		level = slog.LevelError
+	}
+	d.Log.Log(ctx, level, "answered", "requestID", r.ID, "driver", r.Driver, "command", string(command), "status", string(status.Status), "code", string(status.Code), "message", status.Message, "duration", took)
+	return status
+}
+
+func (d *Daemon) answer(ctx context.Context, r *wire.Request) flex.DriverStatus {
+	driver, err := d.Bridge.Driver(r.Driver)
+	if err != nil {
+		return flex.Failure(err)
+	}
+	driver.Timeout = func(flex.Command) time.Duration { return r.Timeout() }
+	return flex.Run(ctx, driver, r.Argv)
+}
+
+// bury works off the tombstones. One that cannot be worked off now, because
+// the CSI driver is not there, stays for the reconciler.
+func (d *Daemon) bury(ctx context.Context) {
+	found, broken := tombstone.List(d.StateDir)
+	for _, err := range broken {
+		d.Log.Error("a tombstone is broken", "error", err)
+	}
+	d.metrics.tombstones.Set(float64(len(found)))
+	for _, t := range found {
+		if err := d.buryOne(ctx, t); err != nil {
+			d.Log.Warn("an unmount made without the daemon could not be completed; it will be tried again", "dir", t.Dir, "since", t.Time, "error", err)
+			continue
+		}
+		d.metrics.tombstones.Dec()
+	}
+}
+
+// buryWait bounds one tombstone: others, and calls, wait behind it.
+const buryWait = 10 * time.Second
+
+func (d *Daemon) buryOne(ctx context.Context, t tombstone.Tombstone) error {
+	ctx, cancel := context.WithTimeout(ctx, buryWait)
+	defer cancel()
+	if err := d.Bridge.Bury(ctx, t.Command, t.Dir); err != nil {
+		return err
+	}
+	return tombstone.Remove(d.StateDir, t.Dir)
+}
+
+func (d *Daemon) reconcileLoop(ctx context.Context) {
+	ticker := time.NewTicker(d.Interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		d.bury(ctx)
+		d.Bridge.Reconcile(ctx)
+		d.metrics.observe(d.Bridge.Records())
+	}
+}
+
+// serveHTTP shows health and metrics on a loopback address.
+func (d *Daemon) serveHTTP() (stop func(), err error) {
+	if d.HTTPEndpoint == "" {
+		return func() {}, nil
+	}
+	if err := requireLoopback(d.HTTPEndpoint); err != nil {
+		return nil, err
+	}
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", d.HTTPEndpoint)
+	if err != nil {
+		return nil, fmt.Errorf("--http-endpoint: %w", err)
+	}
+	mux := http.NewServeMux()
+	path := d.MetricsPath
+	if path == "" {
+		path = "/metrics"
+	}
+	mux.Handle(path, d.metrics.handler())
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("/readyz", d.readyz)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			d.Log.Error("the HTTP endpoint ended", "error", err)
+		}
+	}()
+	return func() { _ = server.Close() }, nil
+}
+
+func (d *Daemon) readyz(w http.ResponseWriter, _ *http.Request) {
+	select {
+	case <-d.ready:
+		_, _ = w.Write([]byte("ok\n"))
+	default:
+		http.Error(w, "not serving yet", http.StatusServiceUnavailable)
+	}
+}
+
+// requireLoopback keeps what the endpoint shows on the node.
+func requireLoopback(address string) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("--http-endpoint %s: %w", address, err)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("--http-endpoint %s: only a loopback address (127.0.0.1:PORT) is served", address)
+	}
+	return nil
+}
