@@ -108,7 +108,10 @@ func TestFSGroupIsApplied(t *testing.T) {
 	for _, attach := range []bool{false, true} {
 		for _, byKubelet := range []bool{false, true} {
 			t.Run(fmt.Sprintf("attach=%t/byKubelet=%t", attach, byKubelet), func(t *testing.T) {
-				n := newNode(t, attach, func(c *driverConfig) { c.Capabilities["fsGroup"] = byKubelet })
+				n := newNode(t, attach, func(c *driverConfig) {
+					c.Capabilities["fsGroup"] = byKubelet
+					c.FSGroupPolicy = map[bool]string{false: "driver", true: "kubelet"}[byKubelet]
+				})
 				testFSGroup(t, n, n.newVolume(imageExt4(), "pv-1"))
 			})
 		}

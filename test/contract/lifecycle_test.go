@@ -2,6 +2,7 @@ package contract
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -17,6 +18,28 @@ func TestVolumeLivesFromAttachToDetach(t *testing.T) {
 				testLife(t, n, n.newVolume(k, "pv-1"), attach)
 			})
 		}
+	}
+}
+
+// TestForgottenLoopDeviceIsTakenOver: somebody has run losetup on the image and
+// gone. No second loop device may come, and none may be left in the end.
+func TestForgottenLoopDeviceIsTakenOver(t *testing.T) {
+	for _, attach := range []bool{false, true} {
+		t.Run(fmt.Sprintf("attach=%t", attach), func(t *testing.T) {
+			n := newNode(t, attach)
+			v := n.newVolume(imageExt4(), "pv-1")
+			image := v.pv.Spec.FlexVolume.Options["image"]
+			n.must(os.WriteFile(image, nil, 0o600))
+			n.must(os.Truncate(image, 64<<20))
+			n.losetup(image)
+			pod := newPod("a")
+			n.attach(v)
+			n.must(n.mount(v, pod))
+			if loops := loopsBelow(t, image); len(loops) != 1 {
+				t.Errorf("loop devices of one image: %v", loops)
+			}
+			n.takeDown(v, pod)
+		})
 	}
 }
 

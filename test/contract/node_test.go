@@ -40,6 +40,7 @@ type driverConfig struct {
 	Backend        string          `json:"backend"`
 	Driver         string          `json:"driver"`
 	Capabilities   map[string]bool `json:"capabilities"`
+	FSGroupPolicy  string          `json:"fsGroupPolicy,omitempty"`
 	KubeletDir     string          `json:"kubeletDir"`
 	DirectoryRoots []string        `json:"directoryRoots"`
 	ImageRoots     []string        `json:"imageRoots"`

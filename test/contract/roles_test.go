@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -20,10 +21,13 @@ import (
 // surroundings that only a process of its own can have.
 func roles() map[string]func(args []string) int {
 	return map[string]func([]string) int{
-		"barren":        barren,
-		"empty-root":    emptyRoot,
-		"probe":         probe,
-		"waitforattach": waitForAttach,
+		"barren":          barren,
+		"empty-root":      emptyRoot,
+		"fuse-helper":     fuseHelper,
+		"fuse-server":     fuseServer,
+		"no-sys-resource": noSysResource,
+		"probe":           probe,
+		"waitforattach":   waitForAttach,
 	}
 }
 
@@ -71,6 +75,12 @@ func emptyRoot(args []string) int {
 	return execAfter(steps, args, []string{})
 }
 
+// noSysResource executes args without the capability CAP_SYS_RESOURCE.
+func noSysResource(args []string) int {
+	drop := func() error { return unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_RESOURCE, 0, 0, 0) }
+	return execAfter([]func() error{drop}, args, nil)
+}
+
 func bindInto(dir, over, root string) error {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
@@ -87,7 +97,10 @@ func bindInto(dir, over, root string) error {
 	return unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
+// execAfter replaces this process by args when all steps are done. They change
+// one thread only, which stays the one that executes.
 func execAfter(steps []func() error, args, env []string) int {
+	runtime.LockOSThread()
 	for i, step := range steps {
 		if err := step(); err != nil {
 			fmt.Printf("step %d of the helper process: %v\n", i, err)

@@ -86,11 +86,16 @@ func (n *node) loopDevice(name string, size int64) string {
 	file := filepath.Join(n.work, name+".disk")
 	n.must(os.WriteFile(file, nil, 0o600))
 	n.must(os.Truncate(file, size))
-	out, err := exec.Command("losetup", "--find", "--show", file).Output()
-	n.must(err)
-	device := strings.TrimSpace(string(out))
+	device := n.losetup(file)
 	n.t.Cleanup(func() { detachLoop(n.t, device) })
 	return device
+}
+
+func (n *node) losetup(file string) string {
+	n.t.Helper()
+	out, err := exec.Command("losetup", "--find", "--show", file).Output()
+	n.must(err)
+	return strings.TrimSpace(string(out))
 }
 
 // vol is a PersistentVolume, bound to a claim that is in the API.
