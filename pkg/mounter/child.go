@@ -28,6 +28,27 @@ import (
 type commander struct {
 	ctx context.Context //nolint:containedctx // utilexec.Interface has no place for it
 	m   *Mounter
+	// failed, if not nil, gets the program that failed last: mount-utils turns
+	// that into text, which is no good to read.
+	failed *failure
+}
+
+// A failure is a program that failed, with what it said.
+type failure struct {
+	command string
+	err     error
+}
+
+func (f *failure) Error() string { return f.command + ": " + f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// exitStatus is that of a program that failed, or -1.
+func exitStatus(err error) int {
+	var exit interface{ ExitStatus() int }
+	if errors.As(err, &exit) {
+		return exit.ExitStatus()
+	}
+	return -1
 }
 
 var _ utilexec.Interface = commander{}
@@ -89,9 +110,17 @@ func (c *child) Output() ([]byte, error) { return c.CombinedOutput() }
 // CombinedOutput runs the program and returns what it wrote. The errors are
 // those of utilexec: an ExitError, or ErrExecutableNotFound.
 func (c *child) CombinedOutput() ([]byte, error) {
+	out, err := c.combinedOutput()
+	if err != nil && c.failed != nil {
+		*c.failed = failure{command: strings.Join(append([]string{c.name}, c.args...), " "), err: withOutput(err, out)}
+	}
+	return out, err
+}
+
+func (c *child) combinedOutput() ([]byte, error) {
 	path, err := lookPath(c.name)
 	if err != nil {
-		return nil, err
+		return nil, because(err, "%s is not installed on this node", c.name)
 	}
 	out, err := newOutput()
 	if err != nil {
@@ -165,8 +194,8 @@ func readOutput(out *os.File) []byte {
 
 // withOutput adds what a program said to the error it ended with.
 func withOutput(err error, output []byte) error {
-	text := strings.Join(strings.FieldsFunc(string(output), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
-	if err == nil || strings.TrimSpace(text) == "" {
+	text := oneLine(string(output))
+	if err == nil || text == "" {
 		return err
 	}
 	return fmt.Errorf("%w: %s", err, text)

@@ -39,8 +39,11 @@ func classicMount(s source, at string) (shared bool, err error) {
 	if errors.Is(err, unix.EBUSY) && unix.Mount(s.device, at, s.fsType, flags^unix.MS_RDONLY, data) == nil {
 		return true, nil
 	}
-	if errors.Is(err, unix.ENODEV) {
+	switch {
+	case errors.Is(err, unix.ENODEV):
 		return false, unknownFilesystem(s.fsType)
+	case errors.Is(err, unix.EINVAL):
+		return false, fmt.Errorf("%w (an option that it does not know, or a damaged filesystem; dmesg says which)", err)
 	}
 	return false, err
 }

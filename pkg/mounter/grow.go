@@ -2,7 +2,6 @@ package mounter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -72,8 +71,7 @@ func (m *Mounter) checkExt(ctx context.Context, device string) error {
 	}
 	c := commander{ctx: ctx, m: m}
 	out, err := c.Command("e2fsck", "-f", "-p", device).CombinedOutput()
-	var exit interface{ ExitStatus() int }
-	if errors.As(err, &exit) && exit.ExitStatus() == 1 {
+	if exitStatus(err) == 1 {
 		return nil
 	}
 	if err != nil {

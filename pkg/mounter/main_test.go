@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
@@ -25,6 +27,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envOldKernel) != "" {
 		forgetNewCalls()
 	}
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // for mount-utils
 	testenv.Main(m)
 }
 
@@ -226,6 +229,23 @@ func formatted(t *testing.T, fsType string) disk {
 	d := newDisk(t, leastSize(fsType))
 	mustRun(t, "mkfs."+fsType, d.device)
 	return d
+}
+
+// setReadOnly write-protects a disk until the test ends: the flag outlives the
+// image of a loop device.
+func (d disk) setReadOnly(t *testing.T) {
+	t.Helper()
+	mustRun(t, "blockdev", "--setro", d.device)
+	t.Cleanup(func() {
+		f, err := os.Open(d.device)
+		if err == nil {
+			err = unix.IoctlSetPointerInt(int(f.Fd()), unix.BLKROSET, 0)
+			f.Close()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func leastSize(fsType string) int64 {

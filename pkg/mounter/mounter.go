@@ -62,10 +62,19 @@ func (e *Error) Error() string {
 	if len(e.Options) > 0 {
 		fmt.Fprintf(&b, " with options %s", strings.Join(sensitive.MaskOptions(e.Options), ","))
 	}
-	// What programs say has several lines.
-	lines := strings.FieldsFunc(e.Err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
-	fmt.Fprintf(&b, ": %s", strings.Join(lines, "; "))
+	fmt.Fprintf(&b, ": %s", oneLine(e.Err.Error()))
 	return b.String()
+}
+
+// oneLine joins the lines of what programs say.
+func oneLine(s string) string {
+	var lines []string
+	for line := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == '\n' || r == '\r' }) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "; ")
 }
 
 // printable quotes a path that would garble a message.
@@ -100,7 +109,7 @@ var (
 
 // hintedError adds what to do next to a cause.
 type hintedError struct {
-	kind error // one of the Err values above
+	kind error // one of the Err values above, as a rule
 	text string
 }
 

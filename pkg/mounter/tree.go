@@ -19,7 +19,16 @@ type source struct {
 }
 
 func (s source) err(op, target string, err error) error {
-	return &Error{Op: op, Source: s.device, Target: target, FSType: s.fsType, Options: s.given, Err: err}
+	return &Error{Op: op, Source: deviceName(s.device), Target: target, FSType: s.fsType, Options: s.given, Err: err}
+}
+
+// deviceName is a device for messages, with the image that a loop device
+// shows: the device is often gone when somebody reads them.
+func deviceName(device string) string {
+	if image := BackingFile(device); image != "" && strings.HasPrefix(device, "/dev/") {
+		return device + " (" + image + ")"
+	}
+	return device
 }
 
 // attach mounts s at t. What prepare does to the root of the new mount is

@@ -352,7 +352,7 @@ func TestUnmountHangs(t *testing.T) {
 	d, target := newDisk(t, testenv.MiB), newTarget(t)
 	server := mountFUSE(t, target.Path(), "fuseblk", d.device)
 	server.fallSilent(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	if err := m.Unmount(ctx, target); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,437 @@
+package mounter_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/pkg/mounter"
+)
+
+func TestDiskFormatsEmpty(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fsType string
+		want   string
+		mkfs   []string
+	}{
+		"ext4":          {fsType: "ext4", want: "ext4"},
+		"ext3":          {fsType: "ext3", want: "ext3"},
+		"ext2":          {fsType: "ext2", want: "ext2"},
+		"xfs":           {fsType: "xfs", want: "xfs"},
+		"btrfs":         {fsType: "btrfs", want: "btrfs"},
+		"default":       {fsType: "", want: "ext4"},
+		"ext4, options": {fsType: "ext4", want: "ext4", mkfs: []string{"-L", "a label", "-N", "100"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tt.want[:3] == "ext" {
+				testenv.Need(t, "ext4", "prog:mkfs."+tt.want)
+			} else {
+				testenv.Need(t, tt.want)
+			}
+			eachWay(t, func(t *testing.T, m *mounter.Mounter) {
+				if m.Classic && tt.want != "ext4" && testing.Short() {
+					t.Skip("the same as with ext4")
+				}
+				d, target := newDisk(t, leastSize(tt.want)), newTarget(t)
+				if found, err := m.Probe(t.Context(), d.device); found != "" || err != nil {
+					t.Errorf("Probe of an empty disk: %q, %v", found, err)
+				}
+				disk := mounter.Disk{Device: d.device, FSType: tt.fsType, MkfsOptions: tt.mkfs}
+				for _, content := range []string{"", "content"} { // formatted, then found
+					if err := m.MountDisk(t.Context(), disk, target, nil); err != nil {
+						t.Fatal(err)
+					}
+					if got := mountsAt(t, target.Path()); len(got) != 1 || got[0].FSType != tt.want || got[0].Source != d.device {
+						t.Errorf("mounted: %+v", got)
+					}
+					file := filepath.Join(target.Path(), "file")
+					if content == "" {
+						mustWrite(t, file, "content")
+					} else if got := mustRead(t, file); got != content {
+						t.Errorf("file is %q", got)
+					}
+					mustUnmount(t, target)
+				}
+				if found, err := m.Probe(t.Context(), d.device); found != tt.want || err != nil {
+					t.Errorf("Probe: %q, %v", found, err)
+				}
+				if tt.mkfs != nil && !strings.Contains(mustRun(t, "blkid", "-p", d.device), `LABEL="a label"`) {
+					t.Error("mkfs options had no effect")
+				}
+			})
+		})
+	}
+}
+
+// What fails to be formatted says why, and can be tried again.
+func TestDiskFormatFails(t *testing.T) {
+	testenv.Need(t, "ext4")
+	var m mounter.Mounter
+	d, target := newDisk(t, leastSize("ext4")), newTarget(t)
+	disk := mounter.Disk{Device: d.device, FSType: "ext4", MkfsOptions: []string{"-b", "nonsense"}}
+	err := m.MountDisk(t.Context(), disk, target, nil)
+	requireError(t, err, nil, d.device, target.Path(), "ext4", "invalid block size - nonsense")
+	requireMounts(t, target.Path(), 0)
+	disk.MkfsOptions = nil
+	if err := m.MountDisk(t.Context(), disk, target, nil); err != nil {
+		t.Fatal(err)
+	}
+	mustUnmount(t, target)
+
+	missing := mounter.Disk{Device: newDisk(t, leastSize("ext4")).device, FSType: "minix-3"}
+	requireError(t, m.MountDisk(t.Context(), missing, target, nil), nil, "mkfs.minix-3", "not installed")
+
+	full := mounter.Disk{Device: newDisk(t, 4096).device, FSType: "ext4"}
+	requireError(t, m.MountDisk(t.Context(), full, target, nil), nil, "ext4", target.Path())
+}
+
+func TestDiskReadOnly(t *testing.T) {
+	testenv.Need(t, "ext4")
+	eachWay(t, func(t *testing.T, m *mounter.Mounter) {
+		for _, fsType := range []string{"ext4", ""} {
+			d, target := newDisk(t, leastSize("ext4")), newTarget(t)
+			disk := mounter.Disk{Device: d.device, FSType: fsType, ReadOnly: true}
+			before := hash(t, d.path)
+			err := m.MountDisk(t.Context(), disk, target, nil)
+			requireError(t, err, mounter.ErrNotFormatted, d.device, "read-only", "mount it read-write once")
+			if hash(t, d.path) != before {
+				t.Error("a read-only volume was written to")
+			}
+			mustRun(t, "mkfs.ext4", d.device)
+			before = hash(t, d.path)
+			if err := m.MountDisk(t.Context(), disk, target, nil); err != nil {
+				t.Fatal(err)
+			}
+			requireWritable(t, target.Path(), false)
+			mount, super := optionsAt(t, target.Path())
+			if mount[0] != "ro" || super[0] != "ro" {
+				t.Errorf("mounted with %v and %v", mount, super)
+			}
+			mustUnmount(t, target)
+			if hash(t, d.path) != before {
+				t.Error("a read-only mount wrote to the disk")
+			}
+		}
+	})
+}
+
+// A disk that cannot be written to is read-only whatever was asked for.
+func TestDiskWriteProtected(t *testing.T) {
+	for _, fsType := range []string{"ext4", "xfs", "btrfs"} {
+		t.Run(fsType, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, m *mounter.Mounter) {
+				d, target := formatted(t, fsType), newTarget(t)
+				d.setReadOnly(t)
+				disk := mounter.Disk{Device: d.device, FSType: fsType}
+				err := m.MountDisk(t.Context(), disk, target, nil)
+				requireError(t, err, mounter.ErrReadOnly, d.device, "cannot be written to", "read-only")
+				requireMounts(t, target.Path(), 0)
+				disk.ReadOnly = true
+				if err := m.MountDisk(t.Context(), disk, target, nil); err != nil {
+					t.Fatal(err)
+				}
+				requireWritable(t, target.Path(), false)
+				mustUnmount(t, target)
+			})
+		})
+	}
+	t.Run("empty", func(t *testing.T) {
+		testenv.Need(t, "ext4")
+		var m mounter.Mounter
+		d, target := newDisk(t, leastSize("ext4")), newTarget(t)
+		d.setReadOnly(t)
+		err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device, FSType: "ext4"}, target, nil)
+		requireError(t, err, mounter.ErrReadOnly, d.device, "cannot be written to")
+	})
+}
+
+// Another filesystem than was asked for stays as it is, to the last byte.
+func TestDiskWrongFilesystem(t *testing.T) {
+	for _, has := range []string{"ext4", "xfs", "btrfs"} {
+		t.Run(has, func(t *testing.T) {
+			d, target := formatted(t, has), newTarget(t)
+			before := hash(t, d.path)
+			eachWay(t, func(t *testing.T, m *mounter.Mounter) {
+				for _, want := range []string{"ext4", "xfs", "btrfs", "ext3"} {
+					if want == has {
+						continue
+					}
+					for _, readOnly := range []bool{false, true} {
+						err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device, FSType: want, ReadOnly: readOnly}, target, nil)
+						requireError(t, err, mounter.ErrWrongFilesystem, fmt.Sprintf("the disk holds %s, not %s", has, want), d.device, "it stays as it is")
+						requireMounts(t, target.Path(), 0)
+					}
+				}
+			})
+			if hash(t, d.path) != before {
+				t.Error("the disk was changed")
+			}
+		})
+	}
+}
+
+// The same where the disk is in use by somebody else, so that the kernel would
+// only say that it is busy.
+func TestDiskWrongFilesystemHeld(t *testing.T) {
+	d, target, other := formatted(t, "ext4"), newTarget(t), newTarget(t)
+	eachWay(t, func(t *testing.T, m *mounter.Mounter) {
+		if err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device}, other, nil); err != nil {
+			t.Fatal(err)
+		}
+		defer mustUnmount(t, other)
+		for _, readOnly := range []bool{false, true} {
+			err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device, FSType: "xfs", ReadOnly: readOnly}, target, nil)
+			requireError(t, err, mounter.ErrWrongFilesystem, "the disk holds ext4, not xfs", d.device)
+			requireMounts(t, target.Path(), 0)
+		}
+	})
+}
+
+// A device that something other than a filesystem holds.
+func TestDiskHeldByOther(t *testing.T) {
+	d, target := formatted(t, "ext4"), newTarget(t)
+	holder, err := os.OpenFile(d.device, os.O_RDWR|unix.O_EXCL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close()
+	eachWay(t, func(t *testing.T, m *mounter.Mounter) {
+		for _, fsType := range []string{"ext4", ""} {
+			err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device, FSType: fsType}, target, nil)
+			requireError(t, err, mounter.ErrBusy, d.device, "lsblk")
+			requireMounts(t, target.Path(), 0)
+		}
+	})
+	empty := newDisk(t, testenv.MiB)
+	hold2, err := os.OpenFile(empty.device, os.O_RDWR|unix.O_EXCL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hold2.Close()
+	var m mounter.Mounter
+	for _, fsType := range []string{"ext4", ""} {
+		err := m.MountDisk(t.Context(), mounter.Disk{Device: empty.device, FSType: fsType}, target, nil)
+		requireError(t, err, mounter.ErrBusy, empty.device, "lsblk")
+	}
+}
+
+// Several targets share one filesystem; the last unmount ends it.
+func TestDiskShared(t *testing.T) {
+	for _, fsType := range []string{"ext4", "xfs", "btrfs"} {
+		t.Run(fsType, func(t *testing.T) {
+			testenv.Need(t, fsType)
+			eachWay(t, func(t *testing.T, m *mounter.Mounter) {
+				d := newDisk(t, leastSize(fsType))
+				a, b, ro := newTarget(t), newTarget(t), newTarget(t)
+				disk := mounter.Disk{Device: d.device, FSType: fsType}
+				for _, target := range []*mounter.Target{a, b} {
+					if err := m.MountDisk(t.Context(), disk, target, nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				mustWrite(t, filepath.Join(a.Path(), "file"), "from a")
+				// Read-only beside read-write.
+				reader := disk
+				reader.ReadOnly = true
+				if err := m.MountDisk(t.Context(), reader, ro, nil); err != nil {
+					t.Fatal(err)
+				}
+				requireWritable(t, ro.Path(), false)
+				requireWritable(t, a.Path(), true)
+				for _, target := range []*mounter.Target{b, ro} {
+					if got := mustRead(t, filepath.Join(target.Path(), "file")); got != "from a" {
+						t.Errorf("%s: file is %q", target.Path(), got)
+					}
+				}
+				mustUnmount(t, a)
+				mustWrite(t, filepath.Join(b.Path(), "file"), "from b")
+				mustUnmount(t, b)
+				if got := mustRead(t, filepath.Join(ro.Path(), "file")); got != "from b" {
+					t.Errorf("file is %q", got)
+				}
+				requireWritable(t, ro.Path(), false)
+				// And read-write again, beside the read-only one.
+				if err := m.MountDisk(t.Context(), disk, a, nil); err != nil {
+					t.Fatal(err)
+				}
+				requireWritable(t, a.Path(), true)
+				requireWritable(t, ro.Path(), false)
+				mustUnmount(t, ro)
+				mustUnmount(t, a)
+				if err := mounter.WaitDetached(t.Context(), d.device, ""); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// Read-only first: the filesystem itself is read-only, until somebody wants to
+// write.
+func TestDiskReadOnlyThenReadWrite(t *testing.T) {
+	for _, fsType := range []string{"ext4", "xfs", "btrfs"} {
+		t.Run(fsType, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, m *mounter.Mounter) {
+				d, ro, rw := formatted(t, fsType), newTarget(t), newTarget(t)
+				if err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device, FSType: fsType, ReadOnly: true}, ro, nil); err != nil {
+					t.Fatal(err)
+				}
+				if err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device, FSType: fsType, Options: []string{"noexec"}}, rw, nil); err != nil {
+					t.Fatal(err)
+				}
+				requireWritable(t, rw.Path(), true)
+				requireWritable(t, ro.Path(), false)
+				if mount, _ := optionsAt(t, rw.Path()); !slices.Contains(mount, "noexec") {
+					t.Errorf("mounted with %v", mount)
+				}
+				mustUnmount(t, ro)
+				requireWritable(t, rw.Path(), true)
+				mustUnmount(t, rw)
+			})
+		})
+	}
+	// It cannot be made writable: the device may not be written to.
+	t.Run("write-protected", func(t *testing.T) {
+		eachWay(t, func(t *testing.T, m *mounter.Mounter) {
+			d, ro, rw := formatted(t, "ext4"), newTarget(t), newTarget(t)
+			d.setReadOnly(t)
+			if err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device, ReadOnly: true}, ro, nil); err != nil {
+				t.Fatal(err)
+			}
+			defer mustUnmount(t, ro)
+			err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device}, rw, nil)
+			requireError(t, err, nil, d.device, rw.Path(), "read-only elsewhere on this node and cannot be made writable")
+			requireMounts(t, rw.Path(), 0)
+			requireMounts(t, ro.Path(), 1)
+		})
+	})
+}
+
+func TestDiskOptions(t *testing.T) {
+	testenv.Need(t, "ext4")
+	d, target := formatted(t, "ext4"), newTarget(t)
+	for name, tt := range map[string]struct {
+		options []string
+		want    []string
+		text    string // of the error; of mount(2), which says no more: invalid argument
+	}{
+		"of the mount":      {options: []string{"nosuid", "noexec", "nodev", "noatime"}, want: []string{"nosuid", "noexec", "nodev", "noatime"}},
+		"discard":           {options: []string{"discard"}, want: []string{"discard"}},
+		"with a value":      {options: []string{"commit=17"}, want: []string{"commit=17"}},
+		"sync and lazytime": {options: []string{"sync", "lazytime", "dirsync"}, want: []string{"sync", "lazytime", "dirsync"}},
+		"quoted":            {options: []string{`errors="continue"`, "commit=19"}, want: []string{"commit=19"}},
+		"unknown":           {options: []string{"nonsense"}, text: "Unknown parameter 'nonsense'"},
+		"unknown value":     {options: []string{"data=nonsense"}, text: "data"},
+		"bad number":        {options: []string{"commit=x"}, text: "commit"},
+		"out of range":      {options: []string{"discard", "commit=-5"}, text: "commit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachWay(t, func(t *testing.T, m *mounter.Mounter) {
+				err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device, FSType: "ext4", Options: tt.options}, target, nil)
+				if tt.text != "" {
+					if m.Classic || os.Getenv(envOldKernel) != "" {
+						tt.text = "invalid argument"
+					}
+					requireError(t, err, nil, tt.text, d.device, target.Path(), "ext4", "options "+strings.Join(tt.options, ","))
+					requireMounts(t, target.Path(), 0)
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer mustUnmount(t, target)
+				mount, super := optionsAt(t, target.Path())
+				for _, o := range tt.want {
+					if !slices.Contains(mount, o) && !slices.Contains(super, o) {
+						t.Errorf("mounted with %v and %v, want %s", mount, super, o)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A filesystem that was not unmounted in good order is repaired.
+func TestDiskIsChecked(t *testing.T) {
+	eachWay(t, func(t *testing.T, m *mounter.Mounter) {
+		d, target := formatted(t, "ext4"), newTarget(t)
+		// What fsck -a repairs by itself: wrong counts, and an orphan.
+		mustRun(t, "debugfs", "-w", "-R", "set_super_value free_blocks_count 7", d.device)
+		mustRun(t, "debugfs", "-w", "-R", "set_super_value state 2", d.device) // has errors
+		readOnly := mounter.Disk{Device: d.device, FSType: "ext4", ReadOnly: true}
+		before := hash(t, d.path)
+		if err := m.MountDisk(t.Context(), readOnly, target, nil); err != nil {
+			t.Fatal(err)
+		}
+		mustUnmount(t, target)
+		if hash(t, d.path) != before {
+			t.Error("a read-only mount repaired the disk")
+		}
+		if err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device, FSType: "ext4"}, target, nil); err != nil {
+			t.Fatal(err)
+		}
+		mustUnmount(t, target)
+		if out := mustRun(t, "dumpe2fs", "-h", d.device); !strings.Contains(out, "Filesystem state:         clean\n") {
+			t.Errorf("not repaired:\n%s", out)
+		}
+	})
+}
+
+// What fsck cannot repair by itself is not mounted.
+func TestDiskCannotBeRepaired(t *testing.T) {
+	var m mounter.Mounter
+	d, target := formatted(t, "ext4"), newTarget(t)
+	mustRun(t, "debugfs", "-w", "-R", "set_inode_field <2> mode 0100644", d.device) // the root is a file
+	mustRun(t, "debugfs", "-w", "-R", "set_super_value state 2", d.device)
+	err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device, FSType: "ext4"}, target, nil)
+	requireError(t, err, nil, d.device, target.Path(), "could not correct")
+	requireMounts(t, target.Path(), 0)
+}
+
+func TestDiskMissing(t *testing.T) {
+	testenv.Need(t, "mount")
+	var m mounter.Mounter
+	target := newTarget(t)
+	for _, device := range []string{"/dev/none", filepath.Join(newDir(t), "none")} {
+		err := m.MountDisk(t.Context(), mounter.Disk{Device: device, FSType: "ext4"}, target, nil)
+		requireError(t, err, os.ErrNotExist, device)
+	}
+	_, err := m.Probe(t.Context(), target.Path())
+	requireError(t, err, nil, "probe "+target.Path())
+}
+
+func TestDiskEndsWithContext(t *testing.T) {
+	testenv.Need(t, "ext4")
+	var m mounter.Mounter
+	d, target := newDisk(t, leastSize("ext4")), newTarget(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := m.MountDisk(ctx, mounter.Disk{Device: d.device, FSType: "ext4"}, target, nil)
+	requireError(t, err, context.Canceled, d.device)
+	requireMounts(t, target.Path(), 0)
+}
+
+func TestFindByTag(t *testing.T) {
+	var m mounter.Mounter
+	testenv.Need(t, "ext4")
+	d := newDisk(t, leastSize("ext4"))
+	mustRun(t, "mkfs.ext4", "-q", "-L", "flextest $x", "-U", "6d0ca7a9-8c2f-4e6c-8d59-0c2a9b3d1c11", d.device)
+	for tag, value := range map[string]string{"LABEL": "flextest $x", "UUID": "6d0ca7a9-8c2f-4e6c-8d59-0c2a9b3d1c11"} {
+		if got, err := m.FindByTag(t.Context(), tag, value); got != d.device || err != nil {
+			t.Errorf("%s=%s: %q, %v, want %s", tag, value, got, err, d.device)
+		}
+	}
+	_, err := m.FindByTag(t.Context(), "LABEL", "flextest none")
+	requireError(t, err, os.ErrNotExist, "find device LABEL=flextest none")
+	twin := newDisk(t, leastSize("ext4"))
+	mustRun(t, "dd", "if="+d.device, "of="+twin.device, "bs=1M", "status=none")
+	_, err = m.FindByTag(t.Context(), "LABEL", "flextest $x")
+	requireError(t, err, mounter.ErrBusy, "several have it", d.device, twin.device)
+}

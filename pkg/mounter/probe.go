@@ -1,0 +1,152 @@
+package mounter
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	mountutils "k8s.io/mount-utils"
+)
+
+// Probe returns the type of the filesystem on a block device or image; "" if
+// it is provably empty, and also if a mkfs.xfs was killed on it. Empty means
+// that blkid(8) finds no filesystem, partition table or other signature, and
+// that all places where it looks can be read: blkid by itself says "nothing
+// found" of a disk that it cannot read. Whatever else is found is an error.
+func (m *Mounter) Probe(ctx context.Context, device string) (string, error) {
+	fail := func(err error) (string, error) {
+		return "", &Error{Op: "probe", Source: deviceName(device), Err: err}
+	}
+	run := commander{ctx: ctx, m: m, failed: new(failure)}
+	found, err := (&mountutils.SafeFormatAndMount{Exec: run}).GetDiskFormat(device)
+	switch {
+	case ctx.Err() != nil:
+		return fail(context.Cause(ctx))
+	case exitStatus(err) == blkidAmbivalent:
+		return fail(because(ErrWrongFilesystem, "it holds signatures that contradict each other (wipefs %s lists them); it is not touched", device))
+	case err != nil:
+		return fail(fmt.Errorf("cannot tell what is on it, so it is not touched: %w", run.failed))
+	case found == "":
+		if err := checkReadable(device); errors.Is(err, fs.ErrNotExist) {
+			return fail(err)
+		} else if err != nil {
+			return fail(fmt.Errorf("cannot tell what is on it, so it is not touched: %w", err))
+		}
+	case found == "xfs" && unfinishedXFS(device):
+		return "", nil
+	case strings.Contains(found, "partitions"): // how mount-utils calls them
+		return fail(because(ErrWrongFilesystem, "it holds a partition table, and is not touched; a partition of it can be a volume (lsblk %s lists them)", device))
+	case !isFilesystem(found):
+		return fail(because(ErrWrongFilesystem, "it holds %s, which is no filesystem (wipefs %s lists what there is); it is not touched", found, device))
+	}
+	return found, nil
+}
+
+// blkidAmbivalent is the exit status of blkid(8) for "several results".
+const blkidAmbivalent = 8
+
+// isFilesystem tells filesystems from what else blkid(8) calls a TYPE: parts
+// of RAIDs, volume groups and pools, encryption, swap, caches, journals.
+func isFilesystem(found string) bool {
+	return isName(found) && !strings.HasSuffix(found, "_member") &&
+		!slices.Contains([]string{"swap", "swsuspend", "bcache", "drbd", "jbd", "ubi", "stratis", "ceph_bluestore"}, found)
+}
+
+// What is read of both ends of a device before it counts as empty: all that
+// blkid(8) knows has its signature there (VMFS at 2 MiB, the second header of
+// LUKS2 at up to 4 MiB, RAID and ZFS in the last MiB).
+const (
+	probeStart = 8 << 20
+	probeEnd   = 1 << 20
+)
+
+func checkReadable(device string) error {
+	f, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if size == 0 {
+		return errors.New("the device has no size: no medium, or not attached")
+	}
+	for _, part := range [...]struct{ at, length int64 }{{0, min(size, probeStart)}, {max(0, size-probeEnd), min(size, probeEnd)}} {
+		n, err := io.Copy(io.Discard, io.NewSectionReader(f, part.at, part.length))
+		if err != nil {
+			return fmt.Errorf("it cannot be read at offset %d: %w", part.at+n, err)
+		}
+	}
+	return nil
+}
+
+// The superblock of XFS starts the device; mkfs.xfs sets sb_inprogress first
+// and clears it last, and the kernel mounts no filesystem that has it set. So
+// one that has it set never held any data (xfsprogs, mkfs/xfs_mkfs.c).
+const (
+	xfsMagic          = "XFSB"
+	xfsInProgressByte = 126
+)
+
+func unfinishedXFS(device string) bool {
+	f, err := os.Open(device)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	sb := make([]byte, 512)
+	if _, err := f.ReadAt(sb, 0); err != nil {
+		return false
+	}
+	return bytes.HasPrefix(sb, []byte(xfsMagic)) && sb[xfsInProgressByte] == 1
+}
+
+// wipeStart clears the first sector.
+func wipeStart(device string) error {
+	f, err := os.OpenFile(device, os.O_WRONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &Error{Op: "wipe", Source: device, Err: err}
+	}
+	defer f.Close()
+	if _, err := f.Write(make([]byte, 512)); err != nil {
+		return &Error{Op: "wipe", Source: device, Err: err}
+	}
+	return f.Sync()
+}
+
+// DeviceSize is the size of a block device in bytes.
+func DeviceSize(device string) (int64, error) {
+	f, err := os.Open(device)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	return f.Seek(0, io.SeekEnd)
+}
+
+// FindByTag returns the block device with a tag (UUID, LABEL, PARTUUID,
+// PARTLABEL), as blkid(8) finds it, or an error for which
+// errors.Is(err, fs.ErrNotExist).
+func (m *Mounter) FindByTag(ctx context.Context, tag, value string) (string, error) {
+	out, err := commander{ctx: ctx, m: m}.Command("blkid", "-c", "/dev/null", "-o", "device", "-t", tag+"="+value).CombinedOutput()
+	devices := strings.Fields(string(out))
+	switch {
+	case err == nil && len(devices) == 1:
+		return devices[0], nil
+	case err == nil && len(devices) > 1:
+		return "", &Error{Op: "find device", Source: tag + "=" + value, Err: because(ErrBusy, "several have it (%s): a snapshot or a multipath device? give the path of one", strings.Join(devices, ", "))}
+	}
+	if exitStatus(err) == 2 {
+		err = &os.PathError{Op: "find", Path: tag + "=" + value, Err: os.ErrNotExist}
+	}
+	return "", &Error{Op: "find device", Source: tag + "=" + value, Err: err}
+}
