@@ -1,0 +1,213 @@
+// Package bridgeconfig is the configuration of the bridge: which FlexVolume
+// drivers flex2csi serves, with which CSI driver, and how the options of a
+// volume become what that driver wants. docs/bridge-configuration.md tells
+// people what the fields mean.
+//
+// Decoding is strict and reports all faults at once, each with its path and
+// line. The package knows nothing of CEL: expressions are text here, and
+// package mapping compiles them.
+package bridgeconfig
+
+import "time"
+
+const (
+	// APIVersion is the only version of the format so far.
+	APIVersion = "flex2csi.io/v1alpha1"
+	// Kind names the format.
+	Kind = "BridgeConfiguration"
+	// MaxSize bounds what is read. It is room for some thousand drivers.
+	MaxSize = 1 << 20
+)
+
+// Configuration is the content of the file.
+type Configuration struct {
+	// APIVersion and Kind are the constants of the same names.
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string `yaml:"kind"`
+
+	// Drivers are the FlexVolume drivers that are served, at least one.
+	Drivers []Driver `yaml:"drivers"`
+}
+
+// Driver is one FlexVolume driver and its CSI driver.
+type Driver struct {
+	// FlexDriver is the name in PersistentVolumes (spec.flexVolume.driver), in
+	// the form vendor/name.
+	FlexDriver string `yaml:"flexDriver"`
+	// CSIDriver is what the CSI driver calls itself (GetPluginInfo). It is
+	// compared before anything else is asked of the driver.
+	CSIDriver string `yaml:"csiDriver"`
+
+	// Endpoint is the socket of the node service, as unix:///path or a path.
+	// Empty: the one that the driver has registered with the kubelet, found
+	// anew after each restart of it.
+	Endpoint string `yaml:"endpoint,omitempty"`
+	// ControllerEndpoint is the socket of the controller service, if it can be
+	// reached from this node. Attaching and expanding need it.
+	ControllerEndpoint string `yaml:"controllerEndpoint,omitempty"`
+	// Attach says how volumes get attached to the node.
+	Attach AttachMode `yaml:"attach"`
+
+	// Volume is how the options of a volume become a CSI volume.
+	Volume Volume `yaml:"volume"`
+	// Secrets are what the CSI driver gets, by stage. A stage that is not named
+	// gets none.
+	Secrets Secrets `yaml:"secrets,omitempty"`
+
+	// PodInfo adds the pod's name, namespace, UID and service account to the
+	// volume context of NodePublishVolume (CSIDriver.spec.podInfoOnMount).
+	PodInfo bool `yaml:"podInfo"`
+	// FSGroup says when the pod's fsGroup is applied to the volume.
+	FSGroup FSGroupPolicy `yaml:"fsGroup"`
+	// StagingRoot replaces <kubelet dir>/plugins/kubernetes.io/csi, for drivers
+	// whose pods do not have that mounted. With another one a volume cannot be
+	// handed over to the kubelet's CSI plugin under a running pod.
+	StagingRoot string `yaml:"stagingRoot,omitempty"`
+	// DirectPublish has the CSI driver publish into the pod's volume directory
+	// instead of a private one that is bound there when all is done.
+	DirectPublish bool `yaml:"directPublish"`
+
+	// Inline allows volumes that a pod specifies by itself. Their options are
+	// the pod author's, who can name any volume of the storage system.
+	Inline bool `yaml:"inline"`
+	// PVNamePattern is a regular expression that the whole name of a volume
+	// must match, unless Inline is true. A callout does not say whether its
+	// volume is inline; this is what can be done without the API server.
+	PVNamePattern string `yaml:"pvNamePattern,omitempty"`
+	// SizeLimits says whether the limits of the CSI specification hold.
+	SizeLimits SizeLimits `yaml:"sizeLimits"`
+
+	// Timeouts bound single RPCs.
+	Timeouts Timeouts `yaml:"timeouts"`
+}
+
+// Volume holds CEL expressions over the callout: options, pvName, fsType,
+// readOnly and pod. Package mapping tells more.
+type Volume struct {
+	// Handle is the volume_id; a string.
+	Handle string `yaml:"handle"`
+	// Context is the volume_context; a map of strings.
+	Context string `yaml:"context"`
+	// MountFlags are those of the volume capability; a list of strings.
+	MountFlags string `yaml:"mountFlags"`
+	// FSType is that of the volume capability; a string, which may be empty.
+	FSType string `yaml:"fsType"`
+	// AccessMode is one of the names that Kubernetes has for them; a string.
+	AccessMode string `yaml:"accessMode"`
+}
+
+// Secrets says for each stage where its secrets come from.
+type Secrets struct {
+	ControllerPublish *SecretSource `yaml:"controllerPublish,omitempty"`
+	NodeStage         *SecretSource `yaml:"nodeStage,omitempty"`
+	NodePublish       *SecretSource `yaml:"nodePublish,omitempty"`
+	NodeExpand        *SecretSource `yaml:"nodeExpand,omitempty"`
+	ControllerExpand  *SecretSource `yaml:"controllerExpand,omitempty"`
+}
+
+// SecretSource is where the secrets of one stage come from: either
+// FromFlexSecret or File.
+type SecretSource struct {
+	// FromFlexSecret takes them from the Secret that the volume's secretRef
+	// names: for each key that the CSI driver wants, the key in that Secret.
+	// The kubelet passes it to mount only.
+	FromFlexSecret map[string]string `yaml:"fromFlexSecret,omitempty"`
+	// File is a file on the node that belongs to root and that nobody else may
+	// read. It is read for each call, so that it can be replaced. Without Key it
+	// holds a YAML or JSON object: the keys and values for the CSI driver.
+	File string `yaml:"file,omitempty"`
+	// Key makes the whole content of File the value of this one key.
+	Key string `yaml:"key,omitempty"`
+}
+
+// AttachMode is how a volume gets attached to the node.
+type AttachMode string
+
+const (
+	// AttachAuto attaches through the controller service if the driver has
+	// PUBLISH_UNPUBLISH_VOLUME and ControllerEndpoint is set.
+	AttachAuto AttachMode = "Auto"
+	// AttachNone never attaches.
+	AttachNone AttachMode = "None"
+	// AttachController attaches through the controller service and fails if
+	// that is not possible.
+	AttachController AttachMode = "Controller"
+)
+
+// FSGroupPolicy is CSIDriver.spec.fsGroupPolicy.
+type FSGroupPolicy string
+
+const (
+	// FSGroupFile always applies the pod's fsGroup.
+	FSGroupFile FSGroupPolicy = "File"
+	// FSGroupWithFSType applies it to volumes with a filesystem type and an
+	// access mode of one node. It is the default of Kubernetes.
+	FSGroupWithFSType FSGroupPolicy = "ReadWriteOnceWithFSType"
+	// FSGroupNone never applies it.
+	FSGroupNone FSGroupPolicy = "None"
+)
+
+// SizeLimits says whether the size limits of the CSI specification hold.
+type SizeLimits string
+
+const (
+	// SizeLimitsCSI refuses what the specification does not allow: strings of
+	// more than 128 bytes and maps of more than 4 KiB.
+	SizeLimitsCSI SizeLimits = "CSI"
+	// SizeLimitsRelaxed refuses only what is absurd: strings of more than 1 KiB,
+	// maps of more than 64 KiB. There are drivers whose volume handles are
+	// longer than they may be, and the kubelet does not mind.
+	SizeLimitsRelaxed SizeLimits = "Relaxed"
+)
+
+// Timeouts are the deadlines of RPCs. They are not those of callouts: an RPC
+// goes on when its caller has left.
+type Timeouts struct {
+	Attach    Duration `yaml:"attach"`
+	Stage     Duration `yaml:"stage"`
+	Publish   Duration `yaml:"publish"`
+	Expand    Duration `yaml:"expand"`
+	Unpublish Duration `yaml:"unpublish"`
+	Unstage   Duration `yaml:"unstage"`
+	Detach    Duration `yaml:"detach"`
+}
+
+// Duration is a time.Duration that is text in YAML: "90s", "2m".
+type Duration time.Duration
+
+// String returns the duration as time.Duration does.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText makes the duration text in YAML.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// DefaultTimeout of an RPC is that of the kubelet's CSI plugin
+// (pkg/volume/csi/csi_plugin.go, csiTimeout, Kubernetes v1.37.1).
+const DefaultTimeout = 2 * time.Minute
+
+// DefaultDriver returns a driver about which nothing was said. It is the one
+// place with defaults: decoding begins with its result.
+//
+// The expressions are the convention for volumes that are made for the bridge:
+// one option names the volume, mountOptions are its mount flags, and all others
+// are the volume context. They are written down as expressions so that
+// flex2csi check shows them and people can start from them.
+func DefaultDriver() Driver {
+	timeout := Duration(DefaultTimeout)
+	return Driver{
+		Attach: AttachAuto,
+		Volume: Volume{
+			Handle:     `options.?volumeHandle.or(options.?volumeID).orValue("")`,
+			Context:    `options.transformMap(k, v, !(k in ["volumeHandle", "mountOptions"]) && (k != "volumeID" || "volumeHandle" in options), v)`,
+			MountFlags: `options.?mountOptions.orValue("").split(",").map(f, f.trim()).filter(f, f != "")`,
+			FSType:     `fsType`,
+			AccessMode: `"ReadWriteOnce"`,
+		},
+		FSGroup:    FSGroupWithFSType,
+		SizeLimits: SizeLimitsCSI,
+		Timeouts: Timeouts{
+			Attach: timeout, Stage: timeout, Publish: timeout, Expand: timeout,
+			Unpublish: timeout, Unstage: timeout, Detach: timeout,
+		},
+	}
+}

@@ -1,0 +1,211 @@
+package bridgeconfig
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/strict"
+	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
+)
+
+// A Check looks for faults that this package cannot find by itself, such as
+// those in expressions.
+type Check func(*Configuration) []strict.Fault
+
+// Load reads, decodes and validates the configuration at path.
+func Load(path string, checks ...Check) (*Configuration, error) {
+	data, err := read(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration %s: %w", path, err)
+	}
+	c, err := Decode(data, checks...)
+	if err != nil {
+		return nil, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func read(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO must not stop us
+	if err != nil {
+		if e, ok := errors.AsType[*os.PathError](err); ok {
+			err = e.Err // the caller names the path
+		}
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, cmp.Or(err, errors.New("not a regular file"))
+	}
+	return Read(f)
+}
+
+// Read returns what Decode wants, but no more than it accepts.
+func Read(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > MaxSize {
+		return nil, fmt.Errorf("larger than %d KiB", MaxSize>>10)
+	}
+	return data, nil
+}
+
+// Decode returns the configuration in data, with defaults where data is silent.
+// Its error is a [*strict.InvalidError] with all faults, from the first line of
+// the file to the last.
+func Decode(data []byte, checks ...Check) (*Configuration, error) {
+	root, err := strictyaml.Parse(data)
+	if err != nil {
+		fault := strict.Fault{Message: err.Error()}
+		if e, ok := errors.AsType[*strictyaml.SyntaxError](err); ok {
+			fault = strict.Fault{Line: e.Line, Message: e.Message}
+		}
+		return nil, &strict.InvalidError{Faults: []strict.Fault{fault}}
+	}
+	if root.Kind != strict.Object {
+		return nil, &strict.InvalidError{Faults: []strict.Fault{{Message: "want a YAML object but got " + root.Describe()}}}
+	}
+
+	c, d := &Configuration{}, &strict.Decoder{}
+	// In another version of the format everything may have another meaning, so
+	// that further faults would mislead.
+	d.Object("", root.Only("apiVersion", "kind"), versionFields(d, c))
+	d.Add(versionFaults(c))
+	if err := located(d); err != nil {
+		return nil, err
+	}
+	d.Object("", root, fields(d, c))
+	d.Add(c.faults())
+	for _, check := range checks {
+		d.Add(check(c))
+	}
+	if err := located(d); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// located puts the faults into the order of the file.
+func located(d *strict.Decoder) error {
+	d.Locate(d.Faults)
+	slices.SortStableFunc(d.Faults, func(a, b strict.Fault) int { return a.Line - b.Line })
+	return d.Err()
+}
+
+func versionFields(d *strict.Decoder, c *Configuration) strict.Fields {
+	return strict.Fields{
+		"apiVersion": strict.Text(d, &c.APIVersion),
+		"kind":       strict.Text(d, &c.Kind),
+	}
+}
+
+// fields is the format: every key there is.
+func fields(d *strict.Decoder, c *Configuration) strict.Fields {
+	all := versionFields(d, c)
+	all["drivers"] = d.Each(func(path string, n strict.Node) {
+		driver := DefaultDriver()
+		d.Nested(driverFields(d, &driver))(path, n)
+		c.Drivers = append(c.Drivers, driver)
+	})
+	return all
+}
+
+func driverFields(d *strict.Decoder, driver *Driver) strict.Fields {
+	return strict.Fields{
+		"flexDriver":         strict.Text(d, &driver.FlexDriver),
+		"csiDriver":          strict.Text(d, &driver.CSIDriver),
+		"endpoint":           strict.Text(d, &driver.Endpoint),
+		"controllerEndpoint": strict.Text(d, &driver.ControllerEndpoint),
+		"attach":             strict.Text(d, &driver.Attach),
+		"volume": d.Nested(strict.Fields{
+			"handle":     strict.Text(d, &driver.Volume.Handle),
+			"context":    strict.Text(d, &driver.Volume.Context),
+			"mountFlags": strict.Text(d, &driver.Volume.MountFlags),
+			"fsType":     strict.Text(d, &driver.Volume.FSType),
+			"accessMode": strict.Text(d, &driver.Volume.AccessMode),
+		}),
+		"secrets":       d.Nested(secretFields(d, &driver.Secrets)),
+		"podInfo":       d.Bool(&driver.PodInfo),
+		"fsGroup":       strict.Text(d, &driver.FSGroup),
+		"stagingRoot":   strict.Text(d, &driver.StagingRoot),
+		"directPublish": d.Bool(&driver.DirectPublish),
+		"inline":        d.Bool(&driver.Inline),
+		"pvNamePattern": strict.Text(d, &driver.PVNamePattern),
+		"sizeLimits":    strict.Text(d, &driver.SizeLimits),
+		"timeouts":      d.Nested(timeoutFields(d, &driver.Timeouts)),
+	}
+}
+
+func secretFields(d *strict.Decoder, s *Secrets) strict.Fields {
+	fields := strict.Fields{}
+	for stage, dst := range s.stages() {
+		fields[stage] = func(path string, n strict.Node) {
+			source := &SecretSource{}
+			d.Nested(strict.Fields{
+				"fromFlexSecret": d.TextMap(&source.FromFlexSecret),
+				"file":           strict.Text(d, &source.File),
+				"key":            strict.Text(d, &source.Key),
+			})(path, n)
+			*dst = source
+		}
+	}
+	return fields
+}
+
+// stages gives each source its name in the file.
+func (s *Secrets) stages() map[string]**SecretSource {
+	return map[string]**SecretSource{
+		"controllerPublish": &s.ControllerPublish,
+		"nodeStage":         &s.NodeStage,
+		"nodePublish":       &s.NodePublish,
+		"nodeExpand":        &s.NodeExpand,
+		"controllerExpand":  &s.ControllerExpand,
+	}
+}
+
+func timeoutFields(d *strict.Decoder, t *Timeouts) strict.Fields {
+	fields := strict.Fields{}
+	for name, dst := range t.byName() {
+		fields[name] = d.Duration(func(duration time.Duration) { *dst = Duration(duration) })
+	}
+	return fields
+}
+
+func (t *Timeouts) byName() map[string]*Duration {
+	return map[string]*Duration{
+		"attach":    &t.Attach,
+		"stage":     &t.Stage,
+		"publish":   &t.Publish,
+		"expand":    &t.Expand,
+		"unpublish": &t.Unpublish,
+		"unstage":   &t.Unstage,
+		"detach":    &t.Detach,
+	}
+}
+
+// Encode returns the configuration as the file's content, with every default
+// in it. The configuration must be valid.
+func (c *Configuration) Encode() ([]byte, error) {
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("encode the configuration: %w", err)
+	}
+	var out bytes.Buffer
+	e := yaml.NewEncoder(&out)
+	e.SetIndent(2)
+	e.CompactSeqIndent()
+	if err := errors.Join(e.Encode(c), e.Close()); err != nil {
+		return nil, fmt.Errorf("encode the configuration: %w", err)
+	}
+	return out.Bytes(), nil
+}

@@ -1,0 +1,281 @@
+package bridgeconfig
+
+import (
+	"iter"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/strict"
+)
+
+const (
+	minTimeout = time.Second
+	maxTimeout = time.Hour
+	// maxExpression is generous. One that is longer is no expression.
+	maxExpression = 4 << 10
+	maxPattern    = 1 << 10
+	maxSecretKey  = 253 // Kubernetes, IsConfigMapKey
+	maxCSIName    = 63  // CSI specification, GetPluginInfoResponse
+	maxSocket     = 107 // sun_path without its NUL, unix(7)
+)
+
+// Validate returns nil or a [*strict.InvalidError] with all faults. It looks at
+// the configuration only, not at the node.
+func (c *Configuration) Validate() error {
+	r := strict.Report{Faults: append(versionFaults(c), c.faults()...)}
+	return r.Err()
+}
+
+func versionFaults(c *Configuration) []strict.Fault {
+	var r strict.Report
+	r.Want("apiVersion", c.APIVersion, APIVersion, "flex2csi")
+	r.Want("kind", c.Kind, Kind, "flex2csi")
+	return r.Faults
+}
+
+func (c *Configuration) faults() []strict.Fault {
+	v := &validator{byName: map[string]int{}, byCSIName: map[string]int{}}
+	if len(c.Drivers) == 0 {
+		v.Fault("drivers", "missing: want at least one driver")
+	}
+	for i := range c.Drivers {
+		v.driver(Path(i), &c.Drivers[i])
+		v.against(c.Drivers, i)
+	}
+	return v.Faults
+}
+
+// Path returns where the driver with index i is in the file.
+func Path(i int) string { return strict.Index("drivers", i) }
+
+type validator struct {
+	strict.Report
+	byName, byCSIName map[string]int // the first driver of each name
+}
+
+func (v *validator) driver(at string, d *Driver) {
+	v.flexName(at+".flexDriver", d.FlexDriver)
+	v.csiName(at+".csiDriver", d.CSIDriver)
+	v.socket(at+".endpoint", d.Endpoint)
+	v.socket(at+".controllerEndpoint", d.ControllerEndpoint)
+	v.attach(at, d)
+	v.OneOf(at+".fsGroup", string(d.FSGroup), string(FSGroupWithFSType), string(FSGroupFile), string(FSGroupNone))
+	v.OneOf(at+".sizeLimits", string(d.SizeLimits), string(SizeLimitsCSI), string(SizeLimitsRelaxed))
+	v.AbsPath(at+".stagingRoot", d.StagingRoot)
+	v.pattern(at, d)
+	for name, expression := range d.Volume.Expressions() {
+		v.expression(at+".volume."+name, expression)
+	}
+	for _, stage := range slices.Sorted(maps.Keys(d.Secrets.stages())) {
+		v.source(at+".secrets."+stage, *d.Secrets.stages()[stage])
+	}
+	v.timeouts(at+".timeouts", &d.Timeouts)
+}
+
+// against compares a driver with those before it.
+func (v *validator) against(drivers []Driver, i int) {
+	d, at := &drivers[i], Path(i)
+	if first, ok := before(v.byName, d.FlexDriver, i); ok {
+		v.Fault(at+".flexDriver", "%q is that of %s already", strict.Clip(d.FlexDriver), Path(first))
+	}
+	first, ok := before(v.byCSIName, d.CSIDriver, i)
+	if !ok {
+		return
+	}
+	// A volume has one staging path on a node (CSI specification,
+	// NodeStageVolume), whichever name it comes by.
+	other := &drivers[first]
+	same := func(field, mine, theirs string) {
+		if mine != theirs {
+			v.Fault(at+"."+field, "differs from that of %s, which has the same csiDriver", Path(first))
+		}
+	}
+	same("endpoint", d.Endpoint, other.Endpoint)
+	same("controllerEndpoint", d.ControllerEndpoint, other.ControllerEndpoint)
+	same("stagingRoot", d.StagingRoot, other.StagingRoot)
+	same("attach", string(d.Attach), string(other.Attach))
+}
+
+// before returns the first driver of a name, or makes i the first.
+func before(first map[string]int, name string, i int) (int, bool) {
+	if name == "" {
+		return 0, false
+	}
+	j, ok := first[name]
+	if !ok {
+		first[name] = i
+	}
+	return j, ok
+}
+
+func (v *validator) flexName(at, name string) {
+	if name == "" {
+		v.Fault(at, "missing (want \"vendor/name\", as in spec.flexVolume.driver)")
+	} else if _, err := driverconfig.ParseDriverName(name); err != nil {
+		v.Fault(at, "%v", err)
+	}
+}
+
+// csiName as in the CSI specification, GetPluginInfoResponse.name.
+func (v *validator) csiName(at, name string) {
+	switch {
+	case name == "":
+		v.Fault(at, "missing (want the name that the CSI driver gives itself, such as disk.csi.example.com)")
+	case len(name) > maxCSIName:
+		v.Fault(at, "%q is longer than %d bytes", strict.Clip(name), maxCSIName)
+	case !madeOf(name, "-.") || strings.Trim(name, "-.") != name:
+		v.Fault(at, "%q is no name of a CSI driver: letters, digits, '-' and '.' are allowed, a letter or digit at both ends", strict.Clip(name))
+	}
+}
+
+func (v *validator) socket(at, endpoint string) {
+	if endpoint == "" {
+		return
+	}
+	path := SocketPath(endpoint)
+	switch {
+	case !strings.HasPrefix(path, "/"):
+		v.Fault(at, "%q is no socket: want unix:///path or /path", strict.Clip(endpoint))
+	case len(path) > maxSocket:
+		v.Fault(at, "the path is longer than the %d bytes that a socket's may have", maxSocket)
+	default:
+		v.AbsPath(at, path)
+	}
+}
+
+// SocketPath returns the path of an endpoint, which is unix:///path or a path.
+func SocketPath(endpoint string) string {
+	if rest, ok := strings.CutPrefix(endpoint, "unix://"); ok {
+		return rest
+	}
+	return strings.TrimPrefix(endpoint, "unix:")
+}
+
+func (v *validator) attach(at string, d *Driver) {
+	if d.Attach == "VolumeAttachment" {
+		v.Fault(at+".attach", "\"VolumeAttachment\" needs a later version of flex2csi")
+		return
+	}
+	v.OneOf(at+".attach", string(d.Attach), string(AttachAuto), string(AttachNone), string(AttachController))
+	if d.Attach == AttachController && d.ControllerEndpoint == "" {
+		v.Fault(at+".controllerEndpoint", "missing: attach is %q", AttachController)
+	}
+}
+
+func (v *validator) pattern(at string, d *Driver) {
+	at += ".pvNamePattern"
+	switch {
+	case d.PVNamePattern == "":
+		return
+	case d.Inline:
+		v.Fault(at, "has no effect with inline: true (an inline volume may have any name)")
+	case len(d.PVNamePattern) > maxPattern:
+		v.Fault(at, "longer than %d bytes", maxPattern)
+	}
+	if _, err := regexp.Compile(d.PVNamePattern); err != nil {
+		v.Fault(at, "%q is no regular expression of Go (RE2)", strict.Clip(d.PVNamePattern))
+	}
+}
+
+// Expressions returns the expressions by the names of their fields, in order.
+func (e *Volume) Expressions() iter.Seq2[string, string] {
+	return func(yield func(name, expression string) bool) {
+		_ = yield("handle", e.Handle) && yield("context", e.Context) && yield("mountFlags", e.MountFlags) &&
+			yield("fsType", e.FSType) && yield("accessMode", e.AccessMode)
+	}
+}
+
+func (v *validator) expression(at, expression string) {
+	switch {
+	case strings.TrimSpace(expression) == "":
+		v.Fault(at, "empty (leave it out for the default; the empty text is '\"\"')")
+	case len(expression) > maxExpression:
+		v.Fault(at, "longer than %d bytes", maxExpression)
+	}
+}
+
+func (v *validator) source(at string, s *SecretSource) {
+	switch {
+	case s == nil:
+		return
+	case s.FromFlexSecret == nil && s.File == "":
+		v.Fault(at, "want fromFlexSecret or file")
+	case s.FromFlexSecret != nil && s.File != "":
+		v.Fault(at, "has fromFlexSecret and file: want one of them")
+	case s.FromFlexSecret != nil && len(s.FromFlexSecret) == 0:
+		v.Fault(at+".fromFlexSecret", "empty (want a key of the CSI driver, and the key in the volume's Secret)")
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.FromFlexSecret)) {
+		v.secretKey(strict.Join(at+".fromFlexSecret", key), key)
+		v.secretKey(strict.Join(at+".fromFlexSecret", key), s.FromFlexSecret[key])
+	}
+	v.AbsPath(at+".file", s.File)
+	if s.Key != "" {
+		v.secretKey(at+".key", s.Key)
+		if s.File == "" {
+			v.Fault(at+".key", "is for a file (fromFlexSecret names its keys itself)")
+		}
+	}
+}
+
+// secretKey as in the CSI specification, "Secrets Requirements", and in
+// Kubernetes' Secrets.
+func (v *validator) secretKey(at, key string) {
+	if key == "" || len(key) > maxSecretKey || !madeOf(key, "-_.") {
+		v.Fault(at, "%q is no key of a secret: letters, digits, '-', '_' and '.' are allowed", strict.Clip(key))
+	}
+}
+
+// madeOf reports whether s is made of letters, digits and some others.
+func madeOf(s, others string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune(others, r))
+	})
+}
+
+func (v *validator) timeouts(at string, t *Timeouts) {
+	byName := t.byName()
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		switch d := time.Duration(*byName[name]); {
+		case d < minTimeout:
+			v.Fault(at+"."+name, "%v is too short (at least %v)", d, minTimeout)
+		case d > maxTimeout:
+			v.Fault(at+"."+name, "%v is too long (at most %v)", d, maxTimeout)
+		}
+	}
+}
+
+// Notes are things that are no faults and that who wrote the configuration
+// should know.
+func (c *Configuration) Notes() []strict.Fault {
+	var r strict.Report
+	for i := range c.Drivers {
+		d, at := &c.Drivers[i], Path(i)
+		if !d.Inline && d.PVNamePattern == "" {
+			r.Fault(at+".inline", "false, but a callout does not say whether its volume is inline: set pvNamePattern if PersistentVolumes can be told by their names, or see to it that pods cannot use flexVolume (docs/bridge-configuration.md)")
+		}
+		if d.Inline && len(d.Secrets.Files()) > 0 {
+			r.Fault(at+".inline", "true, and the secrets in %s are used for whatever volume a pod names", strings.Join(d.Secrets.Files(), ", "))
+		}
+		if d.StagingRoot != "" {
+			r.Fault(at+".stagingRoot", "is set: volumes cannot be handed over to the kubelet's CSI plugin under a running pod")
+		}
+	}
+	return r.Faults
+}
+
+// Files returns the files that secrets are read from.
+func (s *Secrets) Files() []string {
+	var files []string
+	for _, source := range s.stages() {
+		if *source != nil && (*source).File != "" {
+			files = append(files, (*source).File)
+		}
+	}
+	slices.Sort(files)
+	return slices.Compact(files)
+}
