@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/pflag"
 )
@@ -70,6 +71,6 @@ func version(args []string, w io.Writer) error {
 	if *asJSON {
 		return json.NewEncoder(w).Encode(info)
 	}
-	_, err := fmt.Fprintf(w, "flexdriver %s %s (%s, %s)\n", info.Version, info.Revision, info.Go, info.Platform)
+	_, err := fmt.Fprintln(w, strings.Join(strings.Fields(fmt.Sprintf("flexdriver %s %s (%s, %s)", info.Version, info.Revision, info.Go, info.Platform)), " "))
 	return err
 }
