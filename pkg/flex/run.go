@@ -85,15 +85,20 @@ type outcome struct {
 
 // protect sends the outcome of f, whatever f does to its goroutine.
 func protect(name string, done chan<- outcome, f func() (DriverStatus, error)) {
-	// What is sent when f ends the goroutine by runtime.Goexit.
-	o := outcome{err: Errorf(CodeInternal, "%s ended without an answer: this is a bug in the driver", name)}
+	var o outcome
+	returned := false
 	defer func() {
-		if p := recover(); p != nil {
+		p := recover()
+		switch {
+		case p != nil:
 			o = outcome{err: Errorf(CodeInternal, "%s panicked at %s: %v: this is a bug in the driver", name, panicOrigin(), p)}
+		case !returned: // f has ended the goroutine by runtime.Goexit
+			o = outcome{err: Errorf(CodeInternal, "%s ended without an answer: this is a bug in the driver", name)}
 		}
 		done <- o
 	}()
 	o.answer, o.err = f()
+	returned = true
 }
 
 // panicOrigin says where the panic that is being recovered started: a whole
