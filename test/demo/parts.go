@@ -59,7 +59,11 @@ func (t *story) init(attach bool) {
 			no = append(no, name)
 		}
 	}
-	t.verify(nil, "capabilities", "%s %s", strings.Join(yes, ", "), t.paint(dim, "and not "+strings.Join(no, ", ")))
+	without := ""
+	if t.width == widest {
+		without = t.paint(dim, " and not "+strings.Join(no, ", "))
+	}
+	t.verify(nil, "capabilities", "%s%s", strings.Join(yes, ", "), without)
 }
 
 // withoutAttach is the default: the kubelet calls mount and unmount.
@@ -251,7 +255,7 @@ func (t *story) nothingLeft() {
 	}
 	t.verify(err, "files", "one, empty, which callouts lock: %s", filepath.Base(strings.Join(names, " ")))
 	images, err := files(t.node.images)
-	t.verify(err, "data", "%s  %s", strings.Join(images, "  "), t.paint(dim, "the volumes themselves, for you to keep"))
+	t.verify(err, "data", "%s  %s", strings.Join(images, "  "), t.paint(dim, "the volumes themselves, and yours"))
 }
 
 // epilogue is one line, and whether all went well.
