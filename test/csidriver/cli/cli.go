@@ -1,0 +1,150 @@
+// Package cli is the command line of the example CSI driver, for its main and
+// for test binaries that want to be it.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+
+	"github.com/flex2csi/flex2csi/test/csidriver"
+	"github.com/flex2csi/flex2csi/test/csidriver/calls"
+	"github.com/flex2csi/flex2csi/test/csidriver/fault"
+)
+
+type options struct {
+	csidriver.Config
+	volumes   []string
+	expansion string
+	faults    string
+	callLog   string
+	verbose   bool
+}
+
+const usage = `csidriver is a small CSI driver with disk images on loop devices: an example for
+tests and demonstrations, not a product. It runs until it is interrupted.
+
+  csidriver --dir /tmp/disks --volume disk-1=256Mi
+
+`
+
+// Main runs a driver and returns the exit status. What it has to say goes to
+// w.
+func Main(args []string, w io.Writer) int {
+	o, err := parse(args, w)
+	if errors.Is(err, pflag.ErrHelp) {
+		return 0
+	}
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		err = run(ctx, o, w)
+	}
+	if err != nil {
+		fmt.Fprintln(w, "csidriver:", err)
+		return 1
+	}
+	return 0
+}
+
+func parse(args []string, w io.Writer) (*options, error) {
+	o := &options{}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "node"
+	}
+	f := pflag.NewFlagSet("csidriver", pflag.ContinueOnError)
+	f.SetOutput(w)
+	f.SortFlags = false
+	f.Usage = func() { fmt.Fprint(w, usage, f.FlagUsages()) }
+	f.StringVar(&o.Name, "name", "loop.csi.example.com", "what the driver calls itself")
+	f.StringVar(&o.Dir, "dir", "", "where volumes and state are kept (required)")
+	f.StringVar(&o.Endpoint, "endpoint", "", "the driver's socket (default unix://<dir>/csi.sock)")
+	f.StringVar(&o.ControllerEndpoint, "controller-endpoint", "", "a socket of its own for the controller service")
+	f.StringVar(&o.RegisterDir, "register", "", "a kubelet's directory, to register there as node-driver-registrar would")
+	f.StringVar(&o.NodeID, "node-id", host, "what the driver calls this node")
+	f.StringArrayVar(&o.KnownNodes, "known-node", nil, "another node that volumes may be attached to (repeatable)")
+	f.StringArrayVar(&o.volumes, "volume", nil, "NAME=SIZE of a volume that is made unless it is there (repeatable)")
+	f.BoolVar(&o.Attach, "attach", false, "want ControllerPublishVolume, and its publish_context on the node")
+	f.Int64Var(&o.MaxVolumes, "max-volumes", 0, "how many volumes may be attached to a node; 0 is any number")
+	f.BoolVar(&o.NoStage, "no-stage", false, "have no NodeStageVolume: NodePublishVolume mounts the disk")
+	f.BoolVar(&o.MountGroup, "mount-group", false, "apply volume_mount_group (VOLUME_MOUNT_GROUP)")
+	f.BoolVar(&o.OldModes, "old-modes", false, "do not know SINGLE_NODE_MULTI_WRITER")
+	f.StringVar(&o.expansion, "expansion", string(csidriver.ExpandOnline), "online, offline or none")
+	f.BoolVar(&o.NoOp, "noop", false, "answer without doing anything")
+	f.StringVar(&o.faults, "faults", "", "a JSON file with faults to inject, read again when it changes")
+	f.StringVar(&o.callLog, "call-log", "", "a file to which each call is appended as JSON lines")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "tell what is done")
+	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	if o.Dir == "" {
+		return nil, errors.New("where are the volumes to be kept? say --dir DIRECTORY")
+	}
+	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
+		return nil, err
+	}
+	if o.Endpoint == "" {
+		o.Endpoint = filepath.Join(o.Dir, "csi.sock")
+	}
+	o.Expansion = csidriver.Expansion(o.expansion)
+	return o, nil
+}
+
+func run(ctx context.Context, o *options, w io.Writer) error {
+	level := slog.LevelInfo
+	if o.verbose {
+		level = slog.LevelDebug
+	}
+	o.Log = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+	if o.faults != "" {
+		o.Inner = []grpc.UnaryServerInterceptor{fault.FromFile(o.faults).Unary}
+	}
+	if o.callLog != "" {
+		log, err := calls.Open(o.callLog)
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		o.Outer = []grpc.UnaryServerInterceptor{log.Answers}
+		o.Inner = append(o.Inner, log.Work)
+	}
+	d, err := csidriver.Listen(o.Config)
+	if err != nil {
+		return err
+	}
+	for _, v := range o.volumes {
+		if err := addVolume(ctx, d, v); err != nil {
+			return err
+		}
+	}
+	return d.Serve(ctx)
+}
+
+func addVolume(ctx context.Context, d *csidriver.Driver, v string) error {
+	name, text, ok := strings.Cut(v, "=")
+	if !ok {
+		return fmt.Errorf("--volume %q: want NAME=SIZE, as in disk-1=256Mi", v)
+	}
+	size, err := csidriver.ParseSize(text)
+	if err != nil {
+		return fmt.Errorf("--volume %s: %w", name, err)
+	}
+	if err := d.AddVolume(ctx, name, size); err != nil {
+		return fmt.Errorf("make volume %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package csidriver
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"google.golang.org/grpc"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+)
+
+// registrar is what node-driver-registrar does for a driver.
+type registrar struct {
+	registration.UnimplementedRegistrationServer
+	*Driver
+}
+
+// RegistrationSocket is where a driver registers below a kubelet's directory.
+func RegistrationSocket(kubeletDir, driver string) string {
+	return filepath.Join(kubeletDir, "plugins_registry", driver+"-reg.sock")
+}
+
+func (d *Driver) openRegistration() error {
+	l, err := listenAt(RegistrationSocket(d.RegisterDir, d.Name))
+	if err != nil {
+		return err
+	}
+	s := grpc.NewServer()
+	registration.RegisterRegistrationServer(s, registrar{Driver: d})
+	d.servers = append(d.servers, &server{listener: l, grpc: s})
+	return nil
+}
+
+func (r registrar) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
+	return &registration.PluginInfo{
+		Type: registration.CSIPlugin, Name: r.Name, Endpoint: r.Endpoint, SupportedVersions: []string{"1.0.0"},
+	}, nil
+}
+
+// NotifyRegistrationStatus ends the driver on bad news, as node-driver-registrar
+// ends itself: only a kubelet may call this.
+func (r registrar) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+	if !s.GetPluginRegistered() {
+		select {
+		case r.refused <- errors.New("registration failed: " + s.GetError()):
+		default:
+		}
+	}
+	return &registration.RegistrationStatusResponse{}, nil
+}
