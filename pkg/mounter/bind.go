@@ -16,9 +16,16 @@ import (
 // directory must lie below one of them after all symbolic links are followed.
 // Options are those of the mount itself (nosuid, noexec, …).
 func (m *Mounter) Bind(_ context.Context, dir string, roots []string, t *Target, options []string, prepare func(root *os.File) error) error {
-	opened, err := openSource(dir, roots, unix.O_PATH|unix.O_DIRECTORY)
+	fail := func(err error) error { return &Error{Op: "bind", Source: dir, Target: t.path, Err: err} }
+	if err := CheckPath(dir); err != nil {
+		return fail(err)
+	}
+	opened, err := openPath(dir, roots)
+	if err == nil {
+		opened, err = requireDirectory(opened)
+	}
 	if err != nil {
-		return &Error{Op: "bind", Source: dir, Target: t.path, Err: err}
+		return fail(err)
 	}
 	defer opened.Close()
 	s := source{device: dir, bind: opened, options: parseOptions(options), given: options}
@@ -28,14 +35,12 @@ func (m *Mounter) Bind(_ context.Context, dir string, roots []string, t *Target,
 	return m.attach(s, t, prepare)
 }
 
-// openSource opens a path of the node. If there are roots, the path must lie
-// below one of them, by name and after following symbolic links.
-func openSource(path string, roots []string, flags int) (*os.File, error) {
-	if err := CheckPath(path); err != nil {
-		return nil, err
-	}
+// openPath opens a path of the node, without touching what is there (O_PATH).
+// If there are roots, it must lie below one of them, by name and after
+// following symbolic links.
+func openPath(path string, roots []string) (*os.File, error) {
 	if len(roots) == 0 {
-		return os.OpenFile(path, flags, 0)
+		return os.OpenFile(path, unix.O_PATH, 0)
 	}
 	for _, root := range roots {
 		if !below(root, path) {
@@ -45,20 +50,7 @@ func openSource(path string, roots []string, flags int) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		found, err := openBeneath(root, rel, unix.RESOLVE_BENEATH)
-		if err != nil {
-			return nil, err
-		}
-		if flags&unix.O_PATH != 0 {
-			return requireDirectory(found)
-		}
-		defer found.Close()
-		// Open again for use what was found safely.
-		f, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(found.Fd())), flags, 0)
-		if err != nil {
-			return nil, &os.PathError{Op: "open", Path: path, Err: errors.Unwrap(err)}
-		}
-		return f, nil
+		return openBeneath(root, rel, unix.RESOLVE_BENEATH)
 	}
 	return nil, because(ErrUnsafePath, "it is below none of the allowed roots (%s)", strings.Join(roots, ", "))
 }

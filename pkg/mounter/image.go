@@ -52,53 +52,79 @@ func (m *Mounter) OpenImage(_ context.Context, path string, size int64, roots []
 	fail := func(err error) (*Image, error) {
 		return nil, &Error{Op: "open image", Source: path, Err: err}
 	}
-	f, readOnly, err := openImageFile(path, roots)
-	created := false
-	if errors.Is(err, fs.ErrNotExist) && size > 0 {
-		created, err = createImage(path, size, roots)
-		if err != nil {
-			return fail(err)
-		}
-		f, readOnly, err = openImageFile(path, roots)
-	}
-	if err != nil {
-		return fail(explainMissing(size, err))
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		f.Close()
+	if err := CheckPath(path); err != nil {
 		return fail(err)
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		f.Close()
-		return fail(errors.New("it is no regular file (a block device is given with the option device)"))
+	image, err := openImageFile(path, roots)
+	if errors.Is(err, fs.ErrNotExist) && size > 0 {
+		var created bool
+		if created, err = createImage(path, size, roots); err != nil {
+			return fail(err)
+		}
+		image, err = openImageFile(path, roots)
+		switch {
+		case err == nil:
+			image.Created = created
+		case errors.Is(err, fs.ErrNotExist):
+			return fail(fmt.Errorf("it is a symbolic link that leads nowhere: %w", err))
+		}
 	}
-	return &Image{path: path, f: f, ReadOnly: readOnly, Created: created, dev: st.Dev, inode: st.Ino}, nil
-}
-
-func openImageFile(path string, roots []string) (f *os.File, readOnly bool, err error) {
-	f, err = openSource(path, roots, os.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC)
-	if errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ETXTBSY) {
-		f, err = openSource(path, roots, os.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC)
-		return f, true, err
-	}
-	return f, false, err
-}
-
-func explainMissing(size int64, err error) error {
 	if errors.Is(err, fs.ErrNotExist) && size == 0 {
-		return fmt.Errorf("%w (with the option size it would be created)", err)
+		err = fmt.Errorf("%w (with the option size it would be created)", err)
 	}
-	if errors.Is(err, unix.EISDIR) {
-		return errors.New("it is a directory (a directory is given with the option path)")
+	if err != nil {
+		return fail(err)
 	}
-	return err
+	return image, nil
+}
+
+// openImageFile looks before it opens: opening what is no file can hang, or
+// have effects.
+func openImageFile(path string, roots []string) (*Image, error) {
+	found, err := openPath(path, roots)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(found.Fd()), &st); err != nil {
+		return nil, err
+	}
+	if err := requireRegular(st.Mode); err != nil {
+		return nil, err
+	}
+	image := &Image{path: path, dev: st.Dev, inode: st.Ino}
+	again := fmt.Sprintf("/proc/self/fd/%d", found.Fd())
+	image.f, err = os.OpenFile(again, os.O_RDWR, 0)
+	if errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ETXTBSY) {
+		image.ReadOnly = true
+		image.f, err = os.Open(again)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: errors.Unwrap(err)}
+	}
+	return image, nil
+}
+
+func requireRegular(mode uint32) error {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return nil
+	case unix.S_IFDIR:
+		return errors.New("it is a directory, not an image (a directory is given with the option path)")
+	case unix.S_IFBLK:
+		return errors.New("it is a block device, not an image (a block device is given with the option device)")
+	}
+	return errors.New("it is no regular file, and so no image")
 }
 
 // createImage makes a sparse file that appears under its name complete or not
 // at all. It reports false if somebody else made it first.
 func createImage(path string, size int64, roots []string) (bool, error) {
-	dir, err := openSource(filepath.Dir(path), roots, unix.O_PATH|unix.O_DIRECTORY)
+	dir, err := openPath(filepath.Dir(path), roots)
+	if err == nil {
+		dir, err = requireDirectory(dir)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("cannot create it: %w (is the disk that should hold it mounted?)", err)
 	}
@@ -147,7 +173,7 @@ func linkNewFile(dir *os.File, name string, size int64) error {
 }
 
 func fill(f *os.File, size int64) error {
-	if err := f.Truncate(size); err != nil {
+	if err := unix.Ftruncate(int(f.Fd()), size); err != nil {
 		return err
 	}
 	return f.Sync()

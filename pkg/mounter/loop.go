@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -78,8 +79,11 @@ func findLoop(image *Image) (*Loop, error) {
 	for _, dir := range attached {
 		device := "/dev/" + filepath.Base(filepath.Dir(dir))
 		f, info, err := openLoop(device)
-		if err != nil {
+		if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) {
 			continue // detached in the meantime
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot tell whether it is attached to %s: %w", device, err)
 		}
 		if info.Device == image.dev && info.Inode == image.inode {
 			return &Loop{Device: device, ReadOnly: info.Flags&unix.LO_FLAGS_READ_ONLY != 0, f: f}, nil
@@ -98,11 +102,18 @@ func (m *Mounter) AttachedTo(image *Image) (string, error) {
 	return l.Device, l.Close()
 }
 
-// openLoop opens a loop device that has an image; open, it keeps it.
+// openLoop opens a loop device that has an image; open, it keeps it. It opens
+// for reading only, also where it is going to be changed: who closes a device
+// that was open for writing has udev look at it, and kernels may refuse to
+// open a mounted device for writing, or to mount one that is open so
+// (CONFIG_BLK_DEV_WRITE_MOUNTED).
 func openLoop(device string) (*os.File, *unix.LoopInfo64, error) {
-	f, err := os.OpenFile(device, os.O_RDWR, 0)
-	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) {
-		f, err = os.Open(device)
+	f, err := os.Open(device)
+	if errors.Is(err, fs.ErrNotExist) {
+		n, convErr := strconv.Atoi(strings.TrimPrefix(device, "/dev/loop"))
+		if err = firstError(convErr, makeNode(device, n)); err == nil {
+			f, err = os.Open(device)
+		}
 	}
 	if err != nil {
 		return nil, nil, err
@@ -113,6 +124,16 @@ func openLoop(device string) (*os.File, *unix.LoopInfo64, error) {
 		return nil, nil, err
 	}
 	return f, info, nil
+}
+
+// makeNode makes a device file: a /dev that is no devtmpfs, as in a container,
+// lacks those of new loop devices.
+func makeNode(device string, n int) error {
+	err := unix.Mknod(device, unix.S_IFBLK|0o600, int(unix.Mkdev(7, uint32(n))))
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("make %s: %w", device, err)
+	}
+	return nil
 }
 
 // adopt takes over a loop device that is attached already: shared with other
@@ -147,17 +168,30 @@ func (m *Mounter) attachFree(ctx context.Context, image *Image) (*Loop, error) {
 		return nil, err
 	}
 	defer backing.Close()
+	// Whoever had the lock may have removed an image that he could not use.
+	if !image.InPlace() {
+		return nil, because(ErrBusy, "the file was removed or replaced in the meantime")
+	}
 	device, err := freeLoop()
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(device, os.O_RDWR, 0)
+	w, err := os.OpenFile(device, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
-	if err := configureLoop(int(f.Fd()), backing, image); err != nil {
-		f.Close()
+	defer w.Close()
+	if err := configureLoop(int(w.Fd()), backing, image); err != nil {
 		return nil, fmt.Errorf("%s: %w", device, err)
+	}
+	f, err := os.Open(device)
+	if err != nil {
+		return nil, err
+	}
+	if !image.ReadOnly {
+		// A write protection (blockdev --setro) outlives the image that the
+		// device had before.
+		_ = unix.IoctlSetPointerInt(int(w.Fd()), unix.BLKROSET, 0)
 	}
 	m.log().Debug("attached", "image", image.path, "device", device)
 	return &Loop{Device: device, ReadOnly: image.ReadOnly, f: f}, nil
@@ -205,11 +239,7 @@ func freeLoop() (string, error) {
 		return "", fmt.Errorf("get a free loop device: %w", err)
 	}
 	device := "/dev/loop" + strconv.Itoa(n)
-	// A /dev that is no devtmpfs, as in a container, lacks new nodes.
-	if err := unix.Mknod(device, unix.S_IFBLK|0o600, int(unix.Mkdev(7, uint32(n)))); err != nil && !errors.Is(err, unix.EEXIST) {
-		return "", fmt.Errorf("make %s: %w", device, err)
-	}
-	return device, nil
+	return device, makeNode(device, n)
 }
 
 func configureLoop(fd int, backing *os.File, image *Image) error {
@@ -248,20 +278,19 @@ func configureOldLoop(fd int, backing *os.File, info *unix.LoopInfo64) error {
 // image is the file that was behind it ([BackingFile]); "" if it is no loop
 // device.
 func WaitDetached(ctx context.Context, device, image string) error {
-	for {
-		held := isHeld(device)
-		if image != "" {
-			held = BackingFile(device) == image
-		}
-		if !held {
-			return nil
-		}
+	// Nobody opens a loop device here: it may be another's by now.
+	held := func() bool { return BackingFile(device) == image }
+	if image == "" {
+		held = func() bool { return isHeld(device) }
+	}
+	for held() {
 		select {
 		case <-ctx.Done():
-			return &Error{Op: "release", Source: device, Err: because(ErrBusy, "it is still in use, perhaps by a mount in another mount namespace (a container that mounts the host's directories); find it with: grep -l '%s ' /proc/[0-9]*/mountinfo", device)}
+			return &Error{Op: "release", Source: deviceName(device), Err: because(ErrBusy, "it is still in use, perhaps by a mount in another mount namespace (a container that mounts the host's directories); find it with: grep -l '%s ' /proc/[0-9]*/mountinfo", device)}
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+	return nil
 }
 
 // isHeld reports whether a filesystem or another exclusive user has a block
