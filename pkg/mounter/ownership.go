@@ -34,10 +34,14 @@ func (m *Mounter) SetGroup(ctx context.Context, root *os.File, gid int) error {
 	if int(st.Gid) == gid && st.Mode&unix.S_ISGID != 0 && st.Mode&groupDir == groupDir {
 		return nil
 	}
-	if err := groupBelow(ctx, root, gid); err != nil {
+	err := groupBelow(ctx, root, gid)
+	if err == nil {
+		err = firstError(unix.Fchown(int(root.Fd()), -1, gid), unix.Fchmod(int(root.Fd()), st.Mode&0o7777|unix.S_ISGID|groupDir))
+	}
+	if err != nil {
 		return fail(err)
 	}
-	return firstError(unix.Fchown(int(root.Fd()), -1, gid), unix.Fchmod(int(root.Fd()), st.Mode&0o7777|unix.S_ISGID|groupDir))
+	return nil
 }
 
 // groupBelow does everything in a directory. Names are looked up in the open
@@ -90,22 +94,24 @@ func groupEntry(ctx context.Context, dir *os.File, name string, gid int) error {
 	return groupBelow(ctx, below, gid)
 }
 
-// groupOne changes what fd, which is O_PATH, stands for.
+// groupOne changes what fd, which is O_PATH, stands for. chown(2) takes setuid
+// and setgid away; the kubelet gives them back, as it sets the mode that it
+// read before (changeFilePermission).
 func groupOne(fd, gid int) (st unix.Stat_t, err error) {
-	if err := unix.Fchownat(fd, "", -1, gid, unix.AT_EMPTY_PATH); err != nil {
+	if err := unix.Fstat(fd, &st); err != nil {
 		return st, err
 	}
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := unix.Fchownat(fd, "", -1, gid, unix.AT_EMPTY_PATH); err != nil {
 		return st, err
 	}
 	mode := st.Mode & 0o7777
 	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFLNK:
+		return st, nil
 	case unix.S_IFDIR:
 		mode |= groupDir | unix.S_ISGID
-	case unix.S_IFREG:
-		mode |= groupFile
 	default:
-		return st, nil
+		mode |= groupFile
 	}
 	// fchmod(2) does not take O_PATH.
 	return st, unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode)

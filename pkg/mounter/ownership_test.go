@@ -2,115 +2,211 @@ package mounter_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
-// A tree with all that a pod may have put into it: modes that shut the group
-// out, names that are no text, links that lead out of the volume, a FIFO.
+// A file of a tree, with what the kubelet makes of it for an fsGroup
+// (pkg/volume/volume_linux.go, changeFilePermission): the modes below were
+// computed by its rule, info.Mode() | mask.
+type groupFile struct {
+	path string
+	kind uint32
+	mode uint32
+	want uint32
+}
+
+func groupTree() []groupFile {
+	return []groupFile{
+		{"plain", unix.S_IFREG, 0o600, 0o660},
+		{"none", unix.S_IFREG, 0o000, 0o660},
+		{"script", unix.S_IFREG, 0o755, 0o775},
+		{"setuid", unix.S_IFREG, 0o4755, 0o4775},
+		{"setgid", unix.S_IFREG, 0o2755, 0o2775},
+		{"sticky", unix.S_IFREG, 0o1600, 0o1660},
+		{"fifo", unix.S_IFIFO, 0o600, 0o660},
+		{"socket", unix.S_IFSOCK, 0o700, 0o760},
+		{"link", unix.S_IFLNK, 0o777, 0o777},
+		{"dangling", unix.S_IFLNK, 0o777, 0o777},
+		{"dir", unix.S_IFDIR, 0o700, 0o2770},
+		{"dir/deep", unix.S_IFDIR, 0o1755, 0o3775},
+		{"dir/deep/file", unix.S_IFREG, 0o644, 0o664},
+		{"dir/-rf ?\n", unix.S_IFREG, 0o644, 0o664},
+		{"dir/no\xfftext", unix.S_IFDIR, 0o700, 0o2770},
+		{"dir/no\xfftext/f\xff", unix.S_IFREG, 0o600, 0o660},
+		{"dir/closed", unix.S_IFDIR, 0o000, 0o2770},
+		{"dir/closed/file", unix.S_IFREG, 0o400, 0o660},
+	}
+}
+
+func makeGroupTree(t *testing.T, dir, outside string) {
+	t.Helper()
+	for _, f := range groupTree() {
+		path := filepath.Join(dir, f.path)
+		var err error
+		switch {
+		case f.path == "link":
+			err = os.Symlink(outside, path)
+		case f.kind == unix.S_IFLNK:
+			err = os.Symlink("nowhere", path)
+		case f.kind == unix.S_IFDIR:
+			err = firstOf(os.Mkdir(path, 0o700), unix.Chmod(path, f.mode))
+		default:
+			err = firstOf(unix.Mknod(path, f.kind|0o600, 0), unix.Chmod(path, f.mode))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestSetGroup(t *testing.T) {
 	testenv.Need(t, "root")
-	outside := filepath.Join(t.TempDir(), "outside")
-	root := filepath.Join(t.TempDir(), "volume")
-	for _, dir := range []string{root, filepath.Join(root, "a"), filepath.Join(root, "a/b"), filepath.Join(root, "no\xfftext")} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, file := range []string{outside, filepath.Join(root, "f"), filepath.Join(root, "a/b/f"), filepath.Join(root, "no\xfftext/f\xff")} {
-		if err := os.WriteFile(file, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Symlink(outside, filepath.Join(root, "a/link")); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(filepath.Join(root, "fifo"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	setGroup(t, root, 4711)
+	const gid = 4242
+	dir := newDir(t)
+	outside := filepath.Join(dir, "outside")
+	root := filepath.Join(dir, "root")
+	mustWrite(t, outside, "")
+	mustMkdir(t, root)
+	makeGroupTree(t, root, outside)
+	setGroup(t, t.Context(), root, gid, nil)
 
-	for path, want := range map[string]os.FileMode{
-		"": 0o2770 | os.ModeDir, "a": 0o2770 | os.ModeDir, "a/b": 0o2770 | os.ModeDir, "no\xfftext": 0o2770 | os.ModeDir,
-		"f": 0o660, "a/b/f": 0o660, "no\xfftext/f\xff": 0o660, "fifo": 0o600 | os.ModeNamedPipe,
+	for _, f := range append(groupTree(), groupFile{".", unix.S_IFDIR, 0, 0o2770}) {
+		var st unix.Stat_t
+		if err := unix.Lstat(filepath.Join(root, f.path), &st); err != nil {
+			t.Fatal(err)
+		}
+		if st.Gid != gid || st.Uid != 0 || st.Mode != f.kind|f.want {
+			t.Errorf("%s: user %d, group %d, mode %o, want 0, %d, %o", f.path, st.Uid, st.Gid, st.Mode, gid, f.kind|f.want)
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(outside, &st); err != nil || st.Gid != 0 || st.Mode&0o7777 != 0o600 {
+		t.Errorf("a link was followed: group %d, mode %o, %v", st.Gid, st.Mode, err)
+	}
+
+	// The root is as it should be, so nobody looks at the rest.
+	stray := filepath.Join(root, "dir/deep/file")
+	if err := os.Chown(stray, -1, 0); err != nil {
+		t.Fatal(err)
+	}
+	setGroup(t, t.Context(), root, gid, nil)
+	if err := unix.Stat(stray, &st); err != nil || st.Gid != 0 {
+		t.Errorf("the tree was walked again: group %d, %v", st.Gid, err)
+	}
+	// Another group, or a root that lacks a bit, has all of it done again.
+	for _, spoil := range []func() error{
+		func() error { return os.Chown(root, -1, gid+1) },
+		func() error { return unix.Chmod(root, 0o0770) },
+		func() error { return unix.Chmod(root, 0o2750) },
 	} {
-		mode, gid := owner(t, filepath.Join(root, path))
-		if mode.Type() != want.Type() || mode.Perm() != want&0o777 || (mode&os.ModeSetgid != 0) != mode.IsDir() || gid != 4711 {
-			t.Errorf("%q has mode %v and group %d", path, mode, gid)
+		if err := firstOf(os.Chown(stray, -1, 0), spoil()); err != nil {
+			t.Fatal(err)
+		}
+		setGroup(t, t.Context(), root, gid, nil)
+		if err := unix.Stat(stray, &st); err != nil || st.Gid != gid {
+			t.Errorf("not done again: group %d, %v", st.Gid, err)
 		}
 	}
-	if _, gid := owner(t, filepath.Join(root, "a/link")); gid != 4711 {
-		t.Errorf("the link has group %d", gid)
-	}
-	if mode, gid := owner(t, outside); mode != 0o600 || gid == 4711 {
-		t.Errorf("what a link leads to was changed: mode %v, group %d", mode, gid)
-	}
 }
 
-// The root says for the whole tree that it is done.
-func TestSetGroupSkipsWhatIsDone(t *testing.T) {
-	testenv.Need(t, "root")
-	root := t.TempDir()
-	setGroup(t, root, 4711)
-	file := filepath.Join(root, "later")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	setGroup(t, root, 4711)
-	if mode, _ := owner(t, file); mode != 0o600 {
-		t.Errorf("a tree that was done already was walked again: mode %v", mode)
-	}
-}
-
-func TestSetGroupEndsWithContext(t *testing.T) {
-	testenv.Need(t, "root")
-	root := t.TempDir()
-	if err := os.Mkdir(filepath.Join(root, "a"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	dir, err := os.Open(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dir.Close()
-	var m mounter.Mounter
-	if err := m.SetGroup(ctx, dir, 4711); err == nil {
-		t.Error("the walk went on after its context had ended")
-	}
-	if _, gid := owner(t, root); gid == 4711 {
-		t.Error("a walk that was cut short looks done")
-	}
-}
-
-func setGroup(t *testing.T, root string, gid int) {
+func setGroup(t *testing.T, ctx context.Context, dir string, gid int, want error) {
 	t.Helper()
-	dir, err := os.Open(root)
+	root, err := os.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer dir.Close()
-	var m mounter.Mounter
-	if err := m.SetGroup(t.Context(), dir, gid); err != nil {
+	defer root.Close()
+	err = (&mounter.Mounter{}).SetGroup(ctx, root, gid)
+	if want != nil {
+		requireError(t, err, want, fmt.Sprintf("give to group %d", gid))
+	} else if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func owner(t *testing.T, path string) (os.FileMode, int) {
-	t.Helper()
-	info, err := os.Lstat(path)
-	if err != nil {
-		t.Fatal(err)
+// endsAfter is done when it has been asked a number of times.
+type endsAfter struct {
+	context.Context
+	asked *int
+	most  int
+}
+
+func (e endsAfter) Err() error {
+	*e.asked++
+	if *e.asked > e.most {
+		return context.DeadlineExceeded
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		t.Fatal("no stat_t")
+	return nil
+}
+
+// A walk that is cut short, wherever, leaves a root that does not match, so
+// that the next call does all of it.
+func TestSetGroupCutShort(t *testing.T) {
+	testenv.Need(t, "root")
+	const gid = 4243
+	root := newDir(t)
+	makeGroupTree(t, root, "/nonexistent")
+	total := 0
+	for most := 0; ; most++ {
+		asked := 0
+		f, err := os.Open(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = (&mounter.Mounter{}).SetGroup(endsAfter{t.Context(), &asked, most}, f, gid)
+		f.Close()
+		if err == nil {
+			total = most
+			break
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(root, &st); err != nil || st.Gid == gid {
+			t.Fatalf("after %d of the files the root has group %d (%v)", most, st.Gid, err)
+		}
 	}
-	return info.Mode(), int(st.Gid)
+	if total < len(groupTree()) {
+		t.Errorf("%d steps for %d files", total, len(groupTree()))
+	}
+	for _, f := range groupTree() {
+		var st unix.Stat_t
+		if err := unix.Lstat(filepath.Join(root, f.path), &st); err != nil || st.Gid != gid {
+			t.Errorf("%s: group %d, %v", f.path, st.Gid, err)
+		}
+	}
+}
+
+// Where the filesystem keeps no groups the error says what it was about.
+func TestSetGroupFails(t *testing.T) {
+	testenv.Need(t, "fuse", "root")
+	target := newTarget(t)
+	mountFUSE(t, target.Path(), "fuse", "no-owner")
+	setGroup(t, t.Context(), target.Path(), 5, unix.ENOSYS)
+	mustUnmount(t, target)
+}
+
+// The owner is set before the mount can be seen.
+func TestSetGroupBeforeMount(t *testing.T) {
+	testenv.Need(t, "root", "mount")
+	eachWay(t, func(t *testing.T, m *mounter.Mounter) {
+		target := newTarget(t)
+		err := m.Memory(t.Context(), testenv.MiB, target, []string{"mode=0700"}, func(root *os.File) error {
+			return m.SetGroup(t.Context(), root, 4244)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mustUnmount(t, target)
+		var st unix.Stat_t
+		if err := unix.Stat(target.Path(), &st); err != nil || st.Gid != 4244 || st.Mode != unix.S_IFDIR|0o2770 {
+			t.Errorf("group %d, mode %o, %v", st.Gid, st.Mode, err)
+		}
+	})
 }
