@@ -1,0 +1,152 @@
+package mapping
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/ext"
+
+	"github.com/flex2csi/flex2csi/internal/strict"
+)
+
+const (
+	// costLimit bounds what one expression may do, in CEL's units, of which one
+	// is about a step or ten characters. The convention needs some 20 for each
+	// option; the kubelet cannot pass more than 128 KiB of options.
+	costLimit = 1_000_000
+	// memoryLimit bounds what its values may take, in bytes.
+	memoryLimit = 8 << 20
+)
+
+// Pod is the variable pod.
+type Pod struct {
+	Name           string `cel:"name"`
+	Namespace      string `cel:"namespace"`
+	UID            string `cel:"uid"`
+	ServiceAccount string `cel:"serviceAccount"`
+}
+
+// newEnv returns what expressions can see. docs/mapping.md lists it.
+func newEnv() (*cel.Env, error) {
+	return cel.NewEnv(
+		ext.NativeTypes(reflect.TypeFor[Pod](), ext.ParseStructTags(true)),
+		cel.Variable("options", cel.MapType(cel.StringType, cel.StringType)),
+		cel.Variable("pvName", cel.StringType),
+		cel.Variable("fsType", cel.StringType),
+		cel.Variable("readOnly", cel.BoolType),
+		cel.Variable("pod", cel.ObjectType("mapping.Pod")),
+		// A map or list of several types is a mistake that is better found when
+		// the file is loaded.
+		cel.HomogeneousAggregateLiterals(),
+		cel.OptionalTypes(),
+		ext.Strings(ext.StringsVersion(5)), // the first whose functions have honest costs
+		ext.TwoVarComprehensions(),
+	)
+}
+
+// program is a compiled expression.
+type program struct {
+	field  string // as in the file: volume.handle
+	source string
+	run    cel.Program
+}
+
+// compile checks an expression and that it gives what is wanted.
+func compile(env *cel.Env, field, source string, want *cel.Type) (*program, error) {
+	ast, issues := env.Compile(source)
+	if err := issues.Err(); err != nil {
+		return nil, compileError(issues)
+	}
+	if got := ast.OutputType(); !fits(want, got) {
+		return nil, fmt.Errorf("gives %s, want %s", got, want)
+	}
+	run, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(costLimit), cel.MemoryLimit(memoryLimit))
+	if err != nil {
+		return nil, fmt.Errorf("%s", oneLine(err.Error())) // such as a constant that is no regular expression
+	}
+	return &program{field: field, source: source, run: run}, nil
+}
+
+// fits accepts the types of the literals [] and {} as well.
+func fits(want, got *cel.Type) bool {
+	if want.IsExactType(got) {
+		return true
+	}
+	if got.Kind() != want.Kind() || len(got.Parameters()) == 0 {
+		return false
+	}
+	for _, p := range got.Parameters() {
+		if p.Kind() != cel.DynType.Kind() && p.Kind() != cel.TypeParamType("T").Kind() {
+			return false
+		}
+	}
+	return true
+}
+
+// compileError makes one line of what the compiler draws on several.
+func compileError(issues *cel.Issues) error {
+	const most = 3
+	var texts []string
+	for i, e := range issues.Errors() {
+		if i == most {
+			texts = append(texts, fmt.Sprintf("and %d more", len(issues.Errors())-most))
+			break
+		}
+		where := fmt.Sprintf("column %d", e.Location.Column()+1)
+		if e.Location.Line() > 1 {
+			where = fmt.Sprintf("line %d, %s of the expression", e.Location.Line(), where)
+		}
+		texts = append(texts, fmt.Sprintf("%s (%s)", strings.TrimSuffix(oneLine(e.Message), " (in container '')"), where))
+	}
+	return errors.New(strings.Join(texts, "; "))
+}
+
+// oneLine takes the line breaks out of a text and shortens it.
+func oneLine(s string) string {
+	const most = 300
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
+// eval runs a program. What it says of a failure is for a person who may know
+// the options of the volume and not CEL.
+func (p *program) eval(variables map[string]any) (ref.Val, error) {
+	value, _, err := p.run.Eval(variables)
+	if err == nil {
+		return value, nil
+	}
+	text := oneLine(err.Error())
+	if key, ok := strings.CutPrefix(text, "no such key: "); ok {
+		return nil, fmt.Errorf("the volume has no option %q, which %s wants", strict.Clip(key), p)
+	}
+	if strings.HasPrefix(text, "no such attribute") && strings.HasSuffix(text, ": pod") {
+		return nil, fmt.Errorf("%s uses the pod, which the kubelet tells in mount only", p)
+	}
+	return nil, fmt.Errorf("%s: %s", p, text)
+}
+
+// String names an expression and shows it, if it is not long.
+func (p *program) String() string {
+	return fmt.Sprintf("%s (%s)", p.field, strict.Clip(oneLine(p.source)))
+}
+
+// native converts the value of a program.
+func native[T any](p *program, value ref.Val) (T, error) {
+	var zero T
+	converted, err := value.ConvertToNative(reflect.TypeFor[T]())
+	if err != nil {
+		return zero, fmt.Errorf("%s gives a value of another type than it should: %s", p, oneLine(err.Error()))
+	}
+	typed, ok := converted.(T)
+	if !ok {
+		return zero, fmt.Errorf("%s gives a value of another type than it should", p)
+	}
+	return typed, nil
+}

@@ -1,0 +1,199 @@
+// Package mapping makes a CSI volume of a FlexVolume: it evaluates the CEL
+// expressions of a driver over the options of a call, gathers the secrets for
+// each stage, and refuses what a CSI driver must not be given.
+//
+// Expressions are compiled and type-checked when the configuration is loaded.
+// They see options, pvName, fsType, readOnly and pod, never a secret, and what
+// they may cost is bounded. docs/mapping.md tells people how to write them.
+package mapping
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/strict"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// A Mapper is the mapping of one driver. It may be used side by side.
+type Mapper struct {
+	flexDriver, csiDriver string
+
+	handle, context, mountFlags, fsType, accessMode *program
+
+	stages []stage
+	inline bool
+	pvName *regexp.Regexp // nil: any
+	limits limits
+}
+
+// Check compiles all expressions and reports their faults. It is a
+// [bridgeconfig.Check].
+func Check(c *bridgeconfig.Configuration) []strict.Fault {
+	_, faults := compileAll(c)
+	return faults
+}
+
+// Compile returns the mappers of a configuration by the names of their
+// FlexVolume drivers. Its error is a [*strict.InvalidError] with all faults.
+func Compile(c *bridgeconfig.Configuration) (map[string]*Mapper, error) {
+	mappers, faults := compileAll(c)
+	r := strict.Report{Faults: faults}
+	return mappers, r.Err()
+}
+
+func compileAll(c *bridgeconfig.Configuration) (map[string]*Mapper, []strict.Fault) {
+	var r strict.Report
+	env, err := newEnv()
+	if err != nil {
+		r.Fault("", "prepare CEL: %v", err)
+		return nil, r.Faults
+	}
+	mappers := make(map[string]*Mapper, len(c.Drivers))
+	for i := range c.Drivers {
+		d := &c.Drivers[i]
+		mappers[d.FlexDriver] = newMapper(env, d, &r, bridgeconfig.Path(i))
+	}
+	return mappers, r.Faults
+}
+
+func newMapper(env *cel.Env, d *bridgeconfig.Driver, r *strict.Report, at string) *Mapper {
+	m := &Mapper{
+		flexDriver: d.FlexDriver,
+		csiDriver:  d.CSIDriver,
+		stages:     stages(&d.Secrets),
+		inline:     d.Inline,
+		limits:     limitsOf(d.SizeLimits),
+	}
+	programs := map[string]struct {
+		dst  **program
+		want *cel.Type
+	}{
+		"handle":     {&m.handle, cel.StringType},
+		"context":    {&m.context, cel.MapType(cel.StringType, cel.StringType)},
+		"mountFlags": {&m.mountFlags, cel.ListType(cel.StringType)},
+		"fsType":     {&m.fsType, cel.StringType},
+		"accessMode": {&m.accessMode, cel.StringType},
+	}
+	for name, expression := range d.Volume.Expressions() {
+		if strings.TrimSpace(expression) == "" {
+			continue // bridgeconfig reports it
+		}
+		p, err := compile(env, "volume."+name, expression, programs[name].want)
+		if err != nil {
+			r.Fault(at+".volume."+name, "%v", err)
+		}
+		*programs[name].dst = p
+	}
+	if d.PVNamePattern != "" && !d.Inline {
+		pattern, err := regexp.Compile(`\A(?:` + d.PVNamePattern + `)\z`)
+		if err != nil {
+			r.Fault(at+".pvNamePattern", "no regular expression of Go (RE2)")
+		}
+		m.pvName = pattern
+	}
+	return m
+}
+
+// Map makes a volume of the options of a call. Its error is a [*flex.Error]
+// that names everything that is wrong, and no secret.
+func (m *Mapper) Map(o flex.Options) (*csivol.Volume, error) {
+	v, err := m.mapOptions(o)
+	if err != nil {
+		text := flex.NewRedactor(o).Redact(err.Error())
+		return nil, flex.Errorf(flex.CodeOf(err), "%s", text)
+	}
+	return v, nil
+}
+
+func (m *Mapper) mapOptions(o flex.Options) (*csivol.Volume, error) {
+	if err := m.checkName(o.VolumeName); err != nil {
+		return nil, err
+	}
+	v := &csivol.Volume{
+		FlexDriver: m.flexDriver,
+		Driver:     m.csiDriver,
+		Name:       o.VolumeName,
+		ReadOnly:   o.ReadOnly,
+		FSGroup:    o.FSGroup,
+		Pod:        csivol.Pod{Name: o.PodName, Namespace: o.PodNamespace, UID: o.PodUID, ServiceAccount: o.ServiceAccountName},
+	}
+	if problems := append(m.evaluate(v, variables(o)), m.limits.check(v)...); len(problems) > 0 {
+		return nil, flex.Errorf(flex.CodeInvalidArgument, "the options of volume %q make no volume of the CSI driver %s: %s", o.VolumeName, m.csiDriver, strings.Join(problems, "; "))
+	}
+	secrets, err := m.secrets(o)
+	if err != nil {
+		return nil, err
+	}
+	v.Secrets = secrets
+	return v, nil
+}
+
+// checkName refuses inline volumes as far as a call shows that it is for one.
+// The kubelet gives the name of the PersistentVolume or, in the same place,
+// the name that the pod has for an inline volume (pkg/volume/flexvolume/
+// driver-call.go, NewOptionsForDriver, Kubernetes v1.37.1).
+func (m *Mapper) checkName(name string) error {
+	if m.pvName == nil || m.pvName.MatchString(name) {
+		return nil
+	}
+	return flex.Errorf(flex.CodePermissionDenied, "the volume is called %q, which is no name of a PersistentVolume according to pvNamePattern (driver %s): inline volumes are not allowed", name, m.flexDriver)
+}
+
+// variables are what expressions see. The pod is missing, rather than empty,
+// where the kubelet does not tell it: a handle made of nothing would be that
+// of another volume.
+func variables(o flex.Options) map[string]any {
+	options := o.User
+	if options == nil {
+		options = map[string]string{}
+	}
+	vars := map[string]any{"options": options, "pvName": o.VolumeName, "fsType": o.FSType, "readOnly": o.ReadOnly}
+	if o.PodUID != "" {
+		vars["pod"] = &Pod{Name: o.PodName, Namespace: o.PodNamespace, UID: o.PodUID, ServiceAccount: o.ServiceAccountName}
+	}
+	return vars
+}
+
+// evaluate fills the volume in and returns all that went wrong.
+func (m *Mapper) evaluate(v *csivol.Volume, vars map[string]any) (problems []string) {
+	var accessMode string
+	for _, err := range []error{
+		result(m.handle, vars, &v.Handle),
+		result(m.context, vars, &v.Context),
+		result(m.mountFlags, vars, &v.MountFlags),
+		result(m.fsType, vars, &v.FSType),
+		result(m.accessMode, vars, &accessMode),
+	} {
+		if err != nil {
+			problems = append(problems, err.Error())
+		}
+	}
+	v.AccessMode = csivol.AccessMode(accessMode)
+	if len(problems) > 0 {
+		return problems // what could not be evaluated is empty, and would be complained of
+	}
+	if v.Handle == "" {
+		problems = append(problems, fmt.Sprintf("the handle is empty: give the volume the option volumeHandle or volumeID, or say in the configuration what its handle is; now it is %s", m.handle))
+	}
+	switch v.AccessMode {
+	case csivol.ReadWriteOnce, csivol.ReadOnlyMany, csivol.ReadWriteMany, csivol.ReadWriteOncePod:
+	default:
+		problems = append(problems, fmt.Sprintf("%q is no access mode (want ReadWriteOnce, ReadOnlyMany, ReadWriteMany or ReadWriteOncePod); it comes from %s", strict.Clip(accessMode), m.accessMode))
+	}
+	return problems
+}
+
+func result[T any](p *program, vars map[string]any, dst *T) error {
+	value, err := p.eval(vars)
+	if err != nil {
+		return err
+	}
+	*dst, err = native[T](p, value)
+	return err
+}

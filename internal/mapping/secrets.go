@@ -1,0 +1,178 @@
+package mapping
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/strict"
+	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// A stage is where the secrets of one kind of RPC come from, and go to.
+type stage struct {
+	field  string // as in the file: secrets.nodeStage
+	source bridgeconfig.SecretSource
+	dst    func(*csivol.Secrets) *map[string]flex.Secret
+}
+
+func stages(s *bridgeconfig.Secrets) (stages []stage) {
+	add := func(name string, source *bridgeconfig.SecretSource, dst func(*csivol.Secrets) *map[string]flex.Secret) {
+		if source != nil {
+			stages = append(stages, stage{"secrets." + name, *source, dst})
+		}
+	}
+	type secrets = map[string]flex.Secret
+	add("controllerPublish", s.ControllerPublish, func(s *csivol.Secrets) *secrets { return &s.ControllerPublish })
+	add("nodeStage", s.NodeStage, func(s *csivol.Secrets) *secrets { return &s.NodeStage })
+	add("nodePublish", s.NodePublish, func(s *csivol.Secrets) *secrets { return &s.NodePublish })
+	add("nodeExpand", s.NodeExpand, func(s *csivol.Secrets) *secrets { return &s.NodeExpand })
+	add("controllerExpand", s.ControllerExpand, func(s *csivol.Secrets) *secrets { return &s.ControllerExpand })
+	return stages
+}
+
+// StageWantsFlexSecret reports whether NodeStageVolume gets a secret that the
+// kubelet passes to mount only. A volume of such a driver cannot be staged in
+// mountdevice.
+func (m *Mapper) StageWantsFlexSecret() bool {
+	return slices.ContainsFunc(m.stages, func(s stage) bool {
+		return s.field == "secrets.nodeStage" && s.source.File == ""
+	})
+}
+
+// FileSecrets returns the secrets that come from files: those that there are
+// in calls without options, such as detach.
+func (m *Mapper) FileSecrets() (csivol.Secrets, error) {
+	return m.gather(func(s stage) bool { return s.source.File != "" }, nil)
+}
+
+// secrets gathers what each stage wants. Callouts other than mount bring no
+// Flex secret; stages that want one stay without.
+func (m *Mapper) secrets(o flex.Options) (csivol.Secrets, error) {
+	isMount := o.PodUID != "" || len(o.Secrets) > 0
+	return m.gather(func(s stage) bool { return isMount || s.source.File != "" }, o.Secrets)
+}
+
+func (m *Mapper) gather(wanted func(stage) bool, fromFlex map[string]flex.Secret) (csivol.Secrets, error) {
+	var all csivol.Secrets
+	for _, s := range m.stages {
+		if !wanted(s) {
+			continue
+		}
+		secrets, err := s.read(fromFlex)
+		if err == nil {
+			err = m.limits.checkSecrets(s.field, secrets)
+		}
+		if err != nil {
+			return csivol.Secrets{}, err
+		}
+		*s.dst(&all) = secrets
+	}
+	return all, nil
+}
+
+func (s stage) read(fromFlex map[string]flex.Secret) (map[string]flex.Secret, error) {
+	if s.source.File != "" {
+		secrets, err := readSecrets(s.source.File, s.source.Key)
+		if err != nil {
+			return nil, flex.Errorf(flex.CodeFailedPrecondition, "%s: file %s on this node: %w", s.field, s.source.File, err)
+		}
+		return secrets, nil
+	}
+	secrets := make(map[string]flex.Secret, len(s.source.FromFlexSecret))
+	for _, key := range slices.Sorted(maps.Keys(s.source.FromFlexSecret)) {
+		flexKey := s.source.FromFlexSecret[key]
+		secret, ok := fromFlex[flexKey]
+		if !ok {
+			return nil, flex.Errorf(flex.CodeInvalidArgument, "%s: the volume's Secret has no key %q%s", s.field, flexKey, noSecret(fromFlex))
+		}
+		secrets[key] = secret
+	}
+	return secrets, nil
+}
+
+func noSecret(secrets map[string]flex.Secret) string {
+	if len(secrets) == 0 {
+		return "; it has no Secret: set secretRef to one whose type is the name of the FlexVolume driver"
+	}
+	return fmt.Sprintf(", only %q", slices.Sorted(maps.Keys(secrets)))
+}
+
+const maxSecretFile = 256 << 10
+
+// readSecrets reads a file. None of its errors has anything of the content in
+// it.
+func readSecrets(path, key string) (map[string]flex.Secret, error) {
+	data, err := readPrivate(path)
+	if err != nil {
+		return nil, err
+	}
+	if key != "" {
+		// Editors and echo put a line break at the end, and no password has one.
+		text := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
+		return map[string]flex.Secret{key: flex.NewSecret([]byte(text))}, nil
+	}
+	root, err := strictyaml.Parse(data)
+	if err != nil {
+		return nil, notYAML(err)
+	}
+	if root.Kind != strict.Object {
+		return nil, errors.New("want a YAML or JSON object, keys and values (for a file that is one value, set key)")
+	}
+	secrets := make(map[string]flex.Secret, len(root.Members))
+	for _, m := range root.Members {
+		if _, twice := secrets[m.Key]; twice || m.Value.Kind != strict.String {
+			return nil, fmt.Errorf("line %d: want a key that comes once and a text as its value (put quotes around it)", m.Value.Line)
+		}
+		secrets[m.Key] = flex.NewSecret([]byte(m.Value.Text))
+	}
+	return secrets, nil
+}
+
+func notYAML(err error) error {
+	if e, ok := errors.AsType[*strictyaml.SyntaxError](err); ok && e.Line > 0 {
+		return fmt.Errorf("line %d: neither YAML nor JSON", e.Line)
+	}
+	return errors.New("empty, or neither YAML nor JSON")
+}
+
+// readPrivate reads a file that nobody but its owner can read or change; the
+// owner is root or who runs this. What is checked is what was opened.
+func readPrivate(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		if e, ok := errors.AsType[*os.PathError](err); ok {
+			err = e.Err // the caller names the path
+		}
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.Mode().IsRegular():
+		return nil, errors.New("not a regular file")
+	case info.Mode().Perm()&0o077 != 0:
+		return nil, fmt.Errorf("has mode %04o, so that others can read or change it (chmod 0600)", info.Mode().Perm())
+	case ok && stat.Uid != 0 && int(stat.Uid) != os.Geteuid():
+		return nil, fmt.Errorf("belongs to the user with ID %d (chown root)", stat.Uid)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
+	if err == nil && len(data) > maxSecretFile {
+		err = fmt.Errorf("larger than %d KiB", maxSecretFile>>10)
+	}
+	return data, err
+}
