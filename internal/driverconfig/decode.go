@@ -21,16 +21,17 @@ func Decode(data []byte) (*Configuration, error) {
 	c := Default(DriverName{})
 	c.APIVersion, c.Kind = "", "" // these two have no default
 	d := &decoder{}
+	fsGroupSaid := false
+	all := fields(d, c, &fsGroupSaid)
 	// In another version of the format everything may have another meaning, so
 	// that further faults would mislead.
-	d.Object("", root.Only("apiVersion", "kind"), versionFields(d, c))
+	d.Object("", root.Only("apiVersion", "kind"), all)
 	d.Add(versionFaults(c))
 	if err := d.Err(); err != nil {
 		return nil, err
 	}
 
-	fsGroupSaid := false
-	d.Object("", root, fields(d, c, &fsGroupSaid))
+	d.Object("", root, all)
 	if !fsGroupSaid {
 		c.Capabilities.FSGroup = c.FSGroupPolicy == FSGroupKubelet
 	}
@@ -41,39 +42,34 @@ func Decode(data []byte) (*Configuration, error) {
 	return c, nil
 }
 
-func versionFields(d *decoder, c *Configuration) strict.Fields {
+// fields is the format: every key there is.
+func fields(d *decoder, c *Configuration, fsGroupSaid *bool) strict.Fields {
 	return strict.Fields{
 		"apiVersion": strict.Text(&d.Decoder, &c.APIVersion),
 		"kind":       strict.Text(&d.Decoder, &c.Kind),
+		"driver":     d.driver(&c.Driver),
+		"backend":    strict.Text(&d.Decoder, &c.Backend),
+		"capabilities": d.Nested(strict.Fields{
+			"attach":         d.Bool(&c.Capabilities.Attach),
+			"selinuxRelabel": d.Bool(&c.Capabilities.SELinuxRelabel),
+			"fsGroup": func(path string, n strict.Node) {
+				*fsGroupSaid = true
+				d.Bool(&c.Capabilities.FSGroup)(path, n)
+			},
+			"supportsMetrics":  d.Bool(&c.Capabilities.SupportsMetrics),
+			"requiresFSResize": d.Bool(&c.Capabilities.RequiresFSResize),
+		}),
+		"fsGroupPolicy":  strict.Text(&d.Decoder, &c.FSGroupPolicy),
+		"kubeletDir":     strict.Text(&d.Decoder, &c.KubeletDir),
+		"directoryRoots": d.Texts(&c.DirectoryRoots),
+		"imageRoots":     d.Texts(&c.ImageRoots),
+		"deviceRoots":    d.Texts(&c.DeviceRoots),
+		"timeouts":       d.timeouts(&c.Timeouts),
+		"log": d.Nested(strict.Fields{
+			"file":  strict.Text(&d.Decoder, &c.Log.File),
+			"level": strict.Text(&d.Decoder, &c.Log.Level),
+		}),
 	}
-}
-
-// fields is the format: every key there is.
-func fields(d *decoder, c *Configuration, fsGroupSaid *bool) strict.Fields {
-	all := versionFields(d, c)
-	all["driver"] = d.driver(&c.Driver)
-	all["backend"] = strict.Text(&d.Decoder, &c.Backend)
-	all["capabilities"] = d.Nested(strict.Fields{
-		"attach":         d.Bool(&c.Capabilities.Attach),
-		"selinuxRelabel": d.Bool(&c.Capabilities.SELinuxRelabel),
-		"fsGroup": func(path string, n strict.Node) {
-			*fsGroupSaid = true
-			d.Bool(&c.Capabilities.FSGroup)(path, n)
-		},
-		"supportsMetrics":  d.Bool(&c.Capabilities.SupportsMetrics),
-		"requiresFSResize": d.Bool(&c.Capabilities.RequiresFSResize),
-	})
-	all["fsGroupPolicy"] = strict.Text(&d.Decoder, &c.FSGroupPolicy)
-	all["kubeletDir"] = strict.Text(&d.Decoder, &c.KubeletDir)
-	all["directoryRoots"] = d.Texts(&c.DirectoryRoots)
-	all["imageRoots"] = d.Texts(&c.ImageRoots)
-	all["deviceRoots"] = d.Texts(&c.DeviceRoots)
-	all["timeouts"] = d.timeouts(&c.Timeouts)
-	all["log"] = d.Nested(strict.Fields{
-		"file":  strict.Text(&d.Decoder, &c.Log.File),
-		"level": strict.Text(&d.Decoder, &c.Log.Level),
-	})
-	return all
 }
 
 // decoder takes what only this format has.

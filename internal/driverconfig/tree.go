@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/flex2csi/flex2csi/internal/jsonwalk"
 	"github.com/flex2csi/flex2csi/internal/strict"
 )
 
@@ -18,16 +19,13 @@ func parse(data []byte) (strict.Node, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return strict.Node{}, errors.New("empty")
 	}
-	if !json.Valid(data) {
-		return strict.Node{}, syntaxError(data)
+	if err := jsonwalk.Check(data); err != nil {
+		return strict.Node{}, syntaxError(data, err)
 	}
-	w := &walker{rest: data}
-	return w.value(), nil
+	return value(jsonwalk.Walk(string(data))), nil
 }
 
-func syntaxError(data []byte) error {
-	var raw json.RawMessage
-	err := json.Unmarshal(data, &raw)
+func syntaxError(data []byte, err error) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("not JSON: %w (%s)", err, position(data, syntax.Offset))
 	}
@@ -42,89 +40,33 @@ func position(data []byte, offset int64) string {
 	return fmt.Sprintf("line %d, column %d", line+1, column+1)
 }
 
-// walker walks over JSON that json.Valid has found valid, so that it has
-// nothing to check and nothing can fail. json.Decoder.Token would do the same
-// in ten times the time, which every callout would pay.
-type walker struct{ rest []byte }
+// few is what most objects in the file have room in. Growing one member at a
+// time would touch a page of memory for each size.
+const few = 8
 
-// next returns the first byte that is not white space.
-func (w *walker) next() byte {
-	w.rest = bytes.TrimLeft(w.rest, " \t\r\n")
-	return w.rest[0]
-}
-
-// skip steps over white space and one of , : [ ] { }.
-func (w *walker) skip() {
-	w.next()
-	w.rest = w.rest[1:]
-}
-
-func (w *walker) value() strict.Node {
-	switch w.next() {
+func value(w *jsonwalk.Walker) strict.Node {
+	switch w.Next() {
 	case '{':
-		return w.object()
+		n := strict.Node{Kind: strict.Object, Members: make([]strict.Member, 0, few)}
+		for key := range w.Members() {
+			n.Members = append(n.Members, strict.Member{Key: key, Value: value(w)})
+		}
+		return n
 	case '[':
-		return w.array()
+		n := strict.Node{Kind: strict.Array}
+		for range w.Items() {
+			n.Items = append(n.Items, value(w))
+		}
+		return n
 	case '"':
-		return strict.Node{Kind: strict.String, Text: w.string()}
+		return strict.Node{Kind: strict.String, Text: w.String()}
 	}
-	end := bytes.IndexAny(w.rest, " \t\r\n,]}")
-	if end < 0 {
-		end = len(w.rest)
-	}
-	word := string(w.rest[:end])
-	w.rest = w.rest[end:]
-	switch word {
+	switch word := w.Word(); word {
 	case "null":
 		return strict.Node{Kind: strict.Null}
 	case "true", "false":
 		return strict.Node{Kind: strict.Bool, Truth: word == "true"}
+	default:
+		return strict.Node{Kind: strict.Number, Text: word}
 	}
-	return strict.Node{Kind: strict.Number, Text: word}
-}
-
-func (w *walker) array() strict.Node {
-	n := strict.Node{Kind: strict.Array}
-	for w.skip(); w.next() != ']'; {
-		if w.next() == ',' {
-			w.skip()
-		}
-		n.Items = append(n.Items, w.value())
-	}
-	w.skip()
-	return n
-}
-
-func (w *walker) object() strict.Node {
-	n := strict.Node{Kind: strict.Object}
-	for w.skip(); w.next() != '}'; {
-		if w.next() == ',' {
-			w.skip()
-		}
-		w.next()
-		key := w.string()
-		w.skip() // the colon
-		n.Members = append(n.Members, strict.Member{Key: key, Value: w.value()})
-	}
-	w.skip()
-	return n
-}
-
-// string reads the string that begins at the first byte.
-func (w *walker) string() string {
-	end, plain := 1, true
-	for ; w.rest[end] != '"'; end++ {
-		if w.rest[end] == '\\' {
-			plain = false
-			end++ // over the byte after it, which may be a quote
-		}
-	}
-	quoted := w.rest[:end+1]
-	w.rest = w.rest[end+1:]
-	if plain {
-		return string(quoted[1:end])
-	}
-	var s string
-	_ = json.Unmarshal(quoted, &s) // it is valid
-	return s
 }
