@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/flex2csi/flex2csi/internal/jsonwalk"
 )
 
 // The keys that the kubelet adds to the volume's own options
@@ -86,9 +88,9 @@ func ParseOptions(argument string) (Options, error) {
 
 type pair struct{ key, value string }
 
-// parsePairs reads a flat JSON object by tokens rather than into a map,
+// parsePairs reads a flat JSON object member by member rather than into a map,
 // so that the key at fault can be named and a second one of the same name is
-// noticed. json.Valid goes first because the tokenizer alone is more lenient.
+// noticed.
 func parsePairs(argument string) ([]pair, error) {
 	if !utf8.ValidString(argument) {
 		return nil, Errorf(CodeInvalidArgument, "the JSON options are not valid UTF-8")
@@ -96,31 +98,21 @@ func parsePairs(argument string) ([]pair, error) {
 	if err := checkSyntax(argument); err != nil {
 		return nil, err
 	}
-	dec := json.NewDecoder(strings.NewReader(argument))
-	if tok, err := dec.Token(); err != nil || tok != json.Delim('{') {
-		return nil, Errorf(CodeInvalidArgument, "the JSON options are %s: want one JSON object", kindOf(tok))
+	w := jsonwalk.Walk(argument)
+	if first := w.Next(); first != '{' {
+		return nil, Errorf(CodeInvalidArgument, "the JSON options are %s: want one JSON object", kindOf(first))
 	}
 	var pairs []pair
 	seen := map[string]bool{}
-	for dec.More() {
-		keyToken, err := dec.Token()
-		if err != nil {
-			return nil, Errorf(CodeInvalidArgument, "the JSON options are not valid JSON")
+	for key := range w.Members() {
+		if first := w.Next(); first != '"' {
+			return nil, Errorf(CodeInvalidArgument, "the option %s is %s: want a string in double quotes", quoteKey(key), kindOf(first))
 		}
-		key, _ := keyToken.(string)
-		tok, err := dec.Token()
-		if err != nil {
-			return nil, Errorf(CodeInvalidArgument, "the JSON options are not valid JSON")
-		}
-		value, ok := tok.(string)
-		switch {
-		case !ok:
-			return nil, Errorf(CodeInvalidArgument, "the option %s is %s: want a string in double quotes", quoteKey(key), kindOf(tok))
-		case seen[key]:
+		if seen[key] {
 			return nil, Errorf(CodeInvalidArgument, "the option %s is given twice", quoteKey(key))
 		}
 		seen[key] = true
-		pairs = append(pairs, pair{key, value})
+		pairs = append(pairs, pair{key, w.String()})
 	}
 	return pairs, nil
 }
@@ -130,8 +122,7 @@ func checkSyntax(argument string) error {
 	if strings.TrimSpace(argument) == "" {
 		return Errorf(CodeInvalidArgument, "the JSON options are empty: want one JSON object")
 	}
-	var raw json.RawMessage
-	err := json.Unmarshal([]byte(argument), &raw)
+	err := jsonwalk.Check([]byte(argument))
 	switch {
 	case err == nil:
 		return nil
@@ -144,18 +135,18 @@ func checkSyntax(argument string) error {
 	return Errorf(CodeInvalidArgument, "the JSON options are not valid JSON")
 }
 
-func kindOf(tok json.Token) string {
-	switch t := tok.(type) {
-	case nil:
+// kindOf tells a value by its first byte.
+func kindOf(first byte) string {
+	switch first {
+	case 'n':
 		return "null"
-	case bool:
+	case 't', 'f':
 		return "true or false"
-	case string:
+	case '"':
 		return "a string"
-	case json.Delim:
-		if t == '[' {
-			return "an array"
-		}
+	case '[':
+		return "an array"
+	case '{':
 		return "an object"
 	default:
 		return "a number"
