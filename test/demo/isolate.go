@@ -88,5 +88,5 @@ func ending(err error) error {
 	if errors.As(err, &exit) && exit.Exited() {
 		return errTold
 	}
-	return fmt.Errorf("interrupted: %w", err)
+	return fmt.Errorf("interrupted (%w)", err)
 }
