@@ -15,7 +15,7 @@ import (
 // Bind mounts the directory source at t, read-only if asked. With roots, the
 // directory must lie below one of them after all symbolic links are followed.
 // Options are those of the mount itself (nosuid, noexec, …).
-func (m *Mounter) Bind(_ context.Context, dir string, roots []string, t *Target, options []string, prepare func(root *os.File) error) error {
+func (m *Mounter) Bind(ctx context.Context, dir string, roots []string, t *Target, options []string, prepare func(root *os.File) error) error {
 	fail := func(err error) error { return &Error{Op: "bind", Source: dir, Target: t.path, Err: err} }
 	if err := CheckPath(dir); err != nil {
 		return fail(err)
@@ -32,7 +32,7 @@ func (m *Mounter) Bind(_ context.Context, dir string, roots []string, t *Target,
 	if len(s.options.fs) > 0 {
 		return s.err("bind", t.path, errors.New("a directory takes only options of the mount itself (ro, nosuid, nodev, noexec, noatime, …), not "+strings.Join(s.options.fs, ",")))
 	}
-	return m.attach(s, t, prepare)
+	return m.attach(ctx, s, t, prepare)
 }
 
 // openPath opens a path of the node, without touching what is there (O_PATH).
@@ -71,13 +71,13 @@ func requireDirectory(f *os.File) (*os.File, error) {
 // Memory mounts a tmpfs of at most size bytes at t; 0 leaves the kernel's
 // default, half of the memory. All may write to it, as to an emptyDir, unless
 // the options have a mode.
-func (m *Mounter) Memory(_ context.Context, size int64, t *Target, options []string, prepare func(root *os.File) error) error {
+func (m *Mounter) Memory(ctx context.Context, size int64, t *Target, options []string, prepare func(root *os.File) error) error {
 	s := source{fsType: "tmpfs", device: "tmpfs", options: parseOptions(options), given: options}
 	s.options.fs = append([]string{"mode=0777"}, s.options.fs...)
 	if size > 0 {
 		s.options.fs = append(s.options.fs, sizeOption+"="+strconv.FormatInt(size, 10))
 	}
-	return m.attach(s, t, prepare)
+	return m.attach(ctx, s, t, prepare)
 }
 
 // ResizeMemory raises the bound of the tmpfs at t to size bytes. One that is

@@ -150,10 +150,21 @@ func runLocked(ctx context.Context, cmd *exec.Cmd) error {
 		return err
 	}
 	err := cmd.Wait()
-	if ctx.Err() != nil { // what the child itself started and did not end
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	if ctx.Err() != nil {
+		endGroup(cmd.Process.Pid)
 	}
 	return err
+}
+
+// endGroup ends what a child started and left: mount(8) goes at once when it is
+// told to, and its helper has its time to end in good order.
+func endGroup(pgid int) {
+	for late := time.Now().Add(childGrace); time.Now().Before(late); time.Sleep(5 * time.Millisecond) {
+		if errors.Is(syscall.Kill(-pgid, 0), syscall.ESRCH) {
+			return
+		}
+	}
+	_ = syscall.Kill(-pgid, syscall.SIGKILL)
 }
 
 func (c *child) explain(path string, err error) error {

@@ -1,6 +1,7 @@
 package mounter
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,7 +15,10 @@ import (
 // read-only flag of a bind, and as long as prepare takes.
 //
 // The mount goes to the directory at, not to a name: mount(2) follows links.
-func (m *Mounter) attachClassic(s source, t *Target, at *os.File, prepare func(root *os.File) error) error {
+func (m *Mounter) attachClassic(ctx context.Context, s source, t *Target, at *os.File, prepare func(root *os.File) error) error {
+	if ctx.Err() != nil {
+		return s.err("mount", t.path, context.Cause(ctx))
+	}
 	shared, err := classicMount(s, fmt.Sprintf("/proc/self/fd/%d", at.Fd()))
 	if err != nil {
 		return s.err("mount", t.path, err)

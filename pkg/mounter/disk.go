@@ -71,10 +71,8 @@ func (m *Mounter) formatAndMount(ctx context.Context, d Disk, t *Target, prepare
 	run := commander{ctx: ctx, m: m, failed: new(failure)}
 	safe := mountutils.SafeFormatAndMount{
 		Interface: mountStep{do: func() error {
-			if ctx.Err() == nil { // mount-utils goes on when fsck was ended
-				mountErr = m.attach(d.source(), t, prepare)
-			}
-			return firstError(mountErr, ctx.Err())
+			mountErr = m.attach(ctx, d.source(), t, prepare)
+			return mountErr
 		}},
 		Exec: run,
 	}
@@ -113,7 +111,7 @@ func (m *Mounter) mountHeld(ctx context.Context, d Disk, t *Target, prepare func
 		d.FSType = found
 	}
 	if d.FSType != "" {
-		err := m.attach(d.source(), t, prepare)
+		err := m.attach(ctx, d.source(), t, prepare)
 		if !errors.Is(err, unix.EBUSY) {
 			return err
 		}

@@ -46,7 +46,7 @@ func (m *Mounter) GrowFilesystem(ctx context.Context, device, fsType string, t *
 				return err
 			}
 			defer here.Close()
-			if err := m.attach(d.source(), here, nil); err != nil {
+			if err := m.attach(ctx, d.source(), here, nil); err != nil {
 				return err
 			}
 			_, err = resizer.Resize(device, t.path)

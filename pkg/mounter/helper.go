@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -37,11 +38,13 @@ func (m *Mounter) MountRemote(ctx context.Context, r Remote, t *Target) error {
 		return s.err("mount", t.path, errors.New("the type or the source looks like an option"))
 	}
 	if !hasHelper(r.FSType) {
-		if len(r.Credentials) > 0 {
-			return s.err("mount", t.path, fmt.Errorf("the program mount.%s, which would take the credentials, is not installed on this node", helperName(r.FSType)))
-		}
-		return m.attach(s, t, nil)
+		return m.mountWithoutHelper(ctx, s, len(r.Credentials) > 0, t)
 	}
+	at, err := t.vacant()
+	if err != nil {
+		return s.err("mount", t.path, err)
+	}
+	at.Close()
 	files, err := exposeAll(r.Credentials)
 	defer files.close()
 	if err != nil {
@@ -59,9 +62,23 @@ func (m *Mounter) MountRemote(ctx context.Context, r Remote, t *Target) error {
 	return nil
 }
 
+// mountWithoutHelper asks the kernel directly.
+func (m *Mounter) mountWithoutHelper(ctx context.Context, s source, credentials bool, t *Target) error {
+	helper := helperName(s.fsType)
+	if credentials {
+		return s.err("mount", t.path, fmt.Errorf("the program mount.%s, which would take the credentials, is not installed on this node", helper))
+	}
+	err := m.attach(ctx, s, t, nil)
+	var failed *Error
+	if errors.As(err, &failed) && failed.Op == "mount" && !errors.Is(err, ErrOccupied) && !errors.Is(err, ErrUnsafePath) {
+		failed.Err = fmt.Errorf("%w; a program mount.%s, which this filesystem may need, is not installed on this node", failed.Err, helper)
+	}
+	return err
+}
+
 // helperName: mount(8) calls mount.fuse for the type fuse.<program>.
 func helperName(fsType string) string {
-	if _, sub, ok := strings.Cut(fsType, "fuse."); ok && sub != "" {
+	if strings.HasPrefix(fsType, "fuse.") {
 		if _, err := lookPath("mount." + fsType); err != nil {
 			return "fuse"
 		}
@@ -102,10 +119,9 @@ func verifyRemote(t *Target, readOnly bool) error {
 	if err != nil || info == nil {
 		return firstError(err, errors.New("it is mounted and not in the mount table"))
 	}
-	for _, o := range SplitOptions(info.Options) {
-		if o == "ro" {
-			return nil
-		}
+	// Read-only is the mount, or the whole filesystem.
+	if slices.Contains(strings.Split(info.Options+","+info.VFSOptions, ","), "ro") {
+		return nil
 	}
 	return errors.New("it should be read-only and is writable")
 }

@@ -1,6 +1,7 @@
 package mounter
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -32,8 +33,9 @@ func deviceName(device string) string {
 }
 
 // attach mounts s at t. What prepare does to the root of the new mount is
-// done before anybody can see it. After an error nothing is mounted at t.
-func (m *Mounter) attach(s source, t *Target, prepare func(root *os.File) error) error {
+// done before anybody can see it. After an error nothing is mounted at t, and
+// nothing will be: who has been told that the time is over sees no mount later.
+func (m *Mounter) attach(ctx context.Context, s source, t *Target, prepare func(root *os.File) error) error {
 	at, err := t.vacant()
 	if err != nil {
 		return s.err("mount", t.path, err)
@@ -42,7 +44,7 @@ func (m *Mounter) attach(s source, t *Target, prepare func(root *os.File) error)
 	tree, err := m.detached(s)
 	if errors.Is(err, unix.ENOSYS) {
 		m.log().Debug("this kernel cannot prepare a mount off the tree", "target", t.path)
-		return m.attachClassic(s, t, at, prepare)
+		return m.attachClassic(ctx, s, t, at, prepare)
 	}
 	if err != nil {
 		return s.err("mount", t.path, err)
@@ -54,6 +56,9 @@ func (m *Mounter) attach(s source, t *Target, prepare func(root *os.File) error)
 	want, err := identify(int(tree.Fd()), "", unix.AT_EMPTY_PATH)
 	if err != nil {
 		return s.err("mount", t.path, err)
+	}
+	if ctx.Err() != nil {
+		return s.err("mount", t.path, context.Cause(ctx))
 	}
 	if err := unix.MoveMount(int(tree.Fd()), "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
 		return s.err("mount", t.path, err)
