@@ -22,7 +22,8 @@ func (t *story) prologue() {
 	var uts unix.Utsname
 	_ = unix.Uname(&uts) // only for people
 	t.line("\n %s  %s", t.paint(bold, "flexdriver"), "a FlexVolume's whole life, with this program as the kubelet")
-	t.line(" %s\n", t.paint(dim, clip(version.text+" · Linux "+unix.ByteSliceToString(uts.Release[:]), t.width-1)))
+	words := strings.Fields(version.text)
+	t.line(" %s\n", t.paint(dim, clip(strings.Join(words[:min(2, len(words))], " ")+" · Linux "+unix.ByteSliceToString(uts.Release[:]), t.width-1)))
 	t.aside("Shortened: pod-a is <kubelet dir>/pods/pod-a/volumes/example.com~disk/data, global the device mount path, '{…}' the JSON that was last written out; its keys lack their kubernetes.io/.")
 }
 
