@@ -5,40 +5,28 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strings"
 
 	"golang.org/x/sys/unix"
 	mountutils "k8s.io/mount-utils"
 )
 
 // GrowFilesystem makes the filesystem on a block device as large as the
-// device. It is mounted at t, or nowhere: then ext4 grows by itself, and xfs
-// and btrfs, which grow only while mounted, are mounted at t for as long as
-// that takes, in a mount namespace that nobody else sees.
+// device. If it is not mounted at t, ext4 grows by itself; xfs and btrfs, which
+// grow only while mounted, and ext4 that is mounted elsewhere, are mounted at t
+// for as long as that takes, in a mount namespace that nobody else sees.
 func (m *Mounter) GrowFilesystem(ctx context.Context, device, fsType string, t *Target) error {
-	fail := func(err error) error {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return &Error{Op: "grow filesystem", Source: device, Target: t.path, FSType: fsType, Err: err}
-	}
 	mounted, err := t.Mounted()
 	if err != nil {
 		return err
 	}
-	resizer := mountutils.NewResizeFs(commander{ctx: ctx, m: m})
 	switch {
 	case mounted:
-		_, err = resizer.Resize(device, t.path)
-		if err != nil && strings.HasPrefix(fsType, "ext") && !mayResize() {
-			err = fmt.Errorf("%s grows while it is mounted only for processes with CAP_SYS_RESOURCE, which this one lacks; give it to the kubelet, or grow the volume while no pod uses it: %w", fsType, err)
-		}
-	case fsType == "ext4" || fsType == "ext3" || fsType == "ext2":
+		err = m.resizeMounted(ctx, device, fsType, t)
+	case isExt(fsType) && m.released(ctx, device):
 		if err = m.checkExt(ctx, device); err == nil {
-			_, err = resizer.Resize(device, t.path)
+			err = m.resize(ctx, device, t)
 		}
 	default:
-		d := Disk{Device: device, FSType: fsType}
 		err = inPrivateNamespace(func() error {
 			// Opened again: t leads into the namespace that was left.
 			here, err := OpenTarget("", t.path)
@@ -46,29 +34,54 @@ func (m *Mounter) GrowFilesystem(ctx context.Context, device, fsType string, t *
 				return err
 			}
 			defer here.Close()
-			if err := m.attach(ctx, d.source(), here, nil); err != nil {
+			if err := m.attach(ctx, Disk{Device: device, FSType: fsType}.source(), here, nil); err != nil {
 				return err
 			}
-			_, err = resizer.Resize(device, t.path)
-			return err
+			defer m.takeBack(here) // at once, not when the thread has ended
+			return m.resizeMounted(ctx, device, fsType, here)
 		})
 	}
 	if err != nil {
-		return fail(err)
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return &Error{Op: "grow filesystem", Source: deviceName(device), Target: t.path, FSType: fsType, Err: err}
 	}
 	m.log().Debug("grew filesystem", "device", device, "fsType", fsType)
 	return nil
 }
 
+func isExt(fsType string) bool { return fsType == "ext4" || fsType == "ext3" || fsType == "ext2" }
+
+// resize has mount-utils call the program that grows what is on the device.
+func (m *Mounter) resize(ctx context.Context, device string, t *Target) error {
+	run := commander{ctx: ctx, m: m, failed: new(failure)}
+	_, err := mountutils.NewResizeFs(run).Resize(device, t.path)
+	if err != nil && run.failed.err != nil {
+		return run.failed // what mount-utils makes of it is no good to read
+	}
+	return err
+}
+
+func (m *Mounter) resizeMounted(ctx context.Context, device, fsType string, t *Target) error {
+	err := m.resize(ctx, device, t)
+	if err != nil && isExt(fsType) && !mayResize() {
+		return fmt.Errorf("%s grows while it is mounted only for processes with CAP_SYS_RESOURCE, which this one lacks; give it to the kubelet, or grow the volume while no pod uses it: %w", fsType, err)
+	}
+	return err
+}
+
+// released waits until nobody has the device: who unmounted it a moment ago
+// may be here before the kernel is done.
+func (m *Mounter) released(ctx context.Context, device string) bool {
+	ctx, cancel := context.WithTimeout(ctx, busyWait)
+	defer cancel()
+	return WaitDetached(ctx, device, "") == nil
+}
+
 // checkExt runs the check that resize2fs(8) wants before it touches a
 // filesystem that is not mounted. Exit status 1 is "errors corrected".
 func (m *Mounter) checkExt(ctx context.Context, device string) error {
-	// Who unmounted it a moment ago may be here before the kernel is done.
-	released, cancel := context.WithTimeout(ctx, busyWait)
-	defer cancel()
-	if err := WaitDetached(released, device, ""); err != nil {
-		return err
-	}
 	c := commander{ctx: ctx, m: m}
 	out, err := c.Command("e2fsck", "-f", "-p", device).CombinedOutput()
 	if exitStatus(err) == 1 {
