@@ -129,6 +129,9 @@ func (p *program) eval(variables map[string]any) (ref.Val, error) {
 	if strings.HasPrefix(text, "no such attribute") && strings.HasSuffix(text, ": pod") {
 		return nil, fmt.Errorf("%s uses the pod, which the kubelet tells in mount only", p)
 	}
+	if strings.Contains(text, "limit exceeded") {
+		return nil, fmt.Errorf("%s takes more time or memory than it may for these options: %s", p, text)
+	}
 	return nil, fmt.Errorf("%s: %s", p, text)
 }
 

@@ -1,0 +1,155 @@
+package mapping_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+type secretMap = map[string]flex.Secret
+
+func secret(s string) flex.Secret { return flex.NewSecret([]byte(s)) }
+
+func privateFile(t testing.TB, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestSecretsByStage(t *testing.T) {
+	object := privateFile(t, "user: admin\npassword: 'hunter2'\n")
+	value := privateFile(t, "hunter3\r\n")
+	m := mapper(t, func(d *bridgeconfig.Driver) {
+		d.Secrets = bridgeconfig.Secrets{
+			NodeStage:         &bridgeconfig.SecretSource{FromFlexSecret: user("userID", "user", "userKey", "key")},
+			NodePublish:       &bridgeconfig.SecretSource{FromFlexSecret: user("token", "key")},
+			ControllerPublish: &bridgeconfig.SecretSource{File: object},
+			NodeExpand:        &bridgeconfig.SecretSource{File: value, Key: "passphrase"},
+		}
+	})
+	fromFiles := csivol.Secrets{
+		ControllerPublish: secretMap{"user": secret("admin"), "password": secret("hunter2")},
+		NodeExpand:        secretMap{"passphrase": secret("hunter3")},
+	}
+	all := fromFiles
+	all.NodeStage = secretMap{"userID": secret("kim"), "userKey": secret("AQ==")}
+	all.NodePublish = secretMap{"token": secret("AQ==")}
+
+	mount := flex.Options{VolumeName: "pv", PodUID: "1", User: user("volumeID", "x"), Secrets: secretMap{"user": secret("kim"), "key": secret("AQ=="), "other": secret("o")}}
+	attach := flex.Options{VolumeName: "pv", User: user("volumeID", "x")}
+	for name, tt := range map[string]struct {
+		options flex.Options
+		want    csivol.Secrets
+	}{"mount": {mount, all}, "attach": {attach, fromFiles}} {
+		got, err := m.Map(tt.options)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(tt.want, got.Secrets); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	got, err := m.FileSecrets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(fromFiles, got); diff != "" {
+		t.Errorf("FileSecrets (-want +got):\n%s", diff)
+	}
+	if !m.StageWantsFlexSecret() {
+		t.Error("staging wants a Flex secret")
+	}
+	if mapper(t, nil).StageWantsFlexSecret() {
+		t.Error("staging wants no secret by default")
+	}
+
+	mount.Secrets = secretMap{"user": secret("kim"), "other": secret("hunter4")}
+	const want = `secrets.nodeStage: the volume's Secret has no key "key", only ["other" "user"]`
+	if _, err := m.Map(mount); err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	mount.Secrets = nil
+	if _, err := m.Map(mount); err == nil || !strings.Contains(err.Error(), "it has no Secret: set secretRef") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestSecretFiles: a file that others can read is refused, and no error has
+// anything of the content in it.
+func TestSecretFiles(t *testing.T) {
+	tests := []struct {
+		name string
+		make func(path string) error
+		key  string
+		want string // "": accepted
+	}{
+		{"object", write("password: hunter2"), "", ""},
+		{"JSON", write(`{"password": "hunter2"}`), "", ""},
+		{"value", write("hunter2: [\n"), "password", ""},
+		{"read only", func(p string) error { return os.WriteFile(p, []byte("a: b"), 0o400) }, "", ""},
+		{"missing", func(string) error { return nil }, "", "no such file or directory"},
+		{"directory", func(p string) error { return os.Mkdir(p, 0o700) }, "", "not a regular file"},
+		{"FIFO", func(p string) error { return syscall.Mkfifo(p, 0o600) }, "", "not a regular file"},
+		{"others can read", func(p string) error { return os.WriteFile(p, []byte("hunter2"), 0o644) }, "", "has mode 0644, so that others can read or change it (chmod 0600)"},
+		{"somebody else's", func(p string) error {
+			if err := os.WriteFile(p, []byte("hunter2"), 0o600); err != nil {
+				return err
+			}
+			return os.Chown(p, 65534, 65534)
+		}, "", "belongs to the user with ID 65534 (chown root)"},
+		{"too large", func(p string) error {
+			return os.WriteFile(p, []byte(strings.Repeat(" ", 256<<10+1)), 0o600)
+		}, "", "larger than 256 KiB"},
+		{"empty", write(""), "", "empty, or neither YAML nor JSON"},
+		{"no object", write("hunter2"), "", "want a YAML or JSON object, keys and values (for a file that is one value, set key)"},
+		{"no YAML", write("a: b\nhunter2: [\n"), "", "line 2: neither YAML nor JSON"},
+		{"alias", write("a: *hunter2\n"), "", "neither YAML nor JSON"},
+		{"number", write("a: b\npassword: 12342\n"), "", "line 2: want a key that comes once and a text as its value (put quotes around it)"},
+		{"twice", write("hunter2: b\nhunter2: c\n"), "", "line 2: want a key that comes once"},
+		{"binary", write("\xffhunter2"), "password", `secrets.nodeStage: the value of "password" is not UTF-8 text`},
+		{"large", write(strings.Repeat("hunter2", 600)), "password", "secrets.nodeStage has 4208 bytes and may have 4096 (the limit"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "secret")
+			if err := tt.make(path); err != nil {
+				if os.Geteuid() != 0 && tt.name == "somebody else's" {
+					t.Skip("only root can give a file away")
+				}
+				t.Fatal(err)
+			}
+			m := mapper(t, func(d *bridgeconfig.Driver) {
+				d.Secrets.NodeStage = &bridgeconfig.SecretSource{File: path, Key: tt.key}
+			})
+			v, err := m.Map(flex.Options{VolumeName: "pv", User: user("volumeID", "x")})
+			if tt.want == "" {
+				if err != nil || len(v.Secrets.NodeStage) != 1 {
+					t.Errorf("got %v, %v", v, err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v does not say %q", err, tt.want)
+			}
+			if text := fmt.Sprintf("%v %+v %#v", err, err, err); strings.Contains(text, "hunter") || strings.Contains(text, "12342") {
+				t.Errorf("the error has a secret in it: %s", text)
+			}
+		})
+	}
+}
+
+func write(content string) func(string) error {
+	return func(path string) error { return os.WriteFile(path, []byte(content), 0o600) }
+}
