@@ -31,6 +31,8 @@ type commander struct {
 	// failed, if not nil, gets the program that failed last: mount-utils turns
 	// that into text, which is no good to read.
 	failed *failure
+	// fsType, if not "", is that of the disk which mount-utils has checked.
+	fsType string
 }
 
 // A failure is a program that failed, with what it said.
@@ -60,6 +62,11 @@ const childGrace = 500 * time.Millisecond
 const maxOutput = 16 << 10
 
 func (c commander) Command(name string, args ...string) utilexec.Cmd {
+	if name == "fsck" && c.fsType != "" {
+		// fsck(8) would start fsck.<type> as a child of its own, which does
+		// not end with us, and goes on writing when nobody waits for it.
+		name += "." + c.fsType
+	}
 	return &child{commander: c, name: name, args: args}
 }
 

@@ -62,13 +62,18 @@ func (m *Mounter) MountDisk(ctx context.Context, d Disk, t *Target, prepare func
 			return err
 		}
 	}
+	if isExt(found) && !d.ReadOnly {
+		if err := m.mendExt(ctx, d.Device); err != nil {
+			return err
+		}
+	}
 	return m.formatAndMount(ctx, d, t, prepare)
 }
 
 // formatAndMount has mount-utils do what the kubelet does with its own disks.
 func (m *Mounter) formatAndMount(ctx context.Context, d Disk, t *Target, prepare func(root *os.File) error) error {
 	var mountErr error
-	run := commander{ctx: ctx, m: m, failed: new(failure)}
+	run := commander{ctx: ctx, m: m, failed: new(failure), fsType: d.FSType}
 	safe := mountutils.SafeFormatAndMount{
 		Interface: mountStep{do: func() error {
 			mountErr = m.attach(ctx, d.source(), t, prepare)

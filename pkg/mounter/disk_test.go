@@ -435,3 +435,25 @@ func TestFindByTag(t *testing.T) {
 	_, err = m.FindByTag(t.Context(), "LABEL", "flextest $x")
 	requireError(t, err, mounter.ErrBusy, "several have it", d.device, twin.device)
 }
+
+// A label is given to the filesystem where there is SELinux, and left out where
+// there is none, as mount(8) does.
+func TestDiskLabel(t *testing.T) {
+	d, target := formatted(t, "ext4"), newTarget(t)
+	const label = "system_u:object_r:container_file_t:s0:c1,c2"
+	filesystems, err := os.ReadFile("/proc/filesystems")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eachWay(t, func(t *testing.T, m *mounter.Mounter) {
+		err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device, Options: []string{`context="` + label + `"`, "nosuid"}}, target, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mustUnmount(t, target)
+		table := mountsAt(t, target.Path())[0].VFSOptions
+		if got, want := strings.Contains(table, label), strings.Contains(string(filesystems), "selinuxfs"); got != want {
+			t.Errorf("mounted with %s: label %t, want %t", table, got, want)
+		}
+	})
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -148,6 +147,3 @@ func (s *extSuper) seal(device string) error {
 	}
 	return f.Sync()
 }
-
-// isExtName reports whether a type of filesystem is ext2, ext3 or ext4.
-func isExtName(fsType string) bool { return strings.HasPrefix(fsType, "ext") }

@@ -82,6 +82,9 @@ func (m *Mounter) released(ctx context.Context, device string) bool {
 // checkExt runs the check that resize2fs(8) wants before it touches a
 // filesystem that is not mounted. Exit status 1 is "errors corrected".
 func (m *Mounter) checkExt(ctx context.Context, device string) error {
+	if err := m.mendExt(ctx, device); err != nil {
+		return err
+	}
 	c := commander{ctx: ctx, m: m}
 	out, err := c.Command("e2fsck", "-f", "-p", device).CombinedOutput()
 	if exitStatus(err) == 1 {

@@ -184,6 +184,13 @@ func (m *Mounter) attachFree(ctx context.Context, image *Image) (*Loop, error) {
 	if err := configureLoop(int(w.Fd()), backing, image); err != nil {
 		return nil, fmt.Errorf("%s: %w", device, err)
 	}
+	if !image.ReadOnly {
+		// A loop device stays write-protected (blockdev --setro) when it gets
+		// another image.
+		if err := unix.IoctlSetPointerInt(int(w.Fd()), unix.BLKROSET, 0); err != nil {
+			return nil, fmt.Errorf("make %s writable: %w", device, err)
+		}
+	}
 	f, err := os.Open(device)
 	if err != nil {
 		return nil, err
@@ -279,7 +286,8 @@ func configureOldLoop(fd int, backing *os.File, info *unix.LoopInfo64) error {
 // device.
 func WaitDetached(ctx context.Context, device, image string) error {
 	// Nobody opens a loop device here: it may be another's by now.
-	held := func() bool { return BackingFile(device) == image }
+	// One that was attached to stay is not waited for, only its filesystem.
+	held := func() bool { return BackingFile(device) == image && (isAutoclear(device) || isHeld(device)) }
 	if image == "" {
 		held = func() bool { return isHeld(device) }
 	}
@@ -291,6 +299,12 @@ func WaitDetached(ctx context.Context, device, image string) error {
 		}
 	}
 	return nil
+}
+
+// isAutoclear reports whether a loop device is detached with its last user.
+func isAutoclear(device string) bool {
+	b, err := os.ReadFile("/sys/block/" + filepath.Base(device) + "/loop/autoclear")
+	return err == nil && strings.TrimSpace(string(b)) == "1"
 }
 
 // isHeld reports whether a filesystem or another exclusive user has a block

@@ -1,6 +1,7 @@
 package mounter
 
 import (
+	"os"
 	"slices"
 	"strings"
 
@@ -18,18 +19,22 @@ type mountOptions struct {
 // quotes does not separate. Empty parts vanish.
 func SplitOptions(s string) []string {
 	var out []string
-	quoted := false
-	parts := strings.FieldsFunc(s, func(r rune) bool {
-		if r == '"' {
-			quoted = !quoted
-		}
-		return r == ',' && !quoted
-	})
-	for _, p := range parts {
-		if p = strings.TrimSpace(p); p != "" {
-			out = append(out, p)
+	add := func(part string) {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
 		}
 	}
+	start, quoted := 0, false
+	for i := range len(s) {
+		switch {
+		case s[i] == '"':
+			quoted = !quoted
+		case s[i] == ',' && !quoted:
+			add(s[start:i])
+			start = i + 1
+		}
+	}
+	add(s[start:])
 	return out
 }
 
@@ -94,6 +99,24 @@ func parseOptions(options []string) mountOptions {
 	return o
 }
 
+// isLabel reports the options of SELinux (mount(8), "context").
+func isLabel(option string) bool {
+	name, _, _ := strings.Cut(option, "=")
+	return slices.Contains([]string{"context", "fscontext", "defcontext", "rootcontext"}, name)
+}
+
+// withoutLabels returns o as it is to be used where SELinux is off and the
+// kernel does not know them. mount(8) does the same.
+func (o mountOptions) withoutLabels() mountOptions {
+	o.fs = slices.DeleteFunc(slices.Clone(o.fs), isLabel)
+	return o
+}
+
+func hasSELinux() bool {
+	filesystems, err := os.ReadFile("/proc/filesystems")
+	return err == nil && strings.Contains(string(filesystems), "\tselinuxfs\n")
+}
+
 // readOnlyAttrs are the attributes of the mount itself.
 func (o mountOptions) mountAttrs() int {
 	if o.readOnly {
@@ -127,6 +150,13 @@ func (o mountOptions) classicFlags() (flags uintptr, data string) {
 		if i := slices.Index(fs, name); i >= 0 {
 			flags |= flag
 			fs = slices.Delete(fs, i, i+1)
+		}
+	}
+	for i, option := range fs {
+		// A label has commas; the quotes are SELinux's own (security/selinux/hooks.c,
+		// selinux_sb_eat_lsm_opts).
+		if name, value, _ := strings.Cut(option, "="); isLabel(option) {
+			fs[i] = name + `="` + value + `"`
 		}
 	}
 	return flags, strings.Join(fs, ",")

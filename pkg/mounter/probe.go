@@ -33,6 +33,8 @@ func (m *Mounter) Probe(ctx context.Context, device string) (string, error) {
 		return fail(because(ErrWrongFilesystem, "it holds signatures that contradict each other (wipefs %s lists them); it is not touched", device))
 	case err != nil:
 		return fail(fmt.Errorf("cannot tell what is on it, so it is not touched: %w", run.failed))
+	case found == "" && tornExt(device):
+		return "ext4", nil // MountDisk and GrowFilesystem mend it
 	case found == "":
 		if err := checkReadable(device); errors.Is(err, fs.ErrNotExist) {
 			return fail(err)

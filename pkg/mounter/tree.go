@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -41,6 +42,10 @@ func (m *Mounter) attach(ctx context.Context, s source, t *Target, prepare func(
 		return s.err("mount", t.path, err)
 	}
 	defer at.Close()
+	if slices.ContainsFunc(s.options.fs, isLabel) && !hasSELinux() {
+		m.log().Debug("leaving out SELinux labels, as SELinux is off", "target", t.path)
+		s.options = s.options.withoutLabels()
+	}
 	tree, err := m.detached(s)
 	if errors.Is(err, unix.ENOSYS) {
 		m.log().Debug("this kernel cannot prepare a mount off the tree", "target", t.path)

@@ -67,26 +67,31 @@ func verifyReadOnly(t *Target) error {
 // Info is what the mount table says of one mount.
 type Info = mountinfo.Info
 
-// topMount returns the mount table's entry of what is mounted at t, or nil.
-// Of stacked mounts it is the one that no other is mounted on: their order in
-// the table is that of their making. It reads the whole table, so it is for
-// rare ways and for error messages; it never touches a mount.
+// topMount returns the mount table's entry of what is mounted at t, or nil, of
+// stacked mounts the topmost. It reads the whole table, so it is for rare ways
+// and for error messages; it never touches a mount.
 func (t *Target) topMount() (*Info, error) {
 	path := t.tablePath()
 	infos, err := Mounts(func(i *Info) (skip, stop bool) { return i.Mountpoint != path, false })
 	if err != nil {
 		return nil, err
 	}
+	return topOf(infos), nil
+}
+
+// topOf returns the one of stacked mounts that none of the others is on. The
+// order in the table does not tell: it is that of their making.
+func topOf(infos []*Info) *Info {
 	covered := map[int]bool{}
 	for _, i := range infos {
 		covered[i.Parent] = true
 	}
 	for _, i := range infos {
 		if !covered[i.ID] {
-			return i, nil
+			return i
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // Mounts returns the entries of the mount table that the filter keeps, in
