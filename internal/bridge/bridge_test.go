@@ -1,0 +1,314 @@
+package bridge_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+func TestMountAndUnmount(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	if got, want := n.driver.called(), "ControllerPublish NodeStage NodePublish"; got != want {
+		t.Errorf("mount called %s, want %s", got, want)
+	}
+	if !n.mounts.mounted[dir] {
+		t.Error("the kubelet's directory is not mounted")
+	}
+	n.succeed("mount", dir, options)
+	if got := n.driver.called(); got != "" {
+		t.Errorf("a second mount called %s, want nothing: the record says that it is done", got)
+	}
+	n.succeed("unmount", dir)
+	if got, want := n.driver.called(), "NodeUnpublish NodeUnstage ControllerUnpublish"; got != want {
+		t.Errorf("unmount called %s, want %s", got, want)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+	if _, err := os.Stat(filepath.Join(n.dir, "pods/p1/flex2csi")); !os.IsNotExist(err) {
+		t.Errorf("pods/p1/flex2csi is left: %v", err)
+	}
+}
+
+func TestTwoPodsShareAStage(t *testing.T) {
+	n := newNode(t)
+	var wg sync.WaitGroup
+	for _, pod := range []string{"p1", "p2", "p3"} {
+		wg.Go(func() { n.succeed("mount", n.podDir(pod), options) })
+	}
+	wg.Wait()
+	if got := strings.Count(n.driver.called(), "NodeStage"); got != 1 {
+		t.Errorf("staged %d times, want once", got)
+	}
+	n.succeed("unmount", n.podDir("p1"))
+	n.succeed("unmount", n.podDir("p3"))
+	if got := n.driver.called(); strings.Contains(got, "NodeUnstage") {
+		t.Errorf("unstaged while a pod has it: %s", got)
+	}
+	n.succeed("unmount", n.podDir("p2"))
+	n.empty()
+}
+
+func TestControlPlaneAttaches(t *testing.T) {
+	n := newNode(t)
+	dir, device := n.podDir("p1"), n.deviceDir()
+	if err := os.MkdirAll(device, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	n.succeed("attach", options, "node-1")
+	n.succeed("waitforattach", "csi:h1", options)
+	n.succeed("mountdevice", device, "csi:h1", options)
+	n.succeed("mount", dir, options)
+	if s := n.call("unmountdevice", device); s.Status != flex.StatusFailure {
+		t.Errorf("unmountdevice with a pod on the volume: %+v", s)
+	}
+	if s := n.call("detach", "pv1", "node-1"); s.Status != flex.StatusFailure {
+		t.Errorf("detach of a volume that is staged: %+v", s)
+	}
+	n.succeed("unmount", dir)
+	n.succeed("unmountdevice", device)
+	n.succeed("detach", "pv1", "node-1")
+	n.empty()
+}
+
+// TestFailureIsUndone: the kubelet calls neither unmount nor unmountdevice for
+// a set-up that failed.
+func TestFailureIsUndone(t *testing.T) {
+	for _, method := range []string{"ControllerPublish", "NodeStage", "NodePublish"} {
+		for _, after := range []bool{false, true} {
+			n := newNode(t)
+			n.driver.fail[method] = []error{final(flex.CodeInternal, "no")}
+			n.driver.after[method] = after
+			dir := n.podDir("p1")
+			if s := n.call("mount", dir, options); s.Status != flex.StatusFailure || !strings.Contains(s.Message, "no") {
+				t.Fatalf("%s fails, and mount answers %+v", method, s)
+			}
+			n.empty()
+			n.succeed("mount", dir, options)
+			n.succeed("unmount", dir)
+			n.empty()
+		}
+	}
+}
+
+// TestUncertainIsRepeated: a driver that may still be at it is asked the same
+// again, and what it may have done is never forgotten.
+func TestUncertainIsRepeated(t *testing.T) {
+	for _, method := range []string{"ControllerPublish", "NodeStage", "NodePublish", "NodeUnpublish", "NodeUnstage", "ControllerUnpublish"} {
+		for _, after := range []bool{false, true} {
+			n := newNode(t)
+			n.driver.fail[method] = []error{final(flex.CodeDeadlineExceeded, "late"), final(flex.CodeUnavailable, "gone")}
+			n.driver.after[method] = after
+			dir := n.podDir("p1")
+			for tries := 0; n.call("mount", dir, options).Status != flex.StatusSuccess; tries++ {
+				if n.mounts.mounted[dir] {
+					t.Fatalf("%s: a mount that failed is visible", method)
+				}
+				if tries > 3 {
+					t.Fatalf("%s: mount never succeeds", method)
+				}
+			}
+			for tries := 0; n.call("unmount", dir).Status != flex.StatusSuccess; tries++ {
+				if tries > 3 {
+					t.Fatalf("%s: unmount never succeeds", method)
+				}
+			}
+			n.empty()
+		}
+	}
+}
+
+// TestUnmountOfAnUncertainMount: the pod goes while the driver has not
+// answered.
+func TestUnmountOfAnUncertainMount(t *testing.T) {
+	n := newNode(t)
+	n.driver.fail["NodeStage"] = []error{final(flex.CodeDeadlineExceeded, "late")}
+	n.driver.after["NodeStage"] = true
+	dir := n.podDir("p1")
+	if s := n.call("mount", dir, options); s.Status != flex.StatusFailure {
+		t.Fatalf("mount: %+v", s)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+func TestBindFails(t *testing.T) {
+	n := newNode(t)
+	n.mounts.fail["Bind"] = errors.New("no space for a mount")
+	dir := n.podDir("p1")
+	if s := n.call("mount", dir, options); s.Status != flex.StatusFailure {
+		t.Fatalf("mount: %+v", s)
+	}
+	n.empty()
+}
+
+// TestRepeatedCallJoins: a second call while the first is under way waits for
+// the same RPC; so does one after the first caller has given up.
+func TestRepeatedCallJoins(t *testing.T) {
+	n := newNode(t)
+	n.driver.hold = make(chan struct{})
+	dir := n.podDir("p1")
+	d, err := n.bridge.Driver(flexDriver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Timeout = func(flex.Command) time.Duration { return 20 * time.Millisecond }
+	if s := flex.Run(t.Context(), d, []string{"mount", dir, options}); !strings.Contains(s.Message, "still in progress") {
+		t.Fatalf("a mount that takes longer than its caller waits: %+v", s)
+	}
+	done := make(chan flex.DriverStatus)
+	for range 2 {
+		go func() { done <- n.call("mount", dir, options) }()
+	}
+	close(n.driver.hold)
+	for range 2 {
+		if s := <-done; s.Status != flex.StatusSuccess {
+			t.Fatalf("%+v", s)
+		}
+	}
+	if got := strings.Count(n.driver.called(), "NodeStage"); got != 1 {
+		t.Errorf("staged %d times, want once", got)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+func TestRestart(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	n.start("boot-1")
+	n.driver.called()
+	n.succeed("mount", dir, options)
+	if got := n.driver.called(); got != "" {
+		t.Errorf("after a restart mount called %s, want nothing", got)
+	}
+	n.start("boot-1")
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+// TestReboot: mounts are gone, attachments are not.
+func TestReboot(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	n.driver.called()
+	clear(n.mounts.mounted)
+	clear(n.driver.staged)
+	clear(n.driver.published)
+	n.start("boot-2")
+	n.succeed("mount", dir, options)
+	if got, want := n.driver.called(), "NodeStage NodePublish"; got != want {
+		t.Errorf("after a reboot mount called %s, want %s", got, want)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+// TestTakenOver: once the kubelet's own CSI plugin has staged the volume,
+// which its vol_data.json shows, it is the kubelet's to unstage and detach
+// (a PersistentVolume that was migrated under a running pod).
+func TestTakenOver(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	staging := n.driver.staged["h1"]
+	if err := os.WriteFile(filepath.Join(filepath.Dir(staging), "vol_data.json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.driver.called()
+	n.succeed("unmount", dir)
+	if got, want := n.driver.called(), "NodeUnpublish"; got != want {
+		t.Errorf("unmount called %s, want %s", got, want)
+	}
+	if records, _, _ := n.store.Load(); len(records) > 0 {
+		t.Errorf("the record is left: %+v", records[0])
+	}
+}
+
+func TestExpand(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	n.driver.called()
+	n.succeed("expandfs", options, "", dir, "2000", "1000")
+	if got, want := n.driver.called(), "ControllerExpand NodeExpand"; got != want {
+		t.Errorf("expandfs called %s, want %s", got, want)
+	}
+	n.succeed("expandfs", options, "", dir, "2000", "1000")
+	if got := n.driver.called(); got != "" {
+		t.Errorf("a second expandfs called %s, want nothing", got)
+	}
+	if s := n.call("expandfs", options, "", dir, "500", "1000"); s.Status != flex.StatusFailure {
+		t.Errorf("shrinking: %+v", s)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+// TestOtherOptionsForOneHandle: a volume is staged once, so its users must
+// want the same of it.
+func TestOtherOptionsForOneHandle(t *testing.T) {
+	n := newNode(t)
+	n.succeed("mount", n.podDir("p1"), options)
+	s := n.call("mount", n.podDir("p2"), strings.Replace(options, "ext4", "xfs", 1))
+	if s.Status != flex.StatusFailure || s.Code != flex.CodeAlreadyExists || !strings.Contains(s.Message, `fsType "ext4"`) {
+		t.Errorf("another fsType: %+v", s)
+	}
+	n.succeed("unmount", n.podDir("p1"))
+	n.empty()
+}
+
+// TestRecordsSpeakOfThePast: what a record says was intended is enough to end
+// it, wherever the process was killed.
+func TestRecordsSpeakOfThePast(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	recorder := &recording{State: n.store}
+	n.bridge.State = recorder
+	n.succeed("mount", dir, options)
+	saved := recorder.records
+	n.bridge.State = n.store
+	n.succeed("unmount", dir)
+	for i, r := range saved {
+		n := newNode(t)
+		// The RPC that follows the record was made, and its answer lost.
+		n.driver.attached["h1"] = "node-id"
+		if r.Stage != volstate.None {
+			n.driver.staged["h1"] = n.dir + "/staging"
+			n.mounts.set(n.dir+"/staging", true)
+			r.StagingPath = n.dir + "/staging"
+		}
+		dir := n.podDir("p1")
+		for old, target := range r.Targets {
+			delete(r.Targets, old)
+			target.Private = filepath.Join(n.dir, "pods/p1/flex2csi/volumes/kubernetes.io~csi/pv1/mount")
+			r.Targets[dir] = target
+			if target.Publish != volstate.None {
+				n.driver.published[target.Private] = "h1"
+				n.mounts.set(target.Private, true)
+			}
+		}
+		if err := n.store.Put(r); err != nil {
+			t.Fatal(err)
+		}
+		n.start("boot-1")
+		n.succeed("unmount", dir)
+		n.empty()
+		if t.Failed() {
+			t.Fatalf("after record %d of %d", i+1, len(saved))
+		}
+	}
+	if len(saved) < 6 {
+		t.Errorf("mount wrote %d records, expected more", len(saved))
+	}
+}

@@ -1,0 +1,303 @@
+package bridge_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// fakeDriver is a CSI driver that keeps to the specification and to the letter
+// of it: it refuses calls out of order, and fails where a test says so. It is
+// for faults that a real one does not give on demand.
+type fakeDriver struct {
+	features csivol.Features
+
+	mu        sync.Mutex
+	calls     []string
+	fail      map[string][]error // by method, one for each call
+	after     map[string]bool    // whether the work is done before it fails
+	attached  map[string]string
+	staged    map[string]string
+	published map[string]string // target to handle
+	hold      chan struct{}     // NodeStage waits for it
+	mounts    *fakeMounts
+}
+
+func newFakeDriver(m *fakeMounts) *fakeDriver {
+	return &fakeDriver{
+		features: csivol.Features{Name: "csi.example.com", NodeID: "node-id", Stage: true, Attach: true, Controller: true, NodeExpand: true, ControllerExpand: true},
+		fail:     map[string][]error{}, after: map[string]bool{},
+		attached: map[string]string{}, staged: map[string]string{}, published: map[string]string{},
+		mounts: m,
+	}
+}
+
+// do is one RPC: note it, fail if told so, before or after the work.
+func (f *fakeDriver) do(method, what string, work func() error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, method)
+	var injected error
+	if queue := f.fail[method]; len(queue) > 0 {
+		injected, f.fail[method] = queue[0], queue[1:]
+		if injected != nil && !f.after[method] {
+			return injected
+		}
+	}
+	if err := work(); err != nil {
+		return fmt.Errorf("%s %s: %w", method, what, err)
+	}
+	return injected
+}
+
+func final(code flex.Code, text string) error {
+	return &csivol.RPCError{Method: "test", Code: code, Message: text}
+}
+
+func (f *fakeDriver) Features(context.Context) (csivol.Features, error) { return f.features, nil }
+
+func (f *fakeDriver) ControllerPublish(_ context.Context, r csivol.AttachRequest) (map[string]string, error) {
+	return map[string]string{"device": "d"}, f.do("ControllerPublish", r.Handle, func() error {
+		f.attached[r.Handle] = r.NodeID
+		return nil
+	})
+}
+
+func (f *fakeDriver) ControllerUnpublish(_ context.Context, handle, _ string, _ map[string]flex.Secret) error {
+	return f.do("ControllerUnpublish", handle, func() error {
+		if f.staged[handle] != "" {
+			return final(flex.CodeFailedPrecondition, "still staged")
+		}
+		delete(f.attached, handle)
+		return nil
+	})
+}
+
+func (f *fakeDriver) NodeStage(_ context.Context, r csivol.StageRequest) error {
+	if f.hold != nil {
+		<-f.hold
+	}
+	return f.do("NodeStage", r.Handle, func() error {
+		if f.features.Attach && (f.attached[r.Handle] == "" || r.PublishContext["device"] == "") {
+			return final(flex.CodeFailedPrecondition, "not attached")
+		}
+		f.staged[r.Handle] = r.StagingPath
+		f.mounts.set(r.StagingPath, true)
+		return nil
+	})
+}
+
+func (f *fakeDriver) NodeUnstage(_ context.Context, handle, path string) error {
+	return f.do("NodeUnstage", handle, func() error {
+		if slices.Contains(slices.Collect(maps.Values(f.published)), handle) {
+			return final(flex.CodeInternal, "still published")
+		}
+		delete(f.staged, handle)
+		f.mounts.set(path, false)
+		return nil
+	})
+}
+
+func (f *fakeDriver) NodePublish(_ context.Context, r csivol.PublishRequest) error {
+	return f.do("NodePublish", r.Handle, func() error {
+		if f.features.Stage && f.staged[r.Handle] != r.StagingPath {
+			return final(flex.CodeFailedPrecondition, "not staged there")
+		}
+		f.published[r.TargetPath] = r.Handle
+		f.mounts.set(r.TargetPath, true)
+		return os.MkdirAll(r.TargetPath, 0o750)
+	})
+}
+
+func (f *fakeDriver) NodeUnpublish(_ context.Context, handle, target string) error {
+	return f.do("NodeUnpublish", handle, func() error {
+		delete(f.published, target)
+		f.mounts.set(target, false)
+		return os.RemoveAll(target)
+	})
+}
+
+func (f *fakeDriver) NodeExpand(_ context.Context, r csivol.ExpandRequest) error {
+	return f.do("NodeExpand", r.Handle, func() error { return nil })
+}
+
+func (f *fakeDriver) ControllerExpand(_ context.Context, r csivol.ExpandRequest) (bool, error) {
+	return true, f.do("ControllerExpand", r.Handle, func() error { return nil })
+}
+
+// clean reports what the driver still holds.
+func (f *fakeDriver) clean() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.attached)+len(f.staged)+len(f.published) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("attached %v, staged %v, published %v", f.attached, f.staged, f.published)
+}
+
+func (f *fakeDriver) called() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := strings.Join(f.calls, " ")
+	f.calls = nil
+	return s
+}
+
+// fakeMounts is a mount table.
+type fakeMounts struct {
+	mu      sync.Mutex
+	mounted map[string]bool
+	fail    map[string]error // by method
+}
+
+func (m *fakeMounts) set(path string, mounted bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if mounted {
+		m.mounted[path] = true
+	} else {
+		delete(m.mounted, path)
+	}
+}
+
+func (m *fakeMounts) Bind(_ context.Context, _, target string, _ bool) error {
+	if err := m.fail["Bind"]; err != nil {
+		return err
+	}
+	m.set(target, true)
+	return nil
+}
+
+func (m *fakeMounts) Marker(_ context.Context, dir string) error {
+	m.set(dir, true)
+	return nil
+}
+
+func (m *fakeMounts) Unmount(_ context.Context, path string) error {
+	m.set(path, false)
+	return nil
+}
+
+func (m *fakeMounts) Mounted(path string) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mounted[path], nil
+}
+
+func (m *fakeMounts) SetGroup(context.Context, string, int64) error { return m.fail["SetGroup"] }
+
+// node is a bridge with a fake driver and a real store.
+type node struct {
+	t      *testing.T
+	dir    string
+	bridge *bridge.Bridge
+	driver *fakeDriver
+	mounts *fakeMounts
+	store  *volstate.Store
+}
+
+const flexDriver = "example.com/disk"
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	m := &fakeMounts{mounted: map[string]bool{}, fail: map[string]error{}}
+	n := &node{t: t, dir: t.TempDir(), driver: newFakeDriver(m), mounts: m}
+	n.start("boot-1")
+	return n
+}
+
+// start is a new process: it knows what is on the disk.
+func (n *node) start(boot string) {
+	n.t.Helper()
+	store, err := volstate.Open(filepath.Join(n.dir, "state"))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	records, broken, err := store.Load()
+	if err != nil || len(broken) > 0 {
+		n.t.Fatal(err, broken)
+	}
+	n.store = store
+	n.bridge = &bridge.Bridge{
+		Context: n.t.Context(), Mounts: n.mounts, State: store,
+		KubeletDir: n.dir, NodeName: "node-1", BootID: boot,
+		Drivers: map[string]*bridge.FlexDriver{flexDriver: {Name: flexDriver, Service: n.driver, Map: mapOptions}},
+	}
+	n.bridge.Restore(records)
+}
+
+func mapOptions(o flex.Options) (*csivol.Volume, error) {
+	return &csivol.Volume{
+		FlexDriver: flexDriver, Driver: "csi.example.com", Handle: o.User["volumeHandle"], Name: o.VolumeName,
+		FSType: o.FSType, AccessMode: csivol.ReadWriteOnce, ReadOnly: o.ReadOnly, FSGroup: o.FSGroup,
+	}, nil
+}
+
+func (n *node) podDir(pod string) string {
+	dir := filepath.Join(n.dir, "pods", pod, "volumes/example.com~disk/pv1")
+	if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
+		n.t.Fatal(err)
+	}
+	return dir
+}
+
+func (n *node) deviceDir() string {
+	return filepath.Join(n.dir, "plugins/kubernetes.io/flexvolume/example.com/disk/mounts/pv1")
+}
+
+const options = `{"volumeHandle":"h1","kubernetes.io/fsType":"ext4","kubernetes.io/readwrite":"rw","kubernetes.io/pvOrVolumeName":"pv1"}`
+
+// call makes a callout as the daemon does.
+func (n *node) call(args ...string) flex.DriverStatus {
+	n.t.Helper()
+	d, err := n.bridge.Driver(flexDriver)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return flex.Run(n.t.Context(), d, args)
+}
+
+func (n *node) succeed(args ...string) {
+	n.t.Helper()
+	if s := n.call(args...); s.Status != flex.StatusSuccess {
+		n.t.Fatalf("%v: %s %s", args, s.Status, s.Message)
+	}
+}
+
+// empty checks that nothing is left anywhere.
+func (n *node) empty() {
+	n.t.Helper()
+	if left := n.driver.clean(); left != "" {
+		n.t.Errorf("the driver still has: %s", left)
+	}
+	n.mounts.mu.Lock()
+	defer n.mounts.mu.Unlock()
+	if len(n.mounts.mounted) > 0 {
+		n.t.Errorf("still mounted: %v", n.mounts.mounted)
+	}
+	if records, _, _ := n.store.Load(); len(records) > 0 {
+		n.t.Errorf("records are left: %+v", records[0])
+	}
+}
+
+// recording keeps a copy of every record that is written.
+type recording struct {
+	bridge.State
+	records []*volstate.Record
+}
+
+func (r *recording) Put(record *volstate.Record) error {
+	r.records = append(r.records, record.Clone())
+	return r.State.Put(record)
+}
