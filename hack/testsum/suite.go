@@ -144,7 +144,8 @@ func (s *suite) endTest(e event) {
 		fmt.Fprintf(s.out, "FAIL %s %s\n%s", e.Package, e.Test, indent(text))
 	case "skip":
 		n.Skipped++
-		fmt.Fprintf(s.out, "SKIP %s %s\n%s", e.Package, e.Test, indent(text))
+		reason, _, _ := strings.Cut(indent(text), "\n") // a script says more, all of it known
+		fmt.Fprintf(s.out, "SKIP %s %s: %s\n", e.Package, e.Test, strings.TrimSpace(reason))
 	}
 }
 
