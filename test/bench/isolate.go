@@ -44,7 +44,7 @@ func isolate(ctx context.Context, stdout, stderr io.Writer) error {
 	case ctx.Err() != nil:
 		return errors.New("interrupted")
 	case errors.As(err, &exit):
-		return fmt.Errorf("the process that measures ended with %v", exit)
+		return fmt.Errorf("the process that measures ended: %w", exit)
 	}
 	return err
 }

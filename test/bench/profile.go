@@ -6,6 +6,7 @@ import (
 	"debug/elf"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -14,11 +15,36 @@ import (
 
 // profile says where size and time go.
 func (b *bench) profile() error {
-	for _, part := range []func() error{b.profileSections, b.profilePackages, b.profileStart, b.profileInit} {
+	for _, part := range []func() error{b.profileFloor, b.profileSections, b.profilePackages, b.profileStart, b.profileInit} {
 		if err := part(); err != nil {
 			return fmt.Errorf("profile: %w", err)
 		}
 	}
+	return nil
+}
+
+// profileFloor measures what remains if everything of our own is taken away.
+func (b *bench) profileFloor() error {
+	b.out.section("The floor: a program that has pflag and mount-utils in it and answers init with a constant")
+	floor, err := b.node.floor(b.ctx)
+	if err != nil {
+		return err
+	}
+	init := func() (cost, error) { return floor.call("init") }
+	pairs, err := compare(300, init, func() (cost, error) { return b.node.empty.call() })
+	if err != nil {
+		return err
+	}
+	peak, err := floor.peak("init")
+	if err != nil {
+		return err
+	}
+	file, err := os.Stat(floor.path)
+	if err != nil {
+		return err
+	}
+	b.out.line("init %.2fx wall, %.2fx CPU; peak memory %.2f MiB; stripped binary %.2f MiB",
+		ratio(pairs, wall).value, ratio(pairs, cpu).value, mib(peak), mib(file.Size()))
 	return nil
 }
 
@@ -80,7 +106,7 @@ func packages(path string) (map[string]int, error) {
 	sizes := map[string]int{}
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line) // address, size, kind, name
-		if len(fields) < 4 || !strings.Contains("TtRrDd", fields[2]) {
+		if len(fields) < 4 || !slices.Contains([]string{"T", "t", "R", "r", "D", "d"}, fields[2]) {
 			continue
 		}
 		if size, err := strconv.Atoi(fields[1]); err == nil {
