@@ -122,6 +122,7 @@ type Bridge struct {
 	// started them, but not this.
 	Context    context.Context //nolint:containedctx // the life of the process
 	Mounts     Mounts
+	Dirs       Dirs // nil: the node's
 	State      State
 	KubeletDir string
 	NodeName   string

@@ -3,7 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"time"
@@ -126,7 +126,7 @@ func (b *Bridge) nodePublish(d *FlexDriver, v *volume, want *csivol.Volume, t *v
 		return err
 	}
 	// The driver makes the target itself, in a directory that is there.
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+	if err := b.dirs().Make(filepath.Dir(path)); err != nil {
 		return flex.Errorf(flex.CodeInternal, "make the target's directory: %w", err)
 	}
 	err := b.rpc(d, func(ctx context.Context) error {
@@ -218,7 +218,7 @@ func (b *Bridge) tidy(ctx context.Context, dir string) error {
 	if err := b.Mounts.Unmount(ctx, private); err != nil {
 		return err
 	}
-	removePrivate(private)
+	b.removePrivate(private)
 	return nil
 }
 
@@ -267,16 +267,16 @@ func (b *Bridge) unpublish(d *FlexDriver, v *volume, t *volstate.Target, dir str
 		t.Publish = volstate.None
 	}
 	if t.Private != "" {
-		removePrivate(t.Private)
+		b.removePrivate(t.Private)
 	}
 	return nil
 }
 
 // removePrivate removes the empty directories from a private target up to and
 // including pods/<uid>/flex2csi.
-func removePrivate(path string) {
+func (b *Bridge) removePrivate(path string) {
 	for range 5 { // mount, <pv>, kubernetes.io~csi, volumes, flex2csi
-		if os.Remove(path) != nil && !errors.Is(os.Remove(path), os.ErrNotExist) {
+		if err := b.dirs().Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return
 		}
 		path = filepath.Dir(path)

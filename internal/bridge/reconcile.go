@@ -2,8 +2,6 @@ package bridge
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,7 +93,7 @@ func (b *Bridge) targetUnwanted(t *volstate.Target, dir string) bool {
 	if time.Since(t.Since) < Grace {
 		return false
 	}
-	if podGone(dir) {
+	if b.podGone(dir) {
 		return true
 	}
 	if !t.Bound {
@@ -122,13 +120,13 @@ func (b *Bridge) volumeUnwanted(r *volstate.Record) bool {
 }
 
 // podGone reports that the kubelet has removed the pod's directory.
-func podGone(dir string) bool {
+func (b *Bridge) podGone(dir string) bool {
 	place, err := kubeletdir.Parse(dir)
 	if err != nil || place.PodUID == "" {
 		return false
 	}
-	_, err = os.Lstat(filepath.Join(place.Root, "pods", place.PodUID))
-	return errors.Is(err, fs.ErrNotExist)
+	there, err := b.dirs().Exists(filepath.Join(place.Root, "pods", place.PodUID))
+	return err == nil && !there
 }
 
 // undoUnwanted looks again, now that nothing else works on the volume.

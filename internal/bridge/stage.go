@@ -5,9 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -84,15 +82,11 @@ const volDataFile = "vol_data.json"
 
 // takenOver reports whether the kubelet's CSI plugin has staged the volume at
 // this path as well.
-func takenOver(stagingPath string) (bool, error) {
+func (b *Bridge) takenOver(stagingPath string) (bool, error) {
 	if stagingPath == "" {
 		return false, nil
 	}
-	_, err := os.Stat(filepath.Join(filepath.Dir(stagingPath), volDataFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
+	return b.dirs().Exists(filepath.Join(filepath.Dir(stagingPath), volDataFile))
 }
 
 // stage calls NodeStageVolume unless the record says that it is done. In any
@@ -110,7 +104,7 @@ func (b *Bridge) stage(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.F
 	if err := b.save(v); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(r.StagingPath, 0o750); err != nil {
+	if err := b.dirs().Make(r.StagingPath); err != nil {
 		return flex.Errorf(flex.CodeInternal, "make the staging directory: %w", err)
 	}
 	err := b.rpc(d, func(ctx context.Context) error {
@@ -140,7 +134,7 @@ func (b *Bridge) unstage(d *FlexDriver, v *volume) error {
 	if r.Stage == volstate.None {
 		return nil
 	}
-	over, err := takenOver(r.StagingPath)
+	over, err := b.takenOver(r.StagingPath)
 	if err != nil {
 		return flex.Errorf(flex.CodeInternal, "see whether the kubelet has taken the volume over: %w", err)
 	}
@@ -163,7 +157,7 @@ func (b *Bridge) unstage(d *FlexDriver, v *volume) error {
 	if err != nil {
 		return errors.Join(remember(r, err), b.save(v))
 	}
-	removeStaging(r.StagingPath)
+	b.removeStaging(r.StagingPath)
 	r.Stage, r.StagingPath = volstate.None, ""
 	return b.save(v)
 }
@@ -186,7 +180,7 @@ func (b *Bridge) gone(path string, said error) error {
 
 // removeStaging removes the directories that were made, if they are empty, as
 // the kubelet does; some drivers have removed theirs already.
-func removeStaging(path string) {
-	_ = os.Remove(path)
-	_ = os.Remove(filepath.Dir(path))
+func (b *Bridge) removeStaging(path string) {
+	_ = b.dirs().Remove(path)
+	_ = b.dirs().Remove(filepath.Dir(path))
 }
