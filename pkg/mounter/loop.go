@@ -184,13 +184,6 @@ func (m *Mounter) attachFree(ctx context.Context, image *Image) (*Loop, error) {
 	if err := configureLoop(int(w.Fd()), backing, image); err != nil {
 		return nil, fmt.Errorf("%s: %w", device, err)
 	}
-	if !image.ReadOnly {
-		// A loop device stays write-protected (blockdev --setro) when it gets
-		// another image.
-		if err := unix.IoctlSetPointerInt(int(w.Fd()), unix.BLKROSET, 0); err != nil {
-			return nil, fmt.Errorf("make %s writable: %w", device, err)
-		}
-	}
 	f, err := os.Open(device)
 	if err != nil {
 		return nil, err
