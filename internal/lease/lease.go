@@ -129,7 +129,7 @@ func (d Dir) write(l Lease) error {
 	if err != nil {
 		return err
 	}
-	temporary := filepath.Join(string(d), prefix+"new")
+	temporary := d.temporary()
 	if err := os.WriteFile(temporary, append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("note who has the volume: %w", err)
 	}
@@ -138,6 +138,10 @@ func (d Dir) write(l Lease) error {
 	}
 	return nil
 }
+
+// temporary is the one name that a lease has before its own, so that a killed
+// process leaves no more than one such file.
+func (d Dir) temporary() string { return filepath.Join(string(d), prefix+"new") }
 
 // Drop forgets that a node has a volume. One that is not known is gone.
 func (d Dir) Drop(ctx context.Context, volume, node string) error {
@@ -149,6 +153,7 @@ func (d Dir) Drop(ctx context.Context, volume, node string) error {
 		return err
 	}
 	defer lock.Close()
+	_ = os.Remove(d.temporary()) // of a Take that was killed; the lock is ours now
 	if err := os.Remove(d.path(volume, node)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("forget who had the volume: %w", err)
 	}
