@@ -47,6 +47,9 @@ func (m *Mounter) Unmount(ctx context.Context, t *Target) error {
 			return fail(err)
 		}
 		m.log().Debug("unmounted", "target", t.path)
+		if mounted, err := t.Mounted(); err == nil && !mounted {
+			return nil // the usual case, and cheaper than to try once more
+		}
 	}
 	return fail(errors.New("somebody keeps mounting there"))
 }
@@ -70,7 +73,7 @@ func (m *Mounter) unmountOnce(ctx context.Context, t *Target) error {
 	limit := patience(ctx)
 	late := time.After(min(busyWait, limit))
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		err := within(ctx, limit, func() error { return unix.Unmount(t.handle(), unix.UMOUNT_NOFOLLOW) })
+		err := t.within(ctx, limit, func(path string) error { return unix.Unmount(path, unix.UMOUNT_NOFOLLOW) })
 		if errors.Is(err, errHangs) {
 			return m.force(ctx, t, limit, err)
 		}
@@ -122,12 +125,27 @@ func within(ctx context.Context, limit time.Duration, call func() error) error {
 	}
 }
 
+// within is for system calls on the target. They get a descriptor of their own:
+// one that comes back late must not meet with another file under the number of
+// a target that was closed.
+func (t *Target) within(ctx context.Context, limit time.Duration, call func(path string) error) error {
+	parent, err := unix.FcntlInt(t.parent.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return err
+	}
+	path := fmt.Sprintf("/proc/self/fd/%d/%s", parent, t.name)
+	return within(ctx, limit, func() error {
+		defer unix.Close(parent)
+		return call(path)
+	})
+}
+
 // giveUp is for a mount that stays busy: one that is alive stays, and one that
 // is dead or hangs goes.
 func (m *Mounter) giveUp(ctx context.Context, t *Target, limit time.Duration) error {
-	err := within(ctx, limit, func() error {
+	err := t.within(ctx, limit, func(path string) error {
 		var fs unix.Statfs_t
-		return unix.Statfs(t.handle(), &fs)
+		return unix.Statfs(path, &fs)
 	})
 	if errors.Is(err, errHangs) || mountutils.IsCorruptedMnt(err) {
 		return m.force(ctx, t, limit, err)
@@ -139,8 +157,8 @@ func (m *Mounter) giveUp(ctx context.Context, t *Target, limit time.Duration) er
 // tells its filesystem not to wait for a server any more.
 func (m *Mounter) force(ctx context.Context, t *Target, limit time.Duration, why error) error {
 	m.log().Warn("forcing a mount off that is dead or hangs", "target", t.path, "error", why)
-	err := within(ctx, limit, func() error {
-		return unix.Unmount(t.handle(), unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	err := t.within(ctx, limit, func(path string) error {
+		return unix.Unmount(path, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	})
 	if errors.Is(err, errHangs) {
 		return fmt.Errorf("%w, not even when it is forced", err)
