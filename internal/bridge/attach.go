@@ -49,7 +49,7 @@ func (b *Bridge) attachTo(d *FlexDriver, v *volume, want *csivol.Volume, f csivo
 		return err
 	}
 	var published map[string]string
-	err := b.rpc(d, func(ctx context.Context) (err error) {
+	err := b.rpc(d.Timeouts.Attach, func(ctx context.Context) (err error) {
 		published, err = d.Service.ControllerPublish(ctx, csivol.AttachRequest{
 			Handle:     v.key.Handle,
 			NodeID:     f.NodeID,
@@ -81,8 +81,12 @@ func (b *Bridge) detachFrom(d *FlexDriver, v *volume, s csivol.Secrets) error {
 		if err := b.save(v); err != nil {
 			return err
 		}
-		err := b.rpc(d, func(ctx context.Context) error {
-			return d.Service.ControllerUnpublish(ctx, v.key.Handle, r.NodeID, s.ControllerPublish)
+		secrets, err := detachSecrets(d, s)
+		if err != nil {
+			return errors.Join(remember(r, err), b.save(v))
+		}
+		err = b.rpc(d.Timeouts.Detach, func(ctx context.Context) error {
+			return d.Service.ControllerUnpublish(ctx, v.key.Handle, r.NodeID, secrets)
 		})
 		if err != nil && !csivol.NotFound(err) {
 			return errors.Join(remember(r, err), b.save(v))
@@ -90,6 +94,16 @@ func (b *Bridge) detachFrom(d *FlexDriver, v *volume, s csivol.Secrets) error {
 	}
 	r.Attach, r.Attachment, r.NodeID, r.PublishContext = volstate.None, "", "", nil
 	return b.save(v)
+}
+
+// detachSecrets are those of ControllerPublishVolume, which the specification
+// wants again. Where they came from the Flex secret they are gone by now.
+func detachSecrets(d *FlexDriver, s csivol.Secrets) (map[string]flex.Secret, error) {
+	if s.ControllerPublish != nil || d.Secrets == nil {
+		return s.ControllerPublish, nil
+	}
+	known, err := d.Secrets()
+	return known.ControllerPublish, err
 }
 
 // attach is the callout of that name: kube-controller-manager wants the

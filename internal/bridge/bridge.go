@@ -92,8 +92,19 @@ type FlexDriver struct {
 	DirectPublish        bool
 	// StagingRoot replaces <kubelet dir>/plugins/kubernetes.io/csi.
 	StagingRoot string
-	// Timeout of one RPC; the zero value is two minutes, as the kubelet's.
-	Timeout time.Duration
+	// Secrets returns those that are known without the options of a call, for
+	// tear-down; nil if there are none.
+	Secrets func() (csivol.Secrets, error)
+	// StageInMount leaves NodeStageVolume to mount: it wants something that the
+	// kubelet does not tell in mountdevice.
+	StageInMount bool
+	Timeouts     Timeouts
+}
+
+// Timeouts are the deadlines of RPCs; zero ones are two minutes, as the
+// kubelet's (pkg/volume/csi/csi_plugin.go, csiTimeout, Kubernetes v1.37.1).
+type Timeouts struct {
+	Attach, Stage, Publish, Expand, Unpublish, Unstage, Detach time.Duration
 }
 
 // AttachMode is how a volume gets attached to the node.
@@ -174,10 +185,9 @@ func (b *Bridge) driverOf(r *volstate.Record) (*FlexDriver, error) {
 	return d, nil
 }
 
-// rpc runs one RPC with the driver's deadline. The context is that of the
-// process: an RPC is not cancelled because a caller left.
-func (b *Bridge) rpc(d *FlexDriver, f func(context.Context) error) error {
-	timeout := d.Timeout
+// rpc runs one RPC with a deadline. The context is that of the process: an RPC
+// is not cancelled because a caller left.
+func (b *Bridge) rpc(timeout time.Duration, f func(context.Context) error) error {
 	if timeout <= 0 {
 		timeout = 2 * time.Minute
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// mountDevice stages the volume and leaves a marker at the device mount path:
+// mountDevice stages the volume, if it can, and leaves a marker at the device mount path:
 // without a mount point there the kubelet would never call unmountdevice.
 func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) error {
 	want, err := d.Map(c.Options)
@@ -38,8 +38,10 @@ func (b *Bridge) bringDevice(d *FlexDriver, v *volume, want *csivol.Volume, f cs
 	if err := b.attachTo(d, v, want, f, byControlPlane); err != nil {
 		return err
 	}
-	if err := b.stage(d, v, want, f); err != nil {
-		return err
+	if !d.StageInMount {
+		if err := b.stage(d, v, want, f); err != nil {
+			return err
+		}
 	}
 	if err := b.save(v); err != nil {
 		return err

@@ -85,7 +85,7 @@ func (b *Bridge) expandBoth(d *FlexDriver, v *volume, f csivol.Features, s csivo
 	if !onNode {
 		return nil
 	}
-	return b.rpc(d, func(ctx context.Context) error {
+	return b.rpc(d.Timeouts.Expand, func(ctx context.Context) error {
 		return d.Service.NodeExpand(ctx, csivol.ExpandRequest{
 			Handle:      v.key.Handle,
 			VolumePath:  target(t, c.Dir),
@@ -98,7 +98,7 @@ func (b *Bridge) expandBoth(d *FlexDriver, v *volume, f csivol.Features, s csivo
 }
 
 func (b *Bridge) controllerExpand(d *FlexDriver, v *volume, s csivol.Secrets, size int64) (onNode bool, err error) {
-	err = b.rpc(d, func(ctx context.Context) error {
+	err = b.rpc(d.Timeouts.Expand, func(ctx context.Context) error {
 		onNode, err = d.Service.ControllerExpand(ctx, csivol.ExpandRequest{
 			Handle:     v.key.Handle,
 			Size:       size,

@@ -129,7 +129,7 @@ func (b *Bridge) nodePublish(d *FlexDriver, v *volume, want *csivol.Volume, t *v
 	if err := b.dirs().Make(filepath.Dir(path)); err != nil {
 		return flex.Errorf(flex.CodeInternal, "make the target's directory: %w", err)
 	}
-	err := b.rpc(d, func(ctx context.Context) error {
+	err := b.rpc(d.Timeouts.Publish, func(ctx context.Context) error {
 		return d.Service.NodePublish(ctx, csivol.PublishRequest{
 			Handle:         v.key.Handle,
 			PublishContext: r.PublishContext,
@@ -255,7 +255,7 @@ func (b *Bridge) unpublish(d *FlexDriver, v *volume, t *volstate.Target, dir str
 			return err
 		}
 		path := target(t, dir)
-		err := b.rpc(d, func(ctx context.Context) error {
+		err := b.rpc(d.Timeouts.Unpublish, func(ctx context.Context) error {
 			return d.Service.NodeUnpublish(ctx, v.key.Handle, path)
 		})
 		if err == nil || csivol.NotFound(err) {
