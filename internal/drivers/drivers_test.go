@@ -1,0 +1,85 @@
+package drivers_test
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/drivers"
+	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// TestNew fails when a field is added that nothing sets: every one of the
+// bridge's has to come from the configuration, or be named here.
+func TestNew(t *testing.T) {
+	c := bridgeconfig.DefaultDriver()
+	c.FlexDriver, c.CSIDriver = "example.com/disk", "disk.csi.example.com"
+	c.Attach, c.FSGroup = bridgeconfig.AttachController, bridgeconfig.FSGroupFile
+	c.PodInfo, c.DirectPublish, c.StagingRoot = true, true, "/staging"
+	c.Secrets.NodeStage = &bridgeconfig.SecretSource{FromFlexSecret: map[string]string{"a": "b"}}
+	for i, d := range []*bridgeconfig.Duration{&c.Timeouts.Attach, &c.Timeouts.Stage, &c.Timeouts.Publish, &c.Timeouts.Expand, &c.Timeouts.Unpublish, &c.Timeouts.Unstage, &c.Timeouts.Detach} {
+		*d = bridgeconfig.Duration(time.Duration(i+1) * time.Second)
+	}
+	mappers, err := mapping.Compile(&bridgeconfig.Configuration{Drivers: []bridgeconfig.Driver{c}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := drivers.New(&c, mappers[c.FlexDriver], drivers.Client(&c, "/var/lib/kubelet"))
+
+	setElsewhere := map[string]bool{"ControlPlaneAttaches": true} // flexdriver's capability
+	value := reflect.ValueOf(*d)
+	for i, field := range reflect.VisibleFields(value.Type()) {
+		if value.Field(i).IsZero() && !setElsewhere[field.Name] {
+			t.Errorf("nothing sets %s", field.Name)
+		}
+	}
+	want := bridge.Timeouts{Attach: time.Second, Stage: 2 * time.Second, Publish: 3 * time.Second, Expand: 4 * time.Second, Unpublish: 5 * time.Second, Unstage: 6 * time.Second, Detach: 7 * time.Second}
+	if diff := cmp.Diff(want, d.Timeouts); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if v, err := d.Map(flex.Options{User: map[string]string{"volumeID": "x"}}); err != nil || v.Handle != "x" {
+		t.Errorf("got %v, %v", v, err)
+	}
+}
+
+// TestEnums: the words of the configuration are those of the bridge.
+func TestEnums(t *testing.T) {
+	for got, want := range map[bridge.AttachMode]bridgeconfig.AttachMode{
+		bridge.AttachAuto: bridgeconfig.AttachAuto, bridge.AttachNone: bridgeconfig.AttachNone, bridge.AttachController: bridgeconfig.AttachController,
+	} {
+		if string(got) != string(want) {
+			t.Errorf("%s is called %s in the configuration", got, want)
+		}
+	}
+	for got, want := range map[bridge.FSGroupPolicy]bridgeconfig.FSGroupPolicy{
+		bridge.FSGroupFile: bridgeconfig.FSGroupFile, bridge.FSGroupNone: bridgeconfig.FSGroupNone, bridge.FSGroupWithFSType: bridgeconfig.FSGroupWithFSType,
+	} {
+		if string(got) != string(want) {
+			t.Errorf("%s is called %s in the configuration", got, want)
+		}
+	}
+}
+
+func TestClient(t *testing.T) {
+	c := bridgeconfig.DefaultDriver()
+	c.CSIDriver = "disk.csi.example.com"
+	client := drivers.Client(&c, t.TempDir())
+	if client.Controller != nil {
+		t.Error("there is a controller, and no controllerEndpoint")
+	}
+	if path, err := client.Node(t.Context()); err == nil {
+		t.Errorf("found %s where nothing is registered", path)
+	}
+	c.Endpoint, c.ControllerEndpoint = "unix:///run/node.sock", "/run/controller.sock"
+	client = drivers.Client(&c, t.TempDir())
+	node, _ := client.Node(t.Context())
+	controller, _ := client.Controller(t.Context())
+	if node != "/run/node.sock" || controller != "/run/controller.sock" {
+		t.Errorf("got %s and %s", node, controller)
+	}
+}
