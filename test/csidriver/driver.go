@@ -107,8 +107,7 @@ func socketPath(endpoint string) (string, error) {
 // listenAt replaces a socket that a killed driver left behind, but not one at
 // which somebody answers.
 func listenAt(path string) (net.Listener, error) {
-	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		conn.Close()
+	if isAnswered(path) {
 		return nil, fmt.Errorf("socket %s: another driver listens there", path)
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
@@ -128,6 +127,23 @@ func listenAt(path string) (net.Listener, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// lastBreath is how long children of a driver that was killed may have its
+// sockets: those that were being started, until they are something else.
+const lastBreath = time.Second
+
+func isAnswered(path string) bool {
+	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		conn, err := net.DialTimeout("unix", path, time.Second)
+		if err != nil {
+			return false
+		}
+		conn.Close()
+		if time.Since(start) > lastBreath {
+			return true
+		}
+	}
 }
 
 func (d *Driver) close() {

@@ -50,7 +50,23 @@ func (n node) mountDisk(ctx context.Context, a *admitted, t *mounter.Target) err
 		}
 	}
 	disk := mounter.Disk{Device: loop.Device, FSType: a.FSType, Options: a.MountFlags, ReadOnly: a.readOnly}
-	return n.mounter.MountDisk(ctx, disk, t, n.group(ctx, a.capability, a.readOnly))
+	return whileBusy(ctx, func() error { return n.mounter.MountDisk(ctx, disk, t, n.group(ctx, a.capability, a.readOnly)) })
+}
+
+// whileBusy tries again while something has the disk: the mkfs of a driver
+// that was killed may take a moment to die, too.
+func whileBusy(ctx context.Context, do func() error) error {
+	for start := time.Now(); ; {
+		err := do()
+		if !errors.Is(err, mounter.ErrBusy) || time.Since(start) > releaseWait {
+			return err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // growUnmounted lets the filesystem follow a disk that has grown while no

@@ -12,8 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/google/renameio/v2"
 )
 
 // store is the directory with all that the driver knows. Whoever changes a
@@ -134,12 +132,8 @@ func (s store) volume(id string) (*volumeRecord, error) {
 
 // putVolume is durable: a volume that was promised survives a power cut.
 func (s store) putVolume(v *volumeRecord) error {
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
+	if err := write(s.record(v.ID), v, (*os.File).Sync); err != nil {
 		return err
-	}
-	if err := renameio.WriteFile(s.record(v.ID), append(b, '\n'), 0o600); err != nil {
-		return fmt.Errorf("save volume %s: %w", v.ID, err)
 	}
 	return syncDir(s.volumes())
 }
@@ -157,7 +151,7 @@ func (s store) deleteVolume(id string) error {
 	if err != nil {
 		return err
 	}
-	for _, path := range append(leftover, s.image(id)) {
+	for _, path := range append(leftover, s.image(id), temporary(s.record(id))) {
 		if err := remove(path); err != nil {
 			return err
 		}
@@ -199,17 +193,31 @@ func (s store) nodeVolume(node, id string) (*nodeRecord, error) {
 func (s store) putNodeVolume(node, id string, r *nodeRecord) error {
 	path := s.at(node, id)
 	if r.StagingPath == "" && len(r.Targets) == 0 {
-		return remove(path)
+		return errors.Join(remove(path), remove(temporary(path)))
 	}
-	b, err := json.MarshalIndent(r, "", "  ")
+	return write(path, r, func(*os.File) error { return nil })
+}
+
+// write replaces a record at once. The temporary file's name is always the
+// same, so one that was left behind goes with the next.
+func write(path string, record any, sync func(*os.File) error) error {
+	b, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {
 		return err
 	}
-	temporary := filepath.Join(s.node(node), "."+id+".new")
-	if err := os.WriteFile(temporary, append(b, '\n'), 0o600); err != nil {
-		return fmt.Errorf("save what is mounted of volume %s: %w", id, err)
+	f, err := os.OpenFile(temporary(path), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
 	}
-	return os.Rename(temporary, path)
+	_, err = f.Write(append(b, '\n'))
+	if err = errors.Join(err, sync(f), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+func temporary(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
 }
 
 var errGarbage = errors.New("it is not what this driver writes")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
+	"k8s.io/klog/v2"
 
 	"github.com/flex2csi/flex2csi/test/csidriver"
 	"github.com/flex2csi/flex2csi/test/csidriver/calls"
@@ -110,6 +111,7 @@ func run(ctx context.Context, o *options, w io.Writer) error {
 		level = slog.LevelDebug
 	}
 	o.Log = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+	klog.SetSlogLogger(o.Log) // what k8s.io/mount-utils says
 	if o.faults != "" {
 		o.Inner = []grpc.UnaryServerInterceptor{fault.FromFile(o.faults).Unary}
 	}
