@@ -16,7 +16,7 @@ GO_SOURCES     = $(shell find . -name '*.go' -not -path '*/testdata/*' -not -pat
 
 # Expanded when a recipe runs, which is after setup may have installed gcc.
 RACE     = $(shell command -v gcc >/dev/null 2>&1 && echo -race)
-PACKAGES = $(shell go list ./... | grep -v /test/)
+PACKAGES = $(shell go list ./... | grep -v /test/crash$$)
 
 # mkfs and losetup are not in the PATH of an ordinary Debian user.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -50,7 +50,7 @@ bench: build ## measure start-up, mounting and throughput against an empty progr
 ## Test
 
 .PHONY: test
-test: setup reset lint-light test-unit test-contract test-crash fuzz ## all tests; as an ordinary user those that need root are skipped by name
+test: setup reset lint-light test-unit test-contract $(if $(wildcard test/sanity/go.mod),test-sanity) test-crash fuzz ## all tests; as an ordinary user those that need root are skipped by name
 	@test "$(origin RESULTS)" = "command line" || $(TESTSUM) total
 
 .PHONY: test-unit
@@ -71,6 +71,10 @@ test-contract-1.37: build $(BIN)/testsum
 .PHONY: test-contract-1.36
 test-contract-1.36: build $(BIN)/testsum
 	@cd test/contract && $(TESTSUM) -step contract-1.36 run -timeout 20m -modfile=go.k8s136.mod ./...
+
+.PHONY: test-sanity
+test-sanity: build $(BIN)/testsum ## csi-sanity against the CSI driver that the tests use
+	@cd test/sanity && $(TESTSUM) -step sanity run ./...
 
 .PHONY: test-crash
 test-crash: build $(BIN)/testsum ## kill the driver after each system call and look what is left
@@ -104,9 +108,10 @@ lint-light: ## gofmt and go vet, which need nothing to be built first
 	go vet ./...
 
 .PHONY: lint
-lint: $(TOOLS)/golangci-lint ## all linters with the project's own rules, on both modules
-	$(GOLANGCI_LINT) run
-	cd test/contract && $(GOLANGCI_LINT) run
+lint: $(TOOLS)/golangci-lint ## all linters with the project's own rules, on all modules
+	@status=0; for module in . $(dir $(wildcard test/*/go.mod)); do \
+		echo "golangci-lint run in $$module"; (cd $$module && $(GOLANGCI_LINT) run) || status=1; \
+	done; exit $$status
 
 .PHONY: lint-selftest
 lint-selftest: $(TOOLS)/golangci-lint $(BIN)/testsum ## prove that the project's own lint rules fire
