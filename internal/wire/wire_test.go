@@ -1,0 +1,187 @@
+package wire_test
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/wire"
+	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// serve starts a daemon's end with a handler and returns its socket.
+func serve(t *testing.T, handler wireserver.Handler) string {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := wireserver.Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	s := &wireserver.Server{Handler: handler, AllowUID: os.Getuid()}
+	go func() { done <- s.Serve(context.Background(), l) }()
+	t.Cleanup(func() {
+		l.Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return socket
+}
+
+func TestCall(t *testing.T) {
+	socket := serve(t, func(_ context.Context, r *wire.Request) flex.DriverStatus {
+		return flex.DriverStatus{Status: flex.StatusSuccess, Device: r.Driver + " " + strings.Join(r.Argv, ",")}
+	})
+	got, err := wire.Call(t.Context(), socket, wire.NewRequest("a/b", []string{"mount", "/x"}, time.Second))
+	if err != nil || got.Status.Device != "a/b mount,/x" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestCodeCrosses(t *testing.T) {
+	socket := serve(t, func(context.Context, *wire.Request) flex.DriverStatus {
+		return flex.Failure(flex.Errorf(flex.CodeAborted, "busy"))
+	})
+	got, err := wire.Call(t.Context(), socket, wire.NewRequest("a/b", []string{"mount"}, time.Second))
+	if err != nil || got.Status.Code != flex.CodeAborted || got.Status.Message != "busy" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestNobodyListens(t *testing.T) {
+	start := time.Now()
+	_, err := wire.Call(t.Context(), filepath.Join(t.TempDir(), "s"), wire.NewRequest("a/b", []string{"mount"}, time.Minute))
+	if flex.CodeOf(err) != flex.CodeUnavailable {
+		t.Errorf("got %v, want unavailable", err)
+	}
+	if took := time.Since(start); took > 10*wire.DialBudget {
+		t.Errorf("gave up after %v", took)
+	}
+}
+
+// TestDaemonComesBack: a restart within the dial budget fails no call.
+func TestDaemonComesBack(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	go func() {
+		time.Sleep(100 * time.Millisecond)
+		l, err := wireserver.Listen(socket)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		s := &wireserver.Server{AllowUID: os.Getuid(), Handler: func(context.Context, *wire.Request) flex.DriverStatus {
+			go l.Close()
+			return flex.DriverStatus{Status: flex.StatusSuccess}
+		}}
+		_ = s.Serve(context.Background(), l)
+	}()
+	if _, err := wire.Call(t.Context(), socket, wire.NewRequest("a/b", []string{"mount"}, time.Minute)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDaemonDiesInTheMiddle(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			conn.Close()
+		}
+	}()
+	_, err = wire.Call(t.Context(), socket, wire.NewRequest("a/b", []string{"mount"}, time.Minute))
+	if flex.CodeOf(err) != flex.CodeUnavailable {
+		t.Errorf("got %v, want unavailable", err)
+	}
+}
+
+// TestDaemonHangs: the driver does not.
+func TestDaemonHangs(t *testing.T) {
+	socket := serve(t, func(ctx context.Context, _ *wire.Request) flex.DriverStatus {
+		<-time.After(100 * time.Millisecond)
+		return flex.DriverStatus{Status: flex.StatusSuccess}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err := wire.Call(ctx, socket, wire.NewRequest("a/b", []string{"mount"}, time.Minute))
+	if flex.CodeOf(err) != flex.CodeDeadlineExceeded {
+		t.Errorf("got %v, want deadline_exceeded", err)
+	}
+}
+
+func TestOthersMayNotWriteThere(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := wireserver.Listen(filepath.Join(dir, "s")); err == nil {
+		t.Error("the daemon listens where anybody can replace its socket")
+	}
+	_, err := wire.Call(t.Context(), filepath.Join(dir, "s"), wire.NewRequest("a/b", []string{"mount"}, time.Second))
+	if flex.CodeOf(err) != flex.CodePermissionDenied {
+		t.Errorf("the driver calls there: %v", err)
+	}
+}
+
+func TestTwoDaemons(t *testing.T) {
+	socket := serve(t, nil)
+	if l, err := wireserver.Listen(socket); err == nil {
+		l.Close()
+		t.Error("two daemons listen at one socket")
+	}
+}
+
+func TestDecodeRequest(t *testing.T) {
+	good := `{"version":1,"id":"x","driver":"a/b","timeoutMillis":1,"argv":["init"],"later":{"a":[1]}}`
+	if r, err := wire.DecodeRequest([]byte(good + "\n")); err != nil || r.ID != "x" {
+		t.Errorf("%s: %+v, %v", good, r, err)
+	}
+	for _, bad := range []string{
+		"", "{", "null", "[]", `"x"`, good + good, good + "\n" + good,
+		strings.Replace(good, `"version":1`, `"version":2`, 1),
+		strings.Replace(good, `["init"]`, `[]`, 1),
+		strings.Replace(good, `"timeoutMillis":1`, `"timeoutMillis":-1`, 1),
+	} {
+		if r, err := wire.DecodeRequest([]byte(bad)); err == nil {
+			t.Errorf("%s: %+v, want an error", bad, r)
+		}
+	}
+	_, err := wire.DecodeRequest([]byte(strings.Replace(good, `"version":1`, `"version":7`, 1)))
+	if flex.CodeOf(err) != flex.CodeFailedPrecondition || !strings.Contains(err.Error(), "version 7") || !strings.Contains(err.Error(), "version 1") {
+		t.Errorf("another version: %v", err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"version":1,"id":"x","driver":"a/b","timeoutMillis":1,"argv":["init"]}`))
+	f.Add([]byte(`{"version":1,"id":"x","status":{"status":"Success"}}`))
+	f.Add([]byte(`{"argv":[null],"timeoutMillis":1e400}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		if r, err := wire.DecodeRequest(line); err == nil {
+			again, err := wire.Encode(r)
+			if err != nil {
+				t.Skip() // too long for the wire
+			}
+			if _, err := wire.DecodeRequest(again); err != nil {
+				t.Errorf("%s was taken, and not taken when written again: %v", line, err)
+			}
+		}
+		if r, err := wire.DecodeResponse(line, "x"); err == nil && !json.Valid(r.Status.Encode()) {
+			t.Errorf("%s was taken and cannot be answered", line)
+		}
+	})
+}
