@@ -10,6 +10,9 @@ import (
 	"os"
 )
 
+// errTotal adds nothing to the line that total prints, which is to be the last.
+var errTotal = errors.New("not everything passed")
+
 // total prints the sum of all steps in the file name. Its error is what must
 // make the whole run fail.
 func total(name string, status int, out io.Writer) error {
@@ -36,7 +39,7 @@ func total(name string, status int, out io.Writer) error {
 	}
 	fmt.Fprintln(out)
 	if sum.Failed > 0 || status != 0 {
-		return errors.New("not everything passed")
+		return errTotal
 	}
 	return nil
 }
