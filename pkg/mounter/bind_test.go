@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -115,6 +116,10 @@ func TestBindRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachWay(t, func(t *testing.T, m *mounter.Mounter) {
 				target := newTarget(t)
+				if os.Getenv(envOldKernel) != "" && strings.Contains(name, "link") {
+					// Without openat2 no link is good enough.
+					tt.kind, tt.text = mounter.ErrUnsafePath, "symbolic link"
+				}
 				err := m.Bind(t.Context(), tt.source, []string{"/nonexistent", allowed}, target, tt.options, nil)
 				if tt.text == "" {
 					if err != nil {

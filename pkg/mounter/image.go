@@ -48,7 +48,7 @@ func (i *Image) Close() error { return i.f.Close() }
 //
 // The directory above must exist: one that is missing may be a disk that is
 // not mounted yet.
-func (m *Mounter) OpenImage(_ context.Context, path string, size int64, roots []string) (*Image, error) {
+func (m *Mounter) OpenImage(ctx context.Context, path string, size int64, roots []string) (*Image, error) {
 	fail := func(err error) (*Image, error) {
 		return nil, &Error{Op: "open image", Source: path, Err: err}
 	}
@@ -58,7 +58,7 @@ func (m *Mounter) OpenImage(_ context.Context, path string, size int64, roots []
 	image, err := openImageFile(path, roots)
 	if errors.Is(err, fs.ErrNotExist) && size > 0 {
 		var created bool
-		if created, err = createImage(path, size, roots); err != nil {
+		if created, err = createImage(ctx, path, size, roots); err != nil {
 			return fail(err)
 		}
 		image, err = openImageFile(path, roots)
@@ -120,7 +120,7 @@ func requireRegular(mode uint32) error {
 
 // createImage makes a sparse file that appears under its name complete or not
 // at all. It reports false if somebody else made it first.
-func createImage(path string, size int64, roots []string) (bool, error) {
+func createImage(ctx context.Context, path string, size int64, roots []string) (bool, error) {
 	dir, err := openPath(filepath.Dir(path), roots)
 	if err == nil {
 		dir, err = requireDirectory(dir)
@@ -132,7 +132,7 @@ func createImage(path string, size int64, roots []string) (bool, error) {
 		return false, fmt.Errorf("cannot create it: %w", err)
 	}
 	defer dir.Close()
-	err = linkNewFile(dir, filepath.Base(path), size)
+	err = linkNewFile(ctx, dir, filepath.Base(path), size)
 	switch {
 	case errors.Is(err, fs.ErrExist):
 		return false, nil
@@ -143,33 +143,80 @@ func createImage(path string, size int64, roots []string) (bool, error) {
 }
 
 // linkNewFile makes a file without a name, gives it its size and then its
-// name. A filesystem that cannot do so (O_TMPFILE; NFS for one) gets a
-// temporary name, which a killed process leaves behind and the next replaces.
-func linkNewFile(dir *os.File, name string, size int64) error {
+// name.
+func linkNewFile(ctx context.Context, dir *os.File, name string, size int64) error {
 	fd, err := unix.Openat(int(dir.Fd()), ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
-	if err == nil {
-		f := os.NewFile(uintptr(fd), name)
-		defer f.Close()
-		if err := fill(f, size); err != nil {
-			return err
-		}
-		return linked(dir, unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), int(dir.Fd()), name, unix.AT_SYMLINK_FOLLOW))
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EINVAL) {
+		return linkNamedFile(ctx, dir, name, size)
 	}
-	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EINVAL) {
-		return err
-	}
-	temporary := "." + name + ".new"
-	fd, err = unix.Openat(int(dir.Fd()), temporary, unix.O_CREAT|unix.O_TRUNC|unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
-	f := os.NewFile(uintptr(fd), temporary)
+	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
-	defer unix.Unlinkat(int(dir.Fd()), temporary, 0)
 	if err := fill(f, size); err != nil {
 		return err
 	}
-	return linked(dir, unix.Linkat(int(dir.Fd()), temporary, int(dir.Fd()), name, 0))
+	return linked(dir, unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), int(dir.Fd()), name, unix.AT_SYMLINK_FOLLOW))
+}
+
+// linkNamedFile is for filesystems without O_TMPFILE, NFS for one: the file has
+// a temporary name first. Whoever has the lock on it goes on with what a
+// process that was killed has left.
+func linkNamedFile(ctx context.Context, dir *os.File, name string, size int64) error {
+	temporary := "." + name + ".new"
+	for {
+		fd, err := unix.Openat(int(dir.Fd()), temporary, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return err
+		}
+		f := os.NewFile(uintptr(fd), temporary)
+		mine, err := lockTemporary(ctx, dir, f)
+		if err == nil && mine {
+			if err = unix.Ftruncate(fd, 0); err == nil {
+				err = fill(f, size)
+			}
+			if err == nil {
+				err = linked(dir, unix.Linkat(int(dir.Fd()), temporary, int(dir.Fd()), name, 0))
+			}
+			_ = unix.Unlinkat(int(dir.Fd()), temporary, 0)
+		}
+		f.Close()
+		if err != nil || mine {
+			return err
+		}
+	}
+}
+
+// lockTemporary waits until f is nobody else's. It reports false if f is not
+// what has the temporary name now, or has the final name already: truncating
+// it would empty an image that is in use.
+func lockTemporary(ctx context.Context, dir, f *os.File) (mine bool, err error) {
+	err = poll(ctx, func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
+	if err != nil && !lacksLocks(err) {
+		return false, err
+	}
+	var open, named unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &open); err != nil {
+		return false, err
+	}
+	err = unix.Fstatat(int(dir.Fd()), f.Name(), &named, unix.AT_SYMLINK_NOFOLLOW)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return false, nil
+	case err != nil:
+		return false, err
+	case named.Dev != open.Dev || named.Ino != open.Ino:
+		return false, nil
+	case open.Nlink > 1: // its maker was killed before the last step
+		return false, unix.Unlinkat(int(dir.Fd()), f.Name(), 0)
+	}
+	return true, nil
+}
+
+// lacksLocks: the filesystem has none, or its server does not.
+func lacksLocks(err error) bool {
+	return errors.Is(err, unix.ENOLCK) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
 func fill(f *os.File, size int64) error {

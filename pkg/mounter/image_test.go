@@ -85,6 +85,10 @@ func TestOpenImage(t *testing.T) {
 			if tt.noRoots {
 				roots = nil
 			}
+			if os.Getenv(envOldKernel) != "" && strings.Contains(name, "link") {
+				// Without openat2 no link is good enough.
+				tt.kind, tt.text = mounter.ErrUnsafePath, "symbolic link"
+			}
 			image, err := m.OpenImage(t.Context(), path, tt.size, roots)
 			if tt.text != "" {
 				requireError(t, err, tt.kind, "open image ", tt.text)

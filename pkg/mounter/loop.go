@@ -219,7 +219,7 @@ func lease(ctx context.Context, image *Image) (*os.File, error) {
 	if errors.Is(err, ErrBusy) {
 		err = because(ErrBusy, "it is locked: another node that shares its storage has it attached, or a program on this node uses it (lslocks shows which)")
 	}
-	if err != nil && !errors.Is(err, unix.ENOLCK) && !errors.Is(err, unix.EOPNOTSUPP) {
+	if err != nil && !lacksLocks(err) {
 		f.Close()
 		return nil, err
 	}
