@@ -1,0 +1,131 @@
+package volstate_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+)
+
+func record(handle string) *volstate.Record {
+	return &volstate.Record{
+		FlexDriver: "example.com/disk", Driver: "csi.example.com", Handle: handle, Name: "pv",
+		Stage: volstate.Doing, StagingPath: "/k/globalmount",
+		Targets: map[string]*volstate.Target{"/k/pods/p": {Private: "/k/private", Publish: volstate.Done}},
+	}
+}
+
+func open(t *testing.T) (*volstate.Store, string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "state")
+	s, err := volstate.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, dir
+}
+
+func TestStore(t *testing.T) {
+	s, _ := open(t)
+	// Handles are whatever a driver likes.
+	for _, handle := range []string{"a", "../../etc/passwd", "a/b\x00c", strings.Repeat("x", 4096), "ü \n"} {
+		want := record(handle)
+		if err := s.Put(want); err != nil {
+			t.Fatal(err)
+		}
+		got, broken, err := s.Load()
+		if err != nil || len(broken) > 0 || len(got) != 1 {
+			t.Fatalf("%q: %d records, %v, %v", handle, len(got), broken, err)
+		}
+		if diff := cmp.Diff(want, got[0]); diff != "" {
+			t.Errorf("%q: %s", handle, diff)
+		}
+		if err := s.Delete(want.Key()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Delete(want.Key()); err != nil {
+			t.Errorf("deleting what is gone: %v", err)
+		}
+	}
+}
+
+// TestBrokenFilesHarmNobody: whatever a crash or a person left, the other
+// records are read, and the file is kept for somebody to look at.
+func TestBrokenFilesHarmNobody(t *testing.T) {
+	for name, content := range map[string]string{
+		"empty":           "",
+		"torn":            `{"version":1,"csiDriver":"csi.exam`,
+		"garbage":         "\x00\x01\x02",
+		"another version": `{"version":99,"csiDriver":"a","volumeHandle":"b"}`,
+		"of another":      `{"version":1,"csiDriver":"a","volumeHandle":"b"}`,
+		"no volume":       `{"version":1}`,
+		"null target":     `{"version":1,"csiDriver":"csi.example.com","volumeHandle":"broken","targets":{"/x":null}}`,
+		"two":             `{"version":1}{"version":1}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := open(t)
+			bad := record("broken")
+			if err := s.Put(bad); err != nil {
+				t.Fatal(err)
+			}
+			files, _ := filepath.Glob(filepath.Join(dir, "*.json"))
+			if err := os.WriteFile(files[0], []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Put(record("good")); err != nil {
+				t.Fatal(err)
+			}
+			got, broken, err := s.Load()
+			if err != nil || len(got) != 1 || got[0].Handle != "good" || len(broken) != 1 {
+				t.Fatalf("%d records, broken %v, %v", len(got), broken, err)
+			}
+			if _, broken, _ := s.Load(); len(broken) != 0 {
+				t.Errorf("reported again: %v", broken)
+			}
+			if aside, _ := filepath.Glob(filepath.Join(dir, "*.broken")); len(aside) != 1 {
+				t.Errorf("put aside: %v", aside)
+			}
+		})
+	}
+}
+
+func TestOpenRefusesWhatOthersCanWrite(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := volstate.Open(dir); err == nil {
+		t.Error("opened a directory that anybody can write to")
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	good, _ := json.Marshal(record("h"))
+	f.Add(good)
+	f.Add([]byte(`{"version":1,"csiDriver":"csi.example.com","volumeHandle":"h","targets":{"x":{}}}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		s, dir := open(t)
+		if err := s.Put(record("h")); err != nil {
+			t.Fatal(err)
+		}
+		files, _ := filepath.Glob(filepath.Join(dir, "*.json"))
+		if err := os.WriteFile(files[0], content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, broken, err := s.Load()
+		if err != nil || len(got)+len(broken) != 1 {
+			t.Fatalf("%d records, broken %v, %v", len(got), broken, err)
+		}
+		for _, r := range got {
+			if r.Key() != (csivol.Key{Driver: "csi.example.com", Handle: "h"}) {
+				t.Errorf("the file of one volume was taken for %s", r.Key())
+			}
+		}
+	})
+}
