@@ -176,13 +176,12 @@ func (c controller) ControllerGetVolume(_ context.Context, r *csi.ControllerGetV
 	}, nil
 }
 
-// GetCapacity is what the directory's filesystem has left. Images are sparse,
-// so more than that may be promised.
+// GetCapacity is what the directory's filesystem has left, and nothing for
+// what cannot be had. Images are sparse, so more may be promised.
 func (c controller) GetCapacity(_ context.Context, r *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
-	for _, v := range r.GetVolumeCapabilities() {
-		if _, err := c.capability(v); err != nil {
-			return &csi.GetCapacityResponse{}, nil
-		}
+	possible := len(r.GetVolumeCapabilities()) == 0 || c.capabilities(r.GetVolumeCapabilities()) == nil
+	if !possible {
+		return &csi.GetCapacityResponse{}, nil
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(c.Dir, &fs); err != nil {

@@ -22,8 +22,8 @@ func TestLife(t *testing.T) {
 			w := newWorld(t)
 			w.create("disk-1", mib(320), nil)
 			w.want(w.stage("disk-1", multi(fs)), codes.OK)
-			w.want(w.publish("disk-1", "a", multi(fs), false), codes.OK)
-			w.want(w.publish("disk-1", "b", multi(fs), true), codes.OK)
+			w.want(w.publish("a", multi(fs), false), codes.OK)
+			w.want(w.publish("b", multi(fs), true), codes.OK)
 			if err := w.write("a", fs); err != nil {
 				t.Fatal(err)
 			}
@@ -40,7 +40,7 @@ func TestLife(t *testing.T) {
 			w.wantIdle()
 
 			w.want(w.stage("disk-1", multi("")), codes.OK)
-			w.want(w.publish("disk-1", "c", multi(""), false), codes.OK)
+			w.want(w.publish("c", multi(""), false), codes.OK)
 			w.wantData("c", fs)
 			w.want(w.unpublish("disk-1", "c"), codes.OK)
 			w.want(w.unstage("disk-1"), codes.OK)
@@ -67,9 +67,9 @@ func TestNoStage(t *testing.T) {
 	w := newWorld(t, "--no-stage")
 	w.create("disk-1", mib(64), nil)
 	w.want(w.stage("disk-1", multi("")), codes.Unimplemented)
-	w.want(w.publish("disk-1", "a", multi(""), false), codes.OK)
-	w.want(w.publish("disk-1", "a", multi(""), false), codes.OK)
-	w.want(w.publish("disk-1", "b", multi(""), true), codes.OK)
+	w.want(w.publish("a", multi(""), false), codes.OK)
+	w.want(w.publish("a", multi(""), false), codes.OK)
+	w.want(w.publish("b", multi(""), true), codes.OK)
 	if err := w.write("a", "hello"); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestRefusals(t *testing.T) {
 	w.create("disk-1", mib(64), map[string]string{"color": "blue"})
 	one := mode(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, "")
 
-	w.want(w.publish("disk-1", "a", one, false), codes.FailedPrecondition) // not staged
+	w.want(w.publish("a", one, false), codes.FailedPrecondition) // not staged
 	w.want(w.stage("none", one), codes.NotFound)
 	w.want(w.stage("disk-1", &csi.VolumeCapability{AccessType: &csi.VolumeCapability_Block{}}), codes.InvalidArgument)
 	_, err := w.NodeStageVolume(ctx(t), &csi.NodeStageVolumeRequest{VolumeId: "disk-1", StagingTargetPath: w.dir + "/no/such", VolumeCapability: one})
@@ -113,11 +113,11 @@ func TestRefusals(t *testing.T) {
 	_, err = w.NodePublishVolume(ctx(t), &csi.NodePublishVolumeRequest{VolumeId: "disk-1", TargetPath: w.target("a"), VolumeCapability: one})
 	w.want(err, codes.FailedPrecondition) // no staging path
 
-	w.want(w.publish("disk-1", "a", one, false), codes.OK)
-	w.want(w.publish("disk-1", "a", one, false), codes.OK)
-	w.want(w.publish("disk-1", "a", one, true), codes.AlreadyExists)
-	w.want(w.publish("disk-1", "b", one, false), codes.FailedPrecondition) // single writer
-	w.want(w.unpublish("disk-1", "b"), codes.OK)                           // never was
+	w.want(w.publish("a", one, false), codes.OK)
+	w.want(w.publish("a", one, false), codes.OK)
+	w.want(w.publish("a", one, true), codes.AlreadyExists)
+	w.want(w.publish("b", one, false), codes.FailedPrecondition) // single writer
+	w.want(w.unpublish("disk-1", "b"), codes.OK)                 // never was
 	w.want(w.unpublish("disk-1", "a"), codes.OK)
 	w.want(w.unpublish("disk-1", "a"), codes.OK)
 	w.want(w.unstage("disk-1"), codes.OK)
@@ -266,7 +266,7 @@ func TestMountGroup(t *testing.T) {
 	w.want(w.stage("disk-1", group), codes.InvalidArgument)
 	w.restart("--mount-group")
 	w.want(w.stage("disk-1", group), codes.OK)
-	w.want(w.publish("disk-1", "a", group, false), codes.OK)
+	w.want(w.publish("a", group, false), codes.OK)
 	var st unix.Stat_t
 	if err := unix.Stat(w.target("a"), &st); err != nil || st.Gid != 4711 || st.Mode&unix.S_ISGID == 0 {
 		t.Errorf("group %d, mode %o, %v", st.Gid, st.Mode, err)
@@ -283,8 +283,8 @@ func TestOldModes(t *testing.T) {
 	w.want(w.stage("disk-1", multi("")), codes.InvalidArgument)
 	one := mode(csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER, "")
 	w.want(w.stage("disk-1", one), codes.OK)
-	w.want(w.publish("disk-1", "a", one, false), codes.OK)
-	w.want(w.publish("disk-1", "b", one, false), codes.OK)
+	w.want(w.publish("a", one, false), codes.OK)
+	w.want(w.publish("b", one, false), codes.OK)
 	w.want(w.unpublish("disk-1", "a"), codes.OK)
 	w.want(w.unpublish("disk-1", "b"), codes.OK)
 	w.want(w.unstage("disk-1"), codes.OK)
@@ -299,7 +299,7 @@ func TestNoOp(t *testing.T) {
 		t.Error("no publish_context")
 	}
 	w.want(w.stage("disk-1", multi("")), codes.OK)
-	w.want(w.publish("disk-1", "a", multi(""), false), codes.OK)
+	w.want(w.publish("a", multi(""), false), codes.OK)
 	w.want(w.unpublish("disk-1", "a"), codes.OK)
 	w.want(w.unstage("disk-1"), codes.OK)
 	w.wantIdle()

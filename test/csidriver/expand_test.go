@@ -11,13 +11,13 @@ import (
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
-func (w *world) expandDisk(id string, n int64) (bool, error) {
-	answer, err := w.ControllerExpandVolume(ctx(w.t), &csi.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: n}})
+func (w *world) expandDisk(n int64) (bool, error) {
+	answer, err := w.ControllerExpandVolume(ctx(w.t), &csi.ControllerExpandVolumeRequest{VolumeId: "disk-1", CapacityRange: &csi.CapacityRange{RequiredBytes: n}})
 	return answer.GetNodeExpansionRequired(), err
 }
 
-func (w *world) expandNode(id, path string, n int64) error {
-	_, err := w.NodeExpandVolume(ctx(w.t), &csi.NodeExpandVolumeRequest{VolumeId: id, VolumePath: path, StagingTargetPath: w.staging(id), CapacityRange: &csi.CapacityRange{RequiredBytes: n}})
+func (w *world) expandNode(path string, n int64) error {
+	_, err := w.NodeExpandVolume(ctx(w.t), &csi.NodeExpandVolumeRequest{VolumeId: "disk-1", VolumePath: path, StagingTargetPath: w.staging("disk-1"), CapacityRange: &csi.CapacityRange{RequiredBytes: n}})
 	return err
 }
 
@@ -28,29 +28,29 @@ func TestExpandOnline(t *testing.T) {
 			w := newWorld(t)
 			w.create("disk-1", mib(320), nil)
 			w.want(w.stage("disk-1", multi(fs)), codes.OK)
-			w.want(w.publish("disk-1", "a", multi(fs), true), codes.OK)
-			w.want(w.expandNode("disk-1", w.target("b"), 0), codes.NotFound)
-			w.want(w.expandNode("disk-1", w.target("a"), mib(640)), codes.OutOfRange)
-			required, err := w.expandDisk("disk-1", mib(640))
+			w.want(w.publish("a", multi(fs), true), codes.OK)
+			w.want(w.expandNode(w.target("b"), 0), codes.NotFound)
+			w.want(w.expandNode(w.target("a"), mib(640)), codes.OutOfRange)
+			required, err := w.expandDisk(mib(640))
 			w.want(err, codes.OK)
 			if !required {
 				t.Error("the node need not expand")
 			}
-			err = w.expandNode("disk-1", w.target("a"), mib(640))
+			err = w.expandNode(w.target("a"), mib(640))
 			if fs == "ext4" && !mayResize(t) {
 				// This process may not; then that is said, and the next stage does it.
 				w.want(err, codes.FailedPrecondition)
 				w.want(w.unpublish("disk-1", "a"), codes.OK)
 				w.want(w.unstage("disk-1"), codes.OK)
 				w.want(w.stage("disk-1", multi(fs)), codes.OK)
-				w.want(w.publish("disk-1", "a", multi(fs), true), codes.OK)
-				err = w.expandNode("disk-1", w.target("a"), mib(640))
+				w.want(w.publish("a", multi(fs), true), codes.OK)
+				err = w.expandNode(w.target("a"), mib(640))
 			}
 			w.want(err, codes.OK)
 			if got := size(t, w.target("a")); got < mib(500) {
 				t.Errorf("the filesystem has %d bytes", got)
 			}
-			if required, err := w.expandDisk("disk-1", mib(640)); err != nil || required {
+			if required, err := w.expandDisk(mib(640)); err != nil || required {
 				t.Errorf("expand again: node required %t, %v", required, err)
 			}
 			w.want(w.unpublish("disk-1", "a"), codes.OK)
@@ -66,16 +66,16 @@ func TestExpandOffline(t *testing.T) {
 			w := newWorld(t, "--expansion", "offline")
 			w.create("disk-1", mib(320), nil)
 			w.want(w.stage("disk-1", multi(fs)), codes.OK)
-			_, err := w.expandDisk("disk-1", mib(640))
+			_, err := w.expandDisk(mib(640))
 			w.want(err, codes.FailedPrecondition)
 			w.want(w.unstage("disk-1"), codes.OK)
-			_, err = w.expandDisk("disk-1", mib(640))
+			_, err = w.expandDisk(mib(640))
 			w.want(err, codes.OK)
 			w.want(w.stage("disk-1", multi(fs)), codes.OK)
 			if got := size(t, w.staging("disk-1")); got < mib(500) {
 				t.Errorf("the filesystem has %d bytes", got)
 			}
-			w.want(w.expandNode("disk-1", w.staging("disk-1"), mib(640)), codes.OK)
+			w.want(w.expandNode(w.staging("disk-1"), mib(640)), codes.OK)
 			w.want(w.unstage("disk-1"), codes.OK)
 		})
 	}
@@ -84,7 +84,7 @@ func TestExpandOffline(t *testing.T) {
 func TestExpandNever(t *testing.T) {
 	w := newWorld(t, "--expansion", "none")
 	w.create("disk-1", mib(64), nil)
-	_, err := w.expandDisk("disk-1", mib(128))
+	_, err := w.expandDisk(mib(128))
 	w.want(err, codes.Unimplemented)
 }
 

@@ -45,17 +45,12 @@ type world struct {
 	csi.NodeClient
 }
 
-// newWorld starts a driver. Its files are in a directory with a short name:
-// the path of a socket has at most 107 bytes.
+// newWorld starts a driver.
 func newWorld(t *testing.T, args ...string) *world {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "csi")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	testenv.LeakCheck(t, dir)
+	dir := shortDir(t)
 	w := &world{t: t, dir: dir}
+	var err error
 	if w.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +75,18 @@ func newWorld(t *testing.T, args ...string) *world {
 	t.Cleanup(func() { conn.Close() })
 	w.IdentityClient, w.ControllerClient, w.NodeClient = csi.NewIdentityClient(conn), csi.NewControllerClient(conn), csi.NewNodeClient(conn)
 	return w
+}
+
+// shortDir is for sockets, whose path has at most 107 bytes.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "csi") //nolint:usetesting // t.TempDir has a long name
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	testenv.LeakCheck(t, dir)
+	return dir
 }
 
 func (w *world) socket() string  { return filepath.Join(w.dir, "csi.sock") }
@@ -182,8 +189,8 @@ func (w *world) unstage(id string) error {
 	return err
 }
 
-func (w *world) publish(id, pod string, c *csi.VolumeCapability, readOnly bool) error {
-	_, err := w.NodePublishVolume(ctx(w.t), &csi.NodePublishVolumeRequest{VolumeId: id, StagingTargetPath: w.staging(id), TargetPath: w.target(pod), VolumeCapability: c, Readonly: readOnly})
+func (w *world) publish(pod string, c *csi.VolumeCapability, readOnly bool) error {
+	_, err := w.NodePublishVolume(ctx(w.t), &csi.NodePublishVolumeRequest{VolumeId: "disk-1", StagingTargetPath: w.staging("disk-1"), TargetPath: w.target(pod), VolumeCapability: c, Readonly: readOnly})
 	return err
 }
 

@@ -148,10 +148,10 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.want(w.stage("disk-1", multi("")), codes.Internal)
-	w.want(w.publish("disk-1", "a", multi(""), false), codes.Unavailable)
+	w.want(w.publish("a", multi(""), false), codes.Unavailable)
 	_ = w.cmd.Wait()
 	w.start()
-	w.want(w.publish("disk-1", "a", multi(""), false), codes.OK)
+	w.want(w.publish("a", multi(""), false), codes.OK)
 	w.want(w.unpublish("disk-1", "a"), codes.Unavailable)
 	w.want(w.unpublish("disk-1", "a"), codes.Unavailable)
 	w.want(w.unpublish("disk-1", "a"), codes.OK)
@@ -194,14 +194,7 @@ func TestHealth(t *testing.T) {
 }
 
 func TestRegistration(t *testing.T) {
-	kubelet := t.TempDir()
-	if len(kubelet) > 50 {
-		var err error
-		if kubelet, err = os.MkdirTemp("", "kubelet"); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.RemoveAll(kubelet) })
-	}
+	kubelet := shortDir(t)
 	w := newWorld(t, "--register", kubelet)
 	_, err := w.GetPluginInfo(ctx(t), &csi.GetPluginInfoRequest{})
 	w.want(err, codes.OK)

@@ -14,10 +14,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// call makes one call through the injector and tells whether the work was
+// call calls NodeStageVolume for v1 through the injector and tells whether the work was
 // done.
-func call(ctx context.Context, i *Injector, method, volume string) (done bool, code codes.Code) {
-	_, err := i.Unary(ctx, &csi.NodeStageVolumeRequest{VolumeId: volume}, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Node/" + method},
+func call(ctx context.Context, i *Injector) (done bool, code codes.Code) {
+	_, err := i.Unary(ctx, &csi.NodeStageVolumeRequest{VolumeId: "v1"}, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Node/NodeStageVolume"},
 		func(context.Context, any) (any, error) { done = true; return &csi.NodeStageVolumeResponse{}, nil })
 	return done, status.Code(err)
 }
@@ -45,7 +45,7 @@ func TestRules(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			i := New(tt.rules...)
 			for n, want := range tt.want {
-				if done, code := call(t.Context(), i, "NodeStageVolume", "v1"); (result{done, code}) != want {
+				if done, code := call(t.Context(), i); (result{done, code}) != want {
 					t.Errorf("call %d: done %t, %s; want %+v", n, done, code, want)
 				}
 			}
@@ -57,14 +57,14 @@ func TestHang(t *testing.T) {
 	i := New(Rule{Hang: true})
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if done, code := call(short, i, "NodeStageVolume", "v1"); done || code != codes.DeadlineExceeded {
+	if done, code := call(short, i); done || code != codes.DeadlineExceeded {
 		t.Errorf("done %t, %s", done, code)
 	}
 	i.Set(Rule{Hang: true, Stubborn: true})
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	result := make(chan bool)
-	go func() { done, _ := call(gone, i, "NodeStageVolume", "v1"); result <- done }()
+	go func() { done, _ := call(gone, i); result <- done }()
 	select {
 	case <-result:
 		t.Error("a stubborn call noticed that its caller had left")
@@ -81,7 +81,7 @@ func TestFile(t *testing.T) {
 	i := FromFile(name)
 	expect := func(i *Injector, want codes.Code) {
 		t.Helper()
-		if _, code := call(t.Context(), i, "NodeStageVolume", "v1"); code != want {
+		if _, code := call(t.Context(), i); code != want {
 			t.Errorf("got %s, want %s", code, want)
 		}
 	}
