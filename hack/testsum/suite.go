@@ -57,7 +57,9 @@ func (s *suite) goTest(ctx context.Context, args []string) error {
 	failedBefore := s.Failed
 
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+	// go test waits for the tests that run, so they have to be told as well.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.Stderr = s.out
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

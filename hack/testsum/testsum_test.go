@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,14 +15,15 @@ import (
 func sources() map[string]string {
 	const head = "package p\nimport \"testing\"\n"
 	return map[string]string{
-		"go.mod":          "module example.com/m\ngo 1.26\n",
-		"ok/a_test.go":    head + "func TestA(t *testing.T) { t.Run(\"sub\", func(t *testing.T) {}) }\nfunc FuzzA(f *testing.F) { f.Fuzz(func(t *testing.T, s string) {}) }\n",
-		"bad/a_test.go":   head + "func TestOK(t *testing.T) {}\nfunc TestBad(t *testing.T) { t.Error(\"it broke\") }\n",
-		"skip/a_test.go":  head + "func TestOK(t *testing.T) {}\nfunc TestSkip(t *testing.T) { t.Skip(\"needs luck\") }\n",
-		"build/a_test.go": head + "func TestNo(t *testing.T) { undefined() }\n",
-		"exit/a_test.go":  head + "import \"os\"\nfunc TestMain(m *testing.M) { os.Exit(3) }\n",
-		"panic/a_test.go": head + "func TestPanic(t *testing.T) { panic(\"ouch\") }\n",
-		"none/a.go":       "package none\n",
+		"go.mod":            "module example.com/m\ngo 1.26\n",
+		"ok/a_test.go":      head + "func TestA(t *testing.T) { t.Run(\"sub\", func(t *testing.T) {}) }\nfunc FuzzA(f *testing.F) { f.Fuzz(func(t *testing.T, s string) {}) }\n",
+		"bad/a_test.go":     head + "func TestOK(t *testing.T) {}\nfunc TestBad(t *testing.T) { t.Error(\"it broke\") }\n",
+		"skip/a_test.go":    head + "func TestOK(t *testing.T) {}\nfunc TestSkip(t *testing.T) { t.Skip(\"needs luck\") }\n",
+		"build/a_test.go":   head + "func TestNo(t *testing.T) { undefined() }\n",
+		"exit/a_test.go":    head + "import \"os\"\nfunc TestMain(m *testing.M) { os.Exit(3) }\n",
+		"panic/a_test.go":   head + "func TestPanic(t *testing.T) { panic(\"ouch\") }\n",
+		"endless/a_test.go": head + "import \"time\"\nfunc TestA(t *testing.T) { println(\"endless\"); time.Sleep(time.Hour) }\n",
+		"none/a.go":         "package none\n",
 	}
 }
 
@@ -87,6 +89,30 @@ func TestRun(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A run that is interrupted ends at once, with the tests it has started.
+func TestRunInterrupted(t *testing.T) {
+	module(t)
+	t.Setenv("V", "1") // show output at once
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &trigger{text: "endless", do: cancel}
+	if err := run(ctx, []string{"-results", filepath.Join(t.TempDir(), "results"), "run", "-v", "./endless"}, out); err == nil {
+		t.Error("no error")
+	}
+}
+
+// trigger calls do when text is written to it.
+type trigger struct {
+	text string
+	do   func()
+}
+
+func (w *trigger) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), w.text) {
+		w.do()
+	}
+	return len(p), nil
 }
 
 func TestTotal(t *testing.T) {
