@@ -14,7 +14,7 @@ type measurement func() (cost, error)
 const (
 	leastRounds = 20
 	// patience bounds one attempt on a machine that is busy.
-	patience = 8 * time.Second
+	patience = 12 * time.Second
 )
 
 // compare measures got and reference in turns. On a machine that does other

@@ -39,7 +39,7 @@ func (p *printer) paint(style, text string) string {
 	return "\x1b[" + style + "m" + text + "\x1b[0m"
 }
 
-const layout = "%-50s %9s  %-11s %7s  "
+const layout = "%-52s %9s  %-11s %7s  "
 
 func (p *printer) header() {
 	fmt.Fprintf(p.w, "flexdriver against a Go program that does nothing (%s, %d CPUs, %s).\nMedians of rounds in turns; the spread is that of the middle half.\n\n",
