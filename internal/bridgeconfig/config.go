@@ -110,7 +110,8 @@ type Secrets struct {
 type SecretSource struct {
 	// FromFlexSecret takes them from the Secret that the volume's secretRef
 	// names: for each key that the CSI driver wants, the key in that Secret.
-	// The kubelet passes it to mount only.
+	// The kubelet passes it to mount only, so there is none for an expansion, nor
+	// to attach where the control plane attaches.
 	FromFlexSecret map[string]string `yaml:"fromFlexSecret,omitempty"`
 	// File is a file on the node that belongs to root and that nobody else may
 	// read. It is read for each call, so that it can be replaced. Without Key it

@@ -72,6 +72,9 @@ func (v *validator) driver(at string, d *Driver) {
 	}
 	for _, stage := range slices.Sorted(maps.Keys(d.Secrets.stages())) {
 		v.source(at+".secrets."+stage, *d.Secrets.stages()[stage])
+		if expands := stage == "nodeExpand" || stage == "controllerExpand"; expands && d.Secrets.All()[stage].fromFlex() {
+			v.Fault(at+".secrets."+stage+".fromFlexSecret", "is never there: the kubelet passes the Secret to mount only; use file")
+		}
 	}
 	v.timeouts(at+".timeouts", &d.Timeouts)
 }
@@ -222,6 +225,8 @@ func (v *validator) source(at string, s *SecretSource) {
 	}
 }
 
+func (s *SecretSource) fromFlex() bool { return s != nil && len(s.FromFlexSecret) > 0 }
+
 // secretKey as in the CSI specification, "Secrets Requirements", and in
 // Kubernetes' Secrets.
 func (v *validator) secretKey(at, key string) {
@@ -268,12 +273,23 @@ func (c *Configuration) Notes() []strict.Fault {
 	return r.Faults
 }
 
+// All returns the sources that there are, by the names of their stages.
+func (s *Secrets) All() map[string]*SecretSource {
+	all := map[string]*SecretSource{}
+	for name, source := range s.stages() {
+		if *source != nil {
+			all[name] = *source
+		}
+	}
+	return all
+}
+
 // Files returns the files that secrets are read from.
 func (s *Secrets) Files() []string {
 	var files []string
-	for _, source := range s.stages() {
-		if *source != nil && (*source).File != "" {
-			files = append(files, (*source).File)
+	for _, source := range s.All() {
+		if source.File != "" {
+			files = append(files, source.File)
 		}
 	}
 	slices.Sort(files)

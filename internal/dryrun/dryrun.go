@@ -1,0 +1,197 @@
+// Package dryrun shows what the bridge would ask of a CSI driver for a volume.
+//
+// It does not imitate the bridge but runs it: with a service that notes the
+// requests instead of sending them, with mounts and directories that are only
+// noted as well, and without state. So the requests, and their order, are those
+// of flex2csi serve. What only the driver or the node could tell, such as the
+// driver's capabilities and the node's CSI id, is assumed and said so.
+package dryrun
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/drivers"
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
+	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// Placeholders stand for what is not known. They are no valid names, so that
+// nobody takes them for real ones.
+const (
+	UnknownNodeID    = "<node id, from NodeGetInfo>"
+	UnknownPodUID    = "<pod-uid>"
+	UnknownPod       = "<pod>"
+	UnknownNamespace = "<namespace>"
+	unknownContext   = "<from ControllerPublishVolume>"
+)
+
+// Node is what a Plan is made for. The zero value is a node with the defaults.
+type Node struct {
+	KubeletDir string // default: /var/lib/kubelet
+	Name       string // default: node-1
+	// ID is what the CSI driver calls the node.
+	ID string
+	// ControlPlaneAttaches shows the callouts of a FlexVolume driver that is
+	// installed with attach: true.
+	ControlPlaneAttaches bool
+	// Capabilities of the CSI driver by the names of the specification; nil:
+	// [DefaultCapabilities].
+	Capabilities []string
+}
+
+// A Plan is what happens in the life of a volume.
+type Plan struct {
+	FlexDriver, CSIDriver string
+	Volume                string // name
+	Handle                string
+	// Notes say what is assumed, and what is odd.
+	Notes []string
+	Steps []Step
+	// Redact masks the secrets of the volume in a text.
+	Redact func(string) string
+}
+
+// A Step is one callout.
+type Step struct {
+	Callout flex.Command
+	Dir     string // what the callout is about: a directory or a node
+	Actions []Action
+	// Err is why the callout failed.
+	Err error
+}
+
+// An Action is an RPC, or something that is done on the node.
+type Action struct {
+	RPC     string
+	Request proto.Message
+	Node    string
+}
+
+// Make plans the life of a volume.
+func Make(n Node, c *bridgeconfig.Driver, m *mapping.Mapper, v *Volume) (*Plan, error) {
+	n = n.withDefaults(v)
+	features, assumed, err := n.features(c)
+	if err != nil {
+		return nil, err
+	}
+	mapped, err := m.Map(v.Options)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", v.From, err)
+	}
+	p := &Plan{
+		FlexDriver: c.FlexDriver, CSIDriver: c.CSIDriver, Volume: v.Options.VolumeName, Handle: mapped.Handle,
+		Notes:  append(assumed, v.Notes...),
+		Redact: flex.NewRedactor(v.Options).Redact,
+	}
+	p.Notes = append(p.Notes, v.oddities(mapped)...)
+
+	r := &recorder{features: features}
+	driver := drivers.New(c, m, r)
+	driver.ControlPlaneAttaches = n.ControlPlaneAttaches
+	b := &bridge.Bridge{
+		Context: context.Background(), Mounts: r, Dirs: r, State: nowhere{},
+		KubeletDir: n.KubeletDir, NodeName: n.Name, BootID: "dry run",
+		Drivers: map[string]*bridge.FlexDriver{c.FlexDriver: driver},
+	}
+	calls, err := b.Driver(c.FlexDriver)
+	if err != nil {
+		return nil, err
+	}
+	for _, call := range n.life(c, v) {
+		step := Step{Callout: call.Command, Dir: call.Dir}
+		if call.NodeName != "" {
+			step.Dir = call.NodeName
+		}
+		step.Err = answer(calls, call)
+		step.Actions = r.take()
+		p.Steps = append(p.Steps, step)
+		if step.Err != nil {
+			break
+		}
+	}
+	return p, nil
+}
+
+func (n Node) withDefaults(v *Volume) Node {
+	if place, err := kubeletdir.Parse(v.Dir); err == nil && n.KubeletDir == "" {
+		n.KubeletDir = place.Root
+	}
+	if n.KubeletDir == "" {
+		n.KubeletDir = "/var/lib/kubelet"
+	}
+	if n.Name == "" {
+		n.Name = "node-1"
+	}
+	if n.ID == "" {
+		n.ID = UnknownNodeID
+	}
+	return n
+}
+
+// life is every callout from attach to detach in the order of the kubelet.
+func (n Node) life(c *bridgeconfig.Driver, v *Volume) []*flex.Call {
+	place := kubeletdir.Place{Root: n.KubeletDir, Driver: c.FlexDriver, Volume: v.Options.VolumeName, PodUID: v.Options.PodUID}
+	device := filepath.Join(kubeletdir.DeviceDir(place.Root, place.Driver), place.Volume)
+	dir := v.Dir
+	if dir == "" {
+		dir = filepath.Join(place.Root, "pods", place.PodUID, kubeletdir.PodDir(place.Driver), place.Volume)
+	}
+	// The kubelet tells the pod and passes the secret in mount only.
+	plain := v.Options
+	plain.PodName, plain.PodNamespace, plain.PodUID, plain.ServiceAccountName, plain.FSGroup, plain.Secrets = "", "", "", "", nil, nil
+
+	var calls []*flex.Call
+	add := func(c flex.Call) {
+		c.VolumeName = v.Options.VolumeName
+		calls = append(calls, &c)
+	}
+	if n.ControlPlaneAttaches {
+		add(flex.Call{Command: flex.CommandAttach, Options: plain, NodeName: n.Name})
+		add(flex.Call{Command: flex.CommandMountDevice, Options: plain, Dir: device})
+	}
+	add(flex.Call{Command: flex.CommandMount, Options: v.Options, Dir: dir})
+	if v.NewSize > 0 && !v.Options.ReadOnly && n.can(expand) {
+		add(flex.Call{Command: flex.CommandExpandFS, Options: plain, Dir: dir, NewSize: v.NewSize, OldSize: v.OldSize})
+	}
+	add(flex.Call{Command: flex.CommandUnmount, Dir: dir})
+	if n.ControlPlaneAttaches {
+		add(flex.Call{Command: flex.CommandUnmountDevice, Dir: device})
+		add(flex.Call{Command: flex.CommandDetach, NodeName: n.Name})
+	}
+	return calls
+}
+
+func answer(d *flex.Driver, c *flex.Call) error {
+	ctx := context.Background()
+	switch c.Command {
+	case flex.CommandAttach:
+		_, err := d.Attach(ctx, c)
+		return err
+	case flex.CommandMountDevice:
+		return d.MountDevice(ctx, c)
+	case flex.CommandMount:
+		return d.Mount(ctx, c)
+	case flex.CommandExpandFS:
+		return d.ExpandFS(ctx, c)
+	case flex.CommandUnmount:
+		return d.Unmount(ctx, c)
+	case flex.CommandUnmountDevice:
+		return d.UnmountDevice(ctx, c)
+	}
+	return d.Detach(ctx, c)
+}
+
+// nowhere keeps no records.
+type nowhere struct{}
+
+func (nowhere) Put(*volstate.Record) error { return nil }
+func (nowhere) Delete(csivol.Key) error    { return nil }

@@ -1,0 +1,187 @@
+package dryrun_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/dryrun"
+	"github.com/flex2csi/flex2csi/internal/mapping"
+)
+
+var update = flag.Bool("update", false, "write golden files anew")
+
+// TestPlans: testdata/*.txtar hold a configuration, what to map, and what
+// comes out of it.
+func TestPlans(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no test data: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			part := map[string]int{}
+			for i, f := range archive.Files {
+				part[f.Name] = i
+			}
+			content := func(name string) string {
+				if i, ok := part[name]; ok {
+					return string(archive.Files[i].Data)
+				}
+				return ""
+			}
+			got, err := plan(t, content("config.yaml"), content("input"), string(archive.Comment))
+			if err != nil {
+				if diff := cmp.Diff(strings.TrimSpace(content("error")), err.Error()); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				return
+			}
+			for _, secret := range []string{"hunter2", "a2ltYmVybHk", "kimberly"} {
+				if strings.Contains(got, secret) {
+					t.Errorf("the secret %q is shown", secret)
+				}
+			}
+			if *update {
+				archive.Files[part["want.yaml"]].Data = []byte(got)
+				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(content("want.yaml"), got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// plan does what the command does.
+func plan(t *testing.T, config, input, comment string) (string, error) {
+	t.Helper()
+	c, err := bridgeconfig.Decode([]byte(config), mapping.Check)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var node dryrun.Node
+	_, flags, _ := strings.Cut(comment, "flags:")
+	for _, f := range strings.Fields(flags) {
+		switch name, value, _ := strings.Cut(f, "="); name {
+		case "attach":
+			node.ControlPlaneAttaches = true
+		case "id":
+			node.ID = value
+		case "capabilities":
+			node.Capabilities = strings.Split(value, ",")
+		}
+	}
+	plans, err := dryrun.Plans(c, node, "", []byte(input))
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	for i, p := range plans {
+		if i > 0 {
+			out.WriteString("---\n")
+		}
+		text, err := p.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Write(text)
+	}
+	return out.String(), nil
+}
+
+func TestParseLine(t *testing.T) {
+	tests := []struct {
+		line, driver string
+		args         []string // nil: an error
+	}{
+		{`mount /d {"a":"b c"}`, "", []string{"mount", "/d", `{"a":"b c"}`}},
+		{`  /x/example.com~disk/disk mount /d '{"a":"]"}' `, "example.com/disk", []string{"mount", "/d", `{"a":"]"}`}},
+		{`args: [detach pv1 node], error: no`, "", []string{"detach", "pv1", "node"}},
+		{`executable: /x/a~b/b, args: [attach {} n]`, "a/b", []string{"attach", "{}", "n"}},
+		{`mount /d {"a"`, "", nil},
+		{`mount /d '{"a"`, "", nil},
+		{`nothing of the kind`, "", nil},
+		{"mount\n/d", "", nil},
+		{"", "", nil},
+	}
+	for _, tt := range tests {
+		driver, args, err := dryrun.ParseLine(tt.line)
+		if (err == nil) != (tt.args != nil) || driver != tt.driver || !slices.Equal(args, tt.args) {
+			t.Errorf("%q: got %q, %q, %v", tt.line, driver, args, err)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	const config = "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- {flexDriver: example.com/disk, csiDriver: disk.csi.example.com}\n- {flexDriver: example.com/other, csiDriver: other.csi.example.com}\n"
+	tests := []struct{ name, input, want string }{
+		{"nothing", "", "there is no FlexVolume in it"},
+		{"text", "hello", "want a manifest, but got a string"},
+		{"other things", "kind: Deployment", "there is no FlexVolume in it"},
+		{"no YAML", "a: b: c", "not YAML"},
+		{"unknown driver", "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {flexVolume: {driver: a/b}}", "PersistentVolume pv1: the configuration has no driver \"a/b\" (there are: example.com/disk, example.com/other)"},
+		{"which driver", `attach '{"volumeID":"x"}' n`, "the call of attach: nothing tells its FlexVolume driver: give --driver"},
+		{"no options", "unmount /d", "unmount has no options"},
+		{"bad call", "mount relative {}", "mount: the directory"},
+		{"number", "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {flexVolume: {driver: example.com/disk, options: {volumeID: 7}}}", `PersistentVolume pv1: option "volumeID" is the number 7: want a string`},
+		{"capacity", "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {capacity: {storage: much}, flexVolume: {driver: example.com/disk}}", "PersistentVolume pv1: spec.capacity.storage: "},
+		{"no handle", "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {flexVolume: {driver: example.com/disk}}", "the handle is empty"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := plan(t, config, tt.input, "")
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v does not say %q", err, tt.want)
+			}
+		})
+	}
+	if _, err := plan(t, config, "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {flexVolume: {driver: example.com/disk, options: {volumeID: x}}}", "flags: capabilities=STAGE"); err == nil || !strings.Contains(err.Error(), `capability "STAGE" is none of STAGE_UNSTAGE_VOLUME`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// FuzzPlans: whatever is given, a plan or an error comes out, and no secret.
+func FuzzPlans(f *testing.F) {
+	files, _ := filepath.Glob("testdata/*.txtar")
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, part := range archive.Files {
+			if part.Name == "input" {
+				f.Add(part.Data)
+			}
+		}
+	}
+	c, err := bridgeconfig.Decode([]byte("apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- {flexDriver: example.com/disk, csiDriver: a}\n- {flexDriver: example.com/nfs, csiDriver: b, podInfo: true, secrets: {nodeStage: {fromFlexSecret: {a: key}}}}\n"), mapping.Check)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, input []byte) {
+		plans, err := dryrun.Plans(c, dryrun.Node{ControlPlaneAttaches: true}, "", input)
+		if err != nil {
+			return
+		}
+		for _, p := range plans {
+			if text, err := p.YAML(); err != nil || len(text) == 0 {
+				t.Errorf("%v: %s", err, text)
+			}
+		}
+	})
+}

@@ -1,0 +1,117 @@
+package dryrun
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/csiclient"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// recorder is a CSI driver and a node on which everything succeeds and nothing
+// happens. The bridge works on one volume at a time here, so it needs no lock.
+type recorder struct {
+	features csivol.Features
+	actions  []Action
+}
+
+var (
+	_ bridge.Service = (*recorder)(nil)
+	_ bridge.Mounts  = (*recorder)(nil)
+	_ bridge.Dirs    = (*recorder)(nil)
+)
+
+// take returns what was done since it was called last.
+func (r *recorder) take() []Action {
+	actions := r.actions
+	r.actions = nil
+	return actions
+}
+
+func (r *recorder) rpc(name string, request proto.Message) {
+	r.actions = append(r.actions, Action{RPC: name, Request: request})
+}
+
+func (r *recorder) node(format string, args ...any) {
+	r.actions = append(r.actions, Action{Node: fmt.Sprintf(format, args...)})
+}
+
+func (r *recorder) Features(context.Context) (csivol.Features, error) { return r.features, nil }
+
+func (r *recorder) ControllerPublish(_ context.Context, q csivol.AttachRequest) (map[string]string, error) {
+	r.rpc("ControllerPublishVolume", csiclient.ControllerPublishVolume(q, r.features))
+	return map[string]string{unknownContext: unknownContext}, nil
+}
+
+func (r *recorder) ControllerUnpublish(_ context.Context, handle, nodeID string, secrets map[string]flex.Secret) error {
+	r.rpc("ControllerUnpublishVolume", csiclient.ControllerUnpublishVolume(handle, nodeID, secrets))
+	return nil
+}
+
+func (r *recorder) ControllerExpand(_ context.Context, q csivol.ExpandRequest) (bool, error) {
+	r.rpc("ControllerExpandVolume", csiclient.ControllerExpandVolume(q, r.features))
+	return true, nil
+}
+
+func (r *recorder) NodeStage(_ context.Context, q csivol.StageRequest) error {
+	r.rpc("NodeStageVolume", csiclient.NodeStageVolume(q, r.features))
+	return nil
+}
+
+func (r *recorder) NodeUnstage(_ context.Context, handle, path string) error {
+	r.rpc("NodeUnstageVolume", csiclient.NodeUnstageVolume(handle, path))
+	return nil
+}
+
+func (r *recorder) NodePublish(_ context.Context, q csivol.PublishRequest) error {
+	r.rpc("NodePublishVolume", csiclient.NodePublishVolume(q, r.features))
+	return nil
+}
+
+func (r *recorder) NodeUnpublish(_ context.Context, handle, path string) error {
+	r.rpc("NodeUnpublishVolume", csiclient.NodeUnpublishVolume(handle, path))
+	return nil
+}
+
+func (r *recorder) NodeExpand(_ context.Context, q csivol.ExpandRequest) error {
+	r.rpc("NodeExpandVolume", csiclient.NodeExpandVolume(q, r.features))
+	return nil
+}
+
+// Bind, Marker, Unmount and SetGroup are what a person would see on the node.
+
+func (r *recorder) Bind(_ context.Context, source, target string, readOnly bool) error {
+	how := ""
+	if readOnly {
+		how = ", read-only"
+	}
+	r.node("bind %s onto %s%s", source, target, how)
+	return nil
+}
+
+func (r *recorder) Marker(_ context.Context, dir string) error {
+	r.node("mount a marker at %s", dir)
+	return nil
+}
+
+func (r *recorder) Unmount(_ context.Context, path string) error {
+	r.node("unmount %s", path)
+	return nil
+}
+
+func (r *recorder) SetGroup(_ context.Context, path string, gid int64) error {
+	r.node("give %s to group %d, unless its root has it", path, gid)
+	return nil
+}
+
+func (r *recorder) Mounted(string) (bool, error) { return false, nil }
+
+// Directories are made and removed silently.
+
+func (r *recorder) Make(string) error           { return nil }
+func (r *recorder) Remove(string) error         { return nil }
+func (r *recorder) Exists(string) (bool, error) { return false, nil }

@@ -1,0 +1,75 @@
+package dryrun
+
+import (
+	"bytes"
+	"errors"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/flex2csi/flex2csi/internal/csiclient"
+)
+
+// YAML returns the plan for people, secrets masked.
+func (p *Plan) YAML() ([]byte, error) {
+	root := mappingOf("flexDriver", p.FlexDriver, "csiDriver", p.CSIDriver, "volume", p.Redact(p.Volume), "handle", p.Redact(p.Handle))
+	notes := &yaml.Node{Kind: yaml.SequenceNode}
+	for _, n := range p.Notes {
+		notes.Content = append(notes.Content, scalar(p.Redact(n)))
+	}
+	put(root, "notes", notes)
+	steps := &yaml.Node{Kind: yaml.SequenceNode}
+	for _, s := range p.Steps {
+		steps.Content = append(steps.Content, p.step(s))
+	}
+	put(root, "steps", steps)
+
+	var out bytes.Buffer
+	e := yaml.NewEncoder(&out)
+	e.SetIndent(2)
+	e.CompactSeqIndent()
+	err := errors.Join(e.Encode(root), e.Close())
+	return out.Bytes(), err
+}
+
+func (p *Plan) step(s Step) *yaml.Node {
+	n := mappingOf("callout", string(s.Callout), "on", p.Redact(s.Dir))
+	if len(s.Actions) > 0 {
+		actions := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, a := range s.Actions {
+			actions.Content = append(actions.Content, p.action(a))
+		}
+		put(n, "does", actions)
+	}
+	if s.Err != nil {
+		put(n, "fails", scalar(p.Redact(s.Err.Error())))
+	}
+	return n
+}
+
+func (p *Plan) action(a Action) *yaml.Node {
+	if a.Request == nil {
+		return mappingOf("node", p.Redact(a.Node))
+	}
+	n := mappingOf("rpc", a.RPC)
+	put(n, "request", csiclient.Show(a.Request, p.Redact))
+	return n
+}
+
+// mappingOf makes an object of keys and texts in turn.
+func mappingOf(pairs ...string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	for i := 0; i < len(pairs); i += 2 {
+		put(n, pairs[i], scalar(pairs[i+1]))
+	}
+	return n
+}
+
+func put(n *yaml.Node, key string, value *yaml.Node) {
+	n.Content = append(n.Content, scalar(key), value)
+}
+
+func scalar(s string) *yaml.Node {
+	n := &yaml.Node{}
+	n.SetString(s)
+	return n
+}

@@ -1,0 +1,52 @@
+package dryrun
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// A Volume is what the kubelet would tell a FlexVolume driver about one.
+type Volume struct {
+	// From is where it comes from, for messages.
+	From string
+	// FlexDriver is vendor/name; empty if nothing tells.
+	FlexDriver string
+	// Options are those of mount: the most that the kubelet ever tells.
+	Options flex.Options
+	// Dir is the pod's volume directory; empty: where the kubelet has it.
+	Dir string
+	// NewSize and OldSize are those of an expansion; 0: none is shown.
+	NewSize, OldSize int64
+	// NoSecret says that the volume has a Secret whose values are not known.
+	NoSecret bool
+	Notes    []string
+
+	accessModes []string // of the PersistentVolume
+}
+
+// Assume makes up the keys of a Secret that was not given; what they hold is
+// never shown. keys are those that the configuration asks for.
+func (v *Volume) Assume(keys []string) {
+	if !v.NoSecret || len(keys) == 0 {
+		return
+	}
+	v.Options.Secrets = map[string]flex.Secret{}
+	for _, key := range keys {
+		v.Options.Secrets[key] = flex.NewSecret([]byte("a value that flex2csi map does not know"))
+	}
+	v.Notes = append(v.Notes, "assumed that the volume's Secret has the keys "+strings.Join(keys, ", "))
+}
+
+// oddities are notes that need the result of the mapping.
+func (v *Volume) oddities(mapped *csivol.Volume) []string {
+	// The kubelet's CSI plugin takes the first (pkg/volume/csi/csi_attacher.go,
+	// Attach, Kubernetes v1.37.1); a FlexVolume driver is not told any.
+	if len(v.accessModes) == 0 || slices.Contains(v.accessModes, string(mapped.AccessMode)) {
+		return nil
+	}
+	return []string{fmt.Sprintf("the PersistentVolume has the access modes %s, and volume.accessMode gives %s", strings.Join(v.accessModes, ", "), mapped.AccessMode)}
+}
