@@ -120,37 +120,42 @@ func readAll(fd int) ([]byte, error) {
 	}
 }
 
-// peak returns the most memory that a call had resident, in bytes. The figure
-// of wait4 would not do: it begins with that of the parent, whose memory the
-// child shares until exec (fs/exec.c, exec_mmap). So the child is stopped at its
-// end and asked.
-func (p program) peak(args ...string) (int64, error) {
+// memory is in bytes.
+type memory struct {
+	peak    int64 // resident
+	private int64 // of it, what is not the mapped file, at the end
+}
+
+// peak returns how much memory a call had. The figure of wait4 would not do: it
+// begins with that of the parent, whose memory the child shares until exec
+// (fs/exec.c, exec_mmap). So the child is stopped at its end and asked.
+func (p program) peak(args ...string) (memory, error) {
 	runtime.LockOSThread() // only the thread that started it may trace it
 	defer runtime.UnlockOSThread()
 	r, w, err := pipe()
 	if err != nil {
-		return 0, err
+		return memory{}, err
 	}
 	defer unix.Close(r)
 	pid, err := p.start(args, w, true)
 	unix.Close(w)
 	if err != nil {
-		return 0, err
+		return memory{}, err
 	}
 	if _, err := wait(pid, nil); err != nil { // stopped at exec
-		return 0, err
+		return memory{}, err
 	}
 	if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACEEXIT|unix.PTRACE_O_EXITKILL); err != nil {
-		return 0, err
+		return memory{}, err
 	}
-	var most int64
+	var most memory
 	for signal := 0; ; {
 		if err := unix.PtraceCont(pid, signal); err != nil {
-			return 0, err
+			return memory{}, err
 		}
 		status, err := wait(pid, nil)
 		if err != nil {
-			return 0, err
+			return memory{}, err
 		}
 		if !status.Stopped() {
 			output, err := readAll(r)
@@ -159,23 +164,30 @@ func (p program) peak(args ...string) (int64, error) {
 		signal = int(status.StopSignal())
 		if status.TrapCause() == unix.PTRACE_EVENT_EXIT {
 			signal = 0
-			if most, err = highWater(pid); err != nil {
-				return 0, err
+			if most, err = memoryOf(pid); err != nil {
+				return memory{}, err
 			}
 		}
 	}
 }
 
-func highWater(pid int) (int64, error) {
+func memoryOf(pid int) (m memory, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, err
+		return m, err
 	}
 	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			return kib << 10, err
+		name, value, _ := strings.Cut(line, ":")
+		kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		switch name {
+		case "VmHWM":
+			m.peak = kib << 10
+		case "RssAnon":
+			m.private = kib << 10
 		}
 	}
-	return 0, errors.New("the kernel tells no VmHWM")
+	if m.peak == 0 {
+		return m, errors.New("the kernel tells no VmHWM")
+	}
+	return m, nil
 }

@@ -90,7 +90,7 @@ func (b *bench) table() ([]row, error) {
 	if err := mountMemory(b.imageDir()); err != nil {
 		return nil, err
 	}
-	defer unix.Unmount(b.imageDir(), unix.MNT_DETACH)
+	defer func() { _ = unix.Unmount(b.imageDir(), unix.MNT_DETACH) }()
 	few, err := newNamespace()
 	if err != nil {
 		return nil, err

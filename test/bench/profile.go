@@ -35,7 +35,7 @@ func (b *bench) profileFloor() error {
 	if err != nil {
 		return err
 	}
-	peak, err := floor.peak("init")
+	m, err := floor.peak("init")
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (b *bench) profileFloor() error {
 		return err
 	}
 	b.out.line("init %.2fx wall, %.2fx CPU; peak memory %.2f MiB; stripped binary %.2f MiB",
-		ratio(pairs, wall).value, ratio(pairs, cpu).value, mib(peak), mib(file.Size()))
+		ratio(pairs, wall).value, ratio(pairs, cpu).value, mib(m.peak), mib(file.Size()))
 	return nil
 }
 
