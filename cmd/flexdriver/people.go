@@ -1,14 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"runtime"
-	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/pflag"
+
+	buildversion "github.com/flex2csi/flex2csi/internal/version"
 )
 
 // A command talks to people: it writes to w and returns what went wrong.
@@ -45,32 +43,11 @@ A volume by hand, without Kubernetes and without installing:
 	return err
 }
 
-// versionInfo is what version prints with --json.
-type versionInfo struct {
-	Version  string `json:"version"`
-	Revision string `json:"revision,omitempty"`
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
-}
-
 func version(args []string, w io.Writer) error {
 	set := pflag.NewFlagSet("version", pflag.ContinueOnError)
 	asJSON := set.Bool("json", false, "print a JSON object")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
-	info := versionInfo{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	if b, ok := debug.ReadBuildInfo(); ok {
-		info.Version = b.Main.Version
-		for _, s := range b.Settings {
-			if s.Key == "vcs.revision" {
-				info.Revision = s.Value
-			}
-		}
-	}
-	if *asJSON {
-		return json.NewEncoder(w).Encode(info)
-	}
-	_, err := fmt.Fprintln(w, strings.Join(strings.Fields(fmt.Sprintf("flexdriver %s %s (%s, %s)", info.Version, info.Revision, info.Go, info.Platform)), " "))
-	return err
+	return buildversion.Get().Print(w, "flexdriver", *asJSON)
 }
