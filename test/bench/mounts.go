@@ -116,8 +116,8 @@ func (b *bench) table() ([]row, error) {
 		return nil, err
 	}
 	rows[0].note += note
-	if os.Geteuid() != 0 {
-		return rows, nil // loop devices are root's
+	if unix.Access("/dev/loop-control", unix.R_OK|unix.W_OK) != nil {
+		return rows, nil // loop devices are for root only
 	}
 	image, err := b.compareTables("disk image", few, many, 60, b.imageVolume)
 	return append(rows, image...), err
