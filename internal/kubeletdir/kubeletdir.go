@@ -34,15 +34,22 @@ func Parse(path string) (Place, error) {
 	parts := strings.Split(path, "/")
 	n := len(parts)
 	at := func(i int) string { return parts[n-i] }
+	if !strings.HasPrefix(path, "/") {
+		return Place{}, noPlace(path)
+	}
 	if n > 5 && at(5) == "pods" && at(3) == "volumes" {
 		if driver, ok := unescape(at(2)); ok && at(4) != "" && at(1) != "" {
 			return Place{Root: root(parts[:n-5]), Driver: driver, Volume: at(1), PodUID: at(4)}, nil
 		}
 	}
-	if n > 7 && at(7) == "plugins" && at(6) == "kubernetes.io" && at(5) == "flexvolume" && at(2) == "mounts" && at(1) != "" {
+	if n > 7 && at(7) == "plugins" && at(6) == "kubernetes.io" && at(5) == "flexvolume" && at(4) != "" && at(3) != "" && at(2) == "mounts" && at(1) != "" {
 		return Place{Root: root(parts[:n-7]), Driver: at(4) + "/" + at(3), Volume: at(1)}, nil
 	}
-	return Place{}, fmt.Errorf("%s is no directory of a FlexVolume: a pod's is %s, a device mount path is %s", path, PodShape, DeviceShape)
+	return Place{}, noPlace(path)
+}
+
+func noPlace(path string) error {
+	return fmt.Errorf("%s is no directory of a FlexVolume: a pod's is %s, a device mount path is %s", path, PodShape, DeviceShape)
 }
 
 // PodDir is where pods see the volumes of a driver: a pod's volume directory

@@ -40,10 +40,14 @@ func checkDevice(s string) error {
 		return mounter.CheckPath(s)
 	}
 	if _, known := tags()[tag]; !known {
-		return fmt.Errorf("%s= is not known; a device is a path, UUID=, LABEL=, PARTUUID= or PARTLABEL=", tag)
+		hint := ""
+		if _, known := tags()[strings.ToUpper(tag)]; known {
+			hint = "; did you mean " + strings.ToUpper(tag) + "=?"
+		}
+		return fmt.Errorf("%s= is not known: a device is a path, UUID=, LABEL=, PARTUUID= or PARTLABEL=%s", tag, hint)
 	}
 	if value == "" || value == "." || value == ".." || strings.ContainsAny(value, "/\x00") {
-		return fmt.Errorf("%q is no %s", value, tag)
+		return fmt.Errorf("%q cannot be a %s", value, tag)
 	}
 	return nil
 }

@@ -23,15 +23,21 @@ func ParseQuantity(s string) (int64, error) {
 	if !ok || whole+fraction == "" || strings.ContainsAny(whole+fraction, "+.") {
 		return 0, fmt.Errorf("%q is no quantity such as 500Mi, 10Gi or 1T", s)
 	}
+	if fraction = strings.TrimRight(fraction, "0"); len(fraction) > maxDecimals {
+		return 0, fmt.Errorf("%q has too many decimals", s)
+	}
 	n, ok := scaled(whole, fraction, scale)
 	if !ok {
-		return 0, fmt.Errorf("%q is too large or too fine", s)
+		return 0, fmt.Errorf("%q is too large", s)
 	}
 	if n == 0 {
 		return 0, fmt.Errorf("%q is nothing", s)
 	}
 	return n, nil
 }
+
+// maxDecimals are as many as a 64-bit number can hold.
+const maxDecimals = 18
 
 // scaled is whole.fraction times scale, rounded up.
 func scaled(whole, fraction string, scale uint64) (int64, bool) {
@@ -43,10 +49,9 @@ func scaled(whole, fraction string, scale uint64) (int64, bool) {
 	if high != 0 {
 		return 0, false
 	}
-	fraction = strings.TrimRight(fraction, "0")
 	if len(fraction) > 0 {
 		f, err := strconv.ParseUint(fraction, 10, 64)
-		if err != nil || len(fraction) > 18 {
+		if err != nil {
 			return 0, false
 		}
 		tenth := power(10, len(fraction))
@@ -55,9 +60,12 @@ func scaled(whole, fraction string, scale uint64) (int64, bool) {
 		if rest > 0 {
 			part++
 		}
-		n += part
+		var carry uint64
+		if n, carry = bits.Add64(n, part, 0); carry != 0 {
+			return 0, false
+		}
 	}
-	if n >= math.MaxInt64 {
+	if n > math.MaxInt64 {
 		return 0, false
 	}
 	return int64(n), true

@@ -22,6 +22,11 @@ func isSecretFile(option string) bool {
 	return strings.HasPrefix(value, secretFilePrefix) && strings.HasSuffix(value, secretFileSuffix)
 }
 
+// secretKey is the KEY of $(secretFile:KEY).
+func secretKey(value string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(value, secretFilePrefix), secretFileSuffix)
+}
+
 // isCredentialsFile: credentials=/etc/share.cred names a file of the node, as
 // mount.cifs(8) has it, and shows nothing.
 func isCredentialsFile(name, value string) bool {
@@ -39,7 +44,7 @@ func credentials(v *Volume, secrets map[string]flex.Secret) (options []string, f
 			continue
 		}
 		name, value, _ := strings.Cut(o, "=")
-		key := strings.TrimSuffix(strings.TrimPrefix(value, secretFilePrefix), secretFileSuffix)
+		key := secretKey(value)
 		secret, ok := secrets[key]
 		if !ok {
 			return nil, nil, flex.Errorf(flex.CodeInvalidArgument, "mountOptions: %s asks for the key %q, which the volume's Secret does not have%s", name, key, noSecret(secrets))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/sensitive"
@@ -72,7 +73,10 @@ func ParseVolume(o flex.Options) (*Volume, error) {
 	}
 	v := &Volume{Kind: kind, Source: o.User[string(kind)], FSType: o.FSType, ReadOnly: o.ReadOnly}
 	faults := v.checkNames(o.User)
-	faults = append(faults, v.readCommon(o.User)...)
+	if garbled := checkCharacters(o); len(garbled) > 0 {
+		return nil, invalid("%s", strings.Join(append(faults, garbled...), "; "))
+	}
+	faults = append(faults, v.read(o.User)...)
 	faults = append(faults, v.check(o.User)...)
 	if len(faults) > 0 {
 		return nil, invalid("%s", strings.Join(faults, "; "))
@@ -96,16 +100,20 @@ func chooseKind(user map[string]string) (Kind, error) {
 	case 1:
 		return Kind(given[0]), nil
 	case 0:
-		return "", invalid("none of image, device, source, path and medium is given, one of which says what the volume is%s", listKeys(user))
+		return "", invalid("one of image, device, source, path and medium has to say what the volume is; %s", listKeys(user))
 	}
 	return "", invalid("%s contradict each other: a volume is one of image, device, source, path and medium", strings.Join(given, " and "))
 }
 
 func listKeys(user map[string]string) string {
 	if len(user) == 0 {
-		return " (there are no options at all)"
+		return "there are no options at all (spec.flexVolume.options)"
 	}
-	return " (given: " + strings.Join(slices.Sorted(maps.Keys(user)), ", ") + ")"
+	names := slices.Sorted(maps.Keys(user))
+	for i, name := range names {
+		names[i] = strconv.Quote(name)
+	}
+	return "there is only " + strings.Join(names, ", ")
 }
 
 // checkNames finds options that are unknown or belong to another kind.
@@ -114,13 +122,13 @@ func (v *Volume) checkNames(user map[string]string) []string {
 	var faults []string
 	for _, name := range slices.Sorted(maps.Keys(user)) {
 		if !slices.Contains(allowed, name) {
-			faults = append(faults, fmt.Sprintf("%q is not an option of a volume with %s (those are: %s)%s", name, v.Kind, strings.Join(allowed, ", "), suggest(name, allowed)))
+			faults = append(faults, fmt.Sprintf("%q is not an option of a volume with %s (those are %s)%s", name, v.Kind, strings.Join(allowed, ", "), suggest(name, allowed)))
 		}
 	}
 	return faults
 }
 
-// suggest helps with a wrong case or a plural.
+// suggest helps with a wrong case or a plural, and with what belongs elsewhere.
 func suggest(name string, allowed []string) string {
 	simple := func(s string) string {
 		s = strings.ReplaceAll(strings.ReplaceAll(s, "-", ""), "_", "")
@@ -131,89 +139,36 @@ func suggest(name string, allowed []string) string {
 			return fmt.Sprintf("; did you mean %q?", a)
 		}
 	}
+	switch {
+	case simple(name) == "fstype", simple(name) == "secretref":
+		return "; it is a field of flexVolume, beside options"
+	case simple(name) == "readonly":
+		return "; write ro into mountOptions, or let the pod claim the volume read-only"
+	case sensitive.Key(name), simple(name) == "username", simple(name) == "user":
+		return "; credentials belong into the Secret that secretRef names"
+	}
 	return ""
 }
 
-// readCommon reads the options that several kinds share.
-func (v *Volume) readCommon(user map[string]string) (faults []string) {
-	for _, name := range slices.Sorted(maps.Keys(user)) {
-		if strings.ContainsFunc(user[name], func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			faults = append(faults, fmt.Sprintf("%s contains control characters", name))
-		}
-	}
+// read takes the values that have to be read.
+func (v *Volume) read(user map[string]string) (faults []string) {
 	if size, ok := user[optionSize]; ok {
 		n, err := ParseQuantity(size)
 		if err != nil {
-			faults = append(faults, fmt.Sprintf("size: %v", err))
+			faults = append(faults, fmt.Sprintf("size %v", err))
 		}
 		v.Size = n
 	}
-	v.MountOptions = mounter.SplitOptions(user[optionMountOptions])
+	v.MkfsOptions = strings.Fields(user[optionMkfsOptions])
+	given := mounter.SplitOptions(user[optionMountOptions])
+	readOnly := slices.Contains(given, "ro")
+	if readOnly && slices.Contains(given, "rw") {
+		faults = append(faults, "mountOptions: ro and rw contradict each other")
+	}
+	v.ReadOnly = v.ReadOnly || readOnly
+	v.MountOptions = slices.DeleteFunc(given, func(o string) bool { return o == "ro" || o == "rw" })
 	if context := user[optionSELinux]; context != "" {
-		if strings.ContainsAny(context, `"\ `) {
-			faults = append(faults, fmt.Sprintf("seLinuxContext %q is no context", context))
-		}
 		v.MountOptions = append(v.MountOptions, fmt.Sprintf(`context="%s"`, context))
 	}
-	v.MkfsOptions = strings.Fields(user[optionMkfsOptions])
-	v.MountOptions = slices.DeleteFunc(v.MountOptions, func(o string) bool {
-		v.ReadOnly = v.ReadOnly || o == "ro"
-		return o == "ro"
-	})
 	return faults
 }
-
-// check looks at what remains, by kind.
-func (v *Volume) check(user map[string]string) (faults []string) {
-	add := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
-	if v.Source == "" {
-		add("%s is empty", v.Kind)
-	}
-	if strings.HasPrefix(v.Source, "-") {
-		add("%s begins with a dash", v.Kind)
-	}
-	for _, o := range v.MountOptions {
-		if strings.HasPrefix(o, "-") {
-			add("mountOptions: %q begins with a dash (the list is comma-separated, without -o)", o)
-		}
-		if name, value, _ := strings.Cut(o, "="); sensitive.Key(name) && value != "" && !isSecretFile(o) && !isCredentialsFile(name, value) {
-			add("mountOptions: %s would show in the node's process list; put it into the volume's Secret and give the option the value %s", name, secretFileExample)
-		}
-	}
-	switch v.Kind {
-	case KindImage, KindPath:
-		if err := mounter.CheckPath(v.Source); err != nil && v.Source != "" {
-			add("%s %q: %v", v.Kind, v.Source, err)
-		}
-	case KindDevice:
-		if err := checkDevice(v.Source); err != nil && v.Source != "" {
-			add("device %q: %v", v.Source, err)
-		}
-	case KindMemory:
-		if v.Source != "memory" && v.Source != "Memory" {
-			add("medium %q: only memory is known", v.Source)
-		}
-	}
-	return append(faults, v.checkFSType(user)...)
-}
-
-func (v *Volume) checkFSType(user map[string]string) (faults []string) {
-	switch {
-	case v.isDisk() && v.FSType != "" && !slices.Contains(diskTypes(), v.FSType):
-		faults = append(faults, fmt.Sprintf("fsType %q is no filesystem that a disk can have here (%s)", v.FSType, strings.Join(diskTypes(), ", ")))
-	case v.Kind == KindSource && v.FSType == "":
-		faults = append(faults, "a volume with source needs an fsType (nfs, cifs, ceph, fuse.<program>, …)")
-	case v.Kind == KindSource && slices.Contains(diskTypes(), v.FSType):
-		faults = append(faults, fmt.Sprintf("fsType %s is a filesystem on a disk; give that with device or image instead of source", v.FSType))
-	case (v.Kind == KindPath || v.Kind == KindMemory) && v.FSType != "" && v.FSType != "tmpfs":
-		faults = append(faults, fmt.Sprintf("fsType %q contradicts %s, which has no filesystem of its own", v.FSType, v.Kind))
-	case v.Kind == KindImage && v.FSType == "xfs" && v.Size > 0 && v.Size < minXFS:
-		faults = append(faults, fmt.Sprintf("size %s is too small for xfs, which needs 300Mi", user[optionSize]))
-	}
-	return faults
-}
-
-// minXFS is what mkfs.xfs asks for since xfsprogs 5.19.
-const minXFS = 300 << 20
-
-func diskTypes() []string { return []string{"ext4", "xfs", "btrfs", "ext3", "ext2"} }

@@ -14,7 +14,7 @@ const endings = "password passwd passphrase pass pwd secret token key credential
 
 // Key reports whether a value called name is to be kept out of every text.
 func Key(name string) bool {
-	name = strings.ToLower(name)
+	name = strings.TrimRight(strings.ToLower(name), "0123456789") // password2 of mount.cifs(8)
 	for ending := range strings.SplitSeq(endings, " ") {
 		if strings.HasSuffix(name, ending) {
 			return name != "nopass"

@@ -150,7 +150,7 @@ func decide(d *Disk, found string) error {
 	case found != "" && found != d.FSType:
 		return wrongFilesystem(found, d.FSType)
 	}
-	if !isName(d.FSType) {
+	if !IsFSType(d.FSType) {
 		return because(ErrWrongFilesystem, "%q is no name of a filesystem", d.FSType)
 	}
 	if !d.ReadOnly && isWriteProtected(d.Device) {
@@ -174,7 +174,9 @@ func isWriteProtected(device string) bool {
 	return err == nil && readOnly != 0
 }
 
-func isName(s string) bool {
+// IsFSType reports whether s can be the name of a filesystem, and is no option
+// or path in its place.
+func IsFSType(s string) bool {
 	for _, r := range s {
 		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '.' && r != '-' {
 			return false

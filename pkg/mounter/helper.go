@@ -34,7 +34,7 @@ func (m *Mounter) MountRemote(ctx context.Context, r Remote, t *Target) error {
 		r.Options = append(r.Options[:len(r.Options):len(r.Options)], "ro")
 	}
 	s := source{fsType: r.FSType, device: r.Source, options: parseOptions(r.Options), given: r.Options}
-	if !isName(r.FSType) || strings.HasPrefix(r.Source, "-") {
+	if !IsFSType(r.FSType) || strings.HasPrefix(r.Source, "-") {
 		return s.err("mount", t.path, errors.New("the type or the source looks like an option"))
 	}
 	if !hasHelper(r.FSType) {

@@ -57,7 +57,7 @@ const blkidAmbivalent = 8
 // isFilesystem tells filesystems from what else blkid(8) calls a TYPE: parts
 // of RAIDs, volume groups and pools, encryption, swap, caches, journals.
 func isFilesystem(found string) bool {
-	return isName(found) && !strings.HasSuffix(found, "_member") &&
+	return IsFSType(found) && !strings.HasSuffix(found, "_member") &&
 		!slices.Contains([]string{"swap", "swsuspend", "bcache", "drbd", "jbd", "ubi", "stratis", "ceph_bluestore"}, found)
 }
 

@@ -65,7 +65,9 @@ func CheckPath(path string) error {
 		return because(ErrUnsafePath, "the path is not absolute")
 	case strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return because(ErrUnsafePath, "the path contains control characters")
-	case filepath.Clean(path) != path || path == "/":
+	case path == "/":
+		return because(ErrUnsafePath, "the path is the root directory")
+	case filepath.Clean(path) != path:
 		return because(ErrUnsafePath, "the path is not clean (it would be %s)", filepath.Clean(path))
 	}
 	return nil
