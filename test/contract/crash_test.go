@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
@@ -24,12 +25,12 @@ func (n *node) remountTmpfs(dir, options string) {
 }
 
 // slowly returns a wrapper in which each system call that can make a mount
-// visible waits before it begins or before it returns.
-func slowly(where string) wrapper {
+// visible waits before it begins (delay_enter) or before it returns (delay_exit).
+func slowly(where string, delay time.Duration) wrapper {
 	return func(argv []string) []string {
 		return append([]string{
 			"strace", "-f", "-o", "/dev/null", "-e", "trace=mount,move_mount",
-			"-e", "inject=mount,move_mount:" + where + "=20000000",
+			"-e", fmt.Sprintf("inject=mount,move_mount:%s=%d", where, delay.Microseconds()),
 		}, argv...)
 	}
 }
@@ -109,7 +110,7 @@ func TestDriverKilledAfterTheMountLeavesAUsableVolume(t *testing.T) {
 				n := newNode(t, attach)
 				v, pod := n.newVolume(k, "pv-1"), newPod("a")
 				n.attach(v)
-				n.mountAndKill(v, pod, slowly("delay_exit"), func(int) bool { return len(mountsAt(t, v.dir(pod))) > 0 })
+				n.mountAndKill(v, pod, slowly("delay_exit", patience), func(int) bool { return len(mountsAt(t, v.dir(pod))) > 0 })
 				calls := len(n.runner.made("mount"))
 				n.must(n.mount(v, pod))
 				if len(n.runner.made("mount")) != calls {
@@ -132,7 +133,7 @@ func TestDriverKilledBeforeTheMountLeavesNone(t *testing.T) {
 			n := newNode(t, false)
 			v, pod := n.newVolume(k, "pv-1"), newPod("a")
 			n.attach(v)
-			n.mountAndKill(v, pod, slowly("delay_enter"), inSyscall)
+			n.mountAndKill(v, pod, slowly("delay_enter", patience), inSyscall)
 			checkFailedSetup(n, v, pod)
 			n.must(n.mount(v, pod))
 			v.checkMounted(v.dir(pod))

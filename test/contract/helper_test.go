@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,8 +23,8 @@ func network(fsType, source string) kind {
 }
 
 // mountProgram puts a program into the directory of mount programs, where
-// mount(8) looks for them, in this mount namespace only.
-func (n *node) mountProgram(name, script string) {
+// mount(8) looks for them, in this mount namespace only, until remove is called.
+func (n *node) mountProgram(name, script string) (remove func()) {
 	n.t.Helper()
 	sbin, err := filepath.EvalSymlinks("/sbin")
 	n.must(err)
@@ -36,7 +37,9 @@ func (n *node) mountProgram(name, script string) {
 	n.must(os.WriteFile(filepath.Join(layer, "upper", name), []byte("#!/bin/sh\n"+script), 0o755))
 	n.must(unix.Mount("overlay", sbin, "overlay", 0,
 		fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%[2]s/work", sbin, layer)))
-	n.t.Cleanup(func() { n.must(unix.Unmount(sbin, unix.MNT_DETACH)) })
+	remove = sync.OnceFunc(func() { n.must(unix.Unmount(sbin, unix.MNT_DETACH)) })
+	n.t.Cleanup(remove)
+	return remove
 }
 
 // TestFUSEServerOutlivesTheCallThatStartedIt, and neither delays its answer nor

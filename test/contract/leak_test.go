@@ -34,7 +34,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // removed: mounts and loop devices below it, and processes of this test binary.
 func scratch(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "contract-")
+	dir, err := os.MkdirTemp("", "contract-") //nolint:usetesting // t.TempDir does not try again, see below
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func children(t *testing.T) []int {
 	var pids []int
 	for _, task := range tasks {
 		list, _ := os.ReadFile(task) // a thread may have ended
-		for _, field := range strings.Fields(string(list)) {
+		for field := range strings.FieldsSeq(string(list)) {
 			pid, err := strconv.Atoi(field)
 			if err != nil {
 				t.Fatal(err)

@@ -44,6 +44,8 @@ type driverConfig struct {
 	KubeletDir     string          `json:"kubeletDir"`
 	DirectoryRoots []string        `json:"directoryRoots"`
 	ImageRoots     []string        `json:"imageRoots"`
+
+	Timeouts map[string]string `json:"timeouts,omitempty"`
 }
 
 // node is a machine with a kubelet's volume plugins: its directories, our
@@ -147,6 +149,11 @@ func (n *node) checkLog() {
 // executable is where the kubelet looks for the driver.
 func (n *node) executable() string {
 	return filepath.Join(n.pluginDir, driverDir, filepath.Base(driverName))
+}
+
+// deadline is an edit of the configuration: how long a command may take.
+func deadline(command, duration string) func(*driverConfig) {
+	return func(c *driverConfig) { c.Timeouts = map[string]string{command: duration} }
 }
 
 // installByHand puts configuration and binary in place before a kubelet runs.

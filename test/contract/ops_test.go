@@ -51,17 +51,6 @@ func (n *node) detacher() volume.Detacher {
 	return d
 }
 
-func (n *node) deviceMounter() volume.DeviceMounter {
-	n.t.Helper()
-	p, ok := n.plugin().(volume.DeviceMountableVolumePlugin)
-	if !ok {
-		n.t.Fatal("the plugin mounts no devices")
-	}
-	m, err := p.NewDeviceMounter()
-	n.must(err)
-	return m
-}
-
 func (n *node) mounter(v *vol, pod *v1.Pod) volume.Mounter {
 	n.t.Helper()
 	m, err := n.plugin().NewMounter(v.spec, pod)

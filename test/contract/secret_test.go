@@ -64,23 +64,28 @@ func changedFiles(t *testing.T, begin time.Time, dirs ...string) map[string]stri
 	files := map[string]string{}
 	for _, dir := range dirs {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || !d.Type().IsRegular() {
-				return nil // others come and go in these directories
+			if err == nil && d.Type().IsRegular() {
+				if body, err := readIfChanged(d, path, begin); err == nil {
+					files[path] = body
+				}
 			}
-			info, err := d.Info()
-			if err != nil || info.ModTime().Before(begin) || info.Size() > 1<<20 {
-				return nil
-			}
-			if body, err := os.ReadFile(path); err == nil {
-				files[path] = string(body)
-			}
-			return nil
+			return nil // others' files come and go in these directories
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	return files
+}
+
+// readIfChanged returns nothing for a file that is older than begin or big.
+func readIfChanged(d fs.DirEntry, path string, begin time.Time) (string, error) {
+	info, err := d.Info()
+	if err != nil || info.ModTime().Before(begin) || info.Size() > 1<<20 {
+		return "", err
+	}
+	body, err := os.ReadFile(path)
+	return string(body), err
 }
 
 // TestFailingMountTellsNoSecret in whatever way it fails: the secrets are in

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/kubernetes/pkg/volume/util/operationexecutor"
 )
@@ -17,7 +18,7 @@ func TestUnmountThatFailsIsCalledAgain(t *testing.T) {
 		v, pod := n.newVolume(imageExt4(), "pv-1"), newPod("a")
 		n.attach(v)
 		n.must(n.mount(v, pod))
-		n.failUnmount(v, func() error { return n.unmount(v, pod) })
+		n.failUnmount(func() error { return n.unmount(v, pod) })
 		n.checkVolumeState(v, pod, operationexecutor.VolumeMountUncertain)
 		v.checkMounted(v.dir(pod))
 		n.takeDown(v, pod)
@@ -26,7 +27,7 @@ func TestUnmountThatFailsIsCalledAgain(t *testing.T) {
 }
 
 // failUnmount lets f call unmount while the kernel refuses to.
-func (n *node) failUnmount(v *vol, f func() error) {
+func (n *node) failUnmount(f func() error) {
 	n.t.Helper()
 	need(n.t, "strace")
 	trace := filepath.Join(n.work, "trace")
@@ -65,7 +66,7 @@ func TestMountAfterAFailedUnmountIsDoneAlready(t *testing.T) {
 	v, pod := n.newVolume(imageExt4(), "pv-1"), newPod("a")
 	n.must(n.mount(v, pod))
 	n.writeFile(filepath.Join(v.dir(pod), "file"), "x")
-	n.failUnmount(v, func() error { return n.unmount(v, pod) })
+	n.failUnmount(func() error { return n.unmount(v, pod) })
 	n.must(n.mount(v, pod))
 	n.checkVolumeState(v, pod, operationexecutor.VolumeMounted)
 	n.checkFile(filepath.Join(v.dir(pod), "file"), "x")
@@ -133,11 +134,7 @@ func TestPodDeletedWhileItsVolumeIsMounted(t *testing.T) {
 	n := newNode(t, false)
 	k := n.startKubelet()
 	v, pod := n.newVolume(imageExt4(), "pv-1"), newPod("a")
-	slow := func(argv []string) []string {
-		return append([]string{"strace", "-f", "-o", "/dev/null", "-e", "trace=mount,move_mount",
-			"-e", "inject=mount,move_mount:delay_enter=500000"}, argv...)
-	}
-	n.runner.wrapped("mount", slow, func() {
+	n.runner.wrapped("mount", slowly("delay_enter", 500*time.Millisecond), func() {
 		k.add(pod, v)
 		eventually(t, "mount runs", func() bool { return slices.ContainsFunc(n.drivers(), inSyscall) })
 		k.remove(pod, v)
