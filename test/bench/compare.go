@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"slices"
 	"time"
 )
@@ -20,12 +21,15 @@ const (
 // compare measures got and reference in turns. On a machine that does other
 // things as well only the ratio within a round means something, and only the
 // median of many.
-func compare(rounds int, got, reference measurement) ([]pair, error) {
+func compare(ctx context.Context, rounds int, got, reference measurement) ([]pair, error) {
 	pairs := make([]pair, 0, rounds)
 	end := time.Now().Add(patience)
 	for i := range rounds {
 		if i >= leastRounds && time.Now().After(end) {
 			break
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
 		}
 		var p pair
 		first, second := func() (err error) { p.got, err = got(); return err }, func() (err error) { p.reference, err = reference(); return err }

@@ -29,7 +29,7 @@ func (b *bench) mounter() ([]row, error) {
 		}
 		p.path = path
 	}
-	pairs, err := compare(100, func() (cost, error) { return b.bindInProcess(dir) }, func() (cost, error) {
+	pairs, err := compare(b.ctx, 100, func() (cost, error) { return b.bindInProcess(dir) }, func() (cost, error) {
 		up, err := mount.call("--bind", b.node.shared, dir)
 		if err != nil {
 			return up, err
@@ -136,7 +136,7 @@ func (b *bench) compareTables(what string, few, many *namespace, rounds int, mak
 	if err := errors.Join(errMany, errFew); err != nil {
 		return nil, err
 	}
-	pairs, err := compare(rounds, inMany, inFew)
+	pairs, err := compare(b.ctx, rounds, inMany, inFew)
 	if err != nil {
 		return nil, err
 	}

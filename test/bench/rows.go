@@ -9,7 +9,7 @@ import (
 
 // start is what a call costs that does nothing: init.
 func (b *bench) start() ([]row, error) {
-	pairs, err := compare(400,
+	pairs, err := compare(b.ctx, 400,
 		func() (cost, error) { return b.node.driver.call("init") },
 		func() (cost, error) { return b.node.empty.call() })
 	if err != nil {
@@ -28,7 +28,7 @@ func (b *bench) mount() ([]row, error) {
 		return nil, err
 	}
 	var down []cost
-	ups, err := compare(300, func() (cost, error) {
+	ups, err := compare(b.ctx, 300, func() (cost, error) {
 		up, err := v.mount()
 		if err != nil {
 			return up, err
@@ -108,7 +108,7 @@ const (
 
 // flight is the rate of calls when many pods start at the same time.
 func (b *bench) flight() ([]row, error) {
-	pairs, err := compare(24,
+	pairs, err := compare(b.ctx, 24,
 		func() (cost, error) { return atOnce(func() (cost, error) { return b.node.driver.call("init") }) },
 		func() (cost, error) { return atOnce(func() (cost, error) { return b.node.empty.call() }) })
 	if err != nil {
