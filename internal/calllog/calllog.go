@@ -4,6 +4,7 @@
 package calllog
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -35,9 +36,25 @@ func Open(file string, level slog.Level, redact func(string) string) (*slog.Logg
 	if err != nil {
 		return slog.New(slog.DiscardHandler), func() {}
 	}
-	log := slog.New(slog.NewJSONHandler(f, options(level, redact))).With("pid", os.Getpid())
+	log := slog.New(slog.NewJSONHandler(unbuffered{f}, options(level, redact))).With("pid", os.Getpid())
 	klog.SetSlogLogger(log)
 	return log, func() { f.Close() }
+}
+
+// unbuffered writes at once or not at all. An os.File would wait for the reader
+// of a pipe that is full.
+type unbuffered struct{ *os.File }
+
+func (u unbuffered) Write(p []byte) (n int, err error) {
+	conn, err := u.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	controlErr := conn.Control(func(fd uintptr) { n, err = unix.Write(int(fd), p) })
+	if controlErr != nil {
+		return 0, controlErr
+	}
+	return n, err
 }
 
 // New returns a logger for people.
@@ -49,13 +66,11 @@ func New(w io.Writer, level slog.Level, redact func(string) string) *slog.Logger
 
 func options(level slog.Level, redact func(string) string) *slog.HandlerOptions {
 	return &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		switch v := a.Value.Any().(type) {
-		case string:
-			a.Value = slog.StringValue(redact(v))
-		case error:
-			a.Value = slog.StringValue(redact(v.Error()))
-		case []string:
-			a.Value = slog.StringValue(redact(strings.Join(v, " ")))
+		switch a.Value.Kind() {
+		case slog.KindString:
+			a.Value = slog.StringValue(redact(a.Value.String()))
+		case slog.KindAny: // errors, lists, whatever klog is given
+			a.Value = slog.StringValue(redact(fmt.Sprint(a.Value.Any())))
 		}
 		return a
 	}}
