@@ -31,6 +31,7 @@ const (
 	UnknownPodUID    = "<pod-uid>"
 	UnknownPod       = "<pod>"
 	UnknownNamespace = "<namespace>"
+	UnknownVolume    = "<volume>"
 	unknownContext   = "<from ControllerPublishVolume>"
 )
 
@@ -76,9 +77,10 @@ type Action struct {
 	Node    string
 }
 
-// Make plans the life of a volume.
-func Make(n Node, c *bridgeconfig.Driver, m *mapping.Mapper, v *Volume) (*Plan, error) {
+// plan plans the life of a volume.
+func plan(n Node, c *bridgeconfig.Driver, m *mapping.Mapper, v *Volume) (*Plan, error) {
 	n = n.withDefaults(v)
+	n.ControlPlaneAttaches = n.ControlPlaneAttaches || v.ControlPlaneAttaches
 	features, assumed, err := n.features(c)
 	if err != nil {
 		return nil, err

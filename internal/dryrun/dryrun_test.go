@@ -86,7 +86,11 @@ func plan(t *testing.T, config, input, comment string) (string, error) {
 			node.Capabilities = strings.Split(value, ",")
 		}
 	}
-	plans, err := dryrun.Plans(c, node, "", []byte(input))
+	volumes, err := dryrun.Find([]byte(input))
+	if err != nil {
+		return "", err
+	}
+	plans, err := dryrun.Plans(c, node, volumes)
 	if err != nil {
 		return "", err
 	}
@@ -174,7 +178,11 @@ func FuzzPlans(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, input []byte) {
-		plans, err := dryrun.Plans(c, dryrun.Node{ControlPlaneAttaches: true}, "", input)
+		volumes, err := dryrun.Find(input)
+		if err != nil {
+			return
+		}
+		plans, err := dryrun.Plans(c, dryrun.Node{ControlPlaneAttaches: true}, volumes)
 		if err != nil {
 			return
 		}

@@ -12,13 +12,6 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// LooksLikeCall reports whether a text is a callout on one line rather than a
-// manifest.
-func LooksLikeCall(text string) bool {
-	_, args, err := ParseLine(text)
-	return err == nil && len(args) > 1
-}
-
 // ParseLine finds a callout in a line: one of the kubelet's log, which has
 // "executable: …, args: [mount /dir {…}]" in it (pkg/volume/flexvolume/
 // driver-call.go, Run, Kubernetes v1.37.1), or a command as a person types it,
@@ -92,17 +85,18 @@ func splitWords(s string) (words []string, err error) {
 
 // FromCall makes a volume of a callout that has options. driver is what is
 // known of it, or empty.
-func FromCall(driver string, args []string) (v *Volume, controlPlaneAttaches bool, err error) {
+func FromCall(driver string, args []string) (*Volume, error) {
 	call, err := flex.ParseCall(args)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	switch call.Command {
 	case flex.CommandInit, flex.CommandUnmount, flex.CommandUnmountDevice, flex.CommandDetach:
-		return nil, false, fmt.Errorf("%s has no options, so nothing tells which volume it is about: give the mount or attach of that volume", call.Command)
+		return nil, fmt.Errorf("%s has no options, so nothing tells which volume it is about: give the mount or attach of that volume", call.Command)
 	}
-	v = &Volume{From: "the call of " + string(call.Command), FlexDriver: driver, Options: call.Options, NewSize: call.NewSize, OldSize: call.OldSize}
+	v := &Volume{From: "the call of " + string(call.Command), FlexDriver: driver, Options: call.Options, NewSize: call.NewSize, OldSize: call.OldSize}
 	if place, err := kubeletdir.Parse(call.Dir); err == nil {
+		v.Options.VolumeName = orDefault(v.Options.VolumeName, place.Volume)
 		v.FlexDriver = orDefault(v.FlexDriver, place.Driver)
 		if place.PodUID != "" {
 			v.Dir = call.Dir
@@ -111,13 +105,15 @@ func FromCall(driver string, args []string) (v *Volume, controlPlaneAttaches boo
 	} else if call.Command == flex.CommandMount {
 		v.Dir = call.Dir
 	}
+	v.Options.VolumeName = orDefault(v.Options.VolumeName, UnknownVolume)
 	if v.Options.PodUID == "" {
 		v.Options.PodUID, v.Options.PodName, v.Options.PodNamespace = UnknownPodUID, UnknownPod, UnknownNamespace
 	}
 	if call.Command != flex.CommandMount {
-		v.NoSecret = true
+		v.unknownSecret = true
 		v.note(string(call.Command) + " does not tell the pod, its fsGroup and the Secret, as mount does")
 	}
 	attaches := []flex.Command{flex.CommandAttach, flex.CommandIsAttached, flex.CommandWaitForAttach, flex.CommandMountDevice}
-	return v, slices.Contains(attaches, call.Command), nil
+	v.ControlPlaneAttaches = slices.Contains(attaches, call.Command)
+	return v, nil
 }

@@ -264,7 +264,7 @@ func (m *manifests) secret(v *Volume, namespace, name string) error {
 		}
 		return decodeSecret(v, s)
 	}
-	v.NoSecret = true
+	v.unknownSecret = true
 	return nil
 }
 

@@ -10,29 +10,20 @@ import (
 	"github.com/flex2csi/flex2csi/internal/mapping"
 )
 
-// Plans plans the life of each volume in input: manifests, or one callout on a
-// line. driver is that of a callout which does not tell its own.
-func Plans(c *bridgeconfig.Configuration, n Node, driver string, input []byte) ([]*Plan, error) {
+// Plans plans the life of each volume.
+func Plans(c *bridgeconfig.Configuration, n Node, volumes []*Volume) ([]*Plan, error) {
 	mappers, err := mapping.Compile(c)
 	if err != nil {
 		return nil, err
 	}
-	volumes, attaches, err := find(driver, input)
-	if err != nil {
-		return nil, err
-	}
-	n.ControlPlaneAttaches = n.ControlPlaneAttaches || attaches
 	var plans []*Plan
 	for _, v := range volumes {
-		if v.FlexDriver == "" && len(c.Drivers) == 1 {
-			v.FlexDriver = c.Drivers[0].FlexDriver
-		}
-		d, err := driverNamed(c, v)
+		d, err := driverOfVolume(c, v)
 		if err != nil {
 			return nil, err
 		}
-		v.Assume(flexKeys(&d.Secrets))
-		p, err := Make(n, d, mappers[d.FlexDriver], v)
+		v.assume(flexKeys(&d.Secrets))
+		p, err := plan(n, d, mappers[d.FlexDriver], v)
 		if err != nil {
 			return nil, err
 		}
@@ -41,21 +32,23 @@ func Plans(c *bridgeconfig.Configuration, n Node, driver string, input []byte) (
 	return plans, nil
 }
 
-func find(driver string, input []byte) (volumes []*Volume, attaches bool, err error) {
-	text := string(input)
-	if !LooksLikeCall(text) {
-		volumes, err = FromManifests(input)
-		return volumes, false, err
+// Find returns the volumes in a text: manifests, or one callout on a line.
+func Find(text []byte) ([]*Volume, error) {
+	if driver, args, err := ParseLine(string(text)); err == nil && len(args) > 1 {
+		v, err := FromCall(driver, args)
+		if err != nil {
+			return nil, err
+		}
+		return []*Volume{v}, nil
 	}
-	fromLine, args, err := ParseLine(text)
-	if err != nil {
-		return nil, false, err
-	}
-	v, attaches, err := FromCall(orDefault(driver, fromLine), args)
-	return []*Volume{v}, attaches, err
+	return FromManifests(text)
 }
 
-func driverNamed(c *bridgeconfig.Configuration, v *Volume) (*bridgeconfig.Driver, error) {
+// driverOfVolume finds the driver of a volume; a call may not tell it.
+func driverOfVolume(c *bridgeconfig.Configuration, v *Volume) (*bridgeconfig.Driver, error) {
+	if v.FlexDriver == "" && len(c.Drivers) == 1 {
+		return &c.Drivers[0], nil
+	}
 	var names []string
 	for i := range c.Drivers {
 		if c.Drivers[i].FlexDriver == v.FlexDriver {

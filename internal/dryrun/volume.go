@@ -21,17 +21,20 @@ type Volume struct {
 	Dir string
 	// NewSize and OldSize are those of an expansion; 0: none is shown.
 	NewSize, OldSize int64
-	// NoSecret says that the volume has a Secret whose values are not known.
-	NoSecret bool
-	Notes    []string
+	// ControlPlaneAttaches says that it comes from a callout that there is only
+	// with attach: true.
+	ControlPlaneAttaches bool
+	// Notes are what is odd about it.
+	Notes []string
 
-	accessModes []string // of the PersistentVolume
+	accessModes   []string // of the PersistentVolume
+	unknownSecret bool     // it has a Secret, and nothing tells what is in it
 }
 
-// Assume makes up the keys of a Secret that was not given; what they hold is
+// assume makes up the keys of a Secret that was not given; what they hold is
 // never shown. keys are those that the configuration asks for.
-func (v *Volume) Assume(keys []string) {
-	if !v.NoSecret || len(keys) == 0 {
+func (v *Volume) assume(keys []string) {
+	if !v.unknownSecret || len(keys) == 0 {
 		return
 	}
 	v.Options.Secrets = map[string]flex.Secret{}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/flex2csi/flex2csi/internal/version"
+)
+
+// environment is what a command has of the process.
+type environment struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// A command is one of flex2csi's.
+type command struct {
+	name    string
+	args    string // as usage shows them
+	summary string
+	run     func(args []string, env environment) error
+}
+
+// commands are all that there are, in the order of help.
+func commands() []command {
+	return []command{
+		{"check", "[flags]", "validate a configuration and print it with its defaults", check},
+		{"map", "[flags] [CALLOUT ARGS...]", "show what a CSI driver would be asked for a volume", mapVolume},
+		{"version", "[--json]", "print what this is", printVersion},
+	}
+}
+
+// find returns the command that args begin with, and the rest of them.
+func find(args []string) (command, []string, error) {
+	if len(args) == 0 {
+		return command{}, nil, usagef("which command? there are %s", strings.Join(names(), ", "))
+	}
+	switch args[0] {
+	case "help", "--help", "-h":
+		return command{name: "help", run: help}, nil, nil
+	case "--version": // as the CSI sidecars have it
+		args = append([]string{"version"}, args[1:]...)
+	}
+	for _, c := range commands() {
+		if c.name == args[0] {
+			return c, args[1:], nil
+		}
+	}
+	return command{}, nil, usagef("there is no command %q, only %s", args[0], strings.Join(names(), ", "))
+}
+
+func names() (all []string) {
+	for _, c := range commands() {
+		all = append(all, c.name)
+	}
+	return all
+}
+
+// title is how a command's messages begin.
+func (c command) title() string { return strings.TrimSpace("flex2csi " + c.name) }
+
+// help is what shows how a command is used.
+func (c command) help() string {
+	if c.name == "" {
+		return "help"
+	}
+	return c.name + " --help"
+}
+
+// usageError is a command called in a wrong way.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// flags makes the flag set of a command. about is what its help says first.
+func flags(name, about string, env environment) *pflag.FlagSet {
+	set := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	set.SortFlags = false
+	// What follows a callout is the callout's, even if it begins with a dash.
+	set.SetInterspersed(false)
+	set.SetOutput(env.err)
+	set.Usage = func() {
+		for _, c := range commands() {
+			if c.name == name {
+				fmt.Fprintf(env.out, "Usage: flex2csi %s %s\n\n%s\n\n%s", name, c.args, about, set.FlagUsagesWrapped(80))
+			}
+		}
+	}
+	return set
+}
+
+// parse parses the flags of a command that takes no more arguments than most.
+func parse(set *pflag.FlagSet, args []string, most int) error {
+	if err := set.Parse(args); err != nil {
+		return &usageError{err}
+	}
+	if set.NArg() > most {
+		return usagef("%q is one argument too many", set.Arg(most))
+	}
+	return nil
+}
+
+func help(_ []string, env environment) error {
+	var b strings.Builder
+	b.WriteString("flex2csi runs FlexVolumes on CSI drivers.\n\nUsage: flex2csi COMMAND [flags]\n\n")
+	for _, c := range commands() {
+		fmt.Fprintf(&b, "  %-10s %s\n", c.name, c.summary)
+	}
+	b.WriteString("\nflex2csi COMMAND --help says more.\n")
+	_, err := io.WriteString(env.out, b.String())
+	return err
+}
+
+func printVersion(args []string, env environment) error {
+	set := flags("version", "Print what this is.", env)
+	asJSON := set.Bool("json", false, "print a JSON object")
+	if err := parse(set, args, 0); err != nil {
+		return err
+	}
+	return version.Get().Print(env.out, "flex2csi", *asJSON)
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/internal/strict"
+)
+
+// defaultConfig is where the configuration lies if nobody says otherwise.
+const defaultConfig = "/etc/flex2csi/config.yaml"
+
+func configFlag(set *pflag.FlagSet) *string {
+	return set.String("config", defaultConfig, "the BridgeConfiguration, a `file`; - is standard input")
+}
+
+// loadConfig reads and checks a configuration, expressions included.
+func loadConfig(path string, env environment) (*bridgeconfig.Configuration, error) {
+	c, err := readConfig(path, env.in)
+	if invalid, ok := errors.AsType[*strict.InvalidError](err); ok {
+		return nil, listFaults(path, invalid)
+	}
+	return c, err
+}
+
+func readConfig(path string, in io.Reader) (*bridgeconfig.Configuration, error) {
+	if path != "-" {
+		return bridgeconfig.Load(path, mapping.Check)
+	}
+	data, err := bridgeconfig.Read(in)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration from standard input: %w", err)
+	}
+	return bridgeconfig.Decode(data, mapping.Check)
+}
+
+// listFaults gives each fault a line.
+func listFaults(path string, e *strict.InvalidError) error {
+	if path == "-" {
+		path = "standard input"
+	}
+	lines := make([]string, 0, len(e.Faults))
+	for _, f := range e.Faults {
+		lines = append(lines, "\n  "+f.String())
+	}
+	what := "one fault"
+	if len(lines) > 1 {
+		what = fmt.Sprintf("%d faults", len(lines))
+	}
+	return fmt.Errorf("configuration %s has %s%s", path, what, strings.Join(lines, ""))
+}
+
+func check(args []string, env environment) error {
+	set := flags("check", "Validate a BridgeConfiguration, expressions included, and print it with its\ndefaults. All faults are listed; the exit status is 1 if there are any. What is\nno fault but worth knowing goes to standard error.", env)
+	path := configFlag(set)
+	quiet := set.BoolP("quiet", "q", false, "print nothing but faults")
+	if err := parse(set, args, 0); err != nil {
+		return err
+	}
+	c, err := loadConfig(*path, env)
+	if err != nil || *quiet {
+		return err
+	}
+	for _, note := range c.Notes() {
+		fmt.Fprintf(env.err, "note: %s\n", note)
+	}
+	text, err := c.Encode()
+	if err != nil {
+		return err
+	}
+	_, err = env.out.Write(text)
+	return err
+}
