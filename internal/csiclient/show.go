@@ -14,6 +14,9 @@ import (
 	"github.com/flex2csi/flex2csi/internal/sensitive"
 )
 
+// A Message is a request of CSI, for those who do not import protobuf.
+type Message = proto.Message
+
 // Show turns a request into YAML for people: the fields that are set, by the
 // names and in the order of the specification. The values of secrets are
 // masked, and every other text goes through redact.
@@ -21,7 +24,7 @@ import (
 // protosanitizer of csi-lib-utils masks the fields that the specification
 // marks (csi_secret). Passwords come in mount flags as well, and tokens in the
 // volume context.
-func Show(m proto.Message, redact func(string) string) *yaml.Node {
+func Show(m Message, redact func(string) string) *yaml.Node {
 	s := shower{redact}
 	return s.message(m.ProtoReflect())
 }

@@ -12,10 +12,9 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/csiclient"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/drivers"
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
@@ -64,7 +63,7 @@ type Plan struct {
 // A Step is one callout.
 type Step struct {
 	Callout flex.Command
-	Dir     string // what the callout is about: a directory or a node
+	On      string // what it is about: a directory or a node
 	Actions []Action
 	// Err is why the callout failed.
 	Err error
@@ -73,7 +72,7 @@ type Step struct {
 // An Action is an RPC, or something that is done on the node.
 type Action struct {
 	RPC     string
-	Request proto.Message
+	Request csiclient.Message
 	Node    string
 }
 
@@ -108,19 +107,21 @@ func plan(n Node, c *bridgeconfig.Driver, m *mapping.Mapper, v *Volume) (*Plan, 
 	if err != nil {
 		return nil, err
 	}
-	for _, call := range n.life(c, v) {
-		step := Step{Callout: call.Command, Dir: call.Dir}
-		if call.NodeName != "" {
-			step.Dir = call.NodeName
-		}
-		step.Err = answer(calls, call)
+	p.walk(calls, n.life(c, v), r)
+	return p, nil
+}
+
+// walk makes the callouts one by one and keeps what they did.
+func (p *Plan) walk(d *flex.Driver, calls []*flex.Call, r *recorder) {
+	for _, call := range calls {
+		step := Step{Callout: call.Command, On: call.Dir + call.NodeName}
+		step.Err = answer(d, call)
 		step.Actions = r.take()
 		p.Steps = append(p.Steps, step)
 		if step.Err != nil {
-			break
+			return // the kubelet would try again, and not go on
 		}
 	}
-	return p, nil
 }
 
 func (n Node) withDefaults(v *Volume) Node {

@@ -76,7 +76,7 @@ func plan(t *testing.T, config, input, comment string) (string, error) {
 	}
 	var node dryrun.Node
 	_, flags, _ := strings.Cut(comment, "flags:")
-	for _, f := range strings.Fields(flags) {
+	for f := range strings.FieldsSeq(flags) {
 		switch name, value, _ := strings.Cut(f, "="); name {
 		case "attach":
 			node.ControlPlaneAttaches = true

@@ -273,7 +273,7 @@ func decodeSecret(v *Volume, s object) error {
 	for _, m := range s.at("data").Members {
 		value, err := base64.StdEncoding.DecodeString(strings.TrimSpace(m.Value.Text))
 		if err != nil {
-			return fmt.Errorf("Secret %s: the value of %q is no base64", s.name(), m.Key)
+			return fmt.Errorf("secret %s: the value of %q is no base64", s.name(), m.Key)
 		}
 		v.Options.Secrets[m.Key] = flex.NewSecret(value)
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/csiclient"
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -32,7 +30,7 @@ func (r *recorder) take() []Action {
 	return actions
 }
 
-func (r *recorder) rpc(name string, request proto.Message) {
+func (r *recorder) rpc(name string, request csiclient.Message) {
 	r.actions = append(r.actions, Action{RPC: name, Request: request})
 }
 

@@ -32,7 +32,7 @@ func (p *Plan) YAML() ([]byte, error) {
 }
 
 func (p *Plan) step(s Step) *yaml.Node {
-	n := mappingOf("callout", string(s.Callout), "on", p.Redact(s.Dir))
+	n := mappingOf("callout", string(s.Callout), "on", p.Redact(s.On))
 	if len(s.Actions) > 0 {
 		actions := &yaml.Node{Kind: yaml.SequenceNode}
 		for _, a := range s.Actions {
