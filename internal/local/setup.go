@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
@@ -168,8 +166,12 @@ func (v *Volume) disk(device string) mounter.Disk {
 	return mounter.Disk{Device: device, FSType: v.FSType, Options: v.MountOptions, MkfsOptions: v.MkfsOptions, ReadOnly: v.ReadOnly}
 }
 
-// healthWait is how long a filesystem may take to tell that it is alive.
-const healthWait = 2 * time.Second
+const (
+	// healthWait is how long a filesystem may take to tell that it is alive.
+	healthWait = 2 * time.Second
+	// removeWait is how long the removal of one that is not may take.
+	removeWait = 10 * time.Second
+)
 
 // examine looks at what is mounted at p already. The same volume in good
 // health is a call that was done before; a dead mount is removed; anything
@@ -179,8 +181,10 @@ func (b *Backend) examine(ctx context.Context, v *Volume, p *place) (done bool, 
 	if err != nil || info == nil {
 		return false, err
 	}
-	if !healthy(p.Path()) {
-		b.log().Warn("removing a dead mount", "dir", p.Path(), "was", mounter.Describe(info))
+	if why := p.Dead(ctx, healthWait); why != nil {
+		b.log().Warn("removing a dead mount", "dir", p.Path(), "was", mounter.Describe(info), "error", why)
+		ctx, cancel := context.WithTimeout(ctx, removeWait) // bounds how long it is given once more
+		defer cancel()
 		return false, b.Mounter.Unmount(ctx, p.Target)
 	}
 	same, err := b.shows(ctx, v, info)
@@ -190,26 +194,14 @@ func (b *Backend) examine(ctx context.Context, v *Volume, p *place) (done bool, 
 	if !same {
 		return false, flex.Errorf(flex.CodeAlreadyExists, "%s is in use: %s is mounted there, which is not this volume (%s %s); unmount it first", p.Path(), mounter.Describe(info), v.Kind, v.Source)
 	}
-	if readOnly := slices.Contains(strings.Split(info.Options, ","), "ro"); readOnly != v.ReadOnly {
+	options := info.Options
+	if v.Kind == KindSource { // there the whole filesystem may be what is read-only
+		options += "," + info.VFSOptions
+	}
+	if readOnly := slices.Contains(strings.Split(options, ","), "ro"); readOnly != v.ReadOnly {
 		return false, flex.Errorf(flex.CodeAlreadyExists, "%s is in use: the volume is mounted there with read-only=%t, not %t as asked; unmount it first", p.Path(), readOnly, v.ReadOnly)
 	}
 	return true, nil
-}
-
-// healthy asks the filesystem at path for its figures, and does not wait for
-// one that does not answer; the question then ends with the process.
-func healthy(path string) bool {
-	answer := make(chan error, 1)
-	go func() {
-		var st unix.Statfs_t
-		answer <- unix.Statfs(path, &st)
-	}()
-	select {
-	case err := <-answer:
-		return err == nil
-	case <-time.After(healthWait):
-		return false
-	}
 }
 
 // shows reports whether a mount is one of the volume.

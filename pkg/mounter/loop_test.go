@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -248,12 +247,8 @@ func TestLoopLease(t *testing.T) {
 			if _, err := stdout.Read(make([]byte, 100)); err != nil {
 				t.Fatal(err)
 			}
-			start := time.Now()
 			_, err = attach(t.Context(), &mounter.Mounter{}, path)
 			requireError(t, err, mounter.ErrBusy, "attach image "+path, "it is locked", "another node")
-			if took := time.Since(start); took > 8*time.Second {
-				t.Errorf("refused after %v", took)
-			}
 			requireLoops(t, path)
 			stdin.Close()
 			if err := cmd.Wait(); err != nil {

@@ -15,6 +15,8 @@ import (
 const (
 	// A mount is often busy for a moment, while a dying process closes files.
 	busyWait = 2 * time.Second
+	// What takes less than this may be slow.
+	slowWait = time.Second
 	// What takes longer than this waits for a server that does not answer.
 	hungWait = 20 * time.Second
 	// Nobody stacks more mounts than this on purpose.
@@ -100,10 +102,11 @@ func (m *Mounter) unmountOnce(ctx context.Context, t *Target) error {
 }
 
 // patience is how long to wait for one system call: so long that there is time
-// left for another way.
+// left for another way, but not so short that what is only slow would be
+// forced. The end of ctx is the end in any case.
 func patience(ctx context.Context) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
-		return min(hungWait, time.Until(deadline)/2)
+		return max(slowWait, min(hungWait, time.Until(deadline)/2))
 	}
 	return hungWait
 }
@@ -143,14 +146,24 @@ func (t *Target) within(ctx context.Context, limit time.Duration, call func(path
 // giveUp is for a mount that stays busy: one that is alive stays, and one that
 // is dead or hangs goes.
 func (m *Mounter) giveUp(ctx context.Context, t *Target, limit time.Duration) error {
+	if err := t.Dead(ctx, limit); err != nil {
+		return m.force(ctx, t, limit, err)
+	}
+	return because(ErrBusy, "%v%s", unix.EBUSY, describeUsers(t.tablePath()))
+}
+
+// Dead returns why what is mounted at t is of no use to anybody: its server or
+// device is gone (ENOTCONN, ESTALE, EIO, …), or does not answer within limit.
+// A question that is not answered ends with the process.
+func (t *Target) Dead(ctx context.Context, limit time.Duration) error {
 	err := t.within(ctx, limit, func(path string) error {
 		var fs unix.Statfs_t
 		return unix.Statfs(path, &fs)
 	})
 	if errors.Is(err, errHangs) || mountutils.IsCorruptedMnt(err) {
-		return m.force(ctx, t, limit, err)
+		return err
 	}
-	return because(ErrBusy, "%v%s", unix.EBUSY, describeUsers(t.tablePath()))
+	return nil
 }
 
 // force takes a mount out of the tree, and whatever is mounted below it, and

