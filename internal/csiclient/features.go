@@ -6,6 +6,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -13,52 +15,84 @@ import (
 
 // Features asks the driver what it can do, once for each connection. It is
 // ready and has the right name when this returns.
+//
+// A controller that is configured and cannot be reached is an error, not a
+// driver without one: a volume would be staged without having been attached.
+// Only calls of the controller service, and this, need it.
 func (c *Client) Features(ctx context.Context) (csivol.Features, error) {
-	c.mu.Lock()
-	known := c.features
-	c.mu.Unlock()
-	if known != nil {
-		return *known, nil
+	_, f, err := c.meetNode(ctx)
+	if err != nil || c.Controller == nil {
+		return f, err
 	}
-	f, err := c.ask(ctx)
+	_, g, err := c.meetController(ctx)
 	if err != nil {
 		return csivol.Features{}, err
 	}
-	c.mu.Lock()
-	c.features = &f
-	c.mu.Unlock()
+	f.Controller, f.Attach, f.AttachReadOnly = g.Controller, g.Attach, g.AttachReadOnly
+	f.ControllerExpand, f.ControllerSingleWriter = g.ControllerExpand, g.ControllerSingleWriter
+	f.OnlineExpansion = f.OnlineExpansion || g.OnlineExpansion
+	f.OfflineExpansion = f.OfflineExpansion || g.OfflineExpansion
 	return f, nil
 }
 
-func (c *Client) ask(ctx context.Context) (f csivol.Features, err error) {
-	err = c.call(ctx, &c.node, c.Node, "Identity", func(cc *grpc.ClientConn) error {
-		return c.identify(ctx, csi.NewIdentityClient(cc), &f)
-	})
+// meetNode returns the connection to the node service, and what it can do.
+func (c *Client) meetNode(ctx context.Context) (*grpc.ClientConn, csivol.Features, error) {
+	return c.meet(ctx, &c.node, c.Node, askNode)
+}
+
+// meetController does so for the controller service.
+func (c *Client) meetController(ctx context.Context) (*grpc.ClientConn, csivol.Features, error) {
+	return c.meet(ctx, &c.controller, c.Controller, askController)
+}
+
+type ask func(context.Context, *grpc.ClientConn, *csivol.Features) error
+
+// meet asks a driver only if that was not done on this connection. An error
+// means that what was wanted of the driver was not asked of it.
+func (c *Client) meet(ctx context.Context, conn *connection, find Endpoint, more ask) (*grpc.ClientConn, csivol.Features, error) {
+	cc, err := c.connected(ctx, conn, find)
 	if err != nil {
-		return f, err
+		return nil, csivol.Features{}, err
 	}
-	if err := c.askNode(ctx, &f); err != nil {
-		return f, err
+	known, generation := conn.known()
+	if known != nil {
+		return cc, *known, nil
 	}
-	if c.Controller == nil || !f.Controller {
-		return f, nil
+	var f csivol.Features
+	err = c.identify(ctx, cc, &f)
+	if err == nil {
+		err = more(ctx, cc, &f)
 	}
-	return f, c.askController(ctx, &f)
+	if err != nil {
+		return nil, csivol.Features{}, unasked(err)
+	}
+	conn.learn(f, generation)
+	return cc, f, nil
+}
+
+// unasked marks an error of a question that came before the call itself: it
+// decides nothing about the call.
+func unasked(err error) error {
+	if e, ok := err.(*csivol.RPCError); ok { //nolint:errorlint // made here, never wrapped
+		e.NoAnswer = true
+	}
+	return err
 }
 
 // identify checks that this is the driver, and that it is ready. A driver that
 // does not say is ready (CSI specification, Probe).
-func (c *Client) identify(ctx context.Context, client csi.IdentityClient, f *csivol.Features) error {
+func (c *Client) identify(ctx context.Context, cc *grpc.ClientConn, f *csivol.Features) error {
+	client := csi.NewIdentityClient(cc)
 	probe, err := client.Probe(ctx, &csi.ProbeRequest{})
 	if err != nil {
-		return err
+		return rpcError("Probe", err)
 	}
 	if probe.GetReady() != nil && !probe.GetReady().GetValue() {
-		return &csivol.RPCError{Method: "Probe", Code: flex.CodeUnavailable, Message: "the driver says that it is not ready yet"}
+		return &csivol.RPCError{Method: "Probe", Code: flex.CodeUnavailable, Message: fmt.Sprintf("CSI driver %s says that it is not ready yet", c.Name)}
 	}
 	info, err := client.GetPluginInfo(ctx, &csi.GetPluginInfoRequest{})
 	if err != nil {
-		return err
+		return rpcError("GetPluginInfo", err)
 	}
 	if info.GetName() != c.Name {
 		return &csivol.RPCError{Method: "GetPluginInfo", Code: flex.CodeFailedPrecondition, Message: fmt.Sprintf("the driver at this socket is %q, not %q; look at endpoint and csiDriver in the configuration", info.GetName(), c.Name)}
@@ -66,7 +100,7 @@ func (c *Client) identify(ctx context.Context, client csi.IdentityClient, f *csi
 	f.Name, f.Version = info.GetName(), info.GetVendorVersion()
 	plugin, err := client.GetPluginCapabilities(ctx, &csi.GetPluginCapabilitiesRequest{})
 	if err != nil {
-		return err
+		return rpcError("GetPluginCapabilities", err)
 	}
 	for _, p := range plugin.GetCapabilities() {
 		if p.GetService().GetType() == csi.PluginCapability_Service_CONTROLLER_SERVICE {
@@ -83,50 +117,55 @@ func (c *Client) identify(ctx context.Context, client csi.IdentityClient, f *csi
 }
 
 // askNode ignores capabilities that this version does not know.
-func (c *Client) askNode(ctx context.Context, f *csivol.Features) error {
-	return c.onNode(ctx, "NodeGetCapabilities", func(n csi.NodeClient) error {
-		answer, err := n.NodeGetCapabilities(ctx, &csi.NodeGetCapabilitiesRequest{})
-		if err != nil {
-			return err
+func askNode(ctx context.Context, cc *grpc.ClientConn, f *csivol.Features) error {
+	n := csi.NewNodeClient(cc)
+	answer, err := n.NodeGetCapabilities(ctx, &csi.NodeGetCapabilitiesRequest{})
+	if err != nil {
+		return rpcError("NodeGetCapabilities", err)
+	}
+	for _, p := range answer.GetCapabilities() {
+		switch p.GetRpc().GetType() {
+		case csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME:
+			f.Stage = true
+		case csi.NodeServiceCapability_RPC_EXPAND_VOLUME:
+			f.NodeExpand = true
+		case csi.NodeServiceCapability_RPC_GET_VOLUME_STATS:
+			f.Stats = true
+		case csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP:
+			f.MountGroup = true
+		case csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER:
+			f.NodeSingleWriter = true
 		}
-		for _, p := range answer.GetCapabilities() {
-			switch p.GetRpc().GetType() {
-			case csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME:
-				f.Stage = true
-			case csi.NodeServiceCapability_RPC_EXPAND_VOLUME:
-				f.NodeExpand = true
-			case csi.NodeServiceCapability_RPC_GET_VOLUME_STATS:
-				f.Stats = true
-			case csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP:
-				f.MountGroup = true
-			case csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER:
-				f.NodeSingleWriter = true
-			}
-		}
-		info, err := n.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
-		f.NodeID = info.GetNodeId()
-		return err
-	})
+	}
+	// Only drivers that attach, or have topology, need to have this (CSI
+	// specification, NodeGetInfo).
+	info, err := n.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
+	if err != nil && status.Code(err) != codes.Unimplemented {
+		return rpcError("NodeGetInfo", err)
+	}
+	f.NodeID = info.GetNodeId()
+	return nil
 }
 
-func (c *Client) askController(ctx context.Context, f *csivol.Features) error {
-	return c.onController(ctx, "ControllerGetCapabilities", func(s csi.ControllerClient) error {
-		answer, err := s.ControllerGetCapabilities(ctx, &csi.ControllerGetCapabilitiesRequest{})
-		if err != nil {
-			return err
-		}
-		for _, p := range answer.GetCapabilities() {
-			switch p.GetRpc().GetType() {
-			case csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME:
-				f.Attach = true
-			case csi.ControllerServiceCapability_RPC_PUBLISH_READONLY:
-				f.AttachReadOnly = true
-			case csi.ControllerServiceCapability_RPC_EXPAND_VOLUME:
-				f.ControllerExpand = true
-			case csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER:
-				f.ControllerSingleWriter = true
-			}
-		}
+func askController(ctx context.Context, cc *grpc.ClientConn, f *csivol.Features) error {
+	if !f.Controller {
 		return nil
-	})
+	}
+	answer, err := csi.NewControllerClient(cc).ControllerGetCapabilities(ctx, &csi.ControllerGetCapabilitiesRequest{})
+	if err != nil {
+		return rpcError("ControllerGetCapabilities", err)
+	}
+	for _, p := range answer.GetCapabilities() {
+		switch p.GetRpc().GetType() {
+		case csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME:
+			f.Attach = true
+		case csi.ControllerServiceCapability_RPC_PUBLISH_READONLY:
+			f.AttachReadOnly = true
+		case csi.ControllerServiceCapability_RPC_EXPAND_VOLUME:
+			f.ControllerExpand = true
+		case csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER:
+			f.ControllerSingleWriter = true
+		}
+	}
+	return nil
 }

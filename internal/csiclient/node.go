@@ -11,15 +11,15 @@ import (
 
 // NodeStage is NodeStageVolume.
 func (c *Client) NodeStage(ctx context.Context, r csivol.StageRequest) error {
-	return c.onNode(ctx, "NodeStageVolume", func(n csi.NodeClient) error {
-		_, err := n.NodeStageVolume(ctx, NodeStageVolume(r, c.known()))
+	return c.onNode(ctx, "NodeStageVolume", func(n csi.NodeClient, f csivol.Features) error {
+		_, err := n.NodeStageVolume(ctx, NodeStageVolume(r, f))
 		return err
 	})
 }
 
 // NodeUnstage is NodeUnstageVolume.
 func (c *Client) NodeUnstage(ctx context.Context, handle, stagingPath string) error {
-	return c.onNode(ctx, "NodeUnstageVolume", func(n csi.NodeClient) error {
+	return c.onNode(ctx, "NodeUnstageVolume", func(n csi.NodeClient, _ csivol.Features) error {
 		_, err := n.NodeUnstageVolume(ctx, NodeUnstageVolume(handle, stagingPath))
 		return err
 	})
@@ -27,15 +27,15 @@ func (c *Client) NodeUnstage(ctx context.Context, handle, stagingPath string) er
 
 // NodePublish is NodePublishVolume.
 func (c *Client) NodePublish(ctx context.Context, r csivol.PublishRequest) error {
-	return c.onNode(ctx, "NodePublishVolume", func(n csi.NodeClient) error {
-		_, err := n.NodePublishVolume(ctx, NodePublishVolume(r, c.known()))
+	return c.onNode(ctx, "NodePublishVolume", func(n csi.NodeClient, f csivol.Features) error {
+		_, err := n.NodePublishVolume(ctx, NodePublishVolume(r, f))
 		return err
 	})
 }
 
 // NodeUnpublish is NodeUnpublishVolume.
 func (c *Client) NodeUnpublish(ctx context.Context, handle, targetPath string) error {
-	return c.onNode(ctx, "NodeUnpublishVolume", func(n csi.NodeClient) error {
+	return c.onNode(ctx, "NodeUnpublishVolume", func(n csi.NodeClient, _ csivol.Features) error {
 		_, err := n.NodeUnpublishVolume(ctx, NodeUnpublishVolume(handle, targetPath))
 		return err
 	})
@@ -43,16 +43,16 @@ func (c *Client) NodeUnpublish(ctx context.Context, handle, targetPath string) e
 
 // NodeExpand is NodeExpandVolume.
 func (c *Client) NodeExpand(ctx context.Context, r csivol.ExpandRequest) error {
-	return c.onNode(ctx, "NodeExpandVolume", func(n csi.NodeClient) error {
-		_, err := n.NodeExpandVolume(ctx, NodeExpandVolume(r, c.known()))
+	return c.onNode(ctx, "NodeExpandVolume", func(n csi.NodeClient, f csivol.Features) error {
+		_, err := n.NodeExpandVolume(ctx, NodeExpandVolume(r, f))
 		return err
 	})
 }
 
 // ControllerPublish is ControllerPublishVolume.
 func (c *Client) ControllerPublish(ctx context.Context, r csivol.AttachRequest) (published map[string]string, err error) {
-	err = c.onController(ctx, "ControllerPublishVolume", func(s csi.ControllerClient) error {
-		answer, err := s.ControllerPublishVolume(ctx, ControllerPublishVolume(r, c.known()))
+	err = c.onController(ctx, "ControllerPublishVolume", func(s csi.ControllerClient, f csivol.Features) error {
+		answer, err := s.ControllerPublishVolume(ctx, ControllerPublishVolume(r, f))
 		published = answer.GetPublishContext()
 		return err
 	})
@@ -61,7 +61,7 @@ func (c *Client) ControllerPublish(ctx context.Context, r csivol.AttachRequest) 
 
 // ControllerUnpublish is ControllerUnpublishVolume.
 func (c *Client) ControllerUnpublish(ctx context.Context, handle, nodeID string, secrets map[string]flex.Secret) error {
-	return c.onController(ctx, "ControllerUnpublishVolume", func(s csi.ControllerClient) error {
+	return c.onController(ctx, "ControllerUnpublishVolume", func(s csi.ControllerClient, _ csivol.Features) error {
 		_, err := s.ControllerUnpublishVolume(ctx, ControllerUnpublishVolume(handle, nodeID, secrets))
 		return err
 	})
@@ -69,21 +69,10 @@ func (c *Client) ControllerUnpublish(ctx context.Context, handle, nodeID string,
 
 // ControllerExpand is ControllerExpandVolume.
 func (c *Client) ControllerExpand(ctx context.Context, r csivol.ExpandRequest) (onNode bool, err error) {
-	err = c.onController(ctx, "ControllerExpandVolume", func(s csi.ControllerClient) error {
-		answer, err := s.ControllerExpandVolume(ctx, ControllerExpandVolume(r, c.known()))
+	err = c.onController(ctx, "ControllerExpandVolume", func(s csi.ControllerClient, f csivol.Features) error {
+		answer, err := s.ControllerExpandVolume(ctx, ControllerExpandVolume(r, f))
 		onNode = answer.GetNodeExpansionRequired()
 		return err
 	})
 	return onNode, err
-}
-
-// known is what the driver was found to be able to do; nothing if it was not
-// asked yet.
-func (c *Client) known() csivol.Features {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.features == nil {
-		return csivol.Features{}
-	}
-	return *c.features
 }

@@ -5,59 +5,98 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
+
+// askWait is how long a registrar may take to say who it is, as for the
+// kubelet (pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go).
+const askWait = time.Second
 
 // Registered finds the socket of a driver that has registered with the
 // kubelet, by asking all registration sockets below <kubelet dir>/plugins_registry
 // for their names. NotifyRegistrationStatus is the kubelet's to call: a
 // registrar that hears a false one exits.
+//
+// While a driver is replaced there may be two. Then it is the one that
+// listens, or else the newer one.
 func Registered(kubeletDir, driver string) Endpoint {
 	root := filepath.Join(kubeletDir, "plugins_registry")
 	return func(ctx context.Context) (string, error) {
-		for _, socket := range registrationSockets(root) {
-			info, err := askRegistrar(ctx, socket)
-			if err != nil || info.GetType() != registration.CSIPlugin || info.GetName() != driver {
-				continue // left over by a registrar that is gone, or another driver
-			}
-			if endpoint := info.GetEndpoint(); endpoint != "" {
+		endpoints := askAll(ctx, registrationSockets(root), driver)
+		for _, endpoint := range endpoints {
+			if conn, err := dial(ctx, endpoint); err == nil {
+				conn.Close()
 				return endpoint, nil
 			}
-			return socket, nil // the registrar is the driver
+		}
+		if len(endpoints) > 0 {
+			return endpoints[0], nil // so that a message can name it
 		}
 		return "", fmt.Errorf("no driver of this name is registered below %s", root)
 	}
 }
 
 // registrationSockets walks as the kubelet does: all levels, no dot-files
-// (pkg/kubelet/pluginmanager/pluginwatcher).
-func registrationSockets(root string) (sockets []string) {
+// (pkg/kubelet/pluginmanager/pluginwatcher). What cannot be read is left out.
+// The newest come first.
+func registrationSockets(root string) []string {
+	type socket struct {
+		path string
+		made time.Time
+	}
+	var sockets []socket
 	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return nil
+			return nil //nolint:nilerr // go on with the rest
 		case strings.HasPrefix(d.Name(), ".") && d.IsDir():
 			return filepath.SkipDir
 		case d.Type() == fs.ModeSocket && !strings.HasPrefix(d.Name(), "."):
-			sockets = append(sockets, path)
+			if info, err := d.Info(); err == nil {
+				sockets = append(sockets, socket{path, info.ModTime()})
+			}
 		}
 		return nil
 	})
-	return sockets
+	slices.SortStableFunc(sockets, func(a, b socket) int { return b.made.Compare(a.made) })
+	paths := make([]string, len(sockets))
+	for i, s := range sockets {
+		paths[i] = s.path
+	}
+	return paths
+}
+
+// askAll asks all registrars at once, since any may hang, and returns the
+// endpoints of those that speak for the driver, in the order of sockets.
+func askAll(ctx context.Context, sockets []string, driver string) []string {
+	endpoints := make([]string, len(sockets))
+	var asked sync.WaitGroup
+	for i, socket := range sockets {
+		asked.Go(func() {
+			info, err := askRegistrar(ctx, socket)
+			switch {
+			case err != nil || info.GetType() != registration.CSIPlugin || info.GetName() != driver:
+				// Left over by a registrar that is gone, or another driver.
+			case info.GetEndpoint() == "":
+				endpoints[i] = socket // the registrar is the driver
+			default:
+				endpoints[i] = socketPath(info.GetEndpoint())
+			}
+		})
+	}
+	asked.Wait()
+	return slices.DeleteFunc(endpoints, func(e string) bool { return e == "" })
 }
 
 func askRegistrar(ctx context.Context, socket string) (*registration.PluginInfo, error) {
-	if !socketExists(socket) {
-		return nil, fs.ErrNotExist
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
-	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"))
+	conn, err := newConn(socket)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ func ControllerPublishVolume(r csivol.AttachRequest, f csivol.Features) *csi.Con
 		VolumeId:         r.Handle,
 		NodeId:           r.NodeID,
 		VolumeCapability: toCSI(r.Capability, f.ControllerSingleWriter),
-		Readonly:         r.ReadOnly,
+		Readonly:         r.ReadOnly && f.AttachReadOnly,
 		Secrets:          reveal(r.Secrets),
 		VolumeContext:    r.Context,
 	}
