@@ -1,0 +1,70 @@
+package crash
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/testenv"
+)
+
+// envBinary names the flexdriver under test, as make does. Without it one is
+// built.
+const envBinary = "FLEXDRIVER_BINARY"
+
+func TestMain(m *testing.M) { testenv.Main(onMemory{m}) }
+
+// onMemory runs the tests with their temporary directories on a tmpfs, since
+// they copy disk images all the time. It is mounted in the private namespace.
+// What a killed process leaves is the same there: SIGKILL empties no cache.
+type onMemory struct{ m *testing.M }
+
+func (o onMemory) Run() int {
+	dir, err := os.MkdirTemp("", "crash-")
+	if err != nil {
+		return fail(err)
+	}
+	defer os.Remove(dir)
+	if err := unix.Mount("crash", dir, "tmpfs", 0, "size=4g,mode=0755"); err == nil {
+		defer unix.Unmount(dir, unix.MNT_DETACH)
+		os.Setenv("TMPDIR", dir)
+	} // else nothing can be mounted here, and the tests skip themselves
+	if err := provideBinary(dir); err != nil {
+		return fail(err)
+	}
+	return o.m.Run()
+}
+
+func fail(err error) int {
+	fmt.Fprintln(os.Stderr, "crash:", err)
+	return 1
+}
+
+// provideBinary sets envBinary to an absolute path, building the released form
+// of the driver if it has to.
+func provideBinary(dir string) error {
+	if path := os.Getenv(envBinary); path != "" {
+		if !filepath.IsAbs(path) {
+			return fmt.Errorf("%s=%s is no absolute path", envBinary, path)
+		}
+		return nil
+	}
+	path := filepath.Join(dir, "flexdriver")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, "../../cmd/flexdriver")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("no go command to build flexdriver with; name one with %s", envBinary)
+	}
+	if err != nil {
+		return fmt.Errorf("build flexdriver: %w\n%s", err, strings.TrimSpace(string(out)))
+	}
+	os.Setenv(envBinary, path)
+	return nil
+}

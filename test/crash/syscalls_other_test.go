@@ -1,0 +1,7 @@
+//go:build !amd64
+
+package crash
+
+func privateCallsHere() []uint64 { return nil }
+
+func lookingCallsHere() map[uint64]kind { return nil }

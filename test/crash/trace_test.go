@@ -1,0 +1,390 @@
+package crash
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// answerLink begins the link of the descriptor that gets the driver's answer.
+const answerLink = "/memfd:answer"
+
+// childPatience is how long a child may live after the driver was killed. One
+// that is told to end by the kernel needs a few milliseconds.
+const childPatience = 3 * time.Second
+
+// A step is one system call that a traced process has made, as it comes back.
+type step struct {
+	// program is "flexdriver" or the name of a child.
+	program string
+	class   class
+	// what describes the call: "move_mount …/v1".
+	what string
+}
+
+func (s step) String() string { return s.program + ": " + s.what }
+
+// A victim decides about each step, but those that are private, whether the
+// world ends there.
+type victim interface {
+	// after returns whom to kill.
+	after(s step) target
+}
+
+type target int
+
+const (
+	nobody target = iota
+	driver
+	child // the one that made the step
+)
+
+// A traced is what became of a process that ran under trace.
+type traced struct {
+	steps  []step
+	killed bool   // the driver was killed
+	hit    step   // after this
+	answer string // on standard output and standard error
+	took   time.Duration
+	// survivors are children that did not die with the driver.
+	survivors []string
+}
+
+// A tracer runs the driver under ptrace(2).
+type tracer struct {
+	table table
+	// follow traces the driver's children as well.
+	follow bool
+	victim victim
+	// killAfter, if not 0, kills the driver when so much time has passed.
+	killAfter time.Duration
+
+	result  traced
+	leader  int
+	process *os.Process
+	threads map[int]*thread
+	dying   bool
+}
+
+// A thread is one that is traced.
+type thread struct {
+	program string
+	process int
+	pending *step // the system call that it is in
+	// unborn: a child of the driver that has not begun its program yet. It
+	// still runs the driver's code, which ends it if the driver is gone.
+	unborn bool
+}
+
+// onThread calls do on a thread of its own, which then ends. For the kernel a
+// child belongs to the thread that started it, and a tracer waits for any child
+// of its thread: the threads must not be shared.
+func onThread(do func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked
+		done <- do()
+	}()
+	return <-done
+}
+
+// run traces a process from its start to its end.
+func (tr *tracer) run(path string, argv, env []string) (*traced, error) {
+	if err := onThread(func() error { return tr.trace(path, argv, env) }); err != nil {
+		return nil, fmt.Errorf("trace %s: %w", path, err)
+	}
+	return &tr.result, nil
+}
+
+func (tr *tracer) trace(path string, argv, env []string) error {
+	output, err := newAnswer()
+	if err != nil {
+		return err
+	}
+	defer output.Close()
+	start := time.Now()
+	if err := tr.start(path, argv, env, output); err != nil {
+		return err
+	}
+	defer func() { _ = tr.process.Release() }()
+	if tr.killAfter > 0 {
+		timer := time.AfterFunc(tr.killAfter, func() { _ = tr.process.Kill() })
+		defer timer.Stop()
+	}
+	if err := tr.loop(); err != nil {
+		_ = tr.process.Kill()
+		return err
+	}
+	tr.result.took = time.Since(start)
+	text := make([]byte, 64<<10)
+	n, _ := output.ReadAt(text, 0)
+	tr.result.answer = string(text[:n])
+	return nil
+}
+
+// newAnswer makes a file for the driver's output: unlike a pipe it needs no
+// reader, and a child that has it open keeps nobody waiting.
+func newAnswer() (*os.File, error) {
+	fd, err := unix.MemfdCreate(strings.TrimPrefix(answerLink, "/memfd:"), unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), answerLink), nil
+}
+
+func (tr *tracer) start(path string, argv, env []string, output *os.File) error {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	tr.process, err = os.StartProcess(path, argv, &os.ProcAttr{
+		Env:   env,
+		Files: []*os.File{null, output, output},
+		Sys:   &syscall.SysProcAttr{Ptrace: true},
+	})
+	if err != nil {
+		return err
+	}
+	tr.leader = tr.process.Pid
+	tr.threads = map[int]*thread{tr.leader: {program: "flexdriver", process: tr.leader}}
+	var status unix.WaitStatus
+	if _, err := unix.Wait4(tr.leader, &status, unix.WALL, nil); err != nil {
+		return fmt.Errorf("wait for the start: %w", err)
+	}
+	options := unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_EXITKILL | unix.PTRACE_O_TRACECLONE
+	if tr.follow {
+		options |= unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC
+	}
+	if err := unix.PtraceSetOptions(tr.leader, options); err != nil {
+		return err
+	}
+	tr.step(tr.leader, step{program: "flexdriver", class: changing, what: "exec"})
+	tr.resume(tr.leader, 0)
+	return nil
+}
+
+// loop handles stops until no traced process is left.
+func (tr *tracer) loop() error {
+	var deadline time.Time
+	for len(tr.threads) > 0 {
+		var status unix.WaitStatus
+		flags := unix.WALL | unix.WNOTHREAD
+		if !deadline.IsZero() {
+			flags |= unix.WNOHANG
+		}
+		tid, err := unix.Wait4(-1, &status, flags, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.ECHILD):
+			return nil
+		case err != nil:
+			return err
+		case tid == 0 && time.Now().After(deadline):
+			tr.endSurvivors()
+		case tid == 0:
+			time.Sleep(100 * time.Microsecond)
+		case status.Exited() || status.Signaled():
+			delete(tr.threads, tid)
+			if tid == tr.leader {
+				tr.leaderEnded(status)
+				deadline = time.Now().Add(childPatience)
+			}
+		case status.Stopped():
+			tr.stopped(tid, status)
+		}
+	}
+	return nil
+}
+
+// leaderEnded: from here on no child is allowed to go on, so that one that the
+// kernel does not end is found even if it would have ended soon by itself.
+func (tr *tracer) leaderEnded(status unix.WaitStatus) {
+	tr.result.killed = tr.result.killed || status.Signaled() && status.Signal() == unix.SIGKILL
+	tr.dying = tr.result.killed
+}
+
+// endSurvivors notes which children are still there, and ends them.
+func (tr *tracer) endSurvivors() {
+	for _, t := range tr.threads {
+		if !slices.Contains(tr.result.survivors, t.program) {
+			tr.result.survivors = append(tr.result.survivors, t.program)
+		}
+		_ = unix.Kill(t.process, unix.SIGKILL)
+	}
+}
+
+// stopped deals with one stop of one thread and lets it go on.
+func (tr *tracer) stopped(tid int, status unix.WaitStatus) {
+	t := tr.thread(tid)
+	deliver := 0
+	switch signal := status.StopSignal(); {
+	case signal == unix.SIGTRAP|0x80:
+		tr.syscallStop(tid, t)
+	case signal == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_EXEC:
+		t.program, t.unborn = programOf(tid), false
+	case signal == unix.SIGTRAP && status.TrapCause() > 0:
+		// A new thread or child; thread() finds out by itself.
+	case signal == unix.SIGSTOP:
+		// How a new thread or child reports for the first time.
+	default:
+		deliver = int(signal)
+	}
+	if !tr.dying || t.unborn {
+		tr.resume(tid, deliver)
+	}
+}
+
+// resume fails only for a thread that is being killed.
+func (tr *tracer) resume(tid, signal int) { _ = unix.PtraceSyscall(tid, signal) }
+
+// thread returns what is known about a thread, and asks /proc about a new one.
+func (tr *tracer) thread(tid int) *thread {
+	t := tr.threads[tid]
+	if t == nil {
+		t = &thread{program: "flexdriver", process: processOf(tid)}
+		if t.process != tr.leader {
+			t.program = programOf(tid)
+			t.unborn = t.program == programOf(tr.leader)
+		}
+		tr.threads[tid] = t
+	}
+	return t
+}
+
+// syscallStop is at the entry or at the end of a system call.
+func (tr *tracer) syscallStop(tid int, t *thread) {
+	var info syscallInfo
+	if err := info.read(tid); err != nil {
+		return // killed meanwhile
+	}
+	switch info.op {
+	case unix.PTRACE_SYSCALL_INFO_ENTRY:
+		t.pending = tr.begin(tid, t, info.nr(), info.args())
+		if t.pending != nil && info.nr() == unix.SYS_EXIT_GROUP {
+			tr.step(tid, *t.pending) // it never comes back
+		}
+	case unix.PTRACE_SYSCALL_INFO_EXIT:
+		if t.pending == nil {
+			return
+		}
+		s := *t.pending
+		t.pending = nil
+		if errno := info.errno(); errno != 0 {
+			s.class = min(s.class, looking) // what failed has changed nothing
+			s.what += " = " + errno.Error()
+		}
+		tr.step(tid, s)
+	}
+}
+
+// step records a system call that has come back, and kills who should be.
+func (tr *tracer) step(tid int, s step) {
+	tr.result.steps = append(tr.result.steps, s)
+	if tr.victim == nil || tr.result.killed {
+		return
+	}
+	switch tr.victim.after(s) {
+	case driver:
+		tr.result.killed, tr.result.hit = true, s
+		tr.dying = true
+		_ = unix.Kill(tr.leader, unix.SIGKILL)
+	case child:
+		tr.result.hit = s
+		_ = unix.Kill(tr.threads[tid].process, unix.SIGKILL)
+	}
+}
+
+// begin describes a system call by its arguments; nil if it is private.
+func (tr *tracer) begin(tid int, t *thread, nr uint64, args [6]uint64) *step {
+	k := tr.table.of(nr)
+	if k.class == private {
+		return nil
+	}
+	var link, path string
+	what := k.name
+	if k.fd > 0 {
+		link, _ = os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", tid, int32(args[k.fd-1])))
+		what += " " + link
+	}
+	if k.path > 0 {
+		path = stringAt(tid, args[k.path-1])
+		what += " " + path
+	}
+	if k.number > 0 {
+		what += fmt.Sprintf(" %#x", args[k.number-1])
+	}
+	if k.class == changing {
+		k.class = refine(nr, args, link, path)
+	}
+	if k.class == private || nr == unix.SYS_READ && isPassing(link) {
+		return nil
+	}
+	return &step{program: t.program, class: k.class, what: what}
+}
+
+// processOf returns the process that a thread belongs to.
+func processOf(tid int) int {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
+	for line := range strings.Lines(string(status)) {
+		var pid int
+		if n, _ := fmt.Sscanf(line, "Tgid: %d", &pid); n == 1 {
+			return pid
+		}
+	}
+	return tid
+}
+
+func programOf(tid int) string {
+	cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", tid))
+	name, _, _ := strings.Cut(string(cmdline), "\x00")
+	return filepath.Base(name)
+}
+
+// stringAt reads a string in the memory of a stopped process.
+func stringAt(tid int, address uint64) string {
+	if address == 0 {
+		return ""
+	}
+	buf := make([]byte, 256)
+	n, _ := unix.PtracePeekData(tid, uintptr(address), buf)
+	text, _, _ := strings.Cut(string(buf[:n]), "\x00")
+	return text
+}
+
+// syscallInfo is struct ptrace_syscall_info of ptrace(2), Linux 5.3.
+type syscallInfo struct {
+	op     uint8
+	_      [3]uint8
+	_      uint32
+	_, _   uint64
+	fields [8]uint64
+}
+
+func (s *syscallInfo) read(tid int) error {
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(tid), unsafe.Sizeof(*s), uintptr(unsafe.Pointer(s)), 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func (s *syscallInfo) nr() uint64      { return s.fields[0] }
+func (s *syscallInfo) args() [6]uint64 { return [6]uint64(s.fields[1:7]) }
+
+func (s *syscallInfo) errno() unix.Errno {
+	if s.fields[1]&0xff == 0 {
+		return 0
+	}
+	return unix.Errno(-int64(s.fields[0]))
+}
