@@ -80,6 +80,10 @@ test-sanity: build $(BIN)/testsum ## csi-sanity against the CSI driver that the 
 test-crash: build $(BIN)/testsum ## kill the driver after each system call and look what is left
 	@$(TESTSUM) -step crash run -timeout 20m ./test/crash/...
 
+.PHONY: test-crash-all
+test-crash-all: build $(BIN)/testsum ## the same without sampling: every system call, every write of every mkfs and fsck (hours)
+	@CRASH_ALL=1 $(TESTSUM) -step crash-all run -timeout 8h ./test/crash/...
+
 .PHONY: fuzz
 fuzz: $(BIN)/testsum ## each fuzz target for FUZZTIME (5s)
 	@$(TESTSUM) -step fuzz fuzz -fuzztime=$(FUZZTIME)
