@@ -23,7 +23,7 @@ func Plans(c *bridgeconfig.Configuration, n Node, volumes []*Volume) ([]*Plan, e
 			return nil, err
 		}
 		v.assume(flexKeys(&d.Secrets))
-		p, err := plan(n, d, mappers[d.FlexDriver], v)
+		p, err := plan(n, d, mappers[d.FlexDriver].WithFiles(assumedFile), v)
 		if err != nil {
 			return nil, err
 		}

@@ -39,9 +39,21 @@ func (v *Volume) assume(keys []string) {
 	}
 	v.Options.Secrets = map[string]flex.Secret{}
 	for _, key := range keys {
-		v.Options.Secrets[key] = flex.NewSecret([]byte("a value that flex2csi map does not know"))
+		v.Options.Secrets[key] = flex.NewSecret([]byte(notKnown))
 	}
 	v.Notes = append(v.Notes, "assumed that the volume's Secret has the keys "+strings.Join(keys, ", "))
+}
+
+// notKnown stands for a secret. It is masked wherever it would be shown.
+const notKnown = "a value that flex2csi map does not know"
+
+// assumedFile stands for the files with secrets: they are those of a node, and
+// nobody's business here.
+func assumedFile(path, key string) (map[string]flex.Secret, error) {
+	if key == "" {
+		key = "<the keys in " + path + ">"
+	}
+	return map[string]flex.Secret{key: flex.NewSecret([]byte(notKnown))}, nil
 }
 
 // oddities are notes that need the result of the mapping.

@@ -26,10 +26,10 @@ type Mapper struct {
 
 	handle, context, mountFlags, fsType, accessMode *program
 
-	stages []stage
-	inline bool
-	pvName *regexp.Regexp // nil: any
-	limits limits
+	stages   []stage
+	readFile FileReader
+	pvName   *regexp.Regexp // nil: any
+	limits   limits
 }
 
 // Check compiles all expressions and reports their faults. It is a
@@ -67,7 +67,7 @@ func newMapper(env *cel.Env, d *bridgeconfig.Driver, r *strict.Report, at string
 		flexDriver: d.FlexDriver,
 		csiDriver:  d.CSIDriver,
 		stages:     stages(&d.Secrets),
-		inline:     d.Inline,
+		readFile:   readSecrets,
 		limits:     limitsOf(d.SizeLimits),
 	}
 	programs := map[string]struct {

@@ -50,6 +50,17 @@ func (m *Mapper) StageWantsFlexSecret() bool {
 	})
 }
 
+// A FileReader reads the secrets in a file: those of an object, or with a key
+// that one.
+type FileReader func(path, key string) (map[string]flex.Secret, error)
+
+// WithFiles returns a Mapper that reads files in another way, or not at all.
+func (m *Mapper) WithFiles(read FileReader) *Mapper {
+	other := *m
+	other.readFile = read
+	return &other
+}
+
 // FileSecrets returns the secrets that come from files: those that there are
 // in calls without options, such as detach.
 func (m *Mapper) FileSecrets() (csivol.Secrets, error) {
@@ -69,7 +80,7 @@ func (m *Mapper) gather(wanted func(stage) bool, fromFlex map[string]flex.Secret
 		if !wanted(s) {
 			continue
 		}
-		secrets, err := s.read(fromFlex)
+		secrets, err := m.read(s, fromFlex)
 		if err == nil {
 			err = m.limits.checkSecrets(s.field, secrets)
 		}
@@ -81,9 +92,9 @@ func (m *Mapper) gather(wanted func(stage) bool, fromFlex map[string]flex.Secret
 	return all, nil
 }
 
-func (s stage) read(fromFlex map[string]flex.Secret) (map[string]flex.Secret, error) {
+func (m *Mapper) read(s stage, fromFlex map[string]flex.Secret) (map[string]flex.Secret, error) {
 	if s.source.File != "" {
-		secrets, err := readSecrets(s.source.File, s.source.Key)
+		secrets, err := m.readFile(s.source.File, s.source.Key)
 		if err != nil {
 			return nil, flex.Errorf(flex.CodeFailedPrecondition, "%s: file %s on this node: %w", s.field, s.source.File, err)
 		}
