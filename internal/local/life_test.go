@@ -1,0 +1,553 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/pkg/mounter"
+)
+
+const driver = "example.com/disk"
+
+// A world is a kubelet's directory and a backend that works in it.
+type world struct {
+	*testing.T
+	b       Backend
+	kubelet *testenv.KubeletDir
+	dir     string // for images and the like
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	testenv.Need(t, "mount")
+	w := &world{T: t, kubelet: testenv.Kubelet(t), dir: t.TempDir()}
+	testenv.LeakCheck(t, w.dir)
+	return w
+}
+
+// pod is the directory in which a pod has its volume.
+func (w *world) pod(name string) string { return w.kubelet.PodVolumeDir(name, driver, "pv") }
+
+// device is the device mount path.
+func (w *world) device() string { return w.kubelet.DeviceMountPath(driver, "pv") }
+
+func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
+
+func call(command flex.Command, dir string, o flex.Options) *flex.Call {
+	return &flex.Call{Command: command, Dir: dir, Options: o, VolumeName: "pv", NodeName: "node-1"}
+}
+
+// do runs a callout as flex.Run would.
+func (w *world) do(c *flex.Call) error {
+	w.Helper()
+	d := w.b.Driver()
+	functions := map[flex.Command]func(context.Context, *flex.Call) error{
+		flex.CommandMount: d.Mount, flex.CommandMountDevice: d.MountDevice, flex.CommandUnmount: d.Unmount, flex.CommandUnmountDevice: d.UnmountDevice,
+		flex.CommandExpandFS: d.ExpandFS, flex.CommandExpandVolume: d.ExpandVolume, flex.CommandDetach: d.Detach,
+	}
+	return functions[c.Command](w.Context(), c)
+}
+
+func (w *world) mount(dir string, o flex.Options) {
+	w.Helper()
+	if err := w.do(call(flex.CommandMount, dir, o)); err != nil {
+		w.Fatal(err)
+	}
+	w.mounted(dir, true)
+}
+
+func (w *world) unmount(dir string) {
+	w.Helper()
+	if err := w.do(call(flex.CommandUnmount, dir, flex.Options{})); err != nil {
+		w.Fatal(err)
+	}
+	w.mounted(dir, false)
+}
+
+func (w *world) mounted(dir string, want bool) {
+	w.Helper()
+	infos, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(dir))
+	if err != nil {
+		w.Fatal(err)
+	}
+	if got := len(infos) > 0; got != want {
+		w.Errorf("%s is mounted: %t, want %t", dir, got, want)
+	}
+}
+
+// refused checks that a callout fails, with what code and words.
+func (w *world) refused(err error, code flex.Code, texts ...string) {
+	w.Helper()
+	if err == nil {
+		w.Fatal("no error")
+	}
+	w.Logf("error (%s): %v", flex.CodeOf(err), err)
+	if got := flex.CodeOf(err); got != code {
+		w.Errorf("code %s, want %s: %v", got, code, err)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			w.Errorf("%q is not in %q", text, err)
+		}
+	}
+}
+
+func (w *world) write(path, text string) {
+	w.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) read(path string) string {
+	w.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return string(b)
+}
+
+// disk attaches a file of a size to a loop device by hand: a disk of the node,
+// which stays when nobody uses it.
+func (w *world) disk(name string, size int64) (device string) {
+	w.Helper()
+	testenv.Need(w, "loop")
+	path := w.path(name)
+	w.write(path, "")
+	if err := os.Truncate(path, size); err != nil {
+		w.Fatal(err)
+	}
+	device = strings.TrimSpace(w.run("losetup", "--find", "--show", path))
+	w.Cleanup(func() {
+		if out, err := exec.Command("/usr/sbin/losetup", "--detach", device).CombinedOutput(); err != nil {
+			w.Errorf("%v: %s", err, out)
+		}
+	})
+	return device
+}
+
+func (w *world) run(name string, args ...string) string {
+	w.Helper()
+	out, err := exec.CommandContext(w.Context(), "/usr/sbin/"+name, args...).CombinedOutput()
+	if err != nil {
+		w.Fatalf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+func TestImageLife(t *testing.T) {
+	testenv.Need(t, "ext4")
+	w := newWorld(t)
+	w.b.ApplyFSGroup = true
+	image, a, b, ro := w.path("disk.img"), w.pod("a"), w.pod("b"), w.pod("ro")
+	o := options("image", image, "size", "32Mi", "fsType", "ext4")
+	group := int64(4711)
+	o.FSGroup = &group
+	w.mount(a, o)
+	w.mount(a, o) // the kubelet may ask again
+	var st unix.Stat_t
+	if err := unix.Stat(a, &st); err != nil || st.Gid != 4711 || st.Mode&0o2770 != 0o2770 {
+		t.Errorf("group %d, mode %o, %v", st.Gid, st.Mode, err)
+	}
+	w.write(a+"/file", "content")
+	o.User["size"] = "64Mi" // of what is there already
+	w.mount(b, o)
+	reader := o
+	reader.ReadOnly = true
+	w.mount(ro, reader)
+	w.mount(ro, reader)
+	if got := w.read(b+"/file") + w.read(ro+"/file"); got != "contentcontent" {
+		t.Errorf("files are %q", got)
+	}
+	if err := os.WriteFile(ro+"/x", nil, 0o600); !errors.Is(err, unix.EROFS) {
+		t.Errorf("writing through the read-only mount: %v", err)
+	}
+	// What is mounted is not what is asked for.
+	w.refused(w.do(call(flex.CommandMount, a, reader)), flex.CodeAlreadyExists, "read-only=false, not true")
+	w.refused(w.do(call(flex.CommandMount, ro, o)), flex.CodeAlreadyExists, "read-only=true, not false")
+	w.refused(w.do(call(flex.CommandMount, a, options("image", w.path("other.img"), "size", "32Mi"))), flex.CodeAlreadyExists, "is in use", "not this volume (image "+w.path("other.img"))
+	w.refused(w.do(call(flex.CommandMount, a, options("medium", "memory"))), flex.CodeAlreadyExists, "is in use")
+	if _, err := os.Stat(w.path("other.img")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a volume that was not mounted was created: %v", err)
+	}
+	for _, dir := range []string{b, a, ro} {
+		w.unmount(dir)
+		w.unmount(dir)
+	}
+	if size, err := os.Stat(image); err != nil || size.Size() != 32<<20 {
+		t.Errorf("the image: %v, %v", size, err)
+	}
+}
+
+// With attach: true, as the kubelet calls it.
+func TestDeviceLife(t *testing.T) {
+	testenv.Need(t, "ext4")
+	w := newWorld(t)
+	device := w.disk("disk", 32<<20)
+	o := options("device", device, "fsType", "ext4")
+	wait := call(flex.CommandWaitForAttach, "", o)
+	if got, err := w.b.Driver().WaitForAttach(t.Context(), wait); got != device || err != nil {
+		t.Errorf("waitforattach: %q, %v", got, err)
+	}
+	global, pod := w.device(), w.pod("a")
+	if err := w.do(call(flex.CommandMountDevice, global, o)); err != nil {
+		t.Fatal(err)
+	}
+	w.mounted(global, true)
+	w.mount(pod, o)
+	w.write(global+"/file", "content")
+	if got := w.read(pod + "/file"); got != "content" {
+		t.Errorf("file is %q", got)
+	}
+	w.unmount(pod)
+	if err := w.do(call(flex.CommandUnmountDevice, global, flex.Options{})); err != nil {
+		t.Fatal(err)
+	}
+	w.mounted(global, false)
+	if err := w.do(call(flex.CommandUnmountDevice, global, flex.Options{})); err != nil {
+		t.Error(err)
+	}
+	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_EXCL, 0)
+	if err != nil {
+		t.Errorf("the device is not free after unmountdevice: %v", err)
+	}
+	f.Close()
+}
+
+// Success of unmountdevice says that the disk is free, so a mount that cannot
+// be seen from the driver's namespace has to be waited for, and named.
+func TestUnmountDeviceInUse(t *testing.T) {
+	testenv.Need(t, "ext4")
+	t.Parallel() // waits
+	w := newWorld(t)
+	device := w.disk("disk", 32<<20)
+	global, other := w.device(), w.pod("other")
+	o := options("device", device)
+	if err := w.do(call(flex.CommandMountDevice, global, o)); err != nil {
+		t.Fatal(err)
+	}
+	w.mount(other, o)
+	w.refused(w.do(call(flex.CommandUnmountDevice, global, flex.Options{})), flex.CodeAborted, "release "+device, "still in use")
+	w.unmount(other)
+	if err := w.do(call(flex.CommandUnmountDevice, global, flex.Options{})); err != nil {
+		t.Error(err)
+	}
+}
+
+// A disk that appears while waitforattach waits.
+func TestWaitForDevice(t *testing.T) {
+	w := newWorld(t)
+	device, link := w.disk("disk", 1<<20), w.path("by-id")
+	result := make(chan string, 1)
+	go func() {
+		got, err := w.b.Driver().WaitForAttach(t.Context(), call(flex.CommandWaitForAttach, "", options("device", link)))
+		result <- fmt.Sprint(got, err)
+	}()
+	if err := os.Symlink(device, link); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-result; got != device+"<nil>" {
+		t.Errorf("waitforattach: %s", got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := w.b.Driver().WaitForAttach(ctx, call(flex.CommandWaitForAttach, "", options("device", w.path("none"))))
+	w.refused(err, flex.CodeDeadlineExceeded, "device "+w.path("none")+" has not appeared")
+	// What is there and no device is no reason to wait.
+	_, err = w.b.Driver().WaitForAttach(t.Context(), call(flex.CommandWaitForAttach, "", options("device", "/dev/null")))
+	w.refused(err, flex.CodeInvalidArgument, "is no block device")
+}
+
+// Whatever fails leaves no mount and no directory of its own. An image that was
+// made for it stays, for the next try.
+func TestMountFailsClean(t *testing.T) {
+	testenv.Need(t, "ext4")
+	w := newWorld(t)
+	w.b.DirectoryRoots = []string{w.dir}
+	w.write(w.path("file"), "no disk at all, but long enough to be one: "+strings.Repeat("x", 1<<20))
+	for name, tt := range map[string]struct {
+		o     flex.Options
+		code  flex.Code
+		texts []string
+	}{
+		"options":           {options("image", "x"), flex.CodeInvalidArgument, []string{"the path is not absolute"}},
+		"mkfs":              {options("image", w.path("new.img"), "size", "32Mi", "mkfsOptions", "-b nonsense"), flex.CodeInternal, []string{"invalid block size - nonsense"}},
+		"mount option":      {options("image", w.path("new.img"), "size", "32Mi", "mountOptions", "nonsense"), flex.CodeInternal, []string{"Unknown parameter 'nonsense'"}},
+		"too small":         {options("image", w.path("new.img"), "size", "1Ki"), flex.CodeInternal, []string{"format "}},
+		"no image":          {options("image", w.path("new.img")), flex.CodeNotFound, []string{"with the option size it would be created"}},
+		"read-only":         {options("image", w.path("new.img"), "size", "32Mi", "ro", "true"), flex.CodeNotFound, []string{"new.img"}},
+		"no such directory": {options("image", w.path("a/new.img"), "size", "32Mi"), flex.CodeNotFound, []string{"is the disk that should hold it mounted?"}},
+		"image is a device": {options("image", "/dev/null"), flex.CodeInternal, []string{"no regular file"}},
+		"no device":         {options("device", w.path("none")), flex.CodeNotFound, []string{"no such file"}},
+		"no tag":            {options("device", "LABEL=flex test none"), flex.CodeNotFound, []string{"find device LABEL=flex test none"}},
+		"no block device":   {options("device", w.path("file")), flex.CodeInvalidArgument, []string{"is no block device (a disk image is given with the option image, a directory with path)"}},
+		"no directory":      {options("path", w.path("none")), flex.CodeNotFound, []string{"bind " + w.path("none")}},
+		"directory outside": {options("path", "/etc"), flex.CodeInvalidArgument, []string{"below none of the allowed roots"}},
+		"directory option":  {options("path", w.dir, "mountOptions", "discard"), flex.CodeInternal, []string{"takes only options of the mount itself"}},
+		"memory option":     {options("medium", "memory", "mountOptions", "nonsense"), flex.CodeInternal, []string{"Unknown parameter 'nonsense'"}},
+		"unknown source":    {options("source", "a:/b", "fsType", "nonesuch"), flex.CodeInternal, []string{"mount.nonesuch"}},
+		"no secret":         {options("source", "a:/b", "fsType", "cifs", "mountOptions", "credentials=$(secretFile:k)"), flex.CodeInvalidArgument, []string{`the key "k"`, "set secretRef"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			there := w.pod("there")
+			missing := filepath.Join(filepath.Dir(there), "missing")
+			for _, dir := range []string{there, missing} {
+				w.refused(w.do(call(flex.CommandMount, dir, tt.o)), tt.code, tt.texts...)
+				w.mounted(dir, false)
+			}
+			if _, err := os.Stat(missing); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("left %s: %v", missing, err)
+			}
+			if _, err := os.Stat(there); err != nil {
+				t.Errorf("took away %s: %v", there, err)
+			}
+			if err := os.Remove(w.path("new.img")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Error(err)
+			}
+		})
+	}
+	if len(w.read(w.path("file"))) < 1<<20 {
+		t.Error("a file that was there has changed")
+	}
+}
+
+// deadFUSE mounts a filesystem without a server: dead if closed, else silent.
+func (w *world) deadFUSE(dir string, silent bool) {
+	w.Helper()
+	testenv.Need(w, "fuse")
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if err := unix.Mount("server", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)); err != nil {
+		w.Fatal(err)
+	}
+	if silent {
+		w.Cleanup(func() { unix.Close(fd) })
+		return
+	}
+	unix.Close(fd)
+}
+
+// A mount that died, or whose server does not answer, is replaced.
+func TestMountReplacesDead(t *testing.T) {
+	for name, silent := range map[string]bool{"dead": false, "silent": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // waits for an answer
+			w := newWorld(t)
+			dir := w.pod("a")
+			w.deadFUSE(dir, silent)
+			w.mount(dir, options("medium", "memory", "size", "1Mi"))
+			w.write(dir+"/file", "")
+			w.unmount(dir)
+		})
+	}
+}
+
+// Two calls for one directory take turns, and one does not wait for ever.
+func TestMountTakesTurns(t *testing.T) {
+	w := newWorld(t)
+	dir := w.pod("a")
+	lock, err := lock(t.Context(), w.kubelet.Root, "target "+dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err = w.b.Driver().Mount(ctx, call(flex.CommandMount, dir, options("medium", "memory")))
+	w.refused(err, flex.CodeAborted, "lock target "+dir, "another call is at work on it")
+	lock.Close()
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			if err := w.b.Driver().Mount(t.Context(), call(flex.CommandMount, dir, options("medium", "memory", "size", "1Mi"))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	infos, err := mountinfo.GetMounts(func(i *mountinfo.Info) (bool, bool) { return i.Mountpoint != dir, false })
+	if len(infos) != 1 || err != nil {
+		t.Errorf("%d mounts, %v", len(infos), err)
+	}
+	w.unmount(dir)
+}
+
+func TestRootOfKubelet(t *testing.T) {
+	w := newWorld(t)
+	for _, dir := range []string{"/mnt", w.path("x"), "/etc/pods/x/volumes/a/b"} {
+		for _, command := range []flex.Command{flex.CommandMount, flex.CommandUnmount} {
+			w.refused(w.do(call(command, dir, options("medium", "memory"))), flex.CodeInvalidArgument, "is no directory of a FlexVolume", "give --kubelet-dir")
+		}
+	}
+	// By hand, anywhere below a directory that was named, and not elsewhere.
+	w.b.KubeletDir = w.kubelet.Root
+	dir := filepath.Join(w.kubelet.Root, "pods", "by-hand")
+	w.mount(dir, options("medium", "memory", "size", "1Mi"))
+	w.unmount(dir)
+	w.refused(w.do(call(flex.CommandMount, w.path("x"), options("medium", "memory"))), flex.CodeInvalidArgument, "it is not below "+w.kubelet.Root)
+	if err := os.Symlink(w.dir, filepath.Join(w.kubelet.Root, "pods", "link")); err != nil {
+		t.Fatal(err)
+	}
+	w.refused(w.do(call(flex.CommandMount, filepath.Join(w.kubelet.Root, "pods", "link", "x"), options("medium", "memory"))), flex.CodeInvalidArgument, "a symbolic link is on the way")
+	// What is no more cannot be mounted.
+	if err := w.do(call(flex.CommandUnmount, filepath.Join(w.kubelet.Root, "pods", "none", "at", "all"), flex.Options{})); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRoots(t *testing.T) {
+	w := newWorld(t)
+	dir := w.pod("a")
+	device := w.disk("disk", 1<<20)
+	w.refused(w.do(call(flex.CommandMount, dir, options("path", w.dir))), flex.CodePermissionDenied, "this node allows no volumes with path", "directoryRoots")
+	w.b.ImageRoots, w.b.DeviceRoots = []string{"/images"}, []string{"/dev/disk/by-id"}
+	w.refused(w.do(call(flex.CommandMount, dir, options("image", w.path("disk")))), flex.CodeInvalidArgument, "below none of the allowed roots (/images)")
+	w.refused(w.do(call(flex.CommandMount, dir, options("device", device))), flex.CodePermissionDenied, "below none of the deviceRoots", "/dev/disk/by-id")
+	w.mounted(dir, false)
+}
+
+func TestExpandRefuses(t *testing.T) {
+	testenv.Need(t, "ext4")
+	w := newWorld(t)
+	w.b.DirectoryRoots = []string{w.dir}
+	device := w.disk("disk", 32<<20)
+	w.run("mkfs.ext4", "-q", device)
+	memory, directory, empty := w.pod("memory"), w.pod("directory"), w.pod("empty")
+	w.mount(memory, options("medium", "memory", "size", "4Mi"))
+	w.mount(directory, options("path", w.dir))
+	for name, tt := range map[string]struct {
+		dir      string
+		o        flex.Options
+		size     int64
+		old      int64
+		code     flex.Code
+		texts    []string
+		volumeOK bool // expandvolume has nothing against it
+	}{
+		"to nothing":    {empty, options("device", device), 0, 0, flex.CodeInvalidArgument, []string{"the new size is 0 bytes"}, false},
+		"negative":      {empty, options("device", device), -1, 0, flex.CodeInvalidArgument, []string{"the new size is -1 bytes"}, false},
+		"shrink":        {empty, options("device", device), 1 << 20, 2 << 20, flex.CodeInvalidArgument, []string{"smaller than the old one", "never shrinks"}, false},
+		"read-only":     {empty, options("device", device, "ro", "true"), 2 << 20, 1 << 20, flex.CodeFailedPrecondition, []string{"read-only here"}, false},
+		"options":       {empty, options("device", "x"), 2 << 20, 1 << 20, flex.CodeInvalidArgument, []string{"not absolute"}, false},
+		"device":        {empty, options("device", device), 64 << 20, 32 << 20, flex.CodeFailedPrecondition, []string{"has 33554432 bytes, fewer than the 67108864 asked for", "rescan"}, false},
+		"no device":     {empty, options("device", w.path("none")), 64 << 20, 0, flex.CodeNotFound, []string{"no such file"}, false},
+		"no image":      {empty, options("image", w.path("none.img"), "size", "1Gi"), 64 << 20, 0, flex.CodeNotFound, []string{"no such file"}, false},
+		"other there":   {memory, options("device", device), 32 << 20, 0, flex.CodeFailedPrecondition, []string{"has tmpfs (tmpfs) on", "not this volume"}, true},
+		"not mounted":   {empty, options("medium", "memory"), 32 << 20, 0, flex.CodeFailedPrecondition, []string{"is not mounted at"}, true},
+		"no memory":     {directory, options("medium", "memory"), 32 << 20, 0, flex.CodeFailedPrecondition, []string{"not this volume"}, true},
+		"a directory":   {directory, options("path", w.dir), 1 << 60, 0, flex.CodeFailedPrecondition, []string{"cannot be grown from here", "grow it where it is served"}, true},
+		"not a place":   {"/mnt", options("medium", "memory"), 1 << 20, 0, flex.CodeInvalidArgument, []string{"is no directory of a FlexVolume"}, true},
+		"no such place": {filepath.Join(filepath.Dir(filepath.Dir(empty)), "none", "pv"), options("medium", "memory"), 1 << 20, 0, flex.CodeNotFound, []string{"no such file"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := call(flex.CommandExpandFS, tt.dir, tt.o)
+			if name == "no such place" {
+				c.Dir = filepath.Join(w.kubelet.Root, "pods/none/volumes/example.com~disk/pv")
+			}
+			c.NewSize, c.OldSize = tt.size, tt.old
+			w.refused(w.do(c), tt.code, tt.texts...)
+			c.Command = flex.CommandExpandVolume
+			if err := w.do(c); tt.volumeOK != (err == nil) {
+				t.Errorf("expandvolume: %v", err)
+			}
+		})
+	}
+	// Large enough as it is.
+	for dir, o := range map[string]flex.Options{memory: options("medium", "memory"), directory: options("path", w.dir), empty: options("device", device)} {
+		c := call(flex.CommandExpandFS, dir, o)
+		c.NewSize = 4 << 20
+		if err := w.do(c); err != nil {
+			t.Error(err)
+		}
+	}
+	w.unmount(memory)
+	w.unmount(directory)
+}
+
+// An image grows, however often that is asked for, mounted or not.
+func TestExpandImage(t *testing.T) {
+	testenv.Need(t, "xfs")
+	w := newWorld(t)
+	image, dir := w.path("disk.img"), w.pod("a")
+	o := options("image", image, "size", "300Mi", "fsType", "xfs")
+	expand := func(size int64) {
+		t.Helper()
+		c := call(flex.CommandExpandFS, dir, o)
+		c.NewSize = size
+		if err := w.do(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blocks := func() int64 {
+		t.Helper()
+		var st unix.Statfs_t
+		if err := unix.Statfs(dir, &st); err != nil {
+			t.Fatal(err)
+		}
+		return int64(st.Blocks) * st.Bsize
+	}
+	w.mount(dir, o)
+	w.write(dir+"/file", "content")
+	expand(500 << 20)
+	expand(500 << 20)
+	expand(400 << 20) // late, and done already
+	if got := blocks(); got < 400<<20 {
+		t.Errorf("%d bytes after growing to 500Mi", got)
+	}
+	w.unmount(dir)
+	expand(700 << 20)
+	w.mounted(dir, false)
+	w.mount(dir, o)
+	if got := blocks(); got < 600<<20 {
+		t.Errorf("%d bytes after growing to 700Mi", got)
+	}
+	if got := w.read(dir + "/file"); got != "content" {
+		t.Errorf("file is %q", got)
+	}
+	w.unmount(dir)
+}
+
+func TestCoded(t *testing.T) {
+	for err, want := range map[error]flex.Code{
+		mounter.ErrUnsafePath:      flex.CodeInvalidArgument,
+		mounter.ErrWrongFilesystem: flex.CodeFailedPrecondition,
+		mounter.ErrNotFormatted:    flex.CodeFailedPrecondition,
+		mounter.ErrReadOnly:        flex.CodeFailedPrecondition,
+		mounter.ErrOccupied:        flex.CodeFailedPrecondition,
+		mounter.ErrBusy:            flex.CodeAborted,
+		fs.ErrNotExist:             flex.CodeNotFound,
+		unix.ENOENT:                flex.CodeNotFound,
+		unix.EACCES:                flex.CodePermissionDenied,
+		unix.EPERM:                 flex.CodePermissionDenied,
+		unix.EIO:                   flex.CodeInternal,
+		context.DeadlineExceeded:   flex.CodeDeadlineExceeded,
+		context.Canceled:           flex.CodeCanceled,
+	} {
+		wrapped := &mounter.Error{Op: "test", Err: fmt.Errorf("wrapped: %w", err)}
+		if got := flex.CodeOf(coded(wrapped)); got != want {
+			t.Errorf("%v has code %s, want %s", err, got, want)
+		}
+	}
+	if coded(nil) != nil {
+		t.Error("nil is an error")
+	}
+	if got := flex.CodeOf(coded(flex.Errorf(flex.CodeUnavailable, "x: %w", fs.ErrNotExist))); got != flex.CodeUnavailable {
+		t.Errorf("an error that had a code has %s", got)
+	}
+}
