@@ -99,11 +99,10 @@ func (b *Bridge) detachFrom(d *FlexDriver, v *volume, s csivol.Secrets) error {
 // detachSecrets are those of ControllerPublishVolume, which the specification
 // wants again. Where they came from the Flex secret they are gone by now.
 func detachSecrets(d *FlexDriver, s csivol.Secrets) (map[string]flex.Secret, error) {
-	if s.ControllerPublish != nil || d.Secrets == nil {
+	if s.ControllerPublish != nil || d.DetachSecrets == nil {
 		return s.ControllerPublish, nil
 	}
-	known, err := d.Secrets()
-	return known.ControllerPublish, err
+	return d.DetachSecrets()
 }
 
 // attach is the callout of that name: kube-controller-manager wants the

@@ -92,9 +92,9 @@ type FlexDriver struct {
 	DirectPublish        bool
 	// StagingRoot replaces <kubelet dir>/plugins/kubernetes.io/csi.
 	StagingRoot string
-	// Secrets returns those that are known without the options of a call, for
-	// tear-down; nil if there are none.
-	Secrets func() (csivol.Secrets, error)
+	// DetachSecrets returns those of ControllerPublishVolume that are known
+	// without the options of a call; nil if there are none.
+	DetachSecrets func() (map[string]flex.Secret, error)
 	// StageInMount leaves NodeStageVolume to mount: it wants something that the
 	// kubelet does not tell in mountdevice.
 	StageInMount bool

@@ -68,8 +68,8 @@ func TestDetachSecrets(t *testing.T) {
 	n := newNode(t)
 	s, d := watch(n)
 	err := errors.New("the file is gone")
-	d.Secrets = func() (csivol.Secrets, error) {
-		return csivol.Secrets{ControllerPublish: map[string]flex.Secret{"a": flex.NewSecret([]byte("b"))}}, err
+	d.DetachSecrets = func() (map[string]flex.Secret, error) {
+		return map[string]flex.Secret{"a": flex.NewSecret([]byte("b"))}, err
 	}
 	n.succeed("mount", n.podDir("p1"), options)
 	if status := n.call("unmount", n.podDir("p1")); status.Status != flex.StatusFailure || !strings.Contains(status.Message, "the file is gone") {

@@ -20,7 +20,7 @@ func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service) *bridge.Fl
 		Name:          c.FlexDriver,
 		Service:       s,
 		Map:           m.Map,
-		Secrets:       m.FileSecrets,
+		DetachSecrets: m.DetachSecrets,
 		StageInMount:  m.StageWantsFlexSecret(),
 		Attach:        bridge.AttachMode(c.Attach),
 		FSGroup:       bridge.FSGroupPolicy(c.FSGroup),

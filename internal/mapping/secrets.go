@@ -61,10 +61,11 @@ func (m *Mapper) WithFiles(read FileReader) *Mapper {
 	return &other
 }
 
-// FileSecrets returns the secrets that come from files: those that there are
-// in calls without options, such as detach.
-func (m *Mapper) FileSecrets() (csivol.Secrets, error) {
-	return m.gather(func(s stage) bool { return s.source.File != "" }, nil)
+// DetachSecrets returns the secrets of controllerPublish if they come from a
+// file: then they are there in tear-down too, which has no options.
+func (m *Mapper) DetachSecrets() (map[string]flex.Secret, error) {
+	all, err := m.gather(func(s stage) bool { return s.field == "secrets.controllerPublish" && s.source.File != "" }, nil)
+	return all.ControllerPublish, err
 }
 
 // secrets gathers what each stage wants. Callouts other than mount bring no

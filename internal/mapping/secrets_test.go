@@ -61,12 +61,18 @@ func TestSecretsByStage(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	got, err := m.FileSecrets()
+	if err := os.Remove(value); err != nil { // of no concern to detach
+		t.Fatal(err)
+	}
+	got, err := m.DetachSecrets()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(fromFiles, got); diff != "" {
-		t.Errorf("FileSecrets (-want +got):\n%s", diff)
+	if diff := cmp.Diff(fromFiles.ControllerPublish, got); diff != "" {
+		t.Errorf("DetachSecrets (-want +got):\n%s", diff)
+	}
+	if err := os.WriteFile(value, []byte("hunter3"), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	if !m.StageWantsFlexSecret() {
 		t.Error("staging wants a Flex secret")
