@@ -46,40 +46,71 @@ type Client struct {
 	node, controller connection
 }
 
-// Close closes the connections.
+// Close closes the connections, when the calls that use them are done.
 func (c *Client) Close() error {
-	return errors.Join(c.node.close(), c.controller.close())
+	c.node.close()
+	c.controller.close()
+	return nil
 }
 
 // onNode makes an RPC of the node service. What the driver can do, and that it
 // is the right one, was found out on the same connection.
 func (c *Client) onNode(ctx context.Context, method string, f func(csi.NodeClient, csivol.Features) error) error {
-	cc, features, err := c.meetNode(ctx)
-	if err != nil {
-		return err
-	}
-	return rpcError(method, f(csi.NewNodeClient(cc), features))
+	return c.call(ctx, method, c.atNode(), func(l *link, known csivol.Features) error {
+		return f(csi.NewNodeClient(l.conn), known)
+	})
 }
 
 // onController makes an RPC of the controller service.
 func (c *Client) onController(ctx context.Context, method string, f func(csi.ControllerClient, csivol.Features) error) error {
-	cc, features, err := c.meetController(ctx)
-	if err != nil {
-		return err
-	}
-	return rpcError(method, f(csi.NewControllerClient(cc), features))
+	return c.call(ctx, method, c.atController(), func(l *link, known csivol.Features) error {
+		return f(csi.NewControllerClient(l.conn), known)
+	})
 }
 
-// connected returns a connection that is up. Otherwise the driver is
+// service is one of the two that a driver has.
+type service struct {
+	connection *connection
+	find       Endpoint // nil: cannot be reached
+	ask        func(context.Context, *grpc.ClientConn, *csivol.Features) error
+}
+
+func (c *Client) atNode() service { return service{&c.node, c.Node, askNode} }
+
+func (c *Client) atController() service { return service{&c.controller, c.Controller, askController} }
+
+// maxLost is how often one call may find its connection broken.
+const maxLost = 3
+
+// call makes an RPC. It is tried again only if it was not sent at all: to
+// repeat it is for the caller to decide.
+func (c *Client) call(ctx context.Context, method string, s service, f func(*link, csivol.Features) error) error {
+	for lost := 0; ; lost++ {
+		l, err := c.connected(ctx, s)
+		if err != nil {
+			return err
+		}
+		known, err := c.meet(ctx, l, s)
+		again := err != nil && !l.up()
+		if err == nil {
+			err = rpcError(method, f(l, known))
+			again = unsent(err)
+		}
+		l.release()
+		if !again || lost == maxLost || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// connected returns a link that is up, to be released. Otherwise the driver is
 // unavailable, whatever the reason, and nothing was sent.
-func (c *Client) connected(ctx context.Context, conn *connection, find Endpoint) (*grpc.ClientConn, error) {
-	var err error
-	if find == nil {
-		err = errors.New("its controller cannot be reached from this node (no controllerEndpoint)")
-	} else {
-		var cc *grpc.ClientConn
-		if cc, err = conn.get(ctx, find); err == nil {
-			return cc, nil
+func (c *Client) connected(ctx context.Context, s service) (*link, error) {
+	err := errors.New("its controller cannot be reached from this node (no controllerEndpoint)")
+	if s.find != nil {
+		var l *link
+		if l, err = s.connection.get(ctx, s.find); err == nil {
+			return l, nil
 		}
 	}
 	return nil, &csivol.RPCError{Method: "connect", Code: flex.CodeUnavailable, Message: fmt.Sprintf("CSI driver %s: %v; is its pod running on this node?", c.Name, err), NoAnswer: true}

@@ -14,6 +14,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csiclient"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/test/csidriver/fault"
 )
 
 func TestDriverNotThere(t *testing.T) {
@@ -152,6 +153,34 @@ func TestRestartUnderLoad(t *testing.T) {
 	callers.Wait()
 	if err := client.NodeUnpublish(t.Context(), "v1", "/target"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestShutdownInOrder: a driver that is told to stop answers those that it
+// has, while others find the next.
+func TestShutdownInOrder(t *testing.T) {
+	p := newPlace(t)
+	config := p.config()
+	config.Inner = []grpc.UnaryServerInterceptor{fault.New(fault.Rule{Method: "NodeStageVolume", Delay: fault.Duration(500 * time.Millisecond)}).Unary}
+	stop := p.start(config)
+	client := p.client()
+	staged := make(chan error)
+	go func() { staged <- client.NodeStage(t.Context(), csivol.StageRequest{Handle: "v1", StagingPath: "/s"}) }()
+	time.Sleep(100 * time.Millisecond)
+	stopped := make(chan struct{})
+	go func() { stop(); close(stopped) }()
+	unpublished := make(chan error)
+	go func() {
+		time.Sleep(100 * time.Millisecond)
+		unpublished <- client.NodeUnpublish(t.Context(), "v1", "/target")
+	}()
+	if err := <-staged; err != nil {
+		t.Errorf("a call that was in progress: %v", err)
+	}
+	<-stopped
+	p.start(p.config())
+	if err := <-unpublished; err != nil {
+		t.Errorf("a call that came later: %v", err)
 	}
 }
 

@@ -19,12 +19,19 @@ import (
 // A controller that is configured and cannot be reached is an error, not a
 // driver without one: a volume would be staged without having been attached.
 // Only calls of the controller service, and this, need it.
-func (c *Client) Features(ctx context.Context) (csivol.Features, error) {
-	_, f, err := c.meetNode(ctx)
+func (c *Client) Features(ctx context.Context) (f csivol.Features, err error) {
+	err = c.call(ctx, "Features", c.atNode(), func(_ *link, known csivol.Features) error {
+		f = known
+		return nil
+	})
 	if err != nil || c.Controller == nil {
 		return f, err
 	}
-	_, g, err := c.meetController(ctx)
+	var g csivol.Features
+	err = c.call(ctx, "Features", c.atController(), func(_ *link, known csivol.Features) error {
+		g = known
+		return nil
+	})
 	if err != nil {
 		return csivol.Features{}, err
 	}
@@ -35,39 +42,22 @@ func (c *Client) Features(ctx context.Context) (csivol.Features, error) {
 	return f, nil
 }
 
-// meetNode returns the connection to the node service, and what it can do.
-func (c *Client) meetNode(ctx context.Context) (*grpc.ClientConn, csivol.Features, error) {
-	return c.meet(ctx, &c.node, c.Node, askNode)
-}
-
-// meetController does so for the controller service.
-func (c *Client) meetController(ctx context.Context) (*grpc.ClientConn, csivol.Features, error) {
-	return c.meet(ctx, &c.controller, c.Controller, askController)
-}
-
-type ask func(context.Context, *grpc.ClientConn, *csivol.Features) error
-
-// meet asks a driver only if that was not done on this connection. An error
-// means that what was wanted of the driver was not asked of it.
-func (c *Client) meet(ctx context.Context, conn *connection, find Endpoint, more ask) (*grpc.ClientConn, csivol.Features, error) {
-	cc, err := c.connected(ctx, conn, find)
-	if err != nil {
-		return nil, csivol.Features{}, err
-	}
-	known, generation := conn.known()
-	if known != nil {
-		return cc, *known, nil
+// meet returns what the service can do, which is asked once on each link. An
+// error means that what was wanted of the driver was not asked of it.
+func (c *Client) meet(ctx context.Context, l *link, s service) (csivol.Features, error) {
+	if known := l.features.Load(); known != nil {
+		return *known, nil
 	}
 	var f csivol.Features
-	err = c.identify(ctx, cc, &f)
+	err := c.identify(ctx, l.conn, &f)
 	if err == nil {
-		err = more(ctx, cc, &f)
+		err = s.ask(ctx, l.conn, &f)
 	}
 	if err != nil {
-		return nil, csivol.Features{}, unasked(err)
+		return csivol.Features{}, unasked(err)
 	}
-	conn.learn(f, generation)
-	return cc, f, nil
+	l.features.Store(&f)
+	return f, nil
 }
 
 // unasked marks an error of a question that came before the call itself: it

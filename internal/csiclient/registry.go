@@ -96,10 +96,10 @@ func askAll(ctx context.Context, sockets []string, driver string) []string {
 func askRegistrar(ctx context.Context, socket string) (*registration.PluginInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
-	conn, err := newConn(socket)
+	l, err := newLink(ctx, socket)
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
-	return registration.NewRegistrationClient(conn).GetInfo(ctx, &registration.InfoRequest{})
+	defer l.conn.Close()
+	return registration.NewRegistrationClient(l.conn).GetInfo(ctx, &registration.InfoRequest{})
 }

@@ -1,0 +1,105 @@
+package csiclient
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// link is a connection to one process, and never to the next one at the same
+// socket, which may be another version or another driver. By itself gRPC
+// reconnects in the middle of a call.
+type link struct {
+	conn   *grpc.ClientConn
+	socket syscall.RawConn
+	// calls are those that use it.
+	calls sync.WaitGroup
+	// features are what was found out about the driver; nil: nothing yet.
+	features atomic.Pointer[csivol.Features]
+}
+
+// errLost is what calls end with that found a link broken, before anything was
+// sent. gRPC makes text of it.
+var errLost = errors.New("the connection to the driver is lost")
+
+// newLink connects to a socket, and waits for no answer.
+func newLink(ctx context.Context, path string) (*link, error) {
+	raw, err := dial(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	socket, err := raw.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		raw.Close()
+		return nil, err
+	}
+	unused := make(chan net.Conn, 1)
+	unused <- raw
+	conn, err := grpc.NewClient("passthrough:///driver",
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			select {
+			case raw := <-unused:
+				return raw, nil
+			default:
+				return nil, errLost
+			}
+		}),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		// Strict servers refuse a socket's path as authority
+		// (kubernetes/kubernetes#112597).
+		grpc.WithAuthority("localhost"),
+		grpc.WithIdleTimeout(0),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second}),
+	)
+	if err != nil {
+		raw.Close()
+		return nil, err
+	}
+	return &link{conn: conn, socket: socket}, nil
+}
+
+// up reports whether the driver is still at the other end. gRPC learns that a
+// moment later than the kernel, and in that moment the driver may have been
+// replaced.
+func (l *link) up() bool {
+	if l.conn.GetState() != connectivity.Ready {
+		return false
+	}
+	lost := false
+	err := l.socket.Control(func(fd uintptr) {
+		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		lost = err == nil && n == 0 || errors.Is(err, unix.ECONNRESET)
+	})
+	return err == nil && !lost
+}
+
+// release is due once for each time that a link was got.
+func (l *link) release() { l.calls.Done() }
+
+// retire closes the link when the last call is done. A driver that shuts down
+// in good order still answers those that it has.
+func (l *link) retire() {
+	go func() {
+		l.calls.Wait()
+		l.conn.Close()
+	}()
+}
+
+// unsent reports whether a call was not even begun, since the link was lost.
+func unsent(err error) bool {
+	e, ok := errors.AsType[*csivol.RPCError](err)
+	return ok && e.Code == flex.CodeUnavailable && strings.Contains(e.Message, errLost.Error())
+}
