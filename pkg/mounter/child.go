@@ -33,6 +33,16 @@ type commander struct {
 	failed *failure
 	// fsType, if not "", is that of the disk which mount-utils has checked.
 	fsType string
+	// keep refuses to format.
+	keep bool
+}
+
+// why is what failed last, or err if no program did.
+func (c commander) why(err error) error {
+	if c.failed != nil && c.failed.err != nil {
+		return c.failed
+	}
+	return err
 }
 
 // A failure is a program that failed, with what it said.
@@ -125,6 +135,9 @@ func (c *child) CombinedOutput() ([]byte, error) {
 }
 
 func (c *child) combinedOutput() ([]byte, error) {
+	if c.keep && strings.HasPrefix(c.name, "mkfs.") {
+		return nil, errKeeps
+	}
 	path, err := lookPath(c.name)
 	if err != nil {
 		return nil, because(err, "%s is not installed on this node", c.name)

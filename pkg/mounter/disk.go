@@ -47,7 +47,13 @@ func (m *Mounter) MountDisk(ctx context.Context, d Disk, t *Target, prepare func
 		d.Options = append(slices.Clone(d.Options), "ro")
 	}
 	if isHeld(d.Device) {
-		return m.mountHeld(ctx, d, t, prepare)
+		err := m.mountHeld(ctx, d, t, prepare)
+		ended := err != nil && (errors.Is(err, ErrBusy) || !isHeld(d.Device)) && m.released(ctx, d.Device)
+		if !ended {
+			return err
+		}
+		// What had it was no mount: a mkfs or fsck that just dies with the
+		// call that started it, as a rule.
 	}
 	found, err := m.Probe(ctx, d.Device)
 	if err != nil {
@@ -56,24 +62,42 @@ func (m *Mounter) MountDisk(ctx context.Context, d Disk, t *Target, prepare func
 	if err := decide(&d, found); err != nil {
 		return d.err("mount", t, err)
 	}
-	if found == "" && unfinishedXFS(d.Device) {
+	if found != "" {
+		return m.mountFormatted(ctx, d, t, prepare)
+	}
+	if err := checkBlank(d.Device); err != nil {
+		return d.err("format", t, err)
+	}
+	if unfinishedXFS(d.Device) {
 		m.log().Warn("starting over a mkfs.xfs that did not finish", "device", d.Device)
 		if err := wipeStart(d.Device); err != nil {
 			return err
 		}
 	}
-	if isExt(found) && !d.ReadOnly {
+	formatting.set(d.Device)
+	if err := m.formatAndMount(ctx, d, t, true, prepare); err != nil {
+		return err
+	}
+	formatting.clear(d.Device)
+	return nil
+}
+
+// mountFormatted mounts a disk that has its filesystem and that nobody uses.
+func (m *Mounter) mountFormatted(ctx context.Context, d Disk, t *Target, prepare func(root *os.File) error) error {
+	if isExt(d.FSType) && !d.ReadOnly {
 		if err := m.mendExt(ctx, d.Device); err != nil {
 			return err
 		}
 	}
-	return m.formatAndMount(ctx, d, t, prepare)
+	return m.formatAndMount(ctx, d, t, false, prepare)
 }
 
 // formatAndMount has mount-utils do what the kubelet does with its own disks.
-func (m *Mounter) formatAndMount(ctx context.Context, d Disk, t *Target, prepare func(root *os.File) error) error {
+// It looks at the disk a second time; what had a filesystem is not formatted
+// whatever it sees then.
+func (m *Mounter) formatAndMount(ctx context.Context, d Disk, t *Target, empty bool, prepare func(root *os.File) error) error {
 	var mountErr error
-	run := commander{ctx: ctx, m: m, failed: new(failure), fsType: d.FSType}
+	run := commander{ctx: ctx, m: m, failed: new(failure), fsType: d.FSType, keep: !empty}
 	safe := mountutils.SafeFormatAndMount{
 		Interface: mountStep{do: func() error {
 			mountErr = m.attach(ctx, d.source(), t, prepare)
@@ -91,9 +115,9 @@ func (m *Mounter) formatAndMount(ctx context.Context, d Disk, t *Target, prepare
 	case ctx.Err() != nil:
 		return d.err("mount", t, context.Cause(ctx))
 	case errors.As(err, &why) && why.Type == mountutils.FormatFailed:
-		return d.err("format", t, run.failed)
+		return d.err("format", t, run.why(err))
 	case errors.As(err, &why) && why.Type == mountutils.HasFilesystemErrors:
-		return d.err("check", t, fmt.Errorf("it has errors that fsck could not correct by itself; it stays unmounted until somebody repairs it (fsck.%s %s): %w", d.FSType, cmp.Or(BackingFile(d.Device), d.Device), run.failed))
+		return d.err("check", t, fmt.Errorf("it has errors that fsck could not correct by itself; it stays unmounted until somebody repairs it (fsck.%s %s): %w", d.FSType, cmp.Or(BackingFile(d.Device), d.Device), run.why(err)))
 	}
 	return d.err("format, check and mount", t, err)
 }

@@ -110,18 +110,20 @@ func (m *Mounter) mendExt(ctx context.Context, device string) error {
 	if s == nil {
 		return nil
 	}
-	torn, resizing := s.torn(), s.resizing(device)
-	if !torn && !resizing {
+	// The mark is ours alone: e2fsck -p that gives up on a damaged filesystem
+	// leaves it faulty too, and that is for a person to repair.
+	torn, cut := s.torn(), s.resizing(device) && resizing.on(device)
+	if !torn && !cut {
 		return nil
 	}
-	m.log().Warn("mending an ext4 whose check or resize was interrupted", "device", device, "tornSuperblock", torn, "unfinishedResize", resizing)
+	m.log().Warn("mending an ext4 whose check or resize was interrupted", "device", device, "tornSuperblock", torn, "unfinishedResize", cut)
 	if torn {
 		if err := s.seal(device); err != nil {
 			return &Error{Op: "mend the superblock", Source: device, FSType: "ext4", Err: err}
 		}
 	}
 	how := "-p"
-	if resizing {
+	if cut {
 		how = "-y" // as resize2fs itself says
 	}
 	out, err := commander{ctx: ctx, m: m}.Command("e2fsck", "-f", how, device).CombinedOutput()

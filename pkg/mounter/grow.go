@@ -24,7 +24,10 @@ func (m *Mounter) GrowFilesystem(ctx context.Context, device, fsType string, t *
 		err = m.resizeMounted(ctx, device, fsType, t)
 	case isExt(fsType) && m.released(ctx, device):
 		if err = m.checkExt(ctx, device); err == nil {
-			err = m.resize(ctx, device, t)
+			resizing.set(device)
+			if err = m.resize(ctx, device, t); err == nil {
+				resizing.clear(device)
+			}
 		}
 	default:
 		err = inPrivateNamespace(func() error {
@@ -57,10 +60,10 @@ func isExt(fsType string) bool { return fsType == "ext4" || fsType == "ext3" || 
 func (m *Mounter) resize(ctx context.Context, device string, t *Target) error {
 	run := commander{ctx: ctx, m: m, failed: new(failure)}
 	_, err := mountutils.NewResizeFs(run).Resize(device, t.path)
-	if err != nil && run.failed.err != nil {
-		return run.failed // what mount-utils makes of it is no good to read
+	if err != nil {
+		return run.why(err) // what mount-utils makes of it is no good to read
 	}
-	return err
+	return nil
 }
 
 func (m *Mounter) resizeMounted(ctx context.Context, device, fsType string, t *Target) error {
@@ -98,14 +101,15 @@ func (m *Mounter) checkExt(ctx context.Context, device string) error {
 
 // inPrivateNamespace runs do on a thread with a mount namespace of its own,
 // which is never used again: the namespace goes with the thread, and with the
-// namespace all that was mounted in it. Children of do see the same.
+// namespace all that was mounted in it. Children of do see the same. What
+// others unmount meanwhile is unmounted here too, so nothing is kept busy.
 func inPrivateNamespace(do func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends here
 		err := unix.Unshare(unix.CLONE_NEWNS)
 		if err == nil {
-			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")
 		}
 		if err != nil {
 			done <- os.NewSyscallError("unshare mount namespace", err)

@@ -165,7 +165,7 @@ func linkNewFile(ctx context.Context, dir *os.File, name string, size int64) err
 // process that was killed has left.
 func linkNamedFile(ctx context.Context, dir *os.File, name string, size int64) error {
 	temporary := "." + name + ".new"
-	for {
+	for ctx.Err() == nil {
 		fd, err := unix.Openat(int(dir.Fd()), temporary, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return err
@@ -186,6 +186,7 @@ func linkNamedFile(ctx context.Context, dir *os.File, name string, size int64) e
 			return err
 		}
 	}
+	return context.Cause(ctx)
 }
 
 // lockTemporary waits until f is nobody else's. It reports false if f is not
@@ -246,8 +247,8 @@ func (i *Image) InPlace() bool {
 	return unix.Stat(i.path, &st) == nil && st.Dev == i.dev && st.Ino == i.inode
 }
 
-// Remove deletes an image that this call created and could not use; one that
-// was there before is left alone.
+// Remove deletes an image that this call created; one that was there before is
+// left alone. Nobody else may have found it meanwhile.
 func (i *Image) Remove() {
 	if i.Created {
 		_ = os.Remove(i.path)
@@ -256,8 +257,19 @@ func (i *Image) Remove() {
 
 // Grow makes the image size bytes long, and the loop device that shows it.
 // One that is as long already stays as it is; nothing ever becomes shorter.
-func (m *Mounter) Grow(_ context.Context, image *Image, size int64) error {
+func (m *Mounter) Grow(ctx context.Context, image *Image, size int64) error {
 	fail := func(err error) error { return &Error{Op: "grow image", Source: image.path, Err: err} }
+	// Two at a time could shrink it: one looks, the other grows, the first
+	// sets the smaller size. The lock is another one than a loop device has.
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Len: 1}
+	if !image.ReadOnly {
+		err := poll(ctx, func() error { return unix.FcntlFlock(image.f.Fd(), unix.F_OFD_SETLK, &lock) })
+		if err != nil && !lacksLocks(err) {
+			return fail(err)
+		}
+		lock.Type = unix.F_UNLCK
+		defer func() { _ = unix.FcntlFlock(image.f.Fd(), unix.F_OFD_SETLK, &lock) }()
+	}
 	now, err := image.Size()
 	if err != nil {
 		return fail(err)

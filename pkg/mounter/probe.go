@@ -2,6 +2,7 @@ package mounter
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,7 @@ func (m *Mounter) Probe(ctx context.Context, device string) (string, error) {
 	case exitStatus(err) == blkidAmbivalent:
 		return fail(because(ErrWrongFilesystem, "it holds signatures that contradict each other (wipefs %s lists them); it is not touched", device))
 	case err != nil:
-		return fail(fmt.Errorf("cannot tell what is on it, so it is not touched: %w", run.failed))
+		return fail(fmt.Errorf("cannot tell what is on it, so it is not touched: %w", run.why(err)))
 	case found == "" && tornExt(device):
 		return "ext4", nil // MountDisk and GrowFilesystem mend it
 	case found == "":
@@ -44,7 +45,7 @@ func (m *Mounter) Probe(ctx context.Context, device string) (string, error) {
 	case found == "xfs" && unfinishedXFS(device):
 		return "", nil
 	case strings.Contains(found, "partitions"): // how mount-utils calls them
-		return fail(because(ErrWrongFilesystem, "it holds a partition table, and is not touched; a partition of it can be a volume (lsblk %s lists them)", device))
+		return fail(because(ErrWrongFilesystem, "it holds a partition table, and is not touched; a partition of a block device can be a volume, one of an image cannot (fdisk -l %s lists them)", cmp.Or(BackingFile(device), device)))
 	case !isFilesystem(found):
 		return fail(because(ErrWrongFilesystem, "it holds %s, which is no filesystem (wipefs %s lists what there is); it is not touched", found, device))
 	}
@@ -69,6 +70,13 @@ const (
 	probeEnd   = 1 << 20
 )
 
+// A part of a device.
+type part struct{ at, length int64 }
+
+func probed(size int64) [2]part {
+	return [2]part{{0, min(size, probeStart)}, {max(0, size-probeEnd), min(size, probeEnd)}}
+}
+
 func checkReadable(device string) error {
 	f, err := os.Open(device)
 	if err != nil {
@@ -82,7 +90,7 @@ func checkReadable(device string) error {
 	if size == 0 {
 		return errors.New("the device has no size: no medium, or not attached")
 	}
-	for _, part := range [...]struct{ at, length int64 }{{0, min(size, probeStart)}, {max(0, size-probeEnd), min(size, probeEnd)}} {
+	for _, part := range probed(size) {
 		n, err := io.Copy(io.Discard, io.NewSectionReader(f, part.at, part.length))
 		if err != nil {
 			return fmt.Errorf("it cannot be read at offset %d: %w", part.at+n, err)

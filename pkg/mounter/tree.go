@@ -69,7 +69,8 @@ func (m *Mounter) attach(ctx context.Context, s source, t *Target, prepare func(
 		return s.err("mount", t.path, err)
 	}
 	if err := verify(t, want, s.options.readOnly); err != nil {
-		m.takeBack(t)
+		// Through the tree, not the target: what is on top there may be another's.
+		_ = unix.Unmount(fmt.Sprintf("/proc/self/fd/%d", tree.Fd()), unix.MNT_DETACH)
 		return s.err("verify mount", t.path, err)
 	}
 	m.log().Debug("mounted", "source", s.device, "fsType", s.fsType, "target", t.path, "readOnly", s.options.readOnly)
