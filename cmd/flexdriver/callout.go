@@ -94,10 +94,10 @@ func (c *callout) answer(ctx context.Context) flex.DriverStatus {
 	log, closeLog := c.logger(config, args)
 	defer closeLog()
 	backend := newBackend(config, c.dir(), log)
-	if c.dryRun {
-		return c.explainPlan(ctx, backend, args)
-	}
 	driver := backend.Driver()
+	if c.dryRun {
+		driver = c.planner(backend)
+	}
 	driver.Capabilities = config.Capabilities
 	driver.Timeout = c.timeoutOf(config)
 	if configErr != nil {
@@ -129,8 +129,10 @@ func (c *callout) parseFlags() ([]string, error) {
 // the name that it was called by counts, since many drivers may be links to
 // one file.
 func (c *callout) executable() string {
-	if filepath.IsAbs(c.argv[0]) {
-		return c.argv[0]
+	if strings.Contains(c.argv[0], "/") {
+		if path, err := filepath.Abs(c.argv[0]); err == nil {
+			return path
+		}
 	}
 	path, err := os.Executable()
 	if err != nil {
@@ -213,8 +215,8 @@ func (c *callout) timeoutOf(config *driverconfig.Configuration) func(flex.Comman
 	}
 }
 
-// withoutConfiguration makes all callouts fail that set something up. What
-// takes something down needs no configuration, and init must not fail.
+// withoutConfiguration makes all callouts fail but those on the node that take
+// something down, which need no configuration, and init, which must not fail.
 func withoutConfiguration(d *flex.Driver, why error) {
 	err := flex.Errorf(flex.CodeFailedPrecondition, "the driver is not configured: %w", why)
 	if errors.Is(why, os.ErrNotExist) {
@@ -234,6 +236,9 @@ func (c *callout) logger(config *driverconfig.Configuration, args []string) (*sl
 	file := config.Log.File
 	if c.logFile != "" {
 		file = c.logFile
+	}
+	if len(args) > 0 && args[0] == string(flex.CommandInit) {
+		file = "" // init does no I/O that could keep the kubelet waiting
 	}
 	if file == "" && (c.verbosity == 0 || c.reply.Human == nil) {
 		return nil, func() {}
@@ -286,22 +291,26 @@ func (c *callout) explain(status flex.DriverStatus) {
 	}
 }
 
-// explainPlan answers --dry-run.
-func (c *callout) explainPlan(ctx context.Context, backend *local.Backend, args []string) flex.DriverStatus {
-	call, err := flex.ParseCall(args)
-	if err != nil {
-		return flex.Failure(err)
+// planner is the driver of --dry-run: each callout says what it would do.
+func (c *callout) planner(backend *local.Backend) *flex.Driver {
+	plan := func(ctx context.Context, call *flex.Call) error {
+		steps, err := backend.Plan(ctx, call)
+		if err != nil {
+			return err
+		}
+		redact := flex.NewRedactor(call.Options).Redact
+		var text strings.Builder
+		for i, step := range steps {
+			fmt.Fprintf(&text, "%2d. %s\n", i+1, redact(step))
+		}
+		answer := text.String()
+		c.plan.Store(&answer)
+		return nil
 	}
-	steps, err := backend.Plan(ctx, call)
-	if err != nil {
-		return flex.Failure(err)
+	device := func(ctx context.Context, call *flex.Call) (string, error) { return "", plan(ctx, call) }
+	return &flex.Driver{
+		Attach: device, WaitForAttach: device,
+		IsAttached:  func(ctx context.Context, call *flex.Call) (bool, error) { return true, plan(ctx, call) },
+		MountDevice: plan, Mount: plan, Unmount: plan, UnmountDevice: plan, Detach: plan, ExpandVolume: plan, ExpandFS: plan,
 	}
-	redact := flex.NewRedactor(call.Options).Redact
-	var plan strings.Builder
-	for i, step := range steps {
-		fmt.Fprintf(&plan, "%2d. %s\n", i+1, redact(step))
-	}
-	text := plan.String()
-	c.plan.Store(&text)
-	return flex.DriverStatus{Status: flex.StatusSuccess}
 }

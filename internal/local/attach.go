@@ -3,6 +3,8 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/lease"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -87,6 +89,16 @@ func (b *Backend) waitForAttach(ctx context.Context, c *flex.Call) (string, erro
 	return "", nil
 }
 
+// identity is what must not be attached to two nodes at once. A UUID is the
+// same disk everywhere. A path is not: each node may have its own, so it
+// counts together with the PersistentVolume that names it.
+func (v *Volume) identity(volume string) string {
+	if strings.Contains(v.Source, "=") || strings.HasPrefix(v.Source, "/dev/disk/by-") {
+		return string(v.Kind) + " " + v.Source
+	}
+	return fmt.Sprintf("%s %s of %s", v.Kind, v.Source, volume)
+}
+
 // takeLease notes that the call's node has a disk, or renews that, unless
 // another node has it.
 func (b *Backend) takeLease(ctx context.Context, v *Volume, c *flex.Call) error {
@@ -94,7 +106,7 @@ func (b *Backend) takeLease(ctx context.Context, v *Volume, c *flex.Call) error 
 		return nil
 	}
 	broken, err := b.Leases.Take(ctx, lease.Lease{
-		Disk:     string(v.Kind) + " " + v.Source,
+		Disk:     v.identity(c.VolumeName),
 		Volume:   c.VolumeName,
 		Node:     c.NodeName,
 		ReadOnly: v.ReadOnly,

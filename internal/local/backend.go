@@ -76,6 +76,18 @@ func (p *place) close() {
 
 // open checks, opens and locks a mount point.
 func (b *Backend) open(ctx context.Context, dir string) (*place, error) {
+	p, err := b.openUnlocked(dir)
+	if err != nil {
+		return nil, err
+	}
+	if p.lock, err = lock(ctx, p.root, "target "+dir); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (b *Backend) openUnlocked(dir string) (*place, error) {
 	root, err := b.root(dir)
 	if err != nil {
 		return nil, err
@@ -84,13 +96,7 @@ func (b *Backend) open(ctx context.Context, dir string) (*place, error) {
 	if err != nil {
 		return nil, coded(err)
 	}
-	p := &place{Target: target, root: root}
-	p.lock, err = lock(ctx, root, "target "+dir)
-	if err != nil {
-		p.close()
-		return nil, err
-	}
-	return p, nil
+	return &place{Target: target, root: root}, nil
 }
 
 // root is the kubelet's directory, which dir must lie below.

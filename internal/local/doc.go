@@ -4,8 +4,8 @@
 // callout on it into calls of pkg/mounter.
 //
 // The way of a call: flex.Run calls one of the functions that
-// [Backend.Driver] hands out (callouts.go); it parses the options
-// (volume.go), opens and locks the mount point (place.go) and sets the volume
+// [Backend.Driver] hands out (backend.go); it parses the options
+// (volume.go, check.go), opens and locks the mount point (backend.go) and sets the volume
 // up (setup.go), or takes it down (teardown.go).
 //
 // Nothing is remembered between calls but who has attached what, where

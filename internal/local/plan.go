@@ -15,14 +15,8 @@ import (
 // Plan says step by step what a callout would do now, and does nothing: it
 // only looks. An error is what the callout would fail with before it begins.
 func (b *Backend) Plan(ctx context.Context, c *flex.Call) ([]string, error) {
-	if c.Command == flex.CommandInit {
-		return []string{"answer with the capabilities of the configuration"}, nil
-	}
 	if c.Command == flex.CommandUnmount || c.Command == flex.CommandUnmountDevice {
 		return b.planTearDown(c)
-	}
-	if c.Command == flex.CommandGetVolumeName {
-		return []string{"answer Not supported: the kubelet uses the name of the PersistentVolume in any case"}, nil
 	}
 	if c.Command == flex.CommandDetach {
 		return []string{fmt.Sprintf("forget that node %s has volume %s", c.NodeName, c.VolumeName)}, nil
@@ -67,6 +61,10 @@ func (b *Backend) planSetUp(ctx context.Context, v *Volume, c *flex.Call) ([]str
 		return append(steps, fmt.Sprintf("find that %s is mounted there: succeed if it is this volume and healthy, remove it if it is dead, fail otherwise", mounter.Describe(info))), nil
 	}
 	switch v.Kind {
+	case KindPath:
+		if err := b.requireDirectories(v); err != nil {
+			return nil, err
+		}
 	case KindImage:
 		more, err := b.planImage(ctx, v)
 		steps = append(steps, more...)

@@ -2,6 +2,8 @@ package local
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -69,12 +71,19 @@ func (b *Backend) mountVolume(ctx context.Context, v *Volume, p *place, o flex.O
 		r := mounter.Remote{Source: v.Source, FSType: v.FSType, Options: options, Credentials: files, ReadOnly: v.ReadOnly}
 		return b.Mounter.MountRemote(ctx, r, p.Target)
 	case KindPath:
-		if len(b.DirectoryRoots) == 0 {
-			return flex.Errorf(flex.CodePermissionDenied, "directory %s: this node allows no volumes with path; list their roots as directoryRoots in the driver's configuration to allow them", v.Source)
+		if err := b.requireDirectories(v); err != nil {
+			return err
 		}
 		return b.Mounter.Bind(ctx, v.Source, b.DirectoryRoots, p.Target, v.options(), b.owner(ctx, v, o))
 	}
 	return b.Mounter.Memory(ctx, v.Size, p.Target, v.options(), b.owner(ctx, v, o))
+}
+
+func (b *Backend) requireDirectories(v *Volume) error {
+	if len(b.DirectoryRoots) > 0 {
+		return nil
+	}
+	return flex.Errorf(flex.CodePermissionDenied, "directory %s: this node allows no volumes with path; list their roots as directoryRoots in the driver's configuration to allow them", v.Source)
 }
 
 // options are the mount options with the read-only flag among them.
@@ -111,33 +120,24 @@ func (b *Backend) mountImage(ctx context.Context, v *Volume, p *place, o flex.Op
 		return err
 	}
 	defer loop.Close()
-	err = b.Mounter.MountDisk(ctx, v.disk(loop.Device), p.Target, b.owner(ctx, v, o))
-	if err != nil {
-		image.Remove()
-	}
-	return err
+	return b.Mounter.MountDisk(ctx, v.disk(loop.Device), p.Target, b.owner(ctx, v, o))
 }
 
 // openImage opens an image and locks it.
 func (b *Backend) openImage(ctx context.Context, v *Volume, root string) (image *mounter.Image, unlock func(), err error) {
-	for ctx.Err() == nil {
-		image, err = b.Mounter.OpenImage(ctx, v.Source, v.createSize(), b.ImageRoots)
-		if err != nil {
-			return nil, nil, err
+	image, err = b.Mounter.OpenImage(ctx, v.Source, v.createSize(), b.ImageRoots)
+	if err != nil {
+		if v.ReadOnly && v.Size > 0 && errors.Is(err, fs.ErrNotExist) {
+			err = flex.Errorf(flex.CodeNotFound, "image %s does not exist, and is not created for a volume that is read-only; mount it read-write once", v.Source)
 		}
-		locked, err := lock(ctx, root, image.Key())
-		if err != nil {
-			image.Close()
-			return nil, nil, err
-		}
-		if image.InPlace() {
-			return image, func() { locked.Close(); image.Close() }, nil
-		}
-		// Whoever had the lock could not use the image, and removed it.
-		locked.Close()
-		image.Close()
+		return nil, nil, err
 	}
-	return nil, nil, context.Cause(ctx)
+	locked, err := lock(ctx, root, image.Key())
+	if err != nil {
+		image.Close()
+		return nil, nil, err
+	}
+	return image, func() { locked.Close(); image.Close() }, nil
 }
 
 // createSize is the size of an image that has to be made, or 0 where it must
@@ -208,8 +208,13 @@ func (b *Backend) examine(ctx context.Context, v *Volume, p *place) (done bool, 
 func (b *Backend) shows(ctx context.Context, v *Volume, info *mounter.Info) (bool, error) {
 	switch v.Kind {
 	case KindImage:
-		backing := mounter.BackingFile(info.Source)
-		return backing != "" && sameFile(backing, v.Source), nil
+		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
+		if err != nil {
+			return false, nil
+		}
+		defer image.Close()
+		device, err := b.Mounter.AttachedTo(image)
+		return device != "" && sameDevice(device, info.Source), err
 	case KindDevice:
 		d, err := b.findDevice(ctx, v.Source)
 		return err == nil && sameDevice(d.path, info.Source), err

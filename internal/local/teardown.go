@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
+	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
@@ -23,13 +27,27 @@ func (b *Backend) unmount(ctx context.Context, c *flex.Call) error {
 }
 
 // openForTearDown returns nil if not even the directory above is there: then
-// nothing can be mounted.
+// nothing can be mounted. Where no lock can be had because the kubelet's disk
+// is full or has become read-only, it does without: that is when pods have to
+// leave.
 func (b *Backend) openForTearDown(ctx context.Context, dir string) (*place, error) {
-	p, err := b.open(ctx, dir)
+	p, err := b.openUnlocked(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return p, err
+	if err != nil {
+		return nil, err
+	}
+	p.lock, err = lock(ctx, p.root, "target "+dir)
+	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, fs.ErrPermission) {
+		b.log().Warn("unmounting without a lock", "dir", dir, "error", err)
+		err = nil
+	}
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
 }
 
 func (b *Backend) takeDown(ctx context.Context, p *place) error {
@@ -64,7 +82,20 @@ func (b *Backend) unmountDevice(ctx context.Context, c *flex.Call) error {
 	if !isBlockDevice(info.Source) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, releaseWait)
+	waitCtx, cancel := context.WithTimeout(ctx, releaseWait)
 	defer cancel()
-	return coded(mounter.WaitDetached(ctx, info.Source, backing))
+	err = mounter.WaitDetached(waitCtx, info.Source, backing)
+	if err != nil {
+		b.putBack(ctx, p, info)
+	}
+	return coded(err)
+}
+
+// putBack mounts a disk again that could not be let go. Without the mount the
+// kubelet, and we, would take the next unmountdevice for done.
+func (b *Backend) putBack(ctx context.Context, p *place, info *mounter.Info) {
+	d := mounter.Disk{Device: info.Source, FSType: info.FSType, ReadOnly: slices.Contains(strings.Split(info.Options, ","), "ro")}
+	if err := b.Mounter.MountDisk(ctx, d, p.Target, nil); err != nil {
+		b.log().Warn("a device that is still in use could not be put back", "device", info.Source, "dir", p.Path(), "error", err)
+	}
 }
