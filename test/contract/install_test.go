@@ -32,7 +32,7 @@ func (n *node) registered() bool {
 func (n *node) settle() int {
 	n.t.Helper()
 	count, since := len(n.runner.made("init")), time.Now()
-	for time.Since(since) < 200*time.Millisecond {
+	for time.Since(since) < 400*time.Millisecond {
 		n.registered()
 		if now := len(n.runner.made("init")); now != count {
 			count, since = now, time.Now()

@@ -1,13 +1,11 @@
 package contract
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,8 +16,8 @@ import (
 const (
 	// envBinary names the flexdriver under test. Without it one is built.
 	envBinary = "FLEXDRIVER_BINARY"
-	// envInside says that this process is in its mount namespace: "root" for
-	// one of real root, "user" for one with a user namespace, "none" without.
+	// envInside says that this process runs the tests: "root" as root in a mount
+	// namespace of its own, "none" as somebody else.
 	envInside = "FLEX_CONTRACT_INSIDE"
 	// envRole makes the test binary a helper process, see roles.
 	envRole = "FLEX_CONTRACT_ROLE"
@@ -53,9 +51,9 @@ func runInside(m *testing.M) int {
 	return m.Run()
 }
 
-// runOutside provides the binary and executes this test binary again in the
-// best namespaces to be had. It does not unshare in this process: that changes
-// one thread, and the Go runtime starts programs from any of them.
+// runOutside provides the binary and executes this test binary again, as root
+// in a mount namespace of its own. It does not unshare in this process: that
+// changes one thread, and the Go runtime starts programs from any of them.
 func runOutside() (int, error) {
 	binary, cleanup, err := driverBinary()
 	if err != nil {
@@ -65,52 +63,28 @@ func runOutside() (int, error) {
 
 	runtime.LockOSThread() // Pdeathsig follows the thread that forked
 	defer runtime.UnlockOSThread()
-	var errs []error
-	for _, try := range namespaces() {
-		exe, err := os.Executable()
-		if err != nil {
-			return 0, err
-		}
-		cmd := exec.Command(exe, os.Args[1:]...)
-		cmd.Env = append(os.Environ(), envInside+"="+try.name, envBinary+"="+binary)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-		cmd.SysProcAttr = try.attr
-		if err := cmd.Start(); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", try.name, err))
-			continue
-		}
-		_ = cmd.Wait() // the status below says it all
-		return max(cmd.ProcessState.ExitCode(), 1-btoi(cmd.ProcessState.Success())), nil
-	}
-	return 0, fmt.Errorf("start the tests: %w", errors.Join(errs...))
-}
-
-type namespace struct {
-	name string
-	attr *syscall.SysProcAttr
-}
-
-func namespaces() []namespace {
 	// With Unshareflags package syscall also makes every mount private.
-	user := &syscall.SysProcAttr{
-		Pdeathsig:    unix.SIGKILL,
-		Unshareflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
-		UidMappings:  []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}},
-		GidMappings:  []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}},
+	private := &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL, Unshareflags: unix.CLONE_NEWNS}
+	cmd, err := startInside("root", binary, private)
+	if err != nil { // the tests that need it say so
+		cmd, err = startInside("none", binary, &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL})
 	}
-	all := []namespace{{"user", user}, {"none", &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}}}
-	if os.Geteuid() == 0 {
-		root := &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL, Unshareflags: unix.CLONE_NEWNS}
-		all = slices.Insert(all, 0, namespace{"root", root})
+	if err != nil {
+		return 0, fmt.Errorf("start the tests: %w", err)
 	}
-	return all
+	_ = cmd.Wait() // the state below says it all
+	if cmd.ProcessState.Success() {
+		return 0, nil
+	}
+	return max(1, cmd.ProcessState.ExitCode()), nil // -1 if it was killed
 }
 
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
+func startInside(where, binary string, attr *syscall.SysProcAttr) (*exec.Cmd, error) {
+	cmd := exec.Command(self(), os.Args[1:]...)
+	cmd.Env = append(os.Environ(), envInside+"="+where, envBinary+"="+binary)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = attr
+	return cmd, cmd.Start()
 }
 
 // driverBinary returns the path of the flexdriver to test.
