@@ -35,7 +35,8 @@ const (
 
 // A Lease says that a node has a disk.
 type Lease struct {
-	// Disk is what must not be attached twice.
+	// Disk names what must not be attached twice; a hash will do, and says
+	// nothing to those who may read the file.
 	Disk     string    `json:"disk"`
 	Volume   string    `json:"volume"`
 	Node     string    `json:"node"`
@@ -43,12 +44,13 @@ type Lease struct {
 	Renewed  time.Time `json:"renewed"`
 }
 
-// A Conflict is the error of Take when another node has the disk.
+// A Conflict is the error of Take when another node has the disk. Its text
+// goes on where the name of the disk ends.
 type Conflict struct{ Mine, Other Lease }
 
 func (c *Conflict) Error() string {
-	return fmt.Sprintf("%s is attached to node %s (as volume %s, confirmed %s ago) and cannot be attached to node %s as well; it has to be detached there first",
-		c.Other.Disk, c.Other.Node, c.Other.Volume, time.Since(c.Other.Renewed).Round(time.Second), c.Mine.Node)
+	return fmt.Sprintf("attached to node %s (as volume %s, confirmed %s ago) and cannot be attached to node %s as well; it has to be detached there first",
+		c.Other.Node, c.Other.Volume, time.Since(c.Other.Renewed).Round(time.Second), c.Mine.Node)
 }
 
 func (l Lease) conflicts(other Lease) bool {

@@ -84,7 +84,7 @@ func TestTake(t *testing.T) {
 				t.Fatalf("error %v, want a conflict: %t", err, tt.conflict)
 			}
 			if ok {
-				for _, part := range []string{"image /x", "node a", "volume pv", "node b", "detached there first"} {
+				for _, part := range []string{"attached to node a", "volume pv", "node b", "detached there first"} {
 					if !strings.Contains(conflict.Error(), part) {
 						t.Errorf("%q is not in %q", part, conflict)
 					}

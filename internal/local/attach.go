@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/lease"
@@ -94,9 +95,11 @@ func (b *Backend) waitForAttach(ctx context.Context, c *flex.Call) (string, erro
 // counts together with the PersistentVolume that names it.
 func (v *Volume) identity(volume string) string {
 	if strings.Contains(v.Source, "=") || strings.HasPrefix(v.Source, "/dev/disk/by-") {
-		return string(v.Kind) + " " + v.Source
+		volume = ""
 	}
-	return fmt.Sprintf("%s %s of %s", v.Kind, v.Source, volume)
+	h := fnv.New128a()
+	_, _ = fmt.Fprintf(h, "%q %q %q", v.Kind, v.Source, volume)
+	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
 // takeLease notes that the call's node has a disk, or renews that, unless
@@ -114,8 +117,8 @@ func (b *Backend) takeLease(ctx context.Context, v *Volume, c *flex.Call) error 
 	for _, err := range broken {
 		b.log().Warn("ignoring a broken lease", "error", err)
 	}
-	if _, ok := errors.AsType[*lease.Conflict](err); ok {
-		return &flex.Error{Code: flex.CodeFailedPrecondition, Err: err}
+	if conflict, ok := errors.AsType[*lease.Conflict](err); ok {
+		return flex.Errorf(flex.CodeFailedPrecondition, "%s %s is %w", v.Kind, v.Source, conflict)
 	}
 	if err != nil {
 		return &flex.Error{Code: flex.CodeUnavailable, Err: err}
