@@ -11,11 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
-	"github.com/onsi/ginkgo/v2/types"
-
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/csidriver"
+	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
+	"github.com/onsi/ginkgo/v2/types"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -109,7 +108,7 @@ func check(t *testing.T, v variant, report string) {
 // shortDir: the path of a socket has at most 107 bytes.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sanity")
+	dir, err := os.MkdirTemp("", "sanity") //nolint:usetesting // t.TempDir has a long name
 	if err != nil {
 		t.Fatal(err)
 	}
