@@ -38,14 +38,17 @@ func (b *Backend) Plan(ctx context.Context, c *flex.Call) ([]string, error) {
 
 // String is the volume in words.
 func (v *Volume) String() string {
-	fsType, access := v.FSType, "read-write"
-	if fsType == "" {
-		fsType = "the filesystem that is there"
+	parts := []string{fmt.Sprintf("%s %s", v.Kind, v.Source)}
+	switch {
+	case v.FSType != "":
+		parts = append(parts, v.FSType)
+	case v.isDisk():
+		parts = append(parts, "the filesystem that is there")
 	}
 	if v.ReadOnly {
-		access = "read-only"
+		return strings.Join(append(parts, "read-only"), ", ")
 	}
-	return fmt.Sprintf("%s %s, %s, %s", v.Kind, v.Source, fsType, access)
+	return strings.Join(append(parts, "read-write"), ", ")
 }
 
 func (b *Backend) planSetUp(ctx context.Context, v *Volume, c *flex.Call) ([]string, error) {
@@ -82,11 +85,17 @@ func (b *Backend) planSetUp(ctx context.Context, v *Volume, c *flex.Call) ([]str
 			return steps, err
 		}
 	}
+	if strings.HasPrefix(steps[len(steps)-1], planFails) {
+		return steps, nil
+	}
 	if c.Options.FSGroup != nil && b.ApplyFSGroup && !v.ReadOnly && v.Kind != KindSource {
 		steps = append(steps, fmt.Sprintf("give the files to group %d, unless the root has it already, before the mount can be seen", *c.Options.FSGroup))
 	}
 	return append(steps, fmt.Sprintf("mount %s at %s%s", v, c.Dir, optionText(v)), "verify that it is there, and read-only if it should be"), nil
 }
+
+// planFails begins a step that is the last one.
+const planFails = "fail: "
 
 func optionText(v *Volume) string {
 	if len(v.MountOptions) == 0 {
@@ -153,9 +162,9 @@ func (b *Backend) planDisk(ctx context.Context, v *Volume, path string) ([]strin
 		}
 		return []string{"format it, since it is empty: " + mkfs(d.FSType, v)}, nil
 	case found == "":
-		return []string{"fail: it is empty, and a read-only volume is never formatted"}, nil
+		return []string{planFails + "it is empty, and a read-only volume is never formatted"}, nil
 	case d.FSType != "" && found != d.FSType:
-		return []string{fmt.Sprintf("fail: it holds %s, not %s, and is never formatted over", found, d.FSType)}, nil
+		return []string{fmt.Sprintf(planFails+"it holds %s, not %s, and is never formatted over", found, d.FSType)}, nil
 	case v.ReadOnly:
 		return []string{fmt.Sprintf("use the %s on it as it is", found)}, nil
 	}
@@ -181,7 +190,7 @@ func (b *Backend) planTearDown(c *flex.Call) ([]string, error) {
 	if backing := mounter.BackingFile(info.Source); backing != "" {
 		steps = append(steps, fmt.Sprintf("with the last mount the kernel detaches %s from %s", backing, info.Source))
 	}
-	if c.Command == flex.CommandUnmountDevice {
+	if c.Command == flex.CommandUnmountDevice && isBlockDevice(info.Source) {
 		steps = append(steps, fmt.Sprintf("wait up to %v until %s is free", releaseWait, info.Source))
 	}
 	return steps, nil
@@ -217,7 +226,7 @@ func (b *Backend) planExpansion(v *Volume, c *flex.Call) ([]string, error) {
 	case KindDevice:
 		return []string{fmt.Sprintf("check that %s has %d bytes", v.Source, c.NewSize), "grow the filesystem, mounted or not"}, nil
 	case KindMemory:
-		return []string{fmt.Sprintf("set the size of the tmpfs at %s to %d bytes", c.Dir, c.NewSize)}, nil
+		return []string{fmt.Sprintf("raise the size of the tmpfs at %s to %d bytes, unless it is as high", c.Dir, c.NewSize)}, nil
 	}
 	return []string{fmt.Sprintf("check that the filesystem at %s has %d bytes; it cannot be grown from here", c.Dir, c.NewSize)}, nil
 }

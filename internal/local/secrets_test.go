@@ -1,0 +1,78 @@
+package local
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+func TestCredentials(t *testing.T) {
+	secrets := func(pairs ...string) map[string]flex.Secret {
+		m := map[string]flex.Secret{}
+		for i := 0; i < len(pairs); i += 2 {
+			m[pairs[i]] = flex.NewSecret([]byte(pairs[i+1]))
+		}
+		return m
+	}
+	for name, tt := range map[string]struct {
+		fsType  string
+		options []string
+		secrets map[string]flex.Secret
+		want    []string          // options that remain
+		files   map[string]string // by option
+		text    string            // of an error
+	}{
+		"nothing":             {fsType: "nfs", options: []string{"vers=4"}, want: []string{"vers=4"}},
+		"secrets of no use":   {fsType: "nfs", options: []string{"vers=4"}, secrets: secrets("password", "hunter2"), want: []string{"vers=4"}},
+		"cifs":                {fsType: "cifs", options: []string{"vers=3"}, secrets: secrets("username", "anna", "password", "hunter2,=x", "domain", "D"), want: []string{"vers=3"}, files: map[string]string{"credentials": "username=anna\npassword=hunter2,=x\ndomain=D\n"}},
+		"cifs, password only": {fsType: "smb3", secrets: secrets("password", "hunter2"), files: map[string]string{"credentials": "password=hunter2\n"}},
+		"cifs, guest":         {fsType: "cifs", options: []string{"guest"}, secrets: secrets("username", "anna"), want: []string{"guest"}},
+		"cifs, node's file":   {fsType: "cifs", options: []string{"credentials=/etc/smb"}, secrets: secrets("password", "hunter2"), want: []string{"credentials=/etc/smb"}},
+		"cifs, own file":      {fsType: "cifs", options: []string{"credentials=$(secretFile:file)", "ro"}, secrets: secrets("file", "password=hunter2\n", "password", "x"), want: []string{"ro"}, files: map[string]string{"credentials": "password=hunter2\n"}},
+		"cifs, cred":          {fsType: "cifs", options: []string{"cred=$(secretFile:file)"}, secrets: secrets("file", "password=hunter2\n", "password", "x"), files: map[string]string{"cred": "password=hunter2\n"}},
+		"cifs, newline":       {fsType: "cifs", secrets: secrets("password", "hunter2\n"), text: `the key "password" of the volume's Secret contains a line break, which mount.cifs cannot read; was it made with a newline at its end?`},
+		"cifs, injection":     {fsType: "cifs", secrets: secrets("password", "x", "username", "hunter2\nuid=0"), text: `the key "username" of the volume's Secret contains a line break`},
+		"ceph":                {fsType: "ceph", options: []string{"name=admin"}, secrets: secrets("key", "hunter2=="), want: []string{"name=admin"}, files: map[string]string{"secretfile": "hunter2=="}},
+		"ceph, node's file":   {fsType: "ceph", options: []string{"secretfile=/etc/key"}, secrets: secrets("key", "hunter2=="), want: []string{"secretfile=/etc/key"}},
+		"fuse":                {fsType: "fuse.s3fs", options: []string{"passwd_file=$(secretFile:aws)", "url=x"}, secrets: secrets("aws", "id:hunter2"), want: []string{"url=x"}, files: map[string]string{"passwd_file": "id:hunter2"}},
+		"two files":           {fsType: "fuse.x", options: []string{"a=$(secretFile:1)", "b=$(secretFile:2)"}, secrets: secrets("1", "hunter2", "2", ""), files: map[string]string{"a": "hunter2", "b": ""}},
+		"binary":              {fsType: "fuse.x", options: []string{"a=$(secretFile:1)"}, secrets: secrets("1", "\x00\xffhunter2\n"), files: map[string]string{"a": "\x00\xffhunter2\n"}},
+		"key missing":         {fsType: "fuse.x", options: []string{"a=$(secretFile:1)"}, secrets: secrets("2", "hunter2"), text: `mountOptions: a asks for the key "1", which the volume's Secret does not have`},
+		"no Secret":           {fsType: "fuse.x", options: []string{"a=$(secretFile:1)"}, text: "set secretRef to a Secret whose type is the driver's name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := &Volume{Kind: KindSource, FSType: tt.fsType, MountOptions: tt.options}
+			options, files, err := credentials(v, tt.secrets)
+			if tt.text != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.text) || strings.Contains(err.Error(), "hunter2") || flex.CodeOf(err) != flex.CodeInvalidArgument {
+					t.Errorf("error %v (%s), want %q", err, flex.CodeOf(err), tt.text)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(options, tt.want) {
+				t.Errorf("options %q, want %q", options, tt.want)
+			}
+			got := map[string]string{}
+			for option, content := range files {
+				got[option] = string(content)
+			}
+			if tt.files == nil {
+				tt.files = map[string]string{}
+			}
+			if diff := cmp.Diff(tt.files, got); diff != "" {
+				t.Errorf("files (-want +got):\n%s", diff)
+			}
+			if strings.Contains(strings.Join(options, ",")+strings.Join(slices.Collect(maps.Keys(files)), ","), "hunter2") {
+				t.Errorf("a secret is among the options %q", options)
+			}
+		})
+	}
+}
