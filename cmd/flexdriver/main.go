@@ -31,8 +31,8 @@ func run(argv []string) int {
 		}
 		return 0
 	}
-	reply, err := fdguard.Claim()
-	defer reply.Close()
+	reply, err := fdguard.Claim() // usable also with an error
+	defer reply.Close()           //nolint:staticcheck // SA5001: see above
 	c := newCallout(argv, reply, err)
 	serve := flex.Serve
 	if len(argv) > 1 && argv[1] == string(flex.CommandInit) {

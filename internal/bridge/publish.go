@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -66,7 +67,7 @@ func (b *Bridge) bring(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.F
 	if err := b.nodePublish(d, v, want, t, dir); err != nil {
 		return err
 	}
-	if err := b.applyFSGroup(d, v, want, f, t, dir); err != nil {
+	if err := b.applyFSGroup(d, want, f, t, dir); err != nil {
 		return err
 	}
 	return b.bind(v, t, dir)
@@ -162,15 +163,13 @@ func publishedContext(d *FlexDriver, want *csivol.Volume) map[string]string {
 		"csi.storage.k8s.io/serviceAccount.name": want.Pod.ServiceAccount,
 		"csi.storage.k8s.io/ephemeral":           "false",
 	}
-	for k, v := range want.Context {
-		all[k] = v
-	}
+	maps.Copy(all, want.Context)
 	return all
 }
 
 // applyFSGroup does what the kubelet does for CSI volumes
 // (pkg/volume/csi/csi_mounter.go, supportsFSGroup), before the mount is seen.
-func (b *Bridge) applyFSGroup(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.Features, t *volstate.Target, dir string) error {
+func (b *Bridge) applyFSGroup(d *FlexDriver, want *csivol.Volume, f csivol.Features, t *volstate.Target, dir string) error {
 	switch {
 	case want.FSGroup == nil, t.ReadOnly, t.Bound, f.MountGroup, d.FSGroup == FSGroupNone:
 		return nil
@@ -213,7 +212,7 @@ func (b *Bridge) tidy(ctx context.Context, dir string) error {
 	}
 	private, err := privateTarget(dir)
 	if err != nil {
-		return nil // not a path of ours at all
+		return nil //nolint:nilerr // not a path of ours at all: there is nothing private
 	}
 	if err := b.Mounts.Unmount(ctx, private); err != nil {
 		return err

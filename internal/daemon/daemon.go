@@ -139,7 +139,7 @@ func (d *Daemon) handle(ctx context.Context, r *wire.Request) flex.DriverStatus 
 	if status.Status == flex.StatusFailure {
 		level = slog.LevelError
 	}
-	d.Log.Log(ctx, level, "answered", "requestID", r.ID, "driver", r.Driver, "command", string(command), "status", string(status.Status), "code", string(status.Code), "message", status.Message, "duration", took)
+	d.Log.Log(ctx, level, "answered", "request", r.ID, "driver", r.Driver, "command", string(command), "status", string(status.Status), "code", string(status.Code), "message", status.Message, "duration", took)
 	return status
 }
 

@@ -118,7 +118,7 @@ func listKeys(user map[string]string) string {
 
 // checkNames finds options that are unknown or belong to another kind.
 func (v *Volume) checkNames(user map[string]string) []string {
-	allowed := append(kinds()[v.Kind], optionMountOptions, optionSELinux)
+	allowed := slices.Concat(kinds()[v.Kind], []string{optionMountOptions, optionSELinux})
 	var faults []string
 	for _, name := range slices.Sorted(maps.Keys(user)) {
 		if !slices.Contains(allowed, name) {

@@ -194,8 +194,7 @@ func (c *child) explain(path string, err error) error {
 	if c.ctx.Err() != nil {
 		return fmt.Errorf("%s was ended: %w", path, context.Cause(c.ctx))
 	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return &utilexec.ExitErrorWrapper{ExitError: exit}
 	}
 	return err

@@ -31,7 +31,7 @@ type Remote struct {
 // need it; without one the kernel is asked directly.
 func (m *Mounter) MountRemote(ctx context.Context, r Remote, t *Target) error {
 	if r.ReadOnly {
-		r.Options = append(r.Options[:len(r.Options):len(r.Options)], "ro")
+		r.Options = append(slices.Clip(r.Options), "ro")
 	}
 	s := source{fsType: r.FSType, device: r.Source, options: parseOptions(r.Options), given: r.Options}
 	if !IsFSType(r.FSType) || strings.HasPrefix(r.Source, "-") {
@@ -50,7 +50,7 @@ func (m *Mounter) MountRemote(ctx context.Context, r Remote, t *Target) error {
 	if err != nil {
 		return s.err("mount", t.path, err)
 	}
-	if err := m.runMount(ctx, r, append(r.Options[:len(r.Options):len(r.Options)], files.options...), t); err != nil {
+	if err := m.runMount(ctx, r, append(slices.Clip(r.Options), files.options...), t); err != nil {
 		m.takeBack(t)
 		return s.err("mount", t.path, err)
 	}

@@ -269,7 +269,7 @@ func TestLoopKeepsLease(t *testing.T) {
 	}
 	defer f.Close()
 	for _, how := range []int{unix.LOCK_EX, unix.LOCK_SH} {
-		if err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); err != unix.EWOULDBLOCK { //nolint:errorlint // an errno
+		if err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); err != unix.EWOULDBLOCK {
 			t.Errorf("flock of an attached image gives %v", err)
 		}
 	}

@@ -76,7 +76,7 @@ func TestSetGroup(t *testing.T) {
 	mustWrite(t, outside, "")
 	mustMkdir(t, root)
 	makeGroupTree(t, root, outside)
-	setGroup(t, t.Context(), root, gid, nil)
+	setGroup(t.Context(), t, root, gid, nil)
 
 	for _, f := range append(groupTree(), groupFile{".", unix.S_IFDIR, 0, 0o2770}) {
 		var st unix.Stat_t
@@ -97,7 +97,7 @@ func TestSetGroup(t *testing.T) {
 	if err := os.Chown(stray, -1, 0); err != nil {
 		t.Fatal(err)
 	}
-	setGroup(t, t.Context(), root, gid, nil)
+	setGroup(t.Context(), t, root, gid, nil)
 	if err := unix.Stat(stray, &st); err != nil || st.Gid != 0 {
 		t.Errorf("the tree was walked again: group %d, %v", st.Gid, err)
 	}
@@ -110,14 +110,14 @@ func TestSetGroup(t *testing.T) {
 		if err := firstOf(os.Chown(stray, -1, 0), spoil()); err != nil {
 			t.Fatal(err)
 		}
-		setGroup(t, t.Context(), root, gid, nil)
+		setGroup(t.Context(), t, root, gid, nil)
 		if err := unix.Stat(stray, &st); err != nil || st.Gid != gid {
 			t.Errorf("not done again: group %d, %v", st.Gid, err)
 		}
 	}
 }
 
-func setGroup(t *testing.T, ctx context.Context, dir string, gid int, want error) {
+func setGroup(ctx context.Context, t *testing.T, dir string, gid int, want error) {
 	t.Helper()
 	root, err := os.Open(dir)
 	if err != nil {
@@ -188,7 +188,7 @@ func TestSetGroupFails(t *testing.T) {
 	testenv.Need(t, "fuse", "root")
 	target := newTarget(t)
 	mountFUSE(t, target.Path(), "fuse", "no-owner")
-	setGroup(t, t.Context(), target.Path(), 5, unix.ENOSYS)
+	setGroup(t.Context(), t, target.Path(), 5, unix.ENOSYS)
 	mustUnmount(t, target)
 }
 

@@ -276,7 +276,7 @@ func TestUnmountDeadFUSE(t *testing.T) {
 			}
 			server.die()
 			var st unix.Stat_t
-			if err := unix.Stat(target.Path(), &st); err != unix.ENOTCONN { //nolint:errorlint // an errno
+			if err := unix.Stat(target.Path(), &st); err != unix.ENOTCONN {
 				t.Fatalf("stat of a dead server: %v", err)
 			}
 			if mounted, err := target.Mounted(); !mounted || err != nil {

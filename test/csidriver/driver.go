@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -162,7 +161,7 @@ func (d *Driver) Serve(ctx context.Context) error {
 	for _, s := range d.servers {
 		go func() { failed <- s.grpc.Serve(s.listener) }()
 	}
-	d.Log.Info("serving", slog.String("driver", d.Name), slog.String("node", d.NodeID), slog.String("endpoint", d.Endpoint))
+	d.Log.Info("serving", "driver", d.Name, "node", d.NodeID, "endpoint", d.Endpoint)
 	var err error
 	select {
 	case <-ctx.Done():

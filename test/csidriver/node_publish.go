@@ -2,7 +2,6 @@ package csidriver
 
 import (
 	"context"
-	"log/slog"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -43,7 +42,7 @@ func (n node) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeReq
 	err = p.do(ctx)
 	if err != nil && v.Ephemeral && len(record.Targets) == 0 {
 		if err := n.store.deleteVolume(v.ID); err != nil {
-			n.Log.Warn("an ephemeral volume stays until it is unpublished", slog.String("volume", v.ID), slog.Any("error", err))
+			n.Log.Warn("an ephemeral volume stays until it is unpublished", "volume", v.ID, "error", err)
 		}
 	}
 	return &csi.NodePublishVolumeResponse{}, answer(err)

@@ -2,7 +2,6 @@ package csidriver
 
 import (
 	"context"
-	"log/slog"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -77,7 +76,7 @@ func (n node) sameStage(a *admitted, r *nodeRecord, path string) error {
 func (n node) forget(id string, r *nodeRecord, change func()) {
 	change()
 	if err := n.store.putNodeVolume(n.NodeID, id, r); err != nil {
-		n.Log.Warn("a record could not be taken back", slog.String("volume", id), slog.Any("error", err))
+		n.Log.Warn("a record could not be taken back", "volume", id, "error", err)
 	}
 }
 
