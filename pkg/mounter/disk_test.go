@@ -196,29 +196,28 @@ func TestDiskWrongFilesystemHeld(t *testing.T) {
 
 // A device that something other than a filesystem holds.
 func TestDiskHeldByOther(t *testing.T) {
-	d, target := formatted(t, "ext4"), newTarget(t)
-	holder, err := os.OpenFile(d.device, os.O_RDWR|unix.O_EXCL, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer holder.Close()
-	eachWay(t, func(t *testing.T, m *mounter.Mounter) {
+	testenv.Need(t, "ext4")
+	for _, formatIt := range []bool{true, false} {
 		for _, fsType := range []string{"ext4", ""} {
-			err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device, FSType: fsType}, target, nil)
-			requireError(t, err, mounter.ErrBusy, d.device, "lsblk")
-			requireMounts(t, target.Path(), 0)
+			for _, classic := range []bool{false, true} {
+				t.Run(fmt.Sprintf("formatted %t, type %q, classic %t", formatIt, fsType, classic), func(t *testing.T) {
+					t.Parallel() // waits whether the device becomes free
+					d, target := newDisk(t, leastSize("ext4")), newTarget(t)
+					if formatIt {
+						mustRun(t, "mkfs.ext4", "-q", d.device)
+					}
+					holder, err := os.OpenFile(d.device, os.O_RDWR|unix.O_EXCL, 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer holder.Close()
+					m := mounter.Mounter{Classic: classic}
+					err = m.MountDisk(t.Context(), mounter.Disk{Device: d.device, FSType: fsType}, target, nil)
+					requireError(t, err, mounter.ErrBusy, d.device, "lsblk")
+					requireMounts(t, target.Path(), 0)
+				})
+			}
 		}
-	})
-	empty := newDisk(t, testenv.MiB)
-	hold2, err := os.OpenFile(empty.device, os.O_RDWR|unix.O_EXCL, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hold2.Close()
-	var m mounter.Mounter
-	for _, fsType := range []string{"ext4", ""} {
-		err := m.MountDisk(t.Context(), mounter.Disk{Device: empty.device, FSType: fsType}, target, nil)
-		requireError(t, err, mounter.ErrBusy, empty.device, "lsblk")
 	}
 }
 
