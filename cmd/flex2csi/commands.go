@@ -27,6 +27,7 @@ type command struct {
 // commands are all that there are, in the order of help.
 func commands() []command {
 	return []command{
+		{"serve", "--node-name NAME [flags]", "be the daemon of a node", serve},
 		{"check", "[flags]", "validate a configuration and print it with its defaults", check},
 		{"map", "[flags] [CALLOUT ARGS...]", "show what a CSI driver would be asked for a volume", mapVolume},
 		{"version", "[--json]", "print what this is", printVersion},

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/csiclient"
+	"github.com/flex2csi/flex2csi/internal/daemon"
+	"github.com/flex2csi/flex2csi/internal/drivers"
+	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/internal/nodemounts"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/internal/wire"
+	"github.com/flex2csi/flex2csi/pkg/mounter"
+)
+
+// serveOptions are the flags of serve.
+type serveOptions struct {
+	socket, stateDir, kubeletDir, nodeName string
+	httpEndpoint, metricsPath              string
+	drain                                  time.Duration
+	verbosity                              int
+}
+
+// serve is the daemon: it answers flexdriver until it is told to end.
+func serve(args []string, env environment) error {
+	var o serveOptions
+	set := flags("serve", "The daemon of a node: answers flexdriver, and does with CSI drivers what it asks\nfor, until it is told to end.", env)
+	config := configFlag(set)
+	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket at which flexdriver calls; its directory is for root alone")
+	set.StringVar(&o.stateDir, "state-dir", "/var/lib/flex2csi", "`directory` of the records of volumes; it has to outlive this process")
+	set.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's --root-dir")
+	set.StringVar(&o.nodeName, "node-name", "", "the `name` of this node in Kubernetes")
+	set.StringVar(&o.httpEndpoint, "http-endpoint", "", "loopback `address` (127.0.0.1:PORT) for /healthz, /readyz and metrics; empty: none")
+	set.StringVar(&o.metricsPath, "metrics-path", "/metrics", "path of the metrics")
+	set.DurationVar(&o.drain, "drain-timeout", 20*time.Second, "how long calls under way are waited for at the end")
+	set.CountVarP(&o.verbosity, "verbose", "v", "log more")
+	if err := parse(set, args, 0); err != nil {
+		return err
+	}
+	switch {
+	case o.nodeName == "":
+		return usagef("which node is this? give --node-name")
+	case !filepath.IsAbs(o.kubeletDir) || !filepath.IsAbs(o.stateDir):
+		return usagef("--kubelet-dir and --state-dir are absolute paths")
+	}
+	c, err := loadConfig(*config, env)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	return o.run(ctx, c, o.logger(env))
+}
+
+func (o *serveOptions) logger(env environment) *slog.Logger {
+	level := slog.LevelInfo
+	if o.verbosity > 0 {
+		level = slog.LevelDebug
+	}
+	log := slog.New(slog.NewJSONHandler(env.err, &slog.HandlerOptions{Level: level}))
+	klog.SetSlogLogger(log) // what k8s.io/mount-utils says
+	return log
+}
+
+// run puts the daemon together.
+func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configuration, log *slog.Logger) error {
+	mappers, err := mapping.Compile(config)
+	if err != nil {
+		return err
+	}
+	store, err := volstate.Open(o.stateDir)
+	if err != nil {
+		return err
+	}
+	boot, err := bridge.BootID()
+	if err != nil {
+		return fmt.Errorf("tell this boot from others: %w", err)
+	}
+	kubeletDir := filepath.Clean(o.kubeletDir)
+	// Operations end after the calls that wait for them: see daemon.Run.
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	b := &bridge.Bridge{
+		Context:    life,
+		Mounts:     &nodemounts.Mounts{Mounter: mounter.Mounter{Log: log}, KubeletDir: kubeletDir},
+		State:      store,
+		KubeletDir: kubeletDir,
+		NodeName:   o.nodeName,
+		BootID:     boot,
+		Drivers:    map[string]*bridge.FlexDriver{},
+		Log:        log,
+	}
+	var clients []*csiclient.Client
+	for i := range config.Drivers {
+		d := &config.Drivers[i]
+		client := drivers.Client(d, kubeletDir)
+		clients = append(clients, client)
+		b.Drivers[d.FlexDriver] = drivers.New(d, mappers[d.FlexDriver], client)
+	}
+	err = daemon.Run(ctx, daemon.Options{
+		Bridge: b, Store: store, StateDir: o.stateDir, Socket: o.socket,
+		HTTPEndpoint: o.httpEndpoint, MetricsPath: o.metricsPath, Drain: o.drain, Log: log,
+	})
+	for _, c := range clients {
+		err = errors.Join(err, c.Close())
+	}
+	return err
+}
