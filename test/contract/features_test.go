@@ -188,27 +188,45 @@ func TestIsAttachedIsExplicitInBothArgumentOrders(t *testing.T) {
 	n.detach(v)
 }
 
-// TestDiskIsNotAttachedToASecondNode: the controller checks that for one PV;
-// we check it for one disk, which two PVs can name.
+// TestDiskIsNotAttachedToASecondNode: the controller checks that for one PV, by
+// access modes. We check it for one disk, which two PVs can name, where its
+// name is the same on all nodes; a path is each node's own.
 func TestDiskIsNotAttachedToASecondNode(t *testing.T) {
-	n := newNode(t, true)
-	v, w := n.newVolume(imageExt4(), "pv-1"), n.newVolume(imageExt4(), "pv-2")
-	w.pv.Spec.FlexVolume.Options = v.pv.Spec.FlexVolume.Options
-	attach := func(v *vol, node string) error {
-		_, err := n.attacher().Attach(v.spec, types.NodeName(node))
-		return err
+	tests := map[string]struct {
+		option, value string
+		onlyOne       bool // of two PVs with this value
+	}{
+		"image":       {"image", "/srv/disk.img", false},
+		"device path": {"device", "/dev/sdb", false},
+		"UUID":        {"device", "UUID=0a1b2c3d-0000-4000-8000-000000000001", true},
+		"device link": {"device", "/dev/disk/by-id/scsi-1", true},
 	}
-	n.must(attach(v, "node-1"))
-	n.must(attach(v, "node-1")) // again, as after a restart of the controller
-	for _, other := range []*vol{v, w} {
-		if err := attach(other, "node-2"); err == nil || !strings.Contains(err.Error(), "node-1") {
-			t.Errorf("attach of %s to a second node: %v, want a word about node-1", other.spec.Name(), err)
-		}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, true, func(c *driverConfig) { c.ImageRoots = []string{} })
+			v, w := n.newVolume(imageExt4(), "pv-1"), n.newVolume(imageExt4(), "pv-2")
+			for _, pv := range []*vol{v, w} {
+				pv.pv.Spec.FlexVolume.Options = map[string]string{test.option: test.value}
+			}
+			attach := func(v *vol, node types.NodeName) error {
+				_, err := n.attacher().Attach(v.spec, node)
+				return err
+			}
+			n.must(attach(v, "node-1"))
+			n.must(attach(v, "node-1")) // again, as after a restart of the controller
+			if err := attach(v, "node-2"); err == nil || !strings.Contains(err.Error(), "node-1") {
+				t.Errorf("attach to a second node: %v, want a word about node-1", err)
+			}
+			if err := attach(w, "node-2"); (err != nil) != test.onlyOne {
+				t.Errorf("attach of a second PV to a second node: %v", err)
+			}
+			for range 2 {
+				n.must(n.detacher().Detach("pv-1", "node-1"))
+			}
+			n.must(attach(w, "node-2"))
+			n.must(n.detacher().Detach("pv-2", "node-2"))
+		})
 	}
-	n.must(n.detacher().Detach("pv-1", "node-1"))
-	n.must(n.detacher().Detach("pv-1", "node-1"))
-	n.must(attach(w, "node-2"))
-	n.must(n.detacher().Detach("pv-2", "node-2"))
 }
 
 // TestMetricsAreThoseOfTheVolume: the capability makes the kubelet ask.
