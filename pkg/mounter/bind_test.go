@@ -33,7 +33,13 @@ func TestBind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachWay(t, func(t *testing.T, m *mounter.Mounter) {
-				source, target := newDir(t), newTarget(t)
+				// A mount of our own: the flags of others are locked in a user namespace.
+				memory, target := newTarget(t), newTarget(t)
+				if err := m.Memory(t.Context(), testenv.MiB, memory, nil, nil); err != nil {
+					t.Fatal(err)
+				}
+				defer mustUnmount(t, memory)
+				source := memory.Path()
 				mustWrite(t, filepath.Join(source, "file"), "content")
 				if err := m.Bind(t.Context(), source, nil, target, tt.options, nil); err != nil {
 					t.Fatal(err)

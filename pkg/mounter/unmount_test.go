@@ -178,13 +178,12 @@ func TestUnmountBusy(t *testing.T) {
 			if err := m.Memory(t.Context(), 16*testenv.MiB, target, nil, nil); err != nil {
 				t.Fatal(err)
 			}
+			defer mustUnmount(t, target)
 			text, stop := use(t, target.Path())
 			defer stop()
 			err := m.Unmount(t.Context(), target)
 			requireError(t, err, mounter.ErrBusy, "unmount "+target.Path(), text)
 			requireMounts(t, target.Path(), 1)
-			stop()
-			mustUnmount(t, target)
 		})
 	}
 }
