@@ -18,7 +18,12 @@ import (
 // built.
 const envBinary = "FLEXDRIVER_BINARY"
 
-func TestMain(m *testing.M) { testenv.Main(onMemory{m}) }
+func TestMain(m *testing.M) {
+	if role := os.Getenv(envRole); role != "" {
+		os.Exit(play(role, os.Args[1:]))
+	}
+	testenv.Main(onMemory{m})
+}
 
 // onMemory runs the tests with their temporary directories on a tmpfs, since
 // they copy disk images all the time. It is mounted in the private namespace.

@@ -25,7 +25,9 @@ const (
 	skipped
 )
 
-func (v variant) String() string { return [...]string{"again", "later", "undone", "reversed", "skipped"}[v] }
+func (v variant) String() string {
+	return [...]string{"again", "later", "undone", "reversed", "skipped"}[v]
+}
 
 // A point is one way to die.
 type point struct {
@@ -98,7 +100,7 @@ func (m *matrix) one(i int, p point, v variant) error {
 		return fmt.Errorf("killed after %s, which %v survived", r.hit, r.survivors)
 	}
 	if !r.killed {
-		return m.ranThrough(i, r)
+		return m.ranThrough(i, v, r)
 	}
 	m.count.kills++
 	visible, err := m.asExpected(m.target(victim))
@@ -151,7 +153,8 @@ func (m *matrix) afterwards(i int, v variant, visible bool) error {
 		if err := m.settled(visible); err != nil {
 			return fmt.Errorf("nobody called again: %w", err)
 		}
-		if _, err := m.asExpected(m.target(victim)); err != nil {
+		var err error
+		if visible, err = m.asExpected(m.target(victim)); err != nil {
 			return fmt.Errorf("nobody called again: %w", err)
 		}
 		if err := m.noDebris(m.volume.attach); err != nil {
@@ -200,9 +203,9 @@ func (m *matrix) finish(i int, onlyUndo bool) error {
 
 // ranThrough is for a victim that made fewer system calls this time, or that
 // survived the death of a child.
-func (m *matrix) ranThrough(i int, r *traced) error {
+func (m *matrix) ranThrough(i int, v variant, r *traced) error {
 	if err := m.judge(m.life[i], r.answer); err != nil {
-		return m.honest(i, r, err)
+		return m.honest(i, v, r, err)
 	}
 	if err := m.done(m.life[i]); err != nil {
 		return err
@@ -212,7 +215,7 @@ func (m *matrix) ranThrough(i int, r *traced) error {
 
 // honest checks a call that has answered with a failure: it must have left
 // nothing, and succeed the next time.
-func (m *matrix) honest(i int, r *traced, failure error) error {
+func (m *matrix) honest(i int, v variant, r *traced, failure error) error {
 	if r.hit.program == "" {
 		return failure // nothing was done to it
 	}
@@ -224,5 +227,5 @@ func (m *matrix) honest(i int, r *traced, failure error) error {
 		return fmt.Errorf("%w: and yet it is mounted", failure)
 	}
 	m.count.kills++
-	return m.afterwards(i, again, visible)
+	return m.afterwards(i, v, visible)
 }

@@ -160,11 +160,11 @@ func chosen(writes []step) []int {
 	return numbers
 }
 
-// timePoints kill wherever the driver and its children are at a time.
-func timePoints(took time.Duration) []point {
-	n := 6
+// timePoints kill wherever the driver and its children are at a time. follow
+// finds children that survive.
+func timePoints(took time.Duration, n int, follow bool) []point {
 	if all() {
-		n = 60
+		n *= 10
 	}
 	var points []point
 	for i := 1; i <= n; i++ {
@@ -172,7 +172,7 @@ func timePoints(took time.Duration) []point {
 		points = append(points, point{
 			name:     after.String(),
 			variants: []variant{[]variant{again, later}[i%2]},
-			tracer:   func() *tracer { return &tracer{follow: true, killAfter: after} },
+			tracer:   func() *tracer { return &tracer{follow: follow, killAfter: after} },
 		})
 	}
 	return points

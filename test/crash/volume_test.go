@@ -51,9 +51,6 @@ type volume struct {
 	dirty bool
 	// left attaches the image to a loop device first, and leaves it there.
 	left bool
-	// program makes the driver call mount(8), by putting a mount.<type> into
-	// the PATH.
-	program bool
 	// needs are those of testenv.Need.
 	needs []string
 }
@@ -81,7 +78,7 @@ func (v *volume) options(w *world) flex.Options {
 	case kindMemory:
 		o.User = map[string]string{kindMemory: "memory", "size": size}
 	case kindSource:
-		o.User = map[string]string{kindSource: "store", "mountOptions": "nosuid"}
+		o.User = map[string]string{kindSource: w.fuseSource()}
 	}
 	return o
 }

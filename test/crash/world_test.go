@@ -72,9 +72,11 @@ func newWorld(t *testing.T, v *volume) *world {
 			t.Fatal(err)
 		}
 	}
-	// The driver looks for it to learn that mount(8) is needed; mount(8) itself
-	// looks only in /sbin, and then mounts by itself.
-	w.mustWrite(w.path("bin/mount.tmpfs"), []byte("#!/bin/sh\nexit 1\n"), 0o755)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.mustWrite(w.path("bin/"+fuseProgram), []byte(fuseScript(self)), 0o755)
 	// A link, since a program that was just written is busy while any process
 	// that was forked meanwhile has it open.
 	if err := os.Symlink(os.Getenv(envBinary), w.driver); err != nil {
@@ -159,11 +161,7 @@ func (w *world) marshal(o flex.Options) string {
 }
 
 func (w *world) environment() []string {
-	env := append(os.Environ(), envWorld+"="+w.dir)
-	if w.volume.program {
-		env = append(env, "PATH="+w.path("bin")+":"+os.Getenv("PATH"))
-	}
-	return env
+	return append(os.Environ(), envWorld+"="+w.dir)
 }
 
 // announce notes what is known of a call before it answers.
@@ -305,7 +303,8 @@ func (w *world) expected() []string {
 	return dirs
 }
 
-// processes returns the processes of this world, in words.
+// processes returns the processes of this world, in words, but not the server
+// of a filesystem that is mounted.
 func (w *world) processes() []string {
 	mark := []byte(envWorld + "=" + w.dir + "\x00")
 	entries, _ := os.ReadDir("/proc")
@@ -315,7 +314,8 @@ func (w *world) processes() []string {
 			continue
 		}
 		env, _ := os.ReadFile("/proc/" + e.Name() + "/environ") // gone, or a kernel thread
-		if bytes.Contains(env, mark) {
+		serves := bytes.Contains(env, []byte(envRole+"="+roleServer+"\x00"))
+		if bytes.Contains(env, mark) && !(serves && len(w.mounts()) > 0) {
 			cmdline, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
 			found = append(found, e.Name()+" "+strings.ReplaceAll(strings.TrimSuffix(string(cmdline), "\x00"), "\x00", " "))
 		}
