@@ -37,7 +37,7 @@ func (o onMemory) Run() int {
 	}
 	defer os.Remove(dir)
 	if err := unix.Mount("crash", dir, "tmpfs", 0, "size=4g,mode=0755"); err == nil {
-		defer unix.Unmount(dir, unix.MNT_DETACH)
+		defer func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }()
 		os.Setenv("TMPDIR", dir)
 	} // else nothing can be mounted here, and the tests skip themselves
 	if err := provideBinary(dir); err != nil {
