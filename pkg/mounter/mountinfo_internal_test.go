@@ -1,7 +1,9 @@
 package mounter
 
 import (
+	"bufio"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -45,6 +47,35 @@ func FuzzMountinfo(f *testing.F) {
 		top := topOf(infos)
 		if top == nil || top.ID != 99+n || top.Mountpoint != point || top.Source != source || top.FSType != fsType {
 			t.Errorf("the topmost is %+v\n%s", top, table.String())
+		}
+	})
+}
+
+// Lines are cut off and nothing else, wherever a reader stops.
+func FuzzShortLines(f *testing.F) {
+	f.Add("one\ntwo\n", 16, uint8(3))
+	f.Add(strings.Repeat("x", 40)+"\nshort\n"+strings.Repeat("y", 16)+"\n", 16, uint8(1))
+	f.Add("\n\n no end", 17, uint8(200))
+	f.Fuzz(func(t *testing.T, text string, size int, step uint8) {
+		size = 16 + size&0xff // the least that bufio has
+		r := &shortLines{from: bufio.NewReaderSize(strings.NewReader(text), size)}
+		var got strings.Builder
+		if _, err := io.CopyBuffer(&got, struct{ io.Reader }{r}, make([]byte, int(step)+1)); err != nil {
+			t.Fatal(err)
+		}
+		var want strings.Builder
+		for line := range strings.Lines(text) {
+			body, ended := strings.CutSuffix(line, "\n")
+			if len(line) > size {
+				body = line[:size]
+			}
+			want.WriteString(body)
+			if ended {
+				want.WriteString("\n")
+			}
+		}
+		if got.String() != want.String() {
+			t.Errorf("%q, size %d: %q, want %q", text, size, got.String(), want.String())
 		}
 	})
 }

@@ -2,10 +2,8 @@ package mounter
 
 import (
 	"errors"
-	"fmt"
 	"os"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -62,49 +60,4 @@ func verifyReadOnly(t *Target) error {
 		return errors.New("it should be read-only and is writable")
 	}
 	return nil
-}
-
-// Info is what the mount table says of one mount.
-type Info = mountinfo.Info
-
-// topMount returns the mount table's entry of what is mounted at t, or nil, of
-// stacked mounts the topmost. It reads the whole table, so it is for rare ways
-// and for error messages; it never touches a mount.
-func (t *Target) topMount() (*Info, error) {
-	path := t.tablePath()
-	infos, err := Mounts(func(i *Info) (skip, stop bool) { return i.Mountpoint != path, false })
-	if err != nil {
-		return nil, err
-	}
-	return topOf(infos), nil
-}
-
-// topOf returns the one of stacked mounts that none of the others is on. The
-// order in the table does not tell: it is that of their making.
-func topOf(infos []*Info) *Info {
-	covered := map[int]bool{}
-	for _, i := range infos {
-		covered[i.Parent] = true
-	}
-	for _, i := range infos {
-		if !covered[i.ID] {
-			return i
-		}
-	}
-	return nil
-}
-
-// Mounts returns the entries of the mount table that the filter keeps, in
-// the kernel's order: what is mounted later comes later.
-func Mounts(filter mountinfo.FilterFunc) ([]*Info, error) {
-	infos, err := mountinfo.GetMounts(filter)
-	if err != nil {
-		return nil, fmt.Errorf("read the mount table: %w", err)
-	}
-	return infos, nil
-}
-
-// Describe is one mount in words, for messages.
-func Describe(i *Info) string {
-	return fmt.Sprintf("%s (%s) on %s", i.Source, i.FSType, i.Mountpoint)
 }
