@@ -1,13 +1,16 @@
 package mounter_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -453,6 +456,48 @@ func TestDiskLabel(t *testing.T) {
 		table := mountsAt(t, target.Path())[0].VFSOptions
 		if got, want := strings.Contains(table, label), strings.Contains(string(filesystems), "selinuxfs"); got != want {
 			t.Errorf("mounted with %s: label %t, want %t", table, got, want)
+		}
+	})
+}
+
+// A disk that is mounted in another mount namespace only, as by a container, is
+// shared, and cannot be let go of as long as it is there.
+func TestDiskInOtherNamespace(t *testing.T) {
+	testenv.Need(t, "ext4", "prog:unshare")
+	eachWay(t, func(t *testing.T, m *mounter.Mounter) {
+		d, target, there := formatted(t, "ext4"), newTarget(t), newTarget(t)
+		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", `mount "$0" "$1" && echo content >"$1/file" && echo mounted && exec cat`, d.device, there.Path())
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if word, err := bufio.NewReader(stdout).ReadString('\n'); word != "mounted\n" {
+			t.Fatalf("%q, %v", word, err)
+		}
+		requireMounts(t, there.Path(), 0)
+		if err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device}, target, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := mustRead(t, filepath.Join(target.Path(), "file")); got != "content\n" {
+			t.Errorf("file is %q", got)
+		}
+		mustUnmount(t, target)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer cancel()
+		requireError(t, mounter.WaitDetached(ctx, d.device, ""), mounter.ErrBusy, "release "+d.device, "another mount namespace", "mountinfo")
+		stdin.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+		if err := mounter.WaitDetached(t.Context(), d.device, ""); err != nil {
+			t.Error(err)
 		}
 	})
 }
