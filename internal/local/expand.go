@@ -32,7 +32,7 @@ func (b *Backend) expandVolume(ctx context.Context, c *flex.Call) error {
 		}
 		return requireSize(d.path, c.NewSize)
 	}
-	return nil // no size of its own, or one that only a mount has: see expandFS
+	return flex.Errorf(flex.CodeFailedPrecondition, "a volume with %s has no size but that of its mount, which expandfs changes or checks", v.Kind)
 }
 
 func (b *Backend) parseForExpansion(c *flex.Call) (*Volume, error) {
