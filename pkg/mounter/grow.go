@@ -101,15 +101,23 @@ func (m *Mounter) checkExt(ctx context.Context, device string) error {
 
 // inPrivateNamespace runs do on a thread with a mount namespace of its own,
 // which is never used again: the namespace goes with the thread, and with the
-// namespace all that was mounted in it. Children of do see the same. What
-// others unmount meanwhile is unmounted here too, so nothing is kept busy.
+// namespace all that was mounted in it. Children of do see the same.
 func inPrivateNamespace(do func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends here
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// The first thread of a process does not end with its goroutine; it
+			// would keep the namespace, and with it every mount of the node.
+			// While it is held here another one is taken.
+			defer runtime.UnlockOSThread()
+			done <- inPrivateNamespace(do)
+			return
+		}
+		// Never unlocked: the thread ends here.
 		err := unix.Unshare(unix.CLONE_NEWNS)
 		if err == nil {
-			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")
+			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 		}
 		if err != nil {
 			done <- os.NewSyscallError("unshare mount namespace", err)

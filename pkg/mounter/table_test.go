@@ -61,7 +61,7 @@ func TestMountsLongLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := os.ReadFile("/proc/self/mountinfo")
+	table, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
