@@ -449,11 +449,11 @@ func TestExpandRefuses(t *testing.T) {
 		"no device":     {empty, options("device", w.path("none")), 64 << 20, 0, flex.CodeNotFound, []string{"no such file"}, false},
 		"no image":      {empty, options("image", w.path("none.img"), "size", "1Gi"), 64 << 20, 0, flex.CodeNotFound, []string{"no such file"}, false},
 		"other there":   {memory, options("device", device), 32 << 20, 0, flex.CodeFailedPrecondition, []string{"has tmpfs (tmpfs) on", "not this volume"}, true},
-		"not mounted":   {empty, options("medium", "memory"), 32 << 20, 0, flex.CodeFailedPrecondition, []string{"is not mounted at"}, true},
-		"no memory":     {directory, options("medium", "memory"), 32 << 20, 0, flex.CodeFailedPrecondition, []string{"not this volume"}, true},
-		"a directory":   {directory, options("path", w.dir), 1 << 60, 0, flex.CodeFailedPrecondition, []string{"cannot be grown from here", "grow it where it is served"}, true},
-		"not a place":   {"/mnt", options("medium", "memory"), 1 << 20, 0, flex.CodeInvalidArgument, []string{"is no directory of a FlexVolume"}, true},
-		"no such place": {filepath.Join(filepath.Dir(filepath.Dir(empty)), "none", "pv"), options("medium", "memory"), 1 << 20, 0, flex.CodeNotFound, []string{"no such file"}, true},
+		"not mounted":   {empty, options("medium", "memory"), 32 << 20, 0, flex.CodeFailedPrecondition, []string{"is not mounted at"}, false},
+		"no memory":     {directory, options("medium", "memory"), 32 << 20, 0, flex.CodeFailedPrecondition, []string{"not this volume"}, false},
+		"a directory":   {directory, options("path", w.dir), 1 << 60, 0, flex.CodeFailedPrecondition, []string{"cannot be grown from here", "grow it where it is served"}, false},
+		"not a place":   {"/mnt", options("medium", "memory"), 1 << 20, 0, flex.CodeInvalidArgument, []string{"is no directory of a FlexVolume"}, false},
+		"no such place": {filepath.Join(filepath.Dir(filepath.Dir(empty)), "none", "pv"), options("medium", "memory"), 1 << 20, 0, flex.CodeNotFound, []string{"no such file"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := call(flex.CommandExpandFS, tt.dir, tt.o)

@@ -28,7 +28,11 @@ func (b *Backend) mount(ctx context.Context, c *flex.Call) error {
 // use for one: they are mounted for each pod.
 func (b *Backend) mountDevice(ctx context.Context, c *flex.Call) error {
 	v, err := ParseVolume(c.Options)
-	if err != nil || !v.isDisk() {
+	if err != nil {
+		return err
+	}
+	if !v.isDisk() {
+		_, err := b.root(c.Dir)
 		return err
 	}
 	return b.setUp(ctx, v, c)

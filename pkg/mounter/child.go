@@ -65,8 +65,10 @@ func exitStatus(err error) int {
 
 var _ utilexec.Interface = commander{}
 
-// The window from SIGTERM to SIGKILL.
-const childGrace = 500 * time.Millisecond
+// childGrace is the window from SIGTERM to SIGKILL: enough for a filesystem
+// check to stop in good order, and over before a caller that was itself told to
+// end has gone.
+const childGrace = 200 * time.Millisecond
 
 // What is kept of a child's output, for messages.
 const maxOutput = 16 << 10
@@ -152,8 +154,11 @@ func (c *child) combinedOutput() ([]byte, error) {
 	cmd.Env = append(append(os.Environ(), "LC_ALL=C", "PATH="+os.Getenv("PATH")+":"+searchPath), c.env...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = childGrace
+	cmd.Cancel = func() error {
+		group := -cmd.Process.Pid
+		time.AfterFunc(childGrace, func() { _ = syscall.Kill(group, syscall.SIGKILL) })
+		return syscall.Kill(group, syscall.SIGTERM)
+	}
 	start := time.Now()
 	err = runLocked(c.ctx, cmd)
 	text := readOutput(out)
@@ -171,20 +176,19 @@ func runLocked(ctx context.Context, cmd *exec.Cmd) error {
 	}
 	err := cmd.Wait()
 	if ctx.Err() != nil {
-		endGroup(cmd.Process.Pid)
+		awaitGroup(cmd.Process.Pid)
 	}
 	return err
 }
 
-// endGroup ends what a child started and left: mount(8) goes at once when it is
-// told to, and its helper has its time to end in good order.
-func endGroup(pgid int) {
-	for late := time.Now().Add(childGrace); time.Now().Before(late); time.Sleep(5 * time.Millisecond) {
+// awaitGroup waits for what a child started and left: mount(8) goes at once
+// when it is told to, and its helper has its time to end in good order.
+func awaitGroup(pgid int) {
+	for late := time.Now().Add(2 * childGrace); time.Now().Before(late); time.Sleep(5 * time.Millisecond) {
 		if errors.Is(syscall.Kill(-pgid, 0), syscall.ESRCH) {
 			return
 		}
 	}
-	_ = syscall.Kill(-pgid, syscall.SIGKILL)
 }
 
 func (c *child) explain(path string, err error) error {
