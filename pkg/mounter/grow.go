@@ -101,7 +101,8 @@ func (m *Mounter) checkExt(ctx context.Context, device string) error {
 
 // inPrivateNamespace runs do on a thread with a mount namespace of its own,
 // which is never used again: the namespace goes with the thread, and with the
-// namespace all that was mounted in it. Children of do see the same.
+// namespace all that was mounted in it. Children of do see the same. What
+// others unmount meanwhile is unmounted there too, so nothing is kept busy.
 func inPrivateNamespace(do func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -117,7 +118,7 @@ func inPrivateNamespace(do func() error) error {
 		// Never unlocked: the thread ends here.
 		err := unix.Unshare(unix.CLONE_NEWNS)
 		if err == nil {
-			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")
 		}
 		if err != nil {
 			done <- os.NewSyscallError("unshare mount namespace", err)
