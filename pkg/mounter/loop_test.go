@@ -39,7 +39,7 @@ func requireLoops(t *testing.T, image string, want ...string) {
 func TestLoopDetachesItself(t *testing.T) {
 	testenv.Need(t, "ext4")
 	var m mounter.Mounter
-	path, target := testenv.Image(t, leastSize("ext4")), newTarget(t)
+	path, target := newImage(t, leastSize("ext4")), newTarget(t)
 	loop, err := attach(t.Context(), &m, path)
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestLoopDetachesItself(t *testing.T) {
 func TestLoopAdopted(t *testing.T) {
 	testenv.Need(t, "loop")
 	var m mounter.Mounter
-	path := testenv.Image(t, testenv.MiB)
+	path := newImage(t, testenv.MiB)
 	device := losetup(t, path)
 	loop, err := attach(t.Context(), &m, path)
 	if err != nil {
@@ -92,7 +92,7 @@ func TestLoopUnfit(t *testing.T) {
 		"read-only":  {[]string{"--read-only"}, "read-only"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := testenv.Image(t, testenv.MiB)
+			path := newImage(t, testenv.MiB)
 			device := losetup(t, path, tt.args...)
 			_, err := attach(t.Context(), &mounter.Mounter{}, path)
 			requireError(t, err, mounter.ErrBusy, "attach image "+path, device, tt.text)
@@ -124,7 +124,7 @@ func TestLoopByOtherName(t *testing.T) {
 func TestLoopConcurrently(t *testing.T) {
 	testenv.Need(t, "ext4")
 	var m mounter.Mounter
-	path := testenv.Image(t, leastSize("ext4"))
+	path := newImage(t, leastSize("ext4"))
 	const n = 16
 	targets := make([]*mounter.Target, n)
 	for i := range targets {
@@ -227,7 +227,7 @@ func TestLoopLease(t *testing.T) {
 	for name, shared := range map[string]bool{"exclusive": false, "shared": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // waits for the lock
-			path := testenv.Image(t, testenv.MiB)
+			path := newImage(t, testenv.MiB)
 			args := []string{"--exclusive", path, "-c", "echo locked; exec cat"}
 			if shared {
 				args[0] = "--shared"
@@ -368,7 +368,7 @@ func TestLoopWithoutNode(t *testing.T) {
 	if loop.Device != d.device {
 		t.Errorf("attached to %s beside %s", loop.Device, d.device)
 	}
-	other, err := attach(t.Context(), &m, testenv.Image(t, testenv.MiB))
+	other, err := attach(t.Context(), &m, newImage(t, testenv.MiB))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,7 +377,7 @@ func TestLoopWithoutNode(t *testing.T) {
 
 func TestLoopNoDevices(t *testing.T) {
 	testenv.Need(t, "loop")
-	path := testenv.Image(t, testenv.MiB)
+	path := newImage(t, testenv.MiB)
 	if err := unix.Mount("test", "/dev", "tmpfs", 0, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -394,7 +394,7 @@ func TestLoopNoDevices(t *testing.T) {
 func TestLoopReplacedImage(t *testing.T) {
 	testenv.Need(t, "loop")
 	var m mounter.Mounter
-	path := testenv.Image(t, testenv.MiB)
+	path := newImage(t, testenv.MiB)
 	image, err := m.OpenImage(t.Context(), path, 0, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -38,12 +39,34 @@ func eachWay(t *testing.T, f func(t *testing.T, m *mounter.Mounter)) {
 	t.Run("classic", func(t *testing.T) { f(t, &mounter.Mounter{Classic: true}) })
 }
 
-// newDir returns an empty directory that is watched for leaks.
+// newDir returns an empty directory. The one above, which all those of a test
+// share, is watched for leaks from the first on: looking for them takes longer
+// than most of what is tested.
 func newDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	testenv.LeakCheck(t, dir)
+	top := filepath.Dir(dir)
+	mark, err := os.OpenFile(filepath.Join(top, ".watched"), os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return dir
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark.Close()
+	testenv.LeakCheck(t, top)
 	return dir
+}
+
+// newImage returns the path of a sparse file, alone in its directory.
+func newImage(t *testing.T, size int64) string {
+	t.Helper()
+	path := filepath.Join(newDir(t), "disk.img")
+	mustWrite(t, path, "")
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // newTarget returns a mount point. What is mounted there when the test ends is
@@ -193,7 +216,7 @@ type disk struct {
 
 func newDisk(t *testing.T, size int64) disk {
 	t.Helper()
-	return attachDisk(t, testenv.Image(t, size))
+	return attachDisk(t, newImage(t, size))
 }
 
 func attachDisk(t *testing.T, path string) disk {
