@@ -58,12 +58,13 @@ func cases() map[string]lifeCase {
 		"ext4/readOnly":   {volume: image("ext4", kept).with(readOnly), life: plain(), rare: true},
 		"ext4/left":       {volume: image("ext4", copied).with(left), life: plain()},
 	}
+	c["ext4/attachedNew"] = lifeCase{volume: image("ext4", absent).with(attach), life: attached()}
 	for _, fsType := range []string{"ext4", "xfs", "btrfs"} {
 		reduced := fsType == "btrfs"
 		c[fsType+"/new"] = lifeCase{volume: image(fsType, absent), life: plain(), children: mount}
 		c[fsType+"/shared"] = lifeCase{volume: image(fsType, kept), life: shared(), rare: reduced}
 		c[fsType+"/fsGroup"] = lifeCase{volume: image(fsType, copied).with(group), life: plain(), rare: fsType != "ext4"}
-		c[fsType+"/attached"] = lifeCase{volume: image(fsType, absent).with(attach), life: attached(), rare: reduced}
+		c[fsType+"/attached"] = lifeCase{volume: image(fsType, kept).with(attach), life: attached(), rare: fsType != "xfs"}
 		c[fsType+"/grown"] = lifeCase{volume: image(fsType, copied), life: grown(), children: expand}
 		c[fsType+"/grownBefore"] = lifeCase{volume: image(fsType, copied), life: grownBefore(), children: expand, rare: reduced}
 	}
@@ -165,7 +166,7 @@ func (m *matrix) found() error {
 	case volume.kind == kindDevice:
 		m.device, err = attachLoop(m.image())
 	case volume.state == copied && !volume.dirty:
-		err = os.Rename(m.image(), m.path("spare/template.img"))
+		err = copyImage(m.image(), m.template())
 	}
 	return err
 }
@@ -186,11 +187,11 @@ func (m *matrix) foundImage(dirty bool) error {
 		if err := syncDir(dir); err != nil {
 			return err
 		}
-		if err := copyImage(m.image(), m.path("spare/template.img")); err != nil {
+		if err := copyImage(m.image(), m.template()); err != nil {
 			return err
 		}
 	}
-	m.template = maps.Clone(m.files)
+	m.known = maps.Clone(m.files)
 	if err := m.undisturbed(plain()[1]); err != nil {
 		return err
 	}

@@ -61,14 +61,17 @@ func (w *world) processes() []string {
 	return found
 }
 
-// loops returns the loop devices that have the image of this world.
+// loops returns the loop devices that have an image of this world.
 func (w *world) loops() []string {
-	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	entries, _ := os.ReadDir("/sys/block")
 	var found []string
-	for _, file := range files {
-		backing, err := os.ReadFile(file)
-		if err == nil && strings.HasPrefix(string(backing), w.path("images")+"/") {
-			found = append(found, "/dev/"+strings.Split(file, "/")[3])
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "loop") {
+			continue
+		}
+		backing, _ := os.ReadFile("/sys/block/" + e.Name() + "/loop/backing_file") // none, as a rule
+		if strings.HasPrefix(string(backing), w.path("images")+"/") {
+			found = append(found, "/dev/"+e.Name())
 		}
 	}
 	return found

@@ -28,14 +28,24 @@ func programOf(tid int) string {
 	return filepath.Base(name)
 }
 
+// pageSize is the least that there is.
+const pageSize = 4096
+
 // stringAt reads a string in the memory of a stopped process.
 func stringAt(tid int, address uint64) string {
 	if address == 0 {
 		return ""
 	}
 	buf := make([]byte, 256)
-	n, _ := unix.PtracePeekData(tid, uintptr(address), buf)
-	text, _, _ := strings.Cut(string(buf[:n]), "\x00")
+	local := []unix.Iovec{{Base: &buf[0]}}
+	// What is beyond the end of the page need not be there.
+	pages := []unix.RemoteIovec{{Base: uintptr(address), Len: len(buf)}}
+	if rest := pageSize - int(address%pageSize); rest < len(buf) {
+		pages = []unix.RemoteIovec{{Base: uintptr(address), Len: rest}, {Base: uintptr(address) + uintptr(rest), Len: len(buf) - rest}}
+	}
+	local[0].SetLen(len(buf))
+	n, _ := unix.ProcessVMReadv(tid, local, pages, 0)
+	text, _, _ := strings.Cut(string(buf[:max(n, 0)]), "\x00")
 	return text
 }
 

@@ -92,6 +92,8 @@ func lookingCalls() map[uint64]kind {
 		unix.SYS_FACCESSAT2: {name: "access", path: 2},
 		unix.SYS_OPENAT2:    {name: "openat2", path: 2},
 		unix.SYS_STATFS:     {name: "statfs", path: 1},
+		unix.SYS_GETXATTR:   {name: "getxattr", path: 2},
+		unix.SYS_FGETXATTR:  {name: "fgetxattr", fd: 1, path: 2},
 	}
 }
 
@@ -121,6 +123,10 @@ func changingCalls() map[uint64]kind {
 		unix.SYS_LINKAT:            {name: "link", path: 4},
 		unix.SYS_RENAMEAT:          {name: "rename", path: 4},
 		unix.SYS_RENAMEAT2:         {name: "rename", path: 4},
+		unix.SYS_SETXATTR:          {name: "setxattr", path: 2},
+		unix.SYS_FSETXATTR:         {name: "fsetxattr", fd: 1, path: 2},
+		unix.SYS_REMOVEXATTR:       {name: "removexattr", path: 2},
+		unix.SYS_FREMOVEXATTR:      {name: "fremovexattr", fd: 1, path: 2},
 		unix.SYS_MOUNT:             {name: "mount", path: 2},
 		unix.SYS_UMOUNT2:           {name: "umount", path: 1},
 		unix.SYS_FSOPEN:            {name: "fsopen", path: 1},

@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -100,8 +101,8 @@ func (v *volume) prepare(w *world) error {
 	case v.kind == kindImage && v.state == absent:
 		return removeIfThere(w.image())
 	case v.kind == kindImage && v.state == copied:
-		w.files = maps.Clone(w.template)
-		if err := copyImage(w.path("spare/template.img"), w.image()); err != nil {
+		w.files = maps.Clone(w.known)
+		if err := copyImage(w.template(), w.image()); err != nil {
 			return err
 		}
 	}
@@ -150,8 +151,8 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// copyImage copies a sparse file. The copy is a new file even if one of its
-// name is there, because that one may still be attached.
+// copyImage copies an image. The copy is a new file even if one of its name is
+// there, because that one may still be attached.
 func copyImage(from, to string) error {
 	if err := removeIfThere(to); err != nil {
 		return err
@@ -173,20 +174,31 @@ func copyImage(from, to string) error {
 	if err := out.Truncate(st.Size()); err != nil {
 		return err
 	}
+	return copyData(out, in)
+}
+
+// copyData leaves out holes, and what could be one: the 64 MiB of zeros that
+// mkfs.xfs writes are not to be copied each time.
+func copyData(out, in *os.File) error {
+	buf, zero := make([]byte, 64<<10), make([]byte, 64<<10)
 	for at := int64(0); ; {
 		data, err := unix.Seek(int(in.Fd()), at, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) {
 			return nil // nothing but a hole to the end
 		}
 		if err != nil {
-			return fmt.Errorf("seek data in %s: %w", from, err)
+			return fmt.Errorf("seek data in %s: %w", in.Name(), err)
 		}
-		if at, err = unix.Seek(int(in.Fd()), data, unix.SEEK_HOLE); err != nil {
-			return fmt.Errorf("seek hole in %s: %w", from, err)
-		}
-		if _, err := io.Copy(io.NewOffsetWriter(out, data), io.NewSectionReader(in, data, at-data)); err != nil {
+		n, err := in.ReadAt(buf, data)
+		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
+		if !bytes.Equal(buf[:n], zero[:n]) {
+			if _, err := out.WriteAt(buf[:n], data); err != nil {
+				return err
+			}
+		}
+		at = data + int64(n)
 	}
 }
 

@@ -53,8 +53,8 @@ type world struct {
 	forgotten bool
 	// files are the contents that must be found in the volume, by name.
 	files map[string]string
-	// template are those of the image that a life begins with a copy of.
-	template map[string]string
+	// known are those of the image that a life begins with a copy of.
+	known map[string]string
 	// before are all files before the first call; calls leave no others.
 	before map[string]bool
 	calls  int
@@ -87,6 +87,8 @@ func newWorld(t *testing.T, v *volume) *world {
 }
 
 func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
+
+func (w *world) template() string { return w.path("spare/template.img") }
 
 func (w *world) image() string { return w.path("images/disk.img") }
 
