@@ -75,11 +75,7 @@ func (m *Mounter) MountDisk(ctx context.Context, d Disk, t *Target, prepare func
 		}
 	}
 	formatting.set(d.Device)
-	if err := m.formatAndMount(ctx, d, t, true, prepare); err != nil {
-		return err
-	}
-	formatting.clear(d.Device)
-	return nil
+	return m.formatAndMount(ctx, d, t, true, prepare)
 }
 
 // mountFormatted mounts a disk that has its filesystem and that nobody uses.
@@ -100,6 +96,11 @@ func (m *Mounter) formatAndMount(ctx context.Context, d Disk, t *Target, empty b
 	run := commander{ctx: ctx, m: m, failed: new(failure), fsType: d.FSType, keep: !empty}
 	safe := mountutils.SafeFormatAndMount{
 		Interface: mountStep{do: func() error {
+			if !d.ReadOnly {
+				// Before anybody can write to it, or the mark might be there
+				// still when what was written is taken for half a mkfs.
+				formatting.clear(d.Device)
+			}
 			mountErr = m.attach(ctx, d.source(), t, prepare)
 			return mountErr
 		}},

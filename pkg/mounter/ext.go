@@ -114,6 +114,7 @@ func (m *Mounter) mendExt(ctx context.Context, device string) error {
 	// leaves it faulty too, and that is for a person to repair.
 	torn, cut := s.torn(), s.resizing(device) && resizing.on(device)
 	if !torn && !cut {
+		resizing.clear(device) // of one that was killed when it was done
 		return nil
 	}
 	m.log().Warn("mending an ext4 whose check or resize was interrupted", "device", device, "tornSuperblock", torn, "unfinishedResize", cut)
@@ -130,6 +131,7 @@ func (m *Mounter) mendExt(ctx context.Context, device string) error {
 	if err != nil && exitStatus(err) != 1 { // 1: errors corrected
 		return &Error{Op: "mend", Source: device, FSType: "ext4", Err: fmt.Errorf("its check or resize was interrupted, and e2fsck -f %s cannot complete it: %w", how, withOutput(err, out))}
 	}
+	resizing.clear(device)
 	return nil
 }
 

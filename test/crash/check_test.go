@@ -122,6 +122,22 @@ func (w *world) noDebris(attached bool) error {
 	return nil
 }
 
+// unmarked looks for a mark of work in progress on an image that is in use: it
+// would allow a later call what it must not do to an image with data on it.
+func (w *world) unmarked() error {
+	buf := make([]byte, 1024)
+	n, err := unix.Listxattr(w.image(), buf)
+	if err != nil || n == 0 {
+		return nil // no image, or a filesystem without marks
+	}
+	for name := range strings.SplitSeq(string(buf[:n]), "\x00") {
+		if strings.HasPrefix(name, "user.") {
+			return fmt.Errorf("the image still has the mark %s", name)
+		}
+	}
+	return nil
+}
+
 // nothingLeft checks the end of a life.
 func (w *world) nothingLeft() error {
 	if left := w.mounts(); len(left) > 0 {

@@ -142,6 +142,9 @@ func (m *matrix) done(c call) error {
 		if err := m.use(dir); err != nil {
 			return fmt.Errorf("after %s: %w", c, err)
 		}
+		if err := m.unmarked(); err != nil {
+			return fmt.Errorf("after %s: %w", c, err)
+		}
 	}
 	return nil
 }
