@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -20,135 +19,6 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
-
-const driver = "example.com/disk"
-
-// A world is a kubelet's directory and a backend that works in it.
-type world struct {
-	*testing.T
-	b       Backend
-	kubelet *testenv.KubeletDir
-	dir     string // for images and the like
-}
-
-func newWorld(t *testing.T) *world {
-	t.Helper()
-	testenv.Need(t, "mount")
-	w := &world{T: t, kubelet: testenv.Kubelet(t), dir: t.TempDir()}
-	testenv.LeakCheck(t, w.dir)
-	return w
-}
-
-// pod is the directory in which a pod has its volume.
-func (w *world) pod(name string) string { return w.kubelet.PodVolumeDir(name, driver, "pv") }
-
-// device is the device mount path.
-func (w *world) device() string { return w.kubelet.DeviceMountPath(driver, "pv") }
-
-func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
-
-func call(command flex.Command, dir string, o flex.Options) *flex.Call {
-	return &flex.Call{Command: command, Dir: dir, Options: o, VolumeName: "pv", NodeName: "node-1"}
-}
-
-// do runs a callout as flex.Run would.
-func (w *world) do(c *flex.Call) error {
-	w.Helper()
-	d := w.b.Driver()
-	functions := map[flex.Command]func(context.Context, *flex.Call) error{
-		flex.CommandMount: d.Mount, flex.CommandMountDevice: d.MountDevice, flex.CommandUnmount: d.Unmount, flex.CommandUnmountDevice: d.UnmountDevice,
-		flex.CommandExpandFS: d.ExpandFS, flex.CommandExpandVolume: d.ExpandVolume, flex.CommandDetach: d.Detach,
-	}
-	return functions[c.Command](w.Context(), c)
-}
-
-func (w *world) mount(dir string, o flex.Options) {
-	w.Helper()
-	if err := w.do(call(flex.CommandMount, dir, o)); err != nil {
-		w.Fatal(err)
-	}
-	w.mounted(dir, true)
-}
-
-func (w *world) unmount(dir string) {
-	w.Helper()
-	if err := w.do(call(flex.CommandUnmount, dir, flex.Options{})); err != nil {
-		w.Fatal(err)
-	}
-	w.mounted(dir, false)
-}
-
-func (w *world) mounted(dir string, want bool) {
-	w.Helper()
-	infos, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(dir))
-	if err != nil {
-		w.Fatal(err)
-	}
-	if got := len(infos) > 0; got != want {
-		w.Errorf("%s is mounted: %t, want %t", dir, got, want)
-	}
-}
-
-// refused checks that a callout fails, with what code and words.
-func (w *world) refused(err error, code flex.Code, texts ...string) {
-	w.Helper()
-	if err == nil {
-		w.Fatal("no error")
-	}
-	w.Logf("error (%s): %v", flex.CodeOf(err), err)
-	if got := flex.CodeOf(err); got != code {
-		w.Errorf("code %s, want %s: %v", got, code, err)
-	}
-	for _, text := range texts {
-		if !strings.Contains(err.Error(), text) {
-			w.Errorf("%q is not in %q", text, err)
-		}
-	}
-}
-
-func (w *world) write(path, text string) {
-	w.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		w.Fatal(err)
-	}
-}
-
-func (w *world) read(path string) string {
-	w.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return string(b)
-}
-
-// disk attaches a file of a size to a loop device by hand: a disk of the node,
-// which stays when nobody uses it.
-func (w *world) disk(name string, size int64) (device string) {
-	w.Helper()
-	testenv.Need(w, "loop")
-	path := w.path(name)
-	w.write(path, "")
-	if err := os.Truncate(path, size); err != nil {
-		w.Fatal(err)
-	}
-	device = strings.TrimSpace(w.run("losetup", "--find", "--show", path))
-	w.Cleanup(func() {
-		if out, err := exec.Command("/usr/sbin/losetup", "--detach", device).CombinedOutput(); err != nil {
-			w.Errorf("%v: %s", err, out)
-		}
-	})
-	return device
-}
-
-func (w *world) run(name string, args ...string) string {
-	w.Helper()
-	out, err := exec.CommandContext(w.Context(), "/usr/sbin/"+name, args...).CombinedOutput()
-	if err != nil {
-		w.Fatalf("%s %q: %v\n%s", name, args, err, out)
-	}
-	return string(out)
-}
 
 func TestImageLife(t *testing.T) {
 	testenv.Need(t, "ext4")
@@ -326,24 +196,6 @@ func TestMountFailsClean(t *testing.T) {
 	}
 }
 
-// deadFUSE mounts a filesystem without a server: dead if closed, else silent.
-func (w *world) deadFUSE(dir string, silent bool) {
-	w.Helper()
-	testenv.Need(w, "fuse")
-	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		w.Fatal(err)
-	}
-	if err := unix.Mount("server", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)); err != nil {
-		w.Fatal(err)
-	}
-	if silent {
-		w.Cleanup(func() { unix.Close(fd) })
-		return
-	}
-	unix.Close(fd)
-}
-
 // A mount that died, or whose server does not answer, is replaced.
 func TestMountReplacesDead(t *testing.T) {
 	for name, silent := range map[string]bool{"dead": false, "silent": true} {
@@ -420,107 +272,6 @@ func TestRoots(t *testing.T) {
 	w.refused(w.do(call(flex.CommandMount, dir, options("image", w.path("disk")))), flex.CodeInvalidArgument, "below none of the allowed roots (/images)")
 	w.refused(w.do(call(flex.CommandMount, dir, options("device", device))), flex.CodePermissionDenied, "below none of the deviceRoots", "/dev/disk/by-id")
 	w.mounted(dir, false)
-}
-
-func TestExpandRefuses(t *testing.T) {
-	testenv.Need(t, "ext4")
-	w := newWorld(t)
-	w.b.DirectoryRoots = []string{w.dir}
-	device := w.disk("disk", 32<<20)
-	w.run("mkfs.ext4", "-q", device)
-	memory, directory, empty := w.pod("memory"), w.pod("directory"), w.pod("empty")
-	w.mount(memory, options("medium", "memory", "size", "4Mi"))
-	w.mount(directory, options("path", w.dir))
-	for name, tt := range map[string]struct {
-		dir      string
-		o        flex.Options
-		size     int64
-		old      int64
-		code     flex.Code
-		texts    []string
-		volumeOK bool // expandvolume has nothing against it
-	}{
-		"to nothing":    {empty, options("device", device), 0, 0, flex.CodeInvalidArgument, []string{"the new size is 0 bytes"}, false},
-		"negative":      {empty, options("device", device), -1, 0, flex.CodeInvalidArgument, []string{"the new size is -1 bytes"}, false},
-		"shrink":        {empty, options("device", device), 1 << 20, 2 << 20, flex.CodeInvalidArgument, []string{"smaller than the old one", "never shrinks"}, false},
-		"read-only":     {empty, options("device", device, "ro", "true"), 2 << 20, 1 << 20, flex.CodeFailedPrecondition, []string{"read-only here"}, false},
-		"options":       {empty, options("device", "x"), 2 << 20, 1 << 20, flex.CodeInvalidArgument, []string{"not absolute"}, false},
-		"device":        {empty, options("device", device), 64 << 20, 32 << 20, flex.CodeFailedPrecondition, []string{"has 33554432 bytes, fewer than the 67108864 asked for", "rescan"}, false},
-		"no device":     {empty, options("device", w.path("none")), 64 << 20, 0, flex.CodeNotFound, []string{"no such file"}, false},
-		"no image":      {empty, options("image", w.path("none.img"), "size", "1Gi"), 64 << 20, 0, flex.CodeNotFound, []string{"no such file"}, false},
-		"other there":   {memory, options("device", device), 32 << 20, 0, flex.CodeFailedPrecondition, []string{"has tmpfs (tmpfs) on", "not this volume"}, true},
-		"not mounted":   {empty, options("medium", "memory"), 32 << 20, 0, flex.CodeFailedPrecondition, []string{"is not mounted at"}, false},
-		"no memory":     {directory, options("medium", "memory"), 32 << 20, 0, flex.CodeFailedPrecondition, []string{"not this volume"}, false},
-		"a directory":   {directory, options("path", w.dir), 1 << 60, 0, flex.CodeFailedPrecondition, []string{"cannot be grown from here", "grow it where it is served"}, false},
-		"not a place":   {"/mnt", options("medium", "memory"), 1 << 20, 0, flex.CodeInvalidArgument, []string{"is no directory of a FlexVolume"}, false},
-		"no such place": {filepath.Join(filepath.Dir(filepath.Dir(empty)), "none", "pv"), options("medium", "memory"), 1 << 20, 0, flex.CodeNotFound, []string{"no such file"}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := call(flex.CommandExpandFS, tt.dir, tt.o)
-			if name == "no such place" {
-				c.Dir = filepath.Join(w.kubelet.Root, "pods/none/volumes/example.com~disk/pv")
-			}
-			c.NewSize, c.OldSize = tt.size, tt.old
-			w.refused(w.do(c), tt.code, tt.texts...)
-			c.Command = flex.CommandExpandVolume
-			if err := w.do(c); tt.volumeOK != (err == nil) {
-				t.Errorf("expandvolume: %v", err)
-			}
-		})
-	}
-	// Large enough as it is.
-	for dir, o := range map[string]flex.Options{memory: options("medium", "memory"), directory: options("path", w.dir), empty: options("device", device)} {
-		c := call(flex.CommandExpandFS, dir, o)
-		c.NewSize = 4 << 20
-		if err := w.do(c); err != nil {
-			t.Error(err)
-		}
-	}
-	w.unmount(memory)
-	w.unmount(directory)
-}
-
-// An image grows, however often that is asked for, mounted or not.
-func TestExpandImage(t *testing.T) {
-	testenv.Need(t, "xfs")
-	w := newWorld(t)
-	image, dir := w.path("disk.img"), w.pod("a")
-	o := options("image", image, "size", "300Mi", "fsType", "xfs")
-	expand := func(size int64) {
-		t.Helper()
-		c := call(flex.CommandExpandFS, dir, o)
-		c.NewSize = size
-		if err := w.do(c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	blocks := func() int64 {
-		t.Helper()
-		var st unix.Statfs_t
-		if err := unix.Statfs(dir, &st); err != nil {
-			t.Fatal(err)
-		}
-		return int64(st.Blocks) * st.Bsize
-	}
-	w.mount(dir, o)
-	w.write(dir+"/file", "content")
-	expand(500 << 20)
-	expand(500 << 20)
-	expand(400 << 20) // late, and done already
-	if got := blocks(); got < 400<<20 {
-		t.Errorf("%d bytes after growing to 500Mi", got)
-	}
-	w.unmount(dir)
-	expand(700 << 20)
-	w.mounted(dir, false)
-	w.mount(dir, o)
-	if got := blocks(); got < 600<<20 {
-		t.Errorf("%d bytes after growing to 700Mi", got)
-	}
-	if got := w.read(dir + "/file"); got != "content" {
-		t.Errorf("file is %q", got)
-	}
-	w.unmount(dir)
 }
 
 func TestCoded(t *testing.T) {
