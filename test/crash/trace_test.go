@@ -68,6 +68,7 @@ type tracer struct {
 
 	result  traced
 	leader  int
+	own     string // the driver's program: what a child runs until it is born
 	process *os.Process
 	threads map[int]*thread
 	dying   bool
@@ -159,6 +160,7 @@ func (tr *tracer) start(path string, argv, env []string, output *os.File) error 
 	if _, err := unix.Wait4(tr.leader, &status, unix.WALL, nil); err != nil {
 		return fmt.Errorf("wait for the start: %w", err)
 	}
+	tr.own = programOf(tr.leader) // now: of a process that is dead nobody can tell
 	options := unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_EXITKILL | unix.PTRACE_O_TRACECLONE
 	if tr.follow {
 		options |= unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC
@@ -253,7 +255,7 @@ func (tr *tracer) thread(tid int) *thread {
 		t = &thread{program: "flexdriver", process: processOf(tid)}
 		if t.process != tr.leader {
 			t.program = programOf(tid)
-			t.unborn = t.program == programOf(tr.leader)
+			t.unborn = t.program == tr.own
 		}
 		tr.threads[tid] = t
 	}
