@@ -11,8 +11,10 @@
 //  1. What can be seen at a mount point is finished: the right volume, the
 //     right read-only flag, the fsGroup applied.
 //  2. If nobody calls again, nothing stays that was not there before: no mount,
-//     no loop device, no process. The one exception is a finished mount whose
-//     answer was lost.
+//     no loop device, no process. There are two exceptions: a finished mount
+//     whose answer was lost, since nobody is left to take it back; and what
+//     the children of a mount program (mount.nfs, say) still finish, since
+//     they must be able to outlive their parents.
 //  3. The same call, repeated at once or later, succeeds at the first try, the
 //     volume works, and what was written to it before is there.
 //  4. Taking the volume down then leaves nothing: no mount, no loop device, no
@@ -33,6 +35,11 @@
 // Programs that the driver starts (mkfs, fsck, resize2fs, …) are points as
 // well: the driver is killed when such a child has made one of its writes, and
 // the child must die with it. And the child is killed alone.
+//
+// The counts are in the log: make test-crash V=1, or go test -v. A failure names
+// the life, the callout, the system call after which the driver was killed and
+// what came next; go test -run TestKill/lives/ext4/new repeats one life, and
+// with CRASH_STEPS=1 it lists the system calls.
 //
 // CRASH_ALL=1 makes every system call that looks a point too, and every write
 // of every child, and follows each kill in every way. It takes a long time.
