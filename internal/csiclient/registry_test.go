@@ -118,7 +118,7 @@ func TestRegistered(t *testing.T) {
 			tt.set(p)
 			start := time.Now()
 			got, err := csiclient.Registered(p.dir, driverName)(t.Context())
-			if took := time.Since(start); took > 2500*time.Millisecond {
+			if took := time.Since(start); took > 20*time.Second {
 				t.Errorf("it took %v", took)
 			}
 			if tt.want == "" {

@@ -113,8 +113,8 @@ func TestSecretFiles(t *testing.T) {
 			if err := os.WriteFile(p, []byte("hunter2"), 0o600); err != nil {
 				return err
 			}
-			return os.Chown(p, 65534, 65534)
-		}, "", "belongs to the user with ID 65534 (chown root)"},
+			return os.Chown(p, 12345, 12345)
+		}, "", "belongs to the user with ID 12345 (chown root)"},
 		{"too large", func(p string) error {
 			return os.WriteFile(p, []byte(strings.Repeat(" ", 256<<10+1)), 0o600)
 		}, "", "larger than 256 KiB"},
