@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -73,17 +72,6 @@ func (b *Bridge) bring(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.F
 	return b.bind(v, t, dir)
 }
 
-// privateTarget is where a driver publishes to: a path that every driver can
-// see and parse, that the kubelet does not look at, and that is removed before
-// unmount succeeds (the kubelet deletes all below pods/<uid> but volumes).
-func privateTarget(dir string) (string, error) {
-	place, err := kubeletdir.Parse(dir)
-	if err != nil {
-		return "", flex.Errorf(flex.CodeInvalidArgument, "%w", err)
-	}
-	return filepath.Join(place.Root, "pods", place.PodUID, "flex2csi/volumes/kubernetes.io~csi", place.Volume, "mount"), nil
-}
-
 // claim notes that a pod wants the volume at dir.
 func (b *Bridge) claim(d *FlexDriver, v *volume, want *csivol.Volume, dir string) (*volstate.Target, error) {
 	t := v.record.Targets[dir]
@@ -93,9 +81,9 @@ func (b *Bridge) claim(d *FlexDriver, v *volume, want *csivol.Volume, dir string
 	if t == nil {
 		t = &volstate.Target{Since: time.Now().UTC()}
 		if !d.DirectPublish {
-			private, err := privateTarget(dir)
+			private, err := kubeletdir.PrivateTarget(dir)
 			if err != nil {
-				return nil, err
+				return nil, flex.Errorf(flex.CodeInvalidArgument, "%w", err)
 			}
 			t.Private = private
 		}
@@ -210,14 +198,14 @@ func (b *Bridge) tidy(ctx context.Context, dir string) error {
 	if err := b.Mounts.Unmount(ctx, dir); err != nil {
 		return err
 	}
-	private, err := privateTarget(dir)
+	private, err := kubeletdir.PrivateTarget(dir)
 	if err != nil {
 		return nil //nolint:nilerr // not a path of ours at all: there is nothing private
 	}
 	if err := b.Mounts.Unmount(ctx, private); err != nil {
 		return err
 	}
-	b.removePrivate(private)
+	kubeletdir.RemovePrivate(private, b.dirs().Remove)
 	return nil
 }
 
@@ -266,20 +254,9 @@ func (b *Bridge) unpublish(d *FlexDriver, v *volume, t *volstate.Target, dir str
 		t.Publish = volstate.None
 	}
 	if t.Private != "" {
-		b.removePrivate(t.Private)
+		kubeletdir.RemovePrivate(t.Private, b.dirs().Remove)
 	}
 	return nil
-}
-
-// removePrivate removes the empty directories from a private target up to and
-// including pods/<uid>/flex2csi.
-func (b *Bridge) removePrivate(path string) {
-	for range 5 { // mount, <pv>, kubernetes.io~csi, volumes, flex2csi
-		if err := b.dirs().Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return
-		}
-		path = filepath.Dir(path)
-	}
 }
 
 // leave unstages the volume and, if it was attached from here, detaches it.

@@ -4,7 +4,9 @@
 package kubeletdir
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 )
@@ -50,6 +52,36 @@ func Parse(path string) (Place, error) {
 
 func noPlace(path string) error {
 	return fmt.Errorf("%s is no directory of a FlexVolume: a pod's is %s, a device mount path is %s", path, PodShape, DeviceShape)
+}
+
+// privateDirs is how many directories above a private target are ours, the
+// target itself included: mount, <volume>, kubernetes.io~csi, volumes, flex2csi.
+const privateDirs = 5
+
+// PrivateTarget is where a CSI driver publishes a volume to that is wanted at a
+// pod's volume directory: a path that every driver can see and parse, and that
+// the kubelet does not look at.
+func PrivateTarget(dir string) (string, error) {
+	place, err := Parse(dir)
+	if err != nil {
+		return "", err
+	}
+	if place.PodUID == "" {
+		return "", fmt.Errorf("%s is no directory of a pod: that is %s", dir, PodShape)
+	}
+	return filepath.Join(place.Root, "pods", place.PodUID, "flex2csi/volumes/kubernetes.io~csi", place.Volume, "mount"), nil
+}
+
+// RemovePrivate removes a private target and the directories of ours above it
+// that are empty. The kubelet deletes all that is below pods/<uid> when a pod
+// is gone, but for volumes, so that nothing may be left there.
+func RemovePrivate(target string, rmdir func(dir string) error) {
+	for range privateDirs {
+		if err := rmdir(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return // not empty: another volume of the pod is in it
+		}
+		target = filepath.Dir(target)
+	}
 }
 
 // PodDir is where pods see the volumes of a driver: a pod's volume directory

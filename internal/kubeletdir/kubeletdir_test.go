@@ -1,6 +1,7 @@
 package kubeletdir
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -58,6 +59,46 @@ func TestDirs(t *testing.T) {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
+	}
+}
+
+func TestPrivateTarget(t *testing.T) {
+	got, err := PrivateTarget("/k/pods/uid/volumes/a~b/pv")
+	if want := "/k/pods/uid/flex2csi/volumes/kubernetes.io~csi/pv/mount"; err != nil || got != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	for _, path := range []string{"/k/plugins/kubernetes.io/flexvolume/a/b/mounts/pv", "/tmp"} {
+		if got, err := PrivateTarget(path); err == nil {
+			t.Errorf("%s: %q, want an error", path, got)
+		}
+	}
+}
+
+// Nothing of ours is left below the pod, and nothing of others is removed.
+func TestRemovePrivate(t *testing.T) {
+	pod := filepath.Join(t.TempDir(), "pods/uid")
+	target := func(volume string) string {
+		private, err := PrivateTarget(filepath.Join(pod, "volumes/a~b", volume))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return private
+	}
+	for _, dir := range []string{target("one"), filepath.Dir(target("two"))} { // a driver may have removed its target
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	RemovePrivate(target("one"), os.Remove)
+	if _, err := os.Stat(filepath.Dir(target("two"))); err != nil {
+		t.Errorf("the other volume's directory went, too: %v", err)
+	}
+	RemovePrivate(target("two"), os.Remove)
+	if left, err := filepath.Glob(pod + "/*"); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if _, err := os.Stat(pod); err != nil {
+		t.Errorf("the pod's own directory is gone: %v", err)
 	}
 }
 
