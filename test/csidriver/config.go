@@ -54,6 +54,9 @@ type Config struct {
 	OldModes bool
 	// Expansion is online if empty.
 	Expansion Expansion
+	// Directories makes volumes that are directories rather than disks: cheap,
+	// without a filesystem and a size of their own.
+	Directories bool
 	// NoOp answers without doing anything, for measuring the caller.
 	NoOp bool
 

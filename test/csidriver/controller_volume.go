@@ -96,6 +96,9 @@ func (d *Driver) create(ctx context.Context, v *volumeRecord, size int64) error 
 		return err
 	}
 	defer image.Close()
+	if err := d.makeDirectory(v.ID); err != nil {
+		return err
+	}
 	if err := d.store.putVolume(v); err != nil {
 		image.Remove()
 		return err
@@ -183,7 +186,7 @@ func (c controller) grow(ctx context.Context, v *volumeRecord, size int64) error
 		return err
 	}
 	defer image.Close()
-	v.GrowFilesystem = true
+	v.GrowFilesystem = !c.Directories
 	if err := c.store.putVolume(v); err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func (n node) NodeGetVolumeHealth(_ context.Context, r *csi.NodeGetVolumeHealthR
 		paths = append(paths, target)
 	}
 	for _, path := range paths {
-		if info, err := mountAt(path); err != nil || info == nil || !n.isDiskOf(v.ID, info.Source) {
+		if info, err := mountAt(path); err != nil || info == nil || !n.isVolume(v.ID, info) {
 			h.HealthStatuses = append(h.HealthStatuses, ill(csi.VolumeHealthErrorType_INACCESSIBLE, "NotMounted", "the volume is not mounted at %s any more", path))
 			break // one entry for each reason
 		}

@@ -66,11 +66,14 @@ func (n node) growMounted(ctx context.Context, v *volumeRecord, path string) err
 	if err != nil {
 		return err
 	}
-	if info == nil || !n.isDiskOf(v.ID, info.Source) {
+	if info == nil || !n.isVolume(v.ID, info) {
 		return status.Errorf(codes.NotFound, "volume %s is not mounted at %s", v.ID, path)
 	}
 	if n.Expansion == ExpandOffline && v.GrowFilesystem {
 		return status.Errorf(codes.FailedPrecondition, "volume %s grows only while it is not published; the next NodeStageVolume will do it", v.ID)
+	}
+	if n.Directories {
+		return nil
 	}
 	if err := n.mounter.GrowFilesystem(ctx, info.Source, info.FSType, t); err != nil {
 		if ctx.Err() != nil {

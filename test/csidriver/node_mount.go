@@ -33,6 +33,9 @@ func openTarget(path string) (*mounter.Target, error) {
 // mountDisk mounts a volume's disk, formatted if it is empty and grown if
 // that is due.
 func (n node) mountDisk(ctx context.Context, a *admitted, t *mounter.Target) error {
+	if n.Directories {
+		return n.bindDirectory(ctx, a, t)
+	}
 	image, err := n.mounter.OpenImage(ctx, n.store.image(a.ID), 0, nil)
 	if err != nil {
 		return err
@@ -116,10 +119,10 @@ func (n node) unmountDisk(ctx context.Context, id, path string) error {
 	if err != nil || info == nil {
 		return err
 	}
-	if !n.isDiskOf(id, info.Source) {
+	if !n.isVolume(id, info) {
 		return status.Errorf(codes.FailedPrecondition, "what is mounted at %s is not volume %s but %s; it stays", path, id, mounter.Describe(info))
 	}
-	if err := n.mounter.Unmount(ctx, t); err != nil {
+	if err := n.mounter.Unmount(ctx, t); err != nil || n.Directories {
 		return err
 	}
 	others, err := mounter.Mounts(func(i *mounter.Info) (skip, stop bool) { return i.Source != info.Source, i.Source == info.Source })
@@ -131,10 +134,13 @@ func (n node) unmountDisk(ctx context.Context, id, path string) error {
 	return mounter.WaitDetached(ctx, info.Source, n.store.image(id))
 }
 
-// isDiskOf reports whether a device is the disk of a volume. The kernel marks
-// an image that was deleted meanwhile.
-func (n node) isDiskOf(id, device string) bool {
-	return strings.TrimSuffix(mounter.BackingFile(device), " (deleted)") == n.store.image(id)
+// isVolume reports whether what is mounted is a volume. The kernel marks an
+// image that was deleted meanwhile.
+func (d *Driver) isVolume(id string, info *mounter.Info) bool {
+	if d.Directories {
+		return d.isDirectoryOf(id, info.Mountpoint)
+	}
+	return strings.TrimSuffix(mounter.BackingFile(info.Source), " (deleted)") == d.store.image(id)
 }
 
 // isAt makes sure that what is mounted at path is the volume. It reads the
@@ -144,7 +150,7 @@ func (n node) isAt(id, path string) error {
 	if err != nil {
 		return err
 	}
-	if info == nil || !n.isDiskOf(id, info.Source) {
+	if info == nil || !n.isVolume(id, info) {
 		return status.Errorf(codes.Internal, "what is mounted at %s is not volume %s", path, id)
 	}
 	return nil
@@ -163,6 +169,9 @@ func mountAt(path string) (*mounter.Info, error) {
 // attachedTo returns the loop device that a volume's image is attached to on
 // this machine, or "".
 func (d *Driver) attachedTo(ctx context.Context, id string) (string, error) {
+	if d.Directories {
+		return d.boundAt(id)
+	}
 	image, err := d.mounter.OpenImage(ctx, d.store.image(id), 0, nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil

@@ -17,7 +17,7 @@ func (n node) NodeGetVolumeStats(_ context.Context, r *csi.NodeGetVolumeStatsReq
 		return nil, err
 	}
 	info, err := mountAt(r.GetVolumePath())
-	if err != nil || info == nil || !n.isDiskOf(r.GetVolumeId(), info.Source) {
+	if err != nil || info == nil || !n.isVolume(r.GetVolumeId(), info) {
 		return nil, status.Errorf(codes.NotFound, "volume %s is not at %s", r.GetVolumeId(), r.GetVolumePath())
 	}
 	var fs unix.Statfs_t

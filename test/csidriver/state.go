@@ -151,6 +151,9 @@ func (s store) deleteVolume(id string) error {
 	if err != nil {
 		return err
 	}
+	if err := os.RemoveAll(s.directory(id)); err != nil {
+		return err
+	}
 	for _, path := range append(leftover, s.image(id), temporary(s.record(id))) {
 		if err := remove(path); err != nil {
 			return err

@@ -82,6 +82,7 @@ func parse(args []string, w io.Writer) (*options, error) {
 	f.BoolVar(&o.MountGroup, "mount-group", false, "apply volume_mount_group (VOLUME_MOUNT_GROUP)")
 	f.BoolVar(&o.OldModes, "old-modes", false, "do not know SINGLE_NODE_MULTI_WRITER")
 	f.StringVar(&o.expansion, "expansion", string(csidriver.ExpandOnline), "online, offline or none")
+	f.BoolVar(&o.Directories, "directories", false, "make volumes that are directories: cheap, and without limit")
 	f.BoolVar(&o.NoOp, "noop", false, "answer without doing anything")
 	f.StringVar(&o.faults, "faults", "", "a JSON file with faults to inject, read again when it changes")
 	f.StringVar(&o.callLog, "call-log", "", "a file to which each call is appended as JSON lines")
