@@ -49,7 +49,7 @@ func (b *Bridge) attachTo(d *FlexDriver, v *volume, want *csivol.Volume, f csivo
 		return err
 	}
 	var published map[string]string
-	err := b.rpc(d.Timeouts.Attach, func(ctx context.Context) (err error) {
+	err := v.rpc(d.Timeouts.Attach, func(ctx context.Context) (err error) {
 		published, err = d.Service.ControllerPublish(ctx, csivol.AttachRequest{
 			Handle:     v.key.Handle,
 			NodeID:     f.NodeID,
@@ -85,7 +85,7 @@ func (b *Bridge) detachFrom(d *FlexDriver, v *volume, s csivol.Secrets) error {
 		if err != nil {
 			return errors.Join(remember(r, err), b.save(v))
 		}
-		err = b.rpc(d.Timeouts.Detach, func(ctx context.Context) error {
+		err = v.rpc(d.Timeouts.Detach, func(ctx context.Context) error {
 			return d.Service.ControllerUnpublish(ctx, v.key.Handle, r.NodeID, secrets)
 		})
 		if err != nil && !csivol.NotFound(err) {
@@ -116,7 +116,7 @@ func (b *Bridge) attach(ctx context.Context, d *FlexDriver, c *flex.Call) (strin
 		return "", err
 	}
 	err = b.do(ctx, want.Key(), operation{command: c.Command, dir: c.NodeName}, func(v *volume) error {
-		f, err := b.features(d)
+		f, err := v.features(d)
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (b *Bridge) isAttached(ctx context.Context, d *FlexDriver, c *flex.Call) (b
 	}
 	var attached bool
 	err = b.do(ctx, want.Key(), operation{command: c.Command, dir: c.NodeName}, func(v *volume) error {
-		f, err := b.features(d)
+		f, err := v.features(d)
 		if err != nil {
 			return err
 		}

@@ -185,17 +185,6 @@ func (b *Bridge) driverOf(r *volstate.Record) (*FlexDriver, error) {
 	return d, nil
 }
 
-// rpc runs one RPC with a deadline. The context is that of the process: an RPC
-// is not cancelled because a caller left.
-func (b *Bridge) rpc(timeout time.Duration, f func(context.Context) error) error {
-	if timeout <= 0 {
-		timeout = 2 * time.Minute
-	}
-	ctx, cancel := context.WithTimeout(b.Context, timeout)
-	defer cancel()
-	return f(ctx)
-}
-
 // remember keeps an error in the record for those who look, and returns it.
 func remember(r *volstate.Record, err error) error {
 	r.LastError = ""

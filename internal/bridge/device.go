@@ -16,7 +16,7 @@ func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) e
 		return err
 	}
 	return b.do(ctx, want.Key(), operation{c.Command, c.Dir}, func(v *volume) error {
-		f, err := b.features(d)
+		f, err := v.features(d)
 		if err != nil {
 			return err
 		}
@@ -27,7 +27,7 @@ func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) e
 		err = b.bringDevice(d, v, want, f, c.Dir)
 		if err != nil && isOver(err) {
 			if undo := b.releaseDevice(d, v, c.Dir); undo != nil {
-				b.log().Warn("a failed mountdevice could not be undone; it will be tried again", "volumeHandle", v.key.Handle, "error", undo)
+				v.log.Warn("a failed mountdevice could not be undone; it will be tried again", "error", undo)
 			}
 		}
 		return err
@@ -46,7 +46,7 @@ func (b *Bridge) bringDevice(d *FlexDriver, v *volume, want *csivol.Volume, f cs
 	if err := b.save(v); err != nil {
 		return err
 	}
-	return b.Mounts.Marker(b.Context, dir)
+	return b.Mounts.Marker(v.ctx, dir)
 }
 
 // unmountDevice unstages. The kubelet's own check that no pod has the volume
@@ -68,7 +68,7 @@ func (b *Bridge) releaseDevice(d *FlexDriver, v *volume, dir string) error {
 	if err := b.unstage(d, v); err != nil {
 		return err
 	}
-	if err := b.Mounts.Unmount(b.Context, dir); err != nil {
+	if err := b.Mounts.Unmount(v.ctx, dir); err != nil {
 		return err
 	}
 	v.record.Device = ""

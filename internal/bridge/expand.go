@@ -30,7 +30,7 @@ func (b *Bridge) expandVolume(ctx context.Context, d *FlexDriver, c *flex.Call) 
 		return err
 	}
 	return b.do(ctx, want.Key(), operation{c.Command, c.Dir}, func(v *volume) error {
-		f, err := b.features(d)
+		f, err := v.features(d)
 		if err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (b *Bridge) expand(d *FlexDriver, v *volume, c *flex.Call) error {
 	if r.Expand == volstate.Done && r.ExpandSize >= c.NewSize {
 		return nil // by another pod of this node
 	}
-	f, err := b.features(d)
+	f, err := v.features(d)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (b *Bridge) expandBoth(d *FlexDriver, v *volume, f csivol.Features, s csivo
 	if !onNode {
 		return nil
 	}
-	return b.rpc(d.Timeouts.Expand, func(ctx context.Context) error {
+	return v.rpc(d.Timeouts.Expand, func(ctx context.Context) error {
 		return d.Service.NodeExpand(ctx, csivol.ExpandRequest{
 			Handle:      v.key.Handle,
 			VolumePath:  target(t, c.Dir),
@@ -98,7 +98,7 @@ func (b *Bridge) expandBoth(d *FlexDriver, v *volume, f csivol.Features, s csivo
 }
 
 func (b *Bridge) controllerExpand(d *FlexDriver, v *volume, s csivol.Secrets, size int64) (onNode bool, err error) {
-	err = b.rpc(d.Timeouts.Expand, func(ctx context.Context) error {
+	err = v.rpc(d.Timeouts.Expand, func(ctx context.Context) error {
 		onNode, err = d.Service.ControllerExpand(ctx, csivol.ExpandRequest{
 			Handle:     v.key.Handle,
 			Size:       size,

@@ -27,7 +27,7 @@ func (b *Bridge) mount(ctx context.Context, d *FlexDriver, c *flex.Call) error {
 }
 
 func (b *Bridge) setUp(d *FlexDriver, v *volume, want *csivol.Volume, dir string) error {
-	f, err := b.features(d)
+	f, err := v.features(d)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (b *Bridge) setUp(d *FlexDriver, v *volume, want *csivol.Volume, dir string
 	if err != nil && isOver(err) {
 		// The kubelet forgets a mount that failed: nobody will call unmount.
 		if undo := b.release(d, v, want.Secrets, dir); undo != nil {
-			b.log().Warn("a failed mount could not be undone; it will be tried again", "volumeHandle", v.key.Handle, "dir", dir, "error", undo)
+			v.log.Warn("a failed mount could not be undone; it will be tried again", "dir", dir, "error", undo)
 		}
 	}
 	return err
@@ -118,7 +118,7 @@ func (b *Bridge) nodePublish(d *FlexDriver, v *volume, want *csivol.Volume, t *v
 	if err := b.dirs().Make(filepath.Dir(path)); err != nil {
 		return flex.Errorf(flex.CodeInternal, "make the target's directory: %w", err)
 	}
-	err := b.rpc(d.Timeouts.Publish, func(ctx context.Context) error {
+	err := v.rpc(d.Timeouts.Publish, func(ctx context.Context) error {
 		return d.Service.NodePublish(ctx, csivol.PublishRequest{
 			Handle:         v.key.Handle,
 			PublishContext: r.PublishContext,
@@ -173,7 +173,7 @@ func (b *Bridge) applyFSGroup(d *FlexDriver, want *csivol.Volume, f csivol.Featu
 // bind is the commit point: from here on the kubelet sees the volume.
 func (b *Bridge) bind(v *volume, t *volstate.Target, dir string) error {
 	if t.Private != "" {
-		if err := b.Mounts.Bind(b.Context, t.Private, dir, t.ReadOnly); err != nil {
+		if err := b.Mounts.Bind(v.ctx, t.Private, dir, t.ReadOnly); err != nil {
 			return err
 		}
 	}
@@ -215,7 +215,7 @@ func (b *Bridge) tidy(ctx context.Context, dir string) error {
 func (b *Bridge) release(d *FlexDriver, v *volume, s csivol.Secrets, dir string) error {
 	t := v.record.Targets[dir]
 	if t == nil {
-		return b.tidy(b.Context, dir)
+		return b.tidy(v.ctx, dir)
 	}
 	if err := b.unpublish(d, v, t, dir); err != nil {
 		t.LastError = err.Error()
@@ -232,7 +232,7 @@ func (b *Bridge) release(d *FlexDriver, v *volume, s csivol.Secrets, dir string)
 
 // unpublish removes the bind and calls NodeUnpublishVolume.
 func (b *Bridge) unpublish(d *FlexDriver, v *volume, t *volstate.Target, dir string) error {
-	if err := b.Mounts.Unmount(b.Context, dir); err != nil && t.Private != "" {
+	if err := b.Mounts.Unmount(v.ctx, dir); err != nil && t.Private != "" {
 		return err
 	}
 	t.Bound = false
@@ -242,7 +242,7 @@ func (b *Bridge) unpublish(d *FlexDriver, v *volume, t *volstate.Target, dir str
 			return err
 		}
 		path := target(t, dir)
-		err := b.rpc(d.Timeouts.Unpublish, func(ctx context.Context) error {
+		err := v.rpc(d.Timeouts.Unpublish, func(ctx context.Context) error {
 			return d.Service.NodeUnpublish(ctx, v.key.Handle, path)
 		})
 		if err == nil || csivol.NotFound(err) {

@@ -139,7 +139,7 @@ func (b *Bridge) undoUnwanted(v *volume) error {
 		if !b.targetUnwanted(t, dir) {
 			continue
 		}
-		b.log().Info("undoing a target that nobody wants any more", "volumeHandle", v.key.Handle, "dir", dir, "publish", string(t.Publish))
+		v.log.Info("undoing a target that nobody wants any more", "dir", dir, "publish", string(t.Publish))
 		if err := b.release(d, v, csivol.Secrets{}, dir); err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func (b *Bridge) undoUnwanted(v *volume) error {
 	if len(v.record.Targets) > 0 || !b.volumeUnwanted(v.record) {
 		return nil
 	}
-	b.log().Info("undoing a volume that nobody wants any more", "volumeHandle", v.key.Handle)
+	v.log.Info("undoing a volume that nobody wants any more")
 	if v.record.Device != "" {
 		return b.releaseDevice(d, v, v.record.Device)
 	}

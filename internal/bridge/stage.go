@@ -16,8 +16,8 @@ import (
 
 // features asks the driver what it can do. A driver that is not there is a
 // passing trouble, whatever the reason.
-func (b *Bridge) features(d *FlexDriver) (f csivol.Features, err error) {
-	err = b.rpc(0, func(ctx context.Context) error {
+func (v *volume) features(d *FlexDriver) (f csivol.Features, err error) {
+	err = v.rpc(0, func(ctx context.Context) error {
 		f, err = d.Service.Features(ctx)
 		return err
 	})
@@ -107,7 +107,7 @@ func (b *Bridge) stage(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.F
 	if err := b.dirs().Make(r.StagingPath); err != nil {
 		return flex.Errorf(flex.CodeInternal, "make the staging directory: %w", err)
 	}
-	err := b.rpc(d.Timeouts.Stage, func(ctx context.Context) error {
+	err := v.rpc(d.Timeouts.Stage, func(ctx context.Context) error {
 		return d.Service.NodeStage(ctx, csivol.StageRequest{
 			Handle:         v.key.Handle,
 			PublishContext: r.PublishContext,
@@ -141,14 +141,14 @@ func (b *Bridge) unstage(d *FlexDriver, v *volume) error {
 	if over {
 		r.TakenOver = true
 		r.Stage, r.StagingPath = volstate.None, ""
-		b.log().Info("the kubelet's CSI plugin has the volume; leaving it staged", "volumeHandle", v.key.Handle)
+		v.log.Info("the kubelet's CSI plugin has the volume; leaving it staged")
 		return b.save(v)
 	}
 	r.Stage = volstate.Undoing
 	if err := b.save(v); err != nil {
 		return err
 	}
-	err = b.rpc(d.Timeouts.Unstage, func(ctx context.Context) error {
+	err = v.rpc(d.Timeouts.Unstage, func(ctx context.Context) error {
 		return d.Service.NodeUnstage(ctx, v.key.Handle, r.StagingPath)
 	})
 	if err == nil || csivol.NotFound(err) {

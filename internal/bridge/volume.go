@@ -3,9 +3,12 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/requestid"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -17,6 +20,12 @@ type volume struct {
 	// saved is a copy of the record as it was last saved, for everybody; nil
 	// if there is none.
 	saved atomic.Pointer[volstate.Record]
+
+	// ctx and log are those of the operation that has the turn. They know the
+	// request that it was started for. The context ends with the process: an
+	// RPC is not cancelled because a caller left.
+	ctx context.Context //nolint:containedctx // belongs to the turn, as the record does
+	log *slog.Logger
 
 	turn chan struct{}             // holds one token: whose turn it is
 	ops  map[operation]*inProgress // guarded by Bridge.mu
@@ -30,8 +39,11 @@ type operation struct {
 
 // inProgress is an operation that runs or waits for its turn.
 type inProgress struct {
-	done chan struct{}
-	err  error // valid once done is closed
+	request string       // that it was started for; empty: the bridge's own doing
+	since   time.Time    // when it was asked for
+	begun   atomic.Int64 // when its turn came, in Unix nanoseconds; 0: it waits
+	done    chan struct{}
+	err     error // valid once done is closed
 }
 
 // volume returns the volume with a key, which may be new and without a record.
@@ -66,11 +78,14 @@ func (b *Bridge) do(ctx context.Context, key csivol.Key, op operation, f func(*v
 	v := b.volumeLocked(key)
 	running, joined := v.ops[op]
 	if !joined {
-		running = &inProgress{done: make(chan struct{})}
+		running = &inProgress{request: requestid.From(ctx), since: time.Now(), done: make(chan struct{})}
 		v.ops[op] = running
 		go b.run(v, op, running, f)
 	}
 	b.mu.Unlock()
+	if joined {
+		requestid.Logger(ctx, b.log()).Info("joining the same operation, which is under way", "command", string(op.command), "volumeHandle", key.Handle, "startedBy", running.request, "since", running.since)
+	}
 	select {
 	case <-running.done:
 		return coded(running.err)
@@ -81,11 +96,13 @@ func (b *Bridge) do(ctx context.Context, key csivol.Key, op operation, f func(*v
 
 // run is one operation from its turn to its end.
 func (b *Bridge) run(v *volume, op operation, p *inProgress, f func(*volume) error) {
+	ctx := requestid.With(b.Context, p.request)
+	log := requestid.Logger(ctx, b.log()).With("csiDriver", v.key.Driver, "volumeHandle", v.key.Handle)
 	p.err = fmt.Errorf("%s of %s did not finish: this is a bug", op.command, v.key)
 	defer func() {
 		if r := recover(); r != nil {
 			p.err = flex.Errorf(flex.CodeInternal, "%s of %s panicked: this is a bug: %v", op.command, v.key, r)
-			b.log().Error("an operation panicked", "command", string(op.command), "volumeHandle", v.key.Handle, "panic", r)
+			log.Error("an operation panicked", "command", string(op.command), "panic", r)
 		}
 		b.finish(v, op)
 		close(p.done)
@@ -97,7 +114,19 @@ func (b *Bridge) run(v *volume, op operation, p *inProgress, f func(*volume) err
 		return
 	}
 	defer func() { <-v.turn }()
+	v.ctx, v.log = ctx, log
+	p.begun.Store(time.Now().UnixNano())
 	p.err = f(v)
+}
+
+// rpc runs one RPC of the operation that has the turn, with a deadline.
+func (v *volume) rpc(timeout time.Duration, f func(context.Context) error) error {
+	if timeout <= 0 {
+		timeout = 2 * time.Minute
+	}
+	ctx, cancel := context.WithTimeout(v.ctx, timeout)
+	defer cancel()
+	return f(ctx)
 }
 
 // finish takes an operation off its volume, and the volume off the list if

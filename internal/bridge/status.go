@@ -1,0 +1,63 @@
+package bridge
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// VolumeStatus is one volume for those who look: flex2csi status and metrics.
+// What is known of a volume beyond its record belongs here.
+type VolumeStatus struct {
+	// Record as it was last saved, not to be changed. It is that of a volume
+	// with nothing on this node where an operation has only begun.
+	Record *volstate.Record
+	// Operations are those under way, the oldest first. One of them, at most,
+	// has begun; the others wait for it.
+	Operations []OperationStatus
+}
+
+// OperationStatus is what a callout, or the reconciler, is doing.
+type OperationStatus struct {
+	Command flex.Command
+	Dir     string // or node
+	// Request is the id of the callout that started it; empty: nobody asked.
+	Request string
+	// Since is when it was asked for, and Begun when its turn came; zero while
+	// it waits.
+	Since, Begun time.Time
+}
+
+// Status returns all volumes that have a record or an operation, in the order
+// of their drivers and handles.
+func (b *Bridge) Status() []VolumeStatus {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := make([]VolumeStatus, 0, len(b.volumes))
+	for _, v := range b.volumes {
+		all = append(all, v.statusLocked())
+	}
+	slices.SortFunc(all, func(x, y VolumeStatus) int {
+		return cmp.Or(cmp.Compare(x.Record.Driver, y.Record.Driver), cmp.Compare(x.Record.Handle, y.Record.Handle))
+	})
+	return all
+}
+
+func (v *volume) statusLocked() VolumeStatus {
+	s := VolumeStatus{Record: v.saved.Load()}
+	if s.Record == nil {
+		s.Record = &volstate.Record{Driver: v.key.Driver, Handle: v.key.Handle}
+	}
+	for op, p := range v.ops {
+		o := OperationStatus{Command: op.command, Dir: op.dir, Request: p.request, Since: p.since}
+		if begun := p.begun.Load(); begun != 0 {
+			o.Begun = time.Unix(0, begun)
+		}
+		s.Operations = append(s.Operations, o)
+	}
+	slices.SortFunc(s.Operations, func(x, y OperationStatus) int { return x.Since.Compare(y.Since) })
+	return s
+}
