@@ -28,7 +28,7 @@ import (
 type serveOptions struct {
 	socket, stateDir, kubeletDir, nodeName string
 	httpEndpoint, metricsPath              string
-	drain                                  time.Duration
+	drain, interval, grace                 time.Duration
 	verbosity                              int
 }
 
@@ -44,6 +44,8 @@ func serve(args []string, env environment) error {
 	set.StringVar(&o.httpEndpoint, "http-endpoint", "", "loopback `address` (127.0.0.1:PORT) for /healthz, /readyz and metrics; empty: none")
 	set.StringVar(&o.metricsPath, "metrics-path", "/metrics", "path of the metrics")
 	set.DurationVar(&o.drain, "drain-timeout", 20*time.Second, "how long calls under way are waited for at the end")
+	set.DurationVar(&o.interval, "reconcile-interval", 30*time.Second, "pause between two looks for what nobody wants any more")
+	set.DurationVar(&o.grace, "grace", bridge.DefaultGrace, "how long something may be left half-done before it is undone because nobody asks for it any more; the kubelet asks at least every 2m3s")
 	set.CountVarP(&o.verbosity, "verbose", "v", "log more")
 	if err := parse(set, args, 0); err != nil {
 		return err
@@ -98,6 +100,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 		KubeletDir: kubeletDir,
 		NodeName:   o.nodeName,
 		BootID:     boot,
+		Grace:      o.grace,
 		Drivers:    map[string]*bridge.FlexDriver{},
 		Log:        log,
 	}
@@ -110,7 +113,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 	}
 	err = daemon.Run(ctx, daemon.Options{
 		Bridge: b, Store: store, StateDir: o.stateDir, Socket: o.socket,
-		HTTPEndpoint: o.httpEndpoint, MetricsPath: o.metricsPath, Drain: o.drain, Log: log,
+		HTTPEndpoint: o.httpEndpoint, MetricsPath: o.metricsPath, Drain: o.drain, Interval: o.interval, Log: log,
 	})
 	for _, c := range clients {
 		err = errors.Join(err, c.Close())

@@ -139,7 +139,10 @@ type Bridge struct {
 	NodeName   string
 	BootID     string
 	Drivers    map[string]*FlexDriver
-	Log        *slog.Logger
+	// Grace is how long something may be left half-done before it is undone
+	// because nobody asks for it any more. Zero: DefaultGrace.
+	Grace time.Duration
+	Log   *slog.Logger
 
 	mu      sync.Mutex
 	volumes map[csivol.Key]*volume

@@ -13,10 +13,16 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// Grace is how long something may be left half-done before it is undone
-// because nobody asks for it any more. It exceeds the kubelet's longest pause
-// between two tries (2 min 2 s) and its wait for a pod's volumes (2 min 3 s).
-const Grace = 5 * time.Minute
+// DefaultGrace exceeds the kubelet's longest pause between two tries (2 min
+// 2 s) and its wait for a pod's volumes (2 min 3 s).
+const DefaultGrace = 5 * time.Minute
+
+func (b *Bridge) grace() time.Duration {
+	if b.Grace <= 0 {
+		return DefaultGrace
+	}
+	return b.Grace
+}
 
 // Restore takes up the records of an earlier run. What happened in between is
 // put in doubt, which makes the next operation look: after a reboot all that
@@ -90,7 +96,7 @@ func (b *Bridge) unwanted(r *volstate.Record) bool {
 // targetUnwanted: the pod's directory is gone, or nobody came back for a
 // set-up or tear-down that was not finished.
 func (b *Bridge) targetUnwanted(t *volstate.Target, dir string) bool {
-	if time.Since(t.Since) < Grace {
+	if time.Since(t.Since) < b.grace() {
 		return false
 	}
 	if b.podGone(dir) {
@@ -106,7 +112,7 @@ func (b *Bridge) targetUnwanted(t *volstate.Target, dir string) bool {
 // volumeUnwanted: no pod has it, and it is not where the kubelet would still
 // call unmountdevice or detach for it.
 func (b *Bridge) volumeUnwanted(r *volstate.Record) bool {
-	if time.Since(r.Changed) < Grace {
+	if time.Since(r.Changed) < b.grace() {
 		return false
 	}
 	if r.Device != "" {
