@@ -19,6 +19,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/drivers"
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/nodemounts"
+	"github.com/flex2csi/flex2csi/internal/tombstone"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
@@ -38,7 +39,7 @@ func serve(args []string, env environment) error {
 	set := flags("serve", "The daemon of a node: answers flexdriver, and does with CSI drivers what it asks\nfor, until it is told to end.", env)
 	config := configFlag(set)
 	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket at which flexdriver calls; its directory is for root alone")
-	set.StringVar(&o.stateDir, "state-dir", "/var/lib/flex2csi", "`directory` of the records of volumes; it has to outlive this process")
+	set.StringVar(&o.stateDir, "state-dir", tombstone.DefaultStateDir, "`directory` of the records of volumes; it has to outlive this process")
 	set.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's --root-dir")
 	set.StringVar(&o.nodeName, "node-name", "", "the `name` of this node in Kubernetes")
 	set.StringVar(&o.httpEndpoint, "http-endpoint", "", "loopback `address` (127.0.0.1:PORT) for /healthz, /readyz and metrics; empty: none")

@@ -28,7 +28,11 @@ type Tombstone struct {
 	Time time.Time `json:"time"`
 }
 
-const suffix = ".tombstone.json"
+// DefaultStateDir is where the daemon keeps its state if nobody says otherwise.
+const DefaultStateDir = "/var/lib/flex2csi"
+
+// suffix is none of a record, beside which tombstones lie.
+const suffix = ".tombstone"
 
 // path makes one file for each directory: a second unmount says the same.
 func path(stateDir, dir string) string {
@@ -67,6 +71,15 @@ func Write(stateDir string, t Tombstone) error {
 	return d.Sync()
 }
 
+// Find returns the tombstone of a directory, if there is one.
+func Find(stateDir, dir string) (t Tombstone, found bool, err error) {
+	t, err = read(path(stateDir, dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return t, false, nil
+	}
+	return t, err == nil, err
+}
+
 // Remove takes a tombstone away. One that is not there is no error.
 func Remove(stateDir, dir string) error {
 	if err := os.Remove(path(stateDir, dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -88,19 +101,30 @@ func List(stateDir string) (found []Tombstone, broken []error) {
 		if !strings.HasSuffix(e.Name(), suffix) {
 			continue
 		}
-		var t Tombstone
-		data, err := os.ReadFile(filepath.Join(stateDir, e.Name()))
-		if err == nil {
-			err = json.Unmarshal(data, &t)
-		}
-		if err == nil && path(stateDir, t.Dir) != filepath.Join(stateDir, e.Name()) {
-			err = errors.New("it is that of another directory")
+		t, err := read(filepath.Join(stateDir, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // worked off meanwhile
 		}
 		if err != nil {
-			broken = append(broken, fmt.Errorf("tombstone %s: %w", e.Name(), err))
+			broken = append(broken, err)
 			continue
 		}
 		found = append(found, t)
 	}
 	return found, broken
+}
+
+func read(file string) (Tombstone, error) {
+	var t Tombstone
+	data, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(data, &t)
+	}
+	if err == nil && path(filepath.Dir(file), t.Dir) != file {
+		err = errors.New("it is that of another directory")
+	}
+	if err != nil {
+		return Tombstone{}, fmt.Errorf("tombstone %s: %w", filepath.Base(file), err)
+	}
+	return t, nil
 }
