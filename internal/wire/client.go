@@ -18,31 +18,62 @@ import (
 // for one that is being restarted, short enough for a kubelet that waits.
 const DialBudget = 2 * time.Second
 
-// Call sends a request to the daemon and returns its answer. Its errors have
-// the code unavailable if there is no daemon, so that the callout may do
-// without; failed_precondition if there is one of another version, or one that
-// is not to be trusted.
+// tries bounds how often a call is made of which the connection breaks.
+const tries = 3
+
+// Call sends a request to the daemon and returns its answer. A daemon that
+// goes away before it has answered is waited for as one that is not there, and
+// gets the request again: callouts can be repeated.
+//
+// If [IsAbsent] holds for the error there is no daemon. Other errors have the
+// code failed_precondition if there is one of another version, permission_denied
+// if there is one that is not to be trusted, deadline_exceeded if it hangs.
 func Call(ctx context.Context, socket string, r *Request) (*Response, error) {
+	return call(ctx, socket, r, DialBudget)
+}
+
+// CallNow is [Call] without waiting for a daemon that is not there.
+func CallNow(ctx context.Context, socket string, r *Request) (*Response, error) {
+	return call(ctx, socket, r, 0)
+}
+
+func call(ctx context.Context, socket string, r *Request, budget time.Duration) (response *Response, err error) {
+	// A daemon that keeps its promise answers in time; one that hangs must
+	// not make us hang.
+	deadline := deadline(ctx, r)
+	until := time.Now().Add(r.Timeout())
+	for range tries {
+		again := *r
+		again.TimeoutMillis = max(time.Until(until).Milliseconds(), 1)
+		response, err = once(ctx, socket, &again, budget, deadline)
+		if _, broken := errors.AsType[*brokenError](err); !broken {
+			return response, err
+		}
+	}
+	return nil, err
+}
+
+// once is one connection.
+func once(ctx context.Context, socket string, r *Request, budget time.Duration, deadline time.Time) (*Response, error) {
 	line, err := Encode(r)
 	if err != nil {
 		return nil, flex.Errorf(flex.CodeInvalidArgument, "send the call to flex2csi: %w", err)
 	}
-	conn, err := dial(ctx, socket)
+	conn, err := dial(ctx, socket, budget)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	// A daemon that keeps its promise answers in time; one that hangs must
-	// not make us hang.
-	if err := conn.SetDeadline(deadline(ctx, r)); err != nil {
+	if err := conn.SetDeadline(deadline); err != nil {
 		return nil, flex.Errorf(flex.CodeInternal, "bound the call to flex2csi: %w", err)
 	}
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	if _, err := conn.Write(line); err != nil {
-		return nil, broken(socket, err)
+		return nil, noAnswer(ctx, socket, err)
 	}
 	answer, err := bufio.NewReaderSize(&limited{conn, MaxLine}, 4096).ReadBytes('\n')
 	if err != nil {
-		return nil, broken(socket, err)
+		return nil, noAnswer(ctx, socket, err)
 	}
 	return DecodeResponse(answer, r.ID)
 }
@@ -55,14 +86,32 @@ func deadline(ctx context.Context, r *Request) time.Time {
 	return at
 }
 
-// broken: the daemon took the call and went away. What it had begun goes on
-// when it is back, and the kubelet calls again.
-func broken(socket string, err error) error {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return flex.Errorf(flex.CodeDeadlineExceeded, "flex2csi (%s) has not answered in time; what it does goes on, and the next call finds it", socket)
-	}
-	return flex.Errorf(flex.CodeUnavailable, "flex2csi (%s) ended while it had the call: %w; what it had begun goes on when it is back", socket, err)
+// brokenError: the daemon took the call and went away. What it had begun goes
+// on when it is back.
+type brokenError struct {
+	socket string
+	err    error
 }
+
+func (e *brokenError) Error() string {
+	return fmt.Sprintf("flex2csi (%s) ended while it had the call: %v; what it had begun goes on when it is back", e.socket, e.err)
+}
+
+func (e *brokenError) Unwrap() error { return e.err }
+
+func noAnswer(ctx context.Context, socket string, err error) error {
+	switch {
+	case errors.Is(err, errTooLong):
+		return flex.Errorf(flex.CodeInternal, "read the answer of flex2csi (%s): %w", socket, err)
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded), ctx.Err() == nil && errors.Is(err, os.ErrDeadlineExceeded):
+		return flex.Errorf(flex.CodeDeadlineExceeded, "flex2csi (%s) has not answered in time; what it does goes on, and the next call finds it", socket)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return &flex.Error{Code: flex.CodeUnavailable, Err: &brokenError{socket, err}}
+}
+
+var errTooLong = fmt.Errorf("it has more than %d bytes", MaxLine)
 
 // limited reads at most n bytes.
 type limited struct {
@@ -72,32 +121,66 @@ type limited struct {
 
 func (l *limited) Read(p []byte) (int, error) {
 	if l.n <= 0 {
-		return 0, fmt.Errorf("the answer has more than %d bytes", MaxLine)
+		return 0, errTooLong
 	}
 	n, err := l.f.Read(p[:min(len(p), l.n)])
 	l.n -= n
 	return n, err
 }
 
+// absentError: nobody listens at the socket.
+type absentError struct {
+	socket string
+	err    error
+}
+
+func (e *absentError) Error() string {
+	return fmt.Sprintf("flex2csi does not listen at %s (%v): is its pod running on this node?", e.socket, e.err)
+}
+
+func (e *absentError) Unwrap() error { return e.err }
+
+// IsAbsent reports whether an error of [Call] says that there is no daemon, so
+// that nobody works on the call.
+func IsAbsent(err error) bool {
+	_, absent := errors.AsType[*absentError](err)
+	return absent
+}
+
 // dial connects, trying again for a while if nobody listens.
-func dial(ctx context.Context, socket string) (*os.File, error) {
+func dial(ctx context.Context, socket string, budget time.Duration) (*os.File, error) {
 	if err := trust(socket); err != nil {
 		return nil, err
 	}
-	giveUp := time.Now().Add(DialBudget)
+	if deadline, ok := ctx.Deadline(); ok {
+		budget = min(budget, time.Until(deadline)/2) // the rest is for doing without
+	}
+	giveUp := time.Now().Add(budget)
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		conn, err := connect(socket)
 		if err == nil {
 			return conn, nil
 		}
-		absent := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EAGAIN)
-		if !absent {
+		late := time.Now().Add(wait).After(giveUp)
+		switch {
+		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
+			if late {
+				return nil, &flex.Error{Code: flex.CodeUnavailable, Err: &absentError{socket, err}}
+			}
+		case errors.Is(err, unix.EAGAIN):
+			if late {
+				return nil, flex.Errorf(flex.CodeUnavailable, "flex2csi (%s) takes no more calls: too many wait already", socket)
+			}
+		case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+			return nil, flex.Errorf(flex.CodePermissionDenied, "connect to flex2csi at %s: %w; only root may", socket, err)
+		default:
 			return nil, flex.Errorf(flex.CodeFailedPrecondition, "connect to flex2csi at %s: %w", socket, err)
 		}
-		if time.Now().Add(wait).After(giveUp) || ctx.Err() != nil {
-			return nil, flex.Errorf(flex.CodeUnavailable, "flex2csi does not listen at %s (%w): is its pod running on this node?", socket, err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
-		time.Sleep(wait)
 	}
 }
 

@@ -1,8 +1,10 @@
 package wire_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -58,8 +60,8 @@ func TestCodeCrosses(t *testing.T) {
 func TestNobodyListens(t *testing.T) {
 	start := time.Now()
 	_, err := wire.Call(t.Context(), filepath.Join(t.TempDir(), "s"), wire.NewRequest("a/b", []string{"mount"}, time.Minute))
-	if flex.CodeOf(err) != flex.CodeUnavailable {
-		t.Errorf("got %v, want unavailable", err)
+	if flex.CodeOf(err) != flex.CodeUnavailable || !wire.IsAbsent(err) {
+		t.Errorf("got %v, want unavailable and absent", err)
 	}
 	if took := time.Since(start); took > 10*wire.DialBudget {
 		t.Errorf("gave up after %v", took)
@@ -87,22 +89,79 @@ func TestDaemonComesBack(t *testing.T) {
 	}
 }
 
-func TestDaemonDiesInTheMiddle(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "s")
+// flaky is a daemon that goes away from the first calls that it gets, and
+// answers those after them.
+func flaky(t *testing.T, deaths int) (socket string, seen func() []*wire.Request) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	var requests []*wire.Request
+	done := make(chan struct{})
 	go func() {
-		conn, err := l.Accept()
-		if err == nil {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			line, _ := bufio.NewReader(conn).ReadBytes('\n')
+			if r, err := wire.DecodeRequest(line); err == nil {
+				requests = append(requests, r)
+				if len(requests) > deaths {
+					answer, _ := wire.Encode(wire.Answer(r.ID, flex.DriverStatus{Status: flex.StatusSuccess}))
+					_, _ = conn.Write(answer)
+				}
+			}
 			conn.Close()
 		}
 	}()
-	_, err = wire.Call(t.Context(), socket, wire.NewRequest("a/b", []string{"mount"}, time.Minute))
-	if flex.CodeOf(err) != flex.CodeUnavailable {
-		t.Errorf("got %v, want unavailable", err)
+	return socket, func() []*wire.Request { l.Close(); <-done; return requests }
+}
+
+// TestDaemonDiesInTheMiddle: the call is made again, as the same one, with
+// what is left of its time.
+func TestDaemonDiesInTheMiddle(t *testing.T) {
+	socket, seen := flaky(t, 2)
+	_, err := wire.Call(t.Context(), socket, wire.NewRequest("a/b", []string{"mount"}, time.Minute))
+	if err != nil {
+		t.Error(err)
+	}
+	requests := seen()
+	if len(requests) != 3 || requests[2].ID != requests[0].ID || requests[2].Timeout() > requests[0].Timeout() || requests[2].Timeout() < 30*time.Second {
+		t.Errorf("requests: %+v", requests)
+	}
+}
+
+// TestDaemonKeepsDying: that is not for ever, and not "no daemon": it may have
+// begun something.
+func TestDaemonKeepsDying(t *testing.T) {
+	socket, seen := flaky(t, 1000)
+	_, err := wire.Call(t.Context(), socket, wire.NewRequest("a/b", []string{"mount"}, time.Minute))
+	if flex.CodeOf(err) != flex.CodeUnavailable || wire.IsAbsent(err) {
+		t.Errorf("got %v, want unavailable and not absent", err)
+	}
+	if n := len(seen()); n > 10 {
+		t.Errorf("the call was made %d times", n)
+	}
+}
+
+// TestInterrupted: a signal ends the wait for an answer at once.
+func TestInterrupted(t *testing.T) {
+	arrived, release := make(chan struct{}), make(chan struct{})
+	socket := serve(t, func(context.Context, *wire.Request) flex.DriverStatus {
+		close(arrived)
+		<-release
+		return flex.DriverStatus{Status: flex.StatusSuccess}
+	})
+	defer close(release)
+	why := errors.New("a signal")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() { <-arrived; cancel(why) }()
+	if _, err := wire.Call(ctx, socket, wire.NewRequest("a/b", []string{"mount"}, time.Hour)); !errors.Is(err, why) {
+		t.Errorf("got %v, want %v", err, why)
 	}
 }
 
