@@ -7,6 +7,8 @@ import (
 	"regexp"
 
 	"google.golang.org/grpc"
+
+	"github.com/flex2csi/flex2csi/test/csidriver/serve"
 )
 
 // Expansion says when a volume may grow.
@@ -86,15 +88,18 @@ func (c *Config) complete() error {
 	if !filepath.IsAbs(c.Dir) {
 		return fmt.Errorf("directory %q: it has to be absolute", c.Dir)
 	}
+	if c.Endpoint == "" {
+		return fmt.Errorf("an endpoint is missing")
+	}
 	for _, endpoint := range []*string{&c.Endpoint, &c.ControllerEndpoint} {
-		path, err := socketPath(*endpoint)
+		if *endpoint == "" {
+			continue
+		}
+		path, err := serve.SocketPath(*endpoint)
 		if err != nil {
 			return err
 		}
 		*endpoint = path
-	}
-	if c.Endpoint == "" {
-		return fmt.Errorf("an endpoint is missing")
 	}
 	if c.Version == "" {
 		c.Version = DefaultVersion

@@ -21,6 +21,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/csidriver"
 	"github.com/flex2csi/flex2csi/test/csidriver/fault"
+	"github.com/flex2csi/flex2csi/test/csidriver/serve"
 )
 
 func contains(s, part string) bool { return strings.Contains(s, part) }
@@ -198,7 +199,7 @@ func TestRegistration(t *testing.T) {
 	w := newWorld(t, "--register", kubelet)
 	_, err := w.GetPluginInfo(ctx(t), &csi.GetPluginInfoRequest{})
 	w.want(err, codes.OK)
-	conn, err := grpc.NewClient("unix://"+csidriver.RegistrationSocket(kubelet, "loop.csi.example.com"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix://"+serve.RegistrationSocket(kubelet, "loop.csi.example.com"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}

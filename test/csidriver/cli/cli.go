@@ -15,20 +15,17 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
-	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 
 	"github.com/flex2csi/flex2csi/test/csidriver"
-	"github.com/flex2csi/flex2csi/test/csidriver/calls"
-	"github.com/flex2csi/flex2csi/test/csidriver/fault"
+	"github.com/flex2csi/flex2csi/test/csidriver/serve"
 )
 
 type options struct {
 	csidriver.Config
+	serve     serve.Options
 	volumes   []string
 	expansion string
-	faults    string
-	callLog   string
 	verbose   bool
 }
 
@@ -59,7 +56,7 @@ func Main(args []string, w io.Writer) int {
 }
 
 func parse(args []string, w io.Writer) (*options, error) {
-	o := &options{}
+	o := &options{serve: serve.Options{Name: "loop.csi.example.com"}}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "node"
@@ -68,11 +65,9 @@ func parse(args []string, w io.Writer) (*options, error) {
 	f.SetOutput(w)
 	f.SortFlags = false
 	f.Usage = func() { fmt.Fprint(w, usage, f.FlagUsages()) }
-	f.StringVar(&o.Name, "name", "loop.csi.example.com", "what the driver calls itself")
 	f.StringVar(&o.Dir, "dir", "", "where volumes and state are kept (required)")
-	f.StringVar(&o.Endpoint, "endpoint", "", "the driver's socket (default unix://<dir>/csi.sock)")
+	o.serve.AddFlags(f, " (default unix://<dir>/csi.sock)")
 	f.StringVar(&o.ControllerEndpoint, "controller-endpoint", "", "a socket of its own for the controller service")
-	f.StringVar(&o.RegisterDir, "register", "", "a kubelet's directory, to register there as node-driver-registrar would")
 	f.StringVar(&o.NodeID, "node-id", host, "what the driver calls this node")
 	f.StringArrayVar(&o.KnownNodes, "known-node", nil, "another node that volumes may be attached to (repeatable)")
 	f.StringArrayVar(&o.volumes, "volume", nil, "NAME=SIZE of a volume that is made unless it is there (repeatable)")
@@ -84,8 +79,6 @@ func parse(args []string, w io.Writer) (*options, error) {
 	f.StringVar(&o.expansion, "expansion", string(csidriver.ExpandOnline), "online, offline or none")
 	f.BoolVar(&o.Directories, "directories", false, "make volumes that are directories: cheap, and without limit")
 	f.BoolVar(&o.NoOp, "noop", false, "answer without doing anything")
-	f.StringVar(&o.faults, "faults", "", "a JSON file with faults to inject, read again when it changes")
-	f.StringVar(&o.callLog, "call-log", "", "a file to which each call is appended as JSON lines")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "tell what is done")
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -99,6 +92,7 @@ func parse(args []string, w io.Writer) (*options, error) {
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 		return nil, err
 	}
+	o.Name, o.Endpoint, o.RegisterDir = o.serve.Name, o.serve.Endpoint, o.serve.RegisterDir
 	if o.Endpoint == "" {
 		o.Endpoint = filepath.Join(o.Dir, "csi.sock")
 	}
@@ -113,18 +107,12 @@ func run(ctx context.Context, o *options, w io.Writer) error {
 	}
 	o.Log = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 	klog.SetSlogLogger(o.Log) // what k8s.io/mount-utils says
-	if o.faults != "" {
-		o.Inner = []grpc.UnaryServerInterceptor{fault.FromFile(o.faults).Unary}
+	interceptors, err := o.serve.Interceptors()
+	if err != nil {
+		return err
 	}
-	if o.callLog != "" {
-		log, err := calls.Open(o.callLog)
-		if err != nil {
-			return err
-		}
-		defer log.Close()
-		o.Outer = []grpc.UnaryServerInterceptor{log.Answers}
-		o.Inner = append(o.Inner, log.Work)
-	}
+	defer interceptors.Close()
+	o.Outer, o.Inner = interceptors.Outer, interceptors.Inner
 	d, err := csidriver.Listen(o.Config)
 	if err != nil {
 		return err

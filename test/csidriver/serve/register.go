@@ -1,4 +1,4 @@
-package csidriver
+package serve
 
 import (
 	"context"
@@ -12,7 +12,8 @@ import (
 // registrar is what node-driver-registrar does for a driver.
 type registrar struct {
 	registration.UnimplementedRegistrationServer
-	*Driver
+	name, endpoint string
+	refused        chan<- error
 }
 
 // RegistrationSocket is where a driver registers below a kubelet's directory.
@@ -20,20 +21,16 @@ func RegistrationSocket(kubeletDir, driver string) string {
 	return filepath.Join(kubeletDir, "plugins_registry", driver+"-reg.sock")
 }
 
-func (d *Driver) openRegistration() error {
-	l, err := listenAt(RegistrationSocket(d.RegisterDir, d.Name))
-	if err != nil {
-		return err
-	}
-	s := grpc.NewServer()
-	registration.RegisterRegistrationServer(s, registrar{Driver: d})
-	d.servers = append(d.servers, &server{listener: l, grpc: s})
-	return nil
+// Register opens the socket at which a kubelet finds a driver.
+func (s *Server) Register(kubeletDir, name, endpoint string) error {
+	return s.Listen(RegistrationSocket(kubeletDir, name), func(g *grpc.Server) {
+		registration.RegisterRegistrationServer(g, registrar{name: name, endpoint: endpoint, refused: s.refused})
+	})
 }
 
 func (r registrar) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{
-		Type: registration.CSIPlugin, Name: r.Name, Endpoint: r.Endpoint, SupportedVersions: []string{"1.0.0"},
+		Type: registration.CSIPlugin, Name: r.name, Endpoint: r.endpoint, SupportedVersions: []string{"1.0.0"},
 	}, nil
 }
 
