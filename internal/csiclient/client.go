@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -42,6 +43,11 @@ type Client struct {
 	// Controller is where the controller service is; nil if it cannot be
 	// reached from here.
 	Controller Endpoint
+	// Observer, if there is one, is told of each RPC.
+	Observer Observer
+	// Log gets what changes volumes at info level, and every request and
+	// response at debug level, secrets masked.
+	Log *slog.Logger
 
 	node, controller connection
 }
@@ -72,12 +78,15 @@ func (c *Client) onController(ctx context.Context, method string, f func(csi.Con
 type service struct {
 	connection *connection
 	find       Endpoint // nil: cannot be reached
+	intercept  grpc.UnaryClientInterceptor
 	ask        func(context.Context, *grpc.ClientConn, *csivol.Features) error
 }
 
-func (c *Client) atNode() service { return service{&c.node, c.Node, askNode} }
+func (c *Client) atNode() service { return service{&c.node, c.Node, c.intercept, askNode} }
 
-func (c *Client) atController() service { return service{&c.controller, c.Controller, askController} }
+func (c *Client) atController() service {
+	return service{&c.controller, c.Controller, c.intercept, askController}
+}
 
 // maxLost is how often one call may find its connection broken.
 const maxLost = 3
@@ -109,7 +118,7 @@ func (c *Client) connected(ctx context.Context, s service) (*link, error) {
 	err := errors.New("its controller cannot be reached from this node (no controllerEndpoint)")
 	if s.find != nil {
 		var l *link
-		if l, err = s.connection.get(ctx, s.find); err == nil {
+		if l, err = s.connection.get(ctx, s); err == nil {
 			return l, nil
 		}
 	}

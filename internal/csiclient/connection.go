@@ -8,7 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
 )
 
 // connection leads to a service of a driver: over one link after the other, as
@@ -19,6 +22,12 @@ type connection struct {
 	link    *link
 	attempt *attempt // to get a link, if one is being made
 	closed  bool
+
+	// For those who look.
+	made    int       // links, so far
+	since   time.Time // the last one was made
+	version string    // of the driver
+	err     error     // of the last attempt to connect and get acquainted
 }
 
 // attempt is one of getting connected, for all who wait for it.
@@ -41,9 +50,9 @@ var errClosed = errors.New("flex2csi is shutting down")
 
 // get returns a link that is up, to be released. If there is none the driver
 // may have moved, and is looked for again.
-func (c *connection) get(ctx context.Context, find Endpoint) (*link, error) {
+func (c *connection) get(ctx context.Context, s service) (*link, error) {
 	for {
-		l, a := c.acquire(ctx, find)
+		l, a := c.acquire(ctx, s)
 		if l != nil {
 			return l, nil
 		}
@@ -59,7 +68,7 @@ func (c *connection) get(ctx context.Context, find Endpoint) (*link, error) {
 }
 
 // acquire returns the link, or else the attempt to get one.
-func (c *connection) acquire(ctx context.Context, find Endpoint) (*link, *attempt) {
+func (c *connection) acquire(ctx context.Context, s service) (*link, *attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.link != nil {
@@ -73,31 +82,34 @@ func (c *connection) acquire(ctx context.Context, find Endpoint) (*link, *attemp
 	if c.attempt == nil {
 		c.attempt = &attempt{done: make(chan struct{})}
 		// Not ctx: others wait for the same.
-		go c.connect(context.WithoutCancel(ctx), c.attempt, find)
+		go c.connect(context.WithoutCancel(ctx), c.attempt, s)
 	}
 	return nil, c.attempt
 }
 
-func (c *connection) connect(ctx context.Context, a *attempt, find Endpoint) {
+func (c *connection) connect(ctx context.Context, a *attempt, s service) {
 	ctx, cancel := context.WithTimeout(ctx, dialWait)
 	defer cancel()
-	l, err := connectUntil(ctx, find)
+	l, err := connectUntil(ctx, s)
 	c.mu.Lock()
 	if err == nil && c.closed {
 		l.retire()
 		l, err = nil, errClosed
 	}
-	c.link, c.attempt = l, nil
+	c.link, c.attempt, c.err = l, nil, err
+	if l != nil {
+		c.made, c.since = c.made+1, time.Now()
+	}
 	c.mu.Unlock()
 	a.err = err
 	close(a.done)
 }
 
 // connectUntil tries until ctx ends.
-func connectUntil(ctx context.Context, find Endpoint) (*link, error) {
+func connectUntil(ctx context.Context, s service) (*link, error) {
 	var why error
 	for {
-		l, err := connectOnce(ctx, find)
+		l, err := connectOnce(ctx, s)
 		if err == nil {
 			return l, nil
 		}
@@ -113,12 +125,12 @@ func connectUntil(ctx context.Context, find Endpoint) (*link, error) {
 	}
 }
 
-func connectOnce(ctx context.Context, find Endpoint) (*link, error) {
-	path, err := find(ctx)
+func connectOnce(ctx context.Context, s service) (*link, error) {
+	path, err := s.find(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l, err := newLink(ctx, path)
+	l, err := newLink(ctx, path, grpc.WithUnaryInterceptor(s.intercept))
 	if err != nil {
 		return nil, err
 	}
@@ -134,6 +146,28 @@ func connectOnce(ctx context.Context, find Endpoint) (*link, error) {
 		}
 		l.conn.Close()
 		return nil, fmt.Errorf("nobody answers at %s", path)
+	}
+}
+
+// status is for those who look. It asks nothing of the driver.
+func (c *connection) status(service string) csivol.Connection {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := csivol.Connection{Service: service, Since: c.since, Version: c.version, Made: c.made}
+	s.Connected = c.link != nil && c.link.up()
+	if c.err != nil {
+		s.LastError = c.err.Error()
+	}
+	return s
+}
+
+// met notes what came of asking the driver who it is.
+func (c *connection) met(version string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+	if err == nil {
+		c.version = version
 	}
 }
 

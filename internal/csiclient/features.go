@@ -53,6 +53,7 @@ func (c *Client) meet(ctx context.Context, l *link, s service) (csivol.Features,
 	if err == nil {
 		err = s.ask(ctx, l.conn, &f)
 	}
+	s.connection.met(f.Version, err)
 	if err != nil {
 		return csivol.Features{}, unasked(err)
 	}

@@ -36,7 +36,7 @@ type link struct {
 var errLost = errors.New("the connection to the driver is lost")
 
 // newLink connects to a socket, and waits for no answer.
-func newLink(ctx context.Context, path string) (*link, error) {
+func newLink(ctx context.Context, path string, more ...grpc.DialOption) (*link, error) {
 	raw, err := dial(ctx, path)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func newLink(ctx context.Context, path string) (*link, error) {
 	}
 	unused := make(chan net.Conn, 1)
 	unused <- raw
-	conn, err := grpc.NewClient("passthrough:///driver",
+	options := append([]grpc.DialOption{
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			select {
 			case raw := <-unused:
@@ -63,7 +63,8 @@ func newLink(ctx context.Context, path string) (*link, error) {
 		grpc.WithAuthority("localhost"),
 		grpc.WithIdleTimeout(0),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second}),
-	)
+	}, more...)
+	conn, err := grpc.NewClient("passthrough:///driver", options...)
 	if err != nil {
 		raw.Close()
 		return nil, err

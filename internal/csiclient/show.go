@@ -4,9 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -43,7 +41,7 @@ func (s shower) message(m protoreflect.Message) *yaml.Node {
 }
 
 func (s shower) field(f protoreflect.FieldDescriptor, v protoreflect.Value) *yaml.Node {
-	secret, _ := proto.GetExtension(f.Options(), csi.E_CsiSecret).(bool)
+	secret := isSecret(f)
 	switch {
 	case f.IsMap():
 		return s.textMap(v.Map(), secret)
@@ -60,7 +58,7 @@ func (s shower) textMap(m protoreflect.Map, secret bool) *yaml.Node {
 	values := map[string]string{}
 	for k, v := range m.Range {
 		value := s.redact(v.String())
-		if secret || hidden(k.String()) {
+		if secret || sensitive.Key(k.String()) {
 			value = sensitive.Mask
 		}
 		values[k.String()] = value
@@ -70,12 +68,6 @@ func (s shower) textMap(m protoreflect.Map, secret bool) *yaml.Node {
 		out.Content = append(out.Content, text(k), text(values[k]))
 	}
 	return out
-}
-
-// hidden reports whether a value in a context is not for everybody: by its
-// name, or because it is what the kubelet passes as service account tokens.
-func hidden(key string) bool {
-	return sensitive.Key(key) || strings.HasSuffix(strings.ToLower(key), "tokens")
 }
 
 func (s shower) list(f protoreflect.FieldDescriptor, l protoreflect.List) *yaml.Node {

@@ -9,6 +9,7 @@ package csivol
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -130,6 +131,20 @@ type Features struct {
 	Attach, AttachReadOnly, ControllerExpand, ControllerSingleWriter bool
 	// Plugin.
 	Controller, OnlineExpansion, OfflineExpansion bool
+}
+
+// A Connection is how that to one service of a driver is.
+type Connection struct {
+	Service   string // node or controller
+	Connected bool
+	// Since is when it was made; zero if it never was.
+	Since time.Time
+	// Version of the driver, as it said when it was asked last.
+	Version string
+	// Made counts the connections so far: one more than there were reconnects.
+	Made int
+	// LastError is why there is none.
+	LastError string
 }
 
 // An RPCError is what a CSI driver answered, or that it did not.

@@ -10,7 +10,7 @@ const Mask = "[redacted]"
 
 // endings of names whose values are not for everybody. A value too many that
 // is hidden does no harm.
-const endings = "password passwd passphrase pass pwd secret token key credential credentials cred sas signature"
+const endings = "password passwd passphrase pass pwd secret token tokens key credential credentials cred sas signature"
 
 // Key reports whether a value called name is to be kept out of every text.
 func Key(name string) bool {

@@ -8,7 +8,7 @@ import (
 func TestKey(t *testing.T) {
 	for _, name := range []string{
 		"password", "PASSWORD", "pass", "passwd", "pwd", "passphrase", "password2", "mysql-password", "PGPASSWORD",
-		"secret", "clientSecret", "token", "access_token", "key", "apiKey", "accountkey", "auth_key", "private-key",
+		"secret", "clientSecret", "token", "csi.storage.k8s.io/serviceAccount.tokens", "access_token", "key", "apiKey", "accountkey", "auth_key", "private-key",
 		"cred", "credential", "credentials", "sas", "signature",
 	} {
 		if !Key(name) {

@@ -1,0 +1,108 @@
+package csiclient
+
+import (
+	"context"
+	"log/slog"
+	"path"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/requestid"
+)
+
+// An Observer is told of each RPC that has ended: what it was called, in full
+// as gRPC has it, and how it ended, by gRPC's name of the status.
+type Observer interface {
+	ObserveRPC(driver, method, code string, took time.Duration)
+}
+
+// intercept is around each RPC. What a driver says about a request is free of
+// the secrets in it from here on, wherever it goes: answers, records, logs.
+func (c *Client) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	log := requestid.Logger(ctx, c.log())
+	c.logMessage(ctx, log, "request", method, req, req)
+	start := time.Now()
+	err := invoke(ctx, method, req, reply, cc, opts...)
+	took := time.Since(start)
+	if c.Observer != nil {
+		c.Observer.ObserveRPC(c.Name, method, status.Code(err).String(), took)
+	}
+	if err == nil {
+		c.logMessage(ctx, log, "response", method, req, reply)
+	} else if m, ok := req.(Message); ok {
+		err = clean(err, m)
+	}
+	c.logEnd(ctx, log, method, req, err, took)
+	return err
+}
+
+// clean takes the secrets of a request out of an error.
+func clean(err error, req Message) error {
+	s, ok := status.FromError(err)
+	if !ok {
+		return err // not the driver's words
+	}
+	if text := redactor(req).Redact(s.Message()); text != s.Message() {
+		return status.Error(s.Code(), text)
+	}
+	return err
+}
+
+// logMessage shows a request, or the response to it, secrets masked, at debug
+// level.
+func (c *Client) logMessage(ctx context.Context, log *slog.Logger, kind, method string, req, message any) {
+	if !log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	r, isRequest := req.(Message)
+	m, ok := message.(Message)
+	if !isRequest || !ok {
+		return
+	}
+	node := Show(m, redactor(r).Redact)
+	node.Style = yaml.FlowStyle // one line, without the escapes that JSON in JSON would need
+	text, err := yaml.Marshal(node)
+	if err != nil {
+		text = []byte(err.Error())
+	}
+	log.DebugContext(ctx, "CSI message", "kind", kind, "csiDriver", c.Name, "method", path.Base(method), "body", strings.TrimSpace(string(text)))
+}
+
+// logEnd says how an RPC ended: at info level if it is one that changes a
+// volume.
+func (c *Client) logEnd(ctx context.Context, log *slog.Logger, method string, req any, err error, took time.Duration) {
+	attrs := []any{"csiDriver", c.Name, "method", path.Base(method), "duration", took}
+	level := slog.LevelDebug
+	if r, ok := req.(interface{ GetVolumeId() string }); ok {
+		level = slog.LevelInfo
+		attrs = append(attrs, "volumeHandle", r.GetVolumeId())
+	}
+	if code := status.Code(err); code != codes.OK {
+		level = slog.LevelWarn
+		attrs = append(attrs, "code", code.String(), "error", status.Convert(err).Message())
+	}
+	log.Log(ctx, level, "called the CSI driver", attrs...)
+}
+
+func (c *Client) log() *slog.Logger {
+	if c.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return c.Log
+}
+
+// Connections says how the connections to the services of the driver are. They
+// are made when they are needed, not before.
+func (c *Client) Connections() []csivol.Connection {
+	all := []csivol.Connection{c.node.status("node")}
+	if c.Controller != nil {
+		all = append(all, c.controller.status("controller"))
+	}
+	return all
+}
