@@ -71,7 +71,7 @@ func once(ctx context.Context, socket string, r *Request, budget time.Duration, 
 	if _, err := conn.Write(line); err != nil {
 		return nil, noAnswer(ctx, socket, err)
 	}
-	answer, err := bufio.NewReaderSize(&limited{conn, MaxLine}, 4096).ReadBytes('\n')
+	answer, err := bufio.NewReaderSize(&limited{conn, r.limit()}, 4096).ReadBytes('\n')
 	if err != nil {
 		return nil, noAnswer(ctx, socket, err)
 	}
@@ -111,7 +111,7 @@ func noAnswer(ctx context.Context, socket string, err error) error {
 	return &flex.Error{Code: flex.CodeUnavailable, Err: &brokenError{socket, err}}
 }
 
-var errTooLong = fmt.Errorf("it has more than %d bytes", MaxLine)
+var errTooLong = errors.New("it is longer than it may be")
 
 // limited reads at most n bytes.
 type limited struct {

@@ -29,19 +29,36 @@ const MaxLine = 1 << 20
 // DefaultSocket is where the daemon listens if nobody says otherwise.
 const DefaultSocket = "/run/flex2csi/flex2csi.sock"
 
-// A Request is one callout.
+// MaxDocument bounds the response to a request of another kind than a callout,
+// which may tell of thousands of volumes.
+const MaxDocument = 64 << 20
+
+// KindStatus asks for a BridgeStatus (docs/status.md).
+const KindStatus = "status"
+
+// A Request is one callout, or a question of another kind.
 type Request struct {
 	Version int `json:"version"`
+	// Kind is empty for a callout. A question has no driver and no argv.
+	Kind string `json:"kind,omitempty"`
 	// ID names the call in the logs of both sides.
 	ID string `json:"id"`
 	// Driver is vendor/name.
-	Driver string `json:"driver"`
+	Driver string `json:"driver,omitempty"`
 	// TimeoutMillis is how long the caller will wait from now. It is a
 	// duration because clocks jump.
 	TimeoutMillis int64 `json:"timeoutMillis"`
 	// Argv is the callout with its arguments as the kubelet passed them,
 	// secrets included: the socket is for root alone.
-	Argv []string `json:"argv"`
+	Argv []string `json:"argv,omitempty"`
+}
+
+// limit is the length of the response.
+func (r *Request) limit() int {
+	if r.Kind != "" {
+		return MaxDocument
+	}
+	return MaxLine
 }
 
 // Timeout is TimeoutMillis.
@@ -55,13 +72,21 @@ type Response struct {
 	Status flex.DriverStatus `json:"status"`
 	// Code classes a Failure.
 	Code flex.Code `json:"code,omitempty"`
+	// Document answers a question.
+	Document json.RawMessage `json:"document,omitempty"`
 }
 
 // NewRequest makes a request with a random ID.
 func NewRequest(driver string, argv []string, timeout time.Duration) *Request {
+	r := newQuestion("", timeout)
+	r.Driver, r.Argv = driver, argv
+	return r
+}
+
+func newQuestion(kind string, timeout time.Duration) *Request {
 	id := make([]byte, 8)
 	_, _ = unix.Getrandom(id, 0) // cannot fail; crypto/rand would cost each callout its start
-	return &Request{Version: Version, ID: hex.EncodeToString(id), Driver: driver, TimeoutMillis: timeout.Milliseconds(), Argv: argv}
+	return &Request{Version: Version, Kind: kind, ID: hex.EncodeToString(id), TimeoutMillis: timeout.Milliseconds()}
 }
 
 // Answer makes the response to a request.
@@ -69,14 +94,19 @@ func Answer(id string, status flex.DriverStatus) *Response {
 	return &Response{Version: Version, ID: id, Status: status, Code: status.Code}
 }
 
-// Encode returns v as one line.
-func Encode(v any) ([]byte, error) {
+// Encode returns a request, or the response to a callout, as one line.
+func Encode(v any) ([]byte, error) { return encode(v, MaxLine) }
+
+// EncodeDocument returns the response to a question as one line.
+func EncodeDocument(r *Response) ([]byte, error) { return encode(r, MaxDocument) }
+
+func encode(v any, limit int) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
-	if len(data) >= MaxLine {
-		return nil, fmt.Errorf("it has %d bytes, and at most %d fit", len(data), MaxLine)
+	if len(data) >= limit {
+		return nil, fmt.Errorf("it has %d bytes, and at most %d fit", len(data), limit)
 	}
 	return append(data, '\n'), nil
 }
@@ -92,8 +122,10 @@ func DecodeRequest(line []byte) (*Request, error) {
 	switch {
 	case r.Version != Version:
 		return &r, versionError("the driver", r.Version)
-	case len(r.Argv) == 0 || r.Driver == "" || r.TimeoutMillis <= 0:
-		return &r, errors.New("the request lacks argv, driver or timeoutMillis")
+	case r.TimeoutMillis <= 0:
+		return &r, errors.New("the request lacks timeoutMillis")
+	case r.Kind == "" && (len(r.Argv) == 0 || r.Driver == ""):
+		return &r, errors.New("the request lacks argv or driver")
 	}
 	return &r, nil
 }

@@ -20,21 +20,7 @@ import (
 // serve starts a daemon's end with a handler and returns its socket.
 func serve(t *testing.T, handler wireserver.Handler) string {
 	t.Helper()
-	socket := filepath.Join(t.TempDir(), "s")
-	l, err := wireserver.Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error)
-	s := &wireserver.Server{Handler: handler, AllowUID: os.Getuid()}
-	go func() { done <- s.Serve(context.Background(), l) }()
-	t.Cleanup(func() {
-		l.Close()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	return socket
+	return serveWith(t, &wireserver.Server{Handler: handler})
 }
 
 func TestCall(t *testing.T) {

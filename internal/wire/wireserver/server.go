@@ -5,6 +5,7 @@ package wireserver
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +29,9 @@ type Handler func(ctx context.Context, r *wire.Request) flex.DriverStatus
 // A Server serves one socket.
 type Server struct {
 	Handler Handler
-	Log     *slog.Logger
+	// Documents answer questions, by their kind.
+	Documents map[string]func() any
+	Log       *slog.Logger
 	// AllowUID is a user besides root who may call; for tests, as themselves.
 	AllowUID int
 
@@ -146,16 +149,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 	if err != nil {
 		return fmt.Errorf("read the request: %w", err)
 	}
-	r, err := wire.DecodeRequest(line)
-	var status flex.DriverStatus
-	if err != nil {
-		status = flex.Failure(err)
-	} else {
-		callCtx, cancel := context.WithTimeoutCause(ctx, r.Timeout(), flex.Errorf(flex.CodeDeadlineExceeded, "still in progress after %v", r.Timeout()))
-		status = s.Handler(callCtx, r)
-		cancel()
-	}
-	answer, err := wire.Encode(wire.Answer(r.ID, status))
+	answer, err := s.answer(ctx, line)
 	if err != nil {
 		return err
 	}
@@ -167,6 +161,35 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 		return nil
 	}
 	return err
+}
+
+// answer returns the line that answers a line.
+func (s *Server) answer(ctx context.Context, line []byte) ([]byte, error) {
+	r, err := wire.DecodeRequest(line)
+	if err != nil {
+		return wire.Encode(wire.Answer(r.ID, flex.Failure(err)))
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout(), flex.Errorf(flex.CodeDeadlineExceeded, "still in progress after %v", r.Timeout()))
+	defer cancel()
+	if r.Kind == "" {
+		return wire.Encode(wire.Answer(r.ID, s.Handler(ctx, r)))
+	}
+	document, err := s.document(r.Kind)
+	if err != nil {
+		return wire.Encode(wire.Answer(r.ID, flex.Failure(err)))
+	}
+	answer := wire.Answer(r.ID, flex.DriverStatus{Status: flex.StatusSuccess})
+	answer.Document = document
+	return wire.EncodeDocument(answer)
+}
+
+// document answers a question.
+func (s *Server) document(kind string) (json.RawMessage, error) {
+	f, ok := s.Documents[kind]
+	if !ok {
+		return nil, flex.Errorf(flex.CodeFailedPrecondition, "this flex2csi does not know requests of the kind %q; bring it to the release of who asks", kind)
+	}
+	return json.Marshal(f())
 }
 
 // authorise lets in root only (SO_PEERCRED).
