@@ -98,6 +98,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 		Context:    life,
 		Mounts:     &nodemounts.Mounts{Mounter: mounter.Mounter{Log: log}, KubeletDir: kubeletDir},
 		State:      store,
+		Tombstones: tombstone.Dir(o.stateDir),
 		KubeletDir: kubeletDir,
 		NodeName:   o.nodeName,
 		BootID:     boot,
@@ -113,7 +114,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 		b.Drivers[d.FlexDriver] = drivers.New(d, mappers[d.FlexDriver], client)
 	}
 	err = daemon.Run(ctx, daemon.Options{
-		Bridge: b, Store: store, StateDir: o.stateDir, Socket: o.socket,
+		Bridge: b, Store: store, Tombstones: tombstone.Dir(o.stateDir), Socket: o.socket,
 		HTTPEndpoint: o.httpEndpoint, MetricsPath: o.metricsPath, Drain: o.drain, Interval: o.interval, Log: log,
 	})
 	for _, c := range clients {

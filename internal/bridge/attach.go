@@ -44,7 +44,10 @@ func (b *Bridge) attachTo(d *FlexDriver, v *volume, want *csivol.Volume, f csivo
 	if r.Attach == volstate.Undoing && r.Stage != volstate.None {
 		return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is being detached", v.key)
 	}
-	r.Attach, r.Attachment, r.NodeID = volstate.Doing, by, f.NodeID
+	r.Attach, r.NodeID = volstate.Doing, f.NodeID
+	if r.Attachment == "" {
+		r.Attachment = by
+	}
 	if err := b.save(v); err != nil {
 		return err
 	}
@@ -120,7 +123,7 @@ func (b *Bridge) attach(ctx context.Context, d *FlexDriver, c *flex.Call) (strin
 		if err != nil {
 			return err
 		}
-		if err := b.describe(v, want, f); err != nil {
+		if err := b.describe(v, want); err != nil {
 			return err
 		}
 		return b.attachTo(d, v, want, f, byControlPlane)

@@ -66,6 +66,16 @@ type Mounts interface {
 	Mounted(path string) (bool, error)
 	// SetGroup gives a tree to a group unless its root has it.
 	SetGroup(ctx context.Context, path string, gid int64) error
+	// Healthy returns why what is mounted at path does not work any more, such
+	// as a filesystem whose process is gone. It does not wait for one that
+	// hangs.
+	Healthy(path string) error
+}
+
+// Tombstones are notes of unmounts that flexdriver made while nobody listened.
+type Tombstones interface {
+	Has(dir string) (bool, error)
+	Remove(dir string) error
 }
 
 // State is where records are kept.
@@ -83,13 +93,10 @@ type FlexDriver struct {
 	Map func(flex.Options) (*csivol.Volume, error)
 	// Attach says whether ControllerPublishVolume is called: Auto does if the
 	// driver wants it and its controller can be reached.
-	Attach AttachMode
-	// ControlPlaneAttaches says that attach and detach are callouts of their
-	// own (the capability attach).
-	ControlPlaneAttaches bool
-	FSGroup              FSGroupPolicy
-	PodInfo              bool
-	DirectPublish        bool
+	Attach        AttachMode
+	FSGroup       FSGroupPolicy
+	PodInfo       bool
+	DirectPublish bool
 	// StagingRoot replaces <kubelet dir>/plugins/kubernetes.io/csi.
 	StagingRoot string
 	// DetachSecrets returns those of ControllerPublishVolume that are known
@@ -98,7 +105,14 @@ type FlexDriver struct {
 	// StageInMount leaves NodeStageVolume to mount: it wants something that the
 	// kubelet does not tell in mountdevice.
 	StageInMount bool
-	Timeouts     Timeouts
+	// StaticSecrets returns the secrets that do not come with a call; an error
+	// if some stage needs others. Republish and repair have no call.
+	StaticSecrets func() (csivol.Secrets, error)
+	// Republish repeats NodePublishVolume (CSIDriver.spec.requiresRepublish).
+	Republish bool
+	// RepairInUse replaces dead mounts of pods whose containers may run, too.
+	RepairInUse bool
+	Timeouts    Timeouts
 }
 
 // Timeouts are the deadlines of RPCs; zero ones are two minutes, as the
@@ -135,6 +149,7 @@ type Bridge struct {
 	Mounts     Mounts
 	Dirs       Dirs // nil: the node's
 	State      State
+	Tombstones Tombstones // nil: there are none
 	KubeletDir string
 	NodeName   string
 	BootID     string

@@ -20,7 +20,7 @@ func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) e
 		if err != nil {
 			return err
 		}
-		if err := b.describe(v, want, f); err != nil {
+		if err := b.describe(v, want); err != nil {
 			return err
 		}
 		v.record.Device = c.Dir
@@ -38,7 +38,7 @@ func (b *Bridge) bringDevice(d *FlexDriver, v *volume, want *csivol.Volume, f cs
 	if err := b.attachTo(d, v, want, f, byControlPlane); err != nil {
 		return err
 	}
-	if !d.StageInMount {
+	if !d.StageInMount && !f.MountGroup { // the kubelet tells the fsGroup in mount only
 		if err := b.stage(d, v, want, f); err != nil {
 			return err
 		}

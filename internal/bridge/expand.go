@@ -58,15 +58,15 @@ func (b *Bridge) expand(d *FlexDriver, v *volume, c *flex.Call) error {
 	if !f.ControllerExpand && !f.NodeExpand {
 		return flex.Errorf(flex.CodeFailedPrecondition, "driver %s expands neither volumes nor filesystems from here (a controller that does may be missing: look at controllerEndpoint)", d.Name)
 	}
-	var secrets csivol.Secrets
-	if want, err := d.Map(c.Options); err == nil {
-		secrets = want.Secrets
+	want, err := d.Map(c.Options)
+	if err != nil {
+		return err
 	}
 	r.Expand, r.ExpandSize = volstate.Doing, c.NewSize
 	if err := b.save(v); err != nil {
 		return err
 	}
-	if err := b.expandBoth(d, v, f, secrets, t, c); err != nil {
+	if err := b.expandBoth(d, v, f, want.Secrets, t, c); err != nil {
 		return errors.Join(remember(r, explainExpand(err)), b.save(v))
 	}
 	r.Expand = volstate.Done

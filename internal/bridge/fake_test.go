@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -32,6 +33,7 @@ type fakeDriver struct {
 	published map[string]string // target to handle
 	hold      chan struct{}     // NodeStage waits for it
 	mounts    *fakeMounts
+	groups    []string // volume_mount_group, call by call
 }
 
 func newFakeDriver(m *fakeMounts) *fakeDriver {
@@ -92,6 +94,7 @@ func (f *fakeDriver) NodeStage(_ context.Context, r csivol.StageRequest) error {
 		if f.features.Attach && (f.attached[r.Handle] == "" || r.PublishContext["device"] == "") {
 			return final(flex.CodeFailedPrecondition, "not attached")
 		}
+		f.groups = append(f.groups, "stage:"+r.Capability.MountGroup)
 		f.staged[r.Handle] = r.StagingPath
 		f.mounts.set(r.StagingPath, true)
 		return nil
@@ -114,6 +117,7 @@ func (f *fakeDriver) NodePublish(_ context.Context, r csivol.PublishRequest) err
 		if f.features.Stage && f.staged[r.Handle] != r.StagingPath {
 			return final(flex.CodeFailedPrecondition, "not staged there")
 		}
+		f.groups = append(f.groups, "publish:"+r.Capability.MountGroup)
 		f.published[r.TargetPath] = r.Handle
 		f.mounts.set(r.TargetPath, true)
 		return os.MkdirAll(r.TargetPath, 0o750)
@@ -159,6 +163,7 @@ type fakeMounts struct {
 	mu      sync.Mutex
 	mounted map[string]bool
 	fail    map[string]error // by method
+	dead    map[string]error // by path
 }
 
 func (m *fakeMounts) set(path string, mounted bool) {
@@ -168,6 +173,7 @@ func (m *fakeMounts) set(path string, mounted bool) {
 		m.mounted[path] = true
 	} else {
 		delete(m.mounted, path)
+		delete(m.dead, path)
 	}
 }
 
@@ -195,6 +201,12 @@ func (m *fakeMounts) Mounted(path string) (bool, error) {
 	return m.mounted[path], nil
 }
 
+func (m *fakeMounts) Healthy(path string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.dead[path]
+}
+
 func (m *fakeMounts) SetGroup(context.Context, string, int64) error { return m.fail["SetGroup"] }
 
 // node is a bridge with a fake driver and a real store.
@@ -205,13 +217,15 @@ type node struct {
 	driver *fakeDriver
 	mounts *fakeMounts
 	store  *volstate.Store
+
+	mayBeBroken bool
 }
 
 const flexDriver = "example.com/disk"
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	m := &fakeMounts{mounted: map[string]bool{}, fail: map[string]error{}}
+	m := &fakeMounts{mounted: map[string]bool{}, fail: map[string]error{}, dead: map[string]error{}}
 	n := &node{t: t, dir: t.TempDir(), driver: newFakeDriver(m), mounts: m}
 	n.start("boot-1")
 	return n
@@ -225,7 +239,7 @@ func (n *node) start(boot string) {
 		n.t.Fatal(err)
 	}
 	records, broken, err := store.Load()
-	if err != nil || len(broken) > 0 {
+	if err != nil || len(broken) > 0 && !n.mayBeBroken {
 		n.t.Fatal(err, broken)
 	}
 	n.store = store
@@ -295,9 +309,22 @@ func (n *node) empty() {
 type recording struct {
 	bridge.State
 	records []*volstate.Record
+	stop    int // the process ends with this write; 0: never
 }
 
 func (r *recording) Put(record *volstate.Record) error {
+	if r.stop > 0 && len(r.records) >= r.stop {
+		return errKilled
+	}
 	r.records = append(r.records, record.Clone())
 	return r.State.Put(record)
 }
+
+func (r *recording) Delete(k csivol.Key) error {
+	if r.stop > 0 && len(r.records) >= r.stop {
+		return errKilled
+	}
+	return r.State.Delete(k)
+}
+
+var errKilled = errors.New("killed")

@@ -27,11 +27,20 @@ func (b *Bridge) mount(ctx context.Context, d *FlexDriver, c *flex.Call) error {
 }
 
 func (b *Bridge) setUp(d *FlexDriver, v *volume, want *csivol.Volume, dir string) error {
+	if err := b.settle(v, dir); err != nil {
+		return err
+	}
+	if err := b.describe(v, want); err != nil {
+		return err
+	}
+	if ready, err := b.ready(v, want, dir); err != nil || ready {
+		return err
+	}
 	f, err := v.features(d)
 	if err != nil {
 		return err
 	}
-	if err := b.describe(v, want, f); err != nil {
+	if err := b.reviveStage(d, v); err != nil {
 		return err
 	}
 	t, err := b.claim(d, v, want, dir)
@@ -46,6 +55,23 @@ func (b *Bridge) setUp(d *FlexDriver, v *volume, want *csivol.Volume, dir string
 		}
 	}
 	return err
+}
+
+// ready reports whether dir has the volume already, and that it is alive: then
+// nobody has to be asked, and nothing be touched that a pod may be using.
+func (b *Bridge) ready(v *volume, want *csivol.Volume, dir string) (bool, error) {
+	t := v.record.Targets[dir]
+	if t == nil {
+		return false, nil
+	}
+	if t.ReadOnly != want.ReadOnly {
+		return false, flex.Errorf(flex.CodeAlreadyExists, "volume %s is mounted at %s with read-only=%t, not %t as asked; unmount it first", v.key, dir, t.ReadOnly, want.ReadOnly)
+	}
+	if !t.Bound || t.Publish != volstate.Done {
+		return false, nil
+	}
+	mounted, err := b.Mounts.Mounted(dir)
+	return err == nil && mounted && b.Mounts.Healthy(dir) == nil, err
 }
 
 // isOver reports whether nothing of a failed set-up is still going on at the
@@ -63,21 +89,34 @@ func (b *Bridge) bring(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.F
 	if err := b.stage(d, v, want, f); err != nil {
 		return err
 	}
-	if err := b.nodePublish(d, v, want, t, dir); err != nil {
+	if err := b.reviveTarget(d, v, t, dir); err != nil {
 		return err
 	}
-	if err := b.applyFSGroup(d, want, f, t, dir); err != nil {
+	if err := b.nodePublish(d, v, want, f, t, dir); err != nil {
+		return err
+	}
+	if err := b.applyFSGroup(d, v, want, f, t, dir); err != nil {
 		return err
 	}
 	return b.bind(v, t, dir)
 }
 
+// settle completes an unmount of dir that was made without this process, and
+// sees to it that dir belongs to no other volume.
+func (b *Bridge) settle(v *volume, dir string) error {
+	if key, ok := b.byDirectory(dir); ok && key != v.key {
+		return flex.Errorf(flex.CodeFailedPrecondition, "%s still belongs to volume %s; it is free when unmount of it has succeeded", dir, key)
+	}
+	buried, err := b.tombstone(dir)
+	if err != nil || !buried {
+		return err
+	}
+	return b.buryHere(v, dir)
+}
+
 // claim notes that a pod wants the volume at dir.
 func (b *Bridge) claim(d *FlexDriver, v *volume, want *csivol.Volume, dir string) (*volstate.Target, error) {
 	t := v.record.Targets[dir]
-	if t != nil && t.ReadOnly != want.ReadOnly {
-		return nil, flex.Errorf(flex.CodeAlreadyExists, "volume %s is mounted at %s with read-only=%t, not %t as asked; unmount it first", v.key, dir, t.ReadOnly, want.ReadOnly)
-	}
 	if t == nil {
 		t = &volstate.Target{Since: time.Now().UTC()}
 		if !d.DirectPublish {
@@ -105,11 +144,11 @@ func target(t *volstate.Target, dir string) string {
 }
 
 // nodePublish calls NodePublishVolume unless the record says that it is done.
-func (b *Bridge) nodePublish(d *FlexDriver, v *volume, want *csivol.Volume, t *volstate.Target, dir string) error {
+func (b *Bridge) nodePublish(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.Features, t *volstate.Target, dir string) error {
 	if t.Publish == volstate.Done {
 		return nil
 	}
-	r, path := v.record, target(t, dir)
+	path := target(t, dir)
 	t.Publish, t.Since = volstate.Doing, time.Now().UTC()
 	if err := b.save(v); err != nil {
 		return err
@@ -118,46 +157,53 @@ func (b *Bridge) nodePublish(d *FlexDriver, v *volume, want *csivol.Volume, t *v
 	if err := b.dirs().Make(filepath.Dir(path)); err != nil {
 		return flex.Errorf(flex.CodeInternal, "make the target's directory: %w", err)
 	}
-	err := v.rpc(d.Timeouts.Publish, func(ctx context.Context) error {
+	if err := b.publishAt(d, v, f, t, path, want.Secrets.NodePublish); err != nil {
+		t.LastError = err.Error()
+		return errors.Join(err, b.save(v))
+	}
+	t.Publish, t.LastError, t.Dead = volstate.Done, "", ""
+	return b.save(v)
+}
+
+// publishAt is the RPC alone.
+func (b *Bridge) publishAt(d *FlexDriver, v *volume, f csivol.Features, t *volstate.Target, path string, secrets map[string]flex.Secret) error {
+	r := v.record
+	c := capability(r)
+	c.MountGroup = mountGroup(t.FSGroup, f) // of this pod; the stage has the first one's
+	return v.rpc(d.Timeouts.Publish, func(ctx context.Context) error {
 		return d.Service.NodePublish(ctx, csivol.PublishRequest{
 			Handle:         v.key.Handle,
 			PublishContext: r.PublishContext,
 			StagingPath:    r.StagingPath,
 			TargetPath:     path,
-			Capability:     capability(r),
+			Capability:     c,
 			ReadOnly:       t.ReadOnly,
-			Secrets:        want.Secrets.NodePublish,
-			Context:        publishedContext(d, want),
+			Secrets:        secrets,
+			Context:        publishedContext(d, r.Context, t.Pod),
 		})
 	})
-	if err != nil {
-		t.LastError = err.Error()
-		return errors.Join(err, b.save(v))
-	}
-	t.Publish, t.LastError = volstate.Done, ""
-	return b.save(v)
 }
 
 // publishedContext adds what CSIDriver.spec.podInfoOnMount asks for
 // (kubelet, pkg/volume/csi/csi_util.go, getPodInfoAttrs).
-func publishedContext(d *FlexDriver, want *csivol.Volume) map[string]string {
+func publishedContext(d *FlexDriver, volumeContext map[string]string, pod csivol.Pod) map[string]string {
 	if !d.PodInfo {
-		return want.Context
+		return volumeContext
 	}
 	all := map[string]string{
-		"csi.storage.k8s.io/pod.name":            want.Pod.Name,
-		"csi.storage.k8s.io/pod.namespace":       want.Pod.Namespace,
-		"csi.storage.k8s.io/pod.uid":             want.Pod.UID,
-		"csi.storage.k8s.io/serviceAccount.name": want.Pod.ServiceAccount,
+		"csi.storage.k8s.io/pod.name":            pod.Name,
+		"csi.storage.k8s.io/pod.namespace":       pod.Namespace,
+		"csi.storage.k8s.io/pod.uid":             pod.UID,
+		"csi.storage.k8s.io/serviceAccount.name": pod.ServiceAccount,
 		"csi.storage.k8s.io/ephemeral":           "false",
 	}
-	maps.Copy(all, want.Context)
+	maps.Copy(all, volumeContext)
 	return all
 }
 
 // applyFSGroup does what the kubelet does for CSI volumes
 // (pkg/volume/csi/csi_mounter.go, supportsFSGroup), before the mount is seen.
-func (b *Bridge) applyFSGroup(d *FlexDriver, want *csivol.Volume, f csivol.Features, t *volstate.Target, dir string) error {
+func (b *Bridge) applyFSGroup(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.Features, t *volstate.Target, dir string) error {
 	switch {
 	case want.FSGroup == nil, t.ReadOnly, t.Bound, f.MountGroup, d.FSGroup == FSGroupNone:
 		return nil
@@ -167,11 +213,19 @@ func (b *Bridge) applyFSGroup(d *FlexDriver, want *csivol.Volume, f csivol.Featu
 			return nil
 		}
 	}
-	return b.Mounts.SetGroup(b.Context, target(t, dir), *want.FSGroup)
+	return b.Mounts.SetGroup(v.ctx, target(t, dir), *want.FSGroup)
 }
 
-// bind is the commit point: from here on the kubelet sees the volume.
+// bind is the commit point: from here on the kubelet sees the volume. What is
+// bound already is left alone, since a pod may be using it.
 func (b *Bridge) bind(v *volume, t *volstate.Target, dir string) error {
+	mounted, err := b.Mounts.Mounted(dir)
+	if err != nil {
+		return err
+	}
+	if t.Bound && mounted {
+		return nil
+	}
 	if t.Private != "" {
 		if err := b.Mounts.Bind(v.ctx, t.Private, dir, t.ReadOnly); err != nil {
 			return err
@@ -179,93 +233,4 @@ func (b *Bridge) bind(v *volume, t *volstate.Target, dir string) error {
 	}
 	t.Bound = true
 	return b.save(v)
-}
-
-// unmount takes a volume away from a pod, and from the node when the pod was
-// the last.
-func (b *Bridge) unmount(ctx context.Context, d *FlexDriver, c *flex.Call) error {
-	key, ok := b.find(c.Dir)
-	if !ok {
-		return b.tidy(ctx, c.Dir)
-	}
-	return b.do(ctx, key, operation{c.Command, c.Dir}, func(v *volume) error {
-		return b.release(d, v, csivol.Secrets{}, c.Dir)
-	})
-}
-
-// tidy unmounts what no record knows: never mounted, or the record was lost.
-func (b *Bridge) tidy(ctx context.Context, dir string) error {
-	if err := b.Mounts.Unmount(ctx, dir); err != nil {
-		return err
-	}
-	private, err := kubeletdir.PrivateTarget(dir)
-	if err != nil {
-		return nil //nolint:nilerr // not a path of ours at all: there is nothing private
-	}
-	if err := b.Mounts.Unmount(ctx, private); err != nil {
-		return err
-	}
-	kubeletdir.RemovePrivate(private, b.dirs().Remove)
-	return nil
-}
-
-// release undoes a target, and with the last one the volume. Each step can be
-// repeated; the target stays in the record until all is done, so that the
-// kubelet's next try goes on where this one ended.
-func (b *Bridge) release(d *FlexDriver, v *volume, s csivol.Secrets, dir string) error {
-	t := v.record.Targets[dir]
-	if t == nil {
-		return b.tidy(v.ctx, dir)
-	}
-	if err := b.unpublish(d, v, t, dir); err != nil {
-		t.LastError = err.Error()
-		return errors.Join(err, b.save(v))
-	}
-	if len(v.record.Targets) == 1 && v.record.Device == "" {
-		if err := b.leave(d, v, s); err != nil {
-			return err
-		}
-	}
-	delete(v.record.Targets, dir)
-	return b.save(v)
-}
-
-// unpublish removes the bind and calls NodeUnpublishVolume.
-func (b *Bridge) unpublish(d *FlexDriver, v *volume, t *volstate.Target, dir string) error {
-	if err := b.Mounts.Unmount(v.ctx, dir); err != nil && t.Private != "" {
-		return err
-	}
-	t.Bound = false
-	if t.Publish != volstate.None {
-		t.Publish, t.Since = volstate.Undoing, time.Now().UTC()
-		if err := b.save(v); err != nil {
-			return err
-		}
-		path := target(t, dir)
-		err := v.rpc(d.Timeouts.Unpublish, func(ctx context.Context) error {
-			return d.Service.NodeUnpublish(ctx, v.key.Handle, path)
-		})
-		if err == nil || csivol.NotFound(err) {
-			err = b.gone(path, err)
-		}
-		if err != nil {
-			return err
-		}
-		t.Publish = volstate.None
-	}
-	if t.Private != "" {
-		kubeletdir.RemovePrivate(t.Private, b.dirs().Remove)
-	}
-	return nil
-}
-
-// leave unstages the volume and, if it was attached from here, detaches it.
-func (b *Bridge) leave(d *FlexDriver, v *volume, s csivol.Secrets) error {
-	if err := b.unstage(d, v); err != nil {
-		return err
-	}
-	if v.record.Attachment == byControlPlane {
-		return nil
-	}
-	return b.detachFrom(d, v, s)
 }

@@ -2,9 +2,7 @@ package bridge
 
 import (
 	"context"
-	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -13,8 +11,9 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// DefaultGrace exceeds the kubelet's longest pause between two tries (2 min
-// 2 s) and its wait for a pod's volumes (2 min 3 s).
+// DefaultGrace is how long something may be left half-done before it is undone
+// because nobody asks for it any more. It exceeds the kubelet's longest pause
+// between two tries (2 min 2 s) and its wait for a pod's volumes (2 min 3 s).
 const DefaultGrace = 5 * time.Minute
 
 func (b *Bridge) grace() time.Duration {
@@ -24,55 +23,30 @@ func (b *Bridge) grace() time.Duration {
 	return b.Grace
 }
 
-// Restore takes up the records of an earlier run. What happened in between is
-// put in doubt, which makes the next operation look: after a reboot all that
-// is mounted, otherwise what was under way.
-func (b *Bridge) Restore(records []*volstate.Record) {
-	for _, r := range records {
-		v := b.volume(r.Key())
-		v.record = r
-		if r.BootID != b.BootID {
-			rebooted(r)
-		}
-		b.publish(v)
-	}
-}
-
-// rebooted: mounts are gone, attachments are not. The kubelet calls mount
-// again for what pods still want, and unmount for what they do not.
-func rebooted(r *volstate.Record) {
-	if r.Stage == volstate.Done {
-		r.Stage = volstate.Doing
-	}
-	for _, t := range r.Targets {
-		if t.Publish == volstate.Done {
-			t.Publish = volstate.Doing
-		}
-		t.Bound = false
-		t.Since = time.Now().UTC()
-	}
-}
-
 // reconcileCommand names the operation of the reconciler; no callout does.
 const reconcileCommand flex.Command = "reconcile"
 
-// Reconcile looks once at all volumes and undoes what nobody wants any more:
+// Reconcile looks once at all volumes. What nobody wants any more is undone:
 // targets of pods that are gone, and operations that were given up half-way.
-// It does not wait for operations that it starts; ctx bounds the looking.
+// What pods ought to have and have not is mended or reported. It does not wait
+// for operations that it starts; ctx bounds the looking.
 func (b *Bridge) Reconcile(ctx context.Context) {
 	for _, r := range b.Records() {
 		if ctx.Err() != nil {
 			return
 		}
-		if b.busy(r.Key()) || !b.unwanted(r) {
+		if b.busy(r.Key()) {
 			continue
 		}
-		go func() {
-			err := b.do(b.Context, r.Key(), operation{command: reconcileCommand}, b.undoUnwanted)
-			if err != nil {
-				b.log().Warn("a volume that nobody wants any more could not be undone; it will be tried again", "volumeHandle", r.Handle, "csiDriver", r.Driver, "error", err)
-			}
-		}()
+		if b.unwanted(r) {
+			b.doLater(r, operation{command: reconcileCommand}, "a volume that nobody wants any more could not be undone; it will be tried again", b.undoUnwanted)
+			continue
+		}
+		if a := b.examine(r); !a.noted(r) || !a.none() {
+			b.doLater(r, operation{command: reconcileCommand}, "dead mounts could not be replaced; it will be tried again", b.treat)
+			continue
+		}
+		b.republish(r)
 	}
 }
 
@@ -94,7 +68,8 @@ func (b *Bridge) unwanted(r *volstate.Record) bool {
 }
 
 // targetUnwanted: the pod's directory is gone, or nobody came back for a
-// set-up or tear-down that was not finished.
+// set-up or tear-down that was not finished. What is mounted at the directory
+// is the pod's, whatever the record says: the kubelet may have seen it.
 func (b *Bridge) targetUnwanted(t *volstate.Target, dir string) bool {
 	if time.Since(t.Since) < b.grace() {
 		return false
@@ -102,11 +77,8 @@ func (b *Bridge) targetUnwanted(t *volstate.Target, dir string) bool {
 	if b.podGone(dir) {
 		return true
 	}
-	if !t.Bound {
-		return true
-	}
 	mounted, err := b.Mounts.Mounted(dir)
-	return err == nil && t.Private != "" && !mounted
+	return err == nil && !mounted && !(t.Bound && b.there(dir))
 }
 
 // volumeUnwanted: no pod has it, and it is not where the kubelet would still
@@ -161,32 +133,4 @@ func (b *Bridge) undoUnwanted(v *volume) error {
 		return err
 	}
 	return b.detachFrom(d, v, csivol.Secrets{})
-}
-
-// Bury does what a tombstone says: a directory was unmounted while this
-// process was not there to hear of it.
-func (b *Bridge) Bury(ctx context.Context, command flex.Command, dir string) error {
-	key, ok := b.find(dir)
-	if !ok {
-		if command == flex.CommandUnmountDevice {
-			return b.Mounts.Unmount(ctx, dir)
-		}
-		return b.tidy(ctx, dir)
-	}
-	return b.do(ctx, key, operation{command, dir}, func(v *volume) error {
-		d, err := b.driverOf(v.record)
-		if err != nil {
-			return err
-		}
-		if command == flex.CommandUnmountDevice {
-			return b.releaseDevice(d, v, dir)
-		}
-		return b.release(d, v, csivol.Secrets{}, dir)
-	})
-}
-
-// BootID is what tells one boot of the node from the next.
-func BootID() (string, error) {
-	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(data)), err
 }

@@ -26,12 +26,11 @@ func (v *volume) features(d *FlexDriver) (f csivol.Features, err error) {
 
 // describe fills in what a volume is, or compares: two PersistentVolumes with
 // one handle must want the same of it, since it is staged once.
-func (b *Bridge) describe(v *volume, want *csivol.Volume, f csivol.Features) error {
+func (b *Bridge) describe(v *volume, want *csivol.Volume) error {
 	r := v.record
 	if r.Idle() || r.Stage == volstate.None && len(r.Targets) == 0 && r.Attach == volstate.None {
 		r.FlexDriver, r.Name = want.FlexDriver, want.Name
 		r.Context, r.FSType, r.MountFlags, r.AccessMode = want.Context, want.FSType, want.MountFlags, want.AccessMode
-		r.MountGroup = mountGroup(want, f)
 		return nil
 	}
 	differs := ""
@@ -54,11 +53,11 @@ func (b *Bridge) describe(v *volume, want *csivol.Volume, f csivol.Features) err
 }
 
 // mountGroup is the fsGroup, for a driver that applies it by itself.
-func mountGroup(want *csivol.Volume, f csivol.Features) string {
-	if !f.MountGroup || want.FSGroup == nil {
+func mountGroup(fsGroup *int64, f csivol.Features) string {
+	if !f.MountGroup || fsGroup == nil {
 		return ""
 	}
-	return fmt.Sprint(*want.FSGroup)
+	return fmt.Sprint(*fsGroup)
 }
 
 // capability is CSI's VolumeCapability as it was recorded.
@@ -100,7 +99,7 @@ func (b *Bridge) stage(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.F
 	if r.StagingPath == "" {
 		r.StagingPath = b.stagingPath(d, v.key)
 	}
-	r.Stage = volstate.Doing
+	r.Stage, r.MountGroup = volstate.Doing, mountGroup(want.FSGroup, f)
 	if err := b.save(v); err != nil {
 		return err
 	}
@@ -148,18 +147,26 @@ func (b *Bridge) unstage(d *FlexDriver, v *volume) error {
 	if err := b.save(v); err != nil {
 		return err
 	}
-	err = v.rpc(d.Timeouts.Unstage, func(ctx context.Context) error {
-		return d.Service.NodeUnstage(ctx, v.key.Handle, r.StagingPath)
-	})
-	if err == nil || csivol.NotFound(err) {
-		err = b.gone(r.StagingPath, err)
-	}
-	if err != nil {
+	if err := b.unstageAt(d, v, r.StagingPath); err != nil {
 		return errors.Join(remember(r, err), b.save(v))
 	}
 	b.removeStaging(r.StagingPath)
-	r.Stage, r.StagingPath = volstate.None, ""
+	r.Stage, r.StagingPath, r.StageDead = volstate.None, "", ""
 	return b.save(v)
+}
+
+// unstageAt calls NodeUnstageVolume and verifies that the path is free.
+func (b *Bridge) unstageAt(d *FlexDriver, v *volume, path string) error {
+	call := func() error {
+		err := v.rpc(d.Timeouts.Unstage, func(ctx context.Context) error {
+			return d.Service.NodeUnstage(ctx, v.key.Handle, path)
+		})
+		if err == nil || csivol.NotFound(err) {
+			err = b.gone(path, err)
+		}
+		return err
+	}
+	return b.withoutDead(v, path, call)
 }
 
 // gone verifies that nothing is mounted at a path any more: some drivers

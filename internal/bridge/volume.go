@@ -27,8 +27,11 @@ type volume struct {
 	ctx context.Context //nolint:containedctx // belongs to the turn, as the record does
 	log *slog.Logger
 
-	turn chan struct{}             // holds one token: whose turn it is
-	ops  map[operation]*inProgress // guarded by Bridge.mu
+	turn chan struct{} // holds one token: whose turn it is
+
+	// Guarded by Bridge.mu.
+	ops         map[operation]*inProgress
+	republished map[string]time.Time // by directory
 }
 
 // An operation is what a callout asks of a volume. Two that are equal are one.
@@ -74,15 +77,7 @@ func (b *Bridge) volumeLocked(key csivol.Key) *volume {
 // than ctx allows. f goes on when the caller has left; whoever asks for the
 // same meanwhile waits for the same f.
 func (b *Bridge) do(ctx context.Context, key csivol.Key, op operation, f func(*volume) error) error {
-	b.mu.Lock()
-	v := b.volumeLocked(key)
-	running, joined := v.ops[op]
-	if !joined {
-		running = &inProgress{request: requestid.From(ctx), since: time.Now(), done: make(chan struct{})}
-		v.ops[op] = running
-		go b.run(v, op, running, f)
-	}
-	b.mu.Unlock()
+	running, joined := b.start(requestid.From(ctx), key, op, f)
 	if joined {
 		requestid.Logger(ctx, b.log()).Info("joining the same operation, which is under way", "command", string(op.command), "volumeHandle", key.Handle, "startedBy", running.request, "since", running.since)
 	}
@@ -92,6 +87,31 @@ func (b *Bridge) do(ctx context.Context, key csivol.Key, op operation, f func(*v
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// doLater has f done and waits for nothing; an error goes to the log.
+func (b *Bridge) doLater(r *volstate.Record, op operation, failed string, f func(*volume) error) {
+	running, _ := b.start("", r.Key(), op, f)
+	go func() {
+		<-running.done
+		if running.err != nil {
+			b.log().Warn(failed, "volumeHandle", r.Handle, "csiDriver", r.Driver, "dir", op.dir, "error", running.err)
+		}
+	}()
+}
+
+// start starts an operation, or joins the one that is under way.
+func (b *Bridge) start(request string, key csivol.Key, op operation, f func(*volume) error) (p *inProgress, joined bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v := b.volumeLocked(key)
+	if running, ok := v.ops[op]; ok {
+		return running, true
+	}
+	p = &inProgress{request: request, since: time.Now(), done: make(chan struct{})}
+	v.ops[op] = p
+	go b.run(v, op, p, f)
+	return p, false
 }
 
 // run is one operation from its turn to its end.
@@ -184,12 +204,30 @@ func (b *Bridge) publish(v *volume) {
 	}
 }
 
-// find returns the volume that a directory of the kubelet belongs to.
-func (b *Bridge) find(dir string) (csivol.Key, bool) {
+// byDirectory returns the volume whose record names a directory of the kubelet.
+func (b *Bridge) byDirectory(dir string) (csivol.Key, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key, ok := b.byDir[dir]
 	return key, ok
+}
+
+// find returns the volume that a directory of the kubelet belongs to, or will
+// belong to when an operation has come so far.
+func (b *Bridge) find(dir string) (csivol.Key, bool) {
+	if key, ok := b.byDirectory(dir); ok {
+		return key, true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, v := range b.volumes {
+		for op := range v.ops {
+			if op.dir == dir {
+				return key, true
+			}
+		}
+	}
+	return csivol.Key{}, false
 }
 
 // Records returns all records as they were last saved. They must not be

@@ -57,6 +57,13 @@ type Driver struct {
 	// PodInfo adds the pod's name, namespace, UID and service account to the
 	// volume context of NodePublishVolume (CSIDriver.spec.podInfoOnMount).
 	PodInfo bool `yaml:"podInfo"`
+	// RequiresRepublish repeats NodePublishVolume once a minute
+	// (CSIDriver.spec.requiresRepublish).
+	RequiresRepublish bool `yaml:"requiresRepublish"`
+	// RepairInUse replaces mounts that died with their driver for pods whose
+	// containers may be running, too. While that happens a container may see,
+	// and write into, the bare directory below.
+	RepairInUse bool `yaml:"repairInUse"`
 	// FSGroup says when the pod's fsGroup is applied to the volume.
 	FSGroup FSGroupPolicy `yaml:"fsGroup"`
 	// StagingRoot replaces <kubelet dir>/plugins/kubernetes.io/csi, for drivers

@@ -25,9 +25,9 @@ import (
 type Options struct {
 	Bridge *bridge.Bridge
 	Store  *volstate.Store
-	// StateDir holds the records and the tombstones that flexdriver leaves.
-	StateDir string
-	Socket   string
+	// Tombstones are what flexdriver leaves when nobody listens.
+	Tombstones tombstone.Dir
+	Socket     string
 	// HTTPEndpoint is a loopback address for health and metrics; empty: none.
 	HTTPEndpoint, MetricsPath string
 	// Interval between two looks of the reconciler; zero: 30 s.
@@ -155,7 +155,7 @@ func (d *Daemon) answer(ctx context.Context, r *wire.Request) flex.DriverStatus 
 // bury works off the tombstones. One that cannot be worked off now, because
 // the CSI driver is not there, stays for the reconciler.
 func (d *Daemon) bury(ctx context.Context) {
-	found, broken := tombstone.List(d.StateDir)
+	found, broken := tombstone.List(string(d.Tombstones))
 	for _, err := range broken {
 		d.Log.Error("a tombstone is broken", "error", err)
 	}
@@ -175,10 +175,7 @@ const buryWait = 10 * time.Second
 func (d *Daemon) buryOne(ctx context.Context, t tombstone.Tombstone) error {
 	ctx, cancel := context.WithTimeout(ctx, buryWait)
 	defer cancel()
-	if err := d.Bridge.Bury(ctx, t.Command, t.Dir); err != nil {
-		return err
-	}
-	return tombstone.Remove(d.StateDir, t.Dir)
+	return d.Bridge.Bury(ctx, t.Dir)
 }
 
 func (d *Daemon) reconcileLoop(ctx context.Context) {

@@ -15,12 +15,13 @@ import (
 )
 
 // TestNew fails when a field is added that nothing sets: every one of the
-// bridge's has to come from the configuration, or be named here.
+// bridge's has to come from the configuration.
 func TestNew(t *testing.T) {
 	c := bridgeconfig.DefaultDriver()
 	c.FlexDriver, c.CSIDriver = "example.com/disk", "disk.csi.example.com"
 	c.Attach, c.FSGroup = bridgeconfig.AttachController, bridgeconfig.FSGroupFile
 	c.PodInfo, c.DirectPublish, c.StagingRoot = true, true, "/staging"
+	c.RequiresRepublish, c.RepairInUse = true, true
 	c.Secrets.NodeStage = &bridgeconfig.SecretSource{FromFlexSecret: map[string]string{"a": "b"}}
 	for i, d := range []*bridgeconfig.Duration{&c.Timeouts.Attach, &c.Timeouts.Stage, &c.Timeouts.Publish, &c.Timeouts.Expand, &c.Timeouts.Unpublish, &c.Timeouts.Unstage, &c.Timeouts.Detach} {
 		*d = bridgeconfig.Duration(time.Duration(i+1) * time.Second)
@@ -31,10 +32,9 @@ func TestNew(t *testing.T) {
 	}
 	d := drivers.New(&c, mappers[c.FlexDriver], drivers.Client(&c, "/var/lib/kubelet"))
 
-	setElsewhere := map[string]bool{"ControlPlaneAttaches": true} // flexdriver's capability
 	value := reflect.ValueOf(*d)
 	for i, field := range reflect.VisibleFields(value.Type()) {
-		if value.Field(i).IsZero() && !setElsewhere[field.Name] {
+		if value.Field(i).IsZero() {
 			t.Errorf("nothing sets %s", field.Name)
 		}
 	}

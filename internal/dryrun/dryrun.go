@@ -97,7 +97,6 @@ func plan(n Node, c *bridgeconfig.Driver, m *mapping.Mapper, v *Volume) (*Plan, 
 
 	r := &recorder{features: features}
 	driver := drivers.New(c, m, r)
-	driver.ControlPlaneAttaches = n.ControlPlaneAttaches
 	b := &bridge.Bridge{
 		Context: context.Background(), Mounts: r, Dirs: r, State: nowhere{},
 		KubeletDir: n.KubeletDir, NodeName: n.Name, BootID: "dry run",

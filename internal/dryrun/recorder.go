@@ -108,6 +108,8 @@ func (r *recorder) SetGroup(_ context.Context, path string, gid int64) error {
 
 func (r *recorder) Mounted(string) (bool, error) { return false, nil }
 
+func (r *recorder) Healthy(string) error { return nil }
+
 // Directories are made and removed silently.
 
 func (r *recorder) Make(string) error           { return nil }

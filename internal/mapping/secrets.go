@@ -68,6 +68,16 @@ func (m *Mapper) DetachSecrets() (map[string]flex.Secret, error) {
 	return all.ControllerPublish, err
 }
 
+// StaticSecrets returns the secrets of all stages if none comes with a call.
+func (m *Mapper) StaticSecrets() (csivol.Secrets, error) {
+	for _, s := range m.stages {
+		if s.source.File == "" && (s.field == "secrets.nodeStage" || s.field == "secrets.nodePublish") {
+			return csivol.Secrets{}, flex.Errorf(flex.CodeFailedPrecondition, "%s come from the volume's Secret, which the kubelet passes to mount only", s.field)
+		}
+	}
+	return m.gather(func(s stage) bool { return s.source.File != "" }, nil)
+}
+
 // secrets gathers what each stage wants. Callouts other than mount bring no
 // Flex secret; stages that want one stay without.
 func (m *Mapper) secrets(o flex.Options) (csivol.Secrets, error) {

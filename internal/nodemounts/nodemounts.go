@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,9 @@ import (
 type Mounts struct {
 	Mounter    mounter.Mounter
 	KubeletDir string
+
+	mu     sync.Mutex
+	asking map[string]*question // by path; guarded by mu
 }
 
 // open opens a mount point that must be below the kubelet's directory, and
@@ -110,22 +114,47 @@ func (m *Mounts) SetGroup(ctx context.Context, path string, gid int64) error {
 // healthWait is how long a filesystem may take to tell that it is alive.
 const healthWait = 2 * time.Second
 
+// A question to a filesystem, and its answer once done is closed.
+type question struct {
+	asked time.Time
+	done  chan struct{}
+	err   error
+}
+
 // Healthy asks what is mounted at path for its figures. A filesystem that is
-// dead says so at once (ENOTCONN for a FUSE driver that is gone); one that
-// hangs is not waited for, at the price of a goroutine.
+// dead says so at once (ENOTCONN for a FUSE driver that is gone). One that
+// hangs is not waited for, at the price of one goroutine until it answers.
 func (m *Mounts) Healthy(path string) error {
-	answer := make(chan error, 1)
+	q := m.ask(path)
+	select {
+	case <-q.done:
+		return q.err
+	case <-time.After(healthWait - time.Since(q.asked)):
+		return fmt.Errorf("statfs %s: no answer since %s", path, q.asked.UTC().Format(time.RFC3339))
+	}
+}
+
+// ask joins a question that is not answered yet.
+func (m *Mounts) ask(path string) *question {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if q, ok := m.asking[path]; ok {
+		return q
+	}
+	q := &question{asked: time.Now(), done: make(chan struct{})}
+	if m.asking == nil {
+		m.asking = map[string]*question{}
+	}
+	m.asking[path] = q
 	go func() {
 		var st unix.Statfs_t
-		answer <- unix.Statfs(path, &st)
-	}()
-	select {
-	case err := <-answer:
-		if err != nil {
-			return fmt.Errorf("statfs %s: %w", path, err)
+		if err := unix.Statfs(path, &st); err != nil {
+			q.err = fmt.Errorf("statfs %s: %w", path, err)
 		}
-		return nil
-	case <-time.After(healthWait):
-		return fmt.Errorf("statfs %s: no answer within %v", path, healthWait)
-	}
+		m.mu.Lock()
+		delete(m.asking, path)
+		m.mu.Unlock()
+		close(q.done)
+	}()
+	return q
 }

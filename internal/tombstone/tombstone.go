@@ -128,3 +128,15 @@ func read(file string) (Tombstone, error) {
 	}
 	return t, nil
 }
+
+// A Dir is a state directory, for the daemon.
+type Dir string
+
+// Has reports whether there is a tombstone of dir.
+func (d Dir) Has(dir string) (bool, error) {
+	_, found, err := Find(string(d), dir)
+	return found, err
+}
+
+// Remove is [Remove].
+func (d Dir) Remove(dir string) error { return Remove(string(d), dir) }

@@ -69,8 +69,15 @@ type Record struct {
 	// it is neither unstaged nor detached here.
 	TakenOver bool `json:"takenOver,omitempty"`
 
+	// StageDead is why what is mounted at StagingPath does not work any more.
+	StageDead string `json:"stageDead,omitempty"`
+
 	LastError string    `json:"lastError,omitempty"`
 	Changed   time.Time `json:"changed"`
+
+	// Recovered says that this is the version before the last, which cannot be
+	// read: one step, whichever, has been taken since.
+	Recovered bool `json:"-"`
 }
 
 // A Target is one pod's use of the volume.
@@ -85,6 +92,8 @@ type Target struct {
 	// Bound says that the private target was bound onto the kubelet's
 	// directory: the pod has the volume.
 	Bound bool `json:"bound,omitempty"`
+	// Dead is why what the pod has does not work any more.
+	Dead string `json:"dead,omitempty"`
 	// Since is when the target came into its phase, for messages about
 	// operations that are stuck and for targets that nobody asks for again.
 	Since     time.Time `json:"since"`

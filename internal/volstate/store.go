@@ -23,7 +23,10 @@ type Store struct{ dir string }
 
 const (
 	recordSuffix = ".json"
-	brokenSuffix = ".broken"
+	// previousSuffix is that of the version before, should a disk or a person
+	// spoil the record. Writing cannot: it is atomic.
+	previousSuffix = recordSuffix + "~"
+	brokenSuffix   = ".broken"
 	// maxRecord bounds what is read: CSI bounds each map to 4 KiB.
 	maxRecord = 1 << 20
 )
@@ -65,20 +68,34 @@ func (s *Store) Put(r *Record) error {
 	if err != nil {
 		return fmt.Errorf("write the record of %s: %w", r.Key(), err)
 	}
+	if err := s.keep(s.path(r.Key())); err != nil {
+		return fmt.Errorf("keep the version before of the record of %s: %w", r.Key(), err)
+	}
 	if err := renameio.WriteFile(s.path(r.Key()), append(data, '\n'), 0o600, renameio.WithTempDir(s.dir)); err != nil {
 		return fmt.Errorf("write the record of %s: %w", r.Key(), err)
 	}
 	return s.sync()
 }
 
-// Delete removes a record. One that is not there is no error.
-func (s *Store) Delete(k csivol.Key) error {
-	err := os.Remove(s.path(k))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// keep gives the record that is there a second name.
+func (s *Store) keep(path string) error {
+	previous := path + "~"
+	if err := os.Remove(previous); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("remove the record of %s: %w", k, err)
+	if err := os.Link(path, previous); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Delete removes a record. One that is not there is no error. The version
+// before goes first: alone it would look like a record that was lost.
+func (s *Store) Delete(k csivol.Key) error {
+	for _, path := range []string{s.path(k) + "~", s.path(k)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the record of %s: %w", k, err)
+		}
 	}
 	return s.sync()
 }
@@ -94,23 +111,36 @@ func (s *Store) sync() error {
 }
 
 // Load returns all records. Files that are none are put aside under another
-// name, and the errors say which and why.
+// name, and the errors say which and why; the version before is returned in
+// their place, if there is one.
 func (s *Store) Load() (records []*Record, broken []error, err error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the state directory: %w", err)
 	}
+	loaded := map[csivol.Key]bool{}
+	var previous []string
 	for _, e := range entries {
 		path := filepath.Join(s.dir, e.Name())
 		switch {
 		case strings.HasPrefix(e.Name(), ".") && !e.IsDir():
 			_ = os.Remove(path) // a temporary file of a write that was cut short
+		case strings.HasSuffix(e.Name(), previousSuffix):
+			previous = append(previous, path)
 		case strings.HasSuffix(e.Name(), recordSuffix):
 			r, err := s.read(path)
 			if err != nil {
 				broken = append(broken, s.putAside(path, err))
 				continue
 			}
+			loaded[r.Key()] = true
+			records = append(records, r)
+		}
+	}
+	for _, path := range previous {
+		r, err := s.read(path)
+		if err == nil && !loaded[r.Key()] {
+			r.Recovered = true
 			records = append(records, r)
 		}
 	}
@@ -134,7 +164,7 @@ func (s *Store) read(path string) (*Record, error) {
 		return nil, fmt.Errorf("its version is %d, and this program knows up to %d", r.Version, Version)
 	case r.Driver == "" || r.Handle == "":
 		return nil, errors.New("it names no volume")
-	case s.path(r.Key()) != path:
+	case s.path(r.Key()) != strings.TrimSuffix(path, "~"):
 		return nil, errors.New("it is the record of another volume")
 	}
 	for dir, t := range r.Targets {
@@ -163,5 +193,5 @@ func (s *Store) putAside(path string, why error) error {
 	if err := os.Rename(path, aside); err != nil {
 		return fmt.Errorf("%s is broken (%w) and cannot be put aside: %w", path, why, err)
 	}
-	return fmt.Errorf("%s was broken (%w) and is now %s; what it was about is rebuilt from the mount table as far as it can be", path, why, aside)
+	return fmt.Errorf("%s was broken (%w) and is now %s; the version before is used if there is one", path, why, aside)
 }

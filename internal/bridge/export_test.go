@@ -1,0 +1,16 @@
+package bridge
+
+// Busy reports whether any operation is under way.
+func (b *Bridge) Busy() bool { return len(b.Operations()) > 0 }
+
+// Operations returns those that are under way or wait for their turn.
+func (b *Bridge) Operations() (all []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, v := range b.volumes {
+		for op := range v.ops {
+			all = append(all, string(op.command)+" "+op.dir)
+		}
+	}
+	return all
+}

@@ -1,0 +1,342 @@
+package bridge_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// reconcile looks twice, as it takes to repair, and waits for what it starts.
+func (n *node) reconcile() {
+	n.t.Helper()
+	for range 2 {
+		n.bridge.Reconcile(n.t.Context())
+		for deadline := time.Now().Add(30 * time.Second); n.bridge.Busy(); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				n.t.Fatal("the reconciler does not end")
+			}
+		}
+	}
+}
+
+// die kills the process that serves the driver's mounts.
+func (n *node) die() {
+	n.mounts.mu.Lock()
+	defer n.mounts.mu.Unlock()
+	for path := range n.mounts.mounted {
+		n.mounts.dead[path] = unix.ENOTCONN
+	}
+}
+
+func (n *node) record() *volstate.Record {
+	n.t.Helper()
+	records := n.bridge.Records()
+	if len(records) != 1 {
+		n.t.Fatalf("%d records, want one", len(records))
+	}
+	return records[0]
+}
+
+// containers is what the kubelet makes before it makes a pod's first container.
+func (n *node) containers(pod string) {
+	if err := os.MkdirAll(filepath.Join(n.dir, "pods", pod, "containers/main"), 0o750); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func TestDeadMountsAreReplaced(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	n.driver.called()
+	n.die()
+	n.reconcile()
+	if got, want := n.driver.called(), "NodeUnpublish NodeUnstage NodeStage NodePublish"; got != want {
+		t.Errorf("repair called %s, want %s", got, want)
+	}
+	if len(n.mounts.dead) > 0 || !n.mounts.mounted[dir] {
+		t.Errorf("dead: %v, mounted: %v", n.mounts.dead, n.mounts.mounted)
+	}
+	if r := n.record(); r.StageDead+r.Targets[dir].Dead != "" {
+		t.Errorf("the record still calls it dead: %+v", r)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+// TestDeadMountsOfContainersAreReported: replacing them could harm.
+func TestDeadMountsOfContainersAreReported(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	n.containers("p1")
+	n.driver.called()
+	n.die()
+	n.reconcile()
+	if got := n.driver.called(); got != "" {
+		t.Errorf("a container has it, and %s was called", got)
+	}
+	if got := n.record().Targets[dir].Dead; !strings.Contains(got, "not connected") {
+		t.Errorf("the record says %q", got)
+	}
+	// Another pod is told, and whom to delete; then it can have the volume.
+	s := n.call("mount", n.podDir("p2"), options)
+	if s.Status != flex.StatusFailure || !strings.Contains(s.Message, "delete these pods") || !strings.Contains(s.Message, "p1") {
+		t.Errorf("another pod's mount: %+v", s)
+	}
+	n.succeed("unmount", dir)
+	n.succeed("mount", n.podDir("p2"), options)
+	n.succeed("unmount", n.podDir("p2"))
+	n.empty()
+}
+
+func TestRepairInUse(t *testing.T) {
+	n := newNode(t)
+	n.bridge.Drivers[flexDriver].RepairInUse = true
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	n.containers("p1")
+	n.die()
+	n.reconcile()
+	if len(n.mounts.dead) > 0 || !n.mounts.mounted[dir] {
+		t.Errorf("dead: %v, mounted: %v", n.mounts.dead, n.mounts.mounted)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+// TestRepairThatFails goes on from where it ended, as often as it takes.
+func TestRepairThatFails(t *testing.T) {
+	for _, method := range []string{"NodeUnpublish", "NodeUnstage", "NodeStage", "NodePublish"} {
+		for _, code := range []flex.Code{flex.CodeInternal, flex.CodeUnavailable} {
+			n := newNode(t)
+			n.bridge.Grace = time.Nanosecond // nothing of this may be taken for given up
+			dir := n.podDir("p1")
+			n.succeed("mount", dir, options)
+			if err := os.MkdirAll(dir, 0o750); err != nil {
+				t.Fatal(err)
+			}
+			n.die()
+			n.driver.fail[method] = []error{final(code, "no"), final(code, "no"), final(code, "no")}
+			for range 4 {
+				n.reconcile()
+			}
+			if !n.mounts.mounted[dir] || len(n.mounts.dead) > 0 {
+				t.Errorf("%s fails with %s, then not: mounted %v, dead %v", method, code, n.mounts.mounted, n.mounts.dead)
+			}
+			delete(n.driver.fail, method)
+			n.succeed("unmount", dir)
+			n.empty()
+		}
+	}
+}
+
+// TestMissingBind: somebody unmounted what the kubelet takes for mounted.
+func TestMissingBind(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	n.driver.called()
+	n.mounts.set(dir, false)
+	n.reconcile()
+	if !n.mounts.mounted[dir] {
+		t.Error("the bind is not back")
+	}
+	if got := n.driver.called(); got != "" {
+		t.Errorf("%s was called for a bind", got)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+// TestTearDownOfDeadMounts: some drivers cannot unpublish what is dead.
+func TestTearDownOfDeadMounts(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	n.die()
+	n.driver.fail["NodeUnpublish"] = []error{final(flex.CodeInternal, "transport endpoint is not connected")}
+	n.driver.fail["NodeUnstage"] = []error{final(flex.CodeInternal, "transport endpoint is not connected")}
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+// TestFlexSecretStopsRepair: what only the kubelet can give, only mount gets.
+func TestFlexSecretStopsRepair(t *testing.T) {
+	n := newNode(t)
+	n.bridge.Drivers[flexDriver].StaticSecrets = func() (csivol.Secrets, error) {
+		return csivol.Secrets{}, errors.New("from the volume's Secret")
+	}
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	n.driver.called()
+	n.die()
+	n.reconcile()
+	if got := n.driver.called(); got != "" {
+		t.Errorf("%s was called without its secrets", got)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+func TestRepublish(t *testing.T) {
+	n := newNode(t)
+	n.bridge.Drivers[flexDriver].Republish = true
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	n.driver.called()
+	n.driver.fail["NodePublish"] = []error{final(flex.CodeInternal, "no")}
+	n.reconcile()
+	if got, want := n.driver.called(), "NodePublish"; got != want {
+		t.Errorf("republishing called %q, want %q", got, want)
+	}
+	if !n.mounts.mounted[dir] {
+		t.Error("a republish that failed took the volume away")
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+// TestMountGroup: the kubelet tells the fsGroup in mount only, and the driver
+// gets it in both calls.
+func TestMountGroup(t *testing.T) {
+	n := newNode(t)
+	n.driver.features.MountGroup = true
+	n.succeed("attach", options, "node-1")
+	if err := os.MkdirAll(n.deviceDir(), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	n.succeed("mountdevice", n.deviceDir(), "csi:h1", options)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, strings.Replace(options, "{", `{"kubernetes.io/mounterArgs.FsGroup":"1234",`, 1))
+	if got, want := strings.Join(n.driver.groups, " "), "stage:1234 publish:1234"; got != want {
+		t.Errorf("volume_mount_group: %s, want %s", got, want)
+	}
+	n.succeed("unmount", dir)
+	n.succeed("unmountdevice", n.deviceDir())
+	n.succeed("detach", "pv1", "node-1")
+	n.empty()
+}
+
+var _ bridge.Tombstones = graves{}
+
+// graves are tombstones in memory.
+type graves map[string]bool
+
+func (g graves) Has(dir string) (bool, error) { return g[dir], nil }
+func (g graves) Remove(dir string) error      { delete(g, dir); return nil }
+
+func TestTombstones(t *testing.T) {
+	n := newNode(t)
+	g := graves{}
+	n.bridge.Tombstones = g
+	dir := n.podDir("p1")
+
+	// The daemon was away when the pod went.
+	n.succeed("mount", dir, options)
+	n.mounts.set(dir, false)
+	g[dir] = true
+	if err := n.bridge.Bury(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	n.empty()
+
+	// It is back, and the same directory is mounted before it has looked.
+	n.succeed("mount", dir, options)
+	n.mounts.set(dir, false)
+	g[dir] = true
+	n.succeed("mount", dir, options)
+	if err := n.bridge.Bury(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	if !n.mounts.mounted[dir] {
+		t.Error("the tombstone of an older mount took the new one away")
+	}
+
+	// A tombstone does not outlive an unmount.
+	g[dir] = true
+	n.succeed("unmount", dir)
+	n.empty()
+	g[dir] = true
+	n.succeed("unmount", dir)
+	if len(g) > 0 {
+		t.Errorf("tombstones are left: %v", g)
+	}
+}
+
+// TestUnmountFindsWhatHasNoRecordYet: the pod goes while its mount waits.
+func TestUnmountFindsWhatHasNoRecordYet(t *testing.T) {
+	n := newNode(t)
+	n.driver.hold = make(chan struct{})
+	go n.call("mount", n.podDir("p1"), options)
+	for !n.bridge.Busy() {
+		time.Sleep(time.Millisecond)
+	}
+	go n.call("mount", n.podDir("p2"), options)
+	for len(n.bridge.Operations()) < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	done := make(chan flex.DriverStatus)
+	go func() { done <- n.call("unmount", n.podDir("p2")) }()
+	for len(n.bridge.Operations()) < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	close(n.driver.hold)
+	if s := <-done; s.Status != flex.StatusSuccess {
+		t.Fatal(s.Message)
+	}
+	if n.mounts.mounted[n.podDir("p2")] {
+		t.Error("unmount answered, and then the volume was mounted")
+	}
+	n.succeed("unmount", n.podDir("p1"))
+	n.empty()
+}
+
+// TestRecoveredRecord: the record is broken, and the version before it is
+// there: whichever step was taken last, all ends well.
+func TestRecoveredRecord(t *testing.T) {
+	probe := newNode(t)
+	recorder := &recording{State: probe.store}
+	probe.bridge.State = recorder
+	probe.succeed("mount", probe.podDir("p1"), options)
+	probe.succeed("unmount", probe.podDir("p1"))
+	for stop := 2; stop <= len(recorder.records); stop++ {
+		n := newNode(t)
+		dir := n.podDir("p1")
+		killer := &recording{State: n.store, stop: stop}
+		n.bridge.State = killer
+		n.call("mount", dir, options)
+		n.call("unmount", dir)
+		files, _ := filepath.Glob(filepath.Join(n.dir, "state/*.json"))
+		if len(files) != 1 {
+			t.Fatalf("stop %d: %v", stop, files)
+		}
+		if err := os.Remove(files[0]); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(files[0], []byte("\x00garbage"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n.mayBeBroken = true
+		n.start("boot-1")
+		n.succeed("mount", dir, options)
+		n.succeed("unmount", dir)
+		n.empty()
+		if t.Failed() {
+			t.Fatalf("after write %d of %d", stop, len(recorder.records))
+		}
+	}
+}

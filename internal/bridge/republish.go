@@ -1,0 +1,64 @@
+package bridge
+
+import (
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// republishEvery is about as often as the kubelet looks at a pod anew
+// (pkg/kubelet/kubelet.go, syncFrequency).
+const republishEvery = time.Minute
+
+const republishCommand flex.Command = "republish"
+
+// republish repeats NodePublishVolume for a driver that refreshes what is in
+// its volumes that way. An error leaves the mount as it is
+// (kubernetes/kubernetes#121271).
+func (b *Bridge) republish(r *volstate.Record) {
+	d := b.Drivers[r.FlexDriver]
+	if d == nil || !d.Republish {
+		return
+	}
+	for dir, t := range r.Targets {
+		if !t.Bound || t.Dead != "" || !b.due(r.Key(), dir) {
+			continue
+		}
+		b.doLater(r, operation{republishCommand, dir}, "NodePublishVolume could not be repeated; the volume stays as it is", func(v *volume) error {
+			return b.publishAgain(d, v, dir)
+		})
+	}
+}
+
+// due reports whether it is time, and notes it.
+func (b *Bridge) due(key csivol.Key, dir string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v := b.volumes[key]
+	if v == nil || time.Since(v.republished[dir]) < republishEvery {
+		return false
+	}
+	if v.republished == nil {
+		v.republished = map[string]time.Time{}
+	}
+	v.republished[dir] = time.Now()
+	return true
+}
+
+func (b *Bridge) publishAgain(d *FlexDriver, v *volume, dir string) error {
+	t := v.record.Targets[dir]
+	if t == nil || !t.Bound {
+		return nil
+	}
+	secrets, err := d.staticSecrets()
+	if err != nil {
+		return err
+	}
+	f, err := v.features(d)
+	if err != nil {
+		return err
+	}
+	return b.publishAt(d, v, f, t, target(t, dir), secrets.NodePublish)
+}

@@ -1,0 +1,109 @@
+package bridge
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+)
+
+// Restore takes up the records of an earlier run. What happened in between is
+// put in doubt, which makes the next operation look: after a reboot all that
+// is mounted, otherwise what was under way.
+func (b *Bridge) Restore(records []*volstate.Record) {
+	for _, r := range records {
+		v := b.volume(r.Key())
+		v.record = r
+		if r.Recovered {
+			b.doubt(r)
+		}
+		if r.BootID != b.BootID {
+			rebooted(r)
+		} else {
+			b.recognize(r)
+		}
+		b.publish(v)
+	}
+}
+
+// recognize compares with the mount table: a process that was killed between a
+// bind and the record of it left a volume that the kubelet takes for mounted.
+func (b *Bridge) recognize(r *volstate.Record) {
+	for dir, t := range r.Targets {
+		if mounted, err := b.Mounts.Mounted(dir); err == nil && mounted && t.Publish == volstate.Done {
+			t.Bound = true
+		}
+	}
+}
+
+// doubt: one step has been taken since this version of the record, and which
+// is not known. What was done may be undone by now and the reverse, so each
+// half is asked for again before it is relied on. The mount table tells of a
+// stage or target that the record does not know of.
+func (b *Bridge) doubt(r *volstate.Record) {
+	b.log().Warn("a record is that before the last, and is compared with the mount table", "volumeHandle", r.Handle, "csiDriver", r.Driver)
+	if r.Attach != volstate.None {
+		r.Attach = volstate.Doing
+	}
+	if d := b.Drivers[r.FlexDriver]; d != nil && r.Stage == volstate.None {
+		path := b.stagingPath(d, r.Key())
+		if mounted, err := b.Mounts.Mounted(path); err == nil && mounted {
+			r.StagingPath, r.Stage = path, volstate.Doing
+		}
+	}
+	if r.Stage != volstate.None {
+		r.Stage = volstate.Doing
+	}
+	b.discover(r)
+	for dir, t := range r.Targets {
+		// A mount that the kubelet can see is always a finished one.
+		t.Publish = volstate.Doing
+		if mounted, err := b.Mounts.Mounted(dir); err == nil && mounted && t.Private != "" {
+			t.Publish = volstate.Done
+		}
+	}
+}
+
+// discover adds the targets that have a private directory on this node.
+func (b *Bridge) discover(r *volstate.Record) {
+	driver := strings.Replace(r.FlexDriver, "/", "~", 1)
+	dirs, err := filepath.Glob(filepath.Join(b.KubeletDir, "pods/*/volumes", driver, r.Name))
+	if err != nil {
+		return // a name that is no pattern: of a pod directory it cannot be
+	}
+	for _, dir := range dirs {
+		private, err := kubeletdir.PrivateTarget(dir)
+		if err != nil || r.Targets[dir] != nil || !b.there(private) {
+			continue
+		}
+		if r.Targets == nil {
+			r.Targets = map[string]*volstate.Target{}
+		}
+		r.Targets[dir] = &volstate.Target{Private: private, Since: time.Now().UTC()}
+	}
+}
+
+// rebooted: mounts are gone, attachments are not. The kubelet calls mount
+// again for what pods still want, and unmount for what they do not.
+func rebooted(r *volstate.Record) {
+	now := time.Now().UTC()
+	if r.Stage == volstate.Done {
+		r.Stage = volstate.Doing
+	}
+	for _, t := range r.Targets {
+		if t.Publish == volstate.Done {
+			t.Publish = volstate.Doing
+		}
+		t.Bound, t.Dead, t.Since = false, "", now
+	}
+	r.StageDead, r.Changed = "", now
+}
+
+// BootID is what tells one boot of the node from the next.
+func BootID() (string, error) {
+	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(data)), err
+}

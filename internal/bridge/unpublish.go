@@ -1,0 +1,112 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// unmount takes a volume away from a pod, and from the node when the pod was
+// the last.
+func (b *Bridge) unmount(ctx context.Context, d *FlexDriver, c *flex.Call) error {
+	key, ok := b.find(c.Dir)
+	if !ok {
+		return b.tidy(ctx, c.Dir)
+	}
+	return b.do(ctx, key, operation{c.Command, c.Dir}, func(v *volume) error {
+		return b.release(d, v, csivol.Secrets{}, c.Dir)
+	})
+}
+
+// tidy unmounts what no record knows: never mounted, or the record was lost.
+func (b *Bridge) tidy(ctx context.Context, dir string) error {
+	if err := b.Mounts.Unmount(ctx, dir); err != nil {
+		return err
+	}
+	// What is not a pod's directory has nothing private.
+	if private, err := kubeletdir.PrivateTarget(dir); err == nil {
+		if err := b.Mounts.Unmount(ctx, private); err != nil {
+			return err
+		}
+		kubeletdir.RemovePrivate(private, b.dirs().Remove)
+	}
+	return b.forgetTombstone(dir)
+}
+
+// release undoes a target, and with the last one the volume. Each step can be
+// repeated; the target stays in the record until all is done, so that the
+// kubelet's next try goes on where this one ended.
+func (b *Bridge) release(d *FlexDriver, v *volume, s csivol.Secrets, dir string) error {
+	t := v.record.Targets[dir]
+	if t == nil {
+		return b.tidy(v.ctx, dir)
+	}
+	t.Bound = false
+	if err := b.unpublish(d, v, t, dir); err != nil {
+		t.LastError = err.Error()
+		return errors.Join(err, b.save(v))
+	}
+	if len(v.record.Targets) == 1 && v.record.Device == "" {
+		if err := b.leave(d, v, s); err != nil {
+			return err
+		}
+	}
+	delete(v.record.Targets, dir)
+	if err := b.save(v); err != nil {
+		return err
+	}
+	return b.forgetTombstone(dir)
+}
+
+// unpublish removes the bind and calls NodeUnpublishVolume. Whether the pod
+// ought to have the volume (Bound) is not its business.
+func (b *Bridge) unpublish(d *FlexDriver, v *volume, t *volstate.Target, dir string) error {
+	if err := b.Mounts.Unmount(v.ctx, dir); err != nil && t.Private != "" {
+		return err
+	}
+	if t.Publish != volstate.None {
+		t.Publish, t.Since = volstate.Undoing, time.Now().UTC()
+		if err := b.save(v); err != nil {
+			return err
+		}
+		if err := b.unpublishAt(d, v, target(t, dir)); err != nil {
+			return err
+		}
+		t.Publish = volstate.None
+	}
+	if t.Private != "" {
+		kubeletdir.RemovePrivate(t.Private, b.dirs().Remove)
+	}
+	return nil
+}
+
+// unpublishAt calls NodeUnpublishVolume and verifies that the path is free. A
+// driver that stumbles over its own dead mount gets a second try without it.
+func (b *Bridge) unpublishAt(d *FlexDriver, v *volume, path string) error {
+	call := func() error {
+		err := v.rpc(d.Timeouts.Unpublish, func(ctx context.Context) error {
+			return d.Service.NodeUnpublish(ctx, v.key.Handle, path)
+		})
+		if err == nil || csivol.NotFound(err) {
+			err = b.gone(path, err)
+		}
+		return err
+	}
+	return b.withoutDead(v, path, call)
+}
+
+// leave unstages the volume and, if it was attached from here, detaches it.
+func (b *Bridge) leave(d *FlexDriver, v *volume, s csivol.Secrets) error {
+	if err := b.unstage(d, v); err != nil {
+		return err
+	}
+	if v.record.Attachment == byControlPlane {
+		return nil
+	}
+	return b.detachFrom(d, v, s)
+}
