@@ -7,18 +7,19 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/flex2csi/flex2csi/internal/calllog"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/fdguard"
+	"github.com/flex2csi/flex2csi/internal/handoff"
 	"github.com/flex2csi/flex2csi/internal/lease"
 	"github.com/flex2csi/flex2csi/internal/local"
+	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
@@ -47,10 +48,11 @@ func newCallout(argv []string, reply *fdguard.Reply, guardErr error) *callout {
 
 // calloutFlags are for people; the kubelet passes none.
 type calloutFlags struct {
-	config, driver, kubeletDir, backend, logFile string
-	dryRun, exitCode                             bool
-	verbosity                                    int
-	timeout                                      time.Duration
+	config, driver, kubeletDir, logFile string
+	backend, socket, stateDir           string
+	dryRun, exitCode                    bool
+	verbosity                           int
+	timeout                             time.Duration
 }
 
 func (f *calloutFlags) set() *pflag.FlagSet {
@@ -59,7 +61,9 @@ func (f *calloutFlags) set() *pflag.FlagSet {
 	set.SetOutput(io.Discard)
 	set.StringVar(&f.config, "config", "", "configuration `file` (default: .flexdriver.json beside the executable)")
 	set.StringVar(&f.driver, "driver", "", "`vendor/name` of the driver (default: from where the executable lies)")
-	set.StringVar(&f.backend, "backend", "", "do without a configuration file, with this `backend`: local")
+	set.StringVar(&f.backend, "backend", "", "do without a configuration file, with this `backend`: local or csi")
+	set.StringVar(&f.socket, "socket", "", "with the backend csi: where flex2csi listens (default: that of the configuration, else "+wire.DefaultSocket+")")
+	set.StringVar(&f.stateDir, "state-dir", "", "with the backend csi: flex2csi's `directory` of that name (default: that of the configuration, else "+tombstone.DefaultStateDir+")")
 	set.StringVar(&f.kubeletDir, "kubelet-dir", "", "the kubelet's root `directory`; mount points may be anywhere below it (default: found from the path)")
 	set.StringVar(&f.logFile, "log-file", "", "append a log to this `file`; \"journal\" for the journal of systemd")
 	set.DurationVar(&f.timeout, "timeout", 0, "how long the callout may take (default: that of the configuration, else 110s, waitforattach 9m)")
@@ -93,7 +97,7 @@ func (c *callout) answer(ctx context.Context) flex.DriverStatus {
 	config, configErr := c.configuration()
 	log, closeLog := c.logger(config, args)
 	defer closeLog()
-	backend := newBackend(config, c.dir(), log)
+	backend := c.newBackend(config, log)
 	driver := backend.Driver()
 	if c.dryRun {
 		driver = c.planner(backend)
@@ -119,89 +123,40 @@ func (c *callout) parseFlags() ([]string, error) {
 	if err := set.Parse(args); err != nil {
 		return nil, err
 	}
-	if c.backend != "" && c.backend != string(driverconfig.BackendLocal) {
-		return nil, fmt.Errorf("--backend %s is not known; there is local", c.backend)
+	switch driverconfig.Backend(c.backend) {
+	case "", driverconfig.BackendLocal, driverconfig.BackendCSI:
+		return set.Args(), nil
 	}
-	return set.Args(), nil
+	return nil, fmt.Errorf("--backend %s is not known; there are local and csi", c.backend)
 }
 
-// executable is where the driver lies. The kubelet calls it by its full path;
-// the name that it was called by counts, since many drivers may be links to
-// one file.
-func (c *callout) executable() string {
-	if strings.Contains(c.argv[0], "/") {
-		if path, err := filepath.Abs(c.argv[0]); err == nil {
-			return path
+// A backend does the callouts, or says what it would do.
+type backend interface {
+	Driver() *flex.Driver
+	Plan(ctx context.Context, call *flex.Call) ([]string, error)
+}
+
+func (c *callout) newBackend(config *driverconfig.Configuration, log *slog.Logger) backend {
+	m := mounter.Mounter{Log: log}
+	if config.Backend == driverconfig.BackendCSI {
+		return &handoff.Backend{
+			Name:       config.Driver.String(),
+			Argv:       c.args,
+			Socket:     config.Socket,
+			StateDir:   config.StateDir,
+			KubeletDir: config.KubeletDir,
+			Mounter:    m,
+			Log:        log,
 		}
 	}
-	path, err := os.Executable()
-	if err != nil {
-		return c.argv[0]
-	}
-	return path
-}
-
-func (c *callout) dir() string { return filepath.Dir(c.executable()) }
-
-// configuration returns a usable configuration in any case, and why it is not
-// the one that it should be.
-func (c *callout) configuration() (*driverconfig.Configuration, error) {
-	name, err := c.driverName()
-	config := driverconfig.Default(name)
-	config.Capabilities = driverconfig.SafeCapabilities()
-	if err == nil && c.backend == "" {
-		var loaded *driverconfig.Configuration
-		if loaded, err = driverconfig.Load(c.configPath()); err == nil {
-			err = belongs(loaded, name)
-		}
-		if err == nil {
-			config = loaded
-		}
-	}
-	if c.kubeletDir != "" {
-		config.KubeletDir = filepath.Clean(c.kubeletDir)
-	}
-	return config, err
-}
-
-// driverName may be empty where it is not needed: by hand, with --config or
-// --backend.
-func (c *callout) driverName() (driverconfig.DriverName, error) {
-	if c.driver != "" {
-		return driverconfig.ParseDriverName(c.driver)
-	}
-	name, err := driverconfig.DriverOfExecutable(c.executable())
-	if c.config != "" || c.backend != "" {
-		err = nil
-	}
-	return name, err
-}
-
-func (c *callout) configPath() string {
-	if c.config != "" {
-		return c.config
-	}
-	return filepath.Join(c.dir(), driverconfig.FileName)
-}
-
-// belongs refuses the configuration of another driver, as after a copy of the
-// directory by hand.
-func belongs(config *driverconfig.Configuration, name driverconfig.DriverName) error {
-	if name == (driverconfig.DriverName{}) || name == config.Driver {
-		return nil
-	}
-	return fmt.Errorf("the configuration is that of the driver %s, not of %s (run flexdriver install for that)", config.Driver, name)
-}
-
-func newBackend(config *driverconfig.Configuration, dir string, log *slog.Logger) *local.Backend {
 	return &local.Backend{
-		Mounter:        mounter.Mounter{Log: log},
+		Mounter:        m,
 		KubeletDir:     config.KubeletDir,
 		DirectoryRoots: config.DirectoryRoots,
 		ImageRoots:     config.ImageRoots,
 		DeviceRoots:    config.DeviceRoots,
 		ApplyFSGroup:   config.FSGroupPolicy == driverconfig.FSGroupDriver,
-		Leases:         lease.Dir(dir),
+		Leases:         lease.Dir(c.dir()),
 		Log:            log,
 	}
 }
@@ -229,52 +184,6 @@ func withoutConfiguration(d *flex.Driver, why error) {
 	d.MountDevice, d.Mount, d.Detach, d.ExpandVolume, d.ExpandFS = fail, fail, fail, fail, fail
 }
 
-// logger returns where the call is logged: a file if there is one, else a
-// person's terminal if asked for. Most calls have no log, and spend no time on
-// one.
-func (c *callout) logger(config *driverconfig.Configuration, args []string) (*slog.Logger, func()) {
-	file := config.Log.File
-	if c.logFile != "" {
-		file = c.logFile
-	}
-	if len(args) > 0 && args[0] == string(flex.CommandInit) {
-		file = "" // init does no I/O that could keep the kubelet waiting
-	}
-	if file == "" && (c.verbosity == 0 || c.reply.Human == nil) {
-		return nil, func() {}
-	}
-	level := slog.LevelInfo
-	_ = level.UnmarshalText([]byte(config.Log.Level)) // validated; empty leaves info
-	if c.verbosity > 0 {
-		level = slog.LevelDebug
-	}
-	redact := flex.NewRedactor(optionsOf(args)).Redact
-	if file != "" {
-		return calllog.Open(file, level, redact)
-	}
-	return calllog.New(c.reply.Human, level, redact), func() {}
-}
-
-// optionsOf returns the options of a call for their secrets.
-func optionsOf(args []string) flex.Options {
-	call, err := flex.ParseCall(args)
-	if err != nil {
-		return flex.Options{}
-	}
-	return call.Options
-}
-
-func logCall(log *slog.Logger, args []string, status flex.DriverStatus, took time.Duration) {
-	if log == nil || len(args) == 0 {
-		return
-	}
-	level := slog.LevelInfo
-	if status.Status == flex.StatusFailure {
-		level = slog.LevelError
-	}
-	log.Log(context.Background(), level, "answered", "command", args[0], "status", string(status.Status), "code", string(status.Code), "message", status.Message, "duration", took)
-}
-
 // explain tells a person at a terminal what the answer means.
 func (c *callout) explain(status flex.DriverStatus) {
 	if c.reply.Human == nil || c.plan.Load() != nil {
@@ -292,9 +201,9 @@ func (c *callout) explain(status flex.DriverStatus) {
 }
 
 // planner is the driver of --dry-run: each callout says what it would do.
-func (c *callout) planner(backend *local.Backend) *flex.Driver {
+func (c *callout) planner(b backend) *flex.Driver {
 	plan := func(ctx context.Context, call *flex.Call) error {
-		steps, err := backend.Plan(ctx, call)
+		steps, err := b.Plan(ctx, call)
 		if err != nil {
 			return err
 		}

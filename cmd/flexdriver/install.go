@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	installer "github.com/flex2csi/flex2csi/internal/install"
+	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -110,22 +113,25 @@ func tell(w io.Writer) func(installer.Report, error) error {
 
 // settings are the flags of install that make a configuration.
 type settings struct {
-	backend, kubeletDir, fsGroupPolicy, logFile, logLevel string
-	attach, noSELinuxRelabel                              bool
-	directoryRoots, imageRoots, deviceRoots               []string
-	timeouts                                              []string
+	backend, socket, stateDir                    string
+	kubeletDir, fsGroupPolicy, logFile, logLevel string
+	attach, noSELinuxRelabel                     bool
+	directoryRoots, imageRoots, deviceRoots      []string
+	timeouts                                     []string
 }
 
 // register uses arrays where pflag has slices and maps: a path may have commas
 // in it, and those bring encoding/csv along.
 func (s *settings) register(set *pflag.FlagSet) {
-	set.StringVar(&s.backend, "backend", string(driverconfig.BackendLocal), "who does the work: local")
+	set.StringVar(&s.backend, "backend", string(driverconfig.BackendLocal), "who does the work: local, this program; or csi, a CSI driver through the daemon flex2csi on the node")
+	set.StringVar(&s.socket, "socket", "", "with --backend csi: where flex2csi listens (default: "+wire.DefaultSocket+")")
+	set.StringVar(&s.stateDir, "state-dir", "", "with --backend csi: flex2csi's `directory` of that name (default: "+tombstone.DefaultStateDir+")")
 	set.BoolVar(&s.attach, "attach", false, "have kube-controller-manager attach and detach volumes; the driver must be installed there too")
 	set.StringVar(&s.kubeletDir, "kubelet-dir", "", "the kubelet's --root-dir (default: found from the paths that it passes)")
 	set.StringArrayVar(&s.directoryRoots, "directory-root", nil, "allow volumes with path below this `directory`; may be repeated (default: none)")
 	set.StringArrayVar(&s.imageRoots, "image-root", nil, "allow disk images below this `directory` only; may be repeated")
 	set.StringArrayVar(&s.deviceRoots, "device-root", nil, "allow block devices below this `directory` only, such as /dev/disk/by-id; may be repeated")
-	set.StringVar(&s.fsGroupPolicy, "fs-group-policy", string(driverconfig.FSGroupDriver), "who gives a volume to the pod's fsGroup: driver, kubelet or none")
+	set.StringVar(&s.fsGroupPolicy, "fs-group-policy", "", "who gives a volume to the pod's fsGroup: driver, kubelet or none (default: driver; not with --backend csi)")
 	set.BoolVar(&s.noSELinuxRelabel, "no-selinux-relabel", false, "do not have the container runtime relabel the files of volumes")
 	set.StringArrayVar(&s.timeouts, "timeout", nil, "deadline of a callout, such as `mount=60s`; may be repeated")
 	set.StringVar(&s.logFile, "log-file", "", "append a log to this `file`; \"journal\" for the journal of systemd (default: no log)")
@@ -133,11 +139,11 @@ func (s *settings) register(set *pflag.FlagSet) {
 }
 
 func (s *settings) configuration(driver driverconfig.DriverName) (*driverconfig.Configuration, error) {
-	c := driverconfig.Default(driver)
-	c.Backend = driverconfig.Backend(s.backend)
+	c := driverconfig.Default(driver, driverconfig.Backend(s.backend))
+	c.Socket, c.StateDir = cmp.Or(s.socket, c.Socket), cmp.Or(s.stateDir, c.StateDir)
 	c.Capabilities.Attach = s.attach
 	c.Capabilities.SELinuxRelabel = !s.noSELinuxRelabel
-	c.FSGroupPolicy = driverconfig.FSGroupPolicy(s.fsGroupPolicy)
+	c.FSGroupPolicy = cmp.Or(driverconfig.FSGroupPolicy(s.fsGroupPolicy), c.FSGroupPolicy)
 	c.Capabilities.FSGroup = c.FSGroupPolicy == driverconfig.FSGroupKubelet
 	c.KubeletDir = s.kubeletDir
 	c.DirectoryRoots, c.ImageRoots, c.DeviceRoots = s.directoryRoots, s.imageRoots, s.deviceRoots

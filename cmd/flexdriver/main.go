@@ -3,7 +3,8 @@
 // JSON object; people run it to install it and to look into a node.
 //
 // The way of a call: main → answer (callout.go) → flex.Run → the backend's
-// function (internal/local) → pkg/mounter → mount(2).
+// function: internal/local → pkg/mounter → mount(2), or internal/handoff →
+// internal/wire → the daemon flex2csi.
 package main
 
 import (

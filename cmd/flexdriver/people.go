@@ -14,7 +14,8 @@ type command func(args []string, w io.Writer) error
 
 func help(_ []string, w io.Writer) error {
 	var f calloutFlags
-	_, err := fmt.Fprintf(w, `flexdriver is a FlexVolume driver for local and network volumes.
+	_, err := fmt.Fprintf(w, `flexdriver is a FlexVolume driver: for local and network volumes by itself, and
+for those of CSI drivers with the daemon flex2csi.
 
 The kubelet calls it:
   flexdriver init

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/strict"
+	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -55,8 +57,15 @@ type Configuration struct {
 	// Capabilities are init's answer. Its FSGroup follows FSGroupPolicy.
 	Capabilities flex.Capabilities `json:"capabilities"`
 
-	// FSGroupPolicy says who gives a volume to the pod's fsGroup.
-	FSGroupPolicy FSGroupPolicy `json:"fsGroupPolicy"`
+	// Socket is where the daemon listens, and StateDir where it keeps its state
+	// and looks for what was done without it: its flags of these names. Only
+	// with [BackendCSI].
+	Socket   string `json:"socket,omitempty"`
+	StateDir string `json:"stateDir,omitempty"`
+
+	// FSGroupPolicy says who gives a volume to the pod's fsGroup. Only with
+	// [BackendLocal]: for CSI drivers the daemon's configuration says it.
+	FSGroupPolicy FSGroupPolicy `json:"fsGroupPolicy,omitempty"`
 
 	// KubeletDir is the kubelet's --root-dir. Empty: derived from the paths the
 	// kubelet passes, which is right unless symlinks are involved.
@@ -82,9 +91,14 @@ type Configuration struct {
 // Backend says who does the work of the callouts.
 type Backend string
 
-// BackendLocal mounts disk images, devices, network file systems and
-// directories itself.
-const BackendLocal Backend = "local"
+const (
+	// BackendLocal mounts disk images, devices, network file systems and
+	// directories itself.
+	BackendLocal Backend = "local"
+	// BackendCSI hands the callouts to the daemon flex2csi on this node, which
+	// has a CSI driver do the work.
+	BackendCSI Backend = "csi"
+)
 
 // FSGroupPolicy says who gives a volume to the group of the pod's
 // securityContext.fsGroup.
@@ -137,17 +151,23 @@ func (d Duration) String() string { return time.Duration(d).String() }
 // MarshalText makes the duration text in JSON.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// Default returns the configuration of a driver about which nothing was said.
-// It is the one place with defaults: decoding begins with its result.
-func Default(driver DriverName) *Configuration {
-	return &Configuration{
-		APIVersion:    APIVersion,
-		Kind:          Kind,
-		Driver:        driver,
-		Backend:       BackendLocal,
-		Capabilities:  SafeCapabilities(),
-		FSGroupPolicy: FSGroupDriver,
+// Default returns the configuration of a driver about which nothing was said
+// but its backend. It is the one place with defaults: decoding begins with its
+// result.
+func Default(driver DriverName, backend Backend) *Configuration {
+	c := &Configuration{
+		APIVersion:   APIVersion,
+		Kind:         Kind,
+		Driver:       driver,
+		Backend:      backend,
+		Capabilities: SafeCapabilities(),
 	}
+	if backend == BackendCSI {
+		c.Socket, c.StateDir = wire.DefaultSocket, tombstone.DefaultStateDir
+	} else {
+		c.FSGroupPolicy = FSGroupDriver
+	}
+	return c
 }
 
 // SafeCapabilities returns what init answers when there is no configuration or

@@ -18,7 +18,7 @@ func Decode(data []byte) (*Configuration, error) {
 		return nil, &InvalidError{Faults: []Fault{{Message: "want a JSON object but got " + root.Describe()}}}
 	}
 
-	c := Default(DriverName{})
+	c := Default(DriverName{}, backendOf(root))
 	c.APIVersion, c.Kind = "", "" // these two have no default
 	d := &decoder{}
 	fsGroupSaid := false
@@ -42,6 +42,16 @@ func Decode(data []byte) (*Configuration, error) {
 	return c, nil
 }
 
+// backendOf is the backend in a file, on which the defaults depend.
+func backendOf(root strict.Node) Backend {
+	for _, m := range root.Members {
+		if m.Key == "backend" && m.Value.Kind == strict.String {
+			return Backend(m.Value.Text)
+		}
+	}
+	return BackendLocal
+}
+
 // fields is the format: every key there is.
 func fields(d *decoder, c *Configuration, fsGroupSaid *bool) strict.Fields {
 	return strict.Fields{
@@ -59,6 +69,8 @@ func fields(d *decoder, c *Configuration, fsGroupSaid *bool) strict.Fields {
 			"supportsMetrics":  d.Bool(&c.Capabilities.SupportsMetrics),
 			"requiresFSResize": d.Bool(&c.Capabilities.RequiresFSResize),
 		}),
+		"socket":         strict.Text(&d.Decoder, &c.Socket),
+		"stateDir":       strict.Text(&d.Decoder, &c.StateDir),
 		"fsGroupPolicy":  strict.Text(&d.Decoder, &c.FSGroupPolicy),
 		"kubeletDir":     strict.Text(&d.Decoder, &c.KubeletDir),
 		"directoryRoots": d.Texts(&c.DirectoryRoots),

@@ -76,7 +76,7 @@ func fullConfiguration() *driverconfig.Configuration {
 }
 
 func TestDecode(t *testing.T) {
-	withFSGroup := driverconfig.Default(disk())
+	withFSGroup := driverconfig.Default(disk(), driverconfig.BackendLocal)
 	withFSGroup.FSGroupPolicy = driverconfig.FSGroupKubelet
 	withFSGroup.Capabilities.FSGroup = true
 
@@ -85,18 +85,24 @@ func TestDecode(t *testing.T) {
 		data string
 		want *driverconfig.Configuration
 	}{
-		{"defaults", `{` + head + `}`, driverconfig.Default(disk())},
+		{"defaults", `{` + head + `}`, driverconfig.Default(disk(), driverconfig.BackendLocal)},
 		{"everything", full, fullConfiguration()},
 		{"the capability follows the policy", `{` + head + `, "fsGroupPolicy": "kubelet"}`, withFSGroup},
+		{"csi", `{` + head + `, "backend": "csi"}`, driverconfig.Default(disk(), driverconfig.BackendCSI)},
+		{"csi, all said", `{` + head + `, "backend": "csi", "socket": "/run/s", "stateDir": "/var/s", "capabilities": {"attach": true}}`, func() *driverconfig.Configuration {
+			c := driverconfig.Default(disk(), driverconfig.BackendCSI)
+			c.Socket, c.StateDir, c.Capabilities.Attach = "/run/s", "/var/s", true
+			return c
+		}()},
 		{"journal", `{` + head + `, "log": {"file": "journal"}}`, func() *driverconfig.Configuration {
-			c := driverconfig.Default(disk())
+			c := driverconfig.Default(disk(), driverconfig.BackendLocal)
 			c.Log.File = driverconfig.LogJournal
 			return c
 		}()},
 		{
 			"the policy may be repeated", `{` + head + `, "fsGroupPolicy": "none", "capabilities": {"fsGroup": false}, "backend": "local"}`,
 			func() *driverconfig.Configuration {
-				c := driverconfig.Default(disk())
+				c := driverconfig.Default(disk(), driverconfig.BackendLocal)
 				c.FSGroupPolicy = driverconfig.FSGroupNone
 				return c
 			}(),
@@ -139,7 +145,25 @@ func TestDecodeFaults(t *testing.T) {
 		},
 		{"wrong kind", `{"apiVersion": "flex2csi.io/v1alpha1", "kind": 3}`, []string{"kind: want a string but got the number 3"}},
 		{"no driver", `{"apiVersion": "flex2csi.io/v1alpha1", "kind": "FlexDriverConfiguration"}`, []string{`driver: missing (want "vendor/name")`}},
-		{"csi", `{` + head + `, "backend": "csi"}`, []string{`backend: "csi" needs a later version of flexdriver (this one has "local")`}},
+		{"no such backend", `{` + head + `, "backend": "nfs"}`, []string{`backend: "nfs" is none of "local", "csi"`}},
+		{"csi with what is local's", `{` + head + `, "backend": "csi", "fsGroupPolicy": "none", "imageRoots": ["/a"], "deviceRoots": ["/b"], "directoryRoots": ["/c"]}`, []string{
+			`fsGroupPolicy: means nothing to backend "csi", only to "local" (leave it out)`,
+			`directoryRoots: means nothing to backend "csi", only to "local" (leave it out)`,
+			`imageRoots: means nothing to backend "csi", only to "local" (leave it out)`,
+			`deviceRoots: means nothing to backend "csi", only to "local" (leave it out)`,
+		}},
+		{"local with what is csi's", `{` + head + `, "socket": "/run/s", "stateDir": "/var/s"}`, []string{
+			`socket: means nothing to backend "local", only to "csi" (leave it out)`,
+			`stateDir: means nothing to backend "local", only to "csi" (leave it out)`,
+		}},
+		{"csi", `{` + head + `, "backend": "csi", "socket": "run/s", "stateDir": "", "capabilities": {"fsGroup": true}}`, []string{
+			`socket: "run/s" is not absolute`,
+			`stateDir: empty (want an absolute path)`,
+			`capabilities.fsGroup: true makes the kubelet change what flex2csi has set already, as its configuration says for this driver (leave it out)`,
+		}},
+		{"a socket too long", `{` + head + `, "backend": "csi", "socket": "/` + strings.Repeat("s", 107) + `"}`, []string{
+			`socket: is longer than 107 bytes, which the kernel does not allow`,
+		}},
 		{"nested faults", `{` + head + `, "capabilities": {"Attach": true, "fsGroup": 1}, "log": []}`, []string{
 			"capabilities.Attach: no such field (there are: attach, fsGroup, requiresFSResize, selinuxRelabel, supportsMetrics)",
 			"capabilities.fsGroup: want a boolean but got the number 1",
@@ -149,7 +173,7 @@ func TestDecodeFaults(t *testing.T) {
 			`capabilities.fsGroup: true contradicts fsGroupPolicy "driver", for which it is false (leave it out and set fsGroupPolicy only)`,
 		}},
 		{"a key that is no word", `{` + head + `, "a\nb": 1}`, []string{
-			`"a\nb": no such field (there are: apiVersion, backend, capabilities, deviceRoots, directoryRoots, driver, fsGroupPolicy, imageRoots, kind, kubeletDir, log, timeouts)`,
+			`"a\nb": no such field (there are: apiVersion, backend, capabilities, deviceRoots, directoryRoots, driver, fsGroupPolicy, imageRoots, kind, kubeletDir, log, socket, stateDir, timeouts)`,
 		}},
 		{"many", `{` + head + `, "kubeletDir": "var/lib/kubelet", "kubeletDir": "/k",
 			"directoryRoots": ["/", "", "/srv/", 7], "imageRoots": null,
@@ -227,6 +251,7 @@ func TestDecodeEnds(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(full))
 	f.Add([]byte(`{` + head + `}`))
+	f.Add([]byte(`{` + head + `, "backend": "csi", "socket": "/run/s", "stateDir": "/var/s"}`))
 	f.Add([]byte(`{` + head + `, "timeouts": {"mount": "5x", "unmount": "90s"}, "capabilities": {"attach": null}}`))
 	f.Add([]byte(`{` + head + `, "log": {"file": "/var/log/é", "level": "warn"}, "directoryRoots": ["/a", "/b/../c"]}`))
 	f.Add([]byte(`{"apiVersion": "x", "apiVersion": "y"} {`))
@@ -264,7 +289,7 @@ func BenchmarkDecode(b *testing.B) {
 
 // BenchmarkDecodeDefault is what a callout of an ordinary driver pays.
 func BenchmarkDecodeDefault(b *testing.B) {
-	data, err := driverconfig.Default(disk()).Encode()
+	data, err := driverconfig.Default(disk(), driverconfig.BackendLocal).Encode()
 	if err != nil {
 		b.Fatal(err)
 	}

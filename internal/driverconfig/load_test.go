@@ -27,7 +27,7 @@ func TestEncode(t *testing.T) {
 }
 
 func TestEncodeRefusesInvalid(t *testing.T) {
-	config := driverconfig.Default(disk())
+	config := driverconfig.Default(disk(), driverconfig.BackendLocal)
 	config.DirectoryRoots = []string{"srv"}
 	if _, err := config.Encode(); err == nil || !strings.Contains(err.Error(), "directoryRoots[0]") {
 		t.Errorf("error %v does not name directoryRoots[0]", err)
@@ -95,7 +95,7 @@ func TestSafeCapabilities(t *testing.T) {
 	if got := driverconfig.SafeCapabilities(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got := driverconfig.Default(disk()).Capabilities; got != want {
+	if got := driverconfig.Default(disk(), driverconfig.BackendLocal).Capabilities; got != want {
 		t.Errorf("the default configuration has %+v, want %+v", got, want)
 	}
 }

@@ -37,7 +37,7 @@ func versionFaults(c *Configuration) []Fault {
 func (c *Configuration) faults() []Fault {
 	var v validator
 	v.driver(c.Driver)
-	v.backend(c.Backend)
+	v.backend(c)
 	v.fsGroup(c)
 	v.AbsPath("kubeletDir", c.KubeletDir)
 	v.roots("directoryRoots", c.DirectoryRoots)
@@ -65,17 +65,51 @@ func (v *validator) driver(name DriverName) {
 	}
 }
 
-func (v *validator) backend(b Backend) {
-	if b == "csi" {
-		v.Fault("backend", "\"csi\" needs a later version of flexdriver (this one has %q)", BackendLocal)
-		return
+// backend refuses the fields that only another backend heeds.
+func (v *validator) backend(c *Configuration) {
+	v.OneOf("backend", string(c.Backend), string(BackendLocal), string(BackendCSI))
+	only := func(other Backend, field string, set bool) {
+		if set {
+			v.Fault(field, "means nothing to backend %q, only to %q (leave it out)", c.Backend, other)
+		}
 	}
-	v.OneOf("backend", string(b), string(BackendLocal))
+	switch c.Backend {
+	case BackendLocal:
+		only(BackendCSI, "socket", c.Socket != "")
+		only(BackendCSI, "stateDir", c.StateDir != "")
+	case BackendCSI:
+		only(BackendLocal, "fsGroupPolicy", c.FSGroupPolicy != "")
+		only(BackendLocal, "directoryRoots", len(c.DirectoryRoots) > 0)
+		only(BackendLocal, "imageRoots", len(c.ImageRoots) > 0)
+		only(BackendLocal, "deviceRoots", len(c.DeviceRoots) > 0)
+		v.place("socket", c.Socket)
+		v.place("stateDir", c.StateDir)
+		if len(c.Socket) > maxSocket {
+			v.Fault("socket", "is longer than %d bytes, which the kernel does not allow", maxSocket)
+		}
+	}
+}
+
+// maxSocket is what fits into a sockaddr_un (unix(7)).
+const maxSocket = 107
+
+// place is a path that has to be there.
+func (v *validator) place(at, path string) {
+	if path == "" {
+		v.Fault(at, "empty (want an absolute path)")
+	}
+	v.AbsPath(at, path)
 }
 
 // fsGroup holds the two fields together: init's capability is what makes the
 // kubelet act, so policy and capability must say the same.
 func (v *validator) fsGroup(c *Configuration) {
+	if c.Backend == BackendCSI {
+		if c.Capabilities.FSGroup {
+			v.Fault("capabilities.fsGroup", "true makes the kubelet change what flex2csi has set already, as its configuration says for this driver (leave it out)")
+		}
+		return
+	}
 	v.OneOf("fsGroupPolicy", string(c.FSGroupPolicy), string(FSGroupDriver), string(FSGroupKubelet), string(FSGroupNone))
 	want := c.FSGroupPolicy == FSGroupKubelet
 	if c.Capabilities.FSGroup != want {
@@ -86,10 +120,7 @@ func (v *validator) fsGroup(c *Configuration) {
 
 func (v *validator) roots(at string, roots []string) {
 	for i, root := range roots {
-		if root == "" {
-			v.Fault(strict.Index(at, i), "empty (want an absolute path)")
-		}
-		v.AbsPath(strict.Index(at, i), root)
+		v.place(strict.Index(at, i), root)
 	}
 }
 

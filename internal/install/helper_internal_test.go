@@ -68,10 +68,12 @@ func disk() driverconfig.DriverName {
 }
 
 // Two versions of everything.
-func oldConfig() *driverconfig.Configuration { return driverconfig.Default(disk()) }
+func oldConfig() *driverconfig.Configuration {
+	return driverconfig.Default(disk(), driverconfig.BackendLocal)
+}
 
 func newConfig() *driverconfig.Configuration {
-	c := driverconfig.Default(disk())
+	c := driverconfig.Default(disk(), driverconfig.BackendLocal)
 	c.Capabilities.SELinuxRelabel = false
 	c.DirectoryRoots = []string{"/srv/shared"}
 	return c

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/lease"
+	"github.com/flex2csi/flex2csi/internal/mountcode"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -77,7 +78,7 @@ func (b *Backend) waitForAttach(ctx context.Context, c *flex.Call) (string, erro
 	case KindImage:
 		image, err := b.Mounter.OpenImage(ctx, v.Source, v.createSize(), b.ImageRoots)
 		if err != nil {
-			return "", coded(err)
+			return "", mountcode.Of(err)
 		}
 		return v.Source, image.Close()
 	case KindDevice:

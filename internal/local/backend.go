@@ -10,6 +10,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/lease"
+	"github.com/flex2csi/flex2csi/internal/mountcode"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
@@ -94,7 +95,7 @@ func (b *Backend) openUnlocked(dir string) (*place, error) {
 	}
 	target, err := mounter.OpenTarget(root, dir)
 	if err != nil {
-		return nil, coded(err)
+		return nil, mountcode.Of(err)
 	}
 	return &place{Target: target, root: root}, nil
 }
@@ -122,28 +123,7 @@ func lock(ctx context.Context, root, name string) (*os.File, error) {
 		f, err = mounter.LockName(ctx, file, name)
 	}
 	if err != nil {
-		return nil, coded(&mounter.Error{Op: "lock", Target: name, Err: err})
+		return nil, mountcode.Of(&mounter.Error{Op: "lock", Target: name, Err: err})
 	}
 	return f, nil
-}
-
-// coded gives an error of the mounter its class.
-func coded(err error) error {
-	if err == nil || flex.CodeOf(err) != flex.CodeInternal {
-		return err
-	}
-	code := flex.CodeInternal
-	switch {
-	case errors.Is(err, mounter.ErrUnsafePath):
-		code = flex.CodeInvalidArgument
-	case errors.Is(err, mounter.ErrWrongFilesystem), errors.Is(err, mounter.ErrNotFormatted), errors.Is(err, mounter.ErrReadOnly), errors.Is(err, mounter.ErrOccupied):
-		code = flex.CodeFailedPrecondition
-	case errors.Is(err, mounter.ErrBusy):
-		code = flex.CodeAborted
-	case errors.Is(err, fs.ErrNotExist):
-		code = flex.CodeNotFound
-	case errors.Is(err, fs.ErrPermission):
-		code = flex.CodePermissionDenied
-	}
-	return &flex.Error{Code: code, Err: err}
 }

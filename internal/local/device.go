@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flex2csi/flex2csi/internal/mountcode"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
@@ -61,7 +62,7 @@ func (b *Backend) findDevice(ctx context.Context, s string) (*blockDevice, error
 		if _, err := os.Stat(path); err != nil {
 			// A node without udev, or a link that is not there yet.
 			if path, err = b.Mounter.FindByTag(ctx, tag, value); err != nil {
-				return nil, coded(err)
+				return nil, mountcode.Of(err)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flex2csi/flex2csi/internal/mountcode"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
@@ -21,10 +22,10 @@ func (b *Backend) expandVolume(ctx context.Context, c *flex.Call) error {
 	case KindImage:
 		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
 		if err != nil {
-			return coded(err)
+			return mountcode.Of(err)
 		}
 		defer image.Close()
-		return coded(b.Mounter.Grow(ctx, image, c.NewSize))
+		return mountcode.Of(b.Mounter.Grow(ctx, image, c.NewSize))
 	case KindDevice:
 		d, err := b.findDevice(ctx, v.Source)
 		if err != nil {
@@ -65,14 +66,14 @@ func (b *Backend) expandFS(ctx context.Context, c *flex.Call) error {
 	defer p.close()
 	switch v.Kind {
 	case KindImage:
-		return coded(b.expandImage(ctx, v, p, c.NewSize))
+		return mountcode.Of(b.expandImage(ctx, v, p, c.NewSize))
 	case KindDevice:
-		return coded(b.expandDevice(ctx, v, p, c.NewSize))
+		return mountcode.Of(b.expandDevice(ctx, v, p, c.NewSize))
 	case KindMemory:
 		if err := b.requireMounted(ctx, v, p); err != nil {
 			return err
 		}
-		return coded(b.Mounter.ResizeMemory(ctx, c.NewSize, p.Target))
+		return mountcode.Of(b.Mounter.ResizeMemory(ctx, c.NewSize, p.Target))
 	}
 	if err := b.requireMounted(ctx, v, p); err != nil {
 		return err
@@ -146,7 +147,7 @@ func requireSize(device string, size int64) error {
 func (b *Backend) requireMounted(ctx context.Context, v *Volume, p *place) error {
 	info, err := p.Info()
 	if err != nil {
-		return coded(err)
+		return mountcode.Of(err)
 	}
 	if info == nil {
 		return flex.Errorf(flex.CodeFailedPrecondition, "%s is not mounted at %s, so its size is unknown", v.Source, p.Path())

@@ -17,7 +17,6 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/flex"
-	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
 func TestImageLife(t *testing.T) {
@@ -272,33 +271,4 @@ func TestRoots(t *testing.T) {
 	w.refused(w.do(call(flex.CommandMount, dir, options("image", w.path("disk")))), flex.CodeInvalidArgument, "below none of the allowed roots (/images)")
 	w.refused(w.do(call(flex.CommandMount, dir, options("device", device))), flex.CodePermissionDenied, "below none of the deviceRoots", "/dev/disk/by-id")
 	w.mounted(dir, false)
-}
-
-func TestCoded(t *testing.T) {
-	for err, want := range map[error]flex.Code{
-		mounter.ErrUnsafePath:      flex.CodeInvalidArgument,
-		mounter.ErrWrongFilesystem: flex.CodeFailedPrecondition,
-		mounter.ErrNotFormatted:    flex.CodeFailedPrecondition,
-		mounter.ErrReadOnly:        flex.CodeFailedPrecondition,
-		mounter.ErrOccupied:        flex.CodeFailedPrecondition,
-		mounter.ErrBusy:            flex.CodeAborted,
-		fs.ErrNotExist:             flex.CodeNotFound,
-		unix.ENOENT:                flex.CodeNotFound,
-		unix.EACCES:                flex.CodePermissionDenied,
-		unix.EPERM:                 flex.CodePermissionDenied,
-		unix.EIO:                   flex.CodeInternal,
-		context.DeadlineExceeded:   flex.CodeDeadlineExceeded,
-		context.Canceled:           flex.CodeCanceled,
-	} {
-		wrapped := &mounter.Error{Op: "test", Err: fmt.Errorf("wrapped: %w", err)}
-		if got := flex.CodeOf(coded(wrapped)); got != want {
-			t.Errorf("%v has code %s, want %s", err, got, want)
-		}
-	}
-	if coded(nil) != nil {
-		t.Error("nil is an error")
-	}
-	if got := flex.CodeOf(coded(flex.Errorf(flex.CodeUnavailable, "x: %w", fs.ErrNotExist))); got != flex.CodeUnavailable {
-		t.Errorf("an error that had a code has %s", got)
-	}
 }

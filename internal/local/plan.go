@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/flex2csi/flex2csi/internal/mountcode"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
@@ -112,11 +113,11 @@ func (b *Backend) lookAt(dir string) (*mounter.Info, error) {
 	}
 	t, err := mounter.OpenTarget(root, dir)
 	if err != nil {
-		return nil, coded(err)
+		return nil, mountcode.Of(err)
 	}
 	defer t.Close()
 	info, err := t.Info()
-	return info, coded(err)
+	return info, mountcode.Of(err)
 }
 
 func (b *Backend) planImage(ctx context.Context, v *Volume) ([]string, error) {
@@ -133,12 +134,12 @@ func (b *Backend) planImage(ctx context.Context, v *Volume) ([]string, error) {
 		}, nil
 	}
 	if err != nil {
-		return nil, coded(err)
+		return nil, mountcode.Of(err)
 	}
 	defer image.Close()
 	device, err := b.Mounter.AttachedTo(image)
 	if err != nil {
-		return nil, coded(err)
+		return nil, mountcode.Of(err)
 	}
 	if device != "" {
 		return []string{fmt.Sprintf("use %s, which has %s already", device, v.Source)}, nil
@@ -152,7 +153,7 @@ func (b *Backend) planImage(ctx context.Context, v *Volume) ([]string, error) {
 func (b *Backend) planDisk(ctx context.Context, v *Volume, path string) ([]string, error) {
 	found, err := b.Mounter.Probe(ctx, path)
 	if err != nil {
-		return nil, coded(err)
+		return nil, mountcode.Of(err)
 	}
 	d := v.disk(path)
 	switch {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/mountcode"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
@@ -48,14 +49,14 @@ func (b *Backend) setUp(ctx context.Context, v *Volume, c *flex.Call) error {
 	defer p.close()
 	done, err := b.examine(ctx, v, p)
 	if err != nil || done {
-		return coded(err)
+		return mountcode.Of(err)
 	}
 	if err := p.Create(); err != nil {
-		return coded(err)
+		return mountcode.Of(err)
 	}
 	if err := b.mountVolume(ctx, v, p, c.Options); err != nil {
 		p.Discard()
-		return coded(err)
+		return mountcode.Of(err)
 	}
 	b.log().Info("mounted", "kind", string(v.Kind), "source", v.Source, "dir", c.Dir, "readOnly", v.ReadOnly)
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flex2csi/flex2csi/internal/mountcode"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
@@ -52,7 +53,7 @@ func (b *Backend) openForTearDown(ctx context.Context, dir string) (*place, erro
 
 func (b *Backend) takeDown(ctx context.Context, p *place) error {
 	if err := b.Mounter.Unmount(ctx, p.Target); err != nil {
-		return coded(err)
+		return mountcode.Of(err)
 	}
 	b.log().Info("unmounted", "dir", p.Path())
 	return nil
@@ -73,7 +74,7 @@ func (b *Backend) unmountDevice(ctx context.Context, c *flex.Call) error {
 	defer p.close()
 	info, err := p.Info()
 	if err != nil || info == nil {
-		return coded(err)
+		return mountcode.Of(err)
 	}
 	backing := mounter.BackingFile(info.Source)
 	if err := b.takeDown(ctx, p); err != nil {
@@ -88,7 +89,7 @@ func (b *Backend) unmountDevice(ctx context.Context, c *flex.Call) error {
 	if err != nil {
 		b.putBack(ctx, p, info)
 	}
-	return coded(err)
+	return mountcode.Of(err)
 }
 
 // putBack mounts a disk again that could not be let go. Without the mount the

@@ -125,7 +125,7 @@ func install(from, to string) error {
 }
 
 func (n node) configure(pluginDir string) error {
-	c := driverconfig.Default(driverconfig.DriverName{Vendor: "example.com", Name: "bench"})
+	c := driverconfig.Default(driverconfig.DriverName{Vendor: "example.com", Name: "bench"}, driverconfig.BackendLocal)
 	c.DirectoryRoots = []string{n.shared}
 	content, err := c.Encode()
 	if err != nil {

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// executable is where the driver lies. The kubelet calls it by its full path;
+// the name that it was called by counts, since many drivers may be links to
+// one file.
+func (c *callout) executable() string {
+	if strings.Contains(c.argv[0], "/") {
+		if path, err := filepath.Abs(c.argv[0]); err == nil {
+			return path
+		}
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return c.argv[0]
+	}
+	return path
+}
+
+func (c *callout) dir() string { return filepath.Dir(c.executable()) }
+
+// configuration returns a usable configuration in any case, and why it is not
+// the one that it should be.
+func (c *callout) configuration() (*driverconfig.Configuration, error) {
+	name, err := c.driverName()
+	config := driverconfig.Default(name, driverconfig.Backend(cmp.Or(c.backend, string(driverconfig.BackendLocal))))
+	if err == nil && c.backend == "" {
+		var loaded *driverconfig.Configuration
+		if loaded, err = driverconfig.Load(c.configPath()); err == nil {
+			err = belongs(loaded, name)
+		}
+		if err == nil {
+			config = loaded
+		}
+	}
+	if err != nil && c.bridged() {
+		config = driverconfig.Default(name, driverconfig.BackendCSI)
+	}
+	if c.kubeletDir != "" {
+		config.KubeletDir = filepath.Clean(c.kubeletDir)
+	}
+	switch {
+	case config.Backend == driverconfig.BackendCSI:
+		config.Socket, config.StateDir = cmp.Or(c.socket, config.Socket), cmp.Or(c.stateDir, config.StateDir)
+	case err == nil && c.socket+c.stateDir != "":
+		err = fmt.Errorf("--socket and --state-dir are for the backend csi, and the backend is %s", config.Backend)
+	}
+	return config, err
+}
+
+// bridged reports, for a driver without a configuration, whether the call is
+// the unmount of a volume of the daemon's: those have a private target.
+func (c *callout) bridged() bool {
+	if len(c.args) < 2 || c.args[0] != string(flex.CommandUnmount) {
+		return false
+	}
+	private, err := kubeletdir.PrivateTarget(c.args[1])
+	if err != nil {
+		return false
+	}
+	_, err = os.Lstat(filepath.Dir(private))
+	return err == nil
+}
+
+// driverName may be empty where it is not needed: by hand, with --config or
+// --backend.
+func (c *callout) driverName() (driverconfig.DriverName, error) {
+	if c.driver != "" {
+		return driverconfig.ParseDriverName(c.driver)
+	}
+	name, err := driverconfig.DriverOfExecutable(c.executable())
+	if c.config != "" || c.backend != "" {
+		err = nil
+	}
+	return name, err
+}
+
+func (c *callout) configPath() string {
+	if c.config != "" {
+		return c.config
+	}
+	return filepath.Join(c.dir(), driverconfig.FileName)
+}
+
+// belongs refuses the configuration of another driver, as after a copy of the
+// directory by hand.
+func belongs(config *driverconfig.Configuration, name driverconfig.DriverName) error {
+	if name == (driverconfig.DriverName{}) || name == config.Driver {
+		return nil
+	}
+	return fmt.Errorf("the configuration is that of the driver %s, not of %s (run flexdriver install for that)", config.Driver, name)
+}

@@ -1,0 +1,173 @@
+// Package handoff is flexdriver's backend csi: it hands the callouts to the
+// daemon flex2csi on the same node, whose answers are the answers. Only what
+// cannot wait for a daemon that is away, unmount, it does by itself (alone.go).
+//
+// It is part of a program that starts for each callout: what there is to know
+// about CSI drivers is in the daemon.
+package handoff
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
+	"github.com/flex2csi/flex2csi/internal/wire"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/pkg/mounter"
+)
+
+// A Backend hands over one callout.
+type Backend struct {
+	// Name is the driver's, vendor/name. Empty, by hand: that in the path which
+	// the callout is for.
+	Name string
+	// Argv is the callout and its arguments, as they go over the wire.
+	Argv []string
+	// Socket is where the daemon listens, StateDir where it looks for
+	// tombstones.
+	Socket, StateDir string
+	// KubeletDir is the kubelet's root directory; empty: it is read off the
+	// paths that the kubelet passes.
+	KubeletDir string
+	// Mounter unmounts while there is no daemon.
+	Mounter mounter.Mounter
+	// Log is optional.
+	Log *slog.Logger
+}
+
+// Driver returns the functions for flex.Run. GetVolumeName stays nil: the
+// kubelet ignores the answer, and asks no more after "Not supported".
+func (b *Backend) Driver() *flex.Driver {
+	device := func(ctx context.Context, c *flex.Call) (string, error) {
+		status, err := b.handOver(ctx, c)
+		return status.Device, err
+	}
+	plain := func(ctx context.Context, c *flex.Call) error {
+		_, err := b.handOver(ctx, c)
+		return err
+	}
+	return &flex.Driver{
+		Attach:        device,
+		IsAttached:    b.isAttached,
+		WaitForAttach: device,
+		MountDevice:   plain,
+		Mount:         plain,
+		Unmount:       b.unmount,
+		UnmountDevice: plain,
+		Detach:        plain,
+		ExpandVolume:  plain,
+		ExpandFS:      plain,
+	}
+}
+
+func (b *Backend) isAttached(ctx context.Context, c *flex.Call) (bool, error) {
+	status, err := b.handOver(ctx, c)
+	if err == nil && status.Attached == nil {
+		err = flex.Errorf(flex.CodeInternal, "flex2csi did not say whether the volume is attached")
+	}
+	return err == nil && *status.Attached, err
+}
+
+// handOver has the daemon do the callout, waiting a while for one that is not
+// there.
+func (b *Backend) handOver(ctx context.Context, c *flex.Call) (flex.DriverStatus, error) {
+	return b.send(ctx, c, wire.Call)
+}
+
+type send func(ctx context.Context, socket string, r *wire.Request) (*wire.Response, error)
+
+func (b *Backend) send(ctx context.Context, c *flex.Call, call send) (flex.DriverStatus, error) {
+	name, err := b.name(c)
+	if err != nil {
+		return flex.DriverStatus{}, err
+	}
+	r := wire.NewRequest(name, b.Argv, patience(ctx))
+	b.log().Debug("handing over to flex2csi", "socket", b.Socket, "request", r.ID, "driver", name, "timeout", r.Timeout())
+	response, err := call(ctx, b.Socket, r)
+	if err == nil {
+		err = verdict(c.Command, response)
+	}
+	if err != nil {
+		if !wire.IsAbsent(err) {
+			err = inRequest(r.ID, err)
+		}
+		return flex.DriverStatus{}, err
+	}
+	return response.Status, nil
+}
+
+// reserve is what is left between the daemon's deadline and ours, so that the
+// answer given is the daemon's, who knows what it is that takes so long.
+const reserve = time.Second
+
+// patience is how long the daemon may take.
+func patience(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return flex.DefaultTimeout(flex.CommandMount)
+	}
+	left := time.Until(deadline)
+	return max(left-reserve, left/2, time.Millisecond)
+}
+
+// verdict is the error in an answer. A daemon that does not know a callout is
+// older than this driver; "Not supported" would stay in the kubelet's memory.
+func verdict(command flex.Command, r *wire.Response) error {
+	switch r.Status.Status {
+	case flex.StatusSuccess:
+		return nil
+	case flex.StatusNotSupported:
+		return flex.Errorf(flex.CodeFailedPrecondition, "the daemon flex2csi on this node does not know %s; bring it to the release of flexdriver", command)
+	}
+	code := r.Code
+	if code == "" {
+		code = flex.CodeInternal
+	}
+	return &flex.Error{Code: code, Err: errors.New(r.Status.Message)}
+}
+
+// maxText leaves room for a request's ID in an answer, whose message is cut at
+// 1 KiB.
+const maxText = 960
+
+// inRequest names the request, by which a person finds in the daemon's log
+// what happened.
+func inRequest(id string, err error) error {
+	text := err.Error()
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "") + "…"
+	}
+	return &flex.Error{Code: flex.CodeOf(err), Err: &requestError{text: fmt.Sprintf("%s (request %s)", text, id), err: err}}
+}
+
+// requestError is an error with another text.
+type requestError struct {
+	text string
+	err  error
+}
+
+func (e *requestError) Error() string { return e.text }
+func (e *requestError) Unwrap() error { return e.err }
+
+// name is the driver's name.
+func (b *Backend) name(c *flex.Call) (string, error) {
+	if b.Name != "" {
+		return b.Name, nil
+	}
+	place, err := kubeletdir.Parse(c.Dir)
+	if err != nil {
+		return "", flex.Errorf(flex.CodeInvalidArgument, "for which driver? neither the place of the executable nor the arguments name one; give --driver VENDOR/NAME")
+	}
+	return place.Driver, nil
+}
+
+func (b *Backend) log() *slog.Logger {
+	if b.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return b.Log
+}
