@@ -1,0 +1,165 @@
+// Package bridgetest runs the daemon as a process of its own and leads a volume
+// through its life by it, call by call, as flexdriver would: for tests of CSI
+// drivers that are processes as well.
+package bridgetest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/wire"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+const (
+	// FlexDriver is the driver name that the kubelet would call.
+	FlexDriver = "example.com/disk"
+	// envBinary names the daemon under test. Without it one is built.
+	envBinary = "FLEX2CSI_BINARY"
+	nodeName  = "node-1"
+	// patience is far more than anything needs that is waited for.
+	patience = time.Minute
+)
+
+// Bridge is a node with the daemon on it.
+type Bridge struct {
+	*testenv.KubeletDir
+	t *testing.T
+	// dir is short: the path of a socket has at most 107 bytes.
+	dir    string
+	binary string
+	daemon *exec.Cmd
+}
+
+// New returns a node on which nothing runs yet.
+func New(t *testing.T) *Bridge {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "bridge") //nolint:usetesting // t.TempDir has a long name
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	testenv.LeakCheck(t, dir)
+	b := &Bridge{KubeletDir: testenv.Kubelet(t), t: t, dir: dir, binary: os.Getenv(envBinary)}
+	if b.binary == "" {
+		b.binary = b.build()
+	}
+	forgetResult()
+	return b
+}
+
+// forgetResult keeps go test from showing this result again after the daemon
+// has changed, of which it knows nothing: without its log of files it has none
+// to compare (cmd/go/internal/test, saveOutput).
+func forgetResult() {
+	for _, arg := range os.Args {
+		if log, ok := strings.CutPrefix(arg, "-test.testlogfile="); ok {
+			_ = os.Remove(log) // absent is what we want
+		}
+	}
+}
+
+// build makes a daemon, from the module that this one is part of or names.
+func (b *Bridge) build() string {
+	b.t.Helper()
+	binary := b.Path("flex2csi")
+	cmd := exec.Command("go", "build", "-o", binary, "github.com/flex2csi/flex2csi/cmd/flex2csi")
+	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/flex2csi/flex2csi").Output()
+	if err != nil {
+		b.t.Fatalf("find the daemon's module: %v", err)
+	}
+	cmd.Dir = strings.TrimSpace(string(module))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		b.t.Fatalf("build the daemon: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// Path is a place for a file of the test, short enough for a socket.
+func (b *Bridge) Path(name string) string { return filepath.Join(b.dir, name) }
+
+// Endpoint is the socket of the CSI driver.
+func (b *Bridge) Endpoint() string { return "unix://" + b.Path("csi.sock") }
+
+func (b *Bridge) socket() string { return b.Path("run/flex2csi.sock") }
+
+// Serve starts the daemon for a CSI driver at Endpoint. What is in more is
+// added to the driver's configuration, as lines of YAML.
+func (b *Bridge) Serve(csiDriver string, more ...string) {
+	b.t.Helper()
+	config := fmt.Sprintf(`apiVersion: flex2csi.io/v1alpha1
+kind: BridgeConfiguration
+drivers:
+- flexDriver: %s
+  csiDriver: %s
+  endpoint: %s
+  %s
+`, FlexDriver, csiDriver, b.Endpoint(), strings.Join(more, "\n  "))
+	if err := os.WriteFile(b.Path("config.yaml"), []byte(config), 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+	b.daemon = b.Start(exec.Command(b.binary, "serve", "--config", b.Path("config.yaml"), "--socket", b.socket(),
+		"--state-dir", b.Path("state"), "--kubelet-dir", b.Root, "--node-name", nodeName))
+}
+
+// Kill is kill -9 for a process that Start started.
+func (b *Bridge) Kill(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
+// Start starts a process that ends with the test, and shows what it said if
+// the test fails.
+func (b *Bridge) Start(cmd *exec.Cmd) *exec.Cmd {
+	b.t.Helper()
+	log, err := os.CreateTemp(b.dir, "log-")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may be gone
+		_ = cmd.Wait()
+		if said, err := os.ReadFile(log.Name()); b.t.Failed() && err == nil {
+			b.t.Logf("%s said:\n%s", filepath.Base(cmd.Path), said)
+		}
+		log.Close()
+	})
+	return cmd
+}
+
+// Call makes a callout and returns the answer.
+func (b *Bridge) Call(args ...string) flex.DriverStatus {
+	b.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		response, err := wire.Call(context.Background(), b.socket(), wire.NewRequest(FlexDriver, args, patience))
+		if err == nil {
+			return response.Status
+		}
+		if flex.CodeOf(err) != flex.CodeUnavailable || time.Now().After(deadline) {
+			b.t.Fatalf("%s: %v", args[0], err)
+		}
+	}
+}
+
+// Must makes a callout that has to succeed.
+func (b *Bridge) Must(args ...string) flex.DriverStatus {
+	b.t.Helper()
+	status := b.Call(args...)
+	if status.Status != flex.StatusSuccess {
+		b.t.Fatalf("%s answered %s: %s", args[0], status.Status, status.Message)
+	}
+	return status
+}
