@@ -1,0 +1,76 @@
+// Mock is the mock CSI driver of Kubernetes' own end-to-end tests, in which
+// every capability can be switched and which mounts nothing.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/flex2csi/flex2csi/test/csidriver/serve"
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+	"k8s.io/kubernetes/test/e2e/storage/drivers/csi-test/mock/service"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
+
+// run returns the exit status. What it has to say goes to w.
+func run(args []string, w io.Writer) int {
+	options, config, err := parse(args, w)
+	if errors.Is(err, pflag.ErrHelp) {
+		return 0
+	}
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		s := service.New(*config)
+		err = serve.Run(ctx, options, func(g *grpc.Server) {
+			csi.RegisterIdentityServer(g, s)
+			csi.RegisterControllerServer(g, s)
+			csi.RegisterNodeServer(g, s)
+		})
+	}
+	if err != nil {
+		fmt.Fprintln(w, "mock:", err)
+		return 1
+	}
+	return 0
+}
+
+const usage = `mock is the mock CSI driver of Kubernetes' end-to-end tests. It has the volumes
+1, 2 and 3, mounts nothing and runs until it is interrupted.
+
+  mock --endpoint unix:///tmp/mock.sock
+
+`
+
+func parse(args []string, w io.Writer) (*serve.Options, *service.Config, error) {
+	o := &serve.Options{Name: "mock.csi.example.com"}
+	c := &service.Config{}
+	attach := true
+	f := pflag.NewFlagSet("mock", pflag.ContinueOnError)
+	f.SetOutput(w)
+	f.SortFlags = false
+	f.Usage = func() { fmt.Fprint(w, usage, f.FlagUsages()) }
+	o.AddFlags(f, " (required)")
+	f.BoolVar(&attach, "attach", true, "want ControllerPublishVolume, and its publish_context on the node")
+	f.Int64Var(&c.AttachLimit, "max-volumes", 0, "how many volumes may be attached to a node; 0 is any number")
+	f.BoolVar(&c.NodeExpansionRequired, "node-expansion", false, "want NodeExpandVolume")
+	f.BoolVar(&c.DisableControllerExpansion, "no-controller-expansion", false, "have no ControllerExpandVolume")
+	f.BoolVar(&c.VolumeMountGroupRequired, "mount-group", false, "have VOLUME_MOUNT_GROUP")
+	f.BoolVar(&c.PermissiveTargetPath, "permissive", false, "accept a target path that is there already")
+	if err := f.Parse(args); err != nil {
+		return nil, nil, err
+	}
+	if f.NArg() > 0 {
+		return nil, nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	c.DriverName, c.DisableAttach = o.Name, !attach
+	return o, c, nil
+}
