@@ -26,6 +26,9 @@ export PATH := $(PATH):/usr/sbin:/sbin
 export GORACE ?= atexit_sleep_ms=0
 # What tests drive from outside, where they do not run it in-process.
 export FLEXDRIVER_BINARY := $(CURDIR)/$(BIN)/flexdriver
+export FLEX2CSI_BINARY := $(CURDIR)/$(BIN)/flex2csi
+# CSI drivers that are modules of their own.
+BACKENDS := gcepd mock
 
 # The steps share the machine's two cores, its loop devices and one results file.
 .NOTPARALLEL:
@@ -52,7 +55,7 @@ bench: build ## measure start-up, mounting and throughput against an empty progr
 ## Test
 
 .PHONY: test
-test: setup reset lint-light test-unit test-contract $(if $(wildcard test/sanity/go.mod),test-sanity) test-crash fuzz ## all tests; as an ordinary user those that need root are skipped by name
+test: setup reset lint-light test-unit test-contract test-backends test-sanity test-crash fuzz ## all tests; as an ordinary user those that need root are skipped by name
 	@test "$(origin RESULTS)" = "command line" || $(TESTSUM) total
 
 .PHONY: test-unit
@@ -73,6 +76,12 @@ test-contract-1.37: build $(BIN)/testsum
 .PHONY: test-contract-1.36
 test-contract-1.36: build $(BIN)/testsum
 	@cd test/contract && $(TESTSUM) -step contract-1.36 run -timeout 20m -modfile=go.k8s136.mod ./...
+
+.PHONY: test-backends
+test-backends: build $(BIN)/testsum ## the daemon with CSI drivers that are not ours: GCE PD on loop devices, Kubernetes' mock
+	@status=0; for backend in $(BACKENDS); do \
+		(cd test/$$backend && $(TESTSUM) -step $$backend run ./...) || status=1; \
+	done; exit $$status
 
 .PHONY: test-sanity
 test-sanity: build $(BIN)/testsum ## csi-sanity against the CSI driver that the tests use
