@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -75,6 +74,25 @@ func TestControlPlaneAttaches(t *testing.T) {
 	}
 	n.succeed("unmount", dir)
 	n.succeed("unmountdevice", device)
+	n.succeed("detach", "pv1", "node-1")
+	n.empty()
+}
+
+// TestUnmountDeviceAfterAnUncertainMount: the kubelet knows of no pod that has
+// the volume, so unmount will not come.
+func TestUnmountDeviceAfterAnUncertainMount(t *testing.T) {
+	n := newNode(t)
+	if err := os.MkdirAll(n.deviceDir(), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	n.succeed("attach", options, "node-1")
+	n.succeed("mountdevice", n.deviceDir(), "csi:h1", options)
+	n.driver.fail["NodePublish"] = []error{final(flex.CodeDeadlineExceeded, "late")}
+	n.driver.after["NodePublish"] = true
+	if s := n.call("mount", n.podDir("p1"), options); s.Status != flex.StatusFailure {
+		t.Fatalf("mount: %+v", s)
+	}
+	n.succeed("unmountdevice", n.deviceDir())
 	n.succeed("detach", "pv1", "node-1")
 	n.empty()
 }
@@ -181,39 +199,6 @@ func TestRepeatedCallJoins(t *testing.T) {
 	n.empty()
 }
 
-func TestRestart(t *testing.T) {
-	n := newNode(t)
-	dir := n.podDir("p1")
-	n.succeed("mount", dir, options)
-	n.start("boot-1")
-	n.driver.called()
-	n.succeed("mount", dir, options)
-	if got := n.driver.called(); got != "" {
-		t.Errorf("after a restart mount called %s, want nothing", got)
-	}
-	n.start("boot-1")
-	n.succeed("unmount", dir)
-	n.empty()
-}
-
-// TestReboot: mounts are gone, attachments are not.
-func TestReboot(t *testing.T) {
-	n := newNode(t)
-	dir := n.podDir("p1")
-	n.succeed("mount", dir, options)
-	n.driver.called()
-	clear(n.mounts.mounted)
-	clear(n.driver.staged)
-	clear(n.driver.published)
-	n.start("boot-2")
-	n.succeed("mount", dir, options)
-	if got, want := n.driver.called(), "NodeStage NodePublish"; got != want {
-		t.Errorf("after a reboot mount called %s, want %s", got, want)
-	}
-	n.succeed("unmount", dir)
-	n.empty()
-}
-
 // TestTakenOver: once the kubelet's own CSI plugin has staged the volume,
 // which its vol_data.json shows, it is the kubelet's to unstage and detach
 // (a PersistentVolume that was migrated under a running pod).
@@ -266,49 +251,4 @@ func TestOtherOptionsForOneHandle(t *testing.T) {
 	}
 	n.succeed("unmount", n.podDir("p1"))
 	n.empty()
-}
-
-// TestRecordsSpeakOfThePast: what a record says was intended is enough to end
-// it, wherever the process was killed.
-func TestRecordsSpeakOfThePast(t *testing.T) {
-	n := newNode(t)
-	dir := n.podDir("p1")
-	recorder := &recording{State: n.store}
-	n.bridge.State = recorder
-	n.succeed("mount", dir, options)
-	saved := recorder.records
-	n.bridge.State = n.store
-	n.succeed("unmount", dir)
-	for i, r := range saved {
-		n := newNode(t)
-		// The RPC that follows the record was made, and its answer lost.
-		n.driver.attached["h1"] = "node-id"
-		if r.Stage != volstate.None {
-			n.driver.staged["h1"] = n.dir + "/staging"
-			n.mounts.set(n.dir+"/staging", true)
-			r.StagingPath = n.dir + "/staging"
-		}
-		dir := n.podDir("p1")
-		for old, target := range r.Targets {
-			delete(r.Targets, old)
-			target.Private = filepath.Join(n.dir, "pods/p1/flex2csi/volumes/kubernetes.io~csi/pv1/mount")
-			r.Targets[dir] = target
-			if target.Publish != volstate.None {
-				n.driver.published[target.Private] = "h1"
-				n.mounts.set(target.Private, true)
-			}
-		}
-		if err := n.store.Put(r); err != nil {
-			t.Fatal(err)
-		}
-		n.start("boot-1")
-		n.succeed("unmount", dir)
-		n.empty()
-		if t.Failed() {
-			t.Fatalf("after record %d of %d", i+1, len(saved))
-		}
-	}
-	if len(saved) < 6 {
-		t.Errorf("mount wrote %d records, expected more", len(saved))
-	}
 }

@@ -62,6 +62,9 @@ func (b *Bridge) unmountDevice(ctx context.Context, d *FlexDriver, c *flex.Call)
 }
 
 func (b *Bridge) releaseDevice(d *FlexDriver, v *volume, dir string) error {
+	if err := b.releaseUnseen(d, v); err != nil {
+		return err
+	}
 	if n := len(v.record.Targets); n > 0 {
 		return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is still mounted for %d pods of this node; unmount comes before unmountdevice", v.key, n)
 	}
@@ -79,4 +82,22 @@ func (b *Bridge) releaseDevice(d *FlexDriver, v *volume, dir string) error {
 		return err
 	}
 	return b.save(v)
+}
+
+// releaseUnseen undoes targets that the kubelet does not know of, since their
+// mount failed: it calls unmountdevice when no pod has the volume any more.
+func (b *Bridge) releaseUnseen(d *FlexDriver, v *volume) error {
+	for dir, t := range v.record.Targets {
+		mounted, err := b.Mounts.Mounted(dir)
+		if err != nil {
+			return err
+		}
+		if mounted || t.Bound {
+			continue
+		}
+		if err := b.release(d, v, csivol.Secrets{}, dir); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -39,11 +39,11 @@ func (b *Bridge) Reconcile(ctx context.Context) {
 			continue
 		}
 		if b.unwanted(r) {
-			b.doLater(r, operation{command: reconcileCommand}, "a volume that nobody wants any more could not be undone; it will be tried again", b.undoUnwanted)
+			b.doLater(r, operation{command: reconcileCommand}, "undo what nobody wants any more", b.undoUnwanted)
 			continue
 		}
 		if a := b.examine(r); !a.noted(r) || !a.none() {
-			b.doLater(r, operation{command: reconcileCommand}, "dead mounts could not be replaced; it will be tried again", b.treat)
+			b.doLater(r, operation{command: reconcileCommand}, "replace dead mounts", b.treat)
 			continue
 		}
 		b.republish(r)

@@ -90,12 +90,12 @@ func (b *Bridge) do(ctx context.Context, key csivol.Key, op operation, f func(*v
 }
 
 // doLater has f done and waits for nothing; an error goes to the log.
-func (b *Bridge) doLater(r *volstate.Record, op operation, failed string, f func(*volume) error) {
+func (b *Bridge) doLater(r *volstate.Record, op operation, what string, f func(*volume) error) {
 	running, _ := b.start("", r.Key(), op, f)
 	go func() {
 		<-running.done
 		if running.err != nil {
-			b.log().Warn(failed, "volumeHandle", r.Handle, "csiDriver", r.Driver, "dir", op.dir, "error", running.err)
+			b.log().Warn("a volume could not be looked after; it will be tried again", "what", what, "volumeHandle", r.Handle, "csiDriver", r.Driver, "dir", op.dir, "error", running.err)
 		}
 	}()
 }

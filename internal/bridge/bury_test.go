@@ -1,0 +1,83 @@
+package bridge_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+var _ bridge.Tombstones = graves{}
+
+// graves are tombstones in memory.
+type graves map[string]bool
+
+func (g graves) Has(dir string) (bool, error) { return g[dir], nil }
+func (g graves) Remove(dir string) error      { delete(g, dir); return nil }
+
+func TestTombstones(t *testing.T) {
+	n := newNode(t)
+	g := graves{}
+	n.bridge.Tombstones = g
+	dir := n.podDir("p1")
+
+	// The daemon was away when the pod went.
+	n.succeed("mount", dir, options)
+	n.mounts.set(dir, false)
+	g[dir] = true
+	if err := n.bridge.Bury(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	n.empty()
+
+	// It is back, and the same directory is mounted before it has looked.
+	n.succeed("mount", dir, options)
+	n.mounts.set(dir, false)
+	g[dir] = true
+	n.succeed("mount", dir, options)
+	if err := n.bridge.Bury(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	if !n.mounts.mounted[dir] {
+		t.Error("the tombstone of an older mount took the new one away")
+	}
+
+	// A tombstone does not outlive an unmount.
+	g[dir] = true
+	n.succeed("unmount", dir)
+	n.empty()
+	g[dir] = true
+	n.succeed("unmount", dir)
+	if len(g) > 0 {
+		t.Errorf("tombstones are left: %v", g)
+	}
+}
+
+// TestUnmountFindsWhatHasNoRecordYet: the pod goes while its mount waits.
+func TestUnmountFindsWhatHasNoRecordYet(t *testing.T) {
+	n := newNode(t)
+	n.driver.hold = make(chan struct{})
+	go n.call("mount", n.podDir("p1"), options)
+	for !n.bridge.Busy() {
+		time.Sleep(time.Millisecond)
+	}
+	go n.call("mount", n.podDir("p2"), options)
+	for len(n.bridge.Operations()) < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	done := make(chan flex.DriverStatus)
+	go func() { done <- n.call("unmount", n.podDir("p2")) }()
+	for len(n.bridge.Operations()) < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	close(n.driver.hold)
+	if s := <-done; s.Status != flex.StatusSuccess {
+		t.Fatal(s.Message)
+	}
+	if n.mounts.mounted[n.podDir("p2")] {
+		t.Error("unmount answered, and then the volume was mounted")
+	}
+	n.succeed("unmount", n.podDir("p1"))
+	n.empty()
+}

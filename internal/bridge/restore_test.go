@@ -1,0 +1,123 @@
+package bridge_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/flex2csi/flex2csi/internal/volstate"
+)
+
+func TestRestart(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	n.start("boot-1")
+	n.driver.called()
+	n.succeed("mount", dir, options)
+	if got := n.driver.called(); got != "" {
+		t.Errorf("after a restart mount called %s, want nothing", got)
+	}
+	n.start("boot-1")
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+// TestReboot: mounts are gone, attachments are not.
+func TestReboot(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	n.driver.called()
+	clear(n.mounts.mounted)
+	clear(n.driver.staged)
+	clear(n.driver.published)
+	n.start("boot-2")
+	n.succeed("mount", dir, options)
+	if got, want := n.driver.called(), "NodeStage NodePublish"; got != want {
+		t.Errorf("after a reboot mount called %s, want %s", got, want)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+// TestRecordsSpeakOfThePast: what a record says was intended is enough to end
+// it, wherever the process was killed.
+func TestRecordsSpeakOfThePast(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	recorder := &recording{State: n.store}
+	n.bridge.State = recorder
+	n.succeed("mount", dir, options)
+	saved := recorder.records
+	n.bridge.State = n.store
+	n.succeed("unmount", dir)
+	for i, r := range saved {
+		n := newNode(t)
+		// The RPC that follows the record was made, and its answer lost.
+		n.driver.attached["h1"] = "node-id"
+		if r.Stage != volstate.None {
+			n.driver.staged["h1"] = n.dir + "/staging"
+			n.mounts.set(n.dir+"/staging", true)
+			r.StagingPath = n.dir + "/staging"
+		}
+		dir := n.podDir("p1")
+		for old, target := range r.Targets {
+			delete(r.Targets, old)
+			target.Private = filepath.Join(n.dir, "pods/p1/flex2csi/volumes/kubernetes.io~csi/pv1/mount")
+			r.Targets[dir] = target
+			if target.Publish != volstate.None {
+				n.driver.published[target.Private] = "h1"
+				n.mounts.set(target.Private, true)
+			}
+		}
+		if err := n.store.Put(r); err != nil {
+			t.Fatal(err)
+		}
+		n.start("boot-1")
+		n.succeed("unmount", dir)
+		n.empty()
+		if t.Failed() {
+			t.Fatalf("after record %d of %d", i+1, len(saved))
+		}
+	}
+	if len(saved) < 6 {
+		t.Errorf("mount wrote %d records, expected more", len(saved))
+	}
+}
+
+// TestRecoveredRecord: the record is broken, and the version before it is
+// there: whichever step was taken last, all ends well.
+func TestRecoveredRecord(t *testing.T) {
+	probe := newNode(t)
+	recorder := &recording{State: probe.store}
+	probe.bridge.State = recorder
+	probe.succeed("mount", probe.podDir("p1"), options)
+	probe.succeed("unmount", probe.podDir("p1"))
+	for stop := 2; stop <= len(recorder.records); stop++ {
+		n := newNode(t)
+		dir := n.podDir("p1")
+		killer := &recording{State: n.store, stop: stop}
+		n.bridge.State = killer
+		n.call("mount", dir, options)
+		n.call("unmount", dir)
+		files, _ := filepath.Glob(filepath.Join(n.dir, "state/*.json"))
+		if len(files) != 1 {
+			t.Fatalf("stop %d: %v", stop, files)
+		}
+		if err := os.Remove(files[0]); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(files[0], []byte("\x00garbage"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n.mayBeBroken = true
+		n.start("boot-1")
+		n.succeed("mount", dir, options)
+		n.succeed("unmount", dir)
+		n.empty()
+		if t.Failed() {
+			t.Fatalf("after write %d of %d", stop, len(recorder.records))
+		}
+	}
+}
