@@ -1,12 +1,8 @@
 package crash
 
 import (
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -40,36 +36,15 @@ func (o onMemory) Run() int {
 		defer func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }()
 		os.Setenv("TMPDIR", dir)
 	} // else nothing can be mounted here, and the tests skip themselves
-	if err := provideBinary(dir); err != nil {
+	binary, err := testenv.Program(dir, envBinary, "../../cmd/flexdriver")
+	if err != nil {
 		return fail(err)
 	}
+	os.Setenv(envBinary, binary)
 	return o.m.Run()
 }
 
 func fail(err error) int {
 	fmt.Fprintln(os.Stderr, "crash:", err)
 	return 1
-}
-
-// provideBinary sets envBinary to an absolute path, building the released form
-// of the driver if it has to.
-func provideBinary(dir string) error {
-	if path := os.Getenv(envBinary); path != "" {
-		if !filepath.IsAbs(path) {
-			return fmt.Errorf("%s=%s is no absolute path", envBinary, path)
-		}
-		return nil
-	}
-	path := filepath.Join(dir, "flexdriver")
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, "../../cmd/flexdriver")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	if errors.Is(err, exec.ErrNotFound) {
-		return fmt.Errorf("no go command to build flexdriver with; name one with %s", envBinary)
-	}
-	if err != nil {
-		return fmt.Errorf("build flexdriver: %w\n%s", err, strings.TrimSpace(string(out)))
-	}
-	os.Setenv(envBinary, path)
-	return nil
 }

@@ -1,0 +1,119 @@
+package faults
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/volstate"
+)
+
+// strikeDisk leaves no room where the state is kept.
+func (w *world) strikeDisk(r *rand.Rand) error {
+	name := filepath.Join(w.stateDir(), "filler")
+	f, err := os.Create(name)
+	if err != nil && !errors.Is(err, unix.ENOSPC) {
+		return err
+	}
+	if err == nil {
+		var zero *os.File
+		if zero, err = os.Open("/dev/zero"); err != nil {
+			return err
+		}
+		defer zero.Close()
+		_, err = io.CopyN(f, zero, 1<<30)
+		f.Close()
+		if !errors.Is(err, unix.ENOSPC) {
+			return fmt.Errorf("the disk does not fill: %w", err)
+		}
+	}
+	time.Sleep(50*time.Millisecond + upTo(r, 300*time.Millisecond))
+	return os.Remove(name)
+}
+
+// strikeFiles puts files there that the daemon has not written, or not to
+// the end, while it is down.
+func (w *world) strikeFiles(r *rand.Rand) error {
+	return interrupt(w.daemon, unix.SIGKILL, func() error {
+		garbage := make([]byte, r.IntN(300))
+		for i := range garbage {
+			garbage[i] = byte(r.Uint32())
+		}
+		files := map[string][]byte{
+			"garbage.json": garbage, "empty.json": nil, "other.json": []byte(`{"version":1,"csiDriver":"a","volumeHandle":"b"}`),
+			".torn.json123": garbage, "garbage.tombstone.json": garbage,
+		}
+		records, err := w.records()
+		if err != nil {
+			return err
+		}
+		for _, name := range records {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			// What a write that was cut short leaves: the record itself is whole.
+			files["."+filepath.Base(name)+"999"] = data[:r.IntN(len(data)+1)]
+			files["copy-of-"+filepath.Base(name)] = data
+			break
+		}
+		for name, data := range files {
+			if err := os.WriteFile(filepath.Join(w.stateDir(), name), data, 0o600); err != nil && !errors.Is(err, unix.ENOSPC) {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// strikeClock makes all records hours older, or newer.
+func (w *world) strikeClock(r *rand.Rand) error {
+	by := time.Duration(1+r.IntN(100)) * time.Hour
+	if r.IntN(2) == 0 {
+		by = -by
+	}
+	w.history.add(fmt.Sprintf("records are %v newer", by))
+	return interrupt(w.daemon, unix.SIGKILL, func() error {
+		names, err := w.records()
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := shift(name, by); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func shift(name string, by time.Duration) error {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	var r volstate.Record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	r.Changed = r.Changed.Add(by)
+	for _, t := range r.Targets {
+		t.Since = t.Since.Add(by)
+	}
+	if data, err = json.Marshal(&r); err != nil {
+		return err
+	}
+	return os.WriteFile(name, data, 0o600)
+}
+
+// records returns the paths of all records, which a CSI driver's name begins.
+func (w *world) records() ([]string, error) {
+	return filepath.Glob(filepath.Join(w.stateDir(), csiName+"*.json"))
+}
