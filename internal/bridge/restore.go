@@ -17,6 +17,7 @@ func (b *Bridge) Restore(records []*volstate.Record) {
 	for _, r := range records {
 		v := b.volume(r.Key())
 		v.record = r
+		reset(r)
 		if r.Recovered {
 			b.doubt(r)
 		}
@@ -26,6 +27,18 @@ func (b *Bridge) Restore(records []*volstate.Record) {
 			b.recognize(r)
 		}
 		b.publish(v)
+	}
+}
+
+// reset puts times on this process's clock, which never jumps. What is ahead of
+// it was written before the node's clock was set back: it counts from now, or
+// nothing of it would be undone before the clock has caught up.
+func reset(r *volstate.Record) {
+	now := time.Now()
+	here := func(t time.Time) time.Time { return now.Add(-max(0, now.Sub(t))).UTC() }
+	r.Changed = here(r.Changed)
+	for _, t := range r.Targets {
+		t.Since = here(t.Since)
 	}
 }
 

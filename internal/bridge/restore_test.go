@@ -4,8 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 func TestRestart(t *testing.T) {
@@ -120,4 +122,31 @@ func TestRecoveredRecord(t *testing.T) {
 			t.Fatalf("after write %d of %d", stop, len(recorder.records))
 		}
 	}
+}
+
+// TestClockSetBack: a record that is ahead of the clock is not kept until the
+// clock has caught up.
+func TestClockSetBack(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.driver.fail["NodePublish"] = []error{final(flex.CodeUnavailable, "test")}
+	if s := n.call("mount", dir, options); s.Status != flex.StatusFailure {
+		t.Fatalf("mount: %+v", s)
+	}
+	records, _, err := n.store.Load()
+	if err != nil || len(records) != 1 {
+		t.Fatal(records, err)
+	}
+	records[0].Targets[dir].Since = records[0].Targets[dir].Since.Add(time.Hour)
+	if err := n.store.Put(records[0]); err != nil {
+		t.Fatal(err)
+	}
+	n.start("boot-1")
+	n.bridge.Grace = time.Millisecond
+	deadline := time.Now().Add(10 * time.Second)
+	for len(n.bridge.Records()) > 0 && time.Now().Before(deadline) {
+		time.Sleep(2 * time.Millisecond)
+		n.bridge.Reconcile(t.Context())
+	}
+	n.empty()
 }

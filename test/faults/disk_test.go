@@ -54,7 +54,8 @@ func (w *world) strikeFiles(r *rand.Rand) error {
 		if err != nil {
 			return err
 		}
-		for _, name := range records {
+		if len(records) > 0 {
+			name := records[r.IntN(len(records))]
 			data, err := os.ReadFile(name)
 			if err != nil {
 				return err
@@ -62,7 +63,6 @@ func (w *world) strikeFiles(r *rand.Rand) error {
 			// What a write that was cut short leaves: the record itself is whole.
 			files["."+filepath.Base(name)+"999"] = data[:r.IntN(len(data)+1)]
 			files["copy-of-"+filepath.Base(name)] = data
-			break
 		}
 		for name, data := range files {
 			if err := os.WriteFile(filepath.Join(w.stateDir(), name), data, 0o600); err != nil && !errors.Is(err, unix.ENOSPC) {
