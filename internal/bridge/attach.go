@@ -66,10 +66,10 @@ func (b *Bridge) attachTo(d *FlexDriver, v *volume, want *csivol.Volume, f csivo
 		if csivol.Final(err) {
 			return errors.Join(remember(r, err), b.detachFrom(d, v, want.Secrets))
 		}
-		return errors.Join(remember(r, err), b.save(v))
+		return remember(r, err)
 	}
 	r.Attach, r.PublishContext = volstate.Done, published
-	return b.save(v)
+	return nil
 }
 
 // detachFrom takes the volume off this node, unless the kubelet's own CSI
@@ -86,17 +86,17 @@ func (b *Bridge) detachFrom(d *FlexDriver, v *volume, s csivol.Secrets) error {
 		}
 		secrets, err := detachSecrets(d, s)
 		if err != nil {
-			return errors.Join(remember(r, err), b.save(v))
+			return remember(r, err)
 		}
 		err = v.rpc(d.Timeouts.Detach, func(ctx context.Context) error {
 			return d.Service.ControllerUnpublish(ctx, v.key.Handle, r.NodeID, secrets)
 		})
 		if err != nil && !csivol.NotFound(err) {
-			return errors.Join(remember(r, err), b.save(v))
+			return remember(r, err)
 		}
 	}
 	r.Attach, r.Attachment, r.NodeID, r.PublishContext = volstate.None, "", "", nil
-	return b.save(v)
+	return nil
 }
 
 // detachSecrets are those of ControllerPublishVolume, which the specification

@@ -76,12 +76,9 @@ func (b *Bridge) releaseDevice(d *FlexDriver, v *volume, dir string) error {
 	}
 	v.record.Device = ""
 	if v.record.Attachment == byControlPlane && v.record.Attach == volstate.Done {
-		return b.save(v) // detach will come
+		return nil // detach will come
 	}
-	if err := b.detachFrom(d, v, csivol.Secrets{}); err != nil {
-		return err
-	}
-	return b.save(v)
+	return b.detachFrom(d, v, csivol.Secrets{})
 }
 
 // releaseUnseen undoes targets that the kubelet does not know of, since their

@@ -67,10 +67,10 @@ func (b *Bridge) expand(d *FlexDriver, v *volume, c *flex.Call) error {
 		return err
 	}
 	if err := b.expandBoth(d, v, f, want.Secrets, t, c); err != nil {
-		return errors.Join(remember(r, explainExpand(err)), b.save(v))
+		return remember(r, explainExpand(err))
 	}
 	r.Expand = volstate.Done
-	return b.save(v)
+	return nil
 }
 
 func (b *Bridge) expandBoth(d *FlexDriver, v *volume, f csivol.Features, s csivol.Secrets, t *volstate.Target, c *flex.Call) error {

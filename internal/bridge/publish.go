@@ -159,10 +159,10 @@ func (b *Bridge) nodePublish(d *FlexDriver, v *volume, want *csivol.Volume, f cs
 	}
 	if err := b.publishAt(d, v, f, t, path, want.Secrets.NodePublish); err != nil {
 		t.LastError = err.Error()
-		return errors.Join(err, b.save(v))
+		return err
 	}
 	t.Publish, t.LastError, t.Dead = volstate.Done, "", ""
-	return b.save(v)
+	return nil
 }
 
 // publishAt is the RPC alone.
@@ -232,5 +232,5 @@ func (b *Bridge) bind(v *volume, t *volstate.Target, dir string) error {
 		}
 	}
 	t.Bound = true
-	return b.save(v)
+	return nil
 }

@@ -154,7 +154,7 @@ func (b *Bridge) treat(v *volume) error {
 				v.log.Warn("a mount is dead", "dir", dir, "pod", podName(t, dir), "why", t.Dead)
 			}
 		}
-		return b.save(v)
+		return nil
 	}
 	if a.none() {
 		return nil
@@ -202,7 +202,7 @@ func (b *Bridge) repair(d *FlexDriver, v *volume, a ailment) error {
 		}
 		t.Dead = ""
 	}
-	return b.save(v)
+	return nil
 }
 
 // repairable returns the directories to be mounted anew: all or none if what

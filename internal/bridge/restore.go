@@ -43,11 +43,15 @@ func reset(r *volstate.Record) {
 }
 
 // recognize compares with the mount table: a process that was killed between a
-// bind and the record of it left a volume that the kubelet takes for mounted.
+// bind and the record of it left a volume that the kubelet takes for mounted,
+// and rightly, since the bind comes last.
 func (b *Bridge) recognize(r *volstate.Record) {
 	for dir, t := range r.Targets {
-		if mounted, err := b.Mounts.Mounted(dir); err == nil && mounted && t.Publish == volstate.Done {
-			t.Bound = true
+		if t.Private == "" || t.Publish != volstate.Doing {
+			continue
+		}
+		if mounted, err := b.Mounts.Mounted(dir); err == nil && mounted {
+			t.Publish, t.Bound = volstate.Done, true
 		}
 	}
 }

@@ -83,9 +83,31 @@ func TestRecordsSpeakOfThePast(t *testing.T) {
 			t.Fatalf("after record %d of %d", i+1, len(saved))
 		}
 	}
-	if len(saved) < 6 {
-		t.Errorf("mount wrote %d records, expected more", len(saved))
+	// One before each RPC, and one of what came of it all.
+	if want := 4; len(saved) != want {
+		t.Errorf("mount wrote %d records, want %d", len(saved), want)
 	}
+}
+
+// TestKilledBetweenBindAndRecord: the kubelet sees the mount, takes it for
+// done, and never calls again.
+func TestKilledBetweenBindAndRecord(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.bridge.State = &recording{State: n.store, stop: 3}
+	if s := n.call("mount", dir, options); s.Status != flex.StatusFailure || !n.mounts.mounted[dir] {
+		t.Fatalf("%+v; mounted: %v", s, n.mounts.mounted)
+	}
+	n.start("boot-1")
+	n.bridge.Grace = time.Nanosecond
+	n.driver.called()
+	n.reconcile()
+	n.succeed("mount", dir, options)
+	if got := n.driver.called(); got != "" || !n.mounts.mounted[dir] {
+		t.Errorf("%s was called under a pod; mounted: %v", got, n.mounts.mounted)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
 }
 
 // TestRecoveredRecord: the record is broken, and the version before it is

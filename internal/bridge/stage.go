@@ -120,10 +120,10 @@ func (b *Bridge) stage(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.F
 		if csivol.Final(err) {
 			return errors.Join(remember(r, err), b.unstage(d, v))
 		}
-		return errors.Join(remember(r, err), b.save(v))
+		return remember(r, err)
 	}
 	r.Stage = volstate.Done
-	return b.save(v)
+	return nil
 }
 
 // unstage calls NodeUnstageVolume, unless the kubelet's CSI plugin has the
@@ -141,18 +141,18 @@ func (b *Bridge) unstage(d *FlexDriver, v *volume) error {
 		r.TakenOver = true
 		r.Stage, r.StagingPath = volstate.None, ""
 		v.log.Info("the kubelet's CSI plugin has the volume; leaving it staged")
-		return b.save(v)
+		return nil
 	}
 	r.Stage = volstate.Undoing
 	if err := b.save(v); err != nil {
 		return err
 	}
 	if err := b.unstageAt(d, v, r.StagingPath); err != nil {
-		return errors.Join(remember(r, err), b.save(v))
+		return remember(r, err)
 	}
 	b.removeStaging(r.StagingPath)
 	r.Stage, r.StagingPath, r.StageDead = volstate.None, "", ""
-	return b.save(v)
+	return nil
 }
 
 // unstageAt calls NodeUnstageVolume and verifies that the path is free.

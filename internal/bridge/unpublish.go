@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -49,7 +48,7 @@ func (b *Bridge) release(d *FlexDriver, v *volume, s csivol.Secrets, dir string)
 	t.Bound = false
 	if err := b.unpublish(d, v, t, dir); err != nil {
 		t.LastError = err.Error()
-		return errors.Join(err, b.save(v))
+		return err
 	}
 	if len(v.record.Targets) == 1 && v.record.Device == "" {
 		if err := b.leave(d, v, s); err != nil {

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -136,7 +137,7 @@ func (b *Bridge) run(v *volume, op operation, p *inProgress, f func(*volume) err
 	defer func() { <-v.turn }()
 	v.ctx, v.log = ctx, log
 	p.begun.Store(time.Now().UnixNano())
-	p.err = f(v)
+	p.err = errors.Join(f(v), b.saveOutcome(v))
 }
 
 // rpc runs one RPC of the operation that has the turn, with a deadline.
@@ -159,6 +160,21 @@ func (b *Bridge) finish(v *volume, op operation) {
 	if len(v.ops) == 0 && v.saved.Load() == nil {
 		delete(b.volumes, v.key)
 	}
+}
+
+// saveOutcome writes down what an operation has come to, if that is not on the
+// disk yet. Intents are, since before their RPCs; outcomes wait for the next
+// intent, or for this: what is written later is only believed later.
+func (b *Bridge) saveOutcome(v *volume) error {
+	saved := v.saved.Load()
+	if saved == nil && v.record.Idle() {
+		v.record = &volstate.Record{Driver: v.key.Driver, Handle: v.key.Handle}
+		return nil
+	}
+	if saved != nil && v.record.Same(saved) {
+		return nil
+	}
+	return b.save(v)
 }
 
 // save writes a record down, or removes it when nothing is left, and lets

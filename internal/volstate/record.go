@@ -8,6 +8,7 @@ package volstate
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -129,4 +130,12 @@ func (r *Record) Clone() *Record {
 		c.Targets[dir] = &copied
 	}
 	return &c
+}
+
+// Same reports whether two records of a volume say the same, whenever they
+// were written.
+func (r *Record) Same(other *Record) bool {
+	a, b := r.Clone(), other.Clone()
+	a.Changed, a.Version, a.BootID = b.Changed, b.Version, b.BootID
+	return reflect.DeepEqual(a, b)
 }
