@@ -3,8 +3,6 @@ package main
 import (
 	"flag"
 	"os"
-	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
@@ -38,16 +36,7 @@ testing                                  internal/testenv is for tests
 // each time, on a cold page cache most of all.
 func TestDeps(t *testing.T) {
 	testenv.Need(t, "prog:go")
-	got := dependencies(t)
-	for line := range strings.SplitSeq(strings.TrimSpace(heavy), "\n") {
-		pkg, why, _ := strings.Cut(line, " ")
-		for _, dep := range got {
-			if dep == pkg || strings.HasPrefix(dep, pkg+"/") {
-				t.Errorf("flexdriver links %s: %s", dep, strings.TrimSpace(why))
-			}
-		}
-	}
-
+	got := testenv.Linked(t, heavy)
 	if *update {
 		text := "# What flexdriver links, without the insides of the standard library.\n# make deps writes this file; each new line is a change to review.\n" + strings.Join(got, "\n") + "\n"
 		if err := os.WriteFile("deps.txt", []byte(text), 0o644); err != nil {
@@ -68,25 +57,4 @@ func TestDeps(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("flexdriver links other packages than deps.txt lists (-listed +linked). If that is meant, run make deps and say in the commit what they cost.\n%s", diff)
 	}
-}
-
-// dependencies returns the packages that the released binary links. The
-// standard library's internal packages change with each Go version and are not
-// ours to choose.
-func dependencies(t *testing.T) []string {
-	t.Helper()
-	cmd := exec.Command("go", "list", "-deps", "-f", "{{.ImportPath}}", ".")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=-buildvcs=false")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
-	deps := strings.Fields(string(out))
-	deps = slices.DeleteFunc(deps, func(dep string) bool {
-		first, _, _ := strings.Cut(dep, "/")
-		standard := !strings.Contains(first, ".")
-		return standard && (first == "vendor" || strings.Contains("/"+dep+"/", "/internal/"))
-	})
-	slices.Sort(deps)
-	return deps
 }

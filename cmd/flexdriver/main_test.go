@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,55 +10,62 @@ import (
 	"testing"
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/test/csidriver/cli"
 )
 
-// envBinary names the flexdriver that tests run as a process. The Makefile
-// sets it to what it has built; without it one is built.
-const envBinary = "FLEXDRIVER_BINARY"
+// These name the programs that tests run as processes. The Makefile sets them
+// to what it has built; without them they are built.
+const (
+	envBinary = "FLEXDRIVER_BINARY"
+	envDaemon = "FLEX2CSI_BINARY"
+)
 
-func TestMain(m *testing.M) { testenv.Main(withDriver{m}) }
+// csiDriver is what this test binary is called where it is the CSI driver.
+const csiDriver = "csidriver"
 
-// withDriver sees to it that envBinary names a flexdriver when tests run. It
-// is the released kind, static and stripped, and not this test binary under
-// another name: what it does to its file descriptors, and what it links, are
-// part of what is tested.
-type withDriver struct{ m *testing.M }
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == csiDriver {
+		os.Exit(cli.Main(os.Args[1:], os.Stderr))
+	}
+	testenv.Main(withPrograms{m})
+}
 
-func (w withDriver) Run() int {
-	cleanup, err := provideDriver()
+// withPrograms sees to it that there are a flexdriver and a flex2csi when tests
+// run. They are the released kind, static and stripped, and not this test
+// binary under another name: what a driver does to its file descriptors, and
+// what it links, are part of what is tested.
+type withPrograms struct{ m *testing.M }
+
+func (w withPrograms) Run() int {
+	dir, err := os.MkdirTemp("", "flexdriver-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = errors.Join(provide(dir, envBinary, "."), provide(dir, envDaemon, "../flex2csi"))
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "flexdriver tests:", err)
 		return 1
 	}
-	defer cleanup()
 	return w.m.Run()
 }
 
-func provideDriver() (cleanup func(), err error) {
-	if path := os.Getenv(envBinary); path != "" {
-		path, err := filepath.Abs(path)
-		if err == nil {
-			_, err = os.Stat(path)
+// provide makes env the absolute path of a program.
+func provide(dir, env, pkg string) error {
+	path := os.Getenv(env)
+	if path == "" {
+		path = filepath.Join(dir, env)
+		build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, pkg)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", pkg, err, strings.TrimSpace(string(out)))
 		}
-		return func() {}, setBinary(path, err)
 	}
-	dir, err := os.MkdirTemp("", "flexdriver-")
+	path, err := filepath.Abs(path)
+	if err == nil {
+		_, err = os.Stat(path)
+	}
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("%s: %w", env, err)
 	}
-	path := filepath.Join(dir, "flexdriver")
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		os.RemoveAll(dir)
-		return nil, fmt.Errorf("build flexdriver: %w\n%s", err, strings.TrimSpace(string(out)))
-	}
-	return func() { os.RemoveAll(dir) }, setBinary(path, nil)
-}
-
-func setBinary(path string, err error) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", envBinary, err)
-	}
-	return os.Setenv(envBinary, path)
+	return os.Setenv(env, path)
 }

@@ -74,6 +74,7 @@ func setUpScript(e *testscript.Env) error {
 		return fmt.Errorf("%T is no testing.TB", e.T())
 	}
 	testenv.LeakCheck(endOfScript{tb, e}, e.WorkDir)
+	setUpBridge(e)
 	return nil
 }
 

@@ -23,14 +23,16 @@ import (
 // testdata/script/README.md describes them.
 func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
-		"answer":   scriptAnswer,
-		"deadfuse": scriptDeadFUSE,
-		"fill":     scriptFill,
-		"loops":    scriptLoops,
-		"mounted":  scriptMounted,
-		"options":  scriptOptions,
-		"space":    scriptSpace,
-		"terminal": scriptTerminal,
+		"answer":     scriptAnswer,
+		"bridge":     scriptBridgeCmd,
+		"deadfuse":   scriptDeadFUSE,
+		"fill":       scriptFill,
+		"loops":      scriptLoops,
+		"mounted":    scriptMounted,
+		"options":    scriptOptions,
+		"space":      scriptSpace,
+		"terminal":   scriptTerminal,
+		"tombstones": scriptTombstones,
 	}
 }
 

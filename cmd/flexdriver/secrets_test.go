@@ -1,13 +1,21 @@
 package main
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/flex2csi/flex2csi/internal/wire"
+	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
+	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 // A helper that tells all that it knows, as mount.cifs(8) does of options that
@@ -41,6 +49,50 @@ func TestNoSecretLeaks(t *testing.T) {
 		h.everyCallout(h.hidden())
 		h.report()
 	})
+	t.Run("csi", func(t *testing.T) {
+		h := newLeakHunt(t, `p@ss,w/"<`, `>&\+ 'x%41$(id)`)
+		requests := h.indiscreetDaemon()
+		h.everyCallout(map[string]string{
+			"a secret":  h.argument("ext4", "volumeHandle", "disk-1"),
+			"an option": h.argument("cifs", "volumeHandle", "disk-1", "mountOptions", "password="+h.secret),
+		})
+		if n := requests(); n == 0 || h.answered == 0 || h.programs > 0 {
+			t.Errorf("%d requests, %d lines of log, %d programs were started", n, h.answered, h.programs)
+		}
+	})
+}
+
+// indiscreetDaemon listens where the driver calls, and repeats in its answers
+// all that it was told. The number of requests is returned.
+func (h *leakHunt) indiscreetDaemon() (requests func() int64) {
+	h.Helper()
+	socket := filepath.Join(h.dir, "s")
+	config := strings.Replace(scriptConfig, `"backend": "local"`, fmt.Sprintf(`"backend": "csi", "socket": %q, "stateDir": %q`, socket, filepath.Join(h.dir, "state")), 1)
+	if err := os.WriteFile(filepath.Join(filepath.Dir(h.driver), ".flexdriver.json"), []byte(config), 0o644); err != nil {
+		h.Fatal(err)
+	}
+	l, err := wireserver.Listen(socket)
+	if err != nil {
+		h.Fatal(err)
+	}
+	var count atomic.Int64
+	server := &wireserver.Server{Handler: func(_ context.Context, r *wire.Request) flex.DriverStatus {
+		count.Add(1)
+		text := fmt.Sprintf("called with %s and %q", r.Argv, r.Argv)
+		for key, secret := range optionsOf(r.Argv).Secrets {
+			text = fmt.Sprintf("%s=%s, %q, %s", key, secret.Reveal(), secret.Reveal(), text)
+		}
+		return flex.Failure(errors.New(text))
+	}}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(context.Background(), l) }()
+	h.Cleanup(func() {
+		l.Close()
+		if err := <-done; err != nil {
+			h.Error(err)
+		}
+	})
+	return count.Load
 }
 
 // everyCallout makes all the calls with each of the volumes and flags.

@@ -93,7 +93,7 @@ func (b *Backend) send(ctx context.Context, c *flex.Call, call send) (flex.Drive
 	}
 	if err != nil {
 		if !wire.IsAbsent(err) {
-			err = inRequest(r.ID, err)
+			err = inRequest(r.ID, err, flex.NewRedactor(c.Options))
 		}
 		return flex.DriverStatus{}, err
 	}
@@ -135,9 +135,9 @@ func verdict(command flex.Command, r *wire.Response) error {
 const maxText = 960
 
 // inRequest names the request, by which a person finds in the daemon's log
-// what happened.
-func inRequest(id string, err error) error {
-	text := err.Error()
+// what happened. Secrets are taken out first: half of one is not recognised.
+func inRequest(id string, err error, redactor *flex.Redactor) error {
+	text := redactor.Redact(err.Error())
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "") + "…"
 	}
