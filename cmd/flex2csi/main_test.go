@@ -3,8 +3,11 @@ package main
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
 // TestMain lets scripts call flex2csi, which is this test binary by another
@@ -18,8 +21,23 @@ func TestMain(m *testing.M) {
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
+		Condition:           testenv.Condition,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"await": await},
 		RequireUniqueNames:  true,
 		RequireExplicitExec: true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 	})
+}
+
+// await waits for a file, such as the socket of a daemon that starts.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: await FILE")
+	}
+	for giveUp := time.Now().Add(time.Minute); time.Now().Before(giveUp); time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Lstat(ts.MkAbs(args[0])); err == nil {
+			return
+		}
+	}
+	ts.Fatalf("%s never appears", args[0])
 }

@@ -106,15 +106,19 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 		Drivers:    map[string]*bridge.FlexDriver{},
 		Log:        log,
 	}
+	metrics := daemon.NewMetrics()
 	var clients []*csiclient.Client
+	var views []daemon.Driver
 	for i := range config.Drivers {
 		d := &config.Drivers[i]
 		client := drivers.Client(d, kubeletDir)
+		client.Observer, client.Log = metrics, log
 		clients = append(clients, client)
+		views = append(views, daemon.Driver{FlexDriver: d.FlexDriver, CSIDriver: d.CSIDriver, Connections: client.Connections})
 		b.Drivers[d.FlexDriver] = drivers.New(d, mappers[d.FlexDriver], client)
 	}
 	err = daemon.Run(ctx, daemon.Options{
-		Bridge: b, Store: store, Tombstones: tombstone.Dir(o.stateDir), Socket: o.socket,
+		Bridge: b, Store: store, Tombstones: tombstone.Dir(o.stateDir), StateDir: o.stateDir, Socket: o.socket, Drivers: views, Metrics: metrics,
 		HTTPEndpoint: o.httpEndpoint, MetricsPath: o.metricsPath, Drain: o.drain, Interval: o.interval, Log: log,
 	})
 	for _, c := range clients {

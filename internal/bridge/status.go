@@ -15,6 +15,9 @@ type VolumeStatus struct {
 	// Record as it was last saved, not to be changed. It is that of a volume
 	// with nothing on this node where an operation has only begun.
 	Record *volstate.Record
+	// InDoubtSince is when the first step was begun that is neither done nor
+	// undone, however often it was tried since; zero if all are.
+	InDoubtSince time.Time
 	// Operations are those under way, the oldest first. One of them, at most,
 	// has begun; the others wait for it.
 	Operations []OperationStatus
@@ -47,7 +50,7 @@ func (b *Bridge) Status() []VolumeStatus {
 }
 
 func (v *volume) statusLocked() VolumeStatus {
-	s := VolumeStatus{Record: v.saved.Load()}
+	s := VolumeStatus{Record: v.saved.Load(), InDoubtSince: v.inDoubtSince}
 	if s.Record == nil {
 		s.Record = &volstate.Record{Driver: v.key.Driver, Handle: v.key.Handle}
 	}
@@ -60,4 +63,17 @@ func (v *volume) statusLocked() VolumeStatus {
 	}
 	slices.SortFunc(s.Operations, func(x, y OperationStatus) int { return x.Since.Compare(y.Since) })
 	return s
+}
+
+// noteDoubtLocked is called with each record that is saved, or nil.
+func (v *volume) noteDoubtLocked(r *volstate.Record) {
+	switch {
+	case r == nil || !r.InDoubt():
+		v.inDoubtSince = time.Time{}
+	case v.inDoubtSince.IsZero():
+		v.inDoubtSince = time.Now()
+		if !r.Changed.IsZero() {
+			v.inDoubtSince = r.Changed // in an earlier process, perhaps
+		}
+	}
 }

@@ -31,8 +31,9 @@ type volume struct {
 	turn chan struct{} // holds one token: whose turn it is
 
 	// Guarded by Bridge.mu.
-	ops         map[operation]*inProgress
-	republished map[string]time.Time // by directory
+	ops          map[operation]*inProgress
+	republished  map[string]time.Time // by directory
+	inDoubtSince time.Time            // that of VolumeStatus
 }
 
 // An operation is what a callout asks of a volume. Two that are equal are one.
@@ -206,11 +207,13 @@ func (b *Bridge) publish(v *volume) {
 		}
 	}
 	if v.record.Idle() {
+		v.noteDoubtLocked(nil)
 		v.saved.Store(nil)
 		v.record = &volstate.Record{Driver: v.key.Driver, Handle: v.key.Handle}
 		return
 	}
 	saved := v.record.Clone()
+	v.noteDoubtLocked(saved)
 	v.saved.Store(saved)
 	if b.byDir == nil {
 		b.byDir = map[string]csivol.Key{}

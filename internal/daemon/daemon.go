@@ -5,15 +5,16 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/tombstone"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/internal/wire"
@@ -27,7 +28,13 @@ type Options struct {
 	Store  *volstate.Store
 	// Tombstones are what flexdriver leaves when nobody listens.
 	Tombstones tombstone.Dir
-	Socket     string
+	// StateDir holds the records and the tombstones.
+	StateDir string
+	Socket   string
+	// Drivers are those of the configuration, for those who look.
+	Drivers []Driver
+	// Metrics are those that the CSI clients report to; nil: none do.
+	Metrics *Metrics
 	// HTTPEndpoint is a loopback address for health and metrics; empty: none.
 	HTTPEndpoint, MetricsPath string
 	// Interval between two looks of the reconciler; zero: 30 s.
@@ -38,17 +45,39 @@ type Options struct {
 	Log   *slog.Logger
 }
 
+// A Driver is one of the configuration.
+type Driver struct {
+	FlexDriver, CSIDriver string
+	// Connections says how those to the CSI driver are.
+	Connections func() []csivol.Connection
+}
+
 // A Daemon is a running Options.
 type Daemon struct {
 	Options
-	metrics *metrics
-	ready   chan struct{}
+	started time.Time
+	// socketInfo is the socket that this process made.
+	socketInfo os.FileInfo
+	phase      atomic.Int32 // one of starting, serving, draining
 }
+
+// The phases of a daemon.
+const (
+	starting int32 = iota
+	serving
+	draining
+)
 
 // Run serves until ctx ends, then drains. It returns nil after an end in good
 // order.
 func Run(ctx context.Context, o Options) error {
-	d := &Daemon{Options: o, metrics: newMetrics(), ready: make(chan struct{})}
+	d := &Daemon{Options: o, started: time.Now()}
+	if d.Metrics == nil {
+		d.Metrics = NewMetrics()
+	}
+	if err := d.Metrics.registry.Register(&collector{d.status}); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
 	if d.Interval <= 0 {
 		d.Interval = 30 * time.Second
 	}
@@ -63,6 +92,9 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer listener.Close()
+	if d.socketInfo, err = os.Lstat(d.Socket); err != nil {
+		return fmt.Errorf("look at the socket: %w", err)
+	}
 	stopHTTP, err := d.serveHTTP()
 	if err != nil {
 		return err
@@ -79,7 +111,6 @@ func (d *Daemon) restore() error {
 	}
 	for _, err := range broken {
 		d.Log.Error("a state file is broken", "error", err)
-		d.metrics.brokenRecords.Inc()
 	}
 	d.Bridge.Restore(records)
 	d.Log.Info("took up the volumes of the run before", "count", len(records))
@@ -89,7 +120,11 @@ func (d *Daemon) restore() error {
 // serve answers calls while ctx lasts. Tombstones come first: what they bury
 // is in use until then, and calls for it wait for their turn on the volume.
 func (d *Daemon) serve(ctx context.Context, l net.Listener) error {
-	server := &wireserver.Server{Handler: d.handle, Log: d.Log}
+	server := &wireserver.Server{
+		Handler:   d.handle,
+		Documents: map[string]func() any{wire.KindStatus: func() any { return d.status() }},
+		Log:       d.Log,
+	}
 	// Calls under way have their own time to end; they are not cut off.
 	callCtx, endCalls := context.WithCancel(context.WithoutCancel(ctx))
 	defer endCalls()
@@ -98,13 +133,14 @@ func (d *Daemon) serve(ctx context.Context, l net.Listener) error {
 	background.Go(func() { d.reconcileLoop(ctx) })
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(callCtx, l) }()
-	close(d.ready)
+	d.phase.Store(serving)
 	d.Log.Info("serving", "socket", d.Socket, "node", d.Bridge.NodeName)
 	select {
 	case err := <-served:
 		return fmt.Errorf("the socket was closed: %w", err)
 	case <-ctx.Done():
 	}
+	d.phase.Store(draining)
 	d.Log.Info("draining", "limit", d.Drain)
 	if err := l.Close(); err != nil {
 		d.Log.Warn("close the socket", "error", err)
@@ -131,7 +167,7 @@ func (d *Daemon) drain(served <-chan error, endCalls context.CancelFunc, backgro
 func (d *Daemon) handle(ctx context.Context, r *wire.Request) flex.DriverStatus {
 	start := time.Now()
 	command := flex.Command(r.Argv[0])
-	done := d.metrics.begin(command)
+	done := d.Metrics.begin(command)
 	status := d.answer(ctx, r)
 	took := time.Since(start)
 	done(status.Code, took)
@@ -159,13 +195,10 @@ func (d *Daemon) bury(ctx context.Context) {
 	for _, err := range broken {
 		d.Log.Error("a tombstone is broken", "error", err)
 	}
-	d.metrics.tombstones.Set(float64(len(found)))
 	for _, t := range found {
 		if err := d.buryOne(ctx, t); err != nil {
 			d.Log.Warn("an unmount made without the daemon could not be completed; it will be tried again", "dir", t.Dir, "since", t.Time, "error", err)
-			continue
 		}
-		d.metrics.tombstones.Dec()
 	}
 }
 
@@ -189,56 +222,5 @@ func (d *Daemon) reconcileLoop(ctx context.Context) {
 		}
 		d.bury(ctx)
 		d.Bridge.Reconcile(ctx)
-		d.metrics.observe(d.Bridge.Records())
 	}
-}
-
-// serveHTTP shows health and metrics on a loopback address.
-func (d *Daemon) serveHTTP() (stop func(), err error) {
-	if d.HTTPEndpoint == "" {
-		return func() {}, nil
-	}
-	if err := requireLoopback(d.HTTPEndpoint); err != nil {
-		return nil, err
-	}
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", d.HTTPEndpoint)
-	if err != nil {
-		return nil, fmt.Errorf("--http-endpoint: %w", err)
-	}
-	mux := http.NewServeMux()
-	path := d.MetricsPath
-	if path == "" {
-		path = "/metrics"
-	}
-	mux.Handle(path, d.metrics.handler())
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	mux.HandleFunc("/readyz", d.readyz)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() {
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			d.Log.Error("the HTTP endpoint ended", "error", err)
-		}
-	}()
-	return func() { _ = server.Close() }, nil
-}
-
-func (d *Daemon) readyz(w http.ResponseWriter, _ *http.Request) {
-	select {
-	case <-d.ready:
-		_, _ = w.Write([]byte("ok\n"))
-	default:
-		http.Error(w, "not serving yet", http.StatusServiceUnavailable)
-	}
-}
-
-// requireLoopback keeps what the endpoint shows on the node.
-func requireLoopback(address string) error {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return fmt.Errorf("--http-endpoint %s: %w", address, err)
-	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("--http-endpoint %s: only a loopback address (127.0.0.1:PORT) is served", address)
-	}
-	return nil
 }

@@ -5,26 +5,34 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/internal/version"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// metrics are in a registry of their own; docs/metrics.md lists them.
-type metrics struct {
-	registry      *prometheus.Registry
-	callouts      *prometheus.HistogramVec
-	inFlight      *prometheus.GaugeVec
-	volumes       *prometheus.GaugeVec
-	stuck         prometheus.Gauge
-	tombstones    prometheus.Gauge
-	brokenRecords prometheus.Counter
+// Metrics are in a registry of their own; docs/metrics.md lists them. Those
+// here are counted as things happen, those of collector when somebody asks.
+type Metrics struct {
+	registry *prometheus.Registry
+	rpcs     *prometheus.HistogramVec
+	callouts *prometheus.HistogramVec
+	inFlight *prometheus.GaugeVec
 }
 
-func newMetrics() *metrics {
-	m := &metrics{
+// NewMetrics returns metrics that nothing has been reported to.
+func NewMetrics() *Metrics {
+	m := &Metrics{
 		registry: prometheus.NewRegistry(),
+		// Name, labels, help and buckets are those of the CSI sidecars, so that
+		// their dashboards fit (kubernetes-csi/csi-lib-utils v0.24.0,
+		// metrics/metrics.go).
+		rpcs: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Subsystem: "csi_sidecar", Name: "operations_seconds",
+			Help:    "Container Storage Interface operation duration with gRPC error code status total",
+			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600},
+		}, []string{"driver_name", "method_name", "grpc_status_code"}),
 		callouts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "flex2csi_callout_duration_seconds", Help: "FlexVolume callouts by command and code (OK for Success).",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120},
@@ -32,29 +40,28 @@ func newMetrics() *metrics {
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "flex2csi_callouts_in_flight", Help: "FlexVolume callouts being answered.",
 		}, []string{"command"}),
-		volumes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "flex2csi_volumes", Help: "Volumes on this node by CSI driver and phase of staging.",
-		}, []string{"driver_name", "phase"}),
-		stuck: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "flex2csi_oldest_unfinished_seconds", Help: "Age of the oldest attach, stage or publish that is neither done nor undone.",
-		}),
-		tombstones: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "flex2csi_tombstones", Help: "Unmounts made while the daemon was down that are not worked off yet.",
-		}),
-		brokenRecords: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "flex2csi_broken_records_total", Help: "State files that could not be read and were put aside.",
-		}),
 	}
-	m.registry.MustRegister(m.callouts, m.inFlight, m.volumes, m.stuck, m.tombstones, m.brokenRecords)
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "flex2csi_build_info", Help: "The constant 1, with the version of flex2csi.",
+		ConstLabels: prometheus.Labels{"version": version.Get().Version, "go_version": version.Get().Go},
+	})
+	build.Set(1)
+	m.registry.MustRegister(m.rpcs, m.callouts, m.inFlight, build,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-func (m *metrics) handler() http.Handler {
+func (m *Metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
+// ObserveRPC counts an RPC; see csiclient.Observer.
+func (m *Metrics) ObserveRPC(driver, method, code string, took time.Duration) {
+	m.rpcs.WithLabelValues(driver, method, code).Observe(took.Seconds())
+}
+
 // begin counts a callout in and returns what counts it out.
-func (m *metrics) begin(command flex.Command) func(flex.Code, time.Duration) {
+func (m *Metrics) begin(command flex.Command) func(flex.Code, time.Duration) {
 	label := string(command)
 	if !command.Known() {
 		label = "unknown" // labels are not for callers to choose
@@ -67,40 +74,4 @@ func (m *metrics) begin(command flex.Command) func(flex.Code, time.Duration) {
 		}
 		m.callouts.WithLabelValues(label, string(code)).Observe(took.Seconds())
 	}
-}
-
-// observe counts what the records say.
-func (m *metrics) observe(records []*volstate.Record) {
-	m.volumes.Reset()
-	var oldest time.Time
-	for _, r := range records {
-		phase := string(r.Stage)
-		if r.Stage == volstate.None {
-			phase = "none"
-		}
-		m.volumes.WithLabelValues(r.Driver, phase).Inc()
-		for _, since := range unfinished(r) {
-			if oldest.IsZero() || since.Before(oldest) {
-				oldest = since
-			}
-		}
-	}
-	m.stuck.Set(0)
-	if !oldest.IsZero() {
-		m.stuck.Set(time.Since(oldest).Seconds())
-	}
-}
-
-// unfinished returns since when what of a record is in doubt.
-func unfinished(r *volstate.Record) (since []time.Time) {
-	doubt := func(p volstate.Phase) bool { return p == volstate.Doing || p == volstate.Undoing }
-	if doubt(r.Attach) || doubt(r.Stage) || r.Expand == volstate.Doing {
-		since = append(since, r.Changed)
-	}
-	for _, t := range r.Targets {
-		if doubt(t.Publish) {
-			since = append(since, t.Since)
-		}
-	}
-	return since
 }

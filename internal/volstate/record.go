@@ -112,6 +112,17 @@ func (r *Record) Idle() bool {
 	return len(r.Targets) == 0 && r.Device == "" && r.Attach == None && r.Stage == None
 }
 
+// InDoubt reports whether a step of the record is neither done nor undone.
+func (r *Record) InDoubt() bool {
+	doubt := func(p Phase) bool { return p == Doing || p == Undoing }
+	for _, t := range r.Targets {
+		if doubt(t.Publish) {
+			return true
+		}
+	}
+	return doubt(r.Attach) || doubt(r.Stage) || doubt(r.Expand)
+}
+
 // Dirs are the kubelet's directories that belong to the volume.
 func (r *Record) Dirs() []string {
 	dirs := slices.Collect(maps.Keys(r.Targets))

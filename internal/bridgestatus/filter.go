@@ -1,0 +1,34 @@
+package bridgestatus
+
+import "slices"
+
+// Filter returns the status of what is called by one of the names: a
+// PersistentVolume, a volume handle, a driver, a pod (as NAME, NAMESPACE/NAME
+// or UID) or a namespace. Of a volume that a pod or namespace stands for, only
+// their targets are left. No names are everything.
+func (s *BridgeStatus) Filter(names []string) *BridgeStatus {
+	if len(names) == 0 {
+		return s
+	}
+	named := func(values ...string) bool {
+		return slices.ContainsFunc(values, func(v string) bool { return v != "" && slices.Contains(names, v) })
+	}
+	out := *s
+	out.Volumes = []Volume{}
+	for _, v := range s.Volumes {
+		if named(v.PersistentVolume, v.VolumeHandle, v.CSIDriver, v.FlexDriver) {
+			out.Volumes = append(out.Volumes, v)
+			continue
+		}
+		v.Targets = slices.DeleteFunc(slices.Clone(v.Targets), func(t Target) bool {
+			return !named(t.Pod.Name, t.Pod.Namespace, t.Pod.Namespace+"/"+t.Pod.Name, t.Pod.UID)
+		})
+		if len(v.Targets) > 0 {
+			out.Volumes = append(out.Volumes, v)
+		}
+	}
+	out.Drivers = slices.DeleteFunc(slices.Clone(s.Drivers), func(d Driver) bool {
+		return !named(d.FlexDriver, d.CSIDriver) && !slices.ContainsFunc(out.Volumes, func(v Volume) bool { return v.FlexDriver == d.FlexDriver })
+	})
+	return &out
+}

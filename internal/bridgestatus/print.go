@@ -1,0 +1,135 @@
+package bridgestatus
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A Format is how a status is printed.
+type Format string
+
+// The formats of flex2csi status --output.
+const (
+	Table Format = ""
+	Wide  Format = "wide"
+	JSON  Format = "json"
+	YAML  Format = "yaml"
+)
+
+// Formats are the names of those that can be asked for.
+func Formats() []string { return []string{string(Wide), string(JSON), string(YAML)} }
+
+// Print writes a status. Tables have a row for each volume, or for each pod
+// and volume.
+func (s *BridgeStatus) Print(w io.Writer, format Format, byPod bool) error {
+	var text []byte
+	var err error
+	switch format {
+	case JSON:
+		text, err = s.json()
+	case YAML:
+		text, err = s.yaml()
+	case Table, Wide:
+		text, err = s.tables(format == Wide, byPod)
+	default:
+		err = fmt.Errorf("there is no format %q, only %s", format, strings.Join(Formats(), ", "))
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+func (s *BridgeStatus) json() ([]byte, error) {
+	text, err := json.MarshalIndent(s, "", "  ")
+	return append(text, '\n'), err
+}
+
+// yaml is the JSON, which is YAML, in another dress: the names of fields and
+// their order are written down once.
+func (s *BridgeStatus) yaml() ([]byte, error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	var node yaml.Node
+	if err := yaml.Unmarshal(text, &node); err != nil {
+		return nil, err
+	}
+	undress(&node)
+	var out bytes.Buffer
+	e := yaml.NewEncoder(&out)
+	e.SetIndent(2)
+	e.CompactSeqIndent()
+	if err := e.Encode(&node); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), e.Close()
+}
+
+func undress(n *yaml.Node) {
+	n.Style = 0
+	for _, c := range n.Content {
+		undress(c)
+	}
+}
+
+// tables are for people.
+func (s *BridgeStatus) tables(wide, byPod bool) ([]byte, error) {
+	var out bytes.Buffer
+	if err := s.volumeTable(wide, byPod).write(&out); err != nil {
+		return nil, err
+	}
+	for _, t := range []table{s.driverTable(), s.tombstoneTable()} {
+		if len(t.rows) == 0 {
+			continue
+		}
+		out.WriteString("\n")
+		if err := t.write(&out); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range s.BrokenFiles {
+		fmt.Fprintf(&out, "\nbroken state file: %s\n", f)
+	}
+	return out.Bytes(), nil
+}
+
+// A table is columns of text.
+type table struct {
+	header []string
+	rows   [][]string
+}
+
+func (t table) write(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	for _, row := range append([][]string{t.header}, t.rows...) {
+		for i, cell := range row {
+			if cell == "" {
+				row[i] = "-"
+			}
+			row[i] = oneLine(row[i])
+		}
+		if _, err := fmt.Fprintln(tw, strings.Join(row, "\t")); err != nil {
+			return err
+		}
+	}
+	return tw.Flush()
+}
+
+// oneLine keeps a text from spoiling the table, or the terminal.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}

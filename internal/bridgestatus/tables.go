@@ -1,0 +1,196 @@
+package bridgestatus
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+func (s *BridgeStatus) volumeTable(wide, byPod bool) table {
+	if byPod {
+		return s.podTable(wide)
+	}
+	t := table{header: []string{"VOLUME", "CSI DRIVER", "HANDLE", "PHASE", "PODS", "SINCE", "DOING", "TROUBLE"}}
+	if wide {
+		t.header = append(t.header, "FLEX DRIVER", "FSTYPE", "ACCESS MODE", "ATTACHED", "STAGED AT")
+	}
+	for i := range s.Volumes {
+		v := &s.Volumes[i]
+		row := []string{v.PersistentVolume, v.CSIDriver, v.VolumeHandle, string(v.Phase), v.pods(), s.age(v.since()), s.doing(v, "", wide), v.trouble(wide)}
+		if wide {
+			row = append(row, v.FlexDriver, v.FSType, v.AccessMode, v.attached(), v.staged())
+		}
+		t.rows = append(t.rows, row)
+	}
+	return t
+}
+
+func (s *BridgeStatus) podTable(wide bool) table {
+	t := table{header: []string{"NAMESPACE", "POD", "VOLUME", "CSI DRIVER", "PHASE", "SINCE", "DOING", "TROUBLE"}}
+	if wide {
+		t.header = append(t.header, "UID", "READ-ONLY", "DIRECTORY", "TARGET PATH")
+	}
+	for i := range s.Volumes {
+		v := &s.Volumes[i]
+		for j := range v.Targets {
+			to := &v.Targets[j]
+			row := []string{to.Pod.Namespace, to.Pod.Name, v.PersistentVolume, v.CSIDriver, string(to.Phase), s.age(to.Since), s.doing(v, to.Dir, wide), to.trouble(wide)}
+			if wide {
+				row = append(row, to.Pod.UID, fmt.Sprint(to.ReadOnly), to.Dir, to.TargetPath)
+			}
+			t.rows = append(t.rows, row)
+		}
+	}
+	return t
+}
+
+func (s *BridgeStatus) driverTable() table {
+	t := table{header: []string{"CSI DRIVER", "FLEX DRIVER", "SERVICE", "CONNECTED", "VERSION", "SINCE", "RECONNECTS", "TROUBLE"}}
+	for _, d := range s.Drivers {
+		for _, c := range d.Services {
+			connected := "no"
+			switch {
+			case c.Connected:
+				connected = "yes"
+			case c.Since == nil && c.LastError == "":
+				connected = "not needed yet"
+			}
+			t.rows = append(t.rows, []string{d.CSIDriver, d.FlexDriver, c.Name, connected, c.Version, s.age(c.Since), fmt.Sprint(c.Reconnects), c.LastError})
+		}
+	}
+	return t
+}
+
+func (s *BridgeStatus) tombstoneTable() table {
+	t := table{header: []string{"UNMOUNTED WITHOUT THE DAEMON", "FLEX DRIVER", "SINCE"}}
+	for _, stone := range s.Tombstones {
+		t.rows = append(t.rows, []string{stone.Dir, stone.FlexDriver, s.age(&stone.Since)})
+	}
+	return t
+}
+
+// since is when the first of its pods got the volume, or when something last
+// happened to it.
+func (v *Volume) since() *time.Time {
+	first := v.Changed
+	if v.Phase != Published {
+		return first
+	}
+	for i := range v.Targets {
+		if t := v.Targets[i].Since; t != nil && (first == nil || t.Before(*first)) {
+			first = t
+		}
+	}
+	return first
+}
+
+func (v *Volume) pods() string {
+	names := make([]string, 0, len(v.Targets))
+	for i := range v.Targets {
+		names = append(names, v.Targets[i].Pod.String())
+	}
+	return strings.Join(names, ",")
+}
+
+// String is namespace/name, or the UID of a pod whose name is not known.
+func (p Pod) String() string {
+	if p.Name == "" {
+		return p.UID
+	}
+	return p.Namespace + "/" + p.Name
+}
+
+// doing names the operations of a volume that are about dir, or about no
+// directory of a pod, and how long they take. With "" it names all.
+func (s *BridgeStatus) doing(v *Volume, dir string, wide bool) string {
+	var all []string
+	for _, o := range v.Operations {
+		if dir != "" && o.Dir != "" && o.Dir != dir {
+			continue
+		}
+		text := o.Command + " " + s.age(&o.Since)
+		if o.Begun == nil {
+			text += " (waits)"
+		}
+		if wide && o.Request != "" {
+			text += " [" + o.Request + "]"
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
+}
+
+func (v *Volume) trouble(wide bool) string {
+	var all []string
+	errorText := v.LastError
+	for i := range v.Targets {
+		if errorText == "" {
+			errorText = v.Targets[i].LastError
+		}
+	}
+	if corrupted := v.Corrupted(); corrupted > 0 {
+		all = append(all, fmt.Sprintf("%d corrupted", corrupted))
+	}
+	if v.TakenOver {
+		all = append(all, "taken over by the kubelet")
+	}
+	if errorText != "" {
+		all = append(all, short(errorText, wide))
+	}
+	return strings.Join(all, "; ")
+}
+
+func (t *Target) trouble(wide bool) string {
+	var all []string
+	if t.Corrupted != "" {
+		all = append(all, "corrupted: "+short(t.Corrupted, wide))
+	}
+	if t.LastError != "" {
+		all = append(all, short(t.LastError, wide))
+	}
+	return strings.Join(all, "; ")
+}
+
+func (v *Volume) attached() string {
+	if v.Attachment == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s to %s by %s", v.Attachment.Phase, v.Attachment.NodeID, v.Attachment.By)
+}
+
+func (v *Volume) staged() string {
+	if v.Staging == nil {
+		return ""
+	}
+	return v.Staging.Path
+}
+
+// shortError is how much of an error a table that is not wide shows.
+const shortError = 60
+
+func short(text string, wide bool) string {
+	runes := []rune(text)
+	if wide || len(runes) <= shortError {
+		return text
+	}
+	return string(runes[:shortError-1]) + "…"
+}
+
+// age is how long ago something was, roughly.
+func (s *BridgeStatus) age(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	d := s.Time.Sub(*t)
+	switch {
+	case d < 0:
+		return "0s"
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}

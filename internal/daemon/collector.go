@@ -1,0 +1,140 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+)
+
+// collector makes metrics of a status when somebody asks for them, so that
+// flex2csi status and the metrics never disagree.
+type collector struct {
+	status func() *bridgestatus.BridgeStatus
+}
+
+// A gauge is one metric of the collector.
+type gauge struct {
+	name, help string
+	labels     []string
+	kind       prometheus.ValueType
+}
+
+func (g gauge) desc() *prometheus.Desc { return prometheus.NewDesc(g.name, g.help, g.labels, nil) }
+
+func volumesGauge() gauge {
+	return gauge{"flex2csi_volumes", "Volumes on this node by CSI driver and phase.", []string{"driver_name", "phase"}, prometheus.GaugeValue}
+}
+
+func operationsGauge() gauge {
+	return gauge{"flex2csi_operations_in_flight", "Operations on volumes that run or wait for their turn.", []string{"driver_name"}, prometheus.GaugeValue}
+}
+
+func oldestOperationGauge() gauge {
+	return gauge{"flex2csi_oldest_operation_age_seconds", "How long the oldest operation has been under way; 0 if there is none.", []string{"driver_name"}, prometheus.GaugeValue}
+}
+
+func oldestDoubtGauge() gauge {
+	return gauge{"flex2csi_oldest_in_doubt_age_seconds", "How long the longest attach, stage, publish or their reverse has been neither done nor undone; 0 if there is none.", []string{"driver_name"}, prometheus.GaugeValue}
+}
+
+func corruptedGauge() gauge {
+	return gauge{"flex2csi_corrupted_mounts", "Mounts that do not work any more, such as those of a filesystem whose process is gone.", []string{"driver_name"}, prometheus.GaugeValue}
+}
+
+func connectedGauge() gauge {
+	return gauge{"flex2csi_driver_connected", "1 if there is a connection to the service of the CSI driver. It is made when it is needed.", []string{"driver_name", "flex_driver", "service"}, prometheus.GaugeValue}
+}
+
+func reconnectsCounter() gauge {
+	return gauge{"flex2csi_driver_reconnects_total", "Connections to the service of the CSI driver after the first one.", []string{"driver_name", "flex_driver", "service"}, prometheus.CounterValue}
+}
+
+func tombstonesGauge() gauge {
+	return gauge{"flex2csi_tombstones", "Unmounts made while the daemon was down that are not worked off yet.", nil, prometheus.GaugeValue}
+}
+
+func brokenGauge() gauge {
+	return gauge{"flex2csi_broken_state_files", "State files that could not be read; those put aside stay until somebody removes them.", nil, prometheus.GaugeValue}
+}
+
+// Describe lists the metrics; see prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, g := range []gauge{
+		volumesGauge(), operationsGauge(), oldestOperationGauge(), oldestDoubtGauge(), corruptedGauge(),
+		connectedGauge(), reconnectsCounter(), tombstonesGauge(), brokenGauge(),
+	} {
+		ch <- g.desc()
+	}
+}
+
+// Collect makes the metrics; see prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	send := func(g gauge, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(g.desc(), g.kind, value, labels...)
+	}
+	s := c.status()
+	send(tombstonesGauge(), float64(len(s.Tombstones)))
+	send(brokenGauge(), float64(len(s.BrokenFiles)))
+	for _, d := range s.Drivers {
+		for _, service := range d.Services {
+			connected := 0.0
+			if service.Connected {
+				connected = 1
+			}
+			send(connectedGauge(), connected, d.CSIDriver, d.FlexDriver, service.Name)
+			send(reconnectsCounter(), float64(service.Reconnects), d.CSIDriver, d.FlexDriver, service.Name)
+		}
+	}
+	for driver, n := range count(s) {
+		for phase, volumes := range n.volumes {
+			send(volumesGauge(), float64(volumes), driver, string(phase))
+		}
+		send(operationsGauge(), float64(n.operations), driver)
+		send(oldestOperationGauge(), n.oldestOperation.Seconds(), driver)
+		send(oldestDoubtGauge(), n.oldestDoubt.Seconds(), driver)
+		send(corruptedGauge(), float64(n.corrupted), driver)
+	}
+}
+
+// counts are those of one CSI driver.
+type counts struct {
+	volumes                      map[bridgestatus.Phase]int
+	operations, corrupted        int
+	oldestOperation, oldestDoubt time.Duration
+}
+
+// count counts by driver. All drivers of the configuration and all phases are
+// there, so that nothing vanishes from a graph when it is zero.
+func count(s *bridgestatus.BridgeStatus) map[string]*counts {
+	all := map[string]*counts{}
+	of := func(driver string) *counts {
+		if all[driver] == nil {
+			all[driver] = &counts{volumes: map[bridgestatus.Phase]int{}}
+			for _, p := range bridgestatus.Phases() {
+				all[driver].volumes[p] = 0
+			}
+		}
+		return all[driver]
+	}
+	for _, d := range s.Drivers {
+		of(d.CSIDriver)
+	}
+	for i := range s.Volumes {
+		of(s.Volumes[i].CSIDriver).add(&s.Volumes[i], s.Time)
+	}
+	return all
+}
+
+func (c *counts) add(v *bridgestatus.Volume, now time.Time) {
+	c.volumes[v.Phase]++
+	c.operations += len(v.Operations)
+	for _, o := range v.Operations {
+		c.oldestOperation = max(c.oldestOperation, now.Sub(o.Since))
+	}
+	c.corrupted += v.Corrupted()
+	if v.InDoubtSince != nil {
+		c.oldestDoubt = max(c.oldestDoubt, now.Sub(*v.InDoubtSince))
+	}
+}

@@ -1,0 +1,48 @@
+package volstate
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Peek returns the records in a directory, and an error for each file that
+// cannot be read. Unlike [Store.Load] it changes nothing, so that anybody may
+// look while another process works on them, or nobody.
+func Peek(dir string) (records []*Record, broken []error, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the state directory: %w", err)
+	}
+	s := &Store{dir: dir}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") || !strings.HasSuffix(e.Name(), recordSuffix) {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		r, err := s.read(path)
+		if err != nil {
+			broken = append(broken, fmt.Errorf("%s: %w", path, err))
+			r, err = s.read(path + "~") // the version before
+		}
+		if err == nil {
+			records = append(records, r)
+		}
+	}
+	return records, broken, nil
+}
+
+// Aside returns the files in a directory that [Store.Load] has put aside.
+func Aside(dir string) (paths []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read the state directory: %w", err)
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), brokenSuffix) {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths, nil
+}

@@ -1,0 +1,55 @@
+package volstate_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flex2csi/flex2csi/internal/volstate"
+)
+
+// TestPeek: looking finds what Load would, and leaves everything as it is.
+func TestPeek(t *testing.T) {
+	dir := t.TempDir()
+	store, err := volstate.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Put(&volstate.Record{Driver: "d", Handle: "h", Stage: volstate.Done}); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{"torn.json": `{"ver`, ".temporary": "x", "old.json.1.broken": "x", "note": "x"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := names(t, dir)
+	records, broken, err := volstate.Peek(dir)
+	if err != nil || len(records) != 1 || records[0].Handle != "h" || len(broken) != 1 {
+		t.Errorf("got %d records, broken %v, %v", len(records), broken, err)
+	}
+	aside, err := volstate.Aside(dir)
+	if diff := cmp.Diff([]string{filepath.Join(dir, "old.json.1.broken")}, aside); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	if diff := cmp.Diff(before, names(t, dir)); diff != "" {
+		t.Errorf("looking changed the directory: %s", diff)
+	}
+	if _, _, err := volstate.Peek(filepath.Join(dir, "none")); err == nil {
+		t.Error("a directory that is not there is no error")
+	}
+}
+
+func names(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
