@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
@@ -40,7 +38,7 @@ func (w withPrograms) Run() int {
 	dir, err := os.MkdirTemp("", "flexdriver-")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		err = errors.Join(provide(dir, envBinary, "."), provide(dir, envDaemon, "../flex2csi"))
+		err = errors.Join(provide(dir, envBinary, "../flexdriver"), provide(dir, envDaemon, "../flex2csi"))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "flexdriver tests:", err)
@@ -51,21 +49,9 @@ func (w withPrograms) Run() int {
 
 // provide makes env the absolute path of a program.
 func provide(dir, env, pkg string) error {
-	path := os.Getenv(env)
-	if path == "" {
-		path = filepath.Join(dir, env)
-		build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", path, pkg)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", pkg, err, strings.TrimSpace(string(out)))
-		}
-	}
-	path, err := filepath.Abs(path)
-	if err == nil {
-		_, err = os.Stat(path)
-	}
+	path, err := testenv.Program(dir, env, pkg)
 	if err != nil {
-		return fmt.Errorf("%s: %w", env, err)
+		return err
 	}
 	return os.Setenv(env, path)
 }
