@@ -3,6 +3,7 @@ package csidriver
 import (
 	"context"
 	"maps"
+	"math"
 	"os"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -32,6 +33,9 @@ func chooseCapacity(r *csi.CapacityRange) (int64, error) {
 		}
 	}
 	size = max(size, leastCapacity)
+	if size > math.MaxInt64-sectorSize {
+		return 0, status.Errorf(codes.OutOfRange, "a volume of %d bytes is larger than any disk", size)
+	}
 	size = (size + sectorSize - 1) / sectorSize * sectorSize
 	if limit > 0 && size > limit {
 		return 0, status.Errorf(codes.OutOfRange, "the smallest volume that would do has %d bytes, more than limit_bytes %d", size, limit)

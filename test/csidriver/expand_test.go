@@ -1,6 +1,7 @@
 package csidriver_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -110,6 +111,7 @@ func TestCapacity(t *testing.T) {
 		{"rounded", mib(5), 0, mib(5) + 512, codes.OK}, // there already
 		{"rounded", mib(5) + 1024, 0, 0, codes.AlreadyExists},
 		{"huge", 1 << 62, 0, 0, codes.OutOfRange},
+		{"endless", math.MaxInt64, 0, 0, codes.OutOfRange},
 		{"a name/with *everything* ☃", mib(1), 0, mib(1), codes.OK},
 	} {
 		if got, code := create(tt.name, tt.required, tt.limit); got != tt.want || code != tt.code {
