@@ -112,6 +112,28 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// TestExpansionToLess: a driver that reports less than was asked for has not
+// expanded, whatever it says.
+func TestExpansionToLess(t *testing.T) {
+	p := newPlace(t)
+	config := p.config()
+	config.NoOp = true
+	config.Outer = []grpc.UnaryServerInterceptor{func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		if _, ok := req.(*csi.ControllerExpandVolumeRequest); ok {
+			return &csi.ControllerExpandVolumeResponse{CapacityBytes: 1 << 20}, nil
+		}
+		return handler(ctx, req)
+	}}
+	p.start(config)
+	client := p.client()
+	client.Controller = client.Node
+	for size, want := range map[int64]bool{1 << 20: true, 1<<20 + 1: false} {
+		if _, err := client.ControllerExpand(t.Context(), csivol.ExpandRequest{Handle: "v1", Size: size}); (err == nil) != want {
+			t.Errorf("expand to %d: %v", size, err)
+		}
+	}
+}
+
 // TestReadOnlyAttach: only a driver with PUBLISH_READONLY may be asked.
 func TestReadOnlyAttach(t *testing.T) {
 	r := csivol.AttachRequest{ReadOnly: true}

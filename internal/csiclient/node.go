@@ -2,6 +2,7 @@ package csiclient
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -67,12 +68,17 @@ func (c *Client) ControllerUnpublish(ctx context.Context, handle, nodeID string,
 	})
 }
 
-// ControllerExpand is ControllerExpandVolume.
+// ControllerExpand is ControllerExpandVolume. A success with fewer bytes than
+// were asked for is none: the kubelet would write the size into the claim.
 func (c *Client) ControllerExpand(ctx context.Context, r csivol.ExpandRequest) (onNode bool, err error) {
+	var size int64
 	err = c.onController(ctx, "ControllerExpandVolume", func(s csi.ControllerClient, f csivol.Features) error {
 		answer, err := s.ControllerExpandVolume(ctx, ControllerExpandVolume(r, f))
-		onNode = answer.GetNodeExpansionRequired()
+		onNode, size = answer.GetNodeExpansionRequired(), answer.GetCapacityBytes()
 		return err
 	})
+	if err == nil && size > 0 && size < r.Size { // some drivers do not tell
+		err = &csivol.RPCError{Method: "ControllerExpandVolume", Code: flex.CodeInternal, Message: fmt.Sprintf("the driver reported success with %d bytes, and was asked for %d", size, r.Size)}
+	}
 	return onNode, err
 }
