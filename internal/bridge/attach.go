@@ -190,6 +190,9 @@ func (b *Bridge) detach(ctx context.Context, d *FlexDriver, c *flex.Call) error 
 		return err
 	}
 	return b.do(ctx, key, operation{command: c.Command, dir: c.NodeName}, func(v *volume) error {
+		if err := b.releaseForgotten(d, v); err != nil {
+			return err
+		}
 		if v.record.Stage != volstate.None || len(v.record.Targets) > 0 {
 			return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is still in use on node %s and is not detached; it will be when its last pod is gone", v.key, c.NodeName)
 		}

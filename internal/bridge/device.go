@@ -81,6 +81,20 @@ func (b *Bridge) releaseDevice(d *FlexDriver, v *volume, dir string) error {
 	return b.detachFrom(d, v, csivol.Secrets{})
 }
 
+// releaseForgotten does what unmountdevice would do for a volume of which
+// nothing is at the device mount path, as after a reboot: the kubelet does not
+// call there (pkg/volume/flexvolume/detacher.go, UnmountDevice).
+func (b *Bridge) releaseForgotten(d *FlexDriver, v *volume) error {
+	if v.record.Device == "" {
+		return nil
+	}
+	mounted, err := b.Mounts.Mounted(v.record.Device)
+	if err != nil || mounted {
+		return err
+	}
+	return b.releaseDevice(d, v, v.record.Device)
+}
+
 // releaseUnseen undoes targets that the kubelet does not know of, since their
 // mount failed: it calls unmountdevice when no pod has the volume any more.
 func (b *Bridge) releaseUnseen(d *FlexDriver, v *volume) error {

@@ -43,6 +43,23 @@ func TestReboot(t *testing.T) {
 	n.empty()
 }
 
+// TestRebootOfAnAttachedVolume: of what was at the device mount path nothing is
+// left, so that the kubelet does not call unmountdevice, and detach comes.
+func TestRebootOfAnAttachedVolume(t *testing.T) {
+	n := newNode(t)
+	dir, device := n.podDir("p1"), n.deviceDir()
+	n.succeed("attach", options, "node-1")
+	n.succeed("mountdevice", device, "csi:h1", options)
+	n.succeed("mount", dir, options)
+	clear(n.mounts.mounted)
+	clear(n.driver.staged)
+	clear(n.driver.published)
+	n.start("boot-2")
+	n.succeed("unmount", dir)
+	n.succeed("detach", "pv1", "node-1")
+	n.empty()
+}
+
 // TestRecordsSpeakOfThePast: what a record says was intended is enough to end
 // it, wherever the process was killed.
 func TestRecordsSpeakOfThePast(t *testing.T) {
