@@ -35,7 +35,7 @@ func (d *FlexDriver) wantsAttach(f csivol.Features) (bool, error) {
 // and its answer is the context.
 func (b *Bridge) attachTo(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.Features, by string) error {
 	r := v.record
-	if r.Attach == volstate.Done {
+	if r.Attach == volstate.Done && !r.PublishContextIncomplete() {
 		return nil
 	}
 	if attach, err := d.wantsAttach(f); err != nil || !attach {
@@ -44,6 +44,9 @@ func (b *Bridge) attachTo(d *FlexDriver, v *volume, want *csivol.Volume, f csivo
 	if r.Attach == volstate.Undoing && r.Stage != volstate.None {
 		return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is being detached", v.key)
 	}
+	if r.Attach == volstate.Done {
+		return b.attachAgain(d, v, want)
+	}
 	r.Attach, r.NodeID = volstate.Doing, f.NodeID
 	if r.Attachment == "" {
 		r.Attachment = by
@@ -51,17 +54,7 @@ func (b *Bridge) attachTo(d *FlexDriver, v *volume, want *csivol.Volume, f csivo
 	if err := b.save(v); err != nil {
 		return err
 	}
-	var published map[string]string
-	err := v.rpc(d.Timeouts.Attach, func(ctx context.Context) (err error) {
-		published, err = d.Service.ControllerPublish(ctx, csivol.AttachRequest{
-			Handle:     v.key.Handle,
-			NodeID:     f.NodeID,
-			Capability: capability(r),
-			Context:    r.Context,
-			Secrets:    want.Secrets.ControllerPublish,
-		})
-		return err
-	})
+	published, err := b.controllerPublish(d, v, want)
 	if err != nil {
 		if csivol.Final(err) {
 			return errors.Join(remember(r, err), b.detachFrom(d, v, want.Secrets))
@@ -70,6 +63,22 @@ func (b *Bridge) attachTo(d *FlexDriver, v *volume, want *csivol.Volume, f csivo
 	}
 	r.Attach, r.PublishContext = volstate.Done, published
 	return nil
+}
+
+// controllerPublish is the RPC alone.
+func (b *Bridge) controllerPublish(d *FlexDriver, v *volume, want *csivol.Volume) (published map[string]string, err error) {
+	r := v.record
+	err = v.rpc(d.Timeouts.Attach, func(ctx context.Context) (err error) {
+		published, err = d.Service.ControllerPublish(ctx, csivol.AttachRequest{
+			Handle:     v.key.Handle,
+			NodeID:     r.NodeID,
+			Capability: capability(r),
+			Context:    r.Context,
+			Secrets:    want.Secrets.ControllerPublish,
+		})
+		return err
+	})
+	return published, err
 }
 
 // detachFrom takes the volume off this node, unless the kubelet's own CSI

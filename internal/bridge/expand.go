@@ -62,6 +62,7 @@ func (b *Bridge) expand(d *FlexDriver, v *volume, c *flex.Call) error {
 	if err != nil {
 		return err
 	}
+	r.Complete(want.Context, want.MountFlags)
 	r.Expand, r.ExpandSize = volstate.Doing, c.NewSize
 	if err := b.save(v); err != nil {
 		return err

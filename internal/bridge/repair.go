@@ -174,6 +174,9 @@ func (b *Bridge) repair(d *FlexDriver, v *volume, a ailment) error {
 		return nil // reported; the pods have to be deleted
 	}
 	secrets, err := d.staticSecrets()
+	if err == nil {
+		err = known(r)
+	}
 	if err != nil {
 		return fmt.Errorf("mounts of volume %s cannot be replaced, delete the pods: %w", v.key, err)
 	}

@@ -53,12 +53,20 @@ func (b *Bridge) publishAgain(d *FlexDriver, v *volume, dir string) error {
 		return nil
 	}
 	secrets, err := d.staticSecrets()
+	if err == nil {
+		err = known(v.record)
+	}
 	if err != nil {
 		return err
 	}
 	f, err := v.features(d)
 	if err != nil {
 		return err
+	}
+	if v.record.PublishContextIncomplete() {
+		if err := b.attachAgain(d, v, volumeOf(v.record, t, secrets)); err != nil {
+			return err
+		}
 	}
 	return b.publishAt(d, v, f, t, target(t, dir), secrets.NodePublish)
 }

@@ -33,6 +33,7 @@ func (b *Bridge) describe(v *volume, want *csivol.Volume) error {
 		r.Context, r.FSType, r.MountFlags, r.AccessMode = want.Context, want.FSType, want.MountFlags, want.AccessMode
 		return nil
 	}
+	r.Complete(want.Context, want.MountFlags)
 	differs := ""
 	switch {
 	case r.FlexDriver != want.FlexDriver:
@@ -62,7 +63,7 @@ func mountGroup(fsGroup *int64, f csivol.Features) string {
 
 // capability is CSI's VolumeCapability as it was recorded.
 func capability(r *volstate.Record) csivol.Capability {
-	return csivol.Capability{FSType: r.FSType, MountFlags: r.MountFlags, AccessMode: r.AccessMode, MountGroup: r.MountGroup}
+	return csivol.Capability{FSType: r.FSType, MountFlags: r.KnownFlags(), AccessMode: r.AccessMode, MountGroup: r.MountGroup}
 }
 
 // stagingPath is the kubelet's own for the volume: so that its CSI plugin can

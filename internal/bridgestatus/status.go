@@ -126,6 +126,12 @@ type Volume struct {
 	Expansion       *Expansion `json:"expansion,omitempty"`
 	// TakenOver says that the kubelet's own CSI plugin has the volume now.
 	TakenOver bool `json:"takenOver,omitempty"`
+	// Recovered says that the record could not be read, and that this is the
+	// version before it.
+	Recovered bool `json:"recovered,omitempty"`
+	// Incomplete says that values which look secret, and are in no file, are
+	// not known: dead mounts are not replaced before the next mount.
+	Incomplete bool `json:"incomplete,omitempty"`
 
 	Operations []Operation `json:"operations,omitempty"`
 	LastError  string      `json:"lastError,omitempty"`

@@ -24,7 +24,9 @@ func Peek(dir string) (records []*Record, broken []error, err error) {
 		r, err := s.read(path)
 		if err != nil {
 			broken = append(broken, fmt.Errorf("%s: %w", path, err))
-			r, err = s.read(path + "~") // the version before
+			if r, err = s.read(path + "~"); err == nil {
+				r.Recovered = true
+			}
 		}
 		if err == nil {
 			records = append(records, r)

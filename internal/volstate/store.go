@@ -64,7 +64,7 @@ func (s *Store) path(k csivol.Key) string {
 // whatever happens meanwhile there is the old one or the new one.
 func (s *Store) Put(r *Record) error {
 	r.Version, r.Changed = Version, time.Now().UTC()
-	data, err := json.MarshalIndent(r, "", "  ")
+	data, err := json.MarshalIndent(r.public(), "", "  ")
 	if err != nil {
 		return fmt.Errorf("write the record of %s: %w", r.Key(), err)
 	}

@@ -1,0 +1,164 @@
+package bridge_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// told notes what a driver is told, and answers attach with a secret.
+type told struct {
+	bridge.Service
+	attached int
+	flags    []string
+	context  map[string]string
+	publish  map[string]string
+	expand   []string
+}
+
+func (s *told) ControllerPublish(ctx context.Context, r csivol.AttachRequest) (map[string]string, error) {
+	s.attached++
+	_, err := s.Service.ControllerPublish(ctx, r)
+	return map[string]string{"device": "d", "chapPassword": "canary-attach"}, err
+}
+
+func (s *told) NodePublish(ctx context.Context, r csivol.PublishRequest) error {
+	s.flags, s.context, s.publish = r.Capability.MountFlags, r.Context, r.PublishContext
+	return s.Service.NodePublish(ctx, r)
+}
+
+func (s *told) NodeExpand(ctx context.Context, r csivol.ExpandRequest) error {
+	s.expand = r.Capability.MountFlags
+	return s.Service.NodeExpand(ctx, r)
+}
+
+// listen makes a node's volumes have secrets in their options.
+func listen(n *node) *told {
+	s := &told{Service: n.driver}
+	d := n.bridge.Drivers[flexDriver]
+	d.Service = s
+	d.Map = func(o flex.Options) (*csivol.Volume, error) {
+		v, err := mapOptions(o)
+		v.MountFlags = []string{"noatime", "password=" + o.User["password"]}
+		v.Context = map[string]string{"share": o.User["share"], "accountKey": o.User["password"]}
+		return v, err
+	}
+	return s
+}
+
+func secretOptions(password, share string) string {
+	return strings.Replace(options, `"volumeHandle"`, `"password":"`+password+`","share":"`+share+`","volumeHandle"`, 1)
+}
+
+// TestSecretsInOptions: what looks secret in the options of a volume is in no
+// state file, and a daemon that was restarted tells it to the driver all the
+// same, from the next call.
+func TestSecretsInOptions(t *testing.T) {
+	n := newNode(t)
+	listen(n)
+	n.succeed("mount", n.podDir("p1"), secretOptions("canary", "//a/b"))
+	n.noCanaries()
+
+	n.start("boot-1")
+	s := listen(n)
+	if answer := n.call("mount", n.podDir("p2"), secretOptions("canary", "//other")); answer.Status != flex.StatusFailure || answer.Code != flex.CodeAlreadyExists {
+		t.Errorf("other options of the same volume: %+v", answer)
+	}
+	n.succeed("mount", n.podDir("p2"), secretOptions("canary", "//a/b"))
+	want := &told{
+		attached: 1, // to hear the publish context again
+		flags:    []string{"noatime", "password=canary"},
+		context:  map[string]string{"share": "//a/b", "accountKey": "canary"},
+		publish:  map[string]string{"device": "d", "chapPassword": "canary-attach"},
+	}
+	s.Service = nil
+	if diff := cmp.Diff(want, s, cmp.AllowUnexported(told{})); diff != "" {
+		t.Errorf("the driver is told (-want +got):\n%s", diff)
+	}
+	n.noCanaries()
+	s.Service = n.driver
+	n.succeed("unmount", n.podDir("p1"))
+	n.succeed("unmount", n.podDir("p2"))
+	n.empty()
+}
+
+// TestTearDownNeedsNoSecret: a restart does not keep a volume from going.
+func TestTearDownNeedsNoSecret(t *testing.T) {
+	n := newNode(t)
+	listen(n)
+	n.succeed("mount", n.podDir("p1"), secretOptions("canary", "//a/b"))
+	n.start("boot-1")
+	s := listen(n)
+	n.succeed("unmount", n.podDir("p1"))
+	if s.attached > 0 {
+		t.Error("attached again in order to detach")
+	}
+	n.empty()
+}
+
+// TestExpandAfterRestart: the driver never sees a mask.
+func TestExpandAfterRestart(t *testing.T) {
+	for share, want := range map[string][]string{
+		"//a/b":   {"noatime", "password=canary"},
+		"//other": {"noatime"}, // does not agree, so it tells nothing
+	} {
+		n := newNode(t)
+		listen(n)
+		n.succeed("mount", n.podDir("p1"), secretOptions("canary", "//a/b"))
+		n.start("boot-1")
+		s := listen(n)
+		n.succeed("expandfs", secretOptions("canary", share), "csi:h1", n.podDir("p1"), "2000", "1000")
+		if diff := cmp.Diff(want, s.expand); diff != "" {
+			t.Errorf("%s: %s", share, diff)
+		}
+	}
+}
+
+func (n *node) noCanaries() {
+	n.t.Helper()
+	dir := filepath.Join(n.dir, "state")
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) == 0 {
+		n.t.Fatal(entries, err)
+	}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		if strings.Contains(string(text), "canary") {
+			n.t.Errorf("%s has a secret:\n%s", e.Name(), text)
+		}
+	}
+}
+
+// TestNoCallNoSecret: what the bridge does by itself after a restart, it does
+// not do with half of what the driver was told.
+func TestNoCallNoSecret(t *testing.T) {
+	n := newNode(t)
+	listen(n)
+	n.succeed("mount", n.podDir("p1"), secretOptions("canary", "//a/b"))
+	n.start("boot-1")
+	s := listen(n)
+	n.bridge.Drivers[flexDriver].Republish = true
+	n.driver.called()
+	n.reconcile()
+	n.die()
+	n.reconcile()
+	if got := n.driver.called(); got != "" || s.flags != nil {
+		t.Errorf("%s was called without the secrets", got)
+	}
+	if r := n.record(); r.StageDead == "" {
+		t.Errorf("what is dead is not reported: %+v", r)
+	}
+	n.succeed("unmount", n.podDir("p1"))
+	n.empty()
+}

@@ -1,0 +1,90 @@
+package volstate
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/sensitive"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// Values that look secret are not written into files: passwords in mount flags
+// and contexts, which come from the options of a PersistentVolume, or from the
+// CSI driver. A mask stands in their place. The record in memory has them; one
+// that was read from a file lacks them until they are told again. See
+// docs/adr/0010-no-secret-in-a-state-file.md.
+
+// public returns the record as it may be written into a file.
+func (r *Record) public() *Record {
+	c := r.Clone()
+	c.Context, c.PublishContext = publicMap(r.Context), publicMap(r.PublishContext)
+	c.MountFlags = publicFlags(r.MountFlags)
+	c.LastError = mask(r.LastError)
+	for _, t := range c.Targets {
+		t.LastError = mask(t.LastError)
+	}
+	return c
+}
+
+func publicMap(values map[string]string) map[string]string {
+	public := maps.Clone(values)
+	for name, value := range values {
+		if sensitive.Key(name) {
+			public[name] = sensitive.Mask
+		} else {
+			public[name] = mask(value)
+		}
+	}
+	return public
+}
+
+func publicFlags(flags []string) []string {
+	public := slices.Clone(flags)
+	for i, masked := range sensitive.MaskOptions(flags) {
+		public[i] = mask(masked)
+	}
+	return public
+}
+
+// mask takes out what looks secret within a text: password=…, user:…@host.
+func mask(text string) string {
+	var byKey *flex.Redactor
+	return byKey.Redact(text)
+}
+
+func withheld(value string) bool { return strings.Contains(value, sensitive.Mask) }
+
+// Incomplete reports whether the volume context or the mount flags lack what
+// their file does not hold.
+func (r *Record) Incomplete() bool {
+	return anyWithheld(r.Context) || slices.ContainsFunc(r.MountFlags, withheld)
+}
+
+// PublishContextIncomplete is [Record.Incomplete] of the publish context.
+func (r *Record) PublishContextIncomplete() bool { return anyWithheld(r.PublishContext) }
+
+func anyWithheld(values map[string]string) bool {
+	for _, value := range values {
+		if withheld(value) {
+			return true
+		}
+	}
+	return false
+}
+
+// Complete fills in what the file of the record does not hold, from a call that
+// agrees with it in everything else.
+func (r *Record) Complete(context map[string]string, mountFlags []string) {
+	if r.Incomplete() && maps.Equal(publicMap(r.Context), publicMap(context)) && slices.Equal(publicFlags(r.MountFlags), publicFlags(mountFlags)) {
+		r.Context, r.MountFlags = context, mountFlags
+	}
+}
+
+// KnownFlags are the mount flags but for those that the file does not hold.
+func (r *Record) KnownFlags() []string {
+	if !slices.ContainsFunc(r.MountFlags, withheld) {
+		return r.MountFlags
+	}
+	return slices.DeleteFunc(slices.Clone(r.MountFlags), withheld)
+}
