@@ -45,7 +45,7 @@ build: ## build bin/flexdriver, static and stripped
 	CGO_ENABLED=0 go build -trimpath -buildvcs=$(BUILDVCS) -ldflags '-s -w' -o $(BIN)/ ./cmd/...
 
 .PHONY: demo
-demo: setup build ## show a volume's whole life on this machine, as root
+demo: setup build ## show a volume's whole life on this machine, by itself and over CSI, as root
 	go run ./test/demo
 
 .PHONY: bench

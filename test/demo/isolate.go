@@ -18,12 +18,14 @@ import (
 const envDir = "FLEX_DEMO_DIR"
 
 // preflight says in one line what is missing.
-func preflight(binary string) error {
+func preflight(binaries ...string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("needs root, for loop devices and mounts: run it with sudo")
 	}
-	if _, err := os.Stat(binary); err != nil {
-		return fmt.Errorf("%s is not there: run make demo, which builds it", binary)
+	for _, binary := range binaries {
+		if _, err := os.Stat(binary); err != nil {
+			return fmt.Errorf("%s is not there: run make demo, which builds it", binary)
+		}
 	}
 	_ = exec.Command("modprobe", "--quiet", "loop").Run() // the next lines tell
 	if _, err := os.Stat("/dev/loop-control"); err != nil {

@@ -1,7 +1,8 @@
-// Command demo shows on this machine, as root, what flexdriver does: it
-// installs bin/flexdriver into a temporary plugin directory, plays the kubelet
-// and kube-controller-manager, and shows each call, its answer, its time and
-// what came of it:
+// Command demo shows on this machine, as root, what flexdriver does, by itself
+// and with flex2csi: it installs bin/flexdriver into a temporary plugin
+// directory, plays the kubelet and kube-controller-manager, and shows each call,
+// its answer, its time and what came of it. For the second half it starts
+// bin/flex2csi and the CSI driver of the tests:
 //
 //	make demo
 //
@@ -15,13 +16,22 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
+
+	"github.com/flex2csi/flex2csi/test/csidriver/cli"
 )
 
-// envBinary names the flexdriver to show, as in the Makefile.
-const envBinary = "FLEXDRIVER_BINARY"
+// These name the programs to show, as in the Makefile.
+const (
+	envBinary = "FLEXDRIVER_BINARY"
+	envDaemon = "FLEX2CSI_BINARY"
+)
 
 func main() {
+	if filepath.Base(os.Args[0]) == csiDriver {
+		os.Exit(cli.Main(os.Args[1:], os.Stderr))
+	}
 	err := run()
 	if err != nil && !errors.Is(err, errTold) {
 		fmt.Fprintln(os.Stderr, "demo:", err)
@@ -38,7 +48,7 @@ func run() error {
 	if dir, inside := os.LookupEnv(envDir); inside {
 		return tell(dir, newScreen(os.Stdout, os.Getenv))
 	}
-	if err := preflight(binary()); err != nil {
+	if err := preflight(binary(envBinary), binary(envDaemon)); err != nil {
 		return err
 	}
 	ended := make(chan os.Signal, 1)
@@ -46,26 +56,36 @@ func run() error {
 	return isolate(ended, os.Stdout, os.Stderr)
 }
 
-func binary() string {
-	if path := os.Getenv(envBinary); path != "" {
+// binary is a program of this project's.
+func binary(env string) string {
+	if path := os.Getenv(env); path != "" {
 		return path
+	}
+	if env == envDaemon {
+		return "bin/flex2csi"
 	}
 	return "bin/flexdriver"
 }
 
 // tell tells the story in dir.
 func tell(dir string, s *screen) error {
-	n, err := newNode(dir, binary())
+	n, err := newNode(dir)
 	if err != nil {
 		return err
 	}
 	t := &story{screen: s, node: n}
+	b := &bridge{story: t}
+	defer b.end()
 	t.prologue()
 	t.install()
 	t.withoutAttach()
 	t.withAttach()
 	t.killed()
 	t.uninstall()
+	b.withoutAttach()
+	b.daemonDies()
+	b.withAttach()
+	b.takeDown()
 	t.nothingLeft()
 	if !t.epilogue() {
 		return errTold

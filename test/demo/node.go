@@ -23,17 +23,22 @@ const (
 type node struct {
 	dir        string
 	flexdriver string // the program to install
+	flex2csi   string // the daemon
 	plugins    string // the kubelet's --volume-plugin-dir
 	kubelet    string // the kubelet's --root-dir
 	images     string // where the disk images lie
 }
 
-func newNode(dir, binary string) (*node, error) {
-	binary, err := filepath.Abs(binary)
+func newNode(dir string) (*node, error) {
+	flexdriver, err := filepath.Abs(binary(envBinary))
 	if err != nil {
 		return nil, err
 	}
-	n := &node{dir: dir, flexdriver: binary, plugins: dir + "/exec", kubelet: dir + "/kubelet", images: dir + "/images"}
+	flex2csi, err := filepath.Abs(binary(envDaemon))
+	if err != nil {
+		return nil, err
+	}
+	n := &node{dir: dir, flexdriver: flexdriver, flex2csi: flex2csi, plugins: dir + "/exec", kubelet: dir + "/kubelet", images: dir + "/images"}
 	for _, d := range []string{n.plugins, n.kubelet, n.images} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			return nil, err
@@ -65,6 +70,7 @@ func (n *node) short(text string) string {
 		"/volumes/example.com~disk/data", "",
 		n.kubelet+"/plugins/kubernetes.io/flexvolume/example.com/disk/mounts/data", "global",
 		n.images+"/", "",
+		n.csiDir()+"/volumes/", "",
 		n.plugins, "…/exec",
 		n.dir, "…",
 	).Replace(text)
@@ -74,6 +80,7 @@ func (n *node) short(text string) string {
 type volume struct {
 	image, size, fsType string
 	readOnly            bool
+	handle              string // of the CSI driver's, instead of image and size
 }
 
 // argument is the JSON argument as the kubelet writes it.
@@ -82,12 +89,18 @@ func (n *node) argument(v volume) (string, error) {
 	if v.size != "" {
 		o.User["size"] = v.size
 	}
+	if v.handle != "" {
+		o.User = map[string]string{"volumeHandle": v.handle}
+	}
 	return o.MarshalArgument()
 }
 
 // String is the argument without what goes without saying.
 func (v volume) String() string {
 	text := fmt.Sprintf(`'{"image":%q`, v.image)
+	if v.handle != "" {
+		text = fmt.Sprintf(`'{"volumeHandle":%q`, v.handle)
+	}
 	if v.size != "" {
 		text += fmt.Sprintf(`,"size":%q`, v.size)
 	}

@@ -134,7 +134,7 @@ func (t *story) people(ok bool, command string, args ...string) {
 	}
 	shown := "--driver " + driverName + " --volume-plugin-dir …"
 	if len(args) > 0 {
-		shown = strings.Join(args, " ") + " --driver " + driverName + " …"
+		shown = t.node.short(strings.Join(args, " ")) + " --driver " + driverName + " …"
 	}
 	t.screen.call("flexdriver "+command, shown, status, st, a.took)
 	for l := range strings.Lines(a.text) {
@@ -198,7 +198,11 @@ func (t *story) shows(dir, fsType, access string) {
 	if err == nil && (s.fsType != fsType || s.access != access || s.count != 1) {
 		err = fmt.Errorf("want one %s, %s, at %s, but there is %s", fsType, access, dir, s)
 	}
-	t.verify(err, "mounted", "%-7s %-5s %s   %s", t.node.short(dir), s.fsType, s.access, t.paint(dim, s.device+" = "+s.image))
+	source := s.device
+	if s.image != "" {
+		source += " = " + s.image
+	}
+	t.verify(err, "mounted", "%-7s %-5s %s   %s", t.node.short(dir), s.fsType, s.access, t.paint(dim, source))
 }
 
 func (t *story) unseen(dir string) {

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/flex2csi/flex2csi/test/csidriver/calls"
+)
+
+// A bridge is the second half of the story: the same calls, with flex2csi and a
+// CSI driver behind them.
+type bridge struct {
+	*story
+	csi, daemon *process
+	asked       int // calls of the CSI driver that were shown
+}
+
+// end ends what runs, whatever way the story goes.
+func (b *bridge) end() {
+	_ = b.daemon.end(syscall.SIGKILL)
+	_ = b.csi.end(syscall.SIGKILL)
+}
+
+const (
+	csiName = "loop.csi.example.com"
+	nodeOf  = "node-1"
+)
+
+func (b *bridge) withoutAttach() {
+	b.part("flex2csi: the same driver, but a CSI driver does the work")
+	b.scene("A CSI driver runs on the node, and is known to the kubelet. It has a volume, disk-1.")
+	b.startCSI()
+	b.scene("The daemon has to know which FlexVolume driver stands for which CSI driver. It finds the driver by its name; where the controller is, it has to be told.")
+	b.serve()
+	b.note("drivers: [{flexDriver: " + driverName + ", csiDriver: " + csiName + ", controllerEndpoint: unix://…/csi.sock}]")
+	b.scene("flexdriver is installed as before, and told to hand over its calls.")
+	b.people(true, "install", "--backend=csi", "--socket", b.node.socket(), "--state-dir", b.node.stateDir())
+	b.init(false)
+
+	disk := volume{handle: "disk-1", fsType: "xfs"}
+	pa, pb := b.pod("pod-a"), b.pod("pod-b")
+	b.scene("Pods a and b start.")
+	b.mount(pa, disk)
+	b.mountAgain(pb, disk)
+	b.shows(pa, "xfs", "rw")
+	b.shows(pb, "xfs", "rw")
+	b.oneLoop()
+	b.writes(pa, "hello.txt", "hello over CSI")
+	b.reads(pb, "hello.txt", "hello over CSI")
+	b.wasAsked("NodeStageVolume", "NodePublishVolume", "NodePublishVolume")
+	b.status()
+	b.scene("The claim asks for 600 MiB.")
+	b.size(pb, 300*mebi)
+	b.expand(pb, disk, 600*mebi, 300*mebi)
+	b.size(pa, 600*mebi)
+	b.wasAsked("ControllerExpandVolume", "NodeExpandVolume")
+}
+
+// daemonDies shows that pods do not need the daemon, and end without it.
+func (b *bridge) daemonDies() {
+	b.part("kill -9 of the daemon")
+	disk := volume{handle: "disk-1", fsType: "xfs"}
+	pa, pb, pc := b.pod("pod-a"), b.pod("pod-b"), b.pod("pod-c")
+	b.scene("Pods do not notice. New ones have to wait; the reason is in their events.")
+	b.kill()
+	b.reads(pa, "hello.txt", "hello over CSI")
+	b.refused("does not listen", pc+" "+disk.String(), "mount", pc, b.argument(disk))
+	b.scene("But pods can end: what is mounted for b goes, and a note is left for the daemon.")
+	b.unmount(pb)
+	b.tombstones(1)
+	b.scene("It is back: it reads its records and the note, and gives the CSI driver its due.")
+	b.serve()
+	b.tombstones(0)
+	b.wasAsked("NodeUnpublishVolume")
+	b.mountAgain(pc, disk)
+	b.reads(pc, "hello.txt", "hello over CSI")
+	b.scene("All pods end, and nobody has the volume any more.")
+	b.unmount(pa)
+	b.unmount(pc)
+	b.released()
+	b.wasAsked("NodePublishVolume", "NodeUnpublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume")
+	b.noRecords()
+}
+
+func (b *bridge) withAttach() {
+	b.part("flex2csi with attach: true — the CSI driver's controller has a say")
+	b.scene("Now the CSI driver wants volumes to be attached, and the kubelet is told so.")
+	b.stopBoth()
+	b.startCSI("--attach")
+	b.serve()
+	b.people(true, "install", "--backend=csi", "--attach", "--socket", b.node.socket(), "--state-dir", b.node.stateDir())
+	b.init(true)
+
+	disk := volume{handle: "disk-1", fsType: "xfs"}
+	argument, device, dir, global := b.argument(disk), "csi:disk-1", b.pod("pod-a"), b.global()
+	b.scene("kube-controller-manager and the kubelet go through all of it.")
+	b.call(disk.String()+" "+nodeOf, "attach", argument, nodeOf)
+	b.call(device+" '{…}'", "waitforattach", device, argument)
+	b.call("global "+device+" '{…}'", "mountdevice", global, device, argument)
+	b.mountAgain(dir, disk)
+	b.shows(global, "tmpfs", "ro")
+	b.note("(A marker: with nothing mounted there the kubelet would not call unmountdevice. The volume is staged where CSI drivers expect it.)")
+	b.shows(dir, "xfs", "rw")
+	b.reads(dir, "hello.txt", "hello over CSI")
+	b.wasAsked("ControllerPublishVolume", "NodeStageVolume", "NodePublishVolume")
+	b.scene("What could lose data is refused, with and without the daemon.")
+	b.refused("still in use", "data "+nodeOf, "detach", "data", nodeOf)
+	b.kill()
+	b.unmount(dir)
+	b.refused("does not listen", "global", "unmountdevice", global)
+	b.serve()
+	b.call("global", "unmountdevice", global)
+	b.unseen(global)
+	b.released()
+	b.call("data "+nodeOf, "detach", "data", nodeOf)
+	b.wasAsked("NodeUnpublishVolume", "NodeUnstageVolume", "ControllerUnpublishVolume")
+	b.noRecords()
+}
+
+// takeDown ends in good order what runs.
+func (b *bridge) takeDown() {
+	b.scene("And away with it.")
+	b.people(true, "uninstall")
+	b.stopBoth()
+	if b.failed != nil {
+		return
+	}
+	list, err := calls.Read(b.node.callLog())
+	if left := calls.Leftovers(list); err == nil && len(left) > 0 {
+		err = fmt.Errorf("the CSI driver still has: %s", strings.Join(left, ", "))
+	}
+	b.verify(err, "balanced", "the CSI driver was asked %d times, and got back all that it gave", len(list))
+}
+
+// startCSI starts the CSI driver of the tests.
+func (b *bridge) startCSI(flags ...string) {
+	self, err := os.Executable()
+	if err != nil {
+		b.fail("find this program: %w", err)
+	}
+	if b.failed != nil {
+		return
+	}
+	start := time.Now()
+	b.csi, err = b.node.start(csiDriver, self, b.node.csiDir()+"/csi.sock", append([]string{
+		"--name", csiName, "--dir", b.node.csiDir(),
+		"--register", b.node.kubelet, "--node-id", nodeOf, "--volume", "disk-1=300Mi", "--call-log", b.node.callLog(),
+	}, flags...)...)
+	if err != nil {
+		b.fail("start the CSI driver: %w", err)
+		return
+	}
+	b.screen.call(csiDriver+" --volume", strings.Join(append([]string{"disk-1=300Mi", "--register …/kubelet"}, flags...), " "), "started", green, time.Since(start))
+}
+
+// serve starts the daemon.
+func (b *bridge) serve() {
+	if b.failed != nil {
+		return
+	}
+	config := b.node.dir + "/config.yaml"
+	lines := []string{"flexDriver: " + driverName, "csiDriver: " + csiName, "controllerEndpoint: unix://" + b.node.csiDir() + "/csi.sock"}
+	text := "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- " + strings.Join(lines, "\n  ") + "\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		b.fail("configure the daemon: %w", err)
+		return
+	}
+	start := time.Now()
+	var err error
+	b.daemon, err = b.node.start("flex2csi", b.node.flex2csi, b.node.socket(), "serve", "--config", config, "--socket", b.node.socket(),
+		"--state-dir", b.node.stateDir(), "--kubelet-dir", b.node.kubelet, "--node-name", nodeOf)
+	if err != nil {
+		b.fail("start the daemon: %w", err)
+		return
+	}
+	b.screen.call("flex2csi serve", "--config config.yaml --node-name "+nodeOf, "started", green, time.Since(start))
+}
+
+func (b *bridge) kill() {
+	if b.failed != nil {
+		return
+	}
+	start := time.Now()
+	if err := b.daemon.end(syscall.SIGKILL); err != nil {
+		b.fail("kill the daemon: %w", err)
+		return
+	}
+	b.screen.call("kill -9", "flex2csi", "killed", yellow, time.Since(start))
+}
+
+func (b *bridge) stopBoth() {
+	for _, p := range []*process{b.daemon, b.csi} {
+		if b.failed != nil {
+			return
+		}
+		start := time.Now()
+		if err := p.end(syscall.SIGTERM); err != nil {
+			b.fail("stop: %w", err)
+			return
+		}
+		b.screen.call("kill -TERM", p.name, "ended", green, time.Since(start))
+	}
+}
+
+// wasAsked shows what the CSI driver was asked for since the last time, but
+// for questions.
+func (b *bridge) wasAsked(want ...string) {
+	if b.failed != nil {
+		return
+	}
+	list, err := calls.Read(b.node.callLog())
+	var got []string
+	for _, c := range list[min(b.asked, len(list)):] {
+		if c.Volume != "" {
+			got = append(got, c.Method)
+		}
+	}
+	b.asked = len(list)
+	if text := strings.Join(got, ", "); err == nil && text != strings.Join(want, ", ") {
+		err = fmt.Errorf("the CSI driver was asked for %s, and not for %s", text, strings.Join(want, ", "))
+	}
+	b.verify(err, "over CSI", "%s", strings.Join(got, " → "))
+}
+
+// tombstones wants a number of unmounts to be noted, now or in a moment.
+func (b *bridge) tombstones(want int) {
+	if b.failed != nil {
+		return
+	}
+	var found []string
+	for stop := time.Now().Add(20 * time.Second); time.Now().Before(stop); time.Sleep(time.Millisecond) {
+		if found, _ = filepath.Glob(b.node.stateDir() + "/*.tombstone"); len(found) == want {
+			break
+		}
+	}
+	var err error
+	if len(found) != want {
+		err = fmt.Errorf("there are %d", len(found))
+	}
+	b.verify(err, "notes", "%d", want)
+}
+
+// noRecords wants the daemon to remember nothing.
+func (b *bridge) noRecords() {
+	if b.failed != nil {
+		return
+	}
+	names, err := files(b.node.stateDir())
+	if err == nil && len(names) > 0 {
+		err = fmt.Errorf("there are: %s", strings.Join(names, ", "))
+	}
+	b.verify(err, "records", "none")
+}
+
+// status shows what a person sees of it.
+func (b *bridge) status() {
+	if b.failed != nil {
+		return
+	}
+	a, err := b.node.run(b.node.flex2csi, "status", "--socket", b.node.socket(), "--state-dir", b.node.stateDir())
+	if err != nil {
+		b.fail("flex2csi status: %w: %s", err, a.text)
+		return
+	}
+	b.screen.call("flex2csi status", "", "done", green, a.took)
+	volumes, _, _ := strings.Cut(a.text, "\n\n") // and no more, for lack of room
+	for l := range strings.Lines(volumes) {
+		b.line("%s%s", indent, b.paint(dim, clip(strings.TrimRight(l, "\n"), b.width-len(indent))))
+	}
+}
