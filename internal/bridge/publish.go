@@ -148,6 +148,11 @@ func (b *Bridge) nodePublish(d *FlexDriver, v *volume, want *csivol.Volume, f cs
 	if t.Publish == volstate.Done {
 		return nil
 	}
+	// The kubelet has made it, and removes it with the pod. Made here it would
+	// stay, with a mount in it: of a pod that is gone nobody calls unmount.
+	if !b.there(filepath.Dir(dir)) {
+		return flex.Errorf(flex.CodeNotFound, "%s, which the kubelet makes for a pod's volumes, is gone: so is the pod", filepath.Dir(dir))
+	}
 	path := target(t, dir)
 	t.Publish, t.Since = volstate.Doing, time.Now().UTC()
 	if err := b.save(v); err != nil {

@@ -3,6 +3,7 @@ package dryrun
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/csiclient"
@@ -112,6 +113,10 @@ func (r *recorder) Healthy(string) error { return nil }
 
 // Directories are made and removed silently.
 
-func (r *recorder) Make(string) error           { return nil }
-func (r *recorder) Remove(string) error         { return nil }
-func (r *recorder) Exists(string) (bool, error) { return false, nil }
+func (r *recorder) Make(string) error   { return nil }
+func (r *recorder) Remove(string) error { return nil }
+
+// Exists: there is what the kubelet makes for a pod, and nothing else.
+func (r *recorder) Exists(path string) (bool, error) {
+	return strings.Contains(path, "/pods/"), nil
+}

@@ -61,14 +61,18 @@ func (w *world) until(so func() error) error {
 	}
 }
 
-// lateMounts counts the mounts of pods that have been deleted.
+// lateMounts counts the mounts of pods that there should not be any more.
 func (w *world) lateMounts() int {
-	n := 0
+	wanted := map[string]bool{}
 	for _, p := range w.cluster.all() {
-		for _, u := range p.uses {
-			if p.gone() && isMount(filepath.Join(w.podDir(p.uid), "volumes", escaped(u.volume.driver), u.volume.name)) {
-				n++
-			}
+		wanted[p.uid] = !p.gone()
+	}
+	n := 0
+	dirs, _ := filepath.Glob(w.podDir("*/volumes/*/*")) // the pattern is well formed
+	for _, dir := range dirs {
+		uid, _, _ := strings.Cut(strings.TrimPrefix(dir, w.podDir("")), "/")
+		if !wanted[uid] && isMount(dir) {
+			n++
 		}
 	}
 	return n
