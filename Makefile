@@ -18,7 +18,7 @@ GO_SOURCES     = $(shell find . -name '*.go' -not -path '*/testdata/*' -not -pat
 
 # Expanded when a recipe runs, which is after setup may have installed gcc.
 RACE     = $(shell command -v gcc >/dev/null 2>&1 && echo -race)
-PACKAGES = $(shell go list ./... | grep -v /test/crash$$)
+PACKAGES = $(shell go list ./... | grep -v -e /test/crash$$ -e /test/faults$$)
 
 # mkfs and losetup are not in the PATH of an ordinary Debian user.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -26,6 +26,7 @@ export PATH := $(PATH):/usr/sbin:/sbin
 export GORACE ?= atexit_sleep_ms=0
 # What tests drive from outside, where they do not run it in-process.
 export FLEXDRIVER_BINARY := $(CURDIR)/$(BIN)/flexdriver
+export FLEX2CSI_BINARY   := $(CURDIR)/$(BIN)/flex2csi
 export FLEX2CSI_BINARY := $(CURDIR)/$(BIN)/flex2csi
 # CSI drivers that are modules of their own.
 BACKENDS := gcepd mock
@@ -55,7 +56,7 @@ bench: build ## measure start-up, mounting and throughput against an empty progr
 ## Test
 
 .PHONY: test
-test: setup reset lint-light test-unit test-contract test-backends test-sanity test-crash fuzz ## all tests; as an ordinary user those that need root are skipped by name
+test: setup reset lint-light test-unit test-contract test-backends test-sanity test-crash test-faults fuzz ## all tests; as an ordinary user those that need root are skipped by name
 	@test "$(origin RESULTS)" = "command line" || $(TESTSUM) total
 
 .PHONY: test-unit
@@ -94,6 +95,16 @@ test-crash: build $(BIN)/testsum ## kill the driver after each system call and l
 .PHONY: test-crash-all
 test-crash-all: build $(BIN)/testsum ## the same without sampling: every system call, every write of every mkfs and fsck (hours)
 	@CRASH_ALL=1 $(TESTSUM) -step crash-all run -timeout 8h ./test/crash/...
+
+.PHONY: test-faults
+test-faults: build $(BIN)/testsum ## let everything around the bridge fail, for a minute
+	@$(TESTSUM) -step faults run -count=1 -timeout 20m ./test/faults/...
+
+# The long campaign: COUNT life cycles or DURATION, whichever comes first.
+DURATION ?= 25m
+.PHONY: faults
+faults: build ## the same for DURATION (25m) or COUNT life cycles, from SEED
+	FAULTS_DURATION=$(DURATION) FAULTS_COUNT=$(COUNT) FAULTS_SEED=$(SEED) go test -count=1 -timeout 24h -v -run '^TestCampaign$$' ./test/faults
 
 .PHONY: fuzz
 fuzz: $(BIN)/testsum ## each fuzz target for FUZZTIME (20000x)

@@ -65,8 +65,12 @@ func (b *Bridge) release(d *FlexDriver, v *volume, s csivol.Secrets, dir string)
 // unpublish removes the bind and calls NodeUnpublishVolume. Whether the pod
 // ought to have the volume (Bound) is not its business.
 func (b *Bridge) unpublish(d *FlexDriver, v *volume, t *volstate.Target, dir string) error {
-	if err := b.Mounts.Unmount(v.ctx, dir); err != nil && t.Private != "" {
-		return err
+	// What a driver has published here itself is for it to remove, or nothing
+	// would tell whether it has.
+	if t.Private != "" {
+		if err := b.Mounts.Unmount(v.ctx, dir); err != nil {
+			return err
+		}
 	}
 	if t.Publish != volstate.None {
 		t.Publish, t.Since = volstate.Undoing, time.Now().UTC()

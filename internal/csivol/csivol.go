@@ -179,8 +179,9 @@ func Final(err error) bool {
 	return true
 }
 
-// NotFound reports whether the driver does not know the volume.
+// NotFound reports whether the driver does not know the volume. One that gives
+// this code to a question that came before has said nothing about a volume.
 func NotFound(err error) bool {
 	e, ok := errors.AsType[*RPCError](err)
-	return ok && e.Code == flex.CodeNotFound
+	return ok && !e.NoAnswer && e.Code == flex.CodeNotFound
 }

@@ -1,8 +1,10 @@
 package faults
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,6 +32,28 @@ func (w *world) account() string {
 	}
 	fmt.Fprintf(&b, "--- the daemon, last\n%s--- the driver, last\n%s", tail(w.path("daemon.log"), 10), tail(w.path("driver.log"), 5))
 	return strings.ReplaceAll(b.String(), w.Dir, "…")
+}
+
+// envKeep names a directory for what is left of worlds that went wrong.
+const envKeep = "FAULTS_KEEP"
+
+// keep copies the logs, since a world ends with its process.
+func (w *world) keep() string {
+	dir := os.Getenv(envKeep)
+	if dir == "" {
+		return "set " + envKeep + "=DIRECTORY to keep all logs of such a world"
+	}
+	dir = filepath.Join(dir, strings.ReplaceAll(w.Name, " ", "-")+fmt.Sprintf("-%d", w.Seed))
+	err := os.MkdirAll(dir, 0o755)
+	for _, name := range []string{"daemon.log", "driver.log", "calls", "config.yaml"} {
+		text, readErr := os.ReadFile(w.path(name))
+		err = errors.Join(err, readErr, os.WriteFile(filepath.Join(dir, name), text, 0o644))
+	}
+	err = errors.Join(err, os.CopyFS(filepath.Join(dir, "state"), os.DirFS(w.stateDir())))
+	if err != nil {
+		return err.Error()
+	}
+	return "its logs are in " + dir
 }
 
 // mostLines of one kind are shown, from the end.

@@ -3,10 +3,14 @@ package faults
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -35,7 +39,7 @@ func (w *world) call(ctx context.Context, random *rand.Rand, driver string, argv
 		timeout = 10*time.Millisecond + upTo(random, 200*time.Millisecond)
 	}
 	w.report.count(countCalls)
-	status, err := w.exchange(ctx, wire.NewRequest(driver, argv, timeout))
+	status, err := w.answer(ctx, random, driver, argv, timeout)
 	switch {
 	case err == nil && status.Status == flex.StatusSuccess:
 		return nil
@@ -46,6 +50,47 @@ func (w *world) call(ctx context.Context, random *rand.Rand, driver string, argv
 	}
 	w.report.count(countFailed)
 	return err
+}
+
+func (w *world) answer(ctx context.Context, random *rand.Rand, driver string, argv []string, timeout time.Duration) (flex.DriverStatus, error) {
+	if random.Int32N(100) < w.Exec {
+		return w.execute(ctx, driver, argv, timeout)
+	}
+	return w.exchange(ctx, wire.NewRequest(driver, argv, timeout))
+}
+
+// execute makes a callout as the kubelet does.
+func (w *world) execute(ctx context.Context, driver string, argv []string, timeout time.Duration) (flex.DriverStatus, error) {
+	var status flex.DriverStatus
+	out, err := exec.CommandContext(ctx, w.plugin(driver), append([]string{"--timeout", timeout.String()}, argv...)...).CombinedOutput()
+	if ctx.Err() != nil {
+		return status, ctx.Err()
+	}
+	if err == nil {
+		err = json.Unmarshal(out, &status)
+	}
+	if err != nil {
+		w.report.wrong(fmt.Sprintf("flexdriver %q: %v: %q", argv, err, out))
+	}
+	return status, err
+}
+
+// plugin is where the kubelet finds a driver.
+func (w *world) plugin(driver string) string {
+	return filepath.Join(w.path("exec"), escaped(driver), filepath.Base(driver))
+}
+
+// install lays out the drivers' directories.
+func (w *world) install() error {
+	for _, driver := range []string{plainDriver, deviceDriver, directDriver} {
+		path := w.plugin(driver)
+		config := fmt.Sprintf(`{"apiVersion":"flex2csi.io/v1alpha1","kind":"FlexDriverConfiguration","backend":"csi","driver":%q,"socket":%q,"stateDir":%q}`, driver, w.socket(), w.stateDir())
+		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.Symlink(w.Flexdriver, path), os.WriteFile(filepath.Join(filepath.Dir(path), ".flexdriver.json"), []byte(config), 0o644))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // exchange is what internal/wire does for flexdriver, but that it can be

@@ -65,6 +65,7 @@ func campaign(t *testing.T, p *plan) *report {
 	if p.Images {
 		p.RPC = 3 * time.Second
 	}
+	p.Exec = 10
 	p.Daemon, p.Flexdriver = os.Getenv(envDaemon), os.Getenv(envFlexdriver)
 	input, err := json.Marshal(p)
 	if err != nil {

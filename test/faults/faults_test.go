@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
+	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/test/csidriver/fault"
 )
 
@@ -26,6 +27,7 @@ func misfortunes() []misfortune {
 		{"the driver follows rules", 12, (*world).strikeRules},
 		{"the driver is killed", 3, (*world).strikeDriver},
 		{"the daemon is killed", 4, (*world).killDaemon},
+		{"the daemon is away for long", 1, (*world).holdDaemon},
 		{"the daemon is told to end", 2, (*world).endDaemon},
 		{"callouts are killed", 4, (*world).strikeCallouts},
 		{"the disk of the state is full", 2, (*world).strikeDisk},
@@ -140,6 +142,14 @@ func (w *world) strikeDriver(r *rand.Rand) error {
 
 func (w *world) killDaemon(r *rand.Rand) error {
 	return interrupt(w.daemon, unix.SIGKILL, sometimes(r, 300*time.Millisecond))
+}
+
+// holdDaemon is longer than flexdriver waits: it unmounts without.
+func (w *world) holdDaemon(r *rand.Rand) error {
+	return interrupt(w.daemon, unix.SIGKILL, func() error {
+		time.Sleep(wire.DialBudget + upTo(r, time.Second))
+		return nil
+	})
 }
 
 func (w *world) endDaemon(r *rand.Rand) error {

@@ -28,6 +28,9 @@ type plan struct {
 	// NoStage and Attach are what the flags of the driver come to.
 	NoStage, Attach bool
 	Volumes, Pods   int
+	// Exec is how many of a hundred callouts flexdriver makes; the others are
+	// made as it makes them, in this process, which is faster.
+	Exec int32
 	// RPC is the deadline of each call of the driver.
 	RPC time.Duration
 }

@@ -74,7 +74,7 @@ func playWorld(in io.Reader, out, log io.Writer) int {
 		w.report.wrong("the world itself: " + err.Error())
 	}
 	if w.report.broken() {
-		fmt.Fprintf(log, "world %s has come to an end:\n%s\n", w.Name, w.account())
+		fmt.Fprintf(log, "world %s has come to an end:\n%s\n%s\n", w.Name, w.account(), w.keep())
 	}
 	if err := json.NewEncoder(out).Encode(&w.report); err != nil {
 		fmt.Fprintln(log, err)
@@ -108,6 +108,9 @@ func (w *world) make() error {
 	}
 	w.driver = &process{command: w.driverCommand, ended: w.driverEnded}
 	w.daemon = &process{command: w.daemonCommand, ended: w.daemonEnded}
+	if err := w.install(); err != nil {
+		return err
+	}
 	if err := w.makeVolumes(); err != nil {
 		return err
 	}
