@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -101,6 +103,11 @@ func (w *world) rule(r *rand.Rand) fault.Rule {
 	rule := fault.Rule{Method: methods[r.IntN(len(methods))], Skip: r.IntN(3), Times: 1 + r.IntN(6)}
 	if r.IntN(3) == 0 {
 		rule.Volume = w.volumes[r.IntN(len(w.volumes))].handle
+	}
+	if !strings.HasPrefix(rule.Method, "Node") {
+		// A node can see that a driver says so wrongly; of an attachment nobody
+		// can.
+		answers = slices.DeleteFunc(answers, func(c codes.Code) bool { return c == codes.NotFound })
 	}
 	switch n := r.IntN(20); {
 	case n < 8:

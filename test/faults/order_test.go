@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -43,6 +44,8 @@ const (
 	maybe
 	yes
 )
+
+func (c certainty) String() string { return [...]string{"no", "maybe", "yes"}[c] }
 
 // moment is the begin or the end of a call, or a reboot.
 type moment struct {
@@ -93,6 +96,11 @@ func (o *order) check(list []calls.Call) []string {
 		}
 		if why := o.begin(s, m.call); why != "" {
 			faults = append(faults, fmt.Sprintf("%s %s of volume %s (%s): %s", m.at.UTC().Format("15:04:05.000"), m.call.Method, m.call.Volume, m.call.Path, why))
+		}
+	}
+	for id, s := range volumes {
+		if s.attached != no || s.staged != no || len(s.published) > 0 {
+			faults = append(faults, fmt.Sprintf("volume %s was never taken down: attached %v, staged %v, published %v", id, s.attached, s.staged, slices.Collect(maps.Keys(s.published))))
 		}
 	}
 	return faults
