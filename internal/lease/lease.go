@@ -82,7 +82,7 @@ func (d Dir) path(volume, node string) string {
 // lock keeps others from reading and writing leases. It fails if the
 // directory cannot be used: a disk attached twice is worse than one attached
 // late.
-func (d Dir) lock(ctx context.Context) (*os.File, error) {
+func (d Dir) lock(ctx context.Context) (*mounter.Lock, error) {
 	f, err := mounter.LockName(ctx, filepath.Join(string(d), prefix+"lock"), "leases")
 	if err != nil {
 		return nil, fmt.Errorf("cannot note who has the volume in %s, which attach and detach need: %w", d, err)

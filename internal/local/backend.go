@@ -65,7 +65,7 @@ func (b *Backend) log() *slog.Logger {
 type place struct {
 	*mounter.Target
 	root string
-	lock *os.File
+	lock *mounter.Lock
 }
 
 func (p *place) close() {
@@ -113,7 +113,7 @@ func (b *Backend) root(dir string) (string, error) {
 }
 
 // lock locks a name among all calls for this kubelet.
-func lock(ctx context.Context, root, name string) (*os.File, error) {
+func lock(ctx context.Context, root, name string) (*mounter.Lock, error) {
 	file := kubeletdir.LockFile(root)
 	f, err := mounter.LockName(ctx, file, name)
 	if errors.Is(err, fs.ErrNotExist) {

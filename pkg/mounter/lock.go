@@ -13,8 +13,8 @@ import (
 // LockName takes a lock by name: one byte, whose place is the name's hash, of
 // a file that all who lock share. So any number of names need one empty file,
 // and none of them is left over. Two names that share a byte (one in 2^62)
-// wait for each other in vain, and nothing worse. Closing the file unlocks.
-func LockName(ctx context.Context, file, name string) (*os.File, error) {
+// wait for each other in vain, and nothing worse. Close unlocks.
+func LockName(ctx context.Context, file, name string) (*Lock, error) {
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
@@ -26,7 +26,21 @@ func LockName(ctx context.Context, file, name string) (*os.File, error) {
 		f.Close()
 		return nil, err
 	}
-	return f, nil
+	lock.Type = unix.F_UNLCK
+	return &Lock{f, lock}, nil
+}
+
+// A Lock is what [LockName] took.
+type Lock struct {
+	file   *os.File
+	unlock unix.Flock_t
+}
+
+// Close gives the lock back, at once: closing the file would not, while a
+// program that another thread is starting has it open, from fork to exec.
+func (l *Lock) Close() error {
+	err := unix.FcntlFlock(l.file.Fd(), unix.F_OFD_SETLK, &l.unlock)
+	return errors.Join(err, l.file.Close())
 }
 
 // poll tries until the lock is free. Waiting in the kernel could not be ended

@@ -139,3 +139,36 @@ func TestLockNameDiesWithProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestUnlockIsAtOnce: programs that other threads are starting hold the file
+// for a moment, and not the lock.
+func TestUnlockIsAtOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lock")
+	stop := make(chan struct{})
+	var starters sync.WaitGroup
+	for range 4 {
+		starters.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = exec.Command("true").Run()
+				}
+			}
+		})
+	}
+	defer starters.Wait()
+	defer close(stop)
+	once, cancel := context.WithCancel(t.Context())
+	cancel()
+	for i := range 500 {
+		lock, err := mounter.LockName(once, file, "a")
+		if err != nil {
+			t.Fatalf("time %d: %v", i, err)
+		}
+		if err := lock.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
