@@ -50,6 +50,9 @@ func groups() []group {
 		{"mounter", (*bench).mounter},
 		{"table", (*bench).table},
 		{"flight", (*bench).flight},
+		{"bridge", (*bench).bridged},
+		{"bridge-disks", (*bench).bridgedDisks},
+		{"bridge-table", (*bench).bridgedTable},
 	}
 }
 
@@ -72,7 +75,7 @@ type bench struct {
 const (
 	attempts = 3
 	// enough is when nothing is tried again any more.
-	enough = 110 * time.Second
+	enough = 240 * time.Second
 )
 
 func newBench(ctx context.Context, dir string, out *printer) (*bench, error) {

@@ -21,6 +21,8 @@ type node struct {
 	driver program
 	// The driver as it was built, and both programs with their symbols.
 	stripped, driverSymbols, emptySymbols string
+	// The bridge's programs.
+	flex2csi, csidriver string
 	// shared is the directory behind volumes with path.
 	shared string
 }
@@ -82,6 +84,7 @@ func newNode(ctx context.Context, dir string) (node, error) {
 		func() error { return build(ctx, source, n.emptySymbols, "") },
 		func() error { return build(ctx, flexdriver, n.driverSymbols, "") },
 		func() error { return n.configure(pluginDir) },
+		func() error { return n.buildBridge(ctx) },
 	} {
 		if err := step(); err != nil {
 			return n, err

@@ -1,0 +1,334 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+)
+
+// nothing is a CSI driver that answers and does nothing, published to directly:
+// all that is left is what the bridge itself costs.
+var nothing = worldOptions{driverArgs: []string{"--noop", "--no-stage"}, config: "  directPublish: true\n"}
+
+// bridged is a call with one RPC in it, against an empty program and the RPC.
+func (b *bench) bridged() ([]row, error) {
+	w, err := b.newBridgeWorld("bridge", nothing)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	v, err := w.volume("one")
+	if err != nil {
+		return nil, err
+	}
+	request := csivol.PublishRequest{Handle: "one", TargetPath: v.dir, Capability: csivol.Capability{AccessMode: csivol.ReadWriteOnce}}
+	pairs, err := compare(b.ctx, 300, v.mountOnce, func() (cost, error) {
+		c, err := b.node.empty.call()
+		start := time.Now()
+		if err := w.csi.NodePublish(b.ctx, request); err != nil {
+			return c, err
+		}
+		return c.plus(cost{wall: time.Since(start)}), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []row{{what: "bridged mount : empty program and the same RPC", figure: ratio(pairs, wall), unit: "x", goal: atMost(1.9), note: times(pairs, wall)}}, nil
+}
+
+// mountOnce mounts, and unmounts without counting it.
+func (v volume) mountOnce() (cost, error) {
+	c, err := v.mount()
+	if err != nil {
+		return c, err
+	}
+	_, err = v.unmount()
+	return c, err
+}
+
+const (
+	disks = 64
+	lives = 250
+)
+
+// bridgedDisks are volumes of the project's CSI driver, disk images on loop
+// devices, against the same RPCs made directly.
+func (b *bench) bridgedDisks() ([]row, error) {
+	if unix.Access("/dev/loop-control", unix.R_OK|unix.W_OK) != nil {
+		return nil, nil // loop devices are for root only
+	}
+	o := worldOptions{}
+	for i := range disks {
+		o.driverArgs = append(o.driverArgs, "--volume", fmt.Sprintf("d%d=16Mi", i))
+	}
+	w, err := b.newBridgeWorld("disks", o)
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	direct, err := w.formatted(b.ctx)
+	if err != nil {
+		return nil, err
+	}
+	v, err := w.volume("d0")
+	if err != nil {
+		return nil, err
+	}
+	pairs, err := compare(b.ctx, 100, v.mountOnce, func() (cost, error) { return direct[1].upOnce(b.ctx) })
+	if err != nil {
+		return nil, err
+	}
+	writes, err := w.recordWrites(v)
+	if err != nil {
+		return nil, err
+	}
+	many, err := compare(b.ctx, 5, func() (cost, error) { return side(func(i int) error { return w.life(i) }) },
+		func() (cost, error) { return side(func(i int) error { return direct[i].life(b.ctx) }) })
+	if err != nil {
+		return nil, err
+	}
+	return []row{
+		{what: "bridged mount of a disk : its RPCs", figure: ratio(pairs, wall), unit: "x", goal: atMost(1.1), note: times(pairs, wall) + writes},
+		{what: "1,000 disks up and down, 16 at a time : their RPCs", figure: ratio(many, wall), unit: "x", goal: atMost(1.15), note: times(many, wall)},
+	}, nil
+}
+
+// side runs a quarter of the lives, sixteen at a time, each on a volume of its own
+// at any moment.
+func side(life func(volume int) error) (cost, error) {
+	var group sync.WaitGroup
+	errs := make(chan error, inFlight)
+	start := time.Now()
+	for worker := range inFlight {
+		group.Go(func() {
+			for n := worker; n < lives; n += inFlight {
+				if err := life(n % disks); err != nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	close(errs)
+	return cost{wall: time.Since(start)}, <-errs
+}
+
+// life is one of a disk behind the bridge.
+func (w *bridgeWorld) life(i int) error {
+	v, err := w.volume("d" + strconv.Itoa(i))
+	if err != nil {
+		return err
+	}
+	_, err = v.cycle()
+	return err
+}
+
+// A directVolume is a disk without the bridge.
+type directVolume struct {
+	world           *bridgeWorld
+	handle          string
+	staging, target string
+}
+
+// formatted gives each disk its filesystem, and returns them.
+func (w *bridgeWorld) formatted(ctx context.Context) (all []directVolume, err error) {
+	for i := range disks {
+		handle := "d" + strconv.Itoa(i)
+		d := directVolume{w, handle, w.path("direct/" + handle + "/staging"), w.path("direct/" + handle + "/target")}
+		if err := os.MkdirAll(d.staging, 0o750); err != nil {
+			return nil, err
+		}
+		if err := d.life(ctx); err != nil {
+			return nil, err
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+func (d directVolume) up(ctx context.Context) error {
+	capability := csivol.Capability{FSType: "ext4", AccessMode: csivol.ReadWriteOnce}
+	if err := os.MkdirAll(d.staging, 0o750); err != nil {
+		return err
+	}
+	if err := d.world.csi.NodeStage(ctx, csivol.StageRequest{Handle: d.handle, StagingPath: d.staging, Capability: capability}); err != nil {
+		return err
+	}
+	return d.world.csi.NodePublish(ctx, csivol.PublishRequest{Handle: d.handle, StagingPath: d.staging, TargetPath: d.target, Capability: capability})
+}
+
+func (d directVolume) down(ctx context.Context) error {
+	if err := d.world.csi.NodeUnpublish(ctx, d.handle, d.target); err != nil {
+		return err
+	}
+	return d.world.csi.NodeUnstage(ctx, d.handle, d.staging)
+}
+
+func (d directVolume) life(ctx context.Context) error {
+	if err := d.up(ctx); err != nil {
+		return err
+	}
+	return d.down(ctx)
+}
+
+func (d directVolume) upOnce(ctx context.Context) (cost, error) {
+	start := time.Now()
+	if err := d.up(ctx); err != nil {
+		return cost{}, err
+	}
+	c := cost{wall: time.Since(start)}
+	return c, d.down(ctx)
+}
+
+// recordWrites counts what a mount and its unmount write down: each write is
+// synced, and then its directory.
+func (w *bridgeWorld) recordWrites(v volume) (string, error) {
+	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(watch)
+	if _, err := unix.InotifyAddWatch(watch, w.path("state"), unix.IN_MOVED_TO); err != nil {
+		return "", err
+	}
+	if _, err := v.mount(); err != nil {
+		return "", err
+	}
+	up, err := drain(watch)
+	if err != nil {
+		return "", err
+	}
+	if _, err := v.unmount(); err != nil {
+		return "", err
+	}
+	down, err := drain(watch)
+	return fmt.Sprintf("; record written %d times (2 fsyncs each), at unmount %d and removed (1)", up, down), err
+}
+
+// drain counts events.
+func drain(watch int) (n int, err error) {
+	buf := make([]byte, 1<<16)
+	size, err := unix.Read(watch, buf)
+	if err != nil {
+		return 0, fmt.Errorf("nothing was written down: %w", err)
+	}
+	return bytes.Count(buf[:size], []byte(".json\x00")), nil
+}
+
+const manyRecords = 5000
+
+// bridgedTable compares nodes with little and with much on them.
+func (b *bench) bridgedTable() ([]row, error) {
+	few, err := newNamespace()
+	if err != nil {
+		return nil, err
+	}
+	defer few.close()
+	many, err := newNamespace()
+	if err != nil {
+		return nil, err
+	}
+	defer many.close()
+	var little, much *bridgeWorld
+	err = few.do(func() (err error) {
+		little, err = b.newBridgeWorld("little", nothing)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = few.do(func() error { little.close(); return nil }) }()
+	err = many.do(func() (err error) {
+		if err := mountMany(filepath.Join(b.node.dir, "many-bridged")); err != nil {
+			return err
+		}
+		o := nothing
+		o.prepare = writeRecords
+		much, err = b.newBridgeWorld("much", o)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = many.do(func() error { much.close(); return nil }) }()
+	return b.compareWorlds(few, many, little, much)
+}
+
+func (b *bench) compareWorlds(few, many *namespace, little, much *bridgeWorld) ([]row, error) {
+	in := func(n *namespace, w *bridgeWorld) (measurement, error) {
+		var v volume
+		err := n.do(func() (err error) { v, err = w.volume("one"); return err })
+		return func() (c cost, err error) {
+			err = n.do(func() error { c, err = v.cycle(); return err })
+			return c, err
+		}, err
+	}
+	inLittle, errLittle := in(few, little)
+	inMuch, errMuch := in(many, much)
+	idle, errIdle := little.resident()
+	full, errFull := much.resident()
+	if err := errors.Join(errLittle, errMuch, errIdle, errFull); err != nil {
+		return nil, err
+	}
+	pairs, err := compare(b.ctx, 200, inMuch, inLittle)
+	if err != nil {
+		return nil, err
+	}
+	each := (full - idle) / manyRecords / 1024
+	return []row{
+		{what: "bridged, 10,000 mounts and 5,000 records : few", figure: ratio(pairs, wall), unit: "x", goal: atMost(1.1), note: times(pairs, wall)},
+		{what: "flex2csi resident, idle", figure: figure{idle / (1 << 20), idle / (1 << 20), idle / (1 << 20)}, unit: " MiB", goal: atMost(40), note: fmt.Sprintf("%.1f MiB with 5,000 volumes", full/(1<<20))},
+		{what: "flex2csi resident, for each volume", figure: figure{each, each, each}, unit: " KiB", goal: atMost(4), note: "just restored"},
+	}, nil
+}
+
+// writeRecords leaves those of volumes that pods have.
+func writeRecords(stateDir string) error {
+	store, err := volstate.Open(stateDir)
+	if err != nil {
+		return err
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return err
+	}
+	kubelet := filepath.Join(filepath.Dir(stateDir), "kubelet")
+	for i := range manyRecords {
+		pod := fmt.Sprintf("%s/pods/0c9a7e6e-0000-4000-8000-%012d", kubelet, i)
+		err := store.Put(&volstate.Record{
+			BootID: string(bytes.TrimSpace(boot)), FlexDriver: bridgedFlexDriver, Driver: bridgedCSIDriver,
+			Handle: fmt.Sprintf("vol-%016x", i), Name: fmt.Sprintf("pvc-%d", i), FSType: "ext4", AccessMode: csivol.ReadWriteOnce,
+			Context: map[string]string{"pool": "fast", "image": fmt.Sprintf("image-%d", i)},
+			Targets: map[string]*volstate.Target{pod + "/volumes/example.com~bridged/pv": {
+				Pod: csivol.Pod{Name: "web-0", Namespace: "shop", UID: filepath.Base(pod)}, Publish: volstate.Done, Bound: true, Since: time.Now(),
+			}},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// buildBridge builds what only these rows need.
+func (n *node) buildBridge(ctx context.Context) error {
+	for what, to := range map[string]*string{"cmd/flex2csi": &n.flex2csi, "test/csidriver/cmd/csidriver": &n.csidriver} {
+		*to = filepath.Join(n.dir, filepath.Base(what))
+		if err := build(ctx, "github.com/flex2csi/flex2csi/"+what, *to, "-s -w"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
