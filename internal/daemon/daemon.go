@@ -188,27 +188,29 @@ func (d *Daemon) answer(ctx context.Context, r *wire.Request) flex.DriverStatus 
 	return flex.Run(ctx, driver, r.Argv)
 }
 
-// bury works off the tombstones. One that cannot be worked off now, because
-// the CSI driver is not there, stays for the reconciler.
+// buryWait bounds the working off of all tombstones, for which calls wait when
+// the daemon starts. A mount for which one is left waits for that one only.
+const buryWait = 10 * time.Second
+
+// bury works off the tombstones, side by side: one CSI driver that does not
+// answer must not keep the others, and all calls, waiting. One that cannot be
+// worked off now stays for the reconciler.
 func (d *Daemon) bury(ctx context.Context) {
 	found, broken := tombstone.List(string(d.Tombstones))
 	for _, err := range broken {
 		d.Log.Error("a tombstone is broken", "error", err)
 	}
-	for _, t := range found {
-		if err := d.buryOne(ctx, t); err != nil {
-			d.Log.Warn("an unmount made without the daemon could not be completed; it will be tried again", "dir", t.Dir, "since", t.Time, "error", err)
-		}
-	}
-}
-
-// buryWait bounds one tombstone: others, and calls, wait behind it.
-const buryWait = 10 * time.Second
-
-func (d *Daemon) buryOne(ctx context.Context, t tombstone.Tombstone) error {
 	ctx, cancel := context.WithTimeout(ctx, buryWait)
 	defer cancel()
-	return d.Bridge.Bury(ctx, t.Dir)
+	var all sync.WaitGroup
+	for _, t := range found {
+		all.Go(func() {
+			if err := d.Bridge.Bury(ctx, t.Dir); err != nil {
+				d.Log.Warn("an unmount made without the daemon could not be completed; it will be tried again", "dir", t.Dir, "since", t.Time, "error", err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 func (d *Daemon) reconcileLoop(ctx context.Context) {

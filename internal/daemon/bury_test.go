@@ -1,0 +1,57 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// slowMounts unmounts nothing before all are asked for.
+type slowMounts struct {
+	bridge.Mounts
+	waiting chan struct{} // has room for all but one
+	all     chan struct{}
+}
+
+func (m *slowMounts) Unmount(ctx context.Context, _ string) error {
+	select {
+	case m.waiting <- struct{}{}:
+	default:
+		close(m.all)
+	}
+	select {
+	case <-m.all:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestBurySideBySide: one that hangs does not keep the others waiting, and
+// with them all calls.
+func TestBurySideBySide(t *testing.T) {
+	const many = 30
+	dir := t.TempDir()
+	for i := range many {
+		stone := tombstone.Tombstone{Driver: "a/b", Command: flex.CommandUnmount, Dir: fmt.Sprintf("/somewhere/%d", i)}
+		if err := tombstone.Write(dir, stone); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mounts := &slowMounts{waiting: make(chan struct{}, many-1), all: make(chan struct{})}
+	graves := tombstone.Dir(dir)
+	d := &Daemon{Options: Options{
+		Bridge:     &bridge.Bridge{Context: t.Context(), Mounts: mounts, Tombstones: graves},
+		Tombstones: graves,
+		Log:        slog.New(slog.DiscardHandler),
+	}}
+	d.bury(t.Context())
+	if left, broken := tombstone.List(dir); len(left)+len(broken) > 0 {
+		t.Errorf("%d tombstones are left: %v", len(left), broken)
+	}
+}
