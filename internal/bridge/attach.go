@@ -56,7 +56,7 @@ func (b *Bridge) attachTo(d *FlexDriver, v *volume, want *csivol.Volume, f csivo
 	}
 	published, err := b.controllerPublish(d, v, want)
 	if err != nil {
-		if csivol.Final(err) {
+		if csivol.Final(err) && r.Stage == volstate.None && len(publishedPods(r)) == 0 {
 			return errors.Join(remember(r, err), b.detachFrom(d, v, want.Secrets))
 		}
 		return remember(r, err)

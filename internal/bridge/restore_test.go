@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -188,4 +189,35 @@ func TestClockSetBack(t *testing.T) {
 		n.bridge.Reconcile(t.Context())
 	}
 	n.empty()
+}
+
+// TestDoubtUnderAPod: what is in doubt and fails is not undone under a pod
+// that has the volume.
+func TestDoubtUnderAPod(t *testing.T) {
+	for _, method := range []string{"ControllerPublish", "NodeStage"} {
+		n := newNode(t)
+		first, second := n.podDir("p1"), n.podDir("p2")
+		n.succeed("mount", first, options)
+		records, _, err := n.store.Load()
+		if err != nil || len(records) != 1 {
+			t.Fatal(records, err)
+		}
+		records[0].Attach, records[0].Stage = volstate.Doing, volstate.Doing
+		if err := n.store.Put(records[0]); err != nil {
+			t.Fatal(err)
+		}
+		n.start("boot-1")
+		n.driver.called()
+		n.driver.fail[method] = []error{final(flex.CodeInternal, "test")}
+		if s := n.call("mount", second, options); s.Status != flex.StatusFailure {
+			t.Errorf("mount: %+v", s)
+		}
+		if got := n.driver.called(); strings.Contains(got, "Unstage") || strings.Contains(got, "Unpublish") {
+			t.Errorf("%s failed, and under the pod was called: %s", method, got)
+		}
+		n.succeed("mount", second, options)
+		n.succeed("unmount", first)
+		n.succeed("unmount", second)
+		n.empty()
+	}
 }

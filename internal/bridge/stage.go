@@ -118,7 +118,7 @@ func (b *Bridge) stage(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.F
 		})
 	})
 	if err != nil {
-		if csivol.Final(err) {
+		if csivol.Final(err) && len(publishedPods(r)) == 0 {
 			return errors.Join(remember(r, err), b.unstage(d, v))
 		}
 		return remember(r, err)
