@@ -42,10 +42,7 @@ func (w *world) strikeDisk(r *rand.Rand) error {
 // the end, while it is down.
 func (w *world) strikeFiles(r *rand.Rand) error {
 	return interrupt(w.daemon, unix.SIGKILL, func() error {
-		garbage := make([]byte, r.IntN(300))
-		for i := range garbage {
-			garbage[i] = byte(r.Uint32())
-		}
+		garbage := garbage(r)
 		files := map[string][]byte{
 			"garbage.json": garbage, "empty.json": nil, "other.json": []byte(`{"version":1,"csiDriver":"a","volumeHandle":"b"}`),
 			".torn.json123": garbage, "garbage.tombstone.json": garbage,
@@ -71,6 +68,36 @@ func (w *world) strikeFiles(r *rand.Rand) error {
 		}
 		return nil
 	})
+}
+
+// strikeRecord spoils one of the records: it is empty, cut off or garbage.
+func (w *world) strikeRecord(r *rand.Rand) error {
+	return interrupt(w.daemon, unix.SIGKILL, func() error {
+		names, err := w.records()
+		if err != nil || len(names) == 0 {
+			return err
+		}
+		name := names[r.IntN(len(names))]
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		data = data[:r.IntN(len(data))]
+		if r.IntN(3) == 0 {
+			data = garbage(r)
+		}
+		w.history.add("spoilt " + name)
+		// Removed first: the version before may be the same file.
+		return errors.Join(os.Remove(name), os.WriteFile(name, data, 0o600))
+	})
+}
+
+func garbage(r *rand.Rand) []byte {
+	data := make([]byte, r.IntN(300))
+	for i := range data {
+		data[i] = byte(r.Uint32())
+	}
+	return data
 }
 
 // strikeClock makes all records hours older, or newer.

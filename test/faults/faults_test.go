@@ -34,6 +34,7 @@ func misfortunes() []misfortune {
 		{"callouts are killed", 4, (*world).strikeCallouts},
 		{"the disk of the state is full", 2, (*world).strikeDisk},
 		{"strange files lie in the state directory", 1, (*world).strikeFiles},
+		{"a record is spoilt", 1, (*world).strikeRecord},
 		{"the clock has jumped", 1, (*world).strikeClock},
 		{"the kubelet is restarted", 3, (*world).strikeKubelet},
 		{"the node is rebooted", 1, (*world).strikeNode},
