@@ -41,7 +41,7 @@ help: ## list the targets
 ## Use
 
 .PHONY: build
-build: ## build bin/flexdriver, static and stripped
+build: ## build bin/flexdriver and bin/flex2csi, static and stripped
 	@mkdir -p $(BIN)
 	CGO_ENABLED=0 go build -trimpath -buildvcs=$(BUILDVCS) -ldflags '-s -w' -o $(BIN)/ ./cmd/...
 
