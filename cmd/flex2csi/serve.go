@@ -14,6 +14,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/calllog"
 	"github.com/flex2csi/flex2csi/internal/csiclient"
 	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/drivers"
@@ -22,6 +23,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/tombstone"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/internal/wire"
+	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
@@ -47,7 +49,7 @@ func serve(args []string, env environment) error {
 	set.DurationVar(&o.drain, "drain-timeout", 20*time.Second, "how long calls under way are waited for at the end")
 	set.DurationVar(&o.interval, "reconcile-interval", 30*time.Second, "pause between two looks for what nobody wants any more")
 	set.DurationVar(&o.grace, "grace", bridge.DefaultGrace, "how long something may be left half-done before it is undone because nobody asks for it any more; the kubelet asks at least every 2m3s")
-	set.CountVarP(&o.verbosity, "verbose", "v", "log more")
+	set.CountVarP(&o.verbosity, "v", "v", "log requests and responses as well, secrets masked")
 	if err := parse(set, args, 0); err != nil {
 		return err
 	}
@@ -71,7 +73,15 @@ func (o *serveOptions) logger(env environment) *slog.Logger {
 	if o.verbosity > 0 {
 		level = slog.LevelDebug
 	}
-	log := slog.New(slog.NewJSONHandler(env.err, &slog.HandlerOptions{Level: level}))
+	// Who logs takes out secrets by their value; this is a net for the rest.
+	var byKey *flex.Redactor
+	redacting := calllog.Redacting(byKey.Redact)
+	log := slog.New(slog.NewJSONHandler(env.err, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if a.Value.Kind() == slog.KindDuration {
+			return slog.String(a.Key, a.Value.Duration().String())
+		}
+		return redacting(groups, a)
+	}}))
 	klog.SetSlogLogger(log) // what k8s.io/mount-utils says
 	return log
 }

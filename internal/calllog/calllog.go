@@ -65,7 +65,13 @@ func New(w io.Writer, level slog.Level, redact func(string) string) *slog.Logger
 }
 
 func options(level slog.Level, redact func(string) string) *slog.HandlerOptions {
-	return &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	return &slog.HandlerOptions{Level: level, ReplaceAttr: Redacting(redact)}
+}
+
+// Redacting returns a slog.HandlerOptions.ReplaceAttr that has every text go
+// through redact.
+func Redacting(redact func(string) string) func([]string, slog.Attr) slog.Attr {
+	return func(_ []string, a slog.Attr) slog.Attr {
 		switch a.Value.Kind() {
 		case slog.KindString:
 			a.Value = slog.StringValue(redact(a.Value.String()))
@@ -73,7 +79,7 @@ func options(level slog.Level, redact func(string) string) *slog.HandlerOptions 
 			a.Value = slog.StringValue(redact(fmt.Sprint(a.Value.Any())))
 		}
 		return a
-	}}
+	}
 }
 
 // journal sends each write as one entry (systemd, "Native Journal Protocol").

@@ -15,6 +15,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/requestid"
 	"github.com/flex2csi/flex2csi/internal/tombstone"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/internal/wire"
@@ -166,16 +167,15 @@ func (d *Daemon) drain(served <-chan error, endCalls context.CancelFunc, backgro
 // handle is one callout.
 func (d *Daemon) handle(ctx context.Context, r *wire.Request) flex.DriverStatus {
 	start := time.Now()
+	ctx = requestid.With(ctx, r.ID)
+	log := d.callLogger(ctx, r)
+	logCall(ctx, log, r)
 	command := flex.Command(r.Argv[0])
 	done := d.Metrics.begin(command)
 	status := d.answer(ctx, r)
 	took := time.Since(start)
 	done(status.Code, took)
-	level := slog.LevelInfo
-	if status.Status == flex.StatusFailure {
-		level = slog.LevelError
-	}
-	d.Log.Log(ctx, level, "answered", "request", r.ID, "driver", r.Driver, "command", string(command), "status", string(status.Status), "code", string(status.Code), "message", status.Message, "duration", took)
+	logAnswer(ctx, log, status, command, took)
 	return status
 }
 

@@ -30,6 +30,7 @@ func (d *Daemon) serveHTTP() (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("--http-endpoint: %w", err)
 	}
+	d.Log.Info("showing health and metrics", "address", l.Addr().String(), "metricsPath", path)
 	mux := http.NewServeMux()
 	mux.Handle(path, d.Metrics.handler())
 	mux.HandleFunc("/healthz", d.healthz)

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flex2csi/flex2csi/internal/requestid"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
@@ -23,6 +24,15 @@ type Mounts struct {
 
 	mu     sync.Mutex
 	asking map[string]*question // by path; guarded by mu
+}
+
+// mounter is the Mounter with the request in its log.
+func (m *Mounts) mounter(ctx context.Context) *mounter.Mounter {
+	with := m.Mounter
+	if with.Log != nil {
+		with.Log = requestid.Logger(ctx, with.Log)
+	}
+	return &with
 }
 
 // open opens a mount point that must be below the kubelet's directory, and
@@ -39,7 +49,7 @@ func (m *Mounts) Bind(ctx context.Context, source, target string, readOnly bool)
 	}
 	defer t.Close()
 	// What is there is older than this volume: left by a call that was killed.
-	if err := m.Mounter.Unmount(ctx, t); err != nil {
+	if err := m.mounter(ctx).Unmount(ctx, t); err != nil {
 		return err
 	}
 	if err := t.Create(); err != nil {
@@ -49,7 +59,7 @@ func (m *Mounts) Bind(ctx context.Context, source, target string, readOnly bool)
 	if readOnly {
 		options = []string{"ro"}
 	}
-	if err := m.Mounter.Bind(ctx, source, nil, t, options, nil); err != nil {
+	if err := m.mounter(ctx).Bind(ctx, source, nil, t, options, nil); err != nil {
 		t.Discard()
 		return err
 	}
@@ -72,7 +82,7 @@ func (m *Mounts) Marker(ctx context.Context, dir string) error {
 	if err := t.Create(); err != nil {
 		return err
 	}
-	return m.Mounter.Memory(ctx, markerSize, t, []string{"ro"}, nil)
+	return m.mounter(ctx).Memory(ctx, markerSize, t, []string{"ro"}, nil)
 }
 
 // Unmount removes all that is mounted at path.
@@ -85,7 +95,7 @@ func (m *Mounts) Unmount(ctx context.Context, path string) error {
 		return err
 	}
 	defer t.Close()
-	return m.Mounter.Unmount(ctx, t)
+	return m.mounter(ctx).Unmount(ctx, t)
 }
 
 // Mounted reports whether path is a mount point.
@@ -108,7 +118,7 @@ func (m *Mounts) SetGroup(ctx context.Context, path string, gid int64) error {
 		return err
 	}
 	defer root.Close()
-	return m.Mounter.SetGroup(ctx, root, int(gid))
+	return m.mounter(ctx).SetGroup(ctx, root, int(gid))
 }
 
 // healthWait is how long a filesystem may take to tell that it is alive.
