@@ -11,6 +11,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/test/trace"
 )
 
 // quietPatience is how long the kernel may take to end a filesystem and its
@@ -168,7 +170,7 @@ func (w *world) consistent() error {
 		return nil // too slow
 	}
 	var output []byte
-	err := onThread(func() (err error) {
+	err := trace.OnThread(func() (err error) {
 		output, err = check.CombinedOutput()
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/test/trace"
 )
 
 // A lifeCase is one volume and its life.
@@ -110,8 +111,8 @@ func lead(t *testing.T, c lifeCase) (count counts) {
 		t.Logf("%v", count)
 	}()
 	for i, victim := range c.life {
-		r := m.baseline(t, i, &tracer{})
-		points := pointsOf(r.steps, victim)
+		r := m.baseline(t, i, &trace.Tracer{Name: driverProgram})
+		points := pointsOf(r.Steps, victim)
 		if len(points) < leastPoints {
 			t.Fatalf("%s has %d kill points: the tracer does not see what it does", victim, len(points))
 		}
@@ -119,18 +120,18 @@ func lead(t *testing.T, c lifeCase) (count counts) {
 		switch {
 		case c.kind == kindSource:
 			// A mount program may have children that nobody can end.
-			m.kill(t, i, timePoints(r.took, 20, false))
+			m.kill(t, i, timePoints(r.Took, 20, false))
 		case victim.command == c.children:
-			r = m.baseline(t, i, &tracer{follow: true})
-			m.kill(t, i, childPoints(r.steps, victim))
-			m.kill(t, i, timePoints(r.took, 6, true))
+			r = m.baseline(t, i, &trace.Tracer{Name: driverProgram, Follow: true})
+			m.kill(t, i, childPoints(r.Steps, victim))
+			m.kill(t, i, timePoints(r.Took, 6, true))
 		}
 	}
 	return m.count
 }
 
 // baseline makes a victim undisturbed, under trace.
-func (m *matrix) baseline(t *testing.T, i int, tr *tracer) *traced {
+func (m *matrix) baseline(t *testing.T, i int, tr *trace.Tracer) *trace.Result {
 	t.Helper()
 	if err := m.reach(i); err != nil {
 		t.Fatal(err)
@@ -143,8 +144,8 @@ func (m *matrix) baseline(t *testing.T, i int, tr *tracer) *traced {
 		t.Fatalf("undisturbed: %v", err)
 	}
 	if os.Getenv("CRASH_STEPS") != "" {
-		for _, s := range r.steps {
-			t.Logf("%v %v", s.class, s)
+		for _, s := range r.Steps {
+			t.Logf("%v %v", s.Class, s)
 		}
 	}
 	return r

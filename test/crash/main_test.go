@@ -10,9 +10,13 @@ import (
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
-// envBinary names the flexdriver under test, as make does. Without it one is
-// built.
-const envBinary = "FLEXDRIVER_BINARY"
+const (
+	// envBinary names the flexdriver under test, as make does. Without it one
+	// is built.
+	envBinary = "FLEXDRIVER_BINARY"
+	// driverProgram is what it is called in a trace.
+	driverProgram = "flexdriver"
+)
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(envRole); role != "" {

@@ -5,6 +5,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/flex2csi/flex2csi/test/trace"
 )
 
 // A variant is what happens after the kill.
@@ -34,7 +36,7 @@ type point struct {
 	name     string
 	variants []variant
 	// tracer makes the tracer that kills there; a tracer serves once.
-	tracer func() *tracer
+	tracer func() *trace.Tracer
 }
 
 // counts are what a test has done.
@@ -96,16 +98,16 @@ func (m *matrix) one(i int, p point, v variant) error {
 	if err != nil {
 		return err
 	}
-	if len(r.survivors) > 0 {
-		return fmt.Errorf("killed after %s, which %v survived", r.hit, r.survivors)
+	if len(r.Survivors) > 0 {
+		return fmt.Errorf("killed after %s, which %v survived", r.Hit, r.Survivors)
 	}
-	if !r.killed {
+	if !r.Killed {
 		return m.ranThrough(i, v, r)
 	}
 	m.count.kills++
 	visible, err := m.asExpected(m.target(victim))
 	if err != nil {
-		return fmt.Errorf("at once after %s: %w", r.hit, err)
+		return fmt.Errorf("at once after %s: %w", r.Hit, err)
 	}
 	if visible && !victim.undoes() {
 		m.count.finished++
@@ -206,8 +208,8 @@ func (m *matrix) finish(i int, onlyUndo bool) error {
 
 // ranThrough is for a victim that made fewer system calls this time, or that
 // survived the death of a child.
-func (m *matrix) ranThrough(i int, v variant, r *traced) error {
-	if err := m.judge(m.life[i], r.answer); err != nil {
+func (m *matrix) ranThrough(i int, v variant, r *trace.Result) error {
+	if err := m.judge(m.life[i], r.Answer); err != nil {
 		return m.honest(i, v, r, err)
 	}
 	if err := m.done(m.life[i]); err != nil {
@@ -218,8 +220,8 @@ func (m *matrix) ranThrough(i int, v variant, r *traced) error {
 
 // honest checks a call that has answered with a failure: it must have left
 // nothing, and succeed the next time.
-func (m *matrix) honest(i int, v variant, r *traced, failure error) error {
-	if r.hit.program == "" {
+func (m *matrix) honest(i int, v variant, r *trace.Result, failure error) error {
+	if r.Hit.Program == "" {
 		return failure // nothing was done to it
 	}
 	visible, err := m.asExpected(m.target(m.life[i]))

@@ -7,22 +7,23 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/test/trace"
 )
 
 // nth kills the driver when it has made its nth system call of a class.
 type nth struct {
-	class class
+	class trace.Class
 	left  int
 }
 
-func (n *nth) after(s step) target {
-	if s.program != "flexdriver" || s.class != n.class {
-		return nobody
+func (n *nth) After(s trace.Step) trace.Target {
+	if s.Program != driverProgram || s.Class != n.class {
+		return trace.Nobody
 	}
 	if n.left--; n.left == 0 {
-		return driver
+		return trace.Leader
 	}
-	return nobody
+	return trace.Nobody
 }
 
 // nthWrite kills when the nth write of a child has been made: the driver, with
@@ -30,57 +31,57 @@ func (n *nth) after(s step) target {
 type nthWrite struct {
 	program string
 	left    int
-	who     target
+	who     trace.Target
 }
 
-func (n *nthWrite) after(s step) target {
-	if s.program != n.program || !isWrite(s) {
-		return nobody
+func (n *nthWrite) After(s trace.Step) trace.Target {
+	if s.Program != n.program || !isWrite(s) {
+		return trace.Nobody
 	}
 	if n.left--; n.left == 0 {
 		return n.who
 	}
-	return nobody
+	return trace.Nobody
 }
 
 // isWrite: a child may have changed the disk.
-func isWrite(s step) bool {
-	verb, _, _ := strings.Cut(s.what, " ")
-	return s.class == changing && slices.Contains([]string{"write", "pwrite", "pwritev", "writev", "ioctl", "fallocate", "fsync", "fdatasync", "ftruncate"}, verb) && strings.Contains(s.what, "/dev/loop")
+func isWrite(s trace.Step) bool {
+	verb, _, _ := strings.Cut(s.What, " ")
+	return s.Class == trace.Changing && slices.Contains([]string{"write", "pwrite", "pwritev", "writev", "ioctl", "fallocate", "fsync", "fdatasync", "ftruncate"}, verb) && strings.Contains(s.What, "/dev/loop")
 }
 
 // pointsOf chooses the kill points among the system calls of an undisturbed
 // run: all that change the world, and a sample of those that look.
-func pointsOf(steps []step, victim call) []point {
+func pointsOf(steps []trace.Step, victim call) []point {
 	var points []point
-	numbers := map[class]int{}
+	numbers := map[trace.Class]int{}
 	sample, last := lookingSample(steps), ""
 	for _, s := range steps {
-		if s.program != "flexdriver" {
+		if s.Program != driverProgram {
 			continue
 		}
-		numbers[s.class]++
-		n := numbers[s.class]
-		repeated := s.what == last // a file that is read piece by piece
-		last = s.what
-		if s.class == looking && (repeated || n%sample != 0) {
+		numbers[s.Class]++
+		n := numbers[s.Class]
+		repeated := s.What == last // a file that is read piece by piece
+		last = s.What
+		if s.Class == trace.Looking && (repeated || n%sample != 0) {
 			continue
 		}
 		variants := variantsOf(victim, len(points))
-		if s.class == looking && !all() {
+		if s.Class == trace.Looking && !all() {
 			variants = variants[:1]
 		}
 		points = append(points, point{
-			name:     s.what,
+			name:     s.What,
 			variants: variants,
-			tracer:   func() *tracer { return &tracer{victim: &nth{class: s.class, left: n}} },
+			tracer:   func() *trace.Tracer { return &trace.Tracer{Name: driverProgram, Victim: &nth{class: s.Class, left: n}} },
 		})
 	}
 	return points
 }
 
 // lookingSample says which of the calls that look are points: every such one.
-func lookingSample(steps []step) int {
+func lookingSample(steps []trace.Step) int {
 	const some = 6
 	if all() {
 		return 1
@@ -116,26 +117,26 @@ func childVariants(victim call, n int) []variant {
 }
 
 // childPoints chooses among the writes of the programs that the driver starts.
-func childPoints(steps []step, victim call) []point {
-	programs := map[string][]step{}
+func childPoints(steps []trace.Step, victim call) []point {
+	programs := map[string][]trace.Step{}
 	for _, s := range steps {
-		if s.program != "flexdriver" && isWrite(s) {
-			programs[s.program] = append(programs[s.program], s)
+		if s.Program != driverProgram && isWrite(s) {
+			programs[s.Program] = append(programs[s.Program], s)
 		}
 	}
 	var points []point
 	for program, writes := range programs {
 		for _, n := range chosen(writes) {
-			for _, who := range []target{driver, child} {
-				name := fmt.Sprintf("write %d of %d of %s (%s)", n, len(writes), program, writes[n-1].what)
-				if who == child {
+			for _, who := range []trace.Target{trace.Leader, trace.Child} {
+				name := fmt.Sprintf("write %d of %d of %s (%s)", n, len(writes), program, writes[n-1].What)
+				if who == trace.Child {
 					name += ", which dies alone"
 				}
 				points = append(points, point{
 					name:     name,
 					variants: childVariants(victim, len(points)/2),
-					tracer: func() *tracer {
-						return &tracer{follow: true, victim: &nthWrite{program: program, left: n, who: who}}
+					tracer: func() *trace.Tracer {
+						return &trace.Tracer{Name: driverProgram, Follow: true, Victim: &nthWrite{program: program, left: n, who: who}}
 					},
 				})
 			}
@@ -148,11 +149,11 @@ func childPoints(steps []step, victim call) []point {
 // and last ones, where what matters is written, and some between; or all. The
 // programs of ext4 update a superblock by a few bytes at a time, with write
 // instead of pwrite, and leave it torn in between: each of these counts.
-func chosen(writes []step) []int {
+func chosen(writes []trace.Step) []int {
 	var numbers []int
 	const some = 8
 	for n := 1; n <= len(writes); n++ {
-		torn := strings.HasPrefix(writes[n-1].what, "write ")
+		torn := strings.HasPrefix(writes[n-1].What, "write ")
 		if all() || torn || n <= 3 || n > len(writes)-4 || n%max(1, len(writes)/some) == 0 {
 			numbers = append(numbers, n)
 		}
@@ -172,7 +173,7 @@ func timePoints(took time.Duration, n int, follow bool) []point {
 		points = append(points, point{
 			name:     after.String(),
 			variants: []variant{[]variant{again, later}[i%2]},
-			tracer:   func() *tracer { return &tracer{follow: follow, killAfter: after} },
+			tracer:   func() *trace.Tracer { return &trace.Tracer{Name: driverProgram, Follow: follow, KillAfter: after} },
 		})
 	}
 	return points

@@ -18,6 +18,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/test/trace"
 )
 
 const (
@@ -179,7 +180,7 @@ func (w *world) call(c call) error {
 	cmd := exec.CommandContext(ctx, w.driver)
 	cmd.Args, cmd.Env = w.argv(c), w.environment()
 	var output []byte
-	err := onThread(func() (err error) {
+	err := trace.OnThread(func() (err error) {
 		output, err = cmd.CombinedOutput()
 		return err
 	})
@@ -229,17 +230,16 @@ func mayRefuse(v *volume) bool {
 }
 
 // trace makes one call under trace.
-func (w *world) trace(c call, tr *tracer) (*traced, error) {
+func (w *world) trace(c call, tr *trace.Tracer) (*trace.Result, error) {
 	w.announce(c)
-	tr.table = newTable()
-	r, err := tr.run(w.driver, w.argv(c), w.environment())
+	r, err := tr.Run(w.driver, w.argv(c), w.environment())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c, err)
 	}
-	for i, s := range r.steps {
-		r.steps[i].what = strings.ReplaceAll(s.what, w.dir, "…")
+	for i, s := range r.Steps {
+		r.Steps[i].What = strings.ReplaceAll(s.What, w.dir, "…")
 	}
-	r.hit.what = strings.ReplaceAll(r.hit.what, w.dir, "…")
+	r.Hit.What = strings.ReplaceAll(r.Hit.What, w.dir, "…")
 	return r, nil
 }
 

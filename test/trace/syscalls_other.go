@@ -1,6 +1,6 @@
 //go:build !amd64
 
-package crash
+package trace
 
 func privateCallsHere() []uint64 { return nil }
 

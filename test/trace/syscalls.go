@@ -1,4 +1,4 @@
-package crash
+package trace
 
 import (
 	"fmt"
@@ -8,26 +8,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// class says what a system call does to the world: to anything that outlives
+// Class says what a system call does to the world: to anything that outlives
 // the process that makes it.
-type class int
+type Class int
 
+// The classes.
 const (
-	// private calls concern the process's own memory, threads, signals, time
+	// Private calls concern the process's own memory, threads, signals, time
 	// and anonymous files. Killed after one, it leaves what it would have left
 	// before it. They also come in another number and order in each run.
-	private class = iota
-	// looking calls read the world.
-	looking
-	// changing calls change the world, or take or release a part of it that
+	Private Class = iota
+	// Looking calls read the world.
+	Looking
+	// Changing calls change the world, or take or release a part of it that
 	// the kernel counts: a lock, a loop device, a detached mount, a child.
-	changing
+	Changing
 )
 
 // A kind of system call: its name, and how a call of it is described.
 type kind struct {
 	name  string
-	class class
+	class Class
 	// fd, path and number are the places of the arguments that tell one call
 	// from another, counted from 1: a descriptor, a path, a number.
 	fd, path, number int
@@ -41,19 +42,19 @@ type table map[uint64]kind
 func newTable() table {
 	t := table{}
 	for nr, k := range changingCalls() {
-		k.class = changing
+		k.class = Changing
 		t[nr] = k
 	}
 	for nr, k := range lookingCalls() {
-		k.class = looking
+		k.class = Looking
 		t[nr] = k
 	}
 	for nr, k := range lookingCallsHere() {
-		k.class = looking
+		k.class = Looking
 		t[nr] = k
 	}
 	for _, nr := range append(privateCalls(), privateCallsHere()...) {
-		t[nr] = kind{class: private}
+		t[nr] = kind{class: Private}
 	}
 	return t
 }
@@ -62,7 +63,7 @@ func (t table) of(nr uint64) kind {
 	if k, ok := t[nr]; ok {
 		return k
 	}
-	return kind{name: fmt.Sprintf("system call %d", nr), class: changing}
+	return kind{name: fmt.Sprintf("system call %d", nr), class: Changing}
 }
 
 func privateCalls() []uint64 {
@@ -73,6 +74,7 @@ func privateCalls() []uint64 {
 		unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY, unix.SYS_PPOLL, unix.SYS_SETITIMER,
 		unix.SYS_TIMER_CREATE, unix.SYS_TIMER_SETTIME, unix.SYS_TIMER_DELETE,
 		unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_EVENTFD2, unix.SYS_PIPE2, unix.SYS_MEMFD_CREATE,
+		unix.SYS_SOCKET, unix.SYS_ACCEPT4, unix.SYS_GETSOCKOPT, unix.SYS_SETSOCKOPT, unix.SYS_GETSOCKNAME, unix.SYS_GETPEERNAME, unix.SYS_RECVMSG, unix.SYS_RECVFROM, unix.SYS_SHUTDOWN,
 		unix.SYS_DUP, unix.SYS_DUP3, unix.SYS_CLOSE_RANGE, unix.SYS_LSEEK, unix.SYS_FADVISE64, unix.SYS_UMASK, unix.SYS_CHDIR,
 		unix.SYS_GETPID, unix.SYS_GETPPID, unix.SYS_GETTID, unix.SYS_GETUID, unix.SYS_GETEUID, unix.SYS_GETGID, unix.SYS_GETEGID, unix.SYS_SETPGID,
 		unix.SYS_UNAME, unix.SYS_PRCTL, unix.SYS_PRLIMIT64, unix.SYS_GETRANDOM, unix.SYS_CAPGET, unix.SYS_SYSINFO, unix.SYS_PIDFD_OPEN,
@@ -104,6 +106,11 @@ func changingCalls() map[uint64]kind {
 		unix.SYS_WRITE:             {name: "write", fd: 1},
 		unix.SYS_WRITEV:            {name: "writev", fd: 1},
 		unix.SYS_PWRITE64:          {name: "pwrite", fd: 1, number: 4},
+		unix.SYS_SENDTO:            {name: "send", fd: 1},
+		unix.SYS_SENDMSG:           {name: "send", fd: 1},
+		unix.SYS_CONNECT:           {name: "connect"},
+		unix.SYS_BIND:              {name: "bind"},
+		unix.SYS_LISTEN:            {name: "listen"},
 		unix.SYS_PWRITEV:           {name: "pwritev", fd: 1},
 		unix.SYS_IOCTL:             {name: "ioctl", fd: 1, number: 2},
 		unix.SYS_FCNTL:             {name: "fcntl", fd: 1, number: 2},
@@ -150,37 +157,40 @@ func changingCalls() map[uint64]kind {
 
 // refine corrects the class of a call by its arguments. link is what the
 // descriptor leads to, path what the path says; each empty if there is none.
-func refine(nr uint64, args [6]uint64, link, path string) class {
+func (tr *Tracer) refine(nr uint64, args [6]uint64, link, path string) Class {
 	switch nr {
 	case unix.SYS_OPENAT:
 		const makes = unix.O_CREAT | unix.O_TRUNC
 		if args[2]&makes != 0 || args[2]&unix.O_TMPFILE == unix.O_TMPFILE || isHolder(path) {
-			return changing // an open loop device stays attached
+			return Changing // an open loop device stays attached
 		}
-		return looking
+		return Looking
 	case unix.SYS_CLOSE:
 		if isPassing(link) {
-			return private
+			return Private
 		}
-	case unix.SYS_WRITE:
+	case unix.SYS_WRITE, unix.SYS_WRITEV, unix.SYS_SENDTO, unix.SYS_SENDMSG:
+		if strings.HasPrefix(link, "socket:") && tr.Sockets {
+			return Changing
+		}
 		if isPassing(link) && !strings.HasPrefix(link, answerLink) {
-			return private
+			return Private
 		}
 	case unix.SYS_FCNTL:
 		if !slices.Contains([]uint64{unix.F_SETLK, unix.F_SETLKW, unix.F_OFD_SETLK, unix.F_OFD_SETLKW}, args[1]) {
-			return private
+			return Private
 		}
 	case unix.SYS_IOCTL:
 		const readsOnly = 2 // _IOC_READ alone, in requests that say so
 		if args[1]>>30 == readsOnly || slices.Contains([]uint64{unix.TCGETS, unix.LOOP_GET_STATUS64, unix.BLKSSZGET, unix.BLKROGET}, args[1]) {
-			return looking
+			return Looking
 		}
 	case unix.SYS_CLONE:
 		if args[0]&unix.CLONE_THREAD != 0 {
-			return private
+			return Private
 		}
 	}
-	return changing
+	return Changing
 }
 
 // isHolder: an open descriptor of it keeps something in being.

@@ -1,4 +1,4 @@
-package crash
+package trace
 
 import "golang.org/x/sys/unix"
 

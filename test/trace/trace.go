@@ -1,4 +1,11 @@
-package crash
+// Package trace runs a program under ptrace(2) and kills it when it has made a
+// certain system call: for tests of what a killed program leaves.
+//
+// # When not to use it
+//
+// A traced program is many times slower. What it does at a time, rather than
+// after a system call, is for a timer.
+package trace
 
 import (
 	"errors"
@@ -13,62 +20,71 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// answerLink begins the link of the descriptor that gets the driver's answer.
+// answerLink begins the link of the descriptor that gets the program's output.
 const answerLink = "/memfd:answer"
 
-// childPatience is how long a child may live after the driver was killed. One
+// childPatience is how long a child may live after the program was killed. One
 // that is told to end by the kernel needs a few milliseconds.
 const childPatience = 3 * time.Second
 
-// A step is one system call that a traced process has made, as it comes back.
-type step struct {
-	// program is "flexdriver" or the name of a child.
-	program string
-	class   class
-	// what describes the call: "move_mount …/v1".
-	what string
+// A Step is one system call that a traced process has made, as it comes back.
+type Step struct {
+	// Program is the Tracer's Name, or the name of a child.
+	Program string
+	Class   Class
+	// What describes the call: "move_mount …/v1".
+	What string
 }
 
-func (s step) String() string { return s.program + ": " + s.what }
+func (s Step) String() string { return s.Program + ": " + s.What }
 
-// A victim decides about each step, but those that are private, whether the
+// A Victim decides about each step, but those that are private, whether the
 // world ends there.
-type victim interface {
-	// after returns whom to kill.
-	after(s step) target
+type Victim interface {
+	// After returns whom to kill.
+	After(s Step) Target
 }
 
-type target int
+// A Target is who is killed.
+type Target int
 
+// The targets.
 const (
-	nobody target = iota
-	driver
-	child // the one that made the step
+	Nobody Target = iota
+	Leader        // the program
+	Child         // the one that made the step
 )
 
-// A traced is what became of a process that ran under trace.
-type traced struct {
-	steps  []step
-	killed bool   // the driver was killed
-	hit    step   // after this
-	answer string // on standard output and standard error
-	took   time.Duration
-	// survivors are children that did not die with the driver.
-	survivors []string
+// A Result is what became of a program that ran under trace.
+type Result struct {
+	Steps  []Step
+	Killed bool   // the program was killed
+	Hit    Step   // after this
+	Answer string // on standard output and standard error
+	Took   time.Duration
+	// Survivors are children that did not die with the program.
+	Survivors []string
 }
 
-// A tracer runs the driver under ptrace(2).
-type tracer struct {
-	table table
-	// follow traces the driver's children as well.
-	follow bool
-	victim victim
-	// killAfter, if not 0, kills the driver when so much time has passed.
-	killAfter time.Duration
+// A Tracer runs one program once.
+type Tracer struct {
+	// Name is what steps of the program itself are called by.
+	Name string
+	// Follow traces the program's children as well.
+	Follow bool
+	Victim Victim
+	// KillAfter, if not 0, kills the program when so much time has passed.
+	KillAfter time.Duration
+	// Sockets has what goes out through sockets count as changing the world:
+	// there is somebody at the other end.
+	Sockets bool
+	// OnStart, if set, is called with the program once it runs.
+	OnStart func(p *os.Process)
 
-	result  traced
+	table   table
+	result  Result
 	leader  int
-	own     string // the driver's program: what a child runs until it is born
+	own     string // the program's file: what a child runs until it is born
 	process *os.Process
 	threads map[int]*thread
 	dying   bool
@@ -78,16 +94,16 @@ type tracer struct {
 type thread struct {
 	program string
 	process int
-	pending *step // the system call that it is in
+	pending *Step // the system call that it is in
 	// unborn: a child of the driver that has not begun its program yet. It
 	// still runs the driver's code, which ends it if the driver is gone.
 	unborn bool
 }
 
-// onThread calls do on a thread of its own, which then ends. For the kernel a
+// OnThread calls do on a thread of its own, which then ends. For the kernel a
 // child belongs to the thread that started it, and a tracer waits for any child
 // of its thread: the threads must not be shared.
-func onThread(do func() error) error {
+func OnThread(do func() error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked
@@ -96,15 +112,16 @@ func onThread(do func() error) error {
 	return <-done
 }
 
-// run traces a process from its start to its end.
-func (tr *tracer) run(path string, argv, env []string) (*traced, error) {
-	if err := onThread(func() error { return tr.trace(path, argv, env) }); err != nil {
+// Run traces a process from its start to its end.
+func (tr *Tracer) Run(path string, argv, env []string) (*Result, error) {
+	tr.table = newTable()
+	if err := OnThread(func() error { return tr.trace(path, argv, env) }); err != nil {
 		return nil, fmt.Errorf("trace %s: %w", path, err)
 	}
 	return &tr.result, nil
 }
 
-func (tr *tracer) trace(path string, argv, env []string) error {
+func (tr *Tracer) trace(path string, argv, env []string) error {
 	output, err := newAnswer()
 	if err != nil {
 		return err
@@ -115,18 +132,18 @@ func (tr *tracer) trace(path string, argv, env []string) error {
 		return err
 	}
 	defer func() { _ = tr.process.Release() }()
-	if tr.killAfter > 0 {
-		timer := time.AfterFunc(tr.killAfter, func() { _ = tr.process.Kill() })
+	if tr.KillAfter > 0 {
+		timer := time.AfterFunc(tr.KillAfter, func() { _ = tr.process.Kill() })
 		defer timer.Stop()
 	}
 	if err := tr.loop(); err != nil {
 		_ = tr.process.Kill()
 		return err
 	}
-	tr.result.took = time.Since(start)
+	tr.result.Took = time.Since(start)
 	text := make([]byte, 64<<10)
 	n, _ := output.ReadAt(text, 0)
-	tr.result.answer = string(text[:n])
+	tr.result.Answer = string(text[:n])
 	return nil
 }
 
@@ -140,7 +157,7 @@ func newAnswer() (*os.File, error) {
 	return os.NewFile(uintptr(fd), answerLink), nil
 }
 
-func (tr *tracer) start(path string, argv, env []string, output *os.File) error {
+func (tr *Tracer) start(path string, argv, env []string, output *os.File) error {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return err
@@ -155,26 +172,29 @@ func (tr *tracer) start(path string, argv, env []string, output *os.File) error 
 		return err
 	}
 	tr.leader = tr.process.Pid
-	tr.threads = map[int]*thread{tr.leader: {program: "flexdriver", process: tr.leader}}
+	tr.threads = map[int]*thread{tr.leader: {program: tr.Name, process: tr.leader}}
 	var status unix.WaitStatus
 	if _, err := unix.Wait4(tr.leader, &status, unix.WALL, nil); err != nil {
 		return fmt.Errorf("wait for the start: %w", err)
 	}
 	tr.own = programOf(tr.leader) // now: of a process that is dead nobody can tell
 	options := unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_EXITKILL | unix.PTRACE_O_TRACECLONE
-	if tr.follow {
+	if tr.Follow {
 		options |= unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC
 	}
 	if err := unix.PtraceSetOptions(tr.leader, options); err != nil {
 		return err
 	}
-	tr.step(tr.leader, step{program: "flexdriver", class: changing, what: "exec"})
+	if tr.OnStart != nil {
+		tr.OnStart(tr.process)
+	}
+	tr.step(tr.leader, Step{Program: tr.Name, Class: Changing, What: "exec"})
 	tr.resume(tr.leader, 0)
 	return nil
 }
 
 // loop handles stops until no traced process is left.
-func (tr *tracer) loop() error {
+func (tr *Tracer) loop() error {
 	var deadline time.Time
 	for len(tr.threads) > 0 {
 		var status unix.WaitStatus
@@ -209,23 +229,23 @@ func (tr *tracer) loop() error {
 
 // leaderEnded: from here on no child is allowed to go on, so that one that the
 // kernel does not end is found even if it would have ended soon by itself.
-func (tr *tracer) leaderEnded(status unix.WaitStatus) {
-	tr.result.killed = tr.result.killed || status.Signaled() && status.Signal() == unix.SIGKILL
-	tr.dying = tr.result.killed
+func (tr *Tracer) leaderEnded(status unix.WaitStatus) {
+	tr.result.Killed = tr.result.Killed || status.Signaled() && status.Signal() == unix.SIGKILL
+	tr.dying = tr.result.Killed
 }
 
 // endSurvivors notes which children are still there, and ends them.
-func (tr *tracer) endSurvivors() {
+func (tr *Tracer) endSurvivors() {
 	for _, t := range tr.threads {
-		if !slices.Contains(tr.result.survivors, t.program) {
-			tr.result.survivors = append(tr.result.survivors, t.program)
+		if !slices.Contains(tr.result.Survivors, t.program) {
+			tr.result.Survivors = append(tr.result.Survivors, t.program)
 		}
 		_ = unix.Kill(t.process, unix.SIGKILL)
 	}
 }
 
 // stopped deals with one stop of one thread and lets it go on.
-func (tr *tracer) stopped(tid int, status unix.WaitStatus) {
+func (tr *Tracer) stopped(tid int, status unix.WaitStatus) {
 	t := tr.thread(tid)
 	deliver := 0
 	switch signal := status.StopSignal(); {
@@ -246,13 +266,13 @@ func (tr *tracer) stopped(tid int, status unix.WaitStatus) {
 }
 
 // resume fails only for a thread that is being killed.
-func (tr *tracer) resume(tid, signal int) { _ = unix.PtraceSyscall(tid, signal) }
+func (tr *Tracer) resume(tid, signal int) { _ = unix.PtraceSyscall(tid, signal) }
 
 // thread returns what is known about a thread, and asks /proc about a new one.
-func (tr *tracer) thread(tid int) *thread {
+func (tr *Tracer) thread(tid int) *thread {
 	t := tr.threads[tid]
 	if t == nil {
-		t = &thread{program: "flexdriver", process: processOf(tid)}
+		t = &thread{program: tr.Name, process: processOf(tid)}
 		if t.process != tr.leader {
 			t.program = programOf(tid)
 			t.unborn = t.program == tr.own
@@ -263,7 +283,7 @@ func (tr *tracer) thread(tid int) *thread {
 }
 
 // syscallStop is at the entry or at the end of a system call.
-func (tr *tracer) syscallStop(tid int, t *thread) {
+func (tr *Tracer) syscallStop(tid int, t *thread) {
 	var info syscallInfo
 	if err := info.read(tid); err != nil {
 		return // killed meanwhile
@@ -281,34 +301,34 @@ func (tr *tracer) syscallStop(tid int, t *thread) {
 		s := *t.pending
 		t.pending = nil
 		if errno := info.errno(); errno != 0 {
-			s.class = min(s.class, looking) // what failed has changed nothing
-			s.what += " = " + errno.Error()
+			s.Class = min(s.Class, Looking) // what failed has changed nothing
+			s.What += " = " + errno.Error()
 		}
 		tr.step(tid, s)
 	}
 }
 
 // step records a system call that has come back, and kills who should be.
-func (tr *tracer) step(tid int, s step) {
-	tr.result.steps = append(tr.result.steps, s)
-	if tr.victim == nil || tr.result.killed {
+func (tr *Tracer) step(tid int, s Step) {
+	tr.result.Steps = append(tr.result.Steps, s)
+	if tr.Victim == nil || tr.result.Killed {
 		return
 	}
-	switch tr.victim.after(s) {
-	case driver:
-		tr.result.killed, tr.result.hit = true, s
+	switch tr.Victim.After(s) {
+	case Leader:
+		tr.result.Killed, tr.result.Hit = true, s
 		tr.dying = true
 		_ = unix.Kill(tr.leader, unix.SIGKILL)
-	case child:
-		tr.result.hit = s
+	case Child:
+		tr.result.Hit = s
 		_ = unix.Kill(tr.threads[tid].process, unix.SIGKILL)
 	}
 }
 
 // begin describes a system call by its arguments; nil if it is private.
-func (tr *tracer) begin(tid int, t *thread, nr uint64, args [6]uint64) *step {
+func (tr *Tracer) begin(tid int, t *thread, nr uint64, args [6]uint64) *Step {
 	k := tr.table.of(nr)
-	if k.class == private {
+	if k.class == Private {
 		return nil
 	}
 	var link, path string
@@ -324,11 +344,11 @@ func (tr *tracer) begin(tid int, t *thread, nr uint64, args [6]uint64) *step {
 	if k.number > 0 {
 		what += fmt.Sprintf(" %#x", args[k.number-1])
 	}
-	if k.class == changing {
-		k.class = refine(nr, args, link, path)
+	if k.class == Changing {
+		k.class = tr.refine(nr, args, link, path)
 	}
-	if k.class == private || nr == unix.SYS_READ && isPassing(link) {
+	if k.class == Private || nr == unix.SYS_READ && isPassing(link) {
 		return nil
 	}
-	return &step{program: t.program, class: k.class, what: what}
+	return &Step{Program: t.program, Class: k.class, What: what}
 }
