@@ -81,17 +81,16 @@ func (b *Bridge) targetUnwanted(t *volstate.Target, dir string) bool {
 	return err == nil && !mounted && !(t.Bound && b.there(dir))
 }
 
-// volumeUnwanted: no pod has it, and it is not where the kubelet would still
-// call unmountdevice or detach for it.
+// volumeUnwanted: no pod has it, and kube-controller-manager is not about to
+// detach it. A marker at the device mount path is no sign of an owner: a kubelet
+// that was restarted after the last unmount has forgotten it
+// (kubernetes/kubernetes#85476), and one that saw mountdevice fail has, too. If
+// it has not, the next mount stages the volume again.
 func (b *Bridge) volumeUnwanted(r *volstate.Record) bool {
 	if time.Since(r.Changed) < b.grace() {
 		return false
 	}
-	if r.Device != "" {
-		mounted, err := b.Mounts.Mounted(r.Device)
-		return err == nil && !mounted
-	}
-	if r.Stage != volstate.None {
+	if r.Device != "" || r.Stage != volstate.None {
 		return true
 	}
 	return r.Attachment != byControlPlane || r.Attach == volstate.Undoing

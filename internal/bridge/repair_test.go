@@ -229,3 +229,32 @@ func TestMountGroup(t *testing.T) {
 	n.succeed("detach", "pv1", "node-1")
 	n.empty()
 }
+
+// TestForgottenDevice: a kubelet that was restarted between the last unmount
+// and unmountdevice calls neither again, and the volume must not stay staged.
+func TestForgottenDevice(t *testing.T) {
+	for _, comesBack := range []bool{false, true} {
+		n := newNode(t)
+		dir, device := n.podDir("p1"), n.deviceDir()
+		if err := os.MkdirAll(device, 0o750); err != nil {
+			t.Fatal(err)
+		}
+		n.succeed("attach", options, "node-1")
+		n.succeed("mountdevice", device, "csi:h1", options)
+		n.succeed("mount", dir, options)
+		n.succeed("unmount", dir)
+		n.driver.called()
+		n.bridge.Grace = time.Nanosecond
+		n.reconcile()
+		if got, want := n.driver.called(), "NodeUnstage"; got != want || n.mounts.mounted[device] {
+			t.Errorf("%q was called, want %s; marker: %t", got, want, n.mounts.mounted[device])
+		}
+		if comesBack { // it had not forgotten
+			n.succeed("mount", dir, options)
+			n.succeed("unmount", dir)
+			n.succeed("unmountdevice", device)
+		}
+		n.succeed("detach", "pv1", "node-1")
+		n.empty()
+	}
+}
