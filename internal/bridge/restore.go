@@ -84,7 +84,7 @@ func (b *Bridge) doubt(r *volstate.Record) {
 	}
 }
 
-// discover adds the targets that have a private directory on this node.
+// discover adds the targets that this node has and the record has not.
 func (b *Bridge) discover(r *volstate.Record) {
 	driver := strings.Replace(r.FlexDriver, "/", "~", 1)
 	dirs, err := filepath.Glob(filepath.Join(b.KubeletDir, "pods/*/volumes", driver, r.Name))
@@ -92,15 +92,30 @@ func (b *Bridge) discover(r *volstate.Record) {
 		return // a name that is no pattern: of a pod directory it cannot be
 	}
 	for _, dir := range dirs {
-		private, err := kubeletdir.PrivateTarget(dir)
-		if err != nil || r.Targets[dir] != nil || !b.there(private) {
+		t := b.targetAt(r, dir)
+		if t == nil || r.Targets[dir] != nil {
 			continue
 		}
 		if r.Targets == nil {
 			r.Targets = map[string]*volstate.Target{}
 		}
-		r.Targets[dir] = &volstate.Target{Private: private, Since: time.Now().UTC()}
+		r.Targets[dir] = t
 	}
+}
+
+// targetAt returns what the node shows of a target for dir; nil if there is
+// nothing.
+func (b *Bridge) targetAt(r *volstate.Record, dir string) *volstate.Target {
+	t := &volstate.Target{Since: time.Now().UTC()}
+	if private, err := kubeletdir.PrivateTarget(dir); err == nil && b.there(private) {
+		t.Private = private
+		return t
+	}
+	d := b.Drivers[r.FlexDriver]
+	if mounted, err := b.Mounts.Mounted(dir); err != nil || !mounted || d == nil || !d.DirectPublish {
+		return nil
+	}
+	return t
 }
 
 // rebooted: mounts are gone, attachments are not. The kubelet calls mount
