@@ -21,23 +21,23 @@ func configFlag(set *pflag.FlagSet) *string {
 }
 
 // loadConfig reads and checks a configuration, expressions included.
-func loadConfig(path string, env environment) (*bridgeconfig.Configuration, error) {
-	c, err := readConfig(path, env.in)
+func loadConfig(l bridgeconfig.Loader, path string, env environment) (*bridgeconfig.Configuration, error) {
+	c, err := readConfig(l, path, env.in)
 	if invalid, ok := errors.AsType[*strict.InvalidError](err); ok {
 		return nil, listFaults(path, invalid)
 	}
 	return c, err
 }
 
-func readConfig(path string, in io.Reader) (*bridgeconfig.Configuration, error) {
+func readConfig(l bridgeconfig.Loader, path string, in io.Reader) (*bridgeconfig.Configuration, error) {
 	if path != "-" {
-		return bridgeconfig.Load(path, mapping.Check)
+		return l.Load(path, mapping.Check)
 	}
 	data, err := bridgeconfig.Read(in)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration from standard input: %w", err)
 	}
-	return bridgeconfig.Decode(data, mapping.Check)
+	return l.Decode(data, mapping.Check)
 }
 
 // listFaults gives each fault a line.
@@ -63,7 +63,7 @@ func check(args []string, env environment) error {
 	if err := parse(set, args, 0); err != nil {
 		return err
 	}
-	c, err := loadConfig(*path, env)
+	c, err := loadConfig(bridgeconfig.Loader{}, *path, env)
 	if err != nil || *quiet {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/dryrun"
 )
 
@@ -59,7 +60,7 @@ func mapVolume(args []string, env environment) error {
 	if f.file == "-" && *f.config == "-" {
 		return usagef("standard input cannot be both the configuration and the volume")
 	}
-	c, err := loadConfig(*f.config, env)
+	c, err := loadConfig(bridgeconfig.Loader{}, *f.config, env)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/nodemounts"
 	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/trust"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -31,7 +33,7 @@ import (
 type serveOptions struct {
 	socket, stateDir, kubeletDir, nodeName string
 	httpEndpoint, metricsPath              string
-	drain, interval, grace                 time.Duration
+	drain, interval, grace, timeout        time.Duration
 	verbosity                              int
 }
 
@@ -46,6 +48,7 @@ func serve(args []string, env environment) error {
 	set.StringVar(&o.nodeName, "node-name", "", "the `name` of this node in Kubernetes")
 	set.StringVar(&o.httpEndpoint, "http-endpoint", "", "loopback `address` (127.0.0.1:PORT) for /healthz, /readyz and metrics; empty: none")
 	set.StringVar(&o.metricsPath, "metrics-path", "/metrics", "path of the metrics")
+	set.DurationVar(&o.timeout, "timeout", bridgeconfig.DefaultTimeout, "deadline of RPCs for which the configuration has none")
 	set.DurationVar(&o.drain, "drain-timeout", 20*time.Second, "how long calls under way are waited for at the end")
 	set.DurationVar(&o.interval, "reconcile-interval", 30*time.Second, "pause between two looks for what nobody wants any more")
 	set.DurationVar(&o.grace, "grace", bridge.DefaultGrace, "how long something may be left half-done before it is undone because nobody asks for it any more; the kubelet asks at least every 2m3s")
@@ -58,8 +61,10 @@ func serve(args []string, env environment) error {
 		return usagef("which node is this? give --node-name")
 	case !filepath.IsAbs(o.kubeletDir) || !filepath.IsAbs(o.stateDir):
 		return usagef("--kubelet-dir and --state-dir are absolute paths")
+	case o.timeout < time.Second || o.timeout > time.Hour:
+		return usagef("--timeout %v: want 1s to 1h", o.timeout)
 	}
-	c, err := loadConfig(*config, env)
+	c, err := loadConfig(bridgeconfig.Loader{Others: trust.MayRead, Timeout: o.timeout}, *config, env)
 	if err != nil {
 		return err
 	}
@@ -91,6 +96,11 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 	mappers, err := mapping.Compile(config)
 	if err != nil {
 		return err
+	}
+	for _, m := range mappers {
+		if err := checkSecretFiles(m.SecretFiles(), log); err != nil {
+			return err
+		}
 	}
 	store, err := volstate.Open(o.stateDir)
 	if err != nil {
@@ -135,4 +145,20 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 		err = errors.Join(err, c.Close())
 	}
 	return err
+}
+
+// checkSecretFiles refuses files that others could have read or changed. One
+// that is not there may come: files are read for each call, and checked again.
+func checkSecretFiles(paths []string, log *slog.Logger) error {
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			log.Warn("a file of secrets cannot be read; calls that need it will fail", "file", path, "error", err)
+			continue
+		}
+		if err := trust.Check(info, trust.MayNothing); err != nil {
+			return fmt.Errorf("the file of secrets %s %w", path, err)
+		}
+	}
+	return nil
 }

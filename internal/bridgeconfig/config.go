@@ -180,6 +180,11 @@ type Timeouts struct {
 	Detach    Duration `yaml:"detach"`
 }
 
+// all sets all of them.
+func (t *Timeouts) all(d Duration) {
+	*t = Timeouts{Attach: d, Stage: d, Publish: d, Expand: d, Unpublish: d, Unstage: d, Detach: d}
+}
+
 // Duration is a time.Duration that is text in YAML: "90s", "2m".
 type Duration time.Duration
 
@@ -201,8 +206,7 @@ const DefaultTimeout = 2 * time.Minute
 // are the volume context. They are written down as expressions so that
 // flex2csi check shows them and people can start from them.
 func DefaultDriver() Driver {
-	timeout := Duration(DefaultTimeout)
-	return Driver{
+	d := Driver{
 		Attach: AttachAuto,
 		Volume: Volume{
 			Handle:     `options.?volumeHandle.or(options.?volumeID).orValue("")`,
@@ -213,9 +217,7 @@ func DefaultDriver() Driver {
 		},
 		FSGroup:    FSGroupWithFSType,
 		SizeLimits: SizeLimitsCSI,
-		Timeouts: Timeouts{
-			Attach: timeout, Stage: timeout, Publish: timeout, Expand: timeout,
-			Unpublish: timeout, Unstage: timeout, Detach: timeout,
-		},
 	}
+	d.Timeouts.all(Duration(DefaultTimeout))
+	return d
 }

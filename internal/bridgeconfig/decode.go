@@ -2,69 +2,63 @@ package bridgeconfig
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
-	"golang.org/x/sys/unix"
 
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
+	"github.com/flex2csi/flex2csi/internal/trust"
 )
 
 // A Check looks for faults that this package cannot find by itself, such as
 // those in expressions.
 type Check func(*Configuration) []strict.Fault
 
+// A Loader loads configurations. The zero value is for people who look at
+// their own.
+type Loader struct {
+	// Others is what other users than root may be able to do with the file.
+	Others trust.Others
+	// Timeout is that of RPCs for which the file has none; zero:
+	// [DefaultTimeout].
+	Timeout time.Duration
+}
+
 // Load reads, decodes and validates the configuration at path.
-func Load(path string, checks ...Check) (*Configuration, error) {
-	data, err := read(path)
+func (l Loader) Load(path string, checks ...Check) (*Configuration, error) {
+	data, err := trust.ReadFile(path, l.Others, MaxSize)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration %s: %w", path, err)
 	}
-	c, err := Decode(data, checks...)
+	c, err := l.Decode(data, checks...)
 	if err != nil {
 		return nil, fmt.Errorf("configuration %s: %w", path, err)
 	}
 	return c, nil
 }
 
-func read(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO must not stop us
-	if err != nil {
-		if e, ok := errors.AsType[*os.PathError](err); ok {
-			err = e.Err // the caller names the path
-		}
-		return nil, err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, cmp.Or(err, errors.New("not a regular file"))
-	}
-	return Read(f)
+// Load is [Loader.Load] of the zero Loader.
+func Load(path string, checks ...Check) (*Configuration, error) {
+	return Loader{}.Load(path, checks...)
 }
 
 // Read returns what Decode wants, but no more than it accepts.
-func Read(r io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > MaxSize {
-		return nil, fmt.Errorf("larger than %d KiB", MaxSize>>10)
-	}
-	return data, nil
+func Read(r io.Reader) ([]byte, error) { return trust.Read(r, MaxSize) }
+
+// Decode is [Loader.Decode] of the zero Loader.
+func Decode(data []byte, checks ...Check) (*Configuration, error) {
+	return Loader{}.Decode(data, checks...)
 }
 
 // Decode returns the configuration in data, with defaults where data is silent.
 // Its error is a [*strict.InvalidError] with all faults, from the first line of
 // the file to the last.
-func Decode(data []byte, checks ...Check) (*Configuration, error) {
+func (l Loader) Decode(data []byte, checks ...Check) (*Configuration, error) {
 	root, err := strictyaml.Parse(data)
 	if err != nil {
 		fault := strict.Fault{Message: err.Error()}
@@ -85,7 +79,7 @@ func Decode(data []byte, checks ...Check) (*Configuration, error) {
 	if err := located(d); err != nil {
 		return nil, err
 	}
-	d.Object("", root, fields(d, c))
+	d.Object("", root, l.fields(d, c))
 	d.Add(c.faults())
 	for _, check := range checks {
 		d.Add(check(c))
@@ -111,10 +105,13 @@ func versionFields(d *strict.Decoder, c *Configuration) strict.Fields {
 }
 
 // fields is the format: every key there is.
-func fields(d *strict.Decoder, c *Configuration) strict.Fields {
+func (l Loader) fields(d *strict.Decoder, c *Configuration) strict.Fields {
 	all := versionFields(d, c)
 	all["drivers"] = d.Each(func(path string, n strict.Node) {
 		driver := DefaultDriver()
+		if l.Timeout > 0 {
+			driver.Timeouts.all(Duration(l.Timeout))
+		}
 		d.Nested(driverFields(d, &driver))(path, n)
 		c.Drivers = append(c.Drivers, driver)
 	})

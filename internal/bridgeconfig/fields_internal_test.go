@@ -13,7 +13,7 @@ import (
 func TestFieldsMatchTags(t *testing.T) {
 	d := &strict.Decoder{}
 	tables := map[reflect.Type]strict.Fields{
-		reflect.TypeFor[Configuration](): fields(d, &Configuration{}),
+		reflect.TypeFor[Configuration](): Loader{}.fields(d, &Configuration{}),
 		reflect.TypeFor[Driver]():        driverFields(d, &Driver{}),
 		reflect.TypeFor[Secrets]():       secretFields(d, &Secrets{}),
 		reflect.TypeFor[Timeouts]():      timeoutFields(d, &Timeouts{}),

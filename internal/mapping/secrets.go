@@ -3,19 +3,15 @@ package mapping
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
+	"github.com/flex2csi/flex2csi/internal/trust"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -48,6 +44,16 @@ func (m *Mapper) StageWantsFlexSecret() bool {
 	return slices.ContainsFunc(m.stages, func(s stage) bool {
 		return s.field == "secrets.nodeStage" && s.source.File == ""
 	})
+}
+
+// SecretFiles are the files that secrets are read from.
+func (m *Mapper) SecretFiles() (paths []string) {
+	for _, s := range m.stages {
+		if s.source.File != "" {
+			paths = append(paths, s.source.File)
+		}
+	}
+	return paths
 }
 
 // A FileReader reads the secrets in a file: those of an object, or with a key
@@ -135,7 +141,7 @@ const maxSecretFile = 256 << 10
 // readSecrets reads a file. None of its errors has anything of the content in
 // it.
 func readSecrets(path, key string) (map[string]flex.Secret, error) {
-	data, err := readPrivate(path)
+	data, err := trust.ReadFile(path, trust.MayNothing, maxSecretFile)
 	if err != nil {
 		return nil, err
 	}
@@ -166,35 +172,4 @@ func notYAML(err error) error {
 		return fmt.Errorf("line %d: neither YAML nor JSON", e.Line)
 	}
 	return errors.New("empty, or neither YAML nor JSON")
-}
-
-// readPrivate reads a file that nobody but its owner can read or change; the
-// owner is root or who runs this. What is checked is what was opened.
-func readPrivate(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		if e, ok := errors.AsType[*os.PathError](err); ok {
-			err = e.Err // the caller names the path
-		}
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !info.Mode().IsRegular():
-		return nil, errors.New("not a regular file")
-	case info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("has mode %04o, so that others can read or change it (chmod 0600)", info.Mode().Perm())
-	case ok && stat.Uid != 0 && int(stat.Uid) != os.Geteuid():
-		return nil, fmt.Errorf("belongs to the user with ID %d (chown root)", stat.Uid)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
-	if err == nil && len(data) > maxSecretFile {
-		err = fmt.Errorf("larger than %d KiB", maxSecretFile>>10)
-	}
-	return data, err
 }

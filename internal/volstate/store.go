@@ -15,6 +15,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/trust"
 )
 
 // A Store is a directory of records. Its methods may be called side by side
@@ -37,12 +38,8 @@ func Open(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state directory: %w", err)
 	}
-	st, err := os.Lstat(dir)
-	if err != nil {
-		return nil, fmt.Errorf("examine the state directory: %w", err)
-	}
-	if !st.IsDir() || st.Mode().Perm()&0o022 != 0 {
-		return nil, fmt.Errorf("state directory %s: it has mode %v, and must be a directory that only its owner can write to", dir, st.Mode())
+	if err := trust.Directory(dir, false); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	return &Store{dir: dir}, nil
 }

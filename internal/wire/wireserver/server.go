@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -18,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flex2csi/flex2csi/internal/trust"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -52,12 +54,11 @@ func Listen(path string) (net.Listener, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fail(err)
 	}
-	st, err := os.Stat(dir)
-	if err != nil {
+	if err := trust.Directory(dir, true); err != nil {
 		return fail(err)
 	}
-	if st.Mode().Perm()&0o022 != 0 && st.Mode()&os.ModeSticky == 0 {
-		return fail(fmt.Errorf("others can write to its directory (mode %v)", st.Mode()))
+	if st, err := os.Lstat(path); err == nil && st.Mode().Type() != fs.ModeSocket {
+		return fail(errors.New("there is something that is no socket; remove it"))
 	}
 	lock, err := lockBeside(path)
 	if err != nil {

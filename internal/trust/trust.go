@@ -1,0 +1,104 @@
+// Package trust tells whether other users of the node could have a hand in a
+// file or directory. Root relies on those: the configuration says what is
+// mounted where, and secrets are sent over the socket.
+package trust
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Others says what other users than the owner may be able to do.
+type Others int
+
+// What others may do with a file. With MayChange nothing is checked, the owner
+// neither.
+const (
+	MayChange Others = iota
+	MayRead
+	MayNothing
+)
+
+// Check returns why a file cannot be trusted: it belongs neither to root nor to
+// who runs this, or others can do more than they may. The error ends with what
+// to do, and leaves it to the caller to name the file.
+func Check(info fs.FileInfo, others Others) error {
+	if others == MayChange {
+		return nil
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid != 0 && int(stat.Uid) != os.Geteuid() {
+		return fmt.Errorf("belongs to the user with ID %d (chown root)", stat.Uid)
+	}
+	mode := info.Mode().Perm()
+	switch {
+	case others == MayNothing && mode&0o077 != 0:
+		return fmt.Errorf("has mode %04o, so that others can read or change it (chmod 0600)", mode)
+	case mode&0o022 != 0:
+		return fmt.Errorf("has mode %04o, so that others can change it (chmod go-w)", mode)
+	}
+	return nil
+}
+
+// Directory checks that others can neither make nor remove anything in a
+// directory. One like /tmp, where they cannot remove what is not theirs, will
+// do if sticky is true.
+func Directory(path string, sticky bool) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is no directory", path)
+	}
+	others := MayRead
+	if sticky && info.Mode()&fs.ModeSticky != 0 {
+		others = MayChange
+	}
+	if err := Check(info, others); err != nil {
+		return fmt.Errorf("%s %w", path, err)
+	}
+	return nil
+}
+
+// ReadFile reads a regular file of at most limit bytes that can be trusted. What
+// is checked is what was opened. Its errors have nothing of the content in them,
+// and leave it to the caller to name the file.
+func ReadFile(path string, others Others, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO must not stop us
+	if err != nil {
+		if e, ok := errors.AsType[*os.PathError](err); ok {
+			err = e.Err
+		}
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	if err := Check(info, others); err != nil {
+		return nil, err
+	}
+	return Read(f, limit)
+}
+
+// Read reads at most limit bytes, and fails if there are more.
+func Read(r io.Reader, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("larger than %d KiB", limit>>10)
+	}
+	return data, nil
+}
