@@ -122,6 +122,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 		KubeletDir: kubeletDir,
 		NodeName:   o.nodeName,
 		BootID:     boot,
+		Measure:    o.httpEndpoint != "",
 		Grace:      o.grace,
 		Drivers:    map[string]*bridge.FlexDriver{},
 		Log:        log,

@@ -41,6 +41,7 @@ type NodeService interface {
 	NodePublish(ctx context.Context, r csivol.PublishRequest) error
 	NodeUnpublish(ctx context.Context, handle, targetPath string) error
 	NodeExpand(ctx context.Context, r csivol.ExpandRequest) error
+	NodeStats(ctx context.Context, handle, volumePath, stagingPath string) (csivol.Stats, error)
 }
 
 // ControllerService is the part that is somewhere in the cluster; of a driver
@@ -157,7 +158,9 @@ type Bridge struct {
 	// Grace is how long something may be left half-done before it is undone
 	// because nobody asks for it any more. Zero: DefaultGrace.
 	Grace time.Duration
-	Log   *slog.Logger
+	// Measure asks the drivers that can tell how full volumes are, for metrics.
+	Measure bool
+	Log     *slog.Logger
 
 	mu      sync.Mutex
 	volumes map[csivol.Key]*volume

@@ -81,3 +81,29 @@ func TestUnmountFindsWhatHasNoRecordYet(t *testing.T) {
 	n.succeed("unmount", n.podDir("p1"))
 	n.empty()
 }
+
+// TestMountAfterUnmountIsNotTheOneBefore: a pod with the same UID (a static
+// one) is back while the unmount of its volume waits for the mount before it.
+func TestMountAfterUnmountIsNotTheOneBefore(t *testing.T) {
+	n := newNode(t)
+	n.driver.hold = make(chan struct{})
+	dir := n.podDir("p1")
+	answers := make(chan flex.DriverStatus)
+	for i, args := range [][]string{{"mount", dir, options}, {"unmount", dir}, {"mount", dir, options}} {
+		go func() { answers <- n.call(args...) }()
+		for len(n.bridge.Operations()) <= i {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	close(n.driver.hold)
+	for range 3 {
+		if s := <-answers; s.Status != flex.StatusSuccess {
+			t.Error(s.Message)
+		}
+	}
+	if !n.mounts.mounted[dir] {
+		t.Error("the last mount succeeded, and nothing is mounted")
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}

@@ -8,8 +8,8 @@ func (b *Bridge) Operations() (all []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, v := range b.volumes {
-		for op := range v.ops {
-			all = append(all, string(op.command)+" "+op.dir)
+		for _, p := range v.ops {
+			all = append(all, string(p.command)+" "+p.dir)
 		}
 	}
 	return all

@@ -131,6 +131,13 @@ func (f *fakeDriver) NodeExpand(_ context.Context, r csivol.ExpandRequest) error
 	return f.do("NodeExpand", r.Handle, func() error { return nil })
 }
 
+func (f *fakeDriver) NodeStats(_ context.Context, handle, _, _ string) (s csivol.Stats, err error) {
+	return s, f.do("NodeGetVolumeStats", handle, func() error {
+		s.Bytes = csivol.Usage{Total: 100, Used: 30, Available: 70}
+		return nil
+	})
+}
+
 func (f *fakeDriver) ControllerExpand(_ context.Context, r csivol.ExpandRequest) (bool, error) {
 	return true, f.do("ControllerExpand", r.Handle, func() error { return nil })
 }

@@ -47,6 +47,7 @@ func (b *Bridge) Reconcile(ctx context.Context) {
 			continue
 		}
 		b.republish(r)
+		b.measure(r)
 	}
 }
 

@@ -209,6 +209,25 @@ func TestRepublish(t *testing.T) {
 	n.empty()
 }
 
+func TestMeasure(t *testing.T) {
+	n := newNode(t)
+	n.bridge.Measure = true
+	n.driver.features.Stats = true
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	n.driver.called()
+	n.reconcile()
+	n.reconcile()
+	if got, want := n.driver.called(), "NodeGetVolumeStats"; got != want {
+		t.Errorf("within a minute %q was called, want %s once", got, want)
+	}
+	if s := n.bridge.Status()[0].Stats; s == nil || s.Bytes.Used != 30 {
+		t.Errorf("stats: %+v", s)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
 // TestMountGroup: the kubelet tells the fsGroup in mount only, and the driver
 // gets it in both calls.
 func TestMountGroup(t *testing.T) {

@@ -23,7 +23,7 @@ func (b *Bridge) republish(r *volstate.Record) {
 		return
 	}
 	for dir, t := range r.Targets {
-		if !t.Bound || t.Dead != "" || !b.due(r.Key(), dir) {
+		if !t.Bound || t.Dead != "" || !b.due(r.Key(), dir, republishEvery) {
 			continue
 		}
 		b.doLater(r, operation{republishCommand, dir}, "repeat NodePublishVolume; what is mounted stays as it is", func(v *volume) error {
@@ -32,18 +32,18 @@ func (b *Bridge) republish(r *volstate.Record) {
 	}
 }
 
-// due reports whether it is time, and notes it.
-func (b *Bridge) due(key csivol.Key, dir string) bool {
+// due reports whether it is time to do something again, and notes it.
+func (b *Bridge) due(key csivol.Key, what string, every time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := b.volumes[key]
-	if v == nil || time.Since(v.republished[dir]) < republishEvery {
+	if v == nil || time.Since(v.last[what]) < every {
 		return false
 	}
-	if v.republished == nil {
-		v.republished = map[string]time.Time{}
+	if v.last == nil {
+		v.last = map[string]time.Time{}
 	}
-	v.republished[dir] = time.Now()
+	v.last[what] = time.Now()
 	return true
 }
 

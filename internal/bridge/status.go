@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -21,6 +22,8 @@ type VolumeStatus struct {
 	// Operations are those under way, the oldest first. One of them, at most,
 	// has begun; the others wait for it.
 	Operations []OperationStatus
+	// Stats are the driver's, as of the last minute; nil if it does not tell.
+	Stats *csivol.Stats
 }
 
 // OperationStatus is what a callout, or the reconciler, is doing.
@@ -50,18 +53,17 @@ func (b *Bridge) Status() []VolumeStatus {
 }
 
 func (v *volume) statusLocked() VolumeStatus {
-	s := VolumeStatus{Record: v.saved.Load(), InDoubtSince: v.inDoubtSince}
+	s := VolumeStatus{Stats: v.stats.Load(), Record: v.saved.Load(), InDoubtSince: v.inDoubtSince}
 	if s.Record == nil {
 		s.Record = &volstate.Record{Driver: v.key.Driver, Handle: v.key.Handle}
 	}
-	for op, p := range v.ops {
-		o := OperationStatus{Command: op.command, Dir: op.dir, Request: p.request, Since: p.since}
+	for _, p := range v.ops {
+		o := OperationStatus{Command: p.command, Dir: p.dir, Request: p.request, Since: p.since}
 		if begun := p.begun.Load(); begun != 0 {
 			o.Begun = time.Unix(0, begun)
 		}
 		s.Operations = append(s.Operations, o)
 	}
-	slices.SortFunc(s.Operations, func(x, y OperationStatus) int { return x.Since.Compare(y.Since) })
 	return s
 }
 

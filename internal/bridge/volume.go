@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,7 @@ type volume struct {
 	// saved is a copy of the record as it was last saved, for everybody; nil
 	// if there is none.
 	saved atomic.Pointer[volstate.Record]
+	stats atomic.Pointer[csivol.Stats] // nil: not asked
 
 	// ctx and log are those of the operation that has the turn. They know the
 	// request that it was started for. The context ends with the process: an
@@ -28,11 +30,10 @@ type volume struct {
 	ctx context.Context //nolint:containedctx // belongs to the turn, as the record does
 	log *slog.Logger
 
-	turn chan struct{} // holds one token: whose turn it is
-
 	// Guarded by Bridge.mu.
-	ops          map[operation]*inProgress
-	republished  map[string]time.Time // by directory
+	ops          []*inProgress        // in the order of their turns
+	lastTurn     <-chan struct{}      // closed when the turn given last is over
+	last         map[string]time.Time // when what is done at intervals was done
 	inDoubtSince time.Time            // that of VolumeStatus
 }
 
@@ -44,9 +45,12 @@ type operation struct {
 
 // inProgress is an operation that runs or waits for its turn.
 type inProgress struct {
-	request string       // that it was started for; empty: the bridge's own doing
-	since   time.Time    // when it was asked for
-	begun   atomic.Int64 // when its turn came, in Unix nanoseconds; 0: it waits
+	operation
+	before  <-chan struct{} // closed when its turn has come; nil: it has
+	over    chan struct{}   // closed when its turn is over
+	request string          // that it was started for; empty: the bridge's own doing
+	since   time.Time       // when it was asked for
+	begun   atomic.Int64    // when its turn came, in Unix nanoseconds; 0: it waits
 	done    chan struct{}
 	err     error // valid once done is closed
 }
@@ -67,8 +71,6 @@ func (b *Bridge) volumeLocked(key csivol.Key) *volume {
 		v = &volume{
 			key:    key,
 			record: &volstate.Record{Driver: key.Driver, Handle: key.Handle},
-			turn:   make(chan struct{}, 1),
-			ops:    map[operation]*inProgress{},
 		}
 		b.volumes[key] = v
 	}
@@ -107,35 +109,48 @@ func (b *Bridge) start(request string, key csivol.Key, op operation, f func(*vol
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := b.volumeLocked(key)
-	if running, ok := v.ops[op]; ok {
-		return running, true
+	if latest := v.latest(op.dir); latest != nil && latest.command == op.command {
+		return latest, true
 	}
-	p = &inProgress{request: request, since: time.Now(), done: make(chan struct{})}
-	v.ops[op] = p
-	go b.run(v, op, p, f)
+	p = &inProgress{operation: op, before: v.lastTurn, over: make(chan struct{}), request: request, since: time.Now(), done: make(chan struct{})}
+	v.ops, v.lastTurn = append(v.ops, p), p.over
+	go b.run(v, p, f)
 	return p, false
 }
 
+// latest returns what was last asked for a directory. Only that may be joined:
+// a mount that comes after an unmount is not the mount before it.
+func (v *volume) latest(dir string) *inProgress {
+	for _, p := range slices.Backward(v.ops) {
+		if p.dir == dir {
+			return p
+		}
+	}
+	return nil
+}
+
 // run is one operation from its turn to its end.
-func (b *Bridge) run(v *volume, op operation, p *inProgress, f func(*volume) error) {
+func (b *Bridge) run(v *volume, p *inProgress, f func(*volume) error) {
 	ctx := requestid.With(b.Context, p.request)
 	log := requestid.Logger(ctx, b.log()).With("csiDriver", v.key.Driver, "volumeHandle", v.key.Handle)
-	p.err = fmt.Errorf("%s of %s did not finish: this is a bug", op.command, v.key)
+	p.err = fmt.Errorf("%s of %s did not finish: this is a bug", p.command, v.key)
 	defer func() {
 		if r := recover(); r != nil {
-			p.err = flex.Errorf(flex.CodeInternal, "%s of %s panicked: this is a bug: %v", op.command, v.key, r)
-			log.Error("an operation panicked", "command", string(op.command), "panic", r)
+			p.err = flex.Errorf(flex.CodeInternal, "%s of %s panicked: this is a bug: %v", p.command, v.key, r)
+			log.Error("an operation panicked", "command", string(p.command), "panic", r)
 		}
-		b.finish(v, op)
+		b.finish(v, p)
 		close(p.done)
 	}()
-	select {
-	case v.turn <- struct{}{}:
-	case <-b.Context.Done():
-		p.err = flex.Errorf(flex.CodeUnavailable, "flex2csi is shutting down; the kubelet will call again")
-		return
+	if p.before != nil {
+		select {
+		case <-p.before:
+		case <-b.Context.Done(): // what runs may not end before the process does
+			p.err = flex.Errorf(flex.CodeUnavailable, "flex2csi is shutting down; the kubelet will call again")
+			return
+		}
 	}
-	defer func() { <-v.turn }()
+	defer close(p.over)
 	v.ctx, v.log = ctx, log
 	p.begun.Store(time.Now().UnixNano())
 	p.err = errors.Join(f(v), b.saveOutcome(v))
@@ -154,10 +169,10 @@ func (v *volume) rpc(timeout time.Duration, f func(context.Context) error) error
 // finish takes an operation off its volume, and the volume off the list if
 // there is nothing left of it. Nobody can be waiting for its turn then: who
 // waits is among the operations.
-func (b *Bridge) finish(v *volume, op operation) {
+func (b *Bridge) finish(v *volume, p *inProgress) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(v.ops, op)
+	v.ops = slices.DeleteFunc(v.ops, func(other *inProgress) bool { return other == p })
 	if len(v.ops) == 0 && v.saved.Load() == nil {
 		delete(b.volumes, v.key)
 	}
@@ -240,8 +255,8 @@ func (b *Bridge) find(dir string) (csivol.Key, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for key, v := range b.volumes {
-		for op := range v.ops {
-			if op.dir == dir {
+		for _, p := range v.ops {
+			if p.dir == dir {
 				return key, true
 			}
 		}

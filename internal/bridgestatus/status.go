@@ -77,6 +77,16 @@ type Service struct {
 	LastError  string     `json:"lastError,omitempty"`
 }
 
+// Usage is how full a volume is: NodeGetVolumeStats.
+type Usage struct {
+	CapacityBytes  int64 `json:"capacityBytes"`
+	UsedBytes      int64 `json:"usedBytes"`
+	AvailableBytes int64 `json:"availableBytes"`
+	Inodes         int64 `json:"inodes,omitempty"`
+	InodesUsed     int64 `json:"inodesUsed,omitempty"`
+	InodesFree     int64 `json:"inodesFree,omitempty"`
+}
+
 // Phase is how far a volume, or a part of its life, is. One that ends in -ing
 // is in doubt: begun, and without a final answer of the driver.
 type Phase string
@@ -132,6 +142,10 @@ type Volume struct {
 	// Incomplete says that values which look secret, and are in no file, are
 	// not known: dead mounts are not replaced before the next mount.
 	Incomplete bool `json:"incomplete,omitempty"`
+
+	// Usage is what the driver told within the last minutes, if it can and the
+	// daemon serves metrics.
+	Usage *Usage `json:"usage,omitempty"`
 
 	Operations []Operation `json:"operations,omitempty"`
 	LastError  string      `json:"lastError,omitempty"`

@@ -50,6 +50,25 @@ func (c *Client) NodeExpand(ctx context.Context, r csivol.ExpandRequest) error {
 	})
 }
 
+// NodeStats is NodeGetVolumeStats.
+func (c *Client) NodeStats(ctx context.Context, handle, volumePath, stagingPath string) (stats csivol.Stats, err error) {
+	err = c.onNode(ctx, "NodeGetVolumeStats", func(n csi.NodeClient, _ csivol.Features) error {
+		answer, err := n.NodeGetVolumeStats(ctx, NodeGetVolumeStats(handle, volumePath, stagingPath))
+		for _, u := range answer.GetUsage() {
+			usage := csivol.Usage{Total: u.GetTotal(), Used: u.GetUsed(), Available: u.GetAvailable()}
+			switch u.GetUnit() {
+			case csi.VolumeUsage_BYTES:
+				stats.Bytes = usage
+			case csi.VolumeUsage_INODES:
+				stats.Inodes = usage
+			case csi.VolumeUsage_UNKNOWN:
+			}
+		}
+		return err
+	})
+	return stats, err
+}
+
 // ControllerPublish is ControllerPublishVolume.
 func (c *Client) ControllerPublish(ctx context.Context, r csivol.AttachRequest) (published map[string]string, err error) {
 	err = c.onController(ctx, "ControllerPublishVolume", func(s csi.ControllerClient, f csivol.Features) error {

@@ -127,3 +127,8 @@ func toCSI(c csivol.Capability, singleNode bool) *csi.VolumeCapability {
 		}},
 	}
 }
+
+// NodeGetVolumeStats makes a request.
+func NodeGetVolumeStats(handle, volumePath, stagingPath string) *csi.NodeGetVolumeStatsRequest {
+	return &csi.NodeGetVolumeStatsRequest{VolumeId: handle, VolumePath: volumePath, StagingTargetPath: stagingPath}
+}

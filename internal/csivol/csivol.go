@@ -119,6 +119,12 @@ type ExpandRequest struct {
 	Secrets     map[string]flex.Secret
 }
 
+// Usage is what NodeGetVolumeStats tells of one unit; all zero if it does not.
+type Usage struct{ Total, Used, Available int64 }
+
+// Stats are the answer of NodeGetVolumeStats.
+type Stats struct{ Bytes, Inodes Usage }
+
 // Features are the capabilities of a driver that decide what is called.
 type Features struct {
 	Name    string // as GetPluginInfo says

@@ -59,12 +59,36 @@ func brokenGauge() gauge {
 	return gauge{"flex2csi_broken_state_files", "State files that could not be read; those put aside stay until somebody removes them.", nil, prometheus.GaugeValue}
 }
 
+// volumeStats are named and labelled as the kubelet's kubelet_volume_stats, but
+// for the claim, which no callout tells.
+type volumeStat struct {
+	gauge
+	of func(*bridgestatus.Usage) int64
+}
+
+func volumeStats() []volumeStat {
+	stat := func(name, help string, of func(*bridgestatus.Usage) int64) volumeStat {
+		return volumeStat{gauge{"flex2csi_volume_stats_" + name, help, []string{"driver_name", "persistentvolume"}, prometheus.GaugeValue}, of}
+	}
+	return []volumeStat{
+		stat("capacity_bytes", "Capacity of the volume as its CSI driver tells.", func(u *bridgestatus.Usage) int64 { return u.CapacityBytes }),
+		stat("used_bytes", "Bytes used in the volume as its CSI driver tells.", func(u *bridgestatus.Usage) int64 { return u.UsedBytes }),
+		stat("available_bytes", "Bytes available in the volume as its CSI driver tells.", func(u *bridgestatus.Usage) int64 { return u.AvailableBytes }),
+		stat("inodes", "Inodes of the volume as its CSI driver tells; 0 if it does not.", func(u *bridgestatus.Usage) int64 { return u.Inodes }),
+		stat("inodes_used", "Inodes used in the volume.", func(u *bridgestatus.Usage) int64 { return u.InodesUsed }),
+		stat("inodes_free", "Inodes free in the volume.", func(u *bridgestatus.Usage) int64 { return u.InodesFree }),
+	}
+}
+
 // Describe lists the metrics; see prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, g := range []gauge{
 		volumesGauge(), operationsGauge(), oldestOperationGauge(), oldestDoubtGauge(), corruptedGauge(),
 		connectedGauge(), reconnectsCounter(), tombstonesGauge(), brokenGauge(),
 	} {
+		ch <- g.desc()
+	}
+	for _, g := range volumeStats() {
 		ch <- g.desc()
 	}
 }
@@ -85,6 +109,13 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			}
 			send(connectedGauge(), connected, d.CSIDriver, d.FlexDriver, service.Name)
 			send(reconnectsCounter(), float64(service.Reconnects), d.CSIDriver, d.FlexDriver, service.Name)
+		}
+	}
+	for i := range s.Volumes {
+		if v := &s.Volumes[i]; v.Usage != nil {
+			for _, g := range volumeStats() {
+				send(g.gauge, float64(g.of(v.Usage)), v.CSIDriver, v.PersistentVolume)
+			}
 		}
 	}
 	for driver, n := range count(s) {

@@ -40,7 +40,7 @@ func measured(t *testing.T) *Metrics {
 				Targets:    []bridgestatus.Target{{Corrupted: "dead"}, {}},
 				Operations: []bridgestatus.Operation{{Since: since}, {Since: now}},
 			},
-			{CSIDriver: "csi.example.com", Phase: bridgestatus.Published},
+			{CSIDriver: "csi.example.com", Phase: bridgestatus.Published, PersistentVolume: "pv-1", Usage: &bridgestatus.Usage{CapacityBytes: 100}},
 			{CSIDriver: "removed.example.com", Phase: bridgestatus.Published},
 		},
 		Tombstones:  make([]bridgestatus.Tombstone, 3),

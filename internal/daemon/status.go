@@ -76,6 +76,12 @@ func driverStatus(d Driver) bridgestatus.Driver {
 func volumeStatus(v bridge.VolumeStatus) bridgestatus.Volume {
 	out := bridgestatus.Of(v.Record)
 	out.InDoubtSince = bridgestatus.When(v.InDoubtSince)
+	if s := v.Stats; s != nil {
+		out.Usage = &bridgestatus.Usage{
+			CapacityBytes: s.Bytes.Total, UsedBytes: s.Bytes.Used, AvailableBytes: s.Bytes.Available,
+			Inodes: s.Inodes.Total, InodesUsed: s.Inodes.Used, InodesFree: s.Inodes.Available,
+		}
+	}
 	for _, o := range v.Operations {
 		out.Operations = append(out.Operations, bridgestatus.Operation{
 			Command: string(o.Command), Dir: o.Dir, Request: o.Request, Since: o.Since.UTC(), Begun: bridgestatus.When(o.Begun),

@@ -81,6 +81,11 @@ func (r *recorder) NodeExpand(_ context.Context, q csivol.ExpandRequest) error {
 	return nil
 }
 
+// NodeStats is for metrics; no callout asks for it.
+func (r *recorder) NodeStats(context.Context, string, string, string) (csivol.Stats, error) {
+	return csivol.Stats{}, nil
+}
+
 // Bind, Marker, Unmount and SetGroup are what a person would see on the node.
 
 func (r *recorder) Bind(_ context.Context, source, target string, readOnly bool) error {
