@@ -32,8 +32,8 @@ func Check(info fs.FileInfo, others Others) error {
 	if others == MayChange {
 		return nil
 	}
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid != 0 && int(stat.Uid) != os.Geteuid() {
-		return fmt.Errorf("belongs to the user with ID %d (chown root)", stat.Uid)
+	if err := checkOwner(info); err != nil {
+		return err
 	}
 	mode := info.Mode().Perm()
 	switch {
@@ -45,11 +45,25 @@ func Check(info fs.FileInfo, others Others) error {
 	return nil
 }
 
+func checkOwner(info fs.FileInfo) error {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid != 0 && int(stat.Uid) != os.Geteuid() {
+		return fmt.Errorf("belongs to the user with ID %d (chown root)", stat.Uid)
+	}
+	return nil
+}
+
 // Directory checks that others can neither make nor remove anything in a
 // directory. One like /tmp, where they cannot remove what is not theirs, will
-// do if sticky is true.
+// do if sticky is true. A symbolic link, as /var/run is on many nodes, counts as
+// what it leads to if it belongs to root or to who runs this.
 func Directory(path string, sticky bool) error {
 	info, err := os.Lstat(path)
+	if err == nil && info.Mode().Type() == fs.ModeSymlink {
+		if err := checkOwner(info); err != nil {
+			return fmt.Errorf("%s %w", path, err)
+		}
+		info, err = os.Stat(path)
+	}
 	if err != nil {
 		return err
 	}

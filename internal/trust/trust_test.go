@@ -60,6 +60,16 @@ func TestOwner(t *testing.T) {
 	if err := trust.Directory(dir, false); err != nil {
 		t.Error(err)
 	}
+	link := dir + "-link"
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Lchown(link, 12345, -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := trust.Directory(link, true); !refused(err, "belongs to the user with ID 12345 (chown root)") {
+		t.Error(err)
+	}
 	if err := os.Chown(dir, 12345, -1); err != nil {
 		t.Fatal(err)
 	}
@@ -70,17 +80,15 @@ func TestOwner(t *testing.T) {
 
 func TestDirectory(t *testing.T) {
 	dir := t.TempDir()
-	link, file := filepath.Join(dir, "link"), filepath.Join(dir, "file")
+	link, file := filepath.Join(t.TempDir(), "link"), filepath.Join(dir, "file")
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{link, file} {
-		if err := trust.Directory(path, false); !refused(err, "is no directory") {
-			t.Errorf("%s: %v", path, err)
-		}
+	if err := trust.Directory(file, false); !refused(err, "is no directory") {
+		t.Error(err)
 	}
 	if err := trust.Directory(filepath.Join(dir, "none"), false); err == nil {
 		t.Error("what is not there is trusted")
@@ -99,8 +107,10 @@ func TestDirectory(t *testing.T) {
 		if err := os.Chmod(dir, tt.mode); err != nil {
 			t.Fatal(err)
 		}
-		if err := trust.Directory(dir, tt.sticky); !refused(err, tt.want) {
-			t.Errorf("%v, sticky %t: %v, want %q", tt.mode, tt.sticky, err, tt.want)
+		for _, path := range []string{dir, link} {
+			if err := trust.Directory(path, tt.sticky); !refused(err, tt.want) {
+				t.Errorf("%s, %v, sticky %t: %v, want %q", path, tt.mode, tt.sticky, err, tt.want)
+			}
 		}
 	}
 }
