@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
-	"github.com/flex2csi/flex2csi/internal/kubeletdir"
+	"github.com/flex2csi/flex2csi/internal/handoff"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -44,7 +44,7 @@ func (c *callout) configuration() (*driverconfig.Configuration, error) {
 			config = loaded
 		}
 	}
-	if err != nil && c.bridged() {
+	if c.backend == "" && config.Backend != driverconfig.BackendCSI && c.isOfDaemon() {
 		config = driverconfig.Default(name, driverconfig.BackendCSI)
 	}
 	if c.kubeletDir != "" {
@@ -59,18 +59,10 @@ func (c *callout) configuration() (*driverconfig.Configuration, error) {
 	return config, err
 }
 
-// bridged reports, for a driver without a configuration, whether the call is
-// the unmount of a volume of the daemon's: those have a private target.
-func (c *callout) bridged() bool {
-	if len(c.args) < 2 || c.args[0] != string(flex.CommandUnmount) {
-		return false
-	}
-	private, err := kubeletdir.PrivateTarget(c.args[1])
-	if err != nil {
-		return false
-	}
-	_, err = os.Lstat(filepath.Dir(private))
-	return err == nil
+// isOfDaemon reports whether the call takes down what the daemon has set up,
+// whatever the configuration says by now.
+func (c *callout) isOfDaemon() bool {
+	return len(c.args) > 1 && handoff.Owns(flex.Command(c.args[0]), c.args[1])
 }
 
 // driverName may be empty where it is not needed: by hand, with --config or

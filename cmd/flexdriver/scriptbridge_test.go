@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/flex2csi/flex2csi/internal/nodemounts"
 )
 
 // A scriptBridge is flex2csi and a CSI driver on the node of one script.
@@ -21,7 +24,7 @@ type scriptBridge struct {
 // scriptBridgeKey finds the one of a script.
 type scriptBridgeKey struct{}
 
-const scriptBridgeUsage = "usage: bridge up [attach] | kill | start | stop"
+const scriptBridgeUsage = "usage: bridge up [attach] | kill | start | stop | marker"
 
 // scriptBridgeCmd runs flex2csi. "up" starts a CSI driver with the volume disk-1, and
 // the daemon, and makes the installed driver one that calls it.
@@ -37,6 +40,9 @@ func scriptBridgeCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(b.serve(ts))
 	case "kill":
 		ts.Check(end(b.daemon, syscall.SIGKILL))
+	case "marker":
+		m := &nodemounts.Mounts{KubeletDir: ts.Getenv("KUBELET")}
+		ts.Check(m.Marker(context.Background(), ts.Getenv("GLOBAL")))
 	case "stop":
 		ts.Check(end(b.daemon, syscall.SIGTERM))
 	default:

@@ -2,6 +2,8 @@ package handoff
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,12 +38,34 @@ func (b *Backend) unmount(ctx context.Context, c *flex.Call) error {
 	if err := tombstone.Write(b.StateDir, stone); err != nil {
 		return flex.Errorf(flex.CodeUnavailable, "flex2csi does not listen at %s, and it cannot be left a note in %s that the volume is not wanted any more, without which nothing is unmounted: %w", b.Socket, b.StateDir, err)
 	}
+	if b.afterNote != nil {
+		b.afterNote()
+	}
 	// A daemon that has begun meanwhile may have looked for tombstones before
 	// this one was written, but then it listens by now.
 	if _, err := b.send(ctx, c, wire.CallNow); !wire.IsAbsent(err) {
 		return err
 	}
 	return b.takeDown(ctx, p)
+}
+
+// Owns reports whether what is mounted at a directory, which is to be unmounted,
+// is the daemon's: a pod's has a private target, a device mount path a marker.
+// It is for drivers whose configuration was lost, or was another when the
+// volume was mounted.
+func Owns(command flex.Command, dir string) bool {
+	switch command {
+	case flex.CommandUnmount:
+		private, err := kubeletdir.PrivateTarget(dir)
+		if err != nil {
+			return false
+		}
+		_, err = os.Lstat(filepath.Dir(private))
+		return err == nil
+	case flex.CommandUnmountDevice:
+		return nodemounts.IsMarker(dir)
+	}
+	return false
 }
 
 // place is what there is to unmount for one pod and volume.

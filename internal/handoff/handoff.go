@@ -37,6 +37,9 @@ type Backend struct {
 	Mounter mounter.Mounter
 	// Log is optional.
 	Log *slog.Logger
+
+	// afterNote is called when a tombstone is written, by tests.
+	afterNote func()
 }
 
 // Driver returns the functions for flex.Run. GetVolumeName stays nil: the

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -83,6 +85,18 @@ func (m *Mounts) Marker(ctx context.Context, dir string) error {
 		return err
 	}
 	return m.mounter(ctx).Memory(ctx, markerSize, t, []string{"ro"}, nil)
+}
+
+// IsMarker reports whether what is mounted at dir was made by [Mounts.Marker].
+func IsMarker(dir string) bool {
+	t, err := mounter.OpenTarget("", dir)
+	if err != nil {
+		return false
+	}
+	defer t.Close()
+	info, err := t.Info()
+	return err == nil && info != nil && info.FSType == "tmpfs" &&
+		slices.Contains(strings.Split(info.VFSOptions, ","), fmt.Sprintf("size=%dk", markerSize/1024))
 }
 
 // Unmount removes all that is mounted at path.

@@ -1,0 +1,43 @@
+package handoff
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/wire"
+	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// TestDaemonBackMeanwhile: a daemon that began after it was dialled, and
+// before the tombstone was written, has not seen the tombstone. It gets the
+// call, and nobody unmounts behind its back.
+func TestDaemonBackMeanwhile(t *testing.T) {
+	dir := t.TempDir()
+	target := testenv.Kubelet(t).PodVolumeDir("1", "example.com/disk", "data")
+	argv := []string{"unmount", target}
+	b := &Backend{Name: "example.com/disk", Argv: argv, Socket: filepath.Join(dir, "s"), StateDir: filepath.Join(dir, "state")}
+	b.afterNote = func() {
+		if _, found, err := tombstone.Find(b.StateDir, target); !found || err != nil {
+			t.Errorf("there is no tombstone: %v", err)
+		}
+		l, err := wireserver.Listen(b.Socket)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { l.Close() })
+		s := &wireserver.Server{AllowUID: os.Getuid(), Handler: func(context.Context, *wire.Request) flex.DriverStatus {
+			return flex.Failure(flex.Errorf(flex.CodeAborted, "the daemon's word"))
+		}}
+		go func() { _ = s.Serve(context.Background(), l) }() // until l is closed
+	}
+	status := flex.Run(t.Context(), b.Driver(), argv)
+	if status.Code != flex.CodeAborted {
+		t.Errorf("%+v, want what the daemon said", status)
+	}
+}
