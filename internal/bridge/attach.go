@@ -195,7 +195,7 @@ func (b *Bridge) detach(ctx context.Context, d *FlexDriver, c *flex.Call) error 
 	if !ok {
 		return nil
 	}
-	if err := b.requireThisNode(c.NodeName); err != nil {
+	if err := errors.Join(d.serves(key), b.requireThisNode(c.NodeName)); err != nil {
 		return err
 	}
 	return b.do(ctx, key, operation{command: c.Command, dir: c.NodeName}, func(v *volume) error {

@@ -88,8 +88,10 @@ type State interface {
 // A FlexDriver is one driver name that the kubelet calls, and what the
 // configuration makes of it.
 type FlexDriver struct {
-	Name    string // vendor/name
-	Service Service
+	Name string // vendor/name
+	// CSIDriver is the name of the Service's driver.
+	CSIDriver string
+	Service   Service
 	// Map turns the options of a call into a volume of the CSI driver.
 	Map func(flex.Options) (*csivol.Volume, error)
 	// Attach says whether ControllerPublishVolume is called: Auto does if the
@@ -203,7 +205,16 @@ func (b *Bridge) driverOf(r *volstate.Record) (*FlexDriver, error) {
 	if !ok {
 		return nil, flex.Errorf(flex.CodeFailedPrecondition, "volume %s belongs to the driver %s, which the configuration no longer has; put it back until its volumes are gone", r.Key(), r.FlexDriver)
 	}
-	return d, nil
+	return d, d.serves(r.Key())
+}
+
+// serves is an error for the volume of a CSI driver that the configuration had
+// before. The one that it has now may know another volume by the same handle.
+func (d *FlexDriver) serves(key csivol.Key) error {
+	if d.CSIDriver == key.Driver {
+		return nil
+	}
+	return flex.Errorf(flex.CodeFailedPrecondition, "volume %s belongs to the CSI driver %s, and the configuration now has %s for %s; put it back until its volumes are gone", key, key.Driver, d.CSIDriver, d.Name)
 }
 
 // remember keeps an error in the record for those who look, and returns it.

@@ -56,6 +56,9 @@ func (b *Bridge) unmountDevice(ctx context.Context, d *FlexDriver, c *flex.Call)
 	if !ok {
 		return b.Mounts.Unmount(ctx, c.Dir)
 	}
+	if err := d.serves(key); err != nil {
+		return err
+	}
 	return b.do(ctx, key, operation{c.Command, c.Dir}, func(v *volume) error {
 		return b.releaseDevice(d, v, c.Dir)
 	})

@@ -15,6 +15,9 @@ func (b *Bridge) expandFS(ctx context.Context, d *FlexDriver, c *flex.Call) erro
 	if !ok {
 		return flex.Errorf(flex.CodeFailedPrecondition, "flex2csi has no volume mounted at %s, so it cannot be expanded there", c.Dir)
 	}
+	if err := d.serves(key); err != nil {
+		return err
+	}
 	if c.NewSize <= 0 || c.NewSize < c.OldSize {
 		return flex.Errorf(flex.CodeInvalidArgument, "the new size (%d bytes) is smaller than the old one (%d bytes); a volume never shrinks", c.NewSize, c.OldSize)
 	}

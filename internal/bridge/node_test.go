@@ -50,7 +50,7 @@ func (n *node) start(boot string) {
 	n.bridge = &bridge.Bridge{
 		Context: n.t.Context(), Mounts: n.mounts, State: store,
 		KubeletDir: n.dir, NodeName: "node-1", BootID: boot,
-		Drivers: map[string]*bridge.FlexDriver{flexDriver: {Name: flexDriver, Service: n.driver, Map: mapOptions, DirectPublish: n.direct}},
+		Drivers: map[string]*bridge.FlexDriver{flexDriver: {Name: flexDriver, CSIDriver: "csi.example.com", Service: n.driver, Map: mapOptions, DirectPublish: n.direct}},
 	}
 	n.bridge.Restore(records)
 }

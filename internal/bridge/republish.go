@@ -18,8 +18,8 @@ const republishCommand flex.Command = "republish"
 // its volumes that way. An error leaves the mount as it is
 // (kubernetes/kubernetes#121271).
 func (b *Bridge) republish(r *volstate.Record) {
-	d := b.Drivers[r.FlexDriver]
-	if d == nil || !d.Republish {
+	d, err := b.driverOf(r)
+	if err != nil || !d.Republish {
 		return
 	}
 	for dir, t := range r.Targets {

@@ -17,6 +17,9 @@ func (b *Bridge) unmount(ctx context.Context, d *FlexDriver, c *flex.Call) error
 	if !ok {
 		return b.tidy(ctx, c.Dir)
 	}
+	if err := d.serves(key); err != nil {
+		return err
+	}
 	return b.do(ctx, key, operation{c.Command, c.Dir}, func(v *volume) error {
 		return b.release(d, v, csivol.Secrets{}, c.Dir)
 	})

@@ -18,6 +18,7 @@ func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service) *bridge.Fl
 	t := &c.Timeouts
 	return &bridge.FlexDriver{
 		Name:          c.FlexDriver,
+		CSIDriver:     c.CSIDriver,
 		Service:       s,
 		Map:           m.Map,
 		DetachSecrets: m.DetachSecrets,
