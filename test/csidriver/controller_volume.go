@@ -190,7 +190,7 @@ func (c controller) grow(ctx context.Context, v *volumeRecord, size int64) error
 		return err
 	}
 	defer image.Close()
-	v.GrowFilesystem = !c.Directories
+	v.GrowFilesystem = true
 	if err := c.store.putVolume(v); err != nil {
 		return err
 	}

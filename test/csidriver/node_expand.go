@@ -73,7 +73,7 @@ func (n node) growMounted(ctx context.Context, v *volumeRecord, path string) err
 		return status.Errorf(codes.FailedPrecondition, "volume %s grows only while it is not published; the next NodeStageVolume will do it", v.ID)
 	}
 	if n.Directories {
-		return nil
+		return n.grown(v)
 	}
 	if err := n.mounter.GrowFilesystem(ctx, info.Source, info.FSType, t); err != nil {
 		if ctx.Err() != nil {
@@ -83,6 +83,11 @@ func (n node) growMounted(ctx context.Context, v *volumeRecord, path string) err
 		// must not try again before the volume has been unpublished.
 		return status.Errorf(codes.FailedPrecondition, "volume %s: %v", v.ID, err)
 	}
+	return n.grown(v)
+}
+
+// grown notes that the filesystem has followed.
+func (n node) grown(v *volumeRecord) error {
 	if !v.GrowFilesystem {
 		return nil
 	}

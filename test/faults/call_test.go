@@ -135,3 +135,12 @@ func (w *world) dial(ctx context.Context) (net.Conn, error) {
 		time.Sleep(10 * time.Millisecond)
 	}
 }
+
+// listens reports that a daemon accepts calls.
+func (w *world) listens() error {
+	conn, err := net.Dial("unix", w.socket())
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}

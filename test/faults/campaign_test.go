@@ -59,14 +59,23 @@ func TestCampaign(t *testing.T) {
 	t.Logf("all worlds:\n%s", total)
 }
 
-// campaign runs a world in a process of its own.
+// campaign lets faults happen to a world.
 func campaign(t *testing.T, p *plan) *report {
-	p.Dir = shortDir(t)
-	p.Round, p.RPC = 8*time.Second, time.Second
+	p.Round, p.RPC, p.Grace = 8*time.Second, time.Second, 1500*time.Millisecond
 	if p.Images {
 		p.RPC = 3 * time.Second
 	}
 	p.Exec = 10
+	r := inWorld(t, p)
+	if r.Counts[countCycles] == 0 {
+		t.Errorf("seed %d: no volume lived its life", p.Seed)
+	}
+	return r
+}
+
+// inWorld runs a world in a process of its own.
+func inWorld(t *testing.T, p *plan) *report {
+	p.Dir = shortDir(t)
 	p.Daemon, p.Flexdriver = os.Getenv(envDaemon), os.Getenv(envFlexdriver)
 	input, err := json.Marshal(p)
 	if err != nil {
@@ -94,9 +103,6 @@ func campaign(t *testing.T, p *plan) *report {
 	}
 	if len(r.Wrong) > 0 {
 		t.Log(log.String())
-	}
-	if r.Counts[countCycles] == 0 {
-		t.Errorf("seed %d: no volume lived its life", p.Seed)
 	}
 	return &r
 }

@@ -88,7 +88,7 @@ func (k *kubelet) look(p *pod) {
 	}
 	uses.Wait()
 	for k.ctx.Err() == nil {
-		if k.cleanUp(p) == nil {
+		if k.cleanUp(p.uid) == nil {
 			k.cluster.remove(p)
 			return
 		}
@@ -223,8 +223,8 @@ func (k *kubelet) takeDown(random *rand.Rand, at place, used bool) {
 // cleanUp removes the directory of a pod that is gone: within volumes only
 // what is empty, all else but what is mounted
 // (pkg/kubelet/kubelet_volumes.go, cleanupOrphanedPodDirs).
-func (k *kubelet) cleanUp(p *pod) error {
-	dir := k.podDir(p.uid)
+func (w *world) cleanUp(uid string) error {
+	dir := w.podDir(uid)
 	for _, pattern := range []string{"volumes/*/*", "volumes/*", "volumes"} {
 		paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is well formed
 		for _, path := range paths {

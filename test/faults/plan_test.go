@@ -31,6 +31,14 @@ type plan struct {
 	// Exec is how many of a hundred callouts flexdriver makes; the others are
 	// made as it makes them, in this process, which is faster.
 	Exec int32
+	// Grace is the daemon's.
+	Grace time.Duration
+	// Kill has the world kill the daemon in the middle of each callout of the
+	// life of this name, and do nothing else.
+	Kill string
+	// All is for kills after every system call, and not only those that matter
+	// most.
+	All bool
 	// RPC is the deadline of each call of the driver.
 	RPC time.Duration
 }

@@ -25,7 +25,6 @@ const (
 
 	bootIDFile = "/proc/sys/kernel/random/boot_id"
 
-	grace    = 1500 * time.Millisecond
 	interval = 200 * time.Millisecond
 	// patience is far more than anything takes.
 	patience = time.Minute
@@ -67,7 +66,11 @@ func playWorld(in io.Reader, out, log io.Writer) int {
 		err = w.make()
 	}
 	if err == nil {
-		w.run()
+		if w.Kill != "" {
+			w.kill()
+		} else {
+			w.run()
+		}
 		err = w.end()
 	}
 	if err != nil {
@@ -151,7 +154,7 @@ func (w *world) driverCommand() *exec.Cmd {
 
 func (w *world) daemonCommand() *exec.Cmd {
 	return w.logged(exec.Command(w.Daemon, "serve", "--config", w.path("config.yaml"), "--socket", w.socket(), "--state-dir", w.stateDir(),
-		"--kubelet-dir", w.kubeletDir(), "--node-name", nodeName, "--grace", grace.String(), "--reconcile-interval", interval.String(), "--drain-timeout", "1s"), "daemon.log")
+		"--kubelet-dir", w.kubeletDir(), "--node-name", nodeName, "--grace", w.Grace.String(), "--reconcile-interval", interval.String(), "--drain-timeout", "1s"), "daemon.log")
 }
 
 func (w *world) logged(cmd *exec.Cmd, name string) *exec.Cmd {
