@@ -103,7 +103,7 @@ func (w *world) driverAgrees() error {
 			uses[u.volume.handle]++
 		}
 	}
-	views, err := csidriver.Inspect(w.disks())
+	views, err := w.inspect()
 	if err != nil {
 		return err
 	}
@@ -120,6 +120,26 @@ func (w *world) driverAgrees() error {
 		}
 	}
 	return nil
+}
+
+// inspect returns the driver's view of what is mounted. It also remembers
+// paths that it was not asked to unpublish, or said that it does not know: after
+// a reboot, or of a lying driver, nobody can tell.
+func (w *world) inspect() (map[string]csidriver.VolumeView, error) {
+	views, err := csidriver.Inspect(w.disks())
+	for _, view := range views {
+		for node, n := range view.Nodes {
+			n.Targets = slices.DeleteFunc(n.Targets, func(path string) bool { return !isMount(path) })
+			if !isMount(n.StagingPath) {
+				n.StagingPath = ""
+			}
+			view.Nodes[node] = n
+			if n.StagingPath == "" && len(n.Targets) == 0 {
+				delete(view.Nodes, node)
+			}
+		}
+	}
+	return views, err
 }
 
 func (w *world) deleteAll() error {
@@ -155,7 +175,7 @@ func (w *world) nothingLeft() error {
 			left = append(left, "attachment of "+v.handle+" in kube-controller-manager")
 		}
 	}
-	views, err := csidriver.Inspect(w.disks())
+	views, err := w.inspect()
 	if err != nil {
 		return err
 	}
