@@ -134,6 +134,45 @@ func TestDaemonKeepsDying(t *testing.T) {
 	}
 }
 
+// TestDaemonEndsInTheMiddle: a call that cannot be finished before the daemon
+// ends is left to the next one.
+func TestDaemonEndsInTheMiddle(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	first, err := wireserver.Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	s := &wireserver.Server{AllowUID: os.Getuid(), Handler: func(ctx context.Context, _ *wire.Request) flex.DriverStatus {
+		first.Close()
+		end()
+		<-ctx.Done()
+		return flex.Failure(ctx.Err())
+	}}
+	go func() { ended <- s.Serve(ctx, first) }()
+	go func() {
+		<-ctx.Done()
+		next, err := wireserver.Listen(socket)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { next.Close() })
+		s := &wireserver.Server{AllowUID: os.Getuid(), Handler: func(context.Context, *wire.Request) flex.DriverStatus {
+			return flex.DriverStatus{Status: flex.StatusSuccess}
+		}}
+		_ = s.Serve(context.Background(), next)
+	}()
+	if _, err := wire.Call(t.Context(), socket, wire.NewRequest("a/b", []string{"mount"}, time.Minute)); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestInterrupted: a signal ends the wait for an answer at once.
 func TestInterrupted(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})

@@ -170,10 +170,8 @@ func (s *Server) answer(ctx context.Context, line []byte) ([]byte, error) {
 	if err != nil {
 		return wire.Encode(wire.Answer(r.ID, flex.Failure(err)))
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout(), flex.Errorf(flex.CodeDeadlineExceeded, "still in progress after %v", r.Timeout()))
-	defer cancel()
 	if r.Kind == "" {
-		return wire.Encode(wire.Answer(r.ID, s.Handler(ctx, r)))
+		return s.callout(ctx, r)
 	}
 	document, err := s.document(r.Kind)
 	if err != nil {
@@ -182,6 +180,18 @@ func (s *Server) answer(ctx context.Context, line []byte) ([]byte, error) {
 	answer := wire.Answer(r.ID, flex.DriverStatus{Status: flex.StatusSuccess})
 	answer.Document = document
 	return wire.EncodeDocument(answer)
+}
+
+// callout answers a callout. One that fails because the server is ending gets
+// no answer: the driver makes the call again, and reaches the next server.
+func (s *Server) callout(ending context.Context, r *wire.Request) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ending, r.Timeout(), flex.Errorf(flex.CodeDeadlineExceeded, "still in progress after %v", r.Timeout()))
+	defer cancel()
+	status := s.Handler(ctx, r)
+	if status.Status != flex.StatusSuccess && ending.Err() != nil {
+		return nil, fmt.Errorf("call %s is left to the next flex2csi: %s", r.ID, status.Message)
+	}
+	return wire.Encode(wire.Answer(r.ID, status))
 }
 
 // document answers a question.
