@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 )
 
 // TestExamples maps the examples of docs/mapping.md: in each of its sections,
@@ -108,5 +112,23 @@ func blocks(text string) (all []string) {
 		block, after, _ := strings.Cut(rest, "\n```\n")
 		all = append(all, block+"\n")
 		text = "\n" + after
+	}
+}
+
+// TestFlagsInDocs: docs/serve.md has each flag of serve with its default, and
+// no other.
+func TestFlagsInDocs(t *testing.T) {
+	text, err := os.ReadFile("../../docs/serve.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (?:`-v`, )?`--([a-z-]+)` \\|([^|]*)\\|").FindAllStringSubmatch(string(text), -1) {
+		documented[row[1]] = strings.Trim(row[2], " `")
+	}
+	flags := map[string]string{}
+	new(serveOptions).flags(environment{}).VisitAll(func(f *pflag.Flag) { flags[f.Name] = f.DefValue })
+	if diff := cmp.Diff(flags, documented); diff != "" {
+		t.Errorf("flags (-), documented (+):\n%s", diff)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
@@ -31,17 +32,17 @@ import (
 
 // serveOptions are the flags of serve.
 type serveOptions struct {
+	config                                 *string
 	socket, stateDir, kubeletDir, nodeName string
 	httpEndpoint, metricsPath              string
 	drain, interval, grace, timeout        time.Duration
 	verbosity                              int
 }
 
-// serve is the daemon: it answers flexdriver until it is told to end.
-func serve(args []string, env environment) error {
-	var o serveOptions
+// flags makes the flag set, which docs/serve.md describes.
+func (o *serveOptions) flags(env environment) *pflag.FlagSet {
 	set := flags("serve", "The daemon of a node: answers flexdriver, and does with CSI drivers what it asks\nfor, until it is told to end.", env)
-	config := configFlag(set)
+	o.config = configFlag(set)
 	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket at which flexdriver calls; its directory is for root alone")
 	set.StringVar(&o.stateDir, "state-dir", tombstone.DefaultStateDir, "`directory` of the records of volumes; it has to outlive this process")
 	set.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's --root-dir")
@@ -53,6 +54,13 @@ func serve(args []string, env environment) error {
 	set.DurationVar(&o.interval, "reconcile-interval", 30*time.Second, "pause between two looks for what nobody wants any more")
 	set.DurationVar(&o.grace, "grace", bridge.DefaultGrace, "how long something may be left half-done before it is undone because nobody asks for it any more; the kubelet asks at least every 2m3s")
 	set.CountVarP(&o.verbosity, "v", "v", "log requests and responses as well, secrets masked")
+	return set
+}
+
+// serve is the daemon: it answers flexdriver until it is told to end.
+func serve(args []string, env environment) error {
+	var o serveOptions
+	set := o.flags(env)
 	if err := parse(set, args, 0); err != nil {
 		return err
 	}
@@ -64,7 +72,7 @@ func serve(args []string, env environment) error {
 	case o.timeout < time.Second || o.timeout > time.Hour:
 		return usagef("--timeout %v: want 1s to 1h", o.timeout)
 	}
-	c, err := loadConfig(bridgeconfig.Loader{Others: trust.MayRead, Timeout: o.timeout}, *config, env)
+	c, err := loadConfig(bridgeconfig.Loader{Others: trust.MayRead, Timeout: o.timeout}, *o.config, env)
 	if err != nil {
 		return err
 	}
