@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/handoff"
 	installer "github.com/flex2csi/flex2csi/internal/install"
 	"github.com/flex2csi/flex2csi/internal/tombstone"
 	"github.com/flex2csi/flex2csi/internal/wire"
@@ -82,7 +83,13 @@ func install(args []string, w io.Writer) error {
 	if options.Executable, err = os.Executable(); err != nil {
 		return err
 	}
-	return tell(w)(installer.Install(ctx, options))
+	report, err := installer.Install(ctx, options)
+	if config := options.Config; err == nil && config.Backend == driverconfig.BackendCSI {
+		if err := handoff.Probe(ctx, config.Socket, config.Driver.String()); err != nil {
+			report.Warnings = append(report.Warnings, fmt.Sprintf("calls will fail until this has changed: %v", err))
+		}
+	}
+	return tell(w)(report, err)
 }
 
 func uninstall(args []string, w io.Writer) error {

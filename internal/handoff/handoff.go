@@ -103,6 +103,18 @@ func (b *Backend) send(ctx context.Context, c *flex.Call, call send) (flex.Drive
 	return response.Status, nil
 }
 
+// Probe returns why a callout of a driver would fail if it came now: there is no
+// daemon, or its configuration does not have the driver.
+func Probe(ctx context.Context, socket, driver string) error {
+	const patience = 2 * time.Second
+	r := wire.NewRequest(driver, []string{string(flex.CommandInit)}, patience)
+	response, err := wire.CallNow(ctx, socket, r)
+	if err != nil {
+		return err
+	}
+	return verdict(flex.CommandInit, response)
+}
+
 // reserve is what is left between the daemon's deadline and ours, so that the
 // answer given is the daemon's, who knows what it is that takes so long.
 const reserve = time.Second
