@@ -223,6 +223,8 @@ func TestTakenOver(t *testing.T) {
 func TestExpand(t *testing.T) {
 	n := newNode(t)
 	dir := n.podDir("p1")
+	n.succeed("expandvolume", options, "", "2000", "1000")
+	n.empty()
 	n.succeed("mount", dir, options)
 	n.driver.called()
 	n.succeed("expandfs", options, "", dir, "2000", "1000")

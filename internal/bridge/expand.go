@@ -40,6 +40,9 @@ func (b *Bridge) expandVolume(ctx context.Context, d *FlexDriver, c *flex.Call) 
 		if !f.ControllerExpand {
 			return flex.Errorf(flex.CodeFailedPrecondition, "driver %s cannot expand a volume, or its controller cannot be reached; look at controllerEndpoint", d.Name)
 		}
+		if err := b.describe(v, want); err != nil {
+			return err
+		}
 		_, err = b.controllerExpand(d, v, want.Secrets, c.NewSize)
 		return err
 	})

@@ -139,6 +139,9 @@ func (f *fakeDriver) NodeStats(_ context.Context, handle, _, _ string) (s csivol
 }
 
 func (f *fakeDriver) ControllerExpand(_ context.Context, r csivol.ExpandRequest) (bool, error) {
+	if r.Capability.AccessMode == "" {
+		return false, final(flex.CodeInvalidArgument, "the capability has no access mode")
+	}
 	return true, f.do("ControllerExpand", r.Handle, func() error { return nil })
 }
 
