@@ -27,9 +27,9 @@ export GORACE ?= atexit_sleep_ms=0
 # What tests drive from outside, where they do not run it in-process.
 export FLEXDRIVER_BINARY := $(CURDIR)/$(BIN)/flexdriver
 export FLEX2CSI_BINARY   := $(CURDIR)/$(BIN)/flex2csi
-export FLEX2CSI_BINARY := $(CURDIR)/$(BIN)/flex2csi
 # CSI drivers that are modules of their own.
 BACKENDS := gcepd mock
+export FLEX_PROGRAMS := $(CURDIR)/$(BIN)/programs
 
 # The steps share the machine's two cores, its loop devices and one results file.
 .NOTPARALLEL:
@@ -71,12 +71,22 @@ test-rootless: build $(BIN)/testsum ## as root: the unit tests once more, as use
 test-contract: test-contract-1.37 test-contract-1.36 ## drive the binary with Kubernetes' own FlexVolume code, two versions
 
 .PHONY: test-contract-1.37
-test-contract-1.37: build $(BIN)/testsum
+test-contract-1.37: programs $(BIN)/testsum
 	@cd test/contract && $(TESTSUM) -step contract-1.37 run -timeout 20m ./...
 
 .PHONY: test-contract-1.36
-test-contract-1.36: build $(BIN)/testsum
+test-contract-1.36: programs $(BIN)/testsum
 	@cd test/contract && $(TESTSUM) -step contract-1.36 run -timeout 20m -modfile=go.k8s136.mod ./...
+
+# The daemon and the CSI drivers that it is tested with.
+.PHONY: programs
+programs: build
+	@mkdir -p $(FLEX_PROGRAMS)
+	@ln -sf ../flex2csi $(FLEX_PROGRAMS)/
+	go build -o $(FLEX_PROGRAMS)/ ./test/csidriver/cmd/csidriver
+	@for backend in $(BACKENDS); do echo "go build in test/$$backend"; \
+		(cd test/$$backend && go build -ldflags '-s -w' -o $(FLEX_PROGRAMS)/ .) || exit; \
+	done
 
 .PHONY: test-backends
 test-backends: build $(BIN)/testsum ## the daemon with CSI drivers that are not ours: GCE PD on loop devices, Kubernetes' mock

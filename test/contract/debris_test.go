@@ -31,9 +31,11 @@ func (n *node) mountFUSE(dir string) (die func()) {
 // TestUnmountRemovesADeadFUSEMount: the kubelet calls for it, and needs it to
 // be gone: a path that it cannot examine keeps the pod Terminating for ever.
 func TestUnmountRemovesADeadFUSEMount(t *testing.T) {
-	n := newNode(t, true)
-	v, a, b := n.newVolume(imageExt4(), "pv-1"), newPod("a"), newPod("b")
-	n.attach(v)
+	forDisks(t, onlyAttached(), testUnmountOfDeadFUSE)
+}
+
+func testUnmountOfDeadFUSE(t *testing.T, n *node, v *vol) {
+	a, b := newPod("a"), newPod("b")
 	n.must(n.mount(v, a))
 	for _, dir := range []string{v.dir(a), v.dir(b), v.deviceDir()} {
 		n.mountFUSE(dir)()
@@ -55,7 +57,7 @@ func TestUnmountRemovesADeadFUSEMount(t *testing.T) {
 			t.Errorf("%s is still there", dir)
 		}
 	}
-	v.checkNothingLeft()
+	v.checkNotMounted()
 	n.restart()
 	n.must(n.mount(v, b))
 	v.checkMounted(v.dir(b))

@@ -84,8 +84,10 @@ func TestUnmountDeviceThatFailsIsCalledAgain(t *testing.T) {
 // TestUnmountDeviceByHand is safe for paths that are no mounts and not there:
 // the kubelet does not call for them, a person may.
 func TestUnmountDeviceByHand(t *testing.T) {
-	n := newNode(t, true)
-	v := n.newVolume(imageExt4(), "pv-1")
+	forDisks(t, onlyAttached(), testUnmountDeviceByHand)
+}
+
+func testUnmountDeviceByHand(t *testing.T, n *node, v *vol) {
 	if a := n.executeOne("unmountdevice", v.deviceDir()); a.Status != "Success" {
 		t.Errorf("path that is not there: %+v", a)
 	}
@@ -95,14 +97,17 @@ func TestUnmountDeviceByHand(t *testing.T) {
 		t.Errorf("path that is no mount point: %+v", a)
 	}
 	n.checkFile(filepath.Join(v.deviceDir(), "precious"), "x")
+	n.detach(v)
 }
 
 // TestStagedVolumeOutlivesAKubeletRestart: a new plugin object and a spec
 // without options still find the mount, do not call again, and end it.
 func TestStagedVolumeOutlivesAKubeletRestart(t *testing.T) {
-	n := newNode(t, true)
-	v, a, b := n.newVolume(imageExt4(), "pv-1"), newPod("a"), newPod("b")
-	n.attach(v)
+	forDisks(t, onlyAttached(), testStagedOutlivesRestart)
+}
+
+func testStagedOutlivesRestart(t *testing.T, n *node, v *vol) {
+	a, b := newPod("a"), newPod("b")
 	n.must(n.mount(v, a))
 	n.writeFile(filepath.Join(v.dir(a), "file"), "x")
 	n.restart()
@@ -125,9 +130,11 @@ func TestStagedVolumeOutlivesAKubeletRestart(t *testing.T) {
 // unmountdevice nothing below pods/ remembers the volume, so that a kubelet
 // that restarts there forgets it. Nothing is wrong with the next pod.
 func TestDeviceForgottenByARestartIsTakenUpAgain(t *testing.T) {
-	n := newNode(t, true)
-	v, a, b := n.newVolume(imageExt4(), "pv-1"), newPod("a"), newPod("b")
-	n.attach(v)
+	forDisks(t, onlyAttached(), testDeviceForgotten)
+}
+
+func testDeviceForgotten(t *testing.T, n *node, v *vol) {
+	a, b := newPod("a"), newPod("b")
 	n.must(n.mount(v, a))
 	n.writeFile(filepath.Join(v.dir(a), "file"), "x")
 	n.must(n.unmount(v, a))

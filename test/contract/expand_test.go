@@ -2,9 +2,9 @@ package contract
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,33 +58,22 @@ func (v *vol) checkCapacity(path, size string) {
 // containers lack; see TestExpansionOfExt4WithoutItsCapability.
 func expansions(t *testing.T) map[string]string {
 	t.Helper()
-	sizes := map[string]string{"image-xfs": "512Mi"}
+	sizes := map[string]string{"image-xfs": "512Mi", "csi-xfs": "512Mi"}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var caps [2]unix.CapUserData
 	if err := unix.Capget(&header, &caps[0]); err != nil {
 		t.Fatal(err)
 	}
 	if caps[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0 {
-		sizes["image-ext4"] = "128Mi"
+		sizes["image-ext4"], sizes["csi-ext4"] = "128Mi", "128Mi"
 	}
 	return sizes
 }
 
 func forExpansions(t *testing.T, f func(t *testing.T, n *node, v *vol, size string)) {
-	for _, k := range kinds() {
-		size, ok := expansions(t)[k.name]
-		if !ok {
-			continue
-		}
-		for _, attach := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/attach=%t", k.name, attach), func(t *testing.T) {
-				n := newNode(t, attach)
-				v := n.newVolume(k, "pv-1")
-				n.attach(v)
-				f(t, n, v, size)
-			})
-		}
-	}
+	sizes := expansions(t)
+	grow := slices.DeleteFunc(append(kinds(), csiExt4(), csiXFS()), func(k kind) bool { return sizes[k.name] == "" })
+	forKinds(t, grow, bothModes(), func(t *testing.T, n *node, v *vol) { f(t, n, v, sizes[v.kind.name]) })
 }
 
 // TestVolumeGrowsUnderARunningPod: expandfs is the only call there is, and has
@@ -157,17 +146,18 @@ func TestExpansionTwiceAndSmaller(t *testing.T) {
 // TestExpansionThatFailsKeepsThePodFromStarting: the volume is uncertain, so
 // that unmount is called when the pod goes.
 func TestExpansionThatFailsKeepsThePodFromStarting(t *testing.T) {
-	n := newNode(t, false)
-	v, pod := n.newVolume(imageExt4(), "pv-1"), newPod("a")
-	v.grow("8Ei")
-	if err := n.mount(v, pod); err == nil {
-		t.Error("grown to 8 EiB")
-	}
-	n.checkVolumeState(v, pod, operationexecutor.VolumeMountUncertain)
-	if got := v.claimed(); got != "64Mi" {
-		t.Errorf("the user is told %s", got)
-	}
-	n.takeDown(v, pod)
+	forDisks(t, onlyDetached(), func(t *testing.T, n *node, v *vol) {
+		pod := newPod("a")
+		v.grow("8Ei")
+		if err := n.mount(v, pod); err == nil {
+			t.Error("grown to 8 EiB")
+		}
+		n.checkVolumeState(v, pod, operationexecutor.VolumeMountUncertain)
+		if got := v.claimed(); got != "64Mi" {
+			t.Errorf("the user is told %s", got)
+		}
+		n.takeDown(v, pod)
+	})
 }
 
 // TestExpansionOfExt4WithoutItsCapability says what is missing, and the pod

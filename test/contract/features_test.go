@@ -29,9 +29,9 @@ func isReadOnly(t *testing.T, path string) bool {
 // container gets a read-only bind from the kubelet; the host's mount is ours.
 func TestReadOnlyComesFromTheClaimReference(t *testing.T) {
 	for _, attach := range []bool{false, true} {
-		for _, k := range kinds() {
+		for _, k := range append(kinds(), csiExt4()) {
 			t.Run(fmt.Sprintf("%s/attach=%t", k.name, attach), func(t *testing.T) {
-				n := newNode(t, attach)
+				n := k.newNode(t, attach)
 				v := n.newVolume(k, "pv-1", func(pv *v1.PersistentVolume) { pv.Spec.FlexVolume.ReadOnly = true })
 				testReadOnly(t, n, v)
 			})
@@ -105,6 +105,7 @@ func gid(t *testing.T, path string) int64 {
 // TestFSGroupIsApplied by us, where the capability is false, or by the kubelet,
 // where it is true; under both keys; never to a read-only volume.
 func TestFSGroupIsApplied(t *testing.T) {
+	forKinds(t, []kind{csiExt4()}, bothModes(), testFSGroup)
 	for _, attach := range []bool{false, true} {
 		for _, byKubelet := range []bool{false, true} {
 			t.Run(fmt.Sprintf("attach=%t/byKubelet=%t", attach, byKubelet), func(t *testing.T) {
@@ -167,9 +168,10 @@ func TestOldFSGroupKeyIsRead(t *testing.T) {
 // TestIsAttachedIsExplicitInBothArgumentOrders: old kubelets give the node
 // first, and an answer without "attached":true means detached.
 func TestIsAttachedIsExplicitInBothArgumentOrders(t *testing.T) {
-	n := newNode(t, true)
-	v := n.newVolume(imageExt4(), "pv-1")
-	n.attach(v)
+	forDisks(t, onlyAttached(), testIsAttached)
+}
+
+func testIsAttached(t *testing.T, n *node, v *vol) {
 	n.checkAttached(v)
 	argument := n.runner.last(t, "isattached").args[1]
 	for _, args := range [][]string{{argument, "node-1"}, {"node-1", argument}} {
@@ -231,13 +233,14 @@ func TestDiskIsNotAttachedToASecondNode(t *testing.T) {
 
 // TestMetricsAreThoseOfTheVolume: the capability makes the kubelet ask.
 func TestMetricsAreThoseOfTheVolume(t *testing.T) {
-	n := newNode(t, false)
-	v, pod := n.newVolume(imageExt4(), "pv-1"), newPod("a")
-	n.must(n.mount(v, pod))
-	m, err := n.mounter(v, pod).GetMetrics()
-	n.must(err)
-	if got := m.Capacity.Value(); got < 40<<20 || got > 64<<20 {
-		t.Errorf("capacity %d, want a little less than 64 MiB", got)
-	}
-	n.takeDown(v, pod)
+	forDisks(t, onlyDetached(), func(t *testing.T, n *node, v *vol) {
+		pod := newPod("a")
+		n.must(n.mount(v, pod))
+		m, err := n.mounter(v, pod).GetMetrics()
+		n.must(err)
+		if got := m.Capacity.Value(); got < 40<<20 || got > 64<<20 {
+			t.Errorf("capacity %d, want a little less than 64 MiB", got)
+		}
+		n.takeDown(v, pod)
+	})
 }

@@ -70,8 +70,17 @@ func TestInitNamesAllCapabilitiesWhateverIsMissing(t *testing.T) {
 // the volume plugin manager, so that what blocks it blocks every volume.
 func TestInitOpensNoSocketTakesNoLockAndWritesNothing(t *testing.T) {
 	need(t, "strace")
-	n := emptyNode(t)
-	n.installByHand(false)
+	for _, k := range disks() {
+		t.Run(k.name, func(t *testing.T) {
+			n := emptyNode(t)
+			n.installByHand(false, k.edits(n)...)
+			testInitTouchesNothing(n)
+		})
+	}
+}
+
+func testInitTouchesNothing(n *node) {
+	n.t.Helper()
 	trace := filepath.Join(n.work, "trace")
 	n.runner.wrapped("init", func(argv []string) []string {
 		return append([]string{"strace", "-f", "-o", trace, "-e", "trace=network,flock,fcntl,file"}, argv...)
@@ -79,14 +88,14 @@ func TestInitOpensNoSocketTakesNoLockAndWritesNothing(t *testing.T) {
 	body, err := os.ReadFile(trace)
 	n.must(err)
 	if !strings.Contains(string(body), "openat(") {
-		t.Fatalf("the trace is empty:\n%s", body)
+		n.t.Fatalf("the trace is empty:\n%s", body)
 	}
 	forbidden := []string{"socket(", "connect(", "flock(", "F_SETLK", "F_OFD_SETLK", "O_CREAT", "unlink", "rename", "mkdir"}
 	for line := range strings.Lines(string(body)) {
 		writes := strings.Contains(line, "open") && (strings.Contains(line, "O_WRONLY") || strings.Contains(line, "O_RDWR"))
 		bad := slices.ContainsFunc(forbidden, func(f string) bool { return strings.Contains(line, f) })
 		if bad || writes && !strings.Contains(line, `"/dev/null"`) {
-			t.Errorf("init does %s", line)
+			n.t.Errorf("init does %s", line)
 		}
 	}
 }
@@ -111,28 +120,29 @@ func TestInitWaitsForNobodysLock(t *testing.T) {
 // TestVolumeNameIsAlwaysAnswered: the kubelet ignores the name, but a Failure
 // fails nearly every operation, also after a restart, when it knows no options.
 func TestVolumeNameIsAlwaysAnswered(t *testing.T) {
-	for _, attach := range []bool{false, true} {
-		n := newNode(t, attach)
-		v := n.newVolume(directory(), "pv-1")
+	forDisks(t, bothModes(), func(t *testing.T, n *node, v *vol) {
 		bare, err := n.plugin().ConstructVolumeSpec("pv-1", v.dir(newPod("a")))
 		n.must(err)
 		for _, spec := range []*volume.Spec{bare.Spec, v.spec, v.spec} {
 			if name, err := n.plugin().GetVolumeName(spec); err != nil || name != "pv-1" {
-				t.Errorf("attach=%t: volume name %q, %v; want pv-1", attach, name, err)
+				t.Errorf("volume name %q, %v; want pv-1", name, err)
 			}
 		}
 		calls := n.runner.made("getvolumename")
 		if a := calls[0].answer(t); a.Status == "Not supported" && len(calls) != 1 {
-			t.Errorf("attach=%t: %d calls though the first one was answered %q", attach, len(calls), a.Status)
+			t.Errorf("%d calls though the first one was answered %q", len(calls), a.Status)
 		}
-	}
+		n.detach(v)
+	})
 }
 
 // TestAnswersAreTheSameAfterATouch: any change in the driver's directory makes
 // a new plugin object, which asks again what was "Not supported" before.
 func TestAnswersAreTheSameAfterATouch(t *testing.T) {
-	n := newNode(t, true)
-	v := n.newVolume(directory(), "pv-1")
+	forDisks(t, onlyAttached(), testSameAfterTouch)
+}
+
+func testSameAfterTouch(t *testing.T, n *node, v *vol) {
 	ask := func() {
 		_, err := n.plugin().GetVolumeName(v.spec)
 		n.must(err)
@@ -160,4 +170,5 @@ func TestAnswersAreTheSameAfterATouch(t *testing.T) {
 			t.Errorf("%s: %q before the touch, %q after", command, before[i].output, after[j].output)
 		}
 	}
+	n.detach(v)
 }

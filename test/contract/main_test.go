@@ -16,6 +16,9 @@ import (
 const (
 	// envBinary names the flexdriver under test. Without it one is built.
 	envBinary = "FLEXDRIVER_BINARY"
+	// envPrograms is the directory with the other programs that take part: the
+	// daemon and CSI drivers. What is not in it is built when it is wanted.
+	envPrograms = "FLEX_PROGRAMS"
 	// envInside says that this process runs the tests: "root" as root in a mount
 	// namespace of its own, "none" as somebody else.
 	envInside = "FLEX_CONTRACT_INSIDE"
@@ -60,6 +63,16 @@ func runOutside() (int, error) {
 		return 0, err
 	}
 	defer cleanup()
+	if os.Getenv(envPrograms) == "" {
+		dir, err := os.MkdirTemp("", "programs-")
+		if err != nil {
+			return 0, err
+		}
+		defer os.RemoveAll(dir)
+		if err := os.Setenv(envPrograms, dir); err != nil {
+			return 0, err
+		}
+	}
 
 	runtime.LockOSThread() // Pdeathsig follows the thread that forked
 	defer runtime.UnlockOSThread()
@@ -112,11 +125,16 @@ func driverBinary() (path string, cleanup func(), err error) {
 	path = filepath.Join(dir, "flexdriver")
 	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "./cmd/flexdriver")
 	build.Dir = filepath.Join("..", "..")
-	// The flags of this build (-modfile, say) are not those of the driver.
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "GOWORK=off")
+	build.Env = buildEnv("CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		os.RemoveAll(dir)
 		return "", nil, fmt.Errorf("build flexdriver: %w\n%s", err, strings.TrimSpace(string(out)))
 	}
 	return path, func() { os.RemoveAll(dir) }, nil
+}
+
+// buildEnv is for building what is not of this module: the flags of this build
+// (-modfile, say) are not those of others.
+func buildEnv(more ...string) []string {
+	return append(append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOWORK=off"), more...)
 }

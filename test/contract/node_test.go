@@ -6,6 +6,7 @@ import (
 	"flag"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -42,8 +43,10 @@ type driverConfig struct {
 	Capabilities   map[string]bool `json:"capabilities"`
 	FSGroupPolicy  string          `json:"fsGroupPolicy,omitempty"`
 	KubeletDir     string          `json:"kubeletDir"`
-	DirectoryRoots []string        `json:"directoryRoots"`
-	ImageRoots     []string        `json:"imageRoots"`
+	DirectoryRoots []string        `json:"directoryRoots,omitempty"`
+	ImageRoots     []string        `json:"imageRoots,omitempty"`
+	Socket         string          `json:"socket,omitempty"`
+	StateDir       string          `json:"stateDir,omitempty"`
 
 	Timeouts map[string]string `json:"timeouts,omitempty"`
 }
@@ -58,6 +61,10 @@ type node struct {
 	client    *fake.Clientset
 	runner    *runner
 	log       *lockedBuffer
+
+	// Of a node with the bridge.
+	csi                *csiDriver
+	csiProcess, daemon *exec.Cmd
 
 	// What a kubelet has in memory and loses when it restarts.
 	stop     context.CancelFunc

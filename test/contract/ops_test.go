@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -101,7 +102,10 @@ func (n *node) detach(v *vol) {
 		return
 	}
 	n.must(n.detacher().Detach(v.spec.Name(), nodeName))
-	n.editNode(func(s *v1.NodeStatus) { s.VolumesAttached = nil })
+	name := v.uniqueName(nil)
+	n.editNode(func(s *v1.NodeStatus) {
+		s.VolumesAttached = slices.DeleteFunc(s.VolumesAttached, func(a v1.AttachedVolume) bool { return a.Name == name })
+	})
 }
 
 func (n *node) editNode(edit func(*v1.NodeStatus)) {

@@ -15,9 +15,9 @@ import (
 // volume as long as it has it, and in the end nothing is left.
 func TestPodsShareAVolumeInParallel(t *testing.T) {
 	const pods, rounds = 4, 12
-	for _, k := range []kind{imageExt4(), directory(), memory()} {
+	for _, k := range []kind{imageExt4(), directory(), memory(), csiExt4()} {
 		t.Run(k.name, func(t *testing.T) {
-			n := newNode(t, false)
+			n := k.newNode(t, false)
 			v := n.newVolume(k, "pv-1")
 			var wg sync.WaitGroup
 			for i := range pods {
@@ -71,10 +71,11 @@ func overlap(calls []*call) bool {
 // TestKubeletSerialisesSetUpsOfAnAttachedVolume: with attach:true the set-ups
 // of one volume never overlap, and the device is unmounted after the last pod.
 func TestKubeletSerialisesSetUpsOfAnAttachedVolume(t *testing.T) {
-	n := newNode(t, true)
+	forDisks(t, onlyAttached(), testSerialisedSetUps)
+}
+
+func testSerialisedSetUps(t *testing.T, n *node, v *vol) {
 	k := n.startKubelet()
-	v := n.newVolume(imageExt4(), "pv-1")
-	n.attach(v)
 	var pods []*v1.Pod
 	for i := range 4 {
 		pods = append(pods, newPod(fmt.Sprint(i)))
@@ -109,42 +110,45 @@ func TestKubeletSerialisesSetUpsOfAnAttachedVolume(t *testing.T) {
 // TestPodsComeAndGoUnderAKubelet lets its reconciler, with its back-off and its
 // parallel operations, run two volumes for pods that overlap.
 func TestPodsComeAndGoUnderAKubelet(t *testing.T) {
-	for _, attach := range []bool{false, true} {
-		t.Run(fmt.Sprintf("attach=%t", attach), func(t *testing.T) {
-			n := newNode(t, attach)
-			k := n.startKubelet()
-			volumes := []*vol{n.newVolume(imageExt4(), "pv-1"), n.newVolume(directory(), "pv-2")}
-			for _, v := range volumes {
-				n.attach(v)
-			}
-			var before *v1.Pod
-			for i := range 5 {
-				pod := newPod(fmt.Sprint(i))
-				for _, v := range volumes {
-					k.add(pod, v)
-				}
-				for _, v := range volumes {
-					eventually(t, "mounted", func() bool { return k.ready(pod, v) })
-					n.writeFile(filepath.Join(v.dir(pod), pod.Name), "x")
-					if before != nil {
-						n.checkFile(filepath.Join(v.dir(pod), before.Name), "x")
-						k.remove(before, v)
-					}
-				}
-				before = pod
-			}
-			for _, v := range volumes {
+	beside := map[string]kind{imageExt4().name: directory(), csiExt4().name: csiExt4()}
+	forDisks(t, bothModes(), func(t *testing.T, n *node, v *vol) {
+		second := n.newVolume(beside[v.kind.name], "pv-2")
+		n.attach(second)
+		testComingAndGoing(t, n, []*vol{v, second})
+	})
+}
+
+func testComingAndGoing(t *testing.T, n *node, volumes []*vol) {
+	k := n.startKubelet()
+	var before *v1.Pod
+	for i := range 5 {
+		pod := newPod(fmt.Sprint(i))
+		for _, v := range volumes {
+			k.add(pod, v)
+		}
+		for _, v := range volumes {
+			eventually(t, "mounted", func() bool { return k.ready(pod, v) })
+			n.writeFile(filepath.Join(v.dir(pod), pod.Name), "x")
+			if before != nil {
+				n.checkFile(filepath.Join(v.dir(pod), before.Name), "x")
 				k.remove(before, v)
 			}
-			eventually(t, "all is forgotten", k.idle)
-			for _, v := range volumes {
-				v.checkNothingLeft()
-			}
-			for _, c := range n.runner.made() {
-				if a := c.answer(t); a.Status == "Failure" {
-					t.Errorf("%s failed: %s", c.command(), a.Message)
-				}
-			}
-		})
+		}
+		before = pod
+	}
+	for _, v := range volumes {
+		k.remove(before, v)
+	}
+	eventually(t, "all is forgotten", k.idle)
+	for _, v := range volumes {
+		n.detach(v)
+	}
+	for _, v := range volumes {
+		v.checkNothingLeft()
+	}
+	for _, c := range n.runner.made() {
+		if a := c.answer(t); a.Status == "Failure" {
+			t.Errorf("%s failed: %s", c.command(), a.Message)
+		}
 	}
 }

@@ -149,12 +149,13 @@ func TestMountTellsNoSecretOnAnyWay(t *testing.T) {
 // TestSecretNearTheLimitOfAnArgument: Linux takes 128 KiB, of which base64 and
 // the other options leave some 90 KiB.
 func TestSecretNearTheLimitOfAnArgument(t *testing.T) {
-	n := newNode(t, false)
-	v, pod := n.newVolume(memory(), "pv-1"), newPod("a")
-	n.newSecret(v, v1.SecretType(driverName), map[string]string{"big": strings.Repeat("x<", 45<<10)})
-	n.must(n.mount(v, pod))
-	if got := len(n.runner.last(t, "mount").args[2]); got < 120000 {
-		t.Errorf("the argument had %d bytes: the test has lost its grip", got)
-	}
-	n.takeDown(v, pod)
+	forKinds(t, []kind{memory(), csiExt4()}, onlyDetached(), func(t *testing.T, n *node, v *vol) {
+		pod := newPod("a")
+		n.newSecret(v, v1.SecretType(driverName), map[string]string{"big": strings.Repeat("x<", 45<<10)})
+		n.must(n.mount(v, pod))
+		if got := len(n.runner.last(t, "mount").args[2]); got < 120000 {
+			t.Errorf("the argument had %d bytes: the test has lost its grip", got)
+		}
+		n.takeDown(v, pod)
+	})
 }

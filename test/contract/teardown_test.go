@@ -44,8 +44,11 @@ func (n *node) failUnmount(f func() error) {
 // TestUnmountOfABusyVolume: a process that holds a file is what users see as a
 // pod that does not end. Failure while it is held, Success after.
 func TestUnmountOfABusyVolume(t *testing.T) {
-	n := newNode(t, false)
-	v, pod := n.newVolume(imageExt4(), "pv-1"), newPod("a")
+	forDisks(t, onlyDetached(), testUnmountBusy)
+}
+
+func testUnmountBusy(t *testing.T, n *node, v *vol) {
+	pod := newPod("a")
 	n.must(n.mount(v, pod))
 	held, err := os.Create(filepath.Join(v.dir(pod), "held"))
 	n.must(err)
@@ -79,8 +82,11 @@ func TestMountAfterAFailedUnmountIsDoneAlready(t *testing.T) {
 // TestUnmountOfWhatIsNotMountedSucceeds: after a reboot, a crash or a call that
 // was answered twice the kubelet still calls unmount for the directory.
 func TestUnmountOfWhatIsNotMountedSucceeds(t *testing.T) {
-	n := newNode(t, false)
-	v, pod := n.newVolume(imageExt4(), "pv-1"), newPod("a")
+	forDisks(t, onlyDetached(), testUnmountOfNothing)
+}
+
+func testUnmountOfNothing(t *testing.T, n *node, v *vol) {
+	pod := newPod("a")
 	for range 2 { // never mounted
 		n.must(os.MkdirAll(v.dir(pod), 0o750))
 		n.must(n.unmounter(v, pod).TearDown())
@@ -102,8 +108,11 @@ func TestUnmountOfWhatIsNotMountedSucceeds(t *testing.T) {
 // TestUnmountNeverTouchesFilesInAPlainDirectory: they may be somebody's data,
 // written while nothing was mounted. The kubelet's rmdir fails, visibly.
 func TestUnmountNeverTouchesFilesInAPlainDirectory(t *testing.T) {
-	n := newNode(t, false)
-	v, pod := n.newVolume(imageExt4(), "pv-1"), newPod("a")
+	forDisks(t, onlyDetached(), testUnmountOfPlainDirectory)
+}
+
+func testUnmountOfPlainDirectory(t *testing.T, n *node, v *vol) {
+	pod := newPod("a")
 	file := filepath.Join(v.dir(pod), "precious")
 	n.must(os.MkdirAll(v.dir(pod), 0o750))
 	n.writeFile(file, "x")
@@ -119,8 +128,11 @@ func TestUnmountNeverTouchesFilesInAPlainDirectory(t *testing.T) {
 // TestUnmountRemovesStackedMounts: whatever lies on top, the kubelet's rmdir
 // needs a plain directory.
 func TestUnmountRemovesStackedMounts(t *testing.T) {
-	n := newNode(t, false)
-	v, pod := n.newVolume(imageExt4(), "pv-1"), newPod("a")
+	forDisks(t, onlyDetached(), testUnmountOfStack)
+}
+
+func testUnmountOfStack(t *testing.T, n *node, v *vol) {
+	pod := newPod("a")
 	n.must(n.mount(v, pod))
 	n.mountTmpfs(v.dir(pod), "size=4k")
 	n.mountTmpfs(v.dir(pod), "size=4k")

@@ -26,8 +26,10 @@ type kind struct {
 	shared  bool // pods see each other's files
 	grows   bool
 	options func(n *node, name string) map[string]string
+	csi     *csiDriver // nil: flexdriver does it itself
 }
 
+// kinds are those that flexdriver mounts itself; see also bridged.
 func kinds() []kind {
 	return []kind{
 		imageExt4(),
@@ -191,14 +193,26 @@ func (v *vol) checkMounted(path string) {
 	}
 }
 
-// checkNothingLeft fails if a mount is below the kubelet's directory or the
-// image, if that is what the volume is, has a loop device.
+// checkNothingLeft fails if anything of the volume is left on the node.
 func (v *vol) checkNothingLeft() {
+	v.n.t.Helper()
+	v.checkNotMounted()
+	if v.n.csi != nil {
+		v.n.checkBridge()
+	}
+}
+
+// checkNotMounted fails if a mount is below the kubelet's directory or the
+// image, if that is what the volume is, has a loop device.
+func (v *vol) checkNotMounted() {
 	v.n.t.Helper()
 	if left := mountsBelow(v.n.t, v.n.root); len(left) > 0 {
 		v.n.t.Errorf("still mounted: %+v", left)
 	}
 	image := v.pv.Spec.FlexVolume.Options["image"]
+	if v.n.csi != nil {
+		image = v.n.disks()
+	}
 	if image == "" {
 		return
 	}
