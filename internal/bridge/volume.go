@@ -150,7 +150,10 @@ func (b *Bridge) run(v *volume, p *inProgress, f func(*volume) error) {
 			return
 		}
 	}
-	defer close(p.over)
+	defer func() {
+		v.ctx, v.log = nil, nil // thousands of idle volumes need neither
+		close(p.over)
+	}()
 	v.ctx, v.log = ctx, log
 	p.begun.Store(time.Now().UnixNano())
 	p.err = errors.Join(f(v), b.saveOutcome(v))

@@ -75,16 +75,20 @@ func (c *Client) logMessage(ctx context.Context, log *slog.Logger, kind, method 
 }
 
 // logEnd says how an RPC ended: at info level if it is one that changes a
-// volume.
+// volume, as a warning if that failed. Of questions whoever asked tells more.
 func (c *Client) logEnd(ctx context.Context, log *slog.Logger, method string, req any, err error, took time.Duration) {
 	attrs := []any{"csiDriver", c.Name, "method", path.Base(method), "duration", took}
 	level := slog.LevelDebug
 	if r, ok := req.(interface{ GetVolumeId() string }); ok {
-		level = slog.LevelInfo
 		attrs = append(attrs, "volumeHandle", r.GetVolumeId())
+		if !strings.Contains(method, "Get") { // as in NodeGetVolumeStats, once a minute
+			level = slog.LevelInfo
+		}
 	}
 	if code := status.Code(err); code != codes.OK {
-		level = slog.LevelWarn
+		if level == slog.LevelInfo {
+			level = slog.LevelWarn
+		}
 		attrs = append(attrs, "code", code.String(), "error", status.Convert(err).Message())
 	}
 	log.Log(ctx, level, "called the CSI driver", attrs...)

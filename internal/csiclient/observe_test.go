@@ -96,6 +96,9 @@ func TestLevels(t *testing.T) {
 	c := p.client()
 	var log bytes.Buffer
 	c.Log = slog.New(slog.NewJSONHandler(&log, nil))
+	if _, err := c.NodeStats(t.Context(), "v1", "/target", ""); err == nil {
+		t.Error("the driver tells of what is not there")
+	}
 	if err := c.NodeUnpublish(t.Context(), "v1", "/target"); err != nil {
 		t.Fatal(err)
 	}
