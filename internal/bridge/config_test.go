@@ -5,8 +5,26 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
+
+// TestPodInfo: who the pod is says the kubelet, and not the volume's options.
+func TestPodInfo(t *testing.T) {
+	n := newNode(t)
+	d := n.bridge.Drivers[flexDriver]
+	d.PodInfo = true
+	d.Map = func(o flex.Options) (*csivol.Volume, error) {
+		v, err := mapOptions(o)
+		v.Context = map[string]string{"share": "a", "csi.storage.k8s.io/pod.namespace": "of-another"}
+		v.Pod = csivol.Pod{Name: "p1", Namespace: "own"}
+		return v, err
+	}
+	n.succeed("mount", n.podDir("p1"), options)
+	if got := n.driver.context; got["csi.storage.k8s.io/pod.namespace"] != "own" || got["share"] != "a" {
+		t.Errorf("NodePublish got the context %v", got)
+	}
+}
 
 // TestOtherCSIDriver: the configuration has another CSI driver for the same
 // FlexVolume driver now, which may know another volume by the same handle.

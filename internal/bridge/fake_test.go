@@ -28,7 +28,8 @@ type fakeDriver struct {
 	published map[string]string // target to handle
 	hold      chan struct{}     // NodeStage waits for it
 	mounts    *fakeMounts
-	groups    []string // volume_mount_group, call by call
+	groups    []string          // volume_mount_group, call by call
+	context   map[string]string // of the last NodePublish
 }
 
 func newFakeDriver(m *fakeMounts) *fakeDriver {
@@ -113,6 +114,7 @@ func (f *fakeDriver) NodePublish(_ context.Context, r csivol.PublishRequest) err
 			return final(flex.CodeFailedPrecondition, "not staged there")
 		}
 		f.groups = append(f.groups, "publish:"+r.Capability.MountGroup)
+		f.context = r.Context
 		f.published[r.TargetPath] = r.Handle
 		f.mounts.set(r.TargetPath, true)
 		return os.MkdirAll(r.TargetPath, 0o750)

@@ -195,14 +195,15 @@ func publishedContext(d *FlexDriver, volumeContext map[string]string, pod csivol
 	if !d.PodInfo {
 		return volumeContext
 	}
-	all := map[string]string{
+	all := map[string]string{}
+	maps.Copy(all, volumeContext)
+	maps.Copy(all, map[string]string{ // last: options do not speak for a pod
 		"csi.storage.k8s.io/pod.name":            pod.Name,
 		"csi.storage.k8s.io/pod.namespace":       pod.Namespace,
 		"csi.storage.k8s.io/pod.uid":             pod.UID,
 		"csi.storage.k8s.io/serviceAccount.name": pod.ServiceAccount,
 		"csi.storage.k8s.io/ephemeral":           "false",
-	}
-	maps.Copy(all, volumeContext)
+	})
 	return all
 }
 
