@@ -88,7 +88,11 @@ func (b *Bridge) detachFrom(d *FlexDriver, v *volume, s csivol.Secrets) error {
 	if r.Attach == volstate.None {
 		return nil
 	}
-	if !r.TakenOver {
+	over, err := b.takenOver(v) // asked here, too: not all drivers stage
+	if err != nil {
+		return err
+	}
+	if !over && !r.TakenOver {
 		r.Attach = volstate.Undoing
 		if err := b.save(v); err != nil {
 			return err

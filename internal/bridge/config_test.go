@@ -1,7 +1,11 @@
 package bridge_test
 
 import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -57,4 +61,50 @@ func TestOtherCSIDriver(t *testing.T) {
 	n.succeed("unmountdevice", device)
 	n.succeed("detach", "pv1", "node-1")
 	n.empty()
+}
+
+// TestTakenOverWithoutStage: the kubelet's CSI plugin says so in the same place
+// for a driver that stages nothing.
+func TestTakenOverWithoutStage(t *testing.T) {
+	n := newNode(t)
+	n.driver.features.Stage = false
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	n.takeOver()
+	n.driver.called()
+	n.succeed("unmount", dir)
+	if got, want := n.driver.called(), "NodeUnpublish"; got != want {
+		t.Errorf("unmount called %s, want %s", got, want)
+	}
+}
+
+// TestTakenOverElsewhere: what is staged at another path than the kubelet's is
+// nobody else's to unstage, and not to be unstaged while others use the volume.
+func TestTakenOverElsewhere(t *testing.T) {
+	n := newNode(t)
+	n.bridge.Drivers[flexDriver].StagingRoot = filepath.Join(n.dir, "plugins/kubernetes.io/csi/other")
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	file := n.takeOver()
+	n.driver.called()
+	if s := n.call("unmount", dir); s.Status != flex.StatusFailure || !strings.Contains(s.Message, "CSI plugin") {
+		t.Errorf("unmount: %+v", s)
+	}
+	if got, want := n.driver.called(), "NodeUnpublish"; got != want {
+		t.Errorf("unmount called %s, want %s", got, want)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+// takeOver is what the kubelet's CSI plugin leaves when it has the volume.
+func (n *node) takeOver() (file string) {
+	file = filepath.Join(n.dir, "plugins/kubernetes.io/csi/csi.example.com", fmt.Sprintf("%x", sha256.Sum256([]byte("h1"))), "vol_data.json")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o750), os.WriteFile(file, []byte("{}"), 0o600)); err != nil {
+		n.t.Fatal(err)
+	}
+	return file
 }

@@ -70,23 +70,35 @@ func capability(r *volstate.Record) csivol.Capability {
 // take the volume over under a running pod, and since a volume has one staging
 // path on a node (kubelet, pkg/volume/csi/csi_attacher.go, makeDeviceMountPath).
 func (b *Bridge) stagingPath(d *FlexDriver, key csivol.Key) string {
-	root := d.StagingRoot
-	if root == "" {
-		root = filepath.Join(b.KubeletDir, "plugins/kubernetes.io/csi")
+	if d.StagingRoot != "" {
+		return stagingBelow(d.StagingRoot, key)
 	}
+	return b.kubeletStagingPath(key)
+}
+
+func (b *Bridge) kubeletStagingPath(key csivol.Key) string {
+	return stagingBelow(filepath.Join(b.KubeletDir, "plugins/kubernetes.io/csi"), key)
+}
+
+func stagingBelow(root string, key csivol.Key) string {
 	return filepath.Join(root, key.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(key.Handle))), "globalmount")
 }
 
-// volDataFile is what the kubelet's CSI plugin keeps beside its staging path.
+// volDataFile is what the kubelet's CSI plugin keeps beside its staging path,
+// for drivers that stage nothing, too (pkg/volume/csi/csi_attacher.go,
+// MountDevice, Kubernetes v1.37.1).
 const volDataFile = "vol_data.json"
 
-// takenOver reports whether the kubelet's CSI plugin has staged the volume at
-// this path as well.
-func (b *Bridge) takenOver(stagingPath string) (bool, error) {
-	if stagingPath == "" {
-		return false, nil
+// takenOver reports whether the kubelet's CSI plugin has the volume by now.
+func (b *Bridge) takenOver(v *volume) (bool, error) {
+	over, err := b.dirs().Exists(filepath.Join(filepath.Dir(b.kubeletStagingPath(v.key)), volDataFile))
+	if err != nil {
+		return false, flex.Errorf(flex.CodeInternal, "see whether the kubelet has taken the volume over: %w", err)
 	}
-	return b.dirs().Exists(filepath.Join(filepath.Dir(stagingPath), volDataFile))
+	if over {
+		v.log.Info("the kubelet's CSI plugin has the volume; it is neither unstaged nor detached here")
+	}
+	return over, nil
 }
 
 // stage calls NodeStageVolume unless the record says that it is done. In any
@@ -134,14 +146,16 @@ func (b *Bridge) unstage(d *FlexDriver, v *volume) error {
 	if r.Stage == volstate.None {
 		return nil
 	}
-	over, err := b.takenOver(r.StagingPath)
+	over, err := b.takenOver(v)
 	if err != nil {
-		return flex.Errorf(flex.CodeInternal, "see whether the kubelet has taken the volume over: %w", err)
+		return err
 	}
+	if over && r.StagingPath != b.kubeletStagingPath(v.key) {
+		return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is staged at %s, and the kubelet's CSI plugin uses it, too; it is unstaged when the pods with its CSI PersistentVolume are gone from this node", v.key, r.StagingPath)
+	}
+	r.TakenOver = over // which detach, perhaps later, has to know
 	if over {
-		r.TakenOver = true
-		r.Stage, r.StagingPath = volstate.None, ""
-		v.log.Info("the kubelet's CSI plugin has the volume; leaving it staged")
+		r.Stage, r.StagingPath, r.StageDead = volstate.None, "", ""
 		return nil
 	}
 	r.Stage = volstate.Undoing
