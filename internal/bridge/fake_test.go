@@ -184,9 +184,12 @@ func (m *fakeMounts) set(path string, mounted bool) {
 	}
 }
 
-func (m *fakeMounts) Bind(_ context.Context, _, target string, _ bool) error {
+func (m *fakeMounts) Bind(_ context.Context, source, target string, _ bool) error {
 	if err := m.fail["Bind"]; err != nil {
 		return err
+	}
+	if mounted, _ := m.Mounted(source); !mounted {
+		return fmt.Errorf("nothing is mounted at %s: a pod would get the disk of the node", source)
 	}
 	m.set(target, true)
 	return nil

@@ -47,9 +47,10 @@ func (b *Bridge) reviveStage(d *FlexDriver, v *volume) error {
 	return b.unstage(d, v)
 }
 
-// reviveTarget makes mount publish again what died before the pod saw it.
+// reviveTarget makes mount publish again what died, or vanished, before the pod
+// saw it.
 func (b *Bridge) reviveTarget(d *FlexDriver, v *volume, t *volstate.Target, dir string) error {
-	if t.Publish != volstate.Done || b.died(target(t, dir)) == nil {
+	if t.Publish != volstate.Done || b.alive(target(t, dir)) {
 		return nil
 	}
 	return b.unpublish(d, v, t, dir)
@@ -62,6 +63,13 @@ func (b *Bridge) died(path string) error {
 		return nil //nolint:nilerr // the step that follows will meet the error
 	}
 	return b.Mounts.Healthy(path)
+}
+
+// alive reports whether something is mounted and works. What is not mounted
+// must not be bound: the pod would write to the disk of the node.
+func (b *Bridge) alive(path string) bool {
+	mounted, err := b.Mounts.Mounted(path)
+	return err == nil && mounted && b.Mounts.Healthy(path) == nil
 }
 
 // publishedPods names the pods that have the volume.
@@ -186,7 +194,7 @@ func (b *Bridge) repair(d *FlexDriver, v *volume, a ailment) error {
 	}
 	v.log.Info("replacing dead mounts", "stage", a.stage, "dirs", dirs)
 	for _, dir := range dirs {
-		if a.targets[dir] == missing && a.stage == "" && b.died(target(r.Targets[dir], dir)) == nil {
+		if a.targets[dir] == missing && a.stage == "" && b.alive(target(r.Targets[dir], dir)) {
 			continue // only the bind is
 		}
 		if err := b.unpublish(d, v, r.Targets[dir], dir); err != nil {

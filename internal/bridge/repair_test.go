@@ -277,3 +277,29 @@ func TestForgottenDevice(t *testing.T) {
 		n.empty()
 	}
 }
+
+// TestNoBareDirectoryIsBound: of a volume that vanished from its private target
+// as well there is nothing to bind again.
+func TestNoBareDirectoryIsBound(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		n := newNode(t)
+		dir := n.podDir("p1")
+		n.succeed("mount", dir, options)
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			t.Fatal(err)
+		}
+		n.mounts.set(dir, false)
+		n.mounts.set(n.record().Targets[dir].Private, false)
+		n.driver.called()
+		if asked {
+			n.succeed("mount", dir, options)
+		} else {
+			n.reconcile()
+		}
+		if got, want := n.driver.called(), "NodeUnpublish NodePublish"; got != want || !n.mounts.mounted[dir] {
+			t.Errorf("called %s, want %s; mounted: %t", got, want, n.mounts.mounted[dir])
+		}
+		n.succeed("unmount", dir)
+		n.empty()
+	}
+}
