@@ -36,6 +36,9 @@ func (b *Bridge) setUp(d *FlexDriver, v *volume, want *csivol.Volume, dir string
 	if ready, err := b.ready(v, want, dir); err != nil || ready {
 		return err
 	}
+	if t := v.record.Targets[dir]; t != nil {
+		t.Since = time.Now().UTC() // somebody has come back for it
+	}
 	f, err := v.features(d)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"time"
 
@@ -72,7 +73,7 @@ func (b *Bridge) unwanted(r *volstate.Record) bool {
 // set-up or tear-down that was not finished. What is mounted at the directory
 // is the pod's, whatever the record says: the kubelet may have seen it.
 func (b *Bridge) targetUnwanted(t *volstate.Target, dir string) bool {
-	if time.Since(t.Since) < b.grace() {
+	if time.Since(t.Since) < b.grace() || !b.podsKnown(dir) {
 		return false
 	}
 	if b.podGone(dir) {
@@ -97,6 +98,13 @@ func (b *Bridge) volumeUnwanted(r *volstate.Record) bool {
 	return r.Attachment != byControlPlane || r.Attach == volstate.Undoing
 }
 
+// podsKnown reports whether there is a directory of pods to look at. Where it
+// is not mounted (yet) all pods seem gone.
+func (b *Bridge) podsKnown(dir string) bool {
+	place, err := kubeletdir.Parse(dir)
+	return err != nil || place.PodUID == "" || b.there(filepath.Join(place.Root, "pods"))
+}
+
 // podGone reports that the kubelet has removed the pod's directory.
 func (b *Bridge) podGone(dir string) bool {
 	place, err := kubeletdir.Parse(dir)
@@ -113,17 +121,16 @@ func (b *Bridge) undoUnwanted(v *volume) error {
 	if err != nil {
 		return err
 	}
+	var failed []error // one pod's does not keep the others'
 	for dir, t := range v.record.Targets {
 		if !b.targetUnwanted(t, dir) {
 			continue
 		}
 		v.log.Info("undoing a target that nobody wants any more", "dir", dir, "publish", string(t.Publish))
-		if err := b.release(d, v, csivol.Secrets{}, dir); err != nil {
-			return err
-		}
+		failed = append(failed, b.release(d, v, csivol.Secrets{}, dir))
 	}
-	if len(v.record.Targets) > 0 || !b.volumeUnwanted(v.record) {
-		return nil
+	if err := errors.Join(failed...); err != nil || len(v.record.Targets) > 0 || !b.volumeUnwanted(v.record) {
+		return err
 	}
 	v.log.Info("undoing a volume that nobody wants any more")
 	if v.record.Device != "" {

@@ -252,11 +252,11 @@ func (b *Bridge) byDirectory(dir string) (csivol.Key, bool) {
 // find returns the volume that a directory of the kubelet belongs to, or will
 // belong to when an operation has come so far.
 func (b *Bridge) find(dir string) (csivol.Key, bool) {
-	if key, ok := b.byDirectory(dir); ok {
+	b.mu.Lock() // throughout: an operation may be recorded, and end, between two looks
+	defer b.mu.Unlock()
+	if key, ok := b.byDir[dir]; ok {
 		return key, true
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	for key, v := range b.volumes {
 		for _, p := range v.ops {
 			if p.dir == dir {
