@@ -12,6 +12,15 @@ import (
 // flex2csi status and the metrics never disagree.
 type collector struct {
 	status func() *bridgestatus.BridgeStatus
+	descs  map[string]*prometheus.Desc // by name
+}
+
+func newCollector(status func() *bridgestatus.BridgeStatus) *collector {
+	c := &collector{status: status, descs: map[string]*prometheus.Desc{}}
+	for _, g := range gauges() {
+		c.descs[g.name] = prometheus.NewDesc(g.name, g.help, g.labels, nil)
+	}
+	return c
 }
 
 // A gauge is one metric of the collector.
@@ -20,8 +29,6 @@ type gauge struct {
 	labels     []string
 	kind       prometheus.ValueType
 }
-
-func (g gauge) desc() *prometheus.Desc { return prometheus.NewDesc(g.name, g.help, g.labels, nil) }
 
 func volumesGauge() gauge {
 	return gauge{"flex2csi_volumes", "Volumes on this node by CSI driver and phase.", []string{"driver_name", "phase"}, prometheus.GaugeValue}
@@ -80,23 +87,29 @@ func volumeStats() []volumeStat {
 	}
 }
 
-// Describe lists the metrics; see prometheus.Collector.
-func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, g := range []gauge{
+// gauges are all metrics of the collector.
+func gauges() []gauge {
+	all := []gauge{
 		volumesGauge(), operationsGauge(), oldestOperationGauge(), oldestDoubtGauge(), corruptedGauge(),
 		connectedGauge(), reconnectsCounter(), tombstonesGauge(), brokenGauge(),
-	} {
-		ch <- g.desc()
 	}
-	for _, g := range volumeStats() {
-		ch <- g.desc()
+	for _, s := range volumeStats() {
+		all = append(all, s.gauge)
+	}
+	return all
+}
+
+// Describe lists the metrics; see prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		ch <- d
 	}
 }
 
 // Collect makes the metrics; see prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	send := func(g gauge, value float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(g.desc(), g.kind, value, labels...)
+		ch <- prometheus.MustNewConstMetric(c.descs[g.name], g.kind, value, labels...)
 	}
 	s := c.status()
 	send(tombstonesGauge(), float64(len(s.Tombstones)))
@@ -111,13 +124,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			send(reconnectsCounter(), float64(service.Reconnects), d.CSIDriver, d.FlexDriver, service.Name)
 		}
 	}
-	for i := range s.Volumes {
-		if v := &s.Volumes[i]; v.Usage != nil {
-			for _, g := range volumeStats() {
-				send(g.gauge, float64(g.of(v.Usage)), v.CSIDriver, v.PersistentVolume)
-			}
-		}
-	}
+	sendStats(s, send)
 	for driver, n := range count(s) {
 		for phase, volumes := range n.volumes {
 			send(volumesGauge(), float64(volumes), driver, string(phase))
@@ -126,6 +133,24 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		send(oldestOperationGauge(), n.oldestOperation.Seconds(), driver)
 		send(oldestDoubtGauge(), n.oldestDoubt.Seconds(), driver)
 		send(corruptedGauge(), float64(n.corrupted), driver)
+	}
+}
+
+// sendStats sends the statistics of volumes. A PersistentVolume that was deleted
+// and made again may stand for two volumes at a time, and a metric may not: the
+// first one is shown.
+func sendStats(s *bridgestatus.BridgeStatus, send func(gauge, float64, ...string)) {
+	stats, sent := volumeStats(), map[[2]string]bool{}
+	for i := range s.Volumes {
+		v := &s.Volumes[i]
+		name := [2]string{v.CSIDriver, v.PersistentVolume}
+		if v.Usage == nil || sent[name] {
+			continue
+		}
+		sent[name] = true
+		for _, g := range stats {
+			send(g.gauge, float64(g.of(v.Usage)), name[:]...)
+		}
 	}
 }
 

@@ -76,7 +76,7 @@ func Run(ctx context.Context, o Options) error {
 	if d.Metrics == nil {
 		d.Metrics = NewMetrics()
 	}
-	if err := d.Metrics.registry.Register(&collector{d.status}); err != nil {
+	if err := d.Metrics.registry.Register(newCollector(d.status)); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	if d.Interval <= 0 {

@@ -52,7 +52,7 @@ func NewMetrics() *Metrics {
 }
 
 func (m *Metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 }
 
 // ObserveRPC counts an RPC; see csiclient.Observer.

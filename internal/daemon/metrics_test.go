@@ -41,12 +41,13 @@ func measured(t *testing.T) *Metrics {
 				Operations: []bridgestatus.Operation{{Since: since}, {Since: now}},
 			},
 			{CSIDriver: "csi.example.com", Phase: bridgestatus.Published, PersistentVolume: "pv-1", Usage: &bridgestatus.Usage{CapacityBytes: 100}},
-			{CSIDriver: "removed.example.com", Phase: bridgestatus.Published},
+			{CSIDriver: "csi.example.com", Phase: bridgestatus.Attached, PersistentVolume: "pv-1", Usage: &bridgestatus.Usage{CapacityBytes: 7}},
+			{CSIDriver: "removed.example.com", Phase: bridgestatus.Published, PersistentVolume: "pv-1", Usage: &bridgestatus.Usage{CapacityBytes: 9, InodesFree: 3}},
 		},
 		Tombstones:  make([]bridgestatus.Tombstone, 3),
 		BrokenFiles: make([]string, 1),
 	}
-	m.registry.MustRegister(&collector{func() *bridgestatus.BridgeStatus { return s }})
+	m.registry.MustRegister(newCollector(func() *bridgestatus.BridgeStatus { return s }))
 	return m
 }
 
@@ -138,6 +139,14 @@ flex2csi_oldest_operation_age_seconds{driver_name="removed.example.com"} 0
 # TYPE flex2csi_operations_in_flight gauge
 flex2csi_operations_in_flight{driver_name="csi.example.com"} 2
 flex2csi_operations_in_flight{driver_name="removed.example.com"} 0
+# HELP flex2csi_volume_stats_capacity_bytes Capacity of the volume as its CSI driver tells.
+# TYPE flex2csi_volume_stats_capacity_bytes gauge
+flex2csi_volume_stats_capacity_bytes{driver_name="csi.example.com",persistentvolume="pv-1"} 100
+flex2csi_volume_stats_capacity_bytes{driver_name="removed.example.com",persistentvolume="pv-1"} 9
+# HELP flex2csi_volume_stats_inodes_free Inodes free in the volume.
+# TYPE flex2csi_volume_stats_inodes_free gauge
+flex2csi_volume_stats_inodes_free{driver_name="csi.example.com",persistentvolume="pv-1"} 0
+flex2csi_volume_stats_inodes_free{driver_name="removed.example.com",persistentvolume="pv-1"} 3
 # HELP flex2csi_tombstones Unmounts made while the daemon was down that are not worked off yet.
 # TYPE flex2csi_tombstones gauge
 flex2csi_tombstones 3
