@@ -81,8 +81,12 @@ func (b *Bridge) ready(v *volume, want *csivol.Volume, dir string) (bool, error)
 // driver. Our own errors count as over: they come after an RPC, or before.
 func isOver(err error) bool {
 	_, fromDriver := errors.AsType[*csivol.RPCError](err)
-	return !fromDriver || csivol.Final(err)
+	return !errors.Is(err, errUnseen) && (!fromDriver || csivol.Final(err))
 }
+
+// errUnseen: the volume is published, and the kubelet, which has been told that
+// mount failed, does not come back yet.
+var errUnseen = flex.Errorf(flex.CodeAborted, "the volume is ready, but its caller had left; the next mount completes it")
 
 // bring walks a target through the steps of a set-up.
 func (b *Bridge) bring(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.Features, t *volstate.Target, dir string) error {
@@ -227,6 +231,10 @@ func (b *Bridge) applyFSGroup(d *FlexDriver, v *volume, want *csivol.Volume, f c
 
 // bind is the commit point: from here on the kubelet sees the volume. What is
 // bound already is left alone, since a pod may be using it.
+//
+// A mount that has been given up stays unseen until the kubelet comes back. Of
+// a pod that was deleted meanwhile it would never call unmount, and not remove
+// the directory either, which is how Reconcile knows that a pod is gone.
 func (b *Bridge) bind(v *volume, t *volstate.Target, dir string) error {
 	mounted, err := b.Mounts.Mounted(dir)
 	if err != nil {
@@ -236,6 +244,9 @@ func (b *Bridge) bind(v *volume, t *volstate.Target, dir string) error {
 		return nil
 	}
 	if t.Private != "" {
+		if !v.awaited() {
+			return errUnseen
+		}
 		if err := b.Mounts.Bind(v.ctx, t.Private, dir, t.ReadOnly); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,6 +58,43 @@ func TestWhatIsAskedForAgainIsWanted(t *testing.T) {
 	n.age()
 	n.reconcile()
 	n.empty()
+}
+
+// TestMountGivenUp: the pod may be gone when a slow mount comes to its end, and
+// then the kubelet, for which it failed, would never unmount it.
+func TestMountGivenUp(t *testing.T) {
+	for _, comesBack := range []bool{false, true} {
+		n := newNode(t)
+		n.driver.hold = make(chan struct{})
+		dir := n.podDir("p1")
+		d, err := n.bridge.Driver(flexDriver)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Timeout = func(flex.Command) time.Duration { return 20 * time.Millisecond }
+		if s := flex.Run(t.Context(), d, []string{"mount", dir, options}); !strings.Contains(s.Message, "still in progress") {
+			t.Fatalf("mount: %+v", s)
+		}
+		close(n.driver.hold)
+		for n.bridge.Busy() {
+			time.Sleep(time.Millisecond)
+		}
+		if n.mounts.mounted[dir] {
+			t.Fatal("what the kubelet does not know of is mounted for the pod")
+		}
+		if comesBack {
+			n.driver.called()
+			n.succeed("mount", dir, options)
+			if got := n.driver.called(); got != "" || !n.mounts.mounted[dir] {
+				t.Errorf("the second mount called %s; mounted: %t", got, n.mounts.mounted[dir])
+			}
+			n.succeed("unmount", dir)
+		} else {
+			n.age()
+			n.reconcile()
+		}
+		n.empty()
+	}
 }
 
 // TestNoPodsDirectory: where the kubelet's directory is not there, as before it

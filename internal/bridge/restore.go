@@ -47,7 +47,7 @@ func reset(r *volstate.Record) {
 // and rightly, since the bind comes last.
 func (b *Bridge) recognize(r *volstate.Record) {
 	for dir, t := range r.Targets {
-		if t.Private == "" || t.Publish != volstate.Doing {
+		if t.Private == "" || t.Publish != volstate.Doing && t.Publish != volstate.Done {
 			continue
 		}
 		if mounted, err := b.Mounts.Mounted(dir); err == nil && mounted {

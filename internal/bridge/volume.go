@@ -27,8 +27,9 @@ type volume struct {
 	// ctx and log are those of the operation that has the turn. They know the
 	// request that it was started for. The context ends with the process: an
 	// RPC is not cancelled because a caller left.
-	ctx context.Context //nolint:containedctx // belongs to the turn, as the record does
-	log *slog.Logger
+	ctx     context.Context //nolint:containedctx // belongs to the turn, as the record does
+	log     *slog.Logger
+	current *inProgress
 
 	// Guarded by Bridge.mu.
 	ops          []*inProgress        // in the order of their turns
@@ -51,6 +52,7 @@ type inProgress struct {
 	request string          // that it was started for; empty: the bridge's own doing
 	since   time.Time       // when it was asked for
 	begun   atomic.Int64    // when its turn came, in Unix nanoseconds; 0: it waits
+	callers atomic.Int32    // who wait for what comes of it
 	done    chan struct{}
 	err     error // valid once done is closed
 }
@@ -89,6 +91,7 @@ func (b *Bridge) do(ctx context.Context, key csivol.Key, op operation, f func(*v
 	case <-running.done:
 		return coded(running.err)
 	case <-ctx.Done():
+		running.callers.Add(-1)
 		return context.Cause(ctx)
 	}
 }
@@ -110,9 +113,11 @@ func (b *Bridge) start(request string, key csivol.Key, op operation, f func(*vol
 	defer b.mu.Unlock()
 	v := b.volumeLocked(key)
 	if latest := v.latest(op.dir); latest != nil && latest.command == op.command {
+		latest.callers.Add(1)
 		return latest, true
 	}
 	p = &inProgress{operation: op, before: v.lastTurn, over: make(chan struct{}), request: request, since: time.Now(), done: make(chan struct{})}
+	p.callers.Store(1)
 	v.ops, v.lastTurn = append(v.ops, p), p.over
 	go b.run(v, p, f)
 	return p, false
@@ -154,10 +159,14 @@ func (b *Bridge) run(v *volume, p *inProgress, f func(*volume) error) {
 		v.ctx, v.log = nil, nil // thousands of idle volumes need neither
 		close(p.over)
 	}()
-	v.ctx, v.log = ctx, log
+	v.ctx, v.log, v.current = ctx, log, p
 	p.begun.Store(time.Now().UnixNano())
 	p.err = errors.Join(f(v), b.saveOutcome(v))
 }
+
+// awaited reports whether anybody still wants to hear what comes of the
+// operation that has the turn.
+func (v *volume) awaited() bool { return v.current.callers.Load() > 0 }
 
 // rpc runs one RPC of the operation that has the turn, with a deadline.
 func (v *volume) rpc(timeout time.Duration, f func(context.Context) error) error {
