@@ -15,6 +15,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/internal/tombstone"
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/test/trace"
 )
 
 // TestKillUnmountAlone kills the one callout of the backend csi that does
@@ -25,13 +26,13 @@ func TestKillUnmountAlone(t *testing.T) {
 	testenv.Need(t, "root", "mount")
 	t.Run("undisturbed", func(t *testing.T) {
 		a := newAlone(t)
-		r := a.unmount(&tracer{})
-		if r.killed || !strings.Contains(r.answer, `"Success"`) {
-			t.Fatalf("the answer is %q", r.answer)
+		r := a.unmount(&trace.Tracer{Name: driverProgram})
+		if r.Killed || !strings.Contains(r.Answer, `"Success"`) {
+			t.Fatalf("the answer is %q", r.Answer)
 		}
 		a.gone()
 		a.noted()
-		for key, n := range occurrences(r.steps) {
+		for key, n := range occurrences(r.Steps) {
 			for i := range n {
 				t.Run(fmt.Sprintf("%s, %d", key, i+1), func(t *testing.T) {
 					t.Parallel() // most of the time is spent waiting for a daemon
@@ -39,7 +40,7 @@ func TestKillUnmountAlone(t *testing.T) {
 				})
 			}
 		}
-		if n := len(occurrences(r.steps)); n < leastPoints {
+		if n := len(occurrences(r.Steps)); n < leastPoints {
 			t.Errorf("%d kill points: the tracer does not see what it does", n)
 		}
 	})
@@ -49,11 +50,11 @@ func TestKillUnmountAlone(t *testing.T) {
 // often there is one. A daemon is dialled until it is late; of steps that are
 // repeated like that the first one has to do. Nothing depends on a file being
 // closed here.
-func occurrences(steps []step) map[string]int {
+func occurrences(steps []trace.Step) map[string]int {
 	const often = 4
 	times := map[string]int{}
 	for _, s := range steps {
-		if s.class == changing && !strings.HasPrefix(s.what, "close ") {
+		if s.Class == trace.Changing && !strings.HasPrefix(s.What, "close ") {
 			times[keyOf(s)]++
 		}
 	}
@@ -67,8 +68,8 @@ func occurrences(steps []step) map[string]int {
 
 // keyOf is a step without what is different in each run: the names of files
 // that are hashes or temporary, and the numbers of descriptors.
-func keyOf(s step) string {
-	return regexp.MustCompile(`[0-9a-f]{32}|[0-9]+`).ReplaceAllString(s.what, "N")
+func keyOf(s trace.Step) string {
+	return regexp.MustCompile(`[0-9a-f]{32}|[0-9]+`).ReplaceAllString(s.What, "N")
 }
 
 // nthOf kills the driver after the nth step with a key.
@@ -77,15 +78,15 @@ type nthOf struct {
 	left     int
 }
 
-func (n *nthOf) after(s step) target {
-	s.what = strings.ReplaceAll(s.what, n.dir, "…")
-	if s.class != changing || keyOf(s) != n.key {
-		return nobody
+func (n *nthOf) After(s trace.Step) trace.Target {
+	s.What = strings.ReplaceAll(s.What, n.dir, "…")
+	if s.Class != trace.Changing || keyOf(s) != n.key {
+		return trace.Nobody
 	}
 	if n.left--; n.left == 0 {
-		return driver
+		return trace.Leader
 	}
-	return nobody
+	return trace.Nobody
 }
 
 // alone is a world without a daemon, with a volume that it has mounted.
@@ -120,7 +121,7 @@ func newAlone(t *testing.T) *alone {
 	return a
 }
 
-func (a *alone) unmount(tr *tracer) *traced {
+func (a *alone) unmount(tr *trace.Tracer) *trace.Result {
 	a.t.Helper()
 	r, err := a.trace(call{command: flex.CommandUnmount, pod: "pod-a"}, tr)
 	if err != nil {
@@ -132,9 +133,9 @@ func (a *alone) unmount(tr *tracer) *traced {
 // kill kills the driver at one point, looks, and calls it again.
 func (a *alone) kill(key string, n int) {
 	a.t.Helper()
-	r := a.unmount(&tracer{victim: &nthOf{key: key, dir: a.dir, left: n}})
-	if !r.killed {
-		a.t.Fatalf("it ran through, and answered %s", r.answer)
+	r := a.unmount(&trace.Tracer{Name: driverProgram, Victim: &nthOf{key: key, dir: a.dir, left: n}})
+	if !r.Killed {
+		a.t.Fatalf("it ran through, and answered %s", r.Answer)
 	}
 	if !a.mountedAt(a.pod) || !a.mountedAt(a.private) {
 		a.noted()
