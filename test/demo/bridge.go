@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -58,32 +57,6 @@ func (b *bridge) withoutAttach() {
 	b.expand(pb, disk, 600*mebi, 300*mebi)
 	b.size(pa, 600*mebi)
 	b.wasAsked("ControllerExpandVolume", "NodeExpandVolume")
-}
-
-// daemonDies shows that pods do not need the daemon, and end without it.
-func (b *bridge) daemonDies() {
-	b.part("kill -9 of the daemon")
-	disk := volume{handle: "disk-1", fsType: "xfs"}
-	pa, pb, pc := b.pod("pod-a"), b.pod("pod-b"), b.pod("pod-c")
-	b.scene("Pods do not notice. New ones have to wait; the reason is in their events.")
-	b.kill()
-	b.reads(pa, "hello.txt", "hello over CSI")
-	b.refused("does not listen", pc+" "+disk.String(), "mount", pc, b.argument(disk))
-	b.scene("But pods can end: what is mounted for b goes, and a note is left for the daemon.")
-	b.unmount(pb)
-	b.tombstones(1)
-	b.scene("It is back: it reads its records and the note, and gives the CSI driver its due.")
-	b.serve()
-	b.tombstones(0)
-	b.wasAsked("NodeUnpublishVolume")
-	b.mountAgain(pc, disk)
-	b.reads(pc, "hello.txt", "hello over CSI")
-	b.scene("All pods end, and nobody has the volume any more.")
-	b.unmount(pa)
-	b.unmount(pc)
-	b.released()
-	b.wasAsked("NodePublishVolume", "NodeUnpublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume")
-	b.noRecords()
 }
 
 func (b *bridge) withAttach() {
@@ -148,7 +121,8 @@ func (b *bridge) startCSI(flags ...string) {
 	start := time.Now()
 	b.csi, err = b.node.start(csiDriver, self, b.node.csiDir()+"/csi.sock", append([]string{
 		"--name", csiName, "--dir", b.node.csiDir(),
-		"--register", b.node.kubelet, "--node-id", nodeOf, "--volume", "disk-1=300Mi", "--call-log", b.node.callLog(),
+		"--register", b.node.kubelet, "--node-id", nodeOf, "--volume", "disk-1=300Mi",
+		"--call-log", b.node.callLog(), "--faults", b.node.faults(),
 	}, flags...)...)
 	if err != nil {
 		b.fail("start the CSI driver: %w", err)
@@ -178,18 +152,6 @@ func (b *bridge) serve() {
 		return
 	}
 	b.screen.call("flex2csi serve", "--config config.yaml --node-name "+nodeOf, "started", green, time.Since(start))
-}
-
-func (b *bridge) kill() {
-	if b.failed != nil {
-		return
-	}
-	start := time.Now()
-	if err := b.daemon.end(syscall.SIGKILL); err != nil {
-		b.fail("kill the daemon: %w", err)
-		return
-	}
-	b.screen.call("kill -9", "flex2csi", "killed", yellow, time.Since(start))
 }
 
 func (b *bridge) stopBoth() {
@@ -224,24 +186,6 @@ func (b *bridge) wasAsked(want ...string) {
 		err = fmt.Errorf("the CSI driver was asked for %s, and not for %s", text, strings.Join(want, ", "))
 	}
 	b.verify(err, "over CSI", "%s", strings.Join(got, " → "))
-}
-
-// tombstones wants a number of unmounts to be noted, now or in a moment.
-func (b *bridge) tombstones(want int) {
-	if b.failed != nil {
-		return
-	}
-	var found []string
-	for stop := time.Now().Add(20 * time.Second); time.Now().Before(stop); time.Sleep(time.Millisecond) {
-		if found, _ = filepath.Glob(b.node.stateDir() + "/*.tombstone"); len(found) == want {
-			break
-		}
-	}
-	var err error
-	if len(found) != want {
-		err = fmt.Errorf("there are %d", len(found))
-	}
-	b.verify(err, "notes", "%d", want)
 }
 
 // noRecords wants the daemon to remember nothing.

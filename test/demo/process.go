@@ -23,6 +23,7 @@ func (n *node) csiDir() string   { return n.dir + "/csi" }
 func (n *node) socket() string   { return n.dir + "/run/flex2csi.sock" }
 func (n *node) stateDir() string { return n.dir + "/state" }
 func (n *node) callLog() string  { return n.dir + "/calls" }
+func (n *node) faults() string   { return n.dir + "/faults" }
 
 // start starts a program that is ready when a socket is there.
 func (n *node) start(name, binary, socket string, args ...string) (*process, error) {

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/flex2csi/flex2csi/test/csidriver/calls"
+	"github.com/flex2csi/flex2csi/test/csidriver/fault"
+)
+
+// daemonDies shows that pods do not need the daemon, and end without it.
+func (b *bridge) daemonDies() {
+	b.part("kill -9 of the daemon")
+	disk := volume{handle: "disk-1", fsType: "xfs"}
+	pa, pb, pc := b.pod("pod-a"), b.pod("pod-b"), b.pod("pod-c")
+	b.midway()
+	b.scene("Running pods do not notice either. New ones have to wait; the reason is in their events.")
+	b.kill()
+	b.reads(pa, "hello.txt", "hello over CSI")
+	b.refused("does not listen", pc+" "+disk.String(), "mount", pc, b.argument(disk))
+	b.scene("But pods can end: what is mounted for b goes, and a note is left for the daemon.")
+	b.unmount(pb)
+	b.tombstones(1)
+	b.scene("It is back: it reads its records and the note, and gives the CSI driver its due.")
+	b.serve()
+	b.tombstones(0)
+	b.wasAsked("NodeUnpublishVolume")
+	b.mountAgain(pc, disk)
+	b.reads(pc, "hello.txt", "hello over CSI")
+	b.scene("All pods end, and nobody has the volume any more.")
+	b.unmount(pa)
+	b.unmount(pc)
+	b.released()
+	b.wasAsked("NodePublishVolume", "NodeUnpublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume")
+	b.noRecords()
+}
+
+// midway kills the daemon while it has a call.
+func (b *bridge) midway() {
+	b.scene("It dies in the middle of a mount, and is back at once: the call goes on, and the kubelet does not notice.")
+	disk, dir := volume{handle: "disk-1", fsType: "xfs"}, b.pod("pod-d")
+	if b.failed != nil {
+		return
+	}
+	// The CSI driver takes its time, once.
+	if err := fault.WriteFile(b.node.faults(), fault.Rule{Method: "NodePublishVolume", Hang: true, Times: 1}); err != nil {
+		b.fail("have the CSI driver hang: %w", err)
+		return
+	}
+	type result struct {
+		answer
+		err error
+	}
+	done := make(chan result, 1)
+	argument := b.argument(disk)
+	go func() {
+		a, err := b.node.call("mount", dir, argument)
+		done <- result{a, err}
+	}()
+	if err := b.hangs(); err != nil {
+		b.fail("wait for the CSI driver to be at it: %w", err)
+		return
+	}
+	b.kill()
+	b.serve()
+	r := <-done
+	if r.err != nil || r.Status != "Success" {
+		b.fail("the mount should have been answered with Success, and not %s (%w)", r.text, r.err)
+		return
+	}
+	b.count(r.answer)
+	b.screen.call("disk mount", "pod-d "+disk.String(), string(r.Status), green, r.took)
+	b.shows(dir, "xfs", "rw")
+	b.wasAsked("NodePublishVolume", "NodePublishVolume")
+	b.unmount(dir)
+	b.wasAsked("NodeUnpublishVolume")
+}
+
+// hangs returns when the CSI driver has a call that it does not answer.
+func (b *bridge) hangs() error {
+	for stop := time.Now().Add(20 * time.Second); time.Now().Before(stop); time.Sleep(time.Millisecond) {
+		list, err := calls.Read(b.node.callLog())
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(list, func(c calls.Call) bool { return c.Method == "NodePublishVolume" && !c.Ended() }) {
+			return nil
+		}
+	}
+	return fmt.Errorf("it was not asked for NodePublishVolume within 20 s")
+}
+
+func (b *bridge) kill() {
+	if b.failed != nil {
+		return
+	}
+	start := time.Now()
+	if err := b.daemon.end(syscall.SIGKILL); err != nil {
+		b.fail("kill the daemon: %w", err)
+		return
+	}
+	b.screen.call("kill -9", "flex2csi", "killed", yellow, time.Since(start))
+}
+
+// tombstones wants a number of unmounts to be noted, now or in a moment.
+func (b *bridge) tombstones(want int) {
+	if b.failed != nil {
+		return
+	}
+	var found []string
+	for stop := time.Now().Add(20 * time.Second); time.Now().Before(stop); time.Sleep(time.Millisecond) {
+		if found, _ = filepath.Glob(b.node.stateDir() + "/*.tombstone"); len(found) == want {
+			break
+		}
+	}
+	var err error
+	if len(found) != want {
+		err = fmt.Errorf("there are %d", len(found))
+	}
+	b.verify(err, "notes", "%d", want)
+}
