@@ -83,7 +83,7 @@ test-contract-1.36: programs $(BIN)/testsum
 programs: build
 	@mkdir -p $(FLEX_PROGRAMS)
 	@ln -sf ../flex2csi $(FLEX_PROGRAMS)/
-	go build -o $(FLEX_PROGRAMS)/ ./test/csidriver/cmd/csidriver
+	go build -o $(FLEX_PROGRAMS)/ ./test/csidriver/cmd/csidriver ./test/fusedriver/cmd/fusedriver
 	@for backend in $(BACKENDS); do echo "go build in test/$$backend"; \
 		(cd test/$$backend && go build -ldflags '-s -w' -o $(FLEX_PROGRAMS)/ .) || exit; \
 	done

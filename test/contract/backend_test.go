@@ -67,6 +67,22 @@ func mockDriver() *csiDriver {
 	}
 }
 
+// fuseDriver is the project's driver whose mounts die with it.
+func fuseDriver() *csiDriver {
+	return &csiDriver{
+		program: "fusedriver", name: "fuse.csi.example.com",
+		args: func(n *node) []string { return []string{"--dir", n.disks()} },
+		left: (*node).neverUndone,
+	}
+}
+
+func csiFUSE() kind {
+	return kind{
+		name: "csi-fuse", size: "64Mi", mounted: "fuse.flex2csi", needs: []string{"fuse"}, shared: true,
+		csi: fuseDriver(), options: handle("%s"),
+	}
+}
+
 // csiExt4 is the disk of a CSI driver with which most rules are tested.
 func csiExt4() kind {
 	return kind{
@@ -86,6 +102,7 @@ func csiXFS() kind {
 func bridged() []kind {
 	return []kind{
 		csiExt4(),
+		csiFUSE(),
 		{
 			name: "gce-pd", fsType: "ext4", size: "64Mi", mounted: "ext4", needs: []string{"ext4"}, shared: true,
 			csi: gcePD(), options: handle("projects/test-project/zones/country-region-zone/disks/%s"),

@@ -1,6 +1,8 @@
 package contract
 
 import (
+	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -37,6 +39,41 @@ func TestCSIDriverIsAway(t *testing.T) {
 		n.must(n.mount(v, b))
 		n.checkFile(v.dir(b)+"/file", "x")
 		n.takeDown(v, b)
+	})
+}
+
+// TestFUSEDriverDiesUnderAPod: what the pod has is dead and can be taken away.
+// Another pod is told to wait for that, and then has the whole volume.
+func TestFUSEDriverDiesUnderAPod(t *testing.T) {
+	forKinds(t, []kind{csiFUSE()}, bothModes(), func(t *testing.T, n *node, v *vol) {
+		a, b, c := newPod("a"), newPod("b"), newPod("c")
+		k := n.startKubelet(podVolume{a, v})
+		eventually(t, "mounted", func() bool { return k.ready(a, v) })
+		n.writeFile(v.dir(a)+"/file", "x")
+		n.stopProgram(n.csiProcess, unix.SIGKILL)
+		if _, err := os.ReadDir(v.dir(a)); !errors.Is(err, unix.ENOTCONN) {
+			t.Errorf("a pod whose driver is dead reads: %v", err)
+		}
+		n.startCSIDriver()
+		k.add(b, v)
+		eventually(t, "another pod is told", func() bool {
+			mounts := n.runner.made("mount")
+			return strings.Contains(mounts[len(mounts)-1].output, "delete these pods, and it will be staged anew: default/a")
+		})
+		k.remove(a, v)
+		eventually(t, "the other pod has it", func() bool { return k.ready(b, v) })
+		n.checkFile(v.dir(b)+"/file", "x")
+		n.stopProgram(n.csiProcess, unix.SIGKILL)
+		n.startCSIDriver()
+		k.remove(b, v)
+		eventually(t, "taken away", func() bool { return k.gone(b, v) })
+		k.add(c, v)
+		eventually(t, "the next pod has it", func() bool { return k.ready(c, v) })
+		n.checkFile(v.dir(c)+"/file", "x")
+		k.remove(c, v)
+		eventually(t, "all is forgotten", k.idle)
+		n.detach(v)
+		v.checkNothingLeft()
 	})
 }
 

@@ -92,7 +92,7 @@ func (n *node) binary(program string) string {
 	}
 	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, ".")
 	build.Dir = filepath.Join("..", "..", map[string]string{
-		"flex2csi": "cmd/flex2csi", "csidriver": "test/csidriver/cmd/csidriver", "gcepd": "test/gcepd", "mock": "test/mock",
+		"flex2csi": "cmd/flex2csi", "csidriver": "test/csidriver/cmd/csidriver", "fusedriver": "test/fusedriver/cmd/fusedriver", "gcepd": "test/gcepd", "mock": "test/mock",
 	}[program])
 	build.Env = buildEnv()
 	if out, err := build.CombinedOutput(); err != nil {
