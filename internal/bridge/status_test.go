@@ -113,3 +113,24 @@ func TestLogNamesTheRequest(t *testing.T) {
 		}
 	}
 }
+
+// TestLastErrorIsOver: what went wrong is shown until it has gone right.
+func TestLastErrorIsOver(t *testing.T) {
+	for _, method := range []string{"ControllerPublish", "NodeStage", "NodePublish"} {
+		n := newNode(t)
+		n.driver.fail[method] = []error{final(flex.CodeUnavailable, "not now")}
+		dir := n.podDir("p1")
+		if s := n.call("mount", dir, options); s.Status != flex.StatusFailure {
+			t.Fatalf("mount answers %+v", s)
+		}
+		if r := n.record(); !strings.Contains(r.LastError+r.Targets[dir].LastError, "not now") {
+			t.Errorf("%s: the error is not shown: %+v", method, r)
+		}
+		n.succeed("mount", dir, options)
+		if r := n.record(); r.LastError != "" || r.Targets[dir].LastError != "" {
+			t.Errorf("%s: still shown after a success: %q, %q", method, r.LastError, r.Targets[dir].LastError)
+		}
+		n.succeed("unmount", dir)
+		n.empty()
+	}
+}

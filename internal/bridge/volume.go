@@ -161,7 +161,11 @@ func (b *Bridge) run(v *volume, p *inProgress, f func(*volume) error) {
 	}()
 	v.ctx, v.log, v.current = ctx, log, p
 	p.begun.Store(time.Now().UnixNano())
-	p.err = errors.Join(f(v), b.saveOutcome(v))
+	p.err = f(v)
+	if p.err == nil && p.command != statsCommand {
+		_ = remember(v.record, nil) // whatever was wrong is over
+	}
+	p.err = errors.Join(p.err, b.saveOutcome(v))
 }
 
 // awaited reports whether anybody still wants to hear what comes of the
