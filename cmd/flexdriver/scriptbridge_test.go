@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -13,6 +15,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/flex2csi/flex2csi/internal/nodemounts"
+	"github.com/flex2csi/flex2csi/test/csidriver/calls"
+	"github.com/flex2csi/flex2csi/test/csidriver/fault"
 )
 
 // A scriptBridge is flex2csi and a CSI driver on the node of one script.
@@ -24,7 +28,7 @@ type scriptBridge struct {
 // scriptBridgeKey finds the one of a script.
 type scriptBridgeKey struct{}
 
-const scriptBridgeUsage = "usage: bridge up [attach] | kill | start | stop | marker"
+const scriptBridgeUsage = "usage: bridge up [attach] | kill | start | stop | hang | hangs | marker"
 
 // scriptBridgeCmd runs flex2csi. "up" starts a CSI driver with the volume disk-1, and
 // the daemon, and makes the installed driver one that calls it.
@@ -40,6 +44,10 @@ func scriptBridgeCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(b.serve(ts))
 	case "kill":
 		ts.Check(end(b.daemon, syscall.SIGKILL))
+	case "hang":
+		ts.Check(fault.WriteFile(ts.MkAbs("faults"), fault.Rule{Method: "NodePublishVolume", Hang: true, Times: 1}))
+	case "hangs":
+		ts.Check(b.hangs(ts))
 	case "marker":
 		m := &nodemounts.Mounts{KubeletDir: ts.Getenv("KUBELET")}
 		ts.Check(m.Marker(context.Background(), ts.Getenv("GLOBAL")))
@@ -80,7 +88,8 @@ drivers:
 			return err
 		}
 	}
-	b.csi = b.start(csiDriver, self, "--dir", ts.MkAbs("csi"), "--volume", "disk-1=128Mi", fmt.Sprintf("--attach=%t", attach))
+	b.csi = b.start(csiDriver, self, "--dir", ts.MkAbs("csi"), "--volume", "disk-1=128Mi",
+		"--faults", ts.MkAbs("faults"), "--call-log", ts.MkAbs("calls"), fmt.Sprintf("--attach=%t", attach))
 	if err := b.csi.Start(); err != nil {
 		return err
 	}
@@ -88,6 +97,20 @@ drivers:
 		return err
 	}
 	return b.serve(ts)
+}
+
+// hangs returns when the CSI driver hangs.
+func (b *scriptBridge) hangs(ts *testscript.TestScript) error {
+	for stop := time.Now().Add(time.Minute); time.Now().Before(stop); time.Sleep(5 * time.Millisecond) {
+		list, err := calls.Read(ts.MkAbs("calls"))
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(list, func(c calls.Call) bool { return c.Method == "NodePublishVolume" && !c.Ended() }) {
+			return nil
+		}
+	}
+	return errors.New("the CSI driver does not hang")
 }
 
 // serve starts the daemon, and returns when it can be called.
