@@ -77,6 +77,9 @@ func (s *Store) Put(r *Record) error {
 // keep gives the record that is there a second name.
 func (s *Store) keep(path string) error {
 	previous := path + "~"
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil // the version before is all there is, perhaps
+	}
 	if err := os.Remove(previous); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -95,6 +95,30 @@ func TestBrokenFilesHarmNobody(t *testing.T) {
 	}
 }
 
+// TestTheVersionBeforeStays while it is the only one: a process may be killed in
+// the middle of the write that is to replace it.
+func TestTheVersionBeforeStays(t *testing.T) {
+	s, dir := open(t)
+	for range 2 {
+		if err := s.Put(record("h")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, _ := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err := os.Remove(files[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Put(record("h")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(files[0]); err != nil { // as if it had not come so far
+		t.Fatal(err)
+	}
+	if got, _, err := s.Load(); err != nil || len(got) != 1 || !got[0].Recovered {
+		t.Errorf("%+v, %v, want the version before", got, err)
+	}
+}
+
 func TestOpenRefusesWhatOthersCanWrite(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777); err != nil {
