@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -99,6 +100,17 @@ func (o *serveOptions) logger(env environment) *slog.Logger {
 	return log
 }
 
+// checkStagingRoots: the daemon looks at mounts below the kubelet's directory
+// only, and has to see whether a volume has been unstaged.
+func checkStagingRoots(config *bridgeconfig.Configuration, kubeletDir string) error {
+	for i, d := range config.Drivers {
+		if root := filepath.Clean(d.StagingRoot); d.StagingRoot != "" && !strings.HasPrefix(root, kubeletDir+"/") {
+			return fmt.Errorf("%s.stagingRoot: %s is not below the kubelet's directory %s (--kubelet-dir)", bridgeconfig.Path(i), root, kubeletDir)
+		}
+	}
+	return nil
+}
+
 // run puts the daemon together.
 func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configuration, log *slog.Logger) error {
 	mappers, err := mapping.Compile(config)
@@ -119,6 +131,9 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 		return fmt.Errorf("tell this boot from others: %w", err)
 	}
 	kubeletDir := filepath.Clean(o.kubeletDir)
+	if err := checkStagingRoots(config, kubeletDir); err != nil {
+		return err
+	}
 	// Operations end after the calls that wait for them: see daemon.Run.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
