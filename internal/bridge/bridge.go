@@ -100,6 +100,8 @@ type FlexDriver struct {
 	FSGroup       FSGroupPolicy
 	PodInfo       bool
 	DirectPublish bool
+	// Inline volumes are allowed: the name of a volume does not tell which it is.
+	Inline bool
 	// StagingRoot replaces <kubelet dir>/plugins/kubernetes.io/csi.
 	StagingRoot string
 	// DetachSecrets returns those of ControllerPublishVolume that are known
@@ -167,6 +169,7 @@ type Bridge struct {
 	mu      sync.Mutex
 	volumes map[csivol.Key]*volume
 	byDir   map[string]csivol.Key
+	lost    map[persistentVolume][]string // directories of volumes whose record was lost
 }
 
 // Driver returns the callouts for one Flex driver, for flex.Run.

@@ -64,14 +64,11 @@ func (b *Bridge) setUp(d *FlexDriver, v *volume, want *csivol.Volume, dir string
 // nobody has to be asked, and nothing be touched that a pod may be using.
 func (b *Bridge) ready(v *volume, want *csivol.Volume, dir string) (bool, error) {
 	t := v.record.Targets[dir]
-	if t == nil {
+	if t == nil || !t.Bound || t.Publish != volstate.Done {
 		return false, nil
 	}
 	if t.ReadOnly != want.ReadOnly {
 		return false, flex.Errorf(flex.CodeAlreadyExists, "volume %s is mounted at %s with read-only=%t, not %t as asked; unmount it first", v.key, dir, t.ReadOnly, want.ReadOnly)
-	}
-	if !t.Bound || t.Publish != volstate.Done {
-		return false, nil
 	}
 	mounted, err := b.Mounts.Mounted(dir)
 	return err == nil && mounted && b.Mounts.Healthy(dir) == nil, err

@@ -2,11 +2,9 @@ package bridge
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
@@ -28,6 +26,7 @@ func (b *Bridge) Restore(records []*volstate.Record) {
 		}
 		b.publish(v)
 	}
+	b.findLost()
 }
 
 // reset puts times on this process's clock, which never jumps. What is ahead of
@@ -82,40 +81,6 @@ func (b *Bridge) doubt(r *volstate.Record) {
 			t.Publish = volstate.Done
 		}
 	}
-}
-
-// discover adds the targets that this node has and the record has not.
-func (b *Bridge) discover(r *volstate.Record) {
-	driver := strings.Replace(r.FlexDriver, "/", "~", 1)
-	dirs, err := filepath.Glob(filepath.Join(b.KubeletDir, "pods/*/volumes", driver, r.Name))
-	if err != nil {
-		return // a name that is no pattern: of a pod directory it cannot be
-	}
-	for _, dir := range dirs {
-		t := b.targetAt(r, dir)
-		if t == nil || r.Targets[dir] != nil {
-			continue
-		}
-		if r.Targets == nil {
-			r.Targets = map[string]*volstate.Target{}
-		}
-		r.Targets[dir] = t
-	}
-}
-
-// targetAt returns what the node shows of a target for dir; nil if there is
-// nothing.
-func (b *Bridge) targetAt(r *volstate.Record, dir string) *volstate.Target {
-	t := &volstate.Target{Since: time.Now().UTC()}
-	if private, err := kubeletdir.PrivateTarget(dir); err == nil && b.there(private) {
-		t.Private = private
-		return t
-	}
-	d := b.Drivers[r.FlexDriver]
-	if mounted, err := b.Mounts.Mounted(dir); err != nil || !mounted || d == nil || !d.DirectPublish {
-		return nil
-	}
-	return t
 }
 
 // rebooted: mounts are gone, attachments are not. The kubelet calls mount

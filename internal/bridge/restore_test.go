@@ -259,3 +259,28 @@ func TestRecoveredDirectTarget(t *testing.T) {
 	n.succeed("unmount", second)
 	n.empty()
 }
+
+// TestLostRecords: the state directory was wiped. A pod that still has the
+// volume keeps it when another comes and goes.
+func TestLostRecords(t *testing.T) {
+	n := newNode(t)
+	first, second := n.podDir("p1"), n.podDir("p2")
+	n.succeed("mount", first, options)
+	if err := errors.Join(os.MkdirAll(first, 0o750), os.RemoveAll(filepath.Join(n.dir, "state"))); err != nil {
+		t.Fatal(err)
+	}
+	n.start("boot-1")
+	n.succeed("mount", second, options)
+	n.driver.called()
+	n.succeed("unmount", second)
+	if got, want := n.driver.called(), "NodeUnpublish"; got != want {
+		t.Errorf("under a pod that has the volume unmount called %s, want %s", got, want)
+	}
+	n.age()
+	n.reconcile()
+	if !n.mounts.mounted[first] {
+		t.Error("the pod has lost its volume")
+	}
+	n.succeed("unmount", first)
+	n.empty()
+}

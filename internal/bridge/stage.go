@@ -31,6 +31,7 @@ func (b *Bridge) describe(v *volume, want *csivol.Volume) error {
 	if r.Idle() || r.Stage == volstate.None && len(r.Targets) == 0 && r.Attach == volstate.None {
 		r.FlexDriver, r.Name = want.FlexDriver, want.Name
 		r.Context, r.FSType, r.MountFlags, r.AccessMode = want.Context, want.FSType, want.MountFlags, want.AccessMode
+		b.adopt(r)
 		return nil
 	}
 	r.Complete(want.Context, want.MountFlags)

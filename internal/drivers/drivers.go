@@ -30,6 +30,7 @@ func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service) *bridge.Fl
 		FSGroup:       bridge.FSGroupPolicy(c.FSGroup),
 		PodInfo:       c.PodInfo,
 		DirectPublish: c.DirectPublish,
+		Inline:        c.Inline,
 		StagingRoot:   c.StagingRoot,
 		Timeouts: bridge.Timeouts{
 			Attach:    time.Duration(t.Attach),

@@ -1,0 +1,91 @@
+package bridge
+
+import (
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+)
+
+// Records may be lost, one or all. What the node shows of their volumes is the
+// pods' directories: the driver and the name of the PersistentVolume, but not
+// its handle. So they are taken up when a call tells it, and keep the volume
+// staged and attached while that call's pod comes and goes.
+
+// A persistentVolume is what the path of a pod's directory tells.
+type persistentVolume struct{ flexDriver, name string }
+
+// findLost notes what pods have and no record.
+func (b *Bridge) findLost() {
+	b.lost = map[persistentVolume][]string{}
+	for name := range b.Drivers {
+		for _, dir := range b.podDirs(name, "*") {
+			if _, known := b.byDirectory(dir); known || b.targetAt(name, dir) == nil {
+				continue
+			}
+			b.log().Warn("a pod has a volume without a record, which was lost; it is looked after again from the next mount of this volume on", "dir", dir, "driver", name)
+			pv := persistentVolume{name, filepath.Base(dir)}
+			b.lost[pv] = append(b.lost[pv], dir)
+		}
+	}
+}
+
+// adopt adds to a new record the targets whose record was lost.
+func (b *Bridge) adopt(r *volstate.Record) {
+	pv := persistentVolume{r.FlexDriver, r.Name}
+	b.mu.Lock()
+	dirs := b.lost[pv]
+	delete(b.lost, pv)
+	b.mu.Unlock()
+	for _, dir := range dirs {
+		b.addTarget(r, dir)
+	}
+	b.recognize(r)
+}
+
+// discover adds the targets that this node has and no record.
+func (b *Bridge) discover(r *volstate.Record) {
+	for _, dir := range b.podDirs(r.FlexDriver, r.Name) {
+		b.addTarget(r, dir)
+	}
+}
+
+func (b *Bridge) addTarget(r *volstate.Record, dir string) {
+	t := b.targetAt(r.FlexDriver, dir)
+	if _, known := b.byDirectory(dir); known || t == nil || r.Targets[dir] != nil {
+		return
+	}
+	if r.Targets == nil {
+		r.Targets = map[string]*volstate.Target{}
+	}
+	r.Targets[dir] = t
+}
+
+// podDirs returns where pods have volumes of a driver. A name that is not a
+// PersistentVolume's says nothing: each pod may have another volume by it.
+func (b *Bridge) podDirs(flexDriver, volume string) []string {
+	if d := b.Drivers[flexDriver]; d == nil || d.Inline {
+		return nil
+	}
+	dirs, err := filepath.Glob(filepath.Join(b.KubeletDir, "pods/*/volumes", strings.Replace(flexDriver, "/", "~", 1), volume))
+	if err != nil {
+		return nil // a name that is no pattern: of a pod directory it cannot be
+	}
+	return dirs
+}
+
+// targetAt returns what the node shows of a target for dir; nil if there is
+// nothing. The mount itself is not touched: it may be dead.
+func (b *Bridge) targetAt(flexDriver, dir string) *volstate.Target {
+	t := &volstate.Target{Publish: volstate.Doing, Since: time.Now().UTC()}
+	if private, err := kubeletdir.PrivateTarget(dir); err == nil && b.there(filepath.Dir(private)) {
+		t.Private = private
+		return t
+	}
+	if mounted, err := b.Mounts.Mounted(dir); err != nil || !mounted || !b.Drivers[flexDriver].DirectPublish {
+		return nil
+	}
+	return t
+}
