@@ -21,7 +21,7 @@ func TestNew(t *testing.T) {
 	c.FlexDriver, c.CSIDriver = "example.com/disk", "disk.csi.example.com"
 	c.Attach, c.FSGroup = bridgeconfig.AttachController, bridgeconfig.FSGroupFile
 	c.PodInfo, c.DirectPublish, c.StagingRoot = true, true, "/staging"
-	c.RequiresRepublish, c.RepairInUse = true, true
+	c.RequiresRepublish, c.RepairInUse, c.Inline = true, true, true
 	c.Secrets.NodeStage = &bridgeconfig.SecretSource{FromFlexSecret: map[string]string{"a": "b"}}
 	for i, d := range []*bridgeconfig.Duration{&c.Timeouts.Attach, &c.Timeouts.Stage, &c.Timeouts.Publish, &c.Timeouts.Expand, &c.Timeouts.Unpublish, &c.Timeouts.Unstage, &c.Timeouts.Detach} {
 		*d = bridgeconfig.Duration(time.Duration(i+1) * time.Second)
