@@ -52,7 +52,7 @@ shown; the exit status is 1 if that is nothing.`, env)
 		return err
 	}
 	shown := s.Filter(set.Args())
-	if set.NArg() > 0 && len(shown.Volumes)+len(shown.Drivers) == 0 {
+	if set.NArg() > 0 && len(shown.Volumes)+len(shown.Drivers)+len(shown.Failures) == 0 {
 		return fmt.Errorf("nothing on this node is called %s (there are %d volumes)", strings.Join(set.Args(), " or "), len(s.Volumes))
 	}
 	return shown.Print(env.out, bridgestatus.Format(o.output), o.by == "pod")

@@ -21,14 +21,22 @@ func (s *BridgeStatus) Filter(names []string) *BridgeStatus {
 			continue
 		}
 		v.Targets = slices.DeleteFunc(slices.Clone(v.Targets), func(t Target) bool {
-			return !named(t.Pod.Name, t.Pod.Namespace, t.Pod.Namespace+"/"+t.Pod.Name, t.Pod.UID)
+			return !named(t.Pod.names()...)
 		})
 		if len(v.Targets) > 0 {
 			out.Volumes = append(out.Volumes, v)
 		}
 	}
+	out.Failures = slices.DeleteFunc(slices.Clone(s.Failures), func(f Failure) bool {
+		return !named(f.PersistentVolume, f.FlexDriver) && !named(f.Pod.names()...)
+	})
 	out.Drivers = slices.DeleteFunc(slices.Clone(s.Drivers), func(d Driver) bool {
 		return !named(d.FlexDriver, d.CSIDriver) && !slices.ContainsFunc(out.Volumes, func(v Volume) bool { return v.FlexDriver == d.FlexDriver })
 	})
 	return &out
+}
+
+// names are what a pod may be called by.
+func (p Pod) names() []string {
+	return []string{p.Name, p.Namespace, p.Namespace + "/" + p.Name, p.UID}
 }

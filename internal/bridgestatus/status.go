@@ -36,6 +36,7 @@ type BridgeStatus struct {
 	Daemon     *Daemon     `json:"daemon,omitempty"`
 	Drivers    []Driver    `json:"drivers"`
 	Volumes    []Volume    `json:"volumes"`
+	Failures   []Failure   `json:"failures"`
 	Tombstones []Tombstone `json:"tombstones"`
 	// BrokenFiles are state files that could not be read.
 	BrokenFiles []string `json:"brokenFiles"`
@@ -45,7 +46,7 @@ type BridgeStatus struct {
 func New(source Source) *BridgeStatus {
 	return &BridgeStatus{
 		APIVersion: APIVersion, Kind: Kind, Source: source, Time: time.Now().UTC(),
-		Drivers: []Driver{}, Volumes: []Volume{}, Tombstones: []Tombstone{}, BrokenFiles: []string{},
+		Drivers: []Driver{}, Volumes: []Volume{}, Failures: []Failure{}, Tombstones: []Tombstone{}, BrokenFiles: []string{},
 	}
 }
 
@@ -203,6 +204,24 @@ type Operation struct {
 	Since   time.Time `json:"since"`
 	// Begun is absent while the operation waits for another on the volume.
 	Begun *time.Time `json:"begun,omitempty"`
+}
+
+// A Failure is a call that failed when it was made last. A volume whose set-up
+// failed for good, and was undone, shows only here.
+type Failure struct {
+	FlexDriver       string `json:"flexDriver"`
+	Command          string `json:"command"` // the callout
+	PersistentVolume string `json:"persistentVolume,omitempty"`
+	Dir              string `json:"dir,omitempty"`
+	Pod              Pod    `json:"pod"`
+	// Since and Last are when it failed first and last, Count how often.
+	Since time.Time `json:"since"`
+	Last  time.Time `json:"last"`
+	Count int       `json:"count"`
+	// Request, Code and Message are those of the last time.
+	Request string `json:"request"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
 }
 
 // A Tombstone is an unmount that was made while the daemon was down, and that

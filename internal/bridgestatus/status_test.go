@@ -104,6 +104,10 @@ func sample() *bridgestatus.BridgeStatus {
 		{FlexDriver: "example.com/disk", CSIDriver: "csi.example.com", Services: []bridgestatus.Service{{Name: "node", Connected: true, Since: &since, Version: "1.2", Reconnects: 3}, {Name: "controller", LastError: "nobody answers"}}},
 		{FlexDriver: "example.com/nfs", CSIDriver: "nfs.example.com", Services: []bridgestatus.Service{{Name: "node"}}},
 	}
+	s.Failures = []bridgestatus.Failure{{
+		FlexDriver: "example.com/disk", Command: "mount", PersistentVolume: "pv3", Dir: "/lost", Pod: bridgestatus.Pod{Namespace: "shop", Name: "cart"},
+		Since: date("11:56:00"), Last: date("11:59:30"), Count: 4, Request: "aabb", Code: "not_found", Message: "there is no volume vol-3",
+	}}
 	s.Tombstones = []bridgestatus.Tombstone{{FlexDriver: "example.com/disk", Dir: "/gone", Since: date("11:00:00")}}
 	s.BrokenFiles = []string{"/state/x.json.1.broken"}
 	return s
@@ -123,6 +127,9 @@ func printed(t *testing.T, s *bridgestatus.BridgeStatus, f bridgestatus.Format, 
 
 func TestTables(t *testing.T) {
 	const rest = `
+FAILED CALL   VOLUME   POD         SINCE   LAST   TIMES   CODE        MESSAGE
+mount         pv3      shop/cart   4m      30s    4       not_found   there is no volume vol-3
+
 CSI DRIVER        FLEX DRIVER        SERVICE      CONNECTED        VERSION   SINCE   RECONNECTS   TROUBLE
 csi.example.com   example.com/disk   node         yes              1.2       2h      3            -
 csi.example.com   example.com/disk   controller   no               -         -       0            nobody answers
@@ -153,7 +160,7 @@ broken state file: /state/x.json.1.broken
 
 func TestWide(t *testing.T) {
 	got := printed(t, sample(), bridgestatus.Wide, false)
-	for _, want := range []string{"[9f86]", "example.com/disk", "Attached to id-1 by node", "/staging2", "ReadWriteOnce", strings.Repeat("long ", 29)} {
+	for _, want := range []string{"[9f86]", "aabb", "/lost", "example.com/disk", "Attached to id-1 by node", "/staging2", "ReadWriteOnce", strings.Repeat("long ", 29)} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not shown:\n%s", want, got)
 		}
@@ -220,16 +227,18 @@ func TestEmpty(t *testing.T) {
 
 func TestFilter(t *testing.T) {
 	for names, want := range map[string]string{
-		"":                 "pv1/1 pv2/1 d2",
+		"":                 "pv1/1 pv2/1 d2 f",
 		"pv1":              "pv1/1 d1",
 		"vol-2":            "pv2/1 d1",
 		"web":              "pv1/1 d1",
 		"shop/db":          "pv2/1 d1",
-		"shop":             "pv1/1 pv2/1 d2",
+		"shop":             "pv1/1 pv2/1 d2 f",
 		"uid-1":            "pv1/1 pv2/1 d2",
 		"example.com/nfs":  "pv2/1 d1",
 		"csi.example.com":  "pv1/1 d1",
 		"nobody":           "d0",
+		"cart":             "d0 f",
+		"pv3":              "d0 f",
 		"nobody pv2":       "pv2/1 d1",
 		"web/shop":         "d0",
 		"csi.example.com/": "d0",
@@ -241,6 +250,9 @@ func TestFilter(t *testing.T) {
 			out = append(out, v.PersistentVolume+"/"+string(rune('0'+len(v.Targets))))
 		}
 		out = append(out, "d"+string(rune('0'+len(got.Drivers))))
+		if len(got.Failures) > 0 {
+			out = append(out, "f")
+		}
 		if text := strings.Join(out, " "); text != want {
 			t.Errorf("%q gives %s, want %s", names, text, want)
 		}

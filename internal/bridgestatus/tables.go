@@ -61,6 +61,22 @@ func (s *BridgeStatus) driverTable() table {
 	return t
 }
 
+func (s *BridgeStatus) failureTable(wide bool) table {
+	t := table{header: []string{"FAILED CALL", "VOLUME", "POD", "SINCE", "LAST", "TIMES", "CODE", "MESSAGE"}}
+	if wide {
+		t.header = append(t.header, "REQUEST", "DIRECTORY")
+	}
+	for i := range s.Failures {
+		f := &s.Failures[i]
+		row := []string{f.Command, f.PersistentVolume, f.Pod.String(), s.age(&f.Since), s.age(&f.Last), fmt.Sprint(f.Count), f.Code, short(f.Message, wide)}
+		if wide {
+			row = append(row, f.Request, f.Dir)
+		}
+		t.rows = append(t.rows, row)
+	}
+	return t
+}
+
 func (s *BridgeStatus) tombstoneTable() table {
 	t := table{header: []string{"UNMOUNTED WITHOUT THE DAEMON", "FLEX DRIVER", "SINCE"}}
 	for _, stone := range s.Tombstones {

@@ -59,6 +59,7 @@ type Daemon struct {
 	started time.Time
 	// socketInfo is the socket that this process made.
 	socketInfo os.FileInfo
+	failures   failures
 	phase      atomic.Int32 // one of starting, serving, draining
 }
 
@@ -176,6 +177,7 @@ func (d *Daemon) handle(ctx context.Context, r *wire.Request) flex.DriverStatus 
 	took := time.Since(start)
 	done(status.Code, took)
 	logAnswer(ctx, log, status, command, took)
+	d.failures.note(r, status, time.Now())
 	return status
 }
 

@@ -22,6 +22,7 @@ func (d *Daemon) status() *bridgestatus.BridgeStatus {
 	for _, v := range d.Bridge.Status() {
 		s.Volumes = append(s.Volumes, volumeStatus(v))
 	}
+	s.Failures = d.failures.list(s.Time)
 	AddFiles(s, d.StateDir)
 	return s
 }
