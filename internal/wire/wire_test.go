@@ -173,6 +173,25 @@ func TestDaemonEndsInTheMiddle(t *testing.T) {
 	}
 }
 
+// TestCallerLeaves: the daemon learns that nobody waits any more.
+func TestCallerLeaves(t *testing.T) {
+	arrived, told := make(chan struct{}), make(chan error, 1)
+	socket := serve(t, func(ctx context.Context, _ *wire.Request) flex.DriverStatus {
+		close(arrived)
+		<-ctx.Done()
+		told <- context.Cause(ctx)
+		return flex.Failure(context.Cause(ctx))
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-arrived; cancel() }()
+	if _, err := wire.Call(ctx, socket, wire.NewRequest("a/b", []string{"mount"}, time.Hour)); err == nil {
+		t.Error("there is an answer")
+	}
+	if err := <-told; flex.CodeOf(err) != flex.CodeCanceled || !strings.Contains(err.Error(), "left") {
+		t.Errorf("told that %v", err)
+	}
+}
+
 // TestInterrupted: a signal ends the wait for an answer at once.
 func TestInterrupted(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})

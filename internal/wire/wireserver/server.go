@@ -25,7 +25,7 @@ import (
 )
 
 // A Handler answers one callout. Its context ends when the caller's patience
-// does.
+// does, or the caller.
 type Handler func(ctx context.Context, r *wire.Request) flex.DriverStatus
 
 // A Server serves one socket.
@@ -150,7 +150,13 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 	if err != nil {
 		return fmt.Errorf("read the request: %w", err)
 	}
-	answer, err := s.answer(ctx, line)
+	callCtx, left := context.WithCancelCause(ctx)
+	defer left(nil)
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	go watch(conn, left)
+	answer, err := s.answer(ctx, callCtx, line)
 	if err != nil {
 		return err
 	}
@@ -164,14 +170,23 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 	return err
 }
 
-// answer returns the line that answers a line.
-func (s *Server) answer(ctx context.Context, line []byte) ([]byte, error) {
+// watch returns when the connection ends. If it is the caller who ends it, he
+// is told to have left: killed, perhaps. He has nothing to say after his line.
+func watch(conn net.Conn, left context.CancelCauseFunc) {
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+		left(flex.Errorf(flex.CodeCanceled, "the caller has left"))
+	}
+}
+
+// answer returns the line that answers a line. The first context ends with the
+// server, the second one with the caller, too.
+func (s *Server) answer(ending, ctx context.Context, line []byte) ([]byte, error) {
 	r, err := wire.DecodeRequest(line)
 	if err != nil {
 		return wire.Encode(wire.Answer(r.ID, flex.Failure(err)))
 	}
 	if r.Kind == "" {
-		return s.callout(ctx, r)
+		return s.callout(ending, ctx, r)
 	}
 	document, err := s.document(r.Kind)
 	if err != nil {
@@ -184,8 +199,8 @@ func (s *Server) answer(ctx context.Context, line []byte) ([]byte, error) {
 
 // callout answers a callout. One that fails because the server is ending gets
 // no answer: the driver makes the call again, and reaches the next server.
-func (s *Server) callout(ending context.Context, r *wire.Request) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ending, r.Timeout(), flex.Errorf(flex.CodeDeadlineExceeded, "still in progress after %v", r.Timeout()))
+func (s *Server) callout(ending, ctx context.Context, r *wire.Request) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout(), flex.Errorf(flex.CodeDeadlineExceeded, "still in progress after %v", r.Timeout()))
 	defer cancel()
 	status := s.Handler(ctx, r)
 	if status.Status != flex.StatusSuccess && ending.Err() != nil {
