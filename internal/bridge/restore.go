@@ -64,13 +64,12 @@ func (b *Bridge) doubt(r *volstate.Record) {
 	if r.Attach != volstate.None {
 		r.Attach = volstate.Doing
 	}
-	if d := b.Drivers[r.FlexDriver]; d != nil && r.Stage == volstate.None {
-		path := b.stagingPath(d, r.Key())
-		if mounted, err := b.Mounts.Mounted(path); err == nil && mounted {
-			r.StagingPath, r.Stage = path, volstate.Doing
-		}
+	// The call may still be under way, so that nothing is mounted yet. Whether
+	// the driver stages at all is known when it is there.
+	if d := b.Drivers[r.FlexDriver]; d != nil && r.StagingPath == "" {
+		r.StagingPath = b.stagingPath(d, r.Key())
 	}
-	if r.Stage != volstate.None {
+	if r.StagingPath != "" {
 		r.Stage = volstate.Doing
 	}
 	b.discover(r)

@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -138,31 +139,44 @@ func TestRecoveredRecord(t *testing.T) {
 	probe.succeed("mount", probe.podDir("p1"), options)
 	probe.succeed("unmount", probe.podDir("p1"))
 	for stop := 2; stop <= len(recorder.records); stop++ {
-		n := newNode(t)
-		dir := n.podDir("p1")
-		killer := &recording{State: n.store, stop: stop}
-		n.bridge.State = killer
-		n.call("mount", dir, options)
-		n.call("unmount", dir)
-		files, _ := filepath.Glob(filepath.Join(n.dir, "state/*.json"))
-		if len(files) != 1 {
-			t.Fatalf("stop %d: %v", stop, files)
-		}
-		if err := os.Remove(files[0]); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(files[0], []byte("\x00garbage"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		n.mayBeBroken = true
-		n.start("boot-1")
-		n.succeed("mount", dir, options)
-		n.succeed("unmount", dir)
-		n.empty()
-		if t.Failed() {
-			t.Fatalf("after write %d of %d", stop, len(recorder.records))
+		for _, again := range []bool{true, false} {
+			recovered(t, stop, again)
+			if t.Failed() {
+				t.Fatalf("after write %d of %d; mount comes again: %t", stop, len(recorder.records), again)
+			}
 		}
 	}
+}
+
+func recovered(t *testing.T, stop int, again bool) {
+	t.Helper()
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.bridge.State = &recording{State: n.store, stop: stop}
+	n.call("mount", dir, options)
+	n.call("unmount", dir)
+	files, _ := filepath.Glob(filepath.Join(n.dir, "state/*.json"))
+	if len(files) != 1 {
+		t.Fatalf("stop %d: %v", stop, files)
+	}
+	if err := os.Remove(files[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(files[0], []byte("\x00garbage"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.mayBeBroken = true
+	if !again { // the driver is still at it, and nothing is to be seen yet
+		for path := range maps.Clone(n.mounts.mounted) {
+			n.mounts.set(path, false)
+		}
+	}
+	n.start("boot-1")
+	if again {
+		n.succeed("mount", dir, options)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
 }
 
 // TestClockSetBack: a record that is ahead of the clock is not kept until the

@@ -107,7 +107,11 @@ func (b *Bridge) takenOver(v *volume) (bool, error) {
 // unstaged half of it (kubernetes/kubernetes#86360).
 func (b *Bridge) stage(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.Features) error {
 	r := v.record
-	if !f.Stage || r.Stage == volstate.Done {
+	if !f.Stage {
+		r.Stage, r.StagingPath = volstate.None, ""
+		return nil
+	}
+	if r.Stage == volstate.Done {
 		return nil
 	}
 	if r.StagingPath == "" {
@@ -163,8 +167,15 @@ func (b *Bridge) unstage(d *FlexDriver, v *volume) error {
 	if err := b.save(v); err != nil {
 		return err
 	}
-	if err := b.unstageAt(d, v, r.StagingPath); err != nil {
+	// A recovered record does not know whether its driver stages.
+	f, err := v.features(d)
+	if err != nil {
 		return remember(r, err)
+	}
+	if f.Stage {
+		if err := b.unstageAt(d, v, r.StagingPath); err != nil {
+			return remember(r, err)
+		}
 	}
 	b.removeStaging(r.StagingPath)
 	r.Stage, r.StagingPath, r.StageDead = volstate.None, "", ""

@@ -74,16 +74,26 @@ func (s *Store) Put(r *Record) error {
 	return s.sync()
 }
 
-// keep gives the record that is there a second name.
+// keep gives the record that is there a second name, in the place of the
+// version before it, at once: there is never a record without one but the
+// first.
 func (s *Store) keep(path string) error {
 	previous := path + "~"
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil // the version before is all there is, perhaps
+	temporary := filepath.Join(s.dir, "."+filepath.Base(previous))
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err // left by a process that was killed here
 	}
-	if err := os.Remove(previous); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Link(path, temporary); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		return err
 	}
-	if err := os.Link(path, previous); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Rename(temporary, previous); err != nil {
+		return err
+	}
+	// It is still there if both were the same file, after a write that failed.
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil

@@ -2,6 +2,8 @@ package volstate_test
 
 import (
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -152,4 +154,48 @@ func FuzzLoad(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestVersionBefore: there always is one, whatever a process left that was
+// killed while it wrote, or that could not write.
+func TestVersionBefore(t *testing.T) {
+	dir := t.TempDir()
+	store, err := volstate.Open(filepath.Join(dir, "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &volstate.Record{Driver: "d", Handle: "h"}
+	put := func() string {
+		t.Helper()
+		if err := store.Put(r); err != nil {
+			t.Fatal(err)
+		}
+		files, _ := filepath.Glob(filepath.Join(dir, "state/d-*.json"))
+		if len(files) != 1 {
+			t.Fatal(files)
+		}
+		return files[0]
+	}
+	file := put()
+	temporary := filepath.Join(filepath.Dir(file), "."+filepath.Base(file)+"~")
+	for _, leave := range []func() error{
+		func() error { return nil },
+		func() error { return os.WriteFile(temporary, nil, 0o600) },
+		func() error { return errors.Join(os.Remove(file+"~"), os.Link(file, file+"~")) },
+	} {
+		if err := leave(); err != nil {
+			t.Fatal(err)
+		}
+		before, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put()
+		if kept, err := os.ReadFile(file + "~"); err != nil || string(kept) != string(before) {
+			t.Errorf("kept %q, %v; want %q", kept, err, before)
+		}
+		if _, err := os.Stat(temporary); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is left: %v", temporary, err)
+		}
+	}
 }
