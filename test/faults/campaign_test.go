@@ -98,6 +98,9 @@ func inWorld(t *testing.T, p *plan) *report {
 		t.Fatalf("seed %d: the world broke down: %v\n%s%s", p.Seed, err, output.String(), log.String())
 	}
 	t.Logf("seed %d: %v\n%s", p.Seed, time.Since(start).Round(time.Second), &r)
+	for _, n := range r.Notes {
+		t.Log(n)
+	}
 	for _, w := range r.Wrong {
 		t.Errorf("seed %d: %s", p.Seed, w)
 	}

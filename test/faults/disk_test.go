@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -74,6 +75,8 @@ func (w *world) strikeFiles(r *rand.Rand) error {
 func (w *world) strikeRecord(r *rand.Rand) error {
 	return interrupt(w.daemon, unix.SIGKILL, func() error {
 		names, err := w.records()
+		// The first version of a record has none before it.
+		names = slices.DeleteFunc(names, func(name string) bool { return !exists(name + "~") })
 		if err != nil || len(names) == 0 {
 			return err
 		}

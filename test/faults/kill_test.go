@@ -55,17 +55,11 @@ func (s *shot) After(step trace.Step) trace.Target {
 
 // kill leads a life again and again, with the daemon killed at another point
 // each time.
-func (w *world) kill() {
-	l := &liver{world: w, life: lives()[w.Kill], random: w.random("kill"), size: 8}
-	for _, v := range w.volumes {
-		if v.driver == l.flexDriver {
-			l.volume = v
-			break
-		}
-	}
+func (w *world) kill(name string) {
+	l := w.newLiver(lives()[name])
 	for i, victim := range l.callouts {
 		if err := l.killAll(i); err != nil {
-			w.report.wrong(fmt.Sprintf("%s %s: %v", w.Kill, victim, err))
+			w.report.wrong(fmt.Sprintf("%s %s: %v", name, victim, err))
 		}
 		if w.report.broken() {
 			return

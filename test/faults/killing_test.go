@@ -1,7 +1,9 @@
 package faults
 
 import (
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -16,10 +18,11 @@ func TestKillDaemon(t *testing.T) {
 	testenv.Need(t, "root", "mount")
 	total := &report{Counts: map[string]int{}}
 	var side sync.WaitGroup
-	for name := range lives() {
+	names := append(slices.Collect(maps.Keys(lives())), alone)
+	for _, name := range names {
 		side.Go(func() {
 			t.Run(name, func(t *testing.T) {
-				p := plan{Name: "kill " + name, Kill: name, All: os.Getenv("FAULTS_ALL") != "", Seed: 1, Driver: []string{"--directories", "--attach"}, Attach: true, Volumes: 4}
+				p := plan{Name: "kill " + name, Play: "kill " + name, All: os.Getenv("FAULTS_ALL") != "", Seed: 1, Driver: []string{"--directories", "--attach"}, Attach: true, Volumes: 4}
 				p.RPC, p.Grace = 2*time.Second, 200*time.Millisecond
 				total.add(inWorld(t, &p))
 			})

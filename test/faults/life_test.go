@@ -85,6 +85,17 @@ type liver struct {
 	mounted map[string]bool
 }
 
+func (w *world) newLiver(f life) *liver {
+	l := &liver{world: w, life: f, random: w.random("life"), size: 8, mounted: map[string]bool{}}
+	for _, v := range w.volumes {
+		if v.driver == l.flexDriver {
+			l.volume = v
+			break
+		}
+	}
+	return l
+}
+
 // dir is the directory that a callout is about; empty if it is about none.
 func (l *liver) dir(c callout) string {
 	switch c.command {

@@ -17,16 +17,13 @@ import (
 // "Concurrency").
 type order struct {
 	staging, attaching bool
-	// rpc is the caller's deadline: a call that is older may have been given
-	// up.
-	rpc time.Duration
 	// daemons are the times at which the caller died, and forgot that it was
 	// waiting; reboots those at which nothing was mounted any more.
 	daemons, reboots []time.Time
 }
 
 func (w *world) order() *order {
-	return &order{staging: !w.NoStage, attaching: w.Attach, rpc: w.RPC, daemons: w.history.times(daemonGone), reboots: w.history.times(rebooted)}
+	return &order{staging: !w.NoStage, attaching: w.Attach, daemons: w.history.times(daemonGone), reboots: w.history.times(rebooted)}
 }
 
 // standing is a volume as the caller may know it.
@@ -149,10 +146,7 @@ func (o *order) begin(s *standing, c calls.Call) (why string) {
 
 // givenUp reports whether the caller of a call could have stopped waiting.
 func (o *order) givenUp(c calls.Call, now time.Time) bool {
-	if now.Sub(c.Start) >= o.rpc*9/10 {
-		return true
-	}
-	return slices.ContainsFunc(o.daemons, func(at time.Time) bool { return at.After(c.Start) && at.Before(now) })
+	return c.Left || slices.ContainsFunc(o.daemons, func(at time.Time) bool { return at.After(c.Start) && at.Before(now) })
 }
 
 // finish is the answer to a call.

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"sync"
@@ -20,7 +21,8 @@ type plan struct {
 	// Round is how long faults last between two looks at what is left.
 	Round time.Duration
 
-	Daemon, Flexdriver string // programs
+	Daemon, Flexdriver       string // programs
+	NewDaemon, NewFlexdriver string // other builds of them
 	// Driver are flags of the CSI driver.
 	Driver []string
 	// Images: volumes are disks with a filesystem, and not directories.
@@ -33,9 +35,8 @@ type plan struct {
 	Exec int32
 	// Grace is the daemon's.
 	Grace time.Duration
-	// Kill has the world kill the daemon in the middle of each callout of the
-	// life of this name, and do nothing else.
-	Kill string
+	// Play is what happens in the world; plays_test.go.
+	Play string
 	// All is for kills after every system call, and not only those that matter
 	// most.
 	All bool
@@ -61,6 +62,9 @@ type report struct {
 	Counts map[string]int
 	// Wrong is what should never be.
 	Wrong []string
+
+	// Notes are figures for people.
+	Notes []string
 
 	mu sync.Mutex
 }
@@ -100,6 +104,12 @@ func (r *report) wrong(text string) {
 	if len(r.Wrong) < mostWrong {
 		r.Wrong = append(r.Wrong, text)
 	}
+}
+
+func (r *report) note(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
 func (r *report) broken() bool {

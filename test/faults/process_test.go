@@ -83,6 +83,16 @@ func (p *process) hold(signal syscall.Signal) {
 	<-done
 }
 
+// signal sends a signal that does not end the program.
+func (p *process) signal(s syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return os.ErrProcessDone
+	}
+	return p.cmd.Process.Signal(s)
+}
+
 // release starts what was held.
 func (p *process) release() error {
 	p.mu.Lock()

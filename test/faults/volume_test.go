@@ -51,7 +51,7 @@ func (w *world) makeVolumes() error {
 		return err
 	}
 	for _, v := range w.volumes {
-		if err := w.mark(v); err != nil {
+		if err := w.mark(w.disks(), v); err != nil {
 			return err
 		}
 	}
@@ -59,9 +59,10 @@ func (w *world) makeVolumes() error {
 	return w.driver.release()
 }
 
-// mark writes a volume's name into it.
-func (w *world) mark(v *volume) error {
-	image := filepath.Join(w.disks(), "volumes", v.handle)
+// mark writes a volume's name into it when a driver with this directory has
+// made it.
+func (w *world) mark(disks string, v *volume) error {
+	image := filepath.Join(disks, "volumes", v.handle)
 	if err := eventually(func() error { _, err := os.Stat(image + ".json"); return err }); err != nil {
 		return fmt.Errorf("the driver makes no volumes: %w\n%s", err, tail(w.path("driver.log"), 10))
 	}

@@ -22,6 +22,9 @@ const (
 	plainDriver  = "faults.example.com/plain"  // attach:false
 	deviceDriver = "faults.example.com/device" // attach:true
 	directDriver = "faults.example.com/direct" // attach:false, directPublish
+	// otherDriver is another CSI driver.
+	otherDriver = "faults.example.com/other"
+	otherName   = "other.csi.example.com"
 
 	bootIDFile = "/proc/sys/kernel/random/boot_id"
 
@@ -36,6 +39,7 @@ type world struct {
 	report report
 
 	driver, daemon *process
+	other          *process // another CSI driver, in some plays
 	volumes        []*volume
 	cluster        cluster
 	history        history
@@ -66,11 +70,7 @@ func playWorld(in io.Reader, out, log io.Writer) int {
 		err = w.make()
 	}
 	if err == nil {
-		if w.Kill != "" {
-			w.kill()
-		} else {
-			w.run()
-		}
+		w.play()
 		err = w.end()
 	}
 	if err != nil {
@@ -140,7 +140,15 @@ func (w *world) config() string {
 			fmt.Fprintf(&b, "    %s: %v\n", step, w.RPC)
 		}
 	}
+	fmt.Fprintf(&b, "- flexDriver: %s\n  csiDriver: %s\n  endpoint: unix://%s\n", otherDriver, otherName, w.path("other.sock"))
 	return b.String()
+}
+
+// otherCommand is another driver, in the plays that have one.
+func (w *world) otherCommand() *exec.Cmd {
+	cmd := exec.Command(os.Args[0], "--name", otherName, "--node-id", nodeName, "--dir", w.path("other"), "--endpoint", "unix://"+w.path("other.sock"), "--directories", "--volume", "vol-other="+imageSize)
+	cmd.Env = append(os.Environ(), envRole+"="+roleDriver)
+	return w.logged(cmd, "driver.log")
 }
 
 func (w *world) driverCommand() *exec.Cmd {

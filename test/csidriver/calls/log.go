@@ -29,6 +29,8 @@ type line struct {
 	// Code is what was answered.
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Left says that the caller did not wait for the answer.
+	Left bool `json:"left,omitempty"`
 	// Work is what the driver's own work ended with; empty if it was not begun.
 	Work string `json:"work,omitempty"`
 }
@@ -65,7 +67,7 @@ func (l *Log) Answers(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	work := new(string)
 	answer, err := handler(context.WithValue(ctx, workKey{}, work), req)
 	entry.Begin, entry.Time = false, time.Now()
-	entry.Code, entry.Work = status.Code(err).String(), *work
+	entry.Code, entry.Work, entry.Left = status.Code(err).String(), *work, ctx.Err() != nil
 	if err != nil {
 		entry.Message = status.Convert(err).Message()
 	}

@@ -20,6 +20,8 @@ type Call struct {
 	End time.Time
 	// Code is what was answered, as "OK" or "Aborted".
 	Code, Message string
+	// Left says that the caller did not wait for the answer.
+	Left bool
 	// Work is what the work ended with; "" if it was not begun.
 	Work string
 }
@@ -55,7 +57,7 @@ func Read(name string) ([]Call, error) {
 		}
 		if n, ok := index[l.ID]; ok {
 			c := &calls[n]
-			c.End, c.Code, c.Message, c.Work = l.Time, l.Code, l.Message, l.Work
+			c.End, c.Code, c.Message, c.Work, c.Left = l.Time, l.Code, l.Message, l.Work, l.Left
 		}
 	}
 	return calls, nil
