@@ -28,7 +28,7 @@ type scriptBridge struct {
 // scriptBridgeKey finds the one of a script.
 type scriptBridgeKey struct{}
 
-const scriptBridgeUsage = "usage: bridge up [attach] | kill | start | stop | hang | hangs | marker"
+const scriptBridgeUsage = "usage: bridge up [attach] | kill | start | stop | hang | hangs | unhang | marker"
 
 // scriptBridgeCmd runs flex2csi. "up" starts a CSI driver with the volume disk-1, and
 // the daemon, and makes the installed driver one that calls it.
@@ -46,6 +46,8 @@ func scriptBridgeCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(end(b.daemon, syscall.SIGKILL))
 	case "hang":
 		ts.Check(fault.WriteFile(ts.MkAbs("faults"), fault.Rule{Method: "NodePublishVolume", Hang: true, Times: 1}))
+	case "unhang":
+		ts.Check(fault.WriteFile(ts.MkAbs("faults")))
 	case "hangs":
 		ts.Check(b.hangs(ts))
 	case "marker":
@@ -193,4 +195,17 @@ func scriptTombstones(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("there are %d tombstones, not %s", len(found), args[0])
+}
+
+// scriptAwait waits for a text in a file that a process writes.
+func scriptAwait(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: await FILE TEXT")
+	}
+	for stop := time.Now().Add(time.Minute); time.Now().Before(stop); time.Sleep(5 * time.Millisecond) {
+		if text, err := os.ReadFile(ts.MkAbs(args[0])); err == nil && strings.Contains(string(text), args[1]) {
+			return
+		}
+	}
+	ts.Fatalf("%s does not come to have %q in it", args[0], args[1])
 }

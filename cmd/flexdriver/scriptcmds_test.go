@@ -24,6 +24,7 @@ import (
 func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
 		"answer":     scriptAnswer,
+		"await":      scriptAwait,
 		"bridge":     scriptBridgeCmd,
 		"deadfuse":   scriptDeadFUSE,
 		"fill":       scriptFill,
