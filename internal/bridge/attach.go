@@ -170,7 +170,7 @@ func (b *Bridge) isAttached(ctx context.Context, d *FlexDriver, c *flex.Call) (b
 			return err
 		}
 		needed, err := d.wantsAttach(f)
-		attached = err == nil && (!needed || v.record.Attach == volstate.Done)
+		attached = err == nil && (!needed || v.record.Attach == volstate.Done && c.NodeName == b.NodeName)
 		return err
 	})
 	if err == nil && !attached {

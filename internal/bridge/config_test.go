@@ -100,6 +100,54 @@ func TestTakenOverElsewhere(t *testing.T) {
 	n.empty()
 }
 
+// TestWrongKubeletDir: what cannot be looked at could not be undone, and is not
+// begun.
+func TestWrongKubeletDir(t *testing.T) {
+	n := newNode(t)
+	for dir, call := range map[string][]string{
+		n.podDir("p1"): {"mount", n.podDir("p1"), options},
+		n.deviceDir():  {"mountdevice", n.deviceDir(), "csi:h1", options},
+	} {
+		n.mounts.fail["Mounted "+dir] = errors.New("it is not below /var/lib/other")
+		if s := n.call(call...); s.Status != flex.StatusFailure || !strings.Contains(s.Message, "--kubelet-dir") {
+			t.Errorf("%s: %+v", call[0], s)
+		}
+		if got := n.driver.called(); got != "" {
+			t.Errorf("%s called %s", call[0], got)
+		}
+		n.empty()
+	}
+}
+
+// TestDirectTargetIsTheDriversToMake (CSI specification, NodePublishVolume).
+func TestDirectTargetIsTheDriversToMake(t *testing.T) {
+	n := newNode(t)
+	n.direct = true
+	n.start("boot-1")
+	dir := n.podDir("p1")
+	if err := os.MkdirAll(dir, 0o750); err != nil { // as the kubelet does
+		t.Fatal(err)
+	}
+	n.succeed("mount", dir, options)
+	if n.driver.made {
+		t.Error("the driver was given a directory that was there")
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+// TestIsAttachedElsewhere: of another node nothing is known.
+func TestIsAttachedElsewhere(t *testing.T) {
+	n := newNode(t)
+	n.succeed("attach", options, "node-1")
+	n.succeed("isattached", options, "node-1")
+	if s := n.call("isattached", options, "node-2"); s.Status != flex.StatusFailure {
+		t.Errorf("%+v", s)
+	}
+	n.succeed("detach", "pv1", "node-1")
+	n.empty()
+}
+
 // takeOver is what the kubelet's CSI plugin leaves when it has the volume.
 func (n *node) takeOver() (file string) {
 	file = filepath.Join(n.dir, "plugins/kubernetes.io/csi/csi.example.com", fmt.Sprintf("%x", sha256.Sum256([]byte("h1"))), "vol_data.json")

@@ -23,6 +23,9 @@ func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) e
 		if err := b.describe(v, want); err != nil {
 			return err
 		}
+		if err := b.reachable(c.Dir); err != nil {
+			return err
+		}
 		v.record.Device = c.Dir
 		err = b.bringDevice(d, v, want, f, c.Dir)
 		if err != nil && isOver(err) {

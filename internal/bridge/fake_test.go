@@ -30,6 +30,7 @@ type fakeDriver struct {
 	mounts    *fakeMounts
 	groups    []string          // volume_mount_group, call by call
 	context   map[string]string // of the last NodePublish
+	made      bool              // the last NodePublish found its target
 }
 
 func newFakeDriver(m *fakeMounts) *fakeDriver {
@@ -115,6 +116,8 @@ func (f *fakeDriver) NodePublish(_ context.Context, r csivol.PublishRequest) err
 		}
 		f.groups = append(f.groups, "publish:"+r.Capability.MountGroup)
 		f.context = r.Context
+		_, err := os.Lstat(r.TargetPath)
+		f.made = err == nil
 		f.published[r.TargetPath] = r.Handle
 		f.mounts.set(r.TargetPath, true)
 		return os.MkdirAll(r.TargetPath, 0o750)
@@ -208,7 +211,7 @@ func (m *fakeMounts) Unmount(_ context.Context, path string) error {
 func (m *fakeMounts) Mounted(path string) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.mounted[path], nil
+	return m.mounted[path], m.fail["Mounted "+path]
 }
 
 func (m *fakeMounts) Healthy(path string) error {

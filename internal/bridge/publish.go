@@ -22,6 +22,9 @@ func (b *Bridge) mount(ctx context.Context, d *FlexDriver, c *flex.Call) error {
 		return err
 	}
 	return b.do(ctx, want.Key(), operation{c.Command, c.Dir}, func(v *volume) error {
+		if !v.awaited() {
+			return errUnseen // given up before its turn came; nothing is begun
+		}
 		return b.setUp(d, v, want, c.Dir)
 	})
 }
@@ -81,9 +84,9 @@ func isOver(err error) bool {
 	return !errors.Is(err, errUnseen) && (!fromDriver || csivol.Final(err))
 }
 
-// errUnseen: the volume is published, and the kubelet, which has been told that
-// mount failed, does not come back yet.
-var errUnseen = flex.Errorf(flex.CodeAborted, "the volume is ready, but its caller had left; the next mount completes it")
+// errUnseen ends what the kubelet, which has been told that mount failed, does
+// not come back for yet.
+var errUnseen = flex.Errorf(flex.CodeAborted, "the caller of mount had left; the next one completes it")
 
 // bring walks a target through the steps of a set-up.
 func (b *Bridge) bring(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.Features, t *volstate.Target, dir string) error {
@@ -122,6 +125,9 @@ func (b *Bridge) settle(v *volume, dir string) error {
 func (b *Bridge) claim(d *FlexDriver, v *volume, want *csivol.Volume, dir string) (*volstate.Target, error) {
 	t := v.record.Targets[dir]
 	if t == nil {
+		if err := b.reachable(dir); err != nil {
+			return nil, err
+		}
 		t = &volstate.Target{Since: time.Now().UTC()}
 		if !d.DirectPublish {
 			private, err := kubeletdir.PrivateTarget(dir)
@@ -137,6 +143,15 @@ func (b *Bridge) claim(d *FlexDriver, v *volume, want *csivol.Volume, dir string
 	}
 	t.Pod, t.ReadOnly, t.FSGroup = want.Pod, want.ReadOnly, want.FSGroup
 	return t, nil
+}
+
+// reachable is asked before anything is done for dir: where nothing can be
+// looked at nothing could be undone either.
+func (b *Bridge) reachable(dir string) error {
+	if _, err := b.Mounts.Mounted(dir); err != nil {
+		return flex.Errorf(flex.CodeFailedPrecondition, "nothing can be mounted at %s: %w; flex2csi was started for the kubelet's directory %s (--kubelet-dir)", dir, err, b.KubeletDir)
+	}
+	return nil
 }
 
 // target is the path that the driver gets.
@@ -165,6 +180,9 @@ func (b *Bridge) nodePublish(d *FlexDriver, v *volume, want *csivol.Volume, f cs
 	// The driver makes the target itself, in a directory that is there.
 	if err := b.dirs().Make(filepath.Dir(path)); err != nil {
 		return flex.Errorf(flex.CodeInternal, "make the target's directory: %w", err)
+	}
+	if t.Private == "" {
+		_ = b.dirs().Remove(path) // the kubelet has made it; some drivers want it not to be there
 	}
 	if err := b.publishAt(d, v, f, t, path, want.Secrets.NodePublish); err != nil {
 		t.LastError = err.Error()

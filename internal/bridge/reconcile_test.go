@@ -97,6 +97,32 @@ func TestMountGivenUp(t *testing.T) {
 	}
 }
 
+// TestMountGivenUpInTheQueue: nothing is begun for it.
+func TestMountGivenUpInTheQueue(t *testing.T) {
+	n := newNode(t)
+	n.driver.hold = make(chan struct{})
+	first, second := n.podDir("p1"), n.podDir("p2")
+	d, err := n.bridge.Driver(flexDriver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Timeout = func(flex.Command) time.Duration { return 20 * time.Millisecond }
+	for _, dir := range []string{first, second} {
+		if s := flex.Run(t.Context(), d, []string{"mount", dir, options}); !strings.Contains(s.Message, "still in progress") {
+			t.Fatalf("mount: %+v", s)
+		}
+	}
+	close(n.driver.hold)
+	for n.bridge.Busy() {
+		time.Sleep(time.Millisecond)
+	}
+	if got, want := n.driver.called(), "ControllerPublish NodeStage NodePublish"; got != want {
+		t.Errorf("called %s, want %s", got, want)
+	}
+	n.succeed("unmount", first)
+	n.empty()
+}
+
 // TestNoPodsDirectory: where the kubelet's directory is not there, as before it
 // is mounted, nothing can be said about pods.
 func TestNoPodsDirectory(t *testing.T) {

@@ -22,7 +22,12 @@ func (b *Bridge) attachAgain(d *FlexDriver, v *volume, want *csivol.Volume) erro
 }
 
 // known is an error if something of what the driver was told is not known.
-func known(r *volstate.Record) error {
+func known(d *FlexDriver, r *volstate.Record, dirs ...string) error {
+	for _, dir := range dirs {
+		if d.PodInfo && r.Targets[dir].Pod.Name == "" { // taken up from the node: lost.go
+			return flex.Errorf(flex.CodeFailedPrecondition, "which pod has %s is not known", dir)
+		}
+	}
 	if !r.Incomplete() {
 		return nil
 	}
