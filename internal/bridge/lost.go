@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +44,18 @@ func (b *Bridge) adopt(r *volstate.Record) {
 		b.addTarget(r, dir)
 	}
 	b.recognize(r)
+}
+
+// forgetLost is for what has been unmounted.
+func (b *Bridge) forgetLost(dir string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for pv, dirs := range b.lost {
+		dirs = slices.DeleteFunc(dirs, func(d string) bool { return d == dir })
+		if b.lost[pv] = dirs; len(dirs) == 0 {
+			delete(b.lost, pv)
+		}
+	}
 }
 
 // discover adds the targets that this node has and no record.

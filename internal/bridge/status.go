@@ -52,6 +52,22 @@ func (b *Bridge) Status() []VolumeStatus {
 	return all
 }
 
+// LostStatus is what a pod has and no record.
+type LostStatus struct{ FlexDriver, PersistentVolume, Dir string }
+
+// Lost returns what pods have and no record, in the order of the directories.
+func (b *Bridge) Lost() (all []LostStatus) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for pv, dirs := range b.lost {
+		for _, dir := range dirs {
+			all = append(all, LostStatus{pv.flexDriver, pv.name, dir})
+		}
+	}
+	slices.SortFunc(all, func(x, y LostStatus) int { return cmp.Compare(x.Dir, y.Dir) })
+	return all
+}
+
 func (v *volume) statusLocked() VolumeStatus {
 	s := VolumeStatus{Stats: v.stats.Load(), Record: v.saved.Load(), InDoubtSince: v.inDoubtSince}
 	if s.Record == nil {

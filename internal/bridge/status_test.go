@@ -3,10 +3,15 @@ package bridge_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -132,5 +137,33 @@ func TestLastErrorIsOver(t *testing.T) {
 		}
 		n.succeed("unmount", dir)
 		n.empty()
+	}
+}
+
+// TestLostIsShown: until the volume has a record again, or is unmounted.
+func TestLostIsShown(t *testing.T) {
+	lose := func() (n *node, dir string) {
+		n = newNode(t)
+		dir = n.podDir("p1")
+		n.succeed("mount", dir, options)
+		if err := errors.Join(os.MkdirAll(dir, 0o750), os.RemoveAll(filepath.Join(n.dir, "state"))); err != nil {
+			t.Fatal(err)
+		}
+		n.start("boot-1")
+		want := []bridge.LostStatus{{FlexDriver: flexDriver, PersistentVolume: "pv1", Dir: dir}}
+		if diff := cmp.Diff(want, n.bridge.Lost()); diff != "" {
+			t.Error(diff)
+		}
+		return n, dir
+	}
+	n, _ := lose()
+	n.succeed("mount", n.podDir("p2"), options)
+	if lost := n.bridge.Lost(); len(lost) > 0 {
+		t.Errorf("after another mount: %+v", lost)
+	}
+	n, dir := lose()
+	n.succeed("unmount", dir)
+	if lost := n.bridge.Lost(); len(lost) > 0 {
+		t.Errorf("after its unmount: %+v", lost)
 	}
 }

@@ -37,6 +37,7 @@ func (b *Bridge) tidy(ctx context.Context, dir string) error {
 		}
 		kubeletdir.RemovePrivate(private, b.dirs().Remove)
 	}
+	b.forgetLost(dir)
 	return b.forgetTombstone(dir)
 }
 

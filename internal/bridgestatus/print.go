@@ -87,7 +87,7 @@ func (s *BridgeStatus) tables(wide, byPod bool) ([]byte, error) {
 	if err := s.volumeTable(wide, byPod).write(&out); err != nil {
 		return nil, err
 	}
-	for _, t := range []table{s.failureTable(wide), s.driverTable(), s.tombstoneTable()} {
+	for _, t := range []table{s.failureTable(wide), s.driverTable(), s.lostTable(), s.tombstoneTable()} {
 		if len(t.rows) == 0 {
 			continue
 		}

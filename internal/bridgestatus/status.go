@@ -37,6 +37,7 @@ type BridgeStatus struct {
 	Drivers    []Driver    `json:"drivers"`
 	Volumes    []Volume    `json:"volumes"`
 	Failures   []Failure   `json:"failures"`
+	Lost       []Lost      `json:"lost"`
 	Tombstones []Tombstone `json:"tombstones"`
 	// BrokenFiles are state files that could not be read.
 	BrokenFiles []string `json:"brokenFiles"`
@@ -46,7 +47,7 @@ type BridgeStatus struct {
 func New(source Source) *BridgeStatus {
 	return &BridgeStatus{
 		APIVersion: APIVersion, Kind: Kind, Source: source, Time: time.Now().UTC(),
-		Drivers: []Driver{}, Volumes: []Volume{}, Failures: []Failure{}, Tombstones: []Tombstone{}, BrokenFiles: []string{},
+		Drivers: []Driver{}, Volumes: []Volume{}, Failures: []Failure{}, Lost: []Lost{}, Tombstones: []Tombstone{}, BrokenFiles: []string{},
 	}
 }
 
@@ -222,6 +223,14 @@ type Failure struct {
 	Request string `json:"request"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
+}
+
+// A Lost is a volume that a pod has and that no record knows of. It is left in
+// peace; the next mount of it makes a record, and an unmount needs none.
+type Lost struct {
+	FlexDriver       string `json:"flexDriver"`
+	PersistentVolume string `json:"persistentVolume"`
+	Dir              string `json:"dir"`
 }
 
 // A Tombstone is an unmount that was made while the daemon was down, and that

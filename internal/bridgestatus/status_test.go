@@ -108,6 +108,7 @@ func sample() *bridgestatus.BridgeStatus {
 		FlexDriver: "example.com/disk", Command: "mount", PersistentVolume: "pv3", Dir: "/lost", Pod: bridgestatus.Pod{Namespace: "shop", Name: "cart"},
 		Since: date("11:56:00"), Last: date("11:59:30"), Count: 4, Request: "aabb", Code: "not_found", Message: "there is no volume vol-3",
 	}}
+	s.Lost = []bridgestatus.Lost{{FlexDriver: "example.com/disk", PersistentVolume: "pv9", Dir: "/found"}}
 	s.Tombstones = []bridgestatus.Tombstone{{FlexDriver: "example.com/disk", Dir: "/gone", Since: date("11:00:00")}}
 	s.BrokenFiles = []string{"/state/x.json.1.broken"}
 	return s
@@ -134,6 +135,9 @@ CSI DRIVER        FLEX DRIVER        SERVICE      CONNECTED        VERSION   SIN
 csi.example.com   example.com/disk   node         yes              1.2       2h      3            -
 csi.example.com   example.com/disk   controller   no               -         -       0            nobody answers
 nfs.example.com   example.com/nfs    node         not needed yet   -         -       0            -
+
+MOUNTED WITHOUT A RECORD   VOLUME   FLEX DRIVER
+/found                     pv9      example.com/disk
 
 UNMOUNTED WITHOUT THE DAEMON   FLEX DRIVER        SINCE
 /gone                          example.com/disk   60m

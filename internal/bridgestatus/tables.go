@@ -77,6 +77,14 @@ func (s *BridgeStatus) failureTable(wide bool) table {
 	return t
 }
 
+func (s *BridgeStatus) lostTable() table {
+	t := table{header: []string{"MOUNTED WITHOUT A RECORD", "VOLUME", "FLEX DRIVER"}}
+	for _, l := range s.Lost {
+		t.rows = append(t.rows, []string{l.Dir, l.PersistentVolume, l.FlexDriver})
+	}
+	return t
+}
+
 func (s *BridgeStatus) tombstoneTable() table {
 	t := table{header: []string{"UNMOUNTED WITHOUT THE DAEMON", "FLEX DRIVER", "SINCE"}}
 	for _, stone := range s.Tombstones {

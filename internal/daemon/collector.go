@@ -62,6 +62,10 @@ func tombstonesGauge() gauge {
 	return gauge{"flex2csi_tombstones", "Unmounts made while the daemon was down that are not worked off yet.", nil, prometheus.GaugeValue}
 }
 
+func lostGauge() gauge {
+	return gauge{"flex2csi_lost_mounts", "Mounts that pods have and that no record knows of.", nil, prometheus.GaugeValue}
+}
+
 func brokenGauge() gauge {
 	return gauge{"flex2csi_broken_state_files", "State files that could not be read; those put aside stay until somebody removes them.", nil, prometheus.GaugeValue}
 }
@@ -91,7 +95,7 @@ func volumeStats() []volumeStat {
 func gauges() []gauge {
 	all := []gauge{
 		volumesGauge(), operationsGauge(), oldestOperationGauge(), oldestDoubtGauge(), corruptedGauge(),
-		connectedGauge(), reconnectsCounter(), tombstonesGauge(), brokenGauge(),
+		connectedGauge(), reconnectsCounter(), tombstonesGauge(), lostGauge(), brokenGauge(),
 	}
 	for _, s := range volumeStats() {
 		all = append(all, s.gauge)
@@ -113,6 +117,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	s := c.status()
 	send(tombstonesGauge(), float64(len(s.Tombstones)))
+	send(lostGauge(), float64(len(s.Lost)))
 	send(brokenGauge(), float64(len(s.BrokenFiles)))
 	for _, d := range s.Drivers {
 		for _, service := range d.Services {

@@ -45,6 +45,7 @@ func measured(t *testing.T) *Metrics {
 			{CSIDriver: "removed.example.com", Phase: bridgestatus.Published, PersistentVolume: "pv-1", Usage: &bridgestatus.Usage{CapacityBytes: 9, InodesFree: 3}},
 		},
 		Tombstones:  make([]bridgestatus.Tombstone, 3),
+		Lost:        make([]bridgestatus.Lost, 2),
 		BrokenFiles: make([]string, 1),
 	}
 	m.registry.MustRegister(newCollector(func() *bridgestatus.BridgeStatus { return s }))
@@ -127,6 +128,9 @@ flex2csi_driver_connected{driver_name="csi.example.com",flex_driver="a/two",serv
 flex2csi_driver_reconnects_total{driver_name="csi.example.com",flex_driver="a/one",service="controller"} 0
 flex2csi_driver_reconnects_total{driver_name="csi.example.com",flex_driver="a/one",service="node"} 2
 flex2csi_driver_reconnects_total{driver_name="csi.example.com",flex_driver="a/two",service="node"} 0
+# HELP flex2csi_lost_mounts Mounts that pods have and that no record knows of.
+# TYPE flex2csi_lost_mounts gauge
+flex2csi_lost_mounts 2
 # HELP flex2csi_oldest_in_doubt_age_seconds How long the longest attach, stage, publish or their reverse has been neither done nor undone; 0 if there is none.
 # TYPE flex2csi_oldest_in_doubt_age_seconds gauge
 flex2csi_oldest_in_doubt_age_seconds{driver_name="csi.example.com"} 3600

@@ -22,6 +22,9 @@ func (d *Daemon) status() *bridgestatus.BridgeStatus {
 	for _, v := range d.Bridge.Status() {
 		s.Volumes = append(s.Volumes, volumeStatus(v))
 	}
+	for _, l := range d.Bridge.Lost() {
+		s.Lost = append(s.Lost, bridgestatus.Lost{FlexDriver: l.FlexDriver, PersistentVolume: l.PersistentVolume, Dir: l.Dir})
+	}
 	s.Failures = d.failures.list(s.Time)
 	AddFiles(s, d.StateDir)
 	return s
