@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flex2csi/flex2csi/internal/trust"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -149,7 +151,7 @@ func IsAbsent(err error) bool {
 
 // dial connects, trying again for a while if nobody listens.
 func dial(ctx context.Context, socket string, budget time.Duration) (*os.File, error) {
-	if err := trust(socket); err != nil {
+	if err := checkSocket(socket); err != nil {
 		return nil, err
 	}
 	if deadline, ok := ctx.Deadline(); ok {
@@ -196,20 +198,19 @@ func connect(socket string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), socket), nil
 }
 
-// trust refuses a socket that somebody else could have put there: the call
-// has secrets in it.
-func trust(socket string) error {
-	for _, path := range [...]string{filepath.Dir(socket), socket} {
-		var st unix.Stat_t
-		if err := unix.Lstat(path, &st); err != nil {
-			continue // not there; connecting says so better
-		}
-		if st.Uid != 0 && int(st.Uid) != os.Getuid() {
-			return flex.Errorf(flex.CodePermissionDenied, "%s belongs to user %d and not to root; the call, which may hold secrets, is not sent there", path, st.Uid)
-		}
-		if st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&0o022 != 0 && st.Mode&unix.S_ISVTX == 0 {
-			return flex.Errorf(flex.CodePermissionDenied, "others than root can write to %s (mode %o); the call, which may hold secrets, is not sent there", path, st.Mode&0o7777)
-		}
+// checkSocket refuses a socket that somebody else could have put there: the
+// call has secrets in it.
+func checkSocket(socket string) error {
+	refuse := func(err error) error {
+		return flex.Errorf(flex.CodePermissionDenied, "%w; the call, which may hold secrets, is not sent there", err)
+	}
+	// What is not there, connecting says better.
+	if err := trust.Directory(filepath.Dir(socket), true); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return refuse(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(socket, &st); err == nil && st.Uid != 0 && int(st.Uid) != os.Getuid() {
+		return refuse(fmt.Errorf("%s belongs to the user with ID %d (chown root)", socket, st.Uid))
 	}
 	return nil
 }

@@ -238,6 +238,22 @@ func TestOthersMayNotWriteThere(t *testing.T) {
 	if flex.CodeOf(err) != flex.CodePermissionDenied {
 		t.Errorf("the driver calls there: %v", err)
 	}
+	// Nor by way of a link, though links are all right.
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	_, err = wire.CallNow(t.Context(), filepath.Join(link, "s"), wire.NewRequest("a/b", []string{"mount"}, time.Second))
+	if flex.CodeOf(err) != flex.CodePermissionDenied {
+		t.Errorf("the driver calls there by way of a link: %v", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err = wire.CallNow(t.Context(), filepath.Join(link, "s"), wire.NewRequest("a/b", []string{"mount"}, time.Second))
+	if !wire.IsAbsent(err) {
+		t.Errorf("a link to a good directory: %v", err)
+	}
 }
 
 func TestTwoDaemons(t *testing.T) {
