@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/csiclient"
+	"github.com/flex2csi/flex2csi/internal/daemon"
+	"github.com/flex2csi/flex2csi/internal/drivers"
+	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/internal/nodemounts"
+	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/trust"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/mounter"
+)
+
+// run puts the daemon together.
+func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configuration, log *slog.Logger) error {
+	o.kubeletDir = filepath.Clean(o.kubeletDir)
+	mappers, err := mapping.Compile(config)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(checkSecretFiles(mappers, log), checkStagingRoots(config, o.kubeletDir)); err != nil {
+		return err
+	}
+	store, err := volstate.Open(o.stateDir)
+	if err != nil {
+		return err
+	}
+	// Operations end after the calls that wait for them: see daemon.Run.
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	b, err := o.bridge(life, store, log)
+	if err != nil {
+		return err
+	}
+	metrics := daemon.NewMetrics()
+	var clients []*csiclient.Client
+	var views []daemon.Driver
+	for i := range config.Drivers {
+		d := &config.Drivers[i]
+		client := drivers.Client(d, o.kubeletDir)
+		client.Observer, client.Log = metrics, log
+		clients = append(clients, client)
+		views = append(views, daemon.Driver{FlexDriver: d.FlexDriver, CSIDriver: d.CSIDriver, Connections: client.Connections})
+		b.Drivers[d.FlexDriver] = drivers.New(d, mappers[d.FlexDriver], client)
+	}
+	err = daemon.Run(ctx, daemon.Options{
+		Bridge: b, Store: store, Tombstones: tombstone.Dir(o.stateDir), StateDir: o.stateDir, Socket: o.socket, Drivers: views, Metrics: metrics,
+		HTTPEndpoint: o.httpEndpoint, MetricsPath: o.metricsPath, Drain: o.drain, Interval: o.interval, Log: log,
+	})
+	for _, c := range clients {
+		err = errors.Join(err, c.Close())
+	}
+	return err
+}
+
+// bridge returns one without drivers.
+func (o *serveOptions) bridge(life context.Context, store *volstate.Store, log *slog.Logger) (*bridge.Bridge, error) {
+	boot, err := bridge.BootID()
+	if err != nil {
+		return nil, fmt.Errorf("tell this boot from others: %w", err)
+	}
+	return &bridge.Bridge{
+		Context:    life,
+		Mounts:     &nodemounts.Mounts{Mounter: mounter.Mounter{Log: log}, KubeletDir: o.kubeletDir},
+		State:      store,
+		Tombstones: tombstone.Dir(o.stateDir),
+		KubeletDir: o.kubeletDir,
+		NodeName:   o.nodeName,
+		BootID:     boot,
+		Measure:    o.httpEndpoint != "",
+		Grace:      o.grace,
+		Drivers:    map[string]*bridge.FlexDriver{},
+		Log:        log,
+	}, nil
+}
+
+// checkSecretFiles refuses files that others could have read or changed. One
+// that is not there may come: files are read for each call, and checked again.
+func checkSecretFiles(mappers map[string]*mapping.Mapper, log *slog.Logger) error {
+	for _, m := range mappers {
+		for _, path := range m.SecretFiles() {
+			info, err := os.Stat(path)
+			if err != nil {
+				log.Warn("a file of secrets cannot be read; calls that need it will fail", "file", path, "error", err)
+				continue
+			}
+			if err := trust.Check(info, trust.MayNothing); err != nil {
+				return fmt.Errorf("the file of secrets %s %w", path, err)
+			}
+		}
+	}
+	return nil
+}
+
+// checkStagingRoots: the daemon looks at mounts below the kubelet's directory
+// only, and has to see whether a volume has been unstaged.
+func checkStagingRoots(config *bridgeconfig.Configuration, kubeletDir string) error {
+	for i, d := range config.Drivers {
+		if root := filepath.Clean(d.StagingRoot); d.StagingRoot != "" && !strings.HasPrefix(root, kubeletDir+"/") {
+			return fmt.Errorf("%s.stagingRoot: %s is not below the kubelet's directory %s (--kubelet-dir)", bridgeconfig.Path(i), root, kubeletDir)
+		}
+	}
+	return nil
+}

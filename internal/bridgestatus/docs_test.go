@@ -1,0 +1,56 @@
+package bridgestatus_test
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+)
+
+// TestDocumented: docs/status.md has a row for every field, and none more.
+func TestDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/status.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, _, _ := strings.Cut(string(text), "\n## Phases")
+	var documented []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-zA-Z.\\[\\]]+)` \\|").FindAllStringSubmatch(document, -1) {
+		documented = append(documented, row[1])
+	}
+	fields := fieldsOf("", reflect.TypeFor[bridgestatus.BridgeStatus]())
+	if diff := cmp.Diff(fields, documented); diff != "" {
+		t.Error(diff)
+	}
+	for _, p := range bridgestatus.Phases() {
+		if !strings.Contains(string(text), "`"+string(p)+"`") {
+			t.Errorf("phase %s is not explained", p)
+		}
+	}
+}
+
+// fieldsOf lists the fields of a document by their paths, those of a struct
+// after it.
+func fieldsOf(prefix string, t reflect.Type) (all []string) {
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		path, of := prefix+name, f.Type
+		if of.Kind() == reflect.Slice {
+			path, of = path+"[]", of.Elem()
+		}
+		if of.Kind() == reflect.Pointer {
+			of = of.Elem()
+		}
+		all = append(all, path)
+		if of.Kind() == reflect.Struct && of != reflect.TypeFor[time.Time]() {
+			all = append(all, fieldsOf(path+".", of)...)
+		}
+	}
+	return all
+}
