@@ -6,6 +6,7 @@ package serve
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
@@ -70,9 +71,9 @@ func (i *Interceptors) Close() error {
 	return i.log.Close()
 }
 
-// Run serves a driver that needs nothing else until ctx ends. The interceptors
-// in between run after the log has the call and before faults.
-func Run(ctx context.Context, o *Options, services func(*grpc.Server), between ...grpc.UnaryServerInterceptor) error {
+// Run serves a driver that needs nothing else until ctx ends. What is part of
+// its work, and so comes after log and faults, is in work.
+func Run(ctx context.Context, o *Options, services func(*grpc.Server), work ...grpc.UnaryServerInterceptor) error {
 	i, err := o.Interceptors()
 	if err != nil {
 		return err
@@ -84,7 +85,7 @@ func Run(ctx context.Context, o *Options, services func(*grpc.Server), between .
 	if err != nil {
 		return err
 	}
-	if err := s.Listen(path, services, append(append(i.Outer, between...), i.Inner...)...); err != nil {
+	if err := s.Listen(path, services, slices.Concat(i.Outer, i.Inner, work)...); err != nil {
 		return err
 	}
 	if o.RegisterDir != "" {
