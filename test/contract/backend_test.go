@@ -224,6 +224,17 @@ func (n *node) csiCalls() (answered []csiCall) {
 	return answered
 }
 
+// csiCalled returns how often the CSI driver has answered a method.
+func (n *node) csiCalled(method string) (times int) {
+	n.t.Helper()
+	for _, c := range n.csiCalls() {
+		if c.Method == method {
+			times++
+		}
+	}
+	return times
+}
+
 // csiBegan reports whether a method of the CSI driver was called.
 func (n *node) csiBegan(method string) bool {
 	body, _ := os.ReadFile(filepath.Join(n.bridgeDir(), "calls")) // not yet written

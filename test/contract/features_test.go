@@ -66,6 +66,12 @@ func checkReadOnly(t *testing.T, n *node, ro *vol, pod *v1.Pod) {
 	if !isReadOnly(t, ro.dir(pod)) || !n.mounter(ro, pod).GetAttributes().ReadOnly {
 		t.Error("want both the mount and the container read-only")
 	}
+	// Also where the CSI driver has published it.
+	for _, m := range mountsBelow(t, filepath.Join(n.podsDir(), string(pod.UID))) {
+		if !slices.Contains(m.MountOptions, "ro") {
+			t.Errorf("%s is mounted for writing", m.MountPoint)
+		}
+	}
 	err := os.WriteFile(filepath.Join(ro.dir(pod), "other"), nil, 0o644)
 	if !errors.Is(err, unix.EROFS) {
 		t.Errorf("write to a read-only volume: %v", err)
