@@ -18,6 +18,7 @@ import (
 // for faults that a real one does not give on demand.
 type fakeDriver struct {
 	features csivol.Features
+	away     error // what Features fails with
 
 	mu        sync.Mutex
 	calls     []string
@@ -64,7 +65,7 @@ func final(code flex.Code, text string) error {
 	return &csivol.RPCError{Method: "test", Code: code, Message: text}
 }
 
-func (f *fakeDriver) Features(context.Context) (csivol.Features, error) { return f.features, nil }
+func (f *fakeDriver) Features(context.Context) (csivol.Features, error) { return f.features, f.away }
 
 func (f *fakeDriver) ControllerPublish(_ context.Context, r csivol.AttachRequest) (map[string]string, error) {
 	return map[string]string{"device": "d"}, f.do("ControllerPublish", r.Handle, func() error {
@@ -100,6 +101,9 @@ func (f *fakeDriver) NodeStage(_ context.Context, r csivol.StageRequest) error {
 
 func (f *fakeDriver) NodeUnstage(_ context.Context, handle, path string) error {
 	return f.do("NodeUnstage", handle, func() error {
+		if !f.features.Stage {
+			return final(flex.CodeUnimplemented, "no such RPC")
+		}
 		if slices.Contains(slices.Collect(maps.Values(f.published)), handle) {
 			return final(flex.CodeInternal, "still published")
 		}

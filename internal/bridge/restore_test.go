@@ -298,3 +298,25 @@ func TestLostRecords(t *testing.T) {
 	n.succeed("unmount", first)
 	n.empty()
 }
+
+// TestTearDownNeedsNoController: not even to find out what the driver can do.
+func TestTearDownNeedsNoController(t *testing.T) {
+	n := newNode(t)
+	n.driver.features.Attach = false
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	n.driver.away = final(flex.CodeUnavailable, "its controller cannot be reached")
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+// TestRecoveredWithoutStage: whether the driver stages is not in the record.
+func TestRecoveredWithoutStage(t *testing.T) {
+	n := newNode(t)
+	n.driver.features.Stage = false
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	n.rewrite(func(r *volstate.Record) { r.Stage, r.StagingPath = volstate.Doing, filepath.Join(n.dir, "staging") })
+	n.succeed("unmount", dir)
+	n.empty()
+}

@@ -167,28 +167,23 @@ func (b *Bridge) unstage(d *FlexDriver, v *volume) error {
 	if err := b.save(v); err != nil {
 		return err
 	}
-	// A recovered record does not know whether its driver stages.
-	f, err := v.features(d)
-	if err != nil {
+	if err := b.unstageAt(d, v, r.StagingPath); err != nil {
 		return remember(r, err)
-	}
-	if f.Stage {
-		if err := b.unstageAt(d, v, r.StagingPath); err != nil {
-			return remember(r, err)
-		}
 	}
 	b.removeStaging(r.StagingPath)
 	r.Stage, r.StagingPath, r.StageDead = volstate.None, "", ""
 	return nil
 }
 
-// unstageAt calls NodeUnstageVolume and verifies that the path is free.
+// unstageAt calls NodeUnstageVolume and verifies that the path is free. Nobody
+// asks before whether the driver stages, which a recovered record does not
+// know: tear-down does not wait for a controller, whose features those are, too.
 func (b *Bridge) unstageAt(d *FlexDriver, v *volume, path string) error {
 	call := func() error {
 		err := v.rpc(d.Timeouts.Unstage, func(ctx context.Context) error {
 			return d.Service.NodeUnstage(ctx, v.key.Handle, path)
 		})
-		if err == nil || csivol.NotFound(err) {
+		if err == nil || csivol.NotFound(err) || csivol.Unimplemented(err) {
 			err = b.gone(path, err)
 		}
 		return err

@@ -22,8 +22,8 @@ const (
 // kubelet cannot; it asks the filesystem, which does not know what a driver
 // knows, such as quotas.
 func (b *Bridge) measure(r *volstate.Record) {
-	d := b.Drivers[r.FlexDriver]
-	if !b.Measure || d == nil || !b.due(r.Key(), string(statsCommand), statsEvery) {
+	d, err := b.driverOf(r)
+	if !b.Measure || err != nil || !b.due(r.Key(), string(statsCommand), statsEvery) {
 		return
 	}
 	for _, dir := range slices.Sorted(maps.Keys(r.Targets)) {

@@ -185,6 +185,12 @@ func Final(err error) bool {
 	return true
 }
 
+// Unimplemented reports whether the driver has no such RPC.
+func Unimplemented(err error) bool {
+	e, ok := errors.AsType[*RPCError](err)
+	return ok && !e.NoAnswer && e.Code == flex.CodeUnimplemented
+}
+
 // NotFound reports whether the driver does not know the volume. One that gives
 // this code to a question that came before has said nothing about a volume.
 func NotFound(err error) bool {
