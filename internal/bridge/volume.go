@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -141,8 +142,9 @@ func (b *Bridge) run(v *volume, p *inProgress, f func(*volume) error) {
 	p.err = fmt.Errorf("%s of %s did not finish: this is a bug", p.command, v.key)
 	defer func() {
 		if r := recover(); r != nil {
-			p.err = flex.Errorf(flex.CodeInternal, "%s of %s panicked: this is a bug: %v", p.command, v.key, r)
-			log.Error("an operation panicked", "command", string(p.command), "panic", r)
+			// What was panicked with may hold a secret; where, does not.
+			p.err = flex.Errorf(flex.CodeInternal, "%s of %s panicked: this is a bug; the log of flex2csi says where", p.command, v.key)
+			log.Error("an operation panicked", "command", string(p.command), "stack", string(debug.Stack()))
 		}
 		b.finish(v, p)
 		close(p.done)

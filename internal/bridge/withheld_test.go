@@ -1,7 +1,9 @@
 package bridge_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -159,6 +161,35 @@ func TestNoCallNoSecret(t *testing.T) {
 	if r := n.record(); r.StageDead == "" {
 		t.Errorf("what is dead is not reported: %+v", r)
 	}
+	n.succeed("unmount", n.podDir("p1"))
+	n.empty()
+}
+
+// clumsy is a driver's client that panics with what it was told.
+type clumsy struct{ bridge.Service }
+
+func (clumsy) NodeStage(_ context.Context, r csivol.StageRequest) error {
+	panic("canary " + r.Handle)
+}
+
+// TestPanic: it is told where, and not with what.
+func TestPanic(t *testing.T) {
+	n := newNode(t)
+	var log bytes.Buffer
+	n.bridge.Log = slog.New(slog.NewTextHandler(&log, nil))
+	n.bridge.Drivers[flexDriver].Service = clumsy{n.driver}
+	answer := n.call("mount", n.podDir("p1"), options)
+	if answer.Status != flex.StatusFailure || !strings.Contains(answer.Message, "panicked") {
+		t.Errorf("mount answers %+v", answer)
+	}
+	if !strings.Contains(log.String(), "withheld_test.go") {
+		t.Errorf("the log does not say where: %s", &log)
+	}
+	if all := answer.Message + log.String(); strings.Contains(all, "canary") {
+		t.Errorf("it is told with what: %s", all)
+	}
+	n.bridge.Drivers[flexDriver].Service = n.driver
+	n.succeed("mount", n.podDir("p1"), options)
 	n.succeed("unmount", n.podDir("p1"))
 	n.empty()
 }

@@ -97,6 +97,11 @@ func TestMetricsDocumented(t *testing.T) {
 	if diff := cmp.Diff(registered, documented); diff != "" {
 		t.Errorf("registered (-), documented (+):\n%s", diff)
 	}
+	for _, name := range regexp.MustCompile(`(?:csi_sidecar|flex2csi)_[a-z_]+`).FindAllString(string(text), -1) {
+		if registered[strings.TrimSuffix(name, "_count")] == "" {
+			t.Errorf("%s is used, in an alert perhaps, and there is no such metric", name)
+		}
+	}
 }
 
 func labelsOf(f *dto.MetricFamily) (names []string) {
