@@ -60,9 +60,28 @@ func (b *Bridge) forgetLost(dir string) {
 
 // discover adds the targets that this node has and no record.
 func (b *Bridge) discover(r *volstate.Record) {
-	for _, dir := range b.podDirs(r.FlexDriver, r.Name) {
+	for _, dir := range append(b.podDirs(r.FlexDriver, r.Name), b.forsaken(r)...) {
 		b.addTarget(r, dir)
 	}
+}
+
+// forsaken returns the pods' directories of a volume that the kubelet has
+// removed, since mount failed, while what was published for them is there.
+func (b *Bridge) forsaken(r *volstate.Record) (dirs []string) {
+	if d := b.Drivers[r.FlexDriver]; d == nil || d.Inline {
+		return nil
+	}
+	pods, err := filepath.Glob(filepath.Join(b.KubeletDir, "pods/*"))
+	if err != nil {
+		return nil // a name that is no pattern: of the kubelet's directory it cannot be
+	}
+	for _, pod := range pods {
+		dir := filepath.Join(pod, "volumes", strings.Replace(r.FlexDriver, "/", "~", 1), r.Name)
+		if private, err := kubeletdir.PrivateTarget(dir); err == nil && b.there(filepath.Dir(private)) && !b.there(dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
 }
 
 func (b *Bridge) addTarget(r *volstate.Record, dir string) {
