@@ -47,6 +47,7 @@ func (w *world) until(so func() error) error {
 	restart := time.Now().Add(nextKubelet)
 	deadline := time.Now().Add(patience)
 	for {
+		w.sweep()
 		err := so()
 		if err == nil || time.Now().After(deadline) || w.report.broken() {
 			return err
@@ -58,6 +59,18 @@ func (w *world) until(so func() error) error {
 			w.startKubelet()
 		}
 		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// sweep looks for directories of pods that nobody knows, as a kubelet does ever
+// again: one that was removed may be made once more by a call that was under
+// way.
+func (w *world) sweep() {
+	dirs, _ := filepath.Glob(w.podDir("*")) // the pattern is well formed
+	for _, dir := range dirs {
+		if uid := filepath.Base(dir); !w.cluster.has(uid) {
+			_ = w.cleanUp(uid) // what is mounted stays
+		}
 	}
 }
 

@@ -60,6 +60,12 @@ func (c *cluster) remove(p *pod) {
 	delete(c.pods, p.uid)
 }
 
+func (c *cluster) has(uid string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pods[uid] != nil
+}
+
 func (c *cluster) all() []*pod {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -121,7 +121,7 @@ func (k *kubelet) mountAndUse(random *rand.Rand, p *pod, u *use) {
 	}
 	if mounted {
 		u.isReady()
-		k.use(p, at)
+		k.use(random, p, at)
 	}
 	switch {
 	case k.ctx.Err() != nil:
@@ -180,9 +180,12 @@ func (k *kubelet) complain(format string, args ...any) {
 }
 
 // use is the time in which the pod has the volume.
-func (k *kubelet) use(p *pod, at place) {
+func (k *kubelet) use(random *rand.Rand, p *pod, at place) {
 	k.using.Add(1)
 	defer k.using.Add(-1)
+	if !k.Images && !at.readOnly && random.IntN(8) == 0 {
+		k.expand(random, p, at)
+	}
 	for !p.gone() && k.ctx.Err() == nil {
 		k.pause(p.deleted, 50*time.Millisecond)
 		if err := at.check(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,8 @@ type volume struct {
 	driver       string // Flex driver
 	accessMode   string
 	fsGroup      *int64
+	// size in MiB that was asked for last.
+	size atomic.Int64
 	// attachment is what kube-controller-manager knows of it; attach:true.
 	attachment attachment
 }
