@@ -41,9 +41,6 @@ func (b *Bridge) attachTo(d *FlexDriver, v *volume, want *csivol.Volume, f csivo
 	if attach, err := d.wantsAttach(f); err != nil || !attach {
 		return err
 	}
-	if r.Attach == volstate.Undoing && r.Stage != volstate.None {
-		return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is being detached", v.key)
-	}
 	if r.Attach == volstate.Done {
 		return b.attachAgain(d, v, want)
 	}

@@ -183,7 +183,7 @@ func (b *Bridge) repair(d *FlexDriver, v *volume, a ailment) error {
 	}
 	secrets, err := d.staticSecrets()
 	if err == nil {
-		err = known(d, r, dirs...)
+		err = requireKnown(d, r, dirs...)
 	}
 	if err != nil {
 		return fmt.Errorf("mounts of volume %s cannot be replaced, delete the pods: %w", v.key, err)

@@ -54,7 +54,7 @@ func (b *Bridge) publishAgain(d *FlexDriver, v *volume, dir string) error {
 	}
 	secrets, err := d.staticSecrets()
 	if err == nil {
-		err = known(d, v.record, dir)
+		err = requireKnown(d, v.record, dir)
 	}
 	if err != nil {
 		return err

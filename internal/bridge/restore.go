@@ -24,7 +24,7 @@ func (b *Bridge) Restore(records []*volstate.Record) {
 		} else {
 			b.recognize(r)
 		}
-		b.publish(v)
+		b.show(v)
 	}
 	b.findLost()
 }

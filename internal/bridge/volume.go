@@ -225,18 +225,20 @@ func (b *Bridge) save(v *volume) error {
 		// Without a record nothing may be called: it could not be undone.
 		return &flex.Error{Code: flex.CodeInternal, Err: fmt.Errorf("%w; nothing is done without a record", err)}
 	}
-	b.publish(v)
+	b.show(v)
 	return nil
 }
 
-// publish shows the record as it is now to those who only look, and makes it
+// show shows the record as it is now to those who only look, and makes it
 // possible to find it by its directories.
-func (b *Bridge) publish(v *volume) {
+func (b *Bridge) show(v *volume) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if old := v.saved.Load(); old != nil {
 		for _, dir := range old.Dirs() {
-			delete(b.byDir, dir)
+			if b.byDir[dir] == v.key { // or the next volume of this name has it by now
+				delete(b.byDir, dir)
+			}
 		}
 	}
 	if v.record.Idle() {

@@ -21,8 +21,8 @@ func (b *Bridge) attachAgain(d *FlexDriver, v *volume, want *csivol.Volume) erro
 	return nil
 }
 
-// known is an error if something of what the driver was told is not known.
-func known(d *FlexDriver, r *volstate.Record, dirs ...string) error {
+// requireKnown is an error if something of what the driver was told is not known.
+func requireKnown(d *FlexDriver, r *volstate.Record, dirs ...string) error {
 	for _, dir := range dirs {
 		if d.PodInfo && r.Targets[dir].Pod.Name == "" { // taken up from the node: lost.go
 			return flex.Errorf(flex.CodeFailedPrecondition, "which pod has %s is not known", dir)
