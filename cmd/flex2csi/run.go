@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csiclient"
@@ -36,6 +38,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 	if err != nil {
 		return err
 	}
+	warnOldKernel(log)
 	// Operations end after the calls that wait for them: see daemon.Run.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -83,6 +86,17 @@ func (o *serveOptions) bridge(life context.Context, store *volstate.Store, log *
 		Drivers:    map[string]*bridge.FlexDriver{},
 		Log:        log,
 	}, nil
+}
+
+// warnOldKernel: the kubelet removes all that is below pods/<uid>, but for mount
+// points (pkg/util/removeall). It recognizes them by statx, or else by another
+// device number, which a volume on a disk of the node itself has not.
+func warnOldKernel(log *slog.Logger) {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, "/", unix.AT_STATX_DONT_SYNC, 0, &st)
+	if err == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		log.Warn("this kernel (before 5.8) does not say what a mount point is: the kubelet may delete what is in a volume when it removes a pod that could not be unmounted; set directPublish for drivers whose volumes are directories of the node's own disk")
+	}
 }
 
 // checkSecretFiles refuses files that others could have read or changed. One
