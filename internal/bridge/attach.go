@@ -44,6 +44,7 @@ func (b *Bridge) attachTo(d *FlexDriver, v *volume, want *csivol.Volume, f csivo
 	if r.Attach == volstate.Done {
 		return b.attachAgain(d, v, want)
 	}
+	before := r.Attach
 	r.Attach, r.NodeID = volstate.Doing, f.NodeID
 	if r.Attachment == "" {
 		r.Attachment = by
@@ -53,6 +54,12 @@ func (b *Bridge) attachTo(d *FlexDriver, v *volume, want *csivol.Volume, f csivo
 	}
 	published, err := b.controllerPublish(d, v, want)
 	if err != nil {
+		if before == volstate.None && csivol.FailedPrecondition(err) {
+			// Another node has it. To negate what did not begin would be to trust
+			// that the driver looks at the node, before it detaches.
+			r.Attach, r.Attachment, r.NodeID = volstate.None, "", ""
+			return remember(r, flex.Errorf(flex.CodeFailedPrecondition, "%w; most likely another node has the volume, and it can come here when that has detached it", err))
+		}
 		if csivol.Final(err) && r.Stage == volstate.None && len(publishedPods(r)) == 0 {
 			return errors.Join(remember(r, err), b.detachFrom(d, v, want.Secrets))
 		}

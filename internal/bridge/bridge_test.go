@@ -117,6 +117,30 @@ func TestFailureIsUndone(t *testing.T) {
 	}
 }
 
+// TestAttachedElsewhere: what has not begun is not undone. Not all drivers look
+// at the node before they detach.
+func TestAttachedElsewhere(t *testing.T) {
+	for _, inDoubt := range []bool{false, true} {
+		n := newNode(t)
+		elsewhere := final(flex.CodeFailedPrecondition, "it is attached to node-2")
+		n.driver.fail["ControllerPublish"] = []error{elsewhere}
+		want := "ControllerPublish"
+		if inDoubt {
+			n.driver.fail["ControllerPublish"] = []error{final(flex.CodeUnavailable, "gone"), elsewhere}
+			n.call("mount", n.podDir("p1"), options)
+			want = "ControllerPublish ControllerPublish ControllerUnpublish"
+		}
+		s := n.call("mount", n.podDir("p1"), options)
+		if s.Status != flex.StatusFailure || s.Code != flex.CodeFailedPrecondition || !strings.Contains(s.Message, "node-2") {
+			t.Errorf("%+v", s)
+		}
+		if got := n.driver.called(); got != want {
+			t.Errorf("called %s, want %s", got, want)
+		}
+		n.empty()
+	}
+}
+
 // TestUncertainIsRepeated: a driver that may still be at it is asked the same
 // again, and what it may have done is never forgotten.
 func TestUncertainIsRepeated(t *testing.T) {

@@ -107,3 +107,28 @@ func TestMountAfterUnmountIsNotTheOneBefore(t *testing.T) {
 	n.succeed("unmount", dir)
 	n.empty()
 }
+
+// TestBuryDoesNotQueue behind a driver that hangs: it is asked again and again.
+func TestBuryDoesNotQueue(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.bridge.Tombstones = graves{}
+	n.driver.hold = make(chan struct{})
+	done := make(chan flex.DriverStatus)
+	go func() { done <- n.call("mount", dir, options) }()
+	for !n.bridge.Busy() {
+		time.Sleep(time.Millisecond)
+	}
+	if err := n.bridge.Bury(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	if ops := n.bridge.Operations(); len(ops) != 1 {
+		t.Errorf("under way: %v", ops)
+	}
+	close(n.driver.hold)
+	if s := <-done; s.Status != flex.StatusSuccess {
+		t.Error(s.Message)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}

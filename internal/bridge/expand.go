@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"context"
-	"errors"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/volstate"
@@ -120,7 +119,7 @@ func (b *Bridge) controllerExpand(d *FlexDriver, v *volume, s csivol.Secrets, si
 // explainExpand says what to do about a driver that cannot grow a volume while
 // it is in use. A Success would claim a size that nobody provided.
 func explainExpand(err error) error {
-	if e, ok := errors.AsType[*csivol.RPCError](err); ok && e.Code == flex.CodeFailedPrecondition {
+	if csivol.FailedPrecondition(err) {
 		return flex.Errorf(flex.CodeFailedPrecondition, "%w; this driver cannot expand the volume now: if it can while the volume is not in use, delete the pods that use it and wait for the claim to be resized", err)
 	}
 	return err

@@ -185,15 +185,19 @@ func Final(err error) bool {
 	return true
 }
 
-// Unimplemented reports whether the driver has no such RPC.
-func Unimplemented(err error) bool {
+// answered reports whether the driver itself said code.
+func answered(err error, code flex.Code) bool {
 	e, ok := errors.AsType[*RPCError](err)
-	return ok && !e.NoAnswer && e.Code == flex.CodeUnimplemented
+	return ok && !e.NoAnswer && e.Code == code
 }
+
+// Unimplemented reports whether the driver has no such RPC.
+func Unimplemented(err error) bool { return answered(err, flex.CodeUnimplemented) }
+
+// FailedPrecondition reports whether something has to be done before: for
+// ControllerPublishVolume, detach the volume from another node.
+func FailedPrecondition(err error) bool { return answered(err, flex.CodeFailedPrecondition) }
 
 // NotFound reports whether the driver does not know the volume. One that gives
 // this code to a question that came before has said nothing about a volume.
-func NotFound(err error) bool {
-	e, ok := errors.AsType[*RPCError](err)
-	return ok && !e.NoAnswer && e.Code == flex.CodeNotFound
-}
+func NotFound(err error) bool { return answered(err, flex.CodeNotFound) }
