@@ -3,6 +3,7 @@ package contract
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -204,8 +205,8 @@ func (n *node) glob(dir, pattern string) []string {
 type csiCall struct {
 	Begin  bool   `json:"begin"`
 	Method string `json:"method"`
+	Volume string `json:"volume"`
 	Path   string `json:"path"`
-	Code   string `json:"code"`
 	Work   string `json:"work"`
 }
 
@@ -242,21 +243,25 @@ func (n *node) csiBegan(method string) bool {
 }
 
 // neverUndone lists what the driver was called for and never to undo.
-func (n *node) neverUndone() (left []string) {
+func (n *node) neverUndone() []string {
 	n.t.Helper()
+	undoneBy := map[string]string{
+		"ControllerPublishVolume": "ControllerUnpublishVolume",
+		"NodeStageVolume":         "NodeUnstageVolume",
+		"NodePublishVolume":       "NodeUnpublishVolume",
+	}
+	there := map[string]bool{}
 	for _, c := range n.csiCalls() {
-		if c.Work != "OK" {
-			continue
-		}
-		kind, undo := strings.CutSuffix(strings.Replace(strings.Replace(c.Method, "Unpublish", "Publish", 1), "Unstage", "Stage", 1), "Volume")
-		if !undo || !strings.HasSuffix(kind, "Publish") && !strings.HasSuffix(kind, "Stage") {
-			continue
-		}
-		what := kind + " " + c.Path
-		left = slices.DeleteFunc(left, func(l string) bool { return l == what })
-		if !strings.Contains(c.Method, "Un") {
-			left = append(left, what)
+		for done, undone := range undoneBy {
+			what := done + " " + c.Volume + " " + c.Path
+			switch {
+			case c.Work != "OK":
+			case c.Method == done:
+				there[what] = true
+			case c.Method == undone:
+				delete(there, what)
+			}
 		}
 	}
-	return left
+	return slices.Sorted(maps.Keys(there))
 }
