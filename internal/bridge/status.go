@@ -41,11 +41,11 @@ type OperationStatus struct {
 // of their drivers and handles.
 func (b *Bridge) Status() []VolumeStatus {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	all := make([]VolumeStatus, 0, len(b.volumes))
 	for _, v := range b.volumes {
 		all = append(all, v.statusLocked())
 	}
+	b.mu.Unlock() // operations do not wait for the sorting of thousands
 	slices.SortFunc(all, func(x, y VolumeStatus) int {
 		return cmp.Or(cmp.Compare(x.Record.Driver, y.Record.Driver), cmp.Compare(x.Record.Handle, y.Record.Handle))
 	})

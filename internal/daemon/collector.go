@@ -5,18 +5,20 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+	"github.com/flex2csi/flex2csi/internal/csivol"
 )
 
-// collector makes metrics of a status when somebody asks for them, so that
-// flex2csi status and the metrics never disagree.
+// collector makes metrics when somebody asks for them, of the view that
+// flex2csi status is made of, so that the two never disagree.
 type collector struct {
-	status func() *bridgestatus.BridgeStatus
-	descs  map[string]*prometheus.Desc // by name
+	look  func() *view
+	descs map[string]*prometheus.Desc // by name
 }
 
-func newCollector(status func() *bridgestatus.BridgeStatus) *collector {
-	c := &collector{status: status, descs: map[string]*prometheus.Desc{}}
+func newCollector(look func() *view) *collector {
+	c := &collector{look: look, descs: map[string]*prometheus.Desc{}}
 	for _, g := range gauges() {
 		c.descs[g.name] = prometheus.NewDesc(g.name, g.help, g.labels, nil)
 	}
@@ -74,20 +76,20 @@ func brokenGauge() gauge {
 // for the claim, which no callout tells.
 type volumeStat struct {
 	gauge
-	of func(*bridgestatus.Usage) int64
+	of func(*csivol.Stats) int64
 }
 
 func volumeStats() []volumeStat {
-	stat := func(name, help string, of func(*bridgestatus.Usage) int64) volumeStat {
+	stat := func(name, help string, of func(*csivol.Stats) int64) volumeStat {
 		return volumeStat{gauge{"flex2csi_volume_stats_" + name, help, []string{"driver_name", "persistentvolume"}, prometheus.GaugeValue}, of}
 	}
 	return []volumeStat{
-		stat("capacity_bytes", "Capacity of the volume as its CSI driver tells.", func(u *bridgestatus.Usage) int64 { return u.CapacityBytes }),
-		stat("used_bytes", "Bytes used in the volume as its CSI driver tells.", func(u *bridgestatus.Usage) int64 { return u.UsedBytes }),
-		stat("available_bytes", "Bytes available in the volume as its CSI driver tells.", func(u *bridgestatus.Usage) int64 { return u.AvailableBytes }),
-		stat("inodes", "Inodes of the volume as its CSI driver tells; 0 if it does not.", func(u *bridgestatus.Usage) int64 { return u.Inodes }),
-		stat("inodes_used", "Inodes used in the volume.", func(u *bridgestatus.Usage) int64 { return u.InodesUsed }),
-		stat("inodes_free", "Inodes free in the volume.", func(u *bridgestatus.Usage) int64 { return u.InodesFree }),
+		stat("capacity_bytes", "Capacity of the volume as its CSI driver tells.", func(s *csivol.Stats) int64 { return s.Bytes.Total }),
+		stat("used_bytes", "Bytes used in the volume as its CSI driver tells.", func(s *csivol.Stats) int64 { return s.Bytes.Used }),
+		stat("available_bytes", "Bytes available in the volume as its CSI driver tells.", func(s *csivol.Stats) int64 { return s.Bytes.Available }),
+		stat("inodes", "Inodes of the volume as its CSI driver tells; 0 if it does not.", func(s *csivol.Stats) int64 { return s.Inodes.Total }),
+		stat("inodes_used", "Inodes used in the volume.", func(s *csivol.Stats) int64 { return s.Inodes.Used }),
+		stat("inodes_free", "Inodes free in the volume.", func(s *csivol.Stats) int64 { return s.Inodes.Available }),
 	}
 }
 
@@ -115,11 +117,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	send := func(g gauge, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(c.descs[g.name], g.kind, value, labels...)
 	}
-	s := c.status()
-	send(tombstonesGauge(), float64(len(s.Tombstones)))
-	send(lostGauge(), float64(len(s.Lost)))
-	send(brokenGauge(), float64(len(s.BrokenFiles)))
-	for _, d := range s.Drivers {
+	v := c.look()
+	send(tombstonesGauge(), float64(len(v.tombstones)))
+	send(lostGauge(), float64(len(v.lost)))
+	send(brokenGauge(), float64(len(v.broken)))
+	for _, d := range v.drivers {
 		for _, service := range d.Services {
 			connected := 0.0
 			if service.Connected {
@@ -129,8 +131,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			send(reconnectsCounter(), float64(service.Reconnects), d.CSIDriver, d.FlexDriver, service.Name)
 		}
 	}
-	sendStats(s, send)
-	for driver, n := range count(s) {
+	sendStats(v, send)
+	for driver, n := range count(v) {
 		for phase, volumes := range n.volumes {
 			send(volumesGauge(), float64(volumes), driver, string(phase))
 		}
@@ -144,17 +146,16 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 // sendStats sends the statistics of volumes. A PersistentVolume that was deleted
 // and made again may stand for two volumes at a time, and a metric may not: the
 // first one is shown.
-func sendStats(s *bridgestatus.BridgeStatus, send func(gauge, float64, ...string)) {
+func sendStats(v *view, send func(gauge, float64, ...string)) {
 	stats, sent := volumeStats(), map[[2]string]bool{}
-	for i := range s.Volumes {
-		v := &s.Volumes[i]
-		name := [2]string{v.CSIDriver, v.PersistentVolume}
-		if v.Usage == nil || sent[name] {
+	for _, volume := range v.volumes {
+		name := [2]string{volume.Record.Driver, volume.Record.Name}
+		if volume.Stats == nil || sent[name] {
 			continue
 		}
 		sent[name] = true
 		for _, g := range stats {
-			send(g.gauge, float64(g.of(v.Usage)), name[:]...)
+			send(g.gauge, float64(g.of(volume.Stats)), name[:]...)
 		}
 	}
 }
@@ -168,7 +169,7 @@ type counts struct {
 
 // count counts by driver. All drivers of the configuration and all phases are
 // there, so that nothing vanishes from a graph when it is zero.
-func count(s *bridgestatus.BridgeStatus) map[string]*counts {
+func count(v *view) map[string]*counts {
 	all := map[string]*counts{}
 	of := func(driver string) *counts {
 		if all[driver] == nil {
@@ -179,23 +180,23 @@ func count(s *bridgestatus.BridgeStatus) map[string]*counts {
 		}
 		return all[driver]
 	}
-	for _, d := range s.Drivers {
+	for _, d := range v.drivers {
 		of(d.CSIDriver)
 	}
-	for i := range s.Volumes {
-		of(s.Volumes[i].CSIDriver).add(&s.Volumes[i], s.Time)
+	for _, volume := range v.volumes {
+		of(volume.Record.Driver).add(volume, v.time)
 	}
 	return all
 }
 
-func (c *counts) add(v *bridgestatus.Volume, now time.Time) {
-	c.volumes[v.Phase]++
+func (c *counts) add(v bridge.VolumeStatus, now time.Time) {
+	c.volumes[bridgestatus.PhaseOf(v.Record)]++
 	c.operations += len(v.Operations)
 	for _, o := range v.Operations {
 		c.oldestOperation = max(c.oldestOperation, now.Sub(o.Since))
 	}
-	c.corrupted += v.Corrupted()
-	if v.InDoubtSince != nil {
-		c.oldestDoubt = max(c.oldestDoubt, now.Sub(*v.InDoubtSince))
+	c.corrupted += v.Record.DeadMounts()
+	if !v.InDoubtSince.IsZero() {
+		c.oldestDoubt = max(c.oldestDoubt, now.Sub(v.InDoubtSince))
 	}
 }

@@ -77,7 +77,7 @@ func Run(ctx context.Context, o Options) error {
 	if d.Metrics == nil {
 		d.Metrics = NewMetrics()
 	}
-	if err := d.Metrics.registry.Register(newCollector(d.status)); err != nil {
+	if err := d.Metrics.registry.Register(newCollector(d.look)); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	if d.Interval <= 0 {

@@ -12,7 +12,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -26,29 +30,34 @@ func measured(t *testing.T) *Metrics {
 	m.begin("made-up")(flex.CodeUnimplemented, time.Second)
 	m.begin(flex.CommandUnmount) // not answered yet
 	now := time.Now()
-	doubt, since := now.Add(-time.Hour), now.Add(-time.Minute)
-	s := &bridgestatus.BridgeStatus{
-		Time: now,
-		Drivers: []bridgestatus.Driver{
+	published := func(driver string, stats csivol.Stats) bridge.VolumeStatus {
+		return bridge.VolumeStatus{Stats: &stats, Record: &volstate.Record{Driver: driver, Name: "pv-1", Targets: map[string]*volstate.Target{"/c": {Publish: volstate.Done, Bound: true}}}}
+	}
+	again := published("csi.example.com", csivol.Stats{Bytes: csivol.Usage{Total: 7}})
+	again.Record.Targets, again.Record.Attach = nil, volstate.Done
+	v := &view{
+		time: now,
+		drivers: []bridgestatus.Driver{
 			{FlexDriver: "a/one", CSIDriver: "csi.example.com", Services: []bridgestatus.Service{{Name: "node", Connected: true, Reconnects: 2}, {Name: "controller"}}},
 			{FlexDriver: "a/two", CSIDriver: "csi.example.com", Services: []bridgestatus.Service{{Name: "node"}}},
 		},
-		Volumes: []bridgestatus.Volume{
+		volumes: []bridge.VolumeStatus{
 			{
-				CSIDriver: "csi.example.com", Phase: bridgestatus.Staging, InDoubtSince: &doubt,
-				Staging:    &bridgestatus.Stage{Corrupted: "dead"},
-				Targets:    []bridgestatus.Target{{Corrupted: "dead"}, {}},
-				Operations: []bridgestatus.Operation{{Since: since}, {Since: now}},
+				Record: &volstate.Record{
+					Driver: "csi.example.com", Stage: volstate.Doing, StageDead: "dead",
+					Targets: map[string]*volstate.Target{"/a": {Dead: "dead"}, "/b": {}},
+				},
+				InDoubtSince: now.Add(-time.Hour),
+				Operations:   []bridge.OperationStatus{{Since: now.Add(-time.Minute)}, {Since: now}},
 			},
-			{CSIDriver: "csi.example.com", Phase: bridgestatus.Published, PersistentVolume: "pv-1", Usage: &bridgestatus.Usage{CapacityBytes: 100}},
-			{CSIDriver: "csi.example.com", Phase: bridgestatus.Attached, PersistentVolume: "pv-1", Usage: &bridgestatus.Usage{CapacityBytes: 7}},
-			{CSIDriver: "removed.example.com", Phase: bridgestatus.Published, PersistentVolume: "pv-1", Usage: &bridgestatus.Usage{CapacityBytes: 9, InodesFree: 3}},
+			published("csi.example.com", csivol.Stats{Bytes: csivol.Usage{Total: 100}}),
+			again,
+			published("removed.example.com", csivol.Stats{Bytes: csivol.Usage{Total: 9}, Inodes: csivol.Usage{Available: 3}}),
 		},
-		Tombstones:  make([]bridgestatus.Tombstone, 3),
-		Lost:        make([]bridgestatus.Lost, 2),
-		BrokenFiles: make([]string, 1),
+		lost:  make([]bridge.LostStatus, 2),
+		files: files{tombstones: make([]tombstone.Tombstone, 3), broken: make([]string, 1)},
 	}
-	m.registry.MustRegister(newCollector(func() *bridgestatus.BridgeStatus { return s }))
+	m.registry.MustRegister(newCollector(func() *view { return v }))
 	return m
 }
 

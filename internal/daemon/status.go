@@ -1,6 +1,11 @@
 package daemon
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/tombstone"
@@ -8,43 +13,84 @@ import (
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
-// status is the answer to flex2csi status, and what metrics are made of. It
-// asks nobody, so that it works when everything else hangs.
+// A view is all that can be seen of the daemon at a time.
+type view struct {
+	time    time.Time
+	drivers []bridgestatus.Driver
+	volumes []bridge.VolumeStatus
+	lost    []bridge.LostStatus
+	files
+}
+
+// look asks nobody, so that it works when everything else hangs.
+func (d *Daemon) look() *view {
+	v := &view{time: time.Now(), volumes: d.Bridge.Status(), lost: d.Bridge.Lost(), files: look(d.StateDir)}
+	for _, driver := range d.Drivers {
+		v.drivers = append(v.drivers, driverStatus(driver))
+	}
+	return v
+}
+
+// status is the answer to flex2csi status.
 func (d *Daemon) status() *bridgestatus.BridgeStatus {
+	v := d.look()
 	s := bridgestatus.New(bridgestatus.SourceDaemon)
+	s.Time = v.time.UTC()
 	s.Daemon = &bridgestatus.Daemon{
 		NodeName: d.Bridge.NodeName, Version: version.Get().Version, Started: d.started.UTC(),
 		Draining: d.phase.Load() == draining,
 	}
-	for _, driver := range d.Drivers {
-		s.Drivers = append(s.Drivers, driverStatus(driver))
+	s.Drivers = append(s.Drivers, v.drivers...)
+	for _, volume := range v.volumes {
+		s.Volumes = append(s.Volumes, volumeStatus(volume))
 	}
-	for _, v := range d.Bridge.Status() {
-		s.Volumes = append(s.Volumes, volumeStatus(v))
-	}
-	for _, l := range d.Bridge.Lost() {
+	for _, l := range v.lost {
 		s.Lost = append(s.Lost, bridgestatus.Lost{FlexDriver: l.FlexDriver, PersistentVolume: l.PersistentVolume, Dir: l.Dir})
 	}
-	s.Failures = d.failures.list(s.Time)
-	AddFiles(s, d.StateDir)
+	s.Failures = d.failures.list(v.time)
+	v.addTo(s)
 	return s
 }
 
-// AddFiles adds to a status what lies in a state directory beside the records:
-// tombstones, and files that were put aside.
-func AddFiles(s *bridgestatus.BridgeStatus, stateDir string) {
+// files are what lies in a state directory beside the records.
+type files struct {
+	tombstones []tombstone.Tombstone
+	broken     []string // what could not be read, or was put aside
+}
+
+// look reads the directory once: it may have thousands of records in it.
+func look(stateDir string) (f files) {
+	dir, err := os.Open(stateDir)
+	if err != nil {
+		return files{broken: []string{err.Error()}}
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		f.broken = append(f.broken, err.Error())
+	}
+	for _, name := range names {
+		if volstate.IsAside(name) {
+			f.broken = append(f.broken, filepath.Join(stateDir, name))
+		}
+	}
+	slices.Sort(f.broken)
+	if !slices.ContainsFunc(names, tombstone.Is) {
+		return f
+	}
 	stones, broken := tombstone.List(stateDir)
-	for _, t := range stones {
+	for _, err := range broken {
+		f.broken = append(f.broken, err.Error())
+	}
+	f.tombstones = stones
+	return f
+}
+
+func (f *files) addTo(s *bridgestatus.BridgeStatus) {
+	for _, t := range f.tombstones {
 		s.Tombstones = append(s.Tombstones, bridgestatus.Tombstone{FlexDriver: t.Driver, Dir: t.Dir, Since: t.Time.UTC()})
 	}
-	for _, err := range broken {
-		s.BrokenFiles = append(s.BrokenFiles, err.Error())
-	}
-	aside, err := volstate.Aside(stateDir)
-	if err != nil {
-		s.BrokenFiles = append(s.BrokenFiles, err.Error())
-	}
-	s.BrokenFiles = append(s.BrokenFiles, aside...)
+	s.BrokenFiles = append(s.BrokenFiles, f.broken...)
 }
 
 // FromFiles is the status of a bridge that does not run.
@@ -60,7 +106,8 @@ func FromFiles(stateDir string) (*bridgestatus.BridgeStatus, error) {
 	for _, err := range broken {
 		s.BrokenFiles = append(s.BrokenFiles, err.Error())
 	}
-	AddFiles(s, stateDir)
+	files := look(stateDir)
+	files.addTo(s)
 	return s, nil
 }
 

@@ -34,6 +34,9 @@ const DefaultStateDir = "/var/lib/flex2csi"
 // suffix is none of a record, beside which tombstones lie.
 const suffix = ".tombstone"
 
+// Is reports whether a file of this name is one.
+func Is(name string) bool { return strings.HasSuffix(name, suffix) }
+
 // path makes one file for each directory: a second unmount says the same.
 func path(stateDir, dir string) string {
 	h := fnv.New128a()
@@ -98,7 +101,7 @@ func List(stateDir string) (found []Tombstone, broken []error) {
 		return nil, []error{err}
 	}
 	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), suffix) {
+		if !Is(e.Name()) {
 			continue
 		}
 		t, err := read(filepath.Join(stateDir, e.Name()))

@@ -35,16 +35,5 @@ func Peek(dir string) (records []*Record, broken []error, err error) {
 	return records, broken, nil
 }
 
-// Aside returns the files in a directory that [Store.Load] has put aside.
-func Aside(dir string) (paths []string, err error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("read the state directory: %w", err)
-	}
-	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), brokenSuffix) {
-			paths = append(paths, filepath.Join(dir, e.Name()))
-		}
-	}
-	return paths, nil
-}
+// IsAside reports whether [Store.Load] has put the file of this name aside.
+func IsAside(name string) bool { return strings.HasSuffix(name, brokenSuffix) }

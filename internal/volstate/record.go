@@ -112,6 +112,19 @@ func (r *Record) Idle() bool {
 	return len(r.Targets) == 0 && r.Device == "" && r.Attach == None && r.Stage == None
 }
 
+// DeadMounts counts the mounts that do not work any more.
+func (r *Record) DeadMounts() (count int) {
+	if r.StageDead != "" {
+		count++
+	}
+	for _, t := range r.Targets {
+		if t.Dead != "" {
+			count++
+		}
+	}
+	return count
+}
+
 // InDoubt reports whether a step of the record is neither done nor undone.
 func (r *Record) InDoubt() bool {
 	doubt := func(p Phase) bool { return p == Doing || p == Undoing }
