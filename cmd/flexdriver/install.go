@@ -85,8 +85,8 @@ func install(args []string, w io.Writer) error {
 	}
 	report, err := installer.Install(ctx, options)
 	if config := options.Config; err == nil && config.Backend == driverconfig.BackendCSI {
-		if err := handoff.Probe(ctx, config.Socket, config.Driver.String()); err != nil {
-			report.Warnings = append(report.Warnings, fmt.Sprintf("calls will fail until this has changed: %v", err))
+		if err := handoff.Probe(ctx, config.Driver.String(), config.Socket, config.StateDir); err != nil {
+			report.Warnings = append(report.Warnings, fmt.Sprintf("not all calls will work until this has changed: %v", err))
 		}
 	}
 	return tell(w)(report, err)

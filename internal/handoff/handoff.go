@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"time"
 
@@ -103,16 +104,23 @@ func (b *Backend) send(ctx context.Context, c *flex.Call, call send) (flex.Drive
 	return response.Status, nil
 }
 
-// Probe returns why a callout of a driver would fail if it came now: there is no
-// daemon, or its configuration does not have the driver.
-func Probe(ctx context.Context, socket, driver string) error {
+// Probe returns what would go wrong with callouts of a driver if they came now:
+// there is no daemon, its configuration does not have the driver, or its state
+// is not where tombstones would be left.
+func Probe(ctx context.Context, driver, socket, stateDir string) error {
 	const patience = 2 * time.Second
 	r := wire.NewRequest(driver, []string{string(flex.CommandInit)}, patience)
 	response, err := wire.CallNow(ctx, socket, r)
+	if err == nil {
+		err = verdict(flex.CommandInit, response)
+	}
 	if err != nil {
 		return err
 	}
-	return verdict(flex.CommandInit, response)
+	if _, err := os.Stat(stateDir); err != nil {
+		return fmt.Errorf("flex2csi does not keep its state where it would be left notes: %w (give --state-dir as it is given to flex2csi, or as the node sees that directory)", err)
+	}
+	return nil
 }
 
 // reserve is what is left between the daemon's deadline and ours, so that the

@@ -21,7 +21,7 @@ func (b *bridge) daemonDies() {
 	b.kill()
 	b.reads(pa, "hello.txt", "hello over CSI")
 	b.refused("does not listen", pc+" "+disk.String(), "mount", pc, b.argument(disk))
-	b.scene("But pods can end: what is mounted for b goes, and a note is left for the daemon.")
+	b.scene("But pods can end: after a wait of two seconds, what is mounted for b goes, and a note is left for the daemon.")
 	b.unmount(pb)
 	b.tombstones(1)
 	b.scene("It is back: it reads its records and the note, and gives the CSI driver its due.")
