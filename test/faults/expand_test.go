@@ -10,7 +10,7 @@ import (
 
 // expand makes a volume larger while a pod uses it, trying again as the
 // kubelet does (OG, expandVolumeDuringMount; pkg/kubelet/volumemanager).
-func (k *kubelet) expand(random *rand.Rand, p *pod, at place) {
+func (k *kubelet) expand(random *rand.Rand, p *pod, at *place) {
 	size := leastSize + at.volume.size.Add(1)<<20
 	for wait := 5 * time.Millisecond; !p.gone() && k.ctx.Err() == nil; wait = min(2*wait, 300*time.Millisecond) {
 		err := k.call(k.ctx, random, at.volume.driver, "expandfs", k.options(at.volume, false, at.pod), "csi:"+at.volume.handle, at.dir,

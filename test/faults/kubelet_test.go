@@ -111,17 +111,16 @@ func (k *kubelet) serve(p *pod, u *use) {
 }
 
 func (k *kubelet) mountAndUse(random *rand.Rand, p *pod, u *use) {
-	at := place{dir: k.volumeDir(p, u), volume: u.volume, readOnly: u.readOnly, pod: p.uid}
+	at := &place{dir: k.volumeDir(p, u), volume: u.volume, readOnly: u.readOnly, pod: p.uid}
 	uncertain := exists(at.dir) // reconstructed
-	mounted := false
-	for wait := 5 * time.Millisecond; !mounted && !p.gone() && k.ctx.Err() == nil; wait = min(2*wait, 300*time.Millisecond) {
-		if mounted = k.setUp(random, at) == nil; !mounted {
-			k.pause(p.deleted, wait)
-		}
-	}
-	if mounted {
+	mounted := k.mount(random, p, at)
+	for mounted {
 		u.isReady()
-		k.use(random, p, at)
+		if k.use(random, p, at) {
+			break
+		}
+		k.report.count(countHalf)
+		mounted = k.mount(random, p, at)
 	}
 	switch {
 	case k.ctx.Err() != nil:
@@ -135,12 +134,23 @@ func (k *kubelet) mountAndUse(random *rand.Rand, p *pod, u *use) {
 	}
 }
 
+// mount tries until the pod has the volume; false if nobody wants it any more.
+func (k *kubelet) mount(random *rand.Rand, p *pod, at *place) bool {
+	for wait := 5 * time.Millisecond; !p.gone() && k.ctx.Err() == nil; wait = min(2*wait, 300*time.Millisecond) {
+		if k.setUp(random, at) == nil {
+			return true
+		}
+		k.pause(p.deleted, wait)
+	}
+	return false
+}
+
 func (k *kubelet) volumeDir(p *pod, u *use) string {
 	return filepath.Join(k.podDir(p.uid), "volumes", escaped(u.volume.driver), u.volume.name)
 }
 
 // setUp is one try to mount a volume for a pod (FV, SetUpAt).
-func (k *kubelet) setUp(random *rand.Rand, at place) error {
+func (k *kubelet) setUp(random *rand.Rand, at *place) error {
 	if at.volume.attach() {
 		unlock, err := k.prepareDevice(random, at.volume)
 		if err != nil {
@@ -148,7 +158,7 @@ func (k *kubelet) setUp(random *rand.Rand, at place) error {
 		}
 		defer unlock()
 	}
-	if isMount(at.dir) {
+	if at.found = isMount(at.dir); at.found {
 		k.report.count(countSkipped)
 		return k.promised("found", at)
 	}
@@ -164,8 +174,8 @@ func (k *kubelet) setUp(random *rand.Rand, at place) error {
 }
 
 // promised checks what was said to be mounted.
-func (k *kubelet) promised(what string, at place) error {
-	if err := at.check(); err != nil {
+func (k *kubelet) promised(what string, at *place) error {
+	if err := at.check(); err != nil && !at.mayVanish() {
 		k.complain("after %s of %s at %s: %v", what, at.volume.handle, at.dir, err)
 	}
 	return nil
@@ -179,8 +189,9 @@ func (k *kubelet) complain(format string, args ...any) {
 	}
 }
 
-// use is the time in which the pod has the volume.
-func (k *kubelet) use(random *rand.Rand, p *pod, at place) {
+// use is the time in which the pod has the volume. It returns false if that was
+// taken for mounted and was not, as can happen without a private target.
+func (k *kubelet) use(random *rand.Rand, p *pod, at *place) bool {
 	k.using.Add(1)
 	defer k.using.Add(-1)
 	if !k.Images && !at.readOnly && random.IntN(8) == 0 {
@@ -189,15 +200,19 @@ func (k *kubelet) use(random *rand.Rand, p *pod, at place) {
 	for !p.gone() && k.ctx.Err() == nil {
 		k.pause(p.deleted, 50*time.Millisecond)
 		if err := at.check(); err != nil {
+			if at.mayVanish() {
+				return false
+			}
 			k.complain("while pod %s uses %s: %v", at.pod, at.volume.handle, err)
-			return
+			return true
 		}
 	}
+	return true
 }
 
 // takeDown unmounts until that succeeds (FV, TearDownAt).
-func (k *kubelet) takeDown(random *rand.Rand, at place, used bool) {
-	if used {
+func (k *kubelet) takeDown(random *rand.Rand, at *place, used bool) {
+	if used && !at.mayVanish() {
 		if err := at.leave(); err != nil {
 			k.complain("when pod %s leaves %s: %v", at.pod, at.volume.handle, err)
 		}

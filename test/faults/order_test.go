@@ -152,7 +152,7 @@ func (o *order) givenUp(c calls.Call, now time.Time) bool {
 // finish is the answer to a call.
 func (s *standing) finish(c calls.Call) {
 	s.open = slices.DeleteFunc(s.open, func(o calls.Call) bool { return o.Start.Equal(c.Start) && o.Method == c.Method })
-	gone := c.Code == codes.OK.String() || c.Code == codes.NotFound.String()
+	gone := c.Code == codes.OK.String() || c.Code == codes.NotFound.String() || c.Code == codes.Unimplemented.String()
 	switch {
 	case c.Method == "ControllerPublishVolume" && c.Code == codes.OK.String():
 		s.attached = yes

@@ -77,6 +77,7 @@ const (
 	countForgot  = "forgotten"             // set-ups that failed and whose pod then went
 	countSkipped = "mounts without a call" // it was a mount point already
 	countOrphans = "late mounts"           // of forgotten set-ups
+	countHalf    = "direct mounts taken for finished"
 	countRounds  = "rounds"
 )
 

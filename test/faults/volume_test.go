@@ -114,7 +114,13 @@ type place struct {
 	volume   *volume
 	readOnly bool
 	pod      string
+	// found: it was a mount point before any call for it.
+	found bool
 }
+
+// mayVanish: a CSI driver that publishes into the pod's directory itself shows
+// there what is not finished, and what is undone then (docs, directPublish).
+func (p *place) mayVanish() bool { return p.found && p.volume.driver == directDriver }
 
 // check looks whether the pod has what it was promised.
 func (p place) check() error {
