@@ -244,28 +244,6 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-func TestExpand(t *testing.T) {
-	n := newNode(t)
-	dir := n.podDir("p1")
-	n.succeed("expandvolume", options, "", "2000", "1000")
-	n.empty()
-	n.succeed("mount", dir, options)
-	n.driver.called()
-	n.succeed("expandfs", options, "", dir, "2000", "1000")
-	if got, want := n.driver.called(), "ControllerExpand NodeExpand"; got != want {
-		t.Errorf("expandfs called %s, want %s", got, want)
-	}
-	n.succeed("expandfs", options, "", dir, "2000", "1000")
-	if got := n.driver.called(); got != "" {
-		t.Errorf("a second expandfs called %s, want nothing", got)
-	}
-	if s := n.call("expandfs", options, "", dir, "500", "1000"); s.Status != flex.StatusFailure {
-		t.Errorf("shrinking: %+v", s)
-	}
-	n.succeed("unmount", dir)
-	n.empty()
-}
-
 // TestOtherOptionsForOneHandle: a volume is staged once, so its users must
 // want the same of it.
 func TestOtherOptionsForOneHandle(t *testing.T) {

@@ -24,7 +24,7 @@ func (b *Bridge) Bury(ctx context.Context, dir string) error {
 	if b.busy(key) {
 		return nil // later, or by what is under way: no queue behind a driver that hangs
 	}
-	return b.do(ctx, key, operation{buryCommand, dir}, func(v *volume) error {
+	return b.do(ctx, key, operation{command: buryCommand, dir: dir}, func(v *volume) error {
 		if buried, err := b.tombstone(dir); err != nil || !buried {
 			return err
 		}

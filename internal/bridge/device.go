@@ -15,7 +15,7 @@ func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) e
 	if err != nil {
 		return err
 	}
-	return b.do(ctx, want.Key(), operation{c.Command, c.Dir}, func(v *volume) error {
+	return b.do(ctx, want.Key(), operation{command: c.Command, dir: c.Dir}, func(v *volume) error {
 		f, err := v.features(d)
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ func (b *Bridge) unmountDevice(ctx context.Context, d *FlexDriver, c *flex.Call)
 	if err := d.serves(key); err != nil {
 		return err
 	}
-	return b.do(ctx, key, operation{c.Command, c.Dir}, func(v *volume) error {
+	return b.do(ctx, key, operation{command: c.Command, dir: c.Dir}, func(v *volume) error {
 		return b.releaseDevice(d, v, c.Dir)
 	})
 }

@@ -20,7 +20,7 @@ func (b *Bridge) expandFS(ctx context.Context, d *FlexDriver, c *flex.Call) erro
 	if c.NewSize <= 0 || c.NewSize < c.OldSize {
 		return flex.Errorf(flex.CodeInvalidArgument, "the new size (%d bytes) is smaller than the old one (%d bytes); a volume never shrinks", c.NewSize, c.OldSize)
 	}
-	return b.do(ctx, key, operation{c.Command, c.Dir}, func(v *volume) error {
+	return b.do(ctx, key, operation{command: c.Command, dir: c.Dir, size: c.NewSize}, func(v *volume) error {
 		return b.expand(d, v, c)
 	})
 }
@@ -31,7 +31,7 @@ func (b *Bridge) expandVolume(ctx context.Context, d *FlexDriver, c *flex.Call) 
 	if err != nil {
 		return err
 	}
-	return b.do(ctx, want.Key(), operation{c.Command, c.Dir}, func(v *volume) error {
+	return b.do(ctx, want.Key(), operation{command: c.Command, dir: c.Dir, size: c.NewSize}, func(v *volume) error {
 		f, err := v.features(d)
 		if err != nil {
 			return err

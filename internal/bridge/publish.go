@@ -21,7 +21,7 @@ func (b *Bridge) mount(ctx context.Context, d *FlexDriver, c *flex.Call) error {
 	if err != nil {
 		return err
 	}
-	return b.do(ctx, want.Key(), operation{c.Command, c.Dir}, func(v *volume) error {
+	return b.do(ctx, want.Key(), operation{command: c.Command, dir: c.Dir}, func(v *volume) error {
 		if !v.awaited() {
 			return errUnseen // given up before its turn came; nothing is begun
 		}

@@ -26,7 +26,7 @@ func (b *Bridge) republish(r *volstate.Record) {
 		if !t.Bound || t.Dead != "" || !b.due(r.Key(), dir, republishEvery) {
 			continue
 		}
-		b.doLater(r, operation{republishCommand, dir}, "repeat NodePublishVolume; what is mounted stays as it is", func(v *volume) error {
+		b.doLater(r, operation{command: republishCommand, dir: dir}, "repeat NodePublishVolume; what is mounted stays as it is", func(v *volume) error {
 			return b.publishAgain(d, v, dir)
 		})
 	}

@@ -28,7 +28,7 @@ func (b *Bridge) measure(r *volstate.Record) {
 	}
 	for _, dir := range slices.Sorted(maps.Keys(r.Targets)) {
 		if t := r.Targets[dir]; t.Bound && t.Dead == "" {
-			b.doLater(r, operation{statsCommand, dir}, "ask how full it is", func(v *volume) error { return b.askStats(d, v, dir) })
+			b.doLater(r, operation{command: statsCommand, dir: dir}, "ask how full it is", func(v *volume) error { return b.askStats(d, v, dir) })
 			return
 		}
 	}

@@ -20,7 +20,7 @@ func (b *Bridge) unmount(ctx context.Context, d *FlexDriver, c *flex.Call) error
 	if err := d.serves(key); err != nil {
 		return err
 	}
-	return b.do(ctx, key, operation{c.Command, c.Dir}, func(v *volume) error {
+	return b.do(ctx, key, operation{command: c.Command, dir: c.Dir}, func(v *volume) error {
 		return b.release(d, v, csivol.Secrets{}, c.Dir)
 	})
 }

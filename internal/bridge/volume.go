@@ -43,6 +43,7 @@ type volume struct {
 type operation struct {
 	command flex.Command
 	dir     string
+	size    int64 // of an expansion
 }
 
 // inProgress is an operation that runs or waits for its turn.
@@ -113,7 +114,7 @@ func (b *Bridge) start(request string, key csivol.Key, op operation, f func(*vol
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := b.volumeLocked(key)
-	if latest := v.latest(op.dir); latest != nil && latest.command == op.command {
+	if latest := v.latest(op.dir); latest != nil && latest.operation == op {
 		latest.callers.Add(1)
 		return latest, true
 	}
