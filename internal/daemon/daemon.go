@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -115,6 +116,7 @@ func (d *Daemon) restore() error {
 		d.Log.Error("a state file is broken", "error", err)
 	}
 	d.Bridge.Restore(records)
+	debug.FreeOSMemory() // thousands of files may have been read
 	d.Log.Info("took up the volumes of the run before", "count", len(records))
 	return nil
 }
