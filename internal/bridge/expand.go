@@ -97,6 +97,7 @@ func (b *Bridge) expandBoth(d *FlexDriver, v *volume, f csivol.Features, s csivo
 			VolumePath:  target(t, c.Dir),
 			StagingPath: v.record.StagingPath,
 			Size:        c.NewSize,
+			OnNodeOnly:  !f.ControllerExpand,
 			Capability:  capability(v.record),
 			Secrets:     s.NodeExpand,
 		})

@@ -58,3 +58,14 @@ func TestExpandTwice(t *testing.T) {
 	n.succeed("unmount", dir)
 	n.empty()
 }
+
+// TestExpandOnNodeOnly: then nobody else has seen to the size.
+func TestExpandOnNodeOnly(t *testing.T) {
+	n := newNode(t)
+	n.driver.features.ControllerExpand = false
+	n.succeed("mount", n.podDir("p1"), options)
+	n.succeed("expandfs", options, "", n.podDir("p1"), "2000", "1000")
+	if got := n.driver.called(); !strings.HasSuffix(got, "NodePublish NodeExpand") {
+		t.Errorf("called %s", got)
+	}
+}

@@ -137,7 +137,12 @@ func (f *fakeDriver) NodeUnpublish(_ context.Context, handle, target string) err
 }
 
 func (f *fakeDriver) NodeExpand(_ context.Context, r csivol.ExpandRequest) error {
-	return f.do("NodeExpand", r.Handle, func() error { return nil })
+	return f.do("NodeExpand", r.Handle, func() error {
+		if r.OnNodeOnly != !f.features.ControllerExpand {
+			return final(flex.CodeInvalidArgument, "who is to verify the size?")
+		}
+		return nil
+	})
 }
 
 func (f *fakeDriver) NodeStats(_ context.Context, handle, _, _ string) (s csivol.Stats, err error) {

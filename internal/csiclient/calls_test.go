@@ -119,8 +119,11 @@ func TestExpansionToLess(t *testing.T) {
 	config := p.config()
 	config.NoOp = true
 	config.Outer = []grpc.UnaryServerInterceptor{func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		if _, ok := req.(*csi.ControllerExpandVolumeRequest); ok {
+		switch req.(type) {
+		case *csi.ControllerExpandVolumeRequest:
 			return &csi.ControllerExpandVolumeResponse{CapacityBytes: 1 << 20}, nil
+		case *csi.NodeExpandVolumeRequest:
+			return &csi.NodeExpandVolumeResponse{CapacityBytes: 1 << 20}, nil
 		}
 		return handler(ctx, req)
 	}}
@@ -130,6 +133,12 @@ func TestExpansionToLess(t *testing.T) {
 	for size, want := range map[int64]bool{1 << 20: true, 1<<20 + 1: false} {
 		if _, err := client.ControllerExpand(t.Context(), csivol.ExpandRequest{Handle: "v1", Size: size}); (err == nil) != want {
 			t.Errorf("expand to %d: %v", size, err)
+		}
+		if err := client.NodeExpand(t.Context(), csivol.ExpandRequest{Handle: "v1", VolumePath: "/v", Size: size, OnNodeOnly: true}); (err == nil) != want {
+			t.Errorf("expand to %d on the node only: %v", size, err)
+		}
+		if err := client.NodeExpand(t.Context(), csivol.ExpandRequest{Handle: "v1", VolumePath: "/v", Size: size}); err != nil {
+			t.Errorf("expand the filesystem of a volume of %d: %v", size, err)
 		}
 	}
 }

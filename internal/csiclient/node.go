@@ -42,12 +42,20 @@ func (c *Client) NodeUnpublish(ctx context.Context, handle, targetPath string) e
 	})
 }
 
-// NodeExpand is NodeExpandVolume.
+// NodeExpand is NodeExpandVolume. Where no controller has grown the volume the
+// size that it reports has to be the one that was asked for; otherwise drivers
+// may report that of the filesystem, which is less.
 func (c *Client) NodeExpand(ctx context.Context, r csivol.ExpandRequest) error {
-	return c.onNode(ctx, "NodeExpandVolume", func(n csi.NodeClient, f csivol.Features) error {
-		_, err := n.NodeExpandVolume(ctx, NodeExpandVolume(r, f))
+	var size int64
+	err := c.onNode(ctx, "NodeExpandVolume", func(n csi.NodeClient, f csivol.Features) error {
+		answer, err := n.NodeExpandVolume(ctx, NodeExpandVolume(r, f))
+		size = answer.GetCapacityBytes()
 		return err
 	})
+	if err != nil || !r.OnNodeOnly {
+		return err
+	}
+	return requireSize("NodeExpandVolume", size, r.Size)
 }
 
 // NodeStats is NodeGetVolumeStats.
@@ -96,8 +104,15 @@ func (c *Client) ControllerExpand(ctx context.Context, r csivol.ExpandRequest) (
 		onNode, size = answer.GetNodeExpansionRequired(), answer.GetCapacityBytes()
 		return err
 	})
-	if err == nil && size > 0 && size < r.Size { // some drivers do not tell
-		err = &csivol.RPCError{Method: "ControllerExpandVolume", Code: flex.CodeInternal, Message: fmt.Sprintf("the driver reported success with %d bytes, and was asked for %d", size, r.Size)}
+	if err == nil {
+		err = requireSize("ControllerExpandVolume", size, r.Size)
 	}
 	return onNode, err
+}
+
+func requireSize(method string, size, want int64) error {
+	if size <= 0 || size >= want { // some drivers do not tell
+		return nil
+	}
+	return &csivol.RPCError{Method: method, Code: flex.CodeInternal, Message: fmt.Sprintf("the driver reported success with %d bytes, and was asked for %d", size, want)}
 }

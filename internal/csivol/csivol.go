@@ -115,8 +115,10 @@ type ExpandRequest struct {
 	VolumePath  string
 	StagingPath string
 	Size        int64 // required_bytes
-	Capability  Capability
-	Secrets     map[string]flex.Secret
+	// OnNodeOnly: no controller has grown the volume before.
+	OnNodeOnly bool
+	Capability Capability
+	Secrets    map[string]flex.Secret
 }
 
 // Usage is what NodeGetVolumeStats tells of one unit; all zero if it does not.
