@@ -115,6 +115,7 @@ DURATION ?= 25m
 .PHONY: faults
 faults: build ## the same for DURATION (25m) or COUNT life cycles, from SEED
 	FAULTS_DURATION=$(DURATION) FAULTS_COUNT=$(COUNT) FAULTS_SEED=$(SEED) go test -count=1 -timeout 24h -v -run '^TestCampaign$$' ./test/faults
+	FAULTS_ALL=1 go test -count=1 -timeout 24h -v -run '^TestKillDaemon$$' ./test/faults
 
 .PHONY: fuzz
 fuzz: $(BIN)/testsum ## each fuzz target for FUZZTIME (20000x)

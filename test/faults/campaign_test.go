@@ -37,7 +37,7 @@ func kinds() []plan {
 // otherwise than the short run.
 func TestCampaign(t *testing.T) {
 	testenv.Need(t, "root", "mount", "ext4")
-	duration, err := time.ParseDuration(variable("FAULTS_DURATION", "60s"))
+	duration, err := time.ParseDuration(variable("FAULTS_DURATION", "45s"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,8 +24,36 @@
 // A world prints its seed. The same seed gives the same pods, volumes, rules
 // and faults, but what meets what is up to the scheduler:
 //
-//	make faults SEED=1234
+//	make faults SEED=1234 DURATION=5m
 //	FAULTS_SEED=1234 FAULTS_WORLDS=1 go test -v -run TestCampaign ./test/faults
+//
+// The nth world of a run has the seed of the run plus n, and worlds come in
+// turns of kinds() (campaign_test.go). When something is wrong, what happened to
+// the world, the driver's calls, the daemon's log and the record of the volume
+// are printed; with FAULTS_KEEP=DIRECTORY all logs are kept.
+//
+// # The plays
+//
+// In other worlds one thing happens at a time (plays_test.go):
+//
+//   - TestKillDaemon traces the daemon, as test/crash does flexdriver, and kills
+//     it in the middle of each callout of a volume's life: after each write of
+//     its state, each message to the driver and each mount. Another daemon takes
+//     up what is there, and the same call comes again, or its opposite, or
+//     nobody calls any more. With FAULTS_ALL=1 every system call that changes
+//     anything is a point. flexdriver is killed likewise while it unmounts
+//     without a daemon.
+//   - TestHang has a volume and then a driver hang, with two hundred calls that
+//     wait for them, and measures another volume or driver meanwhile.
+//   - TestUpgrade replaces flexdriver, with its own install, and the daemon by
+//     other builds while calls are made all the time. None may fail.
+//
+// # What is allowed
+//
+// Two things are not faults. A mount whose answer was lost, for a pod that is
+// deleted then: the kubelet has forgotten it until it is restarted ("late
+// mounts"). And with directPublish, what a restarted kubelet finds mounted may
+// be on its way to be undone ("direct mounts taken for finished").
 //
 // # What is not here
 //
