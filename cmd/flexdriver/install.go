@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -83,13 +84,27 @@ func install(args []string, w io.Writer) error {
 	if options.Executable, err = os.Executable(); err != nil {
 		return err
 	}
+	before, _ := driverconfig.Load(filepath.Join(options.PluginDir, options.Driver.DirName(), driverconfig.FileName))
 	report, err := installer.Install(ctx, options)
-	if config := options.Config; err == nil && config.Backend == driverconfig.BackendCSI {
-		if err := handoff.Probe(ctx, config.Driver.String(), config.Socket, config.StateDir); err != nil {
-			report.Warnings = append(report.Warnings, fmt.Sprintf("not all calls will work until this has changed: %v", err))
-		}
+	if err == nil {
+		report.Warnings = append(report.Warnings, warnings(ctx, before, options.Config)...)
 	}
 	return tell(w)(report, err)
+}
+
+// warnings are about what works and may not be meant. before is nil if there
+// was no configuration.
+func warnings(ctx context.Context, before, now *driverconfig.Configuration) (all []string) {
+	if before != nil && before.Backend != now.Backend {
+		all = append(all, fmt.Sprintf("the backend was %s and is %s now; volumes that are mounted can be unmounted all the same", before.Backend, now.Backend))
+	}
+	if now.Backend != driverconfig.BackendCSI {
+		return all
+	}
+	if err := handoff.Probe(ctx, now.Driver.String(), now.Socket, now.StateDir); err != nil {
+		all = append(all, fmt.Sprintf("not all calls will work until this has changed: %v", err))
+	}
+	return all
 }
 
 func uninstall(args []string, w io.Writer) error {
