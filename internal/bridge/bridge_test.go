@@ -141,6 +141,17 @@ func TestAttachedElsewhere(t *testing.T) {
 	}
 }
 
+// TestPublishedElsewhere: the driver's mounts do not reach the node.
+func TestPublishedElsewhere(t *testing.T) {
+	n := newNode(t)
+	n.driver.unseen = true
+	dir := n.podDir("p1")
+	if s := n.call("mount", dir, options); s.Status != flex.StatusFailure || !strings.Contains(s.Message, "Bidirectional") {
+		t.Errorf("mount: %+v", s)
+	}
+	n.empty()
+}
+
 // TestUncertainIsRepeated: a driver that may still be at it is asked the same
 // again, and what it may have done is never forgotten.
 func TestUncertainIsRepeated(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 type fakeDriver struct {
 	features csivol.Features
 	away     error // what Features fails with
+	unseen   bool  // what it publishes is not seen on the node
 
 	mu        sync.Mutex
 	calls     []string
@@ -123,7 +124,7 @@ func (f *fakeDriver) NodePublish(_ context.Context, r csivol.PublishRequest) err
 		_, err := os.Lstat(r.TargetPath)
 		f.made = err == nil
 		f.published[r.TargetPath] = r.Handle
-		f.mounts.set(r.TargetPath, true)
+		f.mounts.set(r.TargetPath, !f.unseen)
 		return os.MkdirAll(r.TargetPath, 0o750)
 	})
 }

@@ -184,12 +184,26 @@ func (b *Bridge) nodePublish(d *FlexDriver, v *volume, want *csivol.Volume, f cs
 	if t.Private == "" {
 		_ = b.dirs().Remove(path) // the kubelet has made it; some drivers want it not to be there
 	}
-	if err := b.publishAt(d, v, f, t, path, want.Secrets.NodePublish); err != nil {
+	err := b.publishAt(d, v, f, t, path, want.Secrets.NodePublish)
+	if err == nil && t.Private != "" {
+		err = b.arrived(path)
+	}
+	if err != nil {
 		t.LastError = err.Error()
 		return err
 	}
 	t.Publish, t.LastError, t.Dead = volstate.Done, "", ""
 	return nil
+}
+
+// arrived verifies that what a driver has published can be seen on the node.
+// Otherwise a bare directory would be bound, and the pod write to the node's disk.
+func (b *Bridge) arrived(path string) error {
+	mounted, err := b.Mounts.Mounted(path)
+	if err == nil && !mounted {
+		err = flex.Errorf(flex.CodeInternal, "the driver reported success, and nothing is mounted at %s on the node; its pod has to mount the kubelet's directory with mountPropagation: Bidirectional", path)
+	}
+	return err
 }
 
 // publishAt is the RPC alone.

@@ -14,8 +14,9 @@ import (
 // recorder is a CSI driver and a node on which everything succeeds and nothing
 // happens. The bridge works on one volume at a time here, so it needs no lock.
 type recorder struct {
-	features csivol.Features
-	actions  []Action
+	features  csivol.Features
+	actions   []Action
+	published string // where the driver would have mounted
 }
 
 var (
@@ -68,11 +69,13 @@ func (r *recorder) NodeUnstage(_ context.Context, handle, path string) error {
 
 func (r *recorder) NodePublish(_ context.Context, q csivol.PublishRequest) error {
 	r.rpc("NodePublishVolume", csiclient.NodePublishVolume(q, r.features))
+	r.published = q.TargetPath
 	return nil
 }
 
 func (r *recorder) NodeUnpublish(_ context.Context, handle, path string) error {
 	r.rpc("NodeUnpublishVolume", csiclient.NodeUnpublishVolume(handle, path))
+	r.published = ""
 	return nil
 }
 
@@ -112,7 +115,7 @@ func (r *recorder) SetGroup(_ context.Context, path string, gid int64) error {
 	return nil
 }
 
-func (r *recorder) Mounted(string) (bool, error) { return false, nil }
+func (r *recorder) Mounted(path string) (bool, error) { return path == r.published, nil }
 
 func (r *recorder) Healthy(string) error { return nil }
 

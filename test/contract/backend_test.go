@@ -59,7 +59,7 @@ func gcePD() *csiDriver {
 	}
 }
 
-// mockDriver is Kubernetes' own, which mounts nothing.
+// mockDriver is Kubernetes' own, whose volumes are empty directories.
 func mockDriver() *csiDriver {
 	return &csiDriver{
 		program: "mock", name: "mock.csi.example.com",

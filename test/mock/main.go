@@ -1,5 +1,6 @@
 // Mock is the mock CSI driver of Kubernetes' own end-to-end tests, in which
-// every capability can be switched and which mounts nothing.
+// every capability can be switched. It mounts nothing; here what it publishes is
+// an empty directory of the node, so that something can be seen.
 package main
 
 import (
@@ -9,11 +10,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"k8s.io/kubernetes/test/e2e/storage/drivers/csi-test/mock/service"
 
 	"github.com/flex2csi/flex2csi/test/csidriver/serve"
@@ -34,7 +38,7 @@ func run(args []string, w io.Writer) int {
 		err = serve.Run(ctx, options, func(g *grpc.Server) {
 			csi.RegisterIdentityServer(g, s)
 			csi.RegisterControllerServer(g, s)
-			csi.RegisterNodeServer(g, s)
+			csi.RegisterNodeServer(g, node{s})
 		})
 	}
 	if err != nil {
@@ -44,8 +48,35 @@ func run(args []string, w io.Writer) int {
 	return 0
 }
 
+// node makes targets mount points.
+type node struct{ csi.NodeServer }
+
+func (n node) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+	answer, err := n.NodeServer.NodePublishVolume(ctx, r)
+	if target := r.GetTargetPath(); err == nil && !isMountPoint(target) {
+		if err := syscall.Mount(target, target, "", syscall.MS_BIND, ""); err != nil {
+			return nil, status.Errorf(codes.Internal, "bind %s: %v", target, err)
+		}
+	}
+	return answer, err
+}
+
+func (n node) NodeUnpublishVolume(ctx context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+	if target := r.GetTargetPath(); isMountPoint(target) {
+		if err := syscall.Unmount(target, 0); err != nil {
+			return nil, status.Errorf(codes.Internal, "unmount %s: %v", target, err)
+		}
+	}
+	return n.NodeServer.NodeUnpublishVolume(ctx, r)
+}
+
+func isMountPoint(path string) bool {
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	return err == nil && strings.Contains(string(table), " "+path+" ")
+}
+
 const usage = `mock is the mock CSI driver of Kubernetes' end-to-end tests. It has the volumes
-1, 2 and 3, mounts nothing and runs until it is interrupted.
+1, 2 and 3, which are empty directories, and runs until it is interrupted.
 
   mock --endpoint unix:///tmp/mock.sock
 
