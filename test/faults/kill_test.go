@@ -26,9 +26,14 @@ const (
 	// reversed: a call that takes something down is not repeated, since a new
 	// pod wants what it was about.
 	reversed
+	// spoilt: the disk has spoilt the record, too, but not the version before.
+	// Then the same call comes.
+	spoilt
 )
 
-func (s sequel) String() string { return [...]string{"again", "forgotten", "reversed"}[s] }
+func (s sequel) String() string {
+	return [...]string{"again", "forgotten", "reversed", "again with a spoilt record"}[s]
+}
 
 // A shot kills the daemon when it has made its nth system call that changes
 // the world, from when it was armed.
@@ -102,9 +107,9 @@ func (l *liver) sequels(i, n int) []sequel {
 		other = reversed
 	}
 	if l.All {
-		return []sequel{again, other}
+		return []sequel{again, other, spoilt}
 	}
-	return []sequel{[]sequel{again, other}[n%2]}
+	return []sequel{[]sequel{again, other, again, spoilt, other}[n%5]}
 }
 
 // one leads one life.
@@ -117,7 +122,7 @@ func (l *liver) one(i int, s *shot, then sequel) error {
 			return fmt.Errorf("before: %w", err)
 		}
 	}
-	err := l.shoot(victim, s)
+	err := l.shoot(victim, s, then)
 	if s.left > 0 || s.hit == "" { // it made fewer calls this time
 		if err == nil {
 			err = l.made(victim)
@@ -145,7 +150,7 @@ func (l *liver) one(i int, s *shot, then sequel) error {
 }
 
 // shoot makes a call to a daemon that is traced, and starts another one.
-func (l *liver) shoot(c callout, s *shot) error {
+func (l *liver) shoot(c callout, s *shot, then sequel) error {
 	if err := l.prepare(c); err != nil {
 		return err
 	}
@@ -163,7 +168,22 @@ func (l *liver) shoot(c callout, s *shot) error {
 	if s.hit != "" {
 		l.delete(c)
 	}
+	if s.hit != "" && then == spoilt {
+		err = errors.Join(err, l.spoil())
+	}
 	return errors.Join(err, l.daemon.release())
+}
+
+// spoil makes garbage of the records that have a version before them.
+func (l *liver) spoil() error {
+	names, err := l.records()
+	for _, name := range names {
+		if exists(name + "~") {
+			// Removed first: both may be the same file.
+			err = errors.Join(err, os.Remove(name), os.WriteFile(name, []byte("garbage"), 0o600))
+		}
+	}
+	return err
 }
 
 // shootAt makes the call when the traced daemon listens. That it is not
