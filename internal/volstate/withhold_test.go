@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/flex2csi/flex2csi/internal/sensitive"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
@@ -105,4 +106,40 @@ func TestComplete(t *testing.T) {
 			t.Errorf("%s: taken from a call that does not agree", name)
 		}
 	}
+}
+
+// FuzzWithhold: whatever a volume's options are, a value whose name says that it
+// is secret is in no file, and what is read back is known to lack it.
+func FuzzWithhold(f *testing.F) {
+	f.Add("password", "", "x")
+	f.Add("csi.storage.k8s.io/serviceAccount.tokens", `{"a":"`, `"}`)
+	f.Add("apiKey", "a,b=", "\n\x00é\"")
+	f.Fuzz(func(t *testing.T, name, before, after string) {
+		if !sensitive.Key(name) || strings.Contains(name, "=") {
+			t.Skip()
+		}
+		const canary = "cAnArY"
+		value := before + canary + after
+		dir := t.TempDir()
+		store, err := volstate.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &volstate.Record{
+			Driver: "d", Handle: "h", Stage: volstate.Done,
+			Context: map[string]string{name: value}, PublishContext: map[string]string{name: value}, MountFlags: []string{name + "=" + value},
+		}
+		if err := store.Put(r); err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range names(t, dir) {
+			if text, err := os.ReadFile(filepath.Join(dir, file)); err != nil || strings.Contains(string(text), canary) {
+				t.Errorf("%s, %v:\n%s", file, err, text)
+			}
+		}
+		back, _, err := volstate.Peek(dir)
+		if err != nil || len(back) != 1 || !back[0].Incomplete() || !back[0].PublishContextIncomplete() || len(back[0].KnownFlags()) != 0 {
+			t.Errorf("read back: %+v, %v", back, err)
+		}
+	})
 }
