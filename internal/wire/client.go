@@ -20,12 +20,16 @@ import (
 // for one that is being restarted, short enough for a kubelet that waits.
 const DialBudget = 2 * time.Second
 
+// returnBudget is the same for a daemon that went away in the middle of a call:
+// it was there, and is being replaced.
+const returnBudget = 10 * time.Second
+
 // tries bounds how often a call is made of which the connection breaks.
 const tries = 3
 
 // Call sends a request to the daemon and returns its answer. A daemon that
-// goes away before it has answered is waited for as one that is not there, and
-// gets the request again: callouts can be repeated.
+// goes away before it has answered is waited for, longer than one that is not
+// there, and gets the request again: callouts can be repeated.
 //
 // If [IsAbsent] holds for the error there is no daemon. Other errors have the
 // code failed_precondition if there is one of another version, permission_denied
@@ -45,27 +49,30 @@ func call(ctx context.Context, socket string, r *Request, budget time.Duration) 
 	deadline := deadline(ctx, r)
 	until := time.Now().Add(r.Timeout())
 	for range tries {
-		again := *r
-		again.TimeoutMillis = max(time.Until(until).Milliseconds(), 1)
-		response, err = once(ctx, socket, &again, budget, deadline)
+		response, err = once(ctx, socket, r, until, budget, deadline)
 		if _, broken := errors.AsType[*brokenError](err); !broken {
 			return response, err
+		}
+		if budget > 0 {
+			budget = returnBudget
 		}
 	}
 	return nil, err
 }
 
-// once is one connection.
-func once(ctx context.Context, socket string, r *Request, budget time.Duration, deadline time.Time) (*Response, error) {
-	line, err := Encode(r)
-	if err != nil {
-		return nil, flex.Errorf(flex.CodeInvalidArgument, "send the call to flex2csi: %w", err)
-	}
+// once is one connection. The daemon has as long as is left when it is there.
+func once(ctx context.Context, socket string, r *Request, until time.Time, budget time.Duration, deadline time.Time) (*Response, error) {
 	conn, err := dial(ctx, socket, budget)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
+	sent := *r
+	sent.TimeoutMillis = max(time.Until(until).Milliseconds(), 1)
+	line, err := Encode(&sent)
+	if err != nil {
+		return nil, flex.Errorf(flex.CodeInvalidArgument, "send the call to flex2csi: %w", err)
+	}
 	if err := conn.SetDeadline(deadline); err != nil {
 		return nil, flex.Errorf(flex.CodeInternal, "bound the call to flex2csi: %w", err)
 	}

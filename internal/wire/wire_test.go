@@ -211,10 +211,12 @@ func TestInterrupted(t *testing.T) {
 
 // TestDaemonHangs: the driver does not.
 func TestDaemonHangs(t *testing.T) {
-	socket := serve(t, func(ctx context.Context, _ *wire.Request) flex.DriverStatus {
-		<-time.After(100 * time.Millisecond)
+	release := make(chan struct{})
+	socket := serve(t, func(context.Context, *wire.Request) flex.DriverStatus {
+		<-release
 		return flex.DriverStatus{Status: flex.StatusSuccess}
 	})
+	defer close(release)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	_, err := wire.Call(ctx, socket, wire.NewRequest("a/b", []string{"mount"}, time.Minute))
