@@ -133,8 +133,12 @@ func (b *Bridge) undoUnwanted(v *volume) error {
 		return err
 	}
 	v.log.Info("undoing a volume that nobody wants any more")
-	if v.record.Device != "" {
-		return b.releaseDevice(d, v, v.record.Device)
+	if device := v.record.Device; device != "" {
+		if err := b.releaseDevice(d, v, device); err != nil {
+			return err
+		}
+		_ = b.dirs().Remove(device) // the kubelet, which made it, has forgotten it
+		return nil
 	}
 	if err := b.unstage(d, v); err != nil {
 		return err
