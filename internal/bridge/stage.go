@@ -90,9 +90,13 @@ func stagingBelow(root string, key csivol.Key) string {
 // MountDevice, Kubernetes v1.37.1).
 const volDataFile = "vol_data.json"
 
+func (b *Bridge) volDataPath(key csivol.Key) string {
+	return filepath.Join(filepath.Dir(b.kubeletStagingPath(key)), volDataFile)
+}
+
 // takenOver reports whether the kubelet's CSI plugin has the volume by now.
 func (b *Bridge) takenOver(v *volume) (bool, error) {
-	over, err := b.dirs().Exists(filepath.Join(filepath.Dir(b.kubeletStagingPath(v.key)), volDataFile))
+	over, err := b.dirs().Exists(b.volDataPath(v.key))
 	if err != nil {
 		return false, flex.Errorf(flex.CodeInternal, "see whether the kubelet has taken the volume over: %w", err)
 	}
@@ -156,7 +160,7 @@ func (b *Bridge) unstage(d *FlexDriver, v *volume) error {
 		return err
 	}
 	if over && r.StagingPath != b.kubeletStagingPath(v.key) {
-		return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is staged at %s, and the kubelet's CSI plugin uses it, too; it is unstaged when the pods with its CSI PersistentVolume are gone from this node", v.key, r.StagingPath)
+		return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is staged at %s, and the kubelet's CSI plugin uses it, too (%s is there); it is unstaged when the pods with its CSI PersistentVolume are gone from this node", v.key, r.StagingPath, b.volDataPath(v.key))
 	}
 	r.TakenOver = over // which detach, perhaps later, has to know
 	if over {
