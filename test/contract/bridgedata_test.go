@@ -104,3 +104,19 @@ func TestOneHandleInTwoVolumes(t *testing.T) {
 	n.checkFile(filepath.Join(w.dir(b), "file"), "x")
 	n.takeDown(w, b)
 }
+
+// TestInlineVolumeIsRefusedByItsName: a pod's author could name any handle. A
+// callout does not tell an inline volume from a PersistentVolume, except by the
+// name, if those of the cluster have a form.
+func TestInlineVolumeIsRefusedByItsName(t *testing.T) {
+	k := csiExt4()
+	k.csi.config = []string{"  pvNamePattern: pv-[0-9]+"}
+	n := k.newNode(t, false)
+	v, inline, pod := n.newVolume(k, "pv-1"), n.inline("data", map[string]string{"volumeID": "pv-1"}), newPod("a")
+	if err := n.mount(inline, pod); err == nil || !strings.Contains(err.Error(), "inline") {
+		t.Errorf("mount of an inline volume: %v", err)
+	}
+	checkFailedSetup(n, inline, pod)
+	n.must(n.mount(v, pod))
+	n.takeDown(v, pod)
+}

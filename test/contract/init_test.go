@@ -90,6 +90,9 @@ func testInitTouchesNothing(n *node) {
 	if !strings.Contains(string(body), "openat(") {
 		n.t.Fatalf("the trace is empty:\n%s", body)
 	}
+	if a := n.runner.last(n.t, "init").answer(n.t); a.Status != "Success" || len(a.Capabilities) != 5 {
+		n.t.Errorf("init answered %+v", a)
+	}
 	forbidden := []string{"socket(", "connect(", "flock(", "F_SETLK", "F_OFD_SETLK", "O_CREAT", "unlink", "rename", "mkdir"}
 	for line := range strings.Lines(string(body)) {
 		writes := strings.Contains(line, "open") && (strings.Contains(line, "O_WRONLY") || strings.Contains(line, "O_RDWR"))
