@@ -50,6 +50,7 @@ type Client struct {
 	Log *slog.Logger
 
 	node, controller connection
+	setUps           limiter
 }
 
 // Close closes the connections, when the calls that use them are done.

@@ -12,9 +12,12 @@ import (
 
 // NodeStage is NodeStageVolume.
 func (c *Client) NodeStage(ctx context.Context, r csivol.StageRequest) error {
-	return c.onNode(ctx, "NodeStageVolume", func(n csi.NodeClient, f csivol.Features) error {
-		_, err := n.NodeStageVolume(ctx, NodeStageVolume(r, f))
-		return err
+	const method = "NodeStageVolume"
+	return c.setUps.do(ctx, method, func() error {
+		return c.onNode(ctx, method, func(n csi.NodeClient, f csivol.Features) error {
+			_, err := n.NodeStageVolume(ctx, NodeStageVolume(r, f))
+			return err
+		})
 	})
 }
 
@@ -28,9 +31,12 @@ func (c *Client) NodeUnstage(ctx context.Context, handle, stagingPath string) er
 
 // NodePublish is NodePublishVolume.
 func (c *Client) NodePublish(ctx context.Context, r csivol.PublishRequest) error {
-	return c.onNode(ctx, "NodePublishVolume", func(n csi.NodeClient, f csivol.Features) error {
-		_, err := n.NodePublishVolume(ctx, NodePublishVolume(r, f))
-		return err
+	const method = "NodePublishVolume"
+	return c.setUps.do(ctx, method, func() error {
+		return c.onNode(ctx, method, func(n csi.NodeClient, f csivol.Features) error {
+			_, err := n.NodePublishVolume(ctx, NodePublishVolume(r, f))
+			return err
+		})
 	})
 }
 
@@ -79,10 +85,13 @@ func (c *Client) NodeStats(ctx context.Context, handle, volumePath, stagingPath 
 
 // ControllerPublish is ControllerPublishVolume.
 func (c *Client) ControllerPublish(ctx context.Context, r csivol.AttachRequest) (published map[string]string, err error) {
-	err = c.onController(ctx, "ControllerPublishVolume", func(s csi.ControllerClient, f csivol.Features) error {
-		answer, err := s.ControllerPublishVolume(ctx, ControllerPublishVolume(r, f))
-		published = answer.GetPublishContext()
-		return err
+	const method = "ControllerPublishVolume"
+	err = c.setUps.do(ctx, method, func() error {
+		return c.onController(ctx, method, func(s csi.ControllerClient, f csivol.Features) error {
+			answer, err := s.ControllerPublishVolume(ctx, ControllerPublishVolume(r, f))
+			published = answer.GetPublishContext()
+			return err
+		})
 	})
 	return published, err
 }
