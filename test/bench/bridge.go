@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -137,8 +138,8 @@ func (w *bridgeWorld) launch(ctx context.Context, o worldOptions, socket, path s
 
 // close ends what was started, the last first.
 func (w *bridgeWorld) close() {
-	for i := len(w.stops) - 1; i >= 0; i-- {
-		w.stops[i]()
+	for _, stop := range slices.Backward(w.stops) {
+		stop()
 	}
 }
 

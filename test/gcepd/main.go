@@ -13,9 +13,8 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/spf13/pflag"
-
 	"github.com/flex2csi/flex2csi/test/csidriver/serve"
+	"github.com/spf13/pflag"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
