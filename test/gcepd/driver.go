@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/flex2csi/flex2csi/test/csidriver/serve"
 	"google.golang.org/grpc"
 	"sigs.k8s.io/gcp-compute-persistent-disk-csi-driver/pkg/gce-cloud-provider/metadata"
 	driver "sigs.k8s.io/gcp-compute-persistent-disk-csi-driver/pkg/gce-pd-csi-driver"
 	mountmanager "sigs.k8s.io/gcp-compute-persistent-disk-csi-driver/pkg/mount-manager"
+
+	"github.com/flex2csi/flex2csi/test/csidriver/serve"
 )
 
 // version is that of the driver in go.mod. A driver without one answers

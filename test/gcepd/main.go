@@ -13,8 +13,9 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/flex2csi/flex2csi/test/csidriver/serve"
 	"github.com/spf13/pflag"
+
+	"github.com/flex2csi/flex2csi/test/csidriver/serve"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stderr)) }

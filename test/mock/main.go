@@ -14,12 +14,13 @@ import (
 	"syscall"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	"github.com/flex2csi/flex2csi/test/csidriver/serve"
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/kubernetes/test/e2e/storage/drivers/csi-test/mock/service"
+
+	"github.com/flex2csi/flex2csi/test/csidriver/serve"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stderr)) }

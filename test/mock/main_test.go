@@ -5,12 +5,13 @@ import (
 	"os/exec"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/bridgetest"
 	"github.com/flex2csi/flex2csi/test/csidriver/calls"
 	"github.com/flex2csi/flex2csi/test/csidriver/fault"
-	"google.golang.org/grpc/codes"
 )
 
 // envMain makes the test binary the driver.
