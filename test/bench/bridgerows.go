@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -229,7 +230,8 @@ func drain(watch int) (n int, err error) {
 	}
 	for at := 0; at < size; {
 		length := int(binary.NativeEndian.Uint32(buf[at+12:]))
-		if name := buf[at+unix.SizeofInotifyEvent:]; length > 0 && name[0] == '.' {
+		name := strings.TrimRight(string(buf[at+unix.SizeofInotifyEvent:][:length]), "\x00")
+		if strings.HasPrefix(name, ".") && !strings.HasSuffix(name, "~") { // which is a second name
 			n++
 		}
 		at += unix.SizeofInotifyEvent + length
