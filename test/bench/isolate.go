@@ -89,3 +89,15 @@ func (n *namespace) do(f func() error) error {
 }
 
 func (n *namespace) close() { close(n.todo) }
+
+// twoNamespaces are for what is compared with few mounts and with many.
+func twoNamespaces() (few, many *namespace, closeBoth func(), err error) {
+	if few, err = newNamespace(); err != nil {
+		return nil, nil, nil, err
+	}
+	if many, err = newNamespace(); err != nil {
+		few.close()
+		return nil, nil, nil, err
+	}
+	return few, many, func() { few.close(); many.close() }, nil
+}

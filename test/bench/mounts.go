@@ -91,16 +91,11 @@ func (b *bench) table() ([]row, error) {
 		return nil, err
 	}
 	defer func() { _ = unix.Unmount(b.imageDir(), unix.MNT_DETACH) }()
-	few, err := newNamespace()
+	few, many, closeBoth, err := twoNamespaces()
 	if err != nil {
 		return nil, err
 	}
-	defer few.close()
-	many, err := newNamespace()
-	if err != nil {
-		return nil, err
-	}
-	defer many.close()
+	defer closeBoth()
 	if err := few.do(leaveFew); err != nil {
 		return nil, err
 	}

@@ -28,6 +28,9 @@ type services struct {
 // run serves until ctx ends. Disks that are attached stay so, as those of a
 // virtual machine do when the driver on it ends.
 func (o *options) run(ctx context.Context) error {
+	if err := o.complete(); err != nil {
+		return err
+	}
 	disks := newDevices(o.dir)
 	s, err := newServices(o.Name, disks)
 	if err != nil {

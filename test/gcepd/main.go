@@ -4,14 +4,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/spf13/pflag"
 
@@ -22,20 +19,8 @@ func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
 
 // run returns the exit status. What it has to say goes to w.
 func run(args []string, w io.Writer) int {
-	o, err := parse(args, w)
-	if errors.Is(err, pflag.ErrHelp) {
-		return 0
-	}
-	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		err = o.run(ctx)
-	}
-	if err != nil {
-		fmt.Fprintln(w, "gcepd:", err)
-		return 1
-	}
-	return 0
+	o := &options{Options: serve.Options{Name: "pd.csi.storage.gke.io"}}
+	return serve.Command{Name: "gcepd", Usage: usage, Flags: o.flags, Run: o.run}.Main(args, w)
 }
 
 type options struct {
@@ -51,27 +36,20 @@ until it is interrupted.
 
 `
 
-func parse(args []string, w io.Writer) (*options, error) {
-	o := &options{Options: serve.Options{Name: "pd.csi.storage.gke.io"}}
-	f := pflag.NewFlagSet("gcepd", pflag.ContinueOnError)
-	f.SetOutput(w)
-	f.SortFlags = false
-	f.Usage = func() { fmt.Fprint(w, usage, f.FlagUsages()) }
+func (o *options) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.dir, "dir", "", "where disks are kept (required)")
 	f.StringArrayVar(&o.disks, "disk", nil, "name of a disk that the cloud has (repeatable)")
 	o.AddFlags(f, " (default unix://<dir>/csi.sock)")
-	if err := f.Parse(args); err != nil {
-		return nil, err
-	}
-	if f.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
+}
+
+// complete checks the flags and fills in what depends on others.
+func (o *options) complete() error {
 	if o.dir == "" {
-		return nil, errors.New("where are the disks to be kept? say --dir DIRECTORY")
+		return errors.New("where are the disks to be kept? say --dir DIRECTORY")
 	}
 	// Loop devices tell the path of their image without symbolic links.
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make a place for the disks: %w", err)
+		return fmt.Errorf("make a place for the disks: %w", err)
 	}
 	dir, err := filepath.Abs(o.dir)
 	if err == nil {
@@ -80,5 +58,5 @@ func parse(args []string, w io.Writer) (*options, error) {
 	if o.Endpoint == "" {
 		o.Endpoint = filepath.Join(o.dir, "csi.sock")
 	}
-	return o, err
+	return err
 }

@@ -1,15 +1,13 @@
 // Mock is the mock CSI driver of Kubernetes' own end-to-end tests, in which
-// every capability can be switched. It mounts nothing; here what it publishes is
-// an empty directory of the node, so that something can be seen.
+// every capability can be switched. It mounts nothing by itself; here what it
+// publishes is an empty directory of the node, bound to itself, so that something
+// can be seen.
 package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
 	"syscall"
 
@@ -27,25 +25,24 @@ func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
 
 // run returns the exit status. What it has to say goes to w.
 func run(args []string, w io.Writer) int {
-	options, config, err := parse(args, w)
-	if errors.Is(err, pflag.ErrHelp) {
-		return 0
-	}
-	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		s := service.New(*config)
-		err = serve.Run(ctx, options, func(g *grpc.Server) {
-			csi.RegisterIdentityServer(g, s)
-			csi.RegisterControllerServer(g, s)
-			csi.RegisterNodeServer(g, node{s})
-		})
-	}
-	if err != nil {
-		fmt.Fprintln(w, "mock:", err)
-		return 1
-	}
-	return 0
+	o := &options{Options: serve.Options{Name: "mock.csi.example.com"}, attach: true}
+	return serve.Command{Name: "mock", Usage: usage, Flags: o.flags, Run: o.run}.Main(args, w)
+}
+
+type options struct {
+	serve.Options
+	attach bool
+	config service.Config
+}
+
+func (o *options) run(ctx context.Context) error {
+	o.config.DriverName, o.config.DisableAttach = o.Name, !o.attach
+	s := service.New(o.config)
+	return serve.Run(ctx, &o.Options, func(g *grpc.Server) {
+		csi.RegisterIdentityServer(g, s)
+		csi.RegisterControllerServer(g, s)
+		csi.RegisterNodeServer(g, node{s})
+	})
 }
 
 // node makes targets mount points.
@@ -82,27 +79,12 @@ const usage = `mock is the mock CSI driver of Kubernetes' end-to-end tests. It h
 
 `
 
-func parse(args []string, w io.Writer) (*serve.Options, *service.Config, error) {
-	o := &serve.Options{Name: "mock.csi.example.com"}
-	c := &service.Config{}
-	attach := true
-	f := pflag.NewFlagSet("mock", pflag.ContinueOnError)
-	f.SetOutput(w)
-	f.SortFlags = false
-	f.Usage = func() { fmt.Fprint(w, usage, f.FlagUsages()) }
+func (o *options) flags(f *pflag.FlagSet) {
 	o.AddFlags(f, " (required)")
-	f.BoolVar(&attach, "attach", true, "want ControllerPublishVolume, and its publish_context on the node")
-	f.Int64Var(&c.AttachLimit, "max-volumes", 0, "how many volumes may be attached to a node; 0 is any number")
-	f.BoolVar(&c.NodeExpansionRequired, "node-expansion", false, "want NodeExpandVolume")
-	f.BoolVar(&c.DisableControllerExpansion, "no-controller-expansion", false, "have no ControllerExpandVolume")
-	f.BoolVar(&c.VolumeMountGroupRequired, "mount-group", false, "have VOLUME_MOUNT_GROUP")
-	f.BoolVar(&c.PermissiveTargetPath, "permissive", false, "accept a target path that is there already")
-	if err := f.Parse(args); err != nil {
-		return nil, nil, err
-	}
-	if f.NArg() > 0 {
-		return nil, nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
-	c.DriverName, c.DisableAttach = o.Name, !attach
-	return o, c, nil
+	f.BoolVar(&o.attach, "attach", o.attach, "want ControllerPublishVolume, and its publish_context on the node")
+	f.Int64Var(&o.config.AttachLimit, "max-volumes", 0, "how many volumes may be attached to a node; 0 is any number")
+	f.BoolVar(&o.config.NodeExpansionRequired, "node-expansion", false, "want NodeExpandVolume")
+	f.BoolVar(&o.config.DisableControllerExpansion, "no-controller-expansion", false, "have no ControllerExpandVolume")
+	f.BoolVar(&o.config.VolumeMountGroupRequired, "mount-group", false, "have VOLUME_MOUNT_GROUP")
+	f.BoolVar(&o.config.PermissiveTargetPath, "permissive", false, "accept a target path that is there already")
 }

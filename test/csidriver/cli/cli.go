@@ -9,10 +9,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
@@ -39,32 +37,19 @@ tests and demonstrations, not a product. It runs until it is interrupted.
 // Main runs a driver and returns the exit status. What it has to say goes to
 // w.
 func Main(args []string, w io.Writer) int {
-	o, err := parse(args, w)
-	if errors.Is(err, pflag.ErrHelp) {
-		return 0
+	o := &options{serve: serve.Options{Name: "loop.csi.example.com"}}
+	command := serve.Command{
+		Name: "csidriver", Usage: usage, Flags: o.flags,
+		Run: func(ctx context.Context) error { return o.run(ctx, w) },
 	}
-	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		err = run(ctx, o, w)
-	}
-	if err != nil {
-		fmt.Fprintln(w, "csidriver:", err)
-		return 1
-	}
-	return 0
+	return command.Main(args, w)
 }
 
-func parse(args []string, w io.Writer) (*options, error) {
-	o := &options{serve: serve.Options{Name: "loop.csi.example.com"}}
+func (o *options) flags(f *pflag.FlagSet) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "node"
 	}
-	f := pflag.NewFlagSet("csidriver", pflag.ContinueOnError)
-	f.SetOutput(w)
-	f.SortFlags = false
-	f.Usage = func() { fmt.Fprint(w, usage, f.FlagUsages()) }
 	f.StringVar(&o.Dir, "dir", "", "where volumes and state are kept (required)")
 	o.serve.AddFlags(f, " (default unix://<dir>/csi.sock)")
 	f.StringVar(&o.ControllerEndpoint, "controller-endpoint", "", "a socket of its own for the controller service")
@@ -80,27 +65,28 @@ func parse(args []string, w io.Writer) (*options, error) {
 	f.BoolVar(&o.Directories, "directories", false, "make volumes that are directories: cheap, and without limit")
 	f.BoolVar(&o.NoOp, "noop", false, "answer without doing anything")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "tell what is done")
-	if err := f.Parse(args); err != nil {
-		return nil, err
-	}
-	if f.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
+}
+
+// complete checks the flags and fills in what depends on others.
+func (o *options) complete() (err error) {
 	if o.Dir == "" {
-		return nil, errors.New("where are the volumes to be kept? say --dir DIRECTORY")
+		return errors.New("where are the volumes to be kept? say --dir DIRECTORY")
 	}
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
-		return nil, err
+		return err
 	}
 	o.Name, o.Endpoint, o.RegisterDir = o.serve.Name, o.serve.Endpoint, o.serve.RegisterDir
 	if o.Endpoint == "" {
 		o.Endpoint = filepath.Join(o.Dir, "csi.sock")
 	}
 	o.Expansion = csidriver.Expansion(o.expansion)
-	return o, nil
+	return nil
 }
 
-func run(ctx context.Context, o *options, w io.Writer) error {
+func (o *options) run(ctx context.Context, w io.Writer) error {
+	if err := o.complete(); err != nil {
+		return err
+	}
 	level := slog.LevelInfo
 	if o.verbose {
 		level = slog.LevelDebug

@@ -2,13 +2,9 @@ package fusedriver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/spf13/pflag"
@@ -31,44 +27,20 @@ is interrupted.
 
 // Main runs a driver and returns the exit status. What it has to say goes to w.
 func Main(args []string, w io.Writer) int {
-	o, err := parse(args, w)
-	if errors.Is(err, pflag.ErrHelp) {
-		return 0
-	}
-	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		err = o.run(ctx)
-	}
-	if err != nil {
-		fmt.Fprintln(w, "fusedriver:", err)
-		return 1
-	}
-	return 0
+	o := &options{Options: serve.Options{Name: "fuse.csi.example.com"}}
+	return serve.Command{Name: "fusedriver", Usage: usage, Flags: o.flags, Run: o.run}.Main(args, w)
 }
 
-func parse(args []string, w io.Writer) (*options, error) {
-	o := &options{Options: serve.Options{Name: "fuse.csi.example.com"}}
-	f := pflag.NewFlagSet("fusedriver", pflag.ContinueOnError)
-	f.SetOutput(w)
-	f.SortFlags = false
-	f.Usage = func() { fmt.Fprint(w, usage, f.FlagUsages()) }
+func (o *options) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.dir, "dir", "", "where the files of volumes are kept (required)")
 	f.StringVar(&o.nodeID, "node-id", "node-1", "what the driver calls this node")
 	o.AddFlags(f, " (required)")
-	if err := f.Parse(args); err != nil {
-		return nil, err
-	}
-	if f.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
-	if !filepath.IsAbs(o.dir) {
-		return nil, fmt.Errorf("--dir %q: an absolute path is wanted", o.dir)
-	}
-	return o, nil
 }
 
 func (o *options) run(ctx context.Context) error {
+	if !filepath.IsAbs(o.dir) {
+		return fmt.Errorf("--dir %q: an absolute path is wanted", o.dir)
+	}
 	return serve.Run(ctx, &o.Options, func(g *grpc.Server) {
 		csi.RegisterIdentityServer(g, identity{name: o.Name})
 		csi.RegisterNodeServer(g, &node{dir: o.dir, nodeID: o.nodeID})
