@@ -1,0 +1,84 @@
+package csivol
+
+import "time"
+
+// An Attachment is a volume on a node as a VolumeAttachment says it: what
+// ControllerPublishVolume wants, without the values that only the API server and
+// the external-attacher know.
+type Attachment struct {
+	Driver, Handle string
+	Node           string // its name in Kubernetes
+	FlexDriver     string // vendor/name
+	Name           string // of the PersistentVolume
+	Pod            Pod    // for whom it is asked; empty in attach
+
+	Context     map[string]string
+	FSType      string
+	MountFlags  []string
+	AccessModes []AccessMode // never empty
+	ReadOnly    bool
+	// Secret is the controllerPublishSecretRef, which the external-attacher reads.
+	Secret *SecretRef
+}
+
+// Key names the volume.
+func (a *Attachment) Key() Key { return Key{Driver: a.Driver, Handle: a.Handle} }
+
+// Attached is what has become of an Attachment.
+type Attached struct {
+	// Object is the name of the VolumeAttachment.
+	Object string
+	// PublishContext is status.attachmentMetadata.
+	PublishContext map[string]string
+	// Ours says that flex2csi has made it. What somebody else has made is used,
+	// and never deleted.
+	Ours bool
+}
+
+// A SecretRef names a Secret of Kubernetes.
+type SecretRef struct{ Namespace, Name string }
+
+// A PersistentVolume is what the bridge wants to know of one.
+type PersistentVolume struct {
+	Name, UID   string
+	FlexDriver  string            // empty: it is no FlexVolume (any more)
+	Options     map[string]string // spec.flexVolume.options
+	FSType      string
+	ReadOnly    bool
+	AccessModes []AccessMode
+	Claim       ObjectRef
+	// CSI is the volume that it is by now, if it is a CSI volume.
+	CSI Key
+}
+
+// An ObjectRef names an object with a namespace.
+type ObjectRef struct{ Namespace, Name, UID string }
+
+// A DriverInfo is the spec of a CSIDriver object.
+type DriverInfo struct {
+	AttachRequired, PodInfoOnMount, RequiresRepublish bool
+	// FSGroupPolicy is File, None or ReadWriteOnceWithFSType.
+	FSGroupPolicy string
+	// Tokens are the audiences for which the driver wants tokens of the pod's
+	// service account.
+	Tokens []TokenRequest
+	// TokensInSecrets: they go into the secrets, not into the volume context
+	// (serviceAccountTokenInSecrets).
+	TokensInSecrets bool
+}
+
+// A TokenRequest is one of CSIDriver.spec.tokenRequests.
+type TokenRequest struct {
+	Audience   string
+	Expiration time.Duration // zero: an hour
+}
+
+// A Notice tells a person that something wants to be looked at; it becomes an
+// Event of Kubernetes.
+type Notice struct {
+	// Pod or, where none is known, the PersistentVolume that it is about.
+	Pod              Pod
+	PersistentVolume string
+	// Reason is a word in CamelCase: FailedAttachVolume, …
+	Reason, Message string
+}
