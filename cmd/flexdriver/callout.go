@@ -140,13 +140,14 @@ func (c *callout) newBackend(config *driverconfig.Configuration, log *slog.Logge
 	m := mounter.Mounter{Log: log}
 	if config.Backend == driverconfig.BackendCSI {
 		return &handoff.Backend{
-			Name:       config.Driver.String(),
-			Argv:       c.args,
-			Socket:     config.Socket,
-			StateDir:   config.StateDir,
-			KubeletDir: config.KubeletDir,
-			Mounter:    m,
-			Log:        log,
+			Name:             config.Driver.String(),
+			Argv:             c.args,
+			Socket:           config.Socket,
+			StateDir:         config.StateDir,
+			ControllerSocket: config.ControllerSocketOf(c.dir()),
+			KubeletDir:       config.KubeletDir,
+			Mounter:          m,
+			Log:              log,
 		}
 	}
 	return &local.Backend{

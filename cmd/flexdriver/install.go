@@ -135,7 +135,7 @@ func tell(w io.Writer) func(installer.Report, error) error {
 
 // settings are the flags of install that make a configuration.
 type settings struct {
-	backend, socket, stateDir                    string
+	backend, socket, stateDir, controllerSocket  string
 	kubeletDir, fsGroupPolicy, logFile, logLevel string
 	attach, noSELinuxRelabel                     bool
 	directoryRoots, imageRoots, deviceRoots      []string
@@ -148,6 +148,7 @@ func (s *settings) register(set *pflag.FlagSet) {
 	set.StringVar(&s.backend, "backend", string(driverconfig.BackendLocal), "who does the work: local, this program; or csi, a CSI driver through the daemon flex2csi on the node")
 	set.StringVar(&s.socket, "socket", "", "with --backend csi: where flex2csi listens (default: "+wire.DefaultSocket+")")
 	set.StringVar(&s.stateDir, "state-dir", "", "with --backend csi: flex2csi's `directory` of that name (default: "+tombstone.DefaultStateDir+")")
+	set.StringVar(&s.controllerSocket, "controller-socket", "", "with --backend csi: where flex2csi serve --controller listens for what kube-controller-manager calls; .NAME is a `file` beside the driver, ../.NAME one in the plugin directory (default: there is none)")
 	set.BoolVar(&s.attach, "attach", false, "have kube-controller-manager attach and detach volumes; the driver must be installed there too")
 	set.StringVar(&s.kubeletDir, "kubelet-dir", "", "the kubelet's --root-dir (default: found from the paths that it passes)")
 	set.StringArrayVar(&s.directoryRoots, "directory-root", nil, "allow volumes with path below this `directory`; may be repeated (default: none)")
@@ -163,6 +164,7 @@ func (s *settings) register(set *pflag.FlagSet) {
 func (s *settings) configuration(driver driverconfig.DriverName) (*driverconfig.Configuration, error) {
 	c := driverconfig.Default(driver, driverconfig.Backend(s.backend))
 	c.Socket, c.StateDir = cmp.Or(s.socket, c.Socket), cmp.Or(s.stateDir, c.StateDir)
+	c.ControllerSocket = s.controllerSocket
 	c.Capabilities.Attach = s.attach
 	c.Capabilities.SELinuxRelabel = !s.noSELinuxRelabel
 	c.FSGroupPolicy = cmp.Or(driverconfig.FSGroupPolicy(s.fsGroupPolicy), c.FSGroupPolicy)

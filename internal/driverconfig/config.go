@@ -17,6 +17,7 @@
 package driverconfig
 
 import (
+	"path/filepath"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/strict"
@@ -62,6 +63,11 @@ type Configuration struct {
 	// with [BackendCSI].
 	Socket   string `json:"socket,omitempty"`
 	StateDir string `json:"stateDir,omitempty"`
+
+	// ControllerSocket is where flex2csi serve --controller listens; see
+	// [Configuration.ControllerSocketOf]. Empty: there is none. Only with
+	// [BackendCSI].
+	ControllerSocket string `json:"controllerSocket,omitempty"`
 
 	// FSGroupPolicy says who gives a volume to the pod's fsGroup. Only with
 	// [BackendLocal]: for CSI drivers the daemon's configuration says it.
@@ -189,6 +195,19 @@ func SafeCapabilities() flex.Capabilities {
 // It fits flex.Driver's field of this name.
 func (c *Configuration) Timeout(command flex.Command) time.Duration {
 	return time.Duration(c.Timeouts[command])
+}
+
+// ControllerSocketOf returns the path of the controller's socket for the driver
+// whose executable lies in dir. It may be configured as a dot-file in that
+// directory, or in the one above: those are all that is surely there where
+// kube-controller-manager runs the driver, perhaps at another path than on the
+// node, and the prober ignores dot-files in both (Kubernetes v1.37.1,
+// pkg/volume/flexvolume/probe.go, probeAll and handleWatchEvent).
+func (c *Configuration) ControllerSocketOf(dir string) string {
+	if c.ControllerSocket == "" || filepath.IsAbs(c.ControllerSocket) {
+		return c.ControllerSocket
+	}
+	return filepath.Join(dir, c.ControllerSocket)
 }
 
 // Fault is one thing wrong in a configuration.

@@ -89,9 +89,9 @@ func TestDecode(t *testing.T) {
 		{"everything", full, fullConfiguration()},
 		{"the capability follows the policy", `{` + head + `, "fsGroupPolicy": "kubelet"}`, withFSGroup},
 		{"csi", `{` + head + `, "backend": "csi"}`, driverconfig.Default(disk(), driverconfig.BackendCSI)},
-		{"csi, all said", `{` + head + `, "backend": "csi", "socket": "/run/s", "stateDir": "/var/s", "capabilities": {"attach": true}}`, func() *driverconfig.Configuration {
+		{"csi, all said", `{` + head + `, "backend": "csi", "socket": "/run/s", "stateDir": "/var/s", "controllerSocket": "../.s", "capabilities": {"attach": true}}`, func() *driverconfig.Configuration {
 			c := driverconfig.Default(disk(), driverconfig.BackendCSI)
-			c.Socket, c.StateDir, c.Capabilities.Attach = "/run/s", "/var/s", true
+			c.Socket, c.StateDir, c.ControllerSocket, c.Capabilities.Attach = "/run/s", "/var/s", "../.s", true
 			return c
 		}()},
 		{"journal", `{` + head + `, "log": {"file": "journal"}}`, func() *driverconfig.Configuration {
@@ -152,9 +152,10 @@ func TestDecodeFaults(t *testing.T) {
 			`imageRoots: means nothing to backend "csi", only to "local" (leave it out)`,
 			`deviceRoots: means nothing to backend "csi", only to "local" (leave it out)`,
 		}},
-		{"local with what is csi's", `{` + head + `, "socket": "/run/s", "stateDir": "/var/s"}`, []string{
+		{"local with what is csi's", `{` + head + `, "socket": "/run/s", "stateDir": "/var/s", "controllerSocket": ".s"}`, []string{
 			`socket: means nothing to backend "local", only to "csi" (leave it out)`,
 			`stateDir: means nothing to backend "local", only to "csi" (leave it out)`,
+			`controllerSocket: means nothing to backend "local", only to "csi" (leave it out)`,
 		}},
 		{"csi", `{` + head + `, "backend": "csi", "socket": "run/s", "stateDir": "", "capabilities": {"fsGroup": true}}`, []string{
 			`socket: "run/s" is not absolute`,
@@ -173,7 +174,7 @@ func TestDecodeFaults(t *testing.T) {
 			`capabilities.fsGroup: true contradicts fsGroupPolicy "driver", for which it is false (leave it out and set fsGroupPolicy only)`,
 		}},
 		{"a key that is no word", `{` + head + `, "a\nb": 1}`, []string{
-			`"a\nb": no such field (there are: apiVersion, backend, capabilities, deviceRoots, directoryRoots, driver, fsGroupPolicy, imageRoots, kind, kubeletDir, log, socket, stateDir, timeouts)`,
+			`"a\nb": no such field (there are: apiVersion, backend, capabilities, controllerSocket, deviceRoots, directoryRoots, driver, fsGroupPolicy, imageRoots, kind, kubeletDir, log, socket, stateDir, timeouts)`,
 		}},
 		{"many", `{` + head + `, "kubeletDir": "var/lib/kubelet", "kubeletDir": "/k",
 			"directoryRoots": ["/", "", "/srv/", 7], "imageRoots": null,
@@ -296,6 +297,36 @@ func BenchmarkDecodeDefault(b *testing.B) {
 	for b.Loop() {
 		if _, err := driverconfig.Decode(data); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// TestControllerSocket: what is not absolute is a dot-file beside the driver or
+// in the plugin directory.
+func TestControllerSocket(t *testing.T) {
+	const dir = "/plugins/example.com~disk"
+	for socket, want := range map[string]string{
+		"":                "",
+		"/run/s":          "/run/s",
+		".s":              dir + "/.s",
+		"../.s":           "/plugins/.s",
+		"s":               "!",
+		"../s":            "!",
+		".":               "!",
+		"..":              "!",
+		"../..":           "!",
+		"../../.s":        "!",
+		".s/.s":           "!",
+		"./.s":            "!",
+		"/run/../s":       "!",
+		"../.s\nb":        "!",
+		"/run/" + ".\x7f": "!",
+	} {
+		c := driverconfig.Default(disk(), driverconfig.BackendCSI)
+		c.ControllerSocket = socket
+		err := c.Validate()
+		if got := c.ControllerSocketOf(dir); want == "!" && err == nil || want != "!" && (err != nil || got != want) {
+			t.Errorf("%q: %q, %v; want %q", socket, got, err, want)
 		}
 	}
 }

@@ -2,8 +2,11 @@ package driverconfig
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -77,6 +80,7 @@ func (v *validator) backend(c *Configuration) {
 	case BackendLocal:
 		only(BackendCSI, "socket", c.Socket != "")
 		only(BackendCSI, "stateDir", c.StateDir != "")
+		only(BackendCSI, "controllerSocket", c.ControllerSocket != "")
 	case BackendCSI:
 		only(BackendLocal, "fsGroupPolicy", c.FSGroupPolicy != "")
 		only(BackendLocal, "directoryRoots", len(c.DirectoryRoots) > 0)
@@ -87,6 +91,19 @@ func (v *validator) backend(c *Configuration) {
 		if len(c.Socket) > maxSocket {
 			v.Fault("socket", "is longer than %d bytes, which the kernel does not allow", maxSocket)
 		}
+		v.controllerSocket(c.ControllerSocket)
+	}
+}
+
+// controllerSocket: what is not a dot-file would be seen by the kubelet's prober.
+func (v *validator) controllerSocket(path string) {
+	if path == "" || filepath.IsAbs(path) {
+		v.AbsPath("controllerSocket", path)
+		return
+	}
+	name := strings.TrimPrefix(path, "../")
+	if len(name) < 2 || name[0] != '.' || name == ".." || strings.Contains(name, "/") || strings.ContainsFunc(name, unicode.IsControl) {
+		v.Fault("controllerSocket", "%q is neither absolute nor the name of a dot-file beside the driver, such as \".controller.sock\", or in the plugin directory, such as \"../.controller.sock\"", strict.Clip(path))
 	}
 }
 

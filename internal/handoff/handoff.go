@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -31,6 +33,10 @@ type Backend struct {
 	// Socket is where the daemon listens, StateDir where it looks for
 	// tombstones.
 	Socket, StateDir string
+	// ControllerSocket is where flex2csi serve --controller listens for what
+	// kube-controller-manager calls. Empty, or not there: the daemon gets that
+	// as well.
+	ControllerSocket string
 	// KubeletDir is the kubelet's root directory; empty: it is read off the
 	// paths that the kubelet passes.
 	KubeletDir string
@@ -82,6 +88,34 @@ func (b *Backend) handOver(ctx context.Context, c *flex.Call) (flex.DriverStatus
 	return b.send(ctx, c, wire.Call)
 }
 
+// socketFor is that of the controller for what kube-controller-manager calls,
+// which the daemon of a node cannot do for other nodes. It is looked for first:
+// a kubelet that attaches by itself (--enable-controller-attach-detach=false)
+// has the same configuration and no controller.
+func (b *Backend) socketFor(command flex.Command) string {
+	if b.ControllerSocket == "" || !ofController(command) {
+		return b.Socket
+	}
+	if err := unix.Access(b.ControllerSocket, unix.F_OK); errors.Is(err, unix.ENOENT) {
+		b.log().Debug("there is no socket of a controller", "path", b.ControllerSocket)
+		return b.Socket
+	}
+	return b.ControllerSocket
+}
+
+// ofController: what kube-controller-manager calls.
+func ofController(command flex.Command) bool {
+	return command == flex.CommandAttach || command == flex.CommandDetach || command == flex.CommandIsAttached
+}
+
+// norController says which other socket was looked for.
+func (b *Backend) norController(command flex.Command, tried string, err error) error {
+	if !ofController(command) || b.ControllerSocket == "" || tried == b.ControllerSocket {
+		return err
+	}
+	return flex.Errorf(flex.CodeOf(err), "%w Nor is there the socket of flex2csi serve --controller, %s", err, b.ControllerSocket)
+}
+
 type send func(ctx context.Context, socket string, r *wire.Request) (*wire.Response, error)
 
 func (b *Backend) send(ctx context.Context, c *flex.Call, call send) (flex.DriverStatus, error) {
@@ -90,13 +124,16 @@ func (b *Backend) send(ctx context.Context, c *flex.Call, call send) (flex.Drive
 		return flex.DriverStatus{}, err
 	}
 	r := wire.NewRequest(name, b.Argv, patience(ctx))
-	b.log().Debug("handing over to flex2csi", "socket", b.Socket, "request", r.ID, "driver", name, "timeout", r.Timeout())
-	response, err := call(ctx, b.Socket, r)
+	socket := b.socketFor(c.Command)
+	b.log().Debug("handing over to flex2csi", "socket", socket, "request", r.ID, "driver", name, "timeout", r.Timeout())
+	response, err := call(ctx, socket, r)
 	if err == nil {
 		err = verdict(c.Command, response)
 	}
 	if err != nil {
-		if !wire.IsAbsent(err) {
+		if wire.IsAbsent(err) {
+			err = b.norController(c.Command, socket, err)
+		} else {
 			err = inRequest(r.ID, err, flex.NewRedactor(c.Options))
 		}
 		return flex.DriverStatus{}, err

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flex2csi/flex2csi/internal/handoff"
+	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -165,4 +166,49 @@ func TestShortPatience(t *testing.T) {
 	if status := flex.Run(t.Context(), d, argv); status.Status != flex.StatusSuccess {
 		t.Errorf("%+v", status)
 	}
+}
+
+// TestController: what kube-controller-manager calls goes to the controller
+// where there is one, and nothing else does.
+func TestController(t *testing.T) {
+	n := newNode(t)
+	n.controllerSocket = filepath.Join(filepath.Dir(n.socket), ".controller")
+	yes := true
+	n.daemon(flex.DriverStatus{Status: flex.StatusSuccess, Device: "node", Attached: &yes})
+	for _, argv := range callouts() {
+		n.wantSuccess(argv...) // there is no controller: the node gets all
+	}
+	if len(n.seen()) != len(callouts()) {
+		t.Errorf("the node has seen %d calls", len(n.seen()))
+	}
+	n.listen(n.controllerSocket, flex.Failure(flex.Errorf(flex.CodeAborted, "the controller says no")))
+	for _, argv := range callouts() {
+		switch argv[0] {
+		case "attach", "isattached", "detach":
+			n.wantFailure(flex.CodeAborted, argv...)
+		default:
+			n.wantSuccess(argv...)
+		}
+	}
+}
+
+// TestControllerAway: one that was there is waited for, and never mistaken for
+// none: the daemon of the node knows nothing of other nodes. Where there was
+// none, people are told that one was looked for.
+func TestControllerAway(t *testing.T) {
+	n := newNode(t)
+	n.controllerSocket = filepath.Join(filepath.Dir(n.socket), ".controller")
+	if status := n.wantFailure(flex.CodeUnavailable, "attach", "{}", "node"); !strings.Contains(status.Message, n.controllerSocket) || !strings.Contains(status.Message, n.socket) {
+		t.Errorf("the message is %s", status.Message)
+	}
+	l, err := wireserver.Listen(n.controllerSocket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	n.daemon(flex.DriverStatus{Status: flex.StatusSuccess})
+	if status := n.wantFailure(flex.CodeUnavailable, "detach", "data", "node"); !strings.Contains(status.Message, n.controllerSocket) {
+		t.Errorf("the message is %s", status.Message)
+	}
+	n.wantSuccess("unmount", pod)
 }

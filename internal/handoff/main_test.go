@@ -25,6 +25,7 @@ type node struct {
 	*testing.T
 	kubelet          *testenv.KubeletDir
 	socket, stateDir string
+	controllerSocket string
 
 	mu       sync.Mutex
 	requests []*wire.Request
@@ -39,7 +40,13 @@ func newNode(t *testing.T) *node {
 // daemon listens until the test ends, and answers each request with status.
 func (n *node) daemon(status flex.DriverStatus) {
 	n.Helper()
-	l, err := wireserver.Listen(n.socket)
+	n.listen(n.socket, status)
+}
+
+// listen is daemon for any socket.
+func (n *node) listen(socket string, status flex.DriverStatus) {
+	n.Helper()
+	l, err := wireserver.Listen(socket)
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -68,7 +75,7 @@ func (n *node) seen() []*wire.Request {
 // call makes a callout as flexdriver does.
 func (n *node) call(argv ...string) flex.DriverStatus {
 	n.Helper()
-	b := &handoff.Backend{Name: "example.com/disk", Argv: argv, Socket: n.socket, StateDir: n.stateDir}
+	b := &handoff.Backend{Name: "example.com/disk", Argv: argv, Socket: n.socket, StateDir: n.stateDir, ControllerSocket: n.controllerSocket}
 	return flex.Run(n.Context(), b.Driver(), argv)
 }
 

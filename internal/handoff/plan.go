@@ -19,7 +19,7 @@ func (b *Backend) Plan(ctx context.Context, c *flex.Call) ([]string, error) {
 		return nil, err
 	}
 	steps := []string{
-		fmt.Sprintf("ask flex2csi at %s, for the driver %s: %s", b.Socket, name, strings.Join(shown(b.Argv), " ")),
+		fmt.Sprintf("ask flex2csi at %s, for the driver %s: %s", b.socketFor(c.Command), name, strings.Join(shown(b.Argv), " ")),
 		fmt.Sprintf("wait up to %v for its answer, which is the answer; flex2csi map shows what it asks the CSI driver for", patience(ctx).Round(wire.DialBudget/2)),
 	}
 	if c.Command != flex.CommandUnmount {

@@ -194,15 +194,36 @@ func dial(ctx context.Context, socket string, budget time.Duration) (*os.File, e
 }
 
 func connect(socket string) (*os.File, error) {
+	address, release, err := Address(socket)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: socket}); err != nil {
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: address}); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), socket), nil
+}
+
+// maxAddress is what fits into a sockaddr_un (unix(7)).
+const maxAddress = 107
+
+// Address returns a path of the socket that the kernel takes, good until
+// release is called. Below a plugin directory paths can be longer than that.
+func Address(socket string) (path string, release func(), err error) {
+	if len(socket) <= maxAddress {
+		return socket, func() {}, nil
+	}
+	dir, err := unix.Open(filepath.Dir(socket), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", nil, err
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(socket)), func() { unix.Close(dir) }, nil
 }
 
 // checkSocket refuses a socket that somebody else could have put there: the

@@ -306,3 +306,32 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestLongPath: the plugin directory and the names of drivers may take more
+// than the 107 bytes that the kernel has room for in an address.
+func TestLongPath(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("d", 100), strings.Repeat("e", 100))
+	socket := filepath.Join(dir, ".s")
+	l, err := wireserver.Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	s := &wireserver.Server{AllowUID: os.Getuid(), Handler: func(context.Context, *wire.Request) flex.DriverStatus {
+		return flex.DriverStatus{Status: flex.StatusSuccess}
+	}}
+	go func() { ended <- s.Serve(context.Background(), l) }()
+	if _, err := wire.Call(t.Context(), socket, wire.NewRequest("a/b", []string{"attach"}, time.Minute)); err != nil {
+		t.Error(err)
+	}
+	if _, err := wire.CallNow(t.Context(), filepath.Join(dir, "none"), wire.NewRequest("a/b", []string{"attach"}, time.Minute)); !wire.IsAbsent(err) {
+		t.Errorf("where nobody listens: %v", err)
+	}
+	l.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 2 { // the socket and its lock
+		t.Errorf("there are %v, %v", names, err)
+	}
+}

@@ -68,18 +68,31 @@ func Listen(path string) (net.Listener, error) {
 	// none in which others could open it.
 	temporary := fmt.Sprintf("%s.%d", path, os.Getpid())
 	_ = os.Remove(temporary)
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", temporary)
+	l, err := listen(temporary)
 	if err != nil {
 		lock.Close()
 		return fail(err)
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	if err := errors.Join(os.Chmod(temporary, 0o600), os.Rename(temporary, path)); err != nil {
 		l.Close()
 		lock.Close()
 		return fail(err)
 	}
 	return &locked{Listener: l, lock: lock, path: path}, nil
+}
+
+func listen(path string) (net.Listener, error) {
+	address, release, err := wire.Address(path)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", address)
+	if err != nil {
+		return nil, err
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	return l, nil
 }
 
 func lockBeside(path string) (*os.File, error) {
