@@ -93,12 +93,16 @@ type FlexDriver struct {
 	CSIDriver string
 	Service   Service
 	// Map turns the options of a call into a volume of the CSI driver.
-	Map func(flex.Options) (*csivol.Volume, error)
-	// Attach says whether ControllerPublishVolume is called: Auto does if the
-	// driver wants it and its controller can be reached.
-	Attach        AttachMode
-	FSGroup       FSGroupPolicy
-	PodInfo       bool
+	Map func(context.Context, flex.Options) (*csivol.Volume, error)
+	// Attach says how volumes are attached: Auto does through the controller if
+	// the driver wants it and its controller can be reached, or else through the
+	// cluster if there is an Attacher and the Policy wants it.
+	Attach   AttachMode
+	Attacher Attacher // nil: there is none
+	// AttachSecret is what the Attacher has to name for ControllerPublishVolume.
+	AttachSecret *csivol.SecretRef
+	// Policy returns what may change while the process lives; nil: the zero one.
+	Policy        func(context.Context) (Policy, error)
 	DirectPublish bool
 	// Inline volumes are allowed: the name of a volume does not tell which it is.
 	Inline bool
@@ -106,15 +110,17 @@ type FlexDriver struct {
 	StagingRoot string
 	// DetachSecrets returns those of ControllerPublishVolume that are known
 	// without the options of a call; nil if there are none.
-	DetachSecrets func() (map[string]flex.Secret, error)
+	DetachSecrets func(context.Context) (map[string]flex.Secret, error)
 	// StageInMount leaves NodeStageVolume to mount: it wants something that the
 	// kubelet does not tell in mountdevice.
 	StageInMount bool
 	// StaticSecrets returns the secrets that do not come with a call; an error
 	// if some stage needs others. Republish and repair have no call.
-	StaticSecrets func() (csivol.Secrets, error)
-	// Republish repeats NodePublishVolume (CSIDriver.spec.requiresRepublish).
-	Republish bool
+	StaticSecrets func(context.Context) (csivol.Secrets, error)
+	// Tokens returns those of the pod's service account that the Policy names,
+	// as the value of csi.storage.k8s.io/serviceAccount.tokens; nil: there are
+	// none to be had.
+	Tokens func(context.Context, csivol.Pod, []csivol.TokenRequest) (flex.Secret, error)
 	// RepairInUse replaces dead mounts of pods whose containers may run, too.
 	RepairInUse bool
 	Timeouts    Timeouts
@@ -122,6 +128,7 @@ type FlexDriver struct {
 
 // Timeouts are the deadlines of RPCs; zero ones are two minutes, as the
 // kubelet's (pkg/volume/csi/csi_plugin.go, csiTimeout, Kubernetes v1.37.1).
+// Attach and Detach are those of waiting for the cluster as well.
 type Timeouts struct {
 	Attach, Stage, Publish, Expand, Unpublish, Unstage, Detach time.Duration
 }
@@ -134,6 +141,7 @@ const (
 	AttachAuto       AttachMode = "Auto"
 	AttachNone       AttachMode = "None"
 	AttachController AttachMode = "Controller"
+	AttachVA         AttachMode = "VolumeAttachment"
 )
 
 // FSGroupPolicy is CSIDriver.spec.fsGroupPolicy.
@@ -162,6 +170,8 @@ type Bridge struct {
 	// Grace is how long something may be left half-done before it is undone
 	// because nobody asks for it any more. Zero: DefaultGrace.
 	Grace time.Duration
+	// Notify tells people what they have to look at; nil: nobody.
+	Notify func(csivol.Notice)
 	// Measure asks the drivers that can tell how full volumes are, for metrics.
 	Measure bool
 	Log     *slog.Logger

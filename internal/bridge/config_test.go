@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -17,9 +19,9 @@ import (
 func TestPodInfo(t *testing.T) {
 	n := newNode(t)
 	d := n.bridge.Drivers[flexDriver]
-	d.PodInfo = true
-	d.Map = func(o flex.Options) (*csivol.Volume, error) {
-		v, err := mapOptions(o)
+	d.Policy = fixed(bridge.Policy{PodInfo: true})
+	d.Map = func(ctx context.Context, o flex.Options) (*csivol.Volume, error) {
+		v, err := mapOptions(ctx, o)
 		v.Context = map[string]string{"share": "a", "csi.storage.k8s.io/pod.namespace": "of-another"}
 		v.Pod = csivol.Pod{Name: "p1", Namespace: "own"}
 		return v, err
@@ -43,7 +45,7 @@ func TestOtherCSIDriver(t *testing.T) {
 	n.succeed("mount", dir, options)
 	n.start("boot-1")
 	d := n.bridge.Drivers[flexDriver]
-	d.CSIDriver, d.Republish = "other.example.com", true
+	d.CSIDriver, d.Policy = "other.example.com", fixed(bridge.Policy{Republish: true})
 	n.bridge.Grace = 1
 	n.driver.called()
 	for _, args := range [][]string{{"unmount", dir}, {"unmountdevice", device}, {"detach", "pv1", "node-1"}, {"expandfs", options, "", dir, "2000", "1000"}} {

@@ -11,15 +11,16 @@ import (
 // mountDevice stages the volume, if it can, and leaves a marker at the device mount path:
 // without a mount point there the kubelet would never call unmountdevice.
 func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) error {
-	want, err := d.Map(c.Options)
+	want, err := d.Map(ctx, c.Options)
 	if err != nil {
 		return err
 	}
 	return b.do(ctx, want.Key(), operation{command: c.Command, dir: c.Dir}, func(v *volume) error {
-		f, err := v.features(d)
+		s, err := b.setup(d, v, want)
 		if err != nil {
 			return err
 		}
+		s.awaits = true
 		if err := b.describe(v, want); err != nil {
 			return err
 		}
@@ -27,7 +28,7 @@ func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) e
 			return err
 		}
 		v.record.Device = c.Dir
-		err = b.bringDevice(d, v, want, f, c.Dir)
+		err = b.bringDevice(s, c.Dir)
 		if err != nil && isOver(err) {
 			if undo := b.releaseDevice(d, v, c.Dir); undo != nil {
 				v.log.Warn("a failed mountdevice could not be undone; it will be tried again", "error", undo)
@@ -37,19 +38,19 @@ func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) e
 	})
 }
 
-func (b *Bridge) bringDevice(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.Features, dir string) error {
-	if err := b.attachTo(d, v, want, f, byControlPlane); err != nil {
+func (b *Bridge) bringDevice(s *setup, dir string) error {
+	if err := b.attachTo(s, byControlPlane); err != nil {
 		return err
 	}
-	if !d.StageInMount && !f.MountGroup { // the kubelet tells the fsGroup in mount only
-		if err := b.stage(d, v, want, f); err != nil {
+	if !s.d.StageInMount && !s.f.MountGroup { // the kubelet tells the fsGroup in mount only
+		if err := b.stage(s); err != nil {
 			return err
 		}
 	}
-	if err := b.save(v); err != nil {
+	if err := b.save(s.v); err != nil {
 		return err
 	}
-	return b.Mounts.Marker(v.ctx, dir)
+	return b.Mounts.Marker(s.v.ctx, dir)
 }
 
 // unmountDevice unstages. The kubelet's own check that no pod has the volume
@@ -81,10 +82,10 @@ func (b *Bridge) releaseDevice(d *FlexDriver, v *volume, dir string) error {
 		return err
 	}
 	v.record.Device = ""
-	if v.record.Attachment == byControlPlane && v.record.Attach == volstate.Done {
+	if v.record.Attachment == byControlPlane && v.record.Attach == volstate.Done && !v.record.Foreign {
 		return nil // detach will come
 	}
-	return b.detachFrom(d, v, csivol.Secrets{})
+	return b.detachSoon(d, v, csivol.Secrets{})
 }
 
 // releaseForgotten does what unmountdevice would do for a volume of which

@@ -27,7 +27,7 @@ func (b *Bridge) expandFS(ctx context.Context, d *FlexDriver, c *flex.Call) erro
 
 // expandVolume, which nobody calls, grows the volume and not the filesystem.
 func (b *Bridge) expandVolume(ctx context.Context, d *FlexDriver, c *flex.Call) error {
-	want, err := d.Map(c.Options)
+	want, err := d.Map(ctx, c.Options)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (b *Bridge) expand(d *FlexDriver, v *volume, c *flex.Call) error {
 	if !f.ControllerExpand && !f.NodeExpand {
 		return flex.Errorf(flex.CodeFailedPrecondition, "driver %s expands neither volumes nor filesystems from here (a controller that does may be missing: look at controllerEndpoint)", d.Name)
 	}
-	want, err := d.Map(c.Options)
+	want, err := d.Map(v.ctx, c.Options)
 	if err != nil {
 		return err
 	}

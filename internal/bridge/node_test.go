@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -55,7 +56,12 @@ func (n *node) start(boot string) {
 	n.bridge.Restore(records)
 }
 
-func mapOptions(o flex.Options) (*csivol.Volume, error) {
+// fixed is a policy that does not change.
+func fixed(p bridge.Policy) func(context.Context) (bridge.Policy, error) {
+	return func(context.Context) (bridge.Policy, error) { return p, nil }
+}
+
+func mapOptions(_ context.Context, o flex.Options) (*csivol.Volume, error) {
 	return &csivol.Volume{
 		FlexDriver: flexDriver, Driver: "csi.example.com", Handle: o.User["volumeHandle"], Name: o.VolumeName,
 		FSType: o.FSType, AccessMode: csivol.ReadWriteOnce, ReadOnly: o.ReadOnly, FSGroup: o.FSGroup,

@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 	"errors"
-	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -17,7 +16,7 @@ import (
 // mount is attach, stage, publish, fsGroup and bind. The target is claimed
 // first, so that nobody unstages in between.
 func (b *Bridge) mount(ctx context.Context, d *FlexDriver, c *flex.Call) error {
-	want, err := d.Map(c.Options)
+	want, err := d.Map(ctx, c.Options)
 	if err != nil {
 		return err
 	}
@@ -27,6 +26,30 @@ func (b *Bridge) mount(ctx context.Context, d *FlexDriver, c *flex.Call) error {
 		}
 		return b.setUp(d, v, want, c.Dir)
 	})
+}
+
+// A setup is what a volume is brought to the node with, or to a pod.
+type setup struct {
+	d      *FlexDriver
+	v      *volume
+	want   *csivol.Volume
+	f      csivol.Features
+	policy Policy
+	// awaits: somebody else attaches the volume through the cluster.
+	awaits bool
+}
+
+// setup asks for all that is wanted beside the call itself.
+func (b *Bridge) setup(d *FlexDriver, v *volume, want *csivol.Volume) (*setup, error) {
+	f, err := v.features(d)
+	if err != nil {
+		return nil, err
+	}
+	policy, err := d.policy(v.ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &setup{d: d, v: v, want: want, f: f, policy: policy}, nil
 }
 
 func (b *Bridge) setUp(d *FlexDriver, v *volume, want *csivol.Volume, dir string) error {
@@ -42,7 +65,7 @@ func (b *Bridge) setUp(d *FlexDriver, v *volume, want *csivol.Volume, dir string
 	if t := v.record.Targets[dir]; t != nil {
 		t.Since = time.Now().UTC() // somebody has come back for it
 	}
-	f, err := v.features(d)
+	s, err := b.setup(d, v, want)
 	if err != nil {
 		return err
 	}
@@ -53,7 +76,7 @@ func (b *Bridge) setUp(d *FlexDriver, v *volume, want *csivol.Volume, dir string
 	if err != nil {
 		return err
 	}
-	err = b.bring(d, v, want, f, t, dir)
+	err = b.bring(s, t, dir)
 	if err != nil && isOver(err) {
 		// The kubelet forgets a mount that failed: nobody will call unmount.
 		if undo := b.release(d, v, want.Secrets, dir); undo != nil {
@@ -81,7 +104,8 @@ func (b *Bridge) ready(v *volume, want *csivol.Volume, dir string) (bool, error)
 // driver. Our own errors count as over: they come after an RPC, or before.
 func isOver(err error) bool {
 	_, fromDriver := errors.AsType[*csivol.RPCError](err)
-	return !errors.Is(err, errUnseen) && (!fromDriver || csivol.Final(err))
+	_, goesOn := errors.AsType[unsettled](err)
+	return !errors.Is(err, errUnseen) && !goesOn && (!fromDriver || csivol.Final(err))
 }
 
 // errUnseen ends what the kubelet, which has been told that mount failed, does
@@ -89,23 +113,23 @@ func isOver(err error) bool {
 var errUnseen = flex.Errorf(flex.CodeAborted, "the caller of mount had left; the next one completes it")
 
 // bring walks a target through the steps of a set-up.
-func (b *Bridge) bring(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.Features, t *volstate.Target, dir string) error {
-	if err := b.attachTo(d, v, want, f, byNode); err != nil {
+func (b *Bridge) bring(s *setup, t *volstate.Target, dir string) error {
+	if err := b.attachTo(s, byNode); err != nil {
 		return err
 	}
-	if err := b.stage(d, v, want, f); err != nil {
+	if err := b.stage(s); err != nil {
 		return err
 	}
-	if err := b.reviveTarget(d, v, t, dir); err != nil {
+	if err := b.reviveTarget(s.d, s.v, t, dir); err != nil {
 		return err
 	}
-	if err := b.nodePublish(d, v, want, f, t, dir); err != nil {
+	if err := b.nodePublish(s, t, dir); err != nil {
 		return err
 	}
-	if err := b.applyFSGroup(d, v, want, f, t, dir); err != nil {
+	if err := b.applyFSGroup(s, t, dir); err != nil {
 		return err
 	}
-	return b.bind(v, t, dir)
+	return b.bind(s.v, t, dir)
 }
 
 // settle completes an unmount of dir that was made without this process, and
@@ -163,7 +187,7 @@ func target(t *volstate.Target, dir string) string {
 }
 
 // nodePublish calls NodePublishVolume unless the record says that it is done.
-func (b *Bridge) nodePublish(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.Features, t *volstate.Target, dir string) error {
+func (b *Bridge) nodePublish(s *setup, t *volstate.Target, dir string) error {
 	if t.Publish == volstate.Done {
 		return nil
 	}
@@ -174,7 +198,7 @@ func (b *Bridge) nodePublish(d *FlexDriver, v *volume, want *csivol.Volume, f cs
 	}
 	path := target(t, dir)
 	t.Publish, t.Since = volstate.Doing, time.Now().UTC()
-	if err := b.save(v); err != nil {
+	if err := b.save(s.v); err != nil {
 		return err
 	}
 	// The driver makes the target itself, in a directory that is there.
@@ -184,7 +208,7 @@ func (b *Bridge) nodePublish(d *FlexDriver, v *volume, want *csivol.Volume, f cs
 	if t.Private == "" {
 		_ = b.dirs().Remove(path) // the kubelet has made it; some drivers want it not to be there
 	}
-	err := b.publishAt(d, v, f, t, path, want.Secrets.NodePublish)
+	err := b.publishAt(s, t, path)
 	if err == nil && t.Private != "" {
 		err = b.arrived(path)
 	}
@@ -207,55 +231,42 @@ func (b *Bridge) arrived(path string) error {
 }
 
 // publishAt is the RPC alone.
-func (b *Bridge) publishAt(d *FlexDriver, v *volume, f csivol.Features, t *volstate.Target, path string, secrets map[string]flex.Secret) error {
-	r := v.record
+func (b *Bridge) publishAt(s *setup, t *volstate.Target, path string) error {
+	r := s.v.record
 	c := capability(r)
-	c.MountGroup = mountGroup(t.FSGroup, f) // of this pod; the stage has the first one's
-	return v.rpc(d.Timeouts.Publish, func(ctx context.Context) error {
-		return d.Service.NodePublish(ctx, csivol.PublishRequest{
-			Handle:         v.key.Handle,
+	c.MountGroup = mountGroup(t.FSGroup, s.f) // of this pod; the stage has the first one's
+	volumeContext, secrets, err := b.forPod(s, t.Pod)
+	if err != nil {
+		return err
+	}
+	return s.v.rpc(s.d.Timeouts.Publish, func(ctx context.Context) error {
+		return s.d.Service.NodePublish(ctx, csivol.PublishRequest{
+			Handle:         s.v.key.Handle,
 			PublishContext: r.PublishContext,
 			StagingPath:    r.StagingPath,
 			TargetPath:     path,
 			Capability:     c,
 			ReadOnly:       t.ReadOnly,
 			Secrets:        secrets,
-			Context:        publishedContext(d, r.Context, t.Pod),
+			Context:        volumeContext,
 		})
 	})
 }
 
-// publishedContext adds what CSIDriver.spec.podInfoOnMount asks for
-// (kubelet, pkg/volume/csi/csi_util.go, getPodInfoAttrs).
-func publishedContext(d *FlexDriver, volumeContext map[string]string, pod csivol.Pod) map[string]string {
-	if !d.PodInfo {
-		return volumeContext
-	}
-	all := map[string]string{}
-	maps.Copy(all, volumeContext)
-	maps.Copy(all, map[string]string{ // last: options do not speak for a pod
-		"csi.storage.k8s.io/pod.name":            pod.Name,
-		"csi.storage.k8s.io/pod.namespace":       pod.Namespace,
-		"csi.storage.k8s.io/pod.uid":             pod.UID,
-		"csi.storage.k8s.io/serviceAccount.name": pod.ServiceAccount,
-		"csi.storage.k8s.io/ephemeral":           "false",
-	})
-	return all
-}
-
 // applyFSGroup does what the kubelet does for CSI volumes
 // (pkg/volume/csi/csi_mounter.go, supportsFSGroup), before the mount is seen.
-func (b *Bridge) applyFSGroup(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.Features, t *volstate.Target, dir string) error {
-	switch {
-	case want.FSGroup == nil, t.ReadOnly, t.Bound, f.MountGroup, d.FSGroup == FSGroupNone:
+func (b *Bridge) applyFSGroup(s *setup, t *volstate.Target, dir string) error {
+	want := s.want
+	switch policy := s.policy.FSGroup; {
+	case want.FSGroup == nil, t.ReadOnly, t.Bound, s.f.MountGroup, policy == FSGroupNone:
 		return nil
-	case d.FSGroup == FSGroupWithFSType || d.FSGroup == "":
-		once := slices.Contains([]csivol.AccessMode{csivol.ReadWriteOnce, csivol.ReadWriteOncePod}, want.AccessMode)
+	case policy == FSGroupWithFSType || policy == "":
+		once := slices.Contains([]csivol.AccessMode{csivol.ReadWriteOnce, csivol.ReadWriteOncePod}, modeOf(want.AccessMode))
 		if want.FSType == "" || !once {
 			return nil
 		}
 	}
-	return b.Mounts.SetGroup(v.ctx, target(t, dir), *want.FSGroup)
+	return b.Mounts.SetGroup(s.v.ctx, target(t, dir), *want.FSGroup)
 }
 
 // bind is the commit point: from here on the kubelet sees the volume. What is

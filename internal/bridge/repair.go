@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -181,16 +182,16 @@ func (b *Bridge) repair(d *FlexDriver, v *volume, a ailment) error {
 	if len(dirs) == 0 {
 		return nil // reported; the pods have to be deleted
 	}
-	secrets, err := d.staticSecrets()
-	if err == nil {
-		err = requireKnown(d, r, dirs...)
-	}
+	secrets, err := d.staticSecrets(v.ctx)
 	if err != nil {
 		return fmt.Errorf("mounts of volume %s cannot be replaced, delete the pods: %w", v.key, err)
 	}
-	f, err := v.features(d)
+	s, err := b.setup(d, v, nil)
 	if err != nil {
 		return err
+	}
+	if err := s.requireKnown(dirs...); err != nil {
+		return fmt.Errorf("mounts of volume %s cannot be replaced, delete the pods: %w", v.key, err)
 	}
 	v.log.Info("replacing dead mounts", "stage", a.stage, "dirs", dirs)
 	for _, dir := range dirs {
@@ -208,7 +209,8 @@ func (b *Bridge) repair(d *FlexDriver, v *volume, a ailment) error {
 	}
 	for _, dir := range dirs {
 		t := r.Targets[dir]
-		if err := b.bring(d, v, volumeOf(r, t, secrets), f, t, dir); err != nil {
+		s.want = volumeOf(r, t, secrets)
+		if err := b.bring(s, t, dir); err != nil {
 			return err
 		}
 		t.Dead = ""
@@ -254,14 +256,15 @@ func (b *Bridge) harmless(d *FlexDriver, why, dir string) bool {
 func volumeOf(r *volstate.Record, t *volstate.Target, s csivol.Secrets) *csivol.Volume {
 	return &csivol.Volume{
 		FlexDriver: r.FlexDriver, Driver: r.Driver, Handle: r.Handle, Name: r.Name,
-		Context: r.Context, FSType: r.FSType, MountFlags: r.MountFlags, AccessMode: r.AccessMode,
+		Context: r.Context, FSType: r.FSType, MountFlags: r.MountFlags,
+		AccessMode: r.AccessMode, AccessModes: r.AccessModes, AttachReadOnly: r.AttachReadOnly,
 		ReadOnly: t.ReadOnly, FSGroup: t.FSGroup, Pod: t.Pod, Secrets: s,
 	}
 }
 
-func (d *FlexDriver) staticSecrets() (csivol.Secrets, error) {
+func (d *FlexDriver) staticSecrets(ctx context.Context) (csivol.Secrets, error) {
 	if d.StaticSecrets == nil {
 		return csivol.Secrets{}, nil
 	}
-	return d.StaticSecrets()
+	return d.StaticSecrets(ctx)
 }

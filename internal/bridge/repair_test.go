@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -176,7 +178,7 @@ func TestTearDownOfDeadMounts(t *testing.T) {
 // TestFlexSecretStopsRepair: what only the kubelet can give, only mount gets.
 func TestFlexSecretStopsRepair(t *testing.T) {
 	n := newNode(t)
-	n.bridge.Drivers[flexDriver].StaticSecrets = func() (csivol.Secrets, error) {
+	n.bridge.Drivers[flexDriver].StaticSecrets = func(context.Context) (csivol.Secrets, error) {
 		return csivol.Secrets{}, errors.New("from the volume's Secret")
 	}
 	dir := n.podDir("p1")
@@ -193,7 +195,7 @@ func TestFlexSecretStopsRepair(t *testing.T) {
 
 func TestRepublish(t *testing.T) {
 	n := newNode(t)
-	n.bridge.Drivers[flexDriver].Republish = true
+	n.bridge.Drivers[flexDriver].Policy = fixed(bridge.Policy{Republish: true})
 	dir := n.podDir("p1")
 	n.succeed("mount", dir, options)
 	n.driver.called()

@@ -19,7 +19,10 @@ const republishCommand flex.Command = "republish"
 // (kubernetes/kubernetes#121271).
 func (b *Bridge) republish(r *volstate.Record) {
 	d, err := b.driverOf(r)
-	if err != nil || !d.Republish {
+	if err != nil {
+		return
+	}
+	if policy, err := d.policy(b.Context); err != nil || !policy.Republish {
 		return
 	}
 	for dir, t := range r.Targets {
@@ -52,21 +55,21 @@ func (b *Bridge) publishAgain(d *FlexDriver, v *volume, dir string) error {
 	if t == nil || !t.Bound {
 		return nil
 	}
-	secrets, err := d.staticSecrets()
-	if err == nil {
-		err = requireKnown(d, v.record, dir)
-	}
+	secrets, err := d.staticSecrets(v.ctx)
 	if err != nil {
 		return err
 	}
-	f, err := v.features(d)
+	s, err := b.setup(d, v, volumeOf(v.record, t, secrets))
 	if err != nil {
+		return err
+	}
+	if err := s.requireKnown(dir); err != nil {
 		return err
 	}
 	if v.record.PublishContextIncomplete() {
-		if err := b.attachAgain(d, v, volumeOf(v.record, t, secrets)); err != nil {
+		if err := b.attachAgain(s); err != nil {
 			return err
 		}
 	}
-	return b.publishAt(d, v, f, t, target(t, dir), secrets.NodePublish)
+	return b.publishAt(s, t, target(t, dir))
 }

@@ -28,9 +28,10 @@ func (v *volume) features(d *FlexDriver) (f csivol.Features, err error) {
 // one handle must want the same of it, since it is staged once.
 func (b *Bridge) describe(v *volume, want *csivol.Volume) error {
 	r := v.record
-	if r.Idle() || r.Stage == volstate.None && len(r.Targets) == 0 && r.Attach == volstate.None {
+	if r.Idle() || r.Stage == volstate.None && len(r.Targets) == 0 && (r.Attach == volstate.None || detachPending(r)) {
 		r.FlexDriver, r.Name = want.FlexDriver, want.Name
 		r.Context, r.FSType, r.MountFlags, r.AccessMode = want.Context, want.FSType, want.MountFlags, want.AccessMode
+		r.AccessModes, r.AttachReadOnly = want.AccessModes, want.AttachReadOnly
 		b.adopt(r)
 		return nil
 	}
@@ -43,7 +44,7 @@ func (b *Bridge) describe(v *volume, want *csivol.Volume) error {
 		differs = fmt.Sprintf("fsType %q, not %q", r.FSType, want.FSType)
 	case !slices.Equal(r.MountFlags, want.MountFlags):
 		differs = "other mount flags"
-	case r.AccessMode != want.AccessMode:
+	case differentModes(r, want):
 		differs = fmt.Sprintf("access mode %s, not %s", r.AccessMode, want.AccessMode)
 	case !maps.Equal(r.Context, want.Context):
 		differs = "another volume context"
@@ -64,7 +65,23 @@ func mountGroup(fsGroup *int64, f csivol.Features) string {
 
 // capability is CSI's VolumeCapability as it was recorded.
 func capability(r *volstate.Record) csivol.Capability {
-	return csivol.Capability{FSType: r.FSType, MountFlags: r.KnownFlags(), AccessMode: r.AccessMode, MountGroup: r.MountGroup}
+	return csivol.Capability{FSType: r.FSType, MountFlags: r.KnownFlags(), AccessMode: modeOf(r.AccessMode), MountGroup: r.MountGroup}
+}
+
+// modeOf is what is asked for where the mode is not known: no callout tells it,
+// and the API server may be away. It is that of most volumes.
+func modeOf(m csivol.AccessMode) csivol.AccessMode {
+	if m == "" {
+		return csivol.ReadWriteOnce
+	}
+	return m
+}
+
+// differentModes: what one PersistentVolume is said to have may change with the
+// configuration, or when the API server can be asked again; what has been begun
+// goes on as it was.
+func differentModes(r *volstate.Record, want *csivol.Volume) bool {
+	return r.Name != want.Name && r.AccessMode != "" && want.AccessMode != "" && r.AccessMode != want.AccessMode
 }
 
 // stagingPath is the kubelet's own for the volume: so that its CSI plugin can
@@ -109,9 +126,9 @@ func (b *Bridge) takenOver(v *volume) (bool, error) {
 // stage calls NodeStageVolume unless the record says that it is done. In any
 // doubt it is called again, also after a failed unstage, which may have
 // unstaged half of it (kubernetes/kubernetes#86360).
-func (b *Bridge) stage(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.Features) error {
-	r := v.record
-	if !f.Stage {
+func (b *Bridge) stage(s *setup) error {
+	d, v, r := s.d, s.v, s.v.record
+	if !s.f.Stage {
 		r.Stage, r.StagingPath = volstate.None, ""
 		return nil
 	}
@@ -121,7 +138,7 @@ func (b *Bridge) stage(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.F
 	if r.StagingPath == "" {
 		r.StagingPath = b.stagingPath(d, v.key)
 	}
-	r.Stage, r.MountGroup = volstate.Doing, mountGroup(want.FSGroup, f)
+	r.Stage, r.MountGroup = volstate.Doing, mountGroup(s.want.FSGroup, s.f)
 	if err := b.save(v); err != nil {
 		return err
 	}
@@ -134,7 +151,7 @@ func (b *Bridge) stage(d *FlexDriver, v *volume, want *csivol.Volume, f csivol.F
 			PublishContext: r.PublishContext,
 			StagingPath:    r.StagingPath,
 			Capability:     capability(r),
-			Secrets:        want.Secrets.NodeStage,
+			Secrets:        s.want.Secrets.NodeStage,
 			Context:        r.Context,
 		})
 	})

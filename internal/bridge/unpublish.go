@@ -112,8 +112,8 @@ func (b *Bridge) leave(d *FlexDriver, v *volume, s csivol.Secrets) error {
 	if err := b.unstage(d, v); err != nil {
 		return err
 	}
-	if v.record.Attachment == byControlPlane {
+	if v.record.Attachment == byControlPlane && !v.record.Foreign {
 		return nil
 	}
-	return b.detachFrom(d, v, s)
+	return b.detachSoon(d, v, s)
 }

@@ -55,6 +55,7 @@ type inProgress struct {
 	since   time.Time       // when it was asked for
 	begun   atomic.Int64    // when its turn came, in Unix nanoseconds; 0: it waits
 	callers atomic.Int32    // who wait for what comes of it
+	until   atomic.Int64    // when the last of them leaves, in Unix nanoseconds; 0: never
 	done    chan struct{}
 	err     error // valid once done is closed
 }
@@ -86,6 +87,7 @@ func (b *Bridge) volumeLocked(key csivol.Key) *volume {
 // same meanwhile waits for the same f.
 func (b *Bridge) do(ctx context.Context, key csivol.Key, op operation, f func(*volume) error) error {
 	running, joined := b.start(requestid.From(ctx), key, op, f)
+	running.waitUntil(ctx)
 	if joined {
 		requestid.Logger(ctx, b.log()).Info("joining the same operation, which is under way", "command", string(op.command), "volumeHandle", key.Handle, "startedBy", running.request, "since", running.since)
 	}
@@ -95,6 +97,16 @@ func (b *Bridge) do(ctx context.Context, key csivol.Key, op operation, f func(*v
 	case <-ctx.Done():
 		running.callers.Add(-1)
 		return context.Cause(ctx)
+	}
+}
+
+// waitUntil notes how long a caller waits.
+func (p *inProgress) waitUntil(ctx context.Context) {
+	deadline, ok := ctx.Deadline()
+	for old := p.until.Load(); ok && deadline.UnixNano() > old; old = p.until.Load() {
+		if p.until.CompareAndSwap(old, deadline.UnixNano()) {
+			return
+		}
 	}
 }
 
@@ -175,10 +187,13 @@ func (b *Bridge) run(v *volume, p *inProgress, f func(*volume) error) {
 // operation that has the turn.
 func (v *volume) awaited() bool { return v.current.callers.Load() > 0 }
 
+// defaultTimeout is that of RPCs for which the driver has none.
+const defaultTimeout = 2 * time.Minute
+
 // rpc runs one RPC of the operation that has the turn, with a deadline.
 func (v *volume) rpc(timeout time.Duration, f func(context.Context) error) error {
 	if timeout <= 0 {
-		timeout = 2 * time.Minute
+		timeout = defaultTimeout
 	}
 	ctx, cancel := context.WithTimeout(v.ctx, timeout)
 	defer cancel()

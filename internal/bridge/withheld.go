@@ -1,8 +1,6 @@
 package bridge
 
 import (
-	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -12,19 +10,25 @@ import (
 
 // attachAgain asks once more for the publish context of a volume that is
 // attached. An error changes nothing: others may be using the volume.
-func (b *Bridge) attachAgain(d *FlexDriver, v *volume, want *csivol.Volume) error {
-	published, err := b.controllerPublish(d, v, want)
-	if err != nil {
-		return remember(v.record, err)
+func (b *Bridge) attachAgain(s *setup) error {
+	r := s.v.record
+	if r.Object != "" {
+		return b.attachInCluster(s, r.Attachment)
 	}
-	v.record.PublishContext = published
+	published, err := b.controllerPublish(s)
+	if err != nil {
+		return remember(r, err)
+	}
+	r.PublishContext = published
 	return nil
 }
 
 // requireKnown is an error if something of what the driver was told is not known.
-func requireKnown(d *FlexDriver, r *volstate.Record, dirs ...string) error {
+func (s *setup) requireKnown(dirs ...string) error {
+	r := s.v.record
 	for _, dir := range dirs {
-		if d.PodInfo && r.Targets[dir].Pod.Name == "" { // taken up from the node: lost.go
+		needed := s.policy.PodInfo || len(s.policy.Tokens) > 0
+		if needed && r.Targets[dir].Pod.Name == "" { // taken up from the node: lost.go
 			return flex.Errorf(flex.CodeFailedPrecondition, "which pod has %s is not known", dir)
 		}
 	}

@@ -47,8 +47,8 @@ func listen(n *node) *told {
 	s := &told{Service: n.driver}
 	d := n.bridge.Drivers[flexDriver]
 	d.Service = s
-	d.Map = func(o flex.Options) (*csivol.Volume, error) {
-		v, err := mapOptions(o)
+	d.Map = func(ctx context.Context, o flex.Options) (*csivol.Volume, error) {
+		v, err := mapOptions(ctx, o)
 		v.MountFlags = []string{"noatime", "password=" + o.User["password"]}
 		v.Context = map[string]string{"share": o.User["share"], "accountKey": o.User["password"]}
 		return v, err
@@ -150,7 +150,7 @@ func TestNoCallNoSecret(t *testing.T) {
 	n.succeed("mount", n.podDir("p1"), secretOptions("canary", "//a/b"))
 	n.start("boot-1")
 	s := listen(n)
-	n.bridge.Drivers[flexDriver].Republish = true
+	n.bridge.Drivers[flexDriver].Policy = fixed(bridge.Policy{Republish: true})
 	n.driver.called()
 	n.reconcile()
 	n.die()

@@ -1,6 +1,13 @@
 package csivol
 
-import "time"
+import (
+	"errors"
+	"time"
+)
+
+// ErrNotBegun marks an attempt to attach of which nothing is left, and that has
+// to be undone in nothing.
+var ErrNotBegun = errors.New("the attachment was not begun")
 
 // An Attachment is a volume on a node as a VolumeAttachment says it: what
 // ControllerPublishVolume wants, without the values that only the API server and

@@ -35,7 +35,12 @@ type Volume struct {
 	Context    map[string]string
 	FSType     string
 	MountFlags []string
+	// AccessMode is what the node service is told; empty: not known.
 	AccessMode AccessMode
+	// AccessModes and AttachReadOnly are those of the PersistentVolume; nil and
+	// false where it could not be read.
+	AccessModes    []AccessMode
+	AttachReadOnly bool
 
 	// What follows belongs to the call rather than to the volume.
 	ReadOnly bool

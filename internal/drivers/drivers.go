@@ -5,12 +5,15 @@
 package drivers
 
 import (
+	"context"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csiclient"
+	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 // New returns what the bridge wants to know of a driver.
@@ -20,15 +23,15 @@ func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service) *bridge.Fl
 		Name:          c.FlexDriver,
 		CSIDriver:     c.CSIDriver,
 		Service:       s,
-		Map:           m.Map,
-		DetachSecrets: m.DetachSecrets,
+		Map:           func(_ context.Context, o flex.Options) (*csivol.Volume, error) { return m.Map(o) },
+		DetachSecrets: func(context.Context) (map[string]flex.Secret, error) { return m.DetachSecrets() },
 		StageInMount:  m.StageWantsFlexSecret(),
-		StaticSecrets: m.StaticSecrets,
-		Republish:     c.RequiresRepublish,
+		StaticSecrets: func(context.Context) (csivol.Secrets, error) { return m.StaticSecrets() },
 		RepairInUse:   c.RepairInUse,
 		Attach:        bridge.AttachMode(c.Attach),
-		FSGroup:       bridge.FSGroupPolicy(c.FSGroup),
-		PodInfo:       c.PodInfo,
+		Policy: func(context.Context) (bridge.Policy, error) {
+			return bridge.Policy{FSGroup: bridge.FSGroupPolicy(c.FSGroup), PodInfo: c.PodInfo, Republish: c.RequiresRepublish}, nil
+		},
 		DirectPublish: c.DirectPublish,
 		Inline:        c.Inline,
 		StagingRoot:   c.StagingRoot,

@@ -46,10 +46,20 @@ type Record struct {
 	FSType     string            `json:"fsType,omitempty"`
 	MountFlags []string          `json:"mountFlags,omitempty"`
 	AccessMode csivol.AccessMode `json:"accessMode,omitempty"`
-	MountGroup string            `json:"volumeMountGroup,omitempty"`
+	// AccessModes and AttachReadOnly are those of the PersistentVolume, for an
+	// attachment that has to be asked for once more.
+	AccessModes    []csivol.AccessMode `json:"accessModes,omitempty"`
+	AttachReadOnly bool                `json:"attachReadOnly,omitempty"`
+	MountGroup     string              `json:"volumeMountGroup,omitempty"`
 
-	Attach         Phase             `json:"attach,omitempty"`
-	Attachment     string            `json:"attachment,omitempty"` // who attached: controller, or a VolumeAttachment's name
+	Attach     Phase  `json:"attach,omitempty"`
+	Attachment string `json:"attachment,omitempty"` // who asked for it: mount (node), or attach (control plane)
+	// Object is the name of the VolumeAttachment; empty: the volume is attached
+	// through its controller service. It is detached the way that it was attached.
+	Object string `json:"volumeAttachment,omitempty"`
+	// Foreign says that somebody else has made the Object, so that it is not
+	// ours to delete.
+	Foreign        bool              `json:"foreign,omitempty"`
 	NodeID         string            `json:"nodeID,omitempty"`
 	PublishContext map[string]string `json:"publishContext,omitempty"`
 

@@ -1,0 +1,67 @@
+package bridge
+
+import (
+	"context"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+)
+
+// An Attacher attaches volumes through the cluster (VolumeAttachments) rather
+// than through the driver's controller service. All methods may be called side
+// by side. Errors are *flex.Error.
+type Attacher interface {
+	// Attach asks for an attachment of the volume to its node and waits for it.
+	// Whatever the error, what was asked for goes on until Detach, unless it is
+	// [csivol.ErrNotBegun].
+	Attach(ctx context.Context, a *csivol.Attachment) (csivol.Attached, error)
+	// Await waits for what somebody else asks for, and asks for nothing.
+	Await(ctx context.Context, a *csivol.Attachment) (csivol.Attached, error)
+	// Detach takes back what Attach has asked for, and returns when it is gone.
+	// What is not ours, or what the control plane has taken over, is left alone,
+	// which is success. Only Driver, Handle, Node and Name have to be there.
+	Detach(ctx context.Context, a *csivol.Attachment) error
+	// Lost reports whether an attachment that was there is gone, or is not
+	// attached any more. It asks nobody; an error says that it is not known.
+	Lost(a *csivol.Attachment) (bool, error)
+}
+
+// AttachNeed is whether a CSI driver wants its volumes to be attached.
+type AttachNeed string
+
+// The needs. Where there is no CSIDriver object the kubelet attaches
+// (pkg/volume/csi/csi_plugin.go, CanAttach, Kubernetes v1.37.1), and drivers
+// without a controller would wait for ever.
+const (
+	// NeedUnknown: nobody has been asked, as without access to the cluster.
+	NeedUnknown AttachNeed = ""
+	// NeedByController: there is no CSIDriver object, and the driver's having a
+	// controller service decides.
+	NeedByController AttachNeed = "ByController"
+	NeedAttach       AttachNeed = "Required"
+	NeedNoAttach     AttachNeed = "NotRequired"
+)
+
+// Policy is what the configuration says of a driver or, where it is silent,
+// its CSIDriver object.
+type Policy struct {
+	// Attach matters to AttachAuto.
+	Attach AttachNeed
+	// PodInfo adds who the pod is to the context of NodePublishVolume
+	// (podInfoOnMount).
+	PodInfo bool
+	FSGroup FSGroupPolicy
+	// Republish repeats NodePublishVolume (requiresRepublish).
+	Republish bool
+	// Tokens are those of the pod's service account that NodePublishVolume
+	// gets, in its secrets if TokensInSecrets.
+	Tokens          []csivol.TokenRequest
+	TokensInSecrets bool
+}
+
+// policy returns the driver's, which may have to be read first.
+func (d *FlexDriver) policy(ctx context.Context) (Policy, error) {
+	if d.Policy == nil {
+		return Policy{}, nil
+	}
+	return d.Policy(ctx)
+}
