@@ -18,7 +18,7 @@ GO_SOURCES     = $(shell find . -name '*.go' -not -path '*/testdata/*' -not -pat
 
 # Expanded when a recipe runs, which is after setup may have installed gcc.
 RACE     = $(shell command -v gcc >/dev/null 2>&1 && echo -race)
-PACKAGES = $(shell go list ./... | grep -v -e /test/crash$$ -e /test/faults$$)
+PACKAGES = $(shell go list ./... | grep -v -e /test/crash$$ -e /test/faults$$ -e /test/cluster -e /test/controlplane$$)
 
 # mkfs and losetup are not in the PATH of an ordinary Debian user.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -56,7 +56,7 @@ bench: build ## measure start-up, mounting and throughput against an empty progr
 ## Test
 
 .PHONY: test
-test: setup reset lint-light test-unit test-contract test-backends test-sanity test-crash test-faults fuzz ## all tests; as an ordinary user those that need root are skipped by name
+test: setup reset lint-light test-unit test-contract test-backends test-sanity test-cluster test-crash test-faults fuzz ## all tests; as an ordinary user those that need root are skipped by name
 	@test "$(origin RESULTS)" = "command line" || $(TESTSUM) total
 
 .PHONY: test-unit
@@ -97,6 +97,24 @@ test-backends: build $(BIN)/testsum ## the daemon with CSI drivers that are not 
 .PHONY: test-sanity
 test-sanity: build $(BIN)/testsum ## csi-sanity against the CSI driver that the tests use
 	@cd test/sanity && $(TESTSUM) -step sanity run ./...
+
+# A control plane of Kubernetes. Not static and not -trimpath: so its packages
+# are compiled once for it and for test/contract.
+CONTROL_PLANE := k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager \
+	github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher
+KUBERNETES_VERSION = $(shell cd test/kubernetes && go list -m -f '{{.Version}}' k8s.io/kubernetes)
+KUBERNETES_STAMP   = $(foreach package,k8s.io/component-base/version k8s.io/client-go/pkg/version, \
+	-X $(package).gitVersion=$(KUBERNETES_VERSION) -X $(package).gitMajor=1 -X $(package).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))))
+
+.PHONY: control-plane
+control-plane:
+	@mkdir -p $(FLEX_PROGRAMS)
+	cd test/kubernetes && go build -ldflags '-s -w $(KUBERNETES_STAMP)' -o $(FLEX_PROGRAMS)/ $(CONTROL_PLANE)
+	cd test/kubernetes && go build -ldflags '-s -w' -o $(FLEX_PROGRAMS)/etcd go.etcd.io/etcd/server/v3
+
+.PHONY: test-cluster
+test-cluster: programs control-plane $(BIN)/testsum ## the daemon in a real control plane: attachments, RBAC, outages
+	@$(TESTSUM) -step cluster run -count=1 -timeout 20m ./test/controlplane/... ./test/cluster/...
 
 .PHONY: test-crash
 test-crash: build $(BIN)/testsum ## kill the driver after each system call and look what is left

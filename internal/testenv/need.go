@@ -24,6 +24,8 @@ const EnvRequire = "FLEX_TEST_REQUIRE"
 //	ext4, xfs, btrfs
 //	           loop devices, the kernel's file system and its mkfs
 //	fuse       /dev/fuse
+//	control-plane
+//	           programs of a control plane, as make control-plane builds them
 //	prog:NAME  a program, also outside PATH in the sbin directories
 //
 // Where FLEX_TEST_REQUIRE lists what is missing, or is "all", t fails instead.
@@ -80,6 +82,8 @@ func lacking(need string) (string, error) {
 		return cmp.Or(lackLoop(), lackFilesystem(need), lackProgram("mkfs."+need)), nil
 	case "fuse":
 		return cmp.Or(lackMount(), lackFilesystem("fuse"), lackFile("/dev/fuse")), nil
+	case "control-plane":
+		return lackControlPlane(), nil
 	}
 	return "", fmt.Errorf("unknown need %q", need)
 }
@@ -137,6 +141,14 @@ func lackFilesystem(name string) string {
 func haveFilesystem(name string) bool {
 	list, err := os.ReadFile("/proc/filesystems")
 	return err == nil && slices.Contains(strings.Fields(string(list)), name)
+}
+
+// lackControlPlane looks for the last one of its programs that is built.
+func lackControlPlane() string {
+	if _, err := os.Stat(filepath.Join(os.Getenv("FLEX_PROGRAMS"), "etcd")); err != nil {
+		return err.Error() + " (make control-plane builds it into $FLEX_PROGRAMS)"
+	}
+	return ""
 }
 
 // lackProgram also looks where Debian keeps mkfs and losetup, which is not in

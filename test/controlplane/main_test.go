@@ -1,0 +1,9 @@
+package controlplane
+
+import (
+	"testing"
+
+	"github.com/flex2csi/flex2csi/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }

@@ -1,0 +1,28 @@
+package controlplane
+
+// StartControllerManager starts kube-controller-manager with the controllers
+// that have to do with volumes: the one that attaches and detaches, and the one
+// that binds claims.
+func (p *Plane) StartControllerManager() *Part {
+	p.t.Helper()
+	part := p.part("kube-controller-manager",
+		"--kubeconfig", p.Kubeconfig(controllerManager), "--leader-elect=false", "--secure-port=0",
+		"--controllers=persistentvolume-attach-detach-controller,persistentvolume-binder-controller",
+		"--use-service-account-credentials", "--flex-volume-plugin-dir", p.file("no-plugins"),
+		"--attach-detach-reconcile-sync-period=1s", "--kube-api-qps=500", "--kube-api-burst=1000",
+		"--v=2")
+	p.run(part)
+	return part
+}
+
+// StartAttacher starts the external-attacher of the CSI driver whose controller
+// service is at a socket.
+func (p *Plane) StartAttacher(socket string, more ...string) *Part {
+	p.t.Helper()
+	part := p.part("csi-attacher", append([]string{
+		"--kubeconfig", p.Kubeconfig(attacher), "--csi-address", socket, "--kube-api-qps=500", "--kube-api-burst=1000",
+		"--retry-interval-start=100ms", "--retry-interval-max=1s", "--reconcile-sync=5s", "--v=5",
+	}, more...)...)
+	p.run(part)
+	return part
+}

@@ -1,0 +1,186 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/flex2csi/flex2csi/internal/testenv"
+)
+
+// patience is far more than anything needs that is waited for.
+const patience = time.Minute
+
+// A Plane is a control plane. Its methods fail the test instead of returning
+// an error.
+type Plane struct {
+	// ETCD and APIServer run from the start.
+	ETCD, APIServer *Part
+
+	t     testing.TB
+	dir   string
+	cert  *certificate
+	api   string // host:port
+	admin kubernetes.Interface
+}
+
+// Start starts etcd and the API server.
+func Start(t testing.TB) *Plane {
+	t.Helper()
+	testenv.Need(t, "control-plane")
+	dir, err := os.MkdirTemp("", "plane") //nolint:usetesting // t.TempDir has a long name
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	testenv.LeakCheck(t, dir)
+	p := &Plane{t: t, dir: dir}
+	p.writeFiles()
+	p.ETCD, p.APIServer = p.parts()
+	p.run(p.ETCD)
+	p.run(p.APIServer)
+	p.admin = p.Client(Admin)
+	p.prepare()
+	return p
+}
+
+// With returns the same control plane for a subtest.
+func (p *Plane) With(t testing.TB) *Plane {
+	q := *p
+	q.t = t
+	return &q
+}
+
+// Admin is a client that may do everything.
+func (p *Plane) Admin() kubernetes.Interface { return p.admin }
+
+// check fails the test.
+func (p *Plane) check(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// run starts a part that ends with the test, and shows what it said if the test
+// fails.
+func (p *Plane) run(part *Part) {
+	p.t.Helper()
+	p.t.Cleanup(func() {
+		part.Kill()
+		if p.t.Failed() {
+			p.t.Logf("the end of what %s said:\n%s", part.name, part.tail())
+		}
+	})
+	p.check(part.Start())
+}
+
+// file is the path of one of the control plane's files.
+func (p *Plane) file(name string) string { return filepath.Join(p.dir, name) }
+
+func (p *Plane) writeFiles() {
+	p.t.Helper()
+	var err error
+	p.cert, err = newCertificate()
+	p.check(err)
+	var tokens strings.Builder
+	for token, user := range users() {
+		fmt.Fprintf(&tokens, "%s,%s\n", token, user)
+	}
+	for name, content := range map[string][]byte{"tls.crt": p.cert.cert, "tls.key": p.cert.key, "tokens.csv": []byte(tokens.String())} {
+		p.check(os.WriteFile(p.file(name), content, 0o600))
+	}
+}
+
+// parts describes etcd and the API server.
+func (p *Plane) parts() (etcd, api *Part) {
+	p.t.Helper()
+	client, peer := "http://"+p.freeAddress(), "http://"+p.freeAddress()
+	etcd = p.part("etcd",
+		"--data-dir", p.file("etcd"), "--unsafe-no-fsync", "--log-level", "warn",
+		"--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
+	p.api = p.freeAddress()
+	host, port, _ := net.SplitHostPort(p.api)
+	api = p.part("kube-apiserver",
+		"--etcd-servers", client, "--bind-address", host, "--advertise-address", host, "--secure-port", port,
+		"--endpoint-reconciler-type", "none", // loopback is no address of a service
+		"--service-cluster-ip-range", "10.0.0.0/24",
+		"--tls-cert-file", p.file("tls.crt"), "--tls-private-key-file", p.file("tls.key"), "--cert-dir", p.file("certs"),
+		"--service-account-issuer", "https://kubernetes.default.svc",
+		"--service-account-key-file", p.file("tls.key"), "--service-account-signing-key-file", p.file("tls.key"),
+		"--token-auth-file", p.file("tokens.csv"), "--authorization-mode", "Node,RBAC",
+		// Nobody makes the ServiceAccounts that it wants each pod to have.
+		"--disable-admission-plugins", "ServiceAccount",
+		"--profiling=false")
+	api.ready = func() error { return p.waitReady(api) }
+	return etcd, api
+}
+
+// freeAddress returns an address on loopback at which nobody listens.
+func (p *Plane) freeAddress() string {
+	p.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p.check(err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// waitReady waits until the API server says that it is ready.
+func (p *Plane) waitReady(part *Part) error {
+	client, err := rest.HTTPClientFor(p.restConfig(Admin))
+	if err != nil {
+		return err
+	}
+	err = errors.New("no answer")
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline) && !part.ended(); time.Sleep(20 * time.Millisecond) {
+		if err = askReady(client, "https://"+p.api+"/readyz"); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func askReady(client *http.Client, url string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %s", url, res.Status)
+	}
+	return nil
+}
+
+// prepare makes what the API server or kube-controller-manager would make a
+// moment later.
+func (p *Plane) prepare() {
+	p.t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceDefault}}
+	_, err := p.admin.CoreV1().Namespaces().Create(p.t.Context(), ns, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		p.check(err)
+	}
+	p.makeAttacherRole()
+}
