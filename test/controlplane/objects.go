@@ -20,6 +20,14 @@ func (p *Plane) checkMade(err error) {
 	}
 }
 
+// Namespace makes one, if it is not there.
+func (p *Plane) Namespace(name string) {
+	p.t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := p.admin.CoreV1().Namespaces().Create(p.t.Context(), ns, metav1.CreateOptions{})
+	p.checkMade(err)
+}
+
 // A NodeDriver is a CSI driver on a node: an entry of the CSINode object.
 type NodeDriver struct {
 	Name, NodeID string
@@ -118,12 +126,11 @@ func (p *Plane) bind(pv *corev1.PersistentVolume, claim *corev1.PersistentVolume
 	p.check(err)
 }
 
-// Pod makes a pod in namespace default that is on a node, runs as a
-// ServiceAccount and uses claims.
-func (p *Plane) Pod(name, node, serviceAccount string, claims ...string) *corev1.Pod {
+// Pod makes a pod that is on a node, runs as a ServiceAccount and uses claims.
+func (p *Plane) Pod(namespace, name, node, serviceAccount string, claims ...string) *corev1.Pod {
 	p.t.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 		Spec: corev1.PodSpec{
 			NodeName: node, ServiceAccountName: serviceAccount, TerminationGracePeriodSeconds: new(int64),
 			Containers: []corev1.Container{{Name: "main", Image: "none"}},

@@ -5,13 +5,13 @@ package controlplane
 // that binds claims.
 func (p *Plane) StartControllerManager() *Part {
 	p.t.Helper()
-	part := p.part("kube-controller-manager",
+	part := p.Program("kube-controller-manager",
 		"--kubeconfig", p.Kubeconfig(controllerManager), "--leader-elect=false", "--secure-port=0",
 		"--controllers=persistentvolume-attach-detach-controller,persistentvolume-binder-controller",
 		"--use-service-account-credentials", "--flex-volume-plugin-dir", p.file("no-plugins"),
 		"--attach-detach-reconcile-sync-period=1s", "--kube-api-qps=500", "--kube-api-burst=1000",
 		"--v=2")
-	p.run(part)
+	p.Run(part)
 	return part
 }
 
@@ -19,10 +19,10 @@ func (p *Plane) StartControllerManager() *Part {
 // service is at a socket.
 func (p *Plane) StartAttacher(socket string, more ...string) *Part {
 	p.t.Helper()
-	part := p.part("csi-attacher", append([]string{
+	part := p.Program("csi-attacher", append([]string{
 		"--kubeconfig", p.Kubeconfig(attacher), "--csi-address", socket, "--kube-api-qps=500", "--kube-api-burst=1000",
 		"--retry-interval-start=100ms", "--retry-interval-max=1s", "--reconcile-sync=5s", "--v=5",
 	}, more...)...)
-	p.run(part)
+	p.Run(part)
 	return part
 }

@@ -12,12 +12,9 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
@@ -51,8 +48,8 @@ func Start(t testing.TB) *Plane {
 	p := &Plane{t: t, dir: dir}
 	p.writeFiles()
 	p.ETCD, p.APIServer = p.parts()
-	p.run(p.ETCD)
-	p.run(p.APIServer)
+	p.Run(p.ETCD)
+	p.Run(p.APIServer)
 	p.admin = p.Client(Admin)
 	p.prepare()
 	return p
@@ -76,9 +73,9 @@ func (p *Plane) check(err error) {
 	}
 }
 
-// run starts a part that ends with the test, and shows what it said if the test
+// Run starts a part that ends with the test, and shows what it said if the test
 // fails.
-func (p *Plane) run(part *Part) {
+func (p *Plane) Run(part *Part) {
 	p.t.Helper()
 	p.t.Cleanup(func() {
 		part.Kill()
@@ -110,13 +107,13 @@ func (p *Plane) writeFiles() {
 func (p *Plane) parts() (etcd, api *Part) {
 	p.t.Helper()
 	client, peer := "http://"+p.freeAddress(), "http://"+p.freeAddress()
-	etcd = p.part("etcd",
+	etcd = p.Program("etcd",
 		"--data-dir", p.file("etcd"), "--unsafe-no-fsync", "--log-level", "warn",
 		"--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
 	p.api = p.freeAddress()
 	host, port, _ := net.SplitHostPort(p.api)
-	api = p.part("kube-apiserver",
+	api = p.Program("kube-apiserver",
 		"--etcd-servers", client, "--bind-address", host, "--advertise-address", host, "--secure-port", port,
 		"--endpoint-reconciler-type", "none", // loopback is no address of a service
 		"--service-cluster-ip-range", "10.0.0.0/24",
@@ -177,10 +174,6 @@ func askReady(client *http.Client, url string) error {
 // moment later.
 func (p *Plane) prepare() {
 	p.t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceDefault}}
-	_, err := p.admin.CoreV1().Namespaces().Create(p.t.Context(), ns, metav1.CreateOptions{})
-	if !apierrors.IsAlreadyExists(err) {
-		p.check(err)
-	}
+	p.Namespace(metav1.NamespaceDefault)
 	p.makeAttacherRole()
 }

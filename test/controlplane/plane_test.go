@@ -13,14 +13,20 @@ func TestPlane(t *testing.T) {
 	p := Start(t)
 	p.StartControllerManager()
 	p.Node("node-1", NodeDriver{Name: "disk.example.com", NodeID: "id-1", Count: 3})
-	p.ServiceAccount("daemon")
-	token := p.ServiceAccountToken(p.Pod("daemon", "node-1", "daemon"))
+	p.ServiceAccount("default", "daemon")
+	token := p.ServiceAccountToken(p.Pod("default", "daemon", "node-1", "daemon"))
 
 	t.Run("service account", func(t *testing.T) {
 		p := p.With(t)
 		client := p.Client(token)
 		if _, err := client.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("without rights: %v, want Forbidden", err)
+		}
+	})
+	t.Run("manifests", func(t *testing.T) {
+		p := p.With(t)
+		for _, file := range []string{"rbac/node.yaml", "rbac/controller.yaml", "policy/attachments.yaml", "policy/tokens.yaml"} {
+			p.Apply("../../install/" + file)
 		}
 	})
 	t.Run("restart", func(t *testing.T) {

@@ -29,8 +29,9 @@ type Part struct {
 	done chan struct{}
 }
 
-// part describes a program of $FLEX_PROGRAMS.
-func (p *Plane) part(name string, args ...string) *Part {
+// Program describes a program of $FLEX_PROGRAMS: one of the control plane's, or
+// another that is to end with the test.
+func (p *Plane) Program(name string, args ...string) *Part {
 	p.t.Helper()
 	log, err := os.CreateTemp(p.dir, name+"-*.log")
 	p.check(err)

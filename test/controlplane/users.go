@@ -69,11 +69,11 @@ users: [{name: test, user: {token: "%s"}}]
 	return f.Name()
 }
 
-// ServiceAccount makes one in namespace default, if it is not there.
-func (p *Plane) ServiceAccount(name string) {
+// ServiceAccount makes one, if it is not there.
+func (p *Plane) ServiceAccount(namespace, name string) {
 	p.t.Helper()
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	_, err := p.admin.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(p.t.Context(), sa, metav1.CreateOptions{})
+	_, err := p.admin.CoreV1().ServiceAccounts(namespace).Create(p.t.Context(), sa, metav1.CreateOptions{})
 	p.checkMade(err)
 }
 
