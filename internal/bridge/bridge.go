@@ -170,11 +170,17 @@ type Bridge struct {
 	// Grace is how long something may be left half-done before it is undone
 	// because nobody asks for it any more. Zero: DefaultGrace.
 	Grace time.Duration
+	// Attachments returns those in the cluster that are of this node's making, for
+	// Sweep; nil: there are none.
+	Attachments func(context.Context) ([]*csivol.Attachment, error)
 	// Notify tells people what they have to look at; nil: nobody.
 	Notify func(csivol.Notice)
 	// Measure asks the drivers that can tell how full volumes are, for metrics.
 	Measure bool
-	Log     *slog.Logger
+	// DetachWait is how long the last unmount waits for a detach through the
+	// cluster, which goes on without it. Zero: 10 s.
+	DetachWait time.Duration
+	Log        *slog.Logger
 
 	mu      sync.Mutex
 	volumes map[csivol.Key]*volume

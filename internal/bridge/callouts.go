@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"context"
-	"errors"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/volstate"
@@ -36,12 +35,12 @@ func (b *Bridge) attach(ctx context.Context, d *FlexDriver, c *flex.Call) (strin
 	return deviceName(want), err
 }
 
-// requireThisNode: without the API server only this node's CSI id is known.
+// requireThisNode: a node's daemon attaches and detaches for its own node only.
 func (b *Bridge) requireThisNode(node string) error {
 	if node == b.NodeName {
 		return nil
 	}
-	return flex.Errorf(flex.CodeFailedPrecondition, "flex2csi on node %s cannot attach to node %s: it knows the CSI node id of its own node only", b.NodeName, node)
+	return flex.Errorf(flex.CodeFailedPrecondition, "flex2csi on node %s neither attaches to node %s nor detaches from it; for kube-controller-manager there is flex2csi serve --controller", b.NodeName, node)
 }
 
 // deviceName is what the kubelet passes around as the device. It is no path,
@@ -87,11 +86,14 @@ func (b *Bridge) waitForAttach(ctx context.Context, d *FlexDriver, c *flex.Call)
 // and no options. What is still staged on this node is not detached: data
 // that was not written back would be lost.
 func (b *Bridge) detach(ctx context.Context, d *FlexDriver, c *flex.Call) error {
+	if err := b.requireThisNode(c.NodeName); err != nil {
+		return err // what is attached elsewhere this process does not know
+	}
 	key, ok := b.named(d, c.VolumeName)
 	if !ok {
 		return nil
 	}
-	if err := errors.Join(d.serves(key), b.requireThisNode(c.NodeName)); err != nil {
+	if err := d.serves(key); err != nil {
 		return err
 	}
 	return b.do(ctx, key, operation{command: c.Command, dir: c.NodeName}, func(v *volume) error {

@@ -143,8 +143,10 @@ func TestIsAttachedElsewhere(t *testing.T) {
 	n := newNode(t)
 	n.succeed("attach", options, "node-1")
 	n.succeed("isattached", options, "node-1")
-	if s := n.call("isattached", options, "node-2"); s.Status != flex.StatusFailure {
-		t.Errorf("%+v", s)
+	for _, call := range [][]string{{"isattached", options, "node-2"}, {"detach", "pv1", "node-2"}, {"detach", "pv9", "node-2"}} {
+		if s := n.call(call...); s.Status != flex.StatusFailure {
+			t.Errorf("%v: %+v", call, s)
+		}
 	}
 	n.succeed("detach", "pv1", "node-1")
 	n.empty()

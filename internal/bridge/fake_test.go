@@ -20,6 +20,8 @@ type fakeDriver struct {
 	features csivol.Features
 	away     error // what Features fails with
 	unseen   bool  // what it publishes is not seen on the node
+	// inCluster: its controller is there, and attaches.
+	inCluster bool
 
 	mu        sync.Mutex
 	calls     []string
@@ -90,7 +92,7 @@ func (f *fakeDriver) NodeStage(_ context.Context, r csivol.StageRequest) error {
 		<-f.hold
 	}
 	return f.do("NodeStage", r.Handle, func() error {
-		if f.features.Attach && (f.attached[r.Handle] == "" || r.PublishContext["device"] == "") {
+		if (f.features.Attach || f.inCluster) && (f.attached[r.Handle] == "" || r.PublishContext["device"] == "") {
 			return final(flex.CodeFailedPrecondition, "not attached")
 		}
 		f.groups = append(f.groups, "stage:"+r.Capability.MountGroup)

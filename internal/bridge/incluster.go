@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -35,41 +36,41 @@ func (b *Bridge) attachInCluster(s *setup, by string) error {
 		}
 		forgetAttachment(r)
 	}
-	if r.Attach == volstate.None {
-		r.Foreign = s.awaits
-	}
-	r.Attach, r.NodeID, r.Object = volstate.Doing, s.f.NodeID, attachment.Name(v.key.Handle, v.key.Driver, b.NodeName)
+	r.NodeID, r.Object = s.f.NodeID, attachment.Name(v.key.Handle, v.key.Driver, b.NodeName)
 	if r.Attachment == "" {
 		r.Attachment = by
 	}
+	return b.askCluster(d, v, s.want.Pod, timeout, s.awaits && r.Attach == volstate.None || awaited(r))
+}
+
+// awaited reports whether somebody else attaches the volume of a record.
+func awaited(r *volstate.Record) bool { return r.Foreign && r.Attachment == byControlPlane }
+
+// askCluster asks for the attachment that a record names, or only waits for it.
+func (b *Bridge) askCluster(d *FlexDriver, v *volume, pod csivol.Pod, timeout time.Duration, awaits bool) error {
+	r := v.record
+	// Whose it will be is known when it is there; until then it may be ours.
+	r.Attach, r.Foreign = volstate.Doing, awaits
 	if err := b.save(v); err != nil {
 		return err
 	}
-	return b.awaitAttachment(d, v, s.want.Pod, timeout)
-}
-
-// awaitAttachment asks for an attachment that the record says is asked for.
-func (b *Bridge) awaitAttachment(d *FlexDriver, v *volume, pod csivol.Pod, timeout time.Duration) error {
-	r := v.record
-	awaits := r.Foreign && r.Attachment == byControlPlane
+	ask := d.Attacher.Attach
+	if awaits {
+		ask = d.Attacher.Await
+	}
 	var got csivol.Attached
 	err := v.rpc(timeout, func(ctx context.Context) (err error) {
-		if awaits {
-			got, err = d.Attacher.Await(ctx, b.attachmentOf(d, r, pod))
-		} else {
-			got, err = d.Attacher.Attach(ctx, b.attachmentOf(d, r, pod))
-		}
+		got, err = ask(ctx, b.attachmentOf(d, r, pod))
 		return err
 	})
-	switch {
-	case errors.Is(err, csivol.ErrNotBegun):
+	if errors.Is(err, csivol.ErrNotBegun) && r.Stage == volstate.None && len(publishedPods(r)) == 0 {
 		forgetAttachment(r)
 		return remember(r, err)
-	case err != nil:
+	}
+	if err != nil {
 		return remember(r, unsettled{err})
 	}
-	r.Attach, r.PublishContext = volstate.Done, got.PublishContext
-	r.Foreign = awaits || !got.Ours
+	r.Attach, r.PublishContext, r.Foreign = volstate.Done, got.PublishContext, awaits || !got.Ours
 	return nil
 }
 
@@ -100,9 +101,9 @@ func (v *volume) patience(timeout time.Duration) time.Duration {
 	return min(timeout, max(least, time.Until(time.Unix(0, until))-toAnswer))
 }
 
-// detachWait is how long the last unmount waits for a detach. It does not need
-// it: the volume is not in use any more, and the record says what is left to do.
-const detachWait = 10 * time.Second
+// defaultDetachWait is short: the volume is not in use any more, and the record
+// says what is left to do.
+const defaultDetachWait = 10 * time.Second
 
 // detachSoon is detachFrom for a volume that nobody has any more. A pod's end
 // does not wait for a detach that goes on without it, or cannot begin since the
@@ -116,7 +117,7 @@ func (b *Bridge) detachSoon(d *FlexDriver, v *volume, s csivol.Secrets) error {
 	if err != nil || !begun {
 		return err
 	}
-	if err := b.deleteAttachment(d, v, detachWait); err != nil {
+	if err := b.deleteAttachment(d, v, cmp.Or(b.DetachWait, defaultDetachWait)); err != nil {
 		v.log.Warn("the volume is not detached yet; that goes on without its pod", "volumeAttachment", r.Object, "error", err)
 		b.doLater(r, operation{command: detachCommand}, "detach it", b.finishDetach)
 		return nil
@@ -154,15 +155,4 @@ func (b *Bridge) finishDetach(v *volume) error {
 		return err
 	}
 	return b.detachFrom(d, v, csivol.Secrets{})
-}
-
-// attachmentLost reports whether an attachment is gone that a record says is
-// there. What is not known is not lost.
-func (b *Bridge) attachmentLost(r *volstate.Record) bool {
-	d := b.Drivers[r.FlexDriver]
-	if r.Object == "" || r.Attach != volstate.Done || d == nil || d.Attacher == nil {
-		return false
-	}
-	lost, err := d.Attacher.Lost(b.attachmentOf(d, r, csivol.Pod{}))
-	return err == nil && lost
 }

@@ -61,6 +61,18 @@ func fixed(p bridge.Policy) func(context.Context) (bridge.Policy, error) {
 	return func(context.Context) (bridge.Policy, error) { return p, nil }
 }
 
+// withModes maps as where the PersistentVolume could be read: for reading.
+func withModes(modes ...csivol.AccessMode) func(context.Context, flex.Options) (*csivol.Volume, error) {
+	return func(ctx context.Context, o flex.Options) (*csivol.Volume, error) {
+		v, err := mapOptions(ctx, o)
+		v.AccessMode, v.AccessModes, v.AttachReadOnly = "", modes, true
+		if len(modes) > 0 {
+			v.AccessMode = modes[0]
+		}
+		return v, err
+	}
+}
+
 func mapOptions(_ context.Context, o flex.Options) (*csivol.Volume, error) {
 	return &csivol.Volume{
 		FlexDriver: flexDriver, Driver: "csi.example.com", Handle: o.User["volumeHandle"], Name: o.VolumeName,

@@ -43,6 +43,7 @@ type setup struct {
 func (b *Bridge) setup(d *FlexDriver, v *volume, want *csivol.Volume) (*setup, error) {
 	f, err := v.features(d)
 	if err != nil {
+		b.noticeAway(want, err)
 		return nil, err
 	}
 	policy, err := d.policy(v.ctx)

@@ -36,12 +36,20 @@ func (b *Bridge) Reconcile(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		b.noticeStuck(r)
 		if b.busy(r.Key()) {
+			continue
+		}
+		if detachPending(r) {
+			b.doLater(r, operation{command: detachCommand}, "detach it", b.finishDetach)
 			continue
 		}
 		if b.unwanted(r) {
 			b.doLater(r, operation{command: reconcileCommand}, "undo what nobody wants any more", b.undoUnwanted)
 			continue
+		}
+		if b.attachmentAmiss(r) {
+			b.doLater(r, operation{command: reattachCommand}, "attach it again", b.reattach)
 		}
 		if a := b.examine(r); !a.noted(r) || !a.none() {
 			b.doLater(r, operation{command: reconcileCommand}, "replace dead mounts", b.treat)
@@ -49,6 +57,15 @@ func (b *Bridge) Reconcile(ctx context.Context) {
 		}
 		b.republish(r)
 		b.measure(r)
+	}
+}
+
+// FinishDetaches goes on with the detaches that an earlier process has left.
+func (b *Bridge) FinishDetaches() {
+	for _, r := range b.Records() {
+		if detachPending(r) {
+			b.doLater(r, operation{command: detachCommand}, "detach it", b.finishDetach)
+		}
 	}
 }
 

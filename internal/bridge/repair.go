@@ -161,6 +161,7 @@ func (b *Bridge) treat(v *volume) error {
 			t.Dead = a.targets[dir]
 			if t.Dead != "" {
 				v.log.Warn("a mount is dead", "dir", dir, "pod", podName(t, dir), "why", t.Dead)
+				b.notify(r, t.Pod, "VolumeCorrupted", "what is mounted for the volume does not work any more: %s; unless it is mounted anew soon, delete the pod", t.Dead)
 			}
 		}
 		return nil

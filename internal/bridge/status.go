@@ -22,6 +22,8 @@ type VolumeStatus struct {
 	// Operations are those under way, the oldest first. One of them, at most,
 	// has begun; the others wait for it.
 	Operations []OperationStatus
+	// AttachmentLost: what attached the volume is gone, and pods have it.
+	AttachmentLost bool
 	// Stats are the driver's, as of the last minute; nil if it does not tell.
 	Stats *csivol.Stats
 }
@@ -46,6 +48,9 @@ func (b *Bridge) Status() []VolumeStatus {
 		all = append(all, v.statusLocked())
 	}
 	b.mu.Unlock() // operations do not wait for the sorting of thousands
+	for i := range all {
+		all[i].AttachmentLost = b.attachmentLost(all[i].Record)
+	}
 	slices.SortFunc(all, func(x, y VolumeStatus) int {
 		return cmp.Or(cmp.Compare(x.Record.Driver, y.Record.Driver), cmp.Compare(x.Record.Handle, y.Record.Handle))
 	})

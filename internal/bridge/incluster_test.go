@@ -1,0 +1,419 @@
+package bridge_test
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// clusterNode is a node whose volumes are attached through the cluster: the
+// driver's controller cannot be reached.
+type clusterNode struct {
+	*node
+	cluster *fakeCluster
+	notices []csivol.Notice
+}
+
+func newClusterNode(t *testing.T) *clusterNode {
+	n := &clusterNode{node: newNode(t)}
+	n.driver.features.Attach, n.driver.inCluster = false, true
+	n.cluster = newFakeCluster(n.driver)
+	n.configure()
+	return n
+}
+
+// configure gives the bridge of the node access to the cluster.
+func (n *clusterNode) configure() {
+	d := n.bridge.Drivers[flexDriver]
+	d.Attacher, d.Attach = n.cluster, bridge.AttachVA
+	n.bridge.Attachments = n.cluster.list
+	n.bridge.DetachWait = 20 * time.Millisecond
+	n.bridge.Notify = func(notice csivol.Notice) { n.notices = append(n.notices, notice) }
+}
+
+func (n *clusterNode) start(boot string) {
+	n.t.Helper()
+	n.node.start(boot)
+	n.configure()
+}
+
+func (n *clusterNode) settle() {
+	n.t.Helper()
+	n.reconcile()
+}
+
+func (n *clusterNode) empty() {
+	n.t.Helper()
+	n.wait()
+	if left := n.cluster.left(); left != "[] []" {
+		n.t.Errorf("attachments are left, or something went wrong: %s", left)
+	}
+	n.node.empty()
+}
+
+// wait waits for operations that nobody waits for.
+func (n *clusterNode) wait() {
+	n.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); n.bridge.Busy(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			n.t.Fatalf("operations do not end: %v", n.bridge.Operations())
+		}
+	}
+}
+
+func (n *clusterNode) fail(want string, args ...string) flex.DriverStatus {
+	n.t.Helper()
+	s := n.call(args...)
+	if s.Status != flex.StatusFailure || !strings.Contains(s.Message, want) {
+		n.t.Errorf("%s: %+v, want a Failure with %q", args[0], s, want)
+	}
+	return s
+}
+
+// hurried makes attach and detach wait no longer than a test can.
+func (n *clusterNode) hurried() {
+	t := &n.bridge.Drivers[flexDriver].Timeouts
+	t.Attach, t.Detach = 20*time.Millisecond, 20*time.Millisecond
+}
+
+var objectName = attachment.Name("h1", "csi.example.com", "node-1")
+
+func TestAttachInCluster(t *testing.T) {
+	n := newClusterNode(t)
+	p1, p2 := n.podDir("p1"), n.podDir("p2")
+	n.cluster.notes = func(call string) {
+		if call != "Attach" {
+			return
+		}
+		// The name is on the disk before the request is made.
+		records, _, err := n.store.Load()
+		if err != nil || len(records) != 1 || records[0].Attach != volstate.Doing || records[0].Object != objectName {
+			t.Errorf("the record at the time of the request: %+v, %v", records, err)
+		}
+	}
+	n.succeed("mount", p1, options)
+	n.succeed("mount", p2, options)
+	if got, want := n.cluster.called(), "Attach"; got != want {
+		t.Errorf("two mounts called %s, want %s", got, want)
+	}
+	if r := n.record(); r.Attach != volstate.Done || r.PublishContext["device"] != "d" || r.Foreign {
+		t.Errorf("%+v", r)
+	}
+	n.succeed("unmount", p1)
+	if got := n.cluster.called(); got != "" {
+		t.Errorf("the first unmount called %s", got)
+	}
+	n.succeed("unmount", p2)
+	if got, want := n.cluster.called(), "Detach"; got != want {
+		t.Errorf("the last unmount called %s, want %s", got, want)
+	}
+	if got, want := n.driver.called(), "NodeStage NodePublish NodePublish NodeUnpublish NodeUnpublish NodeUnstage"; got != want {
+		t.Errorf("the driver was called %s, want %s", got, want)
+	}
+	n.empty()
+}
+
+// TestAttachmentSaysAll: what the external-attacher wants to know.
+func TestAttachmentSaysAll(t *testing.T) {
+	n := newClusterNode(t)
+	d := n.bridge.Drivers[flexDriver]
+	d.AttachSecret = &csivol.SecretRef{Namespace: "ns", Name: "attach"}
+	d.Map = withModes(csivol.ReadOnlyMany, csivol.ReadWriteMany)
+	n.succeed("mount", n.podDir("p1"), options)
+	a := n.cluster.asked[0]
+	if a.Node != "node-1" || a.FlexDriver != flexDriver || a.Name != "pv1" || a.FSType != "ext4" || a.Secret != d.AttachSecret || len(a.AccessModes) != 2 || !a.ReadOnly {
+		t.Errorf("%+v", a)
+	}
+	n.succeed("unmount", n.podDir("p1"))
+	n.empty()
+}
+
+// TestUncertainAttachGoesOn: who gives up waiting undoes nothing; the next mount
+// waits for the same, unmount takes it back, and if neither comes Reconcile does.
+func TestUncertainAttachGoesOn(t *testing.T) {
+	for _, arrives := range []bool{false, true} {
+		for _, then := range []string{"mount", "unmount", "reconcile", "restart and reconcile"} {
+			n := newClusterNode(t)
+			dir := n.podDir("p1")
+			n.cluster.fail["Attach"] = []error{flex.Errorf(flex.CodeUnavailable, "no API server")}
+			n.cluster.after["Attach"] = arrives
+			n.fail("no API server", "mount", dir, options)
+			if got := n.cluster.called(); got != "Attach" {
+				t.Errorf("a mount that is given up called %s, want Attach: it is not undone", got)
+			}
+			switch then {
+			case "mount":
+				n.succeed("mount", dir, options)
+				n.succeed("unmount", dir)
+			case "unmount":
+				n.succeed("unmount", dir)
+			case "restart and reconcile":
+				n.start("boot-1")
+				fallthrough
+			default:
+				n.bridge.Grace = 1
+				n.settle()
+			}
+			n.empty()
+			if t.Failed() {
+				t.Fatalf("arrives %t, then %s", arrives, then)
+			}
+		}
+	}
+}
+
+// TestSlowAttachTellsWhy: what the driver said gets into the answer, before the
+// caller leaves.
+func TestSlowAttachTellsWhy(t *testing.T) {
+	n := newClusterNode(t)
+	n.cluster.slow["Attach"] = true
+	d, err := n.bridge.Driver(flexDriver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Timeout = func(flex.Command) time.Duration { return 4 * time.Second }
+	dir := n.podDir("p1")
+	s := flex.Run(t.Context(), d, []string{"mount", dir, options})
+	if s.Code != flex.CodeDeadlineExceeded || !strings.Contains(s.Message, "no disk like that") {
+		t.Errorf("%+v", s)
+	}
+	n.cluster.hurry()
+	n.succeed("mount", dir, options)
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+// TestNotBegun: another node has the volume, and nothing is there to be undone.
+func TestNotBegun(t *testing.T) {
+	n := newClusterNode(t)
+	n.cluster.fail["Attach"] = []error{&flex.Error{Code: flex.CodeFailedPrecondition, Err: errors.Join(errors.New("node-2 has it"), csivol.ErrNotBegun)}}
+	s := n.fail("node-2", "mount", n.podDir("p1"), options)
+	if got := n.cluster.called(); got != "Attach" || s.Code != flex.CodeFailedPrecondition {
+		t.Errorf("called %s, %+v", got, s)
+	}
+	n.empty()
+}
+
+// TestUnmountDoesNotWaitForDetach: whatever keeps the detach, the pod goes, the
+// record stays, and the volume is detached in the end, once.
+func TestUnmountDoesNotWaitForDetach(t *testing.T) {
+	away := flex.Errorf(flex.CodeUnavailable, "no API server")
+	for _, why := range []string{"slow", "away", "away, and the request arrives"} {
+		for _, then := range []string{"reconcile", "restart", "mount", "mount of another kind", "reboot"} {
+			n := newClusterNode(t)
+			n.hurried()
+			dir := n.podDir("p1")
+			n.succeed("mount", dir, options)
+			n.cluster.set(func() {
+				n.cluster.slow["Detach"] = why == "slow"
+				n.cluster.after["Detach"] = strings.Contains(why, "arrives")
+				if why != "slow" {
+					n.cluster.fail["Detach"] = []error{away, away}
+				}
+			})
+			n.succeed("unmount", dir)
+			n.wait()
+			if r := n.record(); r.Attach != volstate.Undoing || r.Object != objectName || len(r.Targets) > 0 || r.Stage != volstate.None {
+				t.Errorf("%s: the record is %+v", why, r)
+			}
+			n.cluster.hurry()
+			switch then {
+			case "reconcile":
+				n.settle()
+			case "restart", "reboot":
+				n.start(map[string]string{"restart": "boot-1", "reboot": "boot-2"}[then])
+				n.bridge.FinishDetaches()
+			case "mount", "mount of another kind":
+				n.cluster.called()
+				asked := options
+				if then != "mount" {
+					asked = strings.Replace(options, "ext4", "xfs", 1)
+				}
+				n.succeed("mount", dir, asked)
+				// Never without the detach: what is seen may be about to go.
+				if got, want := n.cluster.called(), "Detach Attach"; got != want {
+					t.Errorf("%s: mount called %s, want %s", why, got, want)
+				}
+				n.succeed("unmount", dir)
+			}
+			n.empty()
+			if t.Failed() {
+				t.Fatalf("%s, then %s", why, then)
+			}
+		}
+	}
+}
+
+// TestMountDuringADetach: a mount that cannot be completed before the detach is.
+func TestMountDuringADetach(t *testing.T) {
+	n := newClusterNode(t)
+	n.hurried()
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	n.cluster.set(func() { n.cluster.slow["Detach"] = true })
+	n.succeed("unmount", dir)
+	n.fail("still detaching", "mount", dir, options)
+	if mounted, _ := n.mounts.Mounted(dir); mounted {
+		t.Error("it is mounted, and about to be detached")
+	}
+	n.cluster.hurry()
+	n.succeed("mount", dir, options)
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+// TestLostAttachment: pods have the volume, and somebody deletes the attachment.
+func TestLostAttachment(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		n := newClusterNode(t)
+		dir := n.podDir("p1")
+		n.succeed("mount", dir, options)
+		n.cluster.called()
+		n.settle()
+		if got := n.cluster.called(); got != "" {
+			t.Errorf("nothing is lost, and %s was called", got)
+		}
+		n.cluster.lose()
+		if s := n.bridge.Status(); !s[0].AttachmentLost {
+			t.Errorf("the status does not tell: %+v", s[0])
+		}
+		if changed {
+			n.cluster.context = map[string]string{"device": "other"}
+		}
+		n.settle()
+		if got, want := n.cluster.called(), "Attach"; got != want {
+			t.Errorf("the reconciler called %s, want %s", got, want)
+		}
+		if r := n.record(); r.Attach != volstate.Done || !maps.Equal(r.PublishContext, n.cluster.context) {
+			t.Errorf("%+v", r)
+		}
+		var reasons []string
+		for _, notice := range n.notices {
+			reasons = append(reasons, notice.Reason+" "+notice.PersistentVolume)
+		}
+		want := "VolumeAttachmentLost pv1"
+		if changed {
+			want += ", VolumeAttachmentChanged pv1"
+		}
+		if got := strings.Join(reasons, ", "); got != want {
+			t.Errorf("notices %s, want %s", got, want)
+		}
+		n.succeed("unmount", dir)
+		n.empty()
+	}
+}
+
+// TestLostAttachmentOfAnotherPod: the next mount does not trust the record.
+func TestLostAttachmentOfAnotherPod(t *testing.T) {
+	n := newClusterNode(t)
+	n.succeed("mount", n.podDir("p1"), options)
+	n.cluster.lose()
+	n.cluster.called()
+	n.succeed("mount", n.podDir("p2"), options)
+	if got, want := n.cluster.called(), "Attach"; got != want {
+		t.Errorf("mount called %s, want %s", got, want)
+	}
+	n.succeed("unmount", n.podDir("p1"))
+	n.succeed("unmount", n.podDir("p2"))
+	n.empty()
+}
+
+// TestReattachmentInDoubt: the process was killed while it asked again.
+func TestReattachmentInDoubt(t *testing.T) {
+	n := newClusterNode(t)
+	n.succeed("mount", n.podDir("p1"), options)
+	n.cluster.lose()
+	n.cluster.set(func() {
+		n.cluster.fail["Attach"] = []error{flex.Errorf(flex.CodeUnavailable, "no API server")}
+	})
+	n.bridge.Reconcile(t.Context())
+	n.wait()
+	if r := n.record(); r.Attach != volstate.Doing {
+		t.Fatalf("%+v", r)
+	}
+	n.start("boot-1")
+	n.settle()
+	if r := n.record(); r.Attach != volstate.Done {
+		t.Errorf("%+v", r)
+	}
+	n.succeed("unmount", n.podDir("p1"))
+	n.empty()
+}
+
+// TestForeignAttachment: what somebody else has made is used, and not deleted.
+func TestForeignAttachment(t *testing.T) {
+	n := newClusterNode(t)
+	n.cluster.request(objectName, &csivol.Attachment{Driver: "csi.example.com", Handle: "h1", Node: "node-1"}, false)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	if !n.record().Foreign {
+		t.Error("the record takes it for ours")
+	}
+	n.succeed("unmount", dir)
+	if got, want := n.cluster.called(), "Attach"; got != want {
+		t.Errorf("called %s, want %s", got, want)
+	}
+	// Deleted meanwhile, and asked for again, it is ours.
+	n.succeed("mount", dir, options)
+	n.cluster.lose()
+	n.settle()
+	if n.record().Foreign {
+		t.Error("the record takes ours for another's")
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+// TestAwaitedAttachment: with attach:true the control plane attaches, and
+// mountdevice waits for it.
+func TestAwaitedAttachment(t *testing.T) {
+	n := newClusterNode(t)
+	n.hurried()
+	dir, device := n.podDir("p1"), n.deviceDir()
+	if err := os.MkdirAll(device, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	n.fail("no disk like that", "mountdevice", device, "csi:h1", options)
+	n.cluster.request(objectName, &csivol.Attachment{Driver: "csi.example.com", Handle: "h1", Node: "node-1"}, true)
+	n.succeed("mountdevice", device, "csi:h1", options)
+	n.succeed("mount", dir, options)
+	n.succeed("unmount", dir)
+	n.succeed("unmountdevice", device)
+	if got, want := n.cluster.called(), "Await Await"; got != want {
+		t.Errorf("called %s, want %s", got, want)
+	}
+	if records, _, _ := n.store.Load(); len(records) > 0 {
+		t.Errorf("the record is left: %+v", records[0])
+	}
+}
+
+// TestNodeAttaches: a kubelet that attaches by itself calls attach and detach.
+func TestNodeAttaches(t *testing.T) {
+	n := newClusterNode(t)
+	n.hurried()
+	device := n.deviceDir()
+	if err := os.MkdirAll(device, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	n.succeed("attach", options, "node-1")
+	n.succeed("isattached", options, "node-1")
+	n.succeed("mountdevice", device, "csi:h1", options)
+	n.succeed("unmountdevice", device)
+	if got, want := n.cluster.called(), "Attach"; got != want {
+		t.Errorf("called %s, want %s: detach is a callout of its own", got, want)
+	}
+	n.cluster.set(func() { n.cluster.slow["Detach"] = true })
+	n.fail("still detaching", "detach", "pv1", "node-1")
+	n.cluster.hurry()
+	n.succeed("detach", "pv1", "node-1")
+	n.empty()
+}

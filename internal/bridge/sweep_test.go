@@ -1,0 +1,88 @@
+package bridge_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+)
+
+func (n *clusterNode) sweep() {
+	n.t.Helper()
+	if err := n.bridge.Sweep(n.t.Context()); err != nil {
+		n.t.Fatal(err)
+	}
+	n.wait()
+}
+
+// forget loses all records.
+func (n *clusterNode) forget() {
+	n.t.Helper()
+	if err := os.RemoveAll(filepath.Join(n.dir, "state")); err != nil {
+		n.t.Fatal(err)
+	}
+	n.start("boot-1")
+}
+
+// orphan is an attachment of which no record knows.
+func (n *clusterNode) orphan(node, driver string) {
+	n.cluster.request(objectName+node+driver, &csivol.Attachment{Driver: "csi.example.com", Handle: "h1", Node: node, FlexDriver: driver, Name: "pv1"}, true)
+}
+
+// TestSweep: what nobody knows of is detached, unless something of it is here.
+func TestSweep(t *testing.T) {
+	n := newClusterNode(t)
+	n.succeed("mount", n.podDir("p1"), options)
+	n.sweep()
+	if got, want := n.cluster.called(), "Attach"; got != want {
+		t.Errorf("what a record knows of: called %s, want %s", got, want)
+	}
+	n.forget()
+	n.sweep()
+	if got := n.cluster.called(); got != "" {
+		t.Errorf("what a pod has, and no record: called %s", got)
+	}
+	n.succeed("unmount", n.podDir("p1"))
+	n.driver.staged = map[string]string{} // somebody has tidied up
+	clear(n.mounts.mounted)
+	if err := os.RemoveAll(filepath.Join(n.dir, "pods")); err != nil {
+		t.Fatal(err)
+	}
+	n.sweep()
+	if got, want := n.cluster.called(), "Detach"; got != want {
+		t.Errorf("what is nobody's: called %s, want %s", got, want)
+	}
+	delete(n.driver.published, n.dir)
+	clear(n.driver.published)
+	n.empty()
+}
+
+// TestSweepSpares: what is not this node's, or of a driver that is not served.
+func TestSweepSpares(t *testing.T) {
+	n := newClusterNode(t)
+	n.orphan("node-2", flexDriver)
+	n.orphan("node-1", "example.com/other")
+	n.sweep()
+	if got := n.cluster.called(); got != "" {
+		t.Errorf("called %s", got)
+	}
+}
+
+// TestSweepAdopts: a record of a volume in use that does not know of its
+// attachment, since it is not the last one that was written.
+func TestSweepAdopts(t *testing.T) {
+	n := newClusterNode(t)
+	n.succeed("mount", n.podDir("p1"), options)
+	n.cluster.called()
+	n.node.rewrite(func(r *volstate.Record) { r.Attach, r.Attachment, r.Object = volstate.None, "", "" })
+	n.configure()
+	n.sweep()
+	n.settle()
+	if r := n.record(); r.Attach != volstate.Done || r.Object != objectName {
+		t.Errorf("%+v", r)
+	}
+	n.succeed("unmount", n.podDir("p1"))
+	n.empty()
+}
