@@ -47,8 +47,10 @@ type Attachment struct {
 	// PersistentVolume is that of the annotation or of spec.source; may be empty.
 	PersistentVolume string
 	// Handle is that of spec.source.inlineVolumeSpec; may be empty.
-	Handle   string
-	Attached bool
+	Handle string
+	// AccessModes are those of spec.source.inlineVolumeSpec.
+	AccessModes []csivol.AccessMode
+	Attached    bool
 	// AttachError and DetachError are the CSI driver's own words.
 	AttachError, DetachError string
 	Created                  time.Time
