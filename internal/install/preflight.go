@@ -100,7 +100,7 @@ func checkDriverDir(d driverDir) (exists bool, err error) {
 // otherPluginDirs names the well-known plugin directories that this node has.
 func otherPluginDirs() string {
 	var found []string
-	for _, dir := range knownPluginDirs() {
+	for _, dir := range KnownPluginDirs() {
 		if info, err := os.Stat(dir); err == nil && info.IsDir() {
 			found = append(found, dir)
 		}
@@ -111,8 +111,8 @@ func otherPluginDirs() string {
 	return "this node has " + strings.Join(found, ", ")
 }
 
-// knownPluginDirs are the directories of Kubernetes distributions.
-func knownPluginDirs() []string {
+// KnownPluginDirs are the directories of Kubernetes distributions.
+func KnownPluginDirs() []string {
 	return []string{
 		"/usr/libexec/kubernetes/kubelet-plugins/volume/exec", // upstream, kubeadm, EKS, k3s, kind, minikube
 		"/home/kubernetes/flexvolume",                         // GKE

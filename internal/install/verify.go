@@ -16,9 +16,9 @@ import (
 
 const (
 	maxOutput = 64 << 10
-	// slowInit is when to warn: while init runs no volume operation of the node
+	// SlowInit is when to warn: while init runs no volume operation of the node
 	// can begin (pkg/volume/plugins.go, refreshProbedPlugins).
-	slowInit = time.Second
+	SlowInit = time.Second
 )
 
 // verify runs init as the kubelet does (pkg/volume/flexvolume/driver-call.go) and
@@ -27,11 +27,7 @@ const (
 // not nil, the capabilities must be those.
 func (in *installer) verify(ctx context.Context, path string, want *flex.Capabilities) error {
 	start := time.Now()
-	output, err := in.runInit(ctx, path)
-	if err != nil {
-		return fmt.Errorf("run %s init: %w", path, err)
-	}
-	got, err := parseInit(output)
+	got, err := TryInit(ctx, path, in.VerifyTimeout)
 	if err != nil {
 		return fmt.Errorf("run %s init: %w", path, err)
 	}
@@ -39,14 +35,24 @@ func (in *installer) verify(ctx context.Context, path string, want *flex.Capabil
 		return fmt.Errorf("run %s init: it answers the capabilities %+v, not those of its configuration, %+v: is the executable another version?", path, got, *want)
 	}
 	in.report.Capabilities = got
-	if took := time.Since(start); took > slowInit {
+	if took := time.Since(start); took > SlowInit {
 		in.warn("init took %v, and all volume operations of the node wait for it", took.Round(time.Millisecond))
 	}
 	return nil
 }
 
-func (in *installer) runInit(ctx context.Context, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, in.VerifyTimeout)
+// TryInit runs a driver's init as the kubelet does, and returns what the kubelet
+// would make of the answer. A driver that does not end in time is killed.
+func TryInit(ctx context.Context, path string, timeout time.Duration) (flex.Capabilities, error) {
+	output, err := runInit(ctx, path, timeout)
+	if err != nil {
+		return flex.Capabilities{}, err
+	}
+	return parseInit(output)
+}
+
+func runInit(ctx context.Context, path string, timeout time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
 	var output limitedBuffer
@@ -60,7 +66,7 @@ func (in *installer) runInit(ctx context.Context, path string) ([]byte, error) {
 	err := cmd.Run()
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("no answer after %v: %w", in.VerifyTimeout, ctx.Err())
+		return nil, fmt.Errorf("no answer after %v: %w", timeout, ctx.Err())
 	case cmd.ProcessState == nil:
 		return nil, startError(err)
 	case err != nil:
