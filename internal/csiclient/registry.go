@@ -17,6 +17,9 @@ import (
 // kubelet (pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go).
 const askWait = time.Second
 
+// registryDir is where registrars listen, below the kubelet's directory.
+const registryDir = "plugins_registry"
+
 // Registered finds the socket of a driver that has registered with the
 // kubelet, by asking all registration sockets below <kubelet dir>/plugins_registry
 // for their names. NotifyRegistrationStatus is the kubelet's to call: a
@@ -25,7 +28,7 @@ const askWait = time.Second
 // While a driver is replaced there may be two. Then it is the one that
 // listens, or else the newer one.
 func Registered(kubeletDir, driver string) Endpoint {
-	root := filepath.Join(kubeletDir, "plugins_registry")
+	root := filepath.Join(kubeletDir, registryDir)
 	return func(ctx context.Context) (string, error) {
 		endpoints := askAll(ctx, registrationSockets(root), driver)
 		for _, endpoint := range endpoints {
@@ -82,10 +85,8 @@ func askAll(ctx context.Context, sockets []string, driver string) []string {
 			switch {
 			case err != nil || info.GetType() != registration.CSIPlugin || info.GetName() != driver:
 				// Left over by a registrar that is gone, or another driver.
-			case info.GetEndpoint() == "":
-				endpoints[i] = socket // the registrar is the driver
 			default:
-				endpoints[i] = socketPath(info.GetEndpoint())
+				endpoints[i] = endpointOf(info, socket)
 			}
 		})
 	}
@@ -102,4 +103,43 @@ func askRegistrar(ctx context.Context, socket string) (*registration.PluginInfo,
 	}
 	defer l.conn.Close()
 	return registration.NewRegistrationClient(l.conn).GetInfo(ctx, &registration.InfoRequest{})
+}
+
+// A Registrar is what listens, or once did, at a socket below plugins_registry.
+type Registrar struct {
+	Socket string
+	// Driver is the CSI driver that it speaks for; empty for plugins of another
+	// kind.
+	Driver string
+	// Endpoint is the driver's socket.
+	Endpoint string
+	// Err is why it could not be asked.
+	Err error
+}
+
+// Registrars asks all of them who they are.
+func Registrars(ctx context.Context, kubeletDir string) []Registrar {
+	sockets := registrationSockets(filepath.Join(kubeletDir, registryDir))
+	all := make([]Registrar, len(sockets))
+	var asked sync.WaitGroup
+	for i, socket := range sockets {
+		asked.Go(func() {
+			r := Registrar{Socket: socket}
+			var info *registration.PluginInfo
+			if info, r.Err = askRegistrar(ctx, socket); info.GetType() == registration.CSIPlugin {
+				r.Driver, r.Endpoint = info.GetName(), endpointOf(info, socket)
+			}
+			all[i] = r
+		})
+	}
+	asked.Wait()
+	return all
+}
+
+// endpointOf: a registrar that names none is the driver itself.
+func endpointOf(info *registration.PluginInfo, socket string) string {
+	if info.GetEndpoint() == "" {
+		return socket
+	}
+	return socketPath(info.GetEndpoint())
 }
