@@ -1,0 +1,154 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+)
+
+// Options say which cluster, and who asks.
+type Options struct {
+	// Kubeconfig is a file; empty: the pod's own service account.
+	Kubeconfig string
+	// UserAgent names the program to the API server.
+	UserAgent string
+	// Node is the one that this program runs on, for events.
+	Node string
+	// StateFile keeps what CSIDriver objects say for a program that is started
+	// while the API server is away. Empty: nothing is kept.
+	StateFile string
+	// Observe, if there is one, is told of each request.
+	Observe func(Request)
+	Log     *slog.Logger
+}
+
+// A Cluster is the way to the API server.
+type Cluster struct {
+	clients  *clients
+	options  Options
+	log      *slog.Logger
+	requests *requests
+
+	drivers drivers
+	volumes volumes
+	secrets secrets
+	tokens  tokens
+	events  events
+
+	mu      sync.Mutex
+	ctx     context.Context //nolint:containedctx // that of Run
+	mirrors []starter       // those to start with Run
+	running sync.WaitGroup
+}
+
+// starter is a mirror of whatever kind.
+type starter interface{ run(ctx context.Context) }
+
+// requestTimeout bounds a single request: it is answered from the memory of the
+// API server or by a write to etcd. Watches have none; that their connection is
+// dead is found out by HTTP/2 pings (k8s.io/apimachinery/pkg/util/net/http.go,
+// configureHTTP2Transport).
+const requestTimeout = 10 * time.Second
+
+// Connect makes the clients. It asks nothing of the API server.
+func Connect(o Options) (*Cluster, error) {
+	config, err := restConfig(o.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	c := &Cluster{options: o, log: o.Log, requests: &requests{observe: o.Observe}}
+	config.UserAgent = o.UserAgent
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	// The API server shares itself out among all of its clients by priority and
+	// fairness. A limit here would only delay hundreds of attachments after the
+	// reboot of a node. All that repeats itself here has pauses of its own.
+	config.QPS = -1
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	config.Wrap(c.requests.count)
+	if c.clients, err = newClients(config); err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	c.mirrorDrivers()
+	return c, nil
+}
+
+// restConfig is that of a kubeconfig or of the pod. The token of a service
+// account is read again when it has been renewed.
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		config, err := rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			err = errors.New("this is no pod of Kubernetes, and no kubeconfig is given")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("find the API server: %w", err)
+		}
+		return config, nil
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: kubeconfig %s: %w", kubeconfig, err)
+	}
+	return config, nil
+}
+
+// Run keeps what is in memory up to date while ctx lasts. Until the API server
+// has answered, what needs it fails or takes what was known before.
+func (c *Cluster) Run(ctx context.Context) {
+	ctx = klog.NewContext(ctx, logr.FromSlogHandler(c.log.Handler()))
+	stop := c.events.start(ctx, c)
+	c.mu.Lock()
+	c.ctx = ctx
+	for _, m := range c.mirrors {
+		c.running.Go(func() { m.run(ctx) })
+	}
+	c.mirrors = nil
+	c.mu.Unlock()
+	<-ctx.Done()
+	c.mu.Lock() // keep adds none after this
+	c.mu.Unlock()
+	c.running.Wait()
+	stop()
+}
+
+// keep runs a mirror while Run does.
+func (c *Cluster) keep(m starter) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.ctx == nil:
+		c.mirrors = append(c.mirrors, m)
+	case c.ctx.Err() == nil:
+		ctx := c.ctx
+		c.running.Go(func() { m.run(ctx) })
+	}
+}
+
+// request gives a request its deadline.
+func request[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return do(ctx)
+}
+
+// aboutVolume names a volume in errors.
+func aboutVolume(a *csivol.Attachment) string {
+	if a.Name == "" {
+		return a.Key().String()
+	}
+	return fmt.Sprintf("%s (PersistentVolume %s)", a.Key(), a.Name)
+}

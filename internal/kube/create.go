@@ -1,0 +1,205 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// errUnanswered: whether an attachment was made is not known.
+var errUnanswered = errors.New("whether it was made is not known")
+
+// create makes the attachment, unless the volume has to be on one node alone and
+// is on another. It returns the one that somebody else has made meanwhile; nil
+// if that is gone by now.
+func (w *wait) create(ctx context.Context) (o *storagev1.VolumeAttachment, created bool, err error) {
+	if exclusive(w.want) {
+		if err := w.free(ctx); err != nil {
+			return nil, false, err
+		}
+	}
+	o, err = request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachment, error) {
+		return w.cluster.clients.attachments.Create(ctx, newObject(w.want, w.owner), metav1.CreateOptions{})
+	})
+	switch {
+	case err == nil:
+		return o, true, nil
+	case apierrors.IsAlreadyExists(err):
+		o, err = w.get(ctx)
+		return o, false, err
+	}
+	err = failed(err, fmt.Sprintf("create VolumeAttachment %s of volume %s for node %s", w.name, aboutVolume(w.want), w.want.Node))
+	if !refused(err) {
+		err = &flex.Error{Code: flex.CodeOf(err), Err: unanswered{err}}
+	}
+	return nil, false, err
+}
+
+// unanswered marks an error as errUnanswered, without a word of its own.
+type unanswered struct{ error }
+
+func (e unanswered) Unwrap() error      { return e.error }
+func (unanswered) Is(target error) bool { return target == errUnanswered }
+
+// exclusive reports whether the volume may be on one node only. The control
+// plane asks the same of a PersistentVolume (pkg/volume/util/util.go,
+// IsMultiAttachAllowed, Kubernetes v1.37.1).
+func exclusive(a *csivol.Attachment) bool {
+	return !slices.ContainsFunc(a.AccessModes, func(m csivol.AccessMode) bool {
+		return m == csivol.ReadWriteMany || m == csivol.ReadOnlyMany
+	})
+}
+
+// others asks which other nodes have the volume, or are to have it. The answer
+// has all that was written before.
+func (w *wait) others(ctx context.Context) (live, leaving []storagev1.VolumeAttachment, err error) {
+	selected := labels.Set{attachment.VolumeLabel: attachment.VolumeID(w.want.Driver, w.want.Handle)}
+	list, err := request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachmentList, error) {
+		return w.cluster.clients.attachments.List(ctx, metav1.ListOptions{LabelSelector: selected.String()})
+	})
+	if err != nil {
+		return nil, nil, failed(err, "ask which nodes have volume "+aboutVolume(w.want))
+	}
+	for _, o := range list.Items {
+		switch {
+		case o.Spec.NodeName == w.want.Node || o.Spec.Attacher != w.want.Driver:
+		case o.DeletionTimestamp != nil:
+			leaving = append(leaving, o)
+		default:
+			live = append(live, o)
+		}
+	}
+	return live, leaving, nil
+}
+
+// free returns nil when no other node has the volume. It waits for one that is
+// about to let it go, and not for one that is not.
+func (w *wait) free(ctx context.Context) error {
+	early, cancel := soon(ctx)
+	defer cancel()
+	for pause := time.Second; ; pause = min(2*pause, 5*time.Second) {
+		live, leaving, err := w.others(ctx)
+		switch {
+		case err != nil:
+			return err
+		case len(live) > 0:
+			return w.elsewhere(live[0])
+		case len(leaving) == 0:
+			return nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-early.Done():
+			return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is still being detached from node %s (VolumeAttachment %s)%s; it can come to node %s after that",
+				aboutVolume(w.want), leaving[0].Spec.NodeName, leaving[0].Name, detachTrouble(&leaving[0]), w.want.Node)
+		}
+	}
+}
+
+func detachTrouble(o *storagev1.VolumeAttachment) string {
+	if e := o.Status.DetachError; e != nil {
+		return ", which failed: " + clip(driverText(e))
+	}
+	return ""
+}
+
+// multiAttach is the error of a volume that another node has.
+type multiAttach struct{ error }
+
+func (e multiAttach) Unwrap() error { return e.error }
+
+// elsewhere says so, to a person, too.
+func (w *wait) elsewhere(other storagev1.VolumeAttachment) error {
+	err := flex.Errorf(flex.CodeFailedPrecondition, "multi-attach: volume %s is attached to node %s (VolumeAttachment %s), and access mode %s allows one node; it can come to node %s when the pods that use it there are gone",
+		aboutVolume(w.want), other.Spec.NodeName, other.Name, w.want.AccessModes[0], w.want.Node)
+	w.tell(err.Error())
+	return multiAttach{err}
+}
+
+// alone is settle for an attachment of which no other node may have one. Two
+// nodes that both saw none may have made one each: so each looks once more when
+// its own is there. Whoever came second sees the first, and leaves. If both see
+// each other both leave, and come again: which of two came first cannot be told
+// for certain, since API servers have clocks of their own.
+func (w *wait) alone(ctx context.Context, o *storagev1.VolumeAttachment, created bool) (csivol.Attached, error) {
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	check := make(chan error, 1)
+	go func() {
+		err := w.onlyOne(waiting)
+		if err != nil {
+			stop()
+		}
+		check <- err
+	}()
+	attached, err := w.untilAttached(waiting, o)
+	if err != nil {
+		stop()
+	}
+	verdict := <-check
+	if _, found := errors.AsType[multiAttach](verdict); !found {
+		if verdict == nil {
+			w.settled(o)
+		}
+		return attached, cmpErr(err, verdict)
+	}
+	if !created {
+		return csivol.Attached{}, verdict // of an earlier try; it may be in use
+	}
+	if err := w.remove(ctx, o); err != nil {
+		return csivol.Attached{}, flex.Errorf(flex.CodeFailedPrecondition, "%w; the attachment to node %s is being taken back: %w", verdict, w.want.Node, err)
+	}
+	return csivol.Attached{}, notBegun{verdict}
+}
+
+// cmpErr is the first error there is.
+func cmpErr(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onlyOne returns nil if no other node has the volume, also in a moment when
+// the API server is away.
+func (w *wait) onlyOne(ctx context.Context) error {
+	for pause := 200 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		live, _, err := w.others(ctx)
+		switch {
+		case err == nil && len(live) > 0:
+			return w.elsewhere(live[0])
+		case err == nil:
+			return nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func (a *Attachments) isSettled(o *storagev1.VolumeAttachment) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.alones[o.UID]
+}
+
+func (a *Attachments) settled(o *storagev1.VolumeAttachment) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.alones[o.UID] = true
+}

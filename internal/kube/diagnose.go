@@ -1,0 +1,102 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// reasonAttach is what the control plane calls the event of an attach that
+// failed (pkg/kubelet/events/event.go, Kubernetes v1.37.1).
+const reasonAttach = "FailedAttachVolume"
+
+// tell makes an event of what a person should know.
+func (w *wait) tell(message string) {
+	w.cluster.Notify(csivol.Notice{Pod: w.want.Pod, PersistentVolume: w.want.Name, Reason: reasonAttach, Message: message})
+}
+
+// report tells at once what the attacher says for the first time. It tries on,
+// and so does who waits for it.
+func (w *wait) report(ctx context.Context, o *storagev1.VolumeAttachment) {
+	text := fmt.Sprintf("volume %s is not yet attached to node %s: %s", aboutVolume(w.want), w.want.Node, w.why(ctx, o))
+	w.cluster.log.WarnContext(ctx, "attaching a volume fails", "volumeAttachment", o.Name, "error", text)
+	w.tell(text)
+}
+
+// unfinished is the error of an attach that takes longer than its caller waits.
+func (w *wait) unfinished(ctx context.Context, o *storagev1.VolumeAttachment) error {
+	if o == nil {
+		return errVanished
+	}
+	return flex.Errorf(flex.CodeDeadlineExceeded, "volume %s is still being attached to node %s: %s (VolumeAttachment %s); this goes on", aboutVolume(w.want), w.want.Node, w.why(ctx, o), o.Name)
+}
+
+// why says what keeps an attachment from being made, as far as it can be found
+// out.
+func (w *wait) why(ctx context.Context, o *storagev1.VolumeAttachment) string {
+	var why []string
+	if e := o.Status.AttachError; e != nil {
+		why = append(why, "CSI driver "+o.Spec.Attacher+" says: "+clip(driverText(e)))
+	}
+	found, limit, err := w.cluster.registered(ctx, o.Spec.NodeName, o.Spec.Attacher)
+	switch {
+	case err != nil:
+		why = append(why, err.Error())
+	case !found:
+		why = append(why, fmt.Sprintf("CSI driver %s is not registered on node %s (CSINode); look at its pod there", o.Spec.Attacher, o.Spec.NodeName))
+	case limit > 0 && full(o):
+		why = append(why, w.fill(ctx, o, limit))
+	case o.Status.AttachError != nil:
+	case len(o.Finalizers) == 0:
+		why = append(why, fmt.Sprintf("no external-attacher has begun with it; look whether the controller of CSI driver %s runs", o.Spec.Attacher))
+	default:
+		why = append(why, "CSI driver "+o.Spec.Attacher+" has not answered ControllerPublishVolume yet")
+	}
+	return strings.Join(why, "; ")
+}
+
+// resourceExhausted is how a driver says that a node has no room for one more
+// volume (CSI specification, ControllerPublishVolume Errors).
+const resourceExhausted = 8
+
+func full(o *storagev1.VolumeAttachment) bool {
+	e := o.Status.AttachError
+	return e != nil && (e.ErrorCode != nil && *e.ErrorCode == resourceExhausted || strings.Contains(e.Message, "code = ResourceExhausted"))
+}
+
+// fill counts the volumes of a driver on a node.
+func (w *wait) fill(ctx context.Context, o *storagev1.VolumeAttachment, limit int) string {
+	count := 0
+	for _, other := range w.made.all() {
+		if other.Spec.NodeName == o.Spec.NodeName && other.Spec.Attacher == o.Spec.Attacher && other.Status.Attached {
+			count++
+		}
+	}
+	if n, err := w.cluster.Node(ctx, o.Spec.NodeName); err == nil && n != nil {
+		count += n.csiVolumes(o.Spec.Attacher)
+	}
+	return fmt.Sprintf("node %s has %d of at most %d volumes of CSI driver %s; move pods with volumes to other nodes", o.Spec.NodeName, count, limit, o.Spec.Attacher)
+}
+
+// undeleted is the error of a detach that takes longer than its caller waits.
+func (w *wait) undeleted(o *storagev1.VolumeAttachment) error {
+	why := "CSI driver " + w.want.Driver + " has not detached it yet; look whether its controller runs"
+	if e := o.Status.DetachError; e != nil {
+		why = "CSI driver " + w.want.Driver + " says: " + clip(driverText(e))
+	}
+	return flex.Errorf(flex.CodeDeadlineExceeded, "volume %s is still being detached from node %s: %s (VolumeAttachment %s); this goes on", aboutVolume(w.want), w.want.Node, why, w.name)
+}
+
+// driverText is the driver's own text, after its gRPC code where that is told
+// apart.
+func driverText(e *storagev1.VolumeError) string {
+	if e.ErrorCode != nil {
+		return fmt.Sprintf("%s (gRPC code %d)", e.Message, *e.ErrorCode)
+	}
+	return e.Message
+}

@@ -1,0 +1,73 @@
+package kube
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// failed makes the error of a request that was to do something: what, and what
+// the API server said to it.
+func failed(err error, what string) error {
+	return flex.Errorf(codeOf(err), "%s: %w%s", what, err, advice(err))
+}
+
+// codeOf classes what a request ended with. What the API server did not say, or
+// says of itself, will be another time.
+func codeOf(err error) flex.Code {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return flex.CodeCanceled
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return flex.CodePermissionDenied
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
+		return flex.CodeInvalidArgument
+	case apierrors.IsNotFound(err):
+		return flex.CodeNotFound
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return flex.CodeAborted
+	}
+	return flex.CodeUnavailable
+}
+
+// refused reports whether the API server has looked at a request and will not
+// do it: nothing came of it.
+func refused(err error) bool {
+	code := codeOf(err)
+	return code == flex.CodePermissionDenied || code == flex.CodeInvalidArgument
+}
+
+func advice(err error) string {
+	switch codeOf(err) {
+	case flex.CodePermissionDenied:
+		return "; look at the rights of flex2csi's ServiceAccount and the admission policies (docs/rbac.md)"
+	case flex.CodeUnavailable:
+		return "; the API server is away or busy, and this is tried again"
+	}
+	return ""
+}
+
+// notBegun marks an error as csivol.ErrNotBegun, without a word of its own.
+type notBegun struct{ error }
+
+func (e notBegun) Unwrap() error      { return e.error }
+func (notBegun) Is(target error) bool { return target == csivol.ErrNotBegun }
+
+// maxDriverText is how much of a driver's own text is passed on: the answer to
+// the kubelet has room for 1 KiB in all.
+const maxDriverText = 400
+
+func clip(text string) string {
+	if len(text) <= maxDriverText {
+		return text
+	}
+	end := maxDriverText
+	for end > 0 && text[end]&0xC0 == 0x80 { // not within a character
+		end--
+	}
+	return text[:end] + "…"
+}

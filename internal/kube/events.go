@@ -1,0 +1,88 @@
+package kube
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+)
+
+// events makes Events of notices. The recorder counts equal ones together and
+// lets through 25 on one object at once, then one in five minutes
+// (k8s.io/client-go/tools/record/events_cache.go).
+type events struct {
+	mu       sync.Mutex
+	recorder record.EventRecorder
+}
+
+// component is who reports.
+const component = "flex2csi"
+
+// start begins to send events, until stop.
+func (e *events) start(ctx context.Context, c *Cluster) (stop func()) {
+	scheme, err := newScheme()
+	if err != nil {
+		c.log.Error("there will be no events", "error", err)
+		return func() {}
+	}
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	sink := broadcaster.StartRecordingToSink(&eventSink{ctx, c.clients})
+	e.mu.Lock()
+	e.recorder = broadcaster.NewRecorder(scheme, corev1.EventSource{Component: component, Host: c.options.Node})
+	e.mu.Unlock()
+	return func() {
+		sink.Stop()
+		broadcaster.Shutdown()
+	}
+}
+
+// Notify makes an Event of a notice, in the background. Without the API server
+// it is lost: the log has it as well.
+func (c *Cluster) Notify(n csivol.Notice) {
+	c.events.mu.Lock()
+	recorder := c.events.recorder
+	c.events.mu.Unlock()
+	about := reference(n)
+	c.log.Warn("for a person to look at", "reason", n.Reason, "message", n.Message, "kind", about.Kind, "namespace", about.Namespace, "name", about.Name)
+	if recorder != nil && about.Name != "" {
+		recorder.Event(about, corev1.EventTypeWarning, n.Reason, n.Message)
+	}
+}
+
+// reference is to the pod, or else to the PersistentVolume. A pod without a UID
+// is one that only its name is known of.
+func reference(n csivol.Notice) *corev1.ObjectReference {
+	if n.Pod.Name == "" || n.Pod.Namespace == "" {
+		return &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolume", Name: n.PersistentVolume}
+	}
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: n.Pod.Namespace, Name: n.Pod.Name, UID: types.UID(n.Pod.UID)}
+}
+
+// eventSink writes events as the recorder wants them written.
+type eventSink struct {
+	ctx     context.Context //nolint:containedctx // the interface has none
+	clients *clients
+}
+
+func (s *eventSink) Create(e *corev1.Event) (*corev1.Event, error) {
+	return request(s.ctx, func(ctx context.Context) (*corev1.Event, error) {
+		return s.clients.events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
+	})
+}
+
+func (s *eventSink) Update(e *corev1.Event) (*corev1.Event, error) {
+	return request(s.ctx, func(ctx context.Context) (*corev1.Event, error) {
+		return s.clients.events(e.Namespace).Update(ctx, e, metav1.UpdateOptions{})
+	})
+}
+
+func (s *eventSink) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
+	return request(s.ctx, func(ctx context.Context) (*corev1.Event, error) {
+		return s.clients.events(e.Namespace).Patch(ctx, e.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{})
+	})
+}

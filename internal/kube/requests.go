@@ -1,0 +1,138 @@
+package kube
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Request is one to the API server that is over; of a watch, its beginning.
+type Request struct {
+	Verb     string // get, list, watch, create, delete, …
+	Resource string // volumeattachments, serviceaccounts/token, …
+	// Code is the status of HTTP; 0: there was no answer.
+	Code     int
+	Duration time.Duration
+}
+
+// A Status is how the API server can be reached.
+type Status struct {
+	// Asked is false until the first request is over.
+	Asked, Reachable bool
+	// Since is when that began.
+	Since time.Time
+	// LastError is why it cannot be reached, or could not be the last time.
+	LastError string
+	// Requests counts them by verb and resource, as "get persistentvolumes".
+	Requests map[string]int
+}
+
+// Status is for those who look. It asks nothing of the API server.
+func (c *Cluster) Status() Status { return c.requests.status() }
+
+// requests counts those that were made, and knows what became of the last.
+type requests struct {
+	observe func(Request)
+
+	mu        sync.Mutex
+	known     bool
+	reachable bool
+	since     time.Time
+	lastError string
+	counts    map[string]int
+}
+
+func (r *requests) status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := Status{Asked: r.known, Reachable: r.reachable, Since: r.since, LastError: r.lastError, Requests: map[string]int{}}
+	for what, n := range r.counts {
+		s.Requests[what] = n
+	}
+	return s
+}
+
+// count puts the counter around a transport.
+func (r *requests) count(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(q *http.Request) (*http.Response, error) {
+		begun := time.Now()
+		response, err := next.RoundTrip(q)
+		r.note(q, response, err, begun)
+		return response, err
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
+
+// note takes down what became of a request. One that its caller gave up says
+// nothing about the API server, unless it was the time that was up.
+func (r *requests) note(q *http.Request, response *http.Response, err error, begun time.Time) {
+	done := Request{Duration: time.Since(begun)}
+	done.Verb, done.Resource = classify(q)
+	var why string
+	switch {
+	case err != nil:
+		why = err.Error()
+	case response.StatusCode >= http.StatusInternalServerError:
+		done.Code, why = response.StatusCode, "the API server answers "+response.Status
+	default:
+		done.Code = response.StatusCode
+	}
+	if r.observe != nil {
+		r.observe(done)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.counts == nil {
+		r.counts = map[string]int{}
+	}
+	r.counts[done.Verb+" "+done.Resource]++
+	if err != nil && q.Context().Err() != nil && done.Duration < requestTimeout/2 {
+		return
+	}
+	if reachable := why == ""; !r.known || reachable != r.reachable {
+		r.known, r.reachable, r.since = true, reachable, begun
+	}
+	if why != "" {
+		r.lastError = why
+	}
+}
+
+// classify says what a request is for, from its path: /api/v1/…,
+// /apis/GROUP/VERSION/… and perhaps namespaces/NAME/ before the resource.
+func classify(q *http.Request) (verb, resource string) {
+	parts := strings.Split(strings.Trim(q.URL.Path, "/"), "/")
+	switch {
+	case len(parts) > 2 && parts[0] == "api":
+		parts = parts[2:]
+	case len(parts) > 3 && parts[0] == "apis":
+		parts = parts[3:]
+	default:
+		return strings.ToLower(q.Method), "/" + strings.Join(parts, "/")
+	}
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[2:]
+	}
+	resource = parts[0]
+	if len(parts) > 2 {
+		resource += "/" + parts[2]
+	}
+	switch q.Method {
+	case http.MethodGet:
+		switch {
+		case q.URL.Query().Get("watch") == "true", q.URL.Query().Get("watch") == "1":
+			return "watch", resource
+		case len(parts) == 1:
+			return "list", resource
+		}
+		return "get", resource
+	case http.MethodPost:
+		return "create", resource
+	case http.MethodPut:
+		return "update", resource
+	}
+	return strings.ToLower(q.Method), resource // patch, delete
+}

@@ -1,0 +1,75 @@
+package kube
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// secrets are those that were asked for, in memory alone. There are as many as
+// the configuration names.
+type secrets struct {
+	mu   sync.Mutex
+	seen map[csivol.SecretRef]seenSecret
+}
+
+type seenSecret struct {
+	values map[string]flex.Secret
+	when   time.Time
+}
+
+// secretFresh is for how long an answer is good: the pods that start at once
+// share it, and a secret that was put right works soon.
+const secretFresh = 10 * time.Second
+
+// Secret returns the values of a Secret. While the API server is away those that
+// it gave before hold.
+func (c *Cluster) Secret(ctx context.Context, ref csivol.SecretRef) (map[string]flex.Secret, error) {
+	c.secrets.mu.Lock()
+	known, ok := c.secrets.seen[ref]
+	c.secrets.mu.Unlock()
+	if ok && time.Since(known.when) < secretFresh {
+		return maps.Clone(known.values), nil
+	}
+	o, err := request(ctx, func(ctx context.Context) (*corev1.Secret, error) {
+		return c.clients.secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	})
+	if err != nil {
+		if ok && codeOf(err) == flex.CodeUnavailable {
+			return maps.Clone(known.values), nil
+		}
+		if apierrors.IsNotFound(err) || codeOf(err) == flex.CodePermissionDenied {
+			c.secrets.forget(ref)
+		}
+		return nil, failed(err, "read Secret "+ref.Namespace+"/"+ref.Name)
+	}
+	known = seenSecret{map[string]flex.Secret{}, time.Now()}
+	for key, value := range o.Data {
+		known.values[key] = flex.NewSecret(value)
+	}
+	c.secrets.put(ref, known)
+	return maps.Clone(known.values), nil
+}
+
+func (s *secrets) forget(ref csivol.SecretRef) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.seen, ref)
+}
+
+func (s *secrets) put(ref csivol.SecretRef, known seenSecret) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen == nil {
+		s.seen = map[csivol.SecretRef]seenSecret{}
+	}
+	s.seen[ref] = known
+}

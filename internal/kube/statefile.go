@@ -1,0 +1,69 @@
+package kube
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+)
+
+// stateFile is what is kept for a run that begins while the API server is away.
+type stateFile struct {
+	Version int                          `json:"version"`
+	Drivers map[string]csivol.DriverInfo `json:"csiDrivers"`
+}
+
+const (
+	stateVersion = 1
+	maxStateFile = 1 << 20
+)
+
+// readStateFile returns what was kept; nothing if nothing was. A file of
+// another release is no error: it will be written anew.
+func readStateFile(path string) (map[string]csivol.DriverInfo, error) {
+	st, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case st.Size() > maxStateFile:
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxStateFile)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var s stateFile
+	if err := json.Unmarshal(data, &s); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if s.Version != stateVersion {
+		return nil, nil
+	}
+	return s.Drivers, nil
+}
+
+// writeStateFile replaces the file in one step.
+func writeStateFile(path string, drivers map[string]csivol.DriverInfo) error {
+	data, err := json.MarshalIndent(stateFile{stateVersion, drivers}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return renameio.WriteFile(path, append(data, '\n'), 0o600)
+}
+
+func sameDrivers(a, b map[string]csivol.DriverInfo) bool {
+	return maps.EqualFunc(a, b, func(x, y csivol.DriverInfo) bool {
+		same := slices.Equal(x.Tokens, y.Tokens)
+		return same && x.AttachRequired == y.AttachRequired && x.PodInfoOnMount == y.PodInfoOnMount &&
+			x.RequiresRepublish == y.RequiresRepublish && x.FSGroupPolicy == y.FSGroupPolicy && x.TokensInSecrets == y.TokensInSecrets
+	})
+}

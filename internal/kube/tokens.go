@@ -1,0 +1,125 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// tokens are those of service accounts, bound to the pods that they are for, in
+// memory alone.
+type tokens struct {
+	mu   sync.Mutex
+	seen map[tokenKey]seenToken
+}
+
+type tokenKey struct {
+	pod     csivol.Pod
+	request csivol.TokenRequest
+}
+
+type seenToken struct {
+	status  authenticationv1.TokenRequestStatus
+	refresh time.Time
+}
+
+// Tokens returns what the kubelet would put into
+// csi.storage.k8s.io/serviceAccount.tokens: for each audience a token and its
+// end, as JSON (pkg/volume/csi/csi_mounter.go, podServiceAccountTokenAttrs,
+// Kubernetes v1.37.1). It is a secret.
+func (c *Cluster) Tokens(ctx context.Context, pod csivol.Pod, requests []csivol.TokenRequest) (flex.Secret, error) {
+	all := map[string]authenticationv1.TokenRequestStatus{}
+	for _, r := range requests {
+		status, err := c.token(ctx, pod, r)
+		if err != nil {
+			return flex.Secret{}, err
+		}
+		all[r.Audience] = status
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return flex.Secret{}, fmt.Errorf("write the tokens of service account %s/%s: %w", pod.Namespace, pod.ServiceAccount, err)
+	}
+	return flex.NewSecret(text), nil
+}
+
+// token returns one that holds for a while. One that could not be renewed is
+// good until its end.
+func (c *Cluster) token(ctx context.Context, pod csivol.Pod, r csivol.TokenRequest) (authenticationv1.TokenRequestStatus, error) {
+	key := tokenKey{pod, r}
+	c.tokens.mu.Lock()
+	known, ok := c.tokens.seen[key]
+	c.tokens.mu.Unlock()
+	now := time.Now()
+	if ok && now.Before(known.refresh) {
+		return known.status, nil
+	}
+	answer, err := c.requestToken(ctx, pod, r)
+	switch {
+	case err == nil:
+		c.tokens.put(key, seenToken{answer.Status, refreshAt(now, answer)}, now)
+		return answer.Status, nil
+	case ok && now.Before(known.status.ExpirationTimestamp.Time):
+		return known.status, nil
+	}
+	return authenticationv1.TokenRequestStatus{}, failed(err, fmt.Sprintf("request a token of service account %s/%s for pod %s", pod.Namespace, pod.ServiceAccount, pod.Name))
+}
+
+func (c *Cluster) requestToken(ctx context.Context, pod csivol.Pod, r csivol.TokenRequest) (*authenticationv1.TokenRequest, error) {
+	want := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		Audiences:      []string{},
+		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: types.UID(pod.UID)},
+	}}
+	if r.Audience != "" {
+		want.Spec.Audiences = []string{r.Audience}
+	}
+	if r.Expiration > 0 {
+		seconds := int64(r.Expiration / time.Second)
+		want.Spec.ExpirationSeconds = &seconds
+	}
+	return request(ctx, func(ctx context.Context) (*authenticationv1.TokenRequest, error) {
+		answer := &authenticationv1.TokenRequest{}
+		err := c.clients.core.Post().
+			UseProtobufAsDefaultIfPreferred(true).
+			Namespace(pod.Namespace).
+			Resource("serviceaccounts").
+			Name(pod.ServiceAccount).
+			SubResource("token").
+			Body(want).
+			Do(ctx).
+			Into(answer)
+		return answer, err
+	})
+}
+
+// refreshAt is when a token is to be renewed: after 80 % of its life, or a day,
+// a little before that so that not all are renewed at once
+// (pkg/kubelet/token/token_manager.go, requiresRefresh).
+func refreshAt(now time.Time, t *authenticationv1.TokenRequest) time.Time {
+	const longest, jitter = 24 * time.Hour, 10 * time.Second
+	life := t.Status.ExpirationTimestamp.Sub(now)
+	return now.Add(min(life*8/10, longest) - rand.N(jitter))
+}
+
+func (s *tokens) put(key tokenKey, t seenToken, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen == nil {
+		s.seen = map[tokenKey]seenToken{}
+	}
+	for other, t := range s.seen {
+		if now.After(t.status.ExpirationTimestamp.Time) {
+			delete(s.seen, other)
+		}
+	}
+	s.seen[key] = t
+}
