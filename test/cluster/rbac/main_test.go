@@ -1,0 +1,163 @@
+// Package rbac_test holds the manifests of install to what docs/rbac.md says:
+// that with exactly these rights what has to work does, and that what must be
+// refused is, by a real API server and with real tokens.
+package rbac_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/test/controlplane"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+const (
+	install   = "../../../install/"
+	namespace = "flex2csi"
+	driver    = "disk.csi.example.com"
+	nodeUser  = "flex2csi-node"
+)
+
+// installed is a control plane with all that install has, and two nodes.
+func installed(t *testing.T) *controlplane.Plane {
+	t.Helper()
+	p := controlplane.Start(t)
+	p.Apply(install+"rbac/namespace.yaml", install+"rbac/node.yaml", install+"rbac/controller.yaml", install+"policy/attachments.yaml",
+		install+"rbac/node-tokens.yaml", install+"policy/tokens.yaml", install+"rbac/node-secrets.yaml")
+	for _, node := range []string{"node-1", "node-2"} {
+		p.Node(node, controlplane.NodeDriver{Name: driver, NodeID: "id-of-" + node})
+	}
+	return p
+}
+
+// podToken is that of the daemon's pod on a node.
+func podToken(t *testing.T, p *controlplane.Plane, user, node string) string {
+	t.Helper()
+	pod, err := p.Admin().CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: user + "-", Namespace: namespace},
+		Spec:       corev1.PodSpec{NodeName: node, ServiceAccountName: user, Containers: []corev1.Container{{Name: "main", Image: "none"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.ServiceAccountToken(pod)
+}
+
+// token is one that is bound to an object, or to none.
+func token(t *testing.T, p *controlplane.Plane, user string, bound *authenticationv1.BoundObjectReference) string {
+	t.Helper()
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound}}
+	made, err := p.Admin().CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), user, request, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made.Status.Token
+}
+
+// volumeAttachment is one as the daemon of a node makes it.
+func volumeAttachment(node, handle string) *storagev1.VolumeAttachment {
+	return &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: attachment.Name(handle, driver, node),
+			Labels: map[string]string{
+				attachment.ManagedByLabel:        attachment.ManagedBy,
+				attachment.AttachedByLabel:       attachment.AttachedByNode,
+				attachment.NodeLabel:             attachment.LabelValue(node),
+				attachment.VolumeLabel:           attachment.VolumeID(driver, handle),
+				attachment.PersistentVolumeLabel: "pv-" + handle,
+			},
+			Annotations: map[string]string{attachment.FlexDriverAnnotation: "example.com/disk"},
+		},
+		Spec: storagev1.VolumeAttachmentSpec{
+			Attacher: driver, NodeName: node,
+			Source: storagev1.VolumeAttachmentSource{InlineVolumeSpec: &corev1.PersistentVolumeSpec{
+				AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: handle}},
+			}},
+		},
+	}
+}
+
+// a is a client that makes and deletes VolumeAttachments.
+type attacher struct {
+	t *testing.T
+	kubernetes.Interface
+}
+
+func (a attacher) create(va *storagev1.VolumeAttachment) error {
+	_, err := a.StorageV1().VolumeAttachments().Create(a.t.Context(), va, metav1.CreateOptions{})
+	return err
+}
+
+func (a attacher) delete(name string) error {
+	return a.StorageV1().VolumeAttachments().Delete(a.t.Context(), name, metav1.DeleteOptions{})
+}
+
+// wantRefused wants that the policy, and nobody else, has said no and why.
+func wantRefused(t *testing.T, err error, why string) {
+	t.Helper()
+	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") || !strings.Contains(err.Error(), why) {
+		t.Errorf("got %v; want that a policy refuses it: %s", err, why)
+	}
+}
+
+// wantForbidden wants that RBAC has said no.
+func wantForbidden(t *testing.T, err error) {
+	t.Helper()
+	if !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+		t.Errorf("got %v; want that there is no right to it", err)
+	}
+}
+
+func wantDone(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// eventually waits until a policy that was just made or changed is in force: the
+// API server watches them.
+func eventually(t *testing.T, what string, try func(context.Context) error) {
+	t.Helper()
+	var err error
+	for stop := time.Now().Add(time.Minute); time.Now().Before(stop); time.Sleep(50 * time.Millisecond) {
+		if err = try(t.Context()); err == nil {
+			return
+		}
+	}
+	t.Fatalf("%s: %v", what, err)
+}
+
+// enforced waits for the policies.
+func enforced(t *testing.T, p *controlplane.Plane) {
+	t.Helper()
+	for user, node := range map[string]string{nodeUser: "", "flex2csi-controller": ""} {
+		client := attacher{t, p.Client(token(t, p, user, nil))}
+		eventually(t, "the policy for "+user, func(context.Context) error {
+			va := volumeAttachment("node-1", "probe"+node)
+			delete(va.Labels, attachment.ManagedByLabel)
+			err := client.create(va)
+			if err == nil {
+				return fmt.Errorf("not in force yet: %w", attacher{t, p.Admin()}.delete(va.Name))
+			}
+			if !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+				return err
+			}
+			return nil
+		})
+	}
+}
