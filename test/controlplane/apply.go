@@ -1,68 +1,76 @@
 package controlplane
 
 import (
-	"bufio"
-	"bytes"
-	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// Apply makes the objects of a file, as kubectl create does; and first their
-// namespaces.
-func (p *Plane) Apply(file string) {
+// Apply makes the objects in files of YAML, as kubectl create would, and first
+// their namespaces. What is there already stays as it is.
+func (p *Plane) Apply(files ...string) {
 	p.t.Helper()
-	text, err := os.ReadFile(file)
-	p.check(err)
-	for documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return
-		}
+	for _, file := range files {
+		f, err := os.Open(file)
 		p.check(err)
-		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(document, nil, nil)
-		if err == nil {
-			err = p.create(p.t.Context(), object)
-		}
-		if err != nil {
-			p.t.Fatalf("%s: %v", file, err)
+		defer f.Close()
+		documents := yaml.NewYAMLOrJSONDecoder(f, 4096)
+		for {
+			var o unstructured.Unstructured
+			err := documents.Decode(&o)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			p.check(err)
+			if len(o.Object) > 0 {
+				p.create(&o)
+			}
 		}
 	}
 }
 
-// create knows the kinds that the project installs.
-func (p *Plane) create(ctx context.Context, object runtime.Object) (err error) {
-	var o metav1.CreateOptions
-	if namespaced, ok := object.(metav1.Object); ok && namespaced.GetNamespace() != "" {
-		p.Namespace(namespaced.GetNamespace())
+// create posts an object, strictly: a field that is misspelt is an error.
+func (p *Plane) create(o *unstructured.Unstructured) {
+	p.t.Helper()
+	if o.GetNamespace() != "" {
+		p.Namespace(o.GetNamespace())
 	}
-	switch x := object.(type) {
-	case *corev1.ServiceAccount:
-		_, err = p.admin.CoreV1().ServiceAccounts(x.Namespace).Create(ctx, x, o)
-	case *rbacv1.ClusterRole:
-		_, err = p.admin.RbacV1().ClusterRoles().Create(ctx, x, o)
-	case *rbacv1.ClusterRoleBinding:
-		_, err = p.admin.RbacV1().ClusterRoleBindings().Create(ctx, x, o)
-	case *rbacv1.Role:
-		_, err = p.admin.RbacV1().Roles(x.Namespace).Create(ctx, x, o)
-	case *rbacv1.RoleBinding:
-		_, err = p.admin.RbacV1().RoleBindings(x.Namespace).Create(ctx, x, o)
-	case *admissionv1.ValidatingAdmissionPolicy:
-		_, err = p.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(ctx, x, o)
-	case *admissionv1.ValidatingAdmissionPolicyBinding:
-		_, err = p.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(ctx, x, o)
-	default:
-		err = fmt.Errorf("%T: add it to controlplane.Apply", object)
+	body, err := json.Marshal(o)
+	p.check(err)
+	err = p.admin.CoreV1().RESTClient().Post().AbsPath(p.pathOf(o)).
+		Param("fieldValidation", metav1.FieldValidationStrict).Body(body).SetHeader("Content-Type", "application/json").
+		Do(p.t.Context()).Error()
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		p.t.Fatalf("make %s %s: %v", o.GetKind(), o.GetName(), err)
 	}
-	return err
+}
+
+// pathOf is where objects of the same kind are.
+func (p *Plane) pathOf(o *unstructured.Unstructured) string {
+	p.t.Helper()
+	version := o.GetAPIVersion()
+	list, err := p.admin.Discovery().ServerResourcesForGroupVersion(version)
+	p.check(err)
+	path := "/apis/" + version
+	if version == "v1" {
+		path = "/api/v1"
+	}
+	for _, r := range list.APIResources {
+		if r.Kind != o.GetKind() || len(r.Version)+len(r.Group) > 0 { // the latter are subresources of others
+			continue
+		}
+		if r.Namespaced {
+			return fmt.Sprintf("%s/namespaces/%s/%s", path, o.GetNamespace(), r.Name)
+		}
+		return path + "/" + r.Name
+	}
+	p.t.Fatalf("there is no kind %s in %s", o.GetKind(), version)
+	return ""
 }
