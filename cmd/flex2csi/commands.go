@@ -30,6 +30,7 @@ func commands() []command {
 		{"serve", "--node-name NAME [flags]", "be the daemon of a node", serve},
 		{"status", "[flags] [NAME...]", "show volumes, drivers and what is under way on this node", status},
 		{"check", "[flags]", "validate a configuration and print it with its defaults", check},
+		{"doctor", "[flags]", "look for what is wrong on this node, or in the cluster", examine},
 		{"map", "[flags] [CALLOUT ARGS...]", "show what a CSI driver would be asked for a volume", mapVolume},
 		{"version", "[--json]", "print what this is", printVersion},
 	}

@@ -115,20 +115,29 @@ func blocks(text string) (all []string) {
 	}
 }
 
-// TestFlagsInDocs: docs/serve.md has each flag of serve with its default, and
-// no other.
+// TestFlagsInDocs: the document of a command has each of its flags with its
+// default, and no other.
 func TestFlagsInDocs(t *testing.T) {
-	text, err := os.ReadFile("../../docs/serve.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	documented := map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| (?:`-v`, )?`--([a-z-]+)` \\|([^|]*)\\|").FindAllStringSubmatch(string(text), -1) {
-		documented[row[1]] = strings.Trim(row[2], " `")
-	}
-	flags := map[string]string{}
-	new(serveOptions).flags(environment{}).VisitAll(func(f *pflag.Flag) { flags[f.Name] = f.DefValue })
-	if diff := cmp.Diff(flags, documented); diff != "" {
-		t.Errorf("flags (-), documented (+):\n%s", diff)
+	for file, set := range map[string]*pflag.FlagSet{
+		"serve.md":  new(serveOptions).flags(environment{}),
+		"doctor.md": new(doctorOptions).flags(environment{}),
+	} {
+		text, err := os.ReadFile("../../docs/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documented := map[string]string{}
+		for _, row := range regexp.MustCompile("(?m)^\\| (?:`-v`, )?`--([a-z-]+)` \\|([^|]*)\\|").FindAllStringSubmatch(string(text), -1) {
+			documented[row[1]] = strings.Trim(row[2], " `")
+		}
+		flags := map[string]string{}
+		set.VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				flags[f.Name] = f.DefValue
+			}
+		})
+		if diff := cmp.Diff(flags, documented); diff != "" {
+			t.Errorf("%s: flags (-), documented (+):\n%s", file, diff)
+		}
 	}
 }

@@ -1,0 +1,115 @@
+package doctor
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// AnswerMounts is the process that asks mounts: it reads paths, each ended by a
+// NUL, and writes for each a line with its number and what is wrong with it. One
+// that hangs gets none. It ends when all have answered, or when it is killed,
+// and if not even that ends it (a disk that is gone for good) nobody waits for it.
+func AnswerMounts(in io.Reader, out io.Writer) error {
+	data, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	var asked sync.WaitGroup
+	var writing sync.Mutex
+	for i, path := range strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00") {
+		if path == "" {
+			continue
+		}
+		asked.Go(func() {
+			answer := ""
+			if err := alive(path); err != nil {
+				answer = err.Error()
+			}
+			writing.Lock()
+			defer writing.Unlock()
+			fmt.Fprintf(out, "%d %s\n", i, answer)
+		})
+	}
+	asked.Wait()
+	return nil
+}
+
+// alive asks a filesystem for its figures and for its root: network filesystems
+// answer the one from memory, and others the other.
+func alive(path string) error {
+	var figures unix.Statfs_t
+	if err := unix.Statfs(path, &figures); err != nil {
+		return err
+	}
+	var root unix.Stat_t
+	if err := unix.Stat(path, &root); err != nil && (err == unix.ENOTCONN || err == unix.ESTALE || err == unix.EIO || err == unix.EHOSTDOWN || err == unix.ENODEV) {
+		return err
+	}
+	return nil
+}
+
+// askMounts returns what each path answered: "" if it works. Paths that did not
+// answer in time are not in it.
+func (p *patient) askMounts(ctx context.Context, paths []string) (map[string]string, error) {
+	answers := map[string]string{}
+	if len(paths) == 0 {
+		return answers, nil
+	}
+	if len(p.AskMounts) == 0 {
+		return nil, fmt.Errorf("there is no program to ask them")
+	}
+	// Not CommandContext: its Wait would wait for a process that cannot be killed.
+	cmd := exec.Command(p.AskMounts[0], p.AskMounts[1:]...) //nolint:noctx // see above
+	cmd.Stdin = strings.NewReader(strings.Join(paths, "\x00") + "\x00")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	over := time.After(p.Timeout / 2)
+	defer func() {
+		_ = cmd.Process.Kill()
+		go func() {
+			for range lines { // until the pipe is closed
+			}
+			_ = cmd.Wait()
+		}()
+	}()
+	for len(answers) < len(paths) {
+		select {
+		case line, more := <-lines:
+			if !more {
+				return answers, nil
+			}
+			number, answer, _ := strings.Cut(line, " ")
+			if i, err := strconv.Atoi(number); err == nil && i < len(paths) {
+				answers[paths[i]] = answer
+			}
+		case <-over:
+			return answers, nil
+		case <-ctx.Done():
+			return answers, nil
+		}
+	}
+	return answers, nil
+}

@@ -1,0 +1,238 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+)
+
+// slowAPI is when to warn of an API server.
+const slowAPI = 2 * time.Second
+
+// checkCluster: whether the API server can be asked at all.
+func (p *patient) checkCluster(ctx context.Context, n *notes) {
+	if p.Cluster == nil {
+		n.skip("the cluster: versions, CSIDriver and CSINode objects, VolumeAttachments, orphaned pods", "%s", p.NoCluster)
+		return
+	}
+	start := time.Now()
+	version, err := p.Cluster.Version(ctx)
+	took := time.Since(start).Round(time.Millisecond)
+	switch {
+	case err != nil:
+		n.add(apiUnreachable, "API server", "the API server does not answer: %v", err)
+	case took > slowAPI:
+		n.add(apiSlow, "API server", "the API server took %v for the smallest of requests", took)
+	default:
+		n.add(apiFine, "API server", "the API server answers; Kubernetes %s", version).evidence(fmt.Sprintf("in %v", took))
+	}
+}
+
+// checkNodes: the node that this is, or all, and whether their versions fit.
+func (p *patient) checkNodes(ctx context.Context, n *notes) {
+	nodes, err := p.nodes()
+	if err != nil {
+		n.skip("nodes", "%v", err)
+		return
+	}
+	if wanted := p.node(); wanted != "" {
+		i := slices.IndexFunc(nodes, func(node clusterview.Node) bool { return node.Name == wanted })
+		if i < 0 {
+			n.add(nodeMissing, wanted, "Kubernetes has no node called %s among its %d", wanted, len(nodes))
+			return
+		}
+		nodes = nodes[i : i+1]
+	}
+	version, err := p.Cluster.Version(ctx)
+	if err != nil {
+		n.skip("versions of the nodes", "%v", err)
+	}
+	for _, node := range nodes {
+		if problem := skew(version, node.KubeletVersion); problem != "" {
+			n.add(versionSkew, node.Name, "the kubelet of node %s is %s, %s the API server's %s", node.Name, node.KubeletVersion, problem, version)
+		}
+		if !node.Ready {
+			n.add(nodeNotReady, node.Name, "node %s is not ready", node.Name)
+		}
+		if node.OutOfService {
+			n.add(nodeNotReady, node.Name, "node %s has the taint node.kubernetes.io/out-of-service: its volumes are taken from it", node.Name)
+		}
+	}
+}
+
+// maxSkew: https://kubernetes.io/releases/version-skew-policy/#kubelet
+const maxSkew = 3
+
+// skew says what is wrong with a kubelet's version; empty if nothing is, or if
+// one of them is not known.
+func skew(server, kubelet string) string {
+	a, ok1 := minor(server)
+	b, ok2 := minor(kubelet)
+	switch {
+	case !ok1 || !ok2:
+		return ""
+	case b > a:
+		return "newer than"
+	case a-b > maxSkew:
+		return fmt.Sprintf("%d minor versions older than", a-b)
+	}
+	return ""
+}
+
+// minor is the 37 of v1.37.1.
+func minor(version string) (int, bool) {
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(parts) < 2 || parts[0] != "1" {
+		return 0, false
+	}
+	n, err := strconv.Atoi(strings.TrimRight(parts[1], "+"))
+	return n, err == nil
+}
+
+// checkObjects compares what the configuration says of CSI drivers with what
+// their own objects say, and looks whether the node knows them.
+func (p *patient) checkObjects(ctx context.Context, n *notes) {
+	objects, err := p.drivers()
+	if err != nil {
+		n.skip("CSIDriver objects", "%v", err)
+		return
+	}
+	config, err := p.config()
+	if err != nil {
+		n.skip("whether CSIDriver and CSINode objects fit the configuration of the bridge", "the configuration is not known: %v", err)
+		return
+	}
+	node := p.node()
+	var onNode []clusterview.NodeDriver
+	if node == "" {
+		n.skip("the CSINode object", "the name of the node is not known: --node-name")
+	} else if onNode, err = p.Cluster.NodeDrivers(ctx, node); err != nil {
+		n.skip("the CSINode object of node "+node, "%v", err)
+		node = ""
+	}
+	for i := range config.Drivers {
+		d := &config.Drivers[i]
+		j := slices.IndexFunc(objects, func(o clusterview.Driver) bool { return o.Name == d.CSIDriver })
+		if j < 0 {
+			n.add(objectMissing, d.CSIDriver, "there is no CSIDriver object %s", d.CSIDriver)
+		} else {
+			compareObject(n, d, objects[j])
+		}
+		if node == "" {
+			continue
+		}
+		k := slices.IndexFunc(onNode, func(o clusterview.NodeDriver) bool { return o.Name == d.CSIDriver })
+		if k < 0 {
+			n.add(nodeObjectLacks, d.CSIDriver, "CSINode %s has no driver %s", node, d.CSIDriver)
+			continue
+		}
+		n.add(nodeObjectFine, d.CSIDriver, "CSINode %s has driver %s, which calls the node %s", node, d.CSIDriver, onNode[k].NodeID)
+		p.checkLimit(n, node, onNode[k])
+	}
+}
+
+func compareObject(n *notes, d *bridgeconfig.Driver, o clusterview.Driver) {
+	n.add(objectFine, o.Name, "CSIDriver %s: attachRequired %v, podInfoOnMount %v, fsGroupPolicy %s, requiresRepublish %v", o.Name, o.AttachRequired, o.PodInfoOnMount, o.FSGroupPolicy, o.RequiresRepublish)
+	if o.AttachRequired && d.Attach == bridgeconfig.AttachNone {
+		n.add(objectAttach, o.Name, "volumes of %s have to be attached, and for %s attach: None is configured", o.Name, d.FlexDriver)
+	}
+}
+
+// checkLimit counts what is attached, by whomever.
+func (p *patient) checkLimit(n *notes, node string, d clusterview.NodeDriver) {
+	all, err := p.attachments()
+	if err != nil || d.Limit == nil {
+		return
+	}
+	count := 0
+	for i := range all {
+		if all[i].Node == node && all[i].Driver == d.Name {
+			count++
+		}
+	}
+	if count >= int(*d.Limit) {
+		n.add(attachmentLimit, node, "%d volumes of %s are attached to node %s, of %d that may be", count, d.Name, node, *d.Limit)
+	}
+}
+
+// maxKubelets is how many are asked for their configuration: a sample is enough
+// to see whether they differ.
+const maxKubelets = 50
+
+// checkKubelets asks kubelets for their configuration, which is what they run
+// with, whatever their files say by now. From a workstation all are asked.
+func (p *patient) checkKubelets(ctx context.Context, n *notes) {
+	names := []string{p.node()}
+	if names[0] == "" {
+		nodes, err := p.nodes()
+		if err != nil {
+			return // checkNodes says why
+		}
+		names = nil
+		for _, node := range nodes {
+			if node.Ready && len(names) < maxKubelets {
+				names = append(names, node.Name)
+			}
+		}
+	}
+	answers := make([]clusterview.Kubelet, len(names))
+	errs := make([]error, len(names))
+	var asked sync.WaitGroup
+	turns := make(chan struct{}, 10)
+	for i, name := range names {
+		asked.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			answers[i], errs[i] = p.Cluster.Kubelet(ctx, name)
+		})
+	}
+	asked.Wait()
+	dirs := map[string][]string{}
+	for i, name := range names {
+		if errs[i] != nil {
+			n.skip("the configuration that the kubelet of node "+name+" runs with (nodes/proxy, configz)", "%v", errs[i])
+			continue
+		}
+		dirs[answers[i].VolumePluginDir] = append(dirs[answers[i].VolumePluginDir], name)
+		p.judgeKubelet(n, name, answers[i])
+	}
+	if len(dirs) > 1 {
+		e := n.add(pluginDirsDiffer, "volumePluginDir", "the nodes have %d different plugin directories", len(dirs))
+		for _, dir := range sortedKeys(dirs) {
+			e.evidence(dir + ": " + clip(strings.Join(dirs[dir], ", ")))
+		}
+	}
+}
+
+func (p *patient) judgeKubelet(n *notes, node string, answer clusterview.Kubelet) {
+	if !answer.EnableControllerAttachDetach {
+		n.add(attachDetachOff, node, "the kubelet of node %s runs with enableControllerAttachDetach: false", node)
+	}
+	e := n.add(pluginDirUsed, node, "the kubelet of node %s reads its drivers from %s", node, answer.VolumePluginDir).evidence("as it says itself (configz)")
+	if p.PluginDir != "" && strings.TrimSuffix(p.PluginDir, "/") != strings.TrimSuffix(answer.VolumePluginDir, "/") {
+		n.add(pluginDirMismatch, answer.VolumePluginDir, "the kubelet of node %s reads its drivers from %s, not from %s", node, answer.VolumePluginDir, p.PluginDir)
+	}
+	if !p.Local {
+		return
+	}
+	if k, err := p.kubelet(); err == nil && strings.TrimSuffix(answer.VolumePluginDir, "/") != k.pluginDir {
+		n.add(kubeletNotRestarted, k.pluginDirFrom, "the running kubelet reads its drivers from %s, and its configuration now says %s (%s)", answer.VolumePluginDir, k.pluginDir, k.pluginDirFrom)
+		e.evidence("its files say " + k.pluginDir)
+	}
+}
+
+// clip keeps a list of names readable.
+func clip(text string) string {
+	const most = 300
+	if len(text) > most {
+		return text[:most] + "…"
+	}
+	return text
+}

@@ -1,0 +1,216 @@
+package doctor_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/doctor"
+)
+
+// fakeCluster has faults that a real API server has not at will;
+// test/cluster/doctor asks a real one.
+type fakeCluster struct {
+	version     string
+	nodes       []clusterview.Node
+	drivers     []clusterview.Driver
+	onNode      []clusterview.NodeDriver
+	attachments []clusterview.Attachment
+	volumes     map[string]bool
+	pods        []string
+	kubelets    map[string]clusterview.Kubelet
+	err         error
+	hang        chan struct{} // not nil: nothing is answered before it is closed
+}
+
+func newCluster() *fakeCluster {
+	return &fakeCluster{
+		version: "v1.37.1", nodes: []clusterview.Node{{Name: "node-1", KubeletVersion: "v1.37.1", Ready: true}},
+		volumes:  map[string]bool{"pv1": true},
+		kubelets: map[string]clusterview.Kubelet{},
+	}
+}
+
+func (c *fakeCluster) wait() error {
+	if c.hang != nil {
+		<-c.hang
+	}
+	return c.err
+}
+
+func (c *fakeCluster) Version(context.Context) (string, error) { return c.version, c.wait() }
+
+func (c *fakeCluster) Nodes(context.Context) ([]clusterview.Node, error) { return c.nodes, c.wait() }
+
+func (c *fakeCluster) Drivers(context.Context) ([]clusterview.Driver, error) {
+	return c.drivers, c.wait()
+}
+
+func (c *fakeCluster) NodeDrivers(context.Context, string) ([]clusterview.NodeDriver, error) {
+	return c.onNode, c.wait()
+}
+
+func (c *fakeCluster) Attachments(context.Context) ([]clusterview.Attachment, error) {
+	return c.attachments, c.wait()
+}
+
+func (c *fakeCluster) PersistentVolumes(context.Context) (map[string]bool, error) {
+	return c.volumes, c.wait()
+}
+
+func (c *fakeCluster) Pods(context.Context, string) (pods []clusterview.Pod, err error) {
+	for _, uid := range c.pods {
+		pods = append(pods, clusterview.Pod{UIDs: []string{uid}})
+	}
+	return pods, c.wait()
+}
+
+func (c *fakeCluster) Kubelet(_ context.Context, node string) (clusterview.Kubelet, error) {
+	k, ok := c.kubelets[node]
+	if !ok {
+		return k, errors.New("nodes/proxy is forbidden")
+	}
+	return k, c.wait()
+}
+
+func (c *fakeCluster) look(t *testing.T, change func(*doctor.Options)) *doctor.Report {
+	t.Helper()
+	o := doctor.Options{Cluster: c, Timeout: 2 * time.Second, Config: t.TempDir() + "/none"}
+	if change != nil {
+		change(&o)
+	}
+	return doctor.Run(t.Context(), o)
+}
+
+func TestNodes(t *testing.T) {
+	c := newCluster()
+	c.nodes = append(c.nodes,
+		clusterview.Node{Name: "old", KubeletVersion: "v1.33.9", Ready: true},
+		clusterview.Node{Name: "older-but-fine", KubeletVersion: "v1.34.0-eks-1", Ready: true},
+		clusterview.Node{Name: "new", KubeletVersion: "v1.38.0", Ready: true},
+		clusterview.Node{Name: "away", KubeletVersion: "v1.37.1"},
+		clusterview.Node{Name: "dead", KubeletVersion: "v1.37.1", Ready: true, OutOfService: true},
+	)
+	r := c.look(t, nil)
+	want(t, r, "", "version-skew old", "version-skew new", "node-not-ready away", "node-not-ready dead")
+	wantText(t, r, "4 minor versions older than the API server's v1.37.1", "newer than the API server's")
+	want(t, c.look(t, func(o *doctor.Options) { o.NodeName = "older-but-fine" }), "")
+	want(t, c.look(t, func(o *doctor.Options) { o.NodeName = "nobody" }), "", "node-missing nobody")
+}
+
+func TestKubelets(t *testing.T) {
+	c := newCluster()
+	c.nodes = append(c.nodes, clusterview.Node{Name: "node-2", KubeletVersion: "v1.37.1", Ready: true}, clusterview.Node{Name: "node-3", KubeletVersion: "v1.37.1", Ready: true})
+	c.kubelets["node-1"] = clusterview.Kubelet{VolumePluginDir: "/a", EnableControllerAttachDetach: true}
+	c.kubelets["node-2"] = clusterview.Kubelet{VolumePluginDir: "/b/"}
+	r := c.look(t, nil)
+	want(t, r, "", "plugin-dirs-differ volumePluginDir", "controller-attach-detach-off node-2")
+	wantText(t, r, "runs with (nodes/proxy, configz): nodes/proxy is forbidden")
+	r = c.look(t, func(o *doctor.Options) { o.NodeName, o.PluginDir = "node-1", "/b" })
+	want(t, r, "", "plugin-dir-mismatch /a")
+	want(t, c.look(t, func(o *doctor.Options) { o.NodeName, o.PluginDir = "node-1", "/a/" }), "")
+}
+
+func TestAttachments(t *testing.T) {
+	now := time.Now()
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	make := func(name string, change func(*clusterview.Attachment)) clusterview.Attachment {
+		a := clusterview.Attachment{
+			Name: name, Driver: csiName, Node: "node-1", Ours: true, By: "node", FlexDriver: "example.com/disk",
+			PersistentVolume: "pv1", Handle: name, Attached: true, Created: ago(time.Hour), Finalizers: []string{"external-attacher/loop-csi-example-com"},
+		}
+		change(&a)
+		return a
+	}
+	c := newCluster()
+	c.attachments = []clusterview.Attachment{
+		make("fine", func(*clusterview.Attachment) {}),
+		make("foreign", func(a *clusterview.Attachment) { a.Ours, a.Node = false, "gone" }),
+		make("no-node", func(a *clusterview.Attachment) { a.Node = "gone" }),
+		make("no-volume", func(a *clusterview.Attachment) { a.PersistentVolume = "gone" }),
+		make("fails", func(a *clusterview.Attachment) {
+			a.Attached, a.AttachError = false, "rpc error: the pool is full, password=canary"
+		}),
+		make("waits", func(a *clusterview.Attachment) { a.Attached, a.Finalizers = false, nil }),
+		make("just-made", func(a *clusterview.Attachment) { a.Attached, a.Created = false, ago(time.Second) }),
+		make("stays", func(a *clusterview.Attachment) { a.Deleted = ago(10 * time.Minute) }),
+		make("going", func(a *clusterview.Attachment) { a.Deleted = ago(time.Second) }),
+		make("twice-1", func(a *clusterview.Attachment) { a.Handle = "rwo" }),
+		make("twice-2", func(a *clusterview.Attachment) { a.Handle = "rwo" }),
+		make("many-1", func(a *clusterview.Attachment) {
+			a.Handle, a.AccessModes = "rwx", []csivol.AccessMode{csivol.ReadWriteOnce, csivol.ReadWriteMany}
+		}),
+		make("many-2", func(a *clusterview.Attachment) {
+			a.Handle, a.AccessModes = "rwx", []csivol.AccessMode{csivol.ReadWriteMany}
+		}),
+	}
+	r := c.look(t, nil)
+	want(t, r, "", "attachment-node-gone no-node", "attachment-volume-gone no-volume", "attachment-fails fails", "attachment-waits waits",
+		"attachment-not-deleted stays", "attachment-on-two-nodes "+csiName+"/rwo")
+	wantText(t, r, "the driver's word: rpc error: the pool is full", "it has not seen it", "kubectl delete volumeattachment no-node",
+		"Multi-Attach error for volume", "finalizers: external-attacher/loop-csi-example-com")
+	if strings.Contains(text(t, r), "canary") {
+		t.Error("there is a secret in the report")
+	}
+}
+
+func TestObjects(t *testing.T) {
+	n := newNode(t)
+	n.configure("attach: None")
+	c := newCluster()
+	look := func() *doctor.Report {
+		return c.look(t, func(o *doctor.Options) { o.Config, o.NodeName = n.o.Config, "node-1" })
+	}
+	want(t, look(), "", "csidriver-missing "+csiName, "csinode-driver-missing "+csiName)
+	limit := int32(2)
+	c.drivers = []clusterview.Driver{{Name: csiName, DriverInfo: csivol.DriverInfo{AttachRequired: true}}}
+	c.onNode = []clusterview.NodeDriver{{Name: csiName, NodeID: "n1", Limit: &limit}}
+	want(t, look(), "", "csidriver-attach-differs "+csiName)
+	for _, name := range []string{"a", "b"} {
+		c.attachments = append(c.attachments, clusterview.Attachment{Name: name, Driver: csiName, Node: "node-1"})
+	}
+	want(t, look(), "", "csidriver-attach-differs "+csiName, "attachment-limit node-1")
+}
+
+// TestClusterFails: what cannot be asked is said, and nothing is made up of it.
+func TestClusterFails(t *testing.T) {
+	c := newCluster()
+	c.err = errors.New("etcdserver: request timed out")
+	r := c.look(t, nil)
+	want(t, r, "", "api-unreachable API server")
+	if len(r.Skipped) < 3 {
+		t.Errorf("only %d things were not looked at:\n%s", len(r.Skipped), text(t, r))
+	}
+}
+
+// TestHangs: an API server that hangs, with a client that does not care for
+// deadlines, holds up neither the end nor what the other checks find.
+func TestHangs(t *testing.T) {
+	n := newNode(t)
+	n.write(n.PluginDir+"/nodeagent~uds/README", "", 0o644)
+	c := newCluster()
+	c.hang = make(chan struct{})
+	defer close(c.hang)
+	n.o.Cluster, n.o.Timeout, n.o.NodeName = c, time.Second, "node-1"
+	start := time.Now()
+	r := n.run()
+	if took := time.Since(start); took > 4*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if len(found(r, "driver-executable-missing")) != 1 {
+		t.Errorf("the broken driver was not found:\n%s", text(t, r))
+	}
+	for _, check := range []string{"cluster", "nodes", "attachments"} {
+		hung := false
+		for _, f := range found(r, "check-hangs") {
+			hung = hung || f.Subject == check
+		}
+		if !hung {
+			t.Errorf("nothing says that %s hangs:\n%s", check, text(t, r))
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package doctor_test
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flex2csi/flex2csi/internal/doctor"
+)
+
+// TestDocumented: docs/doctor.md has a row for every kind of finding with its
+// severity, and for every field of the document, and none more.
+func TestDocumented(t *testing.T) {
+	data, err := os.ReadFile("../../docs/doctor.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, kinds, _ := strings.Cut(string(data), "\n## What is found")
+	documented := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| ([a-z]+) \\|").FindAllStringSubmatch(kinds, -1) {
+		documented[row[1]] = row[2]
+	}
+	all := map[string]string{}
+	for _, k := range doctor.Kinds() {
+		if all[string(k.ID)] != "" {
+			t.Errorf("there are two kinds %s", k.ID)
+		}
+		all[string(k.ID)] = string(k.Severity)
+	}
+	if diff := cmp.Diff(all, documented); diff != "" {
+		t.Errorf("kinds (-), documented (+):\n%s", diff)
+	}
+	_, document, _ = strings.Cut(document, "\n## The document")
+	var rows []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-zA-Z.\\[\\]]+)` \\|").FindAllStringSubmatch(document, -1) {
+		rows = append(rows, row[1])
+	}
+	if diff := cmp.Diff(fieldsOf("", reflect.TypeFor[doctor.Report]()), rows); diff != "" {
+		t.Errorf("fields (-), documented (+):\n%s", diff)
+	}
+}
+
+// TestKinds: whoever meets a problem is told what to do.
+func TestKinds(t *testing.T) {
+	for _, k := range doctor.Kinds() {
+		if (k.Severity == doctor.Error || k.Severity == doctor.Warning) && k.Advice == "" {
+			t.Errorf("%s comes without advice", k.ID)
+		}
+		if k.Severity == doctor.OK && (k.Advice != "" || len(k.Messages) > 0) {
+			t.Errorf("%s is in order, and says what to do", k.ID)
+		}
+	}
+}
+
+func fieldsOf(prefix string, t reflect.Type) (all []string) {
+	for f := range t.Fields() {
+		if !f.IsExported() {
+			continue
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		path, of := prefix+name, f.Type
+		if of.Kind() == reflect.Slice && of.Elem().Kind() == reflect.Struct {
+			path, of = path+"[]", of.Elem()
+		}
+		all = append(all, path)
+		if of.Kind() == reflect.Struct && of != reflect.TypeFor[time.Time]() {
+			all = append(all, fieldsOf(path+".", of)...)
+		}
+	}
+	return all
+}

@@ -1,0 +1,143 @@
+// Package doctor looks at a node, at a cluster, or at both, and says what is
+// wrong with FlexVolumes there: each finding with its evidence, the messages by
+// which people meet it, and what to do.
+//
+// It changes nothing. All checks run at once, each with a deadline of its own
+// and none waiting for another, and what may hang (a mount) is asked by a
+// process that can be left behind. What could not be looked at is said, with
+// the reason: silence means that it was looked at and is in order.
+//
+// The checks are one file each; kinds.go lists all that they can find.
+package doctor
+
+import (
+	"context"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+)
+
+// A Cluster is asked about Kubernetes' objects. Each method may fail on its own,
+// as for a token that may not read everything.
+type Cluster interface {
+	Version(ctx context.Context) (string, error)
+	Nodes(ctx context.Context) ([]clusterview.Node, error)
+	Drivers(ctx context.Context) ([]clusterview.Driver, error)
+	// NodeDrivers are the entries of the node's CSINode object.
+	NodeDrivers(ctx context.Context, node string) ([]clusterview.NodeDriver, error)
+	Attachments(ctx context.Context) ([]clusterview.Attachment, error)
+	// PersistentVolumes are names.
+	PersistentVolumes(ctx context.Context) (map[string]bool, error)
+	Pods(ctx context.Context, node string) ([]clusterview.Pod, error)
+	// Kubelet asks a kubelet for its configuration, through the API server.
+	Kubelet(ctx context.Context, node string) (clusterview.Kubelet, error)
+}
+
+// Options say where to look.
+type Options struct {
+	// Local: this machine is a node. Without it only the cluster is asked.
+	Local bool
+	// KubeletPID is for machines with several kubelets; zero: look for one.
+	KubeletPID int
+	// KubeletDir and PluginDir are what somebody believes them to be; empty:
+	// what the kubelet says.
+	KubeletDir, PluginDir    string
+	Config, Socket, StateDir string
+	// NodeName is the node that the cluster is asked about; empty: find out, and
+	// without Local all nodes.
+	NodeName string
+
+	// Cluster is asked if it is not nil; otherwise NoCluster says why not.
+	Cluster   Cluster
+	NoCluster string
+
+	// ProbeDrivers runs init of each driver in the plugin directory, as the
+	// kubelet does.
+	ProbeDrivers bool
+	// Timeout is that of each check.
+	Timeout time.Duration
+	// AskMounts is the command that answers about mounts ([AnswerMounts]).
+	AskMounts []string
+}
+
+// check is one part of the examination.
+type check struct {
+	name string
+	run  func(context.Context, *notes)
+}
+
+// DefaultTimeout is that of each check.
+const DefaultTimeout = 10 * time.Second
+
+// graceTime is how long a check may take to notice that its time is up.
+const graceTime = time.Second
+
+// Run looks at everything, and takes little longer than Options.Timeout.
+func Run(ctx context.Context, o Options) *Report {
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
+	}
+	p := newPatient(o)
+	checks := p.checks()
+	all := make([]*notes, len(checks))
+	ended := make([]chan struct{}, len(checks))
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	p.life = ctx
+	for i, c := range checks {
+		all[i], ended[i] = &notes{check: c.name}, make(chan struct{})
+		go func() {
+			defer close(ended[i])
+			c.run(ctx, all[i])
+		}()
+	}
+	over := time.After(o.Timeout + graceTime)
+	r := newReport(p)
+	for i := range checks {
+		select {
+		case <-ended[i]:
+		case <-over:
+			over = closedTime() // the others have had their time as well
+		}
+		select {
+		case <-ended[i]:
+		default:
+			all[i].add(checkHangs, all[i].check, "no answer within %v; what it has found until then is listed", o.Timeout)
+		}
+		r.take(all[i])
+	}
+	r.finish()
+	return r
+}
+
+// closedTime is a time that has come.
+func closedTime() <-chan time.Time {
+	c := make(chan time.Time)
+	close(c)
+	return c
+}
+
+// checks are all that there are. Those of the node come first.
+func (p *patient) checks() []check {
+	checks := []check{{"cluster", p.checkCluster}}
+	if p.Cluster != nil {
+		checks = append(checks,
+			check{"nodes", p.checkNodes},
+			check{"objects", p.checkObjects},
+			check{"attachments", p.checkAttachments},
+			check{"kubelets", p.checkKubelets})
+	}
+	if !p.Local {
+		return checks
+	}
+	return append([]check{
+		{"kubelet", p.checkKubelet},
+		{"drivers", p.checkDrivers},
+		{"configuration", p.checkConfiguration},
+		{"daemon", p.checkDaemon},
+		{"csi", p.checkCSI},
+		{"propagation", p.checkPropagation},
+		{"mounts", p.checkMounts},
+		{"pods", p.checkPods},
+	}, checks...)
+}

@@ -1,0 +1,143 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/daemon"
+	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/internal/wire"
+)
+
+// A patient is what is looked at, with the facts that more than one check wants.
+// Each is found out when it is wanted first. A check that waits for one that
+// hangs is given up like that which began it.
+type patient struct {
+	Options
+	life context.Context //nolint:containedctx // of all checks: facts outlive the one that wants them first
+
+	kubelet func() (*kubelet, error)
+	config  func() (*bridgeconfig.Configuration, error)
+	status  func() (*daemonStatus, error)
+
+	nodes       func() ([]clusterview.Node, error)
+	attachments func() ([]clusterview.Attachment, error)
+	drivers     func() ([]clusterview.Driver, error)
+}
+
+func newPatient(o Options) *patient {
+	p := &patient{Options: o}
+	p.kubelet = sync.OnceValues(p.findKubelet)
+	p.config = sync.OnceValues(p.loadConfig)
+	p.status = sync.OnceValues(p.askDaemon)
+	p.nodes = sync.OnceValues(func() ([]clusterview.Node, error) { return p.Cluster.Nodes(p.life) })
+	p.attachments = sync.OnceValues(func() ([]clusterview.Attachment, error) { return p.Cluster.Attachments(p.life) })
+	p.drivers = sync.OnceValues(func() ([]clusterview.Driver, error) { return p.Cluster.Drivers(p.life) })
+	return p
+}
+
+func (p *patient) loadConfig() (*bridgeconfig.Configuration, error) {
+	return bridgeconfig.Loader{}.Load(p.Config, mapping.Check)
+}
+
+// A daemonStatus is what the daemon says, or its files if there is none.
+type daemonStatus struct {
+	*bridgestatus.BridgeStatus
+	absent error // that there is no daemon
+	// pid is the daemon's process; zero if it cannot be seen from here.
+	pid int
+}
+
+func (p *patient) askDaemon() (*daemonStatus, error) {
+	document, err := wire.Ask(p.life, p.Socket, wire.KindStatus, p.Timeout/2)
+	if wire.IsAbsent(err) {
+		files, broken := daemon.FromFiles(p.StateDir)
+		if broken != nil {
+			files = bridgestatus.New(bridgestatus.SourceStateDir)
+		}
+		return &daemonStatus{BridgeStatus: files, absent: err}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &daemonStatus{BridgeStatus: &bridgestatus.BridgeStatus{}, pid: listener(p.life, p.Socket)}
+	if err := json.Unmarshal(document, s.BridgeStatus); err != nil {
+		return nil, fmt.Errorf("read the status of flex2csi (%s): %w", p.Socket, err)
+	}
+	return s, nil
+}
+
+const (
+	defaultKubeletDir = "/var/lib/kubelet"
+	defaultPluginDir  = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec"
+)
+
+// kubeletDir is what somebody says, or the kubelet's, or the default.
+func (p *patient) kubeletDir() string {
+	if p.KubeletDir != "" {
+		return p.KubeletDir
+	}
+	if k, err := p.kubelet(); err == nil && k.rootDir != "" {
+		return k.rootDir
+	}
+	return defaultKubeletDir
+}
+
+// pluginDir is the kubelet's as far as is known.
+func (p *patient) pluginDir() string {
+	if k, err := p.kubelet(); err == nil && k.pluginDir != "" {
+		return k.pluginDir
+	}
+	if p.PluginDir != "" {
+		return p.PluginDir
+	}
+	return defaultPluginDir
+}
+
+// at is where we find a path of the kubelet's, which may live in another mount
+// namespace: a kubelet in a container, or doctor in one.
+func (p *patient) at(path string) string {
+	if k, err := p.kubelet(); err == nil {
+		return k.view + path
+	}
+	return path
+}
+
+// node is the name of this node in Kubernetes; empty if nobody knows.
+func (p *patient) node() string {
+	if p.NodeName != "" || !p.Local {
+		return p.NodeName
+	}
+	if s, err := p.status(); err == nil && s.Daemon != nil {
+		return s.Daemon.NodeName
+	}
+	if k, err := p.kubelet(); err == nil {
+		if k.nodeName != "" {
+			return k.nodeName
+		}
+		// pkg/util/node (component-helpers), GetHostname.
+		if name, err := os.Hostname(); err == nil {
+			return strings.ToLower(strings.TrimSpace(name))
+		}
+	}
+	return ""
+}
+
+// nodeIfKnown is for the end, when facts that hang must not be waited for.
+func (p *patient) nodeIfKnown() string {
+	name := make(chan string, 1)
+	go func() { name <- p.node() }()
+	select {
+	case n := <-name:
+		return n
+	case <-p.life.Done():
+		return p.NodeName
+	}
+}

@@ -1,0 +1,106 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// PrintJSON writes the whole report.
+func (r *Report) PrintJSON(w io.Writer) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
+}
+
+// Print writes the report for people: what is wrong first and whole, what is in
+// order in a line each, what was not looked at last.
+func (r *Report) Print(w io.Writer) error {
+	var b strings.Builder
+	for i := range r.Findings {
+		if f := &r.Findings[i]; f.Severity != OK {
+			f.print(&b)
+		}
+	}
+	if r.Count(OK) > 0 {
+		b.WriteString("IN ORDER\n")
+		for i := range r.Findings {
+			if f := &r.Findings[i]; f.Severity == OK {
+				paragraph(&b, "  ", "    ", strings.Join(append([]string{f.Found}, f.Evidence...), "; "))
+			}
+		}
+		b.WriteString("\n")
+	}
+	if len(r.Skipped) > 0 {
+		b.WriteString("NOT LOOKED AT\n")
+		for _, s := range r.Skipped {
+			paragraph(&b, "  ", "    ", s.What+": "+s.Why)
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString(r.Summary() + "\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (f *Finding) print(b *strings.Builder) {
+	paragraph(b, "", "    ", strings.ToUpper(string(f.Severity))+": "+f.Found)
+	for _, e := range f.Evidence {
+		paragraph(b, "  | ", "  |   ", e)
+	}
+	for i, m := range f.Messages {
+		label := "  seen as: "
+		if i > 0 {
+			label = "           "
+		}
+		fmt.Fprintf(b, "%s%s\n", label, m)
+	}
+	if f.Advice != "" {
+		paragraph(b, "  do:      ", "           ", f.Advice)
+	}
+	fmt.Fprintf(b, "  (%s)\n\n", f.ID)
+}
+
+// Summary is one line.
+func (r *Report) Summary() string {
+	where := "the cluster"
+	if r.Node != "" {
+		where = "node " + r.Node
+	} else if r.patient.Local {
+		where = "this machine"
+	}
+	return fmt.Sprintf("%s: %s, %s, %s; %d in order, %d not looked at", where,
+		count(r.Count(Error), "error"), count(r.Count(Warning), "warning"), count(r.Count(Info), "note"), r.Count(OK), len(r.Skipped))
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// lineWidth is that of most terminals over a bad connection.
+const lineWidth = 100
+
+// paragraph breaks a text at spaces, and never a path.
+func paragraph(b *strings.Builder, first, next, text string) {
+	line := first
+	empty := true
+	for _, word := range strings.Fields(text) {
+		if !empty && len(line)+1+len(word) > lineWidth {
+			b.WriteString(line + "\n")
+			line, empty = next, true
+		}
+		if !empty {
+			line += " "
+		}
+		line += word
+		empty = false
+	}
+	b.WriteString(line + "\n")
+}

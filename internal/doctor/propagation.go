@@ -1,0 +1,194 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+	"github.com/flex2csi/flex2csi/internal/csiclient"
+	"github.com/flex2csi/flex2csi/pkg/mounter"
+)
+
+// checkPropagation: a mount that a container makes below the kubelet's
+// directory is seen by the node if the mount that this directory is on is in
+// the same peer group in both (mount_namespaces(7)). mountPropagation:
+// Bidirectional of a container is just that.
+func (p *patient) checkPropagation(ctx context.Context, n *notes) {
+	dir := p.kubeletDir()
+	table, err := p.nodeTable()
+	if err == nil {
+		err = p.kubeletDirThere()
+	}
+	if err != nil {
+		n.skip("mount propagation", "%v", err)
+		return
+	}
+	covering := cover(table, dir)
+	if covering == nil {
+		n.skip("mount propagation", "there is no mount that %s is on", dir)
+		return
+	}
+	group := peerGroup(covering)
+	if group == "" {
+		n.add(kubeletDirPrivate, dir, "the mount that the kubelet's directory %s is on is not shared", dir).evidence(describe(covering))
+	}
+	looked := []string{"the node: " + describe(covering)}
+	if s, err := p.status(); err == nil {
+		if s.pid != 0 {
+			looked = append(looked, "the daemon: "+p.compare(n, daemonPropagation, "the daemon", s.pid, dir, group))
+		}
+		if s.absent == nil {
+			checkVisible(n, s.BridgeStatus, table)
+		}
+	}
+	for driver, socket := range p.csiSockets(ctx) {
+		if pid := listener(ctx, p.at(socket)); pid != 0 {
+			looked = append(looked, driver+": "+p.compare(n, csiPropagation, "CSI driver "+driver, pid, dir, group))
+		}
+	}
+	if group != "" {
+		n.add(propagationFine, dir, "mounts below %s are shared with containers", dir).evidence(looked...)
+	}
+}
+
+// kubeletDirThere: without it this machine is no node, or not seen as one.
+func (p *patient) kubeletDirThere() error {
+	if _, err := os.Lstat(p.at(p.kubeletDir())); err != nil {
+		return fmt.Errorf("the kubelet's directory is not here (%w); --kubelet-dir names another one", err)
+	}
+	return nil
+}
+
+// nodeTable are the mounts as the kubelet sees them, or else as we do.
+func (p *patient) nodeTable() ([]*mounter.Info, error) {
+	if k, err := p.kubelet(); err == nil {
+		return mounter.MountsOf(k.pid, nil)
+	}
+	return mounter.Mounts(nil)
+}
+
+// cover is the mount that a path is on: of those that are mounted at the path or
+// above it the deepest, and of those the last.
+func cover(table []*mounter.Info, path string) (found *mounter.Info) {
+	path = resolvedIn(table, path)
+	for _, m := range table {
+		if m.Mountpoint == path || m.Mountpoint == "/" || strings.HasPrefix(path, m.Mountpoint+"/") {
+			if found == nil || len(m.Mountpoint) >= len(found.Mountpoint) {
+				found = m
+			}
+		}
+	}
+	return found
+}
+
+// resolvedIn follows links, such as a kubelet's directory that is one, unless
+// the path is a mount point, which may not be touched.
+func resolvedIn(table []*mounter.Info, path string) string {
+	for _, m := range table {
+		if m.Mountpoint == path {
+			return path
+		}
+	}
+	return resolved(path)
+}
+
+// peerGroup is the number that all mounts have that share what is mounted on
+// them; it is one for the whole machine.
+func peerGroup(m *mounter.Info) string {
+	for _, field := range strings.Fields(m.Optional) {
+		if group, ok := strings.CutPrefix(field, "shared:"); ok {
+			return group
+		}
+	}
+	return ""
+}
+
+func describe(m *mounter.Info) string {
+	kind := m.Optional
+	if kind == "" {
+		kind = "private"
+	}
+	return mounter.Describe(m) + ", " + kind
+}
+
+// compare says how a process has the kubelet's directory.
+func (p *patient) compare(n *notes, id ID, who string, pid int, dir, group string) string {
+	node := 0
+	if k, err := p.kubelet(); err == nil {
+		node = k.pid
+	}
+	if sameNamespace(pid, node) {
+		return "in the node's own mount namespace"
+	}
+	table, err := mounter.MountsOf(pid, nil)
+	if err != nil {
+		return "not known: " + err.Error()
+	}
+	m := cover(table, dir)
+	if m == nil || group != "" && peerGroup(m) != group {
+		what := "does not have the directory"
+		if m != nil {
+			what = "has it on " + describe(m)
+		}
+		n.add(id, dir, "what %s (process %d) mounts below %s is not seen by the node", who, pid, dir).
+			evidence("the process "+what, "the node's peer group is "+group)
+		return "not shared"
+	}
+	return "shared (group " + group + ")"
+}
+
+// sameNamespace compares mount namespaces; process 0 is this one.
+func sameNamespace(a, b int) bool {
+	if b == 0 {
+		return sameMounts(a)
+	}
+	one, err1 := mountNamespace(a)
+	other, err2 := mountNamespace(b)
+	return err1 == nil && err2 == nil && one == other
+}
+
+// csiSockets are those of drivers that are configured or registered, by name.
+func (p *patient) csiSockets(ctx context.Context) map[string]string {
+	sockets := map[string]string{}
+	for _, r := range csiclient.Registrars(ctx, p.at(p.kubeletDir())) {
+		if r.Driver != "" {
+			sockets[r.Driver] = strings.TrimPrefix(r.Endpoint, p.at(""))
+		}
+	}
+	if config, err := p.config(); err == nil {
+		for i := range config.Drivers {
+			if d := &config.Drivers[i]; d.Endpoint != "" {
+				sockets[d.CSIDriver] = bridgeconfig.SocketPath(d.Endpoint)
+			}
+		}
+	}
+	return sockets
+}
+
+// withoutLinks resolves the directory above, and never touches the path itself,
+// which may be a dead mount.
+func withoutLinks(path string) string {
+	return filepath.Join(resolved(filepath.Dir(path)), filepath.Base(path))
+}
+
+// checkVisible: what the daemon has given to a pod, the kubelet has to see.
+func checkVisible(n *notes, s *bridgestatus.BridgeStatus, table []*mounter.Info) {
+	mounted := map[string]bool{}
+	for _, m := range table {
+		mounted[m.Mountpoint] = true
+	}
+	for i := range s.Volumes {
+		v := &s.Volumes[i]
+		for _, t := range v.Targets {
+			if t.Phase == bridgestatus.Published && !mounted[t.Dir] && !mounted[withoutLinks(t.Dir)] {
+				n.add(mountInvisible, t.Dir, "volume %s is published for pod %s/%s, and the kubelet sees no mount at %s", v.PersistentVolume, t.Pod.Namespace, t.Pod.Name, t.Dir).
+					evidence("looked at " + strconv.Itoa(len(table)) + " mounts")
+			}
+		}
+	}
+}

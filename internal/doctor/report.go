@@ -1,0 +1,191 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/version"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// What the document calls itself. The form changes only by fields that are
+// added, until the version does.
+const (
+	APIVersion = "flex2csi.io/v1alpha1"
+	KindName   = "DoctorReport"
+)
+
+// Severity is how bad a finding is.
+type Severity string
+
+// The severities, the worst first.
+const (
+	Error   Severity = "error"   // pods cannot start or end, or data is in danger
+	Warning Severity = "warning" // it works, and will not for long or not for all
+	Info    Severity = "info"    // worth knowing
+	OK      Severity = "ok"      // was looked at, and is in order
+)
+
+// Severities are all, the worst first.
+func Severities() []Severity { return []Severity{Error, Warning, Info, OK} }
+
+// A Finding is one thing that was found.
+type Finding struct {
+	ID       ID       `json:"id"`
+	Severity Severity `json:"severity"`
+	Check    string   `json:"check"`
+	// Subject is what it is about: a path, a driver, an object.
+	Subject string `json:"subject"`
+	Found   string `json:"found"`
+	// Evidence are the facts behind it, one a line.
+	Evidence []string `json:"evidence,omitempty"`
+	// Messages are what people see of it, in events of pods and in logs.
+	Messages []string `json:"messages,omitempty"`
+	Advice   string   `json:"advice,omitempty"`
+}
+
+// A Skipped is something that was not looked at.
+type Skipped struct {
+	Check string `json:"check"`
+	What  string `json:"what"`
+	Why   string `json:"why"`
+}
+
+// A Report is all that was found.
+type Report struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Time       time.Time `json:"time"`
+	Version    string    `json:"version"` // of this program
+	Node       string    `json:"node,omitempty"`
+	Findings   []Finding `json:"findings"`
+	Skipped    []Skipped `json:"skipped"`
+
+	patient *patient
+}
+
+func newReport(p *patient) *Report {
+	return &Report{
+		APIVersion: APIVersion, Kind: KindName, Time: time.Now().UTC(), Version: version.Get().Version,
+		Findings: []Finding{}, Skipped: []Skipped{}, patient: p,
+	}
+}
+
+func (r *Report) take(n *notes) {
+	findings, skipped := n.seal()
+	r.Findings = append(r.Findings, findings...)
+	r.Skipped = append(r.Skipped, skipped...)
+}
+
+// finish puts the worst first, and leaves the order of the checks otherwise.
+func (r *Report) finish() {
+	order := Severities()
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
+	})
+	r.Node = r.patient.nodeIfKnown()
+}
+
+// Count counts the findings of a severity.
+func (r *Report) Count(s Severity) (count int) {
+	for _, f := range r.Findings {
+		if f.Severity == s {
+			count++
+		}
+	}
+	return count
+}
+
+// notes are what one check writes down. A check that is given up may go on
+// writing; nobody reads that any more.
+type notes struct {
+	check string
+
+	mu       sync.Mutex
+	sealed   bool
+	findings []Finding
+	skipped  []Skipped
+}
+
+// add writes a finding down, and returns where facts can be added to it.
+func (n *notes) add(id ID, subject, format string, args ...any) *entry {
+	k := kindOf(id)
+	f := Finding{
+		ID: id, Severity: k.Severity, Check: n.check, Subject: clean(subject), Found: clean(fmt.Sprintf(format, args...)),
+		Messages: k.Messages, Advice: strings.ReplaceAll(k.Advice, "{subject}", clean(subject)),
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.sealed {
+		return &entry{n, -1}
+	}
+	n.findings = append(n.findings, f)
+	return &entry{n, len(n.findings) - 1}
+}
+
+// skip writes down what was not looked at.
+func (n *notes) skip(what, format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.sealed {
+		n.skipped = append(n.skipped, Skipped{Check: n.check, What: what, Why: clean(fmt.Sprintf(format, args...))})
+	}
+}
+
+func (n *notes) seal() ([]Finding, []Skipped) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sealed = true
+	return n.findings, n.skipped
+}
+
+// An entry is a finding that can still be added to.
+type entry struct {
+	notes *notes
+	index int
+}
+
+func (e *entry) change(f func(*Finding)) *entry {
+	e.notes.mu.Lock()
+	defer e.notes.mu.Unlock()
+	if e.index >= 0 && !e.notes.sealed {
+		f(&e.notes.findings[e.index])
+	}
+	return e
+}
+
+// evidence adds facts.
+func (e *entry) evidence(facts ...string) *entry {
+	return e.change(func(f *Finding) {
+		for _, fact := range facts {
+			f.Evidence = append(f.Evidence, clean(fact))
+		}
+	})
+}
+
+// advice replaces what to do by something better than is right for all of its
+// kind.
+func (e *entry) advice(format string, args ...any) *entry {
+	return e.change(func(f *Finding) { f.Advice = clean(fmt.Sprintf(format, args...)) })
+}
+
+// severity replaces that of its kind.
+func (e *entry) severity(s Severity) *entry {
+	return e.change(func(f *Finding) { f.Severity = s })
+}
+
+// clean takes out what looks secret, and what would spoil a terminal: drivers
+// and other programs have a hand in many texts.
+func clean(text string) string {
+	var byKey *flex.Redactor
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, byKey.Redact(text))
+}
