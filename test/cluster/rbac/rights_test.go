@@ -153,8 +153,8 @@ func testLeases(t *testing.T, c kubernetes.Interface, may bool) {
 func TestTokens(t *testing.T) {
 	p := installed(t)
 	setVariables(t, p, "flex2csi-node-tokens", map[string]string{"audiences": "['vault']"})
-	p.ServiceAccount("app")
-	pod := p.Pod("app", "node-1", "app")
+	p.ServiceAccount("default", "app")
+	pod := p.Pod("default", "app", "node-1", "app")
 	client := p.Client(podToken(t, p, nodeUser, "node-1"))
 	ask := func(spec authenticationv1.TokenRequestSpec) error {
 		_, err := client.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "app", &authenticationv1.TokenRequest{Spec: spec}, metav1.CreateOptions{})
