@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -128,13 +129,21 @@ func (p *Plane) parts() (etcd, api *Part) {
 	return etcd, api
 }
 
-// freeAddress returns an address on loopback at which nobody listens.
+// freeAddress returns an address on loopback at which nobody listens. The kernel
+// would give one out of the range from which it takes the ports of clients, and
+// might do so again before a server is there.
 func (p *Plane) freeAddress() string {
 	p.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	p.check(err)
-	defer l.Close()
-	return l.Addr().String()
+	const first, number, tries = 12000, 20000, 100
+	for range tries {
+		address := fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(number))
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
+	}
+	p.t.Fatal("no port is free")
+	return ""
 }
 
 // waitReady waits until the API server says that it is ready.
