@@ -1,18 +1,22 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/flex2csi/flex2csi/internal/doctor"
+	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/version"
 	"github.com/flex2csi/flex2csi/internal/wire"
 )
 
@@ -98,20 +102,33 @@ func (o *doctorOptions) print(r *doctor.Report, env environment) error {
 
 // choose decides what is looked at.
 func (o *doctorOptions) choose() error {
-	switch o.where {
-	case "node":
-		o.Local, o.NoCluster = true, "--on=node"
-		return o.self()
-	case "cluster", "both", "auto":
-		o.Local = o.where == "both" || o.where == "auto" && isNode()
-	default:
+	if !slices.Contains([]string{"auto", "node", "cluster", "both"}, o.where) {
 		return usagef("--on %s: want node, cluster, both or auto", o.where)
 	}
-	o.NoCluster = "no access to the API server is given: --kubeconfig"
-	if o.where == "cluster" {
-		return usagef("--on cluster: %s", o.NoCluster)
+	o.Local = o.where == "node" || o.where == "both" || o.where == "auto" && isNode()
+	if o.where == "node" {
+		o.NoCluster = "--on=node"
+		return o.self()
+	}
+	if err := o.connect(); err != nil {
+		return err
 	}
 	return o.self()
+}
+
+// connect asks nothing of the API server yet.
+func (o *doctorOptions) connect() error {
+	path := cmp.Or(o.kubeconfig, os.Getenv("KUBECONFIG"))
+	c, err := kube.Connect(kube.Options{Kubeconfig: path, UserAgent: "flex2csi-doctor/" + version.Get().Version})
+	switch {
+	case err == nil:
+		o.Cluster = c
+		return nil
+	case path != "" || o.where != "auto":
+		return err
+	}
+	o.NoCluster = fmt.Sprintf("%v (--kubeconfig)", err)
+	return nil
 }
 
 // isNode: on a workstation nobody wants to hear what a node ought to have.

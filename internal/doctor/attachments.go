@@ -30,7 +30,7 @@ func (p *patient) checkAttachments(ctx context.Context, n *notes) {
 	if node := p.node(); p.Local && node != "" {
 		ours = slices.DeleteFunc(ours, func(a clusterview.Attachment) bool { return a.Node != node })
 	}
-	gone := p.gone(ctx, n)
+	gone := p.look(ctx, n, ours)
 	for i := range ours {
 		judgeAttachment(n, &ours[i], gone)
 	}
@@ -41,7 +41,7 @@ func (p *patient) checkAttachments(ctx context.Context, n *notes) {
 // A world tells what there is.
 type world struct{ nodes, volumes map[string]bool } // nil: not known
 
-func (p *patient) gone(ctx context.Context, n *notes) (w world) {
+func (p *patient) look(ctx context.Context, n *notes, ours []clusterview.Attachment) (w world) {
 	if nodes, err := p.nodes(); err != nil {
 		n.skip("whether the nodes of VolumeAttachments are still there", "%v", err)
 	} else {
@@ -50,7 +50,13 @@ func (p *patient) gone(ctx context.Context, n *notes) (w world) {
 			w.nodes[node.Name] = true
 		}
 	}
-	volumes, err := p.Cluster.PersistentVolumes(ctx)
+	names := map[string]bool{}
+	for i := range ours {
+		if name := ours[i].PersistentVolume; name != "" {
+			names[name] = true
+		}
+	}
+	volumes, err := p.Cluster.PersistentVolumesThere(ctx, sortedKeys(names))
 	if err != nil {
 		n.skip("whether the volumes of VolumeAttachments are still there", "%v", err)
 	}

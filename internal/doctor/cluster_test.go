@@ -44,9 +44,11 @@ func (c *fakeCluster) wait() error {
 
 func (c *fakeCluster) Version(context.Context) (string, error) { return c.version, c.wait() }
 
-func (c *fakeCluster) Nodes(context.Context) ([]clusterview.Node, error) { return c.nodes, c.wait() }
+func (c *fakeCluster) ListNodes(context.Context) ([]clusterview.Node, error) {
+	return c.nodes, c.wait()
+}
 
-func (c *fakeCluster) Drivers(context.Context) ([]clusterview.Driver, error) {
+func (c *fakeCluster) ListDrivers(context.Context) ([]clusterview.Driver, error) {
 	return c.drivers, c.wait()
 }
 
@@ -54,15 +56,15 @@ func (c *fakeCluster) NodeDrivers(context.Context, string) ([]clusterview.NodeDr
 	return c.onNode, c.wait()
 }
 
-func (c *fakeCluster) Attachments(context.Context) ([]clusterview.Attachment, error) {
+func (c *fakeCluster) ListAttachments(context.Context, bool) ([]clusterview.Attachment, error) {
 	return c.attachments, c.wait()
 }
 
-func (c *fakeCluster) PersistentVolumes(context.Context) (map[string]bool, error) {
+func (c *fakeCluster) PersistentVolumesThere(context.Context, []string) (map[string]bool, error) {
 	return c.volumes, c.wait()
 }
 
-func (c *fakeCluster) Pods(context.Context, string) (pods []clusterview.Pod, err error) {
+func (c *fakeCluster) PodsOf(context.Context, string) (pods []clusterview.Pod, err error) {
 	for _, uid := range c.pods {
 		pods = append(pods, clusterview.Pod{UIDs: []string{uid}})
 	}

@@ -21,14 +21,15 @@ import (
 // as for a token that may not read everything.
 type Cluster interface {
 	Version(ctx context.Context) (string, error)
-	Nodes(ctx context.Context) ([]clusterview.Node, error)
-	Drivers(ctx context.Context) ([]clusterview.Driver, error)
+	ListNodes(ctx context.Context) ([]clusterview.Node, error)
+	ListDrivers(ctx context.Context) ([]clusterview.Driver, error)
 	// NodeDrivers are the entries of the node's CSINode object.
 	NodeDrivers(ctx context.Context, node string) ([]clusterview.NodeDriver, error)
-	Attachments(ctx context.Context) ([]clusterview.Attachment, error)
-	// PersistentVolumes are names.
-	PersistentVolumes(ctx context.Context) (map[string]bool, error)
-	Pods(ctx context.Context, node string) ([]clusterview.Pod, error)
+	// ListAttachments are those of flex2csi, or all.
+	ListAttachments(ctx context.Context, ours bool) ([]clusterview.Attachment, error)
+	// PersistentVolumesThere tells which of these there are.
+	PersistentVolumesThere(ctx context.Context, names []string) (map[string]bool, error)
+	PodsOf(ctx context.Context, node string) ([]clusterview.Pod, error)
 	// Kubelet asks a kubelet for its configuration, through the API server.
 	Kubelet(ctx context.Context, node string) (clusterview.Kubelet, error)
 }

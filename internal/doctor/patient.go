@@ -37,9 +37,9 @@ func newPatient(o Options) *patient {
 	p.kubelet = sync.OnceValues(p.findKubelet)
 	p.config = sync.OnceValues(p.loadConfig)
 	p.status = sync.OnceValues(p.askDaemon)
-	p.nodes = sync.OnceValues(func() ([]clusterview.Node, error) { return p.Cluster.Nodes(p.life) })
-	p.attachments = sync.OnceValues(func() ([]clusterview.Attachment, error) { return p.Cluster.Attachments(p.life) })
-	p.drivers = sync.OnceValues(func() ([]clusterview.Driver, error) { return p.Cluster.Drivers(p.life) })
+	p.nodes = sync.OnceValues(func() ([]clusterview.Node, error) { return p.Cluster.ListNodes(p.life) })
+	p.attachments = sync.OnceValues(func() ([]clusterview.Attachment, error) { return p.Cluster.ListAttachments(p.life, false) })
+	p.drivers = sync.OnceValues(func() ([]clusterview.Driver, error) { return p.Cluster.ListDrivers(p.life) })
 	return p
 }
 

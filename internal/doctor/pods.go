@@ -66,7 +66,7 @@ func (p *patient) knownPods(ctx context.Context) (map[string]bool, string) {
 	if node == "" {
 		return nil, "the name of this node is not known: --node-name"
 	}
-	pods, err := p.Cluster.Pods(ctx, node)
+	pods, err := p.Cluster.PodsOf(ctx, node)
 	if err != nil {
 		return nil, err.Error()
 	}

@@ -20,7 +20,7 @@ type clients struct {
 	csiDrivers  *gentype.ClientWithList[*storagev1.CSIDriver, *storagev1.CSIDriverList]
 	csiNodes    *gentype.Client[*storagev1.CSINode]
 	volumes     *gentype.Client[*corev1.PersistentVolume]
-	nodes       *gentype.Client[*corev1.Node]
+	nodes       *gentype.ClientWithList[*corev1.Node, *corev1.NodeList]
 
 	core, coordination rest.Interface
 	// parameters encodes the options of requests.
@@ -109,8 +109,9 @@ func typed(core, storage rest.Interface, p runtime.ParameterCodec) *clients {
 		volumes: gentype.NewClient("persistentvolumes", core, p, "",
 			func() *corev1.PersistentVolume { return &corev1.PersistentVolume{} },
 			gentype.PrefersProtobuf[*corev1.PersistentVolume]()),
-		nodes: gentype.NewClient("nodes", core, p, "",
+		nodes: gentype.NewClientWithList("nodes", core, p, "",
 			func() *corev1.Node { return &corev1.Node{} },
+			func() *corev1.NodeList { return &corev1.NodeList{} },
 			gentype.PrefersProtobuf[*corev1.Node]()),
 		core:       core,
 		parameters: p,
