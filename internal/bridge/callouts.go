@@ -32,7 +32,7 @@ func (b *Bridge) attach(ctx context.Context, d *FlexDriver, c *flex.Call) (strin
 		}
 		return b.attachTo(s, byControlPlane)
 	})
-	return deviceName(want), err
+	return DeviceName(want), err
 }
 
 // requireThisNode: a node's daemon attaches and detaches for its own node only.
@@ -43,9 +43,9 @@ func (b *Bridge) requireThisNode(node string) error {
 	return flex.Errorf(flex.CodeFailedPrecondition, "flex2csi on node %s neither attaches to node %s nor detaches from it; for kube-controller-manager there is flex2csi serve --controller", b.NodeName, node)
 }
 
-// deviceName is what the kubelet passes around as the device. It is no path,
+// DeviceName is what the kubelet passes around as the device. It is no path,
 // on purpose: the kubelet would look whether the device is in use.
-func deviceName(v *csivol.Volume) string { return "csi:" + v.Handle }
+func DeviceName(v *csivol.Volume) string { return "csi:" + v.Handle }
 
 // isAttached never says no: the kubelet would take that for detached, drop
 // the volume and attach it again. What is not known is a Failure.
@@ -79,7 +79,7 @@ func (b *Bridge) waitForAttach(ctx context.Context, d *FlexDriver, c *flex.Call)
 	if err != nil {
 		return "", err
 	}
-	return deviceName(want), nil
+	return DeviceName(want), nil
 }
 
 // detach is the callout of that name. It has the name of the PersistentVolume
