@@ -71,6 +71,12 @@ func (a *Attachments) ours(o *storagev1.VolumeAttachment) bool {
 	return managed(o) && o.Labels[attachment.AttachedByLabel] == a.owner
 }
 
+// mayDelete: of all nodes kube-controller-manager says what is to be detached,
+// whoever has made it, and the sweeper cleans up for those that are gone.
+func (a *Attachments) mayDelete(o *storagev1.VolumeAttachment) bool {
+	return a.ours(o) || managed(o) && a.owner == attachment.AttachedByController
+}
+
 // Attach asks for an attachment and waits for it. An error that is
 // csivol.ErrNotBegun has left nothing behind; after any other what was asked
 // for goes on until Detach.
@@ -168,7 +174,7 @@ func (a *Attachments) Detach(ctx context.Context, want *csivol.Attachment) error
 	if err != nil {
 		return err
 	}
-	if o == nil || !a.ours(o) {
+	if o == nil || !a.mayDelete(o) {
 		a.drop(w.name)
 		return nil
 	}

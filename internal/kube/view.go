@@ -67,6 +67,21 @@ func (c *Cluster) attachmentsWith(ctx context.Context, selected labels.Set, what
 	return all, nil
 }
 
+// GetAttachment asks for the VolumeAttachment of a name; nil if there is none.
+func (c *Cluster) GetAttachment(ctx context.Context, name string) (*clusterview.Attachment, error) {
+	o, err := request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachment, error) {
+		return c.clients.attachments.Get(ctx, name, metav1.GetOptions{})
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // there is none
+	case err != nil:
+		return nil, failed(err, "look at VolumeAttachment "+name)
+	}
+	a := attachmentView(o)
+	return &a, nil
+}
+
 func attachmentView(o *storagev1.VolumeAttachment) clusterview.Attachment {
 	t := told(o)
 	a := clusterview.Attachment{
