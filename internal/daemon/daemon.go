@@ -58,6 +58,8 @@ type Driver struct {
 type Daemon struct {
 	Options
 	started time.Time
+	// driver returns the callouts of a Flex driver.
+	driver func(name string) (*flex.Driver, error)
 	// socketInfo is the socket that this process made.
 	socketInfo os.FileInfo
 	failures   failures
@@ -74,7 +76,7 @@ const (
 // Run serves until ctx ends, then drains. It returns nil after an end in good
 // order.
 func Run(ctx context.Context, o Options) error {
-	d := &Daemon{Options: o, started: time.Now()}
+	d := &Daemon{Options: o, started: time.Now(), driver: o.Bridge.Driver}
 	if d.Metrics == nil {
 		d.Metrics = NewMetrics()
 	}
@@ -90,20 +92,35 @@ func Run(ctx context.Context, o Options) error {
 	if err := d.restore(); err != nil {
 		return err
 	}
-	listener, err := wireserver.Listen(d.Socket)
+	listener, err := d.listen()
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	if d.socketInfo, err = os.Lstat(d.Socket); err != nil {
-		return fmt.Errorf("look at the socket: %w", err)
-	}
 	stopHTTP, err := d.serveHTTP()
 	if err != nil {
 		return err
 	}
 	defer stopHTTP()
-	return d.serve(ctx, listener)
+	// Tombstones come first: what they bury is in use until then, and calls for
+	// it wait for their turn on the volume.
+	d.bury(ctx)
+	d.Log.Info("serving", "socket", d.Socket, "node", d.Bridge.NodeName)
+	documents := map[string]func() any{wire.KindStatus: func() any { return d.status() }}
+	return d.serve(ctx, listener, documents, d.reconcileLoop)
+}
+
+// listen makes the socket.
+func (d *Daemon) listen() (net.Listener, error) {
+	listener, err := wireserver.Listen(d.Socket)
+	if err != nil {
+		return nil, err
+	}
+	if d.socketInfo, err = os.Lstat(d.Socket); err != nil {
+		listener.Close()
+		return nil, fmt.Errorf("look at the socket: %w", err)
+	}
+	return listener, nil
 }
 
 // restore takes up the records, reporting those that cannot be read.
@@ -121,24 +138,19 @@ func (d *Daemon) restore() error {
 	return nil
 }
 
-// serve answers calls while ctx lasts. Tombstones come first: what they bury
-// is in use until then, and calls for it wait for their turn on the volume.
-func (d *Daemon) serve(ctx context.Context, l net.Listener) error {
-	server := &wireserver.Server{
-		Handler:   d.handle,
-		Documents: map[string]func() any{wire.KindStatus: func() any { return d.status() }},
-		Log:       d.Log,
-	}
+// serve answers calls while ctx lasts, and does the other things as well.
+func (d *Daemon) serve(ctx context.Context, l net.Listener, documents map[string]func() any, others ...func(context.Context)) error {
+	server := &wireserver.Server{Handler: d.handle, Documents: documents, Log: d.Log}
 	// Calls under way have their own time to end; they are not cut off.
 	callCtx, endCalls := context.WithCancel(context.WithoutCancel(ctx))
 	defer endCalls()
-	d.bury(ctx)
 	var background sync.WaitGroup
-	background.Go(func() { d.reconcileLoop(ctx) })
+	for _, do := range others {
+		background.Go(func() { do(ctx) })
+	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(callCtx, l) }()
 	d.phase.Store(serving)
-	d.Log.Info("serving", "socket", d.Socket, "node", d.Bridge.NodeName)
 	select {
 	case err := <-served:
 		return fmt.Errorf("the socket was closed: %w", err)
@@ -184,7 +196,7 @@ func (d *Daemon) handle(ctx context.Context, r *wire.Request) flex.DriverStatus 
 }
 
 func (d *Daemon) answer(ctx context.Context, r *wire.Request) flex.DriverStatus {
-	driver, err := d.Bridge.Driver(r.Driver)
+	driver, err := d.driver(r.Driver)
 	if err != nil {
 		return flex.Failure(err)
 	}
