@@ -1,0 +1,195 @@
+// Package controller is flex2csi beside kube-controller-manager: what attach:true
+// asks for, and what nobody else cleans up.
+//
+// [Controller] answers attach, isattached and detach for all nodes. It keeps
+// nothing: the marks of the VolumeAttachments (package attachment) are its
+// record, so that it may be killed at any instant, and another one goes on.
+// [Sweeper] judges all VolumeAttachments of flex2csi and deletes those whose
+// owner is gone; the verdicts are in judge.go.
+package controller
+
+import (
+	"context"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// An Attacher makes and deletes VolumeAttachments of any node. Its calls end in
+// time to say what they were waiting for.
+type Attacher interface {
+	Attach(ctx context.Context, a *csivol.Attachment) (csivol.Attached, error)
+	// Detach deletes one of flex2csi's, whoever has made it, unless the control
+	// plane has taken it over.
+	Detach(ctx context.Context, a *csivol.Attachment) error
+	Lost(a *csivol.Attachment) (bool, error)
+}
+
+// A Cluster answers questions by asking the API server.
+type Cluster interface {
+	// FindAttachments returns ours of a PersistentVolume on a node.
+	FindAttachments(ctx context.Context, persistentVolume, node string) ([]clusterview.Attachment, error)
+	// GetAttachment returns the one of a name, whosever it is; nil: there is none.
+	GetAttachment(ctx context.Context, name string) (*clusterview.Attachment, error)
+	// GetNode returns nil if there is none.
+	GetNode(ctx context.Context, name string) (*clusterview.Node, error)
+}
+
+// A Controller answers kube-controller-manager.
+type Controller struct {
+	Drivers  map[string]*bridge.FlexDriver
+	Attacher Attacher
+	Cluster  Cluster
+
+	turns turns
+}
+
+// Driver returns the callouts for one Flex driver, for flex.Run. One that the
+// configuration does not have (any more) can be detached: that wants nothing of
+// it.
+func (c *Controller) Driver(name string) (*flex.Driver, error) {
+	here := &flex.Driver{Detach: func(ctx context.Context, call *flex.Call) error { return c.detach(ctx, name, call) }}
+	if d, ok := c.Drivers[name]; ok {
+		here.Attach = func(ctx context.Context, call *flex.Call) (string, error) { return c.attach(ctx, d, call) }
+		here.IsAttached = func(ctx context.Context, call *flex.Call) (bool, error) { return c.isAttached(ctx, d, call) }
+	} else {
+		err := flex.Errorf(flex.CodeFailedPrecondition, "the configuration of flex2csi serve --controller has no driver %s; add it and restart the controller", name)
+		here.Attach = func(context.Context, *flex.Call) (string, error) { return "", err }
+		here.IsAttached = func(context.Context, *flex.Call) (bool, error) { return false, err }
+	}
+	// Never "Not supported": the caller would remember it.
+	there := func(_ context.Context, call *flex.Call) error {
+		return flex.Errorf(flex.CodeFailedPrecondition, "%s is for the daemon of the node, and this is flex2csi serve --controller; look at socket in the configuration of the driver (.flexdriver.json)", call.Command)
+	}
+	here.WaitForAttach = func(ctx context.Context, call *flex.Call) (string, error) { return "", there(ctx, call) }
+	here.MountDevice, here.Mount, here.Unmount, here.UnmountDevice, here.ExpandFS, here.ExpandVolume = there, there, there, there, there, there
+	return here, nil
+}
+
+// attach asks for the attachment and waits for it. After an error
+// kube-controller-manager takes the volume for perhaps attached, and calls
+// attach again or detach (pkg/volume/util/operationexecutor/
+// operation_generator.go, GenerateAttachVolumeFunc, Kubernetes v1.37.1): so
+// nothing has to be undone here.
+func (c *Controller) attach(ctx context.Context, d *bridge.FlexDriver, call *flex.Call) (string, error) {
+	v, err := d.Map(ctx, call.Options)
+	if err != nil {
+		return "", err
+	}
+	device := bridge.DeviceName(v)
+	if wanted, err := wantsAttach(ctx, d); err != nil || !wanted {
+		return device, err
+	}
+	end, err := c.turns.wait(ctx, turn{call.VolumeName, call.NodeName})
+	if err != nil {
+		return "", err
+	}
+	defer end()
+	_, err = c.Attacher.Attach(ctx, attachmentOf(d, v, call.NodeName))
+	return device, err
+}
+
+// wantsAttach reports whether the driver has its volumes attached. Nobody here
+// can ask the driver; so where nothing is said it is as with the kubelet, which
+// attaches (pkg/volume/csi/csi_plugin.go, CanAttach).
+func wantsAttach(ctx context.Context, d *bridge.FlexDriver) (bool, error) {
+	switch d.Attach {
+	case bridge.AttachNone:
+		return false, nil
+	case bridge.AttachVA:
+		return true, nil
+	case bridge.AttachController:
+		return false, flex.Errorf(flex.CodeFailedPrecondition, "driver %s is configured to attach through the socket of its controller (attach: Controller), which the daemon of a node can do and flex2csi serve --controller cannot; say attach: VolumeAttachment", d.Name)
+	}
+	if d.Policy == nil {
+		return true, nil
+	}
+	p, err := d.Policy(ctx)
+	return p.Attach != bridge.NeedNoAttach, err
+}
+
+// attachmentOf is what the bridge makes of a volume on its node.
+func attachmentOf(d *bridge.FlexDriver, v *csivol.Volume, node string) *csivol.Attachment {
+	modes := v.AccessModes
+	if len(modes) == 0 {
+		modes = []csivol.AccessMode{v.AccessMode}
+		if v.AccessMode == "" {
+			modes[0] = csivol.ReadWriteOnce
+		}
+	}
+	return &csivol.Attachment{
+		Driver: v.Driver, Handle: v.Handle, Node: node, FlexDriver: v.FlexDriver, Name: v.Name,
+		Context: v.Context, FSType: v.FSType, MountFlags: v.MountFlags, AccessModes: modes, ReadOnly: v.AttachReadOnly,
+		Secret: d.AttachSecret,
+	}
+}
+
+// isAttached answers from what is watched. A "no" has kube-controller-manager
+// attach the volume again, so the API server is asked before it is given.
+func (c *Controller) isAttached(ctx context.Context, d *bridge.FlexDriver, call *flex.Call) (bool, error) {
+	v, err := d.Map(ctx, call.Options)
+	if err != nil {
+		return false, err
+	}
+	if wanted, err := wantsAttach(ctx, d); err != nil || !wanted {
+		return err == nil, err
+	}
+	a := attachmentOf(d, v, call.NodeName)
+	if lost, err := c.Attacher.Lost(a); err != nil || !lost {
+		return err == nil, err
+	}
+	found, err := c.Cluster.GetAttachment(ctx, attachment.Name(a.Handle, a.Driver, a.Node))
+	if err != nil {
+		return false, err
+	}
+	return found != nil && found.Attached && found.Node == a.Node, nil
+}
+
+// detach deletes what attach has made. The PersistentVolume may be gone, and
+// the driver out of the configuration.
+func (c *Controller) detach(ctx context.Context, flexDriver string, call *flex.Call) error {
+	end, err := c.turns.wait(ctx, turn{call.VolumeName, call.NodeName})
+	if err != nil {
+		return err
+	}
+	defer end()
+	all, err := c.Cluster.FindAttachments(ctx, call.VolumeName, call.NodeName)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if all[i].FlexDriver != flexDriver {
+			continue
+		}
+		if err := c.requireUnused(ctx, flexDriver, call); err != nil {
+			return err
+		}
+		if err := c.Attacher.Detach(ctx, deletable(&all[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deletable is what Detach wants to know.
+func deletable(a *clusterview.Attachment) *csivol.Attachment {
+	return &csivol.Attachment{Driver: a.Driver, Handle: a.Handle, Node: a.Node, FlexDriver: a.FlexDriver, Name: a.PersistentVolume}
+}
+
+// requireUnused refuses to detach what the kubelet still has mounted: what was
+// not written back would be lost. kube-controller-manager looks, too, but for a
+// node of which it has not heard for six minutes, or that is declared dead
+// (pkg/controller/volume/attachdetach/reconciler/reconciler.go, reconcile).
+func (c *Controller) requireUnused(ctx context.Context, flexDriver string, call *flex.Call) error {
+	n, err := c.Cluster.GetNode(ctx, call.NodeName)
+	if err != nil {
+		return err
+	}
+	if n == nil || !n.Ready || n.OutOfService || !lists(n.VolumesInUse, uniqueName(flexDriver, call.VolumeName)) {
+		return nil
+	}
+	return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is in use on node %s, which is ready, and is not detached; it will be when the kubelet there has unmounted it", call.VolumeName, call.NodeName)
+}

@@ -1,0 +1,205 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// A Verdict is what is to be thought of a VolumeAttachment; docs/controller.md
+// explains them.
+type Verdict string
+
+// The verdicts.
+const (
+	InUse        Verdict = "in use"
+	Adopted      Verdict = "adopted"
+	BeingDeleted Verdict = "being deleted"
+	NodeGone     Verdict = "node gone"
+	OutOfService Verdict = "out of service"
+	Forgotten    Verdict = "forgotten"
+	Unused       Verdict = "unused"
+	Unknown      Verdict = "unknown"
+)
+
+// Verdicts are all that there are.
+func Verdicts() []Verdict {
+	return []Verdict{InUse, Adopted, BeingDeleted, NodeGone, OutOfService, Forgotten, Unused, Unknown}
+}
+
+// A Finding is a VolumeAttachment and what is to be thought of it.
+type Finding struct {
+	clusterview.Attachment
+	Verdict Verdict
+	// Reason says what was seen.
+	Reason string
+}
+
+// settle is how long a VolumeAttachment may be used by nobody, and its deletion
+// take, before it is a leak: attaching takes a while, and so does the kubelet.
+const settle = 10 * time.Minute
+
+// Leaked reports whether the volume may be unable to go elsewhere for no reason.
+func (f *Finding) Leaked(now time.Time) bool {
+	switch f.Verdict {
+	case NodeGone, OutOfService, Forgotten, Unused:
+		return true
+	case BeingDeleted:
+		return now.Sub(f.Deleted) > settle
+	}
+	return false
+}
+
+// grace is how long a verdict has to hold before the sweeper acts on it; false:
+// it does not. Six minutes is how long kube-controller-manager waits before it
+// detaches from a node that it does not hear of
+// (pkg/controller/volume/attachdetach/attach_detach_controller.go,
+// reconcilerMaxWaitForUnmountDuration, Kubernetes v1.37.1). A taint is put there
+// by somebody who knows that the node is off.
+func (v Verdict) grace() (time.Duration, bool) {
+	switch v {
+	case NodeGone:
+		return 6 * time.Minute, true
+	case OutOfService:
+		return 0, true
+	case Forgotten:
+		return settle, true
+	}
+	return 0, false
+}
+
+// Evidence is what a judge may look at.
+type Evidence interface {
+	// GetNode returns nil if there is none.
+	GetNode(ctx context.Context, name string) (*clusterview.Node, error)
+	PodsOf(ctx context.Context, node string) ([]clusterview.Pod, error)
+	// PersistentVolume returns one, as it was seen lately unless fresh; its error
+	// is NotFound if there is none.
+	PersistentVolume(ctx context.Context, name string, fresh bool) (*csivol.PersistentVolume, error)
+}
+
+// Judge looks at one VolumeAttachment of flex2csi.
+func Judge(ctx context.Context, a clusterview.Attachment, e Evidence, now time.Time) Finding {
+	verdict, reason, err := judge(ctx, &a, e, now)
+	if err != nil {
+		verdict, reason = Unknown, err.Error()
+	}
+	return Finding{Attachment: a, Verdict: verdict, Reason: reason}
+}
+
+func judge(ctx context.Context, a *clusterview.Attachment, e Evidence, now time.Time) (Verdict, string, error) {
+	if !a.Deleted.IsZero() {
+		return BeingDeleted, deletion(a, now), nil
+	}
+	n, err := e.GetNode(ctx, a.Node)
+	if err != nil {
+		return "", "", err
+	}
+	dead := n == nil || n.OutOfService && !n.Ready
+	if !dead {
+		if verdict, reason := claimed(a, n); verdict != "" {
+			return verdict, reason, nil
+		}
+	}
+	pod, err := user(ctx, a, e, dead)
+	switch {
+	case err != nil:
+		return "", "", err
+	case pod != "":
+		return InUse, "pod " + pod, nil
+	case n == nil:
+		return NodeGone, fmt.Sprintf("there is no Node %s", a.Node), nil
+	case dead:
+		return OutOfService, fmt.Sprintf("node %s has the taint node.kubernetes.io/out-of-service", a.Node), nil
+	case now.Sub(a.Created) < settle:
+		return InUse, "it was made a moment ago", nil
+	case a.By == attachment.AttachedByController:
+		return Forgotten, fmt.Sprintf("kube-controller-manager does not have it on node %s, and no pod there uses it", a.Node), nil
+	}
+	return Unused, fmt.Sprintf("no pod of node %s uses it; does flex2csi run there?", a.Node), nil
+}
+
+func deletion(a *clusterview.Attachment, now time.Time) string {
+	text := fmt.Sprintf("for %s", now.Sub(a.Deleted).Round(time.Second))
+	if a.DetachError != "" {
+		return text + ": " + a.DetachError
+	}
+	return text
+}
+
+// claimed is what a node that lives says of a volume.
+func claimed(a *clusterview.Attachment, n *clusterview.Node) (Verdict, string) {
+	for _, list := range []struct {
+		name    string
+		volumes []string
+	}{{"volumesInUse", n.VolumesInUse}, {"volumesAttached", n.VolumesAttached}} {
+		if lists(list.volumes, "kubernetes.io/csi/"+a.Driver+"^"+a.Handle) {
+			return Adopted, fmt.Sprintf("%s of node %s has it as a CSI volume", list.name, n.Name)
+		}
+		if lists(list.volumes, uniqueName(a.FlexDriver, a.PersistentVolume)) {
+			return InUse, fmt.Sprintf("%s of node %s", list.name, n.Name)
+		}
+	}
+	return "", ""
+}
+
+// uniqueName is what a FlexVolume with attach:true is called in the status of
+// nodes (pkg/volume/util/util.go, GetUniqueVolumeName; pkg/volume/flexvolume/
+// plugin.go, GetPluginName and GetVolumeName).
+func uniqueName(flexDriver, volume string) string { return flexDriver + "/" + volume }
+
+func lists(names []string, name string) bool { return slices.Contains(names, name) }
+
+// user returns a pod of the node that has the volume. Of a dead node those that
+// are being deleted do not count: nobody is there to end them.
+func user(ctx context.Context, a *clusterview.Attachment, e Evidence, dead bool) (string, error) {
+	pods, err := e.PodsOf(ctx, a.Node)
+	if err != nil {
+		return "", err
+	}
+	pods = slices.DeleteFunc(slices.Clone(pods), func(p clusterview.Pod) bool { return p.Finished || dead && p.Terminating })
+	if len(pods) == 0 {
+		return "", nil
+	}
+	claim, err := claimOf(ctx, a.PersistentVolume, e)
+	if err != nil {
+		return "", err
+	}
+	for i := range pods {
+		if uses(&pods[i], a, claim) {
+			return pods[i].Namespace + "/" + pods[i].Name, nil
+		}
+	}
+	return "", nil
+}
+
+// claimOf is namespace/name of the claim that has a PersistentVolume; empty if
+// there is none.
+func claimOf(ctx context.Context, volume string, e Evidence) (string, error) {
+	if volume == "" {
+		return "", nil
+	}
+	pv, err := e.PersistentVolume(ctx, volume, false)
+	switch {
+	case err != nil && flex.CodeOf(err) == flex.CodeNotFound:
+		return "", nil
+	case err != nil || pv.Claim.Name == "":
+		return "", err
+	}
+	return pv.Claim.Namespace + "/" + pv.Claim.Name, nil
+}
+
+// uses: by its claim or as an inline volume; or, as the PersistentVolume may be
+// gone, because the pod is the one that it was attached for.
+func uses(p *clusterview.Pod, a *clusterview.Attachment, claim string) bool {
+	prefix := p.Namespace + "/"
+	return prefix+p.Name == a.Pod ||
+		claim != "" && slices.ContainsFunc(p.Claims, func(name string) bool { return prefix+name == claim }) ||
+		slices.Contains(p.FlexVolumes, clusterview.FlexVolume{Driver: a.FlexDriver, Name: a.PersistentVolume})
+}

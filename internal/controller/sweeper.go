@@ -1,0 +1,239 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+)
+
+// A View is the cluster as the sweeper reads it.
+type View interface {
+	ListAttachments(ctx context.Context, ours bool) ([]clusterview.Attachment, error)
+	ListNodes(ctx context.Context) ([]clusterview.Node, error)
+	Evidence
+}
+
+// A Sweeper deletes VolumeAttachments of ours that nobody else does. One of all
+// controllers may do so at a time.
+type Sweeper struct {
+	View   View
+	Delete func(ctx context.Context, a *csivol.Attachment) error
+	Log    *slog.Logger
+	// Interval between two looks; zero: a minute.
+	Interval time.Duration
+	// Grace replaces that of all verdicts, in tests.
+	Grace func(Verdict) (time.Duration, bool)
+
+	mu       sync.Mutex
+	since    map[sentence]time.Time // since when a verdict holds
+	findings []Finding
+	swept    map[Verdict]int
+}
+
+// A sentence is a verdict on an object.
+type sentence struct {
+	name    string
+	created time.Time
+	verdict Verdict
+}
+
+const (
+	// fullEvery says how many rounds look at the pods of nodes that live: these
+	// look after themselves, and are only reported.
+	fullEvery = 10
+	// atOnce bounds the deletions under way: a node may have had hundreds.
+	atOnce = 10
+	// deleteWait bounds one. What takes longer goes on by itself.
+	deleteWait = time.Minute
+)
+
+// Run sweeps until ctx ends.
+func (s *Sweeper) Run(ctx context.Context) {
+	ticker := time.NewTicker(cmp.Or(s.Interval, time.Minute))
+	defer ticker.Stop()
+	defer s.forget()
+	for round := 0; ; round++ {
+		s.Sweep(ctx, round%fullEvery == 0)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// forget: another one sweeps now, and says what it found.
+func (s *Sweeper) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.findings, s.since = nil, nil
+}
+
+// Sweep looks once and deletes what has been due for its time. Nodes that live
+// are looked at closely only if full is true.
+func (s *Sweeper) Sweep(ctx context.Context, full bool) {
+	findings, err := s.look(ctx, full)
+	if err != nil {
+		s.Log.Warn("the VolumeAttachments cannot be swept now", "error", err)
+		return
+	}
+	due := s.note(findings, time.Now())
+	slots := make(chan struct{}, atOnce)
+	var all sync.WaitGroup
+	for _, f := range due {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			s.sweep(ctx, f)
+		})
+	}
+	all.Wait()
+}
+
+// Look judges all VolumeAttachments of ours.
+func Look(ctx context.Context, v View) ([]Finding, error) {
+	s := &Sweeper{View: v}
+	return s.look(ctx, true)
+}
+
+func (s *Sweeper) look(ctx context.Context, full bool) ([]Finding, error) {
+	all, err := s.View.ListAttachments(ctx, true)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	nodes, err := s.View.ListNodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	seen := &seen{Evidence: s.View, nodes: map[string]*clusterview.Node{}, pods: map[string]podList{}}
+	for i := range nodes {
+		seen.nodes[nodes[i].Name] = &nodes[i]
+	}
+	now, before := time.Now(), s.unused()
+	findings := make([]Finding, 0, len(all))
+	for _, a := range all {
+		n := seen.nodes[a.Node]
+		if !full && a.By == attachment.AttachedByNode && a.Deleted.IsZero() && n != nil && !n.OutOfService {
+			f, ok := before[a.Name]
+			if !ok {
+				f = Finding{Verdict: InUse, Reason: "its node is there"}
+			}
+			f.Attachment = a
+			findings = append(findings, f)
+			continue
+		}
+		findings = append(findings, Judge(ctx, a, seen, now))
+	}
+	slices.SortFunc(findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.PersistentVolume, b.PersistentVolume), cmp.Compare(a.Name, b.Name))
+	})
+	return findings, nil
+}
+
+// unused are those that the last close look found unused on nodes that live.
+func (s *Sweeper) unused() map[string]Finding {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string]Finding{}
+	for _, f := range s.findings {
+		if f.Verdict == Unused {
+			all[f.Name] = f
+		}
+	}
+	return all
+}
+
+// note remembers what was found, and returns what has been due for its time.
+func (s *Sweeper) note(findings []Finding, now time.Time) (due []Finding) {
+	grace := s.Grace
+	if grace == nil {
+		grace = Verdict.grace
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since := map[sentence]time.Time{}
+	for _, f := range findings {
+		wait, act := grace(f.Verdict)
+		if !act {
+			continue
+		}
+		key := sentence{f.Name, f.Created, f.Verdict}
+		since[key] = now
+		if before, ok := s.since[key]; ok {
+			since[key] = before
+		}
+		if now.Sub(since[key]) >= wait {
+			due = append(due, f)
+		}
+	}
+	s.findings, s.since = findings, since
+	return due
+}
+
+// sweep deletes one, if a last look says the same.
+func (s *Sweeper) sweep(ctx context.Context, f Finding) {
+	ctx, cancel := context.WithTimeout(ctx, deleteWait)
+	defer cancel()
+	log := s.Log.With("volumeAttachment", f.Name, "node", f.Node, "persistentVolume", f.PersistentVolume, "csiDriver", f.Driver, "volumeHandle", f.Handle)
+	if again := Judge(ctx, f.Attachment, s.View, time.Now()); again.Verdict != f.Verdict {
+		log.Info("left alone", "verdict", f.Verdict, "now", again.Verdict, "reason", again.Reason)
+		return
+	}
+	log.Info("deleting a VolumeAttachment that nobody uses", "verdict", f.Verdict, "reason", f.Reason, "attachedBy", f.By)
+	if err := s.Delete(ctx, deletable(&f.Attachment)); err != nil {
+		log.Warn("the VolumeAttachment is not gone yet", "error", err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.swept == nil {
+		s.swept = map[Verdict]int{}
+	}
+	s.swept[f.Verdict]++
+	s.findings = slices.DeleteFunc(slices.Clone(s.findings), func(other Finding) bool { return other.Name == f.Name })
+}
+
+// Findings are those of the last look, and how many were swept so far.
+func (s *Sweeper) Findings() (findings []Finding, swept map[Verdict]int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	swept = map[Verdict]int{}
+	for v, n := range s.swept {
+		swept[v] = n
+	}
+	return slices.Clone(s.findings), swept
+}
+
+// seen asks for each thing once in a round.
+type seen struct {
+	Evidence
+	nodes map[string]*clusterview.Node
+	pods  map[string]podList
+}
+
+type podList struct {
+	pods []clusterview.Pod
+	err  error
+}
+
+// GetNode returns one of the list; nil: there is none.
+func (s *seen) GetNode(_ context.Context, name string) (*clusterview.Node, error) {
+	return s.nodes[name], nil
+}
+
+// PodsOf asks once for each node.
+func (s *seen) PodsOf(ctx context.Context, node string) ([]clusterview.Pod, error) {
+	list, ok := s.pods[node]
+	if !ok {
+		list.pods, list.err = s.Evidence.PodsOf(ctx, node)
+		s.pods[node] = list
+	}
+	return list.pods, list.err
+}
