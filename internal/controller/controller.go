@@ -122,7 +122,7 @@ func attachmentOf(d *bridge.FlexDriver, v *csivol.Volume, node string) *csivol.A
 	}
 	return &csivol.Attachment{
 		Driver: v.Driver, Handle: v.Handle, Node: node, FlexDriver: v.FlexDriver, Name: v.Name,
-		Context: v.Context, FSType: v.FSType, MountFlags: v.MountFlags, AccessModes: modes, ReadOnly: v.AttachReadOnly,
+		Context: v.Context, FSType: v.FSType, MountFlags: v.MountFlags, AccessModes: modes,
 		Secret: d.AttachSecret,
 	}
 }

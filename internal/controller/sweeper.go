@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -34,6 +35,7 @@ type Sweeper struct {
 	mu       sync.Mutex
 	since    map[sentence]time.Time // since when a verdict holds
 	findings []Finding
+	looked   time.Time // when those were found; zero: another one sweeps
 	swept    map[Verdict]int
 }
 
@@ -73,7 +75,7 @@ func (s *Sweeper) Run(ctx context.Context) {
 func (s *Sweeper) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.findings, s.since = nil, nil
+	s.findings, s.since, s.looked = nil, nil, time.Time{}
 }
 
 // Sweep looks once and deletes what has been due for its time. Nodes that live
@@ -173,7 +175,7 @@ func (s *Sweeper) note(findings []Finding, now time.Time) (due []Finding) {
 			due = append(due, f)
 		}
 	}
-	s.findings, s.since = findings, since
+	s.findings, s.since, s.looked = findings, since, now
 	return due
 }
 
@@ -200,15 +202,19 @@ func (s *Sweeper) sweep(ctx context.Context, f Finding) {
 	s.findings = slices.DeleteFunc(slices.Clone(s.findings), func(other Finding) bool { return other.Name == f.Name })
 }
 
-// Findings are those of the last look, and how many were swept so far.
-func (s *Sweeper) Findings() (findings []Finding, swept map[Verdict]int) {
+// A Result is what a sweeper has seen and done.
+type Result struct {
+	Findings []Finding
+	// Looked is when; zero: never, or another one sweeps now.
+	Looked time.Time
+	Swept  map[Verdict]int // so far
+}
+
+// Result is that of the last look.
+func (s *Sweeper) Result() Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	swept = map[Verdict]int{}
-	for v, n := range s.swept {
-		swept[v] = n
-	}
-	return slices.Clone(s.findings), swept
+	return Result{Findings: slices.Clone(s.findings), Looked: s.looked, Swept: maps.Clone(s.swept)}
 }
 
 // seen asks for each thing once in a round.

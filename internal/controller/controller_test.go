@@ -1,0 +1,216 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+const options = `{"kubernetes.io/pvOrVolumeName":"pv","kubernetes.io/readwrite":"rw","volumeID":"vol"}`
+
+func TestLife(t *testing.T) {
+	c := newCluster()
+	k := newController(c)
+	for range 2 { // each call may be repeated
+		if s := call(t, k, flexDriver, "attach", options, "node-1"); s.Status != flex.StatusSuccess || s.Device != "csi:vol" {
+			t.Fatalf("attach: %+v", s)
+		}
+	}
+	if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Attached == nil || !*s.Attached {
+		t.Errorf("isattached: %+v", s)
+	}
+	if s := call(t, k, flexDriver, "isattached", options, "node-2"); s.Status != flex.StatusSuccess || s.Attached == nil || *s.Attached {
+		t.Errorf("isattached of the other node: %+v", s)
+	}
+	for range 2 {
+		if s := call(t, k, flexDriver, "detach", "pv", "node-1"); s.Status != flex.StatusSuccess {
+			t.Errorf("detach: %+v", s)
+		}
+		if left := c.names(); len(left) != 0 {
+			t.Errorf("left: %v", left)
+		}
+	}
+}
+
+// TestIsAttachedNeverGuesses: a "no" has the volume attached once more.
+func TestIsAttachedNeverGuesses(t *testing.T) {
+	c := newCluster()
+	k := newController(c)
+	c.unknown = true
+	if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Status != flex.StatusFailure || s.Code != flex.CodeUnavailable {
+		t.Errorf("before anything has been seen: %+v", s)
+	}
+	c.unknown, c.err = false, flex.Errorf(flex.CodeUnavailable, "the API server is away")
+	if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Status != flex.StatusFailure {
+		t.Errorf("what is not watched, and cannot be asked: %+v", s)
+	}
+}
+
+// TestDetach: what is in use on a node that lives stays, and what cannot be
+// looked at is no Success.
+func TestDetach(t *testing.T) {
+	mine := old("node-1", attachment.AttachedByController)
+	for name, test := range map[string]struct {
+		node   *clusterview.Node
+		driver string
+		change func(*clusterview.Attachment)
+		err    error
+		code   flex.Code // empty: Success
+		left   bool
+	}{
+		"unused":                {node: &clusterview.Node{Ready: true}},
+		"in use":                {node: &clusterview.Node{Ready: true, VolumesInUse: []string{flexDriver + "/pv"}}, code: flex.CodeFailedPrecondition, left: true},
+		"another is in use":     {node: &clusterview.Node{Ready: true, VolumesInUse: []string{flexDriver + "/pv2"}}},
+		"the node is not ready": {node: &clusterview.Node{VolumesInUse: []string{flexDriver + "/pv"}}},
+		"out of service":        {node: &clusterview.Node{Ready: true, OutOfService: true, VolumesInUse: []string{flexDriver + "/pv"}}},
+		"the node is gone":      {},
+		"made by the node":      {node: &clusterview.Node{Ready: true}, change: func(a *clusterview.Attachment) { a.By = attachment.AttachedByNode }},
+		"of another driver":     {node: &clusterview.Node{Ready: true}, driver: "example.com/other", left: true},
+		"not configured (any more)": {
+			node: &clusterview.Node{Ready: true}, driver: "example.com/gone",
+			change: func(a *clusterview.Attachment) { a.FlexDriver = "example.com/gone" },
+		},
+		"the API server is away": {err: flex.Errorf(flex.CodeUnavailable, "away"), code: flex.CodeUnavailable, left: true},
+	} {
+		c := newCluster()
+		a := mine
+		if test.change != nil {
+			test.change(&a)
+		}
+		c.put(a)
+		delete(c.nodes, "node-1")
+		if test.node != nil {
+			test.node.Name = "node-1"
+			c.nodes["node-1"] = *test.node
+		}
+		c.err = test.err
+		driver := flexDriver
+		if test.driver != "" {
+			driver = test.driver
+		}
+		s := call(t, newController(c), driver, "detach", "pv", "node-1")
+		if s.Code != test.code || (s.Status == flex.StatusSuccess) != (test.code == "") {
+			t.Errorf("%s: %+v, want %q", name, s, test.code)
+		}
+		if left := len(c.names()) > 0; left != test.left {
+			t.Errorf("%s: left: %t", name, left)
+		}
+	}
+}
+
+// TestDetachWaitsForAttach: one that overtook it would find nothing, and the
+// attachment would stay.
+func TestDetachWaitsForAttach(t *testing.T) {
+	c := newCluster()
+	c.attaching = make(chan struct{})
+	k := newController(c)
+	attached, detached := make(chan flex.DriverStatus, 1), make(chan flex.DriverStatus, 1)
+	go func() { attached <- call(t, k, flexDriver, "attach", options, "node-1") }()
+	waiting(t, k)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if s := callCtx(ctx, t, k, flexDriver, "detach", "pv", "node-1"); s.Status != flex.StatusFailure {
+		t.Errorf("a detach that has no time to wait: %+v", s)
+	}
+	if s := call(t, k, flexDriver, "detach", "pv", "node-2"); s.Status != flex.StatusSuccess {
+		t.Errorf("another node waits, too: %+v", s)
+	}
+	go func() { detached <- call(t, k, flexDriver, "detach", "pv", "node-1") }()
+	close(c.attaching)
+	if s := <-attached; s.Status != flex.StatusSuccess {
+		t.Errorf("attach: %+v", s)
+	}
+	if s := <-detached; s.Status != flex.StatusSuccess || len(c.names()) != 0 {
+		t.Errorf("detach: %+v, left: %v", s, c.names())
+	}
+}
+
+// waiting returns when an attach has its turn: a call that has no time gets none.
+func waiting(t *testing.T, k interface {
+	Driver(name string) (*flex.Driver, error)
+},
+) {
+	t.Helper()
+	d, err := k.Driver(flexDriver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for stop := time.Now().Add(time.Minute); time.Now().Before(stop); {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		s := flex.Run(ctx, d, []string{"detach", "pv", "node-1"})
+		cancel()
+		if s.Status == flex.StatusFailure {
+			return
+		}
+	}
+	t.Fatal("attach does not get its turn")
+}
+
+// TestRefused: what is not for the controller, or cannot be done by it, is a
+// Failure that says so; "Not supported" would be remembered.
+func TestRefused(t *testing.T) {
+	c := newCluster()
+	k := newController(c)
+	dir := "/k/pods/1/volumes/example.com~disk/pv"
+	for _, argv := range [][]string{
+		{"waitforattach", "csi:vol", options}, {"mountdevice", dir, "csi:vol", options}, {"mount", dir, options},
+		{"unmount", dir}, {"unmountdevice", dir}, {"expandfs", options, "", dir, "2", "1"}, {"expandvolume", options, dir, "2", "1"},
+	} {
+		if s := call(t, k, flexDriver, argv...); s.Code != flex.CodeFailedPrecondition || !strings.Contains(s.Message, "daemon of the node") {
+			t.Errorf("%s: %+v", argv[0], s)
+		}
+	}
+	for _, argv := range [][]string{{"attach", options, "node-1"}, {"isattached", options, "node-1"}} {
+		if s := call(t, k, "example.com/unknown", argv...); s.Code != flex.CodeFailedPrecondition || !strings.Contains(s.Message, "example.com/unknown") {
+			t.Errorf("%s of an unknown driver: %+v", argv[0], s)
+		}
+	}
+	c.attachErr = flex.Errorf(flex.CodeDeadlineExceeded, "still attaching: no such disk")
+	if s := call(t, k, flexDriver, "attach", options, "node-1"); s.Code != flex.CodeDeadlineExceeded || !strings.Contains(s.Message, "no such disk") {
+		t.Errorf("attach: %+v", s)
+	}
+}
+
+// TestModes: who wants to be attached.
+func TestModes(t *testing.T) {
+	for name, test := range map[string]struct {
+		mode      bridge.AttachMode
+		need      bridge.AttachNeed
+		needErr   error
+		wantVA    bool
+		wantError string
+	}{
+		"none":                        {mode: bridge.AttachNone},
+		"always":                      {mode: bridge.AttachVA, need: bridge.NeedNoAttach, wantVA: true},
+		"controller's socket":         {mode: bridge.AttachController, wantError: "attach: VolumeAttachment"},
+		"auto, attachRequired":        {mode: bridge.AttachAuto, need: bridge.NeedAttach, wantVA: true},
+		"auto, no CSIDriver object":   {mode: bridge.AttachAuto, need: bridge.NeedByController, wantVA: true},
+		"auto, attachRequired: false": {mode: bridge.AttachAuto, need: bridge.NeedNoAttach},
+		"auto, not known":             {mode: bridge.AttachAuto, needErr: errors.New("the API server is away"), wantError: "away"},
+	} {
+		c := newCluster()
+		k := newController(c)
+		d := k.Drivers[flexDriver]
+		d.Attach = test.mode
+		d.Policy = func(context.Context) (bridge.Policy, error) { return bridge.Policy{Attach: test.need}, test.needErr }
+		s := call(t, k, flexDriver, "attach", options, "node-1")
+		if (s.Status == flex.StatusFailure) != (test.wantError != "") || !strings.Contains(s.Message, test.wantError) {
+			t.Errorf("%s: %+v", name, s)
+		}
+		if made := len(c.names()) > 0; made != test.wantVA {
+			t.Errorf("%s: a VolumeAttachment was made: %t", name, made)
+		}
+		if s.Status == flex.StatusSuccess {
+			if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Attached == nil || !*s.Attached {
+				t.Errorf("%s: isattached: %+v", name, s)
+			}
+		}
+	}
+}

@@ -1,0 +1,265 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/controller"
+)
+
+// user is a pod of node-1 that uses the volume.
+func user() clusterview.Pod {
+	return clusterview.Pod{Namespace: "shop", Name: "cart-1", Claims: []string{"other", "data"}}
+}
+
+func TestJudge(t *testing.T) {
+	dead := clusterview.Node{Name: "node-1", OutOfService: true}
+	terminating, finished := user(), user()
+	terminating.Terminating, finished.Finished = true, true
+	for name, test := range map[string]struct {
+		change func(*cluster, *clusterview.Attachment)
+		want   controller.Verdict
+	}{
+		"a pod uses it":                     {func(c *cluster, _ *clusterview.Attachment) { c.pods["node-1"] = []clusterview.Pod{user()} }, controller.InUse},
+		"it is ending on a node that lives": {func(c *cluster, _ *clusterview.Attachment) { c.pods["node-1"] = []clusterview.Pod{terminating} }, controller.InUse},
+		"it has finished":                   {func(c *cluster, _ *clusterview.Attachment) { c.pods["node-1"] = []clusterview.Pod{finished} }, controller.Unused},
+		"nobody uses it":                    {nil, controller.Unused},
+		"nobody uses it, attach:true":       {func(_ *cluster, a *clusterview.Attachment) { a.By = attachment.AttachedByController }, controller.Forgotten},
+		"it is new":                         {func(_ *cluster, a *clusterview.Attachment) { a.Created = time.Now() }, controller.InUse},
+		"a pod of another namespace": {func(c *cluster, _ *clusterview.Attachment) {
+			p := user()
+			p.Namespace = "other"
+			c.pods["node-1"] = []clusterview.Pod{p}
+		}, controller.Unused},
+		"the pod that asked, and no PersistentVolume": {func(c *cluster, _ *clusterview.Attachment) {
+			delete(c.volumes, "pv")
+			c.pods["node-1"] = []clusterview.Pod{{Namespace: "shop", Name: "cart-0"}}
+		}, controller.InUse},
+		"no PersistentVolume": {func(c *cluster, _ *clusterview.Attachment) {
+			delete(c.volumes, "pv")
+			c.pods["node-1"] = []clusterview.Pod{user()}
+		}, controller.Unused},
+		"an inline volume": {func(c *cluster, a *clusterview.Attachment) {
+			delete(c.volumes, "pv")
+			a.Pod = ""
+			c.pods["node-1"] = []clusterview.Pod{{Namespace: "shop", Name: "x", FlexVolumes: []clusterview.FlexVolume{{Driver: flexDriver, Name: "pv"}}}}
+		}, controller.InUse},
+		"volumesAttached": {func(c *cluster, a *clusterview.Attachment) {
+			a.By = attachment.AttachedByController
+			c.nodes["node-1"] = clusterview.Node{Name: "node-1", VolumesAttached: []string{flexDriver + "/pv"}}
+		}, controller.InUse},
+		"volumesInUse": {func(c *cluster, a *clusterview.Attachment) {
+			a.By = attachment.AttachedByController
+			c.nodes["node-1"] = clusterview.Node{Name: "node-1", VolumesInUse: []string{flexDriver + "/pv"}}
+		}, controller.InUse},
+		"a CSI volume by now": {func(c *cluster, _ *clusterview.Attachment) {
+			c.nodes["node-1"] = clusterview.Node{Name: "node-1", VolumesAttached: []string{"kubernetes.io/csi/" + csiDriver + "^vol"}}
+		}, controller.Adopted},
+		"no node": {func(c *cluster, _ *clusterview.Attachment) { delete(c.nodes, "node-1") }, controller.NodeGone},
+		"no node, and a pod that nobody has removed": {func(c *cluster, _ *clusterview.Attachment) {
+			delete(c.nodes, "node-1")
+			c.pods["node-1"] = []clusterview.Pod{user()}
+		}, controller.InUse},
+		"no node, and a pod that is to go": {func(c *cluster, _ *clusterview.Attachment) {
+			delete(c.nodes, "node-1")
+			c.pods["node-1"] = []clusterview.Pod{terminating}
+		}, controller.NodeGone},
+		"out of service": {func(c *cluster, _ *clusterview.Attachment) { c.nodes["node-1"] = dead }, controller.OutOfService},
+		"out of service, and a pod": {func(c *cluster, _ *clusterview.Attachment) {
+			c.nodes["node-1"] = dead
+			c.pods["node-1"] = []clusterview.Pod{user()}
+		}, controller.InUse},
+		"out of service, whatever its status says": {func(c *cluster, _ *clusterview.Attachment) {
+			n := dead
+			n.VolumesInUse, n.VolumesAttached = []string{flexDriver + "/pv"}, []string{flexDriver + "/pv"}
+			c.nodes["node-1"] = n
+			c.pods["node-1"] = []clusterview.Pod{terminating}
+		}, controller.OutOfService},
+		"out of service, and ready": {func(c *cluster, _ *clusterview.Attachment) {
+			n := dead
+			n.Ready = true
+			c.nodes["node-1"] = n
+			c.pods["node-1"] = []clusterview.Pod{terminating}
+		}, controller.InUse},
+		"being deleted": {func(_ *cluster, a *clusterview.Attachment) { a.Deleted = time.Now() }, controller.BeingDeleted},
+		"not known":     {func(c *cluster, _ *clusterview.Attachment) { c.err = errors.New("away") }, controller.Unknown},
+	} {
+		c := newCluster()
+		a := old("node-1", attachment.AttachedByNode)
+		if test.change != nil {
+			test.change(c, &a)
+		}
+		if f := controller.Judge(t.Context(), a, c, time.Now()); f.Verdict != test.want || f.Reason == "" {
+			t.Errorf("%s: %s (%s), want %s", name, f.Verdict, f.Reason, test.want)
+		}
+	}
+}
+
+func newSweeper(c *cluster) *controller.Sweeper {
+	return &controller.Sweeper{View: c, Delete: c.Detach, Log: quiet()}
+}
+
+// TestSweep: what is due goes, all else stays.
+func TestSweep(t *testing.T) {
+	c := newCluster()
+	delete(c.nodes, "node-1")
+	c.nodes["node-2"] = clusterview.Node{Name: "node-2", OutOfService: true}
+	c.nodes["node-3"] = clusterview.Node{Name: "node-3", Ready: true}
+	for _, node := range []string{"node-1", "node-2", "node-3"} {
+		c.put(old(node, attachment.AttachedByNode))
+	}
+	forgotten := old("node-3", attachment.AttachedByController)
+	forgotten.Name, forgotten.Handle = attachment.Name("vol-2", csiDriver, "node-3"), "vol-2"
+	c.put(forgotten)
+
+	s := newSweeper(c)
+	s.Sweep(t.Context(), true)
+	if left := c.names(); len(left) != 3 || slices.Contains(left, attachment.Name("vol", csiDriver, "node-2")) {
+		t.Errorf("left after one look: %v", left)
+	}
+	wait := map[controller.Verdict]bool{}
+	s.Grace = func(v controller.Verdict) (time.Duration, bool) {
+		wait[v] = true
+		return 0, v == controller.NodeGone || v == controller.Forgotten
+	}
+	s.Sweep(t.Context(), true)
+	if left := c.names(); len(left) != 1 || left[0] != attachment.Name("vol", csiDriver, "node-3") {
+		t.Errorf("left in the end: %v", left)
+	}
+	r := s.Result()
+	if r.Swept[controller.OutOfService] != 1 || r.Swept[controller.NodeGone] != 1 || r.Swept[controller.Forgotten] != 1 {
+		t.Errorf("swept %v", r.Swept)
+	}
+	if len(r.Findings) != 1 || r.Findings[0].Verdict != controller.Unused || !r.Findings[0].Leaked(time.Now()) {
+		t.Errorf("findings: %+v", r.Findings)
+	}
+}
+
+// TestGrace: a verdict has to hold all the time, without a break.
+func TestGrace(t *testing.T) {
+	c := newCluster()
+	c.put(old("node-1", attachment.AttachedByNode))
+	s := newSweeper(c)
+	s.Grace = func(v controller.Verdict) (time.Duration, bool) {
+		return 150 * time.Millisecond, v == controller.NodeGone
+	}
+	n := c.nodes["node-1"]
+	for range 3 {
+		delete(c.nodes, "node-1")
+		s.Sweep(t.Context(), false)
+		time.Sleep(100 * time.Millisecond)
+		c.nodes["node-1"] = n // it comes back
+		s.Sweep(t.Context(), false)
+	}
+	if len(c.names()) != 1 {
+		t.Fatal("it was deleted although its node came back")
+	}
+	delete(c.nodes, "node-1")
+	s.Sweep(t.Context(), false)
+	time.Sleep(200 * time.Millisecond)
+	s.Sweep(t.Context(), false)
+	if len(c.names()) != 0 {
+		t.Error("it was not deleted")
+	}
+}
+
+// comesBack is a cluster whose node comes back between the look and the deletion.
+type comesBack struct {
+	*cluster
+	node clusterview.Node
+}
+
+func (c *comesBack) ListNodes(context.Context) ([]clusterview.Node, error) { return nil, nil }
+
+func (c *comesBack) GetNode(context.Context, string) (*clusterview.Node, error) { return &c.node, nil }
+
+func TestLastLook(t *testing.T) {
+	c := newCluster()
+	c.put(old("node-1", attachment.AttachedByNode))
+	s := newSweeper(c)
+	s.View = &comesBack{c, c.nodes["node-1"]}
+	s.Grace = func(controller.Verdict) (time.Duration, bool) { return 0, true }
+	s.Sweep(t.Context(), true)
+	if len(c.names()) != 1 {
+		t.Error("it was deleted although the node had come back")
+	}
+}
+
+// TestUnusedIsRemembered: most rounds do not look at the pods of nodes that live.
+func TestUnusedIsRemembered(t *testing.T) {
+	c := newCluster()
+	c.put(old("node-1", attachment.AttachedByNode))
+	s := newSweeper(c)
+	s.Sweep(t.Context(), true)
+	c.pods["node-1"] = []clusterview.Pod{user()}
+	asked := c.asked
+	s.Sweep(t.Context(), false)
+	if r := s.Result(); len(r.Findings) != 1 || r.Findings[0].Verdict != controller.Unused {
+		t.Errorf("between close looks: %+v", r.Findings)
+	}
+	if n := c.asked - asked; n != 2 {
+		t.Errorf("a quick look asked %d questions, want 2: the attachments and the nodes", n)
+	}
+	s.Sweep(t.Context(), true)
+	if r := s.Result(); len(r.Findings) != 1 || r.Findings[0].Verdict != controller.InUse {
+		t.Errorf("after a close look: %+v", r.Findings)
+	}
+}
+
+// TestSweepWithoutAnswers deletes nothing.
+func TestSweepWithoutAnswers(t *testing.T) {
+	c := newCluster()
+	delete(c.nodes, "node-1")
+	c.put(old("node-1", attachment.AttachedByNode))
+	c.err = errors.New("away")
+	s := newSweeper(c)
+	s.Grace = func(controller.Verdict) (time.Duration, bool) { return 0, true }
+	s.Sweep(t.Context(), true)
+	c.err = nil
+	if len(c.names()) != 1 || !s.Result().Looked.IsZero() {
+		t.Errorf("left: %v, result: %+v", c.names(), s.Result())
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	f := controller.Finding{Attachment: old("node-1", attachment.AttachedByNode), Verdict: controller.Unused}
+	r := controller.Result{
+		Findings: []controller.Finding{f, {Verdict: controller.InUse}, {Verdict: controller.InUse}},
+		Looked:   time.UnixMilli(1500), Swept: map[controller.Verdict]int{controller.NodeGone: 4},
+	}
+	want := `
+# HELP flex2csi_leaked_attachments VolumeAttachments of flex2csi that keep a volume on a node for no reason.
+# TYPE flex2csi_leaked_attachments gauge
+flex2csi_leaked_attachments 1
+# HELP flex2csi_sweeper_last_look_timestamp_seconds When this controller last looked at all VolumeAttachments.
+# TYPE flex2csi_sweeper_last_look_timestamp_seconds gauge
+flex2csi_sweeper_last_look_timestamp_seconds 1.5
+# HELP flex2csi_swept_attachments_total VolumeAttachments that this controller has deleted because nobody else does.
+# TYPE flex2csi_swept_attachments_total counter
+flex2csi_swept_attachments_total{verdict="forgotten"} 0
+flex2csi_swept_attachments_total{verdict="node gone"} 4
+flex2csi_swept_attachments_total{verdict="out of service"} 0
+`
+	names := []string{"flex2csi_leaked_attachments", "flex2csi_sweeper_last_look_timestamp_seconds", "flex2csi_swept_attachments_total"}
+	collector := controller.NewCollector(func() controller.Result { return r })
+	if err := testutil.CollectAndCompare(collector, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+	if n := testutil.CollectAndCount(collector, "flex2csi_attachments"); n != len(controller.Verdicts()) {
+		t.Errorf("%d verdicts", n)
+	}
+	r = controller.Result{}
+	if n := testutil.CollectAndCount(collector); n != 3 {
+		t.Errorf("one that does not sweep has %d metrics, want what it has swept", n)
+	}
+}
+
+var _ controller.View = (*cluster)(nil)
