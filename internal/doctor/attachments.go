@@ -94,6 +94,16 @@ func judgeAttachment(n *notes, a *clusterview.Attachment, w world) {
 	}
 }
 
+func maker(a *clusterview.Attachment) string {
+	if a.By == attachment.AttachedByController {
+		return "flex2csi serve --controller"
+	}
+	if a.Pod != "" {
+		return "the daemon of the node, for pod " + a.Pod
+	}
+	return "the daemon of the node"
+}
+
 func nameOf(a *clusterview.Attachment) string {
 	if a.PersistentVolume != "" {
 		return a.PersistentVolume

@@ -153,7 +153,7 @@ func attachmentKinds() []Kind {
 			"The sweeper of flex2csi serve --controller deletes it; without one: kubectl delete volumeattachment {subject}, if flex2csi status on the node does not show the volume."},
 		{attachmentNoUser, Warning, []string{"Multi-Attach error for volume"},
 			"The daemon looks for such attachments when it starts. If it stays after a restart of the daemon: kubectl delete volumeattachment {subject}."},
-		{attachmentFails, Error, append([]string{"attachdetach-controller"}, waiting...),
+		{attachmentFails, Error, waiting,
 			"The text is the CSI driver's own. It is tried again by the external-attacher; the driver's controller pod has the log."},
 		{attachmentWaits, Error, waiting,
 			"Nobody has worked on it. See whether the external-attacher runs in the driver's controller pod, whether it is the leader there, and what it says."},

@@ -89,7 +89,7 @@ func attachmentView(o *storagev1.VolumeAttachment) clusterview.Attachment {
 		Ours: managed(o), FlexDriver: t.FlexDriver, By: o.Labels[attachment.AttachedByLabel],
 		Pod:              o.Annotations[attachment.PodAnnotation],
 		PersistentVolume: t.Name, Handle: t.Handle, Attached: o.Status.Attached,
-		AttachError: driverText(o.Status.AttachError), DetachError: driverText(o.Status.DetachError),
+		AttachError: textOf(o.Status.AttachError), DetachError: textOf(o.Status.DetachError),
 		Created: o.CreationTimestamp.Time, Finalizers: o.Finalizers,
 	}
 	if name := o.Spec.Source.PersistentVolumeName; name != nil && a.PersistentVolume == "" {
@@ -102,6 +102,14 @@ func attachmentView(o *storagev1.VolumeAttachment) clusterview.Attachment {
 		a.Deleted = o.DeletionTimestamp.Time
 	}
 	return a
+}
+
+// textOf is the CSI driver's word; empty if there is none.
+func textOf(e *storagev1.VolumeError) string {
+	if e == nil {
+		return ""
+	}
+	return driverText(e)
 }
 
 func accessModes(modes []corev1.PersistentVolumeAccessMode) (all []csivol.AccessMode) {
