@@ -51,7 +51,7 @@ func (o *serveOptions) flags(env environment) *pflag.FlagSet {
 func serve(args []string, env environment) error {
 	var o serveOptions
 	set := o.flags(env)
-	if err := parse(set, args, 0); err != nil {
+	if err := parse(set, args); err != nil {
 		return err
 	}
 	switch {
