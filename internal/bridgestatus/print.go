@@ -96,6 +96,9 @@ func (s *BridgeStatus) tables(wide, byPod bool) ([]byte, error) {
 			return nil, err
 		}
 	}
+	if c := s.Cluster; c != nil && !c.Reachable && c.LastError != "" {
+		fmt.Fprintf(&out, "\nthe API server cannot be reached (%s): %s\n", s.age(c.Since), oneLine(c.LastError))
+	}
 	for _, f := range s.BrokenFiles {
 		fmt.Fprintf(&out, "\nbroken state file: %s\n", f)
 	}

@@ -19,7 +19,7 @@ func Of(r *volstate.Record) Volume {
 		DeviceMountPath: r.Device, TakenOver: r.TakenOver, Recovered: r.Recovered, Incomplete: r.Incomplete(), LastError: Clean(r.LastError),
 	}
 	if r.Attach != volstate.None {
-		v.Attachment = &Attachment{Phase: phase(r.Attach, Attaching, Attached, Detaching), By: r.Attachment, NodeID: r.NodeID}
+		v.Attachment = &Attachment{Phase: phase(r.Attach, Attaching, Attached, Detaching), By: r.Attachment, NodeID: r.NodeID, Object: r.Object, Foreign: r.Foreign}
 	}
 	if r.Stage != volstate.None {
 		v.Staging = &Stage{Phase: phase(r.Stage, Staging, Staged, Unstaging), Path: r.StagingPath, Corrupted: Clean(r.StageDead)}

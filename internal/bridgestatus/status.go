@@ -33,7 +33,9 @@ type BridgeStatus struct {
 	// Time is when the status was taken.
 	Time time.Time `json:"time"`
 	// Daemon is absent if there is none.
-	Daemon     *Daemon     `json:"daemon,omitempty"`
+	Daemon *Daemon `json:"daemon,omitempty"`
+	// Cluster is absent if the daemon has no access to the API server.
+	Cluster    *Cluster    `json:"cluster,omitempty"`
 	Drivers    []Driver    `json:"drivers"`
 	Volumes    []Volume    `json:"volumes"`
 	Failures   []Failure   `json:"failures"`
@@ -57,6 +59,13 @@ type Daemon struct {
 	Version  string    `json:"version"`
 	Started  time.Time `json:"started"`
 	Draining bool      `json:"draining,omitempty"`
+}
+
+// A Cluster is how its API server can be reached.
+type Cluster struct {
+	Reachable bool       `json:"reachable"`
+	Since     *time.Time `json:"since,omitempty"`
+	LastError string     `json:"lastError,omitempty"`
 }
 
 // A Driver is one that the configuration names.
@@ -158,6 +167,14 @@ type Attachment struct {
 	Phase  Phase  `json:"phase"`
 	By     string `json:"by,omitempty"`
 	NodeID string `json:"nodeID,omitempty"`
+	// Object is the name of the VolumeAttachment; empty: the controller service
+	// attaches.
+	Object string `json:"volumeAttachment,omitempty"`
+	// Foreign says that somebody else has made it, and will delete it.
+	Foreign bool `json:"foreign,omitempty"`
+	// Lost says that it is gone, or not attached any more, while pods have the
+	// volume.
+	Lost bool `json:"lost,omitempty"`
 }
 
 // A Stage is what NodeStageVolume has made.

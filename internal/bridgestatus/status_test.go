@@ -73,7 +73,7 @@ func sample() *bridgestatus.BridgeStatus {
 		FlexDriver: "example.com/disk", Driver: "csi.example.com", Handle: "vol-1", Name: "pv1",
 		Context: map[string]string{"a": "hidden-1"}, MountFlags: []string{"password=hidden-2"}, PublishContext: map[string]string{"b": "hidden-3"},
 		FSType: "ext4", AccessMode: csivol.ReadWriteOnce,
-		Attach: volstate.Done, Attachment: "node", NodeID: "id-1", Stage: volstate.Done, StagingPath: "/staging",
+		Attach: volstate.Done, Attachment: "node", Object: "csi-0a1b", Foreign: true, NodeID: "id-1", Stage: volstate.Done, StagingPath: "/staging",
 		Targets: map[string]*volstate.Target{podDir: {
 			Private: "/private", Pod: csivol.Pod{Name: "web", Namespace: "shop", UID: "uid-1"},
 			Publish: volstate.Done, Bound: true, Since: date("11:50:00"),
@@ -96,7 +96,9 @@ func sample() *bridgestatus.BridgeStatus {
 	})
 	doubtful.Targets[0].Corrupted, doubtful.Staging.Corrupted = "transport endpoint is not connected", "gone"
 	s.Volumes = []bridgestatus.Volume{v, doubtful}
+	s.Volumes[0].Attachment.Lost = true
 	since := date("10:00:00")
+	s.Cluster = &bridgestatus.Cluster{Since: &begun, LastError: "connection refused"}
 	s.Drivers = []bridgestatus.Driver{
 		{FlexDriver: "example.com/disk", CSIDriver: "csi.example.com", Services: []bridgestatus.Service{{Name: "node", Connected: true, Since: &since, Version: "1.2", Reconnects: 3}, {Name: "controller", LastError: "nobody answers"}}},
 		{FlexDriver: "example.com/nfs", CSIDriver: "nfs.example.com", Services: []bridgestatus.Service{{Name: "node"}}},
@@ -139,6 +141,8 @@ MOUNTED WITHOUT A RECORD   VOLUME   FLEX DRIVER
 UNMOUNTED WITHOUT THE DAEMON   FLEX DRIVER        SINCE
 /gone                          example.com/disk   60m
 
+the API server cannot be reached (10s): connection refused
+
 broken state file: /state/x.json.1.broken
 `
 	got := printed(t, sample(), bridgestatus.Table, false)
@@ -147,7 +151,7 @@ broken state file: /state/x.json.1.broken
 		t.Error(diff)
 	}
 	for _, want := range []string{
-		"pv1", "shop/web", "10m", "unmount 12s, mount 5s (waits)", "taken over by the kubelet; NodeStageVolume: internal: mount -o password=[redacted]",
+		"pv1", "shop/web", "10m", "unmount 12s, mount 5s (waits)", "its VolumeAttachment is gone; taken over by the kubelet; NodeStageVolume: internal: mount -o password=[redacted]",
 		"Staging", "shop/db", "2 corrupted; long long",
 	} {
 		if !strings.Contains(got, want) {
@@ -161,7 +165,7 @@ broken state file: /state/x.json.1.broken
 
 func TestWide(t *testing.T) {
 	got := printed(t, sample(), bridgestatus.Wide, false)
-	for _, want := range []string{"[9f86]", "aabb", "/lost", "example.com/disk", "Attached to id-1 by node", "/staging2", "ReadWriteOnce", strings.Repeat("long ", 29)} {
+	for _, want := range []string{"[9f86]", "aabb", "/lost", "example.com/disk", "Attached to id-1 by node, csi-0a1b (not ours)", "/staging2", "ReadWriteOnce", strings.Repeat("long ", 29)} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not shown:\n%s", want, got)
 		}

@@ -155,6 +155,9 @@ func (v *Volume) trouble(wide bool) string {
 	if corrupted := v.Corrupted(); corrupted > 0 {
 		all = append(all, fmt.Sprintf("%d corrupted", corrupted))
 	}
+	if a := v.Attachment; a != nil && a.Lost {
+		all = append(all, "its VolumeAttachment is gone")
+	}
 	if v.TakenOver {
 		all = append(all, "taken over by the kubelet")
 	}
@@ -179,7 +182,14 @@ func (v *Volume) attached() string {
 	if v.Attachment == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s to %s by %s", v.Attachment.Phase, v.Attachment.NodeID, v.Attachment.By)
+	how := v.Attachment.By
+	if v.Attachment.Object != "" {
+		how += ", " + v.Attachment.Object
+	}
+	if v.Attachment.Foreign {
+		how += " (not ours)"
+	}
+	return fmt.Sprintf("%s to %s by %s", v.Attachment.Phase, v.Attachment.NodeID, how)
 }
 
 func (v *Volume) staged() string {

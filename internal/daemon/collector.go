@@ -8,6 +8,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
 // collector makes metrics when somebody asks for them, of the view that
@@ -60,6 +61,14 @@ func reconnectsCounter() gauge {
 	return gauge{"flex2csi_driver_reconnects_total", "Connections to the service of the CSI driver after the first one.", []string{"driver_name", "flex_driver", "service"}, prometheus.CounterValue}
 }
 
+func attachmentsGauge() gauge {
+	return gauge{"flex2csi_volume_attachments", "VolumeAttachments that records of this node name, by CSI driver and state.", []string{"driver_name", "state"}, prometheus.GaugeValue}
+}
+
+func reachableGauge() gauge {
+	return gauge{"flex2csi_api_server_reachable", "1 if the last request to the API server was answered; absent if none are made.", nil, prometheus.GaugeValue}
+}
+
 func tombstonesGauge() gauge {
 	return gauge{"flex2csi_tombstones", "Unmounts made while the daemon was down that are not worked off yet.", nil, prometheus.GaugeValue}
 }
@@ -97,7 +106,7 @@ func volumeStats() []volumeStat {
 func gauges() []gauge {
 	all := []gauge{
 		volumesGauge(), operationsGauge(), oldestOperationGauge(), oldestDoubtGauge(), corruptedGauge(),
-		connectedGauge(), reconnectsCounter(), tombstonesGauge(), lostGauge(), brokenGauge(),
+		connectedGauge(), reconnectsCounter(), attachmentsGauge(), reachableGauge(), tombstonesGauge(), lostGauge(), brokenGauge(),
 	}
 	for _, s := range volumeStats() {
 		all = append(all, s.gauge)
@@ -121,13 +130,12 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	send(tombstonesGauge(), float64(len(v.tombstones)))
 	send(lostGauge(), float64(len(v.lost)))
 	send(brokenGauge(), float64(len(v.broken)))
+	if v.cluster != nil {
+		send(reachableGauge(), truth(v.cluster.Reachable))
+	}
 	for _, d := range v.drivers {
 		for _, service := range d.Services {
-			connected := 0.0
-			if service.Connected {
-				connected = 1
-			}
-			send(connectedGauge(), connected, d.CSIDriver, d.FlexDriver, service.Name)
+			send(connectedGauge(), truth(service.Connected), d.CSIDriver, d.FlexDriver, service.Name)
 			send(reconnectsCounter(), float64(service.Reconnects), d.CSIDriver, d.FlexDriver, service.Name)
 		}
 	}
@@ -140,7 +148,17 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		send(oldestOperationGauge(), n.oldestOperation.Seconds(), driver)
 		send(oldestDoubtGauge(), n.oldestDoubt.Seconds(), driver)
 		send(corruptedGauge(), float64(n.corrupted), driver)
+		for state, attachments := range n.attachments {
+			send(attachmentsGauge(), float64(attachments), driver, string(state))
+		}
 	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // sendStats sends the statistics of volumes. A PersistentVolume that was deleted
@@ -160,9 +178,32 @@ func sendStats(v *view, send func(gauge, float64, ...string)) {
 	}
 }
 
+// attachmentState is how a VolumeAttachment is.
+type attachmentState string
+
+const (
+	attached  attachmentState = "attached"
+	attaching attachmentState = "attaching"
+	detaching attachmentState = "detaching"
+	lostState attachmentState = "lost"
+)
+
+func stateOf(v bridge.VolumeStatus) attachmentState {
+	switch {
+	case v.AttachmentLost:
+		return lostState
+	case v.Record.Attach == volstate.Doing:
+		return attaching
+	case v.Record.Attach == volstate.Undoing:
+		return detaching
+	}
+	return attached
+}
+
 // counts are those of one CSI driver.
 type counts struct {
 	volumes                      map[bridgestatus.Phase]int
+	attachments                  map[attachmentState]int
 	operations, corrupted        int
 	oldestOperation, oldestDoubt time.Duration
 }
@@ -173,7 +214,7 @@ func count(v *view) map[string]*counts {
 	all := map[string]*counts{}
 	of := func(driver string) *counts {
 		if all[driver] == nil {
-			all[driver] = &counts{volumes: map[bridgestatus.Phase]int{}}
+			all[driver] = &counts{volumes: map[bridgestatus.Phase]int{}, attachments: map[attachmentState]int{attached: 0, attaching: 0, detaching: 0, lostState: 0}}
 			for _, p := range bridgestatus.Phases() {
 				all[driver].volumes[p] = 0
 			}
@@ -191,6 +232,9 @@ func count(v *view) map[string]*counts {
 
 func (c *counts) add(v bridge.VolumeStatus, now time.Time) {
 	c.volumes[bridgestatus.PhaseOf(v.Record)]++
+	if v.Record.Object != "" {
+		c.attachments[stateOf(v)]++
+	}
 	c.operations += len(v.Operations)
 	for _, o := range v.Operations {
 		c.oldestOperation = max(c.oldestOperation, now.Sub(o.Since))

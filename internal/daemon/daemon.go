@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/requestid"
 	"github.com/flex2csi/flex2csi/internal/tombstone"
@@ -35,12 +36,18 @@ type Options struct {
 	Socket   string
 	// Drivers are those of the configuration, for those who look.
 	Drivers []Driver
+	// Cluster says how the API server can be reached; nil, or what it returns: it
+	// is not asked.
+	Cluster func() *bridgestatus.Cluster
 	// Metrics are those that the CSI clients report to; nil: none do.
 	Metrics *Metrics
 	// HTTPEndpoint is a loopback address for health and metrics; empty: none.
 	HTTPEndpoint, MetricsPath string
 	// Interval between two looks of the reconciler; zero: 30 s.
 	Interval time.Duration
+	// SweepInterval is that between two looks for attachments that no record
+	// knows of; zero: 10 min.
+	SweepInterval time.Duration
 	// Drain bounds how long calls under way are waited for at the end; zero:
 	// 20 s, less than the 30 that Kubernetes gives a pod.
 	Drain time.Duration
@@ -86,6 +93,9 @@ func Run(ctx context.Context, o Options) error {
 	if d.Interval <= 0 {
 		d.Interval = 30 * time.Second
 	}
+	if d.SweepInterval <= 0 {
+		d.SweepInterval = 10 * time.Minute
+	}
 	if d.Drain <= 0 {
 		d.Drain = 20 * time.Second
 	}
@@ -105,9 +115,10 @@ func Run(ctx context.Context, o Options) error {
 	// Tombstones come first: what they bury is in use until then, and calls for
 	// it wait for their turn on the volume.
 	d.bury(ctx)
+	d.Bridge.FinishDetaches()
 	d.Log.Info("serving", "socket", d.Socket, "node", d.Bridge.NodeName)
 	documents := map[string]func() any{wire.KindStatus: func() any { return d.status() }}
-	return d.serve(ctx, listener, documents, d.reconcileLoop)
+	return d.serve(ctx, listener, documents, d.reconcileLoop, d.sweepLoop)
 }
 
 // listen makes the socket.
@@ -240,5 +251,21 @@ func (d *Daemon) reconcileLoop(ctx context.Context) {
 		}
 		d.bury(ctx)
 		d.Bridge.Reconcile(ctx)
+	}
+}
+
+// sweepLoop begins when the API server has said what is there, which may be late.
+func (d *Daemon) sweepLoop(ctx context.Context) {
+	ticker := time.NewTicker(d.SweepInterval)
+	defer ticker.Stop()
+	for {
+		if err := d.Bridge.Sweep(ctx); err != nil && ctx.Err() == nil {
+			d.Log.Warn("attachments that no record knows of could not be looked for", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
 	}
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 	rpcs     *prometheus.HistogramVec
 	callouts *prometheus.HistogramVec
+	requests *prometheus.HistogramVec
 	inFlight *prometheus.GaugeVec
 }
 
@@ -37,6 +39,10 @@ func NewMetrics() *Metrics {
 			Name: "flex2csi_callout_duration_seconds", Help: "FlexVolume callouts by command and code (OK for Success).",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120},
 		}, []string{"command", "code"}),
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "flex2csi_api_request_duration_seconds", Help: "Requests to the API server by verb, resource and HTTP status (0: no answer).",
+			Buckets: []float64{.005, .025, .1, .5, 1, 2.5, 5, 10},
+		}, []string{"verb", "resource", "code"}),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "flex2csi_callouts_in_flight", Help: "FlexVolume callouts being answered.",
 		}, []string{"command"}),
@@ -46,7 +52,7 @@ func NewMetrics() *Metrics {
 		ConstLabels: prometheus.Labels{"version": version.Get().Version, "go_version": version.Get().Go},
 	})
 	build.Set(1)
-	m.registry.MustRegister(m.rpcs, m.callouts, m.inFlight, build,
+	m.registry.MustRegister(m.rpcs, m.callouts, m.requests, m.inFlight, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -58,6 +64,11 @@ func (m *Metrics) handler() http.Handler {
 // ObserveRPC counts an RPC; see csiclient.Observer.
 func (m *Metrics) ObserveRPC(driver, method, code string, took time.Duration) {
 	m.rpcs.WithLabelValues(driver, method, code).Observe(took.Seconds())
+}
+
+// ObserveRequest counts a request to the API server; see kube.Options.Observe.
+func (m *Metrics) ObserveRequest(verb, resource string, code int, took time.Duration) {
+	m.requests.WithLabelValues(verb, resource, strconv.Itoa(code)).Observe(took.Seconds())
 }
 
 // begin counts a callout in and returns what counts it out.

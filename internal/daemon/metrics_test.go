@@ -25,6 +25,7 @@ func measured(t *testing.T) *Metrics {
 	t.Helper()
 	m := NewMetrics()
 	m.ObserveRPC("csi.example.com", "/csi.v1.Node/NodeStageVolume", "OK", time.Second)
+	m.ObserveRequest("get", "persistentvolumes", 200, time.Second)
 	m.begin(flex.CommandMount)("", time.Second)
 	m.begin(flex.CommandMount)(flex.CodeAborted, time.Second)
 	m.begin("made-up")(flex.CodeUnimplemented, time.Second)
@@ -34,7 +35,7 @@ func measured(t *testing.T) *Metrics {
 		return bridge.VolumeStatus{Stats: &stats, Record: &volstate.Record{Driver: driver, Name: "pv-1", Targets: map[string]*volstate.Target{"/c": {Publish: volstate.Done, Bound: true}}}}
 	}
 	again := published("csi.example.com", csivol.Stats{Bytes: csivol.Usage{Total: 7}})
-	again.Record.Targets, again.Record.Attach = nil, volstate.Done
+	again.Record.Targets, again.Record.Attach, again.Record.Object, again.AttachmentLost = nil, volstate.Done, "csi-1", true
 	v := &view{
 		time: now,
 		drivers: []bridgestatus.Driver{
@@ -44,7 +45,7 @@ func measured(t *testing.T) *Metrics {
 		volumes: []bridge.VolumeStatus{
 			{
 				Record: &volstate.Record{
-					Driver: "csi.example.com", Stage: volstate.Doing, StageDead: "dead",
+					Driver: "csi.example.com", Stage: volstate.Doing, StageDead: "dead", Attach: volstate.Undoing, Object: "csi-2",
 					Targets: map[string]*volstate.Target{"/a": {Dead: "dead"}, "/b": {}},
 				},
 				InDoubtSince: now.Add(-time.Hour),
@@ -54,8 +55,9 @@ func measured(t *testing.T) *Metrics {
 			again,
 			published("removed.example.com", csivol.Stats{Bytes: csivol.Usage{Total: 9}, Inodes: csivol.Usage{Available: 3}}),
 		},
-		lost:  make([]bridge.LostStatus, 2),
-		files: files{tombstones: make([]tombstone.Tombstone, 3), broken: make([]string, 1)},
+		cluster: &bridgestatus.Cluster{Reachable: true},
+		lost:    make([]bridge.LostStatus, 2),
+		files:   files{tombstones: make([]tombstone.Tombstone, 3), broken: make([]string, 1)},
 	}
 	m.registry.MustRegister(newCollector(func() *view { return v }))
 	return m
@@ -165,6 +167,19 @@ flex2csi_volume_stats_capacity_bytes{driver_name="removed.example.com",persisten
 # TYPE flex2csi_volume_stats_inodes_free gauge
 flex2csi_volume_stats_inodes_free{driver_name="csi.example.com",persistentvolume="pv-1"} 0
 flex2csi_volume_stats_inodes_free{driver_name="removed.example.com",persistentvolume="pv-1"} 3
+# HELP flex2csi_api_server_reachable 1 if the last request to the API server was answered; absent if none are made.
+# TYPE flex2csi_api_server_reachable gauge
+flex2csi_api_server_reachable 1
+# HELP flex2csi_volume_attachments VolumeAttachments that records of this node name, by CSI driver and state.
+# TYPE flex2csi_volume_attachments gauge
+flex2csi_volume_attachments{driver_name="csi.example.com",state="attached"} 0
+flex2csi_volume_attachments{driver_name="csi.example.com",state="attaching"} 0
+flex2csi_volume_attachments{driver_name="csi.example.com",state="detaching"} 1
+flex2csi_volume_attachments{driver_name="csi.example.com",state="lost"} 1
+flex2csi_volume_attachments{driver_name="removed.example.com",state="attached"} 0
+flex2csi_volume_attachments{driver_name="removed.example.com",state="attaching"} 0
+flex2csi_volume_attachments{driver_name="removed.example.com",state="detaching"} 0
+flex2csi_volume_attachments{driver_name="removed.example.com",state="lost"} 0
 # HELP flex2csi_tombstones Unmounts made while the daemon was down that are not worked off yet.
 # TYPE flex2csi_tombstones gauge
 flex2csi_tombstones 3

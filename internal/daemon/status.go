@@ -19,12 +19,16 @@ type view struct {
 	drivers []bridgestatus.Driver
 	volumes []bridge.VolumeStatus
 	lost    []bridge.LostStatus
+	cluster *bridgestatus.Cluster // nil: it is not asked
 	files
 }
 
 // look asks nobody, so that it works when everything else hangs.
 func (d *Daemon) look() *view {
 	v := &view{time: time.Now(), volumes: d.Bridge.Status(), lost: d.Bridge.Lost(), files: look(d.StateDir)}
+	if d.Cluster != nil {
+		v.cluster = d.Cluster()
+	}
 	for _, driver := range d.Drivers {
 		v.drivers = append(v.drivers, driverStatus(driver))
 	}
@@ -40,6 +44,7 @@ func (d *Daemon) status() *bridgestatus.BridgeStatus {
 		NodeName: d.Bridge.NodeName, Version: version.Get().Version, Started: d.started.UTC(),
 		Draining: d.phase.Load() == draining,
 	}
+	s.Cluster = v.cluster
 	s.Drivers = append(s.Drivers, v.drivers...)
 	for _, volume := range v.volumes {
 		s.Volumes = append(s.Volumes, volumeStatus(volume))
@@ -127,6 +132,9 @@ func driverStatus(d Driver) bridgestatus.Driver {
 func volumeStatus(v bridge.VolumeStatus) bridgestatus.Volume {
 	out := bridgestatus.Of(v.Record)
 	out.InDoubtSince = bridgestatus.When(v.InDoubtSince)
+	if out.Attachment != nil {
+		out.Attachment.Lost = v.AttachmentLost
+	}
 	if s := v.Stats; s != nil {
 		out.Usage = &bridgestatus.Usage{
 			CapacityBytes: s.Bytes.Total, UsedBytes: s.Bytes.Used, AvailableBytes: s.Bytes.Available,
