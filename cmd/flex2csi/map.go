@@ -27,7 +27,7 @@ func (f *mapFlags) set(env environment) *pflag.FlagSet {
 masked. Nothing is touched: no driver is asked, no directory made.
 
 The volume is given as manifests (-f: PersistentVolumes and Pods, with their
-claims and Secrets if they matter), or as a callout: its arguments, or a line of
+claims, Secrets and CSIDrivers if they matter), or as a callout: its arguments, or a line of
 a log with them in it (-f as well).
 
   kubectl get pv pv1 -o yaml | flex2csi map -f -
@@ -41,6 +41,7 @@ configuration the controller service is not asked.`, env)
 	set.StringVarP(&f.file, "filename", "f", "", "manifests or a line of a log, a `file`; - is standard input")
 	f.driver = set.String("driver", "", "`vendor/name` of the FlexVolume driver, where a callout does not tell it")
 	set.BoolVar(&f.node.ControlPlaneAttaches, "attach", false, "the FlexVolume driver is installed with --attach")
+	set.BoolVar(&f.node.Cluster, "in-cluster", false, "flex2csi serve has access to the API server")
 	set.StringSliceVar(&f.node.Capabilities, "capability", dryrun.DefaultCapabilities(), "what the CSI driver can do: `names`")
 	set.StringVar(&f.node.KubeletDir, "kubelet-dir", "", "the kubelet's `directory` (default: that of the callout, or /var/lib/kubelet)")
 	set.StringVar(&f.node.Name, "node-name", "node-1", "`name` of the node in Kubernetes")

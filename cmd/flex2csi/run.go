@@ -47,6 +47,13 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 		return err
 	}
 	metrics := daemon.NewMetrics()
+	cluster, err := o.cluster(metrics, log)
+	if err != nil {
+		return err
+	}
+	if cluster != nil {
+		b.Attachments, b.Notify = cluster.attachments.List, cluster.Notify
+	}
 	var clients []*csiclient.Client
 	var views []daemon.Driver
 	for i := range config.Drivers {
@@ -55,16 +62,25 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 		client.Observer, client.Log = metrics, log
 		clients = append(clients, client)
 		views = append(views, daemon.Driver{FlexDriver: d.FlexDriver, CSIDriver: d.CSIDriver, Connections: client.Connections})
-		b.Drivers[d.FlexDriver] = drivers.New(d, mappers[d.FlexDriver], client)
+		b.Drivers[d.FlexDriver] = cluster.driver(d, mappers[d.FlexDriver], client)
 	}
+	defer cluster.run(life)() // operations go on with it until the end
 	err = daemon.Run(ctx, daemon.Options{
-		Bridge: b, Store: store, Tombstones: tombstone.Dir(o.stateDir), StateDir: o.stateDir, Socket: o.socket, Drivers: views, Metrics: metrics,
+		Bridge: b, Store: store, Tombstones: tombstone.Dir(o.stateDir), StateDir: o.stateDir, Socket: o.socket, Drivers: views, Metrics: metrics, Cluster: cluster.status,
 		HTTPEndpoint: o.httpEndpoint, MetricsPath: o.metricsPath, Drain: o.drain, Interval: o.interval, Log: log,
 	})
 	for _, c := range clients {
 		err = errors.Join(err, c.Close())
 	}
 	return err
+}
+
+// driver puts one together, with what there is of a cluster.
+func (c *nodeCluster) driver(d *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service) *bridge.FlexDriver {
+	if c == nil {
+		return drivers.New(d, m, s, nil, nil)
+	}
+	return drivers.New(d, m, s, c, c.attachments)
 }
 
 // bridge returns one without drivers.

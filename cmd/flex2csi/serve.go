@@ -27,6 +27,7 @@ type serveOptions struct {
 	httpEndpoint, metricsPath              string
 	drain, interval, grace, timeout        time.Duration
 	verbosity                              int
+	api                                    clusterOptions
 }
 
 // flags makes the flag set, which docs/serve.md describes.
@@ -37,6 +38,7 @@ func (o *serveOptions) flags(env environment) *pflag.FlagSet {
 	set.StringVar(&o.stateDir, "state-dir", tombstone.DefaultStateDir, "`directory` of the records of volumes; it has to outlive this process")
 	set.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's --root-dir")
 	set.StringVar(&o.nodeName, "node-name", "", "the `name` of this node in Kubernetes")
+	o.api.add(set)
 	set.StringVar(&o.httpEndpoint, "http-endpoint", "", "loopback `address` (127.0.0.1:PORT) for /healthz, /readyz and metrics; empty: none")
 	set.StringVar(&o.metricsPath, "metrics-path", "/metrics", "path of the metrics")
 	set.DurationVar(&o.timeout, "timeout", bridgeconfig.DefaultTimeout, "deadline of RPCs for which the configuration has none")
@@ -51,7 +53,7 @@ func (o *serveOptions) flags(env environment) *pflag.FlagSet {
 func serve(args []string, env environment) error {
 	var o serveOptions
 	set := o.flags(env)
-	if err := parse(set, args); err != nil {
+	if err := parse(set, args, 0); err != nil {
 		return err
 	}
 	switch {
@@ -62,8 +64,14 @@ func serve(args []string, env environment) error {
 	case o.timeout < time.Second || o.timeout > time.Hour:
 		return usagef("--timeout %v: want 1s to 1h", o.timeout)
 	}
+	if err := o.api.check(); err != nil {
+		return err
+	}
 	c, err := loadConfig(bridgeconfig.Loader{Others: trust.MayRead, Timeout: o.timeout}, *o.config, env)
 	if err != nil {
+		return err
+	}
+	if err := o.api.requireCluster(c); err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)

@@ -116,13 +116,19 @@ func forgetAttachment(r *volstate.Record) {
 // controllerPublish is the RPC alone.
 func (b *Bridge) controllerPublish(s *setup) (published map[string]string, err error) {
 	r := s.v.record
+	secrets := s.want.Secrets.ControllerPublish
+	if s.d.AttachSecret != nil { // read when it is needed, and not with each call
+		if secrets, err = s.d.AttachSecrets(s.v.ctx); err != nil {
+			return nil, err
+		}
+	}
 	err = s.v.rpc(s.d.Timeouts.Attach, func(ctx context.Context) (err error) {
 		published, err = s.d.Service.ControllerPublish(ctx, csivol.AttachRequest{
 			Handle:     s.v.key.Handle,
 			NodeID:     r.NodeID,
 			Capability: capability(r),
 			Context:    r.Context,
-			Secrets:    s.want.Secrets.ControllerPublish,
+			Secrets:    secrets,
 		})
 		return err
 	})
@@ -186,8 +192,8 @@ func (b *Bridge) controllerUnpublish(d *FlexDriver, v *volume, s csivol.Secrets)
 // detachSecrets are those of ControllerPublishVolume, which the specification
 // wants again. Where they came from the Flex secret they are gone by now.
 func detachSecrets(ctx context.Context, d *FlexDriver, s csivol.Secrets) (map[string]flex.Secret, error) {
-	if s.ControllerPublish != nil || d.DetachSecrets == nil {
+	if s.ControllerPublish != nil || d.AttachSecrets == nil {
 		return s.ControllerPublish, nil
 	}
-	return d.DetachSecrets(ctx)
+	return d.AttachSecrets(ctx)
 }

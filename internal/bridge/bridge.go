@@ -108,12 +108,15 @@ type FlexDriver struct {
 	Inline bool
 	// StagingRoot replaces <kubelet dir>/plugins/kubernetes.io/csi.
 	StagingRoot string
-	// DetachSecrets returns those of ControllerPublishVolume that are known
+	// AttachSecrets returns those of ControllerPublishVolume that are known
 	// without the options of a call; nil if there are none.
-	DetachSecrets func(context.Context) (map[string]flex.Secret, error)
+	AttachSecrets func(context.Context) (map[string]flex.Secret, error)
 	// StageInMount leaves NodeStageVolume to mount: it wants something that the
 	// kubelet does not tell in mountdevice.
 	StageInMount bool
+	// ExpandSecrets adds to the secrets of a call what is read for expansions
+	// only; nil: there is nothing.
+	ExpandSecrets func(context.Context, *csivol.Secrets) error
 	// StaticSecrets returns the secrets that do not come with a call; an error
 	// if some stage needs others. Republish and repair have no call.
 	StaticSecrets func(context.Context) (csivol.Secrets, error)

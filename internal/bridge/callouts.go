@@ -40,7 +40,7 @@ func (b *Bridge) requireThisNode(node string) error {
 	if node == b.NodeName {
 		return nil
 	}
-	return flex.Errorf(flex.CodeFailedPrecondition, "flex2csi on node %s neither attaches to node %s nor detaches from it; for kube-controller-manager there is flex2csi serve --controller", b.NodeName, node)
+	return flex.Errorf(flex.CodeFailedPrecondition, "flex2csi on node %s cannot attach to node %s, nor detach from it: it is the daemon of its own node only, and for kube-controller-manager there is flex2csi serve --controller", b.NodeName, node)
 }
 
 // DeviceName is what the kubelet passes around as the device. It is no path,

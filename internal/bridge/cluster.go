@@ -12,7 +12,7 @@ import (
 type Attacher interface {
 	// Attach asks for an attachment of the volume to its node and waits for it.
 	// Whatever the error, what was asked for goes on until Detach, unless it is
-	// [csivol.ErrNotBegun].
+	// [csivol.ErrNotBegun] of a first request.
 	Attach(ctx context.Context, a *csivol.Attachment) (csivol.Attached, error)
 	// Await waits for what somebody else asks for, and asks for nothing.
 	Await(ctx context.Context, a *csivol.Attachment) (csivol.Attached, error)

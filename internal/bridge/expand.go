@@ -42,6 +42,9 @@ func (b *Bridge) expandVolume(ctx context.Context, d *FlexDriver, c *flex.Call) 
 		if err := b.describe(v, want); err != nil {
 			return err
 		}
+		if err := d.expandSecrets(v.ctx, &want.Secrets); err != nil {
+			return err
+		}
 		_, err = b.controllerExpand(d, v, want.Secrets, c.NewSize)
 		return err
 	})
@@ -67,6 +70,9 @@ func (b *Bridge) expand(d *FlexDriver, v *volume, c *flex.Call) error {
 	if err != nil {
 		return err
 	}
+	if err := d.expandSecrets(v.ctx, &want.Secrets); err != nil {
+		return err
+	}
 	r.Complete(want.Context, want.MountFlags)
 	r.Expand, r.ExpandSize = volstate.Doing, c.NewSize
 	if err := b.save(v); err != nil {
@@ -77,6 +83,13 @@ func (b *Bridge) expand(d *FlexDriver, v *volume, c *flex.Call) error {
 	}
 	r.Expand = volstate.Done
 	return nil
+}
+
+func (d *FlexDriver) expandSecrets(ctx context.Context, s *csivol.Secrets) error {
+	if d.ExpandSecrets == nil {
+		return nil
+	}
+	return d.ExpandSecrets(ctx, s)
 }
 
 func (b *Bridge) expandBoth(d *FlexDriver, v *volume, f csivol.Features, s csivol.Secrets, t *volstate.Target, c *flex.Call) error {

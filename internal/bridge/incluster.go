@@ -28,6 +28,9 @@ func (u unsettled) Unwrap() error { return u.error }
 func (b *Bridge) attachInCluster(s *setup, by string) error {
 	d, v, r := s.d, s.v, s.v.record
 	timeout := v.patience(d.Timeouts.Attach)
+	if s.want.Secrets.ControllerPublish != nil {
+		return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is attached by the external-attacher, which reads the secrets of controllerPublish by itself: name a Secret there (secrets.controllerPublish.secretRef)", v.key)
+	}
 	if r.Attach == volstate.Undoing {
 		// What was asked to go may still be seen for a while. It has to be gone
 		// before it can be asked for anew.
@@ -49,6 +52,7 @@ func awaited(r *volstate.Record) bool { return r.Foreign && r.Attachment == byCo
 // askCluster asks for the attachment that a record names, or only waits for it.
 func (b *Bridge) askCluster(d *FlexDriver, v *volume, pod csivol.Pod, timeout time.Duration, awaits bool) error {
 	r := v.record
+	before := r.Attach
 	// Whose it will be is known when it is there; until then it may be ours.
 	r.Attach, r.Foreign = volstate.Doing, awaits
 	if err := b.save(v); err != nil {
@@ -63,7 +67,7 @@ func (b *Bridge) askCluster(d *FlexDriver, v *volume, pod csivol.Pod, timeout ti
 		got, err = ask(ctx, b.attachmentOf(d, r, pod))
 		return err
 	})
-	if errors.Is(err, csivol.ErrNotBegun) && r.Stage == volstate.None && len(publishedPods(r)) == 0 {
+	if errors.Is(err, csivol.ErrNotBegun) && before == volstate.None { // it speaks of this request only
 		forgetAttachment(r)
 		return remember(r, err)
 	}
@@ -74,7 +78,8 @@ func (b *Bridge) askCluster(d *FlexDriver, v *volume, pod csivol.Pod, timeout ti
 	return nil
 }
 
-// attachmentOf is what a record says of an attachment.
+// attachmentOf is what a record says of an attachment. It is never read-only:
+// spec.flexVolume.readOnly has no effect on what the kubelet asks of mount.
 func (b *Bridge) attachmentOf(d *FlexDriver, r *volstate.Record, pod csivol.Pod) *csivol.Attachment {
 	modes := r.AccessModes
 	if len(modes) == 0 {
@@ -82,7 +87,7 @@ func (b *Bridge) attachmentOf(d *FlexDriver, r *volstate.Record, pod csivol.Pod)
 	}
 	return &csivol.Attachment{
 		Driver: r.Driver, Handle: r.Handle, Node: b.NodeName, FlexDriver: r.FlexDriver, Name: r.Name, Pod: pod,
-		Context: r.Context, FSType: r.FSType, MountFlags: r.KnownFlags(), AccessModes: modes, ReadOnly: r.AttachReadOnly,
+		Context: r.Context, FSType: r.FSType, MountFlags: r.KnownFlags(), AccessModes: modes,
 		Secret: d.AttachSecret,
 	}
 }

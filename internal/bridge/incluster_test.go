@@ -130,7 +130,7 @@ func TestAttachmentSaysAll(t *testing.T) {
 	d.Map = withModes(csivol.ReadOnlyMany, csivol.ReadWriteMany)
 	n.succeed("mount", n.podDir("p1"), options)
 	a := n.cluster.asked[0]
-	if a.Node != "node-1" || a.FlexDriver != flexDriver || a.Name != "pv1" || a.FSType != "ext4" || a.Secret != d.AttachSecret || len(a.AccessModes) != 2 || !a.ReadOnly {
+	if a.Node != "node-1" || a.FlexDriver != flexDriver || a.Name != "pv1" || a.FSType != "ext4" || a.Secret != d.AttachSecret || len(a.AccessModes) != 2 {
 		t.Errorf("%+v", a)
 	}
 	n.succeed("unmount", n.podDir("p1"))
@@ -346,6 +346,30 @@ func TestReattachmentInDoubt(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	n.succeed("unmount", n.podDir("p1"))
+	n.empty()
+}
+
+// TestReattachmentWithSecrets: what the record does not hold is asked for with
+// nothing in its place.
+func TestReattachmentWithSecrets(t *testing.T) {
+	n := newClusterNode(t)
+	listen(n.node)
+	n.succeed("mount", n.podDir("p1"), secretOptions("canary", "//a/b"))
+	n.start("boot-1")
+	n.driver.inCluster = true
+	listen(n.node)
+	n.cluster.lose()
+	n.cluster.called()
+	n.settle()
+	if got := n.cluster.called(); got != "" {
+		t.Errorf("called %s with what a file holds", got)
+	}
+	n.succeed("mount", n.podDir("p2"), secretOptions("canary", "//a/b"))
+	if got := n.cluster.asked[len(n.cluster.asked)-1].Context["accountKey"]; got != "canary" {
+		t.Errorf("asked with the key %q", got)
+	}
+	n.succeed("unmount", n.podDir("p1"))
+	n.succeed("unmount", n.podDir("p2"))
 	n.empty()
 }
 

@@ -61,11 +61,11 @@ func fixed(p bridge.Policy) func(context.Context) (bridge.Policy, error) {
 	return func(context.Context) (bridge.Policy, error) { return p, nil }
 }
 
-// withModes maps as where the PersistentVolume could be read: for reading.
+// withModes maps as where the PersistentVolume could be read, and has modes.
 func withModes(modes ...csivol.AccessMode) func(context.Context, flex.Options) (*csivol.Volume, error) {
 	return func(ctx context.Context, o flex.Options) (*csivol.Volume, error) {
 		v, err := mapOptions(ctx, o)
-		v.AccessMode, v.AccessModes, v.AttachReadOnly = "", modes, true
+		v.AccessMode, v.AccessModes = "", modes
 		if len(modes) > 0 {
 			v.AccessMode = modes[0]
 		}

@@ -53,6 +53,9 @@ func (b *Bridge) reattach(v *volume) error {
 		v.log.Warn("the attachment of a volume is gone while pods have it", "volumeAttachment", r.Object)
 		b.notifyPods(r, "VolumeAttachmentLost", "VolumeAttachment %s of volume %s was deleted, or is not attached any more, while the volume is in use on this node; flex2csi asks for it again", r.Object, r.Key())
 	}
+	if r.Incomplete() && !awaited(r) {
+		return errIncomplete(r)
+	}
 	before := r.PublishContext
 	if err := b.askCluster(d, v, csivol.Pod{}, reattachWait, awaited(r)); err != nil {
 		return err

@@ -258,7 +258,7 @@ func volumeOf(r *volstate.Record, t *volstate.Target, s csivol.Secrets) *csivol.
 	return &csivol.Volume{
 		FlexDriver: r.FlexDriver, Driver: r.Driver, Handle: r.Handle, Name: r.Name,
 		Context: r.Context, FSType: r.FSType, MountFlags: r.MountFlags,
-		AccessMode: r.AccessMode, AccessModes: r.AccessModes, AttachReadOnly: r.AttachReadOnly,
+		AccessMode: r.AccessMode, AccessModes: r.AccessModes,
 		ReadOnly: t.ReadOnly, FSGroup: t.FSGroup, Pod: t.Pod, Secrets: s,
 	}
 }

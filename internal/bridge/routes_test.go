@@ -216,6 +216,7 @@ func TestKilledInCluster(t *testing.T) {
 // rewriteAged makes all pods gone, and all that is known older than the grace
 // period.
 func (n *clusterNode) rewriteAged() {
+	n.wait()
 	records, _, err := n.store.Load()
 	if err != nil {
 		n.t.Fatal(err)

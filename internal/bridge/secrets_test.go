@@ -68,7 +68,7 @@ func TestDetachSecrets(t *testing.T) {
 	n := newNode(t)
 	s, d := watch(n)
 	err := errors.New("the file is gone")
-	d.DetachSecrets = func(context.Context) (map[string]flex.Secret, error) {
+	d.AttachSecrets = func(context.Context) (map[string]flex.Secret, error) {
 		return map[string]flex.Secret{"a": flex.NewSecret([]byte("b"))}, err
 	}
 	n.succeed("mount", n.podDir("p1"), options)

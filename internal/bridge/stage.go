@@ -31,7 +31,7 @@ func (b *Bridge) describe(v *volume, want *csivol.Volume) error {
 	if r.Idle() || r.Stage == volstate.None && len(r.Targets) == 0 && (r.Attach == volstate.None || detachPending(r)) {
 		r.FlexDriver, r.Name = want.FlexDriver, want.Name
 		r.Context, r.FSType, r.MountFlags, r.AccessMode = want.Context, want.FSType, want.MountFlags, want.AccessMode
-		r.AccessModes, r.AttachReadOnly = want.AccessModes, want.AttachReadOnly
+		r.AccessModes = want.AccessModes
 		b.adopt(r)
 		return nil
 	}

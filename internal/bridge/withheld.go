@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -35,5 +36,9 @@ func (s *setup) requireKnown(dirs ...string) error {
 	if !r.Incomplete() {
 		return nil
 	}
+	return errIncomplete(r)
+}
+
+func errIncomplete(r *volstate.Record) error {
 	return flex.Errorf(flex.CodeFailedPrecondition, "the volume context or the mount flags of volume %s hold values that look secret; these are not kept on the disk, and flex2csi knows them again when the kubelet mounts the volume for another pod of this node", r.Key())
 }

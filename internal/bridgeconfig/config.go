@@ -43,7 +43,7 @@ type Driver struct {
 	// anew after each restart of it.
 	Endpoint string `yaml:"endpoint,omitempty"`
 	// ControllerEndpoint is the socket of the controller service, if it can be
-	// reached from this node. Attaching and expanding need it.
+	// reached from this node. Expanding needs it, and attaching through it.
 	ControllerEndpoint string `yaml:"controllerEndpoint,omitempty"`
 	// Attach says how volumes get attached to the node.
 	Attach AttachMode `yaml:"attach"`
@@ -55,17 +55,22 @@ type Driver struct {
 	Secrets Secrets `yaml:"secrets,omitempty"`
 
 	// PodInfo adds the pod's name, namespace, UID and service account to the
-	// volume context of NodePublishVolume (CSIDriver.spec.podInfoOnMount).
-	PodInfo bool `yaml:"podInfo"`
+	// volume context of NodePublishVolume (CSIDriver.spec.podInfoOnMount). It,
+	// RequiresRepublish and FSGroup are what the CSIDriver object says if they
+	// are not set and there is access to the API server.
+	PodInfo *bool `yaml:"podInfo,omitempty"`
 	// RequiresRepublish repeats NodePublishVolume once a minute
 	// (CSIDriver.spec.requiresRepublish).
-	RequiresRepublish bool `yaml:"requiresRepublish"`
+	RequiresRepublish *bool `yaml:"requiresRepublish,omitempty"`
+	// ServiceAccountTokens gives the CSI driver tokens of the pod's service
+	// account, if its CSIDriver object asks for some (tokenRequests).
+	ServiceAccountTokens bool `yaml:"serviceAccountTokens"`
 	// RepairInUse replaces mounts that died with their driver for pods whose
 	// containers may be running, too. While that happens a container may see,
 	// and write into, the bare directory below.
 	RepairInUse bool `yaml:"repairInUse"`
 	// FSGroup says when the pod's fsGroup is applied to the volume.
-	FSGroup FSGroupPolicy `yaml:"fsGroup"`
+	FSGroup FSGroupPolicy `yaml:"fsGroup,omitempty"`
 	// StagingRoot replaces <kubelet dir>/plugins/kubernetes.io/csi, for drivers
 	// whose pods do not have that mounted. With another one a volume cannot be
 	// handed over to the kubelet's CSI plugin under a running pod.
@@ -89,7 +94,7 @@ type Driver struct {
 }
 
 // Volume holds CEL expressions over the callout: options, pvName, fsType,
-// readOnly and pod. Package mapping tells more.
+// readOnly, accessModes and pod. Package mapping tells more.
 type Volume struct {
 	// Handle is the volume_id; a string.
 	Handle string `yaml:"handle"`
@@ -99,7 +104,8 @@ type Volume struct {
 	MountFlags string `yaml:"mountFlags"`
 	// FSType is that of the volume capability; a string, which may be empty.
 	FSType string `yaml:"fsType"`
-	// AccessMode is one of the names that Kubernetes has for them; a string.
+	// AccessMode is one of the names that Kubernetes has for them; a string,
+	// which may be empty: then it is not known.
 	AccessMode string `yaml:"accessMode"`
 }
 
@@ -112,8 +118,8 @@ type Secrets struct {
 	ControllerExpand  *SecretSource `yaml:"controllerExpand,omitempty"`
 }
 
-// SecretSource is where the secrets of one stage come from: either
-// FromFlexSecret or File.
+// SecretSource is where the secrets of one stage come from: one of
+// FromFlexSecret, File and SecretRef.
 type SecretSource struct {
 	// FromFlexSecret takes them from the Secret that the volume's secretRef
 	// names: for each key that the CSI driver wants, the key in that Secret.
@@ -126,6 +132,15 @@ type SecretSource struct {
 	File string `yaml:"file,omitempty"`
 	// Key makes the whole content of File the value of this one key.
 	Key string `yaml:"key,omitempty"`
+	// SecretRef names a Secret, which is read from the API server; that of
+	// ControllerPublish by the external-attacher, where that attaches.
+	SecretRef *SecretRef `yaml:"secretRef,omitempty"`
+}
+
+// SecretRef names a Secret of Kubernetes.
+type SecretRef struct {
+	Name      string `yaml:"name"`
+	Namespace string `yaml:"namespace"`
 }
 
 // AttachMode is how a volume gets attached to the node.
@@ -133,13 +148,17 @@ type AttachMode string
 
 const (
 	// AttachAuto attaches through the controller service if the driver has
-	// PUBLISH_UNPUBLISH_VOLUME and ControllerEndpoint is set.
+	// PUBLISH_UNPUBLISH_VOLUME and ControllerEndpoint is set; else by
+	// VolumeAttachments if the CSIDriver object says so, and there is access to
+	// the API server.
 	AttachAuto AttachMode = "Auto"
 	// AttachNone never attaches.
 	AttachNone AttachMode = "None"
 	// AttachController attaches through the controller service and fails if
 	// that is not possible.
 	AttachController AttachMode = "Controller"
+	// AttachVA attaches by VolumeAttachments.
+	AttachVA AttachMode = "VolumeAttachment"
 )
 
 // FSGroupPolicy is CSIDriver.spec.fsGroupPolicy.
@@ -213,9 +232,8 @@ func DefaultDriver() Driver {
 			Context:    `options.transformMap(k, v, !(k in ["volumeHandle", "mountOptions"]) && (k != "volumeID" || "volumeHandle" in options), v)`,
 			MountFlags: `options.?mountOptions.orValue("").split(",").map(f, f.trim()).filter(f, f != "")`,
 			FSType:     `fsType`,
-			AccessMode: `"ReadWriteOnce"`,
+			AccessMode: `accessModes.size() > 0 ? accessModes[0] : ""`,
 		},
-		FSGroup:    FSGroupWithFSType,
 		SizeLimits: SizeLimitsCSI,
 	}
 	d.Timeouts.all(Duration(DefaultTimeout))

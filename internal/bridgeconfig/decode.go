@@ -133,16 +133,27 @@ func driverFields(d *strict.Decoder, driver *Driver) strict.Fields {
 			"accessMode": strict.Text(d, &driver.Volume.AccessMode),
 		}),
 		"secrets":           d.Nested(secretFields(d, &driver.Secrets)),
-		"podInfo":           d.Bool(&driver.PodInfo),
-		"requiresRepublish": d.Bool(&driver.RequiresRepublish),
+		"podInfo":           maybe(d, &driver.PodInfo),
+		"requiresRepublish": maybe(d, &driver.RequiresRepublish),
 		"repairInUse":       d.Bool(&driver.RepairInUse),
-		"fsGroup":           strict.Text(d, &driver.FSGroup),
-		"stagingRoot":       strict.Text(d, &driver.StagingRoot),
-		"directPublish":     d.Bool(&driver.DirectPublish),
-		"inline":            d.Bool(&driver.Inline),
-		"pvNamePattern":     strict.Text(d, &driver.PVNamePattern),
-		"sizeLimits":        strict.Text(d, &driver.SizeLimits),
-		"timeouts":          d.Nested(timeoutFields(d, &driver.Timeouts)),
+
+		"serviceAccountTokens": d.Bool(&driver.ServiceAccountTokens),
+		"fsGroup":              strict.Text(d, &driver.FSGroup),
+		"stagingRoot":          strict.Text(d, &driver.StagingRoot),
+		"directPublish":        d.Bool(&driver.DirectPublish),
+		"inline":               d.Bool(&driver.Inline),
+		"pvNamePattern":        strict.Text(d, &driver.PVNamePattern),
+		"sizeLimits":           strict.Text(d, &driver.SizeLimits),
+		"timeouts":             d.Nested(timeoutFields(d, &driver.Timeouts)),
+	}
+}
+
+// maybe takes a boolean for which no default stands.
+func maybe(d *strict.Decoder, dst **bool) strict.Take {
+	return func(path string, n strict.Node) {
+		var b bool
+		d.Bool(&b)(path, n)
+		*dst = &b
 	}
 }
 
@@ -155,6 +166,13 @@ func secretFields(d *strict.Decoder, s *Secrets) strict.Fields {
 				"fromFlexSecret": d.TextMap(&source.FromFlexSecret),
 				"file":           strict.Text(d, &source.File),
 				"key":            strict.Text(d, &source.Key),
+				"secretRef": func(path string, n strict.Node) {
+					source.SecretRef = &SecretRef{}
+					d.Nested(strict.Fields{
+						"name":      strict.Text(d, &source.SecretRef.Name),
+						"namespace": strict.Text(d, &source.SecretRef.Namespace),
+					})(path, n)
+				},
 			})(path, n)
 			*dst = source
 		}

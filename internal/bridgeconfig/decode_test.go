@@ -50,7 +50,11 @@ func TestDecodeFull(t *testing.T) {
 	share := bridgeconfig.DefaultDriver()
 	share.FlexDriver, share.CSIDriver = "example.com/share", "nfs.csi.example.com"
 	share.Attach, share.FSGroup, share.Inline = bridgeconfig.AttachNone, bridgeconfig.FSGroupNone, true
-	if diff := cmp.Diff([]bridgeconfig.Driver{fullDriver(), share}, got.Drivers); diff != "" {
+	cloud := bridgeconfig.DefaultDriver()
+	cloud.FlexDriver, cloud.CSIDriver, cloud.Attach = "example.com/cloud", "cloud.csi.example.com", bridgeconfig.AttachVA
+	cloud.PodInfo, cloud.ServiceAccountTokens = new(false), true
+	cloud.Secrets.ControllerPublish = &bridgeconfig.SecretSource{SecretRef: &bridgeconfig.SecretRef{Name: "cloud", Namespace: "storage"}}
+	if diff := cmp.Diff([]bridgeconfig.Driver{fullDriver(), share, cloud}, got.Drivers); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -76,8 +80,8 @@ func fullDriver() bridgeconfig.Driver {
 			NodeExpand:        &bridgeconfig.SecretSource{File: "/etc/flex2csi/password", Key: "password"},
 			ControllerExpand:  &bridgeconfig.SecretSource{File: "/etc/flex2csi/controller.yaml"},
 		},
-		PodInfo:           true,
-		RequiresRepublish: true,
+		PodInfo:           new(true),
+		RequiresRepublish: new(true),
 		RepairInUse:       true,
 		FSGroup:           bridgeconfig.FSGroupFile,
 		StagingRoot:       "/var/lib/kubelet/plugins/example",
@@ -219,7 +223,7 @@ func TestNotes(t *testing.T) {
 	for _, n := range c.Notes() {
 		got = append(got, n.Path)
 	}
-	if diff := cmp.Diff([]string{"drivers[0].stagingRoot", "drivers[1].inline", "drivers[2].inline"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"drivers[0].stagingRoot", "drivers[1].inline", "drivers[2].inline", "drivers[2].attach", "drivers[2].serviceAccountTokens", "drivers[2].secrets.controllerPublish.secretRef", "drivers[3].inline"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -255,7 +259,7 @@ func TestLoadFaults(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	c, err := bridgeconfig.Load("testdata/full.yaml")
-	if err != nil || len(c.Drivers) != 2 {
+	if err != nil || len(c.Drivers) != 3 {
 		t.Errorf("got %v, %v", c, err)
 	}
 }

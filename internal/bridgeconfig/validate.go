@@ -63,7 +63,9 @@ func (v *validator) driver(at string, d *Driver) {
 	v.socket(at+".endpoint", d.Endpoint)
 	v.socket(at+".controllerEndpoint", d.ControllerEndpoint)
 	v.attach(at, d)
-	v.OneOf(at+".fsGroup", string(d.FSGroup), string(FSGroupWithFSType), string(FSGroupFile), string(FSGroupNone))
+	if d.FSGroup != "" {
+		v.OneOf(at+".fsGroup", string(d.FSGroup), string(FSGroupWithFSType), string(FSGroupFile), string(FSGroupNone))
+	}
 	v.OneOf(at+".sizeLimits", string(d.SizeLimits), string(SizeLimitsCSI), string(SizeLimitsRelaxed))
 	v.AbsPath(at+".stagingRoot", d.StagingRoot)
 	v.pattern(at, d)
@@ -73,7 +75,7 @@ func (v *validator) driver(at string, d *Driver) {
 	for _, stage := range slices.Sorted(maps.Keys(d.Secrets.stages())) {
 		v.source(at+".secrets."+stage, *d.Secrets.stages()[stage])
 		if expands := stage == "nodeExpand" || stage == "controllerExpand"; expands && d.Secrets.All()[stage].fromFlex() {
-			v.Fault(at+".secrets."+stage+".fromFlexSecret", "is never there: the kubelet passes the Secret to mount only; use file")
+			v.Fault(at+".secrets."+stage+".fromFlexSecret", "is never there: the kubelet passes the Secret to mount only; use file or secretRef")
 		}
 	}
 	v.timeouts(at+".timeouts", &d.Timeouts)
@@ -159,11 +161,10 @@ func SocketPath(endpoint string) string {
 }
 
 func (v *validator) attach(at string, d *Driver) {
-	if d.Attach == "VolumeAttachment" {
-		v.Fault(at+".attach", "\"VolumeAttachment\" needs a later version of flex2csi")
-		return
+	v.OneOf(at+".attach", string(d.Attach), string(AttachAuto), string(AttachNone), string(AttachController), string(AttachVA))
+	if s := d.Secrets.ControllerPublish; d.Attach == AttachVA && s != nil && s.SecretRef == nil {
+		v.Fault(at+".secrets.controllerPublish", "want secretRef: with attach: %s the external-attacher reads the Secret by itself", AttachVA)
 	}
-	v.OneOf(at+".attach", string(d.Attach), string(AttachAuto), string(AttachNone), string(AttachController))
 	if d.Attach == AttachController && d.ControllerEndpoint == "" {
 		v.Fault(at+".controllerEndpoint", "missing: attach is %q", AttachController)
 	}
@@ -201,40 +202,6 @@ func (v *validator) expression(at, expression string) {
 	}
 }
 
-func (v *validator) source(at string, s *SecretSource) {
-	switch {
-	case s == nil:
-		return
-	case s.FromFlexSecret == nil && s.File == "":
-		v.Fault(at, "want fromFlexSecret or file")
-	case s.FromFlexSecret != nil && s.File != "":
-		v.Fault(at, "has fromFlexSecret and file: want one of them")
-	case s.FromFlexSecret != nil && len(s.FromFlexSecret) == 0:
-		v.Fault(at+".fromFlexSecret", "empty (want a key of the CSI driver, and the key in the volume's Secret)")
-	}
-	for _, key := range slices.Sorted(maps.Keys(s.FromFlexSecret)) {
-		v.secretKey(strict.Join(at+".fromFlexSecret", key), key)
-		v.secretKey(strict.Join(at+".fromFlexSecret", key), s.FromFlexSecret[key])
-	}
-	v.AbsPath(at+".file", s.File)
-	if s.Key != "" {
-		v.secretKey(at+".key", s.Key)
-		if s.File == "" {
-			v.Fault(at+".key", "is for a file (fromFlexSecret names its keys itself)")
-		}
-	}
-}
-
-func (s *SecretSource) fromFlex() bool { return s != nil && len(s.FromFlexSecret) > 0 }
-
-// secretKey as in the CSI specification, "Secrets Requirements", and in
-// Kubernetes' Secrets.
-func (v *validator) secretKey(at, key string) {
-	if key == "" || len(key) > maxSecretKey || !madeOf(key, "-_.") {
-		v.Fault(at, "%q is no key of a secret: letters, digits, '-', '_' and '.' are allowed", strict.Clip(key))
-	}
-}
-
 // madeOf reports whether s is made of letters, digits and some others.
 func madeOf(s, others string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool {
@@ -252,46 +219,4 @@ func (v *validator) timeouts(at string, t *Timeouts) {
 			v.Fault(at+"."+name, "%v is too long (at most %v)", d, maxTimeout)
 		}
 	}
-}
-
-// Notes are things that are no faults and that who wrote the configuration
-// should know.
-func (c *Configuration) Notes() []strict.Fault {
-	var r strict.Report
-	for i := range c.Drivers {
-		d, at := &c.Drivers[i], Path(i)
-		if !d.Inline && d.PVNamePattern == "" {
-			r.Fault(at+".inline", "false, but a callout does not say whether its volume is inline: set pvNamePattern if PersistentVolumes can be told by their names, or see to it that pods cannot use flexVolume (docs/bridge-configuration.md)")
-		}
-		if d.Inline && len(d.Secrets.Files()) > 0 {
-			r.Fault(at+".inline", "true, and the secrets in %s are used for whatever volume a pod names", strings.Join(d.Secrets.Files(), ", "))
-		}
-		if d.StagingRoot != "" {
-			r.Fault(at+".stagingRoot", "is set: volumes cannot be handed over to the kubelet's CSI plugin under a running pod")
-		}
-	}
-	return r.Faults
-}
-
-// All returns the sources that there are, by the names of their stages.
-func (s *Secrets) All() map[string]*SecretSource {
-	all := map[string]*SecretSource{}
-	for name, source := range s.stages() {
-		if *source != nil {
-			all[name] = *source
-		}
-	}
-	return all
-}
-
-// Files returns the files that secrets are read from.
-func (s *Secrets) Files() []string {
-	var files []string
-	for _, source := range s.All() {
-		if source.File != "" {
-			files = append(files, source.File)
-		}
-	}
-	slices.Sort(files)
-	return slices.Compact(files)
 }

@@ -37,10 +37,9 @@ type Volume struct {
 	MountFlags []string
 	// AccessMode is what the node service is told; empty: not known.
 	AccessMode AccessMode
-	// AccessModes and AttachReadOnly are those of the PersistentVolume; nil and
-	// false where it could not be read.
-	AccessModes    []AccessMode
-	AttachReadOnly bool
+	// AccessModes are those of the PersistentVolume; nil where it could not be
+	// read.
+	AccessModes []AccessMode
 
 	// What follows belongs to the call rather than to the volume.
 	ReadOnly bool

@@ -91,7 +91,7 @@ const lineWidth = 100
 func paragraph(b *strings.Builder, first, next, text string) {
 	line := first
 	empty := true
-	for word := range strings.FieldsSeq(text) {
+	for _, word := range strings.Fields(text) {
 		if !empty && len(line)+1+len(word) > lineWidth {
 			b.WriteString(line + "\n")
 			line, empty = next, true

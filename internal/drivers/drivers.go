@@ -5,7 +5,6 @@
 package drivers
 
 import (
-	"context"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
@@ -13,25 +12,28 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csiclient"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/mapping"
-	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// New returns what the bridge wants to know of a driver.
-func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service) *bridge.FlexDriver {
+// New returns what the bridge wants to know of a driver. Without access to the
+// cluster there is neither a Cluster nor an Attacher.
+func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service, cluster Cluster, a bridge.Attacher) *bridge.FlexDriver {
 	t := &c.Timeouts
-	return &bridge.FlexDriver{
+	if cluster != nil {
+		m = m.WithSecrets(cluster.Secret)
+	}
+	d := &bridge.FlexDriver{
 		Name:          c.FlexDriver,
 		CSIDriver:     c.CSIDriver,
 		Service:       s,
-		Map:           func(_ context.Context, o flex.Options) (*csivol.Volume, error) { return m.Map(o) },
-		DetachSecrets: func(context.Context) (map[string]flex.Secret, error) { return m.DetachSecrets() },
+		Map:           Map(c, m, cluster),
+		AttachSecrets: m.AttachSecrets,
+		ExpandSecrets: m.ExpandSecrets,
 		StageInMount:  m.StageWantsFlexSecret(),
-		StaticSecrets: func(context.Context) (csivol.Secrets, error) { return m.StaticSecrets() },
+		StaticSecrets: m.StaticSecrets,
 		RepairInUse:   c.RepairInUse,
 		Attach:        bridge.AttachMode(c.Attach),
-		Policy: func(context.Context) (bridge.Policy, error) {
-			return bridge.Policy{FSGroup: bridge.FSGroupPolicy(c.FSGroup), PodInfo: c.PodInfo, Republish: c.RequiresRepublish}, nil
-		},
+		Attacher:      a,
+		Policy:        policy(c, cluster),
 		DirectPublish: c.DirectPublish,
 		Inline:        c.Inline,
 		StagingRoot:   c.StagingRoot,
@@ -45,6 +47,13 @@ func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service) *bridge.Fl
 			Detach:    time.Duration(t.Detach),
 		},
 	}
+	if s := c.Secrets.ControllerPublish; s != nil && s.SecretRef != nil {
+		d.AttachSecret = &csivol.SecretRef{Namespace: s.SecretRef.Namespace, Name: s.SecretRef.Name}
+	}
+	if cluster != nil {
+		d.Tokens = cluster.Tokens
+	}
+	return d
 }
 
 // Client returns the CSI driver itself. Nothing is dialled before the first

@@ -20,8 +20,9 @@ func TestNew(t *testing.T) {
 	c := bridgeconfig.DefaultDriver()
 	c.FlexDriver, c.CSIDriver = "example.com/disk", "disk.csi.example.com"
 	c.Attach, c.FSGroup = bridgeconfig.AttachController, bridgeconfig.FSGroupFile
-	c.PodInfo, c.DirectPublish, c.StagingRoot = true, true, "/staging"
-	c.RequiresRepublish, c.RepairInUse, c.Inline = true, true, true
+	c.DirectPublish, c.StagingRoot = true, "/staging"
+	c.RepairInUse, c.Inline = true, true
+	c.Secrets.ControllerPublish = &bridgeconfig.SecretSource{SecretRef: &bridgeconfig.SecretRef{Name: "attach", Namespace: "ns"}}
 	c.Secrets.NodeStage = &bridgeconfig.SecretSource{FromFlexSecret: map[string]string{"a": "b"}}
 	for i, d := range []*bridgeconfig.Duration{&c.Timeouts.Attach, &c.Timeouts.Stage, &c.Timeouts.Publish, &c.Timeouts.Expand, &c.Timeouts.Unpublish, &c.Timeouts.Unstage, &c.Timeouts.Detach} {
 		*d = bridgeconfig.Duration(time.Duration(i+1) * time.Second)
@@ -30,12 +31,12 @@ func TestNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := drivers.New(&c, mappers[c.FlexDriver], drivers.Client(&c, "/var/lib/kubelet"))
+	cluster := newCluster()
+	d := drivers.New(&c, mappers[c.FlexDriver], drivers.Client(&c, "/var/lib/kubelet"), cluster, attacher{})
 
 	value := reflect.ValueOf(*d)
 	for i, field := range reflect.VisibleFields(value.Type()) {
-		cluster := map[string]bool{"Attacher": true, "AttachSecret": true, "Tokens": true}
-		if value.Field(i).IsZero() && !cluster[field.Name] {
+		if value.Field(i).IsZero() {
 			t.Errorf("nothing sets %s", field.Name)
 		}
 	}
@@ -51,7 +52,7 @@ func TestNew(t *testing.T) {
 // TestEnums: the words of the configuration are those of the bridge.
 func TestEnums(t *testing.T) {
 	for got, want := range map[bridge.AttachMode]bridgeconfig.AttachMode{
-		bridge.AttachAuto: bridgeconfig.AttachAuto, bridge.AttachNone: bridgeconfig.AttachNone, bridge.AttachController: bridgeconfig.AttachController,
+		bridge.AttachAuto: bridgeconfig.AttachAuto, bridge.AttachNone: bridgeconfig.AttachNone, bridge.AttachController: bridgeconfig.AttachController, bridge.AttachVA: bridgeconfig.AttachVA,
 	} {
 		if string(got) != string(want) {
 			t.Errorf("%s is called %s in the configuration", got, want)

@@ -57,8 +57,9 @@ func (n Node) features(c *bridgeconfig.Driver) (csivol.Features, []string, error
 	}
 	notes := []string{"assumed of the CSI driver: " + strings.Join(append(n.capabilities(), "no others"), ", ")}
 	if c.ControllerEndpoint == "" {
-		if n.can(attach) && c.Attach != bridgeconfig.AttachNone {
-			notes = append(notes, "nothing is attached: there is no controllerEndpoint")
+		f.Controller = n.can(attach) || n.can(expand)
+		if n.can(attach) && c.Attach != bridgeconfig.AttachNone && !n.Cluster {
+			notes = append(notes, "nothing is attached: there is no controllerEndpoint, and flex2csi serve is given no access to the API server (--in-cluster)")
 		}
 		return f, notes, nil
 	}

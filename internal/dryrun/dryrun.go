@@ -43,6 +43,8 @@ type Node struct {
 	// ControlPlaneAttaches shows the callouts of a FlexVolume driver that is
 	// installed with attach: true.
 	ControlPlaneAttaches bool
+	// Cluster says that flex2csi serve has access to the API server.
+	Cluster bool
 	// Capabilities of the CSI driver by the names of the specification; nil:
 	// [DefaultCapabilities].
 	Capabilities []string
@@ -69,22 +71,33 @@ type Step struct {
 	Err error
 }
 
-// An Action is an RPC, or something that is done on the node.
+// An Action is an RPC, something that is done on the node, or a request to the
+// API server.
 type Action struct {
 	RPC     string
 	Request csiclient.Message
 	Node    string
+	// API is a request to the API server, and Attachment what it makes.
+	API        string
+	Attachment *csivol.Attachment
 }
 
 // plan plans the life of a volume.
 func plan(n Node, c *bridgeconfig.Driver, m *mapping.Mapper, v *Volume) (*Plan, error) {
 	n = n.withDefaults(v)
 	n.ControlPlaneAttaches = n.ControlPlaneAttaches || v.ControlPlaneAttaches
+	n.Cluster = n.Cluster || len(c.WantsCluster()) > 0
 	features, assumed, err := n.features(c)
 	if err != nil {
 		return nil, err
 	}
-	mapped, err := m.Map(v.Options)
+	r := &recorder{features: features}
+	driver := drivers.New(c, m, r, nil, nil)
+	if n.Cluster {
+		cluster := paper{recorder: r, volume: v}
+		driver = drivers.New(c, m, r, cluster, cluster)
+	}
+	mapped, err := driver.Map(context.Background(), v.Options)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", v.From, err)
 	}
@@ -95,8 +108,6 @@ func plan(n Node, c *bridgeconfig.Driver, m *mapping.Mapper, v *Volume) (*Plan, 
 	}
 	p.Notes = append(p.Notes, v.oddities(mapped)...)
 
-	r := &recorder{features: features}
-	driver := drivers.New(c, m, r)
 	b := &bridge.Bridge{
 		Context: context.Background(), Mounts: r, Dirs: r, State: nowhere{},
 		KubeletDir: n.KubeletDir, NodeName: n.Name, BootID: "dry run",

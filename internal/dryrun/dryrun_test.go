@@ -78,6 +78,8 @@ func plan(t *testing.T, config, input, comment string) (string, error) {
 	_, flags, _ := strings.Cut(comment, "flags:")
 	for f := range strings.FieldsSeq(flags) {
 		switch name, value, _ := strings.Cut(f, "="); name {
+		case "in-cluster":
+			node.Cluster = true
 		case "attach":
 			node.ControlPlaneAttaches = true
 		case "id":

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/local"
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
@@ -74,7 +75,7 @@ func orDefault(s, other string) string {
 	return s
 }
 
-type manifests struct{ pvs, claims, pods, secrets []object }
+type manifests struct{ pvs, claims, pods, secrets, drivers []object }
 
 func (m *manifests) add(o object) {
 	switch o.text("kind") {
@@ -86,7 +87,9 @@ func (m *manifests) add(o object) {
 		m.pods = append(m.pods, o)
 	case "Secret":
 		m.secrets = append(m.secrets, o)
-	case "List", "PersistentVolumeList", "PodList", "SecretList", "PersistentVolumeClaimList":
+	case "CSIDriver":
+		m.drivers = append(m.drivers, o)
+	case "List", "PersistentVolumeList", "PodList", "SecretList", "PersistentVolumeClaimList", "CSIDriverList":
 		for _, item := range o.at("items").Items {
 			m.add(object{item})
 		}
@@ -212,6 +215,7 @@ func (m *manifests) inline(volume, pod object) (*Volume, error) {
 	if err != nil {
 		return nil, err
 	}
+	v.inline = true
 	v.Options.VolumeName, v.Options.ReadOnly = name, volume.truth("flexVolume", "readOnly")
 	v.note("the volume is inline: whoever may create pods chooses its options")
 	return v, nil
@@ -221,7 +225,7 @@ func (v *Volume) note(text string) { v.Notes = append(v.Notes, text) }
 
 // flexVolume is what inline volumes and PersistentVolumes have in common.
 func (m *manifests) flexVolume(source, pod object, from string) (*Volume, error) {
-	v := &Volume{From: from, FlexDriver: source.text("driver")}
+	v := &Volume{From: from, FlexDriver: source.text("driver"), drivers: m.infos()}
 	o := &v.Options
 	o.FSType = source.text("fsType")
 	for _, option := range source.at("options").Members {
@@ -251,6 +255,27 @@ func (m *manifests) flexVolume(source, pod object, from string) (*Volume, error)
 		return v, m.secret(v, orDefault(ref.text("namespace"), o.PodNamespace), ref.text("name"))
 	}
 	return v, nil
+}
+
+// infos are what CSIDriver objects say; where one is silent, the defaults of the
+// API.
+func (m *manifests) infos() map[string]csivol.DriverInfo {
+	infos := map[string]csivol.DriverInfo{}
+	for _, d := range m.drivers {
+		spec := d.at("spec")
+		info := csivol.DriverInfo{
+			AttachRequired:    !spec.at("attachRequired").there() || spec.truth("attachRequired"),
+			PodInfoOnMount:    spec.truth("podInfoOnMount"),
+			RequiresRepublish: spec.truth("requiresRepublish"),
+			FSGroupPolicy:     spec.text("fsGroupPolicy"),
+			TokensInSecrets:   spec.truth("serviceAccountTokenInSecrets"),
+		}
+		for _, t := range spec.at("tokenRequests").Items {
+			info.Tokens = append(info.Tokens, csivol.TokenRequest{Audience: object{t}.text("audience")})
+		}
+		infos[d.name()] = info
+	}
+	return infos
 }
 
 // secret fills in the Secret, if it is among the manifests.

@@ -47,6 +47,13 @@ func (p *Plan) step(s Step) *yaml.Node {
 }
 
 func (p *Plan) action(a Action) *yaml.Node {
+	if a.API != "" {
+		n := mappingOf("api", a.API)
+		if a.Attachment != nil {
+			put(n, "spec", attachmentNode(a.Attachment, p.Redact))
+		}
+		return n
+	}
 	if a.Request == nil {
 		return mappingOf("node", p.Redact(a.Node))
 	}

@@ -1,6 +1,7 @@
 package dryrun
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,7 +29,9 @@ type Volume struct {
 	Notes []string
 
 	accessModes   []string // of the PersistentVolume
-	unknownSecret bool     // it has a Secret, and nothing tells what is in it
+	inline        bool
+	drivers       map[string]csivol.DriverInfo // CSIDriver objects among the manifests
+	unknownSecret bool                         // it has a Secret, and nothing tells what is in it
 }
 
 // assume makes up the keys of a Secret that was not given; what they hold is
@@ -60,8 +63,13 @@ func assumedFile(path, key string) (map[string]flex.Secret, error) {
 func (v *Volume) oddities(mapped *csivol.Volume) []string {
 	// The kubelet's CSI plugin takes the first (pkg/volume/csi/csi_attacher.go,
 	// Attach, Kubernetes v1.37.1); a FlexVolume driver is not told any.
-	if len(v.accessModes) == 0 || slices.Contains(v.accessModes, string(mapped.AccessMode)) {
+	mode := cmp.Or(mapped.AccessMode, csivol.ReadWriteOnce)
+	if len(v.accessModes) == 0 || slices.Contains(v.accessModes, string(mode)) {
 		return nil
 	}
-	return []string{fmt.Sprintf("the PersistentVolume has the access modes %s, and volume.accessMode gives %s", strings.Join(v.accessModes, ", "), mapped.AccessMode)}
+	why := "volume.accessMode gives "
+	if mapped.AccessMode == "" {
+		why = "flex2csi serve knows them only with access to the API server (--in-cluster); without it the volume is "
+	}
+	return []string{fmt.Sprintf("the PersistentVolume has the access modes %s, and %s%s", strings.Join(v.accessModes, ", "), why, mode)}
 }

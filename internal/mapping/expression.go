@@ -38,6 +38,7 @@ func newEnv() (*cel.Env, error) {
 		cel.Variable("pvName", cel.StringType),
 		cel.Variable("fsType", cel.StringType),
 		cel.Variable("readOnly", cel.BoolType),
+		cel.Variable("accessModes", cel.ListType(cel.StringType)),
 		cel.Variable("pod", cel.ObjectType("mapping.Pod")),
 		// A map or list of several types is a mistake that is better found when
 		// the file is loaded.

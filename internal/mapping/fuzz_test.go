@@ -49,7 +49,7 @@ func FuzzMap(f *testing.F) {
 		}
 		o.Secrets["key"] = flex.NewSecret([]byte(canary))
 		for _, m := range mappers {
-			v, err := m.Map(o)
+			v, err := m.Map(t.Context(), o, nil)
 			if err != nil {
 				text := fmt.Sprintf("%v %+v %#v", err, err, err)
 				if strings.Contains(text, canary) || strings.ContainsFunc(err.Error(), unicode.IsControl) {
@@ -57,7 +57,7 @@ func FuzzMap(f *testing.F) {
 				}
 				continue
 			}
-			if v.Handle == "" || len(v.Handle) > 1024 || v.AccessMode == "" || strings.ContainsFunc(v.Handle, unicode.IsControl) {
+			if v.Handle == "" || len(v.Handle) > 1024 || strings.ContainsFunc(v.Handle, unicode.IsControl) {
 				t.Errorf("accepted %+v", v)
 			}
 			if text := fmt.Sprintf("%+v %#v", v.Secrets, v.Secrets); strings.Contains(text, canary) {

@@ -3,11 +3,12 @@
 // each stage, and refuses what a CSI driver must not be given.
 //
 // Expressions are compiled and type-checked when the configuration is loaded.
-// They see options, pvName, fsType, readOnly and pod, never a secret, and what
-// they may cost is bounded. docs/mapping.md tells people how to write them.
+// They see options, pvName, fsType, readOnly, accessModes and pod, never a secret,
+// and what they may cost is bounded. docs/mapping.md tells people how to write them.
 package mapping
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
@@ -26,10 +27,11 @@ type Mapper struct {
 
 	handle, context, mountFlags, fsType, accessMode *program
 
-	stages   []stage
-	readFile FileReader
-	pvName   *regexp.Regexp // nil: any
-	limits   limits
+	stages     []stage
+	readFile   FileReader
+	readSecret SecretReader   // nil: there is no API server to ask
+	pvName     *regexp.Regexp // nil: any
+	limits     limits
 }
 
 // Check compiles all expressions and reports their faults. It is a
@@ -100,10 +102,11 @@ func newMapper(env *cel.Env, d *bridgeconfig.Driver, r *strict.Report, at string
 	return m
 }
 
-// Map makes a volume of the options of a call. Its error is a [*flex.Error]
-// that names everything that is wrong, and no secret.
-func (m *Mapper) Map(o flex.Options) (*csivol.Volume, error) {
-	v, err := m.mapOptions(o)
+// Map makes a volume of the options of a call, and of its PersistentVolume, nil
+// if that is not known. Its error is a [*flex.Error] that names everything that
+// is wrong, and no secret.
+func (m *Mapper) Map(ctx context.Context, o flex.Options, pv *csivol.PersistentVolume) (*csivol.Volume, error) {
+	v, err := m.mapOptions(ctx, o, pv)
 	if err != nil {
 		text := flex.NewRedactor(o).Redact(err.Error())
 		return nil, flex.Errorf(flex.CodeOf(err), "%s", text)
@@ -111,9 +114,12 @@ func (m *Mapper) Map(o flex.Options) (*csivol.Volume, error) {
 	return v, nil
 }
 
-func (m *Mapper) mapOptions(o flex.Options) (*csivol.Volume, error) {
+func (m *Mapper) mapOptions(ctx context.Context, o flex.Options, pv *csivol.PersistentVolume) (*csivol.Volume, error) {
 	if err := m.checkName(o.VolumeName); err != nil {
 		return nil, err
+	}
+	if pv == nil {
+		pv = &csivol.PersistentVolume{}
 	}
 	v := &csivol.Volume{
 		FlexDriver: m.flexDriver,
@@ -121,12 +127,15 @@ func (m *Mapper) mapOptions(o flex.Options) (*csivol.Volume, error) {
 		Name:       o.VolumeName,
 		ReadOnly:   o.ReadOnly,
 		FSGroup:    o.FSGroup,
-		Pod:        csivol.Pod{Name: o.PodName, Namespace: o.PodNamespace, UID: o.PodUID, ServiceAccount: o.ServiceAccountName},
+
+		AccessModes: pv.AccessModes,
+
+		Pod: csivol.Pod{Name: o.PodName, Namespace: o.PodNamespace, UID: o.PodUID, ServiceAccount: o.ServiceAccountName},
 	}
-	if problems := append(m.evaluate(v, variables(o)), m.limits.check(v)...); len(problems) > 0 {
+	if problems := append(m.evaluate(v, variables(o, pv.AccessModes)), m.limits.check(v)...); len(problems) > 0 {
 		return nil, flex.Errorf(flex.CodeInvalidArgument, "the options of volume %q make no volume of the CSI driver %s: %s", o.VolumeName, m.csiDriver, strings.Join(problems, "; "))
 	}
-	secrets, err := m.secrets(o)
+	secrets, err := m.secrets(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -148,12 +157,16 @@ func (m *Mapper) checkName(name string) error {
 // variables are what expressions see. The pod is missing, rather than empty,
 // where the kubelet does not tell it: a handle made of nothing would be that
 // of another volume.
-func variables(o flex.Options) map[string]any {
+func variables(o flex.Options, modes []csivol.AccessMode) map[string]any {
 	options := o.User
 	if options == nil {
 		options = map[string]string{}
 	}
-	vars := map[string]any{"options": options, "pvName": o.VolumeName, "fsType": o.FSType, "readOnly": o.ReadOnly}
+	accessModes := make([]string, len(modes))
+	for i, mode := range modes {
+		accessModes[i] = string(mode)
+	}
+	vars := map[string]any{"options": options, "pvName": o.VolumeName, "fsType": o.FSType, "readOnly": o.ReadOnly, "accessModes": accessModes}
 	if o.PodUID != "" {
 		vars["pod"] = &Pod{Name: o.PodName, Namespace: o.PodNamespace, UID: o.PodUID, ServiceAccount: o.ServiceAccountName}
 	}
@@ -182,6 +195,7 @@ func (m *Mapper) evaluate(v *csivol.Volume, vars map[string]any) (problems []str
 		problems = append(problems, fmt.Sprintf("the handle is empty: give the volume the option volumeHandle or volumeID, or say in the configuration what its handle is; now it is %s", m.handle))
 	}
 	switch v.AccessMode {
+	case "": // not known
 	case csivol.ReadWriteOnce, csivol.ReadOnlyMany, csivol.ReadWriteMany, csivol.ReadWriteOncePod:
 	default:
 		problems = append(problems, fmt.Sprintf("%q is no access mode (want ReadWriteOnce, ReadOnlyMany, ReadWriteMany or ReadWriteOncePod); it comes from %s", strict.Clip(accessMode), m.accessMode))

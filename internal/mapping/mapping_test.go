@@ -46,7 +46,6 @@ func volume(change func(*csivol.Volume)) *csivol.Volume {
 		Name:       "pv1",
 		Context:    map[string]string{},
 		MountFlags: []string{},
-		AccessMode: csivol.ReadWriteOnce,
 	}
 	change(v)
 	return v
@@ -150,7 +149,7 @@ func TestMap(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := mapper(t, tt.config).Map(tt.options)
+			got, err := mapper(t, tt.config).Map(t.Context(), tt.options, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,6 +157,29 @@ func TestMap(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestMapWithPersistentVolume: what a call does not tell.
+func TestMapWithPersistentVolume(t *testing.T) {
+	pv := &csivol.PersistentVolume{AccessModes: []csivol.AccessMode{csivol.ReadOnlyMany, csivol.ReadWriteMany}}
+	options := flex.Options{VolumeName: "pv1", User: user("volumeID", "vol-1")}
+	want := volume(func(v *csivol.Volume) {
+		v.AccessMode, v.AccessModes = csivol.ReadOnlyMany, pv.AccessModes
+	})
+	for name, change := range map[string]func(*bridgeconfig.Driver){
+		"the first": nil,
+		"one of all": func(d *bridgeconfig.Driver) {
+			d.Volume.AccessMode = `"ReadOnlyMany" in accessModes ? "ReadOnlyMany" : ""`
+		},
+	} {
+		got, err := mapper(t, change).Map(t.Context(), options, pv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 
@@ -195,7 +217,7 @@ func TestMapErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := mapper(t, tt.config).Map(flex.Options{VolumeName: "pv1", User: tt.user})
+			_, err := mapper(t, tt.config).Map(t.Context(), flex.Options{VolumeName: "pv1", User: tt.user}, nil)
 			want := `the options of volume "pv1" make no volume of the CSI driver disk.csi.example.com: ` + tt.want
 			if err == nil || !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("got  %v\nwant %s", err, want)
@@ -219,7 +241,7 @@ func many(n int) map[string]string {
 // within what an expression may cost.
 func TestMapManyOptions(t *testing.T) {
 	m := mapper(t, func(d *bridgeconfig.Driver) { d.SizeLimits = bridgeconfig.SizeLimitsRelaxed })
-	v, err := m.Map(flex.Options{VolumeName: "pv1", User: many(3000)})
+	v, err := m.Map(t.Context(), flex.Options{VolumeName: "pv1", User: many(3000)}, nil)
 	if err != nil || len(v.Context) != 3000 {
 		t.Errorf("%v", err)
 	}
@@ -242,7 +264,7 @@ func TestInline(t *testing.T) {
 		{func(d *bridgeconfig.Driver) { d.Inline = true }, "data", true},
 	}
 	for _, tt := range tests {
-		_, err := mapper(t, tt.config).Map(flex.Options{VolumeName: tt.name, User: user("volumeID", "x")})
+		_, err := mapper(t, tt.config).Map(t.Context(), flex.Options{VolumeName: tt.name, User: user("volumeID", "x")}, nil)
 		if tt.ok != (err == nil) {
 			t.Errorf("%q: %v", tt.name, err)
 		}
@@ -312,7 +334,7 @@ func TestMapSideBySide(t *testing.T) {
 		group.Go(func() {
 			handle := fmt.Sprint("vol-", i)
 			for range 50 {
-				v, err := m.Map(flex.Options{VolumeName: "pv", User: user("volumeID", handle)})
+				v, err := m.Map(t.Context(), flex.Options{VolumeName: "pv", User: user("volumeID", handle)}, nil)
 				if err != nil || v.Handle != handle {
 					t.Errorf("got %v, %v", v, err)
 				}
@@ -326,7 +348,7 @@ func BenchmarkMap(b *testing.B) {
 	m := mapper(b, nil)
 	options := flex.Options{VolumeName: "pv", User: user("volumeID", "vol-1", "a", "b", "mountOptions", "noatime,nodev")}
 	for b.Loop() {
-		if _, err := m.Map(options); err != nil {
+		if _, err := m.Map(b.Context(), options, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

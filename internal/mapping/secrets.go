@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -42,7 +43,7 @@ func stages(s *bridgeconfig.Secrets) (stages []stage) {
 // mountdevice.
 func (m *Mapper) StageWantsFlexSecret() bool {
 	return slices.ContainsFunc(m.stages, func(s stage) bool {
-		return s.field == "secrets.nodeStage" && s.source.File == ""
+		return s.field == "secrets.nodeStage" && s.fromFlex()
 	})
 }
 
@@ -60,6 +61,16 @@ func (m *Mapper) SecretFiles() (paths []string) {
 // that one.
 type FileReader func(path, key string) (map[string]flex.Secret, error)
 
+// A SecretReader reads a Secret of Kubernetes. Its errors name it.
+type SecretReader func(ctx context.Context, ref csivol.SecretRef) (map[string]flex.Secret, error)
+
+// WithSecrets returns a Mapper that can ask for Secrets.
+func (m *Mapper) WithSecrets(read SecretReader) *Mapper {
+	other := *m
+	other.readSecret = read
+	return &other
+}
+
 // WithFiles returns a Mapper that reads files in another way, or not at all.
 func (m *Mapper) WithFiles(read FileReader) *Mapper {
 	other := *m
@@ -67,37 +78,64 @@ func (m *Mapper) WithFiles(read FileReader) *Mapper {
 	return &other
 }
 
-// DetachSecrets returns the secrets of controllerPublish if they come from a
-// file: then they are there in tear-down too, which has no options.
-func (m *Mapper) DetachSecrets() (map[string]flex.Secret, error) {
-	all, err := m.gather(func(s stage) bool { return s.field == "secrets.controllerPublish" && s.source.File != "" }, nil)
+// AttachSecrets returns the secrets of controllerPublish unless they come with a
+// call: then they are there in tear-down too, which has no options.
+func (m *Mapper) AttachSecrets(ctx context.Context) (map[string]flex.Secret, error) {
+	all, err := m.gather(ctx, func(s stage) bool { return s.field == "secrets.controllerPublish" && !s.fromFlex() }, nil)
 	return all.ControllerPublish, err
 }
 
+// ExpandSecrets adds the secrets of expansions that have to be asked for.
+func (m *Mapper) ExpandSecrets(ctx context.Context, to *csivol.Secrets) error {
+	all, err := m.gather(ctx, func(s stage) bool { return s.expands() && s.fromCluster() }, nil)
+	if all.NodeExpand != nil {
+		to.NodeExpand = all.NodeExpand
+	}
+	if all.ControllerExpand != nil {
+		to.ControllerExpand = all.ControllerExpand
+	}
+	return err
+}
+
 // StaticSecrets returns the secrets of all stages if none comes with a call.
-func (m *Mapper) StaticSecrets() (csivol.Secrets, error) {
+func (m *Mapper) StaticSecrets(ctx context.Context) (csivol.Secrets, error) {
 	for _, s := range m.stages {
-		if s.source.File == "" && (s.field == "secrets.nodeStage" || s.field == "secrets.nodePublish") {
+		if s.fromFlex() && s.onNode() {
 			return csivol.Secrets{}, flex.Errorf(flex.CodeFailedPrecondition, "%s come from the volume's Secret, which the kubelet passes to mount only", s.field)
 		}
 	}
-	return m.gather(func(s stage) bool { return s.source.File != "" }, nil)
+	return m.gather(ctx, func(s stage) bool { return s.source.File != "" || s.fromCluster() && s.onNode() }, nil)
 }
 
 // secrets gathers what each stage wants. Callouts other than mount bring no
-// Flex secret; stages that want one stay without.
-func (m *Mapper) secrets(o flex.Options) (csivol.Secrets, error) {
+// Flex secret; stages that want one stay without. What has to be asked for is
+// read by whoever needs it, but for what a pod needs.
+func (m *Mapper) secrets(ctx context.Context, o flex.Options) (csivol.Secrets, error) {
 	isMount := o.PodUID != "" || len(o.Secrets) > 0
-	return m.gather(func(s stage) bool { return isMount || s.source.File != "" }, o.Secrets)
+	return m.gather(ctx, func(s stage) bool {
+		if s.fromCluster() {
+			return s.field == "secrets.nodeStage" || s.field == "secrets.nodePublish" && isMount
+		}
+		return isMount || s.source.File != ""
+	}, o.Secrets)
 }
 
-func (m *Mapper) gather(wanted func(stage) bool, fromFlex map[string]flex.Secret) (csivol.Secrets, error) {
+func (s stage) fromFlex() bool    { return s.source.FromFlexSecret != nil }
+func (s stage) fromCluster() bool { return s.source.SecretRef != nil }
+func (s stage) onNode() bool {
+	return s.field == "secrets.nodeStage" || s.field == "secrets.nodePublish"
+}
+func (s stage) expands() bool {
+	return s.field == "secrets.nodeExpand" || s.field == "secrets.controllerExpand"
+}
+
+func (m *Mapper) gather(ctx context.Context, wanted func(stage) bool, fromFlex map[string]flex.Secret) (csivol.Secrets, error) {
 	var all csivol.Secrets
 	for _, s := range m.stages {
 		if !wanted(s) {
 			continue
 		}
-		secrets, err := m.read(s, fromFlex)
+		secrets, err := m.read(ctx, s, fromFlex)
 		if err == nil {
 			err = m.limits.checkSecrets(s.field, secrets)
 		}
@@ -109,7 +147,10 @@ func (m *Mapper) gather(wanted func(stage) bool, fromFlex map[string]flex.Secret
 	return all, nil
 }
 
-func (m *Mapper) read(s stage, fromFlex map[string]flex.Secret) (map[string]flex.Secret, error) {
+func (m *Mapper) read(ctx context.Context, s stage, fromFlex map[string]flex.Secret) (map[string]flex.Secret, error) {
+	if ref := s.source.SecretRef; ref != nil {
+		return m.ask(ctx, s, csivol.SecretRef{Namespace: ref.Namespace, Name: ref.Name})
+	}
 	if s.source.File != "" {
 		secrets, err := m.readFile(s.source.File, s.source.Key)
 		if err != nil {
@@ -125,6 +166,17 @@ func (m *Mapper) read(s stage, fromFlex map[string]flex.Secret) (map[string]flex
 			return nil, flex.Errorf(flex.CodeInvalidArgument, "%s: the volume's Secret has no key %q%s", s.field, flexKey, noSecret(fromFlex))
 		}
 		secrets[key] = secret
+	}
+	return secrets, nil
+}
+
+func (m *Mapper) ask(ctx context.Context, s stage, ref csivol.SecretRef) (map[string]flex.Secret, error) {
+	if m.readSecret == nil {
+		return nil, flex.Errorf(flex.CodeFailedPrecondition, "%s: Secret %s/%s: this daemon has no access to the API server; give it --in-cluster or --kubeconfig", s.field, ref.Namespace, ref.Name)
+	}
+	secrets, err := m.readSecret(ctx, ref)
+	if err != nil {
+		return nil, flex.Errorf(flex.CodeOf(err), "%s: %w", s.field, err)
 	}
 	return secrets, nil
 }

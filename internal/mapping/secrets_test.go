@@ -1,6 +1,7 @@
 package mapping_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -53,7 +54,7 @@ func TestSecretsByStage(t *testing.T) {
 		options flex.Options
 		want    csivol.Secrets
 	}{"mount": {mount, all}, "attach": {attach, fromFiles}} {
-		got, err := m.Map(tt.options)
+		got, err := m.Map(t.Context(), tt.options, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -64,12 +65,12 @@ func TestSecretsByStage(t *testing.T) {
 	if err := os.Remove(value); err != nil { // of no concern to detach
 		t.Fatal(err)
 	}
-	got, err := m.DetachSecrets()
+	got, err := m.AttachSecrets(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(fromFiles.ControllerPublish, got); diff != "" {
-		t.Errorf("DetachSecrets (-want +got):\n%s", diff)
+		t.Errorf("AttachSecrets (-want +got):\n%s", diff)
 	}
 	if err := os.WriteFile(value, []byte("hunter3"), 0o600); err != nil {
 		t.Fatal(err)
@@ -83,12 +84,76 @@ func TestSecretsByStage(t *testing.T) {
 
 	mount.Secrets = secretMap{"user": secret("kim"), "other": secret("hunter4")}
 	const want = `secrets.nodeStage: the volume's Secret has no key "key", only ["other" "user"]`
-	if _, err := m.Map(mount); err == nil || err.Error() != want {
+	if _, err := m.Map(t.Context(), mount, nil); err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 	mount.Secrets = nil
-	if _, err := m.Map(mount); err == nil || !strings.Contains(err.Error(), "it has no Secret: set secretRef") {
+	if _, err := m.Map(t.Context(), mount, nil); err == nil || !strings.Contains(err.Error(), "it has no Secret: set secretRef") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestSecretRefs: each is asked for when it is needed, and not before: while the
+// API server is away a mount does not fail for the secret of an expansion.
+func TestSecretRefs(t *testing.T) {
+	ref := func(name string) *bridgeconfig.SecretSource {
+		return &bridgeconfig.SecretSource{SecretRef: &bridgeconfig.SecretRef{Namespace: "ns", Name: name}}
+	}
+	var asked []string
+	plain := mapper(t, func(d *bridgeconfig.Driver) {
+		d.Secrets = bridgeconfig.Secrets{ControllerPublish: ref("attach"), NodeStage: ref("stage"), NodePublish: ref("publish"), NodeExpand: ref("grow"), ControllerExpand: ref("expand")}
+	})
+	m := plain.WithSecrets(func(_ context.Context, r csivol.SecretRef) (map[string]flex.Secret, error) {
+		asked = append(asked, r.Name)
+		if r.Namespace != "ns" {
+			t.Errorf("asked for %+v", r)
+		}
+		return secretMap{"key": secret(r.Name)}, nil
+	})
+	one := func(name string) secretMap { return secretMap{"key": secret(name)} }
+	got := func(s csivol.Secrets, err error) csivol.Secrets {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	mapped := func(o flex.Options) csivol.Secrets {
+		o.VolumeName, o.User = "pv", user("volumeID", "x")
+		v, err := m.Map(t.Context(), o, nil)
+		return got(v.Secrets, err)
+	}
+	for _, tt := range []struct {
+		name, asked string
+		get         func() csivol.Secrets
+		want        csivol.Secrets
+	}{
+		{"mount", "stage publish", func() csivol.Secrets { return mapped(flex.Options{PodUID: "1"}) }, csivol.Secrets{NodeStage: one("stage"), NodePublish: one("publish")}},
+		{"mountdevice", "stage", func() csivol.Secrets { return mapped(flex.Options{}) }, csivol.Secrets{NodeStage: one("stage")}},
+		{"republish", "stage publish", func() csivol.Secrets { return got(m.StaticSecrets(t.Context())) }, csivol.Secrets{NodeStage: one("stage"), NodePublish: one("publish")}},
+		{"expand", "grow expand", func() csivol.Secrets {
+			var s csivol.Secrets
+			err := m.ExpandSecrets(t.Context(), &s)
+			return got(s, err)
+		}, csivol.Secrets{NodeExpand: one("grow"), ControllerExpand: one("expand")}},
+		{"attach", "attach", func() csivol.Secrets {
+			s, err := m.AttachSecrets(t.Context())
+			return got(csivol.Secrets{ControllerPublish: s}, err)
+		}, csivol.Secrets{ControllerPublish: one("attach")}},
+	} {
+		asked = nil
+		if diff := cmp.Diff(tt.want, tt.get()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+		if got := strings.Join(asked, " "); got != tt.asked {
+			t.Errorf("%s asked for %s, want %s", tt.name, got, tt.asked)
+		}
+	}
+	if plain.StageWantsFlexSecret() {
+		t.Error("staging does not want a Flex secret")
+	}
+	if _, err := plain.StaticSecrets(t.Context()); err == nil || !strings.Contains(err.Error(), "Secret ns/stage: this daemon has no access to the API server") {
+		t.Errorf("without an API server: %v", err)
 	}
 }
 
@@ -139,7 +204,7 @@ func TestSecretFiles(t *testing.T) {
 			m := mapper(t, func(d *bridgeconfig.Driver) {
 				d.Secrets.NodeStage = &bridgeconfig.SecretSource{File: path, Key: tt.key}
 			})
-			v, err := m.Map(flex.Options{VolumeName: "pv", User: user("volumeID", "x")})
+			v, err := m.Map(t.Context(), flex.Options{VolumeName: "pv", User: user("volumeID", "x")}, nil)
 			if tt.want == "" {
 				if err != nil || len(v.Secrets.NodeStage) != 1 {
 					t.Errorf("got %v, %v", v, err)

@@ -46,11 +46,10 @@ type Record struct {
 	FSType     string            `json:"fsType,omitempty"`
 	MountFlags []string          `json:"mountFlags,omitempty"`
 	AccessMode csivol.AccessMode `json:"accessMode,omitempty"`
-	// AccessModes and AttachReadOnly are those of the PersistentVolume, for an
-	// attachment that has to be asked for once more.
-	AccessModes    []csivol.AccessMode `json:"accessModes,omitempty"`
-	AttachReadOnly bool                `json:"attachReadOnly,omitempty"`
-	MountGroup     string              `json:"volumeMountGroup,omitempty"`
+	// AccessModes are those of the PersistentVolume, for an attachment that has to
+	// be asked for once more.
+	AccessModes []csivol.AccessMode `json:"accessModes,omitempty"`
+	MountGroup  string              `json:"volumeMountGroup,omitempty"`
 
 	Attach     Phase  `json:"attach,omitempty"`
 	Attachment string `json:"attachment,omitempty"` // who asked for it: mount (node), or attach (control plane)

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+	"github.com/flex2csi/flex2csi/internal/daemon"
+	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/version"
+)
+
+// clusterOptions are the flags of access to the API server. There is none unless
+// it is asked for: a daemon that finds one by itself would begin to attach
+// volumes that it did not attach before.
+type clusterOptions struct {
+	kubeconfig string
+	inCluster  bool
+}
+
+func (o *clusterOptions) add(set *pflag.FlagSet) {
+	set.StringVar(&o.kubeconfig, "kubeconfig", "", "talk to the API server with this `file`")
+	set.BoolVar(&o.inCluster, "in-cluster", false, "talk to the API server as the pod's service account")
+}
+
+// given reports whether there is access.
+func (o *clusterOptions) given() bool { return o.inCluster || o.kubeconfig != "" }
+
+func (o *clusterOptions) check() error {
+	if o.inCluster && o.kubeconfig != "" {
+		return usagef("--in-cluster or --kubeconfig: want one of them")
+	}
+	return nil
+}
+
+// connect asks nothing of the API server, which may be away.
+func (o *clusterOptions) connect(k kube.Options) (*kube.Cluster, error) {
+	k.Kubeconfig = o.kubeconfig
+	k.UserAgent = "flex2csi/" + version.Get().Version
+	return kube.Connect(k)
+}
+
+// requireCluster: fields that mean nothing without access to the API server
+// would be a promise that is not kept.
+func (o *clusterOptions) requireCluster(c *bridgeconfig.Configuration) error {
+	if fields := c.WantsCluster(); len(fields) > 0 && !o.given() {
+		return fmt.Errorf("the configuration needs access to the API server (%s): give --in-cluster or --kubeconfig", strings.Join(fields, ", "))
+	}
+	return nil
+}
+
+// nodeCluster is the cluster as a node sees it; nil: there is no access to it.
+type nodeCluster struct {
+	*kube.Cluster
+	attachments *kube.Attachments
+}
+
+// cluster connects a node's daemon, if it is to be.
+func (o *serveOptions) cluster(m *daemon.Metrics, log *slog.Logger) (*nodeCluster, error) {
+	if !o.api.given() {
+		return nil, nil //nolint:nilnil // documented
+	}
+	c, err := o.api.connect(kube.Options{
+		Node: o.nodeName,
+		// No name of a record.
+		StateFile: filepath.Join(o.stateDir, "csidrivers"),
+		Observe: func(r kube.Request) {
+			m.ObserveRequest(r.Verb, r.Resource, r.Code, r.Duration)
+		},
+		Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &nodeCluster{c, c.Attachments(o.nodeName, attachment.AttachedByNode)}, nil
+}
+
+// run keeps what is known of the cluster up to date until stop is called.
+func (c *nodeCluster) run(ctx context.Context) (stop func()) {
+	if c == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// status is for those who look.
+func (c *nodeCluster) status() *bridgestatus.Cluster {
+	if c == nil {
+		return nil
+	}
+	s := c.Status()
+	return &bridgestatus.Cluster{Reachable: s.Reachable, Since: bridgestatus.When(s.Since), LastError: bridgestatus.Clean(s.LastError)}
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+)
+
+// TestAccessIsAskedFor: a configuration that needs the API server is refused by
+// a daemon that was given none.
+func TestAccessIsAskedFor(t *testing.T) {
+	plain := &bridgeconfig.Configuration{Drivers: []bridgeconfig.Driver{{}}}
+	needs := &bridgeconfig.Configuration{Drivers: []bridgeconfig.Driver{{}, {Attach: bridgeconfig.AttachVA, ServiceAccountTokens: true, Secrets: bridgeconfig.Secrets{
+		NodeStage: &bridgeconfig.SecretSource{SecretRef: &bridgeconfig.SecretRef{Name: "a", Namespace: "b"}},
+	}}}}
+	for _, tt := range []struct {
+		access clusterOptions
+		config *bridgeconfig.Configuration
+		want   string // of the error; empty: none
+	}{
+		{clusterOptions{}, plain, ""},
+		{clusterOptions{}, needs, "(drivers[1].attach, drivers[1].serviceAccountTokens, drivers[1].secrets.nodeStage.secretRef): give --in-cluster or --kubeconfig"},
+		{clusterOptions{inCluster: true}, needs, ""},
+		{clusterOptions{kubeconfig: "/a"}, needs, ""},
+	} {
+		err := tt.access.requireCluster(tt.config)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.HasSuffix(err.Error(), tt.want)) {
+			t.Errorf("%+v: %v", tt.access, err)
+		}
+	}
+	both := clusterOptions{inCluster: true, kubeconfig: "/a"}
+	if err := both.check(); err == nil {
+		t.Error("both ways at once are taken")
+	}
+}

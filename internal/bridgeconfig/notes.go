@@ -1,0 +1,65 @@
+package bridgeconfig
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/strict"
+)
+
+// Notes are things that are no faults and that who wrote the configuration
+// should know.
+func (c *Configuration) Notes() []strict.Fault {
+	var r strict.Report
+	for i := range c.Drivers {
+		d, at := &c.Drivers[i], Path(i)
+		if !d.Inline && d.PVNamePattern == "" {
+			r.Fault(at+".inline", "false, but a callout does not say whether its volume is inline: set pvNamePattern if PersistentVolumes can be told by their names, or see to it that pods cannot use flexVolume (docs/bridge-configuration.md)")
+		}
+		if d.Inline && len(d.Secrets.Files()) > 0 {
+			r.Fault(at+".inline", "true, and the secrets in %s are used for whatever volume a pod names", strings.Join(d.Secrets.Files(), ", "))
+		}
+		for _, field := range d.WantsCluster() {
+			r.Fault(at+"."+field, "needs access to the API server: flex2csi serve --in-cluster or --kubeconfig")
+		}
+		if d.StagingRoot != "" {
+			r.Fault(at+".stagingRoot", "is set: volumes cannot be handed over to the kubelet's CSI plugin under a running pod")
+		}
+	}
+	return r.Faults
+}
+
+// AsksCSIDriver reports whether the configuration leaves something to the
+// CSIDriver object.
+func (d *Driver) AsksCSIDriver() bool {
+	return d.Attach == AttachAuto || d.PodInfo == nil || d.RequiresRepublish == nil || d.FSGroup == "" || d.ServiceAccountTokens
+}
+
+// WantsCluster are the fields that mean nothing without access to the API
+// server, with their paths.
+func (c *Configuration) WantsCluster() (fields []string) {
+	for i := range c.Drivers {
+		for _, field := range c.Drivers[i].WantsCluster() {
+			fields = append(fields, Path(i)+"."+field)
+		}
+	}
+	return fields
+}
+
+// WantsCluster are the fields that mean nothing without access to the API server.
+func (d *Driver) WantsCluster() (fields []string) {
+	if d.Attach == AttachVA {
+		fields = append(fields, "attach")
+	}
+	if d.ServiceAccountTokens {
+		fields = append(fields, "serviceAccountTokens")
+	}
+	all := d.Secrets.All()
+	for _, stage := range slices.Sorted(maps.Keys(all)) {
+		if all[stage].SecretRef != nil {
+			fields = append(fields, "secrets."+stage+".secretRef")
+		}
+	}
+	return fields
+}

@@ -1,0 +1,148 @@
+package drivers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// A Cluster is what drivers want to know of one, from internal/kube.
+type Cluster interface {
+	// CSIDriver returns what the object of a CSI driver says. Unless synced that
+	// is what it said to an earlier run, if it was found then.
+	CSIDriver(name string) (info csivol.DriverInfo, found, synced bool)
+	// PersistentVolume returns one, as it was seen lately unless fresh. The code
+	// of an error is NotFound if there is none, Unavailable if it is not known.
+	PersistentVolume(ctx context.Context, name string, fresh bool) (*csivol.PersistentVolume, error)
+	Secret(ctx context.Context, ref csivol.SecretRef) (map[string]flex.Secret, error)
+	// Tokens returns the value of csi.storage.k8s.io/serviceAccount.tokens.
+	Tokens(ctx context.Context, pod csivol.Pod, requests []csivol.TokenRequest) (flex.Secret, error)
+}
+
+// Map returns what makes volumes of the options of calls, for those of the
+// cluster's PersistentVolumes only unless the configuration allows others. A
+// nil Cluster is not asked.
+func Map(c *bridgeconfig.Driver, m *mapping.Mapper, cluster Cluster) func(context.Context, flex.Options) (*csivol.Volume, error) {
+	if cluster == nil {
+		return func(ctx context.Context, o flex.Options) (*csivol.Volume, error) { return m.Map(ctx, o, nil) }
+	}
+	m = m.WithSecrets(cluster.Secret)
+	return func(ctx context.Context, o flex.Options) (*csivol.Volume, error) {
+		pv, err := verified(ctx, c, cluster, o)
+		if err != nil {
+			return nil, err
+		}
+		return m.Map(ctx, o, pv)
+	}
+}
+
+// verified returns the PersistentVolume that a call is for. While the API
+// server cannot be asked there is none, and pvNamePattern alone decides.
+func verified(ctx context.Context, c *bridgeconfig.Driver, cluster Cluster, o flex.Options) (*csivol.PersistentVolume, error) {
+	pv, err := cluster.PersistentVolume(ctx, o.VolumeName, false)
+	differs := mismatch(c, pv, o)
+	if err == nil && differs != nil { // one of the same name may have taken its place
+		pv, err = cluster.PersistentVolume(ctx, o.VolumeName, true)
+		if err != nil && flex.CodeOf(err) != flex.CodeNotFound {
+			return nil, fmt.Errorf("%w; and whether that has changed is not known: %w", differs, err)
+		}
+		differs = mismatch(c, pv, o)
+	}
+	switch code := flex.CodeOf(err); {
+	case err == nil && differs == nil:
+		return pv, nil
+	case c.Inline && (err == nil || code == flex.CodeNotFound):
+		return nil, nil //nolint:nilnil // an inline volume has none
+	case err == nil:
+		return nil, differs
+	case code == flex.CodeNotFound:
+		return nil, flex.Errorf(flex.CodePermissionDenied, "the volume is called %q, and there is no PersistentVolume of that name: it is an inline volume, which are not allowed (driver %s)", o.VolumeName, c.FlexDriver)
+	case code == flex.CodeUnavailable || code == flex.CodeDeadlineExceeded:
+		return nil, nil //nolint:nilnil // as without access to the cluster
+	}
+	return nil, err
+}
+
+// mismatch returns how a call differs from the PersistentVolume that it claims
+// to be for. Who may create pods can claim any name in an inline volume.
+func mismatch(c *bridgeconfig.Driver, pv *csivol.PersistentVolume, o flex.Options) error {
+	switch {
+	case pv == nil:
+		return nil
+	case pv.FlexDriver == "" && pv.CSI != csivol.Key{}:
+		return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolume %s is the CSI volume %s by now, and is not mounted as a FlexVolume any more; a pod that still wants that has to be deleted", pv.Name, pv.CSI)
+	case pv.FlexDriver != c.FlexDriver:
+		return flex.Errorf(flex.CodePermissionDenied, "PersistentVolume %s is none of the driver %s; if the volume is an inline one, they are not allowed", pv.Name, c.FlexDriver)
+	case !maps.Equal(pv.Options, o.User) || pv.FSType != o.FSType:
+		return flex.Errorf(flex.CodePermissionDenied, "the volume has other options or another fsType than PersistentVolume %s: it is an inline volume, which are not allowed, or the kubelet has an older PersistentVolume in mind", pv.Name)
+	case o.PodNamespace != "" && pv.Claim.Namespace != "" && o.PodNamespace != pv.Claim.Namespace:
+		return flex.Errorf(flex.CodePermissionDenied, "PersistentVolume %s belongs to a claim in namespace %s, and the pod is in namespace %s: it is an inline volume, which are not allowed", pv.Name, pv.Claim.Namespace, o.PodNamespace)
+	}
+	return nil
+}
+
+// policy returns what the configuration says, and where that is silent the
+// CSIDriver object.
+func policy(c *bridgeconfig.Driver, cluster Cluster) func(context.Context) (bridge.Policy, error) {
+	return func(ctx context.Context) (bridge.Policy, error) {
+		var info csivol.DriverInfo
+		need := bridge.NeedUnknown
+		if cluster != nil {
+			var err error
+			if info, need, err = ask(ctx, c, cluster); err != nil {
+				return bridge.Policy{}, err
+			}
+		}
+		p := bridge.Policy{
+			Attach:    need,
+			PodInfo:   either(c.PodInfo, info.PodInfoOnMount),
+			Republish: either(c.RequiresRepublish, info.RequiresRepublish),
+			FSGroup:   bridge.FSGroupPolicy(cmp.Or(string(c.FSGroup), info.FSGroupPolicy, string(bridge.FSGroupWithFSType))),
+		}
+		if c.ServiceAccountTokens {
+			p.Tokens, p.TokensInSecrets = info.Tokens, info.TokensInSecrets
+		}
+		return p, nil
+	}
+}
+
+func either(configured *bool, otherwise bool) bool {
+	if configured != nil {
+		return *configured
+	}
+	return otherwise
+}
+
+// ask returns what the CSIDriver object says. What was never read is waited for
+// a moment, as when the daemon has just been started, and an error if the
+// configuration does not say all of it.
+func ask(ctx context.Context, c *bridgeconfig.Driver, cluster Cluster) (info csivol.DriverInfo, need bridge.AttachNeed, err error) {
+	const patience, pause = 5 * time.Second, 50 * time.Millisecond
+	for deadline := time.Now().Add(patience); ; {
+		info, found, synced := cluster.CSIDriver(c.CSIDriver)
+		switch {
+		case found && info.AttachRequired:
+			return info, bridge.NeedAttach, nil
+		case found:
+			return info, bridge.NeedNoAttach, nil
+		case synced:
+			return info, bridge.NeedByController, nil
+		case !c.AsksCSIDriver():
+			return info, bridge.NeedUnknown, nil
+		case time.Now().After(deadline) || ctx.Err() != nil:
+			return info, need, flex.Errorf(flex.CodeUnavailable, "what the CSIDriver object %s says is not known, since the API server could not be asked yet; what attach, podInfo, requiresRepublish and fsGroup say in the configuration does not need it", c.CSIDriver)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package drivers_test
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/drivers"
+	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// cluster is one whose answers a test chooses.
+type cluster struct {
+	info          csivol.DriverInfo
+	found, synced bool
+	cached, fresh map[string]*csivol.PersistentVolume
+	err           error // of what is fresh
+	asked         []string
+}
+
+func newCluster() *cluster {
+	pv := &csivol.PersistentVolume{
+		Name: "pv1", FlexDriver: "example.com/disk", FSType: "ext4", Options: map[string]string{"volumeID": "x"},
+		AccessModes: []csivol.AccessMode{csivol.ReadWriteMany}, Claim: csivol.ObjectRef{Namespace: "shop"},
+	}
+	volumes := map[string]*csivol.PersistentVolume{"pv1": pv}
+	return &cluster{found: true, synced: true, cached: volumes, fresh: maps.Clone(volumes)}
+}
+
+func (c *cluster) CSIDriver(string) (csivol.DriverInfo, bool, bool) { return c.info, c.found, c.synced }
+
+func (c *cluster) PersistentVolume(_ context.Context, name string, fresh bool) (*csivol.PersistentVolume, error) {
+	if pv := c.cached[name]; pv != nil && !fresh {
+		c.asked = append(c.asked, "cached")
+		return pv, nil
+	}
+	c.asked = append(c.asked, "fresh")
+	if c.err != nil {
+		return nil, c.err
+	}
+	if pv := c.fresh[name]; pv != nil {
+		return pv, nil
+	}
+	return nil, flex.Errorf(flex.CodeNotFound, "there is no PersistentVolume %s", name)
+}
+
+func (c *cluster) Secret(context.Context, csivol.SecretRef) (map[string]flex.Secret, error) {
+	return map[string]flex.Secret{"key": flex.NewSecret([]byte("value"))}, nil
+}
+
+func (c *cluster) Tokens(context.Context, csivol.Pod, []csivol.TokenRequest) (flex.Secret, error) {
+	return flex.Secret{}, nil
+}
+
+// attacher is one that nobody asks here.
+type attacher struct{ bridge.Attacher }
+
+func driver(t *testing.T, change func(*bridgeconfig.Driver)) (*bridgeconfig.Driver, *mapping.Mapper) {
+	t.Helper()
+	c := bridgeconfig.DefaultDriver()
+	c.FlexDriver, c.CSIDriver = "example.com/disk", "disk.csi.example.com"
+	if change != nil {
+		change(&c)
+	}
+	mappers, err := mapping.Compile(&bridgeconfig.Configuration{Drivers: []bridgeconfig.Driver{c}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &c, mappers[c.FlexDriver]
+}
+
+// TestOnlyPersistentVolumes: a call is for the PersistentVolume that it names,
+// or it is refused.
+func TestOnlyPersistentVolumes(t *testing.T) {
+	away := flex.Errorf(flex.CodeUnavailable, "no API server")
+	ours := func(change func(*flex.Options)) flex.Options {
+		o := flex.Options{VolumeName: "pv1", FSType: "ext4", User: map[string]string{"volumeID": "x"}, PodUID: "1", PodNamespace: "shop"}
+		if change != nil {
+			change(&o)
+		}
+		return o
+	}
+	inline := func(d *bridgeconfig.Driver) { d.Inline = true }
+	pattern := func(d *bridgeconfig.Driver) { d.PVNamePattern = "other-.*" }
+	for _, tt := range []struct {
+		name    string
+		config  func(*bridgeconfig.Driver)
+		options flex.Options
+		cluster func(*cluster)
+		want    string // of the error; empty: none
+		mode    csivol.AccessMode
+		asked   string
+	}{
+		{"its own", nil, ours(nil), nil, "", csivol.ReadWriteMany, "cached"},
+		{"without a pod", nil, ours(func(o *flex.Options) { o.PodUID, o.PodNamespace = "", "" }), nil, "", csivol.ReadWriteMany, "cached"},
+		{"made anew", nil, ours(nil), func(c *cluster) {
+			c.cached = map[string]*csivol.PersistentVolume{"pv1": {Name: "pv1", FlexDriver: "example.com/disk", Options: map[string]string{"volumeID": "old"}}}
+		}, "", csivol.ReadWriteMany, "cached fresh"},
+		{"none of that name", nil, ours(func(o *flex.Options) { o.VolumeName = "data" }), nil, "no PersistentVolume of that name: it is an inline volume", "", "fresh"},
+		{"other options", nil, ours(func(o *flex.Options) { o.User = map[string]string{"volumeID": "root"} }), nil, "other options", "", "cached fresh"},
+		{"one option more", nil, ours(func(o *flex.Options) { o.User = map[string]string{"volumeID": "x", "share": "y"} }), nil, "other options", "", "cached fresh"},
+		{"another fsType", nil, ours(func(o *flex.Options) { o.FSType = "" }), nil, "another fsType", "", "cached fresh"},
+		{"another namespace", nil, ours(func(o *flex.Options) { o.PodNamespace = "evil" }), nil, "in namespace shop, and the pod is in namespace evil", "", "cached fresh"},
+		{"another driver's", nil, ours(nil), func(c *cluster) {
+			c.cached, c.fresh = nil, map[string]*csivol.PersistentVolume{"pv1": {Name: "pv1", FlexDriver: "example.com/other"}}
+		}, "is none of the driver example.com/disk", "", "fresh fresh"},
+		{"a CSI volume by now", nil, ours(nil), func(c *cluster) {
+			c.fresh = map[string]*csivol.PersistentVolume{"pv1": {Name: "pv1", CSI: csivol.Key{Driver: "disk.csi.example.com", Handle: "x"}}}
+			c.cached = nil
+		}, "is the CSI volume disk.csi.example.com/x by now", "", "fresh fresh"},
+		{"inline, allowed", inline, ours(func(o *flex.Options) { o.VolumeName = "data" }), nil, "", "", "fresh"},
+		{"inline by the name of another, allowed", inline, ours(func(o *flex.Options) { o.User = map[string]string{"volumeID": "root"} }), nil, "", "", "cached fresh"},
+		{"away, known", nil, ours(nil), func(c *cluster) { c.err = away }, "", csivol.ReadWriteMany, "cached"},
+		{"away, not known", nil, ours(nil), func(c *cluster) { c.err, c.cached = away, nil }, "", "", "fresh"},
+		{"away, not known, and called wrong", pattern, ours(nil), func(c *cluster) { c.err, c.cached = away, nil }, "pvNamePattern", "", "fresh"},
+		{"away, and other options", nil, ours(func(o *flex.Options) { o.User = map[string]string{"volumeID": "root"} }), func(c *cluster) { c.err = away }, "no API server", "", "cached fresh"},
+		{"forbidden", nil, ours(nil), func(c *cluster) {
+			c.cached, c.err = nil, flex.Errorf(flex.CodePermissionDenied, "may not get PersistentVolumes")
+		}, "may not get", "", "fresh"},
+	} {
+		c, m := driver(t, tt.config)
+		k := newCluster()
+		if tt.cluster != nil {
+			tt.cluster(k)
+		}
+		v, err := drivers.New(c, m, nil, k, nil).Map(t.Context(), tt.options)
+		switch {
+		case tt.want == "" && err != nil:
+			t.Errorf("%s: %v", tt.name, err)
+		case tt.want == "" && v.AccessMode != tt.mode:
+			t.Errorf("%s: mode %q, want %q", tt.name, v.AccessMode, tt.mode)
+		case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+			t.Errorf("%s: %v does not say %q", tt.name, err, tt.want)
+		}
+		if got := strings.Join(k.asked, " "); got != tt.asked {
+			t.Errorf("%s: asked %s, want %s", tt.name, got, tt.asked)
+		}
+	}
+}
+
+// TestPolicy: the configuration comes before the CSIDriver object, and that
+// before the defaults.
+func TestPolicy(t *testing.T) {
+	tokens := []csivol.TokenRequest{{Audience: "vault"}}
+	info := csivol.DriverInfo{AttachRequired: true, PodInfoOnMount: true, RequiresRepublish: true, FSGroupPolicy: "File", Tokens: tokens, TokensInSecrets: true}
+	all := func(d *bridgeconfig.Driver) {
+		d.PodInfo, d.RequiresRepublish, d.FSGroup, d.Attach = new(false), new(false), bridgeconfig.FSGroupNone, bridgeconfig.AttachNone
+	}
+	for _, tt := range []struct {
+		name          string
+		config        func(*bridgeconfig.Driver)
+		found, synced bool
+		none          bool // no access to the cluster
+		want          bridge.Policy
+	}{
+		{"no cluster", nil, false, false, true, bridge.Policy{FSGroup: bridge.FSGroupWithFSType}},
+		{"no cluster, all said", all, false, false, true, bridge.Policy{FSGroup: bridge.FSGroupNone}},
+		{"object", nil, true, true, false, bridge.Policy{Attach: bridge.NeedAttach, PodInfo: true, Republish: true, FSGroup: bridge.FSGroupFile}},
+		{"object of an earlier run", nil, true, false, false, bridge.Policy{Attach: bridge.NeedAttach, PodInfo: true, Republish: true, FSGroup: bridge.FSGroupFile}},
+		{"object, all said", all, true, true, false, bridge.Policy{Attach: bridge.NeedAttach, FSGroup: bridge.FSGroupNone}},
+		{"no object", nil, false, true, false, bridge.Policy{Attach: bridge.NeedByController, FSGroup: bridge.FSGroupWithFSType}},
+		{"not known, all said", all, false, false, false, bridge.Policy{FSGroup: bridge.FSGroupNone}},
+		{"tokens", func(d *bridgeconfig.Driver) { d.ServiceAccountTokens = true }, true, true, false, bridge.Policy{
+			Attach: bridge.NeedAttach, PodInfo: true, Republish: true, FSGroup: bridge.FSGroupFile, Tokens: tokens, TokensInSecrets: true,
+		}},
+	} {
+		c, m := driver(t, tt.config)
+		k := newCluster()
+		k.found, k.synced = tt.found, tt.synced
+		if tt.found {
+			k.info = info
+		}
+		var in drivers.Cluster = k
+		if tt.none {
+			in = nil
+		}
+		got, err := drivers.New(c, m, nil, in, nil).Policy(t.Context())
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// TestPolicyNotKnown: nothing is guessed of what was never read.
+func TestPolicyNotKnown(t *testing.T) {
+	c, m := driver(t, nil)
+	k := newCluster()
+	k.found, k.synced = false, false
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // nobody waits
+	if p, err := drivers.New(c, m, nil, k, nil).Policy(ctx); flex.CodeOf(err) != flex.CodeUnavailable || !strings.Contains(err.Error(), "CSIDriver object disk.csi.example.com") {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// TestAttachNeeds: what attaching needs to know beside the volume.
+func TestAttachNeeds(t *testing.T) {
+	c, m := driver(t, nil)
+	k := newCluster()
+	d := drivers.New(c, m, nil, k, attacher{})
+	if p, err := d.Policy(t.Context()); err != nil || p.Attach != bridge.NeedNoAttach {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if d.AttachSecret != nil {
+		t.Errorf("%+v", d.AttachSecret)
+	}
+	c, m = driver(t, func(d *bridgeconfig.Driver) {
+		d.Secrets.ControllerPublish = &bridgeconfig.SecretSource{SecretRef: &bridgeconfig.SecretRef{Name: "attach", Namespace: "ns"}}
+	})
+	if d := drivers.New(c, m, nil, k, attacher{}); *d.AttachSecret != (csivol.SecretRef{Name: "attach", Namespace: "ns"}) {
+		t.Errorf("%+v", d.AttachSecret)
+	}
+}

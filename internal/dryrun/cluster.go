@@ -1,0 +1,131 @@
+package dryrun
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/drivers"
+	"github.com/flex2csi/flex2csi/internal/sensitive"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// unknownMetadata stands for what the external-attacher will say.
+const unknownMetadata = "<from the VolumeAttachment>"
+
+// paper is a cluster that has what the manifests have, in which everything
+// succeeds and nothing happens.
+type paper struct {
+	*recorder
+	volume *Volume
+}
+
+var (
+	_ drivers.Cluster = paper{}
+	_ bridge.Attacher = paper{}
+)
+
+// CSIDriver is the one among the manifests. Without any it is the driver's
+// having a controller that decides, as in a cluster that has none.
+func (p paper) CSIDriver(name string) (info csivol.DriverInfo, found, synced bool) {
+	info, found = p.volume.drivers[name]
+	return info, found, true
+}
+
+// PersistentVolume is that of the manifests. Of a callout it is not known.
+func (p paper) PersistentVolume(_ context.Context, name string, _ bool) (*csivol.PersistentVolume, error) {
+	v := p.volume
+	switch {
+	case v.inline:
+		return nil, flex.Errorf(flex.CodeNotFound, "there is no PersistentVolume %s", name)
+	case v.accessModes == nil:
+		return nil, flex.Errorf(flex.CodeUnavailable, "no manifest of PersistentVolume %s", name)
+	}
+	pv := &csivol.PersistentVolume{Name: name, FlexDriver: v.FlexDriver, Options: v.Options.User, FSType: v.Options.FSType}
+	for _, mode := range v.accessModes {
+		pv.AccessModes = append(pv.AccessModes, csivol.AccessMode(mode))
+	}
+	return pv, nil
+}
+
+// Secret stands for one of the cluster, which is nobody's business here.
+func (paper) Secret(_ context.Context, ref csivol.SecretRef) (map[string]flex.Secret, error) {
+	return map[string]flex.Secret{fmt.Sprintf("<the keys in Secret %s/%s>", ref.Namespace, ref.Name): flex.NewSecret([]byte(notKnown))}, nil
+}
+
+// Tokens stands for those that a pod would get.
+func (paper) Tokens(context.Context, csivol.Pod, []csivol.TokenRequest) (flex.Secret, error) {
+	return flex.NewSecret([]byte(notKnown)), nil
+}
+
+// Attach notes what would be made.
+func (p paper) Attach(_ context.Context, a *csivol.Attachment) (csivol.Attached, error) {
+	name := attachment.Name(a.Handle, a.Driver, a.Node)
+	p.actions = append(p.actions, Action{API: "create VolumeAttachment " + name, Attachment: a})
+	return csivol.Attached{Object: name, Ours: true, PublishContext: map[string]string{unknownMetadata: unknownMetadata}}, nil
+}
+
+// Await is not called: who waits finds what attach has made.
+func (p paper) Await(ctx context.Context, a *csivol.Attachment) (csivol.Attached, error) {
+	return p.Attach(ctx, a)
+}
+
+// Detach notes what would be deleted.
+func (p paper) Detach(_ context.Context, a *csivol.Attachment) error {
+	p.actions = append(p.actions, Action{API: "delete VolumeAttachment " + attachment.Name(a.Handle, a.Driver, a.Node)})
+	return nil
+}
+
+// Lost is never.
+func (paper) Lost(*csivol.Attachment) (bool, error) { return false, nil }
+
+// attachmentNode shows what an attachment says, by the names of the API.
+func attachmentNode(a *csivol.Attachment, redact func(string) string) *yaml.Node {
+	csi := mappingOf("driver", a.Driver, "volumeHandle", redact(a.Handle))
+	if a.FSType != "" {
+		put(csi, "fsType", scalar(redact(a.FSType)))
+	}
+	if a.Secret != nil {
+		put(csi, "controllerPublishSecretRef", mappingOf("name", a.Secret.Name, "namespace", a.Secret.Namespace))
+	}
+	if len(a.Context) > 0 {
+		put(csi, "volumeAttributes", textsOf(a.Context, redact))
+	}
+	inline := &yaml.Node{Kind: yaml.MappingNode}
+	modes := &yaml.Node{Kind: yaml.SequenceNode}
+	for _, mode := range a.AccessModes {
+		modes.Content = append(modes.Content, scalar(string(mode)))
+	}
+	put(inline, "accessModes", modes)
+	put(inline, "csi", csi)
+	if len(a.MountFlags) > 0 {
+		flags := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, flag := range sensitive.MaskOptions(a.MountFlags) {
+			flags.Content = append(flags.Content, scalar(redact(flag)))
+		}
+		put(inline, "mountOptions", flags)
+	}
+	source := &yaml.Node{Kind: yaml.MappingNode}
+	put(source, "inlineVolumeSpec", inline)
+	spec := mappingOf("attacher", a.Driver, "nodeName", a.Node)
+	put(spec, "source", source)
+	return spec
+}
+
+func textsOf(texts map[string]string, redact func(string) string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	for _, key := range slices.Sorted(maps.Keys(texts)) {
+		value := redact(texts[key])
+		if sensitive.Key(key) {
+			value = sensitive.Mask
+		}
+		put(n, redact(key), scalar(value))
+	}
+	return n
+}
