@@ -48,6 +48,7 @@ type Cluster struct {
 	mu      sync.Mutex
 	ctx     context.Context //nolint:containedctx // that of Run
 	mirrors []starter       // those to start with Run
+	over    bool
 	running sync.WaitGroup
 }
 
@@ -119,7 +120,8 @@ func (c *Cluster) Run(ctx context.Context) {
 	c.mirrors = nil
 	c.mu.Unlock()
 	<-ctx.Done()
-	c.mu.Lock() // keep adds none after this
+	c.mu.Lock()
+	c.over = true // keep adds none after this
 	c.mu.Unlock()
 	c.running.Wait()
 	stop()
@@ -132,7 +134,7 @@ func (c *Cluster) keep(m starter) {
 	switch {
 	case c.ctx == nil:
 		c.mirrors = append(c.mirrors, m)
-	case c.ctx.Err() == nil:
+	case !c.over:
 		ctx := c.ctx
 		c.running.Go(func() { m.run(ctx) })
 	}

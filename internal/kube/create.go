@@ -119,25 +119,29 @@ type multiAttach struct{ error }
 
 func (e multiAttach) Unwrap() error { return e.error }
 
+func (w *wait) conflict(other storagev1.VolumeAttachment) error {
+	return flex.Errorf(flex.CodeFailedPrecondition, "multi-attach: volume %s is attached to node %s (VolumeAttachment %s), and access mode %s allows one node; it can come to node %s when the pods that use it there are gone",
+		aboutVolume(w.want), other.Spec.NodeName, other.Name, w.want.AccessModes[0], w.want.Node)
+}
+
 // elsewhere says so, to a person, too.
 func (w *wait) elsewhere(other storagev1.VolumeAttachment) error {
-	err := flex.Errorf(flex.CodeFailedPrecondition, "multi-attach: volume %s is attached to node %s (VolumeAttachment %s), and access mode %s allows one node; it can come to node %s when the pods that use it there are gone",
-		aboutVolume(w.want), other.Spec.NodeName, other.Name, w.want.AccessModes[0], w.want.Node)
+	err := w.conflict(other)
 	w.tell(err.Error())
 	return multiAttach{err}
 }
 
 // alone is settle for an attachment of which no other node may have one. Two
-// nodes that both saw none may have made one each: so each looks once more when
-// its own is there. Whoever came second sees the first, and leaves. If both see
-// each other both leave, and come again: which of two came first cannot be told
-// for certain, since API servers have clocks of their own.
+// nodes that both saw none may have made one each, so each looks again when its
+// own is there, and is attached only if there is no other. Who comes later in
+// order leaves; who comes first waits until the other has left, for a while: it
+// may have looked before ours was there, and then it stays and ours goes.
 func (w *wait) alone(ctx context.Context, o *storagev1.VolumeAttachment, created bool) (csivol.Attached, error) {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
 	check := make(chan error, 1)
 	go func() {
-		err := w.onlyOne(waiting)
+		err := w.onlyOne(waiting, o)
 		if err != nil {
 			stop()
 		}
@@ -173,16 +177,23 @@ func cmpErr(errs ...error) error {
 	return nil
 }
 
-// onlyOne returns nil if no other node has the volume, also in a moment when
-// the API server is away.
-func (w *wait) onlyOne(ctx context.Context) error {
-	for pause := 200 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+// yield is how long who comes first waits for the others to leave.
+const yield = 2 * time.Second
+
+// onlyOne returns nil when no other node has the volume. A moment in which the
+// API server is away is waited for.
+func (w *wait) onlyOne(ctx context.Context, o *storagev1.VolumeAttachment) error {
+	begun := time.Now()
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		live, _, err := w.others(ctx)
-		switch {
-		case err == nil && len(live) > 0:
-			return w.elsewhere(live[0])
-		case err == nil:
+		if err == nil && len(live) == 0 {
 			return nil
+		}
+		if err == nil && (slices.ContainsFunc(live, func(other storagev1.VolumeAttachment) bool { return before(&other, o) }) || time.Since(begun) > yield) {
+			return w.elsewhere(live[0])
+		}
+		if err == nil {
+			err = multiAttach{w.conflict(live[0])}
 		}
 		select {
 		case <-time.After(pause):
@@ -190,6 +201,14 @@ func (w *wait) onlyOne(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// before is an order on attachments that all nodes see alike.
+func before(a, b *storagev1.VolumeAttachment) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
 }
 
 func (a *Attachments) isSettled(o *storagev1.VolumeAttachment) bool {

@@ -23,9 +23,7 @@ func (w *wait) tell(message string) {
 // report tells at once what the attacher says for the first time. It tries on,
 // and so does who waits for it.
 func (w *wait) report(ctx context.Context, o *storagev1.VolumeAttachment) {
-	text := fmt.Sprintf("volume %s is not yet attached to node %s: %s", aboutVolume(w.want), w.want.Node, w.why(ctx, o))
-	w.cluster.log.WarnContext(ctx, "attaching a volume fails", "volumeAttachment", o.Name, "error", text)
-	w.tell(text)
+	w.tell(fmt.Sprintf("volume %s is not yet attached to node %s: %s (VolumeAttachment %s)", aboutVolume(w.want), w.want.Node, w.why(ctx, o), o.Name))
 }
 
 // unfinished is the error of an attach that takes longer than its caller waits.
@@ -92,11 +90,11 @@ func (w *wait) undeleted(o *storagev1.VolumeAttachment) error {
 	return flex.Errorf(flex.CodeDeadlineExceeded, "volume %s is still being detached from node %s: %s (VolumeAttachment %s); this goes on", aboutVolume(w.want), w.want.Node, why, w.name)
 }
 
-// driverText is the driver's own text, after its gRPC code where that is told
-// apart.
+// driverText is the driver's own text, and its gRPC code if that is told apart
+// and not in the text, where the external-attacher leaves it.
 func driverText(e *storagev1.VolumeError) string {
-	if e.ErrorCode != nil {
-		return fmt.Sprintf("%s (gRPC code %d)", e.Message, *e.ErrorCode)
+	if e.ErrorCode != nil && !strings.Contains(e.Message, "code = ") {
+		return fmt.Sprintf("gRPC code %d, %s", *e.ErrorCode, e.Message)
 	}
 	return e.Message
 }

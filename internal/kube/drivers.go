@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -31,6 +32,23 @@ func (c *Cluster) mirrorDrivers() {
 	d.mirror = newMirror(c.clients.csiDrivers, metav1.ListOptions{}, &storagev1.CSIDriver{},
 		func(*storagev1.CSIDriver) {}, func(*storagev1.CSIDriver, bool) { c.keepDrivers() })
 	c.keep(d.mirror)
+	if c.options.StateFile != "" {
+		c.keep(whenSynced{d.mirror, c.keepDrivers})
+	}
+}
+
+// whenSynced does something once.
+type whenSynced struct {
+	mirror *mirror[*storagev1.CSIDriver]
+	do     func()
+}
+
+func (w whenSynced) run(ctx context.Context) {
+	select {
+	case <-w.mirror.controller.HasSyncedChecker().Done():
+		w.do()
+	case <-ctx.Done():
+	}
 }
 
 // CSIDriver returns what the object of a CSI driver says, and whether there is

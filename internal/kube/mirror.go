@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,6 +30,9 @@ type mirror[T object] struct {
 	store      cache.Store
 	controller cache.Controller
 	bells      bells
+	// live is false while the watch cannot be begun: what is in the mirror may
+	// be old, and nobody is told of news.
+	live atomic.Bool
 }
 
 // newMirror makes the mirror of what the selectors find. Trim takes off what
@@ -41,10 +45,16 @@ func newMirror[T object, L runtime.Object](client lister[L], selected metav1.Lis
 	}
 	listWatch := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.List(ctx, with(o))
+			list, err := client.List(ctx, with(o))
+			if err != nil {
+				m.live.Store(false)
+			}
+			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return client.Watch(ctx, with(o))
+			w, err := client.Watch(ctx, with(o))
+			m.live.Store(err == nil)
+			return w, err
 		},
 	}
 	ring := func(o any, gone bool) {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -46,11 +47,7 @@ type requests struct {
 func (r *requests) status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := Status{Asked: r.known, Reachable: r.reachable, Since: r.since, LastError: r.lastError, Requests: map[string]int{}}
-	for what, n := range r.counts {
-		s.Requests[what] = n
-	}
-	return s
+	return Status{Asked: r.known, Reachable: r.reachable, Since: r.since, LastError: r.lastError, Requests: maps.Clone(r.counts)}
 }
 
 // count puts the counter around a transport.

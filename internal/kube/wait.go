@@ -41,21 +41,23 @@ func (w *wait) end() {
 	}
 }
 
-// cached is the attachment as a mirror shows it.
-func (w *wait) cached() (*storagev1.VolumeAttachment, bool) {
+// cached is the attachment as a mirror shows it, and whether that mirror hears of
+// news.
+func (w *wait) cached() (o *storagev1.VolumeAttachment, ok, live bool) {
 	if o, ok := w.made.get(w.name); ok {
-		return o, true
+		return o, true, w.made.live.Load()
 	}
 	if f := w.watched(w.name); f != nil {
-		return f.mirror.get(w.name)
+		o, ok := f.mirror.get(w.name)
+		return o, ok, f.mirror.live.Load()
 	}
-	return nil, false
+	return nil, false, false
 }
 
 // known is the attachment as far as it is known; nil if there is none, but that
 // may be wrong by a moment. It is asked for only if no mirror can tell.
 func (w *wait) known(ctx context.Context) (*storagev1.VolumeAttachment, error) {
-	o, ok := w.cached()
+	o, ok, _ := w.cached()
 	switch {
 	case ok && !w.isDoomed(o.UID):
 		return o, nil
@@ -92,7 +94,7 @@ func (w *wait) notice(o *storagev1.VolumeAttachment) {
 // after firstLook, and then more and more seldom.
 const (
 	firstLook = 3 * time.Second
-	maxLook   = 30 * time.Second
+	maxLook   = 10 * time.Second
 )
 
 // follow calls look with each state of an attachment until that has seen enough.
@@ -131,19 +133,19 @@ func (w *wait) follow(ctx context.Context, o *storagev1.VolumeAttachment, look f
 }
 
 // latest is the newest that is known of an object, nil if it is gone; mirrored
-// if the mirror has it and will tell of changes.
+// if a mirror has it and will tell of changes.
 func (w *wait) latest(o *storagev1.VolumeAttachment) (now *storagev1.VolumeAttachment, mirrored bool) {
 	if w.news.isGone(o.UID) {
 		return nil, true
 	}
-	c, ok := w.cached()
+	c, ok, live := w.cached()
 	if !ok || c.UID != o.UID {
 		return o, false
 	}
 	if older, err := resourceversion.CompareResourceVersion(c.ResourceVersion, o.ResourceVersion); err == nil && older < 0 {
-		return o, true
+		return o, live
 	}
-	return c, true
+	return c, live
 }
 
 // soon ends before ctx, so that there is time to tell why.
@@ -216,7 +218,7 @@ func (w *wait) untilThere(ctx context.Context) (*storagev1.VolumeAttachment, err
 	defer timer.Stop()
 	var last error
 	for {
-		if o, ok := w.cached(); ok && !w.news.isGone(o.UID) {
+		if o, ok, _ := w.cached(); ok && !w.news.isGone(o.UID) {
 			return o, nil
 		}
 		select {

@@ -24,6 +24,23 @@ func TestAttachments(t *testing.T) {
 		run  func(*testing.T, *controlplane.Plane)
 	}{
 		{"life", testLife},
+		{"foreign", testForeign},
+		{"elsewhere", testElsewhere},
+		{"race", testRace},
+		{"driver fails", testDriverFails},
+		{"deleted", testDeleted},
+		{"changed", testChanged},
+		{"await", testAwait},
+		{"away", testAway},
+		{"unanswered", testUnanswered},
+		{"watches", testWatches},
+		{"replaced", testReplaced},
+		{"beginning", testBeginning},
+		{"taken over", testTakenOver},
+		{"volumes", testVolumes},
+		{"secrets", testSecrets},
+		{"tokens", testTokens},
+		{"notices", testNotices},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, p.With(t)) })
 	}
