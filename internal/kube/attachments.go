@@ -48,7 +48,7 @@ func (c *Cluster) Attachments(node, owner string) *Attachments {
 		doomed:  map[types.UID]time.Time{},
 		alones:  map[types.UID]bool{},
 	}
-	a.made = newMirror(c.clients.attachments, metav1.ListOptions{LabelSelector: selected.String()},
+	a.made = newMirror(c.storage.VolumeAttachments(), metav1.ListOptions{LabelSelector: selected.String()},
 		&storagev1.VolumeAttachment{}, trimAttachment, a.changed)
 	c.keep(a.made)
 	return a

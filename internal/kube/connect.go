@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -34,7 +37,10 @@ type Options struct {
 
 // A Cluster is the way to the API server.
 type Cluster struct {
-	clients  *clients
+	core         corev1client.CoreV1Interface
+	storage      storagev1client.StorageV1Interface
+	coordination coordinationv1client.CoordinationV1Interface
+
 	options  Options
 	log      *slog.Logger
 	requests *requests
@@ -80,11 +86,27 @@ func Connect(o Options) (*Cluster, error) {
 	config.QPS = -1
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	config.Wrap(c.requests.count)
-	if c.clients, err = newClients(config); err != nil {
+	if err := c.makeClients(config); err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
 	c.mirrorDrivers()
 	return c, nil
+}
+
+// makeClients makes those for a few groups, over one connection.
+func (c *Cluster) makeClients(config *rest.Config) error {
+	transport, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return err
+	}
+	if c.core, err = corev1client.NewForConfigAndClient(config, transport); err != nil {
+		return err
+	}
+	if c.storage, err = storagev1client.NewForConfigAndClient(config, transport); err != nil {
+		return err
+	}
+	c.coordination, err = coordinationv1client.NewForConfigAndClient(config, transport)
+	return err
 }
 
 // restConfig is that of a kubeconfig or of the pod. The token of a service
@@ -111,7 +133,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 // has answered, what needs it fails or takes what was known before.
 func (c *Cluster) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, logr.FromSlogHandler(c.log.Handler()))
-	stop := c.events.start(ctx, c)
+	stop := c.events.start(ctx, c.core, c.options.Node)
 	c.mu.Lock()
 	c.ctx = ctx
 	for _, m := range c.mirrors {

@@ -30,7 +30,7 @@ func (w *wait) create(ctx context.Context) (o *storagev1.VolumeAttachment, creat
 		}
 	}
 	o, err = request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachment, error) {
-		return w.cluster.clients.attachments.Create(ctx, newObject(w.want, w.owner), metav1.CreateOptions{})
+		return w.cluster.storage.VolumeAttachments().Create(ctx, newObject(w.want, w.owner), metav1.CreateOptions{})
 	})
 	switch {
 	case err == nil:
@@ -66,7 +66,7 @@ func exclusive(a *csivol.Attachment) bool {
 func (w *wait) others(ctx context.Context) (live, leaving []storagev1.VolumeAttachment, err error) {
 	selected := labels.Set{attachment.VolumeLabel: attachment.VolumeID(w.want.Driver, w.want.Handle)}
 	list, err := request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachmentList, error) {
-		return w.cluster.clients.attachments.List(ctx, metav1.ListOptions{LabelSelector: selected.String()})
+		return w.cluster.storage.VolumeAttachments().List(ctx, metav1.ListOptions{LabelSelector: selected.String()})
 	})
 	if err != nil {
 		return nil, nil, failed(err, "ask which nodes have volume "+aboutVolume(w.want))

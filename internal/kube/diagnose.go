@@ -93,6 +93,9 @@ func (w *wait) undeleted(o *storagev1.VolumeAttachment) error {
 // driverText is the driver's own text, and its gRPC code if that is told apart
 // and not in the text, where the external-attacher leaves it.
 func driverText(e *storagev1.VolumeError) string {
+	if e == nil {
+		return ""
+	}
 	if e.ErrorCode != nil && !strings.Contains(e.Message, "code = ") {
 		return fmt.Sprintf("gRPC code %d, %s", *e.ErrorCode, e.Message)
 	}

@@ -7,7 +7,4 @@
 // blocks the start of a program, no request is without a deadline, and what a
 // call needs again and again is in memory: kept up to date by watches where it
 // changes, asked for once where it does not.
-//
-// The clients are made by hand: k8s.io/client-go/kubernetes brings the types of
-// all API groups along, 9 MiB of program and 6 of memory on every node.
 package kube

@@ -29,7 +29,7 @@ func (c *Cluster) mirrorDrivers() {
 		}
 		d.before = before
 	}
-	d.mirror = newMirror(c.clients.csiDrivers, metav1.ListOptions{}, &storagev1.CSIDriver{},
+	d.mirror = newMirror(c.storage.CSIDrivers(), metav1.ListOptions{}, &storagev1.CSIDriver{},
 		func(*storagev1.CSIDriver) {}, func(*storagev1.CSIDriver, bool) { c.keepDrivers() })
 	c.keep(d.mirror)
 	if c.options.StateFile != "" {

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -24,16 +26,11 @@ type events struct {
 const component = "flex2csi"
 
 // start begins to send events, until stop.
-func (e *events) start(ctx context.Context, c *Cluster) (stop func()) {
-	scheme, err := newScheme()
-	if err != nil {
-		c.log.Error("there will be no events", "error", err)
-		return func() {}
-	}
+func (e *events) start(ctx context.Context, client corev1client.EventsGetter, node string) (stop func()) {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	sink := broadcaster.StartRecordingToSink(&eventSink{ctx, c.clients})
+	sink := broadcaster.StartRecordingToSink(&eventSink{ctx, client})
 	e.mu.Lock()
-	e.recorder = broadcaster.NewRecorder(scheme, corev1.EventSource{Component: component, Host: c.options.Node})
+	e.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component, Host: node})
 	e.mu.Unlock()
 	return func() {
 		sink.Stop()
@@ -65,24 +62,24 @@ func reference(n csivol.Notice) *corev1.ObjectReference {
 
 // eventSink writes events as the recorder wants them written.
 type eventSink struct {
-	ctx     context.Context //nolint:containedctx // the interface has none
-	clients *clients
+	ctx    context.Context //nolint:containedctx // the interface has none
+	client corev1client.EventsGetter
 }
 
 func (s *eventSink) Create(e *corev1.Event) (*corev1.Event, error) {
 	return request(s.ctx, func(ctx context.Context) (*corev1.Event, error) {
-		return s.clients.events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
+		return s.client.Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
 	})
 }
 
 func (s *eventSink) Update(e *corev1.Event) (*corev1.Event, error) {
 	return request(s.ctx, func(ctx context.Context) (*corev1.Event, error) {
-		return s.clients.events(e.Namespace).Update(ctx, e, metav1.UpdateOptions{})
+		return s.client.Events(e.Namespace).Update(ctx, e, metav1.UpdateOptions{})
 	})
 }
 
 func (s *eventSink) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
 	return request(s.ctx, func(ctx context.Context) (*corev1.Event, error) {
-		return s.clients.events(e.Namespace).Patch(ctx, e.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{})
+		return s.client.Events(e.Namespace).Patch(ctx, e.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{})
 	})
 }

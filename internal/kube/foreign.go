@@ -45,7 +45,7 @@ func (a *Attachments) foreigner(name string) *foreign {
 	}
 	f := &foreign{stop: make(chan struct{})}
 	f.asked.Store(time.Now().UnixNano())
-	f.mirror = newMirror(a.cluster.clients.attachments,
+	f.mirror = newMirror(a.cluster.storage.VolumeAttachments(),
 		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()},
 		&storagev1.VolumeAttachment{}, trimAttachment, nil)
 	f.over = func() { a.forget(name, f) }

@@ -9,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 )
@@ -16,7 +17,7 @@ import (
 // Version asks for that of the API server.
 func (c *Cluster) Version(ctx context.Context) (string, error) {
 	data, err := request(ctx, func(ctx context.Context) ([]byte, error) {
-		return c.clients.core.Get().AbsPath("/version").Do(ctx).Raw()
+		return c.core.RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
 	})
 	if err != nil {
 		return "", failed(err, "ask the API server for its version")
@@ -32,7 +33,7 @@ func (c *Cluster) Version(ctx context.Context) (string, error) {
 
 // ListDrivers asks for all CSIDriver objects; CSIDriver knows them from a mirror.
 func (c *Cluster) ListDrivers(ctx context.Context) (all []clusterview.Driver, err error) {
-	err = pages(ctx, metav1.ListOptions{}, c.clients.csiDrivers.List, func(l *storagev1.CSIDriverList) {
+	err = pages(ctx, metav1.ListOptions{}, c.storage.CSIDrivers().List, func(l *storagev1.CSIDriverList) {
 		for i := range l.Items {
 			all = append(all, clusterview.Driver{Name: l.Items[i].Name, DriverInfo: driverInfo(&l.Items[i])})
 		}
@@ -46,7 +47,7 @@ func (c *Cluster) ListDrivers(ctx context.Context) (all []clusterview.Driver, er
 // NodeDrivers asks for the CSI drivers that are registered on a node.
 func (c *Cluster) NodeDrivers(ctx context.Context, node string) (all []clusterview.NodeDriver, err error) {
 	o, err := request(ctx, func(ctx context.Context) (*storagev1.CSINode, error) {
-		return c.clients.csiNodes.Get(ctx, node, metav1.GetOptions{})
+		return c.storage.CSINodes().Get(ctx, node, metav1.GetOptions{})
 	})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -95,7 +96,7 @@ func (c *Cluster) PersistentVolumesThere(ctx context.Context, names []string) (m
 			turns <- struct{}{}
 			defer func() { <-turns }()
 			_, err := request(ctx, func(ctx context.Context) ([]byte, error) {
-				return c.clients.core.Get().Resource("persistentvolumes").Name(name).
+				return c.core.RESTClient().Get().Resource("persistentvolumes").Name(name).
 					SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").Do(ctx).Raw()
 			})
 			mu.Lock()
@@ -116,7 +117,7 @@ func (c *Cluster) PersistentVolumesThere(ctx context.Context, names []string) (m
 }
 
 func (c *Cluster) listMetadata(ctx context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	data, err := c.clients.core.Get().Resource("persistentvolumes").VersionedParams(&o, c.clients.parameters).
+	data, err := c.core.RESTClient().Get().Resource("persistentvolumes").VersionedParams(&o, scheme.ParameterCodec).
 		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").Do(ctx).Raw()
 	if err != nil {
 		return nil, err
@@ -131,7 +132,7 @@ func (c *Cluster) listMetadata(ctx context.Context, o metav1.ListOptions) (*meta
 func (c *Cluster) Kubelet(ctx context.Context, node string) (clusterview.Kubelet, error) {
 	what := "ask the kubelet of node " + node + " for its configuration"
 	data, err := request(ctx, func(ctx context.Context) ([]byte, error) {
-		return c.clients.core.Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("configz").Do(ctx).Raw()
+		return c.core.RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("configz").Do(ctx).Raw()
 	})
 	if err != nil {
 		return clusterview.Kubelet{}, failed(err, what)

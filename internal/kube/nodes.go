@@ -27,7 +27,7 @@ type Node struct {
 // Node asks for a node; nil if there is none.
 func (c *Cluster) Node(ctx context.Context, name string) (*Node, error) {
 	o, err := request(ctx, func(ctx context.Context) (*corev1.Node, error) {
-		return c.clients.nodes.Get(ctx, name, metav1.GetOptions{})
+		return c.core.Nodes().Get(ctx, name, metav1.GetOptions{})
 	})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -73,7 +73,7 @@ func (n *Node) csiVolumes(driver string) (count int) {
 // it is there, and how many volumes it can have, 0 if that is not said.
 func (c *Cluster) registered(ctx context.Context, node, driver string) (found bool, limit int, err error) {
 	o, err := request(ctx, func(ctx context.Context) (*storagev1.CSINode, error) {
-		return c.clients.csiNodes.Get(ctx, node, metav1.GetOptions{})
+		return c.storage.CSINodes().Get(ctx, node, metav1.GetOptions{})
 	})
 	if apierrors.IsNotFound(err) {
 		return false, 0, nil
@@ -96,7 +96,7 @@ func (c *Cluster) registered(ctx context.Context, node, driver string) (found bo
 // podsOf asks for the pods of a node that use a claim and are not over.
 func (c *Cluster) podsOf(ctx context.Context, node string, claim csivol.ObjectRef) ([]string, error) {
 	list, err := request(ctx, func(ctx context.Context) (*corev1.PodList, error) {
-		return c.clients.pods(claim.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+		return c.core.Pods(claim.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	})
 	if err != nil {
 		return nil, failed(err, "look for pods on node "+node+" in namespace "+claim.Namespace)

@@ -40,7 +40,7 @@ func (c *Cluster) Secret(ctx context.Context, ref csivol.SecretRef) (map[string]
 		return maps.Clone(known.values), nil
 	}
 	o, err := request(ctx, func(ctx context.Context) (*corev1.Secret, error) {
-		return c.clients.secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		return c.core.Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	})
 	if err != nil {
 		if ok && codeOf(err) == flex.CodeUnavailable {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -87,17 +88,7 @@ func (c *Cluster) requestToken(ctx context.Context, pod csivol.Pod, r csivol.Tok
 		want.Spec.ExpirationSeconds = &seconds
 	}
 	return request(ctx, func(ctx context.Context) (*authenticationv1.TokenRequest, error) {
-		answer := &authenticationv1.TokenRequest{}
-		err := c.clients.core.Post().
-			UseProtobufAsDefaultIfPreferred(true).
-			Namespace(pod.Namespace).
-			Resource("serviceaccounts").
-			Name(pod.ServiceAccount).
-			SubResource("token").
-			Body(want).
-			Do(ctx).
-			Into(answer)
-		return answer, err
+		return c.core.ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.ServiceAccount, want, metav1.CreateOptions{})
 	})
 }
 

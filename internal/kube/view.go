@@ -56,7 +56,7 @@ func (c *Cluster) FindAttachments(ctx context.Context, persistentVolume, node st
 }
 
 func (c *Cluster) attachmentsWith(ctx context.Context, selected labels.Set, what string) (all []clusterview.Attachment, err error) {
-	err = pages(ctx, metav1.ListOptions{LabelSelector: selected.String()}, c.clients.attachments.List, func(l *storagev1.VolumeAttachmentList) {
+	err = pages(ctx, metav1.ListOptions{LabelSelector: selected.String()}, c.storage.VolumeAttachments().List, func(l *storagev1.VolumeAttachmentList) {
 		for i := range l.Items {
 			all = append(all, attachmentView(&l.Items[i]))
 		}
@@ -70,7 +70,7 @@ func (c *Cluster) attachmentsWith(ctx context.Context, selected labels.Set, what
 // GetAttachment asks for the VolumeAttachment of a name; nil if there is none.
 func (c *Cluster) GetAttachment(ctx context.Context, name string) (*clusterview.Attachment, error) {
 	o, err := request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachment, error) {
-		return c.clients.attachments.Get(ctx, name, metav1.GetOptions{})
+		return c.storage.VolumeAttachments().Get(ctx, name, metav1.GetOptions{})
 	})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -121,7 +121,7 @@ func accessModes(modes []corev1.PersistentVolumeAccessMode) (all []csivol.Access
 
 // ListNodes asks for all nodes.
 func (c *Cluster) ListNodes(ctx context.Context) (all []clusterview.Node, err error) {
-	err = pages(ctx, metav1.ListOptions{}, c.clients.nodes.List, func(l *corev1.NodeList) {
+	err = pages(ctx, metav1.ListOptions{}, c.core.Nodes().List, func(l *corev1.NodeList) {
 		for i := range l.Items {
 			all = append(all, nodeView(&l.Items[i]))
 		}
@@ -135,7 +135,7 @@ func (c *Cluster) ListNodes(ctx context.Context) (all []clusterview.Node, err er
 // GetNode asks for a node; nil if there is none.
 func (c *Cluster) GetNode(ctx context.Context, name string) (*clusterview.Node, error) {
 	o, err := request(ctx, func(ctx context.Context) (*corev1.Node, error) {
-		return c.clients.nodes.Get(ctx, name, metav1.GetOptions{})
+		return c.core.Nodes().Get(ctx, name, metav1.GetOptions{})
 	})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -172,7 +172,7 @@ const configHash = "kubernetes.io/config.hash"
 
 // PodsOf asks for the pods of a node.
 func (c *Cluster) PodsOf(ctx context.Context, node string) (all []clusterview.Pod, err error) {
-	err = pages(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}, c.clients.pods("").List, func(l *corev1.PodList) {
+	err = pages(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}, c.core.Pods("").List, func(l *corev1.PodList) {
 		for i := range l.Items {
 			all = append(all, podView(&l.Items[i]))
 		}

@@ -58,7 +58,7 @@ func (c *Cluster) PersistentVolume(ctx context.Context, name string, fresh bool)
 
 func (c *Cluster) freshVolume(ctx context.Context, name string) (*csivol.PersistentVolume, error) {
 	o, err := request(ctx, func(ctx context.Context) (*corev1.PersistentVolume, error) {
-		return c.clients.volumes.Get(ctx, name, metav1.GetOptions{})
+		return c.core.PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 	})
 	if apierrors.IsNotFound(err) {
 		c.volumes.forget(name)

@@ -70,7 +70,7 @@ func (w *wait) known(ctx context.Context) (*storagev1.VolumeAttachment, error) {
 // get asks for the attachment; nil if there is none.
 func (w *wait) get(ctx context.Context) (*storagev1.VolumeAttachment, error) {
 	o, err := request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachment, error) {
-		return w.cluster.clients.attachments.Get(ctx, w.name, metav1.GetOptions{})
+		return w.cluster.storage.VolumeAttachments().Get(ctx, w.name, metav1.GetOptions{})
 	})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -249,7 +249,7 @@ func (w *wait) remove(ctx context.Context, o *storagev1.VolumeAttachment) error 
 	if o.DeletionTimestamp == nil {
 		w.doom(o.UID)
 		_, err := request(ctx, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, w.cluster.clients.attachments.Delete(ctx, w.name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(o.UID))})
+			return struct{}{}, w.cluster.storage.VolumeAttachments().Delete(ctx, w.name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(o.UID))})
 		})
 		switch {
 		case apierrors.IsNotFound(err):
