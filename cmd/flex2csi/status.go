@@ -18,6 +18,8 @@ import (
 type statusOptions struct {
 	socket, stateDir, by, output string
 	timeout                      time.Duration
+	attachments                  bool
+	kubeconfig                   string
 }
 
 // status shows how the bridge of this node is.
@@ -27,6 +29,9 @@ func status(args []string, env environment) error {
 is asked; if there is none, its files are read, which know nothing of drivers and
 of what is under way.
 
+With --attachments show the VolumeAttachments of flex2csi in the whole cluster
+instead, and which of them leak; this asks the API server.
+
 A NAME is that of a PersistentVolume, a volume handle, a driver, a pod (NAME,
 NAMESPACE/NAME or UID) or a namespace. With NAMEs only what they stand for is
 shown; the exit status is 1 if that is nothing.`, env)
@@ -35,7 +40,9 @@ shown; the exit status is 1 if that is nothing.`, env)
 	set.StringVar(&o.stateDir, "state-dir", tombstone.DefaultStateDir, "`directory` of the records, if there is no daemon")
 	set.StringVar(&o.by, "by", "volume", "what a row of the table is for: `volume or pod`")
 	set.StringVarP(&o.output, "output", "o", "", "`format`: "+strings.Join(bridgestatus.Formats(), ", ")+"; empty: a table")
-	set.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long the daemon may take to answer")
+	set.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long the daemon may take to answer; with --attachments, the API server in all")
+	set.BoolVar(&o.attachments, "attachments", false, "show the VolumeAttachments of the cluster")
+	set.StringVar(&o.kubeconfig, "kubeconfig", "", "with --attachments: `file` to talk to the API server with; empty: $KUBECONFIG, or the pod's own")
 	if err := set.Parse(args); err != nil {
 		return &usageError{err}
 	}
@@ -46,6 +53,9 @@ shown; the exit status is 1 if that is nothing.`, env)
 		return usagef("--output %s: want %s", o.output, strings.Join(bridgestatus.Formats(), ", "))
 	case o.timeout <= 0:
 		return usagef("--timeout %v: want a time that can pass", o.timeout)
+	}
+	if o.attachments {
+		return o.showAttachments(set.Args(), env)
 	}
 	s, err := o.get(env)
 	if err != nil {

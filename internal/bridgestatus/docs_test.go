@@ -35,6 +35,21 @@ func TestDocumented(t *testing.T) {
 	}
 }
 
+// TestAttachmentsDocumented: docs/status.md names every field of what status
+// --attachments shows.
+func TestAttachmentsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/status.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## VolumeAttachments")
+	for _, field := range fieldsOf("", reflect.TypeFor[bridgestatus.ClusterAttachment]()) {
+		if !strings.Contains(section, "`"+field+"`") {
+			t.Errorf("%s is not explained", field)
+		}
+	}
+}
+
 // fieldsOf lists the fields of a document by their paths, those of a struct
 // after it.
 func fieldsOf(prefix string, t reflect.Type) (all []string) {

@@ -32,9 +32,9 @@ func (s *BridgeStatus) Print(w io.Writer, format Format, byPod bool) error {
 	var err error
 	switch format {
 	case JSON:
-		text, err = s.json()
+		text, err = toJSON(s)
 	case YAML:
-		text, err = s.yaml()
+		text, err = toYAML(s)
 	case Table, Wide:
 		text, err = s.tables(format == Wide, byPod)
 	default:
@@ -47,15 +47,15 @@ func (s *BridgeStatus) Print(w io.Writer, format Format, byPod bool) error {
 	return err
 }
 
-func (s *BridgeStatus) json() ([]byte, error) {
-	text, err := json.MarshalIndent(s, "", "  ")
+func toJSON(status any) ([]byte, error) {
+	text, err := json.MarshalIndent(status, "", "  ")
 	return append(text, '\n'), err
 }
 
-// yaml is the JSON, which is YAML, in another dress: the names of fields and
+// toYAML is the JSON, which is YAML, in another dress: the names of fields and
 // their order are written down once.
-func (s *BridgeStatus) yaml() ([]byte, error) {
-	text, err := json.Marshal(s)
+func toYAML(status any) ([]byte, error) {
+	text, err := json.Marshal(status)
 	if err != nil {
 		return nil, err
 	}

@@ -215,7 +215,11 @@ func (s *BridgeStatus) age(t *time.Time) string {
 	if t == nil {
 		return ""
 	}
-	d := s.Time.Sub(*t)
+	return since(s.Time, *t)
+}
+
+func since(now, t time.Time) string {
+	d := now.Sub(t)
 	switch {
 	case d < 0:
 		return "0s"

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+	"github.com/flex2csi/flex2csi/internal/controller"
+	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/version"
+)
+
+// userAgent names this program to the API server.
+func userAgent(part string) string { return "flex2csi-" + part + "/" + version.Get().Version }
+
+// showAttachments is status --attachments: what the sweeper would say of each
+// VolumeAttachment, asked for now.
+func (o *statusOptions) showAttachments(names []string, env environment) error {
+	cluster, err := kube.Connect(kube.Options{Kubeconfig: cmp.Or(o.kubeconfig, os.Getenv("KUBECONFIG")), UserAgent: userAgent("status")})
+	if err != nil {
+		return fmt.Errorf("%w; say which cluster with --kubeconfig", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), o.timeout)
+	defer cancel()
+	findings, err := controller.Look(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	s := attachmentStatus(findings, time.Now())
+	shown := s.Filter(names)
+	if len(names) > 0 && len(shown.Attachments) == 0 {
+		return fmt.Errorf("no VolumeAttachment of flex2csi is for %s (there are %d)", strings.Join(names, " or "), len(s.Attachments))
+	}
+	return shown.Print(env.out, bridgestatus.Format(o.output))
+}
+
+func attachmentStatus(findings []controller.Finding, now time.Time) *bridgestatus.AttachmentStatus {
+	s := bridgestatus.NewAttachments(now)
+	for i := range findings {
+		f := &findings[i]
+		s.Attachments = append(s.Attachments, bridgestatus.ClusterAttachment{
+			Name: f.Name, PersistentVolume: f.PersistentVolume, FlexDriver: f.FlexDriver, CSIDriver: f.Driver, VolumeHandle: f.Handle,
+			Node: f.Node, AttachedBy: f.By, Pod: f.Pod, Attached: f.Attached,
+			AttachError: bridgestatus.Clean(f.AttachError), DetachError: bridgestatus.Clean(f.DetachError),
+			Created: f.Created.UTC(), Deleted: bridgestatus.When(f.Deleted),
+			Verdict: string(f.Verdict), Reason: f.Reason, Leaked: f.Leaked(now),
+		})
+	}
+	return s
+}

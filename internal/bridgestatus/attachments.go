@@ -1,0 +1,129 @@
+package bridgestatus
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// AttachmentKind names the document of flex2csi status --attachments.
+const AttachmentKind = "AttachmentStatus"
+
+// AttachmentStatus is what VolumeAttachments flex2csi has in a cluster, and what
+// is to be thought of them.
+type AttachmentStatus struct {
+	APIVersion  string              `json:"apiVersion"`
+	Kind        string              `json:"kind"`
+	Time        time.Time           `json:"time"`
+	Attachments []ClusterAttachment `json:"attachments"`
+}
+
+// NewAttachments returns one without attachments.
+func NewAttachments(now time.Time) *AttachmentStatus {
+	return &AttachmentStatus{APIVersion: APIVersion, Kind: AttachmentKind, Time: now.UTC(), Attachments: []ClusterAttachment{}}
+}
+
+// A ClusterAttachment is one VolumeAttachment.
+type ClusterAttachment struct {
+	Name             string `json:"name"`
+	PersistentVolume string `json:"persistentVolume,omitempty"`
+	FlexDriver       string `json:"flexDriver,omitempty"`
+	CSIDriver        string `json:"csiDriver"`
+	VolumeHandle     string `json:"volumeHandle,omitempty"`
+	Node             string `json:"node"`
+	// AttachedBy is who is responsible: node or controller.
+	AttachedBy string `json:"attachedBy,omitempty"`
+	// Pod is namespace/name of the one that asked first.
+	Pod         string     `json:"pod,omitempty"`
+	Attached    bool       `json:"attached"`
+	AttachError string     `json:"attachError,omitempty"`
+	DetachError string     `json:"detachError,omitempty"`
+	Created     time.Time  `json:"created"`
+	Deleted     *time.Time `json:"deleted,omitempty"`
+	Verdict     string     `json:"verdict"`
+	Reason      string     `json:"reason,omitempty"`
+	Leaked      bool       `json:"leaked"`
+}
+
+// Leaked counts those that keep a volume on a node for no reason.
+func (s *AttachmentStatus) Leaked() (n int) {
+	for i := range s.Attachments {
+		if s.Attachments[i].Leaked {
+			n++
+		}
+	}
+	return n
+}
+
+// Filter returns the status of what is called by one of the names: a
+// VolumeAttachment, PersistentVolume, volume handle, driver, node, pod (as
+// NAMESPACE/NAME or NAME) or namespace. No names are everything.
+func (s *AttachmentStatus) Filter(names []string) *AttachmentStatus {
+	if len(names) == 0 {
+		return s
+	}
+	out := *s
+	out.Attachments = []ClusterAttachment{}
+	for _, a := range s.Attachments {
+		namespace, pod, _ := strings.Cut(a.Pod, "/")
+		is := []string{a.Name, a.PersistentVolume, a.VolumeHandle, a.CSIDriver, a.FlexDriver, a.Node, a.Pod, namespace, pod}
+		if slices.ContainsFunc(is, func(v string) bool { return v != "" && slices.Contains(names, v) }) {
+			out.Attachments = append(out.Attachments, a)
+		}
+	}
+	return &out
+}
+
+// Print writes the status. A table has a row for each attachment.
+func (s *AttachmentStatus) Print(w io.Writer, format Format) error {
+	var text []byte
+	var err error
+	switch format {
+	case JSON:
+		text, err = toJSON(s)
+	case YAML:
+		text, err = toYAML(s)
+	case Table, Wide:
+		var out bytes.Buffer
+		err = s.table(format == Wide).write(&out)
+		text = out.Bytes()
+	default:
+		err = fmt.Errorf("there is no format %q, only %s", format, strings.Join(Formats(), ", "))
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+func (s *AttachmentStatus) table(wide bool) table {
+	t := table{header: []string{"ATTACHMENT", "VOLUME", "NODE", "BY", "ATTACHED", "SINCE", "VERDICT", "WHY", "TROUBLE"}}
+	if wide {
+		t.header = append(t.header, "CSI DRIVER", "HANDLE", "FLEX DRIVER", "POD")
+	}
+	for i := range s.Attachments {
+		a := &s.Attachments[i]
+		name := a.Name
+		if runes := []rune(name); !wide && len(runes) > shortName {
+			name = string(runes[:shortName-1]) + "…"
+		}
+		attached := "no"
+		if a.Attached {
+			attached = "yes"
+		}
+		trouble := strings.TrimSpace(a.AttachError + " " + a.DetachError)
+		row := []string{name, a.PersistentVolume, a.Node, a.AttachedBy, attached, since(s.Time, a.Created), a.Verdict, a.Reason, short(trouble, wide)}
+		if wide {
+			row = append(row, a.CSIDriver, a.VolumeHandle, a.FlexDriver, a.Pod)
+		}
+		t.rows = append(t.rows, row)
+	}
+	return t
+}
+
+// shortName tells VolumeAttachments apart, whose names are hashes.
+const shortName = 16
