@@ -11,16 +11,13 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/controller"
 	"github.com/flex2csi/flex2csi/internal/kube"
-	"github.com/flex2csi/flex2csi/internal/version"
 )
-
-// userAgent names this program to the API server.
-func userAgent(part string) string { return "flex2csi-" + part + "/" + version.Get().Version }
 
 // showAttachments is status --attachments: what the sweeper would say of each
 // VolumeAttachment, asked for now.
 func (o *statusOptions) showAttachments(names []string, env environment) error {
-	cluster, err := kube.Connect(kube.Options{Kubeconfig: cmp.Or(o.kubeconfig, os.Getenv("KUBECONFIG")), UserAgent: userAgent("status")})
+	api := clusterOptions{kubeconfig: cmp.Or(o.kubeconfig, os.Getenv("KUBECONFIG"))}
+	cluster, err := api.connect(kube.Options{})
 	if err != nil {
 		return fmt.Errorf("%w; say which cluster with --kubeconfig", err)
 	}

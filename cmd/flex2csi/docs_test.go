@@ -119,8 +119,9 @@ func blocks(text string) (all []string) {
 // default, and no other.
 func TestFlagsInDocs(t *testing.T) {
 	for file, set := range map[string]*pflag.FlagSet{
-		"serve.md":  new(serveOptions).flags(environment{}),
-		"doctor.md": new(doctorOptions).flags(environment{}),
+		"serve.md":      new(serveOptions).flags(environment{}),
+		"controller.md": new(controllerOptions).flags(environment{}),
+		"doctor.md":     new(doctorOptions).flags(environment{}),
 	} {
 		text, err := os.ReadFile("../../docs/" + file)
 		if err != nil {

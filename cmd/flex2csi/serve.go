@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -32,7 +33,7 @@ type serveOptions struct {
 
 // flags makes the flag set, which docs/serve.md describes.
 func (o *serveOptions) flags(env environment) *pflag.FlagSet {
-	set := flags("serve", "The daemon of a node: answers flexdriver, and does with CSI drivers what it asks\nfor, until it is told to end.", env)
+	set := flags("serve", "The daemon of a node: answers flexdriver, and does with CSI drivers what it asks\nfor, until it is told to end. With --controller first it is something else, see\nflex2csi serve --controller --help.", env)
 	o.config = configFlag(set)
 	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket at which flexdriver calls; its directory is for root alone")
 	set.StringVar(&o.stateDir, "state-dir", tombstone.DefaultStateDir, "`directory` of the records of volumes; it has to outlive this process")
@@ -51,6 +52,9 @@ func (o *serveOptions) flags(env environment) *pflag.FlagSet {
 
 // serve is the daemon: it answers flexdriver until it is told to end.
 func serve(args []string, env environment) error {
+	if slices.Contains(args, "--controller") {
+		return serveController(args, env)
+	}
 	var o serveOptions
 	set := o.flags(env)
 	if err := parse(set, args, 0); err != nil {

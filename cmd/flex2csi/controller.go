@@ -1,0 +1,142 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/controller"
+	"github.com/flex2csi/flex2csi/internal/daemon"
+	"github.com/flex2csi/flex2csi/internal/drivers"
+	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/internal/trust"
+)
+
+// controllerOptions are the flags of serve --controller.
+type controllerOptions struct {
+	serveOptions
+	controller, sweep bool
+	leaseNamespace    string
+}
+
+// flags makes the flag set, which docs/controller.md describes.
+func (o *controllerOptions) flags(env environment) *pflag.FlagSet {
+	set := flags("serve", "", env)
+	set.Usage = func() {
+		fmt.Fprintf(env.out, "Usage: flex2csi serve --controller --socket PATH [flags]\n\n%s\n\n%s", "Beside kube-controller-manager: attaches and detaches for drivers with attach: true,\nand sweeps VolumeAttachments that nobody else deletes, until it is told to end.", set.FlagUsagesWrapped(80))
+	}
+	set.BoolVar(&o.controller, "controller", false, "be this, instead of the daemon of a node")
+	o.config = configFlag(set)
+	o.api.add(set)
+	set.StringVar(&o.socket, "socket", "", "unix socket at which flexdriver calls; has to be given. Empty: only sweep")
+	set.BoolVar(&o.sweep, "sweep", true, "take part in the election of the one that sweeps")
+	set.StringVar(&o.leaseNamespace, "lease-namespace", "", "`namespace` of the Lease "+leaseName+" (default: that of the pod, else flex2csi)")
+	set.StringVar(&o.httpEndpoint, "http-endpoint", "", "loopback `address` (127.0.0.1:PORT) for /healthz, /readyz and metrics; empty: none")
+	set.StringVar(&o.metricsPath, "metrics-path", "/metrics", "path of the metrics")
+	set.DurationVar(&o.drain, "drain-timeout", 20*time.Second, "how long calls under way are waited for at the end")
+	set.CountVarP(&o.verbosity, "v", "v", "log requests and responses as well, secrets masked")
+	return set
+}
+
+// leaseName is also in install/rbac/controller.yaml.
+const leaseName = "flex2csi-controller"
+
+// serveController is serve --controller.
+func serveController(args []string, env environment) error {
+	var o controllerOptions
+	set := o.flags(env)
+	if err := parse(set, args, 0); err != nil {
+		return err
+	}
+	switch {
+	case !o.api.given():
+		return usagef("which API server? give --in-cluster or --kubeconfig")
+	case !set.Changed("socket"):
+		return usagef("where does flexdriver call? give --socket, or --socket= to sweep only")
+	case o.socket == "" && !o.sweep:
+		return usagef("without --socket and with --sweep=false there is nothing to do")
+	case o.socket != "" && !filepath.IsAbs(o.socket):
+		return usagef("--socket is an absolute path")
+	}
+	if err := o.api.check(); err != nil {
+		return err
+	}
+	c, err := loadConfig(bridgeconfig.Loader{Others: trust.MayRead}, *o.config, env)
+	if err != nil {
+		return err
+	}
+	mappers, err := mapping.Compile(c)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	return o.run(ctx, c, mappers, o.logger(env))
+}
+
+// run puts it together.
+func (o *controllerOptions) run(ctx context.Context, c *bridgeconfig.Configuration, mappers map[string]*mapping.Mapper, log *slog.Logger) error {
+	metrics := daemon.NewMetrics()
+	cluster, err := o.api.connect(kube.Options{Log: log, Observe: func(r kube.Request) {
+		metrics.ObserveRequest(r.Verb, r.Resource, r.Code, r.Duration)
+	}})
+	if err != nil {
+		return err
+	}
+	attachments := cluster.Attachments("", attachment.AttachedByController)
+	k := &controller.Controller{Drivers: map[string]*bridge.FlexDriver{}, Attacher: attachments, Cluster: cluster}
+	for i := range c.Drivers {
+		d := &c.Drivers[i]
+		k.Drivers[d.FlexDriver] = drivers.New(d, mappers[d.FlexDriver], nil, cluster, nil)
+	}
+	sweeper := &controller.Sweeper{View: cluster, Delete: attachments.Detach, Log: log}
+	options := daemon.ControllerOptions{
+		Driver: k.Driver, Socket: o.socket, Collector: controller.NewCollector(sweeper.Result), Metrics: metrics,
+		HTTPEndpoint: o.httpEndpoint, MetricsPath: o.metricsPath, Drain: o.drain, Log: log,
+	}
+	if o.sweep {
+		election := kube.Election{Namespace: cmp.Or(o.leaseNamespace, podNamespace(), "flex2csi"), Name: leaseName, Identity: identity()}
+		options.Background = append(options.Background, func(ctx context.Context) { cluster.Lead(ctx, election, sweeper.Run) })
+	}
+	// Calls that are being drained want to see what becomes of their attachments.
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	var watching sync.WaitGroup
+	watching.Go(func() { cluster.Run(life) })
+	err = daemon.RunController(ctx, options)
+	end()
+	watching.Wait()
+	return err
+}
+
+// podNamespace is that of the pod's service account; empty outside of one.
+func podNamespace() string {
+	data, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// identity tells this process apart from others, those before it included.
+func identity() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s_%s", host, strings.ToLower(rand.Text()[:8]))
+}
