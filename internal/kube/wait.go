@@ -8,7 +8,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
@@ -241,41 +240,4 @@ func (w *wait) untilThere(ctx context.Context) (*storagev1.VolumeAttachment, err
 			last = nil
 		}
 	}
-}
-
-// remove deletes an attachment and waits until it is gone. The UID keeps one
-// safe that somebody has made in its place.
-func (w *wait) remove(ctx context.Context, o *storagev1.VolumeAttachment) error {
-	if o.DeletionTimestamp == nil {
-		w.doom(o.UID)
-		_, err := request(ctx, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, w.cluster.storage.VolumeAttachments().Delete(ctx, w.name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(o.UID))})
-		})
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil
-		case err != nil:
-			return failed(err, "delete VolumeAttachment "+w.name+" of volume "+aboutVolume(w.want))
-		}
-	}
-	return w.untilGone(ctx, o)
-}
-
-// doom notes that an object is about to be deleted.
-func (a *Attachments) doom(uid types.UID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for other, when := range a.doomed {
-		if time.Since(when) > 10*time.Minute { // the mirror knows by now
-			delete(a.doomed, other)
-		}
-	}
-	a.doomed[uid] = time.Now()
-}
-
-func (a *Attachments) isDoomed(uid types.UID) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	_, ok := a.doomed[uid]
-	return ok
 }

@@ -164,6 +164,30 @@ func testReplaced(t *testing.T, p *controlplane.Plane) {
 	d.proxy.Heal()
 }
 
+// testFinalizer: who deletes what the external-attacher has not begun with
+// notices if it begins just then. Nobody would ever detach otherwise.
+func testFinalizer(t *testing.T, p *controlplane.Plane) {
+	d, x := start(t, p, "node-1"), attacher{p, t}
+	a := volume("begun", "node-1")
+	_, err := d.Attach(within(t, time.Second), a)
+	says(t, err, flex.CodeDeadlineExceeded)
+	d.proxy.Fail(controlplane.Fault{Verb: "watch", Code: 503, Times: 1000})
+	d.proxy.CutWatches()
+	x.begin(name(a))
+	d.proxy.Requests()
+	detached := make(chan error, 1)
+	go func() { detached <- d.Detach(within(t, 20*time.Second), a) }()
+	x.wait(name(a), leaving)
+	if n := d.proxy.Requests()["delete volumeattachments"]; n != 2 {
+		t.Errorf("it was deleted after %d tries, want 2: the first must not have done it", n)
+	}
+	d.proxy.Heal()
+	x.detach(name(a))
+	if err := <-detached; err != nil {
+		t.Error(err)
+	}
+}
+
 // testBeginning: a daemon that starts while the API server is away knows what
 // the run before knew of CSI drivers, and nothing of attachments.
 func testBeginning(t *testing.T, p *controlplane.Plane) {

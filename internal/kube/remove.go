@@ -1,0 +1,74 @@
+package kube
+
+import (
+	"context"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// remove deletes an attachment and waits until it is gone.
+func (w *wait) remove(ctx context.Context, o *storagev1.VolumeAttachment) error {
+	uid := o.UID
+	for o.DeletionTimestamp == nil {
+		w.doom(uid)
+		err := w.deleteAs(ctx, o)
+		if err == nil || apierrors.IsNotFound(err) {
+			break
+		}
+		what := "delete VolumeAttachment " + w.name + " of volume " + aboutVolume(w.want)
+		if !apierrors.IsConflict(err) {
+			return failed(err, what)
+		}
+		// It has changed meanwhile, or it is another one by now.
+		now, getErr := w.get(ctx)
+		switch {
+		case getErr != nil:
+			return getErr
+		case now == nil:
+			return nil
+		case now.UID != uid:
+			return failed(err, what)
+		}
+		o = now
+	}
+	return w.untilGone(ctx, o)
+}
+
+// deleteAs deletes an attachment if it is still the one that is known. As long as
+// it has no finalizer it must not have changed either: the API server would
+// remove it, and not see that the external-attacher has put its finalizer there
+// between its look and its deed (k8s.io/apiserver, pkg/registry/generic/registry/
+// store.go, Delete). Then the driver attaches what nobody will ever detach.
+func (w *wait) deleteAs(ctx context.Context, o *storagev1.VolumeAttachment) error {
+	is := metav1.NewUIDPreconditions(string(o.UID))
+	if len(o.Finalizers) == 0 {
+		is.ResourceVersion = &o.ResourceVersion
+	}
+	_, err := request(ctx, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, w.cluster.storage.VolumeAttachments().Delete(ctx, w.name, metav1.DeleteOptions{Preconditions: is})
+	})
+	return err
+}
+
+// doom notes that an object is about to be deleted.
+func (a *Attachments) doom(uid types.UID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for other, when := range a.doomed {
+		if time.Since(when) > 10*time.Minute { // the mirror knows by now
+			delete(a.doomed, other)
+		}
+	}
+	a.doomed[uid] = time.Now()
+}
+
+func (a *Attachments) isDoomed(uid types.UID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, ok := a.doomed[uid]
+	return ok
+}
