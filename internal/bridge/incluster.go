@@ -122,7 +122,7 @@ func (b *Bridge) detachSoon(d *FlexDriver, v *volume, s csivol.Secrets) error {
 	if err != nil || !begun {
 		return err
 	}
-	if err := b.deleteAttachment(d, v, cmp.Or(b.DetachWait, defaultDetachWait)); err != nil {
+	if err := b.deleteAttachment(d, v, v.patience(cmp.Or(b.DetachWait, defaultDetachWait))); err != nil {
 		v.log.Warn("the volume is not detached yet; that goes on without its pod", "volumeAttachment", r.Object, "error", err)
 		b.doLater(r, operation{command: detachCommand}, "detach it", b.finishDetach)
 		return nil

@@ -192,6 +192,28 @@ func TestSlowAttachTellsWhy(t *testing.T) {
 	n.empty()
 }
 
+// TestSlowDetachIsNotWaitedFor: the caller of unmount has less time than there
+// is for a detach.
+func TestSlowDetachIsNotWaitedFor(t *testing.T) {
+	n := newClusterNode(t)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	n.cluster.set(func() { n.cluster.slow["Detach"] = true })
+	n.bridge.DetachWait = 0
+	n.bridge.Drivers[flexDriver].Timeouts.Detach = 20 * time.Millisecond
+	d, err := n.bridge.Driver(flexDriver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Timeout = func(flex.Command) time.Duration { return 4 * time.Second }
+	if s := flex.Run(t.Context(), d, []string{"unmount", dir}); s.Status != flex.StatusSuccess {
+		t.Errorf("%+v", s)
+	}
+	n.cluster.hurry()
+	n.settle()
+	n.empty()
+}
+
 // TestNotBegun: another node has the volume, and nothing is there to be undone.
 func TestNotBegun(t *testing.T) {
 	n := newClusterNode(t)
