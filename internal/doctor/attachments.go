@@ -86,7 +86,7 @@ func judgeAttachment(n *notes, a *clusterview.Attachment, w world) {
 	default:
 		return
 	}
-	e.evidence("CSI driver " + a.Driver + ", FlexVolume driver " + a.FlexDriver + ", made by " + a.By + " " + age.String() + " ago")
+	e.evidence("CSI driver " + a.Driver + ", FlexVolume driver " + a.FlexDriver + ", made " + age.String() + " ago by " + maker(a))
 	for _, text := range []string{a.AttachError, a.DetachError} {
 		if text != "" {
 			e.evidence("the driver's word: " + clip(text))

@@ -43,7 +43,7 @@ func (p *patient) checkCSIDriver(ctx context.Context, n *notes, d *bridgeconfig.
 	f, err := client.Features(ctx)
 	if err != nil {
 		kind := csiKind(err)
-		n.add(kind, d.CSIDriver, "%v", err).evidence("the driver of " + d.FlexDriver + p.wrongPlace(d))
+		n.add(kind, d.CSIDriver, "%s", said(err)).evidence("the driver of " + d.FlexDriver + p.wrongPlace(d))
 		return
 	}
 	e := n.add(csiFine, d.CSIDriver, "CSI driver %s %s answers", d.CSIDriver, f.Version)
@@ -57,7 +57,7 @@ func (p *patient) checkCSIDriver(ctx context.Context, n *notes, d *bridgeconfig.
 	client.Controller = p.seen(controller)
 	f, err = client.Features(ctx)
 	if err != nil {
-		n.add(csiKind(err), d.CSIDriver, "the controller service: %v", err)
+		n.add(csiKind(err), d.CSIDriver, "the controller service: %s", said(err))
 		return
 	}
 	e.evidence(fmt.Sprintf("controller service: attaches %v, expands %v", f.Attach, f.ControllerExpand))
@@ -85,6 +85,14 @@ func (p *patient) wrongPlace(d *bridgeconfig.Driver) string {
 		return ", at the endpoint " + d.Endpoint
 	}
 	return ", looked for below " + filepath.Join(p.kubeletDir(), "plugins_registry")
+}
+
+// said leaves out what only says that there was no answer.
+func said(err error) string {
+	if e, ok := errors.AsType[*csivol.RPCError](err); ok && e.Method == "connect" {
+		return e.Message
+	}
+	return err.Error()
 }
 
 // csiKind is which finding an error of a driver is.

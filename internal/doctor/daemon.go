@@ -40,7 +40,7 @@ func (p *patient) checkConfiguration(_ context.Context, n *notes) {
 		}
 		n.add(configurationFine, p.Config, "%s is valid", p.Config).evidence(served...)
 		for _, note := range config.Notes() {
-			n.add(configurationNote, note.Path, "%s", note.Message)
+			n.add(configurationNote, note.Path, "%s", note)
 		}
 	}
 }
@@ -79,7 +79,7 @@ func (p *patient) checkDaemon(_ context.Context, n *notes) {
 	}
 	for i := range s.Failures {
 		f := &s.Failures[i]
-		n.add(callFails, cmp.Or(f.PersistentVolume, f.Dir), "%s of %s has failed %d times since %s, and did the last time", f.Command, cmp.Or(f.PersistentVolume, f.Dir), f.Count, f.Since.UTC().Format(time.RFC3339)).
+		n.add(callFails, cmp.Or(f.PersistentVolume, f.Dir), "%s of %s fails: %s since %s, the last %v ago", f.Command, cmp.Or(f.PersistentVolume, f.Dir), count(f.Count, "time"), f.Since.UTC().Format(time.RFC3339), time.Since(f.Last).Round(time.Second)).
 			evidence("request "+f.Request+", "+f.Code+": "+f.Message, "pod "+f.Pod.Namespace+"/"+f.Pod.Name)
 	}
 	for _, l := range s.Lost {

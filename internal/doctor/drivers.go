@@ -168,6 +168,9 @@ func (p *patient) checkOurs(n *notes, e *entry, d flexDriver, shown string) {
 		return
 	}
 	e.evidence(fmt.Sprintf("backend %s, attach: %v", c.Backend, c.Capabilities.Attach))
+	if c.Capabilities.Attach {
+		p.checkControllerManager(n, d.name)
+	}
 	if c.Backend != driverconfig.BackendCSI {
 		return
 	}
@@ -212,7 +215,8 @@ func (p *patient) checkInstalled(n *notes, dir, here string) {
 			continue
 		}
 		if _, err := os.Stat(filepath.Join(here, name.DirName())); errors.Is(err, fs.ErrNotExist) {
-			n.add(driverNotInstalled, name.String(), "the daemon serves %s, and there is no such driver in %s", name, dir)
+			n.add(driverNotInstalled, name.String(), "the daemon serves %s, and there is no such driver in %s", name, dir).
+				advice("flexdriver install --backend=csi --driver %s --volume-plugin-dir %s --socket %s", name, dir, p.Socket)
 		}
 	}
 }

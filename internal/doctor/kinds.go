@@ -38,8 +38,10 @@ func kindOf(id ID) Kind {
 const checkHangs ID = "check-hangs"
 
 func generalKinds() []Kind {
-	return []Kind{{checkHangs, Warning, nil,
-		"Something on this node does not answer: a disk, a server, a process. See what hangs with: ps -eo pid,stat,wchan:32,args | awk '$2 ~ /D/'. A longer --timeout tells slow from dead."}}
+	return []Kind{{
+		checkHangs, Warning, nil,
+		"Something on this node does not answer: a disk, a server, a process. See what hangs with: ps -eo pid,stat,wchan:32,args | awk '$2 ~ /D/'. A longer --timeout tells slow from dead.",
+	}}
 }
 
 // What is found about the kubelet and its plugin directory.
@@ -69,26 +71,52 @@ const (
 func kubeletKinds() []Kind {
 	return []Kind{
 		{pluginDirUsed, OK, nil, ""},
-		{pluginDirMismatch, Error, []string{noPlugin},
-			"Install the drivers where this kubelet looks ({subject}): flexdriver install --volume-plugin-dir {subject} …; or change the kubelet's volumePluginDir and restart it."},
-		{pluginDirMissing, Error, []string{noPlugin, proberFailed},
-			"mkdir -p {subject}, and restart the kubelet if its log has the second message: it watches the directory from its start or not at all. On a read-only file system choose another directory (volumePluginDir)."},
-		{pluginDirNoExec, Error, []string{callFailed, "permission denied"},
-			"mount --bind {subject} {subject} && mount -o remount,bind,exec {subject}; or choose another directory (the kubelet's volumePluginDir)."},
-		{pluginDirReadOnly, Warning, nil,
-			"What is installed works. To install or update drivers choose a writable directory and make it the kubelet's volumePluginDir."},
-		{pluginDirUntrusted, Warning, nil,
-			"The kubelet runs what lies there as root. chown root {subject}; chmod go-w {subject}."},
-		{pluginDirElsewhere, Warning, []string{noPlugin},
-			"Drivers there are not seen by this kubelet. Install them into its own plugin directory, then remove {subject}."},
-		{kubeletNotRestarted, Warning, nil,
-			"The file was changed after the kubelet's start. Restart the kubelet for it to count, or undo the change before the next restart makes drivers vanish."},
-		{kubeletDirMismatch, Error, []string{"flex2csi was started for the kubelet's directory"},
-			"Give the daemon --kubelet-dir {subject}, as the kubelet has it, and restart it. In a container that directory has to be mounted at the same path."},
-		{attachDetachOff, Warning, []string{"can only get individual resources of this type"},
-			"Some FlexVolume drivers of old wanted this. CSI drivers that attach do not work on this node with it: the node may not create VolumeAttachments. Set enableControllerAttachDetach: true in the kubelet's configuration, drain the node, and restart the kubelet."},
-		{kernelOld, Warning, nil,
-			"When the kubelet removes a pod that could not be unmounted it may delete what is in a volume. Use Linux 5.8 or newer, or set directPublish for drivers whose volumes are directories of the node's own disk."},
+		{
+			pluginDirMismatch, Error,
+			[]string{noPlugin},
+			"Install the drivers where this kubelet looks ({subject}): flexdriver install --volume-plugin-dir {subject} …; or change the kubelet's volumePluginDir and restart it.",
+		},
+		{
+			pluginDirMissing, Error,
+			[]string{noPlugin, proberFailed},
+			"mkdir -p {subject}, and restart the kubelet if its log has the second message: it watches the directory from its start or not at all. On a read-only file system choose another directory (volumePluginDir).",
+		},
+		{
+			pluginDirNoExec, Error,
+			[]string{callFailed, "permission denied"},
+			"mount --bind {subject} {subject} && mount -o remount,bind,exec {subject}; or choose another directory (the kubelet's volumePluginDir).",
+		},
+		{
+			pluginDirReadOnly, Warning, nil,
+			"What is installed works. To install or update drivers choose a writable directory and make it the kubelet's volumePluginDir.",
+		},
+		{
+			pluginDirUntrusted, Warning, nil,
+			"The kubelet runs what lies there as root. chown root {subject}; chmod go-w {subject}.",
+		},
+		{
+			pluginDirElsewhere, Warning,
+			[]string{noPlugin},
+			"Drivers there are not seen by this kubelet. Install them into its own plugin directory, then remove {subject}.",
+		},
+		{
+			kubeletNotRestarted, Warning, nil,
+			"The file was changed after the kubelet's start. Restart the kubelet for it to count, or undo the change before the next restart makes drivers vanish.",
+		},
+		{
+			kubeletDirMismatch, Error,
+			[]string{"flex2csi was started for the kubelet's directory"},
+			"Give the daemon --kubelet-dir {subject}, as the kubelet has it, and restart it. In a container that directory has to be mounted at the same path.",
+		},
+		{
+			attachDetachOff, Warning,
+			[]string{"can only get individual resources of this type"},
+			"Some FlexVolume drivers of old wanted this. CSI drivers that attach do not work on this node with it: the node may not create VolumeAttachments. Set enableControllerAttachDetach: true in the kubelet's configuration, drain the node, and restart the kubelet.",
+		},
+		{
+			kernelOld, Warning, nil,
+			"When the kubelet removes a pod that could not be unmounted it may delete what is in a volume. Use Linux 5.8 or newer, or set directPublish for drivers whose volumes are directories of the node's own disk.",
+		},
 	}
 }
 
@@ -112,45 +140,92 @@ const (
 	driverInitSlow      ID = "driver-init-slow"
 	driverNotInstalled  ID = "driver-not-installed"
 	driverNotServed     ID = "driver-not-served"
+	driverNotInManager  ID = "driver-not-in-controller-manager"
+	driverAttaches      ID = "driver-attach"
 )
 
 func driverKinds() []Kind {
 	broken := []string{badOutput, callFailed, probingFailed, "error creating Flexvolume plugin from directory"}
 	return []Kind{
 		{driverFine, OK, nil, ""},
-		{driverNoExecutable, Error, broken,
-			"The kubelet tries to run it at each operation on any volume of the node, and logs each failure. If the driver is not wanted any more: rm -r {subject}. Otherwise install it again."},
-		{driverNotExecutable, Error, append(broken, "permission denied"),
-			"chmod 0755 the executable; the kubelet notices that by itself. If it is executable already, ask SELinux: ausearch -m avc -ts recent."},
-		{driverCannotStart, Error, append(broken, "exec format error", "no such file or directory"),
-			"Install a build for this machine's processor that is linked statically (CGO_ENABLED=0), or what the script wants to be run by. If the driver is not wanted any more, remove its directory."},
+		{
+			driverNoExecutable, Error, broken,
+			"The kubelet tries to run it at each operation on any volume of the node, and logs each failure. If the driver is not wanted any more: rm -r {subject}. Otherwise install it again.",
+		},
+		{
+			driverNotExecutable, Error, append(broken, "permission denied"),
+			"chmod 0755 the executable; the kubelet notices that by itself. If it is executable already, ask SELinux: ausearch -m avc -ts recent.",
+		},
+		{
+			driverCannotStart, Error, append(broken, "exec format error", "no such file or directory"),
+			"Install a build for this machine's processor that is linked statically (CGO_ENABLED=0), or what the script wants to be run by. If the driver is not wanted any more, remove its directory.",
+		},
 		{driverUntrusted, Warning, nil, "The kubelet runs it as root: chown root it, chmod go-w it."},
-		{driverNoVendor, Warning, []string{noPlugin},
-			"A directory is called <vendor>~<driver>, with an executable <driver> in it. Others are called at their own risk: kube-controller-manager takes such names apart at the second slash. Install the driver under a proper name, and remove {subject} when no PersistentVolume names it."},
-		{driverLink, Warning, []string{noPlugin},
-			"The kubelet ignores it when it starts. Move the directory itself to that place."},
-		{dotFolder, Warning, broken,
-			"Only names that begin with a dot themselves are ignored: any change to another file in that folder makes the kubelet run an executable that is not there, at each volume operation until it is restarted. rm -r {subject}."},
-		{strayFile, Info, broken,
-			"If it is changed, the kubelet takes it for a driver and fails to run it until it is restarted. Move it elsewhere."},
-		{driverWritten, Warning, nil,
-			"Each change there makes the kubelet run init again under a lock that all volume operations need. Keep logs and temporary files out of the plugin directory."},
-		{installInterrupted, Warning, nil,
-			"An installer was killed. flexdriver install (or --rollback) finishes or undoes it; so does flexdriver uninstall."},
-		{driverUnconfigured, Error, []string{"the driver is not configured"},
-			"flexdriver install --driver … writes the configuration anew. Pods can end meanwhile."},
-		{driverSocket, Error, []string{"flex2csi does not listen at"},
-			"Give the daemon the --socket and --state-dir that the driver has, or install the driver with the daemon's."},
-		{driverVersion, Info, []string{"speaks version"},
-			"That is normal during an update. Releases that do not understand each other say so in the second place: bring both to one then."},
-		{driverInitFails, Error, broken,
-			"The driver's volumes cannot be mounted, and the kubelet runs init again and again. Mend the driver or, if it is not wanted any more, remove its directory."},
-		{driverInitSlow, Warning, nil,
-			"The kubelet holds a lock meanwhile that the operations on all volumes of the node need. Mend or remove that driver."},
-		{driverNotInstalled, Error, []string{noPlugin},
-			"flexdriver install --backend=csi --driver {subject} --volume-plugin-dir <the kubelet's>"},
-		{driverNotServed, Error, []string{"the configuration of flex2csi on this node has no driver"},
-			"Add {subject} to the drivers of the BridgeConfiguration, vendor and all, and restart the daemon."},
+		{
+			driverNoVendor, Warning,
+			[]string{noPlugin},
+			"A directory is called <vendor>~<driver>, with an executable <driver> in it. Others are called at their own risk: kube-controller-manager takes such names apart at the second slash. Install the driver under a proper name, and remove {subject} when no PersistentVolume names it.",
+		},
+		{
+			driverLink, Warning,
+			[]string{noPlugin},
+			"The kubelet ignores it when it starts. Move the directory itself to that place.",
+		},
+		{
+			dotFolder, Warning, broken,
+			"Only names that begin with a dot themselves are ignored: any change to another file in that folder makes the kubelet run an executable that is not there, at each volume operation until it is restarted. rm -r {subject}.",
+		},
+		{
+			strayFile, Info, broken,
+			"If it is changed, the kubelet takes it for a driver and fails to run it until it is restarted. Move it elsewhere.",
+		},
+		{
+			driverWritten, Warning, nil,
+			"Each change there makes the kubelet run init again under a lock that all volume operations need. Keep logs and temporary files out of the plugin directory.",
+		},
+		{
+			installInterrupted, Warning, nil,
+			"An installer was killed. flexdriver install (or --rollback) finishes or undoes it; so does flexdriver uninstall.",
+		},
+		{
+			driverUnconfigured, Error,
+			[]string{"the driver is not configured"},
+			"flexdriver install --driver … writes the configuration anew. Pods can end meanwhile.",
+		},
+		{
+			driverSocket, Error,
+			[]string{"flex2csi does not listen at"},
+			"Give the daemon the --socket and --state-dir that the driver has, or install the driver with the daemon's.",
+		},
+		{
+			driverVersion, Info,
+			[]string{"speaks version"},
+			"That is normal during an update. Releases that do not understand each other say so in the second place: bring both to one then.",
+		},
+		{
+			driverInitFails, Error, broken,
+			"The driver's volumes cannot be mounted, and the kubelet runs init again and again. Mend the driver or, if it is not wanted any more, remove its directory.",
+		},
+		{
+			driverInitSlow, Warning, nil,
+			"The kubelet holds a lock meanwhile that the operations on all volumes of the node need. Mend or remove that driver.",
+		},
+		{
+			driverNotInstalled, Error,
+			[]string{noPlugin},
+			"flexdriver install --backend=csi --driver {subject} --volume-plugin-dir <the kubelet's>",
+		},
+		{
+			driverNotInManager, Error,
+			[]string{"unmounted volumes=[", "timed out waiting for the condition"},
+			"It is installed with --attach, so kube-controller-manager has to run it, and there is no event when it cannot: pods stay in ContainerCreating. Mount the plugin directory into its container at its --flex-volume-plugin-dir (kubeadm since 1.36 does not), or install the driver without --attach.",
+		},
+		{driverAttaches, Info, nil, "That kube-controller-manager has it cannot be seen from this node. Run doctor on a control-plane node as well, or install the driver without --attach, which needs nothing there."},
+		{
+			driverNotServed, Error,
+			[]string{"the configuration of flex2csi on this node has no driver"},
+			"Add {subject} to the drivers of the BridgeConfiguration, vendor and all, and restart the daemon.",
+		},
 	}
 }
 
@@ -178,23 +253,47 @@ func daemonKinds() []Kind {
 		{configurationBroken, Error, nil, "The daemon does not start with it. Mend what is named; flex2csi check --config {subject} shows the same."},
 		{configurationNote, Info, nil, ""},
 		{daemonFine, OK, nil, ""},
-		{daemonAbsent, Error, []string{"flex2csi does not listen at"},
-			"Look why its pod does not run on this node: kubectl get pods -o wide, kubectl logs --previous. In a container the socket's directory has to be a hostPath. Until it is back pods can end, and no pod with such a volume can start."},
-		{daemonSilent, Error, []string{"has not answered in time", "is not sent there", "takes no more calls", "speaks version"},
-			"The message says what is wrong with the daemon or its socket; docs/troubleshooting.md has each of them. If it hangs, its log says in what."},
+		{
+			daemonAbsent, Error,
+			[]string{"flex2csi does not listen at"},
+			"Look why its pod does not run on this node: kubectl get pods -o wide, kubectl logs --previous. In a container the socket's directory has to be a hostPath. Until it is back pods can end, and no pod with such a volume can start.",
+		},
+		{
+			daemonSilent, Error,
+			[]string{"has not answered in time", "is not sent there", "takes no more calls", "speaks version"},
+			"The message says what is wrong with the daemon or its socket; docs/troubleshooting.md has each of them. If it hangs, its log says in what.",
+		},
 		{daemonDraining, Info, nil, "It ends, or is being replaced. If it stays so, look for what it waits for: flex2csi status."},
 		{daemonVersion, Info, []string{"speaks version"}, "That is normal during an update, and no problem as long as they understand each other."},
-		{driverTrouble, Warning, []string{"is its pod running on this node?"},
-			"The error is what the daemon met last. See the pod of the CSI driver on this node, and its log."},
-		{volumeStuck, Warning, []string{"still in progress after"},
-			"flex2csi status {subject} -o wide shows it whole. The daemon repeats the step until the CSI driver gives a final answer: its log says why it does not."},
-		{callFails, Warning, []string{"command failed, status: Failure, reason:"},
-			"The message is the reason; docs/troubleshooting.md has each of them by its words."},
-		{volumeLost, Warning, []string{"a pod has a volume without a record"},
-			"The state directory was lost, or is another one. The pod keeps its volume; deleting and starting it again makes a record. Without that the volume stays staged, and attached, when the pod goes."},
-		{tombstoneLeft, Warning, []string{"an unmount made without the daemon could not be completed"},
-			"The volume is unmounted for the pod, and not yet unstaged and detached. The daemon does that when the CSI driver is there: look why it is not."},
-		{stateBroken, Warning, []string{"a state file is broken"},
-			"What it said is known from the version before or from the mount table. Look whether the disk is healthy, then remove the file that was put aside."},
+		{
+			driverTrouble, Warning,
+			[]string{"is its pod running on this node?"},
+			"The error is what the daemon met last. See the pod of the CSI driver on this node, and its log.",
+		},
+		{
+			volumeStuck, Warning,
+			[]string{"still in progress after"},
+			"flex2csi status {subject} -o wide shows it whole. The daemon repeats the step until the CSI driver gives a final answer: its log says why it does not.",
+		},
+		{
+			callFails, Warning,
+			[]string{"command failed, status: Failure, reason:"},
+			"The message is the reason; docs/troubleshooting.md has each of them by its words.",
+		},
+		{
+			volumeLost, Warning,
+			[]string{"a pod has a volume without a record"},
+			"The state directory was lost, or is another one. The pod keeps its volume; deleting and starting it again makes a record. Without that the volume stays staged, and attached, when the pod goes.",
+		},
+		{
+			tombstoneLeft, Warning,
+			[]string{"an unmount made without the daemon could not be completed"},
+			"The volume is unmounted for the pod, and not yet unstaged and detached. The daemon does that when the CSI driver is there: look why it is not.",
+		},
+		{
+			stateBroken, Warning,
+			[]string{"a state file is broken"},
+			"What it said is known from the version before or from the mount table. Look whether the disk is healthy, then remove the file that was put aside.",
+		},
 	}
 }

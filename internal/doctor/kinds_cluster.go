@@ -14,18 +14,36 @@ const (
 func csiKinds() []Kind {
 	return []Kind{
 		{csiFine, OK, nil, ""},
-		{csiNotRegistered, Error, []string{"no driver of this name is registered below", notRegistered},
-			"See whether the driver's node pod runs on this node, what its node-driver-registrar says, and whether csiDriver is what the driver calls itself (kubectl get csidrivers). A fixed endpoint does without registration."},
-		{csiNoAnswer, Error, []string{"is its pod running on this node?", "nobody answers at"},
-			"See the driver's pod on this node, and its log. A socket that was left over goes when the driver starts again."},
-		{csiWrongName, Error, []string{"the driver at this socket is"},
-			"endpoint and csiDriver in the configuration do not belong together. Nothing is asked of the wrong driver."},
-		{csiNotReady, Warning, []string{"says that it is not ready yet"},
-			"The driver's own word (Probe). Its log says what it waits for."},
-		{csiNoAttach, Error, []string{"look at controllerEndpoint"},
-			"The driver attaches volumes, and with this configuration nobody asks it to. Set attach: Auto and see to a way (controllerEndpoint, or access to Kubernetes): docs/bridge-configuration.md. attach: None is for drivers that can do without."},
-		{registrationDead, Warning, []string{"RegisterPlugin error -- dial failed at socket"},
-			"Left over by a registrar that was killed. The kubelet tries it again and again; rm {subject}, if its driver is not just starting."},
+		{
+			csiNotRegistered, Error,
+			[]string{"no driver of this name is registered below", notRegistered},
+			"See whether the driver's node pod runs on this node, what its node-driver-registrar says, and whether csiDriver is what the driver calls itself (kubectl get csidrivers). A fixed endpoint does without registration.",
+		},
+		{
+			csiNoAnswer, Error,
+			[]string{"is its pod running on this node?", "nobody answers at"},
+			"See the driver's pod on this node, and its log. A socket that was left over goes when the driver starts again.",
+		},
+		{
+			csiWrongName, Error,
+			[]string{"the driver at this socket is"},
+			"endpoint and csiDriver in the configuration do not belong together. Nothing is asked of the wrong driver.",
+		},
+		{
+			csiNotReady, Warning,
+			[]string{"says that it is not ready yet"},
+			"The driver's own word (Probe). Its log says what it waits for.",
+		},
+		{
+			csiNoAttach, Error,
+			[]string{"look at controllerEndpoint"},
+			"The driver attaches volumes, and with this configuration nobody asks it to. Set attach: Auto and see to a way (controllerEndpoint, or access to Kubernetes): docs/bridge-configuration.md. attach: None is for drivers that can do without.",
+		},
+		{
+			registrationDead, Warning,
+			[]string{"RegisterPlugin error -- dial failed at socket"},
+			"Left over by a registrar that was killed. The kubelet tries it again and again; rm {subject}, if its driver is not just starting.",
+		},
 	}
 }
 
@@ -42,6 +60,7 @@ const (
 	mountStacked       ID = "mount-stacked"
 	mountDeleted       ID = "mount-source-deleted"
 	mountLeft          ID = "mount-without-pod"
+	mountStale         ID = "mount-stale"
 	filesystemReadOnly ID = "filesystem-went-read-only"
 )
 
@@ -49,27 +68,59 @@ func mountKinds() []Kind {
 	corrupted := []string{"transport endpoint is not connected", "stale NFS file handle", "is dead, most likely since the driver was restarted", "UnmountVolume.TearDown failed"}
 	return []Kind{
 		{propagationFine, OK, nil, ""},
-		{kubeletDirPrivate, Error, []string{"is not a shared mount"},
-			"Containers cannot give mounts back to the node (mountPropagation: Bidirectional). mount --bind {subject} {subject} && mount --make-rshared {subject} before the kubelet and the container runtime start; systemd makes / shared by itself, so look who undid that (MountFlags= in a unit)."},
-		{daemonPropagation, Error, []string{"mountPropagation: Bidirectional"},
-			"In the daemon's DaemonSet mount the kubelet's directory as a hostPath at the same path with mountPropagation: Bidirectional, and make the container privileged."},
-		{csiPropagation, Error, []string{"mountPropagation: Bidirectional"},
-			"What the driver mounts is seen by nobody else: pods get an empty directory. In the driver's DaemonSet mount the kubelet's directory as a hostPath at the same path with mountPropagation: Bidirectional."},
-		{mountInvisible, Error, []string{"mountPropagation: Bidirectional"},
-			"The daemon believes that the pod has the volume, and for the kubelet there is no mount: what the pod writes goes to the node's own disk. Delete the pod; then see the findings on propagation."},
+		{
+			kubeletDirPrivate, Error,
+			[]string{"is not a shared mount"},
+			"Containers cannot give mounts back to the node (mountPropagation: Bidirectional). mount --bind {subject} {subject} && mount --make-rshared {subject} before the kubelet and the container runtime start; systemd makes / shared by itself, so look who undid that (MountFlags= in a unit).",
+		},
+		{
+			daemonPropagation, Error,
+			[]string{"mountPropagation: Bidirectional"},
+			"In the daemon's DaemonSet mount the kubelet's directory as a hostPath at the same path with mountPropagation: Bidirectional, and make the container privileged.",
+		},
+		{
+			csiPropagation, Error,
+			[]string{"mountPropagation: Bidirectional"},
+			"What the driver mounts is seen by nobody else: pods get an empty directory. In the driver's DaemonSet mount the kubelet's directory as a hostPath at the same path with mountPropagation: Bidirectional.",
+		},
+		{
+			mountInvisible, Error,
+			[]string{"mountPropagation: Bidirectional"},
+			"The daemon believes that the pod has the volume, and for the kubelet there is no mount: what the pod writes goes to the node's own disk. Delete the pod; then see the findings on propagation.",
+		},
 		{mountsFine, OK, nil, ""},
-		{mountCorrupted, Error, corrupted,
-			"The process or server behind it is gone. Pods that use it have to be deleted, or repairInUse set for the driver. If the pod is gone: umount {subject} (umount -l, if it is busy)."},
-		{mountHangs, Error, append(corrupted, "timed out waiting for the condition"),
-			"What is behind it does not answer, and whatever touches it hangs as well. Bring the server back. If it will not come back: umount -f {subject}, or umount -l."},
-		{mountStacked, Warning, []string{"device or resource busy"},
-			"Something was mounted over a mount that was there. Each needs an umount; the bridge's own unmount removes all of them."},
-		{mountDeleted, Error, nil,
-			"The directory that was bound there has been deleted at its source: what is written into it is lost when the pod ends. Delete the pod."},
-		{mountLeft, Warning, []string{"orphaned pod", "volume paths are still present on disk", "Orphaned pod found, but volumes are not cleaned up"},
-			"The pod's directory goes when this is unmounted. With the driver's executable in place: <driver> unmount {subject}; then see why the kubelet did not (its log has the volume's name)."},
-		{filesystemReadOnly, Warning, []string{"read-only file system"},
-			"The kernel found the filesystem damaged, or its disk failed: dmesg -T | grep -i -e ext4 -e xfs -e btrfs -e 'I/O error'. Stop the pods, let fsck look at it, then start them again."},
+		{
+			mountCorrupted, Error, corrupted,
+			"The process or server behind it is gone. Pods that use it have to be deleted, or repairInUse set for the driver. If the pod is gone: umount {subject} (umount -l, if it is busy).",
+		},
+		{
+			mountHangs, Error, append(corrupted, "timed out waiting for the condition"),
+			"What is behind it does not answer, and whatever touches it hangs as well. Bring the server back. If it will not come back: umount -f {subject}, or umount -l.",
+		},
+		{
+			mountStacked, Warning,
+			[]string{"device or resource busy"},
+			"Something was mounted over a mount that was there. Each needs an umount; the bridge's own unmount removes all of them.",
+		},
+		{
+			mountDeleted, Error, nil,
+			"The directory that was bound there has been deleted at its source: what is written into it is lost when the pod ends. Delete the pod.",
+		},
+		{
+			mountLeft, Warning,
+			[]string{"orphaned pod", "volume paths are still present on disk", "Orphaned pod found, but volumes are not cleaned up"},
+			"The pod's directory goes when this is unmounted. With the driver's executable in place: <driver> unmount {subject}; then see why the kubelet did not (its log has the volume's name).",
+		},
+		{
+			mountStale, Warning,
+			[]string{"still mounted by other references", "device or resource busy"},
+			"No pod uses it any more. The kubelet forgets such a mount when it is restarted at the wrong moment; the bridge undoes its own after --grace. If it stays: see flex2csi status for the volume, and unmount it when it is not there.",
+		},
+		{
+			filesystemReadOnly, Warning,
+			[]string{"read-only file system"},
+			"The kernel found the filesystem damaged, or its disk failed: dmesg -T | grep -i -e ext4 -e xfs -e btrfs -e 'I/O error'. Stop the pods, let fsck look at it, then start them again.",
+		},
 	}
 }
 
@@ -83,10 +134,16 @@ const (
 func podKinds() []Kind {
 	return []Kind{
 		{podsFine, OK, nil, ""},
-		{volumeDirFiles, Warning, []string{"orphaned pod", "but failed to rmdir() volume at path", "directory not empty"},
-			"Nothing is mounted there, and there are files: somebody wrote to the node's own disk instead of the volume. If the pod runs, delete it. Save what is there; when the directory is empty the kubelet removes it. (A driver that mounts nothing and writes files by itself is meant to.)"},
-		{podOrphaned, Info, []string{"orphaned pod"},
-			"The kubelet removes it by itself within minutes; if not, its log says for the pod's UID why."},
+		{
+			volumeDirFiles, Warning,
+			[]string{"orphaned pod", "but failed to rmdir() volume at path", "directory not empty"},
+			"Nothing is mounted there, and there are files: somebody wrote to the node's own disk instead of the volume. If the pod runs, delete it. Save what is there; when the directory is empty the kubelet removes it. (A driver that mounts nothing and writes files by itself is meant to.)",
+		},
+		{
+			podOrphaned, Info,
+			[]string{"orphaned pod"},
+			"The kubelet removes it by itself within minutes; if not, its log says for the pod's UID why.",
+		},
 	}
 }
 
@@ -109,24 +166,40 @@ const (
 func clusterKinds() []Kind {
 	return []Kind{
 		{apiFine, OK, nil, ""},
-		{apiUnreachable, Error, nil,
-			"What needs no attachment is mounted all the same, and everything can be unmounted. See the kubeconfig, and the API server."},
+		{
+			apiUnreachable, Error, nil,
+			"What needs no attachment is mounted all the same, and everything can be unmounted. See the kubeconfig, and the API server.",
+		},
 		{apiSlow, Warning, nil, "See the load of the API server and of etcd."},
-		{versionSkew, Warning, nil,
-			"A kubelet may be three minor versions older than the API server, and never newer. Bring the node up to date."},
-		{nodeMissing, Error, nil,
-			"Kubernetes has no node of that name: see --node-name here and in the daemon's flags, and kubectl get nodes."},
+		{
+			versionSkew, Warning, nil,
+			"A kubelet may be three minor versions older than the API server, and never newer. Bring the node up to date.",
+		},
+		{
+			nodeMissing, Error, nil,
+			"Kubernetes has no node of that name: see --node-name here and in the daemon's flags, and kubectl get nodes.",
+		},
 		{nodeNotReady, Warning, nil, "kubectl describe node {subject}."},
 		{objectFine, OK, nil, ""},
-		{objectMissing, Warning, []string{"timed out waiting for external-attacher of"},
-			"Without a CSIDriver object Kubernetes takes for granted that the driver wants its volumes attached, and knows nothing of its other wishes. Install the driver's own."},
-		{objectAttach, Error, nil,
-			"CSIDriver {subject} says attachRequired: true, and the bridge's configuration says attach: None: the driver stages volumes that were never attached. Remove attach: None."},
+		{
+			objectMissing, Warning,
+			[]string{"timed out waiting for external-attacher of"},
+			"Without a CSIDriver object Kubernetes takes for granted that the driver wants its volumes attached, and knows nothing of its other wishes. Install the driver's own.",
+		},
+		{
+			objectAttach, Error, nil,
+			"CSIDriver {subject} says attachRequired: true, and the bridge's configuration says attach: None: the driver stages volumes that were never attached. Remove attach: None.",
+		},
 		{nodeObjectFine, OK, nil, ""},
-		{nodeObjectLacks, Error, []string{"does not contain driver", notRegistered},
-			"The driver is not registered on this node: nothing can be attached to it. See the driver's node pod there and its node-driver-registrar."},
-		{pluginDirsDiffer, Info, nil,
-			"A DaemonSet that installs into one directory misses some nodes. Install per group of nodes, or give all kubelets the same volumePluginDir."},
+		{
+			nodeObjectLacks, Error,
+			[]string{"does not contain driver", notRegistered},
+			"The driver is not registered on this node: nothing can be attached to it. See the driver's node pod there and its node-driver-registrar.",
+		},
+		{
+			pluginDirsDiffer, Info, nil,
+			"A DaemonSet that installs into one directory misses some nodes. Install per group of nodes, or give all kubelets the same volumePluginDir.",
+		},
 	}
 }
 
@@ -147,21 +220,42 @@ func attachmentKinds() []Kind {
 	waiting := []string{"timed out waiting for external-attacher of", "AttachVolume.Attach failed for volume"}
 	return []Kind{
 		{attachmentsFine, OK, nil, ""},
-		{attachmentNoNode, Error, []string{"Multi-Attach error for volume"},
-			"The volume cannot be attached anywhere else. The sweeper of flex2csi serve --controller deletes it; without one: kubectl delete volumeattachment {subject}, after you made sure that the machine does not write to the disk any more."},
-		{attachmentNoPV, Warning, nil,
-			"The sweeper of flex2csi serve --controller deletes it; without one: kubectl delete volumeattachment {subject}, if flex2csi status on the node does not show the volume."},
-		{attachmentNoUser, Warning, []string{"Multi-Attach error for volume"},
-			"The daemon looks for such attachments when it starts. If it stays after a restart of the daemon: kubectl delete volumeattachment {subject}."},
-		{attachmentFails, Error, waiting,
-			"The text is the CSI driver's own. It is tried again by the external-attacher; the driver's controller pod has the log."},
-		{attachmentWaits, Error, waiting,
-			"Nobody has worked on it. See whether the external-attacher runs in the driver's controller pod, whether it is the leader there, and what it says."},
-		{attachmentStays, Error, []string{"Multi-Attach error for volume"},
-			"Somebody wants it deleted, and a finalizer holds it: the external-attacher does not detach, or is gone for good. See its log. Only when the volume is surely detached, or the attacher will never come back: kubectl patch volumeattachment {subject} --type=merge -p '{\"metadata\":{\"finalizers\":null}}'."},
-		{attachmentTwice, Warning, []string{"Multi-Attach error for volume"},
-			"A volume for one node is attached to two, or about to be. See which of the pods is wanted, and delete the other."},
-		{attachmentLimit, Warning, []string{"exceed max volume count", "ResourceExhausted"},
-			"No more volumes of the driver fit on that node. Move pods, or raise the driver's limit if the machine has room."},
+		{
+			attachmentNoNode, Error,
+			[]string{"Multi-Attach error for volume"},
+			"The volume cannot be attached anywhere else. The sweeper of flex2csi serve --controller deletes it; without one: kubectl delete volumeattachment {subject}, after you made sure that the machine does not write to the disk any more.",
+		},
+		{
+			attachmentNoPV, Warning, nil,
+			"The sweeper of flex2csi serve --controller deletes it; without one: kubectl delete volumeattachment {subject}, if flex2csi status on the node does not show the volume.",
+		},
+		{
+			attachmentNoUser, Warning,
+			[]string{"Multi-Attach error for volume"},
+			"The daemon looks for such attachments when it starts. If it stays after a restart of the daemon: kubectl delete volumeattachment {subject}.",
+		},
+		{
+			attachmentFails, Error, waiting,
+			"The text is the CSI driver's own. It is tried again by the external-attacher; the driver's controller pod has the log.",
+		},
+		{
+			attachmentWaits, Error, waiting,
+			"Nobody has worked on it. See whether the external-attacher runs in the driver's controller pod, whether it is the leader there, and what it says.",
+		},
+		{
+			attachmentStays, Error,
+			[]string{"Multi-Attach error for volume"},
+			"Somebody wants it deleted, and a finalizer holds it: the external-attacher does not detach, or is gone for good. See its log. Only when the volume is surely detached, or the attacher will never come back: kubectl patch volumeattachment {subject} --type=merge -p '{\"metadata\":{\"finalizers\":null}}'.",
+		},
+		{
+			attachmentTwice, Warning,
+			[]string{"Multi-Attach error for volume"},
+			"A volume for one node is attached to two, or about to be. See which of the pods is wanted, and delete the other.",
+		},
+		{
+			attachmentLimit, Warning,
+			[]string{"exceed max volume count", "ResourceExhausted"},
+			"No more volumes of the driver fit on that node. Move pods, or raise the driver's limit if the machine has room.",
+		},
 	}
 }

@@ -46,7 +46,7 @@ var (
 func (p *patient) findKubelet() (*kubelet, error) {
 	pid := p.KubeletPID
 	if pid == 0 {
-		found := kubelets()
+		found := processes("kubelet")
 		switch {
 		case len(found) == 0:
 			return nil, errNoKubelet
@@ -58,8 +58,8 @@ func (p *patient) findKubelet() (*kubelet, error) {
 	return readKubelet(pid)
 }
 
-// kubelets are the processes of that name.
-func kubelets() (found []int) {
+// processes are those of a name; hyperkube has it as its first argument.
+func processes(wanted string) (found []int) {
 	entries, err := os.ReadDir(procDir)
 	if err != nil {
 		return nil
@@ -74,7 +74,7 @@ func kubelets() (found []int) {
 			continue
 		}
 		name := filepath.Base(args[0])
-		if name == "kubelet" || name == "hyperkube" && len(args) > 1 && args[1] == "kubelet" {
+		if name == wanted || name == "hyperkube" && len(args) > 1 && args[1] == wanted {
 			found = append(found, pid)
 		}
 	}

@@ -51,8 +51,10 @@ func TestKubelet(t *testing.T) {
 			}
 			return []string{"--config", file}
 		}, want: []string{"kubelet-not-restarted"}},
-		"does not exist": {args: func(n *node) []string { return []string{"--volume-plugin-dir", n.path("nowhere")} },
-			want: []string{"plugin-dir-mismatch", "plugin-dir-missing"}},
+		"does not exist": {
+			args: func(n *node) []string { return []string{"--volume-plugin-dir", n.path("nowhere")} },
+			want: []string{"plugin-dir-mismatch", "plugin-dir-missing"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)

@@ -34,7 +34,8 @@ func (p *patient) checkMounts(ctx context.Context, n *notes) {
 		n.skip("whether what is mounted still works", "%v", err)
 		return
 	}
-	n.add(mountsFine, p.kubeletDir(), "%d mounts of volumes below %s were asked whether they work", len(points), p.kubeletDir())
+	n.add(mountsFine, p.kubeletDir(), "%s of volumes below %s asked whether they work", count(len(points), "mount"), p.kubeletDir())
+	p.checkStale(n, volumes)
 	p.judge(n, volumes, answers)
 }
 

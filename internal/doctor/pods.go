@@ -53,7 +53,7 @@ func (p *patient) checkPods(ctx context.Context, n *notes) {
 			orphaned(n, pod.Name(), path, table)
 		}
 	}
-	n.add(podsFine, dir, "%d directories of pods were looked at", len(pods))
+	n.add(podsFine, dir, "%s of pods looked at", countIn(len(pods), "directory", "directories"))
 }
 
 // knownPods are the UIDs of the pods that Kubernetes has on this node; nil if

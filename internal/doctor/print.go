@@ -77,11 +77,13 @@ func (r *Report) Summary() string {
 		count(r.Count(Error), "error"), count(r.Count(Warning), "warning"), count(r.Count(Info), "note"), r.Count(OK), len(r.Skipped))
 }
 
-func count(n int, what string) string {
+func count(n int, what string) string { return countIn(n, what, what+"s") }
+
+func countIn(n int, one, many string) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 " + one
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 // lineWidth is that of most terminals over a bad connection.
@@ -91,7 +93,7 @@ const lineWidth = 100
 func paragraph(b *strings.Builder, first, next, text string) {
 	line := first
 	empty := true
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		if !empty && len(line)+1+len(word) > lineWidth {
 			b.WriteString(line + "\n")
 			line, empty = next, true

@@ -100,7 +100,7 @@ func resolvedIn(table []*mounter.Info, path string) string {
 // peerGroup is the number that all mounts have that share what is mounted on
 // them; it is one for the whole machine.
 func peerGroup(m *mounter.Info) string {
-	for _, field := range strings.Fields(m.Optional) {
+	for field := range strings.FieldsSeq(m.Optional) {
 		if group, ok := strings.CutPrefix(field, "shared:"); ok {
 			return group
 		}

@@ -173,11 +173,6 @@ func (e *entry) advice(format string, args ...any) *entry {
 	return e.change(func(f *Finding) { f.Advice = clean(fmt.Sprintf(format, args...)) })
 }
 
-// severity replaces that of its kind.
-func (e *entry) severity(s Severity) *entry {
-	return e.change(func(f *Finding) { f.Severity = s })
-}
-
 // clean takes out what looks secret, and what would spoil a terminal: drivers
 // and other programs have a hand in many texts.
 func clean(text string) string {

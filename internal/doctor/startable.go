@@ -30,7 +30,7 @@ func startable(path, root string) error {
 	case strings.HasPrefix(string(magic), "#!"):
 		return startableScript(f, root)
 	}
-	return errors.New("it is neither a program of this system nor a script that begins with #!")
+	return errors.New("it begins neither as a program of this system nor with #! as a script")
 }
 
 func startableScript(f *os.File, root string) error {
