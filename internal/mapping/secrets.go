@@ -125,6 +125,7 @@ func (s stage) fromCluster() bool { return s.source.SecretRef != nil }
 func (s stage) onNode() bool {
 	return s.field == "secrets.nodeStage" || s.field == "secrets.nodePublish"
 }
+
 func (s stage) expands() bool {
 	return s.field == "secrets.nodeExpand" || s.field == "secrets.controllerExpand"
 }
