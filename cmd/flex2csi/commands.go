@@ -98,13 +98,13 @@ func flags(name, about string, env environment) *pflag.FlagSet {
 	return set
 }
 
-// parse parses the flags of a command that takes no more arguments than most.
-func parse(set *pflag.FlagSet, args []string, most int) error {
+// parse parses the flags of a command that takes nothing else.
+func parse(set *pflag.FlagSet, args []string) error {
 	if err := set.Parse(args); err != nil {
 		return &usageError{err}
 	}
-	if set.NArg() > most {
-		return usagef("%q is one argument too many", set.Arg(most))
+	if set.NArg() > 0 {
+		return usagef("%q is one argument too many", set.Arg(0))
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func help(_ []string, env environment) error {
 func printVersion(args []string, env environment) error {
 	set := flags("version", "Print what this is.", env)
 	asJSON := set.Bool("json", false, "print a JSON object")
-	if err := parse(set, args, 0); err != nil {
+	if err := parse(set, args); err != nil {
 		return err
 	}
 	return version.Get().Print(env.out, "flex2csi", *asJSON)

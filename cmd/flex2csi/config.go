@@ -60,7 +60,7 @@ func check(args []string, env environment) error {
 	set := flags("check", "Validate a BridgeConfiguration, expressions included, and print it with its\ndefaults. All faults are listed; the exit status is 1 if there are any. What is\nno fault but worth knowing goes to standard error.", env)
 	path := configFlag(set)
 	quiet := set.BoolP("quiet", "q", false, "print nothing but faults")
-	if err := parse(set, args, 0); err != nil {
+	if err := parse(set, args); err != nil {
 		return err
 	}
 	c, err := loadConfig(bridgeconfig.Loader{}, *path, env)

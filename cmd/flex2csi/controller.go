@@ -60,7 +60,7 @@ const leaseName = "flex2csi-controller"
 func serveController(args []string, env environment) error {
 	var o controllerOptions
 	set := o.flags(env)
-	if err := parse(set, args, 0); err != nil {
+	if err := parse(set, args); err != nil {
 		return err
 	}
 	switch {

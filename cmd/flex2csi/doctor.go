@@ -58,7 +58,7 @@ The exit status is 0 if nothing is wrong, 1 if there are errors or warnings (see
 func examine(args []string, env environment) error {
 	var o doctorOptions
 	set := o.flags(env)
-	if err := parse(set, args, 0); err != nil {
+	if err := parse(set, args); err != nil {
 		return err
 	}
 	switch {

@@ -57,7 +57,7 @@ func serve(args []string, env environment) error {
 	}
 	var o serveOptions
 	set := o.flags(env)
-	if err := parse(set, args, 0); err != nil {
+	if err := parse(set, args); err != nil {
 		return err
 	}
 	switch {
