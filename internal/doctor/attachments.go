@@ -3,13 +3,12 @@ package doctor
 import (
 	"context"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/controller"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 )
 
@@ -18,83 +17,68 @@ import (
 const slowAttach = 2 * time.Minute
 
 // checkAttachments looks at the VolumeAttachments that flex2csi has made, and
-// at those of this node only if it is one.
+// at those of this node only if it is one. What is leaked is what the sweeper
+// says is.
 func (p *patient) checkAttachments(ctx context.Context, n *notes) {
 	all, err := p.attachments()
 	if err != nil {
 		n.skip("VolumeAttachments", "%v", err)
 		return
 	}
-	ours := slices.DeleteFunc(slices.Clone(all), func(a clusterview.Attachment) bool { return !a.Ours })
-	p.checkTwice(n, ours)
-	if node := p.node(); p.Local && node != "" {
-		ours = slices.DeleteFunc(ours, func(a clusterview.Attachment) bool { return a.Node != node })
-	}
-	gone := p.look(ctx, n, ours)
-	for i := range ours {
-		judgeAttachment(n, &ours[i], gone)
-	}
-	p.checkRecords(n, ours)
-	n.add(attachmentsFine, "VolumeAttachments", "%d VolumeAttachments of flex2csi were looked at, of %d in all", len(ours), len(all))
-}
-
-// A world tells what there is.
-type world struct{ nodes, volumes map[string]bool } // nil: not known
-
-func (p *patient) look(ctx context.Context, n *notes, ours []clusterview.Attachment) (w world) {
-	if nodes, err := p.nodes(); err != nil {
-		n.skip("whether the nodes of VolumeAttachments are still there", "%v", err)
-	} else {
-		w.nodes = map[string]bool{}
-		for _, node := range nodes {
-			w.nodes[node.Name] = true
-		}
-	}
-	names := map[string]bool{}
-	for i := range ours {
-		if name := ours[i].PersistentVolume; name != "" {
-			names[name] = true
-		}
-	}
-	volumes, err := p.Cluster.PersistentVolumesThere(ctx, sortedKeys(names))
+	findings, err := controller.Look(ctx, p.Cluster)
 	if err != nil {
-		n.skip("whether the volumes of VolumeAttachments are still there", "%v", err)
+		n.skip("VolumeAttachments of flex2csi", "%v", err)
+		return
 	}
-	w.volumes = volumes
-	return w
+	p.checkTwice(n, findings)
+	if node := p.node(); p.Local && node != "" {
+		findings = slices.DeleteFunc(findings, func(f controller.Finding) bool { return f.Node != node })
+	}
+	known := p.records(n)
+	for i := range findings {
+		judge(n, &findings[i], known)
+	}
+	n.add(attachmentsFine, "VolumeAttachments", "%s of flex2csi looked at, of %d in all", count(len(findings), "VolumeAttachment"), len(all))
 }
 
-func judgeAttachment(n *notes, a *clusterview.Attachment, w world) {
-	age := time.Since(a.Created).Round(time.Second)
-	what := "VolumeAttachment of volume " + nameOf(a) + " to node " + a.Node
+// judge says what is wrong with one; what its CSI driver says comes first.
+func judge(n *notes, f *controller.Finding, known map[csivol.Key]bool) {
+	now := time.Now()
+	age := now.Sub(f.Created).Round(time.Second)
+	what := "VolumeAttachment of volume " + nameOf(f) + " to node " + f.Node
 	var e *entry
 	switch {
-	case !a.Deleted.IsZero() && time.Since(a.Deleted) > slowAttach:
-		e = n.add(attachmentStays, a.Name, "the %s is being deleted since %v", what, time.Since(a.Deleted).Round(time.Second))
-		e.evidence("finalizers: " + strings.Join(a.Finalizers, ", "))
-	case w.nodes != nil && !w.nodes[a.Node]:
-		e = n.add(attachmentNoNode, a.Name, "the node of the %s does not exist any more", what)
-	case w.volumes != nil && a.PersistentVolume != "" && !w.volumes[a.PersistentVolume]:
-		e = n.add(attachmentNoPV, a.Name, "the volume of the %s does not exist any more", what)
-	case !a.Attached && a.AttachError != "" && a.Deleted.IsZero():
-		e = n.add(attachmentFails, a.Name, "the %s fails for %v", what, age)
-	case !a.Attached && a.Deleted.IsZero() && age > slowAttach:
-		e = n.add(attachmentWaits, a.Name, "the %s is not attached after %v, and there is no error", what, age)
-		if !slices.ContainsFunc(a.Finalizers, func(f string) bool { return strings.HasPrefix(f, "external-attacher/") }) {
+	case !f.Deleted.IsZero() && now.Sub(f.Deleted) > slowAttach:
+		e = n.add(attachmentStays, f.Name, "the %s is being deleted for %v", what, now.Sub(f.Deleted).Round(time.Second))
+		e.evidence("finalizers: " + strings.Join(f.Finalizers, ", "))
+	case f.Verdict == controller.NodeGone || f.Verdict == controller.OutOfService:
+		e = n.add(attachmentNoNode, f.Name, "the %s is leaked: %s", what, f.Reason)
+	case f.Verdict == controller.Forgotten || f.Verdict == controller.Unused:
+		e = n.add(attachmentNoUser, f.Name, "the %s is used by nobody: %s", what, f.Reason)
+	case !f.Attached && f.AttachError != "" && f.Deleted.IsZero():
+		e = n.add(attachmentFails, f.Name, "the %s fails for %v", what, age)
+	case !f.Attached && f.Deleted.IsZero() && age > slowAttach:
+		e = n.add(attachmentWaits, f.Name, "the %s is not attached after %v, and there is no error", what, age)
+		if !slices.ContainsFunc(f.Finalizers, func(f string) bool { return strings.HasPrefix(f, "external-attacher/") }) {
 			e.evidence("no external-attacher has put its finalizer there: it has not seen it")
 		}
+	case known != nil && f.By == attachment.AttachedByNode && !known[csivol.Key{Driver: f.Driver, Handle: f.Handle}] && age > slowAttach && f.Deleted.IsZero():
+		e = n.add(attachmentNoRecord, f.Name, "volume %s is attached to this node, and the daemon has no record of it", nameOf(f))
+	case f.Verdict == controller.Unknown:
+		n.skip("whether the "+what+" is used", "%s", f.Reason)
+		return
 	default:
 		return
 	}
-	e.evidence("CSI driver " + a.Driver + ", FlexVolume driver " + a.FlexDriver + ", made " + age.String() + " ago by " + maker(a))
-	for _, text := range []string{a.AttachError, a.DetachError} {
+	e.evidence("CSI driver " + f.Driver + ", FlexVolume driver " + f.FlexDriver + ", made " + age.String() + " ago by " + maker(f))
+	for _, text := range []string{f.AttachError, f.DetachError} {
 		if text != "" {
 			e.evidence("the driver's word: " + clip(text))
 		}
 	}
 }
 
-func maker(a *clusterview.Attachment) string {
+func maker(a *controller.Finding) string {
 	if a.By == attachment.AttachedByController {
 		return "flex2csi serve --controller"
 	}
@@ -104,7 +88,7 @@ func maker(a *clusterview.Attachment) string {
 	return "the daemon of the node"
 }
 
-func nameOf(a *clusterview.Attachment) string {
+func nameOf(a *controller.Finding) string {
 	if a.PersistentVolume != "" {
 		return a.PersistentVolume
 	}
@@ -112,11 +96,11 @@ func nameOf(a *clusterview.Attachment) string {
 }
 
 // checkTwice looks for volumes for one node that have two.
-func (p *patient) checkTwice(n *notes, ours []clusterview.Attachment) {
+func (p *patient) checkTwice(n *notes, findings []controller.Finding) {
 	on := map[string][]string{}
-	for i := range ours {
-		if a := &ours[i]; a.Handle != "" && !forMany(a.AccessModes) {
-			on[a.Driver+"/"+a.Handle] = append(on[a.Driver+"/"+a.Handle], a.Node+" ("+nameOf(a)+")")
+	for i := range findings {
+		if f := &findings[i]; f.Handle != "" && !forMany(f.AccessModes) {
+			on[f.Driver+"/"+f.Handle] = append(on[f.Driver+"/"+f.Handle], f.Node+" ("+nameOf(f)+")")
 		}
 	}
 	for _, volume := range sortedKeys(on) {
@@ -130,26 +114,21 @@ func forMany(modes []csivol.AccessMode) bool {
 	return slices.Contains(modes, csivol.ReadOnlyMany) || slices.Contains(modes, csivol.ReadWriteMany)
 }
 
-// checkRecords: those that this node's daemon has made it must know of.
-func (p *patient) checkRecords(n *notes, ours []clusterview.Attachment) {
+// records are the volumes that this node's daemon knows of; nil: not known.
+func (p *patient) records(n *notes) map[csivol.Key]bool {
 	if !p.Local {
-		return
+		return nil
 	}
 	s, err := p.status()
 	if err != nil || s.absent != nil && len(s.Volumes) == 0 {
 		n.skip("whether VolumeAttachments of this node have records", "neither the daemon nor its files tell of volumes")
-		return
+		return nil
 	}
-	known := map[string]bool{}
+	known := map[csivol.Key]bool{}
 	for i := range s.Volumes {
-		known[s.Volumes[i].CSIDriver+"/"+s.Volumes[i].VolumeHandle] = true
+		known[csivol.Key{Driver: s.Volumes[i].CSIDriver, Handle: s.Volumes[i].VolumeHandle}] = true
 	}
-	for i := range ours {
-		a := &ours[i]
-		if a.By == attachment.AttachedByNode && a.Handle != "" && !known[a.Driver+"/"+a.Handle] && time.Since(a.Created) > slowAttach && a.Deleted.IsZero() {
-			n.add(attachmentNoUser, a.Name, "volume %s is attached to this node, and the daemon has no record of it (%s)", nameOf(a), filepath.Clean(p.StateDir))
-		}
-	}
+	return known
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -123,7 +123,7 @@ func (p *patient) checkObjects(ctx context.Context, n *notes) {
 		if j < 0 {
 			n.add(objectMissing, d.CSIDriver, "there is no CSIDriver object %s", d.CSIDriver)
 		} else {
-			compareObject(n, d, objects[j])
+			p.compareObject(n, d, objects[j])
 		}
 		if node == "" {
 			continue
@@ -138,10 +138,14 @@ func (p *patient) checkObjects(ctx context.Context, n *notes) {
 	}
 }
 
-func compareObject(n *notes, d *bridgeconfig.Driver, o clusterview.Driver) {
+func (p *patient) compareObject(n *notes, d *bridgeconfig.Driver, o clusterview.Driver) {
 	n.add(objectFine, o.Name, "CSIDriver %s: attachRequired %v, podInfoOnMount %v, fsGroupPolicy %s, requiresRepublish %v", o.Name, o.AttachRequired, o.PodInfoOnMount, o.FSGroupPolicy, o.RequiresRepublish)
 	if o.AttachRequired && d.Attach == bridgeconfig.AttachNone {
 		n.add(objectAttach, o.Name, "volumes of %s have to be attached, and for %s attach: None is configured", o.Name, d.FlexDriver)
+	}
+	if s, err := p.status(); p.Local && err == nil && s.absent == nil && s.Cluster == nil && o.AttachRequired && d.Attach == bridgeconfig.AttachAuto && d.ControllerEndpoint == "" {
+		n.add(objectAttach, o.Name, "volumes of %s have to be attached, and the daemon has no way to do so: neither access to Kubernetes nor a controllerEndpoint", o.Name).
+			advice("Start the daemon with --in-cluster (or --kubeconfig) and the rights of install/rbac/node.yaml, or configure a controllerEndpoint.")
 	}
 }
 

@@ -20,7 +20,6 @@ type fakeCluster struct {
 	drivers     []clusterview.Driver
 	onNode      []clusterview.NodeDriver
 	attachments []clusterview.Attachment
-	volumes     map[string]bool
 	pods        []string
 	kubelets    map[string]clusterview.Kubelet
 	err         error
@@ -30,7 +29,6 @@ type fakeCluster struct {
 func newCluster() *fakeCluster {
 	return &fakeCluster{
 		version: "v1.37.1", nodes: []clusterview.Node{{Name: "node-1", KubeletVersion: "v1.37.1", Ready: true}},
-		volumes:  map[string]bool{"pv1": true},
 		kubelets: map[string]clusterview.Kubelet{},
 	}
 }
@@ -56,17 +54,35 @@ func (c *fakeCluster) NodeDrivers(context.Context, string) ([]clusterview.NodeDr
 	return c.onNode, c.wait()
 }
 
-func (c *fakeCluster) ListAttachments(context.Context, bool) ([]clusterview.Attachment, error) {
-	return c.attachments, c.wait()
+func (c *fakeCluster) ListAttachments(_ context.Context, ours bool) (all []clusterview.Attachment, err error) {
+	for i := range c.attachments {
+		if c.attachments[i].Ours || !ours {
+			all = append(all, c.attachments[i])
+		}
+	}
+	return all, c.wait()
 }
 
-func (c *fakeCluster) PersistentVolumesThere(context.Context, []string) (map[string]bool, error) {
-	return c.volumes, c.wait()
+func (c *fakeCluster) GetNode(_ context.Context, name string) (*clusterview.Node, error) {
+	for i := range c.nodes {
+		if c.nodes[i].Name == name {
+			return &c.nodes[i], c.wait()
+		}
+	}
+	return nil, c.wait()
 }
 
-func (c *fakeCluster) PodsOf(context.Context, string) (pods []clusterview.Pod, err error) {
+func (c *fakeCluster) PersistentVolume(_ context.Context, name string, _ bool) (*csivol.PersistentVolume, error) {
+	return &csivol.PersistentVolume{Name: name, Claim: csivol.ObjectRef{Namespace: "shop", Name: "claim-of-" + name}}, c.wait()
+}
+
+// PodsOf returns pods that use pv1, on node-1.
+func (c *fakeCluster) PodsOf(_ context.Context, node string) (pods []clusterview.Pod, err error) {
+	if node != "node-1" {
+		return nil, c.wait()
+	}
 	for _, uid := range c.pods {
-		pods = append(pods, clusterview.Pod{UIDs: []string{uid}})
+		pods = append(pods, clusterview.Pod{Namespace: "shop", Name: uid, UIDs: []string{uid}, Claims: []string{"claim-of-pv1"}})
 	}
 	return pods, c.wait()
 }
@@ -129,11 +145,13 @@ func TestAttachments(t *testing.T) {
 		return a
 	}
 	c := newCluster()
+	c.pods = []string{"uid-1"}
 	c.attachments = []clusterview.Attachment{
 		make("fine", func(*clusterview.Attachment) {}),
 		make("foreign", func(a *clusterview.Attachment) { a.Ours, a.Node = false, "gone" }),
 		make("no-node", func(a *clusterview.Attachment) { a.Node = "gone" }),
-		make("no-volume", func(a *clusterview.Attachment) { a.PersistentVolume = "gone" }),
+		make("unused", func(a *clusterview.Attachment) { a.PersistentVolume = "pv2" }),
+		make("forgotten", func(a *clusterview.Attachment) { a.PersistentVolume, a.By = "pv2", "controller" }),
 		make("fails", func(a *clusterview.Attachment) {
 			a.Attached, a.AttachError = false, "rpc error: the pool is full, password=canary"
 		}),
@@ -151,9 +169,9 @@ func TestAttachments(t *testing.T) {
 		}),
 	}
 	r := c.look(t, nil)
-	want(t, r, "", "attachment-node-gone no-node", "attachment-volume-gone no-volume", "attachment-fails fails", "attachment-waits waits",
+	want(t, r, "", "attachment-node-gone no-node", "attachment-unused unused", "attachment-unused forgotten", "attachment-fails fails", "attachment-waits waits",
 		"attachment-not-deleted stays", "attachment-on-two-nodes "+csiName+"/rwo")
-	wantText(t, r, "the driver's word: rpc error: the pool is full", "it has not seen it", "kubectl delete volumeattachment no-node",
+	wantText(t, r, "the driver's word: rpc error: the pool is full", "it has not seen it", "kubectl delete volumeattachment no-node", "made 1h0m0s ago by flex2csi serve --controller",
 		"Multi-Attach error for volume", "finalizers: external-attacher/loop-csi-example-com")
 	if strings.Contains(text(t, r), "canary") {
 		t.Error("there is a secret in the report")

@@ -117,6 +117,9 @@ func (p *patient) meetDaemon(n *notes, s *daemonStatus) {
 			}
 		}
 	}
+	if c := s.Cluster; c != nil && !c.Reachable && c.LastError != "" {
+		n.add(daemonNoAPI, p.Socket, "the daemon cannot reach the API server").evidence(c.LastError)
+	}
 	p.checkDaemonDir(n, s.pid)
 }
 
@@ -154,6 +157,9 @@ func checkVolume(n *notes, v *bridgestatus.Volume) {
 		if v.LastError != "" {
 			e.evidence(v.LastError)
 		}
+	}
+	if a := v.Attachment; a != nil && a.Lost {
+		n.add(attachmentLost, a.Object, "VolumeAttachment %s of volume %s is gone, or not attached any more, while pods have the volume", a.Object, name)
 	}
 	if v.Staging != nil && v.Staging.Corrupted != "" {
 		n.add(mountCorrupted, v.Staging.Path, "what %s is staged at does not work any more", name).evidence("as the daemon says: " + v.Staging.Corrupted)

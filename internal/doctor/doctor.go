@@ -15,21 +15,17 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/controller"
 )
 
 // A Cluster is asked about Kubernetes' objects. Each method may fail on its own,
 // as for a token that may not read everything.
 type Cluster interface {
+	controller.View
 	Version(ctx context.Context) (string, error)
-	ListNodes(ctx context.Context) ([]clusterview.Node, error)
 	ListDrivers(ctx context.Context) ([]clusterview.Driver, error)
 	// NodeDrivers are the entries of the node's CSINode object.
 	NodeDrivers(ctx context.Context, node string) ([]clusterview.NodeDriver, error)
-	// ListAttachments are those of flex2csi, or all.
-	ListAttachments(ctx context.Context, ours bool) ([]clusterview.Attachment, error)
-	// PersistentVolumesThere tells which of these there are.
-	PersistentVolumesThere(ctx context.Context, names []string) (map[string]bool, error)
-	PodsOf(ctx context.Context, node string) ([]clusterview.Pod, error)
 	// Kubelet asks a kubelet for its configuration, through the API server.
 	Kubelet(ctx context.Context, node string) (clusterview.Kubelet, error)
 }

@@ -34,16 +34,6 @@ func kindOf(id ID) Kind {
 	panic(fmt.Sprintf("doctor: there is no kind of finding %s", id)) // a fault of ours, which every test would meet
 }
 
-// What any check may find.
-const checkHangs ID = "check-hangs"
-
-func generalKinds() []Kind {
-	return []Kind{{
-		checkHangs, Warning, nil,
-		"Something on this node does not answer: a disk, a server, a process. See what hangs with: ps -eo pid,stat,wchan:32,args | awk '$2 ~ /D/'. A longer --timeout tells slow from dead.",
-	}}
-}
-
 // What is found about the kubelet and its plugin directory.
 const (
 	pluginDirUsed       ID = "plugin-dir"
@@ -240,6 +230,7 @@ const (
 	daemonDraining      ID = "daemon-draining"
 	daemonVersion       ID = "daemon-version-differs"
 	driverTrouble       ID = "csi-driver-trouble"
+	daemonNoAPI         ID = "daemon-without-api"
 	volumeStuck         ID = "volume-stuck"
 	callFails           ID = "call-fails"
 	volumeLost          ID = "volume-without-record"
@@ -265,6 +256,7 @@ func daemonKinds() []Kind {
 		},
 		{daemonDraining, Info, nil, "It ends, or is being replaced. If it stays so, look for what it waits for: flex2csi status."},
 		{daemonVersion, Info, []string{"speaks version"}, "That is normal during an update, and no problem as long as they understand each other."},
+		{daemonNoAPI, Warning, nil, "What is attached stays so, what needs no attachment is mounted, and everything can be unmounted; what has to be attached waits. See the network policy, the daemon's ServiceAccount and the API server."},
 		{
 			driverTrouble, Warning,
 			[]string{"is its pod running on this node?"},

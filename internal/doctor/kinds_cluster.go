@@ -205,33 +205,40 @@ func clusterKinds() []Kind {
 
 // What is found about VolumeAttachments.
 const (
-	attachmentsFine  ID = "attachments"
-	attachmentNoNode ID = "attachment-node-gone"
-	attachmentNoPV   ID = "attachment-volume-gone"
-	attachmentNoUser ID = "attachment-without-record"
-	attachmentFails  ID = "attachment-fails"
-	attachmentWaits  ID = "attachment-waits"
-	attachmentStays  ID = "attachment-not-deleted"
-	attachmentTwice  ID = "attachment-on-two-nodes"
-	attachmentLimit  ID = "attachment-limit"
+	attachmentsFine    ID = "attachments"
+	attachmentNoNode   ID = "attachment-node-gone"
+	attachmentNoUser   ID = "attachment-unused"
+	attachmentNoRecord ID = "attachment-without-record"
+	attachmentLost     ID = "attachment-lost"
+	attachmentFails    ID = "attachment-fails"
+	attachmentWaits    ID = "attachment-waits"
+	attachmentStays    ID = "attachment-not-deleted"
+	attachmentTwice    ID = "attachment-on-two-nodes"
+	attachmentLimit    ID = "attachment-limit"
 )
 
 func attachmentKinds() []Kind {
+	multiAttach := []string{"Multi-Attach error for volume"}
 	waiting := []string{"timed out waiting for external-attacher of", "AttachVolume.Attach failed for volume"}
 	return []Kind{
 		{attachmentsFine, OK, nil, ""},
 		{
 			attachmentNoNode, Error,
-			[]string{"Multi-Attach error for volume"},
+			multiAttach,
 			"The volume cannot be attached anywhere else. The sweeper of flex2csi serve --controller deletes it; without one: kubectl delete volumeattachment {subject}, after you made sure that the machine does not write to the disk any more.",
 		},
 		{
-			attachmentNoPV, Warning, nil,
-			"The sweeper of flex2csi serve --controller deletes it; without one: kubectl delete volumeattachment {subject}, if flex2csi status on the node does not show the volume.",
+			attachmentNoUser, Warning, multiAttach,
+			"The sweeper of flex2csi serve --controller deletes what kube-controller-manager has forgotten; the daemon of the node, when it starts, what it has no record of. See why they do not run, or do not reach the API server. By hand: kubectl delete volumeattachment {subject}.",
 		},
 		{
-			attachmentNoUser, Warning,
-			[]string{"Multi-Attach error for volume"},
+			attachmentLost, Error,
+			[]string{"input/output error", "Multi-Attach error for volume"},
+			"The daemon asks for it again by itself. If that does not end: somebody deletes what pods still use. See who has the right to delete VolumeAttachments, and whether a CSI PersistentVolume has the same volumeHandle.",
+		},
+		{
+			attachmentNoRecord, Warning,
+			multiAttach,
 			"The daemon looks for such attachments when it starts. If it stays after a restart of the daemon: kubectl delete volumeattachment {subject}.",
 		},
 		{
@@ -244,12 +251,12 @@ func attachmentKinds() []Kind {
 		},
 		{
 			attachmentStays, Error,
-			[]string{"Multi-Attach error for volume"},
+			multiAttach,
 			"Somebody wants it deleted, and a finalizer holds it: the external-attacher does not detach, or is gone for good. See its log. Only when the volume is surely detached, or the attacher will never come back: kubectl patch volumeattachment {subject} --type=merge -p '{\"metadata\":{\"finalizers\":null}}'.",
 		},
 		{
 			attachmentTwice, Warning,
-			[]string{"Multi-Attach error for volume"},
+			multiAttach,
 			"A volume for one node is attached to two, or about to be. See which of the pods is wanted, and delete the other.",
 		},
 		{
@@ -258,4 +265,14 @@ func attachmentKinds() []Kind {
 			"No more volumes of the driver fit on that node. Move pods, or raise the driver's limit if the machine has room.",
 		},
 	}
+}
+
+// What any check may find.
+const checkHangs ID = "check-hangs"
+
+func generalKinds() []Kind {
+	return []Kind{{
+		checkHangs, Warning, nil,
+		"Something on this node does not answer: a disk, a server, a process. See what hangs with: ps -eo pid,stat,wchan:32,args | awk '$2 ~ /D/'. A longer --timeout tells slow from dead.",
+	}}
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 )
@@ -63,67 +61,6 @@ func (c *Cluster) NodeDrivers(ctx context.Context, node string) (all []clustervi
 		all = append(all, n)
 	}
 	return all, nil
-}
-
-const (
-	// fewVolumes is up to how many single ones are asked for, which any node may.
-	fewVolumes = 200
-	// atOnce is how many requests are under way at a time.
-	atOnce = 10
-)
-
-// PersistentVolumesThere asks which of these PersistentVolumes there are, and for
-// nothing else of them.
-func (c *Cluster) PersistentVolumesThere(ctx context.Context, names []string) (map[string]bool, error) {
-	there := map[string]bool{}
-	if len(names) > fewVolumes {
-		err := pages(ctx, metav1.ListOptions{}, c.listMetadata, func(l *metav1.PartialObjectMetadataList) {
-			for i := range l.Items {
-				there[l.Items[i].Name] = true
-			}
-		})
-		if err != nil {
-			return nil, failed(err, "list PersistentVolumes")
-		}
-		return there, nil
-	}
-	var mu sync.Mutex
-	var asked sync.WaitGroup
-	var errs []error
-	turns := make(chan struct{}, atOnce)
-	for _, name := range names {
-		asked.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			_, err := request(ctx, func(ctx context.Context) ([]byte, error) {
-				return c.core.RESTClient().Get().Resource("persistentvolumes").Name(name).
-					SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").Do(ctx).Raw()
-			})
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err == nil:
-				there[name] = true
-			case !apierrors.IsNotFound(err):
-				errs = append(errs, failed(err, "look at PersistentVolume "+name))
-			}
-		})
-	}
-	asked.Wait()
-	if len(errs) > 0 {
-		return nil, errs[0]
-	}
-	return there, nil
-}
-
-func (c *Cluster) listMetadata(ctx context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	data, err := c.core.RESTClient().Get().Resource("persistentvolumes").VersionedParams(&o, scheme.ParameterCodec).
-		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").Do(ctx).Raw()
-	if err != nil {
-		return nil, err
-	}
-	var l metav1.PartialObjectMetadataList
-	return &l, json.Unmarshal(data, &l)
 }
 
 // Kubelet asks a kubelet for the configuration that it runs with (configz). That

@@ -35,7 +35,7 @@ const (
 
 func TestDoctor(t *testing.T) {
 	p := controlplane.Start(t)
-	p.Node("node-1", controlplane.NodeDriver{Name: driver, NodeID: "id-1", Count: 4})
+	p.Node("node-1", controlplane.NodeDriver{Name: driver, NodeID: "id-1", Count: 3})
 	p.Node("node-2")
 	attach := true
 	p.CSIDriver(driver, storagev1.CSIDriverSpec{AttachRequired: &attach})
@@ -43,9 +43,8 @@ func TestDoctor(t *testing.T) {
 	status(t, p, "node-1", func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.99.0" })
 	status(t, p, "node-2", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown })
 	for name, change := range map[string]func(*storagev1.VolumeAttachment){
-		"vol-1":     func(*storagev1.VolumeAttachment) {},
-		"no-node":   func(a *storagev1.VolumeAttachment) { a.Spec.NodeName = "gone" },
-		"no-volume": func(a *storagev1.VolumeAttachment) { a.Annotations[attachment.PersistentVolumeAnnotation] = "gone" },
+		"vol-1":   func(*storagev1.VolumeAttachment) {},
+		"no-node": func(a *storagev1.VolumeAttachment) { a.Spec.NodeName = "gone" },
 		"fails": func(a *storagev1.VolumeAttachment) {
 			a.Status.Attached, a.Status.AttachError = false, &storagev1.VolumeError{Message: "rpc error: the pool is full"}
 		},
@@ -153,9 +152,9 @@ func text(t *testing.T, r *doctor.Report) string {
 
 func lookAtAll(t *testing.T, p *controlplane.Plane) {
 	r := examine(t, p.Kubeconfig(controlplane.Admin), nil)
-	want(t, r, "attachment-node-gone no-node", "attachment-volume-gone no-volume", "attachment-fails fails",
+	want(t, r, "attachment-node-gone no-node", "attachment-fails fails",
 		"version-skew node-1", "node-not-ready node-2")
-	for _, said := range []string{"rpc error: the pool is full", "the name of the node is not known", "4 VolumeAttachments of flex2csi were looked at, of 5 in all", "v1.99.0, newer than"} {
+	for _, said := range []string{"rpc error: the pool is full", "the name of the node is not known", "3 VolumeAttachments of flex2csi looked at, of 4 in all", "v1.99.0, newer than"} {
 		if !strings.Contains(text(t, r), said) {
 			t.Errorf("%q is not in\n%s", said, text(t, r))
 		}
@@ -165,10 +164,10 @@ func lookAtAll(t *testing.T, p *controlplane.Plane) {
 // lookAtNode: with the node's name also the CSINode object.
 func lookAtNode(t *testing.T, p *controlplane.Plane) {
 	r := examine(t, p.Kubeconfig(controlplane.Admin), func(o *doctor.Options) { o.NodeName = "node-1" })
-	want(t, r, "attachment-node-gone no-node", "attachment-volume-gone no-volume", "attachment-fails fails", "version-skew node-1")
+	want(t, r, "attachment-node-gone no-node", "attachment-fails fails", "version-skew node-1")
 	makeAttachment(t, p, "one-more", func(*storagev1.VolumeAttachment) {})
 	r = examine(t, p.Kubeconfig(controlplane.Admin), func(o *doctor.Options) { o.NodeName = "node-1" })
-	if !strings.Contains(text(t, r), "4 volumes of "+driver+" are attached to node node-1, of 4 that may be") {
+	if !strings.Contains(text(t, r), "3 volumes of "+driver+" are attached to node node-1, of 3 that may be") {
 		t.Errorf("the limit is not found: %s", text(t, r))
 	}
 	r = examine(t, p.Kubeconfig(controlplane.Admin), func(o *doctor.Options) { o.NodeName = "node-2" })
@@ -243,7 +242,7 @@ func withFewRights(t *testing.T, p *controlplane.Plane) {
 	if len(r.Skipped) != 1 || !strings.Contains(r.Skipped[0].What, "configz") {
 		t.Errorf("with the daemon's rights, not looked at: %v", r.Skipped)
 	}
-	if !strings.Contains(text(t, r), "the volume of the VolumeAttachment of volume gone to node node-1 does not exist") {
+	if !strings.Contains(text(t, r), "the driver's word: rpc error: the pool is full") {
 		t.Errorf("with the daemon's rights: %s", text(t, r))
 	}
 	p.ServiceAccount("default", "nobody")
