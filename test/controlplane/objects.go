@@ -40,9 +40,11 @@ type NodeDriver struct {
 func (p *Plane) Node(name string, drivers ...NodeDriver) *corev1.Node {
 	p.t.Helper()
 	node, err := p.admin.CoreV1().Nodes().Create(p.t.Context(), &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{corev1.LabelHostname: name},
 			// Without it the attach/detach controller takes nothing from the node.
-			Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}},
+			Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+		},
 	}, metav1.CreateOptions{})
 	p.check(err)
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
@@ -107,8 +109,10 @@ func (p *Plane) PersistentVolume(name string, source corev1.PersistentVolumeSour
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: corev1.ResourceList{corev1.ResourceStorage: size}, AccessModes: slices.Clone(modes),
 			PersistentVolumeSource: source, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			ClaimRef: &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1",
-				Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
+			ClaimRef: &corev1.ObjectReference{
+				Kind: "PersistentVolumeClaim", APIVersion: "v1",
+				Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+			},
 		},
 	}, metav1.CreateOptions{})
 	p.check(err)

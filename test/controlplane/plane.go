@@ -75,12 +75,13 @@ func (p *Plane) check(err error) {
 }
 
 // Run starts a part that ends with the test, and shows what it said if the test
-// fails.
+// fails. What API server and etcd say matters only if they have died.
 func (p *Plane) Run(part *Part) {
 	p.t.Helper()
 	p.t.Cleanup(func() {
+		tells := part.ended() || part != p.ETCD && part != p.APIServer
 		part.Kill()
-		if p.t.Failed() {
+		if p.t.Failed() && tells {
 			p.t.Logf("the end of what %s said:\n%s", part.name, part.tail())
 		}
 	})

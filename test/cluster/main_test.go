@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/test/controlplane"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// A cluster is a control plane with what the project installs in it.
+type cluster struct {
+	*controlplane.Plane
+	kcm *controlplane.Part
+}
+
+func start(t *testing.T) *cluster {
+	t.Helper()
+	testenv.Need(t, "root", "mount")
+	c := &cluster{Plane: controlplane.Start(t)}
+	for _, file := range []string{"rbac/node.yaml", "rbac/controller.yaml", "policy/attachments.yaml", "policy/tokens.yaml"} {
+		c.Apply("../../install/" + file)
+	}
+	c.kcm = c.StartControllerManager()
+	return c
+}
+
+// TestCluster shares one control plane among many tests; each has a CSI driver
+// and nodes of its own in it.
+func TestCluster(t *testing.T) {
+	c := start(t)
+	for name, test := range map[string]func(*testing.T, *cluster){
+		"life":      testLife,
+		"limit":     testAttachLimit,
+		"unknown":   testNotRegistered,
+		"away":      testAttacherAway,
+		"givenup":   testAttacherGivenUp,
+		"errors":    testAttacherErrors,
+		"outage":    testOutage,
+		"noattach":  testNoAttach,
+		"answers":   testAnswers,
+		"watches":   testWatches,
+		"nodes":     testTwoNodes,
+		"race":      testRace,
+		"leftalone": testLeftAlone,
+		"adopted":   testAdopted,
+		"deleting":  testDeleting,
+		"deleted":   testDeleted,
+		"many":      testMany,
+		"cost":      testCost,
+		"campaign":  testCampaign,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, c) })
+	}
+}

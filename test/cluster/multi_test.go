@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// testTwoNodes: a volume for one node is refused to another, which is told where
+// it is, and comes when it is free.
+func testTwoNodes(t *testing.T, c *cluster) {
+	w := newWorld(t, c, options{nodes: 2})
+	one, two := w.nodes[0], w.nodes[1]
+	for _, mode := range []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteOncePod} {
+		v := w.volume("disk-"+map[bool]string{true: "pod", false: "node"}[mode == corev1.ReadWriteOncePod], mode)
+		one.mount(v, "pod-a")
+		two.timeout = short
+		two.mustFail(two.tryMount(v, "pod-b"), one.name)
+		if o := two.attachment(v); o != nil {
+			t.Errorf("a refused mount left %+v", o)
+		}
+		one.unmount(v, "pod-a")
+		two.timeout = patience
+		two.retryMount(v, "pod-b")
+		two.unmount(v, "pod-b")
+		one.wantNothing()
+		two.wantNothing()
+		w.wantAttached(v.handle, 2)
+	}
+}
+
+// testRace: two nodes that want a volume at the same moment: one gets it.
+func testRace(t *testing.T, c *cluster) {
+	const rounds = 10
+	w := newWorld(t, c, options{nodes: 2})
+	for round := range rounds {
+		v := w.volume(fmt.Sprintf("disk-%d", round))
+		var got [2]bool
+		var both sync.WaitGroup
+		for i, n := range w.nodes {
+			n.timeout = 2 * short
+			both.Go(func() { got[i] = success(n.tryMount(v, "pod")) })
+		}
+		both.Wait()
+		if got[0] == got[1] {
+			t.Errorf("round %d: the nodes got the volume: %v, want one of them", round, got)
+		}
+		for i, n := range w.nodes {
+			if o := n.attachment(v); !got[i] && o != nil {
+				t.Errorf("round %d: who lost has %+v", round, o)
+			}
+			n.unmount(v, "pod")
+		}
+		w.nodes[0].wantNothing()
+		w.nodes[1].wantNothing()
+	}
+	w.wantBalance()
+}
