@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/internal/version"
@@ -43,15 +42,6 @@ func (p *patient) checkConfiguration(_ context.Context, n *notes) {
 			n.add(configurationNote, note.Path, "%s", note)
 		}
 	}
-}
-
-func serves(c *bridgeconfig.Configuration, flexDriver string) bool {
-	for i := range c.Drivers {
-		if c.Drivers[i].FlexDriver == flexDriver {
-			return true
-		}
-	}
-	return false
 }
 
 // checkDaemon asks the daemon how it is.

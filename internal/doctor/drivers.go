@@ -177,8 +177,8 @@ func (p *patient) checkOurs(n *notes, e *entry, d flexDriver, shown string) {
 	if filepath.Clean(c.Socket) != filepath.Clean(p.Socket) {
 		n.add(driverSocket, d.name, "%s calls the daemon at %s, and doctor was told (--socket) %s", d.name, c.Socket, p.Socket)
 	}
-	if config, err := p.config(); err == nil && !serves(config, d.name) {
-		n.add(driverNotServed, d.name, "%s hands its calls to the daemon, whose configuration %s has no such driver", d.name, p.Config)
+	if served, ok := p.served(); ok && served[d.name] == "" {
+		n.add(driverNotServed, d.name, "%s hands its calls to the daemon, which serves no such driver", d.name)
 	}
 }
 
@@ -205,17 +205,10 @@ func checkWritten(n *notes, d flexDriver) {
 
 // checkInstalled: what the daemon serves has to be where the kubelet looks.
 func (p *patient) checkInstalled(n *notes, dir, here string) {
-	config, err := p.config()
-	if err != nil {
-		return // checkConfiguration says why
-	}
-	for i := range config.Drivers {
-		name, err := driverconfig.ParseDriverName(config.Drivers[i].FlexDriver)
-		if err != nil {
-			continue
-		}
-		if _, err := os.Stat(filepath.Join(here, name.DirName())); errors.Is(err, fs.ErrNotExist) {
-			n.add(driverNotInstalled, name.String(), "the daemon serves %s, and there is no such driver in %s", name, dir).
+	served, _ := p.served()
+	for _, name := range sortedKeys(served) {
+		if _, err := os.Stat(filepath.Join(here, strings.ReplaceAll(name, "/", "~"))); errors.Is(err, fs.ErrNotExist) {
+			n.add(driverNotInstalled, name, "the daemon serves %s, and there is no such driver in %s", name, dir).
 				advice("flexdriver install --backend=csi --driver %s --volume-plugin-dir %s --socket %s", name, dir, p.Socket)
 		}
 	}

@@ -81,7 +81,7 @@ func mountKinds() []Kind {
 		{
 			csiPropagation, Error,
 			[]string{"mountPropagation: Bidirectional"},
-			"What the driver mounts is seen by nobody else: pods get an empty directory. In the driver's DaemonSet mount the kubelet's directory as a hostPath at the same path with mountPropagation: Bidirectional.",
+			"What the driver mounts is seen by nobody else: pods get an empty directory. In the driver's DaemonSet mount the kubelet's directory as a hostPath at the same path with mountPropagation: Bidirectional. (One that enters the namespace of the node to mount does without.)",
 		},
 		{
 			mountInvisible, Error,

@@ -74,6 +74,27 @@ func (p *patient) askDaemon() (*daemonStatus, error) {
 	return s, nil
 }
 
+// served are the FlexVolume drivers of the daemon and their CSI drivers: as its
+// configuration says, or where that lies in its pod only, as it says itself. ok
+// is false if neither is known.
+func (p *patient) served() (csiDrivers map[string]string, ok bool) {
+	csiDrivers = map[string]string{}
+	if config, err := p.config(); err == nil {
+		for i := range config.Drivers {
+			csiDrivers[config.Drivers[i].FlexDriver] = config.Drivers[i].CSIDriver
+		}
+		return csiDrivers, true
+	}
+	s, err := p.status()
+	if err != nil || s.absent != nil {
+		return nil, false
+	}
+	for _, d := range s.Drivers {
+		csiDrivers[d.FlexDriver] = d.CSIDriver
+	}
+	return csiDrivers, true
+}
+
 const (
 	defaultKubeletDir = "/var/lib/kubelet"
 	defaultPluginDir  = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec"

@@ -152,11 +152,17 @@ func sameNamespace(a, b int) bool {
 	return err1 == nil && err2 == nil && one == other
 }
 
-// csiSockets are those of drivers that are configured or registered, by name.
+// csiSockets are those of the CSI drivers that the daemon uses, by name: how
+// others mount is their own affair.
 func (p *patient) csiSockets(ctx context.Context) map[string]string {
+	served, _ := p.served()
+	ours := map[string]bool{}
+	for _, driver := range served {
+		ours[driver] = true
+	}
 	sockets := map[string]string{}
 	for _, r := range csiclient.Registrars(ctx, p.at(p.kubeletDir())) {
-		if r.Driver != "" {
+		if ours[r.Driver] {
 			sockets[r.Driver] = strings.TrimPrefix(r.Endpoint, p.at(""))
 		}
 	}
