@@ -47,6 +47,8 @@ func (d *FlexDriver) route(f csivol.Features, p Policy) (route, error) {
 	switch {
 	case d.Attach == AttachNone:
 		return noRoute, nil
+	case d.Attach == AttachVA && d.Attacher != nil && p.Attach == NeedNoAttach:
+		return noRoute, flex.Errorf(flex.CodeFailedPrecondition, "driver %s is configured to attach through VolumeAttachments, and the CSIDriver object %s says attachRequired: false: nobody would work them off; set attach: Auto", d.Name, d.CSIDriver)
 	case d.Attach == AttachVA && d.Attacher != nil:
 		return byCluster, nil
 	case d.Attach == AttachVA:

@@ -58,7 +58,8 @@ type Policy struct {
 	TokensInSecrets bool
 }
 
-// policy returns the driver's, which may have to be read first.
+// policy returns the driver's. What was never read is waited for a moment,
+// unless ctx has ended.
 func (d *FlexDriver) policy(ctx context.Context) (Policy, error) {
 	if d.Policy == nil {
 		return Policy{}, nil

@@ -81,29 +81,11 @@ func (b *Bridge) askCluster(d *FlexDriver, v *volume, pod csivol.Pod, timeout ti
 // attachmentOf is what a record says of an attachment. It is never read-only:
 // spec.flexVolume.readOnly has no effect on what the kubelet asks of mount.
 func (b *Bridge) attachmentOf(d *FlexDriver, r *volstate.Record, pod csivol.Pod) *csivol.Attachment {
-	modes := r.AccessModes
-	if len(modes) == 0 {
-		modes = []csivol.AccessMode{modeOf(r.AccessMode)}
-	}
 	return &csivol.Attachment{
 		Driver: r.Driver, Handle: r.Handle, Node: b.NodeName, FlexDriver: r.FlexDriver, Name: r.Name, Pod: pod,
-		Context: r.Context, FSType: r.FSType, MountFlags: r.KnownFlags(), AccessModes: modes,
+		Context: r.Context, FSType: r.FSType, MountFlags: r.KnownFlags(), AccessModes: modesOf(r.AccessModes, r.AccessMode),
 		Secret: d.AttachSecret,
 	}
-}
-
-// patience is how long a call may wait for what goes on without it: its caller
-// is to hear what it waits for, rather than leave.
-func (v *volume) patience(timeout time.Duration) time.Duration {
-	const toAnswer, least = 3 * time.Second, time.Second
-	if timeout <= 0 {
-		timeout = defaultTimeout
-	}
-	until := v.current.until.Load()
-	if until == 0 {
-		return timeout
-	}
-	return min(timeout, max(least, time.Until(time.Unix(0, until))-toAnswer))
 }
 
 // defaultDetachWait is short: the volume is not in use any more, and the record

@@ -2,8 +2,8 @@ package bridge_test
 
 import (
 	"errors"
-	"maps"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -192,24 +192,44 @@ func TestSlowAttachTellsWhy(t *testing.T) {
 	n.empty()
 }
 
-// TestSlowDetachIsNotWaitedFor: the caller of unmount has less time than there
-// is for a detach.
-func TestSlowDetachIsNotWaitedFor(t *testing.T) {
+// TestPutRight: what was asked for could not be attached, and the configuration
+// was changed. Another PersistentVolume of the same handle has no say in that.
+func TestPutRight(t *testing.T) {
 	n := newClusterNode(t)
+	n.hurried()
 	dir := n.podDir("p1")
-	n.succeed("mount", dir, options)
-	n.cluster.set(func() { n.cluster.slow["Detach"] = true })
-	n.bridge.DetachWait = 0
-	n.bridge.Drivers[flexDriver].Timeouts.Detach = 20 * time.Millisecond
-	d, err := n.bridge.Driver(flexDriver)
-	if err != nil {
+	n.cluster.slow["Attach"] = true
+	n.fail("still attaching", "mount", dir, options)
+	n.start("boot-1")
+	right := strings.Replace(options, "ext4", "xfs", 1)
+	n.fail("must agree", "mount", strings.Replace(n.podDir("p2"), "pv1", "pv2", 1), strings.Replace(right, `"pv1"`, `"pv2"`, 1))
+	n.cluster.hurry()
+	n.cluster.called()
+	n.succeed("mount", dir, right)
+	if got, want := n.cluster.called(), "Detach Attach"; got != want {
+		t.Errorf("called %s, want %s", got, want)
+	}
+	if got := n.cluster.asked[len(n.cluster.asked)-1].FSType; got != "xfs" {
+		t.Errorf("asked for %s", got)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+// TestPodGoneBeforeItsVolumeCame: another node must not wait for the grace
+// period.
+func TestPodGoneBeforeItsVolumeCame(t *testing.T) {
+	n := newClusterNode(t)
+	n.hurried()
+	n.cluster.slow["Attach"] = true
+	n.fail("still attaching", "mount", n.podDir("p1"), options)
+	n.settle()
+	if got := n.cluster.called(); got != "Attach" {
+		t.Errorf("with the pod still there called %s", got)
+	}
+	if err := os.RemoveAll(filepath.Join(n.dir, "pods/p1")); err != nil {
 		t.Fatal(err)
 	}
-	d.Timeout = func(flex.Command) time.Duration { return 4 * time.Second }
-	if s := flex.Run(t.Context(), d, []string{"unmount", dir}); s.Status != flex.StatusSuccess {
-		t.Errorf("%+v", s)
-	}
-	n.cluster.hurry()
 	n.settle()
 	n.empty()
 }
@@ -222,200 +242,6 @@ func TestNotBegun(t *testing.T) {
 	if got := n.cluster.called(); got != "Attach" || s.Code != flex.CodeFailedPrecondition {
 		t.Errorf("called %s, %+v", got, s)
 	}
-	n.empty()
-}
-
-// TestUnmountDoesNotWaitForDetach: whatever keeps the detach, the pod goes, the
-// record stays, and the volume is detached in the end, once.
-func TestUnmountDoesNotWaitForDetach(t *testing.T) {
-	away := flex.Errorf(flex.CodeUnavailable, "no API server")
-	for _, why := range []string{"slow", "away", "away, and the request arrives"} {
-		for _, then := range []string{"reconcile", "restart", "mount", "mount of another kind", "reboot"} {
-			n := newClusterNode(t)
-			n.hurried()
-			dir := n.podDir("p1")
-			n.succeed("mount", dir, options)
-			n.cluster.set(func() {
-				n.cluster.slow["Detach"] = why == "slow"
-				n.cluster.after["Detach"] = strings.Contains(why, "arrives")
-				if why != "slow" {
-					n.cluster.fail["Detach"] = []error{away, away}
-				}
-			})
-			n.succeed("unmount", dir)
-			n.wait()
-			if r := n.record(); r.Attach != volstate.Undoing || r.Object != objectName || len(r.Targets) > 0 || r.Stage != volstate.None {
-				t.Errorf("%s: the record is %+v", why, r)
-			}
-			n.cluster.hurry()
-			switch then {
-			case "reconcile":
-				n.settle()
-			case "restart", "reboot":
-				n.start(map[string]string{"restart": "boot-1", "reboot": "boot-2"}[then])
-				n.bridge.FinishDetaches()
-			case "mount", "mount of another kind":
-				n.cluster.called()
-				asked := options
-				if then != "mount" {
-					asked = strings.Replace(options, "ext4", "xfs", 1)
-				}
-				n.succeed("mount", dir, asked)
-				// Never without the detach: what is seen may be about to go.
-				if got, want := n.cluster.called(), "Detach Attach"; got != want {
-					t.Errorf("%s: mount called %s, want %s", why, got, want)
-				}
-				n.succeed("unmount", dir)
-			}
-			n.empty()
-			if t.Failed() {
-				t.Fatalf("%s, then %s", why, then)
-			}
-		}
-	}
-}
-
-// TestMountDuringADetach: a mount that cannot be completed before the detach is.
-func TestMountDuringADetach(t *testing.T) {
-	n := newClusterNode(t)
-	n.hurried()
-	dir := n.podDir("p1")
-	n.succeed("mount", dir, options)
-	n.cluster.set(func() { n.cluster.slow["Detach"] = true })
-	n.succeed("unmount", dir)
-	n.fail("still detaching", "mount", dir, options)
-	if mounted, _ := n.mounts.Mounted(dir); mounted {
-		t.Error("it is mounted, and about to be detached")
-	}
-	n.cluster.hurry()
-	n.succeed("mount", dir, options)
-	n.succeed("unmount", dir)
-	n.empty()
-}
-
-// TestLostAttachment: pods have the volume, and somebody deletes the attachment.
-func TestLostAttachment(t *testing.T) {
-	for _, changed := range []bool{false, true} {
-		n := newClusterNode(t)
-		dir := n.podDir("p1")
-		n.succeed("mount", dir, options)
-		n.cluster.called()
-		n.settle()
-		if got := n.cluster.called(); got != "" {
-			t.Errorf("nothing is lost, and %s was called", got)
-		}
-		n.cluster.lose()
-		if s := n.bridge.Status(); !s[0].AttachmentLost {
-			t.Errorf("the status does not tell: %+v", s[0])
-		}
-		if changed {
-			n.cluster.context = map[string]string{"device": "other"}
-		}
-		n.settle()
-		if got, want := n.cluster.called(), "Attach"; got != want {
-			t.Errorf("the reconciler called %s, want %s", got, want)
-		}
-		if r := n.record(); r.Attach != volstate.Done || !maps.Equal(r.PublishContext, n.cluster.context) {
-			t.Errorf("%+v", r)
-		}
-		var reasons []string
-		for _, notice := range n.notices {
-			reasons = append(reasons, notice.Reason+" "+notice.PersistentVolume)
-		}
-		want := "VolumeAttachmentLost pv1"
-		if changed {
-			want += ", VolumeAttachmentChanged pv1"
-		}
-		if got := strings.Join(reasons, ", "); got != want {
-			t.Errorf("notices %s, want %s", got, want)
-		}
-		n.succeed("unmount", dir)
-		n.empty()
-	}
-}
-
-// TestLostAttachmentOfAnotherPod: the next mount does not trust the record.
-func TestLostAttachmentOfAnotherPod(t *testing.T) {
-	n := newClusterNode(t)
-	n.succeed("mount", n.podDir("p1"), options)
-	n.cluster.lose()
-	n.cluster.called()
-	n.succeed("mount", n.podDir("p2"), options)
-	if got, want := n.cluster.called(), "Attach"; got != want {
-		t.Errorf("mount called %s, want %s", got, want)
-	}
-	n.succeed("unmount", n.podDir("p1"))
-	n.succeed("unmount", n.podDir("p2"))
-	n.empty()
-}
-
-// TestReattachmentInDoubt: the process was killed while it asked again.
-func TestReattachmentInDoubt(t *testing.T) {
-	n := newClusterNode(t)
-	n.succeed("mount", n.podDir("p1"), options)
-	n.cluster.lose()
-	n.cluster.set(func() {
-		n.cluster.fail["Attach"] = []error{flex.Errorf(flex.CodeUnavailable, "no API server")}
-	})
-	n.bridge.Reconcile(t.Context())
-	n.wait()
-	if r := n.record(); r.Attach != volstate.Doing {
-		t.Fatalf("%+v", r)
-	}
-	n.start("boot-1")
-	n.settle()
-	if r := n.record(); r.Attach != volstate.Done {
-		t.Errorf("%+v", r)
-	}
-	n.succeed("unmount", n.podDir("p1"))
-	n.empty()
-}
-
-// TestReattachmentWithSecrets: what the record does not hold is asked for with
-// nothing in its place.
-func TestReattachmentWithSecrets(t *testing.T) {
-	n := newClusterNode(t)
-	listen(n.node)
-	n.succeed("mount", n.podDir("p1"), secretOptions("canary", "//a/b"))
-	n.start("boot-1")
-	n.driver.inCluster = true
-	listen(n.node)
-	n.cluster.lose()
-	n.cluster.called()
-	n.settle()
-	if got := n.cluster.called(); got != "" {
-		t.Errorf("called %s with what a file holds", got)
-	}
-	n.succeed("mount", n.podDir("p2"), secretOptions("canary", "//a/b"))
-	if got := n.cluster.asked[len(n.cluster.asked)-1].Context["accountKey"]; got != "canary" {
-		t.Errorf("asked with the key %q", got)
-	}
-	n.succeed("unmount", n.podDir("p1"))
-	n.succeed("unmount", n.podDir("p2"))
-	n.empty()
-}
-
-// TestForeignAttachment: what somebody else has made is used, and not deleted.
-func TestForeignAttachment(t *testing.T) {
-	n := newClusterNode(t)
-	n.cluster.request(objectName, &csivol.Attachment{Driver: "csi.example.com", Handle: "h1", Node: "node-1"}, false)
-	dir := n.podDir("p1")
-	n.succeed("mount", dir, options)
-	if !n.record().Foreign {
-		t.Error("the record takes it for ours")
-	}
-	n.succeed("unmount", dir)
-	if got, want := n.cluster.called(), "Attach"; got != want {
-		t.Errorf("called %s, want %s", got, want)
-	}
-	// Deleted meanwhile, and asked for again, it is ours.
-	n.succeed("mount", dir, options)
-	n.cluster.lose()
-	n.settle()
-	if n.record().Foreign {
-		t.Error("the record takes ours for another's")
-	}
-	n.succeed("unmount", dir)
 	n.empty()
 }
 

@@ -262,12 +262,15 @@ func (b *Bridge) applyFSGroup(s *setup, t *volstate.Target, dir string) error {
 	case want.FSGroup == nil, t.ReadOnly, t.Bound, s.f.MountGroup, policy == FSGroupNone:
 		return nil
 	case policy == FSGroupWithFSType || policy == "":
-		once := slices.Contains([]csivol.AccessMode{csivol.ReadWriteOnce, csivol.ReadWriteOncePod}, modeOf(want.AccessMode))
-		if want.FSType == "" || !once {
+		if want.FSType == "" || !slices.ContainsFunc(modesOf(want.AccessModes, want.AccessMode), ofOneNode) {
 			return nil
 		}
 	}
 	return b.Mounts.SetGroup(s.v.ctx, target(t, dir), *want.FSGroup)
+}
+
+func ofOneNode(m csivol.AccessMode) bool {
+	return m == csivol.ReadWriteOnce || m == csivol.ReadWriteOncePod
 }
 
 // bind is the commit point: from here on the kubelet sees the volume. What is

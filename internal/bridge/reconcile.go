@@ -79,7 +79,7 @@ func (b *Bridge) busy(key csivol.Key) bool {
 
 func (b *Bridge) unwanted(r *volstate.Record) bool {
 	for dir, t := range r.Targets {
-		if b.targetUnwanted(t, dir) {
+		if b.targetUnwanted(r, t, dir) {
 			return true
 		}
 	}
@@ -89,7 +89,13 @@ func (b *Bridge) unwanted(r *volstate.Record) bool {
 // targetUnwanted: the pod's directory is gone, or nobody came back for a
 // set-up or tear-down that was not finished. What is mounted at the directory
 // is the pod's, whatever the record says: the kubelet may have seen it.
-func (b *Bridge) targetUnwanted(t *volstate.Target, dir string) bool {
+//
+// A pod that is gone before it got anything keeps others from the volume if that
+// is being attached here by the cluster: it does not wait for the grace period.
+func (b *Bridge) targetUnwanted(r *volstate.Record, t *volstate.Target, dir string) bool {
+	if r.Object != "" && t.Publish == volstate.None && b.podsKnown(dir) && b.podGone(dir) {
+		return true
+	}
 	if time.Since(t.Since) < b.grace() || !b.podsKnown(dir) {
 		return false
 	}
@@ -140,7 +146,7 @@ func (b *Bridge) undoUnwanted(v *volume) error {
 	}
 	var failed []error // one pod's does not keep the others'
 	for dir, t := range v.record.Targets {
-		if !b.targetUnwanted(t, dir) {
+		if !b.targetUnwanted(v.record, t, dir) {
 			continue
 		}
 		v.log.Info("undoing a target that nobody wants any more", "dir", dir, "publish", string(t.Publish))

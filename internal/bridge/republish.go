@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -22,7 +23,7 @@ func (b *Bridge) republish(r *volstate.Record) {
 	if err != nil {
 		return
 	}
-	if policy, err := d.policy(b.Context); err != nil || !policy.Republish {
+	if !b.republishes(d) {
 		return
 	}
 	for dir, t := range r.Targets {
@@ -33,6 +34,15 @@ func (b *Bridge) republish(r *volstate.Record) {
 			return b.publishAgain(d, v, dir)
 		})
 	}
+}
+
+// republishes does not wait for what is not known yet: Reconcile looks at all
+// volumes.
+func (b *Bridge) republishes(d *FlexDriver) bool {
+	now, cancel := context.WithCancel(b.Context)
+	cancel()
+	policy, err := d.policy(now)
+	return err == nil && policy.Republish
 }
 
 // due reports whether it is time to do something again, and notes it.

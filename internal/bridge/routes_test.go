@@ -53,6 +53,17 @@ func TestAuto(t *testing.T) {
 	}
 }
 
+// TestNobodyWouldAttach: a configuration that contradicts the CSIDriver object.
+func TestNobodyWouldAttach(t *testing.T) {
+	n := newClusterNode(t)
+	n.bridge.Drivers[flexDriver].Policy = fixed(bridge.Policy{Attach: bridge.NeedNoAttach})
+	n.fail("attachRequired: false", "mount", n.podDir("p1"), options)
+	if got := n.cluster.called(); got != "" {
+		t.Errorf("called %s", got)
+	}
+	n.empty()
+}
+
 // TestPolicyIsNotKnown: before the CSIDriver object was ever read nothing is
 // mounted that it may have to say something about; what is mounted goes.
 func TestPolicyIsNotKnown(t *testing.T) {

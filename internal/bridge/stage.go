@@ -29,9 +29,7 @@ func (v *volume) features(d *FlexDriver) (f csivol.Features, err error) {
 func (b *Bridge) describe(v *volume, want *csivol.Volume) error {
 	r := v.record
 	if r.Idle() || r.Stage == volstate.None && len(r.Targets) == 0 && (r.Attach == volstate.None || detachPending(r)) {
-		r.FlexDriver, r.Name = want.FlexDriver, want.Name
-		r.Context, r.FSType, r.MountFlags, r.AccessMode = want.Context, want.FSType, want.MountFlags, want.AccessMode
-		r.AccessModes = want.AccessModes
+		fill(r, want)
 		b.adopt(r)
 		return nil
 	}
@@ -49,10 +47,30 @@ func (b *Bridge) describe(v *volume, want *csivol.Volume) error {
 	case !maps.Equal(r.Context, want.Context):
 		differs = "another volume context"
 	}
+	if differs != "" && onlyAsked(r, want) {
+		v.log.Info("what is asked for has changed, and is attached anew", "differs", differs)
+		fill(r, want)
+		r.Attach = volstate.Undoing
+		return nil
+	}
 	if differs != "" {
 		return flex.Errorf(flex.CodeAlreadyExists, "volume %s is in use on this node with %s (as volume %s): all its users must agree", v.key, differs, r.Name)
 	}
 	return nil
+}
+
+func fill(r *volstate.Record, want *csivol.Volume) {
+	r.FlexDriver, r.Name = want.FlexDriver, want.Name
+	r.Context, r.FSType, r.MountFlags = want.Context, want.FSType, want.MountFlags
+	r.AccessMode, r.AccessModes = want.AccessMode, want.AccessModes
+}
+
+// onlyAsked reports that an attachment was asked for and nothing has come of it,
+// perhaps since it could not: then a configuration that was put right holds at
+// once. Two PersistentVolumes may still not take turns at that.
+func onlyAsked(r *volstate.Record, want *csivol.Volume) bool {
+	asked := r.Object != "" && !r.Foreign && r.Attach != volstate.Done
+	return asked && r.Name == want.Name && r.FlexDriver == want.FlexDriver && r.Stage == volstate.None && len(publishedPods(r)) == 0
 }
 
 // mountGroup is the fsGroup, for a driver that applies it by itself.
@@ -75,6 +93,14 @@ func modeOf(m csivol.AccessMode) csivol.AccessMode {
 		return csivol.ReadWriteOnce
 	}
 	return m
+}
+
+// modesOf are those of the PersistentVolume, or the one that is known.
+func modesOf(all []csivol.AccessMode, one csivol.AccessMode) []csivol.AccessMode {
+	if len(all) > 0 {
+		return all
+	}
+	return []csivol.AccessMode{modeOf(one)}
 }
 
 // differentModes: what one PersistentVolume is said to have may change with the

@@ -100,16 +100,6 @@ func (b *Bridge) do(ctx context.Context, key csivol.Key, op operation, f func(*v
 	}
 }
 
-// waitUntil notes how long a caller waits.
-func (p *inProgress) waitUntil(ctx context.Context) {
-	deadline, ok := ctx.Deadline()
-	for old := p.until.Load(); ok && deadline.UnixNano() > old; old = p.until.Load() {
-		if p.until.CompareAndSwap(old, deadline.UnixNano()) {
-			return
-		}
-	}
-}
-
 // doLater has f done and waits for nothing; an error goes to the log.
 func (b *Bridge) doLater(r *volstate.Record, op operation, what string, f func(*volume) error) {
 	running, _ := b.start("", r.Key(), op, f)
@@ -186,19 +176,6 @@ func (b *Bridge) run(v *volume, p *inProgress, f func(*volume) error) {
 // awaited reports whether anybody still wants to hear what comes of the
 // operation that has the turn.
 func (v *volume) awaited() bool { return v.current.callers.Load() > 0 }
-
-// defaultTimeout is that of RPCs for which the driver has none.
-const defaultTimeout = 2 * time.Minute
-
-// rpc runs one RPC of the operation that has the turn, with a deadline.
-func (v *volume) rpc(timeout time.Duration, f func(context.Context) error) error {
-	if timeout <= 0 {
-		timeout = defaultTimeout
-	}
-	ctx, cancel := context.WithTimeout(v.ctx, timeout)
-	defer cancel()
-	return f(ctx)
-}
 
 // finish takes an operation off its volume, and the volume off the list if
 // there is nothing left of it. Nobody can be waiting for its turn then: who
