@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
