@@ -161,6 +161,17 @@ func checkVolume(n *notes, v *bridgestatus.Volume) {
 	}
 }
 
+// listens reports whether somebody does.
+func listens(ctx context.Context, socket string) bool {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}
+
 // listener is the process that listens at a socket; zero if it lives in a
 // process namespace that we do not see, or if nobody does.
 func listener(ctx context.Context, socket string) (pid int) {

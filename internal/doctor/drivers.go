@@ -58,7 +58,7 @@ func (p *patient) checkDrivers(ctx context.Context, n *notes) {
 		case !e.IsDir():
 			n.add(strayFile, d.dir, "%s is no directory of a driver", d.dir)
 		default:
-			if p.checkDriver(n, d) {
+			if p.checkDriver(ctx, n, d) {
 				found = append(found, d)
 			}
 		}
@@ -90,7 +90,7 @@ func checkHidden(n *notes, d flexDriver, e fs.DirEntry) {
 
 // checkDriver reports whether the driver can be started, for all that can be
 // seen without starting it.
-func (p *patient) checkDriver(n *notes, d flexDriver) bool {
+func (p *patient) checkDriver(ctx context.Context, n *notes, d flexDriver) bool {
 	if strings.Count(d.name, "/") != 1 {
 		n.add(driverNoVendor, d.dir, "%s is not called <vendor>~<driver>; PersistentVolumes would have to say driver: %s", d.dir, d.name)
 	}
@@ -119,7 +119,7 @@ func (p *patient) checkDriver(n *notes, d flexDriver) bool {
 		n.add(driverUntrusted, shown, "%s %v", shown, err)
 	}
 	e := n.add(driverFine, d.name, "driver %s is in %s", d.name, d.dir)
-	p.checkOurs(n, e, d, shown)
+	p.checkOurs(ctx, n, e, d, shown)
 	checkWritten(n, d)
 	return true
 }
@@ -149,7 +149,7 @@ func listing(dir string) (lines []string) {
 const ourProgram = "github.com/flex2csi/flex2csi/cmd/flexdriver"
 
 // checkOurs looks at a driver that this project has installed.
-func (p *patient) checkOurs(n *notes, e *entry, d flexDriver, shown string) {
+func (p *patient) checkOurs(ctx context.Context, n *notes, e *entry, d flexDriver, shown string) {
 	build, err := buildinfo.ReadFile(d.executable())
 	if err != nil || build.Path != ourProgram {
 		e.evidence("of other make than flexdriver")
@@ -169,7 +169,7 @@ func (p *patient) checkOurs(n *notes, e *entry, d flexDriver, shown string) {
 	}
 	e.evidence(fmt.Sprintf("backend %s, attach: %v", c.Backend, c.Capabilities.Attach))
 	if c.Capabilities.Attach {
-		p.checkControllerManager(n, d.name)
+		checkControllerManager(ctx, n, c)
 	}
 	if c.Backend != driverconfig.BackendCSI {
 		return

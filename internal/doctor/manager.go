@@ -1,29 +1,37 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
 )
 
 // checkControllerManager: with attach: true it is kube-controller-manager that
 // attaches, with the driver's executable in its own container
 // (cmd/kube-controller-manager/app/options/persistentvolumebindercontroller.go,
 // --flex-volume-plugin-dir).
-func (p *patient) checkControllerManager(n *notes, driver string) {
+func checkControllerManager(ctx context.Context, n *notes, c *driverconfig.Configuration) {
+	driver := c.Driver.String()
 	found := processes("kube-controller-manager")
 	if len(found) == 0 {
 		n.add(driverAttaches, driver, "%s is installed with attach: true, and kube-controller-manager does not run on this node", driver)
 	}
 	for _, pid := range found {
-		dir := managerDir(pid)
-		executable := filepath.Join(dir, strings.ReplaceAll(driver, "/", "~"), filepath.Base(driver))
-		if _, err := os.Stat(procFile(pid, "root") + executable); errors.Is(err, fs.ErrNotExist) {
+		dir := filepath.Join(managerDir(pid), c.Driver.DirName())
+		executable, socket := filepath.Join(dir, c.Driver.Name), c.ControllerSocketOf(dir)
+		root := procFile(pid, "root")
+		if _, err := os.Stat(root + executable); errors.Is(err, fs.ErrNotExist) {
 			n.add(driverNotInManager, driver, "%s is installed with attach: true, and kube-controller-manager (process %d) has no %s", driver, pid, executable)
+			continue
+		}
+		if socket != "" && !listens(ctx, root+socket) {
+			n.add(controllerAbsent, driver, "flex2csi serve --controller does not listen at %s, where %s in kube-controller-manager (process %d) calls it", socket, driver, pid)
 		}
 	}
 }

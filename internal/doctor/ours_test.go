@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/doctor"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
@@ -77,24 +79,36 @@ func TestControllerManager(t *testing.T) {
 	}
 	n := newNode(t)
 	n.short()
-	n.install(program, "--attach", "--socket", n.o.Socket)
-	missing := func() bool {
-		for _, f := range found(n.run(), "driver-not-in-controller-manager") {
+	n.install(program, "--attach", "--socket", n.o.Socket, "--controller-socket", "../.controller.sock")
+	// There may be others on this machine.
+	has := func(id doctor.ID) bool {
+		for _, f := range found(n.run(), id) {
 			if strings.Contains(f.Found, n.path("kcm")) {
 				return true
 			}
 		}
 		return false
 	}
-	manager := n.start("kube-controller-manager", nil, "--v=2", "--flex-volume-plugin-dir", n.path("kcm"))
-	if !missing() {
+	n.start("kube-controller-manager", nil, "--v=2", "--flex-volume-plugin-dir", n.path("kcm"))
+	if !has("driver-not-in-controller-manager") {
 		t.Error("that the driver is missing was not found")
 	}
 	if err := os.CopyFS(n.path("kcm"), os.DirFS(n.PluginDir)); err != nil {
 		t.Fatal(err)
 	}
-	if missing() {
-		t.Errorf("process %d has the driver, and it is said to be missing", manager.Process.Pid)
+	if has("driver-not-in-controller-manager") {
+		t.Error("the driver is there, and said to be missing")
+	}
+	if !has("controller-absent") {
+		t.Error("that nobody listens was not found")
+	}
+	l, err := net.Listen("unix", n.path("kcm/.controller.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if has("controller-absent") {
+		t.Error("somebody listens, and nobody is said to")
 	}
 }
 
