@@ -58,7 +58,7 @@ func checkAttachment(t *testing.T, n *node, v *volume, o *storagev1.VolumeAttach
 	if !maps.Equal(o.Labels, want) {
 		t.Errorf("labels %v, want %v", o.Labels, want)
 	}
-	if got := o.Annotations[attachment.FlexDriverAnnotation]; got != flexDriver {
+	if got := o.Annotations[attachment.FlexDriverAnnotation]; got != n.w.flexDriver {
 		t.Errorf("annotation of the driver: %q", got)
 	}
 }

@@ -47,6 +47,8 @@ func TestCluster(t *testing.T) {
 		"adopted":   testAdopted,
 		"deleting":  testDeleting,
 		"deleted":   testDeleted,
+		"attach":    testByControlPlane,
+		"dead":      testOutOfService,
 		"many":      testMany,
 		"cost":      testCost,
 		"campaign":  testCampaign,

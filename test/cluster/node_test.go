@@ -49,8 +49,7 @@ func (w *world) addNode(o options) *node {
 	w.Run(n.driver)
 	n.api = w.Proxy()
 	token := w.ServiceAccountToken(w.Pod("flex2csi", n.name, n.name, "flex2csi-node"))
-	n.writeConfig(o.config)
-	n.daemon = w.Program("flex2csi", "serve", "--config", n.path("config.yaml"), "--socket", n.socket(),
+	n.daemon = w.Program("flex2csi", "serve", "--config", n.writeConfig(o.config), "--socket", n.socket(),
 		"--state-dir", n.path("state"), "--kubelet-dir", n.Root, "--node-name", n.name,
 		"--kubeconfig", n.api.Kubeconfig(token), "--reconcile-interval", "1s")
 	if !o.noDaemon {
@@ -62,8 +61,10 @@ func (w *world) addNode(o options) *node {
 func (n *node) path(name string) string { return filepath.Join(n.w.dir, n.dir, name) }
 func (n *node) socket() string          { return n.path("run/flex2csi.sock") }
 
-func (n *node) writeConfig(more []string) {
+// writeConfig writes a configuration, and returns its name.
+func (n *node) writeConfig(more []string) string {
 	n.w.t.Helper()
+	file := n.path("config.yaml")
 	config := fmt.Sprintf(`apiVersion: flex2csi.io/v1alpha1
 kind: BridgeConfiguration
 drivers:
@@ -71,10 +72,9 @@ drivers:
   csiDriver: %s
   endpoint: unix://%s
   %s
-`, flexDriver, n.w.driver, n.path("csi.sock"), strings.Join(more, "\n  "))
-	if err := os.WriteFile(n.path("config.yaml"), []byte(config), 0o600); err != nil {
-		n.w.t.Fatal(err)
-	}
+`, n.w.flexDriver, n.w.driver, n.path("csi.sock"), strings.Join(more, "\n  "))
+	n.w.must(os.WriteFile(file, []byte(config), 0o600))
+	return file
 }
 
 // call makes a callout. A daemon that is not there is waited for, as flexdriver
@@ -82,7 +82,7 @@ drivers:
 func (n *node) call(args ...string) flex.DriverStatus {
 	n.w.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		response, err := wire.Call(context.Background(), n.socket(), wire.NewRequest(flexDriver, args, n.timeout))
+		response, err := wire.Call(context.Background(), n.socket(), wire.NewRequest(n.w.flexDriver, args, n.timeout))
 		if err == nil {
 			return response.Status
 		}
@@ -130,7 +130,7 @@ func (n *node) argument(v *volume, pod string) string {
 }
 
 func (n *node) podDir(v *volume, pod string) string {
-	return n.PodVolumeDir(pod, flexDriver, v.name)
+	return n.PodVolumeDir(pod, n.w.flexDriver, v.name)
 }
 
 // tryMount gives a volume to a pod.

@@ -22,11 +22,8 @@ import (
 	"github.com/flex2csi/flex2csi/test/csidriver/fault"
 )
 
-const (
-	flexDriver = "example.com/disk"
-	// patience is far more than anything needs that is waited for.
-	patience = time.Minute
-)
+// patience is far more than anything needs that is waited for.
+const patience = time.Minute
 
 // A world is a CSI driver and its nodes in a control plane.
 type world struct {
@@ -34,8 +31,9 @@ type world struct {
 	t *testing.T
 	// dir is short: the path of a socket has at most 107 bytes.
 	dir string
-	// driver is the name of the CSI driver.
-	driver string
+	// driver is the name of the CSI driver, flexDriver that of the FlexVolume
+	// driver in front of it.
+	driver, flexDriver string
 	// controller is its controller service, and attacher in front of it.
 	controller, attacher *controlplane.Part
 	nodes                []*node
@@ -73,7 +71,7 @@ func newWorld(t *testing.T, c *cluster, o options) *world {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	testenv.LeakCheck(t, dir)
 	name := filepath.Base(t.Name())
-	w := &world{Plane: c.With(t), t: t, dir: dir, driver: strings.ReplaceAll(name, "_", "-") + ".example.com"}
+	w := &world{Plane: c.With(t), t: t, dir: dir, driver: name + ".example.com", flexDriver: "example.com/" + name}
 	if o.object != nil {
 		w.CSIDriver(w.driver, *o.object)
 	}
@@ -206,7 +204,7 @@ func (w *world) newVolume(name string) *volume {
 func (w *world) volume(name string, modes ...corev1.PersistentVolumeAccessMode) *volume {
 	w.t.Helper()
 	v := w.newVolume(name)
-	w.FlexVolume(v.name, flexDriver, "ext4", v.options, modes...)
+	w.FlexVolume(v.name, w.flexDriver, "ext4", v.options, modes...)
 	return v
 }
 

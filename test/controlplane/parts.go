@@ -1,14 +1,20 @@
 package controlplane
 
+import "os"
+
+// PluginDir is kube-controller-manager's --flex-volume-plugin-dir.
+func (p *Plane) PluginDir() string { return p.file("plugins") }
+
 // StartControllerManager starts kube-controller-manager with the controllers
 // that have to do with volumes: the one that attaches and detaches, and the one
 // that binds claims.
 func (p *Plane) StartControllerManager() *Part {
 	p.t.Helper()
+	p.check(os.MkdirAll(p.PluginDir(), 0o755))
 	part := p.Program("kube-controller-manager",
 		"--kubeconfig", p.Kubeconfig(controllerManager), "--leader-elect=false", "--secure-port=0",
 		"--controllers=persistentvolume-attach-detach-controller,persistentvolume-binder-controller",
-		"--use-service-account-credentials", "--flex-volume-plugin-dir", p.file("no-plugins"),
+		"--use-service-account-credentials", "--flex-volume-plugin-dir", p.PluginDir(),
 		"--attach-detach-reconcile-sync-period=1s", "--kube-api-qps=500", "--kube-api-burst=1000",
 		"--v=2")
 	p.Run(part)

@@ -1,0 +1,157 @@
+package cluster
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/test/controlplane"
+)
+
+// startController starts flex2csi serve --controller, and installs the driver
+// that kube-controller-manager calls.
+func (w *world) startController() *controlplane.Part {
+	w.t.Helper()
+	const socket = ".controller.sock"
+	flexdriver, err := testenv.Program(w.t.TempDir(), "FLEXDRIVER_BINARY", "../../cmd/flexdriver")
+	w.must(err)
+	install := exec.Command(flexdriver, "install", "--driver", w.flexDriver, "--volume-plugin-dir", w.PluginDir(),
+		"--backend", "csi", "--attach", "--controller-socket", socket,
+		"--socket", w.path("none/daemon.sock"), "--state-dir", w.path("none"))
+	if out, err := install.CombinedOutput(); err != nil {
+		w.t.Fatalf("install the driver: %v\n%s", err, out)
+	}
+	dir := filepath.Join(w.PluginDir(), strings.ReplaceAll(w.flexDriver, "/", "~"))
+	w.t.Cleanup(func() { os.RemoveAll(dir) })
+	n := w.nodes[0]
+	token := w.ServiceAccountToken(w.Pod("flex2csi", n.name+"-controller", n.name, "flex2csi-controller"))
+	part := w.Program("flex2csi", "serve", "--controller", "--config", n.path("config.yaml"),
+		"--socket", filepath.Join(dir, socket), "--kubeconfig", w.Kubeconfig(token))
+	w.Run(part)
+	return part
+}
+
+// testByControlPlane: attach:true, from the pod that kube-controller-manager
+// sees to the detach after it is gone, with all of them killed in between.
+func testByControlPlane(t *testing.T, c *cluster) {
+	w := newWorld(t, c, options{config: []string{"attach: VolumeAttachment"}})
+	controller := w.startController()
+	n, v := w.nodes[0], w.volume("disk")
+	pod := w.Pod(metav1.NamespaceDefault, v.name, n.name, "", v.name)
+	device := n.untilListed(v)
+	o := n.attachment(v)
+	if o == nil || !o.Status.Attached || o.Labels[attachment.AttachedByLabel] != attachment.AttachedByController {
+		t.Fatalf("the attachment is %+v", o)
+	}
+	n.must("waitforattach", device, n.argument(v, ""))
+	n.must("mountdevice", n.DeviceMountPath(w.flexDriver, v.name), device, n.argument(v, ""))
+	n.mount(v, "pod-a")
+	n.reportInUse(v)
+	w.must(controller.Restart())
+	w.must(c.kcm.Restart())
+	w.must(n.daemon.Restart())
+	time.Sleep(reconciled)
+	n.mustFail(w.callController("detach", v.name, n.name), "in use", n.name)
+	w.must(w.Admin().CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
+	n.unmount(v, "pod-a")
+	n.must("unmountdevice", n.DeviceMountPath(w.flexDriver, v.name))
+	if o := n.attachment(v); o == nil || o.DeletionTimestamp != nil {
+		t.Errorf("before kube-controller-manager detaches: %+v", o)
+	}
+	n.reportInUse()
+	n.wantNothing()
+	w.wantAttached(v.handle, 1)
+}
+
+// callController makes a callout as kube-controller-manager does.
+func (w *world) callController(args ...string) (status flex.DriverStatus) {
+	w.t.Helper()
+	program := filepath.Join(w.PluginDir(), strings.ReplaceAll(w.flexDriver, "/", "~"), filepath.Base(w.flexDriver))
+	out, _ := exec.Command(program, args...).Output() // a Failure has an exit status, too
+	w.must(json.Unmarshal(out, &status))
+	return status
+}
+
+// untilListed waits until kube-controller-manager says that a FlexVolume is
+// attached, and returns the device that it tells the kubelet.
+func (n *node) untilListed(v *volume) (device string) {
+	n.w.t.Helper()
+	unique := corev1.UniqueVolumeName(n.w.flexDriver + "/" + v.name)
+	n.w.wait("kube-controller-manager to attach", func() bool {
+		node, err := n.w.Admin().CoreV1().Nodes().Get(n.w.t.Context(), n.name, metav1.GetOptions{})
+		n.w.must(err)
+		at := slices.IndexFunc(node.Status.VolumesAttached, func(a corev1.AttachedVolume) bool { return a.Name == unique })
+		if at >= 0 {
+			device = node.Status.VolumesAttached[at].DevicePath
+		}
+		return at >= 0
+	})
+	return device
+}
+
+// reportInUse says which volumes are in use, as a kubelet does.
+func (n *node) reportInUse(volumes ...*volume) {
+	n.w.t.Helper()
+	names := []string{}
+	for _, v := range volumes {
+		names = append(names, n.w.flexDriver+"/"+v.name)
+	}
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"volumesInUse": names}})
+	n.w.must(err)
+	_, err = n.w.Admin().CoreV1().Nodes().Patch(n.w.t.Context(), n.name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	n.w.must(err)
+}
+
+// testOutOfService: a node dies with a volume and is declared dead. What is
+// attached to it is detached, and the volume comes to another node.
+func testOutOfService(t *testing.T, c *cluster) {
+	w := newWorld(t, c, options{nodes: 2})
+	dead, other, v := w.nodes[0], w.nodes[1], w.volume("disk")
+	dead.mount(v, "pod-a")
+	dead.crash()
+	w.declareDead(dead)
+	w.startController()
+	w.eventually(func() bool { return dead.attachment(v) == nil }, func() { t.Errorf("a dead node still has %+v", dead.attachment(v)) })
+	other.retryMount(v, "pod-b")
+	other.unmount(v, "pod-b")
+	other.wantNothing()
+	w.wantAttached(v.handle, 2)
+}
+
+// crash is the end of a node: nothing runs and nothing is mounted there.
+func (n *node) crash() {
+	n.w.t.Helper()
+	n.daemon.Kill()
+	n.driver.Kill()
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(n.Root))
+	n.w.must(err)
+	for _, m := range slices.Backward(mounts) {
+		n.w.must(unix.Unmount(m.Mountpoint, unix.MNT_DETACH))
+	}
+}
+
+// declareDead is what the node controller and a person do about a dead node.
+func (w *world) declareDead(n *node) {
+	w.t.Helper()
+	nodes := w.Admin().CoreV1().Nodes()
+	_, err := nodes.Patch(w.t.Context(), n.name, types.StrategicMergePatchType,
+		[]byte(`{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`), metav1.PatchOptions{}, "status")
+	w.must(err)
+	_, err = nodes.Patch(w.t.Context(), n.name, types.StrategicMergePatchType,
+		[]byte(`{"spec":{"taints":[{"key":"node.kubernetes.io/out-of-service","value":"nodeshutdown","effect":"NoExecute"}]}}`), metav1.PatchOptions{})
+	w.must(err)
+}
