@@ -62,11 +62,16 @@ func exclusive(a *csivol.Attachment) bool {
 }
 
 // others asks which other nodes have the volume, or are to have it. The answer
-// has all that was written before.
-func (w *wait) others(ctx context.Context) (live, leaving []storagev1.VolumeAttachment, err error) {
-	selected := labels.Set{attachment.VolumeLabel: attachment.VolumeID(w.want.Driver, w.want.Handle)}
+// has all that was written before version, whatever it is otherwise: so the API
+// server can give it from memory.
+func (w *wait) others(ctx context.Context, version string) (live, leaving []storagev1.VolumeAttachment, err error) {
+	options := metav1.ListOptions{
+		LabelSelector:        labels.Set{attachment.VolumeLabel: attachment.VolumeID(w.want.Driver, w.want.Handle)}.String(),
+		ResourceVersion:      version,
+		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	}
 	list, err := request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachmentList, error) {
-		return w.cluster.storage.VolumeAttachments().List(ctx, metav1.ListOptions{LabelSelector: selected.String()})
+		return w.cluster.storage.VolumeAttachments().List(ctx, options)
 	})
 	if err != nil {
 		return nil, nil, failed(err, "ask which nodes have volume "+aboutVolume(w.want))
@@ -83,13 +88,14 @@ func (w *wait) others(ctx context.Context) (live, leaving []storagev1.VolumeAtta
 	return live, leaving, nil
 }
 
-// free returns nil when no other node has the volume. It waits for one that is
-// about to let it go, and not for one that is not.
+// free returns nil when no other node has the volume, as far as the API server
+// knows without asking etcd: onlyOne looks again. It waits for one that is about
+// to let it go, and not for one that is not.
 func (w *wait) free(ctx context.Context) error {
 	early, cancel := soon(ctx)
 	defer cancel()
 	for pause := time.Second; ; pause = min(2*pause, 5*time.Second) {
-		live, leaving, err := w.others(ctx)
+		live, leaving, err := w.others(ctx, "0")
 		switch {
 		case err != nil:
 			return err
@@ -185,7 +191,7 @@ const yield = 2 * time.Second
 func (w *wait) onlyOne(ctx context.Context, o *storagev1.VolumeAttachment) error {
 	begun := time.Now()
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		live, _, err := w.others(ctx)
+		live, _, err := w.others(ctx, o.ResourceVersion)
 		if err == nil && len(live) == 0 {
 			return nil
 		}

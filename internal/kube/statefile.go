@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/google/renameio/v2"
@@ -57,7 +58,7 @@ func writeStateFile(path string, drivers map[string]csivol.DriverInfo) error {
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(path, append(data, '\n'), 0o600)
+	return renameio.WriteFile(path, append(data, '\n'), 0o600, renameio.WithTempDir(filepath.Dir(path)))
 }
 
 func sameDrivers(a, b map[string]csivol.DriverInfo) bool {

@@ -42,6 +42,9 @@ func TestAttachments(t *testing.T) {
 		{"secrets", testSecrets},
 		{"tokens", testTokens},
 		{"notices", testNotices},
+		{"many", testMany},
+		{"slow", testSlow},
+		{"election", testElection},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, p.With(t)) })
 	}
