@@ -1,0 +1,205 @@
+package kube
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+func TestClassify(t *testing.T) {
+	for _, test := range []struct{ method, path, want string }{
+		{"GET", "/apis/storage.k8s.io/v1/volumeattachments", "list volumeattachments"},
+		{"GET", "/apis/storage.k8s.io/v1/volumeattachments?watch=true", "watch volumeattachments"},
+		{"GET", "/apis/storage.k8s.io/v1/volumeattachments/csi-1", "get volumeattachments"},
+		{"DELETE", "/apis/storage.k8s.io/v1/volumeattachments/csi-1", "delete volumeattachments"},
+		{"GET", "/api/v1/namespaces/default/secrets/key", "get secrets"},
+		{"GET", "/api/v1/namespaces/default", "get namespaces"},
+		{"POST", "/api/v1/namespaces/default/serviceaccounts/app/token", "create serviceaccounts/token"},
+		{"PATCH", "/api/v1/namespaces/default/events/x", "patch events"},
+		{"PUT", "/apis/coordination.k8s.io/v1/namespaces/x/leases/y", "update leases"},
+		{"GET", "/version", "get /version"},
+	} {
+		q, err := http.NewRequestWithContext(t.Context(), test.method, "https://host"+test.path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if verb, resource := classify(q); verb+" "+resource != test.want {
+			t.Errorf("%s %s is %s %s, want %s", test.method, test.path, verb, resource, test.want)
+		}
+	}
+}
+
+// TestCodes: what the API server says of itself is another thing than what it
+// says of a request.
+func TestCodes(t *testing.T) {
+	resource := schema.GroupResource{Group: "storage.k8s.io", Resource: "volumeattachments"}
+	for _, test := range []struct {
+		err     error
+		code    flex.Code
+		refused bool
+	}{
+		{apierrors.NewForbidden(resource, "x", nil), flex.CodePermissionDenied, true},
+		{apierrors.NewUnauthorized("who?"), flex.CodePermissionDenied, true},
+		{apierrors.NewBadRequest("what?"), flex.CodeInvalidArgument, true},
+		{apierrors.NewNotFound(resource, "x"), flex.CodeNotFound, false},
+		{apierrors.NewConflict(resource, "x", nil), flex.CodeAborted, false},
+		{apierrors.NewTooManyRequests("later", 1), flex.CodeUnavailable, false},
+		{apierrors.NewTimeoutError("slow", 1), flex.CodeUnavailable, false},
+		{apierrors.NewInternalError(os.ErrClosed), flex.CodeUnavailable, false},
+		{os.ErrDeadlineExceeded, flex.CodeUnavailable, false},
+	} {
+		if code, no := codeOf(test.err), refused(test.err); code != test.code || no != test.refused {
+			t.Errorf("%v: %s, refused %t; want %s, %t", test.err, code, no, test.code, test.refused)
+		}
+	}
+}
+
+// TestStateFile: one that is spoiled, or of another release, is nothing known.
+func TestStateFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "csidrivers")
+	if got, err := readStateFile(path); err != nil || got != nil {
+		t.Errorf("no file: %v, %v", got, err)
+	}
+	want := map[string]csivol.DriverInfo{
+		"a": {AttachRequired: true, FSGroupPolicy: "File", Tokens: []csivol.TokenRequest{{Audience: "x", Expiration: time.Hour}}},
+		"b": {PodInfoOnMount: true, RequiresRepublish: true, TokensInSecrets: true},
+	}
+	if err := writeStateFile(path, want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readStateFile(path)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil || !sameDrivers(want, got) {
+		t.Errorf("%v, %s", err, diff)
+	}
+	got["b"] = csivol.DriverInfo{}
+	if sameDrivers(want, got) {
+		t.Error("another driver is the same")
+	}
+	for text, bad := range map[string]bool{"{": true, `{"version": 2, "csiDrivers": {"a": {}}}`: false, strings.Repeat(" ", maxStateFile+1): true} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := readStateFile(path); (err != nil) != bad || got != nil {
+			t.Errorf("%.20q: %v, %v", text, got, err)
+		}
+	}
+}
+
+// TestRefresh: after 80 % of its life, and a little before.
+func TestRefresh(t *testing.T) {
+	now := time.Now()
+	for life, want := range map[time.Duration]time.Duration{time.Hour: 48 * time.Minute, 100 * time.Hour: 24 * time.Hour} {
+		at := refreshAt(now, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{ExpirationTimestamp: metav1.NewTime(now.Add(life))}})
+		if in := at.Sub(now); in > want || in < want-10*time.Second {
+			t.Errorf("a token of %v is renewed after %v, want %v", life, in, want)
+		}
+	}
+}
+
+// TestDigest: every field of the request counts, and the mirror keeps what it
+// needs to tell.
+func TestDigest(t *testing.T) {
+	fill := func() *csivol.Attachment {
+		return &csivol.Attachment{Driver: "d", Handle: "h", Node: "n", AccessModes: []csivol.AccessMode{csivol.ReadWriteOnce}}
+	}
+	base := digest(inlineSpec(fill()))
+	for name, change := range map[string]func(*csivol.Attachment){
+		"context": func(a *csivol.Attachment) { a.Context = map[string]string{"a": "b"} },
+		"fsType":  func(a *csivol.Attachment) { a.FSType = "xfs" },
+		"flags":   func(a *csivol.Attachment) { a.MountFlags = []string{"ro"} },
+		"modes":   func(a *csivol.Attachment) { a.AccessModes = []csivol.AccessMode{csivol.ReadWriteMany} },
+		"ro":      func(a *csivol.Attachment) { a.ReadOnly = true },
+		"secret":  func(a *csivol.Attachment) { a.Secret = &csivol.SecretRef{Name: "s"} },
+	} {
+		a := fill()
+		change(a)
+		if digest(inlineSpec(a)) == base {
+			t.Errorf("another %s is the same request", name)
+		}
+		o := newObject(a, "node")
+		whole := digestOf(o)
+		trimAttachment(o)
+		if whole != digest(inlineSpec(a)) || digestOf(o) != whole {
+			t.Errorf("%s: the object asks for something else: %s, %s", name, whole, digestOf(o))
+		}
+		if got := told(o); got.Key() != a.Key() || got.Node != "n" {
+			t.Errorf("told %+v", got)
+		}
+	}
+	a := fill()
+	a.Context, a.MountFlags = map[string]string{}, []string{}
+	if digest(inlineSpec(a)) != base {
+		t.Error("nothing and none are two requests")
+	}
+}
+
+func TestClip(t *testing.T) {
+	for _, text := range []string{"short", strings.Repeat("x", 2000), strings.Repeat("ü", 1000), "x" + strings.Repeat("…", 700)} {
+		got := clip(text)
+		if len(got) > maxDriverText+len("…") || !utf8.ValidString(got) || len(text) <= maxDriverText && got != text {
+			t.Errorf("%.10s… became %d bytes, valid %t", text, len(got), utf8.ValidString(got))
+		}
+	}
+}
+
+// TestBefore is an order.
+func TestBefore(t *testing.T) {
+	at := func(seconds int64, name string) *storagev1.VolumeAttachment {
+		return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(seconds, 0)}}
+	}
+	all := []*storagev1.VolumeAttachment{at(1, "b"), at(2, "a"), at(2, "c")}
+	for i, a := range all {
+		for j, b := range all {
+			if before(a, b) != (i < j) {
+				t.Errorf("%d before %d: %t", i, j, before(a, b))
+			}
+		}
+	}
+}
+
+// TestListener hears of what vanished, and news wait for it.
+func TestListener(t *testing.T) {
+	var b bells
+	l := newListener()
+	stop := b.listen("x", l)
+	b.ring("y", "1", true)
+	b.ring("x", "2", false)
+	b.ring("x", types.UID("3"), true)
+	if l.isGone("1") || l.isGone("2") || !l.isGone("3") || len(l.news) != 1 {
+		t.Errorf("heard %v, %d", l.gone, len(l.news))
+	}
+	stop()
+	if len(b.waiting) != 0 {
+		t.Error("somebody still waits")
+	}
+	b.ring("x", "4", true)
+	if l.isGone("4") {
+		t.Error("heard after the end")
+	}
+}
+
+// TestVolumesAreBounded: the oldest is forgotten.
+func TestVolumesAreBounded(t *testing.T) {
+	var v volumes
+	for i := range maxVolumes + 1 {
+		v.put(&csivol.PersistentVolume{Name: string(rune('a' + i))})
+	}
+	if _, ok := v.seen["a"]; ok || len(v.seen) != maxVolumes {
+		t.Errorf("%d are kept, the first %t", len(v.seen), ok)
+	}
+}
