@@ -19,7 +19,7 @@ type Kind struct {
 // Kinds are all that can be found, in the order of the checks.
 func Kinds() []Kind {
 	var all []Kind
-	for _, part := range [][]Kind{generalKinds(), kubeletKinds(), driverKinds(), daemonKinds(), csiKinds(), mountKinds(), podKinds(), clusterKinds(), attachmentKinds()} {
+	for _, part := range [][]Kind{generalKinds(), kubeletKinds(), driverKinds(), fittingKinds(), daemonKinds(), csiKinds(), mountKinds(), podKinds(), clusterKinds(), attachmentKinds()} {
 		all = append(all, part...)
 	}
 	return all
@@ -175,6 +175,20 @@ func driverKinds() []Kind {
 			"Each change there makes the kubelet run init again under a lock that all volume operations need. Keep logs and temporary files out of the plugin directory.",
 		},
 		{
+			driverInitFails, Error, broken,
+			"The driver's volumes cannot be mounted, and the kubelet runs init again and again. Mend the driver or, if it is not wanted any more, remove its directory.",
+		},
+		{
+			driverInitSlow, Warning, nil,
+			"The kubelet holds a lock meanwhile that the operations on all volumes of the node need. Mend or remove that driver.",
+		},
+	}
+}
+
+// fittingKinds are about drivers of ours and what they need.
+func fittingKinds() []Kind {
+	return []Kind{
+		{
 			installInterrupted, Warning, nil,
 			"An installer was killed. flexdriver install (or --rollback) finishes or undoes it; so does flexdriver uninstall.",
 		},
@@ -192,14 +206,6 @@ func driverKinds() []Kind {
 			driverVersion, Info,
 			[]string{"speaks version"},
 			"That is normal during an update. Releases that do not understand each other say so in the second place: bring both to one then.",
-		},
-		{
-			driverInitFails, Error, broken,
-			"The driver's volumes cannot be mounted, and the kubelet runs init again and again. Mend the driver or, if it is not wanted any more, remove its directory.",
-		},
-		{
-			driverInitSlow, Warning, nil,
-			"The kubelet holds a lock meanwhile that the operations on all volumes of the node need. Mend or remove that driver.",
 		},
 		{
 			driverNotInstalled, Error,

@@ -169,8 +169,8 @@ func (e *entry) evidence(facts ...string) *entry {
 
 // advice replaces what to do by something better than is right for all of its
 // kind.
-func (e *entry) advice(format string, args ...any) *entry {
-	return e.change(func(f *Finding) { f.Advice = clean(fmt.Sprintf(format, args...)) })
+func (e *entry) advice(format string, args ...any) {
+	e.change(func(f *Finding) { f.Advice = clean(fmt.Sprintf(format, args...)) })
 }
 
 // clean takes out what looks secret, and what would spoil a terminal: drivers
