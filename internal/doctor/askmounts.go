@@ -3,13 +3,13 @@ package doctor
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,8 +17,9 @@ import (
 
 // AnswerMounts is the process that asks mounts: it reads paths, each ended by a
 // NUL, and writes for each a line with its number and what is wrong with it. One
-// that hangs gets none. It ends when all have answered, or when it is killed,
-// and if not even that ends it (a disk that is gone for good) nobody waits for it.
+// that hangs gets none. It ends when all have answered, after a while, or when it
+// is killed. If nothing of that ends it (a disk that is gone for good) nobody
+// waits for it.
 func AnswerMounts(in io.Reader, out io.Writer) error {
 	data, err := io.ReadAll(in)
 	if err != nil {
@@ -40,9 +41,20 @@ func AnswerMounts(in io.Reader, out io.Writer) error {
 			fmt.Fprintf(out, "%d %s\n", i, answer)
 		})
 	}
-	asked.Wait()
+	all := make(chan struct{})
+	go func() {
+		asked.Wait()
+		close(all)
+	}()
+	select {
+	case <-all:
+	case <-time.After(maxAnswering):
+	}
 	return nil
 }
+
+// maxAnswering is for a process whose parent was killed.
+const maxAnswering = time.Minute
 
 // alive asks a filesystem for its figures and for its root: network filesystems
 // answer the one from memory, and others the other.
@@ -61,17 +73,15 @@ func alive(path string) error {
 // askMounts returns what each path answered: "" if it works. Paths that did not
 // answer in time are not in it.
 func (p *patient) askMounts(ctx context.Context, paths []string) (map[string]string, error) {
-	answers := map[string]string{}
 	if len(paths) == 0 {
-		return answers, nil
+		return map[string]string{}, nil
 	}
 	if len(p.AskMounts) == 0 {
-		return nil, fmt.Errorf("there is no program to ask them")
+		return nil, errors.New("there is no program to ask them with")
 	}
 	// Not CommandContext: its Wait would wait for a process that cannot be killed.
 	cmd := exec.Command(p.AskMounts[0], p.AskMounts[1:]...) //nolint:noctx // see above
 	cmd.Stdin = strings.NewReader(strings.Join(paths, "\x00") + "\x00")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -86,7 +96,6 @@ func (p *patient) askMounts(ctx context.Context, paths []string) (map[string]str
 			lines <- s.Text()
 		}
 	}()
-	over := time.After(p.Timeout / 2)
 	defer func() {
 		_ = cmd.Process.Kill()
 		go func() {
@@ -95,18 +104,25 @@ func (p *patient) askMounts(ctx context.Context, paths []string) (map[string]str
 			_ = cmd.Wait()
 		}()
 	}()
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout/2)
+	defer cancel()
+	return collect(ctx, lines, paths)
+}
+
+// collect reads answers until all are there, or time is up. A process that ends
+// before has not asked all.
+func collect(ctx context.Context, lines <-chan string, paths []string) (map[string]string, error) {
+	answers := map[string]string{}
 	for len(answers) < len(paths) {
 		select {
 		case line, more := <-lines:
 			if !more {
-				return answers, nil
+				return nil, fmt.Errorf("the process that asks them ended after %d of %d", len(answers), len(paths))
 			}
 			number, answer, _ := strings.Cut(line, " ")
 			if i, err := strconv.Atoi(number); err == nil && i < len(paths) {
 				answers[paths[i]] = answer
 			}
-		case <-over:
-			return answers, nil
 		case <-ctx.Done():
 			return answers, nil
 		}

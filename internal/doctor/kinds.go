@@ -141,7 +141,7 @@ func driverKinds() []Kind {
 		{driverFine, OK, nil, ""},
 		{
 			driverNoExecutable, Error, broken,
-			"The kubelet tries to run it at each operation on any volume of the node, and logs each failure. If the driver is not wanted any more: rm -r {subject}. Otherwise install it again.",
+			"Once something has changed there under a running kubelet, it tries to run it at each operation on any volume of the node, and logs each failure. If the driver is not wanted any more: rm -r {subject}. Otherwise install it again.",
 		},
 		{
 			driverNotExecutable, Error, append(broken, "permission denied"),
@@ -151,7 +151,7 @@ func driverKinds() []Kind {
 			driverCannotStart, Error, append(broken, "exec format error", "no such file or directory"),
 			"Install a build for this machine's processor that is linked statically (CGO_ENABLED=0), or what the script wants to be run by. If the driver is not wanted any more, remove its directory.",
 		},
-		{driverUntrusted, Warning, nil, "The kubelet runs it as root: chown root it, chmod go-w it."},
+		{driverUntrusted, Warning, nil, "The kubelet runs it as root. chown root {subject}; chmod go-w {subject}."},
 		{
 			driverNoVendor, Warning,
 			[]string{noPlugin},

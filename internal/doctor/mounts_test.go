@@ -79,6 +79,18 @@ func TestMounts(t *testing.T) {
 	wantText(t, r, "transport endpoint is not connected", "volume dead of driver example.com/disk, pod uid-2", "3 mounts of volumes below")
 }
 
+// TestAskingFails: what was not asked does not count as dead.
+func TestAskingFails(t *testing.T) {
+	testenv.Need(t, "mount")
+	n := newNode(t)
+	n.shared(n.Root)
+	n.mount("none", n.PodVolumeDir("uid-1", "example.com/disk", "fine"), "tmpfs", 0)
+	n.o.AskMounts = []string{"/bin/false"}
+	r := n.run()
+	want(t, r, "")
+	wantText(t, r, "the process that asks them ended after 0 of 1")
+}
+
 // TestMountTable: what the table alone tells.
 func TestMountTable(t *testing.T) {
 	testenv.Need(t, "mount")
