@@ -114,7 +114,7 @@ func managed(o *storagev1.VolumeAttachment) bool {
 // a digest.
 func trimAttachment(o *storagev1.VolumeAttachment) {
 	spec := o.Spec.Source.InlineVolumeSpec
-	if spec == nil || spec.CSI == nil {
+	if spec == nil || spec.CSI == nil || len(spec.AccessModes) == 0 { // trimmed before: client-go may ask twice
 		return
 	}
 	if o.Annotations == nil {
