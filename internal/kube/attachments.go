@@ -30,8 +30,8 @@ type Attachments struct {
 	// doomed are those that were to be deleted, and when. The mirror may show
 	// them a moment longer, as if they were attached.
 	doomed map[types.UID]time.Time
-	// alones are those of which no other node has one.
-	alones map[types.UID]bool
+	// single are those of ours of which no other node has one.
+	single map[types.UID]bool
 }
 
 // Attachments returns those of a node, or of all nodes if it is empty. Owner is
@@ -46,7 +46,7 @@ func (c *Cluster) Attachments(node, owner string) *Attachments {
 		owner:   owner,
 		foreign: map[string]*foreign{},
 		doomed:  map[types.UID]time.Time{},
-		alones:  map[types.UID]bool{},
+		single:  map[types.UID]bool{},
 	}
 	a.made = newMirror(c.storage.VolumeAttachments(), metav1.ListOptions{LabelSelector: selected.String()},
 		&storagev1.VolumeAttachment{}, trimAttachment, a.changed)
@@ -54,14 +54,11 @@ func (c *Cluster) Attachments(node, owner string) *Attachments {
 	return a
 }
 
-// Synced reports whether what is in the cluster has been seen.
-func (a *Attachments) Synced() bool { return a.made.synced() }
-
 // changed forgets what was known of an object that is gone.
 func (a *Attachments) changed(o *storagev1.VolumeAttachment, gone bool) {
 	if gone {
 		a.mu.Lock()
-		delete(a.alones, o.UID)
+		delete(a.single, o.UID)
 		a.mu.Unlock()
 	}
 }
@@ -133,7 +130,7 @@ func (w *wait) settle(ctx context.Context, o *storagev1.VolumeAttachment, create
 			return csivol.Attached{}, err
 		}
 		return csivol.Attached{}, errVanished
-	case exclusive(w.want) && w.ours(o) && !w.isSettled(o):
+	case exclusive(w.want) && w.ours(o) && !w.isSingle(o):
 		return w.alone(ctx, o, created)
 	}
 	return w.untilAttached(ctx, o)

@@ -3,10 +3,13 @@ package kube
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -35,20 +38,23 @@ func (w *wait) unfinished(ctx context.Context, o *storagev1.VolumeAttachment) er
 }
 
 // why says what keeps an attachment from being made, as far as it can be found
-// out.
+// out quickly.
 func (w *wait) why(ctx context.Context, o *storagev1.VolumeAttachment) string {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
 	var why []string
 	if e := o.Status.AttachError; e != nil {
 		why = append(why, "CSI driver "+o.Spec.Attacher+" says: "+clip(driverText(e)))
 	}
-	found, limit, err := w.cluster.registered(ctx, o.Spec.NodeName, o.Spec.Attacher)
+	drivers, err := w.cluster.NodeDrivers(ctx, o.Spec.NodeName)
+	i := slices.IndexFunc(drivers, func(d clusterview.NodeDriver) bool { return d.Name == o.Spec.Attacher })
 	switch {
 	case err != nil:
 		why = append(why, err.Error())
-	case !found:
+	case i < 0:
 		why = append(why, fmt.Sprintf("CSI driver %s is not registered on node %s (CSINode); look at its pod there", o.Spec.Attacher, o.Spec.NodeName))
-	case limit > 0 && full(o):
-		why = append(why, w.fill(ctx, o, limit))
+	case drivers[i].Limit != nil && full(o):
+		why = append(why, w.fill(ctx, o, *drivers[i].Limit))
 	case o.Status.AttachError != nil:
 	case len(o.Finalizers) == 0:
 		why = append(why, fmt.Sprintf("no external-attacher has begun with it; look whether the controller of CSI driver %s runs", o.Spec.Attacher))
@@ -67,16 +73,21 @@ func full(o *storagev1.VolumeAttachment) bool {
 	return e != nil && (e.ErrorCode != nil && *e.ErrorCode == resourceExhausted || strings.Contains(e.Message, "code = ResourceExhausted"))
 }
 
-// fill counts the volumes of a driver on a node.
-func (w *wait) fill(ctx context.Context, o *storagev1.VolumeAttachment, limit int) string {
+// fill counts the volumes of a driver on a node: ours, and those that the
+// control plane has attached.
+func (w *wait) fill(ctx context.Context, o *storagev1.VolumeAttachment, limit int32) string {
 	count := 0
 	for _, other := range w.made.all() {
 		if other.Spec.NodeName == o.Spec.NodeName && other.Spec.Attacher == o.Spec.Attacher && other.Status.Attached {
 			count++
 		}
 	}
-	if n, err := w.cluster.Node(ctx, o.Spec.NodeName); err == nil && n != nil {
-		count += n.csiVolumes(o.Spec.Attacher)
+	if n, err := w.cluster.GetNode(ctx, o.Spec.NodeName); err == nil && n != nil {
+		for _, name := range n.VolumesAttached {
+			if strings.HasPrefix(name, csiPrefix(o.Spec.Attacher)) {
+				count++
+			}
+		}
 	}
 	return fmt.Sprintf("node %s has %d of at most %d volumes of CSI driver %s; move pods with volumes to other nodes", o.Spec.NodeName, count, limit, o.Spec.Attacher)
 }

@@ -11,12 +11,12 @@ import (
 // adopts by its name when the PersistentVolume has become a CSI one. Then it
 // deletes it when it is time.
 func (w *wait) takenOver(ctx context.Context) (bool, error) {
-	n, err := w.cluster.Node(ctx, w.want.Node)
+	n, err := w.cluster.GetNode(ctx, w.want.Node)
 	if err != nil {
 		return false, err
 	}
 	unique := csiPrefix(w.want.Driver) + w.want.Handle
-	if n != nil && (slices.Contains(n.InUse, unique) || slices.Contains(n.Attached, unique)) {
+	if n != nil && (slices.Contains(n.VolumesInUse, unique) || slices.Contains(n.VolumesAttached, unique)) {
 		w.cluster.log.InfoContext(ctx, "the control plane has taken the VolumeAttachment over; it is left to it", "volumeAttachment", w.name, "node", w.want.Node)
 		return true, nil
 	}
@@ -36,10 +36,20 @@ func (w *wait) aboutToBe(ctx context.Context) (bool, error) {
 	if err != nil || pv.CSI != w.want.Key() || pv.Claim.Name == "" {
 		return false, nil //nolint:nilerr // there is no such PersistentVolume
 	}
-	pods, err := w.cluster.podsOf(ctx, w.want.Node, pv.Claim)
-	if err != nil || len(pods) == 0 {
+	pods, err := w.cluster.PodsOf(ctx, w.want.Node)
+	if err != nil {
 		return false, err
 	}
-	w.cluster.log.InfoContext(ctx, "the PersistentVolume is a CSI one by now, and a pod uses it; the VolumeAttachment is left to the control plane", "volumeAttachment", w.name, "node", w.want.Node, "pod", pods[0])
-	return true, nil
+	for _, p := range pods {
+		if !p.Finished && p.Namespace == pv.Claim.Namespace && slices.Contains(p.Claims, pv.Claim.Name) {
+			w.cluster.log.InfoContext(ctx, "the PersistentVolume is a CSI one by now, and a pod uses it; the VolumeAttachment is left to the control plane", "volumeAttachment", w.name, "node", w.want.Node, "pod", p.Namespace+"/"+p.Name)
+			return true, nil
+		}
+	}
+	return false, nil
 }
+
+// csiPrefix begins the unique names of the volumes of a CSI driver
+// (pkg/volume/csi/csi_plugin.go, GetVolumeName; pkg/volume/util/util.go,
+// GetUniqueVolumeName, Kubernetes v1.37.1).
+func csiPrefix(driver string) string { return "kubernetes.io/csi/" + driver + "^" }

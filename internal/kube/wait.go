@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -215,29 +214,28 @@ func (w *wait) untilThere(ctx context.Context) (*storagev1.VolumeAttachment, err
 	pause := firstLook
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var last error
+	err := error(errNotSeen)
 	for {
 		if o, ok, _ := w.cached(); ok && !w.news.isGone(o.UID) {
 			return o, nil
 		}
 		select {
 		case <-early.Done():
-			if last != nil {
-				return nil, last
-			}
-			return nil, flex.Errorf(flex.CodeDeadlineExceeded, "volume %s: there is no VolumeAttachment %s, which kube-controller-manager has made through flex2csi serve --controller; look whether that runs, and at its log", aboutVolume(w.want), w.name)
+			return nil, err
 		case <-w.news.news:
 			continue
 		case <-timer.C:
 		}
 		timer.Reset(pause)
 		pause = min(2*pause, maxLook)
-		o, err := w.get(early)
-		if o != nil {
+		o, now := w.get(early)
+		switch {
+		case o != nil:
 			return o, nil
-		}
-		if last = err; errors.Is(err, context.DeadlineExceeded) {
-			last = nil
+		case now == nil:
+			err = flex.Errorf(flex.CodeDeadlineExceeded, "volume %s: there is no VolumeAttachment %s, which kube-controller-manager has made through flex2csi serve --controller; look whether that runs, and at its log", aboutVolume(w.want), w.name)
+		case early.Err() == nil:
+			err = now
 		}
 	}
 }

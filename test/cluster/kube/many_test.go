@@ -3,7 +3,8 @@ package kube_test
 import (
 	"context"
 	"fmt"
-	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 
 // testMany: hundreds at once, none of which waits for the requests of another.
 func testMany(t *testing.T, p *controlplane.Plane) {
-	const volumes = 500
+	const volumes = 200
 	d, x := start(t, p, "node-1"), attacher{p, t}
 	stop := x.run()
 	defer stop()
@@ -41,12 +42,10 @@ func testMany(t *testing.T, p *controlplane.Plane) {
 	if n := asked["list volumeattachments"]; asked["create volumeattachments"] != volumes || n > 2*volumes+20 || asked["get volumeattachments"] > volumes {
 		t.Errorf("asked for %v", asked)
 	}
-	var memory runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&memory)
 	detached := all(d.Detach)
-	t.Logf("%d attached in %v, detached in %v, with %v and then %v; heap of all of this test %d KiB", volumes, attached, detached, asked, d.proxy.Requests(), memory.HeapAlloc>>10)
+	t.Logf("%d attached in %v, detached in %v, with %v and then %v", volumes, attached, detached, asked, d.proxy.Requests())
 	left, err := d.List(t.Context())
+	left = slices.DeleteFunc(left, func(a *csivol.Attachment) bool { return !strings.HasPrefix(a.Handle, "many-") })
 	if err != nil || len(left) > 0 {
 		t.Errorf("%d are left, %v", len(left), err)
 	}

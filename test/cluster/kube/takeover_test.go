@@ -44,7 +44,7 @@ func testTakenOver(t *testing.T, p *controlplane.Plane) {
 	pod := p.Pod("default", "migrant", "node-1", "migrant", "pv-migrated")
 	stays(migrated)
 	d.proxy.Fail(controlplane.Fault{Verb: "list", Resource: "pods", Code: 403, Times: 1})
-	says(t, d.Detach(within(t, 5*time.Second), migrated), flex.CodePermissionDenied, "look for pods on node node-1")
+	says(t, d.Detach(within(t, 5*time.Second), migrated), flex.CodePermissionDenied, "list pods of node node-1")
 	now := int64(0)
 	if err := p.Admin().CoreV1().Pods("default").Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,184 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// exclusive reports whether the volume may be on one node only. The control
+// plane asks the same of a PersistentVolume (pkg/volume/util/util.go,
+// IsMultiAttachAllowed, Kubernetes v1.37.1).
+func exclusive(a *csivol.Attachment) bool {
+	return !slices.ContainsFunc(a.AccessModes, func(m csivol.AccessMode) bool {
+		return m == csivol.ReadWriteMany || m == csivol.ReadOnlyMany
+	})
+}
+
+// others asks which other nodes have the volume, or are to have it. The answer
+// has all that was written before version, whatever it is otherwise: so the API
+// server can give it from memory.
+func (w *wait) others(ctx context.Context, version string) (live, leaving []storagev1.VolumeAttachment, err error) {
+	options := metav1.ListOptions{
+		LabelSelector:        labels.Set{attachment.VolumeLabel: attachment.VolumeID(w.want.Driver, w.want.Handle)}.String(),
+		ResourceVersion:      version,
+		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	}
+	list, err := request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachmentList, error) {
+		return w.cluster.storage.VolumeAttachments().List(ctx, options)
+	})
+	if err != nil {
+		return nil, nil, failed(err, "ask which nodes have volume "+aboutVolume(w.want))
+	}
+	for _, o := range list.Items {
+		switch {
+		case o.Spec.NodeName == w.want.Node || o.Spec.Attacher != w.want.Driver:
+		case o.DeletionTimestamp != nil:
+			leaving = append(leaving, o)
+		default:
+			live = append(live, o)
+		}
+	}
+	return live, leaving, nil
+}
+
+// free returns nil when no other node has the volume, as far as the API server
+// knows without asking etcd: onlyOne looks again. It waits for one that is about
+// to let it go, and not for one that is not.
+func (w *wait) free(ctx context.Context) error {
+	early, cancel := soon(ctx)
+	defer cancel()
+	for pause := time.Second; ; pause = min(2*pause, 5*time.Second) {
+		live, leaving, err := w.others(ctx, "0")
+		switch {
+		case err != nil:
+			return err
+		case len(live) > 0:
+			return w.elsewhere(live[0])
+		case len(leaving) == 0:
+			return nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-early.Done():
+			return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is still being detached from node %s (VolumeAttachment %s)%s; it can come to node %s after that",
+				aboutVolume(w.want), leaving[0].Spec.NodeName, leaving[0].Name, detachTrouble(&leaving[0]), w.want.Node)
+		}
+	}
+}
+
+func detachTrouble(o *storagev1.VolumeAttachment) string {
+	if e := o.Status.DetachError; e != nil {
+		return ", which failed: " + clip(driverText(e))
+	}
+	return ""
+}
+
+// multiAttach is the error of a volume that another node has.
+type multiAttach struct{ error }
+
+func (e multiAttach) Unwrap() error { return e.error }
+
+func (w *wait) conflict(other storagev1.VolumeAttachment) error {
+	return flex.Errorf(flex.CodeFailedPrecondition, "multi-attach: volume %s is attached to node %s (VolumeAttachment %s), and access mode %s allows one node; it can come to node %s when the pods that use it there are gone",
+		aboutVolume(w.want), other.Spec.NodeName, other.Name, w.want.AccessModes[0], w.want.Node)
+}
+
+// elsewhere says so, to a person, too.
+func (w *wait) elsewhere(other storagev1.VolumeAttachment) error {
+	err := w.conflict(other)
+	w.tell(err.Error())
+	return multiAttach{err}
+}
+
+// alone is settle for an attachment of which no other node may have one. Two
+// nodes that both saw none may have made one each, so each looks again when its
+// own is there, and is attached only if there is no other. Who comes later in
+// order leaves; who comes first waits until the other has left, for a while: it
+// may have looked before ours was there, and then it stays and ours goes.
+func (w *wait) alone(ctx context.Context, o *storagev1.VolumeAttachment, created bool) (csivol.Attached, error) {
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	check := make(chan error, 1)
+	go func() {
+		err := w.onlyOne(waiting, o)
+		if err != nil {
+			stop()
+		}
+		check <- err
+	}()
+	attached, err := w.untilAttached(waiting, o)
+	if err != nil {
+		stop()
+	}
+	verdict := <-check
+	if _, found := errors.AsType[multiAttach](verdict); !found {
+		if verdict == nil {
+			w.setSingle(o)
+		}
+		return attached, cmp.Or(err, verdict)
+	}
+	if !created {
+		return csivol.Attached{}, verdict // of an earlier try; it may be in use
+	}
+	if err := w.remove(ctx, o); err != nil {
+		return csivol.Attached{}, flex.Errorf(flex.CodeFailedPrecondition, "%w; the attachment to node %s is being taken back: %w", verdict, w.want.Node, err)
+	}
+	return csivol.Attached{}, notBegun{verdict}
+}
+
+// yield is how long who comes first waits for the others to leave.
+const yield = 2 * time.Second
+
+// onlyOne returns nil when no other node has the volume. A moment in which the
+// API server is away is waited for.
+func (w *wait) onlyOne(ctx context.Context, o *storagev1.VolumeAttachment) error {
+	begun := time.Now()
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		live, _, err := w.others(ctx, o.ResourceVersion)
+		if err == nil && len(live) == 0 {
+			return nil
+		}
+		if err == nil && (slices.ContainsFunc(live, func(other storagev1.VolumeAttachment) bool { return before(&other, o) }) || time.Since(begun) > yield) {
+			return w.elsewhere(live[0])
+		}
+		if err == nil {
+			err = multiAttach{w.conflict(live[0])}
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// before is an order on attachments that all nodes see alike.
+func before(a, b *storagev1.VolumeAttachment) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.Name < b.Name
+}
+
+func (a *Attachments) isSingle(o *storagev1.VolumeAttachment) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.single[o.UID]
+}
+
+func (a *Attachments) setSingle(o *storagev1.VolumeAttachment) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.single[o.UID] = true
+}
