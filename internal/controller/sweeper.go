@@ -29,8 +29,8 @@ type Sweeper struct {
 	Log    *slog.Logger
 	// Interval between two looks; zero: a minute.
 	Interval time.Duration
-	// Grace replaces that of all verdicts, in tests.
-	Grace func(Verdict) (time.Duration, bool)
+	// Now replaces time.Now in tests, which cannot wait for minutes.
+	Now func() time.Time
 
 	mu       sync.Mutex
 	since    map[sentence]time.Time // since when a verdict holds
@@ -71,6 +71,13 @@ func (s *Sweeper) Run(ctx context.Context) {
 	}
 }
 
+func (s *Sweeper) now() time.Time {
+	if s.Now == nil {
+		return time.Now()
+	}
+	return s.Now()
+}
+
 // forget: another one sweeps now, and says what it found.
 func (s *Sweeper) forget() {
 	s.mu.Lock()
@@ -86,7 +93,7 @@ func (s *Sweeper) Sweep(ctx context.Context, full bool) {
 		s.Log.Warn("the VolumeAttachments cannot be swept now", "error", err)
 		return
 	}
-	due := s.note(findings, time.Now())
+	due := s.note(findings, s.now())
 	slots := make(chan struct{}, atOnce)
 	var all sync.WaitGroup
 	for _, f := range due {
@@ -118,7 +125,7 @@ func (s *Sweeper) look(ctx context.Context, full bool) ([]Finding, error) {
 	for i := range nodes {
 		seen.nodes[nodes[i].Name] = &nodes[i]
 	}
-	now, before := time.Now(), s.unused()
+	now, before := s.now(), s.unused()
 	findings := make([]Finding, 0, len(all))
 	for _, a := range all {
 		n := seen.nodes[a.Node]
@@ -154,15 +161,11 @@ func (s *Sweeper) unused() map[string]Finding {
 
 // note remembers what was found, and returns what has been due for its time.
 func (s *Sweeper) note(findings []Finding, now time.Time) (due []Finding) {
-	grace := s.Grace
-	if grace == nil {
-		grace = Verdict.grace
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	since := map[sentence]time.Time{}
 	for _, f := range findings {
-		wait, act := grace(f.Verdict)
+		wait, act := f.Verdict.grace()
 		if !act {
 			continue
 		}
@@ -184,7 +187,7 @@ func (s *Sweeper) sweep(ctx context.Context, f Finding) {
 	ctx, cancel := context.WithTimeout(ctx, deleteWait)
 	defer cancel()
 	log := s.Log.With("volumeAttachment", f.Name, "node", f.Node, "persistentVolume", f.PersistentVolume, "csiDriver", f.Driver, "volumeHandle", f.Handle)
-	if again := Judge(ctx, f.Attachment, s.View, time.Now()); again.Verdict != f.Verdict {
+	if again := Judge(ctx, f.Attachment, s.View, s.now()); again.Verdict != f.Verdict {
 		log.Info("left alone", "verdict", f.Verdict, "now", again.Verdict, "reason", again.Reason)
 		return
 	}

@@ -103,8 +103,10 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func newSweeper(c *cluster) *controller.Sweeper {
-	return &controller.Sweeper{View: c, Delete: c.Detach, Log: quiet()}
+// newSweeper returns one and its clock.
+func newSweeper(c *cluster) (*controller.Sweeper, *time.Time) {
+	now := time.Now()
+	return &controller.Sweeper{View: c, Delete: c.Detach, Log: quiet(), Now: func() time.Time { return now }}, &now
 }
 
 // TestSweep: what is due goes, all else stays.
@@ -120,25 +122,29 @@ func TestSweep(t *testing.T) {
 	forgotten.Name, forgotten.Handle = attachment.Name("vol-2", csiDriver, "node-3"), "vol-2"
 	c.put(forgotten)
 
-	s := newSweeper(c)
-	s.Sweep(t.Context(), true)
-	if left := c.names(); len(left) != 3 || slices.Contains(left, attachment.Name("vol", csiDriver, "node-2")) {
-		t.Errorf("left after one look: %v", left)
-	}
-	wait := map[controller.Verdict]bool{}
-	s.Grace = func(v controller.Verdict) (time.Duration, bool) {
-		wait[v] = true
-		return 0, v == controller.NodeGone || v == controller.Forgotten
-	}
-	s.Sweep(t.Context(), true)
-	if left := c.names(); len(left) != 1 || left[0] != attachment.Name("vol", csiDriver, "node-3") {
-		t.Errorf("left in the end: %v", left)
+	s, now := newSweeper(c)
+	for _, step := range []struct {
+		wait time.Duration
+		left int
+		gone string // the last one
+	}{
+		{0, 3, attachment.Name("vol", csiDriver, "node-2")},
+		{5 * time.Minute, 3, ""},
+		{time.Minute, 2, attachment.Name("vol", csiDriver, "node-1")},
+		{4 * time.Minute, 1, forgotten.Name},
+		{24 * time.Hour, 1, ""},
+	} {
+		*now = now.Add(step.wait)
+		s.Sweep(t.Context(), true)
+		if left := c.names(); len(left) != step.left || slices.Contains(left, step.gone) {
+			t.Errorf("after another %v there are %v", step.wait, left)
+		}
 	}
 	r := s.Result()
 	if r.Swept[controller.OutOfService] != 1 || r.Swept[controller.NodeGone] != 1 || r.Swept[controller.Forgotten] != 1 {
 		t.Errorf("swept %v", r.Swept)
 	}
-	if len(r.Findings) != 1 || r.Findings[0].Verdict != controller.Unused || !r.Findings[0].Leaked(time.Now()) {
+	if len(r.Findings) != 1 || r.Findings[0].Verdict != controller.Unused || !r.Findings[0].Leaked(*now) {
 		t.Errorf("findings: %+v", r.Findings)
 	}
 }
@@ -147,15 +153,12 @@ func TestSweep(t *testing.T) {
 func TestGrace(t *testing.T) {
 	c := newCluster()
 	c.put(old("node-1", attachment.AttachedByNode))
-	s := newSweeper(c)
-	s.Grace = func(v controller.Verdict) (time.Duration, bool) {
-		return 150 * time.Millisecond, v == controller.NodeGone
-	}
+	s, now := newSweeper(c)
 	n := c.nodes["node-1"]
 	for range 3 {
 		delete(c.nodes, "node-1")
 		s.Sweep(t.Context(), false)
-		time.Sleep(100 * time.Millisecond)
+		*now = now.Add(4 * time.Minute)
 		c.nodes["node-1"] = n // it comes back
 		s.Sweep(t.Context(), false)
 	}
@@ -164,7 +167,7 @@ func TestGrace(t *testing.T) {
 	}
 	delete(c.nodes, "node-1")
 	s.Sweep(t.Context(), false)
-	time.Sleep(200 * time.Millisecond)
+	*now = now.Add(6 * time.Minute)
 	s.Sweep(t.Context(), false)
 	if len(c.names()) != 0 {
 		t.Error("it was not deleted")
@@ -184,9 +187,10 @@ func (c *comesBack) GetNode(context.Context, string) (*clusterview.Node, error) 
 func TestLastLook(t *testing.T) {
 	c := newCluster()
 	c.put(old("node-1", attachment.AttachedByNode))
-	s := newSweeper(c)
+	s, now := newSweeper(c)
 	s.View = &comesBack{c, c.nodes["node-1"]}
-	s.Grace = func(controller.Verdict) (time.Duration, bool) { return 0, true }
+	s.Sweep(t.Context(), true)
+	*now = now.Add(time.Hour)
 	s.Sweep(t.Context(), true)
 	if len(c.names()) != 1 {
 		t.Error("it was deleted although the node had come back")
@@ -197,7 +201,7 @@ func TestLastLook(t *testing.T) {
 func TestUnusedIsRemembered(t *testing.T) {
 	c := newCluster()
 	c.put(old("node-1", attachment.AttachedByNode))
-	s := newSweeper(c)
+	s, _ := newSweeper(c)
 	s.Sweep(t.Context(), true)
 	c.pods["node-1"] = []clusterview.Pod{user()}
 	asked := c.asked
@@ -220,8 +224,9 @@ func TestSweepWithoutAnswers(t *testing.T) {
 	delete(c.nodes, "node-1")
 	c.put(old("node-1", attachment.AttachedByNode))
 	c.err = errors.New("away")
-	s := newSweeper(c)
-	s.Grace = func(controller.Verdict) (time.Duration, bool) { return 0, true }
+	s, now := newSweeper(c)
+	s.Sweep(t.Context(), true)
+	*now = now.Add(time.Hour)
 	s.Sweep(t.Context(), true)
 	c.err = nil
 	if len(c.names()) != 1 || !s.Result().Looked.IsZero() {

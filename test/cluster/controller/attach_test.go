@@ -30,6 +30,7 @@ func TestAttach(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { test(c.with(t)) })
 	}
+	t.Run("sweeper", func(t *testing.T) { testSweeper(c.with(t)) }) // the last: it takes nodes away
 }
 
 // testLife: what is in use is not detached, also if somebody asks for it.

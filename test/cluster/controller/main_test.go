@@ -51,7 +51,7 @@ type cluster struct {
 }
 
 // nodes of the cluster; each is called the same by the CSI driver.
-func nodes() []string { return []string{"node-1", "node-2", "node-3", "node-4"} }
+func nodes() []string { return []string{"node-1", "node-2", "node-3", "node-4", "node-5", "node-6"} }
 
 func start(t *testing.T) *cluster {
 	t.Helper()
@@ -72,7 +72,7 @@ func start(t *testing.T) *cluster {
 		c.Node(node, controlplane.NodeDriver{Name: csiDriver, NodeID: node})
 		args = append(args, "--known-node", node)
 	}
-	for _, volume := range []string{"life", "away", "killed", "two", "dead", "gone", "lost", "csi"} {
+	for _, volume := range []string{"life", "away", "killed", "two", "gone", "lost", "csi", "used", "unused", "buried", "dead", "forgotten"} {
 		args = append(args, "--volume", volume+"=64Mi")
 	}
 	c.csi = c.Program("csidriver", args...)
@@ -91,7 +91,9 @@ func start(t *testing.T) *cluster {
 func (c *cluster) installDriver() {
 	c.t.Helper()
 	c.must(os.MkdirAll(c.PluginDir(), 0o755))
-	cmd := exec.Command(filepath.Join(os.Getenv("FLEX_PROGRAMS"), "flexdriver"), "install", "--driver", flexDriver, "--volume-plugin-dir", c.PluginDir(),
+	flexdriver, err := testenv.Program(c.t.TempDir(), "FLEXDRIVER_BINARY", "../../../cmd/flexdriver")
+	c.must(err)
+	cmd := exec.Command(flexdriver, "install", "--driver", flexDriver, "--volume-plugin-dir", c.PluginDir(),
 		"--backend", "csi", "--attach", "--controller-socket", "../.controller.sock", "--socket", c.path("none.sock"), "--state-dir", c.dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		c.t.Fatalf("install the driver: %v\n%s", err, out)
