@@ -27,14 +27,13 @@ func (u unsettled) Unwrap() error { return u.error }
 // attachInCluster asks for the attachment of a volume and waits for it.
 func (b *Bridge) attachInCluster(s *setup, by string) error {
 	d, v, r := s.d, s.v, s.v.record
-	timeout := v.patience(d.Timeouts.Attach)
 	if s.want.Secrets.ControllerPublish != nil {
 		return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is attached by the external-attacher, which reads the secrets of controllerPublish by itself: name a Secret there (secrets.controllerPublish.secretRef)", v.key)
 	}
 	if r.Attach == volstate.Undoing {
 		// What was asked to go may still be seen for a while. It has to be gone
 		// before it can be asked for anew.
-		if err := b.deleteAttachment(d, v, timeout); err != nil {
+		if err := b.deleteAttachment(d, v, v.patience(d.Timeouts.Attach)); err != nil {
 			return remember(r, unsettled{err})
 		}
 		forgetAttachment(r)
@@ -43,7 +42,7 @@ func (b *Bridge) attachInCluster(s *setup, by string) error {
 	if r.Attachment == "" {
 		r.Attachment = by
 	}
-	return b.askCluster(d, v, s.want.Pod, timeout, s.awaits && r.Attach == volstate.None || awaited(r))
+	return b.askCluster(d, v, s.want.Pod, v.patience(d.Timeouts.Attach), s.awaits && r.Attach == volstate.None || awaited(r))
 }
 
 // awaited reports whether somebody else attaches the volume of a record.
