@@ -164,12 +164,12 @@ func (a *Attachments) Detach(ctx context.Context, want *csivol.Attachment) error
 	defer w.end()
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	o, err := w.known(ctx)
-	if err == nil && o == nil && a.made.synced() {
-		o, err = w.get(ctx) // it may have been made a moment ago
-	}
-	if err != nil {
-		return err
+	o, ok, _ := w.cached() // if that is old, its UID is not deleted
+	if !ok || w.isDoomed(o.UID) {
+		var err error
+		if o, err = w.get(ctx); err != nil { // it may have been made a moment ago
+			return err
+		}
 	}
 	if o == nil || !a.mayDelete(o) {
 		a.drop(w.name)

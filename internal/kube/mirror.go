@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,6 +34,24 @@ type mirror[T object] struct {
 	// live is false while the watch cannot be begun: what is in the mirror may
 	// be old, and nobody is told of news.
 	live atomic.Bool
+	// deaf is since when that is so, in Unix nanoseconds; 0: it is not.
+	deaf atomic.Int64
+}
+
+// hears notes whether the watch is under way.
+func (m *mirror[T]) hears(yes bool) {
+	if m.live.Store(yes); yes {
+		m.deaf.Store(0)
+	} else {
+		m.deaf.CompareAndSwap(0, time.Now().UnixNano())
+	}
+}
+
+// lately reports whether what is in the mirror was so a moment ago. Nobody takes
+// a volume off a node by force as fast as that (controller.Verdict.grace).
+func (m *mirror[T]) lately() bool {
+	const moment = time.Minute
+	return m.live.Load() || time.Since(time.Unix(0, m.deaf.Load())) < moment
 }
 
 // newMirror makes the mirror of what the selectors find. Trim takes off what
@@ -47,13 +66,13 @@ func newMirror[T object, L runtime.Object](client lister[L], selected metav1.Lis
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := client.List(ctx, with(o))
 			if err != nil {
-				m.live.Store(false)
+				m.hears(false)
 			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := client.Watch(ctx, with(o))
-			m.live.Store(err == nil)
+			m.hears(err == nil)
 			return w, err
 		},
 	}

@@ -52,17 +52,37 @@ func (w *wait) cached() (o *storagev1.VolumeAttachment, ok, live bool) {
 	return nil, false, false
 }
 
+// lately is the attachment as a mirror showed it a moment ago, nil if none did.
+func (w *wait) lately() *storagev1.VolumeAttachment {
+	m := w.made
+	o, ok := m.get(w.name)
+	if f := w.watched(w.name); !ok && f != nil {
+		m = f.mirror
+		o, ok = m.get(w.name)
+	}
+	if !ok || !m.lately() || w.isDoomed(o.UID) || w.news.isGone(o.UID) {
+		return nil
+	}
+	return o
+}
+
 // known is the attachment as far as it is known; nil if there is none, but that
-// may be wrong by a moment. It is asked for only if no mirror can tell.
+// may be wrong by a moment. It is asked for only if no mirror can tell: while the
+// watch is broken another one may have taken its place, with another publish
+// context. If the API server is away just now, what was last seen holds.
 func (w *wait) known(ctx context.Context) (*storagev1.VolumeAttachment, error) {
-	o, ok, _ := w.cached()
+	o, ok, live := w.cached()
 	switch {
-	case ok && !w.isDoomed(o.UID):
+	case ok && live && !w.isDoomed(o.UID):
 		return o, nil
 	case !ok && w.made.synced():
 		return nil, nil //nolint:nilnil // there is none
 	}
-	return w.get(ctx)
+	o, err := w.get(ctx)
+	if last := w.lately(); err != nil && last != nil && flex.CodeOf(err) == flex.CodeUnavailable {
+		return last, nil
+	}
+	return o, err
 }
 
 // get asks for the attachment; nil if there is none.
@@ -216,7 +236,7 @@ func (w *wait) untilThere(ctx context.Context) (*storagev1.VolumeAttachment, err
 	defer timer.Stop()
 	err := error(errNotSeen)
 	for {
-		if o, ok, _ := w.cached(); ok && !w.news.isGone(o.UID) {
+		if o, ok, live := w.cached(); ok && live && !w.news.isGone(o.UID) {
 			return o, nil
 		}
 		select {
@@ -229,6 +249,9 @@ func (w *wait) untilThere(ctx context.Context) (*storagev1.VolumeAttachment, err
 		timer.Reset(pause)
 		pause = min(2*pause, maxLook)
 		o, now := w.get(early)
+		if seen := w.lately(); now != nil && seen != nil && flex.CodeOf(now) == flex.CodeUnavailable {
+			return seen, nil
+		}
 		switch {
 		case o != nil:
 			return o, nil

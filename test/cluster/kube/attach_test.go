@@ -35,6 +35,7 @@ func TestAttachments(t *testing.T) {
 		{"unanswered", testUnanswered},
 		{"watches", testWatches},
 		{"replaced", testReplaced},
+		{"deaf", testDeaf},
 		{"finalizer", testFinalizer},
 		{"beginning", testBeginning},
 		{"taken over", testTakenOver},

@@ -164,6 +164,39 @@ func testReplaced(t *testing.T, p *controlplane.Plane) {
 	d.proxy.Heal()
 }
 
+// testDeaf: while the watch is broken another attachment may have taken the place
+// of the one that is known, and a stage with the publish context of that would be
+// of another device.
+func testDeaf(t *testing.T, p *controlplane.Plane) {
+	d, x := start(t, p, "node-1"), attacher{p, t}
+	a := volume("deaf", "node-1")
+	done := attaching(t, d, a)
+	x.attach(name(a))
+	<-done
+	eventually(t, "it is known", func() bool { lost, err := d.Lost(a); return err == nil && !lost })
+	d.proxy.Fail(controlplane.Fault{Verb: "watch", Code: 503, Times: 1000})
+	d.proxy.Requests()
+	d.proxy.CutWatches()
+	eventually(t, "the watch is broken", func() bool { return d.proxy.Requests()["watch volumeattachments"] > 0 })
+	client := p.Admin().StorageV1().VolumeAttachments()
+	old := x.get(name(a))
+	if err := client.Delete(t.Context(), name(a), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	x.detach(name(a))
+	fresh := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: old.Name, Labels: old.Labels}, Spec: old.Spec}
+	if _, err := client.Create(t.Context(), fresh, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for what, ask := range map[string]func(context.Context, *csivol.Attachment) (csivol.Attached, error){"Attach": d.Attach, "Await": d.Await} {
+		got, err := ask(within(t, 2*time.Second), a)
+		if err == nil {
+			t.Errorf("%s: it was attached before: %+v", what, got)
+		}
+	}
+	d.proxy.Heal()
+}
+
 // testFinalizer: who deletes what the external-attacher has not begun with
 // notices if it begins just then. Nobody would ever detach otherwise.
 func testFinalizer(t *testing.T, p *controlplane.Plane) {
