@@ -105,10 +105,13 @@ func (a *Attachments) Attach(ctx context.Context, want *csivol.Attachment) (csiv
 // find returns the attachment that is there, or else a new one; nil if it was
 // there just now.
 func (w *wait) find(ctx context.Context) (o *storagev1.VolumeAttachment, created bool, err error) {
-	if o, err = w.known(ctx); err != nil || o != nil {
-		return o, false, err
+	if o, err = w.known(ctx); err == nil && o == nil {
+		o, created, err = w.create(ctx)
 	}
-	return w.create(ctx)
+	if err == nil && o != nil {
+		err = w.rightful(o)
+	}
+	return o, created, err
 }
 
 // errVanished: an attachment went away while it was waited for.
@@ -147,6 +150,9 @@ func (a *Attachments) Await(ctx context.Context, want *csivol.Attachment) (csivo
 		if err != nil {
 			return csivol.Attached{}, err
 		}
+		if err := w.rightful(o); err != nil {
+			return csivol.Attached{}, err
+		}
 		attached, err := w.untilAttached(ctx, o)
 		if !errors.Is(err, errVanished) {
 			return attached, err
@@ -171,7 +177,7 @@ func (a *Attachments) Detach(ctx context.Context, want *csivol.Attachment) error
 			return err
 		}
 	}
-	if o == nil || !a.mayDelete(o) {
+	if o == nil || !a.mayDelete(o) || !isFor(o, want) {
 		a.drop(w.name)
 		return nil
 	}
@@ -199,7 +205,7 @@ func (a *Attachments) Lost(want *csivol.Attachment) (bool, error) {
 		}
 		o, ok = f.mirror.get(name)
 	}
-	return !ok || o.DeletionTimestamp != nil || !o.Status.Attached, nil
+	return !ok || o.DeletionTimestamp != nil || !o.Status.Attached || !isFor(o, want), nil
 }
 
 var errNotSeen = &flex.Error{Code: flex.CodeUnavailable, Err: errors.New("the API server has not yet told which VolumeAttachments there are")}

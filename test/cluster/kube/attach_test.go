@@ -25,6 +25,7 @@ func TestAttachments(t *testing.T) {
 	}{
 		{"life", testLife},
 		{"foreign", testForeign},
+		{"usurped", testUsurped},
 		{"elsewhere", testElsewhere},
 		{"race", testRace},
 		{"driver fails", testDriverFails},

@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/controlplane"
@@ -69,6 +70,46 @@ func testForeign(t *testing.T, p *controlplane.Plane) {
 	}
 	eventually(t, "it is lost", func() bool { lost, err := d.Lost(a); return err == nil && lost })
 	x.detach(name(a))
+}
+
+// testUsurped: whoever may make attachments can take a name. What has it and is
+// another's is neither used nor deleted, though it is attached and has the labels.
+func testUsurped(t *testing.T, p *controlplane.Plane) {
+	d, x := start(t, p, "node-1"), attacher{p, t}
+	client := p.Admin().StorageV1().VolumeAttachments()
+	for what, change := range map[string]func(o *storagev1.VolumeAttachment){
+		"node":   func(o *storagev1.VolumeAttachment) { o.Spec.NodeName = "node-2" },
+		"volume": func(o *storagev1.VolumeAttachment) { o.Spec.Source.InlineVolumeSpec.CSI.VolumeHandle = "other" },
+	} {
+		a := volume("usurped-"+what, "node-1")
+		o := &storagev1.VolumeAttachment{
+			ObjectMeta: metav1.ObjectMeta{Name: name(a), Labels: map[string]string{
+				attachment.ManagedByLabel: attachment.ManagedBy, attachment.AttachedByLabel: attachment.AttachedByNode, attachment.NodeLabel: "node-1",
+			}},
+			Spec: storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: "node-1", Source: storagev1.VolumeAttachmentSource{InlineVolumeSpec: &corev1.PersistentVolumeSpec{
+				AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: a.Handle}},
+			}}},
+		}
+		change(o)
+		if _, err := client.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		x.attach(name(a))
+		for range 2 { // as it was made just now, and as it is known
+			got, err := d.Attach(within(t, 10*time.Second), a)
+			says(t, err, flex.CodeFailedPrecondition, name(a), "find out who has made it")
+			if !errors.Is(err, csivol.ErrNotBegun) {
+				t.Errorf("another %s: nothing was asked for: %+v, %v", what, got, err)
+			}
+			eventually(t, "it is not taken for the volume's", func() bool { lost, err := d.Lost(a); return err == nil && lost })
+		}
+		_, err := d.Await(within(t, 10*time.Second), a)
+		says(t, err, flex.CodeFailedPrecondition, name(a))
+		if err := d.Detach(within(t, 10*time.Second), a); err != nil || !there(x.get(name(a))) {
+			t.Errorf("another %s: detach: %v, %v", what, err, x.get(name(a)))
+		}
+	}
 }
 
 // testElsewhere: a volume that is on another node stays there, and a person is
