@@ -61,7 +61,7 @@ func (b *Bridge) reattach(v *volume) error {
 		return err
 	}
 	v.log.Info("the volume is attached again", "volumeAttachment", r.Object)
-	if !maps.Equal(before, r.PublishContext) && !r.PublishContextIncomplete() {
+	if r.Stage == volstate.Done && !maps.Equal(before, r.PublishContext) {
 		b.notifyPods(r, "VolumeAttachmentChanged", "volume %s is attached again, and not as before: what is mounted may not work any more; delete the pods that have it on this node", r.Key())
 	}
 	return nil

@@ -112,6 +112,29 @@ func TestReattachmentWithSecrets(t *testing.T) {
 	n.empty()
 }
 
+// TestRebootInCluster: while the node was away its volume may have been detached,
+// and attached anew.
+func TestRebootInCluster(t *testing.T) {
+	n := newClusterNode(t)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	clear(n.mounts.mounted)
+	clear(n.driver.staged)
+	clear(n.driver.published)
+	n.cluster.context = map[string]string{"device": "other"}
+	n.start("boot-2")
+	n.cluster.called()
+	n.succeed("mount", dir, options)
+	if got, want := n.cluster.called(), "Attach"; got != want {
+		t.Errorf("after a reboot called %s, want %s", got, want)
+	}
+	if got := n.record().PublishContext["device"]; got != "other" {
+		t.Errorf("the device is %s", got)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
 // TestForeignAttachment: what somebody else has made is used, and not deleted.
 func TestForeignAttachment(t *testing.T) {
 	n := newClusterNode(t)

@@ -83,9 +83,14 @@ func (b *Bridge) doubt(r *volstate.Record) {
 }
 
 // rebooted: mounts are gone, attachments are not. The kubelet calls mount
-// again for what pods still want, and unmount for what they do not.
+// again for what pods still want, and unmount for what they do not. What is
+// attached through the cluster may have been detached meanwhile, since the node
+// was away, and attached anew as another device.
 func rebooted(r *volstate.Record) {
 	now := time.Now().UTC()
+	if r.Object != "" && r.Attach == volstate.Done {
+		r.Attach = volstate.Doing
+	}
 	if r.Stage == volstate.Done {
 		r.Stage = volstate.Doing
 	}

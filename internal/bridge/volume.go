@@ -86,8 +86,7 @@ func (b *Bridge) volumeLocked(key csivol.Key) *volume {
 // than ctx allows. f goes on when the caller has left; whoever asks for the
 // same meanwhile waits for the same f.
 func (b *Bridge) do(ctx context.Context, key csivol.Key, op operation, f func(*volume) error) error {
-	running, joined := b.start(requestid.From(ctx), key, op, f)
-	running.waitUntil(ctx)
+	running, joined := b.start(ctx, key, op, f)
 	if joined {
 		requestid.Logger(ctx, b.log()).Info("joining the same operation, which is under way", "command", string(op.command), "volumeHandle", key.Handle, "startedBy", running.request, "since", running.since)
 	}
@@ -102,7 +101,7 @@ func (b *Bridge) do(ctx context.Context, key csivol.Key, op operation, f func(*v
 
 // doLater has f done and waits for nothing; an error goes to the log.
 func (b *Bridge) doLater(r *volstate.Record, op operation, what string, f func(*volume) error) {
-	running, _ := b.start("", r.Key(), op, f)
+	running, _ := b.start(context.Background(), r.Key(), op, f)
 	go func() {
 		<-running.done
 		if running.err != nil {
@@ -111,17 +110,19 @@ func (b *Bridge) doLater(r *volstate.Record, op operation, what string, f func(*
 	}()
 }
 
-// start starts an operation, or joins the one that is under way.
-func (b *Bridge) start(request string, key csivol.Key, op operation, f func(*volume) error) (p *inProgress, joined bool) {
+// start starts an operation for a caller, or joins the one that is under way.
+func (b *Bridge) start(ctx context.Context, key csivol.Key, op operation, f func(*volume) error) (p *inProgress, joined bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := b.volumeLocked(key)
 	if latest := v.latest(op.dir); latest != nil && latest.operation == op {
 		latest.callers.Add(1)
+		latest.waitUntil(ctx)
 		return latest, true
 	}
-	p = &inProgress{operation: op, before: v.lastTurn, over: make(chan struct{}), request: request, since: time.Now(), done: make(chan struct{})}
+	p = &inProgress{operation: op, before: v.lastTurn, over: make(chan struct{}), request: requestid.From(ctx), since: time.Now(), done: make(chan struct{})}
 	p.callers.Store(1)
+	p.waitUntil(ctx)
 	v.ops, v.lastTurn = append(v.ops, p), p.over
 	go b.run(v, p, f)
 	return p, false
