@@ -40,7 +40,12 @@ func testObjects(t *testing.T, c *cluster) {
 		PodName: pod.Name, PodNamespace: pod.Namespace, PodUID: string(pod.UID), ServiceAccountName: "web",
 	}.MarshalArgument()
 	w.must(err)
-	n.must("mount", dir, text)
+	w.wait("the policy, which the API server does not see at once", func() bool {
+		for len(heard) > 0 {
+			<-heard
+		}
+		return success(n.call("mount", dir, text))
+	})
 	stage, publish := (<-heard).(*csi.NodeStageVolumeRequest), (<-heard).(*csi.NodePublishVolumeRequest)
 	if got := stage.GetSecrets()["key"]; got != "canary-secret" {
 		t.Errorf("NodeStageVolume got the secrets %q", stage.GetSecrets())
