@@ -41,7 +41,8 @@ func (p *patient) checkAttachments(ctx context.Context, n *notes) {
 	n.add(attachmentsFine, "VolumeAttachments", "%s of flex2csi looked at, of %d in all", count(len(findings), "VolumeAttachment"), len(all))
 }
 
-// judge says what is wrong with one; what its CSI driver says comes first.
+// judge says what is wrong with one. What nobody uses need not be attached, so
+// that comes before what its CSI driver says.
 func judge(n *notes, f *controller.Finding, known map[csivol.Key]bool) {
 	now := time.Now()
 	age := now.Sub(f.Created).Round(time.Second)

@@ -68,7 +68,8 @@ func (p *patient) checkDrivers(ctx context.Context, n *notes) {
 }
 
 // checkHidden: see addWatchRecursive and handleWatchEvent in probe.go: dot-folders
-// are watched like all others, and what is in them is told by its own name.
+// that are there when the kubelet starts are watched like all others, and what is
+// in them is told by its own name.
 func checkHidden(n *notes, d flexDriver, e fs.DirEntry) {
 	if !e.IsDir() {
 		return

@@ -56,6 +56,9 @@ const (
 	probingFailed = `Error dynamically probing plugins`               // pkg/volume/plugins.go
 	proberFailed  = `Error initializing dynamic plugin prober`        // same
 	notRegistered = `not found in the list of registered CSI drivers` // pkg/volume/csi/csi_client.go
+	// notStarted is the kubelet's word whatever the kernel said (k8s.io/utils/exec,
+	// handleError).
+	notStarted = `executable file not found in $PATH`
 )
 
 func kubeletKinds() []Kind {
@@ -73,7 +76,7 @@ func kubeletKinds() []Kind {
 		},
 		{
 			pluginDirNoExec, Error,
-			[]string{callFailed, "permission denied"},
+			[]string{callFailed, notStarted},
 			"mount --bind {subject} {subject} && mount -o remount,bind,exec {subject}; or choose another directory (the kubelet's volumePluginDir).",
 		},
 		{
@@ -140,15 +143,15 @@ func driverKinds() []Kind {
 	return []Kind{
 		{driverFine, OK, nil, ""},
 		{
-			driverNoExecutable, Error, broken,
+			driverNoExecutable, Error, append(broken, notStarted),
 			"Once something has changed there under a running kubelet, it tries to run it at each operation on any volume of the node, and logs each failure. If the driver is not wanted any more: rm -r {subject}. Otherwise install it again.",
 		},
 		{
-			driverNotExecutable, Error, append(broken, "permission denied"),
+			driverNotExecutable, Error, append(broken, notStarted),
 			"chmod 0755 the executable; the kubelet notices that by itself. If it is executable already, ask SELinux: ausearch -m avc -ts recent.",
 		},
 		{
-			driverCannotStart, Error, append(broken, "exec format error", "no such file or directory"),
+			driverCannotStart, Error, append(broken, notStarted),
 			"Install a build for this machine's processor that is linked statically (CGO_ENABLED=0), or what the script wants to be run by. If the driver is not wanted any more, remove its directory.",
 		},
 		{driverUntrusted, Warning, nil, "The kubelet runs it as root. chown root {subject}; chmod go-w {subject}."},
@@ -164,7 +167,7 @@ func driverKinds() []Kind {
 		},
 		{
 			dotFolder, Warning, broken,
-			"Only names that begin with a dot themselves are ignored: any change to another file in that folder makes the kubelet run an executable that is not there, at each volume operation until it is restarted. rm -r {subject}.",
+			"Only names that begin with a dot themselves are ignored: if the folder was there when the kubelet started, any change to another file in it makes the kubelet run an executable that is not there, at each volume operation until it is restarted. rm -r {subject}.",
 		},
 		{
 			strayFile, Info, broken,
