@@ -13,7 +13,7 @@ import (
 
 const (
 	// costRounds is how often each way of attaching is measured, in turn.
-	costRounds = 21
+	costRounds = 11
 	// costLimit is what the project promises.
 	costLimit = 1.10
 )
@@ -44,7 +44,7 @@ func testCost(t *testing.T, c *cluster) {
 // csiVolume makes a PersistentVolume of the CSI driver.
 func (w *world) csiVolume(name string) *volume {
 	w.t.Helper()
-	v := w.newVolume(name)
+	v := w.newVolume(name, nil)
 	w.PersistentVolume(v.name, w.csiSource(v))
 	return v
 }

@@ -52,6 +52,8 @@ func TestCluster(t *testing.T) {
 		"objects":   testObjects,
 		"inline":    testInline,
 		"orphan":    testOrphan,
+		"secrets":   testSecrets,
+		"forgotten": testForgotten,
 		"many":      testMany,
 		"cost":      testCost,
 		"campaign":  testCampaign,

@@ -2,10 +2,13 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // testTwoNodes: a volume for one node is refused to another, which is told where
@@ -21,6 +24,7 @@ func testTwoNodes(t *testing.T, c *cluster) {
 		if o := two.attachment(v); o != nil {
 			t.Errorf("a refused mount left %+v", o)
 		}
+		w.wantEvent("FailedAttachVolume", "pod-b", one.name)
 		one.unmount(v, "pod-a")
 		two.timeout = patience
 		two.retryMount(v, "pod-b")
@@ -57,4 +61,18 @@ func testRace(t *testing.T, c *cluster) {
 		w.nodes[1].wantNothing()
 	}
 	w.wantBalance()
+}
+
+// wantEvent checks that a person is told of something that has to do with a pod.
+func (w *world) wantEvent(reason, pod, word string) {
+	w.t.Helper()
+	var last []corev1.Event
+	w.eventually(func() bool {
+		list, err := w.Admin().CoreV1().Events(metav1.NamespaceDefault).List(w.t.Context(), metav1.ListOptions{})
+		w.must(err)
+		last = list.Items
+		return slices.ContainsFunc(last, func(e corev1.Event) bool {
+			return e.Reason == reason && e.InvolvedObject.Name == pod && strings.Contains(e.Message, word)
+		})
+	}, func() { w.t.Errorf("no event %s of pod %s that names %s, but %+v", reason, pod, word, last) })
 }

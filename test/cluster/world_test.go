@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -191,28 +192,36 @@ type volume struct {
 	options      map[string]string
 }
 
-// newVolume makes one that no PersistentVolume has yet.
-func (w *world) newVolume(name string) *volume {
+// newVolume makes one that no PersistentVolume has yet. Parameters are those of
+// CreateVolume, and so the volume's context.
+func (w *world) newVolume(name string, parameters map[string]string) *volume {
 	w.t.Helper()
 	name = strings.TrimSuffix(w.driver, ".example.com") + "-" + name
 	v := &volume{name: name, handle: "h-" + name, options: map[string]string{"volumeHandle": "h-" + name}}
-	w.createVolume(v.handle)
+	maps.Copy(v.options, parameters)
+	w.createVolume(v.handle, parameters)
 	return v
 }
 
 // volume makes a FlexVolume.
 func (w *world) volume(name string, modes ...corev1.PersistentVolumeAccessMode) *volume {
 	w.t.Helper()
-	v := w.newVolume(name)
+	return w.volumeWith(name, nil, modes...)
+}
+
+// volumeWith makes one with a context.
+func (w *world) volumeWith(name string, parameters map[string]string, modes ...corev1.PersistentVolumeAccessMode) *volume {
+	w.t.Helper()
+	v := w.newVolume(name, parameters)
 	w.FlexVolume(v.name, w.flexDriver, "ext4", v.options, modes...)
 	return v
 }
 
 // createVolume makes a volume of the CSI driver.
-func (w *world) createVolume(handle string) {
+func (w *world) createVolume(handle string, parameters map[string]string) {
 	w.t.Helper()
 	_, err := w.storage.CreateVolume(w.t.Context(), &csi.CreateVolumeRequest{
-		Name: handle, CapacityRange: &csi.CapacityRange{RequiredBytes: 64 << 20},
+		Name: handle, Parameters: parameters, CapacityRange: &csi.CapacityRange{RequiredBytes: 64 << 20},
 		VolumeCapabilities: []*csi.VolumeCapability{{
 			AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
 			AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
