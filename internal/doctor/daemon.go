@@ -70,7 +70,7 @@ func (p *patient) checkDaemon(_ context.Context, n *notes) {
 	for i := range s.Failures {
 		f := &s.Failures[i]
 		n.add(callFails, cmp.Or(f.PersistentVolume, f.Dir), "%s of %s fails: %s since %s, the last %v ago", f.Command, cmp.Or(f.PersistentVolume, f.Dir), count(f.Count, "time"), f.Since.UTC().Format(time.RFC3339), time.Since(f.Last).Round(time.Second)).
-			evidence("request "+f.Request+", "+f.Code+": "+f.Message, "pod "+f.Pod.Namespace+"/"+f.Pod.Name)
+			evidence("request "+f.Request+", "+f.Code+": "+f.Message, "pod "+podName(f.Pod))
 	}
 	for _, l := range s.Lost {
 		n.add(volumeLost, l.Dir, "a pod has %s of driver %s, and the daemon has no record of it", l.PersistentVolume, l.FlexDriver)
@@ -156,9 +156,17 @@ func checkVolume(n *notes, v *bridgestatus.Volume) {
 	}
 	for i := range v.Targets {
 		if t := &v.Targets[i]; t.Corrupted != "" {
-			n.add(mountCorrupted, t.Dir, "what pod %s/%s has of volume %s does not work any more", t.Pod.Namespace, t.Pod.Name, name).evidence("as the daemon says: " + t.Corrupted)
+			n.add(mountCorrupted, t.Dir, "what pod %s has of volume %s does not work any more", podName(t.Pod), name).evidence("as the daemon says: " + t.Corrupted)
 		}
 	}
+}
+
+// podName is what there is of one: callouts do not all tell.
+func podName(p bridgestatus.Pod) string {
+	if p.Name == "" {
+		return cmp.Or(p.UID, "(not known)")
+	}
+	return p.Namespace + "/" + p.Name
 }
 
 // listens reports whether somebody does.

@@ -65,7 +65,7 @@ const (
 )
 
 func mountKinds() []Kind {
-	corrupted := []string{"transport endpoint is not connected", "stale NFS file handle", "is dead, most likely since the driver was restarted", "UnmountVolume.TearDown failed"}
+	corrupted := []string{"transport endpoint is not connected", "stale file handle", "is dead, most likely since the driver was restarted", "UnmountVolume.TearDown failed"}
 	return []Kind{
 		{propagationFine, OK, nil, ""},
 		{
