@@ -182,13 +182,14 @@ func deletable(a *clusterview.Attachment) *csivol.Attachment {
 // requireUnused refuses to detach what the kubelet still has mounted: what was
 // not written back would be lost. kube-controller-manager looks, too, but for a
 // node of which it has not heard for six minutes, or that is declared dead
-// (pkg/controller/volume/attachdetach/reconciler/reconciler.go, reconcile).
+// (pkg/controller/volume/attachdetach/reconciler/reconciler.go, reconcile). One
+// that is back and still has the taint of that is alive all the same.
 func (c *Controller) requireUnused(ctx context.Context, flexDriver string, call *flex.Call) error {
 	n, err := c.Cluster.GetNode(ctx, call.NodeName)
 	if err != nil {
 		return err
 	}
-	if n == nil || !n.Ready || n.OutOfService || !lists(n.VolumesInUse, uniqueName(flexDriver, call.VolumeName)) {
+	if n == nil || !n.Ready || !lists(n.VolumesInUse, uniqueName(flexDriver, call.VolumeName)) {
 		return nil
 	}
 	return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is in use on node %s, which is ready, and is not detached; it will be when the kubelet there has unmounted it", call.VolumeName, call.NodeName)

@@ -69,10 +69,14 @@ func TestDetach(t *testing.T) {
 		"in use":                {node: &clusterview.Node{Ready: true, VolumesInUse: []string{flexDriver + "/pv"}}, code: flex.CodeFailedPrecondition, left: true},
 		"another is in use":     {node: &clusterview.Node{Ready: true, VolumesInUse: []string{flexDriver + "/pv2"}}},
 		"the node is not ready": {node: &clusterview.Node{VolumesInUse: []string{flexDriver + "/pv"}}},
-		"out of service":        {node: &clusterview.Node{Ready: true, OutOfService: true, VolumesInUse: []string{flexDriver + "/pv"}}},
-		"the node is gone":      {},
-		"made by the node":      {node: &clusterview.Node{Ready: true}, change: func(a *clusterview.Attachment) { a.By = attachment.AttachedByNode }},
-		"of another driver":     {node: &clusterview.Node{Ready: true}, driver: "example.com/other", left: true},
+		"out of service":        {node: &clusterview.Node{OutOfService: true, VolumesInUse: []string{flexDriver + "/pv"}}},
+		"back, and the taint is forgotten": {
+			node: &clusterview.Node{Ready: true, OutOfService: true, VolumesInUse: []string{flexDriver + "/pv"}},
+			code: flex.CodeFailedPrecondition, left: true,
+		},
+		"the node is gone":  {},
+		"made by the node":  {node: &clusterview.Node{Ready: true}, change: func(a *clusterview.Attachment) { a.By = attachment.AttachedByNode }},
+		"of another driver": {node: &clusterview.Node{Ready: true}, driver: "example.com/other", left: true},
 		"not configured (any more)": {
 			node: &clusterview.Node{Ready: true}, driver: "example.com/gone",
 			change: func(a *clusterview.Attachment) { a.FlexDriver = "example.com/gone" },
