@@ -88,8 +88,18 @@ func (c *Controller) attach(ctx context.Context, d *bridge.FlexDriver, call *fle
 		return "", err
 	}
 	defer end()
-	_, err = c.Attacher.Attach(ctx, attachmentOf(d, v, call.NodeName))
+	got, err := c.Attacher.Attach(ctx, attachmentOf(d, v, call.NodeName))
+	if err == nil && got.Name != "" && got.Name != v.Name {
+		err = another(v, got, call.NodeName)
+	}
 	return device, err
+}
+
+// another is the error for two PersistentVolumes that are one volume. To
+// kube-controller-manager they are two, and the detach of one would take the
+// volume away from the other.
+func another(v *csivol.Volume, got csivol.Attached, node string) error {
+	return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolumes %s and %s are the same volume %s, and node %s has it as %s (VolumeAttachment %s): with attach: true one of them can be on a node", v.Name, got.Name, csivol.Key{Driver: v.Driver, Handle: v.Handle}, node, got.Name, got.Object)
 }
 
 // wantsAttach reports whether the driver has its volumes attached. Nobody here

@@ -39,6 +39,26 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// TestTwoPersistentVolumes: kube-controller-manager detaches them one by one, and
+// they are one volume.
+func TestTwoPersistentVolumes(t *testing.T) {
+	c := newCluster()
+	k := newController(c)
+	if s := call(t, k, flexDriver, "attach", options, "node-1"); s.Status != flex.StatusSuccess {
+		t.Fatalf("attach: %+v", s)
+	}
+	other := strings.Replace(options, `"pv"`, `"pv2"`, 1)
+	if s := call(t, k, flexDriver, "attach", other, "node-1"); s.Code != flex.CodeFailedPrecondition || !strings.Contains(s.Message, "pv2 and pv are the same volume") {
+		t.Errorf("the other one: %+v", s)
+	}
+	if s := call(t, k, flexDriver, "detach", "pv2", "node-1"); s.Status != flex.StatusSuccess || len(c.names()) != 1 {
+		t.Errorf("detach of the other one: %+v, left: %v", s, c.names())
+	}
+	if s := call(t, k, flexDriver, "attach", other, "node-2"); s.Status != flex.StatusSuccess {
+		t.Errorf("on another node: %+v", s)
+	}
+}
+
 // TestIsAttachedNeverGuesses: a "no" has the volume attached once more.
 func TestIsAttachedNeverGuesses(t *testing.T) {
 	c := newCluster()

@@ -150,11 +150,17 @@ func (c *cluster) Attach(ctx context.Context, a *csivol.Attachment) (csivol.Atta
 		return csivol.Attached{}, c.attachErr
 	}
 	name := attachment.Name(a.Handle, a.Driver, a.Node)
+	c.mu.Lock()
+	known, ok := c.attachments[name]
+	c.mu.Unlock()
+	if ok {
+		return csivol.Attached{Object: name, Ours: true, Name: known.PersistentVolume}, nil
+	}
 	c.put(clusterview.Attachment{
 		Name: name, Driver: a.Driver, Handle: a.Handle, Node: a.Node, PersistentVolume: a.Name, Ours: true,
 		FlexDriver: a.FlexDriver, By: attachment.AttachedByController, Attached: true, Created: time.Now(),
 	})
-	return csivol.Attached{Object: name, Ours: true}, nil
+	return csivol.Attached{Object: name, Ours: true, Name: a.Name}, nil
 }
 
 func (c *cluster) Detach(_ context.Context, a *csivol.Attachment) error {

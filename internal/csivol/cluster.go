@@ -40,6 +40,9 @@ type Attached struct {
 	// Ours says that flex2csi has made it. What somebody else has made is used,
 	// and never deleted.
 	Ours bool
+	// Name is the PersistentVolume that ours was made for: another one may be the
+	// same volume.
+	Name string
 }
 
 // A SecretRef names a Secret of Kubernetes.

@@ -198,7 +198,11 @@ func (w *wait) untilAttached(ctx context.Context, o *storagev1.VolumeAttachment)
 	case o == nil || o.DeletionTimestamp != nil:
 		return csivol.Attached{}, errVanished
 	}
-	return csivol.Attached{Object: o.Name, PublishContext: o.Status.AttachmentMetadata, Ours: w.ours(o)}, nil
+	got := csivol.Attached{Object: o.Name, PublishContext: o.Status.AttachmentMetadata, Ours: w.ours(o)}
+	if got.Ours {
+		got.Name = o.Annotations[attachment.PersistentVolumeAnnotation]
+	}
+	return got, nil
 }
 
 // untilGone waits until an attachment that is being deleted is not there any

@@ -80,7 +80,7 @@ func testLife(t *testing.T, p *controlplane.Plane) {
 	o := x.wait(name(a), there)
 	checkObject(t, o)
 	x.attach(name(a))
-	want := csivol.Attached{Object: name(a), PublishContext: map[string]string{"device": "/dev/node-1"}, Ours: true}
+	want := csivol.Attached{Object: name(a), PublishContext: map[string]string{"device": "/dev/node-1"}, Ours: true, Name: a.Name}
 	if got := <-done; got.err != nil || cmp.Diff(want, got.attached) != "" {
 		t.Errorf("got %+v", got)
 	}
