@@ -64,17 +64,12 @@ func rights(c kubernetes.Interface) map[string]try {
 		"get volumeattachments":   of(func(ctx context.Context) (any, error) { return storage.VolumeAttachments().Get(ctx, "x", none) }),
 		"list volumeattachments":  of(func(ctx context.Context) (any, error) { return storage.VolumeAttachments().List(ctx, all) }),
 		"watch volumeattachments": of(func(ctx context.Context) (any, error) { return storage.VolumeAttachments().Watch(ctx, watch) }),
-		"get csidrivers":          of(func(ctx context.Context) (any, error) { return storage.CSIDrivers().Get(ctx, "x", none) }),
 		"list csidrivers":         of(func(ctx context.Context) (any, error) { return storage.CSIDrivers().List(ctx, all) }),
 		"watch csidrivers":        of(func(ctx context.Context) (any, error) { return storage.CSIDrivers().Watch(ctx, watch) }),
 		"get csinodes":            of(func(ctx context.Context) (any, error) { return storage.CSINodes().Get(ctx, "node-1", none) }),
-		"list csinodes":           of(func(ctx context.Context) (any, error) { return storage.CSINodes().List(ctx, all) }),
-		"watch csinodes":          of(func(ctx context.Context) (any, error) { return storage.CSINodes().Watch(ctx, watch) }),
 		"get nodes":               of(func(ctx context.Context) (any, error) { return core.Nodes().Get(ctx, "node-1", none) }),
 		"list nodes":              of(func(ctx context.Context) (any, error) { return core.Nodes().List(ctx, all) }),
-		"watch nodes":             of(func(ctx context.Context) (any, error) { return core.Nodes().Watch(ctx, watch) }),
 		"get persistentvolumes":   of(func(ctx context.Context) (any, error) { return core.PersistentVolumes().Get(ctx, "pv-1", none) }),
-		"get pods":                of(func(ctx context.Context) (any, error) { return core.Pods("default").Get(ctx, "x", none) }),
 		"list pods":               of(func(ctx context.Context) (any, error) { return core.Pods("").List(ctx, all) }),
 		"create and patch events": func(ctx context.Context) error {
 			e, err := core.Events("default").Create(ctx, &corev1.Event{
@@ -107,7 +102,13 @@ func noRights(c kubernetes.Interface) map[string]try {
 		_, err := storage.VolumeAttachments().Patch(ctx, name, t, b, o, sub...)
 		return err
 	}
+	watch := metav1.ListOptions{TimeoutSeconds: new(int64)}
 	return map[string]try{
+		"get csidrivers":             of(func(ctx context.Context) (any, error) { return storage.CSIDrivers().Get(ctx, "x", none) }),
+		"list csinodes":              of(func(ctx context.Context) (any, error) { return storage.CSINodes().List(ctx, all) }),
+		"watch csinodes":             of(func(ctx context.Context) (any, error) { return storage.CSINodes().Watch(ctx, watch) }),
+		"watch nodes":                of(func(ctx context.Context) (any, error) { return core.Nodes().Watch(ctx, watch) }),
+		"get pods":                   of(func(ctx context.Context) (any, error) { return core.Pods("default").Get(ctx, "x", none) }),
 		"list persistentvolumes":     of(func(ctx context.Context) (any, error) { return core.PersistentVolumes().List(ctx, all) }),
 		"get a secret":               of(func(ctx context.Context) (any, error) { return core.Secrets("kube-system").Get(ctx, "x", none) }),
 		"list secrets":               of(func(ctx context.Context) (any, error) { return core.Secrets(namespace).List(ctx, all) }),
