@@ -36,6 +36,9 @@ type Cluster interface {
 	GetAttachment(ctx context.Context, name string) (*clusterview.Attachment, error)
 	// GetNode returns nil if there is none.
 	GetNode(ctx context.Context, name string) (*clusterview.Node, error)
+	// PersistentVolume returns one, as it was seen lately unless fresh; its error
+	// is NotFound if there is none.
+	PersistentVolume(ctx context.Context, name string, fresh bool) (*csivol.PersistentVolume, error)
 }
 
 // A Controller answers kube-controller-manager.
@@ -151,11 +154,30 @@ func (c *Controller) isAttached(ctx context.Context, d *bridge.FlexDriver, call 
 	if lost, err := c.Attacher.Lost(a); err != nil || !lost {
 		return err == nil, err
 	}
+	if err := c.stillFlex(ctx, v.Name); err != nil {
+		return false, err
+	}
 	found, err := c.Cluster.GetAttachment(ctx, attachment.Name(a.Handle, a.Driver, a.Node))
 	if err != nil {
 		return false, err
 	}
 	return found != nil && found.Attached && found.Node == a.Node, nil
+}
+
+// stillFlex is an error for what has become a CSI volume. Its attachment is the
+// control plane's business, which may have deleted it just now since its pod
+// goes; a "no" would have the FlexVolume attached once more.
+func (c *Controller) stillFlex(ctx context.Context, name string) error {
+	pv, err := c.Cluster.PersistentVolume(ctx, name, true)
+	switch {
+	case err != nil && flex.CodeOf(err) == flex.CodeNotFound:
+		return nil
+	case err != nil:
+		return err
+	case pv.CSI != csivol.Key{}:
+		return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolume %s is the CSI volume %s by now, which the control plane attaches and detaches", name, pv.CSI)
+	}
+	return nil
 }
 
 // detach deletes what attach has made. The PersistentVolume may be gone, and

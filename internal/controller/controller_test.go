@@ -10,6 +10,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -67,7 +68,12 @@ func TestIsAttachedNeverGuesses(t *testing.T) {
 	if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Status != flex.StatusFailure || s.Code != flex.CodeUnavailable {
 		t.Errorf("before anything has been seen: %+v", s)
 	}
-	c.unknown, c.err = false, flex.Errorf(flex.CodeUnavailable, "the API server is away")
+	c.unknown = false
+	c.volumes["pv"] = csivol.PersistentVolume{Name: "pv", CSI: csivol.Key{Driver: csiDriver, Handle: "vol"}}
+	if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Status != flex.StatusFailure || !strings.Contains(s.Message, "CSI volume") {
+		t.Errorf("what has become a CSI volume: %+v", s)
+	}
+	c.err = flex.Errorf(flex.CodeUnavailable, "the API server is away")
 	if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Status != flex.StatusFailure {
 		t.Errorf("what is not watched, and cannot be asked: %+v", s)
 	}
