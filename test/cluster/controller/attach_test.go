@@ -174,8 +174,9 @@ func testLost(c *cluster) {
 
 // testMigrated: the PersistentVolume becomes a CSI one under its pod.
 // kube-controller-manager adopts the VolumeAttachment. When the pod goes it
-// deletes that as the CSI volume's, and asks us to detach the FlexVolume: once is
-// enough.
+// deletes that as the CSI volume's, and takes the FlexVolume for attached for up
+// to a minute more, until it asks us to detach that (pkg/controller/volume/
+// attachdetach/populator, findAndRemoveDeletedPods).
 func testMigrated(c *cluster) {
 	c.flex("csi")
 	c.pod("csi", "node-4")
@@ -197,6 +198,13 @@ func testMigrated(c *cluster) {
 	c.wantCalls("csi", "attach node-4")
 	c.deletePod("csi", "node-4")
 	c.wait("the end of the VolumeAttachment", func() bool { return c.attachment("csi", "node-4") == nil })
-	c.waitDetached("csi", "node-4")
+	isAttached := c.callout("isattached", `{"kubernetes.io/fsType":"ext4","kubernetes.io/pvOrVolumeName":"csi","volumeHandle":"csi"}`, "node-4")
+	if isAttached.Status != flex.StatusFailure {
+		c.t.Errorf("whether the FlexVolume is attached: %+v", isAttached)
+	}
+	if s := c.callout("detach", "csi", "node-4"); s.Status != flex.StatusSuccess {
+		c.t.Errorf("detach of the FlexVolume: %+v", s)
+	}
+	time.Sleep(rounds)
 	c.wantCalls("csi", "attach node-4", "detach node-4")
 }
