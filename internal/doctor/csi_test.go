@@ -94,6 +94,7 @@ func TestCSIDrivers(t *testing.T) {
 		}, want: []string{"csi-not-attached " + csiName}, text: "leave it to Auto"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // drivers that are not there are waited for
 			n := newNode(t)
 			n.short()
 			tt.set(n)

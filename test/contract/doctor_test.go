@@ -89,7 +89,8 @@ func (n *node) doctor() (broken, noticed map[string]bool) {
 		"--volume-plugin-dir", n.pluginDir, "--kubelet-dir", n.root, "--config", none, "--socket", none, "--state-dir", none)
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
-	if err := cmd.Run(); err != nil && !errors.As(err, new(*osexec.ExitError)) {
+	err := cmd.Run()
+	if _, said := errors.AsType[*osexec.ExitError](err); err != nil && !said {
 		n.t.Fatal(err)
 	}
 	var report struct {
