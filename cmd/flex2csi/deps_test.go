@@ -15,7 +15,6 @@ github.com/flex2csi/flex2csi/test        what the daemon is tested with
 github.com/flex2csi/flex2csi/internal/testenv   for tests
 github.com/google/go-cmp                 for tests; it panics on purpose
 github.com/kubernetes-csi/csi-test       for tests
-k8s.io/client-go/informers               a factory mirrors all objects of a kind
 k8s.io/kubernetes                        for tests
 net/http/pprof                           registers itself for whoever serves HTTP
 `

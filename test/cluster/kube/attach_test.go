@@ -60,7 +60,7 @@ type outcome struct {
 // attaching calls Attach in the background.
 func attaching(t *testing.T, d *daemon, a *csivol.Attachment) <-chan outcome {
 	done := make(chan outcome, 1)
-	ctx := within(t, 20*time.Second)
+	ctx := within(t, 40*time.Second)
 	go func() {
 		attached, err := d.Attach(ctx, a)
 		done <- outcome{attached, err}
