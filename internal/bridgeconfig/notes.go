@@ -15,7 +15,7 @@ func (c *Configuration) Notes() []strict.Fault {
 	for i := range c.Drivers {
 		d, at := &c.Drivers[i], Path(i)
 		if !d.Inline && d.PVNamePattern == "" {
-			r.Fault(at+".inline", "false, but a callout does not say whether its volume is inline: set pvNamePattern if PersistentVolumes can be told by their names, or see to it that pods cannot use flexVolume (docs/bridge-configuration.md)")
+			r.Fault(at+".inline", "false, but a callout does not say whether its volume is inline: give flex2csi serve access to the API server, or set pvNamePattern if PersistentVolumes can be told by their names, or see to it that pods cannot use flexVolume (docs/bridge-configuration.md)")
 		}
 		if d.Inline && len(d.Secrets.Files()) > 0 {
 			r.Fault(at+".inline", "true, and the secrets in %s are used for whatever volume a pod names", strings.Join(d.Secrets.Files(), ", "))
