@@ -76,17 +76,26 @@ func serveController(args []string, env environment) error {
 	if err := o.api.check(); err != nil {
 		return err
 	}
-	c, err := loadConfig(bridgeconfig.Loader{Others: trust.MayRead}, *o.config, env)
-	if err != nil {
-		return err
-	}
-	mappers, err := mapping.Compile(c)
+	c, mappers, err := o.load(env)
 	if err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	return o.run(ctx, c, mappers, o.logger(env))
+}
+
+// load reads the configuration, of which the sweeper wants nothing.
+func (o *controllerOptions) load(env environment) (*bridgeconfig.Configuration, map[string]*mapping.Mapper, error) {
+	if o.socket == "" {
+		return &bridgeconfig.Configuration{}, nil, nil
+	}
+	c, err := loadConfig(bridgeconfig.Loader{Others: trust.MayRead}, *o.config, env)
+	if err != nil {
+		return nil, nil, err
+	}
+	mappers, err := mapping.Compile(c)
+	return c, mappers, err
 }
 
 // run puts it together.

@@ -190,8 +190,13 @@ func TestRefused(t *testing.T) {
 	k := newController(c)
 	dir := "/k/pods/1/volumes/example.com~disk/pv"
 	for _, argv := range [][]string{
-		{"waitforattach", "csi:vol", options}, {"mountdevice", dir, "csi:vol", options}, {"mount", dir, options},
-		{"unmount", dir}, {"unmountdevice", dir}, {"expandfs", options, "", dir, "2", "1"}, {"expandvolume", options, dir, "2", "1"},
+		{"waitforattach", "csi:vol", options},
+		{"mountdevice", dir, "csi:vol", options},
+		{"mount", dir, options},
+		{"unmount", dir},
+		{"unmountdevice", dir},
+		{"expandfs", options, "", dir, "2", "1"},
+		{"expandvolume", options, dir, "2", "1"},
 	} {
 		if s := call(t, k, flexDriver, argv...); s.Code != flex.CodeFailedPrecondition || !strings.Contains(s.Message, "daemon of the node") {
 			t.Errorf("%s: %+v", argv[0], s)
