@@ -111,7 +111,7 @@ func (o *controllerOptions) run(ctx context.Context, c *bridgeconfig.Configurati
 	k := &controller.Controller{Drivers: map[string]*bridge.FlexDriver{}, Attacher: attachments, Cluster: cluster}
 	for i := range c.Drivers {
 		d := &c.Drivers[i]
-		k.Drivers[d.FlexDriver] = drivers.New(d, mappers[d.FlexDriver], nil, cluster, nil)
+		k.Drivers[d.FlexDriver] = drivers.New(d, mappers[d.FlexDriver].WithoutSecrets(), nil, cluster, nil)
 	}
 	sweeper := &controller.Sweeper{View: cluster, Delete: attachments.Detach, Log: log}
 	options := daemon.ControllerOptions{

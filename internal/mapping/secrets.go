@@ -71,6 +71,14 @@ func (m *Mapper) WithSecrets(read SecretReader) *Mapper {
 	return &other
 }
 
+// WithoutSecrets returns a Mapper that reads none and finds none missing, for who
+// calls no CSI driver.
+func (m *Mapper) WithoutSecrets() *Mapper {
+	other := *m
+	other.stages = nil
+	return &other
+}
+
 // WithFiles returns a Mapper that reads files in another way, or not at all.
 func (m *Mapper) WithFiles(read FileReader) *Mapper {
 	other := *m

@@ -2,6 +2,7 @@ package mapping_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -154,6 +155,23 @@ func TestSecretRefs(t *testing.T) {
 	}
 	if _, err := plain.StaticSecrets(t.Context()); err == nil || !strings.Contains(err.Error(), "Secret ns/stage: this daemon has no access to the API server") {
 		t.Errorf("without an API server: %v", err)
+	}
+}
+
+// TestWithoutSecrets: who calls no CSI driver has neither the files of the nodes nor
+// their rights.
+func TestWithoutSecrets(t *testing.T) {
+	m := mapper(t, func(d *bridgeconfig.Driver) {
+		d.Secrets = bridgeconfig.Secrets{
+			NodeStage:   &bridgeconfig.SecretSource{SecretRef: &bridgeconfig.SecretRef{Namespace: "ns", Name: "stage"}},
+			NodePublish: &bridgeconfig.SecretSource{File: filepath.Join(t.TempDir(), "none"), Key: "key"},
+		}
+	}).WithoutSecrets().WithSecrets(func(context.Context, csivol.SecretRef) (map[string]flex.Secret, error) {
+		return nil, errors.New("forbidden")
+	})
+	o := flex.Options{VolumeName: "pv", User: user("volumeID", "x")}
+	if v, err := m.Map(t.Context(), o, nil); err != nil || v.Handle != "x" {
+		t.Errorf("%+v, %v", v, err)
 	}
 }
 

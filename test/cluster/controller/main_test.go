@@ -103,7 +103,8 @@ func (c *cluster) installDriver() {
 // newController describes one, which has its own pod's token.
 func (c *cluster) newController(name string) *controlplane.Part {
 	c.t.Helper()
-	config := fmt.Sprintf("apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- flexDriver: %s\n  csiDriver: %s\n", flexDriver, csiDriver)
+	// The secrets are for the nodes: the controller can read neither.
+	config := fmt.Sprintf("apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- flexDriver: %s\n  csiDriver: %s\n  secrets:\n    nodeStage: {secretRef: {name: credentials, namespace: kube-system}}\n    nodePublish: {file: /etc/flex2csi/not-here, key: password}\n", flexDriver, csiDriver)
 	c.must(os.WriteFile(c.path("config.yaml"), []byte(config), 0o600))
 	return c.Program("flex2csi", "serve", "--controller", "--config", c.path("config.yaml"), "--socket", c.socket(),
 		"--kubeconfig", c.Kubeconfig(c.token(name)), "-v")
