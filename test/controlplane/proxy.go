@@ -24,6 +24,7 @@ type Proxy struct {
 	delay    time.Duration
 	faults   []*Fault
 	counts   map[string]int
+	answers  map[string]string // by path
 	watches  map[int]context.CancelFunc
 	watchNum int
 }
@@ -37,7 +38,7 @@ func (p *Plane) Proxy() *Proxy {
 		MaxIdleConnsPerHost: 100,
 	}
 	x := &Proxy{
-		p: p, address: p.freeAddress(), counts: map[string]int{}, watches: map[int]context.CancelFunc{},
+		p: p, address: p.freeAddress(), counts: map[string]int{}, answers: map[string]string{}, watches: map[int]context.CancelFunc{},
 		forward: &httputil.ReverseProxy{
 			Rewrite: func(r *httputil.ProxyRequest) {
 				r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "https", p.api, p.api
@@ -96,6 +97,22 @@ func (x *Proxy) Slow(delay time.Duration) {
 	x.delay = delay
 }
 
+// Answer is given to requests for a path from now on, in the place of a kubelet:
+// API servers do not go to one at a loopback address
+// (pkg/registry/core/node/strategy.go, isProxyableHostname, Kubernetes v1.37.1).
+func (x *Proxy) Answer(path, body string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.answers[path] = body
+}
+
+func (x *Proxy) answered(path string) (body string, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	body, ok = x.answers[path]
+	return body, ok
+}
+
 // CutWatches ends all watches that there are, as the API server does from time
 // to time.
 func (x *Proxy) CutWatches() {
@@ -127,6 +144,10 @@ func (x *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if fault != nil && !fault.After {
 		fault.answer(w)
+		return
+	}
+	if body, ok := x.answered(r.URL.Path); ok {
+		_, _ = io.WriteString(w, body)
 		return
 	}
 	ctx, end := x.watch(r.Context(), request)

@@ -2,13 +2,9 @@
 package doctor_test
 
 import (
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -176,61 +172,17 @@ func lookAtNode(t *testing.T, p *controlplane.Plane) {
 	}
 }
 
-// lookAtKubelets: through the API server's proxy, to what listens where the node
-// says that its kubelet does.
+// lookAtKubelets: through the API server, which asks the kubelet.
 func lookAtKubelets(t *testing.T, p *controlplane.Plane) {
-	kubelet := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/configz" {
-			http.NotFound(w, r)
-			return
-		}
-		_, _ = w.Write([]byte(`{"kubeletconfig":{"volumePluginDir":"/opt/flex/","enableControllerAttachDetach":false}}`))
-	}))
-	kubelet.Listener.Close()
-	kubelet.Listener = listen(t)
-	kubelet.StartTLS()
-	t.Cleanup(kubelet.Close)
-	host, port, err := net.SplitHostPort(kubelet.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	status(t, p, "node-1", func(n *corev1.Node) {
-		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: host}}
-		n.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(number)
-	})
-	r := examine(t, p.Kubeconfig(controlplane.Admin), func(o *doctor.Options) { o.NodeName, o.PluginDir = "node-1", "/opt/other" })
+	x := p.Proxy()
+	x.Answer("/api/v1/nodes/node-1/proxy/configz", `{"kubeletconfig":{"volumePluginDir":"/opt/flex/","enableControllerAttachDetach":false}}`)
+	r := examine(t, x.Kubeconfig(controlplane.Admin), func(o *doctor.Options) { o.NodeName, o.PluginDir = "node-1", "/opt/other" })
 	found := text(t, r)
 	for _, said := range []string{"the kubelet of node node-1 reads its drivers from /opt/flex/, not from /opt/other", "node-1 runs with enableControllerAttachDetach: false"} {
 		if !strings.Contains(found, said) {
 			t.Errorf("%q is not in\n%s", said, found)
 		}
 	}
-}
-
-// listen listens at an address of this machine that is not loopback, which API
-// servers do not go to (pkg/registry/core/node/strategy.go, isProxyableHostname,
-// Kubernetes v1.37.1).
-func listen(t *testing.T) net.Listener {
-	t.Helper()
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range addresses {
-		if ip, ok := a.(*net.IPNet); ok && ip.IP.IsGlobalUnicast() {
-			l, err := net.Listen("tcp", net.JoinHostPort(ip.IP.String(), "0"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return l
-		}
-	}
-	t.Fatal("this machine has no address but loopback")
-	return nil
 }
 
 // withFewRights: the daemon's own token is enough for its own node, but for what
