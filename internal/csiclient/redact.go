@@ -1,6 +1,7 @@
 package csiclient
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -43,9 +44,27 @@ func (c collector) textMap(f protoreflect.FieldDescriptor, m protoreflect.Map) {
 		name := string(f.Name()) + "." + k.String()
 		if secret {
 			c.Secrets[name] = flex.NewSecret([]byte(v.String()))
+			c.tokens(name, v.String())
 		} else {
 			c.User[name] = v.String()
 		}
+	}
+}
+
+// tokens are those in the value of csi.storage.k8s.io/serviceAccount.tokens, by
+// their audiences: a driver echoes the one that it does not like.
+func (c collector) tokens(name, value string) {
+	if !strings.HasSuffix(name, "/serviceAccount.tokens") {
+		return
+	}
+	var all map[string]struct {
+		Token string `json:"token"`
+	}
+	if json.Unmarshal([]byte(value), &all) != nil {
+		return // it is none of ours
+	}
+	for audience, t := range all {
+		c.Secrets[name+"."+audience] = flex.NewSecret([]byte(t.Token))
 	}
 }
 
