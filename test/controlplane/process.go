@@ -68,7 +68,7 @@ func (p *Part) launch() (started bool, err error) {
 	defer log.Close() // the program has its own
 	cmd, done, result := exec.Command(p.argv[0], p.argv[1:]...), make(chan struct{}), make(chan error)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, filepath.Dir(p.log)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL, Setpgid: true}
 	go func() {
 		runtime.LockOSThread() // Pdeathsig follows the thread that forked
 		defer runtime.UnlockOSThread()
@@ -86,19 +86,28 @@ func (p *Part) launch() (started bool, err error) {
 	return true, nil
 }
 
-// Kill ends the program as a crash would, and waits until it is gone.
-func (p *Part) Kill() { p.end(unix.SIGKILL) }
+// Kill ends the program as a crash of its container would, with all that it has
+// started, and waits until it is gone.
+func (p *Part) Kill() {
+	p.end(func(pid int) error { return unix.Kill(-pid, unix.SIGKILL) })
+}
 
 // Stop asks the program to end and waits until it has.
-func (p *Part) Stop() { p.end(unix.SIGTERM) }
+func (p *Part) Stop() {
+	p.end(func(pid int) error { return unix.Kill(pid, unix.SIGTERM) })
+}
 
-func (p *Part) end(sig syscall.Signal) {
+func (p *Part) end(signal func(pid int) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cmd == nil {
 		return
 	}
-	_ = p.cmd.Process.Signal(sig) // it may be gone
+	select {
+	case <-p.done: // by itself: its number may be another's by now
+	default:
+		_ = signal(p.cmd.Process.Pid) // it may be about to end
+	}
 	<-p.done
 	p.cmd = nil
 }
