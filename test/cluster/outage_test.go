@@ -29,11 +29,7 @@ func testOutage(t *testing.T, c *cluster) {
 		n.timeout = short
 		n.mustFail(n.tryMount(fresh, "pod-b"), "API server")
 		n.timeout = patience
-		start := time.Now()
 		n.unmount(last, "pod-a")
-		if took := time.Since(start); took > 15*time.Second {
-			t.Errorf("an unmount without API server takes %v", took)
-		}
 	}
 	n.unmount(fresh, "pod-b")
 	n.unmount(used, "pod-a")

@@ -44,7 +44,7 @@ func testAway(t *testing.T, p *controlplane.Plane) {
 
 	// What is attached is known without it.
 	d.proxy.Away()
-	if _, err := d.Attach(within(t, time.Second), a); err != nil {
+	if _, err := d.Attach(within(t, 20*time.Second), a); err != nil {
 		t.Errorf("attached, and the API server away: %v", err)
 	}
 	if lost, err := d.Lost(a); err != nil || lost {

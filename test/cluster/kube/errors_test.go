@@ -133,7 +133,7 @@ func testChanged(t *testing.T, p *controlplane.Plane) {
 		t.Errorf("got %+v", got)
 	}
 	a.Context = map[string]string{"share": "/other"} // while it is attached it stays
-	if got, err := d.Attach(within(t, time.Second), a); err != nil || !got.Ours {
+	if got, err := d.Attach(within(t, 20*time.Second), a); err != nil || !got.Ours {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
