@@ -53,6 +53,10 @@ demo: setup build ## show a volume's whole life on this machine, by itself and o
 bench: build ## measure start-up, mounting and throughput against an empty program
 	go run ./test/bench
 
+.PHONY: bench-cluster
+bench-cluster: programs control-plane ## measure attaching against kube-controller-manager's own way, as root
+	go test -count=1 -timeout 20m -run '^$$' -bench '^BenchmarkAttach$$' -benchtime 31x ./test/cluster
+
 ## Test
 
 .PHONY: test

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -67,6 +68,17 @@ func (w *world) migrate(v *volume) {
 	w.must(err)
 	w.must(pvs.Delete(w.t.Context(), v.name, metav1.DeleteOptions{}))
 	w.PersistentVolume(v.name, w.csiSource(v), corev1.ReadWriteOnce)
+}
+
+func (w *world) csiSource(v *volume) corev1.PersistentVolumeSource {
+	return corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: w.driver, VolumeHandle: v.handle, FSType: "ext4"}}
+}
+
+// hasAttached reports whether kube-controller-manager says that it has attached
+// a CSI volume.
+func hasAttached(node *corev1.Node, driver string, v *volume) bool {
+	unique := corev1.UniqueVolumeName("kubernetes.io/csi/" + driver + "^" + v.handle)
+	return slices.ContainsFunc(node.Status.VolumesAttached, func(a corev1.AttachedVolume) bool { return a.Name == unique })
 }
 
 // testDeleted: a person deletes an attachment that pods use, finalizer and all.

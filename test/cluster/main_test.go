@@ -15,7 +15,7 @@ type cluster struct {
 	kcm *controlplane.Part
 }
 
-func start(t *testing.T) *cluster {
+func start(t testing.TB) *cluster {
 	t.Helper()
 	testenv.Need(t, "root", "mount")
 	c := &cluster{Plane: controlplane.Start(t)}
@@ -55,7 +55,7 @@ func TestCluster(t *testing.T) {
 		"secrets":   testSecrets,
 		"forgotten": testForgotten,
 		"many":      testMany,
-		"cost":      testCost,
+		"requests":  testRequests,
 		"campaign":  testCampaign,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c) })

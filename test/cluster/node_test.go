@@ -40,7 +40,7 @@ func (w *world) addNode(o options) *node {
 	num := len(w.nodes) + 1
 	n := &node{
 		KubeletDir: testenv.Kubelet(w.t), w: w, timeout: patience,
-		name: fmt.Sprintf("%s-node-%d", strings.TrimSuffix(w.driver, ".example.com"), num),
+		name: fmt.Sprintf("%s-node-%d", w.name, num),
 		dir:  fmt.Sprintf("node-%d", num),
 	}
 	w.nodes = append(w.nodes, n)

@@ -29,7 +29,9 @@ const patience = time.Minute
 // A world is a CSI driver and its nodes in a control plane.
 type world struct {
 	*controlplane.Plane
-	t *testing.T
+	t testing.TB
+	// name is in the names of all that belongs to it.
+	name string
 	// dir is short: the path of a socket has at most 107 bytes.
 	dir string
 	// driver is the name of the CSI driver, flexDriver that of the FlexVolume
@@ -63,7 +65,7 @@ type options struct {
 }
 
 // newWorld starts the CSI driver, its attacher, and nodes.
-func newWorld(t *testing.T, c *cluster, o options) *world {
+func newWorld(t testing.TB, c *cluster, o options) *world {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cluster") //nolint:usetesting // t.TempDir has a long name
 	if err != nil {
@@ -71,8 +73,11 @@ func newWorld(t *testing.T, c *cluster, o options) *world {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	testenv.LeakCheck(t, dir)
-	name := filepath.Base(t.Name())
-	w := &world{Plane: c.With(t), t: t, dir: dir, driver: name + ".example.com", flexDriver: "example.com/" + name}
+	name := strings.ToLower(filepath.Base(t.Name()))
+	w := &world{
+		Plane: c.With(t), t: t, name: name, dir: dir,
+		driver: name + ".example.com", flexDriver: "example.com/" + name,
+	}
 	if o.object != nil {
 		w.CSIDriver(w.driver, *o.object)
 	}
@@ -196,7 +201,7 @@ type volume struct {
 // CreateVolume, and so the volume's context.
 func (w *world) newVolume(name string, parameters map[string]string) *volume {
 	w.t.Helper()
-	name = strings.TrimSuffix(w.driver, ".example.com") + "-" + name
+	name = w.name + "-" + name
 	v := &volume{name: name, handle: "h-" + name, options: map[string]string{"volumeHandle": "h-" + name}}
 	maps.Copy(v.options, parameters)
 	w.createVolume(v.handle, parameters)
