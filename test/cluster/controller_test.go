@@ -27,16 +27,7 @@ import (
 func (w *world) startController() *controlplane.Part {
 	w.t.Helper()
 	const socket = ".controller.sock"
-	flexdriver, err := testenv.Program(w.t.TempDir(), "FLEXDRIVER_BINARY", "../../cmd/flexdriver")
-	w.must(err)
-	install := exec.Command(flexdriver, "install", "--driver", w.flexDriver, "--volume-plugin-dir", w.PluginDir(),
-		"--backend", "csi", "--attach", "--controller-socket", socket,
-		"--socket", w.path("none/daemon.sock"), "--state-dir", w.path("none"))
-	if out, err := install.CombinedOutput(); err != nil {
-		w.t.Fatalf("install the driver: %v\n%s", err, out)
-	}
-	dir := filepath.Join(w.PluginDir(), strings.ReplaceAll(w.flexDriver, "/", "~"))
-	w.t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := w.install(w.PluginDir(), "--attach", "--controller-socket", socket, "--socket", w.path("none/daemon.sock"), "--state-dir", w.path("none"))
 	n := w.nodes[0]
 	token := w.ServiceAccountToken(w.Pod("flex2csi", n.name+"-controller", n.name, "flex2csi-controller"))
 	part := w.Program("flex2csi", "serve", "--controller", "--config", n.path("config.yaml"),
@@ -77,13 +68,32 @@ func testByControlPlane(t *testing.T, c *cluster) {
 	w.wantAttached(v.handle, 1)
 }
 
-// callController makes a callout as kube-controller-manager does.
-func (w *world) callController(args ...string) (status flex.DriverStatus) {
+// install installs flexdriver in a plugin directory, and returns where it is.
+func (w *world) install(pluginDir string, flags ...string) (dir string) {
 	w.t.Helper()
-	program := filepath.Join(w.PluginDir(), strings.ReplaceAll(w.flexDriver, "/", "~"), filepath.Base(w.flexDriver))
-	out, _ := exec.Command(program, args...).Output() // a Failure has an exit status, too
+	flexdriver, err := testenv.Program(w.t.TempDir(), "FLEXDRIVER_BINARY", "../../cmd/flexdriver")
+	w.must(err)
+	flags = append([]string{"install", "--driver", w.flexDriver, "--volume-plugin-dir", pluginDir, "--backend", "csi"}, flags...)
+	if out, err := exec.Command(flexdriver, flags...).CombinedOutput(); err != nil {
+		w.t.Fatalf("install the driver: %v\n%s", err, out)
+	}
+	dir = filepath.Join(pluginDir, strings.ReplaceAll(w.flexDriver, "/", "~"))
+	w.t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// execute makes a callout with the flexdriver that is installed in a directory.
+func (w *world) execute(dir string, args ...string) (status flex.DriverStatus) {
+	w.t.Helper()
+	out, _ := exec.Command(filepath.Join(dir, filepath.Base(w.flexDriver)), args...).Output() // a Failure has an exit status, too
 	w.must(json.Unmarshal(out, &status))
 	return status
+}
+
+// callController makes a callout as kube-controller-manager does.
+func (w *world) callController(args ...string) flex.DriverStatus {
+	w.t.Helper()
+	return w.execute(filepath.Join(w.PluginDir(), strings.ReplaceAll(w.flexDriver, "/", "~")), args...)
 }
 
 // untilListed waits until kube-controller-manager says that a FlexVolume is

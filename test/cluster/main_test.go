@@ -56,6 +56,8 @@ func TestCluster(t *testing.T) {
 		"forgotten": testForgotten,
 		"many":      testMany,
 		"requests":  testRequests,
+		"gcepd":     testGCEPD,
+		"mock":      testMock,
 		"campaign":  testCampaign,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c) })

@@ -44,7 +44,11 @@ func (w *world) addNode(o options) *node {
 		dir:  fmt.Sprintf("node-%d", num),
 	}
 	w.nodes = append(w.nodes, n)
-	w.Node(n.name, controlplane.NodeDriver{Name: w.driver, NodeID: n.dir, Count: o.count})
+	id := n.dir
+	if w.backend != nil {
+		id = w.backend.nodeID
+	}
+	w.Node(n.name, controlplane.NodeDriver{Name: w.driver, NodeID: id, Count: o.count})
 	n.driver = w.csiDriver(o, n.dir, n.dir)
 	w.Run(n.driver)
 	n.api = w.Proxy()

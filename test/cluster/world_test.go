@@ -39,6 +39,7 @@ type world struct {
 	driver, flexDriver string
 	// controller is its controller service, and attacher in front of it.
 	controller, attacher *controlplane.Part
+	backend              *backend // nil: the CSI driver of the tests
 	nodes                []*node
 	// storage talks to the controller service.
 	storage csi.ControllerClient
@@ -56,6 +57,10 @@ type options struct {
 	maxVolumes int
 	// noAttach makes a CSI driver that does not attach.
 	noAttach bool
+	// backend is another CSI driver than that of the tests.
+	backend *backend
+	// attacher are more flags of the external-attacher.
+	attacher []string
 	// disks makes disks with filesystems instead of directories.
 	disks bool
 	// config is added to the daemon's configuration of the driver, in lines.
@@ -76,7 +81,10 @@ func newWorld(t testing.TB, c *cluster, o options) *world {
 	name := strings.ToLower(filepath.Base(t.Name()))
 	w := &world{
 		Plane: c.With(t), t: t, name: name, dir: dir,
-		driver: name + ".example.com", flexDriver: "example.com/" + name,
+		driver: name + ".example.com", flexDriver: "example.com/" + name, backend: o.backend,
+	}
+	if o.backend != nil {
+		w.driver = o.backend.driver
 	}
 	if o.object != nil {
 		w.CSIDriver(w.driver, *o.object)
@@ -86,7 +94,7 @@ func newWorld(t testing.TB, c *cluster, o options) *world {
 	w.wait("the CSI driver", func() bool { return exists(w.path("controller/ctl.sock")) })
 	w.connect()
 	if !o.noAttach {
-		w.attacher = w.StartAttacher(w.path("controller/ctl.sock"))
+		w.attacher = w.StartAttacher(w.path("controller/ctl.sock"), o.attacher...)
 	}
 	for range max(o.nodes, 1) {
 		w.addNode(o)
@@ -107,11 +115,12 @@ func (w *world) csiDriver(o options, dir, nodeID string) *controlplane.Part {
 	if err := os.MkdirAll(w.path(dir), 0o700); err != nil {
 		w.t.Fatal(err)
 	}
-	args := []string{
-		"--dir", w.path("storage"), "--name", w.driver, "--node-id", nodeID,
-		"--endpoint", w.path(dir + "/csi.sock"), "--controller-endpoint", w.path(dir + "/ctl.sock"),
-		"--faults", w.path(dir + "/faults.json"), "--call-log", w.path(dir + "/calls"),
+	args := []string{"--faults", w.path(dir + "/faults.json"), "--call-log", w.path(dir + "/calls")}
+	if w.backend != nil {
+		return w.backend.part(w, dir, args)
 	}
+	args = append(args, "--dir", w.path("storage"), "--name", w.driver, "--node-id", nodeID,
+		"--endpoint", w.path(dir+"/csi.sock"), "--controller-endpoint", w.path(dir+"/ctl.sock"))
 	if !o.noAttach {
 		args = append(args, "--attach", "--max-volumes", strconv.Itoa(o.maxVolumes))
 	}
