@@ -3,6 +3,7 @@ package cluster
 import (
 	"maps"
 	"testing"
+	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 )
@@ -31,11 +32,24 @@ func testRequests(t *testing.T, c *cluster) {
 		}},
 		{"an unmount of what is gone", func() { n.unmount(v, "pod-a") }, nil},
 	} {
+		start := time.Now()
 		step.do()
-		if got := n.api.Requests(); !maps.Equal(got, step.want) {
+		if got := withoutLooks(n.api.Requests(), step.want, time.Since(start)); !maps.Equal(got, step.want) {
 			t.Errorf("%s asked for %v, want %v", step.what, got, step.want)
 		}
 	}
 	n.unmount(first, "pod")
 	n.wantNothing()
+}
+
+// withoutLooks takes away the requests that a slow machine may cost: an
+// attachment that the watch has not shown for three seconds is asked for
+// (internal/kube, firstLook).
+func withoutLooks(got, want map[string]int, took time.Duration) map[string]int {
+	const look = "get volumeattachments"
+	if extra := got[look] - want[look]; extra > 0 && extra <= int(took/(3*time.Second)) {
+		got[look] = want[look]
+	}
+	maps.DeleteFunc(got, func(_ string, times int) bool { return times == 0 })
+	return got
 }
