@@ -6,11 +6,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
 // TestDocumented: docs/status.md has a row for every field, and none more.
@@ -24,7 +24,7 @@ func TestDocumented(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-zA-Z.\\[\\]]+)` \\|").FindAllStringSubmatch(document, -1) {
 		documented = append(documented, row[1])
 	}
-	fields := fieldsOf("", reflect.TypeFor[bridgestatus.BridgeStatus]())
+	fields := testenv.JSONFields(reflect.TypeFor[bridgestatus.BridgeStatus]())
 	if diff := cmp.Diff(fields, documented); diff != "" {
 		t.Error(diff)
 	}
@@ -43,29 +43,9 @@ func TestAttachmentsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, section, _ := strings.Cut(string(text), "\n## VolumeAttachments")
-	for _, field := range fieldsOf("", reflect.TypeFor[bridgestatus.ClusterAttachment]()) {
+	for _, field := range testenv.JSONFields(reflect.TypeFor[bridgestatus.ClusterAttachment]()) {
 		if !strings.Contains(section, "`"+field+"`") {
 			t.Errorf("%s is not explained", field)
 		}
 	}
-}
-
-// fieldsOf lists the fields of a document by their paths, those of a struct
-// after it.
-func fieldsOf(prefix string, t reflect.Type) (all []string) {
-	for f := range t.Fields() {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		path, of := prefix+name, f.Type
-		if of.Kind() == reflect.Slice {
-			path, of = path+"[]", of.Elem()
-		}
-		if of.Kind() == reflect.Pointer {
-			of = of.Elem()
-		}
-		all = append(all, path)
-		if of.Kind() == reflect.Struct && of != reflect.TypeFor[time.Time]() {
-			all = append(all, fieldsOf(path+".", of)...)
-		}
-	}
-	return all
 }

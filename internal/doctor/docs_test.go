@@ -6,11 +6,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flex2csi/flex2csi/internal/doctor"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
 // TestDocumented: docs/doctor.md has a row for every kind of finding with its
@@ -40,7 +40,7 @@ func TestDocumented(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-zA-Z.\\[\\]]+)` \\|").FindAllStringSubmatch(document, -1) {
 		rows = append(rows, row[1])
 	}
-	if diff := cmp.Diff(fieldsOf("", reflect.TypeFor[doctor.Report]()), rows); diff != "" {
+	if diff := cmp.Diff(testenv.JSONFields(reflect.TypeFor[doctor.Report]()), rows); diff != "" {
 		t.Errorf("fields (-), documented (+):\n%s", diff)
 	}
 }
@@ -55,22 +55,4 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s is in order, and says what to do", k.ID)
 		}
 	}
-}
-
-func fieldsOf(prefix string, t reflect.Type) (all []string) {
-	for f := range t.Fields() {
-		if !f.IsExported() {
-			continue
-		}
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		path, of := prefix+name, f.Type
-		if of.Kind() == reflect.Slice && of.Elem().Kind() == reflect.Struct {
-			path, of = path+"[]", of.Elem()
-		}
-		all = append(all, path)
-		if of.Kind() == reflect.Struct && of != reflect.TypeFor[time.Time]() {
-			all = append(all, fieldsOf(path+".", of)...)
-		}
-	}
-	return all
 }
