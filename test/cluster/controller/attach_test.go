@@ -134,13 +134,18 @@ func testTwoNodes(c *cluster) {
 	c.wantCalls("two", "attach node-1", "detach node-1", "attach node-2", "detach node-2")
 }
 
-// testVolumeGone: the marks are enough to detach.
+// testVolumeGone: the marks are enough to detach. The pod goes first, and keeps
+// the volume a while: kube-controller-manager looks the PersistentVolume up when
+// the pod goes, and without one notices that only minutes later.
 func testVolumeGone(c *cluster) {
 	c.flex("gone")
 	c.pod("gone", "node-1")
 	c.waitAttached("gone", "node-1")
-	c.deleteVolume("gone")
+	c.inUse("node-1", "gone")
 	c.deletePod("gone", "node-1")
+	time.Sleep(rounds)
+	c.deleteVolume("gone")
+	c.inUse("node-1")
 	c.waitDetached("gone", "node-1")
 	c.wantCalls("gone", "attach node-1", "detach node-1")
 }
