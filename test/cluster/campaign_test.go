@@ -144,9 +144,14 @@ func (k *campaign) disturbance(r *rand.Rand, n *node, pause time.Duration) error
 	parts := []*controlplane.Part{n.daemon, n.daemon, n.daemon, n.driver, k.w.controller, k.w.attacher, k.w.attacher, k.c.kcm, k.c.APIServer}
 	choice := r.IntN(len(parts) + 6)
 	if choice < len(parts) {
-		parts[choice].Kill()
+		part := parts[choice]
+		part.Kill()
 		time.Sleep(pause)
-		return parts[choice].Start()
+		if err := part.Start(); err != nil || part != k.w.controller {
+			return err
+		}
+		// It ends when it has lost its driver, and the kubelet starts it again.
+		return k.w.attacher.Restart()
 	}
 	switch choice - len(parts) {
 	case 0:
