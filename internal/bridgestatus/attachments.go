@@ -2,7 +2,6 @@ package bridgestatus
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -79,25 +78,7 @@ func (s *AttachmentStatus) Filter(names []string) *AttachmentStatus {
 
 // Print writes the status. A table has a row for each attachment.
 func (s *AttachmentStatus) Print(w io.Writer, format Format) error {
-	var text []byte
-	var err error
-	switch format {
-	case JSON:
-		text, err = toJSON(s)
-	case YAML:
-		text, err = toYAML(s)
-	case Table, Wide:
-		var out bytes.Buffer
-		err = s.table(format == Wide).write(&out)
-		text = out.Bytes()
-	default:
-		err = fmt.Errorf("there is no format %q, only %s", format, strings.Join(Formats(), ", "))
-	}
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(text)
-	return err
+	return write(w, format, s, func(out *bytes.Buffer, wide bool) error { return s.table(wide).write(out) })
 }
 
 func (s *AttachmentStatus) table(wide bool) table {

@@ -28,15 +28,22 @@ func Formats() []string { return []string{string(Wide), string(JSON), string(YAM
 // Print writes a status. Tables have a row for each volume, or for each pod
 // and volume.
 func (s *BridgeStatus) Print(w io.Writer, format Format, byPod bool) error {
+	return write(w, format, s, func(out *bytes.Buffer, wide bool) error { return s.tables(out, wide, byPod) })
+}
+
+// write writes a document in one of the formats; tables is it for people.
+func write(w io.Writer, format Format, document any, tables func(out *bytes.Buffer, wide bool) error) error {
 	var text []byte
 	var err error
 	switch format {
 	case JSON:
-		text, err = toJSON(s)
+		text, err = toJSON(document)
 	case YAML:
-		text, err = toYAML(s)
+		text, err = toYAML(document)
 	case Table, Wide:
-		text, err = s.tables(format == Wide, byPod)
+		var out bytes.Buffer
+		err = tables(&out, format == Wide)
+		text = out.Bytes()
 	default:
 		err = fmt.Errorf("there is no format %q, only %s", format, strings.Join(Formats(), ", "))
 	}
@@ -82,27 +89,26 @@ func undress(n *yaml.Node) {
 }
 
 // tables are for people.
-func (s *BridgeStatus) tables(wide, byPod bool) ([]byte, error) {
-	var out bytes.Buffer
-	if err := s.volumeTable(wide, byPod).write(&out); err != nil {
-		return nil, err
+func (s *BridgeStatus) tables(out *bytes.Buffer, wide, byPod bool) error {
+	if err := s.volumeTable(wide, byPod).write(out); err != nil {
+		return err
 	}
 	for _, t := range []table{s.failureTable(wide), s.driverTable(), s.lostTable(), s.tombstoneTable()} {
 		if len(t.rows) == 0 {
 			continue
 		}
 		out.WriteString("\n")
-		if err := t.write(&out); err != nil {
-			return nil, err
+		if err := t.write(out); err != nil {
+			return err
 		}
 	}
 	if c := s.Cluster; c != nil && !c.Reachable && c.LastError != "" {
-		fmt.Fprintf(&out, "\nthe API server cannot be reached (%s): %s\n", s.age(c.Since), oneLine(c.LastError))
+		fmt.Fprintf(out, "\nthe API server cannot be reached (%s): %s\n", s.age(c.Since), oneLine(c.LastError))
 	}
 	for _, f := range s.BrokenFiles {
-		fmt.Fprintf(&out, "\nbroken state file: %s\n", f)
+		fmt.Fprintf(out, "\nbroken state file: %s\n", f)
 	}
-	return out.Bytes(), nil
+	return nil
 }
 
 // A table is columns of text.
