@@ -101,6 +101,9 @@ type FlexDriver struct {
 	Attacher Attacher // nil: there is none
 	// AttachSecret is what the Attacher has to name for ControllerPublishVolume.
 	AttachSecret *csivol.SecretRef
+	// AttachSecretsHere: those for ControllerPublishVolume come from a file or
+	// from a call, which the external-attacher behind the Attacher cannot read.
+	AttachSecretsHere bool
 	// Policy returns what may change while the process lives; nil: the zero one.
 	Policy        func(context.Context) (Policy, error)
 	DirectPublish bool

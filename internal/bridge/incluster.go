@@ -24,11 +24,21 @@ type unsettled struct{ error }
 // Unwrap is for errors.As.
 func (u unsettled) Unwrap() error { return u.error }
 
+// AttacherSuffices is an error if the driver's volumes cannot be attached through
+// the cluster: without the secrets that it wants the driver would do something else
+// than it was configured for, or fail and not say why.
+func (d *FlexDriver) AttacherSuffices() error {
+	if !d.AttachSecretsHere {
+		return nil
+	}
+	return flex.Errorf(flex.CodeFailedPrecondition, "volumes of driver %s are attached by the external-attacher, which cannot read what secrets.controllerPublish names: put it into a Secret of Kubernetes, and name that (secrets.controllerPublish.secretRef)", d.Name)
+}
+
 // attachInCluster asks for the attachment of a volume and waits for it.
 func (b *Bridge) attachInCluster(s *setup, by string) error {
 	d, v, r := s.d, s.v, s.v.record
-	if s.want.Secrets.ControllerPublish != nil {
-		return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is attached by the external-attacher, which reads the secrets of controllerPublish by itself: name a Secret there (secrets.controllerPublish.secretRef)", v.key)
+	if err := d.AttacherSuffices(); err != nil {
+		return err
 	}
 	if r.Attach == volstate.Undoing {
 		// What was asked to go may still be seen for a while. It has to be gone
@@ -82,7 +92,7 @@ func (b *Bridge) askCluster(d *FlexDriver, v *volume, pod csivol.Pod, timeout ti
 func (b *Bridge) attachmentOf(d *FlexDriver, r *volstate.Record, pod csivol.Pod) *csivol.Attachment {
 	return &csivol.Attachment{
 		Driver: r.Driver, Handle: r.Handle, Node: b.NodeName, FlexDriver: r.FlexDriver, Name: r.Name, Pod: pod,
-		Context: r.Context, FSType: r.FSType, MountFlags: r.KnownFlags(), AccessModes: modesOf(r.AccessModes, r.AccessMode),
+		Context: r.Context, FSType: r.FSType, MountFlags: r.KnownFlags(), AccessModes: csivol.ModesOr(r.AccessModes, r.AccessMode),
 		Secret: d.AttachSecret,
 	}
 }

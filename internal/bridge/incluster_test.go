@@ -137,6 +137,19 @@ func TestAttachmentSaysAll(t *testing.T) {
 	n.empty()
 }
 
+// TestAttacherReadsSecretsItself: what it cannot read it is not asked to do
+// without, nor in mountdevice, to which no secret of a call comes.
+func TestAttacherReadsSecretsItself(t *testing.T) {
+	n := newClusterNode(t)
+	n.bridge.Drivers[flexDriver].AttachSecretsHere = true
+	n.fail("secrets.controllerPublish.secretRef", "mount", n.podDir("p1"), options)
+	n.fail("secrets.controllerPublish.secretRef", "mountdevice", n.deviceDir(), "csi:vol", options)
+	if got := n.cluster.called(); got != "" {
+		t.Errorf("the cluster was asked: %s", got)
+	}
+	n.empty()
+}
+
 // TestUncertainAttachGoesOn: who gives up waiting undoes nothing; the next mount
 // waits for the same, unmount takes it back, and if neither comes Reconcile does.
 func TestUncertainAttachGoesOn(t *testing.T) {

@@ -262,7 +262,7 @@ func (b *Bridge) applyFSGroup(s *setup, t *volstate.Target, dir string) error {
 	case want.FSGroup == nil, t.ReadOnly, t.Bound, s.f.MountGroup, policy == FSGroupNone:
 		return nil
 	case policy == FSGroupWithFSType || policy == "":
-		if want.FSType == "" || !slices.ContainsFunc(modesOf(want.AccessModes, want.AccessMode), ofOneNode) {
+		if want.FSType == "" || !slices.ContainsFunc(csivol.ModesOr(want.AccessModes, want.AccessMode), ofOneNode) {
 			return nil
 		}
 	}

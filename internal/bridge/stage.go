@@ -83,24 +83,7 @@ func mountGroup(fsGroup *int64, f csivol.Features) string {
 
 // capability is CSI's VolumeCapability as it was recorded.
 func capability(r *volstate.Record) csivol.Capability {
-	return csivol.Capability{FSType: r.FSType, MountFlags: r.KnownFlags(), AccessMode: modeOf(r.AccessMode), MountGroup: r.MountGroup}
-}
-
-// modeOf is what is asked for where the mode is not known: no callout tells it,
-// and the API server may be away. It is that of most volumes.
-func modeOf(m csivol.AccessMode) csivol.AccessMode {
-	if m == "" {
-		return csivol.ReadWriteOnce
-	}
-	return m
-}
-
-// modesOf are those of the PersistentVolume, or the one that is known.
-func modesOf(all []csivol.AccessMode, one csivol.AccessMode) []csivol.AccessMode {
-	if len(all) > 0 {
-		return all
-	}
-	return []csivol.AccessMode{modeOf(one)}
+	return csivol.Capability{FSType: r.FSType, MountFlags: r.KnownFlags(), AccessMode: r.AccessMode.OrUsual(), MountGroup: r.MountGroup}
 }
 
 // differentModes: what one PersistentVolume is said to have may change with the

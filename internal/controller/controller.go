@@ -86,6 +86,9 @@ func (c *Controller) attach(ctx context.Context, d *bridge.FlexDriver, call *fle
 	if wanted, err := wantsAttach(ctx, d); err != nil || !wanted {
 		return device, err
 	}
+	if err := d.AttacherSuffices(); err != nil {
+		return "", err
+	}
 	end, err := c.turns.wait(ctx, turn{call.VolumeName, call.NodeName})
 	if err != nil {
 		return "", err
@@ -126,16 +129,9 @@ func wantsAttach(ctx context.Context, d *bridge.FlexDriver) (bool, error) {
 
 // attachmentOf is what the bridge makes of a volume on its node.
 func attachmentOf(d *bridge.FlexDriver, v *csivol.Volume, node string) *csivol.Attachment {
-	modes := v.AccessModes
-	if len(modes) == 0 {
-		modes = []csivol.AccessMode{v.AccessMode}
-		if v.AccessMode == "" {
-			modes[0] = csivol.ReadWriteOnce
-		}
-	}
 	return &csivol.Attachment{
 		Driver: v.Driver, Handle: v.Handle, Node: node, FlexDriver: v.FlexDriver, Name: v.Name,
-		Context: v.Context, FSType: v.FSType, MountFlags: v.MountFlags, AccessModes: modes,
+		Context: v.Context, FSType: v.FSType, MountFlags: v.MountFlags, AccessModes: csivol.ModesOr(v.AccessModes, v.AccessMode),
 		Secret: d.AttachSecret,
 	}
 }

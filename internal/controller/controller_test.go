@@ -207,6 +207,11 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s of an unknown driver: %+v", argv[0], s)
 		}
 	}
+	k.Drivers[flexDriver].AttachSecretsHere = true
+	if s := call(t, k, flexDriver, "attach", options, "node-1"); s.Code != flex.CodeFailedPrecondition || !strings.Contains(s.Message, "secrets.controllerPublish") || len(c.names()) > 0 {
+		t.Errorf("attach without the secrets that it wants: %+v, made %v", s, c.names())
+	}
+	k.Drivers[flexDriver].AttachSecretsHere = false
 	c.attachErr = flex.Errorf(flex.CodeDeadlineExceeded, "still attaching: no such disk")
 	if s := call(t, k, flexDriver, "attach", options, "node-1"); s.Code != flex.CodeDeadlineExceeded || !strings.Contains(s.Message, "no such disk") {
 		t.Errorf("attach: %+v", s)

@@ -7,6 +7,7 @@
 package csivol
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -25,6 +26,18 @@ const (
 	ReadWriteMany    AccessMode = "ReadWriteMany"
 	ReadWriteOncePod AccessMode = "ReadWriteOncePod"
 )
+
+// OrUsual is the mode that is asked for where none is known: no callout tells it,
+// and the API server may be away. It is that of most volumes.
+func (m AccessMode) OrUsual() AccessMode { return cmp.Or(m, ReadWriteOnce) }
+
+// ModesOr are those of the PersistentVolume, or the one that is known.
+func ModesOr(all []AccessMode, one AccessMode) []AccessMode {
+	if len(all) > 0 {
+		return all
+	}
+	return []AccessMode{one.OrUsual()}
+}
 
 // A Volume is what a mapping makes of a FlexVolume and of one call on it.
 type Volume struct {

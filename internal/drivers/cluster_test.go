@@ -217,7 +217,13 @@ func TestAttachNeeds(t *testing.T) {
 	c, m = driver(t, func(d *bridgeconfig.Driver) {
 		d.Secrets.ControllerPublish = &bridgeconfig.SecretSource{SecretRef: &bridgeconfig.SecretRef{Name: "attach", Namespace: "ns"}}
 	})
-	if d := drivers.New(c, m, nil, k, attacher{}); *d.AttachSecret != (csivol.SecretRef{Name: "attach", Namespace: "ns"}) {
-		t.Errorf("%+v", d.AttachSecret)
+	if d := drivers.New(c, m, nil, k, attacher{}); *d.AttachSecret != (csivol.SecretRef{Name: "attach", Namespace: "ns"}) || d.AttachSecretsHere {
+		t.Errorf("%+v, here: %t", d.AttachSecret, d.AttachSecretsHere)
+	}
+	for _, here := range []*bridgeconfig.SecretSource{{File: "/secret"}, {FromFlexSecret: map[string]string{"a": "b"}}} {
+		c, m = driver(t, func(d *bridgeconfig.Driver) { d.Secrets.ControllerPublish = here })
+		if d := drivers.New(c, m, nil, k, attacher{}); d.AttachSecret != nil || !d.AttachSecretsHere {
+			t.Errorf("%+v: %+v, here: %t", here, d.AttachSecret, d.AttachSecretsHere)
+		}
 	}
 }

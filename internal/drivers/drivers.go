@@ -47,8 +47,12 @@ func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service, cluster Cl
 			Detach:    time.Duration(t.Detach),
 		},
 	}
-	if s := c.Secrets.ControllerPublish; s != nil && s.SecretRef != nil {
+	switch s := c.Secrets.ControllerPublish; {
+	case s == nil:
+	case s.SecretRef != nil:
 		d.AttachSecret = &csivol.SecretRef{Namespace: s.SecretRef.Namespace, Name: s.SecretRef.Name}
+	default:
+		d.AttachSecretsHere = true
 	}
 	if cluster != nil {
 		d.Tokens = cluster.Tokens
