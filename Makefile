@@ -209,6 +209,11 @@ $(BIN)/testsum: $(wildcard hack/testsum/*.go)
 	@mkdir -p $(BIN)
 	@go build -o $@ ./hack/testsum
 
+# Writes OCI archives without a container engine.
+$(BIN)/image: $(filter-out %_test.go,$(wildcard hack/image/*.go)) hack/image/go.mod
+	@mkdir -p $(BIN)
+	cd hack/image && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/$@ .
+
 $(TOOLS)/golangci-lint: PKG := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(TOOLS)/gofumpt:       PKG := mvdan.cc/gofumpt
 $(TOOLS)/govulncheck:   PKG := golang.org/x/vuln/cmd/govulncheck
