@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/install"
+	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/internal/trust"
 )
 
@@ -116,7 +116,7 @@ func checkPluginMount(n *notes, here, dir string) {
 // checkOtherDirs looks for drivers in the plugin directories of other
 // distributions, where somebody may have put them by mistake.
 func (p *patient) checkOtherDirs(n *notes, used string) {
-	for _, dir := range install.KnownPluginDirs() {
+	for _, dir := range distribution.PluginDirs() {
 		here := p.at(dir)
 		if resolved(here) == resolved(used) {
 			continue

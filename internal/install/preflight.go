@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/distribution"
 )
 
 // resolvePluginDir returns path without symbolic links, and what is wrong with
@@ -100,7 +102,7 @@ func checkDriverDir(d driverDir) (exists bool, err error) {
 // otherPluginDirs names the well-known plugin directories that this node has.
 func otherPluginDirs() string {
 	var found []string
-	for _, dir := range KnownPluginDirs() {
+	for _, dir := range distribution.PluginDirs() {
 		if info, err := os.Stat(dir); err == nil && info.IsDir() {
 			found = append(found, dir)
 		}
@@ -109,19 +111,4 @@ func otherPluginDirs() string {
 		return "no well-known one exists here either; is this a node?"
 	}
 	return "this node has " + strings.Join(found, ", ")
-}
-
-// KnownPluginDirs are the directories of Kubernetes distributions.
-func KnownPluginDirs() []string {
-	return []string{
-		"/usr/libexec/kubernetes/kubelet-plugins/volume/exec", // upstream, kubeadm, EKS, k3s, kind, minikube
-		"/home/kubernetes/flexvolume",                         // GKE
-		"/etc/kubernetes/volumeplugins",                       // AKS
-		"/etc/kubernetes/kubelet-plugins/volume/exec",         // OpenShift
-		"/var/lib/kubelet/volumeplugins",                      // RKE, RKE2, Flatcar with kops, Gardener
-		"/opt/libexec/kubernetes/kubelet-plugins/volume/exec", // Flatcar with Cluster API
-		"/var/lib/kubelet/plugins/volume/exec",                // Bottlerocket
-		"/usr/libexec/k0s/kubelet-plugins/volume/exec",        // k0s
-		"/usr/lib/kubernetes/kubelet-plugins/volume/exec",     // SUSE CaaSP
-	}
 }
