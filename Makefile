@@ -192,6 +192,10 @@ lint-selftest: $(TOOLS)/golangci-lint $(BIN)/testsum ## prove that the project's
 deps: ## update the golden list of what flexdriver links
 	go test ./cmd/flexdriver -run '^TestDeps$$' -update
 
+.PHONY: docs
+docs: ## make docs/reference and man/ from the programs' own flags and from docs/
+	go test ./hack/manual ./cmd/flexdriver ./cmd/flex2csi -run '^(TestManual|TestDocuments)$$' -update
+
 .PHONY: verify
 verify: $(TOOLS)/gofumpt ## go.mod is tidy and all files are formatted
 	go mod tidy -diff

@@ -26,8 +26,8 @@ type clusterOptions struct {
 }
 
 func (o *clusterOptions) add(set *pflag.FlagSet) {
-	set.StringVar(&o.kubeconfig, "kubeconfig", "", "talk to the API server with this `file`")
-	set.BoolVar(&o.inCluster, "in-cluster", false, "talk to the API server as the pod's service account")
+	set.StringVar(&o.kubeconfig, "kubeconfig", "", "talk to the API server with this `file`. Without this and --in-cluster it is not talked to")
+	set.BoolVar(&o.inCluster, "in-cluster", false, "talk to the API server as the pod's ServiceAccount")
 }
 
 // given reports whether there is access.

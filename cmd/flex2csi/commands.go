@@ -22,17 +22,18 @@ type command struct {
 	args    string // as usage shows them
 	summary string
 	run     func(args []string, env environment) error
+	flags   func(env environment) *pflag.FlagSet // for the reference
 }
 
 // commands are all that there are, in the order of help.
 func commands() []command {
 	return []command{
-		{"serve", "--node-name NAME [flags]", "be the daemon of a node", serve},
-		{"status", "[flags] [NAME...]", "show volumes, drivers and what is under way on this node", status},
-		{"check", "[flags]", "validate a configuration and print it with its defaults", check},
-		{"doctor", "[flags]", "look for what is wrong on this node, or in the cluster", examine},
-		{"map", "[flags] [CALLOUT ARGS...]", "show what a CSI driver would be asked for a volume", mapVolume},
-		{"version", "[--json]", "print what this is", printVersion},
+		{"serve", "--node-name NAME [flags]", "be the daemon of a node", serve, new(serveOptions).flags},
+		{"status", "[flags] [NAME...]", "show volumes, drivers and what is under way on this node", status, new(statusOptions).flags},
+		{"check", "[flags]", "validate a configuration and print it with its defaults", check, new(checkOptions).flags},
+		{"doctor", "[flags]", "look for what is wrong on this node, or in the cluster", examine, new(doctorOptions).flags},
+		{"map", "[flags] [CALLOUT ARGS...]", "show what a CSI driver would be asked for a volume", mapVolume, new(mapFlags).set},
+		{"version", "[--json]", "print what this is", printVersion, new(versionOptions).flags},
 	}
 }
 
@@ -120,11 +121,19 @@ func help(_ []string, env environment) error {
 	return err
 }
 
-func printVersion(args []string, env environment) error {
+// versionOptions are the flags of version.
+type versionOptions struct{ json bool }
+
+func (o *versionOptions) flags(env environment) *pflag.FlagSet {
 	set := flags("version", "Print what this is.", env)
-	asJSON := set.Bool("json", false, "print a JSON object")
-	if err := parse(set, args); err != nil {
+	set.BoolVar(&o.json, "json", false, "print a JSON object")
+	return set
+}
+
+func printVersion(args []string, env environment) error {
+	var o versionOptions
+	if err := parse(o.flags(env), args); err != nil {
 		return err
 	}
-	return version.Get().Print(env.out, "flex2csi", *asJSON)
+	return version.Get().Print(env.out, "flex2csi", o.json)
 }

@@ -56,15 +56,26 @@ func listFaults(path string, e *strict.InvalidError) error {
 	return fmt.Errorf("configuration %s has %s%s", path, what, strings.Join(lines, ""))
 }
 
-func check(args []string, env environment) error {
+// checkOptions are the flags of check.
+type checkOptions struct {
+	config *string
+	quiet  bool
+}
+
+func (o *checkOptions) flags(env environment) *pflag.FlagSet {
 	set := flags("check", "Validate a BridgeConfiguration, expressions included, and print it with its\ndefaults. All faults are listed; the exit status is 1 if there are any. What is\nno fault but worth knowing goes to standard error.", env)
-	path := configFlag(set)
-	quiet := set.BoolP("quiet", "q", false, "print nothing but faults")
-	if err := parse(set, args); err != nil {
+	o.config = configFlag(set)
+	set.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but faults")
+	return set
+}
+
+func check(args []string, env environment) error {
+	var o checkOptions
+	if err := parse(o.flags(env), args); err != nil {
 		return err
 	}
-	c, err := loadConfig(bridgeconfig.Loader{}, *path, env)
-	if err != nil || *quiet {
+	c, err := loadConfig(bridgeconfig.Loader{}, *o.config, env)
+	if err != nil || o.quiet {
 		return err
 	}
 	for _, note := range c.Notes() {

@@ -34,7 +34,6 @@ type controllerOptions struct {
 	leaseNamespace    string
 }
 
-// flags makes the flag set, which docs/controller.md describes.
 func (o *controllerOptions) flags(env environment) *pflag.FlagSet {
 	set := flags("serve", "", env)
 	set.Usage = func() {

@@ -4,12 +4,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/pflag"
 )
 
 // TestExamples maps the examples of docs/mapping.md: in each of its sections,
@@ -112,33 +108,5 @@ func blocks(text string) (all []string) {
 		block, after, _ := strings.Cut(rest, "\n```\n")
 		all = append(all, block+"\n")
 		text = "\n" + after
-	}
-}
-
-// TestFlagsInDocs: the document of a command has each of its flags with its
-// default, and no other.
-func TestFlagsInDocs(t *testing.T) {
-	for file, set := range map[string]*pflag.FlagSet{
-		"serve.md":      new(serveOptions).flags(environment{}),
-		"controller.md": new(controllerOptions).flags(environment{}),
-		"doctor.md":     new(doctorOptions).flags(environment{}),
-	} {
-		text, err := os.ReadFile("../../docs/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		documented := map[string]string{}
-		for _, row := range regexp.MustCompile("(?m)^\\| (?:`-v`, )?`--([a-z-]+)` \\|([^|]*)\\|").FindAllStringSubmatch(string(text), -1) {
-			documented[row[1]] = strings.Trim(row[2], " `")
-		}
-		flags := map[string]string{}
-		set.VisitAll(func(f *pflag.Flag) {
-			if !f.Hidden {
-				flags[f.Name] = f.DefValue
-			}
-		})
-		if diff := cmp.Diff(flags, documented); diff != "" {
-			t.Errorf("%s: flags (-), documented (+):\n%s", file, diff)
-		}
 	}
 }

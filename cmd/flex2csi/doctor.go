@@ -27,7 +27,6 @@ type doctorOptions struct {
 	askMounts                         bool
 }
 
-// flags makes the flag set, which docs/doctor.md describes.
 func (o *doctorOptions) flags(env environment) *pflag.FlagSet {
 	set := flags("doctor", `Look for what is wrong with FlexVolumes: on this node (as root), in the cluster
 (with --kubeconfig, or in a pod), or in both. Nothing is changed. Each finding comes
@@ -38,9 +37,9 @@ The exit status is 0 if nothing is wrong, 1 if there are errors or warnings (see
 --fail-on), 2 if it was called in a wrong way.`, env)
 	set.StringVar(&o.where, "on", "auto", "what to look at: `node`, cluster or both; auto is both, without what is not there")
 	set.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` to talk to the API server with; empty: $KUBECONFIG, or the pod's own")
-	set.StringVar(&o.NodeName, "node-name", "", "`name` of the node in Kubernetes; empty: find out, and with --on=cluster all nodes")
-	set.StringVar(&o.PluginDir, "volume-plugin-dir", "", "`directory` that is believed to be the kubelet's; empty: what the kubelet says")
-	set.StringVar(&o.KubeletDir, "kubelet-dir", "", "`directory` that is believed to be the kubelet's --root-dir; empty: what the kubelet says")
+	set.StringVar(&o.NodeName, "node-name", "", "`name` of the node in Kubernetes; empty: what the daemon or the kubelet says, and with --on=cluster all nodes")
+	set.StringVar(&o.PluginDir, "volume-plugin-dir", "", "`directory` that somebody believes to be the kubelet's; it is compared with what the kubelet says")
+	set.StringVar(&o.KubeletDir, "kubelet-dir", "", "`directory` that somebody believes to be the kubelet's --root-dir; compared, too")
 	set.IntVar(&o.KubeletPID, "kubelet-pid", 0, "process `id` of the kubelet, if there are several")
 	set.StringVar(&o.Config, "config", defaultConfig, "the BridgeConfiguration, a `file`")
 	set.StringVar(&o.Socket, "socket", wire.DefaultSocket, "unix socket of the daemon")

@@ -34,7 +34,7 @@ a log with them in it (-f as well).
   flex2csi map mount /var/lib/kubelet/pods/…/pv1 '{"volumeID":"vol-1", …}'
 
 What the CSI driver can do decides what it is asked. Known to --capability are:
-`+strings.Join(dryrun.Capabilities(), "\n")+`
+  `+strings.Join(dryrun.Capabilities(), "\n  ")+`
 Those that both services may have mean both. Without a controllerEndpoint in the
 configuration the controller service is not asked.`, env)
 	f.config = configFlag(set)

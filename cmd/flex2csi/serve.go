@@ -31,20 +31,19 @@ type serveOptions struct {
 	api                                    clusterOptions
 }
 
-// flags makes the flag set, which docs/serve.md describes.
 func (o *serveOptions) flags(env environment) *pflag.FlagSet {
 	set := flags("serve", "The daemon of a node: answers flexdriver, and does with CSI drivers what it asks\nfor, until it is told to end. With --controller first it is something else, see\nflex2csi serve --controller --help.", env)
 	o.config = configFlag(set)
 	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket at which flexdriver calls; its directory is for root alone")
-	set.StringVar(&o.stateDir, "state-dir", tombstone.DefaultStateDir, "`directory` of the records of volumes; it has to outlive this process")
+	set.StringVar(&o.stateDir, "state-dir", tombstone.DefaultStateDir, "`directory` of the records of volumes, and of notes that flexdriver leaves. It has to outlive this process, and is for one daemon")
 	set.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's --root-dir")
-	set.StringVar(&o.nodeName, "node-name", "", "the `name` of this node in Kubernetes")
+	set.StringVar(&o.nodeName, "node-name", "", "the `name` of this node in Kubernetes; has to be given")
 	o.api.add(set)
 	set.StringVar(&o.httpEndpoint, "http-endpoint", "", "loopback `address` (127.0.0.1:PORT) for /healthz, /readyz and metrics; empty: none")
 	set.StringVar(&o.metricsPath, "metrics-path", "/metrics", "path of the metrics")
 	set.DurationVar(&o.timeout, "timeout", bridgeconfig.DefaultTimeout, "deadline of RPCs for which the configuration has none")
 	set.DurationVar(&o.drain, "drain-timeout", 20*time.Second, "how long calls under way are waited for at the end")
-	set.DurationVar(&o.interval, "reconcile-interval", 30*time.Second, "pause between two looks for what nobody wants any more")
+	set.DurationVar(&o.interval, "reconcile-interval", 30*time.Second, "pause between two looks for what nobody wants any more, and for mounts that died")
 	set.DurationVar(&o.grace, "grace", bridge.DefaultGrace, "how long something may be left half-done before it is undone because nobody asks for it any more; the kubelet asks at least every 2m3s")
 	set.CountVarP(&o.verbosity, "v", "v", "log requests and responses as well, secrets masked")
 	return set

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/tombstone"
@@ -22,9 +24,7 @@ type statusOptions struct {
 	kubeconfig                   string
 }
 
-// status shows how the bridge of this node is.
-func status(args []string, env environment) error {
-	var o statusOptions
+func (o *statusOptions) flags(env environment) *pflag.FlagSet {
 	set := flags("status", `Show the volumes of this node, the CSI drivers, and what is under way. The daemon
 is asked; if there is none, its files are read, which know nothing of drivers and
 of what is under way.
@@ -43,6 +43,13 @@ shown; the exit status is 1 if that is nothing.`, env)
 	set.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long the daemon may take to answer; with --attachments, the API server in all")
 	set.BoolVar(&o.attachments, "attachments", false, "show the VolumeAttachments of the cluster")
 	set.StringVar(&o.kubeconfig, "kubeconfig", "", "with --attachments: `file` to talk to the API server with; empty: $KUBECONFIG, or the pod's own")
+	return set
+}
+
+// status shows how the bridge of this node is.
+func status(args []string, env environment) error {
+	var o statusOptions
+	set := o.flags(env)
 	if err := set.Parse(args); err != nil {
 		return &usageError{err}
 	}

@@ -34,7 +34,7 @@ func newInstallFlags(name string, w io.Writer, about string) *installFlags {
 	f.set.SetOutput(w)
 	f.set.SortFlags = false
 	f.set.Usage = func() {
-		fmt.Fprintf(w, "%s\n\nUsage: flexdriver %s --driver VENDOR/NAME --volume-plugin-dir DIR [flags]\n\n%s\nThe kubelet's directory is often\n/usr/libexec/kubernetes/kubelet-plugins/volume/exec; its own flag of the same\nname, or volumePluginDir in its configuration, says.\n", about, name, f.set.FlagUsagesWrapped(80))
+		fmt.Fprintf(w, "Usage: flexdriver %s --driver VENDOR/NAME --volume-plugin-dir DIR [flags]\n\n%s\n\nThe kubelet's directory is often\n/usr/libexec/kubernetes/kubelet-plugins/volume/exec; its own flag of the same\nname, or volumePluginDir in its configuration, says.\n\n%s", name, about, f.set.FlagUsagesWrapped(80))
 	}
 	f.set.StringVar(&f.driver, "driver", "", "`vendor/name` of the driver, as in spec.flexVolume.driver of the PersistentVolumes")
 	f.set.StringVar(&f.pluginDir, "volume-plugin-dir", "", "the kubelet's --volume-plugin-dir")
@@ -64,11 +64,15 @@ func (f *installFlags) parse(args []string) (installer.Options, bool, error) {
 	return installer.Options{PluginDir: f.pluginDir, Driver: name}, true, err
 }
 
-func install(args []string, w io.Writer) error {
-	f := newInstallFlags("install", w, "Puts this program into the kubelet's plugin directory as a FlexVolume driver,\nor brings the driver there up to date; a kubelet that is running picks it up.")
-	var s settings
+func (s *settings) flags(w io.Writer) (f *installFlags, rollback *bool) {
+	f = newInstallFlags("install", w, "Puts this program into the kubelet's plugin directory as a FlexVolume driver,\nor brings the driver there up to date; a kubelet that is running picks it up.")
 	s.register(f.set)
-	rollback := f.set.Bool("rollback", false, "go back to the version before the last update")
+	return f, f.set.Bool("rollback", false, "go back to the version before the last update")
+}
+
+func install(args []string, w io.Writer) error {
+	var s settings
+	f, rollback := s.flags(w)
 	options, ok, err := f.parse(args)
 	if err != nil || !ok {
 		return err
@@ -107,9 +111,13 @@ func warnings(ctx context.Context, before, now *driverconfig.Configuration) (all
 	return all
 }
 
+func uninstallFlags(w io.Writer) (f *installFlags, force *bool) {
+	f = newInstallFlags("uninstall", w, "Removes a FlexVolume driver and its directory; refuses while its volumes are\nmounted.")
+	return f, f.set.Bool("force", false, "remove it even if its volumes are mounted, which leaves nobody to unmount them")
+}
+
 func uninstall(args []string, w io.Writer) error {
-	f := newInstallFlags("uninstall", w, "Removes a FlexVolume driver and its directory; refuses while its volumes are\nmounted.")
-	force := f.set.Bool("force", false, "remove it even if its volumes are mounted, which leaves nobody to unmount them")
+	f, force := uninstallFlags(w)
 	options, ok, err := f.parse(args)
 	if err != nil || !ok {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -14,7 +15,9 @@ type command func(args []string, w io.Writer) error
 
 func help(_ []string, w io.Writer) error {
 	var f calloutFlags
-	_, err := fmt.Fprintf(w, `flexdriver is a FlexVolume driver: for local and network volumes by itself, and
+	_, err := fmt.Fprintf(w, `Usage: flexdriver [flags] CALLOUT ARGUMENT...
+
+flexdriver is a FlexVolume driver: for local and network volumes by itself, and
 for those of CSI drivers with the daemon flex2csi.
 
 The kubelet calls it:
@@ -25,9 +28,8 @@ The kubelet calls it:
   flexdriver mount DIR JSON                   flexdriver unmount DIR
   flexdriver expandfs JSON DEVICE DIR NEWSIZE OLDSIZE
   flexdriver expandvolume JSON DIR NEWSIZE OLDSIZE
-Each answers with one JSON object on stdout and exit status 0. Flags for
-people stand before the callout:
-%s
+Each answers with one JSON object on stdout and exit status 0.
+
 People call it:
   flexdriver install   --driver VENDOR/NAME --volume-plugin-dir DIR [flags]
   flexdriver uninstall --driver VENDOR/NAME --volume-plugin-dir DIR [flags]
@@ -40,14 +42,28 @@ A volume by hand, without Kubernetes and without installing:
   flexdriver --backend=local mount $dir \
     '{"image":"/tmp/data.img","size":"1Gi","kubernetes.io/fsType":"ext4"}'
   flexdriver unmount $dir
-`, f.set().FlagUsagesWrapped(80))
+
+Flags for people, which stand before the callout:
+
+%s`, f.set().FlagUsagesWrapped(80))
 	return err
 }
 
+func versionFlags(w io.Writer) (set *pflag.FlagSet, asJSON *bool) {
+	set = pflag.NewFlagSet("version", pflag.ContinueOnError)
+	set.SetOutput(w)
+	set.Usage = func() {
+		fmt.Fprintf(w, "Usage: flexdriver version [--json]\n\nPrint what this is.\n\n%s", set.FlagUsagesWrapped(80))
+	}
+	return set, set.Bool("json", false, "print a JSON object")
+}
+
 func version(args []string, w io.Writer) error {
-	set := pflag.NewFlagSet("version", pflag.ContinueOnError)
-	asJSON := set.Bool("json", false, "print a JSON object")
-	if err := set.Parse(args); err != nil {
+	set, asJSON := versionFlags(w)
+	switch err := set.Parse(args); {
+	case errors.Is(err, pflag.ErrHelp):
+		return nil
+	case err != nil:
 		return err
 	}
 	return buildversion.Get().Print(w, "flexdriver", *asJSON)

@@ -1,0 +1,107 @@
+package manual
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/cpuguy83/go-md2man/v2/md2man"
+)
+
+// A Document is one in docs that is a page of the manual as well.
+type Document struct {
+	Path    string // below docs
+	Name    string
+	Section int
+	Summary string
+}
+
+// Documents are all of them: what somebody may want to read on a node.
+func Documents() []Document {
+	return []Document{
+		{"bridge-configuration.md", "flex2csi-config", 5, "configuration of the bridge"},
+		{"configuration.md", "flexdriver-config", 5, "configuration of a FlexVolume driver, .flexdriver.json"},
+		{"debugging.md", "flex2csi-debugging", 7, "look into a node by hand"},
+		{"mapping.md", "flex2csi-mapping", 7, "map FlexVolumes to CSI volumes"},
+		{"troubleshooting.md", "flex2csi-troubleshooting", 7, "messages, why they come and what to do"},
+	}
+}
+
+func manualOfDocuments() (all []string) {
+	for _, d := range Documents() {
+		all = append(all, d.manual())
+	}
+	return all
+}
+
+// manual is how manuals refer to it.
+func (d *Document) manual() string { return fmt.Sprintf("%s(%d)", d.Name, d.Section) }
+
+// File is its page of the manual, in the repository.
+func (d *Document) File() string { return fmt.Sprintf("man/%s.%d", d.Name, d.Section) }
+
+// Man makes the page of the text of the document.
+func (d *Document) Man(text string) string {
+	_, text, _ = strings.Cut(text, "\n") // the title
+	page := title(d.Name, d.Section, d.Summary) + "## DESCRIPTION\n\n" + strings.TrimSpace(withoutTables(plainLinks(text))) + "\n\n## SEE ALSO\n\n" + seeAlso(d.Name) + "\n"
+	return string(md2man.Render([]byte(page)))
+}
+
+// withoutTables makes lists of tables, whose rows are longer than a terminal's: a
+// row's first cell is what the last one describes.
+func withoutTables(text string) string {
+	var out []string
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		if !strings.HasPrefix(lines[i], "|") {
+			out = append(out, lines[i])
+			continue
+		}
+		headers := cells(lines[i])
+		for i += 2; i < len(lines) && strings.HasPrefix(lines[i], "|"); i++ {
+			row := cells(lines[i])
+			term := row[0]
+			for j := 1; j < len(row)-1; j++ {
+				if row[j] != "" && row[j] != "–" {
+					term += " (" + strings.TrimPrefix(headers[j]+": ", ": ") + row[j] + ")"
+				}
+			}
+			out = append(out, term, ":   "+cmp.Or(row[len(row)-1], "–"), "")
+		}
+		out = append(out, "")
+		i--
+	}
+	return strings.Join(out, "\n")
+}
+
+// cells are those of a row. A bar that is text has a backslash.
+func cells(row string) []string {
+	all := strings.Split(strings.ReplaceAll(strings.Trim(row, "|"), `\|`, "\x00"), "|")
+	for i, cell := range all {
+		all[i] = strings.TrimSpace(strings.ReplaceAll(cell, "\x00", "|"))
+	}
+	return all
+}
+
+// plainLinks writes out where links lead to, but for those to the network.
+func plainLinks(text string) string {
+	return regexp.MustCompile(`\[([^]]+)\]\(([^):]+)\)`).ReplaceAllStringFunc(text, func(link string) string {
+		label, target, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(link, "["), ")"), "](")
+		file, _, _ := strings.Cut(target, "#")
+		if file == "" { // of the same page
+			return label
+		}
+		where := path.Join("docs", file)
+		for _, d := range Documents() {
+			if d.Path == file {
+				where = d.manual()
+			}
+		}
+		if label == file || label == where {
+			return where
+		}
+		return label + " (" + where + ")"
+	})
+}
