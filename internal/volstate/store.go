@@ -2,6 +2,7 @@ package volstate
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -15,12 +16,16 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/filelock"
 	"github.com/flex2csi/flex2csi/internal/trust"
 )
 
 // A Store is a directory of records. Its methods may be called side by side
 // for different volumes.
-type Store struct{ dir string }
+type Store struct {
+	dir  string
+	lock *filelock.Lock // nil: not locked
+}
 
 const (
 	recordSuffix = ".json"
@@ -42,6 +47,33 @@ func Open(dir string) (*Store, error) {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	return &Store{dir: dir}, nil
+}
+
+// lockName is that of no record, and of nothing that [Store.Load] removes: the
+// releases before and after this one lock the same file.
+const lockName = "lock"
+
+// Lock waits until no other process acts on the records. From then on none does
+// until [Store.Unlock], or the end of this process. It is for who acts on them:
+// Load repairs, and a volume that two processes work on is lost to both.
+func (s *Store) Lock(ctx context.Context) error {
+	l, err := filelock.Wait(ctx, filepath.Join(s.dir, lockName))
+	if err != nil {
+		return fmt.Errorf("lock the state directory %s: %w", s.dir, err)
+	}
+	s.lock = l
+	return nil
+}
+
+// Unlock lets the next process act on the records. Nothing of this one may do
+// so any more.
+func (s *Store) Unlock() error {
+	if s.lock == nil {
+		return nil
+	}
+	l := s.lock
+	s.lock = nil
+	return l.Close()
 }
 
 // path names a file after the driver, for people, and a hash, since a handle
