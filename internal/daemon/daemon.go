@@ -117,7 +117,7 @@ func Run(ctx context.Context, o Options) error {
 	d.bury(ctx)
 	d.Bridge.FinishDetaches()
 	d.Log.Info("serving", "socket", d.Socket, "node", d.Bridge.NodeName)
-	documents := map[string]func() any{wire.KindStatus: func() any { return d.status() }}
+	documents := map[string]wireserver.Document{wire.KindStatus: func() (any, error) { return d.status(), nil }}
 	return d.serve(ctx, listener, documents, d.reconcileLoop, d.sweepLoop)
 }
 
@@ -150,7 +150,7 @@ func (d *Daemon) restore() error {
 }
 
 // serve answers calls while ctx lasts, and does the other things as well.
-func (d *Daemon) serve(ctx context.Context, l net.Listener, documents map[string]func() any, others ...func(context.Context)) error {
+func (d *Daemon) serve(ctx context.Context, l net.Listener, documents map[string]wireserver.Document, others ...func(context.Context)) error {
 	server := &wireserver.Server{Handler: d.handle, Documents: documents, Log: d.Log}
 	// Calls under way have their own time to end; they are not cut off.
 	callCtx, endCalls := context.WithCancel(context.WithoutCancel(ctx))

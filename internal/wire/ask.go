@@ -2,7 +2,9 @@ package wire
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
+	"hash/fnv"
 	"time"
 
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -20,4 +22,25 @@ func Ask(ctx context.Context, socket, kind string, timeout time.Duration) (json.
 		return nil, flex.Errorf(flex.CodeFailedPrecondition, "flex2csi (%s) runs, but does not tell its %s: %s; one of an older release cannot: bring it to the release of this program", socket, kind, answer.Status.Message)
 	}
 	return answer.Document, nil
+}
+
+const ownPrefix = "@flex2csi/"
+
+// OwnSocket is where the process that serves a socket, or will when it is its
+// turn, answers questions for itself alone. It is an abstract address
+// (unix(7)), so that there is one for each network namespace: that of a pod.
+func OwnSocket(socket string) string {
+	h := fnv.New128a()
+	_, _ = h.Write([]byte(socket))
+	return ownPrefix + hex.EncodeToString(h.Sum(nil))
+}
+
+// AskOwn is [Ask] of the flex2csi of this network namespace, whether or not it
+// is the one that serves the socket now. If there is none, that one is asked.
+func AskOwn(ctx context.Context, socket, kind string, timeout time.Duration) (json.RawMessage, error) {
+	document, err := Ask(ctx, OwnSocket(socket), kind, timeout)
+	if IsAbsent(err) && socket != "" {
+		return Ask(ctx, socket, kind, timeout)
+	}
+	return document, err
 }

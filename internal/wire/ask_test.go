@@ -6,17 +6,21 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 // serveDocuments starts a daemon's end that answers questions and no calls.
-func serveDocuments(t *testing.T, documents map[string]func() any) string {
+func serveDocuments(t *testing.T, documents map[string]wireserver.Document) string {
 	t.Helper()
 	return serveWith(t, &wireserver.Server{Documents: documents, Handler: func(context.Context, *wire.Request) flex.DriverStatus {
 		t.Error("a question was taken for a callout")
@@ -26,7 +30,7 @@ func serveDocuments(t *testing.T, documents map[string]func() any) string {
 
 func TestAsk(t *testing.T) {
 	large := strings.Repeat("x", 2*wire.MaxLine)
-	socket := serveDocuments(t, map[string]func() any{wire.KindStatus: func() any { return map[string]string{"large": large} }})
+	socket := serveDocuments(t, map[string]wireserver.Document{wire.KindStatus: func() (any, error) { return map[string]string{"large": large}, nil }})
 	document, err := wire.Ask(t.Context(), socket, wire.KindStatus, time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -96,4 +100,75 @@ func serveWith(t *testing.T, s *wireserver.Server) string {
 		}
 	})
 	return socket
+}
+
+// TestAskOwn: a process answers for itself while another one has the socket,
+// and only where there is no such process the other one is asked.
+func TestAskOwn(t *testing.T) {
+	name := func(s string) map[string]wireserver.Document {
+		return map[string]wireserver.Document{wire.KindReady: func() (any, error) { return s, nil }}
+	}
+	socket := serveWith(t, &wireserver.Server{Documents: name("shared")})
+	check := func(when, want string) {
+		t.Helper()
+		got, err := wire.AskOwn(t.Context(), socket, wire.KindReady, time.Minute)
+		if err != nil || string(got) != want {
+			t.Errorf("%s: %s answers, %v; want %s", when, got, err, want)
+		}
+	}
+	check("alone", `"shared"`)
+	l, err := wireserver.ListenOwn(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := wireserver.ListenOwn(socket); err == nil {
+		again.Close()
+		t.Error("two processes have one own socket")
+	}
+	served := make(chan error, 1)
+	s := &wireserver.Server{Documents: name("own"), AllowUID: os.Getuid()}
+	go func() { served <- s.Serve(context.Background(), l) }()
+	check("with an own socket", `"own"`)
+	// Callouts are for the shared one.
+	answer, err := wire.CallNow(t.Context(), wire.OwnSocket(socket), wire.NewRequest("a/b", []string{"mount"}, time.Minute))
+	if err != nil || answer.Status.Status == flex.StatusSuccess {
+		t.Errorf("a callout at the own socket: %+v, %v", answer, err)
+	}
+	l.Close()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	check("afterwards", `"shared"`)
+	if _, err := wire.AskOwn(t.Context(), "", wire.KindReady, time.Minute); !wire.IsAbsent(err) {
+		t.Errorf("of nobody: %v", err)
+	}
+}
+
+// TestOwnSocketOfAnother: an abstract address is for anybody to take.
+func TestOwnSocketOfAnother(t *testing.T) {
+	testenv.Need(t, "root")
+	socket := filepath.Join(t.TempDir(), "s")
+	listening := make(chan error)
+	end := make(chan struct{})
+	defer close(end)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		_, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534)
+		if errno != 0 {
+			listening <- errno
+			return
+		}
+		l, err := wireserver.ListenOwn(socket)
+		listening <- err
+		if err == nil {
+			<-end
+			l.Close()
+		}
+	}()
+	if err := <-listening; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := wire.AskOwn(t.Context(), socket, wire.KindReady, time.Minute); flex.CodeOf(err) != flex.CodePermissionDenied {
+		t.Errorf("got %v, want permission_denied", err)
+	}
 }

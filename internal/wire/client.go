@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -168,7 +169,7 @@ func dial(ctx context.Context, socket string, budget time.Duration) (*os.File, e
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		conn, err := connect(socket)
 		if err == nil {
-			return conn, nil
+			return checkPeer(conn, socket)
 		}
 		late := time.Now().Add(wait).After(giveUp)
 		switch {
@@ -229,6 +230,9 @@ func Address(socket string) (path string, release func(), err error) {
 // checkSocket refuses a socket that somebody else could have put there: the
 // call has secrets in it.
 func checkSocket(socket string) error {
+	if isAbstract(socket) {
+		return nil // it has no place; checkPeer looks who is there
+	}
 	refuse := func(err error) error {
 		return flex.Errorf(flex.CodePermissionDenied, "%w; the call, which may hold secrets, is not sent there", err)
 	}
@@ -241,4 +245,30 @@ func checkSocket(socket string) error {
 		return refuse(fmt.Errorf("%s belongs to the user with ID %d (chown root)", socket, st.Uid))
 	}
 	return nil
+}
+
+func isAbstract(socket string) bool { return strings.HasPrefix(socket, "@") }
+
+// checkPeer refuses somebody else who listens at an abstract address, which is
+// for anybody to take.
+func checkPeer(conn *os.File, socket string) (*os.File, error) {
+	if !isAbstract(socket) {
+		return conn, nil
+	}
+	raw, err := conn.SyscallConn()
+	var look error
+	if err == nil {
+		err = raw.Control(func(fd uintptr) {
+			cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+			if err == nil && cred.Uid != 0 && int(cred.Uid) != os.Getuid() {
+				err = fmt.Errorf("the user with ID %d listens there", cred.Uid)
+			}
+			look = err
+		})
+	}
+	if err := errors.Join(err, look); err != nil {
+		conn.Close()
+		return nil, flex.Errorf(flex.CodePermissionDenied, "ask flex2csi at %s: %w", socket, err)
+	}
+	return conn, nil
 }

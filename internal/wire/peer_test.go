@@ -104,7 +104,7 @@ func TestOtherUsersAreRefused(t *testing.T) {
 	said := &log{}
 	s := &wireserver.Server{
 		Log:       slog.New(slog.NewTextHandler(said, nil)),
-		Documents: map[string]func() any{wire.KindStatus: func() any { return "everything" }},
+		Documents: map[string]wireserver.Document{wire.KindStatus: func() (any, error) { return "everything", nil }},
 		Handler: func(context.Context, *wire.Request) flex.DriverStatus {
 			return flex.DriverStatus{Status: flex.StatusSuccess}
 		},

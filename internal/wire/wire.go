@@ -33,8 +33,16 @@ const DefaultSocket = "/run/flex2csi/flex2csi.sock"
 // which may tell of thousands of volumes.
 const MaxDocument = 64 << 20
 
-// KindStatus asks for a BridgeStatus (docs/status.md).
-const KindStatus = "status"
+// The questions that there are.
+const (
+	// KindStatus asks for a BridgeStatus (docs/status.md).
+	KindStatus = "status"
+	// KindReady asks for a Readiness: whether calls are answered.
+	KindReady = "ready"
+	// KindRetire asks for nothing new to be set up, and KindUnretire for the
+	// end of that. The answer is the Readiness after it.
+	KindRetire, KindUnretire = "retire", "unretire"
+)
 
 // A Request is one callout, or a question of another kind.
 type Request struct {

@@ -9,17 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/trust"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -28,13 +24,18 @@ import (
 // does, or the caller.
 type Handler func(ctx context.Context, r *wire.Request) flex.DriverStatus
 
+// A Document answers a question. What it returns is made JSON of.
+type Document func() (any, error)
+
 // A Server serves one socket.
 type Server struct {
+	// Handler answers callouts; nil: there are none here.
 	Handler Handler
 	// Documents answer questions, by their kind.
-	Documents map[string]func() any
+	Documents map[string]Document
 	Log       *slog.Logger
-	// AllowUID is a user besides root who may call; for tests, as themselves.
+	// AllowUID is a user besides root who may call: who runs this, if it is not
+	// root.
 	AllowUID int
 
 	calls sync.WaitGroup
@@ -42,80 +43,6 @@ type Server struct {
 
 // readWait bounds how long a peer may take to send its line.
 const readWait = 5 * time.Second
-
-// Listen makes the socket. Its directory is made if need be, for root alone;
-// one that others could write to is refused. A socket that is left over from
-// a process that is gone is replaced: a lock beside it tells, not a dial.
-func Listen(path string) (net.Listener, error) {
-	fail := func(err error) (net.Listener, error) {
-		return nil, fmt.Errorf("listen at %s: %w", path, err)
-	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fail(err)
-	}
-	if err := trust.Directory(dir, true); err != nil {
-		return fail(err)
-	}
-	if st, err := os.Lstat(path); err == nil && st.Mode().Type() != fs.ModeSocket {
-		return fail(errors.New("there is something that is no socket; remove it"))
-	}
-	lock, err := lockBeside(path)
-	if err != nil {
-		return fail(err)
-	}
-	// Made under another name and renamed: no moment without a socket, and
-	// none in which others could open it.
-	temporary := fmt.Sprintf("%s.%d", path, os.Getpid())
-	_ = os.Remove(temporary)
-	l, err := listen(temporary)
-	if err != nil {
-		lock.Close()
-		return fail(err)
-	}
-	if err := errors.Join(os.Chmod(temporary, 0o600), os.Rename(temporary, path)); err != nil {
-		l.Close()
-		lock.Close()
-		return fail(err)
-	}
-	return &locked{Listener: l, lock: lock, path: path}, nil
-}
-
-func listen(path string) (net.Listener, error) {
-	address, release, err := wire.Address(path)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", address)
-	if err != nil {
-		return nil, err
-	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	return l, nil
-}
-
-func lockBeside(path string) (*os.File, error) {
-	f, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, errors.New("another flex2csi is running with this socket")
-	}
-	return f, nil
-}
-
-// locked gives up the lock with the listener. The socket stays: a driver that
-// dials while the daemon is restarted waits for the next one.
-type locked struct {
-	net.Listener
-	lock *os.File
-	path string
-}
-
-func (l *locked) Close() error { return errors.Join(l.Listener.Close(), l.lock.Close()) }
 
 // Serve answers calls until the listener is closed, and returns when the last
 // one is answered.
@@ -198,7 +125,7 @@ func (s *Server) answer(ending, ctx context.Context, line []byte) ([]byte, error
 	if err != nil {
 		return wire.Encode(wire.Answer(r.ID, flex.Failure(err)))
 	}
-	if r.Kind == "" {
+	if r.Kind == "" && s.Handler != nil {
 		return s.callout(ending, ctx, r)
 	}
 	document, err := s.document(r.Kind)
@@ -228,7 +155,11 @@ func (s *Server) document(kind string) (json.RawMessage, error) {
 	if !ok {
 		return nil, flex.Errorf(flex.CodeFailedPrecondition, "this flex2csi does not know requests of the kind %q; bring it to the release of who asks", kind)
 	}
-	return json.Marshal(f())
+	document, err := f()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(document)
 }
 
 // authorise lets in root only (SO_PEERCRED).
