@@ -50,6 +50,33 @@ build: ## build bin/flexdriver and bin/flex2csi, static and stripped
 	@mkdir -p $(BIN)
 	go build -buildvcs=$(BUILDVCS) -ldflags '-s -w' -o $(BIN)/ ./cmd/...
 
+# The image that install/ names. VERSION is its tag; what the programs say of
+# their version is what git says, and is also on a label.
+IMAGE     ?= ghcr.io/flex2csi/flex2csi
+VERSION   ?= dev
+PLATFORMS ?= linux/amd64,linux/arm64
+ARCHIVE   ?= $(BIN)/flex2csi-image.tar
+comma     := ,
+
+.PHONY: image
+image: export CGO_ENABLED := 0
+image: export GOFLAGS := -trimpath
+image: $(BIN)/image ## write the container image to bin/flex2csi-image.tar, an OCI archive
+	@for platform in $(subst $(comma), ,$(PLATFORMS)); do \
+		echo "go build for $$platform"; \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} go build -buildvcs=$(BUILDVCS) -ldflags '-s -w' -o $(BIN)/release/$$platform/ ./cmd/... || exit; \
+	done
+	@program=$(BIN)/release/$(firstword $(subst $(comma), ,$(PLATFORMS)))/flex2csi; \
+	$(BIN)/image -o $(ARCHIVE) --name $(IMAGE):$(VERSION) --platform $(PLATFORMS) \
+		--file '/flex2csi=$(BIN)/release/{os}/{arch}/flex2csi' --file '/flexdriver=$(BIN)/release/{os}/{arch}/flexdriver' \
+		--sbom '$(BIN)/flex2csi-{os}-{arch}.cdx.json' --user 65532:65532 --entrypoint /flex2csi \
+		--label org.opencontainers.image.title=flex2csi \
+		--label org.opencontainers.image.description='Runs FlexVolumes on CSI drivers' \
+		--label org.opencontainers.image.source=https://github.com/flex2csi/flex2csi \
+		--label org.opencontainers.image.licenses=Apache-2.0 \
+		--label org.opencontainers.image.version="$$(go version -m $$program | awk '$$1 == "mod" { print $$3 }')" \
+		--label org.opencontainers.image.revision="$$(go version -m $$program | sed -n 's/.*vcs.revision=//p')"
+
 .PHONY: demo
 demo: setup build ## show a volume's whole life on this machine, by itself and over CSI, as root
 	go run ./test/demo
@@ -180,7 +207,7 @@ lint: $(TOOLS)/golangci-lint ## all linters with the project's own rules
 
 .PHONY: lint-modules
 lint-modules: $(TOOLS)/golangci-lint ## the same on the modules of tests, which link half of Kubernetes
-	@status=0; for module in $(dir $(wildcard test/*/go.mod)); do \
+	@status=0; for module in hack/image/ $(dir $(wildcard test/*/go.mod)); do \
 		echo "golangci-lint run in $$module"; (cd $$module && $(GOLANGCI_LINT) run) || status=1; \
 	done; exit $$status
 

@@ -19,6 +19,23 @@ const noConfig types.MediaType = "application/vnd.oci.empty.v1+json"
 // attach adds the documents about one image. Each is an artifact that names the
 // image as its subject, which a registry lists as the image's referrer.
 func (s *spec) attach(to layout.Path, image v1.Image, platform v1.Platform) error {
+	subject, err := partial.Descriptor(image)
+	if err != nil {
+		return err
+	}
+	subject.ArtifactType = ""
+	if s.sbomFile != "" {
+		content, err := s.sbom(platform)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(source(s.sbomFile, platform), content, 0o644); err != nil {
+			return err
+		}
+		if err := writeArtifact(to, *subject, sbomType, content); err != nil {
+			return err
+		}
+	}
 	for _, attachment := range s.attachments {
 		kind, from, err := assignment("attach", attachment)
 		if err != nil {
@@ -28,11 +45,6 @@ func (s *spec) attach(to layout.Path, image v1.Image, platform v1.Platform) erro
 		if err != nil {
 			return err
 		}
-		subject, err := partial.Descriptor(image)
-		if err != nil {
-			return err
-		}
-		subject.ArtifactType = ""
 		if err := writeArtifact(to, *subject, kind, content); err != nil {
 			return err
 		}

@@ -5,7 +5,7 @@
 //	image -o FILE --name REF [flags] --file DEST=SRC...
 //
 // There is no base image and so nothing in the image that is not given. In SRC
-// and in the source of --attach, {os} and {arch} stand for the platform.
+// and in the files of --attach and --sbom, {os} and {arch} stand for the platform.
 package main
 
 import (
@@ -44,6 +44,7 @@ func run(args []string, epoch string, out io.Writer) error {
 	flags.StringArrayVar(&s.env, "env", nil, "`NAME=VALUE`")
 	flags.StringToStringVar(&s.labels, "label", nil, "`NAME=VALUE`, a label of the image and an annotation of the index")
 	flags.StringArrayVar(&s.attachments, "attach", nil, "`TYPE=FILE`, a document about the image, such as an SBOM, as its referrer")
+	flags.StringVar(&s.sbomFile, "sbom", "", "write what the programs are made of to this `FILE`, and attach it")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ type spec struct {
 	env             []string
 	labels          map[string]string
 	attachments     []string
+	sbomFile        string
 	created         time.Time
 }
 
