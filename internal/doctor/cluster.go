@@ -226,9 +226,9 @@ func (p *patient) judgeKubelet(n *notes, node string, answer clusterview.Kubelet
 	if !p.Local {
 		return
 	}
-	if k, err := p.kubelet(); err == nil && strings.TrimSuffix(answer.VolumePluginDir, "/") != k.pluginDir {
-		n.add(kubeletNotRestarted, k.pluginDirFrom, "the running kubelet reads its drivers from %s, and its configuration now says %s (%s)", answer.VolumePluginDir, k.pluginDir, k.pluginDirFrom)
-		e.evidence("its files say " + k.pluginDir)
+	if k, err := p.kubelet(); err == nil && strings.TrimSuffix(answer.VolumePluginDir, "/") != k.PluginDir {
+		n.add(kubeletNotRestarted, k.PluginDirFrom, "the running kubelet reads its drivers from %s, and its configuration now says %s (%s)", answer.VolumePluginDir, k.PluginDir, k.PluginDirFrom)
+		e.evidence("its files say " + k.PluginDir)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/internal/version"
 )
@@ -120,11 +121,11 @@ func (p *patient) checkDaemonDir(n *notes, pid int) {
 	if err != nil || pid == 0 {
 		return
 	}
-	args, err := commandLine(pid)
+	args, err := thisHost().CommandLine(pid)
 	if err != nil {
 		return
 	}
-	dir := defaultKubeletDir
+	dir := distribution.DefaultKubeletDir
 	for i, arg := range args {
 		if value, ok := strings.CutPrefix(arg, "--kubelet-dir="); ok {
 			dir = value
@@ -132,8 +133,8 @@ func (p *patient) checkDaemonDir(n *notes, pid int) {
 			dir = args[i+1]
 		}
 	}
-	if strings.TrimSuffix(dir, "/") != k.rootDir {
-		n.add(kubeletDirMismatch, k.rootDir, "the daemon (process %d) works below %s, and the kubelet (process %d) below %s", pid, dir, k.pid, k.rootDir)
+	if strings.TrimSuffix(dir, "/") != k.RootDir {
+		n.add(kubeletDirMismatch, k.RootDir, "the daemon (process %d) works below %s, and the kubelet (process %d) below %s", pid, dir, k.PID, k.RootDir)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 )
 
@@ -18,14 +19,14 @@ import (
 // --flex-volume-plugin-dir).
 func checkControllerManager(ctx context.Context, n *notes, c *driverconfig.Configuration) {
 	driver := c.Driver.String()
-	found := processes("kube-controller-manager")
+	found := thisHost().Processes("kube-controller-manager")
 	if len(found) == 0 {
 		n.add(driverAttaches, driver, "%s is installed with attach: true, and kube-controller-manager does not run on this node", driver)
 	}
 	for _, pid := range found {
 		dir := filepath.Join(managerDir(pid), c.Driver.DirName())
 		executable, socket := filepath.Join(dir, c.Driver.Name), c.ControllerSocketOf(dir)
-		root := procFile(pid, "root")
+		root := thisHost().ProcFile(pid, "root")
 		if _, err := os.Stat(root + executable); errors.Is(err, fs.ErrNotExist) {
 			n.add(driverNotInManager, driver, "%s is installed with attach: true, and kube-controller-manager (process %d) has no %s", driver, pid, executable)
 			continue
@@ -41,8 +42,8 @@ func managerDir(pid int) string {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.Usage = func() {}
-	dir := flags.String("flex-volume-plugin-dir", defaultPluginDir, "")
-	if args, err := commandLine(pid); err == nil {
+	dir := flags.String("flex-volume-plugin-dir", distribution.DefaultPluginDir, "")
+	if args, err := thisHost().CommandLine(pid); err == nil {
 		_ = flags.Parse(args[1:]) // what cannot be parsed leaves the default
 	}
 	return *dir

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/daemon"
+	"github.com/flex2csi/flex2csi/internal/distribution"
+	"github.com/flex2csi/flex2csi/internal/kubelet"
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/wire"
 )
@@ -23,7 +26,7 @@ type patient struct {
 	Options
 	life context.Context //nolint:containedctx // of all checks: facts outlive the one that wants them first
 
-	kubelet func() (*kubelet, error)
+	kubelet func() (*kubelet.Kubelet, error)
 	config  func() (*bridgeconfig.Configuration, error)
 	status  func() (*daemonStatus, error)
 
@@ -45,6 +48,20 @@ func newPatient(o Options) *patient {
 
 func (p *patient) loadConfig() (*bridgeconfig.Configuration, error) {
 	return bridgeconfig.Loader{}.Load(p.Config, mapping.Check)
+}
+
+// thisHost is where we look. In a pod that takes hostPID: true, and what is seen
+// of the files of the node is then behind its processes.
+func thisHost() kubelet.Host { return kubelet.Host{} }
+
+var errNoKubelet = fmt.Errorf("%w: run this on the node itself, or in a pod with hostPID: true. (A k3s, k0s or microk8s has the kubelet inside another process.) --volume-plugin-dir and --kubelet-dir, or --kubeconfig, do without it", kubelet.ErrNone)
+
+func (p *patient) findKubelet() (*kubelet.Kubelet, error) {
+	k, err := kubelet.Find(thisHost(), p.KubeletPID)
+	if errors.Is(err, kubelet.ErrNone) {
+		err = errNoKubelet
+	}
+	return k, err
 }
 
 // A daemonStatus is what the daemon says, or its files if there is none.
@@ -95,38 +112,33 @@ func (p *patient) served() (csiDrivers map[string]string, ok bool) {
 	return csiDrivers, true
 }
 
-const (
-	defaultKubeletDir = "/var/lib/kubelet"
-	defaultPluginDir  = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec"
-)
-
 // kubeletDir is what somebody says, or the kubelet's, or the default.
 func (p *patient) kubeletDir() string {
 	if p.KubeletDir != "" {
 		return p.KubeletDir
 	}
-	if k, err := p.kubelet(); err == nil && k.rootDir != "" {
-		return k.rootDir
+	if k, err := p.kubelet(); err == nil && k.RootDir != "" {
+		return k.RootDir
 	}
-	return defaultKubeletDir
+	return distribution.DefaultKubeletDir
 }
 
 // pluginDir is the kubelet's as far as is known.
 func (p *patient) pluginDir() string {
-	if k, err := p.kubelet(); err == nil && k.pluginDir != "" {
-		return k.pluginDir
+	if k, err := p.kubelet(); err == nil && k.PluginDir != "" {
+		return k.PluginDir
 	}
 	if p.PluginDir != "" {
 		return p.PluginDir
 	}
-	return defaultPluginDir
+	return distribution.DefaultPluginDir
 }
 
 // at is where we find a path of the kubelet's, which may live in another mount
 // namespace: a kubelet in a container, or doctor in one.
 func (p *patient) at(path string) string {
 	if k, err := p.kubelet(); err == nil {
-		return k.view + path
+		return k.View + path
 	}
 	return path
 }
@@ -140,8 +152,8 @@ func (p *patient) node() string {
 		return s.Daemon.NodeName
 	}
 	if k, err := p.kubelet(); err == nil {
-		if k.nodeName != "" {
-			return k.nodeName
+		if k.NodeName != "" {
+			return k.NodeName
 		}
 		// pkg/util/node (component-helpers), GetHostname.
 		if name, err := os.Hostname(); err == nil {

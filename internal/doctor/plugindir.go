@@ -25,19 +25,19 @@ func (p *patient) checkKubelet(_ context.Context, n *notes) {
 		p.checkPluginDir(n, p.pluginDir())
 		return
 	}
-	if p.PluginDir != "" && resolved(p.at(filepath.Clean(p.PluginDir))) != resolved(p.at(k.pluginDir)) {
-		n.add(pluginDirMismatch, k.pluginDir, "the kubelet (process %d) reads its drivers from %s, not from %s", k.pid, k.pluginDir, p.PluginDir).
-			evidence(k.pluginDir + " is from " + k.pluginDirFrom)
+	if p.PluginDir != "" && resolved(p.at(filepath.Clean(p.PluginDir))) != resolved(p.at(k.PluginDir)) {
+		n.add(pluginDirMismatch, k.PluginDir, "the kubelet (process %d) reads its drivers from %s, not from %s", k.PID, k.PluginDir, p.PluginDir).
+			evidence(k.PluginDir + " is from " + k.PluginDirFrom)
 	}
-	p.checkPluginDir(n, k.pluginDir)
-	for _, file := range k.changedSince() {
-		n.add(kubeletNotRestarted, file, "%s is newer than the running kubelet (process %d, since %s)", file, k.pid, k.started.UTC().Format("2006-01-02 15:04:05 UTC"))
+	p.checkPluginDir(n, k.PluginDir)
+	for _, file := range k.ChangedSince() {
+		n.add(kubeletNotRestarted, file, "%s is newer than the running kubelet (process %d, since %s)", file, k.PID, k.Started.UTC().Format("2006-01-02 15:04:05 UTC"))
 	}
-	if !k.attachDetach {
-		n.add(attachDetachOff, k.attachDetachFrom, "the kubelet runs with enableControllerAttachDetach: false (from %s): it attaches by itself, and kube-controller-manager does not for this node", k.attachDetachFrom)
+	if !k.AttachDetach {
+		n.add(attachDetachOff, k.AttachDetachFrom, "the kubelet runs with enableControllerAttachDetach: false (from %s): it attaches by itself, and kube-controller-manager does not for this node", k.AttachDetachFrom)
 	}
-	if p.KubeletDir != "" && resolved(p.at(filepath.Clean(p.KubeletDir))) != resolved(p.at(k.rootDir)) {
-		n.add(kubeletDirMismatch, k.rootDir, "the kubelet's --root-dir is %s, not %s", k.rootDir, p.KubeletDir)
+	if p.KubeletDir != "" && resolved(p.at(filepath.Clean(p.KubeletDir))) != resolved(p.at(k.RootDir)) {
+		n.add(kubeletDirMismatch, k.RootDir, "the kubelet's --root-dir is %s, not %s", k.RootDir, p.KubeletDir)
 	}
 }
 
@@ -93,9 +93,9 @@ func (p *patient) whereFrom() []string {
 	if err != nil {
 		return []string{"taken from --volume-plugin-dir or the default, not from the kubelet"}
 	}
-	facts := []string{fmt.Sprintf("kubelet: process %d; the directory is from %s", k.pid, k.pluginDirFrom)}
-	if k.view != "" {
-		facts = append(facts, "the kubelet sees other mounts than this process; looked at through "+k.view)
+	facts := []string{fmt.Sprintf("kubelet: process %d; the directory is from %s", k.PID, k.PluginDirFrom)}
+	if k.View != "" {
+		facts = append(facts, "the kubelet sees other mounts than this process; looked at through "+k.View)
 	}
 	return facts
 }

@@ -67,7 +67,7 @@ func (p *patient) kubeletDirThere() error {
 // nodeTable are the mounts as the kubelet sees them, or else as we do.
 func (p *patient) nodeTable() ([]*mounter.Info, error) {
 	if k, err := p.kubelet(); err == nil {
-		return mounter.MountsOf(k.pid, nil)
+		return mounter.MountsOf(k.PID, nil)
 	}
 	return mounter.Mounts(nil)
 }
@@ -120,7 +120,7 @@ func describe(m *mounter.Info) string {
 func (p *patient) compare(n *notes, id ID, who string, pid int, dir, group string) string {
 	node := 0
 	if k, err := p.kubelet(); err == nil {
-		node = k.pid
+		node = k.PID
 	}
 	if sameNamespace(pid, node) {
 		return "in the node's own mount namespace"
@@ -145,10 +145,10 @@ func (p *patient) compare(n *notes, id ID, who string, pid int, dir, group strin
 // sameNamespace compares mount namespaces; process 0 is this one.
 func sameNamespace(a, b int) bool {
 	if b == 0 {
-		return sameMounts(a)
+		return thisHost().SameMounts(a)
 	}
-	one, err1 := mountNamespace(a)
-	other, err2 := mountNamespace(b)
+	one, err1 := thisHost().MountNamespace(a)
+	other, err2 := thisHost().MountNamespace(b)
 	return err1 == nil && err2 == nil && one == other
 }
 

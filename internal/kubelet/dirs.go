@@ -1,0 +1,92 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/flex2csi/flex2csi/internal/distribution"
+)
+
+// A Query is what is known of a kubelet before it is looked for.
+type Query struct {
+	Host Host
+	// PID is for machines with several kubelets; zero: look for one.
+	PID int
+	// PluginDir and RootDir are what somebody says they are; empty: nobody does.
+	PluginDir, RootDir string
+	// Configz asks the API server for the kubelet's volumePluginDir; nil: it is
+	// not asked.
+	Configz func(context.Context) (string, error)
+	// Distribution is what the node is said to be; nil: nobody says.
+	Distribution *distribution.Distribution
+}
+
+// A Dir is a directory as the kubelet calls it.
+type Dir struct {
+	Path string
+	// From says who named it, for people.
+	From string
+	// Guessed: nobody who must know has named it.
+	Guessed bool
+}
+
+// Dirs are the two that matter.
+type Dirs struct {
+	Plugin, Root Dir
+	// Kubelet is the running one. If it is nil, Unseen says why.
+	Kubelet *Kubelet
+	Unseen  error
+	// Notes are what was tried in vain, or is odd.
+	Notes []string
+}
+
+// Dirs finds the directories. Who is asked first is who knows best: people, the
+// kubelet as the API server knows it, its process and files, the table of
+// distributions, upstream's default.
+func (q Query) Dirs(ctx context.Context) Dirs {
+	var d Dirs
+	d.Kubelet, d.Unseen = Find(q.Host, q.PID)
+	d.Root, d.Plugin = q.rootDir(d.Kubelet), q.pluginDir(d.Kubelet)
+	if q.PluginDir == "" && q.Configz != nil {
+		if dir, err := q.Configz(ctx); err != nil {
+			d.Notes = append(d.Notes, fmt.Sprintf("the kubelet's configz was not to be had: %v", err))
+		} else if dir != "" {
+			d.Plugin = Dir{Path: filepath.Clean(dir), From: "volumePluginDir in the kubelet's configz"}
+		}
+	}
+	if k := d.Kubelet; k != nil && k.PluginDir != d.Plugin.Path {
+		d.Notes = append(d.Notes, fmt.Sprintf("the kubelet (process %d) says otherwise: %s (%s)", k.PID, k.PluginDir, k.PluginDirFrom))
+	}
+	return d
+}
+
+func (q Query) pluginDir(k *Kubelet) Dir {
+	switch {
+	case q.PluginDir != "":
+		return Dir{Path: filepath.Clean(q.PluginDir), From: "--volume-plugin-dir"}
+	case k != nil:
+		return Dir{Path: k.PluginDir, From: k.says(k.PluginDirFrom)}
+	case q.Distribution != nil:
+		return Dir{Path: q.Distribution.PluginDir, From: q.preset(), Guessed: true}
+	}
+	return Dir{Path: distribution.DefaultPluginDir, From: byDefault, Guessed: true}
+}
+
+func (q Query) rootDir(k *Kubelet) Dir {
+	switch {
+	case q.RootDir != "":
+		return Dir{Path: filepath.Clean(q.RootDir), From: "--kubelet-dir"}
+	case k != nil:
+		return Dir{Path: k.RootDir, From: k.says(k.RootDirFrom)}
+	case q.Distribution != nil:
+		return Dir{Path: q.Distribution.KubeletDir, From: q.preset(), Guessed: true}
+	}
+	return Dir{Path: distribution.DefaultKubeletDir, From: byDefault, Guessed: true}
+}
+
+func (k *Kubelet) says(from string) string {
+	return fmt.Sprintf("the kubelet (process %d): %s", k.PID, from)
+}
+
+func (q Query) preset() string { return "--distribution " + q.Distribution.Name }

@@ -1,0 +1,87 @@
+package kubelet
+
+import (
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	securejoin "github.com/cyphar/filepath-securejoin"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/flex2csi/flex2csi/internal/trust"
+)
+
+// readFiles reads the configuration file and the drop-ins, of which later ones
+// win (cmd/kubelet/app/server.go, mergeKubeletConfigurations).
+func (k *Kubelet) readFiles(config, dropIns string) error {
+	if config != "" {
+		k.Files = append(k.Files, k.absolute(config))
+	}
+	if dropIns != "" {
+		found, err := k.dropInFiles(k.absolute(dropIns))
+		if err != nil {
+			return fmt.Errorf("read the kubelet's --config-dir: %w", err)
+		}
+		k.Files = append(k.Files, found...)
+	}
+	for _, file := range k.Files {
+		if err := k.readFile(file); err != nil {
+			return fmt.Errorf("read the kubelet's configuration %s: %w", file, err)
+		}
+	}
+	return nil
+}
+
+// find is where a file that the kubelet sees is found here. Links are followed
+// as the kubelet follows them.
+func (k *Kubelet) find(path string) (string, error) {
+	if k.View == "" {
+		return path, nil
+	}
+	return securejoin.SecureJoin(k.View, path)
+}
+
+// dropInFiles are those that the kubelet reads, in its order.
+func (k *Kubelet) dropInFiles(dir string) (files []string, err error) {
+	here, err := k.find(dir)
+	if err != nil {
+		return nil, err
+	}
+	err = filepath.WalkDir(here, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && filepath.Ext(path) == ".conf" {
+			files = append(files, filepath.Join(dir, strings.TrimPrefix(path, here)))
+		}
+		return err
+	})
+	slices.Sort(files)
+	return files, err
+}
+
+const maxConfig = 1 << 20
+
+func (k *Kubelet) readFile(path string) error {
+	here, err := k.find(path)
+	if err != nil {
+		return err
+	}
+	data, err := trust.ReadFile(here, trust.MayChange, maxConfig)
+	if err != nil {
+		return err
+	}
+	var c struct {
+		VolumePluginDir              string `yaml:"volumePluginDir"`
+		EnableControllerAttachDetach *bool  `yaml:"enableControllerAttachDetach"`
+	}
+	if err := yaml.Unmarshal(data, &c); err != nil {
+		return err
+	}
+	if c.VolumePluginDir != "" {
+		k.PluginDir, k.PluginDirFrom = c.VolumePluginDir, "volumePluginDir in "+path
+	}
+	if c.EnableControllerAttachDetach != nil {
+		k.AttachDetach, k.AttachDetachFrom = *c.EnableControllerAttachDetach, "enableControllerAttachDetach in "+path
+	}
+	return nil
+}

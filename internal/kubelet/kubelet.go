@@ -1,0 +1,139 @@
+// Package kubelet finds the kubelet of a machine, and where it looks for
+// FlexVolume drivers: from its process and its files, as it reads them itself.
+package kubelet
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/flex2csi/flex2csi/internal/distribution"
+)
+
+// A Kubelet is a running one, as its process tells.
+type Kubelet struct {
+	PID int
+	// View is where the files that it sees are found here: empty, the Root of the
+	// host, or that of its process.
+	View    string
+	Started time.Time
+
+	RootDir, PluginDir, NodeName string
+	// RootDirFrom and PluginDirFrom say which flag or file named them.
+	RootDirFrom, PluginDirFrom string
+	AttachDetach               bool
+	// AttachDetachFrom is the same for AttachDetach.
+	AttachDetachFrom string
+	// Files are those of its configuration.
+	Files []string
+
+	host Host
+}
+
+// What keeps a kubelet from being found.
+var (
+	ErrNone = errors.New("no process called kubelet runs here")
+	ErrMany = errors.New("several kubelets run on this machine")
+)
+
+// byDefault is where something is from that nobody has said.
+const byDefault = "the default"
+
+// Find looks for the process, unless pid names it, and reads its command line
+// and configuration.
+func Find(h Host, pid int) (*Kubelet, error) {
+	if pid == 0 {
+		found := h.Processes("kubelet")
+		switch {
+		case len(found) == 0:
+			return nil, ErrNone
+		case len(found) > 1:
+			return nil, fmt.Errorf("%w (processes %s): choose one with --kubelet-pid", ErrMany, strings.Trim(fmt.Sprint(found), "[]"))
+		}
+		pid = found[0]
+	}
+	args, err := h.CommandLine(pid)
+	if err != nil {
+		return nil, err
+	}
+	k := &Kubelet{PID: pid, View: h.Root, Started: h.started(pid), host: h}
+	if !h.SameMounts(pid) {
+		k.View = h.ProcFile(pid, "root")
+	}
+	if err := k.read(args[1:]); err != nil {
+		return nil, fmt.Errorf("what the kubelet (process %d) is configured to do cannot be told: %w", pid, err)
+	}
+	return k, nil
+}
+
+// InContainer tells whether the kubelet sees other mounts than the host.
+func (k *Kubelet) InContainer() bool { return k.View != k.host.Root }
+
+// read takes its flags and its files, of which later ones win
+// (cmd/kubelet/app/server.go, NewKubeletCommand: file, drop-ins, flags).
+func (k *Kubelet) read(args []string) error {
+	k.PluginDir, k.PluginDirFrom = distribution.DefaultPluginDir, byDefault
+	k.RootDir, k.RootDirFrom = distribution.DefaultKubeletDir, byDefault
+	k.AttachDetach, k.AttachDetachFrom = true, byDefault
+
+	flags := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	flags.Usage = func() {}
+	config := flags.String("config", "", "")
+	dropIns := flags.String("config-dir", "", "")
+	rootDir := flags.String("root-dir", "", "")
+	pluginDir := flags.String("volume-plugin-dir", "", "")
+	attachDetach := flags.Bool("enable-controller-attach-detach", true, "")
+	flags.StringVar(&k.NodeName, "hostname-override", "", "")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if err := k.readFiles(*config, *dropIns); err != nil {
+		return err
+	}
+	if *rootDir != "" {
+		k.RootDir, k.RootDirFrom = *rootDir, "its flag --root-dir"
+	}
+	if *pluginDir != "" {
+		k.PluginDir, k.PluginDirFrom = *pluginDir, "its flag --volume-plugin-dir"
+	}
+	if flags.Changed("enable-controller-attach-detach") {
+		k.AttachDetach, k.AttachDetachFrom = *attachDetach, "its flag --enable-controller-attach-detach"
+	}
+	k.RootDir, k.PluginDir = k.absolute(k.RootDir), k.absolute(k.PluginDir)
+	return nil
+}
+
+// absolute: relative paths start at the kubelet's working directory.
+func (k *Kubelet) absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	dir, _ := os.Readlink(k.host.ProcFile(k.PID, "cwd")) // daemons have /
+	return filepath.Join(cmp.Or(dir, "/"), path)
+}
+
+// ChangedSince are the files of its configuration that are newer than itself.
+func (k *Kubelet) ChangedSince() (files []string) {
+	for _, file := range k.Files {
+		if info, err := os.Stat(k.View + file); err == nil && !k.Started.IsZero() && info.ModTime().After(k.Started.Add(2*time.Second)) {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+// Stat looks at a file as the kubelet sees it.
+func (k *Kubelet) Stat(path string) (os.FileInfo, error) {
+	here, err := k.find(path)
+	if err != nil {
+		return nil, err
+	}
+	return os.Stat(here)
+}
