@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/distribution"
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/kubelet"
+	"github.com/flex2csi/flex2csi/internal/nodeinstall"
+	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/trust"
+	"github.com/flex2csi/flex2csi/internal/wire"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// nodeOptions are the flags that say which node this is, and where it is.
+type nodeOptions struct {
+	hostRoot, distribution string
+	pluginDir, kubeletDir  string
+	kubeletPID             int
+	socket, stateDir       string
+}
+
+func (o *nodeOptions) add(set *pflag.FlagSet) {
+	set.StringVar(&o.hostRoot, "host-root", "", "`directory` where the node's / is seen, in a container; its /proc has to be there, too")
+	set.StringVar(&o.pluginDir, "volume-plugin-dir", "", "the kubelet's `directory` of drivers, as the kubelet calls it; empty: what the kubelet says, or the table of distributions")
+	set.StringVar(&o.kubeletDir, "kubelet-dir", "", "the kubelet's --root-dir as the daemon is told it; it is an error if the kubelet says otherwise")
+	set.StringVar(&o.distribution, "distribution", "", "what the node is a `kind` of, for what its kubelet does not say: "+strings.Join(distributionNames(), ", "))
+	set.IntVar(&o.kubeletPID, "kubelet-pid", 0, "process `id` of the kubelet, if there are several")
+	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket of the daemon")
+	set.StringVar(&o.stateDir, "state-dir", tombstone.DefaultStateDir, "`directory` of the daemon's records")
+}
+
+func distributionNames() (names []string) {
+	for _, d := range distribution.All() {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+// query is what the flags say of the kubelet.
+func (o *nodeOptions) query() (kubelet.Query, error) {
+	q := kubelet.Query{PID: o.kubeletPID, PluginDir: o.pluginDir, RootDir: o.kubeletDir}
+	for flag, path := range map[string]string{"host-root": o.hostRoot, "volume-plugin-dir": o.pluginDir, "kubelet-dir": o.kubeletDir, "socket": o.socket, "state-dir": o.stateDir} {
+		if path != "" && !filepath.IsAbs(path) {
+			return q, usagef("--%s %s: want an absolute path", flag, path)
+		}
+	}
+	if root := filepath.Clean(o.hostRoot); o.hostRoot != "" && root != "/" {
+		q.Host.Root = root
+	}
+	if o.distribution != "" {
+		d, err := distribution.Get(o.distribution)
+		if err != nil {
+			return q, &usageError{fmt.Errorf("--distribution: %w", err)}
+		}
+		q.Distribution = &d
+	}
+	return q, nil
+}
+
+// installOptions are the flags of install.
+type installOptions struct {
+	nodeOptions
+	config                   *string
+	api                      clusterOptions
+	nodeName                 string
+	executable               string
+	attach, noSELinuxRelabel []string
+	controllerSocket         string
+	timeouts                 []string
+	logFile, logLevel        string
+}
+
+// allDrivers stands for each driver of the configuration; a driver's name has a
+// slash in it.
+const allDrivers = "all"
+
+func (o *installOptions) flags(env environment) *pflag.FlagSet {
+	set := flags("install", `Put flexdriver into the kubelet's plugin directory, once for each driver of the
+configuration, or bring what is there up to date. A kubelet that is running picks
+it up, and no call of it finds anything but the version before or this one. It may
+be run again at any time; run by an older release it goes back to that.
+
+The plugin directory is, in this order: that of --volume-plugin-dir, what the API
+server says of the kubelet (with --in-cluster or --kubeconfig, and the right to get
+nodes/proxy), what the kubelet's process and files say, that of --distribution,
+upstream's default. What won is said, and why. It is an error if nothing can be
+written or started there, or if the kubelet keeps its volumes elsewhere than
+--kubelet-dir says.
+
+Drivers that were in an earlier configuration stay, with a warning.`, env)
+	o.config = configFlag(set)
+	o.nodeOptions.add(set)
+	set.StringVar(&o.executable, "driver-executable", "", "the `program` to install (default: flexdriver beside this program)")
+	set.StringArrayVar(&o.attach, "attach", nil, "have kube-controller-manager attach the volumes of this `driver`, VENDOR/NAME, or of all; may be repeated")
+	set.StringVar(&o.controllerSocket, "controller-socket", "", "for drivers of --attach: where flex2csi serve --controller listens for what kube-controller-manager calls; .NAME is a `file` beside the driver, ../.NAME one in the plugin directory")
+	set.StringArrayVar(&o.noSELinuxRelabel, "no-selinux-relabel", nil, "do not have the container runtime relabel the files in volumes of this `driver`, or of all; may be repeated")
+	set.StringArrayVar(&o.timeouts, "callout-timeout", nil, "deadline of a callout, such as `mount=60s`; may be repeated")
+	set.StringVar(&o.logFile, "log-file", "", "have the drivers append a log to this `file`; \"journal\" for the journal of systemd (default: no log)")
+	set.StringVar(&o.logLevel, "log-level", "", "least severe level that the drivers log: debug, info, warn or error (default: info)")
+	set.StringVar(&o.nodeName, "node-name", "", "the `name` of this node in Kubernetes, to ask the API server about its kubelet")
+	o.api.add(set)
+	return set
+}
+
+// installDrivers is flex2csi install.
+func installDrivers(args []string, env environment) error {
+	var o installOptions
+	if err := parse(o.flags(env), args); err != nil {
+		return err
+	}
+	query, err := o.query()
+	if err == nil {
+		query.Configz, err = o.configz()
+	}
+	if err != nil {
+		return err
+	}
+	config, err := loadConfig(bridgeconfig.Loader{Others: trust.MayRead}, *o.config, env)
+	if err != nil {
+		return err
+	}
+	drivers, err := o.drivers(config)
+	if err != nil {
+		return err
+	}
+	executable, err := o.driverExecutable()
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	return nodeinstall.Install(ctx, nodeinstall.Options{
+		Query: query, StateDir: o.stateDir, Executable: executable, Drivers: drivers, Out: env.out,
+	})
+}
+
+func (o *installOptions) driverExecutable() (string, error) {
+	if o.executable != "" {
+		return o.executable, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(filepath.Dir(self), "flexdriver"), nil
+}
+
+// configzTimeout is how long the API server may take: there are other sources.
+const configzTimeout = 10 * time.Second
+
+// configz asks the API server for what the kubelet is configured to do, if there
+// is access to one.
+func (o *installOptions) configz() (func(context.Context) (string, error), error) {
+	if err := o.api.check(); err != nil || !o.api.given() {
+		return nil, err
+	}
+	if o.nodeName == "" {
+		return nil, usagef("which node is this? the API server can be asked about its kubelet with --node-name only")
+	}
+	cluster, err := o.api.connect(kube.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, configzTimeout)
+		defer cancel()
+		k, err := cluster.Kubelet(ctx, o.nodeName)
+		return k.VolumePluginDir, err
+	}, nil
+}
+
+// drivers are the configurations that lie beside the executables.
+func (o *installOptions) drivers(config *bridgeconfig.Configuration) ([]*driverconfig.Configuration, error) {
+	timeouts, err := calloutTimeouts(o.timeouts)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range config.Drivers {
+		names = append(names, config.Drivers[i].FlexDriver)
+	}
+	for _, chosen := range slices.Concat(o.attach, o.noSELinuxRelabel) {
+		if chosen != allDrivers && !slices.Contains(names, chosen) {
+			return nil, usagef("there is no driver %s in the configuration, only %s", chosen, strings.Join(names, ", "))
+		}
+	}
+	var all []*driverconfig.Configuration
+	for _, name := range names {
+		driver, err := driverconfig.ParseDriverName(name)
+		if err != nil {
+			return nil, err
+		}
+		c := driverconfig.Default(driver, driverconfig.BackendCSI)
+		c.Socket, c.StateDir = o.socket, o.stateDir
+		c.Capabilities.Attach = chosen(o.attach, name)
+		c.Capabilities.SELinuxRelabel = !chosen(o.noSELinuxRelabel, name)
+		if c.Capabilities.Attach {
+			c.ControllerSocket = o.controllerSocket
+		}
+		c.Timeouts = timeouts
+		c.Log = driverconfig.Log{File: o.logFile, Level: driverconfig.LogLevel(o.logLevel)}
+		if err := c.Validate(); err != nil {
+			return nil, fmt.Errorf("configuration of driver %s: %w", name, err)
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+func chosen(drivers []string, name string) bool {
+	return slices.Contains(drivers, name) || slices.Contains(drivers, allDrivers)
+}
+
+func calloutTimeouts(texts []string) (map[flex.Command]driverconfig.Duration, error) {
+	var all map[flex.Command]driverconfig.Duration
+	for _, text := range texts {
+		command, value, _ := strings.Cut(text, "=")
+		d, err := time.ParseDuration(value)
+		if err != nil {
+			return nil, &usageError{fmt.Errorf("--callout-timeout %s: want a callout and a duration, such as mount=60s: %w", text, err)}
+		}
+		if all == nil {
+			all = map[flex.Command]driverconfig.Duration{}
+		}
+		all[flex.Command(command)] = driverconfig.Duration(d)
+	}
+	return all, nil
+}

@@ -1,0 +1,186 @@
+package nodeinstall
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/distribution"
+	"github.com/flex2csi/flex2csi/internal/kubelet"
+)
+
+// prepare looks whether a kubelet can do anything with what is put into its
+// plugin directory, and returns where that directory is here.
+func (r *run) prepare(d kubelet.Dirs) (dir string, err error) {
+	if err := r.checkRootDir(d); err != nil {
+		return "", err
+	}
+	if dir, err = r.host.Resolve(d.Plugin.Path); err != nil {
+		return "", fmt.Errorf("plugin directory %s: %w", d.Plugin.Path, err)
+	}
+	made, err := r.ensure(dir, d)
+	if err != nil {
+		return "", err
+	}
+	if err := checkMount(dir, d.Plugin.Path); err != nil {
+		return "", err
+	}
+	if err := r.checkSame(dir, d); err != nil {
+		return "", err
+	}
+	r.checkWatched(dir, d, made)
+	r.checkSELinux(dir)
+	return dir, nil
+}
+
+// checkRootDir: the daemon takes volumes to directories below the kubelet's,
+// which its pod has at the very same path or not at all.
+func (r *run) checkRootDir(d kubelet.Dirs) error {
+	k := d.Kubelet
+	if k == nil || d.Root.Path == k.RootDir {
+		return nil
+	}
+	if r.host.Root == "" { // by any name, as the daemon sees what we see
+		ours, err1 := os.Stat(d.Root.Path)
+		theirs, err2 := os.Stat(k.RootDir)
+		if err1 == nil && err2 == nil && os.SameFile(ours, theirs) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the kubelet (process %d) keeps its volumes below %s (%s), and this was told %s (%s): set kubeletDir to %s in the manifests (--kubelet-dir of serve and install, and the directory that is mounted)",
+		k.PID, k.RootDir, k.RootDirFrom, d.Root.Path, d.Root.From, k.RootDir)
+}
+
+// ensure makes the plugin directory where a kubelet is known to want it there.
+// made tells whether it had to.
+func (r *run) ensure(dir string, d kubelet.Dirs) (made bool, err error) {
+	info, err := os.Stat(dir)
+	switch {
+	case err == nil && !info.IsDir():
+		return false, fmt.Errorf("plugin directory %s is not a directory", d.Plugin.Path)
+	case err == nil:
+		return false, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return false, fmt.Errorf("plugin directory: %w", err)
+	case d.Plugin.Guessed:
+		return false, fmt.Errorf("plugin directory %s (from %s) does not exist, and which one the kubelet reads cannot be told: %w; name it with volumePluginDir in the manifests (--volume-plugin-dir)%s",
+			d.Plugin.Path, d.Plugin.From, d.Unseen, r.others(d.Plugin.Path))
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		hint := ""
+		if errors.Is(err, unix.EROFS) {
+			hint = ": it is on a read-only file system. Choose a directory that can be written to, and give it to the kubelet as volumePluginDir (or --volume-plugin-dir)" + r.others(d.Plugin.Path)
+		}
+		return false, fmt.Errorf("make plugin directory %s, which the kubelet is told to use (%s): %w%s", d.Plugin.Path, d.Plugin.From, err, hint)
+	}
+	r.say("made %s", d.Plugin.Path)
+	return true, nil
+}
+
+// others names the well-known plugin directories that this node has.
+func (r *run) others(but string) string {
+	var found []string
+	for _, path := range distribution.PluginDirs() {
+		dir, err := r.host.Resolve(path)
+		if err != nil || path == but {
+			continue
+		}
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			found = append(found, path)
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return " (this node has " + strings.Join(found, ", ") + ")"
+}
+
+// checkMount refuses a directory in which nothing can be changed or started.
+func checkMount(dir, shown string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return fmt.Errorf("plugin directory %s: %w", shown, err)
+	}
+	if st.Flags&unix.ST_RDONLY != 0 {
+		return fmt.Errorf("plugin directory %s is on a read-only file system: choose one that can be written to, and give it to the kubelet as volumePluginDir (or --volume-plugin-dir)", shown)
+	}
+	if st.Flags&unix.ST_NOEXEC != 0 {
+		return fmt.Errorf("plugin directory %s is mounted noexec, so that the kubelet cannot start a driver there: on the node, mount it once more with exec (mount --bind %s %s && mount -o remount,bind,exec %s), or choose another one and give it to the kubelet as volumePluginDir (or --volume-plugin-dir)",
+			shown, shown, shown, shown)
+	}
+	return nil
+}
+
+// checkSame: a kubelet in a container may call another directory by that name,
+// or have none.
+func (r *run) checkSame(dir string, d kubelet.Dirs) error {
+	k := d.Kubelet
+	if k == nil || !k.InContainer() {
+		return nil
+	}
+	theirs, err := k.Stat(d.Plugin.Path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.warn("the kubelet (process %d) runs in a container, and whether %s is the same directory there cannot be told: %v", k.PID, d.Plugin.Path, err)
+		return nil
+	}
+	ours, statErr := os.Stat(dir)
+	if err == nil && statErr == nil && os.SameFile(ours, theirs) {
+		return nil
+	}
+	what := "has another directory by that name"
+	if err != nil {
+		what = "does not have it"
+	}
+	return fmt.Errorf("the kubelet (process %d) runs in a container, which %s (%s): give that container the directory of the node", k.PID, what, d.Plugin.Path)
+}
+
+// checkWatched: a kubelet that could not make the directory when it started
+// reads no drivers until its next start (pkg/volume/plugins.go, InitPlugins:
+// dummyPluginProber).
+func (r *run) checkWatched(dir string, d kubelet.Dirs, made bool) {
+	const patience = time.Minute // the kubelet makes it itself at its start
+	restart := "restart the kubelet if pods report \"no volume plugin matched\""
+	if made {
+		r.warn("the kubelet had no %s when it started, and reads no drivers then: %s", d.Plugin.Path, restart)
+		return
+	}
+	if k := d.Kubelet; k != nil && !k.Started.IsZero() {
+		if born := birth(dir); born.After(k.Started.Add(patience)) {
+			r.warn("%s was made (%s) after the kubelet had started (%s): %s", d.Plugin.Path, clock(born), clock(k.Started), restart)
+		}
+	}
+}
+
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// birth is when a file was made; zero if the file system does not know.
+func birth(path string) time.Time {
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_BTIME, &st); err != nil || st.Mask&unix.STATX_BTIME == 0 {
+		return time.Time{}
+	}
+	return time.Unix(st.Btime.Sec, int64(st.Btime.Nsec))
+}
+
+// checkSELinux: that a program can be started from here says nothing of the
+// kubelet, which runs in another domain.
+func (r *run) checkSELinux(dir string) {
+	enforcing, err := os.ReadFile(r.host.At("/sys/fs/selinux/enforce"))
+	if err != nil || strings.TrimSpace(string(enforcing)) != "1" {
+		return
+	}
+	label := make([]byte, 256)
+	n, err := unix.Getxattr(dir, "security.selinux", label)
+	what := "its label is not known"
+	if err == nil {
+		what = "its label is " + strings.TrimRight(string(label[:n]), "\x00")
+	}
+	r.warn("SELinux is enforcing on this node: whether the kubelet may run what lies in %s (%s) only the kubelet can tell. If it logs \"permission denied\" for a driver: ausearch -m avc -c %s shows why, and chcon -R -t bin_t %s, or a rule of semanage fcontext, allows it",
+		dir, what, "kubelet", filepath.Clean(dir))
+}

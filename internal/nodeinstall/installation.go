@@ -1,0 +1,98 @@
+package nodeinstall
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/flex2csi/flex2csi/internal/trust"
+)
+
+const (
+	// APIVersion is the only version of the format so far.
+	APIVersion = "flex2csi.io/v1alpha1"
+	// Kind names the format.
+	Kind = "Installation"
+
+	// fileName is no name of a record: those end in .json.
+	fileName = "installed"
+	// maxSize is room for thousands of drivers.
+	maxSize = 1 << 20
+)
+
+// An Installation is the word that Install leaves in the state directory, for
+// those that come later: flex2csi ready, which looks whether the drivers work,
+// and uninstall.
+type Installation struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Version is that of the flex2csi that installed.
+	Version string `json:"version"`
+	// HostRoot is where the node's / was for it; empty: /. The other containers
+	// of the pod have it there, too.
+	HostRoot string `json:"hostRoot,omitempty"`
+	// PluginDir and KubeletDir are as the kubelet calls them.
+	PluginDir  string `json:"pluginDir"`
+	KubeletDir string `json:"kubeletDir"`
+	// Drivers are those of the configuration, Former those that were in an
+	// earlier one.
+	Drivers []Driver `json:"drivers"`
+	Former  []Driver `json:"former,omitempty"`
+}
+
+// A Driver is one that is installed.
+type Driver struct {
+	// Driver is vendor/name.
+	Driver string `json:"driver"`
+	// Executable is where it is, HostRoot included.
+	Executable string `json:"executable"`
+}
+
+// driver finds one of the configuration.
+func (i *Installation) driver(name string) (Driver, bool) {
+	for _, d := range i.Drivers {
+		if d.Driver == name {
+			return d, true
+		}
+	}
+	return Driver{}, false
+}
+
+// Path is the file in a state directory.
+func Path(stateDir string) string { return filepath.Join(stateDir, fileName) }
+
+// Read reads the word that was left.
+func Read(stateDir string) (*Installation, error) {
+	path := Path(stateDir)
+	// What it names is run as root.
+	data, err := trust.ReadFile(path, trust.MayRead, maxSize)
+	if err != nil {
+		return nil, fmt.Errorf("read what is installed (%s): %w", path, err)
+	}
+	var i Installation
+	if err := json.Unmarshal(data, &i); err != nil {
+		return nil, fmt.Errorf("read what is installed (%s): %w", path, err)
+	}
+	if i.APIVersion != APIVersion || i.Kind != Kind {
+		return nil, fmt.Errorf("read what is installed (%s): it is a %s of %s, and this program knows %s of %s", path, i.Kind, i.APIVersion, Kind, APIVersion)
+	}
+	return &i, nil
+}
+
+// Write leaves the word, or the one before, whatever happens meanwhile.
+func (i *Installation) Write(stateDir string) error {
+	data, err := json.MarshalIndent(i, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write what is installed: %w", err)
+	}
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
+		return fmt.Errorf("make the state directory: %w", err)
+	}
+	if err := renameio.WriteFile(Path(stateDir), append(data, '\n'), 0o600, renameio.WithTempDir(stateDir)); err != nil {
+		return fmt.Errorf("write what is installed: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+// Package nodeinstall installs the drivers of a whole configuration on a node,
+// and takes them away: what flex2csi install and uninstall do. Package install
+// does the work for one driver in one directory; this package finds the
+// directory, looks whether a kubelet can do anything with it, and leaves word of
+// what it did.
+//
+// It works on the node itself and in a container that has the node's directories
+// below another root.
+package nodeinstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/install"
+	"github.com/flex2csi/flex2csi/internal/kubelet"
+	"github.com/flex2csi/flex2csi/internal/retirement"
+	"github.com/flex2csi/flex2csi/internal/version"
+)
+
+// Options say what to install where.
+type Options struct {
+	// Query says what is known of the kubelet. Its Host is where all happens.
+	Query kubelet.Query
+	// StateDir is where word is left of what was done.
+	StateDir string
+	// Executable is the driver.
+	Executable string
+	// Drivers are those to install, each with the configuration that lies beside
+	// it.
+	Drivers []*driverconfig.Configuration
+	// Out is told what is done, in lines.
+	Out io.Writer
+}
+
+// Install installs the drivers, or brings them up to date. One that cannot be
+// installed does not keep the others from it. It may be killed at any instant
+// and run again; there is nothing that it would not finish or undo.
+func Install(ctx context.Context, o Options) error {
+	r := &run{Options: o, host: o.Query.Host}
+	dirs := o.Query.Dirs(ctx)
+	r.tellDirs(dirs)
+	dir, err := r.prepare(dirs)
+	if err != nil {
+		return r.shown(err)
+	}
+	if err := retirement.End(o.StateDir); err != nil {
+		return err
+	}
+	before := r.readBefore()
+	now := &Installation{
+		APIVersion: APIVersion, Kind: Kind, Version: version.Get().Version,
+		HostRoot: o.Query.Host.Root, PluginDir: dirs.Plugin.Path, KubeletDir: dirs.Root.Path,
+	}
+	var errs []error
+	for _, c := range o.Drivers {
+		at, err := r.installOne(ctx, dir, c)
+		if err != nil {
+			errs = append(errs, err)
+			at, _ = before.driver(c.Driver.String()) // it may be there all the same
+		}
+		if at != (Driver{}) {
+			now.Drivers = append(now.Drivers, at)
+		}
+	}
+	now.Former = r.former(before, now)
+	// Word of it also if some failed: those that did not are there.
+	errs = append(errs, now.Write(o.StateDir))
+	return r.shown(errors.Join(errs...))
+}
+
+// run is one run of Install or Uninstall.
+type run struct {
+	Options
+	host kubelet.Host
+}
+
+func (r *run) say(format string, args ...any) {
+	fmt.Fprintln(r.Out, r.host.Shown(fmt.Sprintf(format, args...)))
+}
+
+func (r *run) warn(format string, args ...any) { r.say("warning: "+format, args...) }
+
+// shown is an error whose paths are those of the node.
+func (r *run) shown(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &shownError{err, r.host.Shown(err.Error())}
+}
+
+type shownError struct {
+	error
+	text string
+}
+
+func (e *shownError) Error() string { return e.text }
+func (e *shownError) Unwrap() error { return e.error }
+
+func (r *run) tellDirs(d kubelet.Dirs) {
+	r.say("plugin directory %s, from %s", d.Plugin.Path, d.Plugin.From)
+	r.say("kubelet's directory %s, from %s", d.Root.Path, d.Root.From)
+	for _, note := range d.Notes {
+		r.warn("%s", note)
+	}
+}
+
+// installOne puts one driver into the plugin directory, which is dir here.
+func (r *run) installOne(ctx context.Context, dir string, c *driverconfig.Configuration) (Driver, error) {
+	report, err := install.Install(ctx, install.Options{PluginDir: dir, Driver: c.Driver, Executable: r.Executable, Config: c})
+	r.tell(report)
+	if err != nil {
+		return Driver{}, err
+	}
+	return Driver{Driver: c.Driver.String(), Executable: filepath.Join(report.Dir, c.Driver.Name)}, nil
+}
+
+func (r *run) tell(report install.Report) {
+	for _, step := range report.Steps {
+		r.say("%s: %s", report.Driver, step)
+	}
+	for _, warning := range report.Warnings {
+		r.warn("%s: %s", report.Driver, warning)
+	}
+}
+
+// readBefore is what an earlier run has left word of. Word that cannot be read
+// is as good as none: it is written anew.
+func (r *run) readBefore() *Installation {
+	before, err := Read(r.StateDir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		r.warn("%v; it is written anew", err)
+	}
+	if before == nil {
+		before = &Installation{}
+	}
+	return before
+}
+
+// former are the drivers that were installed earlier and are wanted no more.
+// They stay: their volumes may be mounted, or be about to be, and what takes
+// volumes away is the driver.
+func (r *run) former(before, now *Installation) (former []Driver) {
+	for _, d := range slices.Concat(before.Drivers, before.Former) {
+		_, wanted := now.driver(d.Driver)
+		if _, err := os.Lstat(d.Executable); wanted || err != nil {
+			continue
+		}
+		former = append(former, d)
+		r.warn("%s is not in the configuration any more, and stays installed: the daemon refuses its calls. Put it back, or when no pod uses it, run: flex2csi uninstall --driver %s", d.Driver, d.Driver)
+	}
+	return former
+}
