@@ -1,27 +1,26 @@
 package controlplane
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/test/parts"
 )
 
-// patience is far more than anything needs that is waited for.
-const patience = time.Minute
+// envPrograms is the directory with the programs.
+const envPrograms = "FLEX_PROGRAMS"
+
+// A Part is one program of the control plane.
+type Part = parts.Part
 
 // A Plane is a control plane. Its methods fail the test instead of returning
 // an error.
@@ -31,7 +30,7 @@ type Plane struct {
 
 	t     testing.TB
 	dir   string
-	cert  *certificate
+	cert  *parts.Certificate
 	api   string // host:port
 	admin kubernetes.Interface
 }
@@ -79,13 +78,23 @@ func (p *Plane) check(err error) {
 func (p *Plane) Run(part *Part) {
 	p.t.Helper()
 	p.t.Cleanup(func() {
-		tells := part.ended() || part != p.ETCD && part != p.APIServer
+		tells := part.Ended() || part != p.ETCD && part != p.APIServer
 		part.Kill()
 		if p.t.Failed() && tells {
-			p.t.Logf("the end of what %s said:\n%s", part.name, part.tail())
+			p.t.Logf("the end of what %s said:\n%s", part.Name, part.Tail())
 		}
 	})
 	p.check(part.Start())
+}
+
+// Program describes a program of $FLEX_PROGRAMS: one of the control plane's, or
+// another that is to end with the test.
+func (p *Plane) Program(name string, args ...string) *Part {
+	p.t.Helper()
+	log, err := os.CreateTemp(p.dir, name+"-*.log")
+	p.check(err)
+	p.check(log.Close())
+	return &Part{Name: name, Argv: append([]string{filepath.Join(os.Getenv(envPrograms), name)}, args...), Log: log.Name()}
 }
 
 // file is the path of one of the control plane's files.
@@ -94,13 +103,13 @@ func (p *Plane) file(name string) string { return filepath.Join(p.dir, name) }
 func (p *Plane) writeFiles() {
 	p.t.Helper()
 	var err error
-	p.cert, err = newCertificate()
+	p.cert, err = parts.NewCertificate(nil, net.IPv4(127, 0, 0, 1))
 	p.check(err)
 	var tokens strings.Builder
 	for token, user := range users() {
 		fmt.Fprintf(&tokens, "%s,%s\n", token, user)
 	}
-	for name, content := range map[string][]byte{"tls.crt": p.cert.cert, "tls.key": p.cert.key, "tokens.csv": []byte(tokens.String())} {
+	for name, content := range map[string][]byte{"tls.crt": p.cert.Cert, "tls.key": p.cert.Key, "tokens.csv": []byte(tokens.String())} {
 		p.check(os.WriteFile(p.file(name), content, 0o600))
 	}
 }
@@ -126,7 +135,7 @@ func (p *Plane) parts() (etcd, api *Part) {
 		// Nobody makes the ServiceAccounts that it wants each pod to have.
 		"--disable-admission-plugins", "ServiceAccount",
 		"--profiling=false")
-	api.ready = func() error { return p.waitReady(api) }
+	api.Ready = func() error { return p.at(p.api, Admin).WaitReady(api) }
 	return etcd, api
 }
 
@@ -145,39 +154,6 @@ func (p *Plane) freeAddress() string {
 	}
 	p.t.Fatal("no port is free")
 	return ""
-}
-
-// waitReady waits until the API server says that it is ready.
-func (p *Plane) waitReady(part *Part) error {
-	client, err := rest.HTTPClientFor(p.restConfig(Admin))
-	if err != nil {
-		return err
-	}
-	err = errors.New("no answer")
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline) && !part.ended(); time.Sleep(20 * time.Millisecond) {
-		if err = askReady(client, "https://"+p.api+"/readyz"); err == nil {
-			return nil
-		}
-	}
-	return err
-}
-
-func askReady(client *http.Client, url string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %s", url, res.Status)
-	}
-	return nil
 }
 
 // prepare makes what the API server or kube-controller-manager would make a

@@ -33,7 +33,7 @@ type Proxy struct {
 func (p *Plane) Proxy() *Proxy {
 	p.t.Helper()
 	transport := &http.Transport{
-		TLSClientConfig:     &tls.Config{RootCAs: p.cert.pool, MinVersion: tls.VersionTLS12},
+		TLSClientConfig:     &tls.Config{RootCAs: p.cert.Pool, MinVersion: tls.VersionTLS12},
 		ForceAttemptHTTP2:   true,
 		MaxIdleConnsPerHost: 100,
 	}
@@ -84,7 +84,7 @@ func (x *Proxy) Back() {
 	x.p.check(err)
 	x.server = &http.Server{
 		Handler: x, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Minute,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{x.p.cert.pair}, MinVersion: tls.VersionTLS12},
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{x.p.cert.Pair}, MinVersion: tls.VersionTLS12},
 	}
 	server := x.server
 	go func() { _ = server.ServeTLS(l, "", "") }() // ends with Away

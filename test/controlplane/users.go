@@ -1,8 +1,6 @@
 package controlplane
 
 import (
-	"encoding/base64"
-	"fmt"
 	"os"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -10,7 +8,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+
+	"github.com/flex2csi/flex2csi/test/parts"
 )
 
 // Tokens of users that are always there.
@@ -32,17 +31,15 @@ func users() map[string]string {
 	}
 }
 
-func (p *Plane) restConfig(token string) *rest.Config {
-	return &rest.Config{
-		Host: "https://" + p.api, BearerToken: token, QPS: -1,
-		TLSClientConfig: rest.TLSClientConfig{CAData: p.cert.cert},
-	}
+// at is the API server at an address, for a user's token.
+func (p *Plane) at(address, token string) parts.API {
+	return parts.API{Address: address, Token: token, Cert: p.cert.Cert}
 }
 
 // Client is a client of the user whose token it is.
 func (p *Plane) Client(token string) kubernetes.Interface {
 	p.t.Helper()
-	c, err := kubernetes.NewForConfig(p.restConfig(token))
+	c, err := kubernetes.NewForConfig(p.at(p.api, token).Config())
 	p.check(err)
 	return c
 }
@@ -58,13 +55,7 @@ func (p *Plane) kubeconfig(address, token string) string {
 	f, err := os.CreateTemp(p.dir, "kubeconfig-") // mode 0600
 	p.check(err)
 	defer f.Close()
-	_, err = fmt.Fprintf(f, `apiVersion: v1
-kind: Config
-current-context: test
-contexts: [{name: test, context: {cluster: test, user: test}}]
-clusters: [{name: test, cluster: {server: "https://%s", certificate-authority-data: %s}}]
-users: [{name: test, user: {token: "%s"}}]
-`, address, base64.StdEncoding.EncodeToString(p.cert.cert), token)
+	_, err = f.Write(p.at(address, token).Kubeconfig())
 	p.check(err)
 	return f.Name()
 }

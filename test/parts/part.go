@@ -1,4 +1,4 @@
-package controlplane
+package parts
 
 import (
 	"fmt"
@@ -8,35 +8,30 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// envPrograms is the directory with the programs.
-const envPrograms = "FLEX_PROGRAMS"
+// stopPatience is how long a program that is asked to end may take.
+const stopPatience = 30 * time.Second
 
-// A Part is one program of the control plane. It can be ended and started again
-// while the others stay.
+// A Part is one program of a cluster. It can be ended and started again while
+// the others stay.
 type Part struct {
-	name string
-	argv []string
-	log  string
-	// ready waits until the program works; nil: it does at once.
-	ready func() error
+	Name string
+	// Argv is the program's path and its arguments.
+	Argv []string
+	// Env is its environment; nil: that of this process.
+	Env []string
+	// Log is the file that gets what it says, in its working directory.
+	Log string
+	// Ready waits until the program works; nil: it does at once.
+	Ready func() error
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd // nil: does not run
 	done chan struct{}
-}
-
-// Program describes a program of $FLEX_PROGRAMS: one of the control plane's, or
-// another that is to end with the test.
-func (p *Plane) Program(name string, args ...string) *Part {
-	p.t.Helper()
-	log, err := os.CreateTemp(p.dir, name+"-*.log")
-	p.check(err)
-	p.check(log.Close())
-	return &Part{name: name, argv: append([]string{filepath.Join(os.Getenv(envPrograms), name)}, args...), log: log.Name()}
 }
 
 // Start starts the program and waits until it works. It does nothing when the
@@ -44,13 +39,13 @@ func (p *Plane) Program(name string, args ...string) *Part {
 func (p *Part) Start() error {
 	started, err := p.launch()
 	if err != nil {
-		return fmt.Errorf("start %s: %w", p.name, err)
+		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
-	if !started || p.ready == nil {
+	if !started || p.Ready == nil {
 		return nil
 	}
-	if err := p.ready(); err != nil {
-		return fmt.Errorf("%s does not get ready: %w; it said:\n%s", p.name, err, p.tail())
+	if err := p.Ready(); err != nil {
+		return fmt.Errorf("%s does not get ready: %w; it said:\n%s", p.Name, err, p.Tail())
 	}
 	return nil
 }
@@ -61,13 +56,13 @@ func (p *Part) launch() (started bool, err error) {
 	if p.cmd != nil {
 		return false, nil
 	}
-	log, err := os.OpenFile(p.log, os.O_APPEND|os.O_WRONLY, 0)
+	log, err := os.OpenFile(p.Log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return false, err
 	}
 	defer log.Close() // the program has its own
-	cmd, done, result := exec.Command(p.argv[0], p.argv[1:]...), make(chan struct{}), make(chan error)
-	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, filepath.Dir(p.log)
+	cmd, done, result := exec.Command(p.Argv[0], p.Argv[1:]...), make(chan struct{}), make(chan error)
+	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = log, log, filepath.Dir(p.Log), p.Env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL, Setpgid: true}
 	go func() {
 		runtime.LockOSThread() // Pdeathsig follows the thread that forked
@@ -92,7 +87,8 @@ func (p *Part) Kill() {
 	p.end(func(pid int) error { return unix.Kill(-pid, unix.SIGKILL) })
 }
 
-// Stop asks the program to end and waits until it has.
+// Stop asks the program to end and waits until it has. If it does not, it is
+// killed.
 func (p *Part) Stop() {
 	p.end(func(pid int) error { return unix.Kill(pid, unix.SIGTERM) })
 }
@@ -108,7 +104,12 @@ func (p *Part) end(signal func(pid int) error) {
 	default:
 		_ = signal(p.cmd.Process.Pid) // it may be about to end
 	}
-	<-p.done
+	select {
+	case <-p.done:
+	case <-time.After(stopPatience):
+		_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
+		<-p.done
+	}
 	p.cmd = nil
 }
 
@@ -118,8 +119,8 @@ func (p *Part) Restart() error {
 	return p.Start()
 }
 
-// ended says whether the program ended by itself.
-func (p *Part) ended() bool {
+// Ended says whether the program does not run, be it that it ended by itself.
+func (p *Part) Ended() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cmd == nil {
@@ -133,12 +134,22 @@ func (p *Part) ended() bool {
 	}
 }
 
-// tailSize is how much of a log a failed test shows.
+// PID is the process's number, or zero if the program does not run.
+func (p *Part) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
+// tailSize is how much of a log is shown when something went wrong.
 const tailSize = 4 << 10
 
-// tail is the end of the program's log.
-func (p *Part) tail() string {
-	text, err := os.ReadFile(p.log)
+// Tail is the end of the program's log.
+func (p *Part) Tail() string {
+	text, err := os.ReadFile(p.Log)
 	if err != nil {
 		return err.Error()
 	}
