@@ -138,7 +138,7 @@ test-sanity: build $(BIN)/testsum ## csi-sanity against the CSI driver that the 
 # are compiled once for it and for test/contract.
 CONTROL_PLANE := k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager \
 	github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher
-KUBERNETES_VERSION = $(shell cd test/kubernetes && go list -m -f '{{.Version}}' k8s.io/kubernetes)
+KUBERNETES_VERSION = $(shell cd test/kubernetes && go list $(MODFILE) -m -f '{{.Version}}' k8s.io/kubernetes)
 KUBERNETES_STAMP   = $(foreach package,k8s.io/component-base/version k8s.io/client-go/pkg/version, \
 	-X $(package).gitVersion=$(KUBERNETES_VERSION) -X $(package).gitMajor=1 -X $(package).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION))))
 
@@ -147,6 +147,29 @@ control-plane:
 	@mkdir -p $(FLEX_PROGRAMS)
 	cd test/kubernetes && go build -ldflags '-s -w $(KUBERNETES_STAMP)' -o $(FLEX_PROGRAMS)/ $(CONTROL_PLANE)
 	cd test/kubernetes && go build -ldflags '-s -w' -o $(FLEX_PROGRAMS)/etcd go.etcd.io/etcd/server/v3
+
+# A node: the control plane, a kubelet and a container runtime, as test/node
+# starts them. What is not of Go comes unpacked out of Debian's packages.
+NODE_PROGRAMS    := $(foreach program,kube-scheduler kubelet kubectl,k8s.io/kubernetes/cmd/$(program))
+CONTAINERD_STAMP  = -X github.com/containerd/containerd/v2/version.Version=$(shell cd test/containerd && go list -m -f '{{.Version}}' github.com/containerd/containerd/v2)
+
+.PHONY: node-programs
+node-programs: control-plane $(FLEX_PROGRAMS)/pause.tar ## build all that a node of Kubernetes needs
+	cd test/kubernetes && go build -ldflags '-s -w $(KUBERNETES_STAMP)' -o $(FLEX_PROGRAMS)/ $(NODE_PROGRAMS)
+	cd test/containerd && CGO_ENABLED=0 go build -tags no_btrfs,no_devmapper,no_zfs -ldflags '-s -w $(CONTAINERD_STAMP)' -o $(FLEX_PROGRAMS)/ tool
+	hack/node-debs $(FLEX_PROGRAMS)
+
+# The same of the release before, as far as it is Kubernetes' own.
+.PHONY: node-programs-1.36
+node-programs-1.36: MODFILE := -modfile=go.k8s136.mod
+node-programs-1.36:
+	@mkdir -p $(FLEX_PROGRAMS)-1.36
+	cd test/kubernetes && go build $(MODFILE) -ldflags '-s -w $(KUBERNETES_STAMP)' -o $(FLEX_PROGRAMS)-1.36/ $(filter k8s.io/%,$(CONTROL_PLANE)) $(NODE_PROGRAMS)
+
+$(FLEX_PROGRAMS)/pause.tar: $(BIN)/image $(wildcard test/node/pause/*.go)
+	@mkdir -p $(FLEX_PROGRAMS)
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(FLEX_PROGRAMS)/pause ./test/node/pause
+	$(BIN)/image -o $@ --name localhost/pause:node --file /pause=$(FLEX_PROGRAMS)/pause:0755 --entrypoint /pause
 
 .PHONY: test-cluster
 test-cluster: programs control-plane $(BIN)/testsum ## the daemon in a real control plane: attachments, RBAC, outages
