@@ -126,6 +126,9 @@ type SecretSource struct {
 	// The kubelet passes it to mount only, so there is none for an expansion, nor
 	// to attach where the control plane attaches.
 	FromFlexSecret map[string]string `yaml:"fromFlexSecret,omitempty"`
+	// Optional are keys of FromFlexSecret, as the CSI driver calls them, that it
+	// gets only if the volume's Secret has them.
+	Optional []string `yaml:"optional,omitempty"`
 	// File is a file on the node that belongs to root and that nobody else may
 	// read. It is read for each call, so that it can be replaced. Without Key it
 	// holds a YAML or JSON object: the keys and values for the CSI driver.

@@ -164,6 +164,7 @@ func secretFields(d *strict.Decoder, s *Secrets) strict.Fields {
 			source := &SecretSource{}
 			d.Nested(strict.Fields{
 				"fromFlexSecret": d.TextMap(&source.FromFlexSecret),
+				"optional":       d.Texts(&source.Optional),
 				"file":           strict.Text(d, &source.File),
 				"key":            strict.Text(d, &source.Key),
 				"secretRef": func(path string, n strict.Node) {

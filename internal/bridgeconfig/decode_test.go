@@ -76,7 +76,7 @@ func fullDriver() bridgeconfig.Driver {
 		Secrets: bridgeconfig.Secrets{
 			ControllerPublish: &bridgeconfig.SecretSource{File: "/etc/flex2csi/controller.yaml"},
 			NodeStage:         &bridgeconfig.SecretSource{FromFlexSecret: map[string]string{"userID": "user", "userKey": "key"}},
-			NodePublish:       &bridgeconfig.SecretSource{FromFlexSecret: map[string]string{"userID": "user"}},
+			NodePublish:       &bridgeconfig.SecretSource{FromFlexSecret: map[string]string{"userID": "user"}, Optional: []string{"userID"}},
 			NodeExpand:        &bridgeconfig.SecretSource{File: "/etc/flex2csi/password", Key: "password"},
 			ControllerExpand:  &bridgeconfig.SecretSource{File: "/etc/flex2csi/controller.yaml"},
 		},

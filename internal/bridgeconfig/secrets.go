@@ -23,6 +23,11 @@ func (v *validator) source(at string, s *SecretSource) {
 		v.secretKey(strict.Join(at+".fromFlexSecret", key), key)
 		v.secretKey(strict.Join(at+".fromFlexSecret", key), s.FromFlexSecret[key])
 	}
+	for i, key := range s.Optional {
+		if _, ok := s.FromFlexSecret[key]; !ok {
+			v.Fault(strict.Index(at+".optional", i), "%q is no key of the CSI driver in fromFlexSecret", strict.Clip(key))
+		}
+	}
 	if s.SecretRef != nil {
 		v.objectName(at+".secretRef.name", s.SecretRef.Name)
 		v.objectName(at+".secretRef.namespace", s.SecretRef.Namespace)

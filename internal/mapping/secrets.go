@@ -171,6 +171,9 @@ func (m *Mapper) read(ctx context.Context, s stage, fromFlex map[string]flex.Sec
 	for _, key := range slices.Sorted(maps.Keys(s.source.FromFlexSecret)) {
 		flexKey := s.source.FromFlexSecret[key]
 		secret, ok := fromFlex[flexKey]
+		if !ok && slices.Contains(s.source.Optional, key) {
+			continue
+		}
 		if !ok {
 			return nil, flex.Errorf(flex.CodeInvalidArgument, "%s: the volume's Secret has no key %q%s", s.field, flexKey, noSecret(fromFlex))
 		}

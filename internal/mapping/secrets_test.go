@@ -94,6 +94,41 @@ func TestSecretsByStage(t *testing.T) {
 	}
 }
 
+// TestOptionalSecrets: those are left out that the volume's Secret lacks.
+func TestOptionalSecrets(t *testing.T) {
+	m := mapper(t, func(d *bridgeconfig.Driver) {
+		d.Secrets.NodeStage = &bridgeconfig.SecretSource{FromFlexSecret: user("username", "user", "domain", "domain"), Optional: []string{"domain"}}
+		d.Secrets.NodePublish = &bridgeconfig.SecretSource{FromFlexSecret: user("token", "token"), Optional: []string{"token"}}
+	})
+	for _, tt := range []struct {
+		name    string
+		has     secretMap
+		stage   secretMap
+		publish secretMap
+		err     string
+	}{
+		{name: "all", has: secretMap{"user": secret("kim"), "domain": secret("d"), "token": secret("t")}, stage: secretMap{"username": secret("kim"), "domain": secret("d")}, publish: secretMap{"token": secret("t")}},
+		{name: "none optional", has: secretMap{"user": secret("kim")}, stage: secretMap{"username": secret("kim")}, publish: secretMap{}},
+		{name: "required", has: secretMap{"domain": secret("d")}, err: `secrets.nodeStage: the volume's Secret has no key "user", only ["domain"]`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := m.Map(t.Context(), flex.Options{VolumeName: "pv", PodUID: "1", User: user("volumeID", "x"), Secrets: tt.has}, nil)
+			if tt.err != "" {
+				if err == nil || err.Error() != tt.err {
+					t.Fatalf("got  %v\nwant %s", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(csivol.Secrets{NodeStage: tt.stage, NodePublish: tt.publish}, got.Secrets); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestSecretRefs: each is asked for when it is needed, and not before: while the
 // API server is away a mount does not fail for the secret of an expansion.
 func TestSecretRefs(t *testing.T) {
