@@ -79,6 +79,10 @@ func (l Loader) Decode(data []byte, checks ...Check) (*Configuration, error) {
 	if err := located(d); err != nil {
 		return nil, err
 	}
+	d.Add(openFaults(root))
+	if err := located(d); err != nil {
+		return nil, err
+	}
 	d.Object("", root, l.fields(d, c))
 	d.Add(c.faults())
 	for _, check := range checks {

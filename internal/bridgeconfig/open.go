@@ -1,0 +1,100 @@
+package bridgeconfig
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/strict"
+	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
+)
+
+// An OpenPlace is a part of a value that whoever took a preset has yet to
+// write: <fill in NAME (what it is)>. A configuration with one in it is not
+// valid, so that no volume is ever looked for by such a name.
+type OpenPlace struct {
+	Name string
+	What string // what has to be written there
+	Path string // of the value it is in
+	Line int
+}
+
+const openMark = "<fill in "
+
+// OpenPlaces returns those in data, in the order of the file.
+func OpenPlaces(data []byte) ([]OpenPlace, error) {
+	root, err := strictyaml.Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	return openPlaces("", root, nil), nil
+}
+
+// Fill replaces an open place by a value, wherever it is in data. It keeps
+// everything else as it is, comments and layout included.
+func Fill(data, name, value string) string {
+	var b strings.Builder
+	for {
+		before, p, rest, ok := cutOpen(data)
+		if !ok {
+			return b.String() + data
+		}
+		b.WriteString(before)
+		if p.Name == name {
+			b.WriteString(value)
+		} else {
+			b.WriteString(data[len(before) : len(data)-len(rest)])
+		}
+		data = rest
+	}
+}
+
+func openPlaces(path string, n strict.Node, found []OpenPlace) []OpenPlace {
+	for _, m := range n.Members {
+		found = openPlaces(strict.Join(path, m.Key), m.Value, found)
+	}
+	for i, item := range n.Items {
+		found = openPlaces(strict.Index(path, i), item, found)
+	}
+	for text := n.Text; ; {
+		_, p, rest, ok := cutOpen(text)
+		if !ok {
+			break
+		}
+		p.Path, p.Line = path, n.Line
+		if !slices.Contains(found, p) {
+			found = append(found, p)
+		}
+		text = rest
+	}
+	slices.SortStableFunc(found, func(a, b OpenPlace) int { return cmp.Compare(a.Line, b.Line) })
+	return found
+}
+
+// cutOpen finds the first open place in text, and what is before and after it.
+func cutOpen(text string) (before string, p OpenPlace, rest string, ok bool) {
+	before, in, ok := strings.Cut(text, openMark)
+	if !ok {
+		return text, OpenPlace{}, "", false
+	}
+	in, rest, _ = strings.Cut(in, ">")
+	name, what, _ := strings.Cut(in, "(")
+	p.Name = strings.TrimSpace(name)
+	p.What = strings.Join(strings.Fields(strings.TrimSuffix(what, ")")), " ")
+	return before, p, rest, true
+}
+
+// openFaults are those of a file that has open places. They stand alone: what
+// else may be wrong changes when they are filled in.
+func openFaults(root strict.Node) []strict.Fault {
+	var r strict.Report
+	for _, p := range openPlaces("", root, nil) {
+		what, mark := "", p.Name
+		if p.What != "" {
+			what, mark = " ("+p.What+")", p.Name+" (…)"
+		}
+		r.Fault(p.Path, "%s is to be filled in%s: write it in place of %q", cmp.Or(p.Name, "something"), what, openMark+mark+">")
+		r.Faults[len(r.Faults)-1].Line = p.Line
+	}
+	return r.Faults
+}
