@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+	"github.com/flex2csi/flex2csi/internal/nodeinstall"
+	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/wire"
+)
+
+// readyOptions are the flags of ready.
+type readyOptions struct {
+	socket, stateDir string
+	timeout          time.Duration
+	live, controller bool
+}
+
+func (o *readyOptions) flags(env environment) *pflag.FlagSet {
+	set := flags("ready", `Say whether FlexVolumes work on this node: the daemon answers calls, or stands by
+for one that does, and each driver that it serves answers init where the kubelet
+finds it. A line is printed for each. The exit status is 0 if so, and 1 if not.
+
+A CSI driver that is away is named, and no reason for 1: the others work, and its
+volumes will when it is back.
+
+In a pod it is the daemon of this pod that is asked, which may stand by while
+another one serves.`, env)
+	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket of the daemon, as serve is told it")
+	set.StringVar(&o.stateDir, "state-dir", tombstone.DefaultStateDir, "`directory` of the daemon's records, where install has left word of the drivers")
+	set.DurationVar(&o.timeout, "timeout", 4*time.Second, "how long all may take")
+	set.BoolVar(&o.live, "live", false, "say only whether the daemon is in order, or ought to be restarted")
+	set.BoolVar(&o.controller, "controller", false, "ask flex2csi serve --controller, which has no drivers of the kubelet")
+	return set
+}
+
+// ready is flex2csi ready.
+func ready(args []string, env environment) error {
+	var o readyOptions
+	if err := parse(o.flags(env), args); err != nil {
+		return err
+	}
+	if o.timeout <= 0 {
+		return usagef("--timeout %v: want a time that can pass", o.timeout)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), o.timeout)
+	defer cancel()
+	r, err := o.ask(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(env.out, "flex2csi %s: %s: %s\n", r.Version, r.State, r.Message)
+	if o.live {
+		if !r.Live {
+			return errors.New("the daemon ought to be restarted")
+		}
+		return nil
+	}
+	tellCSIDrivers(env.out, r.Drivers)
+	err = nil
+	if !r.Ready {
+		err = fmt.Errorf("the daemon is not ready: %s", r.State)
+	}
+	if !o.controller {
+		err = errors.Join(err, o.probeDrivers(ctx, env.out, r.Drivers))
+	}
+	return err
+}
+
+func (o *readyOptions) ask(ctx context.Context) (*bridgestatus.Readiness, error) {
+	document, err := wire.AskOwn(ctx, o.socket, wire.KindReady, o.timeout)
+	if err != nil {
+		return nil, err
+	}
+	var r bridgestatus.Readiness
+	if err := json.Unmarshal(document, &r); err != nil {
+		return nil, fmt.Errorf("read how flex2csi is: %w", err)
+	}
+	if r.APIVersion != bridgestatus.APIVersion || r.Kind != bridgestatus.ReadinessKind {
+		return nil, fmt.Errorf("flex2csi answers with %s of %s, and this program knows %s of %s; bring both to one release", r.Kind, r.APIVersion, bridgestatus.ReadinessKind, bridgestatus.APIVersion)
+	}
+	return &r, nil
+}
+
+// tellCSIDrivers names those that cannot be reached.
+func tellCSIDrivers(out io.Writer, drivers []bridgestatus.Driver) {
+	for _, d := range drivers {
+		for _, s := range d.Services {
+			switch {
+			case s.Connected:
+				fmt.Fprintf(out, "%s: CSI driver %s (%s) is connected\n", d.FlexDriver, d.CSIDriver, s.Name)
+			case s.LastError != "":
+				fmt.Fprintf(out, "%s: CSI driver %s (%s) is missing: %s\n", d.FlexDriver, d.CSIDriver, s.Name, s.LastError)
+			default:
+				fmt.Fprintf(out, "%s: CSI driver %s (%s) is not connected yet\n", d.FlexDriver, d.CSIDriver, s.Name)
+			}
+		}
+	}
+}
+
+// probeDrivers runs init of the drivers that the daemon serves.
+func (o *readyOptions) probeDrivers(ctx context.Context, out io.Writer, served []bridgestatus.Driver) error {
+	installed, err := nodeinstall.Read(o.stateDir)
+	if err != nil {
+		return fmt.Errorf("no driver is known to be where the kubelet finds it: %w; flex2csi install leaves word of them", err)
+	}
+	var names []string
+	for _, d := range served {
+		names = append(names, d.FlexDriver)
+	}
+	var broken []string
+	for _, p := range installed.Probe(ctx, names) {
+		if p.Err != nil {
+			fmt.Fprintf(out, "%s: %v\n", p.Driver, p.Err)
+			broken = append(broken, p.Driver)
+			continue
+		}
+		fmt.Fprintf(out, "%s: %s answers init\n", p.Driver, p.Shown)
+	}
+	if len(broken) > 0 {
+		return fmt.Errorf("not where the kubelet finds them, or not working: %s", strings.Join(broken, ", "))
+	}
+	return nil
+}
