@@ -1,0 +1,200 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/flex2csi/flex2csi/test/node"
+)
+
+const (
+	// installed is the namespace of flex2csi.
+	installed = "flex2csi"
+	// localImages is where disks of the backend local are.
+	localImages = "/var/lib/volumes"
+	pluginDir   = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec"
+)
+
+// A cluster is a node with all that scenarios share in it.
+type cluster struct {
+	node   *node.Node
+	client kubernetes.Interface
+	// dir is for what people look at afterwards: bin/e2e/VERSION.
+	dir string
+	// patience is far more than anything needs that is waited for. Retries of the
+	// kubelet double up to two minutes, so a scenario with failures may need more.
+	patience time.Duration
+}
+
+// env is a variable of the environment, or what it is without.
+func env(name, without string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return without
+}
+
+// startCluster starts a node and installs everything, as its users would.
+func startCluster(t *testing.T) *cluster {
+	t.Helper()
+	patience, err := time.ParseDuration(env("E2E_PATIENCE", "2m"))
+	if err != nil {
+		t.Fatalf("E2E_PATIENCE: %v", err)
+	}
+	// As many pods as measure wants, and those of the system.
+	n, err := node.Start(t.Context(), node.Options{Version: version(), Kubelet: map[string]any{"maxPods": 250}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Stop(); err != nil {
+			t.Errorf("stop the node: %v", err)
+		}
+	})
+	c := &cluster{node: n, client: n.Client(), dir: resultDir(), patience: patience}
+	for _, step := range []func(context.Context) error{c.importImages, c.installDrivers, c.installFlex2CSI, c.installLocal} {
+		if err := step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+// importImages gives containerd the images that make e2e-images has built.
+func (c *cluster) importImages(ctx context.Context) error {
+	images, err := filepath.Glob(filepath.Join(os.Getenv("FLEX_IMAGES"), "*.tar"))
+	if err == nil && len(images) == 0 {
+		err = errors.New("no images in $FLEX_IMAGES: make e2e-images builds them")
+	}
+	for _, image := range append(images, env("E2E_IMAGE", "../../bin/flex2csi-image.tar")) {
+		err = errors.Join(err, c.node.Import(ctx, image))
+	}
+	return err
+}
+
+// installDrivers installs the CSI drivers, and waits until the kubelet has them.
+func (c *cluster) installDrivers(ctx context.Context) error {
+	if out, err := c.kubectl("apply", "-k", "manifests"); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return c.rolledOut(ctx, "csi")
+}
+
+// installFlex2CSI installs what is under test: what E2E_INSTALL names, to see that
+// scenarios fail with something that is broken.
+func (c *cluster) installFlex2CSI(ctx context.Context) error {
+	if out, err := c.kubectl("apply", "-k", env("E2E_INSTALL", "manifests/flex2csi")); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return c.rolledOut(ctx, installed)
+}
+
+// installLocal installs drivers of the backend local, which need no daemon.
+func (c *cluster) installLocal(context.Context) error {
+	for _, d := range []struct {
+		name  string
+		flags []string
+	}{{local().flex, nil}, {localAttached().flex, []string{"--attach"}}} {
+		args := append([]string{"install", "--driver", d.name, "--volume-plugin-dir", pluginDir}, d.flags...)
+		if out, err := exec.Command(os.Getenv("FLEXDRIVER_BINARY"), args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("install %s: %w: %s", d.name, err, out)
+		}
+	}
+	return os.MkdirAll(localImages, 0o700)
+}
+
+// rolledOut waits until all DaemonSets and Deployments of a namespace are as they
+// are to be.
+func (c *cluster) rolledOut(ctx context.Context, namespace string) error {
+	return retry(c.patience, func() error {
+		sets, err := c.client.AppsV1().DaemonSets(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		deployments, err := c.client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for i := range sets.Items {
+			errs = append(errs, daemonSetReady(&sets.Items[i]))
+		}
+		for i := range deployments.Items {
+			errs = append(errs, deploymentReady(&deployments.Items[i]))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+func daemonSetReady(d *appsv1.DaemonSet) error {
+	s := d.Status
+	if s.ObservedGeneration == d.Generation && s.DesiredNumberScheduled > 0 && s.UpdatedNumberScheduled == s.DesiredNumberScheduled &&
+		s.NumberAvailable == s.DesiredNumberScheduled && s.CurrentNumberScheduled == s.DesiredNumberScheduled {
+		return nil
+	}
+	return fmt.Errorf("DaemonSet %s: of %d pods %d are up to date and %d available", d.Name, s.DesiredNumberScheduled, s.UpdatedNumberScheduled, s.NumberAvailable)
+}
+
+func deploymentReady(d *appsv1.Deployment) error {
+	s, want := d.Status, *d.Spec.Replicas
+	if s.ObservedGeneration == d.Generation && s.UpdatedReplicas == want && s.AvailableReplicas == want && s.Replicas == want {
+		return nil
+	}
+	return fmt.Errorf("Deployment %s: of %d pods %d are up to date and %d available", d.Name, want, s.UpdatedReplicas, s.AvailableReplicas)
+}
+
+// commandPatience is how long a command that people type may take.
+const commandPatience = time.Minute
+
+// run runs a program of the machine, and returns what it said to stdout.
+func run(name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), commandPatience)
+	defer cancel()
+	var stderr strings.Builder
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w: %s", filepath.Base(name), strings.Join(args, " "), err, stderr.String())
+	}
+	return string(out), err
+}
+
+func (c *cluster) kubectl(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), commandPatience)
+	defer cancel()
+	return c.node.Kubectl(ctx, args...)
+}
+
+// flex2csi runs the program on the node, as root there would.
+func (c *cluster) flex2csi(args ...string) (string, error) {
+	return run(os.Getenv("FLEX2CSI_BINARY"), args...)
+}
+
+// exec runs a program in a container.
+func (c *cluster) exec(namespace, pod, container string, argv ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), commandPatience)
+	defer cancel()
+	return c.node.Exec(ctx, namespace, pod, container, argv...)
+}
+
+// partLogs are the files with what kubelet, containerd and control plane said, by
+// their names.
+func (c *cluster) partLogs() map[string]string {
+	logs := map[string]string{}
+	for _, p := range c.node.Parts() {
+		logs[p.Name] = p.Log
+	}
+	return logs
+}

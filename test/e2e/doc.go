@@ -1,0 +1,22 @@
+// Package e2e proves that what the project installs works: on a node with a real
+// kubelet and containerd, in a real control plane, from the project's own image
+// and manifests, with real CSI drivers in pods.
+//
+//	make e2e                      # both versions of Kubernetes
+//	make e2e SCENARIO=subpath     # those whose name matches
+//	make e2e KUBERNETES=1.36      # one version
+//
+// [TestScenarios] starts one node (package test/node) and runs all scenarios on
+// it. A scenario is a function that says what it looks at, in a namespace of its
+// own. Those in "shared" run side by side; those in "alone" come after them, one
+// by one, since they kill, restart or remove what all use.
+//
+// After each scenario nothing of it may be left: no mount, loop device,
+// VolumeAttachment, record, pod directory or claim, and the CSI driver must have
+// been called for the reverse of all that it did (leaks_test.go). A scenario that
+// fails leaves what one wants to see in bin/e2e/VERSION/SCENARIO. At the end there
+// is a table in bin/e2e/VERSION/table.txt.
+//
+// The test itself runs in the namespaces of the node: /var/lib/kubelet is the
+// node's, and what a test mounts nobody else sees.
+package e2e

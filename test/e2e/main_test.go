@@ -1,0 +1,55 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/flex2csi/flex2csi/test/node"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(node.Isolate(filepath.Join(os.TempDir(), "flex2csi-e2e-"+version()), os.Stderr, m.Run))
+}
+
+// version is the Kubernetes that the node runs.
+func version() string {
+	return env("KUBERNETES", "1.37")
+}
+
+// resultDir is where the table is, and what is left of scenarios that failed.
+func resultDir() string { return filepath.Join("..", "..", "bin", "e2e", version()) }
+
+// TestScenarios is all there is: one node, and what is done with it.
+func TestScenarios(t *testing.T) {
+	began := time.Now()
+	c := startCluster(t)
+	r := &report{}
+	up := time.Since(began)
+	t.Cleanup(func() {
+		headline := fmt.Sprintf("Kubernetes %s: up with everything installed after %.0f s, all after %.0f s\n",
+			version(), up.Seconds(), time.Since(began).Seconds())
+		if err := r.write(filepath.Join(c.dir, "table.txt"), headline); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("shared", func(t *testing.T) {
+		c.runAll(t, r, shared(), true)
+	})
+	t.Run("alone", func(t *testing.T) {
+		c.runAll(t, r, alone(), false)
+	})
+}
+
+// shared are the scenarios that run side by side.
+func shared() []scenario {
+	return slices.Concat(lives(), useScenarios(), attachScenarios(), growScenarios(), secretScenarios())
+}
+
+// alone are those that disturb others: each by itself, in this order.
+func alone() []scenario {
+	return slices.Concat( /* manualScenarios() */ []scenario(nil))
+}
