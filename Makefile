@@ -171,6 +171,34 @@ $(FLEX_PROGRAMS)/pause.tar: $(BIN)/image $(wildcard test/node/pause/*.go)
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(FLEX_PROGRAMS)/pause ./test/node/pause
 	$(BIN)/image -o $@ --name localhost/pause:node --file /pause=$(FLEX_PROGRAMS)/pause:0755 --entrypoint /pause
 
+# Images of what the scenarios of test/e2e run, beside the project's own. mkfs and
+# libraries come from /usr of the node, which is the machine's.
+export FLEX_IMAGES := $(CURDIR)/$(BIN)/images
+ROOT_LINKS := $(foreach dir,bin sbin lib lib64,--link /$(dir)=usr/$(dir))
+
+.PHONY: e2e-images
+e2e-images: programs node-programs $(BIN)/image
+	@mkdir -p $(FLEX_IMAGES)
+	$(MAKE) image PLATFORMS=linux/$$(go env GOARCH) ARCHIVE=$(FLEX_IMAGES)/flex2csi.tar
+	$(BIN)/image -o $(FLEX_IMAGES)/busybox.tar --name localhost/busybox:e2e --env PATH=/bin \
+		--file /bin/busybox=$(FLEX_PROGRAMS)/busybox:0755 \
+		$$($(FLEX_PROGRAMS)/busybox --list | sed '/^busybox$$/d; s|.*|--link /bin/&=busybox|')
+	@for program in csidriver csi-attacher; do \
+		$(BIN)/image -o $(FLEX_IMAGES)/$$program.tar --name localhost/$$program:e2e --entrypoint /$$program --user 0 \
+			--file /$$program=$(FLEX_PROGRAMS)/$$program:0755 $(ROOT_LINKS) || exit; \
+	done
+
+# KUBERNETES is the releases, SCENARIO a regular expression of names.
+KUBERNETES ?= 1.37 1.36
+.PHONY: e2e
+e2e: $(KUBERNETES:%=e2e-%) ## install on a real node and run all scenarios, two versions; or SCENARIO=regexp, KUBERNETES=1.36
+
+e2e-1.36: node-programs-1.36
+.PHONY: e2e-1.36 e2e-1.37
+e2e-1.36 e2e-1.37: e2e-%: e2e-images $(BIN)/testsum
+	@KUBERNETES=$* $(TESTSUM) -step e2e-$* run -count=1 -timeout 30m -parallel 8 ./test/e2e; \
+		status=$$?; cat $(BIN)/e2e/$*/table.txt; exit $$status
+
 .PHONY: test-cluster
 test-cluster: programs control-plane $(BIN)/testsum ## the daemon in a real control plane: attachments, RBAC, outages
 	@$(TESTSUM) -step cluster run -count=1 -timeout 20m ./test/controlplane/... ./test/cluster/...

@@ -11,8 +11,25 @@ import (
 	"github.com/flex2csi/flex2csi/test/node"
 )
 
-func TestMain(m *testing.M) {
-	os.Exit(node.Isolate(filepath.Join(os.TempDir(), "flex2csi-e2e-"+version()), os.Stderr, m.Run))
+func TestMain(m *testing.M) { os.Exit(inNode(m.Run)) }
+
+// inNode runs the tests inside a node, whose files are nobody's afterwards.
+func inNode(tests func() int) int {
+	const envDir = "E2E_DIR" // Isolate executes this program twice more
+	if os.Getenv(envDir) != "" {
+		return node.Isolate("", os.Stderr, tests)
+	}
+	dir, err := os.MkdirTemp("", "e2e")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "a directory for the node:", err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Setenv(envDir, dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return node.Isolate(dir, os.Stderr, tests)
 }
 
 // version is the Kubernetes that the node runs.
