@@ -89,6 +89,34 @@ bench: build ## measure start-up, mounting and throughput against an empty progr
 bench-cluster: programs control-plane ## measure attaching against kube-controller-manager's own way, as root
 	go test -count=1 -timeout 20m -run '^$$' -bench '^BenchmarkAttach$$' -benchtime 31x ./test/cluster
 
+# A node to play with (docs/node.md): KUBERNETES=1.36 is another one, of that
+# release.
+RELEASE = $(firstword $(KUBERNETES))
+NODE    = $(BIN)/node --dir $(or $(TMPDIR),/tmp)/flex2csi-node-$(RELEASE) --kubernetes $(RELEASE)
+
+.PHONY: node-up
+node-up: $(BIN)/node e2e-images ## start a Kubernetes of one node, as root, with all images to play with
+	@test $(RELEASE) != 1.36 || $(MAKE) --no-print-directory node-programs-1.36
+	@$(NODE) up $(FLEX_IMAGES)/*.tar
+	@echo "Now: make node-shell, or make node-kubectl ARGS='apply -k install/overlays/kubeadm'. The end: make node-down."
+
+.PHONY: node-shell
+node-shell: $(BIN)/node ## a shell inside of the node, with kubectl in its PATH
+	@$(NODE) shell
+
+.PHONY: node-kubectl
+node-kubectl: $(BIN)/node
+	@$(NODE) kubectl $(ARGS)
+
+.PHONY: node-down
+node-down: $(BIN)/node ## end the node
+	@$(NODE) down
+
+.PHONY: $(BIN)/node
+$(BIN)/node:
+	@mkdir -p $(BIN)
+	@go build -o $@ ./test/node/cmd/node
+
 ## Test
 
 .PHONY: test

@@ -31,6 +31,8 @@ const (
 //
 // What is wrong with the node itself is told to stderr.
 //
+// Without a dir it makes one, which is gone afterwards.
+//
 // With the program everything ends that it has started, however it ends, and
 // all mounts are gone. Two nodes with different directories know nothing of
 // each other.
@@ -43,7 +45,7 @@ func Isolate(dir string, stderr io.Writer, run func() int) int {
 	case stageInit:
 		status, err = initialise(os.Getenv(envDir))
 	default:
-		status, err = enter(dir)
+		status, err = outside(dir)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "node: %v\n", err)
@@ -52,16 +54,29 @@ func Isolate(dir string, stderr io.Writer, run func() int) int {
 	return status
 }
 
-// enter is what happens outside: it starts the node's first process, waits for
-// its end and removes what is not in a namespace.
-func enter(dir string) (status int, err error) {
+// outside is what happens there.
+func outside(dir string) (status int, err error) {
 	if os.Geteuid() != 0 {
 		return 0, errors.New("needs root, for namespaces and mounts: run it with sudo")
 	}
-	dir, err = filepath.Abs(dir)
+	if dir != "" {
+		dir, err = filepath.Abs(dir)
+		if err != nil {
+			return 0, err
+		}
+		return enter(dir)
+	}
+	dir, err = os.MkdirTemp("", "flex2csi-node")
 	if err != nil {
 		return 0, err
 	}
+	status, err = enter(dir)
+	return status, errors.Join(err, os.RemoveAll(dir))
+}
+
+// enter starts the node's first process, waits for
+// its end and removes what is not in a namespace.
+func enter(dir string) (status int, err error) {
 	unlock, err := lock(dir)
 	if err != nil {
 		return 0, err
@@ -73,22 +88,6 @@ func enter(dir string) (status int, err error) {
 	}
 	status, err = again(dir)
 	return status, errors.Join(err, groups.remove(), detachLoops(dir))
-}
-
-// lock keeps a second node away from a directory.
-func lock(dir string) (unlock func(), err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("%s is the directory of a node that runs (flock: %w)", dir, err)
-	}
-	return func() { f.Close() }, nil
 }
 
 // again executes this program as the first process of new namespaces.
@@ -113,6 +112,10 @@ func again(dir string) (status int, err error) {
 	}
 	if err := cmd.Start(); err != nil {
 		return 0, fmt.Errorf("make namespaces: %w", err)
+	}
+	r := running{Outside: os.Getpid(), Init: cmd.Process.Pid}
+	if err := r.write(dir); err != nil {
+		return 0, errors.Join(err, cmd.Process.Kill(), cmd.Wait())
 	}
 	stop := passSignals(func(s os.Signal) { _ = cmd.Process.Signal(s) }) // it may be gone by now
 	defer stop()

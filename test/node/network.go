@@ -19,7 +19,7 @@ const (
 	// serviceRange has ServiceAddress, that of kubernetes.default.
 	serviceRange   = "10.96.0.0/16"
 	serviceAddress = "10.96.0.1"
-	podRange       = "10.78.0.0/24"
+	podRange       = "10.78.0.0/22"
 	bridge         = "cni0"
 )
 
