@@ -217,8 +217,16 @@ const (
 	attachmentLimit    ID = "attachment-limit"
 )
 
+// What kube-controller-manager says of a volume that another node has
+// (pkg/controller/volume/attachdetach/reconciler/reconciler.go), up to 1.36 and
+// from 1.37 on.
+const (
+	multiAttachTo36    = "Multi-Attach error for volume"
+	multiAttachSince37 = "Volume is already exclusively attached to one node, waiting on detach"
+)
+
 func attachmentKinds() []Kind {
-	multiAttach := []string{"Multi-Attach error for volume"}
+	multiAttach := []string{multiAttachTo36, multiAttachSince37}
 	waiting := []string{"timed out waiting for external-attacher of", "AttachVolume.Attach failed for volume"}
 	return []Kind{
 		{attachmentsFine, OK, nil, ""},
@@ -233,7 +241,7 @@ func attachmentKinds() []Kind {
 		},
 		{
 			attachmentLost, Error,
-			[]string{"input/output error", "Multi-Attach error for volume"},
+			[]string{"input/output error", multiAttachTo36, multiAttachSince37},
 			"The daemon asks for it again by itself. If that does not end: somebody deletes what pods still use. See who has the right to delete VolumeAttachments, and whether a CSI PersistentVolume has the same volumeHandle.",
 		},
 		{
