@@ -4,6 +4,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,4 +56,36 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s is in order, and says what to do", k.ID)
 		}
 	}
+}
+
+// TestMessagesAreExplained: who meets a message that a finding names finds it in
+// the documents, too, in the words of the program that says it.
+func TestMessagesAreExplained(t *testing.T) {
+	var documented strings.Builder
+	for _, name := range []string{"kubelet-messages.md", "troubleshooting.md"} {
+		text, err := os.ReadFile("../../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documented.Write(text)
+	}
+	messages := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(documented.String(), -1)
+	for _, k := range doctor.Kinds() {
+		for _, m := range k.Messages {
+			if !slices.ContainsFunc(messages, func(row []string) bool { return sameMessage(row[1], m) }) {
+				t.Errorf("%s is seen as %q, which no document explains", k.ID, m)
+			}
+		}
+	}
+}
+
+// sameMessage reports whether the one is a part of the other, variable parts left
+// out.
+func sameMessage(documented, named string) bool {
+	for part := range strings.SplitSeq(documented, "…") {
+		if part = strings.TrimSpace(part); len(part) > 8 && (strings.Contains(named, part) || strings.Contains(part, strings.TrimSuffix(named, "["))) {
+			return true
+		}
+	}
+	return false
 }
