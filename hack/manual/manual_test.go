@@ -36,14 +36,14 @@ func TestFiles(t *testing.T) {
 	if err := set.MarkHidden("hidden"); err != nil {
 		t.Fatal(err)
 	}
-	c := manual.Command{Name: "it do", Flags: set, Usage: "Usage: it do [flags]\n\nDo <it>:\n  it do\n\nFlags:\n\n" + set.FlagUsagesWrapped(80)}
+	c := manual.Command{Name: "it do", Summary: "do it", Flags: set, Usage: "Usage: it do [flags]\n\nDo <it>:\n  it do\n\nFlags:\n\n" + set.FlagUsagesWrapped(80)}
 	files, err := manual.Files([]manual.Command{c})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, wants := range map[string][]string{
 		"docs/reference/it-do.md": {"\n    it do [flags]\n", "Do \\<it>:\n\n    it do\n", "| `-t`, `--to` *place* | `a|b` | where to, a place |\n"},
-		"man/it-do.1":             {".TH IT-DO 1", ".SH NAME\nit-do \\-", ".TP\n\\fB-t\\fP, \\fB--to\\fP \\fIplace\\fP\nwhere to, a place (default: a|b)\n"},
+		"man/it-do.1":             {".TH IT-DO 1", ".SH NAME\nit-do \\- do it", ".TP\n\\fB-t\\fP, \\fB--to\\fP \\fIplace\\fP\nwhere to, a place (default: a|b)\n"},
 	} {
 		for _, want := range wants {
 			if !strings.Contains(files[name], want) {
