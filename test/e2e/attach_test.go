@@ -65,7 +65,6 @@ func attachment(t *T) {
 		}
 		return nil
 	})
-	t.wantCalls(v, map[string]int{"ControllerPublishVolume": 1, "ControllerUnpublishVolume": 1})
 }
 
 func attachmentByKCM(t *T) {
@@ -114,7 +113,7 @@ func discovered(t *T) {
 	pod := t.create(t.newPod("pod", v.at("/data")))
 	t.waitEvent(pod, "no driver of this name is registered below")
 	t.must(t.apply("manifests/late"))
-	t.Cleanup(func() {
+	t.after = append(t.after, func() {
 		out, err := t.kubectl("delete", "-k", "manifests/late", "--wait")
 		t.check(withText(err, out))
 	})

@@ -53,7 +53,11 @@ func startCluster(t *testing.T) *cluster {
 		t.Fatalf("E2E_PATIENCE: %v", err)
 	}
 	// As many pods as measure wants, and those of the system.
-	n, err := node.Start(t.Context(), node.Options{Version: version(), Kubelet: map[string]any{"maxPods": 250}})
+	n, err := node.Start(t.Context(), node.Options{Version: version(), Kubelet: map[string]any{
+		"maxPods": 250,
+		// How often it looks whether a claim has grown; one minute would be its own.
+		"syncFrequency": "10s",
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,8 +67,9 @@ func startCluster(t *testing.T) *cluster {
 		}
 	})
 	c := &cluster{node: n, client: n.Client(), dir: resultDir(), patience: patience}
-	for _, step := range []func(context.Context) error{c.importImages, c.installDrivers, c.installFlex2CSI, c.installLocal} {
+	for _, step := range []func(context.Context) error{c.importImages, c.install, c.installLocal} {
 		if err := step(t.Context()); err != nil {
+			(&T{T: t, cluster: c, Namespace: "e2e-start"}).keepArtefacts()
 			t.Fatal(err)
 		}
 	}
@@ -86,21 +91,15 @@ func (c *cluster) importImages(ctx context.Context) error {
 	return err
 }
 
-// installDrivers installs the CSI drivers, and waits until the kubelet has them.
-func (c *cluster) installDrivers(ctx context.Context) error {
-	if out, err := c.kubectl("apply", "-k", "manifests"); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
+// install installs the CSI drivers and what is under test, and waits until all of
+// it is ready. E2E_INSTALL names something broken, to see that scenarios fail.
+func (c *cluster) install(ctx context.Context) error {
+	for _, dir := range []string{"manifests", env("E2E_INSTALL", "manifests/flex2csi")} {
+		if _, err := c.kubectl("apply", "-k", dir); err != nil {
+			return err
+		}
 	}
-	return c.rolledOut(ctx, "csi")
-}
-
-// installFlex2CSI installs what is under test: what E2E_INSTALL names, to see that
-// scenarios fail with something that is broken.
-func (c *cluster) installFlex2CSI(ctx context.Context) error {
-	if out, err := c.kubectl("apply", "-k", env("E2E_INSTALL", "manifests/flex2csi")); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	return c.rolledOut(ctx, installed)
+	return errors.Join(c.rolledOut(ctx, "csi"), c.rolledOut(ctx, installed))
 }
 
 // installLocal installs drivers of the backend local, which need no daemon.

@@ -14,17 +14,19 @@ import (
 // growScenarios enlarge a claim. The kubelet gets to a volume that is in use with
 // its next look at the pod, within a minute or two.
 func growScenarios() []scenario {
+	// ext4 grows online only with CAP_SYS_RESOURCE, which not every machine has.
+	xfs := []volumeOption{fsType("xfs"), size(before)}
 	return []scenario{
-		{"grow-online", "a claim is enlarged under its pod: disk, filesystem and claim grow", func(t *T) { t.growOnline(t.volume(disk(), "data")) }},
-		{"grow-attached", "the same with attach: true", func(t *T) { t.growOnline(t.volume(attached(), "data")) }},
-		{"grow-local", "the same with a disk image of the backend local", func(t *T) { t.growOnline(t.localVolume(local())) }},
+		{"grow-online", "a claim is enlarged under its pod: disk, filesystem and claim grow", func(t *T) { t.growOnline(t.volume(disk(), "data", xfs...)) }},
+		{"grow-attached", "the same with attach: true", func(t *T) { t.growOnline(t.volume(attached(), "data", xfs...)) }},
+		{"grow-local", "the same with a disk image of the backend local", func(t *T) { t.growOnline(t.localVolume(local(), xfs...)) }},
 		{"grow-between-pods", "a claim is enlarged while nobody has it: the next pod finds it grown", growBetween},
 		{"grow-offline-driver", "a driver that grows only what is not in use: an event says so, and the next pod has it", growOffline},
 	}
 }
 
 const (
-	before, after = 64 * mebi, 160 * mebi
+	before, after = 320 * mebi, 640 * mebi
 	// df tells the size of the filesystem, in KiB. Its own needs take a part.
 	df = "df -k /data | awk 'END{print $2}'"
 )
@@ -87,7 +89,7 @@ func (t *T) growOnline(v *volume) {
 }
 
 func growBetween(t *T) {
-	v := t.volume(disk(), "data")
+	v := t.volume(disk(), "data", fsType("xfs"), size(before))
 	pod := t.start("first", v.at("/data"))
 	t.sh(pod, "echo kept > /data/file && sync")
 	t.delete(pod)
@@ -99,7 +101,7 @@ func growBetween(t *T) {
 }
 
 func growOffline(t *T) {
-	v := t.volume(offline(), "data")
+	v := t.volume(offline(), "data", fsType("xfs"), size(before))
 	pod := t.start("first", v.at("/data"))
 	t.sh(pod, "echo kept > /data/file && sync")
 	t.enlarge(v)

@@ -19,6 +19,8 @@ type T struct {
 	*cluster
 	// Namespace is the scenario's own.
 	Namespace string
+	// after is what end does when nothing is in use any more.
+	after []func()
 
 	mu      sync.Mutex
 	notes   []string
@@ -82,6 +84,9 @@ func (t *T) end() {
 	t.wantNothingLeft()
 	for _, v := range t.volumes {
 		t.check(v.deleteDisk())
+	}
+	for _, f := range t.after {
+		f()
 	}
 	err := t.client.CoreV1().Namespaces().Delete(t.ctx(), t.Namespace, metav1.DeleteOptions{})
 	if !apierrors.IsNotFound(err) {
