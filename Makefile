@@ -300,7 +300,7 @@ deps: ## update the golden list of what flexdriver links
 
 .PHONY: docs
 docs: ## make docs/reference and man/ from the programs' own flags and from docs/
-	go test ./hack/manual ./cmd/flexdriver ./cmd/flex2csi -run '^(TestManual|TestDocuments|TestDistributions)$$' -update
+	go test ./hack/manual ./hack/manifests ./cmd/flexdriver ./cmd/flex2csi -run '^(TestManual|TestDocuments|TestDistributions|TestManifests)$$' -update
 
 .PHONY: verify
 verify: $(TOOLS)/gofumpt ## go.mod is tidy and all files are formatted

@@ -1,0 +1,107 @@
+{{/* What is known of the distribution. */}}
+{{- define "flex2csi.distribution" -}}
+{{- $all := .Files.Get "files/distributions.yaml" | fromYaml -}}
+{{- get $all .Values.distribution | required (printf "distribution %q is not known, only %s" .Values.distribution (keys $all | sortAlpha | join ", ")) | toYaml -}}
+{{- end }}
+
+{{- define "flex2csi.kubeletDir" -}}
+{{- .Values.kubeletDir | default (include "flex2csi.distribution" . | fromYaml).kubeletDir | trimSuffix "/" -}}
+{{- end }}
+
+{{/* Where a controller beside kube-controller-manager has its socket. */}}
+{{- define "flex2csi.attachDir" -}}
+{{- .Values.attach.pluginDir | default .Values.volumePluginDir | default (include "flex2csi.distribution" . | fromYaml).pluginDir -}}
+{{- end }}
+
+{{- define "flex2csi.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Labels of all objects. */}}
+{{- define "flex2csi.labels" -}}
+app.kubernetes.io/part-of: flex2csi
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* Labels by which a part is found: (list root component). */}}
+{{- define "flex2csi.selector" -}}
+app.kubernetes.io/name: flex2csi
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
+{{/* The configuration, as the programs read it. */}}
+{{- define "flex2csi.config" -}}
+apiVersion: flex2csi.io/v1alpha1
+kind: BridgeConfiguration
+drivers:
+{{ toYaml .Values.drivers }}
+{{- end }}
+
+{{/*
+The objects in a file of files/, which is the one that kustomize uses: with the
+labels of the chart, in the release's namespace, and with other expressions for
+the variables of policies. (list root file variables)
+*/}}
+{{- define "flex2csi.objects" -}}
+{{- $root := index . 0 -}}
+{{- $variables := index . 2 -}}
+{{- $namespace := $root.Release.Namespace -}}
+{{- range regexSplit "(?m)^---$" ($root.Files.Get (index . 1)) -1 }}
+{{- $object := . | replace "system:serviceaccount:flex2csi:" (printf "system:serviceaccount:%s:" $namespace) | fromYaml }}
+{{- if hasKey $object.metadata "namespace" }}{{ $_ := set $object.metadata "namespace" $namespace }}{{ end }}
+{{- range $object.subjects }}{{ $_ := set . "namespace" $namespace }}{{ end }}
+{{- range dig "spec" "variables" list $object }}
+{{- if hasKey $variables .name }}{{ $_ := set . "expression" (get $variables .name) }}{{ end }}
+{{- end }}
+{{- if and (eq $object.kind "ClusterRole") (eq $object.metadata.name "flex2csi-node") (not $root.Values.rbac.nodesAttach) }}
+{{- range $object.rules }}{{ $_ := set . "verbs" (without .verbs "create" "delete" | default .verbs) }}{{ end }}
+{{- end }}
+{{- $_ := set $object.metadata "labels" (merge (default dict $object.metadata.labels) (include "flex2csi.labels" $root | fromYaml)) }}
+---
+{{ toYaml $object }}
+{{- end }}
+{{- end }}
+
+{{/* A list of strings in CEL, which must not be empty for its type to be known. */}}
+{{- define "flex2csi.celList" -}}
+['{{ join "', '" . }}']
+{{- end }}
+
+{{/* The container that lets those read the metrics who may. */}}
+{{- define "flex2csi.metricsProxy" -}}
+- name: metrics
+  image: {{ .Values.metrics.proxyImage }}
+  imagePullPolicy: IfNotPresent
+  args:
+    - --secure-listen-address=:9899
+    - --upstream=http://127.0.0.1:9898/
+    - --allow-paths=/metrics
+  ports:
+    - name: metrics
+      containerPort: 9899
+  securityContext:
+    runAsNonRoot: true
+    runAsUser: 65532
+    runAsGroup: 65532
+    allowPrivilegeEscalation: false
+    readOnlyRootFilesystem: true
+    capabilities:
+      drop: [ALL]
+    seccompProfile:
+      type: RuntimeDefault
+  resources:
+    requests:
+      cpu: 1m
+      memory: 16Mi
+    limits:
+      memory: 64Mi
+{{- end }}
