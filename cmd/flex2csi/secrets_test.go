@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/internal/wire"
@@ -198,7 +199,7 @@ func startServe(t *testing.T, dir string, log io.Writer) (stop func()) {
 	env := environment{err: log}
 	o := serveOptions{
 		socket: filepath.Join(dir, "run/s"), stateDir: filepath.Join(dir, "state"), kubeletDir: filepath.Join(dir, "kubelet"), nodeName: "node-1",
-		httpEndpoint: "127.0.0.1:0", verbosity: 9,
+		httpEndpoint: "127.0.0.1:0", verbosity: 9, bootIDFile: bridge.BootIDFile,
 	}
 	c, err := loadConfig(bridgeconfig.Loader{}, filepath.Join(dir, "config.yaml"), env)
 	if err != nil {

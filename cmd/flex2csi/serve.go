@@ -25,7 +25,7 @@ import (
 type serveOptions struct {
 	config                                 *string
 	socket, stateDir, kubeletDir, nodeName string
-	httpEndpoint, metricsPath              string
+	httpEndpoint, metricsPath, bootIDFile  string
 	drain, interval, grace, timeout        time.Duration
 	verbosity                              int
 	api                                    clusterOptions
@@ -45,6 +45,7 @@ func (o *serveOptions) flags(env environment) *pflag.FlagSet {
 	set.DurationVar(&o.drain, "drain-timeout", 20*time.Second, "how long calls under way are waited for at the end")
 	set.DurationVar(&o.interval, "reconcile-interval", 30*time.Second, "pause between two looks for what nobody wants any more, and for mounts that died")
 	set.DurationVar(&o.grace, "grace", bridge.DefaultGrace, "how long something may be left half-done before it is undone because nobody asks for it any more; the kubelet asks at least every 2m3s")
+	set.StringVar(&o.bootIDFile, "boot-id-file", bridge.BootIDFile, "`file` that says something else after each boot of the node; for tests, and where the kernel's is hidden")
 	set.CountVarP(&o.verbosity, "v", "v", "log requests and responses as well, secrets masked")
 	return set
 }

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -103,8 +104,18 @@ func rebooted(r *volstate.Record) {
 	r.StageDead, r.Changed = "", now
 }
 
-// BootID is what tells one boot of the node from the next.
-func BootID() (string, error) {
-	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(data)), err
+// BootIDFile is where the kernel says which boot this is (random(4)).
+const BootIDFile = "/proc/sys/kernel/random/boot_id"
+
+// BootID tells this boot of the node from others.
+func BootID(file string) (string, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	id := strings.TrimSpace(string(data))
+	if id == "" || len(id) > 128 {
+		return "", fmt.Errorf("%s has %d bytes in it, which is no boot id", file, len(id))
+	}
+	return id, nil
 }

@@ -278,6 +278,36 @@ func (b *Bridge) find(dir string) (csivol.Key, bool) {
 	return csivol.Key{}, false
 }
 
+// settlePause is that between two looks at what is under way.
+const settlePause = 10 * time.Millisecond
+
+// Settle waits until no operation is under way, of which none begins any more
+// when nobody calls and Context has ended. Then nothing is written down any more.
+func (b *Bridge) Settle(ctx context.Context) error {
+	ticker := time.NewTicker(settlePause)
+	defer ticker.Stop()
+	for {
+		n := b.underWay()
+		if n == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d operations are still under way: %w", n, context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
+}
+
+func (b *Bridge) underWay() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, v := range b.volumes {
+		n += len(v.ops)
+	}
+	return n
+}
+
 // Records returns all records as they were last saved. They must not be
 // changed.
 func (b *Bridge) Records() []*volstate.Record {

@@ -101,6 +101,13 @@ func (c *Client) log() *slog.Logger {
 	return c.Log
 }
 
+// Reach connects to the services of the driver and asks what they can do, as the
+// first call does that needs them.
+func (c *Client) Reach(ctx context.Context) error {
+	_, err := c.Features(ctx)
+	return err
+}
+
 // Connections says how the connections to the services of the driver are. They
 // are made when they are needed, not before.
 func (c *Client) Connections() []csivol.Connection {
