@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -39,7 +41,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 		return err
 	}
 	warnOldKernel(log)
-	// Operations end after the calls that wait for them: see daemon.Run.
+	// Operations end after the calls that wait for them: see settle.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	b, err := o.bridge(life, store, log)
@@ -61,18 +63,37 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 		client := drivers.Client(d, o.kubeletDir)
 		client.Observer, client.Log = metrics, log
 		clients = append(clients, client)
-		views = append(views, daemon.Driver{FlexDriver: d.FlexDriver, CSIDriver: d.CSIDriver, Connections: client.Connections})
+		views = append(views, daemon.Driver{FlexDriver: d.FlexDriver, CSIDriver: d.CSIDriver, Connections: client.Connections, Reach: client.Reach})
 		b.Drivers[d.FlexDriver] = cluster.driver(d, mappers[d.FlexDriver], client)
 	}
-	defer cluster.run(life)() // operations go on with it until the end
+	leaveCluster := cluster.run(life) // operations go on with it until the end
 	err = daemon.Run(ctx, daemon.Options{
 		Bridge: b, Store: store, Tombstones: tombstone.Dir(o.stateDir), StateDir: o.stateDir, Socket: o.socket, Drivers: views, Metrics: metrics, Cluster: cluster.status,
 		HTTPEndpoint: o.httpEndpoint, MetricsPath: o.metricsPath, Drain: o.drain, Interval: o.interval, Log: log,
 	})
+	end()
+	leaveCluster()
 	for _, c := range clients {
 		err = errors.Join(err, c.Close())
 	}
-	return err
+	return errors.Join(err, settle(b, store, log))
+}
+
+// settleWait is how long operations may take to end when their RPCs are
+// cancelled.
+const settleWait = 5 * time.Second
+
+// settle gives the records to the next process, if this one has no operation
+// left that could write one. Otherwise the end of the process does.
+func settle(b *bridge.Bridge, store *volstate.Store, log *slog.Logger) error {
+	ctx, cancel := context.WithTimeout(context.Background(), settleWait)
+	defer cancel()
+	if err := b.Settle(ctx); err != nil {
+		log.Warn("ending in the middle of it; the records say how far it is", "error", err)
+		runtime.KeepAlive(store) // the lock ends with the process, and not before
+		return nil
+	}
+	return store.Unlock()
 }
 
 // driver puts one together, with what there is of a cluster.
@@ -85,9 +106,9 @@ func (c *nodeCluster) driver(d *bridgeconfig.Driver, m *mapping.Mapper, s bridge
 
 // bridge returns one without drivers.
 func (o *serveOptions) bridge(life context.Context, store *volstate.Store, log *slog.Logger) (*bridge.Bridge, error) {
-	boot, err := bridge.BootID()
+	boot, err := bridge.BootID(o.bootIDFile)
 	if err != nil {
-		return nil, fmt.Errorf("tell this boot from others: %w", err)
+		return nil, fmt.Errorf("tell this boot from others (--boot-id-file): %w", err)
 	}
 	return &bridge.Bridge{
 		Context:    life,

@@ -1,16 +1,16 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/flex2csi/flex2csi/internal/wire"
+	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -31,34 +31,27 @@ type ControllerOptions struct {
 	Log                       *slog.Logger
 }
 
-// RunController serves until ctx ends, then drains.
+// RunController serves until ctx ends, then drains. Another process that serves
+// the socket is waited for.
 func RunController(ctx context.Context, o ControllerOptions) error {
-	d := &Daemon{driver: o.Driver, started: time.Now(), Options: Options{
-		Socket: o.Socket, Metrics: o.Metrics, HTTPEndpoint: o.HTTPEndpoint, MetricsPath: o.MetricsPath,
-		Drain: cmp.Or(o.Drain, 20*time.Second), Log: o.Log,
-	}}
+	d := newDaemon(Options{
+		Socket: o.Socket, Metrics: o.Metrics, HTTPEndpoint: o.HTTPEndpoint, MetricsPath: o.MetricsPath, Drain: o.Drain, Log: o.Log,
+	})
+	d.driver = o.Driver
 	if err := d.Metrics.registry.Register(o.Collector); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	var listener net.Listener
+	r := role{background: o.Background, documents: map[string]wireserver.Document{wire.KindReady: d.readiness}}
 	if o.Socket != "" {
-		var err error
-		if listener, err = d.listen(); err != nil {
-			return err
-		}
-		defer listener.Close()
+		return d.run(ctx, r)
 	}
-	stopHTTP, err := d.serveHTTP()
-	if err != nil {
+	defer d.answerForItself(r.documents)()
+	if err := d.serveHTTP(); err != nil {
 		return err
 	}
-	defer stopHTTP()
-	if listener == nil {
-		d.work(ctx, o.Background)
-		return nil
-	}
-	d.Log.Info("serving kube-controller-manager", "socket", d.Socket)
-	return d.serve(ctx, listener, nil, o.Background...)
+	defer d.stopHTTP()
+	d.work(ctx, o.Background)
+	return nil
 }
 
 // work is for one whom nobody calls.

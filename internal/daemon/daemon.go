@@ -4,10 +4,12 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -59,6 +61,8 @@ type Driver struct {
 	FlexDriver, CSIDriver string
 	// Connections says how those to the CSI driver are.
 	Connections func() []csivol.Connection
+	// Reach connects to it, to see whether it is there; nil: nobody tries.
+	Reach func(ctx context.Context) error
 }
 
 // A Daemon is a running Options.
@@ -67,71 +71,77 @@ type Daemon struct {
 	started time.Time
 	// driver returns the callouts of a Flex driver.
 	driver func(name string) (*flex.Driver, error)
-	// socketInfo is the socket that this process made.
+	// socketInfo is the socket that this process made; not to be looked at
+	// before it serves.
 	socketInfo os.FileInfo
+	http       *http.Server // nil: not yet
 	failures   failures
-	phase      atomic.Int32 // one of starting, serving, draining
+	reaches    reaches
+	phase      atomic.Int32 // one of starting and so on
+	// standsBy says for whom; nil: for nobody.
+	standsBy atomic.Pointer[string]
+	// tookSocket is when it got the socket, in Unix nanoseconds.
+	tookSocket atomic.Int64
+	// turn is closed when callouts may be answered.
+	turn      chan struct{}
+	settingUp atomic.Int32 // calls
 }
 
 // The phases of a daemon.
 const (
 	starting int32 = iota
+	standingBy
+	takingOver
 	serving
 	draining
 )
 
 // Run serves until ctx ends, then drains. It returns nil after an end in good
-// order.
+// order. While another process serves the socket, or still acts on the records,
+// it waits for its turn. The records stay locked: the caller unlocks them, when
+// the operations of the bridge have ended, too.
 func Run(ctx context.Context, o Options) error {
-	d := &Daemon{Options: o, started: time.Now(), driver: o.Bridge.Driver}
+	d := newDaemon(o)
+	d.driver = o.Bridge.Driver
 	if d.Metrics == nil {
 		d.Metrics = NewMetrics()
 	}
 	if err := d.Metrics.registry.Register(newCollector(d.look)); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	if d.Interval <= 0 {
-		d.Interval = 30 * time.Second
-	}
-	if d.SweepInterval <= 0 {
-		d.SweepInterval = 10 * time.Minute
-	}
-	if d.Drain <= 0 {
-		d.Drain = 20 * time.Second
+	d.Interval = cmp.Or(max(d.Interval, 0), 30*time.Second)
+	d.SweepInterval = cmp.Or(max(d.SweepInterval, 0), 10*time.Minute)
+	return d.run(ctx, role{
+		takeOver:   d.takeOver,
+		background: []func(context.Context){d.reconcileLoop, d.sweepLoop},
+		documents: map[string]wireserver.Document{
+			wire.KindStatus:   func() (any, error) { return d.status(), nil },
+			wire.KindReady:    d.readiness,
+			wire.KindRetire:   d.retire,
+			wire.KindUnretire: d.unretire,
+		},
+	})
+}
+
+func newDaemon(o Options) *Daemon {
+	o.Drain = cmp.Or(max(o.Drain, 0), 20*time.Second)
+	return &Daemon{Options: o, started: time.Now(), turn: make(chan struct{})}
+}
+
+// takeOver makes the records this process's. The one before has completed what
+// it had begun when this returns, and callouts may be answered.
+func (d *Daemon) takeOver(ctx context.Context) error {
+	if err := d.Store.Lock(ctx); err != nil {
+		return err
 	}
 	if err := d.restore(); err != nil {
 		return err
 	}
-	listener, err := d.listen()
-	if err != nil {
-		return err
-	}
-	defer listener.Close()
-	stopHTTP, err := d.serveHTTP()
-	if err != nil {
-		return err
-	}
-	defer stopHTTP()
 	// Tombstones come first: what they bury is in use until then, and calls for
 	// it wait for their turn on the volume.
 	d.bury(ctx)
 	d.Bridge.FinishDetaches()
-	d.Log.Info("serving", "socket", d.Socket, "node", d.Bridge.NodeName)
-	documents := map[string]wireserver.Document{wire.KindStatus: func() (any, error) { return d.status(), nil }}
-	return d.serve(ctx, listener, documents, d.reconcileLoop, d.sweepLoop)
-}
-
-// listen makes the socket.
-func (d *Daemon) listen() (net.Listener, error) {
-	listener, err := wireserver.Listen(d.Socket)
-	if err != nil {
-		return nil, err
-	}
-	if d.socketInfo, err = os.Lstat(d.Socket); err != nil {
-		listener.Close()
-		return nil, fmt.Errorf("look at the socket: %w", err)
-	}
-	return listener, nil
+	return nil
 }
 
 // restore takes up the records, reporting those that cannot be read.
@@ -149,19 +159,31 @@ func (d *Daemon) restore() error {
 	return nil
 }
 
-// serve answers calls while ctx lasts, and does the other things as well.
-func (d *Daemon) serve(ctx context.Context, l net.Listener, documents map[string]wireserver.Document, others ...func(context.Context)) error {
-	server := &wireserver.Server{Handler: d.handle, Documents: documents, Log: d.Log}
+// serve answers callouts while ctx lasts, and does the other things as well.
+func (d *Daemon) serve(ctx context.Context, l net.Listener, r role) error {
+	server := &wireserver.Server{Handler: d.handle, Documents: r.documents, Log: d.Log}
 	// Calls under way have their own time to end; they are not cut off.
 	callCtx, endCalls := context.WithCancel(context.WithoutCancel(ctx))
 	defer endCalls()
-	var background sync.WaitGroup
-	for _, do := range others {
-		background.Go(func() { do(ctx) })
-	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(callCtx, l) }()
+	if err := d.prepare(ctx, r); err != nil || ctx.Err() != nil {
+		// Callouts that have waited are left to the next flex2csi.
+		endCalls()
+		_ = l.Close()
+		<-served
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	var background sync.WaitGroup
+	for _, do := range r.background {
+		background.Go(func() { do(ctx) })
+	}
 	d.phase.Store(serving)
+	close(d.turn)
+	d.Log.Info("serving", "socket", d.Socket, "afterStart", time.Since(d.started))
 	select {
 	case err := <-served:
 		return fmt.Errorf("the socket was closed: %w", err)
@@ -193,6 +215,9 @@ func (d *Daemon) drain(served <-chan error, endCalls context.CancelFunc, backgro
 // handle is one callout.
 func (d *Daemon) handle(ctx context.Context, r *wire.Request) flex.DriverStatus {
 	start := time.Now()
+	if err := d.awaitTurn(ctx); err != nil {
+		return flex.Failure(err)
+	}
 	ctx = requestid.With(ctx, r.ID)
 	log := d.callLogger(ctx, r)
 	logCall(ctx, log, r)
@@ -212,6 +237,13 @@ func (d *Daemon) answer(ctx context.Context, r *wire.Request) flex.DriverStatus 
 		return flex.Failure(err)
 	}
 	driver.Timeout = func(flex.Command) time.Duration { return r.Timeout() }
+	if setsUp(flex.Command(r.Argv[0])) {
+		d.settingUp.Add(1) // before the look, so that a retirement sees either
+		defer d.settingUp.Add(-1)
+		if err := d.checkRetired(); err != nil {
+			return flex.Failure(err)
+		}
+	}
 	return flex.Run(ctx, driver, r.Argv)
 }
 

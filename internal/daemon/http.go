@@ -9,26 +9,35 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// serveHTTP shows health and metrics on a loopback address.
-func (d *Daemon) serveHTTP() (stop func(), err error) {
-	if d.HTTPEndpoint == "" {
-		return func() {}, nil
+// errPortTaken says that another process has the address.
+var errPortTaken = errors.New("another process has this address")
+
+// serveHTTP shows health and metrics on a loopback address, until stopHTTP. If
+// it does so already, it does nothing.
+func (d *Daemon) serveHTTP() error {
+	if d.HTTPEndpoint == "" || d.http != nil {
+		return nil
 	}
 	if err := requireLoopback(d.HTTPEndpoint); err != nil {
-		return nil, err
+		return err
 	}
 	path := d.MetricsPath
 	if path == "" {
 		path = "/metrics"
 	}
 	if !strings.HasPrefix(path, "/") || strings.ContainsAny(path, " {}") || path == "/healthz" || path == "/readyz" {
-		return nil, fmt.Errorf("--metrics-path %s: want a path of its own, such as /metrics", path)
+		return fmt.Errorf("--metrics-path %s: want a path of its own, such as /metrics", path)
 	}
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", d.HTTPEndpoint)
+	if errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("--http-endpoint %s: %w", d.HTTPEndpoint, errPortTaken)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("--http-endpoint: %w", err)
+		return fmt.Errorf("--http-endpoint: %w", err)
 	}
 	d.Log.Info("showing health and metrics", "address", l.Addr().String(), "metricsPath", path)
 	mux := http.NewServeMux()
@@ -41,17 +50,22 @@ func (d *Daemon) serveHTTP() (stop func(), err error) {
 			d.Log.Error("the HTTP endpoint ended", "error", err)
 		}
 	}()
-	return func() { _ = server.Close() }, nil
+	d.http = server
+	return nil
+}
+
+func (d *Daemon) stopHTTP() {
+	if d.http != nil {
+		_ = d.http.Close()
+	}
 }
 
 // healthz fails where a restart helps: the socket is gone, or is another's, so
 // that nobody can call.
 func (d *Daemon) healthz(w http.ResponseWriter, _ *http.Request) {
-	if d.phase.Load() == serving {
-		if err := d.ownSocket(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
+	if err := d.checkLive(); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
 	}
 	_, _ = w.Write([]byte("ok\n"))
 }
@@ -71,17 +85,15 @@ func (d *Daemon) ownSocket() error {
 	return nil
 }
 
-// readyz succeeds while calls are answered. A CSI driver that is away does not
-// count: calls for the others are answered.
+// readyz succeeds while calls are answered, by this process or by the one that it
+// stands by for. A CSI driver that is away does not count: calls for the others
+// are answered.
 func (d *Daemon) readyz(w http.ResponseWriter, _ *http.Request) {
-	switch d.phase.Load() {
-	case serving:
-		_, _ = w.Write([]byte("ok\n"))
-	case draining:
-		http.Error(w, "draining", http.StatusServiceUnavailable)
-	default:
-		http.Error(w, "not serving yet", http.StatusServiceUnavailable)
+	if _, ready, message := d.state(); !ready {
+		http.Error(w, message, http.StatusServiceUnavailable)
+		return
 	}
+	_, _ = w.Write([]byte("ok\n"))
 }
 
 // requireLoopback keeps what the endpoint shows on the node.

@@ -66,7 +66,8 @@ type report struct {
 	// Notes are figures for people.
 	Notes []string
 
-	mu sync.Mutex
+	mu      sync.Mutex
+	longest time.Duration
 }
 
 // What is counted.
@@ -94,6 +95,19 @@ func (r *report) counted(what string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.Counts[what]
+}
+
+// took notes how long a call took.
+func (r *report) took(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.longest = max(r.longest, d)
+}
+
+func (r *report) longestCall() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.longest
 }
 
 // mostWrong is as much as anybody reads.

@@ -24,6 +24,8 @@ const (
 	playHang = "hang"
 	// playUpgrade replaces the programs under load.
 	playUpgrade = "upgrade"
+	// playHandOver has daemons take over from each other under load.
+	playHandOver = "hand-over"
 )
 
 func (w *world) play() {
@@ -37,6 +39,8 @@ func (w *world) play() {
 		w.hang()
 	case w.Play == playUpgrade:
 		w.upgrade()
+	case w.Play == playHandOver:
+		w.handOver()
 	default:
 		w.run()
 	}
@@ -77,6 +81,18 @@ func TestUpgrade(t *testing.T) {
 	dir := t.TempDir()
 	p.NewDaemon, p.NewFlexdriver = otherBuild(t, dir, "flex2csi"), otherBuild(t, dir, "flexdriver")
 	inWorld(t, &p)
+}
+
+// TestHandOver: a daemon stands by until the one before ends, as with a rolling
+// update that surges, and no call fails whatever way either of them ends.
+func TestHandOver(t *testing.T) {
+	testenv.Need(t, "root", "mount")
+	p := plan{Name: "hand-over", Play: playHandOver, Seed: 1, Driver: []string{"--directories"}, Volumes: 4, RPC: 5 * time.Second, Grace: time.Minute}
+	p.NewDaemon = otherBuild(t, t.TempDir(), "flex2csi")
+	r := inWorld(t, &p)
+	if n := r.counted(countHandOvers); n < 20 {
+		t.Errorf("only %d hand-overs", n)
+	}
 }
 
 // otherBuild builds a program so that it differs from the other one.

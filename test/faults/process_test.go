@@ -36,7 +36,10 @@ func (p *process) start() error {
 		return nil
 	}
 	cmd, done, started := p.command(), make(chan struct{}), make(chan error)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = unix.SIGKILL
 	go func() {
 		runtime.LockOSThread() // Pdeathsig follows the thread that forked
 		defer runtime.UnlockOSThread()

@@ -120,7 +120,9 @@ func (l *liver) onlyOnce(c callout) error {
 		return err
 	}
 	l.report.count(countCalls)
+	start := time.Now()
 	status, err := l.execute(context.Background(), l.flexDriver, l.argv(c), 30*time.Second)
+	l.report.took(time.Since(start))
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,216 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+	"github.com/flex2csi/flex2csi/internal/retirement"
+	"github.com/flex2csi/flex2csi/internal/version"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// takeOverWait is for how long calls may wait for the process before this one.
+// That takes its drain time at most; one that takes longer hangs.
+const takeOverWait = time.Minute
+
+// readiness is the answer to flex2csi ready.
+func (d *Daemon) readiness() (any, error) {
+	r := &bridgestatus.Readiness{
+		APIVersion: bridgestatus.APIVersion, Kind: bridgestatus.ReadinessKind, Time: time.Now().UTC(),
+		Version: version.Get().Version, Started: d.started.UTC(), Drivers: d.reachDrivers(),
+	}
+	r.State, r.Ready, r.Message = d.state()
+	r.Live = true
+	if err := d.checkLive(); err != nil {
+		r.Live, r.Ready, r.Message = false, false, err.Error()
+	}
+	if d.Bridge != nil {
+		r.NodeName, r.SettingUp = d.Bridge.NodeName, d.countSettingUp()
+	}
+	if d.StateDir == "" {
+		return r, nil
+	}
+	note, err := retirement.Get(d.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	if note != nil {
+		r.RetiredSince = &note.Since
+		r.Message += fmt.Sprintf("; retired since %s: nothing new is set up", note.Since.Format(time.RFC3339))
+	}
+	return r, nil
+}
+
+// state says what this process does, whether an upgrade may go on, and the same
+// for people.
+func (d *Daemon) state() (s bridgestatus.State, ready bool, message string) {
+	switch d.phase.Load() {
+	case standingBy:
+		who := "another flex2csi"
+		if w := d.standsBy.Load(); w != nil {
+			who = *w
+		}
+		return bridgestatus.StandingBy, true, "standing by for " + who
+	case takingOver:
+		waited := time.Since(time.Unix(0, d.tookSocket.Load())).Round(time.Second)
+		message = fmt.Sprintf("taking over: calls wait for %v already for the flex2csi before this one to complete those that it has", waited)
+		return bridgestatus.TakingOver, waited < takeOverWait, message
+	case serving:
+		return bridgestatus.Serving, true, "serving"
+	case draining:
+		return bridgestatus.Draining, false, "draining: completing the calls that are left"
+	}
+	return bridgestatus.Starting, false, "not serving yet"
+}
+
+// checkLive returns why a restart would help.
+func (d *Daemon) checkLive() error {
+	if d.phase.Load() != serving {
+		return nil
+	}
+	return d.ownSocket()
+}
+
+// setsUp tells the callouts of which one more volume on the node would come.
+func setsUp(c flex.Command) bool {
+	return c == flex.CommandMount || c == flex.CommandMountDevice || c == flex.CommandAttach
+}
+
+// countSettingUp counts what may come to a volume that is set up: calls that are
+// not refused, and what goes on for callers that have left.
+func (d *Daemon) countSettingUp() int {
+	calls, operations := int(d.settingUp.Load()), 0
+	for _, v := range d.Bridge.Status() {
+		for _, o := range v.Operations {
+			if setsUp(o.Command) {
+				operations++
+			}
+		}
+	}
+	return max(calls, operations)
+}
+
+func (d *Daemon) checkRetired() error {
+	note, err := retirement.Get(d.StateDir)
+	switch {
+	case err != nil:
+		return flex.Errorf(flex.CodeUnavailable, "%w", err)
+	case note != nil:
+		return flex.Errorf(flex.CodeUnavailable, "flex2csi is being uninstalled from this node since %s: no volume is set up any more; if it is to stay, flex2csi install makes it take volumes again", note.Since.Format(time.RFC3339))
+	}
+	return nil
+}
+
+func (d *Daemon) retire() (any, error) {
+	if _, err := retirement.Begin(d.StateDir); err != nil {
+		return nil, err
+	}
+	d.Log.Info("retired: nothing new is set up")
+	return d.readiness()
+}
+
+func (d *Daemon) unretire() (any, error) {
+	if err := retirement.End(d.StateDir); err != nil {
+		return nil, err
+	}
+	d.Log.Info("not retired: volumes are set up")
+	return d.readiness()
+}
+
+const (
+	// reachWait bounds how long who asks first waits for CSI drivers. What is
+	// found out later is in the next answer.
+	reachWait = 200 * time.Millisecond
+	// reachTimeout bounds a try.
+	reachTimeout = 5 * time.Second
+)
+
+// reaches are the tries to reach CSI drivers, one for each driver at a time.
+type reaches struct {
+	mu       sync.Mutex
+	underWay map[string]chan struct{} // by Flex driver
+	failed   map[string]string        // why the last one failed; empty: it did not
+}
+
+// reachDrivers tries those that are not connected, and returns how all are.
+func (d *Daemon) reachDrivers() []bridgestatus.Driver {
+	wait, cancel := context.WithTimeout(context.Background(), reachWait)
+	defer cancel()
+	var tried []<-chan struct{}
+	for _, driver := range d.Drivers {
+		if driver.Reach != nil && !connected(driver) {
+			if done := d.reaches.reach(driver); done != nil {
+				tried = append(tried, done)
+			}
+		}
+	}
+	for _, done := range tried {
+		select {
+		case <-done:
+		case <-wait.Done():
+		}
+	}
+	all := []bridgestatus.Driver{}
+	for _, driver := range d.Drivers {
+		s := driverStatus(driver)
+		for i := range s.Services {
+			if !s.Services[i].Connected && s.Services[i].LastError == "" {
+				s.Services[i].LastError = d.reaches.why(driver.FlexDriver)
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func connected(d Driver) bool {
+	for _, c := range d.Connections() {
+		if !c.Connected {
+			return false
+		}
+	}
+	return true
+}
+
+// reach tries one, unless a try is under way, and returns what is closed when
+// the first result is there.
+func (r *reaches) reach(driver Driver) <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.underWay == nil {
+		r.underWay, r.failed = map[string]chan struct{}{}, map[string]string{}
+	}
+	done, ok := r.underWay[driver.FlexDriver]
+	if !ok {
+		done = make(chan struct{})
+		r.underWay[driver.FlexDriver] = done
+		go r.try(driver, done)
+	}
+	if _, known := r.failed[driver.FlexDriver]; known {
+		return nil
+	}
+	return done
+}
+
+func (r *reaches) try(driver Driver, done chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	why := ""
+	if err := driver.Reach(ctx); err != nil {
+		why = bridgestatus.Clean(err.Error())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed[driver.FlexDriver] = why
+	delete(r.underWay, driver.FlexDriver)
+	close(done)
+}
+
+func (r *reaches) why(flexDriver string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed[flexDriver]
+}

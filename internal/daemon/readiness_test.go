@@ -1,0 +1,212 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/retirement"
+	"github.com/flex2csi/flex2csi/internal/wire"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+var discard = slog.New(slog.DiscardHandler)
+
+func ready(t *testing.T, d *Daemon) *bridgestatus.Readiness {
+	t.Helper()
+	r, err := d.readiness()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.(*bridgestatus.Readiness)
+}
+
+// TestStates: what is ready, so that an upgrade may go on, and for whom a
+// stand-by waits.
+func TestStates(t *testing.T) {
+	d := newDaemon(Options{Bridge: &bridge.Bridge{NodeName: "n"}})
+	who := "flex2csi 1.2.3, which runs since long ago"
+	d.standsBy.Store(&who)
+	for phase, want := range map[int32]struct {
+		state   bridgestatus.State
+		ready   bool
+		message string
+	}{
+		starting:   {bridgestatus.Starting, false, "not serving yet"},
+		standingBy: {bridgestatus.StandingBy, true, who},
+		takingOver: {bridgestatus.TakingOver, true, "calls wait"},
+		serving:    {bridgestatus.Serving, true, "serving"},
+		draining:   {bridgestatus.Draining, false, "draining"},
+	} {
+		d.tookSocket.Store(time.Now().UnixNano())
+		d.phase.Store(phase)
+		r := ready(t, d)
+		if r.State != want.state || r.Ready != want.ready || !r.Live || !strings.Contains(r.Message, want.message) || r.NodeName != "n" {
+			t.Errorf("phase %d: %+v, want %+v", phase, r, want)
+		}
+	}
+	d.phase.Store(takingOver)
+	d.tookSocket.Store(time.Now().Add(-2 * takeOverWait).UnixNano())
+	if r := ready(t, d); r.Ready {
+		t.Errorf("calls wait for long, and it is ready: %+v", r)
+	}
+}
+
+// TestLiveness: a restart helps who serves at a socket that leads elsewhere.
+func TestLiveness(t *testing.T) {
+	d := newDaemon(Options{Bridge: &bridge.Bridge{}, Socket: t.TempDir() + "/gone"})
+	d.phase.Store(serving)
+	if r := ready(t, d); r.Live || r.Ready || !strings.Contains(r.Message, "gone") {
+		t.Errorf("without a socket: %+v", r)
+	}
+}
+
+// TestRetired: what sets up is refused, and nothing else; the next daemon knows.
+func TestRetired(t *testing.T) {
+	dir := t.TempDir()
+	asked := make(chan flex.Command, 10)
+	d := newDaemon(Options{Bridge: &bridge.Bridge{}, StateDir: dir, Metrics: NewMetrics(), Log: discard})
+	close(d.turn)
+	d.driver = func(string) (*flex.Driver, error) {
+		do := func(_ context.Context, c *flex.Call) error { asked <- c.Command; return nil }
+		return &flex.Driver{Mount: do, MountDevice: do, Unmount: do, UnmountDevice: do}, nil
+	}
+	call := func(argv ...string) flex.DriverStatus {
+		return d.handle(t.Context(), &wire.Request{Driver: "a/b", Argv: argv, TimeoutMillis: 60_000})
+	}
+	if s := call("mount", "/x", "{}"); s.Status != flex.StatusSuccess || len(asked) != 1 {
+		t.Fatalf("before: %+v", s)
+	}
+	if _, err := d.retire(); err != nil {
+		t.Fatal(err)
+	}
+	for _, argv := range [][]string{{"mount", "/x", "{}"}, {"mountdevice", "/x", "/dev/x", "{}"}, {"attach", "{}", "n"}} {
+		if s := call(argv...); s.Status != flex.StatusFailure || s.Code != flex.CodeUnavailable || !strings.Contains(s.Message, "uninstalled") {
+			t.Errorf("%s while retired: %+v", argv[0], s)
+		}
+	}
+	if s := call("unmount", "/x"); s.Status != flex.StatusSuccess || len(asked) != 2 {
+		t.Errorf("unmount while retired: %+v", s)
+	}
+	if r := ready(t, newDaemon(d.Options)); r.RetiredSince == nil || !strings.Contains(r.Message, "retired") {
+		t.Errorf("the next daemon: %+v", r)
+	}
+	if _, err := d.unretire(); err != nil {
+		t.Fatal(err)
+	}
+	if note, err := retirement.Get(dir); note != nil || err != nil {
+		t.Errorf("there is still a note: %v, %v", note, err)
+	}
+	if s := call("mount", "/x", "{}"); s.Status != flex.StatusSuccess {
+		t.Errorf("afterwards: %+v", s)
+	}
+}
+
+// TestSettingUp: a retirement that has begun sees the call that was let in
+// before it.
+func TestSettingUp(t *testing.T) {
+	d := newDaemon(Options{Bridge: &bridge.Bridge{}, StateDir: t.TempDir(), Metrics: NewMetrics(), Log: discard})
+	close(d.turn)
+	begun, end := make(chan struct{}), make(chan struct{})
+	d.driver = func(string) (*flex.Driver, error) {
+		return &flex.Driver{Mount: func(context.Context, *flex.Call) error { close(begun); <-end; return nil }}, nil
+	}
+	answered := make(chan flex.DriverStatus)
+	go func() {
+		answered <- d.handle(t.Context(), &wire.Request{Driver: "a/b", Argv: []string{"mount", "/x", "{}"}, TimeoutMillis: 60_000})
+	}()
+	<-begun
+	r, err := d.retire()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := r.(*bridgestatus.Readiness).SettingUp; n != 1 {
+		t.Errorf("%d calls set up, want 1", n)
+	}
+	close(end)
+	if s := <-answered; s.Status != flex.StatusSuccess {
+		t.Errorf("the call that was let in: %+v", s)
+	}
+	if n := ready(t, d).SettingUp; n != 0 {
+		t.Errorf("%d calls set up, want none", n)
+	}
+}
+
+// TestTurn: callouts wait for the one before, and one whose caller leaves
+// meanwhile is not begun.
+func TestTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon(Options{Bridge: &bridge.Bridge{}, StateDir: t.TempDir(), Metrics: NewMetrics(), Log: discard})
+		calls := 0
+		d.driver = func(string) (*flex.Driver, error) {
+			return &flex.Driver{Mount: func(context.Context, *flex.Call) error { calls++; return nil }}, nil
+		}
+		mount := func(ctx context.Context) <-chan flex.DriverStatus {
+			answer := make(chan flex.DriverStatus, 1)
+			go func() {
+				answer <- d.handle(ctx, &wire.Request{Driver: "a/b", Argv: []string{"mount", "/x", "{}"}, TimeoutMillis: 60_000})
+			}()
+			synctest.Wait()
+			return answer
+		}
+		leaving, leave := context.WithCancelCause(t.Context())
+		left, stayed := mount(leaving), mount(t.Context())
+		late, cancel := context.WithTimeoutCause(t.Context(), time.Second, flex.Errorf(flex.CodeDeadlineExceeded, "still in progress"))
+		defer cancel()
+		if s := <-mount(late); s.Code != flex.CodeDeadlineExceeded || !strings.Contains(s.Message, "replaced") {
+			t.Errorf("a call that waits for too long: %+v", s)
+		}
+		leave(errors.New("the caller has left"))
+		if s := <-left; s.Status != flex.StatusFailure {
+			t.Errorf("a call whose caller left: %+v", s)
+		}
+		close(d.turn)
+		if s := <-stayed; s.Status != flex.StatusSuccess || calls != 1 {
+			t.Errorf("the call that waited: %+v, %d calls", s, calls)
+		}
+		if s := <-mount(leaving); s.Status != flex.StatusFailure || calls != 1 {
+			t.Errorf("a call whose caller left before it was read: %+v, %d calls", s, calls)
+		}
+	})
+}
+
+// TestReach: a CSI driver that is away is named with the reason, and who asks
+// does not wait for it twice.
+func TestReach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := false
+		d := newDaemon(Options{Bridge: &bridge.Bridge{}, StateDir: t.TempDir(), Drivers: []Driver{{
+			FlexDriver: "a/b", CSIDriver: "c",
+			Connections: func() []csivol.Connection { return []csivol.Connection{{Service: "node", Connected: up}} },
+			Reach: func(ctx context.Context) error {
+				<-ctx.Done() // as a driver that hangs
+				return errors.New("nobody listens")
+			},
+		}}})
+		d.phase.Store(serving)
+		took := func() (*bridgestatus.Service, time.Duration) {
+			start := time.Now()
+			drivers := d.reachDrivers()
+			return &drivers[0].Services[0], time.Since(start)
+		}
+		if s, d := took(); s.Connected || d != reachWait {
+			t.Errorf("at first: %+v after %v", s, d)
+		}
+		time.Sleep(reachTimeout)
+		if s, d := took(); s.Connected || s.LastError != "nobody listens" || d != 0 {
+			t.Errorf("then: %+v after %v", s, d)
+		}
+		up = true
+		if s, d := took(); !s.Connected || s.LastError != "" || d != 0 {
+			t.Errorf("in the end: %+v after %v", s, d)
+		}
+		time.Sleep(reachTimeout) // the last try ends
+	})
+}

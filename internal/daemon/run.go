@@ -1,0 +1,156 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+	"github.com/flex2csi/flex2csi/internal/wire"
+	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// A role is what the daemon of a node and that of a controller do differently.
+type role struct {
+	// takeOver is done when this process has the socket, and before the first
+	// callout is answered; nil: nothing.
+	takeOver func(ctx context.Context) error
+	// documents answer questions, from the first moment on.
+	documents map[string]wireserver.Document
+	// background is done while it serves.
+	background []func(ctx context.Context)
+}
+
+// run is a life from stand-by to draining (docs/adr/0014-hand-over.md).
+func (d *Daemon) run(ctx context.Context, r role) error {
+	defer d.answerForItself(r.documents)()
+	if err := d.serveHTTP(); err != nil && !errors.Is(err, errPortTaken) {
+		return err
+	} // one that another process has may be that of the one before: see prepare
+	defer d.stopHTTP()
+	listener, err := d.awaitSocket(ctx)
+	if ctx.Err() != nil {
+		if err == nil {
+			return listener.Close()
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	return d.serve(ctx, listener, r)
+}
+
+// prepare is all that has to be done before callouts are answered.
+func (d *Daemon) prepare(ctx context.Context, r role) error {
+	if r.takeOver != nil {
+		if err := r.takeOver(ctx); err != nil {
+			return err
+		}
+	}
+	return d.serveHTTP()
+}
+
+// ownRetry is the pause between two tries to get the own socket, which another
+// process has that is not in a pod.
+const ownRetry = time.Second
+
+// answerForItself answers questions to this process alone, until stop is called.
+func (d *Daemon) answerForItself(documents map[string]wireserver.Document) (stop func()) {
+	server := &wireserver.Server{Documents: documents, Log: d.Log, AllowUID: os.Geteuid()}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			if l, err := wireserver.ListenOwn(d.Socket); err == nil {
+				closed := context.AfterFunc(ctx, func() { _ = l.Close() })
+				_ = server.Serve(ctx, l) // nil, since it is we who close it
+				closed()
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(ownRetry):
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// awaitSocket makes the socket, when no other process has it any more.
+func (d *Daemon) awaitSocket(ctx context.Context) (net.Listener, error) {
+	listener, err := wireserver.Listen(d.Socket)
+	if errors.Is(err, wireserver.ErrTaken) {
+		d.phase.Store(standingBy)
+		d.Log.Info("standing by: another flex2csi has the socket", "socket", d.Socket)
+		watching, stop := context.WithCancel(ctx)
+		go d.watchServing(watching)
+		listener, err = wireserver.Await(ctx, d.Socket)
+		stop()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if d.socketInfo, err = os.Lstat(d.Socket); err != nil {
+		listener.Close()
+		return nil, fmt.Errorf("look at the socket: %w", err)
+	}
+	d.tookSocket.Store(time.Now().UnixNano())
+	d.phase.Store(takingOver)
+	return listener, nil
+}
+
+// watchInterval is the pause between two looks at the one that serves.
+const watchInterval = 10 * time.Second
+
+// watchServing keeps up to date for whom this process stands by.
+func (d *Daemon) watchServing(ctx context.Context) {
+	ticker := time.NewTicker(watchInterval)
+	defer ticker.Stop()
+	for {
+		who := d.whoServes(ctx)
+		if before := d.standsBy.Swap(&who); (before == nil || *before != who) && ctx.Err() == nil {
+			d.Log.Info("standing by", "for", who)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (d *Daemon) whoServes(ctx context.Context) string {
+	document, err := wire.Ask(ctx, d.Socket, wire.KindReady, time.Second)
+	var r bridgestatus.Readiness
+	if err != nil || json.Unmarshal(document, &r) != nil || r.Kind != bridgestatus.ReadinessKind {
+		return "another flex2csi"
+	}
+	return fmt.Sprintf("flex2csi %s, which runs since %s", r.Version, r.Started.Format(time.RFC3339))
+}
+
+// awaitTurn lets a callout wait until this process may act. One whose caller has
+// left meanwhile is not begun: it will be made again.
+func (d *Daemon) awaitTurn(ctx context.Context) error {
+	select {
+	case <-d.turn:
+		return context.Cause(ctx)
+	default:
+	}
+	select {
+	case <-d.turn:
+		return context.Cause(ctx)
+	case <-ctx.Done():
+		return flex.Errorf(flex.CodeOf(context.Cause(ctx)), "flex2csi was replaced, and the one before still has calls under way: %w", context.Cause(ctx))
+	}
+}

@@ -1,0 +1,141 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+)
+
+// freePort is one at which nobody listens.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// running is a daemon in this process.
+type running struct {
+	*Daemon
+	t     *testing.T
+	end   context.CancelFunc
+	ended chan error
+}
+
+func start(t *testing.T, o Options, r role) *running {
+	t.Helper()
+	o.Metrics, o.Log = NewMetrics(), discard
+	if o.Bridge == nil {
+		o.Bridge = &bridge.Bridge{}
+	}
+	ctx, end := context.WithCancel(context.Background())
+	d := &running{Daemon: newDaemon(o), t: t, end: end, ended: make(chan error, 1)}
+	go func() { d.ended <- d.run(ctx, r) }()
+	t.Cleanup(end)
+	return d
+}
+
+func (d *running) is(phase int32) {
+	d.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); d.phase.Load() != phase; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			d.t.Fatalf("it is in phase %d and not in %d", d.phase.Load(), phase)
+		}
+	}
+}
+
+func (d *running) stop() {
+	d.t.Helper()
+	d.end()
+	if err := <-d.ended; err != nil {
+		d.t.Error(err)
+	}
+}
+
+// TestOneAddress: by hand, two daemons share a network. The one that stands by
+// shows its metrics when it is its turn.
+func TestOneAddress(t *testing.T) {
+	o := Options{Socket: filepath.Join(t.TempDir(), "s"), HTTPEndpoint: freePort(t)}
+	first := start(t, o, role{})
+	first.is(serving)
+	second := start(t, o, role{})
+	second.is(standingBy)
+	first.stop()
+	second.is(serving)
+	response, err := http.Get("http://" + o.HTTPEndpoint + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("got %s", response.Status)
+	}
+	second.stop()
+}
+
+// TestAddressOfAnother: one that nobody gives up is an error, as ever.
+func TestAddressOfAnother(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	d := start(t, Options{Socket: filepath.Join(t.TempDir(), "s"), HTTPEndpoint: l.Addr().String()}, role{})
+	if err := <-d.ended; !errors.Is(err, errPortTaken) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestOtherSocket: an upgrade that moves the socket hands over as well, by the
+// records.
+func TestOtherSocket(t *testing.T) {
+	dir := t.TempDir()
+	daemon := func(socket string) *running {
+		store, err := volstate.Open(filepath.Join(dir, "state"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := Options{Socket: filepath.Join(dir, socket), Store: store, StateDir: filepath.Join(dir, "state")}
+		return start(t, o, role{takeOver: store.Lock})
+	}
+	first := daemon("old")
+	first.is(serving)
+	second := daemon("new")
+	second.is(takingOver)
+	time.Sleep(50 * time.Millisecond)
+	second.is(takingOver)
+	first.stop()
+	second.is(takingOver) // the operations of the first may go on
+	if err := first.Store.Unlock(); err != nil {
+		t.Error(err)
+	}
+	second.is(serving)
+	second.stop()
+}
+
+// TestEndWhileWaiting: one that is told to end ends, wherever it waits, and has
+// answered nothing.
+func TestEndWhileWaiting(t *testing.T) {
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "s")
+	waiting := func(ctx context.Context) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	taking := start(t, Options{Socket: socket}, role{takeOver: waiting})
+	taking.is(takingOver)
+	standing := start(t, Options{Socket: socket}, role{takeOver: waiting})
+	standing.is(standingBy)
+	standing.stop()
+	taking.stop()
+}
