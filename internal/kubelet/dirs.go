@@ -42,8 +42,8 @@ type Dirs struct {
 }
 
 // Dirs finds the directories. Who is asked first is who knows best: people, the
-// kubelet as the API server knows it, its process and files, the table of
-// distributions, upstream's default.
+// kubelet as the API server knows it, its process and files, what a program that
+// has a kubelet inside watches, the table of distributions, upstream's default.
 func (q Query) Dirs(ctx context.Context) Dirs {
 	var d Dirs
 	d.Kubelet, d.Unseen = Find(q.Host, q.PID)
@@ -67,7 +67,11 @@ func (q Query) pluginDir(k *Kubelet) Dir {
 		return Dir{Path: filepath.Clean(q.PluginDir), From: "--volume-plugin-dir"}
 	case k != nil:
 		return Dir{Path: k.PluginDir, From: k.says(k.PluginDirFrom)}
-	case q.Distribution != nil:
+	}
+	if dir, ok := q.embedded(); ok {
+		return dir
+	}
+	if q.Distribution != nil {
 		return Dir{Path: q.Distribution.PluginDir, From: q.preset(), Guessed: true}
 	}
 	return Dir{Path: distribution.DefaultPluginDir, From: byDefault, Guessed: true}

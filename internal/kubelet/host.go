@@ -86,17 +86,26 @@ func (h Host) MountNamespace(pid int) (string, error) {
 	return os.Readlink(h.ProcFile(pid, "ns/mnt"))
 }
 
-// SameMounts tells whether a process sees the mounts that are seen at Root; if
-// that cannot be told, for which it takes the right to trace that process, it is
-// taken for granted.
+// SameMounts tells whether a process sees the mounts that we see; if that cannot
+// be told it is taken for granted.
 func (h Host) SameMounts(pid int) bool {
-	reference := "/proc/self/ns/mnt"
-	if h.Root != "" {
-		reference = h.ProcFile(1, "ns/mnt")
-	}
-	ours, err1 := os.Readlink(reference)
+	ours, err1 := os.Readlink("/proc/self/ns/mnt")
 	theirs, err2 := h.MountNamespace(pid)
 	return err1 != nil || err2 != nil || ours == theirs
+}
+
+// view is where the files that a process sees are found here. Below its own root
+// they are what it sees, whatever mounts it has; to go there takes the right to
+// trace it. Without that it is taken for granted that it sees those of the host.
+func (h Host) view(pid int) string {
+	if h.Root == "" && h.SameMounts(pid) {
+		return ""
+	}
+	root := h.ProcFile(pid, "root")
+	if _, err := os.Stat(root + "/"); err != nil {
+		return h.Root
+	}
+	return root
 }
 
 // started is when a process was started; zero if that cannot be told. Its

@@ -19,8 +19,8 @@ import (
 // A Kubelet is a running one, as its process tells.
 type Kubelet struct {
 	PID int
-	// View is where the files that it sees are found here: empty, the Root of the
-	// host, or that of its process.
+	// View is where the files that it sees are found here: empty, the root of its
+	// process, or that of the host.
 	View    string
 	Started time.Time
 
@@ -62,18 +62,12 @@ func Find(h Host, pid int) (*Kubelet, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Kubelet{PID: pid, View: h.Root, Started: h.started(pid), host: h}
-	if !h.SameMounts(pid) {
-		k.View = h.ProcFile(pid, "root")
-	}
+	k := &Kubelet{PID: pid, View: h.view(pid), Started: h.started(pid), host: h}
 	if err := k.read(args[1:]); err != nil {
 		return nil, fmt.Errorf("what the kubelet (process %d) is configured to do cannot be told: %w", pid, err)
 	}
 	return k, nil
 }
-
-// InContainer tells whether the kubelet sees other mounts than the host.
-func (k *Kubelet) InContainer() bool { return k.View != k.host.Root }
 
 // read takes its flags and its files, of which later ones win
 // (cmd/kubelet/app/server.go, NewKubeletCommand: file, drop-ins, flags).

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -121,51 +120,41 @@ func checkMount(dir, shown string) error {
 // or have none.
 func (r *run) checkSame(dir string, d kubelet.Dirs) error {
 	k := d.Kubelet
-	if k == nil || !k.InContainer() {
+	if k == nil {
 		return nil
 	}
 	theirs, err := k.Stat(d.Plugin.Path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		r.warn("the kubelet (process %d) runs in a container, and whether %s is the same directory there cannot be told: %v", k.PID, d.Plugin.Path, err)
+		r.warn("whether %s is the same directory for the kubelet (process %d) cannot be told: %v", d.Plugin.Path, k.PID, err)
 		return nil
 	}
 	ours, statErr := os.Stat(dir)
-	if err == nil && statErr == nil && os.SameFile(ours, theirs) {
-		return nil
+	if statErr != nil || err == nil && os.SameFile(ours, theirs) {
+		return statErr
 	}
 	what := "has another directory by that name"
 	if err != nil {
-		what = "does not have it"
+		what = "has no such directory"
 	}
-	return fmt.Errorf("the kubelet (process %d) runs in a container, which %s (%s): give that container the directory of the node", k.PID, what, d.Plugin.Path)
+	return fmt.Errorf("the kubelet (process %d) sees another %s than the node has: it %s. It runs in a container: mount the node's directory there", k.PID, d.Plugin.Path, what)
 }
 
 // checkWatched: a kubelet that could not make the directory when it started
 // reads no drivers until its next start (pkg/volume/plugins.go, InitPlugins:
 // dummyPluginProber).
 func (r *run) checkWatched(dir string, d kubelet.Dirs, made bool) {
-	const patience = time.Minute // the kubelet makes it itself at its start
-	restart := "restart the kubelet if pods report \"no volume plugin matched\""
-	if made {
-		r.warn("the kubelet had no %s when it started, and reads no drivers then: %s", d.Plugin.Path, restart)
-		return
+	seen := kubelet.NotToBeTold
+	if d.Kubelet != nil {
+		seen = r.host.Watches(d.Kubelet.PID, dir)
 	}
-	if k := d.Kubelet; k != nil && !k.Started.IsZero() {
-		if born := birth(dir); born.After(k.Started.Add(patience)) {
-			r.warn("%s was made (%s) after the kubelet had started (%s): %s", d.Plugin.Path, clock(born), clock(k.Started), restart)
-		}
+	switch {
+	case seen == kubelet.Watched:
+		r.say("the kubelet (process %d) watches %s", d.Kubelet.PID, d.Plugin.Path)
+	case seen == kubelet.NotWatched:
+		r.warn("the kubelet (process %d) does not watch %s, so that it finds no driver there: if it is told to use it, restart it (one that had no such directory when it started reads no drivers until then)", d.Kubelet.PID, d.Plugin.Path)
+	case made:
+		r.warn("there was no %s: a kubelet that had none when it started reads no drivers until it is restarted", d.Plugin.Path)
 	}
-}
-
-func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
-
-// birth is when a file was made; zero if the file system does not know.
-func birth(path string) time.Time {
-	var st unix.Statx_t
-	if err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_BTIME, &st); err != nil || st.Mask&unix.STATX_BTIME == 0 {
-		return time.Time{}
-	}
-	return time.Unix(st.Btime.Sec, int64(st.Btime.Nsec))
 }
 
 // checkSELinux: that a program can be started from here says nothing of the

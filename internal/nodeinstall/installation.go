@@ -91,8 +91,21 @@ func (i *Installation) Write(stateDir string) error {
 	if err := os.MkdirAll(stateDir, 0o700); err != nil {
 		return fmt.Errorf("make the state directory: %w", err)
 	}
-	if err := renameio.WriteFile(Path(stateDir), append(data, '\n'), 0o600, renameio.WithTempDir(stateDir)); err != nil {
+	if err := replace(Path(stateDir), append(data, '\n')); err != nil {
 		return fmt.Errorf("write what is installed: %w", err)
 	}
 	return nil
+}
+
+// replace gives the file its mode, whatever that of the one before was.
+func replace(path string, data []byte) error {
+	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600))
+	if err != nil {
+		return err
+	}
+	defer f.Cleanup() //nolint:errcheck // of no consequence
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	return f.CloseAtomicallyReplace()
 }

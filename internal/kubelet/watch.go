@@ -1,0 +1,129 @@
+package kubelet
+
+import (
+	"bufio"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/distribution"
+)
+
+// Seen is what can be told of whether a process watches a directory.
+type Seen int
+
+// What there is. NotToBeTold: its descriptors may not be read, or its file
+// system calls itself otherwise there (btrfs, overlayfs).
+const (
+	NotToBeTold Seen = iota
+	Watched
+	NotWatched
+)
+
+// Watches tells whether a process has a directory under inotify, as a kubelet
+// has its plugin directory (pkg/volume/flexvolume/probe.go, addWatchRecursive).
+// No other sign tells that a running kubelet reads it. The path is here.
+func (h Host) Watches(pid int, path string) Seen {
+	var st unix.Stat_t
+	var fs unix.Statfs_t
+	if unix.Stat(path, &st) != nil || unix.Statfs(path, &fs) != nil {
+		return NotToBeTold
+	}
+	watches, err := h.inotify(pid)
+	if err != nil {
+		return NotToBeTold
+	}
+	if watches[watch{inode: st.Ino, major: unix.Major(st.Dev), minor: unix.Minor(st.Dev)}] {
+		return Watched
+	}
+	switch fs.Type {
+	case unix.BTRFS_SUPER_MAGIC, unix.OVERLAYFS_SUPER_MAGIC:
+		return NotToBeTold
+	}
+	return NotWatched
+}
+
+type watch struct {
+	inode        uint64
+	major, minor uint32
+}
+
+// inotify are the files and directories that a process watches.
+func (h Host) inotify(pid int) (map[watch]bool, error) {
+	dir := h.ProcFile(pid, "fdinfo")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	found := map[watch]bool{}
+	for _, e := range entries {
+		f, err := os.Open(dir + "/" + e.Name())
+		if err != nil {
+			continue // closed since, or not for us: then all are
+		}
+		lines := bufio.NewScanner(f)
+		for lines.Scan() {
+			if w, ok := parseWatch(lines.Text()); ok {
+				found[w] = true
+			}
+		}
+		f.Close()
+	}
+	return found, nil
+}
+
+// parseWatch reads a line of proc_pid_fdinfo(5), in which the device is as the
+// kernel has it, not as stat(2) tells it:
+//
+//	inotify wd:2 ino:7ef82a sdev:800001 mask:800afff ignored_mask:0 …
+func parseWatch(line string) (w watch, ok bool) {
+	const minorBits = 20
+	if !strings.HasPrefix(line, "inotify ") {
+		return watch{}, false
+	}
+	var device uint64
+	var err1, err2 error
+	for field := range strings.FieldsSeq(line) {
+		if text, found := strings.CutPrefix(field, "ino:"); found {
+			w.inode, err1 = strconv.ParseUint(text, 16, 64)
+		}
+		if text, found := strings.CutPrefix(field, "sdev:"); found {
+			device, err2 = strconv.ParseUint(text, 16, 32)
+		}
+	}
+	w.major, w.minor = uint32(device>>minorBits), uint32(device&(1<<minorBits-1))
+	return w, err1 == nil && err2 == nil && w.inode != 0
+}
+
+// hosts are programs that have a kubelet inside, whose configuration is their
+// own affair.
+func hosts() []string {
+	return []string{
+		"k3s",      // which also hides its arguments
+		"kubelite", // MicroK8s
+	}
+}
+
+// embedded finds a kubelet inside another program, and the plugin directory by
+// that it is watched.
+func (q Query) embedded() (Dir, bool) {
+	for _, program := range hosts() {
+		for _, pid := range q.Host.Processes(program) {
+			for _, path := range q.candidates() {
+				if here, err := q.Host.Resolve(path); err == nil && q.Host.Watches(pid, here) == Watched {
+					return Dir{Path: path, From: "what " + program + " (process " + strconv.Itoa(pid) + ") watches"}, true
+				}
+			}
+		}
+	}
+	return Dir{}, false
+}
+
+func (q Query) candidates() []string {
+	if q.Distribution != nil {
+		return append([]string{q.Distribution.PluginDir}, distribution.PluginDirs()...)
+	}
+	return distribution.PluginDirs()
+}
