@@ -41,7 +41,13 @@ func Uninstall(ctx context.Context, o Options) (Report, error) {
 	return run(ctx, o, "uninstall", (*installer).uninstall)
 }
 
-// installer is one run of one of the three.
+// Removable says why Uninstall would refuse. It changes nothing.
+func Removable(ctx context.Context, o Options) error {
+	_, err := run(ctx, o, "uninstall", (*installer).removable)
+	return err
+}
+
+// installer is one run of one of these.
 type installer struct {
 	Options
 	files

@@ -28,14 +28,8 @@ func (in *installer) uninstall(context.Context) error {
 		in.did("%s is not there: nothing to do", in.dir.path)
 		return nil
 	}
-	if err := in.checkMounts(); err != nil {
-		return err
-	}
-	notes, foreign, err := in.otherFiles()
+	notes, foreign, err := in.needless()
 	if err != nil {
-		return err
-	}
-	if err := in.checkFiles(notes, foreign); err != nil {
 		return err
 	}
 	// While the driver is still there: their removal makes the kubelet run init.
@@ -51,6 +45,27 @@ func (in *installer) uninstall(context.Context) error {
 	in.report.Changed = true
 	in.did("removed configuration, executable and %s: the kubelet forgets the driver", in.dir.path)
 	return in.sync(in.pluginDir)
+}
+
+func (in *installer) removable(context.Context) error {
+	exists, err := checkDriverDir(in.dir)
+	if err != nil || !exists {
+		return err
+	}
+	_, _, err = in.needless()
+	return err
+}
+
+// needless refuses to take away what is needed. It returns what else is in the
+// directory, as otherFiles does.
+func (in *installer) needless() (notes, foreign []string, err error) {
+	if err := in.checkMounts(); err != nil {
+		return nil, nil, err
+	}
+	if notes, foreign, err = in.otherFiles(); err != nil {
+		return nil, nil, err
+	}
+	return notes, foreign, in.checkFiles(notes, foreign)
 }
 
 // checkMounts refuses to take away a driver that is needed to unmount.
