@@ -101,7 +101,9 @@ upstream's default. What won is said, and why. It is an error if nothing can be
 written or started there, or if the kubelet keeps its volumes elsewhere than
 --kubelet-dir says.
 
-Drivers that were in an earlier configuration stay, with a warning.`, env)
+Drivers that were in an earlier configuration stay, with a warning. It is an error
+if a daemon serves one of them and volumes of it are in use: the next daemon would
+not even unmount them.`, env)
 	o.config = configFlag(set)
 	o.nodeOptions.add(set)
 	set.StringVar(&o.executable, "driver-executable", "", "the `program` to install (default: flexdriver beside this program)")
@@ -144,7 +146,7 @@ func installDrivers(args []string, env environment) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	return nodeinstall.Install(ctx, nodeinstall.Options{
-		Query: query, StateDir: o.stateDir, Executable: executable, Drivers: drivers, Out: env.out,
+		Query: query, StateDir: o.stateDir, Socket: o.socket, Executable: executable, Drivers: drivers, Out: env.out,
 	})
 }
 

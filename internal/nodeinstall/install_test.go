@@ -149,7 +149,7 @@ func TestRefusals(t *testing.T) {
 		}, []string{"keeps its volumes below /var/lib/k0s/kubelet (its flag --root-dir)", "set kubeletDir to /var/lib/k0s/kubelet"}},
 		"a container with another directory": {func(n *node) {
 			n.o.Query.PID = n.start("kubelet", "", pluginDir)
-		}, []string{"sees another "+pluginDir+" than the node has: it has another directory by that name"}},
+		}, []string{"sees another " + pluginDir + " than the node has: it has another directory by that name"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/install"
@@ -28,8 +29,9 @@ import (
 type Options struct {
 	// Query says what is known of the kubelet. Its Host is where all happens.
 	Query kubelet.Query
-	// StateDir is where word is left of what was done.
-	StateDir string
+	// StateDir is the daemon's, where word is left of what was done, and Socket
+	// where one may serve.
+	StateDir, Socket string
 	// Executable is the driver.
 	Executable string
 	// Drivers are those to install, each with the configuration that lies beside
@@ -43,7 +45,7 @@ type Options struct {
 // installed does not keep the others from it. It may be killed at any instant
 // and run again; there is nothing that it would not finish or undo.
 func Install(ctx context.Context, o Options) error {
-	r := &run{Options: o, host: o.Query.Host}
+	r := &run{host: o.Query.Host, out: o.Out, stateDir: o.StateDir}
 	dirs := o.Query.Dirs(ctx)
 	r.tellDirs(dirs)
 	dir, err := r.prepare(dirs)
@@ -54,13 +56,16 @@ func Install(ctx context.Context, o Options) error {
 		return err
 	}
 	before := r.readBefore()
+	if err := r.checkFormer(ctx, before, o); err != nil {
+		return r.shown(err)
+	}
 	now := &Installation{
 		APIVersion: APIVersion, Kind: Kind, Version: version.Get().Version,
 		HostRoot: o.Query.Host.Root, PluginDir: dirs.Plugin.Path, KubeletDir: dirs.Root.Path,
 	}
 	var errs []error
 	for _, c := range o.Drivers {
-		at, err := r.installOne(ctx, dir, c)
+		at, err := r.installOne(ctx, o.Executable, dir, c)
 		if err != nil {
 			errs = append(errs, err)
 			at, _ = before.driver(c.Driver.String()) // it may be there all the same
@@ -77,12 +82,13 @@ func Install(ctx context.Context, o Options) error {
 
 // run is one run of Install or Uninstall.
 type run struct {
-	Options
-	host kubelet.Host
+	host     kubelet.Host
+	out      io.Writer
+	stateDir string
 }
 
 func (r *run) say(format string, args ...any) {
-	fmt.Fprintln(r.Out, r.host.Shown(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(r.out, r.host.Shown(fmt.Sprintf(format, args...)))
 }
 
 func (r *run) warn(format string, args ...any) { r.say("warning: "+format, args...) }
@@ -112,8 +118,8 @@ func (r *run) tellDirs(d kubelet.Dirs) {
 }
 
 // installOne puts one driver into the plugin directory, which is dir here.
-func (r *run) installOne(ctx context.Context, dir string, c *driverconfig.Configuration) (Driver, error) {
-	report, err := install.Install(ctx, install.Options{PluginDir: dir, Driver: c.Driver, Executable: r.Executable, Config: c})
+func (r *run) installOne(ctx context.Context, executable, dir string, c *driverconfig.Configuration) (Driver, error) {
+	report, err := install.Install(ctx, install.Options{PluginDir: dir, Driver: c.Driver, Executable: executable, Config: c})
 	r.tell(report)
 	if err != nil {
 		return Driver{}, err
@@ -133,7 +139,7 @@ func (r *run) tell(report install.Report) {
 // readBefore is what an earlier run has left word of. Word that cannot be read
 // is as good as none: it is written anew.
 func (r *run) readBefore() *Installation {
-	before, err := Read(r.StateDir)
+	before, err := Read(r.stateDir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		r.warn("%v; it is written anew", err)
 	}
@@ -141,6 +147,29 @@ func (r *run) readBefore() *Installation {
 		before = &Installation{}
 	}
 	return before
+}
+
+// checkFormer refuses a configuration without a driver whose volumes are in use,
+// as long as a daemon serves that: the one of this configuration, which is to
+// follow, would not even unmount them. Without one nothing is gained by it.
+func (r *run) checkFormer(ctx context.Context, before *Installation, o Options) error {
+	var gone []string
+	for _, d := range before.Drivers {
+		if !slices.ContainsFunc(o.Drivers, func(c *driverconfig.Configuration) bool { return c.Driver.String() == d.Driver }) {
+			gone = append(gone, d.Driver)
+		}
+	}
+	if len(gone) == 0 || o.Socket == "" {
+		return nil
+	}
+	status, err := daemon{o.Socket, o.StateDir}.status(ctx)
+	if err != nil || status.Daemon == nil {
+		return nil //nolint:nilerr // it does not serve
+	}
+	if lines := inUse(status, gone); len(lines) > 0 {
+		return fmt.Errorf("the configuration has no %s any more, and volumes of it are in use: put it back until their pods have ended\n  %s", strings.Join(gone, ", "), strings.Join(lines, "\n  "))
+	}
+	return nil
 }
 
 // former are the drivers that were installed earlier and are wanted no more.
@@ -153,7 +182,7 @@ func (r *run) former(before, now *Installation) (former []Driver) {
 			continue
 		}
 		former = append(former, d)
-		r.warn("%s is not in the configuration any more, and stays installed: the daemon refuses its calls. Put it back, or when no pod uses it, run: flex2csi uninstall --driver %s", d.Driver, d.Driver)
+		r.warn("%s is not in the configuration any more, and stays installed: the daemon refuses its calls, to unmount too. Put it back, or if no pod uses it run: flex2csi uninstall --driver %s", d.Driver, d.Driver)
 	}
 	return former
 }

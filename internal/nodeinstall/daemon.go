@@ -1,0 +1,78 @@
+package nodeinstall
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+	daemonfiles "github.com/flex2csi/flex2csi/internal/daemon"
+	"github.com/flex2csi/flex2csi/internal/retirement"
+	"github.com/flex2csi/flex2csi/internal/wire"
+)
+
+// daemon is the one that serves the node, or its files if there is none.
+type daemon struct{ socket, stateDir string }
+
+// answerTime is how long it may take to answer a question.
+const answerTime = 10 * time.Second
+
+func (d daemon) ask(ctx context.Context, kind string, document any) error {
+	data, err := wire.Ask(ctx, d.socket, kind, answerTime)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, document); err != nil {
+		return fmt.Errorf("read what flex2csi (%s) answers to %s: %w", d.socket, kind, err)
+	}
+	return nil
+}
+
+// retire has it set up nothing from now on. running tells whether it runs.
+func (d daemon) retire(ctx context.Context) (running bool, err error) {
+	var r bridgestatus.Readiness
+	err = d.ask(ctx, wire.KindRetire, &r)
+	if !wire.IsAbsent(err) {
+		return true, err
+	}
+	if _, err = retirement.Begin(d.stateDir); errors.Is(err, fs.ErrNotExist) {
+		err = nil // there is no such directory, and so there are no records
+	}
+	return false, err
+}
+
+// unretire lets it go on. It may have ended, or been started, meanwhile.
+func (d daemon) unretire(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx) // that somebody interrupts this is no reason to leave it
+	var r bridgestatus.Readiness
+	err := d.ask(ctx, wire.KindUnretire, &r)
+	if wire.IsAbsent(err) {
+		err = retirement.End(d.stateDir)
+	}
+	return err
+}
+
+func (d daemon) settingUp(ctx context.Context) (int, error) {
+	var r bridgestatus.Readiness
+	err := d.ask(ctx, wire.KindReady, &r)
+	if wire.IsAbsent(err) {
+		return 0, nil
+	}
+	return r.SettingUp, err
+}
+
+func (d daemon) status(ctx context.Context) (*bridgestatus.BridgeStatus, error) {
+	var s bridgestatus.BridgeStatus
+	err := d.ask(ctx, wire.KindStatus, &s)
+	if !wire.IsAbsent(err) {
+		return &s, err
+	}
+	files, err := daemonfiles.FromFiles(d.stateDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return bridgestatus.New(bridgestatus.SourceStateDir), nil
+	}
+	return files, err
+}

@@ -1,0 +1,138 @@
+package nodeinstall
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	daemonfiles "github.com/flex2csi/flex2csi/internal/daemon"
+	"github.com/flex2csi/flex2csi/internal/filelock"
+	"github.com/flex2csi/flex2csi/internal/kubelet"
+	"github.com/flex2csi/flex2csi/internal/retirement"
+)
+
+// Names in the state directory that are not those of records. The lock is
+// removed last: who has it may remove the others.
+const (
+	lockFile     = "lock"
+	socketLock   = ".lock" // added to the socket's name
+	driversFile  = "csidrivers"
+	retiredFile  = "retired"
+	previousFile = ".json~"
+)
+
+// Leave is what a daemon does at its end: if it was retired, and its drivers are
+// taken away, it leaves nothing behind. left tells whether that is so.
+func Leave(stateDir, socket string) (left bool, err error) {
+	r, err := retirement.Get(stateDir)
+	if err != nil || r == nil {
+		return false, err
+	}
+	word, err := Read(stateDir)
+	if err != nil || len(word.Drivers)+len(word.Former) > 0 {
+		return false, err
+	}
+	if s, err := daemonfiles.FromFiles(stateDir); err != nil || len(inUse(s, nil)) > 0 {
+		return false, err
+	}
+	return true, removeTraces(kubelet.Host{Root: word.HostRoot}, stateDir, socket)
+}
+
+// removeTraces removes the state directory and that of the socket, with what
+// flex2csi has put there and nobody needs: nothing is removed if there are
+// records, or if another process has begun to serve.
+func removeTraces(host kubelet.Host, stateDir, socket string) error {
+	lock, err := filelock.Try(filepath.Join(stateDir, lockFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // there is no such directory
+		return removeSocket(host, socket)
+	case errors.Is(err, filelock.ErrHeld):
+		return fmt.Errorf("%s is not removed: another flex2csi works with it", stateDir)
+	case err != nil:
+		return fmt.Errorf("remove the state directory: %w", err)
+	}
+	defer lock.Close()
+	if err := removeState(host, stateDir); err != nil {
+		return fmt.Errorf("remove the state directory: %w", err)
+	}
+	return removeSocket(host, socket)
+}
+
+// removeState removes the files, the note of the retirement and the lock last:
+// who comes too early finds them.
+func removeState(host kubelet.Host, dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	last := []string{fileName, retiredFile, lockFile}
+	var strangers []string
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case slices.Contains(last, name):
+		case name == driversFile, strings.HasPrefix(name, "."), strings.HasSuffix(name, previousFile):
+			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		default:
+			strangers = append(strangers, name)
+		}
+	}
+	if len(strangers) > 0 {
+		return fmt.Errorf("%s has %s in it", dir, strings.Join(strangers, ", "))
+	}
+	for _, name := range last {
+		if err := remove(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return removeDir(host, dir)
+}
+
+// removeSocket removes a socket at which nobody listens, and its directory if
+// nothing else is in it.
+func removeSocket(host kubelet.Host, socket string) error {
+	lock, err := filelock.Try(socket + socketLock)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // there is no such directory
+		return nil
+	case errors.Is(err, filelock.ErrHeld):
+		return fmt.Errorf("%s is not removed: another flex2csi serves it", socket)
+	case err != nil:
+		return fmt.Errorf("remove the socket: %w", err)
+	}
+	defer lock.Close()
+	for _, path := range []string{socket, socket + socketLock} {
+		if err := remove(path); err != nil {
+			return fmt.Errorf("remove the socket: %w", err)
+		}
+	}
+	err = removeDir(host, filepath.Dir(socket))
+	if errors.Is(err, unix.ENOTEMPTY) { // it is no directory of our own
+		return nil
+	}
+	return err
+}
+
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// removeDir removes an empty directory. In a container something is mounted
+// there, and it can be removed only where the node has it.
+func removeDir(host kubelet.Host, dir string) error {
+	here, err := host.Resolve(dir)
+	if err != nil {
+		return err
+	}
+	return remove(here)
+}

@@ -1,0 +1,269 @@
+package nodeinstall
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/install"
+	"github.com/flex2csi/flex2csi/internal/kubelet"
+)
+
+// UninstallOptions say what to take away.
+type UninstallOptions struct {
+	// Query says where the node is, and where its drivers may be. What Install
+	// left word of goes first.
+	Query kubelet.Query
+	// StateDir and Socket are those of the daemon.
+	StateDir, Socket string
+	// Drivers are those to take away; empty: all, and what else there is of
+	// flex2csi on the node.
+	Drivers []string
+	// Force takes away what is needed, too.
+	Force bool
+	// Patience is how long to wait for what is under way.
+	Patience time.Duration
+	// Sweep takes back this node's VolumeAttachments, and says which; nil:
+	// NoSweep says why they are not looked at.
+	Sweep   func(context.Context) ([]string, error)
+	NoSweep string
+	Out     io.Writer
+}
+
+// Uninstall takes drivers away, unless volumes of them are in use. Without names
+// it retires the daemon first, so that no pod begins to use one meanwhile; when
+// it refuses, all is as before. Killed, it may be run again.
+func Uninstall(ctx context.Context, o UninstallOptions) error {
+	u, err := newRemoval(ctx, o)
+	if err != nil {
+		return u.shown(err)
+	}
+	if len(o.Drivers) > 0 {
+		return u.shown(u.some(ctx))
+	}
+	return u.shown(u.everything(ctx))
+}
+
+// removal is one run of Uninstall.
+type removal struct {
+	run
+	UninstallOptions
+	daemon daemon
+	word   *Installation
+	dir    string // the plugin directory, here
+	found  []string
+	kept   bool // volumes that are in use are left as they are
+}
+
+func newRemoval(ctx context.Context, o UninstallOptions) (*removal, error) {
+	u := &removal{
+		UninstallOptions: o,
+		run:              run{host: o.Query.Host, out: o.Out, stateDir: o.StateDir},
+		daemon:           daemon{o.Socket, o.StateDir},
+	}
+	u.word = u.readBefore()
+	u.host.Root = cmp.Or(u.host.Root, u.word.HostRoot)
+	path := cmp.Or(o.Query.PluginDir, u.word.PluginDir)
+	if path == "" {
+		o.Query.Host = u.host
+		dirs := o.Query.Dirs(ctx)
+		u.tellDirs(dirs)
+		path = dirs.Plugin.Path
+	}
+	dir, err := u.host.Resolve(path)
+	if err != nil {
+		return u, fmt.Errorf("plugin directory %s: %w", path, err)
+	}
+	u.dir, u.found = dir, u.drivers(dir)
+	return u, nil
+}
+
+// drivers are those that were installed, by the word of it and by what lies
+// there: drivers that hand their calls to this daemon.
+func (u *removal) drivers(dir string) (names []string) {
+	for _, d := range slices.Concat(u.word.Drivers, u.word.Former) {
+		names = append(names, d.Driver)
+	}
+	files, _ := filepath.Glob(filepath.Join(dir, "*", driverconfig.FileName)) // the pattern is well formed
+	for _, file := range files {
+		c, err := driverconfig.Load(file)
+		if err == nil && c.Backend == driverconfig.BackendCSI && c.Socket == u.Socket && c.StateDir == u.stateDir {
+			names = append(names, c.Driver.String())
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// some takes away the drivers that were named. The daemon goes on.
+func (u *removal) some(ctx context.Context) error {
+	status, err := u.daemon.status(ctx)
+	if err != nil {
+		return err
+	}
+	for _, d := range status.Drivers {
+		if slices.Contains(u.Drivers, d.FlexDriver) && !u.Force {
+			return fmt.Errorf("the daemon serves %s: take it out of the configuration first, for the next start would install it again", d.FlexDriver)
+		}
+	}
+	if err := u.checkUnused(status, u.Drivers); err != nil {
+		return err
+	}
+	if err := u.removeDrivers(ctx, u.Drivers); err != nil {
+		return err
+	}
+	return u.forget(u.Drivers)
+}
+
+// everything takes away all that there is of flex2csi, as far as that can be
+// done while its daemon runs.
+func (u *removal) everything(ctx context.Context) error {
+	running, err := u.daemon.retire(ctx)
+	if err != nil {
+		return err
+	}
+	if err := u.release(ctx); err != nil {
+		if again := u.daemon.unretire(ctx); again != nil {
+			return errors.Join(err, fmt.Errorf("and volumes cannot be mounted again before this is put right: %w", again))
+		}
+		return err
+	}
+	if u.kept {
+		u.say("the records stay in %s, for who installs flex2csi again", u.stateDir)
+		return nil
+	}
+	if !running {
+		u.say("the daemon does not run: removing its directories")
+		return removeTraces(u.host, u.stateDir, u.Socket)
+	}
+	u.say("done. The daemon sets up nothing any more, and removes its directories when it ends: delete its DaemonSet now, or stop it. A pod of it that is started anew installs the drivers again")
+	return nil
+}
+
+// release is what is refused while volumes are in use.
+func (u *removal) release(ctx context.Context) error {
+	status, err := u.settled(ctx)
+	if err != nil {
+		return err
+	}
+	if err := u.checkUnused(status, nil); err != nil {
+		return err
+	}
+	if err := u.removeDrivers(ctx, u.found); err != nil {
+		return err
+	}
+	if err := u.sweep(ctx); err != nil {
+		return err
+	}
+	return u.forget(u.found)
+}
+
+// settled waits until nothing is being set up, and until what no pod has any
+// more is undone.
+func (u *removal) settled(ctx context.Context) (*bridgestatus.BridgeStatus, error) {
+	const pause = 200 * time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, u.Patience)
+	defer cancel()
+	for {
+		status, err := u.daemon.status(ctx)
+		if err != nil {
+			return nil, err
+		}
+		busy, err := u.daemon.settingUp(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if busy == 0 && (!onlyRest(status) || u.Force) {
+			return status, nil
+		}
+		select {
+		case <-ctx.Done():
+			if busy > 0 {
+				return nil, fmt.Errorf("after %v volumes are still being set up (%d): run this again", u.Patience, busy)
+			}
+			return status, nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+// onlyRest: there are volumes, and no pod has one of them.
+func onlyRest(s *bridgestatus.BridgeStatus) bool {
+	for i := range s.Volumes {
+		if len(s.Volumes[i].Targets) > 0 {
+			return false
+		}
+	}
+	return len(s.Volumes)+len(s.Tombstones) > 0
+}
+
+// removeDrivers unregisters them, one by one, if none of them is needed.
+func (u *removal) removeDrivers(ctx context.Context, names []string) error {
+	if len(names) == 0 {
+		u.say("no driver of flex2csi is in %s", u.dir)
+	}
+	err := u.each(names, func(o install.Options) error { return install.Removable(ctx, o) })
+	if err != nil {
+		return err
+	}
+	return u.each(names, func(o install.Options) error {
+		report, err := install.Uninstall(ctx, o)
+		u.tell(report)
+		return err
+	})
+}
+
+// each does something with all of them, whether or not it can be done with others.
+func (u *removal) each(names []string, do func(install.Options) error) error {
+	var errs []error
+	for _, name := range names {
+		driver, err := driverconfig.ParseDriverName(name)
+		if err == nil {
+			err = do(install.Options{PluginDir: u.dir, Driver: driver, Force: u.Force, Mountinfo: u.mountinfo()})
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// mountinfo are the mounts of this container and of the node.
+func (u *removal) mountinfo() []string {
+	return []string{"/proc/self/mountinfo", u.host.ProcFile(1, "mountinfo")}
+}
+
+func (u *removal) sweep(ctx context.Context) error {
+	if u.Sweep == nil {
+		u.say("VolumeAttachments were not looked at: %s", u.NoSweep)
+		return nil
+	}
+	names, err := u.Sweep(ctx)
+	if len(names) > 0 {
+		u.say("deleted VolumeAttachments of this node, of %s", strings.Join(names, ", "))
+	}
+	if err != nil && u.Force {
+		u.warn("VolumeAttachments of this node may be left behind: %v", err)
+		return nil
+	}
+	return err
+}
+
+// forget leaves word that these drivers are not installed any more.
+func (u *removal) forget(names []string) error {
+	if _, err := os.Stat(Path(u.stateDir)); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	gone := func(d Driver) bool { return slices.Contains(names, d.Driver) }
+	u.word.Drivers = slices.DeleteFunc(u.word.Drivers, gone)
+	u.word.Former = slices.DeleteFunc(u.word.Former, gone)
+	u.word.APIVersion, u.word.Kind = APIVersion, Kind
+	return u.word.Write(u.stateDir)
+}

@@ -1,0 +1,233 @@
+package nodeinstall_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/nodeinstall"
+	"github.com/flex2csi/flex2csi/internal/retirement"
+	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+)
+
+// uninstaller has the state directory mounted from the node, as a pod has, and
+// both drivers installed.
+func uninstaller(t *testing.T) (*node, *nodeinstall.UninstallOptions) {
+	t.Helper()
+	n := newNode(t)
+	// A short path that is the same in the container and on the node.
+	dir, err := os.MkdirTemp("", "un") //nolint:usetesting // t.TempDir has a long name
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	for _, path := range []string{dir + "/state", dir + "/run"} {
+		n.mkdir(path)
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(n.at(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount(n.at(path), path, "", unix.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
+	}
+	n.o.StateDir, n.o.Socket = dir+"/state", dir+"/run/s"
+	for _, c := range n.o.Drivers {
+		c.StateDir, c.Socket = n.o.StateDir, n.o.Socket
+	}
+	n.wantInstalled(pluginDir, "disk", "share")
+	return n, &nodeinstall.UninstallOptions{
+		StateDir: n.o.StateDir, Socket: n.o.Socket, Patience: 300 * time.Millisecond, NoSweep: "there is no cluster", Out: &n.out,
+	}
+}
+
+func (n *node) uninstall(o *nodeinstall.UninstallOptions) error {
+	n.t.Helper()
+	n.out.Reset()
+	return nodeinstall.Uninstall(n.t.Context(), *o)
+}
+
+func (n *node) wantUninstalled(o *nodeinstall.UninstallOptions, left ...string) {
+	n.t.Helper()
+	if err := n.uninstall(o); err != nil {
+		n.t.Fatalf("%v\n%s", err, &n.out)
+	}
+	n.wantThere(pluginDir, left...)
+}
+
+// wantKept wants a refusal with these texts, and that all is as before.
+func (n *node) wantKept(o *nodeinstall.UninstallOptions, texts ...string) {
+	n.t.Helper()
+	err := n.uninstall(o)
+	if err == nil {
+		n.t.Fatalf("no error\n%s", &n.out)
+	}
+	wantTexts(n.t, err.Error(), texts...)
+	n.wantThere(pluginDir, "disk", "share")
+	if r, err := retirement.Get(n.o.StateDir); r != nil || err != nil {
+		n.t.Errorf("still retired: %v, %v", r, err)
+	}
+}
+
+// record leaves one of a volume that a pod has.
+func (n *node) record(driver string) {
+	n.t.Helper()
+	store, err := volstate.Open(n.o.StateDir)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	dir := kubeletDir + "/pods/1234/volumes/example.com~disk/data"
+	r := &volstate.Record{Driver: "loop.csi.example.com", Handle: "vol-1", FlexDriver: driver, Name: "pv-1"}
+	r.Targets = map[string]*volstate.Target{dir: {Publish: volstate.Done, Bound: true}}
+	if err := store.Put(r); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// TestUninstall: without a daemon nothing is left, on the node neither, and a
+// second time is no error.
+func TestUninstall(t *testing.T) {
+	n, o := uninstaller(t)
+	for range 2 {
+		n.wantUninstalled(o)
+		for _, path := range []string{n.o.StateDir, filepath.Dir(n.o.Socket)} {
+			if _, err := os.Lstat(n.at(path)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the node still has %s (%v)", path, err)
+			}
+		}
+	}
+}
+
+// TestUninstallWithoutWord: the drivers are found by what lies beside them; those
+// of others stay.
+func TestUninstallWithoutWord(t *testing.T) {
+	n, o := uninstaller(t)
+	other := drivers("other")
+	n.o.Drivers = append(n.o.Drivers, other...)
+	n.wantInstalled(pluginDir, "disk", "other", "share")
+	if err := os.Remove(nodeinstall.Path(n.o.StateDir)); err != nil {
+		t.Fatal(err)
+	}
+	o.Query = n.o.Query
+	n.wantUninstalled(o, "other")
+	if _, err := driverconfig.Load(n.at(pluginDir + "/example.com~other/.flexdriver.json")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestInUse: what is refused, and what force leaves.
+func TestInUse(t *testing.T) {
+	mount := func(n *node) {
+		path := kubeletDir + "/pods/1234/volumes/example.com~disk/data"
+		n.mkdir(path)
+		n.mount("none", path, "tmpfs", 0)
+	}
+	for name, tt := range map[string]struct {
+		prepare func(n *node)
+		want    []string
+		left    string
+	}{
+		"a record": {func(n *node) { n.record("example.com/disk") }, []string{"volumes are in use", "pv-1 of example.com/disk", "/pods/1234/"}, "this is left as it is"},
+		"a tombstone": {func(n *node) {
+			if err := tombstone.Write(n.o.StateDir, tombstone.Tombstone{Driver: "example.com/disk", Dir: kubeletDir + "/pods/1234/volumes/example.com~disk/data"}); err != nil {
+				n.t.Fatal(err)
+			}
+		}, []string{"unmounted while the daemon was away", "/pods/1234/"}, "this is left as it is"},
+		"a spoilt record": {func(n *node) {
+			if err := os.WriteFile(n.o.StateDir+"/x.json", []byte("{"), 0o600); err != nil {
+				n.t.Fatal(err)
+			}
+		}, []string{"a record that cannot be read"}, "this is left as it is"},
+		"a mount without a record": {mount, []string{"volumes of it are mounted"}, "unmount them by hand"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, o := uninstaller(t)
+			tt.prepare(n)
+			n.wantKept(o, tt.want...)
+			o.Force = true
+			n.wantUninstalled(o)
+			wantTexts(t, n.out.String(), tt.want[len(tt.want)-1], tt.left)
+		})
+	}
+}
+
+// TestSome: one driver of which no volume is in use, and none that the daemon
+// would install again.
+func TestSome(t *testing.T) {
+	n, o := uninstaller(t)
+	n.record("example.com/disk")
+	o.Drivers = []string{"example.com/disk"}
+	n.wantKept(o, "pv-1")
+	o.Drivers = []string{"example.com/share"}
+	n.wantUninstalled(o, "disk")
+	word, err := nodeinstall.Read(n.o.StateDir)
+	if err != nil || len(word.Drivers) != 1 || word.Drivers[0].Driver != "example.com/disk" {
+		t.Errorf("word %+v, %v", word, err)
+	}
+}
+
+// TestSweep: what the cluster says goes into the verdict.
+func TestSweep(t *testing.T) {
+	n, o := uninstaller(t)
+	o.Sweep = func(context.Context) ([]string, error) { return []string{"pv-1"}, errors.New("the API server is away") }
+	err := n.uninstall(o)
+	if err == nil {
+		t.Error("no error")
+	}
+	o.Sweep = func(context.Context) ([]string, error) { return []string{"pv-2"}, nil }
+	n.wantUninstalled(o)
+	wantTexts(t, n.out.String(), "pv-2")
+}
+
+// TestInstallEndsRetirement: an uninstallation that was killed is over when
+// somebody installs.
+func TestInstallEndsRetirement(t *testing.T) {
+	n, _ := uninstaller(t)
+	if _, err := retirement.Begin(n.o.StateDir); err != nil {
+		t.Fatal(err)
+	}
+	n.wantInstalled(pluginDir, "disk", "share")
+	if r, err := retirement.Get(n.o.StateDir); r != nil || err != nil {
+		t.Errorf("still retired: %v, %v", r, err)
+	}
+}
+
+// TestLeave: a daemon leaves nothing behind only if it was retired, and its
+// drivers are gone.
+func TestLeave(t *testing.T) {
+	n, _ := uninstaller(t)
+	leave := func(want bool) {
+		t.Helper()
+		left, err := nodeinstall.Leave(n.o.StateDir, n.o.Socket)
+		if left != want || err != nil {
+			t.Errorf("left %v, %v; want %v", left, err, want)
+		}
+	}
+	leave(false)
+	if _, err := retirement.Begin(n.o.StateDir); err != nil {
+		t.Fatal(err)
+	}
+	leave(false)
+	word, err := nodeinstall.Read(n.o.StateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	word.Drivers = nil
+	if err := word.Write(n.o.StateDir); err != nil {
+		t.Fatal(err)
+	}
+	leave(true)
+	if _, err := os.Lstat(n.at(n.o.StateDir)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the state directory is there: %v", err)
+	}
+}
