@@ -26,6 +26,7 @@ const EnvRequire = "FLEX_TEST_REQUIRE"
 //	fuse       /dev/fuse
 //	control-plane
 //	           programs of a control plane, as make control-plane builds them
+//	node       root, overlays, and the programs that make node-programs builds
 //	prog:NAME  a program, also outside PATH in the sbin directories
 //
 // Where FLEX_TEST_REQUIRE lists what is missing, or is "all", t fails instead.
@@ -83,7 +84,9 @@ func lacking(need string) (string, error) {
 	case "fuse":
 		return cmp.Or(lackMount(), lackFilesystem("fuse"), lackFile("/dev/fuse")), nil
 	case "control-plane":
-		return lackControlPlane(), nil
+		return lackPrograms("control-plane", "etcd"), nil
+	case "node":
+		return cmp.Or(lackRoot(), lackFilesystem("overlay"), lackPrograms("node-programs", "kubelet", "containerd", "runc", "pause.tar")), nil
 	}
 	return "", fmt.Errorf("unknown need %q", need)
 }
@@ -143,10 +146,12 @@ func haveFilesystem(name string) bool {
 	return err == nil && slices.Contains(strings.Fields(string(list)), name)
 }
 
-// lackControlPlane looks for the last one of its programs that is built.
-func lackControlPlane() string {
-	if _, err := os.Stat(filepath.Join(os.Getenv("FLEX_PROGRAMS"), "etcd")); err != nil {
-		return err.Error() + " (make control-plane builds it into $FLEX_PROGRAMS)"
+// lackPrograms looks for those that a target of make builds.
+func lackPrograms(target string, names ...string) string {
+	for _, name := range names {
+		if _, err := os.Stat(filepath.Join(os.Getenv("FLEX_PROGRAMS"), name)); err != nil {
+			return err.Error() + " (make " + target + " builds it into $FLEX_PROGRAMS)"
+		}
 	}
 	return ""
 }
