@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -125,7 +126,7 @@ func (c cgroup) join() error {
 }
 
 // removePatience is how long a group may be busy after its last process is gone.
-const removePatience = 5 * time.Second
+const removePatience = 10 * time.Second
 
 // remove removes the node's groups with all that are in them. No process may be
 // left.
@@ -150,6 +151,55 @@ func removeGroup(dir string) error {
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the node's control group: %w", err)
+	}
+	return nil
+}
+
+// pods has the directories of all groups but those of the node's programs.
+func (c cgroup) pods() ([]string, error) {
+	dirs, err := c.list()
+	return slices.DeleteFunc(dirs, func(dir string) bool {
+		return filepath.Base(dir) == string(c) || filepath.Base(dir) == systemGroup && filepath.Base(filepath.Dir(dir)) == string(c)
+	}), err
+}
+
+// podProcesses are those in the groups of pods. None of them is frozen any more:
+// runc may have been killed while it held them, and they would not die then.
+func (c cgroup) podProcesses() ([]int, error) {
+	dirs, err := c.pods()
+	if err != nil {
+		return nil, err
+	}
+	found := map[int]bool{}
+	for _, dir := range dirs {
+		for file, thawed := range map[string]string{"freezer.state": "THAWED", "cgroup.freeze": "0"} { // version 1, version 2
+			if path := filepath.Join(dir, file); exists(path) {
+				_ = os.WriteFile(path, []byte(thawed), 0) // gone since
+			}
+		}
+		procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if err != nil {
+			continue // gone since
+		}
+		for _, line := range strings.Fields(string(procs)) {
+			if pid, err := strconv.Atoi(line); err == nil && pid > 0 {
+				found[pid] = true
+			}
+		}
+	}
+	return slices.Collect(maps.Keys(found)), nil
+}
+
+// removePods removes all groups but those of the node's programs.
+func (c cgroup) removePods() error {
+	dirs, err := c.pods()
+	if err != nil {
+		return err
+	}
+	for _, dir := range slices.Backward(dirs) {
+		if err := removeGroup(dir); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -121,11 +121,11 @@ func (n *Node) start(ctx context.Context) error {
 // called Isolate takes away.
 func (n *Node) Stop() error {
 	n.Kubelet.Stop()
-	n.killPods()
+	err := n.killPods()
 	for _, p := range []*parts.Part{n.Containerd, n.Scheduler, n.ControllerManager, n.APIServer, n.ETCD} {
 		p.Kill()
 	}
-	return detachLoops(n.dir)
+	return errors.Join(err, detachLoops(n.dir))
 }
 
 // part describes a program of the node.
@@ -212,14 +212,18 @@ const pause = 50 * time.Millisecond
 
 // Await asks until there is no error, or the context ends.
 func Await(ctx context.Context, what string, ask func(ctx context.Context) error) error {
+	var last error
 	for {
 		err := ask(ctx)
 		if err == nil {
 			return nil
 		}
+		if last == nil || ctx.Err() == nil { // else it tells only that
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w (%w)", what, err, ctx.Err())
+			return fmt.Errorf("wait for %s: %w (%w)", what, last, ctx.Err())
 		case <-time.After(pause):
 		}
 	}

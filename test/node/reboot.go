@@ -8,9 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -30,7 +28,9 @@ func BootID() (string, error) {
 // of pods, all mounts, loop devices and what is in /run; files on disks and the
 // objects in the API stay, and boot_id is another one.
 func (n *Node) Reboot(ctx context.Context) error {
-	n.PowerOff()
+	if err := n.PowerOff(); err != nil {
+		return err
+	}
 	if err := n.forget(); err != nil {
 		return fmt.Errorf("reboot the node: %w", err)
 	}
@@ -38,10 +38,10 @@ func (n *Node) Reboot(ctx context.Context) error {
 }
 
 // PowerOff is the first half of Reboot: kubelet, containerd and pods end.
-func (n *Node) PowerOff() {
+func (n *Node) PowerOff() error {
 	n.Kubelet.Kill()
 	n.Containerd.Kill()
-	n.killPods()
+	return n.killPods()
 }
 
 // PowerOn is the last part of Reboot: containerd and kubelet start.
@@ -54,56 +54,6 @@ func (n *Node) PowerOn(ctx context.Context) error {
 		return err
 	}
 	return n.waitReady(ctx)
-}
-
-// killPods ends what has become the first process's: the shims of containers,
-// and with them what is in the containers. Programs that the node's user has
-// started are not among them.
-func (n *Node) killPods() {
-	for range 100 { // a shim that dies has children, which are orphans then
-		found := false
-		for _, pid := range processes() {
-			if parentOf(pid) == 1 && pid != os.Getpid() {
-				found = true
-				_ = unix.Kill(pid, unix.SIGKILL) // gone already
-			}
-		}
-		if !found {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
-func processes() []int {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
-	var pids []int
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
-// parentOf is the fourth field of /proc/PID/stat, zero if there is none.
-func parentOf(pid int) int {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])) // a name may have anything in it
-	if len(fields) < 2 || fields[0] == "Z" {
-		return 0
-	}
-	parent, err := strconv.Atoi(fields[1])
-	if err != nil {
-		return 0
-	}
-	return parent
 }
 
 // forget takes away what does not outlive a machine's end.
@@ -180,32 +130,6 @@ func deleteBridge() {
 	}
 	defer unix.Close(s)
 	_ = deleteBridgeOn(s) // CNI takes an old one as well
-}
-
-// removePods removes all groups but the one of the node's programs.
-func (c cgroup) removePods() error {
-	dirs, err := c.list()
-	if err != nil {
-		return err
-	}
-	roots, err := hierarchies()
-	if err != nil {
-		return err
-	}
-	keep := map[string]bool{}
-	for _, root := range roots {
-		keep[filepath.Join(root, string(c))] = true
-		keep[filepath.Join(root, string(c), systemGroup)] = true
-	}
-	for _, dir := range slices.Backward(dirs) {
-		if keep[dir] {
-			continue
-		}
-		if err := removeGroup(dir); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // newBootID is a random UUID, as the kernel's.
