@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"time"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/volstate"
@@ -130,11 +131,44 @@ func (b *Bridge) controllerExpand(d *FlexDriver, v *volume, s csivol.Secrets, si
 	return onNode, err
 }
 
+// growWait is how long a pod's end may take longer because its volume has to grow.
+const growWait = 10 * time.Second
+
+// growUnused grows a volume that could not be grown as long as pods had it: some
+// drivers only do so while nobody uses it, and the kubelet never calls for that.
+// Without it the next pod would not start either, since expandfs comes when its
+// volume is staged. If it fails here, expandfs of the next pod says so.
+func (b *Bridge) growUnused(d *FlexDriver, v *volume) {
+	r := v.record
+	if r.Expand != volstate.Doing || r.Stage != volstate.None || r.Attach == volstate.Undoing || r.TakenOver {
+		return
+	}
+	f, err := v.features(d)
+	if err != nil || !f.ControllerExpand {
+		return
+	}
+	var s csivol.Secrets
+	if err = d.expandSecrets(v.ctx, &s); err == nil {
+		err = v.rpc(v.patience(growWait), func(ctx context.Context) error {
+			_, err := d.Service.ControllerExpand(ctx, csivol.ExpandRequest{
+				Handle: v.key.Handle, Size: r.ExpandSize, Capability: capability(r), Secrets: s.ControllerExpand,
+			})
+			return err
+		})
+	}
+	if err != nil {
+		v.log.Warn("the volume could not be expanded while nobody uses it either", "bytes", r.ExpandSize, "error", err)
+		return
+	}
+	v.log.Info("expanded the volume, which nobody uses now", "bytes", r.ExpandSize)
+	r.Expand = volstate.Done
+}
+
 // explainExpand says what to do about a driver that cannot grow a volume while
 // it is in use. A Success would claim a size that nobody provided.
 func explainExpand(err error) error {
 	if csivol.FailedPrecondition(err) {
-		return flex.Errorf(flex.CodeFailedPrecondition, "%w; this driver cannot expand the volume now: if it can while the volume is not in use, delete the pods that use it and wait for the claim to be resized", err)
+		return flex.Errorf(flex.CodeFailedPrecondition, "%w; this driver cannot expand the volume now: if it can while the volume is not in use, delete the pods that use it; it is expanded when the last one is gone", err)
 	}
 	return err
 }

@@ -69,3 +69,34 @@ func TestExpandOnNodeOnly(t *testing.T) {
 		t.Errorf("called %s", got)
 	}
 }
+
+// TestExpandUnused: a driver that grows only what is not in use. Nobody calls
+// while it is not, so that claim and pods would wait for ever.
+func TestExpandUnused(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	refused := final(flex.CodeFailedPrecondition, "in use")
+	n.driver.fail["ControllerExpand"] = []error{refused}
+	if s := n.call("expandfs", options, "", dir, "2000", "1000"); !strings.Contains(s.Message, "when the last one is gone") {
+		t.Errorf("expandfs: %+v", s)
+	}
+	n.driver.called()
+	n.succeed("unmount", dir)
+	if got := n.driver.called(); !strings.HasSuffix(got, "NodeUnstage ControllerUnpublish ControllerExpand") {
+		t.Errorf("unmount called %s", got)
+	}
+	n.empty()
+}
+
+// TestExpandUnusedFails: a pod ends all the same.
+func TestExpandUnusedFails(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	refused := final(flex.CodeFailedPrecondition, "in use")
+	n.driver.fail["ControllerExpand"] = []error{refused, refused}
+	n.call("expandfs", options, "", dir, "2000", "1000")
+	n.succeed("unmount", dir)
+	n.empty()
+}

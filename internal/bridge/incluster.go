@@ -150,5 +150,9 @@ func (b *Bridge) finishDetach(v *volume) error {
 	if err != nil {
 		return err
 	}
-	return b.detachFrom(d, v, csivol.Secrets{})
+	if err := b.detachFrom(d, v, csivol.Secrets{}); err != nil {
+		return err
+	}
+	b.growUnused(d, v)
+	return nil
 }

@@ -107,13 +107,17 @@ func (b *Bridge) unpublishAt(d *FlexDriver, v *volume, path string) error {
 	return b.withoutDead(v, path, call)
 }
 
-// leave unstages the volume and, if it was attached from here, detaches it.
+// leave unstages the volume and, if it was attached from here, detaches it. Then
+// it grows, if it could not before.
 func (b *Bridge) leave(d *FlexDriver, v *volume, s csivol.Secrets) error {
 	if err := b.unstage(d, v); err != nil {
 		return err
 	}
-	if v.record.Attachment == byControlPlane && !v.record.Foreign {
-		return nil
+	if v.record.Attachment != byControlPlane || v.record.Foreign {
+		if err := b.detachSoon(d, v, s); err != nil {
+			return err
+		}
 	}
-	return b.detachSoon(d, v, s)
+	b.growUnused(d, v)
+	return nil
 }

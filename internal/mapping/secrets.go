@@ -93,9 +93,9 @@ func (m *Mapper) AttachSecrets(ctx context.Context) (map[string]flex.Secret, err
 	return all.ControllerPublish, err
 }
 
-// ExpandSecrets adds the secrets of expansions that have to be asked for.
+// ExpandSecrets adds the secrets of expansions, none of which comes with a call.
 func (m *Mapper) ExpandSecrets(ctx context.Context, to *csivol.Secrets) error {
-	all, err := m.gather(ctx, func(s stage) bool { return s.expands() && s.fromCluster() }, nil)
+	all, err := m.gather(ctx, func(s stage) bool { return s.expands() }, nil)
 	if all.NodeExpand != nil {
 		to.NodeExpand = all.NodeExpand
 	}
