@@ -1,0 +1,154 @@
+// Package preset holds configurations for FlexVolume drivers that many people
+// have used: which CSI driver takes their volumes over, and how their options
+// become what that one wants.
+//
+// A preset is a BridgeConfiguration of one driver in presets/NAME.yaml. The
+// comment before it is part of it: its first line is the title, two more say
+// whether volumes can be handed over live and what is needed, and then it is for
+// people: options, differences, the sources that each format was read in, and
+// what could not be verified. What only the reader can know is an open place
+// ([bridgeconfig.OpenPlace]).
+package preset
+
+import (
+	"embed"
+	"fmt"
+	"path"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+)
+
+//go:embed presets/*.yaml
+var files embed.FS
+
+// A Preset is one of the configurations.
+type Preset struct {
+	Name       string
+	Title      string
+	FlexDriver string
+	CSIDriver  string
+	// Live says whether a volume that the bridge has mounted can be handed over
+	// to the kubelet's CSI plugin under a running pod.
+	Live string
+	// Needs is what has to be there beside the CSI driver.
+	Needs string
+	// Open are the open places, each name once.
+	Open []bridgeconfig.OpenPlace
+	// Text is the whole file.
+	Text string
+}
+
+// All returns the presets in the order of their names.
+func All() ([]Preset, error) {
+	entries, err := files.ReadDir("presets")
+	if err != nil {
+		return nil, err
+	}
+	var all []Preset
+	for _, e := range entries {
+		text, err := files.ReadFile("presets/" + e.Name())
+		if err != nil {
+			return nil, err
+		}
+		p, err := parse(strings.TrimSuffix(e.Name(), path.Ext(e.Name())), string(text))
+		if err != nil {
+			return nil, fmt.Errorf("preset %s: %w", e.Name(), err)
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// Get returns the preset of a name.
+func Get(name string) (Preset, error) {
+	all, err := All()
+	if err != nil {
+		return Preset{}, err
+	}
+	names := make([]string, 0, len(all))
+	for _, p := range all {
+		if p.Name == name {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	return Preset{}, fmt.Errorf("there is no preset %q, only %s", name, strings.Join(names, ", "))
+}
+
+func parse(name, text string) (Preset, error) {
+	p := Preset{Name: name, Text: text}
+	for line := range strings.Lines(text) {
+		comment, ok := strings.CutPrefix(line, "#")
+		if !ok {
+			break
+		}
+		comment = strings.TrimSpace(comment)
+		if p.Title == "" {
+			p.Title = comment
+		}
+		if live, ok := strings.CutPrefix(comment, "live: "); ok {
+			p.Live = live
+		}
+		if needs, ok := strings.CutPrefix(comment, "needs: "); ok {
+			p.Needs = needs
+		}
+	}
+	// An open place may be in a name, so that this is no valid configuration yet.
+	var names struct {
+		Drivers []struct {
+			FlexDriver string `yaml:"flexDriver"`
+			CSIDriver  string `yaml:"csiDriver"`
+		} `yaml:"drivers"`
+	}
+	if err := yaml.Unmarshal([]byte(text), &names); err != nil {
+		return Preset{}, err
+	}
+	if len(names.Drivers) != 1 {
+		return Preset{}, fmt.Errorf("%d drivers, want one", len(names.Drivers))
+	}
+	p.FlexDriver, p.CSIDriver = names.Drivers[0].FlexDriver, names.Drivers[0].CSIDriver
+	open, err := bridgeconfig.OpenPlaces([]byte(text))
+	if err != nil {
+		return Preset{}, err
+	}
+	seen := map[string]bool{}
+	for _, o := range open {
+		if !seen[o.Name] {
+			p.Open = append(p.Open, o)
+		}
+		seen[o.Name] = true
+	}
+	return p, nil
+}
+
+// Fill returns the preset with one of its open places filled in.
+func (p Preset) Fill(name, value string) (Preset, error) {
+	return parse(p.Name, bridgeconfig.Fill(p.Text, name, value))
+}
+
+// driversLine is where a file's own part begins.
+const driversLine = "\ndrivers:\n"
+
+// Document returns one configuration with all the presets in it, comments
+// included.
+func Document(presets []Preset) string {
+	if len(presets) == 1 {
+		return presets[0].Text
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "apiVersion: %s\nkind: %s%s", bridgeconfig.APIVersion, bridgeconfig.Kind, driversLine)
+	for _, p := range presets {
+		before, driver, _ := strings.Cut(p.Text, driversLine)
+		b.WriteString("\n")
+		for line := range strings.Lines(before) {
+			if strings.HasPrefix(line, "#") {
+				b.WriteString(line)
+			}
+		}
+		b.WriteString(driver)
+	}
+	return b.String()
+}

@@ -1,0 +1,136 @@
+package preset_test
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/internal/preset"
+	"github.com/flex2csi/flex2csi/internal/strict"
+)
+
+func all(t *testing.T) []preset.Preset {
+	t.Helper()
+	presets, err := preset.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(presets) < 12 {
+		t.Errorf("only %d presets", len(presets))
+	}
+	return presets
+}
+
+// TestForm: what the comment of a preset has to tell, and in which words where
+// programs and tables read it.
+func TestForm(t *testing.T) {
+	for _, p := range all(t) {
+		t.Run(p.Name, func(t *testing.T) {
+			for _, want := range []string{"Options:", "Sources:", "Not verified:"} {
+				if !strings.Contains(p.Text, "\n# "+want+"\n") {
+					t.Errorf("no section %q", want)
+				}
+			}
+			if p.Title == "" || p.Needs == "" || p.Live != "yes" && !strings.HasPrefix(p.Live, "after ") {
+				t.Errorf("title %q, needs %q, live %q", p.Title, p.Needs, p.Live)
+			}
+			_, sources, _ := strings.Cut(p.Text, "\n# Sources:\n")
+			if found := regexp.MustCompile(`@[0-9a-f]{7,8}\b`).FindAllString(sources, -1); len(found) < 2 {
+				t.Errorf("%d sources with their commits", len(found))
+			}
+			for i, line := range strings.Split(p.Text, "\n") {
+				if strings.HasPrefix(line, "#") && len(line) > 100 {
+					t.Errorf("line %d has %d characters", i+1, len(line))
+				}
+			}
+		})
+	}
+}
+
+// TestOptionsExplained: each option that a preset reads is in its comment.
+func TestOptionsExplained(t *testing.T) {
+	option := regexp.MustCompile(`options\.\??([A-Za-z]+)`)
+	for _, p := range all(t) {
+		comment, body, _ := strings.Cut(p.Text, "\napiVersion:")
+		for _, m := range option.FindAllStringSubmatch(body, -1) {
+			if strings.HasPrefix(m[1], "transform") {
+				continue
+			}
+			if !regexp.MustCompile(`\b` + m[1] + `\b`).MatchString(comment) {
+				t.Errorf("%s: the option %s is not explained", p.Name, m[1])
+			}
+		}
+	}
+}
+
+// TestOpen: a preset is valid but for its open places, and nothing else is said
+// while there are any.
+func TestOpen(t *testing.T) {
+	for _, p := range all(t) {
+		t.Run(p.Name, func(t *testing.T) {
+			_, err := bridgeconfig.Decode([]byte(p.Text), mapping.Check)
+			if len(p.Open) == 0 {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			invalid, ok := errors.AsType[*strict.InvalidError](err)
+			if !ok {
+				t.Fatalf("with open places: %v", err)
+			}
+			for _, f := range invalid.Faults {
+				if !slices.ContainsFunc(p.Open, func(o bridgeconfig.OpenPlace) bool {
+					return strings.HasPrefix(f.Message, o.Name+" is to be filled in ("+o.What+")")
+				}) {
+					t.Errorf("unexpected fault %v", f)
+				}
+			}
+		})
+	}
+}
+
+// TestDocument: presets together are one configuration, comments included.
+func TestDocument(t *testing.T) {
+	var some []preset.Preset
+	for _, name := range []string{"azure-smb", "k8s-nfs", "fstab-cifs"} {
+		p, err := preset.Get(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		some = append(some, p)
+	}
+	if got := preset.Document(some[:1]); got != some[0].Text {
+		t.Errorf("one preset is not its text:\n%s", got)
+	}
+	text := preset.Document(some)
+	c, err := bridgeconfig.Decode([]byte(text), mapping.Check)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	for i, p := range some {
+		one, err := bridgeconfig.Decode([]byte(p.Text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(one.Drivers[0], c.Drivers[i]); diff != "" {
+			t.Errorf("%s (-alone +together):\n%s", p.Name, diff)
+		}
+		if !strings.Contains(text, "# "+p.Title+"\n") {
+			t.Errorf("%s: its comment is not there", p.Name)
+		}
+	}
+}
+
+func TestGetUnknown(t *testing.T) {
+	_, err := preset.Get("ceph")
+	if err == nil || !strings.Contains(err.Error(), `there is no preset "ceph", only alicloud-disk, `) {
+		t.Errorf("got %v", err)
+	}
+}
