@@ -22,7 +22,7 @@ func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		Condition:           testenv.Condition,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"await": await},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"await": await, "driver": driver},
 		RequireUniqueNames:  true,
 		RequireExplicitExec: true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
@@ -40,4 +40,16 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("%s never appears", args[0])
+}
+
+// driver makes a copy of flexdriver.
+func driver(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: driver FILE")
+	}
+	program, err := testenv.Program(ts.Getenv("TMPDIR"), "FLEXDRIVER_BINARY", "../flexdriver")
+	ts.Check(err)
+	data, err := os.ReadFile(program)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), data, 0o755))
 }

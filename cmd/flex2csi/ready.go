@@ -57,7 +57,7 @@ func ready(args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(env.out, "flex2csi %s: %s: %s\n", r.Version, r.State, r.Message)
+	fmt.Fprintf(env.out, "flex2csi %s: %s\n", r.Version, r.Message)
 	if o.live {
 		if !r.Live {
 			return errors.New("the daemon ought to be restarted")

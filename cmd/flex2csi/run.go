@@ -19,6 +19,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/drivers"
 	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/internal/nodeinstall"
 	"github.com/flex2csi/flex2csi/internal/nodemounts"
 	"github.com/flex2csi/flex2csi/internal/tombstone"
 	"github.com/flex2csi/flex2csi/internal/trust"
@@ -76,7 +77,16 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 	for _, c := range clients {
 		err = errors.Join(err, c.Close())
 	}
-	return errors.Join(err, settle(b, store, log))
+	return errors.Join(err, settle(b, store, log), o.leave(log))
+}
+
+// leave removes what a daemon has on a node, if flex2csi was uninstalled there.
+func (o *serveOptions) leave(log *slog.Logger) error {
+	left, err := nodeinstall.Leave(o.stateDir, o.socket)
+	if left && err == nil {
+		log.Info("uninstalled: removed the records and the socket, with their directories")
+	}
+	return err
 }
 
 // settleWait is how long operations may take to end when their RPCs are

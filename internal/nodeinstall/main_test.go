@@ -30,7 +30,7 @@ const (
 	envCover = "NODEINSTALL_TEST_COVER"
 	envRoot  = "NODEINSTALL_TEST_ROOT"
 
-	envFlexdriver = "FLEXDRIVER"
+	envFlexdriver = "FLEXDRIVER_BINARY"
 	envDir        = "NODEINSTALL_TEST_DIR"
 )
 

@@ -48,28 +48,31 @@ func Leave(stateDir, socket string) (left bool, err error) {
 // flex2csi has put there and nobody needs: nothing is removed if there are
 // records, or if another process has begun to serve.
 func removeTraces(host kubelet.Host, stateDir, socket string) error {
-	lock, err := filelock.Try(filepath.Join(stateDir, lockFile))
-	switch {
-	case errors.Is(err, fs.ErrNotExist): // there is no such directory
-		return removeSocket(host, socket)
-	case errors.Is(err, filelock.ErrHeld):
-		return fmt.Errorf("%s is not removed: another flex2csi works with it", stateDir)
-	case err != nil:
-		return fmt.Errorf("remove the state directory: %w", err)
+	// The locks that a daemon takes, in its order.
+	for _, path := range []string{socket + socketLock, filepath.Join(stateDir, lockFile)} {
+		lock, err := filelock.Try(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // there is no such directory
+			continue
+		case errors.Is(err, filelock.ErrHeld):
+			return fmt.Errorf("%s is not removed: another flex2csi works with it", filepath.Dir(path))
+		case err != nil:
+			return fmt.Errorf("remove the directories of flex2csi: %w", err)
+		}
+		defer lock.Close()
 	}
-	defer lock.Close()
-	if err := removeState(host, stateDir); err != nil {
-		return fmt.Errorf("remove the state directory: %w", err)
-	}
-	return removeSocket(host, socket)
+	return errors.Join(removeState(host, stateDir), removeSocket(host, socket))
 }
 
 // removeState removes the files, the note of the retirement and the lock last:
 // who comes too early finds them.
 func removeState(host kubelet.Host, dir string) error {
 	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("remove the state directory: %w", err)
 	}
 	last := []string{fileName, retiredFile, lockFile}
 	var strangers []string
@@ -77,19 +80,19 @@ func removeState(host kubelet.Host, dir string) error {
 		switch name := e.Name(); {
 		case slices.Contains(last, name):
 		case name == driversFile, strings.HasPrefix(name, "."), strings.HasSuffix(name, previousFile):
-			if err := os.Remove(filepath.Join(dir, name)); err != nil {
-				return err
+			if err := remove(filepath.Join(dir, name)); err != nil {
+				return fmt.Errorf("remove the state directory: %w", err)
 			}
 		default:
 			strangers = append(strangers, name)
 		}
 	}
 	if len(strangers) > 0 {
-		return fmt.Errorf("%s has %s in it", dir, strings.Join(strangers, ", "))
+		return fmt.Errorf("the state directory is not removed: %s has %s in it", dir, strings.Join(strangers, ", "))
 	}
 	for _, name := range last {
 		if err := remove(filepath.Join(dir, name)); err != nil {
-			return err
+			return fmt.Errorf("remove the state directory: %w", err)
 		}
 	}
 	return removeDir(host, dir)
@@ -98,22 +101,12 @@ func removeState(host kubelet.Host, dir string) error {
 // removeSocket removes a socket at which nobody listens, and its directory if
 // nothing else is in it.
 func removeSocket(host kubelet.Host, socket string) error {
-	lock, err := filelock.Try(socket + socketLock)
-	switch {
-	case errors.Is(err, fs.ErrNotExist): // there is no such directory
-		return nil
-	case errors.Is(err, filelock.ErrHeld):
-		return fmt.Errorf("%s is not removed: another flex2csi serves it", socket)
-	case err != nil:
-		return fmt.Errorf("remove the socket: %w", err)
-	}
-	defer lock.Close()
 	for _, path := range []string{socket, socket + socketLock} {
 		if err := remove(path); err != nil {
 			return fmt.Errorf("remove the socket: %w", err)
 		}
 	}
-	err = removeDir(host, filepath.Dir(socket))
+	err := removeDir(host, filepath.Dir(socket))
 	if errors.Is(err, unix.ENOTEMPTY) { // it is no directory of our own
 		return nil
 	}
@@ -128,11 +121,15 @@ func remove(path string) error {
 }
 
 // removeDir removes an empty directory. In a container something is mounted
-// there, and it can be removed only where the node has it.
+// there, and it can be removed only where the node has it: below the host's
+// root, if that is known.
 func removeDir(host kubelet.Host, dir string) error {
 	here, err := host.Resolve(dir)
 	if err != nil {
 		return err
 	}
-	return remove(here)
+	if err := remove(here); err != nil && !errors.Is(err, unix.EBUSY) {
+		return err
+	}
+	return nil
 }
