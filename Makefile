@@ -199,6 +199,10 @@ $(FLEX_PROGRAMS)/pause.tar: $(BIN)/image $(wildcard test/node/pause/*.go)
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(FLEX_PROGRAMS)/pause ./test/node/pause
 	$(BIN)/image -o $@ --name localhost/pause:node --file /pause=$(FLEX_PROGRAMS)/pause:0755 --entrypoint /pause
 
+.PHONY: test-node
+test-node: node-programs $(BIN)/testsum ## the node itself: pods, restarts, a reboot, what is left
+	@$(TESTSUM) -step node run -count=1 -timeout 20m ./test/node/...
+
 # Images of what the scenarios of test/e2e run, beside the project's own. mkfs and
 # libraries come from /usr of the node, which is the machine's.
 export FLEX_IMAGES := $(CURDIR)/$(BIN)/images
