@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"path/filepath"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,9 +51,30 @@ func (n *Node) kubeletConfig() ([]byte, error) {
 }
 
 func (n *Node) kubelet() *parts.Part {
-	return n.part("kubelet", append(usualEnv(), "HOME=/root"),
+	p := n.part("kubelet", append(usualEnv(), "HOME=/root"),
 		"--config", kubeletConfig, "--kubeconfig", kubeletConf,
 		"--hostname-override", Name, "--node-ip", Address, "--v=4")
+	p.Ready = untilWorks(p, healthy)
+	return p
+}
+
+// healthy asks the kubelet whether it lives, where it answers by default.
+func healthy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10248/healthz", nil)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("the kubelet says %s", res.Status)
+	}
+	return nil
 }
 
 // waitReady waits until pods can run on the node.

@@ -68,15 +68,26 @@ func (n *Node) containerd() *parts.Part {
 	// runc's only library, where the machine does not have it.
 	env = append(env, "LD_LIBRARY_PATH="+n.program("lib"))
 	p := n.part("containerd", env, "--config", containerdConfig)
-	p.Ready = func() error {
+	p.Ready = untilWorks(p, func(ctx context.Context) error {
+		_, err := n.ctr(ctx, "version")
+		return err
+	})
+	return p
+}
+
+// untilWorks waits until a part says that it works, or has ended.
+func untilWorks(p *parts.Part, ask func(ctx context.Context) error) func() error {
+	return func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		return Await(ctx, "containerd", func(ctx context.Context) error {
-			_, err := n.ctr(ctx, "version")
+		return Await(ctx, p.Name, func(ctx context.Context) error {
+			err := ask(ctx)
+			if err != nil && p.Ended() {
+				cancel() // it will not come
+			}
 			return err
 		})
 	}
-	return p
 }
 
 // ctr is containerd's own client.
