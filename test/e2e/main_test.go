@@ -68,5 +68,5 @@ func shared() []scenario {
 
 // alone are those that disturb others: each by itself, in this order.
 func alone() []scenario {
-	return slices.Concat( /* manualScenarios() */ []scenario(nil))
+	return slices.Concat(manualScenarios())
 }
