@@ -69,7 +69,7 @@ image: $(BIN)/image ## write the container image to bin/flex2csi-image.tar, an O
 	@program=$(BIN)/release/$(firstword $(subst $(comma), ,$(PLATFORMS)))/flex2csi; \
 	$(BIN)/image -o $(ARCHIVE) --name $(IMAGE):$(VERSION) --platform $(PLATFORMS) \
 		--file '/flex2csi=$(BIN)/release/{os}/{arch}/flex2csi' --file '/flexdriver=$(BIN)/release/{os}/{arch}/flexdriver' \
-		--sbom '$(BIN)/flex2csi-{os}-{arch}.cdx.json' --user 65532:65532 --entrypoint /flex2csi \
+		--sbom '$(dir $(ARCHIVE))flex2csi-{os}-{arch}.cdx.json' --user 65532:65532 --entrypoint /flex2csi \
 		--label org.opencontainers.image.title=flex2csi \
 		--label org.opencontainers.image.description='Runs FlexVolumes on CSI drivers' \
 		--label org.opencontainers.image.source=https://github.com/flex2csi/flex2csi \
@@ -120,7 +120,7 @@ $(BIN)/node:
 ## Test
 
 .PHONY: test
-test: setup reset lint-light test-unit test-contract test-backends test-sanity test-crash test-faults fuzz ## all tests but test-cluster; as an ordinary user those that need root are skipped by name
+test: setup reset lint-light test-unit test-contract test-backends test-sanity test-install test-crash test-faults fuzz ## all tests but test-cluster; as an ordinary user those that need root are skipped by name
 	@test "$(origin RESULTS)" = "command line" || $(TESTSUM) total
 
 .PHONY: test-unit
@@ -161,6 +161,11 @@ test-backends: build $(BIN)/testsum ## the daemon with CSI drivers that are not 
 .PHONY: test-sanity
 test-sanity: build $(BIN)/testsum ## csi-sanity against the CSI driver that the tests use
 	@cd test/sanity && $(TESTSUM) -step sanity run ./...
+
+.PHONY: test-install
+test-install: $(BIN)/testsum ## image and manifests: kustomize and Helm agree, for each distribution; the image is reproducible
+	@cd hack/image && $(TESTSUM) -step image run ./...
+	@cd test/install && $(TESTSUM) -step install run .
 
 # A control plane of Kubernetes. Not static and not -trimpath: so its packages
 # are compiled once for it and for test/contract.

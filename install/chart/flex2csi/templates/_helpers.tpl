@@ -58,14 +58,16 @@ the variables of policies. (list root file variables)
 {{- range regexSplit "(?m)^---$" ($root.Files.Get (index . 1)) -1 }}
 {{- $object := . | replace "system:serviceaccount:flex2csi:" (printf "system:serviceaccount:%s:" $namespace) | fromYaml }}
 {{- if hasKey $object.metadata "namespace" }}{{ $_ := set $object.metadata "namespace" $namespace }}{{ end }}
-{{- range $object.subjects }}{{ $_ := set . "namespace" $namespace }}{{ end }}
+{{- range dig "subjects" list $object }}{{ $_ := set . "namespace" $namespace }}{{ end }}
 {{- range dig "spec" "variables" list $object }}
 {{- if hasKey $variables .name }}{{ $_ := set . "expression" (get $variables .name) }}{{ end }}
 {{- end }}
 {{- if and (eq $object.kind "ClusterRole") (eq $object.metadata.name "flex2csi-node") (not $root.Values.rbac.nodesAttach) }}
-{{- range $object.rules }}{{ $_ := set . "verbs" (without .verbs "create" "delete" | default .verbs) }}{{ end }}
+{{- range dig "rules" list $object }}
+{{- if has "volumeattachments" .resources }}{{ $_ := set . "verbs" (without .verbs "create" "delete") }}{{ end }}
 {{- end }}
-{{- $_ := set $object.metadata "labels" (merge (default dict $object.metadata.labels) (include "flex2csi.labels" $root | fromYaml)) }}
+{{- end }}
+{{- $_ := set $object.metadata "labels" (merge (dig "metadata" "labels" dict $object) (include "flex2csi.labels" $root | fromYaml)) }}
 ---
 {{ toYaml $object }}
 {{- end }}

@@ -1,0 +1,223 @@
+package install
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/flex2csi/flex2csi/test/install/render"
+)
+
+func TestChartLint(t *testing.T) {
+	linter := lint.RunAll(chart, values{}, "flex2csi")
+	for _, message := range linter.Messages {
+		if message.Severity >= support.WarningSev {
+			t.Error(message)
+		}
+	}
+	if linter.HighestSeverity == support.UnknownSev && len(linter.Messages) == 0 {
+		t.Log("nothing was found, not even an icon")
+	}
+}
+
+// A value that is misspelt must not be taken for one that is left out.
+func TestChartRefuses(t *testing.T) {
+	for name, v := range map[string]values{
+		"another distribution":  {"distribution": "windows"},
+		"no drivers":            {"drivers": []any{}},
+		"a driver without CSI":  {"drivers": []any{values{"flexDriver": "a/b"}}},
+		"a driver's name":       {"drivers": []any{values{"flexDriver": "b", "csiDriver": "c"}}},
+		"a misspelt value":      {"volumePlugindir": "/a"},
+		"a misspelt one inside": {"node": values{"toleration": []any{}}},
+		"a relative path":       {"volumePluginDir": "usr/libexec"},
+		"a digest":              {"image": values{"digest": "sha256:1"}},
+		"an end of CEL":         {"policy": values{"drivers": []any{"a'] || true || ['"}}},
+		"attach for no driver":  {"attach": values{"drivers": []any{}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := (render.Release{Namespace: "flex2csi", Values: v}).Objects(chart); err == nil {
+				t.Errorf("%v is accepted", v)
+			}
+		})
+	}
+}
+
+// all is a release where everything is changed that can be.
+func all(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := render.Release{Namespace: "elsewhere", Values: values{
+		"distribution":     "rke2",
+		"volumePluginDir":  "/var/lib/kubelet/volumeplugins/",
+		"drivers":          []any{values{"flexDriver": "a/b", "csiDriver": "c.d", "inline": true}},
+		"image":            values{"repository": "registry.example/flex2csi", "digest": "sha256:" + strings.Repeat("0", 64), "pullPolicy": "Always"},
+		"imagePullSecrets": []any{values{"name": "pull"}},
+		"node":             values{"extraArgs": []any{"-v"}, "installArgs": []any{"--log-file=journal"}, "podLabels": values{"pod": "label"}, "podAnnotations": values{"pod": "annotation"}},
+		"controller":       values{"replicas": 1, "extraArgs": []any{"-v"}, "podAnnotations": values{"pod": "annotation"}},
+		"attach":           values{"enabled": true, "drivers": []any{"a/b"}},
+		"rbac": values{
+			"nodesAttach": false, "secrets": []any{values{"namespace": "kube-system", "names": []any{"array", "other"}}},
+			"serviceAccountTokens": values{"enabled": true, "audiences": []any{"vault"}},
+		},
+		"policy":  values{"drivers": []any{"c.d", "e.f"}, "secrets": []any{"kube-system/array"}},
+		"quota":   false,
+		"metrics": values{"enabled": true, "labels": values{"release": "prometheus"}},
+	}}.Objects(chart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+func TestChartNode(t *testing.T) {
+	objects := all(t)
+	spec := get[corev1.PodSpec](t, find(t, objects, "DaemonSet", "flex2csi-node"), "spec.template.spec")
+	wantArgs := []string{
+		"install", "--config=/etc/flex2csi/config.yaml", "--kubelet-dir=/var/lib/kubelet", "--volume-plugin-dir=/var/lib/kubelet/volumeplugins",
+		"--distribution=rke2", "--attach=a/b", "--controller-socket=../.controller.sock", "--log-file=journal",
+	}
+	if got := spec.InitContainers[0].Args; !slices.Equal(got, wantArgs) {
+		t.Errorf("install has %q, want %q", got, wantArgs)
+	}
+	serve := spec.Containers[0]
+	if got := serve.Args[len(serve.Args)-1]; got != "-v" {
+		t.Errorf("the last argument of serve is %s", got)
+	}
+	if want := "registry.example/flex2csi@sha256:" + strings.Repeat("0", 64); serve.Image != want || serve.ImagePullPolicy != "Always" || spec.ImagePullSecrets[0].Name != "pull" {
+		t.Errorf("the image is %s, %s, %v", serve.Image, serve.ImagePullPolicy, spec.ImagePullSecrets)
+	}
+	// A mount of it below the kubelet's directory, which is shared with the host,
+	// would appear on the host and stay there.
+	for _, mount := range serve.VolumeMounts {
+		if mount.Name == "plugin-dir" || mount.Name == "host" {
+			t.Errorf("serve has %s at %s, and the kubelet's directory around it", mount.Name, mount.MountPath)
+		}
+	}
+	attach := get[corev1.PodSpec](t, find(t, objects, "DaemonSet", "flex2csi-attach"), "spec.template.spec")
+	if got := attach.Volumes[0].HostPath.Path; got != "/var/lib/kubelet/volumeplugins/" {
+		t.Errorf("the controller's socket is in %s", got)
+	}
+}
+
+func TestChartRights(t *testing.T) {
+	objects := all(t)
+	for _, rule := range get[[]rbacv1.PolicyRule](t, find(t, objects, "ClusterRole", "flex2csi-node"), "rules") {
+		if slices.Contains(rule.Resources, "volumeattachments") && (slices.Contains(rule.Verbs, "create") || slices.Contains(rule.Verbs, "delete")) {
+			t.Errorf("nodes may %v VolumeAttachments", rule.Verbs)
+		}
+		if len(rule.Verbs) == 0 {
+			t.Errorf("%v has no verbs left", rule)
+		}
+		if slices.Contains(rule.Resources, "events") && !slices.Equal(rule.Verbs, []string{"create", "patch"}) {
+			t.Errorf("nodes may %v events", rule.Verbs)
+		}
+	}
+	role := find(t, objects, "Role", "flex2csi-node-secrets")
+	if rule := get[[]rbacv1.PolicyRule](t, role, "rules")[0]; role.GetNamespace() != "kube-system" || !slices.Equal(rule.ResourceNames, []string{"array", "other"}) {
+		t.Errorf("in %s the nodes may %v", role.GetNamespace(), rule)
+	}
+	for policy, want := range map[string]map[string]string{
+		"flex2csi-node-attachments": {"drivers": "['c.d', 'e.f']", "secrets": "['kube-system/array']"},
+		"flex2csi-node-tokens":      {"audiences": "['vault']"},
+	} {
+		type variable struct{ Name, Expression string }
+		o := find(t, objects, "ValidatingAdmissionPolicy", policy)
+		for _, v := range get[[]variable](t, o, "spec.variables") {
+			if w, ok := want[v.Name]; ok && v.Expression != w {
+				t.Errorf("%s of %s is %s, want %s", v.Name, policy, v.Expression, w)
+			}
+			delete(want, v.Name)
+		}
+		if len(want) > 0 {
+			t.Errorf("%s has no variables %v", policy, want)
+		}
+		if text, _ := yaml.Marshal(o.Object); !strings.Contains(string(text), "system:serviceaccount:elsewhere:flex2csi-node") {
+			t.Errorf("%s is not about the ServiceAccount of the release's namespace:\n%s", policy, text)
+		}
+	}
+}
+
+// TestChartNamespace: nothing stays behind in the namespace that kustomize has.
+func TestChartNamespace(t *testing.T) {
+	for _, o := range all(t) {
+		if o.GetNamespace() == "flex2csi" {
+			t.Errorf("%s %s is in flex2csi", o.GetKind(), o.GetName())
+		}
+		text, err := yaml.Marshal(o.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := regexp.MustCompile(`namespace: flex2csi\b|serviceaccount:flex2csi:`).Find(text); found != nil {
+			t.Errorf("%s %s has %q", o.GetKind(), o.GetName(), found)
+		}
+	}
+}
+
+// TestChartValues: each value that is there is looked at by a template.
+func TestChartValues(t *testing.T) {
+	text, err := os.ReadFile(chart + "/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v values
+	if err := yaml.Unmarshal(text, &v); err != nil {
+		t.Fatal(err)
+	}
+	var templates strings.Builder
+	entries, err := os.ReadDir(chart + "/templates")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		text, err := os.ReadFile(chart + "/templates/" + entry.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		templates.Write(text)
+	}
+	for name, value := range v {
+		inner, ok := value.(values)
+		if !ok {
+			inner = values{}
+		}
+		used := strings.Contains(templates.String(), ".Values."+name)
+		for key := range inner {
+			with := regexp.MustCompile(`with \.Values\.`+name+`\b`).MatchString(templates.String()) && strings.Contains(templates.String(), "."+key)
+			if !with && !strings.Contains(templates.String(), ".Values."+name+"."+key) {
+				t.Errorf("nobody looks at %s.%s", name, key)
+			}
+		}
+		if !used {
+			t.Errorf("nobody looks at %s", name)
+		}
+	}
+}
+
+func TestChartNotes(t *testing.T) {
+	for _, test := range []struct {
+		values     values
+		want, lack string
+	}{
+		{values{}, "Put yours into the value drivers", "attach: true needs"},
+		{values{"drivers": []any{values{"flexDriver": "a/b", "csiDriver": "c.d"}}}, "a/b -> c.d", "Put yours"},
+		{values{"policy": values{"enabled": false}}, "There is no policy", "attach: true needs"},
+		{values{"attach": values{"enabled": true}}, "attach: true needs /usr/libexec/kubernetes/kubelet-plugins/volume/exec", "There is no policy"},
+	} {
+		texts, err := render.Release{Namespace: "flex2csi", Values: test.values}.Texts(chart)
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes := texts["flex2csi/templates/NOTES.txt"]
+		if !strings.Contains(notes, test.want) || strings.Contains(notes, test.lack) {
+			t.Errorf("with %v the notes lack %q or have %q:\n%s", test.values, test.want, test.lack, notes)
+		}
+	}
+}

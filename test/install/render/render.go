@@ -1,0 +1,124 @@
+// Package render makes objects of the manifests in install/, as kubectl apply -k
+// and helm install do.
+package render
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// Kustomize builds a directory with a kustomization.
+func Kustomize(dir string) ([]*unstructured.Unstructured, error) {
+	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		return nil, err
+	}
+	text, err := objects.AsYaml()
+	if err != nil {
+		return nil, err
+	}
+	return decode(text)
+}
+
+// Overlay builds an overlay of install with components of install on top, as
+// somebody's own kustomization has them.
+func Overlay(install, overlay string, components ...string) ([]*unstructured.Unstructured, error) {
+	if len(components) == 0 {
+		return Kustomize(filepath.Join(install, "overlays", overlay))
+	}
+	dir, err := os.MkdirTemp("", "kustomize-*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	absolute, err := filepath.Abs(install)
+	if err != nil {
+		return nil, err
+	}
+	relative, err := filepath.Rel(dir, absolute) // kustomize wants no absolute paths
+	if err != nil {
+		return nil, err
+	}
+	var text strings.Builder
+	text.WriteString("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- " + relative + "/overlays/" + overlay + "\ncomponents:\n")
+	for _, component := range components {
+		text.WriteString("- " + relative + "/components/" + component + "\n")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text.String()), 0o600); err != nil {
+		return nil, err
+	}
+	return Kustomize(dir)
+}
+
+// A Release is a chart that is installed.
+type Release struct {
+	Namespace string
+	Values    map[string]any
+}
+
+// Texts renders a chart's templates, by their path.
+func (r Release) Texts(chart string) (map[string]string, error) {
+	c, err := loader.LoadDir(chart)
+	if err != nil {
+		return nil, err
+	}
+	options := common.ReleaseOptions{Name: "flex2csi", Namespace: r.Namespace, IsInstall: true}
+	values, err := util.ToRenderValues(c, r.Values, options, common.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Engine{Strict: true}.RenderWithContext(context.Background(), c, values)
+}
+
+// Objects renders a chart.
+func (r Release) Objects(chart string) (all []*unstructured.Unstructured, err error) {
+	texts, err := r.Texts(chart)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		if strings.HasSuffix(name, "NOTES.txt") {
+			continue
+		}
+		objects, err := decode([]byte(texts[name]))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w\n%s", name, err, texts[name])
+		}
+		all = append(all, objects...)
+	}
+	return all, nil
+}
+
+func decode(text []byte) (objects []*unstructured.Unstructured, err error) {
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	for {
+		var o unstructured.Unstructured
+		err := documents.Decode(&o.Object)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(o.Object) > 0 {
+			objects = append(objects, &o)
+		}
+	}
+}
