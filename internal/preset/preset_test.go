@@ -45,7 +45,7 @@ func TestForm(t *testing.T) {
 				t.Errorf("%d sources with their commits", len(found))
 			}
 			for i, line := range strings.Split(p.Text, "\n") {
-				if strings.HasPrefix(line, "#") && len(line) > 100 {
+				if strings.HasPrefix(line, "#") && len(line) > 95 {
 					t.Errorf("line %d has %d characters", i+1, len(line))
 				}
 			}
