@@ -35,6 +35,9 @@ func (n node) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeReq
 	} else {
 		err = checkStaged(a, record, r.GetStagingTargetPath())
 	}
+	if err == nil {
+		err = checkPod(r)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -46,6 +49,18 @@ func (n node) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeReq
 		}
 	}
 	return &csi.NodePublishVolumeResponse{}, answer(err)
+}
+
+// podNamespace in the volume context names the namespace of which pods may have
+// the volume. It wants podInfoOnMount.
+const podNamespace = "podNamespace"
+
+func checkPod(r *csi.NodePublishVolumeRequest) error {
+	want, got := r.GetVolumeContext()[podNamespace], r.GetVolumeContext()["csi.storage.k8s.io/pod.namespace"]
+	if want != "" && got != want {
+		return status.Errorf(codes.PermissionDenied, "the volume is for pods of namespace %q, not %q", want, got)
+	}
+	return nil
 }
 
 func checkStaged(a *admitted, r *nodeRecord, stagingPath string) error {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // attachScenarios are what the cluster sees of volumes.
@@ -16,6 +17,7 @@ func attachScenarios() []scenario {
 		{"attachment", "the VolumeAttachment of a volume: ours, by the attacher, gone after the last pod", attachment},
 		{"attachment-by-kcm", "attach: true: kube-controller-manager has it in volumesAttached, and lets go", attachmentByKCM},
 		{"discovered", "a CSI driver that is installed later is found by its registration; the pod waits, and says for what", discovered},
+		{"csidriver-object", "a change of fsGroupPolicy or podInfoOnMount in the CSIDriver object holds for the next pod", csiDriverObject},
 		{"inline-stranger", "a pod that names the PersistentVolume of another namespace gets nothing", stranger},
 	}
 }
@@ -156,4 +158,55 @@ func (t *T) waitEvent(pod *corev1.Pod, text string) {
 		}
 		return nil
 	})
+}
+
+// csiDriverObject changes the object of a driver of which no other scenario looks
+// at that.
+func csiDriverObject(t *T) {
+	d := nostage()
+	v := t.volume(d, "data", option("podNamespace", t.Namespace))
+	t.changeCSIDriver(d, `{"spec":{"fsGroupPolicy":"None"}}`)
+	t.after = append(t.after, func() {
+		t.changeCSIDriver(d, `{"spec":{"fsGroupPolicy":"File","podInfoOnMount":true}}`)
+	})
+	t.eventually("fsGroupPolicy None", func(name string) error {
+		return t.groupOf(v, name, "0")
+	})
+	t.changeCSIDriver(d, `{"spec":{"fsGroupPolicy":"File","podInfoOnMount":false}}`)
+	pod := t.create(t.newPod("nobody", v.at("/data")))
+	t.waitEvent(pod, "the volume is for pods of namespace")
+	t.changeCSIDriver(d, `{"spec":{"podInfoOnMount":true}}`)
+	t.waitReady(pod)
+	t.delete(pod)
+	t.must(t.groupOf(v, "with-group", "2000"))
+}
+
+// groupOf starts a pod with an fsGroup and says whether the volume has the group
+// that it is to have.
+func (t *T) groupOf(v *volume, name, want string) error {
+	t.Helper()
+	pod := t.start(name, v.at("/data"), as(0, 2000))
+	got := t.sh(pod, "stat -c %g /data")
+	t.delete(pod)
+	if got != want {
+		return fmt.Errorf("in pod %s the volume has the group %s, want %s", name, got, want)
+	}
+	return nil
+}
+
+// eventually tries with another pod each time: what is watched is known a moment
+// after it is changed.
+func (t *T) eventually(what string, try func(name string) error) {
+	t.Helper()
+	n := 0
+	t.wait(what, func() error {
+		n++
+		return try(fmt.Sprintf("try-%d", n))
+	})
+}
+
+func (t *T) changeCSIDriver(d driver, patch string) {
+	t.Helper()
+	_, err := t.client.StorageV1().CSIDrivers().Patch(t.ctx(), d.csi, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	t.must(err)
 }
