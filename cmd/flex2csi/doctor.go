@@ -133,11 +133,15 @@ func (o *doctorOptions) connect() error {
 // isNode: on a workstation nobody wants to hear what a node ought to have.
 func isNode() bool { return os.Getuid() == 0 }
 
-// self has mounts asked by this program again.
+// self has mounts asked by this program again. On a node people call it out of its
+// container, /proc/PID/root/flex2csi, and then it is not where it believes to be.
 func (o *doctorOptions) self() error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
+	}
+	if _, err := os.Stat(self); err != nil {
+		self = "/proc/self/exe"
 	}
 	o.AskMounts = []string{self, "doctor", "--ask-mounts"}
 	return nil

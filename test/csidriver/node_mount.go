@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -122,6 +123,7 @@ func (n node) unmountDisk(ctx context.Context, id, path string) error {
 	if !n.isVolume(id, info) {
 		return status.Errorf(codes.FailedPrecondition, "what is mounted at %s is not volume %s but %s; it stays", path, id, mounter.Describe(info))
 	}
+	backing := mounter.BackingFile(info.Source)
 	if err := n.mounter.Unmount(ctx, t); err != nil || n.Directories {
 		return err
 	}
@@ -131,7 +133,7 @@ func (n node) unmountDisk(ctx context.Context, id, path string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, releaseWait)
 	defer cancel()
-	return mounter.WaitDetached(ctx, info.Source, n.store.image(id))
+	return mounter.WaitDetached(ctx, info.Source, backing)
 }
 
 // isVolume reports whether what is mounted is a volume. The kernel marks an
@@ -140,7 +142,24 @@ func (d *Driver) isVolume(id string, info *mounter.Info) bool {
 	if d.Directories {
 		return d.isDirectoryOf(id, info.Mountpoint)
 	}
-	return strings.TrimSuffix(mounter.BackingFile(info.Source), " (deleted)") == d.store.image(id)
+	image := d.store.image(id)
+	return strings.TrimSuffix(mounter.BackingFile(info.Source), " (deleted)") == image || isBehind(image, info.Source)
+}
+
+// isBehind tells an image by its number, not by its name: a driver in a container
+// that is gone has attached it, and the kernel names it as nobody does any more.
+func isBehind(image, device string) bool {
+	var st unix.Stat_t
+	if unix.Stat(image, &st) != nil {
+		return false
+	}
+	f, err := os.Open(device)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
+	return err == nil && info.Device == st.Dev && info.Inode == st.Ino
 }
 
 // isAt makes sure that what is mounted at path is the volume. It reads the

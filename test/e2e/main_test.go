@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/node"
 )
 
@@ -42,6 +43,7 @@ func resultDir() string { return filepath.Join("..", "..", "bin", "e2e", version
 
 // TestScenarios is all there is: one node, and what is done with it.
 func TestScenarios(t *testing.T) {
+	testenv.Need(t, "node")
 	began := time.Now()
 	c := startCluster(t)
 	r := &report{}
@@ -71,5 +73,5 @@ func shared() []scenario {
 
 // alone are those that disturb others: each by itself, in this order.
 func alone() []scenario {
-	return slices.Concat( /* manualScenarios() */ []scenario(nil))
+	return slices.Concat(manualScenarios())
 }

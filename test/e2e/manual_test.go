@@ -1,0 +1,138 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/test/node"
+)
+
+func manualScenarios() []scenario {
+	return []scenario{
+		{"manual-debugging", "everything that docs/debugging.md has people type, as it stands", (*T).typeDebugging},
+	}
+}
+
+// typeDebugging follows docs/debugging.md for a pod with a volume. Where the guide
+// comes to pods that cannot end, the kubelet does nothing any more and the pod's
+// processes are gone.
+func (t *T) typeDebugging() {
+	// doctor misses a CSI driver that the configuration has, as it should.
+	t.must(t.apply("manifests/late"))
+	t.after = append(t.after, func() {
+		out, err := t.kubectl("delete", "-k", "manifests/late", "--wait")
+		t.check(withText(err, out))
+	})
+	t.wait("registration", func() error {
+		node, err := t.client.StorageV1().CSINodes().Get(t.ctx(), node.Name, metav1.GetOptions{})
+		if err == nil && !slices.ContainsFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == late().csi }) {
+			err = errors.New("the node has no driver " + late().csi)
+		}
+		return err
+	})
+	v := t.volume(disk(), "data")
+	pod := t.start("web", v.at("/data"))
+	t.sh(pod, "echo kept > /data/file && sync")
+	setUp, running, ended := t.debuggingGuide(v, pod)
+
+	out := t.bash(setUp + running)
+	for _, want := range []string{"Published", `"volumeAttachment": "csi-`, "rpc: NodePublishVolume", "globalmount", `TYPE="ext4"`, `{"status":"Success"}`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("what the guide shows of a running pod lacks %q:\n%s", want, out)
+		}
+	}
+	t.wantSh(pod, "cat /data/file", "kept") // the mount by hand has harmed nobody
+
+	t.node.Kubelet.Stop()
+	killProcesses(t, pod)
+	out = t.bash(setUp + ended)
+	if n := strings.Count(out, `"status":"Success"`); n != 4 {
+		t.Errorf("of the calls by hand %d succeed, want 4:\n%s", n, out)
+	}
+	t.must(t.node.Kubelet.Start())
+	t.delete(pod)
+}
+
+// debuggingGuide returns the guide's commands: those that set variables, those for
+// a pod that runs, and those for one that has ended.
+func (t *T) debuggingGuide(v *volume, pod *corev1.Pod) (setUp, running, ended string) {
+	t.Helper()
+	const path = "../../docs/debugging.md"
+	text, err := os.ReadFile(path)
+	t.must(err)
+	what, rest, ok := strings.Cut(string(text), "\n## Is all in order?")
+	before, after, ok2 := strings.Cut(rest, "\n## A pod hangs in Terminating")
+	if !ok || !ok2 {
+		t.Fatalf("%s has other headings", path)
+	}
+	setUp = blocks(what)
+	theirs := "DRIVER=example.com/disk; NS=default; POD=web; PV=pv1\n"
+	if !strings.Contains(setUp, theirs) {
+		t.Fatalf("%s does not begin with %s", path, theirs)
+	}
+	ours := fmt.Sprintf("DRIVER=%s; NS=%s; POD=%s; PV=%s\n", v.flex, t.Namespace, pod.Name, v.name)
+	return strings.Replace(setUp, theirs, ours, 1), blocks(before), blocks(after)
+}
+
+// blocks are the commands in a document that people type, in their order.
+func blocks(text string) string {
+	var all strings.Builder
+	for _, m := range regexp.MustCompile("(?s)\n```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		all.WriteString(m[1])
+	}
+	return all.String()
+}
+
+// bash runs commands on the node as if they were typed there; each has to succeed,
+// also inside of a pipe.
+func (t *T) bash(commands string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.ctx(), t.patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-euxo", "pipefail", "-s")
+	cmd.Stdin = strings.NewReader(commands)
+	cmd.Env = t.node.Env()
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("a command of the guide fails: %v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// killProcesses ends all processes of a pod for good.
+func killProcesses(t *T, pod *corev1.Pod) {
+	t.Helper()
+	uid := string(pod.UID)
+	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	t.must(err)
+	killed := 0
+	for _, file := range groups {
+		text, err := os.ReadFile(file) // it may be gone by now
+		if err != nil || !strings.Contains(strings.ReplaceAll(string(text), "_", "-"), uid) {
+			continue
+		}
+		pid, err := strconv.Atoi(strings.Split(file, "/")[2])
+		t.must(err)
+		if err := syscall.Kill(pid, syscall.SIGKILL); err == nil {
+			killed++
+		}
+	}
+	if killed == 0 {
+		t.Fatalf("pod %s has no processes", pod.Name)
+	}
+}
