@@ -120,7 +120,7 @@ $(BIN)/node:
 ## Test
 
 .PHONY: test
-test: setup reset lint-light test-unit test-contract test-backends test-sanity test-install test-crash test-faults fuzz ## all tests but test-cluster; as an ordinary user those that need root are skipped by name
+test: setup reset lint-light test-unit test-contract-1.37 test-backends test-sanity test-install test-crash test-faults fuzz ## all tests but those of make full; as an ordinary user those that need root are skipped by name
 	@test "$(origin RESULTS)" = "command line" || $(TESTSUM) total
 
 .PHONY: test-unit
@@ -267,7 +267,7 @@ fuzz: $(BIN)/testsum ## each fuzz target for FUZZTIME (20000x)
 ci: setup reset verify lint lint-selftest test test-rootless ## what .ci/run runs, in 40 minutes from cold caches
 
 .PHONY: full
-full: ci lint-modules test-cluster ## all there is but the long campaigns: before a release
+full: ci lint-modules test-contract-1.36 test-cluster e2e ## all there is but the long campaigns: before a release
 
 .PHONY: reset
 reset: $(BIN)/testsum
