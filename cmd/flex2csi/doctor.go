@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/doctor"
 	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/nodeinstall"
 	"github.com/flex2csi/flex2csi/internal/tombstone"
 	"github.com/flex2csi/flex2csi/internal/version"
 	"github.com/flex2csi/flex2csi/internal/wire"
@@ -40,6 +42,7 @@ The exit status is 0 if nothing is wrong, 1 if there are errors or warnings (see
 	set.StringVar(&o.NodeName, "node-name", "", "`name` of the node in Kubernetes; empty: what the daemon or the kubelet says, and with --on=cluster all nodes")
 	set.StringVar(&o.PluginDir, "volume-plugin-dir", "", "`directory` that somebody believes to be the kubelet's; it is compared with what the kubelet says")
 	set.StringVar(&o.KubeletDir, "kubelet-dir", "", "`directory` that somebody believes to be the kubelet's --root-dir; compared, too")
+	set.StringVar(&o.HostRoot, "host-root", "", "`directory` where the node's / is seen, in a container; empty: as install was told, if it is there")
 	set.IntVar(&o.KubeletPID, "kubelet-pid", 0, "process `id` of the kubelet, if there are several")
 	set.StringVar(&o.Config, "config", defaultConfig, "the BridgeConfiguration, a `file`")
 	set.StringVar(&o.Socket, "socket", wire.DefaultSocket, "unix socket of the daemon")
@@ -73,6 +76,9 @@ func examine(args []string, env environment) error {
 	if err := o.choose(); err != nil {
 		return err
 	}
+	if o.HostRoot == "" {
+		o.HostRoot = hostRoot(o.StateDir)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	r := doctor.Run(ctx, o.Options)
@@ -87,6 +93,19 @@ func examine(args []string, env environment) error {
 		return errNothing
 	}
 	return nil
+}
+
+// hostRoot is where the node's / is in this pod, as install was told. On the node
+// itself there is nothing.
+func hostRoot(stateDir string) string {
+	word, err := nodeinstall.Read(stateDir)
+	if err != nil || word.HostRoot == "" {
+		return ""
+	}
+	if _, err := os.Stat(filepath.Join(word.HostRoot, "proc/1")); err != nil {
+		return ""
+	}
+	return word.HostRoot
 }
 
 // errNothing keeps scripts from taking silence for health.

@@ -121,7 +121,7 @@ func (p *patient) checkDaemonDir(n *notes, pid int) {
 	if err != nil || pid == 0 {
 		return
 	}
-	args, err := thisHost().CommandLine(pid)
+	args, err := ourselves().CommandLine(pid)
 	if err != nil {
 		return
 	}

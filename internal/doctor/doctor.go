@@ -34,6 +34,9 @@ type Cluster interface {
 type Options struct {
 	// Local: this machine is a node. Without it only the cluster is asked.
 	Local bool
+	// HostRoot is where the node's / is seen, in a container; its /proc is there,
+	// too. Empty: /.
+	HostRoot string
 	// KubeletPID is for machines with several kubelets; zero: look for one.
 	KubeletPID int
 	// KubeletDir and PluginDir are what somebody believes them to be; empty:

@@ -170,7 +170,7 @@ func (p *patient) checkOurs(ctx context.Context, n *notes, e *entry, d flexDrive
 	}
 	e.evidence(fmt.Sprintf("backend %s, attach: %v", c.Backend, c.Capabilities.Attach))
 	if c.Capabilities.Attach {
-		checkControllerManager(ctx, n, c)
+		p.checkControllerManager(ctx, n, c)
 	}
 	if c.Backend != driverconfig.BackendCSI {
 		return

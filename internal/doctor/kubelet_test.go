@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/flex2csi/flex2csi/internal/doctor"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
@@ -128,4 +130,22 @@ func TestUnusablePluginDir(t *testing.T) {
 	n.shared(n.Root)
 	n.mount("none", n.PluginDir, "tmpfs", msNoExec|msReadOnly)
 	want(t, n.run(), "", "plugin-dir-noexec "+n.PluginDir, "plugin-dir-read-only "+n.PluginDir)
+}
+
+// TestHostRoot: in a pod the node's processes and files are below another root,
+// and those that a socket tells of are not.
+func TestHostRoot(t *testing.T) {
+	testenv.Need(t, "mount")
+	n := newNode(t)
+	n.shared(n.Root)
+	n.o.HostRoot = n.path("host")
+	if err := os.MkdirAll(n.path("host/proc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.mount("/proc", n.path("host/proc"), "", unix.MS_BIND|unix.MS_REC)
+	n.write(filepath.Join(n.PluginDir, "example.com~locked/locked"), answer, 0o644)
+	n.kubelet("--root-dir", n.Root, "--volume-plugin-dir", n.PluginDir)
+	r := n.run()
+	want(t, r, n.PluginDir+"/", "driver-not-executable example.com~locked/locked")
+	wantText(t, r, "its flag --volume-plugin-dir", "looked at through "+n.path("host/proc"))
 }

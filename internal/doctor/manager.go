@@ -17,16 +17,16 @@ import (
 // attaches, with the driver's executable in its own container
 // (cmd/kube-controller-manager/app/options/persistentvolumebindercontroller.go,
 // --flex-volume-plugin-dir).
-func checkControllerManager(ctx context.Context, n *notes, c *driverconfig.Configuration) {
+func (p *patient) checkControllerManager(ctx context.Context, n *notes, c *driverconfig.Configuration) {
 	driver := c.Driver.String()
-	found := thisHost().Processes("kube-controller-manager")
+	found := p.host().Processes("kube-controller-manager")
 	if len(found) == 0 {
 		n.add(driverAttaches, driver, "%s is installed with attach: true, and kube-controller-manager does not run on this node", driver)
 	}
 	for _, pid := range found {
-		dir := filepath.Join(managerDir(pid), c.Driver.DirName())
+		dir := filepath.Join(p.managerDir(pid), c.Driver.DirName())
 		executable, socket := filepath.Join(dir, c.Driver.Name), c.ControllerSocketOf(dir)
-		root := thisHost().ProcFile(pid, "root")
+		root := p.host().ProcFile(pid, "root")
 		if _, err := os.Stat(root + executable); errors.Is(err, fs.ErrNotExist) {
 			n.add(driverNotInManager, driver, "%s is installed with attach: true, and kube-controller-manager (process %d) has no %s", driver, pid, executable)
 			continue
@@ -38,12 +38,12 @@ func checkControllerManager(ctx context.Context, n *notes, c *driverconfig.Confi
 }
 
 // managerDir is where a kube-controller-manager looks for drivers.
-func managerDir(pid int) string {
+func (p *patient) managerDir(pid int) string {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.Usage = func() {}
 	dir := flags.String("flex-volume-plugin-dir", distribution.DefaultPluginDir, "")
-	if args, err := thisHost().CommandLine(pid); err == nil {
+	if args, err := p.host().CommandLine(pid); err == nil {
 		_ = flags.Parse(args[1:]) // what cannot be parsed leaves the default
 	}
 	return *dir

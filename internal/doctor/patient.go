@@ -50,14 +50,16 @@ func (p *patient) loadConfig() (*bridgeconfig.Configuration, error) {
 	return bridgeconfig.Loader{}.Load(p.Config, mapping.Check)
 }
 
-// thisHost is where we look. In a pod that takes hostPID: true, and what is seen
-// of the files of the node is then behind its processes.
-func thisHost() kubelet.Host { return kubelet.Host{} }
+// host is where the processes of the node are seen. Those that a socket tells of
+// are seen by ourselves only, which is the same but for a pod without hostPID.
+func (p *patient) host() kubelet.Host { return kubelet.Host{Root: p.HostRoot} }
 
-var errNoKubelet = fmt.Errorf("%w: run this on the node itself, or in a pod with hostPID: true. (A k3s, k0s or microk8s has the kubelet inside another process.) --volume-plugin-dir and --kubelet-dir, or --kubeconfig, do without it", kubelet.ErrNone)
+func ourselves() kubelet.Host { return kubelet.Host{} }
+
+var errNoKubelet = fmt.Errorf("%w: run this on the node itself, in a pod of the daemon, or in one with hostPID: true. (A k3s, k0s or microk8s has the kubelet inside another process.) --volume-plugin-dir and --kubelet-dir, or --kubeconfig, do without it", kubelet.ErrNone)
 
 func (p *patient) findKubelet() (*kubelet.Kubelet, error) {
-	k, err := kubelet.Find(thisHost(), p.KubeletPID)
+	k, err := kubelet.Find(p.host(), p.KubeletPID)
 	if errors.Is(err, kubelet.ErrNone) {
 		err = errNoKubelet
 	}
@@ -140,7 +142,7 @@ func (p *patient) at(path string) string {
 	if k, err := p.kubelet(); err == nil {
 		return k.View + path
 	}
-	return path
+	return p.host().At(path)
 }
 
 // node is the name of this node in Kubernetes; empty if nobody knows.

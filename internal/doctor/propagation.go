@@ -67,7 +67,7 @@ func (p *patient) kubeletDirThere() error {
 // nodeTable are the mounts as the kubelet sees them, or else as we do.
 func (p *patient) nodeTable() ([]*mounter.Info, error) {
 	if k, err := p.kubelet(); err == nil {
-		return mounter.MountsOf(k.PID, nil)
+		return mounter.MountsIn(p.host().ProcFile(k.PID, "mountinfo"), nil)
 	}
 	return mounter.Mounts(nil)
 }
@@ -122,7 +122,7 @@ func (p *patient) compare(n *notes, id ID, who string, pid int, dir, group strin
 	if k, err := p.kubelet(); err == nil {
 		node = k.PID
 	}
-	if sameNamespace(pid, node) {
+	if p.sameNamespace(pid, node) {
 		return "in the node's own mount namespace"
 	}
 	table, err := mounter.MountsOf(pid, nil)
@@ -142,13 +142,14 @@ func (p *patient) compare(n *notes, id ID, who string, pid int, dir, group strin
 	return "shared (group " + group + ")"
 }
 
-// sameNamespace compares mount namespaces; process 0 is this one.
-func sameNamespace(a, b int) bool {
+// sameNamespace compares the mount namespaces of a process that a socket told of
+// and of one of the node; process 0 is this one.
+func (p *patient) sameNamespace(a, b int) bool {
 	if b == 0 {
-		return thisHost().SameMounts(a)
+		return ourselves().SameMounts(a)
 	}
-	one, err1 := thisHost().MountNamespace(a)
-	other, err2 := thisHost().MountNamespace(b)
+	one, err1 := ourselves().MountNamespace(a)
+	other, err2 := p.host().MountNamespace(b)
 	return err1 == nil && err2 == nil && one == other
 }
 

@@ -47,15 +47,16 @@ func Mounts(filter mountinfo.FilterFunc) ([]*Info, error) {
 	// The table is that of the thread's namespace; see inPrivateNamespace.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	return table("/proc/thread-self/mountinfo", filter)
+	return MountsIn("/proc/thread-self/mountinfo", filter)
 }
 
 // MountsOf is [Mounts] as another process sees them.
 func MountsOf(pid int, filter mountinfo.FilterFunc) ([]*Info, error) {
-	return table(fmt.Sprintf("/proc/%d/mountinfo", pid), filter)
+	return MountsIn(fmt.Sprintf("/proc/%d/mountinfo", pid), filter)
 }
 
-func table(file string, filter mountinfo.FilterFunc) ([]*Info, error) {
+// MountsIn is [Mounts] as a file of the form of /proc/self/mountinfo has them.
+func MountsIn(file string, filter mountinfo.FilterFunc) ([]*Info, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, fmt.Errorf("read the mount table: %w", err)
