@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -166,7 +167,7 @@ func (s *Store) Load() (records []*Record, broken []error, err error) {
 		path := filepath.Join(s.dir, e.Name())
 		switch {
 		case strings.HasPrefix(e.Name(), ".") && !e.IsDir():
-			_ = os.Remove(path) // a temporary file of a write that was cut short
+			removeStale(path)
 		case strings.HasSuffix(e.Name(), previousSuffix):
 			previous = append(previous, path)
 		case strings.HasSuffix(e.Name(), recordSuffix):
@@ -187,6 +188,27 @@ func (s *Store) Load() (records []*Record, broken []error, err error) {
 		}
 	}
 	return records, broken, nil
+}
+
+// staleAfter is far more than anybody needs from a file's making to its renaming.
+const staleAfter = time.Minute
+
+// recordName is in the name of each record, and of what it is written to first.
+var recordName = regexp.MustCompile(`-[0-9a-f]{24}\.json`)
+
+// removeStale removes a temporary file of a write that was cut short. That of a
+// record is one, since we have the lock, and who leaves a tombstone tries again. A
+// young one of another file may be about to be renamed: the driver's installation
+// and uninstallation leave notes here.
+func removeStale(path string) {
+	name := filepath.Base(path)
+	if recordName.MatchString(name) || strings.HasPrefix(name, ".tombstone-") {
+		_ = os.Remove(path)
+		return
+	}
+	if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > staleAfter {
+		_ = os.Remove(path)
+	}
 }
 
 func (s *Store) read(path string) (*Record, error) {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -197,5 +198,39 @@ func TestVersionBefore(t *testing.T) {
 		if _, err := os.Stat(temporary); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is left: %v", temporary, err)
 		}
+	}
+}
+
+// TestTemporaryFiles: what a write that was cut short has left is removed, and not
+// what somebody is about to rename.
+func TestTemporaryFiles(t *testing.T) {
+	s, dir := open(t)
+	if err := s.Put(record("a")); err != nil {
+		t.Fatal(err)
+	}
+	records, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil || len(records) != 1 {
+		t.Fatal(records, err)
+	}
+	old, young, mine := filepath.Join(dir, ".old"), filepath.Join(dir, ".retired1"), filepath.Join(dir, "."+filepath.Base(records[0])+"17")
+	for _, path := range []string{old, young, mine} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(old, long, long); err != nil {
+		t.Fatal(err)
+	}
+	if _, broken, err := s.Load(); err != nil || len(broken) > 0 {
+		t.Fatal(broken, err)
+	}
+	for _, path := range []string{old, mine} {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is left: %v", path, err)
+		}
+	}
+	if _, err := os.Stat(young); err != nil {
+		t.Errorf("%s is gone: %v", young, err)
 	}
 }
