@@ -25,8 +25,9 @@ const DialBudget = 2 * time.Second
 // it was there, and is being replaced.
 const returnBudget = 10 * time.Second
 
-// tries bounds how often a call is made of which the connection breaks.
-const tries = 3
+// tries bounds how often a call is made of which the connection breaks: a long
+// one may see several daemons end, and one that kills each must not go on.
+const tries = 5
 
 // Call sends a request to the daemon and returns its answer. A daemon that
 // goes away before it has answered is waited for, longer than one that is not

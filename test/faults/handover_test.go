@@ -108,8 +108,12 @@ func (p *surge) is(want bridgestatus.State) error {
 // the time. None may fail.
 func (w *world) handOver() {
 	w.daemon.hold(unix.SIGTERM)
-	slow := fault.Rule{Method: "NodePublishVolume", Skip: 3, Times: 1000, Delay: fault.Duration(150 * time.Millisecond)}
-	err := fault.WriteFile(w.faultFile(), slow)
+	// Calls of one driver are under way whenever one daemon ends; those of the
+	// other one take longer than the daemon may take to end, so they are parked.
+	direct := w.newLiver(life{flexDriver: directDriver}).volume
+	err := fault.WriteFile(w.faultFile(),
+		fault.Rule{Method: "NodeUnpublishVolume", Volume: direct.handle, Delay: fault.Duration(drain + 200*time.Millisecond)},
+		fault.Rule{Method: "NodePublishVolume", Delay: fault.Duration(150 * time.Millisecond)})
 	var serving *surge
 	if err == nil {
 		serving, err = w.newSurge(w.Daemon)

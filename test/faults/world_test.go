@@ -29,6 +29,8 @@ const (
 	bootIDFile = "/proc/sys/kernel/random/boot_id"
 
 	interval = 200 * time.Millisecond
+	// drain is how long a daemon may take to end.
+	drain = time.Second
 	// patience is far more than anything takes.
 	patience = time.Minute
 )
@@ -162,7 +164,7 @@ func (w *world) driverCommand() *exec.Cmd {
 
 func (w *world) daemonCommand() *exec.Cmd {
 	return w.logged(exec.Command(w.Daemon, "serve", "--config", w.path("config.yaml"), "--socket", w.socket(), "--state-dir", w.stateDir(),
-		"--kubelet-dir", w.kubeletDir(), "--node-name", nodeName, "--grace", w.Grace.String(), "--reconcile-interval", interval.String(), "--drain-timeout", "1s"), "daemon.log")
+		"--kubelet-dir", w.kubeletDir(), "--node-name", nodeName, "--grace", w.Grace.String(), "--reconcile-interval", interval.String(), "--drain-timeout", drain.String()), "daemon.log")
 }
 
 func (w *world) logged(cmd *exec.Cmd, name string) *exec.Cmd {
