@@ -61,6 +61,9 @@ func TestScenarios(t *testing.T) {
 	t.Run("alone", func(t *testing.T) {
 		c.runAll(t, r, alone(), false)
 	})
+	t.Run("last", func(t *testing.T) {
+		c.runAll(t, r, []scenario{{"removed", "uninstalled as docs/uninstall.md has it: node and cluster are as before", removeAll}}, false)
+	})
 }
 
 // shared are the scenarios that run side by side.

@@ -23,7 +23,26 @@ import (
 
 func manualScenarios() []scenario {
 	return []scenario{
+		{"manual-quickstart", "what the README has people type, from nothing to a volume and back", (*T).typeQuickstart},
 		{"manual-debugging", "everything that docs/debugging.md has people type, as it stands", (*T).typeDebugging},
+	}
+}
+
+// typeQuickstart follows README.md on the node, where flex2csi is already. At the
+// end all is as before.
+func (t *T) typeQuickstart() {
+	text, err := os.ReadFile("../../README.md")
+	t.must(err)
+	commands := blocks(string(text))
+	if !strings.Contains(commands, "kubectl apply -k docs/quickstart/flex2csi\n") || !strings.Contains(commands, "/flex2csi uninstall\n") {
+		t.Fatal("README.md has no quick start any more")
+	}
+	t.after = append(t.after, func() { t.check(t.install(t.ctx())) })
+	out := t.bash(commands)
+	for _, want := range []string{"Published", "disk.csi.example.com", "\nhello\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the quick start does not show %q:\n%s", want, out)
+		}
 	}
 }
 
@@ -105,11 +124,12 @@ func (t *T) bash(commands string) string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euxo", "pipefail", "-s")
 	cmd.Stdin = strings.NewReader(commands)
+	cmd.Dir = "../.."
 	cmd.Env = t.node.Env()
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("a command of the guide fails: %v\n%s", err, out)
+		t.Fatalf("one of the commands fails: %v\n%s", err, out)
 	}
 	return string(out)
 }
