@@ -80,7 +80,7 @@ func (c cgroup) make() error {
 func makeGroup(parent, name string) error {
 	controllers, err := os.ReadFile(filepath.Join(parent, "cgroup.controllers"))
 	if err == nil { // version 2
-		for _, c := range strings.Fields(string(controllers)) {
+		for c := range strings.FieldsSeq(string(controllers)) {
 			// Some cannot be enabled everywhere. The kubelet names those that it misses.
 			_ = os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+"+c), 0)
 		}
@@ -181,7 +181,7 @@ func (c cgroup) podProcesses() ([]int, error) {
 		if err != nil {
 			continue // gone since
 		}
-		for _, line := range strings.Fields(string(procs)) {
+		for line := range strings.FieldsSeq(string(procs)) {
 			if pid, err := strconv.Atoi(line); err == nil && pid > 0 {
 				found[pid] = true
 			}

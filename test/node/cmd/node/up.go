@@ -54,9 +54,9 @@ func (c *command) up(images []string) error {
 			break
 		}
 		select {
-		case err := <-ended:
+		case <-ended:
 			text, _ := os.ReadFile(log.Name()) // empty, at worst
-			return fmt.Errorf("the node does not start (%v):\n%s", err, strings.TrimSpace(string(text)))
+			return fmt.Errorf("the node does not start: %s", strings.TrimSpace(string(text)))
 		case <-time.After(pause):
 		}
 	}
