@@ -267,7 +267,7 @@ fuzz: $(BIN)/testsum ## each fuzz target for FUZZTIME (20000x)
 ci: setup reset verify lint lint-selftest test test-rootless ## what .ci/run runs, in 40 minutes from cold caches
 
 .PHONY: full
-full: ci lint-modules test-contract-1.36 test-cluster e2e ## all there is but the long campaigns: before a release
+full: ci lint-modules test-contract-1.36 test-cluster test-node e2e ## all there is but the long campaigns: before a release
 
 .PHONY: reset
 reset: $(BIN)/testsum
