@@ -102,7 +102,7 @@ func (n *Node) Open() error {
 }
 
 // downPatience is how long the parts of a node may take to end.
-const downPatience = 30 * time.Second
+const downPatience = 60 * time.Second
 
 // Down ends the node that runs in dir, and returns when all of it is gone.
 func Down(dir string) error {

@@ -19,7 +19,7 @@ const (
 )
 
 // patience is how long one part may take for something that takes a second.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // containerdConfig is what differs from containerd's defaults
 // (docs/cri/config.md, containerd v2.3.7).

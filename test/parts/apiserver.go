@@ -12,7 +12,7 @@ import (
 )
 
 // readyPatience is far more than an API server takes to come up.
-const readyPatience = time.Minute
+const readyPatience = 3 * time.Minute
 
 // An API is where an API server is found, and by which user.
 type API struct {
