@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -24,6 +25,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/drivers"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/internal/nodeinstall"
 	"github.com/flex2csi/flex2csi/internal/trust"
 )
 
@@ -128,6 +130,18 @@ func (o *controllerOptions) run(ctx context.Context, c *bridgeconfig.Configurati
 	err = daemon.RunController(ctx, options)
 	end()
 	watching.Wait()
+	return errors.Join(err, o.leave(log))
+}
+
+// leave removes the socket, if flex2csi was uninstalled and nobody calls there.
+func (o *controllerOptions) leave(log *slog.Logger) error {
+	if o.socket == "" {
+		return nil
+	}
+	left, err := nodeinstall.LeaveController(o.socket)
+	if left {
+		log.Info("no driver calls here any more: removed the socket", "socket", o.socket)
+	}
 	return err
 }
 
