@@ -24,6 +24,7 @@ func Documents() []Document {
 		{"bridge-configuration.md", "flex2csi-config", 5, "configuration of the bridge"},
 		{"configuration.md", "flexdriver-config", 5, "configuration of a FlexVolume driver, .flexdriver.json"},
 		{"debugging.md", "flex2csi-debugging", 7, "look into a node by hand"},
+		{"kubelet-messages.md", "flex2csi-kubelet-messages", 7, "messages of Kubernetes, why they come and what to do"},
 		{"mapping.md", "flex2csi-mapping", 7, "map FlexVolumes to CSI volumes"},
 		{"troubleshooting.md", "flex2csi-troubleshooting", 7, "messages, why they come and what to do"},
 	}
@@ -50,7 +51,7 @@ func (d *Document) Man(text string) string {
 }
 
 // withoutTables makes lists of tables, whose rows are longer than a terminal's: a
-// row's first cell is what the last one describes.
+// row's first cell is what the longest column describes.
 func withoutTables(text string) string {
 	var out []string
 	lines := strings.Split(text, "\n")
@@ -60,20 +61,44 @@ func withoutTables(text string) string {
 			continue
 		}
 		headers := cells(lines[i])
+		var rows [][]string
 		for i += 2; i < len(lines) && strings.HasPrefix(lines[i], "|"); i++ {
-			row := cells(lines[i])
-			term := row[0]
-			for j := 1; j < len(row)-1; j++ {
-				if row[j] != "" && row[j] != "–" {
-					term += " (" + strings.TrimPrefix(headers[j]+": ", ": ") + row[j] + ")"
-				}
-			}
-			out = append(out, term, ":   "+cmp.Or(row[len(row)-1], "–"), "")
+			rows = append(rows, cells(lines[i]))
 		}
-		out = append(out, "")
 		i--
+		main := longest(rows, len(headers))
+		for _, row := range rows {
+			out = append(out, term(headers, row, main), ":   "+cmp.Or(row[main], "–"), "")
+		}
 	}
 	return strings.Join(out, "\n")
+}
+
+// longest is the column with most in it, but for the first one.
+func longest(rows [][]string, columns int) int {
+	best, most := columns-1, -1
+	for column := columns - 1; column > 0; column-- {
+		sum := 0
+		for _, row := range rows {
+			sum += len(row[column])
+		}
+		if sum > most {
+			best, most = column, sum
+		}
+	}
+	return best
+}
+
+// term is what stands before the description: all of a row but that.
+func term(headers, row []string, main int) string {
+	var b strings.Builder
+	b.WriteString(row[0])
+	for i := 1; i < len(row); i++ {
+		if i != main && row[i] != "" && row[i] != "–" {
+			fmt.Fprintf(&b, " (%s%s)", strings.TrimPrefix(headers[i]+": ", ": "), row[i])
+		}
+	}
+	return b.String()
 }
 
 // cells are those of a row. A bar that is text has a backslash.

@@ -27,6 +27,20 @@ func TestDocuments(t *testing.T) {
 	manual.Check(t, "../..", files, *update, "man/*.5", "man/*.7")
 }
 
+// TestMan: a document's page has no tables, and links say where they lead.
+func TestMan(t *testing.T) {
+	d := manual.Document{Path: "x.md", Name: "x", Section: 7, Summary: "all of x"}
+	got := d.Man("# X\n\nSee [this](mapping.md#a), [that](rbac.md).\n\n| a | default | |\n|---|---|---|\n| `b` | 1 | what b \\| c is |\n")
+	for _, want := range []string{".SH NAME\nx \\- all of x", "See this (flex2csi-mapping(7)), that (docs/rbac.md).", ".TP\n\\fBb\\fR (default: 1)\nwhat b | c is\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the page lacks %q:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, ".TS") {
+		t.Errorf("the page has a table:\n%s", got)
+	}
+}
+
 // TestFiles: a flag is on both pages with all that is known of it, and the line
 // before the flags is not; a help without its usage is an error.
 func TestFiles(t *testing.T) {
