@@ -238,7 +238,8 @@ e2e-1.36 e2e-1.37: e2e-%: e2e-images $(BIN)/testsum
 
 .PHONY: test-cluster
 test-cluster: programs control-plane $(BIN)/testsum ## the daemon in a real control plane: attachments, RBAC, outages
-	@$(TESTSUM) -step cluster run -count=1 -timeout 20m ./test/controlplane/... ./test/cluster/...
+	@status=0; $(TESTSUM) -step cluster run -count=1 -timeout 20m ./test/controlplane/... ./test/cluster/... || status=1; \
+		(cd test/install && $(TESTSUM) -step manifests run -count=1 ./server) || status=1; exit $$status
 
 .PHONY: test-crash
 test-crash: build $(BIN)/testsum ## kill the driver after each system call and look what is left

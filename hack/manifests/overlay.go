@@ -44,7 +44,7 @@ func patch(b *strings.Builder, path, from, to string) {
 // comment wraps text.
 func comment(b *strings.Builder, text string) {
 	line := "#"
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		if len(line)+1+len(word) > 80 && line != "#" {
 			b.WriteString(line + "\n")
 			line = "#"

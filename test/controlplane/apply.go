@@ -52,6 +52,24 @@ func (p *Plane) create(o *unstructured.Unstructured) {
 	}
 }
 
+// DryRun asks the API server whether it would take an object, strictly, in
+// namespaces that are there.
+func (p *Plane) DryRun(o *unstructured.Unstructured) error {
+	p.t.Helper()
+	body, err := json.Marshal(o)
+	p.check(err)
+	result := p.admin.CoreV1().RESTClient().Post().AbsPath(p.pathOf(o)).
+		Param("fieldValidation", metav1.FieldValidationStrict).Param("dryRun", metav1.DryRunAll).
+		Body(body).SetHeader("Content-Type", "application/json").Do(p.t.Context())
+	if err := result.Error(); err != nil {
+		return err
+	}
+	for _, warning := range result.Warnings() {
+		err = errors.Join(err, errors.New(warning.Text))
+	}
+	return err
+}
+
 // pathOf is where objects of the same kind are.
 func (p *Plane) pathOf(o *unstructured.Unstructured) string {
 	p.t.Helper()

@@ -134,6 +134,7 @@ func (p *Plane) parts() (etcd, api *Part) {
 		"--token-auth-file", p.file("tokens.csv"), "--authorization-mode", "Node,RBAC",
 		// Nobody makes the ServiceAccounts that it wants each pod to have.
 		"--disable-admission-plugins", "ServiceAccount",
+		"--allow-privileged", // as everywhere
 		"--profiling=false")
 	api.Ready = func() error { return p.at(p.api, Admin).WaitReady(api) }
 	return etcd, api

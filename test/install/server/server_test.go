@@ -1,0 +1,155 @@
+// Package server_test shows the manifests in install/ to a real API server.
+package server_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/flex2csi/flex2csi/internal/distribution"
+	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/test/controlplane"
+	"github.com/flex2csi/flex2csi/test/install/render"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+const install = "../../../install"
+
+// TestValid: the API server takes all that kustomize and Helm make, for each
+// distribution and with each component, without a warning.
+func TestValid(t *testing.T) {
+	p := controlplane.Start(t)
+	p.Namespace("flex2csi")
+	seen := map[string]bool{}
+	for name, objects := range everything(t) {
+		t.Run(name, func(t *testing.T) {
+			p := p.With(t)
+			for _, o := range objects {
+				// What the Prometheus Operator brings along is not there; the module's
+				// other tests look at those.
+				text, err := o.MarshalJSON()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if seen[string(text)] || strings.HasPrefix(o.GetAPIVersion(), "monitoring.coreos.com/") {
+					continue
+				}
+				seen[string(text)] = true
+				if o.GetKind() == "Namespace" {
+					o.SetName("another")
+				}
+				if err := p.DryRun(o); err != nil {
+					t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+				}
+			}
+		})
+	}
+	t.Run("a mistake", func(t *testing.T) { testMistake(t, p.With(t)) })
+	t.Run("pods", func(t *testing.T) { testPods(t, p.With(t)) })
+}
+
+func everything(t *testing.T) map[string][]*unstructured.Unstructured {
+	t.Helper()
+	all := map[string][]*unstructured.Unstructured{}
+	for _, d := range distribution.All() {
+		all["kustomize "+d.Name] = overlay(t, d.Name)
+		all["helm "+d.Name] = release(t, map[string]any{"distribution": d.Name})
+	}
+	all["kustomize with everything"] = overlay(t, "kubeadm", "attach", "plugin-dir", "monitoring")
+	all["helm with everything"] = release(t, map[string]any{
+		"volumePluginDir": "/var/lib/kubelet/plugins/volume/exec",
+		"attach":          map[string]any{"enabled": true},
+		"metrics":         map[string]any{"enabled": true},
+		"rbac": map[string]any{
+			"nodesAttach": false,
+			"secrets":     []any{map[string]any{"namespace": "flex2csi", "names": []any{"array"}}},
+
+			"serviceAccountTokens": map[string]any{"enabled": true, "audiences": []any{"vault"}},
+		},
+		"policy": map[string]any{"drivers": []any{"a.b", "c.d"}, "secrets": []any{"kube-system/array"}},
+	})
+	return all
+}
+
+func overlay(t *testing.T, name string, components ...string) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := render.Overlay(install, name, components...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+func release(t *testing.T, values map[string]any) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := render.Release{Namespace: "flex2csi", Values: values}.Objects(install + "/chart/flex2csi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// testMistake: what is misspelt is seen.
+func testMistake(t *testing.T, p *controlplane.Plane) {
+	for _, o := range overlay(t, "kubeadm") {
+		if o.GetKind() != "DaemonSet" {
+			continue
+		}
+		spec, _, _ := unstructured.NestedMap(o.Object, "spec")
+		spec["updatestrategy"] = map[string]any{}
+		_ = unstructured.SetNestedMap(o.Object, spec, "spec")
+		if err := p.DryRun(o); err == nil || !strings.Contains(err.Error(), "updatestrategy") {
+			t.Errorf("a field that there is not: %v", err)
+		}
+	}
+}
+
+// testPods: the levels of Pod Security that the pods keep to, by the API server's
+// own judgement: all of them privileged, as the namespace says, and the sweeper
+// restricted, so that it can run anywhere.
+func testPods(t *testing.T, p *controlplane.Plane) {
+	for _, level := range []string{"privileged", "restricted"} {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: level, Labels: map[string]string{"pod-security.kubernetes.io/enforce": level}}}
+		if _, err := p.Admin().CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restricted := []string{"flex2csi-controller"}
+	looked := 0
+	for _, o := range overlay(t, "kubeadm", "attach", "monitoring") {
+		pod := podOf(o)
+		if pod == nil {
+			continue
+		}
+		looked++
+		pod.SetNamespace("privileged")
+		if err := p.DryRun(pod); err != nil {
+			t.Errorf("a pod of %s: %v", o.GetName(), err)
+		}
+		pod.SetNamespace("restricted")
+		err := p.DryRun(pod)
+		if slices.Contains(restricted, o.GetName()) != (err == nil) {
+			t.Errorf("a pod of %s where pods are restricted: %v", o.GetName(), err)
+		}
+	}
+	if looked != 3 {
+		t.Errorf("%d kinds of pods were looked at, want 3", looked)
+	}
+}
+
+// podOf is a pod as the object's controller would make it, or nil.
+func podOf(o *unstructured.Unstructured) *unstructured.Unstructured {
+	spec, found, _ := unstructured.NestedMap(o.Object, "spec", "template", "spec")
+	if !found {
+		return nil
+	}
+	delete(spec, "priorityClassName") // of which the class is made by a controller
+	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": spec}}
+	pod.SetName(o.GetName())
+	return pod
+}
