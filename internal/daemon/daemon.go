@@ -6,6 +6,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -171,11 +172,11 @@ func (d *Daemon) serve(ctx context.Context, l net.Listener, r role) error {
 		// Callouts that have waited are left to the next flex2csi.
 		endCalls()
 		_ = l.Close()
-		<-served
+		ended := <-served
 		if ctx.Err() != nil {
 			return nil
 		}
-		return err
+		return errors.Join(err, ended)
 	}
 	var background sync.WaitGroup
 	for _, do := range r.background {

@@ -69,6 +69,11 @@ func once(ctx context.Context, socket string, r *Request, until time.Time, budge
 		return nil, err
 	}
 	defer conn.Close()
+	if r.own {
+		if err := checkOwn(conn, socket); err != nil {
+			return nil, err
+		}
+	}
 	sent := *r
 	sent.TimeoutMillis = max(time.Until(until).Milliseconds(), 1)
 	line, err := Encode(&sent)
@@ -256,20 +261,38 @@ func checkPeer(conn *os.File, socket string) (*os.File, error) {
 	if !isAbstract(socket) {
 		return conn, nil
 	}
-	raw, err := conn.SyscallConn()
-	var look error
-	if err == nil {
-		err = raw.Control(func(fd uintptr) {
-			cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-			if err == nil && cred.Uid != 0 && int(cred.Uid) != os.Getuid() {
-				err = fmt.Errorf("the user with ID %d listens there", cred.Uid)
-			}
-			look = err
-		})
+	cred, err := peer(conn)
+	if err == nil && cred.Uid != 0 && int(cred.Uid) != os.Getuid() {
+		err = fmt.Errorf("the user with ID %d listens there", cred.Uid)
 	}
-	if err := errors.Join(err, look); err != nil {
+	if err != nil {
 		conn.Close()
 		return nil, flex.Errorf(flex.CodePermissionDenied, "ask flex2csi at %s: %w", socket, err)
 	}
 	return conn, nil
+}
+
+// checkOwn refuses a process that this PID namespace does not have: the kernel
+// knows no number for it here (unix(7), pid_namespaces(7)).
+func checkOwn(conn *os.File, socket string) error {
+	cred, err := peer(conn)
+	if err != nil {
+		return flex.Errorf(flex.CodeInternal, "look who listens at %s: %w", socket, err)
+	}
+	if cred.Pid == 0 {
+		return &flex.Error{Code: flex.CodeUnavailable, Err: &absentError{socket, errors.New("only one of another container does")}}
+	}
+	return nil
+}
+
+// peer is who listens.
+func peer(conn *os.File) (cred *unix.Ucred, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	control := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	return cred, errors.Join(control, err)
 }

@@ -39,9 +39,11 @@ const (
 	KindStatus = "status"
 	// KindReady asks for a Readiness: whether calls are answered.
 	KindReady = "ready"
-	// KindRetire asks for nothing new to be set up, and KindUnretire for the
-	// end of that. The answer is the Readiness after it.
-	KindRetire, KindUnretire = "retire", "unretire"
+	// KindRetire asks for nothing new to be set up. The answer is the Readiness
+	// after it.
+	KindRetire = "retire"
+	// KindUnretire is the end of that.
+	KindUnretire = "unretire"
 )
 
 // A Request is one callout, or a question of another kind.
@@ -59,6 +61,9 @@ type Request struct {
 	// Argv is the callout with its arguments as the kubelet passed them,
 	// secrets included: the socket is for root alone.
 	Argv []string `json:"argv,omitempty"`
+
+	// own: only a process of this PID namespace is asked.
+	own bool
 }
 
 // limit is the length of the response.

@@ -87,6 +87,9 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 		return err
 	}
 	line, err := bufio.NewReader(io.LimitReader(conn, wire.MaxLine)).ReadBytes('\n')
+	if len(line) == 0 && errors.Is(err, io.EOF) {
+		return nil // who only looked who listens
+	}
 	if err != nil {
 		return fmt.Errorf("read the request: %w", err)
 	}
