@@ -235,23 +235,26 @@ func (u *removal) each(names []string, do func(install.Options) error) error {
 	return errors.Join(errs...)
 }
 
-// mountinfo are the mounts of this container and of the node.
+// mountinfo are the mounts of the node and of this container, which may have
+// one more than once.
 func (u *removal) mountinfo() []string {
 	return []string{"/proc/self/mountinfo", u.host.ProcFile(1, "mountinfo")}
 }
 
+// sweep takes back what the daemon has not, as after its records were lost. What
+// is in use is never detached.
 func (u *removal) sweep(ctx context.Context) error {
-	if u.Sweep == nil {
+	switch {
+	case u.Force: // which does not know what is in use
+		u.say("VolumeAttachments of this node are left as they are: flex2csi status --attachments shows them, and the controller deletes them when the Node is gone")
+		return nil
+	case u.Sweep == nil:
 		u.say("VolumeAttachments were not looked at: %s", u.NoSweep)
 		return nil
 	}
 	names, err := u.Sweep(ctx)
 	if len(names) > 0 {
 		u.say("deleted VolumeAttachments of this node, of %s", strings.Join(names, ", "))
-	}
-	if err != nil && u.Force {
-		u.warn("VolumeAttachments of this node may be left behind: %v", err)
-		return nil
 	}
 	return err
 }

@@ -155,6 +155,10 @@ func TestInUse(t *testing.T) {
 			tt.prepare(n)
 			n.wantKept(o, tt.want...)
 			o.Force = true
+			o.Sweep = func(context.Context) ([]string, error) {
+				n.t.Error("what may be in use is detached")
+				return nil, nil
+			}
 			n.wantUninstalled(o)
 			wantTexts(t, n.out.String(), tt.want[len(tt.want)-1], tt.left)
 		})
