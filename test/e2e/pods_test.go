@@ -130,36 +130,6 @@ func (t *T) ready(pod *corev1.Pod) error {
 	return fmt.Errorf("it is %s", now.Status.Phase)
 }
 
-// finish makes a pod that ends by itself, and returns when it has succeeded.
-func (t *T) finish(pod *corev1.Pod) {
-	t.Helper()
-	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
-	pod = t.create(pod)
-	err := retry(t.patience, func() error {
-		now, err := t.client.CoreV1().Pods(t.Namespace).Get(t.ctx(), pod.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if now.Status.Phase == corev1.PodSucceeded {
-			return nil
-		}
-		return fmt.Errorf("it is %s: %s", now.Status.Phase, terminations(now))
-	})
-	if err != nil {
-		t.Fatalf("pod %s does not end: %v%s", pod.Name, err, t.eventsOf(pod.Name))
-	}
-}
-
-func terminations(pod *corev1.Pod) string {
-	var said []string
-	for _, s := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
-		if e := s.State.Terminated; e != nil {
-			said = append(said, fmt.Sprintf("%s ended with %d %s", s.Name, e.ExitCode, e.Message))
-		}
-	}
-	return strings.Join(said, ", ")
-}
-
 // delete deletes pods as users do, and waits until they are gone.
 func (t *T) delete(pods ...*corev1.Pod) {
 	t.Helper()

@@ -24,10 +24,11 @@ type driver struct {
 }
 
 // What is in manifests, by what is special about it.
-func disk() driver     { return driver{flex: "example.com/disk", csi: "disk.csi.example.com"} }
-func share() driver    { return driver{flex: "example.com/share", csi: "share.csi.example.com"} }
-func group() driver    { return driver{flex: "example.com/group", csi: "group.csi.example.com"} }
-func offline() driver  { return driver{flex: "example.com/offline", csi: "offline.csi.example.com"} }
+func disk() driver  { return driver{flex: "example.com/disk", csi: "disk.csi.example.com"} }
+func share() driver { return driver{flex: "example.com/share", csi: "share.csi.example.com"} }
+func group() driver { return driver{flex: "example.com/group", csi: "group.csi.example.com"} }
+func offline() driver { return driver{flex: "example.com/offline", csi: "offline.csi.example.com"} }
+
 func nostage() driver  { return driver{flex: "example.com/nostage", csi: "nostage.csi.example.com"} }
 func secured() driver  { return driver{flex: "example.com/secret", csi: "disk.csi.example.com"} }
 func late() driver     { return driver{flex: "example.com/late", csi: "late.csi.example.com"} }
@@ -60,10 +61,8 @@ type volume struct {
 // A volumeOption changes a volume before it is made.
 type volumeOption func(*volume)
 
-func inline(v *volume)    { v.inline = true }
-func native(v *volume)    { v.native = true }
-func readMany(v *volume)  { v.modes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany} }
-func writeMany(v *volume) { v.modes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany} }
+func inline(v *volume) { v.inline = true }
+func native(v *volume) { v.native = true }
 
 func fsType(name string) volumeOption { return func(v *volume) { v.spec.FSType = name } }
 
