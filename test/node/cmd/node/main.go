@@ -52,7 +52,7 @@ func (c *command) run(args []string) int {
 		case "down":
 			err = c.down()
 		case "shell":
-			err = c.inside("env", "TERM="+os.Getenv("TERM"), `PS1=\h:\w\$ `, "bash", "--rcfile", "/dev/null")
+			err = c.inside("env", "TERM="+os.Getenv("TERM"), "bash", "--rcfile", "/dev/null")
 		case "kubectl":
 			err = c.inside(rest...)
 		default:
