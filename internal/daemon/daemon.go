@@ -114,6 +114,7 @@ func Run(ctx context.Context, o Options) error {
 	d.SweepInterval = cmp.Or(max(d.SweepInterval, 0), 10*time.Minute)
 	return d.run(ctx, role{
 		takeOver:   d.takeOver,
+		locked:     d.Store.Locked,
 		background: []func(context.Context){d.reconcileLoop, d.sweepLoop},
 		documents: map[string]wireserver.Document{
 			wire.KindStatus:   func() (any, error) { return d.status(), nil },

@@ -20,6 +20,9 @@ type role struct {
 	// takeOver is done when this process has the socket, and before the first
 	// callout is answered; nil: nothing.
 	takeOver func(ctx context.Context) error
+	// locked reports whether another process acts on what this one will take over,
+	// and why it could not; nil: there is nothing.
+	locked func() (bool, error)
 	// documents answer questions, from the first moment on.
 	documents map[string]wireserver.Document
 	// background is done while it serves.
@@ -33,7 +36,7 @@ func (d *Daemon) run(ctx context.Context, r role) error {
 		return err
 	} // one that another process has may be that of the one before: see prepare
 	defer d.stopHTTP()
-	listener, err := d.awaitSocket(ctx)
+	listener, err := d.awaitSocket(ctx, r)
 	if ctx.Err() != nil {
 		if err == nil {
 			return listener.Close()
@@ -88,9 +91,13 @@ func (d *Daemon) answerForItself(documents map[string]wireserver.Document) (stop
 }
 
 // awaitSocket makes the socket, when no other process has it any more.
-func (d *Daemon) awaitSocket(ctx context.Context) (net.Listener, error) {
+func (d *Daemon) awaitSocket(ctx context.Context, r role) (net.Listener, error) {
 	listener, err := wireserver.Listen(d.Socket)
 	if errors.Is(err, wireserver.ErrTaken) {
+		// One that stands by is Ready, upon which the other one is ended.
+		if err := d.checkHeir(ctx, r); err != nil {
+			return nil, err
+		}
 		d.phase.Store(standingBy)
 		d.Log.Info("standing by: another flex2csi has the socket", "socket", d.Socket)
 		watching, stop := context.WithCancel(ctx)
@@ -108,6 +115,35 @@ func (d *Daemon) awaitSocket(ctx context.Context) (net.Listener, error) {
 	d.tookSocket.Store(time.Now().UnixNano())
 	d.phase.Store(takingOver)
 	return listener, nil
+}
+
+const (
+	heirLooks = 5
+	heirPause = 100 * time.Millisecond
+)
+
+// checkHeir returns why this process must not follow the one that serves: it
+// cannot use the records, or these are not those of the other one, whose volumes
+// it would know nothing of.
+func (d *Daemon) checkHeir(ctx context.Context, r role) error {
+	if r.locked == nil {
+		return nil
+	}
+	for range heirLooks { // the other one may have just begun, or be about to end
+		locked, err := r.locked()
+		if locked || err != nil {
+			return err
+		}
+		if other, err := d.askServing(ctx); err != nil || other.State != bridgestatus.Serving {
+			return nil //nolint:nilerr // a socket that nobody serves is taken over
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(heirPause):
+		}
+	}
+	return fmt.Errorf("the flex2csi that serves %s has its records elsewhere than in %s, so that its volumes would be lost: give the same --state-dir, or another --socket", d.Socket, d.StateDir)
 }
 
 // watchInterval is the pause between two looks at the one that serves.
@@ -131,12 +167,27 @@ func (d *Daemon) watchServing(ctx context.Context) {
 }
 
 func (d *Daemon) whoServes(ctx context.Context) string {
-	document, err := wire.Ask(ctx, d.Socket, wire.KindReady, time.Second)
-	var r bridgestatus.Readiness
-	if err != nil || json.Unmarshal(document, &r) != nil || r.Kind != bridgestatus.ReadinessKind {
+	r, err := d.askServing(ctx)
+	if err != nil {
 		return "another flex2csi"
 	}
 	return fmt.Sprintf("flex2csi %s, which runs since %s", r.Version, r.Started.Format(time.RFC3339))
+}
+
+// askServing asks the process that has the socket.
+func (d *Daemon) askServing(ctx context.Context) (*bridgestatus.Readiness, error) {
+	document, err := wire.Ask(ctx, d.Socket, wire.KindReady, time.Second)
+	if err != nil {
+		return nil, err
+	}
+	var r bridgestatus.Readiness
+	if err := json.Unmarshal(document, &r); err != nil {
+		return nil, err
+	}
+	if r.Kind != bridgestatus.ReadinessKind {
+		return nil, fmt.Errorf("it answers with %s", r.Kind)
+	}
+	return &r, nil
 }
 
 // awaitTurn lets a callout wait until this process may act. One whose caller has

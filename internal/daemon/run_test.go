@@ -6,11 +6,15 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/internal/wire"
+	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
 )
 
 // freePort is one at which nobody listens.
@@ -138,4 +142,40 @@ func TestEndWhileWaiting(t *testing.T) {
 	standing.is(standingBy)
 	standing.stop()
 	taking.stop()
+}
+
+// TestOtherRecords: who has other records must not follow, and is not ready to.
+func TestOtherRecords(t *testing.T) {
+	testenv.Need(t, "root") // to ask at the socket
+	dir := t.TempDir()
+	daemon := func(state string) *running {
+		t.Helper()
+		store, err := volstate.Open(filepath.Join(dir, state))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := newDaemon(Options{})
+		r := role{takeOver: store.Lock, locked: store.Locked}
+		o := Options{Socket: filepath.Join(dir, "s"), Store: store, StateDir: filepath.Join(dir, state)}
+		r.documents = map[string]wireserver.Document{wire.KindReady: func() (any, error) { return d.readiness() }}
+		running := start(t, o, r)
+		d = running.Daemon
+		return running
+	}
+	first := daemon("state")
+	first.is(serving)
+	other := daemon("other")
+	if err := <-other.ended; err == nil || !strings.Contains(err.Error(), "--state-dir") {
+		t.Errorf("one with other records: %v", err)
+	}
+	if phase := other.phase.Load(); phase != starting {
+		t.Errorf("it has come to phase %d", phase)
+	}
+	same := daemon("state")
+	same.is(standingBy)
+	same.stop()
+	first.stop()
+	if err := first.Store.Unlock(); err != nil {
+		t.Error(err)
+	}
 }

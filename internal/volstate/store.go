@@ -66,6 +66,19 @@ func (s *Store) Lock(ctx context.Context) error {
 	return nil
 }
 
+// Locked reports whether another process acts on the records now, and an error if
+// this one could not, when its turn comes.
+func (s *Store) Locked() (bool, error) {
+	l, err := filelock.Try(filepath.Join(s.dir, lockName))
+	if errors.Is(err, filelock.ErrHeld) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("lock the state directory %s: %w", s.dir, err)
+	}
+	return false, l.Close()
+}
+
 // Unlock lets the next process act on the records. Nothing of this one may do
 // so any more.
 func (s *Store) Unlock() error {
