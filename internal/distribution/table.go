@@ -4,7 +4,7 @@ import "slices"
 
 // All are the distributions, the general one first and the others by name.
 func All() []Distribution {
-	return slices.Concat(upstream(), clouds(), installers(), systems())
+	return slices.Concat(upstream(), clouds(), installers(), products(), systems())
 }
 
 // upstream is what holds unless something else is known.
@@ -95,6 +95,13 @@ func installers() []Distribution {
 			Source: "kubelet_flexvolumes_plugins_dir of kubernetes-sigs/kubespray",
 			Trap:   "Before 2.11 it was /var/lib/kubelet/volume-plugins; where /usr is read-only people set /var/lib/kubelet/volumeplugins.",
 		},
+	}
+}
+
+// products are clusters that come as one thing.
+func products() []Distribution {
+	const volumePlugins = "/var/lib/kubelet/volumeplugins"
+	return []Distribution{
 		{
 			Name: "magnum", Title: "OpenStack Magnum",
 			PluginDir: volumePlugins, KubeletDir: DefaultKubeletDir, SELinux: true,
