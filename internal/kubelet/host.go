@@ -72,6 +72,25 @@ func (h Host) Processes(name string) (found []int) {
 	return found
 }
 
+// own are those processes that live in the process namespace of the machine, and
+// not in one of a container, as a kubelet of a cluster inside of this one does.
+func (h Host) own(pids []int) (own []int) {
+	for _, pid := range pids {
+		status, err := os.ReadFile(h.ProcFile(pid, "status"))
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(status)) {
+			// The process's number in each namespace from that of this /proc on
+			// (proc_pid_status(5)).
+			if numbers, ok := strings.CutPrefix(line, "NSpid:"); ok && len(strings.Fields(numbers)) == 1 {
+				own = append(own, pid)
+			}
+		}
+	}
+	return own
+}
+
 // CommandLine are the arguments of a process, its name first.
 func (h Host) CommandLine(pid int) ([]string, error) {
 	data, err := os.ReadFile(h.ProcFile(pid, "cmdline"))

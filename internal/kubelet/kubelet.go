@@ -49,7 +49,7 @@ const byDefault = "the default"
 // and configuration.
 func Find(h Host, pid int) (*Kubelet, error) {
 	if pid == 0 {
-		found := h.Processes("kubelet")
+		found := h.own(h.Processes("kubelet"))
 		switch {
 		case len(found) == 0:
 			return nil, ErrNone

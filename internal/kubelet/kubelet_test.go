@@ -11,8 +11,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
-
 // TestWatches: of this process, which is told of in /proc like any other.
 func TestWatches(t *testing.T) {
 	testenv.Need(t, "mount")
