@@ -47,8 +47,11 @@ func (c *command) up(images []string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // why it ended is in its log
+		close(ended)
+	}()
 	for {
 		if _, err := node.Command(c.dir, "true"); err == nil {
 			break
