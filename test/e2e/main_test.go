@@ -39,7 +39,9 @@ func version() string {
 }
 
 // resultDir is where the table is, and what is left of scenarios that failed.
-func resultDir() string { return filepath.Join("..", "..", "bin", "e2e", version()) }
+func resultDir() string {
+	return env("E2E_RESULTS", filepath.Join("..", "..", "bin", "e2e", version()))
+}
 
 // TestScenarios is all there is: one node, and what is done with it.
 func TestScenarios(t *testing.T) {
@@ -73,5 +75,5 @@ func shared() []scenario {
 
 // alone are those that disturb others: each by itself, in this order.
 func alone() []scenario {
-	return slices.Concat(manualScenarios())
+	return slices.Concat(manualScenarios(), disturbances(), upgrades(), reboots(), measures())
 }

@@ -122,12 +122,17 @@ func (t *T) ready(pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range now.Status.Conditions {
+	return notReady(now)
+}
+
+// notReady is an error unless all containers of a pod are ready.
+func notReady(pod *corev1.Pod) error {
+	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
 			return nil
 		}
 	}
-	return fmt.Errorf("it is %s", now.Status.Phase)
+	return fmt.Errorf("it is %s", pod.Status.Phase)
 }
 
 // delete deletes pods as users do, and waits until they are gone.

@@ -24,9 +24,9 @@ type driver struct {
 }
 
 // What is in manifests, by what is special about it.
-func disk() driver  { return driver{flex: "example.com/disk", csi: "disk.csi.example.com"} }
-func share() driver { return driver{flex: "example.com/share", csi: "share.csi.example.com"} }
-func group() driver { return driver{flex: "example.com/group", csi: "group.csi.example.com"} }
+func disk() driver    { return driver{flex: "example.com/disk", csi: "disk.csi.example.com"} }
+func share() driver   { return driver{flex: "example.com/share", csi: "share.csi.example.com"} }
+func group() driver   { return driver{flex: "example.com/group", csi: "group.csi.example.com"} }
 func offline() driver { return driver{flex: "example.com/offline", csi: "offline.csi.example.com"} }
 
 func nostage() driver  { return driver{flex: "example.com/nostage", csi: "nostage.csi.example.com"} }

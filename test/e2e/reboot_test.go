@@ -1,0 +1,60 @@
+package e2e
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/test/node"
+)
+
+func reboots() []scenario {
+	return []scenario{
+		{"rebooted", "power is cut: pods come back with what they had synced; what was deleted meanwhile goes, what was forced leaves nothing", rebooted},
+	}
+}
+
+func rebooted(t *T) {
+	w := t.witness(t.volume(disk(), "w-disk"), t.volume(attached(), "w-attached"), t.volume(share(), "w-share", inline), t.localVolume(local()))
+	deleted := t.start("deleted", t.volume(disk(), "a").at("/a"), t.volume(attached(), "b").at("/b"))
+	forced := t.start("forced", t.volume(disk(), "c").at("/c"), t.volume(share(), "d", inline).at("/d"))
+	daemon, _ := t.daemon()
+	boot, err := node.BootID()
+	t.must(err)
+
+	t.must(t.node.PowerOff())
+	pods, now := t.client.CoreV1().Pods(t.Namespace), int64(0)
+	t.must(pods.Delete(t.ctx(), deleted.Name, metav1.DeleteOptions{}))
+	t.must(pods.Delete(t.ctx(), forced.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
+	t.must(t.node.Reboot(t.ctx()))
+
+	t.waitRestarted(daemon, "serve")
+	t.must(errors.Join(t.rolledOut(t.ctx(), "csi"), t.rolledOut(t.ctx(), installed)))
+	t.waitRestarted(w.pod, "main")
+	t.waitGone(deleted)
+	w.look()
+	t.wantNoRecordOf(boot)
+	after := t.start("after", t.volume(disk(), "e").at("/e"))
+	t.delete(after, w.pod)
+}
+
+// wantNoRecordOf looks for records of another boot than this one, under which
+// nothing can be mounted any more.
+func (t *T) wantNoRecordOf(boot string) {
+	t.Helper()
+	files, err := filepath.Glob("/var/lib/flex2csi/*.json")
+	t.must(err)
+	if len(files) == 0 {
+		t.Error("there are no records, though a pod has volumes")
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		t.must(ignoreGone(err))
+		if strings.Contains(string(text), boot) {
+			t.Errorf("%s is of the last boot: %s", file, text)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// measures are figures rather than checks: a busy machine is no reason to fail.
+func measures() []scenario {
+	return []scenario{
+		{"start-time", "how long a pod takes to be ready with a bridged FlexVolume, against the same with a PersistentVolume of the CSI driver", startTime},
+		{"many-pods", "so many pods with a volume each at once: started, and deleted", manyPods},
+	}
+}
+
+// startGoal is what the project promises.
+const startGoal = 1.02
+
+// startTime lets both ways take turns. make bench-e2e does it for longer.
+func startTime(t *T) {
+	rounds := t.number("E2E_ROUNDS", 5)
+	for _, kind := range []struct {
+		name string
+		driver
+	}{{"directories, nothing attached", share()}, {"disks, attached", disk()}} {
+		short := kind.driver.flex[len("example.com/"):]
+		flex, csi := t.volume(kind.driver, short+"-flex"), t.volume(kind.driver, short+"-csi", native)
+		var took [2][]float64
+		for round := range rounds + 1 {
+			for turn := range 2 {
+				way := (round + turn) % 2
+				seconds := t.timeToReady([]*volume{flex, csi}[way]).Seconds()
+				if round > 0 { // the first one formats the disk
+					took[way] = append(took[way], seconds)
+				}
+			}
+		}
+		t.note("%s: %s", kind.name, comparison(took[0], took[1]))
+	}
+}
+
+// number is one of the environment.
+func (t *T) number(name string, without int) int {
+	t.Helper()
+	n, err := strconv.Atoi(env(name, strconv.Itoa(without)))
+	t.must(err)
+	return n
+}
+
+// timeToReady is how long a pod with the volume takes from its creation until its
+// container is ready, as the API server tells it.
+func (t *T) timeToReady(v *volume) time.Duration {
+	t.Helper()
+	pods := t.client.CoreV1().Pods(t.Namespace)
+	changes, err := pods.Watch(t.ctx(), metav1.SingleObject(metav1.ObjectMeta{Name: "pod"}))
+	t.must(err)
+	defer changes.Stop()
+	began := time.Now()
+	pod := t.create(t.newPod("pod", v.at("/data")))
+	for deadline := time.After(t.patience); ; {
+		select {
+		case event := <-changes.ResultChan():
+			now, ok := event.Object.(*corev1.Pod)
+			if !ok || notReady(now) != nil {
+				continue
+			}
+			took := time.Since(began)
+			t.delete(pod)
+			return took
+		case <-deadline:
+			t.Fatalf("pod %s does not get ready%s", pod.Name, t.eventsOf(pod.Name))
+		}
+	}
+}
+
+// comparison says what a way costs against another one: the medians, their ratio,
+// and the quartiles of the ratios within each round.
+func comparison(got, reference []float64) string {
+	ratios := make([]float64, len(got))
+	for i := range got {
+		ratios[i] = got[i] / reference[i]
+	}
+	ratio := quantile(got, 0.5) / quantile(reference, 0.5)
+	verdict := map[bool]string{true: "met", false: "missed"}[ratio <= startGoal]
+	return fmt.Sprintf("%.2f s : %.2f s = %.3fx (within a round %.2f–%.2f, %d rounds), goal ≤ %.2f %s",
+		quantile(got, 0.5), quantile(reference, 0.5), ratio, quantile(ratios, 0.25), quantile(ratios, 0.75), len(got), startGoal, verdict)
+}
+
+func quantile(values []float64, q float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	at := q * float64(len(sorted)-1)
+	low := int(at)
+	high := min(low+1, len(sorted)-1)
+	return sorted[low] + (at-float64(low))*(sorted[high]-sorted[low])
+}
