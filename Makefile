@@ -41,7 +41,7 @@ build lint lint-light: export GOFLAGS := -trimpath
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  \033[1m%-15s\033[0m %s\n", $$1, $$2 } /^## / { printf "\n%s\n", substr($$0, 4) }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  \033[1m%-15s\033[0m %s\n", $$1, $$2 } /^## / { printf "\n%s\n", substr($$0, 4) }' $(firstword $(MAKEFILE_LIST))
 
 ## Use
 
@@ -224,6 +224,9 @@ e2e-images: programs node-programs $(BIN)/image
 		$(BIN)/image -o $(FLEX_IMAGES)/$$program.tar --name localhost/$$program:e2e --entrypoint /$$program --user 0 \
 			--file /$$program=$(FLEX_PROGRAMS)/$$program:0755 $(ROOT_LINKS) || exit; \
 	done
+	CGO_ENABLED=0 go build -trimpath -buildvcs=$(BUILDVCS) -ldflags '-s -w -buildid=next' -o $(BIN)/next/ ./cmd/...
+	$(BIN)/image -o $(FLEX_IMAGES)/flex2csi-next.tar --name $(IMAGE):next --user 65532:65532 --entrypoint /flex2csi \
+		--file /flex2csi=$(BIN)/next/flex2csi:0755 --file /flexdriver=$(BIN)/next/flexdriver:0755
 
 # KUBERNETES is the releases, SCENARIO a regular expression of names.
 KUBERNETES ?= 1.37 1.36
@@ -235,6 +238,19 @@ e2e-1.36: node-programs-1.36
 e2e-1.36 e2e-1.37: e2e-%: e2e-images $(BIN)/testsum
 	@KUBERNETES=$* $(TESTSUM) -step e2e-$* run -count=1 -timeout 30m -parallel 8 ./test/e2e; \
 		status=$$?; cat $(BIN)/e2e/$*/table.txt; exit $$status
+
+# Each on a node of its own, since what is broken would disturb the others.
+.PHONY: e2e-sabotage
+e2e-sabotage: e2e-images $(BIN)/testsum ## break one thing after the other on purpose, and see its scenario fail; or SABOTAGE=regexp
+	go test -c -o $(BIN)/e2e.test ./test/e2e
+	@KUBERNETES=$(firstword $(KUBERNETES)) SABOTAGE='$(SABOTAGE)' $(TESTSUM) -step e2e-sabotage run -count=1 -timeout 3h ./test/e2e/sabotage
+
+# How much longer a pod takes to start than one with a volume of CSI.
+ROUNDS ?= 40
+.PHONY: bench-e2e
+bench-e2e: e2e-images ## measure a pod's start against one with a native CSI volume, ROUNDS (40) times
+	@KUBERNETES=$(firstword $(KUBERNETES)) SCENARIO='^start-time$$' E2E_ROUNDS=$(ROUNDS) go test -count=1 -timeout 3h ./test/e2e; \
+		status=$$?; cat $(BIN)/e2e/$(firstword $(KUBERNETES))/table.txt; exit $$status
 
 .PHONY: test-cluster
 test-cluster: programs control-plane $(BIN)/testsum ## the daemon in a real control plane: attachments, RBAC, outages

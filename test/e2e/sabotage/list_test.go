@@ -1,0 +1,130 @@
+package sabotage
+
+// A sabotage is something that users rely on, broken on purpose.
+type sabotage struct {
+	name string
+	// scenario is the one that has to fail, and say what is meant by the regular
+	// expression want.
+	scenario, want string
+	// In file, which has old once, new takes its place.
+	file, old, new string
+	// patches are kustomize's, on what is installed.
+	patches string
+}
+
+func sabotages() []sabotage {
+	return append(inSource(), inManifests()...)
+}
+
+func inSource() []sabotage {
+	return []sabotage{
+		{
+			name: "false-success", scenario: "life-share", want: "nothing is mounted on",
+			file: "internal/bridge/publish.go",
+			old:  "if err := b.Mounts.Bind(v.ctx, t.Private, dir, t.ReadOnly); err != nil {\n\t\t\treturn err\n\t\t}",
+		},
+		{
+			name: "no-unstage", scenario: "life-share", want: "never called for the reverse of NodeStageVolume",
+			file: "internal/csiclient/node.go",
+			old:  "_, err := n.NodeUnstageVolume(ctx, NodeUnstageVolume(handle, stagingPath))\n\t\treturn err", new: "return nil",
+		},
+		{
+			name: "no-detach", scenario: "attachment", want: "the end of the VolumeAttachment: .* is still there",
+			file: "internal/kube/attachments.go",
+			old:  "return w.remove(ctx, o)", new: "return nil",
+		},
+		{
+			name: "unstaged-too-early", scenario: "two-pods", want: "pod a stays",
+			file: "internal/bridge/unpublish.go",
+			old:  "if len(v.record.Targets) == 1 && v.record.Device == \"\" {", new: "if v.record.Device == \"\" {",
+		},
+		{
+			name: "no-fsgroup", scenario: "fsgroup", want: `want "2000`,
+			file: "internal/bridge/publish.go",
+			old:  "return b.Mounts.SetGroup(s.v.ctx, target(t, dir), *want.FSGroup)", new: "return nil",
+		},
+		{
+			name: "no-growth", scenario: "grow-online", want: "a larger filesystem: .* the filesystem has",
+			file: "internal/bridge/expand.go",
+			old:  "if err := b.expandBoth(d, v, f, want.Secrets, t, c); err != nil {\n\t\treturn remember(r, explainExpand(err))\n\t}",
+		},
+		{
+			name: "secret-in-record", scenario: "secret", want: "has the password in it",
+			file: "internal/bridge/publish.go",
+			old:  "t.Pod, t.ReadOnly, t.FSGroup = want.Pod, want.ReadOnly, want.FSGroup",
+			new:  "t.Pod, t.ReadOnly, t.FSGroup = want.Pod, want.ReadOnly, want.FSGroup\n\tfor _, s := range want.Secrets.NodeStage {\n\t\tt.LastError += string(s)\n\t}",
+		},
+		{
+			name: "anybodys-volumes", scenario: "inline-stranger", want: "event of pod liar",
+			file: "internal/drivers/cluster.go",
+			old:  "pv, err := verified(ctx, c, cluster, o)", new: "pv, err := cluster.PersistentVolume(ctx, o.VolumeName, false)",
+		},
+		{
+			name: "undiscovered", scenario: "discovered", want: "pod pod does not get ready",
+			file: "internal/csiclient/registry.go",
+			old:  "return paths\n", new: "return paths[:min(1, len(paths))]\n",
+		},
+		{
+			name: "no-unmount-alone", scenario: "daemon-missing", want: "pod goes stays",
+			file: "internal/handoff/alone.go",
+			old:  "if !wire.IsAbsent(err) {\n\t\treturn err\n\t}\n\tb.log()", new: "if err == nil || err != nil {\n\t\treturn err\n\t}\n\tb.log()",
+		},
+		{
+			name: "careless-uninstall", scenario: "uninstall", want: "uninstalled under pods with volumes",
+			file: "internal/nodeinstall/use.go",
+			old:  "if len(lines) == 0 {\n\t\treturn nil\n\t}\n\tlist", new: "if len(lines) >= 0 {\n\t\treturn nil\n\t}\n\tlist",
+		},
+		{
+			name: "reboot-unnoticed", scenario: "rebooted", want: "is of the last boot|does not get ready|in pod witness",
+			file: "internal/bridge/restore.go",
+			old:  "if r.BootID != b.BootID {", new: "if r.BootID == \"\" {",
+		},
+	}
+}
+
+func inManifests() []sabotage {
+	return []sabotage{
+		{
+			name: "no-propagation", scenario: "life-share", want: "nothing is mounted on",
+			patches: `
+  - target: {kind: DaemonSet, name: flex2csi-node}
+    patch: |-
+      kind: DaemonSet
+      metadata: {name: flex2csi-node}
+      spec:
+        template:
+          spec:
+            containers:
+              - name: serve
+                volumeMounts: [{mountPath: /var/lib/kubelet, name: kubelet-dir, mountPropagation: HostToContainer}]
+`,
+		},
+		{
+			name: "no-rights", scenario: "attachment", want: "pod a does not get ready",
+			patches: `
+  - target: {kind: ClusterRole, name: flex2csi-node}
+    patch: |-
+      - {op: test, path: /rules/0/resources/0, value: volumeattachments}
+      - {op: replace, path: /rules/0/verbs, value: [get, list, watch]}
+`,
+		},
+		{
+			name: "no-attacher", scenario: "life-attached", want: "pod first does not get ready",
+			patches: `
+  - target: {kind: DaemonSet, name: flex2csi-attach}
+    patch: |-
+      kind: DaemonSet
+      metadata: {name: flex2csi-attach}
+      $patch: delete
+`,
+		},
+		{
+			name: "no-hand-over", scenario: "upgrade", want: "a call failed",
+			patches: `
+  - target: {kind: DaemonSet, name: flex2csi-node}
+    patch: |-
+      - {op: replace, path: /spec/updateStrategy/rollingUpdate, value: {maxSurge: 0, maxUnavailable: 1}}
+`,
+		},
+	}
+}
