@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,18 +15,27 @@ import (
 
 // A report is the table at the end.
 type report struct {
-	mu   sync.Mutex
-	rows []row
+	mu     sync.Mutex
+	rows   []row
+	places int
+}
+
+// next gives a scenario its place in the table.
+func (r *report) next() int {
+	r.places++
+	return r.places
 }
 
 type row struct {
 	name, result, what string
 	took               time.Duration
+	// place is that of the scenario in its list.
+	place int
 }
 
 // add notes how a scenario ended. Its cleanups, which look for what is left, have
 // run by then.
-func (r *report) add(s scenario, run *T, t *testing.T, took time.Duration) {
+func (r *report) add(place int, s scenario, run *T, t *testing.T, took time.Duration) {
 	result := "ok"
 	switch {
 	case t.Failed():
@@ -38,7 +49,7 @@ func (r *report) add(s scenario, run *T, t *testing.T, took time.Duration) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rows = append(r.rows, row{name: s.name, result: result, what: what, took: took})
+	r.rows = append(r.rows, row{name: s.name, result: result, what: what, took: took, place: place})
 }
 
 // write writes the table, with a headline.
@@ -47,6 +58,8 @@ func (r *report) write(file, headline string) error {
 	fmt.Fprintln(&text, headline)
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "SCENARIO\tRESULT\tSECONDS\tWHAT IS CHECKED")
+	// Side by side they end in any order.
+	slices.SortStableFunc(r.rows, func(a, b row) int { return cmp.Compare(a.place, b.place) })
 	for _, row := range r.rows {
 		fmt.Fprintf(w, "%s\t%s\t%.1f\t%s\n", row.name, row.result, row.took.Seconds(), row.what)
 	}

@@ -26,6 +26,7 @@ func (c *cluster) runAll(t *testing.T, r *report, list []scenario, parallel bool
 		t.Fatalf("SCENARIO: %v", err)
 	}
 	for _, s := range list {
+		place := r.next()
 		if !wanted.MatchString(s.name) {
 			continue
 		}
@@ -35,7 +36,7 @@ func (c *cluster) runAll(t *testing.T, r *report, list []scenario, parallel bool
 			}
 			start := time.Now()
 			var run *T
-			t.Cleanup(func() { r.add(s, run, t, time.Since(start)) }) // after all others
+			t.Cleanup(func() { r.add(place, s, run, t, time.Since(start)) }) // after all others
 			run = c.begin(t)
 			s.run(run)
 		})
