@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
@@ -48,6 +49,59 @@ func (d *Daemon) run(ctx context.Context, r role) error {
 	}
 	defer listener.Close()
 	return d.serve(ctx, listener, r)
+}
+
+// serve answers callouts while ctx lasts, and does the other things as well.
+func (d *Daemon) serve(ctx context.Context, l net.Listener, r role) error {
+	server := &wireserver.Server{Handler: d.handle, Documents: r.documents, Log: d.Log}
+	// Calls under way have their own time to end; they are not cut off.
+	callCtx, endCalls := context.WithCancel(context.WithoutCancel(ctx))
+	defer endCalls()
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(callCtx, l) }()
+	if err := d.prepare(ctx, r); err != nil || ctx.Err() != nil {
+		// Callouts that have waited are left to the next flex2csi.
+		endCalls()
+		_ = l.Close()
+		ended := <-served
+		if ctx.Err() != nil {
+			return nil
+		}
+		return errors.Join(err, ended)
+	}
+	var background sync.WaitGroup
+	for _, do := range r.background {
+		background.Go(func() { do(ctx) })
+	}
+	d.phase.Store(serving)
+	close(d.turn)
+	d.Log.Info("serving", "socket", d.Socket, "afterStart", time.Since(d.started))
+	select {
+	case err := <-served:
+		return fmt.Errorf("the socket was closed: %w", err)
+	case <-ctx.Done():
+	}
+	d.phase.Store(draining)
+	d.Log.Info("draining", "limit", d.Drain)
+	if err := l.Close(); err != nil {
+		d.Log.Warn("close the socket", "error", err)
+	}
+	return d.drain(served, endCalls, &background)
+}
+
+// drain waits for calls under way; those that take too long are parked: their
+// records say how far they are, and the kubelet calls again.
+func (d *Daemon) drain(served <-chan error, endCalls context.CancelFunc, background *sync.WaitGroup) error {
+	var err error
+	select {
+	case err = <-served:
+	case <-time.After(d.Drain):
+		d.Log.Warn("parking calls that take too long")
+		endCalls()
+		err = <-served
+	}
+	background.Wait()
+	return err
 }
 
 // prepare is all that has to be done before callouts are answered.
