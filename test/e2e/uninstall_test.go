@@ -35,11 +35,13 @@ func uninstall(t *T) {
 	// The kubelet and kube-controller-manager find the drivers when they come.
 	a, b := t.volume(disk(), "again"), t.volume(attached(), "again-attached")
 	early := t.create(t.newPod("early", a.at("/a")))
-	attaching := t.create(t.newPod("attaching", b.at("/b")))
 	t.waitEvent(early, "no volume plugin matched")
 	t.must(t.install(t.ctx()))
 	t.waitReady(early)
-	t.waitReady(attaching)
+	// Pods from before the driver kube-controller-manager looks at every three
+	// minutes only (listPodsRetryDuration in pkg/controller/volume/attachdetach,
+	// Kubernetes v1.37.1).
+	attaching := t.start("attaching", b.at("/b"))
 	others.more(1)
 	others.end()
 	t.delete(early, attaching)
