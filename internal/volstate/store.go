@@ -10,7 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -206,22 +206,19 @@ func (s *Store) Load() (records []*Record, broken []error, err error) {
 // staleAfter is far more than anybody needs from a file's making to its renaming.
 const staleAfter = time.Minute
 
-// recordName is in the name of each record, and of what it is written to first.
-var recordName = regexp.MustCompile(`-[0-9a-f]{24}\.json`)
+// notes are files that others write here, at any time: what the API server said of
+// CSI drivers, what install has installed, and that it is to be removed again.
+var notes = []string{".csidrivers", ".installed", ".retired"}
 
 // removeStale removes a temporary file of a write that was cut short. That of a
-// record is one, since we have the lock, and who leaves a tombstone tries again. A
-// young one of another file may be about to be renamed: the driver's installation
-// and uninstallation leave notes here.
+// record is one, since we have the lock, and who leaves a tombstone tries again; a
+// young one of a note may be about to be renamed.
 func removeStale(path string) {
-	name := filepath.Base(path)
-	if recordName.MatchString(name) || strings.HasPrefix(name, ".tombstone-") {
-		_ = os.Remove(path)
+	isNote := slices.ContainsFunc(notes, func(prefix string) bool { return strings.HasPrefix(filepath.Base(path), prefix) })
+	if info, err := os.Lstat(path); isNote && err == nil && time.Since(info.ModTime()) < staleAfter {
 		return
 	}
-	if info, err := os.Lstat(path); err == nil && time.Since(info.ModTime()) > staleAfter {
-		_ = os.Remove(path)
-	}
+	_ = os.Remove(path)
 }
 
 func (s *Store) read(path string) (*Record, error) {
