@@ -48,9 +48,22 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	os.Setenv(envDir, dir)
-	status := testenv.Isolate(m).Run()
+	status := testenv.Isolate(inMemory{m}).Run()
 	os.RemoveAll(dir)
 	os.Exit(status)
+}
+
+// inMemory has the temporary directories in memory, where it can mount: each
+// installation waits for the disk several times.
+type inMemory struct{ m testenv.TestingM }
+
+func (i inMemory) Run() int {
+	dir := filepath.Join(os.Getenv(envDir), "memory")
+	if os.Mkdir(dir, 0o755) == nil && unix.Mount("none", dir, "tmpfs", 0, "") == nil {
+		os.Setenv("TMPDIR", dir)
+		defer func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }()
+	}
+	return i.m.Run()
 }
 
 // play is a process that looks like a kubelet to others.
