@@ -48,7 +48,8 @@ func env(name, without string) string {
 // startCluster starts a node and installs everything, as its users would.
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	patience, err := time.ParseDuration(env("E2E_PATIENCE", "2m"))
+	const usual = 2 * time.Minute
+	patience, err := time.ParseDuration(env("E2E_PATIENCE", usual.String()))
 	if err != nil {
 		t.Fatalf("E2E_PATIENCE: %v", err)
 	}
@@ -66,13 +67,14 @@ func startCluster(t *testing.T) *cluster {
 			t.Errorf("stop the node: %v", err)
 		}
 	})
-	c := &cluster{node: n, client: n.Client(), dir: resultDir(), patience: patience}
+	c := &cluster{node: n, client: n.Client(), dir: resultDir(), patience: usual}
 	for _, step := range []func(context.Context) error{c.importImages, c.install, c.installLocal} {
 		if err := step(t.Context()); err != nil {
 			(&T{T: t, cluster: c, Namespace: "e2e-start"}).keepArtefacts()
 			t.Fatal(err)
 		}
 	}
+	c.patience = patience // less for scenarios that are to fail
 	return c
 }
 
