@@ -24,7 +24,7 @@ import (
 // settling is how long the last things may take to go after the last pod and
 // claim: the kubelet looks for pod directories once in a while, and a detach goes
 // on without its pod.
-const settling = 90 * time.Second
+const settling = 2 * time.Minute
 
 // wantNothingLeft fails the scenario for all that is left of it.
 func (t *T) wantNothingLeft() {
