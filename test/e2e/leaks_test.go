@@ -19,6 +19,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/test/csidriver"
 	"github.com/flex2csi/flex2csi/test/csidriver/calls"
+	"github.com/flex2csi/flex2csi/test/node"
 )
 
 // settling is how long the last things may take to go after the last pod and
@@ -90,14 +91,20 @@ func (t *T) leftMounts() ([]string, error) {
 
 func (t *T) leftLoops() ([]string, error) {
 	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	var left []string
-	for _, file := range files {
-		backing, err := os.ReadFile(file) // it may be gone by now
-		if name := strings.TrimSpace(string(backing)); err == nil && t.ours(name) {
-			left = append(left, "loop device "+strings.Split(file, "/")[3]+" of "+name)
-		}
+	if err != nil || !slices.ContainsFunc(files, t.backsOurs) {
+		return nil, err
 	}
-	return left, err
+	// Another node on this machine has volumes of the same names. Which are whose
+	// takes a look at all files.
+	things, err := node.Look()
+	return slices.DeleteFunc(things, func(what string) bool {
+		return !strings.HasPrefix(what, "a loop device ") || !t.ours(what)
+	}), err
+}
+
+func (t *T) backsOurs(file string) bool {
+	backing, err := os.ReadFile(file) // it may be gone by now
+	return err == nil && t.ours(strings.TrimSpace(string(backing)))
 }
 
 func (t *T) leftPodDirs() ([]string, error) {
