@@ -70,12 +70,12 @@ func inSource() []sabotage {
 			old:  "if !wire.IsAbsent(err) {\n\t\treturn err\n\t}\n\tb.log()", new: "if err == nil || err != nil {\n\t\treturn err\n\t}\n\tb.log()",
 		},
 		{
-			name: "careless-uninstall", scenario: "uninstall", want: "uninstalled under pods with volumes",
+			name: "careless-uninstall", scenario: "uninstall", want: "uninstall does not say that pod",
 			file: "internal/nodeinstall/use.go",
 			old:  "if len(lines) == 0 {\n\t\treturn nil\n\t}\n\tlist", new: "if len(lines) >= 0 {\n\t\treturn nil\n\t}\n\tlist",
 		},
 		{
-			name: "reboot-unnoticed", scenario: "rebooted", want: "is of the last boot|does not get ready|in pod witness",
+			name: "reboot-unnoticed", scenario: "rebooted", want: "is of the last boot|record of e2e-rebooted-",
 			file: "internal/bridge/restore.go",
 			old:  "if r.BootID != b.BootID {", new: "if r.BootID == \"\" {",
 		},

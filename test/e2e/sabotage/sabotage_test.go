@@ -24,8 +24,8 @@ func TestSabotage(t *testing.T) {
 		}
 		t.Run(s.name, func(t *testing.T) {
 			dir, err := filepath.Abs(filepath.Join(root, "bin", "e2e", "sabotage", s.name))
-			if err == nil {
-				err = os.MkdirAll(dir, 0o755)
+			if err == nil { // what was there is of another run
+				err = errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755))
 			}
 			if err == nil {
 				err = s.isFound(dir)
@@ -53,30 +53,37 @@ func (s *sabotage) isFound(dir string) error {
 		}
 		env = append(env, "E2E_INSTALL="+dir)
 	}
-	output, ended := s.run(env)
-	err := os.WriteFile(filepath.Join(dir, "output.txt"), output, 0o644)
-	table, errTable := os.ReadFile(filepath.Join(dir, "table.txt"))
-	if err := errors.Join(err, errTable); err != nil {
-		return fmt.Errorf("%w\n%s", err, tail(output))
+	output, ended := s.run(env, filepath.Join(dir, "output.txt"))
+	table, err := os.ReadFile(filepath.Join(dir, "table.txt"))
+	if err != nil {
+		return fmt.Errorf("%w (%v)\n%s", err, ended, tail(output))
 	}
 	switch {
 	case ended == nil || !regexp.MustCompile(`(?m)^`+s.scenario+` +FAILED`).Match(table):
-		return fmt.Errorf("scenario %s did not fail: %w\n%s", s.scenario, ended, table)
+		return fmt.Errorf("scenario %s did not fail: %v\n%s", s.scenario, ended, table)
 	case !regexp.MustCompile(s.want).Match(output):
 		return fmt.Errorf("scenario %s did not fail with %q but with\n%s", s.scenario, s.want, tail(output))
 	}
 	return nil
 }
 
-// run runs the scenario, on a node of its own.
-func (s *sabotage) run(env []string) ([]byte, error) {
+// run runs the scenario, on a node of its own, and returns what it has said to a
+// file, and how it ended.
+func (s *sabotage) run(env []string, file string) (output []byte, ended error) {
 	program, err := filepath.Abs(filepath.Join(root, "bin", "e2e.test"))
 	if err != nil {
 		return nil, err
 	}
+	out, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
 	cmd := exec.Command(program, "-test.v", "-test.run=^TestScenarios$", "-test.timeout=15m")
-	cmd.Dir, cmd.Env = "..", append(os.Environ(), env...)
-	return cmd.CombinedOutput()
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = "..", append(os.Environ(), env...), out, out
+	ended = cmd.Run()
+	output, err = os.ReadFile(file)
+	return output, errors.Join(ended, err)
 }
 
 func tail(output []byte) []byte { return output[max(0, len(output)-4<<10):] }
