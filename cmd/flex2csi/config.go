@@ -78,7 +78,7 @@ func check(args []string, env environment) error {
 	if err != nil || o.quiet {
 		return err
 	}
-	for _, note := range c.Notes() {
+	for _, note := range c.Notes(false) {
 		fmt.Fprintf(env.err, "note: %s\n", note)
 	}
 	text, err := c.Encode()

@@ -219,12 +219,17 @@ func TestNotes(t *testing.T) {
 	}
 	c.Drivers[1].Secrets = c.Drivers[0].Secrets
 	c.Drivers = append(c.Drivers, bridgeconfig.DefaultDriver())
-	var got []string
-	for _, n := range c.Notes() {
-		got = append(got, n.Path)
-	}
-	if diff := cmp.Diff([]string{"drivers[0].stagingRoot", "drivers[1].inline", "drivers[2].inline", "drivers[2].attach", "drivers[2].serviceAccountTokens", "drivers[2].secrets.controllerPublish.secretRef", "drivers[3].inline"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	for inCluster, want := range map[bool][]string{
+		false: {"drivers[0].stagingRoot", "drivers[1].inline", "drivers[2].inline", "drivers[2].attach", "drivers[2].serviceAccountTokens", "drivers[2].secrets.controllerPublish.secretRef", "drivers[3].inline"},
+		true:  {"drivers[0].stagingRoot", "drivers[1].inline"},
+	} {
+		var got []string
+		for _, n := range c.Notes(inCluster) {
+			got = append(got, n.Path)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("in a cluster: %t (-want +got):\n%s", inCluster, diff)
+		}
 	}
 }
 

@@ -9,18 +9,21 @@ import (
 )
 
 // Notes are things that are no faults and that who wrote the configuration
-// should know.
-func (c *Configuration) Notes() []strict.Fault {
+// should know. With access to the API server some of them do not matter.
+func (c *Configuration) Notes(inCluster bool) []strict.Fault {
 	var r strict.Report
 	for i := range c.Drivers {
 		d, at := &c.Drivers[i], Path(i)
-		if !d.Inline && d.PVNamePattern == "" {
+		if !inCluster && !d.Inline && d.PVNamePattern == "" {
 			r.Fault(at+".inline", "false, but a callout does not say whether its volume is inline: give flex2csi serve access to the API server, or set pvNamePattern if PersistentVolumes can be told by their names, or see to it that pods cannot use flexVolume (docs/bridge-configuration.md)")
 		}
 		if d.Inline && len(d.Secrets.Files()) > 0 {
 			r.Fault(at+".inline", "true, and the secrets in %s are used for whatever volume a pod names", strings.Join(d.Secrets.Files(), ", "))
 		}
 		for _, field := range d.WantsCluster() {
+			if inCluster {
+				break
+			}
 			r.Fault(at+"."+field, "needs access to the API server: flex2csi serve --in-cluster or --kubeconfig")
 		}
 		if d.StagingRoot != "" {

@@ -39,7 +39,8 @@ func (p *patient) checkConfiguration(_ context.Context, n *notes) {
 			served = append(served, config.Drivers[i].FlexDriver+" on "+config.Drivers[i].CSIDriver)
 		}
 		n.add(configurationFine, p.Config, "%s is valid", p.Config).evidence(served...)
-		for _, note := range config.Notes() {
+		daemon, err := p.status()
+		for _, note := range config.Notes(err == nil && daemon.Cluster != nil) {
 			n.add(configurationNote, note.Path, "%s", note)
 		}
 	}
