@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -144,32 +145,44 @@ func driverKilled(t *T) {
 		for _, s := range services {
 			t.faults(s.driver, s.name, fault.Rule{Method: s.method, After: true, Hang: true, Stubborn: true, Times: 1})
 		}
-		for _, s := range services {
-			t.wait("a call of "+s.method, func() error { return s.isIn(began) })
-			// By itself it cannot: it is the first process of its container.
-			pod, err := t.podOf("csi", fmt.Sprintf("driver=%s,part=%s", s.short(), s.name))
-			t.must(err)
-			pids, err := processes(pod, "--name="+s.csi)
-			t.must(err)
-			if len(pids) != 1 {
-				t.Fatalf("the processes of %s are %v", s.csi, pids)
-			}
-			t.must(kill(pids[0]))
-			t.waitRestarted(pod, "driver")
+		// Whichever comes first holds the pods up that would cause the others.
+		for len(services) > 0 {
+			at := -1
+			t.wait("calls to die on", func() error {
+				at = slices.IndexFunc(services, func(s service) bool { return s.isIn(began) })
+				if at < 0 {
+					return fmt.Errorf("none of %v has come", services)
+				}
+				return nil
+			})
+			t.killService(services[at])
+			services = slices.Delete(services, at, at+1)
 		}
 	})
 }
 
-// isIn is an error unless the service is in the middle of the call that it is to
-// die on.
-func (s service) isIn(since time.Time) error {
-	list, err := calls.Read(s.storage() + "." + s.name + ".calls")
-	for _, c := range list {
-		if c.Method == s.method && c.Start.After(since) && !c.Ended() {
-			return nil
-		}
+// killService kills a service, which by itself cannot: it is the first process of
+// its container.
+func (t *T) killService(s service) {
+	t.Helper()
+	pod, err := t.podOf("csi", fmt.Sprintf("driver=%s,part=%s", s.short(), s.name))
+	t.must(err)
+	pids, err := processes(pod, "--name="+s.csi)
+	t.must(err)
+	if len(pids) != 1 {
+		t.Fatalf("the processes of %s are %v", s.csi, pids)
 	}
-	return errors.Join(err, errors.New("it has not come"))
+	t.must(kill(pids[0]))
+	t.waitRestarted(pod, "driver")
+}
+
+// isIn reports whether the service is in the middle of the call that it is to die
+// on.
+func (s service) isIn(since time.Time) bool {
+	list, err := calls.Read(s.storage() + "." + s.name + ".calls")
+	return err == nil && slices.ContainsFunc(list, func(c calls.Call) bool {
+		return c.Method == s.method && c.Start.After(since) && !c.Ended()
+	})
 }
 
 // short is the driver's name in manifests.
