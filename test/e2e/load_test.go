@@ -25,13 +25,14 @@ type load struct {
 	mu      sync.Mutex
 	begun   map[*volume]int
 	done    map[*volume]int
+	hasty   map[string]bool // pods that nobody waited for, by name
 	slowest time.Duration
 }
 
 // load begins one.
 func (t *T) load(volumes ...*volume) *load {
 	t.Helper()
-	l := &load{t: t, begun: map[*volume]int{}, done: map[*volume]int{}}
+	l := &load{t: t, begun: map[*volume]int{}, done: map[*volume]int{}, hasty: map[string]bool{}}
 	l.ctx, l.stop = context.WithCancel(t.ctx())
 	for _, v := range volumes {
 		l.begun[v], l.done[v] = 0, 0
@@ -114,6 +115,9 @@ func (l *load) life(v *volume, n, written int, hasty bool) (time.Duration, error
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 		pod.Spec.Containers[0].Command = []string{"/bin/sh", "-c", countUp(written)}
 	}
+	l.mu.Lock()
+	l.hasty[pod.Name] = hasty
+	l.mu.Unlock()
 	began := time.Now()
 	if err := l.t.insist(func() error { return l.t.tryCreate(pod) }); err != nil {
 		return 0, err
