@@ -235,7 +235,7 @@ e2e-images: programs node-programs $(BIN)/image
 KUBERNETES ?= 1.37 1.36
 .PHONY: e2e
 e2e: e2e-images $(if $(filter 1.36,$(KUBERNETES)),node-programs-1.36) $(BIN)/testsum ## install on a real node and run all scenarios, two versions; or SCENARIO=regexp, KUBERNETES=1.36
-	@mkdir -p $(BIN)/e2e; rm -f $(KUBERNETES:%=$(BIN)/e2e/%/table.txt)
+	@mkdir -p $(BIN)/e2e; rm -rf $(KUBERNETES:%=$(BIN)/e2e/%)
 	@for version in $(KUBERNETES); do \
 		KUBERNETES=$$version E2E_PODS=$${E2E_PODS:-$$([ $$version = $(firstword $(KUBERNETES)) ] && echo 200 || echo 50)} \
 			$(TESTSUM) -step e2e-$$version run -count=1 -timeout 40m -parallel 8 ./test/e2e >$(BIN)/e2e/$$version.log 2>&1 & \
