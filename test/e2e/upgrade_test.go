@@ -80,11 +80,6 @@ func (l *load) failedCalls(since int64) []string {
 	t.must(err)
 	var found []string
 	for line := range strings.Lines(text[since:]) {
-		// A pod that was deleted before it had its volume: the kubelet has removed its
-		// directory, and calls once more.
-		if strings.Contains(line, "is gone: so is the pod") {
-			continue
-		}
 		for _, call := range []string{"SetUp failed", "MountDevice failed", "WaitForAttach failed", "TearDown failed", "UnmountDevice failed"} {
 			if strings.Contains(line, call) && strings.Contains(line, t.Namespace+"-") && !l.isHasty(line) {
 				found = append(found, strings.TrimSpace(line))
