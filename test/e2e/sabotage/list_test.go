@@ -52,7 +52,7 @@ func inSource() []sabotage {
 			name: "secret-in-record", scenario: "secret", want: "has the password in it",
 			file: "internal/bridge/publish.go",
 			old:  "t.Pod, t.ReadOnly, t.FSGroup = want.Pod, want.ReadOnly, want.FSGroup",
-			new:  "t.Pod, t.ReadOnly, t.FSGroup = want.Pod, want.ReadOnly, want.FSGroup\n\tfor _, s := range want.Secrets.NodeStage {\n\t\tt.LastError += string(s)\n\t}",
+			new:  "t.Pod, t.ReadOnly, t.FSGroup = want.Pod, want.ReadOnly, want.FSGroup\n\tfor _, s := range want.Secrets.NodeStage {\n\t\tt.LastError += string(s.Reveal())\n\t}",
 		},
 		{
 			name: "anybodys-volumes", scenario: "inline-stranger", want: "event of pod liar",
