@@ -62,7 +62,7 @@ func inSource() []sabotage {
 		{
 			name: "undiscovered", scenario: "discovered", want: "pod pod does not get ready",
 			file: "internal/csiclient/registry.go",
-			old:  "return paths\n", new: "return paths[:min(1, len(paths))]\n",
+			old:  "return paths\n", new: "return paths[:0]\n",
 		},
 		{
 			name: "no-unmount-alone", scenario: "daemon-missing", want: "pod goes stays",
@@ -106,16 +106,6 @@ func inManifests() []sabotage {
     patch: |-
       - {op: test, path: /rules/0/resources/0, value: volumeattachments}
       - {op: replace, path: /rules/0/verbs, value: [get, list, watch]}
-`,
-		},
-		{
-			name: "no-attacher", scenario: "life-attached", want: "pod first does not get ready",
-			patches: `
-  - target: {kind: DaemonSet, name: flex2csi-attach}
-    patch: |-
-      kind: DaemonSet
-      metadata: {name: flex2csi-attach}
-      $patch: delete
 `,
 		},
 		{
