@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -110,7 +111,11 @@ func (t *T) deletePods() {
 	t.Helper()
 	pods := t.client.CoreV1().Pods(t.Namespace)
 	t.check(pods.DeleteCollection(t.ctx(), metav1.DeleteOptions{}, metav1.ListOptions{}))
-	t.check(retry(t.patience, func() error {
+	// A full node takes its time, on a busy machine above all.
+	t.mu.Lock()
+	patience := t.patience + time.Duration(len(t.pods))*2*time.Second
+	t.mu.Unlock()
+	t.check(retry(patience, func() error {
 		list, err := pods.List(t.ctx(), metav1.ListOptions{})
 		if err != nil {
 			return err
