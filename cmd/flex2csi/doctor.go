@@ -153,7 +153,7 @@ func (o *doctorOptions) connect() error {
 func isNode() bool { return os.Getuid() == 0 }
 
 // self has mounts asked by this program again. On a node people call it out of its
-// container, /proc/PID/root/flex2csi, and then it is not where it believes to be.
+// container, by way of the process there, and then it is not where it believes to be.
 func (o *doctorOptions) self() error {
 	self, err := os.Executable()
 	if err != nil {
