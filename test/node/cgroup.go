@@ -135,6 +135,11 @@ func (c cgroup) remove() error {
 	if err != nil {
 		return err
 	}
+	return removeGroups(dirs)
+}
+
+// removeGroups removes groups, of which outer ones come first.
+func removeGroups(dirs []string) error {
 	for _, dir := range slices.Backward(dirs) {
 		if err := removeGroup(dir); err != nil {
 			return err
@@ -196,12 +201,7 @@ func (c cgroup) removePods() error {
 	if err != nil {
 		return err
 	}
-	for _, dir := range slices.Backward(dirs) {
-		if err := removeGroup(dir); err != nil {
-			return err
-		}
-	}
-	return nil
+	return removeGroups(dirs)
 }
 
 // list has the directories of all the node's groups, outer ones first.

@@ -77,11 +77,11 @@ func outside(dir string) (status int, err error) {
 // enter starts the node's first process, waits for
 // its end and removes what is not in a namespace.
 func enter(dir string) (status int, err error) {
-	unlock, err := lock(dir)
+	l, err := lock(dir)
 	if err != nil {
 		return 0, err
 	}
-	defer unlock()
+	defer l.Close()
 	groups := cgroups(dir)
 	if err := groups.make(); err != nil {
 		return 0, err

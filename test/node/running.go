@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/filelock"
 )
 
 // running is what others have to know of a node that runs: two processes, by
@@ -35,12 +37,12 @@ var ErrDown = errors.New("no node runs there")
 
 // find returns the processes of the node that runs in dir.
 func find(dir string) (running, error) {
-	unlock, err := lock(dir)
+	l, err := lock(dir)
 	if err == nil {
-		unlock()
+		l.Close()
 		return running{}, fmt.Errorf("%s: %w", dir, ErrDown)
 	}
-	if !errors.Is(err, unix.EWOULDBLOCK) {
+	if !errors.Is(err, filelock.ErrHeld) {
 		return running{}, err
 	}
 	// Who holds the lock is alive, and so are its numbers.
@@ -53,19 +55,15 @@ func find(dir string) (running, error) {
 }
 
 // lock keeps a second node away from a directory.
-func lock(dir string) (unlock func(), err error) {
+func lock(dir string) (*filelock.Lock, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	l, err := filelock.Try(filepath.Join(dir, "lock"))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s is the directory of a node that runs: %w", dir, err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("%s is the directory of a node that runs (flock: %w)", dir, err)
-	}
-	return func() { f.Close() }, nil
+	return l, nil
 }
 
 // Command is a command that runs inside of the node that runs in dir, with its
@@ -116,8 +114,8 @@ func Down(dir string) error {
 			return err
 		}
 		for deadline := time.Now().Add(downPatience); time.Now().Before(deadline); time.Sleep(pause) {
-			if unlock, err := lock(dir); err == nil {
-				unlock()
+			if l, err := lock(dir); err == nil {
+				l.Close()
 				return nil
 			}
 		}
