@@ -23,6 +23,11 @@ import (
 type Options struct {
 	// Kubeconfig is a file; empty: the pod's own service account.
 	Kubeconfig string
+	// AsKubectl finds the kubeconfig as kubectl does ($KUBECONFIG, or in the home
+	// directory) where Kubeconfig is empty, and takes Context of it, if that is
+	// not the current one.
+	AsKubectl bool
+	Context   string
 	// UserAgent names the program to the API server.
 	UserAgent string
 	// Node is the one that this program runs on, for events.
@@ -69,7 +74,7 @@ const requestTimeout = 10 * time.Second
 
 // Connect makes the clients. It asks nothing of the API server.
 func Connect(o Options) (*Cluster, error) {
-	config, err := restConfig(o.Kubeconfig)
+	config, err := restConfig(o)
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +116,8 @@ func (c *Cluster) makeClients(config *rest.Config) error {
 
 // restConfig is that of a kubeconfig or of the pod. The token of a service
 // account is read again when it has been renewed.
-func restConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig == "" {
+func restConfig(o Options) (*rest.Config, error) {
+	if o.Kubeconfig == "" && !o.AsKubectl {
 		config, err := rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {
 			err = errors.New("this is no pod of Kubernetes, and no kubeconfig is given")
@@ -122,12 +127,20 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 		}
 		return config, nil
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("find the API server: kubeconfig %s: %w", kubeconfig, err)
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.Kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
+	switch {
+	case err == nil:
+		return config, nil
+	case o.Kubeconfig == "":
+		return nil, fmt.Errorf("find the API server as kubectl does: %w", err)
 	}
-	return config, nil
+	return nil, fmt.Errorf("find the API server: kubeconfig %s: %w", o.Kubeconfig, err)
 }
+
+// Server is the address of the API server, for people.
+func (c *Cluster) Server() string { return c.core.RESTClient().Get().URL().Host }
 
 // Run keeps what is in memory up to date while ctx lasts. Until the API server
 // has answered, what needs it fails or takes what was known before.
