@@ -1,0 +1,136 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+)
+
+// beside finds what would go on making FlexVolumes, or cannot be migrated: it is
+// printed with what to do, and nobody does it.
+type beside struct {
+	w         *world
+	drivers   map[string]*driver
+	selection *Selection
+}
+
+func (b *beside) find(ctx context.Context, volumes []*Object) ([]Beside, error) {
+	used, err := b.classes(ctx, volumes)
+	if err != nil {
+		return nil, err
+	}
+	var all []Beside
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		all = append(all, used[name].shown())
+	}
+	namespaces := b.namespaces(volumes)
+	for _, namespace := range namespaces {
+		templates, err := b.templates(ctx, namespace, used)
+		if err != nil {
+			return nil, err
+		}
+		inline, err := b.inline(ctx, namespace)
+		if err != nil {
+			return nil, err
+		}
+		all = append(append(all, templates...), inline...)
+	}
+	return all, nil
+}
+
+// namespaces to look into: those of the claims; with --all all of them.
+func (b *beside) namespaces(volumes []*Object) []string {
+	if b.selection.All {
+		return []string{""}
+	}
+	seen := map[string]bool{}
+	for _, o := range volumes {
+		if namespace := o.text("spec", "claimRef", "namespace"); namespace != "" {
+			seen[namespace] = true
+		}
+	}
+	for _, namespace := range b.selection.Namespaces {
+		seen[namespace] = true
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// class is a StorageClass whose volumes are FlexVolumes.
+type class struct {
+	object     *Object
+	flexDriver string
+	csiDriver  string
+}
+
+// classes are those that the volumes name and that are there.
+func (b *beside) classes(ctx context.Context, volumes []*Object) (map[string]class, error) {
+	used := map[string]class{}
+	for _, o := range volumes {
+		name, d := o.text("spec", "storageClassName"), b.drivers[o.text("spec", "flexVolume", "driver")]
+		if name == "" || d == nil {
+			continue
+		}
+		object, err := b.w.get(ctx, classes(), "", name)
+		if err != nil {
+			return nil, err
+		}
+		if object != nil && object.text("provisioner") != d.config.CSIDriver {
+			used[name] = class{object, d.config.FlexDriver, d.config.CSIDriver}
+		}
+	}
+	return used, nil
+}
+
+func (c class) newName() string { return c.object.name() + "-csi" }
+
+func (c class) shown() Beside {
+	object := tree{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": map[string]any{"name": c.newName()}, "provisioner": c.csiDriver}
+	for _, field := range []string{"reclaimPolicy", "volumeBindingMode", "allowVolumeExpansion", "allowedTopologies", "mountOptions"} {
+		if value := c.object.at(field); value != nil {
+			object[field] = clone(value)
+		}
+	}
+	return Beside{
+		Kind: "StorageClass", Name: c.object.name(),
+		What:        fmt.Sprintf("volumes of it were FlexVolumes of %s (provisioner %s); new claims would not become CSI volumes", c.flexDriver, c.object.text("provisioner")),
+		Replacement: map[string]any(object),
+		Steps: []string{
+			"write the parameters that CSI driver " + c.csiDriver + " wants into the replacement: they are not those of the old provisioner (" + list(slices.Sorted(maps.Keys(c.object.pairs("parameters")))) + ")",
+			"create it; make it the default class if the old one is (annotation storageclass.kubernetes.io/is-default-class)",
+			"keep the old class for as long as claims name it: an expansion goes by the claim's class (allowVolumeExpansion), whoever made the volume",
+		},
+	}
+}
+
+// templates are claim templates of StatefulSets that name such a class.
+func (b *beside) templates(ctx context.Context, namespace string, used map[string]class) (all []Beside, err error) {
+	if len(used) == 0 {
+		return nil, nil
+	}
+	sets, err := b.w.list(ctx, statefulSets(), clusterview.Selector{Namespace: namespace})
+	if err != nil {
+		return nil, err
+	}
+	for _, set := range sets {
+		for _, template := range set.list("spec", "volumeClaimTemplates") {
+			c, ok := used[template.text("spec", "storageClassName")]
+			if !ok {
+				continue
+			}
+			all = append(all, Beside{
+				Kind: "StatefulSet", Name: set.full() + ", claim template " + template.name(),
+				What:        "its new pods get claims of class " + c.object.name() + "; the field cannot be changed in place. Claims that there are stay as they are, and are migrated with their volumes",
+				Replacement: map[string]any{"spec": map[string]any{"volumeClaimTemplates": []any{map[string]any{"metadata": map[string]any{"name": template.name()}, "spec": map[string]any{"storageClassName": c.newName()}}}}},
+				Steps: []string{
+					fmt.Sprintf("kubectl -n %s get statefulset %s -o yaml > %s.yaml, and change storageClassName of the template in it", set.namespace(), set.name(), set.name()),
+					fmt.Sprintf("kubectl -n %s delete statefulset %s --cascade=orphan: the set goes, its pods and claims stay", set.namespace(), set.name()),
+					fmt.Sprintf("kubectl -n %s apply -f %s.yaml: the set takes its pods back by their labels, and restarts none whose template is the same", set.namespace(), set.name()),
+				},
+			})
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,44 @@
+package migrate
+
+import (
+	"context"
+
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+)
+
+// A Reader is what a plan wants of the API server: internal/kube has it. Nothing
+// that it does changes anything.
+type Reader interface {
+	// GetObject returns nil if there is none.
+	GetObject(ctx context.Context, r clusterview.Resource, namespace, name string) ([]byte, error)
+	ListObjects(ctx context.Context, r clusterview.Resource, s clusterview.Selector) ([][]byte, error)
+	// DryRunCreate returns the object as it would be stored, or that nothing but
+	// its name, which another one has, stands in the way.
+	DryRunCreate(ctx context.Context, r clusterview.Resource, namespace, name string, object []byte) (stored []byte, exists bool, err error)
+	May(ctx context.Context, a clusterview.Access) (bool, error)
+}
+
+const (
+	core    = ""
+	storage = "storage.k8s.io"
+	apps    = "apps"
+)
+
+func resource(group, name string) clusterview.Resource {
+	return clusterview.Resource{Group: group, Version: "v1", Name: name}
+}
+
+// The resources that are read.
+func persistentVolumes() clusterview.Resource { return resource(core, "persistentvolumes") }
+func claims() clusterview.Resource            { return resource(core, "persistentvolumeclaims") }
+func pods() clusterview.Resource              { return resource(core, "pods") }
+func nodes() clusterview.Resource             { return resource(core, "nodes") }
+func secrets() clusterview.Resource           { return resource(core, "secrets") }
+func configMaps() clusterview.Resource        { return resource(core, "configmaps") }
+func csiDrivers() clusterview.Resource        { return resource(storage, "csidrivers") }
+func csiNodes() clusterview.Resource          { return resource(storage, "csinodes") }
+func attachments() clusterview.Resource       { return resource(storage, "volumeattachments") }
+func classes() clusterview.Resource           { return resource(storage, "storageclasses") }
+func statefulSets() clusterview.Resource      { return resource(apps, "statefulsets") }
+func replicaSets() clusterview.Resource       { return resource(apps, "replicasets") }
+func daemonSets() clusterview.Resource        { return resource(apps, "daemonsets") }

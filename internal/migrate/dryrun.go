@@ -1,0 +1,89 @@
+package migrate
+
+import (
+	"context"
+	"strings"
+)
+
+const (
+	// probeSuffix makes a name that no volume has.
+	probeSuffix = "-flex2csi-probe"
+	maxName     = 253
+)
+
+// checkDryRun has the API server look at the replacement, with all its admission
+// plugins, policies and webhooks: under its own name, of which nothing but that
+// it is taken may be said, and under another one, to see what would be stored.
+func (j *judge) checkDryRun(ctx context.Context) {
+	own, err := j.v.Replacement.MarshalJSON()
+	if err != nil {
+		j.unknown("dry-run", err)
+		return
+	}
+	_, exists, err := j.w.reader.DryRunCreate(ctx, persistentVolumes(), "", j.v.Name, own)
+	switch {
+	case err != nil:
+		j.refused(err)
+		return
+	case !exists:
+		j.check("dry-run", Fails, "plan again", "PersistentVolume %s is not there any more", j.v.Name)
+		return
+	}
+	j.probe(ctx)
+}
+
+func (j *judge) refused(err error) {
+	do := "see what it wants; the replacement is in the plan"
+	if strings.Contains(err.Error(), "does not support dry run") {
+		do = "have the webhook say sideEffects: None or NoneOnDryRun, if that is so: what it thinks of the replacement is not known before"
+	}
+	j.check("dry-run", Fails, do, "the API server does not take the replacement: %v", err)
+}
+
+// probe compares what would be stored with what was asked for.
+func (j *judge) probe(ctx context.Context) {
+	name := j.v.Name
+	if most := maxName - len(probeSuffix); len(name) > most {
+		name = strings.TrimRight(name[:most], ".-")
+	}
+	name += probeSuffix
+	probe := tree(clone(j.v.Replacement.tree).(map[string]any)) //nolint:errcheck,forcetypeassert // a clone is of the same type
+	probe.sub("metadata")["name"] = name
+	body, err := encode(probe)
+	if err != nil {
+		j.unknown("dry-run", err)
+		return
+	}
+	raw, exists, err := j.w.reader.DryRunCreate(ctx, persistentVolumes(), "", name, body)
+	switch {
+	case err != nil:
+		j.refused(err)
+		return
+	case exists:
+		j.check("dry-run", Fails, "delete it, if it is left from an attempt by hand", "there is a PersistentVolume %s", name)
+		return
+	}
+	stored, err := ParseObject(raw)
+	if err != nil {
+		j.unknown("dry-run", err)
+		return
+	}
+	if changed := changedBy(probe, stored.tree); len(changed) > 0 {
+		j.check("dry-run", Fails, "find out which webhook or policy changes it, and have it leave the volume alone", "the API server would store another volume: %s", strings.Join(changed, "; "))
+		return
+	}
+	j.check("dry-run", OK, "", "the API server takes the replacement, and stores it as it is")
+}
+
+// changedBy are the fields that matter and would come out in another way.
+// Quantities may be written in another way.
+func changedBy(want, stored tree) (all []string) {
+	w := map[string]any{"spec": clone(want.at("spec")), "metadata": map[string]any{"annotations": want.at("metadata", "annotations"), "labels": want.at("metadata", "labels")}}
+	if spec, ok := w["spec"].(map[string]any); ok {
+		delete(spec, "capacity")
+	}
+	if want.at("metadata", "labels") == nil {
+		delete(w["metadata"].(map[string]any), "labels") //nolint:errcheck,forcetypeassert // made above
+	}
+	return differences(w, map[string]any(stored), "")
+}

@@ -1,0 +1,84 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/mapping"
+)
+
+// A Planner makes plans.
+type Planner struct {
+	Reader Reader
+	Config *bridgeconfig.Configuration
+	// Secrets are Secrets for stages whose secrets are in a file of the nodes, by
+	// vendor/name:stage.
+	Secrets map[string]csivol.SecretRef
+	Server  string
+	Now     func() time.Time
+}
+
+// ErrNothing says that no volume was selected.
+var ErrNothing = errors.New("no FlexVolume is selected: flex2csi migrate plan --all shows all that there are")
+
+// Plan looks at the volumes that are selected. An error is one of the whole; what
+// is wrong with a volume is in its checks.
+func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
+	drivers, err := p.drivers()
+	if err != nil {
+		return nil, err
+	}
+	w := newWorld(p.Reader)
+	found, err := s.find(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 && !s.All {
+		return nil, ErrNothing
+	}
+	plan := &Plan{APIVersion: apiVersion, Kind: planKind, Made: p.Now().UTC(), Server: p.Server, Volumes: []*Volume{}}
+	for _, o := range found {
+		j := &judge{w: w, d: drivers[o.text("spec", "flexVolume", "driver")], old: o, v: &Volume{}}
+		j.volume(ctx)
+		plan.Volumes = append(plan.Volumes, j.v)
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("looked at %d of %d volumes: %w", len(plan.Volumes), len(found), context.Cause(ctx))
+		}
+	}
+	plan.Checks = append(plan.Checks, p.checkRights(ctx, plan.Volumes))
+	b := beside{w: w, drivers: drivers, selection: s}
+	if plan.Beside, err = b.find(ctx, found); err != nil {
+		plan.Checks = append(plan.Checks, Check{Name: "beside", Status: Decide, Evidence: fmt.Sprintf("what goes with the volumes (StorageClasses, StatefulSets, inline volumes) is not known: %v", err)})
+	}
+	return plan, nil
+}
+
+// drivers are those of the configuration by their names.
+func (p *Planner) drivers() (map[string]*driver, error) {
+	mappers, err := mapping.Compile(p.Config)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*driver{}
+	for i := range p.Config.Drivers {
+		c := &p.Config.Drivers[i]
+		all[c.FlexDriver] = &driver{config: c, mapper: mappers[c.FlexDriver], given: map[string]csivol.SecretRef{}}
+	}
+	for name, ref := range p.Secrets {
+		flexDriver, stage, _ := strings.Cut(name, ":")
+		d := all[flexDriver]
+		if d == nil {
+			return nil, fmt.Errorf("a Secret is given for driver %s, which the configuration does not have", flexDriver)
+		}
+		if d.config.Secrets.All()[stage] == nil {
+			return nil, fmt.Errorf("a Secret is given for secrets.%s of driver %s, which the configuration does not have", stage, flexDriver)
+		}
+		d.given[stage] = ref
+	}
+	return all, nil
+}

@@ -1,0 +1,146 @@
+package migrate
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// Table prints the plan for people: a line for each volume, and below it what
+// keeps it from being live and what has to be decided; wide shows all checks.
+func (p *Plan) Table(out io.Writer, wide bool) error {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprint(t, "NAME\tCLAIM\tFLEXVOLUME DRIVER\tCSI DRIVER\tPODS\tVERDICT\tTO DECIDE")
+	if wide {
+		fmt.Fprint(t, "\tHANDLE\tPOLICY\tNODES")
+	}
+	fmt.Fprintln(t)
+	for _, v := range p.Volumes {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%d", v.Name, dash(v.Claim), dash(v.FlexDriver), dash(v.CSIDriver), len(v.Pods), v.Verdict, v.count(Decide))
+		if wide {
+			fmt.Fprintf(t, "\t%s\t%s\t%s", dash(v.Handle), dash(v.Original.ReclaimPolicy), dash(strings.Join(v.nodes(), ",")))
+		}
+		fmt.Fprintln(t)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, c := range p.Checks {
+		if c.Status != OK || wide {
+			fmt.Fprintf(&b, "\n%s\n", line(c))
+		}
+	}
+	for _, v := range p.Volumes {
+		v.details(&b, wide)
+	}
+	for _, o := range p.Beside {
+		fmt.Fprintf(&b, "\n%s %s: %s\n", o.Kind, o.Name, o.What)
+		for _, step := range o.Steps {
+			fmt.Fprintf(&b, "  - %s\n", step)
+		}
+	}
+	p.summary(&b)
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// line is a check for people.
+func line(c Check) string {
+	text := fmt.Sprintf("%-8s %s: %s", words(c.Status), c.Name, c.Evidence)
+	if c.Do != "" {
+		text += "\n           → " + c.Do
+	}
+	return text
+}
+
+func words(s Status) string {
+	switch s {
+	case OK:
+		return "ok"
+	case Note:
+		return "note"
+	case Decide:
+		return "decide"
+	case NotLive:
+		return "not live"
+	}
+	return "fails"
+}
+
+func (v *Volume) count(s Status) (n int) {
+	for _, c := range v.Checks {
+		if c.Status == s {
+			n++
+		}
+	}
+	return n
+}
+
+func (v *Volume) nodes() (all []string) {
+	seen := map[string]bool{}
+	for _, p := range v.Pods {
+		if p.Node != "" && !seen[p.Node] {
+			seen[p.Node] = true
+			all = append(all, p.Node)
+		}
+	}
+	return all
+}
+
+// details are what a person has to know of a volume; wide: all that was found.
+func (v *Volume) details(b *strings.Builder, wide bool) {
+	if !wide && v.count(OK)+v.count(Note) == len(v.Checks) {
+		return
+	}
+	fmt.Fprintf(b, "\n%s: %s\n", v.Name, v.Verdict)
+	for _, c := range v.Checks {
+		if wide || c.Status != OK && c.Status != Note {
+			fmt.Fprintf(b, "  %s\n", line(c))
+		}
+	}
+	for _, s := range v.Secrets {
+		if !s.There && s.Command != "" {
+			fmt.Fprintf(b, "  Secret %s: %s\n", s.To, s.Command)
+		}
+	}
+	if !wide {
+		return
+	}
+	for _, c := range v.Changes {
+		fmt.Fprintf(b, "  change   %s: %s → %s\n", c.Field, dash(c.Old), dash(c.New))
+	}
+	for _, s := range v.Steps {
+		fmt.Fprintf(b, "  step     %s: %s\n", s.Stage, s.Does)
+		if s.Request != "" {
+			fmt.Fprintf(b, "             %s\n", s.Request)
+		}
+	}
+	for _, e := range v.Expect {
+		fmt.Fprintf(b, "  expect   %s\n", e)
+	}
+}
+
+// summary counts, and says what nobody should be surprised by.
+func (p *Plan) summary(b *strings.Builder) {
+	count := map[Verdict]int{}
+	for _, v := range p.Volumes {
+		count[v.Verdict]++
+	}
+	fmt.Fprintf(b, "\n%d volumes: %d live, %d after a pod restart, %d offline, %d not. Nothing was changed.\n",
+		len(p.Volumes), count[Live], count[PodRestart], count[Offline], count[No])
+	for _, v := range p.Volumes {
+		if len(v.Expect) > 0 {
+			fmt.Fprintf(b, "While a volume is replaced its claim is Lost for some seconds, with an event that says that data is lost. None is.\n")
+			return
+		}
+	}
+}

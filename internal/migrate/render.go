@@ -1,0 +1,262 @@
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// Marks of the replacement.
+const (
+	// MigratedLabel finds all volumes that were migrated.
+	MigratedLabel = "flex2csi.io/migrated"
+	// FlexDriverAnnotation is the driver that the volume had.
+	FlexDriverAnnotation = "flex2csi.io/flex-driver"
+	// OriginalAnnotation is the old object without its status: with it alone the
+	// volume can be put back.
+	OriginalAnnotation = "flex2csi.io/original"
+)
+
+const (
+	provisionedBy = "pv.kubernetes.io/provisioned-by"
+	// lastApplied is what kubectl apply compares with: of another object.
+	lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+	// protection keeps a bound volume, and is given to each anew
+	// (pkg/volume/util/finalizer.go, PVProtectionFinalizer, Kubernetes v1.37.1).
+	protection = "kubernetes.io/pv-protection"
+	// attacherPrefix begins the finalizers of external-attachers. That of a driver
+	// which has no VolumeAttachment of the volume is stale, and keeps it from
+	// being attached ever again (longhorn/longhorn#1448).
+	attacherPrefix = "external-attacher/"
+
+	policyRetain = "Retain"
+	policyDelete = "Delete"
+)
+
+// rendered is what becomes of a volume.
+type rendered struct {
+	object  *Object
+	mapped  *csivol.Volume
+	changes []Change
+	checks  []Check
+	secrets []SecretCopy
+	dropped []string // finalizers that are taken away
+}
+
+func (r *rendered) change(field, before, after, why string) {
+	if before != after {
+		r.changes = append(r.changes, Change{field, before, after, why})
+	}
+}
+
+func (r *rendered) check(name string, s Status, do, evidence string, args ...any) {
+	r.checks = append(r.checks, Check{Name: name, Status: s, Evidence: fmt.Sprintf(evidence, args...), Do: do})
+}
+
+// A driver is one of the configuration.
+type driver struct {
+	config *bridgeconfig.Driver
+	mapper *mapping.Mapper
+	// given are Secrets that a person names for stages that have a file.
+	given map[string]csivol.SecretRef
+}
+
+// render makes the replacement of a volume, as the bridge would have it mounted.
+// Its error is what the mapping says of the volume.
+func (d *driver) render(ctx context.Context, old *Object) (*rendered, error) {
+	mapped, err := d.mapped(ctx, old, false)
+	if err != nil {
+		return nil, err
+	}
+	r := &rendered{mapped: mapped}
+	r.readOnly(old)
+	if other, err := d.mapped(ctx, old, true); err != nil || !sameVolume(mapped, other) {
+		r.check("mapping", Decide, "see whether a pod uses it read-only; if all do, write the manifest by hand",
+			"the mapping makes another volume of it where a pod uses the claim read-only, and a PersistentVolume is one for all")
+	}
+	csi := tree{"driver": mapped.Driver, "volumeHandle": mapped.Handle}
+	csi.put("fsType", mapped.FSType)
+	csi.put("volumeAttributes", mapped.Context)
+	d.renderSecrets(r, old, csi)
+
+	spec := tree(clone(old.sub("spec")).(map[string]any)) //nolint:errcheck,forcetypeassert // a clone is of the same type
+	delete(spec, "flexVolume")
+	delete(spec, "mountOptions")
+	spec["csi"] = map[string]any(csi)
+	spec.put("mountOptions", mapped.MountFlags)
+	spec["persistentVolumeReclaimPolicy"] = policyRetain
+	if claim := spec.sub("claimRef"); claim != nil {
+		delete(claim, "resourceVersion") // of the claim as it was when it was bound
+	}
+	r.modes(spec)
+	r.compare(old, mapped)
+
+	metadata, err := r.metadata(old)
+	if err != nil {
+		return nil, err
+	}
+	r.object = &Object{tree: tree{
+		"apiVersion": "v1", "kind": "PersistentVolume", "metadata": map[string]any(metadata), "spec": map[string]any(spec),
+	}}
+	r.finalizers(old)
+	return r, nil
+}
+
+// mapped is the volume by the configuration's mapping, secrets left out.
+func (d *driver) mapped(ctx context.Context, old *Object, readOnly bool) (*csivol.Volume, error) {
+	options := flex.Options{
+		VolumeName: old.name(), FSType: old.text("spec", "flexVolume", "fsType"), ReadOnly: readOnly,
+		User: old.pairs("spec", "flexVolume", "options"),
+	}
+	pv := &csivol.PersistentVolume{}
+	for _, mode := range old.texts("spec", "accessModes") {
+		pv.AccessModes = append(pv.AccessModes, csivol.AccessMode(mode))
+	}
+	return d.mapper.WithoutSecrets().Map(ctx, options, pv)
+}
+
+func sameVolume(a, b *csivol.Volume) bool {
+	return a.Key() == b.Key() && a.FSType == b.FSType && a.AccessMode == b.AccessMode &&
+		maps.Equal(a.Context, b.Context) && slices.Equal(a.MountFlags, b.MountFlags)
+}
+
+// readOnly: the field has no effect on FlexVolumes of a PersistentVolume
+// (pkg/volume/flexvolume/util.go, getReadOnly, Kubernetes v1.37.1), and would
+// have one on how a CSI volume is attached.
+func (r *rendered) readOnly(old *Object) {
+	if old.truth(false, "spec", "flexVolume", "readOnly") {
+		r.check("read-only", Note, "", "spec.flexVolume.readOnly is true, which had no effect: whether a pod may write, its claim's volume says; it is left away")
+		r.change("spec.flexVolume.readOnly", "true", "", "it had no effect")
+	}
+}
+
+// modes puts the mode that the CSI driver is told first: the kubelet's CSI
+// plugin takes the first (pkg/volume/csi/csi_attacher.go and csi_mounter.go,
+// Kubernetes v1.37.1).
+func (r *rendered) modes(spec tree) {
+	modes, want := spec.texts("accessModes"), string(r.mapped.AccessMode)
+	if want == "" || len(modes) > 0 && modes[0] == want {
+		return
+	}
+	if want == string(csivol.ReadWriteOncePod) || slices.Contains(modes, string(csivol.ReadWriteOncePod)) {
+		r.check("access-mode", Fails, "change volume.accessMode of the configuration",
+			"the mapping says %s and the PersistentVolume has %s: ReadWriteOncePod goes with no other", want, strings.Join(modes, ", "))
+		return
+	}
+	after := append([]string{want}, slices.DeleteFunc(slices.Clone(modes), func(m string) bool { return m == want })...)
+	spec.put("accessModes", after)
+	r.change("spec.accessModes", strings.Join(modes, ", "), strings.Join(after, ", "), "the bridge tells the CSI driver "+want+", and the kubelet tells it the first")
+}
+
+// compare notes what a person would look for.
+func (r *rendered) compare(old *Object, mapped *csivol.Volume) {
+	source := old.sub("spec", "flexVolume")
+	r.change("spec", "flexVolume "+source.text("driver"), "csi "+mapped.Driver, "the mapping of the configuration")
+	r.change("spec.csi.volumeHandle", "", mapped.Handle, "")
+	r.change("spec.csi.fsType", source.text("fsType"), mapped.FSType, "volume.fsType of the configuration")
+	before := old.texts("spec", "mountOptions")
+	r.change("spec.mountOptions", strings.Join(before, ","), strings.Join(mapped.MountFlags, ","), "volume.mountFlags of the configuration")
+	if len(before) > 0 {
+		r.check("mount-options", Note, "", "the volume had spec.mountOptions (%s), with which the kubelet mounts no FlexVolume; now there are those of the mapping", strings.Join(before, ","))
+	}
+	r.change("spec.persistentVolumeReclaimPolicy", old.text("spec", "persistentVolumeReclaimPolicy"), policyRetain, "so that nothing that is stored can be deleted; restored in the end only if that is asked for")
+}
+
+// metadata is the old one's without what is the object's own, and with where it
+// comes from.
+func (r *rendered) metadata(old *Object) (tree, error) {
+	labels, annotations := old.pairs("metadata", "labels"), old.pairs("metadata", "annotations")
+	for name, why := range map[string]string{
+		provisionedBy: "with it somebody would be asked to delete the volume; the CSI driver's name comes with policy Delete, if that is asked for",
+		lastApplied:   "it describes a FlexVolume",
+	} {
+		if before, ok := annotations[name]; ok {
+			delete(annotations, name)
+			if name == lastApplied {
+				before = "…"
+			}
+			r.change("metadata.annotations["+name+"]", before, "", why)
+		}
+	}
+	labels[MigratedLabel] = "true"
+	original, err := encode(Stripped(old))
+	if err != nil {
+		return nil, err
+	}
+	annotations[FlexDriverAnnotation] = old.text("spec", "flexVolume", "driver")
+	annotations[OriginalAnnotation] = string(original)
+	metadata := tree{"name": old.name()}
+	metadata.put("labels", labels)
+	metadata.put("annotations", annotations)
+	if owners, ok := old.at("metadata", "ownerReferences").([]any); ok {
+		metadata["ownerReferences"] = clone(owners)
+	}
+	return metadata, nil
+}
+
+// Stripped is an object without what the API server alone says of it: what one
+// would create.
+func Stripped(old *Object) map[string]any {
+	object := tree(clone(old.tree).(map[string]any)) //nolint:errcheck,forcetypeassert // a clone is of the same type
+	delete(object, "status")
+	metadata := object.sub("metadata")
+	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink", "finalizers"} {
+		delete(metadata, field)
+	}
+	if annotations := metadata.sub("annotations"); annotations != nil {
+		delete(annotations, lastApplied)
+	}
+	if claim := object.sub("spec", "claimRef"); claim != nil {
+		delete(claim, "resourceVersion")
+	}
+	return object
+}
+
+// finalizers takes only those away that are known to be in nobody's way.
+func (r *rendered) finalizers(old *Object) {
+	var foreign []string
+	for _, f := range old.texts("metadata", "finalizers") {
+		if f == protection || strings.HasPrefix(f, attacherPrefix) {
+			r.dropped = append(r.dropped, f)
+			continue
+		}
+		foreign = append(foreign, f)
+	}
+	switch {
+	case len(foreign) > 0:
+		r.check("finalizers", Fails, "find out who has set it, and have that take it away: nobody else knows what it waits for",
+			"the PersistentVolume has the finalizer %s, which is none of the control plane's", list(foreign))
+	case len(r.dropped) > 0:
+		r.check("finalizers", OK, "", "%s, which the control plane sets, and sets anew where it is needed", list(r.dropped))
+	default:
+		r.check("finalizers", OK, "", "none")
+	}
+}
+
+// list is for sentences.
+func list(words []string) string {
+	if len(words) == 0 {
+		return "nothing"
+	}
+	return strings.Join(words, ", ")
+}
+
+// original is what is to be known of the old volume later.
+func original(old *Object) Original {
+	return Original{
+		UID: old.uid(), ResourceVersion: old.text("metadata", "resourceVersion"),
+		ClaimUID: old.text("spec", "claimRef", "uid"), Phase: old.text("status", "phase"),
+		ReclaimPolicy: old.text("spec", "persistentVolumeReclaimPolicy"),
+		Finalizers:    old.texts("metadata", "finalizers"),
+		Provisioner:   old.pairs("metadata", "annotations")[provisionedBy],
+		Object:        json.RawMessage(slices.Clone(old.Raw)),
+	}
+}

@@ -1,0 +1,196 @@
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+)
+
+// A FlexVolume's Secret reaches the driver in mount alone, and its type is the
+// driver's name. A CSI PersistentVolume names a Secret for each stage, of which
+// all keys are given. Where the configuration has other keys than the old
+// Secret, another one has to be made: by a person, since it is a Secret. Nothing
+// here keeps or shows a value.
+
+// stages are those with secrets, in the order in which they are called.
+func secretStages() []string {
+	return []string{"controllerPublish", "nodeStage", "nodePublish", "nodeExpand", "controllerExpand"}
+}
+
+// refField is the field of spec.csi for a stage.
+func refField(stage string) string { return stage + "SecretRef" }
+
+func (d *driver) renderSecrets(r *rendered, old *Object, csi tree) {
+	sources := d.config.Secrets.All()
+	for _, stage := range secretStages() {
+		source := sources[stage]
+		if source == nil {
+			continue
+		}
+		ref, ok := d.reference(r, old, stage, source)
+		if !ok {
+			continue
+		}
+		csi[refField(stage)] = map[string]any{"namespace": ref.Namespace, "name": ref.Name}
+		r.change("spec.csi."+refField(stage), "", ref.Namespace+"/"+ref.Name, "secrets."+stage+" of the configuration")
+	}
+}
+
+// reference is the Secret that a stage is to get.
+func (d *driver) reference(r *rendered, old *Object, stage string, source *bridgeconfig.SecretSource) (csivol.SecretRef, bool) {
+	given, isGiven := d.given[stage]
+	switch {
+	case isGiven:
+		r.wants(stage, "what was there for secrets."+stage, given, nil)
+		return given, true
+	case source.SecretRef != nil:
+		ref := csivol.SecretRef{Namespace: source.SecretRef.Namespace, Name: source.SecretRef.Name}
+		r.wants(stage, ref.Namespace+"/"+ref.Name, ref, nil)
+		return ref, true
+	case source.File != "":
+		r.check("secrets", Fails, fmt.Sprintf("make a Secret of what is in it, and name that: --secret %s:%s=NAMESPACE/NAME", d.config.FlexDriver, stage),
+			"secrets.%s is the file %s on each node, and a PersistentVolume can name a Secret only", stage, source.File)
+		return csivol.SecretRef{}, false
+	}
+	return d.fromFlex(r, old, stage, source)
+}
+
+// fromFlex is the volume's own Secret where its keys are already those of the
+// CSI driver, and else one that has to be made of it.
+func (d *driver) fromFlex(r *rendered, old *Object, stage string, source *bridgeconfig.SecretSource) (csivol.SecretRef, bool) {
+	own := ownSecret(old)
+	if own.Name == "" {
+		r.check("secrets", Fails, "", "secrets.%s comes from the volume's Secret, and the volume has none (spec.flexVolume.secretRef)", stage)
+		return csivol.SecretRef{}, false
+	}
+	same := true
+	for key, from := range source.FromFlexSecret {
+		same = same && key == from
+	}
+	if same {
+		r.wants(stage, own.Namespace+"/"+own.Name, own, source.FromFlexSecret, source.Optional...)
+		return own, true
+	}
+	to := csivol.SecretRef{Namespace: own.Namespace, Name: own.Name + "-csi"}
+	for i := range r.secrets { // another stage with other keys
+		if s := &r.secrets[i]; s.To == to.Namespace+"/"+to.Name && !maps.Equal(s.Keys, source.FromFlexSecret) {
+			to.Name += "-" + strings.ToLower(stage)
+			break
+		}
+	}
+	r.wants(stage, own.Namespace+"/"+own.Name, to, source.FromFlexSecret, source.Optional...)
+	return to, true
+}
+
+// ownSecret is the one that the kubelet gives to the FlexVolume driver: without
+// a namespace that of the pod, and so of the claim (pkg/volume/flexvolume/
+// util.go, getSecretNameAndNamespace, Kubernetes v1.37.1).
+func ownSecret(old *Object) csivol.SecretRef {
+	ref := old.sub("spec", "flexVolume", "secretRef")
+	namespace := ref.text("namespace")
+	if namespace == "" {
+		namespace = old.text("spec", "claimRef", "namespace")
+	}
+	return csivol.SecretRef{Namespace: namespace, Name: ref.text("name")}
+}
+
+// wants notes that a Secret has to be there. Stages may share it.
+func (r *rendered) wants(stage, from string, to csivol.SecretRef, keys map[string]string, optional ...string) {
+	name := to.Namespace + "/" + to.Name
+	for i := range r.secrets {
+		if r.secrets[i].To == name {
+			r.secrets[i].Stages = append(r.secrets[i].Stages, refField(stage))
+			return
+		}
+	}
+	r.secrets = append(r.secrets, SecretCopy{Stages: []string{refField(stage)}, From: from, To: name, Keys: maps.Clone(keys), optional: optional})
+}
+
+// checkSecrets sees whether the Secrets are there, by their keys alone.
+func (j *judge) checkSecrets(ctx context.Context) {
+	for i := range j.r.secrets {
+		j.checkSecret(ctx, &j.r.secrets[i])
+	}
+	for _, s := range j.r.secrets {
+		if s.From != s.To || !s.There {
+			j.v.Secrets = append(j.v.Secrets, s)
+		}
+	}
+}
+
+func (j *judge) checkSecret(ctx context.Context, s *SecretCopy) {
+	fields := strings.Join(s.Stages, ", ")
+	if s.From != s.To && len(s.Keys) > 0 { // optional keys that the old one has not are not wanted
+		if keys, err := j.secretKeys(ctx, s.From); err == nil && keys != nil {
+			maps.DeleteFunc(s.Keys, func(key, from string) bool {
+				return slices.Contains(s.optional, key) && !slices.Contains(keys, from)
+			})
+		}
+		s.Command = copyCommand(s)
+	}
+	keys, err := j.secretKeys(ctx, s.To)
+	switch {
+	case err != nil:
+		j.check("secrets", Decide, "see that it is there before the volume is migrated", "whether Secret %s (%s) is there is not known: %v", s.To, fields, err)
+		return
+	case keys == nil && s.From != s.To:
+		j.check("secrets", Decide, "make it with the command that the plan has for it (secrets)", "Secret %s (%s) is not there yet: it has to be made of %s", s.To, fields, s.From)
+		return
+	case keys == nil:
+		j.check("secrets", Fails, "make it", "Secret %s (%s) is not there", s.To, fields)
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Keys)) {
+		if !slices.Contains(keys, key) && !slices.Contains(s.optional, key) {
+			j.check("secrets", Fails, "", "Secret %s (%s) has no key %q, only %q", s.To, fields, key, keys)
+			return
+		}
+	}
+	s.There = true
+	j.check("secrets", OK, "", "Secret %s (%s) has the keys %q", s.To, fields, keys)
+	if more := slices.DeleteFunc(keys, func(k string) bool { _, ok := s.Keys[k]; return ok }); len(s.Keys) > 0 && len(more) > 0 {
+		j.check("secrets", Note, "", "the CSI driver gets all keys of Secret %s (%s), so also %q, which the bridge does not give it", s.To, fields, more)
+	}
+}
+
+// secretKeys returns the names of the keys of a Secret, sorted; nil if there is
+// no such Secret.
+func (j *judge) secretKeys(ctx context.Context, name string) ([]string, error) {
+	namespace, name, ok := strings.Cut(name, "/")
+	if !ok {
+		return nil, nil
+	}
+	raw, err := j.w.reader.GetObject(ctx, secrets(), namespace, name)
+	if err != nil || raw == nil {
+		return nil, err
+	}
+	var secret struct {
+		Data map[string]json.RawMessage `json:"data"`
+	}
+	if err := json.Unmarshal(raw, &secret); err != nil {
+		return nil, fmt.Errorf("read Secret %s/%s", namespace, name) // the error may have something of it
+	}
+	keys := slices.AppendSeq(make([]string, 0, len(secret.Data)), maps.Keys(secret.Data))
+	slices.Sort(keys)
+	return keys, nil
+}
+
+// copyCommand makes a Secret of another one and shows nothing. Keys have letters,
+// digits and .-_ only, and names less (k8s.io/apimachinery/pkg/util/validation,
+// IsConfigMapKey).
+func copyCommand(s *SecretCopy) string {
+	fromNamespace, from, _ := strings.Cut(s.From, "/")
+	toNamespace, to, _ := strings.Cut(s.To, "/")
+	var data []string
+	for _, key := range slices.Sorted(maps.Keys(s.Keys)) {
+		data = append(data, fmt.Sprintf(`"%s":"{{index .data "%s"}}"`, key, s.Keys[key]))
+	}
+	return fmt.Sprintf(`kubectl get secret %s -n %s -o go-template='{"apiVersion":"v1","kind":"Secret","type":"Opaque","metadata":{"name":"%s","namespace":"%s"},"data":{%s}}' | kubectl create -f -`,
+		from, fromNamespace, to, toNamespace, strings.Join(data, ","))
+}

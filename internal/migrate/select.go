@@ -1,0 +1,77 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+)
+
+// A Selection says which volumes are meant. Names and Claims name some; the
+// others narrow that, or, where nothing is named, all FlexVolumes.
+type Selection struct {
+	Names         []string
+	Claims        []string // namespace/name
+	Namespaces    []string // of the claims
+	Selector      string   // of labels of the PersistentVolume
+	ClaimSelector string   // of labels of the claim
+	Drivers       []string // vendor/name
+	All           bool
+}
+
+// Empty reports that nothing is selected, which is not everything.
+func (s *Selection) Empty() bool {
+	return !s.All && len(s.Names)+len(s.Claims)+len(s.Namespaces)+len(s.Drivers) == 0 && s.Selector == "" && s.ClaimSelector == ""
+}
+
+// find returns the volumes that are selected, in the order of their names. A
+// name that is none is an error; what was named and is no FlexVolume is told so.
+func (s *Selection) find(ctx context.Context, w *world) ([]*Object, error) {
+	candidates, err := w.list(ctx, persistentVolumes(), clusterview.Selector{Labels: s.Selector})
+	if err != nil {
+		return nil, err
+	}
+	claimNames, err := s.claims(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	var found []*Object
+	missing := slices.Concat(s.Names, s.Claims)
+	for _, o := range candidates {
+		claim := o.text("spec", "claimRef", "namespace") + "/" + o.text("spec", "claimRef", "name")
+		named := slices.Contains(s.Names, o.name()) || slices.Contains(s.Claims, claim)
+		missing = slices.DeleteFunc(missing, func(n string) bool { return n == o.name() || n == claim })
+		switch driver := o.text("spec", "flexVolume", "driver"); {
+		case len(s.Names)+len(s.Claims) > 0 && !named:
+		case driver == "" && !named:
+		case len(s.Drivers) > 0 && !slices.Contains(s.Drivers, driver):
+		case len(s.Namespaces) > 0 && !slices.Contains(s.Namespaces, o.text("spec", "claimRef", "namespace")):
+		case claimNames != nil && !claimNames[claim]:
+		default:
+			found = append(found, o)
+		}
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("there is no PersistentVolume %s", strings.Join(missing, ", nor one of "))
+	}
+	slices.SortFunc(found, func(a, b *Object) int { return strings.Compare(a.name(), b.name()) })
+	return found, nil
+}
+
+// claims are those of ClaimSelector; nil if there is none.
+func (s *Selection) claims(ctx context.Context, w *world) (map[string]bool, error) {
+	if s.ClaimSelector == "" {
+		return nil, nil
+	}
+	all, err := w.list(ctx, claims(), clusterview.Selector{Labels: s.ClaimSelector})
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, o := range all {
+		names[o.full()] = true
+	}
+	return names, nil
+}

@@ -1,0 +1,83 @@
+package migrate
+
+// A Stage is how far a volume is on its way. They are those of the journal, too:
+// a migration goes from one to the next, and back.
+type Stage string
+
+// The stages, in their order. The PersistentVolume is not there from Deleting
+// to Created: it begins only when the replacement has been accepted and is
+// written down in two places.
+const (
+	Planned  Stage = "Planned"
+	BackedUp Stage = "BackedUp"
+	Retained Stage = "Retained"
+	Accepted Stage = "Accepted"
+	Stopped  Stage = "Stopped" // not live: its pods are
+	Deleting Stage = "Deleting"
+	Deleted  Stage = "Deleted"
+	Created  Stage = "Created"
+	Bound    Stage = "Bound"
+	Attached Stage = "Attached"
+	// TakenOver: the kubelets of all its pods have it through their CSI plugin.
+	TakenOver Stage = "TakenOver"
+	Finished  Stage = "Finished"
+)
+
+// A Step is what is done to come to a stage.
+type Step struct {
+	Stage Stage  `json:"stage"`
+	Does  string `json:"does"`
+	// Request is what is asked of the API server; empty: nothing is changed.
+	Request string `json:"request,omitempty"`
+}
+
+// steps are those of a volume of which there is a replacement.
+func steps(v *Volume, r *rendered, attaches bool) []Step {
+	pv := "persistentvolumes/" + v.Name
+	all := []Step{
+		{BackedUp, "write the PersistentVolume, its claim, its VolumeAttachments and its pods' owners to the journal, and the replacement", "create configmaps/flex2csi-migration-… in flex2csi"},
+		{Retained, "see to it that nobody deletes what is stored, and read that back", retain(v, pv)},
+		{Accepted, "have the API server accept the replacement as a dry run, once more", "create " + pv + " (dry run)"},
+	}
+	switch v.Verdict {
+	case Live:
+	case PodRestart:
+		all = append(all, Step{Stopped, "hold what makes the pod back, stop the pod, and wait until its node has let go of the volume", "delete pods/" + first(v.Pods).Name})
+	default:
+		all = append(all, Step{Stopped, "wait until no pod uses the claim and no node has the volume: a person stops them", ""})
+	}
+	all = append(all,
+		Step{Deleting, "delete the PersistentVolume, which stays until its finalizers are gone", "delete " + pv + " (uid " + v.Original.UID + ", and its resourceVersion)"},
+		Step{Deleted, "take away " + list(r.dropped) + "; from here the claim is Lost", "patch " + pv + " (uid, resourceVersion, metadata.finalizers)"},
+		Step{Created, "create the replacement of the same name", "create " + pv},
+		Step{Bound, "wait until the claim is Bound to it", ""},
+	)
+	if attaches && v.Verdict == Live && len(v.Pods) > 0 {
+		all = append(all, Step{Attached, "wait until the control plane has adopted the VolumeAttachments", ""})
+	}
+	if v.Verdict == Live && len(v.Pods) > 0 {
+		all = append(all, Step{TakenOver, "wait until the kubelet of each pod has mounted it through its CSI plugin, beside the old mount", ""})
+	}
+	return append(all, Step{Finished, "compare with what there was; restore the reclaim policy if that was decided", finish(v, pv)})
+}
+
+func retain(v *Volume, pv string) string {
+	if v.Original.ReclaimPolicy == policyRetain {
+		return ""
+	}
+	return "patch " + pv + " (persistentVolumeReclaimPolicy: Retain)"
+}
+
+func finish(v *Volume, pv string) string {
+	if v.Original.ReclaimPolicy == policyRetain {
+		return ""
+	}
+	return "patch " + pv + " (only with --restore-reclaim-policy)"
+}
+
+func first(pods []Pod) Pod {
+	if len(pods) == 0 {
+		return Pod{}
+	}
+	return pods[0]
+}

@@ -1,0 +1,169 @@
+package migrate
+
+import (
+	"encoding/json"
+	"time"
+)
+
+const (
+	apiVersion = "flex2csi.io/v1alpha1"
+	planKind   = "MigrationPlan"
+)
+
+// A Verdict is in which way a volume can become a CSI volume.
+type Verdict string
+
+// The verdicts.
+const (
+	// Live: under its running pods, or there are none.
+	Live Verdict = "Live"
+	// PodRestart: its one pod has to be stopped, and whoever has made it makes it
+	// anew, which can be done one by one.
+	PodRestart Verdict = "PodRestart"
+	// Offline: its pods have to be stopped by a person before, and started after.
+	Offline Verdict = "Offline"
+	// No: not as things are.
+	No Verdict = "No"
+)
+
+// String is for people.
+func (v Verdict) String() string {
+	switch v {
+	case Live:
+		return "live"
+	case PodRestart:
+		return "after a pod restart"
+	case Offline:
+		return "offline"
+	}
+	return "no"
+}
+
+// A Status is what came of a check.
+type Status string
+
+// The statuses, from the harmless to the forbidding.
+const (
+	OK Status = "OK"
+	// Note is something that will be seen, or is worth knowing.
+	Note Status = "Note"
+	// Decide wants a person to decide something, or to do it first.
+	Decide Status = "Decide"
+	// NotLive stands in the way as long as pods have the volume.
+	NotLive Status = "NotLive"
+	// Fails stands in the way in any case.
+	Fails Status = "Fails"
+)
+
+// A Check is a precondition that was looked at.
+type Check struct {
+	Name   string `json:"name"` // a word in kebab-case; docs/migrate.md has all
+	Status Status `json:"status"`
+	// Evidence is what was found, and where.
+	Evidence string `json:"evidence"`
+	// Do is what a person can do about it.
+	Do string `json:"do,omitempty"`
+}
+
+// A Change is where the replacement differs from the old volume.
+type Change struct {
+	Field string `json:"field"`
+	Old   string `json:"old,omitempty"`
+	New   string `json:"new,omitempty"`
+	Why   string `json:"why,omitempty"`
+}
+
+// A Plan is what would become of all volumes that were selected.
+type Plan struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Made       time.Time `json:"made"`
+	Server     string    `json:"server"`
+	// Checks are about whoever asks rather than about a volume.
+	Checks  []Check   `json:"checks,omitempty"`
+	Volumes []*Volume `json:"volumes"`
+	// Beside are objects that go with the volumes and that nobody replaces.
+	Beside []Beside `json:"beside,omitempty"`
+}
+
+// A Volume is the plan of one PersistentVolume.
+type Volume struct {
+	Name       string `json:"name"`
+	Claim      string `json:"claim,omitempty"` // namespace/name
+	FlexDriver string `json:"flexDriver,omitempty"`
+	CSIDriver  string `json:"csiDriver,omitempty"`
+	Handle     string `json:"volumeHandle,omitempty"`
+
+	Verdict Verdict `json:"verdict"`
+	// Why the verdict is not a better one.
+	Why  []string `json:"why,omitempty"`
+	Pods []Pod    `json:"pods,omitempty"`
+
+	Checks  []Check  `json:"checks"`
+	Changes []Change `json:"changes,omitempty"`
+	// Secrets have to be made before, by a person.
+	Secrets []SecretCopy `json:"secrets,omitempty"`
+	Expect  []string     `json:"expect,omitempty"`
+	Steps   []Step       `json:"steps,omitempty"`
+
+	Original Original `json:"original"`
+	// Replacement is the complete manifest; nil if none could be made.
+	Replacement *Object `json:"replacement,omitempty"`
+}
+
+// Original is what tells whether the volume is still what was planned for, and
+// what is to be restored in the end.
+type Original struct {
+	UID             string   `json:"uid"`
+	ResourceVersion string   `json:"resourceVersion"`
+	ClaimUID        string   `json:"claimUID,omitempty"`
+	Phase           string   `json:"phase,omitempty"`
+	ReclaimPolicy   string   `json:"reclaimPolicy,omitempty"`
+	Finalizers      []string `json:"finalizers,omitempty"`
+	Provisioner     string   `json:"provisioner,omitempty"`
+
+	// Object is all of it, for the back-up.
+	Object json.RawMessage `json:"-"`
+}
+
+// A Pod is one that uses the claim and is not over.
+type Pod struct {
+	Name  string `json:"name"` // namespace/name
+	UID   string `json:"uid"`
+	Node  string `json:"node,omitempty"`
+	Phase string `json:"phase"`
+	// Owner is kind/name of what makes it anew; empty: nothing does.
+	Owner       string `json:"owner,omitempty"`
+	Terminating bool   `json:"terminating,omitempty"`
+	// FSGroup: the kubelet gives the volume's files to it.
+	FSGroup bool `json:"fsGroup,omitempty"`
+}
+
+// A SecretCopy is a Secret that the replacement names and that has to be made of
+// another one, or of a file.
+type SecretCopy struct {
+	// Stages are the fields of spec.csi that name it.
+	Stages []string `json:"stages"`
+	From   string   `json:"from"` // namespace/name, or the file on the nodes
+	To     string   `json:"to"`   // namespace/name
+	// Keys are those of the new Secret, and for each the old one's.
+	Keys map[string]string `json:"keys,omitempty"`
+	// There says that it has been made.
+	There bool `json:"there"`
+	// Command makes it without showing what is in it.
+	Command string `json:"command,omitempty"`
+
+	optional []string // keys that the old one need not have
+}
+
+// Beside is an object that goes with the volumes: a StorageClass, a claim
+// template of a StatefulSet, a volume that a pod has without a
+// PersistentVolume.
+type Beside struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"` // namespace/name, and what of it
+	What string `json:"what"`
+	// Replacement is a manifest, or the part of one; it may be to be filled in.
+	Replacement any      `json:"replacement,omitempty"`
+	Steps       []string `json:"steps,omitempty"`
+}
