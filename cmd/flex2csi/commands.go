@@ -34,6 +34,7 @@ func commands() []command {
 		{"doctor", "[flags]", "look for what is wrong on this node, or in the cluster", examine, new(doctorOptions).flags},
 		{"map", "[flags] [CALLOUT ARGS...]", "show what a CSI driver would be asked for a volume", mapVolume, new(mapFlags).set},
 		{"preset", "list | show [flags] NAME...", "configurations for FlexVolume drivers that are widely used", presets, new(presetOptions).flags},
+		{"migrate", "plan [flags] [NAME...]", "make CSI PersistentVolumes of FlexVolume ones", migrateVolumes, new(planOptions).flags},
 		{"install", "[flags]", "put the drivers of a configuration under the kubelet of this node", installDrivers, new(installOptions).flags},
 		{"uninstall", "[flags]", "take the drivers of this node away, unless they are in use", uninstallDrivers, new(uninstallOptions).flags},
 		{"ready", "[flags]", "say whether FlexVolumes work on this node", ready, new(readyOptions).flags},
