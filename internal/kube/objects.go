@@ -23,7 +23,11 @@ const jsonType = "application/json"
 // do makes one request about objects. An error is the API's own.
 func (c *Cluster) do(ctx context.Context, q *rest.Request) ([]byte, error) {
 	return request(ctx, func(ctx context.Context) ([]byte, error) {
-		return q.SetHeader("Accept", jsonType).Do(ctx).Raw()
+		result := q.SetHeader("Accept", jsonType).Do(ctx)
+		if err := result.Error(); err != nil { // which, unlike Raw, reads what the API server says
+			return nil, err
+		}
+		return result.Raw()
 	})
 }
 
