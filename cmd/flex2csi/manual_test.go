@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "make the reference and the man pages an
 // moreOf are the documents that say more of a command.
 var moreOf = map[string]string{
 	"serve": "serve.md", "serve --controller": "controller.md", "status": "status.md", "check": "bridge-configuration.md",
-	"doctor": "doctor.md", "map": "mapping.md", "preset": "presets.md", "install": "node-install.md", "uninstall": "node-install.md", "ready": "serve.md",
+	"doctor": "doctor.md", "map": "mapping.md", "preset": "presets.md", "migrate": "migrate.md", "install": "node-install.md", "uninstall": "node-install.md", "ready": "serve.md",
 }
 
 // TestManual: docs/reference and man are what the program says of itself. With
