@@ -65,6 +65,9 @@ func (d *driver) reference(r *rendered, old *Object, stage string, source *bridg
 // CSI driver, and else one that has to be made of it.
 func (d *driver) fromFlex(r *rendered, old *Object, stage string, source *bridgeconfig.SecretSource) (csivol.SecretRef, bool) {
 	own := ownSecret(old)
+	if own.Name == "" && len(source.Optional) == len(source.FromFlexSecret) {
+		return csivol.SecretRef{}, false // nothing is wanted of it
+	}
 	if own.Name == "" {
 		r.check("secrets", Fails, "", "secrets.%s comes from the volume's Secret, and the volume has none (spec.flexVolume.secretRef)", stage)
 		return csivol.SecretRef{}, false
