@@ -97,7 +97,7 @@ func (j *judge) expectations() {
 	if j.claim == nil {
 		return
 	}
-	j.expect("claim %s is Lost for some seconds, with the event ClaimLost (%q). Nothing is lost: it is Bound again when the volume controller sees the replacement, at the latest after 15 s", j.v.Claim, "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
+	j.expect("claim %s is Lost for a moment, with the event ClaimLost (%q). Nothing is lost: it is Bound again when the volume controller looks at it, at the latest after 15 s", j.v.Claim, "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
 	j.expect("alarms on claims that are Lost, such as KubePersistentVolumeErrors, may fire; back-up tools that look at the volume at that moment find none")
 	if j.v.Verdict != Live || len(j.v.Pods) == 0 {
 		return

@@ -139,7 +139,7 @@ func (p *Plan) summary(b *strings.Builder) {
 		len(p.Volumes), count[Live], count[PodRestart], count[Offline], count[No])
 	for _, v := range p.Volumes {
 		if len(v.Expect) > 0 {
-			fmt.Fprintf(b, "While a volume is replaced its claim is Lost for some seconds, with an event that says that data is lost. None is.\n")
+			fmt.Fprintf(b, "While a volume is replaced its claim is Lost for a moment, with an event that says that data is lost. None is.\n")
 			return
 		}
 	}

@@ -38,7 +38,7 @@ func rights(volumes []*Volume) []clusterview.Access {
 		restarted[namespace] = restarted[namespace] || v.Verdict == PodRestart
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(restarted)) {
-		add(core, "persistentvolumeclaims", namespace, "get", "watch")
+		add(core, "persistentvolumeclaims", namespace, "get", "watch", "patch")
 		add(core, "pods", namespace, "get", "list")
 		if restarted[namespace] {
 			add(core, "pods", namespace, "delete")

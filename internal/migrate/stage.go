@@ -50,8 +50,10 @@ func steps(v *Volume, r *rendered, attaches bool) []Step {
 		Step{Deleting, "delete the PersistentVolume, which stays until its finalizers are gone", "delete " + pv + " (uid " + v.Original.UID + ", and its resourceVersion)"},
 		Step{Deleted, "take away " + list(r.dropped) + "; from here the claim is Lost", "patch " + pv + " (uid, resourceVersion, metadata.finalizers)"},
 		Step{Created, "create the replacement of the same name", "create " + pv},
-		Step{Bound, "wait until the claim is Bound to it", ""},
 	)
+	if v.Claim != "" {
+		all = append(all, Step{Bound, "have the volume controller look at the claim at once, which it does when that changes and else every 15 s, and wait until it is Bound", "patch persistentvolumeclaims " + v.Claim + " (annotation " + MigratedLabel + ")"})
+	}
 	if attaches && v.Verdict == Live && len(v.Pods) > 0 {
 		all = append(all, Step{Attached, "wait until the control plane has adopted the VolumeAttachments", ""})
 	}

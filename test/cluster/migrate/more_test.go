@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"text/template"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -279,6 +280,13 @@ func (w *world) replace(with *corev1.PersistentVolume, claim types.UID) {
 	w.check(err)
 	_, err = volumes.Create(w.t.Context(), with, metav1.CreateOptions{})
 	w.check(err)
+	// The volume controller looks at a claim when that changes, and else every 15 s
+	// (pkg/controller/volume/persistentvolume/pv_controller_base.go, Kubernetes
+	// v1.37.1): a volume that appears is no reason.
+	begun, nudge := time.Now(), []byte(`{"metadata":{"annotations":{"example.com/look":"`+time.Now().String()+`"}}}`)
+	_, err = w.Admin().CoreV1().PersistentVolumeClaims("default").Patch(w.t.Context(), with.Name, types.MergePatchType, nudge, metav1.PatchOptions{})
+	w.check(err)
+	defer func() { w.t.Logf("%s was bound after %s", with.Name, time.Since(begun).Round(time.Millisecond)) }()
 	eventually(w.t, "claim "+with.Name+" is bound", func() bool {
 		c, err := w.Admin().CoreV1().PersistentVolumeClaims("default").Get(w.t.Context(), with.Name, metav1.GetOptions{})
 		pv, pvErr := volumes.Get(w.t.Context(), with.Name, metav1.GetOptions{})
