@@ -51,7 +51,7 @@ func steps(v *Volume, r *rendered, attaches bool) []Step {
 		Step{Deleted, "take away " + list(r.dropped) + "; from here the claim is Lost", "patch " + pv + " (uid, resourceVersion, metadata.finalizers)"},
 		Step{Created, "create the replacement of the same name", "create " + pv},
 	)
-	if v.Claim != "" {
+	if v.Original.Phase == "Bound" {
 		all = append(all, Step{Bound, "have the volume controller look at the claim at once, which it does when that changes and else every 15 s, and wait until it is Bound", "patch persistentvolumeclaims " + v.Claim + " (annotation " + MigratedLabel + ")"})
 	}
 	if attaches && v.Verdict == Live && len(v.Pods) > 0 {
