@@ -10,10 +10,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/version"
 )
 
@@ -97,6 +99,18 @@ func (c *nodeCluster) run(ctx context.Context) (stop func()) {
 		cancel()
 		<-ended
 	}
+}
+
+// tell tells the cluster which volumes the node has, for flex2csi migrate.
+func (c *nodeCluster) tell(b *bridge.Bridge, log *slog.Logger) []func(context.Context) {
+	if c == nil {
+		return nil
+	}
+	t := &nodevolumes.Teller{
+		Node: b.NodeName, BootID: b.BootID, Version: version.Get().Version,
+		Records: b.Records, Staging: b.KubeletStaging, Put: c.PutNodeVolumes, Log: log,
+	}
+	return []func(context.Context){t.Run}
 }
 
 // status is for those who look.

@@ -107,6 +107,10 @@ func (b *Bridge) kubeletStagingPath(key csivol.Key) string {
 	return stagingBelow(filepath.Join(b.KubeletDir, "plugins/kubernetes.io/csi"), key)
 }
 
+// KubeletStaging is where the kubelet's CSI plugin would have the volume of a
+// record staged.
+func (b *Bridge) KubeletStaging(r *volstate.Record) string { return b.kubeletStagingPath(r.Key()) }
+
 func stagingBelow(root string, key csivol.Key) string {
 	return filepath.Join(root, key.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(key.Handle))), "globalmount")
 }

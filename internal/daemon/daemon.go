@@ -52,7 +52,10 @@ type Options struct {
 	// Drain bounds how long calls under way are waited for at the end; zero:
 	// 20 s, less than the 30 that Kubernetes gives a pod.
 	Drain time.Duration
-	Log   *slog.Logger
+	// Background is what else is done while this daemon serves, until the context
+	// ends.
+	Background []func(context.Context)
+	Log        *slog.Logger
 }
 
 // A Driver is one of the configuration.
@@ -113,7 +116,7 @@ func Run(ctx context.Context, o Options) error {
 	return d.run(ctx, role{
 		takeOver:   d.takeOver,
 		locked:     d.Store.Locked,
-		background: []func(context.Context){d.reconcileLoop, d.sweepLoop},
+		background: append([]func(context.Context){d.reconcileLoop, d.sweepLoop}, o.Background...),
 		documents: map[string]wireserver.Document{
 			wire.KindStatus:   func() (any, error) { return d.status(), nil },
 			wire.KindReady:    d.readiness,

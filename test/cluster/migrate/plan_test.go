@@ -33,6 +33,7 @@ func TestPlan(t *testing.T) {
 		{"Rights", testRights},
 		{"Replace", testReplace},
 		{"InstalledConfig", testInstalledConfig},
+		{"Teller", testTeller},
 		{"Command", testCommand},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(w.with(t)) })

@@ -1,0 +1,46 @@
+package kube
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+)
+
+// PutNodeVolumes writes what this node's daemon has into the ConfigMap of the
+// node's name, which goes with the node.
+func (c *Cluster) PutNodeVolumes(ctx context.Context, document string) error {
+	name := c.options.Node
+	what := "write ConfigMap " + nodevolumes.Namespace + "/" + name
+	node, err := request(ctx, func(ctx context.Context) (*corev1.Node, error) {
+		return c.core.Nodes().Get(ctx, name, metav1.GetOptions{})
+	})
+	if err != nil {
+		return failed(err, "look at node "+name)
+	}
+	object := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            name,
+			Labels:          map[string]string{attachment.ManagedByLabel: attachment.ManagedBy, nodevolumes.Label: "true"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}},
+		},
+		Data: map[string]string{nodevolumes.Key: document},
+	}
+	maps := c.core.ConfigMaps(nodevolumes.Namespace)
+	_, err = request(ctx, func(ctx context.Context) (*corev1.ConfigMap, error) {
+		return maps.Update(ctx, object, metav1.UpdateOptions{}) // of whichever version: there is one who writes
+	})
+	if apierrors.IsNotFound(err) {
+		_, err = request(ctx, func(ctx context.Context) (*corev1.ConfigMap, error) {
+			return maps.Create(ctx, object, metav1.CreateOptions{})
+		})
+	}
+	if err != nil {
+		return failed(err, what)
+	}
+	return nil
+}

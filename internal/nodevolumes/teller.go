@@ -1,0 +1,63 @@
+package nodevolumes
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"reflect"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/volstate"
+)
+
+// A Teller writes the document of a node whenever it has changed. It is in
+// nobody's way: no call waits for it, and what it cannot write it writes later.
+type Teller struct {
+	Node, BootID, Version string
+	Records               func() []*volstate.Record
+	// Staging is where the kubelet's CSI plugin would have a volume staged.
+	Staging func(*volstate.Record) string
+	// Put writes the document. It has a deadline of its own.
+	Put func(ctx context.Context, document string) error
+	// Every is between two looks, and so the least between two writes; zero: 5 s.
+	Every time.Duration
+	// Pause is after a write that failed: as a rule nobody has allowed the nodes to
+	// write, because nobody migrates; zero: 1 min.
+	Pause time.Duration
+	Log   *slog.Logger
+}
+
+// Run tells until ctx ends.
+func (t *Teller) Run(ctx context.Context) {
+	every, pause := cmp.Or(t.Every, 5*time.Second), cmp.Or(t.Pause, time.Minute)
+	var told *Document
+	var said string // the last error that was logged
+	for {
+		wait := every
+		now := Of(t.Node, t.BootID, t.Version, time.Now(), t.Records(), t.Staging)
+		if told == nil || !reflect.DeepEqual(told.Volumes, now.Volumes) {
+			if err := t.put(ctx, now); err == nil {
+				told, said = &now, ""
+			} else {
+				wait = pause
+				if err.Error() != said && ctx.Err() == nil {
+					said = err.Error()
+					t.Log.InfoContext(ctx, "the cluster is not told which volumes this node has; only flex2csi migrate wants to know", "error", err)
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (t *Teller) put(ctx context.Context, d Document) error {
+	text, err := d.Encode()
+	if err != nil {
+		return err
+	}
+	return t.Put(ctx, text)
+}

@@ -1,0 +1,84 @@
+package migrate_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+)
+
+// testTeller: a node tells of its own volumes with the rights of install/migrate,
+// as soon as it has them, and of no others'.
+func testTeller(w *world) {
+	w.ServiceAccount(migrate.Namespace, "flex2csi-node")
+	tokens := map[string]string{}
+	for _, node := range []string{"node-2"} {
+		// As a daemon's pod: its token names the node.
+		pod := w.Pod(migrate.Namespace, "daemon-"+node, node, "flex2csi-node")
+		tokens[node] = w.ServiceAccountToken(pod)
+	}
+	w.Apply("../../../install/rbac/node.yaml")
+	_ = w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace).Delete(w.t.Context(), "node-2", metav1.DeleteOptions{})
+
+	w.disk("told")
+	pod := w.pod("told", "node-2", "told")
+	w.attached("told", "node-2")
+	says(w.t, w.one("told"), migrate.Offline, "bridge", migrate.NotLive, "has written no ConfigMap")
+	record := &volstate.Record{
+		FlexDriver: flexDriver, Driver: csiDriver, Handle: "vol-told", Name: "told", Stage: volstate.Done, StagingPath: "/stage",
+		Targets: map[string]*volstate.Target{"/x": {Pod: csivol.Pod{UID: string(pod.UID)}, Publish: volstate.Done, Private: "/p"}},
+	}
+	var mu sync.Mutex
+	var records []*volstate.Record
+	teller := &nodevolumes.Teller{
+		Node: "node-2", BootID: bootID, Version: "v1", Every: 50 * time.Millisecond, Pause: 50 * time.Millisecond,
+		Records: func() []*volstate.Record { mu.Lock(); defer mu.Unlock(); return records },
+		Staging: func(*volstate.Record) string { return "/stage" },
+		Put:     w.as("node-2", tokens["node-2"]).PutNodeVolumes,
+		Log:     slog.New(slog.NewTextHandler(w.t.Output(), nil)),
+	}
+	ctx, stop := context.WithCancel(w.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		teller.Run(ctx)
+	}()
+	defer func() { stop(); <-done }()
+	w.Apply("../../../install/migrate/volumes.yaml")
+	eventually(w.t, "an empty document is there", func() bool { return strings.Contains(bridgeCheck(w.one("told")), "does not have the volume") })
+	mu.Lock()
+	records = append(records, record)
+	mu.Unlock()
+	eventually(w.t, "the volume is told of", func() bool { return w.one("told").Verdict == migrate.Live })
+
+	eventually(w.t, "the policy holds", func() bool {
+		err := w.as("bare", tokens["node-2"]).PutNodeVolumes(w.t.Context(), "{}")
+		return err != nil && strings.Contains(err.Error(), "the token is that of node node-2, and the ConfigMap is that of bare")
+	})
+}
+
+func bridgeCheck(v *migrate.Volume) string {
+	for _, c := range v.Checks {
+		if c.Name == "bridge" {
+			return c.Evidence
+		}
+	}
+	return ""
+}
+
+// as is the way to the API server of the daemon of a node.
+func (w *world) as(node, token string) *kube.Cluster {
+	w.t.Helper()
+	c, err := kube.Connect(kube.Options{Kubeconfig: w.Kubeconfig(token), Node: node, UserAgent: "flex2csi-test"})
+	w.check(err)
+	return c
+}
