@@ -125,10 +125,7 @@ func testRefused(w *world) {
 
 	w.disk("going")
 	claims := w.Admin().CoreV1().PersistentVolumeClaims("default")
-	claim, err := claims.Get(w.t.Context(), "going", metav1.GetOptions{})
-	w.check(err)
-	claim.Finalizers = []string{"example.com/keep"}
-	_, err = claims.Update(w.t.Context(), claim, metav1.UpdateOptions{})
+	_, err := claims.Patch(w.t.Context(), "going", types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/keep"]}}`), metav1.PatchOptions{})
 	w.check(err)
 	w.check(claims.Delete(w.t.Context(), "going", metav1.DeleteOptions{}))
 	says(w.t, w.one("going"), migrate.No, "claim", migrate.Fails, "is being deleted")
@@ -200,14 +197,10 @@ func testNodes(w *world) {
 
 	w.node("old")
 	nodes := w.Admin().CoreV1().Nodes()
-	node, err := nodes.Get(w.t.Context(), "old", metav1.GetOptions{})
+	_, err := nodes.Patch(w.t.Context(), "old", types.MergePatchType, []byte(`{"metadata":{"annotations":null}}`), metav1.PatchOptions{})
 	w.check(err)
-	node.Annotations = nil
-	node, err = nodes.Update(w.t.Context(), node, metav1.UpdateOptions{})
-	w.check(err)
-	node.Status.NodeInfo.KubeletVersion = "v1.20.0"
-	node.Status.Conditions[0].Status = corev1.ConditionFalse
-	_, err = nodes.UpdateStatus(w.t.Context(), node, metav1.UpdateOptions{})
+	status := []byte(`{"status":{"nodeInfo":{"kubeletVersion":"v1.20.0"},"conditions":[{"type":"Ready","status":"False"}]}}`)
+	_, err = nodes.Patch(w.t.Context(), "old", types.MergePatchType, status, metav1.PatchOptions{}, "status")
 	w.check(err)
 	w.disk("on-old")
 	w.pod("on-old", "old", "on-old")
