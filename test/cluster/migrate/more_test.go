@@ -188,7 +188,10 @@ func testSelection(w *world) {
 	_, err := w.Admin().CoreV1().PersistentVolumeClaims("default").Patch(w.t.Context(), "by-label", types.MergePatchType, []byte(`{"metadata":{"labels":{"app":"x"}}}`), metav1.PatchOptions{})
 	w.check(err)
 	for _, s := range []migrate.Selection{
-		{Selector: "tier=db"}, {ClaimSelector: "app in (x,y)"}, {Claims: []string{"default/by-label"}}, {Names: []string{"by-label"}},
+		{Selector: "tier=db"},
+		{ClaimSelector: "app in (x,y)"},
+		{Claims: []string{"default/by-label"}},
+		{Names: []string{"by-label"}},
 		{Drivers: []string{flexDriver}, Namespaces: []string{"default"}, Selector: "tier"},
 	} {
 		plan := w.plan(s)
