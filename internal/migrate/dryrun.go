@@ -47,7 +47,7 @@ func (j *judge) probe(ctx context.Context) {
 		name = strings.TrimRight(name[:most], ".-")
 	}
 	name += probeSuffix
-	probe := tree(clone(j.v.Replacement.tree).(map[string]any)) //nolint:errcheck,forcetypeassert // a clone is of the same type
+	probe := j.v.Replacement.copied()
 	probe.sub("metadata")["name"] = name
 	body, err := encode(probe)
 	if err != nil {
@@ -78,12 +78,8 @@ func (j *judge) probe(ctx context.Context) {
 // changedBy are the fields that matter and would come out in another way.
 // Quantities may be written in another way.
 func changedBy(want, stored tree) (all []string) {
-	w := map[string]any{"spec": clone(want.at("spec")), "metadata": map[string]any{"annotations": want.at("metadata", "annotations"), "labels": want.at("metadata", "labels")}}
-	if spec, ok := w["spec"].(map[string]any); ok {
-		delete(spec, "capacity")
-	}
-	if want.at("metadata", "labels") == nil {
-		delete(w["metadata"].(map[string]any), "labels") //nolint:errcheck,forcetypeassert // made above
-	}
-	return differences(w, map[string]any(stored), "")
+	spec := want.sub("spec").copied()
+	delete(spec, "capacity")
+	metadata := map[string]any{"annotations": want.at("metadata", "annotations"), "labels": want.at("metadata", "labels")}
+	return differences(map[string]any{"spec": map[string]any(spec), "metadata": metadata}, map[string]any(stored), "")
 }

@@ -58,7 +58,7 @@ func (b *beside) replaceInline(ctx context.Context, d *driver, pod *Object, volu
 	}, nil)
 	if err != nil {
 		one.Steps = []string{"the mapping makes no volume of it: " + err.Error()}
-		return one, nil
+		return one, nil //nolint:nilerr // it is in the steps
 	}
 	object, err := b.w.get(ctx, csiDrivers(), "", d.config.CSIDriver)
 	if err != nil {

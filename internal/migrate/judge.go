@@ -204,7 +204,8 @@ func (j *judge) conclude() {
 	case len(v.Pods) == 1 && restartable(v.Pods[0].Owner):
 		v.Verdict, v.Why = PodRestart, notLive
 	default:
-		v.Verdict, v.Why = Offline, append(notLive, notOneByOne(v.Pods))
+		notLive = append(notLive, notOneByOne(v.Pods))
+		v.Verdict, v.Why = Offline, notLive
 	}
 }
 

@@ -162,6 +162,12 @@ func (t tree) put(key string, value any) {
 	t[key] = value
 }
 
+// copied is an object that shares nothing with this one.
+func (t tree) copied() tree {
+	object, _ := clone(map[string]any(t)).(map[string]any)
+	return object
+}
+
 // clone copies what is below as well.
 func clone(value any) any {
 	switch v := value.(type) {

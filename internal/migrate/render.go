@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -87,7 +86,7 @@ func (d *driver) render(ctx context.Context, old *Object) (*rendered, error) {
 	csi.put("volumeAttributes", mapped.Context)
 	d.renderSecrets(r, old, csi)
 
-	spec := tree(clone(old.sub("spec")).(map[string]any)) //nolint:errcheck,forcetypeassert // a clone is of the same type
+	spec := old.sub("spec").copied()
 	delete(spec, "flexVolume")
 	delete(spec, "mountOptions")
 	spec["csi"] = map[string]any(csi)
@@ -205,7 +204,7 @@ func (r *rendered) metadata(old *Object) (tree, error) {
 // Stripped is an object without what the API server alone says of it: what one
 // would create.
 func Stripped(old *Object) map[string]any {
-	object := tree(clone(old.tree).(map[string]any)) //nolint:errcheck,forcetypeassert // a clone is of the same type
+	object := old.copied()
 	delete(object, "status")
 	metadata := object.sub("metadata")
 	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink", "finalizers"} {
@@ -257,6 +256,6 @@ func original(old *Object) Original {
 		ReclaimPolicy: old.text("spec", "persistentVolumeReclaimPolicy"),
 		Finalizers:    old.texts("metadata", "finalizers"),
 		Provisioner:   old.pairs("metadata", "annotations")[provisionedBy],
-		Object:        json.RawMessage(slices.Clone(old.Raw)),
+		Object:        slices.Clone(old.Raw),
 	}
 }
