@@ -1,32 +1,11 @@
 package migrate
 
-// A Stage is how far a volume is on its way. They are those of the journal, too:
-// a migration goes from one to the next, and back.
-type Stage string
-
-// The stages, in their order. The PersistentVolume is not there from Deleting
-// to Created: it begins only when the replacement has been accepted and is
-// written down in two places.
-const (
-	Planned  Stage = "Planned"
-	BackedUp Stage = "BackedUp"
-	Retained Stage = "Retained"
-	Accepted Stage = "Accepted"
-	Stopped  Stage = "Stopped" // not live: its pods are
-	Deleting Stage = "Deleting"
-	Deleted  Stage = "Deleted"
-	Created  Stage = "Created"
-	Bound    Stage = "Bound"
-	Attached Stage = "Attached"
-	// TakenOver: the kubelets of all its pods have it through their CSI plugin.
-	TakenOver Stage = "TakenOver"
-	Finished  Stage = "Finished"
-)
+import "github.com/flex2csi/flex2csi/internal/migrate/journal"
 
 // A Step is what is done to come to a stage.
 type Step struct {
-	Stage Stage  `json:"stage"`
-	Does  string `json:"does"`
+	Stage journal.Stage `json:"stage"`
+	Does  string        `json:"does"`
 	// Request is what is asked of the API server; empty: nothing is changed.
 	Request string `json:"request,omitempty"`
 }
@@ -35,32 +14,32 @@ type Step struct {
 func steps(v *Volume, r *rendered, attaches bool) []Step {
 	pv := "persistentvolumes/" + v.Name
 	all := []Step{
-		{BackedUp, "write the PersistentVolume, its claim, its VolumeAttachments and its pods' owners to the journal, and the replacement", "create configmaps/flex2csi-migration-… in flex2csi"},
-		{Retained, "see to it that nobody deletes what is stored, and read that back", retain(v, pv)},
-		{Accepted, "have the API server accept the replacement as a dry run, once more", "create " + pv + " (dry run)"},
+		{journal.BackedUp, "write the PersistentVolume, its claim, its VolumeAttachments and its pods' owners to the journal, and the replacement", "create configmaps/flex2csi-migration-… in flex2csi"},
+		{journal.Retained, "see to it that nobody deletes what is stored, and read that back", retain(v, pv)},
+		{journal.Accepted, "have the API server accept the replacement as a dry run, once more", "create " + pv + " (dry run)"},
 	}
 	switch v.Verdict {
 	case Live:
 	case PodRestart:
-		all = append(all, Step{Stopped, "hold what makes the pod back, stop the pod, and wait until its node has let go of the volume", "delete pods/" + first(v.Pods).Name})
+		all = append(all, Step{journal.Stopped, "hold what makes the pod back, stop the pod, and wait until its node has let go of the volume", "delete pods/" + first(v.Pods).Name})
 	default:
-		all = append(all, Step{Stopped, "wait until no pod uses the claim and no node has the volume: a person stops them", ""})
+		all = append(all, Step{journal.Stopped, "wait until no pod uses the claim and no node has the volume: a person stops them", ""})
 	}
 	all = append(all,
-		Step{Deleting, "delete the PersistentVolume, which stays until its finalizers are gone", "delete " + pv + " (uid " + v.Original.UID + ", and its resourceVersion)"},
-		Step{Deleted, "take away " + list(r.dropped) + "; from here the claim is Lost", "patch " + pv + " (uid, resourceVersion, metadata.finalizers)"},
-		Step{Created, "create the replacement of the same name", "create " + pv},
+		Step{journal.Deleting, "delete the PersistentVolume, which stays until its finalizers are gone", "delete " + pv + " (uid " + v.Original.UID + ", and its resourceVersion)"},
+		Step{journal.Deleted, "take away " + list(r.dropped) + "; from here the claim is Lost", "patch " + pv + " (uid, resourceVersion, metadata.finalizers)"},
+		Step{journal.Created, "create the replacement of the same name", "create " + pv},
 	)
 	if v.Original.Phase == "Bound" {
-		all = append(all, Step{Bound, "have the volume controller look at the claim at once, which it does when that changes and else every 15 s, and wait until it is Bound", "patch persistentvolumeclaims " + v.Claim + " (annotation " + MigratedLabel + ")"})
+		all = append(all, Step{journal.Bound, "have the volume controller look at the claim at once, which it does when that changes and else every 15 s, and wait until it is Bound", "patch persistentvolumeclaims " + v.Claim + " (annotation " + MigratedLabel + ")"})
 	}
 	if attaches && v.Verdict == Live && len(v.Pods) > 0 {
-		all = append(all, Step{Attached, "wait until the control plane has adopted the VolumeAttachments", ""})
+		all = append(all, Step{journal.Attached, "wait until the control plane has adopted the VolumeAttachments", ""})
 	}
 	if v.Verdict == Live && len(v.Pods) > 0 {
-		all = append(all, Step{TakenOver, "wait until the kubelet of each pod has mounted it through its CSI plugin, beside the old mount", ""})
+		all = append(all, Step{journal.TakenOver, "wait until the kubelet of each pod has mounted it through its CSI plugin, beside the old mount", ""})
 	}
-	return append(all, Step{Finished, "compare with what there was; restore the reclaim policy if that was decided", finish(v, pv)})
+	return append(all, Step{journal.Finished, "compare with what there was; restore the reclaim policy if that was decided", finish(v, pv)})
 }
 
 func retain(v *Volume, pv string) string {

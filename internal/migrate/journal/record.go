@@ -1,0 +1,103 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+const (
+	apiVersion = "flex2csi.io/v1alpha1"
+	kind       = "Migration"
+)
+
+// A Record is all about the migration of one PersistentVolume.
+type Record struct {
+	APIVersion string `json:"apiVersion"` // Save sets these two
+	Kind       string `json:"kind"`
+	// Begun is when this migration began: a later one of the same volume holds
+	// before an earlier one. Save sets it if it is not.
+	Begun time.Time `json:"begun"`
+	// Sequence is one more each time it is saved, which Save does: of two copies
+	// the one with the greater one holds.
+	Sequence int64 `json:"sequence"`
+
+	Volume       string    `json:"volume"`             // name of the PersistentVolume
+	Claim        string    `json:"claim,omitempty"`    // namespace/name; empty: it has none
+	ClaimUID     string    `json:"claimUID,omitempty"` //
+	FlexDriver   string    `json:"flexDriver"`
+	CSIDriver    string    `json:"csiDriver"`
+	VolumeHandle string    `json:"volumeHandle"`
+	Attaches     bool      `json:"attaches"` // the CSI driver's volumes are attached
+	Mode         Mode      `json:"mode"`
+	Direction    Direction `json:"direction"`
+	Stage        Stage     `json:"stage"` // the last one that was reached
+
+	// Flex is the FlexVolume as the API server has sent it, CSI the replacement
+	// as it is created, ClaimObject the claim as it was.
+	Flex        json.RawMessage `json:"flex"`
+	CSI         json.RawMessage `json:"csi"`
+	ClaimObject json.RawMessage `json:"claimObject,omitempty"`
+
+	// The swap that is being made: which object goes, and what is created in its
+	// place.
+	FromUID             string          `json:"fromUID,omitempty"`
+	FromResourceVersion string          `json:"fromResourceVersion,omitempty"`
+	To                  json.RawMessage `json:"to,omitempty"`
+	CreatedUID          string          `json:"createdUID,omitempty"`
+
+	// Pods are those that had the volume at the beginning.
+	Pods                 []Pod `json:"pods,omitempty"`
+	RestoreReclaimPolicy bool  `json:"restoreReclaimPolicy,omitempty"`
+
+	// Trouble is the last error; empty: all is well.
+	Trouble string `json:"trouble,omitempty"`
+	// By is who migrates, user@host, and Version the program's.
+	By      string `json:"by,omitempty"`
+	Version string `json:"version,omitempty"`
+	// Times are when each stage was reached in the present direction.
+	Times map[Stage]time.Time `json:"times,omitempty"`
+	// Requests are how many were made to the API server so far.
+	Requests int `json:"requests,omitempty"`
+}
+
+// A Pod is one that had the volume at the beginning.
+type Pod struct {
+	Name  string `json:"name"` // namespace/name
+	UID   string `json:"uid"`
+	Node  string `json:"node,omitempty"`
+	Owner string `json:"owner,omitempty"` // kind/name of what makes it anew
+}
+
+// Unfinished reports whether something is still to be done.
+func (r *Record) Unfinished() bool { return r.Stage != Finished }
+
+// Store keeps records: [Disk], [Cluster] and [Both] do.
+type Store interface {
+	// Load returns the record of a volume; nil if there is none.
+	Load(ctx context.Context, volume string) (*Record, error)
+	// List returns all of them, by the names of the volumes. With an error it
+	// returns those that could be read.
+	List(ctx context.Context) ([]*Record, error)
+	// Save writes a record, and returns when it is written for good. An error
+	// leaves the record's Sequence as it was; what was to be written may be there
+	// or not. It may be tried again, also with another content.
+	Save(ctx context.Context, r *Record) error
+	// Verify reads a record that was saved from where it is kept, and fails if
+	// it is not what was saved.
+	Verify(ctx context.Context, r *Record) error
+	// BackUp keeps objects as they are: persistentvolume, claim, pods, …. Only
+	// the disk does; the others do nothing. What is there already is not
+	// overwritten. A Secret is refused.
+	BackUp(ctx context.Context, volume string, objects [][]byte) error
+}
+
+var (
+	// ErrConflict: somebody else has written the record since it was read.
+	ErrConflict = errors.New("somebody else has changed the journal meanwhile")
+	// ErrTooBig: the record is too big for a ConfigMap.
+	ErrTooBig = errors.New("too big for a ConfigMap")
+	// ErrUnreadable: there is a record, and it cannot be read.
+	ErrUnreadable = errors.New("unreadable")
+)
