@@ -23,29 +23,31 @@ type command struct {
 	summary string
 	run     func(args []string, env environment) error
 	flags   func(env environment) *pflag.FlagSet // for the reference
+	// sub are the commands of a command that does nothing by itself.
+	sub []command
 }
 
 // commands are all that there are, in the order of help.
 func commands() []command {
 	return []command{
-		{"serve", "--node-name NAME [flags]", "be the daemon of a node", serve, new(serveOptions).flags},
-		{"status", "[flags] [NAME...]", "show volumes, drivers and what is under way on this node", status, new(statusOptions).flags},
-		{"check", "[flags]", "validate a configuration and print it with its defaults", check, new(checkOptions).flags},
-		{"doctor", "[flags]", "look for what is wrong on this node, or in the cluster", examine, new(doctorOptions).flags},
-		{"map", "[flags] [CALLOUT ARGS...]", "show what a CSI driver would be asked for a volume", mapVolume, new(mapFlags).set},
-		{"preset", "list | show [flags] NAME...", "configurations for FlexVolume drivers that are widely used", presets, new(presetOptions).flags},
-		{"migrate", "plan [flags] [NAME...]", "make CSI PersistentVolumes of FlexVolume ones", migrateVolumes, new(planOptions).flags},
-		{"install", "[flags]", "put the drivers of a configuration under the kubelet of this node", installDrivers, new(installOptions).flags},
-		{"uninstall", "[flags]", "take the drivers of this node away, unless they are in use", uninstallDrivers, new(uninstallOptions).flags},
-		{"ready", "[flags]", "say whether FlexVolumes work on this node", ready, new(readyOptions).flags},
-		{"version", "[--json]", "print what this is", printVersion, new(versionOptions).flags},
+		{name: "serve", args: "--node-name NAME [flags]", summary: "be the daemon of a node", run: serve, flags: new(serveOptions).flags},
+		{name: "status", args: "[flags] [NAME...]", summary: "show volumes, drivers and what is under way on this node", run: status, flags: new(statusOptions).flags},
+		{name: "check", args: "[flags]", summary: "validate a configuration and print it with its defaults", run: check, flags: new(checkOptions).flags},
+		{name: "doctor", args: "[flags]", summary: "look for what is wrong on this node, or in the cluster", run: examine, flags: new(doctorOptions).flags},
+		{name: "map", args: "[flags] [CALLOUT ARGS...]", summary: "show what a CSI driver would be asked for a volume", run: mapVolume, flags: new(mapFlags).set},
+		{name: "preset", args: "list | show [flags] NAME...", summary: "configurations for FlexVolume drivers that are widely used", run: presets, flags: new(presetOptions).flags},
+		{name: "migrate", args: "COMMAND [flags]", summary: "make CSI PersistentVolumes of FlexVolume ones", flags: migrateFlags, sub: migrateCommands()},
+		{name: "install", args: "[flags]", summary: "put the drivers of a configuration under the kubelet of this node", run: installDrivers, flags: new(installOptions).flags},
+		{name: "uninstall", args: "[flags]", summary: "take the drivers of this node away, unless they are in use", run: uninstallDrivers, flags: new(uninstallOptions).flags},
+		{name: "ready", args: "[flags]", summary: "say whether FlexVolumes work on this node", run: ready, flags: new(readyOptions).flags},
+		{name: "version", args: "[--json]", summary: "print what this is", run: printVersion, flags: new(versionOptions).flags},
 	}
 }
 
 // find returns the command that args begin with, and the rest of them.
 func find(args []string) (command, []string, error) {
 	if len(args) == 0 {
-		return command{}, nil, usagef("which command? there are %s", strings.Join(names(), ", "))
+		return command{}, nil, usagef("which command? there are %s", strings.Join(names(commands()), ", "))
 	}
 	switch args[0] {
 	case "help", "--help", "-h":
@@ -55,15 +57,50 @@ func find(args []string) (command, []string, error) {
 	}
 	for _, c := range commands() {
 		if c.name == args[0] {
-			return c, args[1:], nil
+			return c.choose(args[1:])
 		}
 	}
-	return command{}, nil, usagef("there is no command %q, only %s", args[0], strings.Join(names(), ", "))
+	return command{}, nil, usagef("there is no command %q, only %s", args[0], strings.Join(names(commands()), ", "))
 }
 
-func names() (all []string) {
+// choose returns the command of a command that args begin with, if it has any.
+func (c command) choose(args []string) (command, []string, error) {
+	if len(c.sub) == 0 {
+		return c, args, nil
+	}
+	if len(args) == 0 {
+		return c, nil, usagef("say %s", strings.Join(names(c.sub), ", "))
+	}
+	switch args[0] {
+	case "help", "--help", "-h":
+		c.run = func(_ []string, env environment) error {
+			c.flags(env).Usage()
+			return nil
+		}
+		return c, nil, nil
+	}
+	for _, s := range c.sub {
+		if s.word() == args[0] {
+			return s, args[1:], nil
+		}
+	}
+	return c, nil, usagef("%q is not known, only %s", args[0], strings.Join(names(c.sub), ", "))
+}
+
+// word is the last one of a command's name.
+func (c command) word() string { return c.name[strings.LastIndex(c.name, " ")+1:] }
+
+func names(of []command) (all []string) {
+	for _, c := range of {
+		all = append(all, c.word())
+	}
+	return all
+}
+
+// everyCommand are all, with those of others.
+func everyCommand() (all []command) {
 	for _, c := range commands() {
-		all = append(all, c.name)
+		all = append(append(all, c), c.sub...)
 	}
 	return all
 }
@@ -95,7 +132,7 @@ func flags(name, about string, env environment) *pflag.FlagSet {
 	set.SetInterspersed(false)
 	set.SetOutput(env.err)
 	set.Usage = func() {
-		for _, c := range commands() {
+		for _, c := range everyCommand() {
 			if c.name == name {
 				fmt.Fprintf(env.out, "Usage: flex2csi %s %s\n\n%s\n\n%s", name, c.args, about, set.FlagUsagesWrapped(80))
 			}

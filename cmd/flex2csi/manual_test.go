@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
+	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -21,7 +23,7 @@ var moreOf = map[string]string{
 // TestManual: docs/reference and man are what the program says of itself. With
 // -update (make docs) they are made.
 func TestManual(t *testing.T) {
-	all := append(commands(), command{name: "serve --controller", summary: "attach volumes for kube-controller-manager, and sweep attachments", flags: new(controllerOptions).flags})
+	all := append(everyCommand(), command{name: "serve --controller", summary: "attach volumes for kube-controller-manager, and sweep attachments", flags: new(controllerOptions).flags})
 	var pages []manual.Command
 	for _, c := range all {
 		if c.flags == nil {
@@ -31,7 +33,8 @@ func TestManual(t *testing.T) {
 		var out bytes.Buffer
 		set := c.flags(environment{out: &out, err: &out})
 		set.Usage()
-		pages = append(pages, page("flex2csi "+c.name, c.summary, out.String(), set, moreOf[c.name]))
+		parent, _, _ := strings.Cut(c.name, " ")
+		pages = append(pages, page("flex2csi "+c.name, c.summary, out.String(), set, cmp.Or(moreOf[c.name], moreOf[parent])))
 	}
 	var out bytes.Buffer
 	if err := help(nil, environment{out: &out}); err != nil {

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/version"
+)
+
+// selectOptions say which volumes are meant.
+type selectOptions struct{ selection migrate.Selection }
+
+func (o *selectOptions) add(set *pflag.FlagSet) {
+	set.StringArrayVar(&o.selection.Claims, "claim", nil, "the volume of this claim, `namespace/name`. May be given more than once")
+	set.StringSliceVarP(&o.selection.Namespaces, "namespace", "n", nil, "volumes of claims in these `namespaces`")
+	set.StringVarP(&o.selection.Selector, "selector", "l", "", "volumes whose labels match, a `selector` as of kubectl")
+	set.StringVar(&o.selection.ClaimSelector, "claim-selector", "", "volumes whose claims have labels that match, a `selector`")
+	set.StringArrayVar(&o.selection.Drivers, "driver", nil, "volumes of this FlexVolume driver, `vendor/name`. May be given more than once")
+	set.BoolVar(&o.selection.All, "all", false, "all FlexVolumes")
+}
+
+// complete checks what was asked for.
+func (o *selectOptions) complete(names []string) error {
+	o.selection.Names = names
+	if o.selection.Empty() {
+		return usagef("which volumes? Name some, or choose them with --claim, --namespace, --selector, --claim-selector or --driver; --all are all FlexVolumes")
+	}
+	if o.selection.All && len(names)+len(o.selection.Claims) > 0 {
+		return usagef("--all are all FlexVolumes: name none besides")
+	}
+	for _, claim := range o.selection.Claims {
+		if _, _, err := slashed("claim", claim); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plannerOptions are what a plan is made with.
+type plannerOptions struct {
+	operatorAccess
+	config  string
+	secrets []string
+}
+
+func (o *plannerOptions) add(set *pflag.FlagSet) {
+	set.StringVar(&o.config, "config", "", "the BridgeConfiguration, a `file`; - is standard input (default: that of the daemons in the cluster)")
+	set.StringArrayVar(&o.secrets, "secret", nil, "the Secret for a stage whose secrets are a file on the nodes, `vendor/name:stage=namespace/name`")
+	o.operatorAccess.add(set)
+}
+
+// planner connects, and makes one.
+func (o *plannerOptions) planner(ctx context.Context, env environment) (*kube.Cluster, *migrate.Planner, error) {
+	given, err := givenSecrets(o.secrets)
+	if err != nil {
+		return nil, nil, err
+	}
+	cluster, err := o.connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	config, err := migrateConfig(ctx, o.config, cluster, env)
+	if err != nil {
+		return nil, nil, err
+	}
+	return cluster, &migrate.Planner{Reader: cluster, Config: config, Secrets: given, Server: cluster.Server(), Now: time.Now}, nil
+}
+
+// givenSecrets reads vendor/name:stage=namespace/name.
+func givenSecrets(args []string) (map[string]csivol.SecretRef, error) {
+	given := map[string]csivol.SecretRef{}
+	for _, arg := range args {
+		stage, secret, ok := strings.Cut(arg, "=")
+		if driver, name, hasStage := strings.Cut(stage, ":"); !ok || !hasStage || !strings.Contains(driver, "/") || name == "" {
+			return nil, usagef("--secret %s: want vendor/name:stage=namespace/name", arg)
+		}
+		namespace, name, err := slashed("secret", secret)
+		if err != nil {
+			return nil, err
+		}
+		given[stage] = csivol.SecretRef{Namespace: namespace, Name: name}
+	}
+	return given, nil
+}
+
+// operatorAccess is how a person's program finds the API server: as kubectl does,
+// unless something else is said.
+type operatorAccess struct {
+	clusterOptions
+	context string
+}
+
+func (o *operatorAccess) add(set *pflag.FlagSet) {
+	set.StringVar(&o.kubeconfig, "kubeconfig", "", "talk to the API server with this `file` (default: as kubectl finds it)")
+	set.StringVar(&o.context, "context", "", "the `name` of a context of the kubeconfig (default: the current one)")
+	set.BoolVar(&o.inCluster, "in-cluster", false, "talk to the API server as the pod's ServiceAccount")
+}
+
+func (o *operatorAccess) connect() (*kube.Cluster, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	return kube.Connect(kube.Options{
+		Kubeconfig: o.kubeconfig, AsKubectl: !o.inCluster, Context: o.context,
+		UserAgent: "flex2csi-migrate/" + version.Get().Version,
+	})
+}
+
+// migrateConfig is the configuration of a file, or that of the daemons.
+func migrateConfig(ctx context.Context, path string, r migrate.Reader, env environment) (*bridgeconfig.Configuration, error) {
+	if path != "" {
+		return loadConfig(bridgeconfig.Loader{}, path, env)
+	}
+	text, from, err := migrate.InstalledConfig(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("find the configuration: %w", err)
+	}
+	c, err := bridgeconfig.Loader{}.Decode([]byte(text), mapping.Check)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	fmt.Fprintf(env.err, "note: the configuration is that of the daemons, %s\n", from)
+	return c, nil
+}
+
+// slashed wants namespace/name.
+func slashed(flag, value string) (namespace, name string, err error) {
+	namespace, name, ok := strings.Cut(value, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return "", "", usagef("--%s %s: want namespace/name", flag, value)
+	}
+	return namespace, name, nil
+}
