@@ -1,0 +1,137 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+)
+
+// A Runner migrates volumes, and takes them back. It is killable at any instant:
+// who starts again looks at the cluster and the journal, and goes on or back.
+type Runner struct {
+	Cluster Cluster
+	// Planner judges a volume once more right before it is replaced.
+	Planner *Planner
+	Journal journal.Store
+	Lease   Lease
+	Options Options
+	// Enough, if it is closed, has the runner stop at the next safe point: no
+	// volume is begun, and those under way leave the window in which there is no
+	// PersistentVolume. The context of a call ends it at once.
+	Enough <-chan struct{}
+	// Progress is told of what happens, one event after the other.
+	Progress func(Event)
+	Now      func() time.Time
+}
+
+// Options are what a person says.
+type Options struct {
+	// Mode is the most that may become of pods: Live leaves all of them alone,
+	// Rolling restarts one, Offline waits until a person has stopped them. Each
+	// includes those that ask for less of the pods.
+	Mode journal.Mode
+	// Accept are names of checks whose decision a person has made (Check.Name).
+	Accept               []string
+	RestoreReclaimPolicy bool
+	// Width is how many volumes are under way at the same time; zero: 1.
+	Width int
+	// Timeout bounds each thing that is waited for; zero: 5 min.
+	Timeout time.Duration
+	// By is user@host, Version the program's.
+	By, Version string
+}
+
+// What an event tells.
+type What string
+
+// What events tell.
+const (
+	Begun    What = "Begun"   // the volume is under way
+	Reached  What = "Reached" // Stage was reached, after Took
+	Waiting  What = "Waiting" // Text says for what; Stage comes next
+	Troubled What = "Trouble" // Text says what is tried again, or what comes next
+	Over     What = "Over"    // nothing more is done for it: Result
+)
+
+// An Event is something that has happened to a volume.
+type Event struct {
+	At        time.Time         `json:"at"`
+	Volume    string            `json:"volume"`
+	Claim     string            `json:"claim,omitempty"`
+	Direction journal.Direction `json:"direction"`
+	What      What              `json:"what"`
+	Stage     journal.Stage     `json:"stage,omitempty"`
+	Took      time.Duration     `json:"took,omitempty"`
+	Text      string            `json:"text,omitempty"`
+	Result    *Result           `json:"result,omitempty"`
+}
+
+// An Outcome is what came of a volume in the end.
+type Outcome string
+
+// The outcomes.
+const (
+	Done        Outcome = "Done"
+	Left        Outcome = "Left"        // nothing was done; Why says why
+	PutBack     Outcome = "PutBack"     // it is what it was; Why says why
+	Unfinished  Outcome = "Unfinished"  // Why says why; resume and rollback go on
+	Interrupted Outcome = "Interrupted" // by a person; resume and rollback go on
+)
+
+// A Result is what came of a volume.
+type Result struct {
+	Volume    string            `json:"volume"`
+	Claim     string            `json:"claim,omitempty"`
+	Direction journal.Direction `json:"direction"`
+	Mode      journal.Mode      `json:"mode,omitempty"`
+	Outcome   Outcome           `json:"outcome"`
+	Stage     journal.Stage     `json:"stage"`
+	Why       string            `json:"why,omitempty"`
+	// Lost is how long the claim had no volume, TakenOver how long after the new
+	// volume was there all kubelets had it. Zero: it is not known, or was not.
+	Lost      time.Duration `json:"lost,omitempty"`
+	TakenOver time.Duration `json:"takenOver,omitempty"`
+	Took      time.Duration `json:"took,omitempty"`
+	Requests  int           `json:"requests,omitempty"`
+}
+
+// A Task is a volume that is to be migrated, and how.
+type Task struct {
+	Volume *Volume
+	Mode   journal.Mode
+}
+
+var errNotYet = errors.New("not yet")
+
+// Choose says which volumes of a plan Apply migrates with these options, and
+// which are left, and why.
+func Choose(_ *Plan, _ Options) (tasks []Task, left []Result) { return nil, nil }
+
+// Apply migrates. The error is one of the whole; what came of each volume is in
+// the results, in the order of the tasks.
+func (r *Runner) Apply(_ context.Context, _ []Task) ([]Result, error) { return nil, errNotYet }
+
+// Resumable are the records of migrations and rollbacks that are not finished:
+// of these volumes, or, without names, of all.
+func (r *Runner) Resumable(_ context.Context, _ []string) ([]*journal.Record, error) {
+	return nil, errNotYet
+}
+
+// Resume goes on in the direction of each record.
+func (r *Runner) Resume(_ context.Context, _ []*journal.Record) ([]Result, error) {
+	return nil, errNotYet
+}
+
+// Reversible are the records of volumes that can be taken back, finished or not:
+// of these volumes, or, without names, of all. Where the journal is lost a
+// record is made of what the PersistentVolume itself says.
+func (r *Runner) Reversible(_ context.Context, _ []string) ([]*journal.Record, error) {
+	return nil, errNotYet
+}
+
+// Rollback takes volumes back.
+func (r *Runner) Rollback(_ context.Context, _ []*journal.Record) ([]Result, error) {
+	return nil, errNotYet
+}
