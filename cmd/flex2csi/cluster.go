@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -108,7 +110,8 @@ func (c *nodeCluster) tell(b *bridge.Bridge, log *slog.Logger) []func(context.Co
 	}
 	t := &nodevolumes.Teller{
 		Node: b.NodeName, BootID: b.BootID, Version: version.Get().Version,
-		Records: b.Records, Staging: b.KubeletStaging, Put: c.PutNodeVolumes, Log: log,
+		Records: b.Records, Staging: b.KubeletStaging, Kubelet: b.KubeletHas, Put: c.PutNodeVolumes, Log: log,
+		FlexDrivers: slices.Sorted(maps.Keys(b.Drivers)),
 	}
 	return []func(context.Context){t.Run}
 }

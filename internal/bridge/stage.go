@@ -115,27 +115,6 @@ func stagingBelow(root string, key csivol.Key) string {
 	return filepath.Join(root, key.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(key.Handle))), "globalmount")
 }
 
-// volDataFile is what the kubelet's CSI plugin keeps beside its staging path,
-// for drivers that stage nothing, too (pkg/volume/csi/csi_attacher.go,
-// MountDevice, Kubernetes v1.37.1).
-const volDataFile = "vol_data.json"
-
-func (b *Bridge) volDataPath(key csivol.Key) string {
-	return filepath.Join(filepath.Dir(b.kubeletStagingPath(key)), volDataFile)
-}
-
-// takenOver reports whether the kubelet's CSI plugin has the volume by now.
-func (b *Bridge) takenOver(v *volume) (bool, error) {
-	over, err := b.dirs().Exists(b.volDataPath(v.key))
-	if err != nil {
-		return false, flex.Errorf(flex.CodeInternal, "see whether the kubelet has taken the volume over: %w", err)
-	}
-	if over {
-		v.log.Info("the kubelet's CSI plugin has the volume; it is neither unstaged nor detached here")
-	}
-	return over, nil
-}
-
 // stage calls NodeStageVolume unless the record says that it is done. In any
 // doubt it is called again, also after a failed unstage, which may have
 // unstaged half of it (kubernetes/kubernetes#86360).

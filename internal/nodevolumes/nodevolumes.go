@@ -42,6 +42,8 @@ type Document struct {
 	BootID     string    `json:"bootID"`
 	Version    string    `json:"version"` // of the daemon
 	Written    time.Time `json:"written"`
+	// FlexDrivers are those that the daemon serves, vendor/name, in order.
+	FlexDrivers []string `json:"flexDrivers,omitempty"`
 	// Incomplete: there was no room for all volumes.
 	Incomplete bool     `json:"incomplete,omitempty"`
 	Volumes    []Volume `json:"volumes,omitempty"`
@@ -68,14 +70,19 @@ type Volume struct {
 	Attachment string `json:"attachment,omitempty"`
 	// InDoubt: something is under way, or has failed half-way.
 	InDoubt bool `json:"inDoubt,omitempty"`
-	// TakenOver: the kubelet's CSI plugin has it, too.
+	// TakenOver: the kubelet's CSI plugin has it on the node, too, for whichever
+	// pods.
 	TakenOver bool  `json:"takenOver,omitempty"`
 	Pods      []Pod `json:"pods,omitempty"`
 }
 
-// A Pod is one that has the volume from the bridge.
+// A Pod is one that has the volume from the bridge. One that has it from the
+// kubelet's CSI plugin alone is in no document.
 type Pod struct {
 	UID string `json:"uid"`
+	// TakenOver: the kubelet's CSI plugin has mounted the volume for this pod, too,
+	// beside what it has from the bridge.
+	TakenOver bool `json:"takenOver,omitempty"`
 	// Direct: the CSI driver has published into the pod's directory itself.
 	Direct bool `json:"direct,omitempty"`
 }
@@ -157,7 +164,26 @@ func (d *Document) Find(driver, handle string) *Volume {
 	return nil
 }
 
+// look adds what the kubelet's CSI plugin has.
+func (v *Volume) look(kubelet func(pod string) bool) {
+	v.TakenOver = v.TakenOver || kubelet("")
+	for i := range v.Pods {
+		v.Pods[i].TakenOver = kubelet(v.Pods[i].UID)
+		v.TakenOver = v.TakenOver || v.Pods[i].TakenOver
+	}
+}
+
 // Has reports whether a pod has the volume from the bridge.
 func (v *Volume) Has(uid string) bool {
 	return slices.ContainsFunc(v.Pods, func(p Pod) bool { return p.UID == uid })
 }
+
+// HasTakenOver reports whether a pod has it from the kubelet's CSI plugin as
+// well.
+func (v *Volume) HasTakenOver(uid string) bool {
+	return slices.ContainsFunc(v.Pods, func(p Pod) bool { return p.UID == uid && p.TakenOver })
+}
+
+// Serves reports whether the daemon serves a FlexVolume driver. One that is
+// too old to say so does not.
+func (d *Document) Serves(flexDriver string) bool { return slices.Contains(d.FlexDrivers, flexDriver) }

@@ -17,6 +17,11 @@ type Teller struct {
 	Records               func() []*volstate.Record
 	// Staging is where the kubelet's CSI plugin would have a volume staged.
 	Staging func(*volstate.Record) string
+	// Kubelet reports whether the kubelet's CSI plugin has a volume for a pod, by
+	// its UID, or for whichever, by none; nil: not known.
+	Kubelet func(r *volstate.Record, pod string) bool
+	// FlexDrivers are those that the daemon serves.
+	FlexDrivers []string
 	// Put writes the document. It has a deadline of its own.
 	Put func(ctx context.Context, document string) error
 	// Every is between two looks, and so the least between two writes; zero: 5 s.
@@ -34,7 +39,7 @@ func (t *Teller) Run(ctx context.Context) {
 	var said string // the last error that was logged
 	for {
 		wait := every
-		now := Of(t.Node, t.BootID, t.Version, time.Now(), t.Records(), t.Staging)
+		now := t.document()
 		if told == nil || !reflect.DeepEqual(told.Volumes, now.Volumes) {
 			if err := t.put(ctx, now); err == nil {
 				told, said = &now, ""
@@ -52,6 +57,19 @@ func (t *Teller) Run(ctx context.Context) {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// document is what there is to tell now.
+func (t *Teller) document() Document {
+	records := t.Records()
+	d := Of(t.Node, t.BootID, t.Version, time.Now(), records, t.Staging)
+	d.FlexDrivers = t.FlexDrivers
+	for _, r := range records {
+		if v := d.Find(r.Driver, r.Handle); v != nil && t.Kubelet != nil {
+			v.look(func(pod string) bool { return t.Kubelet(r, pod) })
+		}
+	}
+	return d
 }
 
 func (t *Teller) put(ctx context.Context, d Document) error {

@@ -1,0 +1,68 @@
+package nodevolumes_test
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+)
+
+// TestTellTakenOver: that the kubelet's CSI plugin has mounted a volume for a pod
+// changes no record, and is told all the same; so is that it has not any more.
+func TestTellTakenOver(t *testing.T) {
+	var has atomic.Pointer[string] // what the kubelet has mounted: pods of the volume "a"
+	none := ""
+	has.Store(&none)
+	var now string // all that one document says
+	told := make(chan string)
+	done := func(uid string) *volstate.Target {
+		return &volstate.Target{Pod: csivol.Pod{UID: uid}, Publish: volstate.Done, Private: "/p"}
+	}
+	teller := &nodevolumes.Teller{
+		Node: "node-1", BootID: "boot", Every: time.Millisecond, Log: slog.New(slog.DiscardHandler),
+		Records: func() []*volstate.Record {
+			now = *has.Load()
+			return []*volstate.Record{
+				{Driver: "d", Handle: "a", Stage: volstate.Done, Targets: map[string]*volstate.Target{"/1": done("u1"), "/2": done("u2")}},
+				{Driver: "d", Handle: "b", Stage: volstate.Done, Targets: map[string]*volstate.Target{"/3": done("u1")}},
+			}
+		},
+		Staging:     staging,
+		Kubelet:     func(r *volstate.Record, pod string) bool { return r.Handle == "a" && pod != "" && pod == now },
+		FlexDrivers: []string{"example.com/disk", "example.com/nfs"},
+		Put: func(ctx context.Context, document string) error {
+			select {
+			case told <- document:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		},
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		teller.Run(ctx)
+	}()
+	defer func() { stop(); <-ended }()
+	for _, uid := range []string{"", "u2", "u1", ""} {
+		has.Store(&uid)
+		document, err := nodevolumes.Decode(<-told)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := document.Find("d", "a"), document.Find("d", "b")
+		if a.TakenOver != (uid != "") || a.HasTakenOver("u1") != (uid == "u1") || a.HasTakenOver("u2") != (uid == "u2") || !a.Has("u1") || b.TakenOver || b.HasTakenOver("u1") {
+			t.Errorf("the kubelet has it for %q: %+v, %+v", uid, a, b)
+		}
+		if !document.Serves("example.com/nfs") || document.Serves("example.com/other") {
+			t.Errorf("%q", document.FlexDrivers)
+		}
+	}
+}
