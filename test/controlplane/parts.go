@@ -21,6 +21,15 @@ func (p *Plane) StartControllerManager() *Part {
 	return part
 }
 
+// StartScheduler starts kube-scheduler.
+func (p *Plane) StartScheduler() *Part {
+	p.t.Helper()
+	part := p.Program("kube-scheduler",
+		"--kubeconfig", p.Kubeconfig(Admin), "--leader-elect=false", "--secure-port=0", "--v=2")
+	p.Run(part)
+	return part
+}
+
 // StartAttacher starts the external-attacher of the CSI driver whose controller
 // service is at a socket.
 func (p *Plane) StartAttacher(socket string, more ...string) *Part {
