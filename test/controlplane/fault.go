@@ -38,8 +38,8 @@ func (x *Proxy) Heal() {
 	x.faults, x.delay = nil, 0
 }
 
-func (f *Fault) fits(r request) bool {
-	if f.Verb != "" && f.Verb != r.verb || f.Resource != "" && f.Resource != r.resource || f.Times > 0 && f.used >= f.Times {
+func (f *Fault) fits(r Request) bool {
+	if f.Verb != "" && f.Verb != r.Verb || f.Resource != "" && f.Resource != r.Resource || f.Times > 0 && f.used >= f.Times {
 		return false
 	}
 	f.used++

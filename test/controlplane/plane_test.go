@@ -1,8 +1,10 @@
 package controlplane
 
 import (
+	"fmt"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -83,7 +85,37 @@ func testProxy(t *testing.T, p *Plane) {
 	if err := get(); !apierrors.IsNotFound(err) {
 		t.Errorf("what was done although it failed: %v, want NotFound", err)
 	}
+	testMoment(t, x, client)
 	testWatch(t, x, client)
+}
+
+func testMoment(t *testing.T, x *Proxy, client kubernetes.Interface) {
+	namespaces := client.CoreV1().Namespaces()
+	x.Trace()
+	for after, want := range map[bool]bool{false: false, true: true} {
+		name := fmt.Sprintf("after-%t", after)
+		var happened int
+		x.At(&Moment{N: 2, After: after, Fits: Request.Changes, Then: func() { happened++ }})
+		for _, o := range []metav1.CreateOptions{{DryRun: []string{metav1.DryRunAll}}, {}} { // the first changes nothing
+			_, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name + "-first"}}, o)
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		_, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		if err == nil || happened != 1 {
+			t.Errorf("%s: %v, and it happened %d times", name, err, happened)
+		}
+		_, err = namespaces.Get(t.Context(), name, metav1.GetOptions{})
+		if done := err == nil; done != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	trace := x.Trace()
+	want := Request{Verb: "create", Resource: "namespaces", DryRun: true}
+	if len(trace) != 8 || trace[0] != want || trace[3] != (Request{Verb: "get", Resource: "namespaces", Name: "after-false"}) && trace[3].Name != "after-true" {
+		t.Errorf("%+v", trace)
+	}
 }
 
 func testWatch(t *testing.T, x *Proxy, client kubernetes.Interface) {

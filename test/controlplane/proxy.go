@@ -24,6 +24,8 @@ type Proxy struct {
 	delay    time.Duration
 	faults   []*Fault
 	counts   map[string]int
+	trace    []Request
+	moment   *Moment
 	answers  map[string]string // by path
 	watches  map[int]context.CancelFunc
 	watchNum int
@@ -137,6 +139,9 @@ func (x *Proxy) Requests() map[string]int {
 func (x *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	request := parse(r)
 	fault, delay := x.arrive(request)
+	if m := x.now(request); m != nil {
+		x.interrupt(m, r, request)
+	}
 	select {
 	case <-time.After(delay):
 	case <-r.Context().Done():
@@ -163,7 +168,7 @@ func (x *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // arrive counts the request and decides what happens to it.
-func (x *Proxy) arrive(r request) (*Fault, time.Duration) {
+func (x *Proxy) arrive(r Request) (*Fault, time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.counts[r.String()]++
@@ -176,8 +181,8 @@ func (x *Proxy) arrive(r request) (*Fault, time.Duration) {
 }
 
 // watch makes a watch one that CutWatches ends.
-func (x *Proxy) watch(ctx context.Context, r request) (context.Context, func()) {
-	if r.verb != "watch" {
+func (x *Proxy) watch(ctx context.Context, r Request) (context.Context, func()) {
+	if r.Verb != "watch" {
 		return ctx, func() {}
 	}
 	ctx, cut := context.WithCancel(ctx)

@@ -5,14 +5,28 @@ import (
 	"strings"
 )
 
-// A request is one to the API server in the words of RBAC.
-type request struct{ verb, resource string }
+// A Request is one to the API server in the words of RBAC.
+type Request struct {
+	Verb, Resource string
+	// Name is the object's; empty for those of many, and where it is in the body.
+	Name   string
+	DryRun bool
+}
 
-func (r request) String() string { return r.verb + " " + r.resource }
+func (r Request) String() string { return r.Verb + " " + r.Resource }
+
+// Changes reports whether it may change what is stored.
+func (r Request) Changes() bool {
+	switch r.Verb {
+	case "get", "list", "watch":
+		return false
+	}
+	return !r.DryRun && !strings.HasSuffix(r.Resource, "accessreviews")
+}
 
 // parse reads /api/v1/namespaces/NS/RESOURCE/NAME/SUBRESOURCE and
 // /apis/GROUP/VERSION/…; the resource of anything else is empty.
-func parse(r *http.Request) request {
+func parse(r *http.Request) Request {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
 	case len(parts) > 2 && parts[0] == "api":
@@ -20,7 +34,7 @@ func parse(r *http.Request) request {
 	case len(parts) > 3 && parts[0] == "apis":
 		parts = parts[3:]
 	default:
-		return request{verb: strings.ToLower(r.Method)}
+		return Request{Verb: strings.ToLower(r.Method)}
 	}
 	if len(parts) > 2 && parts[0] == "namespaces" {
 		parts = parts[2:]
@@ -29,7 +43,11 @@ func parse(r *http.Request) request {
 	if len(parts) > 2 {
 		resource += "/" + parts[2]
 	}
-	return request{verb: verb(r, len(parts) > 1), resource: resource}
+	request := Request{Verb: verb(r, len(parts) > 1), Resource: resource, DryRun: r.URL.Query().Has("dryRun")}
+	if len(parts) > 1 {
+		request.Name = parts[1]
+	}
+	return request
 }
 
 func verb(r *http.Request, named bool) string {
