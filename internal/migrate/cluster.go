@@ -22,22 +22,23 @@ type Reader interface {
 // clusterview's, or the context's. After clusterview.ErrAway nobody knows whether
 // it was done; who made the request looks.
 type Writer interface {
-	// Create returns the object as it is stored. ErrExists: one of the name is there.
-	Create(ctx context.Context, r clusterview.Resource, namespace, name string, object []byte) (stored []byte, err error)
-	// Delete says ErrGone if there is none, and ErrConflict if it is not the one
-	// that the preconditions ask for.
-	Delete(ctx context.Context, r clusterview.Resource, namespace, name string, p clusterview.Preconditions) error
-	Patch(ctx context.Context, r clusterview.Resource, namespace, name string, kind clusterview.PatchKind, patch []byte) (stored []byte, err error)
-	// Evict says ErrBudget if a PodDisruptionBudget does not allow it.
-	Evict(ctx context.Context, namespace, name, uid string, dryRun bool) error
+	// CreateObject returns the object as it is stored. ErrExists: one of the name
+	// is there.
+	CreateObject(ctx context.Context, r clusterview.Resource, namespace string, object []byte) (stored []byte, err error)
+	// DeleteObject says ErrGone if there is none, and ErrConflict if it is not the
+	// one that the preconditions ask for.
+	DeleteObject(ctx context.Context, r clusterview.Resource, namespace, name string, p clusterview.Preconditions) error
+	PatchObject(ctx context.Context, r clusterview.Resource, namespace, name string, kind clusterview.PatchKind, patch []byte) (stored []byte, err error)
+	// EvictPod says ErrBudget if a PodDisruptionBudget does not allow it.
+	EvictPod(ctx context.Context, namespace, name, uid string, dryRun bool) error
 }
 
 // A Watcher hears of an object: internal/kube has it.
 type Watcher interface {
-	// Watch tells at first what the object is, if it is there, and then each
+	// WatchObject tells at first what the object is, if it is there, and then each
 	// change. The channel is closed when the watch has ended, as each does after a
 	// while; whoever waits looks again.
-	Watch(ctx context.Context, r clusterview.Resource, namespace, name string) (<-chan clusterview.Event, error)
+	WatchObject(ctx context.Context, r clusterview.Resource, namespace, name string) (<-chan clusterview.Event, error)
 }
 
 // A Cluster is all that a migration wants of the API server.
