@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/test/csidriver/calls"
+	"github.com/flex2csi/flex2csi/test/demo/screen"
 )
 
 // A bridge is the second half of the story: the same calls, with flex2csi and a
@@ -129,7 +130,7 @@ func (b *bridge) startCSI(flags ...string) {
 		b.fail("start the CSI driver: %w", err)
 		return
 	}
-	b.screen.call(csiDriver+" --volume", strings.Join(append([]string{"disk-1=300Mi", "--register …/kubelet"}, flags...), " "), "started", green, time.Since(start))
+	b.Screen.Call(csiDriver+" --volume", strings.Join(append([]string{"disk-1=300Mi", "--register …/kubelet"}, flags...), " "), "started", screen.Green, time.Since(start))
 }
 
 // serve starts the daemon.
@@ -152,7 +153,7 @@ func (b *bridge) serve() {
 		b.fail("start the daemon: %w", err)
 		return
 	}
-	b.screen.call("flex2csi serve", "--config config.yaml --node-name "+nodeOf, "started", green, time.Since(start))
+	b.Screen.Call("flex2csi serve", "--config config.yaml --node-name "+nodeOf, "started", screen.Green, time.Since(start))
 }
 
 func (b *bridge) stopBoth() {
@@ -165,7 +166,7 @@ func (b *bridge) stopBoth() {
 			b.fail("stop: %w", err)
 			return
 		}
-		b.screen.call("kill -TERM", p.name, "ended", green, time.Since(start))
+		b.Screen.Call("kill -TERM", p.name, "ended", screen.Green, time.Since(start))
 	}
 }
 
@@ -213,9 +214,9 @@ func (b *bridge) status() {
 		b.fail("flex2csi status: %w: %s", err, a.text)
 		return
 	}
-	b.screen.call("flex2csi status", "", "done", green, a.took)
+	b.Screen.Call("flex2csi status", "", "done", screen.Green, a.took)
 	volumes, _, _ := strings.Cut(a.text, "\n\n") // and no more, for lack of room
 	for l := range strings.Lines(volumes) {
-		b.line("%s%s", indent, b.paint(dim, clip(strings.TrimRight(l, "\n"), b.width-len(indent))))
+		b.Line("%s%s", screen.Indent, b.Paint(screen.Dim, screen.Clip(strings.TrimRight(l, "\n"), b.Width-len(screen.Indent))))
 	}
 }

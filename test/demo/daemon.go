@@ -9,6 +9,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/test/csidriver/calls"
 	"github.com/flex2csi/flex2csi/test/csidriver/fault"
+	"github.com/flex2csi/flex2csi/test/demo/screen"
 )
 
 // daemonDies shows that pods do not need the daemon, and end without it.
@@ -72,7 +73,7 @@ func (b *bridge) midway() {
 		return
 	}
 	b.count(r.answer)
-	b.screen.call("disk mount", "pod-d "+disk.String(), string(r.Status), green, r.took)
+	b.Screen.Call("disk mount", "pod-d "+disk.String(), string(r.Status), screen.Green, r.took)
 	b.shows(dir, "xfs", "rw")
 	b.wasAsked("NodePublishVolume", "NodePublishVolume")
 	b.unmount(dir)
@@ -102,7 +103,7 @@ func (b *bridge) kill() {
 		b.fail("kill the daemon: %w", err)
 		return
 	}
-	b.screen.call("kill -9", "flex2csi", "killed", yellow, time.Since(start))
+	b.Screen.Call("kill -9", "flex2csi", "killed", screen.Yellow, time.Since(start))
 }
 
 // tombstones wants a number of unmounts to be noted, now or in a moment.

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/flex2csi/flex2csi/test/demo/screen"
 )
 
 // killed shows that a driver which dies half-way leaves nothing that the next
@@ -44,7 +46,7 @@ func (t *story) killInMkfs(dir string) volume {
 			continue
 		}
 		t.count(answer{took: took})
-		t.screen.call("disk mount", t.node.short(dir)+" "+disk.String(), "kill -9", yellow, took)
+		t.Screen.Call("disk mount", t.node.short(dir)+" "+disk.String(), "kill -9", screen.Yellow, took)
 		return disk
 	}
 	t.fail("in %d attempts no mount could be killed while it formatted", attempts)

@@ -20,6 +20,7 @@ import (
 	"syscall"
 
 	"github.com/flex2csi/flex2csi/test/csidriver/cli"
+	"github.com/flex2csi/flex2csi/test/demo/screen"
 )
 
 // These name the programs to show, as in the Makefile.
@@ -46,7 +47,7 @@ var errTold = errors.New("stopped")
 
 func run() error {
 	if dir, inside := os.LookupEnv(envDir); inside {
-		return tell(dir, newScreen(os.Stdout, os.Getenv))
+		return tell(dir, screen.New(os.Stdout, os.Getenv))
 	}
 	if err := preflight(binary(envBinary), binary(envDaemon)); err != nil {
 		return err
@@ -68,12 +69,12 @@ func binary(env string) string {
 }
 
 // tell tells the story in dir.
-func tell(dir string, s *screen) error {
+func tell(dir string, s *screen.Screen) error {
 	n, err := newNode(dir)
 	if err != nil {
 		return err
 	}
-	t := &story{screen: s, node: n}
+	t := &story{Screen: s, node: n}
 	b := &bridge{story: t}
 	defer b.end()
 	t.prologue()

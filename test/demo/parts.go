@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/test/demo/screen"
 )
 
 const mebi = 1 << 20
@@ -21,10 +23,10 @@ func (t *story) prologue() {
 	}
 	var uts unix.Utsname
 	_ = unix.Uname(&uts) // only for people
-	t.line("\n %s  %s", t.paint(bold, "flexdriver"), "a FlexVolume's whole life, with this program as the kubelet")
+	t.Line("\n %s  %s", t.Paint(screen.Bold, "flexdriver"), "a FlexVolume's whole life, with this program as the kubelet")
 	words := strings.Fields(version.text)
-	t.line(" %s\n", t.paint(dim, clip(strings.Join(words[:min(2, len(words))], " ")+" · Linux "+unix.ByteSliceToString(uts.Release[:]), t.width-1)))
-	t.aside("Shortened: pod-a is <kubelet dir>/pods/pod-a/volumes/example.com~disk/data, global the device mount path, '{…}' the JSON that was last written out; its keys lack their kubernetes.io/.")
+	t.Line(" %s\n", t.Paint(screen.Dim, screen.Clip(strings.Join(words[:min(2, len(words))], " ")+" · Linux "+unix.ByteSliceToString(uts.Release[:]), t.Width-1)))
+	t.Aside("Shortened: pod-a is <kubelet dir>/pods/pod-a/volumes/example.com~disk/data, global the device mount path, '{…}' the JSON that was last written out; its keys lack their kubernetes.io/.")
 }
 
 func (t *story) install() {
@@ -61,8 +63,8 @@ func (t *story) init(attach bool) {
 		}
 	}
 	without := ""
-	if t.width == widest {
-		without = t.paint(dim, " and not "+strings.Join(no, ", "))
+	if t.Width == screen.Widest {
+		without = t.Paint(screen.Dim, " and not "+strings.Join(no, ", "))
 	}
 	t.verify(nil, "capabilities", "%s%s", strings.Join(yes, ", "), without)
 }
@@ -256,16 +258,16 @@ func (t *story) nothingLeft() {
 	}
 	t.verify(err, "files", "one, empty, which callouts lock: %s", filepath.Base(strings.Join(names, " ")))
 	images, err := files(t.node.images)
-	t.verify(err, "data", "%s  %s", strings.Join(images, "  "), t.paint(dim, "the volumes themselves, and yours"))
+	t.verify(err, "data", "%s  %s", strings.Join(images, "  "), t.Paint(screen.Dim, "the volumes themselves, and yours"))
 }
 
 // epilogue is one line, and whether all went well.
 func (t *story) epilogue() bool {
 	if t.failed != nil {
-		t.line("\n %s %s\n", t.paint(red, "✗"), t.paint(bold, "stopped here: this is not as it should be"))
+		t.Line("\n %s %s\n", t.Paint(screen.Red, "✗"), t.Paint(screen.Bold, "stopped here: this is not as it should be"))
 		return false
 	}
-	t.line("\n %s %s %s\n", t.paint(green, "✓"), t.paint(bold, fmt.Sprintf("%d calls, %d checks, nothing left.", t.calls, t.seen)),
-		t.paint(dim, fmt.Sprintf("All calls together took %.1f s.", t.inCalls.Seconds())))
+	t.Line("\n %s %s %s\n", t.Paint(screen.Green, "✓"), t.Paint(screen.Bold, fmt.Sprintf("%d calls, %d checks, nothing left.", t.calls, t.seen)),
+		t.Paint(screen.Dim, fmt.Sprintf("All calls together took %.1f s.", t.inCalls.Seconds())))
 	return true
 }

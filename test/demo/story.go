@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/test/demo/screen"
 )
 
 // A story is told step by step. The first step that goes wrong is shown, and
 // all later ones do nothing, so that the parts can be read without it.
 type story struct {
-	*screen
+	*screen.Screen
 	node *node
 
 	failed      error
@@ -29,14 +30,14 @@ type story struct {
 func (t *story) fail(format string, args ...any) {
 	if t.failed == nil {
 		t.failed = fmt.Errorf(format, args...)
-		t.wrong(errors.New(t.node.short(t.failed.Error())))
+		t.Wrong(errors.New(t.node.short(t.failed.Error())))
 	}
 }
 
 func (t *story) part(title string) {
 	if t.failed == nil {
 		t.parts++
-		t.heading(t.parts, title)
+		t.Heading(t.parts, title)
 		t.begins = true
 	}
 }
@@ -47,15 +48,15 @@ func (t *story) scene(text string) {
 		return
 	}
 	if !t.begins {
-		t.line("")
+		t.Line("")
 	}
 	t.begins = false
-	t.say(text)
+	t.Say(text)
 }
 
 func (t *story) note(text string) {
 	if t.failed == nil {
-		t.aside(text)
+		t.Aside(text)
 	}
 }
 
@@ -67,7 +68,7 @@ func (t *story) verify(err error, what, format string, args ...any) {
 		t.fail("%s: %w", what, err)
 	default:
 		t.seen++
-		t.check(what, fmt.Sprintf(format, args...))
+		t.Check(what, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -82,7 +83,7 @@ func (t *story) refused(because, shown string, args ...string) {
 	if t.failed != nil {
 		return
 	}
-	t.aside(t.node.short(a.Message))
+	t.Aside(t.node.short(a.Message))
 	if !strings.Contains(a.Message, because) {
 		t.fail("the reason should be that %s", because)
 	}
@@ -94,21 +95,21 @@ func (t *story) callFor(want flex.Status, shown string, args ...string) answer {
 	}
 	a, err := t.node.call(args...)
 	t.count(a)
-	st := green
+	st := screen.Green
 	if a.Status != flex.StatusSuccess {
-		st = yellow
+		st = screen.Yellow
 	}
 	if err != nil || a.Status != want {
-		st = red
+		st = screen.Red
 	}
-	t.screen.call("disk "+args[0], t.node.short(shown), string(a.Status), st, a.took)
+	t.Screen.Call("disk "+args[0], t.node.short(shown), string(a.Status), st, a.took)
 	switch {
 	case err != nil:
 		t.fail("disk %s: %w", args[0], err)
 	case a.Status != want:
 		t.fail("the answer should be %s, and is %s", want, a.text)
 	case a.Device != "" || a.Attached != nil:
-		t.aside(t.node.short(a.text))
+		t.Aside(t.node.short(a.text))
 	}
 	return a
 }
@@ -125,20 +126,20 @@ func (t *story) people(ok bool, command string, args ...string) {
 	}
 	a, err := t.node.run(t.node.flexdriver, append([]string{command, "--driver", driverName, "--volume-plugin-dir", t.node.plugins}, args...)...)
 	t.count(a)
-	status, st := "done", green
+	status, st := "done", screen.Green
 	if err != nil {
-		status, st = "refused", yellow
+		status, st = "refused", screen.Yellow
 	}
 	if (err == nil) != ok {
-		status, st = strings.Replace(status, "refused", "failed", 1), red
+		status, st = strings.Replace(status, "refused", "failed", 1), screen.Red
 	}
 	shown := "--driver " + driverName + " --volume-plugin-dir …"
 	if len(args) > 0 {
 		shown = t.node.short(strings.Join(args, " ")) + " --driver " + driverName + " …"
 	}
-	t.screen.call("flexdriver "+command, shown, status, st, a.took)
+	t.Screen.Call("flexdriver "+command, shown, status, st, a.took)
 	for l := range strings.Lines(a.text) {
-		t.aside(t.node.short(strings.TrimSpace(l)))
+		t.Aside(t.node.short(strings.TrimSpace(l)))
 	}
 	if (err == nil) != ok {
 		t.fail("flexdriver %s should not have ended with: %v", command, err)
@@ -202,7 +203,7 @@ func (t *story) shows(dir, fsType, access string) {
 	if s.image != "" {
 		source += " = " + s.image
 	}
-	t.verify(err, "mounted", "%-7s %-5s %s   %s", t.node.short(dir), s.fsType, s.access, t.paint(dim, source))
+	t.verify(err, "mounted", "%-7s %-5s %s   %s", t.node.short(dir), s.fsType, s.access, t.Paint(screen.Dim, source))
 }
 
 func (t *story) unseen(dir string) {
@@ -246,7 +247,7 @@ func (t *story) writes(dir, file, text string) {
 		return
 	}
 	err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644)
-	t.verify(err, "wrote", "%s/%s  %s", t.node.short(dir), file, t.paint(dim, fmt.Sprintf("%q", text)))
+	t.verify(err, "wrote", "%s/%s  %s", t.node.short(dir), file, t.Paint(screen.Dim, fmt.Sprintf("%q", text)))
 }
 
 func (t *story) reads(dir, file, text string) {
@@ -257,7 +258,7 @@ func (t *story) reads(dir, file, text string) {
 	if err == nil && !bytes.Equal(got, []byte(text)) {
 		err = fmt.Errorf("%s holds %q, not %q", file, got, text)
 	}
-	t.verify(err, "read", "%s/%s  %s", t.node.short(dir), file, t.paint(dim, fmt.Sprintf("%q", got)))
+	t.verify(err, "read", "%s/%s  %s", t.node.short(dir), file, t.Paint(screen.Dim, fmt.Sprintf("%q", got)))
 }
 
 // cannotWrite wants the kernel to refuse.
@@ -270,7 +271,7 @@ func (t *story) cannotWrite(dir, file string) {
 		t.fail("%s/%s could be written", dir, file)
 		return
 	}
-	t.verify(nil, "not written", "%s/%s  %s", t.node.short(dir), file, t.paint(dim, t.node.short(errors.Unwrap(err).Error())))
+	t.verify(nil, "not written", "%s/%s  %s", t.node.short(dir), file, t.Paint(screen.Dim, t.node.short(errors.Unwrap(err).Error())))
 }
 
 // size wants the filesystem at dir to have nearly so many bytes, and returns
@@ -283,5 +284,5 @@ func (t *story) size(dir string, want int64) {
 	if err == nil && (got > want || got < want*3/4) {
 		err = fmt.Errorf("the filesystem at %s has %s, of a disk of %s", dir, mib(got), mib(want))
 	}
-	t.verify(err, "size", "%s  %s %s", t.node.short(dir), mib(got), t.paint(dim, "of a disk of "+mib(want)))
+	t.verify(err, "size", "%s  %s %s", t.node.short(dir), mib(got), t.Paint(screen.Dim, "of a disk of "+mib(want)))
 }
