@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/flex2csi/flex2csi/internal/migrate/manifest"
 )
 
 // JSON is the plan for programs.
@@ -32,37 +31,7 @@ func (p *Plan) YAML() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return yamlOf(data)
-}
-
-// yamlOf writes JSON, which is YAML already, as people write that, in the same
-// order.
-func yamlOf(data []byte) ([]byte, error) {
-	var n yaml.Node
-	if err := yaml.Unmarshal(data, &n); err != nil {
-		return nil, err
-	}
-	plainStyle(&n)
-	var b bytes.Buffer
-	e := yaml.NewEncoder(&b)
-	e.SetIndent(2)
-	e.CompactSeqIndent()
-	err := errors.Join(e.Encode(&n), e.Close())
-	return b.Bytes(), err
-}
-
-// ambiguous are texts that are something else to readers of YAML 1.1, such as
-// kubectl: booleans and numbers to the base 60.
-var ambiguous = regexp.MustCompile(`^(?i:y|n|yes|no|on|off)$|^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$`)
-
-func plainStyle(n *yaml.Node) {
-	n.Style = 0
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && ambiguous.MatchString(n.Value) {
-		n.Style = yaml.DoubleQuotedStyle
-	}
-	for _, child := range n.Content {
-		plainStyle(child)
-	}
+	return manifest.YAML(data)
 }
 
 // Write writes the plan into a directory, which is new or empty: plan.yaml, and
@@ -95,7 +64,7 @@ func (v *Volume) write(dir string) error {
 	file := func(suffix string, data []byte) error {
 		return os.WriteFile(filepath.Join(dir, v.Name+suffix), data, 0o600)
 	}
-	old, err := yamlOf(v.Original.Object)
+	old, err := manifest.YAML(v.Original.Object)
 	if err != nil {
 		return err
 	}
@@ -106,7 +75,7 @@ func (v *Volume) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	replacement, err := yamlOf(data)
+	replacement, err := manifest.YAML(data)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/migrate/manifest"
 )
 
 // Render is what a plan makes of one volume, for tests without a cluster.
@@ -25,4 +26,4 @@ func Render(ctx context.Context, c *bridgeconfig.Configuration, raw []byte) (rep
 }
 
 // YAMLOf writes JSON as YAML.
-func YAMLOf(data []byte) ([]byte, error) { return yamlOf(data) }
+func YAMLOf(data []byte) ([]byte, error) { return manifest.YAML(data) }

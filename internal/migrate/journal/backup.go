@@ -1,0 +1,101 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/migrate/manifest"
+)
+
+// BackUp writes objects into backup/VOLUME, each as the API server has sent it
+// (.json) and for people (.yaml). A file that is there and holds something else,
+// of a migration before, stays; the new one gets a number.
+func (d *Disk) BackUp(_ context.Context, volume string, objects [][]byte) error {
+	name, err := fileName(volume)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(d.Dir, "backup", name)
+	for _, object := range objects {
+		if err := backUp(dir, object); err != nil {
+			return fmt.Errorf("back up what goes with volume %s: %w", volume, err)
+		}
+	}
+	return nil
+}
+
+func backUp(dir string, object []byte) error {
+	name, err := backupName(object)
+	if err != nil {
+		return err
+	}
+	text, err := manifest.YAML(object)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for _, d := range []string{filepath.Dir(filepath.Dir(dir)), filepath.Dir(dir), dir} {
+		if err := makeDir(d); err != nil {
+			return err
+		}
+	}
+	base := filepath.Join(dir, name)
+	for n := 2; ; n++ {
+		there, err := os.ReadFile(base + ".json")
+		if err == nil && bytes.Equal(there, object) {
+			return nil
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		base = filepath.Join(dir, fmt.Sprintf("%s-%d", name, n))
+	}
+	if err := writeFile(base+".yaml", text); err != nil {
+		return err
+	}
+	return writeFile(base+".json", object) // the last: where it is, both are
+}
+
+// backupName is that of an object's files: persistentvolume, pod-web-0.
+func backupName(object []byte) (string, error) {
+	var o struct {
+		Kind     string `json:"kind"`
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(object, &o); err != nil {
+		return "", err
+	}
+	if strings.HasSuffix(o.Kind, "List") || o.Metadata.Name == "" {
+		return "", fmt.Errorf("a %q is not one object", o.Kind)
+	}
+	switch o.Kind {
+	case "":
+		return "", errors.New("an object without a kind")
+	case "Secret":
+		return "", errors.New("secrets are not backed up")
+	case "PersistentVolume": // one for each directory
+		return "persistentvolume", nil
+	case "PersistentVolumeClaim":
+		return "claim", nil
+	}
+	const longest = 200
+	name := strings.ToLower(o.Kind) + "-" + o.Metadata.Name
+	if strings.ContainsAny(name, "/\x00") {
+		return "", fmt.Errorf("%q is no name of an object", o.Metadata.Name)
+	}
+	if len(name) > longest {
+		name = fmt.Sprintf("%s-%s", name[:longest], hash(name))
+	}
+	return name, nil
+}

@@ -1,0 +1,245 @@
+package journal
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+)
+
+const (
+	// Label is that of the ConfigMaps of the journal, VolumeAnnotation the name of
+	// the volume, which is too long for a label or a name.
+	Label            = "flex2csi.io/migration"
+	VolumeAnnotation = "flex2csi.io/migration-volume"
+
+	// writerAnnotation tells one program's writes from another's.
+	writerAnnotation = "flex2csi.io/migration-writer"
+	recordKey        = "record.json"
+	prefix           = "flex2csi-migration-"
+	// maxRecord is how big a record may be when it is written for the first time.
+	// A ConfigMap has room for 1 MiB (k8s.io/kubernetes/pkg/apis/core/types.go,
+	// MaxSecretSize), and records grow a little.
+	maxRecord = 900 << 10
+)
+
+// API is what is wanted of the API server: internal/kube has it.
+type API interface {
+	GetObject(ctx context.Context, r clusterview.Resource, namespace, name string) ([]byte, error)
+	ListObjects(ctx context.Context, r clusterview.Resource, s clusterview.Selector) ([][]byte, error)
+	Create(ctx context.Context, r clusterview.Resource, namespace, name string, object []byte) ([]byte, error)
+	Patch(ctx context.Context, r clusterview.Resource, namespace, name string, kind clusterview.PatchKind, patch []byte) ([]byte, error)
+}
+
+// Cluster keeps records as ConfigMaps, one for each volume. It does not overwrite
+// what somebody else has written since it was read.
+type Cluster struct {
+	api       API
+	namespace string
+	writer    string
+
+	mu sync.Mutex
+	// versions are the resourceVersions of what was read or written last, by
+	// volume.
+	versions map[string]string
+}
+
+// NewCluster keeps records in a namespace.
+func NewCluster(api API, namespace string) *Cluster {
+	return &Cluster{api: api, namespace: namespace, writer: rand.Text(), versions: map[string]string{}}
+}
+
+// ConfigMapName is that of a volume's record.
+func ConfigMapName(volume string) string { return prefix + hash(volume) }
+
+func configMaps() clusterview.Resource {
+	return clusterview.Resource{Version: "v1", Name: "configmaps"}
+}
+
+// configMap is what is read and written of one.
+type configMap struct {
+	APIVersion string `json:"apiVersion,omitempty"`
+	Kind       string `json:"kind,omitempty"`
+	Metadata   struct {
+		Name            string            `json:"name,omitempty"`
+		ResourceVersion string            `json:"resourceVersion,omitempty"`
+		Labels          map[string]string `json:"labels,omitempty"`
+		Annotations     map[string]string `json:"annotations,omitempty"`
+	} `json:"metadata"`
+	Data map[string]string `json:"data,omitempty"`
+}
+
+func (c *Cluster) known(volume string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.versions[volume]
+}
+
+func (c *Cluster) note(volume, version string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if version == "" {
+		delete(c.versions, volume)
+		return
+	}
+	c.versions[volume] = version
+}
+
+// get returns the ConfigMap of a volume; nil if there is none.
+func (c *Cluster) get(ctx context.Context, volume string) (*configMap, error) {
+	name := ConfigMapName(volume)
+	raw, err := c.api.GetObject(ctx, configMaps(), c.namespace, name)
+	if err != nil {
+		return nil, fmt.Errorf("read the journal of %s: %w", volume, err)
+	}
+	if raw == nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	m := &configMap{}
+	if err := json.Unmarshal(raw, m); err != nil {
+		return nil, fmt.Errorf("read the journal of %s: ConfigMap %s/%s: %w", volume, c.namespace, name, err)
+	}
+	return m, nil
+}
+
+// Load returns the record of a volume; nil if there is none.
+func (c *Cluster) Load(ctx context.Context, volume string) (*Record, error) {
+	m, err := c.get(ctx, volume)
+	if err != nil {
+		return nil, err
+	}
+	if m == nil {
+		c.note(volume, "")
+		return nil, nil //nolint:nilnil // there is none
+	}
+	c.note(volume, m.Metadata.ResourceVersion)
+	return c.decode(m, volume)
+}
+
+func (c *Cluster) decode(m *configMap, volume string) (*Record, error) {
+	return decode([]byte(m.Data[recordKey]), volume, "ConfigMap "+c.namespace+"/"+m.Metadata.Name)
+}
+
+// List returns all records, and an error for each ConfigMap that has none.
+func (c *Cluster) List(ctx context.Context) ([]*Record, error) {
+	all, broken, err := c.list(ctx)
+	return all, errors.Join(append(slices.Collect(maps.Values(broken)), err)...)
+}
+
+// list returns the errors of ConfigMaps by their names.
+func (c *Cluster) list(ctx context.Context) (all []*Record, broken map[string]error, err error) {
+	raws, err := c.api.ListObjects(ctx, configMaps(), clusterview.Selector{Namespace: c.namespace, Labels: Label + "=true"})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the journal: %w", err)
+	}
+	broken = map[string]error{}
+	for _, raw := range raws {
+		m := &configMap{}
+		if err := json.Unmarshal(raw, m); err != nil {
+			return nil, nil, fmt.Errorf("read the journal: %w", err)
+		}
+		r, err := c.decode(m, "")
+		if err == nil && ConfigMapName(r.Volume) != m.Metadata.Name {
+			err = fmt.Errorf("ConfigMap %s/%s: it is about volume %q, whose has another name", c.namespace, m.Metadata.Name, r.Volume)
+		}
+		if err != nil {
+			broken[m.Metadata.Name] = err
+			continue
+		}
+		c.note(r.Volume, m.Metadata.ResourceVersion)
+		all = append(all, r)
+	}
+	sortRecords(all)
+	return all, broken, nil
+}
+
+// Save writes a record over the one that was read or written last, or as the
+// first one.
+func (c *Cluster) Save(ctx context.Context, r *Record) error {
+	n := r.next(time.Now())
+	if err := c.put(ctx, n); err != nil {
+		return err
+	}
+	r.saved(n)
+	return nil
+}
+
+// put writes a record as it is. What this program has written before, without
+// hearing that it was done, is no conflict.
+func (c *Cluster) put(ctx context.Context, n *Record) error {
+	data, err := encode(n)
+	if err != nil {
+		return fmt.Errorf("write the journal of %s: %w", n.Volume, err)
+	}
+	stored, err := c.write(ctx, n, data)
+	for try := 1; try < 3 && (errors.Is(err, clusterview.ErrConflict) || errors.Is(err, clusterview.ErrExists) || errors.Is(err, clusterview.ErrGone)); try++ {
+		there, e := c.get(ctx, n.Volume)
+		switch {
+		case e != nil:
+			return e
+		case there == nil: // somebody has deleted it: it is written again
+			c.note(n.Volume, "")
+		case there.Metadata.Annotations[writerAnnotation] != c.writer:
+			return fmt.Errorf("write the journal of %s: ConfigMap %s/%s: %w", n.Volume, c.namespace, ConfigMapName(n.Volume), ErrConflict)
+		default:
+			c.note(n.Volume, there.Metadata.ResourceVersion)
+		}
+		stored, err = c.write(ctx, n, data)
+	}
+	if err != nil {
+		return fmt.Errorf("write the journal of %s: %w", n.Volume, err)
+	}
+	m := &configMap{}
+	if err := json.Unmarshal(stored, m); err != nil {
+		return fmt.Errorf("write the journal of %s: %w", n.Volume, err)
+	}
+	c.note(n.Volume, m.Metadata.ResourceVersion)
+	return nil
+}
+
+// write makes one request.
+func (c *Cluster) write(ctx context.Context, n *Record, data []byte) ([]byte, error) {
+	m := &configMap{APIVersion: "v1", Kind: "ConfigMap", Data: map[string]string{recordKey: string(data)}}
+	name := ConfigMapName(n.Volume)
+	m.Metadata.Name, m.Metadata.ResourceVersion = name, c.known(n.Volume)
+	m.Metadata.Labels = map[string]string{Label: "true", "app.kubernetes.io/managed-by": "flex2csi"}
+	m.Metadata.Annotations = map[string]string{VolumeAnnotation: n.Volume, writerAnnotation: c.writer}
+	first := m.Metadata.ResourceVersion == ""
+	if first && len(data) > maxRecord {
+		return nil, fmt.Errorf("%w: %d KiB, and there is room for %d; the volume or its claim has big annotations", ErrTooBig, len(data)>>10, maxRecord>>10)
+	}
+	body, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	if first {
+		return c.api.Create(ctx, configMaps(), c.namespace, name, body)
+	}
+	return c.api.Patch(ctx, configMaps(), c.namespace, name, clusterview.MergePatch, body)
+}
+
+// Verify compares a record that was saved with the ConfigMap.
+func (c *Cluster) Verify(ctx context.Context, r *Record) error {
+	want, err := encode(r)
+	if err != nil {
+		return err
+	}
+	m, err := c.get(ctx, r.Volume)
+	if err != nil {
+		return err
+	}
+	if m == nil || m.Data[recordKey] != string(want) {
+		return fmt.Errorf("read the journal of %s back: ConfigMap %s/%s does not have what was written", r.Volume, c.namespace, ConfigMapName(r.Volume))
+	}
+	return nil
+}
+
+// BackUp does nothing: objects are backed up on the disk.
+func (c *Cluster) BackUp(context.Context, string, [][]byte) error { return nil }

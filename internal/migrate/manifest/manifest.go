@@ -1,0 +1,40 @@
+// Package manifest writes objects of the API as people write them.
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"regexp"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// YAML writes JSON, which is YAML already, as people write that, in the same
+// order.
+func YAML(data []byte) ([]byte, error) {
+	var n yaml.Node
+	if err := yaml.Unmarshal(data, &n); err != nil {
+		return nil, err
+	}
+	plainStyle(&n)
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	e.CompactSeqIndent()
+	err := errors.Join(e.Encode(&n), e.Close())
+	return b.Bytes(), err
+}
+
+// ambiguous are texts that are something else to readers of YAML 1.1, such as
+// kubectl: booleans and numbers to the base 60.
+var ambiguous = regexp.MustCompile(`^(?i:y|n|yes|no|on|off)$|^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$`)
+
+func plainStyle(n *yaml.Node) {
+	n.Style = 0
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && ambiguous.MatchString(n.Value) {
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	for _, child := range n.Content {
+		plainStyle(child)
+	}
+}
