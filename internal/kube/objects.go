@@ -38,7 +38,7 @@ func (c *Cluster) GetObject(ctx context.Context, r clusterview.Resource, namespa
 		return nil, nil
 	}
 	if err != nil {
-		return nil, failed(err, fmt.Sprintf("look at %s %s", r.Name, nameIn(namespace, name)))
+		return nil, answered(err, fmt.Sprintf("look at %s %s", r.Name, nameIn(namespace, name)))
 	}
 	return data, nil
 }
@@ -62,7 +62,7 @@ func (c *Cluster) ListObjects(ctx context.Context, r clusterview.Resource, s clu
 		}
 		data, err := c.do(ctx, q)
 		if err != nil {
-			return nil, failed(err, "list "+r.Name)
+			return nil, answered(err, "list "+r.Name)
 		}
 		var list struct {
 			APIVersion string                       `json:"apiVersion"`
@@ -121,7 +121,7 @@ func (c *Cluster) DryRunCreate(ctx context.Context, r clusterview.Resource, name
 		return nil, true, nil
 	}
 	if err != nil {
-		return nil, false, failed(err, fmt.Sprintf("create %s %s as a dry run", r.Name, nameIn(namespace, name)))
+		return nil, false, answered(err, fmt.Sprintf("create %s %s as a dry run", r.Name, nameIn(namespace, name)))
 	}
 	return stored, false, nil
 }
@@ -151,7 +151,7 @@ func (c *Cluster) May(ctx context.Context, a clusterview.Access) (bool, error) {
 	reviews := clusterview.Resource{Group: authorizationv1.GroupName, Version: "v1", Name: "selfsubjectaccessreviews"}
 	answer, err := c.do(ctx, c.core.RESTClient().Post().AbsPath(reviews.Path("")).SetHeader("Content-Type", jsonType).Body(body))
 	if err != nil {
-		return false, failed(err, "ask whether this user may "+a.String())
+		return false, answered(err, "ask whether this user may "+a.String())
 	}
 	var review authorizationv1.SelfSubjectAccessReview
 	if err := json.Unmarshal(answer, &review); err != nil {
