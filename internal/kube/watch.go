@@ -17,10 +17,10 @@ import (
 // watchFor is after how long the API server ends a watch of one object.
 const watchFor = 5 * time.Minute
 
-// Watch tells what an object is, if it is there, and then each change of it. The
+// WatchObject tells what an object is, if it is there, and then each change of it. The
 // channel is closed when the watch has ended, which is no error: whoever waits
 // looks again. Who does not read to the end ends ctx.
-func (c *Cluster) Watch(ctx context.Context, r clusterview.Resource, namespace, name string) (<-chan clusterview.Event, error) {
+func (c *Cluster) WatchObject(ctx context.Context, r clusterview.Resource, namespace, name string) (<-chan clusterview.Event, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var late atomic.Bool
 	opening := time.AfterFunc(requestTimeout, func() { late.Store(true); cancel() })

@@ -26,16 +26,20 @@ func (c *Cluster) change(ctx context.Context, q *rest.Request, body []byte, cont
 	return data, nil
 }
 
-// Create makes an object, and returns it as it is stored. A field that the API
+// CreateObject makes an object, and returns it as it is stored. A field that the API
 // server does not know is an error.
-func (c *Cluster) Create(ctx context.Context, r clusterview.Resource, namespace, name string, object []byte) ([]byte, error) {
+func (c *Cluster) CreateObject(ctx context.Context, r clusterview.Resource, namespace string, object []byte) ([]byte, error) {
+	var named metav1.PartialObjectMetadata
+	if err := json.Unmarshal(object, &named); err != nil {
+		return nil, fmt.Errorf("create %s: %w", r.Name, err)
+	}
 	q := c.core.RESTClient().Post().AbsPath(r.Path(namespace)).Param("fieldValidation", metav1.FieldValidationStrict)
-	return c.change(ctx, q, object, jsonType, fmt.Sprintf("create %s %s", r.Name, nameIn(namespace, name)))
+	return c.change(ctx, q, object, jsonType, fmt.Sprintf("create %s %s", r.Name, nameIn(namespace, named.Name)))
 }
 
-// Delete asks for the end of an object, which may still be there after if it has
+// DeleteObject asks for the end of an object, which may still be there after if it has
 // finalizers.
-func (c *Cluster) Delete(ctx context.Context, r clusterview.Resource, namespace, name string, p clusterview.Preconditions) error {
+func (c *Cluster) DeleteObject(ctx context.Context, r clusterview.Resource, namespace, name string, p clusterview.Preconditions) error {
 	body, err := json.Marshal(deleteOptions(p, nil))
 	if err != nil {
 		return err
@@ -60,15 +64,15 @@ func deleteOptions(p clusterview.Preconditions, dryRun []string) *metav1.DeleteO
 	return o
 }
 
-// Patch changes an object, and returns it as it is stored.
-func (c *Cluster) Patch(ctx context.Context, r clusterview.Resource, namespace, name string, kind clusterview.PatchKind, patch []byte) ([]byte, error) {
+// PatchObject changes an object, and returns it as it is stored.
+func (c *Cluster) PatchObject(ctx context.Context, r clusterview.Resource, namespace, name string, kind clusterview.PatchKind, patch []byte) ([]byte, error) {
 	q := c.core.RESTClient().Patch(types.PatchType(kind)).AbsPath(r.Path(namespace), name).Param("fieldValidation", metav1.FieldValidationStrict)
 	return c.change(ctx, q, patch, string(kind), fmt.Sprintf("patch %s %s", r.Name, nameIn(namespace, name)))
 }
 
-// Evict asks for the end of a pod, as far as PodDisruptionBudgets allow it. A dry
+// EvictPod asks for the end of a pod, as far as PodDisruptionBudgets allow it. A dry
 // run ends nothing and counts against none of them.
-func (c *Cluster) Evict(ctx context.Context, namespace, name, uid string, dryRun bool) error {
+func (c *Cluster) EvictPod(ctx context.Context, namespace, name, uid string, dryRun bool) error {
 	what := fmt.Sprintf("evict pod %s", nameIn(namespace, name))
 	pods := clusterview.Resource{Version: "v1", Name: "pods"}
 	q := c.core.RESTClient().Post().AbsPath(pods.Path(namespace), name, "eviction")

@@ -34,8 +34,8 @@ const (
 type API interface {
 	GetObject(ctx context.Context, r clusterview.Resource, namespace, name string) ([]byte, error)
 	ListObjects(ctx context.Context, r clusterview.Resource, s clusterview.Selector) ([][]byte, error)
-	Create(ctx context.Context, r clusterview.Resource, namespace, name string, object []byte) ([]byte, error)
-	Patch(ctx context.Context, r clusterview.Resource, namespace, name string, kind clusterview.PatchKind, patch []byte) ([]byte, error)
+	CreateObject(ctx context.Context, r clusterview.Resource, namespace string, object []byte) ([]byte, error)
+	PatchObject(ctx context.Context, r clusterview.Resource, namespace, name string, kind clusterview.PatchKind, patch []byte) ([]byte, error)
 }
 
 // Cluster keeps records as ConfigMaps, one for each volume. It does not overwrite
@@ -220,9 +220,9 @@ func (c *Cluster) write(ctx context.Context, n *Record, data []byte) ([]byte, er
 		return nil, err
 	}
 	if first {
-		return c.api.Create(ctx, configMaps(), c.namespace, name, body)
+		return c.api.CreateObject(ctx, configMaps(), c.namespace, body)
 	}
-	return c.api.Patch(ctx, configMaps(), c.namespace, name, clusterview.MergePatch, body)
+	return c.api.PatchObject(ctx, configMaps(), c.namespace, name, clusterview.MergePatch, body)
 }
 
 // Verify compares a record that was saved with the ConfigMap.
