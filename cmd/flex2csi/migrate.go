@@ -13,6 +13,7 @@ import (
 func migrateCommands() []command {
 	return []command{
 		{name: "migrate plan", args: "[flags] [NAME...]", summary: "show what would become of FlexVolumes, and change nothing", run: migratePlan, flags: new(planOptions).flags},
+		{name: "migrate status", args: "[flags] [NAME...]", summary: "show how far migrations are, and what is wrong with them", run: migrateStatus, flags: new(migrateStatusOptions).flags},
 	}
 }
 

@@ -12,8 +12,13 @@ import (
 )
 
 // JSON is the plan for programs.
-func (p *Plan) JSON() ([]byte, error) {
-	data, err := encode(p)
+func (p *Plan) JSON() ([]byte, error) { return indented(p) }
+
+// YAML is the same as JSON.
+func (p *Plan) YAML() ([]byte, error) { return yamlFrom(p) }
+
+func indented(value any) ([]byte, error) {
+	data, err := encode(value)
 	if err != nil {
 		return nil, err
 	}
@@ -25,9 +30,8 @@ func (p *Plan) JSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// YAML is the same as JSON.
-func (p *Plan) YAML() ([]byte, error) {
-	data, err := encode(p)
+func yamlFrom(value any) ([]byte, error) {
+	data, err := encode(value)
 	if err != nil {
 		return nil, err
 	}

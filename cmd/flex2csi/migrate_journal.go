@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/migrate"
+)
+
+// What is written down in a directory is about one cluster: in another one, a
+// volume that is not there is not one that has to be created again. So the
+// directory has a file that says which one.
+
+const clusterFile = "cluster"
+
+// A journalCluster is a cluster as a directory knows it.
+type journalCluster struct {
+	// UID is that of namespace kube-system, which lives as long as the cluster;
+	// empty: it may not be read.
+	UID    string `json:"uid,omitempty"`
+	Server string `json:"server"`
+}
+
+// clusterServer is what is wanted of the API server.
+type clusterServer interface {
+	migrate.Reader
+	Server() string
+}
+
+func thisCluster(ctx context.Context, c clusterServer) journalCluster {
+	this := journalCluster{Server: c.Server()}
+	raw, err := c.GetObject(ctx, clusterview.Resource{Version: "v1", Name: "namespaces"}, "", "kube-system")
+	if err != nil || raw == nil {
+		return this
+	}
+	var namespace struct {
+		Metadata struct {
+			UID string `json:"uid"`
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(raw, &namespace) == nil {
+		this.UID = namespace.Metadata.UID
+	}
+	return this
+}
+
+// sameCluster refuses a directory that is about another cluster. One that is
+// about none yet, or is not there, is in nobody's way.
+func sameCluster(ctx context.Context, c clusterServer, dir string) error {
+	data, err := os.ReadFile(filepath.Join(dir, clusterFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return foreignRecords(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("read which cluster the journal is about: %w", err)
+	}
+	var its journalCluster
+	if err := json.Unmarshal(data, &its); err != nil {
+		return fmt.Errorf("read which cluster the journal is about: %s: %w", filepath.Join(dir, clusterFile), err)
+	}
+	this := thisCluster(ctx, c)
+	same := its.Server == this.Server
+	if its.UID != "" && this.UID != "" {
+		same = its.UID == this.UID
+	}
+	if !same {
+		return fmt.Errorf("%s is the journal of another cluster (%s, not %s): give this one's, or an empty directory, with --journal; nothing was changed", dir, its.Server, this.Server)
+	}
+	return nil
+}
+
+// foreignRecords: whoever has copied records into a directory has to copy whose
+// they are as well.
+func foreignRecords(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the journal: %w", err)
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".json") {
+			return fmt.Errorf("%s has records (%s) and no file %q that says of which cluster they are: give another directory with --journal, where what is in the cluster is enough; nothing was changed", dir, e.Name(), clusterFile)
+		}
+	}
+	return nil
+}

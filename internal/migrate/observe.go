@@ -1,0 +1,193 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+)
+
+// Records are what Status and Finish want of the journal: each of its stores has it.
+type Records interface {
+	List(ctx context.Context) ([]*journal.Record, error)
+}
+
+// An Observer says how the migrations of a cluster are. It only reads.
+type Observer struct {
+	Reader  Reader
+	Journal Records
+	Server  string
+	Now     func() time.Time
+}
+
+// LeaseName is the Lease in [Namespace] that keeps two operators apart.
+const LeaseName = "flex2csi-migrate"
+
+func leases() clusterview.Resource { return resource("coordination.k8s.io", "leases") }
+
+// observed is what was read of a cluster for one answer.
+type observed struct {
+	w         *world
+	now       time.Time
+	volumes   map[string]*Object // all PersistentVolumes
+	records   map[string]*journal.Record
+	documents []*nodevolumes.Document // of this boot of their nodes
+	silent    map[string]string       // nodes whose document does not count, and why
+	problems  []string                // what could not be looked at
+}
+
+// observe reads what both want. What is missing is among the problems, and
+// nobody takes it for nothing.
+func (o *Observer) observe(ctx context.Context) (*observed, error) {
+	s := &observed{w: newWorld(o.Reader), now: o.Now().UTC(), volumes: map[string]*Object{}, records: map[string]*journal.Record{}, silent: map[string]string{}}
+	all, err := s.w.all(ctx, persistentVolumes())
+	if err != nil {
+		return nil, err
+	}
+	for _, pv := range all {
+		s.volumes[pv.name()] = pv
+	}
+	records, err := o.Journal.List(ctx)
+	if err != nil {
+		s.problem("not all of the journal can be read: %v", err)
+	}
+	for _, r := range records {
+		s.records[r.Volume] = r
+	}
+	maps, err := s.w.list(ctx, configMaps(), clusterview.Selector{Namespace: nodevolumes.Namespace})
+	if err != nil {
+		s.problem("what the bridges of the nodes have is not known: %v", err)
+	}
+	for _, m := range maps {
+		if m.text("data", nodevolumes.Key) != "" { // each namespace has kube-root-ca.crt
+			s.document(ctx, m)
+		}
+	}
+	return s, ctx.Err()
+}
+
+func (s *observed) problem(format string, args ...any) {
+	s.problems = append(s.problems, fmt.Sprintf(format, args...))
+}
+
+// document reads what one node says.
+func (s *observed) document(ctx context.Context, m *Object) {
+	d, err := nodevolumes.Decode(m.text("data", nodevolumes.Key))
+	if err != nil {
+		s.doubt(m.name(), fmt.Sprintf("ConfigMap %s cannot be read: %v", m.full(), err))
+		return
+	}
+	if d.Node != m.name() {
+		s.doubt(m.name(), fmt.Sprintf("ConfigMap %s is that of node %s", m.full(), d.Node))
+		return
+	}
+	node, err := s.w.get(ctx, nodes(), "", d.Node)
+	switch {
+	case err != nil:
+		s.doubt(d.Node, fmt.Sprintf("node %s could not be looked at: %v", d.Node, err))
+		return
+	case node == nil: // its mounts are gone with it
+		return
+	case node.text("status", "nodeInfo", "bootID") != d.BootID:
+		s.doubt(d.Node, fmt.Sprintf("ConfigMap %s is of before node %s was started the last time", m.full(), d.Node))
+		return
+	case d.Incomplete:
+		s.doubt(d.Node, fmt.Sprintf("ConfigMap %s has no room for all volumes of node %s", m.full(), d.Node))
+	}
+	s.documents = append(s.documents, d)
+}
+
+func (s *observed) doubt(node, why string) {
+	s.silent[node] = why
+	s.problems = append(s.problems, why)
+}
+
+// An OldMount is one that a pod still has from the bridge, beside the one from
+// the kubelet's CSI plugin if that has taken over.
+type OldMount struct {
+	Node string `json:"node"`
+	Pod  string `json:"pod,omitempty"` // namespace/name; empty: the API server knows none of the UID
+	UID  string `json:"uid"`
+	// TakenOver: the kubelet's CSI plugin has mounted it for the pod, too.
+	TakenOver bool `json:"takenOver"`
+}
+
+func (m OldMount) String() string {
+	name := m.Pod
+	if name == "" {
+		name = "a pod that is gone (uid " + m.UID + ")"
+	}
+	return name + " on node " + m.Node
+}
+
+// mounts are those that bridges have of a volume for pods.
+func (s *observed) mounts(ctx context.Context, driver, handle, namespace string) (all []OldMount) {
+	for _, d := range s.documents {
+		v := d.Find(driver, handle)
+		if v == nil {
+			continue
+		}
+		for _, p := range v.Pods {
+			all = append(all, OldMount{Node: d.Node, Pod: s.pod(ctx, namespace, p.UID), UID: p.UID, TakenOver: v.HasTakenOver(p.UID)})
+		}
+	}
+	slices.SortFunc(all, func(a, b OldMount) int { return strings.Compare(a.Pod+"/"+a.UID, b.Pod+"/"+b.UID) })
+	return all
+}
+
+// pod is the name of the pod with a UID; empty if there is none, or nobody knows.
+func (s *observed) pod(ctx context.Context, namespace, uid string) string {
+	all, err := s.w.list(ctx, pods(), clusterview.Selector{Namespace: namespace})
+	if err != nil {
+		return ""
+	}
+	for _, pod := range all {
+		// The kubelet calls a static pod by another UID than the API server does.
+		if pod.uid() == uid || pod.pairs("metadata", "annotations")["kubernetes.io/config.hash"] == uid {
+			return pod.full()
+		}
+	}
+	return ""
+}
+
+// holder is who has the Lease just now, user@host; empty: nobody.
+func (s *observed) holder(ctx context.Context) string {
+	o, err := s.w.get(ctx, leases(), Namespace, LeaseName)
+	if err != nil {
+		s.problem("who migrates just now is not known: %v", err)
+		return ""
+	}
+	if o == nil {
+		return ""
+	}
+	renewed, err := time.Parse(time.RFC3339Nano, o.text("spec", "renewTime"))
+	seconds, bad := strconv.Atoi(o.text("spec", "leaseDurationSeconds"))
+	if err != nil || bad != nil || s.now.After(renewed.Add(time.Duration(seconds)*time.Second)) {
+		return ""
+	}
+	return o.text("spec", "holderIdentity")
+}
+
+// source is what a PersistentVolume is.
+func source(pv *Object) string {
+	switch {
+	case pv == nil:
+		return "none"
+	case pv.sub("spec", "flexVolume") != nil:
+		return "FlexVolume"
+	case pv.sub("spec", "csi") != nil:
+		return "CSI"
+	}
+	return "another"
+}
+
+// migrated reports whether a PersistentVolume is one that was migrated.
+func migrated(pv *Object) bool {
+	return pv.sub("spec", "csi") != nil && pv.pairs("metadata", "labels")[MigratedLabel] != ""
+}

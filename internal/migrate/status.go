@@ -1,0 +1,243 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+)
+
+const situationKind = "MigrationStatus"
+
+// A Situation is how the migrations of a cluster are.
+type Situation struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Made       time.Time `json:"made"`
+	Server     string    `json:"server"`
+	// Holder migrates just now; empty: nobody does.
+	Holder  string         `json:"holder,omitempty"`
+	Volumes []VolumeStatus `json:"volumes"`
+	// Remaining are how many FlexVolumes there are by their driver, without those
+	// that are on their way.
+	Remaining map[string]int `json:"remaining,omitempty"`
+	// Problems are what could not be looked at.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// A State is how a volume is on its way.
+type State string
+
+// The states.
+const (
+	// UnderWay: somebody migrates just now.
+	UnderWay State = "UnderWay"
+	// Halted: it was begun, is not finished, and nobody is at it.
+	Halted State = "Halted"
+	// WithoutVolume is Halted where there is no PersistentVolume.
+	WithoutVolume State = "WithoutVolume"
+	Migrated      State = "Migrated"
+	// TakenBack: it is a FlexVolume again.
+	TakenBack State = "TakenBack"
+	// Removed: it was finished, and the volume is not there any more.
+	Removed State = "Removed"
+	// Contradictory: somebody else has made another volume of it.
+	Contradictory State = "Contradictory"
+)
+
+// String is for people.
+func (s State) String() string {
+	switch s {
+	case UnderWay:
+		return "under way"
+	case Halted:
+		return "HALTED"
+	case WithoutVolume:
+		return "NO VOLUME"
+	case Migrated:
+		return "migrated"
+	case TakenBack:
+		return "taken back"
+	case Removed:
+		return "removed"
+	}
+	return "CHANGED"
+}
+
+// A VolumeStatus is how one volume is.
+type VolumeStatus struct {
+	Name       string            `json:"name"`
+	Claim      string            `json:"claim,omitempty"`
+	FlexDriver string            `json:"flexDriver,omitempty"`
+	CSIDriver  string            `json:"csiDriver,omitempty"`
+	Handle     string            `json:"volumeHandle,omitempty"`
+	State      State             `json:"state"`
+	Direction  journal.Direction `json:"direction"`
+	Mode       journal.Mode      `json:"mode,omitempty"`
+	// Stage is empty where there is no record of it, only the volume.
+	Stage journal.Stage `json:"stage,omitempty"`
+	Since time.Time     `json:"since,omitzero"`
+	// Now is what the PersistentVolume is: FlexVolume, CSI, none.
+	Now       string     `json:"now"`
+	OldMounts []OldMount `json:"oldMounts,omitempty"`
+	Trouble   string     `json:"trouble,omitempty"`
+	// Next is what a person does; empty: nothing.
+	Next     string `json:"next,omitempty"`
+	By       string `json:"by,omitempty"`
+	Requests int    `json:"requests,omitempty"`
+}
+
+// Status looks at all volumes that were migrated, are on their way, or were
+// taken back.
+func (o *Observer) Status(ctx context.Context) (*Situation, error) {
+	s, err := o.observe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &Situation{APIVersion: apiVersion, Kind: situationKind, Made: s.now, Server: o.Server, Holder: s.holder(ctx), Volumes: []VolumeStatus{}, Remaining: map[string]int{}}
+	for _, name := range s.names() {
+		t.Volumes = append(t.Volumes, s.status(ctx, name, t.Holder))
+	}
+	for name, pv := range s.volumes {
+		r := s.records[name]
+		if driver := pv.text("spec", "flexVolume", "driver"); driver != "" && (r == nil || !r.Unfinished()) {
+			t.Remaining[driver]++
+		}
+	}
+	t.Problems = s.problems
+	return t, ctx.Err()
+}
+
+// names are the volumes that have to do with migrations.
+func (s *observed) names() []string {
+	all := map[string]bool{}
+	for name := range s.records {
+		all[name] = true
+	}
+	for name, pv := range s.volumes {
+		if migrated(pv) {
+			all[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+func (s *observed) status(ctx context.Context, name, holder string) VolumeStatus {
+	r, pv := s.records[name], s.volumes[name]
+	v := VolumeStatus{Name: name, Now: source(pv), Direction: journal.ToCSI}
+	if r != nil {
+		v.Claim, v.FlexDriver, v.CSIDriver, v.Handle = r.Claim, r.FlexDriver, r.CSIDriver, r.VolumeHandle
+		v.Direction, v.Mode, v.Stage, v.Since = r.Direction, r.Mode, r.Stage, r.Times[r.Stage]
+		v.Trouble, v.By, v.Requests = r.Trouble, r.By, r.Requests
+	} else {
+		v.Claim = claimOf(pv)
+		v.FlexDriver, v.CSIDriver, v.Handle = pv.pairs("metadata", "annotations")[FlexDriverAnnotation], pv.text("spec", "csi", "driver"), pv.text("spec", "csi", "volumeHandle")
+		if made, err := time.Parse(time.RFC3339, pv.text("metadata", "creationTimestamp")); err == nil {
+			v.Since = made
+		}
+	}
+	v.State = state(r, pv, holder)
+	if v.Now == "CSI" {
+		namespace, _, _ := strings.Cut(v.Claim, "/")
+		v.OldMounts = s.mounts(ctx, v.CSIDriver, v.Handle, namespace)
+	}
+	v.advise()
+	return v
+}
+
+// state compares what was written down with what there is.
+func state(r *journal.Record, pv *Object, holder string) State {
+	now := source(pv)
+	switch {
+	case r == nil:
+		return Migrated
+	case r.Unfinished() && holder != "":
+		return UnderWay
+	case r.Unfinished() && pv == nil:
+		return WithoutVolume
+	case r.Unfinished():
+		return Halted
+	case pv == nil:
+		return Removed
+	case r.Direction == journal.ToCSI && now == "CSI":
+		return Migrated
+	case r.Direction == journal.ToFlexVolume && now == "FlexVolume":
+		return TakenBack
+	}
+	return Contradictory
+}
+
+// advise says what is wrong and what a person does about it.
+func (v *VolumeStatus) advise() {
+	goOn := "flex2csi migrate resume " + v.Name
+	back := "flex2csi migrate rollback " + v.Name
+	if v.Direction == journal.ToFlexVolume {
+		goOn += " makes the FlexVolume of it again"
+	} else {
+		goOn += " goes on, " + back + " goes back"
+	}
+	switch v.State {
+	case WithoutVolume:
+		v.trouble("there is no PersistentVolume now: the claim is Lost. Pods that run go on, but if the kubelet of their node is restarted it may unmount the volume under them")
+		v.Next = "at once: " + goOn
+	case Halted:
+		v.Next = goOn
+	case Contradictory:
+		v.trouble(fmt.Sprintf("it was finished as %s, and is %s now: somebody else has replaced it", is(v.Direction), v.Now))
+		v.Next = "find out who: kubectl get pv " + v.Name + " -o yaml --show-managed-fields; then migrate it once more, or leave it"
+	case Migrated:
+		if len(v.OldMounts) > 0 {
+			v.Next = fmt.Sprintf("%d of its pods keep the mount of the bridge until they are restarted", len(v.OldMounts))
+		}
+	}
+}
+
+func (v *VolumeStatus) trouble(what string) {
+	if v.Trouble != "" {
+		what += "; " + v.Trouble
+	}
+	v.Trouble = what
+}
+
+func is(d journal.Direction) string {
+	if d == journal.ToFlexVolume {
+		return "FlexVolume"
+	}
+	return "CSI"
+}
+
+// Without a claim a volume has an empty one.
+func claimOf(pv *Object) string {
+	ref := pv.sub("spec", "claimRef")
+	if ref == nil {
+		return ""
+	}
+	return ref.text("namespace") + "/" + ref.text("name")
+}
+
+// Filter returns the situation of some volumes, by their names or claims; names
+// that are none are returned as well.
+func (t *Situation) Filter(names []string) (*Situation, []string) {
+	if len(names) == 0 {
+		return t, nil
+	}
+	shown, missing := *t, slices.Clone(names)
+	shown.Volumes = []VolumeStatus{}
+	for _, v := range t.Volumes {
+		if slices.Contains(names, v.Name) || v.Claim != "" && slices.Contains(names, v.Claim) {
+			shown.Volumes = append(shown.Volumes, v)
+			missing = slices.DeleteFunc(missing, func(n string) bool { return n == v.Name || n == v.Claim })
+		}
+	}
+	return &shown, missing
+}
+
+// JSON is the situation for programs.
+func (t *Situation) JSON() ([]byte, error) { return indented(t) }
+
+// YAML is the same as JSON.
+func (t *Situation) YAML() ([]byte, error) { return yamlFrom(t) }
