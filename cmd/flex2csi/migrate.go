@@ -13,6 +13,9 @@ import (
 func migrateCommands() []command {
 	return []command{
 		{name: "migrate plan", args: "[flags] [NAME...]", summary: "show what would become of FlexVolumes, and change nothing", run: migratePlan, flags: new(planOptions).flags},
+		{name: "migrate apply", args: "[flags] [NAME...]", summary: "replace FlexVolumes by CSI volumes", run: migrateApply, flags: new(applyOptions).flags},
+		{name: "migrate resume", args: "[flags] [NAME...]", summary: "go on with what was begun and is not finished", run: migrateResume, flags: new(resumeOptions).flags},
+		{name: "migrate rollback", args: "[flags] NAME... | --all", summary: "make FlexVolumes again", run: migrateRollback, flags: new(rollbackOptions).flags},
 		{name: "migrate status", args: "[flags] [NAME...]", summary: "show how far migrations are, and what is wrong with them", run: migrateStatus, flags: new(migrateStatusOptions).flags},
 	}
 }

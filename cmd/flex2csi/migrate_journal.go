@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/google/renameio/v2"
+
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 )
@@ -87,6 +89,28 @@ func foreignRecords(dir string) error {
 		if strings.HasSuffix(e.Name(), ".json") {
 			return fmt.Errorf("%s has records (%s) and no file %q that says of which cluster they are: give another directory with --journal, where what is in the cluster is enough; nothing was changed", dir, e.Name(), clusterFile)
 		}
+	}
+	return nil
+}
+
+// bindJournal makes the directory one of this cluster.
+func bindJournal(ctx context.Context, c clusterServer, dir string) error {
+	if err := sameCluster(ctx, c, dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make the directory of the journal: %w", err)
+	}
+	path := filepath.Join(dir, clusterFile)
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	data, err := json.Marshal(thisCluster(ctx, c))
+	if err != nil {
+		return err
+	}
+	if err := renameio.WriteFile(path, append(data, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write which cluster the journal is about: %w", err)
 	}
 	return nil
 }

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+)
+
+// applyOptions are the flags of migrate apply.
+type applyOptions struct {
+	selectOptions
+	runOptions
+	live, rolling, offline bool
+	accept                 []string
+	restorePolicy          bool
+	yes                    bool
+}
+
+func (o *applyOptions) flags(env environment) *pflag.FlagSet {
+	set := flags("migrate apply", `Replace FlexVolumes by CSI volumes of the same name, under the same claims. Plan
+first: this shows the plan and asks before it changes anything.
+
+Each volume is replaced when its plan is written down in two places (--journal,
+and ConfigMaps in the cluster), its reclaim policy is Retain, and the API server
+has accepted the replacement as a dry run. Volumes whose plan asks for more than
+the flags allow are left as they are, and listed with what they ask for:
+
+  --live     pods go on running; or there are none. This is the default
+  --rolling  also one pod at a time is restarted where that is needed
+  --offline  also volumes whose pods a person stops: it is waited for that
+
+At the first surprise no further volume is begun. Ctrl-C finishes what is under
+way as far as it has to be; resume goes on, and rollback goes back.
+
+  flex2csi migrate apply --claim shop/orders
+  flex2csi migrate apply --namespace shop --width 4 --accept owners
+  flex2csi migrate apply --driver example.com/disk --rolling --yes`, env)
+	set.SetInterspersed(true)
+	o.selectOptions.add(set)
+	set.BoolVar(&o.live, "live", false, "leave all pods alone, which is the default")
+	set.BoolVar(&o.rolling, "rolling", false, "restart pods where that is needed, one at a time of each workload")
+	set.BoolVar(&o.offline, "offline", false, "take volumes, too, whose pods somebody has stopped or stops meanwhile")
+	addAccept(set, &o.accept)
+	set.BoolVar(&o.restorePolicy, "restore-reclaim-policy", false, "give the new volume the old one's reclaim policy in the end: with Delete, what is stored is deleted with the claim, by the CSI driver")
+	set.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	o.runOptions.add(set)
+	return set
+}
+
+func addAccept(set *pflag.FlagSet, accept *[]string) {
+	set.StringSliceVar(accept, "accept", nil, "names of `checks` of the plan that want a decision, which is made. May be given more than once")
+}
+
+func (o *applyOptions) check(args []string, env environment) error {
+	if err := o.complete(args); err != nil {
+		return err
+	}
+	if err := o.runOptions.check(); err != nil {
+		return err
+	}
+	modes := 0
+	for _, chosen := range []bool{o.live, o.rolling, o.offline} {
+		if chosen {
+			modes++
+		}
+	}
+	if modes > 1 {
+		return usagef("--live, --rolling and --offline: want one of them; each includes those before it")
+	}
+	return mayAsk(env, o.yes)
+}
+
+func (o *applyOptions) options() migrate.Options {
+	mode := journal.Live
+	switch {
+	case o.rolling:
+		mode = journal.Rolling
+	case o.offline:
+		mode = journal.Offline
+	}
+	return migrate.Options{Mode: mode, Accept: o.accept, RestoreReclaimPolicy: o.restorePolicy}
+}
+
+// migrateApply is flex2csi migrate apply.
+func migrateApply(args []string, env environment) error {
+	var o applyOptions
+	set := o.flags(env)
+	if err := set.Parse(args); err != nil {
+		return &usageError{err}
+	}
+	if err := o.check(set.Args(), env); err != nil {
+		return err
+	}
+	ctx, stop := untilInterrupted()
+	defer stop()
+	s, err := o.open(ctx, env, o.options(), true)
+	if err != nil {
+		return err
+	}
+	plan, err := s.runner.Planner.Plan(ctx, &o.selection)
+	if err != nil {
+		return err
+	}
+	if err := mayAll(plan); err != nil {
+		return err
+	}
+	tasks, left := migrate.Choose(plan, s.runner.Options)
+	r := &results{left: left, named: slices.Concat(o.selection.Names, o.selection.Claims)}
+	if err := o.show(plan, tasks, left, env); err != nil {
+		return err
+	}
+	if len(tasks) == 0 {
+		fmt.Fprintln(env.err, "\nThere is nothing to do. Nothing was changed.")
+		return s.report(r, nil)
+	}
+	if !o.yes {
+		if err := confirm(ctx, env, fmt.Sprintf("Replace %d FlexVolumes by CSI volumes in %s?", len(tasks), plan.Server)); err != nil {
+			return err
+		}
+	}
+	r.all, err = s.work(ctx, len(tasks), func(ctx context.Context) ([]migrate.Result, error) { return s.runner.Apply(ctx, tasks) })
+	return s.report(r, err)
+}
+
+// mayAll: to stop half-way for want of a right is worse than not to begin.
+func mayAll(plan *migrate.Plan) error {
+	for _, c := range plan.Checks {
+		if c.Name == "rights" && c.Status != migrate.OK {
+			return fmt.Errorf("%s; nothing was changed. %s", c.Evidence, c.Do)
+		}
+	}
+	return nil
+}
+
+// show tells what will be done, and what will not, and why.
+func (o *applyOptions) show(plan *migrate.Plan, tasks []migrate.Task, left []migrate.Result, env environment) error {
+	if err := plan.Table(env.err, false); err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, how := range []struct {
+		mode journal.Mode
+		text string
+	}{
+		{journal.Live, "Will be replaced now, under their pods if there are any"},
+		{journal.Rolling, "Will be replaced while their pod is restarted"},
+		{journal.Offline, "Will be replaced when a person has stopped their pods"},
+	} {
+		var names []string
+		for _, t := range tasks {
+			if t.Mode == how.mode {
+				names = append(names, t.Volume.Name)
+			}
+		}
+		if len(names) > 0 {
+			fmt.Fprintf(&b, "\n%s (%d): %s\n", how.text, len(names), strings.Join(names, ", "))
+		}
+	}
+	if len(left) > 0 {
+		fmt.Fprintf(&b, "\nWill be left as they are (%d):\n", len(left))
+		for _, l := range left {
+			fmt.Fprintf(&b, "  %s: %s\n", l.Volume, l.Why)
+		}
+	}
+	_, err := fmt.Fprint(env.err, b.String())
+	return err
+}

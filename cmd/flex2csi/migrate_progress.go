@@ -1,0 +1,201 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+)
+
+// progress shows people how far a migration is: a line for each thing that
+// happens, and on a terminal one more that is always the last.
+type progress struct {
+	out      io.Writer
+	terminal bool
+	log      io.Writer // keeps the lines; nil: nobody does
+	total    int
+	now      func() time.Time
+
+	mu       sync.Mutex
+	start    time.Time
+	underWay map[string]bool
+	trouble  map[string]bool
+	done     int
+	shown    bool // the last line is there
+}
+
+func newProgress(out io.Writer, terminal bool, log io.Writer, total int) *progress {
+	return &progress{
+		out: out, terminal: terminal, log: log, total: total, now: time.Now, start: time.Now(),
+		underWay: map[string]bool{}, trouble: map[string]bool{},
+	}
+}
+
+// tell shows one event.
+func (p *progress) tell(e migrate.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch e.What {
+	case migrate.Begun:
+		p.underWay[e.Volume] = true
+	case migrate.Troubled:
+		p.trouble[e.Volume] = true
+	case migrate.Reached:
+		delete(p.trouble, e.Volume)
+	case migrate.Over:
+		delete(p.underWay, e.Volume)
+		delete(p.trouble, e.Volume)
+		if e.Result == nil || e.Result.Outcome != migrate.Done {
+			p.trouble[e.Volume] = true
+			break
+		}
+		p.done++
+	}
+	p.line(e.At, fmt.Sprintf("%-20s %s", e.Volume, said(e)))
+}
+
+// say shows a line that is of no volume.
+func (p *progress) say(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.line(p.now(), fmt.Sprintf(format, args...))
+}
+
+// line is above the last one.
+func (p *progress) line(at time.Time, text string) {
+	p.erase()
+	fmt.Fprintf(p.out, "%s %s\n", at.Local().Format(time.TimeOnly), text)
+	if p.log != nil {
+		fmt.Fprintf(p.log, "%s %s\n", at.UTC().Format(time.RFC3339), text)
+	}
+	p.last()
+}
+
+func (p *progress) erase() {
+	if p.shown {
+		fmt.Fprint(p.out, "\r\x1b[K")
+		p.shown = false
+	}
+}
+
+// last is the line that is always the last.
+func (p *progress) last() {
+	if !p.terminal {
+		return
+	}
+	took := p.now().Sub(p.start).Round(time.Second)
+	fmt.Fprintf(p.out, "%d/%d done, %d under way, %d in trouble, %02d:%02d", p.done, p.total, len(p.underWay), len(p.trouble), int(took.Minutes()), int(took.Seconds())%60)
+	p.shown = true
+}
+
+// run keeps the last line's time going; what it returns ends that.
+func (p *progress) run() (end func()) {
+	if !p.terminal {
+		return func() {}
+	}
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+				p.mu.Lock()
+				p.erase()
+				p.last()
+				p.mu.Unlock()
+			}
+		}
+	}()
+	return func() {
+		close(over)
+		<-ended
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.erase()
+		p.terminal = false
+	}
+}
+
+// said is an event in words.
+func said(e migrate.Event) string {
+	var text string
+	switch e.What {
+	case migrate.Begun:
+		text = "begun"
+		if e.Direction == journal.ToFlexVolume {
+			text = "begun to go back to the FlexVolume"
+		}
+	case migrate.Reached:
+		text = string(e.Stage)
+		if e.Took > 0 {
+			text += " after " + short(e.Took)
+		}
+	case migrate.Waiting:
+		text = "waiting"
+	case migrate.Troubled:
+		text = "TROUBLE"
+	case migrate.Over:
+		if e.Result != nil {
+			return finalWords(*e.Result)
+		}
+		text = "over"
+	default:
+		text = string(e.What)
+	}
+	if e.Text != "" {
+		text += ": " + e.Text
+	}
+	return text
+}
+
+// finalWords are about a volume of which nothing more is done.
+func finalWords(r migrate.Result) string {
+	words := []string{outcome(r)}
+	if r.Why != "" {
+		words[0] += ": " + r.Why
+	}
+	if r.Lost > 0 {
+		words = append(words, "the claim was Lost for "+short(r.Lost))
+	}
+	if r.TakenOver > 0 {
+		words = append(words, "taken over after "+short(r.TakenOver))
+	}
+	return strings.Join(words, "; ")
+}
+
+// outcome is what came of a volume, in words.
+func outcome(r migrate.Result) string {
+	switch r.Outcome {
+	case migrate.Done:
+		if r.Direction == journal.ToFlexVolume {
+			return "taken back"
+		}
+		return "migrated"
+	case migrate.Left:
+		return "left"
+	case migrate.PutBack:
+		return "PUT BACK"
+	case migrate.Interrupted:
+		return "INTERRUPTED"
+	}
+	return "NOT FINISHED"
+}
+
+// short is a time as people say it.
+func short(d time.Duration) string {
+	switch {
+	case d < 10*time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/flex2csi/flex2csi/internal/migrate"
+)
+
+// results are what came of all volumes.
+type results struct {
+	all []migrate.Result
+	// left are those that were not begun, as the plan says; people have seen that.
+	left []migrate.Result
+	// named are volumes and claims that were asked for by their names: where one of
+	// those is left, not all is done that was asked for.
+	named []string
+}
+
+// print shows them as a table, or for programs.
+func (r *results) print(out io.Writer, format string) error {
+	switch format {
+	case "json":
+		data, err := json.MarshalIndent(r.document(), "", "  ")
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(out, "%s\n", data)
+		return err
+	case "yaml":
+		e := yaml.NewEncoder(out)
+		e.SetIndent(2)
+		if err := e.Encode(r.document()); err != nil {
+			return err
+		}
+		return e.Close()
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "VOLUME\tCLAIM\tRESULT\tSTAGE\tLOST FOR\tTAKEN OVER AFTER\tTOOK\tREQUESTS")
+	for _, v := range r.all {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Volume, orDash(v.Claim), outcome(v), orDash(string(v.Stage)), orDash(time0(v.Lost)), orDash(time0(v.TakenOver)), orDash(time0(v.Took)), orDash(number(v.Requests)))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, v := range r.all {
+		if v.Why != "" {
+			fmt.Fprintf(out, "\n%s: %s: %s\n", v.Volume, outcome(v), v.Why)
+		}
+	}
+	return nil
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// time0 is empty for what took no time, since that is not known.
+func time0(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return short(d)
+}
+
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+// A resultDocument is what came of all volumes, for programs.
+type resultDocument struct {
+	APIVersion string         `json:"apiVersion" yaml:"apiVersion"`
+	Kind       string         `json:"kind"       yaml:"kind"`
+	Volumes    []resultVolume `json:"volumes"    yaml:"volumes"`
+}
+
+type resultVolume struct {
+	Name             string  `json:"name"                       yaml:"name"`
+	Claim            string  `json:"claim,omitempty"            yaml:"claim,omitempty"`
+	Direction        string  `json:"direction,omitempty"        yaml:"direction,omitempty"`
+	Mode             string  `json:"mode,omitempty"             yaml:"mode,omitempty"`
+	Outcome          string  `json:"outcome"                    yaml:"outcome"`
+	Stage            string  `json:"stage,omitempty"            yaml:"stage,omitempty"`
+	Why              string  `json:"why,omitempty"              yaml:"why,omitempty"`
+	LostSeconds      float64 `json:"lostSeconds,omitempty"      yaml:"lostSeconds,omitempty"`
+	TakenOverSeconds float64 `json:"takenOverSeconds,omitempty" yaml:"takenOverSeconds,omitempty"`
+	TookSeconds      float64 `json:"tookSeconds,omitempty"      yaml:"tookSeconds,omitempty"`
+	Requests         int     `json:"requests,omitempty"         yaml:"requests,omitempty"`
+}
+
+func (r *results) document() resultDocument {
+	d := resultDocument{APIVersion: "flex2csi.io/v1alpha1", Kind: "MigrationResult", Volumes: []resultVolume{}}
+	for _, v := range slices.Concat(r.all, r.left) {
+		d.Volumes = append(d.Volumes, resultVolume{
+			Name: v.Volume, Claim: v.Claim, Direction: string(v.Direction), Mode: string(v.Mode), Outcome: string(v.Outcome), Stage: string(v.Stage), Why: v.Why,
+			LostSeconds: v.Lost.Seconds(), TakenOverSeconds: v.TakenOver.Seconds(), TookSeconds: v.Took.Seconds(), Requests: v.Requests,
+		})
+	}
+	return d
+}
+
+// err is nil if all is done that was asked for.
+func (r *results) err() error {
+	var unfinished, back, interrupted, left []string
+	for _, v := range r.all {
+		switch v.Outcome {
+		case migrate.Done:
+		case migrate.PutBack:
+			back = append(back, v.Volume)
+		case migrate.Interrupted:
+			interrupted = append(interrupted, v.Volume)
+		case migrate.Left:
+			left = append(left, v.Volume)
+		default:
+			unfinished = append(unfinished, v.Volume)
+		}
+	}
+	for _, v := range r.left {
+		if slices.Contains(r.named, v.Volume) || v.Claim != "" && slices.Contains(r.named, v.Claim) {
+			left = append(left, v.Volume)
+		}
+	}
+	var parts []string
+	add := func(what string, names []string) {
+		if len(names) > 0 {
+			parts = append(parts, fmt.Sprintf("%s: %s", what, some(names)))
+		}
+	}
+	add("not finished", unfinished)
+	add("interrupted", interrupted)
+	add("put back", back)
+	add("left as it was", left)
+	if len(parts) == 0 {
+		return nil
+	}
+	text := strings.Join(parts, "; ")
+	if len(unfinished)+len(interrupted) > 0 {
+		text += ". flex2csi migrate status shows how they are, resume goes on, rollback goes back"
+	}
+	return errors.New(text)
+}
+
+// some names a few of many.
+func some(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/process"
+	"github.com/flex2csi/flex2csi/internal/version"
+)
+
+// runOptions are those of all that change something.
+type runOptions struct {
+	plannerOptions
+	journal string
+	width   int
+	timeout time.Duration
+	output  string
+}
+
+func (o *runOptions) add(set *pflag.FlagSet) {
+	set.IntVar(&o.width, "width", 1, "how many volumes may be under way at the same time")
+	set.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long each thing that is waited for may take")
+	set.StringVar(&o.journal, "journal", defaultJournal, "`directory` of the journal and of the back-ups; the journal is in the cluster as well")
+	set.StringVarP(&o.output, "output", "o", "table", "table, json or yaml: a `format` for what came of each volume")
+	o.plannerOptions.add(set)
+}
+
+func (o *runOptions) check() error {
+	switch {
+	case o.width < 1 || o.width > 100:
+		return usagef("--width %d: want 1 to 100", o.width)
+	case o.timeout < time.Second || o.timeout > 24*time.Hour:
+		return usagef("--timeout %v: want 1s to 24h", o.timeout)
+	case o.journal == "":
+		return usagef("--journal: want a directory")
+	}
+	if formats := []string{"table", "json", "yaml"}; !slices.Contains(formats, o.output) {
+		return usagef("--output %s: want one of %s", o.output, strings.Join(formats, ", "))
+	}
+	return nil
+}
+
+// A session is a command that changes something, from the first look to the
+// table of what came of it.
+type session struct {
+	env     environment
+	o       *runOptions
+	cluster *kube.Cluster
+	runner  *migrate.Runner
+}
+
+// open connects. Whoever goes on or back needs no configuration where the new
+// volume is written down already.
+func (o *runOptions) open(ctx context.Context, env environment, options migrate.Options, needsConfig bool) (*session, error) {
+	given, err := givenSecrets(o.secrets)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := o.connect()
+	if err != nil {
+		return nil, err
+	}
+	config, err := migrateConfig(ctx, o.config, cluster, env)
+	if err != nil {
+		if needsConfig || o.config != "" || ctx.Err() != nil {
+			return nil, err
+		}
+		fmt.Fprintf(env.err, "note: %v; volumes for which that is needed still are left\n", err)
+		config = &bridgeconfig.Configuration{}
+	}
+	options.Width, options.Timeout = o.width, o.timeout
+	options.By, options.Version = whoami(), version.Get().Version
+	return &session{
+		env: env, o: o, cluster: cluster,
+		runner: &migrate.Runner{
+			Cluster: cluster,
+			Planner: &migrate.Planner{Reader: cluster, Config: config, Secrets: given, Server: cluster.Server(), Now: time.Now},
+			Journal: &journal.Both{Disk: &journal.Disk{Dir: o.journal}, Cluster: journal.NewCluster(cluster, migrate.Namespace)},
+			Options: options, Now: time.Now,
+		},
+	}, nil
+}
+
+// whoami is user@host, for the journal and for others who want to migrate.
+func whoami() string {
+	name, host := "uid "+fmt.Sprint(os.Getuid()), "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		host = h
+	}
+	return name + "@" + host
+}
+
+// work is what changes something, with the Lease and with Ctrl-C.
+func (s *session) work(ctx context.Context, volumes int, do func(context.Context) ([]migrate.Result, error)) ([]migrate.Result, error) {
+	if err := bindJournal(ctx, s.cluster, s.o.journal); err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(filepath.Join(s.o.journal, "log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the log of the journal: %w", err)
+	}
+	defer log.Close() //nolint:errcheck // it says nothing that the journal does not have
+	p := newProgress(s.env.err, isTerminal(s.env.err) && os.Getenv("TERM") != "dumb", log, volumes)
+	lease, err := s.lease(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer lease.Release(context.WithoutCancel(ctx))
+	ctx, enough, end := untilInterruptedTwice(context.WithoutCancel(ctx), p)
+	defer end()
+	s.runner.Lease, s.runner.Enough, s.runner.Progress = lease, enough, p.tell
+	defer p.run()()
+	return do(ctx)
+}
+
+// lease keeps others from migrating until it is released.
+func (s *session) lease(ctx context.Context, p *progress) (*kube.Lease, error) {
+	id, err := process.ID()
+	if err != nil {
+		id = "" // then the next one waits, if this one is killed
+	}
+	lease, err := s.cluster.TakeLease(ctx, kube.LeaseOptions{
+		Namespace: migrate.Namespace, Name: migrate.LeaseName, Process: id, Dead: process.Dead,
+		Identity: fmt.Sprintf("%s/%d/%s", s.runner.Options.By, os.Getpid(), rand.Text()[:8]),
+		Waiting: func(holder string) {
+			p.say("%s has the Lease %s/%s; waiting for its end if that one is dead", holder, migrate.Namespace, migrate.LeaseName)
+		},
+	})
+	if errors.Is(err, clusterview.ErrHeld) {
+		return nil, fmt.Errorf("%w; nothing was changed. Wait until that one is done: flex2csi migrate status", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w; nothing was changed", err)
+	}
+	return lease, nil
+}
+
+// untilInterruptedTwice is for what has to be left in good order: the first
+// Ctrl-C closes enough, the second one ends the context.
+func untilInterruptedTwice(parent context.Context, p *progress) (ctx context.Context, enough <-chan struct{}, end func()) {
+	ctx, cancel := context.WithCancel(parent)
+	signals, first, over := make(chan os.Signal, 2), make(chan struct{}), make(chan struct{})
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		for n := 0; ; n++ {
+			select {
+			case <-over:
+				return
+			case <-signals:
+			}
+			switch n {
+			case 0:
+				p.say("interrupted: no volume is begun any more, and those under way stop where they have a PersistentVolume. Once more stops at once")
+				close(first)
+			case 1:
+				p.say("interrupted again: stopping where it is; flex2csi migrate status says where that is")
+				cancel()
+			}
+		}
+	}()
+	return ctx, first, func() {
+		signal.Stop(signals)
+		close(over)
+		cancel()
+	}
+}
+
+// report prints what came of it.
+func (s *session) report(r *results, err error) error {
+	if len(r.all) > 0 || s.o.output != "table" {
+		if printErr := r.print(s.env.out, s.o.output); printErr != nil {
+			err = errors.Join(err, printErr)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return r.err()
+}
+
+// errDeclined: a person did not want it.
+var errDeclined = errors.New("not confirmed: nothing was changed")
+
+// confirm wants yes, typed by a person.
+func confirm(ctx context.Context, env environment, question string) error {
+	fmt.Fprintf(env.err, "\n%s Type yes to go on: ", question)
+	answer := make(chan string, 1)
+	go func() {
+		line, err := bufio.NewReader(env.in).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			line = ""
+		}
+		answer <- strings.TrimSpace(line)
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(env.err)
+		return errDeclined
+	case line := <-answer:
+		if line != "yes" {
+			return errDeclined
+		}
+		return nil
+	}
+}
+
+// mayAsk: without a terminal nobody answers.
+func mayAsk(env environment, yes bool) error {
+	if !yes && !isTerminal(env.in) {
+		return usagef("standard input is no terminal, so nobody can confirm: give --yes, after flex2csi migrate plan")
+	}
+	return nil
+}
