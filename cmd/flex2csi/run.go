@@ -55,7 +55,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 		return err
 	}
 	if cluster != nil {
-		b.Attachments, b.Notify = cluster.attachments.List, cluster.Notify
+		b.Attachments, b.Notify, b.Fate = cluster.attachments.List, cluster.Notify, cluster.Fate
 	}
 	var clients []*csiclient.Client
 	var views []daemon.Driver

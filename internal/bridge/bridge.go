@@ -65,6 +65,9 @@ type Mounts interface {
 	Unmount(ctx context.Context, path string) error
 	// Mounted reports whether path is a mount point, without touching it.
 	Mounted(path string) (bool, error)
+	// SameFilesystem reports whether one filesystem is mounted at two paths, so
+	// that it lives on at the one when the other is unmounted.
+	SameFilesystem(a, b string) (bool, error)
 	// SetGroup gives a tree to a group unless its root has it.
 	SetGroup(ctx context.Context, path string, gid int64) error
 	// Healthy returns why what is mounted at path does not work any more, such
@@ -179,6 +182,9 @@ type Bridge struct {
 	// Attachments returns those in the cluster that are of this node's making, for
 	// Sweep; nil: there are none.
 	Attachments func(context.Context) ([]*csivol.Attachment, error)
+	// Fate tells what became of a PersistentVolume since it was mounted, and of a
+	// pod that has it; nil: nobody knows.
+	Fate func(ctx context.Context, persistentVolume string, key csivol.Key, podUID string) (csivol.Fate, error)
 	// Notify tells people what they have to look at; nil: nobody.
 	Notify func(csivol.Notice)
 	// Measure asks the drivers that can tell how full volumes are, for metrics.

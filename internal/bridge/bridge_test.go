@@ -234,17 +234,15 @@ func TestRepeatedCallJoins(t *testing.T) {
 	n.empty()
 }
 
-// TestTakenOver: once the kubelet's own CSI plugin has staged the volume,
-// which its vol_data.json shows, it is the kubelet's to unstage and detach
-// (a PersistentVolume that was migrated under a running pod).
+// TestTakenOver: once the kubelet's own CSI plugin has the volume for a pod, which
+// its vol_data.json shows, it is the kubelet's to unstage and detach (a
+// PersistentVolume that was migrated under a running pod).
 func TestTakenOver(t *testing.T) {
 	n := newNode(t)
 	dir := n.podDir("p1")
 	n.succeed("mount", dir, options)
-	staging := n.driver.staged["h1"]
-	if err := os.WriteFile(filepath.Join(filepath.Dir(staging), "vol_data.json"), []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	n.takeOver()
+	n.kubeletMounts("p1", "pv1")
 	n.driver.called()
 	n.succeed("unmount", dir)
 	if got, want := n.driver.called(), "NodeUnpublish"; got != want {

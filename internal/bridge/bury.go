@@ -28,6 +28,11 @@ func (b *Bridge) Bury(ctx context.Context, dir string) error {
 		if buried, err := b.tombstone(dir); err != nil || !buried {
 			return err
 		}
+		f := b.fate(v, dir)
+		if err := b.mayLetGo(v, dir, f); err != nil {
+			return err
+		}
+		v.next = f.Next != ""
 		return b.buryHere(v, dir)
 	})
 }

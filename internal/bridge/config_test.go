@@ -65,14 +65,14 @@ func TestOtherCSIDriver(t *testing.T) {
 	n.empty()
 }
 
-// TestTakenOverWithoutStage: the kubelet's CSI plugin says so in the same place
-// for a driver that stages nothing.
+// TestTakenOverWithoutStage: for a driver that stages nothing the kubelet's CSI
+// plugin says so in the pods' directories alone.
 func TestTakenOverWithoutStage(t *testing.T) {
 	n := newNode(t)
 	n.driver.features.Stage = false
 	dir := n.podDir("p1")
 	n.succeed("mount", dir, options)
-	n.takeOver()
+	n.kubeletMounts("p2", "pv1")
 	n.driver.called()
 	n.succeed("unmount", dir)
 	if got, want := n.driver.called(), "NodeUnpublish"; got != want {

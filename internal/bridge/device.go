@@ -27,7 +27,7 @@ func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) e
 		if err := b.reachable(c.Dir); err != nil {
 			return err
 		}
-		v.record.Device = c.Dir
+		v.record.Device, v.record.TakenOver = c.Dir, false // it is wanted here
 		err = b.bringDevice(s, c.Dir)
 		if err != nil && isOver(err) {
 			if undo := b.releaseDevice(d, v, c.Dir); undo != nil {
@@ -64,6 +64,7 @@ func (b *Bridge) unmountDevice(ctx context.Context, d *FlexDriver, c *flex.Call)
 		return err
 	}
 	return b.do(ctx, key, operation{command: c.Command, dir: c.Dir}, func(v *volume) error {
+		v.next = b.fate(v, c.Dir).Next != ""
 		return b.releaseDevice(d, v, c.Dir)
 	})
 }
@@ -75,13 +76,22 @@ func (b *Bridge) releaseDevice(d *FlexDriver, v *volume, dir string) error {
 	if n := len(v.record.Targets); n > 0 {
 		return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is still mounted for %d pods of this node; unmount comes before unmountdevice", v.key, n)
 	}
-	if err := b.unstage(d, v); err != nil {
+	left, err := b.leaveTo(v, ours)
+	if err != nil {
 		return err
+	}
+	if !left {
+		if err := b.unstage(d, v); err != nil {
+			return err
+		}
 	}
 	if err := b.Mounts.Unmount(v.ctx, dir); err != nil {
 		return err
 	}
 	v.record.Device = ""
+	if left {
+		return nil
+	}
 	if v.record.Attachment == byControlPlane && v.record.Attach == volstate.Done && !v.record.Foreign {
 		return nil // detach will come
 	}

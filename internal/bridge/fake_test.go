@@ -35,6 +35,7 @@ type fakeDriver struct {
 	groups    []string          // volume_mount_group, call by call
 	context   map[string]string // of the last NodePublish
 	made      bool              // the last NodePublish found its target
+	between   func()            // in NodePublish, when the work is done
 }
 
 func newFakeDriver(m *fakeMounts) *fakeDriver {
@@ -127,6 +128,9 @@ func (f *fakeDriver) NodePublish(_ context.Context, r csivol.PublishRequest) err
 		f.made = err == nil
 		f.published[r.TargetPath] = r.Handle
 		f.mounts.set(r.TargetPath, !f.unseen)
+		if f.between != nil {
+			f.between()
+		}
 		return os.MkdirAll(r.TargetPath, 0o750)
 	})
 }
@@ -224,6 +228,16 @@ func (m *fakeMounts) Mounted(path string) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mounted[path], m.fail["Mounted "+path]
+}
+
+// SameFilesystem: of binds, unless a test says otherwise.
+func (m *fakeMounts) SameFilesystem(a, b string) (bool, error) {
+	if err := m.fail["SameFilesystem"]; err != nil {
+		return false, err
+	}
+	one, _ := m.Mounted(a)
+	other, _ := m.Mounted(b)
+	return one && other, nil
 }
 
 func (m *fakeMounts) Healthy(path string) error {

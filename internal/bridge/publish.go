@@ -57,6 +57,7 @@ func (b *Bridge) setUp(d *FlexDriver, v *volume, want *csivol.Volume, dir string
 	if err := b.settle(v, dir); err != nil {
 		return err
 	}
+	v.record.TakenOver = false // it is wanted here
 	if err := b.describe(v, want); err != nil {
 		return err
 	}
@@ -213,7 +214,13 @@ func (b *Bridge) nodePublish(s *setup, t *volstate.Target, dir string) error {
 	if err == nil && t.Private != "" {
 		err = b.arrived(path)
 	}
+	if err == nil {
+		err = b.stillStaged(s.v)
+	}
 	if err != nil {
+		if r := s.v.record; r.Stage == volstate.Done && (csivol.NotFound(err) || csivol.FailedPrecondition(err)) {
+			r.Stage = volstate.Doing // perhaps it is not staged any more
+		}
 		t.LastError = err.Error()
 		return err
 	}
@@ -229,6 +236,18 @@ func (b *Bridge) arrived(path string) error {
 		err = flex.Errorf(flex.CodeInternal, "the driver reported success, and nothing is mounted at %s on the node; its pod has to mount the kubelet's directory with mountPropagation: Bidirectional", path)
 	}
 	return err
+}
+
+// stillStaged is an error if what was published may be a bare directory. From here
+// on what is published keeps the kubelet from unstaging (pkg/volume/util/
+// operationexecutor/operation_generator.go, GenerateUnmountDeviceFunc, which looks
+// for other mounts of it, Kubernetes v1.37.1).
+func (b *Bridge) stillStaged(v *volume) error {
+	r := v.record
+	if r.Stage != volstate.Done || !r.StageMounted || b.mounted(r.StagingPath) {
+		return nil
+	}
+	return flex.Errorf(flex.CodeUnavailable, "volume %s was unstaged while it was published, most likely by the kubelet's CSI plugin, which had it before; it is staged again by the next call", v.key)
 }
 
 // publishAt is the RPC alone.

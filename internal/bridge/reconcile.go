@@ -83,6 +83,9 @@ func (b *Bridge) unwanted(r *volstate.Record) bool {
 			return true
 		}
 	}
+	if leftUnclear(r) {
+		return b.decided(r)
+	}
 	return len(r.Targets) == 0 && b.volumeUnwanted(r)
 }
 
@@ -152,8 +155,17 @@ func (b *Bridge) undoUnwanted(v *volume) error {
 		v.log.Info("undoing a target that nobody wants any more", "dir", dir, "publish", string(t.Publish))
 		failed = append(failed, b.release(d, v, csivol.Secrets{}, dir))
 	}
-	if err := errors.Join(failed...); err != nil || len(v.record.Targets) > 0 || !b.volumeUnwanted(v.record) {
+	if err := errors.Join(failed...); err != nil || len(v.record.Targets) > 0 {
 		return err
+	}
+	if leftUnclear(v.record) {
+		if !b.decided(v.record) {
+			return nil
+		}
+		return b.endUnclear(d, v)
+	}
+	if !b.volumeUnwanted(v.record) {
+		return nil
 	}
 	v.log.Info("undoing a volume that nobody wants any more")
 	if device := v.record.Device; device != "" {

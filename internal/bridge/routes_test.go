@@ -159,6 +159,7 @@ func TestTakenOverInCluster(t *testing.T) {
 	n := newClusterNode(t)
 	n.succeed("mount", n.podDir("p1"), options)
 	n.takeOver()
+	n.kubeletMounts("p1", "pv1")
 	n.cluster.called()
 	n.succeed("unmount", n.podDir("p1"))
 	if got := n.cluster.called(); got != "" {

@@ -124,7 +124,7 @@ func (b *Bridge) stage(s *setup) error {
 		r.Stage, r.StagingPath = volstate.None, ""
 		return nil
 	}
-	if r.Stage == volstate.Done {
+	if r.Stage == volstate.Done && !b.shaken(r) {
 		return nil
 	}
 	if r.StagingPath == "" {
@@ -153,8 +153,21 @@ func (b *Bridge) stage(s *setup) error {
 		}
 		return remember(r, err)
 	}
-	r.Stage = volstate.Done
+	r.Stage, r.StageMounted = volstate.Done, b.mounted(r.StagingPath)
 	return nil
+}
+
+// shaken reports that what is staged may have been unstaged by the kubelet's CSI
+// plugin, or will be any moment: while nothing is published it may come between
+// our NodeStageVolume and NodePublishVolume, which would publish a bare directory.
+func (b *Bridge) shaken(r *volstate.Record) bool {
+	return b.there(b.volDataPath(r.Key())) || r.StageMounted && !b.mounted(r.StagingPath)
+}
+
+// mounted is for where an error is as good as no.
+func (b *Bridge) mounted(path string) bool {
+	mounted, err := b.Mounts.Mounted(path)
+	return err == nil && mounted
 }
 
 // unstage calls NodeUnstageVolume, unless the kubelet's CSI plugin has the
@@ -176,6 +189,12 @@ func (b *Bridge) unstage(d *FlexDriver, v *volume) error {
 		r.Stage, r.StagingPath, r.StageDead = volstate.None, "", ""
 		return nil
 	}
+	return b.unstageNow(d, v)
+}
+
+// unstageNow calls NodeUnstageVolume.
+func (b *Bridge) unstageNow(d *FlexDriver, v *volume) error {
+	r := v.record
 	r.Stage = volstate.Undoing
 	if err := b.save(v); err != nil {
 		return err

@@ -1,40 +1,33 @@
 package bridge
 
 import (
+	"context"
+	"encoding/json"
+	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// A PersistentVolume may become a CSI one under its pods (flex2csi migrate).
-// Then the kubelet's own CSI plugin mounts it beside what is mounted here, and
-// whoever lets go first leaves it to the other.
+// A PersistentVolume may become a CSI one under its pods, and a FlexVolume again
+// (flex2csi migrate). Then the kubelet's own CSI plugin has the volume beside us,
+// and whoever lets go first leaves it to the other. See docs/adr/0018.
 
-// volDataFile is what the kubelet's CSI plugin keeps beside its staging path,
-// for drivers that stage nothing, too (pkg/volume/csi/csi_attacher.go,
-// MountDevice, Kubernetes v1.37.1).
+// volDataFile is what the kubelet's CSI plugin keeps beside its staging path, for
+// drivers that stage (pkg/volume/csi/csi_attacher.go, MountDevice), and in a pod's
+// directory for all (csi_mounter.go, SetUpAt; Kubernetes v1.37.1).
 const volDataFile = "vol_data.json"
 
 func (b *Bridge) volDataPath(key csivol.Key) string {
 	return filepath.Join(filepath.Dir(b.kubeletStagingPath(key)), volDataFile)
 }
 
-// takenOver reports whether the kubelet's CSI plugin has the volume by now.
-func (b *Bridge) takenOver(v *volume) (bool, error) {
-	over, err := b.dirs().Exists(b.volDataPath(v.key))
-	if err != nil {
-		return false, flex.Errorf(flex.CodeInternal, "see whether the kubelet has taken the volume over: %w", err)
-	}
-	if over {
-		v.log.Info("the kubelet's CSI plugin has the volume; it is neither unstaged nor detached here")
-	}
-	return over, nil
-}
-
-// csiDir is where the kubelet's CSI plugin has a volume for a pod, with its file
-// and the mount (pkg/volume/csi/csi_mounter.go, getTargetPath, Kubernetes v1.37.1).
+// csiDir is where the kubelet's CSI plugin has a volume for a pod
+// (pkg/volume/csi/csi_mounter.go, getTargetPath, Kubernetes v1.37.1).
 func (b *Bridge) csiDir(pod, persistentVolume string) string {
 	return filepath.Join(b.KubeletDir, "pods", pod, "volumes/kubernetes.io~csi", persistentVolume)
 }
@@ -52,4 +45,191 @@ func (b *Bridge) KubeletHas(r *volstate.Record, pod string) bool {
 	}
 	mounted, err := b.Mounts.Mounted(filepath.Join(dir, "mount"))
 	return err == nil && mounted
+}
+
+// An owner is who ends a volume on this node when no FlexVolume is left of it.
+type owner int
+
+const (
+	// ours: nobody else has it.
+	ours owner = iota
+	// kubelets: its CSI plugin has the volume for a pod.
+	kubelets
+	// unclear: the kubelet's CSI plugin has the volume staged, or is about to, and
+	// has it for no pod: it begins, it is about to end, or it has failed and will
+	// not come back.
+	unclear
+)
+
+// owner looks who has the volume beside us. next says that a pod is about to have
+// it as a CSI volume.
+func (b *Bridge) owner(v *volume, next bool) (owner, error) {
+	if b.csiPods(v.key) {
+		v.log.Info("the kubelet's CSI plugin has the volume; it is neither unstaged nor detached here")
+		return kubelets, nil
+	}
+	staged, err := b.kubeletStages(v.key)
+	if staged || next && err == nil {
+		return unclear, nil
+	}
+	return ours, err
+}
+
+// kubeletStages reports whether the kubelet's CSI plugin has staged the volume, as
+// its file says. It leaves that where its NodeStageVolume has failed and the volume
+// is staged by us.
+func (b *Bridge) kubeletStages(key csivol.Key) (bool, error) {
+	staged, err := b.dirs().Exists(b.volDataPath(key))
+	if err != nil {
+		return false, flex.Errorf(flex.CodeInternal, "see whether the kubelet has taken the volume over: %w", err)
+	}
+	return staged, nil
+}
+
+// csiPods reports whether the kubelet's CSI plugin has the volume for any pod.
+func (b *Bridge) csiPods(key csivol.Key) bool {
+	files, err := filepath.Glob(filepath.Join(b.csiDir("*", "*"), volDataFile))
+	if err != nil {
+		return false // a name that is no pattern: of the kubelet's directory it cannot be
+	}
+	for _, file := range files {
+		var data struct{ DriverName, VolumeHandle string }
+		text, err := os.ReadFile(file)
+		if err == nil && json.Unmarshal(text, &data) == nil && data.DriverName == key.Driver && data.VolumeHandle == key.Handle {
+			return true
+		}
+	}
+	return false
+}
+
+// takenOver reports whether the kubelet's CSI plugin has the volume by now, or
+// may have.
+func (b *Bridge) takenOver(v *volume) (bool, error) {
+	who, err := b.owner(v, false)
+	return who != ours, err
+}
+
+// fateWait is short: an unmount waits for it, and what is not known does not keep
+// it.
+const fateWait = 3 * time.Second
+
+// fate is what became of a volume since it was mounted at dir, for a pod or as a
+// device.
+func (b *Bridge) fate(v *volume, dir string) (f csivol.Fate) {
+	place, err := kubeletdir.Parse(dir)
+	if err != nil || b.Fate == nil || v.record.Targets[dir] == nil && v.record.Device != dir {
+		return csivol.Fate{}
+	}
+	err = v.rpc(fateWait, func(ctx context.Context) (err error) {
+		f, err = b.Fate(ctx, place.Volume, v.key, place.PodUID)
+		return err
+	})
+	if err != nil {
+		v.log.Warn("whether the PersistentVolume is still the one that was mounted is not known", "persistentVolume", place.Volume, "error", err)
+		return csivol.Fate{}
+	}
+	return f
+}
+
+// mayLetGo is an error where the kubelet wants to unmount what a pod that lives
+// has, because the pod's volume is another one by now, or none for the moment: a
+// kubelet that was restarted unmounts before it mounts (pkg/kubelet/volumemanager/
+// reconciler/reconciler.go, reconcile, Kubernetes v1.37.1). The containers still
+// have what was mounted, and must not lose what is below it. Where the kubelet's
+// CSI plugin has the same filesystem mounted for the pod by now, they do not.
+func (b *Bridge) mayLetGo(v *volume, dir string, f csivol.Fate) error {
+	if f.Replaced == "" || f.Pod == "" {
+		return nil
+	}
+	place, err := kubeletdir.Parse(dir)
+	if err != nil {
+		return err
+	}
+	if b.KubeletHas(v.record, place.PodUID) {
+		mount := filepath.Join(b.csiDir(place.PodUID, v.record.Name), "mount")
+		if same, err := b.Mounts.SameFilesystem(target(v.record.Targets[dir], dir), mount); err == nil && same {
+			return nil
+		}
+	}
+	return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolume %s %s, and pod %s, which lives, has the volume from here: it is unmounted when the pod ends", place.Volume, f.Replaced, f.Pod)
+}
+
+// handOver leaves the volume to the kubelet's CSI plugin and the control plane.
+func handOver(r *volstate.Record) {
+	r.TakenOver, r.Stage, r.StagingPath, r.StageDead = true, volstate.None, "", ""
+	forgetAttachment(r)
+}
+
+// leaveTo leaves the volume to whoever else has it, as was seen before anything was
+// unmounted, or is seen now.
+func (b *Bridge) leaveTo(v *volume, who owner) (left bool, err error) {
+	r := v.record
+	if who == ours {
+		if who, err = b.owner(v, v.next); err != nil || who == ours {
+			return false, err
+		}
+	}
+	switch {
+	case r.Stage != volstate.None && r.StagingPath != b.kubeletStagingPath(v.key):
+		return false, flex.Errorf(flex.CodeFailedPrecondition, "volume %s is staged at %s, and the kubelet's CSI plugin uses it, too; it is unstaged when the pods with its CSI PersistentVolume are gone from this node", v.key, r.StagingPath)
+	case who == kubelets:
+		handOver(r)
+	case r.Stage == volstate.None:
+		return false, nil
+	default:
+		v.log.Info("the kubelet's CSI plugin has the volume for no pod, and may be about to; it stays staged until that is clear")
+		r.TakenOver = true
+	}
+	return true, nil
+}
+
+// leftUnclear reports that nothing is left of a volume but what may be the
+// kubelet's to end.
+func leftUnclear(r *volstate.Record) bool {
+	return r.TakenOver && r.Stage != volstate.None && len(r.Targets) == 0 && r.Device == ""
+}
+
+// decided reports whether it is clear by now who ends such a volume.
+func (b *Bridge) decided(r *volstate.Record) bool {
+	if b.csiPods(r.Key()) || time.Since(r.Changed) >= b.grace() {
+		return true
+	}
+	staged, err := b.kubeletStages(r.Key())
+	if err != nil || staged {
+		return false
+	}
+	return r.StageMounted && !b.mounted(r.StagingPath) || time.Since(r.Changed) >= b.handOverWait()
+}
+
+// handOverWait is how long a pod that will have the volume as a CSI one may take
+// to get it.
+func (b *Bridge) handOverWait() time.Duration { return b.grace() / 5 }
+
+// endUnclear ends what was left unclear. That the kubelet has staged the volume and
+// has it for no pod, for longer than its pauses between two tries to unstage it,
+// is of a try to stage it that failed, or of before a restart of the kubelet, which
+// forgets it.
+func (b *Bridge) endUnclear(d *FlexDriver, v *volume) error {
+	r := v.record
+	if b.csiPods(v.key) {
+		v.log.Info("the kubelet's CSI plugin has the volume; it is neither unstaged nor detached here")
+		handOver(r)
+		return nil
+	}
+	v.log.Info("the kubelet's CSI plugin does not have the volume")
+	staged, err := b.kubeletStages(v.key)
+	if err != nil {
+		return err
+	}
+	if !staged && r.StageMounted && !b.mounted(r.StagingPath) {
+		r.Stage, r.StagingPath, r.StageDead = volstate.None, "", "" // by the kubelet
+	} else if err := b.unstageNow(d, v); err != nil {
+		return err
+	}
+	if staged {
+		_ = b.dirs().Remove(b.volDataPath(v.key))
+		_ = b.dirs().Remove(filepath.Dir(b.volDataPath(v.key)))
+	}
+	r.TakenOver = false
+	return b.detachFrom(d, v, csivol.Secrets{})
 }

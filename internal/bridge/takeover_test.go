@@ -1,9 +1,17 @@
 package bridge_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 // kubeletMounts has the kubelet's CSI plugin mount the volume for a pod: its
@@ -43,4 +51,239 @@ func TestKubeletHas(t *testing.T) {
 	says("published", map[string]bool{"": true, "p1": false, "p2": true})
 	n.mounts.set(mount, false)
 	says("not published yet", map[string]bool{"": true, "p1": false, "p2": false})
+}
+
+// kubeletUnstages has the kubelet's CSI plugin unstage the volume.
+func (n *node) kubeletUnstages(file string) {
+	n.t.Helper()
+	staging := filepath.Join(filepath.Dir(file), "globalmount")
+	if err := errors.Join(n.driver.NodeUnstage(n.t.Context(), "h1", staging), os.Remove(file)); err != nil {
+		n.t.Fatal(err)
+	}
+	n.driver.called()
+}
+
+// becomes is what the API server says of pv1, and of its pods.
+func (n *node) becomes(f csivol.Fate) {
+	n.bridge.Fate = func(_ context.Context, name string, key csivol.Key, _ string) (csivol.Fate, error) {
+		if name != "pv1" || key != (csivol.Key{Driver: "csi.example.com", Handle: "h1"}) {
+			n.t.Errorf("asked what became of %s, %s", name, key)
+		}
+		return f, nil
+	}
+}
+
+// expect checks what the driver was called for.
+func (n *node) expect(when, want string) {
+	n.t.Helper()
+	if got := n.driver.called(); got != want {
+		n.t.Errorf("%s: called %q, want %q", when, got, want)
+	}
+}
+
+// later makes the bridge forget how long ago it was that anything happened.
+func (n *node) later() {
+	n.t.Helper()
+	fate := n.bridge.Fate
+	n.rewrite(func(r *volstate.Record) {})
+	n.bridge.Grace, n.bridge.Fate = time.Nanosecond, fate
+}
+
+// TestLivingPodKeepsItsVolume: a kubelet that was restarted while the
+// PersistentVolume was replaced unmounts what it does not know any more, and the
+// pod's containers still have it.
+func TestLivingPodKeepsItsVolume(t *testing.T) {
+	replaced := csivol.Fate{Replaced: "is gone, or is being replaced", Pod: "shop/web"}
+	for _, device := range []bool{false, true} {
+		n := newNode(t)
+		dir := n.podDir("p1")
+		if device {
+			n.succeed("mountdevice", n.deviceDir(), "csi:h1", options)
+		}
+		n.succeed("mount", dir, options)
+		n.driver.called()
+		n.becomes(replaced)
+		for range 2 {
+			s := n.call("unmount", dir)
+			if s.Status != flex.StatusFailure || s.Code != flex.CodeFailedPrecondition || !strings.Contains(s.Message, "shop/web") || !strings.Contains(s.Message, "pv1") {
+				t.Fatalf("unmount of a pod that lives: %+v", s)
+			}
+		}
+		if device {
+			n.succeedNot("unmountdevice", n.deviceDir())
+		}
+		n.expect("refused", "")
+		if !n.mounts.mounted[dir] || !n.record().Targets[dir].Bound {
+			t.Error("the mount is gone")
+		}
+		n.becomes(csivol.Fate{}) // it is a FlexVolume again
+		n.succeed("mount", dir, options)
+		n.expect("mounted already", "")
+
+		n.becomes(csivol.Fate{Replaced: "is the CSI volume by now"}) // the pod ends
+		n.succeed("unmount", dir)
+		if device {
+			n.succeed("unmountdevice", n.deviceDir())
+			n.succeed("detach", "pv1", "node-1")
+		}
+		n.empty()
+	}
+}
+
+func (n *node) succeedNot(args ...string) {
+	n.t.Helper()
+	if s := n.call(args...); s.Status != flex.StatusFailure {
+		n.t.Fatalf("%v: %+v", args, s)
+	}
+}
+
+// TestLivingPodTakenOver: the old mount may go under a pod that lives if its
+// filesystem lives on in the new one, and only then.
+func TestLivingPodTakenOver(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	n.becomes(csivol.Fate{Replaced: "is the CSI volume by now", Pod: "shop/web"})
+	n.takeOver()
+	n.kubeletMounts("p1", "pv1")
+	n.driver.called()
+	n.mounts.fail["SameFilesystem"] = errors.New("one of them hangs")
+	n.succeedNot("unmount", dir)
+	n.expect("another filesystem", "")
+	delete(n.mounts.fail, "SameFilesystem")
+	n.succeed("unmount", dir)
+	n.expect("the same filesystem", "NodeUnpublish")
+	if len(n.bridge.Records()) > 0 {
+		t.Errorf("the record is left: %+v", n.record())
+	}
+}
+
+// TestFateUnknown: an API server that is away does not keep pods from ending.
+func TestFateUnknown(t *testing.T) {
+	n := newNode(t)
+	n.succeed("mount", n.podDir("p1"), options)
+	n.bridge.Fate = func(context.Context, string, csivol.Key, string) (csivol.Fate, error) {
+		return csivol.Fate{Replaced: "is gone", Pod: "shop/web"}, errors.New("no answer")
+	}
+	n.succeed("unmount", n.podDir("p1"))
+	n.empty()
+}
+
+// TestLeftUnclear: the kubelet's CSI plugin has staged the volume and has it for no
+// pod. It ends it itself, gets a pod for it, or never comes back.
+func TestLeftUnclear(t *testing.T) {
+	begin := func(t *testing.T) (n *node, file string) {
+		n = newNode(t)
+		n.succeed("mount", n.podDir("p1"), options)
+		file = n.takeOver()
+		n.driver.called()
+		n.succeed("unmount", n.podDir("p1"))
+		n.reconcile()
+		n.expect("unclear", "NodeUnpublish")
+		if r := n.record(); !r.TakenOver || r.Stage != volstate.Done {
+			t.Errorf("%+v", r)
+		}
+		return n, file
+	}
+	t.Run("it ends it", func(t *testing.T) {
+		n, file := begin(t)
+		n.kubeletUnstages(file)
+		n.reconcile()
+		n.expect("unstaged by the kubelet", "ControllerUnpublish")
+		n.empty()
+	})
+	t.Run("a pod has it", func(t *testing.T) {
+		n, _ := begin(t)
+		n.kubeletMounts("p2", "another-name")
+		n.reconcile()
+		n.expect("handed over", "")
+		if len(n.bridge.Records()) > 0 {
+			t.Errorf("the record is left: %+v", n.record())
+		}
+	})
+	t.Run("it never comes back", func(t *testing.T) {
+		n, file := begin(t)
+		n.later()
+		n.reconcile()
+		n.expect("after its time", "NodeUnstage ControllerUnpublish")
+		n.empty()
+		if _, err := os.Stat(file); !os.IsNotExist(err) {
+			t.Errorf("the kubelet's file is left, and would be believed: %v", err)
+		}
+	})
+	t.Run("it is a FlexVolume again", func(t *testing.T) {
+		n, file := begin(t)
+		n.succeed("mount", n.podDir("p3"), options)
+		n.expect("staged as it is, which may not last", "NodeStage NodePublish")
+		if n.record().TakenOver {
+			t.Error("it is taken over, and a pod has it from here")
+		}
+		if err := os.Remove(file); err != nil { // its unmount was refused, and it forgot the volume
+			t.Fatal(err)
+		}
+		n.succeed("unmount", n.podDir("p3"))
+		n.empty()
+	})
+}
+
+// TestNextPod: a pod of this node is about to have the volume as a CSI one. It is
+// not unstaged under its NodeStageVolume.
+func TestNextPod(t *testing.T) {
+	for _, comes := range []bool{true, false} {
+		n := newNode(t)
+		n.succeed("mount", n.podDir("p1"), options)
+		n.driver.called()
+		n.becomes(csivol.Fate{Replaced: "is the CSI volume by now", Next: "shop/web-2"})
+		n.succeed("unmount", n.podDir("p1"))
+		n.reconcile()
+		n.expect("about to be taken over", "NodeUnpublish")
+		if comes {
+			n.takeOver()
+			n.kubeletMounts("p2", "pv1")
+			n.reconcile()
+			n.expect("taken over", "")
+			if len(n.bridge.Records()) > 0 {
+				t.Errorf("the record is left: %+v", n.record())
+			}
+			continue
+		}
+		n.later()
+		n.reconcile()
+		n.expect("it did not come", "NodeUnstage ControllerUnpublish")
+		n.empty()
+	}
+}
+
+// TestUnstagedByTheKubelet: its CSI plugin unstages what it had before, between our
+// NodeStageVolume and our NodePublishVolume, or while nothing is published. No pod
+// gets a bare directory.
+func TestUnstagedByTheKubelet(t *testing.T) {
+	n := newNode(t)
+	file := n.takeOver()
+	n.driver.between = func() {
+		n.driver.between = nil
+		delete(n.driver.staged, "h1")
+		n.mounts.set(filepath.Join(filepath.Dir(file), "globalmount"), false)
+		_ = os.Remove(file)
+	}
+	dir := n.podDir("p1")
+	if s := n.call("mount", dir, options); s.Status != flex.StatusFailure || s.Code != flex.CodeUnavailable {
+		t.Errorf("mount of a bare directory: %+v", s)
+	}
+	if n.mounts.mounted[dir] {
+		t.Fatal("a pod has a bare directory")
+	}
+	n.driver.called()
+	n.succeed("mount", dir, options)
+	if got := n.driver.called(); !strings.Contains(got, "NodeStage") {
+		t.Errorf("called %s, and it is not staged", got)
+	}
+	// Unstaged under a pod, as of a driver whose mounts do not keep it from that.
+	delete(n.driver.staged, "h1")
+	n.mounts.set(filepath.Join(filepath.Dir(file), "globalmount"), false)
+	n.succeed("mount", n.podDir("p2"), options)
+	n.expect("a second pod", "NodeStage NodePublish")
+	n.succeed("unmount", dir)
+	n.succeed("unmount", n.podDir("p2"))
+	n.empty()
 }

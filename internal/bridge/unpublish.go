@@ -21,8 +21,18 @@ func (b *Bridge) unmount(ctx context.Context, d *FlexDriver, c *flex.Call) error
 		return err
 	}
 	return b.do(ctx, key, operation{command: c.Command, dir: c.Dir}, func(v *volume) error {
-		return b.release(d, v, csivol.Secrets{}, c.Dir)
+		return b.letGo(d, v, c.Dir)
 	})
+}
+
+// letGo releases a target that the kubelet does not want any more.
+func (b *Bridge) letGo(d *FlexDriver, v *volume, dir string) error {
+	f := b.fate(v, dir)
+	if err := b.mayLetGo(v, dir, f); err != nil {
+		return remember(v.record, err)
+	}
+	v.next = f.Next != ""
+	return b.release(d, v, csivol.Secrets{}, dir)
 }
 
 // tidy unmounts what no record knows: never mounted, or the record was lost.
@@ -49,13 +59,17 @@ func (b *Bridge) release(d *FlexDriver, v *volume, s csivol.Secrets, dir string)
 	if t == nil {
 		return b.tidy(v.ctx, dir)
 	}
+	who, err := b.owner(v, v.next) // before the kubelet, which ends it beside us, has
+	if err != nil {
+		return err
+	}
 	t.Bound = false
 	if err := b.unpublish(d, v, t, dir); err != nil {
 		t.LastError = err.Error()
 		return err
 	}
 	if len(v.record.Targets) == 1 && v.record.Device == "" {
-		if err := b.leave(d, v, s); err != nil {
+		if err := b.leave(d, v, s, who); err != nil {
 			return err
 		}
 	}
@@ -107,9 +121,12 @@ func (b *Bridge) unpublishAt(d *FlexDriver, v *volume, path string) error {
 	return b.withoutDead(v, path, call)
 }
 
-// leave unstages the volume and, if it was attached from here, detaches it. Then
-// it grows, if it could not before.
-func (b *Bridge) leave(d *FlexDriver, v *volume, s csivol.Secrets) error {
+// leave unstages the volume and, if it was attached from here, detaches it, unless
+// somebody else does. Then it grows, if it could not before.
+func (b *Bridge) leave(d *FlexDriver, v *volume, s csivol.Secrets, who owner) error {
+	if left, err := b.leaveTo(v, who); err != nil || left {
+		return err
+	}
 	if err := b.unstage(d, v); err != nil {
 		return err
 	}

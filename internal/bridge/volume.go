@@ -31,6 +31,7 @@ type volume struct {
 	ctx     context.Context //nolint:containedctx // belongs to the turn, as the record does
 	log     *slog.Logger
 	current *inProgress
+	next    bool // of csivol.Fate, as the unmount that has the turn was told
 
 	// Guarded by Bridge.mu.
 	ops          []*inProgress        // in the order of their turns
@@ -162,7 +163,7 @@ func (b *Bridge) run(v *volume, p *inProgress, f func(*volume) error) {
 		}
 	}
 	defer func() {
-		v.ctx, v.log = nil, nil // thousands of idle volumes need neither
+		v.ctx, v.log, v.next = nil, nil, false // thousands of idle volumes need neither
 		close(p.over)
 	}()
 	v.ctx, v.log, v.current = ctx, log, p

@@ -92,3 +92,17 @@ type Notice struct {
 	// Reason is a word in CamelCase: FailedAttachVolume, …
 	Reason, Message string
 }
+
+// A Fate is what became of a volume that is mounted as a FlexVolume. The zero one
+// is that nothing has.
+type Fate struct {
+	// Replaced says how its PersistentVolume is not what it was: it is gone, or a
+	// CSI volume. Empty: it is a FlexVolume.
+	Replaced string
+	// Pod is the one that was asked about, if it is there and not about to end;
+	// empty: it is not. Looked at only if the PersistentVolume was replaced.
+	Pod string
+	// Next is another pod of the node that has, or will have, the same volume as a
+	// CSI one; empty: there is none.
+	Next string
+}

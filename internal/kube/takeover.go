@@ -33,7 +33,7 @@ func (w *wait) aboutToBe(ctx context.Context) (bool, error) {
 	if err != nil && flex.CodeOf(err) != flex.CodeNotFound {
 		return false, err
 	}
-	if err != nil || pv.CSI != w.want.Key() || pv.Claim.Name == "" {
+	if err != nil || pv.CSI != w.want.Key() {
 		return false, nil //nolint:nilerr // there is no such PersistentVolume
 	}
 	pods, err := w.cluster.PodsOf(ctx, w.want.Node)
@@ -41,7 +41,7 @@ func (w *wait) aboutToBe(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	for _, p := range pods {
-		if !p.Finished && p.Namespace == pv.Claim.Namespace && slices.Contains(p.Claims, pv.Claim.Name) {
+		if !p.Finished && claims(&p, pv.Claim) {
 			w.cluster.log.InfoContext(ctx, "the PersistentVolume is a CSI one by now, and a pod uses it; the VolumeAttachment is left to the control plane", "volumeAttachment", w.name, "node", w.want.Node, "pod", p.Namespace+"/"+p.Name)
 			return true, nil
 		}

@@ -125,6 +125,30 @@ func (m *Mounts) Mounted(path string) (bool, error) {
 	return t.Mounted()
 }
 
+// SameFilesystem reports whether one filesystem is mounted at both paths. It asks
+// the mount table, and no filesystem, which may hang.
+func (m *Mounts) SameFilesystem(a, b string) (bool, error) {
+	one, err := m.info(a)
+	if err != nil || one == nil {
+		return false, err
+	}
+	other, err := m.info(b)
+	if err != nil || other == nil {
+		return false, err
+	}
+	return one.Major == other.Major && one.Minor == other.Minor, nil
+}
+
+// info is what is mounted at a path; nil: nothing.
+func (m *Mounts) info(path string) (*mounter.Info, error) {
+	t, err := m.open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	return t.Info()
+}
+
 // SetGroup gives the tree at path to a group.
 func (m *Mounts) SetGroup(ctx context.Context, path string, gid int64) error {
 	root, err := os.Open(path)

@@ -64,6 +64,9 @@ type Record struct {
 
 	Stage       Phase  `json:"stage,omitempty"`
 	StagingPath string `json:"stagingTargetPath,omitempty"`
+	// StageMounted says that the driver has mounted something there, which may
+	// vanish: not all do.
+	StageMounted bool `json:"stageMounted,omitempty"`
 
 	// Device is the kubelet's device mount path with our marker; attach:true.
 	Device string `json:"deviceMountPath,omitempty"`
@@ -75,8 +78,8 @@ type Record struct {
 	Expand     Phase `json:"expand,omitempty"`
 	ExpandSize int64 `json:"expandSize,omitempty"`
 
-	// TakenOver says that the kubelet's own CSI plugin has the volume now:
-	// it is neither unstaged nor detached here.
+	// TakenOver says that the kubelet's own CSI plugin has the volume now, or is
+	// about to: it is neither unstaged nor detached here.
 	TakenOver bool `json:"takenOver,omitempty"`
 
 	// StageDead is why what is mounted at StagingPath does not work any more.

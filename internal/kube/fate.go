@@ -1,0 +1,49 @@
+package kube
+
+import (
+	"context"
+	"slices"
+
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// Fate tells what became of a PersistentVolume that this node has mounted as a
+// FlexVolume, and of a pod of the node. It is one request unless the
+// PersistentVolume was replaced.
+func (c *Cluster) Fate(ctx context.Context, persistentVolume string, key csivol.Key, podUID string) (f csivol.Fate, err error) {
+	pv, err := c.freshVolume(ctx, persistentVolume)
+	switch {
+	case err != nil && flex.CodeOf(err) == flex.CodeNotFound:
+		f.Replaced = "is gone, or is being replaced"
+	case err != nil:
+		return f, err
+	case pv.CSI == csivol.Key{}:
+		return f, nil
+	default:
+		f.Replaced = "is the CSI volume " + pv.CSI.String() + " by now"
+	}
+	pods, err := c.PodsOf(ctx, c.options.Node)
+	if err != nil {
+		return csivol.Fate{}, err
+	}
+	for i := range pods {
+		p := &pods[i]
+		switch {
+		case p.Finished:
+		case slices.Contains(p.UIDs, podUID):
+			if !p.Terminating {
+				f.Pod = p.Namespace + "/" + p.Name
+			}
+		case pv != nil && pv.CSI == key && !p.Terminating && claims(p, pv.Claim):
+			f.Next = p.Namespace + "/" + p.Name
+		}
+	}
+	return f, nil
+}
+
+// claims reports whether a pod uses a claim.
+func claims(p *clusterview.Pod, claim csivol.ObjectRef) bool {
+	return claim.Name != "" && p.Namespace == claim.Namespace && slices.Contains(p.Claims, claim.Name)
+}
