@@ -78,3 +78,4 @@ func classes() clusterview.Resource           { return resource(storage, "storag
 func statefulSets() clusterview.Resource      { return resource(apps, "statefulsets") }
 func replicaSets() clusterview.Resource       { return resource(apps, "replicasets") }
 func daemonSets() clusterview.Resource        { return resource(apps, "daemonsets") }
+func deployments() clusterview.Resource       { return resource(apps, "deployments") }

@@ -68,6 +68,7 @@ func (j *judge) volume(ctx context.Context) {
 		j.checkDryRun(ctx)
 	}
 	j.conclude()
+	v.attaches = j.attaches()
 	if j.r != nil && v.Verdict != No {
 		v.Steps = steps(v, j.r, j.attaches())
 		j.expectations()

@@ -58,6 +58,25 @@ func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
 	return plan, nil
 }
 
+// again judges one volume by what there is now.
+func (p *Planner) again(ctx context.Context, r Reader, name string) (*Volume, error) {
+	drivers, err := p.drivers()
+	if err != nil {
+		return nil, err
+	}
+	w := newWorld(r)
+	o, err := w.get(ctx, persistentVolumes(), "", name)
+	if err != nil {
+		return nil, err
+	}
+	if o == nil {
+		return nil, surprised("PersistentVolume %s is gone: somebody else has deleted it; the journal has it", name)
+	}
+	j := &judge{w: w, d: drivers[o.text("spec", "flexVolume", "driver")], old: o, v: &Volume{}}
+	j.volume(ctx)
+	return j.v, nil
+}
+
 // drivers are those of the configuration by their names.
 func (p *Planner) drivers() (map[string]*driver, error) {
 	mappers, err := mapping.Compile(p.Config)

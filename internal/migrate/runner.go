@@ -1,8 +1,7 @@
 package migrate
 
 import (
-	"context"
-	"errors"
+	"sync"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
@@ -24,6 +23,8 @@ type Runner struct {
 	// Progress is told of what happens, one event after the other.
 	Progress func(Event)
 	Now      func() time.Time
+
+	telling sync.Mutex
 }
 
 // Options are what a person says.
@@ -103,35 +104,13 @@ type Task struct {
 	Mode   journal.Mode
 }
 
-var errNotYet = errors.New("not yet")
-
-// Choose says which volumes of a plan Apply migrates with these options, and
-// which are left, and why.
-func Choose(_ *Plan, _ Options) (tasks []Task, left []Result) { return nil, nil }
-
-// Apply migrates. The error is one of the whole; what came of each volume is in
-// the results, in the order of the tasks.
-func (r *Runner) Apply(_ context.Context, _ []Task) ([]Result, error) { return nil, errNotYet }
-
-// Resumable are the records of migrations and rollbacks that are not finished:
-// of these volumes, or, without names, of all.
-func (r *Runner) Resumable(_ context.Context, _ []string) ([]*journal.Record, error) {
-	return nil, errNotYet
-}
-
-// Resume goes on in the direction of each record.
-func (r *Runner) Resume(_ context.Context, _ []*journal.Record) ([]Result, error) {
-	return nil, errNotYet
-}
-
-// Reversible are the records of volumes that can be taken back, finished or not:
-// of these volumes, or, without names, of all. Where the journal is lost a
-// record is made of what the PersistentVolume itself says.
-func (r *Runner) Reversible(_ context.Context, _ []string) ([]*journal.Record, error) {
-	return nil, errNotYet
-}
-
-// Rollback takes volumes back.
-func (r *Runner) Rollback(_ context.Context, _ []*journal.Record) ([]Result, error) {
-	return nil, errNotYet
+// tell tells of an event; one after the other.
+func (r *Runner) tell(e Event) {
+	if r.Progress == nil {
+		return
+	}
+	r.telling.Lock()
+	defer r.telling.Unlock()
+	e.At = r.Now().UTC()
+	r.Progress(e)
 }

@@ -16,20 +16,19 @@ func steps(v *Volume, r *rendered, attaches bool) []Step {
 	all := []Step{
 		{journal.BackedUp, "write the PersistentVolume, its claim, its VolumeAttachments and its pods' owners to the journal, and the replacement", "create configmaps/flex2csi-migration-… in flex2csi"},
 		{journal.Retained, "see to it that nobody deletes what is stored, and read that back", retain(v, pv)},
-		{journal.Accepted, "have the API server accept the replacement as a dry run, once more", "create " + pv + " (dry run)"},
 	}
-	switch v.Verdict {
-	case Live:
-	case PodRestart:
-		all = append(all, Step{journal.Stopped, "hold what makes the pod back, stop the pod, and wait until its node has let go of the volume", "delete pods/" + first(v.Pods).Name})
-	default:
+	if v.Verdict == Offline {
 		all = append(all, Step{journal.Stopped, "wait until no pod uses the claim and no node has the volume: a person stops them", ""})
 	}
 	all = append(all,
+		Step{journal.Accepted, "look at all of this once more, and have the API server accept the replacement as a dry run", "create " + pv + " (dry run)"},
 		Step{journal.Deleting, "delete the PersistentVolume, which stays until its finalizers are gone", "delete " + pv + " (uid " + v.Original.UID + ", and its resourceVersion)"},
 		Step{journal.Deleted, "take away " + list(r.dropped) + "; from here the claim is Lost", "patch " + pv + " (uid, resourceVersion, metadata.finalizers)"},
-		Step{journal.Created, "create the replacement of the same name", "create " + pv},
 	)
+	if v.Verdict == PodRestart {
+		all = append(all, Step{journal.Stopped, "evict the pod, whose successor waits for the claim, and wait until its node has let go of the volume", "create pods/eviction " + first(v.Pods).Name})
+	}
+	all = append(all, Step{journal.Created, "create the replacement of the same name", "create " + pv})
 	if v.Original.Phase == "Bound" {
 		all = append(all, Step{journal.Bound, "have the volume controller look at the claim at once, which it does when that changes and else every 15 s, and wait until it is Bound", "patch persistentvolumeclaims " + v.Claim + " (annotation " + MigratedLabel + ")"})
 	}
@@ -38,6 +37,9 @@ func steps(v *Volume, r *rendered, attaches bool) []Step {
 	}
 	if v.Verdict == Live && len(v.Pods) > 0 {
 		all = append(all, Step{journal.TakenOver, "wait until the kubelet of each pod has mounted it through its CSI plugin, beside the old mount", ""})
+	}
+	if v.Verdict == PodRestart {
+		all = append(all, Step{journal.TakenOver, "wait until the pod that comes after it is Ready", ""})
 	}
 	return append(all, Step{journal.Finished, "compare with what there was; restore the reclaim policy if that was decided", finish(v, pv)})
 }

@@ -109,6 +109,8 @@ type Volume struct {
 	Original Original `json:"original"`
 	// Replacement is the complete manifest; nil if none could be made.
 	Replacement *Object `json:"replacement,omitempty"`
+
+	attaches bool // the CSI driver's volumes are attached
 }
 
 // Original is what tells whether the volume is still what was planned for, and

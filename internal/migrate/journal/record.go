@@ -51,6 +51,12 @@ type Record struct {
 	Pods                 []Pod `json:"pods,omitempty"`
 	RestoreReclaimPolicy bool  `json:"restoreReclaimPolicy,omitempty"`
 
+	// Accept are the checks whose decision a person has made.
+	Accept []string `json:"accept,omitempty"`
+
+	// PutBack is why the swap was given up half-way, and the volume that there
+	// was is put back; empty: it was not.
+	PutBack string `json:"putBack,omitempty"`
 	// Trouble is the last error; empty: all is well.
 	Trouble string `json:"trouble,omitempty"`
 	// By is who migrates, user@host, and Version the program's.

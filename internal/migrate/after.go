@@ -1,0 +1,239 @@
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+)
+
+// bind waits until the claim is bound to the new volume.
+func (o *one) bind(ctx context.Context) error {
+	if len(o.rec.ClaimObject) == 0 { // it had none, or one that was gone
+		return o.reach(ctx, journal.Bound)
+	}
+	namespace, name, _ := strings.Cut(o.rec.Claim, "/")
+	nudged, times := time.Time{}, 0
+	err := o.wait(ctx, waitFor{
+		what: "claim " + o.rec.Claim, resource: claims(), namespace: namespace, name: name, every: lookUnwatched,
+		look: func(ctx context.Context, claim *Object) (string, error) {
+			// The volume controller hears of the claim and of the volume by two
+			// watches: so it may look at the claim too early.
+			if times < 5 && o.r.Now().Sub(nudged) > time.Duration(times)*lookUnwatched {
+				nudged, times = o.r.Now(), times+1
+				o.nudge(ctx)
+			}
+			return o.bound(ctx, claim)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return o.reach(ctx, journal.Bound)
+}
+
+// bound says what is missing until claim and volume are bound to each other.
+func (o *one) bound(ctx context.Context, latest *Object) (string, error) {
+	namespace, name, _ := strings.Cut(o.rec.Claim, "/")
+	claim, err := o.latestOr(ctx, latest, claims(), namespace, name)
+	switch {
+	case err != nil:
+		return "", err
+	case claim == nil || claim.uid() != o.rec.ClaimUID:
+		return "", surprised("claim %s has been deleted meanwhile; PersistentVolume %s has policy Retain, and what is stored is kept", o.rec.Claim, o.rec.Volume)
+	case claim.text("status", "phase") != "Bound":
+		return "it is " + orNone(claim.text("status", "phase")), nil
+	}
+	pv, err := o.volume(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case pv == nil || !o.matches(pv, o.rec.To):
+		return "", surprised("PersistentVolume %s is not the one any more that was created; see who does that, then resume or roll back", o.rec.Volume)
+	case pv.text("status", "phase") != "Bound":
+		return "PersistentVolume " + o.rec.Volume + " is " + orNone(pv.text("status", "phase")), nil
+	}
+	return "", nil
+}
+
+// nudge changes an annotation of the claim: the volume controller looks at a
+// claim when the claim changes and else every 15 s; that its volume is there is no
+// reason (pkg/controller/volume/persistentvolume/pv_controller.go, syncVolume,
+// Kubernetes v1.37.1). Without the nudge the claim is only Lost for longer.
+func (o *one) nudge(ctx context.Context) {
+	if err := o.annotateClaim(ctx, o.r.Now().UTC().Format(time.RFC3339Nano)); err != nil && ctx.Err() == nil {
+		o.tell(Waiting, o.rec.Stage, fmt.Sprintf("claim %s: %v; the volume controller looks at it within 15 s", o.rec.Claim, err))
+	}
+}
+
+// annotateClaim sets the annotation, or takes it away: nil.
+func (o *one) annotateClaim(ctx context.Context, value any) error {
+	namespace, name, ok := strings.Cut(o.rec.Claim, "/")
+	if !ok {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": o.rec.ClaimUID, "annotations": map[string]any{MigratedLabel: value},
+	}})
+	if err != nil {
+		return err
+	}
+	if err := o.held(); err != nil {
+		return err
+	}
+	_, err = o.c.PatchObject(ctx, claims(), namespace, name, clusterview.MergePatch, patch)
+	return err
+}
+
+// attached waits until the control plane has the volume attached to each node on
+// which a pod has it: it adopts what is attached.
+func (o *one) attached(ctx context.Context) error {
+	unique := "kubernetes.io/csi/" + o.rec.CSIDriver + "^" + o.rec.VolumeHandle
+	var nodesOf []string
+	for _, p := range o.rec.Pods {
+		if p.Node != "" && !slices.Contains(nodesOf, p.Node) {
+			nodesOf = append(nodesOf, p.Node)
+		}
+	}
+	for _, name := range nodesOf {
+		err := o.wait(ctx, waitFor{
+			what: "the control plane", resource: nodes(), name: name,
+			look: func(ctx context.Context, node *Object) (string, error) {
+				node, err := o.latestOr(ctx, node, nodes(), "", name)
+				if err != nil || node == nil || attachedTo(node, unique) {
+					return "", err
+				}
+				if still, err := o.stillThere(ctx, name); err != nil || len(still) == 0 {
+					return "", err
+				}
+				return "the volume is not attached to node " + name + " as a CSI volume yet", nil
+			},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return o.reach(ctx, journal.Attached)
+}
+
+func attachedTo(node *Object, unique string) bool {
+	return slices.ContainsFunc(node.list("status", "volumesAttached"), func(v tree) bool { return v.text("name") == unique })
+}
+
+// stillThere are the pods of the beginning that are on a node and have not ended.
+func (o *one) stillThere(ctx context.Context, node string) (all []journal.Pod, err error) {
+	for _, p := range o.rec.Pods {
+		if p.Node != node {
+			continue
+		}
+		namespace, name, _ := strings.Cut(p.Name, "/")
+		pod, err := o.get(ctx, pods(), namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		if pod != nil && pod.uid() == p.UID && !finished(pod.tree) {
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
+
+// takenOver waits until each pod has the volume from the other side: from the
+// kubelet's CSI plugin, or, on the way back, from the bridge.
+func (o *one) takenOver(ctx context.Context) error {
+	if o.rec.Mode == journal.Rolling {
+		return o.successor(ctx)
+	}
+	for _, p := range o.rec.Pods {
+		if p.Node == "" {
+			continue
+		}
+		err := o.wait(ctx, waitFor{
+			what: "the kubelet of node " + p.Node, resource: configMaps(), namespace: nodevolumes.Namespace, name: p.Node,
+			look: func(ctx context.Context, document *Object) (string, error) { return o.handedOver(ctx, document, p) },
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return o.reach(ctx, journal.TakenOver)
+}
+
+// handedOver says what is missing until a pod has it from the other side.
+func (o *one) handedOver(ctx context.Context, latest *Object, p journal.Pod) (string, error) {
+	o2, err := o.latestOr(ctx, latest, configMaps(), nodevolumes.Namespace, p.Node)
+	if err != nil {
+		return "", err
+	}
+	var v *nodevolumes.Volume
+	if o2 != nil {
+		if d, err := nodevolumes.Decode(o2.text("data", nodevolumes.Key)); err == nil {
+			v = d.Find(o.rec.CSIDriver, o.rec.VolumeHandle)
+		}
+	}
+	missing := "it has not mounted the volume for pod " + p.Name + " through its CSI plugin yet, which takes about a minute"
+	if o.rec.Direction == journal.ToFlexVolume {
+		missing = "it has not mounted the volume for pod " + p.Name + " as a FlexVolume yet, which takes about a minute"
+		if v != nil && v.Has(p.UID) {
+			return "", nil
+		}
+	} else if v != nil && v.HasTakenOver(p.UID) {
+		return "", nil
+	}
+	if still, err := o.stillThere(ctx, p.Node); err != nil || !slices.Contains(still, p) {
+		return "", err
+	}
+	return missing, nil
+}
+
+// finish restores what was changed for the time being, and looks once more.
+func (o *one) finish(ctx context.Context) error {
+	pv, err := o.volume(ctx)
+	switch {
+	case err != nil:
+		return err
+	case pv == nil || pv.deleting() || !o.matches(pv, o.rec.To):
+		return surprised("PersistentVolume %s is not the one any more that was created; see who does that, then resume or roll back", o.rec.Volume)
+	}
+	policy, provisioner, err := o.finalPolicy()
+	if err != nil {
+		return err
+	}
+	if policy != "" && pv.text("spec", "persistentVolumeReclaimPolicy") != policy {
+		if err := o.setPolicy(ctx, policy, provisioner); err != nil {
+			return err
+		}
+	}
+	if len(o.rec.ClaimObject) > 0 {
+		if err := o.annotateClaim(ctx, nil); errors.Is(err, clusterview.ErrAway) {
+			return err
+		}
+	}
+	return o.reach(ctx, journal.Finished)
+}
+
+// finalPolicy is the reclaim policy in the end; empty: as it is. A FlexVolume
+// gets back what it had. A CSI volume keeps Retain unless a person wants what is
+// stored to be deleted with the claim again, by the CSI driver then.
+func (o *one) finalPolicy() (policy, provisioner string, err error) {
+	was, err := policyOf(o.rec)
+	if err != nil {
+		return "", "", err
+	}
+	switch {
+	case o.rec.Direction == journal.ToFlexVolume:
+		return was, "", nil
+	case !o.rec.RestoreReclaimPolicy || was == policyRetain:
+		return "", "", nil
+	case was == policyDelete:
+		return was, o.rec.CSIDriver, nil
+	}
+	return was, "", nil
+}

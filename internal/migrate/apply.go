@@ -1,0 +1,195 @@
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+)
+
+// Choose says which volumes of a plan Apply migrates with these options, and
+// which are left, and why.
+func Choose(p *Plan, o Options) (tasks []Task, left []Result) {
+	accept := o.accepted()
+	for _, v := range p.Volumes {
+		mode, why := modeFor(v, o.Mode)
+		if why == "" {
+			why = undecided(v, accept)
+		}
+		if why != "" {
+			left = append(left, Result{Volume: v.Name, Claim: v.Claim, Direction: journal.ToCSI, Outcome: Left, Stage: journal.Planned, Why: why})
+			continue
+		}
+		tasks = append(tasks, Task{Volume: v, Mode: mode})
+	}
+	return tasks, left
+}
+
+// accepted are the checks that were decided; who wants the policy restored has
+// decided that one.
+func (o Options) accepted() []string {
+	if o.RestoreReclaimPolicy {
+		return append([]string{"reclaim-policy"}, o.Accept...)
+	}
+	return o.Accept
+}
+
+// modeFor is how a volume is migrated; why says why it is not.
+func modeFor(v *Volume, most journal.Mode) (mode journal.Mode, why string) {
+	switch {
+	case v.Verdict == No:
+		return "", strings.Join(v.Why, "; ")
+	case v.Verdict == Live:
+		return journal.Live, ""
+	case v.Verdict == PodRestart && most == journal.Rolling:
+		return journal.Rolling, ""
+	case most == journal.Offline:
+		return journal.Offline, ""
+	case v.Verdict == PodRestart:
+		return "", "only after a pod restart (--rolling): " + strings.Join(v.Why, "; ")
+	}
+	return "", "only offline (--offline): " + strings.Join(v.Why, "; ")
+}
+
+// Apply migrates. The error is one of the whole; what came of each volume is in
+// the results, in the order of the tasks.
+func (r *Runner) Apply(ctx context.Context, tasks []Task) ([]Result, error) {
+	jobs := make([]job, 0, len(tasks))
+	for _, t := range tasks {
+		rec, err := r.record(t)
+		if err != nil {
+			return nil, err
+		}
+		j := job{record: rec, begin: func(ctx context.Context) (*one, error) { return r.begin(ctx, rec) }}
+		if t.Mode == journal.Rolling {
+			namespace, _, _ := strings.Cut(rec.Claim, "/")
+			j.busy = namespace + "/" + t.Volume.Pods[0].Owner
+		}
+		jobs = append(jobs, j)
+	}
+	return r.each(ctx, jobs)
+}
+
+// record is that of a volume whose migration begins.
+func (r *Runner) record(t Task) (*journal.Record, error) {
+	v := t.Volume
+	replacement, err := v.Replacement.MarshalJSON()
+	if err != nil {
+		return nil, fmt.Errorf("PersistentVolume %s: %w", v.Name, err)
+	}
+	return &journal.Record{
+		Volume: v.Name, Claim: v.Claim, ClaimUID: v.Original.ClaimUID,
+		FlexDriver: v.FlexDriver, CSIDriver: v.CSIDriver, VolumeHandle: v.Handle, Attaches: v.attaches,
+		Mode: t.Mode, Direction: journal.ToCSI, Stage: journal.Planned,
+		Flex: v.Original.Object, CSI: replacement, To: json.RawMessage(replacement), FromUID: v.Original.UID,
+		Pods: podsOf(v), Accept: r.Options.accepted(), RestoreReclaimPolicy: r.Options.RestoreReclaimPolicy,
+	}, nil
+}
+
+// begin begins the migration of a volume, unless one is under way.
+func (r *Runner) begin(ctx context.Context, rec *journal.Record) (*one, error) {
+	before, err := r.Journal.Load(ctx, rec.Volume)
+	if err != nil {
+		return nil, fmt.Errorf("read the journal of PersistentVolume %s: %w", rec.Volume, err)
+	}
+	if before != nil && before.Unfinished() {
+		return nil, fmt.Errorf("a migration of PersistentVolume %s (%s) has come to %s and is not finished: resume it or roll it back", rec.Volume, before.Direction, before.Stage)
+	}
+	return r.one(rec), nil
+}
+
+// Resumable are the records of migrations and rollbacks that are not finished:
+// of these volumes, or, without names, of all.
+func (r *Runner) Resumable(ctx context.Context, names []string) ([]*journal.Record, error) {
+	all, err := r.records(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	var unfinished []*journal.Record
+	for _, rec := range all {
+		if rec.Unfinished() {
+			unfinished = append(unfinished, rec)
+		}
+	}
+	return unfinished, nil
+}
+
+// records are those of these volumes, which have to be there, or all.
+func (r *Runner) records(ctx context.Context, names []string) (all []*journal.Record, err error) {
+	if len(names) == 0 {
+		return r.Journal.List(ctx)
+	}
+	for _, name := range names {
+		rec, err := r.Journal.Load(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if rec == nil {
+			return nil, fmt.Errorf("the journal has nothing of PersistentVolume %s", name)
+		}
+		all = append(all, rec)
+	}
+	return all, nil
+}
+
+// Resume goes on in the direction of each record.
+func (r *Runner) Resume(ctx context.Context, records []*journal.Record) ([]Result, error) {
+	jobs := make([]job, 0, len(records))
+	for _, rec := range records {
+		jobs = append(jobs, job{record: rec, busy: restarts(rec), begin: func(ctx context.Context) (*one, error) { return r.resume(ctx, rec) }})
+	}
+	return r.each(ctx, jobs)
+}
+
+// restarts is what only one volume at a time may restart.
+func restarts(rec *journal.Record) string {
+	if rec.Mode != journal.Rolling || len(rec.Pods) == 0 {
+		return ""
+	}
+	namespace, _, _ := strings.Cut(rec.Claim, "/")
+	return namespace + "/" + rec.Pods[0].Owner
+}
+
+// resume finds out how far a volume really is.
+func (r *Runner) resume(ctx context.Context, rec *journal.Record) (*one, error) {
+	o := r.one(rec)
+	for _, check := range r.Options.accepted() {
+		if !slices.Contains(rec.Accept, check) {
+			rec.Accept = append(rec.Accept, check)
+		}
+	}
+	rec.RestoreReclaimPolicy = rec.RestoreReclaimPolicy || r.Options.RestoreReclaimPolicy
+	switch rec.Stage {
+	case journal.Finished:
+		return nil, nil
+	case journal.Planned, journal.Created, journal.Bound, journal.Attached, journal.TakenOver:
+		return o, nil
+	}
+	return o, o.insist(ctx, func(ctx context.Context) error {
+		is, pv, err := o.look(ctx)
+		if err != nil {
+			return err
+		}
+		switch {
+		case is == before:
+			rec.Stage = journal.BackedUp // all is looked at once more
+			return nil
+		case is == other && rec.PutBack == "": // somebody has put it back, and a person wants to go on
+			rec.FromUID, rec.Stage = pv.uid(), journal.BackedUp
+			return nil
+		case !o.inWindow() && (is == deleting || is == gone):
+			return surprised("PersistentVolume %s has been deleted by somebody else; roll back to have it created again", rec.Volume)
+		case is == gone:
+			if err := o.sameCluster(ctx); err != nil {
+				return err
+			}
+		}
+		if !o.inWindow() {
+			rec.Stage = journal.Deleting
+		}
+		return nil
+	})
+}

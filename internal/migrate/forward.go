@@ -1,0 +1,273 @@
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+)
+
+// backUp writes down what there is, before anything is changed.
+func (o *one) backUp(ctx context.Context) error {
+	pv, err := o.from(ctx)
+	if err != nil {
+		return err
+	}
+	o.rec.Flex = slices.Clone(pv.Raw)
+	objects := [][]byte{pv.Raw}
+	claim, err := o.claim(ctx)
+	if err != nil {
+		return err
+	}
+	if claim != nil {
+		if claim.uid() != o.rec.ClaimUID {
+			return surprised("claim %s is another one than when it was planned; plan again", o.rec.Claim)
+		}
+		o.rec.ClaimObject = slices.Clone(claim.Raw)
+		objects = append(objects, claim.Raw)
+	}
+	beside, err := o.backUpBeside(ctx)
+	if err != nil {
+		return err
+	}
+	if err := o.held(); err != nil {
+		return err
+	}
+	if err := o.r.Journal.BackUp(ctx, o.rec.Volume, append(objects, beside...)); err != nil {
+		return fmt.Errorf("back up PersistentVolume %s: %w", o.rec.Volume, err)
+	}
+	if err := o.reach(ctx, journal.BackedUp); err != nil {
+		return err
+	}
+	o.c.requests.Add(1)
+	if err := o.r.Journal.Verify(ctx, o.rec); err != nil {
+		o.rec.Stage = journal.Planned
+		return fmt.Errorf("read back the journal of PersistentVolume %s: %w", o.rec.Volume, err)
+	}
+	return nil
+}
+
+// backUpBeside are the pods, what makes them anew, and the VolumeAttachments.
+func (o *one) backUpBeside(ctx context.Context) (all [][]byte, err error) {
+	w := newWorld(o.c)
+	owners := map[string]clusterview.Resource{
+		"StatefulSet": statefulSets(), "ReplicaSet": replicaSets(), "Deployment": deployments(), "DaemonSet": daemonSets(),
+	}
+	for _, p := range o.rec.Pods {
+		namespace, name, _ := strings.Cut(p.Name, "/")
+		kind, owner, _ := strings.Cut(p.Owner, "/")
+		pod, err := w.get(ctx, pods(), namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		if pod != nil {
+			all = append(all, pod.Raw)
+		}
+		if r, ok := owners[kind]; ok {
+			if by, err := w.get(ctx, r, namespace, owner); err == nil && by != nil { // not needed for anything but people
+				all = append(all, by.Raw)
+			}
+		}
+	}
+	attached, err := o.attachments(ctx, w)
+	for _, va := range attached {
+		all = append(all, va.Raw)
+	}
+	return all, err
+}
+
+// attachments are those of the volume, whoever has made them.
+func (o *one) attachments(ctx context.Context, w *world) (mine []*Object, err error) {
+	all, err := w.all(ctx, attachments())
+	for _, va := range all {
+		if va.text("spec", "source", "persistentVolumeName") == o.rec.Volume ||
+			va.text("spec", "attacher") == o.rec.CSIDriver && va.text("spec", "source", "inlineVolumeSpec", "csi", "volumeHandle") == o.rec.VolumeHandle ||
+			va.name() == attachment.Name(o.rec.VolumeHandle, o.rec.CSIDriver, va.text("spec", "nodeName")) {
+			mine = append(mine, va)
+		}
+	}
+	return mine, err
+}
+
+// claim asks for the volume's claim; nil if it has none.
+func (o *one) claim(ctx context.Context) (*Object, error) {
+	namespace, name, ok := strings.Cut(o.rec.Claim, "/")
+	if !ok {
+		return nil, nil
+	}
+	return o.get(ctx, claims(), namespace, name)
+}
+
+// retain sees to it that nobody deletes what is stored with the volume. It is
+// read back: a patch that was answered well and not applied has cost people their
+// data (libopenstorage/stork#871).
+func (o *one) retain(ctx context.Context) error {
+	pv, err := o.from(ctx)
+	if err != nil {
+		return err
+	}
+	if pv.text("spec", "persistentVolumeReclaimPolicy") == policyRetain {
+		return o.reach(ctx, journal.Retained)
+	}
+	if err := o.setPolicy(ctx, policyRetain, ""); err != nil {
+		return err
+	}
+	if pv, err = o.from(ctx); err != nil {
+		return err
+	}
+	if policy := pv.text("spec", "persistentVolumeReclaimPolicy"); policy != policyRetain {
+		return surprised("PersistentVolume %s has reclaim policy %s although the API server has taken Retain: find out who changes it", o.rec.Volume, policy)
+	}
+	return o.reach(ctx, journal.Retained)
+}
+
+// setPolicy changes the reclaim policy of the volume that is there, which has to
+// be From or what was created; with a provisioner, who deletes it then.
+func (o *one) setPolicy(ctx context.Context, policy, provisioner string) error {
+	uid := o.rec.FromUID
+	if o.rec.Stage != journal.BackedUp && o.rec.CreatedUID != "" {
+		uid = o.rec.CreatedUID
+	}
+	change := map[string]any{
+		"metadata": map[string]any{"uid": uid}, // of another one nothing is changed
+		"spec":     map[string]any{"persistentVolumeReclaimPolicy": policy},
+	}
+	if provisioner != "" {
+		change["metadata"] = map[string]any{"uid": uid, "annotations": map[string]any{provisionedBy: provisioner}}
+	}
+	patch, err := json.Marshal(change)
+	if err != nil {
+		return err
+	}
+	if err := o.held(); err != nil {
+		return err
+	}
+	_, err = o.c.PatchObject(ctx, persistentVolumes(), "", o.rec.Volume, clusterview.MergePatch, patch)
+	return err
+}
+
+// accept judges the volume once more, right before it is replaced.
+func (o *one) accept(ctx context.Context) error {
+	if o.rec.Direction == journal.ToFlexVolume {
+		return o.acceptFlex(ctx)
+	}
+	if o.rec.Mode == journal.Offline {
+		if err := o.empty(ctx); err != nil {
+			return err
+		}
+	}
+	v, err := o.r.Planner.again(ctx, o.c, o.rec.Volume)
+	if err != nil {
+		return err
+	}
+	if err := o.acceptable(v); err != nil {
+		return err
+	}
+	o.rec.Pods = podsOf(v)
+	switch {
+	case v.Verdict == PodRestart:
+		if err := o.mayEvict(ctx); err != nil {
+			return err
+		}
+	case !o.handsOver():
+		if err := o.letGo(ctx); err != nil {
+			return err
+		}
+	}
+	if err := o.reach(ctx, journal.Accepted); err != nil {
+		return err
+	}
+	o.accepted = v.Original.ResourceVersion
+	return nil
+}
+
+// acceptable compares with what was planned, and what a person has decided.
+func (o *one) acceptable(v *Volume) error {
+	no := func(format string, args ...any) error {
+		return surprised("PersistentVolume %s is not replaced: %s; resume when that is otherwise, or roll back", o.rec.Volume, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case v.Original.UID != o.rec.FromUID || v.Original.ClaimUID != o.rec.ClaimUID:
+		return no("it is another one than was planned")
+	case v.Verdict == No:
+		return no("%s", strings.Join(v.Why, "; "))
+	case v.Original.ReclaimPolicy != policyRetain:
+		return no("its reclaim policy is %s again", v.Original.ReclaimPolicy)
+	}
+	if why := undecided(v, o.rec.Accept); why != "" {
+		return no("%s", why)
+	}
+	switch {
+	case v.Verdict == Live && o.rec.Mode == journal.Rolling: // of itself, meanwhile
+		o.rec.Mode = journal.Live
+	case o.rec.Mode == journal.Offline && len(v.Pods) > 0:
+		return no("pod %s has begun to use the claim", v.Pods[0].Name)
+	case v.Verdict != Live && !(v.Verdict == PodRestart && o.rec.Mode == journal.Rolling):
+		return no("it was to be migrated %s, and is to be %s now: %s", modeWords(o.rec.Mode), v.Verdict, strings.Join(v.Why, "; "))
+	}
+	if changed := changedSince(o.rec.CSI, v.Replacement); changed != "" {
+		return no("it or the configuration has been changed since it was planned: %s", changed)
+	}
+	return nil
+}
+
+// changedSince says where a replacement is another one than was planned. The
+// original that it carries has policy Retain by now.
+func changedSince(planned json.RawMessage, now *Object) string {
+	before, err := ParseObject(planned)
+	if err != nil {
+		return err.Error()
+	}
+	a, b := before.copied(), now.copied()
+	for _, object := range []tree{a, b} {
+		delete(object.sub("metadata", "annotations"), OriginalAnnotation)
+	}
+	return strings.Join(append(differences(map[string]any(a), map[string]any(b), ""), differences(map[string]any(b), map[string]any(a), "")...), "; ")
+}
+
+// undecided are the decisions that nobody has made.
+func undecided(v *Volume, accept []string) string {
+	var open []string
+	for _, c := range v.Checks {
+		if c.Status == Decide && !slices.Contains(accept, c.Name) {
+			open = append(open, c.Name+": "+c.Evidence)
+		}
+	}
+	if len(open) == 0 {
+		return ""
+	}
+	return "somebody has to decide (--accept): " + strings.Join(open, "; ")
+}
+
+// acceptAgain goes back to before the swap: the volume has changed since it was
+// accepted, or another process has accepted it.
+func (o *one) acceptAgain() error {
+	const most = 10
+	if o.again++; o.again > most {
+		return surprised("PersistentVolume %s is changed by somebody again and again; find out who does that, then resume", o.rec.Volume)
+	}
+	o.rec.Stage, o.accepted = journal.BackedUp, ""
+	return nil
+}
+
+func podsOf(v *Volume) (all []journal.Pod) {
+	for _, p := range v.Pods {
+		all = append(all, journal.Pod{Name: p.Name, UID: p.UID, Node: p.Node, Owner: p.Owner})
+	}
+	return all
+}
+
+func modeWords(m journal.Mode) string {
+	switch m {
+	case journal.Rolling:
+		return PodRestart.String()
+	case journal.Offline:
+		return Offline.String()
+	}
+	return Live.String()
+}

@@ -1,0 +1,227 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+)
+
+// What follows is for volumes that are not replaced under running pods.
+
+// evictFor is how long a PodDisruptionBudget may keep a pod while its claim is
+// Lost. It has agreed right before.
+const evictFor = 2 * time.Minute
+
+// users are the pods that use the claim and are not over.
+func (o *one) users(ctx context.Context) (all []*Object, err error) {
+	namespace, claim, ok := strings.Cut(o.rec.Claim, "/")
+	if !ok {
+		return nil, nil
+	}
+	found, err := newWorld(o.c).list(ctx, pods(), clusterview.Selector{Namespace: namespace})
+	for _, pod := range found {
+		if uses(pod.tree, claim) && !finished(pod.tree) {
+			all = append(all, pod)
+		}
+	}
+	return all, err
+}
+
+// empty waits until no pod uses the claim: a person stops them.
+func (o *one) empty(ctx context.Context) error {
+	err := o.wait(ctx, waitFor{
+		what: "the pods of claim " + o.rec.Claim,
+		look: func(ctx context.Context, _ *Object) (string, error) {
+			all, err := o.users(ctx)
+			if err != nil || len(all) == 0 {
+				return "", err
+			}
+			return fmt.Sprintf("%s uses it: stop it, by whatever makes it (scale that to 0)", names(all)), nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if err := o.letGo(ctx); err != nil {
+		return err
+	}
+	return o.reach(ctx, journal.Stopped)
+}
+
+func names(pods []*Object) string {
+	var all []string
+	for _, p := range pods {
+		all = append(all, "pod "+p.full())
+	}
+	return strings.Join(all, ", ")
+}
+
+// letGo waits until no node has the volume any more.
+func (o *one) letGo(ctx context.Context) error {
+	return o.wait(ctx, waitFor{what: "PersistentVolume " + o.rec.Volume, look: o.holders, whole: o.inWindow()})
+}
+
+// holders says who still has the volume: the bridge of a node, a
+// VolumeAttachment, a kubelet.
+func (o *one) holders(ctx context.Context, _ *Object) (string, error) {
+	w := newWorld(o.c)
+	documents, err := w.list(ctx, configMaps(), clusterview.Selector{Namespace: nodevolumes.Namespace})
+	if err != nil {
+		return "", err
+	}
+	for _, document := range documents {
+		d, err := nodevolumes.Decode(document.text("data", nodevolumes.Key))
+		if err == nil && d.Find(o.rec.CSIDriver, o.rec.VolumeHandle) != nil {
+			return "the bridge of node " + d.Node + " still has it", nil
+		}
+	}
+	attached, err := o.attachments(ctx, w)
+	if err != nil {
+		return "", err
+	}
+	for _, va := range attached {
+		return "it is still attached to node " + va.text("spec", "nodeName") + " (VolumeAttachment " + va.name() + ")", nil
+	}
+	for _, p := range o.rec.Pods {
+		if p.Node == "" {
+			continue
+		}
+		node, err := w.get(ctx, nodes(), "", p.Node)
+		if err != nil {
+			return "", err
+		}
+		if node != nil && slices.ContainsFunc(node.texts("status", "volumesInUse"), o.calls) {
+			return "the kubelet of node " + p.Node + " still has it (volumesInUse)", nil
+		}
+	}
+	return "", nil
+}
+
+// calls reports whether a name of node.status.volumesInUse is the volume's: those
+// of FlexVolumes are DRIVER/NAME (pkg/volume/util/util.go, GetUniqueVolumeName).
+func (o *one) calls(name string) bool {
+	return name == "kubernetes.io/csi/"+o.rec.CSIDriver+"^"+o.rec.VolumeHandle || name == o.rec.FlexDriver+"/"+o.rec.Volume
+}
+
+// mayEvict asks whether the pod may be evicted, before anything is deleted.
+func (o *one) mayEvict(ctx context.Context) error {
+	return o.wait(ctx, waitFor{
+		what: "a PodDisruptionBudget",
+		look: func(ctx context.Context, _ *Object) (string, error) { return o.evict(ctx, true) },
+	})
+}
+
+// evict evicts the pods of the beginning; missing says what does not let it.
+func (o *one) evict(ctx context.Context, dryRun bool) (missing string, err error) {
+	for _, p := range o.rec.Pods {
+		namespace, name, _ := strings.Cut(p.Name, "/")
+		if err := o.held(); err != nil {
+			return "", err
+		}
+		switch err := o.c.EvictPod(ctx, namespace, name, p.UID, dryRun); {
+		case errors.Is(err, clusterview.ErrBudget):
+			return "it does not allow to evict pod " + p.Name, nil
+		case errors.Is(err, clusterview.ErrGone), errors.Is(err, clusterview.ErrConflict): // it is gone, or another one
+		case err != nil:
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// makeWay is between the old volume and the new one, of volumes that are not
+// replaced under running pods. The claim is Lost: the scheduler places no pod of
+// it (pkg/scheduler/framework/plugins/volumebinding/volume_binding.go, PreFilter),
+// and a kubelet mounts nothing for one
+// (pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
+// getPVCExtractPV, Kubernetes v1.37.1). So nobody can come while this looks
+// whether somebody has come before; an error has the old volume put back.
+func (o *one) makeWay(ctx context.Context) error {
+	if o.rec.Mode == journal.Live && o.handsOver() {
+		return nil
+	}
+	if o.rec.Mode == journal.Rolling && o.rec.Stage != journal.Stopped {
+		if err := o.stop(ctx); err != nil {
+			return err
+		}
+	}
+	all, err := o.users(ctx)
+	if err != nil {
+		return err
+	}
+	if all = slices.DeleteFunc(all, func(p *Object) bool { return p.text("spec", "nodeName") == "" }); len(all) > 0 {
+		return surprised("%s has come meanwhile, on node %s", names(all[:1]), all[0].text("spec", "nodeName"))
+	}
+	return nil
+}
+
+// stop evicts the pod, whose successor waits for the claim, and waits until its
+// node has let go of the volume.
+func (o *one) stop(ctx context.Context) error {
+	if err := o.reach(ctx, journal.Deleted); err != nil {
+		return err
+	}
+	err := o.wait(ctx, waitFor{
+		what: "a PodDisruptionBudget", atMost: min(evictFor, o.r.timeout()), whole: true,
+		look: func(ctx context.Context, _ *Object) (string, error) { return o.evict(ctx, false) },
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range o.rec.Pods {
+		namespace, name, _ := strings.Cut(p.Name, "/")
+		err := o.wait(ctx, waitFor{
+			what: "pod " + p.Name, resource: pods(), namespace: namespace, name: name, whole: true,
+			look: func(ctx context.Context, _ *Object) (string, error) {
+				pod, err := o.get(ctx, pods(), namespace, name)
+				if err != nil || pod == nil || pod.uid() != p.UID {
+					return "", err
+				}
+				return "it has not ended yet", nil
+			},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := o.letGo(ctx); err != nil {
+		return err
+	}
+	return o.reach(ctx, journal.Stopped)
+}
+
+// successor waits until a pod has come in the place of the one that was stopped,
+// and is Ready. If none comes, nobody wants one.
+func (o *one) successor(ctx context.Context) error {
+	var none bool
+	err := o.wait(ctx, waitFor{
+		what: "the pod that comes after " + o.rec.Pods[0].Name,
+		look: func(ctx context.Context, _ *Object) (string, error) {
+			all, err := o.users(ctx)
+			if err != nil {
+				return "", err
+			}
+			none = len(all) == 0
+			for _, pod := range all {
+				if pod.uid() == o.rec.Pods[0].UID || !ready(pod.tree) {
+					return "pod " + pod.full() + " is not Ready yet", nil
+				}
+			}
+			if none {
+				return "nobody has made it yet", nil
+			}
+			return "", nil
+		},
+	})
+	if err != nil && !(none && errors.Is(err, errTimeout)) {
+		return err
+	}
+	return o.reach(ctx, journal.TakenOver)
+}

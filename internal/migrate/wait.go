@@ -1,0 +1,121 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+)
+
+// waitFor is something that is waited for.
+type waitFor struct {
+	what string // for people
+	// resource, namespace and name are an object that changes when it is there;
+	// without a name it is looked for every second.
+	resource        clusterview.Resource
+	namespace, name string
+	// look looks. latest is the object, if the watch has just told what it is.
+	look func(ctx context.Context, latest *Object) (missing string, err error)
+	// whole: a person's interruption does not end it.
+	whole bool
+	// atMost is another bound than the usual one, every another pause between two
+	// looks where nothing is heard.
+	atMost, every time.Duration
+}
+
+const (
+	lookUnwatched = time.Second
+	lookWatched   = 10 * time.Second // for the watches that say nothing
+)
+
+// errTimeout: it was waited for in vain. It may come later.
+var errTimeout = errors.New("waited in vain")
+
+// wait waits until look says that nothing is missing any more.
+func (o *one) wait(ctx context.Context, w waitFor) error {
+	most := o.r.timeout()
+	if w.atMost > 0 {
+		most = w.atMost
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, most, errTimeout)
+	defer cancel()
+	var said, missing string
+	var events <-chan clusterview.Event
+	var latest *Object
+	for {
+		if events == nil && w.name != "" {
+			events, _ = o.c.WatchObject(ctx, w.resource, w.namespace, w.name) // without it, it is asked
+		}
+		now, err := w.look(ctx, latest)
+		switch {
+		case err == nil && now == "":
+			return nil
+		case err == nil:
+			missing = now
+		case ctx.Err() == nil && !worthAnotherTry(err):
+			return err
+		case ctx.Err() == nil:
+			missing = err.Error()
+		}
+		if missing != said && ctx.Err() == nil {
+			said = missing
+			o.tell(Waiting, o.rec.Stage, w.what+": "+missing)
+		}
+		if latest, err = o.pause(ctx, w, &events); err != nil {
+			return o.inVain(ctx, w, missing, most, err)
+		}
+	}
+}
+
+// pause lasts until the object has changed, or it is time to look.
+func (o *one) pause(ctx context.Context, w waitFor, events *<-chan clusterview.Event) (*Object, error) {
+	every := lookUnwatched
+	if *events != nil {
+		every = lookWatched
+	}
+	if w.every > 0 {
+		every = w.every
+	}
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-o.r.enoughOutside(w.whole):
+		return nil, errEnough
+	case <-time.After(every):
+	case e, ok := <-*events:
+		if !ok {
+			*events = nil
+			return nil, sleep(ctx, 100*time.Millisecond)
+		}
+		if e.Object != nil {
+			return ParseObject(e.Object)
+		}
+	}
+	return nil, nil
+}
+
+func (o *one) inVain(ctx context.Context, w waitFor, missing string, most time.Duration, err error) error {
+	if !errors.Is(context.Cause(ctx), errTimeout) || errors.Is(err, errEnough) {
+		return err
+	}
+	return surprise{fmt.Errorf("%w for %s: %s: %s", errTimeout, most, w.what, missing)}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// latestOr is the object that a watch has told of, or asks for it.
+func (o *one) latestOr(ctx context.Context, latest *Object, r clusterview.Resource, namespace, name string) (*Object, error) {
+	if latest != nil {
+		return latest, nil
+	}
+	return o.get(ctx, r, namespace, name)
+}
