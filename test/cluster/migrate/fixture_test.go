@@ -194,6 +194,13 @@ func (w *world) cluster(token string) *kube.Cluster {
 	return c
 }
 
+func (w *world) clusterAt(x *controlplane.Proxy) *kube.Cluster {
+	w.t.Helper()
+	c, err := kube.Connect(kube.Options{Kubeconfig: x.Kubeconfig(controlplane.Admin), UserAgent: "flex2csi-test"})
+	w.check(err)
+	return c
+}
+
 func (w *world) planner(r migrate.Reader) *migrate.Planner {
 	w.t.Helper()
 	c, err := bridgeconfig.Decode([]byte(configuration), mapping.Check)
