@@ -47,6 +47,8 @@ func meaning(err error) error {
 		return clusterview.ErrConflict
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 		return clusterview.ErrBudget
+	case withoutReason(err):
+		return clusterview.ErrRefused
 	}
 	if said, ok := statusOf(err); ok {
 		switch code := said.Code; {
@@ -60,12 +62,21 @@ func meaning(err error) error {
 
 // misfits reports whether a JSON patch did not fit the object: a test failed, or
 // a path is not there. The API server says that with the code of an invalid
-// object, and does not name the object as it does with those
+// object, and does not say which field of which object is
 // (k8s.io/apiserver/pkg/endpoints/handlers/patch.go, applyJSPatch, Kubernetes
 // v1.37.1).
 func misfits(err error) bool {
 	s, ok := statusOf(err)
-	return ok && s.Code == http.StatusUnprocessableEntity && (s.Details == nil || s.Details.Kind == "")
+	return ok && s.Code == http.StatusUnprocessableEntity && (s.Details == nil || s.Details.Kind == "" && len(s.Details.Causes) == 0)
+}
+
+// withoutReason reports whether what looks like a failure of the API server is a
+// refusal: that of an eviction of a pod in two PodDisruptionBudgets is
+// (pkg/registry/core/pod/storage/eviction.go, Create, Kubernetes v1.37.1), and a
+// webhook may say what it likes. A failure of its own has a reason.
+func withoutReason(err error) bool {
+	s, ok := statusOf(err)
+	return ok && s.Code == http.StatusInternalServerError && s.Reason == ""
 }
 
 // statusOf is what the API server has said.

@@ -36,8 +36,8 @@ type Record struct {
 
 	// Flex is the FlexVolume as the API server has sent it, CSI the replacement
 	// as it is created, ClaimObject the claim as it was.
-	Flex        json.RawMessage `json:"flex"`
-	CSI         json.RawMessage `json:"csi"`
+	Flex        json.RawMessage `json:"flex,omitempty"`
+	CSI         json.RawMessage `json:"csi,omitempty"`
 	ClaimObject json.RawMessage `json:"claimObject,omitempty"`
 
 	// The swap that is being made: which object goes, and what is created in its

@@ -1,0 +1,227 @@
+package migrate_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/test/controlplane"
+)
+
+// aRecord is one with the volume as the API server sends it.
+func (w *world) aRecord(c *kube.Cluster, volume string) *journal.Record {
+	w.t.Helper()
+	w.made(c, volume)
+	object, err := c.GetObject(w.t.Context(), pvs(), "", volume)
+	w.check(err)
+	return &journal.Record{Volume: volume, Stage: journal.BackedUp, Direction: journal.ToCSI, Flex: []byte(strings.TrimSpace(string(object)))}
+}
+
+func (w *world) same(got *journal.Record, err error, want *journal.Record) {
+	w.t.Helper()
+	w.check(err)
+	if d := cmp.Diff(want, got); d != "" {
+		w.t.Fatal(d)
+	}
+}
+
+// testJournalInCluster: what one has written another one reads, and does not
+// overwrite without having read it.
+func testJournalInCluster(w *world) {
+	x := w.Proxy()
+	c, err := kube.Connect(kube.Options{Kubeconfig: x.Kubeconfig(controlplane.Admin)})
+	w.check(err)
+	ctx := w.t.Context()
+	one, two := journal.NewCluster(c, migrate.Namespace), journal.NewCluster(w.admin(), migrate.Namespace)
+	r := w.aRecord(c, "pv-in-cluster")
+	if r, err := one.Load(ctx, r.Volume); r != nil || err != nil {
+		w.t.Fatal(r, err)
+	}
+	w.check(one.Save(ctx, r))
+	w.check(one.Verify(ctx, r))
+	got, err := two.Load(ctx, r.Volume)
+	w.same(got, err, r)
+	if string(got.Flex) != string(r.Flex) {
+		w.t.Errorf("the volume is not what it was: %s", got.Flex)
+	}
+	r.Stage = journal.Retained
+	w.check(one.Save(ctx, r))
+
+	got.Stage = journal.Accepted
+	if err := two.Save(ctx, got); !errors.Is(err, journal.ErrConflict) || got.Sequence != 1 {
+		w.t.Fatal(err, got.Sequence)
+	}
+	blind := &journal.Record{Volume: r.Volume}
+	if err := journal.NewCluster(c, migrate.Namespace).Save(ctx, blind); !errors.Is(err, journal.ErrConflict) {
+		w.t.Fatal(err)
+	}
+	all, err := two.List(ctx)
+	w.check(err)
+	if len(all) != 1 {
+		w.t.Fatal(all)
+	}
+	w.same(all[0], nil, r)
+	all[0].Trouble = strings.Repeat("ä", 3000)
+	w.check(two.Save(ctx, all[0])) // what was listed was read
+	w.check(two.Verify(ctx, all[0]))
+	if err := one.Verify(ctx, r); err == nil {
+		w.t.Error("what another one has written passes for this")
+	}
+
+	// An answer that gets lost is no conflict with oneself, whatever is written
+	// next.
+	r, err = one.Load(ctx, r.Volume)
+	w.check(err)
+	for _, after := range []bool{true, false} {
+		x.Fail(controlplane.Fault{Verb: "patch", Resource: "configmaps", After: after, Times: 2})
+		before := r.Sequence
+		for _, trouble := range []string{"first", "second"} {
+			r.Trouble = trouble
+			if err := one.Save(ctx, r); !errors.Is(err, clusterview.ErrAway) || r.Sequence != before {
+				w.t.Fatal(err, r.Sequence)
+			}
+		}
+		r.Trouble = ""
+		w.check(one.Save(ctx, r))
+		w.check(one.Verify(ctx, r))
+		if r.Sequence != before+1 {
+			w.t.Errorf("sequence %d after %d", r.Sequence, before)
+		}
+	}
+
+	// Somebody has deleted it: it is there again.
+	maps := w.Admin().CoreV1().ConfigMaps(migrate.Namespace)
+	w.check(maps.Delete(ctx, journal.ConfigMapName(r.Volume), metav1.DeleteOptions{}))
+	w.check(one.Save(ctx, r))
+	w.check(one.Verify(ctx, r))
+
+	// Somebody has broken it.
+	m, err := maps.Get(ctx, journal.ConfigMapName(r.Volume), metav1.GetOptions{})
+	w.check(err)
+	m.Data["record.json"] = m.Data["record.json"][:100]
+	_, err = maps.Update(ctx, m, metav1.UpdateOptions{})
+	w.check(err)
+	if _, err := one.Load(ctx, r.Volume); !errors.Is(err, journal.ErrUnreadable) {
+		w.t.Error(err)
+	}
+	if all, err := one.List(ctx); !errors.Is(err, journal.ErrUnreadable) || len(all) != 0 {
+		w.t.Error(all, err)
+	}
+	w.check(one.Save(ctx, r))
+	w.check(one.Verify(ctx, r))
+}
+
+// testJournalTooBig: that is found out before anything is done.
+func testJournalTooBig(w *world) {
+	c := w.admin()
+	r := &journal.Record{Volume: "too-big"}
+	object, err := json.Marshal(map[string]string{"x": strings.Repeat("x", 1<<20)})
+	w.check(err)
+	r.Flex = object
+	both := &journal.Both{Disk: &journal.Disk{Dir: w.t.TempDir()}, Cluster: journal.NewCluster(c, migrate.Namespace)}
+	if err := both.Save(w.t.Context(), r); !errors.Is(err, journal.ErrTooBig) {
+		w.t.Error(err)
+	}
+	_, err = w.Admin().CoreV1().ConfigMaps(migrate.Namespace).Get(w.t.Context(), journal.ConfigMapName(r.Volume), metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		w.t.Error(err)
+	}
+}
+
+// testJournalInBoth: whichever of the two places is behind, torn or not there, the
+// migration goes on from the right one.
+func testJournalInBoth(w *world) {
+	x := w.Proxy()
+	c, err := kube.Connect(kube.Options{Kubeconfig: x.Kubeconfig(controlplane.Admin)})
+	w.check(err)
+	ctx := w.t.Context()
+	here := filepath.Join(w.t.TempDir(), "here")
+	both := func(dir string) *journal.Both { // as a process that begins
+		return &journal.Both{Disk: &journal.Disk{Dir: dir}, Cluster: journal.NewCluster(c, migrate.Namespace)}
+	}
+	b := both(here)
+	r := w.aRecord(c, "pv-in-both")
+	loaded := func(dir string) *journal.Record {
+		w.t.Helper()
+		got, err := both(dir).Load(ctx, r.Volume)
+		w.check(err)
+		all, err := both(dir).List(ctx)
+		w.check(err)
+		i := slices.IndexFunc(all, func(o *journal.Record) bool { return o.Volume == r.Volume })
+		if i < 0 {
+			w.t.Fatal("it is not listed")
+		}
+		w.same(all[i], nil, got)
+		return got
+	}
+	w.check(b.Save(ctx, r))
+	w.check(b.Verify(ctx, r))
+	w.same(loaded(here), nil, r)
+
+	// The cluster did not hear of the last one.
+	x.Fail(controlplane.Fault{Verb: "patch", Resource: "configmaps", Times: 1})
+	next := *r
+	next.Stage = journal.Retained
+	if err := b.Save(ctx, &next); !errors.Is(err, clusterview.ErrAway) {
+		w.t.Fatal(err)
+	}
+	if got := loaded(here); got.Stage != journal.Retained || got.Sequence != 2 {
+		w.t.Fatal(got)
+	}
+	if got := loaded(filepath.Join(w.t.TempDir(), "elsewhere")); got.Stage != journal.BackedUp {
+		w.t.Fatal(got)
+	}
+	// Another machine goes on; the disk here is as far, and not what holds.
+	elsewhere := both(filepath.Join(w.t.TempDir(), "elsewhere"))
+	other, err := elsewhere.Load(ctx, r.Volume)
+	w.check(err)
+	other.Stage = journal.Finished
+	w.check(elsewhere.Save(ctx, other))
+	w.same(loaded(here), nil, other)
+	if err := b.Save(ctx, &next); !errors.Is(err, journal.ErrConflict) {
+		w.t.Fatal(err)
+	}
+	w.same(loaded(here), nil, other)
+
+	// The file was torn, and the ConfigMap deleted; not both.
+	b = both(here)
+	r, err = b.Load(ctx, r.Volume)
+	w.check(err)
+	w.check(b.Save(ctx, r))
+	path := filepath.Join(here, r.Volume+".json")
+	w.check(os.Truncate(path, 100))
+	w.same(loaded(here), nil, r)
+	b = both(here)
+	_, err = b.Load(ctx, r.Volume)
+	w.check(err)
+	w.check(b.Save(ctx, r))
+	w.check(b.Verify(ctx, r))
+	w.check(w.Admin().CoreV1().ConfigMaps(migrate.Namespace).Delete(ctx, journal.ConfigMapName(r.Volume), metav1.DeleteOptions{}))
+	w.same(loaded(here), nil, r)
+	w.check(os.Truncate(path, 100))
+	if got, err := both(here).Load(ctx, r.Volume); !errors.Is(err, journal.ErrUnreadable) || !strings.Contains(err.Error(), path) {
+		w.t.Fatal(got, err)
+	}
+	if all, err := both(here).List(ctx); !errors.Is(err, journal.ErrUnreadable) {
+		w.t.Fatal(all, err)
+	}
+	w.check(b.Save(ctx, r))
+
+	// While the API server is away nothing is known: its record may be the later
+	// one.
+	x.Away()
+	if got, err := both(here).Load(ctx, r.Volume); !errors.Is(err, clusterview.ErrAway) {
+		w.t.Fatal(got, err)
+	}
+}
