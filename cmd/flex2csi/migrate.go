@@ -17,6 +17,7 @@ func migrateCommands() []command {
 		{name: "migrate resume", args: "[flags] [NAME...]", summary: "go on with what was begun and is not finished", run: migrateResume, flags: new(resumeOptions).flags},
 		{name: "migrate rollback", args: "[flags] NAME... | --all", summary: "make FlexVolumes again", run: migrateRollback, flags: new(rollbackOptions).flags},
 		{name: "migrate status", args: "[flags] [NAME...]", summary: "show how far migrations are, and what is wrong with them", run: migrateStatus, flags: new(migrateStatusOptions).flags},
+		{name: "migrate finish", args: "[flags]", summary: "tell whether FlexVolume drivers and the bridge can be taken away", run: migrateFinish, flags: new(finishOptions).flags},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,6 +36,9 @@ type cluster struct {
 	// patience is far more than anything needs that is waited for. Retries of the
 	// kubelet double up to two minutes, so a scenario with failures may need more.
 	patience time.Duration
+	// migrating is held by whoever runs flex2csi migrate: a cluster has one lease
+	// for it.
+	migrating sync.Mutex
 }
 
 // env is a variable of the environment, or what it is without.
@@ -56,8 +60,9 @@ func startCluster(t *testing.T) *cluster {
 	// As many pods as measure wants, and those of the system.
 	n, err := node.Start(t.Context(), node.Options{Version: version(), Kubelet: map[string]any{
 		"maxPods": 250,
-		// How often it looks whether a claim has grown; one minute would be its own.
-		"syncFrequency": "10s",
+		// How often it looks whether a claim has grown, or has become a CSI volume; one
+		// minute would be its own.
+		"syncFrequency": env("E2E_SYNC", "10s"),
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +101,7 @@ func (c *cluster) importImages(ctx context.Context) error {
 // install installs the CSI drivers and what is under test, and waits until all of
 // it is ready. E2E_INSTALL names something broken, to see that scenarios fail.
 func (c *cluster) install(ctx context.Context) error {
-	for _, dir := range []string{"manifests", env("E2E_INSTALL", "manifests/flex2csi")} {
+	for _, dir := range []string{"manifests", tells, env("E2E_INSTALL", "manifests/flex2csi")} {
 		if _, err := c.kubectl("apply", "-k", dir); err != nil {
 			return err
 		}

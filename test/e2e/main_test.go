@@ -70,10 +70,10 @@ func TestScenarios(t *testing.T) {
 
 // shared are the scenarios that run side by side.
 func shared() []scenario {
-	return slices.Concat(lives(), useScenarios(), attachScenarios(), growScenarios(), secretScenarios())
+	return slices.Concat(lives(), useScenarios(), attachScenarios(), growScenarios(), secretScenarios(), migrations())
 }
 
 // alone are those that disturb others: each by itself, in this order.
 func alone() []scenario {
-	return slices.Concat(manualScenarios(), disturbances(), upgrades(), reboots(), measures())
+	return slices.Concat(migrationsDisturbed(), manualScenarios(), disturbances(), upgrades(), reboots(), measures())
 }

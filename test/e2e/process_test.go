@@ -103,3 +103,11 @@ func restarts(pod *corev1.Pod, container string) int32 {
 }
 
 func kill(pid int) error { return unix.Kill(pid, unix.SIGKILL) }
+
+// ignoreNoProcess: it has ended by itself.
+func ignoreNoProcess(err error) error {
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
+}

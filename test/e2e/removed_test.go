@@ -19,7 +19,7 @@ func removeAll(t *T) {
 	}
 	out, err := t.exec(installed, pods.Items[0].Name, "serve", "/flex2csi", "uninstall")
 	t.must(withText(err, out))
-	for _, dir := range []string{"manifests/flex2csi", "manifests"} {
+	for _, dir := range []string{"manifests/flex2csi", tells, "manifests"} {
 		_, err := t.kubectl("delete", "-k", dir)
 		t.must(err)
 	}

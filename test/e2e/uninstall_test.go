@@ -27,8 +27,10 @@ func uninstall(t *T) {
 	t.Cleanup(func() { t.check(t.install(t.ctx())) }) // for those after this one
 	out, err := t.uninstall()
 	t.must(withText(err, out))
-	out, err = t.kubectl("delete", "-k", env("E2E_INSTALL", "manifests/flex2csi"), "--wait")
-	t.must(withText(err, out))
+	for _, dir := range []string{env("E2E_INSTALL", "manifests/flex2csi"), tells} {
+		out, err = t.kubectl("delete", "-k", dir, "--wait")
+		t.must(withText(err, out))
+	}
 	t.wantUninstalled()
 	others.more(1)
 

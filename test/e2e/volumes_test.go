@@ -131,7 +131,7 @@ func (v *volume) source() corev1.VolumeSource {
 func (t *T) createClaim(v *volume) {
 	t.Helper()
 	class := "grows"
-	capacity := corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(v.bytes, resource.BinarySI)}
+	capacity := v.capacity()
 	pv := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: v.name},
 		Spec: corev1.PersistentVolumeSpec{
@@ -150,6 +150,10 @@ func (t *T) createClaim(v *volume) {
 		},
 	}, metav1.CreateOptions{})
 	t.must(err)
+}
+
+func (v *volume) capacity() corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(v.bytes, resource.BinarySI)}
 }
 
 func (v *volume) persistent(namespace string) corev1.PersistentVolumeSource {

@@ -1,0 +1,150 @@
+package migrate
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+)
+
+const departureKind = "MigrationFinish"
+
+// A Departure is what stands in the way of taking FlexVolume drivers away, and
+// then the bridge.
+type Departure struct {
+	APIVersion string      `json:"apiVersion"`
+	Kind       string      `json:"kind"`
+	Made       time.Time   `json:"made"`
+	Server     string      `json:"server"`
+	Drivers    []DriverEnd `json:"drivers"`
+	Bridge     End         `json:"bridge"`
+	// Notes stand in nobody's way, and are worth knowing before.
+	Notes []Obstacle `json:"notes,omitempty"`
+	// Problems are what could not be looked at; with any, nothing is free.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// An End is whether something can be taken away.
+type End struct {
+	// Free: nothing stands in the way.
+	Free      bool       `json:"free"`
+	Obstacles []Obstacle `json:"obstacles,omitempty"`
+	// Steps take it away.
+	Steps []string `json:"steps,omitempty"`
+}
+
+// A DriverEnd is about a FlexVolume driver. In the cluster it is in nobody's way
+// any more when nothing names it; on a node, when nothing of it is mounted there.
+type DriverEnd struct {
+	FlexDriver string `json:"flexDriver"`
+	End
+	Nodes []NodeEnd `json:"nodes,omitempty"`
+}
+
+// A NodeEnd is about a node.
+type NodeEnd struct {
+	Node string `json:"node"`
+	End
+}
+
+// An Obstacle is what stands in the way, and what to do about it.
+type Obstacle struct {
+	What    string   `json:"what"`
+	Objects []string `json:"objects,omitempty"`
+	Do      string   `json:"do,omitempty"`
+}
+
+// Finish looks at what needs FlexVolume drivers and the bridge; drivers narrow
+// that, and none are all that something is known of.
+func (o *Observer) Finish(ctx context.Context, drivers []string) (*Departure, error) {
+	s, err := o.observe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := &finisher{observed: s, daemons: map[string]string{}, inline: map[string][]string{}, using: map[string]map[string][]string{}}
+	f.look(ctx)
+	f.lookTemplates(ctx)
+	d := &Departure{APIVersion: apiVersion, Kind: departureKind, Made: s.now, Server: o.Server, Drivers: []DriverEnd{}}
+	known := f.drivers()
+	wanted := drivers
+	if len(drivers) == 0 {
+		wanted = known
+	}
+	all := map[string]DriverEnd{}
+	for _, name := range slices.Concat(known, wanted) {
+		if _, ok := all[name]; !ok {
+			all[name] = f.driver(ctx, name)
+		}
+	}
+	for _, name := range wanted {
+		d.Drivers = append(d.Drivers, all[name])
+	}
+	d.Bridge = f.bridge(ctx, all)
+	d.Notes = f.notes(ctx, wanted)
+	d.Problems = s.problems
+	if len(d.Problems) > 0 {
+		d.doubt()
+	}
+	return d, ctx.Err()
+}
+
+// doubt takes back that anything can be taken away: something is not known.
+func (d *Departure) doubt() {
+	d.Bridge.doubt()
+	for i := range d.Drivers {
+		d.Drivers[i].doubt()
+		for j := range d.Drivers[i].Nodes {
+			d.Drivers[i].Nodes[j].doubt()
+		}
+	}
+}
+
+func (e *End) doubt() { e.Free, e.Steps = false, nil }
+
+// Free reports whether all that was asked about can be taken away: the drivers
+// that were named, or all of them and the bridge.
+func (d *Departure) Free(named bool) bool {
+	for _, driver := range d.Drivers {
+		if !driver.Free {
+			return false
+		}
+	}
+	return len(d.Problems) == 0 && (named || d.Bridge.Free)
+}
+
+// drivers are all that something is known of.
+func (f *finisher) drivers() []string {
+	all := map[string]bool{}
+	add := func(name string) {
+		if name != "" {
+			all[name] = true
+		}
+	}
+	for _, pv := range f.volumes {
+		add(pv.text("spec", "flexVolume", "driver"))
+		if migrated(pv) {
+			add(pv.pairs("metadata", "annotations")[FlexDriverAnnotation])
+		}
+	}
+	for _, r := range f.records {
+		add(r.FlexDriver)
+	}
+	for _, d := range f.documents {
+		for _, v := range d.Volumes {
+			add(v.FlexDriver)
+		}
+		for _, name := range d.FlexDrivers {
+			add(name)
+		}
+	}
+	for name := range f.inline {
+		add(name)
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// JSON is the same for programs.
+func (d *Departure) JSON() ([]byte, error) { return indented(d) }
+
+// YAML is the same as JSON.
+func (d *Departure) YAML() ([]byte, error) { return yamlFrom(d) }

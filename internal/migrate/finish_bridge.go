@@ -1,0 +1,130 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+)
+
+// sorted are the values of a map in the order of its keys.
+func sorted[T any](m map[string]T) (all []T) {
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		all = append(all, m[key])
+	}
+	return all
+}
+
+// bridge is what needs the bridge.
+func (f *finisher) bridge(ctx context.Context, drivers map[string]DriverEnd) End {
+	var end End
+	var needed []string
+	for _, name := range slices.Sorted(maps.Keys(drivers)) {
+		if !drivers[name].Free {
+			needed = append(needed, name)
+		}
+	}
+	end.obstacle(needed, "FlexVolume drivers that are still needed", "flex2csi migrate finish --driver NAME says for what")
+	end.obstacle(f.attached(ctx, false), "VolumeAttachments of the bridge for volumes that are no CSI volumes", "they go when their last pod has gone; flex2csi doctor --on=cluster looks for those that are left")
+	end.Free = len(end.Obstacles) == 0
+	if !end.Free {
+		return end
+	}
+	for _, node := range slices.Sorted(maps.Keys(f.daemons)) {
+		end.Steps = append(end.Steps, f.exec(node, "uninstall"))
+	}
+	end.Steps = append(end.Steps, "kubectl delete -k install/migrate", "kubectl delete -k . (the overlay that it was installed with), or helm uninstall flex2csi --namespace "+Namespace)
+	return end
+}
+
+// attached are the VolumeAttachments that the bridge has made: those of volumes
+// that are CSI volumes, which are the control plane's by now, or the others.
+func (f *finisher) attached(ctx context.Context, adopted bool) (names []string) {
+	all, err := f.w.list(ctx, attachments(), clusterview.Selector{Labels: attachment.ManagedByLabel + "=" + attachment.ManagedBy})
+	if err != nil {
+		if !adopted { // say it once
+			f.problem("what the bridge has attached is not known: %v", err)
+		}
+		return nil
+	}
+	csi := map[string]bool{}
+	for _, pv := range f.volumes {
+		if pv.sub("spec", "csi") != nil {
+			csi[pv.text("spec", "csi", "driver")+" "+pv.text("spec", "csi", "volumeHandle")] = true
+		}
+	}
+	for _, o := range all {
+		key := o.text("spec", "attacher") + " " + o.text("spec", "source", "inlineVolumeSpec", "csi", "volumeHandle")
+		if csi[key] == adopted {
+			names = append(names, fmt.Sprintf("%s (%s on node %s)", o.name(), o.text("spec", "source", "inlineVolumeSpec", "csi", "volumeHandle"), o.text("spec", "nodeName")))
+		}
+	}
+	return names
+}
+
+// notes are what to know before.
+func (f *finisher) notes(ctx context.Context, drivers []string) (all []Obstacle) {
+	add := func(objects []string, what, do string) {
+		if len(objects) > 0 {
+			all = append(all, Obstacle{What: what, Objects: objects, Do: do})
+		}
+	}
+	var done, retained []string
+	for _, pv := range sorted(f.volumes) {
+		if !migrated(pv) || !slices.Contains(drivers, pv.pairs("metadata", "annotations")[FlexDriverAnnotation]) {
+			continue
+		}
+		done = append(done, pv.name())
+		if f.wasDelete(pv) && pv.text("spec", "persistentVolumeReclaimPolicy") == policyRetain {
+			retained = append(retained, pv.name())
+		}
+	}
+	add(done, "volumes that were migrated. They can be taken back only as long as the bridge serves their driver", "be sure of them first")
+	add(retained, "volumes that were to be deleted with their claim, and are kept now (Retain)",
+		`where that is to be again: kubectl annotate pv NAME `+provisionedBy+`=CSI-DRIVER, and kubectl patch pv NAME -p '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`)
+	add(f.flexClasses(ctx, drivers), "StorageClasses that would make FlexVolumes again", "flex2csi migrate plan --all shows what to put in their place; take the old provisioner away")
+	add(f.attached(ctx, true), "VolumeAttachments that the bridge has made and the control plane has adopted", "nothing: the control plane deletes them after their last pod")
+	if len(f.records) > 0 {
+		add([]string{fmt.Sprintf("%d records", len(f.records))}, "the journal, which goes with namespace "+Namespace,
+			"kubectl -n "+Namespace+" get configmaps -l flex2csi.io/migration=true -o yaml > flex2csi-journal.yaml keeps it")
+	}
+	return all
+}
+
+// wasDelete reports whether a volume that was migrated had the policy Delete.
+func (f *finisher) wasDelete(pv *Object) bool {
+	original := pv.pairs("metadata", "annotations")[OriginalAnnotation]
+	o, err := ParseObject([]byte(original))
+	return err == nil && o.text("spec", "persistentVolumeReclaimPolicy") == policyDelete
+}
+
+// flexClasses are the StorageClasses of volumes that are or were FlexVolumes,
+// whose provisioner is not the CSI driver that they have become volumes of.
+func (f *finisher) flexClasses(ctx context.Context, drivers []string) []string {
+	become := map[string]map[string]bool{} // the CSI drivers by class
+	for _, pv := range f.volumes {
+		class := pv.text("spec", "storageClassName")
+		driver := pv.text("spec", "flexVolume", "driver") + pv.pairs("metadata", "annotations")[FlexDriverAnnotation]
+		if class == "" || !slices.Contains(drivers, driver) {
+			continue
+		}
+		if become[class] == nil {
+			become[class] = map[string]bool{}
+		}
+		become[class][pv.text("spec", "csi", "driver")] = true
+	}
+	var names []string
+	for _, class := range slices.Sorted(maps.Keys(become)) {
+		o, err := f.w.get(ctx, classes(), "", class)
+		if err != nil {
+			f.problem("StorageClass %s could not be looked at: %v", class, err)
+		}
+		if o != nil && !become[class][o.text("provisioner")] && o.text("provisioner") != "kubernetes.io/no-provisioner" {
+			names = append(names, fmt.Sprintf("%s (provisioner %s)", class, o.text("provisioner")))
+		}
+	}
+	return names
+}
