@@ -27,7 +27,8 @@ func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) e
 		if err := b.reachable(c.Dir); err != nil {
 			return err
 		}
-		v.record.Device, v.record.TakenOver = c.Dir, false // it is wanted here
+		takeBack(v.record)
+		v.record.Device = c.Dir
 		err = b.bringDevice(s, c.Dir)
 		if err != nil && isOver(err) {
 			if undo := b.releaseDevice(d, v, c.Dir); undo != nil {

@@ -28,6 +28,7 @@ type fakeCluster struct {
 	after   map[string]bool    // whether the request arrives before it fails
 	slow    map[string]bool    // by method: what is asked for does not come about
 	context map[string]string  // publish context of new attachments
+	lent    bool               // csivol.Attached
 	asked   []csivol.Attachment
 	wrong   []string // what must never be asked
 }
@@ -117,7 +118,7 @@ func (c *fakeCluster) wait(ctx context.Context, name string) (csivol.Attached, e
 	o := c.objects[name]
 	if o != nil && o.done && !o.deleting {
 		defer c.mu.Unlock()
-		return csivol.Attached{Object: name, PublishContext: maps.Clone(c.context), Ours: o.ours}, nil
+		return csivol.Attached{Object: name, PublishContext: maps.Clone(c.context), Ours: o.ours, Lent: c.lent}, nil
 	}
 	c.mu.Unlock()
 	<-ctx.Done()

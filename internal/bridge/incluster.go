@@ -83,6 +83,7 @@ func (b *Bridge) askCluster(d *FlexDriver, v *volume, pod csivol.Pod, timeout ti
 	if err != nil {
 		return remember(r, unsettled{err})
 	}
+	v.lent = got.Lent
 	r.Attach, r.PublishContext, r.Foreign = volstate.Done, got.PublishContext, awaits || !got.Ours
 	return nil
 }
@@ -93,7 +94,7 @@ func (b *Bridge) attachmentOf(d *FlexDriver, r *volstate.Record, pod csivol.Pod)
 	return &csivol.Attachment{
 		Driver: r.Driver, Handle: r.Handle, Node: b.NodeName, FlexDriver: r.FlexDriver, Name: r.Name, Pod: pod,
 		Context: r.Context, FSType: r.FSType, MountFlags: r.KnownFlags(), AccessModes: csivol.ModesOr(r.AccessModes, r.AccessMode),
-		Secret: d.AttachSecret,
+		Secret: d.AttachSecret, KubeletHolds: b.there(b.volDataPath(r.Key())),
 	}
 }
 

@@ -57,7 +57,7 @@ func (b *Bridge) setUp(d *FlexDriver, v *volume, want *csivol.Volume, dir string
 	if err := b.settle(v, dir); err != nil {
 		return err
 	}
-	v.record.TakenOver = false // it is wanted here
+	takeBack(v.record)
 	if err := b.describe(v, want); err != nil {
 		return err
 	}
@@ -126,6 +126,9 @@ func (b *Bridge) bring(s *setup, t *volstate.Target, dir string) error {
 		return err
 	}
 	if err := b.nodePublish(s, t, dir); err != nil {
+		return err
+	}
+	if err := b.stillAttached(s.v); err != nil && !t.Bound {
 		return err
 	}
 	if err := b.applyFSGroup(s, t, dir); err != nil {
@@ -248,6 +251,18 @@ func (b *Bridge) stillStaged(v *volume) error {
 		return nil
 	}
 	return flex.Errorf(flex.CodeUnavailable, "volume %s was unstaged while it was published, most likely by the kubelet's CSI plugin, which had it before; it is staged again by the next call", v.key)
+}
+
+// stillAttached is an error if the control plane may detach what was published, as
+// the CSI volume that it was. From here on what is published keeps the kubelet, and
+// so the control plane, from that.
+func (b *Bridge) stillAttached(v *volume) error {
+	r := v.record
+	if !b.attachmentLost(r) && (!v.lent || b.there(b.volDataPath(v.key))) {
+		return nil
+	}
+	r.Attach = volstate.Doing
+	return flex.Errorf(flex.CodeUnavailable, "VolumeAttachment %s of volume %s is being deleted by the control plane, or is about to be, now that the kubelet's CSI plugin has let go of the volume; it is attached again by the next call", r.Object, v.key)
 }
 
 // publishAt is the RPC alone.

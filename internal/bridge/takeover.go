@@ -183,6 +183,15 @@ func (b *Bridge) leaveTo(v *volume, who owner) (left bool, err error) {
 	return true, nil
 }
 
+// takeBack: what was left to others is wanted here again. Its attachment may be
+// about to go with them, and is asked for.
+func takeBack(r *volstate.Record) {
+	if r.TakenOver && r.Object != "" && r.Attach == volstate.Done {
+		r.Attach = volstate.Doing
+	}
+	r.TakenOver = false
+}
+
 // leftUnclear reports that nothing is left of a volume but what may be the
 // kubelet's to end.
 func leftUnclear(r *volstate.Record) bool {

@@ -287,3 +287,48 @@ func TestUnstagedByTheKubelet(t *testing.T) {
 	n.succeed("unmount", n.podDir("p2"))
 	n.empty()
 }
+
+// TestLent: the control plane has the volume attached as a CSI one, from before a
+// roll-back, and detaches it when the kubelet's CSI plugin lets go. If that is while
+// the volume is published the pod does not get to see it.
+func TestLent(t *testing.T) {
+	n := newClusterNode(t)
+	n.cluster.set(func() { n.cluster.lent = true })
+	file := n.takeOver()
+	n.driver.between = func() { _ = os.Remove(file) }
+	dir := n.podDir("p1")
+	if s := n.call("mount", dir, options); s.Status != flex.StatusFailure || s.Code != flex.CodeUnavailable {
+		t.Errorf("mount of what is about to be detached: %+v", s)
+	}
+	if n.mounts.mounted[dir] {
+		t.Error("a pod has what is about to be detached")
+	}
+	if asked := n.cluster.asked; !asked[0].KubeletHolds || asked[len(asked)-1].KubeletHolds {
+		t.Errorf("asked for %+v", asked)
+	}
+	n.cluster.set(func() { n.cluster.lent = false })
+	n.driver.between = nil
+	n.succeed("mount", dir, options)
+	n.succeed("unmount", dir)
+	n.empty()
+
+	// As long as the kubelet's plugin holds it, it is as good as ours.
+	n.cluster.set(func() { n.cluster.lent = true })
+	file = n.takeOver()
+	n.succeed("mount", dir, options)
+	n.cluster.called()
+	n.succeed("unmount", dir)
+	if got := n.cluster.called(); got != "" {
+		t.Errorf("called %s for what the control plane has", got)
+	}
+	// What was left to it is asked for anew by the next pod.
+	n.succeed("mount", n.podDir("p2"), options)
+	if got := n.cluster.called(); got != "Attach" {
+		t.Errorf("called %q, and the attachment may be about to go", got)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	n.succeed("unmount", n.podDir("p2"))
+	n.empty()
+}

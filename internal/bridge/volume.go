@@ -32,6 +32,7 @@ type volume struct {
 	log     *slog.Logger
 	current *inProgress
 	next    bool // of csivol.Fate, as the unmount that has the turn was told
+	lent    bool // of csivol.Attached, as the mount that has the turn was told
 
 	// Guarded by Bridge.mu.
 	ops          []*inProgress        // in the order of their turns
@@ -163,7 +164,7 @@ func (b *Bridge) run(v *volume, p *inProgress, f func(*volume) error) {
 		}
 	}
 	defer func() {
-		v.ctx, v.log, v.next = nil, nil, false // thousands of idle volumes need neither
+		v.ctx, v.log, v.next, v.lent = nil, nil, false, false // thousands of idle volumes need neither
 		close(p.over)
 	}()
 	v.ctx, v.log, v.current = ctx, log, p

@@ -26,6 +26,9 @@ type Attachment struct {
 	ReadOnly    bool
 	// Secret is the controllerPublishSecretRef, which the external-attacher reads.
 	Secret *SecretRef
+	// KubeletHolds: the kubelet's CSI plugin has the volume staged on the node. Until
+	// it has let go, nobody detaches it.
+	KubeletHolds bool
 }
 
 // Key names the volume.
@@ -37,6 +40,9 @@ type Attached struct {
 	Object string
 	// PublishContext is status.attachmentMetadata.
 	PublishContext map[string]string
+	// Lent says that the control plane has the volume attached as a CSI one, too, and
+	// detaches it when the kubelet's CSI plugin does not hold it any more.
+	Lent bool
 	// Ours says that flex2csi has made it. What somebody else has made is used,
 	// and never deleted.
 	Ours bool

@@ -96,6 +96,9 @@ func (a *Attachments) Attach(ctx context.Context, want *csivol.Attachment) (csiv
 		}
 		begun = true
 		attached, err := w.settle(ctx, o, created)
+		if err == nil && !created {
+			attached.Lent, err = w.untilKept(ctx, o)
+		}
 		if !errors.Is(err, errVanished) {
 			return attached, err
 		}
@@ -133,7 +136,8 @@ func (w *wait) settle(ctx context.Context, o *storagev1.VolumeAttachment, create
 			return csivol.Attached{}, err
 		}
 		return csivol.Attached{}, errVanished
-	case exclusive(w.want) && w.ours(o) && !w.isSingle(o):
+	}
+	if exclusive(w.want) && w.ours(o) && !w.isSingle(o) {
 		return w.alone(ctx, o, created)
 	}
 	return w.untilAttached(ctx, o)
@@ -154,6 +158,9 @@ func (a *Attachments) Await(ctx context.Context, want *csivol.Attachment) (csivo
 			return csivol.Attached{}, err
 		}
 		attached, err := w.untilAttached(ctx, o)
+		if err == nil {
+			attached.Lent, err = w.untilKept(ctx, o)
+		}
 		if !errors.Is(err, errVanished) {
 			return attached, err
 		}

@@ -15,7 +15,7 @@ func (w *wait) takenOver(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	unique := csiPrefix(w.want.Driver) + w.want.Handle
+	unique := uniqueCSI(w.want.Key())
 	if n != nil && (slices.Contains(n.VolumesInUse, unique) || slices.Contains(n.VolumesAttached, unique)) {
 		w.cluster.log.InfoContext(ctx, "the control plane has taken the VolumeAttachment over; it is left to it", "volumeAttachment", w.name, "node", w.want.Node)
 		return true, nil

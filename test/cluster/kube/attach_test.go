@@ -40,6 +40,7 @@ func TestAttachments(t *testing.T) {
 		{"finalizer", testFinalizer},
 		{"beginning", testBeginning},
 		{"taken over", testTakenOver},
+		{"handed back", testHandedBack},
 		{"volumes", testVolumes},
 		{"secrets", testSecrets},
 		{"tokens", testTokens},
@@ -99,7 +100,8 @@ func testLife(t *testing.T, p *controlplane.Plane) {
 			t.Errorf("lost: %t, %v", lost, err)
 		}
 	}
-	if got := d.proxy.Requests(); len(got) > 0 {
+	// But for whether the control plane is about to delete what it has adopted.
+	if got := d.proxy.Requests(); got["get nodes"] != 20 || len(got) != 1 {
 		t.Errorf("what is known was asked for: %v", got)
 	}
 

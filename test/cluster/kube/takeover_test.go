@@ -77,3 +77,50 @@ func nodeHas(t *testing.T, p *controlplane.Plane, inUse, attached string) {
 		t.Fatal(err)
 	}
 }
+
+// testHandedBack: what the control plane is about to detach, as after a migration
+// that was rolled back, is waited for and asked for anew.
+func testHandedBack(t *testing.T, p *controlplane.Plane) {
+	d, x := start(t, p, "node-1"), attacher{p, t}
+	stop := x.run()
+	defer stop()
+	defer nodeHas(t, p, "", "")
+	first := func(handle string) (*csivol.Attachment, string) {
+		a := volume(handle, "node-1")
+		if got := <-attaching(t, d, a); got.err != nil {
+			t.Fatal(got.err)
+		}
+		return a, string(x.get(name(a)).UID)
+	}
+	held, uid := first("held")
+	nodeHas(t, p, "held", "held")
+	held.KubeletHolds = true
+	if got := <-attaching(t, d, held); got.err != nil || !got.attached.Lent || string(x.get(name(held)).UID) != uid {
+		t.Errorf("the kubelet holds it: %+v", got)
+	}
+
+	left, uid := first("left")
+	nodeHas(t, p, "left", "left") // which the kubelet tells late
+	_, err := d.Attach(within(t, 3*time.Second), left)
+	says(t, err, flex.CodeUnavailable, "the control plane is about to detach it")
+	again := attaching(t, d, left)
+	select {
+	case got := <-again:
+		t.Fatalf("attached by what is about to go: %+v", got)
+	case <-time.After(2 * time.Second):
+	}
+	// As kube-controller-manager does it: first the node, then the attachment.
+	nodeHas(t, p, "", "")
+	time.Sleep(time.Second)
+	if err := p.Admin().StorageV1().VolumeAttachments().Delete(t.Context(), name(left), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-again; got.err != nil || got.attached.Lent || string(x.get(name(left)).UID) == uid {
+		t.Errorf("%v, %v", got, x.get(name(left)))
+	}
+	for _, a := range []*csivol.Attachment{held, left} {
+		if err := d.Detach(within(t, 5*time.Second), a); err != nil || x.get(name(a)) != nil {
+			t.Errorf("%s: %v, %v", a.Handle, err, x.get(name(a)))
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package kube
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// After a migration was rolled back the control plane still has the volume attached
+// as a CSI one, by the VolumeAttachment that we would use. When the kubelet has let
+// go of it it is detached, up to a minute later, whoever has mounted it meanwhile
+// (pkg/controller/volume/attachdetach/reconciler/reconciler.go; the pods' volumes
+// are looked through in full once a minute, Kubernetes v1.37.1). While its CSI
+// plugin holds the volume it is not, and it cannot let go of what we have mounted.
+
+const (
+	// handBackLook is the pause between two looks at the node.
+	handBackLook = time.Second
+	// handBackAsk is for how long the node is asked for.
+	handBackAsk = 3 * time.Second
+	// handBackGap is how long the VolumeAttachment may stay when the node does not
+	// list the volume as attached any more, which comes first.
+	handBackGap = 5 * time.Second
+)
+
+// untilKept waits until an attachment that was found is not about to be deleted by
+// the control plane: errVanished if it was. Lent: it will be when the kubelet's CSI
+// plugin has let go.
+func (w *wait) untilKept(ctx context.Context, o *storagev1.VolumeAttachment) (lent bool, err error) {
+	if w.owner == attachment.AttachedByController {
+		return false, nil // it cannot see what the kubelet holds; the node's daemon looks
+	}
+	early, cancel := soon(ctx)
+	defer cancel()
+	waited := false
+	for w.lent(early) {
+		if w.want.KubeletHolds {
+			return true, nil
+		}
+		if !waited {
+			w.cluster.log.InfoContext(ctx, "the control plane is about to detach the volume, which it has attached as a CSI volume; waiting for that", "volumeAttachment", w.name, "node", w.want.Node)
+		}
+		waited = true
+		select {
+		case <-early.Done():
+			return false, flex.Errorf(flex.CodeUnavailable, "volume %s is attached to node %s as a CSI volume, by VolumeAttachment %s, and the kubelet does not hold it as one: the control plane is about to detach it, and only then can it be attached for the FlexVolume; does kube-controller-manager run?",
+				aboutVolume(w.want), w.want.Node, w.name)
+		case <-time.After(handBackLook):
+		}
+	}
+	if !waited {
+		return false, nil
+	}
+	gap, cancel := context.WithTimeout(early, handBackGap)
+	defer cancel()
+	gone := false
+	_ = w.follow(gap, o, func(now *storagev1.VolumeAttachment) bool {
+		gone = now == nil || now.DeletionTimestamp != nil
+		return gone
+	})
+	if gone {
+		return false, errVanished
+	}
+	return false, nil
+}
+
+// lent reports whether the control plane has the volume attached to the node as a
+// CSI one. What is not known it has not: the API server being away keeps nobody from
+// what is attached.
+func (w *wait) lent(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, handBackAsk)
+	defer cancel()
+	n, err := w.cluster.GetNode(ctx, w.want.Node)
+	return err == nil && n != nil && slices.Contains(n.VolumesAttached, uniqueCSI(w.want.Key()))
+}
+
+// uniqueCSI is what a CSI volume is called in the status of nodes.
+func uniqueCSI(k csivol.Key) string { return csiPrefix(k.Driver) + k.Handle }
