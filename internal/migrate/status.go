@@ -191,7 +191,7 @@ func (v *VolumeStatus) advise() {
 		v.Next = "find out who: kubectl get pv " + v.Name + " -o yaml --show-managed-fields; then migrate it once more, or leave it"
 	case Migrated:
 		if len(v.OldMounts) > 0 {
-			v.Next = fmt.Sprintf("%d of its pods keep the mount of the bridge until they are restarted", len(v.OldMounts))
+			v.Next = fmt.Sprintf("nothing: %d mounts of the bridge stay until their pods are restarted, whenever that suits", len(v.OldMounts))
 		}
 	}
 }
