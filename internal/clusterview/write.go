@@ -15,7 +15,7 @@ const (
 	// nothing and is an ErrConflict.
 	JSONPatch PatchKind = "application/json-patch+json"
 	// MergePatch is a piece of the object (RFC 7386); one with another
-	// metadata.resourceVersion than the object's is an ErrConflict.
+	// metadata.resourceVersion or metadata.uid than the object's is an ErrConflict.
 	MergePatch PatchKind = "application/merge-patch+json"
 )
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,7 +44,7 @@ func meaning(err error) error {
 		return clusterview.ErrGone
 	case apierrors.IsAlreadyExists(err):
 		return clusterview.ErrExists
-	case apierrors.IsConflict(err), misfits(err):
+	case apierrors.IsConflict(err), misfits(err), anotherUID(err):
 		return clusterview.ErrConflict
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 		return clusterview.ErrBudget
@@ -52,7 +53,8 @@ func meaning(err error) error {
 	}
 	if said, ok := statusOf(err); ok {
 		switch code := said.Code; {
-		case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout:
+		// Who asks is not known while a webhook that authenticates is away.
+		case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusUnauthorized:
 		case code >= http.StatusBadRequest && code < http.StatusInternalServerError:
 			return clusterview.ErrRefused
 		}
@@ -68,6 +70,12 @@ func meaning(err error) error {
 func misfits(err error) bool {
 	s, ok := statusOf(err)
 	return ok && s.Code == http.StatusUnprocessableEntity && (s.Details == nil || s.Details.Kind == "" && len(s.Details.Causes) == 0)
+}
+
+// anotherUID reports whether a merge patch has named another object's UID.
+func anotherUID(err error) bool {
+	s, ok := statusOf(err)
+	return ok && s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
 // withoutReason reports whether what looks like a failure of the API server is a

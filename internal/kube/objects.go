@@ -129,7 +129,7 @@ func (c *Cluster) DryRunCreate(ctx context.Context, r clusterview.Resource, name
 // isAbout reports whether an error is about an object: a webhook may say of
 // another one that it exists.
 func isAbout(err error, resource, name string) bool {
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // as it comes from the client
+	status, ok := err.(apierrors.APIStatus)
 	if !ok {
 		return false
 	}

@@ -16,7 +16,7 @@ const tell = "FLEX2CSI_TEST_TELL_ID"
 func TestMain(m *testing.M) {
 	if os.Getenv(tell) != "" {
 		id, err := process.ID()
-		fmt.Println(id, err) //nolint:forbidigo // a process of its own
+		fmt.Println(id, err)
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		os.Exit(0)
 	}

@@ -14,12 +14,14 @@ import (
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 )
 
+// Label is that of the ConfigMaps of the journal, VolumeAnnotation has the name
+// of the volume, which is too long for a label or a name.
 const (
-	// Label is that of the ConfigMaps of the journal, VolumeAnnotation the name of
-	// the volume, which is too long for a label or a name.
 	Label            = "flex2csi.io/migration"
 	VolumeAnnotation = "flex2csi.io/migration-volume"
+)
 
+const (
 	// writerAnnotation tells one program's writes from another's.
 	writerAnnotation = "flex2csi.io/migration-writer"
 	recordKey        = "record.json"

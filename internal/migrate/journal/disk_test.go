@@ -44,7 +44,7 @@ func writeForEver(dir string) {
 		if err := disk.Save(ctx, r); err != nil {
 			panic(err)
 		}
-		fmt.Println(r.Sequence) //nolint:forbidigo // a process of its own
+		fmt.Println(r.Sequence)
 	}
 }
 

@@ -99,6 +99,7 @@ type Store interface {
 	BackUp(ctx context.Context, volume string, objects [][]byte) error
 }
 
+// What a journal says, for errors.Is.
 var (
 	// ErrConflict: somebody else has written the record since it was read.
 	ErrConflict = errors.New("somebody else has changed the journal meanwhile")

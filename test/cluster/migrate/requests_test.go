@@ -170,13 +170,16 @@ func testPatch(w *world) {
 	}
 	w.check(merge(`{"metadata":{"annotations":{"a":"1"},"resourceVersion":"` + version + `"}}`))
 	w.is(merge(`{"metadata":{"annotations":{"a":"2"},"resourceVersion":"`+version+`"}}`), clusterview.ErrConflict)
+	w.is(merge(`{"metadata":{"uid":"another","annotations":{"a":"3"}}}`), clusterview.ErrConflict)
 	w.is(merge(`{"spec":{"csi":{"driver":"another.example.com"}}}`), clusterview.ErrRefused)
 	w.is(merge(`{"spec":{"noSuchField":1}}`), clusterview.ErrRefused)
 	_, err := c.PatchObject(ctx, pvs(), "", "patched", clusterview.JSONPatch, []byte(`[{"op":"remove","path":"/spec/flexVolume"}]`))
 	w.is(err, clusterview.ErrConflict)
 	_, err = c.PatchObject(ctx, pvs(), "", "patched", clusterview.JSONPatch, []byte(`[{"op":"replace","path":"/spec/persistentVolumeReclaimPolicy","value":"Keep"}]`))
 	w.is(err, clusterview.ErrRefused)
-	stored, err := c.PatchObject(ctx, pvs(), "", "patched", clusterview.JSONPatch, []byte(`[{"op":"test","path":"/metadata/annotations/a","value":"1"},{"op":"add","path":"/metadata/annotations/b","value":"<2>"}]`))
+	_, err = c.PatchObject(ctx, pvs(), "", "patched", clusterview.JSONPatch, []byte(`[{"op":"test","path":"/status/phase","value":"Bound"},{"op":"add","path":"/metadata/annotations/b","value":"3"}]`))
+	w.is(err, clusterview.ErrConflict)
+	stored, err := c.PatchObject(ctx, pvs(), "", "patched", clusterview.JSONPatch, []byte(`[{"op":"test","path":"/status/phase","value":"Pending"},{"op":"test","path":"/metadata/annotations/a","value":"1"},{"op":"add","path":"/metadata/annotations/b","value":"<2>"}]`))
 	if err != nil || !strings.Contains(string(stored), `"b":"`) {
 		w.t.Fatalf("%s, %v", stored, err)
 	}
@@ -262,6 +265,7 @@ func testAnswers(w *world) {
 		{controlplane.Fault{Code: http.StatusInternalServerError}, clusterview.ErrAway, false},
 		{controlplane.Fault{Code: http.StatusServiceUnavailable, After: true}, clusterview.ErrAway, true},
 		{controlplane.Fault{Code: http.StatusTooManyRequests}, clusterview.ErrAway, false},
+		{controlplane.Fault{Code: http.StatusUnauthorized}, clusterview.ErrAway, false},
 		{controlplane.Fault{Code: http.StatusForbidden}, clusterview.ErrRefused, false},
 		{controlplane.Fault{Code: http.StatusConflict}, clusterview.ErrConflict, false},
 	} {
