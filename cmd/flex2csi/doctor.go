@@ -14,8 +14,11 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/doctor"
 	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/nodeinstall"
 	"github.com/flex2csi/flex2csi/internal/tombstone"
 	"github.com/flex2csi/flex2csi/internal/version"
@@ -141,12 +144,27 @@ func (o *doctorOptions) connect() error {
 	switch {
 	case err == nil:
 		o.Cluster = c
+		o.Migrations = func(ctx context.Context) ([]doctor.Migration, error) { return haltedMigrations(ctx, c) }
 		return nil
 	case path != "" || o.where != "auto":
 		return err
 	}
 	o.NoCluster = fmt.Sprintf("%v (--kubeconfig)", err)
 	return nil
+}
+
+// haltedMigrations are those that stopped half-way. Who may not read the journal,
+// as the daemon's ServiceAccount on a node, is not one who migrates.
+func haltedMigrations(ctx context.Context, c *kube.Cluster) (all []doctor.Migration, err error) {
+	observer := &migrate.Observer{Reader: c, Journal: journal.NewCluster(c, migrate.Namespace), Now: time.Now}
+	halted, err := observer.Halted(ctx)
+	if errors.Is(err, clusterview.ErrRefused) {
+		return nil, nil
+	}
+	for _, v := range halted {
+		all = append(all, doctor.Migration{Volume: v.Name, Claim: v.Claim, WithoutVolume: v.State == migrate.WithoutVolume, Stage: string(v.Stage), Trouble: v.Trouble})
+	}
+	return all, err
 }
 
 // isNode: on a workstation nobody wants to hear what a node ought to have.

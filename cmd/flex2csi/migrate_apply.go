@@ -103,6 +103,7 @@ func migrateApply(args []string, env environment) error {
 	if err != nil {
 		return err
 	}
+	sayHalted(ctx, s.cluster, env)
 	plan, err := s.runner.Planner.Plan(ctx, &o.selection)
 	if err != nil {
 		return err

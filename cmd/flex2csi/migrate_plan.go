@@ -52,10 +52,11 @@ func migratePlan(args []string, env environment) error {
 	}
 	ctx, stop := untilInterrupted()
 	defer stop()
-	_, planner, err := o.planner(ctx, env)
+	cluster, planner, err := o.planner(ctx, env)
 	if err != nil {
 		return err
 	}
+	sayHalted(ctx, cluster, env)
 	plan, err := planner.Plan(ctx, &o.selection)
 	if err != nil {
 		return err

@@ -134,3 +134,21 @@ func migrateStatus(args []string, env environment) error {
 	}
 	return nil
 }
+
+// sayHalted says what is more urgent than whatever was asked for: a migration that
+// stopped where there is no PersistentVolume. Who may not read the journal is not
+// told.
+func sayHalted(ctx context.Context, cluster *kube.Cluster, env environment) {
+	observer := &migrate.Observer{Reader: cluster, Journal: journal.NewCluster(cluster, migrate.Namespace), Now: time.Now}
+	halted, err := observer.Halted(ctx)
+	if err != nil {
+		return
+	}
+	for _, v := range halted {
+		if v.State == migrate.WithoutVolume {
+			fmt.Fprintf(env.err, "URGENT: the migration of %s stopped where there is no PersistentVolume: %s\n", v.Name, v.Next)
+			continue
+		}
+		fmt.Fprintf(env.err, "note: the migration of %s is not finished, and nobody is at it: %s\n", v.Name, v.Next)
+	}
+}

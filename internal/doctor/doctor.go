@@ -51,6 +51,9 @@ type Options struct {
 	Cluster   Cluster
 	NoCluster string
 
+	// Migrations are those that stopped half-way; nil: nobody can tell.
+	Migrations func(context.Context) ([]Migration, error)
+
 	// ProbeDrivers runs init of each driver in the plugin directory, as the
 	// kubelet does.
 	ProbeDrivers bool
@@ -126,6 +129,9 @@ func (p *patient) checks() []check {
 			check{"objects", p.checkObjects},
 			check{"attachments", p.checkAttachments},
 			check{"kubelets", p.checkKubelets})
+	}
+	if p.Migrations != nil {
+		checks = append(checks, check{"migrations", p.checkMigrations})
 	}
 	if !p.Local {
 		return checks

@@ -19,7 +19,7 @@ type Kind struct {
 // Kinds are all that can be found, in the order of the checks.
 func Kinds() []Kind {
 	var all []Kind
-	for _, part := range [][]Kind{generalKinds(), kubeletKinds(), driverKinds(), fittingKinds(), daemonKinds(), csiKinds(), mountKinds(), podKinds(), clusterKinds(), attachmentKinds()} {
+	for _, part := range [][]Kind{generalKinds(), kubeletKinds(), driverKinds(), fittingKinds(), daemonKinds(), csiKinds(), mountKinds(), podKinds(), clusterKinds(), attachmentKinds(), migrationKinds()} {
 		all = append(all, part...)
 	}
 	return all

@@ -112,6 +112,36 @@ func (o *Observer) Status(ctx context.Context) (*Situation, error) {
 	return t, ctx.Err()
 }
 
+// Halted are the volumes whose migration was begun, is not finished, and that
+// nobody is at. It is a quick look, for whoever came for something else.
+func (o *Observer) Halted(ctx context.Context) (all []VolumeStatus, err error) {
+	records, err := o.Journal.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &observed{w: newWorld(o.Reader), now: o.Now().UTC(), volumes: map[string]*Object{}, records: map[string]*journal.Record{}}
+	for _, r := range records {
+		if !r.Unfinished() {
+			continue
+		}
+		pv, err := s.w.get(ctx, persistentVolumes(), "", r.Volume)
+		if err != nil {
+			return nil, err
+		}
+		s.volumes[r.Volume], s.records[r.Volume] = pv, r
+	}
+	holder := ""
+	if len(s.records) > 0 {
+		holder = s.holder(ctx)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.records)) {
+		if v := s.status(ctx, name, holder); v.State == Halted || v.State == WithoutVolume {
+			all = append(all, v)
+		}
+	}
+	return all, nil
+}
+
 // names are the volumes that have to do with migrations.
 func (s *observed) names() []string {
 	all := map[string]bool{}
