@@ -67,7 +67,7 @@ func migrateResume(args []string, env environment) error {
 	if err := tableOfRecords(env.err, records); err != nil {
 		return err
 	}
-	r.all, err = s.work(ctx, len(records), func(ctx context.Context) ([]migrate.Result, error) { return s.runner.Resume(ctx, records) })
+	r.all, err = s.again(ctx, records, s.runner.Resumable, s.runner.Resume)
 	return s.report(r, err)
 }
 
@@ -148,8 +148,24 @@ func migrateRollback(args []string, env environment) error {
 			return err
 		}
 	}
-	r.all, err = s.work(ctx, len(records), func(ctx context.Context) ([]migrate.Result, error) { return s.runner.Rollback(ctx, records) })
+	r.all, err = s.again(ctx, records, s.runner.Reversible, s.runner.Rollback)
 	return s.report(r, err)
+}
+
+// again does something with the records that were shown, as they are when nobody
+// else can write them any more.
+func (s *session) again(ctx context.Context, shown []*journal.Record, read func(context.Context, []string) ([]*journal.Record, error), do func(context.Context, []*journal.Record) ([]migrate.Result, error)) ([]migrate.Result, error) {
+	var volumes []string
+	for _, r := range shown {
+		volumes = append(volumes, r.Volume)
+	}
+	return s.work(ctx, len(volumes), func(ctx context.Context) ([]migrate.Result, error) {
+		records, err := read(ctx, volumes)
+		if err != nil {
+			return nil, fmt.Errorf("%w; nothing was changed", err)
+		}
+		return do(ctx, records)
+	})
 }
 
 // tableOfRecords shows what is gone on with.
