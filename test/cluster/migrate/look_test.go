@@ -233,15 +233,22 @@ func testFinish(w *world) {
 	testUnknown(w)
 }
 
-// testFree: when all is done it says so, and what to type.
+// testFree: when nothing needs a driver any more it says so, and what to type.
 func testFree(w *world, get func(int, ...string) migrate.Departure, wants func(migrate.Departure, string, ...string)) {
-	daemon := w.Pod(migrate.Namespace, "flex2csi-node-abc", "node-2", "default")
+	d := nodevolumes.Of("bare", bootID, "v1", time.Now(), nil, nil)
+	d.FlexDrivers = []string{"example.com/none"}
+	text, err := d.Encode()
+	w.check(err)
+	_, err = w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace).Create(w.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "bare"}, Data: map[string]string{nodevolumes.Key: text}}, metav1.CreateOptions{})
+	w.check(err)
+	w.ServiceAccount(migrate.Namespace, "default")
+	daemon := w.Pod(migrate.Namespace, "flex2csi-node-abc", "bare", "default")
 	daemon.Labels = map[string]string{"app.kubernetes.io/component": "node"}
-	_, err := w.Admin().CoreV1().Pods(migrate.Namespace).Update(w.t.Context(), daemon, metav1.UpdateOptions{})
+	_, err = w.Admin().CoreV1().Pods(migrate.Namespace).Update(w.t.Context(), daemon, metav1.UpdateOptions{})
 	w.check(err)
 	w.check(w.Admin().BatchV1().CronJobs("default").Delete(w.t.Context(), "nightly", metav1.DeleteOptions{}))
-	d := get(0, "--driver", "example.com/none")
-	wants(d, "none", "can be taken away", "/flex2csi uninstall --driver example.com/none", "node node-2: nothing of it is there")
+	wants(get(0, "--driver", "example.com/none"), "none", "can be taken away",
+		"kubectl -n flex2csi exec flex2csi-node-abc -c serve -- /flex2csi uninstall --driver example.com/none", "node bare: nothing of it is there")
 }
 
 // testUnknown: whoever may not look at everything is told that nothing is free.
