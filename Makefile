@@ -81,6 +81,10 @@ image: $(BIN)/image ## write the container image to bin/flex2csi-image.tar, an O
 demo: setup build ## show a volume's whole life on this machine, by itself and over CSI, as root
 	go run ./test/demo
 
+.PHONY: demo-migrate
+demo-migrate: build e2e-images ## show a FlexVolume become a CSI volume under a running pod, on a node of its own, as root
+	go run ./test/demo-migrate
+
 .PHONY: bench
 bench: build ## measure start-up, mounting and throughput against an empty program
 	go run ./test/bench

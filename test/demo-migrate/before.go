@@ -1,0 +1,95 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/flex2csi/flex2csi/test/demo/screen"
+	"github.com/flex2csi/flex2csi/test/node"
+)
+
+// The volume of docs/quickstart/counter-volume.yaml.
+const (
+	namespace  = "default"
+	name       = "counter" // of volume, claim and pod
+	flexDriver = "example.com/disk"
+	csiDriver  = "disk.csi.example.com"
+)
+
+func (t *story) prologue() {
+	t.started = time.Now()
+	t.Line("\n %s  %s", t.Paint(screen.Bold, "flex2csi migrate"), "a FlexVolume becomes a CSI volume under a pod that writes to it")
+}
+
+// startNode starts a Kubernetes.
+func (t *story) startNode() {
+	t.part("a node")
+	t.scene("A whole Kubernetes of one node, on this machine, in namespaces of its own.")
+	start := time.Now()
+	n, err := node.Start(t.ctx, node.Options{})
+	if err != nil {
+		t.fail("start the node: %w", err)
+		return
+	}
+	t.node = n
+	for _, image := range []string{"flex2csi", "csidriver", "csi-attacher", "busybox"} {
+		if err == nil {
+			err = n.Import(t.ctx, filepath.Join(t.images, image+".tar"))
+		}
+	}
+	if err != nil {
+		t.fail("give the node its images: %w", err)
+		return
+	}
+	t.Call("node up", "", "Ready", screen.Green, time.Since(start))
+	version := t.quietly("kubectl", "version", "-o", "json")
+	_, version, _ = strings.Cut(version, `"serverVersion"`)
+	_, version, _ = strings.Cut(version, `"gitVersion": "`)
+	version, _, _ = strings.Cut(version, `"`)
+	t.verify(nil, "Kubernetes", "%s, with a kubelet, a scheduler, a controller manager and an external-attacher that know nothing of this", version)
+}
+
+// install installs all from the project's manifests.
+func (t *story) install() {
+	t.part("a CSI driver, and the bridge")
+	t.scene("The vendor's CSI driver is there by now. Its disk disk-1 has been a FlexVolume all along.")
+	t.command("kubectl", "apply", "-k", "docs/quickstart/csi-driver")
+	t.scene("flex2csi runs FlexVolumes on it. And it may tell the cluster what it has, for a migration.")
+	t.command("kubectl", "apply", "-k", "docs/quickstart/flex2csi")
+	t.command("kubectl", "apply", "-k", "install/migrate")
+	for _, what := range []string{"csi ds/disk-node", "csi deployment/disk-controller", "flex2csi ds/flex2csi-node"} {
+		where, object, _ := strings.Cut(what, " ")
+		t.command("kubectl", "rollout", "status", "-n", where, object, "--timeout=3m")
+	}
+}
+
+// count starts the pod.
+func (t *story) count() {
+	t.part("a pod that would notice")
+	t.scene("It writes a line five times a second, each on the disk before the next one is begun, and ends at once if one cannot be written.")
+	t.command("kubectl", "apply", "-f", "docs/quickstart/counter-volume.yaml", "-f", "docs/quickstart/counter.yaml")
+	t.command("kubectl", "wait", "--for=condition=Ready", "pod/"+name, "--timeout=3m")
+	t.pod = t.findPod()
+	t.await("ten lines", t.linesReach(10))
+	t.wantMounts(true, false)
+	t.wantLines("")
+	t.wasAsked("ControllerPublishVolume", "NodeStageVolume", "NodePublishVolume")
+	t.await("what the bridge tells", t.bridgeTells)
+}
+
+// plan shows the plan.
+func (t *story) plan() {
+	t.part("flex2csi migrate plan")
+	t.scene("It reads only: what would this volume become, what stands in the way, what will be seen?")
+	out := t.command("flex2csi", "migrate", "plan", "--claim", namespace+"/"+name)
+	t.quote(out)
+	var err error
+	if !strings.Contains(out, "1 volumes: 1 live") {
+		err = errors.New("it should be live")
+	}
+	t.verify(err, "live", "the volume can be replaced while the pod runs")
+	t.verify(nil, "now", "%s", fmt.Sprintf("PersistentVolume %s is a flexVolume of %s", name, t.volumeSource()))
+}

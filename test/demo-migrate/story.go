@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/flex2csi/flex2csi/test/demo/screen"
+	"github.com/flex2csi/flex2csi/test/node"
+)
+
+// A story is told step by step. The first step that goes wrong is shown, and all
+// later ones do nothing.
+type story struct {
+	*screen.Screen
+	ctx      context.Context
+	flex2csi string          // the program
+	images   string          // the directory of images
+
+	node    *node.Node
+	started time.Time
+	failed  error
+	parts   int
+	seen    int  // checks
+	begins  bool // a part, with a line left blank
+
+	pod   pod  // the one that counts
+	asked int  // calls of the CSI driver that were shown
+	saw   seen // while the volume was migrated
+}
+
+// patience is more than anything here takes.
+const patience = 3 * time.Minute
+
+func (t *story) fail(format string, args ...any) {
+	if t.failed == nil {
+		t.failed = fmt.Errorf(format, args...)
+		t.Wrong(t.failed)
+	}
+}
+
+func (t *story) part(title string) {
+	if t.failed == nil {
+		t.parts++
+		t.Heading(t.parts, title)
+		t.begins = true
+	}
+}
+
+// scene begins what belongs together with a sentence.
+func (t *story) scene(text string) {
+	if t.failed != nil {
+		return
+	}
+	if !t.begins {
+		t.Line("")
+	}
+	t.begins = false
+	t.Say(text)
+}
+
+// verify shows a check that held, or ends the story.
+func (t *story) verify(err error, what, format string, args ...any) {
+	switch {
+	case t.failed != nil:
+	case err != nil:
+		t.fail("%s: %w", what, err)
+	default:
+		t.seen++
+		t.Check(what, fmt.Sprintf(format, args...))
+	}
+}
+
+// command runs a program on the node and shows that it was run. What it says is
+// returned.
+func (t *story) command(name string, args ...string) string {
+	if t.failed != nil {
+		return ""
+	}
+	start := time.Now()
+	out, err := t.program(t.ctx, name, args...).CombinedOutput()
+	t.ran(name, args, start, err)
+	if err != nil {
+		t.fail("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return string(out)
+}
+
+// quietly does the same and shows nothing.
+func (t *story) quietly(name string, args ...string) string {
+	if t.failed != nil {
+		return ""
+	}
+	out, err := t.program(t.ctx, name, args...).CombinedOutput()
+	if err != nil {
+		t.fail("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return string(out)
+}
+
+func (t *story) ran(name string, args []string, start time.Time, err error) {
+	status, style := "done", screen.Green
+	if err != nil {
+		status, style = "failed", screen.Red
+	}
+	first, rest := args[0], args[1:]
+	t.Call(name+" "+first, strings.Join(rest, " "), status, style, time.Since(start))
+}
+
+// program prepares one that runs on the node.
+func (t *story) program(ctx context.Context, name string, args ...string) *exec.Cmd {
+	path, env := name, t.node.Env()
+	if name == "flex2csi" {
+		path = t.flex2csi
+	}
+	if !strings.Contains(path, "/") {
+		dirs, _, _ := strings.Cut(strings.TrimPrefix(env[0], "PATH="), ":/usr/local")
+		for dir := range strings.SplitSeq(dirs, ":") {
+			if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+				path = found
+				break
+			}
+		}
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = env
+	cmd.WaitDelay = time.Second
+	return cmd
+}
+
+// flow starts a program and returns its lines as they come; the channel is closed
+// at its end, whose error wait returns.
+func (t *story) flow(name string, args ...string) (lines <-chan string, wait func() error, err error) {
+	cmd := t.program(t.ctx, name, args...)
+	reader, writer := io.Pipe()
+	cmd.Stdout, cmd.Stderr = writer, writer
+	if err := cmd.Start(); err != nil {
+		return nil, nil, err
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- cmd.Wait()
+		_ = writer.Close()
+	}()
+	out := make(chan string)
+	go func() {
+		defer close(out)
+		for s := bufio.NewScanner(reader); s.Scan(); {
+			out <- s.Text()
+		}
+	}()
+	return out, func() error { return <-ended }, nil
+}
+
+// quote shows what a program says.
+func (t *story) quote(text string) {
+	if t.failed != nil {
+		return
+	}
+	for l := range strings.Lines(strings.TrimSpace(text)) {
+		t.Line("%s%s", screen.Indent, t.Paint(screen.Dim, screen.Clip(strings.TrimRight(l, "\n"), t.Width-len(screen.Indent))))
+	}
+}
+
+// await waits until there is no error.
+func (t *story) await(what string, ask func(ctx context.Context) error) {
+	if t.failed != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, patience)
+	defer cancel()
+	if err := node.Await(ctx, what, ask); err != nil {
+		t.fail("%w", err)
+	}
+}
+
+// epilogue is one line, and whether all went well.
+func (t *story) epilogue() bool {
+	if t.node != nil {
+		if err := t.node.Stop(); err != nil && t.failed == nil {
+			t.fail("stop the node: %w", err)
+		}
+	}
+	if t.failed == nil && t.ctx.Err() != nil {
+		t.fail("%w", errors.New("interrupted"))
+	}
+	if t.failed != nil {
+		t.Line("\n %s %s\n", t.Paint(screen.Red, "✗"), t.Paint(screen.Bold, "stopped here: this is not as it should be"))
+		return false
+	}
+	t.Line("\n %s %s %s\n", t.Paint(screen.Green, "✓"), t.Paint(screen.Bold, fmt.Sprintf("%d checks, nothing left.", t.seen)),
+		t.Paint(screen.Dim, fmt.Sprintf("All of it took %.0f s.", time.Since(t.started).Seconds())))
+	return true
+}
