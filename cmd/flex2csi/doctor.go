@@ -20,6 +20,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/nodeinstall"
+	"github.com/flex2csi/flex2csi/internal/process"
 	"github.com/flex2csi/flex2csi/internal/tombstone"
 	"github.com/flex2csi/flex2csi/internal/version"
 	"github.com/flex2csi/flex2csi/internal/wire"
@@ -156,7 +157,7 @@ func (o *doctorOptions) connect() error {
 // haltedMigrations are those that stopped half-way. Who may not read the journal,
 // as the daemon's ServiceAccount on a node, is not one who migrates.
 func haltedMigrations(ctx context.Context, c *kube.Cluster) (all []doctor.Migration, err error) {
-	observer := &migrate.Observer{Reader: c, Journal: journal.NewCluster(c, migrate.Namespace), Now: time.Now}
+	observer := &migrate.Observer{Reader: c, Journal: journal.NewCluster(c, migrate.Namespace), Now: time.Now, Dead: process.Dead}
 	halted, err := observer.Halted(ctx)
 	if errors.Is(err, clusterview.ErrRefused) {
 		return nil, nil

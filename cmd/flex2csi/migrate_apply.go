@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -103,8 +104,12 @@ func migrateApply(args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	sayHalted(ctx, s.cluster, env)
+	halted := sayHalted(ctx, s.cluster, env)
 	plan, err := s.runner.Planner.Plan(ctx, &o.selection)
+	if errors.Is(err, migrate.ErrNothing) { // as when all of them are migrated
+		fmt.Fprintln(env.err, "No FlexVolume is selected, so there is nothing to do. Nothing was changed.")
+		return s.report(&results{}, nil)
+	}
 	if err != nil {
 		return err
 	}
@@ -112,7 +117,7 @@ func migrateApply(args []string, env environment) error {
 		return err
 	}
 	tasks, left := migrate.Choose(plan, s.runner.Options)
-	r := &results{left: left, named: slices.Concat(o.selection.Names, o.selection.Claims)}
+	r := &results{left: left, named: slices.Concat(o.selection.Names, o.selection.Claims), already: already(plan, halted)}
 	if err := o.show(plan, tasks, left, env); err != nil {
 		return err
 	}
@@ -127,6 +132,16 @@ func migrateApply(args []string, env environment) error {
 	}
 	r.all, err = s.work(ctx, len(tasks), func(ctx context.Context) ([]migrate.Result, error) { return s.runner.Apply(ctx, tasks) })
 	return s.report(r, err)
+}
+
+// already are the volumes of a plan that are migrated, and finished.
+func already(plan *migrate.Plan, halted []string) (names []string) {
+	for _, v := range plan.Volumes {
+		if v.Migrated && !slices.Contains(halted, v.Name) {
+			names = append(names, v.Name)
+		}
+	}
+	return names
 }
 
 // mayAll: to stop half-way for want of a right is worse than not to begin.

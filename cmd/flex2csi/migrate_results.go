@@ -23,6 +23,8 @@ type results struct {
 	// named are volumes and claims that were asked for by their names: where one of
 	// those is left, not all is done that was asked for.
 	named []string
+	// already are volumes with which that was done before.
+	already []string
 }
 
 // print shows them as a table, or for programs.
@@ -130,6 +132,9 @@ func (r *results) err() error {
 		}
 	}
 	for _, v := range r.left {
+		if slices.Contains(r.already, v.Volume) {
+			continue
+		}
 		if slices.Contains(r.named, v.Volume) || v.Claim != "" && slices.Contains(r.named, v.Claim) {
 			left = append(left, v.Volume)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/process"
 )
 
 // defaultJournal is where the journal is kept, below where people are.
@@ -49,7 +50,7 @@ func (o *lookOptions) observer(ctx context.Context, env environment) (*migrate.O
 	if err != nil {
 		return nil, err
 	}
-	return &migrate.Observer{Reader: cluster, Journal: records, Server: cluster.Server(), Now: time.Now}, nil
+	return &migrate.Observer{Reader: cluster, Journal: records, Server: cluster.Server(), Now: time.Now, Dead: process.Dead}, nil
 }
 
 func (o *lookOptions) records(ctx context.Context, cluster *kube.Cluster, env environment) (migrate.Records, error) {
@@ -137,18 +138,20 @@ func migrateStatus(args []string, env environment) error {
 
 // sayHalted says what is more urgent than whatever was asked for: a migration that
 // stopped where there is no PersistentVolume. Who may not read the journal is not
-// told.
-func sayHalted(ctx context.Context, cluster *kube.Cluster, env environment) {
-	observer := &migrate.Observer{Reader: cluster, Journal: journal.NewCluster(cluster, migrate.Namespace), Now: time.Now}
+// told. It returns the volumes.
+func sayHalted(ctx context.Context, cluster *kube.Cluster, env environment) (volumes []string) {
+	observer := &migrate.Observer{Reader: cluster, Journal: journal.NewCluster(cluster, migrate.Namespace), Now: time.Now, Dead: process.Dead}
 	halted, err := observer.Halted(ctx)
 	if err != nil {
-		return
+		return nil
 	}
 	for _, v := range halted {
+		volumes = append(volumes, v.Name)
 		if v.State == migrate.WithoutVolume {
 			fmt.Fprintf(env.err, "URGENT: the migration of %s stopped where there is no PersistentVolume: %s\n", v.Name, v.Next)
 			continue
 		}
 		fmt.Fprintf(env.err, "note: the migration of %s is not finished, and nobody is at it: %s\n", v.Name, v.Next)
 	}
+	return volumes
 }

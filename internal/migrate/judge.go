@@ -84,6 +84,7 @@ func (j *judge) other() {
 	case csi == nil:
 		j.check("flex-volume", Fails, "", "it is no FlexVolume")
 	case was != "":
+		j.v.Migrated = true
 		j.check("flex-volume", Fails, "flex2csi migrate rollback makes a FlexVolume of it again", "it has been migrated already: it was a FlexVolume of %s", was)
 	default:
 		j.check("flex-volume", Fails, "", "it is a CSI volume of %s", csi.text("driver"))

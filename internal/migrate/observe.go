@@ -24,6 +24,9 @@ type Observer struct {
 	Journal Records
 	Server  string
 	Now     func() time.Time
+	// Dead reports whether a process that has the Lease is dead for certain; nil:
+	// nobody can tell, and the Lease holds until it ends.
+	Dead func(process string) bool
 }
 
 // LeaseName is the Lease in [Namespace] that keeps two operators apart.
@@ -156,22 +159,28 @@ func (s *observed) pod(ctx context.Context, namespace, uid string) string {
 	return ""
 }
 
+// leaseProcess is the annotation by which the Lease names its holder's process.
+const leaseProcess = "flex2csi.io/lease-process"
+
 // holder is who has the Lease just now, user@host; empty: nobody.
-func (s *observed) holder(ctx context.Context) string {
-	o, err := s.w.get(ctx, leases(), Namespace, LeaseName)
+func (o *Observer) holder(ctx context.Context, s *observed) string {
+	lease, err := s.w.get(ctx, leases(), Namespace, LeaseName)
 	if err != nil {
 		s.problem("who migrates just now is not known: %v", err)
 		return ""
 	}
-	if o == nil {
+	if lease == nil {
 		return ""
 	}
-	renewed, err := time.Parse(time.RFC3339Nano, o.text("spec", "renewTime"))
-	seconds, bad := strconv.Atoi(o.text("spec", "leaseDurationSeconds"))
+	if process := lease.pairs("metadata", "annotations")[leaseProcess]; process != "" && o.Dead != nil && o.Dead(process) {
+		return ""
+	}
+	renewed, err := time.Parse(time.RFC3339Nano, lease.text("spec", "renewTime"))
+	seconds, bad := strconv.Atoi(lease.text("spec", "leaseDurationSeconds"))
 	if err != nil || bad != nil || s.now.After(renewed.Add(time.Duration(seconds)*time.Second)) {
 		return ""
 	}
-	return o.text("spec", "holderIdentity")
+	return lease.text("spec", "holderIdentity")
 }
 
 // source is what a PersistentVolume is.

@@ -98,7 +98,7 @@ func (o *Observer) Status(ctx context.Context) (*Situation, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Situation{APIVersion: apiVersion, Kind: situationKind, Made: s.now, Server: o.Server, Holder: s.holder(ctx), Volumes: []VolumeStatus{}, Remaining: map[string]int{}}
+	t := &Situation{APIVersion: apiVersion, Kind: situationKind, Made: s.now, Server: o.Server, Holder: o.holder(ctx, s), Volumes: []VolumeStatus{}, Remaining: map[string]int{}}
 	for _, name := range s.names() {
 		t.Volumes = append(t.Volumes, s.status(ctx, name, t.Holder))
 	}
@@ -132,7 +132,7 @@ func (o *Observer) Halted(ctx context.Context) (all []VolumeStatus, err error) {
 	}
 	holder := ""
 	if len(s.records) > 0 {
-		holder = s.holder(ctx)
+		holder = o.holder(ctx, s)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.records)) {
 		if v := s.status(ctx, name, holder); v.State == Halted || v.State == WithoutVolume {

@@ -95,6 +95,8 @@ type Volume struct {
 	Handle     string `json:"volumeHandle,omitempty"`
 
 	Verdict Verdict `json:"verdict"`
+	// Migrated: it was a FlexVolume, and has become a CSI volume already.
+	Migrated bool `json:"migrated,omitempty"`
 	// Why the verdict is not a better one.
 	Why  []string `json:"why,omitempty"`
 	Pods []Pod    `json:"pods,omitempty"`

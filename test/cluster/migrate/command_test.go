@@ -118,6 +118,11 @@ func testApply(w *world, c *commands) {
 		w.t.Errorf("%+v\n%s", all, errs)
 	}
 	c.results(0, "apply", "--driver", flexDriver, "--namespace", "default", "--yes")
+	// What is done already is nothing to do.
+	c.results(0, "apply", "co-one", "--yes")
+	if _, errs := c.results(0, "apply", "--driver", "example.com/file", "--yes"); !strings.Contains(errs, "No FlexVolume is selected") {
+		w.t.Error(errs)
+	}
 	out, _ := c.run(0, "status")
 	w.contains(out, "2 volumes are migrated, 0 taken back.", "FlexVolumes that are left: 1 of "+flexDriver)
 
