@@ -229,6 +229,9 @@ e2e-images: programs node-programs $(BIN)/image
 		$(BIN)/image -o $(FLEX_IMAGES)/$$program.tar --name localhost/$$program:e2e --entrypoint /$$program --user 0 \
 			--file /$$program=$(FLEX_PROGRAMS)/$$program:0755 $(ROOT_LINKS) || exit; \
 	done
+	@mkdir -p $(FLEX_IMAGES)/large
+	$(BIN)/image -o $(FLEX_IMAGES)/large/gcepd.tar --name localhost/gcepd:e2e --entrypoint /gcepd --user 0 \
+		--file /gcepd=$(FLEX_PROGRAMS)/gcepd:0755 $(ROOT_LINKS)
 	CGO_ENABLED=0 go build -trimpath -buildvcs=$(BUILDVCS) -ldflags '-s -w -buildid=next' -o $(BIN)/next/ ./cmd/...
 	$(BIN)/image -o $(FLEX_IMAGES)/flex2csi-next.tar --name $(IMAGE):next --user 65532:65532 --entrypoint /flex2csi \
 		--file /flex2csi=$(BIN)/next/flex2csi:0755 --file /flexdriver=$(BIN)/next/flexdriver:0755

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -69,7 +70,7 @@ func (t *T) marks() []string {
 	}
 	for _, v := range t.volumes {
 		sum := sha256.Sum256([]byte(v.handle)) // as the kubelet's CSI plugin has it
-		marks = append(marks, "/mounts/"+v.name, hex.EncodeToString(sum[:]), "/"+v.handle+".img")
+		marks = append(marks, "/mounts/"+v.name, hex.EncodeToString(sum[:]), "/"+path.Base(v.handle)+".img")
 	}
 	return marks
 }
@@ -172,6 +173,9 @@ func (t *T) leftRecords() ([]string, error) {
 func (t *T) leftInStorage() ([]string, error) {
 	var left []string
 	for _, v := range t.bridged() {
+		if v.driver == gce() {
+			continue // it keeps no books that outlive it
+		}
 		views, err := csidriver.Inspect(v.storage())
 		if err != nil {
 			return left, err

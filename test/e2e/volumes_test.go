@@ -56,6 +56,8 @@ type volume struct {
 	modes   []corev1.PersistentVolumeAccessMode
 	// native makes it a PersistentVolume of the CSI driver, without flex2csi.
 	native bool
+	// make makes the disk where the drivers of the tests are no example.
+	make func(context.Context, csi.ControllerClient) error
 }
 
 // A volumeOption changes a volume before it is made.
@@ -196,6 +198,9 @@ func (t *T) deleteVolume(v *volume) {
 
 // createDisk makes the volume in the storage system.
 func (v *volume) createDisk(ctx context.Context) error {
+	if v.make != nil {
+		return v.call(ctx, v.make)
+	}
 	return v.call(ctx, func(ctx context.Context, c csi.ControllerClient) error {
 		_, err := c.CreateVolume(ctx, &csi.CreateVolumeRequest{
 			Name: v.handle, CapacityRange: &csi.CapacityRange{RequiredBytes: v.bytes}, Parameters: v.context,
