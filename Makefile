@@ -245,7 +245,7 @@ e2e: e2e-images $(if $(filter 1.36,$(KUBERNETES)),node-programs-1.36) $(BIN)/tes
 	@mkdir -p $(BIN)/e2e; rm -rf $(KUBERNETES:%=$(BIN)/e2e/%)
 	@for version in $(KUBERNETES); do \
 		KUBERNETES=$$version E2E_PODS=$${E2E_PODS:-$$([ $$version = $(firstword $(KUBERNETES)) ] && echo 200 || echo 50)} \
-			$(TESTSUM) -step e2e-$$version run -count=1 -timeout 40m -parallel 8 ./test/e2e >$(BIN)/e2e/$$version.log 2>&1 & \
+			$(TESTSUM) -step e2e-$$version run -count=1 -timeout 75m -parallel 8 ./test/e2e >$(BIN)/e2e/$$version.log 2>&1 & \
 		running="$$running $$!"; \
 	done; \
 	for pid in $$running; do wait $$pid || status=1; done; \

@@ -97,6 +97,8 @@ func migrateDisturbed(t *T, disturb func(*T) error) {
 	}
 	for _, w := range writers {
 		t.delete(w.pod)
+	}
+	for _, w := range writers {
 		t.waitIdle(w.v)
 		calls := map[string]int{"NodeUnstageVolume": 1}
 		if w.v.csi == disk().csi {

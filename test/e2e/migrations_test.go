@@ -66,11 +66,10 @@ func (t *T) waitIdle(v *volume) {
 		if view := views[v.handle]; !view.Idle() {
 			return fmt.Errorf("attached to %v, on nodes %v", view.AttachedTo, view.Nodes)
 		}
-		left, err := t.leftAttachments()
-		if err == nil && len(left) > 0 {
-			err = fmt.Errorf("there is %v", left)
+		if a := t.attachmentOf(v); a != nil {
+			return fmt.Errorf("there is VolumeAttachment %s", a.Name)
 		}
-		return err
+		return nil
 	})
 }
 
