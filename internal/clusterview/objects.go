@@ -21,9 +21,11 @@ func (r Resource) Path(namespace string) string {
 
 // An Access is something that a user may or may not do.
 type Access struct {
-	Verb, Group, Resource string
-	Namespace             string // empty: all, or there are none
-	Name                  string // empty: any
+	Verb, Group string
+	// Resource may be one of another: pods/eviction.
+	Resource  string
+	Namespace string // empty: all, or there are none
+	Name      string // empty: any
 }
 
 // String is for people: get secrets in default.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 )
 
 // Namespace is where flex2csi is, and where the journal is kept.
@@ -23,11 +24,12 @@ func rights(volumes []*Volume) []clusterview.Access {
 		}
 	}
 	add(core, "persistentvolumes", "", "get", "list", "watch", "create", "patch", "delete")
-	add(core, "nodes", "", "get")
+	add(core, "nodes", "", "get", "watch")
 	add(storage, "volumeattachments", "", "get", "list")
 	add(storage, "csinodes", "", "get", "list")
 	add(storage, "csidrivers", "", "get")
-	add(core, "configmaps", Namespace, "get", "list", "create", "update", "delete")
+	add(core, "configmaps", Namespace, "get", "list", "create", "patch")
+	add(core, "configmaps", nodevolumes.Namespace, "get", "list", "watch")
 	add("coordination.k8s.io", "leases", Namespace, "get", "create", "update")
 	restarted := map[string]bool{}
 	for _, v := range volumes {
@@ -39,11 +41,9 @@ func rights(volumes []*Volume) []clusterview.Access {
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(restarted)) {
 		add(core, "persistentvolumeclaims", namespace, "get", "watch", "patch")
-		add(core, "pods", namespace, "get", "list")
+		add(core, "pods", namespace, "get", "list", "watch")
 		if restarted[namespace] {
-			add(core, "pods", namespace, "delete")
-			add(apps, "statefulsets", namespace, "get", "patch")
-			add(apps, "deployments", namespace, "get", "patch")
+			add(core, "pods/eviction", namespace, "create")
 		}
 	}
 	return all
