@@ -63,6 +63,25 @@ func (o *one) bound(ctx context.Context, latest *Object) (string, error) {
 	return "", nil
 }
 
+// settled waits until the claim is bound to what somebody else has made.
+func (o *one) settled(ctx context.Context) error {
+	if len(o.rec.ClaimObject) == 0 {
+		return nil
+	}
+	o.nudge(ctx)
+	namespace, name, _ := strings.Cut(o.rec.Claim, "/")
+	return o.wait(ctx, waitFor{
+		what: "claim " + o.rec.Claim, resource: claims(), namespace: namespace, name: name,
+		look: func(ctx context.Context, latest *Object) (string, error) {
+			claim, err := o.latestOr(ctx, latest, claims(), namespace, name)
+			if err != nil || claim == nil || claim.text("status", "phase") == "Bound" {
+				return "", err
+			}
+			return "it is " + orNone(claim.text("status", "phase")), nil
+		},
+	})
+}
+
 // nudge changes an annotation of the claim: the volume controller looks at a
 // claim when the claim changes and else every 15 s; that its volume is there is no
 // reason (pkg/controller/volume/persistentvolume/pv_controller.go, syncVolume,
@@ -96,13 +115,7 @@ func (o *one) annotateClaim(ctx context.Context, value any) error {
 // which a pod has it: it adopts what is attached.
 func (o *one) attached(ctx context.Context) error {
 	unique := "kubernetes.io/csi/" + o.rec.CSIDriver + "^" + o.rec.VolumeHandle
-	var nodesOf []string
-	for _, p := range o.rec.Pods {
-		if p.Node != "" && !slices.Contains(nodesOf, p.Node) {
-			nodesOf = append(nodesOf, p.Node)
-		}
-	}
-	for _, name := range nodesOf {
+	for _, name := range o.nodesOfPods() {
 		err := o.wait(ctx, waitFor{
 			what: "the control plane", resource: nodes(), name: name,
 			look: func(ctx context.Context, node *Object) (string, error) {
@@ -168,23 +181,28 @@ func (o *one) takenOver(ctx context.Context) error {
 
 // handedOver says what is missing until a pod has it from the other side.
 func (o *one) handedOver(ctx context.Context, latest *Object, p journal.Pod) (string, error) {
-	o2, err := o.latestOr(ctx, latest, configMaps(), nodevolumes.Namespace, p.Node)
+	object, err := o.latestOr(ctx, latest, configMaps(), nodevolumes.Namespace, p.Node)
 	if err != nil {
 		return "", err
 	}
+	var d *nodevolumes.Document
 	var v *nodevolumes.Volume
-	if o2 != nil {
-		if d, err := nodevolumes.Decode(o2.text("data", nodevolumes.Key)); err == nil {
+	if object != nil {
+		if d, err = nodevolumes.Decode(object.text("data", nodevolumes.Key)); err == nil {
 			v = d.Find(o.rec.CSIDriver, o.rec.VolumeHandle)
 		}
 	}
 	missing := "it has not mounted the volume for pod " + p.Name + " through its CSI plugin yet, which takes about a minute"
-	if o.rec.Direction == journal.ToFlexVolume {
-		missing = "it has not mounted the volume for pod " + p.Name + " as a FlexVolume yet, which takes about a minute"
-		if v != nil && v.Has(p.UID) {
+	has := v != nil && v.Has(p.UID)
+	switch {
+	case o.rec.Direction == journal.ToFlexVolume:
+		missing = "it has not mounted the volume for pod " + p.Name + " as a FlexVolume yet, which takes about a minute; if it does not come to that, restart the pod"
+		if has {
 			return "", nil
 		}
-	} else if v != nil && v.HasTakenOver(p.UID) {
+	case has && v.HasTakenOver(p.UID):
+		return "", nil
+	case !has && d != nil && !d.Incomplete: // the bridge had it for the pod, and lets go only of what was taken over
 		return "", nil
 	}
 	if still, err := o.stillThere(ctx, p.Node); err != nil || !slices.Contains(still, p) {
@@ -202,21 +220,72 @@ func (o *one) finish(ctx context.Context) error {
 	case pv == nil || pv.deleting() || !o.matches(pv, o.rec.To):
 		return surprised("PersistentVolume %s is not the one any more that was created; see who does that, then resume or roll back", o.rec.Volume)
 	}
+	if err := o.stuck(ctx); err != nil {
+		return err
+	}
 	policy, provisioner, err := o.finalPolicy()
 	if err != nil {
 		return err
 	}
 	if policy != "" && pv.text("spec", "persistentVolumeReclaimPolicy") != policy {
-		if err := o.setPolicy(ctx, policy, provisioner); err != nil {
+		if err := o.restorePolicy(ctx, pv, policy, provisioner); err != nil {
 			return err
 		}
 	}
 	if len(o.rec.ClaimObject) > 0 {
-		if err := o.annotateClaim(ctx, nil); errors.Is(err, clusterview.ErrAway) {
+		err := o.annotateClaim(ctx, nil)
+		if err != nil && !errors.Is(err, clusterview.ErrRefused) && !errors.Is(err, clusterview.ErrGone) && !errors.Is(err, clusterview.ErrConflict) {
 			return err
 		}
 	}
 	return o.reach(ctx, journal.Finished)
+}
+
+// stuck says so, if a pod has come during a rollback whose VolumeAttachment names
+// the volume, and so cannot be detached (reattach).
+func (o *one) stuck(ctx context.Context) error {
+	if o.rec.Direction != journal.ToFlexVolume || o.rec.PutBack != "" {
+		return nil
+	}
+	all, err := o.attachments(ctx, newWorld(o.c))
+	for _, va := range all {
+		if va.has("spec", "source", "persistentVolumeName") {
+			o.tell(Troubled, o.rec.Stage, fmt.Sprintf("VolumeAttachment %s to node %s names PersistentVolume %s, which is no CSI volume any more: the external-attacher cannot detach it. When no pod on that node uses the volume, take its finalizer away", va.name(), va.text("spec", "nodeName"), o.rec.Volume))
+		}
+	}
+	return err
+}
+
+// restorePolicy gives the volume a policy that is not Retain, if its claim has
+// it: what is stored with a volume whose claim is gone would be deleted at once.
+func (o *one) restorePolicy(ctx context.Context, pv *Object, policy, provisioner string) error {
+	claim, err := o.claim(ctx)
+	if err != nil {
+		return err
+	}
+	if claim == nil || claim.uid() != o.rec.ClaimUID || claim.deleting() ||
+		pv.text("status", "phase") != "Bound" || pv.text("spec", "claimRef", "uid") != o.rec.ClaimUID {
+		o.tell(Troubled, o.rec.Stage, fmt.Sprintf("PersistentVolume %s keeps reclaim policy Retain: with %s what is stored would be deleted now, since its claim is not there, or is being deleted", o.rec.Volume, policy))
+		return nil
+	}
+	operations := []operation{ // all of that once more, at the moment of the change
+		{Op: "test", Path: "/metadata/uid", Value: pv.uid()},
+		{Op: "test", Path: "/status/phase", Value: "Bound"},
+		{Op: "test", Path: "/spec/claimRef/uid", Value: o.rec.ClaimUID},
+		{Op: "add", Path: "/spec/persistentVolumeReclaimPolicy", Value: policy},
+	}
+	if provisioner != "" {
+		operations = append(operations, operation{Op: "add", Path: "/metadata/annotations/" + strings.ReplaceAll(provisionedBy, "/", "~1"), Value: provisioner})
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return err
+	}
+	if err := o.held(); err != nil {
+		return err
+	}
+	_, err = o.c.PatchObject(ctx, persistentVolumes(), "", o.rec.Volume, clusterview.JSONPatch, patch)
+	return err
 }
 
 // finalPolicy is the reclaim policy in the end; empty: as it is. A FlexVolume

@@ -98,6 +98,9 @@ func (r *Runner) begin(ctx context.Context, rec *journal.Record) (*one, error) {
 	if before != nil && before.Unfinished() {
 		return nil, fmt.Errorf("a migration of PersistentVolume %s (%s) has come to %s and is not finished: resume it or roll it back", rec.Volume, before.Direction, before.Stage)
 	}
+	if before != nil && before.Direction == journal.ToCSI && before.FromUID == rec.FromUID {
+		return nil, nil // by somebody else, since it was planned
+	}
 	return r.one(rec), nil
 }
 
@@ -144,6 +147,21 @@ func (r *Runner) Resume(ctx context.Context, records []*journal.Record) ([]Resul
 	return r.each(ctx, jobs)
 }
 
+// unchanged wants a record to be what was read before the Lease was taken, and
+// before a person has said yes to it.
+func (r *Runner) unchanged(ctx context.Context, rec *journal.Record) error {
+	now, err := r.Journal.Load(ctx, rec.Volume)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the journal of PersistentVolume %s: %w", rec.Volume, err)
+	case now == nil || rec.Sequence == 0 && !now.Unfinished():
+		return nil
+	case now.Sequence != rec.Sequence || !now.Begun.Equal(rec.Begun):
+		return fmt.Errorf("somebody else has gone on with PersistentVolume %s meanwhile: look at its status, and try again", rec.Volume)
+	}
+	return nil
+}
+
 // restarts is what only one volume at a time may restart.
 func restarts(rec *journal.Record) string {
 	if rec.Mode != journal.Rolling || len(rec.Pods) == 0 {
@@ -155,6 +173,9 @@ func restarts(rec *journal.Record) string {
 
 // resume finds out how far a volume really is.
 func (r *Runner) resume(ctx context.Context, rec *journal.Record) (*one, error) {
+	if err := r.unchanged(ctx, rec); err != nil {
+		return nil, err
+	}
 	o := r.one(rec)
 	for _, check := range r.Options.accepted() {
 		if !slices.Contains(rec.Accept, check) {
@@ -177,9 +198,11 @@ func (r *Runner) resume(ctx context.Context, rec *journal.Record) (*one, error) 
 		case is == before:
 			rec.Stage = journal.BackedUp // all is looked at once more
 			return nil
-		case is == other && rec.PutBack == "": // somebody has put it back, and a person wants to go on
-			rec.FromUID, rec.Stage = pv.uid(), journal.BackedUp
-			return nil
+		case is == other: // somebody has put it back, and a person wants to go on
+			rec.FromUID, rec.PutBack, rec.Stage = pv.uid(), "", journal.BackedUp
+			return o.settled(ctx)
+		case is == foreign:
+			return o.notOurs(is, pv)
 		case !o.inWindow() && (is == deleting || is == gone):
 			return surprised("PersistentVolume %s has been deleted by somebody else; roll back to have it created again", rec.Volume)
 		case is == gone:

@@ -120,13 +120,16 @@ func (r *Runner) carryOut(ctx context.Context, j job) (result Result) {
 	switch {
 	case o == nil && err == nil:
 		result = resultOf(j.record)
-		result.Outcome = Done
+		result.Outcome, result.Why = Done, "it was finished already"
 	case o == nil:
 		result = resultOf(j.record)
 		result.Outcome, result.Why = Left, err.Error()
 	default:
 		if err == nil {
 			err = o.run(ctx)
+		}
+		if err != nil && ctx.Err() != nil {
+			err = context.Canceled
 		}
 		o.inTrouble(err)
 		result = o.result(err)
@@ -139,6 +142,9 @@ func (r *Runner) carryOut(ctx context.Context, j job) (result Result) {
 // inTrouble writes down why a volume does not get on. That is for people: it
 // may fail, and it has no long time.
 func (o *one) inTrouble(err error) {
+	if o.rec.Stage == journal.Planned { // nothing was done, and there may be a record of before
+		return
+	}
 	if err == nil || errors.Is(err, errEnough) || errors.Is(err, context.Canceled) || errors.Is(err, journal.ErrConflict) {
 		return
 	}

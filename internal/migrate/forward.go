@@ -114,7 +114,7 @@ func (o *one) retain(ctx context.Context) error {
 	if pv.text("spec", "persistentVolumeReclaimPolicy") == policyRetain {
 		return o.reach(ctx, journal.Retained)
 	}
-	if err := o.setPolicy(ctx, policyRetain, ""); err != nil {
+	if err := o.setRetain(ctx); err != nil {
 		return err
 	}
 	if pv, err = o.from(ctx); err != nil {
@@ -126,21 +126,13 @@ func (o *one) retain(ctx context.Context) error {
 	return o.reach(ctx, journal.Retained)
 }
 
-// setPolicy changes the reclaim policy of the volume that is there, which has to
-// be From or what was created; with a provisioner, who deletes it then.
-func (o *one) setPolicy(ctx context.Context, policy, provisioner string) error {
-	uid := o.rec.FromUID
-	if o.rec.Stage != journal.BackedUp && o.rec.CreatedUID != "" {
-		uid = o.rec.CreatedUID
-	}
-	change := map[string]any{
-		"metadata": map[string]any{"uid": uid}, // of another one nothing is changed
-		"spec":     map[string]any{"persistentVolumeReclaimPolicy": policy},
-	}
-	if provisioner != "" {
-		change["metadata"] = map[string]any{"uid": uid, "annotations": map[string]any{provisionedBy: provisioner}}
-	}
-	patch, err := json.Marshal(change)
+// setRetain sets the policy of the volume that is to be replaced; of another one
+// nothing is changed.
+func (o *one) setRetain(ctx context.Context) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": o.rec.FromUID},
+		"spec":     map[string]any{"persistentVolumeReclaimPolicy": policyRetain},
+	})
 	if err != nil {
 		return err
 	}

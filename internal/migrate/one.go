@@ -104,6 +104,10 @@ func (o *one) inWindow() bool {
 	return false
 }
 
+// insistInWindow is how long a claim is not left without a volume for want of
+// answers.
+const insistInWindow = time.Hour
+
 // insist makes a step, and makes it again as long as the API server is away or
 // somebody else has changed something meanwhile: each step begins with a look.
 func (o *one) insist(ctx context.Context, step func(context.Context) error) error {
@@ -117,8 +121,12 @@ func (o *one) insist(ctx context.Context, step func(context.Context) error) erro
 		if o.r.Now().Sub(tried) > 2*lookWatched { // it has got on meanwhile
 			pause, began = 100*time.Millisecond, o.r.Now()
 		}
-		if o.r.Now().Sub(began) > o.r.timeout() {
-			return fmt.Errorf("tried for %s: %w", o.r.timeout(), err)
+		most := o.r.timeout()
+		if o.inWindow() { // a person can end it; who gives up leaves a claim without a volume
+			most = max(most, insistInWindow)
+		}
+		if o.r.Now().Sub(began) > most {
+			return fmt.Errorf("tried for %s: %w", most, err)
 		}
 		o.tell(Troubled, o.rec.Stage, fmt.Sprintf("%v; it is tried again", err))
 		select {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
@@ -28,7 +29,9 @@ func (r *Runner) Reversible(ctx context.Context, names []string) ([]*journal.Rec
 	if err != nil {
 		return nil, err
 	}
+	there := map[string]bool{}
 	for _, pv := range migrated {
+		there[pv.name()] = true
 		if rec := known[pv.name()]; rec != nil && !(rec.Stage == journal.Finished && rec.Direction == journal.ToFlexVolume) {
 			continue
 		}
@@ -38,6 +41,11 @@ func (r *Runner) Reversible(ctx context.Context, names []string) ([]*journal.Rec
 			known[pv.name()] = rec
 		case slices.Contains(names, pv.name()):
 			return nil, err
+		}
+	}
+	for name, rec := range known { // whose volume is gone with its claim
+		if len(names) == 0 && !rec.Unfinished() && !there[name] {
+			delete(known, name)
 		}
 	}
 	return choose(known, names)
@@ -108,6 +116,9 @@ func (r *Runner) back(ctx context.Context, rec *journal.Record) (*one, error) {
 	if rec.Direction == journal.ToFlexVolume {
 		return r.resume(ctx, rec)
 	}
+	if err := r.unchanged(ctx, rec); err != nil {
+		return nil, err
+	}
 	o := r.one(rec)
 	return o, o.insist(ctx, o.turnRound)
 }
@@ -124,8 +135,14 @@ func (o *one) turnRound(ctx context.Context) error {
 	if o.r.Options.Mode == journal.Offline {
 		mode = journal.Offline
 	}
+	if is == foreign && pv.uid() == rec.CreatedUID && !pv.deleting() { // a webhook has made something else of it
+		is = created
+	}
 	switch is {
 	case before: // nothing but Retain was done
+		if err := o.touch(ctx); err != nil {
+			return err
+		}
 		o.turnTo(rolledBack)
 		rec.CreatedUID = pv.uid()
 		return o.reach(ctx, journal.TakenOver)
@@ -153,6 +170,29 @@ func (o *one) turnRound(ctx context.Context) error {
 		return o.reach(ctx, journal.BackedUp)
 	}
 	return o.notOurs(is, pv)
+}
+
+// touch changes the resourceVersion of the volume, if it was about to be deleted:
+// a DELETE that was not answered may still come, and must not fit.
+func (o *one) touch(ctx context.Context) error {
+	if o.rec.FromResourceVersion == "" {
+		return nil
+	}
+	for _, value := range []any{o.r.Now().UTC().Format(time.RFC3339Nano), nil} {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"uid": o.rec.FromUID, "annotations": map[string]any{MigratedLabel: value},
+		}})
+		if err != nil {
+			return err
+		}
+		if err := o.held(); err != nil {
+			return err
+		}
+		if _, err := o.c.PatchObject(ctx, persistentVolumes(), "", o.rec.Volume, clusterview.MergePatch, patch); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // rolledBack is in Record.PutBack when a person has asked for it half-way: all
@@ -191,15 +231,15 @@ func (o *one) acceptFlex(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := o.withoutFinalizers(ctx); err != nil {
+		return err
+	}
 	pv, err := o.from(ctx)
 	if err != nil {
 		return err
 	}
 	no := func(format string, args ...any) error {
 		return surprised("PersistentVolume %s is not taken back: %s; resume when that is otherwise", o.rec.Volume, fmt.Sprintf(format, args...))
-	}
-	if pv.text("spec", "csi", "driver") != o.rec.CSIDriver || pv.text("spec", "csi", "volumeHandle") != o.rec.VolumeHandle {
-		return no("it is another volume of CSI driver %s", pv.text("spec", "csi", "driver"))
 	}
 	if policy := pv.text("spec", "persistentVolumeReclaimPolicy"); policy != policyRetain {
 		return no("its reclaim policy is %s again", policy)
@@ -218,10 +258,10 @@ func (o *one) acceptFlex(ctx context.Context) error {
 		}
 		o.rec.ClaimObject = slices.Clone(claim.Raw)
 	}
-	if err := o.usersGoOn(ctx, no); err != nil {
+	if err := o.dryRun(ctx, no); err != nil {
 		return err
 	}
-	if err := o.dryRun(ctx, no); err != nil {
+	if err := o.usersGoOn(ctx, no); err != nil { // the last, as pods come and go
 		return err
 	}
 	if err := o.reach(ctx, journal.Accepted); err != nil {
@@ -229,6 +269,25 @@ func (o *one) acceptFlex(ctx context.Context) error {
 	}
 	o.accepted = pv.text("metadata", "resourceVersion")
 	return nil
+}
+
+// withoutFinalizers waits until the volume has none but those that are taken
+// away. An external-provisioner takes its own away some time after the policy is
+// Retain again.
+func (o *one) withoutFinalizers(ctx context.Context) error {
+	return o.wait(ctx, waitFor{
+		what: "PersistentVolume " + o.rec.Volume,
+		look: func(ctx context.Context, _ *Object) (string, error) {
+			pv, err := o.from(ctx)
+			if err != nil {
+				return "", err
+			}
+			if f := foreignFinalizer(pv); f != "" {
+				return "it has the finalizer " + f + ": whoever has set it has to take it away", nil
+			}
+			return "", nil
+		},
+	})
 }
 
 // usersGoOn looks whether pods that have the volume can go on with it as a
@@ -263,18 +322,7 @@ func (o *one) usersGoOn(ctx context.Context, no func(string, ...any) error) erro
 	if !o.handsOver() {
 		return o.letGo(ctx)
 	}
-	// The external-attacher cannot detach what names a PersistentVolume that is no
-	// CSI volume (pkg/controller/csi_handler.go, csiDetach, external-attacher v4.12.0).
-	attached, err := o.attachments(ctx, w)
-	if err != nil {
-		return err
-	}
-	for _, va := range attached {
-		if va.has("spec", "source", "persistentVolumeName") {
-			return no("VolumeAttachment %s to node %s names the PersistentVolume, since a pod was started there after the migration: it could not be detached any more; stop the pods (--offline)", va.name(), va.text("spec", "nodeName"))
-		}
-	}
-	return nil
+	return o.reattach(ctx)
 }
 
 // bridgeFor says why the bridge of a pod's node would not mount the volume;
@@ -322,8 +370,14 @@ func (o *one) dryRun(ctx context.Context, no func(string, ...any) error) error {
 // sameCluster: a record of another cluster would create its volume in this one.
 func (o *one) sameCluster(ctx context.Context) error {
 	claim, err := o.claim(ctx)
-	if err != nil || len(o.rec.ClaimObject) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(o.rec.ClaimObject) == 0 {
+		if o.inWindow() {
+			return nil
+		}
+		return surprised("PersistentVolume %s is gone, and had no claim: it is not created again for nobody; the journal has it", o.rec.Volume)
 	}
 	if claim == nil || claim.uid() != o.rec.ClaimUID {
 		return surprised("neither PersistentVolume %s nor its claim %s (uid %s) is in this cluster: is it the right one? The journal has both", o.rec.Volume, o.rec.Claim, o.rec.ClaimUID)

@@ -78,8 +78,13 @@ func (o *one) holders(ctx context.Context, _ *Object) (string, error) {
 	}
 	for _, document := range documents {
 		d, err := nodevolumes.Decode(document.text("data", nodevolumes.Key))
-		if err == nil && d.Find(o.rec.CSIDriver, o.rec.VolumeHandle) != nil {
+		switch {
+		case err != nil:
+			return "what the bridge of node " + document.name() + " has cannot be read: " + err.Error(), nil
+		case d.Find(o.rec.CSIDriver, o.rec.VolumeHandle) != nil:
 			return "the bridge of node " + d.Node + " still has it", nil
+		case d.Incomplete:
+			return "the bridge of node " + d.Node + " has too many volumes to say whether it has this one", nil
 		}
 	}
 	attached, err := o.attachments(ctx, w)

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
@@ -71,6 +71,9 @@ func (o *one) look(ctx context.Context) (sight, *Object, error) {
 func (o *one) replace(ctx context.Context) error {
 	for {
 		is, pv, err := o.look(ctx)
+		if errors.Is(err, clusterview.ErrRefused) && o.inWindow() { // as with a token that has just ended
+			err = insistent{err}
+		}
 		if err != nil {
 			return err
 		}
@@ -116,11 +119,11 @@ func (o *one) deleteFrom(ctx context.Context, pv *Object) error {
 // v1.37.1).
 func (o *one) release(ctx context.Context, pv *Object) error {
 	finalizers := pv.texts("metadata", "finalizers")
-	if i := slices.IndexFunc(finalizers, func(f string) bool { return f != protection && !strings.HasPrefix(f, attacherPrefix) }); i >= 0 {
-		return surprised("PersistentVolume %s is being deleted and has got the finalizer %s meanwhile: it stays until whoever has set that takes it away; then resume", o.rec.Volume, finalizers[i])
+	if f := foreignFinalizer(pv); f != "" {
+		return surprised("PersistentVolume %s is being deleted and has got the finalizer %s meanwhile: it stays until whoever has set that takes it away; then resume", o.rec.Volume, f)
 	}
 	if len(finalizers) == 0 { // it is on its way
-		return nil
+		return sleep(ctx, 100*time.Millisecond)
 	}
 	patch, err := json.Marshal([]operation{
 		{Op: "test", Path: "/metadata/uid", Value: o.rec.FromUID},
@@ -139,6 +142,16 @@ func (o *one) release(ctx context.Context, pv *Object) error {
 	}
 	o.passed(journal.Deleted)
 	return nil
+}
+
+// foreignFinalizer is one that is not taken away; empty: there is none.
+func foreignFinalizer(pv *Object) string {
+	for _, f := range pv.texts("metadata", "finalizers") {
+		if f != protection && !strings.HasPrefix(f, attacherPrefix) {
+			return f
+		}
+	}
+	return ""
 }
 
 // fill creates the volume that is to come. If that cannot be, the other one of
@@ -187,7 +200,7 @@ func (o *one) asAsked(stored []byte) error {
 // well, it is tried again and again: no other way is as good.
 func (o *one) turnBack(ctx context.Context, why error) error {
 	switch {
-	case worthAnotherTry(why) || ctx.Err() != nil:
+	case worthAnotherTry(why) || ctx.Err() != nil || errors.Is(why, clusterview.ErrLost): // in the last case somebody else is at it
 		return why
 	case o.rec.PutBack != "":
 		return insistent{why}
