@@ -139,6 +139,7 @@ func ownedBy(kind, name string) func(*corev1.Pod) {
 func (w *world) bridge(node string, volumes ...nodevolumes.Volume) {
 	w.t.Helper()
 	d := nodevolumes.Of(node, bootID, "v1", time.Now(), nil, nil)
+	d.FlexDrivers = []string{flexDriver}
 	maps := w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace)
 	if old, err := maps.Get(w.t.Context(), node, metav1.GetOptions{}); err == nil {
 		before, err := nodevolumes.Decode(old.Data[nodevolumes.Key])

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +17,14 @@ import (
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
+
+// moment cuts the connection at a request that fits, before it is done or after.
+func (p *operator) moment(verb, resource string, after bool, then func()) {
+	p.proxy.At(&controlplane.Moment{
+		N: 1, After: after, Then: then,
+		Fits: func(r controlplane.Request) bool { return r.Verb == verb && r.Resource == resource && !r.DryRun },
+	})
+}
 
 // free is a Lease that nobody else wants.
 type free struct{}
@@ -223,45 +230,4 @@ func (w *world) kubelet(node string) func(migrate.Event) {
 			})
 		}
 	}
-}
-
-// TestRun: migrations and rollbacks, on one control plane.
-func TestRun(t *testing.T) {
-	w := start(t)
-	for _, test := range []struct {
-		name string
-		run  func(*world)
-	}{
-		{"Idle", testIdle},
-		{"Live", testLive},
-	} {
-		t.Run(test.name, func(t *testing.T) { test.run(w.with(t)) })
-	}
-}
-
-func testIdle(w *world) {
-	w.disk("idle-run")
-	claim := w.claim("idle-run").UID
-	was := w.volume("idle-run")
-	p := w.operator(migrate.Options{})
-	r := w.came(p.apply("idle-run"), migrate.Done, journal.Finished, "")
-	w.isCSI("idle-run", claim)
-	w.t.Logf("lost for %s, %d requests: %q", r.Lost, r.Requests, p.changes())
-	w.came(p.rollback("idle-run"), migrate.Done, journal.Finished, "")
-	w.isFlex(was, claim)
-}
-
-func testLive(w *world) {
-	w.live("live-run")
-	claim := w.claim("live-run").UID
-	was := w.volume("live-run")
-	p := w.operator(migrate.Options{})
-	p.when = w.kubelet("node-1")
-	r := w.came(p.apply("live-run"), migrate.Done, journal.Finished, "")
-	w.isCSI("live-run", claim)
-	if r.Lost <= 0 || r.TakenOver <= 0 {
-		w.t.Errorf("%+v", r)
-	}
-	w.t.Logf("lost for %s, %d requests: %q", r.Lost, r.Requests, p.changes())
-	_ = was
 }

@@ -1,0 +1,202 @@
+package migrate_test
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+)
+
+// testRollback: days later, from another machine; what was changed of the volume
+// meanwhile does not matter, and an expansion stays.
+func testRollback(w *world) {
+	w.disk("rolled", func(pv *corev1.PersistentVolume) {
+		pv.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}", "example.com/note": "<&>"}
+		pv.Labels = map[string]string{"zone": "a"}
+	})
+	claim, was := w.claim("rolled").UID, w.volume("rolled")
+	w.came(w.operator(migrate.Options{}).apply("rolled"), migrate.Done, journal.Finished, "")
+	w.change("rolled", func(pv *corev1.PersistentVolume) { pv.Labels["later"] = "yes" })
+	p := w.operator(migrate.Options{}) // with a journal that is empty
+	w.came(p.rollback("rolled"), migrate.Done, journal.Finished, "")
+	w.isFlex(was, claim)
+	if _, err := p.Reversible(w.t.Context(), []string{"rolled"}); err == nil || !strings.Contains(err.Error(), "has been taken back already") {
+		w.t.Error(err)
+	}
+	if _, err := p.Reversible(w.t.Context(), []string{"nobody"}); err == nil || !strings.Contains(err.Error(), "was not migrated") {
+		w.t.Error(err)
+	}
+}
+
+// testRollbackLive: pods of before have the old mount still.
+func testRollbackLive(w *world) {
+	w.live("back-live")
+	claim, was := w.claim("back-live").UID, w.volume("back-live")
+	p := w.operator(migrate.Options{})
+	p.when = w.kubelet("node-1")
+	w.came(p.apply("back-live"), migrate.Done, journal.Finished, "")
+	r := w.came(p.rollback("back-live"), migrate.Done, journal.Finished, "")
+	if r.TakenOver <= 0 {
+		w.t.Errorf("%+v", r)
+	}
+	w.isFlex(was, claim)
+}
+
+// testRollbackRefused: what a pod needs to go on with a FlexVolume.
+func testRollbackRefused(w *world) {
+	w.live("back-no")
+	claim, was := w.claim("back-no").UID, w.volume("back-no")
+	p := w.operator(migrate.Options{})
+	p.when = w.kubelet("node-1")
+	w.came(p.apply("back-no"), migrate.Done, journal.Finished, "")
+	documents := w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace)
+	o, err := documents.Get(w.t.Context(), "node-1", metav1.GetOptions{})
+	w.check(err)
+	good := o.Data[nodevolumes.Key]
+	put := func(text string) {
+		o, err := documents.Get(w.t.Context(), "node-1", metav1.GetOptions{})
+		w.check(err)
+		o.Data[nodevolumes.Key] = text
+		_, err = documents.Update(w.t.Context(), o, metav1.UpdateOptions{})
+		w.check(err)
+	}
+	for text, want := range map[string]string{
+		strings.Replace(good, `"flexDrivers":["example.com/disk"]`, `"flexDrivers":["example.com/other"]`, 1): "does not serve FlexVolume driver " + flexDriver,
+		strings.Replace(good, bootID, "another", 1):                                                           "has said nothing since",
+		"[": "does not say what it has",
+	} {
+		put(text)
+		if text == good {
+			w.t.Fatal("nothing is changed")
+		}
+		results := p.rollback("back-no")
+		if len(results) != 1 || results[0].Outcome != migrate.Unfinished || !strings.Contains(results[0].Why, want) {
+			w.t.Errorf("%+v, want %q", results, want)
+		}
+		if w.volume("back-no").Spec.CSI == nil {
+			w.t.Fatal("it was replaced")
+		}
+	}
+	put(good)
+	w.came(p.rollback("back-no"), migrate.Done, journal.Finished, "")
+	w.isFlex(was, claim)
+}
+
+// testRollbackHalfWay: from each stage of a migration.
+func testRollbackHalfWay(w *world) {
+	for _, at := range []struct {
+		name, verb, resource string
+		after                bool
+	}{
+		{"half-retained", "delete", "persistentvolumes", false},
+		{"half-deleting", "delete", "persistentvolumes", true},
+		{"half-deleted", "create", "persistentvolumes", false},
+		{"half-created", "create", "persistentvolumes", true},
+		{"half-bound", "patch", "persistentvolumeclaims", true},
+	} {
+		w.disk(at.name, func(pv *corev1.PersistentVolume) {
+			pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+		})
+		claim, was := w.claim(at.name).UID, w.volume(at.name)
+		p := w.operator(migrate.Options{Accept: []string{"reclaim-policy"}})
+		tasks := p.tasks(at.name)
+		ctx, kill := context.WithCancel(w.t.Context())
+		p.moment(at.verb, at.resource, at.after, kill)
+		results, err := p.Apply(ctx, tasks)
+		w.check(err)
+		if results[0].Outcome != migrate.Interrupted {
+			w.t.Errorf("%+v", results)
+		}
+		p = w.operatorAt(p.dir, migrate.Options{})
+		w.came(p.rollback(at.name), migrate.Done, journal.Finished, "")
+		w.isFlex(was, claim)
+		p.Options.Accept = []string{"reclaim-policy"}
+		w.came(p.apply(at.name), migrate.Done, journal.Finished, "")
+		w.isCSI(at.name, claim)
+	}
+}
+
+// testNoJournal: the volume itself says what it was.
+func testNoJournal(w *world) {
+	w.disk("no-journal")
+	claim, was := w.claim("no-journal").UID, w.volume("no-journal")
+	w.came(w.operator(migrate.Options{}).apply("no-journal"), migrate.Done, journal.Finished, "")
+	w.check(w.Admin().CoreV1().ConfigMaps(migrate.Namespace).Delete(w.t.Context(), journal.ConfigMapName("no-journal"), metav1.DeleteOptions{}))
+	w.came(w.operator(migrate.Options{}).rollback("no-journal"), migrate.Done, journal.Finished, "")
+	w.isFlex(was, claim)
+}
+
+// testReattach: a VolumeAttachment that the control plane has made names the
+// volume, and nobody could ever detach it again.
+func testReattach(w *world) {
+	w.disk("reattach")
+	claim, was := w.claim("reattach").UID, w.volume("reattach")
+	p := w.operator(migrate.Options{})
+	w.came(p.apply("reattach"), migrate.Done, journal.Finished, "")
+	pod := w.pod("reattach", "node-1", "reattach")
+	name := attachment.Name("vol-reattach", csiDriver, "node-1")
+	attachments := w.Admin().StorageV1().VolumeAttachments()
+	var before *storagev1.VolumeAttachment
+	eventually(w.t, "the control plane attaches it", func() bool {
+		var err error
+		before, err = attachments.Get(w.t.Context(), name, metav1.GetOptions{})
+		return err == nil
+	})
+	if before.Spec.Source.PersistentVolumeName == nil {
+		w.t.Fatalf("%+v", before.Spec)
+	}
+	attach := func() {
+		o, err := attachments.Get(context.Background(), name, metav1.GetOptions{})
+		w.check(err)
+		o.Finalizers = []string{"external-attacher/" + csiDriver}
+		o, err = attachments.Update(context.Background(), o, metav1.UpdateOptions{})
+		w.check(err)
+		o.Status.Attached = true
+		_, err = attachments.UpdateStatus(context.Background(), o, metav1.UpdateOptions{})
+		w.check(err)
+	}
+	attach()
+	w.bridge("node-1", has("none"))
+	p.when = func(e migrate.Event) {
+		switch {
+		case e.What != migrate.Waiting:
+		case strings.Contains(e.Text, "is not attached yet"):
+			attach()
+		case strings.Contains(e.Text, "as a FlexVolume yet"):
+			w.bridge("node-1", has("reattach", pod))
+		}
+	}
+	w.came(p.rollback("reattach"), migrate.Done, journal.Finished, "")
+	w.isFlex(was, claim)
+	after, err := attachments.Get(w.t.Context(), name, metav1.GetOptions{})
+	w.check(err)
+	if after.UID == before.UID || after.Spec.Source.PersistentVolumeName != nil || after.Spec.Source.InlineVolumeSpec.CSI.VolumeHandle != "vol-reattach" || after.DeletionTimestamp != nil {
+		w.t.Errorf("%+v", after)
+	}
+}
+
+// testAnotherCluster: the journal of a volume that was never here creates none.
+func testAnotherCluster(w *world) {
+	w.disk("elsewhere-run")
+	p := w.operator(migrate.Options{})
+	tasks := p.tasks("elsewhere-run")
+	ctx, kill := context.WithCancel(w.t.Context())
+	p.moment("create", "persistentvolumes", false, kill)
+	results, err := p.Apply(ctx, tasks)
+	w.check(err)
+	w.came(results, migrate.Interrupted, journal.Deleted, "")
+	w.unclaim("elsewhere-run")
+	w.came(p.resume("elsewhere-run"), migrate.Unfinished, journal.Deleting, "is it the right one?")
+	w.came(p.rollback("elsewhere-run"), migrate.Unfinished, journal.Deleting, "is it the right one?")
+	if _, err := w.Admin().CoreV1().PersistentVolumes().Get(w.t.Context(), "elsewhere-run", metav1.GetOptions{}); err == nil {
+		w.t.Error("it was created")
+	}
+	w.check(w.Admin().CoreV1().ConfigMaps(migrate.Namespace).Delete(w.t.Context(), journal.ConfigMapName("elsewhere-run"), metav1.DeleteOptions{}))
+}
