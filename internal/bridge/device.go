@@ -77,7 +77,11 @@ func (b *Bridge) releaseDevice(d *FlexDriver, v *volume, dir string) error {
 	if n := len(v.record.Targets); n > 0 {
 		return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is still mounted for %d pods of this node; unmount comes before unmountdevice", v.key, n)
 	}
-	left, err := b.leaveTo(v, ours)
+	who := ours
+	if v.record.TakenOver { // as the last unmount has seen
+		who = unclear
+	}
+	left, err := b.leaveTo(v, who)
 	if err != nil {
 		return err
 	}

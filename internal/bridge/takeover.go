@@ -53,12 +53,12 @@ type owner int
 const (
 	// ours: nobody else has it.
 	ours owner = iota
-	// kubelets: its CSI plugin has the volume for a pod.
-	kubelets
 	// unclear: the kubelet's CSI plugin has the volume staged, or is about to, and
 	// has it for no pod: it begins, it is about to end, or it has failed and will
 	// not come back.
 	unclear
+	// kubelets: its CSI plugin has the volume for a pod.
+	kubelets
 )
 
 // owner looks who has the volume beside us. next says that a pod is about to have
@@ -156,31 +156,72 @@ func (b *Bridge) mayLetGo(v *volume, dir string, f csivol.Fate) error {
 
 // handOver leaves the volume to the kubelet's CSI plugin and the control plane.
 func handOver(r *volstate.Record) {
-	r.TakenOver, r.Stage, r.StagingPath, r.StageDead = true, volstate.None, "", ""
+	unstaged(r)
+	r.TakenOver = true
 	forgetAttachment(r)
 }
 
+// ownerBefore looks who has the volume, before a target goes: what is published keeps
+// the kubelet from unstaging, and when it is gone the kubelet may be done in the same
+// moment. With the last target the record keeps it, for unmountdevice and for a
+// process that goes on with what this one has begun.
+func (b *Bridge) ownerBefore(v *volume, t *volstate.Target) (owner, error) {
+	who, err := b.owner(v, v.next)
+	if err != nil || len(v.record.Targets) > 1 {
+		return who, err
+	}
+	if who == ours && v.record.TakenOver && t.Publish != volstate.Done {
+		who = unclear // as was seen when this was begun
+	}
+	v.record.TakenOver = who != ours && b.shares(v.record)
+	return who, nil
+}
+
 // leaveTo leaves the volume to whoever else has it, as was seen before anything was
-// unmounted, or is seen now.
+// unmounted, or is seen now. It is not left if there is something to do yet.
 func (b *Bridge) leaveTo(v *volume, who owner) (left bool, err error) {
 	r := v.record
-	if who == ours {
-		if who, err = b.owner(v, v.next); err != nil || who == ours {
+	if who != kubelets {
+		now, err := b.owner(v, v.next)
+		if err != nil {
 			return false, err
 		}
+		who = max(who, now)
 	}
 	switch {
-	case r.Stage != volstate.None && r.StagingPath != b.kubeletStagingPath(v.key):
+	case who == ours:
+		return false, nil
+	case !b.shares(r):
 		return false, flex.Errorf(flex.CodeFailedPrecondition, "volume %s is staged at %s, and the kubelet's CSI plugin uses it, too; it is unstaged when the pods with its CSI PersistentVolume are gone from this node", v.key, r.StagingPath)
 	case who == kubelets:
 		handOver(r)
 	case r.Stage == volstate.None:
+		return false, nil
+	case b.ended(r):
+		unstaged(r)
 		return false, nil
 	default:
 		v.log.Info("the kubelet's CSI plugin has the volume for no pod, and may be about to; it stays staged until that is clear")
 		r.TakenOver = true
 	}
 	return true, nil
+}
+
+// shares reports that what is staged is staged where the kubelet's CSI plugin has it,
+// so that one of us ends it for both.
+func (b *Bridge) shares(r *volstate.Record) bool {
+	return r.Stage == volstate.None || r.StagingPath == b.kubeletStagingPath(r.Key())
+}
+
+// ended reports whether the kubelet's CSI plugin has unstaged the volume by now.
+func (b *Bridge) ended(r *volstate.Record) bool {
+	staged, err := b.kubeletStages(r.Key())
+	return err == nil && !staged && r.StageMounted && !b.mounted(r.StagingPath)
+}
+
+// unstaged notes that nothing is staged any more, by whoever.
+func unstaged(r *volstate.Record) {
+	r.TakenOver, r.Stage, r.StagingPath, r.StageDead = false, volstate.None, "", ""
 }
 
 // takeBack: what was left to others is wanted here again. Its attachment may be
@@ -203,11 +244,11 @@ func (b *Bridge) decided(r *volstate.Record) bool {
 	if b.csiPods(r.Key()) || time.Since(r.Changed) >= b.grace() {
 		return true
 	}
-	staged, err := b.kubeletStages(r.Key())
-	if err != nil || staged {
-		return false
+	if b.ended(r) {
+		return true
 	}
-	return r.StageMounted && !b.mounted(r.StagingPath) || time.Since(r.Changed) >= b.handOverWait()
+	staged, err := b.kubeletStages(r.Key())
+	return err == nil && !staged && time.Since(r.Changed) >= b.handOverWait()
 }
 
 // handOverWait is how long a pod that will have the volume as a CSI one may take
@@ -226,19 +267,14 @@ func (b *Bridge) endUnclear(d *FlexDriver, v *volume) error {
 		return nil
 	}
 	v.log.Info("the kubelet's CSI plugin does not have the volume")
-	staged, err := b.kubeletStages(v.key)
-	if err != nil {
-		return err
-	}
-	if !staged && r.StageMounted && !b.mounted(r.StagingPath) {
-		r.Stage, r.StagingPath, r.StageDead = volstate.None, "", "" // by the kubelet
+	if b.ended(r) {
+		unstaged(r)
 	} else if err := b.unstageNow(d, v); err != nil {
 		return err
 	}
-	if staged {
-		_ = b.dirs().Remove(b.volDataPath(v.key))
-		_ = b.dirs().Remove(filepath.Dir(b.volDataPath(v.key)))
-	}
+	// A file that is left would be believed.
+	_ = b.dirs().Remove(b.volDataPath(v.key))
+	_ = b.dirs().Remove(filepath.Dir(b.volDataPath(v.key)))
 	r.TakenOver = false
 	return b.detachFrom(d, v, csivol.Secrets{})
 }

@@ -332,3 +332,72 @@ func TestLent(t *testing.T) {
 	n.succeed("unmount", n.podDir("p2"))
 	n.empty()
 }
+
+// TestTakenOverDevice: with attach: true the volume is unstaged by unmountdevice,
+// some time after the last unmount. The kubelet's CSI plugin, which could not while
+// it was published here, may have been quicker.
+func TestTakenOverDevice(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		n := newNode(t)
+		dir := n.podDir("p1")
+		n.succeed("mountdevice", n.deviceDir(), "csi:h1", options)
+		n.succeed("mount", dir, options)
+		file := n.takeOver()
+		csi := n.kubeletMounts("p1", "pv1")
+		n.driver.called()
+		n.succeed("unmount", dir)
+		n.expect("unmount", "NodeUnpublish")
+		if err := os.RemoveAll(csi); err != nil {
+			t.Fatal(err)
+		}
+		n.mounts.set(filepath.Join(csi, "mount"), false)
+		n.kubeletUnstages(file)
+		if restarted {
+			n.start("boot-1")
+		}
+		n.succeed("unmountdevice", n.deviceDir())
+		n.expect("unmountdevice", "")
+		n.succeed("detach", "pv1", "node-1")
+		n.empty()
+	}
+}
+
+// TestKilledWhileTakenOver: the process ends with any write of an unmount of what
+// the kubelet's CSI plugin has, too, which ends it meanwhile; what is called again
+// ends nothing twice, and nothing is left.
+func TestKilledWhileTakenOver(t *testing.T) {
+	for stop := 1; ; stop++ {
+		n := newNode(t)
+		dir := n.podDir("p1")
+		n.succeed("mount", dir, options)
+		file := n.takeOver()
+		csi := n.kubeletMounts("p1", "pv1")
+		n.driver.called()
+		recorder := &recording{State: n.store, stop: stop}
+		n.bridge.State = recorder
+		first := n.call("unmount", dir)
+		if first.Status == flex.StatusSuccess {
+			if stop < 2 {
+				t.Fatal("nothing was written")
+			}
+			break
+		}
+		called := n.driver.called()
+		if stop > 1 { // our mounts are gone: so may be its
+			if err := os.RemoveAll(csi); err != nil {
+				t.Fatal(err)
+			}
+			n.mounts.set(filepath.Join(csi, "mount"), false)
+			n.kubeletUnstages(file)
+		}
+		n.start("boot-1")
+		n.succeed("unmount", dir)
+		called += " " + n.driver.called()
+		if strings.Contains(called, "NodeUnstage") {
+			t.Errorf("killed at write %d: called %s", stop, called)
+		}
+		if records, _, _ := n.store.Load(); len(records) > 0 {
+			t.Errorf("killed at write %d: the record is left: %+v", stop, records[0])
+		}
+	}
+}

@@ -59,7 +59,7 @@ func (b *Bridge) release(d *FlexDriver, v *volume, s csivol.Secrets, dir string)
 	if t == nil {
 		return b.tidy(v.ctx, dir)
 	}
-	who, err := b.owner(v, v.next) // before the kubelet, which ends it beside us, has
+	who, err := b.ownerBefore(v, t)
 	if err != nil {
 		return err
 	}
