@@ -35,7 +35,11 @@ func (b *Both) Load(ctx context.Context, volume string) (*Record, error) {
 }
 
 func later(inCluster, onDisk *Record) *Record {
-	if inCluster == nil || onDisk != nil && onDisk.after(inCluster) {
+	switch {
+	case inCluster == nil: // nobody misses what a person has cleared away
+		return onDisk
+	case onDisk != nil && onDisk.after(inCluster):
+		onDisk.Lagging = true
 		return onDisk
 	}
 	return inCluster

@@ -27,6 +27,7 @@ func (r *Record) next(now time.Time) *Record {
 // saved takes over what next has set.
 func (r *Record) saved(n *Record) {
 	r.APIVersion, r.Kind, r.Begun, r.Sequence, r.Trouble = n.APIVersion, n.Kind, n.Begun, n.Sequence, n.Trouble
+	r.Lagging = false
 }
 
 // after reports whether r was written after o. Of two that were written at once

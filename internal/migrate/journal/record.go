@@ -66,6 +66,10 @@ type Record struct {
 	Times map[Stage]time.Time `json:"times,omitempty"`
 	// Requests are how many were made to the API server so far.
 	Requests int `json:"requests,omitempty"`
+
+	// Lagging: the ConfigMap is behind, as whoever wrote the record was killed
+	// before the second place. [Both] says so, and the next Save ends it.
+	Lagging bool `json:"-"`
 }
 
 // A Pod is one that had the volume at the beginning.

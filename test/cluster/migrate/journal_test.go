@@ -176,7 +176,7 @@ func testJournalInBoth(w *world) {
 	if err := b.Save(ctx, &next); !errors.Is(err, clusterview.ErrAway) {
 		w.t.Fatal(err)
 	}
-	if got := loaded(here); got.Stage != journal.Retained || got.Sequence != 2 {
+	if got := loaded(here); got.Stage != journal.Retained || got.Sequence != 2 || !got.Lagging {
 		w.t.Fatal(got)
 	}
 	if got := loaded(filepath.Join(w.t.TempDir(), "elsewhere")); got.Stage != journal.BackedUp {
@@ -193,6 +193,24 @@ func testJournalInBoth(w *world) {
 		w.t.Fatal(err)
 	}
 	w.same(loaded(here), nil, other)
+
+	// Who was killed in between left one behind, which the next one mends.
+	b = both(here)
+	r, err = b.Load(ctx, r.Volume)
+	w.check(err)
+	x.Fail(controlplane.Fault{Verb: "patch", Resource: "configmaps", Times: 1})
+	if err := b.Save(ctx, r); !errors.Is(err, clusterview.ErrAway) {
+		w.t.Fatal(err)
+	}
+	b = both(here)
+	if r, err = b.Load(ctx, r.Volume); err != nil || !r.Lagging {
+		w.t.Fatal(r, err)
+	}
+	w.check(b.Save(ctx, r))
+	w.check(b.Verify(ctx, r))
+	if r.Lagging || loaded(here).Lagging {
+		w.t.Fatal("it still says that a place is behind")
+	}
 
 	// The file was torn, and the ConfigMap deleted; not both.
 	b = both(here)
