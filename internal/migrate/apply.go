@@ -113,7 +113,7 @@ func (r *Runner) Resumable(ctx context.Context, names []string) ([]*journal.Reco
 	}
 	var unfinished []*journal.Record
 	for _, rec := range all {
-		if rec.Unfinished() {
+		if rec.Unfinished() || rec.Lagging {
 			unfinished = append(unfinished, rec)
 		}
 	}
@@ -185,6 +185,9 @@ func (r *Runner) resume(ctx context.Context, rec *journal.Record) (*one, error) 
 	rec.RestoreReclaimPolicy = rec.RestoreReclaimPolicy || r.Options.RestoreReclaimPolicy
 	switch rec.Stage {
 	case journal.Finished:
+		if rec.Lagging { // only one of the two places knows
+			return nil, o.save(ctx)
+		}
 		return nil, nil
 	case journal.Planned, journal.Created, journal.Bound, journal.Attached, journal.TakenOver:
 		return o, nil

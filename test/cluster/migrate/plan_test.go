@@ -31,6 +31,7 @@ func TestPlan(t *testing.T) {
 		{"Selection", testSelection},
 		{"Beside", testBeside},
 		{"Rights", testRights},
+		{"MigratorRights", testMigratorRights},
 		{"Replace", testReplace},
 		{"InstalledConfig", testInstalledConfig},
 		{"Teller", testTeller},

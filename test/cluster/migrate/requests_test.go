@@ -48,6 +48,7 @@ func TestRequests(t *testing.T) {
 		{"JournalInCluster", testJournalInCluster},
 		{"JournalTooBig", testJournalTooBig},
 		{"JournalInBoth", testJournalInBoth},
+		{"Lagging", testLagging},
 		{"Lease", testLease},
 		{"LeaseOfTheDead", testLeaseOfTheDead},
 		{"LeaseLost", testLeaseLost},

@@ -1,12 +1,14 @@
 package migrate_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -48,6 +50,68 @@ func testRights(w *world) {
 	if c := w.plan(migrate.Selection{Names: []string{"live"}}).Checks[0]; c.Status != migrate.OK {
 		w.t.Errorf("%+v", c)
 	}
+}
+
+// testMigratorRights: with the roles of docs/migrate.md a volume is migrated and
+// taken back, and the plan misses none, also where a pod has to be restarted.
+func testMigratorRights(w *world) {
+	text, err := os.ReadFile("../../../docs/migrate.md")
+	w.check(err)
+	_, roles, ok := strings.Cut(string(text), "```yaml\n# What flex2csi migrate asks for.\n")
+	if !ok {
+		w.t.Fatal("docs/migrate.md has no roles")
+	}
+	roles, _, _ = strings.Cut(roles, "```")
+	file := filepath.Join(w.t.TempDir(), "roles.yaml")
+	w.check(os.WriteFile(file, []byte(roles), 0o600))
+	w.Apply(file)
+	w.ServiceAccount("default", "migrator")
+	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "migrator"}}
+	rbac, meta, ctx := w.Admin().RbacV1(), metav1.ObjectMeta{Name: "flex2csi-migrate"}, w.t.Context()
+	_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "flex2csi-migrate"},
+	}, metav1.CreateOptions{})
+	w.check(err)
+	_, err = rbac.RoleBindings(migrate.Namespace).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "flex2csi-migrate"},
+	}, metav1.CreateOptions{})
+	w.check(err)
+	cluster := w.cluster(w.ServiceAccountToken(w.Pod("default", "migrator", "node-2", "migrator")))
+
+	w.disk("righted", func(pv *corev1.PersistentVolume) {
+		pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+	})
+	r := w.journalOf(cluster, w.t.TempDir()+"/journal")
+	r.Options.Accept = []string{"reclaim-policy"}
+	var plan *migrate.Plan
+	eventually(w.t, "the roles hold", func() bool {
+		plan, err = r.Planner.Plan(ctx, &migrate.Selection{Names: []string{"righted", "live", "restart"}})
+		return err == nil && plan.Checks[0].Status == migrate.OK
+	})
+	if v := plan.Volumes[1]; v.Name != "restart" || v.Verdict != migrate.PodRestart {
+		w.t.Errorf("%+v", v)
+	}
+	lease, err := cluster.TakeLease(ctx, wants("migrator"))
+	w.check(err)
+	defer lease.Release(context.WithoutCancel(ctx))
+	r.Lease = lease
+	plan, err = r.Planner.Plan(ctx, &migrate.Selection{Names: []string{"righted"}})
+	w.check(err)
+	tasks, left := migrate.Choose(plan, r.Options)
+	if len(left) > 0 {
+		w.t.Fatalf("%+v", left)
+	}
+	done := func(results []migrate.Result, err error) {
+		w.t.Helper()
+		w.check(err)
+		if len(results) != 1 || results[0].Outcome != migrate.Done {
+			w.t.Fatalf("%+v", results)
+		}
+	}
+	done(r.Apply(ctx, tasks))
+	records, err := r.Reversible(ctx, []string{"righted"})
+	w.check(err)
+	done(r.Rollback(ctx, records))
 }
 
 func eventually(t *testing.T, what string, holds func() bool) {
