@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -23,14 +24,13 @@ func migrateCommands() []command {
 
 // migrateFlags are none: each of its commands has its own.
 func migrateFlags(env environment) *pflag.FlagSet {
-	about := `Make CSI PersistentVolumes of FlexVolume ones, under the same name and the same
-claim, with the mapping of the bridge.
-
-`
+	var about strings.Builder
+	about.WriteString("Make CSI PersistentVolumes of FlexVolume ones, under the same name and the same\nclaim, with the mapping of the bridge.\n\n")
 	for _, c := range migrateCommands() {
-		about += fmt.Sprintf("  %-9s %s\n", c.word(), c.summary)
+		fmt.Fprintf(&about, "  %-9s %s\n", c.word(), c.summary)
 	}
-	return flags("migrate", about+"\nflex2csi migrate COMMAND --help says more.", env)
+	about.WriteString("\nflex2csi migrate COMMAND --help says more.")
+	return flags("migrate", about.String(), env)
 }
 
 // untilInterrupted is a context that ends with Ctrl-C.

@@ -135,7 +135,7 @@ func migrateRollback(args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	r := &results{named: set.Args()}
+	r := &results{named: set.Args(), back: true}
 	if len(records) == 0 {
 		fmt.Fprintln(env.err, "Nothing was migrated. Nothing was changed.")
 		return s.report(r, nil)

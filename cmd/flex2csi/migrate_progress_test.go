@@ -84,6 +84,9 @@ func TestResults(t *testing.T) {
 	if err := (&results{all: r.all[:1], left: r.left[1:2]}).err(); err != nil {
 		t.Error(err)
 	}
+	if err := (&results{all: r.all[2:3], back: true}).err(); err != nil {
+		t.Errorf("rollback wanted the FlexVolume: %v", err)
+	}
 	var out bytes.Buffer
 	if err := r.print(&out, "table"); err != nil {
 		t.Fatal(err)

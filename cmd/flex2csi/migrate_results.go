@@ -25,6 +25,8 @@ type results struct {
 	named []string
 	// already are volumes with which that was done before.
 	already []string
+	// back: FlexVolumes are what was asked for, whoever has put them back.
+	back bool
 }
 
 // print shows them as a table, or for programs.
@@ -119,13 +121,13 @@ func (r *results) document() resultDocument {
 func (r *results) err() error {
 	var unfinished, back, interrupted, left []string
 	for _, v := range r.all {
-		switch v.Outcome {
-		case migrate.Done:
-		case migrate.PutBack:
+		switch {
+		case v.Outcome == migrate.Done, v.Outcome == migrate.PutBack && r.back:
+		case v.Outcome == migrate.PutBack:
 			back = append(back, v.Volume)
-		case migrate.Interrupted:
+		case v.Outcome == migrate.Interrupted:
 			interrupted = append(interrupted, v.Volume)
-		case migrate.Left:
+		case v.Outcome == migrate.Left:
 			left = append(left, v.Volume)
 		default:
 			unfinished = append(unfinished, v.Volume)

@@ -121,13 +121,17 @@ func (s *session) work(ctx context.Context, volumes int, do func(context.Context
 	if err != nil {
 		return nil, fmt.Errorf("open the log of the journal: %w", err)
 	}
-	defer log.Close() //nolint:errcheck // it says nothing that the journal does not have
+	defer log.Close()
 	p := newProgress(s.env.err, isTerminal(s.env.err) && os.Getenv("TERM") != "dumb", log, volumes)
 	lease, err := s.lease(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	defer lease.Release(context.WithoutCancel(ctx))
+	defer func() {
+		if err := lease.Release(context.WithoutCancel(ctx)); err != nil {
+			p.say("the Lease could not be given back, and ends by itself: %v", err)
+		}
+	}()
 	ctx, enough, end := untilInterruptedTwice(context.WithoutCancel(ctx), p)
 	defer end()
 	s.runner.Lease, s.runner.Enough, s.runner.Progress = lease, enough, p.tell

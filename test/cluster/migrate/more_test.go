@@ -366,7 +366,8 @@ func testCommand(w *world) {
 		w.t.Error(out)
 	}
 	var plan migrate.Plan
-	if out := run(0, "live", "-o", "json"); json.Unmarshal([]byte(out[strings.Index(out, "{"):]), &plan) == nil && len(plan.Volumes) != 1 {
+	out = run(0, "live", "-o", "json")
+	if _, document, _ := strings.Cut(out, "{"); json.Unmarshal([]byte("{"+document), &plan) != nil || len(plan.Volumes) != 1 {
 		w.t.Error(out)
 	}
 	run(1, "nobody")
