@@ -133,7 +133,7 @@ test-unit: build $(BIN)/testsum ## unit tests, scripts and real mounts, with the
 
 .PHONY: test-rootless
 test-rootless: build $(BIN)/testsum ## as root: the unit tests once more, as user nobody
-	@FLEX_TEST_REQUIRE=mount $(TESTSUM) -step rootless -skips-are-fine run $(RACE) -exec $(CURDIR)/hack/as-nobody $(filter-out %/hack/testsum,$(PACKAGES))
+	@FLEX_TEST_REQUIRE=mount $(TESTSUM) -step rootless -skips-are-fine run -timeout 20m $(RACE) -exec $(CURDIR)/hack/as-nobody $(filter-out %/hack/testsum,$(PACKAGES))
 
 .PHONY: test-contract
 test-contract: test-contract-1.37 test-contract-1.36 ## drive the binary with Kubernetes' own FlexVolume code, two versions
