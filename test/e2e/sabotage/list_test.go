@@ -109,7 +109,7 @@ func inManifests() []sabotage {
 `,
 		},
 		{
-			name: "no-hand-over", scenario: "upgrade", want: "a call failed",
+			name: "no-hand-over", scenario: "upgrade", want: "a call failed|does not listen at",
 			patches: `
   - target: {kind: DaemonSet, name: flex2csi-node}
     patch: |-
