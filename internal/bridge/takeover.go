@@ -136,7 +136,9 @@ func (b *Bridge) fate(v *volume, dir string) (f csivol.Fate) {
 // kubelet that was restarted unmounts before it mounts (pkg/kubelet/volumemanager/
 // reconciler/reconciler.go, reconcile, Kubernetes v1.37.1). The containers still
 // have what was mounted, and must not lose what is below it. Where the kubelet's
-// CSI plugin has the same filesystem mounted for the pod by now, they do not.
+// CSI plugin has the same filesystem mounted for the pod by now, they do not, unless
+// there is no PersistentVolume: then the kubelet wants neither, and what is mounted
+// from here is all that keeps it from unstaging.
 func (b *Bridge) mayLetGo(v *volume, dir string, f csivol.Fate) error {
 	if f.Replaced == "" || f.Pod == "" {
 		return nil
@@ -145,7 +147,7 @@ func (b *Bridge) mayLetGo(v *volume, dir string, f csivol.Fate) error {
 	if err != nil {
 		return err
 	}
-	if b.KubeletHas(v.record, place.PodUID) {
+	if !f.Gone && b.KubeletHas(v.record, place.PodUID) {
 		mount := filepath.Join(b.csiDir(place.PodUID, v.record.Name), "mount")
 		if same, err := b.Mounts.SameFilesystem(target(v.record.Targets[dir], dir), mount); err == nil && same {
 			return nil

@@ -147,6 +147,12 @@ func TestLivingPodTakenOver(t *testing.T) {
 	n.takeOver()
 	n.kubeletMounts("p1", "pv1")
 	n.driver.called()
+	// Migrated, taken back, and half-way of being migrated again: while there is no
+	// volume a kubelet that is restarted takes its own mount away as well.
+	n.becomes(csivol.Fate{Replaced: "is gone, or is being replaced", Gone: true, Pod: "shop/web"})
+	n.succeedNot("unmount", dir)
+	n.expect("no PersistentVolume", "")
+	n.becomes(csivol.Fate{Replaced: "is the CSI volume by now", Pod: "shop/web"})
 	n.mounts.fail["SameFilesystem"] = errors.New("one of them hangs")
 	n.succeedNot("unmount", dir)
 	n.expect("another filesystem", "")

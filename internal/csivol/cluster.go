@@ -105,6 +105,8 @@ type Fate struct {
 	// Replaced says how its PersistentVolume is not what it was: it is gone, or a
 	// CSI volume. Empty: it is a FlexVolume.
 	Replaced string
+	// Gone: there is no PersistentVolume of the name.
+	Gone bool
 	// Pod is the one that was asked about, if it is there and not about to end;
 	// empty: it is not. Looked at only if the PersistentVolume was replaced.
 	Pod string

@@ -16,7 +16,7 @@ func (c *Cluster) Fate(ctx context.Context, persistentVolume string, key csivol.
 	pv, err := c.freshVolume(ctx, persistentVolume)
 	switch {
 	case err != nil && flex.CodeOf(err) == flex.CodeNotFound:
-		f.Replaced = "is gone, or is being replaced"
+		f.Replaced, f.Gone = "is gone, or is being replaced", true
 	case err != nil:
 		return f, err
 	case pv.CSI == csivol.Key{}:
