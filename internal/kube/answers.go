@@ -19,6 +19,9 @@ import (
 // the API server said, and which of clusterview's errors that is.
 func answered(err error, what string) error {
 	e := fmt.Errorf("%s: %w", what, err)
+	if misfits(err) { // of which the API server's words say nothing
+		e = fmt.Errorf("%s: it has changed since it was looked at (%w)", what, err)
+	}
 	if is := meaning(err); is != nil {
 		e = answer{e, is}
 	}
