@@ -156,7 +156,9 @@ func mayAll(plan *migrate.Plan) error {
 
 // show tells what will be done, and what will not, and why.
 func (o *applyOptions) show(plan *migrate.Plan, tasks []migrate.Task, left []migrate.Result, env environment) error {
-	if err := plan.Table(env.err, false); err != nil {
+	shown := *plan
+	shown.Beside = nil // nobody replaces that: it is plan's to show
+	if err := shown.Table(env.err, false); err != nil {
 		return err
 	}
 	var b strings.Builder
