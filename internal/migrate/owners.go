@@ -99,6 +99,9 @@ func (j *judge) expectations() {
 	}
 	j.expect("claim %s is Lost for a moment, with the event ClaimLost (%q). Nothing is lost: it is Bound again when the volume controller looks at it, at the latest after 15 s", j.v.Claim, "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
 	j.expect("alarms on claims that are Lost, such as KubePersistentVolumeErrors, may fire; back-up tools that look at the volume at that moment find none")
+	if j.v.Verdict == PodRestart {
+		j.expect("the claim is Lost from before the pod is stopped until its node has let go of the volume: some seconds as a rule, and up to a minute where kube-controller-manager attaches the FlexVolume (attach: true), which looks for what to detach once a minute")
+	}
 	if j.v.Verdict != Live || len(j.v.Pods) == 0 {
 		return
 	}
