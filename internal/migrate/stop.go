@@ -80,7 +80,7 @@ func (o *one) holders(ctx context.Context, _ *Object) (string, error) {
 		d, err := nodevolumes.Decode(document.text("data", nodevolumes.Key))
 		switch {
 		case err != nil:
-			return "what the bridge of node " + document.name() + " has cannot be read: " + err.Error(), nil
+			return "what the bridge of node " + document.name() + " has cannot be read: " + err.Error(), nil //nolint:nilerr // it may be otherwise in a moment
 		case d.Find(o.rec.CSIDriver, o.rec.VolumeHandle) != nil:
 			return "the bridge of node " + d.Node + " still has it", nil
 		case d.Incomplete:

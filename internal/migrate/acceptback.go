@@ -1,0 +1,153 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+)
+
+// acceptFlex looks at all that the way back needs, right before.
+func (o *one) acceptFlex(ctx context.Context) error {
+	if o.rec.Mode == journal.Offline {
+		if err := o.empty(ctx); err != nil {
+			return err
+		}
+	}
+	if err := o.withoutFinalizers(ctx); err != nil {
+		return err
+	}
+	pv, err := o.from(ctx)
+	if err != nil {
+		return err
+	}
+	no := func(format string, args ...any) error {
+		return surprised("PersistentVolume %s is not taken back: %s; resume when that is otherwise", o.rec.Volume, fmt.Sprintf(format, args...))
+	}
+	if policy := pv.text("spec", "persistentVolumeReclaimPolicy"); policy != policyRetain {
+		return no("its reclaim policy is %s again", policy)
+	}
+	claim, err := o.claim(ctx)
+	if err != nil {
+		return err
+	}
+	if uid := pv.text("spec", "claimRef", "uid"); uid != o.rec.ClaimUID {
+		return no("another claim has it (uid %s)", uid)
+	}
+	o.rec.ClaimObject = nil
+	if claim != nil && claim.uid() == o.rec.ClaimUID {
+		if claim.deleting() {
+			return no("claim %s is being deleted", o.rec.Claim)
+		}
+		o.rec.ClaimObject = slices.Clone(claim.Raw)
+	}
+	if err := o.dryRun(ctx, no); err != nil {
+		return err
+	}
+	if err := o.usersGoOn(ctx, no); err != nil { // the last, as pods come and go
+		return err
+	}
+	if err := o.reach(ctx, journal.Accepted); err != nil {
+		return err
+	}
+	o.accepted = pv.text("metadata", "resourceVersion")
+	return nil
+}
+
+// withoutFinalizers waits until the volume has none but those that are taken
+// away. An external-provisioner takes its own away some time after the policy is
+// Retain again.
+func (o *one) withoutFinalizers(ctx context.Context) error {
+	return o.wait(ctx, waitFor{
+		what: "PersistentVolume " + o.rec.Volume,
+		look: func(ctx context.Context, _ *Object) (string, error) {
+			pv, err := o.from(ctx)
+			if err != nil {
+				return "", err
+			}
+			if f := foreignFinalizer(pv); f != "" {
+				return "it has the finalizer " + f + ": whoever has set it has to take it away", nil
+			}
+			return "", nil
+		},
+	})
+}
+
+// usersGoOn looks whether pods that have the volume can go on with it as a
+// FlexVolume: by the bridge of their node, which must be there for it.
+func (o *one) usersGoOn(ctx context.Context, no func(string, ...any) error) error {
+	users, err := o.users(ctx)
+	if err != nil {
+		return err
+	}
+	w := newWorld(o.c)
+	o.rec.Pods = nil
+	for _, pod := range users {
+		p := journal.Pod{Name: pod.full(), UID: pod.uid(), Node: pod.text("spec", "nodeName")}
+		if p.Owner, err = w.owner(ctx, pod); err != nil {
+			return err
+		}
+		o.rec.Pods = append(o.rec.Pods, p)
+		if p.Node == "" {
+			continue
+		}
+		if o.rec.Mode == journal.Offline {
+			return no("pod %s has begun to use the claim", p.Name)
+		}
+		why, err := o.bridgeFor(ctx, w, p)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			return no("%s, and pod %s uses it there; stop its pods (--offline)", why, p.Name)
+		}
+	}
+	if !o.handsOver() {
+		return o.letGo(ctx)
+	}
+	return o.reattach(ctx)
+}
+
+// bridgeFor says why the bridge of a pod's node would not mount the volume;
+// empty: it does.
+func (o *one) bridgeFor(ctx context.Context, w *world, p journal.Pod) (why string, err error) {
+	node, err := w.get(ctx, nodes(), "", p.Node)
+	if err != nil {
+		return "", err
+	}
+	if node == nil || !ready(node.tree) {
+		return "node " + p.Node + " is not Ready", nil
+	}
+	b := w.bridge(ctx, p.Node)
+	if b.document == nil {
+		return "the bridge of node " + p.Node + " does not say what it has (ConfigMap " + nodevolumes.Namespace + "/" + p.Node + ") " + b.problem, nil
+	}
+	if b.document.BootID != node.text("status", "nodeInfo", "bootID") {
+		return "the bridge of node " + p.Node + " has said nothing since that was started", nil
+	}
+	if !b.document.Serves(o.rec.FlexDriver) {
+		return "the bridge of node " + p.Node + " does not serve FlexVolume driver " + o.rec.FlexDriver, nil
+	}
+	if v := b.document.Find(o.rec.CSIDriver, o.rec.VolumeHandle); v != nil && (v.InDoubt || v.Staged == nodevolumes.StagedElsewhere) {
+		return "something is under way or was left half-way with the volume on node " + p.Node, nil
+	}
+	return "", nil
+}
+
+// dryRun has the API server accept the FlexVolume.
+func (o *one) dryRun(ctx context.Context, no func(string, ...any) error) error {
+	object, err := ParseObject(o.rec.To)
+	if err != nil {
+		return err
+	}
+	j := &judge{w: newWorld(o.c), v: &Volume{Name: o.rec.Volume, Replacement: object}}
+	j.checkDryRun(ctx)
+	for _, c := range j.v.Checks {
+		if c.Status == Fails {
+			return no("%s", c.Evidence)
+		}
+	}
+	return nil
+}

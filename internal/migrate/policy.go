@@ -1,0 +1,62 @@
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+)
+
+// restorePolicy gives the volume a policy that is not Retain, if its claim has
+// it: what is stored with a volume whose claim is gone would be deleted at once.
+func (o *one) restorePolicy(ctx context.Context, pv *Object, policy, provisioner string) error {
+	claim, err := o.claim(ctx)
+	if err != nil {
+		return err
+	}
+	if claim == nil || claim.uid() != o.rec.ClaimUID || claim.deleting() ||
+		pv.text("status", "phase") != "Bound" || pv.text("spec", "claimRef", "uid") != o.rec.ClaimUID {
+		o.tell(Troubled, o.rec.Stage, fmt.Sprintf("PersistentVolume %s keeps reclaim policy Retain: with %s what is stored would be deleted now, since its claim is not there, or is being deleted", o.rec.Volume, policy))
+		return nil
+	}
+	operations := []operation{ // all of that once more, at the moment of the change
+		{Op: "test", Path: "/metadata/uid", Value: pv.uid()},
+		{Op: "test", Path: "/status/phase", Value: "Bound"},
+		{Op: "test", Path: "/spec/claimRef/uid", Value: o.rec.ClaimUID},
+		{Op: "add", Path: "/spec/persistentVolumeReclaimPolicy", Value: policy},
+	}
+	if provisioner != "" {
+		operations = append(operations, operation{Op: "add", Path: "/metadata/annotations/" + strings.ReplaceAll(provisionedBy, "/", "~1"), Value: provisioner})
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return err
+	}
+	if err := o.held(); err != nil {
+		return err
+	}
+	_, err = o.c.PatchObject(ctx, persistentVolumes(), "", o.rec.Volume, clusterview.JSONPatch, patch)
+	return err
+}
+
+// finalPolicy is the reclaim policy in the end; empty: as it is. A FlexVolume
+// gets back what it had. A CSI volume keeps Retain unless a person wants what is
+// stored to be deleted with the claim again, by the CSI driver then.
+func (o *one) finalPolicy() (policy, provisioner string, err error) {
+	was, err := policyOf(o.rec)
+	if err != nil {
+		return "", "", err
+	}
+	switch {
+	case o.rec.Direction == journal.ToFlexVolume:
+		return was, "", nil
+	case !o.rec.RestoreReclaimPolicy || was == policyRetain:
+		return "", "", nil
+	case was == policyDelete:
+		return was, o.rec.CSIDriver, nil
+	}
+	return was, "", nil
+}
