@@ -93,7 +93,7 @@ func testMigratorRights(w *world) {
 	}
 	lease, err := cluster.TakeLease(ctx, wants("migrator"))
 	w.check(err)
-	defer lease.Release(context.WithoutCancel(ctx))
+	defer func() { _ = lease.Release(context.WithoutCancel(ctx)) }()
 	r.Lease = lease
 	plan, err = r.Planner.Plan(ctx, &migrate.Selection{Names: []string{"righted"}})
 	w.check(err)

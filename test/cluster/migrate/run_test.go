@@ -34,10 +34,9 @@ func (free) Held() error { return nil }
 // operator migrates, through a proxy that shows what it asks for.
 type operator struct {
 	*migrate.Runner
-	w      *world
-	proxy  *controlplane.Proxy
-	config *migrate.Planner
-	dir    string
+	w     *world
+	proxy *controlplane.Proxy
+	dir   string
 
 	mu     sync.Mutex
 	events []migrate.Event
