@@ -18,6 +18,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/retirement"
 	"github.com/flex2csi/flex2csi/internal/version"
 )
 
@@ -103,8 +104,9 @@ func (c *nodeCluster) run(ctx context.Context) (stop func()) {
 	}
 }
 
-// tell tells the cluster which volumes the node has, for flex2csi migrate.
-func (c *nodeCluster) tell(b *bridge.Bridge, log *slog.Logger) []func(context.Context) {
+// tell tells the cluster which volumes the node has, for flex2csi migrate, until
+// flex2csi is taken away from the node.
+func (c *nodeCluster) tell(b *bridge.Bridge, stateDir string, log *slog.Logger) []func(context.Context) {
 	if c == nil {
 		return nil
 	}
@@ -112,6 +114,10 @@ func (c *nodeCluster) tell(b *bridge.Bridge, log *slog.Logger) []func(context.Co
 		Node: b.NodeName, BootID: b.BootID, Version: version.Get().Version,
 		Records: b.Records, Staging: b.KubeletStaging, Kubelet: b.KubeletHas, Put: c.PutNodeVolumes, Log: log,
 		FlexDrivers: slices.Sorted(maps.Keys(b.Drivers)),
+		Retired: func() bool {
+			r, err := retirement.Get(stateDir)
+			return r != nil || err != nil
+		},
 	}
 	return []func(context.Context){t.Run}
 }

@@ -71,7 +71,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 	err = daemon.Run(ctx, daemon.Options{
 		Bridge: b, Store: store, Tombstones: tombstone.Dir(o.stateDir), StateDir: o.stateDir, Socket: o.socket, Drivers: views, Metrics: metrics, Cluster: cluster.status,
 		HTTPEndpoint: o.httpEndpoint, MetricsPath: o.metricsPath, Drain: o.drain, Interval: o.interval, Log: log,
-		Background: cluster.tell(b, log),
+		Background: cluster.tell(b, o.stateDir, log),
 	})
 	end()
 	leaveCluster()

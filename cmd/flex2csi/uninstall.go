@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/nodeinstall"
 )
@@ -95,16 +96,25 @@ func (o *uninstallOptions) sweeper(ctx context.Context) (func(context.Context) (
 		if err != nil {
 			return nil, fmt.Errorf("look at the VolumeAttachments of node %s: %w", node, err)
 		}
-		var errs []error
+		errs := []error{cluster.DropNodeVolumes(ctx, node)}
 		for _, a := range all {
-			if err := attachments.Detach(ctx, a); err != nil {
-				errs = append(errs, err)
-				continue
+			deleted, err := detached(ctx, cluster, attachments, a)
+			if deleted {
+				names = append(names, a.Name)
 			}
-			names = append(names, a.Name)
+			errs = append(errs, err)
 		}
 		return names, errors.Join(errs...)
 	}, nil
+}
+
+// detached deletes an attachment, unless the control plane has taken it over.
+func detached(ctx context.Context, cluster *kube.Cluster, attachments *kube.Attachments, a *csivol.Attachment) (bool, error) {
+	if err := attachments.Detach(ctx, a); err != nil {
+		return false, err
+	}
+	left, err := cluster.GetAttachment(ctx, attachment.Name(a.Handle, a.Driver, a.Node))
+	return err == nil && left == nil, err
 }
 
 // daemonNode is the name that the daemon of this node was told.

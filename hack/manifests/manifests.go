@@ -28,7 +28,7 @@ const (
 func copied() []string {
 	return []string{
 		"rbac/node.yaml", "rbac/controller.yaml", "rbac/node-tokens.yaml",
-		"policy/attachments.yaml", "policy/tokens.yaml",
+		"policy/attachments.yaml", "policy/tokens.yaml", "migrate/volumes.yaml",
 		"components/monitoring/rules.yaml", "components/monitoring/dashboard.json",
 	}
 }

@@ -44,3 +44,15 @@ func (c *Cluster) PutNodeVolumes(ctx context.Context, document string) error {
 	}
 	return nil
 }
+
+// DropNodeVolumes deletes the ConfigMap of a node, whose daemon is being taken away.
+// Where nobody has allowed the nodes to write one there is none.
+func (c *Cluster) DropNodeVolumes(ctx context.Context, node string) error {
+	_, err := request(ctx, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, c.core.ConfigMaps(nodevolumes.Namespace).Delete(ctx, node, metav1.DeleteOptions{})
+	})
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return nil
+	}
+	return failed(err, "delete ConfigMap "+nodevolumes.Namespace+"/"+node)
+}

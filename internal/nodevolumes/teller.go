@@ -22,6 +22,9 @@ type Teller struct {
 	Kubelet func(r *volstate.Record, pod string) bool
 	// FlexDrivers are those that the daemon serves.
 	FlexDrivers []string
+	// Retired reports that flex2csi is being taken away from the node: there is
+	// nothing to tell any more; nil: it is not.
+	Retired func() bool
 	// Put writes the document. It has a deadline of its own.
 	Put func(ctx context.Context, document string) error
 	// Every is between two looks, and so the least between two writes; zero: 5 s.
@@ -40,7 +43,9 @@ func (t *Teller) Run(ctx context.Context) {
 	for {
 		wait := every
 		now := t.document()
-		if told == nil || !reflect.DeepEqual(told.Volumes, now.Volumes) {
+		if t.Retired != nil && t.Retired() {
+			told = nil // all of it again if that is taken back
+		} else if told == nil || !reflect.DeepEqual(told.Volumes, now.Volumes) {
 			if err := t.put(ctx, now); err == nil {
 				told, said = &now, ""
 			} else {

@@ -19,6 +19,7 @@ func TestTellTakenOver(t *testing.T) {
 	none := ""
 	has.Store(&none)
 	var now string // all that one document says
+	var retired atomic.Bool
 	told := make(chan string)
 	done := func(uid string) *volstate.Target {
 		return &volstate.Target{Pod: csivol.Pod{UID: uid}, Publish: volstate.Done, Private: "/p"}
@@ -35,6 +36,7 @@ func TestTellTakenOver(t *testing.T) {
 		Staging:     staging,
 		Kubelet:     func(r *volstate.Record, pod string) bool { return r.Handle == "a" && pod != "" && pod == now },
 		FlexDrivers: []string{"example.com/disk", "example.com/nfs"},
+		Retired:     retired.Load,
 		Put: func(ctx context.Context, document string) error {
 			select {
 			case told <- document:
@@ -64,5 +66,20 @@ func TestTellTakenOver(t *testing.T) {
 		if !document.Serves("example.com/nfs") || document.Serves("example.com/other") {
 			t.Errorf("%q", document.FlexDrivers)
 		}
+	}
+
+	// What is being taken away says nothing; if that is taken back, all of it.
+	retired.Store(true)
+	uid := "u1"
+	has.Store(&uid)
+	select {
+	case document := <-told:
+		t.Errorf("retired, and told %s", document)
+	case <-time.After(50 * time.Millisecond):
+	}
+	has.Store(&none)
+	retired.Store(false)
+	if document, err := nodevolumes.Decode(<-told); err != nil || document.Find("d", "a") == nil {
+		t.Errorf("%+v, %v", document, err)
 	}
 }

@@ -58,14 +58,15 @@ func TestChartIsOverlay(t *testing.T) {
 		{"plugin-dir", values{"volumePluginDir": distribution.DefaultPluginDir}},
 		{"attach", values{"attach": values{"enabled": true}}},
 		{"monitoring", values{"metrics": metrics}},
+		{"migrate", values{"migrate": values{"enabled": true}}},
 	} {
 		t.Run(test.component, func(t *testing.T) {
 			compare(t, overlay(t, "kubeadm", test.component), release(t, test.values))
 		})
 	}
 	t.Run("all", func(t *testing.T) {
-		compare(t, overlay(t, "kubeadm", "plugin-dir", "attach", "monitoring"), release(t, values{
-			"volumePluginDir": distribution.DefaultPluginDir, "attach": values{"enabled": true}, "metrics": metrics,
+		compare(t, overlay(t, "kubeadm", "plugin-dir", "attach", "monitoring", "migrate"), release(t, values{
+			"volumePluginDir": distribution.DefaultPluginDir, "attach": values{"enabled": true}, "metrics": metrics, "migrate": values{"enabled": true},
 		}))
 	})
 }

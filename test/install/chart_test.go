@@ -69,6 +69,7 @@ func all(t *testing.T) []*unstructured.Unstructured {
 		},
 		"policy":  values{"drivers": []any{"c.d", "e.f"}, "secrets": []any{"kube-system/array"}},
 		"quota":   false,
+		"migrate": values{"enabled": true},
 		"metrics": values{"enabled": true, "labels": values{"release": "prometheus"}},
 	}}.Objects(chart)
 	if err != nil {
@@ -155,8 +156,30 @@ func TestChartNamespace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if found := regexp.MustCompile(`namespace: flex2csi\b|serviceaccount:flex2csi:`).Find(text); found != nil {
+		if found := regexp.MustCompile(`(?m)namespace: flex2csi$|serviceaccount:flex2csi:`).Find(text); found != nil {
 			t.Errorf("%s %s has %q", o.GetKind(), o.GetName(), found)
+		}
+	}
+}
+
+// TestChartMigrate: what nodes tell is in a namespace of its own, wherever flex2csi
+// is, and none of it is there unless it is asked for.
+func TestChartMigrate(t *testing.T) {
+	objects := all(t)
+	find(t, objects, "Namespace", "flex2csi-nodes")
+	for _, kind := range []string{"Role", "RoleBinding"} {
+		if o := find(t, objects, kind, "flex2csi-node-volumes"); o.GetNamespace() != "flex2csi-nodes" {
+			t.Errorf("the %s is in %s", kind, o.GetNamespace())
+		}
+	}
+	binding := find(t, objects, "RoleBinding", "flex2csi-node-volumes")
+	if s := get[[]rbacv1.Subject](t, binding, "subjects"); len(s) != 1 || s[0].Namespace != "elsewhere" {
+		t.Errorf("it is for %v", s)
+	}
+	find(t, objects, "ValidatingAdmissionPolicyBinding", "flex2csi-node-volumes")
+	for _, o := range release(t, values{}) {
+		if strings.Contains(o.GetName()+o.GetNamespace(), "flex2csi-node-volumes") || o.GetNamespace() == "flex2csi-nodes" {
+			t.Errorf("%s %s is there, and nobody migrates", o.GetKind(), o.GetName())
 		}
 	}
 }

@@ -25,6 +25,7 @@ const install = "../../../install"
 func TestValid(t *testing.T) {
 	p := controlplane.Start(t)
 	p.Namespace("flex2csi")
+	p.Namespace("flex2csi-nodes") // dry runs make none
 	seen := map[string]bool{}
 	for name, objects := range everything(t) {
 		t.Run(name, func(t *testing.T) {
@@ -60,11 +61,12 @@ func everything(t *testing.T) map[string][]*unstructured.Unstructured {
 		all["kustomize "+d.Name] = overlay(t, d.Name)
 		all["helm "+d.Name] = release(t, map[string]any{"distribution": d.Name})
 	}
-	all["kustomize with everything"] = overlay(t, "kubeadm", "attach", "plugin-dir", "monitoring")
+	all["kustomize with everything"] = overlay(t, "kubeadm", "attach", "plugin-dir", "monitoring", "migrate")
 	all["helm with everything"] = release(t, map[string]any{
 		"volumePluginDir": "/var/lib/kubelet/plugins/volume/exec",
 		"attach":          map[string]any{"enabled": true},
 		"metrics":         map[string]any{"enabled": true},
+		"migrate":         map[string]any{"enabled": true},
 		"rbac": map[string]any{
 			"nodesAttach": false,
 			"secrets":     []any{map[string]any{"namespace": "flex2csi", "names": []any{"array"}}},

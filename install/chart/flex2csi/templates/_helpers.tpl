@@ -57,7 +57,7 @@ the variables of policies. (list root file variables)
 {{- $namespace := $root.Release.Namespace -}}
 {{- range regexSplit "(?m)^---$" ($root.Files.Get (index . 1)) -1 }}
 {{- $object := . | replace "system:serviceaccount:flex2csi:" (printf "system:serviceaccount:%s:" $namespace) | fromYaml }}
-{{- if hasKey $object.metadata "namespace" }}{{ $_ := set $object.metadata "namespace" $namespace }}{{ end }}
+{{- if eq (dig "metadata" "namespace" "" $object) "flex2csi" }}{{ $_ := set $object.metadata "namespace" $namespace }}{{ end }}
 {{- range dig "subjects" list $object }}{{ $_ := set . "namespace" $namespace }}{{ end }}
 {{- range dig "spec" "variables" list $object }}
 {{- if hasKey $variables .name }}{{ $_ := set . "expression" (get $variables .name) }}{{ end }}
