@@ -32,12 +32,15 @@ type Teller struct {
 	// Pause is after a write that failed: as a rule nobody has allowed the nodes to
 	// write, because nobody migrates; zero: 1 min.
 	Pause time.Duration
+	// Again is after how long what has not changed is written all the same: somebody
+	// may have deleted it; zero: 2 min.
+	Again time.Duration
 	Log   *slog.Logger
 }
 
 // Run tells until ctx ends.
 func (t *Teller) Run(ctx context.Context) {
-	every, pause := cmp.Or(t.Every, 5*time.Second), cmp.Or(t.Pause, time.Minute)
+	every, pause, again := cmp.Or(t.Every, 5*time.Second), cmp.Or(t.Pause, time.Minute), cmp.Or(t.Again, 2*time.Minute)
 	var told *Document
 	var said string // the last error that was logged
 	for {
@@ -45,11 +48,11 @@ func (t *Teller) Run(ctx context.Context) {
 		now := t.document()
 		if t.Retired != nil && t.Retired() {
 			told = nil // all of it again if that is taken back
-		} else if told == nil || !reflect.DeepEqual(told.Volumes, now.Volumes) {
+		} else if told == nil || !reflect.DeepEqual(told.Volumes, now.Volumes) || now.Written.Sub(told.Written) >= again {
 			if err := t.put(ctx, now); err == nil {
 				told, said = &now, ""
 			} else {
-				wait = pause
+				told, wait = nil, pause
 				if err.Error() != said && ctx.Err() == nil {
 					said = err.Error()
 					t.Log.InfoContext(ctx, "the cluster is not told which volumes this node has; only flex2csi migrate wants to know", "error", err)

@@ -2,6 +2,7 @@ package nodevolumes_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -25,7 +26,7 @@ func TestTellTakenOver(t *testing.T) {
 		return &volstate.Target{Pod: csivol.Pod{UID: uid}, Publish: volstate.Done, Private: "/p"}
 	}
 	teller := &nodevolumes.Teller{
-		Node: "node-1", BootID: "boot", Every: time.Millisecond, Log: slog.New(slog.DiscardHandler),
+		Node: "node-1", BootID: "boot", Every: time.Millisecond, Again: time.Hour, Log: slog.New(slog.DiscardHandler),
 		Records: func() []*volstate.Record {
 			now = *has.Load()
 			return []*volstate.Record{
@@ -81,5 +82,44 @@ func TestTellTakenOver(t *testing.T) {
 	retired.Store(false)
 	if document, err := nodevolumes.Decode(<-told); err != nil || document.Find("d", "a") == nil {
 		t.Errorf("%+v, %v", document, err)
+	}
+}
+
+// TestTellAgain: what has not changed is told again, and at once after it could not
+// be told: the ConfigMap may have been deleted, with what allowed it.
+func TestTellAgain(t *testing.T) {
+	told, fails := make(chan struct{}), make(chan error, 1)
+	teller := &nodevolumes.Teller{
+		Node: "node-1", BootID: "boot", Every: time.Millisecond, Again: 20 * time.Millisecond, Pause: time.Millisecond, Log: slog.New(slog.DiscardHandler),
+		Records: func() []*volstate.Record { return nil }, Staging: staging,
+		Put: func(ctx context.Context, _ string) error {
+			select {
+			case told <- struct{}{}:
+			case <-ctx.Done():
+			}
+			select {
+			case err := <-fails:
+				return err
+			default:
+				return nil
+			}
+		},
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		teller.Run(ctx)
+	}()
+	defer func() { stop(); <-ended }()
+	for range 3 {
+		<-told
+	}
+	fails <- errors.New("forbidden")
+	<-told
+	select {
+	case <-told:
+	case <-time.After(10 * time.Second):
+		t.Error("not told again after an error")
 	}
 }
