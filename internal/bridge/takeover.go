@@ -47,6 +47,20 @@ func (b *Bridge) KubeletHas(r *volstate.Record, pod string) bool {
 	return err == nil && mounted
 }
 
+// KubeletTook reports whether the kubelet's CSI plugin has the volume of a record
+// beside us, for whichever of its pods.
+func (b *Bridge) KubeletTook(r *volstate.Record) bool {
+	if b.KubeletHas(r, "") {
+		return true
+	}
+	for dir := range r.Targets {
+		if place, err := kubeletdir.Parse(dir); err == nil && b.KubeletHas(r, place.PodUID) {
+			return true
+		}
+	}
+	return false
+}
+
 // An owner is who ends a volume on this node when no FlexVolume is left of it.
 type owner int
 

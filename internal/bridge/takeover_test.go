@@ -45,12 +45,21 @@ func TestKubeletHas(t *testing.T) {
 		}
 	}
 	says("mounted here", map[string]bool{"": false, "p1": false, "p2": false})
-	n.takeOver()
+	file := n.takeOver()
 	says("staged", map[string]bool{"": true, "p1": false, "p2": false})
+	if !n.bridge.KubeletTook(r) {
+		t.Error("it is staged by the kubelet, too")
+	}
 	mount := filepath.Join(n.kubeletMounts("p2", "pv1"), "mount")
 	says("published", map[string]bool{"": true, "p1": false, "p2": true})
+	if err := os.Remove(file); err != nil || !n.bridge.KubeletTook(r) {
+		t.Errorf("a driver that does not stage: %v", err)
+	}
 	n.mounts.set(mount, false)
-	says("not published yet", map[string]bool{"": true, "p1": false, "p2": false})
+	says("not published yet", map[string]bool{"": false, "p1": false, "p2": false})
+	if n.bridge.KubeletTook(r) {
+		t.Error("nobody has it but us")
+	}
 }
 
 // kubeletUnstages has the kubelet's CSI plugin unstage the volume.

@@ -159,7 +159,7 @@ func (v *Volume) trouble(wide bool) string {
 		all = append(all, "its VolumeAttachment is gone")
 	}
 	if v.TakenOver {
-		all = append(all, "taken over by the kubelet")
+		all = append(all, "the kubelet's CSI plugin has it, too")
 	}
 	if errorText != "" {
 		all = append(all, short(errorText, wide))

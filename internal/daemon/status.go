@@ -47,7 +47,9 @@ func (d *Daemon) status() *bridgestatus.BridgeStatus {
 	s.Cluster = v.cluster
 	s.Drivers = append(s.Drivers, v.drivers...)
 	for _, volume := range v.volumes {
-		s.Volumes = append(s.Volumes, volumeStatus(volume))
+		shown := volumeStatus(volume)
+		shown.TakenOver = shown.TakenOver || d.Bridge.KubeletTook(volume.Record)
+		s.Volumes = append(s.Volumes, shown)
 	}
 	for _, l := range v.lost {
 		s.Lost = append(s.Lost, bridgestatus.Lost{FlexDriver: l.FlexDriver, PersistentVolume: l.PersistentVolume, Dir: l.Dir})
