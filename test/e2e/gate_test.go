@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -82,9 +83,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if held.code < http.StatusBadRequest {
 		g.after(change)
 	}
-	for key, values := range held.header {
-		w.Header()[key] = values
-	}
+	maps.Copy(w.Header(), held.header)
 	w.WriteHeader(held.code)
 	_, _ = io.WriteString(w, held.body.String()) // or who asked has gone
 }

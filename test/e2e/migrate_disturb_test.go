@@ -82,7 +82,7 @@ func migrateDisturbed(t *T, disturb func(*T) error) {
 		if times == 0 {
 			t.Error("nothing was disturbed")
 		}
-		t.note("%s: disturbed %d times", command, times)
+		t.note("%s: disturbed %d times, %d requests for %d volumes", command, times, g.count(), len(writers))
 		times = 0
 		t.must(errors.Join(t.rolledOut(t.ctx(), "csi"), t.rolledOut(t.ctx(), installed)))
 		for i, w := range writers {

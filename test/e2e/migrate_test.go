@@ -32,8 +32,6 @@ type migration struct {
 	stdout strings.Builder
 	// said is what it said while it worked.
 	said strings.Builder
-	// at is called with each line of that, and may stop the process meanwhile.
-	at func(line string)
 }
 
 // journal is where the scenario's journal is kept.

@@ -26,16 +26,15 @@ type timeline struct {
 	v     *volume
 	began time.Time
 
-	mu   sync.Mutex
 	seen map[string]string
 	text strings.Builder
 }
 
 // glance is how often it looks.
-const glance = 100 * time.Millisecond
+const glance = 500 * time.Millisecond
 
 // follow begins one, which ends with the scenario.
-func (t *T) follow(v *volume) *timeline {
+func (t *T) follow(v *volume) {
 	t.Helper()
 	l := &timeline{t: t, v: v, began: time.Now(), seen: map[string]string{}}
 	ctx, stop := context.WithCancel(t.ctx())
@@ -55,14 +54,6 @@ func (t *T) follow(v *volume) *timeline {
 	return l
 }
 
-// mark notes what is done from here.
-func (l *timeline) mark(format string, args ...any) time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.say("==> " + fmt.Sprintf(format, args...))
-	return time.Now()
-}
-
 func (l *timeline) say(what string) {
 	fmt.Fprintf(&l.text, "%s %7.2f %s\n", time.Now().Format("15:04:05.000"), time.Since(l.began).Seconds(), what)
 }
@@ -74,8 +65,6 @@ func (l *timeline) look(ctx context.Context) {
 			now["error"] += err.Error() + " "
 		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	both := maps.Clone(l.seen)
 	maps.Copy(both, now)
 	for _, key := range slices.Sorted(maps.Keys(both)) {
