@@ -17,9 +17,9 @@ import (
 // watchFor is after how long the API server ends a watch of one object.
 const watchFor = 5 * time.Minute
 
-// WatchObject tells what an object is, if it is there, and then each change of it. The
-// channel is closed when the watch has ended, which is no error: whoever waits
-// looks again. Who does not read to the end ends ctx.
+// WatchObject tells what an object is, or was a moment ago, if it is there, and
+// then each change of it. The channel is closed when the watch has ended, which is
+// no error: whoever waits looks again. Who does not read to the end ends ctx.
 func (c *Cluster) WatchObject(ctx context.Context, r clusterview.Resource, namespace, name string) (<-chan clusterview.Event, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var late atomic.Bool

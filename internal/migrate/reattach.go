@@ -79,17 +79,23 @@ func (o *one) reattachTo(ctx context.Context, node string) error {
 	}
 	return o.wait(ctx, waitFor{
 		what: "the external-attacher", resource: attachments(), name: name,
-		look: func(ctx context.Context, latest *Object) (string, error) {
-			va, err := o.latestOr(ctx, latest, attachments(), "", name)
-			if err != nil || va != nil && va.truth(false, "status", "attached") {
+		look: func(ctx context.Context, _ *Object) (string, error) { // a watch may begin with the one that is gone
+			va, err := o.get(ctx, attachments(), "", name)
+			switch {
+			case err != nil:
 				return "", err
+			case va != nil && (va.deleting() || va.has("spec", "source", "persistentVolumeName")):
+				return "", surprised("PersistentVolume %s is not taken back: VolumeAttachment %s to node %s is being deleted, or was made anew by the control plane; resume", o.rec.Volume, name, node)
+			case va != nil && va.truth(false, "status", "attached"):
+				return "", nil
 			}
 			return "VolumeAttachment " + name + " to node " + node + " is not attached yet", nil
 		},
 	})
 }
 
-// removeAttachment takes one away without having its volume detached.
+// removeAttachment takes one away without having its volume detached: it goes as
+// it is without its finalizer, or not at all.
 func (o *one) removeAttachment(ctx context.Context, va *Object) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": va.uid(), "finalizers": nil}})
 	if err != nil {
@@ -98,10 +104,15 @@ func (o *one) removeAttachment(ctx context.Context, va *Object) error {
 	if err := o.held(); err != nil {
 		return err
 	}
-	if _, err := o.c.PatchObject(ctx, attachments(), "", va.name(), clusterview.MergePatch, patch); err != nil {
+	stored, err := o.c.PatchObject(ctx, attachments(), "", va.name(), clusterview.MergePatch, patch)
+	if err != nil {
 		return err
 	}
-	err = o.c.DeleteObject(ctx, attachments(), "", va.name(), clusterview.Preconditions{UID: va.uid()})
+	bare, err := ParseObject(stored)
+	if err != nil {
+		return err
+	}
+	err = o.c.DeleteObject(ctx, attachments(), "", va.name(), clusterview.Preconditions{UID: va.uid(), ResourceVersion: bare.text("metadata", "resourceVersion")})
 	if errors.Is(err, clusterview.ErrGone) {
 		return nil
 	}
