@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -14,11 +15,18 @@ import (
 // apply migrates the volume, and shows what is seen.
 func (t *story) apply() {
 	t.part("flex2csi migrate apply, and what is seen meanwhile")
-	t.scene("The pod goes on counting. The kubelet looks at its pods about once a minute; until then there is time for a coffee.")
+	t.scene("The pod goes on counting. The kubelet looks at its pods about once a minute: that is what is waited for in the end.")
 	if t.failed != nil {
 		return
 	}
-	args := []string{"migrate", "apply", "--claim", namespace + "/" + name, "--journal", "/tmp/flex2csi-migration", "--yes"}
+	// The node shares /tmp with the machine.
+	dir, err := os.MkdirTemp("", "flex2csi-migration-")
+	if err != nil {
+		t.fail("make a directory for the journal: %w", err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	args := []string{"migrate", "apply", "--claim", namespace + "/" + name, "--yes", "--journal", dir}
 	start := time.Now()
 	lines, wait, err := t.flow("flex2csi", args...)
 	if err == nil {
@@ -53,7 +61,7 @@ func (t *story) stays() {
 		err = errors.New("it is the old one")
 	}
 	t.pod = now
-	t.verify(err, "not the same", "PersistentVolume %s is a CSI volume: %s", name, t.volumeSource())
+	t.verify(err, "replaced", "PersistentVolume %s is a CSI volume: %s", name, t.volumeSource())
 	s := &t.saw
 	if s.lost.IsZero() || s.bound.IsZero() || s.gone.IsZero() || s.back.IsZero() || s.tookOver.IsZero() {
 		err = fmt.Errorf("something was not seen: %+v", *s)
@@ -63,9 +71,10 @@ func (t *story) stays() {
 	t.wantMounts(true, true)
 	t.wasAsked("NodeStageVolume", "NodePublishVolume")
 	t.wantLines("")
-	t.scene("This is what Kubernetes says of it. Nothing is lost.")
-	t.quote(t.quietly("kubectl", "get", "events", "--field-selector", "type=Warning", "-o", "custom-columns=REASON:.reason,OBJECT:.involvedObject.kind,MESSAGE:.message"))
-	t.quote(t.quietly("flex2csi", "migrate", "status"))
+	t.scene("This is what Kubernetes says of the claim. It is not so: see above.")
+	t.quote("", t.quietly("kubectl", "get", "events", "--field-selector", "type=Warning,involvedObject.kind=PersistentVolumeClaim", "-o", "jsonpath={range .items[*]}{.reason}: {.message}{\"\\n\"}{end}"))
+	t.scene("And this is what flex2csi says.")
+	t.quote("", t.command("flex2csi", "migrate", "status"))
 }
 
 // nextPod shows that the next pod has nothing to do with the bridge.
@@ -93,7 +102,7 @@ func (t *story) nextPod() {
 func (t *story) farewell() {
 	t.part("flex2csi migrate finish")
 	t.scene("Does anybody still need the FlexVolume driver and the bridge?")
-	t.quote(t.command("flex2csi", "migrate", "finish"))
+	t.quote("", t.command("flex2csi", "migrate", "finish"))
 	t.scene("Nobody does. Away with them, under the pod.")
 	t.command("kubectl", "-n", "flex2csi", "exec", "ds/flex2csi-node", "-c", "serve", "--", "/flex2csi", "uninstall")
 	t.command("kubectl", "delete", "-k", "docs/quickstart/flex2csi")

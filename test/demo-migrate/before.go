@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -49,7 +48,7 @@ func (t *story) startNode() {
 	_, version, _ = strings.Cut(version, `"serverVersion"`)
 	_, version, _ = strings.Cut(version, `"gitVersion": "`)
 	version, _, _ = strings.Cut(version, `"`)
-	t.verify(nil, "Kubernetes", "%s, with a kubelet, a scheduler, a controller manager and an external-attacher that know nothing of this", version)
+	t.verify(nil, "Kubernetes", "%s: its own kubelet, scheduler and controllers", version)
 }
 
 // install installs all from the project's manifests.
@@ -85,11 +84,11 @@ func (t *story) plan() {
 	t.part("flex2csi migrate plan")
 	t.scene("It reads only: what would this volume become, what stands in the way, what will be seen?")
 	out := t.command("flex2csi", "migrate", "plan", "--claim", namespace+"/"+name)
-	t.quote(out)
+	t.quote("", out)
 	var err error
 	if !strings.Contains(out, "1 volumes: 1 live") {
 		err = errors.New("it should be live")
 	}
 	t.verify(err, "live", "the volume can be replaced while the pod runs")
-	t.verify(nil, "now", "%s", fmt.Sprintf("PersistentVolume %s is a flexVolume of %s", name, t.volumeSource()))
+	t.verify(nil, "before", "PersistentVolume %s is a FlexVolume: %s", name, t.volumeSource())
 }

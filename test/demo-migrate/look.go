@@ -204,7 +204,10 @@ func changing() []string {
 	}
 }
 
-// callsSoFar are those of both halves of the CSI driver, in their order.
+// callsSoFar are those of both halves of the CSI driver that were carried out, in
+// their order: the kubelet may ask for NodeUnstageVolume while the bridge is at
+// NodeUnpublishVolume, and asks again when the driver refuses. The external-attacher
+// may ask for the same again, when it has not heard yet of what it has done.
 func callsSoFar() ([]calls.Call, error) {
 	var all []calls.Call
 	for _, half := range []string{"node", "controller"} {
@@ -212,10 +215,17 @@ func callsSoFar() ([]calls.Call, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, slices.DeleteFunc(list, func(c calls.Call) bool { return !slices.Contains(changing(), c.Method) })...)
+		all = append(all, slices.DeleteFunc(list, func(c calls.Call) bool { return !slices.Contains(changing(), c.Method) || !c.Done() })...)
 	}
 	slices.SortStableFunc(all, func(a, b calls.Call) int { return a.Start.Compare(b.Start) })
-	return all, nil
+	var controller string
+	return slices.DeleteFunc(all, func(c calls.Call) bool {
+		again := c.Method == controller
+		if strings.HasPrefix(c.Method, "Controller") {
+			controller = c.Method
+		}
+		return again
+	}), nil
 }
 
 // wasAsked waits for what the CSI driver is asked since the last time, and for

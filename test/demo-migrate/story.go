@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/flex2csi/flex2csi/test/demo/screen"
 	"github.com/flex2csi/flex2csi/test/node"
@@ -20,8 +21,8 @@ import (
 type story struct {
 	*screen.Screen
 	ctx      context.Context
-	flex2csi string          // the program
-	images   string          // the directory of images
+	flex2csi string // the program
+	images   string // the directory of images
 
 	node    *node.Node
 	started time.Time
@@ -159,13 +160,37 @@ func (t *story) flow(name string, args ...string) (lines <-chan string, wait fun
 }
 
 // quote shows what a program says.
-func (t *story) quote(text string) {
+func (t *story) quote(mark, text string) {
 	if t.failed != nil {
 		return
 	}
+	room := t.Width - len(screen.Indent) - utf8.RuneCountInString(mark)
 	for l := range strings.Lines(strings.TrimSpace(text)) {
-		t.Line("%s%s", screen.Indent, t.Paint(screen.Dim, screen.Clip(strings.TrimRight(l, "\n"), t.Width-len(screen.Indent))))
+		for _, l := range fold(strings.TrimRight(l, "\n"), room) {
+			t.Line("%s%s", screen.Indent, t.Paint(screen.Dim, strings.TrimRight(mark+l, " ")))
+		}
 	}
+}
+
+// fold breaks a line that is too long, further to the right each time after the
+// first; a row of a table is clipped.
+func fold(line string, room int) []string {
+	words := strings.TrimLeft(line, " ")
+	if utf8.RuneCountInString(line) <= room {
+		return []string{line}
+	}
+	if strings.Count(words, "  ") > 2 {
+		return []string{screen.Clip(line, room)}
+	}
+	indent := strings.Repeat(" ", len(line)-len(words))
+	lines := screen.Wrap(words, room-len(indent)-4)
+	for i := range lines {
+		lines[i] = indent + lines[i]
+		if i == 0 {
+			indent += "    "
+		}
+	}
+	return lines
 }
 
 // await waits until there is no error.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,7 +60,7 @@ func (t *story) watching(lines <-chan string) {
 			if !more {
 				return
 			}
-			t.quote("│ " + l)
+			t.quote("│ ", strings.TrimRight(l, " ")+"\n")
 			continue
 		case c := <-changes:
 			when = c.when

@@ -80,14 +80,14 @@ func (s *Screen) Heading(number int, title string) {
 
 // Say tells what is about to happen.
 func (s *Screen) Say(text string) {
-	for _, l := range wrap(text, s.Width-len(margin)) {
+	for _, l := range Wrap(text, s.Width-len(margin)) {
 		s.Line("%s%s", margin, s.Paint(Cyan, l))
 	}
 }
 
 // Aside is for what one may skip.
 func (s *Screen) Aside(text string) {
-	for _, l := range wrap(text, s.Width-len(Indent)) {
+	for _, l := range Wrap(text, s.Width-len(Indent)) {
 		s.Line("%s%s", Indent, s.Paint(Dim, l))
 	}
 }
@@ -109,7 +109,7 @@ func (s *Screen) Check(what, how string) {
 
 // Wrong shows the one thing that was not.
 func (s *Screen) Wrong(err error) {
-	for i, l := range wrap(err.Error(), s.Width-len(Indent)-2) {
+	for i, l := range Wrap(err.Error(), s.Width-len(Indent)-2) {
 		mark := "✗"
 		if i > 0 {
 			mark = " "
@@ -126,8 +126,8 @@ func Clip(text string, n int) string {
 	return text
 }
 
-// wrap breaks text at blanks into lines of at most n runes, longer words apart.
-func wrap(text string, n int) (lines []string) {
+// Wrap breaks text at blanks into lines of at most n runes, longer words apart.
+func Wrap(text string, n int) (lines []string) {
 	line := ""
 	for word := range strings.FieldsSeq(text) {
 		if line != "" && utf8.RuneCountInString(line+" "+word) > n {
