@@ -51,7 +51,6 @@ func (t *T) follow(v *volume) {
 		name := filepath.Join(t.dir, strings.TrimPrefix(t.Namespace, "e2e-"), v.name+".timeline.txt")
 		t.check(writeFile(name, l.text.String()))
 	})
-	return l
 }
 
 func (l *timeline) say(what string) {
