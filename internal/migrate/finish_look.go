@@ -196,7 +196,7 @@ func (f *finisher) node(ctx context.Context, n *NodeEnd, driver string) {
 	}
 	i := slices.IndexFunc(f.documents, func(d *nodevolumes.Document) bool { return d.Node == n.Node })
 	if i < 0 {
-		n.obstacle([]string{"ConfigMap " + nodevolumes.Namespace + "/" + n.Node + " is not there"}, "what the bridge of the node has is not known", "kubectl apply -k install/migrate, and a minute later once more")
+		n.obstacle([]string{"ConfigMap " + nodevolumes.Namespace + "/" + n.Node + " is not there"}, "what the bridge of the node has is not known", "kubectl apply -k install/migrate, and a minute later once more; unless flex2csi was uninstalled on the node, which takes it away")
 		return
 	}
 	var mounts, doubts []string
