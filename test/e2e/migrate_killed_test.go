@@ -1,0 +1,175 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// migrateKills is one that is killed.
+func migrateKills() []scenario {
+	return []scenario{
+		{"migrate-killed", "kill -9 of the command at each stage while a pod writes, and the kubelet restarted while there is no PersistentVolume; on with resume, back with rollback", migrateKilled},
+	}
+}
+
+// migrateKilled: kill -9 comes when the program has said that a stage is reached,
+// or is about to.
+func migrateKilled(t *T) {
+	v := t.volume(disk(), "data")
+	t.follow(v)
+	w := t.writer("pod", v)
+	was := t.persistentVolume(v)
+	for round, said := range []string{"begun", "Retained after", "Accepted after", "Deleting after", "Created after", "Bound after", "Attached after"} {
+		t.waitTold()
+		t.killedAt(said, "apply", "--yes", v.name)
+		w.writes()
+		if round%2 == 1 {
+			t.toFlexOrNot(v)
+		} else {
+			results, err := t.migrate("resume", "--timeout", "3m")
+			t.must(err)
+			if len(results) > 0 {
+				t.wantCSI(v, was)
+				t.wantMounts(v, w.pod, true, true)
+				t.killedAt([]string{"Deleting after", "Created after"}[round/2%2], "rollback", "--yes", v.name)
+				results, err = t.migrate("resume", "--timeout", "3m")
+				t.wantDone(results, err)
+			}
+		}
+		w.writes()
+		t.wantFlexSpec(v, was)
+	}
+	t.inTheWindow(v, w)
+	t.wantCSI(v, was)
+	// The kubelet knows nothing of the old mount since it was started again, and has
+	// it taken away as soon as the new one is beside.
+	t.wait("the new mount alone", func() error {
+		text, err := fileText("/proc/self/mountinfo")
+		if err == nil && (strings.Contains(text, " "+v.dir(w.pod)+" ") || !strings.Contains(text, " "+v.csiDir(w.pod)+" ")) {
+			err = errors.New("it is not so")
+		}
+		return err
+	})
+	w.writes()
+	w.note()
+	t.delete(w.pod)
+	next := w.next("next")
+	t.wantMounts(v, next.pod, false, true)
+	next.writes()
+	t.delete(next.pod)
+	t.waitIdle(v)
+}
+
+// killedAt runs a command and kills it with -9 when it says something.
+func (t *T) killedAt(said string, args ...string) {
+	t.Helper()
+	var at string
+	_, err := t.migrateAt(func(m *migration, line string) {
+		if at == "" && strings.Contains(line, said) {
+			at = line
+			t.check(m.cmd.Process.Kill())
+		}
+	}, args...)
+	if err == nil || at == "" {
+		t.Fatalf("%v was not killed at %q: %v", args, said, err)
+	}
+	t.note("killed at %q", strings.Join(strings.Fields(at)[1:], " "))
+}
+
+// toFlexOrNot takes a volume back, of which perhaps nothing was begun.
+func (t *T) toFlexOrNot(v *volume) {
+	t.Helper()
+	results, err := t.migrate("rollback", "--yes", "--timeout", "3m", v.name)
+	if t.persistentVolume(v).Spec.FlexVolume != nil && err != nil && strings.Contains(err.Error(), "was not migrated") {
+		return
+	}
+	t.wantDone(results, err)
+}
+
+// wantFlexSpec checks that the volume is what it was.
+func (t *T) wantFlexSpec(v *volume, was *corev1.PersistentVolume) {
+	t.Helper()
+	if a, b := bare(t, was), bare(t, t.persistentVolume(v)); a != b {
+		t.Fatalf("PersistentVolume %s was\n%s\nand is\n%s", v.name, a, b)
+	}
+}
+
+// inTheWindow lets nobody make the volume, so that there is none for a while: the
+// program is killed meanwhile, and the kubelet started again, which knows nothing
+// then of the volume that its pod has.
+func (t *T) inTheWindow(v *volume, w *writer) {
+	t.Helper()
+	t.policy("e2e-no-volume", v.name)
+	t.waitTold()
+	t.killedAt("not now", "apply", "--yes", "--timeout", "1m", v.name)
+	if pv, err := t.client.CoreV1().PersistentVolumes().Get(t.ctx(), v.name, metav1.GetOptions{}); err == nil {
+		t.Fatalf("there is a PersistentVolume: %+v", pv)
+	}
+	// What the kubelet's CSI plugin had from the migration before it takes away.
+	methods := []string{"NodeUnstageVolume", "ControllerUnpublishVolume"}
+	before := t.countAll(v, methods...)
+	t.must(t.node.Kubelet.Restart())
+	time.Sleep(20 * time.Second)
+	w.writes()
+	if after := t.countAll(v, methods...); after != before {
+		t.Errorf("the kubelet was restarted while there was no PersistentVolume: calls were %s, and are %s", before, after)
+	}
+	t.noPolicy("e2e-no-volume")
+	// It may have been about to put the old volume back, and says so then.
+	if _, err := t.migrate("resume", "--timeout", "4m"); err != nil && !strings.Contains(err.Error(), "put back") {
+		t.Fatal(err)
+	}
+	w.writes()
+	if t.persistentVolume(v).Spec.CSI == nil {
+		t.toCSI(v.name)
+	}
+}
+
+func (t *T) countAll(v *volume, methods ...string) string {
+	t.Helper()
+	var all []string
+	for _, method := range methods {
+		n, err := v.count(method)
+		t.must(err)
+		all = append(all, fmt.Sprintf("%s %d", method, n))
+	}
+	return strings.Join(all, ", ")
+}
+
+// policy lets nobody make a PersistentVolume of a name, but as a dry run.
+func (t *T) policy(name, volume string) {
+	t.Helper()
+	const text = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: %[1]s}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [persistentvolumes], operations: [CREATE]}]
+  validations: [{expression: "request.dryRun || object.metadata.name != '%[2]s'", message: not now}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: %[1]s}
+spec: {policyName: %[1]s, validationActions: [Deny]}
+`
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	t.must(os.WriteFile(file, fmt.Appendf(nil, text, name, volume), 0o600))
+	out, err := t.kubectl("apply", "-f", file)
+	t.must(withText(err, out))
+	t.Cleanup(func() { t.noPolicy(name) })
+	time.Sleep(3 * time.Second) // until it holds
+}
+
+func (t *T) noPolicy(name string) {
+	t.Helper()
+	out, err := t.kubectl("delete", "--ignore-not-found", "validatingadmissionpolicybinding,validatingadmissionpolicy", name)
+	t.check(withText(err, out))
+	time.Sleep(3 * time.Second)
+}
