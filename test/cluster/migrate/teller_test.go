@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -64,6 +65,18 @@ func testTeller(w *world) {
 		err := w.as("bare", tokens["node-2"]).PutNodeVolumes(w.t.Context(), "{}")
 		return err != nil && strings.Contains(err.Error(), "the token is that of node node-2, and the ConfigMap is that of bare")
 	})
+
+	// A node that flex2csi is taken away from takes its own away.
+	stop()
+	<-done
+	w.check(w.as("node-2", tokens["node-2"]).DropNodeVolumes(w.t.Context(), "node-2"))
+	_, err := w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace).Get(w.t.Context(), "node-2", metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		w.t.Errorf("what node-2 has told is left: %v", err)
+	}
+	if err := w.as("node-2", tokens["node-2"]).DropNodeVolumes(w.t.Context(), "bare"); err == nil {
+		w.t.Error("node-2 may take away what another has told")
+	}
 }
 
 func bridgeCheck(v *migrate.Volume) string {
