@@ -62,7 +62,7 @@ func (o *one) acceptFlex(ctx context.Context) error {
 func (o *one) withoutFinalizers(ctx context.Context) error {
 	return o.wait(ctx, waitFor{
 		what: "PersistentVolume " + o.rec.Volume,
-		look: func(ctx context.Context, _ *Object) (string, error) {
+		look: func(ctx context.Context) (string, error) {
 			pv, err := o.from(ctx)
 			if err != nil {
 				return "", err

@@ -23,14 +23,14 @@ func (o *one) bind(ctx context.Context) error {
 	nudged, times := time.Time{}, 0
 	err := o.wait(ctx, waitFor{
 		what: "claim " + o.rec.Claim, resource: claims(), namespace: namespace, name: name, every: lookUnwatched,
-		look: func(ctx context.Context, claim *Object) (string, error) {
+		look: func(ctx context.Context) (string, error) {
 			// The volume controller hears of the claim and of the volume by two
 			// watches: so it may look at the claim too early.
 			if times < 5 && o.r.Now().Sub(nudged) > time.Duration(times)*lookUnwatched {
 				nudged, times = o.r.Now(), times+1
 				o.nudge(ctx)
 			}
-			return o.bound(ctx, claim)
+			return o.bound(ctx)
 		},
 	})
 	if err != nil {
@@ -40,9 +40,9 @@ func (o *one) bind(ctx context.Context) error {
 }
 
 // bound says what is missing until claim and volume are bound to each other.
-func (o *one) bound(ctx context.Context, latest *Object) (string, error) {
+func (o *one) bound(ctx context.Context) (string, error) {
 	namespace, name, _ := strings.Cut(o.rec.Claim, "/")
-	claim, err := o.latestOr(ctx, latest, claims(), namespace, name)
+	claim, err := o.get(ctx, claims(), namespace, name)
 	switch {
 	case err != nil:
 		return "", err
@@ -72,8 +72,8 @@ func (o *one) settled(ctx context.Context) error {
 	namespace, name, _ := strings.Cut(o.rec.Claim, "/")
 	return o.wait(ctx, waitFor{
 		what: "claim " + o.rec.Claim, resource: claims(), namespace: namespace, name: name,
-		look: func(ctx context.Context, latest *Object) (string, error) {
-			claim, err := o.latestOr(ctx, latest, claims(), namespace, name)
+		look: func(ctx context.Context) (string, error) {
+			claim, err := o.get(ctx, claims(), namespace, name)
 			if err != nil || claim == nil || claim.text("status", "phase") == "Bound" {
 				return "", err
 			}
@@ -118,8 +118,8 @@ func (o *one) attached(ctx context.Context) error {
 	for _, name := range o.nodesOfPods() {
 		err := o.wait(ctx, waitFor{
 			what: "the control plane", resource: nodes(), name: name,
-			look: func(ctx context.Context, node *Object) (string, error) {
-				node, err := o.latestOr(ctx, node, nodes(), "", name)
+			look: func(ctx context.Context) (string, error) {
+				node, err := o.get(ctx, nodes(), "", name)
 				if err != nil || node == nil || attachedTo(node, unique) {
 					return "", err
 				}
@@ -170,7 +170,7 @@ func (o *one) takenOver(ctx context.Context) error {
 		}
 		err := o.wait(ctx, waitFor{
 			what: "the kubelet of node " + p.Node, resource: configMaps(), namespace: nodevolumes.Namespace, name: p.Node,
-			look: func(ctx context.Context, document *Object) (string, error) { return o.handedOver(ctx, document, p) },
+			look: func(ctx context.Context) (string, error) { return o.handedOver(ctx, p) },
 		})
 		if err != nil {
 			return err
@@ -180,8 +180,8 @@ func (o *one) takenOver(ctx context.Context) error {
 }
 
 // handedOver says what is missing until a pod has it from the other side.
-func (o *one) handedOver(ctx context.Context, latest *Object, p journal.Pod) (string, error) {
-	object, err := o.latestOr(ctx, latest, configMaps(), nodevolumes.Namespace, p.Node)
+func (o *one) handedOver(ctx context.Context, p journal.Pod) (string, error) {
+	object, err := o.get(ctx, configMaps(), nodevolumes.Namespace, p.Node)
 	if err != nil {
 		return "", err
 	}

@@ -79,7 +79,7 @@ func (o *one) reattachTo(ctx context.Context, node string) error {
 	}
 	return o.wait(ctx, waitFor{
 		what: "the external-attacher", resource: attachments(), name: name,
-		look: func(ctx context.Context, _ *Object) (string, error) { // a watch may begin with the one that is gone
+		look: func(ctx context.Context) (string, error) { // a watch may begin with the one that is gone
 			va, err := o.get(ctx, attachments(), "", name)
 			switch {
 			case err != nil:

@@ -38,7 +38,7 @@ func (o *one) users(ctx context.Context) (all []*Object, err error) {
 func (o *one) empty(ctx context.Context) error {
 	err := o.wait(ctx, waitFor{
 		what: "the pods of claim " + o.rec.Claim,
-		look: func(ctx context.Context, _ *Object) (string, error) {
+		look: func(ctx context.Context) (string, error) {
 			all, err := o.users(ctx)
 			if err != nil || len(all) == 0 {
 				return "", err
@@ -70,7 +70,7 @@ func (o *one) letGo(ctx context.Context) error {
 
 // holders says who still has the volume: the bridge of a node, a
 // VolumeAttachment, a kubelet.
-func (o *one) holders(ctx context.Context, _ *Object) (string, error) {
+func (o *one) holders(ctx context.Context) (string, error) {
 	w := newWorld(o.c)
 	documents, err := w.list(ctx, configMaps(), clusterview.Selector{Namespace: nodevolumes.Namespace})
 	if err != nil {
@@ -119,7 +119,7 @@ func (o *one) calls(name string) bool {
 func (o *one) mayEvict(ctx context.Context) error {
 	return o.wait(ctx, waitFor{
 		what: "a PodDisruptionBudget",
-		look: func(ctx context.Context, _ *Object) (string, error) { return o.evict(ctx, true) },
+		look: func(ctx context.Context) (string, error) { return o.evict(ctx, true) },
 	})
 }
 
@@ -175,7 +175,7 @@ func (o *one) stop(ctx context.Context) error {
 	}
 	err := o.wait(ctx, waitFor{
 		what: "a PodDisruptionBudget", atMost: min(evictFor, o.r.timeout()), whole: true,
-		look: func(ctx context.Context, _ *Object) (string, error) { return o.evict(ctx, false) },
+		look: func(ctx context.Context) (string, error) { return o.evict(ctx, false) },
 	})
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (o *one) stop(ctx context.Context) error {
 		namespace, name, _ := strings.Cut(p.Name, "/")
 		err := o.wait(ctx, waitFor{
 			what: "pod " + p.Name, resource: pods(), namespace: namespace, name: name, whole: true,
-			look: func(ctx context.Context, _ *Object) (string, error) {
+			look: func(ctx context.Context) (string, error) {
 				pod, err := o.get(ctx, pods(), namespace, name)
 				if err != nil || pod == nil || pod.uid() != p.UID {
 					return "", err
@@ -208,7 +208,7 @@ func (o *one) successor(ctx context.Context) error {
 	var none bool
 	err := o.wait(ctx, waitFor{
 		what: "the pod that comes after " + o.rec.Pods[0].Name,
-		look: func(ctx context.Context, _ *Object) (string, error) {
+		look: func(ctx context.Context) (string, error) {
 			all, err := o.users(ctx)
 			if err != nil {
 				return "", err

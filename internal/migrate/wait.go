@@ -16,8 +16,9 @@ type waitFor struct {
 	// without a name it is looked for every second.
 	resource        clusterview.Resource
 	namespace, name string
-	// look looks. latest is the object, if the watch has just told what it is.
-	look func(ctx context.Context, latest *Object) (missing string, err error)
+	// look asks the API server what there is now: what a watch tells at first may
+	// be a moment old.
+	look func(ctx context.Context) (missing string, err error)
 	// whole: a person's interruption does not end it.
 	whole bool
 	// atMost is another bound than the usual one, every another pause between two
@@ -43,12 +44,11 @@ func (o *one) wait(ctx context.Context, w waitFor) error {
 	defer cancel()
 	var said, missing string
 	var events <-chan clusterview.Event
-	var latest *Object
 	for {
 		if events == nil && w.name != "" {
 			events, _ = o.c.WatchObject(ctx, w.resource, w.namespace, w.name) // without it, it is asked
 		}
-		now, err := w.look(ctx, latest)
+		now, err := w.look(ctx)
 		switch {
 		case err == nil && now == "":
 			return nil
@@ -63,14 +63,14 @@ func (o *one) wait(ctx context.Context, w waitFor) error {
 			said = missing
 			o.tell(Waiting, o.rec.Stage, w.what+": "+missing)
 		}
-		if latest, err = o.pause(ctx, w, &events); err != nil {
+		if err := o.pause(ctx, w, &events); err != nil {
 			return o.inVain(ctx, w, missing, most, err)
 		}
 	}
 }
 
 // pause lasts until the object has changed, or it is time to look.
-func (o *one) pause(ctx context.Context, w waitFor, events *<-chan clusterview.Event) (*Object, error) {
+func (o *one) pause(ctx context.Context, w waitFor, events *<-chan clusterview.Event) error {
 	every := lookUnwatched
 	if *events != nil {
 		every = lookWatched
@@ -80,20 +80,17 @@ func (o *one) pause(ctx context.Context, w waitFor, events *<-chan clusterview.E
 	}
 	select {
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	case <-o.r.enoughOutside(w.whole):
-		return nil, errEnough
+		return errEnough
 	case <-time.After(every):
-	case e, ok := <-*events:
+	case _, ok := <-*events:
 		if !ok {
 			*events = nil
-			return nil, sleep(ctx, 100*time.Millisecond)
-		}
-		if e.Object != nil {
-			return ParseObject(e.Object)
+			return sleep(ctx, 100*time.Millisecond)
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 func (o *one) inVain(ctx context.Context, w waitFor, missing string, most time.Duration, err error) error {
@@ -110,12 +107,4 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-time.After(d):
 		return nil
 	}
-}
-
-// latestOr is the object that a watch has told of, or asks for it.
-func (o *one) latestOr(ctx context.Context, latest *Object, r clusterview.Resource, namespace, name string) (*Object, error) {
-	if latest != nil {
-		return latest, nil
-	}
-	return o.get(ctx, r, namespace, name)
 }
