@@ -63,14 +63,12 @@ func (o *Observer) observe(ctx context.Context) (*observed, error) {
 	for _, r := range records {
 		s.records[r.Volume] = r
 	}
-	maps, err := s.w.list(ctx, configMaps(), clusterview.Selector{Namespace: nodevolumes.Namespace})
+	maps, err := s.w.documents(ctx)
 	if err != nil {
 		s.problem("what the bridges of the nodes have is not known: %v", err)
 	}
 	for _, m := range maps {
-		if m.text("data", nodevolumes.Key) != "" { // each namespace has kube-root-ca.crt
-			s.document(ctx, m)
-		}
+		s.document(ctx, m)
 	}
 	return s, ctx.Err()
 }

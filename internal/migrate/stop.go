@@ -72,7 +72,7 @@ func (o *one) letGo(ctx context.Context) error {
 // VolumeAttachment, a kubelet.
 func (o *one) holders(ctx context.Context) (string, error) {
 	w := newWorld(o.c)
-	documents, err := w.list(ctx, configMaps(), clusterview.Selector{Namespace: nodevolumes.Namespace})
+	documents, err := w.documents(ctx)
 	if err != nil {
 		return "", err
 	}

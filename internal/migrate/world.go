@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
@@ -72,6 +73,16 @@ func (w *world) all(ctx context.Context, r clusterview.Resource) ([]*Object, err
 type bridgeOf struct {
 	document *nodevolumes.Document // nil: nothing
 	problem  string                // why it cannot be read
+}
+
+// documents are what the bridges of all nodes say. Kubernetes puts a
+// kube-root-ca.crt into each namespace, which says nothing.
+func (w *world) documents(ctx context.Context) ([]*Object, error) {
+	all, err := w.list(ctx, configMaps(), clusterview.Selector{Namespace: nodevolumes.Namespace})
+	return slices.DeleteFunc(slices.Clone(all), func(o *Object) bool {
+		_, labelled := o.pairs("metadata", "labels")[nodevolumes.Label]
+		return !labelled && !o.has("data", nodevolumes.Key)
+	}), err
 }
 
 // bridge returns what the bridge of a node says.

@@ -66,6 +66,9 @@ func start(t *testing.T) *world {
 	w.node("bare")
 	w.Namespace(migrate.Namespace)
 	w.Namespace(nodevolumes.Namespace)
+	ca := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": "as in each namespace of a whole cluster"}}
+	_, err := w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace).Create(t.Context(), ca, metav1.CreateOptions{})
+	w.check(err)
 	return w
 }
 
