@@ -85,6 +85,12 @@ func migrateDisturbed(t *T, disturb func(*T) error) {
 		t.note("%s: disturbed %d times, %d requests for %d volumes", command, times, g.count(), len(writers))
 		times = 0
 		t.must(errors.Join(t.rolledOut(t.ctx(), "csi"), t.rolledOut(t.ctx(), installed)))
+		for _, w := range writers {
+			t.wait("a kubelet that knows pod "+w.pod.Name, func() error {
+				_, err := t.trySh(w.pod, "true")
+				return err
+			})
+		}
 		for i, w := range writers {
 			if command == "apply" {
 				t.wantCSI(w.v, was[i])

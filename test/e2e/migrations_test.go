@@ -54,10 +54,14 @@ func (t *T) wantUndoneOnce(v *volume) {
 	t.wantCalls(v, want)
 }
 
-// waitIdle waits until nothing on the node or in the cluster has the volume.
+// waitIdle waits until nothing on the node or in the cluster has the volume. The
+// kubelet does not unstage what the bridge has mounted as well, tries again after
+// up to two minutes (pkg/util/goroutinemap/exponentialbackoff, Kubernetes v1.37.1),
+// and only then kube-controller-manager detaches.
 func (t *T) waitIdle(v *volume) {
 	t.Helper()
-	t.wait("the end of the volume's use", func() error {
+	const backOff = 2*time.Minute + 2*time.Second
+	err := retry(backOff+t.patience, func() error {
 		views, err := csidriver.Inspect(v.storage())
 		if err != nil {
 			return err
@@ -70,6 +74,9 @@ func (t *T) waitIdle(v *volume) {
 		}
 		return nil
 	})
+	if err != nil {
+		t.Fatalf("the end of the volume's use: %v", err)
+	}
 }
 
 // stays watches a pod for longer than the control plane takes until it detaches
