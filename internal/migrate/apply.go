@@ -96,7 +96,7 @@ func (r *Runner) begin(ctx context.Context, rec *journal.Record) (*one, error) {
 		return nil, fmt.Errorf("read the journal of PersistentVolume %s: %w", rec.Volume, err)
 	}
 	if before != nil && before.Unfinished() {
-		return nil, fmt.Errorf("a migration of PersistentVolume %s (%s) has come to %s and is not finished: resume it or roll it back", rec.Volume, before.Direction, before.Stage)
+		return nil, fmt.Errorf("a migration of PersistentVolume %s to %s has come to %s and is not finished: resume it or roll it back", rec.Volume, is(before.Direction), before.Stage)
 	}
 	if before != nil && before.Direction == journal.ToCSI && before.FromUID == rec.FromUID {
 		return nil, nil // by somebody else, since it was planned

@@ -171,6 +171,9 @@ func (s *observed) status(ctx context.Context, name, holder string) VolumeStatus
 		}
 	}
 	v.State = state(r, pv, holder)
+	if v.State == TakenBack && r.PutBack != rolledBack && r.PutBack != "" {
+		v.trouble("put back by itself: " + r.PutBack)
+	}
 	if v.Now == "CSI" {
 		namespace, _, _ := strings.Cut(v.Claim, "/")
 		v.OldMounts = s.mounts(ctx, v.CSIDriver, v.Handle, namespace)
