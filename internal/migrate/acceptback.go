@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
@@ -24,7 +25,8 @@ func (o *one) acceptFlex(ctx context.Context) error {
 		return err
 	}
 	no := func(format string, args ...any) error {
-		return surprised("PersistentVolume %s is not taken back: %s; resume when that is otherwise", o.rec.Volume, fmt.Sprintf(format, args...))
+		o.refused = true
+		return surprised("PersistentVolume %s is not taken back: %s; it stays as it is, roll it back again when that is otherwise", o.rec.Volume, fmt.Sprintf(format, args...))
 	}
 	if policy := pv.text("spec", "persistentVolumeReclaimPolicy"); policy != policyRetain {
 		return no("its reclaim policy is %s again", policy)
@@ -54,6 +56,16 @@ func (o *one) acceptFlex(ctx context.Context) error {
 	}
 	o.accepted = pv.text("metadata", "resourceVersion")
 	return nil
+}
+
+// stays ends a rollback that was refused before anything was changed but the
+// policy: else the volume would be unfinished for as long as it is refused, and
+// in the way of those who want it to stay a CSI volume.
+func (o *one) stays() {
+	uid := o.rec.FromUID
+	o.turn()
+	o.rec.FromUID, o.rec.CreatedUID = "", uid
+	o.rec.Stage, o.rec.Times = journal.Finished, map[journal.Stage]time.Time{journal.Finished: o.r.Now()}
 }
 
 // withoutFinalizers waits until the volume has none but those that are taken

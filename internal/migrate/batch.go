@@ -148,6 +148,9 @@ func (o *one) inTrouble(err error) {
 	if err == nil || errors.Is(err, errEnough) || errors.Is(err, context.Canceled) || errors.Is(err, journal.ErrConflict) {
 		return
 	}
+	if o.refused {
+		o.stays()
+	}
 	o.rec.Trouble = clip(err.Error())
 	ctx, cancel := context.WithTimeout(context.Background(), lookWatched)
 	defer cancel()
@@ -181,6 +184,8 @@ func (o *one) result(err error) Result {
 		result.Outcome, result.Why = PutBack, rec.PutBack
 	case err == nil:
 		result.Outcome = Done
+	case o.refused:
+		result.Outcome, result.Why = Left, err.Error()
 	case errors.Is(err, errEnough), errors.Is(err, context.Canceled):
 		result.Outcome, result.Why = Interrupted, fmt.Sprintf("interrupted after %s", rec.Stage)
 	default:

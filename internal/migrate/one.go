@@ -23,7 +23,9 @@ type one struct {
 	accepted string
 	// again counts how often it was not the same any more.
 	again int
-	since time.Time // of the present step
+	// refused: the way back was, before anything was changed but the policy.
+	refused bool
+	since   time.Time // of the present step
 }
 
 func (r *Runner) one(rec *journal.Record) *one {

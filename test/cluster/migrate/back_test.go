@@ -2,6 +2,7 @@ package migrate_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -77,8 +78,11 @@ func testRollbackRefused(w *world) {
 			w.t.Fatal("nothing is changed")
 		}
 		results := p.rollback("back-no")
-		if len(results) != 1 || results[0].Outcome != migrate.Unfinished || !strings.Contains(results[0].Why, want) {
+		if len(results) != 1 || results[0].Outcome != migrate.Left || !strings.Contains(results[0].Why, want) {
 			w.t.Errorf("%+v, want %q", results, want)
+		}
+		if unfinished, err := p.Resumable(w.t.Context(), nil); err != nil || slices.ContainsFunc(unfinished, func(r *journal.Record) bool { return r.Volume == "back-no" }) {
+			w.t.Errorf("a rollback that was refused is unfinished: %v", err)
 		}
 		if w.volume("back-no").Spec.CSI == nil {
 			w.t.Fatal("it was replaced")
