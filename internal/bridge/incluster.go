@@ -52,7 +52,11 @@ func (b *Bridge) attachInCluster(s *setup, by string) error {
 	if r.Attachment == "" {
 		r.Attachment = by
 	}
-	return b.askCluster(d, v, s.want.Pod, v.patience(d.Timeouts.Attach), s.awaits && r.Attach == volstate.None || awaited(r))
+	err := b.askCluster(d, v, s.want.Pod, v.patience(d.Timeouts.Attach), s.awaits && r.Attach == volstate.None || awaited(r))
+	if err == nil && v.lent && len(publishedPods(r)) == 0 {
+		r.Attach = volstate.Doing // until stillAttached: if that is not reached, the next call asks again
+	}
+	return err
 }
 
 // awaited reports whether somebody else attaches the volume of a record.

@@ -258,7 +258,11 @@ func (b *Bridge) stillStaged(v *volume) error {
 // so the control plane, from that.
 func (b *Bridge) stillAttached(v *volume) error {
 	r := v.record
-	if !b.attachmentLost(r) && (!v.lent || b.there(b.volDataPath(v.key))) {
+	kept := !v.lent || b.there(b.volDataPath(v.key))
+	if v.lent && kept {
+		r.Attach = volstate.Done
+	}
+	if kept && !b.attachmentLost(r) {
 		return nil
 	}
 	r.Attach = volstate.Doing

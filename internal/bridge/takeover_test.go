@@ -348,6 +348,30 @@ func TestLent(t *testing.T) {
 	n.empty()
 }
 
+// TestLentTwice: a mount that fails may be repeated when the kubelet's CSI plugin
+// has let go of what was only lent.
+func TestLentTwice(t *testing.T) {
+	n := newClusterNode(t)
+	n.cluster.set(func() { n.cluster.lent = true })
+	file := n.takeOver()
+	n.driver.fail["NodeStage"] = []error{final(flex.CodeAborted, "it is being unstaged")}
+	dir := n.podDir("p1")
+	if s := n.call("mount", dir, options); s.Status != flex.StatusFailure {
+		t.Errorf("mount of what is being unstaged: %+v", s)
+	}
+	n.cluster.called()
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	n.cluster.set(func() { n.cluster.lent = false })
+	n.succeed("mount", dir, options)
+	if got := n.cluster.called(); got != "Attach" {
+		t.Errorf("called %q, and the attachment may be about to go", got)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
 // TestTakenOverDevice: with attach: true the volume is unstaged by unmountdevice,
 // some time after the last unmount. The kubelet's CSI plugin, which could not while
 // it was published here, may have been quicker.
