@@ -14,20 +14,23 @@ import (
 func migrationsDisturbed() []scenario {
 	var all []scenario
 	for _, p := range []struct {
-		name string
-		kill func(*T) error
+		name, what string
+		kill       func(*T) error
+		back       bool // on the way back, too
 	}{
-		{"kubelet", func(t *T) error { return t.node.Kubelet.Restart() }},
-		{"kcm", func(t *T) error { return t.node.ControllerManager.Restart() }},
-		{"attacher", func(t *T) error {
+		// On the way back a pod has the CSI mount alone, which a kubelet that comes up
+		// ends before it asks the bridge for the other: docs/migrate-guide.md, Risks.
+		{"kubelet", "there", func(t *T) error { return t.node.Kubelet.Restart() }, false},
+		{"kcm", "there and back", func(t *T) error { return t.node.ControllerManager.Restart() }, true},
+		{"attacher", "there and back", func(t *T) error {
 			return t.killAll("csi", "driver=disk,part=controller", "--csi-address=/csi/csi.sock")
-		}},
-		{"bridge", func(t *T) error { return t.killAll(installed, "", "serve") }},
-		{"driver", func(t *T) error { return t.killAll("csi", "driver=disk", "--name="+disk().csi) }},
+		}, true},
+		{"bridge", "there and back", func(t *T) error { return t.killAll(installed, "", "serve") }, true},
+		{"driver", "there and back", func(t *T) error { return t.killAll("csi", "driver=disk", "--name="+disk().csi) }, true},
 	} {
 		all = append(all, scenario{
-			"migrate-disturbed-" + p.name, "… there and back, and after each change that is made for it kill -9 of the " + p.name,
-			func(t *T) { migrateDisturbed(t, p.kill) },
+			"migrate-disturbed-" + p.name, "… " + p.what + ", and after each change that is made for it kill -9 of the " + p.name,
+			func(t *T) { migrateDisturbed(t, p.kill, p.back) },
 		})
 	}
 	return all
@@ -51,7 +54,7 @@ func (t *T) killAll(namespace, selector, argument string) error {
 	return errors.Join(errs...)
 }
 
-func migrateDisturbed(t *T, disturb func(*T) error) {
+func migrateDisturbed(t *T, disturb func(*T) error, back bool) {
 	var writers []*writer
 	var was []*corev1.PersistentVolume
 	for i, d := range []driver{disk(), attached(), share()} {
@@ -79,11 +82,14 @@ func migrateDisturbed(t *T, disturb func(*T) error) {
 		}
 		results, err := t.migrate(args...)
 		t.wantDone(results, err)
-		if times == 0 {
+		if times == 0 && g.after != nil {
 			t.Error("nothing was disturbed")
 		}
 		t.note("%s: disturbed %d times, %d requests for %d volumes", command, times, g.count(), len(writers))
 		times = 0
+		if !back {
+			g.after = nil
+		}
 		t.must(errors.Join(t.rolledOut(t.ctx(), "csi"), t.rolledOut(t.ctx(), installed)))
 		for _, w := range writers {
 			t.wait("a kubelet that knows pod "+w.pod.Name, func() error {
