@@ -30,8 +30,8 @@ func (t *T) silent(what func()) {
 	again := sync.OnceFunc(func() {
 		out, err := t.kubectl("apply", "-k", tells)
 		t.check(withText(err, out))
-		t.killDaemon() // it tells when something has changed, and when it starts
-		t.check(retry(t.patience+time.Minute, func() error {
+		const again = 2 * time.Minute // at the latest a daemon tells again then
+		t.check(retry(again+t.patience, func() error {
 			maps, err := t.client.CoreV1().ConfigMaps("flex2csi-nodes").List(t.ctx(), metav1.ListOptions{LabelSelector: "flex2csi.io/node-volumes"})
 			if err == nil && len(maps.Items) == 0 {
 				err = errors.New("no daemon tells of its volumes")
