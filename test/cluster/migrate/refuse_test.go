@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -196,14 +195,7 @@ func testEachRight(w *world) {
 // comment, wherever they hold.
 func (w *world) documented(begins string) (all []rbacv1.PolicyRule) {
 	w.t.Helper()
-	text, err := os.ReadFile("../../../docs/migrate.md")
-	w.check(err)
-	_, roles, ok := strings.Cut(string(text), "```yaml\n"+begins+"\n")
-	if !ok {
-		w.t.Fatalf("docs/migrate.md has no role %q", begins)
-	}
-	roles, _, _ = strings.Cut(roles, "```")
-	for document := range strings.SplitSeq(roles, "\n---\n") {
+	for document := range strings.SplitSeq(w.roles(begins), "\n---\n") {
 		var role rbacv1.ClusterRole
 		w.check(yaml.Unmarshal([]byte(document), &role))
 		all = append(all, role.Rules...)

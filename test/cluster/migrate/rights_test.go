@@ -18,18 +18,9 @@ import (
 // testRights: the role of docs/migrate.md is enough to plan, and the plan says
 // what it lacks to migrate.
 func testRights(w *world) {
-	text, err := os.ReadFile("../../../docs/migrate.md")
-	w.check(err)
-	_, role, ok := strings.Cut(string(text), "```yaml\n# What flex2csi migrate plan asks for.\n")
-	if !ok {
-		w.t.Fatal("docs/migrate.md has no role")
-	}
-	role, _, _ = strings.Cut(role, "```")
-	file := filepath.Join(w.t.TempDir(), "role.yaml")
-	w.check(os.WriteFile(file, []byte(role), 0o600))
-	w.Apply(file)
+	w.applyRoles("# What flex2csi migrate plan asks for.")
 	w.ServiceAccount("default", "planner")
-	_, err = w.Admin().RbacV1().ClusterRoleBindings().Create(w.t.Context(), &rbacv1.ClusterRoleBinding{
+	_, err := w.Admin().RbacV1().ClusterRoleBindings().Create(w.t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "planner"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "flex2csi-migrate-plan"},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "planner"}},
@@ -55,20 +46,11 @@ func testRights(w *world) {
 // testMigratorRights: with the roles of docs/migrate.md a volume is migrated and
 // taken back, and the plan misses none, also where a pod has to be restarted.
 func testMigratorRights(w *world) {
-	text, err := os.ReadFile("../../../docs/migrate.md")
-	w.check(err)
-	_, roles, ok := strings.Cut(string(text), "```yaml\n# What flex2csi migrate asks for.\n")
-	if !ok {
-		w.t.Fatal("docs/migrate.md has no roles")
-	}
-	roles, _, _ = strings.Cut(roles, "```")
-	file := filepath.Join(w.t.TempDir(), "roles.yaml")
-	w.check(os.WriteFile(file, []byte(roles), 0o600))
-	w.Apply(file)
+	w.applyRoles("# What flex2csi migrate asks for.")
 	w.ServiceAccount("default", "migrator")
 	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "migrator"}}
 	rbac, meta, ctx := w.Admin().RbacV1(), metav1.ObjectMeta{Name: "flex2csi-migrate"}, w.t.Context()
-	_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+	_, err := rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "flex2csi-migrate"},
 	}, metav1.CreateOptions{})
 	w.check(err)
@@ -112,6 +94,27 @@ func testMigratorRights(w *world) {
 	records, err := r.Reversible(ctx, []string{"righted"})
 	w.check(err)
 	done(r.Rollback(ctx, records))
+}
+
+// roles is the block of docs/migrate.md with the roles that begin with a comment.
+func (w *world) roles(begins string) string {
+	w.t.Helper()
+	text, err := os.ReadFile("../../../docs/migrate.md")
+	w.check(err)
+	_, roles, ok := strings.Cut(string(text), "```yaml\n"+begins+"\n")
+	if !ok {
+		w.t.Fatalf("docs/migrate.md has no role %q", begins)
+	}
+	roles, _, _ = strings.Cut(roles, "```")
+	return roles
+}
+
+// applyRoles applies them as users do.
+func (w *world) applyRoles(begins string) {
+	w.t.Helper()
+	file := filepath.Join(w.t.TempDir(), "roles.yaml")
+	w.check(os.WriteFile(file, []byte(w.roles(begins)), 0o600))
+	w.Apply(file)
 }
 
 func eventually(t *testing.T, what string, holds func() bool) {
