@@ -64,14 +64,21 @@ func migrateRolling(t *T) {
 			was[w.v] = t.persistentVolume(w.v)
 			w.writes()
 		}
-		fewest := len(volumes)
-		stop := t.every(200*time.Millisecond, func(ctx context.Context) { fewest = min(fewest, t.readyOf(ctx, set)) })
+		fewest, looks := len(volumes), 0
+		stop := t.every(200*time.Millisecond, func(ctx context.Context) {
+			if n, err := t.readyOf(ctx, set); err == nil {
+				fewest, looks = min(fewest, n), looks+1
+			}
+		})
 		began := time.Now()
 		t.wantDone(t.migrate("apply", "--yes", "--rolling", "--namespace", t.Namespace, "--timeout", "3m"))
 		took := time.Since(began)
 		stop()
-		t.note("%d volumes after %.0f s, at least %d of %d pods of the StatefulSet were ready", len(before), took.Seconds(), fewest, len(volumes))
-		if fewest < len(volumes)-1 {
+		t.note("%d volumes after %.0f s, at least %d of %d pods of the StatefulSet were ready in %d looks", len(before), took.Seconds(), fewest, len(volumes), looks)
+		switch {
+		case looks == 0:
+			t.Error("how many pods of the StatefulSet were ready could never be seen")
+		case fewest < len(volumes)-1:
 			t.Errorf("only %d pods of the StatefulSet were ready at a time", fewest)
 		}
 		after := append(t.writersOf(s, volumes), t.writerOf("web", single))
@@ -141,12 +148,12 @@ func (t *T) endWorkloads() {
 }
 
 // readyOf is how many pods of a StatefulSet are ready.
-func (t *T) readyOf(ctx context.Context, set string) int {
+func (t *T) readyOf(ctx context.Context, set string) (int, error) {
 	list, err := t.client.CoreV1().Pods(t.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "set=" + set})
 	if err != nil {
-		return len(set) + 1000 // nothing is known
+		return 0, err
 	}
-	return len(slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return notReady(&p) != nil }))
+	return len(slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return notReady(&p) != nil })), nil
 }
 
 // every looks at something all the time, until the function that it returns is
