@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/test/parts"
 )
 
 // migrationsDisturbed are migrations in whose every step something dies.
@@ -15,18 +17,18 @@ func migrationsDisturbed() []scenario {
 	var all []scenario
 	for _, p := range []struct {
 		name, what string
-		kill       func(*T) error
+		kill       func(*T) (int, error)
 		back       bool // on the way back, too
 	}{
 		// On the way back a pod has the CSI mount alone, which a kubelet that comes up
 		// ends before it asks the bridge for the other: docs/migrate-guide.md, Risks.
-		{"kubelet", "there", func(t *T) error { return t.node.Kubelet.Restart() }, false},
-		{"kcm", "there and back", func(t *T) error { return t.node.ControllerManager.Restart() }, true},
-		{"attacher", "there and back", func(t *T) error {
+		{"kubelet", "there", func(t *T) (int, error) { return again(t.node.Kubelet) }, false},
+		{"kcm", "there and back", func(t *T) (int, error) { return again(t.node.ControllerManager) }, true},
+		{"attacher", "there and back", func(t *T) (int, error) {
 			return t.killAll("csi", "driver=disk,part=controller", "--csi-address=/csi/csi.sock")
 		}, true},
-		{"bridge", "there and back", func(t *T) error { return t.killAll(installed, "", "serve") }, true},
-		{"driver", "there and back", func(t *T) error { return t.killAll("csi", "driver=disk", "--name="+disk().csi) }, true},
+		{"bridge", "there and back", func(t *T) (int, error) { return t.killAll(installed, "", "serve") }, true},
+		{"driver", "there and back", func(t *T) (int, error) { return t.killAll("csi", "driver=disk", "--name="+disk().csi) }, true},
 	} {
 		all = append(all, scenario{
 			"migrate-disturbed-" + p.name, "… " + p.what + ", and after each change that is made for it kill -9 of the " + p.name,
@@ -36,25 +38,38 @@ func migrationsDisturbed() []scenario {
 	return all
 }
 
-// killAll kills the processes of pods that were started with an argument. A
-// container that was killed before may not be back yet.
-func (t *T) killAll(namespace, selector, argument string) error {
+// again kills a program of the node, and starts it. How many were killed is none
+// when it had ended by itself.
+func again(p *parts.Part) (killed int, err error) {
+	if !p.Ended() {
+		killed = 1
+	}
+	return killed, p.Restart()
+}
+
+// killAll kills the processes of pods that were started with an argument, and says
+// how many it has killed. A container that was killed before may not be back yet.
+func (t *T) killAll(namespace, selector, argument string) (killed int, err error) {
 	list, err := t.client.CoreV1().Pods(namespace).List(t.ctx(), metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var errs []error
 	for i := range list.Items {
 		pids, err := processes(&list.Items[i], argument)
 		errs = append(errs, err)
 		for _, pid := range pids {
-			errs = append(errs, ignoreNoProcess(kill(pid)))
+			err := kill(pid)
+			if err == nil {
+				killed++
+			}
+			errs = append(errs, ignoreNoProcess(err))
 		}
 	}
-	return errors.Join(errs...)
+	return killed, errors.Join(errs...)
 }
 
-func migrateDisturbed(t *T, disturb func(*T) error, back bool) {
+func migrateDisturbed(t *T, disturb func(*T) (int, error), back bool) {
 	var writers []*writer
 	var was []*corev1.PersistentVolume
 	for i, d := range []driver{disk(), attached(), share()} {
@@ -65,14 +80,15 @@ func migrateDisturbed(t *T, disturb func(*T) error, back bool) {
 	}
 	g, kubeconfig := t.gate()
 	var mu sync.Mutex
-	times := 0
+	times, killed := 0, 0
 	g.after = func(change string) {
 		mu.Lock()
 		defer mu.Unlock()
-		times++
-		if err := disturb(t); err != nil {
+		n, err := disturb(t)
+		if err != nil {
 			t.Errorf("after %s: %v", change, err)
 		}
+		times, killed = times+1, killed+n
 	}
 	t.waitTold()
 	for _, command := range []string{"apply", "rollback"} {
@@ -82,11 +98,13 @@ func migrateDisturbed(t *T, disturb func(*T) error, back bool) {
 		}
 		results, err := t.migrate(args...)
 		t.wantDone(results, err)
-		if times == 0 && g.after != nil {
-			t.Error("nothing was disturbed")
+		mu.Lock()
+		if killed == 0 && g.after != nil {
+			t.Errorf("%s: %d changes, and nothing was killed", command, times)
 		}
-		t.note("%s: disturbed %d times, %d requests for %d volumes", command, times, g.count(), len(writers))
-		times = 0
+		t.note("%s: %d killed after %d changes, %d requests for %d volumes", command, killed, times, g.count(), len(writers))
+		times, killed = 0, 0
+		mu.Unlock()
 		if !back {
 			g.after = nil
 		}
