@@ -1,14 +1,12 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -50,13 +48,7 @@ func migrateKilled(t *T) {
 	t.wantCSI(v, was)
 	// The kubelet knows nothing of the old mount since it was started again, and has
 	// it taken away as soon as the new one is beside.
-	t.wait("the new mount alone", func() error {
-		text, err := fileText("/proc/self/mountinfo")
-		if err == nil && (strings.Contains(text, " "+v.dir(w.pod)+" ") || !strings.Contains(text, " "+v.csiDir(w.pod)+" ")) {
-			err = errors.New("it is not so")
-		}
-		return err
-	})
+	t.wait("the new mount alone", func() error { return v.mountsOf(w.pod, false, true) })
 	w.writes()
 	w.note()
 	t.delete(w.pod)
@@ -91,14 +83,6 @@ func (t *T) toFlexOrNot(v *volume) {
 		return
 	}
 	t.wantDone(results, err)
-}
-
-// wantFlexSpec checks that the volume is what it was.
-func (t *T) wantFlexSpec(v *volume, was *corev1.PersistentVolume) {
-	t.Helper()
-	if a, b := bare(t, was), bare(t, t.persistentVolume(v)); a != b {
-		t.Fatalf("PersistentVolume %s was\n%s\nand is\n%s", v.name, a, b)
-	}
 }
 
 // inTheWindow lets nobody make the volume, so that there is none for a while: the

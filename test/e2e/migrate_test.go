@@ -204,15 +204,21 @@ func (t *T) wantCSI(v *volume, was *corev1.PersistentVolume) {
 	t.wantBound(v, is, was)
 }
 
-// wantFlex checks that the volume is what it was, down to the last field that
-// the API server does not set.
+// wantFlex checks that the volume was made anew as what it was.
 func (t *T) wantFlex(v *volume, was *corev1.PersistentVolume) {
+	t.Helper()
+	t.wantBound(v, t.wantFlexSpec(v, was), was)
+}
+
+// wantFlexSpec checks that the volume is what it was, down to the last field that
+// the API server does not set, be it made anew or not.
+func (t *T) wantFlexSpec(v *volume, was *corev1.PersistentVolume) *corev1.PersistentVolume {
 	t.Helper()
 	is := t.persistentVolume(v)
 	if a, b := bare(t, was), bare(t, is); a != b {
-		t.Errorf("PersistentVolume %s was\n%s\nand is\n%s", v.name, a, b)
+		t.Fatalf("PersistentVolume %s was\n%s\nand is\n%s", v.name, a, b)
 	}
-	t.wantBound(v, is, was)
+	return is
 }
 
 // bare is an object without what the API server and controllers set.
@@ -247,11 +253,17 @@ func (v *volume) csiDir(pod *corev1.Pod) string {
 // wantMounts checks which of the two mounts a pod has.
 func (t *T) wantMounts(v *volume, pod *corev1.Pod, flex, csi bool) {
 	t.Helper()
+	t.check(v.mountsOf(pod, flex, csi))
+}
+
+// mountsOf is an error unless a pod has those of the two mounts that are wanted.
+func (v *volume) mountsOf(pod *corev1.Pod, flex, csi bool) error {
 	text, err := fileText("/proc/self/mountinfo")
-	t.must(err)
+	errs := []error{err}
 	for dir, want := range map[string]bool{v.dir(pod): flex, v.csiDir(pod): csi} {
 		if got := strings.Contains(text, " "+dir+" "); got != want {
-			t.Errorf("pod %s has %s mounted: %v, want %v", pod.Name, dir, got, want)
+			errs = append(errs, fmt.Errorf("pod %s has %s mounted: %v, want %v", pod.Name, dir, got, want))
 		}
 	}
+	return errors.Join(errs...)
 }
