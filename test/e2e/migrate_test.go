@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/test/node"
 )
 
@@ -161,26 +162,43 @@ func (t *T) wantDone(results []result, err error) []result {
 }
 
 // waitTold waits until the daemon has told which pods have their volumes from it.
+// What it told before may have the volume already, and not the pod.
 func (t *T) waitTold() {
 	t.Helper()
 	t.wait("the daemon to tell of the scenario's pods", func() error {
-		text, err := t.kubectl("get", "configmap", node.Name, "--namespace", "flex2csi-nodes", "-o", "jsonpath={.data.volumes\\.json}")
+		object, err := t.client.CoreV1().ConfigMaps(nodevolumes.Namespace).Get(t.ctx(), node.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		document, err := nodevolumes.Decode(object.Data[nodevolumes.Key])
 		if err != nil {
 			return err
 		}
 		for _, v := range t.bridged() {
-			if t.mounted(v) && !strings.Contains(text, fmt.Sprintf("%q", v.handle)) {
-				return fmt.Errorf("volume %s is not in %s", v.handle, text)
+			if err := v.isTold(document); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
 }
 
-// mounted says whether the bridge has a volume mounted for some pod.
-func (t *T) mounted(v *volume) bool {
-	dirs, err := filepath.Glob("/var/lib/kubelet/pods/*/volumes/" + strings.ReplaceAll(v.driver.flex, "/", "~") + "/" + v.name)
-	return err == nil && len(dirs) > 0
+// isTold is an error unless a document has the volume for each pod to which the
+// bridge has mounted it, and has no doubts.
+func (v *volume) isTold(document *nodevolumes.Document) error {
+	const pods = "/var/lib/kubelet/pods/"
+	dirs, err := filepath.Glob(pods + "*/volumes/" + strings.ReplaceAll(v.driver.flex, "/", "~") + "/" + v.name)
+	if err != nil {
+		return err
+	}
+	told := document.Find(v.csi, v.handle)
+	for _, dir := range dirs {
+		uid, _, _ := strings.Cut(strings.TrimPrefix(dir, pods), "/")
+		if told == nil || !told.Has(uid) || told.InDoubt {
+			return fmt.Errorf("volume %s is mounted for pod %s, and of it is told %+v", v.handle, uid, told)
+		}
+	}
+	return nil
 }
 
 // persistentVolume is the object as it is now.
