@@ -33,12 +33,15 @@ func migrateKilled(t *T) {
 		} else {
 			results, err := t.migrate("resume", "--timeout", "3m")
 			t.must(err)
-			if len(results) > 0 {
+			switch {
+			case len(results) > 0:
 				t.wantCSI(v, was)
 				t.wantMounts(v, w.pod, true, true)
 				t.killedAt([]string{"Deleting after", "Created after"}[round/2%2], "rollback", "--yes", v.name)
 				results, err = t.migrate("resume", "--timeout", "3m")
 				t.wantDone(results, err)
+			case round > 0: // in the first one nothing need be written down yet
+				t.Fatalf("killed at %q, and there is nothing to resume", said)
 			}
 		}
 		w.writes()
