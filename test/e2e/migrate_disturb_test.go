@@ -69,6 +69,16 @@ func (t *T) killAll(namespace, selector, argument string) (killed int, err error
 	return killed, errors.Join(errs...)
 }
 
+// waitKnown waits until something can be executed in a pod: a kubelet that has just
+// started does not know its pods yet.
+func (t *T) waitKnown(pod *corev1.Pod) {
+	t.Helper()
+	t.wait("a kubelet that knows pod "+pod.Name, func() error {
+		_, err := t.trySh(pod, "true")
+		return err
+	})
+}
+
 func migrateDisturbed(t *T, disturb func(*T) (int, error), back bool) {
 	var writers []*writer
 	var was []*corev1.PersistentVolume
@@ -110,10 +120,7 @@ func migrateDisturbed(t *T, disturb func(*T) (int, error), back bool) {
 		}
 		t.must(errors.Join(t.rolledOut(t.ctx(), "csi"), t.rolledOut(t.ctx(), installed)))
 		for _, w := range writers {
-			t.wait("a kubelet that knows pod "+w.pod.Name, func() error {
-				_, err := t.trySh(w.pod, "true")
-				return err
-			})
+			t.waitKnown(w.pod)
 		}
 		for i, w := range writers {
 			if command == "apply" {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -50,8 +51,10 @@ func migrateKilled(t *T) {
 	t.inTheWindow(v, w)
 	t.wantCSI(v, was)
 	// The kubelet knows nothing of the old mount since it was started again, and has
-	// it taken away as soon as the new one is beside.
-	t.wait("the new mount alone", func() error { return v.mountsOf(w.pod, false, true) })
+	// it taken away when it asks next with the new one beside.
+	if err := retry(backOff+t.patience, func() error { return v.mountsOf(w.pod, false, true) }); err != nil {
+		t.Fatalf("the new mount alone: %v", err)
+	}
 	w.writes()
 	w.note()
 	t.delete(w.pod)
@@ -102,12 +105,22 @@ func (t *T) inTheWindow(v *volume, w *writer) {
 	// What the kubelet's CSI plugin had from the migration before it takes away.
 	methods := []string{"NodeUnstageVolume", "ControllerUnpublishVolume"}
 	before := t.countAll(v, methods...)
-	t.must(t.node.Kubelet.Restart())
-	time.Sleep(20 * time.Second)
-	w.writes()
-	if after := t.countAll(v, methods...); after != before {
-		t.Errorf("the kubelet was restarted while there was no PersistentVolume: calls were %s, and are %s", before, after)
+	untouched := func() {
+		t.Helper()
+		if now := t.countAll(v, methods...); now != before {
+			t.Fatalf("the kubelet was restarted while there was no PersistentVolume: calls were %s, and are %s", before, now)
+		}
 	}
+	t.must(t.node.Kubelet.Restart())
+	t.wait("the unmount to be refused", func() error {
+		untouched()
+		return v.wasRefused()
+	})
+	// It asks again, and has what it had over CSI unpublished.
+	time.Sleep(15 * time.Second)
+	t.waitKnown(w.pod)
+	w.writes()
+	untouched()
 	t.noPolicy("e2e-no-volume")
 	// It may have been about to put the old volume back, and says so then.
 	if _, err := t.migrate("resume", "--timeout", "4m"); err != nil && !strings.Contains(err.Error(), "put back") {
@@ -117,6 +130,22 @@ func (t *T) inTheWindow(v *volume, w *writer) {
 	if t.persistentVolume(v).Spec.CSI == nil {
 		t.toCSI(v.name)
 	}
+}
+
+// wasRefused is an error unless the last that was asked of the bridge for the volume
+// was to unmount it under a pod that lives. A kubelet that was started while there
+// is no PersistentVolume asks for that within seconds, and again and again.
+func (v *volume) wasRefused() error {
+	r, err := v.record()
+	switch {
+	case err != nil:
+		return err
+	case r == nil:
+		return errors.New("the bridge has no record of the volume any more")
+	case !strings.Contains(r.LastError, "which lives, has the volume from here"):
+		return fmt.Errorf("the last error in the bridge's record is %q", r.LastError)
+	}
+	return nil
 }
 
 func (t *T) countAll(v *volume, methods ...string) string {

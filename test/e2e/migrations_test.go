@@ -54,13 +54,15 @@ func (t *T) wantUndoneOnce(v *volume) {
 	t.wantCalls(v, want)
 }
 
+// backOff is how long the kubelet waits at most until it tries again what was
+// refused (pkg/util/goroutinemap/exponentialbackoff, Kubernetes v1.37.1).
+const backOff = 2*time.Minute + 2*time.Second
+
 // waitIdle waits until nothing on the node or in the cluster has the volume. The
 // kubelet does not unstage what the bridge has mounted as well, tries again after
-// up to two minutes (pkg/util/goroutinemap/exponentialbackoff, Kubernetes v1.37.1),
-// and only then kube-controller-manager detaches.
+// its back-off, and only then kube-controller-manager detaches.
 func (t *T) waitIdle(v *volume) {
 	t.Helper()
-	const backOff = 2*time.Minute + 2*time.Second
 	err := retry(backOff+t.patience, func() error {
 		views, err := csidriver.Inspect(v.storage())
 		if err != nil {

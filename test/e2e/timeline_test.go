@@ -189,19 +189,28 @@ func (l *timeline) calls(_ context.Context, now map[string]string) error {
 
 // records is what the daemon has written down of the volume.
 func (l *timeline) records(_ context.Context, now map[string]string) error {
+	r, err := l.v.record()
+	if err != nil || r == nil {
+		return err
+	}
+	var pods []string
+	for dir, target := range r.Targets {
+		pods = append(pods, strings.Split(l.short(dir), "/")[1]+"="+string(target.Publish))
+	}
+	slices.Sort(pods)
+	now["record"] = fmt.Sprintf("attach=%s by %s foreign=%v stage=%s pods=%v takenOver=%v %s", r.Attach, r.Attachment, r.Foreign, r.Stage, pods, r.TakenOver, r.LastError)
+	return nil
+}
+
+// record is the daemon's record of the volume on the disk; nil if it has none.
+func (v *volume) record() (*volstate.Record, error) {
 	files, err := filepath.Glob("/var/lib/flex2csi/*.json")
 	for _, file := range files {
-		var r volstate.Record
+		r := &volstate.Record{}
 		text, err := os.ReadFile(file)
-		if err != nil || json.Unmarshal(text, &r) != nil || r.Handle != l.v.handle {
-			continue // gone by now, or another volume's
-		}
-		var pods []string
-		for dir, target := range r.Targets {
-			pods = append(pods, strings.Split(l.short(dir), "/")[1]+"="+string(target.Publish))
-		}
-		slices.Sort(pods)
-		now["record"] = fmt.Sprintf("attach=%s by %s foreign=%v stage=%s pods=%v takenOver=%v %s", r.Attach, r.Attachment, r.Foreign, r.Stage, pods, r.TakenOver, r.LastError)
+		if err == nil && json.Unmarshal(text, r) == nil && r.Handle == v.handle {
+			return r, nil
+		} // else gone by now, or another volume's
 	}
-	return err
+	return nil, err
 }
