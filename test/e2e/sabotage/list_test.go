@@ -1,5 +1,7 @@
 package sabotage
 
+import "slices"
+
 // A sabotage is something that users rely on, broken on purpose.
 type sabotage struct {
 	name string
@@ -13,7 +15,7 @@ type sabotage struct {
 }
 
 func sabotages() []sabotage {
-	return append(inSource(), inManifests()...)
+	return slices.Concat(inSource(), inTakeOver(), inManifests())
 }
 
 func inSource() []sabotage {
@@ -78,6 +80,29 @@ func inSource() []sabotage {
 			name: "reboot-unnoticed", scenario: "rebooted", want: "is of the last boot|record of e2e-rebooted-",
 			file: "internal/bridge/restore.go",
 			old:  "if r.BootID != b.BootID {", new: "if r.BootID == \"\" {",
+		},
+	}
+}
+
+// inTakeOver are those of volumes that are migrated under their pods.
+func inTakeOver() []sabotage {
+	return []sabotage{
+		{
+			name: "lets-go-of-the-living", scenario: "migrate-killed", want: "calls were|the unmount to be refused",
+			file: "internal/bridge/takeover.go",
+			old:  `if f.Replaced == "" || f.Pod == "" {`, new: `if f.Replaced == "" || f.Pod == "" || b != nil {`,
+		},
+		{
+			// The test driver refuses to unstage what another pod has from the kubelet.
+			name: "unstaged-when-handed-over", scenario: "migrate-two-pods", want: "pod b stays|NodeUnstageVolume was done 2 times",
+			file: "internal/bridge/takeover.go",
+			old:  "func (b *Bridge) owner(v *volume, next bool) (owner, error) {",
+			new:  "func (b *Bridge) owner(v *volume, next bool) (owner, error) {\n\tif b != nil {\n\t\treturn ours, nil\n\t}",
+		},
+		{
+			name: "attached-as-lent", scenario: "migrate-rollback-later", want: "the control plane tried to detach",
+			file: "internal/kube/handback.go",
+			old:  "if w.owner == attachment.AttachedByController {", new: "if w.owner == attachment.AttachedByController || w != nil {",
 		},
 	}
 }
