@@ -31,7 +31,8 @@ const (
 
 // untilKept waits until an attachment that was found is not about to be deleted by
 // the control plane: errVanished if it was. Lent: it will be when the kubelet's CSI
-// plugin has let go.
+// plugin has let go. Once it was seen that it is about to go, nothing but an answer
+// of the API server says that it stays.
 func (w *wait) untilKept(ctx context.Context, o *storagev1.VolumeAttachment) (lent bool, err error) {
 	if w.owner == attachment.AttachedByController {
 		return false, nil // it cannot see what the kubelet holds; the node's daemon looks
@@ -39,7 +40,7 @@ func (w *wait) untilKept(ctx context.Context, o *storagev1.VolumeAttachment) (le
 	early, cancel := soon(ctx)
 	defer cancel()
 	waited := false
-	for w.lent(early) {
+	for w.lent(early, waited) {
 		if w.want.KubeletHolds {
 			return true, nil
 		}
@@ -49,35 +50,56 @@ func (w *wait) untilKept(ctx context.Context, o *storagev1.VolumeAttachment) (le
 		waited = true
 		select {
 		case <-early.Done():
-			return false, flex.Errorf(flex.CodeUnavailable, "volume %s is attached to node %s as a CSI volume, by VolumeAttachment %s, and the kubelet does not hold it as one: the control plane is about to detach it, and only then can it be attached for the FlexVolume; does kube-controller-manager run?",
-				aboutVolume(w.want), w.want.Node, w.name)
+			return false, w.leaving()
 		case <-time.After(handBackLook):
 		}
 	}
 	if !waited {
 		return false, nil
 	}
-	gap, cancel := context.WithTimeout(early, handBackGap)
+	return false, w.throughGap(early, o)
+}
+
+// throughGap waits until the VolumeAttachment, too, has gone that the node does not
+// list any more, or is not going to: errVanished, or nil. What the watch says is
+// confirmed, and what is not known by the end of ctx may still go.
+func (w *wait) throughGap(ctx context.Context, o *storagev1.VolumeAttachment) error {
+	gap, cancel := context.WithTimeout(ctx, handBackGap)
 	defer cancel()
-	gone := false
-	_ = w.follow(gap, o, func(now *storagev1.VolumeAttachment) bool {
-		gone = now == nil || now.DeletionTimestamp != nil
-		return gone
-	})
-	if gone {
-		return false, errVanished
+	gone := func(now *storagev1.VolumeAttachment) bool {
+		return now == nil || now.UID != o.UID || now.DeletionTimestamp != nil
 	}
-	return false, nil
+	vanished := false
+	_ = w.follow(gap, o, func(now *storagev1.VolumeAttachment) bool {
+		vanished = gone(now)
+		return vanished
+	})
+	if vanished {
+		return errVanished
+	}
+	if now, err := w.get(ctx); err != nil || gone(now) {
+		return w.leaving() // the next call knows more
+	}
+	return nil
+}
+
+// leaving is for an attachment that is about to be deleted, and is not in time.
+func (w *wait) leaving() error {
+	return flex.Errorf(flex.CodeUnavailable, "volume %s is attached to node %s as a CSI volume, by VolumeAttachment %s, and the kubelet does not hold it as one: the control plane is about to detach it, and only then can it be attached for the FlexVolume; does kube-controller-manager run?",
+		aboutVolume(w.want), w.want.Node, w.name)
 }
 
 // lent reports whether the control plane has the volume attached to the node as a
-// CSI one. What is not known it has not: the API server being away keeps nobody from
-// what is attached.
-func (w *wait) lent(ctx context.Context) bool {
+// CSI one. What is not known is as before: the API server being away keeps nobody
+// from what is attached, and does not make that stay which was about to go.
+func (w *wait) lent(ctx context.Context, before bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, handBackAsk)
 	defer cancel()
 	n, err := w.cluster.GetNode(ctx, w.want.Node)
-	return err == nil && n != nil && slices.Contains(n.VolumesAttached, uniqueCSI(w.want.Key()))
+	if err != nil {
+		return before
+	}
+	return n != nil && slices.Contains(n.VolumesAttached, uniqueCSI(w.want.Key()))
 }
 
 // uniqueCSI is what a CSI volume is called in the status of nodes.

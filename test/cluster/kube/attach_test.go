@@ -41,6 +41,7 @@ func TestAttachments(t *testing.T) {
 		{"beginning", testBeginning},
 		{"taken over", testTakenOver},
 		{"handed back", testHandedBack},
+		{"about to go", testAboutToGo},
 		{"volumes", testVolumes},
 		{"secrets", testSecrets},
 		{"tokens", testTokens},

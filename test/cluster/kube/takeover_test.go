@@ -124,3 +124,48 @@ func testHandedBack(t *testing.T, p *controlplane.Plane) {
 		}
 	}
 }
+
+// testAboutToGo: what was seen to be about to go was taken for kept when the node
+// could not be looked at any more, or the time was up before the VolumeAttachment
+// went, too. Then a pod got what was detached under it.
+func testAboutToGo(t *testing.T, p *controlplane.Plane) {
+	d, x := start(t, p, "node-1"), attacher{p, t}
+	stop := x.run()
+	defer stop()
+	defer nodeHas(t, p, "", "")
+	a := volume("going", "node-1")
+	if got := <-attaching(t, d, a); got.err != nil {
+		t.Fatal(got.err)
+	}
+	for name, then := range map[string]func(){
+		"the node cannot be looked at": func() {
+			d.proxy.Fail(controlplane.Fault{Verb: "get", Resource: "nodes", Code: 500})
+		},
+		"the node does not list it any more": func() { nodeHas(t, p, "", "") },
+	} {
+		nodeHas(t, p, "going", "going")
+		d.proxy.Requests()
+		ctx := within(t, 5*time.Second) // which is shorter than the gap
+		done := make(chan error, 1)
+		go func() {
+			_, err := d.Attach(ctx, a)
+			done <- err
+		}()
+		looks := 0
+		eventually(t, "it is waited for", func() bool {
+			looks += d.proxy.Requests()["get nodes"]
+			return looks > 1
+		})
+		then()
+		t.Log(name)
+		says(t, <-done, flex.CodeUnavailable, "the control plane is about to detach it")
+		d.proxy.Heal()
+	}
+	nodeHas(t, p, "", "")
+	if got := <-attaching(t, d, a); got.err != nil || got.attached.Lent {
+		t.Errorf("nobody is about to detach it: %+v", got)
+	}
+	if err := d.Detach(within(t, 5*time.Second), a); err != nil {
+		t.Error(err)
+	}
+}
