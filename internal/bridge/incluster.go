@@ -52,11 +52,7 @@ func (b *Bridge) attachInCluster(s *setup, by string) error {
 	if r.Attachment == "" {
 		r.Attachment = by
 	}
-	err := b.askCluster(d, v, s.want.Pod, v.patience(d.Timeouts.Attach), s.awaits && r.Attach == volstate.None || awaited(r))
-	if err == nil && v.lent && len(publishedPods(r)) == 0 {
-		r.Attach = volstate.Doing // until stillAttached: if that is not reached, the next call asks again
-	}
-	return err
+	return b.askCluster(d, v, s.want.Pod, v.patience(d.Timeouts.Attach), s.awaits && r.Attach == volstate.None || awaited(r))
 }
 
 // awaited reports whether somebody else attaches the volume of a record.
@@ -89,7 +85,22 @@ func (b *Bridge) askCluster(d *FlexDriver, v *volume, pod csivol.Pod, timeout ti
 	}
 	v.lent = got.Lent
 	r.Attach, r.PublishContext, r.Foreign = volstate.Done, got.PublishContext, awaits || !got.Ours
+	if got.Lent && !holds(r) {
+		r.Attach = volstate.Doing // until stillAttached: if that is not reached, the next call asks again
+	}
 	return nil
+}
+
+// holds reports whether what is published keeps the kubelet's CSI plugin, and so the
+// control plane, from letting go of a volume. A call that has failed half-way may
+// have published nothing.
+func holds(r *volstate.Record) bool {
+	for _, t := range r.Targets {
+		if t.Publish == volstate.Done {
+			return true
+		}
+	}
+	return false
 }
 
 // attachmentOf is what a record says of an attachment. It is never read-only:

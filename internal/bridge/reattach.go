@@ -60,7 +60,9 @@ func (b *Bridge) reattach(v *volume) error {
 	if err := b.askCluster(d, v, csivol.Pod{}, reattachWait, awaited(r)); err != nil {
 		return err
 	}
-	v.log.Info("the volume is attached again", "volumeAttachment", r.Object)
+	if r.Attach == volstate.Done { // else it is only lent, and this comes again
+		v.log.Info("the volume is attached again", "volumeAttachment", r.Object)
+	}
 	if r.Stage == volstate.Done && !maps.Equal(before, r.PublishContext) {
 		b.notifyPods(r, "VolumeAttachmentChanged", "volume %s is attached again, and not as before: what is mounted may not work any more; delete the pods that have it on this node", r.Key())
 	}

@@ -372,6 +372,45 @@ func TestLentTwice(t *testing.T) {
 	n.empty()
 }
 
+// TestLentHalfWay: a mount whose NodePublishVolume may have been done, or not, and
+// whoever asked for the attachment after that, made the record forget that it was
+// only lent. The next mount did not ask, and it was detached under the pod.
+func TestLentHalfWay(t *testing.T) {
+	for name, again := range map[string]func(n *clusterNode, dir string){
+		"reconcile": func(n *clusterNode, _ string) { n.reconcile() },
+		"mount":     func(n *clusterNode, dir string) { n.fail("no answer", "mount", dir, options) },
+		"restart": func(n *clusterNode, _ string) {
+			n.start("boot-1")
+			n.reconcile()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newClusterNode(t)
+			n.cluster.set(func() { n.cluster.lent = true })
+			file := n.takeOver()
+			n.driver.fail["NodePublish"] = []error{final(flex.CodeDeadlineExceeded, "no answer"), final(flex.CodeDeadlineExceeded, "no answer")}
+			dir := n.podDir("p1")
+			n.fail("no answer", "mount", dir, options)
+			again(n, dir)
+			n.cluster.called()
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+			n.driver.fail["NodePublish"] = nil
+			n.cluster.set(func() { n.cluster.lent = false })
+			n.succeed("mount", dir, options)
+			if got := n.cluster.called(); got != "Attach" {
+				t.Errorf("called %q, and the attachment may be about to go", got)
+			}
+			if r := n.record(); r.Attach != volstate.Done {
+				t.Errorf("%+v", r)
+			}
+			n.succeed("unmount", dir)
+			n.empty()
+		})
+	}
+}
+
 // TestTakenOverDevice: with attach: true the volume is unstaged by unmountdevice,
 // some time after the last unmount. The kubelet's CSI plugin, which could not while
 // it was published here, may have been quicker.
