@@ -15,7 +15,8 @@ import (
 
 // A PersistentVolume may become a CSI one under its pods, and a FlexVolume again
 // (flex2csi migrate). Then the kubelet's own CSI plugin has the volume beside us,
-// and whoever lets go first leaves it to the other. See docs/adr/0018.
+// and whoever lets go first leaves it to the other. See
+// docs/adr/0015-replace-in-place.md.
 
 // volDataFile is what the kubelet's CSI plugin keeps beside its staging path, for
 // drivers that stage (pkg/volume/csi/csi_attacher.go, MountDevice), and in a pod's
