@@ -44,6 +44,8 @@ func (b *Bridge) sweep(v *volume, a *csivol.Attachment) error {
 	switch {
 	case r.Attach != volstate.None:
 		return nil // by it, or else it goes when that is over
+	case r.Idle() && b.csiPods(a.Key()):
+		return nil // since a migration; the control plane detaches it when they are gone
 	case d == nil || d.CSIDriver != a.Driver || d.Attacher == nil:
 		v.log.Warn("an attachment of this node is of a driver that the configuration no longer has, and stays", "driver", a.FlexDriver)
 		return nil

@@ -1,6 +1,8 @@
 package bridge_test
 
 import (
+	"bytes"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -67,6 +69,28 @@ func TestSweepSpares(t *testing.T) {
 	n.sweep()
 	if got := n.cluster.called(); got != "" {
 		t.Errorf("called %s", got)
+	}
+}
+
+// TestSweepMigrated: when the last FlexVolume of a migrated volume is gone its
+// attachment still has our labels, and is the control plane's. For as long as a CSI
+// pod had it there was a warning with each sweep, also when the configuration did
+// not have the driver any more.
+func TestSweepMigrated(t *testing.T) {
+	for _, stages := range []bool{false, true} {
+		n := newClusterNode(t)
+		var log bytes.Buffer
+		n.bridge.Log = slog.New(slog.NewTextHandler(&log, nil))
+		n.orphan("node-1", flexDriver)
+		n.orphan("node-1", "example.com/other")
+		n.kubeletMounts("p1", "pv1")
+		if stages {
+			n.mounts.set(filepath.Join(filepath.Dir(n.takeOver()), "globalmount"), true)
+		}
+		n.sweep()
+		if got := n.cluster.called(); got != "" || log.Len() > 0 {
+			t.Errorf("stages %t: called %q, and logged %s", stages, got, &log)
+		}
 	}
 }
 
