@@ -63,7 +63,7 @@ func judge(n *notes, f *controller.Finding, known map[csivol.Key]bool) {
 		if !slices.ContainsFunc(f.Finalizers, func(f string) bool { return strings.HasPrefix(f, "external-attacher/") }) {
 			e.evidence("no external-attacher has put its finalizer there: it has not seen it")
 		}
-	case known != nil && f.By == attachment.AttachedByNode && !known[csivol.Key{Driver: f.Driver, Handle: f.Handle}] && age > slowAttach && f.Deleted.IsZero():
+	case known != nil && f.By == attachment.AttachedByNode && f.Verdict != controller.Adopted && !known[csivol.Key{Driver: f.Driver, Handle: f.Handle}] && age > slowAttach && f.Deleted.IsZero():
 		e = n.add(attachmentNoRecord, f.Name, "volume %s is attached to this node, and the daemon has no record of it", nameOf(f))
 	case f.Verdict == controller.Unknown:
 		n.skip("whether the "+what+" is used", "%s", f.Reason)

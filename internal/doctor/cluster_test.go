@@ -10,6 +10,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/doctor"
+	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
 // fakeCluster has faults that a real API server has not at will;
@@ -176,6 +177,34 @@ func TestAttachments(t *testing.T) {
 	if strings.Contains(text(t, r), "canary") {
 		t.Error("there is a secret in the report")
 	}
+}
+
+// TestAttachmentWithoutRecord: doctor advised to delete the attachment of a volume
+// that CSI pods had. After a migration it still has flex2csi's labels, and when the
+// last FlexVolume of it is gone no record.
+func TestAttachmentWithoutRecord(t *testing.T) {
+	n := newNode(t)
+	c := newCluster()
+	c.pods = []string{"uid-1"}
+	for _, name := range []string{"lost", "migrated"} {
+		c.attachments = append(c.attachments, clusterview.Attachment{
+			Name: name, Driver: csiName, Node: "node-1", Ours: true, By: "node", FlexDriver: "example.com/disk",
+			PersistentVolume: "pv1", Handle: name, Attached: true, Created: time.Now().Add(-time.Hour),
+		})
+	}
+	store, err := volstate.Open(n.o.StateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Put(&volstate.Record{Driver: csiName, FlexDriver: "example.com/disk", Handle: "another", Name: "pv2", Attach: volstate.Done}); err != nil {
+		t.Fatal(err)
+	}
+	c.nodes[0].VolumesInUse = []string{"kubernetes.io/csi/" + csiName + "^migrated"}
+	n.o.Cluster, n.o.NodeName = c, "node-1"
+	r := n.run()
+	r.Findings = found(r, "attachment-without-record")
+	want(t, r, "", "attachment-without-record lost")
+	wantText(t, r, "no pod of the node has the volume")
 }
 
 func TestObjects(t *testing.T) {

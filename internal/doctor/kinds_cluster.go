@@ -247,7 +247,7 @@ func attachmentKinds() []Kind {
 		{
 			attachmentNoRecord, Warning,
 			multiAttach,
-			"The daemon looks for such attachments when it starts. If it stays after a restart of the daemon: kubectl delete volumeattachment {subject}.",
+			"The daemon looks for such attachments when it starts. If it stays after a restart of the daemon, and no pod of the node has the volume, as a FlexVolume or a CSI one: kubectl delete volumeattachment {subject}.",
 		},
 		{
 			attachmentFails, Error, waiting,
