@@ -75,11 +75,24 @@ func (j *judge) probe(ctx context.Context) {
 	j.check("dry-run", OK, "", "the API server takes the replacement, and stores it as it is")
 }
 
+// mounting are the fields of a volume's spec that say what is mounted, how and
+// where. The API server fills in nothing there (pkg/apis/core/v1/defaults.go,
+// SetDefaults_PersistentVolume, Kubernetes v1.37.1): what nobody has asked for,
+// a webhook has added.
+func mounting() []string { return []string{"csi", "flexVolume", "mountOptions", "nodeAffinity"} }
+
 // changedBy are the fields that matter and would come out in another way.
-// Quantities may be written in another way.
+// Quantities may be written in another way, and who likes may add labels.
 func changedBy(want, stored tree) (all []string) {
 	spec := want.sub("spec").copied()
 	delete(spec, "capacity")
-	metadata := map[string]any{"annotations": want.at("metadata", "annotations"), "labels": want.at("metadata", "labels")}
-	return differences(map[string]any{"spec": map[string]any(spec), "metadata": metadata}, map[string]any(stored), "")
+	metadata := tree{}
+	for _, field := range []string{"annotations", "labels"} {
+		metadata.put(field, want.at("metadata", field))
+	}
+	all = differences(map[string]any{"spec": map[string]any(spec), "metadata": map[string]any(metadata)}, map[string]any(stored), "")
+	for _, field := range mounting() {
+		all = append(all, additions(want.at("spec", field), stored.at("spec", field), "spec."+field)...)
+	}
+	return all
 }

@@ -27,3 +27,30 @@ func Render(ctx context.Context, c *bridgeconfig.Configuration, raw []byte) (rep
 
 // YAMLOf writes JSON as YAML.
 func YAMLOf(data []byte) ([]byte, error) { return manifest.YAML(data) }
+
+// ChangedBy are the fields of a volume that were stored in another way.
+func ChangedBy(want, stored []byte) ([]string, error) {
+	w, s, err := both(want, stored)
+	if err != nil {
+		return nil, err
+	}
+	return changedBy(w.tree, s.tree), nil
+}
+
+// Matches reports whether a volume is the one that was to be created; created:
+// it has the UID of that.
+func Matches(want, is []byte, created bool) (bool, error) {
+	w, s, err := both(want, is)
+	if err != nil {
+		return false, err
+	}
+	return matches(w.sub("spec"), s.sub("spec"), created), nil
+}
+
+func both(a, b []byte) (x, y *Object, err error) {
+	if x, err = ParseObject(a); err != nil {
+		return nil, nil, err
+	}
+	y, err = ParseObject(b)
+	return x, y, err
+}

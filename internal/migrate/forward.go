@@ -219,7 +219,7 @@ func changedSince(planned json.RawMessage, now *Object) string {
 	for _, object := range []tree{a, b} {
 		delete(object.sub("metadata", "annotations"), OriginalAnnotation)
 	}
-	return strings.Join(append(differences(map[string]any(a), map[string]any(b), ""), differences(map[string]any(b), map[string]any(a), "")...), "; ")
+	return strings.Join(append(differences(map[string]any(a), map[string]any(b), ""), additions(map[string]any(a), map[string]any(b), "")...), "; ")
 }
 
 // undecided are the decisions that nobody has made.

@@ -206,6 +206,23 @@ func differences(want, got any, path string) (all []string) {
 	return all
 }
 
+// additions are the paths of which one has values that nobody has asked for. What
+// is another value on both sides is among the [differences].
+func additions(want, got any, path string) (all []string) {
+	if want == nil && got != nil {
+		return []string{fmt.Sprintf("%s is %s, which was not asked for", strings.TrimPrefix(path, "."), shown(got))}
+	}
+	w, isObject := want.(map[string]any)
+	g, alike := got.(map[string]any)
+	if !isObject || !alike {
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(g)) {
+		all = append(all, additions(w[key], g[key], path+"."+key)...)
+	}
+	return all
+}
+
 // shown is a value for people, and to compare.
 func shown(value any) string {
 	if value == nil {

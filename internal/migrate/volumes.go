@@ -3,6 +3,7 @@ package migrate
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 )
@@ -22,13 +23,24 @@ func (o *one) matches(pv *Object, want json.RawMessage) bool {
 	if err != nil {
 		return false
 	}
-	a, b := w.sub("spec").copied(), pv.sub("spec")
-	if pv.uid() == o.rec.CreatedUID {
-		a = identity(a)
+	return matches(w.sub("spec").copied(), pv.sub("spec"), pv.uid() == o.rec.CreatedUID)
+}
+
+// matches compares two specs, both ways. Of the volume that was created then only
+// the identity counts: what was added to that a person was told (asAsked), and has
+// gone on.
+func matches(want, is tree, created bool) bool {
+	if created {
+		return len(differences(map[string]any(identity(want)), map[string]any(is), "")) == 0
 	}
-	delete(a, "capacity") // an expansion
-	delete(a, "persistentVolumeReclaimPolicy")
-	return len(differences(map[string]any(a), map[string]any(b), "")) == 0
+	delete(want, "capacity") // an expansion
+	delete(want, "persistentVolumeReclaimPolicy")
+	if len(differences(map[string]any(want), map[string]any(is), "")) > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(mounting(), func(field string) bool {
+		return len(additions(want.at(field), is.at(field), field)) > 0
+	})
 }
 
 // identity is what makes a volume this volume, and this claim's.

@@ -40,6 +40,7 @@ func TestRefused(t *testing.T) {
 		{"Quota", testQuota},
 		{"EachRight", testEachRight},
 		{"Policies", testPolicies},
+		{"Added", testAdded},
 		{"Webhook", testWebhook},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(w.with(t)) })
