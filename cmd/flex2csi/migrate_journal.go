@@ -10,9 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/durable"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 )
 
@@ -98,7 +97,7 @@ func bindJournal(ctx context.Context, c clusterServer, dir string) error {
 	if err := sameCluster(ctx, c, dir); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := durable.MakeDir(dir); err != nil {
 		return fmt.Errorf("make the directory of the journal: %w", err)
 	}
 	path := filepath.Join(dir, clusterFile)
@@ -109,7 +108,7 @@ func bindJournal(ctx context.Context, c clusterServer, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := renameio.WriteFile(path, append(data, '\n'), 0o600); err != nil {
+	if err := durable.WriteFile(path, append(data, '\n')); err != nil {
 		return fmt.Errorf("write which cluster the journal is about: %w", err)
 	}
 	return nil

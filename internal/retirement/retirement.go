@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/google/renameio/v2"
+	"github.com/flex2csi/flex2csi/internal/durable"
 )
 
 // A Retirement is what the note says.
@@ -35,10 +35,10 @@ func Begin(stateDir string) (*Retirement, error) {
 		return nil, err
 	}
 	path := filepath.Join(stateDir, name)
-	if err := renameio.WriteFile(path, append(data, '\n'), 0o600, renameio.WithTempDir(stateDir)); err != nil {
+	if err := durable.WriteFile(path, append(data, '\n')); err != nil {
 		return nil, fmt.Errorf("leave the note that flex2csi is being uninstalled: %w", err)
 	}
-	return r, sync(stateDir)
+	return r, nil
 }
 
 // End takes the note away. One that is not there is no error.
@@ -50,7 +50,7 @@ func End(stateDir string) error {
 	if err != nil {
 		return fmt.Errorf("take away the note that flex2csi is being uninstalled: %w", err)
 	}
-	return sync(stateDir)
+	return durable.SyncDir(stateDir)
 }
 
 // Get returns the note; nil: there is none. One that cannot be read counts, with
@@ -72,14 +72,4 @@ func Get(stateDir string) (*Retirement, error) {
 		}
 	}
 	return r, nil
-}
-
-// sync makes names durable.
-func sync(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

@@ -14,9 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/durable"
 	"github.com/flex2csi/flex2csi/internal/filelock"
 	"github.com/flex2csi/flex2csi/internal/trust"
 )
@@ -41,7 +40,7 @@ const (
 // Open makes the directory if it is not there, readable by root alone, and
 // refuses one that others could write to.
 func Open(dir string) (*Store, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := durable.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("make the state directory: %w", err)
 	}
 	if err := trust.Directory(dir, false); err != nil {
@@ -114,10 +113,10 @@ func (s *Store) Put(r *Record) error {
 	if err := s.keep(s.path(r.Key())); err != nil {
 		return fmt.Errorf("keep the version before of the record of %s: %w", r.Key(), err)
 	}
-	if err := renameio.WriteFile(s.path(r.Key()), append(data, '\n'), 0o600, renameio.WithTempDir(s.dir)); err != nil {
+	if err := durable.WriteFile(s.path(r.Key()), append(data, '\n')); err != nil {
 		return fmt.Errorf("write the record of %s: %w", r.Key(), err)
 	}
-	return s.sync()
+	return nil
 }
 
 // keep gives the record that is there a second name, in the place of the
@@ -153,17 +152,7 @@ func (s *Store) Delete(k csivol.Key) error {
 			return fmt.Errorf("remove the record of %s: %w", k, err)
 		}
 	}
-	return s.sync()
-}
-
-// sync makes names durable.
-func (s *Store) sync() error {
-	d, err := os.Open(s.dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return durable.SyncDir(s.dir)
 }
 
 // Load returns all records. Files that are none are put aside under another

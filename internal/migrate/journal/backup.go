@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/flex2csi/flex2csi/internal/durable"
 	"github.com/flex2csi/flex2csi/internal/migrate/manifest"
 )
 
@@ -40,10 +41,8 @@ func backUp(dir string, object []byte) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	for _, d := range []string{filepath.Dir(filepath.Dir(dir)), filepath.Dir(dir), dir} {
-		if err := makeDir(d); err != nil {
-			return err
-		}
+	if err := durable.MakeDir(dir); err != nil {
+		return err
 	}
 	base := filepath.Join(dir, name)
 	for n := 2; ; n++ {
@@ -59,10 +58,10 @@ func backUp(dir string, object []byte) error {
 		}
 		base = filepath.Join(dir, fmt.Sprintf("%s-%d", name, n))
 	}
-	if err := writeFile(base+".yaml", text); err != nil {
+	if err := durable.WriteFile(base+".yaml", text); err != nil {
 		return err
 	}
-	return writeFile(base+".json", object) // the last: where it is, both are
+	return durable.WriteFile(base+".json", object) // the last: where it is, both are
 }
 
 // backupName is that of an object's files: persistentvolume, pod-web-0.

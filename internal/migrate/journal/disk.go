@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
+	"github.com/flex2csi/flex2csi/internal/durable"
 )
 
 // Disk keeps records in a directory, one file for each volume, and a back-up of
@@ -139,14 +139,14 @@ func (d *Disk) put(ctx context.Context, n *Record) error {
 	case there != nil && there.after(n):
 		return fmt.Errorf("write the journal of %s: %w: %s has it as it was %s later", n.Volume, ErrConflict, d.Dir, writes(there.Sequence-n.Sequence))
 	}
-	if err := makeDir(d.Dir); err != nil {
+	if err := durable.MakeDir(d.Dir); err != nil {
 		return fmt.Errorf("make the journal's directory: %w", err)
 	}
 	path, err := d.path(n.Volume)
 	if err != nil {
 		return err
 	}
-	if err := writeFile(path, data); err != nil {
+	if err := durable.WriteFile(path, data); err != nil {
 		return fmt.Errorf("write the journal of %s: %w", n.Volume, err)
 	}
 	return nil
@@ -177,33 +177,4 @@ func (d *Disk) Verify(_ context.Context, r *Record) error {
 		return fmt.Errorf("read the journal of %s back: %s does not have what was written", r.Volume, path)
 	}
 	return nil
-}
-
-// writeFile replaces a file in one step, for good.
-func writeFile(path string, data []byte) error {
-	dir := filepath.Dir(path)
-	if err := renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(dir), renameio.WithStaticPermissions(0o600)); err != nil {
-		return err
-	}
-	return syncDir(dir)
-}
-
-// makeDir makes a directory for its owner alone, and its name durable.
-func makeDir(dir string) error {
-	if st, err := os.Stat(dir); err == nil && st.IsDir() {
-		return nil
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(dir))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
