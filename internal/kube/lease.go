@@ -29,9 +29,6 @@ type LeaseOptions struct {
 	Waiting func(holder string)
 }
 
-// processAnnotation is that of the Lease's holder.
-const processAnnotation = "flex2csi.io/lease-process"
-
 // A Lease is one that is held. Unlike an [Election] it is not given up by whoever
 // cannot renew it in time: the answer to [Lease.Held] changes, and changes back.
 type Lease struct {
@@ -109,35 +106,35 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // same reports whether a Lease has not been renewed.
 func same(a, b *coordinationv1.Lease) bool {
-	return holderOf(a) == holderOf(b) && renewedAt(a).Equal(renewedAt(b))
+	x, y := leaseView(a), leaseView(b)
+	return x.Holder == y.Holder && x.Renewed.Equal(y.Renewed)
 }
 
 // free reports whether nobody holds it, or who wants it by a request whose answer
 // got lost, or somebody who is dead for certain.
 func free(o *coordinationv1.Lease, want LeaseOptions) bool {
-	process, holder := o.Annotations[processAnnotation], holderOf(o)
-	return holder == "" || holder == want.Identity || process != "" && want.Dead != nil && want.Dead(process)
+	return holderOf(o) == want.Identity || leaseView(o).Free(want.Dead)
 }
 
-func holderOf(o *coordinationv1.Lease) string {
-	if o.Spec.HolderIdentity == nil {
-		return ""
-	}
-	return *o.Spec.HolderIdentity
-}
-
-func renewedAt(o *coordinationv1.Lease) time.Time {
-	if o.Spec.RenewTime == nil {
-		return time.Time{}
-	}
-	return o.Spec.RenewTime.UTC()
-}
+func holderOf(o *coordinationv1.Lease) string { return leaseView(o).Holder }
 
 func durationOf(o *coordinationv1.Lease, otherwise time.Duration) time.Duration {
-	if o.Spec.LeaseDurationSeconds == nil {
-		return otherwise
+	return cmp.Or(leaseView(o).Duration, otherwise)
+}
+
+// leaseView is what the object says.
+func leaseView(o *coordinationv1.Lease) (l clusterview.Lease) {
+	l.Process = o.Annotations[clusterview.LeaseProcess]
+	if o.Spec.HolderIdentity != nil {
+		l.Holder = *o.Spec.HolderIdentity
 	}
-	return time.Duration(*o.Spec.LeaseDurationSeconds) * time.Second
+	if o.Spec.RenewTime != nil {
+		l.Renewed = o.Spec.RenewTime.UTC()
+	}
+	if o.Spec.LeaseDurationSeconds != nil {
+		l.Duration = time.Duration(*o.Spec.LeaseDurationSeconds) * time.Second
+	}
+	return l
 }
 
 // what names the Lease in errors.
@@ -175,7 +172,7 @@ func (l *Lease) put(ctx context.Context, over *coordinationv1.Lease) error {
 	if o.Annotations == nil {
 		o.Annotations = map[string]string{}
 	}
-	o.Annotations[processAnnotation] = l.o.Process
+	o.Annotations[clusterview.LeaseProcess] = l.o.Process
 	o.Spec.HolderIdentity = &l.o.Identity
 	o.Spec.RenewTime = &metav1.MicroTime{Time: begun}
 	o.Spec.LeaseDurationSeconds = new(int32((l.o.Duration + time.Second - 1) / time.Second))
@@ -269,7 +266,7 @@ func (l *Lease) Release(ctx context.Context) error {
 		return nil //nolint:nilerr // it is somebody else's
 	}
 	o.Spec.HolderIdentity = new("")
-	delete(o.Annotations, processAnnotation)
+	delete(o.Annotations, clusterview.LeaseProcess)
 	_, err := l.bounded(ctx, func(ctx context.Context) (*coordinationv1.Lease, error) {
 		return l.c.coordination.Leases(l.o.Namespace).Update(ctx, o, metav1.UpdateOptions{})
 	})

@@ -157,28 +157,33 @@ func (s *observed) pod(ctx context.Context, namespace, uid string) string {
 	return ""
 }
 
-// leaseProcess is the annotation by which the Lease names its holder's process.
-const leaseProcess = "flex2csi.io/lease-process"
-
 // holder is who has the Lease just now, user@host; empty: nobody.
 func (o *Observer) holder(ctx context.Context, s *observed) string {
-	lease, err := s.w.get(ctx, leases(), Namespace, LeaseName)
+	object, err := s.w.get(ctx, leases(), Namespace, LeaseName)
 	if err != nil {
 		s.problem("who migrates just now is not known: %v", err)
 		return ""
 	}
-	if lease == nil {
+	if object == nil {
 		return ""
 	}
-	if process := lease.pairs("metadata", "annotations")[leaseProcess]; process != "" && o.Dead != nil && o.Dead(process) {
+	lease := leaseView(object)
+	if lease.Free(o.Dead) || lease.Over(s.now) {
 		return ""
 	}
-	renewed, err := time.Parse(time.RFC3339Nano, lease.text("spec", "renewTime"))
-	seconds, bad := strconv.Atoi(lease.text("spec", "leaseDurationSeconds"))
-	if err != nil || bad != nil || s.now.After(renewed.Add(time.Duration(seconds)*time.Second)) {
-		return ""
+	return lease.Holder
+}
+
+// leaseView is what the object says.
+func leaseView(o *Object) clusterview.Lease {
+	l := clusterview.Lease{Holder: o.text("spec", "holderIdentity"), Process: o.pairs("metadata", "annotations")[clusterview.LeaseProcess]}
+	if renewed, err := time.Parse(time.RFC3339Nano, o.text("spec", "renewTime")); err == nil {
+		l.Renewed = renewed
 	}
-	return lease.text("spec", "holderIdentity")
+	if seconds, err := strconv.Atoi(o.text("spec", "leaseDurationSeconds")); err == nil {
+		l.Duration = time.Duration(seconds) * time.Second
+	}
+	return l
 }
 
 // source is what a PersistentVolume is.
