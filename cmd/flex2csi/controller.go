@@ -121,7 +121,7 @@ func (o *controllerOptions) run(ctx context.Context, c *bridgeconfig.Configurati
 	}
 	if o.sweep {
 		election := kube.Election{Namespace: cmp.Or(o.leaseNamespace, podNamespace(), "flex2csi"), Name: leaseName, Identity: identity()}
-		options.Background = append(options.Background, func(ctx context.Context) { cluster.Lead(ctx, election, sweeper.Run) })
+		options.Background = append(options.Background, func(ctx context.Context) { cluster.Lead(ctx, election, saying(log, election, sweeper.Run)) })
 	}
 	// Calls that are being drained want to see what becomes of their attachments.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -131,6 +131,16 @@ func (o *controllerOptions) run(ctx context.Context, c *bridgeconfig.Configurati
 	end()
 	watching.Wait()
 	return errors.Join(err, o.leave(log))
+}
+
+// saying has the log say when this is the one that sweeps.
+func saying(log *slog.Logger, e kube.Election, sweep func(context.Context)) func(context.Context) {
+	log = log.With("lease", e.Namespace+"/"+e.Name, "identity", e.Identity)
+	return func(ctx context.Context) {
+		log.InfoContext(ctx, "this is the one that sweeps now")
+		sweep(ctx)
+		log.InfoContext(ctx, "this is not the one that sweeps any more")
+	}
 }
 
 // leave removes the socket, if flex2csi was uninstalled and nobody calls there.

@@ -25,14 +25,9 @@ type Election struct {
 // Lead calls while each time when this program is the one, with a context that
 // ends when it is not any more, until ctx ends.
 func (c *Cluster) Lead(ctx context.Context, e Election, while func(context.Context)) {
-	log := c.log.With("lease", e.Namespace+"/"+e.Name, "identity", e.Identity)
 	for ctx.Err() == nil {
-		if err := c.leadOnce(ctx, e, func(ctx context.Context) {
-			log.Info("this is the one that sweeps now")
-			while(ctx)
-			log.Info("this is not the one that sweeps any more")
-		}); err != nil {
-			log.Error("there is no election", "error", err)
+		if err := c.leadOnce(ctx, e, while); err != nil {
+			c.log.Error("there is no election", "lease", e.Namespace+"/"+e.Name, "identity", e.Identity, "error", err)
 			return
 		}
 	}
