@@ -66,8 +66,6 @@ type Volume struct {
 	CSIDriver        string `json:"csiDriver"`
 	VolumeHandle     string `json:"volumeHandle"`
 	Staged           string `json:"staged,omitempty"`
-	// Attachment is the VolumeAttachment, if the volume is attached by one.
-	Attachment string `json:"attachment,omitempty"`
 	// InDoubt: something is under way, or has failed half-way.
 	InDoubt bool `json:"inDoubt,omitempty"`
 	// TakenOver: the kubelet's CSI plugin has it on the node, too, for whichever
@@ -83,8 +81,6 @@ type Pod struct {
 	// TakenOver: the kubelet's CSI plugin has mounted the volume for this pod, too,
 	// beside what it has from the bridge.
 	TakenOver bool `json:"takenOver,omitempty"`
-	// Direct: the CSI driver has published into the pod's directory itself.
-	Direct bool `json:"direct,omitempty"`
 }
 
 // Of makes the document of records. staging is where the kubelet's CSI plugin
@@ -103,7 +99,7 @@ func Of(node, bootID, version string, now time.Time, records []*volstate.Record,
 func volume(r *volstate.Record, staging string) Volume {
 	v := Volume{
 		PersistentVolume: r.Name, FlexDriver: r.FlexDriver, CSIDriver: r.Driver, VolumeHandle: r.Handle,
-		Attachment: r.Object, InDoubt: r.InDoubt(), TakenOver: r.TakenOver,
+		InDoubt: r.InDoubt(), TakenOver: r.TakenOver,
 	}
 	switch {
 	case r.Stage == volstate.None:
@@ -120,7 +116,7 @@ func volume(r *volstate.Record, staging string) Volume {
 		if place, err := kubeletdir.Parse(dir); err == nil && uid == "" {
 			uid = place.PodUID
 		}
-		v.Pods = append(v.Pods, Pod{UID: uid, Direct: t.Private == ""})
+		v.Pods = append(v.Pods, Pod{UID: uid})
 	}
 	slices.SortFunc(v.Pods, func(a, b Pod) int { return cmp.Compare(a.UID, b.UID) })
 	return v

@@ -43,9 +43,9 @@ func TestOf(t *testing.T) {
 	want := []nodevolumes.Volume{
 		{CSIDriver: "d", VolumeHandle: "a", Staged: nodevolumes.StagedElsewhere, InDoubt: true},
 		{
-			CSIDriver: "d", VolumeHandle: "b", PersistentVolume: "pv1", FlexDriver: "example.com/disk", Attachment: "csi-1",
+			CSIDriver: "d", VolumeHandle: "b", PersistentVolume: "pv1", FlexDriver: "example.com/disk",
 			Staged: nodevolumes.StagedAsByKubelet, InDoubt: true,
-			Pods: []nodevolumes.Pod{{UID: "u2"}, {UID: "uid-of-path", Direct: true}},
+			Pods: []nodevolumes.Pod{{UID: "u2"}, {UID: "uid-of-path"}},
 		},
 	}
 	if diff := cmp.Diff(want, got.Volumes); diff != "" || got.Node != "node-1" || got.BootID != "boot" || got.Incomplete || !got.Written.Equal(now) {

@@ -161,7 +161,7 @@ func (w *world) bridge(node string, volumes ...nodevolumes.Volume) {
 func has(volume string, pods ...*corev1.Pod) nodevolumes.Volume {
 	v := nodevolumes.Volume{
 		PersistentVolume: volume, FlexDriver: flexDriver, CSIDriver: csiDriver, VolumeHandle: "vol-" + volume,
-		Staged: nodevolumes.StagedAsByKubelet, Attachment: attachment.Name("vol-"+volume, csiDriver, "node-1"),
+		Staged: nodevolumes.StagedAsByKubelet,
 	}
 	for _, p := range pods {
 		v.Pods = append(v.Pods, nodevolumes.Pod{UID: string(p.UID)})
