@@ -14,11 +14,11 @@ import (
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 )
 
-// Label is that of the ConfigMaps of the journal, VolumeAnnotation has the name
+// Label is that of the ConfigMaps of the journal, volumeAnnotation has the name
 // of the volume, which is too long for a label or a name.
 const (
 	Label            = "flex2csi.io/migration"
-	VolumeAnnotation = "flex2csi.io/migration-volume"
+	volumeAnnotation = "flex2csi.io/migration-volume"
 )
 
 const (
@@ -212,7 +212,7 @@ func (c *Cluster) write(ctx context.Context, n *Record, data []byte) ([]byte, er
 	name := ConfigMapName(n.Volume)
 	m.Metadata.Name, m.Metadata.ResourceVersion = name, c.known(n.Volume)
 	m.Metadata.Labels = map[string]string{Label: "true", "app.kubernetes.io/managed-by": "flex2csi"}
-	m.Metadata.Annotations = map[string]string{VolumeAnnotation: n.Volume, writerAnnotation: c.writer}
+	m.Metadata.Annotations = map[string]string{volumeAnnotation: n.Volume, writerAnnotation: c.writer}
 	first := m.Metadata.ResourceVersion == ""
 	if first && len(data) > maxRecord {
 		return nil, fmt.Errorf("%w: %d KiB, and there is room for %d; the volume or its claim has big annotations", ErrTooBig, len(data)>>10, maxRecord>>10)
