@@ -58,8 +58,9 @@ func (o *plannerOptions) add(set *pflag.FlagSet) {
 	o.operatorAccess.add(set)
 }
 
-// planner connects, and makes one.
-func (o *plannerOptions) planner(ctx context.Context, env environment) (*kube.Cluster, *migrate.Planner, error) {
+// planner connects, and makes one. Whoever goes on or back needs no configuration
+// where the new volume is written down already.
+func (o *plannerOptions) planner(ctx context.Context, env environment, needsConfig bool) (*kube.Cluster, *migrate.Planner, error) {
 	given, err := givenSecrets(o.secrets)
 	if err != nil {
 		return nil, nil, err
@@ -70,7 +71,11 @@ func (o *plannerOptions) planner(ctx context.Context, env environment) (*kube.Cl
 	}
 	config, err := migrateConfig(ctx, o.config, cluster, env)
 	if err != nil {
-		return nil, nil, err
+		if needsConfig || o.config != "" || ctx.Err() != nil {
+			return nil, nil, err
+		}
+		fmt.Fprintf(env.err, "note: %v; volumes for which that is needed still are left\n", err)
+		config = &bridgeconfig.Configuration{}
 	}
 	return cluster, &migrate.Planner{Reader: cluster, Config: config, Secrets: given, Server: cluster.Server(), Now: time.Now}, nil
 }

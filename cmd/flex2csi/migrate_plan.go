@@ -52,7 +52,7 @@ func migratePlan(args []string, env environment) error {
 	}
 	ctx, stop := untilInterrupted()
 	defer stop()
-	cluster, planner, err := o.planner(ctx, env)
+	cluster, planner, err := o.planner(ctx, env, true)
 	if err != nil {
 		return err
 	}

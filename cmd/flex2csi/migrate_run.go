@@ -18,7 +18,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/migrate"
@@ -68,24 +67,11 @@ type session struct {
 	runner  *migrate.Runner
 }
 
-// open connects. Whoever goes on or back needs no configuration where the new
-// volume is written down already.
+// open connects.
 func (o *runOptions) open(ctx context.Context, env environment, options migrate.Options, needsConfig bool) (*session, error) {
-	given, err := givenSecrets(o.secrets)
+	cluster, planner, err := o.planner(ctx, env, needsConfig)
 	if err != nil {
 		return nil, err
-	}
-	cluster, err := o.connect()
-	if err != nil {
-		return nil, err
-	}
-	config, err := migrateConfig(ctx, o.config, cluster, env)
-	if err != nil {
-		if needsConfig || o.config != "" || ctx.Err() != nil {
-			return nil, err
-		}
-		fmt.Fprintf(env.err, "note: %v; volumes for which that is needed still are left\n", err)
-		config = &bridgeconfig.Configuration{}
 	}
 	options.Width, options.Timeout = o.width, o.timeout
 	options.By, options.Version = whoami(), version.Get().Version
@@ -93,7 +79,7 @@ func (o *runOptions) open(ctx context.Context, env environment, options migrate.
 		env: env, o: o, cluster: cluster,
 		runner: &migrate.Runner{
 			Cluster: cluster,
-			Planner: &migrate.Planner{Reader: cluster, Config: config, Secrets: given, Server: cluster.Server(), Now: time.Now},
+			Planner: planner,
 			Journal: &journal.Both{Disk: &journal.Disk{Dir: o.journal}, Cluster: journal.NewCluster(cluster, migrate.Namespace)},
 			Options: options, Now: time.Now,
 		},
