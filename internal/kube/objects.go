@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -130,8 +131,8 @@ func (c *Cluster) DryRunCreate(ctx context.Context, r clusterview.Resource, name
 // isAbout reports whether an error is about an object: a webhook may say of
 // another one that it exists.
 func isAbout(err error, resource, name string) bool {
-	status, ok := err.(apierrors.APIStatus)
-	if !ok {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
 		return false
 	}
 	details := status.Status().Details

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	policyv1 "k8s.io/api/policy/v1"
@@ -34,7 +35,11 @@ func (c *Cluster) CreateObject(ctx context.Context, r clusterview.Resource, name
 		return nil, fmt.Errorf("create %s: %w", r.Name, err)
 	}
 	q := c.core.RESTClient().Post().AbsPath(r.Path(namespace)).Param("fieldValidation", metav1.FieldValidationStrict)
-	return c.change(ctx, q, object, jsonType, fmt.Sprintf("create %s %s", r.Name, nameIn(namespace, named.Name)))
+	stored, err := c.change(ctx, q, object, jsonType, fmt.Sprintf("create %s %s", r.Name, nameIn(namespace, named.Name)))
+	if errors.Is(err, clusterview.ErrExists) && !isAbout(err, r.Name, named.Name) { // so says a webhook: who looks finds nothing
+		return nil, answer{errors.New(err.Error()), clusterview.ErrRefused}
+	}
+	return stored, err
 }
 
 // DeleteObject asks for the end of an object, which may still be there after if it has
