@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -118,7 +119,11 @@ func migrateDisturbed(t *T, disturb func(*T) (int, error), back bool) {
 		if !back {
 			g.after = nil
 		}
-		t.must(errors.Join(t.rolledOut(t.ctx(), "csi"), t.rolledOut(t.ctx(), installed)))
+		// A kubelet waits up to five minutes before it starts a container again that
+		// has ended this often.
+		t.must(retry(5*time.Minute, func() error {
+			return errors.Join(t.rolledOut(t.ctx(), "csi"), t.rolledOut(t.ctx(), installed))
+		}))
 		for _, w := range writers {
 			t.waitKnown(w.pod)
 		}
