@@ -76,16 +76,31 @@ func (o *Observer) Finish(ctx context.Context, drivers []string) (*Departure, er
 			all[name] = f.driver(ctx, name)
 		}
 	}
-	for _, name := range wanted {
-		d.Drivers = append(d.Drivers, all[name])
-	}
 	d.Bridge = f.bridge(ctx, all)
+	for _, name := range wanted {
+		driver := all[name]
+		if d.Bridge.Free {
+			driver.goesWithBridge()
+		}
+		d.Drivers = append(d.Drivers, driver)
+	}
 	d.Notes = f.notes(ctx, wanted)
 	d.Problems = s.problems
 	if len(d.Problems) > 0 {
 		d.doubt()
 	}
 	return d, ctx.Err()
+}
+
+// goesWithBridge: the last drivers are not taken out of its configuration first,
+// which has to have one.
+func (d *DriverEnd) goesWithBridge() {
+	if d.Steps = nil; len(d.Nodes) > 0 {
+		d.Steps = []string{"nothing of its own: it goes with the bridge, below"}
+	}
+	for i := range d.Nodes {
+		d.Nodes[i].Steps = nil
+	}
 }
 
 // doubt takes back that anything can be taken away: something is not known.

@@ -140,7 +140,7 @@ func (f *finisher) driver(ctx context.Context, name string) DriverEnd {
 		end.Nodes = append(end.Nodes, n)
 	}
 	end.Free = inCluster && !slices.ContainsFunc(end.Nodes, func(n NodeEnd) bool { return !n.Free })
-	if end.Free {
+	if end.Free && len(end.Nodes) > 0 {
 		end.Steps = []string{"take " + name + " out of config.yaml and apply that; then, on each node, what stands below (docs/uninstall.md, One driver)"}
 	}
 	return end

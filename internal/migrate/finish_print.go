@@ -14,7 +14,11 @@ const mostNamed = 5
 func (d *Departure) Table(out io.Writer, wide bool) error {
 	var b strings.Builder
 	for _, driver := range d.Drivers {
-		fmt.Fprintf(&b, "FlexVolume driver %s: %s\n", driver.FlexDriver, verdictOf(driver.End, "can be taken away", "IS NEEDED STILL"))
+		free := "can be taken away"
+		if len(driver.Nodes) == 0 {
+			free = "is on no node, and nothing needs it"
+		}
+		fmt.Fprintf(&b, "FlexVolume driver %s: %s\n", driver.FlexDriver, verdictOf(driver.End, free, "IS NEEDED STILL"))
 		driver.print(&b, "  ", wide)
 		clear := 0
 		for _, n := range driver.Nodes {
