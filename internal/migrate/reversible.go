@@ -30,7 +30,7 @@ func (r *Runner) Reversible(ctx context.Context, names []string) ([]*journal.Rec
 	there := map[string]bool{}
 	for _, pv := range migrated {
 		there[pv.name()] = true
-		if rec := known[pv.name()]; rec != nil && !(rec.Stage == journal.Finished && rec.Direction == journal.ToFlexVolume) {
+		if rec := known[pv.name()]; rec != nil && !rec.TakenBack() {
 			continue
 		}
 		rec, err := recordOf(pv)

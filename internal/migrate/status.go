@@ -22,8 +22,7 @@ type Situation struct {
 	// Holder migrates just now; empty: nobody does.
 	Holder  string         `json:"holder,omitempty"`
 	Volumes []VolumeStatus `json:"volumes"`
-	// Remaining are how many FlexVolumes there are by their driver, without those
-	// that are on their way.
+	// Remaining are how many FlexVolumes there are by their driver.
 	Remaining map[string]int `json:"remaining,omitempty"`
 	// Problems are what could not be looked at.
 	Problems []string `json:"problems,omitempty"`
@@ -102,9 +101,8 @@ func (o *Observer) Status(ctx context.Context) (*Situation, error) {
 	for _, name := range s.names() {
 		t.Volumes = append(t.Volumes, s.status(ctx, name, t.Holder))
 	}
-	for name, pv := range s.volumes {
-		r := s.records[name]
-		if driver := pv.text("spec", "flexVolume", "driver"); driver != "" && (r == nil || !r.Unfinished()) {
+	for _, pv := range s.volumes {
+		if driver := pv.text("spec", "flexVolume", "driver"); driver != "" {
 			t.Remaining[driver]++
 		}
 	}
@@ -158,6 +156,9 @@ func (s *observed) names() []string {
 
 func (s *observed) status(ctx context.Context, name, holder string) VolumeStatus {
 	r, pv := s.records[name], s.volumes[name]
+	if r != nil && r.TakenBack() && migrated(pv) { // again, with another journal
+		r = nil
+	}
 	v := VolumeStatus{Name: name, Now: source(pv), Direction: journal.ToCSI}
 	if r != nil {
 		v.Claim, v.FlexDriver, v.CSIDriver, v.Handle = r.Claim, r.FlexDriver, r.CSIDriver, r.VolumeHandle

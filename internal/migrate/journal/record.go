@@ -47,6 +47,10 @@ type Record struct {
 	To                  json.RawMessage `json:"to,omitempty"`
 	CreatedUID          string          `json:"createdUID,omitempty"`
 
+	// Before is how far the migration had come that is being rolled back, if it was
+	// not finished.
+	Before Stage `json:"before,omitempty"`
+
 	// Pods are those that had the volume at the beginning.
 	Pods                 []Pod `json:"pods,omitempty"`
 	RestoreReclaimPolicy bool  `json:"restoreReclaimPolicy,omitempty"`
@@ -82,6 +86,9 @@ type Pod struct {
 
 // Unfinished reports whether something is still to be done.
 func (r *Record) Unfinished() bool { return r.Stage != Finished }
+
+// TakenBack reports whether it has ended as the FlexVolume that it was.
+func (r *Record) TakenBack() bool { return r.Stage == Finished && r.Direction == ToFlexVolume }
 
 // Store keeps records: [Disk], [Cluster] and [Both] do.
 type Store interface {

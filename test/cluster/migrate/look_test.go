@@ -124,7 +124,7 @@ func testStatus(w *world) {
 	if got := all["st-bare"]; got.FlexDriver != flexDriver || got.Handle != "vol-st-bare" || got.Claim != "default/st-bare" || got.Since.IsZero() {
 		w.t.Errorf("%+v", got)
 	}
-	if s.Remaining[flexDriver] != 3 || len(s.Problems) > 0 || s.Holder != "" { // changed, back, left
+	if s.Remaining[flexDriver] != 4 || len(s.Problems) > 0 || s.Holder != "" { // changed, back, halted, left
 		w.t.Errorf("%+v", s)
 	}
 	out, _ := w.migrateCommand(0, "status")
@@ -200,7 +200,7 @@ func testFinish(w *world) {
 	w.FlexVolume("fi-share", "example.com/share", "", map[string]string{"share": "a"})
 	wants(get(1, "--driver", "example.com/share"), "example.com/share", "PersistentVolumes that are FlexVolumes of it (1): fi-share", "flex2csi migrate plan --driver example.com/share")
 	d := get(0, "--driver", "example.com/none")
-	wants(d, "none", "FlexVolume driver example.com/none: can be taken away")
+	wants(d, "none", "FlexVolume driver example.com/none: is on no node, and nothing needs it")
 
 	// A CronJob between two runs needs its driver, too.
 	_, err := w.Admin().BatchV1().CronJobs("default").Create(w.t.Context(), &batchv1.CronJob{
