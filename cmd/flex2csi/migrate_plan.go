@@ -78,7 +78,10 @@ func (o *planOptions) print(plan *migrate.Plan, env environment) error {
 	case "json":
 		text, err = plan.JSON()
 	default:
-		return plan.Table(env.out, o.output == "wide")
+		if err := plan.Table(env.out, o.output == "wide"); err != nil {
+			return err
+		}
+		text = []byte("Nothing was changed.\n")
 	}
 	if err != nil {
 		return err

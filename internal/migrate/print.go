@@ -135,7 +135,7 @@ func (p *Plan) summary(b *strings.Builder) {
 	for _, v := range p.Volumes {
 		count[v.Verdict]++
 	}
-	fmt.Fprintf(b, "\n%d volumes: %d live, %d after a pod restart, %d offline, %d not. Nothing was changed.\n",
+	fmt.Fprintf(b, "\n%d volumes: %d live, %d after a pod restart, %d offline, %d not.\n",
 		len(p.Volumes), count[Live], count[PodRestart], count[Offline], count[No])
 	for _, v := range p.Volumes {
 		if len(v.Expect) > 0 {

@@ -1,6 +1,10 @@
 package migrate
 
-import "github.com/flex2csi/flex2csi/internal/migrate/journal"
+import (
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+)
 
 // A Step is what is done to come to a stage.
 type Step struct {
@@ -52,10 +56,14 @@ func retain(v *Volume, pv string) string {
 }
 
 func finish(v *Volume, pv string) string {
-	if v.Original.ReclaimPolicy == policyRetain {
-		return ""
+	var all []string
+	if v.Original.ReclaimPolicy != policyRetain {
+		all = append(all, "patch "+pv+" (only with --restore-reclaim-policy)")
 	}
-	return "patch " + pv + " (only with --restore-reclaim-policy)"
+	if v.Original.Phase == "Bound" {
+		all = append(all, "patch persistentvolumeclaims "+v.Claim+" (without that annotation)")
+	}
+	return strings.Join(all, "; ")
 }
 
 func first(pods []Pod) Pod {

@@ -352,7 +352,7 @@ func testCommand(w *world) {
 	}
 	dir := filepath.Join(w.t.TempDir(), "plan")
 	out := run(0, "live", "restart", "-o", "wide", "--output-dir", dir)
-	for _, want := range []string{"default/live", "after a pod restart", "2 volumes: 1 live, 1 after a pod restart, 0 offline, 0 not. Nothing was changed.", "ConfigMap flex2csi/flex2csi-config"} {
+	for _, want := range []string{"default/live", "after a pod restart", "2 volumes: 1 live, 1 after a pod restart, 0 offline, 0 not.", "\nNothing was changed.", "ConfigMap flex2csi/flex2csi-config"} {
 		if !strings.Contains(out, want) {
 			w.t.Errorf("no %q in\n%s", want, out)
 		}
