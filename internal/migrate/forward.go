@@ -52,12 +52,16 @@ func (o *one) backUp(ctx context.Context) error {
 	return nil
 }
 
+// owners are the kinds of what makes pods anew.
+func owners() map[string]clusterview.Resource {
+	return map[string]clusterview.Resource{
+		"StatefulSet": statefulSets(), "ReplicaSet": replicaSets(), "Deployment": deployments(), "DaemonSet": daemonSets(),
+	}
+}
+
 // backUpBeside are the pods, what makes them anew, and the VolumeAttachments.
 func (o *one) backUpBeside(ctx context.Context) (all [][]byte, err error) {
 	w := newWorld(o.c)
-	owners := map[string]clusterview.Resource{
-		"StatefulSet": statefulSets(), "ReplicaSet": replicaSets(), "Deployment": deployments(), "DaemonSet": daemonSets(),
-	}
 	for _, p := range o.rec.Pods {
 		namespace, name, _ := strings.Cut(p.Name, "/")
 		kind, owner, _ := strings.Cut(p.Owner, "/")
@@ -68,7 +72,7 @@ func (o *one) backUpBeside(ctx context.Context) (all [][]byte, err error) {
 		if pod != nil {
 			all = append(all, pod.Raw)
 		}
-		if r, ok := owners[kind]; ok {
+		if r, ok := owners()[kind]; ok {
 			if by, err := w.get(ctx, r, namespace, owner); err == nil && by != nil { // not needed for anything but people
 				all = append(all, by.Raw)
 			}

@@ -38,6 +38,8 @@ func (r *Runner) one(rec *journal.Record) *one {
 // tried again.
 type surprise struct{ error }
 
+func (s surprise) Unwrap() error { return s.error }
+
 func surprised(format string, args ...any) error { return surprise{fmt.Errorf(format, args...)} }
 
 // insistent is what was refused, and is tried again.

@@ -141,17 +141,15 @@ func (o *one) evict(ctx context.Context, dryRun bool) (missing string, err error
 	return "", nil
 }
 
-// makeWay is between the old volume and the new one, of volumes that are not
-// replaced under running pods. The claim is Lost: the scheduler places no pod of
+// makeWay is between the old volume and the new one. Volumes that are replaced
+// under running pods have them only on nodes that were looked at, the others have
+// none. The claim is Lost: the scheduler places no pod of
 // it (pkg/scheduler/framework/plugins/volumebinding/volume_binding.go, PreFilter),
 // and a kubelet mounts nothing for one
 // (pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
 // getPVCExtractPV, Kubernetes v1.37.1). So nobody can come while this looks
 // whether somebody has come before; an error has the old volume put back.
 func (o *one) makeWay(ctx context.Context) error {
-	if o.rec.Mode == journal.Live && o.handsOver() {
-		return nil
-	}
 	if o.rec.Mode == journal.Rolling && o.rec.Stage != journal.Stopped {
 		if err := o.stop(ctx); err != nil {
 			return err
@@ -161,7 +159,15 @@ func (o *one) makeWay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if all = slices.DeleteFunc(all, func(p *Object) bool { return p.text("spec", "nodeName") == "" }); len(all) > 0 {
+	var lookedAt []string // nodes whose pods may have it
+	if o.handsOver() {
+		lookedAt = o.nodesOfPods()
+	}
+	all = slices.DeleteFunc(all, func(p *Object) bool {
+		node := p.text("spec", "nodeName")
+		return node == "" || slices.Contains(lookedAt, node)
+	})
+	if len(all) > 0 {
 		return surprised("%s has come meanwhile, on node %s", names(all[:1]), all[0].text("spec", "nodeName"))
 	}
 	return nil
@@ -203,7 +209,7 @@ func (o *one) stop(ctx context.Context) error {
 }
 
 // successor waits until a pod has come in the place of the one that was stopped,
-// and is Ready. If none comes, nobody wants one.
+// and is Ready. None comes if what makes them is gone or scaled to zero.
 func (o *one) successor(ctx context.Context) error {
 	var none bool
 	err := o.wait(ctx, waitFor{
@@ -225,8 +231,21 @@ func (o *one) successor(ctx context.Context) error {
 			return "", nil
 		},
 	})
-	if err != nil && !(none && errors.Is(err, errTimeout)) {
-		return err
+	if err != nil {
+		if !none || !errors.Is(err, errTimeout) {
+			return err
+		}
+		if wanted, lookErr := o.wantsPods(ctx); wanted || lookErr != nil {
+			return errors.Join(err, lookErr)
+		}
 	}
 	return o.reach(ctx, journal.TakenOver)
+}
+
+// wantsPods reports whether what has made the pod of the beginning makes any.
+func (o *one) wantsPods(ctx context.Context) (bool, error) {
+	namespace, _, _ := strings.Cut(o.rec.Claim, "/")
+	kind, name, _ := strings.Cut(o.rec.Pods[0].Owner, "/")
+	owner, err := o.get(ctx, owners()[kind], namespace, name)
+	return owner != nil && fmt.Sprint(owner.at("spec", "replicas")) != "0", err
 }

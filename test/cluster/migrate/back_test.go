@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -125,6 +126,83 @@ func testRollbackHalfWay(w *world) {
 		w.came(p.apply(at.name), migrate.Done, journal.Finished, "")
 		w.isCSI(at.name, claim)
 	}
+}
+
+// serve has the bridge of a node serve another FlexVolume driver than before.
+func (w *world) serve(node, flexDriver string) {
+	w.t.Helper()
+	maps := w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace)
+	o, err := maps.Get(w.t.Context(), node, metav1.GetOptions{})
+	w.check(err)
+	d, err := nodevolumes.Decode(o.Data[nodevolumes.Key])
+	w.check(err)
+	d.FlexDrivers = []string{flexDriver}
+	o.Data[nodevolumes.Key], err = d.Encode()
+	w.check(err)
+	_, err = maps.Update(w.t.Context(), o, metav1.UpdateOptions{})
+	w.check(err)
+}
+
+// testRefusedHalfWay: what was not finished is not finished after a rollback that
+// was refused.
+func testRefusedHalfWay(w *world) {
+	w.live("half-no")
+	claim := w.claim("half-no").UID
+	p := w.operator(migrate.Options{})
+	ctx, kill := context.WithCancel(w.t.Context())
+	p.moment("create", "persistentvolumes", true, kill)
+	_, err := p.Apply(ctx, p.tasks("half-no"))
+	w.check(err)
+	p = w.operatorAt(p.dir, migrate.Options{})
+	w.serve("node-1", "example.com/other")
+	results := p.rollback("half-no")
+	if len(results) != 1 || results[0].Outcome != migrate.Left || !strings.Contains(results[0].Why, "does not serve FlexVolume driver") {
+		w.t.Errorf("%+v", results)
+	}
+	w.serve("node-1", flexDriver)
+	p.when = w.kubelet("node-1")
+	w.came(p.resume("half-no"), migrate.Done, journal.Finished, "")
+	w.isCSI("half-no", claim)
+}
+
+// testNotServed: a FlexVolume that no bridge serves is one that no pod can have.
+func testNotServed(w *world) {
+	w.disk("unserved")
+	claim, was := w.claim("unserved").UID, w.volume("unserved")
+	p := w.operator(migrate.Options{Mode: journal.Offline})
+	w.came(p.apply("unserved"), migrate.Done, journal.Finished, "")
+	for _, node := range []string{"node-1", "node-2"} {
+		w.bridge(node)
+		w.serve(node, "example.com/other")
+	}
+	results := p.rollback("unserved")
+	if len(results) != 1 || results[0].Outcome != migrate.Left || !strings.Contains(results[0].Why, "no bridge serves FlexVolume driver "+flexDriver) {
+		w.t.Errorf("%+v", results)
+	}
+	for _, node := range []string{"node-1", "node-2"} {
+		w.serve(node, flexDriver)
+	}
+	w.came(p.rollback("unserved"), migrate.Done, journal.Finished, "")
+	w.isFlex(was, claim)
+}
+
+// testClockBehind: of two migrations the later one holds, also if it was begun by
+// a clock that is behind; else who has the record of the first would take the
+// volume, which is gone, for one that is finished.
+func testClockBehind(w *world) {
+	w.disk("clock")
+	claim := w.claim("clock").UID
+	ahead := w.operator(migrate.Options{})
+	ahead.Now = func() time.Time { return time.Now().Add(time.Hour) }
+	w.came(ahead.apply("clock"), migrate.Done, journal.Finished, "")
+	w.came(ahead.rollback("clock"), migrate.Done, journal.Finished, "")
+	p := w.operator(migrate.Options{})
+	ctx, kill := context.WithCancel(w.t.Context())
+	p.moment("create", "persistentvolumes", false, kill)
+	_, err := p.Apply(ctx, p.tasks("clock"))
+	w.check(err)
+	w.came(w.operatorAt(ahead.dir, migrate.Options{}).resume("clock"), migrate.Done, journal.Finished, "")
+	w.isCSI("clock", claim)
 }
 
 // testNoJournal: the volume itself says what it was.

@@ -35,6 +35,8 @@ func TestRun(t *testing.T) {
 		{"Changed", testChanged},
 		{"Offline", testOffline},
 		{"Comes", testComes},
+		{"ComesElsewhere", testComesElsewhere},
+		{"NobodyComes", testNobodyComes},
 		{"Rolling", testRolling},
 		{"RollingPutBack", testRollingPutBack},
 		{"Batch", testBatch},
@@ -43,6 +45,9 @@ func TestRun(t *testing.T) {
 		{"RollbackLive", testRollbackLive},
 		{"RollbackRefused", testRollbackRefused},
 		{"RollbackHalfWay", testRollbackHalfWay},
+		{"RefusedHalfWay", testRefusedHalfWay},
+		{"NotServed", testNotServed},
+		{"ClockBehind", testClockBehind},
 		{"NoJournal", testNoJournal},
 		{"Reattach", testReattach},
 		{"AnotherCluster", testAnotherCluster},
@@ -95,7 +100,8 @@ func testLive(w *world) {
 	w.written(p, "live-run", was)
 }
 
-// between wants nothing but looks at the volume between the requests of the swap.
+// between wants nothing but looks at the volume, and one at the pods, between the
+// requests of the swap.
 func (w *world) between(trace []controlplane.Request) {
 	w.t.Helper()
 	first := slices.IndexFunc(trace, func(r controlplane.Request) bool { return r.Verb == "delete" })
@@ -107,7 +113,7 @@ func (w *world) between(trace []controlplane.Request) {
 		got = append(got, r.Verb+" "+r.Resource)
 	}
 	if diff := cmp.Diff([]string{
-		"patch configmaps", "delete persistentvolumes", "get persistentvolumes", "patch persistentvolumes", "get persistentvolumes", "create persistentvolumes", "get persistentvolumes",
+		"patch configmaps", "delete persistentvolumes", "get persistentvolumes", "patch persistentvolumes", "get persistentvolumes", "list pods", "create persistentvolumes", "get persistentvolumes",
 	}, got); diff != "" {
 		w.t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,6 +97,43 @@ func testComes(w *world) {
 	w.end("comes")
 	w.came(p.apply("comes"), migrate.Done, journal.Finished, "")
 	w.isCSI("comes", claim)
+}
+
+// testComesElsewhere: the same with a volume that a pod has, on a node that was
+// looked at; of the other nobody knows who would mount it there.
+func testComesElsewhere(w *world) {
+	w.live("elsewhere")
+	claim, was := w.claim("elsewhere").UID, w.volume("elsewhere")
+	p := w.operator(migrate.Options{})
+	p.moment("delete", "persistentvolumes", true, func() {
+		w.pod("elsewhere-same", "node-1", "elsewhere")
+		w.pod("elsewhere-2", "node-2", "elsewhere")
+	})
+	w.came(p.apply("elsewhere"), migrate.PutBack, journal.Finished, "pod default/elsewhere-2 has come meanwhile, on node node-2")
+	w.isFlex(was, claim)
+}
+
+// testNobodyComes: a pod was evicted, and who has made it makes none: that is
+// not done, unless none is wanted.
+func testNobodyComes(w *world) {
+	w.disk("childless")
+	w.member("childless")
+	w.budget("childless", 1)
+	sets, labels := w.Admin().AppsV1().StatefulSets("default"), map[string]string{"app": "childless"}
+	set, err := sets.Create(w.t.Context(), &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "childless"},
+		Spec: appsv1.StatefulSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}},
+		},
+	}, metav1.CreateOptions{})
+	w.check(err)
+	p := w.operator(migrate.Options{Mode: journal.Rolling, Timeout: 2 * time.Second})
+	w.came(p.apply("childless"), migrate.Unfinished, journal.Bound, "nobody has made it yet")
+	set.Spec.Replicas = new(int32)
+	_, err = sets.Update(w.t.Context(), set, metav1.UpdateOptions{})
+	w.check(err)
+	w.came(p.resume("childless"), migrate.Done, journal.Finished, "")
 }
 
 // budget is a PodDisruptionBudget of which the tests say what it allows.
