@@ -28,7 +28,7 @@ machine can go on as well. What there is in the cluster is looked at first.
 Without a NAME of a PersistentVolume it is all of them. It does not ask: that was
 done.
 
-  flex2csi migrate resume
+  flex2csi migrate resume --width 10
   flex2csi migrate resume orders --timeout 30m`, env)
 	set.SetInterspersed(true)
 	addAccept(set, &o.accept)

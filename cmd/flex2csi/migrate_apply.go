@@ -116,7 +116,7 @@ func migrateApply(args []string, env environment) error {
 	if err := mayAll(plan); err != nil {
 		return err
 	}
-	tasks, left := migrate.Choose(plan, s.runner.Options)
+	tasks, left := migrate.Choose(plan, s.runner.Options, halted...)
 	r := &results{left: left, named: slices.Concat(o.selection.Names, o.selection.Claims), already: already(plan, halted)}
 	if err := o.show(plan, tasks, left, env); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -26,7 +27,7 @@ func (o *one) acceptFlex(ctx context.Context) error {
 	}
 	no := func(format string, args ...any) error {
 		o.refused = true
-		return surprised("PersistentVolume %s is not taken back: %s; it stays as it is, roll it back again when that is otherwise", o.rec.Volume, fmt.Sprintf(format, args...))
+		return surprised("PersistentVolume %s is not taken back: %s; it stays a CSI volume (with reclaim policy Retain), roll it back again when that is otherwise", o.rec.Volume, fmt.Sprintf(format, args...))
 	}
 	if policy := pv.text("spec", "persistentVolumeReclaimPolicy"); policy != policyRetain {
 		return no("its reclaim policy is %s again", policy)
@@ -60,12 +61,17 @@ func (o *one) acceptFlex(ctx context.Context) error {
 
 // stays ends a rollback that was refused before anything was changed but the
 // policy: else the volume would be unfinished for as long as it is refused, and
-// in the way of those who want it to stay a CSI volume.
-func (o *one) stays() {
-	uid := o.rec.FromUID
+// in the way of those who want it to stay a CSI volume. A migration that was not
+// finished is as far as it was.
+func (o *one) stays(ctx context.Context) error {
+	if err := o.touch(ctx); err != nil {
+		return err
+	}
+	uid, stage := o.rec.FromUID, cmp.Or(o.rec.Before, journal.Finished)
 	o.turn()
-	o.rec.FromUID, o.rec.CreatedUID = "", uid
-	o.rec.Stage, o.rec.Times = journal.Finished, map[journal.Stage]time.Time{journal.Finished: o.r.Now()}
+	o.rec.FromUID, o.rec.FromResourceVersion, o.rec.CreatedUID, o.rec.Before = "", "", uid, ""
+	o.rec.Stage, o.rec.Times = stage, map[journal.Stage]time.Time{stage: o.r.Now()}
+	return nil
 }
 
 // withoutFinalizers waits until the volume has none but those that are taken
@@ -113,13 +119,27 @@ func (o *one) usersGoOn(ctx context.Context, no func(string, ...any) error) erro
 			return err
 		}
 		if why != "" {
-			return no("%s, and pod %s uses it there; stop its pods (--offline)", why, p.Name)
+			return no("%s, and pod %s %s; stop its pods (--offline)", why, p.Name, usesThere(pod))
 		}
 	}
-	if !o.handsOver() {
-		return o.letGo(ctx)
+	if o.handsOver() {
+		return o.reattach(ctx)
 	}
-	return o.reattach(ctx)
+	served, err := w.served(ctx, o.rec.FlexDriver)
+	if err != nil {
+		return err
+	}
+	if !served {
+		return no("no bridge serves FlexVolume driver %s (ConfigMaps of %s), so no pod could start with it: put it into the bridge's configuration again", o.rec.FlexDriver, nodevolumes.Namespace)
+	}
+	return o.letGo(ctx)
+}
+
+func usesThere(pod *Object) string {
+	if pod.deleting() {
+		return "has not ended there yet"
+	}
+	return "uses it there"
 }
 
 // bridgeFor says why the bridge of a pod's node would not mount the volume;

@@ -193,6 +193,15 @@ func (o *one) handedOver(ctx context.Context, p journal.Pod) (string, error) {
 		}
 	}
 	missing := "it has not mounted the volume for pod " + p.Name + " through its CSI plugin yet, which takes about a minute"
+	if d != nil { // of before the node was started it says nothing
+		node, err := o.get(ctx, nodes(), "", p.Node)
+		if err != nil {
+			return "", err
+		}
+		if node == nil || node.text("status", "nodeInfo", "bootID") != d.BootID {
+			d, v = nil, nil
+		}
+	}
 	has := v != nil && v.Has(p.UID)
 	switch {
 	case o.rec.Direction == journal.ToFlexVolume:

@@ -6,17 +6,21 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 )
 
 // Choose says which volumes of a plan Apply migrates with these options, and
-// which are left, and why.
-func Choose(p *Plan, o Options) (tasks []Task, left []Result) {
+// which are left, and why; those of unfinished are resumed or rolled back.
+func Choose(p *Plan, o Options, unfinished ...string) (tasks []Task, left []Result) {
 	accept := o.accepted()
 	for _, v := range p.Volumes {
 		mode, why := modeFor(v, o.Mode)
-		if why == "" {
+		switch {
+		case slices.Contains(unfinished, v.Name):
+			why = "a migration of it was begun and is not finished: resume it or roll it back"
+		case why == "":
 			why = undecided(v, accept)
 		}
 		if why != "" {
@@ -63,12 +67,7 @@ func (r *Runner) Apply(ctx context.Context, tasks []Task) ([]Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		j := job{record: rec, begin: func(ctx context.Context) (*one, error) { return r.begin(ctx, rec) }}
-		if t.Mode == journal.Rolling {
-			namespace, _, _ := strings.Cut(rec.Claim, "/")
-			j.busy = namespace + "/" + t.Volume.Pods[0].Owner
-		}
-		jobs = append(jobs, j)
+		jobs = append(jobs, job{record: rec, busy: restarts(rec), begin: func(ctx context.Context) (*one, error) { return r.begin(ctx, rec) }})
 	}
 	return r.each(ctx, jobs)
 }
@@ -100,6 +99,11 @@ func (r *Runner) begin(ctx context.Context, rec *journal.Record) (*one, error) {
 	}
 	if before != nil && before.Direction == journal.ToCSI && before.FromUID == rec.FromUID {
 		return nil, nil // by somebody else, since it was planned
+	}
+	// The later migration holds, also where it begins by a clock that is behind.
+	rec.Begun = r.Now().UTC()
+	if before != nil && !rec.Begun.After(before.Begun) {
+		rec.Begun = before.Begun.Add(time.Nanosecond)
 	}
 	return r.one(rec), nil
 }

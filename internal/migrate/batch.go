@@ -148,24 +148,17 @@ func (o *one) inTrouble(err error) {
 	if err == nil || errors.Is(err, errEnough) || errors.Is(err, context.Canceled) || errors.Is(err, journal.ErrConflict) {
 		return
 	}
-	if o.refused {
-		o.stays()
-	}
-	o.rec.Trouble = clip(err.Error())
 	ctx, cancel := context.WithTimeout(context.Background(), lookWatched)
 	defer cancel()
+	if o.refused {
+		if err := o.stays(ctx); err != nil { // then it is unfinished, and resumed
+			o.tell(Troubled, o.rec.Stage, err.Error())
+		}
+	}
+	o.rec.Trouble = err.Error()
 	if err := o.save(ctx); err != nil {
 		o.tell(Troubled, o.rec.Stage, err.Error())
 	}
-}
-
-// clip keeps what the journal has room for.
-func clip(text string) string {
-	const most = 2000
-	if len(text) <= most {
-		return text
-	}
-	return text[:most] + "…"
 }
 
 func resultOf(rec *journal.Record) Result {

@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/clusterview"
@@ -21,6 +22,9 @@ func (r *Runner) Rollback(ctx context.Context, records []*journal.Record) ([]Res
 // back turns a record round, from wherever the volume really is.
 func (r *Runner) back(ctx context.Context, rec *journal.Record) (*one, error) {
 	if rec.Direction == journal.ToFlexVolume {
+		if slices.Contains([]journal.Stage{journal.BackedUp, journal.Retained, journal.Accepted}, rec.Stage) { // it may have been begun otherwise
+			rec.Mode = r.backMode()
+		}
 		return r.resume(ctx, rec)
 	}
 	if err := r.unchanged(ctx, rec); err != nil {
@@ -28,6 +32,14 @@ func (r *Runner) back(ctx context.Context, rec *journal.Record) (*one, error) {
 	}
 	o := r.one(rec)
 	return o, o.insist(ctx, o.turnRound)
+}
+
+// backMode is how volumes are taken back: nobody restarts pods for that.
+func (r *Runner) backMode() journal.Mode {
+	if r.Options.Mode == journal.Offline {
+		return journal.Offline
+	}
+	return journal.Live
 }
 
 // turnRound looks how far the volume has come, and makes of that the beginning
@@ -38,10 +50,6 @@ func (o *one) turnRound(ctx context.Context) error {
 		return err
 	}
 	rec := o.rec
-	mode := journal.Live
-	if o.r.Options.Mode == journal.Offline {
-		mode = journal.Offline
-	}
 	if is == foreign && pv.uid() == rec.CreatedUID && !pv.deleting() { // a webhook has made something else of it
 		is = created
 	}
@@ -70,7 +78,10 @@ func (o *one) turnRound(ctx context.Context) error {
 			return err
 		}
 		o.turnTo("")
-		rec.Times, rec.FromUID, rec.Mode = nil, pv.uid(), mode
+		if rec.Before = ""; rec.Stage != journal.Finished {
+			rec.Before = rec.Stage
+		}
+		rec.Times, rec.FromUID, rec.Mode = nil, pv.uid(), o.r.backMode()
 		if rec.To, err = withCapacity(rec.To, pv); err != nil {
 			return err
 		}

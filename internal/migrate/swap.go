@@ -200,7 +200,7 @@ func (o *one) asAsked(stored []byte) error {
 // well, it is tried again and again: no other way is as good.
 func (o *one) turnBack(ctx context.Context, why error) error {
 	switch {
-	case worthAnotherTry(why) || ctx.Err() != nil || errors.Is(why, clusterview.ErrLost): // in the last case somebody else is at it
+	case worthAnotherTry(why) || ctx.Err() != nil || errors.Is(why, clusterview.ErrLost), errors.Is(why, journal.ErrConflict): // in the last two somebody else is at it
 		return why
 	case o.rec.PutBack != "":
 		return insistent{why}

@@ -85,6 +85,16 @@ func (w *world) documents(ctx context.Context) ([]*Object, error) {
 	}), err
 }
 
+// served reports whether the bridge of any node serves a FlexVolume driver, or
+// none says what it serves.
+func (w *world) served(ctx context.Context, flexDriver string) (bool, error) {
+	all, err := w.documents(ctx)
+	return len(all) == 0 || slices.ContainsFunc(all, func(o *Object) bool {
+		d, err := nodevolumes.Decode(o.text("data", nodevolumes.Key))
+		return err == nil && d.Serves(flexDriver)
+	}), err
+}
+
 // bridge returns what the bridge of a node says.
 func (w *world) bridge(ctx context.Context, node string) *bridgeOf {
 	if b, ok := w.bridges[node]; ok {

@@ -107,12 +107,16 @@ func (r *run) kill() {
 	<-r.ended
 }
 
-// killedSaying waits until it says something, and kills it.
+// killedSaying waits until it says something, and kills it if it has not ended
+// with that.
 func (r *run) killedSaying(text string) {
 	r.migrator.t.Helper()
 	eventually(r.migrator.t, fmt.Sprintf("%q says %q", r.args, text), func() bool {
 		select {
 		case <-r.ended:
+			if strings.Contains(r.out.String(), text) {
+				return true
+			}
 			r.migrator.t.Fatalf("%q: exit code %d without %q:\n%s", r.args, r.code(), text, &r.out)
 		default:
 		}

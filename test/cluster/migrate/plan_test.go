@@ -111,6 +111,7 @@ func testBridge(w *world) {
 		put(data)
 		says(w.t, w.one("silent"), migrate.Offline, "bridge", migrate.NotLive, want)
 	}
+	put(`{"apiVersion":"flex2csi.io/v1alpha1","kind":"NodeVolumes","node":"node-2","bootID":"another"}`)
 }
 
 // testRefused: what stands in the way in any case.
