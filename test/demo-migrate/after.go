@@ -14,15 +14,15 @@ import (
 
 // apply migrates the volume, and shows what is seen.
 func (t *story) apply() {
-	t.part("flex2csi migrate apply, and what is seen meanwhile")
-	t.scene("The pod goes on counting. The kubelet looks at its pods about once a minute: that is what is waited for in the end.")
-	if t.failed != nil {
+	t.Part("flex2csi migrate apply, and what is seen meanwhile")
+	t.Scene("The pod goes on counting. The kubelet looks at its pods about once a minute: that is what is waited for in the end.")
+	if t.Failed != nil {
 		return
 	}
 	// The node shares /tmp with the machine.
 	dir, err := os.MkdirTemp("", "flex2csi-migration-")
 	if err != nil {
-		t.fail("make a directory for the journal: %w", err)
+		t.Fail("make a directory for the journal: %w", err)
 		return
 	}
 	defer os.RemoveAll(dir)
@@ -38,7 +38,7 @@ func (t *story) apply() {
 	t.Line("")
 	t.ran("flex2csi", args, start, err)
 	if err != nil {
-		t.fail("flex2csi migrate apply: %w", err)
+		t.Fail("flex2csi migrate apply: %w", err)
 		return
 	}
 	t.stays()
@@ -55,32 +55,32 @@ func (t *story) stays() {
 			errs = append(errs, errors.New(what+" is another one"))
 		}
 	}
-	t.verify(errors.Join(errs...), "the same", "the pod, with 0 restarts; its claim; the VolumeAttachment, which the control plane has adopted")
+	t.Verify(errors.Join(errs...), "the same", "the pod, with 0 restarts; its claim; the VolumeAttachment, which the control plane has adopted")
 	var err error
 	if now.volume == t.pod.volume {
 		err = errors.New("it is the old one")
 	}
 	t.pod = now
-	t.verify(err, "replaced", "PersistentVolume %s is a CSI volume: %s", name, t.volumeSource())
+	t.Verify(err, "replaced", "PersistentVolume %s is a CSI volume: %s", name, t.volumeSource())
 	s := &t.saw
 	if s.lost.IsZero() || s.bound.IsZero() || s.gone.IsZero() || s.back.IsZero() || s.tookOver.IsZero() {
 		err = fmt.Errorf("something was not seen: %+v", *s)
 	}
-	t.verify(err, "times", "no PersistentVolume for %d ms, the claim Lost for %d ms; the kubelet's CSI mount after %.0f s",
+	t.Verify(err, "times", "no PersistentVolume for %d ms, the claim Lost for %d ms; the kubelet's CSI mount after %.0f s",
 		s.back.Sub(s.gone).Milliseconds(), s.bound.Sub(s.lost).Milliseconds(), s.tookOver.Sub(s.gone).Seconds())
 	t.wantMounts(true, true)
 	t.wasAsked("NodeStageVolume", "NodePublishVolume")
 	t.wantLines("")
-	t.scene("This is what Kubernetes says of the claim. It is not so: see above.")
+	t.Scene("This is what Kubernetes says of the claim. It is not so: see above.")
 	t.quote("", t.quietly("kubectl", "get", "events", "--field-selector", "type=Warning,involvedObject.kind=PersistentVolumeClaim", "-o", "jsonpath={range .items[*]}{.reason}: {.message}{\"\\n\"}{end}"))
-	t.scene("And this is what flex2csi says.")
+	t.Scene("And this is what flex2csi says.")
 	t.quote("", t.command("flex2csi", "migrate", "status"))
 }
 
 // nextPod shows that the next pod has nothing to do with the bridge.
 func (t *story) nextPod() {
-	t.part("the next pod")
-	t.scene("The pod ends, and with it the old mount. The next one reads all lines before it goes on.")
+	t.Part("the next pod")
+	t.Scene("The pod ends, and with it the old mount. The next one reads all lines before it goes on.")
 	t.command("kubectl", "delete", "pod", name)
 	written := t.pod
 	t.wasAsked("NodeUnpublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume", "ControllerUnpublishVolume")
@@ -94,22 +94,22 @@ func (t *story) nextPod() {
 	if !strings.HasPrefix(said, "read ") || !strings.HasSuffix(said, " lines, none is missing") || t.pod.uid == written.uid {
 		err = fmt.Errorf("the pod says %q", said)
 	}
-	t.verify(err, "it says", "%s", said)
+	t.Verify(err, "it says", "%s", said)
 	t.await("more lines", t.linesReach(t.wantLines(", which is while there was no pod")+10))
 }
 
 // farewell removes the bridge.
 func (t *story) farewell() {
-	t.part("flex2csi migrate finish")
-	t.scene("Does anybody still need the FlexVolume driver and the bridge?")
+	t.Part("flex2csi migrate finish")
+	t.Scene("Does anybody still need the FlexVolume driver and the bridge?")
 	t.quote("", t.command("flex2csi", "migrate", "finish"))
-	t.scene("Nobody does. Away with them, under the pod.")
+	t.Scene("Nobody does. Away with them, under the pod.")
 	t.command("kubectl", "-n", "flex2csi", "exec", "ds/flex2csi-node", "-c", "serve", "--", "/flex2csi", "uninstall")
 	t.command("kubectl", "delete", "-k", "docs/quickstart/flex2csi")
 	t.command("kubectl", "delete", "-k", "install/migrate")
 	before, _, err := t.pod.lines()
 	if err != nil {
-		t.fail("read the lines: %w", err)
+		t.Fail("read the lines: %w", err)
 	}
 	t.await("more lines", t.linesReach(before+10))
 	t.wantLines(": it goes on")
@@ -117,7 +117,7 @@ func (t *story) farewell() {
 
 // nothingLeft ends the pod, and looks for what is left.
 func (t *story) nothingLeft() {
-	t.part("what is left")
+	t.Part("what is left")
 	t.command("kubectl", "delete", "pod/"+name, "pvc/"+name, "pv/"+name)
 	t.wasAsked("NodeUnpublishVolume", "NodeUnstageVolume", "ControllerUnpublishVolume")
 	t.await("VolumeAttachments", func(ctx context.Context) error {
@@ -127,7 +127,7 @@ func (t *story) nothingLeft() {
 		}
 		return err
 	})
-	t.verify(nil, "attachments", "none")
+	t.Verify(nil, "attachments", "none")
 	t.command("kubectl", "delete", "-k", "docs/quickstart/csi-driver")
 	t.await("namespaces", func(ctx context.Context) error {
 		for _, name := range []string{"flex2csi", "csi", "flex2csi-nodes"} {
@@ -144,5 +144,5 @@ func (t *story) nothingLeft() {
 		}
 		return err
 	})
-	t.verify(nil, "on the node", "no mount, no loop device, no directory of a pod")
+	t.Verify(nil, "on the node", "no mount, no loop device, no directory of a pod")
 }

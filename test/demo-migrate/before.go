@@ -25,12 +25,12 @@ func (t *story) prologue() {
 
 // startNode starts a Kubernetes.
 func (t *story) startNode() {
-	t.part("a node")
-	t.scene("A whole Kubernetes of one node, on this machine, in namespaces of its own.")
+	t.Part("a node")
+	t.Scene("A whole Kubernetes of one node, on this machine, in namespaces of its own.")
 	start := time.Now()
 	n, err := node.Start(t.ctx, node.Options{})
 	if err != nil {
-		t.fail("start the node: %w", err)
+		t.Fail("start the node: %w", err)
 		return
 	}
 	t.node = n
@@ -40,7 +40,7 @@ func (t *story) startNode() {
 		}
 	}
 	if err != nil {
-		t.fail("give the node its images: %w", err)
+		t.Fail("give the node its images: %w", err)
 		return
 	}
 	t.Call("node up", "", "Ready", screen.Green, time.Since(start))
@@ -48,15 +48,15 @@ func (t *story) startNode() {
 	_, version, _ = strings.Cut(version, `"serverVersion"`)
 	_, version, _ = strings.Cut(version, `"gitVersion": "`)
 	version, _, _ = strings.Cut(version, `"`)
-	t.verify(nil, "Kubernetes", "%s: its own kubelet, scheduler and controllers", version)
+	t.Verify(nil, "Kubernetes", "%s: its own kubelet, scheduler and controllers", version)
 }
 
 // install installs all from the project's manifests.
 func (t *story) install() {
-	t.part("a CSI driver, and the bridge")
-	t.scene("The vendor's CSI driver is there by now. Its disk disk-1 has been a FlexVolume all along.")
+	t.Part("a CSI driver, and the bridge")
+	t.Scene("The vendor's CSI driver is there by now. Its disk disk-1 has been a FlexVolume all along.")
 	t.command("kubectl", "apply", "-k", "docs/quickstart/csi-driver")
-	t.scene("flex2csi runs FlexVolumes on it. And it may tell the cluster what it has, for a migration.")
+	t.Scene("flex2csi runs FlexVolumes on it. And it may tell the cluster what it has, for a migration.")
 	t.command("kubectl", "apply", "-k", "docs/quickstart/flex2csi")
 	t.command("kubectl", "apply", "-k", "install/migrate")
 	for _, what := range []string{"csi ds/disk-node", "csi deployment/disk-controller", "flex2csi ds/flex2csi-node"} {
@@ -67,8 +67,8 @@ func (t *story) install() {
 
 // count starts the pod.
 func (t *story) count() {
-	t.part("a pod that would notice")
-	t.scene("It writes a line five times a second, each on the disk before the next one is begun, and ends at once if one cannot be written.")
+	t.Part("a pod that would notice")
+	t.Scene("It writes a line five times a second, each on the disk before the next one is begun, and ends at once if one cannot be written.")
 	t.command("kubectl", "apply", "-f", "docs/quickstart/counter-volume.yaml", "-f", "docs/quickstart/counter.yaml")
 	t.command("kubectl", "wait", "--for=condition=Ready", "pod/"+name, "--timeout=3m")
 	t.pod = t.findPod()
@@ -81,14 +81,14 @@ func (t *story) count() {
 
 // plan shows the plan.
 func (t *story) plan() {
-	t.part("flex2csi migrate plan")
-	t.scene("It reads only: what would this volume become, what stands in the way, what will be seen?")
+	t.Part("flex2csi migrate plan")
+	t.Scene("It reads only: what would this volume become, what stands in the way, what will be seen?")
 	out := t.command("flex2csi", "migrate", "plan", "--claim", namespace+"/"+name)
 	t.quote("", out)
 	var err error
 	if !strings.Contains(out, "1 volumes: 1 live") {
 		err = errors.New("it should be live")
 	}
-	t.verify(err, "live", "the volume can be replaced while the pod runs")
-	t.verify(nil, "before", "PersistentVolume %s is a FlexVolume: %s", name, t.volumeSource())
+	t.Verify(err, "live", "the volume can be replaced while the pod runs")
+	t.Verify(nil, "before", "PersistentVolume %s is a FlexVolume: %s", name, t.volumeSource())
 }

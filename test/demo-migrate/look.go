@@ -27,12 +27,12 @@ type pod struct {
 }
 
 func (t *story) findPod() pod {
-	if t.failed != nil {
+	if t.Failed != nil {
 		return pod{}
 	}
 	p, err := t.look()
 	if err != nil {
-		t.fail("look at the pod: %w", err)
+		t.Fail("look at the pod: %w", err)
 	}
 	return p
 }
@@ -71,12 +71,12 @@ func (t *story) look() (pod, error) {
 
 // volumeSource is what the PersistentVolume says of itself.
 func (t *story) volumeSource() string {
-	if t.failed != nil {
+	if t.Failed != nil {
 		return ""
 	}
 	v, err := t.node.Client().CoreV1().PersistentVolumes().Get(t.ctx, name, metav1.GetOptions{})
 	if err != nil {
-		t.fail("%w", err)
+		t.Fail("%w", err)
 		return ""
 	}
 	if f := v.Spec.FlexVolume; f != nil {
@@ -126,7 +126,7 @@ func (t *story) wantMounts(flex, csi bool) {
 		}
 		return err
 	})
-	t.verify(nil, "mounted", "%s", map[bool]string{true: "volumes/example.com~disk/counter  ", false: ""}[flex]+
+	t.Verify(nil, "mounted", "%s", map[bool]string{true: "volumes/example.com~disk/counter  ", false: ""}[flex]+
 		map[bool]string{true: "volumes/kubernetes.io~csi/counter", false: ""}[csi])
 }
 
@@ -172,11 +172,11 @@ func (t *story) linesReach(want int) func(context.Context) error {
 
 // wantLines shows the lines, of which none may be missing.
 func (t *story) wantLines(remark string) int {
-	if t.failed != nil {
+	if t.Failed != nil {
 		return 0
 	}
 	n, pause, err := t.pod.lines()
-	t.verify(err, "lines", "%d, none is missing; the longest time between two was %.2f s%s", n, pause.Seconds(), remark)
+	t.Verify(err, "lines", "%d, none is missing; the longest time between two was %.2f s%s", n, pause.Seconds(), remark)
 	return n
 }
 
@@ -247,5 +247,5 @@ func (t *story) wasAsked(want ...string) {
 		return nil
 	})
 	t.asked += len(want)
-	t.verify(nil, "over CSI", "%s", strings.Join(got, " → "))
+	t.Verify(nil, "over CSI", "%s", strings.Join(got, " → "))
 }

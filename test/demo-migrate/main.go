@@ -46,7 +46,7 @@ const (
 func run(s *screen.Screen) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	t := &story{Screen: s, ctx: ctx, flex2csi: os.Getenv(envDaemon), images: os.Getenv(envImages)}
+	t := &story{Story: &screen.Story{Screen: s}, ctx: ctx, flex2csi: os.Getenv(envDaemon), images: os.Getenv(envImages)}
 	if t.flex2csi == "" || t.images == "" {
 		return fmt.Errorf("$%s and $%s are not set: run make demo-migrate", envDaemon, envImages)
 	}

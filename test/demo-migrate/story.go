@@ -16,20 +16,15 @@ import (
 	"github.com/flex2csi/flex2csi/test/node"
 )
 
-// A story is told step by step. The first step that goes wrong is shown, and all
-// later ones do nothing.
+// A story is told of a node.
 type story struct {
-	*screen.Screen
+	*screen.Story
 	ctx      context.Context
 	flex2csi string // the program
 	images   string // the directory of images
 
 	node    *node.Node
 	started time.Time
-	failed  error
-	parts   int
-	seen    int  // checks
-	begins  bool // a part, with a line left blank
 
 	pod   pod  // the one that counts
 	asked int  // calls of the CSI driver that were shown
@@ -39,68 +34,29 @@ type story struct {
 // patience is more than anything here takes.
 const patience = 3 * time.Minute
 
-func (t *story) fail(format string, args ...any) {
-	if t.failed == nil {
-		t.failed = fmt.Errorf(format, args...)
-		t.Wrong(t.failed)
-	}
-}
-
-func (t *story) part(title string) {
-	if t.failed == nil {
-		t.parts++
-		t.Heading(t.parts, title)
-		t.begins = true
-	}
-}
-
-// scene begins what belongs together with a sentence.
-func (t *story) scene(text string) {
-	if t.failed != nil {
-		return
-	}
-	if !t.begins {
-		t.Line("")
-	}
-	t.begins = false
-	t.Say(text)
-}
-
-// verify shows a check that held, or ends the story.
-func (t *story) verify(err error, what, format string, args ...any) {
-	switch {
-	case t.failed != nil:
-	case err != nil:
-		t.fail("%s: %w", what, err)
-	default:
-		t.seen++
-		t.Check(what, fmt.Sprintf(format, args...))
-	}
-}
-
 // command runs a program on the node and shows that it was run. What it says is
 // returned.
 func (t *story) command(name string, args ...string) string {
-	if t.failed != nil {
+	if t.Failed != nil {
 		return ""
 	}
 	start := time.Now()
 	out, err := t.program(t.ctx, name, args...).CombinedOutput()
 	t.ran(name, args, start, err)
 	if err != nil {
-		t.fail("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+		t.Fail("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
 	return string(out)
 }
 
 // quietly does the same and shows nothing.
 func (t *story) quietly(name string, args ...string) string {
-	if t.failed != nil {
+	if t.Failed != nil {
 		return ""
 	}
 	out, err := t.program(t.ctx, name, args...).CombinedOutput()
 	if err != nil {
-		t.fail("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+		t.Fail("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
 	return string(out)
 }
@@ -161,7 +117,7 @@ func (t *story) flow(name string, args ...string) (lines <-chan string, wait fun
 
 // quote shows what a program says.
 func (t *story) quote(mark, text string) {
-	if t.failed != nil {
+	if t.Failed != nil {
 		return
 	}
 	room := t.Width - len(screen.Indent) - utf8.RuneCountInString(mark)
@@ -195,31 +151,31 @@ func fold(line string, room int) []string {
 
 // await waits until there is no error.
 func (t *story) await(what string, ask func(ctx context.Context) error) {
-	if t.failed != nil {
+	if t.Failed != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(t.ctx, patience)
 	defer cancel()
 	if err := node.Await(ctx, what, ask); err != nil {
-		t.fail("%w", err)
+		t.Fail("%w", err)
 	}
 }
 
 // epilogue is one line, and whether all went well.
 func (t *story) epilogue() bool {
 	if t.node != nil {
-		if err := t.node.Stop(); err != nil && t.failed == nil {
-			t.fail("stop the node: %w", err)
+		if err := t.node.Stop(); err != nil && t.Failed == nil {
+			t.Fail("stop the node: %w", err)
 		}
 	}
-	if t.failed == nil && t.ctx.Err() != nil {
-		t.fail("%w", errors.New("interrupted"))
+	if t.Failed == nil && t.ctx.Err() != nil {
+		t.Fail("%w", errors.New("interrupted"))
 	}
-	if t.failed != nil {
+	if t.Failed != nil {
 		t.Line("\n %s %s\n", t.Paint(screen.Red, "✗"), t.Paint(screen.Bold, "stopped here: this is not as it should be"))
 		return false
 	}
-	t.Line("\n %s %s %s\n", t.Paint(screen.Green, "✓"), t.Paint(screen.Bold, fmt.Sprintf("%d checks, nothing left.", t.seen)),
+	t.Line("\n %s %s %s\n", t.Paint(screen.Green, "✓"), t.Paint(screen.Bold, fmt.Sprintf("%d checks, nothing left.", t.Seen)),
 		t.Paint(screen.Dim, fmt.Sprintf("All of it took %.0f s.", time.Since(t.started).Seconds())))
 	return true
 }

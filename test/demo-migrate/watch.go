@@ -43,7 +43,7 @@ func (t *story) watching(lines <-chan string) {
 	changes := make(chan change, 64)
 	for _, begin := range []func(context.Context, chan<- change) error{t.watchClaim, t.watchVolume} {
 		if err := begin(ctx, changes); err != nil {
-			t.fail("watch: %w", err)
+			t.Fail("watch: %w", err)
 			return
 		}
 	}
@@ -73,7 +73,7 @@ func (t *story) watching(lines <-chan string) {
 		case <-ticks.C:
 			flex, csi, err := t.pod.mounted()
 			if err != nil {
-				t.fail("look at the mounts: %w", err)
+				t.Fail("look at the mounts: %w", err)
 				return
 			}
 			now.mounts = mountNames(flex, csi)
@@ -94,7 +94,7 @@ const row = "%7s  %5s  %-7s %-26s %s"
 func (t *story) show(when time.Time, now, before sight) {
 	count, _, err := t.pod.lines()
 	if err != nil {
-		t.fail("read the lines: %w", err)
+		t.Fail("read the lines: %w", err)
 		return
 	}
 	style := screen.Plain

@@ -32,19 +32,19 @@ const (
 )
 
 func (b *bridge) withoutAttach() {
-	b.part("flex2csi: the same driver, but a CSI driver does the work")
-	b.scene("A CSI driver runs on the node, and is known to the kubelet. It has a volume, disk-1.")
+	b.Part("flex2csi: the same driver, but a CSI driver does the work")
+	b.Scene("A CSI driver runs on the node, and is known to the kubelet. It has a volume, disk-1.")
 	b.startCSI()
-	b.scene("The daemon has to know which FlexVolume driver stands for which CSI driver. It finds the driver by its name; where the controller is, it has to be told.")
+	b.Scene("The daemon has to know which FlexVolume driver stands for which CSI driver. It finds the driver by its name; where the controller is, it has to be told.")
 	b.serve()
 	b.note("drivers: [{flexDriver: " + driverName + ", csiDriver: " + csiName + ", controllerEndpoint: unix://…/csi.sock}]")
-	b.scene("flexdriver is installed as before, and told to hand over its calls.")
+	b.Scene("flexdriver is installed as before, and told to hand over its calls.")
 	b.people(true, "install", "--backend=csi", "--socket", b.node.socket(), "--state-dir", b.node.stateDir())
 	b.init(false)
 
 	disk := volume{handle: "disk-1", fsType: "xfs"}
 	pa, pb := b.pod("pod-a"), b.pod("pod-b")
-	b.scene("Pods a and b start.")
+	b.Scene("Pods a and b start.")
 	b.mount(pa, disk)
 	b.mountAgain(pb, disk)
 	b.shows(pa, "xfs", "rw")
@@ -54,7 +54,7 @@ func (b *bridge) withoutAttach() {
 	b.reads(pb, "hello.txt", "hello over CSI")
 	b.wasAsked("NodeStageVolume", "NodePublishVolume", "NodePublishVolume")
 	b.status()
-	b.scene("The claim asks for 600 MiB.")
+	b.Scene("The claim asks for 600 MiB.")
 	b.size(pb, 300*mebi)
 	b.expand(pb, disk, 600*mebi, 300*mebi)
 	b.size(pa, 600*mebi)
@@ -62,8 +62,8 @@ func (b *bridge) withoutAttach() {
 }
 
 func (b *bridge) withAttach() {
-	b.part("flex2csi with attach: true — the CSI driver's controller has a say")
-	b.scene("Now the CSI driver wants volumes to be attached, and the kubelet is told so.")
+	b.Part("flex2csi with attach: true — the CSI driver's controller has a say")
+	b.Scene("Now the CSI driver wants volumes to be attached, and the kubelet is told so.")
 	b.stopBoth()
 	b.startCSI("--attach")
 	b.serve()
@@ -72,7 +72,7 @@ func (b *bridge) withAttach() {
 
 	disk := volume{handle: "disk-1", fsType: "xfs"}
 	argument, device, dir, global := b.argument(disk), "csi:disk-1", b.pod("pod-a"), b.global()
-	b.scene("kube-controller-manager and the kubelet go through all of it.")
+	b.Scene("kube-controller-manager and the kubelet go through all of it.")
 	b.call(disk.String()+" "+nodeOf, "attach", argument, nodeOf)
 	b.call(device+" '{…}'", "waitforattach", device, argument)
 	b.call("global "+device+" '{…}'", "mountdevice", global, device, argument)
@@ -82,7 +82,7 @@ func (b *bridge) withAttach() {
 	b.shows(dir, "xfs", "rw")
 	b.reads(dir, "hello.txt", "hello over CSI")
 	b.wasAsked("ControllerPublishVolume", "NodeStageVolume", "NodePublishVolume")
-	b.scene("What could lose data is refused, with and without the daemon.")
+	b.Scene("What could lose data is refused, with and without the daemon.")
 	b.refused("still in use", "data "+nodeOf, "detach", "data", nodeOf)
 	b.kill()
 	b.unmount(dir)
@@ -98,26 +98,26 @@ func (b *bridge) withAttach() {
 
 // takeDown ends in good order what runs.
 func (b *bridge) takeDown() {
-	b.scene("And away with it.")
+	b.Scene("And away with it.")
 	b.people(true, "uninstall")
 	b.stopBoth()
-	if b.failed != nil {
+	if b.Failed != nil {
 		return
 	}
 	list, err := calls.Read(b.node.callLog())
 	if left := calls.Leftovers(list); err == nil && len(left) > 0 {
 		err = fmt.Errorf("the CSI driver still has: %s", strings.Join(left, ", "))
 	}
-	b.verify(err, "balanced", "the CSI driver was asked %d times, and got back all that it gave", len(list))
+	b.Verify(err, "balanced", "the CSI driver was asked %d times, and got back all that it gave", len(list))
 }
 
 // startCSI starts the CSI driver of the tests.
 func (b *bridge) startCSI(flags ...string) {
 	self, err := os.Executable()
 	if err != nil {
-		b.fail("find this program: %w", err)
+		b.Fail("find this program: %w", err)
 	}
-	if b.failed != nil {
+	if b.Failed != nil {
 		return
 	}
 	start := time.Now()
@@ -127,7 +127,7 @@ func (b *bridge) startCSI(flags ...string) {
 		"--call-log", b.node.callLog(), "--faults", b.node.faults(),
 	}, flags...)...)
 	if err != nil {
-		b.fail("start the CSI driver: %w", err)
+		b.Fail("start the CSI driver: %w", err)
 		return
 	}
 	b.Screen.Call(csiDriver+" --volume", strings.Join(append([]string{"disk-1=300Mi", "--register …/kubelet"}, flags...), " "), "started", screen.Green, time.Since(start))
@@ -135,14 +135,14 @@ func (b *bridge) startCSI(flags ...string) {
 
 // serve starts the daemon.
 func (b *bridge) serve() {
-	if b.failed != nil {
+	if b.Failed != nil {
 		return
 	}
 	config := b.node.dir + "/config.yaml"
 	lines := []string{"flexDriver: " + driverName, "csiDriver: " + csiName, "controllerEndpoint: unix://" + b.node.csiDir() + "/csi.sock"}
 	text := "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- " + strings.Join(lines, "\n  ") + "\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		b.fail("configure the daemon: %w", err)
+		b.Fail("configure the daemon: %w", err)
 		return
 	}
 	start := time.Now()
@@ -150,7 +150,7 @@ func (b *bridge) serve() {
 	b.daemon, err = b.node.start("flex2csi", b.node.flex2csi, b.node.socket(), "serve", "--config", config, "--socket", b.node.socket(),
 		"--state-dir", b.node.stateDir(), "--kubelet-dir", b.node.kubelet, "--node-name", nodeOf)
 	if err != nil {
-		b.fail("start the daemon: %w", err)
+		b.Fail("start the daemon: %w", err)
 		return
 	}
 	b.Screen.Call("flex2csi serve", "--config config.yaml --node-name "+nodeOf, "started", screen.Green, time.Since(start))
@@ -158,12 +158,12 @@ func (b *bridge) serve() {
 
 func (b *bridge) stopBoth() {
 	for _, p := range []*process{b.daemon, b.csi} {
-		if b.failed != nil {
+		if b.Failed != nil {
 			return
 		}
 		start := time.Now()
 		if err := p.end(syscall.SIGTERM); err != nil {
-			b.fail("stop: %w", err)
+			b.Fail("stop: %w", err)
 			return
 		}
 		b.Screen.Call("kill -TERM", p.name, "ended", screen.Green, time.Since(start))
@@ -173,7 +173,7 @@ func (b *bridge) stopBoth() {
 // wasAsked shows what the CSI driver was asked for since the last time, but
 // for questions.
 func (b *bridge) wasAsked(want ...string) {
-	if b.failed != nil {
+	if b.Failed != nil {
 		return
 	}
 	list, err := calls.Read(b.node.callLog())
@@ -187,13 +187,13 @@ func (b *bridge) wasAsked(want ...string) {
 	if text := strings.Join(got, ", "); err == nil && text != strings.Join(want, ", ") {
 		err = fmt.Errorf("the CSI driver was asked for %s, and not for %s", text, strings.Join(want, ", "))
 	}
-	b.verify(err, "over CSI", "%s", strings.Join(got, " → "))
+	b.Verify(err, "over CSI", "%s", strings.Join(got, " → "))
 }
 
 // noRecords wants the daemon to remember nothing. The file by which daemons take
 // turns stays.
 func (b *bridge) noRecords() {
-	if b.failed != nil {
+	if b.Failed != nil {
 		return
 	}
 	names, err := files(b.node.stateDir())
@@ -201,17 +201,17 @@ func (b *bridge) noRecords() {
 	if err == nil && len(names) > 0 {
 		err = fmt.Errorf("there are: %s", strings.Join(names, ", "))
 	}
-	b.verify(err, "records", "none")
+	b.Verify(err, "records", "none")
 }
 
 // status shows what a person sees of it.
 func (b *bridge) status() {
-	if b.failed != nil {
+	if b.Failed != nil {
 		return
 	}
 	a, err := b.node.run(b.node.flex2csi, "status", "--socket", b.node.socket(), "--state-dir", b.node.stateDir())
 	if err != nil {
-		b.fail("flex2csi status: %w: %s", err, a.text)
+		b.Fail("flex2csi status: %w: %s", err, a.text)
 		return
 	}
 	b.Screen.Call("flex2csi status", "", "done", screen.Green, a.took)

@@ -14,24 +14,24 @@ import (
 
 // daemonDies shows that pods do not need the daemon, and end without it.
 func (b *bridge) daemonDies() {
-	b.part("kill -9 of the daemon")
+	b.Part("kill -9 of the daemon")
 	disk := volume{handle: "disk-1", fsType: "xfs"}
 	pa, pb, pc := b.pod("pod-a"), b.pod("pod-b"), b.pod("pod-c")
 	b.midway()
-	b.scene("Running pods do not notice either. New ones have to wait; the reason is in their events.")
+	b.Scene("Running pods do not notice either. New ones have to wait; the reason is in their events.")
 	b.kill()
 	b.reads(pa, "hello.txt", "hello over CSI")
 	b.refused("does not listen", pc+" "+disk.String(), "mount", pc, b.argument(disk))
-	b.scene("But pods can end: after a wait of two seconds, what is mounted for b goes, and a note is left for the daemon.")
+	b.Scene("But pods can end: after a wait of two seconds, what is mounted for b goes, and a note is left for the daemon.")
 	b.unmount(pb)
 	b.tombstones(1)
-	b.scene("It is back: it reads its records and the note, and gives the CSI driver its due.")
+	b.Scene("It is back: it reads its records and the note, and gives the CSI driver its due.")
 	b.serve()
 	b.tombstones(0)
 	b.wasAsked("NodeUnpublishVolume")
 	b.mountAgain(pc, disk)
 	b.reads(pc, "hello.txt", "hello over CSI")
-	b.scene("All pods end, and nobody has the volume any more.")
+	b.Scene("All pods end, and nobody has the volume any more.")
 	b.unmount(pa)
 	b.unmount(pc)
 	b.released()
@@ -41,14 +41,14 @@ func (b *bridge) daemonDies() {
 
 // midway kills the daemon while it has a call.
 func (b *bridge) midway() {
-	b.scene("It dies in the middle of a mount, and is back at once: the call goes on, and the kubelet does not notice.")
+	b.Scene("It dies in the middle of a mount, and is back at once: the call goes on, and the kubelet does not notice.")
 	disk, dir := volume{handle: "disk-1", fsType: "xfs"}, b.pod("pod-d")
-	if b.failed != nil {
+	if b.Failed != nil {
 		return
 	}
 	// The CSI driver takes its time, once.
 	if err := fault.WriteFile(b.node.faults(), fault.Rule{Method: "NodePublishVolume", Hang: true, Times: 1}); err != nil {
-		b.fail("have the CSI driver hang: %w", err)
+		b.Fail("have the CSI driver hang: %w", err)
 		return
 	}
 	type result struct {
@@ -62,14 +62,14 @@ func (b *bridge) midway() {
 		done <- result{a, err}
 	}()
 	if err := b.hangs(); err != nil {
-		b.fail("wait for the CSI driver to be at it: %w", err)
+		b.Fail("wait for the CSI driver to be at it: %w", err)
 		return
 	}
 	b.kill()
 	b.serve()
 	r := <-done
 	if r.err != nil || r.Status != "Success" {
-		b.fail("the mount should have been answered with Success, and not %s (%w)", r.text, r.err)
+		b.Fail("the mount should have been answered with Success, and not %s (%w)", r.text, r.err)
 		return
 	}
 	b.count(r.answer)
@@ -95,12 +95,12 @@ func (b *bridge) hangs() error {
 }
 
 func (b *bridge) kill() {
-	if b.failed != nil {
+	if b.Failed != nil {
 		return
 	}
 	start := time.Now()
 	if err := b.daemon.end(syscall.SIGKILL); err != nil {
-		b.fail("kill the daemon: %w", err)
+		b.Fail("kill the daemon: %w", err)
 		return
 	}
 	b.Screen.Call("kill -9", "flex2csi", "killed", screen.Yellow, time.Since(start))
@@ -108,7 +108,7 @@ func (b *bridge) kill() {
 
 // tombstones wants a number of unmounts to be noted, now or in a moment.
 func (b *bridge) tombstones(want int) {
-	if b.failed != nil {
+	if b.Failed != nil {
 		return
 	}
 	var found []string
@@ -121,5 +121,5 @@ func (b *bridge) tombstones(want int) {
 	if len(found) != want {
 		err = fmt.Errorf("there are %d", len(found))
 	}
-	b.verify(err, "notes", "%d", want)
+	b.Verify(err, "notes", "%d", want)
 }

@@ -13,14 +13,14 @@ import (
 // killed shows that a driver which dies half-way leaves nothing that the next
 // call does not put right.
 func (t *story) killed() {
-	t.part("kill -9 in the middle of a mount")
+	t.Part("kill -9 in the middle of a mount")
 	dir := t.pod("pod-k")
-	t.scene("The driver dies while mkfs is at work: out of memory, or somebody's mistake.")
+	t.Scene("The driver dies while mkfs is at work: out of memory, or somebody's mistake.")
 	disk := t.killInMkfs(dir)
 	t.unseen(dir)
 	content, err := t.unfinished(disk)
-	t.verify(err, "left", "no mount, no loop device; an image of 8 GiB %s", content)
-	t.scene("The kubelet calls again, as it would. Nothing has to be cleaned up first.")
+	t.Verify(err, "left", "no mount, no loop device; an image of 8 GiB %s", content)
+	t.Scene("The kubelet calls again, as it would. Nothing has to be cleaned up first.")
 	t.mountAgain(dir, disk)
 	t.shows(dir, "ext4", "rw")
 	t.writes(dir, "alive.txt", "as if nothing had happened")
@@ -33,13 +33,13 @@ func (t *story) killed() {
 func (t *story) killInMkfs(dir string) volume {
 	const attempts = 20
 	for i := range attempts {
-		if t.failed != nil {
+		if t.Failed != nil {
 			break
 		}
 		disk := volume{image: fmt.Sprintf("kill%d.img", i), size: "8Gi", fsType: "ext4"}
 		took, caught, err := t.killOnce(dir, disk)
 		if err != nil {
-			t.fail("kill a mount: %w", err)
+			t.Fail("kill a mount: %w", err)
 			break
 		}
 		if !caught {
@@ -49,7 +49,7 @@ func (t *story) killInMkfs(dir string) volume {
 		t.Screen.Call("disk mount", t.node.short(dir)+" "+disk.String(), "kill -9", screen.Yellow, took)
 		return disk
 	}
-	t.fail("in %d attempts no mount could be killed while it formatted", attempts)
+	t.Fail("in %d attempts no mount could be killed while it formatted", attempts)
 	return volume{}
 }
 
@@ -80,8 +80,8 @@ func (t *story) killOnce(dir string, disk volume) (took time.Duration, caught bo
 // unfinished says what the killed call has left in its image. What that is
 // depends on how far mkfs had come.
 func (t *story) unfinished(disk volume) (content string, err error) {
-	if t.failed != nil {
-		return "", t.failed
+	if t.Failed != nil {
+		return "", t.Failed
 	}
 	if err := t.node.noLoops(); err != nil {
 		return "", err

@@ -74,7 +74,7 @@ func tell(dir string, s *screen.Screen) error {
 	if err != nil {
 		return err
 	}
-	t := &story{Screen: s, node: n}
+	t := &story{Story: &screen.Story{Screen: s, Short: n.short}, node: n}
 	b := &bridge{story: t}
 	defer b.end()
 	t.prologue()

@@ -18,7 +18,7 @@ const mebi = 1 << 20
 func (t *story) prologue() {
 	version, err := t.node.run(t.node.flexdriver, "version")
 	if err != nil {
-		t.fail("flexdriver version: %w", err)
+		t.Fail("flexdriver version: %w", err)
 		return
 	}
 	var uts unix.Utsname
@@ -30,26 +30,26 @@ func (t *story) prologue() {
 }
 
 func (t *story) install() {
-	t.part("install")
-	t.scene("One file and its configuration, put in place in one step.")
+	t.Part("install")
+	t.Scene("One file and its configuration, put in place in one step.")
 	t.people(true, "install")
 	names, err := files(t.node.plugins)
 	if want := "example.com~disk/.flexdriver.json example.com~disk/disk"; err == nil && strings.Join(names, " ") != want {
 		err = fmt.Errorf("there are: %s", strings.Join(names, ", "))
 	}
-	t.verify(err, "files", "%s", strings.Join(names, "  "))
-	t.scene("The kubelet finds it and asks what it can do.")
+	t.Verify(err, "files", "%s", strings.Join(names, "  "))
+	t.Scene("The kubelet finds it and asks what it can do.")
 	t.init(false)
 }
 
 // init shows the capabilities.
 func (t *story) init(attach bool) {
 	a := t.call("", "init")
-	if t.failed != nil {
+	if t.Failed != nil {
 		return
 	}
 	if a.Capabilities == nil || a.Capabilities.Attach != attach {
-		t.fail("the capability attach should be %t: %s", attach, a.text)
+		t.Fail("the capability attach should be %t: %s", attach, a.text)
 		return
 	}
 	var yes, no []string
@@ -66,28 +66,28 @@ func (t *story) init(attach bool) {
 	if t.Width == screen.Widest {
 		without = t.Paint(screen.Dim, " and not "+strings.Join(no, ", "))
 	}
-	t.verify(nil, "capabilities", "%s%s", strings.Join(yes, ", "), without)
+	t.Verify(nil, "capabilities", "%s%s", strings.Join(yes, ", "), without)
 }
 
 // withoutAttach is the default: the kubelet calls mount and unmount.
 func (t *story) withoutAttach() {
-	t.part("attach: false — the kubelet calls mount and unmount, and that is all")
+	t.Part("attach: false — the kubelet calls mount and unmount, and that is all")
 	disk := volume{image: "ext4.img", size: "64Mi", fsType: "ext4"}
 	a, b, c, d := t.pod("pod-a"), t.pod("pod-b"), t.pod("pod-c"), t.pod("pod-d")
 
-	t.scene("Pod a starts. Its disk does not exist yet: it is created, formatted and mounted.")
+	t.Scene("Pod a starts. Its disk does not exist yet: it is created, formatted and mounted.")
 	t.mount(a, disk)
 	t.shows(a, "ext4", "rw")
 	t.sparse(disk.image)
 	t.writes(a, "hello.txt", "hello from pod a")
-	t.scene("Pod a ends. The disk is let go with the last pod, and nobody has to remember anything.")
+	t.Scene("Pod a ends. The disk is let go with the last pod, and nobody has to remember anything.")
 	t.unmount(a)
 	t.released()
-	t.scene("Pod b gets the volume, and finds what pod a has written.")
+	t.Scene("Pod b gets the volume, and finds what pod a has written.")
 	t.mountAgain(b, disk)
 	t.reads(b, "hello.txt", "hello from pod a")
 
-	t.scene("Pod c shares it. Pod d may only read.")
+	t.Scene("Pod c shares it. Pod d may only read.")
 	readOnly := disk
 	readOnly.readOnly = true
 	t.mountAgain(c, disk)
@@ -100,7 +100,7 @@ func (t *story) withoutAttach() {
 	t.reads(d, "shared.txt", "hello from pod c")
 	t.cannotWrite(d, "mine.txt")
 
-	t.scene("The kubelet asks twice: what is done is done. What would be a mistake is refused.")
+	t.Scene("The kubelet asks twice: what is done is done. What would be a mistake is refused.")
 	t.mountAgain(b, disk)
 	t.shows(b, "ext4", "rw")
 	other := volume{image: "other.img", size: "64Mi"}
@@ -120,7 +120,7 @@ func (t *story) sparse(image string) {
 	if err == nil && blocks > length/2 {
 		err = fmt.Errorf("%s takes %s of the disk", image, mib(blocks))
 	}
-	t.verify(err, "created", "%s, %s long, %s on the disk", image, mib(length), mib(blocks))
+	t.Verify(err, "created", "%s, %s long, %s on the disk", image, mib(length), mib(blocks))
 }
 
 // expand calls expandfs as the kubelet does with attach:false: no device, and
@@ -132,7 +132,7 @@ func (t *story) expand(dir string, v volume, size, old int64) {
 
 func (t *story) growExt4(disk volume, dir string) {
 	const before, after = 64 * mebi, 256 * mebi
-	t.scene("The claim asks for 256 MiB: image, loop device and filesystem grow in one call.")
+	t.Scene("The claim asks for 256 MiB: image, loop device and filesystem grow in one call.")
 	t.mount(dir, disk)
 	t.size(dir, before)
 	if !mayGrowMounted() {
@@ -151,7 +151,7 @@ func (t *story) growExt4(disk volume, dir string) {
 
 func (t *story) growXFS(dir string) {
 	const before, after = 300 * mebi, 600 * mebi
-	t.scene("The same with xfs, which grows while a pod uses it.")
+	t.Scene("The same with xfs, which grows while a pod uses it.")
 	disk := volume{image: "xfs.img", size: "300Mi", fsType: "xfs"}
 	t.mount(dir, disk)
 	t.shows(dir, "xfs", "rw")
@@ -164,19 +164,19 @@ func (t *story) growXFS(dir string) {
 
 // withAttach is the life of a volume with kube-controller-manager in it.
 func (t *story) withAttach() {
-	t.part("attach: true — kube-controller-manager and the kubelet share the work")
-	t.scene("The same file, told to attach. A running kubelet notices, and runs init once.")
+	t.Part("attach: true — kube-controller-manager and the kubelet share the work")
+	t.Scene("The same file, told to attach. A running kubelet notices, and runs init once.")
 	t.people(true, "install", "--attach")
 	t.init(true)
 	disk := volume{image: "xfs2.img", size: "512Mi", fsType: "xfs"}
 	argument := t.argument(disk)
 
-	t.scene("kube-controller-manager attaches the volume to node-1, and to no other node.")
+	t.Scene("kube-controller-manager attaches the volume to node-1, and to no other node.")
 	t.call(disk.String()+" node-1", "attach", argument, "node-1")
 	t.call("'{…}' node-1", "isattached", argument, "node-1")
 	t.refused("attached to node node-1", "'{…}' node-2", "attach", argument, "node-2")
 
-	t.scene("The kubelet of node-1 waits for the device, mounts it once, and then for each pod.")
+	t.Scene("The kubelet of node-1 waits for the device, mounts it once, and then for each pod.")
 	a, b, global := t.pod("pod-a"), t.pod("pod-b"), t.global()
 	t.setUpDevice(global, disk)
 	t.mountAgain(a, disk)
@@ -188,12 +188,12 @@ func (t *story) withAttach() {
 	t.writes(a, "hello.txt", "hello from node-1")
 	t.reads(b, "hello.txt", "hello from node-1")
 
-	t.scene("It grows while both pods use it.")
+	t.Scene("It grows while both pods use it.")
 	t.size(b, 512*mebi)
 	t.expand(b, disk, 1024*mebi, 512*mebi)
 	t.size(a, 1024*mebi)
 
-	t.scene("And all the way back; now node-2 may have it.")
+	t.Scene("And all the way back; now node-2 may have it.")
 	t.unmount(a)
 	t.unmount(b)
 	t.call("global", "unmountdevice", global)
@@ -214,7 +214,7 @@ func (t *story) setUpDevice(global string, disk volume) {
 
 // ext4WithAttach mounts what was written without attach.
 func (t *story) ext4WithAttach(dir, global string) {
-	t.scene("The same with ext4: the disk of part 2, with what is on it.")
+	t.Scene("The same with ext4: the disk of part 2, with what is on it.")
 	disk := volume{image: "ext4.img", fsType: "ext4"}
 	t.call(disk.String()+" node-1", "attach", t.argument(disk), "node-1")
 	t.setUpDevice(global, disk)
@@ -228,46 +228,46 @@ func (t *story) ext4WithAttach(dir, global string) {
 }
 
 func (t *story) uninstall() {
-	t.part("uninstall")
+	t.Part("uninstall")
 	a := t.pod("pod-a")
-	t.scene("Not while a pod needs it.")
+	t.Scene("Not while a pod needs it.")
 	t.mount(a, volume{image: "ext4.img"})
 	t.people(false, "uninstall")
 	t.unmount(a)
-	t.scene("Then without a trace: a directory that is left would fill the kubelet's log.")
+	t.Scene("Then without a trace: a directory that is left would fill the kubelet's log.")
 	t.people(true, "uninstall")
 	names, err := os.ReadDir(t.node.plugins)
 	if err == nil && len(names) > 0 {
 		err = fmt.Errorf("it holds %v", names)
 	}
-	t.verify(err, "empty", "%s", t.node.short(t.node.plugins))
+	t.Verify(err, "empty", "%s", t.node.short(t.node.plugins))
 }
 
 // nothingLeft looks at the whole machine for what is of this story.
 func (t *story) nothingLeft() {
-	t.part("what is left")
+	t.Part("what is left")
 	mounts, err := t.node.mounts(t.node.dir)
 	if err == nil && len(mounts) > 0 {
 		err = fmt.Errorf("%v", mounts)
 	}
-	t.verify(err, "mounts", "none")
-	t.verify(t.node.noLoops(), "loop devices", "none")
+	t.Verify(err, "mounts", "none")
+	t.Verify(t.node.noLoops(), "loop devices", "none")
 	names, err := files(t.node.kubelet)
 	if want := "plugins/kubernetes.io/flexvolume/.flexdriver.lock"; err == nil && strings.Join(names, " ") != want {
 		err = fmt.Errorf("there are: %s", strings.Join(names, ", "))
 	}
-	t.verify(err, "files", "one, empty, which callouts lock: %s", filepath.Base(strings.Join(names, " ")))
+	t.Verify(err, "files", "one, empty, which callouts lock: %s", filepath.Base(strings.Join(names, " ")))
 	images, err := files(t.node.images)
-	t.verify(err, "data", "%s  %s", strings.Join(images, "  "), t.Paint(screen.Dim, "the volumes themselves, and yours"))
+	t.Verify(err, "data", "%s  %s", strings.Join(images, "  "), t.Paint(screen.Dim, "the volumes themselves, and yours"))
 }
 
 // epilogue is one line, and whether all went well.
 func (t *story) epilogue() bool {
-	if t.failed != nil {
+	if t.Failed != nil {
 		t.Line("\n %s %s\n", t.Paint(screen.Red, "✗"), t.Paint(screen.Bold, "stopped here: this is not as it should be"))
 		return false
 	}
-	t.Line("\n %s %s %s\n", t.Paint(screen.Green, "✓"), t.Paint(screen.Bold, fmt.Sprintf("%d calls, %d checks, nothing left.", t.calls, t.seen)),
+	t.Line("\n %s %s %s\n", t.Paint(screen.Green, "✓"), t.Paint(screen.Bold, fmt.Sprintf("%d calls, %d checks, nothing left.", t.calls, t.Seen)),
 		t.Paint(screen.Dim, fmt.Sprintf("All calls together took %.1f s.", t.inCalls.Seconds())))
 	return true
 }

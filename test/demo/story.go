@@ -13,62 +13,18 @@ import (
 	"github.com/flex2csi/flex2csi/test/demo/screen"
 )
 
-// A story is told step by step. The first step that goes wrong is shown, and
-// all later ones do nothing, so that the parts can be read without it.
+// A story is told of a node.
 type story struct {
-	*screen.Screen
+	*screen.Story
 	node *node
 
-	failed      error
-	parts       int
-	begins      bool // a part, with a line left blank
-	calls, seen int  // what the last line counts
-	inCalls     time.Duration
-}
-
-// fail ends the story.
-func (t *story) fail(format string, args ...any) {
-	if t.failed == nil {
-		t.failed = fmt.Errorf(format, args...)
-		t.Wrong(errors.New(t.node.short(t.failed.Error())))
-	}
-}
-
-func (t *story) part(title string) {
-	if t.failed == nil {
-		t.parts++
-		t.Heading(t.parts, title)
-		t.begins = true
-	}
-}
-
-// scene begins what belongs together with a sentence.
-func (t *story) scene(text string) {
-	if t.failed != nil {
-		return
-	}
-	if !t.begins {
-		t.Line("")
-	}
-	t.begins = false
-	t.Say(text)
+	calls   int // of the driver
+	inCalls time.Duration
 }
 
 func (t *story) note(text string) {
-	if t.failed == nil {
+	if t.Failed == nil {
 		t.Aside(text)
-	}
-}
-
-// verify shows a check that held, or ends the story.
-func (t *story) verify(err error, what, format string, args ...any) {
-	switch {
-	case t.failed != nil:
-	case err != nil:
-		t.fail("%s: %w", what, err)
-	default:
-		t.seen++
-		t.Check(what, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -80,17 +36,17 @@ func (t *story) call(shown string, args ...string) answer {
 // refused makes a callout that should be a Failure, and shows its reason.
 func (t *story) refused(because, shown string, args ...string) {
 	a := t.callFor(flex.StatusFailure, shown, args...)
-	if t.failed != nil {
+	if t.Failed != nil {
 		return
 	}
 	t.Aside(t.node.short(a.Message))
 	if !strings.Contains(a.Message, because) {
-		t.fail("the reason should be that %s", because)
+		t.Fail("the reason should be that %s", because)
 	}
 }
 
 func (t *story) callFor(want flex.Status, shown string, args ...string) answer {
-	if t.failed != nil {
+	if t.Failed != nil {
 		return answer{}
 	}
 	a, err := t.node.call(args...)
@@ -105,9 +61,9 @@ func (t *story) callFor(want flex.Status, shown string, args ...string) answer {
 	t.Screen.Call("disk "+args[0], t.node.short(shown), string(a.Status), st, a.took)
 	switch {
 	case err != nil:
-		t.fail("disk %s: %w", args[0], err)
+		t.Fail("disk %s: %w", args[0], err)
 	case a.Status != want:
-		t.fail("the answer should be %s, and is %s", want, a.text)
+		t.Fail("the answer should be %s, and is %s", want, a.text)
 	case a.Device != "" || a.Attached != nil:
 		t.Aside(t.node.short(a.text))
 	}
@@ -121,7 +77,7 @@ func (t *story) count(a answer) {
 
 // people runs flexdriver as a person does, and shows what it says.
 func (t *story) people(ok bool, command string, args ...string) {
-	if t.failed != nil {
+	if t.Failed != nil {
 		return
 	}
 	a, err := t.node.run(t.node.flexdriver, append([]string{command, "--driver", driverName, "--volume-plugin-dir", t.node.plugins}, args...)...)
@@ -142,7 +98,7 @@ func (t *story) people(ok bool, command string, args ...string) {
 		t.Aside(t.node.short(strings.TrimSpace(l)))
 	}
 	if (err == nil) != ok {
-		t.fail("flexdriver %s should not have ended with: %v", command, err)
+		t.Fail("flexdriver %s should not have ended with: %v", command, err)
 	}
 }
 
@@ -150,7 +106,7 @@ func (t *story) people(ok bool, command string, args ...string) {
 func (t *story) pod(name string) string {
 	dir, err := t.node.podDir(name)
 	if err != nil {
-		t.fail("make the directory of %s: %w", name, err)
+		t.Fail("make the directory of %s: %w", name, err)
 	}
 	return dir
 }
@@ -159,7 +115,7 @@ func (t *story) pod(name string) string {
 func (t *story) global() string {
 	dir, err := t.node.globalDir()
 	if err != nil {
-		t.fail("make the device mount path: %w", err)
+		t.Fail("make the device mount path: %w", err)
 	}
 	return dir
 }
@@ -167,7 +123,7 @@ func (t *story) global() string {
 func (t *story) argument(v volume) string {
 	text, err := t.node.argument(v)
 	if err != nil {
-		t.fail("encode the options: %w", err)
+		t.Fail("encode the options: %w", err)
 	}
 	return text
 }
@@ -192,7 +148,7 @@ func (t *story) unmount(dir string) {
 
 // shows wants one mount at dir, and shows what mountinfo says of it.
 func (t *story) shows(dir, fsType, access string) {
-	if t.failed != nil {
+	if t.Failed != nil {
 		return
 	}
 	s, err := t.node.at(dir)
@@ -203,11 +159,11 @@ func (t *story) shows(dir, fsType, access string) {
 	if s.image != "" {
 		source += " = " + s.image
 	}
-	t.verify(err, "mounted", "%-7s %-5s %s   %s", t.node.short(dir), s.fsType, s.access, t.Paint(screen.Dim, source))
+	t.Verify(err, "mounted", "%-7s %-5s %s   %s", t.node.short(dir), s.fsType, s.access, t.Paint(screen.Dim, source))
 }
 
 func (t *story) unseen(dir string) {
-	if t.failed != nil {
+	if t.Failed != nil {
 		return
 	}
 	s, err := t.node.at(dir)
@@ -215,22 +171,22 @@ func (t *story) unseen(dir string) {
 		err = fmt.Errorf("%s is still mounted at %s", s.device, dir)
 	}
 	if err != nil {
-		t.fail("unmounted: %w", err)
+		t.Fail("unmounted: %w", err)
 		return
 	}
-	t.seen++ // not shown: the answer says it already
+	t.Seen++ // not shown: the answer says it already
 }
 
 // released wants no loop device to be left.
 func (t *story) released() {
-	if t.failed == nil {
-		t.verify(t.node.noLoops(), "released", "the loop device went with the last mount")
+	if t.Failed == nil {
+		t.Verify(t.node.noLoops(), "released", "the loop device went with the last mount")
 	}
 }
 
 // oneLoop wants all mounts to share one loop device.
 func (t *story) oneLoop() {
-	if t.failed != nil {
+	if t.Failed != nil {
 		return
 	}
 	var err error
@@ -239,50 +195,50 @@ func (t *story) oneLoop() {
 		err = fmt.Errorf("want one, there are %d: %s", len(devices), strings.Join(devices, ", "))
 		devices = []string{""}
 	}
-	t.verify(err, "shared", "one filesystem, one loop device: %s", devices[0])
+	t.Verify(err, "shared", "one filesystem, one loop device: %s", devices[0])
 }
 
 func (t *story) writes(dir, file, text string) {
-	if t.failed != nil {
+	if t.Failed != nil {
 		return
 	}
 	err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644)
-	t.verify(err, "wrote", "%s/%s  %s", t.node.short(dir), file, t.Paint(screen.Dim, fmt.Sprintf("%q", text)))
+	t.Verify(err, "wrote", "%s/%s  %s", t.node.short(dir), file, t.Paint(screen.Dim, fmt.Sprintf("%q", text)))
 }
 
 func (t *story) reads(dir, file, text string) {
-	if t.failed != nil {
+	if t.Failed != nil {
 		return
 	}
 	got, err := os.ReadFile(filepath.Join(dir, file))
 	if err == nil && !bytes.Equal(got, []byte(text)) {
 		err = fmt.Errorf("%s holds %q, not %q", file, got, text)
 	}
-	t.verify(err, "read", "%s/%s  %s", t.node.short(dir), file, t.Paint(screen.Dim, fmt.Sprintf("%q", got)))
+	t.Verify(err, "read", "%s/%s  %s", t.node.short(dir), file, t.Paint(screen.Dim, fmt.Sprintf("%q", got)))
 }
 
 // cannotWrite wants the kernel to refuse.
 func (t *story) cannotWrite(dir, file string) {
-	if t.failed != nil {
+	if t.Failed != nil {
 		return
 	}
 	err := os.WriteFile(filepath.Join(dir, file), nil, 0o644)
 	if err == nil {
-		t.fail("%s/%s could be written", dir, file)
+		t.Fail("%s/%s could be written", dir, file)
 		return
 	}
-	t.verify(nil, "not written", "%s/%s  %s", t.node.short(dir), file, t.Paint(screen.Dim, t.node.short(errors.Unwrap(err).Error())))
+	t.Verify(nil, "not written", "%s/%s  %s", t.node.short(dir), file, t.Paint(screen.Dim, t.node.short(errors.Unwrap(err).Error())))
 }
 
 // size wants the filesystem at dir to have nearly so many bytes, and returns
 // how many.
 func (t *story) size(dir string, want int64) {
-	if t.failed != nil {
+	if t.Failed != nil {
 		return
 	}
 	got, err := room(dir)
 	if err == nil && (got > want || got < want*3/4) {
 		err = fmt.Errorf("the filesystem at %s has %s, of a disk of %s", dir, mib(got), mib(want))
 	}
-	t.verify(err, "size", "%s  %s %s", t.node.short(dir), mib(got), t.Paint(screen.Dim, "of a disk of "+mib(want)))
+	t.Verify(err, "size", "%s  %s %s", t.node.short(dir), mib(got), t.Paint(screen.Dim, "of a disk of "+mib(want)))
 }
