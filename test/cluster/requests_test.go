@@ -26,9 +26,9 @@ func testRequests(t *testing.T, c *cluster) {
 		}},
 		{"the same once more", func() { n.mount(v, "pod-a") }, nil},
 		{"a second pod", func() { n.mount(v, "pod-b") }, nil},
-		{"its unmount", func() { n.unmount(v, "pod-b") }, nil},
+		{"its unmount", func() { n.unmount(v, "pod-b") }, map[string]int{"get persistentvolumes": 1}}, // whether it was migrated
 		{"the last unmount", func() { n.unmount(v, "pod-a") }, map[string]int{
-			"get nodes": 1, "get persistentvolumes": 1, "delete volumeattachments": 1, "get volumeattachments": 1,
+			"get nodes": 1, "get persistentvolumes": 2, "delete volumeattachments": 1, "get volumeattachments": 1,
 		}},
 		{"an unmount of what is gone", func() { n.unmount(v, "pod-a") }, nil},
 	} {
