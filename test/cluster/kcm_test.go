@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -34,15 +35,22 @@ func testLeftAlone(t *testing.T, c *cluster) {
 }
 
 // testAdopted: a PersistentVolume that becomes a CSI one under its pod. The
-// control plane takes the attachment over, and it is left to it.
+// control plane takes the attachment over, and it is left to it. What is staged is
+// not, as no kubelet comes to have it before the daemon's patience (a fifth of its
+// grace period) ends.
 func testAdopted(t *testing.T, c *cluster) {
-	w := newWorld(t, c, options{object: &storagev1.CSIDriverSpec{}})
+	w := newWorld(t, c, options{object: &storagev1.CSIDriverSpec{}, grace: 10 * time.Second})
 	n, v := w.nodes[0], w.volume("disk")
 	pod := w.Pod(metav1.NamespaceDefault, v.name, n.name, "", v.name)
 	n.mount(v, "pod-a")
 	before := n.attachment(v)
 	w.migrate(v)
 	w.wait("adoption", func() bool {
+		// The control plane looks at a pod's volumes when the pod changes, and else
+		// every three minutes.
+		change := fmt.Appendf(nil, `{"metadata":{"annotations":{"looked":%q}}}`, time.Now())
+		_, err := w.Admin().CoreV1().Pods(pod.Namespace).Patch(t.Context(), pod.Name, types.MergePatchType, change, metav1.PatchOptions{})
+		w.must(err)
 		node, err := w.Admin().CoreV1().Nodes().Get(t.Context(), n.name, metav1.GetOptions{})
 		return err == nil && hasAttached(node, w.driver, v)
 	})

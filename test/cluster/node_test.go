@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -55,7 +57,7 @@ func (w *world) addNode(o options) *node {
 	token := w.ServiceAccountToken(w.Pod("flex2csi", n.name, n.name, "flex2csi-node"))
 	n.daemon = w.Program("flex2csi", "serve", "--config", n.writeConfig(o.config), "--socket", n.socket(),
 		"--state-dir", n.path("state"), "--kubelet-dir", n.Root, "--node-name", n.name,
-		"--kubeconfig", n.api.Kubeconfig(token), "--reconcile-interval", "1s")
+		"--kubeconfig", n.api.Kubeconfig(token), "--reconcile-interval", "1s", "--grace", cmp.Or(o.grace, bridge.DefaultGrace).String())
 	if !o.noDaemon {
 		w.Run(n.daemon)
 	}

@@ -65,6 +65,8 @@ type options struct {
 	disks bool
 	// config is added to the daemon's configuration of the driver, in lines.
 	config []string
+	// grace is the daemon's; zero: its own default.
+	grace time.Duration
 	// noDaemon starts no daemons.
 	noDaemon bool
 }
