@@ -137,7 +137,8 @@ func attachmentOf(d *bridge.FlexDriver, v *csivol.Volume, node string) *csivol.A
 }
 
 // isAttached answers from what is watched. A "no" has kube-controller-manager
-// attach the volume again, so the API server is asked before it is given.
+// attach the volume again, so the API server is asked before it is given, and
+// where nothing is known yet: that one comes again only after a minute.
 func (c *Controller) isAttached(ctx context.Context, d *bridge.FlexDriver, call *flex.Call) (bool, error) {
 	v, err := d.Map(ctx, call.Options)
 	if err != nil {
@@ -147,8 +148,8 @@ func (c *Controller) isAttached(ctx context.Context, d *bridge.FlexDriver, call 
 		return err == nil, err
 	}
 	a := attachmentOf(d, v, call.NodeName)
-	if lost, err := c.Attacher.Lost(a); err != nil || !lost {
-		return err == nil, err
+	if lost, err := c.Attacher.Lost(a); err == nil && !lost {
+		return true, nil
 	}
 	if err := c.stillFlex(ctx, v.Name); err != nil {
 		return false, err

@@ -65,9 +65,14 @@ func TestIsAttachedNeverGuesses(t *testing.T) {
 	c := newCluster()
 	k := newController(c)
 	c.unknown = true
-	if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Status != flex.StatusFailure || s.Code != flex.CodeUnavailable {
+	if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Attached == nil || *s.Attached {
+		t.Errorf("before anything has been seen, and there is none: %+v", s)
+	}
+	call(t, k, flexDriver, "attach", options, "node-1")
+	if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Attached == nil || !*s.Attached {
 		t.Errorf("before anything has been seen: %+v", s)
 	}
+	call(t, k, flexDriver, "detach", "pv", "node-1")
 	c.unknown = false
 	c.volumes["pv"] = csivol.PersistentVolume{Name: "pv", CSI: csivol.Key{Driver: csiDriver, Handle: "vol"}}
 	if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Status != flex.StatusFailure || !strings.Contains(s.Message, "CSI volume") {
