@@ -18,47 +18,66 @@ func migrationsDisturbed() []scenario {
 	var all []scenario
 	for _, p := range []struct {
 		name, what string
-		kill       func(*T) (int, error)
+		victim     victim
 		back       bool // on the way back, too
 	}{
 		// On the way back a pod has the CSI mount alone, which a kubelet that comes up
 		// ends before it asks the bridge for the other: docs/migrate-guide.md, Risks.
-		{"kubelet", "there", func(t *T) (int, error) { return again(t.node.Kubelet) }, false},
-		{"kcm", "there and back", func(t *T) (int, error) { return again(t.node.ControllerManager) }, true},
-		{"attacher", "there and back", func(t *T) (int, error) {
-			return t.killAll("csi", "driver=disk,part=controller", "--csi-address=/csi/csi.sock")
-		}, true},
-		{"bridge", "there and back", func(t *T) (int, error) { return t.killAll(installed, "", "serve") }, true},
-		{"driver", "there and back", func(t *T) (int, error) { return t.killAll("csi", "driver=disk", "--name="+disk().csi) }, true},
+		{"kubelet", "there", part(func(t *T) *parts.Part { return t.node.Kubelet }), false},
+		{"kcm", "there and back", part(func(t *T) *parts.Part { return t.node.ControllerManager }), true},
+		{"attacher", "there and back", inPods("csi", "driver=disk,part=controller", "--csi-address=/csi/csi.sock"), true},
+		{"bridge", "there and back", inPods(installed, "", "serve"), true},
+		{"driver", "there and back", inPods("csi", "driver=disk", "--name="+disk().csi), true},
 	} {
 		all = append(all, scenario{
 			"migrate-disturbed-" + p.name, "… " + p.what + ", and after each change that is made for it kill -9 of the " + p.name,
-			func(t *T) { migrateDisturbed(t, p.kill, p.back) },
+			func(t *T) { migrateDisturbed(t, p.victim, p.back) },
 		})
 	}
 	return all
 }
 
-// again kills a program of the node, and starts it. How many were killed is none
-// when it had ended by itself.
-func again(p *parts.Part) (killed int, err error) {
-	if !p.Ended() {
-		killed = 1
-	}
-	return killed, p.Restart()
+// A victim is a program that dies, and is started again. How many processes of it
+// there are is none while it is not back yet.
+type victim struct {
+	there, kill func(*T) (int, error)
 }
 
-// killAll kills the processes of pods that were started with an argument, and says
-// how many it has killed. A container that was killed before may not be back yet.
-func (t *T) killAll(namespace, selector, argument string) (killed int, err error) {
-	list, err := t.client.CoreV1().Pods(namespace).List(t.ctx(), metav1.ListOptions{LabelSelector: selector})
-	if err != nil {
-		return 0, err
+// part is a program of the node.
+func part(of func(*T) *parts.Part) victim {
+	there := func(t *T) (int, error) {
+		if of(t).Ended() {
+			return 0, nil
+		}
+		return 1, nil
 	}
-	var errs []error
-	for i := range list.Items {
-		pids, err := processes(&list.Items[i], argument)
-		errs = append(errs, err)
+	return victim{there, func(t *T) (int, error) {
+		n, err := there(t)
+		return n, errors.Join(err, of(t).Restart())
+	}}
+}
+
+// inPods are processes of pods that were started with an argument.
+func inPods(namespace, selector, argument string) victim {
+	find := func(t *T) (pids []int, err error) {
+		list, err := t.client.CoreV1().Pods(namespace).List(t.ctx(), metav1.ListOptions{LabelSelector: selector})
+		if err != nil {
+			return nil, err
+		}
+		var errs []error
+		for i := range list.Items {
+			some, err := processes(&list.Items[i], argument)
+			pids, errs = append(pids, some...), append(errs, err)
+		}
+		return pids, errors.Join(errs...)
+	}
+	there := func(t *T) (int, error) {
+		pids, err := find(t)
+		return len(pids), err
+	}
+	return victim{there, func(t *T) (killed int, err error) {
+		pids, err := find(t)
+		errs := []error{err}
 		for _, pid := range pids {
 			err := kill(pid)
 			if err == nil {
@@ -66,8 +85,22 @@ func (t *T) killAll(namespace, selector, argument string) (killed int, err error
 			}
 			errs = append(errs, ignoreNoProcess(err))
 		}
-	}
-	return killed, errors.Join(errs...)
+		return killed, errors.Join(errs...)
+	}}
+}
+
+// waitBack waits until there is something to kill. A kubelet waits up to five
+// minutes before it starts a container again that has ended often, and what it
+// says of it may be of before.
+func (t *T) waitBack(dies victim) {
+	t.Helper()
+	t.must(retry(6*time.Minute, func() error {
+		n, err := dies.there(t)
+		if err == nil && n == 0 {
+			err = errors.New("what is to be killed is not there")
+		}
+		return err
+	}))
 }
 
 // waitKnown waits until something can be executed in a pod: a kubelet that has just
@@ -80,7 +113,7 @@ func (t *T) waitKnown(pod *corev1.Pod) {
 	})
 }
 
-func migrateDisturbed(t *T, disturb func(*T) (int, error), back bool) {
+func migrateDisturbed(t *T, dies victim, back bool) {
 	var writers []*writer
 	var was []*corev1.PersistentVolume
 	for i, d := range []driver{disk(), attached(), share()} {
@@ -95,7 +128,7 @@ func migrateDisturbed(t *T, disturb func(*T) (int, error), back bool) {
 	g.after = func(change string) {
 		mu.Lock()
 		defer mu.Unlock()
-		n, err := disturb(t)
+		n, err := dies.kill(t)
 		if err != nil {
 			t.Errorf("after %s: %v", change, err)
 		}
@@ -103,6 +136,7 @@ func migrateDisturbed(t *T, disturb func(*T) (int, error), back bool) {
 	}
 	t.waitTold()
 	for _, command := range []string{"apply", "rollback"} {
+		t.waitBack(dies)
 		args := []string{command, "--width", "3", "--yes", "--timeout", "4m", "--kubeconfig", kubeconfig}
 		for _, w := range writers {
 			args = append(args, w.v.name)
