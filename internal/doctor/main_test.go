@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -131,6 +132,17 @@ func (n *node) start(role string, attr *syscall.SysProcAttr, args ...string) *ex
 func (n *node) kubelet(args ...string) {
 	n.t.Helper()
 	n.o.KubeletPID = n.start("kubelet", nil, args...).Process.Pid
+	// A process is told to have started a moment before the kernel knows its
+	// arguments (fs/binfmt_elf.c: begin_new_exec is before create_elf_tables).
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", n.o.KubeletPID))
+		if err != nil || time.Now().After(deadline) {
+			n.t.Fatalf("the kubelet has no arguments: %v", err)
+		}
+		if len(line) > 0 {
+			return
+		}
+	}
 }
 
 func (n *node) run() *doctor.Report {

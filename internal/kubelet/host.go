@@ -91,11 +91,16 @@ func (h Host) own(pids []int) (own []int) {
 	return own
 }
 
-// CommandLine are the arguments of a process, its name first.
+// CommandLine are the arguments of a process, its name first. One that has just
+// been started has none for a moment, and one that is ending has none any more:
+// that is an error, and not a process without flags.
 func (h Host) CommandLine(pid int) ([]string, error) {
 	data, err := os.ReadFile(h.ProcFile(pid, "cmdline"))
 	if err != nil {
 		return nil, fmt.Errorf("read the command line of process %d: %w", pid, err)
+	}
+	if len(data) == 0 {
+		return nil, fmt.Errorf("read the command line of process %d: it is empty: the process begins or ends just now; try again", pid)
 	}
 	return strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00"), nil
 }

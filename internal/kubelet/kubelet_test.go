@@ -3,6 +3,7 @@ package kubelet_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -74,5 +75,21 @@ func TestResolve(t *testing.T) {
 	}
 	if got, err := (kubelet.Host{}).Resolve(root + "/relative/x"); err != nil || filepath.Base(filepath.Dir(got)) != "real" {
 		t.Errorf("on the host itself: %s, %v", got, err)
+	}
+}
+
+// TestNoCommandLine: a kubelet that has just been started has no flags yet, and is
+// not one that goes by its defaults.
+func TestNoCommandLine(t *testing.T) {
+	h := kubelet.Host{Root: t.TempDir()}
+	file := h.ProcFile(7, "cmdline")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if k, err := kubelet.Find(h, 7); err == nil || !strings.Contains(err.Error(), "try again") {
+		t.Errorf("%+v, %v", k, err)
 	}
 }
