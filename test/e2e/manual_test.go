@@ -51,18 +51,8 @@ func (t *T) typeQuickstart() {
 // processes are gone.
 func (t *T) typeDebugging() {
 	// doctor misses a CSI driver that the configuration has, as it should.
-	t.must(t.apply("manifests/late"))
-	t.after = append(t.after, func() {
-		out, err := t.kubectl("delete", "-k", "manifests/late", "--wait")
-		t.check(withText(err, out))
-	})
-	t.wait("registration", func() error {
-		node, err := t.client.StorageV1().CSINodes().Get(t.ctx(), node.Name, metav1.GetOptions{})
-		if err == nil && !slices.ContainsFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == late().csi }) {
-			err = errors.New("the node has no driver " + late().csi)
-		}
-		return err
-	})
+	t.deploy("manifests/late", late())
+	t.deployGCE()
 	v := t.volume(disk(), "data")
 	pod := t.start("web", v.at("/data"))
 	t.sh(pod, "echo kept > /data/file && sync")
@@ -84,6 +74,23 @@ func (t *T) typeDebugging() {
 	}
 	t.must(t.node.Kubelet.Start())
 	t.delete(pod)
+}
+
+// deploy has a CSI driver on the node until the scenario ends.
+func (t *T) deploy(manifests string, d driver) {
+	t.Helper()
+	t.must(t.apply(manifests))
+	t.after = append(t.after, func() {
+		out, err := t.kubectl("delete", "-k", manifests, "--wait")
+		t.check(withText(err, out))
+	})
+	t.wait("registration", func() error {
+		node, err := t.client.StorageV1().CSINodes().Get(t.ctx(), node.Name, metav1.GetOptions{})
+		if err == nil && !slices.ContainsFunc(node.Spec.Drivers, func(registered storagev1.CSINodeDriver) bool { return registered.Name == d.csi }) {
+			err = errors.New("the node has no driver " + d.csi)
+		}
+		return err
+	})
 }
 
 // debuggingGuide returns the guide's commands: those that set variables, those for
