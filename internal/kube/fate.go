@@ -33,6 +33,9 @@ func (c *Cluster) Fate(ctx context.Context, persistentVolume string, key csivol.
 		switch {
 		case p.Finished:
 		case slices.Contains(p.UIDs, podUID):
+			if slices.ContainsFunc(p.FlexVolumes, func(v clusterview.FlexVolume) bool { return v.Name == persistentVolume }) {
+				return csivol.Fate{}, nil // it is the pod's own, and never had a PersistentVolume
+			}
 			if !p.Terminating {
 				f.Pod = p.Namespace + "/" + p.Name
 			}

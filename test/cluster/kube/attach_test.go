@@ -40,6 +40,7 @@ func TestAttachments(t *testing.T) {
 		{"finalizer", testFinalizer},
 		{"beginning", testBeginning},
 		{"taken over", testTakenOver},
+		{"fate", testFate},
 		{"handed back", testHandedBack},
 		{"about to go", testAboutToGo},
 		{"volumes", testVolumes},

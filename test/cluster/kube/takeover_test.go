@@ -169,3 +169,25 @@ func testAboutToGo(t *testing.T, p *controlplane.Plane) {
 		t.Error(err)
 	}
 }
+
+// testFate: a volume that a pod has without a PersistentVolume has lost none.
+func testFate(t *testing.T, p *controlplane.Plane) {
+	c := start(t, p, "node-1").cluster
+	p.ServiceAccount("default", "fate")
+	pod, err := p.Admin().CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "fate"},
+		Spec: corev1.PodSpec{
+			NodeName: "node-1", ServiceAccountName: "fate", Containers: []corev1.Container{{Name: "c", Image: "i"}},
+			Volumes: []corev1.Volume{{Name: "own", VolumeSource: corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{Driver: flexDriver}}}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for volume, gone := range map[string]bool{"own": false, "another": true} {
+		f, err := c.Fate(within(t, 5*time.Second), volume, csivol.Key{Driver: driver, Handle: "h"}, string(pod.UID))
+		if err != nil || f.Gone != gone || (f.Pod != "") != gone {
+			t.Errorf("%s: %+v, %v", volume, f, err)
+		}
+	}
+}
