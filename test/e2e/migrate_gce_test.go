@@ -33,17 +33,11 @@ func gceDisk(v *volume) {
 	}
 }
 
-// deployGCE deploys it, with an image that other scenarios need not wait for.
-func (t *T) deployGCE() {
-	t.Helper()
-	t.must(t.node.Import(t.ctx(), filepath.Join(os.Getenv("FLEX_IMAGES"), "large", "gcepd.tar")))
-	t.deploy("manifests/gce", gce())
-}
-
 // migrateGCE: a driver that nobody has written for these tests, and that detaches
 // what it is told to, whoever has it mounted.
 func migrateGCE(t *T) {
-	t.deployGCE()
+	t.must(t.node.Import(t.ctx(), filepath.Join(os.Getenv("FLEX_IMAGES"), "large", "gcepd.tar")))
+	t.deploy("manifests/gce", gce())
 	t.must(t.rolledOut(t.ctx(), "csi"))
 	v := t.describe(gce(), "data", gceDisk)
 	t.wait("the driver's socket", func() error { return v.createDisk(t.ctx()) })
