@@ -28,7 +28,9 @@ func (t *story) startNode() {
 	t.Part("a node")
 	t.Scene("A whole Kubernetes of one node, on this machine, in namespaces of its own.")
 	start := time.Now()
-	n, err := node.Start(t.ctx, node.Options{})
+	n, err := node.Start(t.ctx, node.Options{Kubelet: map[string]any{
+		"syncFrequency": "10s", // a minute is its own, in which nothing else would be seen
+	}})
 	if err != nil {
 		t.Fail("start the node: %w", err)
 		return
