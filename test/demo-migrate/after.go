@@ -15,7 +15,7 @@ import (
 // apply migrates the volume, and shows what is seen.
 func (t *story) apply() {
 	t.Part("flex2csi migrate apply, and what is seen meanwhile")
-	t.Scene("The pod goes on counting. The kubelet looks at its pods about once a minute: that is what is waited for in the end.")
+	t.Scene("The pod goes on counting. The kubelet of this node looks at its pods every ten seconds, and by itself about once a minute: that is what is waited for in the end.")
 	if t.Failed != nil {
 		return
 	}
