@@ -43,14 +43,14 @@ replace github.com/flex2csi/flex2csi => ../..
 require (
 	github.com/container-storage-interface/spec v1.13.0
 	github.com/flex2csi/flex2csi v0.0.0
-	github.com/spf13/pflag v1.0.10
+	github.com/spf13/pflag v1.1.0
 	google.golang.org/grpc v1.85.0
 	k8s.io/kubernetes v1.37.1
 )
 
 require (
 	github.com/go-logr/logr v1.4.4 // indirect
-	github.com/moby/sys/mountinfo v0.7.2 // indirect
+	github.com/moby/sys/mountinfo v0.7.3 // indirect
 	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
