@@ -156,7 +156,7 @@ func (o *one) bridgeFor(ctx context.Context, w *world, p journal.Pod) (why strin
 	if b.document == nil {
 		return "the bridge of node " + p.Node + " does not say what it has (ConfigMap " + nodevolumes.Namespace + "/" + p.Node + ") " + b.problem, nil
 	}
-	if b.document.BootID != node.text("status", "nodeInfo", "bootID") {
+	if !ofThisBoot(b.document, node) {
 		return "the bridge of node " + p.Node + " has said nothing since that was started", nil
 	}
 	if !b.document.Serves(o.rec.FlexDriver) {

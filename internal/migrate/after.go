@@ -114,7 +114,7 @@ func (o *one) annotateClaim(ctx context.Context, value any) error {
 // attached waits until the control plane has the volume attached to each node on
 // which a pod has it: it adopts what is attached.
 func (o *one) attached(ctx context.Context) error {
-	unique := "kubernetes.io/csi/" + o.rec.CSIDriver + "^" + o.rec.VolumeHandle
+	unique := o.uniqueCSI()
 	for _, name := range o.nodesOfPods() {
 		err := o.wait(ctx, waitFor{
 			what: "the control plane", resource: nodes(), name: name,
@@ -181,27 +181,15 @@ func (o *one) takenOver(ctx context.Context) error {
 
 // handedOver says what is missing until a pod has it from the other side.
 func (o *one) handedOver(ctx context.Context, p journal.Pod) (string, error) {
-	object, err := o.get(ctx, configMaps(), nodevolumes.Namespace, p.Node)
+	d, err := o.told(ctx, p.Node)
 	if err != nil {
 		return "", err
 	}
-	var d *nodevolumes.Document
 	var v *nodevolumes.Volume
-	if object != nil {
-		if d, err = nodevolumes.Decode(object.text("data", nodevolumes.Key)); err == nil {
-			v = d.Find(o.rec.CSIDriver, o.rec.VolumeHandle)
-		}
+	if d != nil {
+		v = d.Find(o.rec.CSIDriver, o.rec.VolumeHandle)
 	}
 	missing := "it has not mounted the volume for pod " + p.Name + " through its CSI plugin yet, which takes about a minute"
-	if d != nil { // of before the node was started it says nothing
-		node, err := o.get(ctx, nodes(), "", p.Node)
-		if err != nil {
-			return "", err
-		}
-		if node == nil || node.text("status", "nodeInfo", "bootID") != d.BootID {
-			d, v = nil, nil
-		}
-	}
 	has := v != nil && v.Has(p.UID)
 	switch {
 	case o.rec.Direction == journal.ToFlexVolume:
@@ -218,6 +206,24 @@ func (o *one) handedOver(ctx context.Context, p journal.Pod) (string, error) {
 		return "", err
 	}
 	return missing, nil
+}
+
+// told is what the bridge of a node has told since that was started; nil: nothing
+// that can be read.
+func (o *one) told(ctx context.Context, name string) (*nodevolumes.Document, error) {
+	object, err := o.get(ctx, configMaps(), nodevolumes.Namespace, name)
+	if err != nil || object == nil {
+		return nil, err
+	}
+	d, err := nodevolumes.Decode(object.text("data", nodevolumes.Key))
+	if err != nil {
+		return nil, nil //nolint:nilerr // it may be otherwise in a moment
+	}
+	node, err := o.get(ctx, nodes(), "", name)
+	if err != nil || node == nil || !ofThisBoot(d, node) {
+		return nil, err
+	}
+	return d, nil
 }
 
 // finish restores what was changed for the time being, and looks once more.

@@ -126,7 +126,7 @@ func (j *judge) checkBridge(ctx context.Context, p Pod) {
 		j.check("bridge", NotLive, "kubectl apply -k install/migrate, if that was not done, and plan again a minute later; where there is no bridge, stop the pod for it",
 			"nothing says that pod %s has the volume from the bridge: that of node %s has written no %s", p.Name, p.Node, object)
 		return
-	case b.document.BootID != node.text("status", "nodeInfo", "bootID"):
+	case !ofThisBoot(b.document, node):
 		notLive("%s is of before node %s was started the last time", object, p.Node)
 		return
 	}

@@ -95,7 +95,7 @@ func (s *observed) document(ctx context.Context, m *Object) {
 		return
 	case node == nil: // its mounts are gone with it
 		return
-	case node.text("status", "nodeInfo", "bootID") != d.BootID:
+	case !ofThisBoot(d, node):
 		s.doubt(d.Node, fmt.Sprintf("ConfigMap %s is of before node %s was started the last time", m.full(), d.Node))
 		return
 	case d.Incomplete:

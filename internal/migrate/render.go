@@ -186,7 +186,7 @@ func (r *rendered) metadata(old *Object) (tree, error) {
 		}
 	}
 	labels[MigratedLabel] = "true"
-	original, err := encode(Stripped(old))
+	original, err := encode(stripped(old))
 	if err != nil {
 		return nil, err
 	}
@@ -201,9 +201,9 @@ func (r *rendered) metadata(old *Object) (tree, error) {
 	return metadata, nil
 }
 
-// Stripped is an object without what the API server alone says of it: what one
+// stripped is an object without what the API server alone says of it: what one
 // would create.
-func Stripped(old *Object) map[string]any {
+func stripped(old *Object) map[string]any {
 	object := old.copied()
 	delete(object, "status")
 	metadata := object.sub("metadata")

@@ -125,7 +125,7 @@ func (o *one) turnTo(why string) {
 
 // asItIs is a volume as it would be created again.
 func asItIs(pv *Object) (json.RawMessage, error) {
-	object := tree(Stripped(pv))
+	object := tree(stripped(pv))
 	object.sub("spec")["persistentVolumeReclaimPolicy"] = policyRetain
 	return encode(object)
 }

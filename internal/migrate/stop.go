@@ -112,7 +112,12 @@ func (o *one) holders(ctx context.Context) (string, error) {
 // calls reports whether a name of node.status.volumesInUse is the volume's: those
 // of FlexVolumes are DRIVER/NAME (pkg/volume/util/util.go, GetUniqueVolumeName).
 func (o *one) calls(name string) bool {
-	return name == "kubernetes.io/csi/"+o.rec.CSIDriver+"^"+o.rec.VolumeHandle || name == o.rec.FlexDriver+"/"+o.rec.Volume
+	return name == o.uniqueCSI() || name == o.rec.FlexDriver+"/"+o.rec.Volume
+}
+
+// uniqueCSI is what the CSI volume is called in the status of nodes.
+func (o *one) uniqueCSI() string {
+	return "kubernetes.io/csi/" + o.rec.CSIDriver + "^" + o.rec.VolumeHandle
 }
 
 // mayEvict asks whether the pod may be evicted, before anything is deleted.

@@ -64,7 +64,7 @@ func restored(rec *journal.Record) json.RawMessage {
 	if err != nil {
 		return nil
 	}
-	object := tree(Stripped(old))
+	object := tree(stripped(old))
 	if text, ok := old.pairs("metadata", "annotations")[lastApplied]; ok {
 		object.sub("metadata", "annotations")[lastApplied] = text
 	}

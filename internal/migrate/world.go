@@ -95,6 +95,11 @@ func (w *world) served(ctx context.Context, flexDriver string) (bool, error) {
 	}), err
 }
 
+// ofThisBoot: what was told before a node was started is not so any more.
+func ofThisBoot(d *nodevolumes.Document, node *Object) bool {
+	return d.BootID == node.text("status", "nodeInfo", "bootID")
+}
+
 // bridge returns what the bridge of a node says.
 func (w *world) bridge(ctx context.Context, node string) *bridgeOf {
 	if b, ok := w.bridges[node]; ok {

@@ -165,6 +165,25 @@ func testRefusedHalfWay(w *world) {
 	w.isCSI("half-no", claim)
 }
 
+// testOfflineAfterLive: a rollback that was begun under pods and does not get on is
+// gone on with when they have been stopped.
+func testOfflineAfterLive(w *world) {
+	w.disk("later-off")
+	claim, was := w.claim("later-off").UID, w.volume("later-off")
+	w.came(w.operator(migrate.Options{}).apply("later-off"), migrate.Done, journal.Finished, "")
+	w.change("later-off", func(pv *corev1.PersistentVolume) { pv.Finalizers = append(pv.Finalizers, "example.com/keep") })
+	p := w.operator(migrate.Options{Timeout: 2 * time.Second})
+	w.came(p.rollback("later-off"), migrate.Unfinished, journal.Retained, "example.com/keep")
+	w.change("later-off", func(pv *corev1.PersistentVolume) { pv.Finalizers = nil })
+	w.pod("later-off", "node-1", "later-off")
+	p.Options.Mode = journal.Offline
+	w.came(p.rollback("later-off"), migrate.Unfinished, journal.Retained, "pod default/later-off uses it: stop it")
+	w.end("later-off")
+	p.Options.Timeout = 0
+	w.came(p.rollback("later-off"), migrate.Done, journal.Finished, "")
+	w.isFlex(was, claim)
+}
+
 // testNotServed: a FlexVolume that no bridge serves is one that no pod can have.
 func testNotServed(w *world) {
 	w.disk("unserved")

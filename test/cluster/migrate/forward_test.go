@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -24,6 +26,7 @@ func TestRun(t *testing.T) {
 		run  func(*world)
 	}{
 		{"Live", testLive},
+		{"OldDocument", testOldDocument},
 		{"Idle", testIdle},
 		{"Unclaimed", testUnclaimed},
 		{"Policy", testPolicy},
@@ -46,6 +49,7 @@ func TestRun(t *testing.T) {
 		{"RollbackRefused", testRollbackRefused},
 		{"RollbackHalfWay", testRollbackHalfWay},
 		{"RefusedHalfWay", testRefusedHalfWay},
+		{"OfflineAfterLive", testOfflineAfterLive},
 		{"NotServed", testNotServed},
 		{"ClockBehind", testClockBehind},
 		{"NoJournal", testNoJournal},
@@ -54,6 +58,35 @@ func TestRun(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(w.with(t)) })
 	}
+}
+
+// testOldDocument: what a node has told before it was started does not say that a
+// pod has nothing of the bridge.
+func testOldDocument(w *world) {
+	w.live("old-doc")
+	claim := w.claim("old-doc").UID
+	documents := w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace)
+	put := func(text string) {
+		o, err := documents.Get(context.Background(), "node-1", metav1.GetOptions{})
+		w.check(err)
+		o.Data[nodevolumes.Key] = text
+		_, err = documents.Update(context.Background(), o, metav1.UpdateOptions{})
+		w.check(err)
+	}
+	o, err := documents.Get(w.t.Context(), "node-1", metav1.GetOptions{})
+	w.check(err)
+	good := o.Data[nodevolumes.Key]
+	p := w.operator(migrate.Options{Timeout: 5 * time.Second})
+	p.when = func(e migrate.Event) {
+		if e.What == migrate.Reached && e.Stage == journal.Attached {
+			put(strings.ReplaceAll(strings.Replace(good, bootID, "another", 1), "old-doc", "gone"))
+		}
+	}
+	w.came(p.apply("old-doc"), migrate.Unfinished, journal.Attached, "has not mounted the volume")
+	put(good)
+	p.when, p.Options.Timeout = w.kubelet("node-1"), 0
+	w.came(p.resume("old-doc"), migrate.Done, journal.Finished, "")
+	w.isCSI("old-doc", claim)
 }
 
 // testLive: the order of the requests is what data hangs on.

@@ -360,6 +360,9 @@ func testWebhook(w *world) {
 			panic(http.ErrAbortHandler)
 		}
 		review.Response = &admissionapi.AdmissionResponse{UID: review.Request.UID, Allowed: text == "", Result: &metav1.Status{Message: text}}
+		if text == "exists" { // of something else, as nothing of the volume's name is there
+			review.Response.Result.Code, review.Response.Result.Reason = http.StatusConflict, metav1.StatusReasonAlreadyExists
+		}
 		review.Request = nil
 		_ = json.NewEncoder(rw).Encode(review)
 	}))
@@ -405,6 +408,20 @@ func testWebhook(w *world) {
 	o.begin("rollback", s.name).killedSaying("hook.example.com")
 	says.Store(&yes)
 	o.do(0, "resume", s.name)
+	s.untouched()
+	s.gone()
+
+	exists := "exists"
+	s = w.idle("webhook-exists")
+	o = w.migrator(controlplane.Admin)
+	o.patience = 30 * time.Second
+	r = o.at(controlplane.Moment{N: 1, Fits: created, Then: func() {
+		says.Store(&exists)
+		time.AfterFunc(5*time.Second, func() { says.Store(&yes) })
+	}}, "apply", s.name)
+	if r.code() != 1 || !strings.Contains(r.out.String(), "PUT BACK") {
+		w.t.Errorf("%d\n%s", r.code(), &r.out)
+	}
 	s.untouched()
 	s.gone()
 }
