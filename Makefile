@@ -53,7 +53,7 @@ build: ## build bin/flexdriver and bin/flex2csi, static and stripped
 # The image that install/ names. VERSION is its tag; what the programs say of
 # their version is what git says, and is also on a label.
 IMAGE     ?= ghcr.io/flex2csi/flex2csi
-VERSION   ?= dev
+VERSION   ?= v0.1.0
 PLATFORMS ?= linux/amd64,linux/arm64
 ARCHIVE   ?= $(BIN)/flex2csi-image.tar
 comma     := ,

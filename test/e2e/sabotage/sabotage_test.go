@@ -101,7 +101,7 @@ func (s *sabotage) image(dir string) (string, error) {
 		return "", err
 	}
 	archive := filepath.Join(dir, "image.tar")
-	return archive, inRoot(exec.Command("bin/image", "-o", archive, "--name", "ghcr.io/flex2csi/flex2csi:dev",
+	return archive, inRoot(exec.Command("bin/image", "-o", archive, "--name", "ghcr.io/flex2csi/flex2csi:v0.1.0",
 		"--user", "65532:65532", "--entrypoint", "/flex2csi",
 		"--file", "/flex2csi="+filepath.Join(dir, "flex2csi")+":0755", "--file", "/flexdriver="+filepath.Join(dir, "flexdriver")+":0755"))
 }
