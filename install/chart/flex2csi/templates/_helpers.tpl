@@ -86,7 +86,7 @@ the variables of policies. (list root file variables)
   args:
     - --secure-listen-address=:9899
     - --upstream=http://127.0.0.1:9898/
-    - --allow-paths=/metrics
+    - --allow-paths=/flex2csi/metrics
   ports:
     - name: metrics
       containerPort: 9899
