@@ -142,6 +142,7 @@ func (h *leakHunt) hidden() map[string]string {
 	h.Helper()
 	image := filepath.Join(h.dir, "images", "disk.img")
 	return map[string]string{
+		"beside a disk":   h.argument("ext4", "image", image, "size", "16Mi"),
 		"as an option":    h.argument("cifs", "source", "//s/x", "mountOptions", "username=u,password="+h.secret),
 		"as an odd one":   h.argument("cifs", "source", "//s/x", "mountOptions", "vers=3.0,nonsense="+h.secret),
 		"for the kernel":  h.argument("ext4", "image", image, "size", "16Mi", "mountOptions", "nonsense="+h.secret),

@@ -155,8 +155,8 @@ func TestMountFailsClean(t *testing.T) {
 		texts []string
 	}{
 		"options":           {options("image", "x"), flex.CodeInvalidArgument, []string{"the path is not absolute"}},
-		"mkfs":              {options("image", w.path("new.img"), "size", "32Mi", "mkfsOptions", "-b nonsense"), flex.CodeInternal, []string{"invalid block size - nonsense"}},
-		"mount option":      {options("image", w.path("new.img"), "size", "32Mi", "mountOptions", "nonsense"), flex.CodeInternal, []string{"Unknown parameter 'nonsense'"}},
+		"mkfs":              {options("image", w.path("new.img"), "size", "32Mi", "mkfsOptions", "-b 1024 -I 4096"), flex.CodeInternal, []string{"invalid inode size 4096"}},
+		"mount option":      {options("image", w.path("new.img"), "size", "32Mi", "mountOptions", "uquota"), flex.CodeInternal, []string{"Unknown parameter 'uquota'"}},
 		"too small":         {options("image", w.path("new.img"), "size", "1Ki"), flex.CodeInternal, []string{"format "}},
 		"no image":          {options("image", w.path("new.img")), flex.CodeNotFound, []string{"with the option size it would be created"}},
 		"read-only":         {options("image", w.path("new.img"), "size", "32Mi", "ro", "true"), flex.CodeNotFound, []string{"new.img"}},
@@ -167,10 +167,11 @@ func TestMountFailsClean(t *testing.T) {
 		"no block device":   {options("device", w.path("file")), flex.CodeInvalidArgument, []string{"is no block device (a disk image is given with the option image, a directory with path)"}},
 		"no directory":      {options("path", w.path("none")), flex.CodeNotFound, []string{"bind " + w.path("none")}},
 		"directory outside": {options("path", "/etc"), flex.CodeInvalidArgument, []string{"below none of the allowed roots"}},
-		"directory option":  {options("path", w.dir, "mountOptions", "discard"), flex.CodeInternal, []string{"takes only options of the mount itself"}},
-		"memory option":     {options("medium", "memory", "mountOptions", "nonsense"), flex.CodeInternal, []string{"Unknown parameter 'nonsense'"}},
-		"unknown source":    {options("source", "a:/b", "fsType", "nonesuch"), flex.CodeInternal, []string{"mount.nonesuch"}},
-		"no secret":         {options("source", "a:/b", "fsType", "cifs", "mountOptions", "credentials=$(secretFile:k)"), flex.CodeInvalidArgument, []string{`the key "k"`, "set secretRef"}},
+		"directory option":  {options("path", w.dir, "mountOptions", "discard"), flex.CodeInvalidArgument, []string{"not allowed for a directory: discard"}},
+		"memory option":     {options("medium", "memory", "mountOptions", "nonsense"), flex.CodeInvalidArgument, []string{"not allowed for memory: nonsense"}},
+		"unknown source":    {options("source", "a:/b", "fsType", "nonesuch"), flex.CodeInvalidArgument, []string{"nonesuch"}},
+		"no mount program":  {options("source", "a@tcp:/b", "fsType", "lustre"), flex.CodeInternal, []string{"mount.lustre"}},
+		"no secret":         {options("source", "//a/b", "fsType", "cifs", "mountOptions", "credentials=$(secretFile:k)"), flex.CodeInvalidArgument, []string{`the key "k"`, "set secretRef"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			there := w.pod("there")

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/flex2csi/flex2csi/internal/allow"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -22,17 +23,6 @@ func isSecretFile(option string) bool {
 	return strings.HasPrefix(value, secretFilePrefix) && strings.HasSuffix(value, secretFileSuffix)
 }
 
-// secretKey is the KEY of $(secretFile:KEY).
-func secretKey(value string) string {
-	return strings.TrimSuffix(strings.TrimPrefix(value, secretFilePrefix), secretFileSuffix)
-}
-
-// isCredentialsFile: credentials=/etc/share.cred names a file of the node, as
-// mount.cifs(8) has it, and shows nothing.
-func isCredentialsFile(name, value string) bool {
-	return (name == "credentials" || name == "cred") && strings.HasPrefix(value, "/")
-}
-
 // credentials takes the options that name secret files out of options and
 // returns what they should hold, by option, with those that the type of
 // filesystem takes without being told.
@@ -44,7 +34,7 @@ func credentials(v *Volume, secrets map[string]flex.Secret) (options []string, f
 			continue
 		}
 		name, value, _ := strings.Cut(o, "=")
-		key := secretKey(value)
+		key := allow.SecretKey(value)
 		secret, ok := secrets[key]
 		if !ok {
 			return nil, nil, flex.Errorf(flex.CodeInvalidArgument, "mountOptions: %s asks for the key %q, which the volume's Secret does not have%s", name, key, noSecret(secrets))
@@ -78,7 +68,12 @@ func implied(fsType string, options []string, secrets map[string]flex.Secret, fi
 		files["credentials"] = content
 		return err
 	case "ceph":
-		if key := secrets["key"].Reveal(); len(key) > 0 && !has("secretfile") {
+		key := secrets["key"].Reveal()
+		switch {
+		case has("secretfile"):
+		case len(key) == 0:
+			return flex.Errorf(flex.CodeInvalidArgument, "a ceph volume needs the key %q in its Secret%s; without it mount.ceph would take the node's own keyring", "key", noSecret(secrets))
+		default:
 			files["secretfile"] = key
 		}
 	}

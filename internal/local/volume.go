@@ -168,7 +168,7 @@ func (v *Volume) read(user map[string]string) (faults []string) {
 	v.ReadOnly = v.ReadOnly || readOnly
 	v.MountOptions = slices.DeleteFunc(given, func(o string) bool { return o == "ro" || o == "rw" })
 	if context := user[optionSELinux]; context != "" {
-		v.MountOptions = append(v.MountOptions, fmt.Sprintf(`context="%s"`, context))
+		v.MountOptions = append(v.MountOptions, contextOption(context))
 	}
 	return faults
 }

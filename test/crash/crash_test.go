@@ -41,7 +41,7 @@ func cases() map[string]lifeCase {
 	left := func(v *volume) { v.left = true }
 	group := func(v *volume) { v.fsGroup = new(int64(4711)) }
 	memory := volume{kind: kindMemory, size: 8 * testenv.MiB}
-	source := volume{kind: kindSource, fsType: fuseType, readOnly: true, needs: []string{"fuse", "prog:mount.fuse"}}
+	source := volume{kind: kindSource, fsType: fuseType, readOnly: true, needs: []string{"fuse"}}
 	device := image("ext4", kept)
 	device.kind = kindDevice
 	mount, expand := flex.CommandMount, flex.CommandExpandFS

@@ -51,7 +51,7 @@ func (w *world) rightSource(dir string, info *mountinfo.Info) error {
 		}
 		return nil
 	case kindSource:
-		if info.Source != w.fuseSource() {
+		if info.Source != fuseSource {
 			return fmt.Errorf("its source is %s", info.Source)
 		}
 	case kindMemory:

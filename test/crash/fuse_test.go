@@ -6,31 +6,42 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // The only filesystem with a mount program that needs no second machine is one
-// in user space. This test binary is its program: mount(8) calls mount.fuse(8),
-// which calls crashfs, which mounts and leaves a server behind. The source is
-// written PROGRAM#SOURCE, since mount.fuse looks for PROGRAM in a PATH of its
-// own.
+// in user space. This test binary is its program: mount(8) calls
+// mount.fuse.crashfs in /sbin, which mounts and leaves a server behind.
 const (
-	fuseProgram = "crashfs"
-	fuseType    = "fuse"
+	fuseType   = "fuse.crashfs"
+	fuseSource = "store"
 	// envRole makes the test binary the program or the server.
 	envRole     = "FLEX_CRASH_ROLE"
 	roleProgram = "program"
 	roleServer  = "server"
 )
 
-// fuseScript is crashfs. It tells the program its own name.
-func fuseScript(self string) string {
-	return fmt.Sprintf("#!/bin/sh\n%s=%s exec %s \"$0#$1\" \"$2\" \"$3\" \"$4\"\n", envRole, roleProgram, self)
+// layMountProgram puts mount.fuse.crashfs into /sbin, in the mount namespace
+// that the tests have for themselves. dir is on a tmpfs, which can be a layer.
+func layMountProgram(dir string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	sbin, err := filepath.EvalSymlinks("/sbin")
+	if err != nil {
+		return err
+	}
+	upper, work := filepath.Join(dir, "sbin"), filepath.Join(dir, "sbin-work")
+	script := fmt.Sprintf("#!/bin/sh\n%s=%s exec %s \"$@\"\n", envRole, roleProgram, self)
+	if err := errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755), os.WriteFile(filepath.Join(upper, "mount."+fuseType), []byte(script), 0o755)); err != nil {
+		return err
+	}
+	return unix.Mount("overlay", sbin, "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", sbin, upper, work))
 }
-
-func (w *world) fuseSource() string { return w.path("bin/"+fuseProgram) + "#store" }
 
 // play returns the exit status of a role.
 func play(role string, args []string) int {
@@ -39,7 +50,7 @@ func play(role string, args []string) int {
 		do = func() error { return mountFUSE(args) }
 	}
 	if err := do(); err != nil {
-		fmt.Fprintln(os.Stderr, fuseProgram+":", err)
+		fmt.Fprintln(os.Stderr, "mount."+fuseType+":", err)
 		return 1
 	}
 	return 0

@@ -39,6 +39,9 @@ func (o onMemory) Run() int {
 	if err := unix.Mount("crash", dir, "tmpfs", 0, "size=4g,mode=0755"); err == nil {
 		defer func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }()
 		os.Setenv("TMPDIR", dir)
+		if err := layMountProgram(dir); err != nil {
+			return fail(err)
+		}
 	} // else nothing can be mounted here, and the tests skip themselves
 	binary, err := testenv.Program(dir, envBinary, "../../cmd/flexdriver")
 	if err != nil {

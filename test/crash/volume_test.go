@@ -79,7 +79,7 @@ func (v *volume) options(w *world) flex.Options {
 	case kindMemory:
 		o.User = map[string]string{kindMemory: "memory", "size": size}
 	case kindSource:
-		o.User = map[string]string{kindSource: w.fuseSource()}
+		o.User = map[string]string{kindSource: fuseSource}
 	}
 	return o
 }

@@ -65,16 +65,11 @@ func newWorld(t *testing.T, v *volume) *world {
 	t.Helper()
 	k := testenv.Kubelet(t)
 	w := &world{t: t, kubelet: k, dir: strings.TrimSuffix(k.Root, "/var/lib/kubelet"), driver: k.DriverPath(driverName), volume: v}
-	for _, dir := range []string{filepath.Dir(w.driver), w.path("images"), w.path("shared"), w.path("spare"), w.path("bin")} {
+	for _, dir := range []string{filepath.Dir(w.driver), w.path("images"), w.path("shared"), w.path("spare")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.mustWrite(w.path("bin/"+fuseProgram), []byte(fuseScript(self)), 0o755)
 	// A link, since a program that was just written is busy while any process
 	// that was forked meanwhile has it open.
 	if err := os.Symlink(os.Getenv(envBinary), w.driver); err != nil {
