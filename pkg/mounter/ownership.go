@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -44,77 +41,49 @@ func (m *Mounter) SetGroup(ctx context.Context, root *os.File, gid int) error {
 	return nil
 }
 
-// groupBelow does everything in a directory. Names are looked up in the open
-// directory only and may be any bytes: they are the pods' choice.
-func groupBelow(ctx context.Context, dir *os.File, gid int) error {
-	for {
-		names, err := dir.Readdirnames(1024)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
+// groupTries bounds how often a walk begins again since pods move directories.
+const groupTries = 5
+
+// groupBelow gives what is below root to a group.
+func groupBelow(ctx context.Context, root *os.File, gid int) error {
+	for range groupTries {
+		w := walk{visit: func(fd int) (bool, error) { return groupOne(fd, gid) }}
+		if err := w.below(ctx, root); !errors.Is(err, errMoved) {
 			return err
 		}
-		for _, name := range names {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			// Pods that share the volume may delete files meanwhile.
-			if err := groupEntry(ctx, dir, name, gid); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
 	}
-}
-
-// groupEntry does one entry of a directory, and what is in it. Once it is open
-// nobody can put another in its place.
-func groupEntry(ctx context.Context, dir *os.File, name string, gid int) error {
-	path := filepath.Join(dir.Name(), name)
-	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	entry := os.NewFile(uintptr(fd), path)
-	defer entry.Close()
-	st, err := groupOne(fd, gid)
-	if err != nil {
-		return &os.PathError{Op: "change", Path: path, Err: err}
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return nil
-	}
-	readable, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	entry.Close() // one descriptor for each level is enough
-	below := os.NewFile(uintptr(readable), path)
-	defer below.Close()
-	return groupBelow(ctx, below, gid)
+	return because(ErrBusy, "another pod moves directories that are more than %d levels deep; call again when it has done so", openDirs)
 }
 
 // groupOne changes what fd, which is O_PATH, stands for. chown(2) takes setuid
 // and setgid away; the kubelet gives them back, as it sets the mode that it
-// read before (changeFilePermission).
-func groupOne(fd, gid int) (st unix.Stat_t, err error) {
+// read before (changeFilePermission). What is right already is left alone: a
+// walk that is repeated gets further than the one before.
+func groupOne(fd, gid int) (isDir bool, err error) {
+	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return st, err
+		return false, err
 	}
-	if err := unix.Fchownat(fd, "", -1, gid, unix.AT_EMPTY_PATH); err != nil {
-		return st, err
-	}
+	isDir = st.Mode&unix.S_IFMT == unix.S_IFDIR
 	mode := st.Mode & 0o7777
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFLNK:
-		return st, nil
 	case unix.S_IFDIR:
 		mode |= groupDir | unix.S_ISGID
 	default:
 		mode |= groupFile
 	}
+	if int(st.Gid) == gid && mode == st.Mode&0o7777 {
+		return isDir, nil
+	}
+	if err := unix.Fchownat(fd, "", -1, gid, unix.AT_EMPTY_PATH); err != nil {
+		return isDir, err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		return false, nil
+	}
 	// fchmod(2) does not take O_PATH.
-	return st, unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode)
+	return isDir, unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode)
 }
 
 func firstError(errs ...error) error {
