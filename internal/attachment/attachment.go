@@ -33,6 +33,10 @@ const (
 	PodAnnotation = "flex2csi.io/pod"
 )
 
+// DevicePrefix begins what attach answers as the device, which kube-controller-manager
+// keeps in status.volumesAttached of the node.
+const DevicePrefix = "csi:"
+
 // Name is the one that the control plane gives to the attachment of a CSI
 // volume: so there is one for a volume and a node whoever asks, and the control
 // plane adopts it when the PersistentVolume becomes a CSI one (Kubernetes

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 
+	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -45,7 +46,7 @@ func (b *Bridge) requireThisNode(node string) error {
 
 // DeviceName is what the kubelet passes around as the device. It is no path,
 // on purpose: the kubelet would look whether the device is in use.
-func DeviceName(v *csivol.Volume) string { return "csi:" + v.Handle }
+func DeviceName(v *csivol.Volume) string { return attachment.DevicePrefix + v.Handle }
 
 // isAttached never says no: the kubelet would take that for detached, drop
 // the volume and attach it again. What is not known is a Failure.

@@ -20,6 +20,8 @@ type Node struct {
 	VolumesInUse []string
 	// VolumesAttached are those that the control plane says it has attached.
 	VolumesAttached []string
+	// Devices are what attach has answered, by the names of VolumesAttached.
+	Devices map[string]string
 }
 
 // A Driver is a CSIDriver object.

@@ -3,6 +3,9 @@ package doctor_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -176,6 +179,58 @@ func TestAttachments(t *testing.T) {
 		"Multi-Attach error for volume", "finalizers: external-attacher/loop-csi-example-com")
 	if strings.Contains(text(t, r), "canary") {
 		t.Error("there is a secret in the report")
+	}
+}
+
+// TestVolumesAttached: what kube-controller-manager has attached with a driver of
+// its own it detaches under pods of a CSI volume.
+func TestVolumesAttached(t *testing.T) {
+	c := newCluster()
+	c.drivers = []clusterview.Driver{{Name: csiName, DriverInfo: csivol.DriverInfo{AttachRequired: true}}, {Name: "share.csi.example.com"}}
+	c.nodes = []clusterview.Node{{
+		Name: "node-1", KubeletVersion: "v1.37.1", Ready: true,
+		VolumesAttached: []string{
+			"example.com/disk/vendor", "example.com/disk/by-node", "example.com/disk/by-controller", "example.com/disk/another-node",
+			"example.com/share/ours", "example.com/share/vendor-share", "example.com/not-bridged/pv", "kubernetes.io/csi/" + csiName + "^vol", "odd",
+		},
+		Devices: map[string]string{"example.com/disk/vendor": "csi:not-the-controller", "example.com/share/ours": "csi:vol", "example.com/share/vendor-share": "/dev/x"},
+	}}
+	for name, by := range map[string]string{"by-node": "node", "by-controller": "controller", "another-node": "controller"} {
+		c.attachments = append(c.attachments, clusterview.Attachment{
+			Name: name, Driver: csiName, Node: "node-1", Ours: true, By: by, FlexDriver: "example.com/disk", PersistentVolume: name, Handle: name, Attached: true, Created: time.Now(),
+		})
+	}
+	c.attachments[slices.IndexFunc(c.attachments, func(a clusterview.Attachment) bool { return a.Name == "another-node" })].Node = "node-2"
+	c.nodes = append(c.nodes, clusterview.Node{Name: "node-2", KubeletVersion: "v1.37.1", Ready: true})
+	vendors := func(r *doctor.Report) (subjects []string) {
+		for _, f := range r.Findings {
+			if f.ID == "volume-attached-by-vendor" {
+				subjects = append(subjects, f.Subject)
+			}
+		}
+		slices.Sort(subjects)
+		return subjects
+	}
+	config := func(o *doctor.Options) {
+		o.Config = filepath.Join(t.TempDir(), "config.yaml")
+		text := `{"apiVersion": "flex2csi.io/v1alpha1", "kind": "BridgeConfiguration", "drivers": [{"flexDriver": "example.com/disk", "csiDriver": "` + csiName + `"}, {"flexDriver": "example.com/share", "csiDriver": "share.csi.example.com"}]}`
+		if err := os.WriteFile(o.Config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := c.look(t, config)
+	if got, want := vendors(r), []string{"another-node", "by-node", "vendor", "vendor-share"}; !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+	wantText(t, r, "the bridge serves that driver", "Take the driver out of kube-controller-manager")
+	// Without a configuration the drivers of the VolumeAttachments are known.
+	r = c.look(t, nil)
+	if got, want := vendors(r), []string{"another-node", "by-node", "vendor"}; !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+	wantText(t, r, "which drivers the bridge serves is not known: --config")
+	if got := vendors(c.look(t, func(o *doctor.Options) { config(o); o.NodeName = "node-2" })); len(got) > 0 {
+		t.Errorf("on the other node: %q", got)
 	}
 }
 

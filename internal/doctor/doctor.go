@@ -128,6 +128,7 @@ func (p *patient) checks() []check {
 			check{"nodes", p.checkNodes},
 			check{"objects", p.checkObjects},
 			check{"attachments", p.checkAttachments},
+			check{"volumes-attached", p.checkVolumesAttached},
 			check{"kubelets", p.checkKubelets})
 	}
 	if p.Migrations != nil {

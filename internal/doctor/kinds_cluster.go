@@ -215,6 +215,7 @@ const (
 	attachmentStays    ID = "attachment-not-deleted"
 	attachmentTwice    ID = "attachment-on-two-nodes"
 	attachmentLimit    ID = "attachment-limit"
+	volumeOfVendor     ID = "volume-attached-by-vendor"
 )
 
 // What kube-controller-manager says of a volume that another node has
@@ -271,6 +272,11 @@ func attachmentKinds() []Kind {
 			attachmentLimit, Warning,
 			[]string{"exceed max volume count", "ResourceExhausted"},
 			"No more volumes of the driver fit on that node. Move pods, or raise the driver's limit if the machine has room.",
+		},
+		{
+			volumeOfVendor, Error,
+			[]string{"attacherDetacher.DetachVolume started", "DetachVolume.FindAttachablePluginByName failed"},
+			"A vendor's FlexVolume driver with attach: true is in kube-controller-manager, and the nodes have the bridge with attach: false. kube-controller-manager detaches {subject} when no pod wants it as a FlexVolume: under a running pod once {subject} has become a CSI volume. Do not migrate it. Take the driver out of kube-controller-manager and remove the entry: docs/migrate.md, A vendor's driver in kube-controller-manager.",
 		},
 	}
 }

@@ -148,7 +148,7 @@ func (c *Cluster) GetNode(ctx context.Context, name string) (*clusterview.Node, 
 }
 
 func nodeView(o *corev1.Node) clusterview.Node {
-	n := clusterview.Node{Name: o.Name, KubeletVersion: o.Status.NodeInfo.KubeletVersion}
+	n := clusterview.Node{Name: o.Name, KubeletVersion: o.Status.NodeInfo.KubeletVersion, Devices: map[string]string{}}
 	for _, condition := range o.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
 			n.Ready = condition.Status == corev1.ConditionTrue
@@ -162,6 +162,7 @@ func nodeView(o *corev1.Node) clusterview.Node {
 	}
 	for _, v := range o.Status.VolumesAttached {
 		n.VolumesAttached = append(n.VolumesAttached, string(v.Name))
+		n.Devices[string(v.Name)] = v.DevicePath
 	}
 	return n
 }

@@ -174,6 +174,10 @@ func (o *one) accept(ctx context.Context) error {
 		if err := o.letGo(ctx); err != nil {
 			return err
 		}
+	default:
+		if err := o.staysUnattached(ctx); err != nil {
+			return err
+		}
 	}
 	if err := o.reach(ctx, journal.Accepted); err != nil {
 		return err

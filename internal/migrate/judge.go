@@ -63,6 +63,7 @@ func (j *judge) volume(ctx context.Context) {
 		j.checkPods(ctx)
 		j.checkNodes(ctx)
 		j.checkAttachments(ctx)
+		j.checkVolumesAttached(ctx)
 		j.checkOwners()
 		j.checkPolicy()
 		j.checkDryRun(ctx)

@@ -21,6 +21,8 @@ type one struct {
 	// accepted is the resourceVersion of the volume when this process has accepted
 	// the swap; empty: it has not.
 	accepted string
+	// byVendor is when a vendor's driver was last seen to have the volume attached.
+	byVendor time.Time
 	// again counts how often it was not the same any more.
 	again int
 	// refused: the way back was, before anything was changed but the policy.

@@ -24,7 +24,7 @@ func rights(volumes []*Volume) []clusterview.Access {
 		}
 	}
 	add(core, "persistentvolumes", "", "get", "list", "watch", "create", "patch", "delete")
-	add(core, "nodes", "", "get", "watch")
+	add(core, "nodes", "", "get", "list", "watch")
 	add(storage, "volumeattachments", "", "get", "list")
 	add(storage, "csinodes", "", "get", "list")
 	add(storage, "csidrivers", "", "get")

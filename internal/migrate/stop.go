@@ -69,7 +69,7 @@ func (o *one) letGo(ctx context.Context) error {
 }
 
 // holders says who still has the volume: the bridge of a node, a
-// VolumeAttachment, a kubelet.
+// VolumeAttachment, a kubelet, a vendor's driver in kube-controller-manager.
 func (o *one) holders(ctx context.Context) (string, error) {
 	w := newWorld(o.c)
 	documents, err := w.documents(ctx)
@@ -106,7 +106,7 @@ func (o *one) holders(ctx context.Context) (string, error) {
 			return "the kubelet of node " + p.Node + " still has it (volumesInUse)", nil
 		}
 	}
-	return "", nil
+	return o.vendorHolds(ctx, w)
 }
 
 // calls reports whether a name of node.status.volumesInUse is the volume's: those
@@ -175,7 +175,7 @@ func (o *one) makeWay(ctx context.Context) error {
 	if len(all) > 0 {
 		return surprised("%s has come meanwhile, on node %s", names(all[:1]), all[0].text("spec", "nodeName"))
 	}
-	return nil
+	return o.acceptedByOthers(ctx)
 }
 
 // stop evicts the pod, whose successor waits for the claim, and waits until its

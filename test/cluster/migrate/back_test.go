@@ -175,7 +175,7 @@ func testOfflineAfterLive(w *world) {
 	p := w.operator(migrate.Options{Timeout: 2 * time.Second})
 	w.came(p.rollback("later-off"), migrate.Unfinished, journal.Retained, "example.com/keep")
 	w.change("later-off", func(pv *corev1.PersistentVolume) { pv.Finalizers = nil })
-	w.pod("later-off", "node-1", "later-off")
+	w.pod("later-off", "", "later-off") // on a node it would be attached, by an external-attacher that is not here
 	p.Options.Mode = journal.Offline
 	w.came(p.rollback("later-off"), migrate.Unfinished, journal.Retained, "pod default/later-off uses it: stop it")
 	w.end("later-off")

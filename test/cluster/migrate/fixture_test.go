@@ -51,13 +51,14 @@ drivers:
 // world is a control plane with two nodes that have the CSI drivers.
 type world struct {
 	*controlplane.Plane
-	t *testing.T
+	t   *testing.T
+	kcm *controlplane.Part
 }
 
 func start(t *testing.T) *world {
 	t.Helper()
-	w := &world{controlplane.Start(t), t}
-	w.StartControllerManager()
+	w := &world{Plane: controlplane.Start(t), t: t}
+	w.kcm = w.StartControllerManager()
 	w.CSIDriver(csiDriver, storagev1.CSIDriverSpec{})
 	w.CSIDriver("share.csi.example.com", storagev1.CSIDriverSpec{AttachRequired: new(bool)})
 	both := []controlplane.NodeDriver{{Name: csiDriver, NodeID: "id"}, {Name: "share.csi.example.com", NodeID: "id"}}
@@ -72,7 +73,7 @@ func start(t *testing.T) *world {
 	return w
 }
 
-func (w *world) with(t *testing.T) *world { return &world{w.With(t), t} }
+func (w *world) with(t *testing.T) *world { return &world{w.With(t), t, w.kcm} }
 
 func (w *world) check(err error) {
 	w.t.Helper()

@@ -21,7 +21,7 @@ import (
 // TestPresets: the API server takes the replacement of each preset's examples,
 // and the claim is bound to it.
 func TestPresets(t *testing.T) {
-	w := &world{controlplane.Start(t), t}
+	w := &world{Plane: controlplane.Start(t), t: t}
 	w.StartControllerManager()
 	presets, err := preset.All()
 	w.check(err)

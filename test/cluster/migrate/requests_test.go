@@ -33,7 +33,7 @@ var (
 // TestRequests: what is made of requests and their answers, on an API server by
 // itself.
 func TestRequests(t *testing.T) {
-	w := &world{controlplane.Start(t), t}
+	w := &world{Plane: controlplane.Start(t), t: t}
 	w.Namespace(migrate.Namespace)
 	for _, test := range []struct {
 		name string

@@ -1,0 +1,84 @@
+package doctor
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/clusterview"
+)
+
+// checkVolumesAttached looks for volumes of the bridge's drivers that
+// kube-controller-manager has attached without flex2csi serve --controller. It
+// detaches them with the vendor's driver, by their names in status.volumesAttached
+// alone (pkg/controller/volume/attachdetach/attach_detach_controller.go,
+// populateActualStateOfWorld, Kubernetes v1.37.1).
+func (p *patient) checkVolumesAttached(_ context.Context, n *notes) {
+	nodes, err := p.nodes()
+	if err != nil {
+		n.skip("status.volumesAttached of the nodes", "%v", err)
+		return
+	}
+	all, err := p.attachments()
+	if err != nil {
+		n.skip("who has attached what is in status.volumesAttached", "%v", err)
+		return
+	}
+	served, ok := p.served()
+	if !ok {
+		n.skip("status.volumesAttached, for FlexVolume drivers without a VolumeAttachment of flex2csi", "which drivers the bridge serves is not known: --config")
+		served = servedBy(all)
+	}
+	drivers, err := p.drivers()
+	if err != nil {
+		n.skip("which CSI drivers attach", "%v", err)
+	}
+	for i := range nodes {
+		if wanted := p.node(); wanted == "" || wanted == nodes[i].Name {
+			attachedByVendor(n, &nodes[i], served, all, drivers)
+		}
+	}
+}
+
+// servedBy are the FlexVolume drivers of VolumeAttachments, and their CSI drivers.
+func servedBy(all []clusterview.Attachment) map[string]string {
+	served := map[string]string{}
+	for i := range all {
+		if all[i].Ours && all[i].FlexDriver != "" {
+			served[all[i].FlexDriver] = all[i].Driver
+		}
+	}
+	return served
+}
+
+func attachedByVendor(n *notes, node *clusterview.Node, served map[string]string, all []clusterview.Attachment, drivers []clusterview.Driver) {
+	for _, unique := range node.VolumesAttached {
+		at := strings.LastIndex(unique, "/")
+		csiDriver, ok := served[unique[:max(at, 0)]]
+		if !ok {
+			continue
+		}
+		driver, name := unique[:at], unique[at+1:]
+		if ours(all, node.Name, driver, name) || ofController(node.Devices[unique]) && attachesNothing(drivers, csiDriver) {
+			continue
+		}
+		n.add(volumeOfVendor, name, "kube-controller-manager has PersistentVolume %s attached to node %s with a driver %s of its own, and the bridge serves that driver", name, node.Name, driver).
+			evidence("status.volumesAttached of the node has " + unique + " (" + node.Devices[unique] + "), and there is no VolumeAttachment of flex2csi serve --controller")
+	}
+}
+
+// ours reports whether flex2csi serve --controller has attached a volume.
+func ours(all []clusterview.Attachment, node, driver, name string) bool {
+	return slices.ContainsFunc(all, func(a clusterview.Attachment) bool {
+		return a.Ours && a.By == attachment.AttachedByController && a.Node == node && a.FlexDriver == driver && a.PersistentVolume == name
+	})
+}
+
+// ofController reports whether a device is one that flex2csi serve --controller
+// answers with, which makes no VolumeAttachment where the CSI driver wants none.
+func ofController(device string) bool { return strings.HasPrefix(device, attachment.DevicePrefix) }
+
+func attachesNothing(drivers []clusterview.Driver, name string) bool {
+	return slices.ContainsFunc(drivers, func(d clusterview.Driver) bool { return d.Name == name && !d.AttachRequired })
+}

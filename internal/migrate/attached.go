@@ -1,0 +1,199 @@
+package migrate
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+)
+
+// kube-controller-manager lists in status.volumesAttached of a node what it has
+// attached there. When it starts it takes that list for what is attached and
+// detaches what no pod wants, by the name alone
+// (pkg/controller/volume/attachdetach/attach_detach_controller.go,
+// populateActualStateOfWorld, Kubernetes v1.37.1). No pod wants a FlexVolume that
+// has become a CSI volume. volumesInUse does not protect it: the kubelet lists
+// there only what its own driver attaches, and a driver that is bridged with
+// attach: false is not among that. So a volume that a vendor's driver has attached
+// is not replaced under a pod. flex2csi serve --controller leaves alone what the
+// control plane has adopted, and may have attached it.
+
+// detachTime is how long a detach may go on that cannot be seen:
+// kube-controller-manager removes the entry before it calls the driver
+// (pkg/controller/volume/attachdetach/reconciler/reconciler.go, reconcile,
+// Kubernetes v1.37.1).
+const detachTime = 10 * time.Second
+
+// watchFor is several rounds of kube-controller-manager, which makes one each
+// 100 ms (pkg/controller/volume/attachdetach/attach_detach_controller.go,
+// DefaultTimerConfig, Kubernetes v1.37.1).
+const watchFor = 500 * time.Millisecond
+
+// A flexVolume is a FlexVolume, and the CSI volume that it is or becomes.
+type flexVolume struct {
+	driver, name      string
+	csiDriver, handle string
+}
+
+// unique returns what the volume is called in the status of nodes
+// (pkg/volume/util/util.go, GetUniqueVolumeName, Kubernetes v1.37.1).
+func (v flexVolume) unique() string { return v.driver + "/" + v.name }
+
+// attachedByVendor returns the nodes to which kube-controller-manager has attached
+// the FlexVolume, and not by flex2csi serve --controller.
+func (w *world) attachedByVendor(ctx context.Context, v flexVolume) (on []string, err error) {
+	all, err := w.all(ctx, nodes())
+	if err != nil {
+		return nil, err
+	}
+	for _, node := range all {
+		if !attachedTo(node, v.unique()) {
+			continue
+		}
+		ours, err := w.attachedByController(ctx, v, node)
+		if err != nil {
+			return nil, err
+		}
+		if !ours {
+			on = append(on, node.name())
+		}
+	}
+	return on, nil
+}
+
+// attachedByController reports whether flex2csi serve --controller has attached a
+// volume to a node. Where the CSI driver attaches nothing it makes no
+// VolumeAttachment, and the device is what it has answered.
+func (w *world) attachedByController(ctx context.Context, v flexVolume, node *Object) (bool, error) {
+	driver, err := w.get(ctx, csiDrivers(), "", v.csiDriver)
+	if err != nil {
+		return false, err
+	}
+	if !(&judge{driver: driver}).attaches() {
+		return slices.ContainsFunc(node.list("status", "volumesAttached"), func(a tree) bool {
+			return a.text("name") == v.unique() && a.text("devicePath") == attachment.DevicePrefix+v.handle
+		}), nil
+	}
+	all, err := w.all(ctx, attachments())
+	return slices.ContainsFunc(all, func(o *Object) bool {
+		labels := o.pairs("metadata", "labels")
+		return o.name() == attachment.Name(v.handle, v.csiDriver, node.name()) &&
+			labels[attachment.ManagedByLabel] == attachment.ManagedBy &&
+			labels[attachment.AttachedByLabel] == attachment.AttachedByController &&
+			o.text("spec", "attacher") == v.csiDriver && o.text("spec", "nodeName") == node.name() &&
+			o.text("spec", "source", "inlineVolumeSpec", "csi", "volumeHandle") == v.handle
+	}), err
+}
+
+// checkVolumesAttached wants no vendor's driver to detach the volume later.
+func (j *judge) checkVolumesAttached(ctx context.Context) {
+	const name = "volumes-attached"
+	on, err := j.w.attachedByVendor(ctx, flexVolume{j.v.FlexDriver, j.v.Name, j.v.CSIDriver, j.v.Handle})
+	if err != nil {
+		j.unknown(name, err)
+		return
+	}
+	for _, node := range on {
+		if slices.ContainsFunc(j.v.Pods, func(p Pod) bool { return p.Node == node }) {
+			j.check(name, NotLive, "take the vendor's driver out of kube-controller-manager and remove the entry (docs/migrate.md, A vendor's driver in kube-controller-manager), or stop the pod for it",
+				"%s; it would detach the volume under the pod when kube-controller-manager restarts", byVendor(node))
+			continue
+		}
+		j.check(name, Fails, "plan again in a minute; if the entry stays, remove it (docs/migrate.md, A vendor's driver in kube-controller-manager)",
+			"%s, where no pod uses it; kube-controller-manager is about to detach it, or no longer has the driver", byVendor(node))
+	}
+	if len(on) == 0 {
+		j.check(name, OK, "", "no vendor's driver in kube-controller-manager has it attached (status.volumesAttached of the nodes)")
+	}
+}
+
+// byVendor says what the status of a node has.
+func byVendor(node string) string {
+	return "status.volumesAttached of node " + node + " has it, and no VolumeAttachment of flex2csi serve --controller: a vendor's FlexVolume driver in kube-controller-manager has attached it"
+}
+
+// flexVolume is the volume of the record.
+func (o *one) flexVolume() flexVolume {
+	return flexVolume{o.rec.FlexDriver, o.rec.Volume, o.rec.CSIDriver, o.rec.VolumeHandle}
+}
+
+// vendorHolds says where a vendor's driver still has the volume attached, or may
+// still be at detaching it.
+func (o *one) vendorHolds(ctx context.Context, w *world) (string, error) {
+	on, err := w.attachedByVendor(ctx, o.flexVolume())
+	switch {
+	case err != nil:
+		return "", err
+	case len(on) > 0:
+		o.byVendor = o.r.Now()
+		return byVendor(on[0]) + "; apply waits until kube-controller-manager has detached it. If it no longer has the driver, remove the entry (docs/migrate.md, A vendor's driver in kube-controller-manager)", nil
+	case !o.byVendor.IsZero() && o.r.Now().Sub(o.byVendor) < detachTime:
+		return "kube-controller-manager may still be detaching it", nil
+	}
+	return "", nil
+}
+
+// staysUnattached watches the nodes of the pods for a moment. A
+// kube-controller-manager without the driver removes the entry and writes it again
+// all the time, so that a single look may miss it; another replica may still have
+// the driver.
+func (o *one) staysUnattached(ctx context.Context) error {
+	w := newWorld(o.c)
+	for _, name := range o.nodesOfPods() {
+		seen, err := o.seenAttached(ctx, w, name)
+		if err != nil {
+			return err
+		}
+		if seen {
+			return surprised("PersistentVolume %s is not replaced: %s; resume when that is otherwise, or roll back", o.rec.Volume, byVendor(name))
+		}
+	}
+	return nil
+}
+
+func (o *one) seenAttached(ctx context.Context, w *world, name string) (bool, error) {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	events, err := o.c.WatchObject(watching, nodes(), "", name)
+	if err != nil {
+		return false, err
+	}
+	for over := time.After(watchFor); ; {
+		select {
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		case <-over:
+			return false, nil
+		case e, ok := <-events:
+			if !ok || e.Object == nil {
+				return false, nil // checkNode looks whether it is there
+			}
+			node, err := ParseObject(e.Object)
+			if err != nil {
+				return false, err
+			}
+			if !attachedTo(node, o.flexVolume().unique()) {
+				continue
+			}
+			if ours, err := w.attachedByController(ctx, o.flexVolume(), node); err != nil || !ours {
+				return !ours, err
+			}
+		}
+	}
+}
+
+// acceptedByOthers looks once more for a vendor's driver where another process has
+// accepted the swap, which may be long ago. What there was is put back then: a
+// FlexVolume that its pods want is not detached.
+func (o *one) acceptedByOthers(ctx context.Context) error {
+	if o.accepted != "" || o.rec.Direction != journal.ToCSI {
+		return nil
+	}
+	on, err := newWorld(o.c).attachedByVendor(ctx, o.flexVolume())
+	if err == nil && len(on) > 0 {
+		err = surprised("%s", byVendor(on[0]))
+	}
+	return err
+}
