@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -19,6 +21,7 @@ import (
 // behaviour of the program as its caller sees it. testdata/script/README.md
 // says how they are written.
 func TestScript(t *testing.T) {
+	layOverSbin(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                "testdata/script",
 		Setup:              setUpScript,
@@ -26,6 +29,33 @@ func TestScript(t *testing.T) {
 		Cmds:               scriptCommands(),
 		RequireUniqueNames: true,
 	})
+}
+
+// layOverSbin makes /sbin writable for the scripts that bring a mount helper:
+// mount(8) looks for them there and nowhere else. It does so in the private
+// mount namespace of the tests, if there is one; the scripts see to that.
+func layOverSbin(t *testing.T) {
+	t.Helper()
+	sbin, err := filepath.EvalSymlinks("/sbin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := testenv.Condition("mount"); !ok || err != nil || os.Getuid() != 0 {
+		return
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("sbin", dir, "tmpfs", 0, "mode=0755"); err != nil { // the directory may be an overlay itself
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	upper, work := filepath.Join(dir, "upper"), filepath.Join(dir, "work")
+	if err := errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("overlay", sbin, "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", sbin, upper, work)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(sbin, unix.MNT_DETACH) })
 }
 
 const scriptConfig = `{

@@ -28,6 +28,7 @@ func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 		"bridge":     scriptBridgeCmd,
 		"deadfuse":   scriptDeadFUSE,
 		"fill":       scriptFill,
+		"helper":     scriptHelper,
 		"loops":      scriptLoops,
 		"mounted":    scriptMounted,
 		"options":    scriptOptions,
@@ -64,6 +65,16 @@ func scriptOptions(ts *testscript.TestScript, neg bool, args []string) {
 	text, err := o.MarshalArgument()
 	ts.Check(err)
 	ts.Setenv(args[0], text)
+}
+
+// scriptHelper puts a file of the script into /sbin, as a program that mount(8)
+// calls. Its environment is closed, so $WORK is replaced in the text.
+func scriptHelper(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: helper FILE")
+	}
+	text := strings.ReplaceAll(ts.ReadFile(args[0]), "$WORK", ts.Getenv("WORK"))
+	ts.Check(os.WriteFile(filepath.Join("/sbin", filepath.Base(args[0])), []byte(text), 0o755))
 }
 
 // scriptAnswer wants exactly one JSON object on stdout, with exactly the

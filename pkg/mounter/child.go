@@ -1,6 +1,7 @@
 package mounter
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,10 @@ import (
 //     process, however it ends;
 //   - a child's output goes to memory rather than a pipe, so that a daemon
 //     that a mount helper leaves running keeps nobody waiting, and is not
-//     killed by SIGPIPE when it writes later.
+//     killed by SIGPIPE when it writes later;
+//   - a child inherits nothing: its directory is empty, its environment and
+//     the path where its programs are looked for are fixed, and it gets no
+//     descriptors but the standard ones.
 type commander struct {
 	ctx context.Context //nolint:containedctx // utilexec.Interface has no place for it
 	m   *Mounter
@@ -87,24 +91,9 @@ func (c commander) CommandContext(ctx context.Context, name string, args ...stri
 	return c.Command(name, args...)
 }
 
-func (c commander) LookPath(name string) (string, error) { return lookPath(name) }
-
-// searchPath is where the tools lie; a kubelet's own PATH often lacks sbin.
-const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-func lookPath(name string) (string, error) {
-	if strings.Contains(name, "/") {
-		return exec.LookPath(name)
-	}
-	for dir := range strings.SplitSeq(os.Getenv("PATH")+":"+searchPath, ":") {
-		if !strings.HasPrefix(dir, "/") {
-			continue
-		}
-		if path, err := exec.LookPath(dir + "/" + name); err == nil {
-			return path, nil
-		}
-	}
-	return "", utilexec.ErrExecutableNotFound
+// LookPath finds a program by its name.
+func (c commander) LookPath(name string) (string, error) {
+	return lookIn(c.m.Programs+":"+searchPath, name)
 }
 
 // A child is one program run to its end. Only what mount-utils uses of
@@ -114,10 +103,7 @@ type child struct {
 	commander
 	name string
 	args []string
-	env  []string
 }
-
-func (c *child) SetEnv(env []string) { c.env = env }
 
 func (c *child) Run() error {
 	_, err := c.CombinedOutput()
@@ -140,18 +126,58 @@ func (c *child) combinedOutput() ([]byte, error) {
 	if c.keep && strings.HasPrefix(c.name, "mkfs.") {
 		return nil, errKeeps
 	}
-	path, err := lookPath(c.name)
+	path, err := c.LookPath(c.name)
 	if err != nil {
-		return nil, because(err, "%s is not installed on this node", c.name)
+		return nil, because(err, "%s is not installed on this node (looked in %s)", c.name, searchPath)
 	}
+	for try := 1; ; try++ {
+		text, err := c.run(path)
+		if err == nil || try == maxTries || !trippedOverOther(c.name, text) {
+			return text, err
+		}
+		c.m.log().Warn("trying again: a program failed for the sake of another device", "program", path, "said", oneLine(string(text)))
+		select {
+		case <-c.ctx.Done():
+			return text, c.explain(path, c.ctx.Err())
+		case <-time.After(tryWait):
+		}
+	}
+}
+
+// How often, and after what time, a program is started again that another
+// device made fail.
+const (
+	maxTries = 10
+	tryWait  = 100 * time.Millisecond
+)
+
+// trippedOverOther reports whether a program failed because of a device that is
+// not its own. mkfs.btrfs looks up all that is in the mount table before it
+// writes, and gives up if a loop device in it has gone meanwhile: its
+// LOOP_GET_STATUS64 fails with ENXIO (btrfs-progs, check_mounted_where in
+// common/open-utils.c, resolve_loop_device in common/path-utils.c).
+func trippedOverOther(name string, output []byte) bool {
+	return name == "mkfs.btrfs" && bytes.Contains(output, []byte("cannot check mount status of"))
+}
+
+// run starts the program once.
+func (c *child) run(path string) ([]byte, error) {
 	out, err := newOutput()
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
+	dir, err := emptyDirectory(c.name)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	if err := keepDescriptors(); err != nil {
+		return nil, err
+	}
 	cmd := exec.CommandContext(c.ctx, path, c.args...)
-	cmd.Dir = "/"
-	cmd.Env = append(append(os.Environ(), "LC_ALL=C", "PATH="+os.Getenv("PATH")+":"+searchPath), c.env...)
+	cmd.Dir = fmt.Sprintf("/proc/self/fd/%d", dir.Fd()) // self is the child, before it loses the descriptor
+	cmd.Env = childEnvironment()
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error {

@@ -58,7 +58,7 @@ func TestDiskTornSuperblock(t *testing.T) {
 				if err := os.WriteFile(filepath.Join(dir, "blkid"), []byte(script), 0o755); err != nil {
 					t.Fatal(err)
 				}
-				t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+				m.Programs = dir
 			}
 			if found, err := m.Probe(t.Context(), d.device); found != "ext4" || err != nil {
 				t.Fatalf("Probe: %q, %v", found, err)

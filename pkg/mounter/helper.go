@@ -79,7 +79,7 @@ func (m *Mounter) mountWithoutHelper(ctx context.Context, s source, credentials 
 // helperName: mount(8) calls mount.fuse for the type fuse.<program>.
 func helperName(fsType string) string {
 	if strings.HasPrefix(fsType, "fuse.") {
-		if _, err := lookPath("mount." + fsType); err != nil {
+		if _, err := lookIn(helperPath, "mount."+fsType); err != nil {
 			return "fuse"
 		}
 	}
@@ -87,7 +87,7 @@ func helperName(fsType string) string {
 }
 
 func hasHelper(fsType string) bool {
-	_, err := lookPath("mount." + helperName(fsType))
+	_, err := lookIn(helperPath, "mount."+helperName(fsType))
 	return err == nil
 }
 

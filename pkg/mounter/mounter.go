@@ -22,6 +22,10 @@ type Mounter struct {
 	// off the tree. It is what happens by itself on kernels before 5.12; the
 	// field is for tests and for people who must compare.
 	Classic bool
+
+	// Programs is a directory where programs are looked for before those of the
+	// system, for tests.
+	Programs string
 }
 
 func (m *Mounter) log() *slog.Logger {

@@ -23,6 +23,7 @@ func newCalls() []uint32 {
 		unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, // 5.2
 		unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, // 5.2
 		unix.SYS_OPENAT2,       // 5.6
+		unix.SYS_CLOSE_RANGE,   // 5.9
 		unix.SYS_MOUNT_SETATTR, // 5.12
 	}
 }
@@ -75,7 +76,7 @@ func TestOldKernel(t *testing.T) {
 		"TestBind", "TestBindKeepsFlagsOfSource", "TestBindRefuses", "TestTargetUnfit", "TestOccupiedTarget",
 		"TestMemory", "TestMemoryResize", "TestOpenTarget", "TestTargetInfo.*", "TestUnmount", "TestUnmountDeadFUSE",
 		"TestSetGroup.*", "TestDiskShared", "TestDiskReadOnlyThenReadWrite", "TestDiskOptions",
-		"TestOpenImage.*", "TestImageGrow", "TestLoopDetachesItself", "TestLoopReadOnlyImage", "TestLoopConcurrently",
+		"TestChildIsClosed", "TestOpenImage.*", "TestImageGrow", "TestLoopDetachesItself", "TestLoopReadOnlyImage", "TestLoopConcurrently",
 	}, "|")+")$", "-test.skip=/^(classic|btrfs|xfs)$|//^classic$")
 	cmd.Env = append(os.Environ(), envOldKernel+"=1")
 	out, err := cmd.CombinedOutput()

@@ -1,0 +1,153 @@
+package mounter_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/pkg/mounter"
+)
+
+// fakeProgram makes a directory for Mounter.Programs with one program. The
+// script knows the directory as $dir.
+func fakeProgram(t *testing.T, name, script string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\ndir="+dir+"\n"+script+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// A program finds nothing that the environment or the node would have it read:
+// mkfs ran in / with all that the kubelet's environment says.
+func TestChildIsClosed(t *testing.T) {
+	for name, value := range map[string]string{"PATH": "/nonsense", "HOME": "/root", "BLKID_FILE": "/x", "MKE2FS_CONFIG": "/x", "LIBMOUNT_FSTAB": "/x", "PASSWD_FILE": "/x", "https_proxy": "x"} {
+		t.Setenv(name, value)
+	}
+	canary := filepath.Join(t.TempDir(), "canary")
+	mustWrite(t, canary, "")
+	fd, err := unix.Open(canary, unix.O_RDONLY, 0) // without O_CLOEXEC
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	for _, name := range []string{"blkid", "mkfs.ext4"} {
+		t.Run(name, func(t *testing.T) { testChildIsClosed(t, name) })
+	}
+}
+
+func testChildIsClosed(t *testing.T, name string) {
+	t.Helper()
+	dir := fakeProgram(t, name, `
+env >$dir/env
+ls -A . >$dir/files
+ls -A .. >$dir/above
+touch made 2>$dir/error && echo made >>$dir/files
+cat etc/hostname ../etc/hostname ../../../etc/hostname >$dir/read 2>/dev/null
+for f in /proc/$$/fd/*; do readlink $f; done >$dir/fds
+exit 2`)
+	m := mounter.Mounter{Programs: dir}
+	isMkfs := strings.HasPrefix(name, "mkfs.")
+	if isMkfs {
+		testenv.Need(t, "loop", "ext4")
+		if err := m.MountDisk(t.Context(), mounter.Disk{Device: newDisk(t, 16*testenv.MiB).device, FSType: "ext4"}, newTarget(t), nil); err == nil {
+			t.Fatal("mounted")
+		}
+	} else if _, err := m.FindByTag(t.Context(), "LABEL", "x"); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for v := range strings.FieldsSeq(mustRead(t, dir+"/env")) {
+		name, _, _ := strings.Cut(v, "=")
+		if !slices.Contains([]string{"LC_ALL", "PATH", "HOME", "PWD", "_", "OLDPWD", "SHLVL"}, name) || v == "PATH=/nonsense" || v == "HOME=/root" {
+			t.Errorf("the environment has %s", v)
+		}
+	}
+	if got := mustRead(t, dir+"/files"); got != "" {
+		t.Errorf("the directory has %s", got)
+	}
+	if got := mustRead(t, dir+"/error"); got == "" {
+		t.Error("a file can be made in the directory")
+	}
+	if isMkfs && os.Getenv(envOldKernel) == "" {
+		if above, read := mustRead(t, dir+"/above"), mustRead(t, dir+"/read"); above != "" || read != "" {
+			t.Errorf("above the directory are %q, and %q was read", above, read)
+		}
+	}
+	if got := mustRead(t, dir+"/fds"); strings.Contains(got, "canary") {
+		t.Errorf("the program has the descriptors %s", got)
+	}
+}
+
+// What a path without a slash in it would lead to is not there.
+func TestChildFindsNoRelativePaths(t *testing.T) {
+	testenv.Need(t, "ext4")
+	d, target := newDisk(t, 16*testenv.MiB), newTarget(t)
+	undo := "flextest-undo-" + filepath.Base(filepath.Dir(target.Path()))
+	var m mounter.Mounter
+	for _, options := range [][]string{{"-d", "etc"}, {"-z", undo}} {
+		err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device, FSType: "ext4", MkfsOptions: options}, target, nil)
+		requireError(t, err, nil, "mkfs.ext4 "+strings.Join(options, " "))
+	}
+	if _, err := os.Stat("/" + undo); err == nil {
+		os.Remove("/" + undo)
+		t.Error("mkfs made a file in /")
+	}
+}
+
+// mkfs.btrfs fails if another process's loop device is detached while it reads
+// the mount table.
+func TestMkfsBtrfsTripsOverOther(t *testing.T) {
+	testenv.Need(t, "btrfs")
+	const trip = `n=$(cat $dir/n 2>/dev/null || echo 0); echo $((n+1)) >$dir/n
+[ $n -lt %d ] && { echo "ERROR: cannot check mount status of $1: No such device or address" >&2; exit 1; }
+PATH=$PATH exec /usr/sbin/mkfs.btrfs "$@"`
+	t.Run("and gets up", func(t *testing.T) {
+		d, target := newDisk(t, leastSize("btrfs")), newTarget(t)
+		m := mounter.Mounter{Programs: fakeProgram(t, "mkfs.btrfs", fmt.Sprintf(trip, 3))}
+		if err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device, FSType: "btrfs"}, target, nil); err != nil {
+			t.Fatal(err)
+		}
+		mustUnmount(t, target)
+	})
+	t.Run("for ever", func(t *testing.T) {
+		d, target := newDisk(t, leastSize("btrfs")), newTarget(t)
+		m := mounter.Mounter{Programs: fakeProgram(t, "mkfs.btrfs", fmt.Sprintf(trip, 1000))}
+		err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device, FSType: "btrfs"}, target, nil)
+		requireError(t, err, nil, "cannot check mount status")
+		if n := strings.TrimSpace(mustRead(t, m.Programs+"/n")); n != "10" {
+			t.Errorf("it was started %s times", n)
+		}
+	})
+	t.Run("for another reason", func(t *testing.T) {
+		d, target := newDisk(t, leastSize("btrfs")), newTarget(t)
+		m := mounter.Mounter{Programs: fakeProgram(t, "mkfs.btrfs", "echo x >>$dir/n\necho 'ERROR: no' >&2\nexit 1")}
+		err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device, FSType: "btrfs"}, target, nil)
+		requireError(t, err, nil, "ERROR: no")
+		if n := mustRead(t, m.Programs+"/n"); n != "x\n" {
+			t.Errorf("it was started %d times", len(n)/2)
+		}
+	})
+}
+
+func BenchmarkChild(b *testing.B) {
+	dir := b.TempDir()
+	if err := os.Symlink("/bin/true", filepath.Join(dir, "blkid")); err != nil {
+		b.Fatal(err)
+	}
+	m := mounter.Mounter{Programs: dir}
+	start := time.Now()
+	for b.Loop() {
+		_, _ = m.FindByTag(b.Context(), "LABEL", "x")
+	}
+	b.ReportMetric(float64(time.Since(start).Microseconds())/float64(b.N), "µs/child")
+}
