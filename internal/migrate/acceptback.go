@@ -29,6 +29,9 @@ func (o *one) acceptFlex(ctx context.Context) error {
 		o.refused = true
 		return surprised("PersistentVolume %s is not taken back: %s; it stays a CSI volume (with reclaim policy Retain), roll it back again when that is otherwise", o.rec.Volume, fmt.Sprintf(format, args...))
 	}
+	if err := o.asOriginal(pv); err != nil {
+		return no("%v", err)
+	}
 	if policy := pv.text("spec", "persistentVolumeReclaimPolicy"); policy != policyRetain {
 		return no("its reclaim policy is %s again", policy)
 	}

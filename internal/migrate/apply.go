@@ -100,6 +100,9 @@ func (r *Runner) begin(ctx context.Context, rec *journal.Record) (*one, error) {
 	if before != nil && before.Direction == journal.ToCSI && before.FromUID == rec.FromUID {
 		return nil, nil // by somebody else, since it was planned
 	}
+	if err := trusted(rec); err != nil { // or else nobody could go on with it
+		return nil, err
+	}
 	// The later migration holds, also where it begins by a clock that is behind.
 	rec.Begun = r.Now().UTC()
 	if before != nil && !rec.Begun.After(before.Begun) {
@@ -178,6 +181,9 @@ func restarts(rec *journal.Record) string {
 // resume finds out how far a volume really is.
 func (r *Runner) resume(ctx context.Context, rec *journal.Record) (*one, error) {
 	if err := r.unchanged(ctx, rec); err != nil {
+		return nil, err
+	}
+	if err := trusted(rec); err != nil {
 		return nil, err
 	}
 	o := r.one(rec)

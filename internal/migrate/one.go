@@ -25,6 +25,8 @@ type one struct {
 	byVendor time.Time
 	// again counts how often it was not the same any more.
 	again int
+	// existed counts how often the API server said that the volume is there.
+	existed int
 	// refused: the way back was, before anything was changed but the policy.
 	refused bool
 	since   time.Time // of the present step

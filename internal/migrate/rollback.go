@@ -30,6 +30,9 @@ func (r *Runner) back(ctx context.Context, rec *journal.Record) (*one, error) {
 	if err := r.unchanged(ctx, rec); err != nil {
 		return nil, err
 	}
+	if err := trusted(rec); err != nil {
+		return nil, err
+	}
 	o := r.one(rec)
 	return o, o.insist(ctx, o.turnRound)
 }

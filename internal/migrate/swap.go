@@ -170,7 +170,10 @@ func (o *one) fill(ctx context.Context) error {
 	stored, err := o.c.CreateObject(ctx, persistentVolumes(), "", o.rec.To)
 	switch {
 	case errors.Is(err, clusterview.ErrExists): // whose it is, the next look says
-		return nil
+		if o.existed++; o.existed > 1 {
+			o.tell(Troubled, o.rec.Stage, fmt.Sprintf("%v, and it is not there; it is tried again", err))
+		}
+		return sleep(ctx, min(time.Duration(o.existed)*100*time.Millisecond, 5*time.Second))
 	case errors.Is(err, clusterview.ErrRefused):
 		return o.turnBack(ctx, err)
 	case err != nil:

@@ -1,0 +1,148 @@
+package migrate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+)
+
+// Whoever may write ConfigMaps in the namespace of the journal may write a record,
+// and what a record has is created. So a record that was read counts only as far as
+// it is about the volume: its two PersistentVolumes have the name and the claim of
+// the record, one is the FlexVolume of the driver and the other the CSI volume of the
+// handle, and what is to be created is one of these two.
+
+// trusted is an error unless a record may be gone on with.
+func trusted(rec *journal.Record) error {
+	flex, err := ParseObject(restored(rec))
+	if err != nil {
+		return untrusted(rec, errors.New("its FlexVolume cannot be read"))
+	}
+	csi, err := ParseObject(rec.CSI)
+	if err != nil {
+		return untrusted(rec, errors.New("its CSI volume cannot be read"))
+	}
+	due := csi
+	switch rec.Direction {
+	case journal.ToCSI:
+	case journal.ToFlexVolume:
+		due = flex
+	default:
+		return untrusted(rec, fmt.Errorf("its direction is %q", rec.Direction))
+	}
+	for _, err := range []error{
+		isVolume(rec, flex.tree, "flexVolume", map[string]string{"driver": rec.FlexDriver}),
+		isVolume(rec, csi.tree, "csi", map[string]string{"driver": rec.CSIDriver, "volumeHandle": rec.VolumeHandle}),
+		isDue(rec.To, due),
+	} {
+		if err != nil {
+			return untrusted(rec, err)
+		}
+	}
+	return nil
+}
+
+func untrusted(rec *journal.Record, err error) error {
+	return fmt.Errorf("read the journal of PersistentVolume %s: %w; somebody has changed the record. Compare ConfigMap %s/%s and the directory of the journal with its backup/, and delete the copy that is wrong",
+		rec.Volume, err, Namespace, journal.ConfigMapName(rec.Volume))
+}
+
+// isVolume is an error unless an object is the record's PersistentVolume, with a
+// source of which these fields are known.
+func isVolume(rec *journal.Record, object tree, source string, known map[string]string) error {
+	for field, want := range map[string]string{"apiVersion": "v1", "kind": "PersistentVolume"} {
+		if is := object.text(field); is != want {
+			return differs(field, is, want)
+		}
+	}
+	if is := object.name(); is != rec.Volume {
+		return differs("metadata.name", is, rec.Volume)
+	}
+	for _, field := range slices.Sorted(maps.Keys(object.sub("metadata"))) {
+		if !slices.Contains([]string{"name", "generateName", "labels", "annotations", "ownerReferences"}, field) {
+			return fmt.Errorf("it has metadata.%s", field)
+		}
+	}
+	spec := object.sub("spec")
+	for _, field := range slices.Sorted(maps.Keys(spec)) {
+		// Each source is an object. A field of a later release that is none is carried
+		// along.
+		_, isObject := spec[field].(map[string]any)
+		if isObject && !slices.Contains([]string{"capacity", "claimRef", "nodeAffinity", source}, field) {
+			return fmt.Errorf("it has spec.%s", field)
+		}
+	}
+	for _, field := range slices.Sorted(maps.Keys(known)) {
+		if is := spec.text(source, field); is == "" || is != known[field] {
+			return differs("spec."+source+"."+field, is, known[field])
+		}
+	}
+	if policy := spec.text("persistentVolumeReclaimPolicy"); policy != policyRetain {
+		return differs("spec.persistentVolumeReclaimPolicy", policy, policyRetain)
+	}
+	return isClaimed(rec, spec)
+}
+
+func isClaimed(rec *journal.Record, spec tree) error {
+	var claim string
+	if ref := spec.sub("claimRef"); ref != nil {
+		claim = ref.text("namespace") + "/" + ref.text("name")
+	}
+	if uid := spec.text("claimRef", "uid"); claim != rec.Claim || uid != rec.ClaimUID {
+		return differs("spec.claimRef", claim+" "+uid, rec.Claim+" "+rec.ClaimUID)
+	}
+	return nil
+}
+
+// isDue is an error unless what is to be created is one of the two volumes; it may
+// have been expanded.
+func isDue(to json.RawMessage, due *Object) error {
+	object, err := ParseObject(to)
+	if err != nil {
+		return errors.New("what is to be created cannot be read")
+	}
+	want, is := due.copied(), object.copied()
+	delete(want.sub("spec"), "capacity")
+	delete(is.sub("spec"), "capacity")
+	changed := append(differences(map[string]any(want), map[string]any(is), ""), additions(map[string]any(want), map[string]any(is), "")...)
+	if len(changed) > 0 {
+		return fmt.Errorf("what is to be created is not its volume: %s", strings.Join(changed, "; "))
+	}
+	return nil
+}
+
+func differs(field, is, want string) error {
+	return fmt.Errorf("%s is %q, not %q", field, is, want)
+}
+
+// asOriginal is an error unless the FlexVolume of the journal is the one that the
+// CSI volume says it was, and the CSI volume is the one of the journal. The journal
+// can be written by more people than PersistentVolumes.
+func (o *one) asOriginal(pv *Object) error {
+	if driver, handle := pv.text("spec", "csi", "driver"), pv.text("spec", "csi", "volumeHandle"); driver != o.rec.CSIDriver || handle != o.rec.VolumeHandle {
+		return untrusted(o.rec, fmt.Errorf("the PersistentVolume is %s/%s, not %s/%s", driver, handle, o.rec.CSIDriver, o.rec.VolumeHandle))
+	}
+	text, ok := pv.pairs("metadata", "annotations")[OriginalAnnotation]
+	if !ok {
+		return nil // it was taken away by somebody who may write PersistentVolumes
+	}
+	original, err := ParseObject([]byte(text))
+	if err != nil {
+		return fmt.Errorf("read annotation %s of PersistentVolume %s: %w", OriginalAnnotation, o.rec.Volume, err)
+	}
+	to, err := ParseObject(o.rec.To)
+	if err != nil {
+		return err
+	}
+	const source = "spec.flexVolume"
+	was, is := original.at("spec", "flexVolume"), to.at("spec", "flexVolume")
+	if changed := append(differences(was, is, source), additions(was, is, source)...); len(changed) > 0 {
+		return untrusted(o.rec, fmt.Errorf("by its annotation %s the PersistentVolume was another FlexVolume: %s", OriginalAnnotation, strings.Join(changed, "; ")))
+	}
+	return nil
+}
