@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/shell"
 	"github.com/flex2csi/flex2csi/internal/version"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -116,7 +117,7 @@ func (n *notes) add(id ID, subject, format string, args ...any) *entry {
 	k := kindOf(id)
 	f := Finding{
 		ID: id, Severity: k.Severity, Check: n.check, Subject: clean(subject), Found: clean(fmt.Sprintf(format, args...)),
-		Messages: k.Messages, Advice: strings.ReplaceAll(k.Advice, "{subject}", clean(subject)),
+		Messages: k.Messages, Advice: strings.ReplaceAll(k.Advice, "{subject}", shell.Quote(clean(subject))),
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

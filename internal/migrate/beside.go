@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/shell"
 )
 
 // beside finds what would go on making FlexVolumes, or cannot be migrated: it is
@@ -125,9 +126,9 @@ func (b *beside) templates(ctx context.Context, namespace string, used map[strin
 				What:        "its new pods get claims of class " + c.object.name() + "; the field cannot be changed in place. Claims that there are stay as they are, and are migrated with their volumes",
 				Replacement: map[string]any{"spec": map[string]any{"volumeClaimTemplates": []any{map[string]any{"metadata": map[string]any{"name": template.name()}, "spec": map[string]any{"storageClassName": c.newName()}}}}},
 				Steps: []string{
-					fmt.Sprintf("kubectl -n %s get statefulset %s -o yaml > %s.yaml, and change storageClassName of the template in it", set.namespace(), set.name(), set.name()),
-					fmt.Sprintf("kubectl -n %s delete statefulset %s --cascade=orphan: the set goes, its pods and claims stay", set.namespace(), set.name()),
-					fmt.Sprintf("kubectl -n %s apply -f %s.yaml: the set takes its pods back by their labels, and restarts none whose template is the same", set.namespace(), set.name()),
+					fmt.Sprintf("kubectl -n %s get statefulset %s -o yaml > %s.yaml, and change storageClassName of the template in it", shell.Quote(set.namespace()), shell.Quote(set.name()), shell.Quote(set.name())),
+					fmt.Sprintf("kubectl -n %s delete statefulset %s --cascade=orphan: the set goes, its pods and claims stay", shell.Quote(set.namespace()), shell.Quote(set.name())),
+					fmt.Sprintf("kubectl -n %s apply -f %s.yaml: the set takes its pods back by their labels, and restarts none whose template is the same", shell.Quote(set.namespace()), shell.Quote(set.name())),
 				},
 			})
 		}

@@ -54,3 +54,6 @@ func both(a, b []byte) (x, y *Object, err error) {
 	y, err = ParseObject(b)
 	return x, y, err
 }
+
+// CopyCommand makes a Secret of another one.
+func CopyCommand(s *SecretCopy) string { return copyCommand(s) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/shell"
 )
 
 // finisher looks for what is in the way.
@@ -135,7 +136,7 @@ func (f *finisher) driver(ctx context.Context, name string) DriverEnd {
 		f.node(ctx, &n, name)
 		n.Free = len(n.Obstacles) == 0
 		if n.Free && inCluster && f.daemons[node] != "" {
-			n.Steps = []string{f.exec(node, "uninstall --driver "+name)}
+			n.Steps = []string{f.exec(node, "uninstall --driver "+shell.Quote(name))}
 		}
 		end.Nodes = append(end.Nodes, n)
 	}

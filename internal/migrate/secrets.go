@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/shell"
 )
 
 // A FlexVolume's Secret reaches the driver in mount alone, and its type is the
@@ -70,6 +72,10 @@ func (d *driver) fromFlex(r *rendered, old *Object, stage string, source *bridge
 	}
 	if own.Name == "" {
 		r.check("secrets", Fails, "", "secrets.%s comes from the volume's Secret, and the volume has none (spec.flexVolume.secretRef)", stage)
+		return csivol.SecretRef{}, false
+	}
+	if !isName(own.Name) || !isName(own.Namespace) {
+		r.check("secrets", Fails, "", "spec.flexVolume.secretRef names the Secret %q in namespace %q, which cannot be", own.Name, own.Namespace)
 		return csivol.SecretRef{}, false
 	}
 	same := true
@@ -194,6 +200,13 @@ func copyCommand(s *SecretCopy) string {
 	for _, key := range slices.Sorted(maps.Keys(s.Keys)) {
 		data = append(data, fmt.Sprintf(`"%s":"{{index .data "%s"}}"`, key, s.Keys[key]))
 	}
-	return fmt.Sprintf(`kubectl get secret %s -n %s -o go-template='{"apiVersion":"v1","kind":"Secret","type":"Opaque","metadata":{"name":"%s","namespace":"%s"},"data":{%s}}' | kubectl create -f -`,
-		from, fromNamespace, to, toNamespace, strings.Join(data, ","))
+	template := fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","type":"Opaque","metadata":{"name":"%s","namespace":"%s"},"data":{%s}}`, to, toNamespace, strings.Join(data, ","))
+	return fmt.Sprintf("kubectl get secret %s -n %s -o go-template=%s | kubectl create -f -", shell.Quote(from), shell.Quote(fromNamespace), shell.Quote(template))
+}
+
+// isName reports whether the API server takes a name for that of a Secret or a
+// namespace. It does not look at those that a PersistentVolume has
+// (k8s.io/kubernetes/pkg/apis/core/validation, validateFlexPersistentVolumeSource).
+func isName(name string) bool {
+	return len(name) <= maxName && regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`).MatchString(name)
 }

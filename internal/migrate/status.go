@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/shell"
 )
 
 const situationKind = "MigrationStatus"
@@ -207,8 +208,8 @@ func state(r *journal.Record, pv *Object, holder string) State {
 
 // advise says what is wrong and what a person does about it.
 func (v *VolumeStatus) advise() {
-	goOn := "flex2csi migrate resume " + v.Name
-	back := "flex2csi migrate rollback " + v.Name
+	goOn := "flex2csi migrate resume " + shell.Quote(v.Name)
+	back := "flex2csi migrate rollback " + shell.Quote(v.Name)
 	if v.Direction == journal.ToFlexVolume {
 		goOn += " makes the FlexVolume of it again"
 	} else {
@@ -222,7 +223,7 @@ func (v *VolumeStatus) advise() {
 		v.Next = goOn
 	case Contradictory:
 		v.trouble(fmt.Sprintf("it was finished as %s, and is %s now: somebody else has replaced it", is(v.Direction), v.Now))
-		v.Next = "find out who: kubectl get pv " + v.Name + " -o yaml --show-managed-fields; then migrate it once more, or leave it"
+		v.Next = "find out who: kubectl get pv " + shell.Quote(v.Name) + " -o yaml --show-managed-fields; then migrate it once more, or leave it"
 	case Migrated:
 		if len(v.OldMounts) > 0 {
 			v.Next = fmt.Sprintf("nothing: %d mounts of the bridge stay until their pods are restarted, whenever that suits", len(v.OldMounts))

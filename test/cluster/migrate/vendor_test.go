@@ -289,4 +289,3 @@ func testExplained(w *world) {
 func by(owner string) func(*storagev1.VolumeAttachment) {
 	return func(o *storagev1.VolumeAttachment) { o.Labels[attachment.AttachedByLabel] = owner }
 }
-
