@@ -45,7 +45,7 @@ func RunController(ctx context.Context, o ControllerOptions) error {
 	if o.Socket != "" {
 		return d.run(ctx, r)
 	}
-	defer d.answerForItself(r.documents)()
+	defer d.answerForItself()()
 	if err := d.serveHTTP(); err != nil {
 		return err
 	}

@@ -117,13 +117,17 @@ func Run(ctx context.Context, o Options) error {
 		takeOver:   d.takeOver,
 		locked:     d.Store.Locked,
 		background: append([]func(context.Context){d.reconcileLoop, d.sweepLoop}, o.Background...),
-		documents: map[string]wireserver.Document{
-			wire.KindStatus:   func() (any, error) { return d.status(), nil },
-			wire.KindReady:    d.readiness,
-			wire.KindRetire:   d.retire,
-			wire.KindUnretire: d.unretire,
-		},
+		documents:  d.documents(),
 	})
+}
+
+func (d *Daemon) documents() map[string]wireserver.Document {
+	return map[string]wireserver.Document{
+		wire.KindStatus:   func() (any, error) { return d.status(), nil },
+		wire.KindReady:    d.readiness,
+		wire.KindRetire:   d.retire,
+		wire.KindUnretire: d.unretire,
+	}
 }
 
 func newDaemon(o Options) *Daemon {

@@ -32,7 +32,7 @@ type role struct {
 
 // run is a life from stand-by to draining (docs/adr/0014-hand-over.md).
 func (d *Daemon) run(ctx context.Context, r role) error {
-	defer d.answerForItself(r.documents)()
+	defer d.answerForItself()()
 	if err := d.serveHTTP(); err != nil && !errors.Is(err, errPortTaken) {
 		return err
 	} // one that another process has may be that of the one before: see prepare
@@ -118,9 +118,11 @@ func (d *Daemon) prepare(ctx context.Context, r role) error {
 // process has that is not in a pod.
 const ownRetry = time.Second
 
-// answerForItself answers questions to this process alone, until stop is called.
-func (d *Daemon) answerForItself(documents map[string]wireserver.Document) (stop func()) {
-	server := &wireserver.Server{Documents: documents, Log: d.Log, AllowUID: os.Geteuid()}
+// answerForItself answers whether this process is ready, until stop is called.
+// Nothing else is answered there: the address is open to each process of the
+// network namespace with user ID 0, also to one that may touch no file of the node.
+func (d *Daemon) answerForItself() (stop func()) {
+	server := &wireserver.Server{Documents: map[string]wireserver.Document{wire.KindReady: d.readiness}, Log: d.Log, AllowUID: os.Geteuid()}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/retirement"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
+	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 // freePort is one at which nobody listens.
@@ -178,4 +180,33 @@ func TestOtherRecords(t *testing.T) {
 	if err := first.Store.Unlock(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestOwnSocketOnlyAnswers: the abstract address is open to each process of the
+// network namespace that has user ID 0, without any capability or a file of the
+// node. One told the daemon there to set up no more volumes.
+func TestOwnSocketOnlyAnswers(t *testing.T) {
+	testenv.Need(t, "root")
+	o := Options{Socket: filepath.Join(t.TempDir(), "s"), StateDir: t.TempDir(), Bridge: &bridge.Bridge{}, Log: discard}
+	d := start(t, o, role{documents: newDaemon(o).documents()})
+	d.is(serving)
+	own := wire.OwnSocket(o.Socket)
+	deadline := time.Now().Add(10 * time.Second)
+	for _, err := wire.Ask(t.Context(), own, wire.KindReady, time.Minute); err != nil; _, err = wire.Ask(t.Context(), own, wire.KindReady, time.Minute) {
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	for _, kind := range []string{wire.KindRetire, wire.KindUnretire, wire.KindStatus} {
+		if _, err := wire.Ask(t.Context(), own, kind, time.Minute); flex.CodeOf(err) != flex.CodeFailedPrecondition {
+			t.Errorf("%s at the abstract socket: %v", kind, err)
+		}
+	}
+	if note, err := retirement.Get(o.StateDir); note != nil || err != nil {
+		t.Errorf("it has been retired: %v, %v", note, err)
+	}
+	if _, err := wire.Ask(t.Context(), o.Socket, wire.KindRetire, time.Minute); err != nil {
+		t.Errorf("retire at the socket of the node: %v", err)
+	}
+	d.stop()
 }
