@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/flex2csi/flex2csi/internal/argv"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/fdguard"
 	"github.com/flex2csi/flex2csi/internal/handoff"
@@ -40,9 +41,12 @@ type callout struct {
 	plan atomic.Pointer[string]
 }
 
-func newCallout(argv []string, reply *fdguard.Reply, guardErr error) *callout {
-	c := &callout{argv: argv, guardErr: guardErr, reply: reply, start: time.Now()}
+func newCallout(args []string, reply *fdguard.Reply, guardErr error) *callout {
+	c := &callout{argv: args, guardErr: guardErr, reply: reply, start: time.Now()}
 	c.args, c.flagErr = c.parseFlags()
+	if len(c.args) > 0 {
+		c.args = append(c.args[:1:1], argv.Hide(c.args[1:])...)
+	}
 	return c
 }
 
