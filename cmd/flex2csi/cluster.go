@@ -74,8 +74,9 @@ func (o *serveOptions) cluster(m *daemon.Metrics, log *slog.Logger) (*nodeCluste
 	}
 	c, err := o.api.connect(kube.Options{
 		Node: o.nodeName,
-		// No name of a record.
-		StateFile: filepath.Join(o.stateDir, "csidrivers"),
+		// No names of records.
+		StateFile:   filepath.Join(o.stateDir, "csidrivers"),
+		VolumesFile: filepath.Join(o.stateDir, "persistentvolumes"),
 		Observe: func(r kube.Request) {
 			m.ObserveRequest(r.Verb, r.Resource, r.Code, r.Duration)
 		},

@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -300,5 +301,29 @@ func TestNodeAttaches(t *testing.T) {
 	n.fail("still detaching", "detach", "pv1", "node-1")
 	n.cluster.hurry()
 	n.succeed("detach", "pv1", "node-1")
+	n.empty()
+}
+
+// TestInlineIsWrittenDown: what the configuration lets in without a PersistentVolume
+// can be told from the rest.
+func TestInlineIsWrittenDown(t *testing.T) {
+	n := newClusterNode(t)
+	d := n.bridge.Drivers[flexDriver]
+	n.succeed("mount", n.podDir("p1"), options)
+	if n.record().Inline {
+		t.Error("a PersistentVolume is an inline volume")
+	}
+	d.Map = func(ctx context.Context, o flex.Options) (*csivol.Volume, error) {
+		v, err := mapOptions(ctx, o)
+		v.Inline = true
+		return v, err
+	}
+	n.succeed("mount", n.podDir("p2"), options)
+	n.start("boot-1")
+	if !n.record().Inline {
+		t.Error("that the second pod was let in with an inline volume is not recorded")
+	}
+	n.succeed("unmount", n.podDir("p1"))
+	n.succeed("unmount", n.podDir("p2"))
 	n.empty()
 }

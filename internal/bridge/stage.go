@@ -34,6 +34,7 @@ func (b *Bridge) describe(v *volume, want *csivol.Volume) error {
 		return nil
 	}
 	r.Complete(want.Context, want.MountFlags)
+	r.Inline = r.Inline || want.Inline
 	differs := ""
 	switch {
 	case r.FlexDriver != want.FlexDriver:
@@ -60,7 +61,7 @@ func (b *Bridge) describe(v *volume, want *csivol.Volume) error {
 }
 
 func fill(r *volstate.Record, want *csivol.Volume) {
-	r.FlexDriver, r.Name = want.FlexDriver, want.Name
+	r.FlexDriver, r.Name, r.Inline = want.FlexDriver, want.Name, want.Inline
 	r.Context, r.FSType, r.MountFlags = want.Context, want.FSType, want.MountFlags
 	r.AccessMode, r.AccessModes = want.AccessMode, want.AccessModes
 }

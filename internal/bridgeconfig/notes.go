@@ -17,8 +17,12 @@ func (c *Configuration) Notes(inCluster bool) []strict.Fault {
 		if !inCluster && !d.Inline && d.PVNamePattern == "" {
 			r.Fault(at+".inline", "false, but a callout does not say whether its volume is inline: give flex2csi serve access to the API server, or set pvNamePattern if PersistentVolumes can be told by their names, or see to it that pods cannot use flexVolume (docs/bridge-configuration.md)")
 		}
-		if d.Inline && len(d.Secrets.Files()) > 0 {
-			r.Fault(at+".inline", "true, and the secrets in %s are used for whatever volume a pod names", strings.Join(d.Secrets.Files(), ", "))
+		if d.Inline {
+			note := "true: everyone who may create pods can use every volume that the CSI driver can reach, those of PersistentVolumes of other namespaces as well"
+			if files := d.Secrets.Files(); len(files) > 0 {
+				note += ", with the secrets in " + strings.Join(files, ", ")
+			}
+			r.Fault(at+".inline", "%s", note)
 		}
 		for _, field := range d.WantsCluster() {
 			if inCluster {

@@ -15,7 +15,7 @@ func Of(r *volstate.Record) Volume {
 	v := Volume{
 		PersistentVolume: r.Name, FlexDriver: r.FlexDriver, CSIDriver: r.Driver, VolumeHandle: r.Handle,
 		Phase: PhaseOf(r), Changed: When(r.Changed),
-		FSType: r.FSType, AccessMode: string(r.AccessMode),
+		FSType: r.FSType, AccessMode: string(r.AccessMode), Inline: r.Inline,
 		DeviceMountPath: r.Device, TakenOver: r.TakenOver, Recovered: r.Recovered, Incomplete: r.Incomplete(), LastError: Clean(r.LastError),
 	}
 	if r.Attach != volstate.None {

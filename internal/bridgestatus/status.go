@@ -138,6 +138,8 @@ type Volume struct {
 	InDoubtSince *time.Time `json:"inDoubtSince,omitempty"`
 	FSType       string     `json:"fsType,omitempty"`
 	AccessMode   string     `json:"accessMode,omitempty"`
+	// Inline says that a pod was let in with an inline volume.
+	Inline bool `json:"inline,omitempty"`
 
 	Attachment *Attachment `json:"attachment,omitempty"`
 	Staging    *Stage      `json:"staging,omitempty"`

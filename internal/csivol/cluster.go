@@ -1,7 +1,12 @@
 package csivol
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -56,19 +61,39 @@ type SecretRef struct{ Namespace, Name string }
 
 // A PersistentVolume is what the bridge wants to know of one.
 type PersistentVolume struct {
-	Name, UID   string
-	FlexDriver  string            // empty: it is no FlexVolume (any more)
-	Options     map[string]string // spec.flexVolume.options
-	FSType      string
-	ReadOnly    bool
-	AccessModes []AccessMode
-	Claim       ObjectRef
+	Name        string       `json:"name"`
+	UID         string       `json:"uid"`
+	FlexDriver  string       `json:"flexDriver"` // empty: it is no FlexVolume (any more)
+	Source      string       `json:"source"`     // see Source
+	ReadOnly    bool         `json:"readOnly,omitempty"`
+	AccessModes []AccessMode `json:"accessModes,omitempty"`
+	// Claim is the one that it is bound to; without a UID: it is not bound.
+	Claim ObjectRef `json:"claim"`
+	// Released: its claim is gone.
+	Released bool `json:"released,omitempty"`
 	// CSI is the volume that it is by now, if it is a CSI volume.
-	CSI Key
+	CSI Key `json:"-"`
+}
+
+// Source returns a digest of the options and the fsType of a FlexVolume. They are
+// compared, and kept on disks, where nobody has to be able to read them.
+func Source(options map[string]string, fsType string) string {
+	h := sha256.New()
+	add := func(text string) { fmt.Fprintf(h, "%d:%s", len(text), text) }
+	add(fsType)
+	for _, key := range slices.Sorted(maps.Keys(options)) {
+		add(key)
+		add(options[key])
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // An ObjectRef names an object with a namespace.
-type ObjectRef struct{ Namespace, Name, UID string }
+type ObjectRef struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+}
 
 // A DriverInfo is the spec of a CSIDriver object.
 type DriverInfo struct {

@@ -53,6 +53,10 @@ type Volume struct {
 	// AccessModes are those of the PersistentVolume; nil where it could not be
 	// read.
 	AccessModes []AccessMode
+	// Claim is that of the PersistentVolume, which the call was verified to be for.
+	Claim ObjectRef
+	// Inline: there is no such PersistentVolume, and the configuration allows that.
+	Inline bool
 
 	// What follows belongs to the call rather than to the volume.
 	ReadOnly bool

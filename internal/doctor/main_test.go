@@ -91,7 +91,7 @@ kind: BridgeConfiguration
 drivers:
 - flexDriver: example.com/disk
   csiDriver: `+csiName+`
-  inline: true
+  pvNamePattern: ".*"
   `+strings.Join(more, "\n  "), 0o600)
 }
 

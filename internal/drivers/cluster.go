@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
@@ -40,12 +39,17 @@ func Map(c *bridgeconfig.Driver, m *mapping.Mapper, cluster Cluster) func(contex
 		if err != nil {
 			return nil, err
 		}
-		return m.Map(ctx, o, pv)
+		v, err := m.Map(ctx, o, pv)
+		if err == nil {
+			v.Inline = pv == nil
+		}
+		return v, err
 	}
 }
 
-// verified returns the PersistentVolume that a call is for. While the API
-// server cannot be asked there is none, and pvNamePattern alone decides.
+// verified returns the PersistentVolume that a call is for; none: it is for an
+// inline volume, and they are allowed. An API server that does not answer is no
+// reason to let in what was never verified.
 func verified(ctx context.Context, c *bridgeconfig.Driver, cluster Cluster, o flex.Options) (*csivol.PersistentVolume, error) {
 	pv, err := cluster.PersistentVolume(ctx, o.VolumeName, false)
 	differs := mismatch(c, pv, o)
@@ -59,14 +63,14 @@ func verified(ctx context.Context, c *bridgeconfig.Driver, cluster Cluster, o fl
 	switch code := flex.CodeOf(err); {
 	case err == nil && differs == nil:
 		return pv, nil
-	case c.Inline && (err == nil || code == flex.CodeNotFound):
-		return nil, nil //nolint:nilnil // an inline volume has none
+	case c.Inline && (err == nil || code == flex.CodeNotFound || code == flex.CodeUnavailable):
+		return nil, nil //nolint:nilnil // who may name any volume needs no PersistentVolume
 	case err == nil:
 		return nil, differs
 	case code == flex.CodeNotFound:
 		return nil, flex.Errorf(flex.CodePermissionDenied, "the volume is called %q, and there is no PersistentVolume of that name: it is an inline volume, which are not allowed (driver %s)", o.VolumeName, c.FlexDriver)
-	case code == flex.CodeUnavailable || code == flex.CodeDeadlineExceeded:
-		return nil, nil //nolint:nilnil // as without access to the cluster
+	case code == flex.CodeUnavailable:
+		return nil, flex.Errorf(flex.CodeUnavailable, "verify that volume %s is a PersistentVolume: %w; this node has not seen it within the last day, so it waits for the API server; the kubelet tries again", o.VolumeName, err)
 	}
 	return nil, err
 }
@@ -81,9 +85,11 @@ func mismatch(c *bridgeconfig.Driver, pv *csivol.PersistentVolume, o flex.Option
 		return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolume %s is the CSI volume %s by now, and is not mounted as a FlexVolume any more; a pod that still wants that has to be deleted", pv.Name, pv.CSI)
 	case pv.FlexDriver != c.FlexDriver:
 		return flex.Errorf(flex.CodePermissionDenied, "PersistentVolume %s is none of the driver %s; if the volume is an inline one, they are not allowed", pv.Name, c.FlexDriver)
-	case !maps.Equal(pv.Options, o.User) || pv.FSType != o.FSType:
+	case pv.Source != csivol.Source(o.User, o.FSType):
 		return flex.Errorf(flex.CodePermissionDenied, "the volume has other options or another fsType than PersistentVolume %s: it is an inline volume, which are not allowed, or the kubelet has an older PersistentVolume in mind", pv.Name)
-	case o.PodNamespace != "" && pv.Claim.Namespace != "" && o.PodNamespace != pv.Claim.Namespace:
+	case pv.Claim.UID == "" || pv.Released:
+		return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolume %s is bound to no claim, so no pod can have it but by an inline volume, which are not allowed; bind it to a claim, and use that", pv.Name)
+	case o.PodNamespace != "" && o.PodNamespace != pv.Claim.Namespace:
 		return flex.Errorf(flex.CodePermissionDenied, "PersistentVolume %s belongs to a claim in namespace %s, and the pod is in namespace %s: it is an inline volume, which are not allowed", pv.Name, pv.Claim.Namespace, o.PodNamespace)
 	}
 	return nil

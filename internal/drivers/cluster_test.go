@@ -27,8 +27,8 @@ type cluster struct {
 
 func newCluster() *cluster {
 	pv := &csivol.PersistentVolume{
-		Name: "pv1", FlexDriver: "example.com/disk", FSType: "ext4", Options: map[string]string{"volumeID": "x"},
-		AccessModes: []csivol.AccessMode{csivol.ReadWriteMany}, Claim: csivol.ObjectRef{Namespace: "shop"},
+		Name: "pv1", FlexDriver: "example.com/disk", Source: csivol.Source(map[string]string{"volumeID": "x"}, "ext4"),
+		AccessModes: []csivol.AccessMode{csivol.ReadWriteMany}, Claim: csivol.ObjectRef{Namespace: "shop", Name: "data", UID: "c1"},
 	}
 	volumes := map[string]*csivol.PersistentVolume{"pv1": pv}
 	return &cluster{found: true, synced: true, cached: volumes, fresh: maps.Clone(volumes)}
@@ -88,7 +88,14 @@ func TestOnlyPersistentVolumes(t *testing.T) {
 		return o
 	}
 	inline := func(d *bridgeconfig.Driver) { d.Inline = true }
-	pattern := func(d *bridgeconfig.Driver) { d.PVNamePattern = "other-.*" }
+	pattern := func(d *bridgeconfig.Driver) { d.PVNamePattern = "pv.*" }
+	bound := func(change func(*csivol.PersistentVolume)) func(*cluster) {
+		return func(c *cluster) {
+			pv := *c.fresh["pv1"]
+			change(&pv)
+			c.cached, c.fresh = nil, map[string]*csivol.PersistentVolume{"pv1": &pv}
+		}
+	}
 	for _, tt := range []struct {
 		name    string
 		config  func(*bridgeconfig.Driver)
@@ -101,7 +108,7 @@ func TestOnlyPersistentVolumes(t *testing.T) {
 		{"its own", nil, ours(nil), nil, "", csivol.ReadWriteMany, "cached"},
 		{"without a pod", nil, ours(func(o *flex.Options) { o.PodUID, o.PodNamespace = "", "" }), nil, "", csivol.ReadWriteMany, "cached"},
 		{"made anew", nil, ours(nil), func(c *cluster) {
-			c.cached = map[string]*csivol.PersistentVolume{"pv1": {Name: "pv1", FlexDriver: "example.com/disk", Options: map[string]string{"volumeID": "old"}}}
+			c.cached = map[string]*csivol.PersistentVolume{"pv1": {Name: "pv1", FlexDriver: "example.com/disk", Source: csivol.Source(map[string]string{"volumeID": "old"}, "ext4")}}
 		}, "", csivol.ReadWriteMany, "cached fresh"},
 		{"none of that name", nil, ours(func(o *flex.Options) { o.VolumeName = "data" }), nil, "no PersistentVolume of that name: it is an inline volume", "", "fresh"},
 		{"other options", nil, ours(func(o *flex.Options) { o.User = map[string]string{"volumeID": "root"} }), nil, "other options", "", "cached fresh"},
@@ -118,8 +125,16 @@ func TestOnlyPersistentVolumes(t *testing.T) {
 		{"inline, allowed", inline, ours(func(o *flex.Options) { o.VolumeName = "data" }), nil, "", "", "fresh"},
 		{"inline by the name of another, allowed", inline, ours(func(o *flex.Options) { o.User = map[string]string{"volumeID": "root"} }), nil, "", "", "cached fresh"},
 		{"away, known", nil, ours(nil), func(c *cluster) { c.err = away }, "", csivol.ReadWriteMany, "cached"},
-		{"away, not known", nil, ours(nil), func(c *cluster) { c.err, c.cached = away, nil }, "", "", "fresh"},
-		{"away, not known, and called wrong", pattern, ours(nil), func(c *cluster) { c.err, c.cached = away, nil }, "pvNamePattern", "", "fresh"},
+		{"away, not known", nil, ours(nil), func(c *cluster) { c.err, c.cached = away, nil }, "has not seen it", "", "fresh"},
+		{"away, not known, and called right", pattern, ours(nil), func(c *cluster) { c.err, c.cached = away, nil }, "has not seen it", "", "fresh"},
+		{"away, not known, without a pod", nil, ours(func(o *flex.Options) { o.PodUID, o.PodNamespace = "", "" }), func(c *cluster) { c.err, c.cached = away, nil }, "has not seen it", "", "fresh"},
+		{"away, not known, inline allowed", inline, ours(nil), func(c *cluster) { c.err, c.cached = away, nil }, "", "", "fresh"},
+		{"away, known, and of another namespace", nil, ours(func(o *flex.Options) { o.PodNamespace = "evil" }), func(c *cluster) { c.err = away }, "in namespace shop", "", "cached fresh"},
+		{"bound to no claim", nil, ours(nil), bound(func(pv *csivol.PersistentVolume) { pv.Claim = csivol.ObjectRef{} }), "bound to no claim", "", "fresh fresh"},
+		{"bound to no claim yet", nil, ours(nil), bound(func(pv *csivol.PersistentVolume) { pv.Claim.UID = "" }), "bound to no claim", "", "fresh fresh"},
+		{"bound to no claim, without a pod", nil, ours(func(o *flex.Options) { o.PodUID, o.PodNamespace = "", "" }), bound(func(pv *csivol.PersistentVolume) { pv.Claim = csivol.ObjectRef{} }), "bound to no claim", "", "fresh fresh"},
+		{"released", nil, ours(nil), bound(func(pv *csivol.PersistentVolume) { pv.Released = true }), "bound to no claim", "", "fresh fresh"},
+		{"bound to another namespace by now", nil, ours(nil), bound(func(pv *csivol.PersistentVolume) { pv.Claim = csivol.ObjectRef{Namespace: "bank", UID: "c2"} }), "in namespace bank", "", "fresh fresh"},
 		{"away, and other options", nil, ours(func(o *flex.Options) { o.User = map[string]string{"volumeID": "root"} }), func(c *cluster) { c.err = away }, "no API server", "", "cached fresh"},
 		{"forbidden", nil, ours(nil), func(c *cluster) {
 			c.cached, c.err = nil, flex.Errorf(flex.CodePermissionDenied, "may not get PersistentVolumes")
@@ -134,10 +149,12 @@ func TestOnlyPersistentVolumes(t *testing.T) {
 		switch {
 		case tt.want == "" && err != nil:
 			t.Errorf("%s: %v", tt.name, err)
-		case tt.want == "" && v.AccessMode != tt.mode:
-			t.Errorf("%s: mode %q, want %q", tt.name, v.AccessMode, tt.mode)
+		case tt.want == "" && (v.AccessMode != tt.mode || v.Inline != (tt.mode == "") || v.Inline != (v.Claim.UID == "")):
+			t.Errorf("%s: mode %q, want %q; inline %t, claim %+v", tt.name, v.AccessMode, tt.mode, v.Inline, v.Claim)
 		case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
 			t.Errorf("%s: %v does not say %q", tt.name, err, tt.want)
+		case flex.CodeOf(err) == flex.CodeUnimplemented:
+			t.Errorf("%s: %v would be remembered for ever", tt.name, err)
 		}
 		if got := strings.Join(k.asked, " "); got != tt.asked {
 			t.Errorf("%s: asked %s, want %s", tt.name, got, tt.asked)

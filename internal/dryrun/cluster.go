@@ -38,16 +38,17 @@ func (p paper) CSIDriver(name string) (info csivol.DriverInfo, found, synced boo
 	return info, found, true
 }
 
-// PersistentVolume is that of the manifests. Of a callout it is not known.
+// PersistentVolume is that of the manifests, bound to a claim. The access modes of
+// a callout's are not known.
 func (p paper) PersistentVolume(_ context.Context, name string, _ bool) (*csivol.PersistentVolume, error) {
 	v := p.volume
-	switch {
-	case v.inline:
+	if v.inline {
 		return nil, flex.Errorf(flex.CodeNotFound, "there is no PersistentVolume %s", name)
-	case v.accessModes == nil:
-		return nil, flex.Errorf(flex.CodeUnavailable, "no manifest of PersistentVolume %s", name)
 	}
-	pv := &csivol.PersistentVolume{Name: name, FlexDriver: v.FlexDriver, Options: v.Options.User, FSType: v.Options.FSType}
+	pv := &csivol.PersistentVolume{
+		Name: name, FlexDriver: v.FlexDriver, Source: csivol.Source(v.Options.User, v.Options.FSType),
+		Claim: csivol.ObjectRef{Namespace: v.Options.PodNamespace, Name: name, UID: name},
+	}
 	for _, mode := range v.accessModes {
 		pv.AccessModes = append(pv.AccessModes, csivol.AccessMode(mode))
 	}

@@ -35,6 +35,8 @@ type Options struct {
 	// StateFile keeps what CSIDriver objects say for a program that is started
 	// while the API server is away. Empty: nothing is kept.
 	StateFile string
+	// VolumesFile keeps what PersistentVolumes are, likewise.
+	VolumesFile string
 	// Observe, if there is one, is told of each request.
 	Observe func(Request)
 	Log     *slog.Logger
@@ -95,6 +97,11 @@ func Connect(o Options) (*Cluster, error) {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
 	c.mirrorDrivers()
+	if o.VolumesFile != "" {
+		if err := c.volumes.read(o.VolumesFile); err != nil {
+			c.log.Error("what was known of PersistentVolumes is lost", "error", err)
+		}
+	}
 	return c, nil
 }
 

@@ -197,9 +197,115 @@ func TestListener(t *testing.T) {
 func TestVolumesAreBounded(t *testing.T) {
 	var v volumes
 	for i := range maxVolumes + 1 {
-		v.put(&csivol.PersistentVolume{Name: string(rune('a' + i))})
+		if err := v.put(&csivol.PersistentVolume{Name: string(rune('a' + i))}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, ok := v.seen["a"]; ok || len(v.seen) != maxVolumes {
 		t.Errorf("%d are kept, the first %t", len(v.seen), ok)
+	}
+}
+
+func boundVolume(name string) *csivol.PersistentVolume {
+	return &csivol.PersistentVolume{
+		Name: name, UID: "u-" + name, FlexDriver: "example.com/disk", Source: csivol.Source(map[string]string{"password": "hunter2"}, "ext4"),
+		AccessModes: []csivol.AccessMode{csivol.ReadWriteOnce}, Claim: csivol.ObjectRef{Namespace: "shop", Name: "data", UID: "c1"},
+	}
+}
+
+// restarted is what the next process knows.
+func restarted(t *testing.T, path string) *volumes {
+	t.Helper()
+	var v volumes
+	if err := v.read(path); err != nil {
+		t.Fatal(err)
+	}
+	return &v
+}
+
+// TestVolumesAreKept: the next process knows which claim a volume has, for a day,
+// and nobody can read its options.
+func TestVolumesAreKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "persistentvolumes")
+	v := restarted(t, path)
+	released, csi := boundVolume("released"), boundVolume("csi")
+	released.Released, csi.FlexDriver = true, ""
+	for _, pv := range []*csivol.PersistentVolume{boundVolume("a"), boundVolume("b"), released, csi, {Name: "unbound", FlexDriver: "example.com/disk"}} {
+		if err := v.put(pv); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := restarted(t, path)
+	if diff := cmp.Diff(boundVolume("a"), next.get("a").volume); diff != "" || next.get("a").asked || len(next.seen) != 2 {
+		t.Errorf("%d are kept, asked %t: %s", len(next.seen), next.get("a").asked, diff)
+	}
+	if data, err := os.ReadFile(path); err != nil || strings.Contains(string(data), "hunter2") {
+		t.Errorf("%v, %s", err, data)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if err := next.forget("a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.put(&csivol.PersistentVolume{Name: "b"}); err != nil { // the CSI volume that took its place
+		t.Fatal(err)
+	}
+	if last := restarted(t, path); len(last.seen) != 0 {
+		t.Errorf("what is gone is kept: %+v", last.seen)
+	}
+}
+
+// TestVolumesAreKeptForADay: by the clock of the API server's last word.
+func TestVolumesAreKeptForADay(t *testing.T) {
+	for age, want := range map[time.Duration]bool{time.Minute: true, 23 * time.Hour: true, 25 * time.Hour: false, -time.Hour: false} {
+		path := filepath.Join(t.TempDir(), "persistentvolumes")
+		v := restarted(t, path)
+		if err := v.keep(v.note(boundVolume("a"), time.Now().Add(-age))); err != nil {
+			t.Fatal(err)
+		}
+		if got := restarted(t, path).get("a").volume != nil; got != want {
+			t.Errorf("after %v: known %t, want %t", age, got, want)
+		}
+	}
+}
+
+// TestVolumesAreWrittenOnce: a volume that stays as it is costs a write each hour,
+// and a write that failed is made with the next one.
+func TestVolumesAreWrittenOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "persistentvolumes")
+	v := restarted(t, path)
+	now := time.Now().Add(-3 * time.Hour)
+	versions := []int{v.note(boundVolume("a"), now), v.note(boundVolume("a"), now.Add(time.Minute)), v.note(boundVolume("a"), now.Add(2*time.Hour)), v.note(boundVolume("b"), now)}
+	if diff := cmp.Diff([]int{1, 1, 2, 3}, versions); diff != "" {
+		t.Error(diff)
+	}
+	v.path = filepath.Join(path, "none")
+	if err := v.keep(1); err == nil {
+		t.Fatal("it was written")
+	}
+	v.path = path
+	if err := v.keep(1); err != nil {
+		t.Fatal(err)
+	}
+	if next := restarted(t, path); len(next.seen) != 2 || v.written != 3 {
+		t.Errorf("%d are kept, as version %d", len(next.seen), v.written)
+	}
+}
+
+// TestVolumesFile: one that is spoiled, or of another release, is nothing known.
+func TestVolumesFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "persistentvolumes")
+	for text, bad := range map[string]bool{"{": true, `{"version": 2, "persistentVolumes": [{"persistentVolume": {"name": "a"}}]}`: false, `{"version": 1, "persistentVolumes": [{}]}`: false, strings.Repeat(" ", maxVolumesBytes+1): true} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var v volumes
+		if err := v.read(path); (err != nil) != bad || len(v.seen) != 0 {
+			t.Errorf("%.20q: %v, %v", text, v.seen, err)
+		}
+		if err := v.put(boundVolume("a")); err != nil || restarted(t, path).get("a").volume == nil {
+			t.Errorf("%.20q is not replaced: %v", text, err)
+		}
 	}
 }

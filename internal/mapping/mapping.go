@@ -129,6 +129,7 @@ func (m *Mapper) mapOptions(ctx context.Context, o flex.Options, pv *csivol.Pers
 		FSGroup:    o.FSGroup,
 
 		AccessModes: pv.AccessModes,
+		Claim:       pv.Claim,
 
 		Pod: csivol.Pod{Name: o.PodName, Namespace: o.PodNamespace, UID: o.PodUID, ServiceAccount: o.ServiceAccountName},
 	}

@@ -23,6 +23,7 @@ const (
 	lockFile     = "lock"
 	socketLock   = ".lock" // added to the socket's name
 	driversFile  = "csidrivers"
+	volumesFile  = "persistentvolumes"
 	retiredFile  = "retired"
 	previousFile = ".json~"
 )
@@ -79,7 +80,7 @@ func removeState(host kubelet.Host, dir string) error {
 	for _, e := range entries {
 		switch name := e.Name(); {
 		case slices.Contains(last, name):
-		case name == driversFile, strings.HasPrefix(name, "."), strings.HasSuffix(name, previousFile):
+		case name == driversFile, name == volumesFile, strings.HasPrefix(name, "."), strings.HasSuffix(name, previousFile):
 			if err := remove(filepath.Join(dir, name)); err != nil {
 				return fmt.Errorf("remove the state directory: %w", err)
 			}

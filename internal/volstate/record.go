@@ -39,6 +39,9 @@ type Record struct {
 	Driver     string `json:"csiDriver"`
 	Handle     string `json:"volumeHandle"`
 	Name       string `json:"persistentVolume"`
+	// Inline says that a call was let in for no PersistentVolume, since the
+	// configuration allows that: Name is what a pod calls the volume.
+	Inline bool `json:"inline,omitempty"`
 
 	// Context and the capability are as they were sent: a repeated or reversed
 	// call must say the same.

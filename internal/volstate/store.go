@@ -196,8 +196,9 @@ func (s *Store) Load() (records []*Record, broken []error, err error) {
 const staleAfter = time.Minute
 
 // notes are files that others write here, at any time: what the API server said of
-// CSI drivers, what install has installed, and that it is to be removed again.
-var notes = []string{".csidrivers", ".installed", ".retired"}
+// CSI drivers and PersistentVolumes, what install has installed, and that it is to be
+// removed again.
+var notes = []string{".csidrivers", ".persistentvolumes", ".installed", ".retired"}
 
 // removeStale removes a temporary file of a write that was cut short. That of a
 // record is one, since we have the lock, and who leaves a tombstone tries again; a

@@ -110,7 +110,7 @@ func connect(t *testing.T, kubeconfig string) *kube.Cluster {
 func examine(t *testing.T, kubeconfig string, change func(*doctor.Options)) *doctor.Report {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "config.yaml")
-	text := "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- flexDriver: " + flexDriver + "\n  csiDriver: " + driver + "\n  inline: true\n"
+	text := "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- flexDriver: " + flexDriver + "\n  csiDriver: " + driver + "\n  pvNamePattern: \".*\"\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func testVolumes(t *testing.T, p *controlplane.Plane) {
 			t.Errorf("UIDs of %+v", v)
 		}
 		want := &csivol.PersistentVolume{
-			Name: "pv-read", UID: v.UID, FlexDriver: flexDriver, Options: map[string]string{"volumeID": "x"}, FSType: "xfs",
+			Name: "pv-read", UID: v.UID, FlexDriver: flexDriver, Source: csivol.Source(map[string]string{"volumeID": "x"}, "xfs"),
 			AccessModes: []csivol.AccessMode{csivol.ReadWriteOnce, csivol.ReadOnlyMany},
 			Claim:       csivol.ObjectRef{Namespace: "default", Name: "pv-read", UID: v.Claim.UID},
 		}

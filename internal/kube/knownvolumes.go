@@ -1,0 +1,183 @@
+package kube
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/durable"
+)
+
+// volumes are PersistentVolumes as the API server last described them. What it
+// said of FlexVolumes that are bound is kept in a file, so that a process that
+// starts while the API server is away still tells them from inline volumes.
+type volumes struct {
+	path string // empty: nothing is kept
+
+	mu      sync.Mutex
+	seen    map[string]seenVolume
+	version int // of what is to be kept
+
+	writing sync.Mutex
+	written int // version that is in the file; guarded by writing
+}
+
+type seenVolume struct {
+	volume *csivol.PersistentVolume
+	when   time.Time // that it was seen last
+	noted  time.Time // what is in the file; zero: it is not there
+	asked  bool      // by this process
+}
+
+const (
+	// maxVolumes bounds the memory for them.
+	maxVolumes = 1024
+	// volumeNoted is how old the time in the file may be.
+	volumeNoted     = time.Hour
+	volumesVersion  = 1
+	maxVolumesBytes = 4 << 20
+)
+
+// volumesFile has digests of the options: they may hold what is secret.
+type volumesFile struct {
+	Version int          `json:"version"`
+	Volumes []keptVolume `json:"persistentVolumes"`
+}
+
+type keptVolume struct {
+	Seen   time.Time                `json:"seen"`
+	Volume *csivol.PersistentVolume `json:"persistentVolume"`
+}
+
+// read begins with what an earlier process has kept.
+func (s *volumes) read(path string) error {
+	s.path, s.seen = path, map[string]seenVolume{}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Size() > maxVolumesBytes:
+		return fmt.Errorf("%s is larger than %d bytes", path, maxVolumesBytes)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var file volumesFile
+	if err := json.Unmarshal(data, &file); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if file.Version != volumesVersion {
+		return nil
+	}
+	now := time.Now()
+	for _, k := range file.Volumes {
+		// A clock that was wrong makes no volume known for longer.
+		if k.Volume != nil && !k.Seen.After(now) && now.Sub(k.Seen) < volumeKept && len(s.seen) < maxVolumes {
+			s.seen[k.Volume.Name] = seenVolume{volume: k.Volume, when: k.Seen, noted: k.Seen}
+		}
+	}
+	return nil
+}
+
+func (s *volumes) get(name string) seenVolume {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen[name]
+}
+
+// forget is put for one that is gone.
+func (s *volumes) forget(name string) error {
+	s.mu.Lock()
+	if !s.seen[name].noted.IsZero() {
+		s.version++
+	}
+	delete(s.seen, name)
+	version := s.version
+	s.mu.Unlock()
+	return s.keep(version)
+}
+
+// put notes what the API server has said. When it returns nil that is on the
+// disk as well, if it is to be.
+func (s *volumes) put(v *csivol.PersistentVolume) error {
+	return s.keep(s.note(v, time.Now()))
+}
+
+// note returns the version that has to be in the file.
+func (s *volumes) note(v *csivol.PersistentVolume, now time.Time) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen == nil {
+		s.seen = map[string]seenVolume{}
+	}
+	old, known := s.seen[v.Name]
+	if !known && len(s.seen) >= maxVolumes {
+		s.dropOldest()
+	}
+	noted := old.noted
+	wanted := v.FlexDriver != "" && v.Claim.UID != "" && !v.Released // others are refused anyway
+	switch {
+	case !wanted && !noted.IsZero():
+		noted = time.Time{}
+		s.version++
+	case wanted && (noted.IsZero() || now.Sub(noted) > volumeNoted || !reflect.DeepEqual(v, old.volume)):
+		noted = now
+		s.version++
+	}
+	s.seen[v.Name] = seenVolume{volume: v, when: now, noted: noted, asked: true}
+	return s.version
+}
+
+func (s *volumes) dropOldest() {
+	var oldest string
+	for name, v := range s.seen {
+		if oldest == "" || v.when.Before(s.seen[oldest].when) {
+			oldest = name
+		}
+	}
+	delete(s.seen, oldest)
+}
+
+// keep returns when the file has a version. Many who wait for it at once, as
+// after a reboot, share one write.
+func (s *volumes) keep(version int) error {
+	if s.path == "" {
+		return nil
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.written >= version {
+		return nil
+	}
+	now, file := s.toKeep()
+	data, err := json.Marshal(file)
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(s.path, append(data, '\n')); err != nil {
+		return err
+	}
+	s.written = now
+	return nil
+}
+
+func (s *volumes) toKeep() (version int, file volumesFile) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	file.Version = volumesVersion
+	for _, v := range s.seen {
+		if !v.noted.IsZero() {
+			file.Volumes = append(file.Volumes, keptVolume{v.when, v.volume})
+		}
+	}
+	return s.version, file
+}
