@@ -95,8 +95,12 @@ type FlexDriver struct {
 	// CSIDriver is the name of the Service's driver.
 	CSIDriver string
 	Service   Service
-	// Map turns the options of a call into a volume of the CSI driver.
+	// Map turns the options of a call into a volume of the CSI driver, if it may be
+	// let in.
 	Map func(context.Context, flex.Options) (*csivol.Volume, error)
+	// MayAttach is an error unless a pod of the node has the volume by its claim. It
+	// is asked by attach, which does not tell for which pod; nil: nobody knows.
+	MayAttach func(ctx context.Context, v *csivol.Volume, node string) error
 	// Attach says how volumes are attached: Auto does through the controller if
 	// the driver wants it and its controller can be reached, or else through the
 	// cluster if there is an Attacher and the Policy wants it.
@@ -117,9 +121,6 @@ type FlexDriver struct {
 	// AttachSecrets returns those of ControllerPublishVolume that are known
 	// without the options of a call; nil if there are none.
 	AttachSecrets func(context.Context) (map[string]flex.Secret, error)
-	// StageInMount leaves NodeStageVolume to mount: it wants something that the
-	// kubelet does not tell in mountdevice.
-	StageInMount bool
 	// ExpandSecrets adds to the secrets of a call what is read for expansions
 	// only; nil: there is nothing.
 	ExpandSecrets func(context.Context, *csivol.Secrets) error

@@ -28,12 +28,25 @@ func (b *Bridge) attach(ctx context.Context, d *FlexDriver, c *flex.Call) (strin
 		if err != nil {
 			return err
 		}
+		if v.record.Attach != volstate.Done {
+			if err := d.RequirePod(v.ctx, want, c.NodeName); err != nil {
+				return err
+			}
+		}
 		if err := b.describe(v, want); err != nil {
 			return err
 		}
 		return b.attachTo(s, byControlPlane)
 	})
 	return DeviceName(want), err
+}
+
+// RequirePod is an error unless MayAttach allows it.
+func (d *FlexDriver) RequirePod(ctx context.Context, v *csivol.Volume, node string) error {
+	if d.MayAttach == nil {
+		return nil
+	}
+	return d.MayAttach(ctx, v, node)
 }
 
 // requireThisNode: a node's daemon attaches and detaches for its own node only.

@@ -8,19 +8,15 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// mountDevice stages the volume, if it can, and leaves a marker at the device mount path:
-// without a mount point there the kubelet would never call unmountdevice.
+// mountDevice leaves a marker at the device mount path: without a mount point there
+// the kubelet would never call unmountdevice. The volume is attached and staged by
+// mount: only that tells for which pod, and so whether the pod may have it.
 func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) error {
 	want, err := d.Map(ctx, c.Options)
 	if err != nil {
 		return err
 	}
 	return b.do(ctx, want.Key(), operation{command: c.Command, dir: c.Dir}, func(v *volume) error {
-		s, err := b.setup(d, v, want)
-		if err != nil {
-			return err
-		}
-		s.awaits = true
 		if err := b.describe(v, want); err != nil {
 			return err
 		}
@@ -29,29 +25,11 @@ func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) e
 		}
 		takeBack(v.record)
 		v.record.Device = c.Dir
-		err = b.bringDevice(s, c.Dir)
-		if err != nil && isOver(err) {
-			if undo := b.releaseDevice(d, v, c.Dir); undo != nil {
-				v.log.Warn("a failed mountdevice could not be undone; it will be tried again", "error", undo)
-			}
-		}
-		return err
-	})
-}
-
-func (b *Bridge) bringDevice(s *setup, dir string) error {
-	if err := b.attachTo(s, byControlPlane); err != nil {
-		return err
-	}
-	if !s.d.StageInMount && !s.f.MountGroup { // the kubelet tells the fsGroup in mount only
-		if err := b.stage(s); err != nil {
+		if err := b.save(v); err != nil {
 			return err
 		}
-	}
-	if err := b.save(s.v); err != nil {
-		return err
-	}
-	return b.Mounts.Marker(s.v.ctx, dir)
+		return b.Mounts.Marker(v.ctx, c.Dir)
+	})
 }
 
 // unmountDevice unstages. The kubelet's own check that no pod has the volume

@@ -139,12 +139,11 @@ func TestAttachmentSaysAll(t *testing.T) {
 }
 
 // TestAttacherReadsSecretsItself: what it cannot read it is not asked to do
-// without, nor in mountdevice, to which no secret of a call comes.
+// without.
 func TestAttacherReadsSecretsItself(t *testing.T) {
 	n := newClusterNode(t)
 	n.bridge.Drivers[flexDriver].AttachSecretsHere = true
 	n.fail("secrets.controllerPublish.secretRef", "mount", n.podDir("p1"), options)
-	n.fail("secrets.controllerPublish.secretRef", "mountdevice", n.deviceDir(), "csi:vol", options)
 	if got := n.cluster.called(); got != "" {
 		t.Errorf("the cluster was asked: %s", got)
 	}
@@ -260,7 +259,7 @@ func TestNotBegun(t *testing.T) {
 }
 
 // TestAwaitedAttachment: with attach:true the control plane attaches, and
-// mountdevice waits for it.
+// mount waits for it.
 func TestAwaitedAttachment(t *testing.T) {
 	n := newClusterNode(t)
 	n.hurried()
@@ -268,9 +267,9 @@ func TestAwaitedAttachment(t *testing.T) {
 	if err := os.MkdirAll(device, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	n.fail("no disk like that", "mountdevice", device, "csi:h1", options)
-	n.cluster.request(objectName, &csivol.Attachment{Driver: "csi.example.com", Handle: "h1", Node: "node-1"}, true)
 	n.succeed("mountdevice", device, "csi:h1", options)
+	n.fail("no disk like that", "mount", dir, options)
+	n.cluster.request(objectName, &csivol.Attachment{Driver: "csi.example.com", Handle: "h1", Node: "node-1"}, true)
 	n.succeed("mount", dir, options)
 	n.succeed("unmount", dir)
 	n.succeed("unmountdevice", device)
@@ -300,6 +299,30 @@ func TestNodeAttaches(t *testing.T) {
 	n.cluster.set(func() { n.cluster.slow["Detach"] = true })
 	n.fail("still detaching", "detach", "pv1", "node-1")
 	n.cluster.hurry()
+	n.succeed("detach", "pv1", "node-1")
+	n.empty()
+}
+
+// TestAttachWantsAPod: without one that may have the volume nothing is attached;
+// what is attached already goes on.
+func TestAttachWantsAPod(t *testing.T) {
+	n := newClusterNode(t)
+	n.hurried()
+	d := n.bridge.Drivers[flexDriver]
+	asked := 0
+	d.MayAttach = func(_ context.Context, v *csivol.Volume, node string) error {
+		asked++
+		return flex.Errorf(flex.CodeFailedPrecondition, "no pod of %s has %s", node, v.Name)
+	}
+	n.fail("no pod of node-1 has pv1", "attach", options, "node-1")
+	if got := n.cluster.called(); got != "" || asked != 1 {
+		t.Errorf("called %q, asked %d times", got, asked)
+	}
+	n.empty()
+	d.MayAttach = nil
+	n.succeed("attach", options, "node-1")
+	d.MayAttach = func(context.Context, *csivol.Volume, string) error { return errAway }
+	n.succeed("attach", options, "node-1")
 	n.succeed("detach", "pv1", "node-1")
 	n.empty()
 }

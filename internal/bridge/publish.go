@@ -116,7 +116,11 @@ var errUnseen = flex.Errorf(flex.CodeAborted, "the caller of mount had left; the
 
 // bring walks a target through the steps of a set-up.
 func (b *Bridge) bring(s *setup, t *volstate.Target, dir string) error {
-	if err := b.attachTo(s, byNode); err != nil {
+	by := byNode
+	if s.v.record.Device != "" { // attach: true
+		by, s.awaits = byControlPlane, true
+	}
+	if err := b.attachTo(s, by); err != nil {
 		return err
 	}
 	if err := b.stage(s); err != nil {

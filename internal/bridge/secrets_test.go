@@ -83,10 +83,9 @@ func TestDetachSecrets(t *testing.T) {
 	n.empty()
 }
 
-// TestStageInMount: what mountdevice cannot do, mount does.
+// TestStageInMount: mountdevice does not say for which pod, and stages nothing.
 func TestStageInMount(t *testing.T) {
 	n := newNode(t)
-	n.bridge.Drivers[flexDriver].StageInMount = true
 	dir, device := n.podDir("p1"), n.deviceDir()
 	if err := os.MkdirAll(device, 0o750); err != nil {
 		t.Fatal(err)

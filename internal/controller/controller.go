@@ -89,6 +89,9 @@ func (c *Controller) attach(ctx context.Context, d *bridge.FlexDriver, call *fle
 	if err := d.AttacherSuffices(); err != nil {
 		return "", err
 	}
+	if err := d.RequirePod(ctx, v, call.NodeName); err != nil {
+		return "", err
+	}
 	end, err := c.turns.wait(ctx, turn{call.VolumeName, call.NodeName})
 	if err != nil {
 		return "", err

@@ -60,6 +60,21 @@ func TestTwoPersistentVolumes(t *testing.T) {
 	}
 }
 
+// TestAttachWantsAPod: a volume that no pod of the node may have is not attached.
+func TestAttachWantsAPod(t *testing.T) {
+	c := newCluster()
+	k := newController(c)
+	k.Drivers[flexDriver].MayAttach = func(_ context.Context, v *csivol.Volume, node string) error {
+		return flex.Errorf(flex.CodeFailedPrecondition, "no pod of %s has %s", node, v.Name)
+	}
+	if s := call(t, k, flexDriver, "attach", options, "node-1"); s.Code != flex.CodeFailedPrecondition || !strings.Contains(s.Message, "no pod of node-1 has pv") {
+		t.Errorf("attach: %+v", s)
+	}
+	if left := c.names(); len(left) != 0 {
+		t.Errorf("attached: %v", left)
+	}
+}
+
 // TestIsAttachedNeverGuesses: a "no" has the volume attached once more.
 func TestIsAttachedNeverGuesses(t *testing.T) {
 	c := newCluster()

@@ -21,6 +21,8 @@ type Cluster interface {
 	// PersistentVolume returns one, as it was seen lately unless fresh. The code
 	// of an error is NotFound if there is none, Unavailable if it is not known.
 	PersistentVolume(ctx context.Context, name string, fresh bool) (*csivol.PersistentVolume, error)
+	// ClaimUsed reports whether a pod of a node uses a claim.
+	ClaimUsed(ctx context.Context, claim csivol.ObjectRef, node string) (bool, error)
 	Secret(ctx context.Context, ref csivol.SecretRef) (map[string]flex.Secret, error)
 	// Tokens returns the value of csi.storage.k8s.io/serviceAccount.tokens.
 	Tokens(ctx context.Context, pod csivol.Pod, requests []csivol.TokenRequest) (flex.Secret, error)
@@ -93,6 +95,25 @@ func mismatch(c *bridgeconfig.Driver, pv *csivol.PersistentVolume, o flex.Option
 		return flex.Errorf(flex.CodePermissionDenied, "PersistentVolume %s belongs to a claim in namespace %s, and the pod is in namespace %s: it is an inline volume, which are not allowed", pv.Name, pv.Claim.Namespace, o.PodNamespace)
 	}
 	return nil
+}
+
+// mayAttach: attach does not tell for which pod. A pod whose inline volume looks
+// like another tenant's PersistentVolume gets nothing attached, as no pod of that
+// tenant is on the node.
+func mayAttach(c *bridgeconfig.Driver, cluster Cluster) func(context.Context, *csivol.Volume, string) error {
+	return func(ctx context.Context, v *csivol.Volume, node string) error {
+		if c.Inline {
+			return nil
+		}
+		used, err := cluster.ClaimUsed(ctx, v.Claim, node)
+		if err != nil {
+			return fmt.Errorf("verify that a pod of node %s uses claim %s/%s: %w", node, v.Claim.Namespace, v.Claim.Name, err)
+		}
+		if !used {
+			return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolume %s belongs to claim %s/%s, which no pod of node %s uses: it is wanted by an inline volume, which are not allowed, or its pod is gone", v.Name, v.Claim.Namespace, v.Claim.Name, node)
+		}
+		return nil
+	}
 }
 
 // policy returns what the configuration says, and where that is silent the

@@ -51,6 +51,10 @@ func (c *cluster) PersistentVolume(_ context.Context, name string, fresh bool) (
 	return nil, flex.Errorf(flex.CodeNotFound, "there is no PersistentVolume %s", name)
 }
 
+func (c *cluster) ClaimUsed(_ context.Context, claim csivol.ObjectRef, node string) (bool, error) {
+	return claim == c.fresh["pv1"].Claim && node == "node-1", c.err
+}
+
 func (c *cluster) Secret(context.Context, csivol.SecretRef) (map[string]flex.Secret, error) {
 	return map[string]flex.Secret{"key": flex.NewSecret([]byte("value"))}, nil
 }
@@ -158,6 +162,44 @@ func TestOnlyPersistentVolumes(t *testing.T) {
 		}
 		if got := strings.Join(k.asked, " "); got != tt.asked {
 			t.Errorf("%s: asked %s, want %s", tt.name, got, tt.asked)
+		}
+	}
+}
+
+// TestMayAttach: attach does not tell for which pod, and an inline volume can look
+// like any PersistentVolume. So a pod that has it by its claim has to be there.
+func TestMayAttach(t *testing.T) {
+	o := flex.Options{VolumeName: "pv1", FSType: "ext4", User: map[string]string{"volumeID": "x"}}
+	for _, tt := range []struct {
+		name, node string
+		err        error
+		code       flex.Code // empty: it may
+	}{
+		{"its pod is there", "node-1", nil, ""},
+		{"on a node without its pod", "node-2", nil, flex.CodeFailedPrecondition},
+		{"nobody knows", "node-1", flex.Errorf(flex.CodeUnavailable, "no API server"), flex.CodeUnavailable},
+	} {
+		c, m := driver(t, nil)
+		k := newCluster()
+		k.err = tt.err
+		d := drivers.New(c, m, nil, k, nil)
+		v, err := d.Map(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.RequirePod(t.Context(), v, tt.node); (err != nil) != (tt.code != "") || err != nil && flex.CodeOf(err) != tt.code {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+	c, m := driver(t, func(d *bridgeconfig.Driver) { d.Inline = true })
+	d := drivers.New(c, m, nil, newCluster(), nil)
+	for _, o.VolumeName = range []string{"data", "pv1"} {
+		v, err := d.Map(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.RequirePod(t.Context(), v, "node-2"); err != nil {
+			t.Errorf("inline volumes are allowed, %s: %v", o.VolumeName, err)
 		}
 	}
 }

@@ -28,7 +28,6 @@ func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service, cluster Cl
 		Map:           Map(c, m, cluster),
 		AttachSecrets: m.AttachSecrets,
 		ExpandSecrets: m.ExpandSecrets,
-		StageInMount:  m.StageWantsFlexSecret(),
 		StaticSecrets: m.StaticSecrets,
 		RepairInUse:   c.RepairInUse,
 		Attach:        bridge.AttachMode(c.Attach),
@@ -55,7 +54,7 @@ func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service, cluster Cl
 		d.AttachSecretsHere = true
 	}
 	if cluster != nil {
-		d.Tokens = cluster.Tokens
+		d.Tokens, d.MayAttach = cluster.Tokens, mayAttach(c, cluster)
 	}
 	return d
 }

@@ -55,6 +55,9 @@ func (p paper) PersistentVolume(_ context.Context, name string, _ bool) (*csivol
 	return pv, nil
 }
 
+// ClaimUsed: the pod that is shown is there.
+func (paper) ClaimUsed(context.Context, csivol.ObjectRef, string) (bool, error) { return true, nil }
+
 // Secret stands for one of the cluster, which is nobody's business here.
 func (paper) Secret(_ context.Context, ref csivol.SecretRef) (map[string]flex.Secret, error) {
 	return map[string]flex.Secret{fmt.Sprintf("<the keys in Secret %s/%s>", ref.Namespace, ref.Name): flex.NewSecret([]byte(notKnown))}, nil

@@ -4,6 +4,9 @@ import (
 	"context"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -49,4 +52,18 @@ func (c *Cluster) Fate(ctx context.Context, persistentVolume string, key csivol.
 // claims reports whether a pod uses a claim.
 func claims(p *clusterview.Pod, claim csivol.ObjectRef) bool {
 	return claim.Name != "" && p.Namespace == claim.Namespace && slices.Contains(p.Claims, claim.Name)
+}
+
+// ClaimUsed reports whether a pod of a node uses a claim, and has not finished.
+func (c *Cluster) ClaimUsed(ctx context.Context, claim csivol.ObjectRef, node string) (used bool, err error) {
+	err = pages(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}, c.core.Pods(claim.Namespace).List, func(l *corev1.PodList) {
+		for i := range l.Items {
+			p := podView(&l.Items[i])
+			used = used || !p.Finished && claims(&p, claim)
+		}
+	})
+	if err != nil {
+		return false, failed(err, "list pods of node "+node+" in namespace "+claim.Namespace)
+	}
+	return used, nil
 }

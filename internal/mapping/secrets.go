@@ -38,15 +38,6 @@ func stages(s *bridgeconfig.Secrets) (stages []stage) {
 	return stages
 }
 
-// StageWantsFlexSecret reports whether NodeStageVolume gets a secret that the
-// kubelet passes to mount only. A volume of such a driver cannot be staged in
-// mountdevice.
-func (m *Mapper) StageWantsFlexSecret() bool {
-	return slices.ContainsFunc(m.stages, func(s stage) bool {
-		return s.field == "secrets.nodeStage" && s.fromFlex()
-	})
-}
-
 // SecretFiles are the files that secrets are read from.
 func (m *Mapper) SecretFiles() (paths []string) {
 	for _, s := range m.stages {

@@ -76,12 +76,6 @@ func TestSecretsByStage(t *testing.T) {
 	if err := os.WriteFile(value, []byte("hunter3"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if !m.StageWantsFlexSecret() {
-		t.Error("staging wants a Flex secret")
-	}
-	if mapper(t, nil).StageWantsFlexSecret() {
-		t.Error("staging wants no secret by default")
-	}
 
 	mount.Secrets = secretMap{"user": secret("kim"), "other": secret("hunter4")}
 	const want = `secrets.nodeStage: the volume's Secret has no key "key", only ["other" "user"]`
@@ -184,9 +178,6 @@ func TestSecretRefs(t *testing.T) {
 		if got := strings.Join(asked, " "); got != tt.asked {
 			t.Errorf("%s asked for %s, want %s", tt.name, got, tt.asked)
 		}
-	}
-	if plain.StageWantsFlexSecret() {
-		t.Error("staging does not want a Flex secret")
 	}
 	if _, err := plain.StaticSecrets(t.Context()); err == nil || !strings.Contains(err.Error(), "Secret ns/stage: this daemon has no access to the API server") {
 		t.Errorf("without an API server: %v", err)

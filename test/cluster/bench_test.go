@@ -69,6 +69,7 @@ func (w *world) csiVolume(name string) *volume {
 
 func (n *node) attachByCall(v *volume) time.Duration {
 	n.w.t.Helper()
+	n.w.Pod(metav1.NamespaceDefault, v.name, n.name, "", v.name)
 	start := time.Now()
 	n.must("attach", n.argument(v, ""), n.name)
 	return time.Since(start)

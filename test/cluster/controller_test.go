@@ -26,14 +26,17 @@ import (
 // that kube-controller-manager calls.
 func (w *world) startController() *controlplane.Part {
 	w.t.Helper()
-	const socket = ".controller.sock"
-	dir := w.install(w.PluginDir(), "--attach", "--controller-socket", socket, "--socket", w.path("none/daemon.sock"), "--state-dir", w.path("none"))
+	w.install(w.PluginDir(), "--attach", "--controller-socket", filepath.Base(w.controllerSocket()), "--socket", w.path("none/daemon.sock"), "--state-dir", w.path("none"))
 	n := w.nodes[0]
 	token := w.ServiceAccountToken(w.Pod("flex2csi", n.name+"-controller", n.name, "flex2csi-controller"))
 	part := w.Program("flex2csi", "serve", "--controller", "--config", n.path("config.yaml"),
-		"--socket", filepath.Join(dir, socket), "--kubeconfig", w.Kubeconfig(token))
+		"--socket", w.controllerSocket(), "--kubeconfig", w.Kubeconfig(token))
 	w.Run(part)
 	return part
+}
+
+func (w *world) controllerSocket() string {
+	return filepath.Join(w.PluginDir(), strings.ReplaceAll(w.flexDriver, "/", "~"), ".controller.sock")
 }
 
 // testByControlPlane: attach:true, from the pod that kube-controller-manager
@@ -42,6 +45,8 @@ func testByControlPlane(t *testing.T, c *cluster) {
 	w := newWorld(t, c, options{config: []string{"attach: VolumeAttachment"}})
 	controller := w.startController()
 	n, v := w.nodes[0], w.volume("disk")
+	w.wait("the controller", func() bool { return exists(w.controllerSocket()) })
+	n.mustFail(w.callController("attach", n.argument(v, ""), n.name), "which no pod of node "+n.name+" uses") // but an inline volume wants
 	pod := w.Pod(metav1.NamespaceDefault, v.name, n.name, "", v.name)
 	device := n.untilListed(v)
 	o := n.attachment(v)

@@ -51,6 +51,8 @@ func TestCluster(t *testing.T) {
 		"dead":      testOutOfService,
 		"objects":   testObjects,
 		"inline":    testInline,
+		"imitated":  testImitated,
+		"verified":  testVerified,
 		"orphan":    testOrphan,
 		"secrets":   testSecrets,
 		"forgotten": testForgotten,
