@@ -237,19 +237,19 @@ func describe(grammar string) string {
 	case "secret":
 		return "`$(secretFile:KEY)`"
 	case "features":
-		return "a comma-separated list; `^` before one turns it off: " + quoted(named(argument).names(), ", ")
+		return "a comma-separated list; `^` before one turns it off: " + quoted(named(argument).names())
 	case "keys":
 		return "a comma-separated list of the following"
-	}
-	if low, high, ok := strings.Cut(grammar, ".."); ok {
-		return low + " to " + high
 	}
 	if optional, ok := strings.CutPrefix(grammar, "["); ok {
 		return "none, or " + describe(strings.TrimSuffix(optional, "]"))
 	}
-	return quoted(strings.Split(grammar, "|"), ", ")
+	if low, high, ok := strings.Cut(grammar, ".."); ok {
+		return low + " to " + high
+	}
+	return quoted(strings.Split(grammar, "|"))
 }
 
-func quoted(words []string, separator string) string {
-	return "`" + strings.Join(words, "`"+separator+"`") + "`"
+func quoted(words []string) string {
+	return "`" + strings.Join(words, "`, `") + "`"
 }

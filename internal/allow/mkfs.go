@@ -193,7 +193,7 @@ func describeAll(grammar string) string {
 	}
 	var parts []string
 	for names, g := range named(argument).lines() {
-		parts = append(parts, fmt.Sprintf("%s (%s)", quoted(names, ", "), describe(g)))
+		parts = append(parts, fmt.Sprintf("%s (%s)", quoted(names), describe(g)))
 	}
 	return describe(grammar) + ": " + strings.Join(parts, "; ")
 }
