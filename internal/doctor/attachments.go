@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/controller"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 )
@@ -25,12 +26,12 @@ func (p *patient) checkAttachments(ctx context.Context, n *notes) {
 		n.skip("VolumeAttachments", "%v", err)
 		return
 	}
-	findings, err := controller.Look(ctx, p.Cluster)
+	findings, err := controller.Look(ctx, seen{p.Cluster, p})
 	if err != nil {
 		n.skip("VolumeAttachments of flex2csi", "%v", err)
 		return
 	}
-	p.checkTwice(n, findings)
+	p.checkTwice(n, all)
 	if node := p.node(); p.Local && node != "" {
 		findings = slices.DeleteFunc(findings, func(f controller.Finding) bool { return f.Node != node })
 	}
@@ -41,12 +42,30 @@ func (p *patient) checkAttachments(ctx context.Context, n *notes) {
 	n.add(attachmentsFine, "VolumeAttachments", "%s of flex2csi looked at, of %d in all", count(len(findings), "VolumeAttachment"), len(all))
 }
 
+// seen is the cluster as far as nodes are known. The attachments of a node that may
+// not be read would look as if it were gone.
+type seen struct {
+	Cluster
+	p *patient
+}
+
+func (s seen) ListNodes(context.Context) ([]clusterview.Node, error) { return s.p.nodes() }
+
+func (s seen) ListAttachments(ctx context.Context, ours bool) ([]clusterview.Attachment, error) {
+	all, err := s.Cluster.ListAttachments(ctx, ours)
+	nodes, nodesErr := s.p.nodes()
+	if err != nil || nodesErr != nil || !s.p.onlyOwn.Load() {
+		return all, err
+	}
+	return slices.DeleteFunc(all, func(a clusterview.Attachment) bool { return a.Node != nodes[0].Name }), nil
+}
+
 // judge says what is wrong with one. What nobody uses need not be attached, so
 // that comes before what its CSI driver says.
 func judge(n *notes, f *controller.Finding, known map[csivol.Key]bool) {
 	now := time.Now()
 	age := now.Sub(f.Created).Round(time.Second)
-	what := "VolumeAttachment of volume " + nameOf(f) + " to node " + f.Node
+	what := "VolumeAttachment of volume " + nameOf(&f.Attachment) + " to node " + f.Node
 	var e *entry
 	switch {
 	case !f.Deleted.IsZero() && now.Sub(f.Deleted) > slowAttach:
@@ -64,7 +83,7 @@ func judge(n *notes, f *controller.Finding, known map[csivol.Key]bool) {
 			e.evidence("no external-attacher has put its finalizer there: it has not seen it")
 		}
 	case known != nil && f.By == attachment.AttachedByNode && f.Verdict != controller.Adopted && !known[csivol.Key{Driver: f.Driver, Handle: f.Handle}] && age > slowAttach && f.Deleted.IsZero():
-		e = n.add(attachmentNoRecord, f.Name, "volume %s is attached to this node, and the daemon has no record of it", nameOf(f))
+		e = n.add(attachmentNoRecord, f.Name, "volume %s is attached to this node, and the daemon has no record of it", nameOf(&f.Attachment))
 	case f.Verdict == controller.Unknown:
 		n.skip("whether the "+what+" is used", "%s", f.Reason)
 		return
@@ -89,7 +108,7 @@ func maker(a *controller.Finding) string {
 	return "the daemon of the node"
 }
 
-func nameOf(a *controller.Finding) string {
+func nameOf(a *clusterview.Attachment) string {
 	if a.PersistentVolume != "" {
 		return a.PersistentVolume
 	}
@@ -97,11 +116,11 @@ func nameOf(a *controller.Finding) string {
 }
 
 // checkTwice looks for volumes for one node that have two.
-func (p *patient) checkTwice(n *notes, findings []controller.Finding) {
+func (p *patient) checkTwice(n *notes, all []clusterview.Attachment) {
 	on := map[string][]string{}
-	for i := range findings {
-		if f := &findings[i]; f.Handle != "" && !forMany(f.AccessModes) {
-			on[f.Driver+"/"+f.Handle] = append(on[f.Driver+"/"+f.Handle], f.Node+" ("+nameOf(f)+")")
+	for i := range all {
+		if a := &all[i]; a.Ours && a.Handle != "" && !forMany(a.AccessModes) {
+			on[a.Driver+"/"+a.Handle] = append(on[a.Driver+"/"+a.Handle], a.Node+" ("+nameOf(a)+")")
 		}
 	}
 	for _, volume := range sortedKeys(on) {

@@ -26,6 +26,8 @@ type fakeCluster struct {
 	attachments []clusterview.Attachment
 	pods        []string
 	kubelets    map[string]clusterview.Kubelet
+	open        bool // no policy denies inline volumes
+	ownOnly     bool // there is no right to list nodes
 	err         error
 	hang        chan struct{} // not nil: nothing is answered before it is closed
 }
@@ -47,7 +49,17 @@ func (c *fakeCluster) wait() error {
 func (c *fakeCluster) Version(context.Context) (string, error) { return c.version, c.wait() }
 
 func (c *fakeCluster) ListNodes(context.Context) ([]clusterview.Node, error) {
+	if c.ownOnly {
+		return nil, errors.New("nodes is forbidden")
+	}
 	return c.nodes, c.wait()
+}
+
+func (c *fakeCluster) DeniesInline(context.Context, string) (string, error) {
+	if c.open {
+		return "", c.wait()
+	}
+	return "a policy denies it", c.wait()
 }
 
 func (c *fakeCluster) ListDrivers(context.Context) ([]clusterview.Driver, error) {
@@ -278,6 +290,45 @@ func TestObjects(t *testing.T) {
 		c.attachments = append(c.attachments, clusterview.Attachment{Name: name, Driver: csiName, Node: "node-1"})
 	}
 	want(t, look(), "", "csidriver-attach-differs "+csiName, "attachment-limit node-1")
+}
+
+// TestInline: a driver that the configuration does not open to inline volumes needs a
+// policy that says so.
+func TestInline(t *testing.T) {
+	n := newNode(t)
+	c := newCluster()
+	c.drivers, c.onNode = []clusterview.Driver{{Name: csiName}}, []clusterview.NodeDriver{{Name: csiName, NodeID: "n1"}}
+	look := func(inline string) *doctor.Report {
+		config := "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- flexDriver: example.com/disk\n  csiDriver: " + csiName + "\n  inline: " + inline + "\n"
+		if err := os.WriteFile(n.o.Config, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return c.look(t, func(o *doctor.Options) { o.Config, o.NodeName = n.o.Config, "node-1" })
+	}
+	want(t, look("false"), "")
+	c.open = true
+	want(t, look("false"), "", "inline-volumes-open example.com/disk")
+	want(t, look("true"), "")
+}
+
+// TestOwnNode: the token of a daemon may not list nodes. Attachments of other nodes are
+// not taken for those of nodes that are gone.
+func TestOwnNode(t *testing.T) {
+	c := newCluster()
+	c.ownOnly = true
+	for _, node := range []string{"node-1", "node-2"} {
+		c.attachments = append(c.attachments, clusterview.Attachment{
+			Name: "on-" + node, Ours: true, Driver: csiName, Handle: "h-" + node, Node: node, Attached: true, Created: time.Now(), By: "node",
+		})
+	}
+	r := c.look(t, func(o *doctor.Options) { o.NodeName = "node-1" })
+	want(t, r, "")
+	if got := text(t, r); strings.Contains(got, "nodes is forbidden") || !strings.Contains(got, "1 VolumeAttachment of flex2csi looked at, of 2") {
+		t.Error(got)
+	}
+	if got := text(t, c.look(t, nil)); !strings.Contains(got, "nodes is forbidden") {
+		t.Errorf("where no node is named: %s", got)
+	}
 }
 
 // TestClusterFails: what cannot be asked is said, and nothing is made up of it.

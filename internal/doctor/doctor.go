@@ -28,6 +28,9 @@ type Cluster interface {
 	NodeDrivers(ctx context.Context, node string) ([]clusterview.NodeDriver, error)
 	// Kubelet asks a kubelet for its configuration, through the API server.
 	Kubelet(ctx context.Context, node string) (clusterview.Kubelet, error)
+	// DeniesInline is what a policy says to a pod with an inline volume of a driver;
+	// empty if none denies it.
+	DeniesInline(ctx context.Context, flexDriver string) (says string, err error)
 }
 
 // Options say where to look.
@@ -129,6 +132,7 @@ func (p *patient) checks() []check {
 			check{"objects", p.checkObjects},
 			check{"attachments", p.checkAttachments},
 			check{"volumes-attached", p.checkVolumesAttached},
+			check{"inline", p.checkInline},
 			check{"kubelets", p.checkKubelets})
 	}
 	if p.Migrations != nil {

@@ -161,6 +161,8 @@ const (
 	nodeObjectFine   ID = "csinode"
 	nodeObjectLacks  ID = "csinode-driver-missing"
 	pluginDirsDiffer ID = "plugin-dirs-differ"
+	inlineDenied     ID = "inline-volumes-denied"
+	inlineOpen       ID = "inline-volumes-open"
 )
 
 func clusterKinds() []Kind {
@@ -199,6 +201,11 @@ func clusterKinds() []Kind {
 		{
 			pluginDirsDiffer, Info, nil,
 			"A DaemonSet that installs into one directory misses some nodes. Install per group of nodes, or give all kubelets the same volumePluginDir.",
+		},
+		{inlineDenied, OK, nil, ""},
+		{
+			inlineOpen, Warning, nil,
+			"Users who may create pods can name any volume of {subject} there; the daemons refuse what they can check. Apply install/policy/pods.yaml (Helm: policy.pods.enabled), with validationActions Deny and the ConfigMap of the configuration as its parameter: docs/rbac.md. It needs Kubernetes 1.30; before that, use another admission policy.",
 		},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
@@ -31,6 +32,7 @@ type patient struct {
 	status  func() (*daemonStatus, error)
 
 	nodes       func() ([]clusterview.Node, error)
+	onlyOwn     atomic.Bool // nodes is this one alone, of more
 	attachments func() ([]clusterview.Attachment, error)
 	drivers     func() ([]clusterview.Driver, error)
 }
@@ -40,10 +42,25 @@ func newPatient(o Options) *patient {
 	p.kubelet = sync.OnceValues(p.findKubelet)
 	p.config = sync.OnceValues(p.loadConfig)
 	p.status = sync.OnceValues(p.askDaemon)
-	p.nodes = sync.OnceValues(func() ([]clusterview.Node, error) { return p.Cluster.ListNodes(p.life) })
+	p.nodes = sync.OnceValues(p.listNodes)
 	p.attachments = sync.OnceValues(func() ([]clusterview.Attachment, error) { return p.Cluster.ListAttachments(p.life, false) })
 	p.drivers = sync.OnceValues(func() ([]clusterview.Driver, error) { return p.Cluster.ListDrivers(p.life) })
 	return p
+}
+
+// listNodes asks for all nodes, or with a right to no more, for this one.
+func (p *patient) listNodes() ([]clusterview.Node, error) {
+	all, err := p.Cluster.ListNodes(p.life)
+	name := p.node()
+	if err == nil || name == "" {
+		return all, err
+	}
+	own, ownErr := p.Cluster.GetNode(p.life, name)
+	if ownErr != nil || own == nil {
+		return nil, err
+	}
+	p.onlyOwn.Store(true)
+	return []clusterview.Node{*own}, nil
 }
 
 func (p *patient) loadConfig() (*bridgeconfig.Configuration, error) {

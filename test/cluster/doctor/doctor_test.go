@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/clusterview"
@@ -53,6 +54,7 @@ func TestDoctor(t *testing.T) {
 	t.Run("kubelets", func(t *testing.T) { lookAtKubelets(t, p.With(t)) })
 	t.Run("rights", func(t *testing.T) { withFewRights(t, p.With(t)) })
 	t.Run("pods", func(t *testing.T) { lookAtPods(t, p.With(t)) })
+	t.Run("inline", func(t *testing.T) { lookAtInline(t, p.With(t)) })
 	t.Run("faults", func(t *testing.T) { withFaults(t, p.With(t)) })
 }
 
@@ -203,6 +205,41 @@ func withFewRights(t *testing.T, p *controlplane.Plane) {
 	if len(r.Skipped) < 3 || !strings.Contains(text(t, r), "forbidden") {
 		t.Errorf("without rights, not looked at: %v", r.Skipped)
 	}
+}
+
+// lookAtInline: a policy that is missing, one that only warns, and one that denies.
+func lookAtInline(t *testing.T, p *controlplane.Plane) {
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	content := "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- flexDriver: " + flexDriver + "\n  csiDriver: " + driver + "\n"
+	if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := func() bool {
+		r := examine(t, p.Kubeconfig(controlplane.Admin), func(o *doctor.Options) { o.Config, o.NodeName = config, "node-1" })
+		return strings.Contains(text(t, r), "no policy denies pods an inline volume (flexVolume in their spec) of "+flexDriver)
+	}
+	if !open() {
+		t.Error("without a policy nothing is found")
+	}
+	p.Namespace("flex2csi")
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "flex2csi-config"}, Data: map[string]string{"config.yaml": content}}
+	if _, err := p.Admin().CoreV1().ConfigMaps("flex2csi").Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p.Apply("../../../install/policy/pods.yaml")
+	until := func(wanted bool, what string) {
+		for deadline := time.Now().Add(time.Minute); open() != wanted; time.Sleep(100 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("with %s, open is %v", what, !wanted)
+			}
+		}
+	}
+	until(false, "a policy")
+	bindings := p.Admin().AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	if _, err := bindings.Patch(t.Context(), "flex2csi-pods", types.MergePatchType, []byte(`{"spec":{"validationActions":["Audit"]}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(true, "a policy that does not deny")
 }
 
 // lookAtPods: each by all the names that the kubelet may have for it.

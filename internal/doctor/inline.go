@@ -1,0 +1,32 @@
+package doctor
+
+import (
+	"context"
+)
+
+// checkInline: whether pods may have inline volumes of drivers for which the
+// configuration does not say so.
+func (p *patient) checkInline(ctx context.Context, n *notes) {
+	const what = "whether a policy denies pods inline volumes"
+	config, err := p.config()
+	if err != nil {
+		n.skip(what, "the configuration is not known: %v", err)
+		return
+	}
+	for i := range config.Drivers {
+		d := &config.Drivers[i]
+		if d.Inline {
+			continue
+		}
+		says, err := p.Cluster.DeniesInline(ctx, d.FlexDriver)
+		switch {
+		case err != nil:
+			n.skip(what, "%v", err)
+			return
+		case says == "":
+			n.add(inlineOpen, d.FlexDriver, "no policy denies pods an inline volume (flexVolume in their spec) of %s", d.FlexDriver)
+		default:
+			n.add(inlineDenied, d.FlexDriver, "pods may not have inline volumes of %s", d.FlexDriver).evidence(says)
+		}
+	}
+}
