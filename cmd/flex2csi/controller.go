@@ -102,7 +102,7 @@ func (o *controllerOptions) load(env environment) (*bridgeconfig.Configuration, 
 // run puts it together.
 func (o *controllerOptions) run(ctx context.Context, c *bridgeconfig.Configuration, mappers map[string]*mapping.Mapper, log *slog.Logger) error {
 	metrics := daemon.NewMetrics()
-	cluster, err := o.api.connect(kube.Options{Log: log, Observe: func(r kube.Request) {
+	cluster, err := o.api.connect(kube.Options{Log: log, NoCSIDrivers: o.socket == "", Observe: func(r kube.Request) {
 		metrics.ObserveRequest(r.Verb, r.Resource, r.Code, r.Duration)
 	}})
 	if err != nil {

@@ -28,7 +28,8 @@ const (
 func copied() []string {
 	return []string{
 		"rbac/node.yaml", "rbac/controller.yaml", "rbac/node-tokens.yaml",
-		"policy/attachments.yaml", "policy/tokens.yaml", "migrate/volumes.yaml",
+		"policy/attachments.yaml", "policy/tokens.yaml", "policy/pods.yaml", "migrate/volumes.yaml",
+		"components/attach/attach-rbac.yaml",
 		"components/monitoring/rules.yaml", "components/monitoring/dashboard.json",
 	}
 }

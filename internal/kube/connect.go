@@ -37,6 +37,8 @@ type Options struct {
 	StateFile string
 	// VolumesFile keeps what PersistentVolumes are, likewise.
 	VolumesFile string
+	// NoCSIDrivers does without CSIDriver objects, and without the right to read them.
+	NoCSIDrivers bool
 	// Observe, if there is one, is told of each request.
 	Observe func(Request)
 	Log     *slog.Logger

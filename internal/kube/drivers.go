@@ -31,6 +31,9 @@ func (c *Cluster) mirrorDrivers() {
 	}
 	d.mirror = newMirror(c.storage.CSIDrivers(), metav1.ListOptions{}, &storagev1.CSIDriver{},
 		func(*storagev1.CSIDriver) {}, func(*storagev1.CSIDriver, bool) { c.keepDrivers() })
+	if c.options.NoCSIDrivers {
+		return
+	}
 	c.keep(d.mirror)
 	if c.options.StateFile != "" {
 		c.keep(whenSynced{d.mirror, c.keepDrivers})

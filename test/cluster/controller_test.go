@@ -12,6 +12,7 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,6 +21,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/controlplane"
+	"github.com/flex2csi/flex2csi/test/csidriver/fault"
 )
 
 // startController starts flex2csi serve --controller, and installs the driver
@@ -71,6 +73,34 @@ func testByControlPlane(t *testing.T, c *cluster) {
 	n.reportInUse()
 	n.wantNothing()
 	w.wantAttached(v.handle, 1)
+}
+
+// testAttachFails: what keeps kube-controller-manager's volume from being attached is an
+// Event of the PersistentVolume, counted when it comes again.
+func testAttachFails(t *testing.T, c *cluster) {
+	w := newWorld(t, c, options{config: []string{"attach: VolumeAttachment"}})
+	w.startController()
+	n, v := w.nodes[0], w.volume("disk")
+	for times := range int32(2) {
+		w.fail(fault.Rule{Method: "ControllerPublishVolume", Volume: v.handle, Code: codes.Internal, Message: "the array is away"})
+		attached := make(chan flex.DriverStatus, 1)
+		go func() { attached <- w.callController("attach", n.argument(v, ""), n.name) }()
+		w.wait("an Event", func() bool {
+			events, err := w.Admin().CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + v.name})
+			w.must(err)
+			return slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+				return strings.Contains(e.Message, "the array is away") && e.Count > times
+			})
+		})
+		w.fail()
+		if status := <-attached; status.Status != flex.StatusSuccess {
+			t.Fatalf("attach: %+v", status)
+		}
+		if status := w.callController("detach", v.name, n.name); status.Status != flex.StatusSuccess {
+			t.Fatalf("detach: %+v", status)
+		}
+	}
+	w.wantAttached(v.handle, 2)
 }
 
 // install installs flexdriver in a plugin directory, and returns where it is.

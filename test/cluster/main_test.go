@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
@@ -19,7 +20,7 @@ func start(t testing.TB) *cluster {
 	t.Helper()
 	testenv.Need(t, "root", "mount")
 	c := &cluster{Plane: controlplane.Start(t)}
-	for _, file := range []string{"rbac/node.yaml", "rbac/controller.yaml", "policy/attachments.yaml", "policy/tokens.yaml"} {
+	for _, file := range []string{"rbac/node.yaml", "rbac/controller.yaml", "components/attach/attach-rbac.yaml", "policy/attachments.yaml", "policy/tokens.yaml"} {
 		c.Apply("../../install/" + file)
 	}
 	c.kcm = c.StartControllerManager()
@@ -48,6 +49,7 @@ func TestCluster(t *testing.T) {
 		"deleting":  testDeleting,
 		"deleted":   testDeleted,
 		"attach":    testByControlPlane,
+		"fails":     testAttachFails,
 		"dead":      testOutOfService,
 		"objects":   testObjects,
 		"inline":    testInline,
@@ -63,5 +65,8 @@ func TestCluster(t *testing.T) {
 		"campaign":  testCampaign,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c) })
+	}
+	if name := flag.Lookup("test.run").Value.String(); name == "" {
+		t.Run("rights", func(t *testing.T) { testRightsUsed(t, c) })
 	}
 }

@@ -70,6 +70,20 @@ func (p *Plane) DryRun(o *unstructured.Unstructured) error {
 	return err
 }
 
+// Replace puts an object in the place of the one of its name, if there is one.
+func (p *Plane) Replace(o *unstructured.Unstructured) error {
+	p.t.Helper()
+	err := p.admin.CoreV1().RESTClient().Delete().AbsPath(p.pathOf(o), o.GetName()).Do(p.t.Context()).Error()
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	body, err := json.Marshal(o)
+	p.check(err)
+	return p.admin.CoreV1().RESTClient().Post().AbsPath(p.pathOf(o)).
+		Param("fieldValidation", metav1.FieldValidationStrict).Body(body).SetHeader("Content-Type", "application/json").
+		Do(p.t.Context()).Error()
+}
+
 // pathOf is where objects of the same kind are.
 func (p *Plane) pathOf(o *unstructured.Unstructured) string {
 	p.t.Helper()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/parts"
+	"github.com/flex2csi/flex2csi/test/rights"
 )
 
 // envPrograms is the directory with the programs.
@@ -109,7 +110,7 @@ func (p *Plane) writeFiles() {
 	for token, user := range users() {
 		fmt.Fprintf(&tokens, "%s,%s\n", token, user)
 	}
-	for name, content := range map[string][]byte{"tls.crt": p.cert.Cert, "tls.key": p.cert.Key, "tokens.csv": []byte(tokens.String())} {
+	for name, content := range map[string][]byte{"tls.crt": p.cert.Cert, "tls.key": p.cert.Key, "tokens.csv": []byte(tokens.String()), "audit.yaml": []byte(rights.AuditPolicy)} {
 		p.check(os.WriteFile(p.file(name), content, 0o600))
 	}
 }
@@ -124,7 +125,7 @@ func (p *Plane) parts() (etcd, api *Part) {
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
 	p.api = p.freeAddress()
 	host, port, _ := net.SplitHostPort(p.api)
-	api = p.Program("kube-apiserver",
+	api = p.Program("kube-apiserver", append(rights.AuditArgs(p.file("audit.yaml"), p.file("audit.log")),
 		"--etcd-servers", client, "--bind-address", host, "--advertise-address", host, "--secure-port", port,
 		"--endpoint-reconciler-type", "none", // loopback is no address of a service
 		"--service-cluster-ip-range", "10.0.0.0/24",
@@ -135,9 +136,17 @@ func (p *Plane) parts() (etcd, api *Part) {
 		// Nobody makes the ServiceAccounts that it wants each pod to have.
 		"--disable-admission-plugins", "ServiceAccount",
 		"--allow-privileged", // as everywhere
-		"--profiling=false")
+		"--profiling=false")...)
 	api.Ready = func() error { return p.at(p.api, Admin).WaitReady(api) }
 	return etcd, api
+}
+
+// Audit is what the ServiceAccounts of flex2csi have asked for until now.
+func (p *Plane) Audit() *rights.Audit {
+	p.t.Helper()
+	a, err := rights.ReadAudit(p.file("audit.log"))
+	p.check(err)
+	return a
 }
 
 // freeAddress returns an address on loopback at which nobody listens. The kernel

@@ -67,7 +67,7 @@ func all(t *testing.T) []*unstructured.Unstructured {
 			"nodesAttach": false, "secrets": []any{values{"namespace": "kube-system", "names": []any{"array", "other"}}},
 			"serviceAccountTokens": values{"enabled": true, "audiences": []any{"vault"}},
 		},
-		"policy":  values{"drivers": []any{"c.d", "e.f"}, "secrets": []any{"kube-system/array"}},
+		"policy":  values{"drivers": []any{"c.d", "e.f"}, "secrets": []any{"kube-system/array"}, "pods": values{"others": []any{"g/h"}}},
 		"quota":   false,
 		"migrate": values{"enabled": true},
 		"metrics": values{"enabled": true, "labels": values{"release": "prometheus"}},
@@ -126,8 +126,9 @@ func TestChartRights(t *testing.T) {
 		t.Errorf("in %s the nodes may %v", role.GetNamespace(), rule)
 	}
 	for policy, want := range map[string]map[string]string{
-		"flex2csi-node-attachments": {"drivers": "['c.d', 'e.f']", "secrets": "['kube-system/array']"},
-		"flex2csi-node-tokens":      {"audiences": "['vault']"},
+		"flex2csi-attachments": {"drivers": "['c.d', 'e.f']", "secrets": "['kube-system/array']"},
+		"flex2csi-node-tokens": {"audiences": "['vault']"},
+		"flex2csi-pods":        {"others": "['g/h']"},
 	} {
 		type variable struct{ Name, Expression string }
 		o := find(t, objects, "ValidatingAdmissionPolicy", policy)
@@ -140,7 +141,7 @@ func TestChartRights(t *testing.T) {
 		if len(want) > 0 {
 			t.Errorf("%s has no variables %v", policy, want)
 		}
-		if text, _ := yaml.Marshal(o.Object); !strings.Contains(string(text), "system:serviceaccount:elsewhere:flex2csi-node") {
+		if text, _ := yaml.Marshal(o.Object); policy != "flex2csi-pods" && !strings.Contains(string(text), "system:serviceaccount:elsewhere:flex2csi-node") {
 			t.Errorf("%s is not about the ServiceAccount of the release's namespace:\n%s", policy, text)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -26,24 +28,42 @@ func TestAttachments(t *testing.T) {
 	t.Run("node changes", func(t *testing.T) { testNodeChanges(t, p.With(t)) })
 	t.Run("tokens", func(t *testing.T) { testWhichTokens(t, p.With(t)) })
 	t.Run("variables", func(t *testing.T) { testVariables(t, p.With(t)) })
-	t.Run("controller", func(t *testing.T) { testController(t, p.With(t)) })
+	t.Run("sweeper", func(t *testing.T) { testSweeper(t, p.With(t)) })
+	t.Run("controller", func(t *testing.T) {
+		p := p.With(t)
+		p.Apply(install + attachRole)
+		client := attacher{t, p.Client(podToken(t, p, controllerUser, "node-1"))}
+		eventually(t, "the right to attach", func(context.Context) error {
+			if err := client.create(&storagev1.VolumeAttachment{}); apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+				return err
+			}
+			return nil
+		})
+		testController(t, p)
+	})
 	t.Run("others", func(t *testing.T) { testOthers(t, p.With(t)) })
 }
 
 // change makes another VolumeAttachment of a good one.
 type change func(*storagev1.VolumeAttachment)
 
-// refusals are all that a node must not make, and what it is told.
-func refusals() map[string]change {
+// nodeRefusals are what a node alone must not make, and what it is told.
+func nodeRefusals() map[string]change {
 	return map[string]change{
 		"the token is that of node node-1": func(va *storagev1.VolumeAttachment) {
 			*va = *volumeAttachment("node-2", "stolen")
 		},
-		"no label app.kubernetes.io/managed-by": func(va *storagev1.VolumeAttachment) {
-			delete(va.Labels, attachment.ManagedByLabel)
-		},
 		"no label flex2csi.io/attached-by=node": func(va *storagev1.VolumeAttachment) {
 			va.Labels[attachment.AttachedByLabel] = attachment.AttachedByController
+		},
+	}
+}
+
+// refusals are what neither a node nor the controller must make.
+func refusals() map[string]change {
+	return map[string]change{
+		"no label app.kubernetes.io/managed-by": func(va *storagev1.VolumeAttachment) {
+			delete(va.Labels, attachment.ManagedByLabel)
 		},
 		"the label flex2csi.io/node is not the node": func(va *storagev1.VolumeAttachment) {
 			va.Labels[attachment.NodeLabel] = "node-2"
@@ -76,10 +96,12 @@ func testNodeMakes(t *testing.T, p *controlplane.Plane) {
 	va := volumeAttachment("node-1", "good")
 	wantDone(t, "make a good one", node.create(va))
 	wantDone(t, "delete it", node.delete(va.Name))
-	for why, change := range refusals() {
-		va := volumeAttachment("node-1", "stolen")
-		change(va)
-		wantRefused(t, node.create(va), why)
+	for _, refused := range []map[string]change{refusals(), nodeRefusals()} {
+		for why, change := range refused {
+			va := volumeAttachment("node-1", "stolen")
+			change(va)
+			wantRefused(t, node.create(va), why)
+		}
 	}
 	// A driver that attaches without being a CSI volume at all.
 	va = volumeAttachment("node-1", "stolen")
@@ -184,7 +206,7 @@ func testVariables(t *testing.T, p *controlplane.Plane) {
 		va.Spec.Source.InlineVolumeSpec.CSI.ControllerPublishSecretRef = &corev1.SecretReference{Namespace: "kube-system", Name: name}
 		return va
 	}
-	setVariables(t, p, "flex2csi-node-attachments", map[string]string{"drivers": "['other.csi.example.com']", "secrets": "['kube-system/array']"})
+	setVariables(t, p, "flex2csi-attachments", map[string]string{"drivers": "['other.csi.example.com']", "secrets": "['kube-system/array']"})
 	eventually(t, "drivers", func(context.Context) error {
 		va := volumeAttachment("node-1", "drivers")
 		err := node.create(va)
@@ -194,7 +216,7 @@ func testVariables(t *testing.T, p *controlplane.Plane) {
 		wantRefused(t, err, "does not have the CSI driver "+driver)
 		return nil
 	})
-	setVariables(t, p, "flex2csi-node-attachments", map[string]string{"drivers": "['other.csi.example.com', '" + driver + "']"})
+	setVariables(t, p, "flex2csi-attachments", map[string]string{"drivers": "['other.csi.example.com', '" + driver + "']"})
 	eventually(t, "a Secret that is allowed", func(context.Context) error { return node.create(withSecret("array")) })
 	wantDone(t, "delete it", node.delete(withSecret("array").Name))
 	wantRefused(t, node.create(withSecret("other")), "does not have the Secret")
@@ -223,9 +245,16 @@ func setVariables(t *testing.T, p *controlplane.Plane, policy string, expression
 }
 
 // testController: it may attach to any node, and delete what nodes have left, but
-// nothing that is not flex2csi's.
+// nothing that is not flex2csi's. Its token was good for an attachment with any Secret,
+// of any name, and with finalizers.
 func testController(t *testing.T, p *controlplane.Plane) {
-	c := attacher{t, p.Client(podToken(t, p, "flex2csi-controller", "node-1"))}
+	c := attacher{t, p.Client(podToken(t, p, controllerUser, "node-1"))}
+	for why, change := range refusals() {
+		va := volumeAttachment("node-1", "stolen")
+		va.Labels[attachment.AttachedByLabel] = attachment.AttachedByController
+		change(va)
+		wantRefused(t, c.create(va), why)
+	}
 	for _, node := range []string{"node-1", "node-2"} {
 		va := volumeAttachment(node, "controller")
 		wantRefused(t, c.create(va), "no label flex2csi.io/attached-by=controller")
@@ -237,10 +266,17 @@ func testController(t *testing.T, p *controlplane.Plane) {
 	}
 	theirs := volumeAttachment("node-1", "theirs").Name // testNodeDeletes has made it
 	wantRefused(t, c.delete(theirs), "no label app.kubernetes.io/managed-by")
-	va := volumeAttachment("node-1", "pv")
+}
+
+// testSweeper: without components/attach the controller only deletes. Its token makes
+// no VolumeAttachment.
+func testSweeper(t *testing.T, p *controlplane.Plane) {
+	c := attacher{t, p.Client(podToken(t, p, controllerUser, "node-1"))}
+	va := volumeAttachment("node-1", "swept")
 	va.Labels[attachment.AttachedByLabel] = attachment.AttachedByController
-	va.Spec.Source = storagev1.VolumeAttachmentSource{PersistentVolumeName: &theirs}
-	wantRefused(t, c.create(va), "names a PersistentVolume")
+	wantForbidden(t, c.create(va))
+	wantDone(t, "make one", attacher{t, p.Admin()}.create(va))
+	wantDone(t, "sweep it", c.delete(va.Name))
 }
 
 // testOthers: nobody else is hit, whatever they do with our labels or theirs.
@@ -260,7 +296,9 @@ func testOthers(t *testing.T, p *controlplane.Plane) {
 		"an administrator": {t, p.Admin()},
 		"another pod":      {t, p.Client(podToken(t, p, "other", "node-1"))},
 	} {
-		for why, change := range refusals() {
+		refused := refusals()
+		maps.Copy(refused, nodeRefusals())
+		for why, change := range refused {
 			va := volumeAttachment("node-1", "others")
 			change(va)
 			va.Finalizers, va.OwnerReferences = nil, nil // nobody would remove them

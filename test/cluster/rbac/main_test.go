@@ -5,7 +5,7 @@ package rbac_test
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +29,9 @@ const (
 	namespace = "flex2csi"
 	driver    = "disk.csi.example.com"
 	nodeUser  = "flex2csi-node"
+
+	controllerUser = "flex2csi-controller"
+	attachRole     = "components/attach/attach-rbac.yaml"
 )
 
 // installed is a control plane with all that install has, and two nodes.
@@ -142,22 +145,26 @@ func eventually(t *testing.T, what string, try func(context.Context) error) {
 	t.Fatalf("%s: %v", what, err)
 }
 
-// enforced waits for the policies.
+// enforced waits for the policies: neither may delete what is not flex2csi's.
 func enforced(t *testing.T, p *controlplane.Plane) {
 	t.Helper()
-	for user, node := range map[string]string{nodeUser: "", "flex2csi-controller": ""} {
+	admin := attacher{t, p.Admin()}
+	for _, user := range []string{nodeUser, controllerUser} {
 		client := attacher{t, p.Client(token(t, p, user, nil))}
 		eventually(t, "the policy for "+user, func(context.Context) error {
-			va := volumeAttachment("node-1", "probe"+node)
+			va := volumeAttachment("node-1", "probe-"+user)
 			delete(va.Labels, attachment.ManagedByLabel)
-			err := client.create(va)
+			if err := admin.create(va); err != nil && !apierrors.IsAlreadyExists(err) {
+				return err
+			}
+			err := client.delete(va.Name)
 			if err == nil {
-				return fmt.Errorf("not in force yet: %w", attacher{t, p.Admin()}.delete(va.Name))
+				return errors.New("not in force yet")
 			}
 			if !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
 				return err
 			}
-			return nil
+			return admin.delete(va.Name)
 		})
 	}
 }

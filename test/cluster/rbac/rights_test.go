@@ -3,6 +3,7 @@ package rbac_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
@@ -21,15 +23,25 @@ import (
 func TestRights(t *testing.T) {
 	p := installed(t)
 	p.FlexVolume("pv-1", "example.com/disk", "", nil)
-	for _, user := range []string{nodeUser, "flex2csi-controller"} {
+	for _, user := range []string{nodeUser, controllerUser} {
 		client := p.Client(podToken(t, p, user, "node-1"))
 		t.Run(user, func(t *testing.T) {
-			for what, try := range rights(client) {
+			may := rights(client)
+			if user == nodeUser {
+				maps.Copy(may, nodeRights(client))
+			}
+			for what, try := range may {
 				if err := try(t.Context()); err != nil && !apierrors.IsNotFound(err) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			for what, try := range noRights(client) {
+			mayNot := noRights(client)
+			if user == nodeUser {
+				mayNot["list nodes"] = of(func(ctx context.Context) (any, error) { return client.CoreV1().Nodes().List(ctx, metav1.ListOptions{}) })
+			} else {
+				maps.Copy(mayNot, nodeRights(client))
+			}
+			for what, try := range mayNot {
 				if err := try(t.Context()); !apierrors.IsForbidden(err) {
 					t.Errorf("%s: %v, want Forbidden", what, err)
 				}
@@ -55,6 +67,33 @@ func of[T any](f func(context.Context) (T, error)) try {
 	}
 }
 
+// nodeRights are those that a node has, and a controller that only sweeps has not.
+func nodeRights(c kubernetes.Interface) map[string]try {
+	core, storage := c.CoreV1(), c.StorageV1()
+	all, watch := metav1.ListOptions{}, metav1.ListOptions{TimeoutSeconds: new(int64)}
+	return map[string]try{
+		"list csidrivers":  of(func(ctx context.Context) (any, error) { return storage.CSIDrivers().List(ctx, all) }),
+		"watch csidrivers": of(func(ctx context.Context) (any, error) { return storage.CSIDrivers().Watch(ctx, watch) }),
+		"get csinodes": of(func(ctx context.Context) (any, error) {
+			return storage.CSINodes().Get(ctx, "node-1", metav1.GetOptions{})
+		}),
+		"create events": func(ctx context.Context) error { return makeEvent(ctx, core) },
+	}
+}
+
+// makeEvent makes an Event and changes it.
+func makeEvent(ctx context.Context, core corev1client.CoreV1Interface) error {
+	e, err := core.Events("default").Create(ctx, &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{GenerateName: "x-", Namespace: "default"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "x"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	_, err = core.Events("default").Patch(ctx, e.Name, types.MergePatchType, []byte(`{"count":2}`), metav1.PatchOptions{})
+	return err
+}
+
 // rights are those that both have.
 func rights(c kubernetes.Interface) map[string]try {
 	core, storage := c.CoreV1(), c.StorageV1()
@@ -64,24 +103,9 @@ func rights(c kubernetes.Interface) map[string]try {
 		"get volumeattachments":   of(func(ctx context.Context) (any, error) { return storage.VolumeAttachments().Get(ctx, "x", none) }),
 		"list volumeattachments":  of(func(ctx context.Context) (any, error) { return storage.VolumeAttachments().List(ctx, all) }),
 		"watch volumeattachments": of(func(ctx context.Context) (any, error) { return storage.VolumeAttachments().Watch(ctx, watch) }),
-		"list csidrivers":         of(func(ctx context.Context) (any, error) { return storage.CSIDrivers().List(ctx, all) }),
-		"watch csidrivers":        of(func(ctx context.Context) (any, error) { return storage.CSIDrivers().Watch(ctx, watch) }),
-		"get csinodes":            of(func(ctx context.Context) (any, error) { return storage.CSINodes().Get(ctx, "node-1", none) }),
 		"get nodes":               of(func(ctx context.Context) (any, error) { return core.Nodes().Get(ctx, "node-1", none) }),
-		"list nodes":              of(func(ctx context.Context) (any, error) { return core.Nodes().List(ctx, all) }),
 		"get persistentvolumes":   of(func(ctx context.Context) (any, error) { return core.PersistentVolumes().Get(ctx, "pv-1", none) }),
 		"list pods":               of(func(ctx context.Context) (any, error) { return core.Pods("").List(ctx, all) }),
-		"create and patch events": func(ctx context.Context) error {
-			e, err := core.Events("default").Create(ctx, &corev1.Event{
-				ObjectMeta:     metav1.ObjectMeta{GenerateName: "x-", Namespace: "default"},
-				InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "x"},
-			}, metav1.CreateOptions{})
-			if err != nil {
-				return err
-			}
-			_, err = core.Events("default").Patch(ctx, e.Name, types.MergePatchType, []byte(`{"count":2}`), metav1.PatchOptions{})
-			return err
-		},
 	}
 }
 

@@ -37,6 +37,15 @@ func Kustomize(dir string) ([]*unstructured.Unstructured, error) {
 	return decode(text)
 }
 
+// File reads a file of objects.
+func File(path string) ([]*unstructured.Unstructured, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return decode(text)
+}
+
 // Overlay builds an overlay of install with components of install on top, as
 // somebody's own kustomization has them.
 func Overlay(install, overlay string, components ...string) ([]*unstructured.Unstructured, error) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,6 +53,51 @@ func TestValid(t *testing.T) {
 	}
 	t.Run("a mistake", func(t *testing.T) { testMistake(t, p.With(t)) })
 	t.Run("pods", func(t *testing.T) { testPods(t, p.With(t)) })
+	t.Run("inline volumes", func(t *testing.T) { testInline(t, p.With(t)) })
+}
+
+// testInline: what Helm and kustomize make keeps pods from inline volumes, by the
+// configuration that each of them writes.
+func testInline(t *testing.T, p *controlplane.Plane) {
+	for name, objects := range map[string][]*unstructured.Unstructured{
+		"kustomize": overlay(t, "kubeadm"),
+		"helm": release(t, map[string]any{"drivers": []any{
+			map[string]any{"flexDriver": "example.com/disk", "csiDriver": "disk.csi.example.com", "inline": false},
+			map[string]any{"flexDriver": "example.com/open", "csiDriver": "disk.csi.example.com", "inline": true, "timeouts": map[string]any{"stage": "1m"}},
+			map[string]any{"flexDriver": "example.com/last", "csiDriver": "disk.csi.example.com"},
+		}}),
+	} {
+		for _, o := range objects {
+			if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") && o.GetName() == "flex2csi-pods" || o.GetKind() == "ConfigMap" && o.GetNamespace() == "flex2csi" {
+				if err := p.Replace(o); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		wantInline(t, p, name, "example.com/disk", false)
+		if name == "helm" {
+			wantInline(t, p, name, "example.com/open", true)
+			wantInline(t, p, name, "example.com/last", false)
+		}
+		wantInline(t, p, name, "other.example/x", true)
+	}
+}
+
+// wantInline tries until it is as wanted: the API server watches policies.
+func wantInline(t *testing.T, p *controlplane.Plane, name, driver string, allowed bool) {
+	t.Helper()
+	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "inline", "namespace": "default"}, "spec": map[string]any{
+		"containers": []any{map[string]any{"name": "main", "image": "none"}},
+		"volumes":    []any{map[string]any{"name": "data", "flexVolume": map[string]any{"driver": driver}}},
+	}}}
+	var err error
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		err = p.DryRun(pod.DeepCopy())
+		if allowed == (err == nil) && (allowed || strings.Contains(err.Error(), "inline volume (flexVolume) of driver "+driver)) {
+			return
+		}
+	}
+	t.Errorf("%s: a pod with %s inline: %v, and allowed is %v", name, driver, err, allowed)
 }
 
 func everything(t *testing.T) map[string][]*unstructured.Unstructured {
@@ -73,7 +119,7 @@ func everything(t *testing.T) map[string][]*unstructured.Unstructured {
 
 			"serviceAccountTokens": map[string]any{"enabled": true, "audiences": []any{"vault"}},
 		},
-		"policy": map[string]any{"drivers": []any{"a.b", "c.d"}, "secrets": []any{"kube-system/array"}},
+		"policy": map[string]any{"drivers": []any{"a.b", "c.d"}, "secrets": []any{"kube-system/array"}, "pods": map[string]any{"others": []any{"a/b"}}},
 	})
 	return all
 }

@@ -58,6 +58,7 @@ the variables of policies. (list root file variables)
 {{- range regexSplit "(?m)^---$" ($root.Files.Get (index . 1)) -1 }}
 {{- $object := . | replace "system:serviceaccount:flex2csi:" (printf "system:serviceaccount:%s:" $namespace) | fromYaml }}
 {{- if eq (dig "metadata" "namespace" "" $object) "flex2csi" }}{{ $_ := set $object.metadata "namespace" $namespace }}{{ end }}
+{{- if hasKey (dig "spec" dict $object) "paramRef" }}{{ $_ := set $object.spec.paramRef "namespace" $namespace }}{{ end }}
 {{- range dig "subjects" list $object }}{{ $_ := set . "namespace" $namespace }}{{ end }}
 {{- range dig "spec" "variables" list $object }}
 {{- if hasKey $variables .name }}{{ $_ := set . "expression" (get $variables .name) }}{{ end }}
