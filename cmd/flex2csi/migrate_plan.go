@@ -16,6 +16,7 @@ type planOptions struct {
 	plannerOptions
 	output string
 	dir    string
+	dryRun bool
 }
 
 func (o *planOptions) flags(env environment) *pflag.FlagSet {
@@ -33,6 +34,7 @@ chosen by the flags, which narrow each other.
 	o.selectOptions.add(set)
 	set.StringVarP(&o.output, "output", "o", "table", "table, wide, yaml or json: a `format`")
 	set.StringVar(&o.dir, "output-dir", "", "write the plan, the old volumes and the replacements as files into this `directory`, which is new or empty")
+	set.BoolVar(&o.dryRun, "dry-run-server", true, "have the API server check the replacements as dry runs, if this user may create PersistentVolumes")
 	o.plannerOptions.add(set)
 	return set
 }
@@ -56,6 +58,7 @@ func migratePlan(args []string, env environment) error {
 	if err != nil {
 		return err
 	}
+	planner.WithoutDryRun = !o.dryRun
 	sayHalted(ctx, cluster, env)
 	plan, err := planner.Plan(ctx, &o.selection)
 	if err != nil {

@@ -15,6 +15,10 @@ const (
 // plugins, policies and webhooks: under its own name, of which nothing but that
 // it is taken may be said, and under another one, to see what would be stored.
 func (j *judge) checkDryRun(ctx context.Context) {
+	if j.w.untried != "" {
+		j.check("dry-run", Note, "", "replacement not checked by the API server (%s); apply has it checked", j.w.untried)
+		return
+	}
 	own, err := j.v.Replacement.MarshalJSON()
 	if err != nil {
 		j.unknown("dry-run", err)

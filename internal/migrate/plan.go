@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/mapping"
 )
@@ -21,6 +22,8 @@ type Planner struct {
 	Secrets map[string]csivol.SecretRef
 	Server  string
 	Now     func() time.Time
+	// WithoutDryRun: a plan does not have the API server check the replacements.
+	WithoutDryRun bool
 }
 
 // ErrNothing says that no volume was selected.
@@ -34,6 +37,7 @@ func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
 		return nil, err
 	}
 	w := newWorld(p.Reader)
+	w.untried = p.untried(ctx)
 	found, err := s.find(ctx, w)
 	if err != nil {
 		return nil, err
@@ -56,6 +60,20 @@ func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
 		plan.Checks = append(plan.Checks, Check{Name: "beside", Status: Decide, Evidence: fmt.Sprintf("what goes with the volumes (StorageClasses, StatefulSets, inline volumes) is not known: %v", err)})
 	}
 	return plan, nil
+}
+
+// untried is why a plan does without dry runs. The right to make them is that to
+// create PersistentVolumes, also such as mount a directory of a node; who only plans
+// need not have it. What is not known is tried.
+func (p *Planner) untried(ctx context.Context) string {
+	if p.WithoutDryRun {
+		return "--dry-run-server=false"
+	}
+	create := clusterview.Access{Verb: "create", Resource: persistentVolumes().Name}
+	if may, err := p.Reader.May(ctx, create); err == nil && !may {
+		return "this user may not " + create.String()
+	}
+	return ""
 }
 
 // again judges one volume by what there is now.

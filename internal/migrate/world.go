@@ -13,6 +13,8 @@ import (
 // volumes are judged by the same picture.
 type world struct {
 	reader Reader
+	// untried is why the API server is not asked about replacements; empty: it is.
+	untried string
 
 	got     map[string]*Object   // by path; nil: there is none
 	listed  map[string][]*Object // by path and selector

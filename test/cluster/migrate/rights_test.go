@@ -20,18 +20,27 @@ import (
 func testRights(w *world) {
 	w.applyRoles("# What flex2csi migrate plan asks for.")
 	w.ServiceAccount("default", "planner")
-	_, err := w.Admin().RbacV1().ClusterRoleBindings().Create(w.t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "planner"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "flex2csi-migrate-plan"},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "planner"}},
-	}, metav1.CreateOptions{})
-	w.check(err)
+	bind := func(role string) {
+		_, err := w.Admin().RbacV1().ClusterRoleBindings().Create(w.t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: role + "-planner"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "planner"}},
+		}, metav1.CreateOptions{})
+		w.check(err)
+	}
+	bind("flex2csi-migrate-plan")
 	pod := w.Pod("default", "planner", "node-2", "planner")
 	reader := w.cluster(w.ServiceAccountToken(pod))
 	var plan *migrate.Plan
-	eventually(w.t, "the role holds", func() bool {
+	planned := func() (err error) {
 		plan, err = w.planner(reader).Plan(w.t.Context(), &migrate.Selection{Names: []string{"live", "share2"}})
-		return err == nil
+		return err
+	}
+	eventually(w.t, "the role holds", func() bool { return planned() == nil })
+	says(w.t, plan.Volumes[0], migrate.Live, "dry-run", migrate.Note, "replacement not checked by the API server (this user may not create persistentvolumes)")
+	bind("flex2csi-migrate-plan-dry-run")
+	eventually(w.t, "the role for dry runs holds", func() bool {
+		return planned() == nil && !strings.Contains(plan.Volumes[0].Checks[len(plan.Volumes[0].Checks)-1].Evidence, "not checked")
 	})
 	says(w.t, plan.Volumes[0], migrate.Live, "dry-run", migrate.OK, "")
 	says(w.t, plan.Volumes[1], migrate.Live, "secrets", migrate.Decide, "is not known")
