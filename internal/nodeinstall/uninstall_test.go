@@ -230,6 +230,11 @@ func TestLeave(t *testing.T) {
 	if err := word.Write(n.o.StateDir); err != nil {
 		t.Fatal(err)
 	}
+	for _, name := range []string{"csidrivers", "persistentvolumes"} { // what the API server has said
+		if err := os.WriteFile(filepath.Join(n.o.StateDir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	leave(true)
 	if _, err := os.Lstat(n.at(n.o.StateDir)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the state directory is there: %v", err)
