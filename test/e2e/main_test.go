@@ -75,5 +75,5 @@ func shared() []scenario {
 
 // alone are those that disturb others: each by itself, in this order.
 func alone() []scenario {
-	return slices.Concat(migrationsDisturbed(), manualScenarios(), disturbances(), upgrades(), reboots(), measures(), migrateRestarts(), migrateMeasures(), migrateKills())
+	return slices.Concat(migrationsDisturbed(), manualScenarios(), disturbances(), upgrades(), reboots(), measures(), migrateRestarts(), migrateVendors(), migrateMeasures(), migrateKills())
 }
