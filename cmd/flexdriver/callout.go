@@ -57,6 +57,7 @@ type calloutFlags struct {
 	dryRun, exitCode                    bool
 	verbosity                           int
 	timeout                             time.Duration
+	allowed                             driverconfig.Allowed
 }
 
 func (f *calloutFlags) set() *pflag.FlagSet {
@@ -68,6 +69,7 @@ func (f *calloutFlags) set() *pflag.FlagSet {
 	set.StringVar(&f.backend, "backend", "", "do without a configuration file, with this `backend`: local or csi")
 	set.StringVar(&f.socket, "socket", "", "with the backend csi: where flex2csi listens (default: that of the configuration, else "+wire.DefaultSocket+")")
 	set.StringVar(&f.stateDir, "state-dir", "", "with the backend csi: flex2csi's `directory` of that name (default: that of the configuration, else "+tombstone.DefaultStateDir+")")
+	registerAllowed(set, &f.allowed)
 	set.StringVar(&f.kubeletDir, "kubelet-dir", "", "the kubelet's root `directory`; mount points may be anywhere below it (default: found from the path)")
 	set.StringVar(&f.logFile, "log-file", "", "append a log to this `file`; \"journal\" for the journal of systemd")
 	set.DurationVar(&f.timeout, "timeout", 0, "how long the callout may take (default: that of the configuration, else 110s, waitforattach 9m)")
@@ -160,6 +162,8 @@ func (c *callout) newBackend(config *driverconfig.Configuration, log *slog.Logge
 		DirectoryRoots: config.DirectoryRoots,
 		ImageRoots:     config.ImageRoots,
 		DeviceRoots:    config.DeviceRoots,
+		SourceTypes:    config.SourceTypes,
+		MaxSize:        config.MaxBytes(),
 		ApplyFSGroup:   config.FSGroupPolicy == driverconfig.FSGroupDriver,
 		Leases:         lease.Dir(c.dir()),
 		Log:            log,

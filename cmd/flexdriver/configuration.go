@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -59,7 +60,25 @@ func (c *callout) configuration() (*driverconfig.Configuration, error) {
 	case err == nil && c.socket+c.stateDir != "":
 		err = fmt.Errorf("--socket and --state-dir are for the backend csi, and the backend is %s", config.Backend)
 	}
+	if err == nil {
+		err = c.allow(config)
+	}
 	return config, err
+}
+
+// allow has a call by hand do what its flags allow. Where there is a
+// configuration, that says it.
+func (c *callout) allow(config *driverconfig.Configuration) error {
+	given := c.allowed.MaxSize != "" || len(c.allowed.ImageRoots)+len(c.allowed.DeviceRoots)+len(c.allowed.DirectoryRoots)+len(c.allowed.SourceTypes) > 0
+	switch {
+	case !given:
+		return nil
+	case driverconfig.Backend(c.backend) != driverconfig.BackendLocal:
+		return errors.New("--image-root, --device-root, --directory-root, --source-type and --max-size go with --backend=local, which does without a configuration file; install a driver with them to have them in its file")
+	}
+	c.allowed.MaxSize = cmp.Or(c.allowed.MaxSize, config.MaxSize)
+	config.Allowed = c.allowed
+	return config.Allowed.Validate()
 }
 
 // isOfDaemon reports whether the call takes down what the daemon has set up,

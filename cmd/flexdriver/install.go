@@ -91,9 +91,18 @@ func install(args []string, w io.Writer) error {
 	before, _ := driverconfig.Load(filepath.Join(options.PluginDir, options.Driver.DirName(), driverconfig.FileName))
 	report, err := installer.Install(ctx, options)
 	if err == nil {
+		report.Steps = append(report.Steps, allows(options.Config)...)
 		report.Warnings = append(report.Warnings, warnings(ctx, before, options.Config)...)
 	}
 	return tell(w)(report, err)
+}
+
+// allows says what volumes the driver serves by itself.
+func allows(c *driverconfig.Configuration) []string {
+	if c.Backend != driverconfig.BackendLocal {
+		return nil
+	}
+	return []string{"allowed volumes: " + c.Allowed.String()}
 }
 
 // warnings are about what works and may not be meant. before is nil if there
@@ -146,7 +155,7 @@ type settings struct {
 	backend, socket, stateDir, controllerSocket  string
 	kubeletDir, fsGroupPolicy, logFile, logLevel string
 	attach, noSELinuxRelabel                     bool
-	directoryRoots, imageRoots, deviceRoots      []string
+	allowed                                      driverconfig.Allowed
 	timeouts                                     []string
 }
 
@@ -159,14 +168,22 @@ func (s *settings) register(set *pflag.FlagSet) {
 	set.StringVar(&s.controllerSocket, "controller-socket", "", "with --backend csi: where flex2csi serve --controller listens for what kube-controller-manager calls; .NAME is a `file` beside the driver, ../.NAME one in the plugin directory (default: there is none)")
 	set.BoolVar(&s.attach, "attach", false, "have kube-controller-manager attach and detach volumes; the driver must be installed there too")
 	set.StringVar(&s.kubeletDir, "kubelet-dir", "", "the kubelet's --root-dir (default: found from the paths that it passes)")
-	set.StringArrayVar(&s.directoryRoots, "directory-root", nil, "allow volumes with path below this `directory`; may be repeated (default: none)")
-	set.StringArrayVar(&s.imageRoots, "image-root", nil, "allow disk images below this `directory` only; may be repeated")
-	set.StringArrayVar(&s.deviceRoots, "device-root", nil, "allow block devices below this `directory` only, such as /dev/disk/by-id; may be repeated")
+	registerAllowed(set, &s.allowed)
 	set.StringVar(&s.fsGroupPolicy, "fs-group-policy", "", "who gives a volume to the pod's fsGroup: driver, kubelet or none (default: driver; not with --backend csi)")
 	set.BoolVar(&s.noSELinuxRelabel, "no-selinux-relabel", false, "do not have the container runtime relabel the files of volumes")
 	set.StringArrayVar(&s.timeouts, "timeout", nil, "deadline of a callout, such as `mount=60s`; may be repeated")
 	set.StringVar(&s.logFile, "log-file", "", "append a log to this `file`; \"journal\" for the journal of systemd (default: no log)")
 	set.StringVar(&s.logLevel, "log-level", "", "least severe level that is logged: debug, info, warn or error (default: info)")
+}
+
+// registerAllowed adds the flags for what volumes may be made of. Without them
+// there are only volumes in memory.
+func registerAllowed(set *pflag.FlagSet, a *driverconfig.Allowed) {
+	set.StringArrayVar(&a.ImageRoots, "image-root", nil, "allow disk images below this `directory`, those of a namespace in the directory of its name; may be repeated (default: none)")
+	set.StringArrayVar(&a.DeviceRoots, "device-root", nil, "allow block devices that have a name below this `directory`, such as /dev/disk/by-id; may be repeated (default: none)")
+	set.StringArrayVar(&a.DirectoryRoots, "directory-root", nil, "allow volumes with path below this `directory`; may be repeated (default: none)")
+	set.StringArrayVar(&a.SourceTypes, "source-type", nil, "allow volumes with source of this `type` of filesystem, such as nfs; may be repeated (default: none)")
+	set.StringVar(&a.MaxSize, "max-size", "", "the most that an image or a memory volume may have, a `quantity` (default: "+driverconfig.DefaultMaxSize+")")
 }
 
 func (s *settings) configuration(driver driverconfig.DriverName) (*driverconfig.Configuration, error) {
@@ -178,7 +195,8 @@ func (s *settings) configuration(driver driverconfig.DriverName) (*driverconfig.
 	c.FSGroupPolicy = cmp.Or(driverconfig.FSGroupPolicy(s.fsGroupPolicy), c.FSGroupPolicy)
 	c.Capabilities.FSGroup = c.FSGroupPolicy == driverconfig.FSGroupKubelet
 	c.KubeletDir = s.kubeletDir
-	c.DirectoryRoots, c.ImageRoots, c.DeviceRoots = s.directoryRoots, s.imageRoots, s.deviceRoots
+	s.allowed.MaxSize = cmp.Or(s.allowed.MaxSize, c.MaxSize)
+	c.Allowed = s.allowed
 	c.Log = driverconfig.Log{File: s.logFile, Level: driverconfig.LogLevel(s.logLevel)}
 	for _, timeout := range s.timeouts {
 		command, text, _ := strings.Cut(timeout, "=")

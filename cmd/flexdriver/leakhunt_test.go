@@ -61,7 +61,7 @@ func newLeakHunt(t *testing.T, before, after string) *leakHunt {
 	if err := os.Symlink(os.Getenv(envBinary), h.driver); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(plugin, ".flexdriver.json"), []byte(scriptConfig), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(plugin, ".flexdriver.json"), []byte(scriptConfig(filepath.Join(h.dir, "images"))), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -88,7 +88,7 @@ func spellingsOf(secret, core string) []string {
 // argument is the JSON of a call with secrets.
 func (h *leakHunt) argument(fsType string, pairs ...string) string {
 	h.Helper()
-	o := flex.Options{FSType: fsType, VolumeName: "data", User: map[string]string{}, Secrets: map[string]flex.Secret{
+	o := flex.Options{FSType: fsType, VolumeName: "data", PodNamespace: "images", User: map[string]string{}, Secrets: map[string]flex.Secret{
 		"password": flex.NewSecret([]byte(h.secret)),
 		"username": flex.NewSecret([]byte("anna")),
 		"key":      flex.NewSecret([]byte(h.secret)),

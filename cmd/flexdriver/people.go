@@ -38,9 +38,10 @@ The first two say more with --help.
 
 A volume by hand, without Kubernetes and without installing:
   dir=/tmp/kubelet/pods/1/volumes/example.com~disk/data
-  mkdir -p $dir
-  flexdriver --backend=local mount $dir \
-    '{"image":"/tmp/data.img","size":"1Gi","kubernetes.io/fsType":"ext4"}'
+  mkdir -p $dir /srv/images
+  flexdriver --backend=local --image-root /srv/images mount $dir \
+    '{"image":"/srv/images/default/data.img","size":"1Gi",
+      "kubernetes.io/fsType":"ext4","kubernetes.io/pod.namespace":"default"}'
   flexdriver unmount $dir
 
 Flags for people, which stand before the callout:

@@ -58,13 +58,20 @@ func layOverSbin(t *testing.T) {
 	t.Cleanup(func() { _ = unix.Unmount(sbin, unix.MNT_DETACH) })
 }
 
-const scriptConfig = `{
+// scriptConfig allows what the scripts use. dir is the directory of a
+// namespace, whose images lie in it.
+func scriptConfig(dir string) string {
+	return fmt.Sprintf(`{
   "apiVersion": "flex2csi.io/v1alpha1",
   "kind": "FlexDriverConfiguration",
   "backend": "local",
-  "driver": "example.com/disk"
+  "driver": "example.com/disk",
+  "imageRoots": [%q],
+  "deviceRoots": ["/dev", %q],
+  "sourceTypes": ["cifs", "ceph", "nfs", "fuse.flextest", "liefs", "noisyfs", "nosuchfs"]
 }
-`
+`, filepath.Dir(dir), dir)
+}
 
 // setUpScript lays out a node in $WORK: a kubelet's directory with those that
 // a kubelet makes before it calls, and the driver in the plugin directory. It
@@ -87,11 +94,13 @@ func setUpScript(e *testscript.Env) error {
 	if err := os.Symlink(binary, filepath.Join(driver, "disk")); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(driver, ".flexdriver.json"), []byte(scriptConfig), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(driver, ".flexdriver.json"), []byte(scriptConfig(e.WorkDir)), 0o644); err != nil {
 		return err
 	}
 	e.Setenv("PATH", strings.Join([]string{driver, filepath.Dir(binary), os.Getenv("PATH"), "/usr/sbin", "/sbin"}, ":"))
 	e.Setenv("KUBELET", kubelet)
+	e.Setenv("NAMESPACE", filepath.Base(e.WorkDir))
+	e.Setenv("ROOT", filepath.Dir(e.WorkDir))
 	e.Setenv("PLUGINS", plugins)
 	e.Setenv("DRIVER", driver)
 	e.Setenv("GLOBAL", global)

@@ -38,18 +38,21 @@ func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	}
 }
 
-// scriptOptions sets a variable to the JSON argument, as the kubelet writes it.
+// scriptOptions sets a variable to the JSON argument, as the kubelet writes it
+// for mount. The pod's namespace is $NAMESPACE, whose images lie in $WORK.
 func scriptOptions(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
-		ts.Fatalf("usage: options VARIABLE [fsType=TYPE] [ro] [fsGroup=GID] [secret:KEY=VALUE] [OPTION=VALUE]...")
+		ts.Fatalf("usage: options VARIABLE [fsType=TYPE] [ro] [namespace=NAME] [fsGroup=GID] [secret:KEY=VALUE] [OPTION=VALUE]...")
 	}
-	o := flex.Options{VolumeName: "data", User: map[string]string{}, Secrets: map[string]flex.Secret{}}
+	o := flex.Options{VolumeName: "data", PodNamespace: ts.Getenv("NAMESPACE"), User: map[string]string{}, Secrets: map[string]flex.Secret{}}
 	for _, arg := range args[1:] {
 		key, value, _ := strings.Cut(arg, "=")
 		secret, isSecret := strings.CutPrefix(key, "secret:")
 		switch {
 		case key == "ro":
 			o.ReadOnly = true
+		case key == "namespace":
+			o.PodNamespace = value
 		case key == "fsType":
 			o.FSType = value
 		case key == "fsGroup":

@@ -17,9 +17,12 @@
 package driverconfig
 
 import (
+	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/quantity"
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/internal/tombstone"
 	"github.com/flex2csi/flex2csi/internal/wire"
@@ -77,14 +80,8 @@ type Configuration struct {
 	// kubelet passes, which is right unless symlinks are involved.
 	KubeletDir string `json:"kubeletDir,omitempty"`
 
-	// DirectoryRoots are the directories below which volumes with the option
-	// path may lie. Empty: there are no such volumes.
-	DirectoryRoots []string `json:"directoryRoots,omitempty"`
-
-	// ImageRoots and DeviceRoots are the directories below which disk images and
-	// block devices may lie. Empty: anywhere.
-	ImageRoots  []string `json:"imageRoots,omitempty"`
-	DeviceRoots []string `json:"deviceRoots,omitempty"`
+	// Allowed is what volumes may be made of. Only with [BackendLocal].
+	Allowed
 
 	// Timeouts replace the default deadlines of single callouts.
 	Timeouts map[flex.Command]Duration `json:"timeouts,omitempty"`
@@ -92,6 +89,52 @@ type Configuration struct {
 	// Log is where the driver says what it does. The kubelet reads standard
 	// output and standard error as one answer, so there is none by default.
 	Log Log `json:"log,omitzero"`
+}
+
+// Allowed is what volumes may be made of. Each field that is empty allows none:
+// who may create a pod may write the options of a volume.
+type Allowed struct {
+	// DirectoryRoots, ImageRoots and DeviceRoots are the directories below which
+	// volumes with the options path, image and device may lie.
+	DirectoryRoots []string `json:"directoryRoots,omitempty"`
+	ImageRoots     []string `json:"imageRoots,omitempty"`
+	DeviceRoots    []string `json:"deviceRoots,omitempty"`
+
+	// SourceTypes are the types of filesystems that volumes with the option
+	// source may have, each by its full name.
+	SourceTypes []string `json:"sourceTypes,omitempty"`
+
+	// MaxSize is the most that an image or a memory volume is created with or
+	// grown to, as a quantity.
+	MaxSize string `json:"maxSize,omitempty"`
+}
+
+// DefaultMaxSize is MaxSize where nothing else is said.
+const DefaultMaxSize = "100Gi"
+
+// MaxBytes is MaxSize as a number.
+func (a Allowed) MaxBytes() int64 {
+	n, _ := quantity.Parse(a.MaxSize) // else 0, which allows nothing
+	return n
+}
+
+// String says in one line what volumes are allowed.
+func (a Allowed) String() string {
+	var parts []string
+	for _, p := range []struct {
+		what, where string
+		names       []string
+	}{
+		{"images", "below", a.ImageRoots}, {"devices", "below", a.DeviceRoots},
+		{"directories", "below", a.DirectoryRoots}, {"sources", "of type", a.SourceTypes},
+	} {
+		text := "no " + p.what
+		if len(p.names) > 0 {
+			text = p.what + " " + p.where + " " + strings.Join(p.names, " and ")
+		}
+		parts = append(parts, text)
+	}
+	return fmt.Sprintf("%s; memory; sizes up to %s", strings.Join(parts, "; "), a.MaxSize)
 }
 
 // Backend says who does the work of the callouts.
@@ -171,7 +214,7 @@ func Default(driver DriverName, backend Backend) *Configuration {
 	if backend == BackendCSI {
 		c.Socket, c.StateDir = wire.DefaultSocket, tombstone.DefaultStateDir
 	} else {
-		c.FSGroupPolicy = FSGroupDriver
+		c.FSGroupPolicy, c.MaxSize = FSGroupDriver, DefaultMaxSize
 	}
 	return c
 }

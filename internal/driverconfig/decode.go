@@ -77,6 +77,8 @@ func fields(d *decoder, c *Configuration, fsGroupSaid *bool) strict.Fields {
 		"directoryRoots":   d.Texts(&c.DirectoryRoots),
 		"imageRoots":       d.Texts(&c.ImageRoots),
 		"deviceRoots":      d.Texts(&c.DeviceRoots),
+		"sourceTypes":      d.Texts(&c.SourceTypes),
+		"maxSize":          strict.Text(&d.Decoder, &c.MaxSize),
 		"timeouts":         d.timeouts(&c.Timeouts),
 		"log": d.Nested(strict.Fields{
 			"file":  strict.Text(&d.Decoder, &c.Log.File),

@@ -40,6 +40,11 @@ const full = `{
   "deviceRoots": [
     "/dev/disk"
   ],
+  "sourceTypes": [
+    "nfs",
+    "fuse.sshfs"
+  ],
+  "maxSize": "1Ti",
   "timeouts": {
     "mount": "1m50s",
     "waitforattach": "9m0s"
@@ -57,16 +62,20 @@ func disk() driverconfig.DriverName {
 
 func fullConfiguration() *driverconfig.Configuration {
 	return &driverconfig.Configuration{
-		APIVersion:     driverconfig.APIVersion,
-		Kind:           driverconfig.Kind,
-		Driver:         disk(),
-		Backend:        driverconfig.BackendLocal,
-		Capabilities:   flex.Capabilities{Attach: true, FSGroup: true},
-		FSGroupPolicy:  driverconfig.FSGroupKubelet,
-		KubeletDir:     "/var/lib/kubelet",
-		DirectoryRoots: []string{"/srv/shared"},
-		ImageRoots:     []string{"/srv/images", "/data"},
-		DeviceRoots:    []string{"/dev/disk"},
+		APIVersion:    driverconfig.APIVersion,
+		Kind:          driverconfig.Kind,
+		Driver:        disk(),
+		Backend:       driverconfig.BackendLocal,
+		Capabilities:  flex.Capabilities{Attach: true, FSGroup: true},
+		FSGroupPolicy: driverconfig.FSGroupKubelet,
+		KubeletDir:    "/var/lib/kubelet",
+		Allowed: driverconfig.Allowed{
+			DirectoryRoots: []string{"/srv/shared"},
+			ImageRoots:     []string{"/srv/images", "/data"},
+			DeviceRoots:    []string{"/dev/disk"},
+			SourceTypes:    []string{"nfs", "fuse.sshfs"},
+			MaxSize:        "1Ti",
+		},
 		Timeouts: map[flex.Command]driverconfig.Duration{
 			flex.CommandMount:         driverconfig.Duration(110 * time.Second),
 			flex.CommandWaitForAttach: driverconfig.Duration(9 * time.Minute),
@@ -174,7 +183,7 @@ func TestDecodeFaults(t *testing.T) {
 			`capabilities.fsGroup: true contradicts fsGroupPolicy "driver", for which it is false (leave it out and set fsGroupPolicy only)`,
 		}},
 		{"a key that is no word", `{` + head + `, "a\nb": 1}`, []string{
-			`"a\nb": no such field (there are: apiVersion, backend, capabilities, controllerSocket, deviceRoots, directoryRoots, driver, fsGroupPolicy, imageRoots, kind, kubeletDir, log, socket, stateDir, timeouts)`,
+			`"a\nb": no such field (there are: apiVersion, backend, capabilities, controllerSocket, deviceRoots, directoryRoots, driver, fsGroupPolicy, imageRoots, kind, kubeletDir, log, maxSize, socket, sourceTypes, stateDir, timeouts)`,
 		}},
 		{"many", `{` + head + `, "kubeletDir": "var/lib/kubelet", "kubeletDir": "/k",
 			"directoryRoots": ["/", "", "/srv/", 7], "imageRoots": null,
@@ -187,9 +196,9 @@ func TestDecodeFaults(t *testing.T) {
 			"timeouts.init: no such field (there are: attach, detach, expandfs, expandvolume, getvolumename, isattached, mount, mountdevice, unmount, unmountdevice, waitforattach)",
 			"timeouts.attach: want a string but got the number 5",
 			`fsGroupPolicy: "Driver" is none of "driver", "kubelet", "none"`,
+			`directoryRoots[0]: "/" would open all of the node to everyone who may create a pod: name the directories`,
 			"directoryRoots[1]: empty (want an absolute path)",
 			`directoryRoots[2]: "/srv/" is not clean (want "/srv")`,
-			`directoryRoots: "/" would hand every directory of the node to whoever may create a PersistentVolume: name the directories`,
 			"timeouts.detach: 11m0s is too long (at most 10m0s)",
 			"timeouts.unmount: 10ms is too short (at least 1s)",
 			"timeouts.waitforattach: 10m0s is too long (at most 9m30s)",
@@ -232,6 +241,7 @@ func TestDecodeEnds(t *testing.T) {
 	tests := map[string]string{
 		"unknown fields": fill(`{`+head, `,"a":1`, `}`),
 		"bad roots":      fill(`{`+head+`,"imageRoots":[1`, `,1`, `]}`),
+		"many roots":     fill(`{`+head+`,"imageRoots":["/a"`, `,"/a"`, `]}`),
 		"bad paths":      fill(`{`+head+`,"imageRoots":[""`, `,""`, `]}`),
 		"deep":           fill(``, `[`, ``),
 		"deep enough":    strings.Repeat(`[`, 9000) + strings.Repeat(`]`, 9000),

@@ -43,12 +43,7 @@ func (c *Configuration) faults() []Fault {
 	v.backend(c)
 	v.fsGroup(c)
 	v.AbsPath("kubeletDir", c.KubeletDir)
-	v.roots("directoryRoots", c.DirectoryRoots)
-	if slices.Contains(c.DirectoryRoots, "/") {
-		v.Fault("directoryRoots", "\"/\" would hand every directory of the node to whoever may create a PersistentVolume: name the directories")
-	}
-	v.roots("imageRoots", c.ImageRoots)
-	v.roots("deviceRoots", c.DeviceRoots)
+	v.allowed(&c.Allowed)
 	v.timeouts(c.Timeouts)
 	if c.Log.File != LogJournal {
 		v.AbsPath("log.file", c.Log.File)
@@ -86,6 +81,8 @@ func (v *validator) backend(c *Configuration) {
 		only(BackendLocal, "directoryRoots", len(c.DirectoryRoots) > 0)
 		only(BackendLocal, "imageRoots", len(c.ImageRoots) > 0)
 		only(BackendLocal, "deviceRoots", len(c.DeviceRoots) > 0)
+		only(BackendLocal, "sourceTypes", len(c.SourceTypes) > 0)
+		only(BackendLocal, "maxSize", c.MaxSize != "")
 		v.place("socket", c.Socket)
 		v.place("stateDir", c.StateDir)
 		if len(c.Socket) > maxSocket {
@@ -132,12 +129,6 @@ func (v *validator) fsGroup(c *Configuration) {
 	if c.Capabilities.FSGroup != want {
 		v.Fault("capabilities.fsGroup", "%t contradicts fsGroupPolicy %q, for which it is %t (leave it out and set fsGroupPolicy only)",
 			c.Capabilities.FSGroup, strict.Clip(string(c.FSGroupPolicy)), want)
-	}
-}
-
-func (v *validator) roots(at string, roots []string) {
-	for i, root := range roots {
-		v.place(strict.Index(at, i), root)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/local"
+	"github.com/flex2csi/flex2csi/internal/quantity"
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -186,7 +186,7 @@ func (m *manifests) ofPV(pv, pod object, readOnly bool) (*Volume, error) {
 		v.note("the kubelet cannot give a FlexVolume to a pod as a block device")
 	}
 	if size := spec.text("capacity", "storage"); size != "" {
-		if v.OldSize, err = local.ParseQuantity(size); err != nil {
+		if v.OldSize, err = quantity.Parse(size); err != nil {
 			return nil, fmt.Errorf("%s: spec.capacity.storage: %w", v.From, err)
 		}
 		v.NewSize = v.OldSize
@@ -202,8 +202,8 @@ func (m *manifests) ofPV(pv, pod object, readOnly bool) (*Volume, error) {
 	return v, nil
 }
 
-func larger(size int64, quantity string) int64 {
-	if n, err := local.ParseQuantity(quantity); err == nil && n > size {
+func larger(size int64, other string) int64 {
+	if n, err := quantity.Parse(other); err == nil && n > size {
 		return n
 	}
 	return size

@@ -50,6 +50,17 @@ func Parse(path string) (Place, error) {
 	return Place{}, noPlace(path)
 }
 
+// IsVolume reports whether a mount point is of a FlexVolume: a pod's volume
+// directory, a device mount path, or a part of a volume for a container
+// (subPath; pkg/volume/util/subpath/subpath_linux.go, getSubpathBindTarget).
+func IsVolume(mountpoint string) bool {
+	if parts := strings.Split(mountpoint, "/"); len(parts) > 6 && parts[len(parts)-4] == "volume-subpaths" && parts[len(parts)-6] == "pods" {
+		return true
+	}
+	place, err := Parse(mountpoint)
+	return err == nil && !strings.HasPrefix(place.Driver, "kubernetes.io/") // those of other plugins
+}
+
 func noPlace(path string) error {
 	return fmt.Errorf("%s is no directory of a FlexVolume: a pod's is %s, a device mount path is %s", path, PodShape, DeviceShape)
 }

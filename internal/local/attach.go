@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io/fs"
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/lease"
@@ -64,8 +65,8 @@ func (b *Backend) detach(ctx context.Context, c *flex.Call) error {
 	return nil
 }
 
-// waitForAttach runs on the node: an image is created if it has to be, a
-// device is waited for.
+// waitForAttach runs on the node and waits for a device. An image that has to
+// be created is left to mount, which knows for which namespace.
 func (b *Backend) waitForAttach(ctx context.Context, c *flex.Call) (string, error) {
 	if len(c.Options.User) == 0 {
 		return c.Device, nil // rebuilt after a restart, without options
@@ -74,9 +75,15 @@ func (b *Backend) waitForAttach(ctx context.Context, c *flex.Call) (string, erro
 	if err != nil {
 		return "", err
 	}
+	if err := b.permit(v, c.Options); err != nil {
+		return "", err
+	}
 	switch v.Kind {
 	case KindImage:
-		image, err := b.Mounter.OpenImage(ctx, v.Source, v.createSize(), b.ImageRoots)
+		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
+		if errors.Is(err, fs.ErrNotExist) && v.createSize() > 0 {
+			return v.Source, nil
+		}
 		if err != nil {
 			return "", mountcode.Of(err)
 		}
@@ -86,7 +93,7 @@ func (b *Backend) waitForAttach(ctx context.Context, c *flex.Call) (string, erro
 		if err != nil {
 			return "", err
 		}
-		return d.path, nil
+		return d.Path, d.Close()
 	}
 	return "", nil
 }

@@ -15,18 +15,21 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
-// A Backend mounts local volumes for one driver. All fields may be empty.
+// A Backend mounts local volumes for one driver. All fields may be empty; it
+// allows no volumes but those in memory then, and none with a size.
 type Backend struct {
 	// Mounter makes the mounts.
 	Mounter mounter.Mounter
 	// KubeletDir is the kubelet's root directory; empty: it is read off the
 	// paths that the kubelet passes.
 	KubeletDir string
-	// DirectoryRoots, ImageRoots and DeviceRoots bound where volumes with
-	// path, image and device may lie. Without DirectoryRoots there are no
-	// volumes with path; without the others, images and devices may lie
-	// anywhere.
-	DirectoryRoots, ImageRoots, DeviceRoots []string
+	// DirectoryRoots, ImageRoots and DeviceRoots are the directories below
+	// which volumes with path, image and device may lie, and SourceTypes the
+	// types of filesystems that those with source may have; see permit.
+	DirectoryRoots, ImageRoots, DeviceRoots, SourceTypes []string
+	// MaxSize is the most bytes that an image or a memory volume is created
+	// with or grown to.
+	MaxSize int64
 	// ApplyFSGroup makes mount give the volume to the pod's fsGroup.
 	ApplyFSGroup bool
 	// Leases is where attach notes who has what: the driver's directory.

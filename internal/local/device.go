@@ -17,12 +17,6 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
-// A blockDevice is what the option device led to.
-type blockDevice struct {
-	path string // the device node itself, links resolved
-	key  string // for locking
-}
-
 // tags are the names by which a device can be given besides a path, with the
 // directory where udev links them.
 func tags() map[string]string {
@@ -53,50 +47,33 @@ func checkDevice(s string) error {
 	return nil
 }
 
-// findDevice resolves the option to the device that is there now. An error
-// for which errors.Is(err, fs.ErrNotExist) says that it is not.
-func (b *Backend) findDevice(ctx context.Context, s string) (*blockDevice, error) {
-	path := s
-	if tag, value, ok := strings.Cut(s, "="); ok && !strings.HasPrefix(s, "/") {
-		path = filepath.Join(tags()[tag], udevEscape(value))
+// isTag reports whether a device is not given by its path.
+func isTag(s string) bool { return strings.Contains(s, "=") && !strings.HasPrefix(s, "/") }
+
+// findDevice opens the device that the option names now, if it has a name
+// below the DeviceRoots. An error for which errors.Is(err, fs.ErrNotExist) says
+// that it is not there.
+func (b *Backend) findDevice(ctx context.Context, s string) (*mounter.BlockDevice, error) {
+	name := s
+	if isTag(s) {
+		tag, value, _ := strings.Cut(s, "=")
+		path := filepath.Join(tags()[tag], udevEscape(value))
 		if _, err := os.Stat(path); err != nil {
 			// A node without udev, or a link that is not there yet.
 			if path, err = b.Mounter.FindByTag(ctx, tag, value); err != nil {
 				return nil, mountcode.Of(err)
 			}
 		}
-	}
-	if err := b.allowed(path); err != nil {
-		return nil, err
-	}
-	resolved, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return nil, flex.Errorf(flex.CodeNotFound, "device %s: %w", s, err)
-	}
-	var st unix.Stat_t
-	if err := unix.Stat(resolved, &st); err != nil {
-		return nil, flex.Errorf(flex.CodeNotFound, "device %s: %w", s, err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
-		return nil, flex.Errorf(flex.CodeInvalidArgument, "device %s: %s is no block device (a disk image is given with the option image, a directory with path)", s, resolved)
-	}
-	return &blockDevice{path: resolved, key: fmt.Sprintf("device %d", st.Rdev)}, nil
-}
-
-func (b *Backend) allowed(path string) error {
-	if len(b.DeviceRoots) == 0 {
-		return nil
-	}
-	for _, root := range b.DeviceRoots {
-		if path == root || strings.HasPrefix(path, strings.TrimSuffix(root, "/")+"/") {
-			return nil
+		if name = mounter.DeviceBelow(path, b.DeviceRoots); name == "" {
+			return nil, denied("device %s: %s has no name below the deviceRoots in this node's configuration (%s); have an administrator add a directory that has (flexdriver install --device-root DIR)", s, path, strings.Join(b.DeviceRoots, ", "))
 		}
 	}
-	return flex.Errorf(flex.CodePermissionDenied, "device %s is below none of the deviceRoots in this node's configuration (%s)", path, strings.Join(b.DeviceRoots, ", "))
+	d, err := mounter.OpenDevice(name, b.DeviceRoots)
+	return d, mountcode.Of(err)
 }
 
 // waitForDevice waits until the device is there.
-func (b *Backend) waitForDevice(ctx context.Context, s string) (*blockDevice, error) {
+func (b *Backend) waitForDevice(ctx context.Context, s string) (*mounter.BlockDevice, error) {
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		d, err := b.findDevice(ctx, s)
 		if !errors.Is(err, fs.ErrNotExist) {

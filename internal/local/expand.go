@@ -20,6 +20,9 @@ func (b *Backend) expandVolume(ctx context.Context, c *flex.Call) error {
 	}
 	switch v.Kind {
 	case KindImage:
+		if err := requireNamespace(v, c.Options); err != nil {
+			return err
+		}
 		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
 		if err != nil {
 			return mountcode.Of(err)
@@ -31,7 +34,8 @@ func (b *Backend) expandVolume(ctx context.Context, c *flex.Call) error {
 		if err != nil {
 			return err
 		}
-		return requireSize(d.path, c.NewSize)
+		defer d.Close()
+		return requireSize(d.Path, c.NewSize)
 	}
 	return flex.Errorf(flex.CodeFailedPrecondition, "a volume with %s has no size but that of its mount, which expandfs changes or checks", v.Kind)
 }
@@ -48,7 +52,20 @@ func (b *Backend) parseForExpansion(c *flex.Call) (*Volume, error) {
 	case v.ReadOnly:
 		return nil, flex.Errorf(flex.CodeFailedPrecondition, "the volume is read-only here and cannot be expanded")
 	}
-	return v, nil
+	return v, b.permitExpansion(v, c)
+}
+
+func (b *Backend) permitExpansion(v *Volume, c *flex.Call) error {
+	if err := b.permit(v, c.Options); err != nil {
+		return err
+	}
+	switch v.Kind {
+	case KindImage:
+		return b.permitSize("grow image "+v.Source, c.NewSize)
+	case KindMemory:
+		return b.permitMemory(c.NewSize)
+	}
+	return nil
 }
 
 // expandFS does all of an expansion, since it is the only callout that
@@ -66,6 +83,13 @@ func (b *Backend) expandFS(ctx context.Context, c *flex.Call) error {
 	defer p.close()
 	switch v.Kind {
 	case KindImage:
+		// The kubelet does not tell the namespace here. What is mounted in the
+		// pod's directory went through mount, which had it told.
+		if c.Options.PodNamespace == "" {
+			if err := b.requireMounted(ctx, v, p); err != nil {
+				return err
+			}
+		}
 		return mountcode.Of(b.expandImage(ctx, v, p, c.NewSize))
 	case KindDevice:
 		return mountcode.Of(b.expandDevice(ctx, v, p, c.NewSize))
@@ -82,7 +106,7 @@ func (b *Backend) expandFS(ctx context.Context, c *flex.Call) error {
 }
 
 func (b *Backend) expandImage(ctx context.Context, v *Volume, p *place, size int64) error {
-	image, unlock, err := b.openImage(ctx, &Volume{Source: v.Source}, p.root)
+	image, unlock, err := b.openImage(ctx, &Volume{Source: v.Source}, p.root, "")
 	if err != nil {
 		return err
 	}
@@ -99,16 +123,17 @@ func (b *Backend) expandImage(ctx context.Context, v *Volume, p *place, size int
 }
 
 func (b *Backend) expandDevice(ctx context.Context, v *Volume, p *place, size int64) error {
-	d, err := b.findDevice(ctx, v.Source)
+	d, err := b.openUnused(ctx, v)
 	if err != nil {
 		return err
 	}
-	locked, err := lock(ctx, p.root, d.key)
+	defer d.Close()
+	locked, err := lock(ctx, p.root, d.Key())
 	if err != nil {
 		return err
 	}
 	defer locked.Close()
-	return b.growFilesystem(ctx, v, p, d.path, size)
+	return b.growFilesystem(ctx, v, p, d.Path, size)
 }
 
 // growFilesystem grows what is on device, mounted at p or not mounted.

@@ -23,7 +23,7 @@ func TestImageLife(t *testing.T) {
 	testenv.Need(t, "ext4")
 	w := newWorld(t)
 	w.b.ApplyFSGroup = true
-	image, a, b, ro := w.path("disk.img"), w.pod("a"), w.pod("b"), w.pod("ro")
+	image, a, b, ro := w.image("disk.img"), w.pod("a"), w.pod("b"), w.pod("ro")
 	o := options("image", image, "size", "32Mi", "fsType", "ext4")
 	group := int64(4711)
 	o.FSGroup = &group
@@ -49,9 +49,9 @@ func TestImageLife(t *testing.T) {
 	// What is mounted is not what is asked for.
 	w.refused(w.do(call(flex.CommandMount, a, reader)), flex.CodeAlreadyExists, "read-only=false, not true")
 	w.refused(w.do(call(flex.CommandMount, ro, o)), flex.CodeAlreadyExists, "read-only=true, not false")
-	w.refused(w.do(call(flex.CommandMount, a, options("image", w.path("other.img"), "size", "32Mi"))), flex.CodeAlreadyExists, "is in use", "not this volume (image "+w.path("other.img"))
+	w.refused(w.do(call(flex.CommandMount, a, options("image", w.image("other.img"), "size", "32Mi"))), flex.CodeAlreadyExists, "is in use", "not this volume (image "+w.image("other.img"))
 	w.refused(w.do(call(flex.CommandMount, a, options("medium", "memory"))), flex.CodeAlreadyExists, "is in use")
-	if _, err := os.Stat(w.path("other.img")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(w.image("other.img")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a volume that was not mounted was created: %v", err)
 	}
 	for _, dir := range []string{b, a, ro} {
@@ -155,18 +155,18 @@ func TestMountFailsClean(t *testing.T) {
 		texts []string
 	}{
 		"options":           {options("image", "x"), flex.CodeInvalidArgument, []string{"the path is not absolute"}},
-		"mkfs":              {options("image", w.path("new.img"), "size", "32Mi", "mkfsOptions", "-b 1024 -I 4096"), flex.CodeInternal, []string{"invalid inode size 4096"}},
-		"mount option":      {options("image", w.path("new.img"), "size", "32Mi", "mountOptions", "uquota"), flex.CodeInternal, []string{"Unknown parameter 'uquota'"}},
-		"too small":         {options("image", w.path("new.img"), "size", "1Ki"), flex.CodeInternal, []string{"format "}},
-		"no image":          {options("image", w.path("new.img")), flex.CodeNotFound, []string{"with the option size it would be created"}},
-		"read-only":         {options("image", w.path("new.img"), "size", "32Mi", "ro", "true"), flex.CodeNotFound, []string{"new.img"}},
-		"no such directory": {options("image", w.path("a/new.img"), "size", "32Mi"), flex.CodeNotFound, []string{"is the disk that should hold it mounted?"}},
-		"image is a device": {options("image", "/dev/null"), flex.CodeInternal, []string{"no regular file"}},
+		"mkfs":              {options("image", w.image("new.img"), "size", "32Mi", "mkfsOptions", "-b 1024 -I 4096"), flex.CodeInternal, []string{"invalid inode size 4096"}},
+		"mount option":      {options("image", w.image("new.img"), "size", "32Mi", "mountOptions", "uquota"), flex.CodeInternal, []string{"Unknown parameter 'uquota'"}},
+		"too small":         {options("image", w.image("new.img"), "size", "1Ki"), flex.CodeInternal, []string{"format "}},
+		"no image":          {options("image", w.image("new.img")), flex.CodeNotFound, []string{"with the option size it would be created"}},
+		"read-only":         {options("image", w.image("new.img"), "size", "32Mi", "ro", "true"), flex.CodeNotFound, []string{"new.img"}},
+		"no such directory": {options("image", w.image("a/new.img"), "size", "32Mi"), flex.CodeNotFound, []string{"is the disk that should hold it mounted?"}},
+		"image is a device": {options("image", "/dev/null"), flex.CodePermissionDenied, []string{"below none of the imageRoots"}},
 		"no device":         {options("device", w.path("none")), flex.CodeNotFound, []string{"no such file"}},
 		"no tag":            {options("device", "LABEL=flex test none"), flex.CodeNotFound, []string{"find device LABEL=flex test none"}},
 		"no block device":   {options("device", w.path("file")), flex.CodeInvalidArgument, []string{"is no block device (a disk image is given with the option image, a directory with path)"}},
 		"no directory":      {options("path", w.path("none")), flex.CodeNotFound, []string{"bind " + w.path("none")}},
-		"directory outside": {options("path", "/etc"), flex.CodeInvalidArgument, []string{"below none of the allowed roots"}},
+		"directory outside": {options("path", "/etc"), flex.CodePermissionDenied, []string{"below none of the directoryRoots"}},
 		"directory option":  {options("path", w.dir, "mountOptions", "discard"), flex.CodeInvalidArgument, []string{"not allowed for a directory: discard"}},
 		"memory option":     {options("medium", "memory", "mountOptions", "nonsense"), flex.CodeInvalidArgument, []string{"not allowed for memory: nonsense"}},
 		"unknown source":    {options("source", "a:/b", "fsType", "nonesuch"), flex.CodeInvalidArgument, []string{"nonesuch"}},
@@ -186,7 +186,7 @@ func TestMountFailsClean(t *testing.T) {
 			if _, err := os.Stat(there); err != nil {
 				t.Errorf("took away %s: %v", there, err)
 			}
-			if err := os.Remove(w.path("new.img")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := os.Remove(w.image("new.img")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				t.Error(err)
 			}
 		})
@@ -269,7 +269,7 @@ func TestRoots(t *testing.T) {
 	device := w.disk("disk", 1<<20)
 	w.refused(w.do(call(flex.CommandMount, dir, options("path", w.dir))), flex.CodePermissionDenied, "this node allows no volumes with path", "directoryRoots")
 	w.b.ImageRoots, w.b.DeviceRoots = []string{"/images"}, []string{"/dev/disk/by-id"}
-	w.refused(w.do(call(flex.CommandMount, dir, options("image", w.path("disk")))), flex.CodeInvalidArgument, "below none of the allowed roots (/images)")
+	w.refused(w.do(call(flex.CommandMount, dir, options("image", w.image("disk")))), flex.CodePermissionDenied, "below none of the imageRoots", "(/images)", "--image-root")
 	w.refused(w.do(call(flex.CommandMount, dir, options("device", device))), flex.CodePermissionDenied, "below none of the deviceRoots", "/dev/disk/by-id")
 	w.mounted(dir, false)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/mountcode"
@@ -26,11 +25,16 @@ func (b *Backend) Plan(ctx context.Context, c *flex.Call) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.Command != flex.CommandAttach && c.Command != flex.CommandIsAttached {
+		if err := b.permit(v, c.Options); err != nil {
+			return nil, err
+		}
+	}
 	switch c.Command {
 	case flex.CommandMount, flex.CommandMountDevice:
 		return b.planSetUp(ctx, v, c)
 	case flex.CommandExpandFS, flex.CommandExpandVolume:
-		return b.planExpansion(v, c)
+		return b.planExpansion(ctx, v, c)
 	case flex.CommandWaitForAttach:
 		return b.planWait(ctx, v)
 	}
@@ -53,8 +57,14 @@ func (v *Volume) String() string {
 }
 
 func (b *Backend) planSetUp(ctx context.Context, v *Volume, c *flex.Call) ([]string, error) {
-	if c.Command == flex.CommandMountDevice && !v.isDisk() {
+	if c.Command == flex.CommandMountDevice && v.Kind != KindDevice {
+		if _, err := b.root(c.Dir); err != nil {
+			return nil, err
+		}
 		return []string{fmt.Sprintf("nothing: a volume with %s is mounted for each pod", v.Kind)}, nil
+	}
+	if err := requireNamespace(v, c.Options); err != nil {
+		return nil, err
 	}
 	info, err := b.lookAt(c.Dir)
 	if err != nil {
@@ -66,8 +76,8 @@ func (b *Backend) planSetUp(ctx context.Context, v *Volume, c *flex.Call) ([]str
 	}
 	switch v.Kind {
 	case KindPath:
-		if err := b.requireDirectories(v); err != nil {
-			return nil, err
+		if err := b.Mounter.FindDirectory(v.Source, b.DirectoryRoots); err != nil {
+			return nil, mountcode.Of(err)
 		}
 	case KindImage:
 		more, err := b.planImage(ctx, v)
@@ -76,11 +86,12 @@ func (b *Backend) planSetUp(ctx context.Context, v *Volume, c *flex.Call) ([]str
 			return steps, err
 		}
 	case KindDevice:
-		d, err := b.findDevice(ctx, v.Source)
+		d, err := b.openUnused(ctx, v)
 		if err != nil {
 			return nil, err
 		}
-		more, err := b.planDisk(ctx, v, d.path)
+		defer d.Close()
+		more, err := b.planDisk(ctx, v, d.Path)
 		steps = append(steps, more...)
 		if err != nil {
 			return steps, err
@@ -123,6 +134,9 @@ func (b *Backend) lookAt(dir string) (*mounter.Info, error) {
 func (b *Backend) planImage(ctx context.Context, v *Volume) ([]string, error) {
 	image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
 	if errors.Is(err, fs.ErrNotExist) && v.createSize() > 0 {
+		if err := b.permitSize("create image "+v.Source, v.Size); err != nil {
+			return nil, err
+		}
 		fsType := v.FSType
 		if fsType == "" {
 			fsType = mounter.DefaultFSType
@@ -200,31 +214,49 @@ func (b *Backend) planTearDown(c *flex.Call) ([]string, error) {
 func (b *Backend) planWait(ctx context.Context, v *Volume) ([]string, error) {
 	switch v.Kind {
 	case KindImage:
-		if _, err := os.Stat(v.Source); errors.Is(err, fs.ErrNotExist) && v.createSize() > 0 {
-			return []string{fmt.Sprintf("create %s, sparse, %d bytes", v.Source, v.Size)}, nil
+		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
+		if errors.Is(err, fs.ErrNotExist) && v.createSize() > 0 {
+			return []string{fmt.Sprintf("leave it to mount to create %s", v.Source)}, nil
 		}
-		return []string{"check that " + v.Source + " can be opened"}, nil
+		if err != nil {
+			return nil, mountcode.Of(err)
+		}
+		return []string{"check that " + v.Source + " can be opened"}, image.Close()
 	case KindDevice:
-		if d, err := b.findDevice(ctx, v.Source); err == nil {
-			return []string{fmt.Sprintf("answer %s, which is there", d.path)}, nil
+		d, err := b.findDevice(ctx, v.Source)
+		if err == nil {
+			return []string{fmt.Sprintf("answer %s, which is there", d.Path)}, d.Close()
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
 		}
 		return []string{"wait until " + v.Source + " appears"}, nil
 	}
 	return []string{fmt.Sprintf("nothing: a volume with %s is not attached", v.Kind)}, nil
 }
 
-func (b *Backend) planExpansion(v *Volume, c *flex.Call) ([]string, error) {
+func (b *Backend) planExpansion(ctx context.Context, v *Volume, c *flex.Call) ([]string, error) {
 	if _, err := b.parseForExpansion(c); err != nil {
 		return nil, err
 	}
 	switch v.Kind {
 	case KindImage:
+		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
+		if err != nil {
+			return nil, mountcode.Of(err)
+		}
+		defer image.Close()
 		return []string{
 			fmt.Sprintf("grow %s to %d bytes, unless it is as large", v.Source, c.NewSize),
 			"tell its loop device, if it has one",
 			"grow the filesystem, mounted or not",
 		}, nil
 	case KindDevice:
+		d, err := b.openUnused(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		defer d.Close()
 		return []string{fmt.Sprintf("check that %s has %d bytes", v.Source, c.NewSize), "grow the filesystem, mounted or not"}, nil
 	case KindMemory:
 		return []string{fmt.Sprintf("raise the size of the tmpfs at %s to %d bytes, unless it is as high", c.Dir, c.NewSize)}, nil

@@ -21,11 +21,12 @@ func TestPlan(t *testing.T) {
 	w := newWorld(t)
 	w.b.ApplyFSGroup, w.b.Leases = true, lease.Dir("/driver")
 	w.b.DirectoryRoots = []string{w.dir}
+	w.image("") // its directory
 	group := int64(4711)
-	ext4, swap, empty := w.disk("ext4.img", 16<<20), w.disk("swap.img", 16<<20), w.disk("empty.img", 16<<20)
+	ext4, swap, empty := w.disk(namespace+"/ext4.img", 16<<20), w.disk("swap.img", 16<<20), w.disk("empty.img", 16<<20)
 	w.run("mkfs.ext4", "-q", ext4)
 	w.run("mkswap", swap)
-	w.write(w.path("there.img"), strings.Repeat("\x00", 1<<20))
+	w.write(w.image("there.img"), strings.Repeat("\x00", 1<<20))
 	pod, mounted, global := w.pod("a"), w.pod("b"), w.device()
 	w.mount(mounted, options("medium", "memory", "size", "1Mi"))
 	defer w.unmount(mounted)
@@ -42,18 +43,18 @@ func TestPlan(t *testing.T) {
 			fmt.Fprintf(&b, "\tfails (%s): %v\n", flex.CodeOf(err), err)
 		}
 	}
-	new := options("image", w.path("new.img"), "size", "1Gi", "fsType", "xfs", "mkfsOptions", "-L data", "mountOptions", "noatime,discard")
+	new := options("image", w.image("new.img"), "size", "1Gi", "fsType", "xfs", "mkfsOptions", "-L data", "mountOptions", "noatime,discard")
 	new.FSGroup = &group
-	readOnly := options("image", w.path("there.img"), "ro", "true")
+	readOnly := options("image", w.image("there.img"), "ro", "true")
 	for _, v := range []struct {
 		title string
 		o     flex.Options
 	}{
 		{"a new image", new},
-		{"an image that is there", options("image", w.path("there.img"))},
+		{"an image that is there", options("image", w.image("there.img"))},
 		{"an image that is there, read-only", readOnly},
-		{"an image that is attached", options("image", w.path("ext4.img"))},
-		{"an image that is missing", options("image", w.path("none.img"))},
+		{"an image that is attached", options("image", w.image("ext4.img"))},
+		{"an image that is missing", options("image", w.image("none.img"))},
 		{"an empty disk", options("device", empty)},
 		{"a disk with ext4", options("device", ext4)},
 		{"a disk with ext4, as xfs", options("device", ext4, "fsType", "xfs")},
@@ -80,7 +81,7 @@ func TestPlan(t *testing.T) {
 	plan("a disk", call(flex.CommandAttach, "", options("device", ext4)))
 	plan("a disk", call(flex.CommandIsAttached, "", options("device", ext4)))
 	plan("a new image", call(flex.CommandWaitForAttach, "", new))
-	plan("an image", call(flex.CommandWaitForAttach, "", options("image", w.path("there.img"))))
+	plan("an image", call(flex.CommandWaitForAttach, "", options("image", w.image("there.img"))))
 	plan("a disk", call(flex.CommandWaitForAttach, "", options("device", ext4)))
 	plan("a disk that is missing", call(flex.CommandWaitForAttach, "", options("device", w.path("none"))))
 	plan("a share", call(flex.CommandWaitForAttach, "", options("source", "server:/export", "fsType", "nfs")))
@@ -89,7 +90,7 @@ func TestPlan(t *testing.T) {
 		o     flex.Options
 		size  int64
 	}{
-		{"an image", options("image", w.path("there.img")), 2 << 20},
+		{"an image", options("image", w.image("there.img")), 2 << 20},
 		{"a disk", options("device", ext4), 2 << 20},
 		{"a share", options("source", "server:/export", "fsType", "nfs"), 2 << 20},
 		{"memory", options("medium", "memory"), 2 << 20},
@@ -109,7 +110,7 @@ func TestPlan(t *testing.T) {
 	}
 	golden(t, "plan.golden", regexp.MustCompile(`/dev/loop\d+`).ReplaceAllString(text, "/dev/loopN"))
 
-	if _, err := os.Stat(w.path("new.img")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(w.image("new.img")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a plan made an image: %v", err)
 	}
 	w.mounted(pod, false)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/mountcode"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
@@ -22,19 +23,25 @@ func (b *Backend) mount(ctx context.Context, c *flex.Call) error {
 	if err != nil {
 		return err
 	}
+	if err := requireNamespace(v, c.Options); err != nil {
+		return err
+	}
 	return b.setUp(ctx, v, c)
 }
 
-// mountDevice sets a disk up at its device mount path. Other volumes have no
-// use for one: they are mounted for each pod.
+// mountDevice sets a device up at its device mount path. Other volumes have no
+// use for one: they are mounted for each pod. Images are among those since the
+// call does not tell the namespace, to which they belong: see permit.
 func (b *Backend) mountDevice(ctx context.Context, c *flex.Call) error {
 	v, err := ParseVolume(c.Options)
 	if err != nil {
 		return err
 	}
-	if !v.isDisk() {
-		_, err := b.root(c.Dir)
-		return err
+	if v.Kind != KindDevice {
+		if _, err := b.root(c.Dir); err != nil {
+			return err
+		}
+		return b.permit(v, c.Options)
 	}
 	return b.setUp(ctx, v, c)
 }
@@ -42,6 +49,9 @@ func (b *Backend) mountDevice(ctx context.Context, c *flex.Call) error {
 // setUp mounts v at the call's directory. Whatever fails, nothing is mounted
 // there afterwards that was not before.
 func (b *Backend) setUp(ctx context.Context, v *Volume, c *flex.Call) error {
+	if err := b.permit(v, c.Options); err != nil {
+		return err
+	}
 	p, err := b.open(ctx, c.Dir)
 	if err != nil {
 		return err
@@ -76,19 +86,9 @@ func (b *Backend) mountVolume(ctx context.Context, v *Volume, p *place, o flex.O
 		r := mounter.Remote{Source: v.Source, FSType: v.FSType, Options: options, Credentials: files, ReadOnly: v.ReadOnly}
 		return b.Mounter.MountRemote(ctx, r, p.Target)
 	case KindPath:
-		if err := b.requireDirectories(v); err != nil {
-			return err
-		}
 		return b.Mounter.Bind(ctx, v.Source, b.DirectoryRoots, p.Target, v.options(), b.owner(ctx, v, o))
 	}
 	return b.Mounter.Memory(ctx, v.Size, p.Target, v.options(), b.owner(ctx, v, o))
-}
-
-func (b *Backend) requireDirectories(v *Volume) error {
-	if len(b.DirectoryRoots) > 0 {
-		return nil
-	}
-	return flex.Errorf(flex.CodePermissionDenied, "directory %s: this node allows no volumes with path; list their roots as directoryRoots in the driver's configuration to allow them", v.Source)
 }
 
 // options are the mount options with the read-only flag among them.
@@ -112,7 +112,7 @@ func (b *Backend) owner(ctx context.Context, v *Volume, o flex.Options) func(*os
 // mountImage attaches an image and mounts what is in it. The image is created
 // first if it does not exist and has a size.
 func (b *Backend) mountImage(ctx context.Context, v *Volume, p *place, o flex.Options) error {
-	image, unlock, err := b.openImage(ctx, v, p.root)
+	image, unlock, err := b.openImage(ctx, v, p.root, o.PodNamespace)
 	if err != nil {
 		return err
 	}
@@ -128,9 +128,13 @@ func (b *Backend) mountImage(ctx context.Context, v *Volume, p *place, o flex.Op
 	return b.Mounter.MountDisk(ctx, v.disk(loop.Device), p.Target, b.owner(ctx, v, o))
 }
 
-// openImage opens an image and locks it.
-func (b *Backend) openImage(ctx context.Context, v *Volume, root string) (image *mounter.Image, unlock func(), err error) {
-	image, err = b.Mounter.OpenImage(ctx, v.Source, v.createSize(), b.ImageRoots)
+// openImage opens an image and locks it. It is created if it has to be, with
+// the directory of its namespace.
+func (b *Backend) openImage(ctx context.Context, v *Volume, root, namespace string) (image *mounter.Image, unlock func(), err error) {
+	image, err = b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
+	if errors.Is(err, fs.ErrNotExist) && v.createSize() > 0 && namespace != "" {
+		image, err = b.createImage(ctx, v, namespace)
+	}
 	if err != nil {
 		if v.ReadOnly && v.Size > 0 && errors.Is(err, fs.ErrNotExist) {
 			err = flex.Errorf(flex.CodeNotFound, "image %s does not exist, and is not created for a volume that is read-only; mount it read-write once", v.Source)
@@ -145,6 +149,20 @@ func (b *Backend) openImage(ctx context.Context, v *Volume, root string) (image 
 	return image, func() { locked.Close(); image.Close() }, nil
 }
 
+func (b *Backend) createImage(ctx context.Context, v *Volume, namespace string) (*mounter.Image, error) {
+	if err := b.permitSize("create image "+v.Source, v.Size); err != nil {
+		return nil, err
+	}
+	imageRoot, err := permitPath(v, b.ImageRoots, "imageRoots", "--image-root")
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Mounter.MakePrivateDir(imageRoot, namespace); err != nil {
+		return nil, err
+	}
+	return b.Mounter.OpenImage(ctx, v.Source, v.Size, b.ImageRoots)
+}
+
 // createSize is the size of an image that has to be made, or 0 where it must
 // exist: an empty read-only volume would be of no use.
 func (v *Volume) createSize() int64 {
@@ -155,16 +173,37 @@ func (v *Volume) createSize() int64 {
 }
 
 func (b *Backend) mountBlockDevice(ctx context.Context, v *Volume, p *place, o flex.Options) error {
-	d, err := b.findDevice(ctx, v.Source)
+	d, err := b.openUnused(ctx, v)
 	if err != nil {
 		return err
 	}
-	locked, err := lock(ctx, p.root, d.key)
+	defer d.Close()
+	locked, err := lock(ctx, p.root, d.Key())
 	if err != nil {
 		return err
 	}
 	defer locked.Close()
-	return b.Mounter.MountDisk(ctx, v.disk(d.path), p.Target, b.owner(ctx, v, o))
+	return b.Mounter.MountDisk(ctx, v.ownDisk(d.Path), p.Target, b.owner(ctx, v, o))
+}
+
+// openUnused opens a device that has no use but volumes of the kubelet.
+func (b *Backend) openUnused(ctx context.Context, v *Volume) (*mounter.BlockDevice, error) {
+	d, err := b.findDevice(ctx, v.Source)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.ownDisk(d.Path).CheckUse(); err != nil {
+		d.Close()
+		return nil, mountcode.Of(err)
+	}
+	return d, nil
+}
+
+// ownDisk is a device that is shared with other pods and with nothing else.
+func (v *Volume) ownDisk(device string) mounter.Disk {
+	d := v.disk(device)
+	d.Shares = kubeletdir.IsVolume
+	return d
 }
 
 func (v *Volume) disk(device string) mounter.Disk {
@@ -222,17 +261,15 @@ func (b *Backend) shows(ctx context.Context, v *Volume, info *mounter.Info) (boo
 		return device != "" && sameDevice(device, info.Source), err
 	case KindDevice:
 		d, err := b.findDevice(ctx, v.Source)
-		return err == nil && sameDevice(d.path, info.Source), err
+		if err != nil {
+			return false, err
+		}
+		defer d.Close()
+		return sameDevice(d.Path, info.Source), nil
 	case KindSource:
 		return info.Source == v.Source && (info.FSType == v.FSType || strings.HasPrefix(info.FSType, v.FSType)), nil
 	case KindPath:
-		return sameFile(v.Source, info.Mountpoint), nil
+		return b.Mounter.SameDirectory(v.Source, b.DirectoryRoots, info.Mountpoint), nil
 	}
 	return info.FSType == "tmpfs", nil
-}
-
-func sameFile(a, b string) bool {
-	x, errA := os.Stat(a)
-	y, errB := os.Stat(b)
-	return errA == nil && errB == nil && os.SameFile(x, y)
 }

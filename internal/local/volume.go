@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/flex2csi/flex2csi/internal/quantity"
 	"github.com/flex2csi/flex2csi/internal/sensitive"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
@@ -49,6 +50,9 @@ type Volume struct {
 	MountOptions []string
 	MkfsOptions  []string
 }
+
+// defaultMemory is the size of a memory volume that gives none.
+const defaultMemory = 64 << 20
 
 // isDisk: a device under a filesystem of its own, with a device mount path.
 func (v *Volume) isDisk() bool { return v.Kind == KindImage || v.Kind == KindDevice }
@@ -153,11 +157,13 @@ func suggest(name string, allowed []string) string {
 // read takes the values that have to be read.
 func (v *Volume) read(user map[string]string) (faults []string) {
 	if size, ok := user[optionSize]; ok {
-		n, err := ParseQuantity(size)
+		n, err := quantity.Parse(size)
 		if err != nil {
 			faults = append(faults, fmt.Sprintf("size %v", err))
 		}
 		v.Size = n
+	} else if v.Kind == KindMemory {
+		v.Size = defaultMemory
 	}
 	v.MkfsOptions = strings.Fields(user[optionMkfsOptions])
 	given := mounter.SplitOptions(user[optionMountOptions])

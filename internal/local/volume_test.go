@@ -14,9 +14,9 @@ import (
 )
 
 // options makes flex.Options from pairs of user options; fsType and ro stand
-// for the kubelet's own keys.
+// for the kubelet's own keys. The pod is in one namespace.
 func options(pairs ...string) flex.Options {
-	o := flex.Options{User: map[string]string{}}
+	o := flex.Options{User: map[string]string{}, PodNamespace: namespace}
 	for i := 0; i < len(pairs); i += 2 {
 		switch pairs[i] {
 		case "fsType":
@@ -53,7 +53,7 @@ func TestParseVolume(t *testing.T) {
 			Volume{Kind: KindSource, Source: "//s/share", FSType: "cifs", MountOptions: []string{"credentials=$(secretFile:cred)", "vers=3.0"}},
 		},
 		"path":                {options("path", "/srv/data"), Volume{Kind: KindPath, Source: "/srv/data"}},
-		"memory":              {options("medium", "memory"), Volume{Kind: KindMemory, Source: "memory"}},
+		"memory":              {options("medium", "memory"), Volume{Kind: KindMemory, Source: "memory", Size: defaultMemory}},
 		"Memory, as emptyDir": {options("medium", "Memory", "size", "64Mi"), Volume{Kind: KindMemory, Source: "Memory", Size: 64 << 20}},
 		"read-only":           {options("image", "/a", "ro", "true"), Volume{Kind: KindImage, Source: "/a", ReadOnly: true}},
 		"read-only by option": {options("image", "/a", "mountOptions", "noatime,ro"), Volume{Kind: KindImage, Source: "/a", ReadOnly: true, MountOptions: []string{"noatime"}}},

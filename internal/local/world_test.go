@@ -30,6 +30,8 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	testenv.Need(t, "mount")
 	w := &world{T: t, kubelet: testenv.Kubelet(t), dir: t.TempDir()}
+	w.b.ImageRoots, w.b.DeviceRoots = []string{w.dir}, []string{"/dev", w.dir}
+	w.b.SourceTypes, w.b.MaxSize = []string{"nfs", "cifs", "nonesuch"}, 100<<30
 	testenv.LeakCheck(t, w.dir)
 	return w
 }
@@ -41,6 +43,18 @@ func (w *world) pod(name string) string { return w.kubelet.PodVolumeDir(name, dr
 func (w *world) device() string { return w.kubelet.DeviceMountPath(driver, "pv") }
 
 func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
+
+// image is the path of an image of the namespace that options tells.
+func (w *world) image(name string) string {
+	w.Helper()
+	dir := filepath.Join(w.dir, namespace)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		w.Fatal(err)
+	}
+	return filepath.Join(dir, name)
+}
+
+const namespace = "team-a"
 
 func call(command flex.Command, dir string, o flex.Options) *flex.Call {
 	return &flex.Call{Command: command, Dir: dir, Options: o, VolumeName: "pv", NodeName: "node-1"}

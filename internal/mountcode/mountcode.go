@@ -17,7 +17,7 @@ func Of(err error) error {
 	}
 	code := flex.CodeInternal
 	switch {
-	case errors.Is(err, mounter.ErrUnsafePath):
+	case errors.Is(err, mounter.ErrUnsafePath), errors.Is(err, mounter.ErrTooLarge):
 		code = flex.CodeInvalidArgument
 	case errors.Is(err, mounter.ErrWrongFilesystem), errors.Is(err, mounter.ErrNotFormatted), errors.Is(err, mounter.ErrReadOnly), errors.Is(err, mounter.ErrOccupied):
 		code = flex.CodeFailedPrecondition

@@ -12,18 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bind mounts the directory source at t, read-only if asked. With roots, the
-// directory must lie below one of them after all symbolic links are followed.
+// Bind mounts the directory source at t, read-only if asked. The directory must
+// lie below one of the roots after all symbolic links are followed; [Anywhere]
+// allows all.
 // Options are those of the mount itself (nosuid, noexec, …).
 func (m *Mounter) Bind(ctx context.Context, dir string, roots []string, t *Target, options []string, prepare func(root *os.File) error) error {
 	fail := func(err error) error { return &Error{Op: "bind", Source: dir, Target: t.path, Err: err} }
-	if err := CheckPath(dir); err != nil {
-		return fail(err)
-	}
-	opened, err := openPath(dir, roots)
-	if err == nil {
-		opened, err = requireDirectory(opened)
-	}
+	opened, err := openDirectory(dir, roots)
 	if err != nil {
 		return fail(err)
 	}
@@ -35,14 +30,48 @@ func (m *Mounter) Bind(ctx context.Context, dir string, roots []string, t *Targe
 	return m.attach(ctx, s, t, prepare)
 }
 
-// openPath opens a path of the node, without touching what is there (O_PATH).
-// If there are roots, it must lie below one of them, by name and after
-// following symbolic links.
-func openPath(path string, roots []string) (*os.File, error) {
-	if len(roots) == 0 {
-		return os.OpenFile(path, unix.O_PATH, 0)
+// openDirectory opens a directory of the node below one of the roots, without
+// touching what is there (O_PATH). What is opened is what is mounted, so that
+// no link can be put in the way in between.
+func openDirectory(path string, roots []string) (*os.File, error) {
+	if err := CheckPath(path); err != nil {
+		return nil, err
 	}
+	opened, err := openPath(path, roots)
+	if err != nil {
+		return nil, err
+	}
+	return requireDirectory(opened)
+}
+
+// FindDirectory reports why a directory could not be bound.
+func (m *Mounter) FindDirectory(path string, roots []string) error {
+	opened, err := openDirectory(path, roots)
+	if err != nil {
+		return &Error{Op: "bind", Source: path, Err: err}
+	}
+	return opened.Close()
+}
+
+// SameDirectory reports whether the directory at path is what is mounted at a
+// place.
+func (m *Mounter) SameDirectory(path string, roots []string, at string) bool {
+	opened, err := openDirectory(path, roots)
+	if err != nil {
+		return false
+	}
+	defer opened.Close()
+	var x, y unix.Stat_t
+	return unix.Fstat(int(opened.Fd()), &x) == nil && unix.Stat(at, &y) == nil && x.Dev == y.Dev && x.Ino == y.Ino
+}
+
+// openPath opens a path below one of the roots, by name and after following
+// symbolic links.
+func openPath(path string, roots []string) (*os.File, error) {
 	for _, root := range roots {
+		if root == Anywhere {
+			return os.OpenFile(path, unix.O_PATH, 0)
+		}
 		if !below(root, path) {
 			continue
 		}
@@ -52,7 +81,7 @@ func openPath(path string, roots []string) (*os.File, error) {
 		}
 		return openBeneath(root, rel, unix.RESOLVE_BENEATH)
 	}
-	return nil, because(ErrUnsafePath, "it is below none of the allowed roots (%s)", strings.Join(roots, ", "))
+	return nil, outside(roots)
 }
 
 func requireDirectory(f *os.File) (*os.File, error) {

@@ -41,7 +41,7 @@ func TestBind(t *testing.T) {
 				defer mustUnmount(t, memory)
 				source := memory.Path()
 				mustWrite(t, filepath.Join(source, "file"), "content")
-				if err := m.Bind(t.Context(), source, nil, target, tt.options, nil); err != nil {
+				if err := m.Bind(t.Context(), source, anywhere(), target, tt.options, nil); err != nil {
 					t.Fatal(err)
 				}
 				defer mustUnmount(t, target)
@@ -71,7 +71,7 @@ func TestBindKeepsFlagsOfSource(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer mustUnmount(t, source)
-		if err := m.Bind(t.Context(), source.Path(), nil, target, []string{"ro"}, nil); err != nil {
+		if err := m.Bind(t.Context(), source.Path(), anywhere(), target, []string{"ro"}, nil); err != nil {
 			t.Fatal(err)
 		}
 		defer mustUnmount(t, target)
@@ -199,7 +199,7 @@ func TestTargetUnfit(t *testing.T) {
 			"link":    {mounter.ErrUnsafePath, "the mount point is "},
 		} {
 			for kind, mount := range map[string]func(*mounter.Target) error{
-				"bind":   func(to *mounter.Target) error { return m.Bind(context.Background(), dir, nil, to, nil, nil) },
+				"bind":   func(to *mounter.Target) error { return m.Bind(context.Background(), dir, anywhere(), to, nil, nil) },
 				"memory": func(to *mounter.Target) error { return m.Memory(context.Background(), 0, to, nil, nil) },
 			} {
 				t.Run(name+" "+kind, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestOccupiedTarget(t *testing.T) {
 		}
 		defer mustUnmount(t, target)
 		mustWrite(t, filepath.Join(target.Path(), "first"), "")
-		err := m.Bind(t.Context(), source, nil, target, nil, nil)
+		err := m.Bind(t.Context(), source, anywhere(), target, nil, nil)
 		requireError(t, err, mounter.ErrOccupied, "tmpfs", target.Path())
 		mustRead(t, filepath.Join(target.Path(), "first")) // is there still
 		requireMounts(t, target.Path(), 1)

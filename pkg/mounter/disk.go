@@ -32,19 +32,27 @@ type Disk struct {
 	// What a filesystem does by itself to a journal that a crash left is
 	// another matter; a device that is read-only prevents it.
 	ReadOnly bool
+	// Shares says of a mount point whether a mount of this disk may be there
+	// already. If it is set, a disk with any other use is refused: one that is
+	// mounted elsewhere, or that a partition, LVM, RAID, swap, … has. Nil
+	// shares the disk with whatever has it mounted.
+	Shares func(mountpoint string) bool
 }
 
 // MountDisk mounts a disk at t. An empty disk is formatted; for what empty
 // means see [Mounter.Probe]. A disk with another filesystem than was asked for
 // is an error and stays as it is. A filesystem that no one has mounted is
 // checked with fsck(8) first, as the kubelet does for its own volumes. A disk
-// that is mounted already, here or in another mount namespace, is shared.
+// that is mounted already is shared, as far as [Disk.Shares] allows.
 //
 // prepare may be nil; it gets the root of the filesystem before the mount can
 // be seen.
 func (m *Mounter) MountDisk(ctx context.Context, d Disk, t *Target, prepare func(root *os.File) error) error {
 	if d.ReadOnly {
 		d.Options = append(slices.Clone(d.Options), "ro")
+	}
+	if err := d.CheckUse(); err != nil {
+		return err
 	}
 	if isHeld(d.Device) {
 		err := m.mountHeld(ctx, d, t, prepare)
@@ -132,6 +140,9 @@ func (d Disk) err(op string, t *Target, err error) error { return d.source().err
 // mountHeld mounts a disk that somebody has already: a filesystem of this
 // type is shared; any other holder makes the kernel refuse.
 func (m *Mounter) mountHeld(ctx context.Context, d Disk, t *Target, prepare func(root *os.File) error) error {
+	if err := d.requireShared(); err != nil {
+		return d.err("mount", t, err)
+	}
 	found := ""
 	if d.FSType == "" {
 		var err error
@@ -149,7 +160,11 @@ func (m *Mounter) mountHeld(ctx context.Context, d Disk, t *Target, prepare func
 			return d.err("mount", t, wrongFilesystem(found, d.FSType))
 		}
 	}
-	return d.err("mount", t, because(ErrBusy, "something other than a mounted filesystem has the device: LVM, RAID, multipath, swap, or a program that writes to it (lsblk %s and lsof %s show which)", d.Device, d.Device))
+	return d.err("mount", t, d.heldByOther())
+}
+
+func (d Disk) heldByOther() error {
+	return because(ErrBusy, "something other than a mounted filesystem has the device: LVM, RAID, multipath, swap, or a program that writes to it (lsblk %s and lsof %s show which)", d.Device, d.Device)
 }
 
 // mountStep is the mount step of mount-utils' FormatAndMount, with a way of

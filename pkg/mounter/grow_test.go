@@ -23,7 +23,7 @@ func filesystemSize(t *testing.T, path string) int64 {
 func (d disk) enlarge(t *testing.T) {
 	t.Helper()
 	var m mounter.Mounter
-	image, err := m.OpenImage(t.Context(), d.path, 0, nil)
+	image, err := m.OpenImage(t.Context(), d.path, 0, anywhere())
 	if err != nil {
 		t.Fatal(err)
 	}

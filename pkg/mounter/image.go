@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,8 +44,11 @@ func (i *Image) Close() error { return i.f.Close() }
 
 // OpenImage opens an image. If it does not exist and size is not 0
 // it is created, sparse, all at once: nobody ever sees a part of it. An image
-// that exists is taken as it is, whatever size says. With roots, it must lie
-// below one of them.
+// that exists is taken as it is, whatever size says.
+//
+// It must lie below one of the roots, and be root's alone, as all directories
+// on the way: else who can write to one of them could have another file
+// mounted in its place. [Anywhere] allows all and asks for none of that.
 //
 // The directory above must exist: one that is missing may be a disk that is
 // not mounted yet.
@@ -81,7 +85,7 @@ func (m *Mounter) OpenImage(ctx context.Context, path string, size int64, roots 
 // openImageFile looks before it opens: opening what is no file can hang, or
 // have effects.
 func openImageFile(path string, roots []string) (*Image, error) {
-	found, err := openPath(path, roots)
+	found, err := openPrivate(path, roots)
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +96,11 @@ func openImageFile(path string, roots []string) (*Image, error) {
 	}
 	if err := requireRegular(st.Mode); err != nil {
 		return nil, err
+	}
+	if !slices.Contains(roots, Anywhere) {
+		if err := requireOneName(path, &st); err != nil {
+			return nil, err
+		}
 	}
 	image := &Image{path: path, dev: st.Dev, inode: st.Ino}
 	again := fmt.Sprintf("/proc/self/fd/%d", found.Fd())
@@ -121,7 +130,7 @@ func requireRegular(mode uint32) error {
 // createImage makes a sparse file that appears under its name complete or not
 // at all. It reports false if somebody else made it first.
 func createImage(ctx context.Context, path string, size int64, roots []string) (bool, error) {
-	dir, err := openPath(filepath.Dir(path), roots)
+	dir, err := openPrivate(filepath.Dir(path), roots)
 	if err == nil {
 		dir, err = requireDirectory(dir)
 	}
@@ -132,6 +141,9 @@ func createImage(ctx context.Context, path string, size int64, roots []string) (
 		return false, fmt.Errorf("cannot create it: %w", err)
 	}
 	defer dir.Close()
+	if err := requireRoom(int(dir.Fd()), size); err != nil {
+		return false, err
+	}
 	err = linkNewFile(ctx, dir, filepath.Base(path), size)
 	switch {
 	case errors.Is(err, fs.ErrExist):
@@ -164,7 +176,7 @@ func linkNewFile(ctx context.Context, dir *os.File, name string, size int64) err
 // a temporary name first. Whoever has the lock on it goes on with what a
 // process that was killed has left.
 func linkNamedFile(ctx context.Context, dir *os.File, name string, size int64) error {
-	temporary := "." + name + ".new"
+	temporary := temporaryName(name)
 	for ctx.Err() == nil {
 		fd, err := unix.Openat(int(dir.Fd()), temporary, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
@@ -187,6 +199,20 @@ func linkNamedFile(ctx context.Context, dir *os.File, name string, size int64) e
 		}
 	}
 	return context.Cause(ctx)
+}
+
+func temporaryName(name string) string { return "." + name + ".new" }
+
+// requireRoom refuses a size that the filesystem of fd could never hold.
+func requireRoom(fd int, size int64) error {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(fd, &st); err != nil {
+		return err
+	}
+	if most := int64(st.Blocks) * st.Frsize; most > 0 && size > most {
+		return because(ErrTooLarge, "it would have %d bytes, and the filesystem that holds it has %d in all", size, most)
+	}
+	return nil
 }
 
 // lockTemporary waits until f is nobody else's. It reports false if f is not
@@ -277,6 +303,9 @@ func (m *Mounter) Grow(ctx context.Context, image *Image, size int64) error {
 	if now < size {
 		if image.ReadOnly {
 			return fail(because(ErrReadOnly, "the file cannot be written to"))
+		}
+		if err := requireRoom(int(image.f.Fd()), size); err != nil {
+			return fail(err)
 		}
 		if err := fill(image.f, size); err != nil {
 			return fail(err)

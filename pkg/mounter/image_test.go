@@ -30,6 +30,15 @@ func TestOpenImage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, name := range []string{"one", "made", "another's", "open"} {
+		mustWrite(t, filepath.Join(root, name), "content")
+	}
+	mustMkdir(t, root+"/public")
+	mustWrite(t, root+"/public/there", "content")
+	if err := errors.Join(os.Link(root+"/one", root+"/linked"), os.Link(root+"/made", root+"/.made.new"), os.Chown(root+"/another's", 1000, 1000),
+		os.Chmod(root+"/open", 0o666), os.Chmod(root+"/public", 0o777)); err != nil {
+		t.Fatal(err)
+	}
 	if err := unix.Mkfifo(root+"/fifo", 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -41,40 +50,48 @@ func TestOpenImage(t *testing.T) {
 
 	const some = 3<<20 + 1
 	for name, tt := range map[string]struct {
-		path    string // below root, if relative
-		size    int64
-		noRoots bool
-		kind    error
-		text    string // of an error
-		want    int64  // size
-		created bool
+		path              string // below root, if relative
+		size              int64
+		noRoots, anywhere bool
+		kind              error
+		text              string // of an error
+		want              int64  // size
+		created           bool
 	}{
-		"there":                  {path: "there", want: 7},
-		"there, with a size":     {path: "there", size: some, want: 7},
-		"link to it":             {path: "file", want: 7},
-		"through a link":         {path: "in/new-1", size: some, want: some, created: true},
-		"new":                    {path: "new", size: some, want: some, created: true},
-		"new, odd name":          {path: "-rf a,b\"c=%d", size: 1, want: 1, created: true},
-		"outside, without roots": {path: dir + "/outside/new", size: 1, noRoots: true, want: 1, created: true},
-		"missing":                {path: "missing", kind: fs.ErrNotExist, text: "with the option size it would be created"},
-		"missing directory":      {path: "none/new", size: 1, kind: fs.ErrNotExist, text: "is the disk that should hold it mounted?"},
-		"missing dir, no size":   {path: "none/new", kind: fs.ErrNotExist, text: "no such file"},
-		"dangling link":          {path: "dangling", size: 1, kind: fs.ErrNotExist, text: "it is a symbolic link that leads nowhere"},
-		"directory":              {path: "inside", text: "it is a directory, not an image"},
-		"fifo":                   {path: "fifo", text: "it is no regular file"},
-		"socket":                 {path: "socket", text: "it is no regular file"},
-		"character device":       {path: "/dev/null", noRoots: true, text: "it is no regular file"},
-		"in a file":              {path: "there/new", size: 1, kind: unix.ENOTDIR, text: "not a directory"},
-		"outside":                {path: dir + "/outside/there", kind: mounter.ErrUnsafePath, text: "below none of the allowed roots (/nonexistent, " + root + ")"},
-		"outside, new":           {path: dir + "/outside/new-2", size: 1, kind: mounter.ErrUnsafePath, text: "below none of the allowed roots"},
-		"link out":               {path: "out/there", kind: mounter.ErrUnsafePath, text: "leads out of " + root},
-		"link out, new":          {path: "out/new-3", size: 1, kind: mounter.ErrUnsafePath, text: "leads out of " + root},
-		"link to file outside":   {path: "outfile", kind: mounter.ErrUnsafePath, text: "leads out of " + root},
-		"dots":                   {path: root + "/../outside/there", kind: mounter.ErrUnsafePath, text: "not clean"},
-		"relative":               {path: "./there", noRoots: true, kind: mounter.ErrUnsafePath, text: "not absolute"},
-		"newline":                {path: "a\nb", size: 1, kind: mounter.ErrUnsafePath, text: "control characters"},
-		"too large":              {path: "huge", size: 1 << 62, kind: unix.EFBIG, text: fmt.Sprintf("cannot create it with %d bytes", int64(1<<62))},
-		"name too long":          {path: strings.Repeat("x", 256), size: 1, kind: unix.ENAMETOOLONG, text: "too long"},
+		"there":                {path: "there", want: 7},
+		"there, with a size":   {path: "there", size: some, want: 7},
+		"link to it":           {path: "file", kind: mounter.ErrUnsafePath, text: "/file is a symbolic link"},
+		"through a link":       {path: "in/new-1", size: some, kind: mounter.ErrUnsafePath, text: "/in is a symbolic link"},
+		"new":                  {path: "new", size: some, want: some, created: true},
+		"new, odd name":        {path: "-rf a,b\"c=%d", size: 1, want: 1, created: true},
+		"outside, anywhere":    {path: dir + "/outside/new", size: 1, anywhere: true, want: 1, created: true},
+		"no roots":             {path: "there", noRoots: true, kind: mounter.ErrUnsafePath, text: "no roots are allowed"},
+		"a root itself":        {path: root, text: "it is a directory"},
+		"two names":            {path: "linked", kind: mounter.ErrUnsafePath, text: "it has 2 names (hard links)"},
+		"its temporary name":   {path: "made", want: 7},
+		"another's":            {path: "another's", kind: mounter.ErrUnsafePath, text: "belongs to user 1000"},
+		"open to others":       {path: "open", kind: mounter.ErrUnsafePath, text: "can be written to by others than root (mode 0666)"},
+		"in an open directory": {path: "public/there", kind: mounter.ErrUnsafePath, text: "can be written to by others than root (mode 0777)"},
+		"new, in an open one":  {path: "public/new", size: 1, kind: mounter.ErrUnsafePath, text: "can be written to by others than root (mode 0777)"},
+		"missing":              {path: "missing", kind: fs.ErrNotExist, text: "with the option size it would be created"},
+		"missing directory":    {path: "none/new", size: 1, kind: fs.ErrNotExist, text: "is the disk that should hold it mounted?"},
+		"missing dir, no size": {path: "none/new", kind: fs.ErrNotExist, text: "no such file"},
+		"dangling link":        {path: "dangling", size: 1, kind: mounter.ErrUnsafePath, text: "/dangling is a symbolic link"},
+		"directory":            {path: "inside", text: "it is a directory, not an image"},
+		"fifo":                 {path: "fifo", text: "it is no regular file"},
+		"socket":               {path: "socket", text: "it is no regular file"},
+		"character device":     {path: "/dev/null", anywhere: true, text: "it is no regular file"},
+		"in a file":            {path: "there/new", size: 1, kind: unix.ENOTDIR, text: "not a directory"},
+		"outside":              {path: dir + "/outside/there", kind: mounter.ErrUnsafePath, text: "below none of the allowed roots (/nonexistent, " + root + ")"},
+		"outside, new":         {path: dir + "/outside/new-2", size: 1, kind: mounter.ErrUnsafePath, text: "below none of the allowed roots"},
+		"link out":             {path: "out/there", kind: mounter.ErrUnsafePath, text: "is a symbolic link"},
+		"link out, new":        {path: "out/new-3", size: 1, kind: mounter.ErrUnsafePath, text: "is a symbolic link"},
+		"link to file outside": {path: "outfile", kind: mounter.ErrUnsafePath, text: "is a symbolic link"},
+		"dots":                 {path: root + "/../outside/there", kind: mounter.ErrUnsafePath, text: "not clean"},
+		"relative":             {path: "./there", anywhere: true, kind: mounter.ErrUnsafePath, text: "not absolute"},
+		"newline":              {path: "a\nb", size: 1, kind: mounter.ErrUnsafePath, text: "control characters"},
+		"too large":            {path: "huge", size: 1 << 62, kind: mounter.ErrTooLarge, text: "the filesystem that holds it has"},
+		"name too long":        {path: strings.Repeat("x", 256), size: 1, kind: unix.ENAMETOOLONG, text: "too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m mounter.Mounter
@@ -85,9 +102,8 @@ func TestOpenImage(t *testing.T) {
 			if tt.noRoots {
 				roots = nil
 			}
-			if os.Getenv(envOldKernel) != "" && strings.Contains(name, "link") {
-				// Without openat2 no link is good enough.
-				tt.kind, tt.text = mounter.ErrUnsafePath, "symbolic link"
+			if tt.anywhere {
+				roots = anywhere()
 			}
 			image, err := m.OpenImage(t.Context(), path, tt.size, roots)
 			if tt.text != "" {
@@ -122,7 +138,7 @@ func TestOpenImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range names {
-		if strings.HasPrefix(name.Name(), ".") || strings.HasPrefix(name.Name(), "huge") {
+		if strings.HasPrefix(name.Name(), ".") && name.Name() != ".made.new" || strings.HasPrefix(name.Name(), "huge") {
 			t.Errorf("left %s", name.Name())
 		}
 	}
@@ -133,7 +149,7 @@ func TestOpenImageInRoot(t *testing.T) {
 	testenv.Need(t, "root")
 	var m mounter.Mounter
 	path := fmt.Sprintf("/.flex-test-%d.img", os.Getpid())
-	image, err := m.OpenImage(t.Context(), path, testenv.MiB, nil)
+	image, err := m.OpenImage(t.Context(), path, testenv.MiB, anywhere())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +171,7 @@ func TestOpenImageAtOnce(t *testing.T) {
 		var wait sync.WaitGroup
 		for range 8 {
 			wait.Go(func() {
-				image, err := m.OpenImage(t.Context(), path, size, nil)
+				image, err := m.OpenImage(t.Context(), path, size, anywhere())
 				if err != nil {
 					t.Error(err)
 					return
@@ -180,7 +196,7 @@ func TestImageGrow(t *testing.T) {
 	testenv.Need(t, "loop")
 	var m mounter.Mounter
 	d := newDisk(t, testenv.MiB)
-	image, err := m.OpenImage(t.Context(), d.path, 0, nil)
+	image, err := m.OpenImage(t.Context(), d.path, 0, anywhere())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +231,7 @@ func TestImageGrownBefore(t *testing.T) {
 	if err := os.Truncate(d.path, 2*testenv.MiB); err != nil {
 		t.Fatal(err)
 	}
-	image, err := m.OpenImage(t.Context(), d.path, 0, nil)
+	image, err := m.OpenImage(t.Context(), d.path, 0, anywhere())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -161,7 +161,7 @@ func TestLoopConcurrently(t *testing.T) {
 
 // withImage does what a driver does: the lock is held until the disk is mounted.
 func withImage(ctx context.Context, m *mounter.Mounter, path string, do func(*mounter.Loop) error) error {
-	image, err := m.OpenImage(ctx, path, 0, nil)
+	image, err := m.OpenImage(ctx, path, 0, anywhere())
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func TestLoopOnTmpfs(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(memory.Path(), "disk.img")
-	image, err := m.OpenImage(t.Context(), path, leastSize("ext4"), nil)
+	image, err := m.OpenImage(t.Context(), path, leastSize("ext4"), anywhere())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,12 +284,12 @@ func TestLoopReadOnlyImage(t *testing.T) {
 	d, dir, target := formatted(t, "ext4"), newTarget(t), newTarget(t)
 	d.loop.Close()
 	eventually(t, "detached", func() bool { return len(loopsOf(t, d.path)) == 0 })
-	if err := m.Bind(t.Context(), filepath.Dir(d.path), nil, dir, []string{"ro"}, nil); err != nil {
+	if err := m.Bind(t.Context(), filepath.Dir(d.path), anywhere(), dir, []string{"ro"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir.Path(), "disk.img")
 	before := hash(t, d.path)
-	image, err := m.OpenImage(t.Context(), path, 0, nil)
+	image, err := m.OpenImage(t.Context(), path, 0, anywhere())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -395,7 +395,7 @@ func TestLoopReplacedImage(t *testing.T) {
 	testenv.Need(t, "loop")
 	var m mounter.Mounter
 	path := newImage(t, testenv.MiB)
-	image, err := m.OpenImage(t.Context(), path, 0, nil)
+	image, err := m.OpenImage(t.Context(), path, 0, anywhere())
 	if err != nil {
 		t.Fatal(err)
 	}

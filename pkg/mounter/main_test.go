@@ -232,7 +232,7 @@ func attachDisk(t *testing.T, path string) disk {
 
 // attach opens an image and attaches it under the lock that AttachImage wants.
 func attach(ctx context.Context, m *mounter.Mounter, path string) (*mounter.Loop, error) {
-	image, err := m.OpenImage(ctx, path, 0, nil)
+	image, err := m.OpenImage(ctx, path, 0, anywhere())
 	if err != nil {
 		return nil, err
 	}
@@ -328,3 +328,5 @@ func eventually(t *testing.T, what string, done func() bool) {
 		}
 	}
 }
+
+func anywhere() []string { return []string{mounter.Anywhere} }

@@ -112,7 +112,7 @@ func TestMemoryResizeOfOther(t *testing.T) {
 	var m mounter.Mounter
 	target := newTarget(t)
 	requireError(t, m.ResizeMemory(t.Context(), testenv.MiB, target), nil, "resize", target.Path(), "not mounted")
-	if err := m.Bind(t.Context(), newDir(t), nil, target, nil, nil); err != nil {
+	if err := m.Bind(t.Context(), newDir(t), anywhere(), target, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	defer mustUnmount(t, target)

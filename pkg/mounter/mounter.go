@@ -109,6 +109,8 @@ var (
 	// ErrUnsafePath: a path that is not clean, leaves its root or leads
 	// through a symbolic link.
 	ErrUnsafePath = errors.New("unsafe path")
+	// ErrTooLarge: the size is more than the filesystem or memory can hold.
+	ErrTooLarge = errors.New("too large")
 )
 
 // hintedError adds what to do next to a cause.

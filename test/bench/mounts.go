@@ -68,7 +68,7 @@ func (b *bench) bindInProcess(dir string) (cost, error) {
 		if err != nil {
 			return cost{}, err
 		}
-		if err := m.Bind(ctx, b.node.shared, nil, t, nil, nil); err != nil {
+		if err := m.Bind(ctx, b.node.shared, []string{mounter.Anywhere}, t, nil, nil); err != nil {
 			return cost{}, err
 		}
 		if err := m.Unmount(ctx, t); err != nil {
@@ -144,18 +144,18 @@ func (b *bench) compareTables(what string, few, many *namespace, rounds int, mak
 
 // imageDir is in memory: a disk that others use as well would be most of what
 // is measured.
-func (b *bench) imageDir() string { return filepath.Join(b.node.dir, "images") }
+func (b *bench) imageDir() string { return b.node.images() }
 
 // imageVolume is a disk image of its own; the first mount formats it.
 func (b *bench) imageVolume(pod string) (volume, error) {
-	return b.node.volume(pod, fmt.Sprintf(`"image":%q,"size":"64Mi","kubernetes.io/fsType":"ext4"`, filepath.Join(b.imageDir(), pod+".img")))
+	return b.node.volume(pod, fmt.Sprintf(`"image":%q,"size":"64Mi","kubernetes.io/fsType":"ext4","kubernetes.io/pod.namespace":"default"`, filepath.Join(b.imageDir(), "default", pod+".img")))
 }
 
 func mountMemory(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0755"); err != nil {
 		return fmt.Errorf("mount a tmpfs: %w", err)
 	}
 	return nil

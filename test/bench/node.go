@@ -127,9 +127,12 @@ func install(from, to string) error {
 	return os.WriteFile(to, content, 0o755)
 }
 
+// images is the image root; the images of a namespace are in its directory.
+func (n node) images() string { return filepath.Join(n.dir, "images") }
+
 func (n node) configure(pluginDir string) error {
 	c := driverconfig.Default(driverconfig.DriverName{Vendor: "example.com", Name: "bench"}, driverconfig.BackendLocal)
-	c.DirectoryRoots = []string{n.shared}
+	c.DirectoryRoots, c.ImageRoots = []string{n.shared}, []string{n.images()}
 	content, err := c.Encode()
 	if err != nil {
 		return err

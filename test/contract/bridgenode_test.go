@@ -24,7 +24,7 @@ func (n *node) stateDir() string     { return filepath.Join(n.bridgeDir(), "stat
 // overBridge is an edit of flexdriver's configuration.
 func (n *node) overBridge(c *driverConfig) {
 	c.Backend, c.Socket, c.StateDir = "csi", n.daemonSocket(), n.stateDir()
-	c.DirectoryRoots, c.ImageRoots = nil, nil
+	c.DirectoryRoots, c.ImageRoots, c.DeviceRoots, c.SourceTypes = nil, nil, nil, nil
 }
 
 // startCSIDriver starts the driver and waits until somebody listens.

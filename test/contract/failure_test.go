@@ -149,9 +149,11 @@ func TestMountThatFailsForGoodLeavesNothing(t *testing.T) {
 			return options(map[string]string{"medium": "memory", "typo": "x"})
 		},
 		"two sources": func(n *node) func(*v1.PersistentVolume) {
-			return options(map[string]string{"medium": "memory", "path": n.work})
+			return options(map[string]string{"medium": "memory", "path": n.shared()})
 		},
-		"absent directory": func(n *node) func(*v1.PersistentVolume) { return options(map[string]string{"path": n.work + "/none"}) },
+		"absent directory": func(n *node) func(*v1.PersistentVolume) {
+			return options(map[string]string{"path": n.shared() + "/none"})
+		},
 		"directory outside the roots": func(*node) func(*v1.PersistentVolume) {
 			return options(map[string]string{"path": "/etc"})
 		},
@@ -208,9 +210,9 @@ func failForGood(n *node, v *vol, pod *v1.Pod, attach bool) {
 func TestFullDiskFailsAndThenMounts(t *testing.T) {
 	n := newNode(t, false)
 	v, pod := n.newVolume(imageExt4(), "pv-1"), newPod("a")
-	small := filepath.Join(n.work, "small")
+	small := filepath.Join(n.images(), "small")
 	n.must(os.Mkdir(small, 0o755))
-	n.mountTmpfs(small, "size=256k")
+	n.mountTmpfs(small, "size=256k,mode=755")
 	v.pv.Spec.FlexVolume.Options["image"] = filepath.Join(small, "disk.img")
 	if err := n.mount(v, pod); err == nil {
 		t.Fatal("a file system of 64 MiB fits in 256 KiB")

@@ -96,7 +96,7 @@ func TestInstallerUnderAKubelet(t *testing.T) {
 // TestDriverInstalledBeforeTheKubeletStarts is found by its first look.
 func TestDriverInstalledBeforeTheKubeletStarts(t *testing.T) {
 	n := emptyNode(t)
-	n.installer("install", "--directory-root", n.work)
+	n.installer("install", "--directory-root", n.shared())
 	n.start()
 	if !n.registered() {
 		t.Fatal("not registered")
@@ -110,7 +110,7 @@ func TestDriverInstalledBeforeTheKubeletStarts(t *testing.T) {
 // the kubelet calls it. Each call that cannot start logs its arguments.
 func TestUpdatesUnderLoadFailNoCall(t *testing.T) {
 	n := emptyNode(t)
-	n.installer("install", "--directory-root", n.work)
+	n.installer("install", "--directory-root", n.shared())
 	n.start()
 	v := n.newVolume(directory(), "pv-1")
 	var done atomic.Bool
@@ -126,7 +126,7 @@ func TestUpdatesUnderLoadFailNoCall(t *testing.T) {
 	}
 	const updates = 30
 	for range updates {
-		n.installer("install", "--directory-root", n.work)
+		n.installer("install", "--directory-root", n.shared())
 	}
 	done.Store(true)
 	<-finished

@@ -45,6 +45,8 @@ type driverConfig struct {
 	KubeletDir     string          `json:"kubeletDir"`
 	DirectoryRoots []string        `json:"directoryRoots,omitempty"`
 	ImageRoots     []string        `json:"imageRoots,omitempty"`
+	DeviceRoots    []string        `json:"deviceRoots,omitempty"`
+	SourceTypes    []string        `json:"sourceTypes,omitempty"`
 	Socket         string          `json:"socket,omitempty"`
 	StateDir       string          `json:"stateDir,omitempty"`
 
@@ -100,7 +102,7 @@ func emptyNode(t *testing.T) *node {
 		runner:    newRunner(),
 		log:       captureLog(t),
 	}
-	for _, d := range []string{filepath.Join(n.root, "pods"), n.pluginDir, n.work} {
+	for _, d := range []string{filepath.Join(n.root, "pods"), n.pluginDir, n.images(), n.shared()} {
 		n.must(os.MkdirAll(d, 0o750))
 	}
 	t.Cleanup(func() {
@@ -163,6 +165,11 @@ func deadline(command, duration string) func(*driverConfig) {
 	return func(c *driverConfig) { c.Timeouts = map[string]string{command: duration} }
 }
 
+// images is where the namespace has its disk images, and shared where
+// directories are that can be volumes.
+func (n *node) images() string { return filepath.Join(n.work, "images", namespaceA) }
+func (n *node) shared() string { return filepath.Join(n.work, "shared") }
+
 // installByHand puts configuration and binary in place before a kubelet runs.
 func (n *node) installByHand(attach bool, edits ...func(*driverConfig)) {
 	n.t.Helper()
@@ -175,8 +182,10 @@ func (n *node) installByHand(attach bool, edits ...func(*driverConfig)) {
 			"attach": attach, "selinuxRelabel": true, "fsGroup": false,
 			"supportsMetrics": true, "requiresFSResize": true,
 		},
-		DirectoryRoots: []string{n.work},
-		ImageRoots:     []string{n.work},
+		DirectoryRoots: []string{n.shared()},
+		ImageRoots:     []string{filepath.Dir(n.images())},
+		DeviceRoots:    []string{"/dev"},
+		SourceTypes:    []string{"cifs", "nfs", "ceph"},
 	}
 	for _, edit := range edits {
 		edit(&c)

@@ -160,21 +160,21 @@ func TestOptionsWithSpecialCharactersArriveUnchanged(t *testing.T) {
 			n := newNode(t, false)
 			pod := newPod("a")
 			v := n.newVolume(imageExt4(), "pv-1")
-			v.pv.Spec.FlexVolume.Options["image"] = filepath.Join(n.work, name)
+			v.pv.Spec.FlexVolume.Options["image"] = filepath.Join(n.images(), name)
 			n.must(n.mount(v, pod))
 			v.checkMounted(v.dir(pod))
-			if !exists(filepath.Join(n.work, name)) {
+			if !exists(filepath.Join(n.images(), name)) {
 				t.Errorf("no image %q", name)
 			}
 			n.takeDown(v, pod)
 
 			w := n.newVolume(directory(), "pv-2")
-			w.pv.Spec.FlexVolume.Options["path"] = filepath.Join(n.work, "dir "+name)
+			w.pv.Spec.FlexVolume.Options["path"] = filepath.Join(n.shared(), "dir "+name)
 			n.must(os.Mkdir(w.pv.Spec.FlexVolume.Options["path"], 0o755))
 			n.must(n.mount(w, pod))
 			n.writeFile(filepath.Join(w.dir(pod), "file"), name)
 			n.takeDown(w, pod)
-			n.checkFile(filepath.Join(n.work, "dir "+name, "file"), name)
+			n.checkFile(filepath.Join(n.shared(), "dir "+name, "file"), name)
 		})
 	}
 }
@@ -185,7 +185,7 @@ func TestNewlineInAnOptionMountsNothingElse(t *testing.T) {
 	n := newNode(t, false)
 	pod := newPod("a")
 	v := n.newVolume(directory(), "pv-1")
-	v.pv.Spec.FlexVolume.Options["path"] = filepath.Join(n.work, "pv-1\nx")
+	v.pv.Spec.FlexVolume.Options["path"] = filepath.Join(n.shared(), "pv-1\nx")
 	if err := n.mount(v, pod); err == nil {
 		t.Error("mounted a directory that does not exist")
 	}

@@ -107,7 +107,7 @@ func TestFailingMountTellsNoSecret(t *testing.T) {
 		"device is no disk":      {"ext4", map[string]string{"device": "/dev/null"}},
 		"image is not allowed":   {"ext4", map[string]string{"image": "/etc/$SECRET"}},
 		"bad size":               {"", map[string]string{"medium": "memory", "size": "$SECRET"}},
-		"mkfs fails":             {"ext4", map[string]string{"image": "$WORK/x.img", "size": "64Mi", "mkfsOptions": "-O $SECRET"}},
+		"mkfs fails":             {"ext4", map[string]string{"image": "$IMAGES/x.img", "size": "64Mi", "mkfsOptions": "-O $SECRET"}},
 	}
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
 		test := tests[name]
@@ -116,7 +116,7 @@ func TestFailingMountTellsNoSecret(t *testing.T) {
 			n := newNode(t, false)
 			v, pod, secret := n.newVolume(memory(), "pv-1"), newPod("a"), randomSecret()
 			n.newSecret(v, driverName, map[string]string{"username": "user", "password": secret, "key": secret, "x": "u"})
-			replace := strings.NewReplacer("$SECRET", secret, "$WORK", n.work)
+			replace := strings.NewReplacer("$SECRET", secret, "$IMAGES", n.images())
 			options := map[string]string{}
 			for key, value := range test.options {
 				options[replace.Replace(key)] = replace.Replace(value)

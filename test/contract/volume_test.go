@@ -37,7 +37,7 @@ func kinds() []kind {
 			name: "image-xfs", fsType: "xfs", size: "320Mi", mounted: "xfs", // mkfs.xfs wants 300 MiB
 			needs: []string{"xfs"}, shared: true, grows: true,
 			options: func(n *node, name string) map[string]string {
-				return map[string]string{"image": filepath.Join(n.work, name+".img"), "size": "320Mi"}
+				return map[string]string{"image": filepath.Join(n.images(), name+".img"), "size": "320Mi"}
 			},
 		},
 		{
@@ -57,7 +57,7 @@ func imageExt4() kind {
 		name: "image-ext4", fsType: "ext4", size: "64Mi", mounted: "ext4",
 		needs: []string{"ext4"}, shared: true, grows: true,
 		options: func(n *node, name string) map[string]string {
-			return map[string]string{"image": filepath.Join(n.work, name+".img"), "size": "64Mi"}
+			return map[string]string{"image": filepath.Join(n.images(), name+".img"), "size": "64Mi"}
 		},
 	}
 }
@@ -66,7 +66,7 @@ func directory() kind {
 	return kind{
 		name: "directory", size: "64Mi", needs: []string{"root"}, shared: true,
 		options: func(n *node, name string) map[string]string {
-			dir := filepath.Join(n.work, name)
+			dir := filepath.Join(n.shared(), name)
 			n.must(os.MkdirAll(dir, 0o755))
 			return map[string]string{"path": dir}
 		},

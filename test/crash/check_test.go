@@ -103,7 +103,7 @@ func (w *world) settled(visible bool) error {
 // allowed are the files that calls may leave for good.
 func (w *world) allowed(name string) bool {
 	switch name {
-	case "var/lib/kubelet/plugins/kubernetes.io/flexvolume/.flexdriver.lock", "images/disk.img":
+	case "var/lib/kubelet/plugins/kubernetes.io/flexvolume/.flexdriver.lock", "images/" + namespace + "/disk.img":
 		return true
 	}
 	return filepath.Base(name) == ".attached-lock"

@@ -25,6 +25,7 @@ const (
 	driverName = "example.com/disk"
 	pvName     = "pv-1"
 	nodeName   = "node-1"
+	namespace  = "default"
 
 	// callPatience is far more than any call takes.
 	callPatience = time.Minute
@@ -65,7 +66,7 @@ func newWorld(t *testing.T, v *volume) *world {
 	t.Helper()
 	k := testenv.Kubelet(t)
 	w := &world{t: t, kubelet: k, dir: strings.TrimSuffix(k.Root, "/var/lib/kubelet"), driver: k.DriverPath(driverName), volume: v}
-	for _, dir := range []string{filepath.Dir(w.driver), w.path("images"), w.path("shared"), w.path("spare")} {
+	for _, dir := range []string{filepath.Dir(w.driver), filepath.Dir(w.image()), w.path("shared"), w.path("spare")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +78,8 @@ func newWorld(t *testing.T, v *volume) *world {
 	}
 	config := fmt.Sprintf(`{"apiVersion":"flex2csi.io/v1alpha1","kind":"FlexDriverConfiguration","driver":%q,"backend":"local",
 		"capabilities":{"attach":%t,"selinuxRelabel":true,"fsGroup":false,"supportsMetrics":true,"requiresFSResize":true},
-		"fsGroupPolicy":"driver","directoryRoots":[%q]}`, driverName, v.attach, w.path("shared"))
+		"fsGroupPolicy":"driver","directoryRoots":[%q],"imageRoots":[%q],"deviceRoots":["/dev"],"sourceTypes":[%q]}`,
+		driverName, v.attach, w.path("shared"), w.path("images"), fuseType)
 	w.mustWrite(filepath.Join(filepath.Dir(w.driver), ".flexdriver.json"), []byte(config), 0o644)
 	return w
 }
@@ -86,7 +88,7 @@ func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
 
 func (w *world) template() string { return w.path("spare/template.img") }
 
-func (w *world) image() string { return w.path("images/disk.img") }
+func (w *world) image() string { return w.path("images/" + namespace + "/disk.img") }
 
 func (w *world) mustWrite(path string, content []byte, mode os.FileMode) {
 	w.t.Helper()
@@ -110,7 +112,7 @@ func (w *world) argv(c call) []string {
 	args := []string{w.driver, string(c.command)}
 	switch c.command {
 	case flex.CommandMount:
-		o.PodName, o.PodNamespace, o.PodUID = c.pod, "default", c.pod
+		o.PodName, o.PodNamespace, o.PodUID = c.pod, namespace, c.pod
 		o.FSGroup = w.volume.fsGroup
 		return append(args, w.target(c), w.marshal(o))
 	case flex.CommandMountDevice:

@@ -95,7 +95,7 @@ func (d *Driver) create(ctx context.Context, v *volumeRecord, size int64) error 
 	if err := remove(d.store.image(v.ID)); err != nil {
 		return err
 	}
-	image, err := d.mounter.OpenImage(ctx, d.store.image(v.ID), size, nil)
+	image, err := d.mounter.OpenImage(ctx, d.store.image(v.ID), size, anywhere())
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (c controller) grow(ctx context.Context, v *volumeRecord, size int64) error
 			return err
 		}
 	}
-	image, err := c.mounter.OpenImage(ctx, c.store.image(v.ID), 0, nil)
+	image, err := c.mounter.OpenImage(ctx, c.store.image(v.ID), 0, anywhere())
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func (d *Driver) makeDirectory(id string) error {
 }
 
 func (n node) bindDirectory(ctx context.Context, a *admitted, t *mounter.Target) error {
-	return n.mounter.Bind(ctx, n.store.directory(a.ID), nil, t, bindOptions(a.MountFlags, a.readOnly), n.group(ctx, a.capability, a.readOnly))
+	return n.mounter.Bind(ctx, n.store.directory(a.ID), anywhere(), t, bindOptions(a.MountFlags, a.readOnly), n.group(ctx, a.capability, a.readOnly))
 }
 
 // isDirectoryOf reports whether what is seen at path is a volume's directory.

@@ -21,6 +21,9 @@ import (
 // kernel lets go of it a little later.
 const releaseWait = 10 * time.Second
 
+// anywhere: the store's paths are this driver's own.
+func anywhere() []string { return []string{mounter.Anywhere} }
+
 // openTarget opens a mount point; nil if there cannot be one, since what is
 // above it is gone.
 func openTarget(path string) (*mounter.Target, error) {
@@ -37,7 +40,7 @@ func (n node) mountDisk(ctx context.Context, a *admitted, t *mounter.Target) err
 	if n.Directories {
 		return n.bindDirectory(ctx, a, t)
 	}
-	image, err := n.mounter.OpenImage(ctx, n.store.image(a.ID), 0, nil)
+	image, err := n.mounter.OpenImage(ctx, n.store.image(a.ID), 0, anywhere())
 	if err != nil {
 		return err
 	}
@@ -191,7 +194,7 @@ func (d *Driver) attachedTo(ctx context.Context, id string) (string, error) {
 	if d.Directories {
 		return d.boundAt(id)
 	}
-	image, err := d.mounter.OpenImage(ctx, d.store.image(id), 0, nil)
+	image, err := d.mounter.OpenImage(ctx, d.store.image(id), 0, anywhere())
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

@@ -120,7 +120,7 @@ func (p publish) mount(ctx context.Context, t *mounter.Target) error {
 	if p.direct {
 		return p.n.mountDisk(ctx, &v, t)
 	}
-	return p.n.mounter.Bind(ctx, p.record.StagingPath, nil, t, bindOptions(v.MountFlags, v.readOnly), p.n.group(ctx, v.capability, v.readOnly))
+	return p.n.mounter.Bind(ctx, p.record.StagingPath, anywhere(), t, bindOptions(v.MountFlags, v.readOnly), p.n.group(ctx, v.capability, v.readOnly))
 }
 
 // compare is the table of the CSI specification for a second NodePublishVolume

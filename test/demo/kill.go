@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/flex2csi/flex2csi/test/demo/screen"
@@ -66,7 +65,7 @@ func (t *story) killOnce(dir string, disk volume) (took time.Duration, caught bo
 		select {
 		case <-done:
 			_, err := t.node.call("unmount", dir)
-			return 0, false, errors.Join(err, os.Remove(filepath.Join(t.node.images, disk.image)))
+			return 0, false, errors.Join(err, os.Remove(t.node.imagePath(disk)))
 		default:
 			caught = childOf(cmd.Process.Pid) == "mkfs.ext4"
 		}
@@ -86,7 +85,7 @@ func (t *story) unfinished(disk volume) (content string, err error) {
 	if err := t.node.noLoops(); err != nil {
 		return "", err
 	}
-	image := filepath.Join(t.node.images, disk.image)
+	image := t.node.imagePath(disk)
 	if _, err := os.Stat(image); err != nil {
 		return "", err
 	}

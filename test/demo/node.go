@@ -26,7 +26,7 @@ type node struct {
 	flex2csi   string // the daemon
 	plugins    string // the kubelet's --volume-plugin-dir
 	kubelet    string // the kubelet's --root-dir
-	images     string // where the disk images lie
+	images     string // where the disk images lie, in a directory for each namespace
 }
 
 func newNode(dir string) (*node, error) {
@@ -69,7 +69,7 @@ func (n *node) short(text string) string {
 		n.kubelet+"/pods/", "",
 		"/volumes/example.com~disk/data", "",
 		n.kubelet+"/plugins/kubernetes.io/flexvolume/example.com/disk/mounts/data", "global",
-		n.images+"/", "",
+		n.images+"/"+namespace+"/", "",
 		n.csiDir()+"/volumes/", "",
 		n.plugins, "…/exec",
 		n.dir, "…",
@@ -83,9 +83,14 @@ type volume struct {
 	handle              string // of the CSI driver's, instead of image and size
 }
 
+// namespace is that of the pods, to which the images belong.
+const namespace = "default"
+
+func (n *node) imagePath(v volume) string { return filepath.Join(n.images, namespace, v.image) }
+
 // argument is the JSON argument as the kubelet writes it.
 func (n *node) argument(v volume) (string, error) {
-	o := flex.Options{VolumeName: "data", FSType: v.fsType, ReadOnly: v.readOnly, User: map[string]string{"image": filepath.Join(n.images, v.image)}}
+	o := flex.Options{VolumeName: "data", PodNamespace: namespace, FSType: v.fsType, ReadOnly: v.readOnly, User: map[string]string{"image": n.imagePath(v)}}
 	if v.size != "" {
 		o.User["size"] = v.size
 	}

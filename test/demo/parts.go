@@ -32,7 +32,7 @@ func (t *story) prologue() {
 func (t *story) install() {
 	t.Part("install")
 	t.Scene("One file and its configuration, put in place in one step.")
-	t.people(true, "install")
+	t.people(true, "install", "--image-root", t.node.images)
 	names, err := files(t.node.plugins)
 	if want := "example.com~disk/.flexdriver.json example.com~disk/disk"; err == nil && strings.Join(names, " ") != want {
 		err = fmt.Errorf("there are: %s", strings.Join(names, ", "))
@@ -116,7 +116,7 @@ func (t *story) withoutAttach() {
 
 // sparse shows how little of the disk an image takes.
 func (t *story) sparse(image string) {
-	length, blocks, err := taken(filepath.Join(t.node.images, image))
+	length, blocks, err := taken(t.node.imagePath(volume{image: image}))
 	if err == nil && blocks > length/2 {
 		err = fmt.Errorf("%s takes %s of the disk", image, mib(blocks))
 	}
@@ -166,7 +166,7 @@ func (t *story) growXFS(dir string) {
 func (t *story) withAttach() {
 	t.Part("attach: true — kube-controller-manager and the kubelet share the work")
 	t.Scene("The same file, told to attach. A running kubelet notices, and runs init once.")
-	t.people(true, "install", "--attach")
+	t.people(true, "install", "--image-root", t.node.images, "--attach")
 	t.init(true)
 	disk := volume{image: "xfs2.img", size: "512Mi", fsType: "xfs"}
 	argument := t.argument(disk)
@@ -176,12 +176,11 @@ func (t *story) withAttach() {
 	t.call("'{…}' node-1", "isattached", argument, "node-1")
 	t.refused("attached to node node-1", "'{…}' node-2", "attach", argument, "node-2")
 
-	t.Scene("The kubelet of node-1 waits for the device, mounts it once, and then for each pod.")
+	t.Scene("The kubelet of node-1 waits for the device, and mounts it for each pod. An image is left alone until mount tells the namespace to which it belongs.")
 	a, b, global := t.pod("pod-a"), t.pod("pod-b"), t.global()
 	t.setUpDevice(global, disk)
 	t.mountAgain(a, disk)
 	t.mountAgain(b, disk)
-	t.shows(global, "xfs", "rw")
 	t.shows(a, "xfs", "rw")
 	t.shows(b, "xfs", "rw")
 	t.oneLoop()
@@ -207,7 +206,7 @@ func (t *story) withAttach() {
 
 // setUpDevice makes the calls before the first mount.
 func (t *story) setUpDevice(global string, disk volume) {
-	device, argument := filepath.Join(t.node.images, disk.image), t.argument(disk)
+	device, argument := t.node.imagePath(disk), t.argument(disk)
 	t.call(disk.image+" '{…}'", "waitforattach", device, argument)
 	t.call("global "+disk.image+" '{…}'", "mountdevice", global, device, argument)
 }
@@ -257,7 +256,7 @@ func (t *story) nothingLeft() {
 		err = fmt.Errorf("there are: %s", strings.Join(names, ", "))
 	}
 	t.Verify(err, "files", "one, empty, which callouts lock: %s", filepath.Base(strings.Join(names, " ")))
-	images, err := files(t.node.images)
+	images, err := files(filepath.Join(t.node.images, namespace))
 	t.Verify(err, "data", "%s  %s", strings.Join(images, "  "), t.Paint(screen.Dim, "the volumes themselves, and yours"))
 }
 

@@ -22,7 +22,7 @@ import (
 const (
 	// installed is the namespace of flex2csi.
 	installed = "flex2csi"
-	// localImages is where disks of the backend local are.
+	// localImages is where disks of the backend local are, in a directory for each namespace.
 	localImages = "/var/lib/volumes"
 	pluginDir   = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec"
 )
@@ -115,7 +115,7 @@ func (c *cluster) installLocal(context.Context) error {
 		name  string
 		flags []string
 	}{{local().flex, nil}, {localAttached().flex, []string{"--attach"}}} {
-		args := append([]string{"install", "--driver", d.name, "--volume-plugin-dir", pluginDir}, d.flags...)
+		args := append([]string{"install", "--driver", d.name, "--volume-plugin-dir", pluginDir, "--image-root", localImages}, d.flags...)
 		if out, err := exec.Command(os.Getenv("FLEXDRIVER_BINARY"), args...).CombinedOutput(); err != nil {
 			return fmt.Errorf("install %s: %w: %s", d.name, err, out)
 		}

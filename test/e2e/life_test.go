@@ -59,7 +59,7 @@ func (t *T) localVolume(d driver, options ...volumeOption) *volume {
 	t.Helper()
 	v := t.describe(d, "data", options...)
 	delete(v.spec.Options, "volumeHandle")
-	v.spec.Options["image"] = fmt.Sprintf("%s/%s.img", localImages, v.name)
+	v.spec.Options["image"] = fmt.Sprintf("%s/%s/%s.img", localImages, t.Namespace, v.name)
 	v.spec.Options["size"] = strconv.FormatInt(v.bytes, 10)
 	t.keep(v)
 	return v

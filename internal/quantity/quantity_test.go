@@ -1,4 +1,4 @@
-package local
+package quantity
 
 import (
 	"math"
@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// The values are those of resource.ParseQuantity and Quantity.Value, which
+// The values are those of resource.Parse and Quantity.Value, which
 // test/contract compares with on many more.
-func TestParseQuantity(t *testing.T) {
+func TestParse(t *testing.T) {
 	for in, want := range map[string]int64{
 		"1":                              1,
 		"+1":                             1,
@@ -46,8 +46,8 @@ func TestParseQuantity(t *testing.T) {
 		"1.500000000000000000000000Gi":   3 << 29,
 		"000000000000000000000000000001": 1,
 	} {
-		if got, err := ParseQuantity(in); got != want || err != nil {
-			t.Errorf("ParseQuantity(%q) = %d, %v, want %d", in, got, err, want)
+		if got, err := Parse(in); got != want || err != nil {
+			t.Errorf("Parse(%q) = %d, %v, want %d", in, got, err, want)
 		}
 	}
 	for in, want := range map[string]string{
@@ -64,19 +64,19 @@ func TestParseQuantity(t *testing.T) {
 		"10e18":                 "is too large",
 		"0.0000000000000000001": "has too many decimals",
 	} {
-		if got, err := ParseQuantity(in); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("ParseQuantity(%q) = %d, %v, want an error that it %s", in, got, err, want)
+		if got, err := Parse(in); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Parse(%q) = %d, %v, want an error that it %s", in, got, err, want)
 		}
 	}
 }
 
 // What is accepted is what exact arithmetic says.
-func FuzzParseQuantity(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	for _, s := range []string{"1", "1.5Gi", "18.9E", "7.999999999999999999Ei", "1e+3", ".5Ki", "0.000000000000000001Ei", "+1.", "18446744073709551615.5", "1E"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		got, err := ParseQuantity(s)
+		got, err := Parse(s)
 		if err != nil {
 			if got != 0 {
 				t.Errorf("%q: %d with %v", s, got, err)

@@ -1,4 +1,4 @@
-package local
+package quantity
 
 import (
 	"fmt"
@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// ParseQuantity reads a Kubernetes quantity (10Gi, 1.5T, 1e9) as a number of
+// Parse reads a Kubernetes quantity (10Gi, 1.5T, 1e9) as a number of
 // bytes, rounded up. The grammar is that of
 // k8s.io/apimachinery/pkg/api/resource, which is too heavy for a program that
 // starts with every call; the contract tests compare the two. Finer suffixes
 // than bytes (m, u, n) are not taken.
-func ParseQuantity(s string) (int64, error) {
+func Parse(s string) (int64, error) {
 	end := strings.IndexFunc(s, func(r rune) bool { return r != '+' && r != '.' && (r < '0' || r > '9') })
 	if end < 0 {
 		end = len(s)

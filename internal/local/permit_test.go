@@ -1,0 +1,296 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// everyCall makes a call with the options as each callout that looks at a
+// volume on the node, and as its dry run, and checks that all are refused.
+func (w *world) everyCall(dir string, o flex.Options, code flex.Code, texts ...string) {
+	w.Helper()
+	for _, command := range []flex.Command{flex.CommandMount, flex.CommandMountDevice, flex.CommandWaitForAttach, flex.CommandExpandFS, flex.CommandExpandVolume} {
+		c := call(command, dir, o)
+		c.NewSize = 64 << 20
+		_, planErr := w.b.Plan(w.Context(), c)
+		w.refused(planErr, code, texts...)
+		if command == flex.CommandWaitForAttach {
+			_, err := w.b.Driver().WaitForAttach(w.Context(), c)
+			w.refused(err, code, texts...)
+			continue
+		}
+		w.refused(w.do(c), code, texts...)
+	}
+	w.mounted(dir, false)
+}
+
+// Without a configuration nothing of the node is opened (security.md, 2 and 3).
+func TestClosedByDefault(t *testing.T) {
+	testenv.Need(t, "ext4")
+	w := newWorld(t)
+	device := w.disk("disk", 32<<20)
+	w.run("mkfs.ext4", "-q", device)
+	w.b = Backend{}
+	dir := w.pod("a")
+	for _, tt := range []struct {
+		o     flex.Options
+		texts []string
+	}{
+		{options("image", w.image("new.img"), "size", "32Mi"), []string{"no volumes with image", "imageRoots", "--image-root"}},
+		{options("device", device), []string{"no volumes with device", "deviceRoots", "--device-root"}},
+		{options("device", "LABEL=x"), []string{"no volumes with device", "deviceRoots"}},
+		{options("path", "/etc"), []string{"no volumes with path", "directoryRoots", "--directory-root"}},
+		{options("source", "server:/export", "fsType", "nfs"), []string{"no volumes with source", "sourceTypes", "--source-type nfs"}},
+		{options("source", "/tmp/program#x", "fsType", "fuse"), []string{"sourceTypes", "--source-type fuse"}},
+	} {
+		w.everyCall(dir, tt.o, flex.CodePermissionDenied, tt.texts...)
+	}
+	w.refused(w.do(call(flex.CommandMount, dir, options("medium", "memory"))), flex.CodePermissionDenied, "maxSize", "--max-size")
+	if _, err := os.Stat(w.image("new.img")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an image was made: %v", err)
+	}
+}
+
+// A type of filesystem is allowed by its full name only.
+func TestSourceTypesAreExact(t *testing.T) {
+	w := newWorld(t)
+	w.b.SourceTypes = []string{"nfs", "fuse.sshfs"}
+	for _, fsType := range []string{"nfs4", "fuse", "fuse.bindfs", "fuse.ssh", "cifs"} {
+		w.everyCall(w.pod("a"), options("source", "server:/x", "fsType", fsType), flex.CodePermissionDenied, "fsType "+fsType, "none of the sourceTypes", "nfs, fuse.sshfs")
+	}
+}
+
+// An image of one namespace is out of reach of all others, by any name.
+func TestImageOfAnotherNamespace(t *testing.T) {
+	testenv.Need(t, "ext4")
+	w := newWorld(t)
+	o := options("image", w.image("disk.img"), "size", "32Mi")
+	w.mount(w.pod("own"), o)
+	before, dir := w.read(w.image("disk.img")), w.pod("other")
+
+	thief := o
+	thief.PodNamespace = "team-b"
+	w.everyCall(dir, thief, flex.CodePermissionDenied, "it is of namespace team-a", "the pod is in namespace team-b", w.path("team-b/"))
+
+	thief = options("image", w.path("team-b/link.img"))
+	thief.PodNamespace = "team-b"
+	if err := os.MkdirAll(w.path("team-b"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for title, link := range map[string]func() error{
+		"symbolic link": func() error { return os.Symlink(w.image("disk.img"), w.path("team-b/link.img")) },
+		"hard link":     func() error { return os.Link(w.image("disk.img"), w.path("team-b/link.img")) },
+	} {
+		if err := link(); err != nil {
+			t.Fatal(err)
+		}
+		w.refused(w.do(call(flex.CommandMount, dir, thief)), flex.CodeInvalidArgument, title)
+		_, err := w.b.Plan(t.Context(), call(flex.CommandMount, dir, thief))
+		w.refused(err, flex.CodeInvalidArgument, title)
+		if err := os.Remove(w.path("team-b/link.img")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("team-a", w.path("team-c")); err != nil {
+		t.Fatal(err)
+	}
+	thief = options("image", w.path("team-c/disk.img"))
+	thief.PodNamespace = "team-c"
+	w.refused(w.do(call(flex.CommandMount, dir, thief)), flex.CodeInvalidArgument, "symbolic link")
+
+	// Its loop device is no disk of the node.
+	source := strings.TrimSpace(w.run("losetup", "--noheadings", "--output", "NAME", "--associated", w.image("disk.img")))
+	thief = options("device", source)
+	thief.PodNamespace = "team-b"
+	w.refused(w.do(call(flex.CommandMount, dir, thief)), flex.CodeInvalidArgument, "loop device", "with the option image")
+	w.mounted(dir, false)
+
+	w.unmount(w.pod("own"))
+	if w.read(w.image("disk.img"))[:1024] != before[:1024] {
+		t.Error("the image has changed")
+	}
+}
+
+// What a pod could put in the place of an image that it may name.
+func TestImageThatIsNotRoots(t *testing.T) {
+	w := newWorld(t)
+	dir, path := w.pod("a"), w.image("disk.img")
+	o := options("image", path, "size", "32Mi")
+	refused := func(text string) {
+		t.Helper()
+		w.refused(w.do(call(flex.CommandMount, dir, o)), flex.CodeInvalidArgument, text)
+		w.mounted(dir, false)
+	}
+	w.write(path, strings.Repeat("\x00", 1<<20))
+	if err := os.Chown(path, 1000, 1000); err != nil {
+		t.Fatal(err)
+	}
+	refused("belongs to user 1000")
+	if err := errors.Join(os.Chown(path, 0, 0), os.Chmod(path, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	refused("can be written to by others than root")
+	if err := errors.Join(os.Chmod(path, 0o600), os.Chmod(filepath.Dir(path), 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	refused("can be written to by others than root")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	refused("can be written to by others than root") // nor is one created there
+	if err := os.Chmod(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.refused(w.do(call(flex.CommandMount, dir, o)), flex.CodeInternal, "no regular file")
+}
+
+// The calls that tell no namespace leave images alone; the directory of a
+// namespace is made by the one that does.
+func TestImageWithoutNamespace(t *testing.T) {
+	testenv.Need(t, "xfs") // grows without a capability
+	w := newWorld(t)
+	o := options("image", w.path("team-new/disk.img"), "size", "300Mi", "fsType", "xfs")
+	o.PodNamespace = ""
+	if got, err := w.b.Driver().WaitForAttach(t.Context(), call(flex.CommandWaitForAttach, "", o)); got != w.path("team-new/disk.img") || err != nil {
+		t.Errorf("waitforattach: %q, %v", got, err)
+	}
+	if err := w.do(call(flex.CommandMountDevice, w.device(), o)); err != nil {
+		t.Error(err)
+	}
+	w.mounted(w.device(), false)
+	mount := call(flex.CommandMount, w.pod("a"), o)
+	w.refused(w.do(mount), flex.CodeInvalidArgument, "does not tell the pod's namespace", flex.OptionPodNamespace)
+	if _, err := os.Stat(w.path("team-new")); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("something was made: %v", err)
+	}
+
+	o.PodNamespace = "team-new"
+	w.mount(mount.Dir, o)
+	if st, err := os.Stat(w.path("team-new")); err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("the directory of the namespace: %v, %v", st, err)
+	}
+	// The kubelet's expandfs tells none; what is mounted there was verified.
+	o.PodNamespace = ""
+	grow := call(flex.CommandExpandFS, mount.Dir, o)
+	grow.NewSize = 400 << 20
+	if err := w.do(grow); err != nil {
+		t.Error(err)
+	}
+	w.unmount(mount.Dir)
+	grow.NewSize = 500 << 20
+	w.refused(w.do(grow), flex.CodeFailedPrecondition, "is not mounted at")
+	if st, err := os.Stat(w.path("team-new/disk.img")); err != nil || st.Size() != 400<<20 {
+		t.Errorf("the image: %v, %v", st, err)
+	}
+}
+
+// A disk that the node itself uses is not shared with a pod.
+func TestDeviceMountedElsewhere(t *testing.T) {
+	for _, fsType := range []string{"ext4", "btrfs"} {
+		t.Run(fsType, func(t *testing.T) {
+			testenv.Need(t, fsType)
+			w := newWorld(t)
+			device := w.disk("disk", 256<<20)
+			w.run("mkfs."+fsType, "-q", device)
+			host := w.path("host")
+			if err := os.Mkdir(host, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := unix.Mount(device, host, fsType, 0, ""); err != nil {
+				t.Fatal(err)
+			}
+			o, pod := options("device", device), w.pod("a")
+			for _, command := range []flex.Command{flex.CommandMount, flex.CommandMountDevice, flex.CommandExpandFS} {
+				c := call(command, pod, o)
+				c.NewSize = 1 << 20
+				w.refused(w.do(c), flex.CodeAborted, "mounted at "+host, "not shared with pods")
+				_, err := w.b.Plan(t.Context(), c)
+				w.refused(err, flex.CodeAborted, "mounted at "+host)
+			}
+			w.mounted(pod, false)
+			if err := unix.Unmount(host, 0); err != nil {
+				t.Fatal(err)
+			}
+			w.mount(pod, o)
+			w.mount(w.pod("b"), o) // pods share it
+			w.unmount(pod)
+			w.unmount(w.pod("b"))
+		})
+	}
+}
+
+// Sizes end at maxSize, and at what there is.
+func TestSizesAreBounded(t *testing.T) {
+	testenv.Need(t, "ext4")
+	w := newWorld(t)
+	w.b.MaxSize = 32 << 20
+	dir, image := w.pod("a"), w.image("disk.img")
+	both := func(c *flex.Call, code flex.Code, texts ...string) {
+		t.Helper()
+		_, err := w.b.Plan(t.Context(), c)
+		w.refused(err, code, texts...)
+		w.refused(w.do(c), code, texts...)
+	}
+	both(call(flex.CommandMount, dir, options("image", image, "size", "33Mi")), flex.CodePermissionDenied, "create image "+image, "maxSize", "33554432")
+	both(call(flex.CommandMount, dir, options("medium", "memory", "size", "33Mi")), flex.CodePermissionDenied, "medium memory", "maxSize")
+	o := options("image", image, "size", "16Mi")
+	w.mount(dir, o)
+	grow := call(flex.CommandExpandFS, dir, o)
+	grow.NewSize = 33 << 20
+	both(grow, flex.CodePermissionDenied, "grow image "+image, "maxSize")
+	w.unmount(dir)
+	w.b.MaxSize = 1 << 20 // an image that is there is taken as it is
+	w.mount(dir, o)
+	w.unmount(dir)
+
+	w.b.MaxSize = 1 << 62
+	w.refused(w.do(call(flex.CommandMount, dir, options("medium", "memory", "size", "1Ei"))), flex.CodePermissionDenied, "half of this node's memory")
+	w.refused(w.do(call(flex.CommandMount, dir, options("image", w.image("huge.img"), "size", "1Ei"))), flex.CodeInvalidArgument, "the filesystem that holds it has")
+
+	w.b.MaxSize = 1 << 30
+	w.mount(dir, options("medium", "memory"))
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil || int64(st.Blocks)*st.Bsize != defaultMemory {
+		t.Errorf("memory without a size has %d bytes, %v", int64(st.Blocks)*st.Bsize, err)
+	}
+	w.unmount(dir)
+}
+
+// A device is allowed by a name below the roots, and by what leads to such a
+// name.
+func TestDeviceRoots(t *testing.T) {
+	testenv.Need(t, "ext4")
+	w := newWorld(t)
+	device, other := w.disk("disk", 32<<20), w.disk("other", 32<<20)
+	w.run("mkfs.ext4", "-q", "-L", "flex-roots", device)
+	w.run("mkfs.ext4", "-q", "-L", "flex-outside", other)
+	root, open := w.path("by-id"), w.path("open")
+	if err := errors.Join(os.Mkdir(root, 0o755), os.Symlink(device, root+"/one"), os.Symlink(w.dir, root+"/dir"),
+		os.Mkdir(open, 0o755), os.Chmod(open, 0o777), os.Symlink(device, open+"/one")); err != nil {
+		t.Fatal(err)
+	}
+	w.b.DeviceRoots = []string{root, open}
+	dir := w.pod("a")
+	for _, name := range []string{root + "/one", "LABEL=flex-roots"} {
+		w.mount(dir, options("device", name))
+		w.unmount(dir)
+	}
+	w.refused(w.do(call(flex.CommandMount, dir, options("device", device))), flex.CodePermissionDenied, "below none of the deviceRoots")
+	w.refused(w.do(call(flex.CommandMount, dir, options("device", "LABEL=flex-outside"))), flex.CodePermissionDenied, fmt.Sprintf("%s has no name below the deviceRoots", other))
+	w.refused(w.do(call(flex.CommandMount, dir, options("device", root+"/dir/disk"))), flex.CodeInvalidArgument, "symbolic link")
+	w.refused(w.do(call(flex.CommandMount, dir, options("device", open+"/one"))), flex.CodeInvalidArgument, "can be written to by others than root")
+	w.mounted(dir, false)
+}

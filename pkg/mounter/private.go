@@ -1,0 +1,132 @@
+package mounter
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Anywhere, as a root, allows every path of the node, and leaves it as it is
+// checked to the caller. It is for callers whose paths nobody else can choose.
+const Anywhere = "/"
+
+// outside is the error of a path that no root allows.
+func outside(roots []string) error {
+	if len(roots) == 0 {
+		return because(ErrUnsafePath, "no roots are allowed")
+	}
+	return because(ErrUnsafePath, "it is below none of the allowed roots (%s)", strings.Join(roots, ", "))
+}
+
+// openPrivate opens a path below one of the roots as O_PATH, through
+// directories that only root can write to and no symbolic link. So what was
+// opened cannot be replaced by a process, of a pod that sees the same
+// directory for one, that is not root.
+func openPrivate(path string, roots []string) (*os.File, error) {
+	for _, root := range roots {
+		if root == Anywhere {
+			return os.OpenFile(path, unix.O_PATH, 0)
+		}
+		if below(root, path) {
+			return walkPrivate(root, strings.TrimPrefix(strings.TrimPrefix(path, root), "/"))
+		}
+	}
+	return nil, outside(roots)
+}
+
+// walkPrivate opens one component after the other.
+func walkPrivate(root, rel string) (*os.File, error) {
+	at, err := os.OpenFile(root, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err == nil {
+		at, err = requirePrivate(at)
+	}
+	if rel == "" {
+		return at, err
+	}
+	for part := range strings.SplitSeq(rel, "/") {
+		if err != nil {
+			return nil, err
+		}
+		dir := at
+		at, err = openStep(dir, part)
+		dir.Close()
+		if err == nil {
+			at, err = requirePrivate(at)
+		}
+	}
+	return at, err
+}
+
+func openStep(dir *os.File, name string) (*os.File, error) {
+	path := filepath.Join(dir.Name(), name)
+	if name == ".." {
+		return nil, because(ErrUnsafePath, "it leads out of its root")
+	}
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// requirePrivate refuses symbolic links, and what others than root own or can
+// write to. It closes what it refuses.
+func requirePrivate(f *os.File) (*os.File, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(int(f.Fd()), &st)
+	switch kind := st.Mode & unix.S_IFMT; {
+	case err != nil:
+	case kind == unix.S_IFLNK:
+		err = because(ErrUnsafePath, "%s is a symbolic link, which is not followed here", f.Name())
+	case kind != unix.S_IFDIR && kind != unix.S_IFREG:
+	case st.Uid != 0:
+		err = because(ErrUnsafePath, "%s belongs to user %d, who could replace what is there; chown root %s", f.Name(), st.Uid, f.Name())
+	case st.Mode&0o022 != 0:
+		err = because(ErrUnsafePath, "%s can be written to by others than root (mode %#o); chmod go-w %s", f.Name(), st.Mode&0o7777, f.Name())
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// requireOneName refuses an image with a second name: a hard link, by which
+// another directory could show it. Only the temporary name does not count that
+// a killed linkNamedFile left in the same directory.
+func requireOneName(path string, st *unix.Stat_t) error {
+	if st.Nlink == 1 {
+		return nil
+	}
+	var temporary unix.Stat_t
+	err := unix.Lstat(filepath.Join(filepath.Dir(path), temporaryName(filepath.Base(path))), &temporary)
+	if err == nil && st.Nlink == 2 && temporary.Dev == st.Dev && temporary.Ino == st.Ino {
+		return nil
+	}
+	return because(ErrUnsafePath, "it has %d names (hard links), and must have one; find the others with find -inum %d", st.Nlink, st.Ino)
+}
+
+// MakePrivateDir makes a directory that only root can enter directly below a
+// root, unless it exists. The root must exist: one that is missing may be on a
+// disk that is not mounted yet.
+func (m *Mounter) MakePrivateDir(root, name string) error {
+	fail := func(err error) error {
+		return &Error{Op: "make directory", Source: filepath.Join(root, name), Err: err}
+	}
+	dir, err := walkPrivate(root, "")
+	if errors.Is(err, os.ErrNotExist) {
+		return fail(fmt.Errorf("%w (is the disk that should hold it mounted?)", err))
+	}
+	if err != nil {
+		return fail(err)
+	}
+	defer dir.Close()
+	if err := unix.Mkdirat(int(dir.Fd()), name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fail(err)
+	}
+	return nil
+}
