@@ -51,7 +51,7 @@ func TestClosedByDefault(t *testing.T) {
 		{options("device", "LABEL=x"), []string{"no volumes with device", "deviceRoots"}},
 		{options("path", "/etc"), []string{"no volumes with path", "directoryRoots", "--directory-root"}},
 		{options("source", "server:/export", "fsType", "nfs"), []string{"no volumes with source", "sourceTypes", "--source-type nfs"}},
-		{options("source", "/tmp/program#x", "fsType", "fuse"), []string{"sourceTypes", "--source-type fuse"}},
+		{options("source", "server:/x", "fsType", "fuse.sshfs"), []string{"no volumes with source", "--source-type fuse.sshfs"}},
 	} {
 		w.everyCall(dir, tt.o, flex.CodePermissionDenied, tt.texts...)
 	}
@@ -65,7 +65,7 @@ func TestClosedByDefault(t *testing.T) {
 func TestSourceTypesAreExact(t *testing.T) {
 	w := newWorld(t)
 	w.b.SourceTypes = []string{"nfs", "fuse.sshfs"}
-	for _, fsType := range []string{"nfs4", "fuse", "fuse.bindfs", "fuse.ssh", "cifs"} {
+	for _, fsType := range []string{"nfs4", "fuse.bindfs", "fuse.sshfs2"} {
 		w.everyCall(w.pod("a"), options("source", "server:/x", "fsType", fsType), flex.CodePermissionDenied, "fsType "+fsType, "none of the sourceTypes", "nfs, fuse.sshfs")
 	}
 }

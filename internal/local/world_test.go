@@ -31,7 +31,7 @@ func newWorld(t *testing.T) *world {
 	testenv.Need(t, "mount")
 	w := &world{T: t, kubelet: testenv.Kubelet(t), dir: t.TempDir()}
 	w.b.ImageRoots, w.b.DeviceRoots = []string{w.dir}, []string{"/dev", w.dir}
-	w.b.SourceTypes, w.b.MaxSize = []string{"nfs", "cifs", "nonesuch"}, 100<<30
+	w.b.SourceTypes, w.b.MaxSize = []string{"nfs", "cifs", "lustre"}, 100<<30
 	testenv.LeakCheck(t, w.dir)
 	return w
 }
