@@ -68,7 +68,7 @@ func scriptConfig(dir string) string {
   "driver": "example.com/disk",
   "imageRoots": [%q],
   "deviceRoots": ["/dev", %q],
-  "sourceTypes": ["cifs", "ceph", "nfs", "fuse.flextest", "liefs", "noisyfs", "nosuchfs"]
+  "sourceTypes": ["cifs", "smb3", "ceph", "nfs", "lustre", "fuse.flextest", "fuse.noisyfs", "fuse.liefs"]
 }
 `, filepath.Dir(dir), dir)
 }
