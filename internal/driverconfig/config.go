@@ -125,8 +125,10 @@ func (a Allowed) String() string {
 		what, where string
 		names       []string
 	}{
-		{"images", "below", a.ImageRoots}, {"devices", "below", a.DeviceRoots},
-		{"directories", "below", a.DirectoryRoots}, {"sources", "of type", a.SourceTypes},
+		{"images", "below", a.ImageRoots},
+		{"devices", "below", a.DeviceRoots},
+		{"directories", "below", a.DirectoryRoots},
+		{"sources", "of type", a.SourceTypes},
 	} {
 		text := "no " + p.what
 		if len(p.names) > 0 {

@@ -108,7 +108,7 @@ func (b *Backend) permitMemory(size int64) error {
 	if err := unix.Sysinfo(&info); err != nil {
 		return fmt.Errorf("read the size of the memory: %w", err)
 	}
-	if half := int64(uint64(info.Totalram) * uint64(info.Unit) / 2); size > half {
+	if half := int64(info.Totalram * uint64(info.Unit) / 2); size > half {
 		return denied("medium memory: %d bytes are more than half of this node's memory (%d); ask for less", size, half)
 	}
 	return nil

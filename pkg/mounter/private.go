@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Anywhere, as a root, allows every path of the node, and leaves it as it is
-// checked to the caller. It is for callers whose paths nobody else can choose.
+// Anywhere is the root that allows every path of the node. It is for callers
+// who choose the paths themselves: what is on the way is not checked.
 const Anywhere = "/"
 
 // outside is the error of a path that no root allows.

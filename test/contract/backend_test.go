@@ -156,7 +156,13 @@ func (k kind) edits(n *node) []func(*driverConfig) {
 // forDisks runs f for each of disks in these modes, attach:true or not, on a
 // node with a volume that is attached.
 func forDisks(t *testing.T, modes []bool, f func(t *testing.T, n *node, v *vol)) {
-	forKinds(t, disks(), modes, f)
+	for _, attach := range modes {
+		all := disks()
+		if attach { // mountdevice does nothing for an image
+			all = append(slices.DeleteFunc(all, func(k kind) bool { return k.name == imageExt4().name }), deviceExt4())
+		}
+		forKinds(t, all, []bool{attach}, f)
+	}
 }
 
 func forKinds(t *testing.T, kinds []kind, modes []bool, f func(t *testing.T, n *node, v *vol)) {

@@ -63,7 +63,7 @@ func TestTwoVolumesInOneImageDirectoryDoNotRefuseEachOther(t *testing.T) {
 func TestUnmountDeviceThatFailsIsCalledAgain(t *testing.T) {
 	need(t, "strace")
 	n := newNode(t, true)
-	v, a, b := n.newVolume(imageExt4(), "pv-1"), newPod("a"), newPod("b")
+	v, a, b := n.newVolume(deviceExt4(), "pv-1"), newPod("a"), newPod("b")
 	n.attach(v)
 	n.must(n.mount(v, a))
 	n.must(n.unmount(v, a))
@@ -153,11 +153,11 @@ func testDeviceForgotten(t *testing.T, n *node, v *vol) {
 }
 
 // TestDeviceMountedElsewhereIsKept: an administrator has bound the volume
-// somewhere. The kubelet refuses unmountdevice until that is gone, and pods can
-// use the volume meanwhile.
+// somewhere. The kubelet refuses unmountdevice until that is gone, and the driver
+// gives the volume to no other pod: a disk that the node uses is not shared.
 func TestDeviceMountedElsewhereIsKept(t *testing.T) {
 	n := newNode(t, true)
-	v, a := n.newVolume(imageExt4(), "pv-1"), newPod("a")
+	v, a := n.newVolume(deviceExt4(), "pv-1"), newPod("a")
 	n.attach(v)
 	n.must(n.mount(v, a))
 	n.writeFile(filepath.Join(v.dir(a), "file"), "x")
@@ -168,9 +168,12 @@ func TestDeviceMountedElsewhereIsKept(t *testing.T) {
 	if err := n.unmountDevice(v); err == nil {
 		t.Error("unmounted the device though it is mounted elsewhere")
 	}
+	if err := n.mount(v, newPod("b")); err == nil || !strings.Contains(err.Error(), "mounted at "+elsewhere) {
+		t.Errorf("a second pod: %v, want a word about %s", err, elsewhere)
+	}
+	n.must(unix.Unmount(elsewhere, 0))
 	n.must(n.mount(v, newPod("b")))
 	n.checkFile(filepath.Join(v.dir(newPod("b")), "file"), "x")
-	n.must(unix.Unmount(elsewhere, 0))
 	n.takeDown(v, newPod("b"))
 }
 

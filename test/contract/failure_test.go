@@ -65,11 +65,20 @@ func TestMountThatFailsAtAnyStepLeavesNothing(t *testing.T) {
 	}
 }
 
+// diskFor is a disk that is set up by mountdevice if attach is true, and by
+// mount otherwise.
+func diskFor(attach bool) kind {
+	if attach {
+		return deviceExt4()
+	}
+	return imageExt4()
+}
+
 // usedSyscalls returns which of setupSyscalls a set-up consists of.
 func usedSyscalls(t *testing.T, attach bool, command string) []string {
 	t.Helper()
 	n := newNode(t, attach)
-	v, pod := n.newVolume(imageExt4(), "pv-1"), newPod("a")
+	v, pod := n.newVolume(diskFor(attach), "pv-1"), newPod("a")
 	trace := filepath.Join(n.work, "trace")
 	n.attach(v)
 	n.runner.wrapped(command, func(argv []string) []string {
@@ -85,7 +94,7 @@ func usedSyscalls(t *testing.T, attach bool, command string) []string {
 
 func failOneStep(t *testing.T, attach bool, command, syscall, when string) (hit, failed int) {
 	n := newNode(t, attach)
-	v, pod := n.newVolume(imageExt4(), "pv-1"), newPod("a")
+	v, pod := n.newVolume(diskFor(attach), "pv-1"), newPod("a")
 	n.attach(v)
 	trace := filepath.Join(n.work, "trace")
 	var err error
@@ -103,7 +112,7 @@ func failOneStep(t *testing.T, attach bool, command, syscall, when string) (hit,
 		t.Errorf("with %s failing: %+v", syscall, a)
 	}
 	checkFailedSetup(n, v, pod)
-	n.checkWork("trace", "pv-1.img")
+	n.checkWork("trace", "images", "shared", "pv-1.disk")
 	// The second try, with nothing failing any more.
 	n.must(n.mount(v, pod))
 	v.checkMounted(v.dir(pod))

@@ -81,7 +81,7 @@ func testLife(t *testing.T, n *node, v *vol, attach bool) {
 		want = slices.DeleteFunc(want, func(c string) bool { return c == "unmountdevice" })
 	}
 	// The bridge has a marker there.
-	if staged != (attach && (v.kind.csi != nil || v.kind.grows || v.kind.name == "device-ext4")) {
+	if staged != (attach && (v.kind.csi != nil || v.kind.name == deviceExt4().name)) {
 		t.Errorf("mounted at the device mount path: %t", staged)
 	}
 	if got := n.runner.sequence(); !slices.Equal(got, want) {

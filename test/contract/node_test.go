@@ -185,7 +185,7 @@ func (n *node) installByHand(attach bool, edits ...func(*driverConfig)) {
 		DirectoryRoots: []string{n.shared()},
 		ImageRoots:     []string{filepath.Dir(n.images())},
 		DeviceRoots:    []string{"/dev"},
-		SourceTypes:    []string{"cifs", "nfs", "ceph"},
+		SourceTypes:    []string{"cifs", "nfs", "ceph", "fuse.fake"},
 	}
 	for _, edit := range edits {
 		edit(&c)

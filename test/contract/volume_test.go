@@ -40,15 +40,20 @@ func kinds() []kind {
 				return map[string]string{"image": filepath.Join(n.images(), name+".img"), "size": "320Mi"}
 			},
 		},
-		{
-			name: "device-ext4", fsType: "ext4", size: "64Mi", mounted: "ext4",
-			needs: []string{"ext4", "losetup"}, shared: true,
-			options: func(n *node, name string) map[string]string {
-				return map[string]string{"device": n.loopDevice(name, 64<<20)}
-			},
-		},
+		deviceExt4(),
 		directory(),
 		memory(),
+	}
+}
+
+// deviceExt4 is what has a device mount path: an image is mounted for each pod.
+func deviceExt4() kind {
+	return kind{
+		name: "device-ext4", fsType: "ext4", size: "64Mi", mounted: "ext4",
+		needs: []string{"ext4", "losetup"}, shared: true,
+		options: func(n *node, name string) map[string]string {
+			return map[string]string{"device": n.loopDevice(name, 64<<20)}
+		},
 	}
 }
 
