@@ -58,7 +58,7 @@ func TestArgumentsAreHidden(t *testing.T) {
 func (h *leakHunt) daemonThatWaits(arrived chan<- []string, release <-chan struct{}) {
 	h.Helper()
 	socket := filepath.Join(h.dir, "s")
-	config := strings.Replace(scriptConfig, `"backend": "local"`, fmt.Sprintf(`"backend": "csi", "socket": %q, "stateDir": %q`, socket, filepath.Join(h.dir, "state")), 1)
+	config := csiConfig(socket, filepath.Join(h.dir, "state"))
 	if err := os.WriteFile(filepath.Join(filepath.Dir(h.driver), ".flexdriver.json"), []byte(config), 0o644); err != nil {
 		h.Fatal(err)
 	}

@@ -58,6 +58,19 @@ func layOverSbin(t *testing.T) {
 	t.Cleanup(func() { _ = unix.Unmount(sbin, unix.MNT_DETACH) })
 }
 
+// csiConfig is that of a driver whose calls a daemon gets.
+func csiConfig(socket, stateDir string) string {
+	return fmt.Sprintf(`{
+  "apiVersion": "flex2csi.io/v1alpha1",
+  "kind": "FlexDriverConfiguration",
+  "backend": "csi",
+  "driver": "example.com/disk",
+  "socket": %q,
+  "stateDir": %q
+}
+`, socket, stateDir)
+}
+
 // scriptConfig allows what the scripts use. dir is the directory of a
 // namespace, whose images lie in it.
 func scriptConfig(dir string) string {

@@ -67,14 +67,7 @@ func TestNoSecretLeaks(t *testing.T) {
 func (h *leakHunt) indiscreetDaemon() (requests func() int64) {
 	h.Helper()
 	socket := filepath.Join(h.dir, "s")
-	config := fmt.Sprintf(`{
-  "apiVersion": "flex2csi.io/v1alpha1",
-  "kind": "FlexDriverConfiguration",
-  "backend": "csi",
-  "driver": "example.com/disk",
-  "socket": %q,
-  "stateDir": %q
-}`, socket, filepath.Join(h.dir, "state"))
+	config := csiConfig(socket, filepath.Join(h.dir, "state"))
 	if err := os.WriteFile(filepath.Join(filepath.Dir(h.driver), ".flexdriver.json"), []byte(config), 0o644); err != nil {
 		h.Fatal(err)
 	}

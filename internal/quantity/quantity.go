@@ -1,3 +1,5 @@
+// Package quantity reads quantities of bytes as Kubernetes writes them. Programs
+// that start with every call use it, for which apimachinery is too heavy.
 package quantity
 
 import (
