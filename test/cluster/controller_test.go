@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,22 +84,19 @@ func testAttachFails(t *testing.T, c *cluster) {
 	n, v := w.nodes[0], w.volume("disk")
 	for times := range int32(2) {
 		w.fail(fault.Rule{Method: "ControllerPublishVolume", Volume: v.handle, Code: codes.Internal, Message: "the array is away"})
-		attached := make(chan flex.DriverStatus, 1)
-		go func() { attached <- w.callController("attach", n.argument(v, ""), n.name) }()
+		pod := w.Pod(metav1.NamespaceDefault, fmt.Sprintf("%s-%d", v.name, times), n.name, "", v.name)
 		w.wait("an Event", func() bool {
 			events, err := w.Admin().CoreV1().Events(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + v.name})
 			w.must(err)
 			return slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
-				return strings.Contains(e.Message, "the array is away") && e.Count > times
+				return strings.Contains(e.Message, "the array is away") && e.Source.Component == "flex2csi" && e.Count > times
 			})
 		})
 		w.fail()
-		if status := <-attached; status.Status != flex.StatusSuccess {
-			t.Fatalf("attach: %+v", status)
-		}
-		if status := w.callController("detach", v.name, n.name); status.Status != flex.StatusSuccess {
-			t.Fatalf("detach: %+v", status)
-		}
+		n.untilListed(v)
+		w.must(w.Admin().CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
+		n.reportInUse()
+		n.wantNothing()
 	}
 	w.wantAttached(v.handle, 2)
 }

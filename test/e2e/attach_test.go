@@ -125,23 +125,52 @@ func discovered(t *T) {
 	t.delete(pod)
 }
 
-// stranger: who may create pods may write any FlexVolume into them.
+// stranger: users who may create pods can write any FlexVolume into them. The policy
+// denies it, and where there is none, the daemon.
 func stranger(t *T) {
 	v := t.volume(nostage(), "data")
 	// The PersistentVolume is there, and names another volume.
 	thief := *v
 	thief.inline = true
 	thief.spec.Options = map[string]string{"volumeHandle": "of-somebody-else"}
-	liar := t.create(t.newPod("liar", thief.at("/data")))
 	// There is none of that name.
 	unknown := *v
 	unknown.inline = true
 	unknown.name = "data"
+	t.wantDenied(t.newPod("liar", thief.at("/data")), thief.flex)
+	t.openPolicy()
+	t.wait("pods without the policy", func() error { return t.dryRun(t.newPod("liar", thief.at("/data"))) })
+	liar := t.create(t.newPod("liar", thief.at("/data")))
 	inliner := t.create(t.newPod("inliner", unknown.at("/data")))
 	t.waitEvent(liar, "other options or another fsType than PersistentVolume")
 	t.waitEvent(inliner, "no PersistentVolume of that name")
 	t.delete(liar, inliner)
 	t.wantCalls(v, map[string]int{"NodePublishVolume": 0})
+}
+
+// dryRun tries to create a pod, and keeps none.
+func (t *T) dryRun(pod *corev1.Pod) error {
+	_, err := t.client.CoreV1().Pods(t.Namespace).Create(t.ctx(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
+}
+
+// wantDenied wants that the policy of install/policy/pods.yaml denies a pod.
+func (t *T) wantDenied(pod *corev1.Pod, driver string) {
+	t.Helper()
+	if err := t.dryRun(pod); err == nil || !strings.Contains(err.Error(), "'flex2csi-pods'") || !strings.Contains(err.Error(), "of driver "+driver) {
+		t.Errorf("an inline volume of %s: %v, want that flex2csi-pods denies it", driver, err)
+	}
+}
+
+// openPolicy has the policy for pods deny nothing until the scenario is over.
+func (t *T) openPolicy() {
+	t.Helper()
+	actions := func(list string) error {
+		_, err := t.kubectl("patch", "validatingadmissionpolicybinding", "flex2csi-pods", "--type=merge", "-p", `{"spec":{"validationActions":[`+list+`]}}`)
+		return err
+	}
+	t.must(actions(`"Audit"`))
+	t.after = append(t.after, func() { t.check(actions(`"Deny", "Audit"`)) })
 }
 
 func (t *T) apply(dir string) error {

@@ -201,7 +201,7 @@ func (c *cluster) exec(namespace, pod, container string, argv ...string) (string
 // partLogs are the files with what kubelet, containerd and control plane said, by
 // their names.
 func (c *cluster) partLogs() map[string]string {
-	logs := map[string]string{}
+	logs := map[string]string{"audit": c.node.AuditLog()}
 	for _, p := range c.node.Parts() {
 		logs[p.Name] = p.Log
 	}

@@ -64,7 +64,11 @@ func TestScenarios(t *testing.T) {
 		c.runAll(t, r, alone(), false)
 	})
 	t.Run("last", func(t *testing.T) {
-		c.runAll(t, r, []scenario{{"removed", "uninstalled as docs/uninstall.md has it: node and cluster are as before", removeAll}}, false)
+		c.runAll(t, r, []scenario{
+			{"refusals", "no request to the API server was without a right", refusals},
+			{"removed", "uninstalled as docs/uninstall.md has it: node and cluster are as before", removeAll},
+			{"rights", "each right of docs/rbac.md was used by a request", rightsUsed},
+		}, false)
 	})
 }
 

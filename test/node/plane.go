@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/flex2csi/flex2csi/test/parts"
+	"github.com/flex2csi/flex2csi/test/rights"
 )
 
 // Where kubeadm has these files too.
@@ -17,6 +18,7 @@ const (
 	certFile    = pki + "tls.crt"
 	keyFile     = pki + "tls.key"
 	tokenFile   = pki + "tokens.csv"
+	auditPolicy = "/etc/kubernetes/audit.yaml"
 	kubeletConf = "/etc/kubernetes/kubelet.conf"
 	managerConf = "/etc/kubernetes/controller-manager.conf"
 	schedConf   = "/etc/kubernetes/scheduler.conf"
@@ -65,6 +67,7 @@ func (n *Node) writeFiles() error {
 		files[is[1]] = n.as(u).Kubeconfig()
 	}
 	files[tokenFile] = []byte(tokens.String())
+	files[auditPolicy] = []byte(rights.AuditPolicy)
 	files[kubeletConfig], err = n.kubeletConfig()
 	if err != nil {
 		return err
@@ -92,7 +95,7 @@ func (n *Node) etcd() *parts.Part {
 }
 
 func (n *Node) apiServer() *parts.Part {
-	p := n.part("kube-apiserver", n.Env(),
+	p := n.part("kube-apiserver", n.Env(), append(rights.AuditArgs(auditPolicy, n.AuditLog()),
 		"--etcd-servers", etcdAddress, "--bind-address", "0.0.0.0", "--advertise-address", Address, "--secure-port", "443",
 		"--service-cluster-ip-range", serviceRange, "--allow-privileged",
 		"--tls-cert-file", certFile, "--tls-private-key-file", keyFile, "--client-ca-file", certFile,
@@ -102,10 +105,13 @@ func (n *Node) apiServer() *parts.Part {
 		"--token-auth-file", tokenFile, "--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction",
 		"--kubelet-preferred-address-types", "InternalIP", "--kubelet-certificate-authority", certFile,
 		"--kubelet-client-certificate", certFile, "--kubelet-client-key", keyFile,
-		"--profiling=false", "--v=2")
+		"--profiling=false", "--v=2")...)
 	p.Ready = func() error { return n.as(admin).WaitReady(p) }
 	return p
 }
+
+// AuditLog is the file with the requests of flex2csi's ServiceAccounts.
+func (n *Node) AuditLog() string { return filepath.Join(n.dir, "log", "audit.log") }
 
 // checkVersion sees to it that nobody tests another release than is meant.
 func (n *Node) checkVersion() error {

@@ -125,6 +125,18 @@ func (a *Audit) Refused(account string) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
+// Beyond are the rights that an account lacked for a request and that are not among
+// those that it is meant to have. Of these, roles may have been away for a moment.
+func (a *Audit) Beyond(account string, meant []string) []string {
+	all := map[string]bool{}
+	for _, u := range a.Forbidden[account] {
+		if !slices.ContainsFunc(u.rights(), func(right string) bool { return slices.Contains(meant, right) }) {
+			all[right(u.Verb, u.Group, u.Resource, "", u.Namespace)] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
 // Unused are the rights that no request of an account has used.
 func (a *Audit) Unused(account string, rights []string) []string {
 	left := map[string]bool{}
@@ -132,11 +144,19 @@ func (a *Audit) Unused(account string, rights []string) []string {
 		left[r] = true
 	}
 	for _, u := range a.Used[account] {
-		for _, name := range []string{"", u.Name} {
-			for _, namespace := range []string{"", u.Namespace} {
-				delete(left, right(u.Verb, u.Group, u.Resource, name, namespace))
-			}
+		for _, right := range u.rights() {
+			delete(left, right)
 		}
 	}
 	return slices.Sorted(maps.Keys(left))
+}
+
+// rights are those of which each allows the request.
+func (u Use) rights() (all []string) {
+	for _, name := range []string{"", u.Name} {
+		for _, namespace := range []string{"", u.Namespace} {
+			all = append(all, right(u.Verb, u.Group, u.Resource, name, namespace))
+		}
+	}
+	return all
 }

@@ -62,6 +62,12 @@ func TestAudit(t *testing.T) {
 	if diff := cmp.Diff([]string{"get leases.coordination.k8s.io/two -n flex2csi", "list nodes", "list secrets"}, a.Unused("flex2csi-node", rights)); diff != "" {
 		t.Error(diff)
 	}
+	if got := a.Beyond("flex2csi-node", []string{"list pods"}); !slices.Equal(got, []string{"list nodes"}) {
+		t.Errorf("beyond its rights: %v", got)
+	}
+	if got := a.Beyond("flex2csi-node", rights); len(got) > 0 {
+		t.Errorf("beyond all rights: %v", got)
+	}
 	if got := a.Forbidden["flex2csi-node"]; len(got) != 1 || got[0].String() != "list nodes (1 times)" {
 		t.Errorf("refused: %v", got)
 	}
