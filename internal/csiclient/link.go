@@ -35,6 +35,9 @@ type link struct {
 // sent. gRPC makes text of it.
 var errLost = errors.New("the connection to the driver is lost")
 
+// maxHeaders bounds the headers of an answer, of which the text of an error is one.
+const maxHeaders = 256 << 10
+
 // newLink connects to a socket, and waits for no answer.
 func newLink(ctx context.Context, path string, more ...grpc.DialOption) (*link, error) {
 	raw, err := dial(ctx, path)
@@ -62,6 +65,8 @@ func newLink(ctx context.Context, path string, more ...grpc.DialOption) (*link, 
 		// (kubernetes/kubernetes#112597).
 		grpc.WithAuthority("localhost"),
 		grpc.WithIdleTimeout(0),
+		// By default 16 MiB for each RPC; of messages gRPC takes 4 MiB.
+		grpc.WithMaxHeaderListSize(maxHeaders),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second}),
 	}, more...)
 	conn, err := grpc.NewClient("passthrough:///driver", options...)

@@ -38,7 +38,8 @@ type Server struct {
 	// root.
 	AllowUID int
 
-	calls sync.WaitGroup
+	calls  sync.WaitGroup
+	limits limits
 }
 
 // readWait bounds how long a peer may take to send its line.
@@ -65,7 +66,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		s.calls.Go(func() {
 			defer conn.Close()
 			if err := s.serve(ctx, conn); err != nil {
-				s.log().Warn("a call could not be served", "error", err)
+				if ok, more := s.limits.complain(time.Now()); ok {
+					s.log().Warn("a call could not be served", "error", err, "suppressed", more)
+				}
 			}
 		})
 	}
@@ -83,10 +86,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 	if err := s.authorise(conn); err != nil {
 		return err
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(readWait)); err != nil {
-		return err
-	}
-	line, err := bufio.NewReader(io.LimitReader(conn, wire.MaxLine)).ReadBytes('\n')
+	line, err := s.read(conn)
 	if len(line) == 0 && errors.Is(err, io.EOF) {
 		return nil // who only looked who listens
 	}
@@ -113,6 +113,21 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 	return err
 }
 
+// read returns the request's line. Few are long, so few may be at a time.
+func (s *Server) read(conn net.Conn) ([]byte, error) {
+	defer s.limits.read(conn)()
+	if err := conn.SetReadDeadline(time.Now().Add(readWait)); err != nil {
+		return nil, err
+	}
+	line, err := bufio.NewReader(io.LimitReader(conn, shortLine)).ReadBytes('\n')
+	if len(line) < shortLine || err == nil {
+		return line, err
+	}
+	defer s.limits.readLong()()
+	rest, err := bufio.NewReader(io.LimitReader(conn, wire.MaxLine-shortLine)).ReadBytes('\n')
+	return append(line, rest...), err
+}
+
 // watch returns when the connection ends. If it is the caller who ends it, he
 // is told to have left: killed, perhaps. He has nothing to say after his line.
 func watch(conn net.Conn, left context.CancelCauseFunc) {
@@ -128,6 +143,11 @@ func (s *Server) answer(ending, ctx context.Context, line []byte) ([]byte, error
 	if err != nil {
 		return wire.Encode(wire.Answer(r.ID, flex.Failure(err)))
 	}
+	done, err := s.limits.begin(r.Driver)
+	if err != nil {
+		return wire.Encode(wire.Answer(r.ID, flex.Failure(err)))
+	}
+	defer done()
 	if r.Kind == "" && s.Handler != nil {
 		return s.callout(ending, ctx, r)
 	}
