@@ -113,8 +113,9 @@ func connectUntil(ctx context.Context, s service) (*link, error) {
 		if err == nil {
 			return l, nil
 		}
-		// When time is up, what was wrong before says more.
-		if why == nil || ctx.Err() == nil {
+		// When time is up, what was wrong before says more. A dialer may notice that
+		// before the context does.
+		if why == nil || ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 			why = err
 		}
 		select {
