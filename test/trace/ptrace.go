@@ -31,22 +31,29 @@ func programOf(tid int) string {
 // pageSize is the least that there is.
 const pageSize = 4096
 
-// stringAt reads a string in the memory of a stopped process.
+// maxString bounds the strings that are read; a path is no longer (PATH_MAX).
+const maxString = 4096
+
+// stringAt reads a string in the memory of a stopped process, page by page,
+// since what is beyond its end need not be there.
 func stringAt(tid int, address uint64) string {
-	if address == 0 {
-		return ""
+	var text []byte
+	for address != 0 && len(text) < maxString {
+		buf := make([]byte, min(256, pageSize-int(address%pageSize)))
+		local := []unix.Iovec{{Base: &buf[0]}}
+		local[0].SetLen(len(buf))
+		n, err := unix.ProcessVMReadv(tid, local, []unix.RemoteIovec{{Base: uintptr(address), Len: len(buf)}}, 0)
+		if err != nil || n <= 0 {
+			break
+		}
+		part, _, ended := strings.Cut(string(buf[:n]), "\x00")
+		text = append(text, part...)
+		if ended {
+			break
+		}
+		address += uint64(n)
 	}
-	buf := make([]byte, 256)
-	local := []unix.Iovec{{Base: &buf[0]}}
-	// What is beyond the end of the page need not be there.
-	pages := []unix.RemoteIovec{{Base: uintptr(address), Len: len(buf)}}
-	if rest := pageSize - int(address%pageSize); rest < len(buf) {
-		pages = []unix.RemoteIovec{{Base: uintptr(address), Len: rest}, {Base: uintptr(address) + uintptr(rest), Len: len(buf) - rest}}
-	}
-	local[0].SetLen(len(buf))
-	n, _ := unix.ProcessVMReadv(tid, local, pages, 0)
-	text, _, _ := strings.Cut(string(buf[:max(n, 0)]), "\x00")
-	return text
+	return string(text)
 }
 
 // syscallInfo is struct ptrace_syscall_info of ptrace(2), Linux 5.3.

@@ -1,10 +1,13 @@
-// Package trace runs a program under ptrace(2) and kills it when it has made a
-// certain system call: for tests of what a killed program leaves.
+// Package trace runs a program under ptrace(2). A [Tracer] kills it when it has
+// made a certain system call: for tests of what a killed program leaves. A
+// [Watcher] shows what it and its children are about to do: for tests of what
+// they may not.
 //
 // # When not to use it
 //
-// A traced program is many times slower. What it does at a time, rather than
-// after a system call, is for a timer.
+// A traced program is many times slower, one that is watched only as far as it
+// makes the system calls that are watched for. What happens at a time, rather
+// than at a system call, is for a timer.
 package trace
 
 import (
