@@ -18,7 +18,7 @@ GO_SOURCES     = $(shell find . -name '*.go' -not -path '*/testdata/*' -not -pat
 
 # Expanded when a recipe runs, which is after setup may have installed gcc.
 RACE     = $(shell command -v gcc >/dev/null 2>&1 && echo -race)
-PACKAGES = $(shell go list ./... | grep -v -e /test/crash$$ -e /test/faults$$ -e /test/cluster -e /test/controlplane$$ -e /test/node -e /test/e2e)
+PACKAGES = $(shell go list ./... | grep -v -e /test/crash$$ -e /test/faults$$ -e /test/cluster -e /test/controlplane$$ -e /test/node -e /test/e2e -e /test/escape)
 
 # mkfs and losetup are not in the PATH of an ordinary Debian user.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -124,7 +124,7 @@ $(BIN)/node:
 ## Test
 
 .PHONY: test
-test: setup reset lint-light test-unit test-contract-1.37 test-backends test-sanity test-install test-crash test-faults fuzz ## all tests but those of make full; as an ordinary user those that need root are skipped by name
+test: setup reset lint-light test-unit test-contract-1.37 test-backends test-sanity test-install test-crash test-faults test-escape fuzz ## all tests but those of make full; as an ordinary user those that need root are skipped by name
 	@test "$(origin RESULTS)" = "command line" || $(TESTSUM) total
 
 .PHONY: test-unit
@@ -280,6 +280,19 @@ test-crash-all: build $(BIN)/testsum ## the same without sampling: every system 
 .PHONY: test-faults
 test-faults: build $(BIN)/testsum ## let everything around the bridge fail, for a minute
 	@$(TESTSUM) -step faults run -count=1 -timeout 20m ./test/faults/...
+
+# ESCAPE_COUNT=100000 takes half an hour; ESCAPE_SEED is another campaign.
+ESCAPE_COUNT ?= 3000
+.PHONY: test-escape
+test-escape: export ESCAPE_TABLE := $(CURDIR)/$(BIN)/escape.txt
+test-escape: build $(BIN)/testsum ## attack flexdriver with ESCAPE_COUNT (3000) hostile volumes, and watch what it touches
+	@rm -f $(ESCAPE_TABLE)
+	@ESCAPE_COUNT=$(ESCAPE_COUNT) $(TESTSUM) -step escape run -count=1 -timeout 2h -run '^(TestEscape|TestSource)$$' ./test/escape/...; \
+		status=$$?; cat $(ESCAPE_TABLE) 2>/dev/null; exit $$status
+
+.PHONY: test-escape-sabotage
+test-escape-sabotage: $(BIN)/testsum ## take one check after the other out of flexdriver, and see the attack find it; or SABOTAGE=regexp
+	@SABOTAGE='$(SABOTAGE)' $(TESTSUM) -step escape-sabotage run -count=1 -timeout 2h -run '^TestSabotage$$' ./test/escape/sabotage
 
 # The long campaign: COUNT life cycles or DURATION, whichever comes first.
 DURATION ?= 25m
