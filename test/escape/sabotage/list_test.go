@@ -1,0 +1,105 @@
+package sabotage
+
+// The files that have the checks.
+const (
+	check     = "internal/local/check.go"
+	permit    = "internal/local/permit.go"
+	setup     = "internal/local/setup.go"
+	private   = "pkg/mounter/private.go"
+	bind      = "pkg/mounter/bind.go"
+	elsewhere = "pkg/mounter/elsewhere.go"
+	callout   = "cmd/flexdriver/callout.go"
+	child     = "pkg/mounter/child.go"
+)
+
+func sabotages() []sabotage {
+	return append(places(), append(options(), surroundings()...)...)
+}
+
+// places are about where volumes may be.
+func places() []sabotage {
+	return []sabotage{
+		{
+			name: "no-roots-is-anywhere", want: "(binds|opens|changes|mounts|attaches) ",
+			edits: []edit{
+				{permit, "\tif len(roots) == 0 {\n", "\tif len(roots) == 0 {\n\t\treturn \"/\", nil\n\t}\n\tif len(roots) == 0 {\n"},
+				{permit, "case namespace != \"\" && namespace != owner:", "case owner == \"-\":"},
+				{private, "\treturn nil, outside(roots)\n", "\tif len(roots) == 0 {\n\t\treturn os.OpenFile(path, unix.O_PATH, 0)\n\t}\n\treturn nil, outside(roots)\n"},
+				{bind, "\treturn nil, outside(roots)\n", "\tif len(roots) == 0 {\n\t\treturn os.OpenFile(path, unix.O_PATH, 0)\n\t}\n\treturn nil, outside(roots)\n"},
+			},
+		},
+		{
+			name: "links-to-images", want: "(opens|attaches|would write) ",
+			edits: []edit{
+				{private, "unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC", "unix.O_PATH|unix.O_CLOEXEC"},
+			},
+		},
+		{
+			name: "links-to-directories", want: "binds ",
+			edits: []edit{{bind, "return openBeneath(root, rel, unix.RESOLVE_BENEATH)", "return openBeneath(root, rel, 0)"}},
+		},
+		{
+			name: "any-source-type", want: "of type|executes",
+			edits: []edit{{permit, "if slices.Contains(b.SourceTypes, v.FSType) {", "if slices.Contains(b.SourceTypes, v.FSType) || v != nil {"}},
+		},
+		{
+			name: "any-namespace", want: "W/roots/images/team-b",
+			edits: []edit{{permit, "case namespace != \"\" && namespace != owner:", "case owner == \"-\":"}},
+		},
+		{
+			name: "images-at-the-device-path", want: "attaches W/roots/images",
+			edits: []edit{
+				{setup, "\tif v.Kind != KindDevice {\n", "\tif !v.isDisk() {\n"},
+				{permit, "\tif v.Kind != KindImage || o.PodNamespace != \"\" {\n", "\tif v != nil {\n"},
+			},
+		},
+		{
+			name: "disks-of-the-node", want: `(mounts|opens the device) .*/host/mounted.img`,
+			edits: []edit{{elsewhere, "case !d.Shares(i.Mountpoint):", "case d.Shares == nil:"}},
+		},
+		{
+			name: "any-size", want: "with the size|bytes long",
+			edits: []edit{{permit, "if size <= b.MaxSize {", "if size <= b.MaxSize || b != nil {"}},
+		},
+	}
+}
+
+// options are about what is given to mkfs and mount.
+func options() []sabotage {
+	return []sabotage{
+		{
+			name: "any-mkfs-option", want: "(mke2fs|mkfs.*) (opens|would write)",
+			edits: []edit{{check, "v.MkfsOptions, faults = allow.Mkfs(fsType, v.MkfsOptions)", "_, _ = allow.Mkfs(fsType, nil)"}},
+		},
+		{
+			name: "any-mount-option", want: "with the option|with the size|binds|propagation|mounts|calls",
+			edits: []edit{{check, "faults = append(faults, allow.Mount(list, formed)...)", "faults = append(faults, allow.Mount(list, nil)...)"}},
+		},
+		{
+			name: "any-source", want: "for the source|executes",
+			edits: []edit{{check, "if fault := allow.Source(v.FSType, v.Source); fault != \"\" {", "if fault := allow.Source(v.FSType, v.Source); fault == \"-\" {"}},
+		},
+	}
+}
+
+// surroundings are about what programs find when they are run.
+func surroundings() []sabotage {
+	return []sabotage{
+		{
+			name: "directory-inherited", want: "has the working directory /, which is not empty",
+			edits: []edit{{child, "cmd.Dir = fmt.Sprintf(\"/proc/self/fd/%d\", dir.Fd())", "cmd.Dir = fmt.Sprintf(\"/%.0d\", 0*dir.Fd())"}},
+		},
+		{
+			name: "path-inherited", want: "has PATH=.* in its environment",
+			edits: []edit{{child, "cmd.Env = childEnvironment()", "cmd.Env = append(childEnvironment(), \"PATH=\"+os.Getenv(\"PATH\"))"}},
+		},
+		{
+			name: "secrets-in-arguments", want: "has the secret .* among its arguments",
+			edits: []edit{{callout, "argv.Hide(c.args[1:])...)", "append(argv.Hide(nil), c.args[1:]...)...)"}},
+		},
+		{
+			name: "environment-inherited", want: "in its environment",
+			edits: []edit{{child, "cmd.Env = childEnvironment()", "cmd.Env = append(os.Environ(), childEnvironment()...)"}},
+		},
+	}
+}
