@@ -116,15 +116,6 @@ func counted(of map[string]map[Use]int) map[string][]Use {
 	return all
 }
 
-// Refused are the rights, without names, that an account lacked for a request.
-func (a *Audit) Refused(account string) []string {
-	all := map[string]bool{}
-	for _, u := range a.Forbidden[account] {
-		all[right(u.Verb, u.Group, u.Resource, "", u.Namespace)] = true
-	}
-	return slices.Sorted(maps.Keys(all))
-}
-
 // Beyond are the rights that an account lacked for a request and that are not among
 // those that it is meant to have. Of these, roles may have been away for a moment.
 func (a *Audit) Beyond(account string, meant []string) []string {
