@@ -18,8 +18,9 @@ func oldCalls() map[uint64]change {
 	}
 }
 
-// oldOpens are open(2), and creat(2).
+// More of them.
 const (
-	sysOpen  = unix.SYS_OPEN
-	sysCreat = unix.SYS_CREAT
+	sysOpen   = unix.SYS_OPEN
+	sysCreat  = unix.SYS_CREAT
+	sysLchown = unix.SYS_LCHOWN
 )

@@ -29,6 +29,8 @@ const (
 	workers = 2
 	// fresh is after how many attempts a world's images are made anew.
 	fresh = 200
+	// progress is after how many attempts it is told how many there were.
+	progress = 10000
 )
 
 // number is that of an environment variable, or other.
@@ -103,6 +105,9 @@ func (c *campaign) take() (uint64, bool) {
 		return 0, false
 	}
 	c.next++
+	if c.next%progress == 0 {
+		c.t.Logf("%d in %v", c.next, time.Since(c.since).Round(time.Second))
+	}
 	return c.next - 1, true
 }
 

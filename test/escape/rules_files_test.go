@@ -197,14 +197,10 @@ func isProc(path string) bool {
 func (g *guard) changing(c *trace.Call, ch change) bool {
 	for _, a := range ch.at {
 		path := g.pathOf(c, a)
-		if strings.HasPrefix(path, "/memfd:") || c.Text(a.path) == "" {
-			continue // a descriptor, which was looked at when it was opened
-		}
-		f := g.named(c, a, path)
 		if c.Nr == unix.SYS_MKNODAT && g.isLoopNode(c, path) || a.path == 1 && c.Nr == unix.SYS_LINKAT && strings.Contains(path, "/#") {
 			continue
 		}
-		if !g.mayWrite(c.Process, f, ch.verb) {
+		if !g.mayWrite(c.Process, g.named(c, a, ch, path), ch.verb) {
 			return false
 		}
 	}
@@ -213,29 +209,47 @@ func (g *guard) changing(c *trace.Call, ch change) bool {
 
 // named is what a system call names, or the filesystem where it would be. It is looked
 // at from the process's own directory: in a mount that is nowhere yet there is no other way.
-func (g *guard) named(c *trace.Call, a at, path string) file {
+func (g *guard) named(c *trace.Call, a at, ch change, path string) file {
 	f := file{path: path}
 	name, at := c.Text(a.path), "cwd"
-	if rest, ok := strings.CutPrefix(name, "/proc/self/fd/"); ok {
-		name = fmt.Sprintf("/proc/%d/fd/%s", c.ID, rest)
-	}
 	if a.dir != 0 && int32(c.Args[max(a.dir, 0)]) != unix.AT_FDCWD {
 		at = fmt.Sprintf("fd/%d", int32(c.Args[max(a.dir, 0)]))
 	}
-	if !filepath.IsAbs(name) {
+	if rest, ok := strings.CutPrefix(name, "/proc/self/fd/"); ok {
+		name, at = "", "fd/"+rest
+	}
+	switch {
+	case name == "":
+		name = fmt.Sprintf("/proc/%d/%s", c.ID, at)
+	case !filepath.IsAbs(name):
 		name = fmt.Sprintf("/proc/%d/%s/%s", c.ID, at, name)
 	}
-	var st unix.Stat_t
+	// A link of the process's own directory is one to a descriptor, which is followed.
 	_, number, isFD := strings.Cut(name, "/fd/")
+	isFD = isFD && !strings.Contains(number, "/")
+	var st unix.Stat_t
 	switch {
 	case hangs(path):
 		f.dev = g.w.dev
-	case isFD && !strings.Contains(number, "/") && unix.Stat(name, &st) == nil, unix.Lstat(name, &st) == nil:
+	case (isFD || ch.follows(c)) && unix.Stat(name, &st) == nil, unix.Lstat(name, &st) == nil:
 		f.ino, f.dev = st.Ino, st.Dev
 	case unix.Stat(filepath.Dir(name), &st) == nil:
 		f.dev = st.Dev
 	}
 	return f
+}
+
+// follows reports whether a system call changes what a link leads to, not the link.
+func (ch change) follows(c *trace.Call) bool {
+	switch c.Nr {
+	case unix.SYS_FCHOWNAT:
+		return c.Args[4]&unix.AT_SYMLINK_NOFOLLOW == 0
+	case unix.SYS_FCHMODAT2:
+		return c.Args[3]&unix.AT_SYMLINK_NOFOLLOW == 0
+	case unix.SYS_LSETXATTR, unix.SYS_LREMOVEXATTR, sysLchown:
+		return false
+	}
+	return ch.verb == "changes" || ch.verb == "truncates"
 }
 
 // isLoopNode: the file of a loop device is made where /dev does not have it.

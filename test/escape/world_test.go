@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/moby/sys/mountinfo"
@@ -168,14 +169,23 @@ func (w *world) attachDisks() error {
 		os.Symlink(w.diskDevice, w.devicesDir+"/disk"), os.Symlink(w.hostDevice, w.devicesDir+"/host"))
 }
 
+// loop attaches a file to a loop device. What detaches it is a process of its own, which
+// does so when this one has ended, however it ends: the device may not go with its last
+// user, which the driver takes for an image's.
 func (w *world) loop(file string) (string, error) {
 	out, err := exec.Command("losetup", "-f", "--show", file).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("losetup: %w: %s", err, out)
 	}
 	device := strings.TrimSpace(string(out))
-	w.cleanups = append(w.cleanups, func() { _ = exec.Command("losetup", "-d", device).Run() })
-	return device, nil
+	keeper := exec.Command("sh", "-c", `read -r line; exec losetup -d "$0"`, device)
+	keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	in, err := keeper.StdinPipe()
+	if err == nil {
+		err = keeper.Start()
+	}
+	w.cleanups = append(w.cleanups, func() { in.Close(); _ = keeper.Wait() })
+	return device, err
 }
 
 // refresh makes the images of the attacker's namespace as they were.

@@ -8,6 +8,7 @@ const (
 	private   = "pkg/mounter/private.go"
 	bind      = "pkg/mounter/bind.go"
 	elsewhere = "pkg/mounter/elsewhere.go"
+	walk      = "pkg/mounter/walk.go"
 	callout   = "cmd/flexdriver/callout.go"
 	child     = "pkg/mounter/child.go"
 )
@@ -37,6 +38,13 @@ func places() []sabotage {
 		{
 			name: "links-to-directories", want: "binds ",
 			edits: []edit{{bind, "return openBeneath(root, rel, unix.RESOLVE_BENEATH)", "return openBeneath(root, rel, 0)"}},
+		},
+		{
+			name: "fsgroup-by-links", want: "(changes|opens) ",
+			edits: []edit{
+				{walk, "const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC", "const flags = unix.O_PATH | unix.O_CLOEXEC"},
+				{walk, "Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV}", "Resolve: 0}"},
+			},
 		},
 		{
 			name: "any-source-type", want: "of type|executes",
