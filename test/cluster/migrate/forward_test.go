@@ -27,6 +27,7 @@ func TestRun(t *testing.T) {
 	}{
 		{"Live", testLive},
 		{"OldDocument", testOldDocument},
+		{"Lagging", testLagging},
 		{"Idle", testIdle},
 		{"Unclaimed", testUnclaimed},
 		{"Policy", testPolicy},

@@ -29,8 +29,12 @@ func (w *world) journalOf(c *kube.Cluster, dir string) *migrate.Runner {
 func testLagging(w *world) {
 	c, x := w.through()
 	dir, ctx := w.t.TempDir()+"/journal", w.t.Context()
-	rec := &journal.Record{Volume: "lagging", Direction: journal.ToCSI, Stage: journal.TakenOver}
+	w.disk("lagging")
+	w.came(w.operator(migrate.Options{}).apply("lagging"), migrate.Done, journal.Finished, "")
 	before := w.journalOf(c, dir)
+	rec, err := before.Journal.Load(ctx, "lagging")
+	w.check(err)
+	rec.Stage = journal.TakenOver
 	w.check(before.Journal.Save(ctx, rec))
 	rec.Stage = journal.Finished
 	x.Fail(controlplane.Fault{Verb: "patch", Resource: "configmaps", Times: 1})

@@ -48,7 +48,6 @@ func TestRequests(t *testing.T) {
 		{"JournalInCluster", testJournalInCluster},
 		{"JournalTooBig", testJournalTooBig},
 		{"JournalInBoth", testJournalInBoth},
-		{"Lagging", testLagging},
 		{"Lease", testLease},
 		{"LeaseOfTheDead", testLeaseOfTheDead},
 		{"LeaseLost", testLeaseLost},
