@@ -3,6 +3,7 @@ package driverconfig
 import (
 	"strings"
 
+	"github.com/flex2csi/flex2csi/internal/allow"
 	"github.com/flex2csi/flex2csi/internal/quantity"
 	"github.com/flex2csi/flex2csi/internal/strict"
 )
@@ -26,8 +27,8 @@ func (v *validator) allowed(a *Allowed) {
 		v.apart(a)
 	}
 	for i, name := range a.SourceTypes {
-		if name == "" || strings.ContainsFunc(name, isNoTypeRune) {
-			v.Fault(strict.Index("sourceTypes", i), "%q is no type of filesystem, such as \"nfs\" or \"fuse.sshfs\"; there are no patterns", strict.Clip(name))
+		if !allow.IsSourceType(name) {
+			v.Fault(strict.Index("sourceTypes", i), "%q is no type of a volume with source; those are %s, and fuse.PROGRAM, such as \"fuse.sshfs\"", strict.Clip(name), strings.Join(allow.SourceTypes(), ", "))
 		}
 	}
 	if a.MaxSize == "" {
@@ -37,8 +38,6 @@ func (v *validator) allowed(a *Allowed) {
 		v.Fault("maxSize", "%v", err)
 	}
 }
-
-func isNoTypeRune(r rune) bool { return !alphanumeric(r) && !strings.ContainsRune("-_.", r) }
 
 // maxRoots bounds the work of comparing each with each, which init does.
 const maxRoots = 64

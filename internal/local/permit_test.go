@@ -121,6 +121,34 @@ func TestImageOfAnotherNamespace(t *testing.T) {
 	}
 }
 
+// A volume without fsType takes what is on the disk, if that is one of the
+// filesystems that a volume may ask for: each other one is code of the kernel
+// that reads what a pod's author may have written.
+func TestOtherFilesystemIsNotMounted(t *testing.T) {
+	testenv.Need(t, "ext4")
+	w := newWorld(t)
+	o := options("image", w.image("disk.img"), "size", "32Mi")
+	w.mount(w.pod("a"), o)
+	w.unmount(w.pod("a"))
+	w.run("mkfs.ext2", "-q", "-F", w.image("disk.img"))
+	w.refused(w.do(call(flex.CommandMount, w.pod("a"), o)), flex.CodeFailedPrecondition, "the disk holds ext2, and only ext4, xfs, btrfs, ext3 are mounted")
+	w.mounted(w.pod("a"), false)
+}
+
+// The author of a pod chooses the label of an image. It is not taken for the disk
+// that another volume names by its label.
+func TestLabelOfImage(t *testing.T) {
+	testenv.Need(t, "ext4")
+	w := newWorld(t)
+	label := fmt.Sprintf("flex-%d", os.Getpid())
+	o := options("image", w.image("disk.img"), "size", "32Mi", "mkfsOptions", "-L "+label)
+	w.mount(w.pod("a"), o)
+	defer w.unmount(w.pod("a"))
+	if found, err := w.b.Mounter.FindByTag(t.Context(), "LABEL", label); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%q, %v", found, err)
+	}
+}
+
 // What a pod could put in the place of an image that it may name.
 func TestImageThatIsNotRoots(t *testing.T) {
 	w := newWorld(t)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/allow"
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/mountcode"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -207,7 +208,7 @@ func (v *Volume) ownDisk(device string) mounter.Disk {
 }
 
 func (v *Volume) disk(device string) mounter.Disk {
-	return mounter.Disk{Device: device, FSType: v.FSType, Options: v.MountOptions, MkfsOptions: v.MkfsOptions, ReadOnly: v.ReadOnly}
+	return mounter.Disk{Device: device, FSType: v.FSType, FSTypes: allow.DiskTypes(), Options: v.MountOptions, MkfsOptions: v.MkfsOptions, ReadOnly: v.ReadOnly}
 }
 
 const (

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 	mountutils "k8s.io/mount-utils"
@@ -23,6 +24,10 @@ type Disk struct {
 	// FSType is ext4, xfs, btrfs, …; "" takes what is there, or
 	// [DefaultFSType] on an empty disk.
 	FSType string
+	// FSTypes, if not empty, are the types that an empty FSType may lead to. The
+	// author of a pod may choose what is on a disk, and each filesystem is code of the
+	// kernel that reads it.
+	FSTypes []string
 	// Options are mount options, those of the mount and of the filesystem.
 	Options []string
 	// MkfsOptions are arguments of mkfs.<FSType>.
@@ -149,6 +154,9 @@ func (m *Mounter) mountHeld(ctx context.Context, d Disk, t *Target, prepare func
 		if found, err = m.Probe(ctx, d.Device); err != nil {
 			return err
 		}
+		if !d.takes(found) {
+			return d.err("mount", t, d.notTaken(found))
+		}
 		d.FSType = found
 	}
 	if d.FSType != "" {
@@ -186,6 +194,9 @@ func decide(d *Disk, found string) error {
 	case found == "" && d.FSType == "":
 		d.FSType = DefaultFSType
 	case d.FSType == "":
+		if !d.takes(found) {
+			return d.notTaken(found)
+		}
 		d.FSType = found
 	case found != "" && found != d.FSType:
 		return wrongFilesystem(found, d.FSType)
@@ -197,6 +208,16 @@ func decide(d *Disk, found string) error {
 		return because(ErrReadOnly, "the device cannot be written to; mount the volume read-only, or have the device made writable (blockdev --setrw)")
 	}
 	return nil
+}
+
+// takes reports whether a disk with this filesystem may be mounted where FSType
+// does not say which.
+func (d Disk) takes(found string) bool {
+	return len(d.FSTypes) == 0 || found == "" || slices.Contains(d.FSTypes, found)
+}
+
+func (d Disk) notTaken(found string) error {
+	return because(ErrWrongFilesystem, "the disk holds %s, and only %s are mounted; name another disk", found, strings.Join(d.FSTypes, ", "))
 }
 
 func wrongFilesystem(found, wanted string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -279,10 +280,24 @@ func TestDiskEndsWithContext(t *testing.T) {
 	requireMounts(t, target.Path(), 0)
 }
 
+// nodeDisk is a loop device that does not end with its last user, as one that an
+// administrator makes.
+func nodeDisk(t *testing.T) disk {
+	t.Helper()
+	image := newImage(t, leastSize("ext4"))
+	device := strings.TrimSpace(mustRun(t, "losetup", "--find", "--show", image))
+	t.Cleanup(func() {
+		if out, err := exec.Command("/usr/sbin/losetup", "--detach", device).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	return disk{path: image, device: device}
+}
+
 func TestFindByTag(t *testing.T) {
 	var m mounter.Mounter
 	testenv.Need(t, "ext4")
-	d := newDisk(t, leastSize("ext4"))
+	d := nodeDisk(t)
 	mustRun(t, "mkfs.ext4", "-q", "-L", "flextest $x", "-U", "6d0ca7a9-8c2f-4e6c-8d59-0c2a9b3d1c11", d.device)
 	for tag, value := range map[string]string{"LABEL": "flextest $x", "UUID": "6d0ca7a9-8c2f-4e6c-8d59-0c2a9b3d1c11"} {
 		if got, err := m.FindByTag(t.Context(), tag, value); got != d.device || err != nil {
@@ -291,7 +306,7 @@ func TestFindByTag(t *testing.T) {
 	}
 	_, err := m.FindByTag(t.Context(), "LABEL", "flextest none")
 	requireError(t, err, os.ErrNotExist, "find device LABEL=flextest none")
-	twin := newDisk(t, leastSize("ext4"))
+	twin := nodeDisk(t)
 	mustRun(t, "dd", "if="+d.device, "of="+twin.device, "bs=1M", "status=none")
 	_, err = m.FindByTag(t.Context(), "LABEL", "flextest $x")
 	requireError(t, err, mounter.ErrBusy, "several have it", d.device, twin.device)

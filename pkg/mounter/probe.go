@@ -148,14 +148,15 @@ func DeviceSize(device string) (int64, error) {
 // errors.Is(err, fs.ErrNotExist).
 func (m *Mounter) FindByTag(ctx context.Context, tag, value string) (string, error) {
 	out, err := commander{ctx: ctx, m: m}.Command("blkid", "-c", "/dev/null", "-o", "device", "-t", tag+"="+value).CombinedOutput()
-	devices := strings.Fields(string(out))
+	// The content of an image is its owner's choice, so a tag in it names nothing.
+	devices := slices.DeleteFunc(strings.Fields(string(out)), isAutoclear)
 	switch {
 	case err == nil && len(devices) == 1:
 		return devices[0], nil
 	case err == nil && len(devices) > 1:
 		return "", &Error{Op: "find device", Source: tag + "=" + value, Err: because(ErrBusy, "several have it (%s): a snapshot or a multipath device? give the path of one", strings.Join(devices, ", "))}
 	}
-	if exitStatus(err) == 2 {
+	if err == nil || exitStatus(err) == 2 {
 		err = &os.PathError{Op: "find", Path: tag + "=" + value, Err: os.ErrNotExist}
 	}
 	return "", &Error{Op: "find device", Source: tag + "=" + value, Err: err}
