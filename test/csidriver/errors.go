@@ -31,7 +31,7 @@ func answer(err error) error {
 		code = codes.FailedPrecondition
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		code = codes.ResourceExhausted
-	case errors.Is(err, unix.EFBIG):
+	case errors.Is(err, unix.EFBIG), errors.Is(err, mounter.ErrTooLarge):
 		code = codes.OutOfRange
 	}
 	return status.Error(code, err.Error())
