@@ -24,6 +24,7 @@ const EnvRequire = "FLEX_TEST_REQUIRE"
 //	ext4, xfs, btrfs
 //	           loop devices, the kernel's file system and its mkfs
 //	fuse       /dev/fuse
+//	overlay    a kernel with overlay mounts, which may be made here
 //	control-plane
 //	           programs of a control plane, as make control-plane builds them
 //	node       root, overlays, and the programs that make node-programs builds
@@ -83,6 +84,8 @@ func lacking(need string) (string, error) {
 		return cmp.Or(lackLoop(), lackFilesystem(need), lackProgram("mkfs."+need)), nil
 	case "fuse":
 		return cmp.Or(lackMount(), lackFilesystem("fuse"), lackFile("/dev/fuse")), nil
+	case "overlay":
+		return cmp.Or(lackRoot(), lackMount(), lackFilesystem("overlay")), nil
 	case "control-plane":
 		return lackPrograms("control-plane", "etcd"), nil
 	case "node":

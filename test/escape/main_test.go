@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // and mount.cifs. It returns a directory in memory, and the flexdriver under test.
 func prepare(t *testing.T) (dir, binary string) {
 	t.Helper()
-	for _, need := range []string{"ext4", "fuse", "prog:losetup"} {
+	for _, need := range []string{"ext4", "fuse", "overlay", "prog:losetup"} {
 		testenv.Need(t, need)
 	}
 	dir = t.TempDir()

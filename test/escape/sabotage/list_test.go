@@ -76,7 +76,7 @@ func places() []sabotage {
 func options() []sabotage {
 	return []sabotage{
 		{
-			name: "any-mkfs-option", want: "(mke2fs|mkfs.*) (opens|would write)",
+			name: "any-mkfs-option", want: "(mke2fs|mkfs.*) (opens|would write)|executes",
 			edits: []edit{{check, "v.MkfsOptions, faults = allow.Mkfs(fsType, v.MkfsOptions)", "_, _ = allow.Mkfs(fsType, nil)"}},
 		},
 		{
