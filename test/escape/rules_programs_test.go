@@ -1,7 +1,6 @@
 package escape
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -100,8 +99,7 @@ func (g *guard) hasNoSecrets(p trace.Process) bool {
 	for _, process := range []trace.Process{p, {ID: g.leader, PID: g.leader}} {
 		arguments := read(process, "cmdline")
 		for key, secret := range g.secrets {
-			coded := base64.StdEncoding.EncodeToString([]byte(secret))
-			if len(secret) >= 8 && (strings.Contains(arguments, secret) || strings.Contains(arguments, coded)) {
+			if shows(arguments, secret) {
 				return g.bad(process, "has the secret %s among its arguments", key)
 			}
 		}

@@ -9,6 +9,7 @@ const (
 	bind      = "pkg/mounter/bind.go"
 	elsewhere = "pkg/mounter/elsewhere.go"
 	walk      = "pkg/mounter/walk.go"
+	redact    = "pkg/flex/redact.go"
 	callout   = "cmd/flexdriver/callout.go"
 	child     = "pkg/mounter/child.go"
 )
@@ -104,6 +105,16 @@ func surroundings() []sabotage {
 		{
 			name: "secrets-in-arguments", want: "has the secret .* among its arguments",
 			edits: []edit{{callout, "argv.Hide(c.args[1:])...)", "append(argv.Hide(nil), c.args[1:]...)...)"}},
+		},
+		{
+			name: "secrets-in-answers", want: "answer has the secret",
+			edits: []edit{
+				{
+					setup, "func (b *Backend) mount(ctx context.Context, c *flex.Call) error {\n\tv, err := ParseVolume(c.Options)\n\tif err != nil {\n\t\treturn err\n",
+					"func (b *Backend) mount(ctx context.Context, c *flex.Call) error {\n\tv, err := ParseVolume(c.Options)\n\tif err != nil {\n\t\treturn flex.Errorf(flex.CodeInternal, \"%s: %w\", c.Options.Secrets[\"password\"].Reveal(), err)\n",
+				},
+				{redact, "\t\ts.Message = r.Redact(s.Message)\n", ""},
+			},
 		},
 		{
 			name: "environment-inherited", want: "in its environment",
