@@ -20,9 +20,6 @@ func (b *Backend) expandVolume(ctx context.Context, c *flex.Call) error {
 	}
 	switch v.Kind {
 	case KindImage:
-		if err := requireNamespace(v, c.Options); err != nil {
-			return err
-		}
 		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
 		if err != nil {
 			return mountcode.Of(err)
@@ -71,6 +68,11 @@ func (b *Backend) permitExpansion(v *Volume, c *flex.Call) error {
 // expandFS does all of an expansion, since it is the only callout that
 // Kubernetes makes for one: the image or the check of the device, the loop
 // device, and the filesystem.
+//
+// The kubelet does not tell the namespace here, and need not: it expands claims
+// only, and the options are those of a PersistentVolume, which no author of a pod
+// writes (Kubernetes v1.37.1, pkg/volume/util/operationexecutor,
+// expandVolumeDuringMount).
 func (b *Backend) expandFS(ctx context.Context, c *flex.Call) error {
 	v, err := b.parseForExpansion(c)
 	if err != nil {
@@ -83,13 +85,6 @@ func (b *Backend) expandFS(ctx context.Context, c *flex.Call) error {
 	defer p.close()
 	switch v.Kind {
 	case KindImage:
-		// The kubelet does not tell the namespace here. What is mounted in the
-		// pod's directory went through mount, which had it told.
-		if c.Options.PodNamespace == "" {
-			if err := b.requireMounted(ctx, v, p); err != nil {
-				return err
-			}
-		}
 		return mountcode.Of(b.expandImage(ctx, v, p, c.NewSize))
 	case KindDevice:
 		return mountcode.Of(b.expandDevice(ctx, v, p, c.NewSize))
@@ -106,7 +101,9 @@ func (b *Backend) expandFS(ctx context.Context, c *flex.Call) error {
 }
 
 func (b *Backend) expandImage(ctx context.Context, v *Volume, p *place, size int64) error {
-	image, unlock, err := b.openImage(ctx, &Volume{Source: v.Source}, p.root, "")
+	// With attach: true this comes before the first mount, too, and the kubelet
+	// waits for its success.
+	image, unlock, err := b.openImage(ctx, v, p.root, b.namespaceOf(v))
 	if err != nil {
 		return err
 	}

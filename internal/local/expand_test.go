@@ -35,7 +35,7 @@ func TestExpandRefuses(t *testing.T) {
 		"options":       {empty, options("device", "x"), 2 << 20, 1 << 20, flex.CodeInvalidArgument, []string{"not absolute"}, false},
 		"device":        {empty, options("device", device), 64 << 20, 32 << 20, flex.CodeFailedPrecondition, []string{"has 33554432 bytes, fewer than the 67108864 asked for", "rescan"}, false},
 		"no device":     {empty, options("device", w.path("none")), 64 << 20, 0, flex.CodeNotFound, []string{"no such file"}, false},
-		"no image":      {empty, options("image", w.image("none.img"), "size", "1Gi"), 64 << 20, 0, flex.CodeNotFound, []string{"no such file"}, false},
+		"no image":      {empty, options("image", w.image("none.img")), 64 << 20, 0, flex.CodeNotFound, []string{"no such file"}, false},
 		"other there":   {memory, options("device", device), 32 << 20, 0, flex.CodeFailedPrecondition, []string{"has tmpfs (tmpfs) on", "not this volume"}, true},
 		"not mounted":   {empty, options("medium", "memory"), 32 << 20, 0, flex.CodeFailedPrecondition, []string{"is not mounted at"}, false},
 		"no memory":     {directory, options("medium", "memory"), 32 << 20, 0, flex.CodeFailedPrecondition, []string{"not this volume"}, false},

@@ -17,9 +17,8 @@ import (
 // the volume is not, under another configuration.
 //
 // An image belongs to the namespace that its path names: ROOT/NAMESPACE/….
-// Only mount tells a namespace, so all other calls leave images as they are:
-// waitforattach and mountdevice create, format and mount none, expandfs grows
-// one that mount has mounted.
+// Only mount tells a namespace, so waitforattach and mountdevice create, format
+// and mount none. expandfs and expandvolume are never for an inline volume.
 func (b *Backend) permit(v *Volume, o flex.Options) error {
 	switch v.Kind {
 	case KindImage:
@@ -61,14 +60,32 @@ func (b *Backend) permitImage(v *Volume, namespace string) error {
 	if err != nil {
 		return err
 	}
-	owner, name, _ := strings.Cut(strings.TrimPrefix(v.Source, root+"/"), "/")
+	owner := namespaceBelow(root, v)
 	switch {
-	case name == "":
+	case owner == "":
 		return denied("image %s: an image lies below the directory of its pod's namespace, %s/NAMESPACE/; name it there", v.Source, root)
 	case namespace != "" && namespace != owner:
 		return denied("image %s: it is of namespace %s, and the pod is in namespace %s, whose images lie below %s/%s/", v.Source, owner, namespace, root, namespace)
 	}
 	return nil
+}
+
+// namespaceBelow is the namespace that the path of an image names; empty: none.
+func namespaceBelow(root string, v *Volume) string {
+	owner, name, _ := strings.Cut(strings.TrimPrefix(v.Source, root+"/"), "/")
+	if name == "" {
+		return ""
+	}
+	return owner
+}
+
+// namespaceOf is that of an image which is permitted.
+func (b *Backend) namespaceOf(v *Volume) string {
+	root, err := permitPath(v, b.ImageRoots, "imageRoots", "--image-root")
+	if err != nil {
+		return ""
+	}
+	return namespaceBelow(root, v)
 }
 
 // requireNamespace refuses to touch an image without knowing for which

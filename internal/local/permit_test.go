@@ -210,7 +210,7 @@ func TestImageWithoutNamespace(t *testing.T) {
 	if st, err := os.Stat(w.path("team-new")); err != nil || st.Mode().Perm() != 0o700 {
 		t.Errorf("the directory of the namespace: %v, %v", st, err)
 	}
-	// The kubelet's expandfs tells none; what is mounted there was verified.
+	// The kubelet's expandfs tells none, mounted or not: it is for claims only.
 	o.PodNamespace = ""
 	grow := call(flex.CommandExpandFS, mount.Dir, o)
 	grow.NewSize = 400 << 20
@@ -219,9 +219,18 @@ func TestImageWithoutNamespace(t *testing.T) {
 	}
 	w.unmount(mount.Dir)
 	grow.NewSize = 500 << 20
-	w.refused(w.do(grow), flex.CodeFailedPrecondition, "is not mounted at")
-	if st, err := os.Stat(w.path("team-new/disk.img")); err != nil || st.Size() != 400<<20 {
-		t.Errorf("the image: %v, %v", st, err)
+	if err := w.do(grow); err != nil {
+		t.Error(err)
+	}
+	// With attach: true a claim may have grown before the first mount.
+	grow.Options.User = map[string]string{"image": w.path("team-new/later.img"), "size": "300Mi"}
+	if err := w.do(grow); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"disk.img", "later.img"} {
+		if st, err := os.Stat(w.path("team-new/" + name)); err != nil || st.Size() != 500<<20 {
+			t.Errorf("%s: %v, %v", name, st, err)
+		}
 	}
 }
 

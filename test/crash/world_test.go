@@ -205,7 +205,8 @@ func (w *world) judge(c call, output string) error {
 	case flex.CommandExpandFS:
 		w.expanded = true
 	case flex.CommandMountDevice:
-		w.mounted[w.target(c)] = w.volume.isDisk()
+		// An image is of a namespace, which mount alone is told.
+		w.mounted[w.target(c)] = w.volume.kind == kindDevice
 	case flex.CommandUnmount, flex.CommandUnmountDevice:
 		w.mounted[w.target(c)] = false
 	}
