@@ -101,9 +101,17 @@ func (b *Backend) expandFS(ctx context.Context, c *flex.Call) error {
 }
 
 func (b *Backend) expandImage(ctx context.Context, v *Volume, p *place, size int64) error {
-	// With attach: true this comes before the first mount, too, and the kubelet
-	// waits for its success.
-	image, unlock, err := b.openImage(ctx, v, p.root, b.namespaceOf(v))
+	info, err := p.Info()
+	if err != nil {
+		return err
+	}
+	namespace := ""
+	if info == nil {
+		// With attach: true this comes before the first mount, too, and the kubelet
+		// waits for its success.
+		namespace = b.namespaceOf(v)
+	}
+	image, unlock, err := b.openImage(ctx, v, p.root, namespace)
 	if err != nil {
 		return err
 	}
