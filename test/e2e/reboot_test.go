@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,20 +42,24 @@ func rebooted(t *T) {
 	t.delete(after, w.pod)
 }
 
-// wantNoRecordOf looks for records of another boot than this one, under which
-// nothing can be mounted any more.
+// wantNoRecordOf waits until there are no records of another boot than this one,
+// under which nothing can be mounted any more. The kubelet may have let a pod go
+// before the daemon has looked at its volumes.
 func (t *T) wantNoRecordOf(boot string) {
 	t.Helper()
-	files, err := filepath.Glob("/var/lib/flex2csi/*.json")
-	t.must(err)
-	if len(files) == 0 {
-		t.Error("there are no records, though a pod has volumes")
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		t.must(ignoreGone(err))
-		if strings.Contains(string(text), boot) {
-			t.Errorf("%s is of the last boot: %s", file, text)
+	t.wait("the records of the last boot are gone", func() error {
+		files, err := filepath.Glob("/var/lib/flex2csi/*.json")
+		t.must(err)
+		if len(files) == 0 {
+			return errors.New("there are no records, though a pod has volumes")
 		}
-	}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			t.must(ignoreGone(err))
+			if strings.Contains(string(text), boot) {
+				return fmt.Errorf("%s is of the last boot: %s", file, text)
+			}
+		}
+		return nil
+	})
 }
