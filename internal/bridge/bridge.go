@@ -99,7 +99,7 @@ type FlexDriver struct {
 	// let in.
 	Map func(context.Context, flex.Options) (*csivol.Volume, error)
 	// MayAttach is an error unless a pod of the node has the volume by its claim. It
-	// is asked by attach, which does not tell for which pod; nil: nobody knows.
+	// is asked by attach, which does not tell for which pod; nil: not checked.
 	MayAttach func(ctx context.Context, v *csivol.Volume, node string) error
 	// Attach says how volumes are attached: Auto does through the controller if
 	// the driver wants it and its controller can be reached, or else through the

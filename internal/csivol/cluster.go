@@ -76,7 +76,7 @@ type PersistentVolume struct {
 }
 
 // Source returns a digest of the options and the fsType of a FlexVolume. They are
-// compared, and kept on disks, where nobody has to be able to read them.
+// compared, and kept on disks, where they must not be readable.
 func Source(options map[string]string, fsType string) string {
 	h := sha256.New()
 	add := func(text string) { fmt.Fprintf(h, "%d:%s", len(text), text) }

@@ -100,7 +100,7 @@ func (r *Runner) begin(ctx context.Context, rec *journal.Record) (*one, error) {
 	if before != nil && before.Direction == journal.ToCSI && before.FromUID == rec.FromUID {
 		return nil, nil // by somebody else, since it was planned
 	}
-	if err := trusted(rec); err != nil { // or else nobody could go on with it
+	if err := trusted(rec); err != nil { // or else no command could go on with it
 		return nil, err
 	}
 	// The later migration holds, also where it begins by a clock that is behind.

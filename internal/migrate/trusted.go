@@ -11,7 +11,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 )
 
-// Whoever may write ConfigMaps in the namespace of the journal may write a record,
+// A user who may write ConfigMaps in the namespace of the journal may write a record,
 // and what a record has is created. So a record that was read counts only as far as
 // it is about the volume: its two PersistentVolumes have the name and the claim of
 // the record, one is the FlexVolume of the driver and the other the CSI volume of the
@@ -48,7 +48,7 @@ func trusted(rec *journal.Record) error {
 }
 
 func untrusted(rec *journal.Record, err error) error {
-	return fmt.Errorf("read the journal of PersistentVolume %s: %w; somebody has changed the record. Compare ConfigMap %s/%s and the directory of the journal with its backup/, and delete the copy that is wrong",
+	return fmt.Errorf("read the journal of PersistentVolume %s: %w; the record was changed by another program or by hand. Compare ConfigMap %s/%s and the directory of the journal with its backup/, and delete the copy that is wrong",
 		rec.Volume, err, Namespace, journal.ConfigMapName(rec.Volume))
 }
 
@@ -129,7 +129,7 @@ func (o *one) asOriginal(pv *Object) error {
 	}
 	text, ok := pv.pairs("metadata", "annotations")[OriginalAnnotation]
 	if !ok {
-		return nil // it was taken away by somebody who may write PersistentVolumes
+		return nil // a user who may write PersistentVolumes has taken it away
 	}
 	original, err := ParseObject([]byte(text))
 	if err != nil {

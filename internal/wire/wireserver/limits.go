@@ -12,7 +12,7 @@ import (
 const (
 	// maxReading is how many connections may be without a whole request. Callers
 	// send it at once, so one more ends that which has taken longest: those who
-	// write slowly, or nothing, keep nobody else from being read.
+	// write slowly, or nothing, keep no other caller from being read.
 	maxReading = 128
 	// maxLong is how many requests longer than shortLine are read at a time.
 	maxLong   = 8
