@@ -151,6 +151,7 @@ func TestLabelOfImage(t *testing.T) {
 
 // What a pod could put in the place of an image that it may name.
 func TestImageThatIsNotRoots(t *testing.T) {
+	testenv.Need(t, "root") // to give a file to another user
 	w := newWorld(t)
 	dir, path := w.pod("a"), w.image("disk.img")
 	o := options("image", path, "size", "32Mi")

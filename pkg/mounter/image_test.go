@@ -19,6 +19,7 @@ import (
 )
 
 func TestOpenImage(t *testing.T) {
+	testenv.Need(t, "root") // to give a file to another user
 	dir := newDir(t)
 	root := filepath.Join(dir, "images")
 	mustMkdir(t, root+"/inside")
