@@ -25,8 +25,8 @@ const (
 	envAll     = "ESCAPE_ALL"     // go on after an escape, and count them by kind
 	envTable   = "ESCAPE_TABLE"   // a file for how many there were
 	envLenient = "ESCAPE_LENIENT" // do not look at programs' surroundings
-	// workers try side by side, each in a world of its own.
-	workers = 2
+	// workers try side by side, each in a world of its own: most wait for something.
+	workers = 6
 	// fresh is after how many attempts a world's images are made anew.
 	fresh = 200
 	// progress is after how many attempts it is told how many there were.

@@ -23,14 +23,17 @@ func (m *maker) odd(a *attempt) {
 		"-q", "-m 1.5", "-L 0", "-L a.b-c_d", "-N 16", "-N 4294967295", "-O ^has_journal,64bit", "-O bigalloc", "-O encrypt,verity,casefold", "-O mmp", "-O quota,project", "-E root_owner=1000:1000", "-E root_owner", "-E quotatype=usrquota:grpquota", "-E encoding=utf8,encoding_flags=strict",
 		"-E stride=1048576,stripe_width=1", "-E resize=1099511627775", "-E packed_meta_blocks=1", "-E num_backup_sb=0", "-E orphan_file_size=512m", "-J size=40960", "-J fast_commit_size=1", "-T huge", "-T largefile4", "-b 65536", "-b1024", "-i 1k", "-I 4096", "-G 65536", "-C 256m", "-e continue", "-j",
 	}
-	switch a.options["size"] {
-	case "":
-	case "300Mi":
+	switch {
+	case a.options["size"] == "" || a.options["image"] == "":
+	case a.options["size"] == "300Mi":
 		a.options["mkfsOptions"] = m.some(3, " ", validMkfs(a.fsType))
 	default:
 		a.options["mkfsOptions"] = m.some(5, " ", ext)
 	}
-	if m.often(50) && a.options["source"] == "" && a.options["path"] == "" && a.options["medium"] == "" {
+	if a.options["medium"] != "" {
+		a.options["mountOptions"] = m.some(4, ",", []string{"nr_inodes=1", "nr_inodes=1g", "mode=07777", "uid=4294967294", "gid=0", "inode64", "noswap", "exec", "lazytime", "ro"})
+	}
+	if m.often(50) && a.options["image"]+a.options["device"] != "" {
 		a.options["mountOptions"] = m.some(5, ",", []string{"commit=0", "stripe=1048576", "dax=inode", "data=journal", "journal_async_commit", "resuid=0", "usrquota", "prjquota", "noload", "norecovery", "init_itable=0", "max_dir_size_kb=0", "inode_readahead_blks=1", "lazytime", "dirsync", "_netdev", "nosymfollow", "barrier=0", "errors=continue", "ro"})
 	}
 }
