@@ -141,11 +141,13 @@ func attachmentOf(d *bridge.FlexDriver, v *csivol.Volume, node string) *csivol.A
 
 // isAttached answers from what is watched. A "no" has kube-controller-manager
 // attach the volume again, so the API server is asked before it is given, and
-// where nothing is known yet: that one comes again only after a minute.
+// where nothing is known yet: that one comes again only after a minute. An error
+// keeps it from looking at any volume of the node (pkg/volume/flexvolume/
+// attacher.go, VolumesAreAttached, Kubernetes v1.37.1).
 func (c *Controller) isAttached(ctx context.Context, d *bridge.FlexDriver, call *flex.Call) (bool, error) {
 	v, err := d.Map(ctx, call.Options)
 	if err != nil {
-		return false, err
+		return c.isGone(ctx, call.Options.VolumeName, err)
 	}
 	if wanted, err := wantsAttach(ctx, d); err != nil || !wanted {
 		return err == nil, err
@@ -154,8 +156,10 @@ func (c *Controller) isAttached(ctx context.Context, d *bridge.FlexDriver, call 
 	if lost, err := c.Attacher.Lost(a); err == nil && !lost {
 		return true, nil
 	}
-	if err := c.stillFlex(ctx, v.Name); err != nil {
-		return false, err
+	if !v.Inline {
+		if gone, err := c.isGone(ctx, v.Name, nil); err != nil || gone {
+			return gone, err
+		}
 	}
 	found, err := c.Cluster.GetAttachment(ctx, attachment.Name(a.Handle, a.Driver, a.Node))
 	if err != nil {
@@ -164,20 +168,22 @@ func (c *Controller) isAttached(ctx context.Context, d *bridge.FlexDriver, call 
 	return found != nil && found.Attached && found.Node == a.Node, nil
 }
 
-// stillFlex is an error for what has become a CSI volume. Its attachment is the
-// control plane's business, which may have deleted it just now since its pod
-// goes; a "no" would have the FlexVolume attached once more.
-func (c *Controller) stillFlex(ctx context.Context, name string) error {
+// isGone reports whether there is no such FlexVolume any more, and returns
+// otherwise if there is. Where it is gone, isattached says "yes", which changes
+// nothing: detach comes when the pod has gone. The attachment of what has become
+// a CSI volume is the control plane's business, which may have deleted it just
+// now; a "no" would have the FlexVolume attached once more.
+func (c *Controller) isGone(ctx context.Context, name string, otherwise error) (bool, error) {
 	pv, err := c.Cluster.PersistentVolume(ctx, name, true)
 	switch {
 	case err != nil && flex.CodeOf(err) == flex.CodeNotFound:
-		return nil
+		return true, nil
 	case err != nil:
-		return err
+		return false, err
 	case pv.CSI != csivol.Key{}:
-		return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolume %s is the CSI volume %s by now, which the control plane attaches and detaches", name, pv.CSI)
+		return true, nil
 	}
-	return nil
+	return false, otherwise
 }
 
 // detach deletes what attach has made. The PersistentVolume may be gone, and

@@ -90,8 +90,22 @@ func TestIsAttachedNeverGuesses(t *testing.T) {
 	call(t, k, flexDriver, "detach", "pv", "node-1")
 	c.unknown = false
 	c.volumes["pv"] = csivol.PersistentVolume{Name: "pv", CSI: csivol.Key{Driver: csiDriver, Handle: "vol"}}
-	if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Status != flex.StatusFailure || !strings.Contains(s.Message, "CSI volume") {
-		t.Errorf("what has become a CSI volume: %+v", s)
+	if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Attached == nil || !*s.Attached {
+		t.Errorf("what has become a CSI volume, and is left to the control plane: %+v", s)
+	}
+	delete(c.volumes, "pv")
+	if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Attached == nil || !*s.Attached {
+		t.Errorf("the PersistentVolume is gone, and so is its pod soon: %+v", s)
+	}
+	k.Drivers[flexDriver].Map = func(context.Context, flex.Options) (*csivol.Volume, error) {
+		return nil, flex.Errorf(flex.CodePermissionDenied, "it is an inline volume")
+	}
+	if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Attached == nil || !*s.Attached {
+		t.Errorf("the PersistentVolume is gone, and it looks like an inline volume: %+v", s)
+	}
+	c.volumes["pv"] = csivol.PersistentVolume{Name: "pv", FlexDriver: flexDriver}
+	if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Code != flex.CodePermissionDenied {
+		t.Errorf("an inline volume with the name of a PersistentVolume: %+v", s)
 	}
 	c.err = flex.Errorf(flex.CodeUnavailable, "the API server is away")
 	if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Status != flex.StatusFailure {
