@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/moby/sys/mountinfo"
@@ -166,17 +167,42 @@ func (t *Target) Dead(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// force takes a mount out of the tree, and whatever is mounted below it, and
-// tells its filesystem not to wait for a server any more.
+// force takes a mount out of the tree, and whatever is mounted below it. If that
+// is all there is of its filesystem, it tells that not to wait for a server any
+// more.
 func (m *Mounter) force(ctx context.Context, t *Target, limit time.Duration, why error) error {
-	m.log().Warn("forcing a mount off that is dead or hangs", "target", t.path, "error", why)
-	err := t.within(ctx, limit, func(path string) error {
-		return unix.Unmount(path, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-	})
+	flags := unix.MNT_DETACH | unix.UMOUNT_NOFOLLOW
+	if t.holdsAll() {
+		flags |= unix.MNT_FORCE
+	}
+	m.log().Warn("forcing a mount off that is dead or hangs", "target", t.path, "error", why, "abort", flags&unix.MNT_FORCE != 0)
+	err := t.within(ctx, limit, func(path string) error { return unix.Unmount(path, flags) })
 	if errors.Is(err, errHangs) {
 		return fmt.Errorf("%w, not even when it is forced", err)
 	}
 	return err
+}
+
+// holdsAll reports whether the filesystem at t is mounted nowhere but at t and
+// below. MNT_FORCE aborts what is under way on the filesystem, whichever of its
+// mounts it came by: the RPCs of NFS (fs/nfs/super.c, nfs_umount_begin), the
+// connection of FUSE for good (fs/fuse/inode.c, fuse_umount_begin; Linux 6.12).
+// What the tables do not tell is no.
+func (t *Target) holdsAll() bool {
+	top, err := t.topMount()
+	if err != nil || top == nil {
+		return false
+	}
+	for _, table := range mountTables() {
+		elsewhere, err := MountsIn(table, func(i *Info) (skip, stop bool) {
+			here := i.Mountpoint == top.Mountpoint || strings.HasPrefix(i.Mountpoint, top.Mountpoint+"/")
+			return here || i.Major != top.Major || i.Minor != top.Minor, false
+		})
+		if err != nil || len(elsewhere) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // unmountBelow removes what is mounted below path, the deepest first: the

@@ -350,6 +350,33 @@ func TestUnmountHungFUSE(t *testing.T) {
 	}
 }
 
+// TestUnmountSharedHung: several pods had one share, and its server was away for
+// half a minute. The unmount of one of them was forced, and force aborts what is
+// under way on the superblock: the other pods got errors, and those of FUSE lost
+// their mounts for good.
+func TestUnmountSharedHung(t *testing.T) {
+	t.Parallel()
+	var m mounter.Mounter
+	target, other := newTarget(t), newTarget(t)
+	server := mountFUSE(t, target.Path(), "fuse", "hung")
+	if err := unix.Mount(target.Path(), other.Path(), "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	server.fallSilent(t)
+	server.hangOn(t) // which keeps the target busy
+	if err := m.Unmount(soon{t.Context(), time.Now().Add(2 * time.Second)}, target); err != nil {
+		t.Fatal(err)
+	}
+	requireMounts(t, target.Path(), 0)
+	requireMounts(t, other.Path(), 1)
+	server.silent.Store(false)
+	var st unix.Statfs_t
+	if err := unix.Statfs(other.Path(), &st); err != nil {
+		t.Errorf("the other mount of the filesystem: %v", err)
+	}
+	mustUnmount(t, other)
+}
+
 // umount(2) itself waits for a server that has a block device.
 func TestUnmountHangs(t *testing.T) {
 	testenv.Need(t, "loop", "fuse")
