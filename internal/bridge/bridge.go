@@ -72,7 +72,7 @@ type Mounts interface {
 	SetGroup(ctx context.Context, path string, gid int64) error
 	// Healthy returns why what is mounted at path does not work any more, such
 	// as a filesystem whose process is gone. It does not wait for one that
-	// hangs.
+	// hangs: an os.ErrDeadlineExceeded says that no answer came, and no more.
 	Healthy(path string) error
 }
 

@@ -78,3 +78,15 @@ func (b *Bridge) noticeAway(want *csivol.Volume, err error) {
 	}
 	b.notify(&volstate.Record{Name: want.Name}, want.Pod, "CSIDriverAway", "the CSI driver %s cannot be reached on node %s: %s", want.Driver, b.NodeName, err)
 }
+
+// reportDead says of a mount that it does not work, or only does not answer.
+func (b *Bridge) reportDead(v *volume, t *volstate.Target, dir string, silent bool) {
+	log := v.log.With("dir", dir, "pod", podName(t, dir), "why", t.Dead)
+	if silent {
+		log.Warn("a mount does not answer")
+		b.notify(v.record, t.Pod, "VolumeSilent", "what is mounted for the volume does not answer: %s; it is left as it is", t.Dead)
+		return
+	}
+	log.Warn("a mount is dead")
+	b.notify(v.record, t.Pod, "VolumeCorrupted", "what is mounted for the volume does not work any more: %s; unless it is mounted anew soon, delete the pod", t.Dead)
+}

@@ -99,7 +99,14 @@ func (b *Bridge) ready(v *volume, want *csivol.Volume, dir string) (bool, error)
 		return false, flex.Errorf(flex.CodeAlreadyExists, "volume %s is mounted at %s with read-only=%t, not %t as asked; unmount it first", v.key, dir, t.ReadOnly, want.ReadOnly)
 	}
 	mounted, err := b.Mounts.Mounted(dir)
-	return err == nil && mounted && b.Mounts.Healthy(dir) == nil, err
+	if err != nil || !mounted {
+		return false, err
+	}
+	health := b.Mounts.Healthy(dir)
+	if silent(health) {
+		return false, unanswered(v, health)
+	}
+	return health == nil, nil
 }
 
 // isOver reports whether nothing of a failed set-up is still going on at the

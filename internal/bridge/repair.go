@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,7 +18,18 @@ import (
 // Mounts that die with a process of their driver (FUSE) are found by
 // Reconcile, and replaced where no container can be harmed: a container keeps
 // the dead mount, or, while it is replaced, sees the bare directory below and
-// writes there. Elsewhere they are reported until their pods are deleted.
+// writes there. Elsewhere they are reported until their pods are deleted. What
+// only does not answer is reported, and never replaced: it may answer again, as a
+// server that fails over does.
+
+// silent reports whether it is not known whether a mount works: nothing has
+// answered in time.
+func silent(health error) bool { return errors.Is(health, os.ErrDeadlineExceeded) }
+
+// unanswered ends a mount that finds what only does not answer.
+func unanswered(v *volume, health error) error {
+	return flex.Errorf(flex.CodeUnavailable, "volume %s is mounted on this node already, and does not answer: %w; it is left as it is, and mount is tried again", v.key, health)
+}
 
 // withoutDead calls a tear-down RPC once more without the mount, if the driver
 // failed and what is mounted at path is dead: some stumble over their own.
@@ -26,7 +38,7 @@ func (b *Bridge) withoutDead(v *volume, path string, call func() error) error {
 	if err == nil {
 		return nil
 	}
-	if mounted, lookErr := b.Mounts.Mounted(path); lookErr != nil || !mounted || b.Mounts.Healthy(path) == nil {
+	if health := b.died(path); health == nil || silent(health) {
 		return err
 	}
 	if unmountErr := b.Mounts.Unmount(v.ctx, path); unmountErr != nil {
@@ -39,8 +51,15 @@ func (b *Bridge) withoutDead(v *volume, path string, call func() error) error {
 // other pods still hold the dead mount.
 func (b *Bridge) reviveStage(d *FlexDriver, v *volume) error {
 	r := v.record
-	if r.Stage != volstate.Done || b.died(r.StagingPath) == nil {
+	if r.Stage != volstate.Done {
 		return nil
+	}
+	health := b.died(r.StagingPath)
+	switch {
+	case health == nil:
+		return nil
+	case silent(health):
+		return unanswered(v, health)
 	}
 	if pods := publishedPods(r); len(pods) > 0 {
 		return flex.Errorf(flex.CodeFailedPrecondition, "volume %s: what its driver staged on this node is dead, most likely since the driver was restarted, and pods still hold it; delete these pods, and it will be staged anew: %s", v.key, strings.Join(pods, ", "))
@@ -51,13 +70,20 @@ func (b *Bridge) reviveStage(d *FlexDriver, v *volume) error {
 // reviveTarget makes mount publish again what died, or vanished, before the pod
 // saw it.
 func (b *Bridge) reviveTarget(d *FlexDriver, v *volume, t *volstate.Target, dir string) error {
-	if t.Publish != volstate.Done || b.alive(target(t, dir)) {
+	if t.Publish != volstate.Done {
 		return nil
+	}
+	path := target(t, dir)
+	if b.alive(path) {
+		return nil
+	}
+	if health := b.died(path); silent(health) {
+		return unsettled{unanswered(v, health)}
 	}
 	return b.unpublish(d, v, t, dir)
 }
 
-// died returns why something that is mounted does not work any more. What is
+// died returns why something that is mounted does not work, or is silent. What is
 // not mounted is no dead mount.
 func (b *Bridge) died(path string) error {
 	if mounted, err := b.Mounts.Mounted(path); err != nil || !mounted {
@@ -98,6 +124,7 @@ func podName(t *volstate.Target, dir string) string {
 type ailment struct {
 	stage   string            // why the staged mount is dead
 	targets map[string]string // why what a pod has is dead, or missing
+	silent  bool              // one of them only does not answer
 }
 
 // missing marks a target whose directory is not mounted though nobody asked to
@@ -109,7 +136,7 @@ func (b *Bridge) examine(r *volstate.Record) ailment {
 	a := ailment{targets: map[string]string{}}
 	if r.Stage == volstate.Done {
 		if err := b.died(r.StagingPath); err != nil {
-			a.stage = err.Error()
+			a.stage, a.silent = err.Error(), silent(err)
 		}
 	}
 	for dir, t := range r.Targets {
@@ -123,7 +150,7 @@ func (b *Bridge) examine(r *volstate.Record) ailment {
 			a.targets[dir] = missing
 		case mounted:
 			if err := b.Mounts.Healthy(dir); err != nil {
-				a.targets[dir] = err.Error()
+				a.targets[dir], a.silent = err.Error(), a.silent || silent(err)
 			}
 		}
 	}
@@ -147,8 +174,8 @@ func (a ailment) noted(r *volstate.Record) bool {
 	return r.StageDead == a.stage
 }
 
-// none reports whether all is well.
-func (a ailment) none() bool { return a.stage == "" && len(a.targets) == 0 }
+// none reports whether there is nothing to repair.
+func (a ailment) none() bool { return a.silent || a.stage == "" && len(a.targets) == 0 }
 
 // treat writes down what is wrong, which the first look does, and repairs what
 // a second look finds unchanged.
@@ -160,8 +187,7 @@ func (b *Bridge) treat(v *volume) error {
 		for dir, t := range r.Targets {
 			t.Dead = a.targets[dir]
 			if t.Dead != "" {
-				v.log.Warn("a mount is dead", "dir", dir, "pod", podName(t, dir), "why", t.Dead)
-				b.notify(r, t.Pod, "VolumeCorrupted", "what is mounted for the volume does not work any more: %s; unless it is mounted anew soon, delete the pod", t.Dead)
+				b.reportDead(v, t, dir, a.silent)
 			}
 		}
 		return nil

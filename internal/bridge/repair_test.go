@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,6 +112,65 @@ func TestRepairInUse(t *testing.T) {
 	n.reconcile()
 	if len(n.mounts.dead) > 0 || !n.mounts.mounted[dir] {
 		t.Errorf("dead: %v, mounted: %v", n.mounts.dead, n.mounts.mounted)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+}
+
+// fallSilent has the server behind the driver's mounts be away for a while.
+func (n *node) fallSilent() {
+	n.mounts.mu.Lock()
+	defer n.mounts.mu.Unlock()
+	for path := range n.mounts.mounted {
+		n.mounts.dead[path] = fmt.Errorf("statfs %s: %w", path, os.ErrDeadlineExceeded)
+	}
+}
+
+// TestSilentMountsAreLeft: during the fail-over of an NFS server two looks found no
+// answer, and the mounts were unmounted under their containers; or the kubelet was
+// restarted, and its mount did that. Silence ends.
+func TestSilentMountsAreLeft(t *testing.T) {
+	n := newNode(t)
+	n.bridge.Drivers[flexDriver].RepairInUse = true
+	dir, other := n.podDir("p1"), n.podDir("p2")
+	n.succeed("mount", dir, options)
+	n.driver.called()
+	n.fallSilent()
+	n.reconcile()
+	if got := n.record().Targets[dir].Dead; !strings.Contains(got, "timeout") {
+		t.Errorf("the record says %q", got)
+	}
+	for _, dir := range []string{dir, other} {
+		if s := n.call("mount", dir, options); s.Status != flex.StatusFailure || !strings.Contains(s.Message, "does not answer") {
+			t.Errorf("mount at %s: %+v", dir, s)
+		}
+	}
+	if got := n.driver.called(); got != "" || !n.mounts.mounted[dir] {
+		t.Errorf("called %q; mounted: %v", got, n.mounts.mounted)
+	}
+	clear(n.mounts.dead)
+	n.reconcile()
+	if r := n.record(); r.StageDead+r.Targets[dir].Dead != "" {
+		t.Errorf("the record still says: %+v", r)
+	}
+	n.succeed("mount", dir, options)
+	n.succeed("mount", other, options)
+	n.succeed("unmount", dir)
+	n.succeed("unmount", other)
+	n.empty()
+}
+
+// TestTearDownOfSilentMounts: what a driver refuses to unpublish is not taken from
+// under it because nothing answers.
+func TestTearDownOfSilentMounts(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	private := n.record().Targets[dir].Private
+	n.fallSilent()
+	n.driver.fail["NodeUnpublish"] = []error{final(flex.CodeInternal, "busy")}
+	if s := n.call("unmount", dir); s.Status != flex.StatusFailure || !n.mounts.mounted[private] {
+		t.Errorf("%+v; mounted: %v", s, n.mounts.mounted)
 	}
 	n.succeed("unmount", dir)
 	n.empty()

@@ -220,13 +220,17 @@ const (
 
 // examine looks at what is mounted at p already. The same volume in good
 // health is a call that was done before; a dead mount is removed; anything
-// else is not ours to replace.
+// else is not ours to replace, nor is what may answer again.
 func (b *Backend) examine(ctx context.Context, v *Volume, p *place) (done bool, err error) {
 	info, err := p.Info()
 	if err != nil || info == nil {
 		return false, err
 	}
-	if why := p.Dead(ctx, healthWait); why != nil {
+	why := p.Health(ctx, healthWait)
+	if errors.Is(why, mounter.ErrSilent) {
+		return false, flex.Errorf(flex.CodeUnavailable, "%s is mounted at %s already, and %w; it is left as it is, and mount is tried again", mounter.Describe(info), p.Path(), why)
+	}
+	if why != nil {
 		b.log().Warn("removing a dead mount", "dir", p.Path(), "was", mounter.Describe(info), "error", why)
 		ctx, cancel := context.WithTimeout(ctx, removeWait) // bounds how long it is given once more
 		defer cancel()

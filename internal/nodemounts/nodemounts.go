@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/flex2csi/flex2csi/internal/requestid"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
@@ -171,14 +169,15 @@ type question struct {
 
 // Healthy asks what is mounted at path for its figures. A filesystem that is
 // dead says so at once (ENOTCONN for a FUSE driver that is gone). One that
-// hangs is not waited for, at the price of one goroutine until it answers.
+// hangs is not waited for, at the price of one goroutine until it answers: that is
+// a [mounter.ErrSilent].
 func (m *Mounts) Healthy(path string) error {
 	q := m.ask(path)
 	select {
 	case <-q.done:
 		return q.err
 	case <-time.After(healthWait - time.Since(q.asked)):
-		return fmt.Errorf("statfs %s: no answer since %s", path, q.asked.UTC().Format(time.RFC3339))
+		return fmt.Errorf("statfs %s: no answer since %s: %w", path, q.asked.UTC().Format(time.RFC3339), mounter.ErrSilent)
 	}
 }
 
@@ -195,8 +194,7 @@ func (m *Mounts) ask(path string) *question {
 	}
 	m.asking[path] = q
 	go func() {
-		var st unix.Statfs_t
-		if err := unix.Statfs(path, &st); err != nil {
+		if err := mounter.Statfs(path); err != nil {
 			q.err = fmt.Errorf("statfs %s: %w", path, err)
 		}
 		m.mu.Lock()

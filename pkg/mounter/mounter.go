@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strconv"
 	"strings"
 	"unicode"
@@ -111,6 +112,9 @@ var (
 	ErrUnsafePath = errors.New("unsafe path")
 	// ErrTooLarge: the size is more than the filesystem or memory can hold.
 	ErrTooLarge = errors.New("too large")
+	// ErrSilent: no answer came in time, which is no proof of death: a server that
+	// fails over takes a minute. It is an os.ErrDeadlineExceeded.
+	ErrSilent = fmt.Errorf("the server or device behind it does not answer: %w", os.ErrDeadlineExceeded)
 )
 
 // hintedError adds what to do next to a cause.

@@ -24,9 +24,6 @@ const (
 	maxStacked = 1000
 )
 
-// errHangs: a system call did not come back.
-var errHangs = errors.New("it hangs: the server or device behind it does not answer")
-
 // Unmount removes everything that is mounted at t: stacked mounts one after
 // the other, mounts below it first. What is not mounted is success, and so is
 // a target that does not exist.
@@ -77,7 +74,7 @@ func (m *Mounter) unmountOnce(ctx context.Context, t *Target) error {
 	late := time.After(min(busyWait, limit))
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		err := t.within(ctx, limit, func(path string) error { return unix.Unmount(path, unix.UMOUNT_NOFOLLOW) })
-		if errors.Is(err, errHangs) {
+		if errors.Is(err, ErrSilent) {
 			return m.force(ctx, t, limit, err)
 		}
 		if !errors.Is(err, unix.EBUSY) {
@@ -87,7 +84,7 @@ func (m *Mounter) unmountOnce(ctx context.Context, t *Target) error {
 		switch err := within(ctx, limit, func() error { return unmountBelow(path) }); {
 		case err == nil:
 			continue // there was something, and it is gone
-		case errors.Is(err, errHangs):
+		case errors.Is(err, ErrSilent):
 			return m.force(ctx, t, limit, err)
 		case !errors.Is(err, unix.EBUSY):
 			return err
@@ -112,7 +109,7 @@ func patience(ctx context.Context) time.Duration {
 	return hungWait
 }
 
-// within runs a system call that may hang. If it does, errHangs comes back and
+// within runs a system call that may hang. If it does, ErrSilent comes back and
 // the goroutine stays until the call is done, or the process is.
 func within(ctx context.Context, limit time.Duration, call func() error) error {
 	done := make(chan error, 1)
@@ -123,7 +120,7 @@ func within(ctx context.Context, limit time.Duration, call func() error) error {
 	case err := <-done:
 		return err
 	case <-timer.C:
-		return errHangs
+		return ErrSilent
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -147,24 +144,33 @@ func (t *Target) within(ctx context.Context, limit time.Duration, call func(path
 // giveUp is for a mount that stays busy: one that is alive stays, and one that
 // is dead or hangs goes.
 func (m *Mounter) giveUp(ctx context.Context, t *Target, limit time.Duration) error {
-	if err := t.Dead(ctx, limit); err != nil {
+	if err := t.Health(ctx, limit); err != nil {
 		return m.force(ctx, t, limit, err)
 	}
 	return because(ErrBusy, "%v%s", unix.EBUSY, describeUsers(t.tablePath()))
 }
 
-// Dead returns why what is mounted at t is of no use to anybody: its server or
-// device is gone (ENOTCONN, ESTALE, EIO, …), or does not answer within limit.
-// A question that is not answered ends with the process.
-func (t *Target) Dead(ctx context.Context, limit time.Duration) error {
-	err := t.within(ctx, limit, func(path string) error {
-		var fs unix.Statfs_t
-		return unix.Statfs(path, &fs)
-	})
-	if errors.Is(err, errHangs) || mountutils.IsCorruptedMnt(err) {
+// Health returns why what is mounted at t cannot be used: its server or device is
+// gone (ENOTCONN, ESTALE, EIO, …), or, with [ErrSilent], does not answer within
+// limit. A question that is not answered ends with the process.
+func (t *Target) Health(ctx context.Context, limit time.Duration) error {
+	err := t.within(ctx, limit, Statfs)
+	if errors.Is(err, ErrSilent) || mountutils.IsCorruptedMnt(err) {
 		return err
 	}
 	return nil
+}
+
+// Statfs asks the filesystem at path for its figures, for as long as that takes.
+// The error is [ErrSilent] where a filesystem says that its server did not answer:
+// soft mounts of NFS and SMB.
+func Statfs(path string) error {
+	var fs unix.Statfs_t
+	err := unix.Statfs(path, &fs)
+	if errno, ok := errors.AsType[unix.Errno](err); ok && (errno.Timeout() || errno == unix.EHOSTDOWN) {
+		return fmt.Errorf("%w (%w)", ErrSilent, err)
+	}
+	return err
 }
 
 // force takes a mount out of the tree, and whatever is mounted below it. If that
@@ -177,7 +183,7 @@ func (m *Mounter) force(ctx context.Context, t *Target, limit time.Duration, why
 	}
 	m.log().Warn("forcing a mount off that is dead or hangs", "target", t.path, "error", why, "abort", flags&unix.MNT_FORCE != 0)
 	err := t.within(ctx, limit, func(path string) error { return unix.Unmount(path, flags) })
-	if errors.Is(err, errHangs) {
+	if errors.Is(err, ErrSilent) {
 		return fmt.Errorf("%w, not even when it is forced", err)
 	}
 	return err
