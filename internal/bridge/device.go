@@ -17,6 +17,9 @@ func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) e
 		return err
 	}
 	return b.do(ctx, want.Key(), operation{command: c.Command, dir: c.Dir}, func(v *volume) error {
+		if other := v.record.Device; other != "" && other != c.Dir {
+			return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolumes %s and %s are the same volume %s, and node %s has it as %s: with attach: true one of them can be on a node; delete the pods of %s on this node first", want.Name, v.record.Name, v.key, b.NodeName, v.record.Name, v.record.Name)
+		}
 		if err := b.describe(v, want); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -27,12 +28,6 @@ func (b *Bridge) volDataPath(key csivol.Key) string {
 	return filepath.Join(filepath.Dir(b.kubeletStagingPath(key)), volDataFile)
 }
 
-// csiDir is where the kubelet's CSI plugin has a volume for a pod
-// (pkg/volume/csi/csi_mounter.go, getTargetPath, Kubernetes v1.37.1).
-func (b *Bridge) csiDir(pod, persistentVolume string) string {
-	return filepath.Join(b.KubeletDir, "pods", pod, "volumes/kubernetes.io~csi", persistentVolume)
-}
-
 // KubeletHas reports whether the kubelet's CSI plugin has the volume of a record
 // for a pod, mounted, or without one for whichever. What cannot be looked at it
 // has not: who asks waits for it.
@@ -40,12 +35,7 @@ func (b *Bridge) KubeletHas(r *volstate.Record, pod string) bool {
 	if pod == "" {
 		return b.there(b.volDataPath(r.Key()))
 	}
-	dir := b.csiDir(pod, r.Name)
-	if !b.there(filepath.Join(dir, volDataFile)) {
-		return false
-	}
-	mounted, err := b.Mounts.Mounted(filepath.Join(dir, "mount"))
-	return err == nil && mounted
+	return slices.ContainsFunc(b.csiDirs(r.Key(), pod), func(dir string) bool { return b.mounted(csiMount(dir)) })
 }
 
 // KubeletTook reports whether the kubelet's CSI plugin has the volume of a record
@@ -101,21 +91,40 @@ func (b *Bridge) kubeletStages(key csivol.Key) (bool, error) {
 	return staged, nil
 }
 
-// csiPods reports whether the kubelet's CSI plugin has the volume for any pod.
+// csiPods reports whether the kubelet's CSI plugin has the volume for any pod, or is
+// about to: it writes its file before NodePublishVolume. An old one without a mount
+// is what it has forgotten. What cannot be looked at it has: others then end nothing.
 func (b *Bridge) csiPods(key csivol.Key) bool {
-	files, err := filepath.Glob(filepath.Join(b.csiDir("*", "*"), volDataFile))
+	return slices.ContainsFunc(b.csiDirs(key, "*"), func(dir string) bool {
+		if mounted, err := b.Mounts.Mounted(csiMount(dir)); err != nil || mounted {
+			return true
+		}
+		info, err := os.Stat(filepath.Join(dir, volDataFile))
+		return err == nil && time.Since(info.ModTime()) < b.grace()
+	})
+}
+
+// csiDirs returns where the kubelet's CSI plugin has, or had, the volume for a pod,
+// which may be *. The name of the PersistentVolume does not matter: several may be
+// the same volume.
+func (b *Bridge) csiDirs(key csivol.Key, pod string) (dirs []string) {
+	files, err := filepath.Glob(filepath.Join(b.KubeletDir, "pods", pod, "volumes/kubernetes.io~csi/*", volDataFile))
 	if err != nil {
-		return false // a name that is no pattern: of the kubelet's directory it cannot be
+		return nil // a name that is no pattern: of the kubelet's directory it cannot be
 	}
 	for _, file := range files {
 		var data struct{ DriverName, VolumeHandle string }
 		text, err := os.ReadFile(file)
 		if err == nil && json.Unmarshal(text, &data) == nil && data.DriverName == key.Driver && data.VolumeHandle == key.Handle {
-			return true
+			dirs = append(dirs, filepath.Dir(file))
 		}
 	}
-	return false
+	return dirs
 }
+
+// csiMount is what the kubelet's CSI plugin has published in one of its directories
+// (pkg/volume/csi/csi_mounter.go, getTargetPath, Kubernetes v1.37.1).
+func csiMount(dir string) string { return filepath.Join(dir, "mount") }
 
 // takenOver reports whether the kubelet's CSI plugin has the volume by now, or
 // may have.
@@ -162,13 +171,19 @@ func (b *Bridge) mayLetGo(v *volume, dir string, f csivol.Fate) error {
 	if err != nil {
 		return err
 	}
-	if !f.Gone && b.KubeletHas(v.record, place.PodUID) {
-		mount := filepath.Join(b.csiDir(place.PodUID, v.record.Name), "mount")
-		if same, err := b.Mounts.SameFilesystem(target(v.record.Targets[dir], dir), mount); err == nil && same {
-			return nil
-		}
+	if !f.Gone && b.livesOn(v, dir, place.PodUID) {
+		return nil
 	}
 	return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolume %s %s, and pod %s, which lives, has the volume from here: it is unmounted when the pod ends", place.Volume, f.Replaced, f.Pod)
+}
+
+// livesOn reports whether the kubelet's CSI plugin has for a pod the filesystem that
+// is mounted at dir.
+func (b *Bridge) livesOn(v *volume, dir, pod string) bool {
+	return slices.ContainsFunc(b.csiDirs(v.key, pod), func(csi string) bool {
+		same, err := b.Mounts.SameFilesystem(target(v.record.Targets[dir], dir), csiMount(csi))
+		return err == nil && same
+	})
 }
 
 // handOver leaves the volume to the kubelet's CSI plugin and the control plane.
