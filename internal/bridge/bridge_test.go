@@ -264,7 +264,7 @@ func TestTakenOver(t *testing.T) {
 func TestOtherOptionsForOneHandle(t *testing.T) {
 	n := newNode(t)
 	n.succeed("mount", n.podDir("p1"), options)
-	s := n.call("mount", n.podDir("p2"), strings.Replace(options, "ext4", "xfs", 1))
+	s := n.call("mount", n.dirOf("p2", "pv2"), strings.Replace(as("pv2"), "ext4", "xfs", 1))
 	if s.Status != flex.StatusFailure || s.Code != flex.CodeAlreadyExists || !strings.Contains(s.Message, `fsType "ext4"`) {
 		t.Errorf("another fsType: %+v", s)
 	}

@@ -34,6 +34,9 @@ type fakeDriver struct {
 	mounts    *fakeMounts
 	groups    []string          // volume_mount_group, call by call
 	context   map[string]string // of the last NodePublish
+	staging   string            // of the last NodePublish
+	unstages  bool              // NodeUnstage is there, though Features says no
+	asked     []string          // fsType and volume context of each call that sets up
 	made      bool              // the last NodePublish found its target
 	between   func()            // in NodePublish, when the work is done
 }
@@ -65,6 +68,13 @@ func (f *fakeDriver) do(method, what string, work func() error) error {
 	return injected
 }
 
+// ask notes what is asked for in a call that sets up.
+func (f *fakeDriver) ask(c csivol.Capability, context map[string]string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, c.FSType+" "+context["share"])
+}
+
 func final(code flex.Code, text string) error {
 	return &csivol.RPCError{Method: "test", Code: code, Message: text}
 }
@@ -72,6 +82,7 @@ func final(code flex.Code, text string) error {
 func (f *fakeDriver) Features(context.Context) (csivol.Features, error) { return f.features, f.away }
 
 func (f *fakeDriver) ControllerPublish(_ context.Context, r csivol.AttachRequest) (map[string]string, error) {
+	f.ask(r.Capability, r.Context)
 	return map[string]string{"device": "d"}, f.do("ControllerPublish", r.Handle, func() error {
 		f.attached[r.Handle] = r.NodeID
 		return nil
@@ -92,6 +103,7 @@ func (f *fakeDriver) NodeStage(_ context.Context, r csivol.StageRequest) error {
 	if f.hold != nil {
 		<-f.hold
 	}
+	f.ask(r.Capability, r.Context)
 	return f.do("NodeStage", r.Handle, func() error {
 		if (f.features.Attach || f.inCluster) && (f.attached[r.Handle] == "" || r.PublishContext["device"] == "") {
 			return final(flex.CodeFailedPrecondition, "not attached")
@@ -105,7 +117,7 @@ func (f *fakeDriver) NodeStage(_ context.Context, r csivol.StageRequest) error {
 
 func (f *fakeDriver) NodeUnstage(_ context.Context, handle, path string) error {
 	return f.do("NodeUnstage", handle, func() error {
-		if !f.features.Stage {
+		if !f.features.Stage && !f.unstages {
 			return final(flex.CodeUnimplemented, "no such RPC")
 		}
 		if slices.Contains(slices.Collect(maps.Values(f.published)), handle) {
@@ -118,12 +130,13 @@ func (f *fakeDriver) NodeUnstage(_ context.Context, handle, path string) error {
 }
 
 func (f *fakeDriver) NodePublish(_ context.Context, r csivol.PublishRequest) error {
+	f.ask(r.Capability, r.Context)
 	return f.do("NodePublish", r.Handle, func() error {
 		if f.features.Stage && f.staged[r.Handle] != r.StagingPath {
 			return final(flex.CodeFailedPrecondition, "not staged there")
 		}
 		f.groups = append(f.groups, "publish:"+r.Capability.MountGroup)
-		f.context = r.Context
+		f.context, f.staging = r.Context, r.StagingPath
 		_, err := os.Lstat(r.TargetPath)
 		f.made = err == nil
 		f.published[r.TargetPath] = r.Handle

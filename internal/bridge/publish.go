@@ -58,6 +58,9 @@ func (b *Bridge) setUp(d *FlexDriver, v *volume, want *csivol.Volume, dir string
 		return err
 	}
 	takeBack(v.record)
+	if err := b.startOver(d, v, want); err != nil {
+		return err
+	}
 	if err := b.describe(v, want); err != nil {
 		return err
 	}
@@ -311,7 +314,7 @@ func (b *Bridge) applyFSGroup(s *setup, t *volstate.Target, dir string) error {
 	case want.FSGroup == nil, t.ReadOnly, t.Bound, s.f.MountGroup, policy == FSGroupNone:
 		return nil
 	case policy == FSGroupWithFSType || policy == "":
-		if want.FSType == "" || !slices.ContainsFunc(csivol.ModesOr(want.AccessModes, want.AccessMode), ofOneNode) {
+		if s.v.record.FSType == "" || !slices.ContainsFunc(csivol.ModesOr(want.AccessModes, want.AccessMode), ofOneNode) {
 			return nil
 		}
 	}

@@ -5,9 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/volstate"
@@ -24,56 +22,6 @@ func (v *volume) features(d *FlexDriver) (f csivol.Features, err error) {
 	return f, err
 }
 
-// describe fills in what a volume is, or compares: two PersistentVolumes with
-// one handle must want the same of it, since it is staged once.
-func (b *Bridge) describe(v *volume, want *csivol.Volume) error {
-	r := v.record
-	if r.Idle() || r.Stage == volstate.None && len(r.Targets) == 0 && (r.Attach == volstate.None || detachPending(r)) {
-		fill(r, want)
-		b.adopt(r)
-		return nil
-	}
-	r.Complete(want.Context, want.MountFlags)
-	r.Inline = r.Inline || want.Inline
-	differs := ""
-	switch {
-	case r.FlexDriver != want.FlexDriver:
-		differs = fmt.Sprintf("the driver %s, not %s", r.FlexDriver, want.FlexDriver)
-	case r.FSType != want.FSType:
-		differs = fmt.Sprintf("fsType %q, not %q", r.FSType, want.FSType)
-	case !slices.Equal(r.MountFlags, want.MountFlags):
-		differs = "other mount flags"
-	case differentModes(r, want):
-		differs = fmt.Sprintf("access mode %s, not %s", r.AccessMode, want.AccessMode)
-	case !maps.Equal(r.Context, want.Context):
-		differs = "another volume context"
-	}
-	if differs != "" && onlyAsked(r, want) {
-		v.log.Info("what is asked for has changed, and is attached anew", "differs", differs)
-		fill(r, want)
-		r.Attach = volstate.Undoing
-		return nil
-	}
-	if differs != "" {
-		return flex.Errorf(flex.CodeAlreadyExists, "volume %s is in use on this node with %s (as volume %s): all its users must agree", v.key, differs, r.Name)
-	}
-	return nil
-}
-
-func fill(r *volstate.Record, want *csivol.Volume) {
-	r.FlexDriver, r.Name, r.Inline = want.FlexDriver, want.Name, want.Inline
-	r.Context, r.FSType, r.MountFlags = want.Context, want.FSType, want.MountFlags
-	r.AccessMode, r.AccessModes = want.AccessMode, want.AccessModes
-}
-
-// onlyAsked reports that an attachment was asked for and nothing has come of it,
-// perhaps since it could not: then a configuration that was put right holds at
-// once. Two PersistentVolumes may still not take turns at that.
-func onlyAsked(r *volstate.Record, want *csivol.Volume) bool {
-	asked := r.Object != "" && !r.Foreign && r.Attach != volstate.Done
-	return asked && r.Name == want.Name && r.FlexDriver == want.FlexDriver && r.Stage == volstate.None && len(publishedPods(r)) == 0
-}
-
 // mountGroup is the fsGroup, for a driver that applies it by itself.
 func mountGroup(fsGroup *int64, f csivol.Features) string {
 	if !f.MountGroup || fsGroup == nil {
@@ -85,13 +33,6 @@ func mountGroup(fsGroup *int64, f csivol.Features) string {
 // capability is CSI's VolumeCapability as it was recorded.
 func capability(r *volstate.Record) csivol.Capability {
 	return csivol.Capability{FSType: r.FSType, MountFlags: r.KnownFlags(), AccessMode: r.AccessMode.OrUsual(), MountGroup: r.MountGroup}
-}
-
-// differentModes: what one PersistentVolume is said to have may change with the
-// configuration, or when the API server can be asked again; what has been begun
-// goes on as it was.
-func differentModes(r *volstate.Record, want *csivol.Volume) bool {
-	return r.Name != want.Name && r.AccessMode != "" && want.AccessMode != "" && r.AccessMode != want.AccessMode
 }
 
 // stagingPath is the kubelet's own for the volume: so that its CSI plugin can
