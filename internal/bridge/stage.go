@@ -63,8 +63,7 @@ func stagingBelow(root string, key csivol.Key) string {
 func (b *Bridge) stage(s *setup) error {
 	d, v, r := s.d, s.v, s.v.record
 	if !s.f.Stage {
-		r.Stage, r.StagingPath = volstate.None, ""
-		return nil
+		return b.stagedBefore(d, v)
 	}
 	if r.Stage == volstate.Done && !b.shaken(r) {
 		return nil
@@ -97,6 +96,20 @@ func (b *Bridge) stage(s *setup) error {
 	}
 	r.Stage, r.StageMounted = volstate.Done, b.mounted(r.StagingPath)
 	return nil
+}
+
+// stagedBefore is stage for a driver that does not stage, or does no more since it was
+// upgraded: what is staged stays so until it is unstaged.
+func (b *Bridge) stagedBefore(d *FlexDriver, v *volume) error {
+	r := v.record
+	if r.Stage == volstate.None {
+		r.StagingPath = ""
+		return nil
+	}
+	if r.Stage == volstate.Done || len(publishedPods(r)) > 0 {
+		return nil
+	}
+	return b.unstage(d, v) // in doubt, and it cannot be asked for again
 }
 
 // shaken reports that what is staged may have been unstaged by the kubelet's CSI
