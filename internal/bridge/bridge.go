@@ -195,6 +195,8 @@ type Bridge struct {
 	DetachWait time.Duration
 	Log        *slog.Logger
 
+	digests digester
+
 	mu      sync.Mutex
 	volumes map[csivol.Key]*volume
 	byDir   map[string]csivol.Key

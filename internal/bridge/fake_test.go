@@ -36,6 +36,7 @@ type fakeDriver struct {
 	context   map[string]string // of the last NodePublish
 	staging   string            // of the last NodePublish
 	unstages  bool              // NodeUnstage is there, though Features says no
+	stagedFor string            // the secret "key" of what is staged
 	asked     []string          // fsType and volume context of each call that sets up
 	made      bool              // the last NodePublish found its target
 	between   func()            // in NodePublish, when the work is done
@@ -109,6 +110,9 @@ func (f *fakeDriver) NodeStage(_ context.Context, r csivol.StageRequest) error {
 			return final(flex.CodeFailedPrecondition, "not attached")
 		}
 		f.groups = append(f.groups, "stage:"+r.Capability.MountGroup)
+		if f.staged[r.Handle] == "" { // as some drivers do: what is there is taken for right
+			f.stagedFor = string(r.Secrets["key"].Reveal())
+		}
 		f.staged[r.Handle] = r.StagingPath
 		f.mounts.set(r.StagingPath, true)
 		return nil

@@ -68,6 +68,9 @@ func (b *Bridge) stage(s *setup) error {
 	if r.Stage == volstate.Done && !b.shaken(r) {
 		return nil
 	}
+	if err := b.unstageOther(s); err != nil {
+		return err
+	}
 	if r.StagingPath == "" {
 		r.StagingPath = b.stagingPath(d, v.key)
 	}

@@ -24,6 +24,9 @@ type volume struct {
 	// if there is none.
 	saved atomic.Pointer[volstate.Record]
 	stats atomic.Pointer[csivol.Stats] // nil: not asked
+	// stagedWith is what stands for the secrets of the last NodeStageVolume. Like
+	// the record it is owned by who has the turn; zero: not known.
+	stagedWith digest
 
 	// ctx and log are those of the operation that has the turn. They know the
 	// request that it was started for. The context ends with the process: an
