@@ -132,10 +132,10 @@ func (c *child) combinedOutput() ([]byte, error) {
 	}
 	for try := 1; ; try++ {
 		text, err := c.run(path)
-		if err == nil || try == maxTries || !trippedOverOther(c.name, text) {
+		if err == nil || try >= triesAfter(c.name, text) {
 			return text, err
 		}
-		c.m.log().Warn("trying again: a program failed for the sake of another device", "program", path, "said", oneLine(string(text)))
+		c.m.log().Warn("trying again: a program failed for the sake of another one", "program", path, "said", oneLine(string(text)))
 		select {
 		case <-c.ctx.Done():
 			return text, c.explain(path, c.ctx.Err())
@@ -144,20 +144,27 @@ func (c *child) combinedOutput() ([]byte, error) {
 	}
 }
 
-// How often, and after what time, a program is started again that another
-// device made fail.
-const (
-	maxTries = 10
-	tryWait  = 100 * time.Millisecond
-)
+// tryWait is the pause before a program is started again.
+const tryWait = 100 * time.Millisecond
 
-// trippedOverOther reports whether a program failed because of a device that is
-// not its own. mkfs.btrfs looks up all that is in the mount table before it
-// writes, and gives up if a loop device in it has gone meanwhile: its
-// LOOP_GET_STATUS64 fails with ENXIO (btrfs-progs, check_mounted_where in
-// common/open-utils.c, resolve_loop_device in common/path-utils.c).
-func trippedOverOther(name string, output []byte) bool {
-	return name == "mkfs.btrfs" && bytes.Contains(output, []byte("cannot check mount status of"))
+// triesAfter is how often a program is started that has failed for the sake of
+// another one, which passes; once if that is not so.
+//
+// mkfs.btrfs looks up all that is in the mount table before it writes, and gives up
+// if a loop device in it has gone meanwhile: its LOOP_GET_STATUS64 fails with ENXIO
+// (btrfs-progs, check_mounted_where in common/open-utils.c, resolve_loop_device in
+// common/path-utils.c).
+//
+// btrfs gives up while the filesystem is being resized: by a program whose parent
+// was killed, as the kernel completes what it has begun.
+func triesAfter(name string, output []byte) int {
+	switch {
+	case name == "mkfs.btrfs" && bytes.Contains(output, []byte("cannot check mount status of")):
+		return 10
+	case name == "btrfs" && bytes.Contains(output, []byte("another exclusive operation")):
+		return 300
+	}
+	return 1
 }
 
 // run starts the program once.

@@ -160,6 +160,24 @@ func TestGrowFails(t *testing.T) {
 }
 
 // A filesystem stays as large as it is on a device that became no larger.
+// A resize whose process was killed with its parent goes on in the kernel.
+func TestGrowWhileResized(t *testing.T) {
+	testenv.Need(t, "btrfs")
+	d, target := newDisk(t, leastSize("btrfs")), newTarget(t)
+	var m mounter.Mounter
+	if err := m.MountDisk(t.Context(), mounter.Disk{Device: d.device, FSType: "btrfs"}, target, nil); err != nil {
+		t.Fatal(err)
+	}
+	defer mustUnmount(t, target)
+	m.Programs = fakeProgram(t, "btrfs", `n=$(cat $dir/n 2>/dev/null || echo 0); echo $((n+1)) >$dir/n
+[ $n -lt 20 ] && { echo "ERROR: unable to start resize, another exclusive operation 'resize' in progress" >&2; exit 1; }
+PATH=$PATH exec /usr/bin/btrfs "$@"`)
+	d.enlarge(t)
+	if err := m.GrowFilesystem(t.Context(), d.device, "btrfs", target); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestGrowNothing(t *testing.T) {
 	d, target := formatted(t, "ext4"), newTarget(t)
 	var m mounter.Mounter
