@@ -108,7 +108,7 @@ func holds(r *volstate.Record) bool {
 func (b *Bridge) attachmentOf(d *FlexDriver, r *volstate.Record, pod csivol.Pod) *csivol.Attachment {
 	return &csivol.Attachment{
 		Driver: r.Driver, Handle: r.Handle, Node: b.NodeName, FlexDriver: r.FlexDriver, Name: r.Name, Pod: pod,
-		Context: r.Context, FSType: r.FSType, MountFlags: r.KnownFlags(), AccessModes: csivol.ModesOr(r.AccessModes, r.AccessMode),
+		Context: r.Context, FSType: r.FSType, MountFlags: r.KnownFlags(), AccessModes: csivol.Attachable(r.AccessModes, r.AccessMode),
 		Secret: d.AttachSecret, KubeletHolds: b.there(b.volDataPath(r.Key())),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,6 +137,29 @@ func TestAttachmentSaysAll(t *testing.T) {
 	}
 	n.succeed("unmount", n.podDir("p1"))
 	n.empty()
+}
+
+// TestAttachableModes: ReadWriteOnce and ReadOnlyMany are no one mode of CSI, so the
+// external-attacher refused the PersistentVolume for ever.
+func TestAttachableModes(t *testing.T) {
+	for _, test := range []struct {
+		first csivol.AccessMode // which is what the node service is told
+		more  []csivol.AccessMode
+		want  []csivol.AccessMode
+	}{
+		{csivol.ReadWriteOnce, []csivol.AccessMode{csivol.ReadOnlyMany}, []csivol.AccessMode{csivol.ReadWriteOnce}},
+		{csivol.ReadOnlyMany, []csivol.AccessMode{csivol.ReadWriteOnce}, []csivol.AccessMode{csivol.ReadOnlyMany}},
+		{csivol.ReadWriteOnce, []csivol.AccessMode{csivol.ReadOnlyMany, csivol.ReadWriteMany}, []csivol.AccessMode{csivol.ReadWriteOnce, csivol.ReadOnlyMany, csivol.ReadWriteMany}},
+	} {
+		n := newClusterNode(t)
+		n.bridge.Drivers[flexDriver].Map = withModes(append([]csivol.AccessMode{test.first}, test.more...)...)
+		n.succeed("mount", n.podDir("p1"), options)
+		if got := n.cluster.asked[0].AccessModes; !slices.Equal(got, test.want) {
+			t.Errorf("%s, %v: attached as %v, want %v", test.first, test.more, got, test.want)
+		}
+		n.succeed("unmount", n.podDir("p1"))
+		n.empty()
+	}
 }
 
 // TestAttacherReadsSecretsItself: what it cannot read it is not asked to do

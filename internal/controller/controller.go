@@ -134,7 +134,7 @@ func wantsAttach(ctx context.Context, d *bridge.FlexDriver) (bool, error) {
 func attachmentOf(d *bridge.FlexDriver, v *csivol.Volume, node string) *csivol.Attachment {
 	return &csivol.Attachment{
 		Driver: v.Driver, Handle: v.Handle, Node: node, FlexDriver: v.FlexDriver, Name: v.Name,
-		Context: v.Context, FSType: v.FSType, MountFlags: v.MountFlags, AccessModes: csivol.ModesOr(v.AccessModes, v.AccessMode),
+		Context: v.Context, FSType: v.FSType, MountFlags: v.MountFlags, AccessModes: csivol.Attachable(v.AccessModes, v.AccessMode),
 		Secret: d.AttachSecret,
 	}
 }

@@ -288,3 +288,23 @@ func TestModes(t *testing.T) {
 		}
 	}
 }
+
+// TestAttachableModes: the external-attacher refuses ReadWriteOnce and ReadOnlyMany
+// together.
+func TestAttachableModes(t *testing.T) {
+	c := newCluster()
+	k := newController(c)
+	k.Drivers[flexDriver].Map = func(_ context.Context, o flex.Options) (*csivol.Volume, error) {
+		return &csivol.Volume{
+			FlexDriver: flexDriver, Driver: csiDriver, Handle: o.User["volumeID"], Name: o.VolumeName,
+			AccessMode: csivol.ReadOnlyMany, AccessModes: []csivol.AccessMode{csivol.ReadOnlyMany, csivol.ReadWriteOnce},
+		}, nil
+	}
+	if s := call(t, k, flexDriver, "attach", options, "node-1"); s.Status != flex.StatusSuccess {
+		t.Fatalf("attach: %+v", s)
+	}
+	a := c.attachments[attachment.Name("vol", csiDriver, "node-1")]
+	if len(a.AccessModes) != 1 || a.AccessModes[0] != csivol.ReadOnlyMany {
+		t.Errorf("attached as %v", a.AccessModes)
+	}
+}

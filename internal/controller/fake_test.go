@@ -157,7 +157,7 @@ func (c *cluster) Attach(ctx context.Context, a *csivol.Attachment) (csivol.Atta
 		return csivol.Attached{Object: name, Ours: true, Name: known.PersistentVolume}, nil
 	}
 	c.put(clusterview.Attachment{
-		Name: name, Driver: a.Driver, Handle: a.Handle, Node: a.Node, PersistentVolume: a.Name, Ours: true,
+		Name: name, Driver: a.Driver, Handle: a.Handle, Node: a.Node, PersistentVolume: a.Name, Ours: true, AccessModes: a.AccessModes,
 		FlexDriver: a.FlexDriver, By: attachment.AttachedByController, Attached: true, Created: time.Now(),
 	})
 	return csivol.Attached{Object: name, Ours: true, Name: a.Name}, nil

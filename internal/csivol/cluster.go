@@ -27,7 +27,7 @@ type Attachment struct {
 	Context     map[string]string
 	FSType      string
 	MountFlags  []string
-	AccessModes []AccessMode // never empty
+	AccessModes []AccessMode // Attachable ones, never empty
 	ReadOnly    bool
 	// Secret is the controllerPublishSecretRef, which the external-attacher reads.
 	Secret *SecretRef

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -34,6 +35,18 @@ func (m AccessMode) OrUsual() AccessMode { return cmp.Or(m, ReadWriteOnce) }
 // ModesOr are those of the PersistentVolume, or the one that is known.
 func ModesOr(all []AccessMode, one AccessMode) []AccessMode {
 	if len(all) > 0 {
+		return all
+	}
+	return []AccessMode{one.OrUsual()}
+}
+
+// Attachable are the modes with which the volume can be attached. CSI has none for
+// ReadWriteOnce and ReadOnlyMany together, and the external-attacher refuses them
+// (csi-lib-utils v0.24.0, accessmodes/access_modes.go, ToCSIAccessMode). Then it is
+// the one that the driver is told on the node.
+func Attachable(all []AccessMode, one AccessMode) []AccessMode {
+	all = ModesOr(all, one)
+	if slices.Contains(all, ReadWriteMany) || !slices.Contains(all, ReadWriteOnce) || !slices.Contains(all, ReadOnlyMany) {
 		return all
 	}
 	return []AccessMode{one.OrUsual()}

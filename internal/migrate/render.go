@@ -139,20 +139,38 @@ func (r *rendered) readOnly(old *Object) {
 
 // modes puts the mode that the CSI driver is told first: the kubelet's CSI
 // plugin takes the first (pkg/volume/csi/csi_attacher.go and csi_mounter.go,
-// Kubernetes v1.37.1).
+// Kubernetes v1.37.1). With modes that cannot be attached together it stays alone. A
+// claim that is bound stays so, whatever modes its volume has (pkg/controller/volume/
+// persistentvolume/pv_controller.go, syncBoundClaim).
 func (r *rendered) modes(spec tree) {
 	modes, want := spec.texts("accessModes"), string(r.mapped.AccessMode)
-	if want == "" || len(modes) > 0 && modes[0] == want {
-		return
+	after := modes
+	if want != "" && !(len(modes) > 0 && modes[0] == want) {
+		if want == string(csivol.ReadWriteOncePod) || slices.Contains(modes, string(csivol.ReadWriteOncePod)) {
+			r.check("access-mode", Fails, "change volume.accessMode of the configuration",
+				"the mapping says %s and the PersistentVolume has %s: ReadWriteOncePod goes with no other", want, strings.Join(modes, ", "))
+			return
+		}
+		after = append([]string{want}, slices.DeleteFunc(slices.Clone(modes), func(m string) bool { return m == want })...)
 	}
-	if want == string(csivol.ReadWriteOncePod) || slices.Contains(modes, string(csivol.ReadWriteOncePod)) {
-		r.check("access-mode", Fails, "change volume.accessMode of the configuration",
-			"the mapping says %s and the PersistentVolume has %s: ReadWriteOncePod goes with no other", want, strings.Join(modes, ", "))
-		return
+	why := "the bridge tells the CSI driver " + want + ", and the kubelet tells it the first"
+	if one := attachable(after, r.mapped.AccessMode); len(one) < len(after) {
+		after, why = one, "a CSI volume with ReadWriteOnce and ReadOnlyMany cannot be attached; the bridge tells the CSI driver "+one[0]
+		r.check("access-mode", Note, "", "a CSI volume cannot have both ReadWriteOnce and ReadOnlyMany; the replacement has %s, which the bridge tells the CSI driver, and the claim stays bound", one[0])
 	}
-	after := append([]string{want}, slices.DeleteFunc(slices.Clone(modes), func(m string) bool { return m == want })...)
 	spec.put("accessModes", after)
-	r.change("spec.accessModes", strings.Join(modes, ", "), strings.Join(after, ", "), "the bridge tells the CSI driver "+want+", and the kubelet tells it the first")
+	r.change("spec.accessModes", strings.Join(modes, ", "), strings.Join(after, ", "), why)
+}
+
+func attachable(modes []string, told csivol.AccessMode) (left []string) {
+	all := make([]csivol.AccessMode, len(modes))
+	for i, m := range modes {
+		all[i] = csivol.AccessMode(m)
+	}
+	for _, m := range csivol.Attachable(all, told) {
+		left = append(left, string(m))
+	}
+	return left
 }
 
 // compare notes what a person would look for.

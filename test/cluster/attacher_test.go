@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/csidriver/fault"
@@ -72,6 +73,19 @@ func testAttacherErrors(t *testing.T, c *cluster) {
 		n.wantNothing()
 		w.wantBalance()
 	}
+}
+
+// testAttacherModes: a PersistentVolume may have ReadWriteOnce and ReadOnlyMany, of
+// which the external-attacher refuses to make one mode of CSI.
+func testAttacherModes(t *testing.T, c *cluster) {
+	w := newWorld(t, c, options{nodes: 2})
+	v := w.volume("disk", corev1.ReadWriteOnce, corev1.ReadOnlyMany)
+	w.nodes[0].mount(v, "pod-a")
+	w.nodes[1].timeout = short
+	w.nodes[1].mustFail(w.nodes[1].tryMount(v, "pod-b"), "multi-attach")
+	w.nodes[0].unmount(v, "pod-a")
+	w.nodes[0].wantNothing()
+	w.wantBalance()
 }
 
 // testAttachLimit: a node that is full says so, with numbers.

@@ -38,6 +38,7 @@ func TestCluster(t *testing.T) {
 		"away":      testAttacherAway,
 		"givenup":   testAttacherGivenUp,
 		"errors":    testAttacherErrors,
+		"modes":     testAttacherModes,
 		"outage":    testOutage,
 		"noattach":  testNoAttach,
 		"answers":   testAnswers,
