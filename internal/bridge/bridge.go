@@ -65,6 +65,9 @@ type Mounts interface {
 	Unmount(ctx context.Context, path string) error
 	// Mounted reports whether path is a mount point, without touching it.
 	Mounted(path string) (bool, error)
+	// Below returns what is mounted directly below a directory that is no mount
+	// point itself, without touching it.
+	Below(path string) ([]string, error)
 	// SameFilesystem reports whether one filesystem is mounted at two paths, so
 	// that it lives on at the one when the other is unmounted.
 	SameFilesystem(a, b string) (bool, error)

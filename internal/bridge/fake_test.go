@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -36,6 +37,8 @@ type fakeDriver struct {
 	context   map[string]string // of the last NodePublish
 	staging   string            // of the last NodePublish
 	unstages  bool              // NodeUnstage is there, though Features says no
+	below     bool              // stages as ceph-csi, below the staging path
+	leaves    bool              // what it unstages stays mounted
 	stagedFor string            // the secret "key" of what is staged
 	asked     []string          // fsType and volume context of each call that sets up
 	made      bool              // the last NodePublish found its target
@@ -67,6 +70,14 @@ func (f *fakeDriver) do(method, what string, work func() error) error {
 		return fmt.Errorf("%s %s: %w", method, what, err)
 	}
 	return injected
+}
+
+// stageMount is where it stages.
+func (f *fakeDriver) stageMount(path, handle string) string {
+	if f.below {
+		return filepath.Join(path, handle)
+	}
+	return path
 }
 
 // ask notes what is asked for in a call that sets up.
@@ -114,7 +125,7 @@ func (f *fakeDriver) NodeStage(_ context.Context, r csivol.StageRequest) error {
 			f.stagedFor = string(r.Secrets["key"].Reveal())
 		}
 		f.staged[r.Handle] = r.StagingPath
-		f.mounts.set(r.StagingPath, true)
+		f.mounts.set(f.stageMount(r.StagingPath, r.Handle), true)
 		return nil
 	})
 }
@@ -128,7 +139,7 @@ func (f *fakeDriver) NodeUnstage(_ context.Context, handle, path string) error {
 			return final(flex.CodeInternal, "still published")
 		}
 		delete(f.staged, handle)
-		f.mounts.set(path, false)
+		f.mounts.set(f.stageMount(path, handle), f.leaves)
 		return nil
 	})
 }
@@ -245,6 +256,17 @@ func (m *fakeMounts) Mounted(path string) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mounted[path], m.fail["Mounted "+path]
+}
+
+func (m *fakeMounts) Below(path string) (below []string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for mount := range m.mounted {
+		if filepath.Dir(mount) == path && !m.mounted[path] {
+			below = append(below, mount)
+		}
+	}
+	return below, m.fail["Below "+path]
 }
 
 // SameFilesystem: of binds, unless a test says otherwise.

@@ -261,7 +261,7 @@ func (b *Bridge) arrived(path string) error {
 // for other mounts of it, Kubernetes v1.37.1).
 func (b *Bridge) stillStaged(v *volume) error {
 	r := v.record
-	if r.Stage != volstate.Done || !r.StageMounted || b.mounted(r.StagingPath) {
+	if r.Stage != volstate.Done || !r.StageMounted || b.stageMounted(r.StagingPath) {
 		return nil
 	}
 	return flex.Errorf(flex.CodeUnavailable, "volume %s was unstaged while it was published, most likely by the kubelet's CSI plugin, which had it before; it is staged again by the next call", v.key)

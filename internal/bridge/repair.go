@@ -32,7 +32,7 @@ func unanswered(v *volume, health error) error {
 }
 
 // withoutDead calls a tear-down RPC once more without the mount, if the driver
-// failed and what is mounted at path is dead: some stumble over their own.
+// failed and what is mounted there is dead: some stumble over their own.
 func (b *Bridge) withoutDead(v *volume, path string, call func() error) error {
 	err := call()
 	if err == nil {
@@ -41,8 +41,17 @@ func (b *Bridge) withoutDead(v *volume, path string, call func() error) error {
 	if health := b.died(path); health == nil || silent(health) {
 		return err
 	}
-	if unmountErr := b.Mounts.Unmount(v.ctx, path); unmountErr != nil {
-		return errors.Join(err, unmountErr)
+	mounts, lookErr := b.stageMounts(path)
+	if lookErr != nil {
+		return errors.Join(err, lookErr)
+	}
+	for _, mount := range mounts {
+		if health := b.Mounts.Healthy(mount); health == nil || silent(health) {
+			continue
+		}
+		if unmountErr := b.Mounts.Unmount(v.ctx, mount); unmountErr != nil {
+			return errors.Join(err, unmountErr)
+		}
 	}
 	return call()
 }
@@ -83,13 +92,16 @@ func (b *Bridge) reviveTarget(d *FlexDriver, v *volume, t *volstate.Target, dir 
 	return b.unpublish(d, v, t, dir)
 }
 
-// died returns why something that is mounted does not work, or is silent. What is
-// not mounted is no dead mount.
+// died returns why what is mounted at a path, or directly below, does not work, or is
+// silent. What is not mounted is no dead mount.
 func (b *Bridge) died(path string) error {
-	if mounted, err := b.Mounts.Mounted(path); err != nil || !mounted {
-		return nil //nolint:nilerr // the step that follows will meet the error
+	mounts, _ := b.stageMounts(path) // the step that follows will meet the error
+	for _, mount := range mounts {
+		if err := b.Mounts.Healthy(mount); err != nil {
+			return err
+		}
 	}
-	return b.Mounts.Healthy(path)
+	return nil
 }
 
 // alive reports whether something is mounted and works. What is not mounted

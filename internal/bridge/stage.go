@@ -97,7 +97,7 @@ func (b *Bridge) stage(s *setup) error {
 		}
 		return remember(r, err)
 	}
-	r.Stage, r.StageMounted = volstate.Done, b.mounted(r.StagingPath)
+	r.Stage, r.StageMounted = volstate.Done, b.stageMounted(r.StagingPath)
 	return nil
 }
 
@@ -119,13 +119,32 @@ func (b *Bridge) stagedBefore(d *FlexDriver, v *volume) error {
 // plugin, or will be any moment: while nothing is published it may come between
 // our NodeStageVolume and NodePublishVolume, which would publish a bare directory.
 func (b *Bridge) shaken(r *volstate.Record) bool {
-	return b.there(b.volDataPath(r.Key())) || r.StageMounted && !b.mounted(r.StagingPath)
+	return b.there(b.volDataPath(r.Key())) || r.StageMounted && !b.stageMounted(r.StagingPath)
 }
 
 // mounted is for where an error is as good as no.
 func (b *Bridge) mounted(path string) bool {
 	mounted, err := b.Mounts.Mounted(path)
 	return err == nil && mounted
+}
+
+// stageMounts returns where what is staged at a path is mounted: there, or directly
+// below, where some drivers mount it (ceph-csi, at globalmount/<volume id>).
+func (b *Bridge) stageMounts(path string) ([]string, error) {
+	mounted, err := b.Mounts.Mounted(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case mounted:
+		return []string{path}, nil
+	}
+	return b.Mounts.Below(path)
+}
+
+// stageMounted is for where an error is as good as no.
+func (b *Bridge) stageMounted(path string) bool {
+	mounts, err := b.stageMounts(path)
+	return err == nil && len(mounts) > 0
 }
 
 // unstage calls NodeUnstageVolume, unless the kubelet's CSI plugin has the
@@ -181,20 +200,17 @@ func (b *Bridge) unstageAt(d *FlexDriver, v *volume, path string) error {
 	return b.withoutDead(v, path, call)
 }
 
-// gone verifies that nothing is mounted at a path any more: some drivers
-// report success, or that they do not know the volume, and leave the mount.
+// gone verifies that nothing is mounted at a path, or directly below, any more: some
+// drivers report success, or that they do not know the volume, and leave the mount.
 func (b *Bridge) gone(path string, said error) error {
-	mounted, err := b.Mounts.Mounted(path)
-	if err != nil {
+	left, err := b.stageMounts(path)
+	if err != nil || len(left) == 0 {
 		return err
 	}
-	if mounted && said != nil {
-		return fmt.Errorf("the driver does not know the volume, and it is still mounted at %s: %w", path, said)
+	if said != nil {
+		return fmt.Errorf("the driver does not know the volume, and it is still mounted at %s: %w", left[0], said)
 	}
-	if mounted {
-		return flex.Errorf(flex.CodeInternal, "the driver reported success, and the volume is still mounted at %s", path)
-	}
-	return nil
+	return flex.Errorf(flex.CodeInternal, "the driver reported success, and the volume is still mounted at %s", left[0])
 }
 
 // removeStaging removes the directories that were made, if they are empty, as

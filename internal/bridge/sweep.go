@@ -66,7 +66,7 @@ func (b *Bridge) sweep(v *volume, a *csivol.Attachment) error {
 // looked at may be in use.
 func (b *Bridge) inUse(d *FlexDriver, a *csivol.Attachment) bool {
 	for _, path := range []string{b.stagingPath(d, a.Key()), b.kubeletStagingPath(a.Key())} {
-		if mounted, err := b.Mounts.Mounted(path); err != nil || mounted {
+		if mounts, err := b.stageMounts(path); err != nil || len(mounts) > 0 {
 			return true
 		}
 	}

@@ -248,7 +248,11 @@ func (b *Bridge) shares(r *volstate.Record) bool {
 // ended reports whether the kubelet's CSI plugin has unstaged the volume by now.
 func (b *Bridge) ended(r *volstate.Record) bool {
 	staged, err := b.kubeletStages(r.Key())
-	return err == nil && !staged && r.StageMounted && !b.mounted(r.StagingPath)
+	if err != nil || staged || !r.StageMounted {
+		return false
+	}
+	mounts, err := b.stageMounts(r.StagingPath)
+	return err == nil && len(mounts) == 0
 }
 
 // unstaged notes that nothing is staged any more, by whoever.

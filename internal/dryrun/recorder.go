@@ -117,6 +117,8 @@ func (r *recorder) SetGroup(_ context.Context, path string, gid int64) error {
 
 func (r *recorder) Mounted(path string) (bool, error) { return path == r.published, nil }
 
+func (r *recorder) Below(string) ([]string, error) { return nil, nil }
+
 func (r *recorder) SameFilesystem(string, string) (bool, error) { return false, nil }
 
 func (r *recorder) Healthy(string) error { return nil }

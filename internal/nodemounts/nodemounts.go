@@ -123,6 +123,19 @@ func (m *Mounts) Mounted(path string) (bool, error) {
 	return t.Mounted()
 }
 
+// Below returns what is mounted directly below path.
+func (m *Mounts) Below(path string) ([]string, error) {
+	t, err := m.open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	return t.Below()
+}
+
 // SameFilesystem reports whether one filesystem is mounted at both paths. It asks
 // the mount table, and no filesystem, which may hang.
 func (m *Mounts) SameFilesystem(a, b string) (bool, error) {

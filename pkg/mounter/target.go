@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -210,6 +211,57 @@ func (t *Target) Mounted() (bool, error) {
 		return info != nil, err
 	}
 	return false, &Error{Op: "examine mount point", Target: t.path, Err: err}
+}
+
+// Below returns the paths of what is mounted directly below the target, in constant
+// time for each of its entries. Of a target that is a mount point itself, or does not
+// exist, there are none: nothing that is mounted is touched.
+func (t *Target) Below() ([]string, error) {
+	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_XDEV}
+	fd, err := unix.Openat2(int(t.parent.Fd()), t.name, &how)
+	switch {
+	case errors.Is(err, unix.ENOSYS):
+		return t.belowClassic()
+	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		return nil, nil
+	case err != nil:
+		return nil, &Error{Op: "examine what is below", Target: t.path, Err: err}
+	}
+	dir := os.NewFile(uintptr(fd), t.path)
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, &Error{Op: "examine what is below", Target: t.path, Err: err}
+	}
+	var below []string
+	for _, name := range names {
+		entry := &Target{path: filepath.Join(t.path, name), name: name, parent: dir}
+		mounted, err := entry.Mounted()
+		if err != nil {
+			return nil, err
+		}
+		if mounted {
+			below = append(below, entry.path)
+		}
+	}
+	return below, nil
+}
+
+// belowClassic does so before Linux 5.6, from the mount table.
+func (t *Target) belowClassic() ([]string, error) {
+	path := t.tablePath()
+	infos, err := Mounts(func(i *Info) (skip, stop bool) {
+		return i.Mountpoint != path && filepath.Dir(i.Mountpoint) != path, false
+	})
+	if err != nil || slices.ContainsFunc(infos, func(i *Info) bool { return i.Mountpoint == path }) {
+		return nil, err
+	}
+	below := make([]string, 0, len(infos))
+	for _, i := range infos {
+		below = append(below, filepath.Join(t.path, filepath.Base(i.Mountpoint)))
+	}
+	slices.Sort(below)
+	return slices.Compact(below), nil
 }
 
 // Create makes the directory, with the mode that the kubelet gives to mount

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -190,4 +191,40 @@ func TestTargetInfoStacked(t *testing.T) {
 	if mounted, err := target.Mounted(); mounted || err != nil {
 		t.Errorf("Mounted is %t, %v, of what is not", mounted, err)
 	}
+}
+
+// What is mounted below a target is found without touching it, and only directly
+// below what is no mount point itself.
+func TestTargetInfoBelow(t *testing.T) {
+	testenv.Need(t, "mount")
+	target := newTarget(t)
+	expect := func(when string, want ...string) {
+		t.Helper()
+		if got, err := target.Below(); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: below is %v, %v, want %v", when, got, err, want)
+		}
+	}
+	expect("not there")
+	a, deep, b := filepath.Join(target.Path(), "a"), filepath.Join(target.Path(), "a b/deep"), filepath.Join(target.Path(), "b")
+	for _, dir := range []string{a, deep, b} {
+		mustMkdir(t, dir)
+	}
+	mustWrite(t, filepath.Join(target.Path(), "file"), "")
+	expect("nothing is mounted")
+	for _, dir := range []string{deep, a, a} {
+		if err := unix.Mount("below", dir, "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("directly below", a)
+	if err := unix.Mount("on", target.Path(), "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	expect("it is a mount point")
+	for _, dir := range []string{target.Path(), a, a, deep} {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("unmounted")
 }
