@@ -2,6 +2,9 @@ package cluster
 
 import (
 	"flag"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
@@ -20,11 +23,34 @@ func start(t testing.TB) *cluster {
 	t.Helper()
 	testenv.Need(t, "root", "mount")
 	c := &cluster{Plane: controlplane.Start(t)}
-	for _, file := range []string{"rbac/node.yaml", "rbac/controller.yaml", "components/attach/attach-rbac.yaml", "policy/attachments.yaml", "policy/tokens.yaml"} {
-		c.Apply("../../install/" + file)
+	const install = "../../install/"
+	c.Apply(install + "rbac/namespace.yaml")
+	c.ConfigMap("flex2csi", "flex2csi-config", map[string]string{"config.yaml": ""})
+	c.Apply(anyDriver(t, install+"policy/attachments.yaml"))
+	for _, file := range []string{"rbac/node.yaml", "rbac/controller.yaml", "components/attach/attach-rbac.yaml", "policy/tokens.yaml"} {
+		c.Apply(install + file)
 	}
 	c.kcm = c.StartControllerManager()
 	return c
+}
+
+// anyDriver is the policies with any CSI driver allowed: each test has one of its own, and
+// daemons with a configuration of their own.
+func anyDriver(t testing.TB, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const none, every = "name: others\n      expression: \"['']\"", "name: others\n      expression: \"['*']\""
+	if strings.Count(string(data), none) != 1 {
+		t.Fatalf("%s has no variable others", file)
+	}
+	file = filepath.Join(t.TempDir(), filepath.Base(file))
+	if err := os.WriteFile(file, []byte(strings.Replace(string(data), none, every, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // TestCluster shares one control plane among many tests; each has a CSI driver

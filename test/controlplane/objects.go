@@ -28,6 +28,22 @@ func (p *Plane) Namespace(name string) {
 	p.checkMade(err)
 }
 
+// ConfigMap makes one, in the place of the one of its name.
+func (p *Plane) ConfigMap(namespace, name string, data map[string]string) {
+	p.t.Helper()
+	p.NoConfigMap(namespace, name)
+	_, err := p.admin.CoreV1().ConfigMaps(namespace).Create(p.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
+	p.check(err)
+}
+
+// NoConfigMap deletes one, if it is there.
+func (p *Plane) NoConfigMap(namespace, name string) {
+	p.t.Helper()
+	if err := p.admin.CoreV1().ConfigMaps(namespace).Delete(p.t.Context(), name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+		p.check(err)
+	}
+}
+
 // A NodeDriver is a CSI driver on a node: an entry of the CSINode object.
 type NodeDriver struct {
 	Name, NodeID string

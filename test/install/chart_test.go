@@ -67,7 +67,7 @@ func all(t *testing.T) []*unstructured.Unstructured {
 			"nodesAttach": false, "secrets": []any{values{"namespace": "kube-system", "names": []any{"array", "other"}}},
 			"serviceAccountTokens": values{"enabled": true, "audiences": []any{"vault"}},
 		},
-		"policy":  values{"drivers": []any{"c.d", "e.f"}, "secrets": []any{"kube-system/array"}, "pods": values{"others": []any{"g/h"}}},
+		"policy":  values{"drivers": []any{"e.f"}, "secrets": []any{"kube-system/array"}, "pods": values{"others": []any{"g/h"}}},
 		"quota":   false,
 		"migrate": values{"enabled": true},
 		"metrics": values{"enabled": true, "labels": values{"release": "prometheus"}},
@@ -126,9 +126,10 @@ func TestChartRights(t *testing.T) {
 		t.Errorf("in %s the nodes may %v", role.GetNamespace(), rule)
 	}
 	for policy, want := range map[string]map[string]string{
-		"flex2csi-attachments": {"drivers": "['c.d', 'e.f']", "secrets": "['kube-system/array']"},
-		"flex2csi-node-tokens": {"audiences": "['vault']"},
-		"flex2csi-pods":        {"others": "['g/h']"},
+		"flex2csi-attachments":        {"secrets": "['kube-system/array']"},
+		"flex2csi-attachment-drivers": {"others": "['e.f']"},
+		"flex2csi-node-tokens":        {"audiences": "['vault']"},
+		"flex2csi-pods":               {"others": "['g/h']"},
 	} {
 		type variable struct{ Name, Expression string }
 		o := find(t, objects, "ValidatingAdmissionPolicy", policy)

@@ -11,10 +11,10 @@ import (
 	"github.com/flex2csi/flex2csi/test/install/render"
 )
 
-// TestPodsPolicyParameter: the policy for pods takes the very configuration that the
-// daemons have, also where an overlay replaces that of the base, as docs/install.md
-// says. With another name it would allow everything.
-func TestPodsPolicyParameter(t *testing.T) {
+// TestPolicyParameter: the policies for pods and for drivers take the very configuration that
+// the daemons have, also where an overlay replaces that of the base, as docs/install.md
+// says. With another name the one would allow everything, and the other nothing.
+func TestPolicyParameter(t *testing.T) {
 	base, err := filepath.Abs(manifests)
 	if err != nil {
 		t.Fatal(err)
@@ -52,8 +52,10 @@ func wantParameter(t *testing.T, objects []*unstructured.Unstructured) {
 			config = o
 		}
 	}
-	binding := find(t, objects, "ValidatingAdmissionPolicyBinding", "flex2csi-pods")
-	if name, namespace := get[string](t, binding, "spec.paramRef.name"), get[string](t, binding, "spec.paramRef.namespace"); name != config.GetName() || namespace != config.GetNamespace() {
-		t.Errorf("the parameter is %s/%s, and the configuration %s/%s", namespace, name, config.GetNamespace(), config.GetName())
+	for _, name := range []string{"flex2csi-pods", "flex2csi-attachment-drivers"} {
+		binding := find(t, objects, "ValidatingAdmissionPolicyBinding", name)
+		if name, namespace := get[string](t, binding, "spec.paramRef.name"), get[string](t, binding, "spec.paramRef.namespace"); name != config.GetName() || namespace != config.GetNamespace() {
+			t.Errorf("the parameter of %s is %s/%s, and the configuration %s/%s", binding.GetName(), namespace, name, config.GetNamespace(), config.GetName())
+		}
 	}
 }

@@ -62,7 +62,9 @@ func start(t *testing.T) *cluster {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	c := &cluster{Plane: controlplane.Start(t), t: t, dir: dir}
-	c.Apply(install+"rbac/namespace.yaml", install+"rbac/controller.yaml", install+"policy/attachments.yaml")
+	c.Apply(install + "rbac/namespace.yaml")
+	c.ConfigMap(namespace, "flex2csi-config", map[string]string{"config.yaml": configuration()})
+	c.Apply(install+"rbac/controller.yaml", install+"policy/attachments.yaml")
 	c.CSIDriver(csiDriver, storagev1.CSIDriverSpec{})
 	args := []string{
 		"--dir", c.path("storage"), "--name", csiDriver, "--attach", "--directories", "--call-log", c.path("calls"),
@@ -100,12 +102,16 @@ func (c *cluster) installDriver() {
 	}
 }
 
+// configuration is the controller's, and the parameter of the policy.
+func configuration() string {
+	// The secrets are for the nodes: the controller can read neither.
+	return fmt.Sprintf("apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- flexDriver: %s\n  csiDriver: %s\n  secrets:\n    nodeStage: {secretRef: {name: credentials, namespace: kube-system}}\n    nodePublish: {file: /etc/flex2csi/not-here, key: password}\n", flexDriver, csiDriver)
+}
+
 // newController describes one, which has its own pod's token.
 func (c *cluster) newController(name string) *controlplane.Part {
 	c.t.Helper()
-	// The secrets are for the nodes: the controller can read neither.
-	config := fmt.Sprintf("apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- flexDriver: %s\n  csiDriver: %s\n  secrets:\n    nodeStage: {secretRef: {name: credentials, namespace: kube-system}}\n    nodePublish: {file: /etc/flex2csi/not-here, key: password}\n", flexDriver, csiDriver)
-	c.must(os.WriteFile(c.path("config.yaml"), []byte(config), 0o600))
+	c.must(os.WriteFile(c.path("config.yaml"), []byte(configuration()), 0o600))
 	return c.Program("flex2csi", "serve", "--controller", "--config", c.path("config.yaml"), "--socket", c.socket(),
 		"--kubeconfig", c.Kubeconfig(c.token(name)), "-v")
 }

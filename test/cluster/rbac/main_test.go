@@ -40,10 +40,22 @@ func installed(t *testing.T) *controlplane.Plane {
 	p := controlplane.Start(t)
 	p.Apply(install+"rbac/namespace.yaml", install+"rbac/node.yaml", install+"rbac/controller.yaml", install+"policy/attachments.yaml",
 		install+"rbac/node-tokens.yaml", install+"policy/tokens.yaml", install+"rbac/node-secrets.yaml")
+	configure(p, header+configured)
 	for _, node := range []string{"node-1", "node-2"} {
 		p.Node(node, controlplane.NodeDriver{Name: driver, NodeID: "id-of-" + node})
 	}
 	return p
+}
+
+const (
+	configName = "flex2csi-config"
+	header     = "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\n"
+	configured = "drivers:\n- flexDriver: example.com/disk\n  csiDriver: " + driver + "\n- flexDriver: example.com/other\n  csiDriver: other.csi.example.com\n"
+)
+
+// configure replaces the configuration, which policies have as their parameter.
+func configure(p *controlplane.Plane, config string) {
+	p.ConfigMap(namespace, configName, map[string]string{"config.yaml": config})
 }
 
 // podToken is that of the daemon's pod on a node.
@@ -72,6 +84,10 @@ func token(t *testing.T, p *controlplane.Plane, user string, bound *authenticati
 
 // volumeAttachment is one as the daemon of a node makes it.
 func volumeAttachment(node, handle string) *storagev1.VolumeAttachment {
+	return volumeAttachmentOf(driver, node, handle)
+}
+
+func volumeAttachmentOf(driver, node, handle string) *storagev1.VolumeAttachment {
 	return &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: attachment.Name(handle, driver, node),
@@ -102,6 +118,12 @@ type attacher struct {
 
 func (a attacher) create(va *storagev1.VolumeAttachment) error {
 	_, err := a.StorageV1().VolumeAttachments().Create(a.t.Context(), va, metav1.CreateOptions{})
+	return err
+}
+
+// tries is create, but nothing is there then.
+func (a attacher) tries(va *storagev1.VolumeAttachment) error {
+	_, err := a.StorageV1().VolumeAttachments().Create(a.t.Context(), va, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
 }
 
@@ -145,7 +167,8 @@ func eventually(t *testing.T, what string, try func(context.Context) error) {
 	t.Fatalf("%s: %v", what, err)
 }
 
-// enforced waits for the policies: neither may delete what is not flex2csi's.
+// enforced waits for the policies: neither may delete what is not flex2csi's, and a node
+// may attach volumes of the driver that is configured.
 func enforced(t *testing.T, p *controlplane.Plane) {
 	t.Helper()
 	admin := attacher{t, p.Admin()}
@@ -167,4 +190,11 @@ func enforced(t *testing.T, p *controlplane.Plane) {
 			return admin.delete(va.Name)
 		})
 	}
+	node := attacher{t, p.Client(podToken(t, p, nodeUser, "node-1"))}
+	eventually(t, "the configuration", func(context.Context) error {
+		if err := node.tries(volumeAttachmentOf("unknown.csi.example.com", "node-1", "probe")); err == nil {
+			return errors.New("not in force yet")
+		}
+		return node.tries(volumeAttachment("node-1", "probe"))
+	})
 }

@@ -10,17 +10,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
 // podsPolicy says for which drivers pods may have inline volumes.
-const (
-	podsPolicy = "flex2csi-pods"
-	configName = "flex2csi-config"
-)
+const podsPolicy = "flex2csi-pods"
 
 // inlinePod is a pod with an inline FlexVolume.
 func inlinePod(flexDriver string) *corev1.Pod {
@@ -53,16 +49,8 @@ func (m podMaker) create(namespace string, pod *corev1.Pod) error {
 // that is new in it is denied.
 func (m podMaker) configure(config string) {
 	m.t.Helper()
-	maps := m.Admin().CoreV1().ConfigMaps(namespace)
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: configName}}
 	mark := fmt.Sprintf("example.com/mark-%x", sha256.Sum256([]byte(config)))
-	o.Data = map[string]string{"config.yaml": config + "\n# " + mark + "\n"}
-	if err := maps.Delete(m.t.Context(), o.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		m.t.Fatal(err)
-	}
-	if _, err := maps.Create(m.t.Context(), o, metav1.CreateOptions{}); err != nil {
-		m.t.Fatal(err)
-	}
+	configure(m.Plane, config+"\n# "+mark+"\n")
 	eventually(m.t, "the configuration", func(context.Context) error {
 		if err := m.create("default", inlinePod(mark)); err == nil || !strings.Contains(err.Error(), "may use only through") {
 			return fmt.Errorf("not in force yet: %w", err)
@@ -70,8 +58,6 @@ func (m podMaker) configure(config string) {
 		return nil
 	})
 }
-
-const header = "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\n"
 
 // A podCase is a configuration, and what pods may have inline with it.
 type podCase struct {
@@ -221,8 +207,6 @@ func testDeployment(t *testing.T, m podMaker) {
 // testNoConfiguration: pods go on to be created in a cluster where the namespace of
 // flex2csi is deleted. flex2csi doctor reports what is open.
 func testNoConfiguration(t *testing.T, m podMaker) {
-	if err := m.Admin().CoreV1().ConfigMaps(namespace).Delete(t.Context(), configName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	m.NoConfigMap(namespace, configName)
 	eventually(t, "pods of all kinds", func(context.Context) error { return m.create("default", inlinePod("example.com/disk")) })
 }

@@ -54,6 +54,7 @@ func TestValid(t *testing.T) {
 	t.Run("a mistake", func(t *testing.T) { testMistake(t, p.With(t)) })
 	t.Run("pods", func(t *testing.T) { testPods(t, p.With(t)) })
 	t.Run("inline volumes", func(t *testing.T) { testInline(t, p.With(t)) })
+	t.Run("drivers", func(t *testing.T) { testDrivers(t, p.With(t)) })
 }
 
 // testInline: what Helm and kustomize make keeps pods from inline volumes, by the
