@@ -27,7 +27,9 @@ type fakeCluster struct {
 	pods        []string
 	kubelets    map[string]clusterview.Kubelet
 	open        bool // no policy denies inline volumes
-	ownOnly     bool // there is no right to list nodes
+	user        clusterview.User
+	denies      func(clusterview.Attempt) string // of attachments; nil: there is no right to them
+	ownOnly     bool                             // there is no right to list nodes
 	err         error
 	hang        chan struct{} // not nil: nothing is answered before it is closed
 }
@@ -60,6 +62,15 @@ func (c *fakeCluster) DeniesInline(context.Context, string) (string, error) {
 		return "", c.wait()
 	}
 	return "a policy denies it", c.wait()
+}
+
+func (c *fakeCluster) User(context.Context) (clusterview.User, error) { return c.user, c.wait() }
+
+func (c *fakeCluster) DeniesAttachment(_ context.Context, a clusterview.Attempt) (string, error) {
+	if c.denies == nil {
+		return "", clusterview.ErrNoRight
+	}
+	return c.denies(a), c.wait()
 }
 
 func (c *fakeCluster) ListDrivers(context.Context) ([]clusterview.Driver, error) {
@@ -309,6 +320,58 @@ func TestInline(t *testing.T) {
 	c.open = true
 	want(t, look("false"), "", "inline-volumes-open example.com/disk")
 	want(t, look("true"), "")
+}
+
+// TestPolicies: a token that may create VolumeAttachments wants policies that confine it,
+// and let it do its work.
+func TestPolicies(t *testing.T) {
+	const own = "system:serviceaccount:elsewhere:flex2csi-node"
+	const node, controller = "system:serviceaccount:flex2csi:flex2csi-node", "system:serviceaccount:flex2csi:flex2csi-controller"
+	confined := func(a clusterview.Attempt) string {
+		if a.Unmarked || a.Driver != csiName {
+			return "a policy denies it"
+		}
+		return ""
+	}
+	for name, test := range map[string]struct {
+		user    string
+		options string
+		denies  func(clusterview.Attempt) string
+		want    []string
+	}{
+		"confined":            {user: own, denies: confined},
+		"no policy":           {user: own, denies: func(clusterview.Attempt) string { return "" }, want: []string{"attachments-open " + own, "attachment-drivers-open " + own}},
+		"any driver":          {user: own, denies: func(a clusterview.Attempt) string { return map[bool]string{true: "denied"}[a.Unmarked] }, want: []string{"attachment-drivers-open " + own}},
+		"only the drivers":    {user: own, denies: func(a clusterview.Attempt) string { return map[bool]string{true: "denied"}[a.Driver != csiName] }, want: []string{"attachments-open " + own}},
+		"no configuration":    {user: own, denies: func(clusterview.Attempt) string { return "no params found" }, want: []string{"attachment-denied " + csiName}},
+		"nothing is attached": {user: own, options: "  attach: None\n", denies: func(clusterview.Attempt) string { return "" }},
+		"no right":            {user: own},
+		"a person, no policy": {user: "eve", denies: func(clusterview.Attempt) string { return "" }, want: []string{"attachments-open " + node, "attachment-drivers-open " + node, "attachments-open " + controller, "attachment-drivers-open " + controller}},
+		"a person":            {user: "eve", denies: confined},
+		"one account, by name": {user: "eve", denies: func(a clusterview.Attempt) string {
+			return map[bool]string{true: confined(a)}[a.As.Name == node && a.By == "node" && a.As.Node == "node-1"]
+		}, want: []string{"attachments-open " + controller, "attachment-drivers-open " + controller}},
+		"another pod is no account of flex2csi": {user: "system:serviceaccount:default:app", denies: func(a clusterview.Attempt) string {
+			return map[bool]string{true: confined(a)}[a.As.Name != ""]
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster()
+			c.user, c.denies = clusterview.User{Name: test.user}, test.denies
+			c.drivers = []clusterview.Driver{{Name: csiName, DriverInfo: csivol.DriverInfo{AttachRequired: test.options == ""}}}
+			c.onNode = []clusterview.NodeDriver{{Name: csiName, NodeID: "n1"}}
+			config := filepath.Join(t.TempDir(), "config.yaml")
+			text := "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- flexDriver: example.com/disk\n  csiDriver: " + csiName + "\n" + test.options
+			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r := c.look(t, func(o *doctor.Options) { o.Config, o.NodeName = config, "node-1" })
+			want(t, r, "", test.want...)
+			if test.denies == nil {
+				wantText(t, r, own+" may create no VolumeAttachments")
+			}
+		})
+	}
 }
 
 // TestOwnNode: the token of a daemon may not list nodes. Attachments of other nodes are

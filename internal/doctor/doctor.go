@@ -31,6 +31,11 @@ type Cluster interface {
 	// DeniesInline is what a policy says to a pod with an inline volume of a driver;
 	// empty if none denies it.
 	DeniesInline(ctx context.Context, flexDriver string) (says string, err error)
+	// User is who asks.
+	User(ctx context.Context) (clusterview.User, error)
+	// DeniesAttachment is what a policy says to an attachment, likewise. The error is
+	// clusterview.ErrNoRight if the user may make none.
+	DeniesAttachment(ctx context.Context, a clusterview.Attempt) (says string, err error)
 }
 
 // Options say where to look.
@@ -133,6 +138,7 @@ func (p *patient) checks() []check {
 			check{"attachments", p.checkAttachments},
 			check{"volumes-attached", p.checkVolumesAttached},
 			check{"inline", p.checkInline},
+			check{"policies", p.checkPolicies},
 			check{"kubelets", p.checkKubelets})
 	}
 	if p.Migrations != nil {

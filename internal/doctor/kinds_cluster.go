@@ -163,6 +163,10 @@ const (
 	pluginDirsDiffer ID = "plugin-dirs-differ"
 	inlineDenied     ID = "inline-volumes-denied"
 	inlineOpen       ID = "inline-volumes-open"
+	driversConfined  ID = "attachment-drivers-confined"
+	driversOpen      ID = "attachment-drivers-open"
+	attachmentsOpen  ID = "attachments-open"
+	attachDenied     ID = "attachment-denied"
 )
 
 func clusterKinds() []Kind {
@@ -206,6 +210,19 @@ func clusterKinds() []Kind {
 		{
 			inlineOpen, Warning, nil,
 			"Users who may create pods can name any volume of {subject} there; the daemons refuse what they can check. Apply install/policy/pods.yaml (Helm: policy.pods.enabled), with validationActions Deny and the ConfigMap of the configuration as its parameter: docs/rbac.md. It needs Kubernetes 1.30; before that, use another admission policy.",
+		},
+		{driversConfined, OK, nil, ""},
+		{
+			driversOpen, Warning, nil,
+			"A stolen token attaches volumes of every CSI driver of the cluster. Apply install/policy/attachments.yaml (Helm: policy.enabled), with validationActions Deny, the ConfigMap of the configuration as the parameter of flex2csi-attachment-drivers, and no '*' in its variable others (Helm: policy.drivers): docs/rbac.md.",
+		},
+		{
+			attachmentsOpen, Warning, nil,
+			"A stolen token attaches and detaches the volumes of others. Apply install/policy/attachments.yaml (Helm: policy.enabled), with validationActions Deny: docs/rbac.md. It needs Kubernetes 1.30; before that, take create and delete of VolumeAttachments from the nodes.",
+		},
+		{
+			attachDenied, Error, nil,
+			"No volume of {subject} is attached. Write the configuration as in docs/bridge-configuration.md, one field on a line and not in braces, in the ConfigMap that is the parameter of the policy; or put the driver into the policy's variable others: docs/rbac.md.",
 		},
 	}
 }

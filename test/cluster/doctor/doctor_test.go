@@ -55,6 +55,7 @@ func TestDoctor(t *testing.T) {
 	t.Run("rights", func(t *testing.T) { withFewRights(t, p.With(t)) })
 	t.Run("pods", func(t *testing.T) { lookAtPods(t, p.With(t)) })
 	t.Run("inline", func(t *testing.T) { lookAtInline(t, p.With(t)) })
+	t.Run("policies", func(t *testing.T) { lookAtPolicies(t, p.With(t)) })
 	t.Run("faults", func(t *testing.T) { withFaults(t, p.With(t)) })
 }
 
@@ -112,7 +113,7 @@ func connect(t *testing.T, kubeconfig string) *kube.Cluster {
 func examine(t *testing.T, kubeconfig string, change func(*doctor.Options)) *doctor.Report {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "config.yaml")
-	text := "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- flexDriver: " + flexDriver + "\n  csiDriver: " + driver + "\n  pvNamePattern: \".*\"\n"
+	text := "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- flexDriver: " + flexDriver + "\n  csiDriver: " + driver + "\n  inline: true\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
