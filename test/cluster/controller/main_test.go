@@ -64,7 +64,7 @@ func start(t *testing.T) *cluster {
 	c := &cluster{Plane: controlplane.Start(t), t: t, dir: dir}
 	c.Apply(install + "rbac/namespace.yaml")
 	c.ConfigMap(namespace, "flex2csi-config", map[string]string{"config.yaml": configuration()})
-	c.Apply(install+"rbac/controller.yaml", install+"policy/attachments.yaml")
+	c.Apply(install+"rbac/controller.yaml", install+"components/attach/attach-rbac.yaml", install+"policy/attachments.yaml")
 	c.CSIDriver(csiDriver, storagev1.CSIDriverSpec{})
 	args := []string{
 		"--dir", c.path("storage"), "--name", csiDriver, "--attach", "--directories", "--call-log", c.path("calls"),
