@@ -59,6 +59,8 @@ type Cluster struct {
 	secrets secrets
 	tokens  tokens
 	events  events
+	// everywhere is which node has which volume.
+	everywhere shared[*census]
 
 	mu      sync.Mutex
 	ctx     context.Context //nolint:containedctx // that of Run

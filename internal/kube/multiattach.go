@@ -8,10 +8,7 @@ import (
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -26,40 +23,23 @@ func exclusive(a *csivol.Attachment) bool {
 }
 
 // others asks which other nodes have the volume, or are to have it. The answer
-// has all that was written before version, whatever it is otherwise: so the API
-// server can give it from memory.
-func (w *wait) others(ctx context.Context, version string) (live, leaving []storagev1.VolumeAttachment, err error) {
-	options := metav1.ListOptions{
-		LabelSelector:        labels.Set{attachment.VolumeLabel: attachment.VolumeID(w.want.Driver, w.want.Handle)}.String(),
-		ResourceVersion:      version,
-		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
-	}
-	list, err := request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachmentList, error) {
-		return w.cluster.storage.VolumeAttachments().List(ctx, options)
-	})
+// has all that was written before others was called.
+func (w *wait) others(ctx context.Context) (live, leaving []storagev1.VolumeAttachment, err error) {
+	c, err := w.cluster.everywhere.get(ctx, w.cluster.takeCensus)
 	if err != nil {
 		return nil, nil, failed(err, "ask which nodes have volume "+aboutVolume(w.want))
 	}
-	for _, o := range list.Items {
-		switch {
-		case o.Spec.NodeName == w.want.Node || o.Spec.Attacher != w.want.Driver:
-		case o.DeletionTimestamp != nil:
-			leaving = append(leaving, o)
-		default:
-			live = append(live, o)
-		}
-	}
+	live, leaving = c.others(w.want)
 	return live, leaving, nil
 }
 
-// free returns nil when no other node has the volume, as far as the API server
-// knows without asking etcd: onlyOne looks again. It waits for one that is about
-// to let it go, and not for one that is not.
+// free returns nil when no other node has the volume. It waits for one that is
+// about to let it go, and not for one that is not.
 func (w *wait) free(ctx context.Context) error {
 	early, cancel := soon(ctx)
 	defer cancel()
 	for pause := time.Second; ; pause = min(2*pause, 5*time.Second) {
-		live, leaving, err := w.others(ctx, "0")
+		live, leaving, err := w.others(ctx)
 		switch {
 		case err != nil:
 			return err
@@ -145,7 +125,7 @@ const yield = 2 * time.Second
 func (w *wait) onlyOne(ctx context.Context, o *storagev1.VolumeAttachment) error {
 	begun := time.Now()
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		live, _, err := w.others(ctx, o.ResourceVersion)
+		live, _, err := w.others(ctx)
 		if err == nil && len(live) == 0 {
 			return nil
 		}

@@ -27,6 +27,7 @@ func TestAttachments(t *testing.T) {
 		{"foreign", testForeign},
 		{"usurped", testUsurped},
 		{"elsewhere", testElsewhere},
+		{"unlabeled", testUnlabeled},
 		{"race", testRace},
 		{"driver fails", testDriverFails},
 		{"deleted", testDeleted},

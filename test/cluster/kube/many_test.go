@@ -39,7 +39,8 @@ func testMany(t *testing.T, p *controlplane.Plane) {
 		return err
 	})
 	asked := d.proxy.Requests()
-	if n := asked["list volumeattachments"]; asked["create volumeattachments"] != volumes || n > 2*volumes+20 || asked["get volumeattachments"] > volumes {
+	// Lists are shared; each says of all of them where they are.
+	if n := asked["list volumeattachments"]; asked["create volumeattachments"] != volumes || n > volumes/2 || asked["get volumeattachments"] > volumes {
 		t.Errorf("asked for %v", asked)
 	}
 	detached := all(d.Detach)

@@ -170,6 +170,49 @@ func hasEvent(t *testing.T, p *controlplane.Plane, namespace, pod, text string) 
 	return false
 }
 
+// testUnlabeled: a ReadWriteOnce volume that another node has by the control plane's
+// VolumeAttachment, or by what a rollback puts in its place, went to a second node:
+// others were looked for by the label of flex2csi alone.
+func testUnlabeled(t *testing.T, p *controlplane.Plane) {
+	x := attacher{p, t}
+	client := p.Admin().StorageV1().VolumeAttachments()
+	for what, source := range map[string]storagev1.VolumeAttachmentSource{
+		"csi": {PersistentVolumeName: new("pv-of-another-name")},
+		"rolledback": {InlineVolumeSpec: &corev1.PersistentVolumeSpec{
+			AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "unlabeled-rolledback"}},
+		}},
+	} {
+		d := start(t, p, "node-2")
+		a1, a2 := volume("unlabeled-"+what, "node-1"), volume("unlabeled-"+what, "node-2")
+		if _, err := client.Create(t.Context(), &storagev1.VolumeAttachment{
+			ObjectMeta: metav1.ObjectMeta{Name: name(a1), Finalizers: []string{finalizer}},
+			Spec:       storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: "node-1", Source: source},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		x.attach(name(a1))
+		_, err := d.Attach(within(t, 10*time.Second), a2)
+		says(t, err, flex.CodeFailedPrecondition, "multi-attach", name(a1), "node-1")
+		if !errors.Is(err, csivol.ErrNotBegun) || x.get(name(a2)) != nil {
+			t.Errorf("%s: %v, and there is %v", what, err, x.get(name(a2)))
+		}
+		if err := client.Delete(t.Context(), name(a1), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		done := attaching(t, d, a2)
+		time.Sleep(300 * time.Millisecond)
+		if x.get(name(a2)) != nil {
+			t.Errorf("%s: asked for while another node has it", what)
+		}
+		x.detach(name(a1))
+		x.attach(name(a2))
+		if got := <-done; got.err != nil {
+			t.Errorf("%s: after that: %v", what, got.err)
+		}
+	}
+}
+
 // testRace: of two nodes that want a volume at once no more than one gets it,
 // and the other leaves nothing behind.
 func testRace(t *testing.T, p *controlplane.Plane) {

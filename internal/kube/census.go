@@ -1,0 +1,129 @@
+package kube
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+)
+
+// A census is all VolumeAttachments of the cluster at one moment. Which node has a
+// volume cannot be selected: those that the control plane has made, and those that a
+// rollback puts in their place, have no label, and name a PersistentVolume or
+// nothing. But the name of each is made of volume and node.
+type census struct {
+	byName map[string]*storagev1.VolumeAttachment
+	nodes  map[string][]string // that have volumes, by CSI driver
+}
+
+func (c *census) add(o *storagev1.VolumeAttachment) {
+	if c.byName == nil {
+		c.byName, c.nodes = map[string]*storagev1.VolumeAttachment{}, map[string][]string{}
+	}
+	c.byName[o.Name] = &storagev1.VolumeAttachment{ // without what is large
+		ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, CreationTimestamp: o.CreationTimestamp, DeletionTimestamp: o.DeletionTimestamp},
+		Spec:       storagev1.VolumeAttachmentSpec{Attacher: o.Spec.Attacher, NodeName: o.Spec.NodeName},
+		Status:     storagev1.VolumeAttachmentStatus{DetachError: o.Status.DetachError},
+	}
+}
+
+// index is for when all are added.
+func (c *census) index() {
+	type place struct{ driver, node string }
+	seen := map[place]bool{}
+	for _, o := range c.byName {
+		p := place{o.Spec.Attacher, o.Spec.NodeName}
+		if !seen[p] {
+			seen[p] = true
+			c.nodes[p.driver] = append(c.nodes[p.driver], p.node)
+		}
+	}
+}
+
+// others are the attachments of a volume to other nodes than the one where it is
+// wanted.
+func (c *census) others(want *csivol.Attachment) (live, leaving []storagev1.VolumeAttachment) {
+	for _, node := range c.nodes[want.Driver] {
+		o := c.byName[attachment.Name(want.Handle, want.Driver, node)]
+		switch {
+		case node == want.Node || o == nil || o.Spec.NodeName != node || o.Spec.Attacher != want.Driver:
+		case o.DeletionTimestamp != nil:
+			leaving = append(leaving, *o)
+		default:
+			live = append(live, *o)
+		}
+	}
+	return live, leaving
+}
+
+// takeCensus asks without a resourceVersion: the answer is as new as etcd's.
+func (c *Cluster) takeCensus(ctx context.Context) (*census, error) {
+	taken := &census{}
+	err := pages(ctx, metav1.ListOptions{}, c.storage.VolumeAttachments().List, func(l *storagev1.VolumeAttachmentList) {
+		for i := range l.Items {
+			taken.add(&l.Items[i])
+		}
+	})
+	taken.index()
+	return taken, err
+}
+
+// shared is a question that many ask at once. Those that come while it is being
+// asked have the answer to the next one, as this one's may be older than what they
+// have done.
+type shared[T any] struct {
+	mu    sync.Mutex
+	next  *answering[T]
+	asked bool
+}
+
+type answering[T any] struct {
+	done  chan struct{}
+	value T
+	err   error
+}
+
+// sharedWait bounds one question, whoever waits for it.
+const sharedWait = time.Minute
+
+// get returns what ask has said after get was called.
+func (s *shared[T]) get(ctx context.Context, ask func(context.Context) (T, error)) (value T, err error) {
+	s.mu.Lock()
+	if s.next == nil {
+		s.next = &answering[T]{done: make(chan struct{})}
+	}
+	mine := s.next
+	if !s.asked {
+		s.asked = true
+		go s.run(context.WithoutCancel(ctx), ask)
+	}
+	s.mu.Unlock()
+	select {
+	case <-mine.done:
+		return mine.value, mine.err
+	case <-ctx.Done():
+		return value, ctx.Err()
+	}
+}
+
+// run asks until no caller waits for another answer.
+func (s *shared[T]) run(ctx context.Context, ask func(context.Context) (T, error)) {
+	for {
+		s.mu.Lock()
+		now := s.next
+		s.next, s.asked = nil, now != nil
+		s.mu.Unlock()
+		if now == nil {
+			return
+		}
+		bounded, cancel := context.WithTimeout(ctx, sharedWait)
+		now.value, now.err = ask(bounded)
+		cancel()
+		close(now.done)
+	}
+}

@@ -1,0 +1,113 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+)
+
+// TestCensus: whoever has made an attachment, its name says of what it is.
+func TestCensus(t *testing.T) {
+	c := &census{}
+	add := func(name, driver, node string, deleted *metav1.Time) {
+		c.add(&storagev1.VolumeAttachment{
+			ObjectMeta: metav1.ObjectMeta{Name: name, DeletionTimestamp: deleted},
+			Spec:       storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: node},
+		})
+	}
+	for _, node := range []string{"node-1", "node-2", "node-3"} {
+		add(attachment.Name("other", "d", node), "d", node, nil)
+	}
+	add(attachment.Name("h", "d", "node-1"), "d", "node-1", nil)
+	add(attachment.Name("h", "d", "node-2"), "d", "node-2", nil)
+	add(attachment.Name("h", "d", "node-3"), "d", "node-3", &metav1.Time{Time: time.Now()})
+	add(attachment.Name("h", "e", "node-4"), "e", "node-4", nil)     // of another driver
+	add(attachment.Name("h", "d", "node-5"), "d", "node-1", nil)     // a name that is taken
+	add(attachment.Name("other", "d", "node-5"), "d", "node-5", nil) // whose place is known
+	c.index()
+	live, leaving := c.others(&csivol.Attachment{Driver: "d", Handle: "h", Node: "node-1"})
+	if len(live) != 1 || live[0].Spec.NodeName != "node-2" || len(leaving) != 1 || leaving[0].Spec.NodeName != "node-3" {
+		t.Errorf("live on %v, leaving %v", live, leaving)
+	}
+	if live, leaving := (&census{}).others(&csivol.Attachment{Driver: "d", Handle: "h"}); len(live)+len(leaving) > 0 {
+		t.Errorf("nothing is there, and %v, %v", live, leaving)
+	}
+}
+
+// TestShared: an answer that was on its way before may not know what its caller has
+// done since; and two hundred callers are no two hundred questions.
+func TestShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s shared[int64]
+		var clock, asked atomic.Int64
+		ask := func(context.Context) (int64, error) {
+			asked.Add(1)
+			saw := clock.Load()
+			time.Sleep(time.Second)
+			return saw, nil
+		}
+		var all sync.WaitGroup
+		for range 200 {
+			all.Go(func() {
+				written := clock.Add(1)
+				if saw, err := s.get(t.Context(), ask); err != nil || saw < written {
+					t.Errorf("the answer has what was written until %d, %d was before it was asked for (%v)", saw, written, err)
+				}
+			})
+		}
+		all.Wait()
+		if n := asked.Load(); n > 2 {
+			t.Errorf("asked %d times", n)
+		}
+		if _, err := s.get(t.Context(), func(context.Context) (int64, error) { return 0, errors.ErrUnsupported }); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("an error is %v", err)
+		}
+		// Who leaves does not take the answer away from others.
+		early, leave := context.WithCancel(t.Context())
+		leave()
+		if _, err := s.get(early, ask); !errors.Is(err, context.Canceled) {
+			t.Errorf("a caller that has left: %v", err)
+		}
+		if _, err := s.get(t.Context(), ask); err != nil {
+			t.Errorf("who comes then: %v", err)
+		}
+	})
+}
+
+// BenchmarkCensus is what a node does with the attachments of a large cluster when
+// it gets two hundred pods at once.
+func BenchmarkCensus(b *testing.B) {
+	var all []storagev1.VolumeAttachment
+	for i := range 10000 {
+		node := fmt.Sprintf("node-%d", i%1000)
+		all = append(all, storagev1.VolumeAttachment{
+			ObjectMeta: metav1.ObjectMeta{Name: attachment.Name(fmt.Sprintf("handle-%d", i), "d", node)},
+			Spec:       storagev1.VolumeAttachmentSpec{Attacher: "d", NodeName: node},
+		})
+	}
+	for b.Loop() {
+		c := &census{}
+		for i := range all {
+			c.add(&all[i])
+		}
+		c.index()
+		for i := range 200 {
+			live, _ := c.others(&csivol.Attachment{Driver: "d", Handle: fmt.Sprintf("handle-%d", i), Node: "node-new"})
+			if !slices.ContainsFunc(live, func(o storagev1.VolumeAttachment) bool { return o.Spec.NodeName == fmt.Sprintf("node-%d", i) }) {
+				b.Fatal("not found")
+			}
+		}
+	}
+}
