@@ -66,6 +66,10 @@ func (b *Bridge) releaseDevice(d *FlexDriver, v *volume, dir string) error {
 	if err != nil {
 		return err
 	}
+	if leftUnclear(v.record) {
+		// Success would have kube-controller-manager detach it under the stage.
+		return remember(v.record, flex.Errorf(flex.CodeFailedPrecondition, "volume %s is staged at %s, and it is not clear whether the kubelet's CSI plugin has it there, too (%s, or a pod that is about to have it): unmountdevice succeeds when the plugin has it for a pod or has unstaged it, or when flex2csi has, %v after this began", v.key, v.record.StagingPath, b.volDataPath(v.key), b.grace()))
+	}
 	if !left {
 		if err := b.unstage(d, v); err != nil {
 			return err

@@ -272,7 +272,7 @@ func takeBack(r *volstate.Record) {
 // leftUnclear reports that nothing is left of a volume but what may be the
 // kubelet's to end.
 func leftUnclear(r *volstate.Record) bool {
-	return r.TakenOver && r.Stage != volstate.None && len(r.Targets) == 0 && r.Device == ""
+	return r.TakenOver && r.Stage != volstate.None && len(r.Targets) == 0
 }
 
 // decided reports whether it is clear by now who ends such a volume.
@@ -312,5 +312,8 @@ func (b *Bridge) endUnclear(d *FlexDriver, v *volume) error {
 	_ = b.dirs().Remove(b.volDataPath(v.key))
 	_ = b.dirs().Remove(filepath.Dir(b.volDataPath(v.key)))
 	r.TakenOver = false
+	if r.Device != "" {
+		return nil // unmountdevice will come, and detach
+	}
 	return b.detachFrom(d, v, csivol.Secrets{})
 }
