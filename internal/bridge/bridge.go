@@ -58,6 +58,8 @@ type Mounts interface {
 	// Bind makes the private target visible at the kubelet's directory, in one
 	// step, and verifies it.
 	Bind(ctx context.Context, source, target string, readOnly bool) error
+	// ReadOnly makes what is mounted at a path read-only there, and verifies it.
+	ReadOnly(ctx context.Context, path string) error
 	// Marker makes a directory a mount point, so that the kubelet calls
 	// unmountdevice for it (kubelet, pkg/volume/flexvolume/detacher.go).
 	Marker(ctx context.Context, dir string) error

@@ -155,6 +155,7 @@ func (f *fakeDriver) NodePublish(_ context.Context, r csivol.PublishRequest) err
 		_, err := os.Lstat(r.TargetPath)
 		f.made = err == nil
 		f.published[r.TargetPath] = r.Handle
+		f.mounts.set(r.TargetPath, false) // what is published is as the driver makes it
 		f.mounts.set(r.TargetPath, !f.unseen)
 		if f.between != nil {
 			f.between()
@@ -218,6 +219,7 @@ type fakeMounts struct {
 	mounted map[string]bool
 	fail    map[string]error // by method
 	dead    map[string]error // by path
+	locked  map[string]bool  // what is read-only
 }
 
 func (m *fakeMounts) set(path string, mounted bool) {
@@ -227,6 +229,7 @@ func (m *fakeMounts) set(path string, mounted bool) {
 		m.mounted[path] = true
 	} else {
 		delete(m.mounted, path)
+		delete(m.locked, path)
 		delete(m.dead, path)
 	}
 }
@@ -239,6 +242,19 @@ func (m *fakeMounts) Bind(_ context.Context, source, target string, _ bool) erro
 		return fmt.Errorf("nothing is mounted at %s: a pod would get the disk of the node", source)
 	}
 	m.set(target, true)
+	return nil
+}
+
+func (m *fakeMounts) ReadOnly(_ context.Context, path string) error {
+	if err := m.fail["ReadOnly"]; err != nil {
+		return err
+	}
+	if mounted, _ := m.Mounted(path); !mounted {
+		return fmt.Errorf("nothing is mounted at %s", path)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.locked[path] = true
 	return nil
 }
 

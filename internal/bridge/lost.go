@@ -119,5 +119,6 @@ func (b *Bridge) targetAt(flexDriver, dir string) *volstate.Target {
 	if mounted, err := b.Mounts.Mounted(dir); err != nil || !mounted || !b.Drivers[flexDriver].DirectPublish {
 		return nil
 	}
+	t.Bound = true // the kubelet may have seen it
 	return t
 }

@@ -30,7 +30,7 @@ const flexDriver = "example.com/disk"
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	m := &fakeMounts{mounted: map[string]bool{}, fail: map[string]error{}, dead: map[string]error{}}
+	m := &fakeMounts{mounted: map[string]bool{}, fail: map[string]error{}, dead: map[string]error{}, locked: map[string]bool{}}
 	n := &node{t: t, dir: t.TempDir(), driver: newFakeDriver(m), mounts: m}
 	n.start("boot-1")
 	return n

@@ -148,7 +148,7 @@ func (b *Bridge) bring(s *setup, t *volstate.Target, dir string) error {
 	if err := b.applyFSGroup(s, t, dir); err != nil {
 		return err
 	}
-	return b.bind(s.v, t, dir)
+	return b.bind(s, t, dir)
 }
 
 // settle completes an unmount of dir that was made without this process, and
@@ -228,11 +228,8 @@ func (b *Bridge) nodePublish(s *setup, t *volstate.Target, dir string) error {
 		_ = b.dirs().Remove(path) // the kubelet has made it; some drivers want it not to be there
 	}
 	err := b.publishAt(s, t, path)
-	if err == nil && t.Private != "" {
-		err = b.arrived(path)
-	}
 	if err == nil {
-		err = b.stillStaged(s.v)
+		err = b.arrived(s.v, t, path)
 	}
 	if err != nil {
 		if r := s.v.record; r.Stage == volstate.Done && (csivol.NotFound(err) || csivol.FailedPrecondition(err)) {
@@ -245,12 +242,20 @@ func (b *Bridge) nodePublish(s *setup, t *volstate.Target, dir string) error {
 	return nil
 }
 
-// arrived verifies that what a driver has published can be seen on the node.
-// Otherwise a bare directory would be bound, and the pod write to the node's disk.
-func (b *Bridge) arrived(path string) error {
+// arrived verifies that what a driver has published can be seen on the node, as it
+// was asked for. Otherwise the pod would have a bare directory, and write to the
+// node's disk. What is not bound read-only is made so here: what the driver does in
+// its own mount namespace does not propagate.
+func (b *Bridge) arrived(v *volume, t *volstate.Target, path string) error {
 	mounted, err := b.Mounts.Mounted(path)
 	if err == nil && !mounted {
 		err = flex.Errorf(flex.CodeInternal, "the driver reported success, and nothing is mounted at %s on the node; its pod has to mount the kubelet's directory with mountPropagation: Bidirectional", path)
+	}
+	if err == nil {
+		err = b.stillStaged(v)
+	}
+	if err == nil && t.Private == "" && t.ReadOnly {
+		err = b.Mounts.ReadOnly(v.ctx, path)
 	}
 	return err
 }
@@ -330,8 +335,10 @@ func ofOneNode(m csivol.AccessMode) bool {
 //
 // A mount that has been given up stays unseen until the kubelet comes back. Of
 // a pod that was deleted meanwhile it would never call unmount, and not remove
-// the directory either, which is how Reconcile knows that a pod is gone.
-func (b *Bridge) bind(v *volume, t *volstate.Target, dir string) error {
+// the directory either, which is how Reconcile knows that a pod is gone. What the
+// driver has published there itself is unpublished at once.
+func (b *Bridge) bind(s *setup, t *volstate.Target, dir string) error {
+	v := s.v
 	mounted, err := b.Mounts.Mounted(dir)
 	if err != nil {
 		return err
@@ -339,10 +346,13 @@ func (b *Bridge) bind(v *volume, t *volstate.Target, dir string) error {
 	if t.Bound && mounted {
 		return nil
 	}
-	if t.Private != "" {
-		if !v.awaited() {
-			return errUnseen
+	if !v.awaited() {
+		if t.Private == "" {
+			err = b.unpublish(s.d, v, t, dir)
 		}
+		return errors.Join(errUnseen, err)
+	}
+	if t.Private != "" {
 		if err := b.Mounts.Bind(v.ctx, t.Private, dir, t.ReadOnly); err != nil {
 			return err
 		}

@@ -90,8 +90,8 @@ func (b *Bridge) unwanted(r *volstate.Record) bool {
 }
 
 // targetUnwanted: the pod's directory is gone, or nobody came back for a
-// set-up or tear-down that was not finished. What is mounted at the directory
-// is the pod's, whatever the record says: the kubelet may have seen it.
+// set-up or tear-down that was not finished. What is bound to the directory is the
+// pod's, whatever the record says: the kubelet may have seen it.
 //
 // A pod that is gone before it got anything keeps others from the volume if that
 // is being attached here by the cluster: it does not wait for the grace period.
@@ -106,7 +106,10 @@ func (b *Bridge) targetUnwanted(r *volstate.Record, t *volstate.Target, dir stri
 		return true
 	}
 	mounted, err := b.Mounts.Mounted(dir)
-	return err == nil && !mounted && !(t.Bound && b.there(dir))
+	if err == nil && mounted {
+		return t.Private == "" && !t.Bound // by a driver that was given up, or is not done
+	}
+	return err == nil && !(t.Bound && b.there(dir))
 }
 
 // volumeUnwanted: no pod has it, and kube-controller-manager is not about to

@@ -79,6 +79,8 @@ func (b *Bridge) doubt(r *volstate.Record) {
 		t.Publish = volstate.Doing
 		if mounted, err := b.Mounts.Mounted(dir); err == nil && mounted && t.Private != "" {
 			t.Publish = volstate.Done
+		} else if err == nil && mounted {
+			t.Bound = true // by the driver itself, and the kubelet may have seen it
 		}
 	}
 }

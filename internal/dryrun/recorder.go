@@ -100,6 +100,11 @@ func (r *recorder) Bind(_ context.Context, source, target string, readOnly bool)
 	return nil
 }
 
+func (r *recorder) ReadOnly(_ context.Context, path string) error {
+	r.node("make %s read-only", path)
+	return nil
+}
+
 func (r *recorder) Marker(_ context.Context, dir string) error {
 	r.node("mount a marker at %s", dir)
 	return nil

@@ -66,6 +66,16 @@ func (m *Mounts) Bind(ctx context.Context, source, target string, readOnly bool)
 	return nil
 }
 
+// ReadOnly makes what is mounted at path read-only there.
+func (m *Mounts) ReadOnly(ctx context.Context, path string) error {
+	t, err := m.open(path)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	return m.mounter(ctx).MakeReadOnly(ctx, t)
+}
+
 // markerSize is one page: all that a marker has to be is a mount.
 const markerSize = 4096
 

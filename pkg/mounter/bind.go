@@ -97,6 +97,34 @@ func requireDirectory(f *os.File) (*os.File, error) {
 	return f, nil
 }
 
+// MakeReadOnly makes what is mounted at t read-only there, with what is mounted below
+// it, and nowhere else, and verifies it. A filesystem that hangs is not waited for.
+func (m *Mounter) MakeReadOnly(ctx context.Context, t *Target) error {
+	err := t.within(ctx, patience(ctx), func(path string) error {
+		err := error(unix.ENOSYS)
+		if !m.Classic {
+			err = unix.MountSetattr(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+		}
+		var fs unix.Statfs_t
+		if errors.Is(err, unix.ENOSYS) {
+			if err = unix.Statfs(path, &fs); err == nil {
+				err = unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|classicFlagsOf(&fs), "")
+			}
+		}
+		if err == nil {
+			err = unix.Statfs(path, &fs)
+		}
+		if err == nil && fs.Flags&unix.ST_RDONLY == 0 {
+			err = errors.New("it should be read-only and is writable")
+		}
+		return err
+	})
+	if err != nil {
+		return &Error{Op: "make read-only", Target: t.path, Err: err}
+	}
+	return nil
+}
+
 // Memory mounts a tmpfs of at most size bytes at t; 0 leaves the kernel's
 // default, half of the memory. All may write to it, as to an emptyDir, unless
 // the options have a mode.

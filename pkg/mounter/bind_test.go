@@ -228,3 +228,35 @@ func TestOccupiedTarget(t *testing.T) {
 		requireMounts(t, target.Path(), 1)
 	})
 }
+
+// A driver that publishes where the kubelet wants the volume mounts it read-only, if
+// at all, in a mount namespace of its own, and that does not propagate.
+func TestMakeReadOnly(t *testing.T) {
+	testenv.Need(t, "mount")
+	for name, m := range map[string]*mounter.Mounter{"": {}, "classic": {Classic: true}} {
+		t.Run(name, func(t *testing.T) {
+			target, source := newTarget(t), newDir(t)
+			mustMkdir(t, target.Path())
+			if err := m.MakeReadOnly(t.Context(), target); err == nil {
+				t.Error("the directory of the node was made read-only")
+			}
+			if err := errors.Join(unix.Mount("volume", source, "tmpfs", 0, ""), unix.Mount(source, target.Path(), "", unix.MS_BIND, "")); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := errors.Join(unix.Unmount(target.Path(), 0), unix.Unmount(source, 0)); err != nil {
+					t.Error(err)
+				}
+			})
+			for range 2 {
+				if err := m.MakeReadOnly(t.Context(), target); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(filepath.Join(target.Path(), "file"), nil, 0o600); !errors.Is(err, unix.EROFS) {
+				t.Errorf("writing: %v", err)
+			}
+			mustWrite(t, filepath.Join(source, "file"), "")
+		})
+	}
+}

@@ -74,7 +74,7 @@ func TestOldKernel(t *testing.T) {
 	}
 	cmd := exec.CommandContext(t.Context(), exe, "-test.v", "-test.run=^("+strings.Join([]string{
 		"TestBind", "TestBindKeepsFlagsOfSource", "TestBindRefuses", "TestTargetUnfit", "TestOccupiedTarget",
-		"TestMemory", "TestMemoryResize", "TestOpenTarget", "TestTargetInfo.*", "TestUnmount", "TestUnmountDeadFUSE",
+		"TestMakeReadOnly", "TestMemory", "TestMemoryResize", "TestOpenTarget", "TestTargetInfo.*", "TestUnmount", "TestUnmountDeadFUSE",
 		"TestSetGroup.*", "TestDiskShared", "TestDiskReadOnlyThenReadWrite", "TestDiskOptions",
 		"TestChildIsClosed", "TestOpenImage.*", "TestImageGrow", "TestLoopDetachesItself", "TestLoopReadOnlyImage", "TestLoopConcurrently",
 	}, "|")+")$", "-test.skip=/^(classic|btrfs|xfs)$|//^classic$")
