@@ -75,6 +75,9 @@ type Mounts interface {
 	SameFilesystem(a, b string) (bool, error)
 	// SetGroup gives a tree to a group unless its root has it.
 	SetGroup(ctx context.Context, path string, gid int64) error
+	// Size returns how many bytes the filesystem at path has, and the block device
+	// that it is on; 0: it has none. It does not wait for a filesystem that hangs.
+	Size(path string) (fs, device int64, err error)
 	// Healthy returns why what is mounted at path does not work any more, such
 	// as a filesystem whose process is gone. It does not wait for one that
 	// hangs: an os.ErrDeadlineExceeded says that no answer came, and no more.

@@ -65,7 +65,7 @@ func (b *Bridge) expand(d *FlexDriver, v *volume, c *flex.Call) error {
 		return err
 	}
 	if !f.ControllerExpand && !f.NodeExpand {
-		return flex.Errorf(flex.CodeFailedPrecondition, "driver %s expands neither volumes nor filesystems from here (a controller that does may be missing: look at controllerEndpoint)", d.Name)
+		return remember(r, b.expandNothing(d, v, t, c))
 	}
 	want, err := d.Map(v.ctx, c.Options)
 	if err != nil {
@@ -105,7 +105,7 @@ func (b *Bridge) expandBoth(d *FlexDriver, v *volume, f csivol.Features, s csivo
 	if !onNode {
 		return nil
 	}
-	return v.rpc(d.Timeouts.Expand, func(ctx context.Context) error {
+	err := v.rpc(d.Timeouts.Expand, func(ctx context.Context) error {
 		return d.Service.NodeExpand(ctx, csivol.ExpandRequest{
 			Handle:      v.key.Handle,
 			VolumePath:  target(t, c.Dir),
@@ -116,6 +116,10 @@ func (b *Bridge) expandBoth(d *FlexDriver, v *volume, f csivol.Features, s csivo
 			Secrets:     s.NodeExpand,
 		})
 	})
+	if err == nil && !f.ControllerExpand {
+		err = b.requireGrown(d, v, t, c)
+	}
+	return err
 }
 
 func (b *Bridge) controllerExpand(d *FlexDriver, v *volume, s csivol.Secrets, size int64) (onNode bool, err error) {

@@ -63,6 +63,7 @@ func TestExpandTwice(t *testing.T) {
 func TestExpandOnNodeOnly(t *testing.T) {
 	n := newNode(t)
 	n.driver.features.ControllerExpand = false
+	n.mounts.bytes = 2000
 	n.succeed("mount", n.podDir("p1"), options)
 	n.succeed("expandfs", options, "", n.podDir("p1"), "2000", "1000")
 	if got := n.driver.called(); !strings.HasSuffix(got, "NodePublish NodeExpand") {

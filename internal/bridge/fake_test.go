@@ -220,6 +220,8 @@ type fakeMounts struct {
 	fail    map[string]error // by method
 	dead    map[string]error // by path
 	locked  map[string]bool  // what is read-only
+	// Of all filesystems.
+	bytes, device int64
 }
 
 func (m *fakeMounts) set(path string, mounted bool) {
@@ -293,6 +295,13 @@ func (m *fakeMounts) SameFilesystem(a, b string) (bool, error) {
 	one, _ := m.Mounted(a)
 	other, _ := m.Mounted(b)
 	return one && other, nil
+}
+
+func (m *fakeMounts) Size(path string) (fs, device int64, err error) {
+	if mounted, _ := m.Mounted(path); !mounted {
+		return 0, 0, fmt.Errorf("nothing is mounted at %s", path)
+	}
+	return m.bytes, m.device, m.fail["Size"]
 }
 
 func (m *fakeMounts) Healthy(path string) error {

@@ -3,6 +3,7 @@ package dryrun
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
@@ -123,6 +124,8 @@ func (r *recorder) SetGroup(_ context.Context, path string, gid int64) error {
 func (r *recorder) Mounted(path string) (bool, error) { return path == r.published, nil }
 
 func (r *recorder) Below(string) ([]string, error) { return nil, nil }
+
+func (r *recorder) Size(string) (fs, device int64, err error) { return math.MaxInt64, 0, nil }
 
 func (r *recorder) SameFilesystem(string, string) (bool, error) { return false, nil }
 

@@ -187,6 +187,7 @@ const healthWait = 2 * time.Second
 type question struct {
 	asked time.Time
 	done  chan struct{}
+	bytes int64
 	err   error
 }
 
@@ -195,12 +196,17 @@ type question struct {
 // hangs is not waited for, at the price of one goroutine until it answers: that is
 // a [mounter.ErrSilent].
 func (m *Mounts) Healthy(path string) error {
+	_, err := m.statfs(path)
+	return err
+}
+
+func (m *Mounts) statfs(path string) (bytes int64, err error) {
 	q := m.ask(path)
 	select {
 	case <-q.done:
-		return q.err
+		return q.bytes, q.err
 	case <-time.After(healthWait - time.Since(q.asked)):
-		return fmt.Errorf("statfs %s: no answer since %s: %w", path, q.asked.UTC().Format(time.RFC3339), mounter.ErrSilent)
+		return 0, fmt.Errorf("statfs %s: no answer since %s: %w", path, q.asked.UTC().Format(time.RFC3339), mounter.ErrSilent)
 	}
 }
 
@@ -217,7 +223,8 @@ func (m *Mounts) ask(path string) *question {
 	}
 	m.asking[path] = q
 	go func() {
-		if err := mounter.Statfs(path); err != nil {
+		var err error
+		if q.bytes, err = mounter.Statfs(path); err != nil {
 			q.err = fmt.Errorf("statfs %s: %w", path, err)
 		}
 		m.mu.Lock()

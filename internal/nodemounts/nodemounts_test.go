@@ -1,9 +1,13 @@
 package nodemounts_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -47,4 +51,54 @@ func TestHealthySilent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSize: of a filesystem on a block device, of one without, and of nothing.
+func TestSize(t *testing.T) {
+	testenv.Need(t, "ext4")
+	dir := t.TempDir()
+	m := nodemounts.Mounts{KubeletDir: dir}
+	if _, _, err := m.Size(filepath.Join(dir, "none")); err == nil {
+		t.Error("of nothing there is a size")
+	}
+	mount := func(name, source, fsType, data string) string {
+		at := filepath.Join(dir, name)
+		if err := errors.Join(os.Mkdir(at, 0o700), unix.Mount(source, at, fsType, 0, data)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(at, 0); err != nil {
+				t.Error(err)
+			}
+		})
+		return at
+	}
+	fs, device, err := m.Size(mount("memory", "memory", "tmpfs", "size=8m"))
+	if fs != 8<<20 || device != 0 || err != nil {
+		t.Errorf("memory: %d bytes on a device of %d, %v", fs, device, err)
+	}
+	const size = 64 << 20
+	fs, device, err = m.Size(mount("disk", loopDisk(t, size), "ext4", ""))
+	if fs < size/2 || fs >= size || device != size || err != nil {
+		t.Errorf("disk: %d bytes on a device of %d, %v", fs, device, err)
+	}
+}
+
+// loopDisk is a block device with an ext4.
+func loopDisk(t *testing.T, size int64) string {
+	image := testenv.Image(t, size)
+	if out, err := exec.CommandContext(t.Context(), "mkfs.ext4", "-q", image).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	out, err := exec.CommandContext(t.Context(), "losetup", "--find", "--show", image).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	device := strings.TrimSpace(string(out))
+	t.Cleanup(func() {
+		if out, err := exec.CommandContext(context.Background(), "losetup", "--detach", device).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	return device
 }

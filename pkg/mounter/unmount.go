@@ -154,23 +154,26 @@ func (m *Mounter) giveUp(ctx context.Context, t *Target, limit time.Duration) er
 // gone (ENOTCONN, ESTALE, EIO, …), or, with [ErrSilent], does not answer within
 // limit. A question that is not answered ends with the process.
 func (t *Target) Health(ctx context.Context, limit time.Duration) error {
-	err := t.within(ctx, limit, Statfs)
+	err := t.within(ctx, limit, func(path string) error {
+		_, err := Statfs(path)
+		return err
+	})
 	if errors.Is(err, ErrSilent) || mountutils.IsCorruptedMnt(err) {
 		return err
 	}
 	return nil
 }
 
-// Statfs asks the filesystem at path for its figures, for as long as that takes.
+// Statfs asks the filesystem at path how large it is, for as long as that takes.
 // The error is [ErrSilent] where a filesystem says that its server did not answer:
 // soft mounts of NFS and SMB.
-func Statfs(path string) error {
+func Statfs(path string) (bytes int64, err error) {
 	var fs unix.Statfs_t
-	err := unix.Statfs(path, &fs)
+	err = unix.Statfs(path, &fs)
 	if errno, ok := errors.AsType[unix.Errno](err); ok && (errno.Timeout() || errno == unix.EHOSTDOWN) {
-		return fmt.Errorf("%w (%w)", ErrSilent, err)
+		return 0, fmt.Errorf("%w (%w)", ErrSilent, err)
 	}
-	return err
+	return int64(fs.Blocks) * fs.Frsize, err
 }
 
 // force takes a mount out of the tree, and whatever is mounted below it. If that
