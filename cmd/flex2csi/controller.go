@@ -32,8 +32,8 @@ import (
 // controllerOptions are the flags of serve --controller.
 type controllerOptions struct {
 	serveOptions
-	controller, sweep bool
-	leaseNamespace    string
+	controller, sweep, noForceDetach bool
+	leaseNamespace                   string
 }
 
 func (o *controllerOptions) flags(env environment) *pflag.FlagSet {
@@ -46,6 +46,7 @@ func (o *controllerOptions) flags(env environment) *pflag.FlagSet {
 	o.api.add(set)
 	set.StringVar(&o.socket, "socket", "", "unix socket at which flexdriver calls; has to be given. Empty: only sweep")
 	set.BoolVar(&o.sweep, "sweep", true, "take part in the election of the one that sweeps")
+	set.BoolVar(&o.noForceDetach, "disable-force-detach-on-timeout", false, "do not detach from nodes that are not ready for six minutes; give it if kube-controller-manager has it")
 	set.StringVar(&o.leaseNamespace, "lease-namespace", "", "`namespace` of the Lease "+leaseName+" (default: that of the pod, else flex2csi)")
 	set.StringVar(&o.httpEndpoint, "http-endpoint", "", "loopback `address` (127.0.0.1:PORT) for /healthz, /readyz and metrics; empty: none")
 	set.StringVar(&o.metricsPath, "metrics-path", "/metrics", "path of the metrics")
@@ -114,7 +115,7 @@ func (o *controllerOptions) run(ctx context.Context, c *bridgeconfig.Configurati
 		d := &c.Drivers[i]
 		k.Drivers[d.FlexDriver] = drivers.New(d, mappers[d.FlexDriver].WithoutSecrets(), nil, cluster, nil)
 	}
-	sweeper := &controller.Sweeper{View: cluster, Delete: attachments.Detach, Log: log}
+	sweeper := &controller.Sweeper{View: cluster, Delete: attachments.Detach, DisableForceDetachOnTimeout: o.noForceDetach, Log: log}
 	options := daemon.ControllerOptions{
 		Driver: k.Driver, Socket: o.socket, Collector: controller.NewCollector(sweeper.Result), Metrics: metrics,
 		HTTPEndpoint: o.httpEndpoint, MetricsPath: o.metricsPath, Drain: o.drain, Log: log,

@@ -23,6 +23,7 @@ const (
 	BeingDeleted Verdict = "being deleted"
 	NodeGone     Verdict = "node gone"
 	OutOfService Verdict = "out of service"
+	NodeNotReady Verdict = "node not ready"
 	Forgotten    Verdict = "forgotten"
 	Unused       Verdict = "unused"
 	Unknown      Verdict = "unknown"
@@ -30,7 +31,7 @@ const (
 
 // Verdicts are all that there are.
 func Verdicts() []Verdict {
-	return []Verdict{InUse, Adopted, BeingDeleted, NodeGone, OutOfService, Forgotten, Unused, Unknown}
+	return []Verdict{InUse, Adopted, BeingDeleted, NodeGone, OutOfService, NodeNotReady, Forgotten, Unused, Unknown}
 }
 
 // A Finding is a VolumeAttachment and what is to be thought of it.
@@ -48,7 +49,7 @@ const settle = 10 * time.Minute
 // Leaked reports whether the volume may be unable to go elsewhere for no reason.
 func (f *Finding) Leaked(now time.Time) bool {
 	switch f.Verdict {
-	case NodeGone, OutOfService, Forgotten, Unused:
+	case NodeGone, OutOfService, NodeNotReady, Forgotten, Unused:
 		return true
 	case BeingDeleted:
 		return now.Sub(f.Deleted) > settle
@@ -64,7 +65,7 @@ func (f *Finding) Leaked(now time.Time) bool {
 // by somebody who knows that the node is off.
 func (v Verdict) grace() (time.Duration, bool) {
 	switch v {
-	case NodeGone:
+	case NodeGone, NodeNotReady:
 		return 6 * time.Minute, true
 	case OutOfService:
 		return 0, true
@@ -121,6 +122,8 @@ func judge(ctx context.Context, a *clusterview.Attachment, e Evidence, now time.
 		return InUse, "it was made a moment ago", nil
 	case a.By == attachment.AttachedByController:
 		return Forgotten, fmt.Sprintf("kube-controller-manager does not have it on node %s, and no pod there uses it", a.Node), nil
+	case !n.Ready:
+		return NodeNotReady, fmt.Sprintf("node %s is not ready, and the API server has no pod on it that uses the volume", a.Node), nil
 	}
 	return Unused, fmt.Sprintf("no pod of node %s uses it; does flex2csi run there?", a.Node), nil
 }

@@ -27,6 +27,9 @@ type Sweeper struct {
 	View   View
 	Delete func(ctx context.Context, a *csivol.Attachment) error
 	Log    *slog.Logger
+	// DisableForceDetachOnTimeout leaves attachments to nodes that are not ready, as
+	// the flag of kube-controller-manager does.
+	DisableForceDetachOnTimeout bool
 	// Interval between two looks; zero: a minute.
 	Interval time.Duration
 	// Now replaces time.Now in tests, which cannot wait for minutes.
@@ -129,7 +132,7 @@ func (s *Sweeper) look(ctx context.Context, full bool) ([]Finding, error) {
 	findings := make([]Finding, 0, len(all))
 	for _, a := range all {
 		n := seen.nodes[a.Node]
-		if !full && a.By == attachment.AttachedByNode && a.Deleted.IsZero() && n != nil && !n.OutOfService {
+		if !full && a.By == attachment.AttachedByNode && a.Deleted.IsZero() && n != nil && n.Ready && !n.OutOfService {
 			f, ok := before[a.Name]
 			if !ok {
 				f = Finding{Verdict: InUse, Reason: "its node is there"}
@@ -166,7 +169,7 @@ func (s *Sweeper) note(findings []Finding, now time.Time) (due []Finding) {
 	since := map[sentence]time.Time{}
 	for _, f := range findings {
 		wait, act := f.Verdict.grace()
-		if !act {
+		if !act || f.Verdict == NodeNotReady && s.DisableForceDetachOnTimeout {
 			continue
 		}
 		key := sentence{f.Name, f.Created, f.Verdict}

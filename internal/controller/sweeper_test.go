@@ -89,6 +89,19 @@ func TestJudge(t *testing.T) {
 			c.nodes["node-1"] = n
 			c.pods["node-1"] = []clusterview.Pod{terminating}
 		}, controller.InUse},
+		"not ready": {func(c *cluster, _ *clusterview.Attachment) { c.nodes["node-1"] = clusterview.Node{Name: "node-1"} }, controller.NodeNotReady},
+		"not ready, and a pod that nobody has removed": {func(c *cluster, _ *clusterview.Attachment) {
+			c.nodes["node-1"] = clusterview.Node{Name: "node-1"}
+			c.pods["node-1"] = []clusterview.Pod{terminating} // as for kube-controller-manager
+		}, controller.InUse},
+		"not ready, and it is new": {func(c *cluster, a *clusterview.Attachment) {
+			c.nodes["node-1"] = clusterview.Node{Name: "node-1"}
+			a.Created = time.Now()
+		}, controller.InUse},
+		"not ready, attach:true": {func(c *cluster, a *clusterview.Attachment) {
+			c.nodes["node-1"] = clusterview.Node{Name: "node-1"}
+			a.By = attachment.AttachedByController
+		}, controller.Forgotten},
 		"being deleted": {func(_ *cluster, a *clusterview.Attachment) { a.Deleted = time.Now() }, controller.BeingDeleted},
 		"not known":     {func(c *cluster, _ *clusterview.Attachment) { c.err = errors.New("away") }, controller.Unknown},
 	} {
@@ -174,6 +187,46 @@ func TestGrace(t *testing.T) {
 	}
 }
 
+// TestNotReady: a node that is off, and that nobody declares so, kept its volumes for
+// ever. It may be that only its kubelet is: so it takes as long, and the absence of
+// pods, as with kube-controller-manager.
+func TestNotReady(t *testing.T) {
+	for _, disabled := range []bool{false, true} {
+		c := newCluster()
+		c.put(old("node-1", attachment.AttachedByNode))
+		s, now := newSweeper(c)
+		s.DisableForceDetachOnTimeout = disabled
+		after := func(wait time.Duration) int {
+			*now = now.Add(wait)
+			s.Sweep(t.Context(), false) // which does not look closely at nodes that live
+			return len(c.names())
+		}
+		c.nodes["node-1"] = clusterview.Node{Name: "node-1"}
+		c.pods["node-1"] = []clusterview.Pod{user()}
+		if after(0)+after(time.Hour) != 2 {
+			t.Error("it was deleted under a pod")
+		}
+		c.pods["node-1"] = nil
+		if after(time.Minute)+after(5*time.Minute) != 2 {
+			t.Error("it was deleted at once")
+		}
+		c.nodes["node-1"] = clusterview.Node{Name: "node-1", Ready: true}
+		if after(30*time.Second) != 1 {
+			t.Error("it was deleted from a node that is ready")
+		}
+		c.nodes["node-1"] = clusterview.Node{Name: "node-1"}
+		if after(30*time.Second)+after(5*time.Minute) != 2 {
+			t.Error("it was deleted although the node had been ready in between")
+		}
+		if left := after(time.Minute); (left == 1) != disabled {
+			t.Errorf("disabled %t: after six minutes there are %d", disabled, left)
+		}
+		if r := s.Result(); r.Swept[controller.NodeNotReady] != map[bool]int{false: 1}[disabled] {
+			t.Errorf("swept %v", r.Swept)
+		}
+	}
+}
+
 // comesBack is a cluster whose node comes back between the look and the deletion.
 type comesBack struct {
 	*cluster
@@ -251,6 +304,7 @@ flex2csi_sweeper_last_look_timestamp_seconds 1.5
 # TYPE flex2csi_swept_attachments_total counter
 flex2csi_swept_attachments_total{verdict="forgotten"} 0
 flex2csi_swept_attachments_total{verdict="node gone"} 4
+flex2csi_swept_attachments_total{verdict="node not ready"} 0
 flex2csi_swept_attachments_total{verdict="out of service"} 0
 `
 	names := []string{"flex2csi_leaked_attachments", "flex2csi_sweeper_last_look_timestamp_seconds", "flex2csi_swept_attachments_total"}
@@ -262,7 +316,7 @@ flex2csi_swept_attachments_total{verdict="out of service"} 0
 		t.Errorf("%d verdicts", n)
 	}
 	r = controller.Result{}
-	if n := testutil.CollectAndCount(collector); n != 3 {
+	if n := testutil.CollectAndCount(collector); n != 4 {
 		t.Errorf("one that does not sweep has %d metrics, want what it has swept", n)
 	}
 }

@@ -71,7 +71,7 @@ func judge(n *notes, f *controller.Finding, known map[csivol.Key]bool) {
 	case !f.Deleted.IsZero() && now.Sub(f.Deleted) > slowAttach:
 		e = n.add(attachmentStays, f.Name, "the %s is being deleted for %v", what, now.Sub(f.Deleted).Round(time.Second))
 		e.evidence("finalizers: " + strings.Join(f.Finalizers, ", "))
-	case f.Verdict == controller.NodeGone || f.Verdict == controller.OutOfService:
+	case f.Verdict == controller.NodeGone || f.Verdict == controller.OutOfService || f.Verdict == controller.NodeNotReady:
 		e = n.add(attachmentNoNode, f.Name, "the %s is leaked: %s", what, f.Reason)
 	case f.Verdict == controller.Forgotten || f.Verdict == controller.Unused:
 		e = n.add(attachmentNoUser, f.Name, "the %s is used by nobody: %s", what, f.Reason)
