@@ -43,7 +43,9 @@ func TestModes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got struct{ Spec struct{ AccessModes []string } }
+		var got struct {
+			Spec struct{ AccessModes []string }
+		}
 		if err := json.Unmarshal(replacement, &got); err != nil || !slices.Equal(got.Spec.AccessModes, test.want) {
 			t.Errorf("mapping %s: %v becomes %v, want %v (%v)", test.mapping, test.before, got.Spec.AccessModes, test.want, err)
 		}
