@@ -67,6 +67,8 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 		views = append(views, daemon.Driver{FlexDriver: d.FlexDriver, CSIDriver: d.CSIDriver, Connections: client.Connections, Reach: client.Reach})
 		b.Drivers[d.FlexDriver] = cluster.driver(d, mappers[d.FlexDriver], client)
 	}
+	removed := &drivers.Removed{KubeletDir: o.kubeletDir, Attacher: cluster.attacher(), Observer: metrics, Log: log}
+	b.Removed = removed.Driver
 	leaveCluster := cluster.run(life) // operations go on with it until the end
 	err = daemon.Run(ctx, daemon.Options{
 		Bridge: b, Store: store, Tombstones: tombstone.Dir(o.stateDir), StateDir: o.stateDir, Socket: o.socket, Drivers: views, Metrics: metrics, Cluster: cluster.status,
@@ -78,7 +80,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 	for _, c := range clients {
 		err = errors.Join(err, c.Close())
 	}
-	return errors.Join(err, settle(b, store, log), o.leave(log))
+	return errors.Join(err, removed.Close(), settle(b, store, log), o.leave(log))
 }
 
 // leave removes what a daemon has on a node, if flex2csi was uninstalled there.
@@ -113,6 +115,14 @@ func (c *nodeCluster) driver(d *bridgeconfig.Driver, m *mapping.Mapper, s bridge
 		return drivers.New(d, m, s, nil, nil)
 	}
 	return drivers.New(d, m, s, c, c.attachments)
+}
+
+// attacher returns what there is of one.
+func (c *nodeCluster) attacher() bridge.Attacher {
+	if c == nil {
+		return nil
+	}
+	return c.attachments
 }
 
 // bridge returns one without drivers.

@@ -103,6 +103,8 @@ type FlexDriver struct {
 	// CSIDriver is the name of the Service's driver.
 	CSIDriver string
 	Service   Service
+	// Endpoints are where the Service is, for records; nil: they are not told.
+	Endpoints *csivol.Endpoints
 	// Map turns the options of a call into a volume of the CSI driver, if it may be
 	// let in.
 	Map func(context.Context, flex.Options) (*csivol.Volume, error)
@@ -185,6 +187,9 @@ type Bridge struct {
 	NodeName   string
 	BootID     string
 	Drivers    map[string]*FlexDriver
+	// Removed returns a driver that the configuration no longer has, for tear-down
+	// only, from what a record says; nil: there is none.
+	Removed func(flexDriver, csiDriver string, at csivol.Endpoints) *FlexDriver
 	// Grace is how long something may be left half-done before it is undone
 	// because nobody asks for it any more. Zero: DefaultGrace.
 	Grace time.Duration
@@ -215,7 +220,7 @@ type Bridge struct {
 func (b *Bridge) Driver(name string) (*flex.Driver, error) {
 	d, ok := b.Drivers[name]
 	if !ok {
-		return nil, flex.Errorf(flex.CodeFailedPrecondition, "the configuration of flex2csi on this node has no driver %s; add it and restart the daemon", name)
+		return b.removed(name)
 	}
 	on := func(f func(context.Context, *FlexDriver, *flex.Call) error) func(context.Context, *flex.Call) error {
 		return func(ctx context.Context, c *flex.Call) error { return f(ctx, d, c) }

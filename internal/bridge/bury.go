@@ -39,7 +39,7 @@ func (b *Bridge) Bury(ctx context.Context, dir string) error {
 
 // buryHere works off a tombstone while it is the volume's turn.
 func (b *Bridge) buryHere(v *volume, dir string) error {
-	d, err := b.driverOf(v.record)
+	d, err := b.undoer(v.record)
 	if err != nil && v.record.Targets[dir] != nil {
 		return err
 	}

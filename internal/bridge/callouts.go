@@ -33,7 +33,7 @@ func (b *Bridge) attach(ctx context.Context, d *FlexDriver, c *flex.Call) (strin
 				return err
 			}
 		}
-		if err := b.describe(v, want); err != nil {
+		if err := b.describe(d, v, want); err != nil {
 			return err
 		}
 		return b.attachTo(s, byControlPlane)
@@ -107,10 +107,11 @@ func (b *Bridge) detach(ctx context.Context, d *FlexDriver, c *flex.Call) error 
 	if !ok {
 		return nil
 	}
-	if err := d.serves(key); err != nil {
-		return err
-	}
 	return b.do(ctx, key, operation{command: c.Command, dir: c.NodeName}, func(v *volume) error {
+		d, err := b.undoerOf(d, v.record)
+		if err != nil {
+			return err
+		}
 		if err := b.releaseForgotten(d, v); err != nil {
 			return err
 		}

@@ -12,8 +12,9 @@ import (
 
 // describe fills in what a volume is, or compares: two PersistentVolumes with
 // one handle must want the same of it, since it is staged once.
-func (b *Bridge) describe(v *volume, want *csivol.Volume) error {
+func (b *Bridge) describe(d *FlexDriver, v *volume, want *csivol.Volume) error {
 	r := v.record
+	r.Endpoints = d.Endpoints
 	if r.Idle() || r.Stage == volstate.None && len(r.Targets) == 0 && (r.Attach == volstate.None || detachPending(r)) {
 		fill(r, want)
 		b.adopt(r)

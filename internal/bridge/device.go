@@ -20,7 +20,7 @@ func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) e
 		if other := v.record.Device; other != "" && other != c.Dir {
 			return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolumes %s and %s are the same volume %s, and node %s has it as %s: with attach: true one of them can be on a node; delete the pods of %s on this node first", want.Name, v.record.Name, v.key, b.NodeName, v.record.Name, v.record.Name)
 		}
-		if err := b.describe(v, want); err != nil {
+		if err := b.describe(d, v, want); err != nil {
 			return err
 		}
 		if err := b.reachable(c.Dir); err != nil {
@@ -42,10 +42,11 @@ func (b *Bridge) unmountDevice(ctx context.Context, d *FlexDriver, c *flex.Call)
 	if !ok {
 		return b.Mounts.Unmount(ctx, c.Dir)
 	}
-	if err := d.serves(key); err != nil {
-		return err
-	}
 	return b.do(ctx, key, operation{command: c.Command, dir: c.Dir}, func(v *volume) error {
+		d, err := b.undoerOf(d, v.record)
+		if err != nil {
+			return err
+		}
 		v.next = b.fate(v, c.Dir).Next != ""
 		return b.releaseDevice(d, v, c.Dir)
 	})

@@ -40,7 +40,7 @@ func (b *Bridge) expandVolume(ctx context.Context, d *FlexDriver, c *flex.Call) 
 		if !f.ControllerExpand {
 			return flex.Errorf(flex.CodeFailedPrecondition, "driver %s cannot expand a volume, or its controller cannot be reached; look at controllerEndpoint", d.Name)
 		}
-		if err := b.describe(v, want); err != nil {
+		if err := b.describe(d, v, want); err != nil {
 			return err
 		}
 		if err := d.expandSecrets(v.ctx, &want.Secrets); err != nil {

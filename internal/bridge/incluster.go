@@ -162,7 +162,7 @@ func (b *Bridge) finishDetach(v *volume) error {
 	if !detachPending(v.record) {
 		return nil // somebody has mounted it, or it is done
 	}
-	d, err := b.driverOf(v.record)
+	d, err := b.undoer(v.record)
 	if err != nil {
 		return err
 	}

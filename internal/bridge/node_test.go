@@ -24,6 +24,8 @@ type node struct {
 
 	direct      bool // the driver publishes into the pod's directory
 	mayBeBroken bool
+	// removed is not nil if the driver is not in the configuration any more.
+	removed func(flexDriver, csiDriver string, at csivol.Endpoints) *bridge.FlexDriver
 }
 
 const flexDriver = "example.com/disk"
@@ -52,6 +54,9 @@ func (n *node) start(boot string) {
 		Context: n.t.Context(), Mounts: n.mounts, State: store,
 		KubeletDir: n.dir, NodeName: "node-1", BootID: boot,
 		Drivers: map[string]*bridge.FlexDriver{flexDriver: {Name: flexDriver, CSIDriver: "csi.example.com", Service: n.driver, Map: mapOptions, DirectPublish: n.direct}},
+	}
+	if n.bridge.Removed = n.removed; n.removed != nil {
+		clear(n.bridge.Drivers)
 	}
 	n.bridge.Restore(records)
 }

@@ -61,7 +61,7 @@ func (b *Bridge) setUp(d *FlexDriver, v *volume, want *csivol.Volume, dir string
 	if err := b.startOver(d, v, want); err != nil {
 		return err
 	}
-	if err := b.describe(v, want); err != nil {
+	if err := b.describe(d, v, want); err != nil {
 		return err
 	}
 	if ready, err := b.ready(v, want, dir); err != nil || ready {

@@ -146,7 +146,7 @@ func (b *Bridge) podGone(dir string) bool {
 
 // undoUnwanted looks again, now that nothing else works on the volume.
 func (b *Bridge) undoUnwanted(v *volume) error {
-	d, err := b.driverOf(v.record)
+	d, err := b.undoer(v.record)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,11 @@ func (b *Bridge) Restore(records []*volstate.Record) {
 		v := b.volume(r.Key())
 		v.record = r
 		reset(r)
+		if d, err := b.driverOf(r); err == nil && d.Endpoints != nil {
+			r.Endpoints = d.Endpoints
+		} else if err != nil && r.Recovered {
+			r.Endpoints = nil // where it was staged since may be in the configuration alone
+		}
 		if r.Recovered {
 			b.doubt(r)
 		}

@@ -17,10 +17,11 @@ func (b *Bridge) unmount(ctx context.Context, d *FlexDriver, c *flex.Call) error
 	if !ok {
 		return b.tidy(ctx, c.Dir)
 	}
-	if err := d.serves(key); err != nil {
-		return err
-	}
 	return b.do(ctx, key, operation{command: c.Command, dir: c.Dir}, func(v *volume) error {
+		d, err := b.undoerOf(d, v.record)
+		if err != nil {
+			return err
+		}
 		return b.letGo(d, v, c.Dir)
 	})
 }

@@ -175,6 +175,15 @@ type Features struct {
 	Controller, OnlineExpansion, OfflineExpansion bool
 }
 
+// Endpoints are where a CSI driver is found.
+type Endpoints struct {
+	// Node is the socket of its node service; empty: that which it has registered
+	// with the kubelet.
+	Node string `json:"node,omitempty"`
+	// Controller is that of its controller service; empty: it is not called from here.
+	Controller string `json:"controller,omitempty"`
+}
+
 // A Connection is how that to one service of a driver is.
 type Connection struct {
 	Service   string // node or controller

@@ -25,6 +25,7 @@ func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service, cluster Cl
 		Name:          c.FlexDriver,
 		CSIDriver:     c.CSIDriver,
 		Service:       s,
+		Endpoints:     endpoints(c),
 		Map:           Map(c, m, cluster),
 		AttachSecrets: m.AttachSecrets,
 		ExpandSecrets: m.ExpandSecrets,
@@ -62,12 +63,27 @@ func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service, cluster Cl
 // Client returns the CSI driver itself. Nothing is dialled before the first
 // call.
 func Client(c *bridgeconfig.Driver, kubeletDir string) *csiclient.Client {
-	client := &csiclient.Client{Name: c.CSIDriver, Node: csiclient.Registered(kubeletDir, c.CSIDriver)}
+	return clientAt(c.CSIDriver, *endpoints(c), kubeletDir)
+}
+
+func endpoints(c *bridgeconfig.Driver) *csivol.Endpoints {
+	var at csivol.Endpoints
 	if c.Endpoint != "" {
-		client.Node = csiclient.Fixed(bridgeconfig.SocketPath(c.Endpoint))
+		at.Node = bridgeconfig.SocketPath(c.Endpoint)
 	}
 	if c.ControllerEndpoint != "" {
-		client.Controller = csiclient.Fixed(bridgeconfig.SocketPath(c.ControllerEndpoint))
+		at.Controller = bridgeconfig.SocketPath(c.ControllerEndpoint)
+	}
+	return &at
+}
+
+func clientAt(csiDriver string, at csivol.Endpoints, kubeletDir string) *csiclient.Client {
+	client := &csiclient.Client{Name: csiDriver, Node: csiclient.Registered(kubeletDir, csiDriver)}
+	if at.Node != "" {
+		client.Node = csiclient.Fixed(at.Node)
+	}
+	if at.Controller != "" {
+		client.Controller = csiclient.Fixed(at.Controller)
 	}
 	return client
 }

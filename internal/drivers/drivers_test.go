@@ -9,6 +9,8 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/csiclient"
+	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/drivers"
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -84,5 +86,37 @@ func TestClient(t *testing.T) {
 	controller, _ := client.Controller(t.Context())
 	if node != "/run/node.sock" || controller != "/run/controller.sock" {
 		t.Errorf("got %s and %s", node, controller)
+	}
+}
+
+// TestRemoved: what a record says is enough to find the driver that it was set up by.
+func TestRemoved(t *testing.T) {
+	c := bridgeconfig.DefaultDriver()
+	c.FlexDriver, c.CSIDriver = "example.com/disk", "disk.csi.example.com"
+	c.Endpoint, c.ControllerEndpoint = "unix:///run/node.sock", "/run/controller.sock"
+	mappers, err := mapping.Compile(&bridgeconfig.Configuration{Drivers: []bridgeconfig.Driver{c}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := drivers.New(&c, mappers[c.FlexDriver], drivers.Client(&c, t.TempDir()), nil, attacher{})
+	r := drivers.Removed{KubeletDir: t.TempDir(), Attacher: attacher{}}
+	d := r.Driver(before.Name, before.CSIDriver, *before.Endpoints)
+	client, ok := d.Service.(*csiclient.Client)
+	if !ok || client.Name != c.CSIDriver || d.Name != c.FlexDriver || d.CSIDriver != c.CSIDriver || d.Attacher == nil {
+		t.Fatalf("got %+v", d)
+	}
+	node, _ := client.Node(t.Context())
+	controller, _ := client.Controller(t.Context())
+	if node != "/run/node.sock" || controller != "/run/controller.sock" {
+		t.Errorf("got %s and %s", node, controller)
+	}
+	if r.Driver(before.Name, before.CSIDriver, *before.Endpoints) != d {
+		t.Error("each call would make connections of its own")
+	}
+	if r.Driver(before.Name, before.CSIDriver, csivol.Endpoints{}) == d {
+		t.Error("it is looked for elsewhere")
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
 	}
 }

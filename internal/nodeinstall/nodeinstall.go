@@ -151,7 +151,8 @@ func (r *run) readBefore() *Installation {
 
 // checkFormer refuses a configuration without a driver whose volumes are in use,
 // as long as a daemon serves that: the one of this configuration, which is to
-// follow, would not even unmount them. Without one nothing is gained by it.
+// follow, would mount none for the pods that come next, and end only those with a
+// record that says where their CSI driver is. Without one nothing is gained by it.
 func (r *run) checkFormer(ctx context.Context, before *Installation, o Options) error {
 	var gone []string
 	for _, d := range before.Drivers {
@@ -182,7 +183,7 @@ func (r *run) former(before, now *Installation) (former []Driver) {
 			continue
 		}
 		former = append(former, d)
-		r.warn("%s is not in the configuration any more, and stays installed: the daemon refuses its calls, to unmount too. Put it back, or if no pod uses it run: flex2csi uninstall --driver %s", d.Driver, d.Driver)
+		r.warn("%s is not in the configuration any more, and stays installed: the daemon ends the volumes that pods have, and mounts none. Put it back, or if no pod uses it run: flex2csi uninstall --driver %s", d.Driver, d.Driver)
 	}
 	return former
 }

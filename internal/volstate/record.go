@@ -39,6 +39,9 @@ type Record struct {
 	Driver     string `json:"csiDriver"`
 	Handle     string `json:"volumeHandle"`
 	Name       string `json:"persistentVolume"`
+	// Endpoints are where the CSI driver was when the volume was set up, for its
+	// tear-down without the configuration. Older records have none.
+	Endpoints *csivol.Endpoints `json:"endpoints,omitempty"`
 	// Inline says that a call was let in for no PersistentVolume, since the
 	// configuration allows that: Name is what a pod calls the volume.
 	Inline bool `json:"inline,omitempty"`
