@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -114,13 +115,31 @@ func (c *nodeCluster) tell(b *bridge.Bridge, stateDir string, log *slog.Logger) 
 	t := &nodevolumes.Teller{
 		Node: b.NodeName, BootID: b.BootID, Version: version.Get().Version,
 		Records: b.Records, Staging: b.KubeletStaging, Kubelet: b.KubeletHas, Put: c.PutNodeVolumes, Log: log,
-		FlexDrivers: slices.Sorted(maps.Keys(b.Drivers)),
+		FlexDrivers: slices.Sorted(maps.Keys(b.Drivers)), Stages: stagingDrivers(b.Drivers),
 		Retired: func() bool {
 			r, err := retirement.Get(stateDir)
 			return r != nil || err != nil
 		},
 	}
 	return []func(context.Context){t.Run}
+}
+
+// stagingDrivers asks the CSI drivers whether they stage volumes. One that is away
+// now may answer the next time.
+func stagingDrivers(all map[string]*bridge.FlexDriver) func(context.Context) []string {
+	return func(ctx context.Context) []string {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		var stages []string
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			d := all[name]
+			if f, err := d.Service.Features(ctx); err == nil && f.Stage && !slices.Contains(stages, d.CSIDriver) {
+				stages = append(stages, d.CSIDriver)
+			}
+		}
+		slices.Sort(stages)
+		return stages
+	}
 }
 
 // status is for those who look.

@@ -76,6 +76,7 @@ type rollbackOptions struct {
 	runOptions
 	all     bool
 	offline bool
+	accept  []string
 	yes     bool
 }
 
@@ -90,6 +91,7 @@ volume itself. The bridge has to serve their driver still.
 	set.SetInterspersed(true)
 	set.BoolVar(&o.all, "all", false, "all volumes that were migrated or are on their way")
 	set.BoolVar(&o.offline, "offline", false, "take volumes, too, whose pods somebody has stopped or stops meanwhile")
+	set.StringSliceVar(&o.accept, "accept", nil, "names of `checks` to accept: kubelet-restart")
 	set.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	o.runOptions.add(set)
 	return set
@@ -118,7 +120,7 @@ func migrateRollback(args []string, env environment) error {
 	if err := o.check(set.Args(), env); err != nil {
 		return err
 	}
-	options := migrate.Options{Mode: journal.Live}
+	options := migrate.Options{Mode: journal.Live, Accept: o.accept}
 	if o.offline {
 		options.Mode = journal.Offline
 	}

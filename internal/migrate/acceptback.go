@@ -124,6 +124,12 @@ func (o *one) usersGoOn(ctx context.Context, no func(string, ...any) error) erro
 		if why != "" {
 			return no("%s, and pod %s %s; stop its pods (--offline)", why, p.Name, usesThere(pod))
 		}
+		if why, err = o.kubeletRestart(ctx, w, p); err != nil {
+			return err
+		}
+		if why != "" {
+			return no("%s", why)
+		}
 	}
 	if o.handsOver() {
 		return o.reattach(ctx)
@@ -136,6 +142,31 @@ func (o *one) usersGoOn(ctx context.Context, no func(string, ...any) error) erro
 		return no("no bridge serves FlexVolume driver %s (ConfigMaps of %s), so no pod could start with it: put it into the bridge's configuration again", o.rec.FlexDriver, nodevolumes.Namespace)
 	}
 	return o.letGo(ctx)
+}
+
+// kubeletRestartCheck is accepted by who has made the decision.
+const kubeletRestartCheck = "kubelet-restart"
+
+// kubeletRestart says what a restart of the kubelet would do to a pod, unless a person
+// has decided about that. Its containers have what the CSI plugin has mounted. A
+// kubelet that is started again wants the FlexVolume alone, and has the CSI driver
+// unpublish the other (pkg/kubelet/volumemanager/reconciler/reconciler_common.go,
+// unmountVolumes, Kubernetes v1.37.1), which nobody can keep it from. For a driver that
+// stages that is a bind, of which the container has its own. For one that runs a process for
+// each mount it is the end of that process.
+func (o *one) kubeletRestart(ctx context.Context, w *world, p journal.Pod) (why string, err error) {
+	if slices.Contains(o.rec.Accept, kubeletRestartCheck) {
+		return "", nil
+	}
+	if v := w.bridge(ctx, p.Node).document.Find(o.rec.CSIDriver, o.rec.VolumeHandle); v != nil && v.Has(p.UID) {
+		return "", nil // its containers have the bridge's
+	}
+	stages, err := w.stages(ctx, o.rec.CSIDriver)
+	if err != nil || stages {
+		return "", err
+	}
+	return fmt.Sprintf("pod %s was started with the CSI volume, and CSI driver %s is not known to stage volumes: if it runs a process for each mount, as FUSE drivers do, a restart of the kubelet of node %s takes the volume from the running containers; stop its pods (--offline), or decide that they may go on (--accept %s)",
+		p.Name, o.rec.CSIDriver, p.Node, kubeletRestartCheck), nil
 }
 
 func usesThere(pod *Object) string {

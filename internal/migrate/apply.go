@@ -178,6 +178,15 @@ func restarts(rec *journal.Record) string {
 	return namespace + "/" + rec.Pods[0].Owner
 }
 
+// decide adds what is decided now to what was before.
+func (r *Runner) decide(rec *journal.Record) {
+	for _, check := range r.Options.accepted() {
+		if !slices.Contains(rec.Accept, check) {
+			rec.Accept = append(rec.Accept, check)
+		}
+	}
+}
+
 // resume finds out how far a volume really is.
 func (r *Runner) resume(ctx context.Context, rec *journal.Record) (*one, error) {
 	if err := r.unchanged(ctx, rec); err != nil {
@@ -187,11 +196,7 @@ func (r *Runner) resume(ctx context.Context, rec *journal.Record) (*one, error) 
 		return nil, err
 	}
 	o := r.one(rec)
-	for _, check := range r.Options.accepted() {
-		if !slices.Contains(rec.Accept, check) {
-			rec.Accept = append(rec.Accept, check)
-		}
-	}
+	r.decide(rec)
 	rec.RestoreReclaimPolicy = rec.RestoreReclaimPolicy || r.Options.RestoreReclaimPolicy
 	switch rec.Stage {
 	case journal.Finished:

@@ -33,6 +33,7 @@ func (r *Runner) back(ctx context.Context, rec *journal.Record) (*one, error) {
 	if err := trusted(rec); err != nil {
 		return nil, err
 	}
+	r.decide(rec)
 	o := r.one(rec)
 	return o, o.insist(ctx, o.turnRound)
 }

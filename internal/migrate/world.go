@@ -97,6 +97,16 @@ func (w *world) served(ctx context.Context, flexDriver string) (bool, error) {
 	}), err
 }
 
+// stages reports whether a CSI driver is known to stage volumes, on any node: the API
+// does not tell.
+func (w *world) stages(ctx context.Context, csiDriver string) (bool, error) {
+	all, err := w.documents(ctx)
+	return slices.ContainsFunc(all, func(o *Object) bool {
+		d, err := nodevolumes.Decode(o.text("data", nodevolumes.Key))
+		return err == nil && d.Stages(csiDriver)
+	}), err
+}
+
 // ofThisBoot: what was told before a node was started is not so any more.
 func ofThisBoot(d *nodevolumes.Document, node *Object) bool {
 	return d.BootID == node.text("status", "nodeInfo", "bootID")

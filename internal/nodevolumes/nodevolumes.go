@@ -44,6 +44,9 @@ type Document struct {
 	Written    time.Time `json:"written"`
 	// FlexDrivers are those that the daemon serves, vendor/name, in order.
 	FlexDrivers []string `json:"flexDrivers,omitempty"`
+	// StagingDrivers are the CSI drivers of these that have said that they stage
+	// volumes (STAGE_UNSTAGE_VOLUME), in order.
+	StagingDrivers []string `json:"stagingDrivers,omitempty"`
 	// Incomplete: there was no room for all volumes.
 	Incomplete bool     `json:"incomplete,omitempty"`
 	Volumes    []Volume `json:"volumes,omitempty"`
@@ -178,6 +181,13 @@ func (v *Volume) Has(uid string) bool {
 // well.
 func (v *Volume) HasTakenOver(uid string) bool {
 	return slices.ContainsFunc(v.Pods, func(p Pod) bool { return p.UID == uid && p.TakenOver })
+}
+
+// Stages reports whether a CSI driver is known to stage volumes.
+func (d *Document) Stages(csiDriver string) bool {
+	return slices.Contains(d.StagingDrivers, csiDriver) || slices.ContainsFunc(d.Volumes, func(v Volume) bool {
+		return v.CSIDriver == csiDriver && v.Staged != StagedByNobody
+	})
 }
 
 // Serves reports whether the daemon serves a FlexVolume driver. One that is

@@ -22,6 +22,8 @@ type Teller struct {
 	Kubelet func(r *volstate.Record, pod string) bool
 	// FlexDrivers are those that the daemon serves.
 	FlexDrivers []string
+	// Stages returns the CSI drivers that stage volumes; nil: not known.
+	Stages func(ctx context.Context) []string
 	// Retired reports that flex2csi is being taken away from the node: there is
 	// nothing to tell any more; nil: it is not.
 	Retired func() bool
@@ -81,6 +83,9 @@ func (t *Teller) document() Document {
 }
 
 func (t *Teller) put(ctx context.Context, d Document) error {
+	if t.Stages != nil {
+		d.StagingDrivers = t.Stages(ctx)
+	}
 	text, err := d.Encode()
 	if err != nil {
 		return err

@@ -123,3 +123,24 @@ func TestTellAgain(t *testing.T) {
 		t.Error("not told again after an error")
 	}
 }
+
+// TestTellStaging: whether a CSI driver stages is in no other object of the cluster.
+func TestTellStaging(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	told := make(chan string, 1)
+	teller := &nodevolumes.Teller{
+		Node: "node-1", Log: slog.New(slog.DiscardHandler), Records: func() []*volstate.Record { return nil },
+		Stages: func(context.Context) []string { return []string{"d"} },
+		Put:    func(_ context.Context, text string) error { told <- text; return nil },
+	}
+	go teller.Run(ctx)
+	d, err := nodevolumes.Decode(<-told)
+	if err != nil || !d.Stages("d") || d.Stages("e") {
+		t.Errorf("%+v, %v", d, err)
+	}
+	d = &nodevolumes.Document{Volumes: []nodevolumes.Volume{{CSIDriver: "a", Staged: nodevolumes.StagedElsewhere}, {CSIDriver: "b"}}}
+	if !d.Stages("a") || d.Stages("b") {
+		t.Error("what is staged tells as well")
+	}
+}

@@ -283,6 +283,33 @@ func testReattach(w *world) {
 	}
 }
 
+// testKubeletRestart: after a rollback a kubelet that was restarted ended the process
+// of a FUSE driver under the containers that had their volume from it.
+func testKubeletRestart(w *world) {
+	const driver, share = "example.com/process", "processes"
+	w.FlexVolume(share, driver, "", map[string]string{"volumeID": share})
+	claim, was := w.claim(share).UID, w.volume(share)
+	p := w.operator(migrate.Options{})
+	w.came(p.apply(share), migrate.Done, journal.Finished, "")
+	pod := w.pod(share, "node-2", share)
+	volume := nodevolumes.Volume{PersistentVolume: share, FlexDriver: driver, CSIDriver: "share.csi.example.com", VolumeHandle: share, Pods: []nodevolumes.Pod{{UID: string(pod.UID)}}}
+	w.bridge("node-2", has("none"))
+	w.serve("node-2", driver)
+	results := p.rollback(share)
+	if len(results) != 1 || results[0].Outcome != migrate.Left || !strings.Contains(results[0].Why, "--accept kubelet-restart") || w.volume(share).Spec.CSI == nil {
+		w.t.Fatalf("%+v", results)
+	}
+	p.Options.Accept = []string{"kubelet-restart"}
+	p.when = func(e migrate.Event) {
+		if e.What == migrate.Waiting && strings.Contains(e.Text, "as a FlexVolume yet") {
+			w.bridge("node-2", volume)
+		}
+	}
+	w.came(p.rollback(share), migrate.Done, journal.Finished, "")
+	w.isFlex(was, claim)
+	w.serve("node-2", flexDriver)
+}
+
 // testAnotherCluster: the journal of a volume that was never here creates none.
 func testAnotherCluster(w *world) {
 	w.disk("elsewhere-run")

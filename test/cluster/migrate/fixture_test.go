@@ -45,6 +45,8 @@ drivers:
   csiDriver: share.csi.example.com
   secrets:
     nodePublish: {file: /etc/secret}
+- flexDriver: example.com/process
+  csiDriver: share.csi.example.com
 `
 )
 

@@ -55,6 +55,7 @@ func TestRun(t *testing.T) {
 		{"ClockBehind", testClockBehind},
 		{"NoJournal", testNoJournal},
 		{"Reattach", testReattach},
+		{"KubeletRestart", testKubeletRestart},
 		{"AnotherCluster", testAnotherCluster},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(w.with(t)) })
