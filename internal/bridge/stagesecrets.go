@@ -42,18 +42,17 @@ func (b *Bridge) unstageOther(s *setup) error {
 	v, r := s.v, s.v.record
 	now := b.digests.of(s.want.Secrets.NodeStage)
 	before := v.stagedWith
-	v.stagedWith = now
 	inDoubt := r.Stage == volstate.Doing || r.Stage == volstate.Undoing
-	if !inDoubt || before == (digest{}) || before == now || len(publishedPods(r)) > 0 {
-		return nil
+	if inDoubt && before != (digest{}) && before != now && len(publishedPods(r)) == 0 {
+		over, err := b.takenOver(v)
+		if err == nil && !over {
+			v.log.Info("the secrets of NodeStageVolume have changed since a try of which it is not known what became: it is undone first")
+			err = b.unstage(s.d, v)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if over, err := b.takenOver(v); err != nil || over {
-		return err
-	}
-	v.log.Info("the secrets of NodeStageVolume have changed since a try of which it is not known what became: it is undone first")
-	if err := b.unstage(s.d, v); err != nil {
-		v.stagedWith = before
-		return err
-	}
+	v.stagedWith = now
 	return nil
 }
