@@ -72,6 +72,13 @@ func (w *world) unbind(v *volume) {
 		}
 		return err != nil
 	})
+	// Until then the claim would be bound to the next one of this name. Nobody protects
+	// claims here, so nobody removes the finalizer either.
+	claims := w.Admin().CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault)
+	w.wait("the claim to go", func() bool {
+		_, err := claims.Patch(w.t.Context(), v.name, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		return err != nil
+	})
 	pv.ObjectMeta = metav1.ObjectMeta{Name: v.name}
 	pv.Spec.ClaimRef, pv.Status = nil, corev1.PersistentVolumeStatus{}
 	_, err = volumes.Create(w.t.Context(), pv, metav1.CreateOptions{})
