@@ -1,13 +1,14 @@
-// Package bridge is the life of a volume: it does for FlexVolumes what the
-// kubelet's CSI plugin does for CSI volumes, in the order that the CSI
-// specification wants, and it stays right when the kubelet, the driver, this
-// process or the node dies in the middle.
+// Package bridge does for FlexVolumes what the kubelet's CSI plugin does for CSI
+// volumes, in the order of the CSI specification. It stays correct when the
+// kubelet, the driver, this process or the node dies in the middle.
 //
-// Each callout becomes one operation on one volume (volume.go, which lets one
-// at a time through and lets a repeated one join it). Operations walk the
-// record of the volume through its phases (attach.go, stage.go, publish.go),
-// writing down what they intend before each RPC. What callouts leave behind,
-// because the kubelet forgot it, is found and undone by Reconcile.
+// Each callout is one operation on one volume, for a goal (callouts.go). The
+// operations on a volume are serialized, and a repeated one joins (volume.go). An
+// operation asks internal/lifecycle for the next step until the goal is reached
+// (executor.go): it observes what the planner wants to know (observe.go), writes
+// the intent to the disk, takes the step (steps.go) and records the outcome. It
+// does not know the order of steps. Reconcile is one more goal, for what the kubelet
+// has forgotten (reconcile.go).
 //
 // The package knows neither gRPC nor the API server nor the command line: it
 // says in this file what it needs of them.
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/lifecycle"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -209,6 +211,7 @@ type Bridge struct {
 	Log        *slog.Logger
 
 	digests digester
+	planner lifecycle.Planner
 
 	mu      sync.Mutex
 	volumes map[csivol.Key]*volume
@@ -262,15 +265,6 @@ func (d *FlexDriver) serves(key csivol.Key) error {
 		return nil
 	}
 	return flex.Errorf(flex.CodeFailedPrecondition, "volume %s belongs to the CSI driver %s, and the configuration now has %s for %s; put it back until its volumes are gone", key, key.Driver, d.CSIDriver, d.Name)
-}
-
-// remember keeps an error in the record for those who look, and returns it.
-func remember(r *volstate.Record, err error) error {
-	r.LastError = ""
-	if err != nil {
-		r.LastError = err.Error()
-	}
-	return err
 }
 
 // coded gives an RPC error its class for the answer.

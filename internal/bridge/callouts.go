@@ -5,16 +5,18 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
+	"github.com/flex2csi/flex2csi/internal/lifecycle"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// The callouts that there are with attach:true. On a node they come from a
-// kubelet that attaches by itself (enableControllerAttachDetach: false);
-// kube-controller-manager's go to flex2csi serve --controller.
+// Each callout says which volume it is for and what it wants of it. What has to be
+// done is the planner's to say (package lifecycle).
 
-// attach is the callout of that name: kube-controller-manager wants the
-// volume on a node.
+// attach, like detach, comes from a kubelet that attaches by itself
+// (enableControllerAttachDetach: false); kube-controller-manager's go to flex2csi
+// serve --controller.
 func (b *Bridge) attach(ctx context.Context, d *FlexDriver, c *flex.Call) (string, error) {
 	want, err := d.Map(ctx, c.Options)
 	if err != nil {
@@ -23,21 +25,7 @@ func (b *Bridge) attach(ctx context.Context, d *FlexDriver, c *flex.Call) (strin
 	if err := b.requireThisNode(c.NodeName); err != nil {
 		return "", err
 	}
-	err = b.do(ctx, want.Key(), operation{command: c.Command, dir: c.NodeName}, func(v *volume) error {
-		s, err := b.setup(d, v, want)
-		if err != nil {
-			return err
-		}
-		if v.record.Attach != volstate.Done {
-			if err := d.RequirePod(v.ctx, want, c.NodeName); err != nil {
-				return err
-			}
-		}
-		if err := b.describe(d, v, want); err != nil {
-			return err
-		}
-		return b.attachTo(s, byControlPlane)
-	})
+	err = b.want(ctx, want.Key(), d, operation{command: c.Command, dir: c.NodeName}, lifecycle.Wanted{Goal: lifecycle.Attach, Volume: want})
 	return DeviceName(want), err
 }
 
@@ -70,12 +58,16 @@ func (b *Bridge) isAttached(ctx context.Context, d *FlexDriver, c *flex.Call) (b
 	}
 	var attached bool
 	err = b.do(ctx, want.Key(), operation{command: c.Command, dir: c.NodeName}, func(v *volume) error {
-		s, err := b.setup(d, v, want)
+		f, err := v.features(d)
 		if err != nil {
 			return err
 		}
-		route, err := d.route(s.f, s.policy)
-		attached = err == nil && (route == noRoute || v.record.Attach == volstate.Done && c.NodeName == b.NodeName)
+		policy, err := d.policy(v.ctx)
+		if err != nil {
+			return err
+		}
+		route, err := d.route(f, policy)
+		attached = err == nil && (route == lifecycle.NoRoute || v.record.Attach == volstate.Done && c.NodeName == b.NodeName)
 		return err
 	})
 	if err == nil && !attached {
@@ -96,9 +88,7 @@ func (b *Bridge) waitForAttach(ctx context.Context, d *FlexDriver, c *flex.Call)
 	return DeviceName(want), nil
 }
 
-// detach is the callout of that name. It has the name of the PersistentVolume
-// and no options. What is still staged on this node is not detached: data
-// that was not written back would be lost.
+// detach has the name of the PersistentVolume and no options.
 func (b *Bridge) detach(ctx context.Context, d *FlexDriver, c *flex.Call) error {
 	if err := b.requireThisNode(c.NodeName); err != nil {
 		return err // what is attached elsewhere this process does not know
@@ -107,19 +97,7 @@ func (b *Bridge) detach(ctx context.Context, d *FlexDriver, c *flex.Call) error 
 	if !ok {
 		return nil
 	}
-	return b.do(ctx, key, operation{command: c.Command, dir: c.NodeName}, func(v *volume) error {
-		d, err := b.undoerOf(d, v.record)
-		if err != nil {
-			return err
-		}
-		if err := b.releaseForgotten(d, v); err != nil {
-			return err
-		}
-		if v.record.Stage != volstate.None || len(v.record.Targets) > 0 {
-			return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is still in use on node %s and is not detached; it will be when its last pod is gone", v.key, c.NodeName)
-		}
-		return b.detachFrom(d, v, csivol.Secrets{})
-	})
+	return b.want(ctx, key, d, operation{command: c.Command, dir: c.NodeName}, lifecycle.Wanted{Goal: lifecycle.Detach})
 }
 
 // named finds a volume by the name of its PersistentVolume.
@@ -130,4 +108,122 @@ func (b *Bridge) named(d *FlexDriver, name string) (csivol.Key, bool) {
 		}
 	}
 	return csivol.Key{}, false
+}
+
+func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) error {
+	want, err := d.Map(ctx, c.Options)
+	if err != nil {
+		return err
+	}
+	return b.want(ctx, want.Key(), d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.MountDevice, Dir: c.Dir, Volume: want})
+}
+
+func (b *Bridge) unmountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) error {
+	key, ok := b.find(c.Dir)
+	if !ok {
+		return b.Mounts.Unmount(ctx, c.Dir)
+	}
+	return b.want(ctx, key, d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.UnmountDevice, Dir: c.Dir})
+}
+
+func (b *Bridge) mount(ctx context.Context, d *FlexDriver, c *flex.Call) error {
+	want, err := d.Map(ctx, c.Options)
+	if err != nil {
+		return err
+	}
+	return b.want(ctx, want.Key(), d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Mount, Dir: c.Dir, Volume: want})
+}
+
+func (b *Bridge) unmount(ctx context.Context, d *FlexDriver, c *flex.Call) error {
+	key, ok := b.find(c.Dir)
+	if !ok {
+		return b.tidy(ctx, c.Dir)
+	}
+	return b.want(ctx, key, d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Unmount, Dir: c.Dir})
+}
+
+// tidy unmounts what no record knows: never mounted, or the record was lost.
+func (b *Bridge) tidy(ctx context.Context, dir string) error {
+	if err := b.Mounts.Unmount(ctx, dir); err != nil {
+		return err
+	}
+	// What is not a pod's directory has nothing private.
+	if private, err := kubeletdir.PrivateTarget(dir); err == nil {
+		if err := b.Mounts.Unmount(ctx, private); err != nil {
+			return err
+		}
+		kubeletdir.RemovePrivate(private, b.dirs().Remove)
+	}
+	b.forgetLost(dir)
+	return b.forgetTombstone(dir)
+}
+
+// expandFS does both halves of an expansion: Kubernetes calls nothing else.
+func (b *Bridge) expandFS(ctx context.Context, d *FlexDriver, c *flex.Call) error {
+	key, ok := b.find(c.Dir)
+	if !ok {
+		return flex.Errorf(flex.CodeFailedPrecondition, "flex2csi has no volume mounted at %s, so it cannot be expanded there", c.Dir)
+	}
+	if err := d.serves(key); err != nil {
+		return err
+	}
+	if c.NewSize <= 0 || c.NewSize < c.OldSize {
+		return flex.Errorf(flex.CodeInvalidArgument, "the new size (%d bytes) is smaller than the old one (%d bytes); a volume never shrinks", c.NewSize, c.OldSize)
+	}
+	want, err := d.Map(ctx, c.Options)
+	if err != nil {
+		return err
+	}
+	return b.want(ctx, key, d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Expand, Dir: c.Dir, Volume: want, Size: c.NewSize, OldSize: c.OldSize})
+}
+
+// expandVolume, which Kubernetes does not call, grows the volume and not the
+// filesystem.
+func (b *Bridge) expandVolume(ctx context.Context, d *FlexDriver, c *flex.Call) error {
+	want, err := d.Map(ctx, c.Options)
+	if err != nil {
+		return err
+	}
+	return b.want(ctx, want.Key(), d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.ExpandVolume, Volume: want, Size: c.NewSize})
+}
+
+func operationOf(c *flex.Call) operation {
+	return operation{command: c.Command, dir: c.Dir, size: c.NewSize}
+}
+
+// buryCommand names the operation that works off a tombstone; no callout does.
+const buryCommand flex.Command = "bury"
+
+// Bury does what a tombstone says: a directory was unmounted while this
+// process was not there to hear of it. One that has been worked off meanwhile,
+// or that a new mount has overtaken, is nothing to do.
+func (b *Bridge) Bury(ctx context.Context, dir string) error {
+	key, ok := b.find(dir)
+	if !ok {
+		if buried, err := b.tombstone(dir); err != nil || !buried {
+			return err
+		}
+		return b.tidy(ctx, dir)
+	}
+	if b.busy(key) {
+		return nil // later, or by what is under way: no queue behind a driver that hangs
+	}
+	return b.want(ctx, key, nil, operation{command: buryCommand, dir: dir}, lifecycle.Wanted{Goal: lifecycle.Bury, Dir: dir})
+}
+
+// tombstone reports whether dir has one.
+func (b *Bridge) tombstone(dir string) (bool, error) {
+	if b.Tombstones == nil {
+		return false, nil
+	}
+	return b.Tombstones.Has(dir)
+}
+
+// forgetTombstone is part of a complete unmount: a tombstone that outlived it
+// would take the next mount at dir away.
+func (b *Bridge) forgetTombstone(dir string) error {
+	if b.Tombstones == nil {
+		return nil
+	}
+	return b.Tombstones.Remove(dir)
 }

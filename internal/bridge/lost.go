@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
+	"github.com/flex2csi/flex2csi/internal/lifecycle"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
@@ -40,10 +41,10 @@ func (b *Bridge) adopt(r *volstate.Record) {
 	dirs := b.lost[pv]
 	delete(b.lost, pv)
 	b.mu.Unlock()
-	for _, dir := range dirs {
-		b.addTarget(r, dir)
+	if len(dirs) > 0 {
+		lifecycle.TakeUp(r, b.targetsAt(r, dirs))
+		lifecycle.Recognize(r, b.mounted)
 	}
-	b.recognize(r)
 }
 
 // forgetLost is for what has been unmounted.
@@ -58,11 +59,9 @@ func (b *Bridge) forgetLost(dir string) {
 	}
 }
 
-// discover adds the targets that this node has and no record.
-func (b *Bridge) discover(r *volstate.Record) {
-	for _, dir := range append(b.podDirs(r.FlexDriver, r.Name), b.forsaken(r)...) {
-		b.addTarget(r, dir)
-	}
+// discover returns the targets that this node has of a volume.
+func (b *Bridge) discover(r *volstate.Record) map[string]*volstate.Target {
+	return b.targetsAt(r, append(b.podDirs(r.FlexDriver, r.Name), b.forsaken(r)...))
 }
 
 // forsaken returns the pods' directories of a volume that the kubelet has
@@ -84,15 +83,18 @@ func (b *Bridge) forsaken(r *volstate.Record) (dirs []string) {
 	return dirs
 }
 
-func (b *Bridge) addTarget(r *volstate.Record, dir string) {
-	t := b.targetAt(r.FlexDriver, dir)
-	if _, known := b.byDirectory(dir); known || t == nil || r.Targets[dir] != nil {
-		return
+// targetsAt returns what the node shows of targets that no record has.
+func (b *Bridge) targetsAt(r *volstate.Record, dirs []string) map[string]*volstate.Target {
+	found := map[string]*volstate.Target{}
+	for _, dir := range dirs {
+		if _, known := b.byDirectory(dir); known {
+			continue
+		}
+		if t := b.targetAt(r.FlexDriver, dir); t != nil {
+			found[dir] = t
+		}
 	}
-	if r.Targets == nil {
-		r.Targets = map[string]*volstate.Target{}
-	}
-	r.Targets[dir] = t
+	return found
 }
 
 // podDirs returns where pods have volumes of a driver. A name that is not a

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/lifecycle"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -79,14 +80,18 @@ func (b *Bridge) noticeAway(want *csivol.Volume, err error) {
 	b.notify(&volstate.Record{Name: want.Name}, want.Pod, "CSIDriverAway", "the CSI driver %s cannot be reached on node %s: %s", want.Driver, b.NodeName, err)
 }
 
-// reportDead says of a mount that it does not work, or only does not answer.
-func (b *Bridge) reportDead(v *volume, t *volstate.Target, dir string, silent bool) {
-	log := v.log.With("dir", dir, "pod", podName(t, dir), "why", t.Dead)
-	if silent {
-		log.Warn("a mount does not answer")
-		b.notify(v.record, t.Pod, "VolumeSilent", "what is mounted for the volume does not answer: %s; it is left as it is", t.Dead)
-		return
+// report says which mounts do not work, or only do not answer.
+func (x *execution) report() {
+	_, targets := lifecycle.Ailments(x.v.record, &x.o)
+	for dir, why := range targets {
+		t := x.v.record.Targets[dir]
+		log := x.v.log.With("dir", dir, "pod", lifecycle.PodName(t, dir), "why", why)
+		if x.o.Facts[lifecycle.Fact{What: lifecycle.TheDir, Dir: dir}].Mount == lifecycle.Silent {
+			log.Warn("a mount does not answer")
+			x.b.notify(x.v.record, t.Pod, "VolumeSilent", "what is mounted for the volume does not answer: %s; it is left as it is", why)
+			continue
+		}
+		log.Warn("a mount is dead")
+		x.b.notify(x.v.record, t.Pod, "VolumeCorrupted", "what is mounted for the volume does not work any more: %s; unless it is mounted anew soon, delete the pod", why)
 	}
-	log.Warn("a mount is dead")
-	b.notify(v.record, t.Pod, "VolumeCorrupted", "what is mounted for the volume does not work any more: %s; unless it is mounted anew soon, delete the pod", t.Dead)
 }

@@ -2,7 +2,11 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 // waitUntil notes how long a caller waits.
@@ -39,5 +43,25 @@ func (v *volume) rpc(timeout time.Duration, f func(context.Context) error) error
 	}
 	ctx, cancel := context.WithTimeout(v.ctx, timeout)
 	defer cancel()
-	return f(ctx)
+	err := f(ctx)
+	for wait := 50 * time.Millisecond; v.inherited && aborted(err) && wait < inheritedWait; wait *= 2 {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return err
+		}
+		err = f(ctx)
+	}
+	return err
+}
+
+// inheritedWait bounds how long a driver is asked again that is still at the call of
+// an earlier process, which ended a moment ago: it says ABORTED, until it has seen
+// that nobody waits for the answer (CSI specification, "Secrets and Errors":
+// operation pending for volume).
+const inheritedWait = 2 * time.Second
+
+func aborted(err error) bool {
+	e, ok := errors.AsType[*csivol.RPCError](err)
+	return ok && e.Code == flex.CodeAborted
 }

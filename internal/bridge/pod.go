@@ -14,19 +14,19 @@ const tokensKey = "csi.storage.k8s.io/serviceAccount.tokens"
 // forPod adds to the volume context and the secrets of NodePublishVolume what
 // the driver wants to know of a pod. Nothing of it is recorded: tokens are
 // secrets, wherever the driver wants them.
-func (b *Bridge) forPod(s *setup, pod csivol.Pod) (volumeContext map[string]string, secrets map[string]flex.Secret, err error) {
-	volumeContext, secrets = s.v.record.Context, s.want.Secrets.NodePublish
-	if s.policy.PodInfo {
+func (x *execution) forPod(pod csivol.Pod) (volumeContext map[string]string, secrets map[string]flex.Secret, err error) {
+	volumeContext, secrets = x.v.record.Context, x.secrets.NodePublish
+	if x.policy.PodInfo {
 		volumeContext = withPodInfo(volumeContext, pod)
 	}
-	if len(s.policy.Tokens) == 0 || s.d.Tokens == nil {
+	if len(x.policy.Tokens) == 0 || x.d.Tokens == nil {
 		return volumeContext, secrets, nil
 	}
-	tokens, err := s.d.Tokens(s.v.ctx, pod, s.policy.Tokens)
+	tokens, err := x.d.Tokens(x.v.ctx, pod, x.policy.Tokens)
 	if err != nil {
 		return nil, nil, err
 	}
-	if s.policy.TokensInSecrets {
+	if x.policy.TokensInSecrets {
 		secrets = with(secrets, tokensKey, tokens)
 	} else {
 		volumeContext = with(volumeContext, tokensKey, string(tokens.Reveal()))

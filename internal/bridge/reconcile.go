@@ -2,12 +2,14 @@ package bridge
 
 import (
 	"context"
-	"errors"
+	"maps"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/kubeletdir"
+	"github.com/flex2csi/flex2csi/internal/lifecycle"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -27,7 +29,7 @@ func (b *Bridge) grace() time.Duration {
 // reconcileCommand names the operation of the reconciler; no callout does.
 const reconcileCommand flex.Command = "reconcile"
 
-// Reconcile looks once at all volumes. What nobody wants any more is undone:
+// Reconcile looks once at all volumes. What no pod wants any more is undone:
 // targets of pods that are gone, and operations that were given up half-way.
 // What pods ought to have and have not is mended or reported. It does not wait
 // for operations that it starts; ctx bounds the looking.
@@ -40,31 +42,49 @@ func (b *Bridge) Reconcile(ctx context.Context) {
 		if b.busy(r.Key()) {
 			continue
 		}
-		if detachPending(r) {
-			b.doLater(r, operation{command: detachCommand}, "detach it", b.finishDetach)
+		if b.amiss(ctx, r) {
+			b.reconcileLater(r, "reconcile it")
 			continue
 		}
-		if b.unwanted(r) {
-			b.doLater(r, operation{command: reconcileCommand}, "undo what nobody wants any more", b.undoUnwanted)
-			continue
-		}
-		if b.attachmentAmiss(r) {
-			b.doLater(r, operation{command: reattachCommand}, "attach it again", b.reattach)
-		}
-		if a := b.examine(r); !a.noted(r) || !a.none() {
-			b.doLater(r, operation{command: reconcileCommand}, "replace dead mounts", b.treat)
-			continue
-		}
-		b.republish(r)
 		b.measure(r)
 	}
+}
+
+// amiss reports whether there is a step to take. It asks the node only: what
+// has to be asked for is there to be done.
+func (b *Bridge) amiss(ctx context.Context, r *volstate.Record) bool {
+	d, _ := b.undoer(r) // nil: its operation says so
+	v := &volume{key: r.Key(), record: r, ctx: ctx, log: b.log()}
+	x := b.execution(v, d, lifecycle.Wanted{Goal: lifecycle.Reconcile})
+	for {
+		s := x.next()
+		if s.Kind != lifecycle.Look {
+			return s.Kind != lifecycle.Done
+		}
+		switch s.Fact.What {
+		case lifecycle.TheDriver, lifecycle.TheCall, lifecycle.TheFate:
+			return true
+		}
+		if err := x.look(s.Fact); err != nil {
+			return true
+		}
+	}
+}
+
+func (b *Bridge) reconcileLater(r *volstate.Record, what string) {
+	b.doLater(r, operation{command: reconcileCommand}, what, func(v *volume) error {
+		if v.record.Idle() {
+			return nil
+		}
+		return b.reach(v, nil, lifecycle.Wanted{Goal: lifecycle.Reconcile})
+	})
 }
 
 // FinishDetaches goes on with the detaches that an earlier process has left.
 func (b *Bridge) FinishDetaches() {
 	for _, r := range b.Records() {
-		if detachPending(r) {
-			b.doLater(r, operation{command: detachCommand}, "detach it", b.finishDetach)
+		if lifecycle.DetachPending(r) {
+			b.reconcileLater(r, "detach it")
 		}
 	}
 }
@@ -77,109 +97,118 @@ func (b *Bridge) busy(key csivol.Key) bool {
 	return v != nil && len(v.ops) > 0
 }
 
-func (b *Bridge) unwanted(r *volstate.Record) bool {
-	for dir, t := range r.Targets {
-		if b.targetUnwanted(r, t, dir) {
-			return true
-		}
-	}
-	if leftUnclear(r) {
-		return b.decided(r)
-	}
-	return len(r.Targets) == 0 && b.volumeUnwanted(r)
+// isDue reports whether it is time to do something again, and done notes that it
+// was done.
+func (b *Bridge) isDue(key csivol.Key, what string, every time.Duration) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v := b.volumes[key]
+	return v != nil && time.Since(v.last[what]) >= every
 }
 
-// targetUnwanted: the pod's directory is gone, or nobody came back for a
-// set-up or tear-down that was not finished. What is bound to the directory is the
-// pod's, whatever the record says: the kubelet may have seen it.
-//
-// A pod that is gone before it got anything keeps others from the volume if that
-// is being attached here by the cluster: it does not wait for the grace period.
-func (b *Bridge) targetUnwanted(r *volstate.Record, t *volstate.Target, dir string) bool {
-	if r.Object != "" && t.Publish == volstate.None && b.podsKnown(dir) && b.podGone(dir) {
-		return true
+func (b *Bridge) done(key csivol.Key, what string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v := b.volumes[key]
+	if v == nil {
+		return
 	}
-	if time.Since(t.Since) < b.grace() || !b.podsKnown(dir) {
+	if v.last == nil {
+		v.last = map[string]time.Time{}
+	}
+	v.last[what] = time.Now()
+}
+
+// due is both.
+func (b *Bridge) due(key csivol.Key, what string, every time.Duration) bool {
+	if !b.isDue(key, what, every) {
 		return false
 	}
-	if b.podGone(dir) {
-		return true
-	}
-	mounted, err := b.Mounts.Mounted(dir)
-	if err == nil && mounted {
-		return t.Private == "" && !t.Bound // by a driver that was given up, or is not done
-	}
-	return err == nil && !(t.Bound && b.there(dir))
+	b.done(key, what)
+	return true
 }
 
-// volumeUnwanted: no pod has it, and kube-controller-manager is not about to
-// detach it. A marker at the device mount path is no sign of an owner: a kubelet
-// that was restarted after the last unmount has forgotten it
-// (kubernetes/kubernetes#85476), and one that saw mountdevice fail has, too. If
-// it has not, the next mount stages the volume again.
-func (b *Bridge) volumeUnwanted(r *volstate.Record) bool {
-	if time.Since(r.Changed) < b.grace() {
-		return false
+// reattached tells people that what was gone is there again.
+func (x *execution) reattached(before map[string]string, got csivol.Attached) {
+	b, r := x.b, x.v.record
+	if !got.Lent { // else it comes again
+		x.v.log.Info("the volume is attached again", "volumeAttachment", r.Object)
 	}
-	if r.Device != "" || r.Stage != volstate.None {
-		return true
+	if r.Stage == volstate.Done && !maps.Equal(before, got.PublishContext) {
+		b.notifyPods(r, "VolumeAttachmentChanged", "volume %s is attached again, and not as before: what is mounted may not work any more; delete the pods that have it on this node", r.Key())
 	}
-	return r.Attachment != byControlPlane || r.Attach == volstate.Undoing
 }
 
-// podsKnown reports whether there is a directory of pods to look at. Where it
-// is not mounted (yet) all pods seem gone.
-func (b *Bridge) podsKnown(dir string) bool {
-	place, err := kubeletdir.Parse(dir)
-	return err != nil || place.PodUID == "" || b.there(filepath.Join(place.Root, "pods"))
-}
+const sweepCommand flex.Command = "sweep"
 
-// podGone reports that the kubelet has removed the pod's directory.
-func (b *Bridge) podGone(dir string) bool {
-	place, err := kubeletdir.Parse(dir)
-	if err != nil || place.PodUID == "" {
-		return false
+// Sweep looks for attachments that this node has made and that no record knows
+// of, since the records were lost: nobody else would ever delete them. What is
+// still in use keeps its attachment.
+func (b *Bridge) Sweep(ctx context.Context) error {
+	if b.Attachments == nil {
+		return nil
 	}
-	there, err := b.dirs().Exists(filepath.Join(place.Root, "pods", place.PodUID))
-	return err == nil && !there
-}
-
-// undoUnwanted looks again, now that nothing else works on the volume.
-func (b *Bridge) undoUnwanted(v *volume) error {
-	d, err := b.undoer(v.record)
+	ours, err := b.Attachments(ctx)
 	if err != nil {
 		return err
 	}
-	var failed []error // one pod's does not keep the others'
-	for dir, t := range v.record.Targets {
-		if !b.targetUnwanted(v.record, t, dir) {
-			continue
+	known := map[csivol.Key]bool{}
+	for _, r := range b.Records() {
+		known[r.Key()] = r.Object != ""
+	}
+	for _, a := range ours {
+		if a.Node == b.NodeName && !known[a.Key()] && !b.busy(a.Key()) {
+			r := &volstate.Record{Driver: a.Driver, Handle: a.Handle}
+			b.doLater(r, operation{command: sweepCommand}, "see whether its attachment is needed", func(v *volume) error { return b.sweep(v, a) })
 		}
-		v.log.Info("undoing a target that nobody wants any more", "dir", dir, "publish", string(t.Publish))
-		failed = append(failed, b.release(d, v, csivol.Secrets{}, dir))
 	}
-	if err := errors.Join(failed...); err != nil || len(v.record.Targets) > 0 {
-		return err
-	}
-	if leftUnclear(v.record) {
-		if !b.decided(v.record) {
-			return nil
-		}
-		return b.endUnclear(d, v)
-	}
-	if !b.volumeUnwanted(v.record) {
+	return nil
+}
+
+// sweep looks again, now that nothing else works on the volume.
+func (b *Bridge) sweep(v *volume, a *csivol.Attachment) error {
+	r := v.record
+	d := b.Drivers[a.FlexDriver]
+	switch {
+	case r.Attach != volstate.None:
+		return nil // by it, or else it goes when that is over
+	case r.Idle() && b.csiPods(a.Key()):
+		return nil // since a migration; the control plane detaches it when they are gone
+	case d == nil || d.CSIDriver != a.Driver || d.Attacher == nil:
+		v.log.Warn("an attachment of this node is of a driver that the configuration no longer has, and stays", "driver", a.FlexDriver)
+		return nil
+	case r.Idle() && b.inUse(d, a):
+		v.log.Warn("an attachment of this node is of a volume without a record, and stays while pods have it")
 		return nil
 	}
-	v.log.Info("undoing a volume that nobody wants any more")
-	if device := v.record.Device; device != "" {
-		if err := b.releaseDevice(d, v, device); err != nil {
-			return err
+	lifecycle.Found(r, a, attachment.Name(a.Handle, a.Driver, b.NodeName))
+	if !lifecycle.DetachPending(r) {
+		return nil // of a version of the record that is not the last
+	}
+	v.log.Info("detaching what no record knows of")
+	return b.reach(v, d, lifecycle.Wanted{Goal: lifecycle.Reconcile})
+}
+
+// inUse reports whether this node shows anything of a volume. What cannot be
+// looked at may be in use.
+func (b *Bridge) inUse(d *FlexDriver, a *csivol.Attachment) bool {
+	for _, path := range []string{b.stagingPath(d, a.Key()), b.kubeletStagingPath(a.Key())} {
+		if mounts, err := b.stageMounts(path); err != nil || len(mounts) > 0 {
+			return true
 		}
-		_ = b.dirs().Remove(device) // the kubelet, which made it, has forgotten it
-		return nil
 	}
-	if err := b.unstage(d, v); err != nil {
-		return err
+	name := a.Name
+	if name == "" || d.Inline {
+		name = "*"
 	}
-	return b.detachFrom(d, v, csivol.Secrets{})
+	for _, pattern := range []string{
+		filepath.Join("volumes", strings.Replace(a.FlexDriver, "/", "~", 1), name),
+		filepath.Join("flex2csi/volumes/kubernetes.io~csi", name),
+	} {
+		found, err := filepath.Glob(filepath.Join(b.KubeletDir, "pods/*", pattern))
+		if err != nil || len(found) > 0 {
+			return true
+		}
+	}
+	return false
 }

@@ -30,9 +30,17 @@ func (b *Bridge) undoerOf(d *FlexDriver, r *volstate.Record) (*FlexDriver, error
 	return b.undoer(r)
 }
 
+// Configured is an error for a driver that the configuration does not have.
+func (b *Bridge) Configured(name string) error {
+	if _, ok := b.Drivers[name]; ok {
+		return nil
+	}
+	return flex.Errorf(flex.CodeFailedPrecondition, "the configuration of flex2csi on this node has no driver %s; add it and restart the daemon", name)
+}
+
 // removed returns the callouts of a driver that the configuration does not have.
 func (b *Bridge) removed(name string) (*flex.Driver, error) {
-	missing := flex.Errorf(flex.CodeFailedPrecondition, "the configuration of flex2csi on this node has no driver %s; add it and restart the daemon", name)
+	missing := b.Configured(name)
 	if b.Removed == nil {
 		return nil, missing
 	}

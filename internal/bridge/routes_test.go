@@ -148,6 +148,7 @@ func TestDetachedAsAttached(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		n.fail("--in-cluster", "mount", n.podDir("p1"), options)
+		n.wait() // for what it undoes by itself
 		n.start("boot-1")
 		n.settle()
 		n.empty()

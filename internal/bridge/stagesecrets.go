@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -34,25 +33,13 @@ func (d *digester) of(secrets map[string]flex.Secret) digest {
 	return digest(h.Sum(nil))
 }
 
-// unstageOther undoes a NodeStageVolume that ended uncertain with other secrets than
-// those of now: it may have been done, and some drivers say OK to the next one and
-// keep the mount with the wrong ones. What pods hold stays, and so does what the
-// kubelet's CSI plugin may have.
-func (b *Bridge) unstageOther(s *setup) error {
-	v, r := s.v, s.v.record
-	now := b.digests.of(s.want.Secrets.NodeStage)
-	before := v.stagedWith
-	inDoubt := r.Stage == volstate.Doing || r.Stage == volstate.Undoing
-	if inDoubt && before != (digest{}) && before != now && len(publishedPods(r)) == 0 {
-		over, err := b.takenOver(v)
-		if err == nil && !over {
-			v.log.Info("the secrets of NodeStageVolume have changed since a try of which it is not known what became: it is undone first")
-			err = b.unstage(s.d, v)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	v.stagedWith = now
-	return nil
+func (x *execution) noteStageSecrets() {
+	x.v.stagedWith = x.b.digests.of(x.secrets.NodeStage)
+}
+
+// otherStageSecrets reports whether the last NodeStageVolume had other secrets: it may
+// have been done, and some drivers say OK to the next one and keep the mount with the
+// wrong ones.
+func (x *execution) otherStageSecrets() bool {
+	return x.v.stagedWith != (digest{}) && x.v.stagedWith != x.b.digests.of(x.secrets.NodeStage)
 }

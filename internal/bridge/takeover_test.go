@@ -195,7 +195,7 @@ func TestLeftUnclear(t *testing.T) {
 		n.succeed("unmount", n.podDir("p1"))
 		n.reconcile()
 		n.expect("unclear", "NodeUnpublish")
-		if r := n.record(); !r.TakenOver || r.Stage != volstate.Done {
+		if r := n.record(); r.Owner == volstate.Ours || r.Stage != volstate.Done {
 			t.Errorf("%+v", r)
 		}
 		return n, file
@@ -230,7 +230,7 @@ func TestLeftUnclear(t *testing.T) {
 		n, file := begin(t)
 		n.succeed("mount", n.podDir("p3"), options)
 		n.expect("staged as it is, which may not last", "NodeStage NodePublish")
-		if n.record().TakenOver {
+		if n.record().Owner != volstate.Ours {
 			t.Error("it is taken over, and a pod has it from here")
 		}
 		if err := os.Remove(file); err != nil { // its unmount was refused, and it forgot the volume

@@ -24,6 +24,9 @@ type volume struct {
 	// if there is none.
 	saved atomic.Pointer[volstate.Record]
 	stats atomic.Pointer[csivol.Stats] // nil: not asked
+	// inherited: an earlier process has begun something that may still be under way at
+	// the driver. Owned by who has the turn.
+	inherited bool
 	// stagedWith is what stands for the secrets of the last NodeStageVolume. Like
 	// the record it is owned by who has the turn; zero: not known.
 	stagedWith digest
@@ -34,8 +37,6 @@ type volume struct {
 	ctx     context.Context //nolint:containedctx // belongs to the turn, as the record does
 	log     *slog.Logger
 	current *inProgress
-	next    bool // of csivol.Fate, as the unmount that has the turn was told
-	lent    bool // of csivol.Attached, as the mount that has the turn was told
 
 	// Guarded by Bridge.mu.
 	ops          []*inProgress        // in the order of their turns
@@ -167,15 +168,16 @@ func (b *Bridge) run(v *volume, p *inProgress, f func(*volume) error) {
 		}
 	}
 	defer func() {
-		v.ctx, v.log, v.next, v.lent = nil, nil, false, false // thousands of idle volumes need neither
+		v.ctx, v.log = nil, nil // thousands of idle volumes need neither
 		close(p.over)
 	}()
 	v.ctx, v.log, v.current = ctx, log, p
 	p.begun.Store(time.Now().UnixNano())
 	p.err = f(v)
 	if p.err == nil && p.command != statsCommand {
-		_ = remember(v.record, nil) // whatever was wrong is over
+		v.record.LastError = "" // whatever was wrong is over
 	}
+	v.inherited = v.inherited && p.err != nil
 	p.err = errors.Join(p.err, b.saveOutcome(v))
 }
 

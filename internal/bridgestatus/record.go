@@ -16,7 +16,7 @@ func Of(r *volstate.Record) Volume {
 		PersistentVolume: r.Name, FlexDriver: r.FlexDriver, CSIDriver: r.Driver, VolumeHandle: r.Handle,
 		Phase: PhaseOf(r), Changed: When(r.Changed),
 		FSType: r.FSType, AccessMode: string(r.AccessMode), Inline: r.Inline,
-		DeviceMountPath: r.Device, TakenOver: r.TakenOver, Recovered: r.Recovered, Incomplete: r.Incomplete(), LastError: Clean(r.LastError),
+		DeviceMountPath: r.Device, TakenOver: r.Owner != volstate.Ours, Recovered: r.Recovered, Incomplete: r.Incomplete(), LastError: Clean(r.LastError),
 	}
 	if r.Attach != volstate.None {
 		v.Attachment = &Attachment{Phase: phase(r.Attach, Attaching, Attached, Detaching), By: r.Attachment, NodeID: r.NodeID, Object: r.Object, Foreign: r.Foreign}

@@ -78,7 +78,7 @@ func sample() *bridgestatus.BridgeStatus {
 			Private: "/private", Pod: csivol.Pod{Name: "web", Namespace: "shop", UID: "uid-1"},
 			Publish: volstate.Done, Bound: true, Since: date("11:50:00"),
 		}},
-		Expand: volstate.Done, ExpandSize: 1 << 30, TakenOver: true,
+		Expand: volstate.Done, ExpandSize: 1 << 30, Owner: volstate.Kubelet,
 		LastError: "NodeStageVolume: internal: mount -o password=hidden-4: failed\nfor good", Changed: date("11:59:00"),
 	}
 	s := bridgestatus.New(bridgestatus.SourceDaemon)

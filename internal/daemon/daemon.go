@@ -73,6 +73,8 @@ type Daemon struct {
 	started time.Time
 	// driver returns the callouts of a Flex driver.
 	driver func(name string) (*flex.Driver, error)
+	// configured is an error for a driver that can only tear down; nil: all can more.
+	configured func(name string) error
 	// socketInfo is the socket that this process made; not to be looked at
 	// before it serves.
 	socketInfo os.FileInfo
@@ -104,7 +106,7 @@ const (
 // the operations of the bridge have ended, too.
 func Run(ctx context.Context, o Options) error {
 	d := newDaemon(o)
-	d.driver = o.Bridge.Driver
+	d.driver, d.configured = o.Bridge.Driver, o.Bridge.Configured
 	if d.Metrics == nil {
 		d.Metrics = NewMetrics()
 	}
@@ -189,6 +191,11 @@ func (d *Daemon) answer(ctx context.Context, r *wire.Request) flex.DriverStatus 
 	driver, err := d.driver(r.Driver)
 	if err != nil {
 		return flex.Failure(err)
+	}
+	if d.configured != nil && flex.Command(r.Argv[0]) == flex.CommandInit { // of handoff.Probe
+		if err := d.configured(r.Driver); err != nil {
+			return flex.Failure(err)
+		}
 	}
 	driver.Timeout = func(flex.Command) time.Duration { return r.Timeout() }
 	if setsUp(flex.Command(r.Argv[0])) {

@@ -27,6 +27,22 @@ const (
 	Undoing Phase = "undoing"
 )
 
+// An Owner is who ends a volume on this node when its last FlexVolume is gone: who
+// unstages and detaches it.
+type Owner string
+
+// The owners.
+const (
+	// Ours: nobody else has it.
+	Ours Owner = ""
+	// Unclear: the kubelet's CSI plugin has the volume staged, or is about to, and
+	// has it for no pod: it begins, it is about to end, or it has failed and will
+	// not come back.
+	Unclear Owner = "unclear"
+	// Kubelet: its CSI plugin has the volume for a pod.
+	Kubelet Owner = "kubelet"
+)
+
 // A Record is all that is known of a volume on this node.
 type Record struct {
 	// Version of the format.
@@ -84,8 +100,9 @@ type Record struct {
 	Expand     Phase `json:"expand,omitempty"`
 	ExpandSize int64 `json:"expandSize,omitempty"`
 
-	// TakenOver says that the kubelet's own CSI plugin has the volume now, or is
-	// about to: it is neither unstaged nor detached here.
+	// Owner is who ends the volume on this node.
+	Owner Owner `json:"owner,omitempty"`
+	// TakenOver is only in files, for daemons that know no Owner: it is not ours.
 	TakenOver bool `json:"takenOver,omitempty"`
 
 	// StageDead is why what is mounted at StagingPath does not work any more.

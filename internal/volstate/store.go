@@ -236,6 +236,10 @@ func (s *Store) read(path string) (*Record, error) {
 			return nil, fmt.Errorf("its target %q is none", dir)
 		}
 	}
+	if r.TakenOver && r.Owner == Ours { // of a daemon that knew no more
+		r.Owner = Unclear
+	}
+	r.TakenOver = false
 	return &r, nil
 }
 

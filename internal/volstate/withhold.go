@@ -21,6 +21,7 @@ func (r *Record) public() *Record {
 	c.Context, c.PublishContext = publicMap(r.Context), publicMap(r.PublishContext)
 	c.MountFlags = publicFlags(r.MountFlags)
 	c.LastError = mask(r.LastError)
+	c.TakenOver = r.Owner != Ours // for a daemon of before, which a node may go back to
 	for _, t := range c.Targets {
 		t.LastError = mask(t.LastError)
 	}

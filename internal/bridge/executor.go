@@ -1,0 +1,267 @@
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
+	"github.com/flex2csi/flex2csi/internal/lifecycle"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// An execution brings a volume to a goal: it asks the planner for
+// the next step, writes the intent, takes the step (steps.go) and writes what came
+// of it. It looks at facts when the planner wants to know them (observe.go).
+type execution struct {
+	b *Bridge
+	v *volume
+	// d is what the configuration makes of the driver; nil where it does not have it
+	// (any more).
+	d *FlexDriver
+	w lifecycle.Wanted
+	o lifecycle.Observed
+
+	// What was learned about the driver for this operation.
+	driver *lifecycle.Seen
+	policy Policy
+	// secrets are those of a call, or what is known of them without one.
+	secrets csivol.Secrets
+}
+
+// want has a goal reached when the volume's turn comes, and waits for it no longer
+// than ctx allows. A nil driver: that of the record.
+func (b *Bridge) want(ctx context.Context, key csivol.Key, d *FlexDriver, op operation, w lifecycle.Wanted) error {
+	return b.do(ctx, key, op, func(v *volume) error { return b.reach(v, d, w) })
+}
+
+// maxSteps is more than any operation takes of a volume with so many targets, of which
+// each may have to be undone and brought again.
+func maxSteps(targets int) int { return 64 + 16*targets }
+
+// reach takes step after step until the goal is reached.
+func (b *Bridge) reach(v *volume, d *FlexDriver, w lifecycle.Wanted) error {
+	d, err := b.driverFor(d, v.record, w)
+	if err != nil {
+		return err
+	}
+	x := b.execution(v, d, w)
+	for left := maxSteps(len(v.record.Targets)); left > 0; {
+		s := x.next()
+		switch s.Kind {
+		case lifecycle.Done:
+			return nil
+		case lifecycle.Refuse:
+			return x.refused(s)
+		case lifecycle.Look:
+			if err := x.look(s.Fact); err != nil {
+				return err
+			}
+		default:
+			left--
+			if err := x.take(s); err != nil {
+				return err
+			}
+		}
+	}
+	return flex.Errorf(flex.CodeInternal, "%s of volume %s does not come to an end: this is a bug", w.Goal, v.key)
+}
+
+// driverFor returns the driver of an operation: that of a callout or, for what is torn
+// down, that of the record. What no record has needs none.
+func (b *Bridge) driverFor(d *FlexDriver, r *volstate.Record, w lifecycle.Wanted) (*FlexDriver, error) {
+	switch {
+	case d == nil && w.Goal == lifecycle.Bury && r.Targets[w.Dir] == nil:
+		return nil, nil //nolint:nilnil // only the directory is unmounted
+	case d == nil:
+		return b.undoer(r)
+	case w.Goal == lifecycle.Unmount || w.Goal == lifecycle.UnmountDevice || w.Goal == lifecycle.Detach:
+		return b.undoerOf(d, r)
+	}
+	return d, nil
+}
+
+func (b *Bridge) execution(v *volume, d *FlexDriver, w lifecycle.Wanted) *execution {
+	x := &execution{b: b, v: v, d: d, w: w}
+	x.o = lifecycle.Observed{Grace: b.grace(), Node: b.NodeName, KubeletDir: b.KubeletDir, KubeletStaging: b.kubeletStagingPath(v.key)}
+	if w.Volume != nil {
+		x.secrets = w.Volume.Secrets
+	}
+	return x
+}
+
+func (x *execution) next() lifecycle.Step {
+	x.o.Now = time.Now()
+	x.o.Awaited = x.v.current == nil || x.v.awaited()
+	return x.b.planner.Next(x.v.record, &x.o, x.w)
+}
+
+// refused ends an operation that has begun something with an error that is
+// remembered for those who look.
+func (x *execution) refused(s lifecycle.Step) error {
+	if len(x.o.Failures) > 0 || s.Rule == "pod-lives" || s.Rule == "unclear" {
+		x.v.record.LastError = s.Err.Error()
+	}
+	for _, f := range x.o.Failures[min(1, len(x.o.Failures)):] {
+		x.v.log.Warn("what had failed could not be undone; it will be tried again", "step", string(f.Step.Kind), "dir", f.Step.Dir, "error", f.Err)
+	}
+	return s.Err
+}
+
+// take writes down what a step intends, takes it, and writes down what came of it.
+// An error is one of keeping the record: then nothing may be called.
+func (x *execution) take(s lifecycle.Step) error {
+	particulars, err := x.particulars(s)
+	if err != nil {
+		return err
+	}
+	before := x.v.record.Attach
+	if lifecycle.Intend(x.v.record, s, x.w, &x.o, particulars) {
+		if err := x.b.save(x.v); err != nil {
+			return err
+		}
+	}
+	got, err := x.act(s)
+	var failure *lifecycle.Failure
+	if err != nil {
+		failure = &lifecycle.Failure{Step: s, Class: classOf(s, err, before), Err: worded(s, err, before)}
+	}
+	lifecycle.Conclude(x.v.record, s, x.w, &x.o, got, failure)
+	if x.driver != nil {
+		x.o.Facts = map[lifecycle.Fact]lifecycle.Seen{{What: lifecycle.TheDriver}: *x.driver}
+	}
+	if s.Kind == lifecycle.Drop && failure == nil {
+		return x.dropped(s.Dir)
+	}
+	return nil
+}
+
+// dropped: a tombstone that outlived its target would take the next mount away.
+func (x *execution) dropped(dir string) error {
+	if err := x.b.save(x.v); err != nil {
+		return err
+	}
+	return x.b.forgetTombstone(dir)
+}
+
+// classOf tells what is known of a step that has failed.
+func classOf(s lifecycle.Step, err error, before volstate.Phase) lifecycle.Class {
+	_, fromDriver := errors.AsType[*csivol.RPCError](err)
+	switch {
+	case s.Kind == lifecycle.AskAttachment || s.Kind == lifecycle.AwaitAttachment || s.Kind == lifecycle.DeleteAttachment:
+		if errors.Is(err, csivol.ErrNotBegun) && before == volstate.None {
+			return lifecycle.NotBegun
+		}
+		return lifecycle.GoesOn
+	case !fromDriver:
+		return lifecycle.Local
+	case s.Kind == lifecycle.ControllerPublish && before == volstate.None && csivol.FailedPrecondition(err):
+		// Another node has it. To negate what did not begin would be to trust that the
+		// driver looks at the node, before it detaches.
+		return lifecycle.NotBegun
+	case csivol.Final(err):
+		return lifecycle.Final
+	}
+	return lifecycle.Uncertain
+}
+
+// worded adds to an error of a driver what a person can do.
+func worded(s lifecycle.Step, err error, before volstate.Phase) error {
+	switch {
+	case s.Kind == lifecycle.ControllerPublish && before == volstate.None && csivol.FailedPrecondition(err):
+		return flex.Errorf(flex.CodeFailedPrecondition, "%w; most likely another node has the volume, and it can come here when that has detached it", err)
+	case s.Kind == lifecycle.ControllerExpand || s.Kind == lifecycle.NodeExpand:
+		return explainExpand(err)
+	}
+	return err
+}
+
+// explainExpand says what to do about a driver that cannot grow a volume while
+// it is in use. A Success would claim a size that nobody provided.
+func explainExpand(err error) error {
+	if csivol.FailedPrecondition(err) {
+		return flex.Errorf(flex.CodeFailedPrecondition, "%w; this driver cannot expand the volume now: if it can while the volume is not in use, delete the pods that use it; it is expanded when the last one is gone", err)
+	}
+	return err
+}
+
+// particulars are what the intent of a step says besides the step itself.
+func (x *execution) particulars(s lifecycle.Step) (p lifecycle.Particulars, err error) {
+	r := x.v.record
+	switch s.Kind {
+	case lifecycle.ControllerPublish, lifecycle.AskAttachment, lifecycle.AwaitAttachment:
+		if x.w.Goal == lifecycle.Reconcile && r.Attach == volstate.Done && r.Object != "" {
+			x.v.log.Warn("the attachment of a volume is gone while pods have it", "volumeAttachment", r.Object)
+			x.b.notifyPods(r, "VolumeAttachmentLost", "VolumeAttachment %s of volume %s was deleted, or is not attached any more, while the volume is in use on this node; flex2csi asks for it again", r.Object, r.Key())
+		}
+		p.NodeID = cmp.Or(x.features().NodeID, r.NodeID)
+		p.Object = attachment.Name(x.v.key.Handle, x.v.key.Driver, x.b.NodeName)
+	case lifecycle.NodeStage:
+		p.StagingPath = x.b.stagingPath(x.d, x.v.key)
+		p.MountGroup = mountGroup(x.fsGroup(), x.features())
+	case lifecycle.PlaceMarker:
+		p.Endpoints = x.d.Endpoints
+	case lifecycle.Claim:
+		p.Endpoints = x.d.Endpoints
+		if x.w.Goal != lifecycle.Mount {
+			break
+		}
+		if changed := lifecycle.Changed(r, x.w.Volume); changed != "" {
+			x.v.log.Warn("what is asked for has changed since the volume was set up on this node; it goes on as it was begun until its last pod here is gone", "persistentVolume", r.Name, "begunWith", changed)
+		}
+		if !x.d.DirectPublish {
+			if p.Private, err = kubeletdir.PrivateTarget(s.Dir); err != nil {
+				err = flex.Errorf(flex.CodeInvalidArgument, "%w", err)
+			}
+		}
+	}
+	return p, err
+}
+
+// fsGroup is that of the pod for which a volume is staged, or of one of them.
+func (x *execution) fsGroup() *int64 {
+	if x.w.Volume != nil {
+		return x.w.Volume.FSGroup
+	}
+	for _, t := range x.v.record.Targets {
+		if t.FSGroup != nil {
+			return t.FSGroup
+		}
+	}
+	return nil
+}
+
+func (x *execution) features() csivol.Features {
+	if x.driver == nil || x.driver.Driver == nil {
+		return csivol.Features{}
+	}
+	return x.driver.Driver.Features
+}
+
+// mountGroup is the fsGroup, for a driver that applies it by itself.
+func mountGroup(fsGroup *int64, f csivol.Features) string {
+	if !f.MountGroup || fsGroup == nil {
+		return ""
+	}
+	return fmt.Sprint(*fsGroup)
+}
+
+// capability is CSI's VolumeCapability as it was recorded.
+func capability(r *volstate.Record) csivol.Capability {
+	return csivol.Capability{FSType: r.FSType, MountFlags: r.KnownFlags(), AccessMode: r.AccessMode.OrUsual(), MountGroup: r.MountGroup}
+}
+
+// features asks the driver what it can do. A driver that is not there is a
+// passing trouble, whatever the reason.
+func (v *volume) features(d *FlexDriver) (f csivol.Features, err error) {
+	err = v.rpc(0, func(ctx context.Context) error {
+		f, err = d.Service.Features(ctx)
+		return err
+	})
+	return f, err
+}

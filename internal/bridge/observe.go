@@ -1,0 +1,243 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
+	"github.com/flex2csi/flex2csi/internal/lifecycle"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// look looks at one fact. An error is one after which nothing can be decided.
+func (x *execution) look(f lifecycle.Fact) error {
+	seen, err := x.see(f)
+	if err != nil {
+		return err
+	}
+	if x.o.Facts == nil {
+		x.o.Facts = map[lifecycle.Fact]lifecycle.Seen{}
+	}
+	x.o.Facts[f] = seen
+	return nil
+}
+
+func (x *execution) see(f lifecycle.Fact) (seen lifecycle.Seen, err error) {
+	b, r := x.b, x.v.record
+	switch f.What {
+	case lifecycle.TheDriver:
+		seen = x.seeDriver()
+	case lifecycle.ThePlugin:
+		seen.Plugin, err = b.seePlugin(x.v.key)
+	case lifecycle.TheStage:
+		seen = b.seeStage(r.StagingPath)
+	case lifecycle.TheDevice:
+		seen = b.seeMount(r.Device)
+	case lifecycle.TheDir:
+		seen = b.seeMount(f.Dir)
+	case lifecycle.TheTarget:
+		seen = b.seeMount(target(r.Targets[f.Dir], f.Dir))
+	case lifecycle.ThePod:
+		seen.Pod = b.seePod(f.Dir)
+	case lifecycle.TheFate:
+		seen = x.seeFate(f.Dir)
+	case lifecycle.TheTombstone:
+		seen.Yes, seen.Err = b.tombstone(f.Dir)
+	case lifecycle.TheOther:
+		if key, ok := b.byDirectory(f.Dir); ok && key != x.v.key {
+			seen.Err = flex.Errorf(flex.CodeFailedPrecondition, "%s still belongs to volume %s; it is free when unmount of it has succeeded", f.Dir, key)
+		}
+	case lifecycle.TheAttachment:
+		seen.Yes = b.attachmentLost(r)
+	case lifecycle.TheClaim:
+		seen.Err = x.d.RequirePod(x.v.ctx, x.w.Volume, b.NodeName)
+	case lifecycle.TheCall:
+		seen.Err = x.seeCall(f.Dir)
+	case lifecycle.TheTurn:
+		seen.Yes = x.d != nil && b.republishes(x.d) && b.isDue(x.v.key, f.Dir, republishEvery)
+	case lifecycle.TheSize:
+		seen.Filesystem, seen.Device, seen.Err = b.Mounts.Size(target(r.Targets[f.Dir], f.Dir))
+	case lifecycle.TheSecrets:
+		seen.Yes = x.otherStageSecrets()
+	}
+	return seen, err
+}
+
+// seeDriver asks the driver what it can do, once for an operation.
+func (x *execution) seeDriver() lifecycle.Seen {
+	if x.driver != nil {
+		return *x.driver
+	}
+	f, err := x.v.features(x.d)
+	if err != nil {
+		x.b.noticeAway(x.w.Volume, err)
+		return lifecycle.Seen{Err: err}
+	}
+	if x.policy, err = x.d.policy(x.v.ctx); err != nil {
+		return lifecycle.Seen{Err: err}
+	}
+	d := &lifecycle.Driver{
+		Features: f, FSGroup: lifecycle.FSGroup(x.policy.FSGroup),
+		CanCluster: x.d.Attacher != nil, ClusterErr: x.d.AttacherSuffices(), RepairInUse: x.d.RepairInUse,
+	}
+	d.Route, d.RouteErr = x.d.route(f, x.policy)
+	d.Device = x.b.device(x.d, x.w.Volume)
+	x.driver = &lifecycle.Seen{Driver: d}
+	return *x.driver
+}
+
+// seeMount tells what is at a path.
+func (b *Bridge) seeMount(path string) lifecycle.Seen {
+	mounted, err := b.Mounts.Mounted(path)
+	switch {
+	case err != nil:
+		return lifecycle.Seen{Err: err}
+	case mounted:
+		return health(b.Mounts.Healthy(path))
+	case b.there(path):
+		return lifecycle.Seen{Mount: lifecycle.NotMounted}
+	}
+	return lifecycle.Seen{Mount: lifecycle.NoDir}
+}
+
+// health tells a mount that does not work from one of which nothing is known, as
+// nothing has answered in time.
+func health(err error) lifecycle.Seen {
+	switch {
+	case err == nil:
+		return lifecycle.Seen{Mount: lifecycle.Alive}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return lifecycle.Seen{Mount: lifecycle.Silent, Err: err}
+	}
+	return lifecycle.Seen{Mount: lifecycle.Dead, Err: err}
+}
+
+// seeStage tells what is at the staging path, or directly below it.
+func (b *Bridge) seeStage(path string) lifecycle.Seen {
+	mounts, err := b.stageMounts(path)
+	if err != nil {
+		return lifecycle.Seen{Err: err}
+	}
+	seen := lifecycle.Seen{Mount: lifecycle.NotMounted}
+	for _, mount := range mounts {
+		if seen = health(b.Mounts.Healthy(mount)); seen.Mount != lifecycle.Alive {
+			break
+		}
+	}
+	return seen
+}
+
+// seePlugin looks what the kubelet's CSI plugin has of the volume.
+func (b *Bridge) seePlugin(key csivol.Key) (p lifecycle.PluginState, err error) {
+	p.Pods = b.csiPods(key)
+	if p.Staged, err = b.kubeletStages(key); !p.Staged || err != nil {
+		return p, err
+	}
+	if info, err := os.Stat(b.volDataPath(key)); err == nil {
+		p.Since = info.ModTime()
+	}
+	return p, nil
+}
+
+// seePod tells what the node shows of the pod that a directory belongs to.
+func (b *Bridge) seePod(dir string) lifecycle.PodState {
+	p := lifecycle.PodState{Known: true, Volumes: b.there(filepath.Dir(dir))}
+	place, err := kubeletdir.Parse(dir)
+	if err != nil || place.PodUID == "" {
+		return p
+	}
+	pods := filepath.Join(place.Root, "pods")
+	p.Known = b.there(pods)
+	there, err := b.dirs().Exists(filepath.Join(pods, place.PodUID))
+	p.Gone = err == nil && !there
+	containers, err := b.dirs().Exists(filepath.Join(pods, place.PodUID, "containers"))
+	p.NoContainer = err == nil && !containers
+	return p
+}
+
+// there reports whether a directory exists. The kubelet removes a pod's volume
+// directory after it has called unmount (pkg/volume/flexvolume/unmounter.go).
+func (b *Bridge) there(dir string) bool {
+	there, err := b.dirs().Exists(dir)
+	return err == nil && there
+}
+
+// fateWait is short: an unmount waits for it, and what is not known does not keep
+// it.
+const fateWait = 3 * time.Second
+
+// seeFate tells what became of a volume since it was mounted at dir, for a pod or
+// as a device.
+func (x *execution) seeFate(dir string) (seen lifecycle.Seen) {
+	b, v := x.b, x.v
+	place, err := kubeletdir.Parse(dir)
+	if err != nil || b.Fate == nil || v.record.Targets[dir] == nil && v.record.Device != dir {
+		return seen
+	}
+	err = v.rpc(fateWait, func(ctx context.Context) (err error) {
+		seen.Fate, err = b.Fate(ctx, place.Volume, v.key, place.PodUID)
+		return err
+	})
+	if err != nil {
+		v.log.Warn("whether the PersistentVolume is still the one that was mounted is not known", "persistentVolume", place.Volume, "error", err)
+		return lifecycle.Seen{}
+	}
+	if seen.Fate.Replaced != "" && v.record.Targets[dir] != nil {
+		seen.SameFilesystem = b.livesOn(v, dir, place.PodUID)
+	}
+	return seen
+}
+
+// seeCall is an error if something is not known that a call would say: records that
+// were read from their files lack values that look secret, and who the pod is, where
+// it was taken up from the node.
+func (x *execution) seeCall(dir string) error {
+	r := x.v.record
+	_, err := x.b.driverOf(r)
+	if err != nil {
+		return err
+	}
+	if dir == "" { // of the attachment
+		return incomplete(r)
+	}
+	if x.secrets, err = x.d.staticSecrets(x.v.ctx); err != nil {
+		return err
+	}
+	needed := x.policy.PodInfo || len(x.policy.Tokens) > 0
+	if needed && r.Targets[dir].Pod.Name == "" {
+		return flex.Errorf(flex.CodeFailedPrecondition, "which pod has %s is not known", dir)
+	}
+	return incomplete(r)
+}
+
+func (d *FlexDriver) staticSecrets(ctx context.Context) (csivol.Secrets, error) {
+	if d.StaticSecrets == nil {
+		return csivol.Secrets{}, nil
+	}
+	return d.StaticSecrets(ctx)
+}
+
+// incomplete is an error for a record that lacks what its file does not hold
+// (volstate.Record.Incomplete). The next call with options brings it back.
+func incomplete(r *volstate.Record) error {
+	if !r.Incomplete() {
+		return nil
+	}
+	return flex.Errorf(flex.CodeFailedPrecondition, "the volume context or the mount flags of volume %s hold values that look secret; these are not kept on the disk, and flex2csi knows them again when the kubelet mounts the volume for another pod of this node", r.Key())
+}
+
+// attachmentLost reports whether an attachment is gone that a record says is
+// there. What is not known is not lost.
+func (b *Bridge) attachmentLost(r *volstate.Record) bool {
+	d := b.Drivers[r.FlexDriver]
+	if r.Object == "" || r.Attach != volstate.Done || d == nil || d.Attacher == nil {
+		return false
+	}
+	lost, err := d.Attacher.Lost(b.attachmentOf(d, r, csivol.Pod{}))
+	return err == nil && lost
+}

@@ -1,0 +1,411 @@
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
+	"github.com/flex2csi/flex2csi/internal/lifecycle"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// act takes a step: one request, one mount, or nothing where the record is all that
+// changes. When it may be taken is not its business.
+func (x *execution) act(s lifecycle.Step) (got lifecycle.Result, err error) {
+	b, r, ctx := x.b, x.v.record, x.v.ctx
+	switch s.Kind {
+	case lifecycle.Fail:
+		return got, s.Err
+	case lifecycle.ControllerPublish:
+		got.PublishContext, err = x.controllerPublish()
+	case lifecycle.AskAttachment, lifecycle.AwaitAttachment:
+		return x.attach(s)
+	case lifecycle.ControllerUnpublish:
+		err = x.controllerUnpublish()
+	case lifecycle.DeleteAttachment:
+		err = x.deleteAttachment(s)
+	case lifecycle.NodeStage:
+		err = x.nodeStage()
+		got.StageMounted = err == nil && b.stageMounted(r.StagingPath)
+	case lifecycle.NodeUnstage:
+		err = x.nodeUnstage()
+	case lifecycle.NodePublish:
+		err = x.nodePublish(s.Dir)
+	case lifecycle.Republish:
+		err = x.republish(s.Dir)
+	case lifecycle.NodeUnpublish:
+		err = x.nodeUnpublish(s.Dir)
+	case lifecycle.ApplyFSGroup:
+		err = b.Mounts.SetGroup(ctx, target(r.Targets[s.Dir], s.Dir), *r.Targets[s.Dir].FSGroup)
+	case lifecycle.Bind:
+		err = x.bind(s.Dir)
+	case lifecycle.Unbind, lifecycle.RemoveMarker:
+		err = b.Mounts.Unmount(ctx, s.Dir)
+	case lifecycle.PlaceMarker:
+		err = b.Mounts.Marker(ctx, s.Dir)
+	case lifecycle.RemoveDead:
+		err = x.removeDead(s.Dir)
+	case lifecycle.Tidy:
+		err = b.tidy(ctx, s.Dir)
+	case lifecycle.RemoveVolData:
+		b.removeVolData(x.v.key)
+	case lifecycle.ControllerExpand:
+		got.NodeExpansionRequired, err = x.controllerExpand(s)
+	case lifecycle.NodeExpand:
+		err = x.nodeExpand(s.Dir)
+	default:
+		x.note(s)
+	}
+	return got, err
+}
+
+// note does what goes with a change of the record alone.
+func (x *execution) note(s lifecycle.Step) {
+	r := x.v.record
+	switch s.Kind {
+	case lifecycle.Claim:
+		x.b.adopt(r)
+	case lifecycle.Drop:
+		if private := r.Targets[s.Dir].Private; private != "" {
+			kubeletdir.RemovePrivate(private, x.b.dirs().Remove)
+		}
+	case lifecycle.LeaveToKubelet:
+		x.v.log.Info("the kubelet's CSI plugin has the volume; it is neither unstaged nor detached here")
+	case lifecycle.NoteOwner:
+		if s.Owner == volstate.Unclear {
+			x.v.log.Info("the kubelet's CSI plugin has the volume for no pod, and may be about to; it stays staged until that is clear")
+		}
+	case lifecycle.NoteAilments:
+		x.report()
+	case lifecycle.NoteExpanded:
+		if size, nominal := lifecycle.Nominal(&x.o, x.w); nominal {
+			x.b.notify(r, r.Targets[s.Dir].Pod, "VolumeSizeNominal", "PersistentVolume %s was expanded to %d bytes, and driver %s expands nothing: its filesystem, which has no device of its own, has %d bytes, whatever the claim says", r.Name, x.w.Size, x.d.Name, size)
+		}
+	}
+}
+
+func (x *execution) controllerPublish() (published map[string]string, err error) {
+	r, secrets := x.v.record, x.secrets.ControllerPublish
+	if x.d.AttachSecret != nil { // read when it is needed, and not with each call
+		if secrets, err = x.d.AttachSecrets(x.v.ctx); err != nil {
+			return nil, err
+		}
+	}
+	err = x.v.rpc(x.d.Timeouts.Attach, func(ctx context.Context) (err error) {
+		published, err = x.d.Service.ControllerPublish(ctx, csivol.AttachRequest{
+			Handle: x.v.key.Handle, NodeID: r.NodeID, Capability: capability(r), Context: r.Context, Secrets: secrets,
+		})
+		return err
+	})
+	return published, err
+}
+
+// controllerUnpublish: the secrets are those of ControllerPublishVolume, which the
+// specification wants again. Where they came from the Flex secret they are gone.
+func (x *execution) controllerUnpublish() (err error) {
+	secrets := x.secrets.ControllerPublish
+	if secrets == nil && x.d.AttachSecrets != nil {
+		if secrets, err = x.d.AttachSecrets(x.v.ctx); err != nil {
+			return err
+		}
+	}
+	err = x.v.rpc(x.d.Timeouts.Detach, func(ctx context.Context) error {
+		return x.d.Service.ControllerUnpublish(ctx, x.v.key.Handle, x.v.record.NodeID, secrets)
+	})
+	if csivol.NotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// reattachWait is short: others wait for the volume's turn. Reconcile comes back.
+const reattachWait = 10 * time.Second
+
+// attach asks for a VolumeAttachment, or only waits for it.
+func (x *execution) attach(s lifecycle.Step) (got lifecycle.Result, err error) {
+	r, ask, timeout := x.v.record, x.d.Attacher.Attach, x.v.patience(x.d.Timeouts.Attach)
+	if s.Kind == lifecycle.AwaitAttachment {
+		ask = x.d.Attacher.Await
+	}
+	var pod csivol.Pod
+	if x.w.Volume != nil {
+		pod = x.w.Volume.Pod
+	}
+	if s.Patience == lifecycle.Shortly {
+		timeout = reattachWait
+	}
+	before := r.PublishContext
+	var attached csivol.Attached
+	err = x.v.rpc(timeout, func(ctx context.Context) (err error) {
+		attached, err = ask(ctx, x.b.attachmentOf(x.d, r, pod))
+		return err
+	})
+	if err == nil && x.w.Goal == lifecycle.Reconcile {
+		x.reattached(before, attached)
+	}
+	return lifecycle.Result{PublishContext: attached.PublishContext, Ours: attached.Ours, Lent: attached.Lent}, err
+}
+
+// attachmentOf is what a record says of an attachment. It is never read-only:
+// spec.flexVolume.readOnly has no effect on what the kubelet asks of mount.
+func (b *Bridge) attachmentOf(d *FlexDriver, r *volstate.Record, pod csivol.Pod) *csivol.Attachment {
+	return &csivol.Attachment{
+		Driver: r.Driver, Handle: r.Handle, Node: b.NodeName, FlexDriver: r.FlexDriver, Name: r.Name, Pod: pod,
+		Context: r.Context, FSType: r.FSType, MountFlags: r.KnownFlags(), AccessModes: csivol.Attachable(r.AccessModes, r.AccessMode),
+		Secret: d.AttachSecret, KubeletHolds: b.there(b.volDataPath(r.Key())),
+	}
+}
+
+// defaultDetachWait is short: the volume is not in use any more, and the record
+// says what is left to do.
+const defaultDetachWait = 10 * time.Second
+
+func (x *execution) deleteAttachment(s lifecycle.Step) error {
+	b, v := x.b, x.v
+	timeout := x.d.Timeouts.Detach
+	if s.Patience == lifecycle.Shortly {
+		timeout = v.patience(cmp.Or(b.DetachWait, defaultDetachWait))
+	}
+	err := v.rpc(timeout, func(ctx context.Context) error {
+		if x.d.Attacher == nil {
+			return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is attached by VolumeAttachment %s, and this daemon has no access to the API server any more: give it --in-cluster or --kubeconfig", v.key, v.record.Object)
+		}
+		return x.d.Attacher.Detach(ctx, b.attachmentOf(x.d, v.record, csivol.Pod{}))
+	})
+	if err != nil && s.MayFail {
+		v.log.Warn("the volume is not detached yet; that goes on without its pod", "volumeAttachment", v.record.Object, "error", err)
+		b.reconcileLater(v.record, "detach it")
+	}
+	return err
+}
+
+func (x *execution) nodeStage() error {
+	r := x.v.record
+	if err := x.b.dirs().Make(r.StagingPath); err != nil {
+		return flex.Errorf(flex.CodeInternal, "make the staging directory: %w", err)
+	}
+	x.noteStageSecrets()
+	return x.v.rpc(x.d.Timeouts.Stage, func(ctx context.Context) error {
+		return x.d.Service.NodeStage(ctx, csivol.StageRequest{
+			Handle: x.v.key.Handle, PublishContext: r.PublishContext, StagingPath: r.StagingPath,
+			Capability: capability(r), Secrets: x.secrets.NodeStage, Context: r.Context,
+		})
+	})
+}
+
+// nodeUnstage verifies that the path is free. Nobody asks before whether the driver
+// stages, which a recovered record does not know: tear-down does not wait for a
+// controller, whose features those are, too.
+func (x *execution) nodeUnstage() error {
+	path := x.v.record.StagingPath
+	err := x.v.rpc(x.d.Timeouts.Unstage, func(ctx context.Context) error {
+		return x.d.Service.NodeUnstage(ctx, x.v.key.Handle, path)
+	})
+	if err == nil || csivol.NotFound(err) || csivol.Unimplemented(err) {
+		err = x.b.gone(path, err)
+	}
+	if err == nil { // as the kubelet does; some drivers have removed theirs already
+		_ = x.b.dirs().Remove(path)
+		_ = x.b.dirs().Remove(filepath.Dir(path))
+	}
+	return err
+}
+
+func (x *execution) nodePublish(dir string) error {
+	b, t := x.b, x.v.record.Targets[dir]
+	path := target(t, dir)
+	// The driver makes the target itself, in a directory that is there.
+	if err := b.dirs().Make(filepath.Dir(path)); err != nil {
+		return flex.Errorf(flex.CodeInternal, "make the target's directory: %w", err)
+	}
+	if t.Private == "" {
+		_ = b.dirs().Remove(path) // the kubelet has made it; some drivers want it not to be there
+	}
+	if err := x.publishAt(t, path); err != nil {
+		return err
+	}
+	if err := b.arrived(path); err != nil || t.Private != "" || !t.ReadOnly {
+		return err
+	}
+	// What the driver does in its own mount namespace does not propagate.
+	return b.Mounts.ReadOnly(x.v.ctx, path)
+}
+
+// arrived verifies that what a driver has published can be seen on the node.
+// Otherwise a bare directory would be bound, and the pod write to the node's disk.
+func (b *Bridge) arrived(path string) error {
+	mounted, err := b.Mounts.Mounted(path)
+	if err == nil && !mounted {
+		err = flex.Errorf(flex.CodeInternal, "the driver reported success, and nothing is mounted at %s on the node; its pod has to mount the kubelet's directory with mountPropagation: Bidirectional", path)
+	}
+	return err
+}
+
+// publishAt is the RPC alone.
+func (x *execution) publishAt(t *volstate.Target, path string) error {
+	r := x.v.record
+	c := capability(r)
+	c.MountGroup = mountGroup(t.FSGroup, x.features()) // of this pod; the stage has the first one's
+	volumeContext, secrets, err := x.forPod(t.Pod)
+	if err != nil {
+		return err
+	}
+	return x.v.rpc(x.d.Timeouts.Publish, func(ctx context.Context) error {
+		return x.d.Service.NodePublish(ctx, csivol.PublishRequest{
+			Handle: x.v.key.Handle, PublishContext: r.PublishContext, StagingPath: r.StagingPath, TargetPath: path,
+			Capability: c, ReadOnly: t.ReadOnly, Secrets: secrets, Context: volumeContext,
+		})
+	})
+}
+
+// nodeUnpublish verifies that the path is free.
+func (x *execution) nodeUnpublish(dir string) error {
+	t := x.v.record.Targets[dir]
+	path := target(t, dir)
+	err := x.v.rpc(x.d.Timeouts.Unpublish, func(ctx context.Context) error {
+		return x.d.Service.NodeUnpublish(ctx, x.v.key.Handle, path)
+	})
+	if err == nil || csivol.NotFound(err) {
+		err = x.b.gone(path, err)
+	}
+	if err == nil && t.Private != "" {
+		kubeletdir.RemovePrivate(t.Private, x.b.dirs().Remove)
+	}
+	return err
+}
+
+// gone verifies that nothing is mounted at a path, or directly below, any more: some
+// drivers report success, or that they do not know the volume, and leave the mount.
+func (b *Bridge) gone(path string, said error) error {
+	left, err := b.stageMounts(path)
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	if said != nil {
+		return fmt.Errorf("the driver does not know the volume, and it is still mounted at %s: %w", left[0], said)
+	}
+	return flex.Errorf(flex.CodeInternal, "the driver reported success, and the volume is still mounted at %s", left[0])
+}
+
+// bind: what a driver publishes into the kubelet's directory is there already.
+func (x *execution) bind(dir string) error {
+	t := x.v.record.Targets[dir]
+	if t.Private == "" {
+		return nil
+	}
+	return x.b.Mounts.Bind(x.v.ctx, t.Private, dir, t.ReadOnly)
+}
+
+// removeDead unmounts what a driver stumbles over: its own dead mount.
+func (x *execution) removeDead(dir string) error {
+	path := x.v.record.StagingPath
+	if t := x.v.record.Targets[dir]; t != nil {
+		path = target(t, dir)
+	}
+	mounts, err := x.b.stageMounts(path)
+	if err != nil {
+		return err
+	}
+	for _, mount := range mounts {
+		if health(x.b.Mounts.Healthy(mount)).Mount != lifecycle.Dead {
+			continue
+		}
+		if err := x.b.Mounts.Unmount(x.v.ctx, mount); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// target is the path that the driver gets.
+func target(t *volstate.Target, dir string) string {
+	if t == nil || t.Private == "" {
+		return dir
+	}
+	return t.Private
+}
+
+// republishEvery is about as often as the kubelet looks at a pod anew
+// (pkg/kubelet/kubelet.go, syncFrequency).
+const republishEvery = time.Minute
+
+// republish repeats NodePublishVolume for a driver that refreshes what is in its
+// volumes that way. An error leaves the mount as it is
+// (kubernetes/kubernetes#121271).
+func (x *execution) republish(dir string) error {
+	x.b.done(x.v.key, dir)
+	seen := x.seeDriver()
+	err := seen.Err
+	if err == nil {
+		err = x.seeCall(dir)
+	}
+	if err == nil && x.v.record.PublishContextIncomplete() {
+		err = flex.Errorf(flex.CodeFailedPrecondition, "the publish context of volume %s holds values that look secret, and are not kept on the disk", x.v.key)
+	}
+	if err == nil {
+		t := x.v.record.Targets[dir]
+		err = x.publishAt(t, target(t, dir))
+	}
+	if err != nil {
+		x.v.log.Warn("NodePublishVolume could not be repeated; what is mounted stays as it is", "dir", dir, "error", err)
+	}
+	return err
+}
+
+// republishes does not wait for what is not known yet: Reconcile looks at all
+// volumes.
+func (b *Bridge) republishes(d *FlexDriver) bool {
+	now, cancel := context.WithCancel(b.Context)
+	cancel()
+	policy, err := d.policy(now)
+	return err == nil && policy.Republish
+}
+
+func (x *execution) controllerExpand(s lifecycle.Step) (onNode bool, err error) {
+	if err := x.expandSecrets(); err != nil {
+		return false, err
+	}
+	size, timeout := x.w.Size, x.d.Timeouts.Expand
+	if s.Patience == lifecycle.Shortly {
+		size, timeout = x.v.record.ExpandSize, x.v.patience(growWait)
+	}
+	err = x.v.rpc(timeout, func(ctx context.Context) error {
+		onNode, err = x.d.Service.ControllerExpand(ctx, csivol.ExpandRequest{
+			Handle: x.v.key.Handle, Size: size, Capability: capability(x.v.record), Secrets: x.secrets.ControllerExpand,
+		})
+		return err
+	})
+	if s.MayFail && err != nil {
+		x.v.log.Warn("the volume could not be expanded while nobody uses it either", "bytes", size, "error", err)
+	}
+	return onNode, err
+}
+
+// growWait is how long a pod's end may take longer because its volume has to grow.
+const growWait = 10 * time.Second
+
+func (x *execution) nodeExpand(dir string) error {
+	if err := x.expandSecrets(); err != nil {
+		return err
+	}
+	r := x.v.record
+	return x.v.rpc(x.d.Timeouts.Expand, func(ctx context.Context) error {
+		return x.d.Service.NodeExpand(ctx, csivol.ExpandRequest{
+			Handle: x.v.key.Handle, VolumePath: target(r.Targets[dir], dir), StagingPath: r.StagingPath, Size: x.w.Size,
+			OnNodeOnly: !x.features().ControllerExpand, Capability: capability(r), Secrets: x.secrets.NodeExpand,
+		})
+	})
+}
+
+// expandSecrets adds to the secrets of a call what is read for expansions only.
+func (x *execution) expandSecrets() error {
+	if x.d.ExpandSecrets == nil {
+		return nil
+	}
+	return x.d.ExpandSecrets(x.v.ctx, &x.secrets)
+}

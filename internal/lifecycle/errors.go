@@ -1,0 +1,74 @@
+package lifecycle
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// errUnseen ends what the kubelet, which has been told that mount failed, does not
+// come back for yet.
+var errUnseen = flex.Errorf(flex.CodeAborted, "the caller of mount had left; the next one completes it")
+
+func errUnreachable(dir, kubeletDir string, err error) error {
+	return flex.Errorf(flex.CodeFailedPrecondition, "nothing can be mounted at %s: %w; flex2csi was started for the kubelet's directory %s (--kubelet-dir)", dir, err, kubeletDir)
+}
+
+func errStageDead(r *volstate.Record, pods []string) error {
+	return flex.Errorf(flex.CodeFailedPrecondition, "volume %s: what its driver staged on this node is dead, most likely since the driver was restarted, and pods still hold it; delete these pods, and it will be staged anew: %s", r.Key(), strings.Join(pods, ", "))
+}
+
+func errSilent(r *volstate.Record, err error) error {
+	return flex.Errorf(flex.CodeUnavailable, "volume %s is mounted on this node already, and does not answer: %w; it is left as it is, and mount is tried again", r.Key(), err)
+}
+
+func errPodGone(dir string) error {
+	return flex.Errorf(flex.CodeNotFound, "%s, which the kubelet makes for a pod's volumes, is gone: so is the pod", filepath.Dir(dir))
+}
+
+func errUnstaged(r *volstate.Record) error {
+	return flex.Errorf(flex.CodeUnavailable, "volume %s was unstaged while it was published, most likely by the kubelet's CSI plugin, which had it before; it is staged again by the next call", r.Key())
+}
+
+func errLent(r *volstate.Record) error {
+	return flex.Errorf(flex.CodeUnavailable, "VolumeAttachment %s of volume %s is being deleted by the control plane, or is about to be, now that the kubelet's CSI plugin has let go of the volume; it is attached again by the next call", r.Object, r.Key())
+}
+
+func errPodLives(dir string, f csivol.Fate) error {
+	return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolume %s %s, and pod %s, which lives, has the volume from here: it is unmounted when the pod ends", filepath.Base(dir), f.Replaced, f.Pod)
+}
+
+func errOtherStage(r *volstate.Record) error {
+	return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is staged at %s, and the kubelet's CSI plugin uses it, too; it is unstaged when the pods with its CSI PersistentVolume are gone from this node", r.Key(), r.StagingPath)
+}
+
+func errUnclear(r *volstate.Record, o *Observed) error {
+	return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is staged at %s, and it is not clear whether the kubelet's CSI plugin has it there, too (its vol_data.json is beside it, or a pod is about to have it): unmountdevice succeeds when the plugin has it for a pod or has unstaged it, or when flex2csi has, %v after this began", r.Key(), r.StagingPath, o.Grace)
+}
+
+func errOtherDevice(r *volstate.Record, want *csivol.Volume) error {
+	return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolumes %s and %s are the same volume %s, and this node has it as %s: with attach: true one of them can be on a node; delete the pods of %s on this node first", want.Name, r.Name, r.Key(), r.Name, r.Name)
+}
+
+func errDisagree(r *volstate.Record, differs string) error {
+	return flex.Errorf(flex.CodeAlreadyExists, "volume %s is in use on this node with %s (as volume %s): all its users must agree", r.Key(), differs, r.Name)
+}
+
+func errNoRepair(r *volstate.Record, err error) error {
+	return flex.Errorf(flex.CodeOf(err), "mounts of volume %s cannot be replaced, delete the pods: %w", r.Key(), err)
+}
+
+func errSizeUnknown(r *volstate.Record, err error) error {
+	return flex.Errorf(flex.CodeUnavailable, "whether volume %s has been expanded is not known: %w", r.Key(), err)
+}
+
+func errExpandsNothing(r *volstate.Record, w Wanted, device int64) error {
+	return flex.Errorf(flex.CodeFailedPrecondition, "driver %s expands neither volumes nor filesystems from here, and volume %s has a device of %d bytes, not %d: if it has a controller, set controllerEndpoint; otherwise set spec.capacity.storage of PersistentVolume %s back to %d, or its pods cannot start", r.FlexDriver, r.Key(), device, w.Size, r.Name, w.OldSize)
+}
+
+func errUnproven(r *volstate.Record, w Wanted, seen Seen) error {
+	return flex.Errorf(flex.CodeFailedPrecondition, "volume %s: the driver reported success, and the filesystem has %d bytes on a device of %d, not %d: from here driver %s expands the filesystem, not the volume; set controllerEndpoint in its configuration, or grow the volume in its storage; the kubelet tries again", r.Key(), seen.Filesystem, seen.Device, w.Size, r.FlexDriver)
+}

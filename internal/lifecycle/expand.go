@@ -1,0 +1,134 @@
+package lifecycle
+
+import (
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// expandRules do both halves of an expansion: Kubernetes calls nothing else.
+func expandRules() []Rule {
+	return []Rule{
+		refuseFailed(),
+		{"not-writable", "the volume is not mounted for writing at the directory", "refuse", func(c *plan) *Step {
+			if t := c.target(); t != nil && !t.ReadOnly {
+				return nil
+			}
+			return refuse(flex.Errorf(flex.CodeFailedPrecondition, "volume %s is not mounted for writing at %s; a read-only mount is not expanded", c.r.Key(), c.dir))
+		}},
+		{"expanded", "the volume has the size already, from the expandfs of another pod", "done", func(c *plan) *Step {
+			if c.r.Expand != volstate.Done || c.r.ExpandSize < c.w.Size {
+				return nil
+			}
+			return c.step(Done)
+		}},
+		{"expand-driver-away", "the CSI driver is unavailable", "refuse", driverAway},
+		{"size-unknown", "no controller service confirms the size, and the filesystem cannot be asked for it", "refuse", func(c *plan) *Step {
+			if c.driver().Features.ControllerExpand || c.driver().Features.NodeExpand && !c.taken(NodeExpand) {
+				return nil
+			}
+			if seen := c.see(TheSize, c.dir); seen.Err != nil {
+				return refuse(errSizeUnknown(c.r, seen.Err))
+			}
+			return nil
+		}},
+		{"nominal", "the driver expands nothing, and the filesystem has the size, or no block device, as NFS", "record the size: the capacity limits nothing there, and pods must be able to start", func(c *plan) *Step {
+			if c.expandsAnything() || !c.proven() && c.see(TheSize, c.dir).Device != 0 {
+				return nil
+			}
+			return c.step(NoteExpanded)
+		}},
+		{"expands-nothing", "the driver expands nothing", "refuse", func(c *plan) *Step {
+			if c.expandsAnything() {
+				return nil
+			}
+			return refuse(errExpandsNothing(c.r, c.w, c.see(TheSize, c.dir).Device))
+		}},
+		{"controller-expand", "the controller service of the driver is reachable and has EXPAND_VOLUME", "ControllerExpandVolume", func(c *plan) *Step {
+			if !c.driver().Features.ControllerExpand || c.did(ControllerExpand) {
+				return nil
+			}
+			return &Step{Kind: ControllerExpand}
+		}},
+		{"node-expand", "the node service has EXPAND_VOLUME, and ControllerExpandVolume was not possible or asked for it", "NodeExpandVolume", func(c *plan) *Step {
+			f := c.driver().Features
+			if !f.NodeExpand || c.taken(NodeExpand) || f.ControllerExpand && !c.o.NodeExpansionRequired {
+				return nil
+			}
+			return c.step(NodeExpand)
+		}},
+		{"unproven", "only the node service expanded, and the filesystem does not have the size", "refuse: a driver that did nothing answers OK as well", func(c *plan) *Step {
+			if c.driver().Features.ControllerExpand || c.proven() {
+				return nil
+			}
+			return refuse(errUnproven(c.r, c.w, c.see(TheSize, c.dir)))
+		}},
+		{"note-expanded", "the volume has the size", "record the size", func(c *plan) *Step { return c.step(NoteExpanded) }},
+	}
+}
+
+// expandVolumeRules grow the volume and not the filesystem. Kubernetes does not
+// call for that.
+func expandVolumeRules() []Rule {
+	return []Rule{
+		refuseFailed(),
+		{"expand-driver-away", "the CSI driver is unavailable", "refuse", driverAway},
+		{"no-controller", "the controller service of the driver is not reachable, or has no EXPAND_VOLUME", "refuse", func(c *plan) *Step {
+			if c.driver().Features.ControllerExpand {
+				return nil
+			}
+			return refuse(flex.Errorf(flex.CodeFailedPrecondition, "driver %s cannot expand a volume, or its controller cannot be reached; look at controllerEndpoint", c.w.Volume.FlexDriver))
+		}},
+		{"expand-disagrees", "two PersistentVolumes with this volume handle differ, as in disagree", "refuse", func(c *plan) *Step {
+			if err := disagreement(c.r, c.w.Volume); err != nil {
+				return refuse(err)
+			}
+			return nil
+		}},
+		{"expand-claim", "this call has not recorded the volume yet", "record what the volume is", func(c *plan) *Step {
+			if c.taken(Claim) {
+				return nil
+			}
+			return c.step(Claim)
+		}},
+		{"controller-expand", "the controller service of the driver is reachable and has EXPAND_VOLUME", "ControllerExpandVolume", func(c *plan) *Step {
+			if c.did(ControllerExpand) {
+				return nil
+			}
+			return &Step{Kind: ControllerExpand}
+		}},
+	}
+}
+
+func (c *plan) expandsAnything() bool {
+	f := c.driver().Features
+	return f.ControllerExpand || f.NodeExpand
+}
+
+// Without its controller a driver expands the filesystem at most, and some say OK
+// where the volume has not grown, or echo the size that they were asked for (ceph-csi
+// rbd answers {} after resize2fs has found nothing to do). With Success the claim would
+// say a size that the filesystem has not. So the filesystem is asked.
+const (
+	// ownData is the part of a filesystem that may be its own: inode tables,
+	// journal, log.
+	ownData = 10
+	// header is what encryption may take of a device (cryptsetup, LUKS2: 16 MiB).
+	header = 32 << 20
+)
+
+// proven reports whether the filesystem at the target has, or its device offers, the
+// size that is wanted.
+func (c *plan) proven() bool {
+	seen, want := c.see(TheSize, c.dir), c.w.Size
+	if seen.Filesystem >= want || seen.Device >= want {
+		return true
+	}
+	return seen.Filesystem >= want-want/ownData && (seen.Device == 0 || seen.Device >= want-header)
+}
+
+// Nominal reports whether an expansion changes nothing but what the claim says, and
+// what the filesystem has.
+func Nominal(o *Observed, w Wanted) (size int64, nominal bool) {
+	c := &plan{o: o, w: w, dir: w.Dir}
+	return c.see(TheSize, w.Dir).Filesystem, !c.expandsAnything() && !c.proven()
+}

@@ -1,0 +1,229 @@
+// Package lifecycle decides what happens next in the life of a volume.
+//
+// [Planner.Next] is a pure function: it makes one [Step] of the record of a volume,
+// of what was observed, and of a goal. It does no I/O, reads no clock and starts no
+// goroutine. Its rules are tables (mount.go, unmount.go, device.go, expand.go,
+// reconcile.go and repair.go): the first rule that applies says the step. make docs
+// writes them to docs/lifecycle.md (tables.go).
+//
+// [Intend] and [Conclude] change a record, before a step and after it. What happened
+// while no daemon was there is for [Reset], [Rebooted], [Recognize], [Doubt] and
+// [Found]. No other code changes the state of a volume. internal/bridge takes the
+// steps, and knows nothing of their order.
+package lifecycle
+
+import (
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+)
+
+// A Goal is what a caller wants of a volume.
+type Goal string
+
+// The goals. Those of callouts have the names of these.
+const (
+	Attach        Goal = "attach"
+	Detach        Goal = "detach"
+	MountDevice   Goal = "mountdevice"
+	UnmountDevice Goal = "unmountdevice"
+	Mount         Goal = "mount"
+	Unmount       Goal = "unmount"
+	Expand        Goal = "expandfs"
+	ExpandVolume  Goal = "expandvolume"
+	// Reconcile wants what pods have to have, and an end of what no pod wants any more.
+	Reconcile Goal = "reconcile"
+	// Bury completes a pending unmount: flexdriver has unmounted a directory while no
+	// daemon was there, and left a tombstone.
+	Bury Goal = "bury"
+)
+
+// Wanted is a goal, and for what.
+type Wanted struct {
+	Goal Goal
+	// Dir is the directory of the kubelet that a callout names: a pod's, or the
+	// device mount path.
+	Dir string
+	// Volume is what the options of the callout make of the volume; nil for those
+	// that have none.
+	Volume *csivol.Volume
+	// Size is that of an expansion in bytes, and OldSize the one before.
+	Size, OldSize int64
+}
+
+// A Kind is what a step does.
+type Kind string
+
+// The kinds that end an operation, or go on with it at once.
+const (
+	// Done: what was wanted is so.
+	Done Kind = "done"
+	// Refuse ends the operation with an error.
+	Refuse Kind = "refuse"
+	// Fail is an error that a step has found rather than a driver: what has been
+	// begun for the operation is undone, as after the final error of a driver.
+	Fail Kind = "fail"
+	// Look asks for a fact, and then for the next step again.
+	Look Kind = "look"
+)
+
+// The kinds that change nothing but the record.
+const (
+	// Claim writes down that a pod, or the kubelet, wants the volume at a directory.
+	Claim Kind = "claim the target"
+	// Drop takes a target out of the record. It is the last step of its release.
+	Drop Kind = "drop the target"
+	// NoteOwner writes down who ends the volume with its last target.
+	NoteOwner Kind = "note the owner"
+	// LeaveToKubelet leaves stage and attachment to the kubelet's CSI plugin and the
+	// control plane.
+	LeaveToKubelet Kind = "leave the volume to the kubelet's CSI plugin"
+	// ForgetStage: the kubelet's CSI plugin has unstaged, or will.
+	ForgetStage Kind = "forget the stage"
+	// ForgetAttachment: the control plane detaches, or nothing was begun.
+	ForgetAttachment Kind = "forget the attachment"
+	// NoteAttached: the attachment was the control plane's, too, which can no longer
+	// detach it.
+	NoteAttached Kind = "note that the attachment stays"
+	// NoteAilments writes down which mounts are dead, or are so no more.
+	NoteAilments Kind = "note what is dead"
+	NoteExpanded Kind = "note the size"
+)
+
+// The kinds that do something, each with one request or one mount.
+const (
+	ControllerPublish   Kind = "ControllerPublishVolume"
+	ControllerUnpublish Kind = "ControllerUnpublishVolume"
+	// AskAttachment makes a VolumeAttachment and waits for it; AwaitAttachment only
+	// waits for one that the control plane makes.
+	AskAttachment    Kind = "create the VolumeAttachment and wait"
+	AwaitAttachment  Kind = "wait for the VolumeAttachment"
+	DeleteAttachment Kind = "delete the VolumeAttachment and wait"
+	NodeStage        Kind = "NodeStageVolume"
+	NodeUnstage      Kind = "NodeUnstageVolume"
+	NodePublish      Kind = "NodePublishVolume"
+	NodeUnpublish    Kind = "NodeUnpublishVolume"
+	// Republish repeats NodePublishVolume for a driver with requiresRepublish.
+	Republish     Kind = "NodePublishVolume once more"
+	ApplyFSGroup  Kind = "apply the fsGroup"
+	Bind          Kind = "bind"
+	Unbind        Kind = "unbind"
+	PlaceMarker   Kind = "mount the marker"
+	RemoveMarker  Kind = "unmount the marker"
+	RemoveDead    Kind = "unmount what is dead"
+	Tidy          Kind = "unmount what no record knows"
+	RemoveVolData Kind = "remove vol_data.json"
+	// ControllerExpand and NodeExpand grow the volume, and its filesystem.
+	ControllerExpand Kind = "ControllerExpandVolume"
+	NodeExpand       Kind = "NodeExpandVolume"
+)
+
+// A Patience is how long a step may wait for what goes on without it.
+type Patience string
+
+// The patiences. Those of RPCs are the driver's timeouts.
+const (
+	// AsConfigured is the driver's timeout, but not longer than the caller waits.
+	AsConfigured Patience = ""
+	// Shortly is for what must not keep others from their turn.
+	Shortly Patience = "shortly"
+)
+
+// A Step is what happens next.
+type Step struct {
+	Kind Kind
+	// Dir is the directory of the target that it is for.
+	Dir string
+	// Err is that of Refuse and Fail.
+	Err error
+	// Fact is what Look wants to know.
+	Fact     Fact
+	Patience Patience
+	// Owner is that of NoteOwner.
+	Owner volstate.Owner
+	// DoubtAttachment: a Fail after which the attachment is asked for again.
+	DoubtAttachment bool
+	// Keep: the pod ought to have the volume, which is only taken away to be mended.
+	Keep bool
+	// MayFail: what goes on without the step does not need it.
+	MayFail bool
+
+	// Rule is the name of the rule that says so.
+	Rule string
+}
+
+// A Planner decides by the rules of this package.
+type Planner struct {
+	// without is the name of a rule that it goes without; the model checker shows
+	// that each of them is needed.
+	without string
+}
+
+// Next returns what happens next to a volume of which r is the record.
+func (p Planner) Next(r *volstate.Record, o *Observed, w Wanted) Step {
+	c := &plan{r: r, o: o, w: w, dir: w.Dir, without: p.without}
+	if s := c.first(table(w.Goal)); s != nil {
+		return *s
+	}
+	return Step{Kind: Done}
+}
+
+// A Rule is a line of the table.
+type Rule struct {
+	// Name is the rule's own.
+	Name string
+	// When and Then are for docs/lifecycle.md. Then has the name of a table in square
+	// brackets (tables.go) where next hands over to its rules.
+	When, Then string
+	// next returns nil where the rule does not apply.
+	next func(*plan) *Step
+}
+
+// A plan is one look for the next step.
+type plan struct {
+	r       *volstate.Record
+	o       *Observed
+	w       Wanted
+	dir     string // of the target that the rules are asked for
+	without string
+	missing *Fact
+}
+
+// first returns the step of the first rule that applies. A rule that wants to know
+// what was not looked at has it looked at.
+func (c *plan) first(rules []Rule) *Step {
+	for _, rule := range rules {
+		if rule.Name == c.without {
+			continue
+		}
+		s := rule.next(c)
+		if c.missing != nil {
+			return &Step{Kind: Look, Fact: *c.missing, Rule: rule.Name}
+		}
+		if s != nil {
+			if s.Rule == "" {
+				s.Rule = rule.Name
+			}
+			return s
+		}
+	}
+	return nil
+}
+
+// at returns the first step of rules for another target.
+func (c *plan) at(dir string, rules []Rule) *Step {
+	before := c.dir
+	c.dir = dir
+	defer func() { c.dir = before }()
+	return c.first(rules)
+}
+
+func (c *plan) step(k Kind) *Step { return &Step{Kind: k, Dir: c.dir} }
+
+func refuse(err error) *Step { return &Step{Kind: Refuse, Err: err} }
+
+func fail(err error) *Step { return &Step{Kind: Fail, Err: err} }
+
+// stale reports whether something has been so for the grace period.
+func (c *plan) stale(since time.Time) bool { return c.o.Now.Sub(since) >= c.o.Grace }

@@ -1,0 +1,251 @@
+package lifecycle
+
+import (
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+)
+
+// Observed is what was seen of a volume and of its operation. Facts that cost a
+// look are looked at when a rule wants them (Look); a step makes all of them old.
+type Observed struct {
+	// Now is when it was seen, and Grace how long something may be left half-done
+	// before it is undone because no call asks for it any more.
+	Now   time.Time
+	Grace time.Duration
+	// Awaited: a caller waits for what comes of the operation.
+	Awaited bool
+	// Node is the name of this one.
+	Node string
+	// KubeletDir is that of the kubelet, such as /var/lib/kubelet.
+	KubeletDir string
+	// KubeletStaging is where the kubelet's CSI plugin would have the volume staged.
+	KubeletStaging string
+	// Taken are the steps that this operation has taken with success.
+	Taken map[Deed]bool
+	// Failures are those of the operation's steps, the first one first.
+	Failures []Failure
+	// Lent: the attachment was got while the control plane has the volume attached
+	// as a CSI volume, too, and may detach it.
+	Lent bool
+	// NodeExpansionRequired is what ControllerExpandVolume has answered.
+	NodeExpansionRequired bool
+
+	// Facts are those that were looked at since the last step.
+	Facts map[Fact]Seen
+}
+
+// A Deed is a step that was taken, for a target.
+type Deed struct {
+	Kind Kind
+	Dir  string
+}
+
+// A Failure is a step that did not succeed.
+type Failure struct {
+	Step  Step
+	Class Class
+	Err   error
+}
+
+// A Class is what is known of a step that has failed.
+type Class string
+
+// The classes.
+const (
+	// Final: the driver has refused, and nothing is going on.
+	Final Class = "final"
+	// Uncertain: the driver may have done it, or may still be at it.
+	Uncertain Class = "uncertain"
+	// GoesOn: the cluster goes on with what it was asked for.
+	GoesOn Class = "goes on"
+	// NotBegun: nothing was begun that would have to be undone.
+	NotBegun Class = "not begun"
+	// Local: an error of our own, before or after a request.
+	Local Class = "local"
+)
+
+// A What is a kind of fact.
+type What string
+
+// The facts. Those with a directory are about that target.
+const (
+	// TheDriver: what the CSI driver can do, and its policy.
+	TheDriver What = "the driver"
+	// ThePlugin: what the kubelet's CSI plugin has of the volume on this node.
+	ThePlugin What = "the kubelet's CSI plugin"
+	// TheStage, TheDevice, TheDir and TheTarget are what is mounted at the staging
+	// path, the device mount path, the kubelet's directory and the driver's target.
+	TheStage  What = "the staging path"
+	TheDevice What = "the device mount path"
+	TheDir    What = "the kubelet's directory"
+	TheTarget What = "the target path"
+	// ThePod: the pod's directory.
+	ThePod What = "the pod"
+	// TheFate: what became of the PersistentVolume.
+	TheFate What = "the PersistentVolume"
+	// TheTombstone: whether flexdriver has unmounted the directory meanwhile.
+	TheTombstone What = "the tombstone"
+	// TheOther: whether the directory belongs to another volume.
+	TheOther What = "another volume"
+	// TheAttachment: whether the VolumeAttachment is lost.
+	TheAttachment What = "the VolumeAttachment"
+	// TheSecrets: whether those of NodeStageVolume are others than those of the last
+	// attempt, which may have succeeded.
+	TheSecrets What = "the secrets"
+	// TheCall: whether what a call would say is known without one.
+	TheCall What = "what the call said"
+	// TheSize: what the filesystem at the target has.
+	TheSize What = "the size"
+	// TheTurn: whether it is time for NodePublishVolume once more.
+	TheTurn What = "the time"
+	// TheClaim: whether a pod of the node may have the volume attached.
+	TheClaim What = "the claim"
+)
+
+// A Fact is something to look at.
+type Fact struct {
+	What What
+	Dir  string
+}
+
+// Seen is what was seen. Which fields count is the fact's to say.
+type Seen struct {
+	Mount  MountState
+	Yes    bool
+	Err    error // why, or why it is not known
+	Driver *Driver
+	Plugin PluginState
+	Pod    PodState
+	Fate   csivol.Fate
+	// SameFilesystem: the kubelet's CSI plugin has the filesystem of the target
+	// mounted for the same pod.
+	SameFilesystem bool
+	// Filesystem and Device are sizes in bytes; zero: not known, or none.
+	Filesystem, Device int64
+}
+
+// A MountState is what is at a path.
+type MountState string
+
+// The states. Unknown comes with an error.
+const (
+	Unknown    MountState = ""
+	NoDir      MountState = "no directory"
+	NotMounted MountState = "not mounted"
+	Alive      MountState = "alive"
+	Dead       MountState = "dead"
+	Silent     MountState = "silent"
+)
+
+// Mounted reports whether something is mounted there, working or not.
+func (m MountState) Mounted() bool { return m == Alive || m == Dead || m == Silent }
+
+// A PluginState is what the kubelet's CSI plugin has of a volume.
+type PluginState struct {
+	// Pods: it has the volume for a pod. Staged: as its file next to the staging path
+	// says, it has staged it.
+	Pods, Staged bool
+	// Since is when that file was written.
+	Since time.Time
+}
+
+// A PodState is what the node shows of a pod.
+type PodState struct {
+	// Known: the directory of all pods is there. Where it is not mounted (yet) all
+	// pods seem gone.
+	Known bool
+	// Gone: the kubelet has removed the pod's directory.
+	Gone bool
+	// Volumes: the directory of the pod's volumes of this driver is there. The
+	// kubelet makes it, and removes it with the pod.
+	Volumes bool
+	// NoContainer: no container was ever made, so none can have the mount.
+	NoContainer bool
+}
+
+// A Route is how a volume is attached.
+type Route int
+
+// The routes.
+const (
+	NoRoute      Route = iota
+	ByController       // ControllerPublishVolume, from here
+	ByCluster          // a VolumeAttachment
+)
+
+// A Driver is what decisions need to know of a CSI driver.
+type Driver struct {
+	Features csivol.Features
+	// Route is that of the configuration; RouteErr why there is none. ClusterErr is
+	// why volumes cannot be attached by the cluster.
+	Route                Route
+	RouteErr, ClusterErr error
+	// CanCluster: there is access to VolumeAttachments.
+	CanCluster bool
+	// FSGroup: the policy is that the fsGroup is applied here (File or, for volumes
+	// of one node with a filesystem, ReadWriteOnceWithFSType).
+	FSGroup FSGroup
+	// Device is the device mount path of the volume; empty without attach: true.
+	Device string
+	// RepairInUse: dead mounts are replaced even if containers have them.
+	RepairInUse bool
+}
+
+// An FSGroup is CSIDriver.spec.fsGroupPolicy.
+type FSGroup string
+
+// The policies.
+const (
+	FSGroupFile       FSGroup = "File"
+	FSGroupNone       FSGroup = "None"
+	FSGroupWithFSType FSGroup = "ReadWriteOnceWithFSType"
+)
+
+// see returns a fact, which has it looked at if it is not known.
+func (c *plan) see(what What, dir string) Seen {
+	f := Fact{What: what, Dir: dir}
+	seen, ok := c.o.Facts[f]
+	if !ok && c.missing == nil {
+		c.missing = &f
+	}
+	return seen
+}
+
+func (c *plan) driver() *Driver {
+	d := c.see(TheDriver, "").Driver
+	if d == nil {
+		return &Driver{} // not looked at, or an error that was refused before
+	}
+	return d
+}
+
+func (c *plan) plugin() PluginState { return c.see(ThePlugin, "").Plugin }
+
+func (c *plan) mount(what What) Seen { return c.see(what, c.dir) }
+
+// stage is what is mounted at the staging path.
+func (c *plan) stage() Seen {
+	if c.r.StagingPath == "" {
+		return Seen{Mount: NotMounted}
+	}
+	return c.see(TheStage, "")
+}
+
+// target is the target that the rules are asked for; nil if there is none.
+func (c *plan) target() *volstate.Target { return c.r.Targets[c.dir] }
+
+// taken reports whether this operation has taken a step for the target.
+func (c *plan) taken(k Kind) bool { return c.o.Taken[Deed{k, c.dir}] }
+
+// did reports whether this operation has taken a step for the volume.
+func (c *plan) did(k Kind) bool { return c.o.Taken[Deed{Kind: k}] }
+
+// failed is the failure that counts: the last one; nil if there is none.
+func (c *plan) failed() *Failure {
+	if len(c.o.Failures) == 0 {
+		return nil
+	}
+	return &c.o.Failures[len(c.o.Failures)-1]
+}

@@ -1,0 +1,363 @@
+package lifecycle
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+)
+
+// Intend writes into a record what a step is about to do, and reports whether that
+// has to be on the disk before the step is taken: it could not be undone otherwise.
+// More of what only the executor knows is in p.
+func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (durable bool) {
+	now := o.Now.UTC()
+	t := r.Targets[s.Dir]
+	switch s.Kind {
+	case Claim:
+		claim(r, w, now, p)
+		return false
+	case ControllerPublish:
+		if r.Attach != volstate.Done { // else only the answer is wanted
+			r.Attach, r.NodeID = volstate.Doing, p.NodeID
+			asked(r, w)
+		}
+	case AskAttachment, AwaitAttachment:
+		r.Attach, r.NodeID, r.Object = volstate.Doing, p.NodeID, p.Object
+		// Whose it will be is known when it is there; until then it may be ours.
+		r.Foreign = s.Kind == AwaitAttachment
+		asked(r, w)
+	case ControllerUnpublish, DeleteAttachment:
+		r.Attach = volstate.Undoing
+	case NodeStage:
+		if r.StagingPath == "" {
+			r.StagingPath = p.StagingPath
+		}
+		r.Stage, r.MountGroup = volstate.Doing, p.MountGroup
+	case NodeUnstage:
+		r.Stage = volstate.Undoing
+	case NodePublish:
+		t.Publish, t.Since = volstate.Doing, now
+	case Unbind:
+		if !s.Keep {
+			t.Bound = false
+		}
+		return false
+	case NodeUnpublish:
+		if !s.Keep {
+			t.Bound = false
+		}
+		t.Publish, t.Since = volstate.Undoing, now
+	case PlaceMarker:
+		describe(r, w.Volume)
+		takeBack(r)
+		r.Device, r.Endpoints = s.Dir, p.Endpoints
+	case ControllerExpand, NodeExpand:
+		if w.Goal != Expand {
+			return false
+		}
+		r.Complete(w.Volume.Context, w.Volume.MountFlags)
+		r.Expand, r.ExpandSize = volstate.Doing, w.Size
+	case NoteOwner:
+		r.Owner = s.Owner
+		return false
+	default:
+		return false
+	}
+	return true
+}
+
+// Particulars are what a step writes down that no decision depends on.
+type Particulars struct {
+	NodeID, Object, StagingPath, MountGroup string
+	// Endpoints are where the CSI driver is, for a tear-down without configuration.
+	Endpoints *csivol.Endpoints
+	// Private is the driver's target path; empty: the kubelet's directory.
+	Private string
+}
+
+func asked(r *volstate.Record, w Wanted) {
+	if r.Attachment != "" {
+		return
+	}
+	r.Attachment = ByNode
+	if r.Device != "" || w.Goal == Attach {
+		r.Attachment = ByControlPlane
+	}
+}
+
+// claim notes that a pod wants the volume at a directory.
+func claim(r *volstate.Record, w Wanted, now time.Time, p Particulars) {
+	takeBack(r)
+	describe(r, w.Volume)
+	r.Endpoints = p.Endpoints
+	if w.Goal != Mount {
+		return
+	}
+	t := r.Targets[w.Dir]
+	if t == nil {
+		t = &volstate.Target{Private: p.Private}
+		if r.Targets == nil {
+			r.Targets = map[string]*volstate.Target{}
+		}
+		r.Targets[w.Dir] = t
+	}
+	t.Since = now // a call has come, or come back, for it
+	t.Pod, t.ReadOnly, t.FSGroup = w.Volume.Pod, w.Volume.ReadOnly, w.Volume.FSGroup
+}
+
+// takeBack: what was left to others is wanted here again. Its attachment may be
+// about to go with them, and is asked for.
+func takeBack(r *volstate.Record) {
+	if r.Owner != volstate.Ours && r.Object != "" && r.Attach == volstate.Done {
+		r.Attach = volstate.Doing
+	}
+	r.Owner = volstate.Ours
+}
+
+// describe fills in what a volume is. What has been begun goes on as it was: what
+// was staged for a PersistentVolume stays so, even if the configuration makes
+// something else of it by now.
+func describe(r *volstate.Record, want *csivol.Volume) {
+	r.Inline = r.Inline || want.Inline
+	switch {
+	case unused(r):
+		fill(r, want)
+	case onlyAsked(r, want):
+		fill(r, want)
+		r.Attach = volstate.Undoing
+	default:
+		r.Complete(want.Context, want.MountFlags)
+	}
+}
+
+// unused reports that nothing has been begun but a detach through the cluster.
+func unused(r *volstate.Record) bool {
+	return r.Idle() || r.Stage == volstate.None && len(PublishedPods(r)) == 0 && (r.Attach == volstate.None || DetachPending(r))
+}
+
+func fill(r *volstate.Record, want *csivol.Volume) {
+	r.FlexDriver, r.Name, r.Inline = want.FlexDriver, want.Name, want.Inline
+	r.Context, r.FSType, r.MountFlags = want.Context, want.FSType, want.MountFlags
+	r.AccessMode, r.AccessModes = want.AccessMode, want.AccessModes
+}
+
+// onlyAsked reports that an attachment was asked for and nothing has come of it,
+// perhaps since it could not, and that something else would be asked for now: then
+// a configuration that was put right holds at once. Two PersistentVolumes may still
+// not take turns at that.
+func onlyAsked(r *volstate.Record, want *csivol.Volume) bool {
+	asked := r.Object != "" && !r.Foreign && r.Attach != volstate.Done
+	return asked && r.Name == want.Name && r.FlexDriver == want.FlexDriver && r.Stage == volstate.None && len(PublishedPods(r)) == 0 && difference(r, want) != ""
+}
+
+// disagreement is an error if two PersistentVolumes with one handle want something
+// else of it, since it is staged once.
+func disagreement(r *volstate.Record, want *csivol.Volume) error {
+	if unused(r) || onlyAsked(r, want) || sameVolume(r, want) {
+		return nil
+	}
+	if differs := difference(r, want); differs != "" {
+		return errDisagree(r, differs)
+	}
+	return nil
+}
+
+// sameVolume reports whether a call is for the PersistentVolume of a record. Then
+// they cannot disagree: it is the configuration that has changed. Inline volumes of
+// one name may be those of two pods.
+func sameVolume(r *volstate.Record, want *csivol.Volume) bool {
+	if r.Name != want.Name || r.FlexDriver != want.FlexDriver || r.Inline || want.Inline {
+		return false
+	}
+	c := r.Clone()
+	c.Complete(want.Context, want.MountFlags)
+	return !c.Incomplete()
+}
+
+// Changed says in what a volume is used in another way than a call for the same
+// PersistentVolume would have it; empty: in none. The configuration has changed
+// since it was begun.
+func Changed(r *volstate.Record, want *csivol.Volume) string {
+	if unused(r) || !sameVolume(r, want) || onlyAsked(r, want) {
+		return ""
+	}
+	return difference(r, want)
+}
+
+func difference(r *volstate.Record, want *csivol.Volume) string {
+	c := r.Clone()
+	c.Complete(want.Context, want.MountFlags)
+	switch {
+	case c.FlexDriver != want.FlexDriver:
+		return fmt.Sprintf("the driver %s, not %s", c.FlexDriver, want.FlexDriver)
+	case c.FSType != want.FSType:
+		return fmt.Sprintf("fsType %q, not %q", c.FSType, want.FSType)
+	case !slices.Equal(c.MountFlags, want.MountFlags):
+		return "other mount flags"
+	case differentModes(c, want):
+		return fmt.Sprintf("access mode %s, not %s", c.AccessMode, want.AccessMode)
+	case !maps.Equal(c.Context, want.Context):
+		return "another volume context"
+	}
+	return ""
+}
+
+// differentModes: what one PersistentVolume is said to have may change with the
+// configuration, or when the API server can be asked again.
+func differentModes(r *volstate.Record, want *csivol.Volume) bool {
+	return r.Name != want.Name && r.AccessMode != "" && want.AccessMode != "" && r.AccessMode != want.AccessMode
+}
+
+// A Result is what came of a step that has succeeded.
+type Result struct {
+	PublishContext map[string]string
+	// Ours: flex2csi has made the VolumeAttachment. Lent: see [Observed].
+	Ours, Lent bool
+	// StageMounted: something is mounted at the staging path, or below it.
+	StageMounted bool
+	// NodeExpansionRequired is that of ControllerExpandVolume.
+	NodeExpansionRequired bool
+}
+
+// Conclude writes into a record what came of a step, and into o what the rest of
+// the operation has to know. Without an error the step has succeeded.
+func Conclude(r *volstate.Record, s Step, w Wanted, o *Observed, got Result, failure *Failure) {
+	defer func() { o.Facts = nil }() // a step makes what was seen old
+	undoes(s, o)
+	if failure != nil {
+		failed(r, s, o, *failure)
+		return
+	}
+	succeeded(r, s, w, o, got)
+	if o.Taken == nil {
+		o.Taken = map[Deed]bool{}
+	}
+	o.Taken[Deed{s.Kind, s.Dir}] = true
+}
+
+// undoes: after the negation of a step, also one that has failed, the step does not
+// count any more.
+func undoes(s Step, o *Observed) {
+	switch s.Kind {
+	case NodeUnstage, ForgetStage:
+		delete(o.Taken, Deed{Kind: NodeStage})
+	case NodeUnpublish:
+		delete(o.Taken, Deed{NodePublish, s.Dir})
+		delete(o.Taken, Deed{ApplyFSGroup, s.Dir})
+	case Bind:
+		delete(o.Taken, Deed{Unbind, s.Dir})
+	case AskAttachment:
+		delete(o.Taken, Deed{Kind: DeleteAttachment})
+	}
+}
+
+func succeeded(r *volstate.Record, s Step, w Wanted, o *Observed, got Result) {
+	t := r.Targets[s.Dir]
+	switch s.Kind {
+	case ControllerPublish:
+		r.Attach, r.PublishContext = volstate.Done, got.PublishContext
+	case AskAttachment, AwaitAttachment:
+		o.Lent = got.Lent
+		r.Attach, r.PublishContext, r.Foreign = volstate.Done, got.PublishContext, s.Kind == AwaitAttachment || !got.Ours
+		if got.Lent && !holds(r) {
+			r.Attach = volstate.Doing // until what is published holds it: else the next call asks again
+		}
+	case NoteAttached:
+		r.Attach = volstate.Done
+	case ControllerUnpublish, DeleteAttachment, ForgetAttachment:
+		forgetAttachment(r)
+	case NodeStage:
+		r.Stage, r.StageMounted = volstate.Done, got.StageMounted
+	case NodeUnstage, ForgetStage:
+		forgetStage(r)
+		r.Owner = s.Owner
+	case LeaveToKubelet:
+		forgetStage(r)
+		forgetAttachment(r)
+		r.Owner = volstate.Kubelet
+	case NodePublish:
+		t.Publish, t.LastError, t.Dead = volstate.Done, "", ""
+	case NodeUnpublish:
+		t.Publish = volstate.None
+	case Unbind:
+		delete(o.Taken, Deed{Bind, s.Dir})
+	case Bind:
+		t.Bound = true
+		delete(o.Taken, Deed{Unbind, s.Dir})
+	case Drop:
+		delete(r.Targets, s.Dir)
+	case RemoveMarker:
+		r.Device = ""
+	case RemoveDead:
+		o.Failures = o.Failures[:len(o.Failures)-1]
+	case NoteAilments:
+		stage, targets := Ailments(r, o)
+		r.StageDead = stage
+		for dir, t := range r.Targets {
+			t.Dead = targets[dir]
+		}
+	case ControllerExpand:
+		o.NodeExpansionRequired = got.NodeExpansionRequired
+		if w.Size == 0 { // of growRules
+			r.Expand = volstate.Done
+		}
+	case NoteExpanded:
+		r.Expand, r.ExpandSize = volstate.Done, w.Size
+	}
+}
+
+// failed notes a failure. Whatever a step was about to do stays in doubt, with the
+// exceptions that are here.
+func failed(r *volstate.Record, s Step, o *Observed, f Failure) {
+	if s.MayFail {
+		if o.Taken == nil {
+			o.Taken = map[Deed]bool{}
+		}
+		o.Taken[Deed{s.Kind, s.Dir}] = true
+		return
+	}
+	o.Failures = append(o.Failures, f)
+	if t := r.Targets[s.Dir]; t != nil && f.Err != nil {
+		t.LastError = f.Err.Error()
+	}
+	switch s.Kind {
+	case ControllerPublish, AskAttachment, AwaitAttachment:
+		if f.Class == NotBegun { // it speaks of this request only
+			forgetAttachment(r)
+		}
+	case NodePublish:
+		if r.Stage == volstate.Done && (csivol.NotFound(f.Err) || csivol.FailedPrecondition(f.Err)) {
+			r.Stage = volstate.Doing // perhaps it is not staged any more
+		}
+	case Fail:
+		if s.DoubtAttachment {
+			r.Attach = volstate.Doing
+		}
+	}
+}
+
+// holds reports whether what is published keeps the kubelet's CSI plugin, and so
+// the control plane, from letting go of a volume. A call that has failed half-way
+// may have published nothing.
+func holds(r *volstate.Record) bool {
+	for _, t := range r.Targets {
+		if t.Publish == volstate.Done {
+			return true
+		}
+	}
+	return false
+}
+
+func forgetAttachment(r *volstate.Record) {
+	r.Attach, r.Attachment, r.Object, r.Foreign, r.NodeID, r.PublishContext = volstate.None, "", "", false, "", nil
+}
+
+func forgetStage(r *volstate.Record) {
+	r.Stage, r.StagingPath, r.StageDead, r.StageMounted = volstate.None, "", "", false
+}
+
+func sortedDirs(r *volstate.Record) []string { return slices.Sorted(maps.Keys(r.Targets)) }

@@ -1,0 +1,112 @@
+package lifecycle
+
+import (
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+)
+
+// What a record says is put in doubt where something may have happened that it does
+// not say: the next step then looks, or asks again.
+
+// Reset puts times on the clock of now. What is ahead of it was written before the
+// node's clock was set back: it counts from now, or nothing of it would be undone
+// before the clock has caught up.
+func Reset(r *volstate.Record, now time.Time) {
+	here := func(t time.Time) time.Time { return now.Add(-max(0, now.Sub(t))).UTC() }
+	r.Changed = here(r.Changed)
+	if LeftUnclear(r) {
+		r.Changed = now.UTC() // what the kubelet did meanwhile was not seen
+	}
+	for _, t := range r.Targets {
+		t.Since = here(t.Since)
+	}
+}
+
+// Rebooted puts in doubt what a reboot may have ended: mounts are gone, attachments
+// are not. The kubelet calls mount again for
+// what pods still want, and unmount for what they do not. What is attached through
+// the cluster may have been detached meanwhile, since the node was away, and
+// attached again as another device.
+func Rebooted(r *volstate.Record, now time.Time) {
+	now = now.UTC()
+	if r.Object != "" && r.Attach == volstate.Done {
+		r.Attach = volstate.Doing
+	}
+	if r.Stage == volstate.Done {
+		r.Stage = volstate.Doing
+	}
+	for _, t := range r.Targets {
+		if t.Publish == volstate.Done {
+			t.Publish = volstate.Doing
+		}
+		t.Bound, t.Dead, t.Since = false, "", now
+	}
+	r.StageDead, r.Changed = "", now
+}
+
+// Recognize compares with the mount table: a process that was killed between a bind and the record of it left a
+// volume that the kubelet takes for mounted, and rightly, since the bind comes last.
+// mounted reports whether something is mounted at a directory of the kubelet.
+func Recognize(r *volstate.Record, mounted func(dir string) bool) {
+	for dir, t := range r.Targets {
+		if t.Private != "" && (t.Publish == volstate.Doing || t.Publish == volstate.Done) && mounted(dir) {
+			t.Publish, t.Bound = volstate.Done, true
+		}
+	}
+}
+
+// Doubt puts all in doubt: one step has been taken since this version of the record, and which is not
+// known. What was done may be undone by now and the reverse, so each part is asked
+// for again before it is relied on. stagingPath is where the driver would stage;
+// targets are those that the node shows.
+func Doubt(r *volstate.Record, stagingPath string, targets map[string]*volstate.Target, mounted func(dir string) bool) {
+	if r.Attach != volstate.None {
+		r.Attach = volstate.Doing
+	}
+	// The call may still be under way, so that nothing is mounted yet. Whether the
+	// driver stages at all is known when it is there.
+	if r.StagingPath == "" {
+		r.StagingPath = stagingPath
+	}
+	if r.StagingPath != "" {
+		r.Stage = volstate.Doing
+	}
+	TakeUp(r, targets)
+	for dir, t := range r.Targets {
+		// A mount that the kubelet can see is always a finished one.
+		t.Publish = volstate.Doing
+		switch {
+		case !mounted(dir):
+		case t.Private != "":
+			t.Publish = volstate.Done
+		default:
+			t.Bound = true // by the driver itself, and the kubelet may have seen it
+		}
+	}
+}
+
+// TakeUp adds targets that the node shows and no record has.
+func TakeUp(r *volstate.Record, targets map[string]*volstate.Target) {
+	for dir, t := range targets {
+		if r.Targets[dir] != nil {
+			continue
+		}
+		if r.Targets == nil {
+			r.Targets = map[string]*volstate.Target{}
+		}
+		r.Targets[dir] = t
+	}
+}
+
+// Found adds an attachment of ours that no record knows of. Where nothing else is
+// left of the volume, it is to be deleted.
+func Found(r *volstate.Record, a *csivol.Attachment, object string) {
+	r.Attachment, r.Object = ByNode, object
+	if !r.Idle() {
+		r.Attach = volstate.Doing // of a version of the record that is not the last
+		return
+	}
+	r.Attach, r.FlexDriver, r.Name = volstate.Undoing, a.FlexDriver, a.Name
+}
