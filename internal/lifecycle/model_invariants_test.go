@@ -1,0 +1,136 @@
+package lifecycle
+
+import "github.com/flex2csi/flex2csi/internal/volstate"
+
+// An invariant holds for every transition.
+type invariant struct {
+	name, sentence string
+	broken         func(m *model, before *world, mv *move) bool
+}
+
+func invariants() []invariant {
+	return []invariant{
+		{"unstage", "never NodeUnstageVolume while anything of the volume is published on the node, by us or by the kubelet's CSI plugin", unstagesInUse},
+		{"detach", "never ControllerUnpublishVolume, or the deletion of a VolumeAttachment, while the volume is staged or published on that node", detachesInUse},
+		{"mount", "Success of mount only if the volume, alive, with the asked read-only and fsGroup, is bound there", falseMount},
+		{"unmount", "Success of unmount only if nothing of ours is left there", falseUnmount},
+		{"expand", "Success of expansion only if the filesystem has the size", falseExpand},
+		{"one-node", "never two nodes attached for a single-node access mode", twoNodes},
+		{"others", "never a step on what belongs to somebody else", touchesOthers},
+		{"circles", "the planner always comes to a step that does something, or to an end, and never panics", func(_ *model, _ *world, mv *move) bool { return mv.event.circles }},
+	}
+}
+
+// inUse reports whether anything of the volume is published on a node.
+func (n *node) inUse() bool {
+	for p := range podCount {
+		if n.published[p] != nothing || n.binds[p] != nothing || n.plugin.pods[p] != nothing {
+			return true
+		}
+	}
+	return false
+}
+
+func unstagesInUse(_ *model, before *world, mv *move) bool {
+	return mv.event.step == NodeUnstage && before.nodes[mv.event.stepNode].inUse()
+}
+
+func detachesInUse(m *model, before *world, mv *move) bool {
+	e := &mv.event
+	n := &before.nodes[e.stepNode]
+	deletes := e.detached || e.step == DeleteAttachment && mv.to.nodes[e.stepNode].va.deleting && !n.va.deleting
+	return (deletes || e.step == ControllerUnpublish) && (n.inUse() || n.staged != nothing || n.plugin.staged)
+}
+
+func falseMount(m *model, before *world, mv *move) bool {
+	e := &mv.event
+	if e.decided == Bind && m.bindsDetached(&mv.to, e.decidedNode) {
+		return true
+	}
+	if e.goal != Mount || !e.ended || !e.ok || !e.awaited {
+		return false
+	}
+	p := int(e.place)
+	n, want := &mv.to.nodes[m.c.nodeOf(p)], m.c.volumeOf(p)
+	switch {
+	case e.found && m.c.direct: // the driver's mount can be seen before it is finished: that is outside
+		return false
+	case m.shownTo(n, p) != alive, n.readOnly[p] != want.ReadOnly, want.FSGroup != nil && !n.group[p]:
+		return true
+	case m.c.stage && (n.staged != alive || n.stagedAs != m.pvOf(p) || n.stagedWith != n.tried):
+		return true
+	}
+	return m.c.route == ByController && !n.attached
+}
+
+// bindsDetached reports whether a bind is decided on of what is not attached, or is
+// about to be detached. What happens between that and the bind is outside.
+func (m *model) bindsDetached(w *world, i int) bool {
+	va := w.nodes[i].va
+	leaves := w.nodes[i].op.lent && va.listed && !m.pluginInUse(w, i)
+	return m.c.route == ByCluster && !w.away && (!va.attached || va.deleting || leaves)
+}
+
+func (m *model) pvOf(p int) uint8 {
+	if m.c.twoVolumes {
+		return uint8(p)
+	}
+	return 0
+}
+
+func falseUnmount(m *model, _ *world, mv *move) bool {
+	e := &mv.event
+	if e.goal != Unmount || !e.ended || !e.ok || !e.awaited {
+		return false
+	}
+	n := &mv.to.nodes[m.c.nodeOf(int(e.place))]
+	return n.binds[e.place] != nothing || n.published[e.place] != nothing || m.leaves(n)
+}
+
+// leaves reports whether the last unmount has left what nobody else will end: a
+// detach through the cluster goes on by itself.
+func (m *model) leaves(n *node) bool {
+	if n.down || m.c.device || m.c.migrates || n.saved.targets[0].there || n.saved.targets[1].there || n.published[0] != nothing || n.published[1] != nothing {
+		return false
+	}
+	undoing := phases()[n.saved.attach] == volstate.Undoing
+	return n.saved.there && !undoing || n.attached && m.c.route == ByController
+}
+
+func falseExpand(_ *model, _ *world, mv *move) bool {
+	e := &mv.event
+	return e.goal == Expand && e.ended && e.ok && e.awaited && !mv.to.fsGrown
+}
+
+func twoNodes(m *model, _ *world, mv *move) bool {
+	return !m.c.shared && mv.to.nodes[0].attached && mv.to.nodes[1].attached
+}
+
+func touchesOthers(m *model, before *world, mv *move) bool {
+	e := &mv.event
+	n := &before.nodes[e.stepNode]
+	switch e.step {
+	case DeleteAttachment:
+		if n.va.there && !n.va.ours && m.c.device && !m.c.callouts {
+			return true // kube-controller-manager has it
+		}
+		return mv.to.nodes[e.stepNode].va.deleting && !n.va.deleting && (!n.va.ours || n.va.listed)
+	case NodeUnstage:
+		return n.plugin.staged && !m.c.ownStage
+	case RemoveVolData:
+		return n.plugin.knows
+	case Bind, Unbind, NodePublish, NodeUnpublish, Tidy:
+		p := e.stepPlace
+		if p >= podCount {
+			return false
+		}
+		return p == podB && n.other || e.step != NodePublish && m.podHas(before, n, int(p))
+	}
+	return false
+}
+
+// podHas reports whether the containers of a pod that lives have what is mounted
+// for it by us, and nothing else.
+func (m *model) podHas(w *world, n *node, p int) bool {
+	return w.pods[p].phase == podRunning && m.shownTo(n, p) == alive && n.plugin.pods[p] != alive && !w.away
+}

@@ -1,0 +1,283 @@
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// How the model asks the planner: by the real Next, Intend and Conclude.
+
+// An op is the operation that a daemon is at: what Observed keeps of it, and the
+// step that is decided and not taken.
+type op struct {
+	goal     uint8 // of goals; 0: none
+	dir      uint8 // of places
+	awaited  bool
+	lent     bool
+	nodeGrow bool
+	taken    [placeCount]uint64 // kinds
+	failures [3]failing
+	failed   uint8
+	step     doing
+	endless  bool // more has failed than can be kept
+	begun    bool // something of the step goes on without the daemon
+	before   bool // something was attached, or half so, before the step
+}
+
+// A failing is a Failure.
+type failing struct{ kind, place, class, code uint8 }
+
+// A doing is a Step.
+type doing struct {
+	kind, place, rule uint8
+	mayFail           bool
+	keep              bool
+	owner             uint8
+}
+
+// The places that a step is for.
+const (
+	podA uint8 = iota
+	podB
+	devicePlace
+	noPlace
+	placeCount
+)
+
+func goals() []Goal {
+	return []Goal{"", Mount, Unmount, MountDevice, UnmountDevice, Attach, Detach, Expand, Reconcile, Bury}
+}
+
+func kinds() []Kind {
+	return []Kind{
+		"", Done, Refuse, Fail, Look, Claim, Drop, NoteOwner, LeaveToKubelet, ForgetStage, ForgetAttachment, NoteAttached,
+		NoteAilments, NoteExpanded, ControllerPublish, ControllerUnpublish, AskAttachment, AwaitAttachment, DeleteAttachment,
+		NodeStage, NodeUnstage, NodePublish, NodeUnpublish, Republish, ApplyFSGroup, Bind, Unbind, PlaceMarker, RemoveMarker,
+		RemoveDead, Tidy, RemoveVolData, ControllerExpand, NodeExpand,
+	}
+}
+
+func classes() []Class { return []Class{Final, Uncertain, GoesOn, NotBegun, Local} }
+
+// The codes of errors that the planner tells apart.
+const (
+	otherCode uint8 = iota
+	notFoundCode
+	preconditionCode
+)
+
+func (m *model) place(i uint8) string {
+	switch i {
+	case podA, podB:
+		return podDir(m.c, int(i))
+	case devicePlace:
+		return deviceDir
+	}
+	return ""
+}
+
+func (m *model) placeOf(dir string) uint8 {
+	for i := range placeCount {
+		if m.place(i) == dir {
+			return i
+		}
+	}
+	panic("no place: " + dir)
+}
+
+// observed returns what the planner is shown. All facts are there, so that it never
+// has to ask for one.
+func (m *model) observed(o op, facts map[Fact]Seen) *Observed {
+	real := &Observed{
+		Now: now(), Grace: grace, Awaited: o.awaited, KubeletDir: "/k", KubeletStaging: stagingDir,
+		Taken: map[Deed]bool{}, Lent: o.lent, NodeExpansionRequired: o.nodeGrow, Facts: facts,
+	}
+	for place, bits := range o.taken {
+		for i, kind := range m.kinds {
+			if bits&(1<<i) != 0 {
+				real.Taken[Deed{kind, m.place(uint8(place))}] = true
+			}
+		}
+	}
+	for _, f := range o.failures[:o.failed] {
+		real.Failures = append(real.Failures, m.failure(f))
+	}
+	return real
+}
+
+func (m *model) failure(f failing) Failure {
+	code := flex.CodeInternal
+	switch f.code {
+	case notFoundCode:
+		code = flex.CodeNotFound
+	case preconditionCode:
+		code = flex.CodeFailedPrecondition
+	}
+	return Failure{
+		Step: Step{Kind: m.kinds[f.kind], Dir: m.place(f.place)}, Class: classes()[f.class],
+		Err: &csivol.RPCError{Method: string(m.kinds[f.kind]), Code: code, Message: "no"},
+	}
+}
+
+// keep writes back what Conclude has changed.
+func (m *model) keep(o *op, real *Observed) {
+	o.taken = [placeCount]uint64{}
+	for deed := range real.Taken {
+		o.taken[m.placeOf(deed.Dir)] |= 1 << number(m.kinds, deed.Kind)
+	}
+	o.lent, o.nodeGrow = real.Lent, real.NodeExpansionRequired
+	if len(real.Failures) > len(o.failures) { // it goes on as if nothing had failed
+		o.endless, real.Failures = true, real.Failures[:len(o.failures)]
+	}
+	o.failed = uint8(len(real.Failures))
+	o.failures = [3]failing{}
+	for i, f := range real.Failures {
+		code := otherCode
+		switch {
+		case csivol.NotFound(f.Err):
+			code = notFoundCode
+		case csivol.FailedPrecondition(f.Err):
+			code = preconditionCode
+		}
+		o.failures[i] = failing{number(m.kinds, f.Step.Kind), m.placeOf(f.Step.Dir), number(classes(), f.Class), code}
+	}
+}
+
+func (m *model) wanted(o op) Wanted {
+	w := Wanted{Goal: goals()[o.goal], Dir: m.place(o.dir)}
+	switch w.Goal {
+	case Mount, Expand:
+		w.Volume = m.c.volumeOf(int(o.dir))
+		if w.Goal == Expand {
+			w.Size = 2
+		}
+	case MountDevice, Attach:
+		w.Volume = m.c.volumeOf(0)
+	}
+	return w
+}
+
+// A situation is all that a decision depends on.
+type situation struct {
+	rec  rec
+	op   op
+	seen seen
+}
+
+// A decision is what came of asking the planner: a step to take, or the end.
+type decision struct {
+	rec     rec
+	op      op
+	durable bool
+	ended   bool
+	ok      bool
+	rule    uint8
+	circles bool // it was asked too often without a step that does something
+}
+
+// next asks the planner until there is something to do. What changes nothing but
+// the record is done at once. Equal situations are decided once.
+func (m *model) next(s situation) decision {
+	if d, ok := m.decided[s]; ok {
+		return d
+	}
+	d := m.ask(s)
+	m.decided[s] = d
+	return d
+}
+
+// ask counts a panic of the planner as if it went in circles.
+func (m *model) ask(s situation) (d decision) {
+	defer func() {
+		if recover() != nil {
+			d = decision{circles: true, ended: true}
+		}
+	}()
+	return m.asked(s)
+}
+
+func (m *model) asked(s situation) decision {
+	facts := m.facts(s.seen)
+	r, o, w := m.c.record(s.rec), m.observed(s.op, facts), m.wanted(s.op)
+	for range 40 {
+		step := m.planner.Next(r, o, w)
+		m.used[step.Rule] = true
+		d := decision{op: s.op, rule: m.rule(step.Rule)}
+		switch step.Kind {
+		case Done, Refuse:
+			m.keep(&d.op, o)
+			d.rec, d.ended, d.ok = m.c.pack(r), true, step.Kind == Done
+			return d
+		case Look:
+			panic(fmt.Sprintf("the planner wants to know %v", step.Fact))
+		case Fail:
+			Conclude(r, step, w, o, Result{}, &Failure{Step: step, Class: Local, Err: step.Err})
+		default:
+			d.op.before = r.Attach != volstate.None
+			d.durable = Intend(r, step, w, o, Particulars{NodeID: "node", Object: "csi-0", StagingPath: m.c.stagingPath(), Private: m.private(step.Dir)})
+			if acts(step.Kind) {
+				m.keep(&d.op, o)
+				d.op.step = doing{number(m.kinds, step.Kind), m.placeOf(step.Dir), d.rule, step.MayFail, step.Keep, number(owners(), step.Owner)}
+				d.rec = m.c.pack(r)
+				return d
+			}
+			Conclude(r, step, w, o, Result{}, nil)
+		}
+		o.Facts = facts
+	}
+	return decision{circles: true, ended: true}
+}
+
+func (m *model) private(dir string) string {
+	for i := range podCount {
+		if dir == podDir(m.c, i) {
+			return m.c.private(i)
+		}
+	}
+	return ""
+}
+
+// conclude writes down what came of the step that was taken.
+func (m *model) conclude(n *node, got Result, failed *failing) {
+	r, o, w := m.c.record(n.mem), m.observed(n.op, nil), m.wanted(n.op)
+	step := Step{Kind: m.kinds[n.op.step.kind], Dir: m.place(n.op.step.place), MayFail: n.op.step.mayFail, Keep: n.op.step.keep, Owner: owners()[n.op.step.owner]}
+	var f *Failure
+	if failed != nil {
+		real := m.failure(*failed)
+		real.Step = step
+		f = &real
+	}
+	Conclude(r, step, w, o, got, f)
+	m.keep(&n.op, o)
+	n.mem = m.c.pack(r)
+	n.op.step, n.op.begun, n.op.before = doing{}, false, false
+}
+
+// acts reports whether a step does something outside of the record. The end of a
+// target is written down before its tombstone goes.
+func acts(k Kind) bool {
+	switch k {
+	case Claim, NoteOwner, LeaveToKubelet, ForgetStage, ForgetAttachment, NoteAttached, NoteAilments, NoteExpanded:
+		return false
+	}
+	return true
+}
+
+func (m *model) rule(name string) uint8 {
+	for i, known := range m.rules {
+		if known == name {
+			return uint8(i)
+		}
+	}
+	m.rules = append(m.rules, name)
+	return uint8(len(m.rules) - 1)
+}
+
+var (
+	errDead = errors.New(deadText)
+	errAway = flex.Errorf(flex.CodeUnavailable, "away")
+)

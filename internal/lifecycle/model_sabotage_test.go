@@ -1,0 +1,52 @@
+package lifecycle
+
+import (
+	"slices"
+	"testing"
+)
+
+// allRules are those of all tables, by name. A name in several tables is one rule:
+// it is taken out of all of them.
+func allRules() (names []string) {
+	tables := [][]Rule{
+		releaseRules(), unpublishRules(), leaveRules(), unstageRules(), detachRules(AsConfigured), growRules(),
+		releaseDeviceRules(), bringRules(), repairRules(), unclearRules(),
+	}
+	for _, goal := range append(goals(), ExpandVolume) {
+		tables = append(tables, table(goal))
+	}
+	for _, rules := range tables {
+		for _, r := range rules {
+			if !slices.Contains(names, r.Name) {
+				names = append(names, r.Name)
+			}
+		}
+	}
+	return names
+}
+
+// TestSabotage takes the rules out one at a time, and the model has to notice, in the
+// configuration that is known to miss the rule, or else in any.
+func TestSabotage(t *testing.T) {
+	for _, rule := range allRules() {
+		t.Run(rule, func(t *testing.T) {
+			t.Parallel()
+			if why := spared(rule); why != "" {
+				t.Logf("| %s | not missed: %s |", rule, why)
+				return
+			}
+			for _, c := range configs() {
+				if known := missedIn(rule); known != "" && known != c.name {
+					continue
+				}
+				m := newModel(c, rule)
+				m.most = mostShort
+				if v := m.explore(c.short); v != nil {
+					t.Logf("| %s | %s | %d | %s |", rule, v.invariant.name, len(v.story), c.name)
+					return
+				}
+			}
+			t.Errorf("| %s | no invariant notices that this rule is not there: is it needed? |", rule)
+		})
+	}
+}

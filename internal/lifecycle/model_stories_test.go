@@ -1,0 +1,151 @@
+package lifecycle
+
+import (
+	"strings"
+	"testing"
+)
+
+// A told story is one in which the model has found a fault of the planner. Its lines
+// say what happens, without rules; what the daemon does in between goes on by itself.
+type toldStory struct {
+	name, config string
+	bounds       budget
+	lines        []string
+}
+
+func toldStories() []toldStory {
+	return []toldStory{
+		{"a bare directory after a stage that died", "dead mounts, one pod", budget{rpc: 1, dead: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 NodeStageVolume",
+			"node-1 pod a: NodePublishVolume", "node-1 the CSI driver restarts", "node-1 pod a: bind", "node-1 pod a: unbind",
+			"node-1 pod a: NodeUnpublishVolume: refused",
+		}},
+		{"a dead bind", "dead targets", budget{dead: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 pod a: NodePublishVolume",
+			"node-1 pod a: apply the fsGroup", "node-1 the CSI driver restarts", "node-1 pod a: bind",
+		}},
+		{"died while it unstaged what is dead", "dead mounts, one pod", budget{dead: 1, crash: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 pod a: bind",
+			"node-1 the CSI driver restarts", "node-1 the daemon reconciles", "node-1 the daemon reconciles",
+			"node-1 pod a: unmount what is dead", "node-1 pod a: NodeUnpublishVolume", "node-1 the daemon dies",
+		}},
+		{"published directly, uncertainly", "direct", budget{rpc: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 NodeStageVolume",
+			"node-1 pod a: NodePublishVolume: uncertain, done", "node-1 pod a: the pod is to end",
+		}},
+		{"published directly, and found by the kubelet", "direct, callers leave", budget{leave: 1, rpc: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 NodeStageVolume",
+			"node-1 pod a: the caller gives up waiting", "node-1 pod a: NodePublishVolume", "node-1 pod a: NodeUnpublishVolume: refused",
+			"node-1 pod a: the kubelet finds the directory mounted", "node-1 pod a: the kubelet starts the containers",
+			"the grace period passes", "node-1 the daemon reconciles",
+		}},
+		{"the marker is gone when mount comes late", "device, cluster", budget{rpc: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 kube-controller-manager attaches", "node-1 external-attacher attaches",
+			"node-1 the kubelet calls mountdevice", "node-1 mount the marker", "the grace period passes", "node-1 the daemon reconciles",
+			"node-1 unmount the marker", "node-1 pod a: the kubelet calls mount", "node-1 NodeStageVolume: uncertain, done",
+			"node-1 pod a: the pod is to end", "node-1 kube-controller-manager detaches",
+		}},
+		{"an attachment of others that nothing is left of", "device, cluster", budget{restart: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 kube-controller-manager attaches", "node-1 external-attacher attaches",
+			"node-1 the kubelet calls mountdevice", "node-1 mount the marker", "node-1 pod a: the kubelet calls mount",
+			"node-1 wait for the VolumeAttachment: not yet", "node-1 the kubelet restarts",
+		}},
+		{"attached by a callout, and not needed for a while", "callouts, cluster", budget{rpc: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 the kubelet calls attach",
+			"node-1 create the VolumeAttachment and wait: made", "node-1 external-attacher attaches",
+			"node-1 the kubelet calls mountdevice", "node-1 pod a: the kubelet calls mount", "node-1 NodeStageVolume",
+			"node-1 pod a: NodePublishVolume: refused", "the grace period passes", "node-1 the daemon reconciles",
+		}},
+		{"unstaged between two looks", "migration", budget{swap: 1, restart: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 pod a: NodePublishVolume",
+			"node-1 the kubelet restarts", "the grace period passes", "node-1 the daemon reconciles", "node-1 pod a: NodeUnpublishVolume",
+			"node-1 pod a: the kubelet calls mount", "the PersistentVolume is deleted", "the PersistentVolume is created as a CSI one",
+			"node-1 pod a: the kubelet's CSI plugin writes", "node-1 pod a: the pod is to end", "node-1 the kubelet's CSI plugin unstages",
+			"node-1 pod a: NodePublishVolume",
+		}},
+		{"a plugin that begins after a long time", "migration, two pods", budget{swap: 1}, []string{
+			"node-1 pod b: the pod is created", "node-1 pod b: the kubelet calls mount", "node-1 pod b: bind",
+			"the PersistentVolume is deleted", "the PersistentVolume is created as a CSI one", "node-1 pod b: the kubelet's CSI plugin writes",
+			"node-1 pod b: the pod is to end", "node-1 pod b: the kubelet calls unmount", "node-1 pod b: drop the target",
+			"node-1 the kubelet's CSI plugin unstages", "the grace period passes", "node-1 pod a: the pod is created",
+			"node-1 pod a: the kubelet's CSI plugin writes", "node-1 the daemon reconciles",
+		}},
+	}
+}
+
+// TestStories tells them again: no invariant is broken, and all ends well.
+func TestStories(t *testing.T) {
+	for _, s := range toldStories() {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range configs() {
+				if c.name == s.config {
+					newModel(c, "").tell(t, s)
+					return
+				}
+			}
+			t.Fatalf("there is no configuration %s", s.config)
+		})
+	}
+}
+
+// tell follows the lines. What is not possible any more is left out: the planner does
+// something else since the fault was mended.
+func (m *model) tell(t *testing.T, s toldStory) {
+	t.Helper()
+	m.bounds = s.bounds
+	w := m.c.start(s.bounds)
+	var told []string
+	step := func(mv *move) {
+		told = append(told, m.line(mv.label))
+		for _, inv := range invariants() {
+			if inv.broken(m, &w, mv) {
+				t.Fatalf("%s: %s\n%s", inv.name, inv.sentence, strings.Join(told, "\n"))
+			}
+		}
+		w = mv.to
+	}
+	for _, line := range s.lines {
+		for range 20 {
+			mv, goesOn := m.find(w, line)
+			if mv == nil && goesOn != nil {
+				step(goesOn)
+				continue
+			}
+			if mv != nil {
+				step(mv)
+			}
+			break
+		}
+	}
+	if len(told) < len(s.lines)/2 {
+		t.Errorf("only this could be told: %s", strings.Join(told, "\n"))
+	}
+	for p := -1; p < m.c.pods; p++ {
+		if p >= 0 && !m.mayWant(&w, p) {
+			continue
+		}
+		if lines := m.settle(m.prepare(w, p), p); lines != nil {
+			t.Errorf("%s\n%s\n%s", promise(p).sentence, strings.Join(told, "\n"), strings.Join(lines, "\n"))
+		}
+	}
+}
+
+// find returns the move that a line means, and that with which the daemon goes on.
+func (m *model) find(w world, line string) (meant, goesOn *move) {
+	var g moves
+	list := m.moves(w, &g)
+	for i := range list {
+		l := list[i].label
+		if l.rule != 0 && l.outcome == "" && goesOn == nil {
+			goesOn = &list[i]
+		}
+		l.rule = 0
+		text := m.line(l)
+		whole := strings.Contains(line, ": refused") || strings.Contains(line, "uncertain") || strings.HasSuffix(line, ": not yet") || strings.HasSuffix(line, ": made")
+		if meant == nil && (text == line || !whole && l.outcome == "" && strings.HasPrefix(text, line)) {
+			meant = &list[i]
+		}
+	}
+	return meant, goesOn
+}
