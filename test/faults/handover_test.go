@@ -133,6 +133,11 @@ func (w *world) handOver() {
 	}
 	for round := 0; round < 24 && err == nil; round++ {
 		time.Sleep(200 * time.Millisecond) // some calls with each
+		if round%4 == 3 {
+			// A call is made five times at most (internal/wire, tries), and those that
+			// take long need a daemon that lives as long, once in so many.
+			time.Sleep(3 * drain)
+		}
 		serving, err = w.handOverOnce(round, serving)
 	}
 	close(stop)
