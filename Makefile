@@ -301,6 +301,10 @@ faults: build ## the same for DURATION (25m) or COUNT life cycles, from SEED
 	FAULTS_DURATION=$(DURATION) FAULTS_COUNT=$(COUNT) FAULTS_SEED=$(SEED) go test -count=1 -timeout 24h -v -run '^TestCampaign$$' ./test/faults
 	FAULTS_ALL=1 go test -count=1 -timeout 24h -v -run '^TestKillDaemon$$' ./test/faults
 
+.PHONY: model
+model: ## the model of the life of a volume, with wider bounds than in test-unit (an hour, and a few GB)
+	FLEX_MODEL=deep go test -count=1 -timeout 24h -v -run '^TestModel$$' ./internal/lifecycle
+
 .PHONY: fuzz
 fuzz: $(BIN)/testsum ## each fuzz target for FUZZTIME (20000x)
 	@$(TESTSUM) -step fuzz fuzz -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
@@ -351,7 +355,7 @@ deps: ## update the golden list of what flexdriver links
 
 .PHONY: docs
 docs: ## make docs/reference and man/ from the programs' own flags and from docs/
-	go test ./hack/manual ./hack/manifests ./cmd/flexdriver ./cmd/flex2csi -run '^(TestManual|TestDocuments|TestDistributions|TestManifests)$$' -update
+	go test ./hack/manual ./hack/manifests ./cmd/flexdriver ./cmd/flex2csi -run '^(TestManual|TestDocuments|TestDistributions|TestLifecycle|TestManifests)$$' -update
 
 .PHONY: verify
 verify: $(TOOLS)/gofumpt ## go.mod is tidy and all files are formatted
