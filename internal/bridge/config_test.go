@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -99,6 +100,28 @@ func TestTakenOverElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.succeed("unmount", dir)
+	n.empty()
+}
+
+// TestForgottenElsewhere: a kubelet that was restarted has forgotten its own stage, and
+// its file is left. Nobody would ever remove that, and the volume stayed for ever.
+func TestForgottenElsewhere(t *testing.T) {
+	n := newNode(t)
+	n.bridge.Drivers[flexDriver].StagingRoot = filepath.Join(n.dir, "plugins/kubernetes.io/csi/other")
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	file := n.takeOver()
+	before := time.Now().Add(-2 * bridge.DefaultGrace)
+	if err := os.Chtimes(file, before, before); err != nil {
+		t.Fatal(err)
+	}
+	staged := filepath.Join(filepath.Dir(file), "globalmount")
+	n.mounts.set(staged, true)
+	n.succeedNot("unmount", dir) // it is mounted there, and may not be detached
+	n.mounts.set(staged, false)
+	n.driver.called()
+	n.succeed("unmount", dir)
+	n.expect("the end", "NodeUnstage ControllerUnpublish")
 	n.empty()
 }
 

@@ -141,6 +141,8 @@ func (b *Bridge) seePlugin(key csivol.Key) (p lifecycle.PluginState, err error) 
 	if info, err := os.Stat(b.volDataPath(key)); err == nil {
 		p.Since = info.ModTime()
 	}
+	mounts, lookErr := b.stageMounts(b.kubeletStagingPath(key))
+	p.Mounted = lookErr != nil || len(mounts) > 0 // what cannot be looked at may be
 	return p, nil
 }
 

@@ -4,19 +4,19 @@ import "github.com/flex2csi/flex2csi/internal/csivol"
 
 // A seen is all that a daemon sees, in a few bytes: see facts.
 type seen struct {
-	driverAway, pluginPods, pluginStaged bool
-	stage, device                        mnt
-	dirs, targets                        [podCount]mnt
-	there                                [podCount]bool
-	age                                  uint8 // of vol_data.json
-	pods                                 [podCount]podPhase
-	ran                                  [podCount]bool
-	fates                                [podCount]fate
-	deviceNext                           bool
-	stones, same, turn                   [podCount]bool
-	other, lost, secrets, noClaim        bool
-	unknown                              bool // what a call would say
-	grown                                bool // the filesystem has the new size
+	driverAway, pluginPods, pluginStaged, pluginMounted bool
+	stage, device                                       mnt
+	dirs, targets                                       [podCount]mnt
+	there                                               [podCount]bool
+	age                                                 uint8 // of vol_data.json
+	pods                                                [podCount]podPhase
+	ran                                                 [podCount]bool
+	fates                                               [podCount]fate
+	deviceNext                                          bool
+	stones, same, turn                                  [podCount]bool
+	other, lost, secrets, noClaim                       bool
+	unknown                                             bool // what a call would say
+	grown                                               bool // the filesystem has the new size
 }
 
 // A fate is a csivol.Fate.
@@ -26,7 +26,7 @@ type fate struct{ replaced, gone, lives, next bool }
 func (m *model) see(w *world, i int) seen {
 	n := &w.nodes[i]
 	s := seen{
-		driverAway: n.driverAway, pluginStaged: n.plugin.file, age: n.plugin.age, stage: n.staged, stones: n.stones, there: n.dirs,
+		driverAway: n.driverAway, pluginStaged: n.plugin.file, pluginMounted: n.plugin.staged, age: n.plugin.age, stage: n.staged, stones: n.stones, there: n.dirs,
 		other: n.other, grown: w.fsGrown, secrets: w.secret != n.tried,
 		lost:    !w.away && (!n.va.there || n.va.deleting || !n.va.attached),
 		noClaim: true,
@@ -85,7 +85,7 @@ func (f fate) real() csivol.Fate {
 func (m *model) facts(s seen) map[Fact]Seen {
 	f := map[Fact]Seen{
 		{What: TheDriver}:                    m.theDriver(s),
-		{What: ThePlugin}:                    {Plugin: PluginState{Pods: s.pluginPods, Staged: s.pluginStaged, Since: timeOf(s.age)}},
+		{What: ThePlugin}:                    {Plugin: PluginState{Pods: s.pluginPods, Staged: s.pluginStaged, Mounted: s.pluginMounted, Since: timeOf(s.age)}},
 		{What: TheStage}:                     at(s.stage, true),
 		{What: TheDevice}:                    at(s.device, true),
 		{What: TheDir, Dir: deviceDir}:       at(s.device, true),

@@ -147,6 +147,8 @@ type PluginState struct {
 	// Pods: it has the volume for a pod. Staged: as its file next to the staging path
 	// says, it has staged it.
 	Pods, Staged bool
+	// Mounted: something is mounted at its staging path, or directly below.
+	Mounted bool
 	// Since is when that file was written.
 	Since time.Time
 }

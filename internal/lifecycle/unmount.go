@@ -190,11 +190,14 @@ func (c *plan) leaves() volstate.Owner {
 
 // owner is who has the volume besides the bridge, as is seen now. next: a pod that is about
 // to have it as a CSI volume counts.
+//
+// But for a stage that is shared, a file that is old and has no mount counts no more: the
+// kubelet that wrote it has forgotten it, and nothing would ever remove it.
 func (c *plan) owner(next bool) volstate.Owner {
 	switch p := c.plugin(); {
 	case p.Pods:
 		return volstate.Kubelet
-	case p.Staged, next && c.tearsDown() && c.see(TheFate, c.w.Dir).Fate.Next != "":
+	case p.Staged && (c.r.Stage != volstate.None && c.shares() || p.Mounted || !c.stale(p.Since)), next && c.tearsDown() && c.see(TheFate, c.w.Dir).Fate.Next != "":
 		return volstate.Unclear
 	}
 	return volstate.Ours
