@@ -138,12 +138,24 @@ func (b *Bridge) seePlugin(key csivol.Key) (p lifecycle.PluginState, err error) 
 	if p.Staged, err = b.kubeletStages(key); !p.Staged || err != nil {
 		return p, err
 	}
-	if info, err := os.Stat(b.volDataPath(key)); err == nil {
-		p.Since = info.ModTime()
-	}
-	mounts, lookErr := b.stageMounts(b.kubeletStagingPath(key))
-	p.Mounted = lookErr != nil || len(mounts) > 0 // what cannot be looked at may be
+	p.Mounted = b.maybeStaged(b.kubeletStagingPath(key))
+	p.Since = b.writtenAt(b.volDataPath(key))
 	return p, nil
+}
+
+// maybeStaged: what cannot be looked at may be.
+func (b *Bridge) maybeStaged(path string) bool {
+	mounts, err := b.stageMounts(path)
+	return err != nil || len(mounts) > 0
+}
+
+// writtenAt is when a file was written; zero: it is gone by now.
+func (b *Bridge) writtenAt(path string) time.Time {
+	info, err := os.Stat(path)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
 }
 
 // seePod tells what the node shows of the pod that a directory belongs to.
