@@ -216,7 +216,9 @@ type Bridge struct {
 	mu      sync.Mutex
 	volumes map[csivol.Key]*volume
 	byDir   map[string]csivol.Key
-	lost    map[persistentVolume][]string // directories of volumes whose record was lost
+	// unmarked are device mount paths of which the reconciler has removed the marker.
+	unmarked map[string]bool
+	lost     map[persistentVolume][]string // directories of volumes whose record was lost
 }
 
 // Driver returns the callouts for one Flex driver, for flex.Run.

@@ -330,11 +330,14 @@ func TestForgottenDevice(t *testing.T) {
 		if got, want := n.driver.called(), "NodeUnstage"; got != want || n.mounts.mounted[device] {
 			t.Errorf("%q was called, want %s; marker: %t", got, want, n.mounts.mounted[device])
 		}
-		if _, err := os.Stat(device); err != nil { // it says that the volume has attach: true
+		if _, err := os.Stat(device); err != nil { // the marker may have to come back
 			t.Errorf("the device mount path is gone: %v", err)
 		}
 		if comesBack { // it had not forgotten
 			n.succeed("mount", dir, options)
+			if !n.mounts.mounted[device] {
+				t.Error("there is no marker, so the kubelet calls no unmountdevice")
+			}
 			n.succeed("unmount", dir)
 			n.succeed("unmountdevice", device)
 		}
