@@ -163,7 +163,7 @@ type Planner struct {
 // Next returns what happens next to a volume of which r is the record.
 func (p Planner) Next(r *volstate.Record, o *Observed, w Wanted) Step {
 	c := &plan{r: r, o: o, w: w, dir: w.Dir, without: p.without}
-	if s := c.first(table(w.Goal)); s != nil {
+	if s := c.first(tables[w.Goal]); s != nil {
 		return *s
 	}
 	return Step{Kind: Done}
@@ -188,6 +188,10 @@ type plan struct {
 	dir     string // of the target that the rules are asked for
 	without string
 	missing *Fact
+
+	// Kept for the rules that come later in the same look.
+	sorted []string
+	ill    *ailing
 }
 
 // first returns the step of the first rule that applies. A rule that wants to know

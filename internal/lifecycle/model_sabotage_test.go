@@ -8,14 +8,14 @@ import (
 // allRules are those of all tables, by name. A name in several tables is one rule:
 // it is taken out of all of them.
 func allRules() (names []string) {
-	tables := [][]Rule{
+	all := [][]Rule{
 		releaseRules(), unpublishRules(), leaveRules(), unstageRules(), detachRules(AsConfigured), growRules(),
 		releaseDeviceRules(), bringRules(), repairRules(), unclearRules(),
 	}
 	for _, goal := range append(goals(), ExpandVolume) {
-		tables = append(tables, table(goal))
+		all = append(all, tables[goal])
 	}
-	for _, rules := range tables {
+	for _, rules := range all {
 		for _, r := range rules {
 			if !slices.Contains(names, r.Name) {
 				names = append(names, r.Name)

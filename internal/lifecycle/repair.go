@@ -108,6 +108,23 @@ const MissingMount = "not mounted any more"
 
 // ailments are what is wrong with mounts that ought to be there.
 func (c *plan) ailments() (stage string, targets map[string]string) {
+	if c.ill == nil {
+		stage, targets = c.examine()
+		if c.missing != nil {
+			return stage, targets
+		}
+		c.ill = &ailing{stage, targets}
+	}
+	return c.ill.stage, c.ill.targets
+}
+
+// ailing is what several rules of one look want to know.
+type ailing struct {
+	stage   string
+	targets map[string]string
+}
+
+func (c *plan) examine() (stage string, targets map[string]string) {
 	targets = map[string]string{}
 	for _, dir := range c.dirs() {
 		if !c.r.Targets[dir].Bound {

@@ -1,26 +1,16 @@
 package lifecycle
 
-// table returns the rules of a goal, in the order in which they are asked.
-func table(g Goal) []Rule {
-	switch g {
-	case Mount:
-		return mountRules()
-	case Unmount, Bury:
-		return unmountRules()
-	case MountDevice:
-		return mountDeviceRules()
-	case UnmountDevice:
-		return unmountDeviceRules()
-	case Attach:
-		return attachGoalRules()
-	case Detach:
-		return detachGoalRules()
-	case Expand:
-		return expandRules()
-	case ExpandVolume:
-		return expandVolumeRules()
-	case Reconcile:
-		return reconcileRules()
-	}
-	return nil
+// tables are the rules of each goal, in the order in which they are asked. They never
+// change; the reconciler asks them for thousands of volumes.
+var tables = map[Goal][]Rule{
+	Mount:         mountRules(),
+	Unmount:       unmountRules(),
+	Bury:          unmountRules(),
+	MountDevice:   mountDeviceRules(),
+	UnmountDevice: unmountDeviceRules(),
+	Attach:        attachGoalRules(),
+	Detach:        detachGoalRules(),
+	Expand:        expandRules(),
+	ExpandVolume:  expandVolumeRules(),
+	Reconcile:     reconcileRules(),
 }

@@ -33,7 +33,7 @@ func Tables() []Table {
 		{Name: string(Reconcile), About: "Every 30 s for each volume without an operation, after the pending unmounts."},
 	}
 	for i := range all {
-		all[i].Rows = rows(table(Goal(all[i].Name)), parts)
+		all[i].Rows = rows(tables[Goal(all[i].Name)], parts)
 	}
 	for _, p := range parts {
 		all = append(all, Table{Name: p.name, About: p.about, Rows: rows(p.rules, parts)})

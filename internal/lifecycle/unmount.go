@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/flex2csi/flex2csi/internal/volstate"
@@ -306,4 +305,9 @@ func growRules() []Rule {
 }
 
 // dirs returns the directories of all targets, in an order that never changes.
-func (c *plan) dirs() []string { return slices.Sorted(maps.Keys(c.r.Targets)) }
+func (c *plan) dirs() []string {
+	if c.sorted == nil {
+		c.sorted = sortedDirs(c.r)
+	}
+	return c.sorted
+}
