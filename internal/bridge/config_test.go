@@ -104,7 +104,7 @@ func TestTakenOverElsewhere(t *testing.T) {
 }
 
 // TestForgottenElsewhere: a kubelet that was restarted has forgotten its own stage, and
-// its file is left. Nobody would ever remove that, and the volume stayed for ever.
+// its file is left. Nothing would ever remove that, and the volume stayed for ever.
 func TestForgottenElsewhere(t *testing.T) {
 	n := newNode(t)
 	n.bridge.Drivers[flexDriver].StagingRoot = filepath.Join(n.dir, "plugins/kubernetes.io/csi/other")

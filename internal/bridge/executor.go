@@ -182,7 +182,7 @@ func worded(s lifecycle.Step, err error, before volstate.Phase) error {
 }
 
 // explainExpand says what to do about a driver that cannot grow a volume while
-// it is in use. A Success would claim a size that nobody provided.
+// it is in use. A Success would claim a size that is not there.
 func explainExpand(err error) error {
 	if csivol.FailedPrecondition(err) {
 		return flex.Errorf(flex.CodeFailedPrecondition, "%w; this driver cannot expand the volume now: if it can while the volume is not in use, delete the pods that use it; it is expanded when the last one is gone", err)

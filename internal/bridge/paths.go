@@ -17,7 +17,7 @@ import (
 
 // Where volumes are on the node, and what the kubelet's own CSI plugin keeps there.
 // A PersistentVolume may become a CSI one under its pods, and a FlexVolume again
-// (flex2csi migrate); then the plugin has the volume beside us. See
+// (flex2csi migrate); then the plugin has the volume, too. See
 // docs/adr/0015-replace-in-place.md.
 
 // stagingPath is the kubelet's own for the volume: so that its CSI plugin can
@@ -98,7 +98,7 @@ func (b *Bridge) mounted(path string) bool {
 	return err == nil && mounted
 }
 
-// volDataFile is what the kubelet's CSI plugin keeps beside its staging path, for
+// volDataFile is what the kubelet's CSI plugin keeps next to its staging path, for
 // drivers that stage (pkg/volume/csi/csi_attacher.go, MountDevice), and in a pod's
 // directory for all (csi_mounter.go, SetUpAt; Kubernetes v1.37.1).
 const volDataFile = "vol_data.json"
@@ -124,7 +124,7 @@ func (b *Bridge) KubeletHas(r *volstate.Record, pod string) bool {
 }
 
 // KubeletTook reports whether the kubelet's CSI plugin has the volume of a record
-// beside us, for whichever of its pods.
+// as well, for any of its pods.
 func (b *Bridge) KubeletTook(r *volstate.Record) bool {
 	if b.KubeletHas(r, "") {
 		return true

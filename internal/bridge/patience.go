@@ -57,7 +57,7 @@ func (v *volume) rpc(timeout time.Duration, f func(context.Context) error) error
 
 // inheritedWait bounds how long a driver is asked again that is still at the call of
 // an earlier process, which ended a moment ago: it says ABORTED, until it has seen
-// that nobody waits for the answer (CSI specification, "Secrets and Errors":
+// that no caller waits for the answer (CSI specification, "Secrets and Errors":
 // operation pending for volume).
 const inheritedWait = 2 * time.Second
 

@@ -142,7 +142,7 @@ func (x *execution) reattached(before map[string]string, got csivol.Attached) {
 const sweepCommand flex.Command = "sweep"
 
 // Sweep looks for attachments that this node has made and that no record knows
-// of, since the records were lost: nobody else would ever delete them. What is
+// of, since the records were lost: nothing else would ever delete them. What is
 // still in use keeps its attachment.
 func (b *Bridge) Sweep(ctx context.Context) error {
 	if b.Attachments == nil {

@@ -204,7 +204,7 @@ func (x *execution) nodeStage() error {
 	})
 }
 
-// nodeUnstage verifies that the path is free. Nobody asks before whether the driver
+// nodeUnstage verifies that the path is free. It is not asked before whether the driver
 // stages, which a recovered record does not know: tear-down does not wait for a
 // controller, whose features those are, too.
 func (x *execution) nodeUnstage() error {
@@ -336,7 +336,7 @@ func target(t *volstate.Target, dir string) string {
 	return t.Private
 }
 
-// republishEvery is about as often as the kubelet looks at a pod anew
+// republishEvery is about as often as the kubelet looks at a pod again
 // (pkg/kubelet/kubelet.go, syncFrequency).
 const republishEvery = time.Minute
 

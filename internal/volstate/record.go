@@ -33,7 +33,7 @@ type Owner string
 
 // The owners.
 const (
-	// Ours: nobody else has it.
+	// Ours: the bridge has it alone.
 	Ours Owner = ""
 	// Unclear: the kubelet's CSI plugin has the volume staged, or is about to, and
 	// has it for no pod: it begins, it is about to end, or it has failed and will

@@ -72,8 +72,8 @@ func (w *world) unbind(v *volume) {
 		}
 		return err != nil
 	})
-	// Until then the claim would be bound to the next one of this name. Nobody protects
-	// claims here, so nobody removes the finalizer either.
+	// Until then the claim would be bound to the next one of this name. Claims are
+	// not protected here, so their finalizer stays.
 	claims := w.Admin().CoreV1().PersistentVolumeClaims(metav1.NamespaceDefault)
 	w.wait("the claim to go", func() bool {
 		_, err := claims.Patch(w.t.Context(), v.name, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
