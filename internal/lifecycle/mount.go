@@ -403,11 +403,17 @@ func (c *plan) stageGone() bool {
 
 func publishRules() []Rule {
 	return []Rule{
-		{"target-silent", "the volume was published for the pod before, and that mount does not answer", "refuse: it may answer again", func(c *plan) *Step {
-			if c.target().Publish != volstate.Done || c.taken(NodePublish) || c.mount(TheTarget).Mount != Silent {
+		{"target-silent", "the volume was published for the pod before, and that mount does not answer, or cannot be looked at", "refuse: it may answer again", func(c *plan) *Step {
+			if c.target().Publish != volstate.Done || c.taken(NodePublish) {
 				return nil
 			}
-			return refuse(errSilent(c.r, c.mount(TheTarget).Err))
+			switch seen := c.mount(TheTarget); seen.Mount {
+			case Silent:
+				return refuse(errSilent(c.r, seen.Err))
+			case Unknown:
+				return refuse(seen.Err)
+			}
+			return nil
 		}},
 		{"target-dead", "the volume was published for the pod before, and that mount is dead or gone", "first [unpublish the target]", func(c *plan) *Step {
 			if c.target().Publish != volstate.Done || c.taken(NodePublish) || c.mount(TheTarget).Mount == Alive {
