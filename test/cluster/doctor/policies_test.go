@@ -54,7 +54,7 @@ func lookAtPolicies(t *testing.T, p *controlplane.Plane) {
 			t.Fatal(err)
 		}
 	}
-	binding("flex2csi-attachment-drivers", `{"paramRef":{"name":"another"}}`)
+	binding("flex2csi-attachment-drivers", `{"paramRef":{"name":"another","parameterNotFoundAction":"Deny"}}`)
 	until("another parameter", "attachment-denied")
 	binding("flex2csi-attachment-drivers", `{"paramRef":{"name":"another","parameterNotFoundAction":"Allow"}}`)
 	until("no parameter", "attachment-drivers-open")
