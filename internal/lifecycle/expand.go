@@ -49,7 +49,7 @@ func expandRules() []Rule {
 			}
 			return &Step{Kind: ControllerExpand}
 		}},
-		{"node-expand", "the node service has EXPAND_VOLUME, and ControllerExpandVolume was not possible or asked for it", "NodeExpandVolume", func(c *plan) *Step {
+		{"node-expand", "the node service has EXPAND_VOLUME, and ControllerExpandVolume was not possible, or its answer asked for node expansion", "NodeExpandVolume", func(c *plan) *Step {
 			f := c.driver().Features
 			if !f.NodeExpand || c.taken(NodeExpand) || f.ControllerExpand && !c.o.NodeExpansionRequired {
 				return nil

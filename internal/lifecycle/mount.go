@@ -181,7 +181,7 @@ func failedSetUp() []Rule {
 			}
 			return c.first(unpublishRules())
 		}},
-		{"undo-failed", "a step failed, nothing of it is still going on, and this call recorded the target", "[release the target], then refuse", func(c *plan) *Step {
+		{"undo-failed", "a step failed with an error that is final, local or not begun, and this call recorded the target", "[release the target], then refuse", func(c *plan) *Step {
 			f := c.first0()
 			if f == nil || !isOver(f) || len(c.o.Failures) > 1 || c.target() == nil || !c.o.Taken[Deed{Claim, c.w.Dir}] {
 				return nil

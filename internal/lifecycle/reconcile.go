@@ -198,7 +198,7 @@ func unclearRules() []Rule {
 			}
 			return &Step{Kind: LeaveToKubelet}
 		}},
-		{"unclear-ended", "ownership was left unclear, and the kubelet's CSI plugin has unstaged the volume", "forget the stage", func(c *plan) *Step {
+		{"unclear-ended", "ownership was left unclear, there is no vol_data.json, and nothing is mounted at the staging path any more: the kubelet's CSI plugin has unstaged the volume", "forget the stage", func(c *plan) *Step {
 			if !LeftUnclear(c.r) || !c.ended() {
 				return nil
 			}

@@ -58,7 +58,7 @@ func repairRules() []Rule {
 // ailmentRules find what is dead, and say whether it can be replaced.
 func ailmentRules() []Rule {
 	return []Rule{
-		{"note-ailments", "a mount is dead, silent or missing that was not at the last look, or works again", "record it: it is repaired at the next look", func(c *plan) *Step {
+		{"note-ailments", "a mount is dead, silent or missing that was not at the last look, or works again", "record it, with an event; the next look repairs it where no container can be harmed", func(c *plan) *Step {
 			if c.repairing() || c.missing != nil {
 				return nil
 			}

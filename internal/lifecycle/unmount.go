@@ -137,7 +137,7 @@ func leaveRules() []Rule {
 				}
 				return &Step{Kind: LeaveToKubelet}
 			}},
-			{"kubelet-has-ended-it", "ownership was unclear, and the kubelet's CSI plugin has unstaged the volume", "forget the stage", func(c *plan) *Step {
+			{"kubelet-has-ended-it", "ownership was unclear, there is no vol_data.json, and nothing is mounted at the staging path any more: the kubelet's CSI plugin has unstaged the volume", "forget the stage", func(c *plan) *Step {
 				if c.leaves() != volstate.Unclear || c.r.Stage == volstate.None || !c.ended() {
 					return nil
 				}
