@@ -29,6 +29,8 @@ type execution struct {
 
 	// What was learned about the driver for this operation.
 	driver *lifecycle.Seen
+	// fates are what the API server was asked for, by directory.
+	fates  map[string]lifecycle.Seen
 	policy Policy
 	// secrets are those of a call, or what is known of them without one.
 	secrets csivol.Secrets

@@ -45,7 +45,7 @@ func (x *execution) see(f lifecycle.Fact) (seen lifecycle.Seen, err error) {
 	case lifecycle.ThePod:
 		seen.Pod = b.seePod(f.Dir)
 	case lifecycle.TheFate:
-		seen = x.seeFate(f.Dir)
+		seen = x.fateOf(f.Dir)
 	case lifecycle.TheTombstone:
 		seen.Yes, seen.Err = b.tombstone(f.Dir)
 	case lifecycle.TheOther:
@@ -184,6 +184,18 @@ func (b *Bridge) there(dir string) bool {
 // fateWait is short: an unmount waits for it, and what is not known does not keep
 // it.
 const fateWait = 3 * time.Second
+
+// fateOf is seeFate, once for an operation.
+func (x *execution) fateOf(dir string) lifecycle.Seen {
+	if seen, known := x.fates[dir]; known {
+		return seen
+	}
+	if x.fates == nil {
+		x.fates = map[string]lifecycle.Seen{}
+	}
+	x.fates[dir] = x.seeFate(dir)
+	return x.fates[dir]
+}
 
 // seeFate tells what became of a volume since it was mounted at dir, for a pod or
 // as a device.
