@@ -45,7 +45,7 @@ func (n *node) refuses(when string) {
 	}
 }
 
-// TestUnmountDeviceUnclear: a vol_data.json is beside the staging path, and no pod has
+// TestUnmountDeviceUnclear: a vol_data.json is next to the staging path, and no pod has
 // the volume by it. unmountdevice answered Success, with the stage still there: the
 // kubelet took the volume off volumesInUse, and the control plane detached the disk
 // under a mounted filesystem.

@@ -42,7 +42,7 @@ func (n *node) giveUp(dir string) {
 
 // TestDirectGivenUp: the kubelet was told that mount failed. For a pod that is deleted
 // now it calls no unmount, and the pod stayed Terminating because of a mount that
-// nobody knew of.
+// no record had.
 func TestDirectGivenUp(t *testing.T) {
 	n := newDirectNode(t)
 	dir := n.podDir("p1")

@@ -48,7 +48,7 @@ func TestExpandProof(t *testing.T) {
 			if done := n.record().Expand == volstate.Done; done != c.grown {
 				t.Errorf("the record says that it is done: %t", done)
 			}
-			n.mounts.bytes = 2 * gib // somebody has grown it
+			n.mounts.bytes = 2 * gib // it was grown elsewhere
 			n.succeed(args...)
 			n.succeed("unmount", dir)
 			n.empty()

@@ -82,7 +82,7 @@ func TestRemovedDriverDevice(t *testing.T) {
 	n.empty()
 }
 
-// TestRemovedDriverReconciles: what nobody wants is undone, and nothing is repaired
+// TestRemovedDriverReconciles: what no pod wants is undone, and nothing is repaired
 // without what the configuration said.
 func TestRemovedDriverReconciles(t *testing.T) {
 	n := withEndpoints(t)

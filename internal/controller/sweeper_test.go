@@ -187,7 +187,7 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// TestNotReady: a node that is off, and that nobody declares so, kept its volumes for
+// TestNotReady: a node that is off, and is not declared so, kept its volumes for
 // ever. It may be that only its kubelet is: so it takes as long, and the absence of
 // pods, as with kube-controller-manager.
 func TestNotReady(t *testing.T) {

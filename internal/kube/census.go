@@ -88,7 +88,7 @@ type answering[T any] struct {
 	err   error
 }
 
-// sharedWait bounds one question, whoever waits for it.
+// sharedWait bounds one question, for all that wait for it.
 const sharedWait = time.Minute
 
 // get returns what ask has said after get was called.

@@ -18,7 +18,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csivol"
 )
 
-// TestCensus: whoever has made an attachment, its name says of what it is.
+// TestCensus: the name of an attachment, of whichever maker, says of what it is.
 func TestCensus(t *testing.T) {
 	c := &census{}
 	add := func(name, driver, node string, deleted *metav1.Time) {

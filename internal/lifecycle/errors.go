@@ -46,7 +46,7 @@ func errOtherStage(r *volstate.Record) error {
 }
 
 func errUnclear(r *volstate.Record, o *Observed) error {
-	return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is staged at %s, and it is not clear whether the kubelet's CSI plugin has it there, too (its vol_data.json is beside it, or a pod is about to have it): unmountdevice succeeds when the plugin has it for a pod or has unstaged it, or when flex2csi has, %v after this began", r.Key(), r.StagingPath, o.Grace)
+	return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is staged at %s, and it is not clear whether the kubelet's CSI plugin has it there, too (its vol_data.json is next to it, or a pod is about to have it): unmountdevice succeeds when the plugin has it for a pod or has unstaged it, or when flex2csi has, %v after this began", r.Key(), r.StagingPath, o.Grace)
 }
 
 func errOtherDevice(r *volstate.Record, want *csivol.Volume) error {

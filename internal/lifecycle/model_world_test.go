@@ -135,7 +135,7 @@ type kubelet struct {
 
 // A plugin is the kubelet's own CSI plugin.
 type plugin struct {
-	file   bool           // vol_data.json beside the staging path
+	file   bool           // vol_data.json next to the staging path
 	age    uint8          // of that file
 	knows  bool           // the kubelet knows of the stage, and will end it
 	orphan bool           // it has forgotten a stage that was never ours

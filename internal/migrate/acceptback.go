@@ -151,7 +151,7 @@ const kubeletRestartCheck = "kubelet-restart"
 // has decided about that. Its containers have what the CSI plugin has mounted. A
 // kubelet that is started again wants the FlexVolume alone, and has the CSI driver
 // unpublish the other (pkg/kubelet/volumemanager/reconciler/reconciler_common.go,
-// unmountVolumes, Kubernetes v1.37.1), which nobody can keep it from. For a driver that
+// unmountVolumes, Kubernetes v1.37.1), which cannot be prevented. For a driver that
 // stages that is a bind, of which the container has its own. For one that runs a process for
 // each mount it is the end of that process.
 func (o *one) kubeletRestart(ctx context.Context, w *world, p journal.Pod) (why string, err error) {
