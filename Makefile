@@ -337,6 +337,7 @@ lint-light: ## gofmt and go vet, which need nothing to be built first
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## all linters with the project's own rules
+	go run ./hack/words
 	$(GOLANGCI_LINT) run
 
 .PHONY: lint-modules

@@ -1,0 +1,70 @@
+package main
+
+// A term is a word or a phrase that new text does not use, and what stands there
+// instead.
+type term struct{ words, write string }
+
+// terms returns the check's list. Each form of a word is listed: "retires" is not
+// found by "retire".
+func terms() []term {
+	return []term{
+		{"anew", "again, re-creates"},
+		{"beside", "next to, alongside, related"},
+		{"whose", "with, of which; or two sentences"},
+		{"whoever", "the operator, the kubelet, the process that"},
+		{"nobody", "the operator, no process, no pod"},
+		{"somebody", "the operator, another process, another controller"},
+		{"anybody", "any process, any user"},
+		{"withal", "also"},
+		{"in vain", "without success, failed"},
+		{"lest", "so that not"},
+		{"at peace", "not modified"},
+		{"in peace", "not modified"},
+		{"a look", "a check, an observation"},
+		{"a word", "a message, a name"},
+		{"what there is", "what exists, the existing"},
+		{"as there are many", "typical"},
+		{"not looked at", "skipped"},
+		{"is waited for", "waits for, with a subject"},
+		{"comes and goes", "is removed, exits"},
+		{"goes away", "is removed, exits"},
+		{"tombstone", "pending unmount"},
+		{"tombstones", "pending unmounts"},
+		{"bury", "record as a pending unmount"},
+		{"buries", "records as a pending unmount"},
+		{"buried", "recorded as a pending unmount"},
+		{"fate", "PV state"},
+		{"fates", "PV states"},
+		{"lent", "in use by the attach-detach controller"},
+		{"teller", "status reporter"},
+		{"tellers", "status reporters"},
+		{"insistent", "retryable"},
+		{"in doubt", "uncertain"},
+		{"retire", "drain, shut down"},
+		{"retires", "drains, shuts down"},
+		{"retired", "drained, shut down"},
+		{"retirement", "draining, shutdown"},
+		{"departure", "shutdown"},
+		{"verdict", "result"},
+		{"verdicts", "results"},
+		{"CSI driver away", "CSIDriverUnavailable"},
+	}
+}
+
+// An exception is text that stays although a term is in it.
+type exception struct {
+	// text is found as a term is: by its words.
+	text string
+	// path is the file, or a folder with all below it; anywhere if empty.
+	path   string
+	reason string
+}
+
+func exceptions() []exception {
+	return []exception{
+		{text: "user nobody", reason: "the system's user of that name"},
+		{text: "as nobody", reason: "the system's user of that name, and hack/as-nobody"},
+		{path: "CHANGELOG.md", reason: "names what was renamed"},
+		{path: "hack/words", reason: "this list"},
+	}
+}
