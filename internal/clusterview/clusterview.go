@@ -9,21 +9,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csivol"
 )
 
-// A Node is one node of the cluster.
-type Node struct {
-	Name           string
-	KubeletVersion string // v1.37.1
-	Ready          bool
-	// OutOfService: somebody has declared it dead (node.kubernetes.io/out-of-service).
-	OutOfService bool
-	// VolumesInUse are the unique names that the kubelet says it uses.
-	VolumesInUse []string
-	// VolumesAttached are those that the control plane says it has attached.
-	VolumesAttached []string
-	// Devices are what attach has answered, by the names of VolumesAttached.
-	Devices map[string]string
-}
-
 // A Driver is a CSIDriver object.
 type Driver struct {
 	Name string
@@ -60,24 +45,6 @@ type Attachment struct {
 	Deleted    time.Time
 	Finalizers []string
 }
-
-// A Pod is one that the API server knows of.
-type Pod struct {
-	Namespace, Name string
-	// UIDs are those by which the kubelet may call it: a static pod has another
-	// one there (annotation kubernetes.io/config.hash).
-	UIDs []string
-	Node string
-	// Terminating: somebody has asked for its end. Finished: no container of it
-	// runs, or will.
-	Terminating, Finished bool
-	// Claims are the names of its claims, FlexVolumes its inline ones.
-	Claims      []string
-	FlexVolumes []FlexVolume
-}
-
-// A FlexVolume is one that a pod has without a PersistentVolume.
-type FlexVolume struct{ Driver, Name string }
 
 // Kubelet is what matters here of the configuration that a kubelet runs with.
 type Kubelet struct {

@@ -11,10 +11,13 @@ package controller
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -35,7 +38,7 @@ type Cluster interface {
 	// GetAttachment returns the one of a name, whosever it is; nil: there is none.
 	GetAttachment(ctx context.Context, name string) (*clusterview.Attachment, error)
 	// GetNode returns nil if there is none.
-	GetNode(ctx context.Context, name string) (*clusterview.Node, error)
+	GetNode(ctx context.Context, name string) (*corev1.Node, error)
 	// PersistentVolume returns one, as it was seen lately unless fresh; its error
 	// is NotFound if there is none.
 	PersistentVolume(ctx context.Context, name string, fresh bool) (*csivol.PersistentVolume, error)
@@ -227,7 +230,7 @@ func (c *Controller) requireUnused(ctx context.Context, flexDriver string, call 
 	if err != nil {
 		return err
 	}
-	if n == nil || !n.Ready || !lists(n.VolumesInUse, uniqueName(flexDriver, call.VolumeName)) {
+	if n == nil || !kubeobject.NodeReady(n) || !kubeobject.VolumeInUse(n, kubeobject.FlexVolumeName(flexDriver, call.VolumeName)) {
 		return nil
 	}
 	return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is in use on node %s, which is ready, and is not detached; it will be when the kubelet there has unmounted it", call.VolumeName, call.NodeName)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/clusterview"
@@ -118,27 +120,27 @@ func TestIsAttachedNeverGuesses(t *testing.T) {
 func TestDetach(t *testing.T) {
 	mine := old("node-1", attachment.AttachedByController)
 	for name, test := range map[string]struct {
-		node   *clusterview.Node
+		node   []func(*corev1.Node) // nil: there is none
 		driver string
 		change func(*clusterview.Attachment)
 		err    error
 		code   flex.Code // empty: Success
 		left   bool
 	}{
-		"unused":                {node: &clusterview.Node{Ready: true}},
-		"in use":                {node: &clusterview.Node{Ready: true, VolumesInUse: []string{flexDriver + "/pv"}}, code: flex.CodeFailedPrecondition, left: true},
-		"another is in use":     {node: &clusterview.Node{Ready: true, VolumesInUse: []string{flexDriver + "/pv2"}}},
-		"the node is not ready": {node: &clusterview.Node{VolumesInUse: []string{flexDriver + "/pv"}}},
-		"out of service":        {node: &clusterview.Node{OutOfService: true, VolumesInUse: []string{flexDriver + "/pv"}}},
+		"unused":                {node: []func(*corev1.Node){ready}},
+		"in use":                {node: []func(*corev1.Node){ready, inUse(flexDriver + "/pv")}, code: flex.CodeFailedPrecondition, left: true},
+		"another is in use":     {node: []func(*corev1.Node){ready, inUse(flexDriver + "/pv2")}},
+		"the node is not ready": {node: []func(*corev1.Node){inUse(flexDriver + "/pv")}},
+		"out of service":        {node: []func(*corev1.Node){outOfService, inUse(flexDriver + "/pv")}},
 		"back, and the taint is forgotten": {
-			node: &clusterview.Node{Ready: true, OutOfService: true, VolumesInUse: []string{flexDriver + "/pv"}},
+			node: []func(*corev1.Node){ready, outOfService, inUse(flexDriver + "/pv")},
 			code: flex.CodeFailedPrecondition, left: true,
 		},
 		"the node is gone":  {},
-		"made by the node":  {node: &clusterview.Node{Ready: true}, change: func(a *clusterview.Attachment) { a.By = attachment.AttachedByNode }},
-		"of another driver": {node: &clusterview.Node{Ready: true}, driver: "example.com/other", left: true},
+		"made by the node":  {node: []func(*corev1.Node){ready}, change: func(a *clusterview.Attachment) { a.By = attachment.AttachedByNode }},
+		"of another driver": {node: []func(*corev1.Node){ready}, driver: "example.com/other", left: true},
 		"not configured (any more)": {
-			node: &clusterview.Node{Ready: true}, driver: "example.com/gone",
+			node: []func(*corev1.Node){ready}, driver: "example.com/gone",
 			change: func(a *clusterview.Attachment) { a.FlexDriver = "example.com/gone" },
 		},
 		"the API server is away": {err: flex.Errorf(flex.CodeUnavailable, "away"), code: flex.CodeUnavailable, left: true},
@@ -151,8 +153,7 @@ func TestDetach(t *testing.T) {
 		c.put(a)
 		delete(c.nodes, "node-1")
 		if test.node != nil {
-			test.node.Name = "node-1"
-			c.nodes["node-1"] = *test.node
+			c.nodes["node-1"] = node("node-1", test.node...)
 		}
 		c.err = test.err
 		driver := flexDriver

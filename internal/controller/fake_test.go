@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/clusterview"
@@ -21,8 +24,8 @@ import (
 type cluster struct {
 	mu          sync.Mutex
 	attachments map[string]clusterview.Attachment
-	nodes       map[string]clusterview.Node
-	pods        map[string][]clusterview.Pod
+	nodes       map[string]corev1.Node
+	pods        map[string][]corev1.Pod
 	volumes     map[string]csivol.PersistentVolume
 	err         error // of all questions
 	asked       int
@@ -39,12 +42,36 @@ const (
 func newCluster() *cluster {
 	return &cluster{
 		attachments: map[string]clusterview.Attachment{},
-		nodes:       map[string]clusterview.Node{"node-1": {Name: "node-1", Ready: true}, "node-2": {Name: "node-2", Ready: true}},
-		pods:        map[string][]clusterview.Pod{},
+		nodes:       map[string]corev1.Node{"node-1": node("node-1", ready), "node-2": node("node-2", ready)},
+		pods:        map[string][]corev1.Pod{},
 		volumes: map[string]csivol.PersistentVolume{
 			"pv": {Name: "pv", FlexDriver: flexDriver, Claim: csivol.ObjectRef{Namespace: "shop", Name: "data"}},
 		},
 	}
+}
+
+func node(name string, is ...func(*corev1.Node)) corev1.Node {
+	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, is := range is {
+		is(&n)
+	}
+	return n
+}
+
+func ready(n *corev1.Node) {
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+}
+
+func outOfService(n *corev1.Node) {
+	n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}
+}
+
+func inUse(name corev1.UniqueVolumeName) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Status.VolumesInUse = []corev1.UniqueVolumeName{name} }
+}
+
+func attached(name corev1.UniqueVolumeName) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: name}} }
 }
 
 // old is one that was made long ago.
@@ -105,14 +132,14 @@ func (c *cluster) GetAttachment(_ context.Context, name string) (*clusterview.At
 	return &a, nil
 }
 
-func (c *cluster) ListNodes(context.Context) (all []clusterview.Node, err error) {
+func (c *cluster) ListNodes(context.Context) (all []corev1.Node, err error) {
 	for _, n := range c.nodes {
 		all = append(all, n)
 	}
 	return all, c.ask()
 }
 
-func (c *cluster) GetNode(_ context.Context, name string) (*clusterview.Node, error) {
+func (c *cluster) GetNode(_ context.Context, name string) (*corev1.Node, error) {
 	if err := c.ask(); err != nil {
 		return nil, err
 	}
@@ -123,7 +150,7 @@ func (c *cluster) GetNode(_ context.Context, name string) (*clusterview.Node, er
 	return &n, nil
 }
 
-func (c *cluster) PodsOf(_ context.Context, node string) ([]clusterview.Pod, error) {
+func (c *cluster) PodsOf(_ context.Context, node string) ([]corev1.Pod, error) {
 	return c.pods[node], c.ask()
 }
 

@@ -6,9 +6,12 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -78,8 +81,8 @@ func (v Verdict) grace() (time.Duration, bool) {
 // Evidence is what a judge may look at.
 type Evidence interface {
 	// GetNode returns nil if there is none.
-	GetNode(ctx context.Context, name string) (*clusterview.Node, error)
-	PodsOf(ctx context.Context, node string) ([]clusterview.Pod, error)
+	GetNode(ctx context.Context, name string) (*corev1.Node, error)
+	PodsOf(ctx context.Context, node string) ([]corev1.Pod, error)
 	// PersistentVolume returns one, as it was seen lately unless fresh; its error
 	// is NotFound if there is none.
 	PersistentVolume(ctx context.Context, name string, fresh bool) (*csivol.PersistentVolume, error)
@@ -102,7 +105,7 @@ func judge(ctx context.Context, a *clusterview.Attachment, e Evidence, now time.
 	if err != nil {
 		return "", "", err
 	}
-	dead := n == nil || n.OutOfService && !n.Ready
+	dead := n == nil || kubeobject.NodeOutOfService(n) && !kubeobject.NodeReady(n)
 	if !dead {
 		if verdict, reason := claimed(a, n); verdict != "" {
 			return verdict, reason, nil
@@ -122,7 +125,7 @@ func judge(ctx context.Context, a *clusterview.Attachment, e Evidence, now time.
 		return InUse, "it was made a moment ago", nil
 	case a.By == attachment.AttachedByController:
 		return Forgotten, fmt.Sprintf("kube-controller-manager does not have it on node %s, and no pod there uses it", a.Node), nil
-	case !n.Ready:
+	case !kubeobject.NodeReady(n):
 		return NodeNotReady, fmt.Sprintf("node %s is not ready, and the API server has no pod on it that uses the volume", a.Node), nil
 	}
 	return Unused, fmt.Sprintf("no pod of node %s uses it; does flex2csi run there?", a.Node), nil
@@ -137,27 +140,21 @@ func deletion(a *clusterview.Attachment, now time.Time) string {
 }
 
 // claimed is what a node that lives says of a volume.
-func claimed(a *clusterview.Attachment, n *clusterview.Node) (Verdict, string) {
+func claimed(a *clusterview.Attachment, n *corev1.Node) (Verdict, string) {
+	csi, flexVolume := kubeobject.CSIVolumeName(a.Driver, a.Handle), kubeobject.FlexVolumeName(a.FlexDriver, a.PersistentVolume)
 	for _, list := range []struct {
-		name    string
-		volumes []string
-	}{{"volumesInUse", n.VolumesInUse}, {"volumesAttached", n.VolumesAttached}} {
-		if lists(list.volumes, "kubernetes.io/csi/"+a.Driver+"^"+a.Handle) {
+		name string
+		has  func(*corev1.Node, corev1.UniqueVolumeName) bool
+	}{{"volumesInUse", kubeobject.VolumeInUse}, {"volumesAttached", kubeobject.VolumeAttached}} {
+		if list.has(n, csi) {
 			return Adopted, fmt.Sprintf("%s of node %s has it as a CSI volume", list.name, n.Name)
 		}
-		if lists(list.volumes, uniqueName(a.FlexDriver, a.PersistentVolume)) {
+		if list.has(n, flexVolume) {
 			return InUse, fmt.Sprintf("%s of node %s", list.name, n.Name)
 		}
 	}
 	return "", ""
 }
-
-// uniqueName is what a FlexVolume with attach:true is called in the status of
-// nodes (pkg/volume/util/util.go, GetUniqueVolumeName; pkg/volume/flexvolume/
-// plugin.go, GetPluginName and GetVolumeName).
-func uniqueName(flexDriver, volume string) string { return flexDriver + "/" + volume }
-
-func lists(names []string, name string) bool { return slices.Contains(names, name) }
 
 // user returns a pod of the node that has the volume. Of a dead node those that
 // are being deleted do not count: nobody is there to end them.
@@ -166,7 +163,9 @@ func user(ctx context.Context, a *clusterview.Attachment, e Evidence, dead bool)
 	if err != nil {
 		return "", err
 	}
-	pods = slices.DeleteFunc(slices.Clone(pods), func(p clusterview.Pod) bool { return p.Finished || dead && p.Terminating })
+	pods = slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool {
+		return kubeobject.PodFinished(&p) || dead && p.DeletionTimestamp != nil
+	})
 	if len(pods) == 0 {
 		return "", nil
 	}
@@ -182,27 +181,25 @@ func user(ctx context.Context, a *clusterview.Attachment, e Evidence, dead bool)
 	return "", nil
 }
 
-// claimOf is namespace/name of the claim that has a PersistentVolume; empty if
-// there is none.
-func claimOf(ctx context.Context, volume string, e Evidence) (string, error) {
+// claimOf is the claim that has a PersistentVolume; an empty one if there is none.
+func claimOf(ctx context.Context, volume string, e Evidence) (csivol.ObjectRef, error) {
 	if volume == "" {
-		return "", nil
+		return csivol.ObjectRef{}, nil
 	}
 	pv, err := e.PersistentVolume(ctx, volume, false)
 	switch {
 	case err != nil && flex.CodeOf(err) == flex.CodeNotFound:
-		return "", nil
-	case err != nil || pv.Claim.Name == "":
-		return "", err
+		return csivol.ObjectRef{}, nil
+	case err != nil:
+		return csivol.ObjectRef{}, err
 	}
-	return pv.Claim.Namespace + "/" + pv.Claim.Name, nil
+	return pv.Claim, nil
 }
 
 // uses: by its claim or as an inline volume; or, as the PersistentVolume may be
 // gone, because the pod is the one that it was attached for.
-func uses(p *clusterview.Pod, a *clusterview.Attachment, claim string) bool {
-	prefix := p.Namespace + "/"
-	return prefix+p.Name == a.Pod ||
-		claim != "" && slices.ContainsFunc(p.Claims, func(name string) bool { return prefix+name == claim }) ||
-		slices.Contains(p.FlexVolumes, clusterview.FlexVolume{Driver: a.FlexDriver, Name: a.PersistentVolume})
+func uses(p *corev1.Pod, a *clusterview.Attachment, claim csivol.ObjectRef) bool {
+	inline := kubeobject.InlineFlexVolume(p, a.PersistentVolume)
+	return p.Namespace+"/"+p.Name == a.Pod || kubeobject.PodUsesClaim(p, claim.Namespace, claim.Name) ||
+		inline != nil && inline.Driver == a.FlexDriver
 }

@@ -9,15 +9,18 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 )
 
 // A View is the cluster as the sweeper reads it.
 type View interface {
 	ListAttachments(ctx context.Context, ours bool) ([]clusterview.Attachment, error)
-	ListNodes(ctx context.Context) ([]clusterview.Node, error)
+	ListNodes(ctx context.Context) ([]corev1.Node, error)
 	Evidence
 }
 
@@ -124,7 +127,11 @@ func (s *Sweeper) look(ctx context.Context, full bool) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen := &seen{Evidence: s.View, nodes: map[string]*clusterview.Node{}, pods: map[string]podList{}}
+	// Node by node: so the pods of one at a time are in memory.
+	slices.SortFunc(all, func(a, b clusterview.Attachment) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.PersistentVolume, b.PersistentVolume), cmp.Compare(a.Name, b.Name))
+	})
+	seen := &seen{Evidence: s.View, nodes: map[string]*corev1.Node{}}
 	for i := range nodes {
 		seen.nodes[nodes[i].Name] = &nodes[i]
 	}
@@ -132,7 +139,7 @@ func (s *Sweeper) look(ctx context.Context, full bool) ([]Finding, error) {
 	findings := make([]Finding, 0, len(all))
 	for _, a := range all {
 		n := seen.nodes[a.Node]
-		if !full && a.By == attachment.AttachedByNode && a.Deleted.IsZero() && n != nil && n.Ready && !n.OutOfService {
+		if !full && a.By == attachment.AttachedByNode && a.Deleted.IsZero() && n != nil && kubeobject.NodeReady(n) && !kubeobject.NodeOutOfService(n) {
 			f, ok := before[a.Name]
 			if !ok {
 				f = Finding{Verdict: InUse, Reason: "its node is there"}
@@ -143,9 +150,6 @@ func (s *Sweeper) look(ctx context.Context, full bool) ([]Finding, error) {
 		}
 		findings = append(findings, Judge(ctx, a, seen, now))
 	}
-	slices.SortFunc(findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.PersistentVolume, b.PersistentVolume), cmp.Compare(a.Name, b.Name))
-	})
 	return findings, nil
 }
 
@@ -223,29 +227,26 @@ func (s *Sweeper) Result() Result {
 	return Result{Findings: slices.Clone(s.findings), Looked: s.looked, Swept: maps.Clone(s.swept)}
 }
 
-// seen asks for each thing once in a round.
+// seen asks for each thing once in a round that goes node by node.
 type seen struct {
 	Evidence
-	nodes map[string]*clusterview.Node
-	pods  map[string]podList
-}
+	nodes map[string]*corev1.Node
 
-type podList struct {
-	pods []clusterview.Pod
-	err  error
+	node    string // that of pods
+	pods    []corev1.Pod
+	podsErr error
 }
 
 // GetNode returns one of the list; nil: there is none.
-func (s *seen) GetNode(_ context.Context, name string) (*clusterview.Node, error) {
+func (s *seen) GetNode(_ context.Context, name string) (*corev1.Node, error) {
 	return s.nodes[name], nil
 }
 
 // PodsOf asks once for each node.
-func (s *seen) PodsOf(ctx context.Context, node string) ([]clusterview.Pod, error) {
-	list, ok := s.pods[node]
-	if !ok {
-		list.pods, list.err = s.Evidence.PodsOf(ctx, node)
-		s.pods[node] = list
+func (s *seen) PodsOf(ctx context.Context, node string) ([]corev1.Pod, error) {
+	if s.node != node {
+		s.node = node
+		s.pods, s.podsErr = s.Evidence.PodsOf(ctx, node)
 	}
-	return list.pods, list.err
+	return s.pods, s.podsErr
 }

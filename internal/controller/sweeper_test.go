@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/clusterview"
@@ -16,90 +18,94 @@ import (
 )
 
 // user is a pod of node-1 that uses the volume.
-func user() clusterview.Pod {
-	return clusterview.Pod{Namespace: "shop", Name: "cart-1", Claims: []string{"other", "data"}}
+func user() corev1.Pod {
+	return pod("cart-1", claimed("other"), claimed("data"))
+}
+
+func pod(name string, volumes ...corev1.Volume) corev1.Pod {
+	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.PodSpec{Volumes: volumes}}
+}
+
+func claimed(name string) corev1.Volume {
+	return corev1.Volume{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}
 }
 
 func TestJudge(t *testing.T) {
-	dead := clusterview.Node{Name: "node-1", OutOfService: true}
+	dead := node("node-1", outOfService)
 	terminating, finished := user(), user()
-	terminating.Terminating, finished.Finished = true, true
+	terminating.DeletionTimestamp, finished.Status.Phase = &metav1.Time{Time: time.Now()}, corev1.PodSucceeded
 	for name, test := range map[string]struct {
 		change func(*cluster, *clusterview.Attachment)
 		want   controller.Verdict
 	}{
-		"a pod uses it":                     {func(c *cluster, _ *clusterview.Attachment) { c.pods["node-1"] = []clusterview.Pod{user()} }, controller.InUse},
-		"it is ending on a node that lives": {func(c *cluster, _ *clusterview.Attachment) { c.pods["node-1"] = []clusterview.Pod{terminating} }, controller.InUse},
-		"it has finished":                   {func(c *cluster, _ *clusterview.Attachment) { c.pods["node-1"] = []clusterview.Pod{finished} }, controller.Unused},
+		"a pod uses it":                     {func(c *cluster, _ *clusterview.Attachment) { c.pods["node-1"] = []corev1.Pod{user()} }, controller.InUse},
+		"it is ending on a node that lives": {func(c *cluster, _ *clusterview.Attachment) { c.pods["node-1"] = []corev1.Pod{terminating} }, controller.InUse},
+		"it has finished":                   {func(c *cluster, _ *clusterview.Attachment) { c.pods["node-1"] = []corev1.Pod{finished} }, controller.Unused},
 		"nobody uses it":                    {nil, controller.Unused},
 		"nobody uses it, attach:true":       {func(_ *cluster, a *clusterview.Attachment) { a.By = attachment.AttachedByController }, controller.Forgotten},
 		"it is new":                         {func(_ *cluster, a *clusterview.Attachment) { a.Created = time.Now() }, controller.InUse},
 		"a pod of another namespace": {func(c *cluster, _ *clusterview.Attachment) {
 			p := user()
 			p.Namespace = "other"
-			c.pods["node-1"] = []clusterview.Pod{p}
+			c.pods["node-1"] = []corev1.Pod{p}
 		}, controller.Unused},
 		"the pod that asked, and no PersistentVolume": {func(c *cluster, _ *clusterview.Attachment) {
 			delete(c.volumes, "pv")
-			c.pods["node-1"] = []clusterview.Pod{{Namespace: "shop", Name: "cart-0"}}
+			c.pods["node-1"] = []corev1.Pod{pod("cart-0")}
 		}, controller.InUse},
 		"no PersistentVolume": {func(c *cluster, _ *clusterview.Attachment) {
 			delete(c.volumes, "pv")
-			c.pods["node-1"] = []clusterview.Pod{user()}
+			c.pods["node-1"] = []corev1.Pod{user()}
 		}, controller.Unused},
 		"an inline volume": {func(c *cluster, a *clusterview.Attachment) {
 			delete(c.volumes, "pv")
 			a.Pod = ""
-			c.pods["node-1"] = []clusterview.Pod{{Namespace: "shop", Name: "x", FlexVolumes: []clusterview.FlexVolume{{Driver: flexDriver, Name: "pv"}}}}
+			c.pods["node-1"] = []corev1.Pod{pod("x", corev1.Volume{Name: "pv", VolumeSource: corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{Driver: flexDriver}}})}
 		}, controller.InUse},
 		"volumesAttached": {func(c *cluster, a *clusterview.Attachment) {
 			a.By = attachment.AttachedByController
-			c.nodes["node-1"] = clusterview.Node{Name: "node-1", VolumesAttached: []string{flexDriver + "/pv"}}
+			c.nodes["node-1"] = node("node-1", attached(flexDriver+"/pv"))
 		}, controller.InUse},
 		"volumesInUse": {func(c *cluster, a *clusterview.Attachment) {
 			a.By = attachment.AttachedByController
-			c.nodes["node-1"] = clusterview.Node{Name: "node-1", VolumesInUse: []string{flexDriver + "/pv"}}
+			c.nodes["node-1"] = node("node-1", inUse(flexDriver+"/pv"))
 		}, controller.InUse},
 		"a CSI volume by now": {func(c *cluster, _ *clusterview.Attachment) {
-			c.nodes["node-1"] = clusterview.Node{Name: "node-1", VolumesAttached: []string{"kubernetes.io/csi/" + csiDriver + "^vol"}}
+			c.nodes["node-1"] = node("node-1", attached("kubernetes.io/csi/"+csiDriver+"^vol"))
 		}, controller.Adopted},
 		"no node": {func(c *cluster, _ *clusterview.Attachment) { delete(c.nodes, "node-1") }, controller.NodeGone},
 		"no node, and a pod that nobody has removed": {func(c *cluster, _ *clusterview.Attachment) {
 			delete(c.nodes, "node-1")
-			c.pods["node-1"] = []clusterview.Pod{user()}
+			c.pods["node-1"] = []corev1.Pod{user()}
 		}, controller.InUse},
 		"no node, and a pod that is to go": {func(c *cluster, _ *clusterview.Attachment) {
 			delete(c.nodes, "node-1")
-			c.pods["node-1"] = []clusterview.Pod{terminating}
+			c.pods["node-1"] = []corev1.Pod{terminating}
 		}, controller.NodeGone},
 		"out of service": {func(c *cluster, _ *clusterview.Attachment) { c.nodes["node-1"] = dead }, controller.OutOfService},
 		"out of service, and a pod": {func(c *cluster, _ *clusterview.Attachment) {
 			c.nodes["node-1"] = dead
-			c.pods["node-1"] = []clusterview.Pod{user()}
+			c.pods["node-1"] = []corev1.Pod{user()}
 		}, controller.InUse},
 		"out of service, whatever its status says": {func(c *cluster, _ *clusterview.Attachment) {
-			n := dead
-			n.VolumesInUse, n.VolumesAttached = []string{flexDriver + "/pv"}, []string{flexDriver + "/pv"}
-			c.nodes["node-1"] = n
-			c.pods["node-1"] = []clusterview.Pod{terminating}
+			c.nodes["node-1"] = node("node-1", outOfService, inUse(flexDriver+"/pv"), attached(flexDriver+"/pv"))
+			c.pods["node-1"] = []corev1.Pod{terminating}
 		}, controller.OutOfService},
 		"out of service, and ready": {func(c *cluster, _ *clusterview.Attachment) {
-			n := dead
-			n.Ready = true
-			c.nodes["node-1"] = n
-			c.pods["node-1"] = []clusterview.Pod{terminating}
+			c.nodes["node-1"] = node("node-1", outOfService, ready)
+			c.pods["node-1"] = []corev1.Pod{terminating}
 		}, controller.InUse},
-		"not ready": {func(c *cluster, _ *clusterview.Attachment) { c.nodes["node-1"] = clusterview.Node{Name: "node-1"} }, controller.NodeNotReady},
+		"not ready": {func(c *cluster, _ *clusterview.Attachment) { c.nodes["node-1"] = node("node-1") }, controller.NodeNotReady},
 		"not ready, and a pod that nobody has removed": {func(c *cluster, _ *clusterview.Attachment) {
-			c.nodes["node-1"] = clusterview.Node{Name: "node-1"}
-			c.pods["node-1"] = []clusterview.Pod{terminating} // as for kube-controller-manager
+			c.nodes["node-1"] = node("node-1")
+			c.pods["node-1"] = []corev1.Pod{terminating} // as for kube-controller-manager
 		}, controller.InUse},
 		"not ready, and it is new": {func(c *cluster, a *clusterview.Attachment) {
-			c.nodes["node-1"] = clusterview.Node{Name: "node-1"}
+			c.nodes["node-1"] = node("node-1")
 			a.Created = time.Now()
 		}, controller.InUse},
 		"not ready, attach:true": {func(c *cluster, a *clusterview.Attachment) {
-			c.nodes["node-1"] = clusterview.Node{Name: "node-1"}
+			c.nodes["node-1"] = node("node-1")
 			a.By = attachment.AttachedByController
 		}, controller.Forgotten},
 		"being deleted": {func(_ *cluster, a *clusterview.Attachment) { a.Deleted = time.Now() }, controller.BeingDeleted},
@@ -126,8 +132,8 @@ func newSweeper(c *cluster) (*controller.Sweeper, *time.Time) {
 func TestSweep(t *testing.T) {
 	c := newCluster()
 	delete(c.nodes, "node-1")
-	c.nodes["node-2"] = clusterview.Node{Name: "node-2", OutOfService: true}
-	c.nodes["node-3"] = clusterview.Node{Name: "node-3", Ready: true}
+	c.nodes["node-2"] = node("node-2", outOfService)
+	c.nodes["node-3"] = node("node-3", ready)
 	for _, node := range []string{"node-1", "node-2", "node-3"} {
 		c.put(old(node, attachment.AttachedByNode))
 	}
@@ -201,8 +207,8 @@ func TestNotReady(t *testing.T) {
 			s.Sweep(t.Context(), false) // which does not look closely at nodes that live
 			return len(c.names())
 		}
-		c.nodes["node-1"] = clusterview.Node{Name: "node-1"}
-		c.pods["node-1"] = []clusterview.Pod{user()}
+		c.nodes["node-1"] = node("node-1")
+		c.pods["node-1"] = []corev1.Pod{user()}
 		if after(0)+after(time.Hour) != 2 {
 			t.Error("it was deleted under a pod")
 		}
@@ -210,11 +216,11 @@ func TestNotReady(t *testing.T) {
 		if after(time.Minute)+after(5*time.Minute) != 2 {
 			t.Error("it was deleted at once")
 		}
-		c.nodes["node-1"] = clusterview.Node{Name: "node-1", Ready: true}
+		c.nodes["node-1"] = node("node-1", ready)
 		if after(30*time.Second) != 1 {
 			t.Error("it was deleted from a node that is ready")
 		}
-		c.nodes["node-1"] = clusterview.Node{Name: "node-1"}
+		c.nodes["node-1"] = node("node-1")
 		if after(30*time.Second)+after(5*time.Minute) != 2 {
 			t.Error("it was deleted although the node had been ready in between")
 		}
@@ -230,12 +236,12 @@ func TestNotReady(t *testing.T) {
 // comesBack is a cluster whose node comes back between the look and the deletion.
 type comesBack struct {
 	*cluster
-	node clusterview.Node
+	node corev1.Node
 }
 
-func (c *comesBack) ListNodes(context.Context) ([]clusterview.Node, error) { return nil, nil }
+func (c *comesBack) ListNodes(context.Context) ([]corev1.Node, error) { return nil, nil }
 
-func (c *comesBack) GetNode(context.Context, string) (*clusterview.Node, error) { return &c.node, nil }
+func (c *comesBack) GetNode(context.Context, string) (*corev1.Node, error) { return &c.node, nil }
 
 func TestLastLook(t *testing.T) {
 	c := newCluster()
@@ -256,7 +262,7 @@ func TestUnusedIsRemembered(t *testing.T) {
 	c.put(old("node-1", attachment.AttachedByNode))
 	s, _ := newSweeper(c)
 	s.Sweep(t.Context(), true)
-	c.pods["node-1"] = []clusterview.Pod{user()}
+	c.pods["node-1"] = []corev1.Pod{user()}
 	asked := c.asked
 	s.Sweep(t.Context(), false)
 	if r := s.Result(); len(r.Findings) != 1 || r.Findings[0].Verdict != controller.Unused {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/controller"
@@ -49,7 +51,7 @@ type seen struct {
 	p *patient
 }
 
-func (s seen) ListNodes(context.Context) ([]clusterview.Node, error) { return s.p.nodes() }
+func (s seen) ListNodes(context.Context) ([]corev1.Node, error) { return s.p.nodes() }
 
 func (s seen) ListAttachments(ctx context.Context, ours bool) ([]clusterview.Attachment, error) {
 	all, err := s.Cluster.ListAttachments(ctx, ours)

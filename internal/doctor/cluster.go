@@ -9,8 +9,11 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 )
 
 // slowAPI is when to warn of an API server.
@@ -43,7 +46,7 @@ func (p *patient) checkNodes(ctx context.Context, n *notes) {
 		return
 	}
 	if wanted := p.node(); wanted != "" {
-		i := slices.IndexFunc(nodes, func(node clusterview.Node) bool { return node.Name == wanted })
+		i := slices.IndexFunc(nodes, func(node corev1.Node) bool { return node.Name == wanted })
 		if i < 0 {
 			n.add(nodeMissing, wanted, "Kubernetes has no node called %s among its %d", wanted, len(nodes))
 			return
@@ -54,14 +57,16 @@ func (p *patient) checkNodes(ctx context.Context, n *notes) {
 	if err != nil {
 		n.skip("versions of the nodes", "%v", err)
 	}
-	for _, node := range nodes {
-		if problem := skew(version, node.KubeletVersion); problem != "" {
-			n.add(versionSkew, node.Name, "the kubelet of node %s is %s, %s the API server's %s", node.Name, node.KubeletVersion, problem, version)
+	for i := range nodes {
+		node := &nodes[i]
+		kubelet := node.Status.NodeInfo.KubeletVersion
+		if problem := skew(version, kubelet); problem != "" {
+			n.add(versionSkew, node.Name, "the kubelet of node %s is %s, %s the API server's %s", node.Name, kubelet, problem, version)
 		}
-		if !node.Ready {
+		if !kubeobject.NodeReady(node) {
 			n.add(nodeNotReady, node.Name, "node %s is not ready", node.Name)
 		}
-		if node.OutOfService {
+		if kubeobject.NodeOutOfService(node) {
 			n.add(nodeNotReady, node.Name, "node %s has the taint node.kubernetes.io/out-of-service: its volumes are taken from it", node.Name)
 		}
 	}
@@ -180,9 +185,9 @@ func (p *patient) checkKubelets(ctx context.Context, n *notes) {
 			return // checkNodes says why
 		}
 		names = nil
-		for _, node := range nodes {
-			if node.Ready && len(names) < maxKubelets {
-				names = append(names, node.Name)
+		for i := range nodes {
+			if kubeobject.NodeReady(&nodes[i]) && len(names) < maxKubelets {
+				names = append(names, nodes[i].Name)
 			}
 		}
 	}

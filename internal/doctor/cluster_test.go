@@ -10,6 +10,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/doctor"
@@ -20,7 +24,7 @@ import (
 // test/cluster/doctor asks a real one.
 type fakeCluster struct {
 	version     string
-	nodes       []clusterview.Node
+	nodes       []corev1.Node
 	drivers     []clusterview.Driver
 	onNode      []clusterview.NodeDriver
 	attachments []clusterview.Attachment
@@ -36,9 +40,25 @@ type fakeCluster struct {
 
 func newCluster() *fakeCluster {
 	return &fakeCluster{
-		version: "v1.37.1", nodes: []clusterview.Node{{Name: "node-1", KubeletVersion: "v1.37.1", Ready: true}},
+		version: "v1.37.1", nodes: []corev1.Node{kubeNode("node-1", "v1.37.1", ready)},
 		kubelets: map[string]clusterview.Kubelet{},
 	}
+}
+
+func kubeNode(name, kubeletVersion string, is ...func(*corev1.Node)) corev1.Node {
+	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: kubeletVersion}}}
+	for _, is := range is {
+		is(&n)
+	}
+	return n
+}
+
+func ready(n *corev1.Node) {
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+}
+
+func outOfService(n *corev1.Node) {
+	n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}
 }
 
 func (c *fakeCluster) wait() error {
@@ -50,7 +70,7 @@ func (c *fakeCluster) wait() error {
 
 func (c *fakeCluster) Version(context.Context) (string, error) { return c.version, c.wait() }
 
-func (c *fakeCluster) ListNodes(context.Context) ([]clusterview.Node, error) {
+func (c *fakeCluster) ListNodes(context.Context) ([]corev1.Node, error) {
 	if c.ownOnly {
 		return nil, errors.New("nodes is forbidden")
 	}
@@ -90,7 +110,7 @@ func (c *fakeCluster) ListAttachments(_ context.Context, ours bool) (all []clust
 	return all, c.wait()
 }
 
-func (c *fakeCluster) GetNode(_ context.Context, name string) (*clusterview.Node, error) {
+func (c *fakeCluster) GetNode(_ context.Context, name string) (*corev1.Node, error) {
 	for i := range c.nodes {
 		if c.nodes[i].Name == name {
 			return &c.nodes[i], c.wait()
@@ -104,12 +124,17 @@ func (c *fakeCluster) PersistentVolume(_ context.Context, name string, _ bool) (
 }
 
 // PodsOf returns pods that use pv1, on node-1.
-func (c *fakeCluster) PodsOf(_ context.Context, node string) (pods []clusterview.Pod, err error) {
+func (c *fakeCluster) PodsOf(_ context.Context, node string) (pods []corev1.Pod, err error) {
 	if node != "node-1" {
 		return nil, c.wait()
 	}
 	for _, uid := range c.pods {
-		pods = append(pods, clusterview.Pod{Namespace: "shop", Name: uid, UIDs: []string{uid}, Claims: []string{"claim-of-pv1"}})
+		pods = append(pods, corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: uid, UID: types.UID(uid)},
+			Spec: corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim-of-pv1"},
+			}}}},
+		})
 	}
 	return pods, c.wait()
 }
@@ -134,11 +159,11 @@ func (c *fakeCluster) look(t *testing.T, change func(*doctor.Options)) *doctor.R
 func TestNodes(t *testing.T) {
 	c := newCluster()
 	c.nodes = append(c.nodes,
-		clusterview.Node{Name: "old", KubeletVersion: "v1.33.9", Ready: true},
-		clusterview.Node{Name: "older-but-fine", KubeletVersion: "v1.34.0-eks-1", Ready: true},
-		clusterview.Node{Name: "new", KubeletVersion: "v1.38.0", Ready: true},
-		clusterview.Node{Name: "away", KubeletVersion: "v1.37.1"},
-		clusterview.Node{Name: "dead", KubeletVersion: "v1.37.1", Ready: true, OutOfService: true},
+		kubeNode("old", "v1.33.9", ready),
+		kubeNode("older-but-fine", "v1.34.0-eks-1", ready),
+		kubeNode("new", "v1.38.0", ready),
+		kubeNode("away", "v1.37.1"),
+		kubeNode("dead", "v1.37.1", ready, outOfService),
 	)
 	r := c.look(t, nil)
 	want(t, r, "", "version-skew old", "version-skew new", "node-not-ready away", "node-not-ready dead")
@@ -149,7 +174,7 @@ func TestNodes(t *testing.T) {
 
 func TestKubelets(t *testing.T) {
 	c := newCluster()
-	c.nodes = append(c.nodes, clusterview.Node{Name: "node-2", KubeletVersion: "v1.37.1", Ready: true}, clusterview.Node{Name: "node-3", KubeletVersion: "v1.37.1", Ready: true})
+	c.nodes = append(c.nodes, kubeNode("node-2", "v1.37.1", ready), kubeNode("node-3", "v1.37.1", ready))
 	c.kubelets["node-1"] = clusterview.Kubelet{VolumePluginDir: "/a", EnableControllerAttachDetach: true}
 	c.kubelets["node-2"] = clusterview.Kubelet{VolumePluginDir: "/b/"}
 	r := c.look(t, nil)
@@ -210,21 +235,21 @@ func TestAttachments(t *testing.T) {
 func TestVolumesAttached(t *testing.T) {
 	c := newCluster()
 	c.drivers = []clusterview.Driver{{Name: csiName, DriverInfo: csivol.DriverInfo{AttachRequired: true}}, {Name: "share.csi.example.com"}}
-	c.nodes = []clusterview.Node{{
-		Name: "node-1", KubeletVersion: "v1.37.1", Ready: true,
-		VolumesAttached: []string{
-			"example.com/disk/vendor", "example.com/disk/by-node", "example.com/disk/by-controller", "example.com/disk/another-node",
-			"example.com/share/ours", "example.com/share/vendor-share", "example.com/not-bridged/pv", "kubernetes.io/csi/" + csiName + "^vol", "odd",
-		},
-		Devices: map[string]string{"example.com/disk/vendor": "csi:not-the-controller", "example.com/share/ours": "csi:vol", "example.com/share/vendor-share": "/dev/x"},
-	}}
+	c.nodes = []corev1.Node{kubeNode("node-1", "v1.37.1", ready)}
+	devices := map[string]string{"example.com/disk/vendor": "csi:not-the-controller", "example.com/share/ours": "csi:vol", "example.com/share/vendor-share": "/dev/x"}
+	for _, name := range []string{
+		"example.com/disk/vendor", "example.com/disk/by-node", "example.com/disk/by-controller", "example.com/disk/another-node",
+		"example.com/share/ours", "example.com/share/vendor-share", "example.com/not-bridged/pv", "kubernetes.io/csi/" + csiName + "^vol", "odd",
+	} {
+		c.nodes[0].Status.VolumesAttached = append(c.nodes[0].Status.VolumesAttached, corev1.AttachedVolume{Name: corev1.UniqueVolumeName(name), DevicePath: devices[name]})
+	}
 	for name, by := range map[string]string{"by-node": "node", "by-controller": "controller", "another-node": "controller"} {
 		c.attachments = append(c.attachments, clusterview.Attachment{
 			Name: name, Driver: csiName, Node: "node-1", Ours: true, By: by, FlexDriver: "example.com/disk", PersistentVolume: name, Handle: name, Attached: true, Created: time.Now(),
 		})
 	}
 	c.attachments[slices.IndexFunc(c.attachments, func(a clusterview.Attachment) bool { return a.Name == "another-node" })].Node = "node-2"
-	c.nodes = append(c.nodes, clusterview.Node{Name: "node-2", KubeletVersion: "v1.37.1", Ready: true})
+	c.nodes = append(c.nodes, kubeNode("node-2", "v1.37.1", ready))
 	vendors := func(r *doctor.Report) (subjects []string) {
 		for _, f := range r.Findings {
 			if f.ID == "volume-attached-by-vendor" {
@@ -277,7 +302,7 @@ func TestAttachmentWithoutRecord(t *testing.T) {
 	if err := store.Put(&volstate.Record{Driver: csiName, FlexDriver: "example.com/disk", Handle: "another", Name: "pv2", Attach: volstate.Done}); err != nil {
 		t.Fatal(err)
 	}
-	c.nodes[0].VolumesInUse = []string{"kubernetes.io/csi/" + csiName + "^migrated"}
+	c.nodes[0].Status.VolumesInUse = []corev1.UniqueVolumeName{"kubernetes.io/csi/" + csiName + "^migrated"}
 	n.o.Cluster, n.o.NodeName = c, "node-1"
 	r := n.run()
 	r.Findings = found(r, "attachment-without-record")

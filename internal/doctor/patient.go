@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/clusterview"
@@ -31,7 +33,7 @@ type patient struct {
 	config  func() (*bridgeconfig.Configuration, error)
 	status  func() (*daemonStatus, error)
 
-	nodes       func() ([]clusterview.Node, error)
+	nodes       func() ([]corev1.Node, error)
 	onlyOwn     atomic.Bool // nodes is this one alone, of more
 	attachments func() ([]clusterview.Attachment, error)
 	drivers     func() ([]clusterview.Driver, error)
@@ -49,7 +51,7 @@ func newPatient(o Options) *patient {
 }
 
 // listNodes asks for all nodes, or with a right to no more, for this one.
-func (p *patient) listNodes() ([]clusterview.Node, error) {
+func (p *patient) listNodes() ([]corev1.Node, error) {
 	all, err := p.Cluster.ListNodes(p.life)
 	name := p.node()
 	if err == nil || name == "" {
@@ -60,7 +62,7 @@ func (p *patient) listNodes() ([]clusterview.Node, error) {
 		return nil, err
 	}
 	p.onlyOwn.Store(true)
-	return []clusterview.Node{*own}, nil
+	return []corev1.Node{*own}, nil
 }
 
 func (p *patient) loadConfig() (*bridgeconfig.Configuration, error) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
@@ -71,8 +72,8 @@ func (p *patient) knownPods(ctx context.Context) (map[string]bool, string) {
 		return nil, err.Error()
 	}
 	known := map[string]bool{}
-	for _, pod := range pods {
-		for _, uid := range pod.UIDs {
+	for i := range pods {
+		for _, uid := range kubeobject.PodUIDs(&pods[i]) {
 			known[uid] = true
 		}
 	}

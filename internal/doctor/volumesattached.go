@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 )
@@ -52,19 +54,20 @@ func servedBy(all []clusterview.Attachment) map[string]string {
 	return served
 }
 
-func attachedByVendor(n *notes, node *clusterview.Node, served map[string]string, all []clusterview.Attachment, drivers []clusterview.Driver) {
-	for _, unique := range node.VolumesAttached {
+func attachedByVendor(n *notes, node *corev1.Node, served map[string]string, all []clusterview.Attachment, drivers []clusterview.Driver) {
+	for _, attached := range node.Status.VolumesAttached {
+		unique := string(attached.Name)
 		at := strings.LastIndex(unique, "/")
 		csiDriver, ok := served[unique[:max(at, 0)]]
 		if !ok {
 			continue
 		}
 		driver, name := unique[:at], unique[at+1:]
-		if ours(all, node.Name, driver, name) || ofController(node.Devices[unique]) && attachesNothing(drivers, csiDriver) {
+		if ours(all, node.Name, driver, name) || ofController(attached.DevicePath) && attachesNothing(drivers, csiDriver) {
 			continue
 		}
 		n.add(volumeOfVendor, name, "kube-controller-manager has PersistentVolume %s attached to node %s with a driver %s of its own, and the bridge serves that driver", name, node.Name, driver).
-			evidence("status.volumesAttached of the node has " + unique + " (" + node.Devices[unique] + "), and there is no VolumeAttachment of flex2csi serve --controller")
+			evidence("status.volumesAttached of the node has " + unique + " (" + attached.DevicePath + "), and there is no VolumeAttachment of flex2csi serve --controller")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -82,9 +83,10 @@ func (w *wait) fill(ctx context.Context, o *storagev1.VolumeAttachment, limit in
 			count++
 		}
 	}
+	ofDriver := string(kubeobject.CSIVolumeName(o.Spec.Attacher, ""))
 	if n, err := w.cluster.GetNode(ctx, o.Spec.NodeName); err == nil && n != nil {
-		for _, name := range n.VolumesAttached {
-			if strings.HasPrefix(name, csiPrefix(o.Spec.Attacher)) {
+		for _, v := range n.Status.VolumesAttached {
+			if strings.HasPrefix(string(v.Name), ofDriver) {
 				count++
 			}
 		}

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -34,32 +34,27 @@ func (c *Cluster) Fate(ctx context.Context, persistentVolume string, key csivol.
 	for i := range pods {
 		p := &pods[i]
 		switch {
-		case p.Finished:
-		case slices.Contains(p.UIDs, podUID):
-			if slices.ContainsFunc(p.FlexVolumes, func(v clusterview.FlexVolume) bool { return v.Name == persistentVolume }) {
+		case kubeobject.PodFinished(p):
+		case slices.Contains(kubeobject.PodUIDs(p), podUID):
+			if kubeobject.InlineFlexVolume(p, persistentVolume) != nil {
 				return csivol.Fate{}, nil // it is the pod's own, and never had a PersistentVolume
 			}
-			if !p.Terminating {
+			if p.DeletionTimestamp == nil {
 				f.Pod = p.Namespace + "/" + p.Name
 			}
-		case pv != nil && pv.CSI == key && !p.Terminating && claims(p, pv.Claim):
+		case pv != nil && pv.CSI == key && p.DeletionTimestamp == nil && kubeobject.PodUsesClaim(p, pv.Claim.Namespace, pv.Claim.Name):
 			f.Next = p.Namespace + "/" + p.Name
 		}
 	}
 	return f, nil
 }
 
-// claims reports whether a pod uses a claim.
-func claims(p *clusterview.Pod, claim csivol.ObjectRef) bool {
-	return claim.Name != "" && p.Namespace == claim.Namespace && slices.Contains(p.Claims, claim.Name)
-}
-
 // ClaimUsed reports whether a pod of a node uses a claim, and has not finished.
 func (c *Cluster) ClaimUsed(ctx context.Context, claim csivol.ObjectRef, node string) (used bool, err error) {
 	err = pages(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}, c.core.Pods(claim.Namespace).List, func(l *corev1.PodList) {
 		for i := range l.Items {
-			p := podView(&l.Items[i])
-			used = used || !p.Finished && claims(&p, claim)
+			p := &l.Items[i]
+			used = used || !kubeobject.PodFinished(p) && kubeobject.PodUsesClaim(p, claim.Namespace, claim.Name)
 		}
 	})
 	if err != nil {

@@ -2,13 +2,12 @@ package kube
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -99,8 +98,5 @@ func (w *wait) lent(ctx context.Context, before bool) bool {
 	if err != nil {
 		return before
 	}
-	return n != nil && slices.Contains(n.VolumesAttached, uniqueCSI(w.want.Key()))
+	return n != nil && kubeobject.VolumeAttached(n, kubeobject.CSIVolumeName(w.want.Driver, w.want.Handle))
 }
-
-// uniqueCSI is what a CSI volume is called in the status of nodes.
-func uniqueCSI(k csivol.Key) string { return csiPrefix(k.Driver) + k.Handle }

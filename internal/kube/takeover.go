@@ -2,8 +2,8 @@ package kube
 
 import (
 	"context"
-	"slices"
 
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -15,8 +15,8 @@ func (w *wait) takenOver(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	unique := uniqueCSI(w.want.Key())
-	if n != nil && (slices.Contains(n.VolumesInUse, unique) || slices.Contains(n.VolumesAttached, unique)) {
+	unique := kubeobject.CSIVolumeName(w.want.Driver, w.want.Handle)
+	if n != nil && (kubeobject.VolumeInUse(n, unique) || kubeobject.VolumeAttached(n, unique)) {
 		w.cluster.log.InfoContext(ctx, "the control plane has taken the VolumeAttachment over; it is left to it", "volumeAttachment", w.name, "node", w.want.Node)
 		return true, nil
 	}
@@ -40,16 +40,11 @@ func (w *wait) aboutToBe(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, p := range pods {
-		if !p.Finished && claims(&p, pv.Claim) {
+	for i := range pods {
+		if p := &pods[i]; !kubeobject.PodFinished(p) && kubeobject.PodUsesClaim(p, pv.Claim.Namespace, pv.Claim.Name) {
 			w.cluster.log.InfoContext(ctx, "the PersistentVolume is a CSI one by now, and a pod uses it; the VolumeAttachment is left to the control plane", "volumeAttachment", w.name, "node", w.want.Node, "pod", p.Namespace+"/"+p.Name)
 			return true, nil
 		}
 	}
 	return false, nil
 }
-
-// csiPrefix begins the unique names of the volumes of a CSI driver
-// (pkg/volume/csi/csi_plugin.go, GetVolumeName; pkg/volume/util/util.go,
-// GetUniqueVolumeName, Kubernetes v1.37.1).
-func csiPrefix(driver string) string { return "kubernetes.io/csi/" + driver + "^" }

@@ -12,6 +12,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 )
 
 // What follows asks the API server each time, for those who look at a cluster
@@ -119,11 +120,12 @@ func accessModes(modes []corev1.PersistentVolumeAccessMode) (all []csivol.Access
 	return all
 }
 
-// ListNodes asks for all nodes.
-func (c *Cluster) ListNodes(ctx context.Context) (all []clusterview.Node, err error) {
+// ListNodes asks for all nodes, and keeps the parts that [slimNode] names: there may
+// be thousands.
+func (c *Cluster) ListNodes(ctx context.Context) (all []corev1.Node, err error) {
 	err = pages(ctx, metav1.ListOptions{}, c.core.Nodes().List, func(l *corev1.NodeList) {
 		for i := range l.Items {
-			all = append(all, nodeView(&l.Items[i]))
+			all = append(all, slimNode(&l.Items[i]))
 		}
 	})
 	if err != nil {
@@ -133,7 +135,7 @@ func (c *Cluster) ListNodes(ctx context.Context) (all []clusterview.Node, err er
 }
 
 // GetNode asks for a node; nil if there is none.
-func (c *Cluster) GetNode(ctx context.Context, name string) (*clusterview.Node, error) {
+func (c *Cluster) GetNode(ctx context.Context, name string) (*corev1.Node, error) {
 	o, err := request(ctx, func(ctx context.Context) (*corev1.Node, error) {
 		return c.core.Nodes().Get(ctx, name, metav1.GetOptions{})
 	})
@@ -143,39 +145,27 @@ func (c *Cluster) GetNode(ctx context.Context, name string) (*clusterview.Node, 
 	case err != nil:
 		return nil, failed(err, "look at node "+name)
 	}
-	n := nodeView(o)
-	return &n, nil
+	return o, nil
 }
 
-func nodeView(o *corev1.Node) clusterview.Node {
-	n := clusterview.Node{Name: o.Name, KubeletVersion: o.Status.NodeInfo.KubeletVersion, Devices: map[string]string{}}
-	for _, condition := range o.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			n.Ready = condition.Status == corev1.ConditionTrue
-		}
+// slimNode is a node without labels, images, addresses and resources, which are most
+// of it.
+func slimNode(o *corev1.Node) corev1.Node {
+	return corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID},
+		Spec:       corev1.NodeSpec{Taints: o.Spec.Taints},
+		Status: corev1.NodeStatus{
+			Conditions: o.Status.Conditions, NodeInfo: corev1.NodeSystemInfo{KubeletVersion: o.Status.NodeInfo.KubeletVersion},
+			VolumesInUse: o.Status.VolumesInUse, VolumesAttached: o.Status.VolumesAttached,
+		},
 	}
-	for _, taint := range o.Spec.Taints {
-		n.OutOfService = n.OutOfService || taint.Key == corev1.TaintNodeOutOfService
-	}
-	for _, v := range o.Status.VolumesInUse {
-		n.VolumesInUse = append(n.VolumesInUse, string(v))
-	}
-	for _, v := range o.Status.VolumesAttached {
-		n.VolumesAttached = append(n.VolumesAttached, string(v.Name))
-		n.Devices[string(v.Name)] = v.DevicePath
-	}
-	return n
 }
 
-// configHash is what a kubelet calls a static pod by
-// (pkg/kubelet/types/pod_update.go, ConfigHashAnnotationKey, Kubernetes v1.37.1).
-const configHash = "kubernetes.io/config.hash"
-
-// PodsOf asks for the pods of a node.
-func (c *Cluster) PodsOf(ctx context.Context, node string) (all []clusterview.Pod, err error) {
+// PodsOf asks for the pods of a node, and keeps the parts that [slimPod] names.
+func (c *Cluster) PodsOf(ctx context.Context, node string) (all []corev1.Pod, err error) {
 	err = pages(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}, c.core.Pods("").List, func(l *corev1.PodList) {
 		for i := range l.Items {
-			all = append(all, podView(&l.Items[i]))
+			all = append(all, slimPod(&l.Items[i]))
 		}
 	})
 	if err != nil {
@@ -184,24 +174,23 @@ func (c *Cluster) PodsOf(ctx context.Context, node string) (all []clusterview.Po
 	return all, nil
 }
 
-func podView(o *corev1.Pod) clusterview.Pod {
-	p := clusterview.Pod{
-		Namespace: o.Namespace, Name: o.Name, Node: o.Spec.NodeName, UIDs: []string{string(o.UID)},
-		Terminating: o.DeletionTimestamp != nil,
-		Finished:    o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed,
+// slimPod is a pod without its containers, and of its volumes those with a claim and
+// inline FlexVolumes.
+func slimPod(o *corev1.Pod) corev1.Pod {
+	p := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, DeletionTimestamp: o.DeletionTimestamp},
+		Spec:       corev1.PodSpec{NodeName: o.Spec.NodeName},
+		Status:     corev1.PodStatus{Phase: o.Status.Phase},
 	}
-	if uid := o.Annotations[configHash]; uid != "" {
-		p.UIDs = append(p.UIDs, uid)
+	if uid := o.Annotations[kubeobject.ConfigHash]; uid != "" {
+		p.Annotations = map[string]string{kubeobject.ConfigHash: uid}
 	}
 	for _, v := range o.Spec.Volumes {
-		switch {
-		case v.PersistentVolumeClaim != nil:
-			p.Claims = append(p.Claims, v.PersistentVolumeClaim.ClaimName)
-		case v.Ephemeral != nil:
-			// pkg/volume/util (component-helpers), VolumeClaimName.
-			p.Claims = append(p.Claims, o.Name+"-"+v.Name)
-		case v.FlexVolume != nil:
-			p.FlexVolumes = append(p.FlexVolumes, clusterview.FlexVolume{Driver: v.FlexVolume.Driver, Name: v.Name})
+		if v.Ephemeral != nil {
+			v.Ephemeral = &corev1.EphemeralVolumeSource{} // the claim's name says all
+		}
+		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.FlexVolume != nil {
+			p.Spec.Volumes = append(p.Spec.Volumes, v)
 		}
 	}
 	return p

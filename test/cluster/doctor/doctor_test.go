@@ -19,6 +19,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/doctor"
 	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
@@ -262,10 +263,11 @@ func lookAtPods(t *testing.T, p *controlplane.Plane) {
 		t.Fatalf("PodsOf: %+v, %v", pods, err)
 	}
 	app, static := pods[0], pods[1]
-	if app.Name != "app" || !slices.Equal(app.UIDs, []string{string(pod.UID)}) || !slices.Equal(app.Claims, []string{"pv1"}) || app.Node != "node-2" {
+	if app.Name != "app" || !slices.Equal(kubeobject.PodUIDs(&app), []string{string(pod.UID)}) || !kubeobject.PodUsesClaim(&app, "default", "pv1") || app.Spec.NodeName != "node-2" {
 		t.Errorf("the pod with a claim: %+v", app)
 	}
-	if !slices.Contains(static.UIDs, "static-uid") || len(static.UIDs) != 2 || len(static.FlexVolumes) != 1 || static.FlexVolumes[0].Driver != flexDriver {
+	uids, inline := kubeobject.PodUIDs(&static), kubeobject.InlineFlexVolume(&static, "inline")
+	if !slices.Contains(uids, "static-uid") || len(uids) != 2 || inline == nil || inline.Driver != flexDriver {
 		t.Errorf("the static pod: %+v", static)
 	}
 	found, err := c.FindAttachments(t.Context(), "pv1", "node-1")
