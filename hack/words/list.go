@@ -53,7 +53,7 @@ func terms() []term {
 
 // An exception is text that stays although a term is in it.
 type exception struct {
-	// text is found as a term is: by its words.
+	// text is what stands there, to the letter; all if empty.
 	text string
 	// path is the file, or a folder with all below it; anywhere if empty.
 	path   string

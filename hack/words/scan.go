@@ -76,29 +76,36 @@ func (c *checker) file(name, text string) []find {
 }
 
 func (c *checker) text(name, text string) []find {
+	allowed := c.allowed(name, text)
 	words := split(text)
-	var allowed [][2]int // first word and the one after the last
-	for i, e := range c.exceptions {
-		if name != e.path && !strings.HasPrefix(name, e.path+"/") && e.path != "" {
-			continue
-		}
-		if e.text == "" {
-			allowed, c.used[i] = append(allowed, [2]int{0, len(words)}), true
-		}
-		for _, at := range occurrences(text, words, e.text) {
-			allowed, c.used[i] = append(allowed, at), true
-		}
-	}
 	var finds []find
 	for _, t := range c.terms {
 		for _, at := range occurrences(text, words, t.words) {
 			if !slices.ContainsFunc(allowed, func(a [2]int) bool { return a[0] <= at[0] && at[1] <= a[1] }) {
-				line := 1 + strings.Count(text[:words[at[0]].from], "\n")
+				line := 1 + strings.Count(text[:at[0]], "\n")
 				finds = append(finds, find{path: name, line: line, term: t})
 			}
 		}
 	}
 	return finds
+}
+
+// allowed returns the ranges of text that exceptions are about.
+func (c *checker) allowed(name, text string) [][2]int {
+	var allowed [][2]int
+	for i, e := range c.exceptions {
+		if name != e.path && !strings.HasPrefix(name, e.path+"/") && e.path != "" {
+			continue
+		}
+		if e.text == "" {
+			allowed, c.used[i] = append(allowed, [2]int{0, len(text)}), true
+			continue
+		}
+		for _, at := range regexp.MustCompile(regexp.QuoteMeta(e.text)).FindAllStringIndex(text, -1) {
+			allowed, c.used[i] = append(allowed, [2]int(at)), true
+		}
+	}
+	return allowed
 }
 
 var letters = regexp.MustCompile(`\pL+`)
@@ -132,7 +139,7 @@ func lower(b byte) bool { return 'a' <= b && b <= 'z' }
 // end there.
 var apart = regexp.MustCompile(`^(-|_|[ \t]*(\n[ \t]*(//|#|\*|>)?[ \t]*)?)$`)
 
-// occurrences returns the ranges of words in which the words of phrase follow each
+// occurrences returns the ranges of text in which the words of phrase follow each
 // other.
 func occurrences(text string, words []word, phrase string) [][2]int {
 	want := split(phrase)
@@ -142,7 +149,7 @@ func occurrences(text string, words []word, phrase string) [][2]int {
 	var found [][2]int
 	for i := range max(0, len(words)-len(want)+1) {
 		if follow(text, words[i:], want) {
-			found = append(found, [2]int{i, i + len(want)})
+			found = append(found, [2]int{words[i].from, words[i+len(want)-1].to})
 		}
 	}
 	return found
