@@ -14,12 +14,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/flex2csi/flex2csi/internal/argv"
+	"github.com/flex2csi/flex2csi/internal/attachlock"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/fdguard"
 	"github.com/flex2csi/flex2csi/internal/handoff"
-	"github.com/flex2csi/flex2csi/internal/lease"
 	"github.com/flex2csi/flex2csi/internal/local"
-	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
@@ -68,7 +68,7 @@ func (f *calloutFlags) set() *pflag.FlagSet {
 	set.StringVar(&f.driver, "driver", "", "`vendor/name` of the driver (default: from where the executable lies)")
 	set.StringVar(&f.backend, "backend", "", "do without a configuration file, with this `backend`: local or csi")
 	set.StringVar(&f.socket, "socket", "", "with the backend csi: where flex2csi listens (default: that of the configuration, else "+wire.DefaultSocket+")")
-	set.StringVar(&f.stateDir, "state-dir", "", "with the backend csi: flex2csi's `directory` of that name (default: that of the configuration, else "+tombstone.DefaultStateDir+")")
+	set.StringVar(&f.stateDir, "state-dir", "", "with the backend csi: flex2csi's `directory` of that name (default: that of the configuration, else "+pendingunmount.DefaultStateDir+")")
 	registerAllowed(set, &f.allowed)
 	set.StringVar(&f.kubeletDir, "kubelet-dir", "", "the kubelet's root `directory`; mount points may be anywhere below it (default: found from the path)")
 	set.StringVar(&f.logFile, "log-file", "", "append a log to this `file`; \"journal\" for the journal of systemd")
@@ -165,7 +165,7 @@ func (c *callout) newBackend(config *driverconfig.Configuration, log *slog.Logge
 		SourceTypes:    config.SourceTypes,
 		MaxSize:        config.MaxBytes(),
 		ApplyFSGroup:   config.FSGroupPolicy == driverconfig.FSGroupDriver,
-		Leases:         lease.Dir(c.dir()),
+		AttachLocks:    attachlock.Dir(c.dir()),
 		Log:            log,
 	}
 }

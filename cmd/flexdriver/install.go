@@ -18,7 +18,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/handoff"
 	installer "github.com/flex2csi/flex2csi/internal/install"
-	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -164,7 +164,7 @@ type settings struct {
 func (s *settings) register(set *pflag.FlagSet) {
 	set.StringVar(&s.backend, "backend", string(driverconfig.BackendLocal), "who does the work: local, this program; or csi, a CSI driver through the daemon flex2csi on the node")
 	set.StringVar(&s.socket, "socket", "", "with --backend csi: where flex2csi listens (default: "+wire.DefaultSocket+")")
-	set.StringVar(&s.stateDir, "state-dir", "", "with --backend csi: flex2csi's `directory` of that name (default: "+tombstone.DefaultStateDir+")")
+	set.StringVar(&s.stateDir, "state-dir", "", "with --backend csi: flex2csi's `directory` of that name (default: "+pendingunmount.DefaultStateDir+")")
 	set.StringVar(&s.controllerSocket, "controller-socket", "", "with --backend csi: where flex2csi serve --controller listens for what kube-controller-manager calls; .NAME is a `file` beside the driver, ../.NAME one in the plugin directory (default: there is none)")
 	set.BoolVar(&s.attach, "attach", false, "have kube-controller-manager attach and detach volumes; the driver must be installed there too")
 	set.StringVar(&s.kubeletDir, "kubelet-dir", "", "the kubelet's --root-dir (default: found from the paths that it passes)")

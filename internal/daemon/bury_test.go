@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
-	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -38,20 +38,20 @@ func TestBurySideBySide(t *testing.T) {
 	const many = 30
 	dir := t.TempDir()
 	for i := range many {
-		stone := tombstone.Tombstone{Driver: "a/b", Command: flex.CommandUnmount, Dir: fmt.Sprintf("/somewhere/%d", i)}
-		if err := tombstone.Write(dir, stone); err != nil {
+		stone := pendingunmount.Unmount{Driver: "a/b", Command: flex.CommandUnmount, Dir: fmt.Sprintf("/somewhere/%d", i)}
+		if err := pendingunmount.Write(dir, stone); err != nil {
 			t.Fatal(err)
 		}
 	}
 	mounts := &slowMounts{waiting: make(chan struct{}, many-1), all: make(chan struct{})}
-	graves := tombstone.Dir(dir)
+	graves := pendingunmount.Dir(dir)
 	d := &Daemon{Options: Options{
 		Bridge:     &bridge.Bridge{Context: t.Context(), Mounts: mounts, Tombstones: graves},
 		Tombstones: graves,
 		Log:        slog.New(slog.DiscardHandler),
 	}}
 	d.bury(t.Context())
-	if left, broken := tombstone.List(dir); len(left)+len(broken) > 0 {
+	if left, broken := pendingunmount.List(dir); len(left)+len(broken) > 0 {
 		t.Errorf("%d tombstones are left: %v", len(left), broken)
 	}
 }

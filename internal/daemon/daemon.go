@@ -18,8 +18,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/requestid"
-	"github.com/flex2csi/flex2csi/internal/tombstone"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
@@ -31,7 +31,7 @@ type Options struct {
 	Bridge *bridge.Bridge
 	Store  *volstate.Store
 	// Tombstones are what flexdriver leaves when nobody listens.
-	Tombstones tombstone.Dir
+	Tombstones pendingunmount.Dir
 	// StateDir holds the records and the tombstones.
 	StateDir string
 	Socket   string
@@ -216,7 +216,7 @@ const buryWait = 10 * time.Second
 // answer must not keep the others, and all calls, waiting. One that cannot be
 // worked off now stays for the reconciler.
 func (d *Daemon) bury(ctx context.Context) {
-	found, broken := tombstone.List(string(d.Tombstones))
+	found, broken := pendingunmount.List(string(d.Tombstones))
 	for _, err := range broken {
 		d.Log.Error("a tombstone is broken", "error", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -57,7 +57,7 @@ func measured(t *testing.T) *Metrics {
 		},
 		cluster: &bridgestatus.Cluster{Reachable: true},
 		lost:    make([]bridge.LostStatus, 2),
-		files:   files{tombstones: make([]tombstone.Tombstone, 3), broken: make([]string, 1)},
+		files:   files{tombstones: make([]pendingunmount.Unmount, 3), broken: make([]string, 1)},
 	}
 	m.registry.MustRegister(newCollector(func() *view { return v }))
 	return m

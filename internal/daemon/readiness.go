@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
-	"github.com/flex2csi/flex2csi/internal/retirement"
+	"github.com/flex2csi/flex2csi/internal/cordon"
 	"github.com/flex2csi/flex2csi/internal/version"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -33,7 +33,7 @@ func (d *Daemon) readiness() (any, error) {
 	if d.StateDir == "" {
 		return r, nil
 	}
-	note, err := retirement.Get(d.StateDir)
+	note, err := cordon.Get(d.StateDir)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (d *Daemon) countSettingUp() int {
 }
 
 func (d *Daemon) checkRetired() error {
-	note, err := retirement.Get(d.StateDir)
+	note, err := cordon.Get(d.StateDir)
 	switch {
 	case err != nil:
 		return flex.Errorf(flex.CodeUnavailable, "%w", err)
@@ -105,7 +105,7 @@ func (d *Daemon) checkRetired() error {
 }
 
 func (d *Daemon) retire() (any, error) {
-	if _, err := retirement.Begin(d.StateDir); err != nil {
+	if _, err := cordon.Begin(d.StateDir); err != nil {
 		return nil, err
 	}
 	d.Log.Info("retired: nothing new is set up")
@@ -113,7 +113,7 @@ func (d *Daemon) retire() (any, error) {
 }
 
 func (d *Daemon) unretire() (any, error) {
-	if err := retirement.End(d.StateDir); err != nil {
+	if err := cordon.End(d.StateDir); err != nil {
 		return nil, err
 	}
 	d.Log.Info("not retired: volumes are set up")

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
-	"github.com/flex2csi/flex2csi/internal/retirement"
+	"github.com/flex2csi/flex2csi/internal/cordon"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/internal/wire"
@@ -202,7 +202,7 @@ func TestOwnSocketOnlyAnswers(t *testing.T) {
 			t.Errorf("%s at the abstract socket: %v", kind, err)
 		}
 	}
-	if note, err := retirement.Get(o.StateDir); note != nil || err != nil {
+	if note, err := cordon.Get(o.StateDir); note != nil || err != nil {
 		t.Errorf("it has been retired: %v, %v", note, err)
 	}
 	if _, err := wire.Ask(t.Context(), o.Socket, wire.KindRetire, time.Minute); err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
-	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/version"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
@@ -61,7 +61,7 @@ func (d *Daemon) status() *bridgestatus.BridgeStatus {
 
 // files are what lies in a state directory beside the records.
 type files struct {
-	tombstones []tombstone.Tombstone
+	tombstones []pendingunmount.Unmount
 	broken     []string // what could not be read, or was put aside
 }
 
@@ -82,10 +82,10 @@ func look(stateDir string) (f files) {
 		}
 	}
 	slices.Sort(f.broken)
-	if !slices.ContainsFunc(names, tombstone.Is) {
+	if !slices.ContainsFunc(names, pendingunmount.IsFile) {
 		return f
 	}
-	stones, broken := tombstone.List(stateDir)
+	stones, broken := pendingunmount.List(stateDir)
 	for _, err := range broken {
 		f.broken = append(f.broken, err.Error())
 	}

@@ -24,7 +24,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/quantity"
 	"github.com/flex2csi/flex2csi/internal/strict"
-	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -214,7 +214,7 @@ func Default(driver DriverName, backend Backend) *Configuration {
 		Capabilities: SafeCapabilities(),
 	}
 	if backend == BackendCSI {
-		c.Socket, c.StateDir = wire.DefaultSocket, tombstone.DefaultStateDir
+		c.Socket, c.StateDir = wire.DefaultSocket, pendingunmount.DefaultStateDir
 	} else {
 		c.FSGroupPolicy, c.MaxSize = FSGroupDriver, DefaultMaxSize
 	}

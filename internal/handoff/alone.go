@@ -11,7 +11,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/mountcode"
 	"github.com/flex2csi/flex2csi/internal/nodemounts"
-	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -34,8 +34,8 @@ func (b *Backend) unmount(ctx context.Context, c *flex.Call) error {
 		return err
 	}
 	// First of all: killed after this, here or below, nothing is forgotten.
-	stone := tombstone.Tombstone{Driver: driver, Command: c.Command, Dir: c.Dir, Time: time.Now().UTC()}
-	if err := tombstone.Write(b.StateDir, stone); err != nil {
+	stone := pendingunmount.Unmount{Driver: driver, Command: c.Command, Dir: c.Dir, Time: time.Now().UTC()}
+	if err := pendingunmount.Write(b.StateDir, stone); err != nil {
 		return flex.Errorf(flex.CodeUnavailable, "flex2csi does not listen at %s, and it cannot be left a note in %s that the volume is not wanted any more, without which nothing is unmounted: %w", b.Socket, b.StateDir, err)
 	}
 	if b.afterNote != nil {

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/testenv"
-	"github.com/flex2csi/flex2csi/internal/tombstone"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -22,7 +22,7 @@ func TestDaemonBackMeanwhile(t *testing.T) {
 	argv := []string{"unmount", target}
 	b := &Backend{Name: "example.com/disk", Argv: argv, Socket: filepath.Join(dir, "s"), StateDir: filepath.Join(dir, "state")}
 	b.afterNote = func() {
-		if _, found, err := tombstone.Find(b.StateDir, target); !found || err != nil {
+		if _, found, err := pendingunmount.Find(b.StateDir, target); !found || err != nil {
 			t.Errorf("there is no tombstone: %v", err)
 		}
 		l, err := wireserver.Listen(b.Socket)

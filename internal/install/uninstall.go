@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/lease"
+	"github.com/flex2csi/flex2csi/internal/attachlock"
 )
 
 // maxNamed is how many of a list an error names.
@@ -107,7 +107,7 @@ func (in *installer) otherFiles() (notes, foreign []string, err error) {
 		path := filepath.Join(in.dir.path, e.Name())
 		switch {
 		case in.dir.owns(path):
-		case lease.IsFile(path):
+		case attachlock.IsFile(path):
 			notes = append(notes, path)
 		default:
 			foreign = append(foreign, path)
@@ -120,7 +120,7 @@ func (in *installer) otherFiles() (notes, foreign []string, err error) {
 func (in *installer) checkFiles(notes, foreign []string) error {
 	var attached []string
 	for _, path := range notes {
-		if lease.Held(path) {
+		if attachlock.Held(path) {
 			attached = append(attached, path)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/lease"
+	"github.com/flex2csi/flex2csi/internal/attachlock"
 	"github.com/flex2csi/flex2csi/internal/mountcode"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -56,10 +56,10 @@ func (b *Backend) isAttached(ctx context.Context, c *flex.Call) (bool, error) {
 }
 
 func (b *Backend) detach(ctx context.Context, c *flex.Call) error {
-	if b.Leases == "" {
+	if b.AttachLocks == "" {
 		return nil
 	}
-	if err := b.Leases.Drop(ctx, c.VolumeName, c.NodeName); err != nil {
+	if err := b.AttachLocks.Release(ctx, c.VolumeName, c.NodeName); err != nil {
 		return &flex.Error{Code: flex.CodeUnavailable, Err: err}
 	}
 	return nil
@@ -113,19 +113,19 @@ func (v *Volume) identity(volume string) string {
 // takeLease notes that the call's node has a disk, or renews that, unless
 // another node has it.
 func (b *Backend) takeLease(ctx context.Context, v *Volume, c *flex.Call) error {
-	if b.Leases == "" || !v.isDisk() {
+	if b.AttachLocks == "" || !v.isDisk() {
 		return nil
 	}
-	broken, err := b.Leases.Take(ctx, lease.Lease{
+	broken, err := b.AttachLocks.Acquire(ctx, attachlock.Lock{
 		Disk:     v.identity(c.VolumeName),
 		Volume:   c.VolumeName,
 		Node:     c.NodeName,
 		ReadOnly: v.ReadOnly,
 	})
 	for _, err := range broken {
-		b.log().Warn("ignoring a broken lease", "error", err)
+		b.log().Warn("ignoring a broken attachment lock", "error", err)
 	}
-	if conflict, ok := errors.AsType[*lease.Conflict](err); ok {
+	if conflict, ok := errors.AsType[*attachlock.Conflict](err); ok {
 		return flex.Errorf(flex.CodeFailedPrecondition, "%s %s is %w", v.Kind, v.Source, conflict)
 	}
 	if err != nil {

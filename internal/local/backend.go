@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/flex2csi/flex2csi/internal/attachlock"
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
-	"github.com/flex2csi/flex2csi/internal/lease"
 	"github.com/flex2csi/flex2csi/internal/mountcode"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
@@ -32,9 +32,9 @@ type Backend struct {
 	MaxSize int64
 	// ApplyFSGroup makes mount give the volume to the pod's fsGroup.
 	ApplyFSGroup bool
-	// Leases is where attach notes who has what: the driver's directory.
+	// AttachLocks is where attach notes who has what: the driver's directory.
 	// Empty: nowhere.
-	Leases lease.Dir
+	AttachLocks attachlock.Dir
 	// Log is optional.
 	Log *slog.Logger
 }

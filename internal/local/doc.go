@@ -9,6 +9,6 @@
 // up (setup.go), or takes it down (teardown.go).
 //
 // Nothing is remembered between calls but who has attached what, where
-// attaching is called at all (internal/lease). What unmount needs is in the mount
+// attaching is called at all (internal/attachlock). What unmount needs is in the mount
 // table and in sysfs.
 package local

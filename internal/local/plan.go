@@ -38,7 +38,7 @@ func (b *Backend) Plan(ctx context.Context, c *flex.Call) ([]string, error) {
 	case flex.CommandWaitForAttach:
 		return b.planWait(ctx, v)
 	}
-	return []string{fmt.Sprintf("check the options: %s", v), fmt.Sprintf("note in %s that node %s has it, unless another node does", b.Leases, c.NodeName)}, nil
+	return []string{fmt.Sprintf("check the options: %s", v), fmt.Sprintf("lock it for node %s in %s, unless another node has it", c.NodeName, b.AttachLocks)}, nil
 }
 
 // String is the volume in words.

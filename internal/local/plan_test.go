@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/flex2csi/flex2csi/internal/lease"
+	"github.com/flex2csi/flex2csi/internal/attachlock"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -19,7 +19,7 @@ import (
 func TestPlan(t *testing.T) {
 	testenv.Need(t, "ext4", "xfs")
 	w := newWorld(t)
-	w.b.ApplyFSGroup, w.b.Leases = true, lease.Dir("/driver")
+	w.b.ApplyFSGroup, w.b.AttachLocks = true, attachlock.Dir("/driver")
 	w.b.DirectoryRoots = []string{w.dir}
 	w.image("") // its directory
 	group := int64(4711)

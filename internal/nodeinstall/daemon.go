@@ -10,7 +10,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	daemonfiles "github.com/flex2csi/flex2csi/internal/daemon"
-	"github.com/flex2csi/flex2csi/internal/retirement"
+	"github.com/flex2csi/flex2csi/internal/cordon"
 	"github.com/flex2csi/flex2csi/internal/wire"
 )
 
@@ -38,7 +38,7 @@ func (d daemon) retire(ctx context.Context) (running bool, err error) {
 	if !wire.IsAbsent(err) {
 		return true, err
 	}
-	if _, err = retirement.Begin(d.stateDir); errors.Is(err, fs.ErrNotExist) {
+	if _, err = cordon.Begin(d.stateDir); errors.Is(err, fs.ErrNotExist) {
 		err = nil // there is no such directory, and so there are no records
 	}
 	return false, err
@@ -50,7 +50,7 @@ func (d daemon) unretire(ctx context.Context) error {
 	var r bridgestatus.Readiness
 	err := d.ask(ctx, wire.KindUnretire, &r)
 	if wire.IsAbsent(err) {
-		err = retirement.End(d.stateDir)
+		err = cordon.End(d.stateDir)
 	}
 	return err
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/install"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
-	"github.com/flex2csi/flex2csi/internal/retirement"
+	"github.com/flex2csi/flex2csi/internal/cordon"
 	"github.com/flex2csi/flex2csi/internal/version"
 )
 
@@ -52,7 +52,7 @@ func Install(ctx context.Context, o Options) error {
 	if err != nil {
 		return r.shown(err)
 	}
-	if err := retirement.End(o.StateDir); err != nil {
+	if err := cordon.End(o.StateDir); err != nil {
 		return err
 	}
 	before := r.readBefore()

@@ -14,7 +14,7 @@ import (
 	daemonfiles "github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/filelock"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
-	"github.com/flex2csi/flex2csi/internal/retirement"
+	"github.com/flex2csi/flex2csi/internal/cordon"
 )
 
 // Names in the state directory that are not those of records. The lock is
@@ -31,7 +31,7 @@ const (
 // Leave is what a daemon does at its end: if it was retired, and its drivers are
 // taken away, it leaves nothing behind. left tells whether that is so.
 func Leave(stateDir, socket string) (left bool, err error) {
-	r, err := retirement.Get(stateDir)
+	r, err := cordon.Get(stateDir)
 	if err != nil || r == nil {
 		return false, err
 	}

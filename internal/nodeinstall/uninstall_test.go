@@ -12,8 +12,8 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/nodeinstall"
-	"github.com/flex2csi/flex2csi/internal/retirement"
-	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/cordon"
+	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
@@ -74,7 +74,7 @@ func (n *node) wantKept(o *nodeinstall.UninstallOptions, texts ...string) {
 	}
 	wantTexts(n.t, err.Error(), texts...)
 	n.wantThere(pluginDir, "disk", "share")
-	if r, err := retirement.Get(n.o.StateDir); r != nil || err != nil {
+	if r, err := cordon.Get(n.o.StateDir); r != nil || err != nil {
 		n.t.Errorf("still retired: %v, %v", r, err)
 	}
 }
@@ -139,7 +139,7 @@ func TestInUse(t *testing.T) {
 	}{
 		"a record": {func(n *node) { n.record("example.com/disk") }, []string{"volumes are in use", "pv-1 of example.com/disk", "/pods/1234/"}, "this is left as it is"},
 		"a tombstone": {func(n *node) {
-			if err := tombstone.Write(n.o.StateDir, tombstone.Tombstone{Driver: "example.com/disk", Dir: kubeletDir + "/pods/1234/volumes/example.com~disk/data"}); err != nil {
+			if err := pendingunmount.Write(n.o.StateDir, pendingunmount.Unmount{Driver: "example.com/disk", Dir: kubeletDir + "/pods/1234/volumes/example.com~disk/data"}); err != nil {
 				n.t.Fatal(err)
 			}
 		}, []string{"unmounted while the daemon was away", "/pods/1234/"}, "this is left as it is"},
@@ -197,11 +197,11 @@ func TestSweep(t *testing.T) {
 // somebody installs.
 func TestInstallEndsRetirement(t *testing.T) {
 	n, _ := uninstaller(t)
-	if _, err := retirement.Begin(n.o.StateDir); err != nil {
+	if _, err := cordon.Begin(n.o.StateDir); err != nil {
 		t.Fatal(err)
 	}
 	n.wantInstalled(pluginDir, "disk", "share")
-	if r, err := retirement.Get(n.o.StateDir); r != nil || err != nil {
+	if r, err := cordon.Get(n.o.StateDir); r != nil || err != nil {
 		t.Errorf("still retired: %v, %v", r, err)
 	}
 }
@@ -218,7 +218,7 @@ func TestLeave(t *testing.T) {
 		}
 	}
 	leave(false)
-	if _, err := retirement.Begin(n.o.StateDir); err != nil {
+	if _, err := cordon.Begin(n.o.StateDir); err != nil {
 		t.Fatal(err)
 	}
 	leave(false)

@@ -1,4 +1,4 @@
-package tombstone_test
+package pendingunmount_test
 
 import (
 	"os"
@@ -9,51 +9,51 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-func stone(dir string) tombstone.Tombstone {
-	return tombstone.Tombstone{Driver: "a/b", Command: flex.CommandUnmount, Dir: dir, Time: time.Now().UTC()}
+func pending(dir string) pendingunmount.Unmount {
+	return pendingunmount.Unmount{Driver: "a/b", Command: flex.CommandUnmount, Dir: dir, Time: time.Now().UTC()}
 }
 
 func TestLife(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	if found, broken := tombstone.List(dir); len(found)+len(broken) > 0 {
-		t.Errorf("in a directory that is not there: %v, %v", found, broken)
+	if found, broken := pendingunmount.List(dir); len(found)+len(broken) > 0 {
+		t.Errorf("in a directory that does not exist: %v, %v", found, broken)
 	}
-	one, two := stone("/k/pods/1/volumes/a~b/c"), stone("/k/pods/2/volumes/a~b/c")
-	for _, s := range []tombstone.Tombstone{one, two, one} {
-		if err := tombstone.Write(dir, s); err != nil {
+	one, two := pending("/k/pods/1/volumes/a~b/c"), pending("/k/pods/2/volumes/a~b/c")
+	for _, s := range []pendingunmount.Unmount{one, two, one} {
+		if err := pendingunmount.Write(dir, s); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if found, broken := tombstone.List(dir); len(found) != 2 || len(broken) > 0 {
+	if found, broken := pendingunmount.List(dir); len(found) != 2 || len(broken) > 0 {
 		t.Errorf("got %v, %v, want two", found, broken)
 	}
-	got, found, err := tombstone.Find(dir, one.Dir)
+	got, found, err := pendingunmount.Find(dir, one.Dir)
 	if diff := cmp.Diff(one, got); err != nil || !found || diff != "" {
 		t.Errorf("%v, %v, (-want +got):\n%s", found, err, diff)
 	}
 	for range 2 { // a second time is no error
-		if err := tombstone.Remove(dir, one.Dir); err != nil {
+		if err := pendingunmount.Remove(dir, one.Dir); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, found, err := tombstone.Find(dir, one.Dir); found || err != nil {
+	if _, found, err := pendingunmount.Find(dir, one.Dir); found || err != nil {
 		t.Errorf("still there: %v, %v", found, err)
 	}
-	if found, _ := tombstone.List(dir); len(found) != 1 || found[0].Dir != two.Dir {
+	if found, _ := pendingunmount.List(dir); len(found) != 1 || found[0].Dir != two.Dir {
 		t.Errorf("left: %v", found)
 	}
 }
 
-// The daemon reads its records in the same directory, and puts aside what is
-// none.
-func TestRecordsLeaveThemAlone(t *testing.T) {
+// TestRecords: the daemon loads its records from the same directory, and renames the
+// files that it cannot read. Pending unmounts are not among them.
+func TestRecords(t *testing.T) {
 	dir := t.TempDir()
-	if err := tombstone.Write(dir, stone("/k")); err != nil {
+	if err := pendingunmount.Write(dir, pending("/k")); err != nil {
 		t.Fatal(err)
 	}
 	store, err := volstate.Open(dir)
@@ -63,14 +63,14 @@ func TestRecordsLeaveThemAlone(t *testing.T) {
 	if records, broken, err := store.Load(); len(records)+len(broken) > 0 || err != nil {
 		t.Errorf("%v, %v, %v", records, broken, err)
 	}
-	if found, _ := tombstone.List(dir); len(found) != 1 {
-		t.Error("the tombstone is gone")
+	if found, _ := pendingunmount.List(dir); len(found) != 1 {
+		t.Error("the pending unmount no longer exists")
 	}
 }
 
 func TestBroken(t *testing.T) {
 	dir := t.TempDir()
-	if err := tombstone.Write(dir, stone("/k")); err != nil {
+	if err := pendingunmount.Write(dir, pending("/k")); err != nil {
 		t.Fatal(err)
 	}
 	files, _ := filepath.Glob(filepath.Join(dir, "*.tombstone"))
@@ -87,10 +87,10 @@ func TestBroken(t *testing.T) {
 		if err := os.WriteFile(files[0], []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if found, broken := tombstone.List(dir); len(found) > 0 || len(broken) != 1 {
+		if found, broken := pendingunmount.List(dir); len(found) > 0 || len(broken) != 1 {
 			t.Errorf("%s: %v, %v", name, found, broken)
 		}
-		if _, found, err := tombstone.Find(dir, "/k"); found || err == nil {
+		if _, found, err := pendingunmount.Find(dir, "/k"); found || err == nil {
 			t.Errorf("%s: %v, %v", name, found, err)
 		}
 	}
@@ -101,7 +101,7 @@ func TestNoPlace(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := tombstone.Write(file, stone("/k")); err == nil {
+	if err := pendingunmount.Write(file, pending("/k")); err == nil {
 		t.Error("written into a file")
 	}
 }

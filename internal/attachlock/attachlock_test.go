@@ -1,4 +1,4 @@
-package lease
+package attachlock
 
 import (
 	"context"
@@ -26,15 +26,15 @@ func newDir(t *testing.T) Dir {
 	return Dir(t.TempDir())
 }
 
-func (d Dir) mustTake(t *testing.T, l Lease) {
+func (d Dir) mustAcquire(t *testing.T, l Lock) {
 	t.Helper()
-	if broken, err := d.Take(t.Context(), l); err != nil || len(broken) > 0 {
+	if broken, err := d.Acquire(t.Context(), l); err != nil || len(broken) > 0 {
 		t.Fatal(err, broken)
 	}
 }
 
-// edit changes a lease on the disk.
-func (d Dir) edit(t *testing.T, volume, node string, change func(*Lease)) {
+// edit changes a lock on the disk.
+func (d Dir) edit(t *testing.T, volume, node string, change func(*Lock)) {
 	t.Helper()
 	l, err := read(d.path(volume, node))
 	if err != nil {
@@ -53,47 +53,47 @@ func (d Dir) edit(t *testing.T, volume, node string, change func(*Lease)) {
 	}
 }
 
-func TestTake(t *testing.T) {
-	a := Lease{Disk: "image /x", Volume: "pv", Node: "a"}
+func TestAcquire(t *testing.T) {
+	a := Lock{Disk: "image /x", Volume: "pv", Node: "a"}
 	for name, tt := range map[string]struct {
-		change   func(*Lease) // of what node a has
-		b        Lease
+		change   func(*Lock) // of what node a has
+		b        Lock
 		conflict bool
 	}{
-		"another node":           {nil, Lease{Disk: "image /x", Volume: "pv", Node: "b"}, true},
-		"under another name":     {nil, Lease{Disk: "image /x", Volume: "pv-2", Node: "b"}, true},
-		"reader beside a writer": {nil, Lease{Disk: "image /x", Volume: "pv", Node: "b", ReadOnly: true}, true},
-		"writer beside a reader": {func(l *Lease) { l.ReadOnly = true }, Lease{Disk: "image /x", Volume: "pv", Node: "b"}, true},
-		"readers":                {func(l *Lease) { l.ReadOnly = true }, Lease{Disk: "image /x", Volume: "pv", Node: "b", ReadOnly: true}, false},
-		"another disk":           {nil, Lease{Disk: "image /y", Volume: "pv", Node: "b"}, false},
-		"the same node":          {nil, Lease{Disk: "image /x", Volume: "pv-2", Node: "a"}, false},
-		"expired":                {func(l *Lease) { l.Renewed = l.Renewed.Add(-Term - time.Second) }, Lease{Disk: "image /x", Volume: "pv", Node: "b"}, false},
-		"almost expired":         {func(l *Lease) { l.Renewed = l.Renewed.Add(-Term + time.Minute) }, Lease{Disk: "image /x", Volume: "pv", Node: "b"}, true},
-		"clock was set back":     {func(l *Lease) { l.Renewed = l.Renewed.Add(time.Minute) }, Lease{Disk: "image /x", Volume: "pv", Node: "b"}, true},
-		"from the far future":    {func(l *Lease) { l.Renewed = l.Renewed.Add(24 * time.Hour) }, Lease{Disk: "image /x", Volume: "pv", Node: "b"}, false},
+		"another node":         {nil, Lock{Disk: "image /x", Volume: "pv", Node: "b"}, true},
+		"under another name":   {nil, Lock{Disk: "image /x", Volume: "pv-2", Node: "b"}, true},
+		"reader with a writer": {nil, Lock{Disk: "image /x", Volume: "pv", Node: "b", ReadOnly: true}, true},
+		"writer with a reader": {func(l *Lock) { l.ReadOnly = true }, Lock{Disk: "image /x", Volume: "pv", Node: "b"}, true},
+		"readers":              {func(l *Lock) { l.ReadOnly = true }, Lock{Disk: "image /x", Volume: "pv", Node: "b", ReadOnly: true}, false},
+		"another disk":         {nil, Lock{Disk: "image /y", Volume: "pv", Node: "b"}, false},
+		"the same node":        {nil, Lock{Disk: "image /x", Volume: "pv-2", Node: "a"}, false},
+		"expired":              {func(l *Lock) { l.Renewed = l.Renewed.Add(-Term - time.Second) }, Lock{Disk: "image /x", Volume: "pv", Node: "b"}, false},
+		"almost expired":       {func(l *Lock) { l.Renewed = l.Renewed.Add(-Term + time.Minute) }, Lock{Disk: "image /x", Volume: "pv", Node: "b"}, true},
+		"clock was set back":   {func(l *Lock) { l.Renewed = l.Renewed.Add(time.Minute) }, Lock{Disk: "image /x", Volume: "pv", Node: "b"}, true},
+		"from the far future":  {func(l *Lock) { l.Renewed = l.Renewed.Add(24 * time.Hour) }, Lock{Disk: "image /x", Volume: "pv", Node: "b"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDir(t)
-			d.mustTake(t, a)
+			d.mustAcquire(t, a)
 			if tt.change != nil {
 				d.edit(t, "pv", "a", tt.change)
 			}
-			_, err := d.Take(t.Context(), tt.b)
+			_, err := d.Acquire(t.Context(), tt.b)
 			conflict, ok := errors.AsType[*Conflict](err)
 			if ok != tt.conflict || (err != nil && !ok) {
 				t.Fatalf("error %v, want a conflict: %t", err, tt.conflict)
 			}
 			if ok {
-				for _, part := range []string{"attached to node a", "volume pv", "node b", "detached there first"} {
+				for _, part := range []string{"attached to node a", "volume pv", "node b", "detach it there first"} {
 					if !strings.Contains(conflict.Error(), part) {
 						t.Errorf("%q is not in %q", part, conflict)
 					}
 				}
-				// It frees what was in the way.
-				if err := d.Drop(t.Context(), "pv", "a"); err != nil {
+				// Release removes the conflict.
+				if err := d.Release(t.Context(), "pv", "a"); err != nil {
 					t.Fatal(err)
 				}
-				d.mustTake(t, tt.b)
+				d.mustAcquire(t, tt.b)
 			}
 			if files, err := filepath.Glob(filepath.Join(string(d), "[^.]*")); len(files) > 0 || err != nil {
 				t.Errorf("files that the prober would see: %v", files)
@@ -102,30 +102,31 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// isattached asks every minute, and so renews.
-func TestTakeRenews(t *testing.T) {
+// TestAcquireRenews: isattached, which is called every minute, renews the lock.
+func TestAcquireRenews(t *testing.T) {
 	d := newDir(t)
-	l := Lease{Disk: "image /x", Volume: "pv", Node: "a"}
-	d.mustTake(t, l)
+	l := Lock{Disk: "image /x", Volume: "pv", Node: "a"}
+	d.mustAcquire(t, l)
 	old := time.Now().Add(-4 * time.Minute)
-	d.edit(t, "pv", "a", func(l *Lease) { l.Renewed = old })
-	d.mustTake(t, l)
+	d.edit(t, "pv", "a", func(l *Lock) { l.Renewed = old })
+	d.mustAcquire(t, l)
 	if got, err := read(d.path("pv", "a")); err != nil || !got.Renewed.After(old.Add(time.Minute)) {
 		t.Errorf("renewed %v, %v", got.Renewed, err)
 	}
 	if !Held(d.path("pv", "a")) {
-		t.Error("it does not hold")
+		t.Error("the lock is not held")
 	}
 }
 
-// Names of volumes and nodes may hold anything, and be like each other.
+// TestOddNames: names of volumes and nodes may contain any character, and resemble
+// each other.
 func TestOddNames(t *testing.T) {
 	d := newDir(t)
-	for i, l := range []Lease{
+	for i, l := range []Lock{
 		{Volume: "a b", Node: "c"}, {Volume: "a", Node: "b c"}, {Volume: `a" "b`, Node: "c"}, {Volume: "../../x", Node: "/"}, {Volume: "\x00", Node: "\n"}, {Volume: strings.Repeat("x", 1000), Node: ""},
 	} {
 		l.Disk = string(rune('a' + i))
-		d.mustTake(t, l)
+		d.mustAcquire(t, l)
 		if got, err := read(d.path(l.Volume, l.Node)); err != nil || got.Volume != l.Volume || got.Node != l.Node {
 			t.Errorf("%+v, %v, want %+v", got, err, l)
 		}
@@ -138,7 +139,7 @@ func TestOddNames(t *testing.T) {
 	}
 }
 
-// A lease that cannot be read is reported and left out: it must not keep a
+// TestBroken: a lock that cannot be read is reported and ignored. It must not keep a
 // volume from its pod.
 func TestBroken(t *testing.T) {
 	for name, content := range map[string]string{"empty": "", "no JSON": "{", "another type": "[]", "garbage": "\x00\xff"} {
@@ -148,45 +149,45 @@ func TestBroken(t *testing.T) {
 			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			broken, err := d.Take(t.Context(), Lease{Disk: "x", Volume: "pv", Node: "b"})
+			broken, err := d.Acquire(t.Context(), Lock{Disk: "x", Volume: "pv", Node: "b"})
 			if err != nil || len(broken) != 1 || !strings.Contains(broken[0].Error(), file) {
 				t.Errorf("broken %v, error %v", broken, err)
 			}
-			if err := d.Drop(t.Context(), "pv", "a"); err != nil {
+			if err := d.Release(t.Context(), "pv", "a"); err != nil {
 				t.Error(err)
 			}
-			d.mustTake(t, Lease{Disk: "x", Volume: "pv", Node: "b"})
+			d.mustAcquire(t, Lock{Disk: "x", Volume: "pv", Node: "b"})
 		})
 	}
 }
 
-func TestDrop(t *testing.T) {
+func TestRelease(t *testing.T) {
 	d := newDir(t)
-	for range 2 { // what is not known is gone
-		if err := d.Drop(t.Context(), "pv", "a"); err != nil {
+	for range 2 { // it is no error if there is none
+		if err := d.Release(t.Context(), "pv", "a"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	d.mustTake(t, Lease{Disk: "x", Volume: "pv", Node: "a"})
-	d.mustTake(t, Lease{Disk: "y", Volume: "pv", Node: "b"})
-	if err := os.WriteFile(d.temporary(), nil, 0o600); err != nil { // of a Take that was killed
+	d.mustAcquire(t, Lock{Disk: "x", Volume: "pv", Node: "a"})
+	d.mustAcquire(t, Lock{Disk: "y", Volume: "pv", Node: "b"})
+	if err := os.WriteFile(d.temporary(), nil, 0o600); err != nil { // of an Acquire that was killed
 		t.Fatal(err)
 	}
-	if err := d.Drop(t.Context(), "pv", "a"); err != nil {
+	if err := d.Release(t.Context(), "pv", "a"); err != nil {
 		t.Fatal(err)
 	}
 	if Held(d.path("pv", "a")) || !Held(d.path("pv", "b")) {
-		t.Error("another lease was dropped")
+		t.Error("another lock was released")
 	}
 	if _, err := os.Stat(d.temporary()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a temporary file stays: %v", err)
 	}
-	if err := Dir(filepath.Join(string(d), "none")).Drop(t.Context(), "pv", "a"); err != nil {
-		t.Errorf("of a directory that is not there: %v", err)
+	if err := Dir(filepath.Join(string(d), "none")).Release(t.Context(), "pv", "a"); err != nil {
+		t.Errorf("of a directory that does not exist: %v", err)
 	}
 }
 
-// A directory that cannot be written to, as on a distroless control plane.
+// TestReadOnlyDir: the directory is read-only, as on a distroless control plane.
 func TestReadOnlyDir(t *testing.T) {
 	testenv.Need(t, "mount")
 	path := t.TempDir()
@@ -200,24 +201,24 @@ func TestReadOnlyDir(t *testing.T) {
 		}
 	}()
 	d := Dir(path)
-	_, err := d.Take(t.Context(), Lease{Disk: "x", Volume: "pv", Node: "a"})
-	if !errors.Is(err, unix.EROFS) || !strings.Contains(err.Error(), "cannot note who has the volume in "+path) {
+	_, err := d.Acquire(t.Context(), Lock{Disk: "x", Volume: "pv", Node: "a"})
+	if !errors.Is(err, unix.EROFS) || !strings.Contains(err.Error(), "attachment locks in "+path) {
 		t.Errorf("error %v", err)
 	}
-	if err := d.Drop(t.Context(), "pv", "a"); err != nil {
-		t.Errorf("no lease can be there, and Drop says %v", err)
+	if err := d.Release(t.Context(), "pv", "a"); err != nil {
+		t.Errorf("no lock can exist there, but Release says %v", err)
 	}
 }
 
-func TestTakeWaitsForLock(t *testing.T) {
+func TestAcquireWaitsForLock(t *testing.T) {
 	d := newDir(t)
-	lock, err := d.lock(t.Context())
+	lock, err := d.exclusive(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	if _, err := d.Take(ctx, Lease{Disk: "x"}); !errors.Is(err, mounter.ErrBusy) {
+	if _, err := d.Acquire(ctx, Lock{Disk: "x"}); !errors.Is(err, mounter.ErrBusy) {
 		t.Errorf("error %v", err)
 	}
 	lock.Close()
@@ -226,7 +227,7 @@ func TestTakeWaitsForLock(t *testing.T) {
 	var wait sync.WaitGroup
 	for i := range 8 {
 		wait.Go(func() {
-			_, err := d.Take(t.Context(), Lease{Disk: "x", Volume: "pv", Node: string(rune('a' + i))})
+			_, err := d.Acquire(t.Context(), Lock{Disk: "x", Volume: "pv", Node: string(rune('a' + i))})
 			switch _, conflict := errors.AsType[*Conflict](err); {
 			case err == nil:
 				taken.Add(1)
@@ -243,16 +244,16 @@ func TestTakeWaitsForLock(t *testing.T) {
 
 func TestHeld(t *testing.T) {
 	d := newDir(t)
-	d.mustTake(t, Lease{Disk: "x", Volume: "pv", Node: "a"})
+	d.mustAcquire(t, Lock{Disk: "x", Volume: "pv", Node: "a"})
 	file := d.path("pv", "a")
 	if !Held(file) {
-		t.Error("a fresh lease does not hold")
+		t.Error("a fresh lock is not held")
 	}
 	old := time.Now().Add(-Term - time.Second)
 	if err := os.Chtimes(file, old, old); err != nil {
 		t.Fatal(err)
 	}
 	if Held(file) || Held(file+"x") || Held(filepath.Join(string(d), prefix+"lock")) {
-		t.Error("what is no lease, or an old one, holds")
+		t.Error("an expired lock or another file is held")
 	}
 }
