@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/controller"
 	"github.com/flex2csi/flex2csi/internal/kube"
@@ -38,14 +39,17 @@ func (o *statusOptions) showAttachments(names []string, env environment) error {
 func attachmentStatus(findings []controller.Finding, now time.Time) *bridgestatus.AttachmentStatus {
 	s := bridgestatus.NewAttachments(now)
 	for i := range findings {
-		f := &findings[i]
-		s.Attachments = append(s.Attachments, bridgestatus.ClusterAttachment{
-			Name: f.Name, PersistentVolume: f.PersistentVolume, FlexDriver: f.FlexDriver, CSIDriver: f.Driver, VolumeHandle: f.Handle,
-			Node: f.Node, AttachedBy: f.By, Pod: f.Pod, Attached: f.Attached,
-			AttachError: bridgestatus.Clean(f.AttachError), DetachError: bridgestatus.Clean(f.DetachError),
-			Created: f.Created.UTC(), Deleted: bridgestatus.When(f.Deleted),
-			Verdict: string(f.Verdict), Reason: f.Reason, Leaked: f.Leaked(now),
-		})
+		f, a := &findings[i], findings[i].VolumeAttachment
+		shown := bridgestatus.ClusterAttachment{
+			Name: a.Name, PersistentVolume: attachment.PersistentVolume(a), FlexDriver: attachment.FlexDriver(a), CSIDriver: a.Spec.Attacher, VolumeHandle: attachment.Handle(a),
+			Node: a.Spec.NodeName, AttachedBy: attachment.AttachedBy(a), Pod: attachment.Pod(a), Attached: a.Status.Attached,
+			AttachError: bridgestatus.Clean(attachment.ErrorText(a.Status.AttachError)), DetachError: bridgestatus.Clean(attachment.ErrorText(a.Status.DetachError)),
+			Created: a.CreationTimestamp.UTC(), Verdict: string(f.Verdict), Reason: f.Reason, Leaked: f.Leaked(now),
+		}
+		if a.DeletionTimestamp != nil {
+			shown.Deleted = bridgestatus.When(a.DeletionTimestamp.Time)
+		}
+		s.Attachments = append(s.Attachments, shown)
 	}
 	return s
 }

@@ -12,10 +12,10 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -34,9 +34,9 @@ type Attacher interface {
 // A Cluster answers questions by asking the API server.
 type Cluster interface {
 	// FindAttachments returns ours of a PersistentVolume on a node.
-	FindAttachments(ctx context.Context, persistentVolume, node string) ([]clusterview.Attachment, error)
+	FindAttachments(ctx context.Context, persistentVolume, node string) ([]storagev1.VolumeAttachment, error)
 	// GetAttachment returns the one of a name, whosever it is; nil: there is none.
-	GetAttachment(ctx context.Context, name string) (*clusterview.Attachment, error)
+	GetAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error)
 	// GetNode returns nil if there is none.
 	GetNode(ctx context.Context, name string) (*corev1.Node, error)
 	// PersistentVolume returns one, as it was seen lately unless fresh; its error
@@ -168,7 +168,7 @@ func (c *Controller) isAttached(ctx context.Context, d *bridge.FlexDriver, call 
 	if err != nil {
 		return false, err
 	}
-	return found != nil && found.Attached && found.Node == a.Node, nil
+	return found != nil && found.Status.Attached && found.Spec.NodeName == a.Node, nil
 }
 
 // isGone reports whether there is no such FlexVolume any more, and returns
@@ -202,22 +202,17 @@ func (c *Controller) detach(ctx context.Context, flexDriver string, call *flex.C
 		return err
 	}
 	for i := range all {
-		if all[i].FlexDriver != flexDriver {
+		if attachment.FlexDriver(&all[i]) != flexDriver {
 			continue
 		}
 		if err := c.requireUnused(ctx, flexDriver, call); err != nil {
 			return err
 		}
-		if err := c.Attacher.Detach(ctx, deletable(&all[i])); err != nil {
+		if err := c.Attacher.Detach(ctx, attachment.Volume(&all[i])); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// deletable is what Detach wants to know.
-func deletable(a *clusterview.Attachment) *csivol.Attachment {
-	return &csivol.Attachment{Driver: a.Driver, Handle: a.Handle, Node: a.Node, FlexDriver: a.FlexDriver, Name: a.PersistentVolume}
 }
 
 // requireUnused refuses to detach what the kubelet still has mounted: what was

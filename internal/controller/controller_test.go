@@ -8,10 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -118,11 +118,10 @@ func TestIsAttachedNeverGuesses(t *testing.T) {
 // TestDetach: what is in use on a node that lives stays, and what cannot be
 // looked at is no Success.
 func TestDetach(t *testing.T) {
-	mine := old("node-1", attachment.AttachedByController)
 	for name, test := range map[string]struct {
 		node   []func(*corev1.Node) // nil: there is none
 		driver string
-		change func(*clusterview.Attachment)
+		change func(*storagev1.VolumeAttachment)
 		err    error
 		code   flex.Code // empty: Success
 		left   bool
@@ -137,18 +136,20 @@ func TestDetach(t *testing.T) {
 			code: flex.CodeFailedPrecondition, left: true,
 		},
 		"the node is gone":  {},
-		"made by the node":  {node: []func(*corev1.Node){ready}, change: func(a *clusterview.Attachment) { a.By = attachment.AttachedByNode }},
+		"made by the node":  {node: []func(*corev1.Node){ready}, change: func(a *storagev1.VolumeAttachment) { a.Labels[attachment.AttachedByLabel] = attachment.AttachedByNode }},
 		"of another driver": {node: []func(*corev1.Node){ready}, driver: "example.com/other", left: true},
 		"not configured (any more)": {
 			node: []func(*corev1.Node){ready}, driver: "example.com/gone",
-			change: func(a *clusterview.Attachment) { a.FlexDriver = "example.com/gone" },
+			change: func(a *storagev1.VolumeAttachment) {
+				a.Annotations[attachment.FlexDriverAnnotation] = "example.com/gone"
+			},
 		},
 		"the API server is away": {err: flex.Errorf(flex.CodeUnavailable, "away"), code: flex.CodeUnavailable, left: true},
 	} {
 		c := newCluster()
-		a := mine
+		a := old("node-1", attachment.AttachedByController)
 		if test.change != nil {
-			test.change(&a)
+			test.change(a)
 		}
 		c.put(a)
 		delete(c.nodes, "node-1")
@@ -304,8 +305,8 @@ func TestAttachableModes(t *testing.T) {
 	if s := call(t, k, flexDriver, "attach", options, "node-1"); s.Status != flex.StatusSuccess {
 		t.Fatalf("attach: %+v", s)
 	}
-	a := c.attachments[attachment.Name("vol", csiDriver, "node-1")]
-	if len(a.AccessModes) != 1 || a.AccessModes[0] != csivol.ReadOnlyMany {
-		t.Errorf("attached as %v", a.AccessModes)
+	modes := c.attachments[attachment.Name("vol", csiDriver, "node-1")].Spec.Source.InlineVolumeSpec.AccessModes
+	if len(modes) != 1 || modes[0] != corev1.ReadOnlyMany {
+		t.Errorf("attached as %v", modes)
 	}
 }

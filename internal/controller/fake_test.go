@@ -9,11 +9,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/controller"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -23,7 +24,7 @@ import (
 // in test/cluster.
 type cluster struct {
 	mu          sync.Mutex
-	attachments map[string]clusterview.Attachment
+	attachments map[string]storagev1.VolumeAttachment
 	nodes       map[string]corev1.Node
 	pods        map[string][]corev1.Pod
 	volumes     map[string]csivol.PersistentVolume
@@ -41,7 +42,7 @@ const (
 
 func newCluster() *cluster {
 	return &cluster{
-		attachments: map[string]clusterview.Attachment{},
+		attachments: map[string]storagev1.VolumeAttachment{},
 		nodes:       map[string]corev1.Node{"node-1": node("node-1", ready), "node-2": node("node-2", ready)},
 		pods:        map[string][]corev1.Pod{},
 		volumes: map[string]csivol.PersistentVolume{
@@ -75,17 +76,36 @@ func attached(name corev1.UniqueVolumeName) func(*corev1.Node) {
 }
 
 // old is one that was made long ago.
-func old(node, by string) clusterview.Attachment {
-	return clusterview.Attachment{
-		Name: attachment.Name("vol", csiDriver, node), Driver: csiDriver, Handle: "vol", Node: node, PersistentVolume: "pv",
-		Ours: true, FlexDriver: flexDriver, By: by, Attached: true, Created: time.Now().Add(-time.Hour), Pod: "shop/cart-0",
-	}
+func old(node, by string) *storagev1.VolumeAttachment {
+	return made(&csivol.Attachment{Driver: csiDriver, Handle: "vol", Node: node, FlexDriver: flexDriver, Name: "pv", Pod: csivol.Pod{Namespace: "shop", Name: "cart-0"}}, by, time.Now().Add(-time.Hour))
 }
 
-func (c *cluster) put(a clusterview.Attachment) {
+// made is one as internal/kube makes it, attached.
+func made(a *csivol.Attachment, by string, at time.Time) *storagev1.VolumeAttachment {
+	name := attachment.Name(a.Handle, a.Driver, a.Node)
+	o := &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(at),
+			Labels:      map[string]string{attachment.ManagedByLabel: attachment.ManagedBy, attachment.AttachedByLabel: by},
+			Annotations: map[string]string{attachment.FlexDriverAnnotation: a.FlexDriver, attachment.PersistentVolumeAnnotation: a.Name, attachment.PodAnnotation: a.Pod.Namespace + "/" + a.Pod.Name},
+		},
+		Spec: storagev1.VolumeAttachmentSpec{Attacher: a.Driver, NodeName: a.Node, Source: storagev1.VolumeAttachmentSource{
+			InlineVolumeSpec: &corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: a.Driver, VolumeHandle: a.Handle},
+			}},
+		}},
+		Status: storagev1.VolumeAttachmentStatus{Attached: true},
+	}
+	for _, mode := range a.AccessModes {
+		o.Spec.Source.InlineVolumeSpec.AccessModes = append(o.Spec.Source.InlineVolumeSpec.AccessModes, corev1.PersistentVolumeAccessMode(mode))
+	}
+	return o
+}
+
+func (c *cluster) put(o *storagev1.VolumeAttachment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.attachments[a.Name] = a
+	c.attachments[o.Name] = *o
 }
 
 func (c *cluster) names() (all []string) {
@@ -104,7 +124,7 @@ func (c *cluster) ask() error {
 	return c.err
 }
 
-func (c *cluster) ListAttachments(context.Context, bool) (all []clusterview.Attachment, err error) {
+func (c *cluster) ListAttachments(context.Context, bool) (all []storagev1.VolumeAttachment, err error) {
 	err = c.ask()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,12 +134,14 @@ func (c *cluster) ListAttachments(context.Context, bool) (all []clusterview.Atta
 	return all, err
 }
 
-func (c *cluster) FindAttachments(ctx context.Context, pv, node string) ([]clusterview.Attachment, error) {
+func (c *cluster) FindAttachments(ctx context.Context, pv, node string) ([]storagev1.VolumeAttachment, error) {
 	all, err := c.ListAttachments(ctx, true)
-	return slices.DeleteFunc(all, func(a clusterview.Attachment) bool { return a.PersistentVolume != pv || a.Node != node }), err
+	return slices.DeleteFunc(all, func(a storagev1.VolumeAttachment) bool {
+		return attachment.PersistentVolume(&a) != pv || a.Spec.NodeName != node
+	}), err
 }
 
-func (c *cluster) GetAttachment(_ context.Context, name string) (*clusterview.Attachment, error) {
+func (c *cluster) GetAttachment(_ context.Context, name string) (*storagev1.VolumeAttachment, error) {
 	if err := c.ask(); err != nil {
 		return nil, err
 	}
@@ -181,12 +203,9 @@ func (c *cluster) Attach(ctx context.Context, a *csivol.Attachment) (csivol.Atta
 	known, ok := c.attachments[name]
 	c.mu.Unlock()
 	if ok {
-		return csivol.Attached{Object: name, Ours: true, Name: known.PersistentVolume}, nil
+		return csivol.Attached{Object: name, Ours: true, Name: attachment.PersistentVolume(&known)}, nil
 	}
-	c.put(clusterview.Attachment{
-		Name: name, Driver: a.Driver, Handle: a.Handle, Node: a.Node, PersistentVolume: a.Name, Ours: true, AccessModes: a.AccessModes,
-		FlexDriver: a.FlexDriver, By: attachment.AttachedByController, Attached: true, Created: time.Now(),
-	})
+	c.put(made(a, attachment.AttachedByController, time.Now()))
 	return csivol.Attached{Object: name, Ours: true, Name: a.Name}, nil
 }
 
@@ -206,7 +225,7 @@ func (c *cluster) Lost(a *csivol.Attachment) (bool, error) {
 	if c.unknown {
 		return false, flex.Errorf(flex.CodeUnavailable, "nothing has been seen yet")
 	}
-	return !c.attachments[attachment.Name(a.Handle, a.Driver, a.Node)].Attached, nil
+	return !c.attachments[attachment.Name(a.Handle, a.Driver, a.Node)].Status.Attached, nil
 }
 
 // newController answers for one driver.

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -39,7 +39,7 @@ func Verdicts() []Verdict {
 
 // A Finding is a VolumeAttachment and what is to be thought of it.
 type Finding struct {
-	clusterview.Attachment
+	*storagev1.VolumeAttachment
 	Verdict Verdict
 	// Reason says what was seen.
 	Reason string
@@ -55,7 +55,7 @@ func (f *Finding) Leaked(now time.Time) bool {
 	case NodeGone, OutOfService, NodeNotReady, Forgotten, Unused:
 		return true
 	case BeingDeleted:
-		return now.Sub(f.Deleted) > settle
+		return now.Sub(f.DeletionTimestamp.Time) > settle
 	}
 	return false
 }
@@ -89,19 +89,19 @@ type Evidence interface {
 }
 
 // Judge looks at one VolumeAttachment of flex2csi.
-func Judge(ctx context.Context, a clusterview.Attachment, e Evidence, now time.Time) Finding {
-	verdict, reason, err := judge(ctx, &a, e, now)
+func Judge(ctx context.Context, a *storagev1.VolumeAttachment, e Evidence, now time.Time) Finding {
+	verdict, reason, err := judge(ctx, a, e, now)
 	if err != nil {
 		verdict, reason = Unknown, err.Error()
 	}
-	return Finding{Attachment: a, Verdict: verdict, Reason: reason}
+	return Finding{VolumeAttachment: a, Verdict: verdict, Reason: reason}
 }
 
-func judge(ctx context.Context, a *clusterview.Attachment, e Evidence, now time.Time) (Verdict, string, error) {
-	if !a.Deleted.IsZero() {
+func judge(ctx context.Context, a *storagev1.VolumeAttachment, e Evidence, now time.Time) (Verdict, string, error) {
+	if a.DeletionTimestamp != nil {
 		return BeingDeleted, deletion(a, now), nil
 	}
-	n, err := e.GetNode(ctx, a.Node)
+	n, err := e.GetNode(ctx, a.Spec.NodeName)
 	if err != nil {
 		return "", "", err
 	}
@@ -118,30 +118,30 @@ func judge(ctx context.Context, a *clusterview.Attachment, e Evidence, now time.
 	case pod != "":
 		return InUse, "pod " + pod, nil
 	case n == nil:
-		return NodeGone, fmt.Sprintf("there is no Node %s", a.Node), nil
+		return NodeGone, fmt.Sprintf("there is no Node %s", a.Spec.NodeName), nil
 	case dead:
-		return OutOfService, fmt.Sprintf("node %s has the taint node.kubernetes.io/out-of-service", a.Node), nil
-	case now.Sub(a.Created) < settle:
+		return OutOfService, fmt.Sprintf("node %s has the taint node.kubernetes.io/out-of-service", a.Spec.NodeName), nil
+	case now.Sub(a.CreationTimestamp.Time) < settle:
 		return InUse, "it was made a moment ago", nil
-	case a.By == attachment.AttachedByController:
-		return Forgotten, fmt.Sprintf("kube-controller-manager does not have it on node %s, and no pod there uses it", a.Node), nil
+	case attachment.AttachedBy(a) == attachment.AttachedByController:
+		return Forgotten, fmt.Sprintf("kube-controller-manager does not have it on node %s, and no pod there uses it", a.Spec.NodeName), nil
 	case !kubeobject.NodeReady(n):
-		return NodeNotReady, fmt.Sprintf("node %s is not ready, and the API server has no pod on it that uses the volume", a.Node), nil
+		return NodeNotReady, fmt.Sprintf("node %s is not ready, and the API server has no pod on it that uses the volume", a.Spec.NodeName), nil
 	}
-	return Unused, fmt.Sprintf("no pod of node %s uses it; does flex2csi run there?", a.Node), nil
+	return Unused, fmt.Sprintf("no pod of node %s uses it; does flex2csi run there?", a.Spec.NodeName), nil
 }
 
-func deletion(a *clusterview.Attachment, now time.Time) string {
-	text := fmt.Sprintf("for %s", now.Sub(a.Deleted).Round(time.Second))
-	if a.DetachError != "" {
-		return text + ": " + a.DetachError
+func deletion(a *storagev1.VolumeAttachment, now time.Time) string {
+	text := fmt.Sprintf("for %s", now.Sub(a.DeletionTimestamp.Time).Round(time.Second))
+	if e := a.Status.DetachError; e != nil {
+		return text + ": " + attachment.ErrorText(e)
 	}
 	return text
 }
 
 // claimed is what a node that lives says of a volume.
-func claimed(a *clusterview.Attachment, n *corev1.Node) (Verdict, string) {
-	csi, flexVolume := kubeobject.CSIVolumeName(a.Driver, a.Handle), kubeobject.FlexVolumeName(a.FlexDriver, a.PersistentVolume)
+func claimed(a *storagev1.VolumeAttachment, n *corev1.Node) (Verdict, string) {
+	csi, flexVolume := kubeobject.CSIVolumeName(a.Spec.Attacher, attachment.Handle(a)), kubeobject.FlexVolumeName(attachment.FlexDriver(a), attachment.PersistentVolume(a))
 	for _, list := range []struct {
 		name string
 		has  func(*corev1.Node, corev1.UniqueVolumeName) bool
@@ -158,8 +158,8 @@ func claimed(a *clusterview.Attachment, n *corev1.Node) (Verdict, string) {
 
 // user returns a pod of the node that has the volume. Of a dead node those that
 // are being deleted do not count: nobody is there to end them.
-func user(ctx context.Context, a *clusterview.Attachment, e Evidence, dead bool) (string, error) {
-	pods, err := e.PodsOf(ctx, a.Node)
+func user(ctx context.Context, a *storagev1.VolumeAttachment, e Evidence, dead bool) (string, error) {
+	pods, err := e.PodsOf(ctx, a.Spec.NodeName)
 	if err != nil {
 		return "", err
 	}
@@ -169,7 +169,7 @@ func user(ctx context.Context, a *clusterview.Attachment, e Evidence, dead bool)
 	if len(pods) == 0 {
 		return "", nil
 	}
-	claim, err := claimOf(ctx, a.PersistentVolume, e)
+	claim, err := claimOf(ctx, attachment.PersistentVolume(a), e)
 	if err != nil {
 		return "", err
 	}
@@ -198,8 +198,8 @@ func claimOf(ctx context.Context, volume string, e Evidence) (csivol.ObjectRef, 
 
 // uses: by its claim or as an inline volume; or, as the PersistentVolume may be
 // gone, because the pod is the one that it was attached for.
-func uses(p *corev1.Pod, a *clusterview.Attachment, claim csivol.ObjectRef) bool {
-	inline := kubeobject.InlineFlexVolume(p, a.PersistentVolume)
-	return p.Namespace+"/"+p.Name == a.Pod || kubeobject.PodUsesClaim(p, claim.Namespace, claim.Name) ||
-		inline != nil && inline.Driver == a.FlexDriver
+func uses(p *corev1.Pod, a *storagev1.VolumeAttachment, claim csivol.ObjectRef) bool {
+	inline := kubeobject.InlineFlexVolume(p, attachment.PersistentVolume(a))
+	return p.Namespace+"/"+p.Name == attachment.Pod(a) || kubeobject.PodUsesClaim(p, claim.Namespace, claim.Name) ||
+		inline != nil && inline.Driver == attachment.FlexDriver(a)
 }

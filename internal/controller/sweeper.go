@@ -10,16 +10,17 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 )
 
 // A View is the cluster as the sweeper reads it.
 type View interface {
-	ListAttachments(ctx context.Context, ours bool) ([]clusterview.Attachment, error)
+	ListAttachments(ctx context.Context, ours bool) ([]storagev1.VolumeAttachment, error)
 	ListNodes(ctx context.Context) ([]corev1.Node, error)
 	Evidence
 }
@@ -47,8 +48,7 @@ type Sweeper struct {
 
 // A sentence is a verdict on an object.
 type sentence struct {
-	name    string
-	created time.Time
+	uid     types.UID
 	verdict Verdict
 }
 
@@ -128,8 +128,8 @@ func (s *Sweeper) look(ctx context.Context, full bool) ([]Finding, error) {
 		return nil, err
 	}
 	// Node by node: so the pods of one at a time are in memory.
-	slices.SortFunc(all, func(a, b clusterview.Attachment) int {
-		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.PersistentVolume, b.PersistentVolume), cmp.Compare(a.Name, b.Name))
+	slices.SortFunc(all, func(a, b storagev1.VolumeAttachment) int {
+		return cmp.Or(cmp.Compare(a.Spec.NodeName, b.Spec.NodeName), cmp.Compare(attachment.PersistentVolume(&a), attachment.PersistentVolume(&b)), cmp.Compare(a.Name, b.Name))
 	})
 	seen := &seen{Evidence: s.View, nodes: map[string]*corev1.Node{}}
 	for i := range nodes {
@@ -137,14 +137,15 @@ func (s *Sweeper) look(ctx context.Context, full bool) ([]Finding, error) {
 	}
 	now, before := s.now(), s.unused()
 	findings := make([]Finding, 0, len(all))
-	for _, a := range all {
-		n := seen.nodes[a.Node]
-		if !full && a.By == attachment.AttachedByNode && a.Deleted.IsZero() && n != nil && kubeobject.NodeReady(n) && !kubeobject.NodeOutOfService(n) {
+	for i := range all {
+		a := &all[i]
+		n := seen.nodes[a.Spec.NodeName]
+		if !full && attachment.AttachedBy(a) == attachment.AttachedByNode && a.DeletionTimestamp == nil && n != nil && kubeobject.NodeReady(n) && !kubeobject.NodeOutOfService(n) {
 			f, ok := before[a.Name]
 			if !ok {
 				f = Finding{Verdict: InUse, Reason: "its node is there"}
 			}
-			f.Attachment = a
+			f.VolumeAttachment = a
 			findings = append(findings, f)
 			continue
 		}
@@ -176,7 +177,7 @@ func (s *Sweeper) note(findings []Finding, now time.Time) (due []Finding) {
 		if !act || f.Verdict == NodeNotReady && s.DisableForceDetachOnTimeout {
 			continue
 		}
-		key := sentence{f.Name, f.Created, f.Verdict}
+		key := sentence{f.UID, f.Verdict}
 		since[key] = now
 		if before, ok := s.since[key]; ok {
 			since[key] = before
@@ -193,13 +194,13 @@ func (s *Sweeper) note(findings []Finding, now time.Time) (due []Finding) {
 func (s *Sweeper) sweep(ctx context.Context, f Finding) {
 	ctx, cancel := context.WithTimeout(ctx, deleteWait)
 	defer cancel()
-	log := s.Log.With("volumeAttachment", f.Name, "node", f.Node, "persistentVolume", f.PersistentVolume, "csiDriver", f.Driver, "volumeHandle", f.Handle)
-	if again := Judge(ctx, f.Attachment, s.View, s.now()); again.Verdict != f.Verdict {
+	log := s.Log.With("volumeAttachment", f.Name, "node", f.Spec.NodeName, "persistentVolume", attachment.PersistentVolume(f.VolumeAttachment), "csiDriver", f.Spec.Attacher, "volumeHandle", attachment.Handle(f.VolumeAttachment))
+	if again := Judge(ctx, f.VolumeAttachment, s.View, s.now()); again.Verdict != f.Verdict {
 		log.Info("left alone", "verdict", f.Verdict, "now", again.Verdict, "reason", again.Reason)
 		return
 	}
-	log.Info("deleting a VolumeAttachment that nobody uses", "verdict", f.Verdict, "reason", f.Reason, "attachedBy", f.By)
-	if err := s.Delete(ctx, deletable(&f.Attachment)); err != nil {
+	log.Info("deleting a VolumeAttachment that nobody uses", "verdict", f.Verdict, "reason", f.Reason, "attachedBy", attachment.AttachedBy(f.VolumeAttachment))
+	if err := s.Delete(ctx, attachment.Volume(f.VolumeAttachment)); err != nil {
 		log.Warn("the VolumeAttachment is not gone yet", "error", err)
 		return
 	}

@@ -10,10 +10,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/controller"
 )
 
@@ -35,86 +35,88 @@ func TestJudge(t *testing.T) {
 	terminating, finished := user(), user()
 	terminating.DeletionTimestamp, finished.Status.Phase = &metav1.Time{Time: time.Now()}, corev1.PodSucceeded
 	for name, test := range map[string]struct {
-		change func(*cluster, *clusterview.Attachment)
+		change func(*cluster, *storagev1.VolumeAttachment)
 		want   controller.Verdict
 	}{
-		"a pod uses it":                     {func(c *cluster, _ *clusterview.Attachment) { c.pods["node-1"] = []corev1.Pod{user()} }, controller.InUse},
-		"it is ending on a node that lives": {func(c *cluster, _ *clusterview.Attachment) { c.pods["node-1"] = []corev1.Pod{terminating} }, controller.InUse},
-		"it has finished":                   {func(c *cluster, _ *clusterview.Attachment) { c.pods["node-1"] = []corev1.Pod{finished} }, controller.Unused},
+		"a pod uses it":                     {func(c *cluster, _ *storagev1.VolumeAttachment) { c.pods["node-1"] = []corev1.Pod{user()} }, controller.InUse},
+		"it is ending on a node that lives": {func(c *cluster, _ *storagev1.VolumeAttachment) { c.pods["node-1"] = []corev1.Pod{terminating} }, controller.InUse},
+		"it has finished":                   {func(c *cluster, _ *storagev1.VolumeAttachment) { c.pods["node-1"] = []corev1.Pod{finished} }, controller.Unused},
 		"nobody uses it":                    {nil, controller.Unused},
-		"nobody uses it, attach:true":       {func(_ *cluster, a *clusterview.Attachment) { a.By = attachment.AttachedByController }, controller.Forgotten},
-		"it is new":                         {func(_ *cluster, a *clusterview.Attachment) { a.Created = time.Now() }, controller.InUse},
-		"a pod of another namespace": {func(c *cluster, _ *clusterview.Attachment) {
+		"nobody uses it, attach:true": {func(_ *cluster, a *storagev1.VolumeAttachment) {
+			a.Labels[attachment.AttachedByLabel] = attachment.AttachedByController
+		}, controller.Forgotten},
+		"it is new": {func(_ *cluster, a *storagev1.VolumeAttachment) { a.CreationTimestamp = metav1.Now() }, controller.InUse},
+		"a pod of another namespace": {func(c *cluster, _ *storagev1.VolumeAttachment) {
 			p := user()
 			p.Namespace = "other"
 			c.pods["node-1"] = []corev1.Pod{p}
 		}, controller.Unused},
-		"the pod that asked, and no PersistentVolume": {func(c *cluster, _ *clusterview.Attachment) {
+		"the pod that asked, and no PersistentVolume": {func(c *cluster, _ *storagev1.VolumeAttachment) {
 			delete(c.volumes, "pv")
 			c.pods["node-1"] = []corev1.Pod{pod("cart-0")}
 		}, controller.InUse},
-		"no PersistentVolume": {func(c *cluster, _ *clusterview.Attachment) {
+		"no PersistentVolume": {func(c *cluster, _ *storagev1.VolumeAttachment) {
 			delete(c.volumes, "pv")
 			c.pods["node-1"] = []corev1.Pod{user()}
 		}, controller.Unused},
-		"an inline volume": {func(c *cluster, a *clusterview.Attachment) {
+		"an inline volume": {func(c *cluster, a *storagev1.VolumeAttachment) {
 			delete(c.volumes, "pv")
-			a.Pod = ""
+			delete(a.Annotations, attachment.PodAnnotation)
 			c.pods["node-1"] = []corev1.Pod{pod("x", corev1.Volume{Name: "pv", VolumeSource: corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{Driver: flexDriver}}})}
 		}, controller.InUse},
-		"volumesAttached": {func(c *cluster, a *clusterview.Attachment) {
-			a.By = attachment.AttachedByController
+		"volumesAttached": {func(c *cluster, a *storagev1.VolumeAttachment) {
+			a.Labels[attachment.AttachedByLabel] = attachment.AttachedByController
 			c.nodes["node-1"] = node("node-1", attached(flexDriver+"/pv"))
 		}, controller.InUse},
-		"volumesInUse": {func(c *cluster, a *clusterview.Attachment) {
-			a.By = attachment.AttachedByController
+		"volumesInUse": {func(c *cluster, a *storagev1.VolumeAttachment) {
+			a.Labels[attachment.AttachedByLabel] = attachment.AttachedByController
 			c.nodes["node-1"] = node("node-1", inUse(flexDriver+"/pv"))
 		}, controller.InUse},
-		"a CSI volume by now": {func(c *cluster, _ *clusterview.Attachment) {
+		"a CSI volume by now": {func(c *cluster, _ *storagev1.VolumeAttachment) {
 			c.nodes["node-1"] = node("node-1", attached("kubernetes.io/csi/"+csiDriver+"^vol"))
 		}, controller.Adopted},
-		"no node": {func(c *cluster, _ *clusterview.Attachment) { delete(c.nodes, "node-1") }, controller.NodeGone},
-		"no node, and a pod that nobody has removed": {func(c *cluster, _ *clusterview.Attachment) {
+		"no node": {func(c *cluster, _ *storagev1.VolumeAttachment) { delete(c.nodes, "node-1") }, controller.NodeGone},
+		"no node, and a pod that nobody has removed": {func(c *cluster, _ *storagev1.VolumeAttachment) {
 			delete(c.nodes, "node-1")
 			c.pods["node-1"] = []corev1.Pod{user()}
 		}, controller.InUse},
-		"no node, and a pod that is to go": {func(c *cluster, _ *clusterview.Attachment) {
+		"no node, and a pod that is to go": {func(c *cluster, _ *storagev1.VolumeAttachment) {
 			delete(c.nodes, "node-1")
 			c.pods["node-1"] = []corev1.Pod{terminating}
 		}, controller.NodeGone},
-		"out of service": {func(c *cluster, _ *clusterview.Attachment) { c.nodes["node-1"] = dead }, controller.OutOfService},
-		"out of service, and a pod": {func(c *cluster, _ *clusterview.Attachment) {
+		"out of service": {func(c *cluster, _ *storagev1.VolumeAttachment) { c.nodes["node-1"] = dead }, controller.OutOfService},
+		"out of service, and a pod": {func(c *cluster, _ *storagev1.VolumeAttachment) {
 			c.nodes["node-1"] = dead
 			c.pods["node-1"] = []corev1.Pod{user()}
 		}, controller.InUse},
-		"out of service, whatever its status says": {func(c *cluster, _ *clusterview.Attachment) {
+		"out of service, whatever its status says": {func(c *cluster, _ *storagev1.VolumeAttachment) {
 			c.nodes["node-1"] = node("node-1", outOfService, inUse(flexDriver+"/pv"), attached(flexDriver+"/pv"))
 			c.pods["node-1"] = []corev1.Pod{terminating}
 		}, controller.OutOfService},
-		"out of service, and ready": {func(c *cluster, _ *clusterview.Attachment) {
+		"out of service, and ready": {func(c *cluster, _ *storagev1.VolumeAttachment) {
 			c.nodes["node-1"] = node("node-1", outOfService, ready)
 			c.pods["node-1"] = []corev1.Pod{terminating}
 		}, controller.InUse},
-		"not ready": {func(c *cluster, _ *clusterview.Attachment) { c.nodes["node-1"] = node("node-1") }, controller.NodeNotReady},
-		"not ready, and a pod that nobody has removed": {func(c *cluster, _ *clusterview.Attachment) {
+		"not ready": {func(c *cluster, _ *storagev1.VolumeAttachment) { c.nodes["node-1"] = node("node-1") }, controller.NodeNotReady},
+		"not ready, and a pod that nobody has removed": {func(c *cluster, _ *storagev1.VolumeAttachment) {
 			c.nodes["node-1"] = node("node-1")
 			c.pods["node-1"] = []corev1.Pod{terminating} // as for kube-controller-manager
 		}, controller.InUse},
-		"not ready, and it is new": {func(c *cluster, a *clusterview.Attachment) {
+		"not ready, and it is new": {func(c *cluster, a *storagev1.VolumeAttachment) {
 			c.nodes["node-1"] = node("node-1")
-			a.Created = time.Now()
+			a.CreationTimestamp = metav1.Now()
 		}, controller.InUse},
-		"not ready, attach:true": {func(c *cluster, a *clusterview.Attachment) {
+		"not ready, attach:true": {func(c *cluster, a *storagev1.VolumeAttachment) {
 			c.nodes["node-1"] = node("node-1")
-			a.By = attachment.AttachedByController
+			a.Labels[attachment.AttachedByLabel] = attachment.AttachedByController
 		}, controller.Forgotten},
-		"being deleted": {func(_ *cluster, a *clusterview.Attachment) { a.Deleted = time.Now() }, controller.BeingDeleted},
-		"not known":     {func(c *cluster, _ *clusterview.Attachment) { c.err = errors.New("away") }, controller.Unknown},
+		"being deleted": {func(_ *cluster, a *storagev1.VolumeAttachment) { a.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, controller.BeingDeleted},
+		"not known":     {func(c *cluster, _ *storagev1.VolumeAttachment) { c.err = errors.New("away") }, controller.Unknown},
 	} {
 		c := newCluster()
 		a := old("node-1", attachment.AttachedByNode)
 		if test.change != nil {
-			test.change(c, &a)
+			test.change(c, a)
 		}
 		if f := controller.Judge(t.Context(), a, c, time.Now()); f.Verdict != test.want || f.Reason == "" {
 			t.Errorf("%s: %s (%s), want %s", name, f.Verdict, f.Reason, test.want)
@@ -138,7 +140,8 @@ func TestSweep(t *testing.T) {
 		c.put(old(node, attachment.AttachedByNode))
 	}
 	forgotten := old("node-3", attachment.AttachedByController)
-	forgotten.Name, forgotten.Handle = attachment.Name("vol-2", csiDriver, "node-3"), "vol-2"
+	forgotten.Name, forgotten.UID = attachment.Name("vol-2", csiDriver, "node-3"), "vol-2"
+	forgotten.Spec.Source.InlineVolumeSpec.CSI.VolumeHandle = "vol-2"
 	c.put(forgotten)
 
 	s, now := newSweeper(c)
@@ -294,7 +297,7 @@ func TestSweepWithoutAnswers(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	f := controller.Finding{Attachment: old("node-1", attachment.AttachedByNode), Verdict: controller.Unused}
+	f := controller.Finding{VolumeAttachment: old("node-1", attachment.AttachedByNode), Verdict: controller.Unused}
 	r := controller.Result{
 		Findings: []controller.Finding{f, {Verdict: controller.InUse}, {Verdict: controller.InUse}},
 		Looked:   time.UnixMilli(1500), Swept: map[controller.Verdict]int{controller.NodeGone: 4},

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -8,9 +9,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/controller"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 )
@@ -35,7 +36,7 @@ func (p *patient) checkAttachments(ctx context.Context, n *notes) {
 	}
 	p.checkTwice(n, all)
 	if node := p.node(); p.Local && node != "" {
-		findings = slices.DeleteFunc(findings, func(f controller.Finding) bool { return f.Node != node })
+		findings = slices.DeleteFunc(findings, func(f controller.Finding) bool { return f.Spec.NodeName != node })
 	}
 	known := p.records(n)
 	for i := range findings {
@@ -53,76 +54,82 @@ type seen struct {
 
 func (s seen) ListNodes(context.Context) ([]corev1.Node, error) { return s.p.nodes() }
 
-func (s seen) ListAttachments(ctx context.Context, ours bool) ([]clusterview.Attachment, error) {
+func (s seen) ListAttachments(ctx context.Context, ours bool) ([]storagev1.VolumeAttachment, error) {
 	all, err := s.Cluster.ListAttachments(ctx, ours)
 	nodes, nodesErr := s.p.nodes()
 	if err != nil || nodesErr != nil || !s.p.onlyOwn.Load() {
 		return all, err
 	}
-	return slices.DeleteFunc(all, func(a clusterview.Attachment) bool { return a.Node != nodes[0].Name }), nil
+	return slices.DeleteFunc(all, func(a storagev1.VolumeAttachment) bool { return a.Spec.NodeName != nodes[0].Name }), nil
 }
 
 // judge says what is wrong with one. What nobody uses need not be attached, so
 // that comes before what its CSI driver says.
 func judge(n *notes, f *controller.Finding, known map[csivol.Key]bool) {
 	now := time.Now()
-	age := now.Sub(f.Created).Round(time.Second)
-	what := "VolumeAttachment of volume " + nameOf(&f.Attachment) + " to node " + f.Node
+	age := now.Sub(f.CreationTimestamp.Time).Round(time.Second)
+	stays, fails := f.DeletionTimestamp == nil, f.Status.AttachError
+	what := "VolumeAttachment of volume " + nameOf(f.VolumeAttachment) + " to node " + f.Spec.NodeName
 	var e *entry
 	switch {
-	case !f.Deleted.IsZero() && now.Sub(f.Deleted) > slowAttach:
-		e = n.add(attachmentStays, f.Name, "the %s is being deleted for %v", what, now.Sub(f.Deleted).Round(time.Second))
+	case !stays && now.Sub(f.DeletionTimestamp.Time) > slowAttach:
+		e = n.add(attachmentStays, f.Name, "the %s is being deleted for %v", what, now.Sub(f.DeletionTimestamp.Time).Round(time.Second))
 		e.evidence("finalizers: " + strings.Join(f.Finalizers, ", "))
 	case f.Verdict == controller.NodeGone || f.Verdict == controller.OutOfService || f.Verdict == controller.NodeNotReady:
 		e = n.add(attachmentNoNode, f.Name, "the %s is leaked: %s", what, f.Reason)
 	case f.Verdict == controller.Forgotten || f.Verdict == controller.Unused:
 		e = n.add(attachmentNoUser, f.Name, "the %s is used by nobody: %s", what, f.Reason)
-	case !f.Attached && f.AttachError != "" && f.Deleted.IsZero():
+	case stays && !f.Status.Attached && fails != nil:
 		e = n.add(attachmentFails, f.Name, "the %s fails for %v", what, age)
-	case !f.Attached && f.Deleted.IsZero() && age > slowAttach:
+	case stays && !f.Status.Attached && age > slowAttach:
 		e = n.add(attachmentWaits, f.Name, "the %s is not attached after %v, and there is no error", what, age)
 		if !slices.ContainsFunc(f.Finalizers, func(f string) bool { return strings.HasPrefix(f, "external-attacher/") }) {
 			e.evidence("no external-attacher has put its finalizer there: it has not seen it")
 		}
-	case known != nil && f.By == attachment.AttachedByNode && f.Verdict != controller.Adopted && !known[csivol.Key{Driver: f.Driver, Handle: f.Handle}] && age > slowAttach && f.Deleted.IsZero():
-		e = n.add(attachmentNoRecord, f.Name, "volume %s is attached to this node, and the daemon has no record of it", nameOf(&f.Attachment))
+	case stays && age > slowAttach && f.Verdict != controller.Adopted && lacksRecord(f.VolumeAttachment, known):
+		e = n.add(attachmentNoRecord, f.Name, "volume %s is attached to this node, and the daemon has no record of it", nameOf(f.VolumeAttachment))
 	case f.Verdict == controller.Unknown:
 		n.skip("whether the "+what+" is used", "%s", f.Reason)
 		return
 	default:
 		return
 	}
-	e.evidence("CSI driver " + f.Driver + ", FlexVolume driver " + f.FlexDriver + ", made " + age.String() + " ago by " + maker(f))
-	for _, text := range []string{f.AttachError, f.DetachError} {
-		if text != "" {
-			e.evidence("the driver's word: " + clip(text))
+	e.evidence("CSI driver " + f.Spec.Attacher + ", FlexVolume driver " + attachment.FlexDriver(f.VolumeAttachment) + ", made " + age.String() + " ago by " + maker(f.VolumeAttachment))
+	for _, said := range []*storagev1.VolumeError{fails, f.Status.DetachError} {
+		if said != nil {
+			e.evidence("the driver's word: " + clip(attachment.ErrorText(said)))
 		}
 	}
 }
 
-func maker(a *controller.Finding) string {
-	if a.By == attachment.AttachedByController {
+// lacksRecord reports whether the daemon of this node has attached what it does not
+// know of any more; nil: what it knows of cannot be told.
+func lacksRecord(a *storagev1.VolumeAttachment, known map[csivol.Key]bool) bool {
+	return known != nil && attachment.AttachedBy(a) == attachment.AttachedByNode && !known[attachment.Volume(a).Key()]
+}
+
+func maker(a *storagev1.VolumeAttachment) string {
+	if attachment.AttachedBy(a) == attachment.AttachedByController {
 		return "flex2csi serve --controller"
 	}
-	if a.Pod != "" {
-		return "the daemon of the node, for pod " + a.Pod
+	if pod := attachment.Pod(a); pod != "" {
+		return "the daemon of the node, for pod " + pod
 	}
 	return "the daemon of the node"
 }
 
-func nameOf(a *clusterview.Attachment) string {
-	if a.PersistentVolume != "" {
-		return a.PersistentVolume
-	}
-	return a.Handle
+func nameOf(a *storagev1.VolumeAttachment) string {
+	return cmp.Or(attachment.PersistentVolume(a), attachment.Handle(a))
 }
 
 // checkTwice looks for volumes for one node that have two.
-func (p *patient) checkTwice(n *notes, all []clusterview.Attachment) {
+func (p *patient) checkTwice(n *notes, all []storagev1.VolumeAttachment) {
 	on := map[string][]string{}
 	for i := range all {
-		if a := &all[i]; a.Ours && a.Handle != "" && !forMany(a.AccessModes) {
-			on[a.Driver+"/"+a.Handle] = append(on[a.Driver+"/"+a.Handle], a.Node+" ("+nameOf(a)+")")
+		a := &all[i]
+		if handle := attachment.Handle(a); attachment.Managed(a) && handle != "" && !forMany(a.Spec.Source.InlineVolumeSpec.AccessModes) {
+			volume := a.Spec.Attacher + "/" + handle
+			on[volume] = append(on[volume], a.Spec.NodeName+" ("+nameOf(a)+")")
 		}
 	}
 	for _, volume := range sortedKeys(on) {
@@ -132,8 +139,8 @@ func (p *patient) checkTwice(n *notes, all []clusterview.Attachment) {
 	}
 }
 
-func forMany(modes []csivol.AccessMode) bool {
-	return slices.Contains(modes, csivol.ReadOnlyMany) || slices.Contains(modes, csivol.ReadWriteMany)
+func forMany(modes []corev1.PersistentVolumeAccessMode) bool {
+	return slices.Contains(modes, corev1.ReadOnlyMany) || slices.Contains(modes, corev1.ReadWriteMany)
 }
 
 // records are the volumes that this node's daemon knows of; nil: not known.

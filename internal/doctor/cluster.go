@@ -162,7 +162,7 @@ func (p *patient) checkLimit(n *notes, node string, d clusterview.NodeDriver) {
 	}
 	count := 0
 	for i := range all {
-		if all[i].Node == node && all[i].Driver == d.Name {
+		if all[i].Spec.NodeName == node && all[i].Spec.Attacher == d.Name {
 			count++
 		}
 	}

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/doctor"
@@ -27,7 +29,7 @@ type fakeCluster struct {
 	nodes       []corev1.Node
 	drivers     []clusterview.Driver
 	onNode      []clusterview.NodeDriver
-	attachments []clusterview.Attachment
+	attachments []storagev1.VolumeAttachment
 	pods        []string
 	kubelets    map[string]clusterview.Kubelet
 	open        bool // no policy denies inline volumes
@@ -59,6 +61,24 @@ func ready(n *corev1.Node) {
 
 func outOfService(n *corev1.Node) {
 	n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}
+}
+
+// attachedAt is a VolumeAttachment of flex2csi; volume, handle and PersistentVolume have
+// its name.
+func attachedAt(name, node, by string, at metav1.Time) storagev1.VolumeAttachment {
+	return storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, CreationTimestamp: at,
+			Labels:      map[string]string{attachment.ManagedByLabel: attachment.ManagedBy, attachment.AttachedByLabel: by},
+			Annotations: map[string]string{attachment.FlexDriverAnnotation: "example.com/disk", attachment.PersistentVolumeAnnotation: name},
+		},
+		Spec: storagev1.VolumeAttachmentSpec{Attacher: csiName, NodeName: node, Source: storagev1.VolumeAttachmentSource{
+			InlineVolumeSpec: &corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: csiName, VolumeHandle: name},
+			}},
+		}},
+		Status: storagev1.VolumeAttachmentStatus{Attached: true},
+	}
 }
 
 func (c *fakeCluster) wait() error {
@@ -101,9 +121,9 @@ func (c *fakeCluster) NodeDrivers(context.Context, string) ([]clusterview.NodeDr
 	return c.onNode, c.wait()
 }
 
-func (c *fakeCluster) ListAttachments(_ context.Context, ours bool) (all []clusterview.Attachment, err error) {
+func (c *fakeCluster) ListAttachments(_ context.Context, ours bool) (all []storagev1.VolumeAttachment, err error) {
 	for i := range c.attachments {
-		if c.attachments[i].Ours || !ours {
+		if attachment.Managed(&c.attachments[i]) || !ours {
 			all = append(all, c.attachments[i])
 		}
 	}
@@ -187,38 +207,45 @@ func TestKubelets(t *testing.T) {
 
 func TestAttachments(t *testing.T) {
 	now := time.Now()
-	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	make := func(name string, change func(*clusterview.Attachment)) clusterview.Attachment {
-		a := clusterview.Attachment{
-			Name: name, Driver: csiName, Node: "node-1", Ours: true, By: "node", FlexDriver: "example.com/disk",
-			PersistentVolume: "pv1", Handle: name, Attached: true, Created: ago(time.Hour), Finalizers: []string{"external-attacher/loop-csi-example-com"},
+	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
+	make := func(name string, change ...func(*storagev1.VolumeAttachment)) storagev1.VolumeAttachment {
+		a := attachedAt(name, "node-1", "node", ago(time.Hour))
+		a.Finalizers = []string{"external-attacher/loop-csi-example-com"}
+		a.Annotations[attachment.PersistentVolumeAnnotation] = "pv1"
+		for _, change := range change {
+			change(&a)
 		}
-		change(&a)
 		return a
+	}
+	ofVolume2 := func(a *storagev1.VolumeAttachment) { a.Annotations[attachment.PersistentVolumeAnnotation] = "pv2" }
+	waits := func(a *storagev1.VolumeAttachment) { a.Status.Attached = false }
+	deleted := func(since time.Duration) func(*storagev1.VolumeAttachment) {
+		return func(a *storagev1.VolumeAttachment) { a.DeletionTimestamp = &metav1.Time{Time: now.Add(-since)} }
+	}
+	volume := func(handle string, modes ...corev1.PersistentVolumeAccessMode) func(*storagev1.VolumeAttachment) {
+		return func(a *storagev1.VolumeAttachment) {
+			a.Spec.Source.InlineVolumeSpec.CSI.VolumeHandle, a.Spec.Source.InlineVolumeSpec.AccessModes = handle, modes
+		}
 	}
 	c := newCluster()
 	c.pods = []string{"uid-1"}
-	c.attachments = []clusterview.Attachment{
-		make("fine", func(*clusterview.Attachment) {}),
-		make("foreign", func(a *clusterview.Attachment) { a.Ours, a.Node = false, "gone" }),
-		make("no-node", func(a *clusterview.Attachment) { a.Node = "gone" }),
-		make("unused", func(a *clusterview.Attachment) { a.PersistentVolume = "pv2" }),
-		make("forgotten", func(a *clusterview.Attachment) { a.PersistentVolume, a.By = "pv2", "controller" }),
-		make("fails", func(a *clusterview.Attachment) {
-			a.Attached, a.AttachError = false, "rpc error: the pool is full, password=canary"
+	c.attachments = []storagev1.VolumeAttachment{
+		make("fine"),
+		make("foreign", func(a *storagev1.VolumeAttachment) { a.Labels, a.Spec.NodeName = nil, "gone" }),
+		make("no-node", func(a *storagev1.VolumeAttachment) { a.Spec.NodeName = "gone" }),
+		make("unused", ofVolume2),
+		make("forgotten", ofVolume2, func(a *storagev1.VolumeAttachment) { a.Labels[attachment.AttachedByLabel] = "controller" }),
+		make("fails", waits, func(a *storagev1.VolumeAttachment) {
+			a.Status.AttachError = &storagev1.VolumeError{Message: "rpc error: the pool is full, password=canary"}
 		}),
-		make("waits", func(a *clusterview.Attachment) { a.Attached, a.Finalizers = false, nil }),
-		make("just-made", func(a *clusterview.Attachment) { a.Attached, a.Created = false, ago(time.Second) }),
-		make("stays", func(a *clusterview.Attachment) { a.Deleted = ago(10 * time.Minute) }),
-		make("going", func(a *clusterview.Attachment) { a.Deleted = ago(time.Second) }),
-		make("twice-1", func(a *clusterview.Attachment) { a.Handle = "rwo" }),
-		make("twice-2", func(a *clusterview.Attachment) { a.Handle = "rwo" }),
-		make("many-1", func(a *clusterview.Attachment) {
-			a.Handle, a.AccessModes = "rwx", []csivol.AccessMode{csivol.ReadWriteOnce, csivol.ReadWriteMany}
-		}),
-		make("many-2", func(a *clusterview.Attachment) {
-			a.Handle, a.AccessModes = "rwx", []csivol.AccessMode{csivol.ReadWriteMany}
-		}),
+		make("waits", waits, func(a *storagev1.VolumeAttachment) { a.Finalizers = nil }),
+		make("just-made", waits, func(a *storagev1.VolumeAttachment) { a.CreationTimestamp = ago(time.Second) }),
+		make("stays", deleted(10*time.Minute)),
+		make("going", deleted(time.Second)),
+		make("twice-1", volume("rwo")),
+		make("twice-2", volume("rwo")),
+		make("many-1", volume("rwx", corev1.ReadWriteOnce, corev1.ReadWriteMany)),
+		make("many-2", volume("rwx", corev1.ReadWriteMany)),
 	}
 	r := c.look(t, nil)
 	want(t, r, "", "attachment-node-gone no-node", "attachment-unused unused", "attachment-unused forgotten", "attachment-fails fails", "attachment-waits waits",
@@ -243,12 +270,11 @@ func TestVolumesAttached(t *testing.T) {
 	} {
 		c.nodes[0].Status.VolumesAttached = append(c.nodes[0].Status.VolumesAttached, corev1.AttachedVolume{Name: corev1.UniqueVolumeName(name), DevicePath: devices[name]})
 	}
-	for name, by := range map[string]string{"by-node": "node", "by-controller": "controller", "another-node": "controller"} {
-		c.attachments = append(c.attachments, clusterview.Attachment{
-			Name: name, Driver: csiName, Node: "node-1", Ours: true, By: by, FlexDriver: "example.com/disk", PersistentVolume: name, Handle: name, Attached: true, Created: time.Now(),
-		})
+	c.attachments = []storagev1.VolumeAttachment{
+		attachedAt("by-node", "node-1", "node", metav1.Now()),
+		attachedAt("by-controller", "node-1", "controller", metav1.Now()),
+		attachedAt("another-node", "node-2", "controller", metav1.Now()),
 	}
-	c.attachments[slices.IndexFunc(c.attachments, func(a clusterview.Attachment) bool { return a.Name == "another-node" })].Node = "node-2"
 	c.nodes = append(c.nodes, kubeNode("node-2", "v1.37.1", ready))
 	vendors := func(r *doctor.Report) (subjects []string) {
 		for _, f := range r.Findings {
@@ -290,10 +316,9 @@ func TestAttachmentWithoutRecord(t *testing.T) {
 	c := newCluster()
 	c.pods = []string{"uid-1"}
 	for _, name := range []string{"lost", "migrated"} {
-		c.attachments = append(c.attachments, clusterview.Attachment{
-			Name: name, Driver: csiName, Node: "node-1", Ours: true, By: "node", FlexDriver: "example.com/disk",
-			PersistentVolume: "pv1", Handle: name, Attached: true, Created: time.Now().Add(-time.Hour),
-		})
+		a := attachedAt(name, "node-1", "node", metav1.NewTime(time.Now().Add(-time.Hour)))
+		a.Annotations[attachment.PersistentVolumeAnnotation] = "pv1"
+		c.attachments = append(c.attachments, a)
 	}
 	store, err := volstate.Open(n.o.StateDir)
 	if err != nil {
@@ -323,7 +348,9 @@ func TestObjects(t *testing.T) {
 	c.onNode = []clusterview.NodeDriver{{Name: csiName, NodeID: "n1", Limit: &limit}}
 	want(t, look(), "", "csidriver-attach-differs "+csiName)
 	for _, name := range []string{"a", "b"} {
-		c.attachments = append(c.attachments, clusterview.Attachment{Name: name, Driver: csiName, Node: "node-1"})
+		c.attachments = append(c.attachments, storagev1.VolumeAttachment{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.VolumeAttachmentSpec{Attacher: csiName, NodeName: "node-1"},
+		})
 	}
 	want(t, look(), "", "csidriver-attach-differs "+csiName, "attachment-limit node-1")
 }
@@ -405,9 +432,7 @@ func TestOwnNode(t *testing.T) {
 	c := newCluster()
 	c.ownOnly = true
 	for _, node := range []string{"node-1", "node-2"} {
-		c.attachments = append(c.attachments, clusterview.Attachment{
-			Name: "on-" + node, Ours: true, Driver: csiName, Handle: "h-" + node, Node: node, Attached: true, Created: time.Now(), By: "node",
-		})
+		c.attachments = append(c.attachments, attachedAt("on-"+node, node, "node", metav1.Now()))
 	}
 	r := c.look(t, func(o *doctor.Options) { o.NodeName = "node-1" })
 	want(t, r, "")

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
@@ -35,7 +36,7 @@ type patient struct {
 
 	nodes       func() ([]corev1.Node, error)
 	onlyOwn     atomic.Bool // nodes is this one alone, of more
-	attachments func() ([]clusterview.Attachment, error)
+	attachments func() ([]storagev1.VolumeAttachment, error)
 	drivers     func() ([]clusterview.Driver, error)
 }
 
@@ -45,7 +46,7 @@ func newPatient(o Options) *patient {
 	p.config = sync.OnceValues(p.loadConfig)
 	p.status = sync.OnceValues(p.askDaemon)
 	p.nodes = sync.OnceValues(p.listNodes)
-	p.attachments = sync.OnceValues(func() ([]clusterview.Attachment, error) { return p.Cluster.ListAttachments(p.life, false) })
+	p.attachments = sync.OnceValues(func() ([]storagev1.VolumeAttachment, error) { return p.Cluster.ListAttachments(p.life, false) })
 	p.drivers = sync.OnceValues(func() ([]clusterview.Driver, error) { return p.Cluster.ListDrivers(p.life) })
 	return p
 }

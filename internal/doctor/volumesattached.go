@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/clusterview"
@@ -44,17 +45,17 @@ func (p *patient) checkVolumesAttached(_ context.Context, n *notes) {
 }
 
 // servedBy are the FlexVolume drivers of VolumeAttachments, and their CSI drivers.
-func servedBy(all []clusterview.Attachment) map[string]string {
+func servedBy(all []storagev1.VolumeAttachment) map[string]string {
 	served := map[string]string{}
 	for i := range all {
-		if all[i].Ours && all[i].FlexDriver != "" {
-			served[all[i].FlexDriver] = all[i].Driver
+		if flexDriver := attachment.FlexDriver(&all[i]); attachment.Managed(&all[i]) && flexDriver != "" {
+			served[flexDriver] = all[i].Spec.Attacher
 		}
 	}
 	return served
 }
 
-func attachedByVendor(n *notes, node *corev1.Node, served map[string]string, all []clusterview.Attachment, drivers []clusterview.Driver) {
+func attachedByVendor(n *notes, node *corev1.Node, served map[string]string, all []storagev1.VolumeAttachment, drivers []clusterview.Driver) {
 	for _, attached := range node.Status.VolumesAttached {
 		unique := string(attached.Name)
 		at := strings.LastIndex(unique, "/")
@@ -72,9 +73,10 @@ func attachedByVendor(n *notes, node *corev1.Node, served map[string]string, all
 }
 
 // ours reports whether flex2csi serve --controller has attached a volume.
-func ours(all []clusterview.Attachment, node, driver, name string) bool {
-	return slices.ContainsFunc(all, func(a clusterview.Attachment) bool {
-		return a.Ours && a.By == attachment.AttachedByController && a.Node == node && a.FlexDriver == driver && a.PersistentVolume == name
+func ours(all []storagev1.VolumeAttachment, node, driver, name string) bool {
+	return slices.ContainsFunc(all, func(a storagev1.VolumeAttachment) bool {
+		return attachment.Managed(&a) && attachment.AttachedBy(&a) == attachment.AttachedByController && a.Spec.NodeName == node &&
+			attachment.FlexDriver(&a) == driver && attachment.PersistentVolume(&a) == name
 	})
 }
 

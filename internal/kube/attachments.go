@@ -65,13 +65,13 @@ func (a *Attachments) changed(o *storagev1.VolumeAttachment, gone bool) {
 
 // ours reports whether this daemon is responsible for an attachment.
 func (a *Attachments) ours(o *storagev1.VolumeAttachment) bool {
-	return managed(o) && o.Labels[attachment.AttachedByLabel] == a.owner
+	return attachment.Managed(o) && attachment.AttachedBy(o) == a.owner
 }
 
 // mayDelete: of all nodes kube-controller-manager says what is to be detached,
 // whoever has made it, and the sweeper cleans up for those that are gone.
 func (a *Attachments) mayDelete(o *storagev1.VolumeAttachment) bool {
-	return a.ours(o) || managed(o) && a.owner == attachment.AttachedByController
+	return a.ours(o) || attachment.Managed(o) && a.owner == attachment.AttachedByController
 }
 
 // Attach asks for an attachment and waits for it. An error that is
@@ -228,7 +228,7 @@ func (a *Attachments) List(ctx context.Context) ([]*csivol.Attachment, error) {
 	var all []*csivol.Attachment
 	for _, o := range a.made.all() {
 		if a.ours(o) {
-			all = append(all, told(o))
+			all = append(all, attachment.Volume(o))
 		}
 	}
 	return all, nil

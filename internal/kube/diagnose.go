@@ -9,6 +9,7 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
@@ -45,7 +46,7 @@ func (w *wait) why(ctx context.Context, o *storagev1.VolumeAttachment) string {
 	defer cancel()
 	var why []string
 	if e := o.Status.AttachError; e != nil {
-		why = append(why, "CSI driver "+o.Spec.Attacher+" says: "+clip(driverText(e)))
+		why = append(why, "CSI driver "+o.Spec.Attacher+" says: "+clip(attachment.ErrorText(e)))
 	}
 	drivers, err := w.cluster.NodeDrivers(ctx, o.Spec.NodeName)
 	i := slices.IndexFunc(drivers, func(d clusterview.NodeDriver) bool { return d.Name == o.Spec.Attacher })
@@ -98,19 +99,7 @@ func (w *wait) fill(ctx context.Context, o *storagev1.VolumeAttachment, limit in
 func (w *wait) undeleted(o *storagev1.VolumeAttachment) error {
 	why := "CSI driver " + w.want.Driver + " has not detached it yet; look whether its controller runs"
 	if e := o.Status.DetachError; e != nil {
-		why = "CSI driver " + w.want.Driver + " says: " + clip(driverText(e))
+		why = "CSI driver " + w.want.Driver + " says: " + clip(attachment.ErrorText(e))
 	}
 	return flex.Errorf(flex.CodeDeadlineExceeded, "volume %s is still being detached from node %s: %s (VolumeAttachment %s); this goes on", aboutVolume(w.want), w.want.Node, why, w.name)
-}
-
-// driverText is the driver's own text, and its gRPC code if that is told apart
-// and not in the text, where the external-attacher leaves it.
-func driverText(e *storagev1.VolumeError) string {
-	if e == nil {
-		return ""
-	}
-	if e.ErrorCode != nil && !strings.Contains(e.Message, "code = ") {
-		return fmt.Sprintf("gRPC code %d, %s", *e.ErrorCode, e.Message)
-	}
-	return e.Message
 }

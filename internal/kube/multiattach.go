@@ -9,6 +9,7 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -59,7 +60,7 @@ func (w *wait) free(ctx context.Context) error {
 
 func detachTrouble(o *storagev1.VolumeAttachment) string {
 	if e := o.Status.DetachError; e != nil {
-		return ", which failed: " + clip(driverText(e))
+		return ", which failed: " + clip(attachment.ErrorText(e))
 	}
 	return ""
 }

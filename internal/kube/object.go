@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -105,11 +104,6 @@ func digestOf(o *storagev1.VolumeAttachment) string {
 	return o.Annotations[digestAnnotation]
 }
 
-// managed reports whether flex2csi has made it, whichever daemon.
-func managed(o *storagev1.VolumeAttachment) bool {
-	return o.Labels[attachment.ManagedByLabel] == attachment.ManagedBy
-}
-
 // trimAttachment leaves what is looked at again and again; of what was asked for
 // a digest.
 func trimAttachment(o *storagev1.VolumeAttachment) {
@@ -124,25 +118,4 @@ func trimAttachment(o *storagev1.VolumeAttachment) {
 	o.Spec.Source.InlineVolumeSpec = &corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
 		CSI: &corev1.CSIPersistentVolumeSource{Driver: spec.CSI.Driver, VolumeHandle: spec.CSI.VolumeHandle},
 	}}
-}
-
-// told is what a VolumeAttachment of ours tells of the volume.
-func told(o *storagev1.VolumeAttachment) *csivol.Attachment {
-	a := &csivol.Attachment{
-		Driver:     o.Spec.Attacher,
-		Node:       o.Spec.NodeName,
-		FlexDriver: o.Annotations[attachment.FlexDriverAnnotation],
-		Name:       o.Annotations[attachment.PersistentVolumeAnnotation],
-		Pod:        podOf(o.Annotations[attachment.PodAnnotation]),
-	}
-	if spec := o.Spec.Source.InlineVolumeSpec; spec != nil && spec.CSI != nil {
-		a.Handle = spec.CSI.VolumeHandle
-	}
-	return a
-}
-
-// podOf reads namespace/name.
-func podOf(text string) csivol.Pod {
-	namespace, name, _ := strings.Cut(text, "/")
-	return csivol.Pod{Namespace: namespace, Name: name}
 }

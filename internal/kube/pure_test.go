@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -137,8 +138,8 @@ func TestDigest(t *testing.T) {
 		if whole != digest(inlineSpec(a)) || digestOf(o) != whole {
 			t.Errorf("%s: the object asks for something else: %s, %s", name, whole, digestOf(o))
 		}
-		if got := told(o); got.Key() != a.Key() || got.Node != "n" {
-			t.Errorf("told %+v", got)
+		if got := attachment.Volume(o); got.Key() != a.Key() || got.Node != "n" {
+			t.Errorf("it is of %+v", got)
 		}
 	}
 	a := fill()

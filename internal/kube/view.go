@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
-	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 )
 
@@ -38,7 +36,7 @@ func pages[L metav1.ListInterface](ctx context.Context, o metav1.ListOptions, li
 
 // ListAttachments asks for all VolumeAttachments, or for those that flex2csi has
 // made.
-func (c *Cluster) ListAttachments(ctx context.Context, ours bool) ([]clusterview.Attachment, error) {
+func (c *Cluster) ListAttachments(ctx context.Context, ours bool) ([]storagev1.VolumeAttachment, error) {
 	selected := labels.Set{}
 	if ours {
 		selected[attachment.ManagedByLabel] = attachment.ManagedBy
@@ -48,7 +46,7 @@ func (c *Cluster) ListAttachments(ctx context.Context, ours bool) ([]clusterview
 
 // FindAttachments asks for those of flex2csi that attach a PersistentVolume to a
 // node.
-func (c *Cluster) FindAttachments(ctx context.Context, persistentVolume, node string) ([]clusterview.Attachment, error) {
+func (c *Cluster) FindAttachments(ctx context.Context, persistentVolume, node string) ([]storagev1.VolumeAttachment, error) {
 	return c.attachmentsWith(ctx, labels.Set{
 		attachment.ManagedByLabel:        attachment.ManagedBy,
 		attachment.NodeLabel:             attachment.LabelValue(node),
@@ -56,10 +54,10 @@ func (c *Cluster) FindAttachments(ctx context.Context, persistentVolume, node st
 	}, "look for VolumeAttachments of "+persistentVolume+" to node "+node)
 }
 
-func (c *Cluster) attachmentsWith(ctx context.Context, selected labels.Set, what string) (all []clusterview.Attachment, err error) {
+func (c *Cluster) attachmentsWith(ctx context.Context, selected labels.Set, what string) (all []storagev1.VolumeAttachment, err error) {
 	err = pages(ctx, metav1.ListOptions{LabelSelector: selected.String()}, c.storage.VolumeAttachments().List, func(l *storagev1.VolumeAttachmentList) {
 		for i := range l.Items {
-			all = append(all, attachmentView(&l.Items[i]))
+			all = append(all, slimAttachment(&l.Items[i]))
 		}
 	})
 	if err != nil {
@@ -69,7 +67,7 @@ func (c *Cluster) attachmentsWith(ctx context.Context, selected labels.Set, what
 }
 
 // GetAttachment asks for the VolumeAttachment of a name; nil if there is none.
-func (c *Cluster) GetAttachment(ctx context.Context, name string) (*clusterview.Attachment, error) {
+func (c *Cluster) GetAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
 	o, err := request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachment, error) {
 		return c.storage.VolumeAttachments().Get(ctx, name, metav1.GetOptions{})
 	})
@@ -79,45 +77,21 @@ func (c *Cluster) GetAttachment(ctx context.Context, name string) (*clusterview.
 	case err != nil:
 		return nil, failed(err, "look at VolumeAttachment "+name)
 	}
-	a := attachmentView(o)
-	return &a, nil
+	return o, nil
 }
 
-func attachmentView(o *storagev1.VolumeAttachment) clusterview.Attachment {
-	t := told(o)
-	a := clusterview.Attachment{
-		Name: o.Name, Driver: o.Spec.Attacher, Node: o.Spec.NodeName,
-		Ours: managed(o), FlexDriver: t.FlexDriver, By: o.Labels[attachment.AttachedByLabel],
-		Pod:              o.Annotations[attachment.PodAnnotation],
-		PersistentVolume: t.Name, Handle: t.Handle, Attached: o.Status.Attached,
-		AttachError: textOf(o.Status.AttachError), DetachError: textOf(o.Status.DetachError),
-		Created: o.CreationTimestamp.Time, Finalizers: o.Finalizers,
-	}
-	if name := o.Spec.Source.PersistentVolumeName; name != nil && a.PersistentVolume == "" {
-		a.PersistentVolume = *name
-	}
+// slimAttachment is a VolumeAttachment without the attributes of the volume and the
+// metadata of its attaching.
+func slimAttachment(o *storagev1.VolumeAttachment) storagev1.VolumeAttachment {
+	slim := *o
+	slim.ManagedFields, slim.Status.AttachmentMetadata = nil, nil
 	if spec := o.Spec.Source.InlineVolumeSpec; spec != nil {
-		a.AccessModes = accessModes(spec.AccessModes)
+		slim.Spec.Source.InlineVolumeSpec = &corev1.PersistentVolumeSpec{AccessModes: spec.AccessModes}
+		if spec.CSI != nil {
+			slim.Spec.Source.InlineVolumeSpec.CSI = &corev1.CSIPersistentVolumeSource{Driver: spec.CSI.Driver, VolumeHandle: spec.CSI.VolumeHandle}
+		}
 	}
-	if o.DeletionTimestamp != nil {
-		a.Deleted = o.DeletionTimestamp.Time
-	}
-	return a
-}
-
-// textOf is the CSI driver's word; empty if there is none.
-func textOf(e *storagev1.VolumeError) string {
-	if e == nil {
-		return ""
-	}
-	return driverText(e)
-}
-
-func accessModes(modes []corev1.PersistentVolumeAccessMode) (all []csivol.AccessMode) {
-	for _, m := range modes {
-		all = append(all, csivol.AccessMode(m))
-	}
-	return all
+	return slim
 }
 
 // ListNodes asks for all nodes, and keeps the parts that [slimNode] names: there may

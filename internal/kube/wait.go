@@ -102,7 +102,7 @@ func (w *wait) get(ctx context.Context) (*storagev1.VolumeAttachment, error) {
 
 // notice has what is not in the mirror of ours watched by itself.
 func (w *wait) notice(o *storagev1.VolumeAttachment) {
-	if !managed(o) && w.watched(w.name) == nil {
+	if !attachment.Managed(o) && w.watched(w.name) == nil {
 		f := w.foreigner(w.name)
 		w.stop = append(w.stop, f.mirror.bells.listen(w.name, w.news))
 	}

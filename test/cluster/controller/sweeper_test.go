@@ -77,9 +77,9 @@ func testSweeper(c *cluster) {
 	s.Sweep(c.t.Context(), true)
 	c.wantLeft("unused used")
 	for _, f := range s.Result().Findings {
-		want := map[string]controller.Verdict{"used": controller.InUse, "unused": controller.Unused}[f.PersistentVolume]
+		want := map[string]controller.Verdict{"used": controller.InUse, "unused": controller.Unused}[attachment.PersistentVolume(f.VolumeAttachment)]
 		if want != "" && f.Verdict != want {
-			c.t.Errorf("%s: %s (%s), want %s", f.PersistentVolume, f.Verdict, f.Reason, want)
+			c.t.Errorf("%s: %s (%s), want %s", attachment.PersistentVolume(f.VolumeAttachment), f.Verdict, f.Reason, want)
 		}
 	}
 	c.wantCalls("buried", "attach node-5", "detach node-5")

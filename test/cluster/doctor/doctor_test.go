@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
-	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/doctor"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
@@ -278,8 +276,10 @@ func lookAtPods(t *testing.T, p *controlplane.Plane) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(all, func(a clusterview.Attachment) bool { return a.Name == "vol-1" })
-	if a := all[i]; a.Handle != "vol-1" || a.Pod != "default/web" || !a.Attached || !slices.Equal(a.AccessModes, []csivol.AccessMode{csivol.ReadWriteOnce}) || a.By != attachment.AttachedByNode {
+	i := slices.IndexFunc(all, func(a storagev1.VolumeAttachment) bool { return a.Name == "vol-1" })
+	a := &all[i]
+	if attachment.Handle(a) != "vol-1" || attachment.Pod(a) != "default/web" || attachment.AttachedBy(a) != attachment.AttachedByNode ||
+		!a.Status.Attached || !slices.Equal(a.Spec.Source.InlineVolumeSpec.AccessModes, []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}) {
 		t.Errorf("vol-1: %+v", a)
 	}
 }
