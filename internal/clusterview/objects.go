@@ -1,3 +1,4 @@
+// Package clusterview is what internal/migrate says to the API server and hears of it.
 package clusterview
 
 // A Resource is a kind of objects as the paths of the API have it.

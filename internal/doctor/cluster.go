@@ -10,9 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/kubelet"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 )
 
@@ -59,9 +61,9 @@ func (p *patient) checkNodes(ctx context.Context, n *notes) {
 	}
 	for i := range nodes {
 		node := &nodes[i]
-		kubelet := node.Status.NodeInfo.KubeletVersion
-		if problem := skew(version, kubelet); problem != "" {
-			n.add(versionSkew, node.Name, "the kubelet of node %s is %s, %s the API server's %s", node.Name, kubelet, problem, version)
+		kubeletVersion := node.Status.NodeInfo.KubeletVersion
+		if problem := skew(version, kubeletVersion); problem != "" {
+			n.add(versionSkew, node.Name, "the kubelet of node %s is %s, %s the API server's %s", node.Name, kubeletVersion, problem, version)
 		}
 		if !kubeobject.NodeReady(node) {
 			n.add(nodeNotReady, node.Name, "node %s is not ready", node.Name)
@@ -115,7 +117,7 @@ func (p *patient) checkObjects(ctx context.Context, n *notes) {
 		return
 	}
 	node := p.node()
-	var onNode []clusterview.NodeDriver
+	var onNode []storagev1.CSINodeDriver
 	if node == "" {
 		n.skip("the CSINode object", "the name of the node is not known: --node-name")
 	} else if onNode, err = p.Cluster.NodeDrivers(ctx, node); err != nil {
@@ -124,40 +126,42 @@ func (p *patient) checkObjects(ctx context.Context, n *notes) {
 	}
 	for i := range config.Drivers {
 		d := &config.Drivers[i]
-		j := slices.IndexFunc(objects, func(o clusterview.Driver) bool { return o.Name == d.CSIDriver })
+		j := slices.IndexFunc(objects, func(o storagev1.CSIDriver) bool { return o.Name == d.CSIDriver })
 		if j < 0 {
 			n.add(objectMissing, d.CSIDriver, "there is no CSIDriver object %s", d.CSIDriver)
 		} else {
-			p.compareObject(n, d, objects[j])
+			p.compareObject(n, d, &objects[j])
 		}
 		if node == "" {
 			continue
 		}
-		k := slices.IndexFunc(onNode, func(o clusterview.NodeDriver) bool { return o.Name == d.CSIDriver })
+		k := slices.IndexFunc(onNode, func(o storagev1.CSINodeDriver) bool { return o.Name == d.CSIDriver })
 		if k < 0 {
 			n.add(nodeObjectLacks, d.CSIDriver, "CSINode %s has no driver %s", node, d.CSIDriver)
 			continue
 		}
 		n.add(nodeObjectFine, d.CSIDriver, "CSINode %s has driver %s, which calls the node %s", node, d.CSIDriver, onNode[k].NodeID)
-		p.checkLimit(n, node, onNode[k])
+		p.checkLimit(n, node, &onNode[k])
 	}
 }
 
-func (p *patient) compareObject(n *notes, d *bridgeconfig.Driver, o clusterview.Driver) {
-	n.add(objectFine, o.Name, "CSIDriver %s: attachRequired %v, podInfoOnMount %v, fsGroupPolicy %s, requiresRepublish %v", o.Name, o.AttachRequired, o.PodInfoOnMount, o.FSGroupPolicy, o.RequiresRepublish)
+func (p *patient) compareObject(n *notes, d *bridgeconfig.Driver, object *storagev1.CSIDriver) {
+	o, name := kubeobject.DriverInfo(object), object.Name
+	n.add(objectFine, name, "CSIDriver %s: attachRequired %v, podInfoOnMount %v, fsGroupPolicy %s, requiresRepublish %v", name, o.AttachRequired, o.PodInfoOnMount, o.FSGroupPolicy, o.RequiresRepublish)
 	if o.AttachRequired && d.Attach == bridgeconfig.AttachNone {
-		n.add(objectAttach, o.Name, "volumes of %s have to be attached, and for %s attach: None is configured", o.Name, d.FlexDriver)
+		n.add(objectAttach, name, "volumes of %s have to be attached, and for %s attach: None is configured", name, d.FlexDriver)
 	}
 	if s, err := p.status(); p.Local && err == nil && s.absent == nil && s.Cluster == nil && o.AttachRequired && d.Attach == bridgeconfig.AttachAuto && d.ControllerEndpoint == "" {
-		n.add(objectAttach, o.Name, "volumes of %s have to be attached, and the daemon has no way to do so: neither access to Kubernetes nor a controllerEndpoint", o.Name).
+		n.add(objectAttach, name, "volumes of %s have to be attached, and the daemon has no way to do so: neither access to Kubernetes nor a controllerEndpoint", name).
 			advice("Start the daemon with --in-cluster (or --kubeconfig) and the rights of install/rbac/node.yaml, or configure a controllerEndpoint.")
 	}
 }
 
 // checkLimit counts what is attached, by whomever.
-func (p *patient) checkLimit(n *notes, node string, d clusterview.NodeDriver) {
+func (p *patient) checkLimit(n *notes, node string, d *storagev1.CSINodeDriver) {
 	all, err := p.attachments()
-	if err != nil || d.Limit == nil {
+	limit := kubeobject.AttachLimit(d)
+	if err != nil || limit == nil {
 		return
 	}
 	count := 0
@@ -166,8 +170,8 @@ func (p *patient) checkLimit(n *notes, node string, d clusterview.NodeDriver) {
 			count++
 		}
 	}
-	if count >= int(*d.Limit) {
-		n.add(attachmentLimit, node, "%d volumes of %s are attached to node %s, of %d that may be", count, d.Name, node, *d.Limit)
+	if count >= int(*limit) {
+		n.add(attachmentLimit, node, "%d volumes of %s are attached to node %s, of %d that may be", count, d.Name, node, *limit)
 	}
 }
 
@@ -191,7 +195,7 @@ func (p *patient) checkKubelets(ctx context.Context, n *notes) {
 			}
 		}
 	}
-	answers := make([]clusterview.Kubelet, len(names))
+	answers := make([]kubelet.Configuration, len(names))
 	errs := make([]error, len(names))
 	var asked sync.WaitGroup
 	turns := make(chan struct{}, 10)
@@ -220,8 +224,8 @@ func (p *patient) checkKubelets(ctx context.Context, n *notes) {
 	}
 }
 
-func (p *patient) judgeKubelet(n *notes, node string, answer clusterview.Kubelet) {
-	if !answer.EnableControllerAttachDetach {
+func (p *patient) judgeKubelet(n *notes, node string, answer kubelet.Configuration) {
+	if !ptr.Deref(answer.EnableControllerAttachDetach, true) {
 		n.add(attachDetachOff, node, "the kubelet of node %s runs with enableControllerAttachDetach: false", node)
 	}
 	e := n.add(pluginDirUsed, node, "the kubelet of node %s reads its drivers from %s", node, answer.VolumePluginDir).evidence("as it says itself (configz)")

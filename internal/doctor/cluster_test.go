@@ -10,15 +10,18 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/doctor"
+	"github.com/flex2csi/flex2csi/internal/kubelet"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
@@ -27,15 +30,15 @@ import (
 type fakeCluster struct {
 	version     string
 	nodes       []corev1.Node
-	drivers     []clusterview.Driver
-	onNode      []clusterview.NodeDriver
+	drivers     []storagev1.CSIDriver
+	onNode      []storagev1.CSINodeDriver
 	attachments []storagev1.VolumeAttachment
 	pods        []string
-	kubelets    map[string]clusterview.Kubelet
+	kubelets    map[string]kubelet.Configuration
 	open        bool // no policy denies inline volumes
-	user        clusterview.User
-	denies      func(clusterview.Attempt) string // of attachments; nil: there is no right to them
-	ownOnly     bool                             // there is no right to list nodes
+	user        string
+	denies      func(attempt) string // of attachments; nil: there is no right to them
+	ownOnly     bool                 // there is no right to list nodes
 	err         error
 	hang        chan struct{} // not nil: nothing is answered before it is closed
 }
@@ -43,7 +46,7 @@ type fakeCluster struct {
 func newCluster() *fakeCluster {
 	return &fakeCluster{
 		version: "v1.37.1", nodes: []corev1.Node{kubeNode("node-1", "v1.37.1", ready)},
-		kubelets: map[string]clusterview.Kubelet{},
+		kubelets: map[string]kubelet.Configuration{},
 	}
 }
 
@@ -81,6 +84,10 @@ func attachedAt(name, node, by string, at metav1.Time) storagev1.VolumeAttachmen
 	}
 }
 
+func csiDriver(name string, attach bool) storagev1.CSIDriver {
+	return storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.CSIDriverSpec{AttachRequired: &attach}}
+}
+
 func (c *fakeCluster) wait() error {
 	if c.hang != nil {
 		<-c.hang
@@ -104,20 +111,30 @@ func (c *fakeCluster) DeniesInline(context.Context, string) (string, error) {
 	return "a policy denies it", c.wait()
 }
 
-func (c *fakeCluster) User(context.Context) (clusterview.User, error) { return c.user, c.wait() }
-
-func (c *fakeCluster) DeniesAttachment(_ context.Context, a clusterview.Attempt) (string, error) {
-	if c.denies == nil {
-		return "", clusterview.ErrNoRight
-	}
-	return c.denies(a), c.wait()
+func (c *fakeCluster) User(context.Context) (authenticationv1.UserInfo, error) {
+	return authenticationv1.UserInfo{Username: c.user}, c.wait()
 }
 
-func (c *fakeCluster) ListDrivers(context.Context) ([]clusterview.Driver, error) {
+// An attempt is a VolumeAttachment that a user tries to make.
+type attempt struct {
+	As       authenticationv1.UserInfo
+	Driver   string
+	By       string
+	Unmarked bool
+}
+
+func (c *fakeCluster) DeniesAttachment(_ context.Context, as authenticationv1.UserInfo, o *storagev1.VolumeAttachment) (string, error) {
+	if c.denies == nil {
+		return "", apierrors.NewForbidden(storagev1.Resource("volumeattachments"), o.Name, errors.New("RBAC"))
+	}
+	return c.denies(attempt{As: as, Driver: o.Spec.Attacher, By: attachment.AttachedBy(o), Unmarked: !attachment.Managed(o)}), c.wait()
+}
+
+func (c *fakeCluster) ListDrivers(context.Context) ([]storagev1.CSIDriver, error) {
 	return c.drivers, c.wait()
 }
 
-func (c *fakeCluster) NodeDrivers(context.Context, string) ([]clusterview.NodeDriver, error) {
+func (c *fakeCluster) NodeDrivers(context.Context, string) ([]storagev1.CSINodeDriver, error) {
 	return c.onNode, c.wait()
 }
 
@@ -159,7 +176,7 @@ func (c *fakeCluster) PodsOf(_ context.Context, node string) (pods []corev1.Pod,
 	return pods, c.wait()
 }
 
-func (c *fakeCluster) Kubelet(_ context.Context, node string) (clusterview.Kubelet, error) {
+func (c *fakeCluster) Kubelet(_ context.Context, node string) (kubelet.Configuration, error) {
 	k, ok := c.kubelets[node]
 	if !ok {
 		return k, errors.New("nodes/proxy is forbidden")
@@ -195,8 +212,8 @@ func TestNodes(t *testing.T) {
 func TestKubelets(t *testing.T) {
 	c := newCluster()
 	c.nodes = append(c.nodes, kubeNode("node-2", "v1.37.1", ready), kubeNode("node-3", "v1.37.1", ready))
-	c.kubelets["node-1"] = clusterview.Kubelet{VolumePluginDir: "/a", EnableControllerAttachDetach: true}
-	c.kubelets["node-2"] = clusterview.Kubelet{VolumePluginDir: "/b/"}
+	c.kubelets["node-1"] = kubelet.Configuration{VolumePluginDir: "/a", EnableControllerAttachDetach: ptr.To(true)}
+	c.kubelets["node-2"] = kubelet.Configuration{VolumePluginDir: "/b/", EnableControllerAttachDetach: ptr.To(false)}
 	r := c.look(t, nil)
 	want(t, r, "", "plugin-dirs-differ volumePluginDir", "controller-attach-detach-off node-2")
 	wantText(t, r, "runs with (nodes/proxy, configz): nodes/proxy is forbidden")
@@ -261,7 +278,7 @@ func TestAttachments(t *testing.T) {
 // its own it detaches under pods of a CSI volume.
 func TestVolumesAttached(t *testing.T) {
 	c := newCluster()
-	c.drivers = []clusterview.Driver{{Name: csiName, DriverInfo: csivol.DriverInfo{AttachRequired: true}}, {Name: "share.csi.example.com"}}
+	c.drivers = []storagev1.CSIDriver{csiDriver(csiName, true), csiDriver("share.csi.example.com", false)}
 	c.nodes = []corev1.Node{kubeNode("node-1", "v1.37.1", ready)}
 	devices := map[string]string{"example.com/disk/vendor": "csi:not-the-controller", "example.com/share/ours": "csi:vol", "example.com/share/vendor-share": "/dev/x"}
 	for _, name := range []string{
@@ -344,8 +361,8 @@ func TestObjects(t *testing.T) {
 	}
 	want(t, look(), "", "csidriver-missing "+csiName, "csinode-driver-missing "+csiName)
 	limit := int32(2)
-	c.drivers = []clusterview.Driver{{Name: csiName, DriverInfo: csivol.DriverInfo{AttachRequired: true}}}
-	c.onNode = []clusterview.NodeDriver{{Name: csiName, NodeID: "n1", Limit: &limit}}
+	c.drivers = []storagev1.CSIDriver{csiDriver(csiName, true)}
+	c.onNode = []storagev1.CSINodeDriver{{Name: csiName, NodeID: "n1", Allocatable: &storagev1.VolumeNodeResources{Count: &limit}}}
 	want(t, look(), "", "csidriver-attach-differs "+csiName)
 	for _, name := range []string{"a", "b"} {
 		c.attachments = append(c.attachments, storagev1.VolumeAttachment{
@@ -360,7 +377,7 @@ func TestObjects(t *testing.T) {
 func TestInline(t *testing.T) {
 	n := newNode(t)
 	c := newCluster()
-	c.drivers, c.onNode = []clusterview.Driver{{Name: csiName}}, []clusterview.NodeDriver{{Name: csiName, NodeID: "n1"}}
+	c.drivers, c.onNode = []storagev1.CSIDriver{csiDriver(csiName, false)}, []storagev1.CSINodeDriver{{Name: csiName, NodeID: "n1"}}
 	look := func(inline string) *doctor.Report {
 		config := "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- flexDriver: example.com/disk\n  csiDriver: " + csiName + "\n  inline: " + inline + "\n"
 		if err := os.WriteFile(n.o.Config, []byte(config), 0o600); err != nil {
@@ -379,7 +396,7 @@ func TestInline(t *testing.T) {
 func TestPolicies(t *testing.T) {
 	const own = "system:serviceaccount:elsewhere:flex2csi-node"
 	const node, controller = "system:serviceaccount:flex2csi:flex2csi-node", "system:serviceaccount:flex2csi:flex2csi-controller"
-	confined := func(a clusterview.Attempt) string {
+	confined := func(a attempt) string {
 		if a.Unmarked || a.Driver != csiName {
 			return "a policy denies it"
 		}
@@ -388,30 +405,30 @@ func TestPolicies(t *testing.T) {
 	for name, test := range map[string]struct {
 		user    string
 		options string
-		denies  func(clusterview.Attempt) string
+		denies  func(attempt) string
 		want    []string
 	}{
 		"confined":            {user: own, denies: confined},
-		"no policy":           {user: own, denies: func(clusterview.Attempt) string { return "" }, want: []string{"attachments-open " + own, "attachment-drivers-open " + own}},
-		"any driver":          {user: own, denies: func(a clusterview.Attempt) string { return map[bool]string{true: "denied"}[a.Unmarked] }, want: []string{"attachment-drivers-open " + own}},
-		"only the drivers":    {user: own, denies: func(a clusterview.Attempt) string { return map[bool]string{true: "denied"}[a.Driver != csiName] }, want: []string{"attachments-open " + own}},
-		"no configuration":    {user: own, denies: func(clusterview.Attempt) string { return "no params found" }, want: []string{"attachment-denied " + csiName}},
-		"nothing is attached": {user: own, options: "  attach: None\n", denies: func(clusterview.Attempt) string { return "" }},
+		"no policy":           {user: own, denies: func(attempt) string { return "" }, want: []string{"attachments-open " + own, "attachment-drivers-open " + own}},
+		"any driver":          {user: own, denies: func(a attempt) string { return map[bool]string{true: "denied"}[a.Unmarked] }, want: []string{"attachment-drivers-open " + own}},
+		"only the drivers":    {user: own, denies: func(a attempt) string { return map[bool]string{true: "denied"}[a.Driver != csiName] }, want: []string{"attachments-open " + own}},
+		"no configuration":    {user: own, denies: func(attempt) string { return "no params found" }, want: []string{"attachment-denied " + csiName}},
+		"nothing is attached": {user: own, options: "  attach: None\n", denies: func(attempt) string { return "" }},
 		"no right":            {user: own},
-		"a person, no policy": {user: "eve", denies: func(clusterview.Attempt) string { return "" }, want: []string{"attachments-open " + node, "attachment-drivers-open " + node, "attachments-open " + controller, "attachment-drivers-open " + controller}},
+		"a person, no policy": {user: "eve", denies: func(attempt) string { return "" }, want: []string{"attachments-open " + node, "attachment-drivers-open " + node, "attachments-open " + controller, "attachment-drivers-open " + controller}},
 		"a person":            {user: "eve", denies: confined},
-		"one account, by name": {user: "eve", denies: func(a clusterview.Attempt) string {
-			return map[bool]string{true: confined(a)}[a.As.Name == node && a.By == "node" && a.As.Node == "node-1"]
+		"one account, by name": {user: "eve", denies: func(a attempt) string {
+			return map[bool]string{true: confined(a)}[a.As.Username == node && a.By == "node" && a.As.Extra["authentication.kubernetes.io/node-name"][0] == "node-1"]
 		}, want: []string{"attachments-open " + controller, "attachment-drivers-open " + controller}},
-		"another pod is no account of flex2csi": {user: "system:serviceaccount:default:app", denies: func(a clusterview.Attempt) string {
-			return map[bool]string{true: confined(a)}[a.As.Name != ""]
+		"another pod is no account of flex2csi": {user: "system:serviceaccount:default:app", denies: func(a attempt) string {
+			return map[bool]string{true: confined(a)}[a.As.Username != ""]
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster()
-			c.user, c.denies = clusterview.User{Name: test.user}, test.denies
-			c.drivers = []clusterview.Driver{{Name: csiName, DriverInfo: csivol.DriverInfo{AttachRequired: test.options == ""}}}
-			c.onNode = []clusterview.NodeDriver{{Name: csiName, NodeID: "n1"}}
+			c.user, c.denies = test.user, test.denies
+			c.drivers = []storagev1.CSIDriver{csiDriver(csiName, test.options == "")}
+			c.onNode = []storagev1.CSINodeDriver{{Name: csiName, NodeID: "n1"}}
 			config := filepath.Join(t.TempDir(), "config.yaml")
 			text := "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- flexDriver: example.com/disk\n  csiDriver: " + csiName + "\n" + test.options
 			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {

@@ -14,8 +14,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
 	"github.com/flex2csi/flex2csi/internal/controller"
+	"github.com/flex2csi/flex2csi/internal/kubelet"
 )
 
 // A Cluster is asked about Kubernetes' objects. Each method may fail on its own,
@@ -23,19 +26,20 @@ import (
 type Cluster interface {
 	controller.View
 	Version(ctx context.Context) (string, error)
-	ListDrivers(ctx context.Context) ([]clusterview.Driver, error)
+	ListDrivers(ctx context.Context) ([]storagev1.CSIDriver, error)
 	// NodeDrivers are the entries of the node's CSINode object.
-	NodeDrivers(ctx context.Context, node string) ([]clusterview.NodeDriver, error)
+	NodeDrivers(ctx context.Context, node string) ([]storagev1.CSINodeDriver, error)
 	// Kubelet asks a kubelet for its configuration, through the API server.
-	Kubelet(ctx context.Context, node string) (clusterview.Kubelet, error)
+	Kubelet(ctx context.Context, node string) (kubelet.Configuration, error)
 	// DeniesInline is what a policy says to a pod with an inline volume of a driver;
 	// empty if none denies it.
 	DeniesInline(ctx context.Context, flexDriver string) (says string, err error)
 	// User is who asks.
-	User(ctx context.Context) (clusterview.User, error)
-	// DeniesAttachment is what a policy says to an attachment, likewise. The error is
-	// clusterview.ErrNoRight if the user may make none.
-	DeniesAttachment(ctx context.Context, a clusterview.Attempt) (says string, err error)
+	User(ctx context.Context) (authenticationv1.UserInfo, error)
+	// DeniesAttachment is what a policy says to a VolumeAttachment of a user, likewise;
+	// without a name it is the one that asks. The error is the API server's Forbidden if
+	// the user may make none.
+	DeniesAttachment(ctx context.Context, as authenticationv1.UserInfo, o *storagev1.VolumeAttachment) (says string, err error)
 }
 
 // Options say where to look.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
@@ -37,7 +36,7 @@ type patient struct {
 	nodes       func() ([]corev1.Node, error)
 	onlyOwn     atomic.Bool // nodes is this one alone, of more
 	attachments func() ([]storagev1.VolumeAttachment, error)
-	drivers     func() ([]clusterview.Driver, error)
+	drivers     func() ([]storagev1.CSIDriver, error)
 }
 
 func newPatient(o Options) *patient {
@@ -47,7 +46,7 @@ func newPatient(o Options) *patient {
 	p.status = sync.OnceValues(p.askDaemon)
 	p.nodes = sync.OnceValues(p.listNodes)
 	p.attachments = sync.OnceValues(func() ([]storagev1.VolumeAttachment, error) { return p.Cluster.ListAttachments(p.life, false) })
-	p.drivers = sync.OnceValues(func() ([]clusterview.Driver, error) { return p.Cluster.ListDrivers(p.life) })
+	p.drivers = sync.OnceValues(func() ([]storagev1.CSIDriver, error) { return p.Cluster.ListDrivers(p.life) })
 	return p
 }
 

@@ -1,15 +1,19 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/csivol"
 )
 
 // An account is a ServiceAccount of install/rbac that may attach.
@@ -44,21 +48,29 @@ func (p *patient) checkPolicies(ctx context.Context, n *notes) {
 	if len(drivers) == 0 {
 		return
 	}
-	node := cmp.Or(user.Node, p.anyNode())
+	node := p.anyNode()
+	if bound := user.Extra[nodeNameExtra]; len(bound) > 0 {
+		node = bound[0]
+	}
 	for _, a := range accounts() {
-		try := clusterview.Attempt{By: a.by, Node: node}
-		switch accountOf(user.Name) {
+		try := attempt{account: a, node: node, user: user.Username}
+		switch accountOf(user.Username) {
 		case a.name:
 		case "":
-			try.As = clusterview.User{Name: serviceAccount + "flex2csi:" + a.name, Node: node}
+			try.user = serviceAccount + "flex2csi:" + a.name
+			try.as = authenticationv1.UserInfo{Username: try.user, Extra: map[string]authenticationv1.ExtraValue{nodeNameExtra: {node}}}
 		default:
 			continue
 		}
-		if err := p.checkAccount(ctx, n, try, cmp.Or(try.As.Name, user.Name), drivers); err != nil {
+		if err := p.checkAccount(ctx, n, try, drivers); err != nil {
 			n.skip(what+": "+a.name, "%v", err)
 		}
 	}
 }
+
+// nodeNameExtra is where the API server keeps the node that a token is bound to
+// (k8s.io/apiserver/pkg/authentication/serviceaccount/util.go, NodeNameKey).
+const nodeNameExtra = "authentication.kubernetes.io/node-name"
 
 // accountOf is the name of a ServiceAccount of flex2csi, in whatever namespace; empty if
 // the user is another.
@@ -76,7 +88,9 @@ func (p *patient) attaching(config *bridgeconfig.Configuration) (names []string)
 	for i := range config.Drivers {
 		d := &config.Drivers[i]
 		does := d.Attach == bridgeconfig.AttachAuto || d.Attach == bridgeconfig.AttachVA
-		if does && !slices.ContainsFunc(objects, func(o clusterview.Driver) bool { return o.Name == d.CSIDriver && !o.AttachRequired }) && !slices.Contains(names, d.CSIDriver) {
+		if does && !slices.ContainsFunc(objects, func(o storagev1.CSIDriver) bool {
+			return o.Name == d.CSIDriver && !ptr.Deref(o.Spec.AttachRequired, true)
+		}) && !slices.Contains(names, d.CSIDriver) {
 			names = append(names, d.CSIDriver)
 		}
 	}
@@ -94,35 +108,57 @@ func (p *patient) anyNode() string {
 	return "flex2csi-doctor"
 }
 
-// checkAccount tries as one user.
-func (p *patient) checkAccount(ctx context.Context, n *notes, try clusterview.Attempt, user string, drivers []string) error {
-	unmarked, other := try, try
-	unmarked.Unmarked, unmarked.Driver, other.Driver = true, drivers[0], anyDriver
-	says, err := p.Cluster.DeniesAttachment(ctx, unmarked)
-	if errors.Is(err, clusterview.ErrNoRight) {
-		return errors.New(user + " may create no VolumeAttachments; if flex2csi is in another namespace, run this in its pods")
+// An attempt is to attach as an account.
+type attempt struct {
+	account
+	user, node string
+	as         authenticationv1.UserInfo // to impersonate; without a name: the one that asks
+}
+
+// attach tries to attach a volume of a CSI driver. Unmarked: the VolumeAttachment does not
+// say that it is flex2csi's.
+func (p *patient) attach(ctx context.Context, try attempt, driver string, unmarked bool) (says string, err error) {
+	o := attachment.New(&csivol.Attachment{Driver: driver, Node: try.node, Handle: "flex2csi-doctor", AccessModes: []csivol.AccessMode{csivol.ReadWriteOnce}}, try.by)
+	if unmarked {
+		delete(o.Labels, attachment.ManagedByLabel)
+	}
+	return p.Cluster.DeniesAttachment(ctx, try.as, o)
+}
+
+// checkAccount tries as one account.
+func (p *patient) checkAccount(ctx context.Context, n *notes, try attempt, drivers []string) error {
+	says, err := p.attach(ctx, try, drivers[0], true)
+	if mayNotAttach(err) {
+		return errors.New(try.user + " may create no VolumeAttachments; if flex2csi is in another namespace, run this in its pods")
 	}
 	if err != nil {
 		return err
 	}
 	if says == "" {
-		n.add(attachmentsOpen, user, "no policy confines %s to attachments of flex2csi", user)
+		n.add(attachmentsOpen, try.user, "no policy confines %s to attachments of flex2csi", try.user)
 	}
-	if says, err = p.Cluster.DeniesAttachment(ctx, other); err != nil {
+	if says, err = p.attach(ctx, try, anyDriver, false); err != nil {
 		return err
 	}
 	if says == "" {
-		n.add(driversOpen, user, "%s may attach volumes of any CSI driver", user)
+		n.add(driversOpen, try.user, "%s may attach volumes of any CSI driver", try.user)
 	} else {
-		n.add(driversConfined, user, "%s may not attach volumes of other CSI drivers", user).evidence(says)
+		n.add(driversConfined, try.user, "%s may not attach volumes of other CSI drivers", try.user).evidence(says)
 	}
-	for _, try.Driver = range drivers {
-		if says, err = p.Cluster.DeniesAttachment(ctx, try); err != nil {
+	for _, driver := range drivers {
+		if says, err = p.attach(ctx, try, driver, false); err != nil {
 			return err
 		}
 		if says != "" {
-			n.add(attachDenied, try.Driver, "a policy denies %s attachments of volumes of %s", user, try.Driver).evidence(says)
+			n.add(attachDenied, driver, "a policy denies %s attachments of volumes of %s", try.user, driver).evidence(says)
 		}
 	}
 	return nil
+}
+
+// mayNotAttach reports whether an error is about the right to VolumeAttachments, and not,
+// for example, about that to impersonate a user.
+func mayNotAttach(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsForbidden(err) && errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "volumeattachments"
 }

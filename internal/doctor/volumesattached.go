@@ -7,9 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 )
 
 // checkVolumesAttached looks for volumes of the bridge's drivers that
@@ -55,7 +55,7 @@ func servedBy(all []storagev1.VolumeAttachment) map[string]string {
 	return served
 }
 
-func attachedByVendor(n *notes, node *corev1.Node, served map[string]string, all []storagev1.VolumeAttachment, drivers []clusterview.Driver) {
+func attachedByVendor(n *notes, node *corev1.Node, served map[string]string, all []storagev1.VolumeAttachment, drivers []storagev1.CSIDriver) {
 	for _, attached := range node.Status.VolumesAttached {
 		unique := string(attached.Name)
 		at := strings.LastIndex(unique, "/")
@@ -84,6 +84,6 @@ func ours(all []storagev1.VolumeAttachment, node, driver, name string) bool {
 // answers with, which makes no VolumeAttachment where the CSI driver wants none.
 func ofController(device string) bool { return strings.HasPrefix(device, attachment.DevicePrefix) }
 
-func attachesNothing(drivers []clusterview.Driver, name string) bool {
-	return slices.ContainsFunc(drivers, func(d clusterview.Driver) bool { return d.Name == name && !d.AttachRequired })
+func attachesNothing(drivers []storagev1.CSIDriver, name string) bool {
+	return slices.ContainsFunc(drivers, func(d storagev1.CSIDriver) bool { return d.Name == name && !ptr.Deref(d.Spec.AttachRequired, true) })
 }

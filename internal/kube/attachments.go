@@ -128,7 +128,7 @@ func (w *wait) settle(ctx context.Context, o *storagev1.VolumeAttachment, create
 			return csivol.Attached{}, err
 		}
 		return csivol.Attached{}, errVanished
-	case !created && w.ours(o) && !o.Status.Attached && digestOf(o) != digest(inlineSpec(w.want)):
+	case !created && w.ours(o) && !o.Status.Attached && digestOf(o) != digest(attachment.Spec(w.want)):
 		// What an earlier try has asked for cannot be changed, and with, say, a
 		// wrong secret it would fail for ever.
 		w.cluster.log.InfoContext(ctx, "what is asked for has changed; the VolumeAttachment is made anew", "volumeAttachment", w.name, "csiDriver", w.want.Driver, "volumeHandle", w.want.Handle)

@@ -50,6 +50,7 @@ type Cluster struct {
 	storage      storagev1client.StorageV1Interface
 	coordination coordinationv1client.CoordinationV1Interface
 
+	config   *rest.Config
 	options  Options
 	log      *slog.Logger
 	requests *requests
@@ -87,7 +88,7 @@ func Connect(o Options) (*Cluster, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Cluster{options: o, log: o.Log, requests: &requests{observe: o.Observe}}
+	c := &Cluster{config: config, options: o, log: o.Log, requests: &requests{observe: o.Observe}}
 	config.UserAgent = o.UserAgent
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -25,7 +26,7 @@ func (w *wait) create(ctx context.Context) (o *storagev1.VolumeAttachment, creat
 		}
 	}
 	o, err = request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachment, error) {
-		return w.cluster.storage.VolumeAttachments().Create(ctx, newObject(w.want, w.owner), metav1.CreateOptions{})
+		return w.cluster.storage.VolumeAttachments().Create(ctx, attachment.New(w.want, w.owner), metav1.CreateOptions{})
 	})
 	switch {
 	case err == nil:

@@ -10,7 +10,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -49,14 +48,14 @@ func (w *wait) why(ctx context.Context, o *storagev1.VolumeAttachment) string {
 		why = append(why, "CSI driver "+o.Spec.Attacher+" says: "+clip(attachment.ErrorText(e)))
 	}
 	drivers, err := w.cluster.NodeDrivers(ctx, o.Spec.NodeName)
-	i := slices.IndexFunc(drivers, func(d clusterview.NodeDriver) bool { return d.Name == o.Spec.Attacher })
+	i := slices.IndexFunc(drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == o.Spec.Attacher })
 	switch {
 	case err != nil:
 		why = append(why, err.Error())
 	case i < 0:
 		why = append(why, fmt.Sprintf("CSI driver %s is not registered on node %s (CSINode); look at its pod there", o.Spec.Attacher, o.Spec.NodeName))
-	case drivers[i].Limit != nil && full(o):
-		why = append(why, w.fill(ctx, o, *drivers[i].Limit))
+	case kubeobject.AttachLimit(&drivers[i]) != nil && full(o):
+		why = append(why, w.fill(ctx, o, *kubeobject.AttachLimit(&drivers[i])))
 	case o.Status.AttachError != nil:
 	case len(o.Finalizers) == 0:
 		why = append(why, fmt.Sprintf("no external-attacher has begun with it; look whether the controller of CSI driver %s runs", o.Spec.Attacher))

@@ -3,12 +3,12 @@ package kube
 import (
 	"context"
 	"sync"
-	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 )
 
 // drivers are the CSIDriver objects: a few, which hardly ever change.
@@ -68,36 +68,7 @@ func (c *Cluster) CSIDriver(name string) (info csivol.DriverInfo, found, synced 
 	if !found {
 		return info, false, true
 	}
-	return driverInfo(o), true, true
-}
-
-// driverInfo reads the spec of an object. The API server fills in all but the
-// tokens; where it did not, the defaults are the API's.
-func driverInfo(o *storagev1.CSIDriver) csivol.DriverInfo {
-	is := func(b *bool, otherwise bool) bool {
-		if b == nil {
-			return otherwise
-		}
-		return *b
-	}
-	info := csivol.DriverInfo{
-		AttachRequired:    is(o.Spec.AttachRequired, true),
-		PodInfoOnMount:    is(o.Spec.PodInfoOnMount, false),
-		RequiresRepublish: is(o.Spec.RequiresRepublish, false),
-		FSGroupPolicy:     string(storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy),
-		TokensInSecrets:   is(o.Spec.ServiceAccountTokenInSecrets, false),
-	}
-	if o.Spec.FSGroupPolicy != nil {
-		info.FSGroupPolicy = string(*o.Spec.FSGroupPolicy)
-	}
-	for _, t := range o.Spec.TokenRequests {
-		r := csivol.TokenRequest{Audience: t.Audience}
-		if t.ExpirationSeconds != nil {
-			r.Expiration = time.Duration(*t.ExpirationSeconds) * time.Second
-		}
-		info.Tokens = append(info.Tokens, r)
-	}
-	return info
+	return kubeobject.DriverInfo(o), true, true
 }
 
 // keepDrivers writes down what is known, for the next run. Before all of them
@@ -111,7 +82,7 @@ func (c *Cluster) keepDrivers() {
 	defer d.mu.Unlock()
 	now := map[string]csivol.DriverInfo{}
 	for _, o := range d.mirror.all() {
-		now[o.Name] = driverInfo(o)
+		now[o.Name] = kubeobject.DriverInfo(o)
 	}
 	if sameDrivers(now, d.before) {
 		return

@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/kubelet"
 )
 
 // Version asks for that of the API server.
@@ -30,11 +30,9 @@ func (c *Cluster) Version(ctx context.Context) (string, error) {
 }
 
 // ListDrivers asks for all CSIDriver objects; CSIDriver knows them from a mirror.
-func (c *Cluster) ListDrivers(ctx context.Context) (all []clusterview.Driver, err error) {
+func (c *Cluster) ListDrivers(ctx context.Context) (all []storagev1.CSIDriver, err error) {
 	err = pages(ctx, metav1.ListOptions{}, c.storage.CSIDrivers().List, func(l *storagev1.CSIDriverList) {
-		for i := range l.Items {
-			all = append(all, clusterview.Driver{Name: l.Items[i].Name, DriverInfo: driverInfo(&l.Items[i])})
-		}
+		all = append(all, l.Items...)
 	})
 	if err != nil {
 		return nil, failed(err, "list CSIDrivers")
@@ -43,7 +41,7 @@ func (c *Cluster) ListDrivers(ctx context.Context) (all []clusterview.Driver, er
 }
 
 // NodeDrivers asks for the CSI drivers that are registered on a node.
-func (c *Cluster) NodeDrivers(ctx context.Context, node string) (all []clusterview.NodeDriver, err error) {
+func (c *Cluster) NodeDrivers(ctx context.Context, node string) ([]storagev1.CSINodeDriver, error) {
 	o, err := request(ctx, func(ctx context.Context) (*storagev1.CSINode, error) {
 		return c.storage.CSINodes().Get(ctx, node, metav1.GetOptions{})
 	})
@@ -53,35 +51,25 @@ func (c *Cluster) NodeDrivers(ctx context.Context, node string) (all []clustervi
 	if err != nil {
 		return nil, failed(err, "look at CSINode "+node)
 	}
-	for _, d := range o.Spec.Drivers {
-		n := clusterview.NodeDriver{Name: d.Name, NodeID: d.NodeID}
-		if d.Allocatable != nil {
-			n.Limit = d.Allocatable.Count
-		}
-		all = append(all, n)
-	}
-	return all, nil
+	return o.Spec.Drivers, nil
 }
 
 // Kubelet asks a kubelet for the configuration that it runs with (configz). That
 // wants the right to get nodes/proxy, which few but administrators have, and for
 // good reasons.
-func (c *Cluster) Kubelet(ctx context.Context, node string) (clusterview.Kubelet, error) {
+func (c *Cluster) Kubelet(ctx context.Context, node string) (kubelet.Configuration, error) {
 	what := "ask the kubelet of node " + node + " for its configuration"
 	data, err := request(ctx, func(ctx context.Context) ([]byte, error) {
 		return c.core.RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("configz").Do(ctx).Raw()
 	})
 	if err != nil {
-		return clusterview.Kubelet{}, failed(err, what)
+		return kubelet.Configuration{}, failed(err, what)
 	}
 	var answer struct {
-		Kubelet struct {
-			VolumePluginDir              string `json:"volumePluginDir"`
-			EnableControllerAttachDetach bool   `json:"enableControllerAttachDetach"`
-		} `json:"kubeletconfig"`
+		Kubelet kubelet.Configuration `json:"kubeletconfig"`
 	}
 	if err := json.Unmarshal(data, &answer); err != nil {
-		return clusterview.Kubelet{}, fmt.Errorf("%s: %w", what, err)
+		return kubelet.Configuration{}, fmt.Errorf("%s: %w", what, err)
 	}
-	return clusterview.Kubelet(answer.Kubelet), nil
+	return answer.Kubelet, nil
 }

@@ -118,7 +118,7 @@ func TestDigest(t *testing.T) {
 	fill := func() *csivol.Attachment {
 		return &csivol.Attachment{Driver: "d", Handle: "h", Node: "n", AccessModes: []csivol.AccessMode{csivol.ReadWriteOnce}}
 	}
-	base := digest(inlineSpec(fill()))
+	base := digest(attachment.Spec(fill()))
 	for name, change := range map[string]func(*csivol.Attachment){
 		"context": func(a *csivol.Attachment) { a.Context = map[string]string{"a": "b"} },
 		"fsType":  func(a *csivol.Attachment) { a.FSType = "xfs" },
@@ -129,13 +129,13 @@ func TestDigest(t *testing.T) {
 	} {
 		a := fill()
 		change(a)
-		if digest(inlineSpec(a)) == base {
+		if digest(attachment.Spec(a)) == base {
 			t.Errorf("another %s is the same request", name)
 		}
-		o := newObject(a, "node")
+		o := attachment.New(a, "node")
 		whole := digestOf(o)
 		trimAttachment(o)
-		if whole != digest(inlineSpec(a)) || digestOf(o) != whole {
+		if whole != digest(attachment.Spec(a)) || digestOf(o) != whole {
 			t.Errorf("%s: the object asks for something else: %s, %s", name, whole, digestOf(o))
 		}
 		if got := attachment.Volume(o); got.Key() != a.Key() || got.Node != "n" {
@@ -144,7 +144,7 @@ func TestDigest(t *testing.T) {
 	}
 	a := fill()
 	a.Context, a.MountFlags = map[string]string{}, []string{}
-	if digest(inlineSpec(a)) != base {
+	if digest(attachment.Spec(a)) != base {
 		t.Error("nothing and none are two requests")
 	}
 }

@@ -61,6 +61,13 @@ func (k *Kubelet) dropInFiles(dir string) (files []string, err error) {
 
 const maxConfig = 1 << 20
 
+// A Configuration is what matters here of a KubeletConfiguration, of which
+// k8s.io/kubelet/config has all fields and links k8s.io/component-base for that.
+type Configuration struct {
+	VolumePluginDir              string `json:"volumePluginDir" yaml:"volumePluginDir"`
+	EnableControllerAttachDetach *bool  `json:"enableControllerAttachDetach" yaml:"enableControllerAttachDetach"`
+}
+
 func (k *Kubelet) readFile(path string) error {
 	here, err := k.find(path)
 	if err != nil {
@@ -70,10 +77,7 @@ func (k *Kubelet) readFile(path string) error {
 	if err != nil {
 		return err
 	}
-	var c struct {
-		VolumePluginDir              string `yaml:"volumePluginDir"`
-		EnableControllerAttachDetach *bool  `yaml:"enableControllerAttachDetach"`
-	}
+	var c Configuration
 	if err := yaml.Unmarshal(data, &c); err != nil {
 		return err
 	}
