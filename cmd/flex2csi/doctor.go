@@ -14,12 +14,12 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/doctor"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/nodeinstall"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/process"
 	"github.com/flex2csi/flex2csi/internal/tombstone"
 	"github.com/flex2csi/flex2csi/internal/version"
@@ -157,9 +157,9 @@ func (o *doctorOptions) connect() error {
 // haltedMigrations are those that stopped half-way. Who may not read the journal,
 // as the daemon's ServiceAccount on a node, is not one who migrates.
 func haltedMigrations(ctx context.Context, c *kube.Cluster) (all []doctor.Migration, err error) {
-	observer := &migrate.Observer{Reader: c, Journal: journal.NewCluster(c, migrate.Namespace), Now: time.Now, Dead: process.Dead}
+	observer := &migrate.Observer{Client: c.Objects(), Journal: journal.NewCluster(c.Objects(), migrate.Namespace), Now: time.Now, Dead: process.Dead}
 	halted, err := observer.Halted(ctx)
-	if errors.Is(err, clusterview.ErrRefused) {
+	if objects.OutcomeOf(err) == objects.Refused {
 		return nil, nil
 	}
 	for _, v := range halted {

@@ -10,9 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/durable"
-	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // What is written down in a directory is about one cluster: in another one, a
@@ -31,23 +30,14 @@ type journalCluster struct {
 
 // clusterServer is what is wanted of the API server.
 type clusterServer interface {
-	migrate.Reader
+	Objects() *objects.Client
 	Server() string
 }
 
 func thisCluster(ctx context.Context, c clusterServer) journalCluster {
 	this := journalCluster{Server: c.Server()}
-	raw, err := c.GetObject(ctx, clusterview.Resource{Version: "v1", Name: "namespaces"}, "", "kube-system")
-	if err != nil || raw == nil {
-		return this
-	}
-	var namespace struct {
-		Metadata struct {
-			UID string `json:"uid"`
-		} `json:"metadata"`
-	}
-	if json.Unmarshal(raw, &namespace) == nil {
-		this.UID = namespace.Metadata.UID
+	if namespace, err := objects.Namespaces().Get(ctx, c.Objects(), "", "kube-system"); err == nil && namespace != nil {
+		this.UID = string(namespace.UID)
 	}
 	return this
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/version"
 )
 
@@ -69,7 +70,7 @@ func (o *plannerOptions) planner(ctx context.Context, env environment, needsConf
 	if err != nil {
 		return nil, nil, err
 	}
-	config, err := migrateConfig(ctx, o.config, cluster, env)
+	config, err := migrateConfig(ctx, o.config, cluster.Objects(), env)
 	if err != nil {
 		if needsConfig || o.config != "" || ctx.Err() != nil {
 			return nil, nil, err
@@ -77,7 +78,7 @@ func (o *plannerOptions) planner(ctx context.Context, env environment, needsConf
 		fmt.Fprintf(env.err, "note: %v; volumes for which that is needed still are left\n", err)
 		config = &bridgeconfig.Configuration{}
 	}
-	return cluster, &migrate.Planner{Reader: cluster, Config: config, Secrets: given, Server: cluster.Server(), Now: time.Now}, nil
+	return cluster, &migrate.Planner{Client: cluster.Objects(), Config: config, Secrets: given, Server: cluster.Server(), Now: time.Now}, nil
 }
 
 // givenSecrets reads vendor/name:stage=namespace/name.
@@ -121,11 +122,11 @@ func (o *operatorAccess) connect() (*kube.Cluster, error) {
 }
 
 // migrateConfig is the configuration of a file, or that of the daemons.
-func migrateConfig(ctx context.Context, path string, r migrate.Reader, env environment) (*bridgeconfig.Configuration, error) {
+func migrateConfig(ctx context.Context, path string, client *objects.Client, env environment) (*bridgeconfig.Configuration, error) {
 	if path != "" {
 		return loadConfig(bridgeconfig.Loader{}, path, env)
 	}
-	text, from, err := migrate.InstalledConfig(ctx, r)
+	text, from, err := migrate.InstalledConfig(ctx, client)
 	if err != nil {
 		return nil, fmt.Errorf("find the configuration: %w", err)
 	}

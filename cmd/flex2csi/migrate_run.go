@@ -18,10 +18,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/migrate/lock"
 	"github.com/flex2csi/flex2csi/internal/process"
 	"github.com/flex2csi/flex2csi/internal/version"
 )
@@ -78,9 +78,9 @@ func (o *runOptions) open(ctx context.Context, env environment, options migrate.
 	return &session{
 		env: env, o: o, cluster: cluster,
 		runner: &migrate.Runner{
-			Cluster: cluster,
+			Client:  cluster.Objects(),
 			Planner: planner,
-			Journal: &journal.Both{Disk: &journal.Disk{Dir: o.journal}, Cluster: journal.NewCluster(cluster, migrate.Namespace)},
+			Journal: &journal.Both{Disk: &journal.Disk{Dir: o.journal}, Cluster: journal.NewCluster(cluster.Objects(), migrate.Namespace)},
 			Options: options, Now: time.Now,
 		},
 	}, nil
@@ -126,19 +126,19 @@ func (s *session) work(ctx context.Context, volumes int, do func(context.Context
 }
 
 // lease keeps others from migrating until it is released.
-func (s *session) lease(ctx context.Context, p *progress) (*kube.Lease, error) {
+func (s *session) lease(ctx context.Context, p *progress) (*lock.Lock, error) {
 	id, err := process.ID()
 	if err != nil {
 		id = "" // then the next one waits, if this one is killed
 	}
-	lease, err := s.cluster.TakeLease(ctx, kube.LeaseOptions{
+	lease, err := lock.Take(ctx, s.cluster.Objects(), lock.Options{
 		Namespace: migrate.Namespace, Name: migrate.LeaseName, Process: id, Dead: process.Dead,
 		Identity: fmt.Sprintf("%s/%d/%s", s.runner.Options.By, os.Getpid(), rand.Text()[:8]),
 		Waiting: func(holder string) {
 			p.say("%s has the Lease %s/%s; waiting for its end if that one is dead", holder, migrate.Namespace, migrate.LeaseName)
 		},
 	})
-	if errors.Is(err, clusterview.ErrHeld) {
+	if errors.Is(err, lock.ErrHeld) {
 		return nil, fmt.Errorf("%w; nothing was changed. Wait until that one is done: flex2csi migrate status", err)
 	}
 	if err != nil {

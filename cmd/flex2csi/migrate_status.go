@@ -50,11 +50,11 @@ func (o *lookOptions) observer(ctx context.Context, env environment) (*migrate.O
 	if err != nil {
 		return nil, err
 	}
-	return &migrate.Observer{Reader: cluster, Journal: records, Server: cluster.Server(), Now: time.Now, Dead: process.Dead}, nil
+	return &migrate.Observer{Client: cluster.Objects(), Journal: records, Server: cluster.Server(), Now: time.Now, Dead: process.Dead}, nil
 }
 
 func (o *lookOptions) records(ctx context.Context, cluster *kube.Cluster, env environment) (migrate.Records, error) {
-	inCluster := journal.NewCluster(cluster, migrate.Namespace)
+	inCluster := journal.NewCluster(cluster.Objects(), migrate.Namespace)
 	if err := sameCluster(ctx, cluster, o.journal); err != nil {
 		if ctx.Err() != nil {
 			return nil, err
@@ -140,7 +140,7 @@ func migrateStatus(args []string, env environment) error {
 // stopped where there is no PersistentVolume. Who may not read the journal is not
 // told. It returns the volumes.
 func sayHalted(ctx context.Context, cluster *kube.Cluster, env environment) (volumes []string) {
-	observer := &migrate.Observer{Reader: cluster, Journal: journal.NewCluster(cluster, migrate.Namespace), Now: time.Now, Dead: process.Dead}
+	observer := &migrate.Observer{Client: cluster.Objects(), Journal: journal.NewCluster(cluster.Objects(), migrate.Namespace), Now: time.Now, Dead: process.Dead}
 	halted, err := observer.Halted(ctx)
 	if err != nil {
 		return nil

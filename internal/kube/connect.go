@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // Options say which cluster, and who asks.
@@ -50,7 +51,10 @@ type Cluster struct {
 	storage      storagev1client.StorageV1Interface
 	coordination coordinationv1client.CoordinationV1Interface
 
-	config   *rest.Config
+	config *rest.Config
+	// objects makes requests about objects of any kind, once each.
+	objects *objects.Client
+
 	options  Options
 	log      *slog.Logger
 	requests *requests
@@ -99,6 +103,9 @@ func Connect(o Options) (*Cluster, error) {
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	config.Wrap(c.requests.count)
 	if err := c.makeClients(config); err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	if err := c.makeObjects(config); err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
 	c.mirrorDrivers()

@@ -7,8 +7,12 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // acceptFlex looks at all that the way back needs, right before.
@@ -27,27 +31,27 @@ func (o *one) acceptFlex(ctx context.Context) error {
 	}
 	no := func(format string, args ...any) error {
 		o.refused = true
-		return surprised("PersistentVolume %s is not taken back: %s; it stays a CSI volume (with reclaim policy Retain), roll it back again when that is otherwise", o.rec.Volume, fmt.Sprintf(format, args...))
+		return terminal("PersistentVolume %s is not taken back: %s; it stays a CSI volume (with reclaim policy Retain), roll it back again when that is otherwise", o.rec.Volume, fmt.Sprintf(format, args...))
 	}
 	if err := o.asOriginal(pv); err != nil {
 		return no("%v", err)
 	}
-	if policy := pv.text("spec", "persistentVolumeReclaimPolicy"); policy != policyRetain {
+	if policy := pv.policy(); policy != policyRetain {
 		return no("its reclaim policy is %s again", policy)
 	}
-	claim, err := o.claim(ctx)
+	claim, raw, err := o.rawClaim(ctx)
 	if err != nil {
 		return err
 	}
-	if uid := pv.text("spec", "claimRef", "uid"); uid != o.rec.ClaimUID {
+	if uid := pv.claimUID(); uid != o.rec.ClaimUID {
 		return no("another claim has it (uid %s)", uid)
 	}
 	o.rec.ClaimObject = nil
-	if claim != nil && claim.uid() == o.rec.ClaimUID {
-		if claim.deleting() {
+	if claim != nil && string(claim.UID) == o.rec.ClaimUID {
+		if claim.DeletionTimestamp != nil {
 			return no("claim %s is being deleted", o.rec.Claim)
 		}
-		o.rec.ClaimObject = slices.Clone(claim.Raw)
+		o.rec.ClaimObject = raw
 	}
 	if err := o.dryRun(ctx, no); err != nil {
 		return err
@@ -58,7 +62,7 @@ func (o *one) acceptFlex(ctx context.Context) error {
 	if err := o.reach(ctx, journal.Accepted); err != nil {
 		return err
 	}
-	o.accepted = pv.text("metadata", "resourceVersion")
+	o.accepted = pv.ResourceVersion
 	return nil
 }
 
@@ -106,7 +110,7 @@ func (o *one) usersGoOn(ctx context.Context, no func(string, ...any) error) erro
 	w := newWorld(o.c)
 	o.rec.Pods = nil
 	for _, pod := range users {
-		p := journal.Pod{Name: pod.full(), UID: pod.uid(), Node: pod.text("spec", "nodeName")}
+		p := journal.Pod{Name: full(pod), UID: string(pod.UID), Node: pod.Spec.NodeName}
 		if p.Owner, err = w.owner(ctx, pod); err != nil {
 			return err
 		}
@@ -169,8 +173,8 @@ func (o *one) kubeletRestart(ctx context.Context, w *world, p journal.Pod) (why 
 		p.Name, o.rec.CSIDriver, p.Node, kubeletRestartCheck), nil
 }
 
-func usesThere(pod *Object) string {
-	if pod.deleting() {
+func usesThere(pod *corev1.Pod) string {
+	if pod.DeletionTimestamp != nil {
 		return "has not ended there yet"
 	}
 	return "uses it there"
@@ -179,11 +183,11 @@ func usesThere(pod *Object) string {
 // bridgeFor says why the bridge of a pod's node would not mount the volume;
 // empty: it does.
 func (o *one) bridgeFor(ctx context.Context, w *world, p journal.Pod) (why string, err error) {
-	node, err := w.get(ctx, nodes(), "", p.Node)
+	node, err := get(ctx, w, objects.Nodes(), "", p.Node)
 	if err != nil {
 		return "", err
 	}
-	if node == nil || !ready(node.tree) {
+	if node == nil || !kubeobject.NodeReady(node) {
 		return "node " + p.Node + " is not Ready", nil
 	}
 	b := w.bridge(ctx, p.Node)
@@ -204,7 +208,7 @@ func (o *one) bridgeFor(ctx context.Context, w *world, p journal.Pod) (why strin
 
 // dryRun has the API server accept the FlexVolume.
 func (o *one) dryRun(ctx context.Context, no func(string, ...any) error) error {
-	object, err := ParseObject(o.rec.To)
+	object, err := parse(o.rec.To)
 	if err != nil {
 		return err
 	}

@@ -3,15 +3,18 @@ package migrate
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // bind waits until the claim is bound to the new volume.
@@ -22,7 +25,7 @@ func (o *one) bind(ctx context.Context) error {
 	namespace, name, _ := strings.Cut(o.rec.Claim, "/")
 	nudged, times := time.Time{}, 0
 	err := o.wait(ctx, waitFor{
-		what: "claim " + o.rec.Claim, resource: claims(), namespace: namespace, name: name, every: lookUnwatched,
+		what: "claim " + o.rec.Claim, resource: objects.Claims().Resource, namespace: namespace, name: name, every: lookUnwatched,
 		look: func(ctx context.Context) (string, error) {
 			// The volume controller hears of the claim and of the volume by two
 			// watches: so it may look at the claim too early.
@@ -41,24 +44,23 @@ func (o *one) bind(ctx context.Context) error {
 
 // bound says what is missing until claim and volume are bound to each other.
 func (o *one) bound(ctx context.Context) (string, error) {
-	namespace, name, _ := strings.Cut(o.rec.Claim, "/")
-	claim, err := o.get(ctx, claims(), namespace, name)
+	claim, err := o.claim(ctx)
 	switch {
 	case err != nil:
 		return "", err
-	case claim == nil || claim.uid() != o.rec.ClaimUID:
-		return "", surprised("claim %s has been deleted meanwhile; PersistentVolume %s has policy Retain, and what is stored is kept", o.rec.Claim, o.rec.Volume)
-	case claim.text("status", "phase") != "Bound":
-		return "it is " + orNone(claim.text("status", "phase")), nil
+	case claim == nil || string(claim.UID) != o.rec.ClaimUID:
+		return "", terminal("claim %s has been deleted meanwhile; PersistentVolume %s has policy Retain, and what is stored is kept", o.rec.Claim, o.rec.Volume)
+	case claim.Status.Phase != corev1.ClaimBound:
+		return "it is " + orNone(string(claim.Status.Phase)), nil
 	}
 	pv, err := o.volume(ctx)
 	switch {
 	case err != nil:
 		return "", err
 	case pv == nil || !o.matches(pv, o.rec.To):
-		return "", surprised("PersistentVolume %s is not the one any more that was created; see who does that, then resume or roll back", o.rec.Volume)
-	case pv.text("status", "phase") != "Bound":
-		return "PersistentVolume " + o.rec.Volume + " is " + orNone(pv.text("status", "phase")), nil
+		return "", terminal("PersistentVolume %s is not the one any more that was created; see who does that, then resume or roll back", o.rec.Volume)
+	case pv.Status.Phase != corev1.VolumeBound:
+		return "PersistentVolume " + o.rec.Volume + " is " + orNone(string(pv.Status.Phase)), nil
 	}
 	return "", nil
 }
@@ -71,13 +73,13 @@ func (o *one) settled(ctx context.Context) error {
 	o.nudge(ctx)
 	namespace, name, _ := strings.Cut(o.rec.Claim, "/")
 	return o.wait(ctx, waitFor{
-		what: "claim " + o.rec.Claim, resource: claims(), namespace: namespace, name: name,
+		what: "claim " + o.rec.Claim, resource: objects.Claims().Resource, namespace: namespace, name: name,
 		look: func(ctx context.Context) (string, error) {
-			claim, err := o.get(ctx, claims(), namespace, name)
-			if err != nil || claim == nil || claim.text("status", "phase") == "Bound" {
+			claim, err := o.claim(ctx)
+			if err != nil || claim == nil || claim.Status.Phase == corev1.ClaimBound {
 				return "", err
 			}
-			return "it is " + orNone(claim.text("status", "phase")), nil
+			return "it is " + orNone(string(claim.Status.Phase)), nil
 		},
 	})
 }
@@ -107,20 +109,20 @@ func (o *one) annotateClaim(ctx context.Context, value any) error {
 	if err := o.held(); err != nil {
 		return err
 	}
-	_, err = o.c.PatchObject(ctx, claims(), namespace, name, clusterview.MergePatch, patch)
+	_, err = o.c.Patch(ctx, objects.Claims().Resource, namespace, name, types.MergePatchType, patch)
 	return err
 }
 
 // attached waits until the control plane has the volume attached to each node on
 // which a pod has it: it adopts what is attached.
 func (o *one) attached(ctx context.Context) error {
-	unique := o.uniqueCSI()
+	unique := kubeobject.CSIVolumeName(o.rec.CSIDriver, o.rec.VolumeHandle)
 	for _, name := range o.nodesOfPods() {
 		err := o.wait(ctx, waitFor{
-			what: "the control plane", resource: nodes(), name: name,
+			what: "the control plane", resource: objects.Nodes().Resource, name: name,
 			look: func(ctx context.Context) (string, error) {
-				node, err := o.get(ctx, nodes(), "", name)
-				if err != nil || node == nil || attachedTo(node, unique) {
+				node, err := objects.Nodes().Get(ctx, o.c, "", name)
+				if err != nil || node == nil || kubeobject.VolumeAttached(node, unique) {
 					return "", err
 				}
 				if still, err := o.stillThere(ctx, name); err != nil || len(still) == 0 {
@@ -136,10 +138,6 @@ func (o *one) attached(ctx context.Context) error {
 	return o.reach(ctx, journal.Attached)
 }
 
-func attachedTo(node *Object, unique string) bool {
-	return slices.ContainsFunc(node.list("status", "volumesAttached"), func(v tree) bool { return v.text("name") == unique })
-}
-
 // stillThere are the pods of the beginning that are on a node and have not ended.
 func (o *one) stillThere(ctx context.Context, node string) (all []journal.Pod, err error) {
 	for _, p := range o.rec.Pods {
@@ -147,11 +145,11 @@ func (o *one) stillThere(ctx context.Context, node string) (all []journal.Pod, e
 			continue
 		}
 		namespace, name, _ := strings.Cut(p.Name, "/")
-		pod, err := o.get(ctx, pods(), namespace, name)
+		pod, err := objects.Pods().Get(ctx, o.c, namespace, name)
 		if err != nil {
 			return nil, err
 		}
-		if pod != nil && pod.uid() == p.UID && !finished(pod.tree) {
+		if pod != nil && string(pod.UID) == p.UID && !kubeobject.PodFinished(pod) {
 			all = append(all, p)
 		}
 	}
@@ -169,7 +167,7 @@ func (o *one) takenOver(ctx context.Context) error {
 			continue
 		}
 		err := o.wait(ctx, waitFor{
-			what: "the kubelet of node " + p.Node, resource: configMaps(), namespace: nodevolumes.Namespace, name: p.Node,
+			what: "the kubelet of node " + p.Node, resource: objects.ConfigMaps().Resource, namespace: nodevolumes.Namespace, name: p.Node,
 			look: func(ctx context.Context) (string, error) { return o.handedOver(ctx, p) },
 		})
 		if err != nil {
@@ -211,15 +209,15 @@ func (o *one) handedOver(ctx context.Context, p journal.Pod) (string, error) {
 // told is what the bridge of a node has told since that was started; nil: nothing
 // that can be read.
 func (o *one) told(ctx context.Context, name string) (*nodevolumes.Document, error) {
-	object, err := o.get(ctx, configMaps(), nodevolumes.Namespace, name)
+	object, err := objects.ConfigMaps().Get(ctx, o.c, nodevolumes.Namespace, name)
 	if err != nil || object == nil {
 		return nil, err
 	}
-	d, err := nodevolumes.Decode(object.text("data", nodevolumes.Key))
+	d, err := nodevolumes.Decode(object.Data[nodevolumes.Key])
 	if err != nil {
 		return nil, nil //nolint:nilerr // it may be otherwise in a moment
 	}
-	node, err := o.get(ctx, nodes(), "", name)
+	node, err := objects.Nodes().Get(ctx, o.c, "", name)
 	if err != nil || node == nil || !ofThisBoot(d, node) {
 		return nil, err
 	}
@@ -233,7 +231,7 @@ func (o *one) finish(ctx context.Context) error {
 	case err != nil:
 		return err
 	case pv == nil || pv.deleting() || !o.matches(pv, o.rec.To):
-		return surprised("PersistentVolume %s is not the one any more that was created; see who does that, then resume or roll back", o.rec.Volume)
+		return terminal("PersistentVolume %s is not the one any more that was created; see who does that, then resume or roll back", o.rec.Volume)
 	}
 	if err := o.stuck(ctx); err != nil {
 		return err
@@ -242,14 +240,15 @@ func (o *one) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if policy != "" && pv.text("spec", "persistentVolumeReclaimPolicy") != policy {
+	if policy != "" && pv.policy() != policy {
 		if err := o.restorePolicy(ctx, pv, policy, provisioner); err != nil {
 			return err
 		}
 	}
 	if len(o.rec.ClaimObject) > 0 {
-		err := o.annotateClaim(ctx, nil)
-		if err != nil && !errors.Is(err, clusterview.ErrRefused) && !errors.Is(err, clusterview.ErrGone) && !errors.Is(err, clusterview.ErrConflict) {
+		switch err := o.annotateClaim(ctx, nil); objects.OutcomeOf(err) {
+		case objects.Done, objects.Refused, objects.Gone, objects.Conflict: // it is only there for people then
+		default:
 			return err
 		}
 	}
@@ -264,8 +263,8 @@ func (o *one) stuck(ctx context.Context) error {
 	}
 	all, err := o.attachments(ctx, newWorld(o.c))
 	for _, va := range all {
-		if va.has("spec", "source", "persistentVolumeName") {
-			o.tell(Troubled, o.rec.Stage, fmt.Sprintf("VolumeAttachment %s to node %s names PersistentVolume %s, which is no CSI volume any more: the external-attacher cannot detach it. When no pod on that node uses the volume, take its finalizer away", va.name(), va.text("spec", "nodeName"), o.rec.Volume))
+		if volumeName(va) != "" {
+			o.tell(Troubled, o.rec.Stage, fmt.Sprintf("VolumeAttachment %s to node %s names PersistentVolume %s, which is no CSI volume any more: the external-attacher cannot detach it. When no pod on that node uses the volume, take its finalizer away", va.Name, va.Spec.NodeName, o.rec.Volume))
 		}
 	}
 	return err

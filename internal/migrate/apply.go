@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -75,6 +74,10 @@ func (r *Runner) Apply(ctx context.Context, tasks []Task) ([]Result, error) {
 // record is that of a volume whose migration begins.
 func (r *Runner) record(t Task) (*journal.Record, error) {
 	v := t.Volume
+	flex, err := encode(v.Original.object)
+	if err != nil {
+		return nil, fmt.Errorf("PersistentVolume %s: %w", v.Name, err)
+	}
 	replacement, err := v.Replacement.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("PersistentVolume %s: %w", v.Name, err)
@@ -83,7 +86,7 @@ func (r *Runner) record(t Task) (*journal.Record, error) {
 		Volume: v.Name, Claim: v.Claim, ClaimUID: v.Original.ClaimUID,
 		FlexDriver: v.FlexDriver, CSIDriver: v.CSIDriver, VolumeHandle: v.Handle, Attaches: v.attaches,
 		Mode: t.Mode, Direction: journal.ToCSI, Stage: journal.Planned,
-		Flex: v.Original.Object, CSI: replacement, To: json.RawMessage(replacement), FromUID: v.Original.UID,
+		Flex: flex, CSI: replacement, To: replacement, FromUID: v.Original.UID,
 		Pods: podsOf(v), Accept: r.Options.accepted(), RestoreReclaimPolicy: r.Options.RestoreReclaimPolicy,
 	}, nil
 }
@@ -217,12 +220,12 @@ func (r *Runner) resume(ctx context.Context, rec *journal.Record) (*one, error) 
 			rec.Stage = journal.BackedUp // all is looked at once more
 			return nil
 		case is == other: // somebody has put it back, and a person wants to go on
-			rec.FromUID, rec.PutBack, rec.Stage = pv.uid(), "", journal.BackedUp
+			rec.FromUID, rec.PutBack, rec.Stage = string(pv.UID), "", journal.BackedUp
 			return o.settled(ctx)
 		case is == foreign:
 			return o.notOurs(is, pv)
 		case !o.inWindow() && (is == deleting || is == gone):
-			return surprised("PersistentVolume %s has been deleted by somebody else; roll back to have it created again", rec.Volume)
+			return terminal("PersistentVolume %s has been deleted by somebody else; roll back to have it created again", rec.Volume)
 		case is == gone:
 			if err := o.sameCluster(ctx); err != nil {
 				return err

@@ -5,8 +5,15 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+
 	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // kube-controller-manager lists in status.volumesAttached of a node what it has
@@ -37,19 +44,20 @@ type flexVolume struct {
 	csiDriver, handle string
 }
 
-// unique returns what the volume is called in the status of nodes
-// (pkg/volume/util/util.go, GetUniqueVolumeName, Kubernetes v1.37.1).
-func (v flexVolume) unique() string { return v.driver + "/" + v.name }
+// unique returns what the volume is called in the status of nodes.
+func (v flexVolume) unique() corev1.UniqueVolumeName {
+	return kubeobject.FlexVolumeName(v.driver, v.name)
+}
 
 // attachedByVendor returns the nodes to which kube-controller-manager has attached
 // the FlexVolume, and not by flex2csi serve --controller.
 func (w *world) attachedByVendor(ctx context.Context, v flexVolume) (on []string, err error) {
-	all, err := w.all(ctx, nodes())
+	all, err := every(ctx, w, objects.Nodes())
 	if err != nil {
 		return nil, err
 	}
 	for _, node := range all {
-		if !attachedTo(node, v.unique()) {
+		if !kubeobject.VolumeAttached(node, v.unique()) {
 			continue
 		}
 		ours, err := w.attachedByController(ctx, v, node)
@@ -57,7 +65,7 @@ func (w *world) attachedByVendor(ctx context.Context, v flexVolume) (on []string
 			return nil, err
 		}
 		if !ours {
-			on = append(on, node.name())
+			on = append(on, node.Name)
 		}
 	}
 	return on, nil
@@ -66,24 +74,21 @@ func (w *world) attachedByVendor(ctx context.Context, v flexVolume) (on []string
 // attachedByController reports whether flex2csi serve --controller has attached a
 // volume to a node. Where the CSI driver attaches nothing it makes no
 // VolumeAttachment, and the device is what it has answered.
-func (w *world) attachedByController(ctx context.Context, v flexVolume, node *Object) (bool, error) {
-	driver, err := w.get(ctx, csiDrivers(), "", v.csiDriver)
+func (w *world) attachedByController(ctx context.Context, v flexVolume, node *corev1.Node) (bool, error) {
+	driver, err := get(ctx, w, objects.CSIDrivers(), "", v.csiDriver)
 	if err != nil {
 		return false, err
 	}
 	if !(&judge{driver: driver}).attaches() {
-		return slices.ContainsFunc(node.list("status", "volumesAttached"), func(a tree) bool {
-			return a.text("name") == v.unique() && a.text("devicePath") == attachment.DevicePrefix+v.handle
+		return slices.ContainsFunc(node.Status.VolumesAttached, func(a corev1.AttachedVolume) bool {
+			return a.Name == v.unique() && a.DevicePath == attachment.DevicePrefix+v.handle
 		}), nil
 	}
-	all, err := w.all(ctx, attachments())
-	return slices.ContainsFunc(all, func(o *Object) bool {
-		labels := o.pairs("metadata", "labels")
-		return o.name() == attachment.Name(v.handle, v.csiDriver, node.name()) &&
-			labels[attachment.ManagedByLabel] == attachment.ManagedBy &&
-			labels[attachment.AttachedByLabel] == attachment.AttachedByController &&
-			o.text("spec", "attacher") == v.csiDriver && o.text("spec", "nodeName") == node.name() &&
-			o.text("spec", "source", "inlineVolumeSpec", "csi", "volumeHandle") == v.handle
+	all, err := every(ctx, w, objects.VolumeAttachments())
+	return slices.ContainsFunc(all, func(o *storagev1.VolumeAttachment) bool {
+		return o.Name == attachment.Name(v.handle, v.csiDriver, node.Name) &&
+			attachment.Managed(o) && attachment.AttachedBy(o) == attachment.AttachedByController &&
+			o.Spec.Attacher == v.csiDriver && o.Spec.NodeName == node.Name && attachment.Handle(o) == v.handle
 	}), err
 }
 
@@ -147,7 +152,7 @@ func (o *one) staysUnattached(ctx context.Context) error {
 			return err
 		}
 		if seen {
-			return surprised("PersistentVolume %s is not replaced: %s; resume when that is otherwise, or roll back", o.rec.Volume, byVendor(name))
+			return terminal("PersistentVolume %s is not replaced: %s; resume when that is otherwise, or roll back", o.rec.Volume, byVendor(name))
 		}
 	}
 	return nil
@@ -156,7 +161,7 @@ func (o *one) staysUnattached(ctx context.Context) error {
 func (o *one) seenAttached(ctx context.Context, w *world, name string) (bool, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	events, err := o.c.WatchObject(watching, nodes(), "", name)
+	events, err := o.c.Watch(watching, objects.Nodes().Resource, "", name)
 	if err != nil {
 		return false, err
 	}
@@ -167,14 +172,15 @@ func (o *one) seenAttached(ctx context.Context, w *world, name string) (bool, er
 		case <-over:
 			return false, nil
 		case e, ok := <-events:
-			if !ok || e.Object == nil {
+			object, isNode := e.Object.(*unstructured.Unstructured)
+			if !ok || !isNode || e.Type != watch.Added && e.Type != watch.Modified {
 				return false, nil // checkNode looks whether it is there
 			}
-			node, err := ParseObject(e.Object)
+			node, err := objects.As[corev1.Node](object)
 			if err != nil {
 				return false, err
 			}
-			if !attachedTo(node, o.flexVolume().unique()) {
+			if node.Name != name || !kubeobject.VolumeAttached(node, o.flexVolume().unique()) {
 				continue
 			}
 			if ours, err := w.attachedByController(ctx, o.flexVolume(), node); err != nil || !ours {
@@ -193,7 +199,7 @@ func (o *one) acceptedByOthers(ctx context.Context) error {
 	}
 	on, err := newWorld(o.c).attachedByVendor(ctx, o.flexVolume())
 	if err == nil && len(on) > 0 {
-		err = surprised("%s", byVendor(on[0]))
+		err = terminal("%s", byVendor(on[0]))
 	}
 	return err
 }

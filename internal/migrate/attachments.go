@@ -4,7 +4,10 @@ import (
 	"context"
 	"slices"
 
+	storagev1 "k8s.io/api/storage/v1"
+
 	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // checkAttachments looks at those that have to do with the volume. The control
@@ -12,7 +15,7 @@ import (
 // the external-attacher busy for ever when that is gone
 // (kubernetes-csi/external-attacher#235).
 func (j *judge) checkAttachments(ctx context.Context) {
-	all, err := j.w.all(ctx, attachments())
+	all, err := every(ctx, j.w, objects.VolumeAttachments())
 	if err != nil {
 		j.unknown("attachments", err)
 		return
@@ -20,11 +23,11 @@ func (j *judge) checkAttachments(ctx context.Context) {
 	var on []string
 	for _, o := range all {
 		switch {
-		case o.text("spec", "source", "persistentVolumeName") == j.v.Name:
-			j.check("attachments", Fails, "delete it", "VolumeAttachment %s (attacher %s, node %s) names the PersistentVolume, which is no CSI volume", o.name(), o.text("spec", "attacher"), o.text("spec", "nodeName"))
-		case o.text("spec", "attacher") == j.v.CSIDriver && o.text("spec", "source", "inlineVolumeSpec", "csi", "volumeHandle") == j.v.Handle:
+		case volumeName(o) == j.v.Name:
+			j.check("attachments", Fails, "delete it", "VolumeAttachment %s (attacher %s, node %s) names the PersistentVolume, which is no CSI volume", o.Name, o.Spec.Attacher, o.Spec.NodeName)
+		case o.Spec.Attacher == j.v.CSIDriver && attachment.Handle(o) == j.v.Handle:
 			j.checkAttachment(o)
-			on = append(on, o.text("spec", "nodeName"))
+			on = append(on, o.Spec.NodeName)
 		}
 	}
 	if !j.attaches() {
@@ -38,20 +41,24 @@ func (j *judge) checkAttachments(ctx context.Context) {
 	}
 }
 
-func (j *judge) checkAttachment(o *Object) {
-	node := o.text("spec", "nodeName")
-	problem := o.text("status", "attachError", "message") + o.text("status", "detachError", "message")
+func (j *judge) checkAttachment(o *storagev1.VolumeAttachment) {
+	node, problem := o.Spec.NodeName, ""
+	for _, e := range []*storagev1.VolumeError{o.Status.AttachError, o.Status.DetachError} {
+		if e != nil {
+			problem += e.Message
+		}
+	}
 	used := slices.ContainsFunc(j.v.Pods, func(p Pod) bool { return p.Node == node })
 	switch {
-	case o.name() != attachment.Name(j.v.Handle, j.v.CSIDriver, node):
-		j.check("attachments", Fails, "delete it when nothing uses it", "VolumeAttachment %s attaches the volume to node %s and does not have the name by which the control plane would adopt it", o.name(), node)
-	case o.deleting():
-		j.check("attachments", Fails, "plan again in a moment", "VolumeAttachment %s is being deleted: the volume is being detached from node %s", o.name(), node)
-	case !o.truth(false, "status", "attached"):
-		j.check("attachments", Fails, "look at the CSI driver's controller, and plan again", "VolumeAttachment %s to node %s is not attached: %s", o.name(), node, orNone(problem))
+	case o.Name != attachment.Name(j.v.Handle, j.v.CSIDriver, node):
+		j.check("attachments", Fails, "delete it when nothing uses it", "VolumeAttachment %s attaches the volume to node %s and does not have the name by which the control plane would adopt it", o.Name, node)
+	case o.DeletionTimestamp != nil:
+		j.check("attachments", Fails, "plan again in a moment", "VolumeAttachment %s is being deleted: the volume is being detached from node %s", o.Name, node)
+	case !o.Status.Attached:
+		j.check("attachments", Fails, "look at the CSI driver's controller, and plan again", "VolumeAttachment %s to node %s is not attached: %s", o.Name, node, orNone(problem))
 	case !used:
-		j.check("attachments", Fails, "plan again in a moment; flex2csi doctor looks for attachments that are left", "VolumeAttachment %s attaches the volume to node %s, where no pod uses it", o.name(), node)
+		j.check("attachments", Fails, "plan again in a moment; flex2csi doctor looks for attachments that are left", "VolumeAttachment %s attaches the volume to node %s, where no pod uses it", o.Name, node)
 	default:
-		j.check("attachments", OK, "", "VolumeAttachment %s to node %s has the name by which the control plane adopts it", o.name(), node)
+		j.check("attachments", OK, "", "VolumeAttachment %s to node %s has the name by which the control plane adopts it", o.Name, node)
 	}
 }

@@ -168,7 +168,7 @@ func resultOf(rec *journal.Record) Result {
 // result is what came of it.
 func (o *one) result(err error) Result {
 	rec := o.rec
-	rec.Requests = int(o.c.requests.Load())
+	rec.Requests = int(o.c.Requests.Load())
 	result := resultOf(rec)
 	result.Lost = between(rec.Times[journal.Deleted], rec.Times[journal.Bound])
 	result.TakenOver = between(rec.Times[journal.Created], rec.Times[journal.TakenOver])

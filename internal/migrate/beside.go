@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/shell"
 )
 
@@ -18,7 +22,7 @@ type beside struct {
 	selection *Selection
 }
 
-func (b *beside) find(ctx context.Context, volumes []*Object) ([]Beside, error) {
+func (b *beside) find(ctx context.Context, volumes []*volume) ([]Beside, error) {
 	used, err := b.classes(ctx, volumes)
 	if err != nil {
 		return nil, err
@@ -43,13 +47,13 @@ func (b *beside) find(ctx context.Context, volumes []*Object) ([]Beside, error) 
 }
 
 // namespaces to look into: those of the claims; with --all all of them.
-func (b *beside) namespaces(volumes []*Object) []string {
+func (b *beside) namespaces(volumes []*volume) []string {
 	if b.selection.All {
 		return []string{""}
 	}
 	seen := map[string]bool{}
 	for _, o := range volumes {
-		if namespace := o.text("spec", "claimRef", "namespace"); namespace != "" {
+		if namespace, _, ok := strings.Cut(o.claim(), "/"); ok {
 			seen[namespace] = true
 		}
 	}
@@ -61,45 +65,43 @@ func (b *beside) namespaces(volumes []*Object) []string {
 
 // class is a StorageClass whose volumes are FlexVolumes.
 type class struct {
-	object     *Object
+	object     *storagev1.StorageClass
 	flexDriver string
 	csiDriver  string
 }
 
 // classes are those that the volumes name and that are there.
-func (b *beside) classes(ctx context.Context, volumes []*Object) (map[string]class, error) {
+func (b *beside) classes(ctx context.Context, volumes []*volume) (map[string]class, error) {
 	used := map[string]class{}
 	for _, o := range volumes {
-		name, d := o.text("spec", "storageClassName"), b.drivers[o.text("spec", "flexVolume", "driver")]
+		name, d := o.Spec.StorageClassName, b.drivers[o.flexDriver()]
 		if name == "" || d == nil {
 			continue
 		}
-		object, err := b.w.get(ctx, classes(), "", name)
+		object, err := get(ctx, b.w, objects.StorageClasses(), "", name)
 		if err != nil {
 			return nil, err
 		}
-		if object != nil && object.text("provisioner") != d.config.CSIDriver {
+		if object != nil && object.Provisioner != d.config.CSIDriver {
 			used[name] = class{object, d.config.FlexDriver, d.config.CSIDriver}
 		}
 	}
 	return used, nil
 }
 
-func (c class) newName() string { return c.object.name() + "-csi" }
+func (c class) newName() string { return c.object.Name + "-csi" }
 
 func (c class) shown() Beside {
-	object := tree{"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": map[string]any{"name": c.newName()}, "provisioner": c.csiDriver}
-	for _, field := range []string{"reclaimPolicy", "volumeBindingMode", "allowVolumeExpansion", "allowedTopologies", "mountOptions"} {
-		if value := c.object.at(field); value != nil {
-			object[field] = clone(value)
-		}
-	}
+	object := c.object.DeepCopy()
+	object.TypeMeta = metav1.TypeMeta{APIVersion: storagev1.SchemeGroupVersion.String(), Kind: "StorageClass"}
+	object.ObjectMeta = metav1.ObjectMeta{Name: c.newName()}
+	object.Provisioner, object.Parameters = c.csiDriver, nil
 	return Beside{
-		Kind: "StorageClass", Name: c.object.name(),
-		What:        fmt.Sprintf("volumes of it were FlexVolumes of %s (provisioner %s); new claims would not become CSI volumes", c.flexDriver, c.object.text("provisioner")),
-		Replacement: map[string]any(object),
+		Kind: "StorageClass", Name: c.object.Name,
+		What:        fmt.Sprintf("volumes of it were FlexVolumes of %s (provisioner %s); new claims would not become CSI volumes", c.flexDriver, c.object.Provisioner),
+		Replacement: object,
 		Steps: []string{
-			"write the parameters that CSI driver " + c.csiDriver + " wants into the replacement: they are not those of the old provisioner (" + list(slices.Sorted(maps.Keys(c.object.pairs("parameters")))) + ")",
+			"write the parameters that CSI driver " + c.csiDriver + " wants into the replacement: they are not those of the old provisioner (" + list(slices.Sorted(maps.Keys(c.object.Parameters))) + ")",
 			"create it; make it the default class if the old one is (annotation storageclass.kubernetes.io/is-default-class)",
 			"keep the old class for as long as claims name it: an expansion goes by the claim's class (allowVolumeExpansion), whoever made the volume",
 		},
@@ -111,24 +113,27 @@ func (b *beside) templates(ctx context.Context, namespace string, used map[strin
 	if len(used) == 0 {
 		return nil, nil
 	}
-	sets, err := b.w.list(ctx, statefulSets(), clusterview.Selector{Namespace: namespace})
+	sets, err := listed(ctx, b.w, objects.StatefulSets(), namespace, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
 	for _, set := range sets {
-		for _, template := range set.list("spec", "volumeClaimTemplates") {
-			c, ok := used[template.text("spec", "storageClassName")]
+		for _, template := range set.Spec.VolumeClaimTemplates {
+			if template.Spec.StorageClassName == nil {
+				continue
+			}
+			c, ok := used[*template.Spec.StorageClassName]
 			if !ok {
 				continue
 			}
 			all = append(all, Beside{
-				Kind: "StatefulSet", Name: set.full() + ", claim template " + template.name(),
-				What:        "its new pods get claims of class " + c.object.name() + "; the field cannot be changed in place. Claims that there are stay as they are, and are migrated with their volumes",
-				Replacement: map[string]any{"spec": map[string]any{"volumeClaimTemplates": []any{map[string]any{"metadata": map[string]any{"name": template.name()}, "spec": map[string]any{"storageClassName": c.newName()}}}}},
+				Kind: "StatefulSet", Name: full(set) + ", claim template " + template.Name,
+				What:        "its new pods get claims of class " + c.object.Name + "; the field cannot be changed in place. Claims that there are stay as they are, and are migrated with their volumes",
+				Replacement: map[string]any{"spec": map[string]any{"volumeClaimTemplates": []any{map[string]any{"metadata": map[string]any{"name": template.Name}, "spec": map[string]any{"storageClassName": c.newName()}}}}},
 				Steps: []string{
-					fmt.Sprintf("kubectl -n %s get statefulset %s -o yaml > %s.yaml, and change storageClassName of the template in it", shell.Quote(set.namespace()), shell.Quote(set.name()), shell.Quote(set.name())),
-					fmt.Sprintf("kubectl -n %s delete statefulset %s --cascade=orphan: the set goes, its pods and claims stay", shell.Quote(set.namespace()), shell.Quote(set.name())),
-					fmt.Sprintf("kubectl -n %s apply -f %s.yaml: the set takes its pods back by their labels, and restarts none whose template is the same", shell.Quote(set.namespace()), shell.Quote(set.name())),
+					fmt.Sprintf("kubectl -n %s get statefulset %s -o yaml > %s.yaml, and change storageClassName of the template in it", shell.Quote(set.Namespace), shell.Quote(set.Name), shell.Quote(set.Name)),
+					fmt.Sprintf("kubectl -n %s delete statefulset %s --cascade=orphan: the set goes, its pods and claims stay", shell.Quote(set.Namespace), shell.Quote(set.Name)),
+					fmt.Sprintf("kubectl -n %s apply -f %s.yaml: the set takes its pods back by their labels, and restarts none whose template is the same", shell.Quote(set.Namespace), shell.Quote(set.Name)),
 				},
 			})
 		}

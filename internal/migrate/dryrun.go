@@ -2,7 +2,10 @@ package migrate
 
 import (
 	"context"
+	"maps"
 	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 const (
@@ -19,12 +22,7 @@ func (j *judge) checkDryRun(ctx context.Context) {
 		j.check("dry-run", Note, "", "replacement not checked by the API server (%s); apply has it checked", j.w.untried)
 		return
 	}
-	own, err := j.v.Replacement.MarshalJSON()
-	if err != nil {
-		j.unknown("dry-run", err)
-		return
-	}
-	_, exists, err := j.w.reader.DryRunCreate(ctx, persistentVolumes(), "", j.v.Name, own)
+	_, exists, err := j.w.client.DryRunCreate(ctx, objects.PersistentVolumes().Resource, &j.v.Replacement.Unstructured)
 	switch {
 	case err != nil:
 		j.refused(err)
@@ -51,14 +49,9 @@ func (j *judge) probe(ctx context.Context) {
 		name = strings.TrimRight(name[:most], ".-")
 	}
 	name += probeSuffix
-	probe := j.v.Replacement.copied()
-	probe.sub("metadata")["name"] = name
-	body, err := encode(probe)
-	if err != nil {
-		j.unknown("dry-run", err)
-		return
-	}
-	raw, exists, err := j.w.reader.DryRunCreate(ctx, persistentVolumes(), "", name, body)
+	probe := j.v.Replacement.DeepCopy()
+	probe.SetName(name)
+	stored, exists, err := j.w.client.DryRunCreate(ctx, objects.PersistentVolumes().Resource, probe)
 	switch {
 	case err != nil:
 		j.refused(err)
@@ -67,12 +60,7 @@ func (j *judge) probe(ctx context.Context) {
 		j.check("dry-run", Fails, "delete it, if it is left from an attempt by hand", "there is a PersistentVolume %s", name)
 		return
 	}
-	stored, err := ParseObject(raw)
-	if err != nil {
-		j.unknown("dry-run", err)
-		return
-	}
-	if changed := changedBy(probe, stored.tree); len(changed) > 0 {
+	if changed := changedBy(probe.Object, stored.Object); len(changed) > 0 {
 		j.check("dry-run", Fails, "find out which webhook or policy changes it, and have it leave the volume alone", "the API server would store another volume: %s", strings.Join(changed, "; "))
 		return
 	}
@@ -87,16 +75,22 @@ func mounting() []string { return []string{"csi", "flexVolume", "mountOptions", 
 
 // changedBy are the fields that matter and would come out in another way.
 // Quantities may be written in another way, and who likes may add labels.
-func changedBy(want, stored tree) (all []string) {
-	spec := want.sub("spec").copied()
+func changedBy(want, stored map[string]any) (all []string) {
+	spec, metadata := maps.Clone(sub(want, "spec")), map[string]any{}
 	delete(spec, "capacity")
-	metadata := tree{}
 	for _, field := range []string{"annotations", "labels"} {
-		metadata.put(field, want.at("metadata", field))
+		if values := sub(want, "metadata", field); values != nil {
+			metadata[field] = values
+		}
 	}
-	all = differences(map[string]any{"spec": map[string]any(spec), "metadata": map[string]any(metadata)}, map[string]any(stored), "")
+	all = differences(map[string]any{"spec": spec, "metadata": metadata}, stored, "")
+	return append(all, mountedOtherwise(sub(want, "spec"), sub(stored, "spec"), "spec.")...)
+}
+
+// mountedOtherwise are the additions to what says what is mounted, how and where.
+func mountedOtherwise(want, is map[string]any, path string) (all []string) {
 	for _, field := range mounting() {
-		all = append(all, additions(want.at("spec", field), stored.at("spec", field), "spec."+field)...)
+		all = append(all, additions(want[field], is[field], path+field)...)
 	}
 	return all
 }

@@ -39,8 +39,8 @@ func yamlFrom(value any) ([]byte, error) {
 }
 
 // Write writes the plan into a directory, which is new or empty: plan.yaml, and
-// for each volume the old object as it is (NAME.old.json as the API server has
-// sent it, NAME.old.yaml for people) and the replacement (NAME.csi.yaml).
+// for each volume the old object with all its fields (NAME.old.json, and NAME.old.yaml
+// for people) and the replacement (NAME.csi.yaml).
 func (p *Plan) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -68,11 +68,15 @@ func (v *Volume) write(dir string) error {
 	file := func(suffix string, data []byte) error {
 		return os.WriteFile(filepath.Join(dir, v.Name+suffix), data, 0o600)
 	}
-	old, err := manifest.YAML(v.Original.Object)
+	object, err := encode(v.Original.object)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(file(".old.json", v.Original.Object), file(".old.yaml", old)); err != nil || v.Replacement == nil {
+	old, err := manifest.YAML(object)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(file(".old.json", object), file(".old.yaml", old)); err != nil || v.Replacement == nil {
 		return err
 	}
 	data, err := v.Replacement.MarshalJSON()

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/migrate/manifest"
 )
 
@@ -13,11 +14,11 @@ func Render(ctx context.Context, c *bridgeconfig.Configuration, raw []byte) (rep
 	if err != nil {
 		return nil, nil, err
 	}
-	old, err := ParseObject(raw)
+	old, err := parseVolume(raw)
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := drivers[old.text("spec", "flexVolume", "driver")].render(ctx, old)
+	r, err := drivers[old.flexDriver()].render(ctx, old)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -34,7 +35,7 @@ func ChangedBy(want, stored []byte) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return changedBy(w.tree, s.tree), nil
+	return changedBy(w.Object, s.Object), nil
 }
 
 // Matches reports whether a volume is the one that was to be created; created:
@@ -44,16 +45,28 @@ func Matches(want, is []byte, created bool) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return matches(w.sub("spec"), s.sub("spec"), created), nil
+	return matches(sub(w.Object, "spec"), sub(s.Object, "spec"), created), nil
 }
 
-func both(a, b []byte) (x, y *Object, err error) {
-	if x, err = ParseObject(a); err != nil {
+func both(a, b []byte) (x, y *Manifest, err error) {
+	if x, err = parse(a); err != nil {
 		return nil, nil, err
 	}
-	y, err = ParseObject(b)
+	y, err = parse(b)
 	return x, y, err
 }
 
 // CopyCommand makes a Secret of another one.
 func CopyCommand(s *SecretCopy) string { return copyCommand(s) }
+
+// Restored is the FlexVolume of a record as it is put back.
+func Restored(rec *journal.Record) []byte { return restored(rec) }
+
+// Lossless is an error if what was sent cannot be kept.
+func Lossless(raw []byte) error {
+	m, err := parse(raw)
+	if err != nil {
+		return err
+	}
+	return lossless(raw, m.Object)
+}

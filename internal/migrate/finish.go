@@ -136,9 +136,9 @@ func (f *finisher) drivers() []string {
 		}
 	}
 	for _, pv := range f.volumes {
-		add(pv.text("spec", "flexVolume", "driver"))
+		add(pv.flexDriver())
 		if migrated(pv) {
-			add(pv.pairs("metadata", "annotations")[FlexDriverAnnotation])
+			add(pv.Annotations[FlexDriverAnnotation])
 		}
 	}
 	for _, r := range f.records {

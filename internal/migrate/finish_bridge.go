@@ -6,8 +6,10 @@ import (
 	"maps"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // sorted are the values of a map in the order of its keys.
@@ -43,7 +45,7 @@ func (f *finisher) bridge(ctx context.Context, drivers map[string]DriverEnd) End
 // attached are the VolumeAttachments that the bridge has made: those of volumes
 // that are CSI volumes, which are the control plane's by now, or the others.
 func (f *finisher) attached(ctx context.Context, adopted bool) (names []string) {
-	all, err := f.w.list(ctx, attachments(), clusterview.Selector{Labels: attachment.ManagedByLabel + "=" + attachment.ManagedBy})
+	all, err := listed(ctx, f.w, objects.VolumeAttachments(), "", metav1.ListOptions{LabelSelector: attachment.ManagedByLabel + "=" + attachment.ManagedBy})
 	if err != nil {
 		if !adopted { // say it once
 			f.problem("what the bridge has attached is not known: %v", err)
@@ -52,14 +54,13 @@ func (f *finisher) attached(ctx context.Context, adopted bool) (names []string) 
 	}
 	csi := map[string]bool{}
 	for _, pv := range f.volumes {
-		if pv.sub("spec", "csi") != nil {
-			csi[pv.text("spec", "csi", "driver")+" "+pv.text("spec", "csi", "volumeHandle")] = true
+		if driver, handle := pv.csi(); driver != "" {
+			csi[driver+" "+handle] = true
 		}
 	}
 	for _, o := range all {
-		key := o.text("spec", "attacher") + " " + o.text("spec", "source", "inlineVolumeSpec", "csi", "volumeHandle")
-		if csi[key] == adopted {
-			names = append(names, fmt.Sprintf("%s (%s on node %s)", o.name(), o.text("spec", "source", "inlineVolumeSpec", "csi", "volumeHandle"), o.text("spec", "nodeName")))
+		if csi[o.Spec.Attacher+" "+attachment.Handle(o)] == adopted {
+			names = append(names, fmt.Sprintf("%s (%s on node %s)", o.Name, attachment.Handle(o), o.Spec.NodeName))
 		}
 	}
 	return names
@@ -74,12 +75,12 @@ func (f *finisher) notes(ctx context.Context, drivers []string) (all []Obstacle)
 	}
 	var done, retained []string
 	for _, pv := range sorted(f.volumes) {
-		if !migrated(pv) || !slices.Contains(drivers, pv.pairs("metadata", "annotations")[FlexDriverAnnotation]) {
+		if !migrated(pv) || !slices.Contains(drivers, pv.Annotations[FlexDriverAnnotation]) {
 			continue
 		}
-		done = append(done, pv.name())
-		if f.wasDelete(pv) && pv.text("spec", "persistentVolumeReclaimPolicy") == policyRetain {
-			retained = append(retained, pv.name())
+		done = append(done, pv.Name)
+		if f.wasDelete(pv) && pv.policy() == policyRetain {
+			retained = append(retained, pv.Name)
 		}
 	}
 	add(done, "volumes that were migrated. They can be taken back only as long as the bridge serves their driver", "be sure of them first")
@@ -95,10 +96,10 @@ func (f *finisher) notes(ctx context.Context, drivers []string) (all []Obstacle)
 }
 
 // wasDelete reports whether a volume that was migrated had the policy Delete.
-func (f *finisher) wasDelete(pv *Object) bool {
-	original := pv.pairs("metadata", "annotations")[OriginalAnnotation]
-	o, err := ParseObject([]byte(original))
-	return err == nil && o.text("spec", "persistentVolumeReclaimPolicy") == policyDelete
+func (f *finisher) wasDelete(pv *volume) bool {
+	original := pv.Annotations[OriginalAnnotation]
+	o, err := parseVolume([]byte(original))
+	return err == nil && o.policy() == policyDelete
 }
 
 // flexClasses are the StorageClasses of volumes that are or were FlexVolumes,
@@ -106,24 +107,25 @@ func (f *finisher) wasDelete(pv *Object) bool {
 func (f *finisher) flexClasses(ctx context.Context, drivers []string) []string {
 	become := map[string]map[string]bool{} // the CSI drivers by class
 	for _, pv := range f.volumes {
-		class := pv.text("spec", "storageClassName")
-		driver := pv.text("spec", "flexVolume", "driver") + pv.pairs("metadata", "annotations")[FlexDriverAnnotation]
+		class := pv.Spec.StorageClassName
+		driver := pv.flexDriver() + pv.Annotations[FlexDriverAnnotation]
 		if class == "" || !slices.Contains(drivers, driver) {
 			continue
 		}
 		if become[class] == nil {
 			become[class] = map[string]bool{}
 		}
-		become[class][pv.text("spec", "csi", "driver")] = true
+		csiDriver, _ := pv.csi()
+		become[class][csiDriver] = true
 	}
 	var names []string
 	for _, class := range slices.Sorted(maps.Keys(become)) {
-		o, err := f.w.get(ctx, classes(), "", class)
+		o, err := get(ctx, f.w, objects.StorageClasses(), "", class)
 		if err != nil {
 			f.problem("StorageClass %s could not be looked at: %v", class, err)
 		}
-		if o != nil && !become[class][o.text("provisioner")] && o.text("provisioner") != "kubernetes.io/no-provisioner" {
-			names = append(names, fmt.Sprintf("%s (provisioner %s)", class, o.text("provisioner")))
+		if o != nil && !become[class][o.Provisioner] && o.Provisioner != "kubernetes.io/no-provisioner" {
+			names = append(names, fmt.Sprintf("%s (provisioner %s)", class, o.Provisioner))
 		}
 	}
 	return names

@@ -5,8 +5,14 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/shell"
 )
 
@@ -22,38 +28,33 @@ type finisher struct {
 func (f *finisher) look(ctx context.Context) {
 	byClaim := map[string]string{} // the FlexVolume driver of claims
 	for _, pv := range f.volumes {
-		if driver := pv.text("spec", "flexVolume", "driver"); driver != "" && claimOf(pv) != "" {
-			byClaim[claimOf(pv)] = driver
+		if driver := pv.flexDriver(); driver != "" && pv.claim() != "" {
+			byClaim[pv.claim()] = driver
 		}
 	}
-	all, err := f.w.all(ctx, pods())
+	all, err := every(ctx, f.w, objects.Pods())
 	if err != nil {
 		f.problem("who uses FlexVolumes is not known: %v", err)
 	}
 	for _, pod := range all {
-		node := pod.text("spec", "nodeName")
-		labels := pod.pairs("metadata", "labels")
-		if pod.namespace() == Namespace && labels["app.kubernetes.io/component"] == "node" && node != "" && !finished(pod.tree) {
-			f.daemons[node] = pod.name()
-		}
-		if finished(pod.tree) {
+		if kubeobject.PodFinished(pod) {
 			continue
 		}
-		for _, volume := range pod.list("spec", "volumes") {
-			claim := volume.text("persistentVolumeClaim", "claimName")
-			if volume.has("ephemeral") {
-				claim = pod.name() + "-" + volume.text("name")
-			}
-			driver := volume.text("flexVolume", "driver")
-			if driver == "" && claim != "" {
-				driver = byClaim[pod.namespace()+"/"+claim]
+		node := pod.Spec.NodeName
+		if pod.Namespace == Namespace && pod.Labels["app.kubernetes.io/component"] == "node" && node != "" {
+			f.daemons[node] = pod.Name
+		}
+		for _, volume := range pod.Spec.Volumes {
+			driver := byClaim[pod.Namespace+"/"+kubeobject.ClaimName(pod.Name, &volume)]
+			if volume.FlexVolume != nil {
+				driver = volume.FlexVolume.Driver
 			}
 			if driver != "" && node != "" {
-				f.use(node, driver, pod.full())
+				f.use(node, driver, full(pod))
 			}
 		}
-		if controllerOf(pod.tree) == nil { // else it is its owner's template
-			f.name("Pod", pod, pod.sub("spec"))
+		if metav1.GetControllerOf(pod) == nil { // else it is its owner's template
+			f.name("Pod", pod, &pod.Spec)
 		}
 	}
 }
@@ -68,47 +69,41 @@ func (f *finisher) use(node, driver, pod string) {
 }
 
 // name notes the FlexVolumes of a pod's specification.
-func (f *finisher) name(kind string, o *Object, spec tree) {
-	for _, volume := range spec.list("volumes") {
-		if driver := volume.text("flexVolume", "driver"); driver != "" {
-			f.inline[driver] = append(f.inline[driver], fmt.Sprintf("%s %s, volume %s", kind, o.full(), volume.text("name")))
+func (f *finisher) name(kind string, o named, spec *corev1.PodSpec) {
+	for _, volume := range spec.Volumes {
+		if source := volume.FlexVolume; source != nil {
+			f.inline[source.Driver] = append(f.inline[source.Driver], fmt.Sprintf("%s %s, volume %s", kind, full(o), volume.Name))
 		}
-	}
-}
-
-// A workload is a kind of objects that make pods, and where their template is.
-type workload struct {
-	kind     string
-	resource clusterview.Resource
-	spec     []string
-}
-
-func workloads() []workload {
-	template := []string{"spec", "template", "spec"}
-	return []workload{
-		{"Deployment", resource(apps, "deployments"), template},
-		{"StatefulSet", statefulSets(), template},
-		{"DaemonSet", daemonSets(), template},
-		{"ReplicaSet", replicaSets(), template},
-		{"ReplicationController", resource(core, "replicationcontrollers"), template},
-		{"CronJob", resource("batch", "cronjobs"), []string{"spec", "jobTemplate", "spec", "template", "spec"}},
-		{"Job", resource("batch", "jobs"), template},
 	}
 }
 
 // lookTemplates finds who would make pods with FlexVolumes again, even if there
 // is none now.
 func (f *finisher) lookTemplates(ctx context.Context) {
-	for _, kind := range workloads() {
-		all, err := f.w.all(ctx, kind.resource)
-		if err != nil {
-			f.problem("whether a %s makes pods with FlexVolumes is not known: %v", kind.kind, err)
-			continue
+	templates(ctx, f, "Deployment", objects.Deployments(), func(o *appsv1.Deployment) *corev1.PodSpec { return &o.Spec.Template.Spec })
+	templates(ctx, f, "StatefulSet", objects.StatefulSets(), func(o *appsv1.StatefulSet) *corev1.PodSpec { return &o.Spec.Template.Spec })
+	templates(ctx, f, "DaemonSet", objects.DaemonSets(), func(o *appsv1.DaemonSet) *corev1.PodSpec { return &o.Spec.Template.Spec })
+	templates(ctx, f, "ReplicaSet", objects.ReplicaSets(), func(o *appsv1.ReplicaSet) *corev1.PodSpec { return &o.Spec.Template.Spec })
+	templates(ctx, f, "ReplicationController", objects.ReplicationControllers(), func(o *corev1.ReplicationController) *corev1.PodSpec {
+		if o.Spec.Template == nil {
+			return &corev1.PodSpec{}
 		}
-		for _, o := range all {
-			if controllerOf(o.tree) == nil {
-				f.name(kind.kind, o, o.sub(kind.spec...))
-			}
+		return &o.Spec.Template.Spec
+	})
+	templates(ctx, f, "CronJob", objects.CronJobs(), func(o *batchv1.CronJob) *corev1.PodSpec { return &o.Spec.JobTemplate.Spec.Template.Spec })
+	templates(ctx, f, "Job", objects.Jobs(), func(o *batchv1.Job) *corev1.PodSpec { return &o.Spec.Template.Spec })
+}
+
+// templates notes the FlexVolumes of the templates of a kind.
+func templates[T any](ctx context.Context, f *finisher, name string, k objects.Kind[T], spec func(*T) *corev1.PodSpec) {
+	all, err := every(ctx, f.w, k)
+	if err != nil {
+		f.problem("whether a %s makes pods with FlexVolumes is not known: %v", name, err)
+		return
+	}
+	for _, o := range all {
+		if object, ok := any(o).(metav1.Object); ok && metav1.GetControllerOf(object) == nil {
+			f.name(name, object, spec(o))
 		}
 	}
 }
@@ -118,8 +113,8 @@ func (f *finisher) driver(ctx context.Context, name string) DriverEnd {
 	end := DriverEnd{FlexDriver: name}
 	var left, unfinished []string
 	for _, pv := range sorted(f.volumes) {
-		if pv.text("spec", "flexVolume", "driver") == name {
-			left = append(left, pv.name())
+		if pv.flexDriver() == name {
+			left = append(left, pv.Name)
 		}
 	}
 	for _, r := range sorted(f.records) {

@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clienttesting "k8s.io/client-go/testing"
+
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 const (
@@ -28,33 +31,31 @@ const (
 // lost is a cluster in which a claim has lost its PersistentVolume. It notes what
 // is to be created.
 type lost struct {
-	migrate.Cluster
-	exists  bool // each create is answered by AlreadyExists
-	creates atomic.Int64
-	posted  atomic.Value
+	*api
+	creates int
+	posted  any
 }
 
-func (c *lost) GetObject(_ context.Context, r clusterview.Resource, _, _ string) ([]byte, error) {
-	if r.Name == "persistentvolumeclaims" {
-		return []byte(claimJSON), nil
+// newLost returns one that answers each creation of a volume with an error.
+func newLost(t *testing.T, answer error) *lost {
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := json.Unmarshal([]byte(claimJSON), claim); err != nil {
+		t.Fatal(err)
 	}
-	return nil, nil
-}
-
-func (c *lost) ListObjects(context.Context, clusterview.Resource, clusterview.Selector) ([][]byte, error) {
-	return nil, nil
-}
-
-func (c *lost) CreateObject(_ context.Context, r clusterview.Resource, _ string, object []byte) ([]byte, error) {
-	if r.Name != "persistentvolumes" {
-		return object, nil
+	c := &lost{api: newAPI(t, claim)}
+	c.seen = func(a clienttesting.Action) {
+		if create, ok := a.(clienttesting.CreateActionImpl); ok && a.GetResource().Resource == "persistentvolumes" {
+			c.creates, c.posted = c.creates+1, create.Object
+		}
 	}
-	c.creates.Add(1)
-	c.posted.Store(string(object))
-	if c.exists {
-		return nil, clusterview.ErrExists
+	c.after = func(_ int, request string) error {
+		if request == "create persistentvolumes" {
+			_ = c.object.Delete(objects.PersistentVolumes().Resource, "", "pv1")
+			return answer
+		}
+		return nil
 	}
-	return nil, clusterview.ErrLost // the test ends here
+	return c
 }
 
 type always struct{}
@@ -77,7 +78,7 @@ func goOn(ctx context.Context, t *testing.T, c *lost, rec *journal.Record, back 
 	if err := store.Save(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
-	r := &migrate.Runner{Cluster: c, Journal: store, Lease: always{}, Now: time.Now, Options: migrate.Options{Timeout: time.Second}}
+	r := &migrate.Runner{Client: c.client(), Journal: store, Lease: always{}, Now: time.Now, Options: migrate.Options{Timeout: time.Second}}
 	records, err := r.Resumable(ctx, []string{"pv1"})
 	if back {
 		records, err = r.Reversible(ctx, []string{"pv1"})
@@ -140,15 +141,15 @@ func TestForged(t *testing.T) {
 		}, false, "spec.csi.driver"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, rec := &lost{}, deleted()
+			c, rec := newLost(t, context.Canceled), deleted() // the test ends with it
 			test.forge(rec)
 			results, err := goOn(t.Context(), t, c, rec, test.back)
 			said := fmt.Sprint(err, results)
 			switch {
-			case test.says == "" && (err != nil || c.creates.Load() != 1):
-				t.Errorf("%d creates: %s", c.creates.Load(), said)
-			case test.says != "" && c.creates.Load() > 0:
-				t.Errorf("it would create %v", c.posted.Load())
+			case test.says == "" && (err != nil || c.creates != 1):
+				t.Errorf("%d creates: %s", c.creates, said)
+			case test.says != "" && c.creates > 0:
+				t.Errorf("it would create %v", c.posted)
 			case !strings.Contains(said, test.says):
 				t.Errorf("no %q in %s", test.says, said)
 			}
@@ -161,11 +162,11 @@ func TestForged(t *testing.T) {
 func TestExists(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	c := &lost{exists: true}
+	c := newLost(t, apierrors.NewAlreadyExists(objects.PersistentVolumes().Resource.GroupResource(), "pv1"))
 	if _, err := goOn(ctx, t, c, deleted(), false); err != nil {
 		t.Fatal(err)
 	}
-	if n := c.creates.Load(); n < 2 || n > 10 {
+	if n := c.creates; n < 2 || n > 10 {
 		t.Errorf("%d creates in a second", n)
 	}
 }

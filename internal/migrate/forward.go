@@ -1,50 +1,62 @@
 package migrate
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // backUp writes down what there is, before anything is changed.
 func (o *one) backUp(ctx context.Context) error {
-	pv, err := o.from(ctx)
+	if _, err := o.from(ctx); err != nil {
+		return err
+	}
+	_, raw, err := objects.PersistentVolumes().GetRaw(ctx, o.c, "", o.rec.Volume)
 	if err != nil {
 		return err
 	}
-	o.rec.Flex = slices.Clone(pv.Raw)
-	objects := [][]byte{pv.Raw}
-	claim, err := o.claim(ctx)
+	if err := o.asSent(raw); err != nil {
+		return err
+	}
+	o.rec.Flex = raw
+	all := [][]byte{raw}
+	claim, raw, err := o.rawClaim(ctx)
 	if err != nil {
 		return err
 	}
 	if claim != nil {
-		if claim.uid() != o.rec.ClaimUID {
-			return surprised("claim %s is another one than when it was planned; plan again", o.rec.Claim)
+		if string(claim.UID) != o.rec.ClaimUID {
+			return terminal("claim %s is another one than when it was planned; plan again", o.rec.Claim)
 		}
-		o.rec.ClaimObject = slices.Clone(claim.Raw)
-		objects = append(objects, claim.Raw)
+		o.rec.ClaimObject = raw
+		all = append(all, raw)
 	}
-	beside, err := o.backUpBeside(ctx)
+	related, err := o.related(ctx)
 	if err != nil {
 		return err
 	}
 	if err := o.held(); err != nil {
 		return err
 	}
-	if err := o.r.Journal.BackUp(ctx, o.rec.Volume, append(objects, beside...)); err != nil {
+	if err := o.r.Journal.BackUp(ctx, o.rec.Volume, append(all, related...)); err != nil {
 		return fmt.Errorf("back up PersistentVolume %s: %w", o.rec.Volume, err)
 	}
 	if err := o.reach(ctx, journal.BackedUp); err != nil {
 		return err
 	}
-	o.c.requests.Add(1)
+	o.c.Requests.Add(1)
 	if err := o.r.Journal.Verify(ctx, o.rec); err != nil {
 		o.rec.Stage = journal.Planned
 		return fmt.Errorf("read back the journal of PersistentVolume %s: %w", o.rec.Volume, err)
@@ -52,46 +64,67 @@ func (o *one) backUp(ctx context.Context) error {
 	return nil
 }
 
-// owners are the kinds of what makes pods anew.
-func owners() map[string]clusterview.Resource {
-	return map[string]clusterview.Resource{
-		"StatefulSet": statefulSets(), "ReplicaSet": replicaSets(), "Deployment": deployments(), "DaemonSet": daemonSets(),
+// asSent wants what was sent to be the volume that is to be replaced, and to be kept by what
+// is made of it.
+func (o *one) asSent(raw []byte) error {
+	m, err := parse(raw)
+	if err != nil {
+		return terminal("back up PersistentVolume %s: %w", o.rec.Volume, err)
+	}
+	if uid := string(m.GetUID()); uid != o.rec.FromUID {
+		return terminal("PersistentVolume %s is another one (uid %s) than it was (%s); plan again", o.rec.Volume, uid, o.rec.FromUID)
+	}
+	if err := lossless(raw, m.Object); err != nil {
+		return terminal("back up PersistentVolume %s: %w", o.rec.Volume, err)
+	}
+	return nil
+}
+
+// owners are the kinds of what re-creates pods.
+func owners() map[string]schema.GroupVersionResource {
+	return map[string]schema.GroupVersionResource{
+		"StatefulSet": objects.StatefulSets().Resource, "ReplicaSet": objects.ReplicaSets().Resource,
+		"Deployment": objects.Deployments().Resource, "DaemonSet": objects.DaemonSets().Resource,
 	}
 }
 
-// backUpBeside are the pods, what makes them anew, and the VolumeAttachments.
-func (o *one) backUpBeside(ctx context.Context) (all [][]byte, err error) {
-	w := newWorld(o.c)
+// related are the pods, what re-creates them, and the VolumeAttachments.
+func (o *one) related(ctx context.Context) (all [][]byte, err error) {
+	add := func(r schema.GroupVersionResource, namespace, name string) error {
+		raw, err := o.c.GetRaw(ctx, r, namespace, name)
+		if raw != nil && !slices.ContainsFunc(all, func(other []byte) bool { return bytes.Equal(other, raw) }) {
+			all = append(all, raw)
+		}
+		return err
+	}
 	for _, p := range o.rec.Pods {
 		namespace, name, _ := strings.Cut(p.Name, "/")
 		kind, owner, _ := strings.Cut(p.Owner, "/")
-		pod, err := w.get(ctx, pods(), namespace, name)
-		if err != nil {
+		if err := add(objects.Pods().Resource, namespace, name); err != nil {
 			return nil, err
 		}
-		if pod != nil {
-			all = append(all, pod.Raw)
-		}
 		if r, ok := owners()[kind]; ok {
-			if by, err := w.get(ctx, r, namespace, owner); err == nil && by != nil { // not needed for anything but people
-				all = append(all, by.Raw)
-			}
+			_ = add(r, namespace, owner) // only people need it
 		}
 	}
-	attached, err := o.attachments(ctx, w)
-	for _, va := range attached {
-		all = append(all, va.Raw)
+	attached, err := o.attachments(ctx, newWorld(o.c))
+	if err != nil {
+		return nil, err
 	}
-	return all, err
+	for _, va := range attached {
+		if err := add(objects.VolumeAttachments().Resource, "", va.Name); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // attachments are those of the volume, whoever has made them.
-func (o *one) attachments(ctx context.Context, w *world) (mine []*Object, err error) {
-	all, err := w.all(ctx, attachments())
+func (o *one) attachments(ctx context.Context, w *world) (mine []*storagev1.VolumeAttachment, err error) {
+	all, err := every(ctx, w, objects.VolumeAttachments())
 	for _, va := range all {
-		if va.text("spec", "source", "persistentVolumeName") == o.rec.Volume ||
-			va.text("spec", "attacher") == o.rec.CSIDriver && va.text("spec", "source", "inlineVolumeSpec", "csi", "volumeHandle") == o.rec.VolumeHandle ||
-			va.name() == attachment.Name(o.rec.VolumeHandle, o.rec.CSIDriver, va.text("spec", "nodeName")) {
+		if volumeName(va) == o.rec.Volume || va.Spec.Attacher == o.rec.CSIDriver && attachment.Handle(va) == o.rec.VolumeHandle ||
+			va.Name == attachment.Name(o.rec.VolumeHandle, o.rec.CSIDriver, va.Spec.NodeName) {
 			mine = append(mine, va)
 		}
 	}
@@ -99,12 +132,21 @@ func (o *one) attachments(ctx context.Context, w *world) (mine []*Object, err er
 }
 
 // claim asks for the volume's claim; nil if it has none.
-func (o *one) claim(ctx context.Context) (*Object, error) {
+func (o *one) claim(ctx context.Context) (*corev1.PersistentVolumeClaim, error) {
 	namespace, name, ok := strings.Cut(o.rec.Claim, "/")
 	if !ok {
-		return nil, nil
+		return nil, nil //nolint:nilnil // documented
 	}
-	return o.get(ctx, claims(), namespace, name)
+	return objects.Claims().Get(ctx, o.c, namespace, name)
+}
+
+// rawClaim asks for the same, and for it as the API server sends it.
+func (o *one) rawClaim(ctx context.Context) (*corev1.PersistentVolumeClaim, []byte, error) {
+	namespace, name, ok := strings.Cut(o.rec.Claim, "/")
+	if !ok {
+		return nil, nil, nil
+	}
+	return objects.Claims().GetRaw(ctx, o.c, namespace, name)
 }
 
 // retain sees to it that nobody deletes what is stored with the volume. It is
@@ -115,7 +157,7 @@ func (o *one) retain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if pv.text("spec", "persistentVolumeReclaimPolicy") == policyRetain {
+	if pv.policy() == policyRetain {
 		return o.reach(ctx, journal.Retained)
 	}
 	if err := o.setRetain(ctx); err != nil {
@@ -124,8 +166,8 @@ func (o *one) retain(ctx context.Context) error {
 	if pv, err = o.from(ctx); err != nil {
 		return err
 	}
-	if policy := pv.text("spec", "persistentVolumeReclaimPolicy"); policy != policyRetain {
-		return surprised("PersistentVolume %s has reclaim policy %s although the API server has taken Retain: find out who changes it", o.rec.Volume, policy)
+	if policy := pv.policy(); policy != policyRetain {
+		return terminal("PersistentVolume %s has reclaim policy %s although the API server has taken Retain: find out who changes it", o.rec.Volume, policy)
 	}
 	return o.reach(ctx, journal.Retained)
 }
@@ -143,7 +185,7 @@ func (o *one) setRetain(ctx context.Context) error {
 	if err := o.held(); err != nil {
 		return err
 	}
-	_, err = o.c.PatchObject(ctx, persistentVolumes(), "", o.rec.Volume, clusterview.MergePatch, patch)
+	_, err = o.c.Patch(ctx, objects.PersistentVolumes().Resource, "", o.rec.Volume, types.MergePatchType, patch)
 	return err
 }
 
@@ -189,7 +231,7 @@ func (o *one) accept(ctx context.Context) error {
 // acceptable compares with what was planned, and what a person has decided.
 func (o *one) acceptable(v *Volume) error {
 	no := func(format string, args ...any) error {
-		return surprised("PersistentVolume %s is not replaced: %s; resume when that is otherwise, or roll back", o.rec.Volume, fmt.Sprintf(format, args...))
+		return terminal("PersistentVolume %s is not replaced: %s; resume when that is otherwise, or roll back", o.rec.Volume, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case v.Original.UID != o.rec.FromUID || v.Original.ClaimUID != o.rec.ClaimUID:
@@ -218,16 +260,16 @@ func (o *one) acceptable(v *Volume) error {
 
 // changedSince says where a replacement is another one than was planned. The
 // original that it carries has policy Retain by now.
-func changedSince(planned json.RawMessage, now *Object) string {
-	before, err := ParseObject(planned)
+func changedSince(planned json.RawMessage, now *Manifest) string {
+	before, err := parse(planned)
 	if err != nil {
 		return err.Error()
 	}
-	a, b := before.copied(), now.copied()
-	for _, object := range []tree{a, b} {
-		delete(object.sub("metadata", "annotations"), OriginalAnnotation)
+	a, b := before.Object, now.DeepCopy().Object
+	for _, object := range []map[string]any{a, b} {
+		delete(sub(object, "metadata", "annotations"), OriginalAnnotation)
 	}
-	return strings.Join(append(differences(map[string]any(a), map[string]any(b), ""), additions(map[string]any(a), map[string]any(b), "")...), "; ")
+	return strings.Join(append(differences(a, b, ""), additions(a, b, "")...), "; ")
 }
 
 // undecided are the decisions that nobody has made.
@@ -249,7 +291,7 @@ func undecided(v *Volume, accept []string) string {
 func (o *one) acceptAgain() error {
 	const most = 10
 	if o.again++; o.again > most {
-		return surprised("PersistentVolume %s is changed by somebody again and again; find out who does that, then resume", o.rec.Volume)
+		return terminal("PersistentVolume %s is changed by somebody again and again; find out who does that, then resume", o.rec.Volume)
 	}
 	o.rec.Stage, o.accepted = journal.BackedUp, ""
 	return nil

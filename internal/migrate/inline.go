@@ -2,9 +2,15 @@ package migrate
 
 import (
 	"context"
+	"maps"
 	"slices"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -12,31 +18,30 @@ import (
 // object that could be replaced: whoever has written the pod has to write it in
 // another way.
 func (b *beside) inline(ctx context.Context, namespace string) (all []Beside, err error) {
-	found, err := b.w.list(ctx, pods(), clusterview.Selector{Namespace: namespace})
+	found, err := listed(ctx, b.w, objects.Pods(), namespace, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
 	seen := map[string]bool{} // by owner: its pods are alike
 	for _, pod := range found {
-		for _, volume := range pod.list("spec", "volumes") {
-			d := b.drivers[volume.text("flexVolume", "driver")]
-			if d == nil || finished(pod.tree) {
+		for _, volume := range pod.Spec.Volumes {
+			if volume.FlexVolume == nil || b.drivers[volume.FlexVolume.Driver] == nil || kubeobject.PodFinished(pod) {
 				continue
 			}
 			owner, err := b.w.owner(ctx, pod)
 			if err != nil {
 				return nil, err
 			}
-			name := pod.namespace() + "/" + owner
+			name := pod.Namespace + "/" + owner
 			if owner == "" {
-				name = pod.namespace() + "/Pod/" + pod.name()
+				name = pod.Namespace + "/Pod/" + pod.Name
 			}
-			name += ", volume " + volume.text("name")
+			name += ", volume " + volume.Name
 			if seen[name] {
 				continue
 			}
 			seen[name] = true
-			one, err := b.replaceInline(ctx, d, pod, volume)
+			one, err := b.replaceInline(ctx, b.drivers[volume.FlexVolume.Driver], pod, volume)
 			if err != nil {
 				return nil, err
 			}
@@ -49,47 +54,51 @@ func (b *beside) inline(ctx context.Context, namespace string) (all []Beside, er
 
 // replaceInline is a CSI volume in the pod where the driver has such (CSIDriver,
 // volumeLifecycleModes), and a PersistentVolume with a claim where not.
-func (b *beside) replaceInline(ctx context.Context, d *driver, pod *Object, volume tree) (Beside, error) {
+func (b *beside) replaceInline(ctx context.Context, d *driver, pod *corev1.Pod, volume corev1.Volume) (Beside, error) {
 	one := Beside{Kind: "inline volume", What: "the pod has a FlexVolume of " + d.config.FlexDriver + " without a PersistentVolume: there is nothing that could be replaced under it"}
-	source := volume.sub("flexVolume")
+	source := volume.FlexVolume
+	user := map[string]string{}
+	maps.Copy(user, source.Options)
 	mapped, err := d.mapper.WithoutSecrets().Map(ctx, flex.Options{
-		VolumeName: volume.text("name"), FSType: source.text("fsType"), User: source.pairs("options"),
-		PodName: pod.name(), PodNamespace: pod.namespace(), PodUID: pod.uid(), ServiceAccountName: pod.text("spec", "serviceAccountName"),
+		VolumeName: volume.Name, FSType: source.FSType, User: user,
+		PodName: pod.Name, PodNamespace: pod.Namespace, PodUID: string(pod.UID), ServiceAccountName: pod.Spec.ServiceAccountName,
 	}, nil)
 	if err != nil {
 		one.Steps = []string{"the mapping makes no volume of it: " + err.Error()}
 		return one, nil //nolint:nilerr // it is in the steps
 	}
-	object, err := b.w.get(ctx, csiDrivers(), "", d.config.CSIDriver)
+	object, err := get(ctx, b.w, objects.CSIDrivers(), "", d.config.CSIDriver)
 	if err != nil {
 		return one, err
 	}
-	if object != nil && slices.Contains(object.texts("spec", "volumeLifecycleModes"), "Ephemeral") {
-		csi := tree{"driver": mapped.Driver}
-		csi.put("fsType", mapped.FSType)
-		csi.put("volumeAttributes", mapped.Context)
-		csi.put("readOnly", source.at("readOnly"))
-		one.Replacement = map[string]any{"name": volume.text("name"), "csi": map[string]any(csi)}
+	if object != nil && slices.Contains(object.Spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral) {
+		csi := map[string]any{"driver": mapped.Driver}
+		put(csi, "fsType", mapped.FSType)
+		put(csi, "volumeAttributes", mapped.Context)
+		if source.ReadOnly {
+			csi["readOnly"] = true
+		}
+		one.Replacement = map[string]any{"name": volume.Name, "csi": csi}
 		one.Steps = []string{
 			"the CSI driver takes volumes in pods: see in its documents which attributes name the volume, since there is no volumeHandle (here: " + mapped.Handle + ")",
 			"change the pod's template; secrets go into nodePublishSecretRef, of the pod's namespace",
 		}
 		return one, nil
 	}
-	csi := tree{"driver": mapped.Driver, "volumeHandle": mapped.Handle}
-	csi.put("fsType", mapped.FSType)
-	csi.put("volumeAttributes", mapped.Context)
-	spec := tree{
+	csi := map[string]any{"driver": mapped.Driver, "volumeHandle": mapped.Handle}
+	put(csi, "fsType", mapped.FSType)
+	put(csi, "volumeAttributes", mapped.Context)
+	spec := map[string]any{
 		"capacity": map[string]any{"storage": "1Gi"}, "accessModes": []any{"ReadWriteMany"}, "persistentVolumeReclaimPolicy": policyRetain,
-		"storageClassName": "", "csi": map[string]any(csi),
+		"storageClassName": "", "csi": csi,
 	}
-	spec.put("mountOptions", mapped.MountFlags)
+	put(spec, "mountOptions", mapped.MountFlags)
 	one.Replacement = map[string]any{
 		"apiVersion": "v1", "kind": "PersistentVolume",
-		"metadata": map[string]any{"name": pod.namespace() + "-" + volume.text("name")}, "spec": map[string]any(spec),
+		"metadata": map[string]any{"name": pod.Namespace + "-" + volume.Name}, "spec": spec,
 	}
 	one.Steps = []string{
-		"make a PersistentVolume of it, with its size, its access modes and the Secrets that the CSI driver wants, and a claim with spec.volumeName in namespace " + pod.namespace(),
+		"make a PersistentVolume of it, with its size, its access modes and the Secrets that the CSI driver wants, and a claim with spec.volumeName in namespace " + pod.Namespace,
 		"change the pod's template: persistentVolumeClaim instead of flexVolume",
 	}
 	return one, nil

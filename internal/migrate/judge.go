@@ -5,6 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // judge looks at all that one volume needs. Its checks are in the order in which
@@ -12,12 +19,12 @@ import (
 type judge struct {
 	w   *world
 	d   *driver // nil: the configuration does not have the driver
-	old *Object
+	old *volume
 	v   *Volume
 	r   *rendered // nil: no replacement could be made
 
-	claim  *Object
-	driver *Object // the CSIDriver; nil: there is none
+	claim  *corev1.PersistentVolumeClaim
+	driver *storagev1.CSIDriver // the CSIDriver; nil: there is none
 }
 
 func (j *judge) check(name string, s Status, do, evidence string, args ...any) {
@@ -37,18 +44,15 @@ func (j *judge) expect(format string, args ...any) {
 // CSIDriver object they are (pkg/volume/csi/csi_plugin.go, CanAttach, Kubernetes
 // v1.37.1).
 func (j *judge) attaches() bool {
-	return j.driver == nil || j.driver.truth(true, "spec", "attachRequired")
+	return j.driver == nil || j.driver.Spec.AttachRequired == nil || *j.driver.Spec.AttachRequired
 }
 
 // volume judges one.
 func (j *judge) volume(ctx context.Context) {
 	v := j.v
-	v.Name, v.FlexDriver = j.old.name(), j.old.text("spec", "flexVolume", "driver")
-	if ref := j.old.sub("spec", "claimRef"); ref != nil {
-		v.Claim = ref.text("namespace") + "/" + ref.text("name")
-	}
+	v.Name, v.FlexDriver, v.Claim = j.old.Name, j.old.flexDriver(), j.old.claim()
 	v.Original = original(j.old)
-	if j.old.sub("spec", "flexVolume") == nil {
+	if j.old.Spec.FlexVolume == nil {
 		j.other()
 		j.conclude()
 		return
@@ -78,25 +82,27 @@ func (j *judge) volume(ctx context.Context) {
 
 // other is a volume that is no FlexVolume.
 func (j *judge) other() {
-	csi := j.old.sub("spec", "csi")
-	j.v.CSIDriver, j.v.Handle = csi.text("driver"), csi.text("volumeHandle")
-	was := j.old.pairs("metadata", "annotations")[FlexDriverAnnotation]
+	j.v.CSIDriver, j.v.Handle = j.old.csi()
+	was := j.old.Annotations[FlexDriverAnnotation]
 	switch {
-	case csi == nil:
+	case j.old.Spec.CSI == nil:
 		j.check("flex-volume", Fails, "", "it is no FlexVolume")
 	case was != "":
 		j.v.Migrated = true
 		j.check("flex-volume", Fails, "flex2csi migrate rollback makes a FlexVolume of it again", "it has been migrated already: it was a FlexVolume of %s", was)
 	default:
-		j.check("flex-volume", Fails, "", "it is a CSI volume of %s", csi.text("driver"))
+		j.check("flex-volume", Fails, "", "it is a CSI volume of %s", j.v.CSIDriver)
 	}
 }
+
+// stamp is a time as the API server writes it.
+func stamp(t *metav1.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // checkState: what the PersistentVolume says of itself.
 func (j *judge) checkState() {
 	switch phase := j.v.Original.Phase; {
 	case j.old.deleting():
-		j.check("state", Fails, "find out who deletes it", "it is being deleted since %s", j.old.text("metadata", "deletionTimestamp"))
+		j.check("state", Fails, "find out who deletes it", "it is being deleted since %s", stamp(j.old.DeletionTimestamp))
 	case phase == "Bound":
 		j.check("state", OK, "", "Bound to claim %s", j.v.Claim)
 	case phase == "Available":
@@ -106,18 +112,18 @@ func (j *judge) checkState() {
 	default:
 		j.check("state", Fails, "see what is wrong with it, and plan again", "its phase is %q", phase)
 	}
-	if mode := j.old.text("spec", "volumeMode"); mode == "Block" {
+	if mode := j.old.Spec.VolumeMode; mode != nil && *mode == corev1.PersistentVolumeBlock {
 		j.check("state", Fails, "", "spec.volumeMode is Block, which no FlexVolume can be")
 	}
 }
 
 // checkClaim: the claim binds to the replacement by its UID.
 func (j *judge) checkClaim(ctx context.Context) {
-	ref := j.old.sub("spec", "claimRef")
+	ref := j.old.Spec.ClaimRef
 	if ref == nil || j.v.Original.Phase == "Released" {
 		return
 	}
-	claim, err := j.w.get(ctx, claims(), ref.text("namespace"), ref.text("name"))
+	claim, err := get(ctx, j.w, objects.Claims(), ref.Namespace, ref.Name)
 	if err != nil {
 		j.unknown("claim", err)
 		return
@@ -126,21 +132,28 @@ func (j *judge) checkClaim(ctx context.Context) {
 	switch {
 	case claim == nil:
 		j.check("claim", Fails, "", "claim %s is not there", j.v.Claim)
-	case claim.uid() != ref.text("uid"):
-		j.check("claim", Fails, "", "claim %s is another one (uid %s) than the volume is bound to (%s)", j.v.Claim, claim.uid(), ref.text("uid"))
-	case claim.deleting():
+	case claim.UID != ref.UID:
+		j.check("claim", Fails, "", "claim %s is another one (uid %s) than the volume is bound to (%s)", j.v.Claim, claim.UID, ref.UID)
+	case claim.DeletionTimestamp != nil:
 		j.check("claim", Fails, "migrate the volume of the next one, or none", "claim %s is being deleted: it goes with its last pod", j.v.Claim)
-	case claim.text("spec", "volumeName") != j.v.Name:
-		j.check("claim", Fails, "", "claim %s wants volume %q", j.v.Claim, claim.text("spec", "volumeName"))
-	case claim.text("status", "phase") != "Bound":
-		j.check("claim", Fails, "see why, and plan again", "claim %s is %s", j.v.Claim, claim.text("status", "phase"))
-	case claim.pairs("metadata", "annotations")["pv.kubernetes.io/bind-completed"] == "":
+	case claim.Spec.VolumeName != j.v.Name:
+		j.check("claim", Fails, "", "claim %s wants volume %q", j.v.Claim, claim.Spec.VolumeName)
+	case claim.Status.Phase != corev1.ClaimBound:
+		j.check("claim", Fails, "see why, and plan again", "claim %s is %s", j.v.Claim, claim.Status.Phase)
+	case claim.Annotations["pv.kubernetes.io/bind-completed"] == "":
 		j.check("claim", Fails, "", "claim %s has no annotation pv.kubernetes.io/bind-completed: without it the claim would not be bound to the replacement as one that was bound before", j.v.Claim)
 	default:
-		j.check("claim", OK, "", "claim %s is Bound to it and stays as it is (uid %s)", j.v.Claim, claim.uid())
+		j.check("claim", OK, "", "claim %s is Bound to it and stays as it is (uid %s)", j.v.Claim, claim.UID)
 	}
-	if claim != nil && claim.text("spec", "storageClassName") != j.old.text("spec", "storageClassName") {
-		j.check("storage-class", Note, "", "the claim has the storage class %q and the volume %q; an expansion goes by the claim's", claim.text("spec", "storageClassName"), j.old.text("spec", "storageClassName"))
+	if claim == nil {
+		return
+	}
+	var class string
+	if claim.Spec.StorageClassName != nil {
+		class = *claim.Spec.StorageClassName
+	}
+	if class != j.old.Spec.StorageClassName {
+		j.check("storage-class", Note, "", "the claim has the storage class %q and the volume %q; an expansion goes by the claim's", class, j.old.Spec.StorageClassName)
 	}
 }
 
@@ -164,23 +177,23 @@ func (j *judge) checkMapping(ctx context.Context) {
 
 // checkHandle: two PersistentVolumes of one volume are two who unstage it.
 func (j *judge) checkHandle(ctx context.Context) {
-	all, err := j.w.all(ctx, persistentVolumes())
+	all, err := j.w.volumes(ctx, "")
 	if err != nil {
 		j.unknown("handle", err)
 		return
 	}
 	for _, o := range all {
-		if o.text("spec", "csi", "driver") == j.v.CSIDriver && o.text("spec", "csi", "volumeHandle") == j.v.Handle {
-			j.check("handle", Fails, "delete that one, if it is left from an attempt by hand", "PersistentVolume %s is the same volume already (%s)", o.name(), j.r.mapped.Key())
+		if driver, handle := o.csi(); driver == j.v.CSIDriver && handle == j.v.Handle {
+			j.check("handle", Fails, "delete that one, if it is left from an attempt by hand", "PersistentVolume %s is the same volume already (%s)", o.Name, j.r.mapped.Key())
 			return
 		}
 	}
 	for _, o := range all {
-		if o.name() == j.v.Name || o.text("spec", "flexVolume", "driver") != j.v.FlexDriver {
+		if o.Name == j.v.Name || o.flexDriver() != j.v.FlexDriver {
 			continue
 		}
 		if other, err := j.d.mapped(ctx, o, false); err == nil && other.Key() == j.r.mapped.Key() {
-			j.check("handle", Fails, "delete one of the two, or make volume.handle of the configuration tell them apart", "PersistentVolume %s would become the same volume (%s)", o.name(), other.Key())
+			j.check("handle", Fails, "delete one of the two, or make volume.handle of the configuration tell them apart", "PersistentVolume %s would become the same volume (%s)", o.Name, other.Key())
 			return
 		}
 	}

@@ -5,7 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // tested are the kubelets that a hand-over under running pods was tested with.
@@ -36,7 +40,7 @@ func (j *judge) checkNodes(ctx context.Context) {
 }
 
 func (j *judge) checkNode(ctx context.Context, name string) {
-	node, err := j.w.get(ctx, nodes(), "", name)
+	node, err := get(ctx, j.w, objects.Nodes(), "", name)
 	if err != nil {
 		j.unknown("node", err)
 		return
@@ -45,53 +49,47 @@ func (j *judge) checkNode(ctx context.Context, name string) {
 		j.check("node", Fails, "delete its pods", "node %s is gone, and still has pods of the claim", name)
 		return
 	}
-	if !ready(node.tree) {
+	if !kubeobject.NodeReady(node) {
 		j.check("node", NotLive, "plan again when it is", "node %s is not Ready", name)
 	}
-	version := node.text("status", "nodeInfo", "kubeletVersion")
+	version := node.Status.NodeInfo.KubeletVersion
 	if !slices.ContainsFunc(tested(), func(v string) bool { return strings.HasPrefix(version, v) }) {
 		j.check("node", Decide, "try it on a volume that nobody misses", "the kubelet of node %s is %s; handing over was tested with %s*", name, orNone(version), strings.Join(tested(), "*, "))
 	}
-	if j.attaches() && node.pairs("metadata", "annotations")[controllerAttaches] != "true" {
+	if j.attaches() && node.Annotations[controllerAttaches] != "true" {
 		j.check("node", Fails, "set enableControllerAttachDetach: true in the kubelet's configuration, when the old driver does not need false any more",
 			"the kubelet of node %s attaches by itself (no annotation %s), which it may not do for CSI driver %s", name, controllerAttaches, j.v.CSIDriver)
 	}
 	j.checkRegistered(ctx, name)
 }
 
-func ready(node tree) bool {
-	return slices.ContainsFunc(node.list("status", "conditions"), func(c tree) bool {
-		return c.text("type") == "Ready" && c.text("status") == "True"
-	})
-}
-
 // checkRegistered: the kubelet mounts with drivers that have registered with it.
 func (j *judge) checkRegistered(ctx context.Context, name string) {
-	o, err := j.w.get(ctx, csiNodes(), "", name)
+	o, err := get(ctx, j.w, objects.CSINodes(), "", name)
 	switch {
 	case err != nil:
 		j.unknown("csi-node", err)
-	case o == nil || !registered(o.tree, j.v.CSIDriver):
+	case o == nil || !registered(o, j.v.CSIDriver):
 		j.check("csi-node", Fails, "look at the CSI driver's pod on that node", "CSI driver %s is not registered with the kubelet of node %s (CSINode)", j.v.CSIDriver, name)
 	default:
 		j.check("csi-node", OK, "", "CSI driver %s is registered on node %s", j.v.CSIDriver, name)
 	}
 }
 
-func registered(csiNode tree, driver string) bool {
-	return slices.ContainsFunc(csiNode.list("spec", "drivers"), func(d tree) bool { return d.text("name") == driver })
+func registered(n *storagev1.CSINode, driver string) bool {
+	return slices.ContainsFunc(n.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == driver })
 }
 
 // checkSomewhere: where no pod runs, it is enough that the driver is there at all.
 func (j *judge) checkSomewhere(ctx context.Context) {
-	all, err := j.w.all(ctx, csiNodes())
+	all, err := every(ctx, j.w, objects.CSINodes())
 	if err != nil {
 		j.unknown("csi-node", err)
 		return
 	}
 	var with int
 	for _, o := range all {
-		if registered(o.tree, j.v.CSIDriver) {
+		if registered(o, j.v.CSIDriver) {
 			with++
 		}
 	}
@@ -109,7 +107,7 @@ func (j *judge) checkSomewhere(ctx context.Context) {
 // kubelet would stage it: then the kubelet's NodeStageVolume repeats what is
 // done already, and whoever lets go first leaves it to the other.
 func (j *judge) checkBridge(ctx context.Context, p Pod) {
-	node, err := j.w.get(ctx, nodes(), "", p.Node)
+	node, err := get(ctx, j.w, objects.Nodes(), "", p.Node)
 	if err != nil || node == nil {
 		return // checkNode has said so
 	}

@@ -5,34 +5,113 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/big"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// A tree is an object of JSON. Objects of the API are handled as such: what is
-// copied from one to the next keeps fields that nobody here has heard of.
-type tree map[string]any
+// A Manifest is an object as it is written: with the fields of the one that it was made of,
+// also those that this program does not know.
+type Manifest struct{ unstructured.Unstructured }
 
-// An Object is one of the API's, as it was read.
-type Object struct {
-	tree
-	// Raw are the bytes of the API server.
-	Raw json.RawMessage
-}
+// MarshalJSON returns JSON in which a path or a mount option looks as people write it.
+func (m *Manifest) MarshalJSON() ([]byte, error) { return encode(m.Object) }
 
-// ParseObject reads an object.
-func ParseObject(raw []byte) (*Object, error) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber() // so that it comes out as it went in
-	var t tree
-	if err := d.Decode(&t); err != nil {
+// parse reads an object.
+func parse(raw []byte) (*Manifest, error) {
+	m := &Manifest{}
+	if err := utiljson.Unmarshal(raw, &m.Object); err != nil {
 		return nil, err
 	}
-	return &Object{tree: t, Raw: raw}, nil
+	return m, nil
 }
 
-// MarshalJSON gives the object as it is now.
-func (o *Object) MarshalJSON() ([]byte, error) { return encode(o.tree) }
+// A volume is a PersistentVolume that was read: by its type for what is looked at, and with
+// all its fields for what is made of it.
+type volume struct {
+	*corev1.PersistentVolume
+	object map[string]any
+}
+
+func asVolume(u *unstructured.Unstructured) (*volume, error) {
+	v := &volume{PersistentVolume: &corev1.PersistentVolume{}, object: u.Object}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, v.PersistentVolume); err != nil {
+		return nil, fmt.Errorf("read PersistentVolume %s: %w", u.GetName(), err)
+	}
+	return v, nil
+}
+
+func parseVolume(raw []byte) (*volume, error) {
+	m, err := parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	return asVolume(&m.Unstructured)
+}
+
+// flexDriver is the FlexVolume's driver; empty: it is no FlexVolume.
+func (v *volume) flexDriver() string {
+	if v.Spec.FlexVolume == nil {
+		return ""
+	}
+	return v.Spec.FlexVolume.Driver
+}
+
+// csi are the CSI volume's driver and handle; empty: it is no CSI volume.
+func (v *volume) csi() (driver, handle string) {
+	if v.Spec.CSI == nil {
+		return "", ""
+	}
+	return v.Spec.CSI.Driver, v.Spec.CSI.VolumeHandle
+}
+
+// claim is namespace/name of the claim; empty: there is none.
+func (v *volume) claim() string {
+	if v.Spec.ClaimRef == nil {
+		return ""
+	}
+	return v.Spec.ClaimRef.Namespace + "/" + v.Spec.ClaimRef.Name
+}
+
+// claimUID is that of the claim; empty: there is none.
+func (v *volume) claimUID() string {
+	if v.Spec.ClaimRef == nil {
+		return ""
+	}
+	return string(v.Spec.ClaimRef.UID)
+}
+
+func (v *volume) policy() string { return string(v.Spec.PersistentVolumeReclaimPolicy) }
+
+func (v *volume) deleting() bool { return v.DeletionTimestamp != nil }
+
+// An object has a name, and may be in a namespace.
+type named interface {
+	GetName() string
+	GetNamespace() string
+}
+
+// full is how people name an object.
+func full(o named) string {
+	if o.GetNamespace() == "" {
+		return o.GetName()
+	}
+	return o.GetNamespace() + "/" + o.GetName()
+}
+
+// volumeName is the PersistentVolume that a VolumeAttachment names; empty: it names none.
+func volumeName(a *storagev1.VolumeAttachment) string {
+	if name := a.Spec.Source.PersistentVolumeName; name != nil {
+		return *name
+	}
+	return ""
+}
 
 // encode is JSON in which a path or a mount option looks as people write it.
 func encode(value any) ([]byte, error) {
@@ -45,148 +124,88 @@ func encode(value any) ([]byte, error) {
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
-// at returns what is at a path, nil if nothing is.
-func (t tree) at(path ...string) any {
-	var value any = map[string]any(t)
-	for _, key := range path {
-		object, ok := value.(map[string]any)
-		if !ok {
-			return nil
+// lossless is an error if an object does not have all that was sent: numbers of JSON can be
+// greater and more exact than an int64 or a float64.
+func lossless(raw []byte, object map[string]any) error {
+	text, err := encode(object)
+	if err != nil {
+		return err
+	}
+	var sent, kept any
+	for data, value := range map[*any][]byte{&sent: raw, &kept: text} {
+		d := json.NewDecoder(bytes.NewReader(value))
+		d.UseNumber()
+		if err := d.Decode(data); err != nil {
+			return err
 		}
-		value = object[key]
+	}
+	if changed := differences(exactly(sent), exactly(kept), ""); len(changed) > 0 {
+		return fmt.Errorf("this program cannot keep %s", strings.Join(changed, "; "))
+	}
+	return nil
+}
+
+// exactly has the numbers of JSON as fractions.
+func exactly(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		if n, ok := new(big.Rat).SetString(v.String()); ok {
+			return n.String()
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = exactly(v[key])
+		}
+	case []any:
+		for i := range v {
+			v[i] = exactly(v[i])
+		}
 	}
 	return value
 }
 
-func (t tree) has(path ...string) bool { return t.at(path...) != nil }
-
-// text returns a string or number; empty if there is none.
-func (t tree) text(path ...string) string {
-	switch value := t.at(path...).(type) {
-	case string:
-		return value
-	case json.Number:
-		return value.String()
-	}
-	return ""
+// sub returns an object in an object; nil if there is none.
+func sub(object map[string]any, path ...string) map[string]any {
+	value, _, _ := unstructured.NestedFieldNoCopy(object, path...)
+	found, _ := value.(map[string]any)
+	return found
 }
 
-// truth returns a boolean, or what it is by default.
-func (t tree) truth(otherwise bool, path ...string) bool {
-	if b, ok := t.at(path...).(bool); ok {
-		return b
-	}
-	return otherwise
-}
-
-// sub returns an object in the object; nil if there is none.
-func (t tree) sub(path ...string) tree {
-	object, _ := t.at(path...).(map[string]any)
-	return object
-}
-
-// list returns the objects in a list.
-func (t tree) list(path ...string) (all []tree) {
-	items, _ := t.at(path...).([]any)
-	for _, item := range items {
-		if object, ok := item.(map[string]any); ok {
-			all = append(all, object)
-		}
-	}
-	return all
-}
-
-// texts returns the strings in a list.
-func (t tree) texts(path ...string) (all []string) {
-	items, _ := t.at(path...).([]any)
-	for _, item := range items {
-		if s, ok := item.(string); ok {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
-// pairs returns a map of strings; never nil.
-func (t tree) pairs(path ...string) map[string]string {
-	all := map[string]string{}
-	for key, value := range t.sub(path...) {
-		if s, ok := value.(string); ok {
-			all[key] = s
-		}
-	}
-	return all
-}
-
-func (t tree) name() string      { return t.text("metadata", "name") }
-func (t tree) namespace() string { return t.text("metadata", "namespace") }
-func (t tree) uid() string       { return t.text("metadata", "uid") }
-func (t tree) deleting() bool    { return t.has("metadata", "deletionTimestamp") }
-
-// full is how people name the object.
-func (t tree) full() string {
-	if t.namespace() == "" {
-		return t.name()
-	}
-	return t.namespace() + "/" + t.name()
+// text returns a string in an object; empty if there is none.
+func text(object map[string]any, path ...string) string {
+	value, _, _ := unstructured.NestedString(object, path...)
+	return value
 }
 
 // put sets a field, unless the value is empty.
-func (t tree) put(key string, value any) {
-	switch v := value.(type) {
+func put[T string | []string | map[string]string](object map[string]any, key string, value T) {
+	switch v := any(value).(type) {
 	case string:
-		if v == "" {
-			return
+		if v != "" {
+			object[key] = v
+		}
+	case []string:
+		if len(v) > 0 {
+			object[key] = runtimeSlice(v)
 		}
 	case map[string]string:
 		if len(v) == 0 {
 			return
 		}
-		object := make(map[string]any, len(v))
+		all := make(map[string]any, len(v))
 		for k, s := range v {
-			object[k] = s
+			all[k] = s
 		}
-		value = object
-	case []string:
-		if len(v) == 0 {
-			return
-		}
-		items := make([]any, len(v))
-		for i, s := range v {
-			items[i] = s
-		}
-		value = items
-	case nil:
-		return
+		object[key] = all
 	}
-	t[key] = value
 }
 
-// copied is an object that shares nothing with this one.
-func (t tree) copied() tree {
-	object, _ := clone(map[string]any(t)).(map[string]any)
-	return object
-}
-
-// clone copies what is below as well.
-func clone(value any) any {
-	switch v := value.(type) {
-	case tree:
-		return clone(map[string]any(v))
-	case map[string]any:
-		copied := make(map[string]any, len(v))
-		for key, value := range v {
-			copied[key] = clone(value)
-		}
-		return copied
-	case []any:
-		copied := slices.Clone(v)
-		for i := range copied {
-			copied[i] = clone(copied[i])
-		}
-		return copied
+func runtimeSlice(all []string) []any {
+	items := make([]any, len(all))
+	for i, s := range all {
+		items[i] = s
 	}
-	return value
+	return items
 }
 
 // differences are the paths whose values are not the same in both, of which one

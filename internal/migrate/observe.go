@@ -4,13 +4,17 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/migrate/lock"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // Records are what Status and Finish want of the journal: each of its stores has it.
@@ -20,7 +24,7 @@ type Records interface {
 
 // An Observer says how the migrations of a cluster are. It only reads.
 type Observer struct {
-	Reader  Reader
+	Client  *objects.Client
 	Journal Records
 	Server  string
 	Now     func() time.Time
@@ -32,13 +36,11 @@ type Observer struct {
 // LeaseName is the Lease in [Namespace] that keeps two operators apart.
 const LeaseName = "flex2csi-migrate"
 
-func leases() clusterview.Resource { return resource("coordination.k8s.io", "leases") }
-
 // observed is what was read of a cluster for one answer.
 type observed struct {
 	w         *world
 	now       time.Time
-	volumes   map[string]*Object // all PersistentVolumes
+	volumes   map[string]*volume // all PersistentVolumes
 	records   map[string]*journal.Record
 	documents []*nodevolumes.Document // of this boot of their nodes
 	silent    map[string]string       // nodes whose document does not count, and why
@@ -48,13 +50,13 @@ type observed struct {
 // observe reads what both want. What is missing is among the problems, and
 // nobody takes it for nothing.
 func (o *Observer) observe(ctx context.Context) (*observed, error) {
-	s := &observed{w: newWorld(o.Reader), now: o.Now().UTC(), volumes: map[string]*Object{}, records: map[string]*journal.Record{}, silent: map[string]string{}}
-	all, err := s.w.all(ctx, persistentVolumes())
+	s := &observed{w: newWorld(o.Client), now: o.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}, silent: map[string]string{}}
+	all, err := s.w.volumes(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 	for _, pv := range all {
-		s.volumes[pv.name()] = pv
+		s.volumes[pv.Name] = pv
 	}
 	records, err := o.Journal.List(ctx)
 	if err != nil {
@@ -78,17 +80,17 @@ func (s *observed) problem(format string, args ...any) {
 }
 
 // document reads what one node says.
-func (s *observed) document(ctx context.Context, m *Object) {
-	d, err := nodevolumes.Decode(m.text("data", nodevolumes.Key))
+func (s *observed) document(ctx context.Context, m *corev1.ConfigMap) {
+	d, err := nodevolumes.Decode(m.Data[nodevolumes.Key])
 	if err != nil {
-		s.doubt(m.name(), fmt.Sprintf("ConfigMap %s cannot be read: %v", m.full(), err))
+		s.doubt(m.Name, fmt.Sprintf("ConfigMap %s cannot be read: %v", full(m), err))
 		return
 	}
-	if d.Node != m.name() {
-		s.doubt(m.name(), fmt.Sprintf("ConfigMap %s is that of node %s", m.full(), d.Node))
+	if d.Node != m.Name {
+		s.doubt(m.Name, fmt.Sprintf("ConfigMap %s is that of node %s", full(m), d.Node))
 		return
 	}
-	node, err := s.w.get(ctx, nodes(), "", d.Node)
+	node, err := get(ctx, s.w, objects.Nodes(), "", d.Node)
 	switch {
 	case err != nil:
 		s.doubt(d.Node, fmt.Sprintf("node %s could not be looked at: %v", d.Node, err))
@@ -96,10 +98,10 @@ func (s *observed) document(ctx context.Context, m *Object) {
 	case node == nil: // its mounts are gone with it
 		return
 	case !ofThisBoot(d, node):
-		s.doubt(d.Node, fmt.Sprintf("ConfigMap %s is of before node %s was started the last time", m.full(), d.Node))
+		s.doubt(d.Node, fmt.Sprintf("ConfigMap %s is of before node %s was started the last time", full(m), d.Node))
 		return
 	case d.Incomplete:
-		s.doubt(d.Node, fmt.Sprintf("ConfigMap %s has no room for all volumes of node %s", m.full(), d.Node))
+		s.doubt(d.Node, fmt.Sprintf("ConfigMap %s has no room for all volumes of node %s", full(m), d.Node))
 	}
 	s.documents = append(s.documents, d)
 }
@@ -144,14 +146,13 @@ func (s *observed) mounts(ctx context.Context, driver, handle, namespace string)
 
 // pod is the name of the pod with a UID; empty if there is none, or nobody knows.
 func (s *observed) pod(ctx context.Context, namespace, uid string) string {
-	all, err := s.w.list(ctx, pods(), clusterview.Selector{Namespace: namespace})
+	all, err := listed(ctx, s.w, objects.Pods(), namespace, metav1.ListOptions{})
 	if err != nil {
 		return ""
 	}
 	for _, pod := range all {
-		// The kubelet calls a static pod by another UID than the API server does.
-		if pod.uid() == uid || pod.pairs("metadata", "annotations")["kubernetes.io/config.hash"] == uid {
-			return pod.full()
+		if slices.Contains(kubeobject.PodUIDs(pod), uid) {
+			return full(pod)
 		}
 	}
 	return ""
@@ -159,7 +160,7 @@ func (s *observed) pod(ctx context.Context, namespace, uid string) string {
 
 // holder is who has the Lease just now, user@host; empty: nobody.
 func (o *Observer) holder(ctx context.Context, s *observed) string {
-	object, err := s.w.get(ctx, leases(), Namespace, LeaseName)
+	object, err := get(ctx, s.w, objects.Leases(), Namespace, LeaseName)
 	if err != nil {
 		s.problem("who migrates just now is not known: %v", err)
 		return ""
@@ -167,39 +168,27 @@ func (o *Observer) holder(ctx context.Context, s *observed) string {
 	if object == nil {
 		return ""
 	}
-	lease := leaseView(object)
+	lease := lock.ViewOf(object)
 	if lease.Free(o.Dead) || lease.Over(s.now) {
 		return ""
 	}
 	return lease.Holder
 }
 
-// leaseView is what the object says.
-func leaseView(o *Object) clusterview.Lease {
-	l := clusterview.Lease{Holder: o.text("spec", "holderIdentity"), Process: o.pairs("metadata", "annotations")[clusterview.LeaseProcess]}
-	if renewed, err := time.Parse(time.RFC3339Nano, o.text("spec", "renewTime")); err == nil {
-		l.Renewed = renewed
-	}
-	if seconds, err := strconv.Atoi(o.text("spec", "leaseDurationSeconds")); err == nil {
-		l.Duration = time.Duration(seconds) * time.Second
-	}
-	return l
-}
-
 // source is what a PersistentVolume is.
-func source(pv *Object) string {
+func source(pv *volume) string {
 	switch {
 	case pv == nil:
 		return "none"
-	case pv.sub("spec", "flexVolume") != nil:
+	case pv.Spec.FlexVolume != nil:
 		return "FlexVolume"
-	case pv.sub("spec", "csi") != nil:
+	case pv.Spec.CSI != nil:
 		return "CSI"
 	}
 	return "another"
 }
 
 // migrated reports whether a PersistentVolume is one that was migrated.
-func migrated(pv *Object) bool {
-	return pv.sub("spec", "csi") != nil && pv.pairs("metadata", "labels")[MigratedLabel] != ""
+func migrated(pv *volume) bool {
+	return pv.Spec.CSI != nil && pv.Labels[MigratedLabel] != ""
 }

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/migrate/lock"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // one is the migration of one volume, or its way back. Its steps look at the
@@ -16,7 +17,7 @@ import (
 // and by another process.
 type one struct {
 	r   *Runner
-	c   *counted
+	c   *objects.Client // counts the requests
 	rec *journal.Record
 	// accepted is the resourceVersion of the volume when this process has accepted
 	// the swap; empty: it has not.
@@ -33,21 +34,18 @@ type one struct {
 }
 
 func (r *Runner) one(rec *journal.Record) *one {
-	c := &counted{Cluster: r.Cluster}
-	c.requests.Store(int64(rec.Requests))
-	return &one{r: r, c: c, rec: rec, since: r.Now()}
+	return &one{r: r, c: r.Client.Counting(rec.Requests), rec: rec, since: r.Now()}
 }
 
-// A surprise is what nobody has foreseen: a person has to look at it. It is not
-// tried again.
-type surprise struct{ error }
+// A terminalError is one that another try does not help against: a person has to look.
+type terminalError struct{ error }
 
-func (s surprise) Unwrap() error { return s.error }
+func (e terminalError) Unwrap() error { return e.error }
 
-func surprised(format string, args ...any) error { return surprise{fmt.Errorf(format, args...)} }
+func terminal(format string, args ...any) error { return terminalError{fmt.Errorf(format, args...)} }
 
-// insistent is what was refused, and is tried again.
-type insistent struct{ error }
+// A retryable error is a refusal that is tried again.
+type retryable struct{ error }
 
 // errEnough: a person has interrupted.
 var errEnough = errors.New("interrupted")
@@ -150,13 +148,20 @@ func (o *one) insist(ctx context.Context, step func(context.Context) error) erro
 
 // worthAnotherTry: it may be otherwise in a moment.
 func worthAnotherTry(err error) bool {
-	if _, ok := errors.AsType[surprise](err); ok {
+	if _, ok := errors.AsType[terminalError](err); ok {
 		return false
 	}
-	if _, ok := errors.AsType[insistent](err); ok {
+	if _, ok := errors.AsType[retryable](err); ok {
 		return true
 	}
-	return errors.Is(err, clusterview.ErrAway) || errors.Is(err, clusterview.ErrConflict) || errors.Is(err, clusterview.ErrGone)
+	if errors.Is(err, lock.ErrStale) {
+		return true
+	}
+	switch objects.OutcomeOf(err) {
+	case objects.Unknown, objects.Conflict, objects.Gone:
+		return true
+	}
+	return false
 }
 
 // reach writes down that a stage is reached. Until that is written it is not.
@@ -182,7 +187,7 @@ func (o *one) passed(stage journal.Stage) {
 }
 
 func (o *one) save(ctx context.Context) error {
-	o.rec.Requests = int(o.c.requests.Add(1))
+	o.rec.Requests = int(o.c.Requests.Add(1))
 	o.rec.By, o.rec.Version = o.r.Options.By, o.r.Options.Version
 	if err := o.r.Journal.Save(ctx, o.rec); err != nil {
 		return fmt.Errorf("write the journal of PersistentVolume %s: %w", o.rec.Volume, err)
@@ -200,28 +205,21 @@ func (o *one) tell(what What, stage journal.Stage, text string) {
 	})
 }
 
-// get asks for an object; nil if there is none.
-func (o *one) get(ctx context.Context, r clusterview.Resource, namespace, name string) (*Object, error) {
-	return newWorld(o.c).get(ctx, r, namespace, name)
-}
-
 // volume asks for the PersistentVolume of the name, whichever it is.
-func (o *one) volume(ctx context.Context) (*Object, error) {
-	return o.get(ctx, persistentVolumes(), "", o.rec.Volume)
-}
+func (o *one) volume(ctx context.Context) (*volume, error) { return getVolume(ctx, o.c, o.rec.Volume) }
 
 // from asks for the volume that is to be replaced, and nothing else will do.
-func (o *one) from(ctx context.Context) (*Object, error) {
+func (o *one) from(ctx context.Context) (*volume, error) {
 	pv, err := o.volume(ctx)
 	switch {
 	case err != nil:
 		return nil, err
 	case pv == nil:
-		return nil, surprised("PersistentVolume %s is gone: somebody else has deleted it; the journal has it", o.rec.Volume)
-	case pv.uid() != o.rec.FromUID:
-		return nil, surprised("PersistentVolume %s is another one (uid %s) than it was (%s): somebody else has replaced it; plan again", o.rec.Volume, pv.uid(), o.rec.FromUID)
+		return nil, terminal("PersistentVolume %s is gone: somebody else has deleted it; the journal has it", o.rec.Volume)
+	case string(pv.UID) != o.rec.FromUID:
+		return nil, terminal("PersistentVolume %s is another one (uid %s) than it was (%s): somebody else has replaced it; plan again", o.rec.Volume, pv.UID, o.rec.FromUID)
 	case pv.deleting():
-		return nil, surprised("PersistentVolume %s is being deleted by somebody else since %s; find out by whom", o.rec.Volume, pv.text("metadata", "deletionTimestamp"))
+		return nil, terminal("PersistentVolume %s is being deleted by somebody else since %s; find out by whom", o.rec.Volume, stamp(pv.DeletionTimestamp))
 	}
 	return pv, nil
 }

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // marks are the labels and annotations by which tools know what is theirs.
@@ -34,9 +36,9 @@ func managers() map[string]string {
 }
 
 // ownersOf are the tools to whom an object belongs, with how that shows.
-func ownersOf(o tree) (all []string) {
+func ownersOf(o metav1.Object) (all []string) {
 	found := map[string]string{}
-	labels, annotations := o.pairs("metadata", "labels"), o.pairs("metadata", "annotations")
+	labels, annotations := o.GetLabels(), o.GetAnnotations()
 	for key, tool := range marks() {
 		if value := labels[key] + annotations[key]; value != "" {
 			found[tool] = key + "=" + value
@@ -45,9 +47,9 @@ func ownersOf(o tree) (all []string) {
 	if tool := labels["app.kubernetes.io/managed-by"]; tool != "" && found[tool] == "" {
 		found[tool] = "app.kubernetes.io/managed-by=" + tool
 	}
-	for _, m := range o.list("metadata", "managedFields") {
+	for _, m := range o.GetManagedFields() {
 		for prefix, tool := range managers() {
-			if name := m.text("manager"); strings.HasPrefix(name, prefix) && found[tool] == "" {
+			if name := m.Manager; strings.HasPrefix(name, prefix) && found[tool] == "" {
 				found[tool] = "field manager " + name
 			}
 		}
@@ -61,15 +63,15 @@ func ownersOf(o tree) (all []string) {
 // checkOwners: somebody may have the old volume written down elsewhere, and put
 // it back, or try to.
 func (j *judge) checkOwners() {
-	if owners := ownersOf(j.old.tree); len(owners) > 0 {
+	if owners := ownersOf(j.old); len(owners) > 0 {
 		j.check("owners", Decide, "put the replacement into the source that it applies, or have it leave the volume alone, before this is migrated; see that it does not delete and create what it cannot change (Replace, force)",
 			"the PersistentVolume belongs to %s", strings.Join(owners, ", "))
 	}
-	for _, ref := range j.old.list("metadata", "ownerReferences") {
+	for _, ref := range j.old.OwnerReferences {
 		j.check("owners", Decide, "see what it does when the volume is not there for a moment, and is another one then",
-			"the PersistentVolume is owned by %s %s, which the replacement is, too", ref.text("kind"), ref.text("name"))
+			"the PersistentVolume is owned by %s %s, which the replacement is, too", ref.Kind, ref.Name)
 	}
-	if j.old.pairs("metadata", "annotations")[lastApplied] != "" {
+	if j.old.Annotations[lastApplied] != "" {
 		j.check("owners", Note, "change the manifest", "somebody has made it with kubectl apply: that manifest cannot be applied any more, since a volume's source cannot be changed")
 	}
 }

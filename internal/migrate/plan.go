@@ -7,15 +7,17 @@ import (
 	"strings"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // A Planner makes plans.
 type Planner struct {
-	Reader Reader
+	Client *objects.Client
 	Config *bridgeconfig.Configuration
 	// Secrets are Secrets for stages whose secrets are in a file of the nodes, by
 	// vendor/name:stage.
@@ -36,7 +38,7 @@ func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := newWorld(p.Reader)
+	w := newWorld(p.Client)
 	w.untried = p.untried(ctx)
 	found, err := s.find(ctx, w)
 	if err != nil {
@@ -47,7 +49,7 @@ func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
 	}
 	plan := &Plan{APIVersion: apiVersion, Kind: planKind, Made: p.Now().UTC(), Server: p.Server, Volumes: []*Volume{}}
 	for _, o := range found {
-		j := &judge{w: w, d: drivers[o.text("spec", "flexVolume", "driver")], old: o, v: &Volume{}}
+		j := &judge{w: w, d: drivers[o.flexDriver()], old: o, v: &Volume{}}
 		j.volume(ctx)
 		plan.Volumes = append(plan.Volumes, j.v)
 		if err := ctx.Err(); err != nil {
@@ -69,28 +71,28 @@ func (p *Planner) untried(ctx context.Context) string {
 	if p.WithoutDryRun {
 		return "--dry-run-server=false"
 	}
-	create := clusterview.Access{Verb: "create", Resource: persistentVolumes().Name}
-	if may, err := p.Reader.May(ctx, create); err == nil && !may {
-		return "this user may not " + create.String()
+	create := authorizationv1.ResourceAttributes{Verb: "create", Resource: objects.PersistentVolumes().Resource.Resource}
+	if may, err := p.Client.May(ctx, create); err == nil && !may {
+		return "this user may not " + objects.AccessText(create)
 	}
 	return ""
 }
 
 // again judges one volume by what there is now.
-func (p *Planner) again(ctx context.Context, r Reader, name string) (*Volume, error) {
+func (p *Planner) again(ctx context.Context, c *objects.Client, name string) (*Volume, error) {
 	drivers, err := p.drivers()
 	if err != nil {
 		return nil, err
 	}
-	w := newWorld(r)
-	o, err := w.get(ctx, persistentVolumes(), "", name)
+	w := newWorld(c)
+	o, err := w.volume(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	if o == nil {
-		return nil, surprised("PersistentVolume %s is gone: somebody else has deleted it; the journal has it", name)
+		return nil, terminal("PersistentVolume %s is gone: somebody else has deleted it; the journal has it", name)
 	}
-	j := &judge{w: w, d: drivers[o.text("spec", "flexVolume", "driver")], old: o, v: &Volume{}}
+	j := &judge{w: w, d: drivers[o.flexDriver()], old: o, v: &Volume{}}
 	j.volume(ctx)
 	return j.v, nil
 }

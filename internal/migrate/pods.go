@@ -3,10 +3,13 @@ package migrate
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // checkPods finds who uses the claim.
@@ -14,19 +17,19 @@ func (j *judge) checkPods(ctx context.Context) {
 	if j.claim == nil {
 		return
 	}
-	all, err := j.w.list(ctx, pods(), clusterview.Selector{Namespace: j.claim.namespace()})
+	all, err := listed(ctx, j.w, objects.Pods(), j.claim.Namespace, metav1.ListOptions{})
 	if err != nil {
 		j.unknown("pods", err)
 		return
 	}
 	var names []string
 	for _, o := range all {
-		if !uses(o.tree, j.claim.name()) || finished(o.tree) {
+		if !kubeobject.PodUsesClaim(o, j.claim.Namespace, j.claim.Name) || kubeobject.PodFinished(o) {
 			continue
 		}
 		p := Pod{
-			Name: o.full(), UID: o.uid(), Node: o.text("spec", "nodeName"), Phase: o.text("status", "phase"),
-			Terminating: o.deleting(), FSGroup: o.has("spec", "securityContext", "fsGroup"),
+			Name: full(o), UID: string(o.UID), Node: o.Spec.NodeName, Phase: string(o.Status.Phase),
+			Terminating: o.DeletionTimestamp != nil, FSGroup: o.Spec.SecurityContext != nil && o.Spec.SecurityContext.FSGroup != nil,
 		}
 		if p.Owner, err = j.w.owner(ctx, o); err != nil {
 			j.unknown("pods", err)
@@ -52,44 +55,21 @@ func orNone(s string) string {
 	return s
 }
 
-// uses reports whether a pod has a claim; that of a generic ephemeral volume is
-// called after both.
-func uses(pod tree, claim string) bool {
-	return slices.ContainsFunc(pod.list("spec", "volumes"), func(v tree) bool {
-		return v.text("persistentVolumeClaim", "claimName") == claim || v.has("ephemeral") && pod.name()+"-"+v.text("name") == claim
-	})
-}
-
-// finished: no container of the pod runs, or will.
-func finished(pod tree) bool {
-	phase := pod.text("status", "phase")
-	return phase == "Succeeded" || phase == "Failed"
-}
-
 // owner is kind/name of what makes a pod anew. A ReplicaSet is as a rule a
 // Deployment's.
-func (w *world) owner(ctx context.Context, pod *Object) (string, error) {
-	owner := controllerOf(pod.tree)
+func (w *world) owner(ctx context.Context, pod *corev1.Pod) (string, error) {
+	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
 		return "", nil
 	}
-	if owner.text("kind") == "ReplicaSet" {
-		set, err := w.get(ctx, replicaSets(), pod.namespace(), owner.text("name"))
+	if owner.Kind == "ReplicaSet" {
+		set, err := get(ctx, w, objects.ReplicaSets(), pod.Namespace, owner.Name)
 		if err != nil {
 			return "", err
 		}
-		if set != nil && controllerOf(set.tree) != nil {
-			owner = controllerOf(set.tree)
+		if set != nil && metav1.GetControllerOf(set) != nil {
+			owner = metav1.GetControllerOf(set)
 		}
 	}
-	return owner.text("kind") + "/" + owner.text("name"), nil
-}
-
-func controllerOf(o tree) tree {
-	for _, ref := range o.list("metadata", "ownerReferences") {
-		if ref.truth(false, "controller") {
-			return ref
-		}
-	}
-	return nil
+	return owner.Kind + "/" + owner.Name, nil
 }

@@ -6,24 +6,27 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // restorePolicy gives the volume a policy that is not Retain, if its claim has
 // it: what is stored with a volume whose claim is gone would be deleted at once.
-func (o *one) restorePolicy(ctx context.Context, pv *Object, policy, provisioner string) error {
+func (o *one) restorePolicy(ctx context.Context, pv *volume, policy, provisioner string) error {
 	claim, err := o.claim(ctx)
 	if err != nil {
 		return err
 	}
-	if claim == nil || claim.uid() != o.rec.ClaimUID || claim.deleting() ||
-		pv.text("status", "phase") != "Bound" || pv.text("spec", "claimRef", "uid") != o.rec.ClaimUID {
+	if claim == nil || string(claim.UID) != o.rec.ClaimUID || claim.DeletionTimestamp != nil ||
+		pv.Status.Phase != corev1.VolumeBound || pv.claimUID() != o.rec.ClaimUID {
 		o.tell(Troubled, o.rec.Stage, fmt.Sprintf("PersistentVolume %s keeps reclaim policy Retain: with %s what is stored would be deleted now, since its claim is not there, or is being deleted", o.rec.Volume, policy))
 		return nil
 	}
 	operations := []operation{ // all of that once more, at the moment of the change
-		{Op: "test", Path: "/metadata/uid", Value: pv.uid()},
+		{Op: "test", Path: "/metadata/uid", Value: pv.UID},
 		{Op: "test", Path: "/status/phase", Value: "Bound"},
 		{Op: "test", Path: "/spec/claimRef/uid", Value: o.rec.ClaimUID},
 		{Op: "add", Path: "/spec/persistentVolumeReclaimPolicy", Value: policy},
@@ -38,7 +41,7 @@ func (o *one) restorePolicy(ctx context.Context, pv *Object, policy, provisioner
 	if err := o.held(); err != nil {
 		return err
 	}
-	_, err = o.c.PatchObject(ctx, persistentVolumes(), "", o.rec.Volume, clusterview.JSONPatch, patch)
+	_, err = o.c.Patch(ctx, objects.PersistentVolumes().Resource, "", o.rec.Volume, types.JSONPatchType, patch)
 	return err
 }
 

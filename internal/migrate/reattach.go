@@ -3,11 +3,16 @@ package migrate
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // reattach is for the way back under running pods. A VolumeAttachment that the
@@ -20,7 +25,7 @@ import (
 // control plane looks by the name, and goes on with the new one.
 func (o *one) reattach(ctx context.Context) error {
 	w := newWorld(o.c)
-	driver, err := w.get(ctx, csiDrivers(), "", o.rec.CSIDriver)
+	driver, err := get(ctx, w, objects.CSIDrivers(), "", o.rec.CSIDriver)
 	if err != nil || !(&judge{driver: driver}).attaches() {
 		return err
 	}
@@ -30,8 +35,8 @@ func (o *one) reattach(ctx context.Context) error {
 	}
 	on := o.nodesOfPods()
 	for _, va := range attached {
-		if node := va.text("spec", "nodeName"); va.has("spec", "source", "persistentVolumeName") && !slices.Contains(on, node) {
-			return surprised("PersistentVolume %s is not taken back: it is still attached to node %s, where no pod uses it (VolumeAttachment %s); resume when it is detached", o.rec.Volume, node, va.name())
+		if node := va.Spec.NodeName; volumeName(va) != "" && !slices.Contains(on, node) {
+			return terminal("PersistentVolume %s is not taken back: it is still attached to node %s, where no pod uses it (VolumeAttachment %s); resume when it is detached", o.rec.Volume, node, va.Name)
 		}
 	}
 	for _, node := range on {
@@ -54,39 +59,39 @@ func (o *one) nodesOfPods() (all []string) {
 
 func (o *one) reattachTo(ctx context.Context, node string) error {
 	name := attachment.Name(o.rec.VolumeHandle, o.rec.CSIDriver, node)
-	va, err := o.get(ctx, attachments(), "", name)
+	va, err := objects.VolumeAttachments().Get(ctx, o.c, "", name)
 	switch {
 	case err != nil:
 		return err
-	case va != nil && va.deleting():
-		return surprised("PersistentVolume %s is not taken back: it is being detached from node %s (VolumeAttachment %s); resume when that is over", o.rec.Volume, node, name)
-	case va != nil && !va.has("spec", "source", "persistentVolumeName"):
+	case va != nil && va.DeletionTimestamp != nil:
+		return terminal("PersistentVolume %s is not taken back: it is being detached from node %s (VolumeAttachment %s); resume when that is over", o.rec.Volume, node, name)
+	case va != nil && volumeName(va) == "":
 		return nil
 	case va != nil:
 		if err := o.removeAttachment(ctx, va); err != nil {
 			return err
 		}
 	}
-	body, err := o.inlineAttachment(ctx, name, node)
+	inline, err := o.inlineAttachment(ctx, name, node)
 	if err != nil {
 		return err
 	}
 	if err := o.held(); err != nil {
 		return err
 	}
-	if _, err := o.c.CreateObject(ctx, attachments(), "", body); err != nil && !errors.Is(err, clusterview.ErrExists) {
+	if _, err := o.c.Create(ctx, objects.VolumeAttachments().Resource, inline); err != nil && objects.OutcomeOf(err) != objects.Exists {
 		return err
 	}
 	return o.wait(ctx, waitFor{
-		what: "the external-attacher", resource: attachments(), name: name,
+		what: "the external-attacher", resource: objects.VolumeAttachments().Resource, name: name,
 		look: func(ctx context.Context) (string, error) { // a watch may begin with the one that is gone
-			va, err := o.get(ctx, attachments(), "", name)
+			va, err := objects.VolumeAttachments().Get(ctx, o.c, "", name)
 			switch {
 			case err != nil:
 				return "", err
-			case va != nil && (va.deleting() || va.has("spec", "source", "persistentVolumeName")):
-				return "", surprised("PersistentVolume %s is not taken back: VolumeAttachment %s to node %s is being deleted, or was made anew by the control plane; resume", o.rec.Volume, name, node)
-			case va != nil && va.truth(false, "status", "attached"):
+			case va != nil && (va.DeletionTimestamp != nil || volumeName(va) != ""):
+				return "", terminal("PersistentVolume %s is not taken back: VolumeAttachment %s to node %s is being deleted, or was made anew by the control plane; resume", o.rec.Volume, name, node)
+			case va != nil && va.Status.Attached:
 				return "", nil
 			}
 			return "VolumeAttachment " + name + " to node " + node + " is not attached yet", nil
@@ -96,46 +101,39 @@ func (o *one) reattachTo(ctx context.Context, node string) error {
 
 // removeAttachment takes one away without having its volume detached: it goes as
 // it is without its finalizer, or not at all.
-func (o *one) removeAttachment(ctx context.Context, va *Object) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": va.uid(), "finalizers": nil}})
+func (o *one) removeAttachment(ctx context.Context, va *storagev1.VolumeAttachment) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": va.UID, "finalizers": nil}})
 	if err != nil {
 		return err
 	}
 	if err := o.held(); err != nil {
 		return err
 	}
-	stored, err := o.c.PatchObject(ctx, attachments(), "", va.name(), clusterview.MergePatch, patch)
+	bare, err := o.c.Patch(ctx, objects.VolumeAttachments().Resource, "", va.Name, types.MergePatchType, patch)
 	if err != nil {
 		return err
 	}
-	bare, err := ParseObject(stored)
-	if err != nil {
-		return err
-	}
-	err = o.c.DeleteObject(ctx, attachments(), "", va.name(), clusterview.Preconditions{UID: va.uid(), ResourceVersion: bare.text("metadata", "resourceVersion")})
-	if errors.Is(err, clusterview.ErrGone) {
+	err = o.c.Delete(ctx, objects.VolumeAttachments().Resource, "", va.Name, metav1.Preconditions{UID: &va.UID, ResourceVersion: new(bare.GetResourceVersion())})
+	if objects.OutcomeOf(err) == objects.Gone {
 		return nil
 	}
 	return err
 }
 
 // inlineAttachment attaches what the PersistentVolume says, without naming it.
-func (o *one) inlineAttachment(ctx context.Context, name, node string) ([]byte, error) {
+func (o *one) inlineAttachment(ctx context.Context, name, node string) (*unstructured.Unstructured, error) {
 	pv, err := o.from(ctx)
 	if err != nil {
 		return nil, err
 	}
-	inline := tree{"csi": clone(pv.at("spec", "csi"))}
-	for _, field := range []string{"accessModes", "mountOptions", "volumeMode"} {
-		if pv.has("spec", field) {
-			inline[field] = clone(pv.at("spec", field))
+	inline := map[string]any{}
+	for _, field := range []string{"csi", "accessModes", "mountOptions", "volumeMode"} {
+		if value := sub(pv.object, "spec")[field]; value != nil {
+			inline[field] = runtime.DeepCopyJSONValue(value)
 		}
 	}
-	return encode(map[string]any{
+	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": map[string]any{"name": name},
-		"spec": map[string]any{
-			"attacher": o.rec.CSIDriver, "nodeName": node,
-			"source": map[string]any{"inlineVolumeSpec": map[string]any(inline)},
-		},
-	})
+		"spec": map[string]any{"attacher": o.rec.CSIDriver, "nodeName": node, "source": map[string]any{"inlineVolumeSpec": inline}},
+	}}, nil
 }

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/mapping"
@@ -42,7 +45,7 @@ const (
 
 // rendered is what becomes of a volume.
 type rendered struct {
-	object  *Object
+	object  *Manifest
 	mapped  *csivol.Volume
 	changes []Change
 	checks  []Check
@@ -70,7 +73,7 @@ type driver struct {
 
 // render makes the replacement of a volume, as the bridge would have it mounted.
 // Its error is what the mapping says of the volume.
-func (d *driver) render(ctx context.Context, old *Object) (*rendered, error) {
+func (d *driver) render(ctx context.Context, old *volume) (*rendered, error) {
 	mapped, err := d.mapped(ctx, old, false)
 	if err != nil {
 		return nil, err
@@ -81,42 +84,38 @@ func (d *driver) render(ctx context.Context, old *Object) (*rendered, error) {
 		r.check("mapping", Decide, "see whether a pod uses it read-only; if all do, write the manifest by hand",
 			"the mapping makes another volume of it where a pod uses the claim read-only, and a PersistentVolume is one for all")
 	}
-	csi := tree{"driver": mapped.Driver, "volumeHandle": mapped.Handle}
-	csi.put("fsType", mapped.FSType)
-	csi.put("volumeAttributes", mapped.Context)
+	csi := map[string]any{"driver": mapped.Driver, "volumeHandle": mapped.Handle}
+	put(csi, "fsType", mapped.FSType)
+	put(csi, "volumeAttributes", mapped.Context)
 	d.renderSecrets(r, old, csi)
 
-	spec := old.sub("spec").copied()
+	spec := runtime.DeepCopyJSON(sub(old.object, "spec"))
 	delete(spec, "flexVolume")
 	delete(spec, "mountOptions")
-	spec["csi"] = map[string]any(csi)
-	spec.put("mountOptions", mapped.MountFlags)
+	spec["csi"] = csi
+	put(spec, "mountOptions", mapped.MountFlags)
 	spec["persistentVolumeReclaimPolicy"] = policyRetain
-	if claim := spec.sub("claimRef"); claim != nil {
-		delete(claim, "resourceVersion") // of the claim as it was when it was bound
-	}
-	r.modes(spec)
+	delete(sub(spec, "claimRef"), "resourceVersion") // of the claim as it was when it was bound
+	r.modes(old, spec)
 	r.compare(old, mapped)
 
 	metadata, err := r.metadata(old)
 	if err != nil {
 		return nil, err
 	}
-	r.object = &Object{tree: tree{
-		"apiVersion": "v1", "kind": "PersistentVolume", "metadata": map[string]any(metadata), "spec": map[string]any(spec),
-	}}
+	r.object = &Manifest{unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec,
+	}}}
 	r.finalizers(old)
 	return r, nil
 }
 
 // mapped is the volume by the configuration's mapping, secrets left out.
-func (d *driver) mapped(ctx context.Context, old *Object, readOnly bool) (*csivol.Volume, error) {
-	options := flex.Options{
-		VolumeName: old.name(), FSType: old.text("spec", "flexVolume", "fsType"), ReadOnly: readOnly,
-		User: old.pairs("spec", "flexVolume", "options"),
-	}
+func (d *driver) mapped(ctx context.Context, old *volume, readOnly bool) (*csivol.Volume, error) {
+	options := flex.Options{VolumeName: old.Name, FSType: old.Spec.FlexVolume.FSType, ReadOnly: readOnly, User: map[string]string{}}
+	maps.Copy(options.User, old.Spec.FlexVolume.Options)
 	pv := &csivol.PersistentVolume{}
-	for _, mode := range old.texts("spec", "accessModes") {
+	for _, mode := range old.Spec.AccessModes {
 		pv.AccessModes = append(pv.AccessModes, csivol.AccessMode(mode))
 	}
 	return d.mapper.WithoutSecrets().Map(ctx, options, pv)
@@ -130,8 +129,8 @@ func sameVolume(a, b *csivol.Volume) bool {
 // readOnly: the field has no effect on FlexVolumes of a PersistentVolume
 // (pkg/volume/flexvolume/util.go, getReadOnly, Kubernetes v1.37.1), and would
 // have one on how a CSI volume is attached.
-func (r *rendered) readOnly(old *Object) {
-	if old.truth(false, "spec", "flexVolume", "readOnly") {
+func (r *rendered) readOnly(old *volume) {
+	if old.Spec.FlexVolume.ReadOnly {
 		r.check("read-only", Note, "", "spec.flexVolume.readOnly is true, which had no effect: whether a pod may write, its claim's volume says; it is left away")
 		r.change("spec.flexVolume.readOnly", "true", "", "it had no effect")
 	}
@@ -142,8 +141,12 @@ func (r *rendered) readOnly(old *Object) {
 // Kubernetes v1.37.1). With modes that cannot be attached together it stays alone. A
 // claim that is bound stays so, whatever modes its volume has (pkg/controller/volume/
 // persistentvolume/pv_controller.go, syncBoundClaim).
-func (r *rendered) modes(spec tree) {
-	modes, want := spec.texts("accessModes"), string(r.mapped.AccessMode)
+func (r *rendered) modes(old *volume, spec map[string]any) {
+	var modes []string
+	for _, m := range old.Spec.AccessModes {
+		modes = append(modes, string(m))
+	}
+	want := string(r.mapped.AccessMode)
 	after := modes
 	if want != "" && !(len(modes) > 0 && modes[0] == want) {
 		if want == string(csivol.ReadWriteOncePod) || slices.Contains(modes, string(csivol.ReadWriteOncePod)) {
@@ -158,7 +161,7 @@ func (r *rendered) modes(spec tree) {
 		after, why = one, "a CSI volume with ReadWriteOnce and ReadOnlyMany cannot be attached; the bridge tells the CSI driver "+one[0]
 		r.check("access-mode", Note, "", "a CSI volume cannot have both ReadWriteOnce and ReadOnlyMany; the replacement has %s, which the bridge tells the CSI driver, and the claim stays bound", one[0])
 	}
-	spec.put("accessModes", after)
+	put(spec, "accessModes", after)
 	r.change("spec.accessModes", strings.Join(modes, ", "), strings.Join(after, ", "), why)
 }
 
@@ -174,23 +177,26 @@ func attachable(modes []string, told csivol.AccessMode) (left []string) {
 }
 
 // compare notes what a person would look for.
-func (r *rendered) compare(old *Object, mapped *csivol.Volume) {
-	source := old.sub("spec", "flexVolume")
-	r.change("spec", "flexVolume "+source.text("driver"), "csi "+mapped.Driver, "the mapping of the configuration")
+func (r *rendered) compare(old *volume, mapped *csivol.Volume) {
+	source := old.Spec.FlexVolume
+	r.change("spec", "flexVolume "+source.Driver, "csi "+mapped.Driver, "the mapping of the configuration")
 	r.change("spec.csi.volumeHandle", "", mapped.Handle, "")
-	r.change("spec.csi.fsType", source.text("fsType"), mapped.FSType, "volume.fsType of the configuration")
-	before := old.texts("spec", "mountOptions")
+	r.change("spec.csi.fsType", source.FSType, mapped.FSType, "volume.fsType of the configuration")
+	before := old.Spec.MountOptions
 	r.change("spec.mountOptions", strings.Join(before, ","), strings.Join(mapped.MountFlags, ","), "volume.mountFlags of the configuration")
 	if len(before) > 0 {
 		r.check("mount-options", Note, "", "the volume had spec.mountOptions (%s), with which the kubelet mounts no FlexVolume; now there are those of the mapping", strings.Join(before, ","))
 	}
-	r.change("spec.persistentVolumeReclaimPolicy", old.text("spec", "persistentVolumeReclaimPolicy"), policyRetain, "so that nothing that is stored can be deleted; restored in the end only if that is asked for")
+	r.change("spec.persistentVolumeReclaimPolicy", old.policy(), policyRetain, "so that nothing that is stored can be deleted; restored in the end only if that is asked for")
 }
 
 // metadata is the old one's without what is the object's own, and with where it
 // comes from.
-func (r *rendered) metadata(old *Object) (tree, error) {
-	labels, annotations := old.pairs("metadata", "labels"), old.pairs("metadata", "annotations")
+func (r *rendered) metadata(old *volume) (map[string]any, error) {
+	labels, annotations := map[string]string{}, map[string]string{}
+	maps.Copy(labels, old.Labels)
+	labels[MigratedLabel] = "true"
+	maps.Copy(annotations, old.Annotations)
 	for name, why := range map[string]string{
 		provisionedBy: "with it somebody would be asked to delete the volume; the CSI driver's name comes with policy Delete, if that is asked for",
 		lastApplied:   "it describes a FlexVolume",
@@ -203,44 +209,39 @@ func (r *rendered) metadata(old *Object) (tree, error) {
 			r.change("metadata.annotations["+name+"]", before, "", why)
 		}
 	}
-	labels[MigratedLabel] = "true"
-	original, err := encode(stripped(old))
+	original, err := encode(stripped(old.object))
 	if err != nil {
 		return nil, err
 	}
-	annotations[FlexDriverAnnotation] = old.text("spec", "flexVolume", "driver")
+	annotations[FlexDriverAnnotation] = old.flexDriver()
 	annotations[OriginalAnnotation] = string(original)
-	metadata := tree{"name": old.name()}
-	metadata.put("labels", labels)
-	metadata.put("annotations", annotations)
-	if owners, ok := old.at("metadata", "ownerReferences").([]any); ok {
-		metadata["ownerReferences"] = clone(owners)
+	metadata := map[string]any{"name": old.Name}
+	put(metadata, "labels", labels)
+	put(metadata, "annotations", annotations)
+	if owners, ok := sub(old.object, "metadata")["ownerReferences"].([]any); ok {
+		metadata["ownerReferences"] = runtime.DeepCopyJSONValue(owners)
 	}
 	return metadata, nil
 }
 
 // stripped is an object without what the API server alone says of it: what one
 // would create.
-func stripped(old *Object) map[string]any {
-	object := old.copied()
+func stripped(old map[string]any) map[string]any {
+	object := runtime.DeepCopyJSON(old)
 	delete(object, "status")
-	metadata := object.sub("metadata")
+	metadata := sub(object, "metadata")
 	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink", "finalizers"} {
 		delete(metadata, field)
 	}
-	if annotations := metadata.sub("annotations"); annotations != nil {
-		delete(annotations, lastApplied)
-	}
-	if claim := object.sub("spec", "claimRef"); claim != nil {
-		delete(claim, "resourceVersion")
-	}
+	delete(sub(metadata, "annotations"), lastApplied)
+	delete(sub(object, "spec", "claimRef"), "resourceVersion")
 	return object
 }
 
 // finalizers takes only those away that are known to be in nobody's way.
-func (r *rendered) finalizers(old *Object) {
+func (r *rendered) finalizers(old *volume) {
 	var foreign []string
-	for _, f := range old.texts("metadata", "finalizers") {
+	for _, f := range old.Finalizers {
 		if f == protection || strings.HasPrefix(f, attacherPrefix) {
 			r.dropped = append(r.dropped, f)
 			continue
@@ -267,13 +268,13 @@ func list(words []string) string {
 }
 
 // original is what is to be known of the old volume later.
-func original(old *Object) Original {
+func original(old *volume) Original {
 	return Original{
-		UID: old.uid(), ResourceVersion: old.text("metadata", "resourceVersion"),
-		ClaimUID: old.text("spec", "claimRef", "uid"), Phase: old.text("status", "phase"),
-		ReclaimPolicy: old.text("spec", "persistentVolumeReclaimPolicy"),
-		Finalizers:    old.texts("metadata", "finalizers"),
-		Provisioner:   old.pairs("metadata", "annotations")[provisionedBy],
-		Object:        slices.Clone(old.Raw),
+		UID: string(old.UID), ResourceVersion: old.ResourceVersion,
+		ClaimUID: old.claimUID(), Phase: string(old.Status.Phase),
+		ReclaimPolicy: old.policy(),
+		Finalizers:    old.Finalizers,
+		Provisioner:   old.Annotations[provisionedBy],
+		object:        old.object,
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 )
 
@@ -23,21 +22,21 @@ func (r *Runner) Reversible(ctx context.Context, names []string) ([]*journal.Rec
 	for _, rec := range all {
 		known[rec.Volume] = rec
 	}
-	migrated, err := newWorld(r.Cluster).list(ctx, persistentVolumes(), clusterview.Selector{Labels: MigratedLabel + "=true"})
+	migrated, err := newWorld(r.Client).volumes(ctx, MigratedLabel+"=true")
 	if err != nil {
 		return nil, err
 	}
 	there := map[string]bool{}
 	for _, pv := range migrated {
-		there[pv.name()] = true
-		if rec := known[pv.name()]; rec != nil && !rec.TakenBack() {
+		there[pv.Name] = true
+		if rec := known[pv.Name]; rec != nil && !rec.TakenBack() {
 			continue
 		}
 		rec, err := recordOf(pv)
 		switch {
 		case err == nil:
-			known[pv.name()] = rec
-		case slices.Contains(names, pv.name()):
+			known[pv.Name] = rec
+		case slices.Contains(names, pv.Name):
 			return nil, err
 		}
 	}
@@ -78,24 +77,21 @@ func choose(known map[string]*journal.Record, names []string) (all []*journal.Re
 
 // recordOf makes a record of a volume that was migrated, of which nothing else is
 // left.
-func recordOf(pv *Object) (*journal.Record, error) {
-	original := pv.pairs("metadata", "annotations")[OriginalAnnotation]
-	old, err := ParseObject([]byte(original))
-	if err != nil || old.sub("spec", "flexVolume") == nil || old.name() != pv.name() {
-		return nil, fmt.Errorf("PersistentVolume %s has no FlexVolume in its annotation %s, and the journal has nothing of it", pv.name(), OriginalAnnotation)
+func recordOf(pv *volume) (*journal.Record, error) {
+	original := pv.Annotations[OriginalAnnotation]
+	old, err := parseVolume([]byte(original))
+	if err != nil || old.flexDriver() == "" || old.Name != pv.Name {
+		return nil, fmt.Errorf("PersistentVolume %s has no FlexVolume in its annotation %s, and the journal has nothing of it", pv.Name, OriginalAnnotation)
 	}
 	csi, err := asItIs(pv)
 	if err != nil {
 		return nil, err
 	}
-	rec := &journal.Record{
-		Volume: pv.name(), ClaimUID: pv.text("spec", "claimRef", "uid"),
-		FlexDriver: old.text("spec", "flexVolume", "driver"), CSIDriver: pv.text("spec", "csi", "driver"), VolumeHandle: pv.text("spec", "csi", "volumeHandle"),
+	driver, handle := pv.csi()
+	return &journal.Record{
+		Volume: pv.Name, Claim: pv.claim(), ClaimUID: pv.claimUID(),
+		FlexDriver: old.flexDriver(), CSIDriver: driver, VolumeHandle: handle,
 		Attaches: true, Mode: journal.Live, Direction: journal.ToCSI, Stage: journal.Finished,
-		Flex: json.RawMessage(original), CSI: csi, To: csi, CreatedUID: pv.uid(),
-	}
-	if ref := pv.sub("spec", "claimRef"); ref != nil {
-		rec.Claim = ref.text("namespace") + "/" + ref.text("name")
-	}
-	return rec, nil
+		Flex: json.RawMessage(original), CSI: csi, To: csi, CreatedUID: string(pv.UID),
+	}, nil
 }

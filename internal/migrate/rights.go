@@ -7,8 +7,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // Namespace is where flex2csi is, and where the journal is kept.
@@ -16,21 +20,22 @@ const Namespace = "flex2csi"
 
 // rights are what apply does, so that it does not stop half-way for want of
 // one. docs/migrate.md has a ClusterRole with them.
-func rights(volumes []*Volume) []clusterview.Access {
-	var all []clusterview.Access
+func rights(volumes []*Volume) []authorizationv1.ResourceAttributes {
+	var all []authorizationv1.ResourceAttributes
 	add := func(group, resource, namespace string, verbs ...string) {
 		for _, verb := range verbs {
-			all = append(all, clusterview.Access{Verb: verb, Group: group, Resource: resource, Namespace: namespace})
+			resource, sub, _ := strings.Cut(resource, "/")
+			all = append(all, authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Subresource: sub, Namespace: namespace})
 		}
 	}
-	add(core, "persistentvolumes", "", "get", "list", "watch", "create", "patch", "delete")
-	add(core, "nodes", "", "get", "list", "watch")
-	add(storage, "volumeattachments", "", "get", "list")
-	add(storage, "csinodes", "", "get", "list")
-	add(storage, "csidrivers", "", "get")
-	add(core, "configmaps", Namespace, "get", "list", "create", "patch")
-	add(core, "configmaps", nodevolumes.Namespace, "get", "list", "watch")
-	add("coordination.k8s.io", "leases", Namespace, "get", "create", "update")
+	add("", "persistentvolumes", "", "get", "list", "watch", "create", "patch", "delete")
+	add("", "nodes", "", "get", "list", "watch")
+	add(storagev1.GroupName, "volumeattachments", "", "get", "list")
+	add(storagev1.GroupName, "csinodes", "", "get", "list")
+	add(storagev1.GroupName, "csidrivers", "", "get")
+	add("", "configmaps", Namespace, "get", "list", "create", "patch")
+	add("", "configmaps", nodevolumes.Namespace, "get", "list", "watch")
+	add(coordinationv1.GroupName, "leases", Namespace, "get", "create", "update")
 	restarted := map[string]bool{}
 	for _, v := range volumes {
 		namespace, _, ok := strings.Cut(v.Claim, "/")
@@ -40,10 +45,10 @@ func rights(volumes []*Volume) []clusterview.Access {
 		restarted[namespace] = restarted[namespace] || v.Verdict == PodRestart
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(restarted)) {
-		add(core, "persistentvolumeclaims", namespace, "get", "watch", "patch")
-		add(core, "pods", namespace, "get", "list", "watch")
+		add("", "persistentvolumeclaims", namespace, "get", "watch", "patch")
+		add("", "pods", namespace, "get", "list", "watch")
 		if restarted[namespace] {
-			add(core, "pods/eviction", namespace, "create")
+			add("", "pods/eviction", namespace, "create")
 		}
 	}
 	return all
@@ -55,12 +60,12 @@ func (p *Planner) checkRights(ctx context.Context, volumes []*Volume) Check {
 	all := rights(volumes)
 	var missing []string
 	for _, a := range all {
-		may, err := p.Reader.May(ctx, a)
+		may, err := p.Client.May(ctx, a)
 		if err != nil {
 			return Check{Name: "rights", Status: Decide, Evidence: fmt.Sprintf("what this user may do is not known: %v", err)}
 		}
 		if !may {
-			missing = append(missing, a.String())
+			missing = append(missing, objects.AccessText(a))
 		}
 	}
 	if len(missing) > 0 {

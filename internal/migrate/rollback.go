@@ -6,8 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // Rollback takes volumes back.
@@ -54,7 +56,7 @@ func (o *one) turnRound(ctx context.Context) error {
 		return err
 	}
 	rec := o.rec
-	if is == foreign && pv.uid() == rec.CreatedUID && !pv.deleting() { // a webhook has made something else of it
+	if is == foreign && string(pv.UID) == rec.CreatedUID && !pv.deleting() { // a webhook has made something else of it
 		is = created
 	}
 	switch is {
@@ -63,7 +65,7 @@ func (o *one) turnRound(ctx context.Context) error {
 			return err
 		}
 		o.turnTo(rolledBack)
-		rec.CreatedUID = pv.uid()
+		rec.CreatedUID = string(pv.UID)
 		return o.reach(ctx, journal.TakenOver)
 	case deleting, gone: // it is created again
 		if is == gone {
@@ -75,7 +77,7 @@ func (o *one) turnRound(ctx context.Context) error {
 		return o.reach(ctx, journal.Deleting)
 	case other: // somebody else has created it again
 		o.turnTo(rolledBack)
-		rec.CreatedUID = pv.uid()
+		rec.CreatedUID = string(pv.UID)
 		return o.reach(ctx, journal.Created)
 	case created: // the same once more, with the two exchanged
 		if rec.CSI, err = asItIs(pv); err != nil {
@@ -85,7 +87,7 @@ func (o *one) turnRound(ctx context.Context) error {
 		if rec.Before = ""; rec.Stage != journal.Finished {
 			rec.Before = rec.Stage
 		}
-		rec.Times, rec.FromUID, rec.Mode = nil, pv.uid(), o.r.backMode()
+		rec.Times, rec.FromUID, rec.Mode = nil, string(pv.UID), o.r.backMode()
 		if rec.To, err = withCapacity(rec.To, pv); err != nil {
 			return err
 		}
@@ -110,7 +112,7 @@ func (o *one) touch(ctx context.Context) error {
 		if err := o.held(); err != nil {
 			return err
 		}
-		if _, err := o.c.PatchObject(ctx, persistentVolumes(), "", o.rec.Volume, clusterview.MergePatch, patch); err != nil {
+		if _, err := o.c.Patch(ctx, objects.PersistentVolumes().Resource, "", o.rec.Volume, types.MergePatchType, patch); err != nil {
 			return err
 		}
 	}
@@ -128,22 +130,22 @@ func (o *one) turnTo(why string) {
 }
 
 // asItIs is a volume as it would be created again.
-func asItIs(pv *Object) (json.RawMessage, error) {
-	object := tree(stripped(pv))
-	object.sub("spec")["persistentVolumeReclaimPolicy"] = policyRetain
+func asItIs(pv *volume) (json.RawMessage, error) {
+	object := stripped(pv.object)
+	retained(object)
 	return encode(object)
 }
 
 // withCapacity carries an expansion back.
-func withCapacity(to json.RawMessage, pv *Object) (json.RawMessage, error) {
-	object, err := ParseObject(to)
+func withCapacity(to json.RawMessage, pv *volume) (json.RawMessage, error) {
+	m, err := parse(to)
 	if err != nil {
 		return nil, err
 	}
-	if capacity := pv.sub("spec", "capacity"); capacity != nil {
-		object.sub("spec")["capacity"] = clone(map[string]any(capacity))
+	if capacity := sub(pv.object, "spec", "capacity"); capacity != nil {
+		sub(m.Object, "spec")["capacity"] = capacity
 	}
-	return encode(object.tree)
+	return encode(m.Object)
 }
 
 // sameCluster: a record of another cluster would create its volume in this one.
@@ -156,10 +158,10 @@ func (o *one) sameCluster(ctx context.Context) error {
 		if o.inWindow() {
 			return nil
 		}
-		return surprised("PersistentVolume %s is gone, and had no claim: it is not created again for nobody; the journal has it", o.rec.Volume)
+		return terminal("PersistentVolume %s is gone, and had no claim: it is not created again for nobody; the journal has it", o.rec.Volume)
 	}
-	if claim == nil || claim.uid() != o.rec.ClaimUID {
-		return surprised("neither PersistentVolume %s nor its claim %s (uid %s) is in this cluster: is it the right one? The journal has both", o.rec.Volume, o.rec.Claim, o.rec.ClaimUID)
+	if claim == nil || string(claim.UID) != o.rec.ClaimUID {
+		return terminal("neither PersistentVolume %s nor its claim %s (uid %s) is in this cluster: is it the right one? The journal has both", o.rec.Volume, o.rec.Claim, o.rec.ClaimUID)
 	}
 	return nil
 }

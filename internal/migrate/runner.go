@@ -5,12 +5,19 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
+
+// A Lease keeps two operators apart.
+type Lease interface {
+	// Held returns nil while nobody else may migrate.
+	Held() error
+}
 
 // A Runner migrates volumes, and takes them back. It is killable at any instant:
 // who starts again looks at the cluster and the journal, and goes on or back.
 type Runner struct {
-	Cluster Cluster
+	Client *objects.Client
 	// Planner judges a volume once more right before it is replaced.
 	Planner *Planner
 	Journal journal.Store

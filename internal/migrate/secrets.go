@@ -2,15 +2,17 @@ package migrate
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/shell"
 )
 
@@ -28,7 +30,7 @@ func secretStages() []string {
 // refField is the field of spec.csi for a stage.
 func refField(stage string) string { return stage + "SecretRef" }
 
-func (d *driver) renderSecrets(r *rendered, old *Object, csi tree) {
+func (d *driver) renderSecrets(r *rendered, old *volume, csi map[string]any) {
 	sources := d.config.Secrets.All()
 	for _, stage := range secretStages() {
 		source := sources[stage]
@@ -45,7 +47,7 @@ func (d *driver) renderSecrets(r *rendered, old *Object, csi tree) {
 }
 
 // reference is the Secret that a stage is to get.
-func (d *driver) reference(r *rendered, old *Object, stage string, source *bridgeconfig.SecretSource) (csivol.SecretRef, bool) {
+func (d *driver) reference(r *rendered, old *volume, stage string, source *bridgeconfig.SecretSource) (csivol.SecretRef, bool) {
 	given, isGiven := d.given[stage]
 	switch {
 	case isGiven:
@@ -65,7 +67,7 @@ func (d *driver) reference(r *rendered, old *Object, stage string, source *bridg
 
 // fromFlex is the volume's own Secret where its keys are already those of the
 // CSI driver, and else one that has to be made of it.
-func (d *driver) fromFlex(r *rendered, old *Object, stage string, source *bridgeconfig.SecretSource) (csivol.SecretRef, bool) {
+func (d *driver) fromFlex(r *rendered, old *volume, stage string, source *bridgeconfig.SecretSource) (csivol.SecretRef, bool) {
 	own := ownSecret(old)
 	if own.Name == "" && len(source.Optional) == len(source.FromFlexSecret) {
 		return csivol.SecretRef{}, false // nothing is wanted of it
@@ -100,13 +102,16 @@ func (d *driver) fromFlex(r *rendered, old *Object, stage string, source *bridge
 // ownSecret is the one that the kubelet gives to the FlexVolume driver: without
 // a namespace that of the pod, and so of the claim (pkg/volume/flexvolume/
 // util.go, getSecretNameAndNamespace, Kubernetes v1.37.1).
-func ownSecret(old *Object) csivol.SecretRef {
-	ref := old.sub("spec", "flexVolume", "secretRef")
-	namespace := ref.text("namespace")
-	if namespace == "" {
-		namespace = old.text("spec", "claimRef", "namespace")
+func ownSecret(old *volume) csivol.SecretRef {
+	ref := old.Spec.FlexVolume.SecretRef
+	if ref == nil {
+		ref = &corev1.SecretReference{}
 	}
-	return csivol.SecretRef{Namespace: namespace, Name: ref.text("name")}
+	namespace := ref.Namespace
+	if namespace == "" && old.Spec.ClaimRef != nil {
+		namespace = old.Spec.ClaimRef.Namespace
+	}
+	return csivol.SecretRef{Namespace: namespace, Name: ref.Name}
 }
 
 // wants notes that a Secret has to be there. Stages may share it.
@@ -175,17 +180,12 @@ func (j *judge) secretKeys(ctx context.Context, name string) ([]string, error) {
 	if !ok {
 		return nil, nil
 	}
-	raw, err := j.w.reader.GetObject(ctx, secrets(), namespace, name)
-	if err != nil || raw == nil {
+	secret, err := j.w.client.Get(ctx, objects.Secrets().Resource, namespace, name) // not kept
+	if err != nil || secret == nil {
 		return nil, err
 	}
-	var secret struct {
-		Data map[string]json.RawMessage `json:"data"`
-	}
-	if err := json.Unmarshal(raw, &secret); err != nil {
-		return nil, fmt.Errorf("read Secret %s/%s", namespace, name) // the error may have something of it
-	}
-	keys := slices.AppendSeq(make([]string, 0, len(secret.Data)), maps.Keys(secret.Data))
+	data := sub(secret.Object, "data")
+	keys := slices.AppendSeq(make([]string, 0, len(data)), maps.Keys(data))
 	slices.Sort(keys)
 	return keys, nil
 }

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // A Selection says which volumes are meant. Names and Claims name some; the
@@ -28,8 +30,8 @@ func (s *Selection) Empty() bool {
 
 // find returns the volumes that are selected, in the order of their names. A
 // name that is none is an error; what was named and is no FlexVolume is told so.
-func (s *Selection) find(ctx context.Context, w *world) ([]*Object, error) {
-	candidates, err := w.list(ctx, persistentVolumes(), clusterview.Selector{Labels: s.Selector})
+func (s *Selection) find(ctx context.Context, w *world) ([]*volume, error) {
+	candidates, err := w.volumes(ctx, s.Selector)
 	if err != nil {
 		return nil, err
 	}
@@ -37,17 +39,18 @@ func (s *Selection) find(ctx context.Context, w *world) ([]*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []*Object
+	var found []*volume
 	missing := slices.Concat(s.Names, s.Claims)
 	for _, o := range candidates {
-		claim := o.text("spec", "claimRef", "namespace") + "/" + o.text("spec", "claimRef", "name")
-		named := slices.Contains(s.Names, o.name()) || slices.Contains(s.Claims, claim)
-		missing = slices.DeleteFunc(missing, func(n string) bool { return n == o.name() || n == claim })
-		switch driver := o.text("spec", "flexVolume", "driver"); {
+		claim := o.claim()
+		namespace, _, _ := strings.Cut(claim, "/")
+		named := slices.Contains(s.Names, o.Name) || slices.Contains(s.Claims, claim)
+		missing = slices.DeleteFunc(missing, func(n string) bool { return n == o.Name || n == claim })
+		switch driver := o.flexDriver(); {
 		case len(s.Names)+len(s.Claims) > 0 && !named:
 		case driver == "" && !named:
 		case len(s.Drivers) > 0 && !slices.Contains(s.Drivers, driver):
-		case len(s.Namespaces) > 0 && !slices.Contains(s.Namespaces, o.text("spec", "claimRef", "namespace")):
+		case len(s.Namespaces) > 0 && !slices.Contains(s.Namespaces, namespace):
 		case claimNames != nil && !claimNames[claim]:
 		default:
 			found = append(found, o)
@@ -56,7 +59,7 @@ func (s *Selection) find(ctx context.Context, w *world) ([]*Object, error) {
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("there is no PersistentVolume %s", strings.Join(missing, ", nor one of "))
 	}
-	slices.SortFunc(found, func(a, b *Object) int { return strings.Compare(a.name(), b.name()) })
+	slices.SortFunc(found, func(a, b *volume) int { return strings.Compare(a.Name, b.Name) })
 	return found, nil
 }
 
@@ -65,13 +68,13 @@ func (s *Selection) claims(ctx context.Context, w *world) (map[string]bool, erro
 	if s.ClaimSelector == "" {
 		return nil, nil
 	}
-	all, err := w.list(ctx, claims(), clusterview.Selector{Labels: s.ClaimSelector})
+	all, err := listed(ctx, w, objects.Claims(), "", metav1.ListOptions{LabelSelector: s.ClaimSelector})
 	if err != nil {
 		return nil, err
 	}
 	names := map[string]bool{}
 	for _, o := range all {
-		names[o.full()] = true
+		names[full(o)] = true
 	}
 	return names, nil
 }

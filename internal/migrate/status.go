@@ -103,7 +103,7 @@ func (o *Observer) Status(ctx context.Context) (*Situation, error) {
 		t.Volumes = append(t.Volumes, s.status(ctx, name, t.Holder))
 	}
 	for _, pv := range s.volumes {
-		if driver := pv.text("spec", "flexVolume", "driver"); driver != "" {
+		if driver := pv.flexDriver(); driver != "" {
 			t.Remaining[driver]++
 		}
 	}
@@ -118,12 +118,12 @@ func (o *Observer) Halted(ctx context.Context) (all []VolumeStatus, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &observed{w: newWorld(o.Reader), now: o.Now().UTC(), volumes: map[string]*Object{}, records: map[string]*journal.Record{}}
+	s := &observed{w: newWorld(o.Client), now: o.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}}
 	for _, r := range records {
 		if !r.Unfinished() {
 			continue
 		}
-		pv, err := s.w.get(ctx, persistentVolumes(), "", r.Volume)
+		pv, err := s.w.volume(ctx, r.Volume)
 		if err != nil {
 			return nil, err
 		}
@@ -166,11 +166,8 @@ func (s *observed) status(ctx context.Context, name, holder string) VolumeStatus
 		v.Direction, v.Mode, v.Stage, v.Since = r.Direction, r.Mode, r.Stage, r.Times[r.Stage]
 		v.Trouble, v.By, v.Requests = r.Trouble, r.By, r.Requests
 	} else {
-		v.Claim = claimOf(pv)
-		v.FlexDriver, v.CSIDriver, v.Handle = pv.pairs("metadata", "annotations")[FlexDriverAnnotation], pv.text("spec", "csi", "driver"), pv.text("spec", "csi", "volumeHandle")
-		if made, err := time.Parse(time.RFC3339, pv.text("metadata", "creationTimestamp")); err == nil {
-			v.Since = made
-		}
+		v.Claim, v.FlexDriver, v.Since = pv.claim(), pv.Annotations[FlexDriverAnnotation], pv.CreationTimestamp.UTC()
+		v.CSIDriver, v.Handle = pv.csi()
 	}
 	v.State = state(r, pv, holder)
 	if v.State == TakenBack && r.PutBack != rolledBack && r.PutBack != "" {
@@ -185,7 +182,7 @@ func (s *observed) status(ctx context.Context, name, holder string) VolumeStatus
 }
 
 // state compares what was written down with what there is.
-func state(r *journal.Record, pv *Object, holder string) State {
+func state(r *journal.Record, pv *volume, holder string) State {
 	now := source(pv)
 	switch {
 	case r == nil:
@@ -243,15 +240,6 @@ func is(d journal.Direction) string {
 		return "FlexVolume"
 	}
 	return "CSI"
-}
-
-// Without a claim a volume has an empty one.
-func claimOf(pv *Object) string {
-	ref := pv.sub("spec", "claimRef")
-	if ref == nil {
-		return ""
-	}
-	return ref.text("namespace") + "/" + ref.text("name")
 }
 
 // Filter returns the situation of some volumes, by their names or claims; names

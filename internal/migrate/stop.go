@@ -8,9 +8,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // What follows is for volumes that are not replaced under running pods.
@@ -20,14 +26,14 @@ import (
 const evictFor = 2 * time.Minute
 
 // users are the pods that use the claim and are not over.
-func (o *one) users(ctx context.Context) (all []*Object, err error) {
+func (o *one) users(ctx context.Context) (all []*corev1.Pod, err error) {
 	namespace, claim, ok := strings.Cut(o.rec.Claim, "/")
 	if !ok {
 		return nil, nil
 	}
-	found, err := newWorld(o.c).list(ctx, pods(), clusterview.Selector{Namespace: namespace})
+	found, err := objects.Pods().List(ctx, o.c, namespace, metav1.ListOptions{})
 	for _, pod := range found {
-		if uses(pod.tree, claim) && !finished(pod.tree) {
+		if kubeobject.PodUsesClaim(pod, namespace, claim) && !kubeobject.PodFinished(pod) {
 			all = append(all, pod)
 		}
 	}
@@ -55,10 +61,10 @@ func (o *one) empty(ctx context.Context) error {
 	return o.reach(ctx, journal.Stopped)
 }
 
-func names(pods []*Object) string {
+func names(pods []*corev1.Pod) string {
 	var all []string
 	for _, p := range pods {
-		all = append(all, "pod "+p.full())
+		all = append(all, "pod "+full(p))
 	}
 	return strings.Join(all, ", ")
 }
@@ -77,10 +83,10 @@ func (o *one) holders(ctx context.Context) (string, error) {
 		return "", err
 	}
 	for _, document := range documents {
-		d, err := nodevolumes.Decode(document.text("data", nodevolumes.Key))
+		d, err := nodevolumes.Decode(document.Data[nodevolumes.Key])
 		switch {
 		case err != nil:
-			return "what the bridge of node " + document.name() + " has cannot be read: " + err.Error(), nil //nolint:nilerr // it may be otherwise in a moment
+			return "what the bridge of node " + document.Name + " has cannot be read: " + err.Error(), nil //nolint:nilerr // it may be otherwise in a moment
 		case d.Find(o.rec.CSIDriver, o.rec.VolumeHandle) != nil:
 			return "the bridge of node " + d.Node + " still has it", nil
 		case d.Incomplete:
@@ -92,32 +98,26 @@ func (o *one) holders(ctx context.Context) (string, error) {
 		return "", err
 	}
 	for _, va := range attached {
-		return "it is still attached to node " + va.text("spec", "nodeName") + " (VolumeAttachment " + va.name() + ")", nil
+		return "it is still attached to node " + va.Spec.NodeName + " (VolumeAttachment " + va.Name + ")", nil
 	}
 	for _, p := range o.rec.Pods {
 		if p.Node == "" {
 			continue
 		}
-		node, err := w.get(ctx, nodes(), "", p.Node)
+		node, err := get(ctx, w, objects.Nodes(), "", p.Node)
 		if err != nil {
 			return "", err
 		}
-		if node != nil && slices.ContainsFunc(node.texts("status", "volumesInUse"), o.calls) {
+		if node != nil && o.inUse(node) {
 			return "the kubelet of node " + p.Node + " still has it (volumesInUse)", nil
 		}
 	}
 	return o.vendorHolds(ctx, w)
 }
 
-// calls reports whether a name of node.status.volumesInUse is the volume's: those
-// of FlexVolumes are DRIVER/NAME (pkg/volume/util/util.go, GetUniqueVolumeName).
-func (o *one) calls(name string) bool {
-	return name == o.uniqueCSI() || name == o.rec.FlexDriver+"/"+o.rec.Volume
-}
-
-// uniqueCSI is what the CSI volume is called in the status of nodes.
-func (o *one) uniqueCSI() string {
-	return "kubernetes.io/csi/" + o.rec.CSIDriver + "^" + o.rec.VolumeHandle
+// inUse reports whether a kubelet says that it uses the volume, as a FlexVolume or a CSI one.
+func (o *one) inUse(node *corev1.Node) bool {
+	return kubeobject.VolumeInUse(node, kubeobject.CSIVolumeName(o.rec.CSIDriver, o.rec.VolumeHandle)) || kubeobject.VolumeInUse(node, o.flexVolume().unique())
 }
 
 // mayEvict asks whether the pod may be evicted, before anything is deleted.
@@ -135,11 +135,13 @@ func (o *one) evict(ctx context.Context, dryRun bool) (missing string, err error
 		if err := o.held(); err != nil {
 			return "", err
 		}
-		switch err := o.c.EvictPod(ctx, namespace, name, p.UID, dryRun); {
-		case errors.Is(err, clusterview.ErrBudget):
+		err := o.c.Evict(ctx, namespace, name, types.UID(p.UID), dryRun)
+		if objects.IsBudget(err) {
 			return "it does not allow to evict pod " + p.Name, nil
-		case errors.Is(err, clusterview.ErrGone), errors.Is(err, clusterview.ErrConflict): // it is gone, or another one
-		case err != nil:
+		}
+		switch objects.OutcomeOf(err) {
+		case objects.Done, objects.Gone, objects.Conflict: // it is gone, or another one
+		default:
 			return "", err
 		}
 	}
@@ -168,12 +170,11 @@ func (o *one) makeWay(ctx context.Context) error {
 	if o.handsOver() {
 		lookedAt = o.nodesOfPods()
 	}
-	all = slices.DeleteFunc(all, func(p *Object) bool {
-		node := p.text("spec", "nodeName")
-		return node == "" || slices.Contains(lookedAt, node)
+	all = slices.DeleteFunc(all, func(p *corev1.Pod) bool {
+		return p.Spec.NodeName == "" || slices.Contains(lookedAt, p.Spec.NodeName)
 	})
 	if len(all) > 0 {
-		return surprised("%s has come meanwhile, on node %s", names(all[:1]), all[0].text("spec", "nodeName"))
+		return terminal("%s has come meanwhile, on node %s", names(all[:1]), all[0].Spec.NodeName)
 	}
 	return o.acceptedByOthers(ctx)
 }
@@ -194,10 +195,10 @@ func (o *one) stop(ctx context.Context) error {
 	for _, p := range o.rec.Pods {
 		namespace, name, _ := strings.Cut(p.Name, "/")
 		err := o.wait(ctx, waitFor{
-			what: "pod " + p.Name, resource: pods(), namespace: namespace, name: name, whole: true,
+			what: "pod " + p.Name, resource: objects.Pods().Resource, namespace: namespace, name: name, whole: true,
 			look: func(ctx context.Context) (string, error) {
-				pod, err := o.get(ctx, pods(), namespace, name)
-				if err != nil || pod == nil || pod.uid() != p.UID {
+				pod, err := objects.Pods().Get(ctx, o.c, namespace, name)
+				if err != nil || pod == nil || string(pod.UID) != p.UID {
 					return "", err
 				}
 				return "it has not ended yet", nil
@@ -226,8 +227,8 @@ func (o *one) successor(ctx context.Context) error {
 			}
 			none = len(all) == 0
 			for _, pod := range all {
-				if pod.uid() == o.rec.Pods[0].UID || !ready(pod.tree) {
-					return "pod " + pod.full() + " is not Ready yet", nil
+				if string(pod.UID) == o.rec.Pods[0].UID || !podReady(pod) {
+					return "pod " + full(pod) + " is not Ready yet", nil
 				}
 			}
 			if none {
@@ -251,6 +252,16 @@ func (o *one) successor(ctx context.Context) error {
 func (o *one) wantsPods(ctx context.Context) (bool, error) {
 	namespace, _, _ := strings.Cut(o.rec.Claim, "/")
 	kind, name, _ := strings.Cut(o.rec.Pods[0].Owner, "/")
-	owner, err := o.get(ctx, owners()[kind], namespace, name)
-	return owner != nil && fmt.Sprint(owner.at("spec", "replicas")) != "0", err
+	owner, err := o.c.Get(ctx, owners()[kind], namespace, name)
+	if owner == nil || err != nil {
+		return false, err
+	}
+	replicas, set, err := unstructured.NestedInt64(owner.Object, "spec", "replicas")
+	return !set || replicas != 0, err
+}
+
+func podReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }

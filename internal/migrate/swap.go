@@ -8,8 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/migrate/lock"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // This file is the dangerous part, and all of it: a PersistentVolume is deleted,
@@ -46,16 +51,16 @@ const (
 
 // look looks at what there is. It asks for the object as it is stored now, not
 // as some cache has it.
-func (o *one) look(ctx context.Context) (sight, *Object, error) {
+func (o *one) look(ctx context.Context) (sight, *volume, error) {
 	pv, err := o.volume(ctx)
 	switch {
 	case err != nil:
 		return foreign, nil, err
 	case pv == nil:
 		return gone, nil, nil
-	case pv.uid() == o.rec.FromUID && pv.deleting():
+	case string(pv.UID) == o.rec.FromUID && pv.deleting():
 		return deleting, pv, nil
-	case pv.uid() == o.rec.FromUID:
+	case string(pv.UID) == o.rec.FromUID:
 		return before, pv, nil
 	case pv.deleting():
 		return foreign, pv, nil
@@ -71,8 +76,8 @@ func (o *one) look(ctx context.Context) (sight, *Object, error) {
 func (o *one) replace(ctx context.Context) error {
 	for {
 		is, pv, err := o.look(ctx)
-		if errors.Is(err, clusterview.ErrRefused) && o.inWindow() { // as with a token that has just ended
-			err = insistent{err}
+		if objects.OutcomeOf(err) == objects.Refused && o.inWindow() { // as with a token that has just ended
+			err = retryable{err}
 		}
 		if err != nil {
 			return err
@@ -85,7 +90,7 @@ func (o *one) replace(ctx context.Context) error {
 		case gone:
 			err = o.fill(ctx)
 		case created:
-			o.rec.CreatedUID = pv.uid()
+			o.rec.CreatedUID = string(pv.UID)
 			return o.reach(ctx, journal.Created)
 		default:
 			err = o.notOurs(is, pv)
@@ -98,8 +103,8 @@ func (o *one) replace(ctx context.Context) error {
 
 // deleteFrom deletes the volume that is to go, if it is the very one that this
 // process has accepted. It stays as long as it has finalizers.
-func (o *one) deleteFrom(ctx context.Context, pv *Object) error {
-	version := pv.text("metadata", "resourceVersion")
+func (o *one) deleteFrom(ctx context.Context, pv *volume) error {
+	version := pv.ResourceVersion
 	if version != o.accepted {
 		return o.acceptAgain()
 	}
@@ -110,24 +115,24 @@ func (o *one) deleteFrom(ctx context.Context, pv *Object) error {
 	if err := o.held(); err != nil {
 		return err
 	}
-	return o.c.DeleteObject(ctx, persistentVolumes(), "", o.rec.Volume, clusterview.Preconditions{UID: o.rec.FromUID, ResourceVersion: version})
+	return o.c.Delete(ctx, objects.PersistentVolumes().Resource, "", o.rec.Volume, metav1.Preconditions{UID: new(types.UID(o.rec.FromUID)), ResourceVersion: &version})
 }
 
 // release takes the finalizers of a volume that is being deleted, which is when
 // it goes. Taken before, kubernetes.io/pv-protection would be put back at once
 // (pkg/controller/volume/pvprotection/pv_protection_controller.go, Kubernetes
 // v1.37.1).
-func (o *one) release(ctx context.Context, pv *Object) error {
-	finalizers := pv.texts("metadata", "finalizers")
+func (o *one) release(ctx context.Context, pv *volume) error {
+	finalizers := pv.Finalizers
 	if f := foreignFinalizer(pv); f != "" {
-		return surprised("PersistentVolume %s is being deleted and has got the finalizer %s meanwhile: it stays until whoever has set that takes it away; then resume", o.rec.Volume, f)
+		return terminal("PersistentVolume %s is being deleted and has got the finalizer %s meanwhile: it stays until whoever has set that takes it away; then resume", o.rec.Volume, f)
 	}
 	if len(finalizers) == 0 { // it is on its way
 		return sleep(ctx, 100*time.Millisecond)
 	}
 	patch, err := json.Marshal([]operation{
 		{Op: "test", Path: "/metadata/uid", Value: o.rec.FromUID},
-		{Op: "test", Path: "/metadata/resourceVersion", Value: pv.text("metadata", "resourceVersion")},
+		{Op: "test", Path: "/metadata/resourceVersion", Value: pv.ResourceVersion},
 		{Op: "test", Path: "/metadata/finalizers", Value: finalizers},
 		{Op: "remove", Path: "/metadata/finalizers"},
 	})
@@ -137,7 +142,7 @@ func (o *one) release(ctx context.Context, pv *Object) error {
 	if err := o.held(); err != nil {
 		return err
 	}
-	if _, err := o.c.PatchObject(ctx, persistentVolumes(), "", o.rec.Volume, clusterview.JSONPatch, patch); err != nil {
+	if _, err := o.c.Patch(ctx, objects.PersistentVolumes().Resource, "", o.rec.Volume, types.JSONPatchType, patch); err != nil {
 		return err
 	}
 	o.passed(journal.Deleted)
@@ -145,8 +150,8 @@ func (o *one) release(ctx context.Context, pv *Object) error {
 }
 
 // foreignFinalizer is one that is not taken away; empty: there is none.
-func foreignFinalizer(pv *Object) string {
-	for _, f := range pv.texts("metadata", "finalizers") {
+func foreignFinalizer(pv *volume) string {
+	for _, f := range pv.Finalizers {
 		if f != protection && !strings.HasPrefix(f, attacherPrefix) {
 			return f
 		}
@@ -167,34 +172,30 @@ func (o *one) fill(ctx context.Context) error {
 	}
 	// The Lease is not asked for: of two who create it one succeeds, and the other
 	// looks what that has made.
-	stored, err := o.c.CreateObject(ctx, persistentVolumes(), "", o.rec.To)
-	switch {
-	case errors.Is(err, clusterview.ErrExists): // whose it is, the next look says
+	to, err := parse(o.rec.To)
+	if err != nil {
+		return err
+	}
+	stored, err := o.c.Create(ctx, objects.PersistentVolumes().Resource, &to.Unstructured)
+	switch objects.OutcomeOf(err) {
+	case objects.Done:
+		return o.asAsked(to.Object, stored)
+	case objects.Exists: // whose it is, the next look says
 		if o.existed++; o.existed > 1 {
 			o.tell(Troubled, o.rec.Stage, fmt.Sprintf("%v, and it is not there; it is tried again", err))
 		}
 		return sleep(ctx, min(time.Duration(o.existed)*100*time.Millisecond, 5*time.Second))
-	case errors.Is(err, clusterview.ErrRefused):
+	case objects.Refused:
 		return o.turnBack(ctx, err)
-	case err != nil:
-		return err
 	}
-	return o.asAsked(stored)
+	return err
 }
 
 // asAsked compares what was stored with what was to be.
-func (o *one) asAsked(stored []byte) error {
-	want, err := ParseObject(o.rec.To)
-	if err != nil {
-		return err
-	}
-	got, err := ParseObject(stored)
-	if err != nil {
-		return err
-	}
-	o.rec.CreatedUID = got.uid()
-	if changed := changedBy(want.tree, got.tree); len(changed) > 0 {
-		return surprised("PersistentVolume %s was stored otherwise than it was to be: %s; find out by which webhook, then resume or roll back", o.rec.Volume, strings.Join(changed, "; "))
+func (o *one) asAsked(want map[string]any, stored *unstructured.Unstructured) error {
+	o.rec.CreatedUID = string(stored.GetUID())
+	if changed := changedBy(want, stored.Object); len(changed) > 0 {
+		return terminal("PersistentVolume %s was stored otherwise than it was to be: %s; find out by which webhook, then resume or roll back", o.rec.Volume, strings.Join(changed, "; "))
 	}
 	return nil
 }
@@ -203,10 +204,10 @@ func (o *one) asAsked(stored []byte) error {
 // well, it is tried again and again: no other way is as good.
 func (o *one) turnBack(ctx context.Context, why error) error {
 	switch {
-	case worthAnotherTry(why) || ctx.Err() != nil || errors.Is(why, clusterview.ErrLost), errors.Is(why, journal.ErrConflict): // in the last two somebody else is at it
+	case worthAnotherTry(why) || ctx.Err() != nil || errors.Is(why, lock.ErrLost), errors.Is(why, journal.ErrConflict): // in the last two somebody else is at it
 		return why
 	case o.rec.PutBack != "":
-		return insistent{why}
+		return retryable{why}
 	}
 	o.turn()
 	o.rec.PutBack = why.Error()
@@ -236,13 +237,13 @@ func (o *one) otherOne() json.RawMessage {
 	return restored(o.rec)
 }
 
-func (o *one) notOurs(is sight, pv *Object) error {
-	what := "another one, which somebody else has made (uid " + pv.uid() + ")"
+func (o *one) notOurs(is sight, pv *volume) error {
+	what := "another one, which somebody else has made (uid " + string(pv.UID) + ")"
 	switch {
 	case pv.deleting():
 		what = "one that is being deleted"
 	case is == other:
 		what = "what it was before: somebody else has put that back, as GitOps tools do"
 	}
-	return surprised("PersistentVolume %s is %s; nothing is done to it. See who does that, then resume or roll back", o.rec.Volume, what)
+	return terminal("PersistentVolume %s is %s; nothing is done to it. See who does that, then resume or roll back", o.rec.Volume, what)
 }

@@ -19,11 +19,11 @@ import (
 
 // trusted is an error unless a record may be gone on with.
 func trusted(rec *journal.Record) error {
-	flex, err := ParseObject(restored(rec))
+	flex, err := parse(restored(rec))
 	if err != nil {
 		return untrusted(rec, errors.New("its FlexVolume cannot be read"))
 	}
-	csi, err := ParseObject(rec.CSI)
+	csi, err := parse(rec.CSI)
 	if err != nil {
 		return untrusted(rec, errors.New("its CSI volume cannot be read"))
 	}
@@ -36,8 +36,8 @@ func trusted(rec *journal.Record) error {
 		return untrusted(rec, fmt.Errorf("its direction is %q", rec.Direction))
 	}
 	for _, err := range []error{
-		isVolume(rec, flex.tree, "flexVolume", map[string]string{"driver": rec.FlexDriver}),
-		isVolume(rec, csi.tree, "csi", map[string]string{"driver": rec.CSIDriver, "volumeHandle": rec.VolumeHandle}),
+		isVolume(rec, flex.Object, "flexVolume", map[string]string{"driver": rec.FlexDriver}),
+		isVolume(rec, csi.Object, "csi", map[string]string{"driver": rec.CSIDriver, "volumeHandle": rec.VolumeHandle}),
 		isDue(rec.To, due),
 	} {
 		if err != nil {
@@ -54,21 +54,21 @@ func untrusted(rec *journal.Record, err error) error {
 
 // isVolume is an error unless an object is the record's PersistentVolume, with a
 // source of which these fields are known.
-func isVolume(rec *journal.Record, object tree, source string, known map[string]string) error {
+func isVolume(rec *journal.Record, object map[string]any, source string, known map[string]string) error {
 	for field, want := range map[string]string{"apiVersion": "v1", "kind": "PersistentVolume"} {
-		if is := object.text(field); is != want {
+		if is := text(object, field); is != want {
 			return differs(field, is, want)
 		}
 	}
-	if is := object.name(); is != rec.Volume {
+	if is := text(object, "metadata", "name"); is != rec.Volume {
 		return differs("metadata.name", is, rec.Volume)
 	}
-	for _, field := range slices.Sorted(maps.Keys(object.sub("metadata"))) {
+	for _, field := range slices.Sorted(maps.Keys(sub(object, "metadata"))) {
 		if !slices.Contains([]string{"name", "generateName", "labels", "annotations", "ownerReferences"}, field) {
 			return fmt.Errorf("it has metadata.%s", field)
 		}
 	}
-	spec := object.sub("spec")
+	spec := sub(object, "spec")
 	for _, field := range slices.Sorted(maps.Keys(spec)) {
 		// Each source is an object. A field of a later release that is none is carried
 		// along.
@@ -78,22 +78,22 @@ func isVolume(rec *journal.Record, object tree, source string, known map[string]
 		}
 	}
 	for _, field := range slices.Sorted(maps.Keys(known)) {
-		if is := spec.text(source, field); is == "" || is != known[field] {
+		if is := text(spec, source, field); is == "" || is != known[field] {
 			return differs("spec."+source+"."+field, is, known[field])
 		}
 	}
-	if policy := spec.text("persistentVolumeReclaimPolicy"); policy != policyRetain {
+	if policy := text(spec, "persistentVolumeReclaimPolicy"); policy != policyRetain {
 		return differs("spec.persistentVolumeReclaimPolicy", policy, policyRetain)
 	}
 	return isClaimed(rec, spec)
 }
 
-func isClaimed(rec *journal.Record, spec tree) error {
+func isClaimed(rec *journal.Record, spec map[string]any) error {
 	var claim string
-	if ref := spec.sub("claimRef"); ref != nil {
-		claim = ref.text("namespace") + "/" + ref.text("name")
+	if ref := sub(spec, "claimRef"); ref != nil {
+		claim = text(ref, "namespace") + "/" + text(ref, "name")
 	}
-	if uid := spec.text("claimRef", "uid"); claim != rec.Claim || uid != rec.ClaimUID {
+	if uid := text(spec, "claimRef", "uid"); claim != rec.Claim || uid != rec.ClaimUID {
 		return differs("spec.claimRef", claim+" "+uid, rec.Claim+" "+rec.ClaimUID)
 	}
 	return nil
@@ -101,15 +101,15 @@ func isClaimed(rec *journal.Record, spec tree) error {
 
 // isDue is an error unless what is to be created is one of the two volumes; it may
 // have been expanded.
-func isDue(to json.RawMessage, due *Object) error {
-	object, err := ParseObject(to)
+func isDue(to json.RawMessage, due *Manifest) error {
+	object, err := parse(to)
 	if err != nil {
 		return errors.New("what is to be created cannot be read")
 	}
-	want, is := due.copied(), object.copied()
-	delete(want.sub("spec"), "capacity")
-	delete(is.sub("spec"), "capacity")
-	changed := append(differences(map[string]any(want), map[string]any(is), ""), additions(map[string]any(want), map[string]any(is), "")...)
+	want, is := due.DeepCopy().Object, object.Object
+	delete(sub(want, "spec"), "capacity")
+	delete(sub(is, "spec"), "capacity")
+	changed := append(differences(want, is, ""), additions(want, is, "")...)
 	if len(changed) > 0 {
 		return fmt.Errorf("what is to be created is not its volume: %s", strings.Join(changed, "; "))
 	}
@@ -123,24 +123,24 @@ func differs(field, is, want string) error {
 // asOriginal is an error unless the FlexVolume of the journal is the one that the
 // CSI volume says it was, and the CSI volume is the one of the journal. The journal
 // can be written by more people than PersistentVolumes.
-func (o *one) asOriginal(pv *Object) error {
-	if driver, handle := pv.text("spec", "csi", "driver"), pv.text("spec", "csi", "volumeHandle"); driver != o.rec.CSIDriver || handle != o.rec.VolumeHandle {
+func (o *one) asOriginal(pv *volume) error {
+	if driver, handle := pv.csi(); driver != o.rec.CSIDriver || handle != o.rec.VolumeHandle {
 		return untrusted(o.rec, fmt.Errorf("the PersistentVolume is %s/%s, not %s/%s", driver, handle, o.rec.CSIDriver, o.rec.VolumeHandle))
 	}
-	text, ok := pv.pairs("metadata", "annotations")[OriginalAnnotation]
+	annotation, ok := pv.Annotations[OriginalAnnotation]
 	if !ok {
 		return nil // a user who may write PersistentVolumes has taken it away
 	}
-	original, err := ParseObject([]byte(text))
+	original, err := parse([]byte(annotation))
 	if err != nil {
 		return fmt.Errorf("read annotation %s of PersistentVolume %s: %w", OriginalAnnotation, o.rec.Volume, err)
 	}
-	to, err := ParseObject(o.rec.To)
+	to, err := parse(o.rec.To)
 	if err != nil {
 		return err
 	}
 	const source = "spec.flexVolume"
-	was, is := original.at("spec", "flexVolume"), to.at("spec", "flexVolume")
+	was, is := sub(original.Object, "spec", "flexVolume"), sub(to.Object, "spec", "flexVolume")
 	if changed := append(differences(was, is, source), additions(was, is, source)...); len(changed) > 0 {
 		return untrusted(o.rec, fmt.Errorf("by its annotation %s the PersistentVolume was another FlexVolume: %s", OriginalAnnotation, strings.Join(changed, "; ")))
 	}

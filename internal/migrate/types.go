@@ -1,7 +1,6 @@
 package migrate
 
 import (
-	"encoding/json"
 	"time"
 )
 
@@ -110,7 +109,7 @@ type Volume struct {
 
 	Original Original `json:"original"`
 	// Replacement is the complete manifest; nil if none could be made.
-	Replacement *Object `json:"replacement,omitempty"`
+	Replacement *Manifest `json:"replacement,omitempty"`
 
 	attaches bool // the CSI driver's volumes are attached
 }
@@ -126,8 +125,7 @@ type Original struct {
 	Finalizers      []string `json:"finalizers,omitempty"`
 	Provisioner     string   `json:"provisioner,omitempty"`
 
-	// Object is all of it, for the back-up.
-	Object json.RawMessage `json:"-"`
+	object map[string]any // all of it
 }
 
 // A Pod is one that uses the claim and is not over.

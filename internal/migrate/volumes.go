@@ -3,7 +3,7 @@ package migrate
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
+	"maps"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 )
@@ -18,40 +18,36 @@ type operation struct {
 // matches reports whether a volume is what was to be created: the one that was
 // created then, or one that says the same. What people and controllers may change
 // of a volume afterwards is not compared.
-func (o *one) matches(pv *Object, want json.RawMessage) bool {
-	w, err := ParseObject(want)
+func (o *one) matches(pv *volume, want json.RawMessage) bool {
+	w, err := parse(want)
 	if err != nil {
 		return false
 	}
-	return matches(w.sub("spec").copied(), pv.sub("spec"), pv.uid() == o.rec.CreatedUID)
+	return matches(sub(w.Object, "spec"), sub(pv.object, "spec"), string(pv.UID) == o.rec.CreatedUID)
 }
 
 // matches compares two specs, both ways. Of the volume that was created then only
 // the identity counts: what was added to that a person was told (asAsked), and has
 // gone on.
-func matches(want, is tree, created bool) bool {
+func matches(want, is map[string]any, created bool) bool {
 	if created {
-		return len(differences(map[string]any(identity(want)), map[string]any(is), "")) == 0
+		return len(differences(identity(want), is, "")) == 0
 	}
+	want = maps.Clone(want)
 	delete(want, "capacity") // an expansion
 	delete(want, "persistentVolumeReclaimPolicy")
-	if len(differences(map[string]any(want), map[string]any(is), "")) > 0 {
-		return false
-	}
-	return !slices.ContainsFunc(mounting(), func(field string) bool {
-		return len(additions(want.at(field), is.at(field), field)) > 0
-	})
+	return len(differences(want, is, ""))+len(mountedOtherwise(want, is, "")) == 0
 }
 
 // identity is what makes a volume this volume, and this claim's.
-func identity(spec tree) tree {
-	is := tree{}
+func identity(spec map[string]any) map[string]any {
+	is := map[string]any{}
 	for _, source := range []string{"flexVolume", "csi"} {
-		if spec.has(source) {
-			is[source] = spec.at(source)
+		if spec[source] != nil {
+			is[source] = spec[source]
 		}
 	}
-	if uid := spec.text("claimRef", "uid"); uid != "" {
+	if uid := text(spec, "claimRef", "uid"); uid != "" {
 		is["claimRef"] = map[string]any{"uid": uid}
 	}
 	return is
@@ -60,15 +56,15 @@ func identity(spec tree) tree {
 // restored is the FlexVolume as it is put back: what it was, but that it keeps
 // what is stored until the claim is bound to it (finishFlex).
 func restored(rec *journal.Record) json.RawMessage {
-	old, err := ParseObject(rec.Flex)
+	old, err := parse(rec.Flex)
 	if err != nil {
 		return nil
 	}
-	object := tree(stripped(old))
-	if text, ok := old.pairs("metadata", "annotations")[lastApplied]; ok {
-		object.sub("metadata", "annotations")[lastApplied] = text
+	object := stripped(old.Object)
+	if applied, ok := old.GetAnnotations()[lastApplied]; ok {
+		sub(object, "metadata", "annotations")[lastApplied] = applied
 	}
-	object.sub("spec")["persistentVolumeReclaimPolicy"] = policyRetain
+	retained(object)
 	text, err := encode(object)
 	if err != nil {
 		return nil
@@ -76,11 +72,18 @@ func restored(rec *journal.Record) json.RawMessage {
 	return text
 }
 
+// retained gives an object the policy Retain.
+func retained(object map[string]any) {
+	if spec := sub(object, "spec"); spec != nil {
+		spec["persistentVolumeReclaimPolicy"] = policyRetain
+	}
+}
+
 // policyOf is the reclaim policy that the FlexVolume had.
 func policyOf(rec *journal.Record) (string, error) {
-	old, err := ParseObject(rec.Flex)
+	old, err := parse(rec.Flex)
 	if err != nil {
 		return "", fmt.Errorf("read the FlexVolume of the journal: %w", err)
 	}
-	return old.text("spec", "persistentVolumeReclaimPolicy"), nil
+	return text(old.Object, "spec", "persistentVolumeReclaimPolicy"), nil
 }

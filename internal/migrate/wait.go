@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 // waitFor is something that is waited for.
@@ -14,7 +15,7 @@ type waitFor struct {
 	what string // for people
 	// resource, namespace and name are an object that changes when it is there;
 	// without a name it is looked for every second.
-	resource        clusterview.Resource
+	resource        schema.GroupVersionResource
 	namespace, name string
 	// look asks the API server what there is now: what a watch tells at first may
 	// be a moment old.
@@ -43,10 +44,10 @@ func (o *one) wait(ctx context.Context, w waitFor) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, errTimeout)
 	defer cancel()
 	var said, missing string
-	var events <-chan clusterview.Event
+	var events <-chan watch.Event
 	for {
 		if events == nil && w.name != "" {
-			events, _ = o.c.WatchObject(ctx, w.resource, w.namespace, w.name) // without it, it is asked
+			events, _ = o.c.Watch(ctx, w.resource, w.namespace, w.name) // without it, it is asked
 		}
 		now, err := w.look(ctx)
 		switch {
@@ -70,7 +71,7 @@ func (o *one) wait(ctx context.Context, w waitFor) error {
 }
 
 // pause lasts until the object has changed, or it is time to look.
-func (o *one) pause(ctx context.Context, w waitFor, events *<-chan clusterview.Event) error {
+func (o *one) pause(ctx context.Context, w waitFor, events *<-chan watch.Event) error {
 	every := lookUnwatched
 	if *events != nil {
 		every = lookWatched
@@ -97,7 +98,7 @@ func (o *one) inVain(ctx context.Context, w waitFor, missing string, most time.D
 	if !errors.Is(context.Cause(ctx), errTimeout) || errors.Is(err, errEnough) {
 		return err
 	}
-	return surprise{fmt.Errorf("%w for %s: %s: %s", errTimeout, most, w.what, missing)}
+	return terminalError{fmt.Errorf("%w for %s: %s: %s", errTimeout, most, w.what, missing)}
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

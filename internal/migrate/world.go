@@ -5,70 +5,87 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // world is what was read of the cluster for one plan, each object once: so all
 // volumes are judged by the same picture.
 type world struct {
-	reader Reader
+	client *objects.Client
 	// untried is why the API server is not asked about replacements; empty: it is.
 	untried string
 
-	got     map[string]*Object   // by path; nil: there is none
-	listed  map[string][]*Object // by path and selector
+	read    map[string]any       // objects and lists, by path and selector
 	bridges map[string]*bridgeOf // by node
 }
 
-func newWorld(r Reader) *world {
-	return &world{reader: r, got: map[string]*Object{}, listed: map[string][]*Object{}, bridges: map[string]*bridgeOf{}}
+func newWorld(c *objects.Client) *world {
+	return &world{client: c, read: map[string]any{}, bridges: map[string]*bridgeOf{}}
+}
+
+// once reads something unless that was done.
+func once[T any](w *world, key string, read func() (T, error)) (T, error) {
+	if known, ok := w.read[key].(T); ok {
+		return known, nil
+	}
+	value, err := read()
+	if err == nil {
+		w.read[key] = value
+	}
+	return value, err
 }
 
 // get returns an object; nil if there is none.
-func (w *world) get(ctx context.Context, r clusterview.Resource, namespace, name string) (*Object, error) {
-	key := r.Path(namespace) + "/" + name
-	if o, ok := w.got[key]; ok {
-		return o, nil
-	}
-	raw, err := w.reader.GetObject(ctx, r, namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	var o *Object
-	if raw != nil {
-		if o, err = ParseObject(raw); err != nil {
-			return nil, fmt.Errorf("read %s %s: %w", r.Name, name, err)
-		}
-	}
-	w.got[key] = o
-	return o, nil
+func get[T any](ctx context.Context, w *world, k objects.Kind[T], namespace, name string) (*T, error) {
+	return once(w, fmt.Sprintf("%s %s/%s", k.Resource, namespace, name), func() (*T, error) { return k.Get(ctx, w.client, namespace, name) })
 }
 
-// list returns the objects that are selected.
-func (w *world) list(ctx context.Context, r clusterview.Resource, s clusterview.Selector) ([]*Object, error) {
-	key := r.Path(s.Namespace) + "?" + s.Labels + "&" + s.Fields
-	if all, ok := w.listed[key]; ok {
-		return all, nil
-	}
-	raws, err := w.reader.ListObjects(ctx, r, s)
-	if err != nil {
+// listed returns the objects that are selected.
+func listed[T any](ctx context.Context, w *world, k objects.Kind[T], namespace string, o metav1.ListOptions) ([]*T, error) {
+	return once(w, fmt.Sprintf("%s %s?%s&%s", k.Resource, namespace, o.LabelSelector, o.FieldSelector), func() ([]*T, error) {
+		return k.List(ctx, w.client, namespace, o)
+	})
+}
+
+// every returns all objects of a kind.
+func every[T any](ctx context.Context, w *world, k objects.Kind[T]) ([]*T, error) {
+	return listed(ctx, w, k, "", metav1.ListOptions{})
+}
+
+// volume returns a PersistentVolume; nil if there is none.
+func (w *world) volume(ctx context.Context, name string) (*volume, error) {
+	return once(w, "volume "+name, func() (*volume, error) { return getVolume(ctx, w.client, name) })
+}
+
+func getVolume(ctx context.Context, c *objects.Client, name string) (*volume, error) {
+	o, err := c.Get(ctx, objects.PersistentVolumes().Resource, "", name)
+	if o == nil || err != nil {
 		return nil, err
 	}
-	all := make([]*Object, 0, len(raws))
-	for _, raw := range raws {
-		o, err := ParseObject(raw)
+	return asVolume(o)
+}
+
+// volumes returns the PersistentVolumes with these labels; empty: all.
+func (w *world) volumes(ctx context.Context, labels string) ([]*volume, error) {
+	return once(w, "volumes "+labels, func() ([]*volume, error) {
+		found, err := w.client.List(ctx, objects.PersistentVolumes().Resource, "", metav1.ListOptions{LabelSelector: labels})
 		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", r.Name, err)
+			return nil, err
 		}
-		all = append(all, o)
-	}
-	w.listed[key] = all
-	return all, nil
-}
-
-func (w *world) all(ctx context.Context, r clusterview.Resource) ([]*Object, error) {
-	return w.list(ctx, r, clusterview.Selector{})
+		volumes := make([]*volume, 0, len(found))
+		for _, o := range found {
+			v, err := asVolume(o)
+			if err != nil {
+				return nil, err
+			}
+			volumes = append(volumes, v)
+		}
+		return volumes, nil
+	})
 }
 
 // bridgeOf is what the bridge of a node says.
@@ -79,11 +96,12 @@ type bridgeOf struct {
 
 // documents are what the bridges of all nodes say. Kubernetes puts a
 // kube-root-ca.crt into each namespace, which says nothing.
-func (w *world) documents(ctx context.Context) ([]*Object, error) {
-	all, err := w.list(ctx, configMaps(), clusterview.Selector{Namespace: nodevolumes.Namespace})
-	return slices.DeleteFunc(slices.Clone(all), func(o *Object) bool {
-		_, labelled := o.pairs("metadata", "labels")[nodevolumes.Label]
-		return !labelled && !o.has("data", nodevolumes.Key)
+func (w *world) documents(ctx context.Context) ([]*corev1.ConfigMap, error) {
+	found, err := listed(ctx, w, objects.ConfigMaps(), nodevolumes.Namespace, metav1.ListOptions{})
+	return slices.DeleteFunc(slices.Clone(found), func(o *corev1.ConfigMap) bool {
+		_, labelled := o.Labels[nodevolumes.Label]
+		_, has := o.Data[nodevolumes.Key]
+		return !labelled && !has
 	}), err
 }
 
@@ -91,8 +109,8 @@ func (w *world) documents(ctx context.Context) ([]*Object, error) {
 // none says what it serves.
 func (w *world) served(ctx context.Context, flexDriver string) (bool, error) {
 	all, err := w.documents(ctx)
-	return len(all) == 0 || slices.ContainsFunc(all, func(o *Object) bool {
-		d, err := nodevolumes.Decode(o.text("data", nodevolumes.Key))
+	return len(all) == 0 || slices.ContainsFunc(all, func(o *corev1.ConfigMap) bool {
+		d, err := nodevolumes.Decode(o.Data[nodevolumes.Key])
 		return err == nil && d.Serves(flexDriver)
 	}), err
 }
@@ -101,15 +119,15 @@ func (w *world) served(ctx context.Context, flexDriver string) (bool, error) {
 // does not tell.
 func (w *world) stages(ctx context.Context, csiDriver string) (bool, error) {
 	all, err := w.documents(ctx)
-	return slices.ContainsFunc(all, func(o *Object) bool {
-		d, err := nodevolumes.Decode(o.text("data", nodevolumes.Key))
+	return slices.ContainsFunc(all, func(o *corev1.ConfigMap) bool {
+		d, err := nodevolumes.Decode(o.Data[nodevolumes.Key])
 		return err == nil && d.Stages(csiDriver)
 	}), err
 }
 
 // ofThisBoot: what was told before a node was started is not so any more.
-func ofThisBoot(d *nodevolumes.Document, node *Object) bool {
-	return d.BootID == node.text("status", "nodeInfo", "bootID")
+func ofThisBoot(d *nodevolumes.Document, node *corev1.Node) bool {
+	return d.BootID == node.Status.NodeInfo.BootID
 }
 
 // bridge returns what the bridge of a node says.
@@ -119,9 +137,9 @@ func (w *world) bridge(ctx context.Context, node string) *bridgeOf {
 	}
 	b := &bridgeOf{}
 	w.bridges[node] = b
-	o, err := w.get(ctx, configMaps(), nodevolumes.Namespace, node)
+	o, err := get(ctx, w, objects.ConfigMaps(), nodevolumes.Namespace, node)
 	if err == nil && o != nil {
-		b.document, err = nodevolumes.Decode(o.text("data", nodevolumes.Key))
+		b.document, err = nodevolumes.Decode(o.Data[nodevolumes.Key])
 	}
 	switch {
 	case err != nil:

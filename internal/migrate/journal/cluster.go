@@ -11,7 +11,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // Label is that of the ConfigMaps of the journal, volumeAnnotation has the name
@@ -32,18 +38,10 @@ const (
 	maxRecord = 900 << 10
 )
 
-// API is what is wanted of the API server: internal/kube has it.
-type API interface {
-	GetObject(ctx context.Context, r clusterview.Resource, namespace, name string) ([]byte, error)
-	ListObjects(ctx context.Context, r clusterview.Resource, s clusterview.Selector) ([][]byte, error)
-	CreateObject(ctx context.Context, r clusterview.Resource, namespace string, object []byte) ([]byte, error)
-	PatchObject(ctx context.Context, r clusterview.Resource, namespace, name string, kind clusterview.PatchKind, patch []byte) ([]byte, error)
-}
-
 // Cluster keeps records as ConfigMaps, one for each volume. It does not overwrite
 // what somebody else has written since it was read.
 type Cluster struct {
-	api       API
+	client    *objects.Client
 	namespace string
 	writer    string
 
@@ -54,29 +52,12 @@ type Cluster struct {
 }
 
 // NewCluster keeps records in a namespace.
-func NewCluster(api API, namespace string) *Cluster {
-	return &Cluster{api: api, namespace: namespace, writer: rand.Text(), versions: map[string]string{}}
+func NewCluster(client *objects.Client, namespace string) *Cluster {
+	return &Cluster{client: client, namespace: namespace, writer: rand.Text(), versions: map[string]string{}}
 }
 
 // ConfigMapName is that of a volume's record.
 func ConfigMapName(volume string) string { return prefix + hash(volume) }
-
-func configMaps() clusterview.Resource {
-	return clusterview.Resource{Version: "v1", Name: "configmaps"}
-}
-
-// configMap is what is read and written of one.
-type configMap struct {
-	APIVersion string `json:"apiVersion,omitempty"`
-	Kind       string `json:"kind,omitempty"`
-	Metadata   struct {
-		Name            string            `json:"name,omitempty"`
-		ResourceVersion string            `json:"resourceVersion,omitempty"`
-		Labels          map[string]string `json:"labels,omitempty"`
-		Annotations     map[string]string `json:"annotations,omitempty"`
-	} `json:"metadata"`
-	Data map[string]string `json:"data,omitempty"`
-}
 
 func (c *Cluster) known(volume string) string {
 	c.mu.Lock()
@@ -95,18 +76,10 @@ func (c *Cluster) note(volume, version string) {
 }
 
 // get returns the ConfigMap of a volume; nil if there is none.
-func (c *Cluster) get(ctx context.Context, volume string) (*configMap, error) {
-	name := ConfigMapName(volume)
-	raw, err := c.api.GetObject(ctx, configMaps(), c.namespace, name)
+func (c *Cluster) get(ctx context.Context, volume string) (*corev1.ConfigMap, error) {
+	m, err := objects.ConfigMaps().Get(ctx, c.client, c.namespace, ConfigMapName(volume))
 	if err != nil {
 		return nil, fmt.Errorf("read the journal of %s: %w", volume, err)
-	}
-	if raw == nil {
-		return nil, nil //nolint:nilnil // there is none
-	}
-	m := &configMap{}
-	if err := json.Unmarshal(raw, m); err != nil {
-		return nil, fmt.Errorf("read the journal of %s: ConfigMap %s/%s: %w", volume, c.namespace, name, err)
 	}
 	return m, nil
 }
@@ -121,12 +94,12 @@ func (c *Cluster) Load(ctx context.Context, volume string) (*Record, error) {
 		c.note(volume, "")
 		return nil, nil //nolint:nilnil // there is none
 	}
-	c.note(volume, m.Metadata.ResourceVersion)
+	c.note(volume, m.ResourceVersion)
 	return c.decode(m, volume)
 }
 
-func (c *Cluster) decode(m *configMap, volume string) (*Record, error) {
-	return decode([]byte(m.Data[recordKey]), volume, "ConfigMap "+c.namespace+"/"+m.Metadata.Name)
+func (c *Cluster) decode(m *corev1.ConfigMap, volume string) (*Record, error) {
+	return decode([]byte(m.Data[recordKey]), volume, "ConfigMap "+c.namespace+"/"+m.Name)
 }
 
 // List returns all records, and an error for each ConfigMap that has none.
@@ -137,25 +110,21 @@ func (c *Cluster) List(ctx context.Context) ([]*Record, error) {
 
 // list returns the errors of ConfigMaps by their names.
 func (c *Cluster) list(ctx context.Context) (all []*Record, broken map[string]error, err error) {
-	raws, err := c.api.ListObjects(ctx, configMaps(), clusterview.Selector{Namespace: c.namespace, Labels: Label + "=true"})
+	maps, err := objects.ConfigMaps().List(ctx, c.client, c.namespace, metav1.ListOptions{LabelSelector: Label + "=true"})
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the journal: %w", err)
 	}
 	broken = map[string]error{}
-	for _, raw := range raws {
-		m := &configMap{}
-		if err := json.Unmarshal(raw, m); err != nil {
-			return nil, nil, fmt.Errorf("read the journal: %w", err)
-		}
+	for _, m := range maps {
 		r, err := c.decode(m, "")
-		if err == nil && ConfigMapName(r.Volume) != m.Metadata.Name {
-			err = fmt.Errorf("ConfigMap %s/%s: it is about volume %q, whose has another name", c.namespace, m.Metadata.Name, r.Volume)
+		if err == nil && ConfigMapName(r.Volume) != m.Name {
+			err = fmt.Errorf("ConfigMap %s/%s: it is about volume %q, whose has another name", c.namespace, m.Name, r.Volume)
 		}
 		if err != nil {
-			broken[m.Metadata.Name] = err
+			broken[m.Name] = err
 			continue
 		}
-		c.note(r.Volume, m.Metadata.ResourceVersion)
+		c.note(r.Volume, m.ResourceVersion)
 		all = append(all, r)
 	}
 	sortRecords(all)
@@ -181,50 +150,60 @@ func (c *Cluster) put(ctx context.Context, n *Record) error {
 		return fmt.Errorf("write the journal of %s: %w", n.Volume, err)
 	}
 	stored, err := c.write(ctx, n, data)
-	for try := 1; try < 3 && (errors.Is(err, clusterview.ErrConflict) || errors.Is(err, clusterview.ErrExists) || errors.Is(err, clusterview.ErrGone)); try++ {
+	for try := 1; try < 3 && changedMeanwhile(err); try++ {
 		there, e := c.get(ctx, n.Volume)
 		switch {
 		case e != nil:
 			return e
 		case there == nil: // somebody has deleted it: it is written again
 			c.note(n.Volume, "")
-		case there.Metadata.Annotations[writerAnnotation] != c.writer:
+		case there.Annotations[writerAnnotation] != c.writer:
 			return fmt.Errorf("write the journal of %s: ConfigMap %s/%s: %w", n.Volume, c.namespace, ConfigMapName(n.Volume), ErrConflict)
 		default:
-			c.note(n.Volume, there.Metadata.ResourceVersion)
+			c.note(n.Volume, there.ResourceVersion)
 		}
 		stored, err = c.write(ctx, n, data)
 	}
 	if err != nil {
 		return fmt.Errorf("write the journal of %s: %w", n.Volume, err)
 	}
-	m := &configMap{}
-	if err := json.Unmarshal(stored, m); err != nil {
-		return fmt.Errorf("write the journal of %s: %w", n.Volume, err)
-	}
-	c.note(n.Volume, m.Metadata.ResourceVersion)
+	c.note(n.Volume, stored.GetResourceVersion())
 	return nil
 }
 
+// changedMeanwhile reports whether the ConfigMap was not what it was known to be.
+func changedMeanwhile(err error) bool {
+	is := objects.OutcomeOf(err)
+	return is == objects.Conflict || is == objects.Exists || is == objects.Gone
+}
+
 // write makes one request.
-func (c *Cluster) write(ctx context.Context, n *Record, data []byte) ([]byte, error) {
-	m := &configMap{APIVersion: "v1", Kind: "ConfigMap", Data: map[string]string{recordKey: string(data)}}
-	name := ConfigMapName(n.Volume)
-	m.Metadata.Name, m.Metadata.ResourceVersion = name, c.known(n.Volume)
-	m.Metadata.Labels = map[string]string{Label: "true", "app.kubernetes.io/managed-by": "flex2csi"}
-	m.Metadata.Annotations = map[string]string{volumeAnnotation: n.Volume, writerAnnotation: c.writer}
-	first := m.Metadata.ResourceVersion == ""
+func (c *Cluster) write(ctx context.Context, n *Record, data []byte) (*unstructured.Unstructured, error) {
+	m := &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.namespace, Name: ConfigMapName(n.Volume), ResourceVersion: c.known(n.Volume),
+			Labels:      map[string]string{Label: "true", attachment.ManagedByLabel: attachment.ManagedBy},
+			Annotations: map[string]string{volumeAnnotation: n.Volume, writerAnnotation: c.writer},
+		},
+		Data: map[string]string{recordKey: string(data)},
+	}
+	first := m.ResourceVersion == ""
 	if first && len(data) > maxRecord {
 		return nil, fmt.Errorf("%w: %d KiB, and there is room for %d; the volume or its claim has big annotations", ErrTooBig, len(data)>>10, maxRecord>>10)
+	}
+	if first {
+		object, err := objects.ToUnstructured(m)
+		if err != nil {
+			return nil, err
+		}
+		return c.client.Create(ctx, objects.ConfigMaps().Resource, object)
 	}
 	body, err := json.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
-	if first {
-		return c.api.CreateObject(ctx, configMaps(), c.namespace, body)
-	}
-	return c.api.PatchObject(ctx, configMaps(), c.namespace, name, clusterview.MergePatch, body)
+	return c.client.Patch(ctx, objects.ConfigMaps().Resource, c.namespace, m.Name, types.MergePatchType, body)
 }
 
 // Verify compares a record that was saved with the ConfigMap.

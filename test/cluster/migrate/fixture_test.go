@@ -18,6 +18,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -194,25 +195,25 @@ func (w *world) attached(volume, node string, change ...func(*storagev1.VolumeAt
 	w.check(err)
 }
 
-func (w *world) cluster(token string) *kube.Cluster {
+func (w *world) cluster(token string) *objects.Client {
 	w.t.Helper()
 	c, err := kube.Connect(kube.Options{Kubeconfig: w.Kubeconfig(token), UserAgent: "flex2csi-test"})
 	w.check(err)
-	return c
+	return c.Objects()
 }
 
-func (w *world) clusterAt(x *controlplane.Proxy) *kube.Cluster {
+func (w *world) clusterAt(x *controlplane.Proxy) *objects.Client {
 	w.t.Helper()
 	c, err := kube.Connect(kube.Options{Kubeconfig: x.Kubeconfig(controlplane.Admin), UserAgent: "flex2csi-test"})
 	w.check(err)
-	return c
+	return c.Objects()
 }
 
-func (w *world) planner(r migrate.Reader) *migrate.Planner {
+func (w *world) planner(client *objects.Client) *migrate.Planner {
 	w.t.Helper()
 	c, err := bridgeconfig.Decode([]byte(configuration), mapping.Check)
 	w.check(err)
-	return &migrate.Planner{Reader: r, Config: c, Server: "test", Now: time.Now}
+	return &migrate.Planner{Client: client, Config: c, Server: "test", Now: time.Now}
 }
 
 // plan plans as the administrator.

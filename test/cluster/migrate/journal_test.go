@@ -12,18 +12,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
-	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
 // aRecord is one with the volume as the API server sends it.
-func (w *world) aRecord(c *kube.Cluster, volume string) *journal.Record {
+func (w *world) aRecord(c *objects.Client, volume string) *journal.Record {
 	w.t.Helper()
 	w.made(c, volume)
-	object, err := c.GetObject(w.t.Context(), pvs(), "", volume)
+	object, err := c.GetRaw(w.t.Context(), pvs(), "", volume)
 	w.check(err)
 	return &journal.Record{Volume: volume, Stage: journal.BackedUp, Direction: journal.ToCSI, Flex: []byte(strings.TrimSpace(string(object)))}
 }
@@ -40,8 +39,7 @@ func (w *world) same(got *journal.Record, err error, want *journal.Record) {
 // overwrite without having read it.
 func testJournalInCluster(w *world) {
 	x := w.Proxy()
-	c, err := kube.Connect(kube.Options{Kubeconfig: x.Kubeconfig(controlplane.Admin)})
-	w.check(err)
+	c := w.clusterAt(x)
 	ctx := w.t.Context()
 	one, two := journal.NewCluster(c, migrate.Namespace), journal.NewCluster(w.admin(), migrate.Namespace)
 	r := w.aRecord(c, "pv-in-cluster")
@@ -88,7 +86,7 @@ func testJournalInCluster(w *world) {
 		before := r.Sequence
 		for _, trouble := range []string{"first", "second"} {
 			r.Trouble = trouble
-			if err := one.Save(ctx, r); !errors.Is(err, clusterview.ErrAway) || r.Sequence != before {
+			if err := one.Save(ctx, r); objects.OutcomeOf(err) != objects.Unknown || r.Sequence != before {
 				w.t.Fatal(err, r.Sequence)
 			}
 		}
@@ -143,8 +141,7 @@ func testJournalTooBig(w *world) {
 // migration goes on from the right one.
 func testJournalInBoth(w *world) {
 	x := w.Proxy()
-	c, err := kube.Connect(kube.Options{Kubeconfig: x.Kubeconfig(controlplane.Admin)})
-	w.check(err)
+	c := w.clusterAt(x)
 	ctx := w.t.Context()
 	here := filepath.Join(w.t.TempDir(), "here")
 	both := func(dir string) *journal.Both { // as a process that begins
@@ -173,7 +170,7 @@ func testJournalInBoth(w *world) {
 	x.Fail(controlplane.Fault{Verb: "patch", Resource: "configmaps", Times: 1})
 	next := *r
 	next.Stage = journal.Retained
-	if err := b.Save(ctx, &next); !errors.Is(err, clusterview.ErrAway) {
+	if err := b.Save(ctx, &next); objects.OutcomeOf(err) != objects.Unknown {
 		w.t.Fatal(err)
 	}
 	if got := loaded(here); got.Stage != journal.Retained || got.Sequence != 2 || !got.Lagging {
@@ -199,7 +196,7 @@ func testJournalInBoth(w *world) {
 	r, err = b.Load(ctx, r.Volume)
 	w.check(err)
 	x.Fail(controlplane.Fault{Verb: "patch", Resource: "configmaps", Times: 1})
-	if err := b.Save(ctx, r); !errors.Is(err, clusterview.ErrAway) {
+	if err := b.Save(ctx, r); objects.OutcomeOf(err) != objects.Unknown {
 		w.t.Fatal(err)
 	}
 	b = both(here)
@@ -239,7 +236,7 @@ func testJournalInBoth(w *world) {
 	// While the API server is away nothing is known: its record may be the later
 	// one.
 	x.Away()
-	if got, err := both(here).Load(ctx, r.Volume); !errors.Is(err, clusterview.ErrAway) {
+	if got, err := both(here).Load(ctx, r.Volume); objects.OutcomeOf(err) != objects.Unknown {
 		w.t.Fatal(got, err)
 	}
 }

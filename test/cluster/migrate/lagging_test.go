@@ -3,9 +3,9 @@ package migrate_test
 import (
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -15,10 +15,10 @@ type unleased struct{}
 func (unleased) Held() error { return nil }
 
 // journalOf is a runner with a journal in a directory, as a process that begins.
-func (w *world) journalOf(c *kube.Cluster, dir string) *migrate.Runner {
+func (w *world) journalOf(c *objects.Client, dir string) *migrate.Runner {
 	w.t.Helper()
 	return &migrate.Runner{
-		Cluster: c, Planner: w.planner(c), Lease: unleased{}, Now: time.Now, Options: migrate.Options{Timeout: 5 * time.Second},
+		Client: c, Planner: w.planner(c), Lease: unleased{}, Now: time.Now, Options: migrate.Options{Timeout: 5 * time.Second},
 		Journal: &journal.Both{Disk: &journal.Disk{Dir: dir}, Cluster: journal.NewCluster(c, migrate.Namespace)},
 	}
 }

@@ -6,31 +6,30 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
-	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/migrate/lock"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
 const leaseDuration = 3 * time.Second
 
-func wants(identity string) kube.LeaseOptions {
-	return kube.LeaseOptions{Namespace: migrate.Namespace, Name: "flex2csi-migrate", Identity: identity, Process: "process of " + identity, Duration: leaseDuration}
+func wants(identity string) lock.Options {
+	return lock.Options{Namespace: migrate.Namespace, Name: "flex2csi-migrate", Identity: identity, Process: "process of " + identity, Duration: leaseDuration}
 }
 
 // through is a way to the API server that can fail.
-func (w *world) through() (*kube.Cluster, *controlplane.Proxy) {
+func (w *world) through() (*objects.Client, *controlplane.Proxy) {
 	w.t.Helper()
 	x := w.Proxy()
-	c, err := kube.Connect(kube.Options{Kubeconfig: x.Kubeconfig(controlplane.Admin)})
-	w.check(err)
+	c := w.clusterAt(x)
 	return c, x
 }
 
 // testLease: one of two has it, and the next one when that gives it up.
 func testLease(w *world) {
 	c, ctx := w.admin(), w.t.Context()
-	a, err := c.TakeLease(ctx, wants("a"))
+	a, err := lock.Take(ctx, c, wants("a"))
 	w.check(err)
 	w.check(a.Held())
 	var holder string
@@ -38,7 +37,7 @@ func testLease(w *world) {
 	b.Waiting = func(h string) { holder += h }
 	b.Dead = func(string) bool { return false }
 	begun := time.Now()
-	if l, err := c.TakeLease(ctx, b); !errors.Is(err, clusterview.ErrHeld) || holder != "a" {
+	if l, err := lock.Take(ctx, c, b); !errors.Is(err, lock.ErrHeld) || holder != "a" {
 		w.t.Fatal(l, err, holder)
 	}
 	if d := time.Since(begun); d > leaseDuration {
@@ -50,7 +49,7 @@ func testLease(w *world) {
 	}
 	w.check(a.Release(ctx))
 	begun = time.Now()
-	l, err := c.TakeLease(ctx, b)
+	l, err := lock.Take(ctx, c, b)
 	w.check(err)
 	w.check(l.Held())
 	if d := time.Since(begun); d > leaseDuration/2 {
@@ -60,8 +59,8 @@ func testLease(w *world) {
 
 	w.ServiceAccount("default", "nobody-else")
 	nobody := w.cluster(w.ServiceAccountToken(w.Pod("default", "nobody-else", "nowhere", "nobody-else")))
-	_, err = nobody.TakeLease(ctx, wants("c"))
-	w.is(err, clusterview.ErrRefused)
+	_, err = lock.Take(ctx, nobody, wants("c"))
+	w.is(err, objects.Refused)
 }
 
 // testLeaseOfTheDead: it is waited for its end, unless the holder is known to be
@@ -69,20 +68,20 @@ func testLease(w *world) {
 func testLeaseOfTheDead(w *world) {
 	c, x := w.through()
 	ctx := w.t.Context()
-	a, err := c.TakeLease(ctx, wants("a"))
+	a, err := lock.Take(ctx, c, wants("a"))
 	w.check(err)
 	x.Away() // as if it had been killed
 	begun := time.Now()
-	b, err := w.admin().TakeLease(ctx, wants("b"))
+	b, err := lock.Take(ctx, w.admin(), wants("b"))
 	w.check(err)
 	if d := time.Since(begun); d < leaseDuration {
 		w.t.Errorf("a was not waited for, but %v", d)
 	}
-	if err := a.Held(); !errors.Is(err, clusterview.ErrAway) {
+	if err := a.Held(); !errors.Is(err, lock.ErrStale) {
 		w.t.Errorf("a still has it: %v", err)
 	}
 	x.Back()
-	eventually(w.t, "a knows that it is lost", func() bool { return errors.Is(a.Held(), clusterview.ErrLost) })
+	eventually(w.t, "a knows that it is lost", func() bool { return errors.Is(a.Held(), lock.ErrLost) })
 	w.check(b.Held())
 	w.check(a.Release(ctx)) // and not b's
 	w.check(b.Held())
@@ -90,22 +89,22 @@ func testLeaseOfTheDead(w *world) {
 	o := wants("c")
 	o.Dead = func(process string) bool { return process == "process of b" }
 	begun = time.Now()
-	l, err := c.TakeLease(ctx, o)
+	l, err := lock.Take(ctx, c, o)
 	w.check(err)
 	if d := time.Since(begun); d > leaseDuration/2 {
 		w.t.Errorf("it took %v to take what was that of the dead", d)
 	}
-	eventually(w.t, "b knows that it is lost", func() bool { return errors.Is(b.Held(), clusterview.ErrLost) })
+	eventually(w.t, "b knows that it is lost", func() bool { return errors.Is(b.Held(), lock.ErrLost) })
 	w.check(l.Release(ctx))
 	w.check(b.Release(ctx))
 }
 
 func testLeaseLost(w *world) {
 	c, ctx := w.admin(), w.t.Context()
-	a, err := c.TakeLease(ctx, wants("a"))
+	a, err := lock.Take(ctx, c, wants("a"))
 	w.check(err)
 	w.check(w.Admin().CoordinationV1().Leases(migrate.Namespace).Delete(ctx, "flex2csi-migrate", metav1.DeleteOptions{}))
-	eventually(w.t, "a knows that it was deleted", func() bool { return errors.Is(a.Held(), clusterview.ErrLost) })
+	eventually(w.t, "a knows that it was deleted", func() bool { return errors.Is(a.Held(), lock.ErrLost) })
 	w.check(a.Release(ctx))
 }
 
@@ -115,7 +114,7 @@ func testLeaseAway(w *world) {
 	c, x := w.through()
 	ctx := w.t.Context()
 	x.Fail(controlplane.Fault{Resource: "leases", After: true, Times: 2}) // of looking and taking
-	a, err := c.TakeLease(ctx, wants("a"))
+	a, err := lock.Take(ctx, c, wants("a"))
 	w.check(err)
 	x.Fail(controlplane.Fault{Verb: "update", Resource: "leases", After: true, Times: 3})
 	for range 50 {
@@ -123,7 +122,7 @@ func testLeaseAway(w *world) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	x.Away()
-	eventually(w.t, "it is not renewed", func() bool { return errors.Is(a.Held(), clusterview.ErrAway) })
+	eventually(w.t, "it is not renewed", func() bool { return errors.Is(a.Held(), lock.ErrStale) })
 	x.Back()
 	eventually(w.t, "it is renewed", func() bool { return a.Held() == nil })
 	w.check(a.Release(ctx))

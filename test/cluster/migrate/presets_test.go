@@ -102,7 +102,7 @@ func (w *world) migrate(c *bridgeconfig.Configuration, name string) {
 	claim, err := w.Admin().CoreV1().PersistentVolumeClaims("default").Get(w.t.Context(), name, metav1.GetOptions{})
 	w.check(err)
 	plan := func() *migrate.Volume {
-		p := &migrate.Planner{Reader: w.cluster(controlplane.Admin), Config: c, Server: "test", Now: time.Now}
+		p := &migrate.Planner{Client: w.cluster(controlplane.Admin), Config: c, Server: "test", Now: time.Now}
 		plan, err := p.Plan(w.t.Context(), &migrate.Selection{Names: []string{name}})
 		w.check(err)
 		return plan.Volumes[0]

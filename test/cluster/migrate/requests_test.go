@@ -3,7 +3,6 @@ package migrate_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -13,21 +12,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
-	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/migrate"
-	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/controlplane"
-)
-
-// *kube.Cluster is all that a migration wants.
-var (
-	_ migrate.Cluster = (*kube.Cluster)(nil)
-	_ migrate.Lease   = (*kube.Lease)(nil)
-	_ journal.API     = (*kube.Cluster)(nil)
-	_ migrate.Lease   = (*kube.Lease)(nil)
 )
 
 // TestRequests: what is made of requests and their answers, on an API server by
@@ -57,21 +50,24 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-func pvs() clusterview.Resource {
-	return clusterview.Resource{Version: "v1", Name: "persistentvolumes"}
-}
-func maps() clusterview.Resource { return clusterview.Resource{Version: "v1", Name: "configmaps"} }
+func pvs() schema.GroupVersionResource { return objects.PersistentVolumes().Resource }
 
-func volumeJSON(name string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":%q},"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"persistentVolumeReclaimPolicy":"Retain","csi":{"driver":"disk.csi.example.com","volumeHandle":"v"}}}`, name)
+// aVolume is one that can be created; change changes a text in its JSON.
+func aVolume(name string, change ...string) *unstructured.Unstructured {
+	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":%q},"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"persistentVolumeReclaimPolicy":"Retain","csi":{"driver":"disk.csi.example.com","volumeHandle":"v"}}}`, name)
+	o := &unstructured.Unstructured{}
+	if err := o.UnmarshalJSON([]byte(strings.NewReplacer(change...).Replace(text))); err != nil {
+		panic(err)
+	}
+	return o
 }
 
 // made makes a volume, and returns what it is.
-func (w *world) made(c *kube.Cluster, name string) (uid, version string) {
+func (w *world) made(c *objects.Client, name string) (uid, version string) {
 	w.t.Helper()
-	stored, err := c.CreateObject(w.t.Context(), pvs(), "", volumeJSON(name))
+	stored, err := c.Create(w.t.Context(), pvs(), aVolume(name))
 	w.check(err)
-	return w.identity(stored)
+	return string(stored.GetUID()), stored.GetResourceVersion()
 }
 
 func (w *world) identity(object []byte) (uid, version string) {
@@ -84,42 +80,39 @@ func (w *world) identity(object []byte) (uid, version string) {
 	return string(o.UID), o.ResourceVersion
 }
 
-// is wants an error to be one of clusterview's, and no other.
-func (w *world) is(err, want error) {
+// is wants the error of a request to have an outcome.
+func (w *world) is(err error, want objects.Outcome) {
 	w.t.Helper()
-	for _, e := range []error{
-		clusterview.ErrExists, clusterview.ErrGone, clusterview.ErrConflict, clusterview.ErrBudget, clusterview.ErrRefused, clusterview.ErrAway,
-	} {
-		if errors.Is(err, e) != (e == want) {
-			w.t.Fatalf("%v: is it %q: %t", err, e, errors.Is(err, e))
-		}
+	if is := objects.OutcomeOf(err); is != want {
+		w.t.Fatalf("%v: its outcome is %d, not %d", err, is, want)
 	}
 }
 
-func (w *world) admin() *kube.Cluster { return w.cluster(controlplane.Admin) }
+func (w *world) admin() *objects.Client { return w.cluster(controlplane.Admin) }
 
 func testCreate(w *world) {
 	c, ctx := w.admin(), w.t.Context()
 	w.made(c, "created")
-	_, err := c.CreateObject(ctx, pvs(), "", volumeJSON("created"))
-	w.is(err, clusterview.ErrExists)
+	_, err := c.Create(ctx, pvs(), aVolume("created"))
+	w.is(err, objects.Exists)
 	if !strings.Contains(err.Error(), "create persistentvolumes created: ") {
 		w.t.Error(err)
 	}
 	for _, change := range []string{`"persistentVolumeReclaimPolicy":"Keep"`, `"noSuchField":1`} {
-		_, err = c.CreateObject(ctx, pvs(), "", []byte(strings.Replace(string(volumeJSON("invalid")), `"persistentVolumeReclaimPolicy":"Retain"`, change, 1)))
-		w.is(err, clusterview.ErrRefused)
+		_, err = c.Create(ctx, pvs(), aVolume("invalid", `"persistentVolumeReclaimPolicy":"Retain"`, change))
+		w.is(err, objects.Refused)
 	}
-	_, err = c.CreateObject(ctx, maps(), "nowhere", []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"}}`))
-	w.is(err, clusterview.ErrGone)
+	nowhere := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": "nowhere", "name": "x"}}}
+	_, err = c.Create(ctx, objects.ConfigMaps().Resource, nowhere)
+	w.is(err, objects.Gone)
 	w.ServiceAccount("default", "nobody")
 	nobody := w.cluster(w.ServiceAccountToken(w.Pod("default", "nobody", "nowhere", "nobody")))
-	_, err = nobody.CreateObject(ctx, pvs(), "", volumeJSON("forbidden"))
-	w.is(err, clusterview.ErrRefused)
-	_, err = nobody.GetObject(ctx, pvs(), "", "created")
-	w.is(err, clusterview.ErrRefused)
-	_, err = nobody.WatchObject(ctx, pvs(), "", "created")
-	w.is(err, clusterview.ErrRefused)
+	_, err = nobody.Create(ctx, pvs(), aVolume("forbidden"))
+	w.is(err, objects.Refused)
+	_, err = nobody.GetRaw(ctx, pvs(), "", "created")
+	w.is(err, objects.Refused)
+	_, err = nobody.Watch(ctx, pvs(), "", "created")
+	w.is(err, objects.Refused)
 }
 
 // testDelete: the wrong object is not deleted, and a patch whose tests do not fit
@@ -127,60 +120,69 @@ func testCreate(w *world) {
 func testDelete(w *world) {
 	c, ctx := w.admin(), w.t.Context()
 	uid, version := w.made(c, "deleted")
-	for _, p := range []clusterview.Preconditions{{UID: "another"}, {ResourceVersion: "1"}, {UID: uid, ResourceVersion: "1"}, {UID: "another", ResourceVersion: version}} {
-		w.is(c.DeleteObject(ctx, pvs(), "", "deleted", p), clusterview.ErrConflict)
+	preconditions := func(uid, version string) (p metav1.Preconditions) {
+		if uid != "" {
+			p.UID = new(types.UID(uid))
+		}
+		if version != "" {
+			p.ResourceVersion = &version
+		}
+		return p
 	}
-	object, err := c.GetObject(ctx, pvs(), "", "deleted")
+	for _, p := range [][2]string{{"another", ""}, {"", "1"}, {uid, "1"}, {"another", version}} {
+		w.is(c.Delete(ctx, pvs(), "", "deleted", preconditions(p[0], p[1])), objects.Conflict)
+	}
+	object, err := c.GetRaw(ctx, pvs(), "", "deleted")
 	w.check(err)
 	if strings.Contains(string(object), "deletionTimestamp") {
 		w.t.Fatalf("it is being deleted: %s", object)
 	}
-	w.check(c.DeleteObject(ctx, pvs(), "", "deleted", clusterview.Preconditions{UID: uid, ResourceVersion: version}))
-	object, err = c.GetObject(ctx, pvs(), "", "deleted")
+	w.check(c.Delete(ctx, pvs(), "", "deleted", preconditions(uid, version)))
+	object, err = c.GetRaw(ctx, pvs(), "", "deleted")
 	w.check(err)
 	if !strings.Contains(string(object), "deletionTimestamp") || !strings.Contains(string(object), "kubernetes.io/pv-protection") {
 		w.t.Fatalf("it is not being deleted: %s", object)
 	}
 	_, version = w.identity(object)
 	letGo := func(uid, version, finalizer string) error {
-		_, err := c.PatchObject(ctx, pvs(), "", "deleted", clusterview.JSONPatch, fmt.Appendf(nil,
+		_, err := c.Patch(ctx, pvs(), "", "deleted", types.JSONPatchType, fmt.Appendf(nil,
 			`[{"op":"test","path":"/metadata/uid","value":%q},{"op":"test","path":"/metadata/resourceVersion","value":%q},{"op":"test","path":"/metadata/finalizers","value":[%q]},{"op":"remove","path":"/metadata/finalizers"}]`,
 			uid, version, finalizer))
 		return err
 	}
 	const protection = "kubernetes.io/pv-protection"
-	w.is(letGo("another", version, protection), clusterview.ErrConflict)
-	w.is(letGo(uid, "1", protection), clusterview.ErrConflict)
-	w.is(letGo(uid, version, "example.com/mine"), clusterview.ErrConflict)
+	w.is(letGo("another", version, protection), objects.Conflict)
+	w.is(letGo(uid, "1", protection), objects.Conflict)
+	w.is(letGo(uid, version, "example.com/mine"), objects.Conflict)
 	w.check(letGo(uid, version, protection))
-	object, err = c.GetObject(ctx, pvs(), "", "deleted")
+	object, err = c.GetRaw(ctx, pvs(), "", "deleted")
 	if object != nil || err != nil {
 		w.t.Fatalf("it is still there: %s, %v", object, err)
 	}
-	w.is(letGo(uid, version, protection), clusterview.ErrGone)
-	w.is(c.DeleteObject(ctx, pvs(), "", "deleted", clusterview.Preconditions{UID: uid}), clusterview.ErrGone)
+	w.is(letGo(uid, version, protection), objects.Gone)
+	w.is(c.Delete(ctx, pvs(), "", "deleted", preconditions(uid, "")), objects.Gone)
 }
 
 func testPatch(w *world) {
 	c, ctx := w.admin(), w.t.Context()
 	_, version := w.made(c, "patched")
 	merge := func(text string) error {
-		_, err := c.PatchObject(ctx, pvs(), "", "patched", clusterview.MergePatch, []byte(text))
+		_, err := c.Patch(ctx, pvs(), "", "patched", types.MergePatchType, []byte(text))
 		return err
 	}
 	w.check(merge(`{"metadata":{"annotations":{"a":"1"},"resourceVersion":"` + version + `"}}`))
-	w.is(merge(`{"metadata":{"annotations":{"a":"2"},"resourceVersion":"`+version+`"}}`), clusterview.ErrConflict)
-	w.is(merge(`{"metadata":{"uid":"another","annotations":{"a":"3"}}}`), clusterview.ErrConflict)
-	w.is(merge(`{"spec":{"csi":{"driver":"another.example.com"}}}`), clusterview.ErrRefused)
-	w.is(merge(`{"spec":{"noSuchField":1}}`), clusterview.ErrRefused)
-	_, err := c.PatchObject(ctx, pvs(), "", "patched", clusterview.JSONPatch, []byte(`[{"op":"remove","path":"/spec/flexVolume"}]`))
-	w.is(err, clusterview.ErrConflict)
-	_, err = c.PatchObject(ctx, pvs(), "", "patched", clusterview.JSONPatch, []byte(`[{"op":"replace","path":"/spec/persistentVolumeReclaimPolicy","value":"Keep"}]`))
-	w.is(err, clusterview.ErrRefused)
-	_, err = c.PatchObject(ctx, pvs(), "", "patched", clusterview.JSONPatch, []byte(`[{"op":"test","path":"/status/phase","value":"Bound"},{"op":"add","path":"/metadata/annotations/b","value":"3"}]`))
-	w.is(err, clusterview.ErrConflict)
-	stored, err := c.PatchObject(ctx, pvs(), "", "patched", clusterview.JSONPatch, []byte(`[{"op":"test","path":"/status/phase","value":"Pending"},{"op":"test","path":"/metadata/annotations/a","value":"1"},{"op":"add","path":"/metadata/annotations/b","value":"<2>"}]`))
-	if err != nil || !strings.Contains(string(stored), `"b":"`) {
+	w.is(merge(`{"metadata":{"annotations":{"a":"2"},"resourceVersion":"`+version+`"}}`), objects.Conflict)
+	w.is(merge(`{"metadata":{"uid":"another","annotations":{"a":"3"}}}`), objects.Conflict)
+	w.is(merge(`{"spec":{"csi":{"driver":"another.example.com"}}}`), objects.Refused)
+	w.is(merge(`{"spec":{"noSuchField":1}}`), objects.Refused)
+	_, err := c.Patch(ctx, pvs(), "", "patched", types.JSONPatchType, []byte(`[{"op":"remove","path":"/spec/flexVolume"}]`))
+	w.is(err, objects.Conflict)
+	_, err = c.Patch(ctx, pvs(), "", "patched", types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/persistentVolumeReclaimPolicy","value":"Keep"}]`))
+	w.is(err, objects.Refused)
+	_, err = c.Patch(ctx, pvs(), "", "patched", types.JSONPatchType, []byte(`[{"op":"test","path":"/status/phase","value":"Bound"},{"op":"add","path":"/metadata/annotations/b","value":"3"}]`))
+	w.is(err, objects.Conflict)
+	stored, err := c.Patch(ctx, pvs(), "", "patched", types.JSONPatchType, []byte(`[{"op":"test","path":"/status/phase","value":"Pending"},{"op":"test","path":"/metadata/annotations/a","value":"1"},{"op":"add","path":"/metadata/annotations/b","value":"<2>"}]`))
+	if err != nil || stored.GetAnnotations()["b"] != "<2>" {
 		w.t.Fatalf("%s, %v", stored, err)
 	}
 }
@@ -189,8 +191,7 @@ func testPatch(w *world) {
 // server says it.
 func testEvict(w *world) {
 	x := w.Proxy()
-	c, err := kube.Connect(kube.Options{Kubeconfig: x.Kubeconfig(controlplane.Admin)})
-	w.check(err)
+	c := w.clusterAt(x)
 	ctx := w.t.Context()
 	pod := func(name string) *corev1.Pod {
 		w.t.Helper()
@@ -222,15 +223,19 @@ func testEvict(w *world) {
 	x.Requests()
 	for _, dryRun := range []bool{true, false} {
 		begun := time.Now()
-		w.is(c.EvictPod(ctx, "default", "guarded", string(guarded.UID), dryRun), clusterview.ErrBudget)
+		err := c.Evict(ctx, "default", "guarded", guarded.UID, dryRun)
+		w.is(err, objects.Refused)
+		if !objects.IsBudget(err) {
+			w.t.Error(err)
+		}
 		if d := time.Since(begun); d > 5*time.Second {
 			w.t.Errorf("it took %v: somebody has tried again", d)
 		}
-		w.is(c.EvictPod(ctx, "default", "twice", string(twice.UID), dryRun), clusterview.ErrRefused)
-		w.is(c.EvictPod(ctx, "default", "free", "another", dryRun), clusterview.ErrConflict)
-		w.is(c.EvictPod(ctx, "default", "no-such-pod", "", dryRun), clusterview.ErrGone)
+		w.is(c.Evict(ctx, "default", "twice", twice.UID, dryRun), objects.Refused)
+		w.is(c.Evict(ctx, "default", "free", "another", dryRun), objects.Conflict)
+		w.is(c.Evict(ctx, "default", "no-such-pod", "", dryRun), objects.Gone)
 	}
-	w.check(c.EvictPod(ctx, "default", "free", string(free.UID), true))
+	w.check(c.Evict(ctx, "default", "free", free.UID, true))
 	if n := x.Requests()["create pods/eviction"]; n != 9 {
 		w.t.Errorf("%d requests", n)
 	}
@@ -243,7 +248,7 @@ func testEvict(w *world) {
 	if deleting("free") || deleting("guarded") || deleting("twice") {
 		w.t.Fatal("a pod was evicted")
 	}
-	w.check(c.EvictPod(ctx, "default", "free", string(free.UID), false))
+	w.check(c.Evict(ctx, "default", "free", free.UID, false))
 	if !deleting("free") {
 		w.t.Error("the pod was not evicted")
 	}
@@ -253,32 +258,31 @@ func testEvict(w *world) {
 // asks twice.
 func testAnswers(w *world) {
 	x := w.Proxy()
-	c, err := kube.Connect(kube.Options{Kubeconfig: x.Kubeconfig(controlplane.Admin)})
-	w.check(err)
+	c := w.clusterAt(x)
 	for i, test := range []struct {
 		fault controlplane.Fault
-		want  error
+		want  objects.Outcome
 		there bool
 	}{
-		{controlplane.Fault{}, clusterview.ErrAway, false},
-		{controlplane.Fault{After: true}, clusterview.ErrAway, true},
-		{controlplane.Fault{Code: http.StatusInternalServerError}, clusterview.ErrAway, false},
-		{controlplane.Fault{Code: http.StatusServiceUnavailable, After: true}, clusterview.ErrAway, true},
-		{controlplane.Fault{Code: http.StatusTooManyRequests}, clusterview.ErrAway, false},
-		{controlplane.Fault{Code: http.StatusUnauthorized}, clusterview.ErrAway, false},
-		{controlplane.Fault{Code: http.StatusForbidden}, clusterview.ErrRefused, false},
-		{controlplane.Fault{Code: http.StatusConflict}, clusterview.ErrConflict, false},
+		{controlplane.Fault{}, objects.Unknown, false},
+		{controlplane.Fault{After: true}, objects.Unknown, true},
+		{controlplane.Fault{Code: http.StatusInternalServerError}, objects.Unknown, false},
+		{controlplane.Fault{Code: http.StatusServiceUnavailable, After: true}, objects.Unknown, true},
+		{controlplane.Fault{Code: http.StatusTooManyRequests}, objects.Unknown, false},
+		{controlplane.Fault{Code: http.StatusUnauthorized}, objects.Unknown, false},
+		{controlplane.Fault{Code: http.StatusForbidden}, objects.Refused, false},
+		{controlplane.Fault{Code: http.StatusConflict}, objects.Conflict, false},
 	} {
 		name := fmt.Sprintf("answer-%d", i)
 		test.fault.Verb = "create"
 		x.Fail(test.fault)
-		_, err := c.CreateObject(w.t.Context(), pvs(), "", volumeJSON(name))
+		_, err := c.Create(w.t.Context(), pvs(), aVolume(name))
 		w.is(err, test.want)
 		x.Heal()
 		if n := x.Requests()["create persistentvolumes"]; n != 1 {
 			w.t.Errorf("%+v: %d requests", test.fault, n)
 		}
-		object, err := c.GetObject(w.t.Context(), pvs(), "", name)
+		object, err := c.GetRaw(w.t.Context(), pvs(), "", name)
 		w.check(err)
 		if (object != nil) != test.there {
 			w.t.Errorf("%+v: there is %s", test.fault, object)
@@ -286,20 +290,17 @@ func testAnswers(w *world) {
 	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	cancel()
-	_, err = c.CreateObject(ctx, pvs(), "", volumeJSON("canceled"))
-	w.is(err, nil)
-	if !errors.Is(err, context.Canceled) {
-		w.t.Error(err)
-	}
+	_, err := c.Create(ctx, pvs(), aVolume("canceled"))
+	w.is(err, objects.Canceled)
 	x.Away()
-	_, err = c.GetObject(w.t.Context(), pvs(), "", "answer-0")
-	w.is(err, clusterview.ErrAway)
-	_, err = c.WatchObject(w.t.Context(), pvs(), "", "answer-0")
-	w.is(err, clusterview.ErrAway)
+	_, err = c.GetRaw(w.t.Context(), pvs(), "", "answer-0")
+	w.is(err, objects.Unknown)
+	_, err = c.Watch(w.t.Context(), pvs(), "", "answer-0")
+	w.is(err, objects.Unknown)
 }
 
 // next is the next event of a watch.
-func (w *world) next(events <-chan clusterview.Event) (e clusterview.Event, more bool) {
+func (w *world) next(events <-chan watch.Event) (e watch.Event, more bool) {
 	w.t.Helper()
 	select {
 	case e, more = <-events:
@@ -312,47 +313,48 @@ func (w *world) next(events <-chan clusterview.Event) (e clusterview.Event, more
 
 func testWatch(w *world) {
 	x := w.Proxy()
-	c, err := kube.Connect(kube.Options{Kubeconfig: x.Kubeconfig(controlplane.Admin)})
-	w.check(err)
+	c := w.clusterAt(x)
 	ctx, end := context.WithCancel(w.t.Context())
 	defer end()
 	w.made(c, "beside")
 	uid, _ := w.made(c, "watched")
-	events, err := c.WatchObject(ctx, pvs(), "", "watched")
+	events, err := c.Watch(ctx, pvs(), "", "watched")
 	w.check(err)
 	says := func(want string) {
 		w.t.Helper()
 		e, more := w.next(events)
-		if !more || !strings.Contains(string(e.Object), want) || !strings.Contains(string(e.Object), `"uid":"`+uid) {
-			w.t.Fatalf("%t, %s, want %s", more, e.Object, want)
+		text, err := json.Marshal(e.Object)
+		w.check(err)
+		if !more || e.Type == watch.Deleted || !strings.Contains(string(text), want) || !strings.Contains(string(text), `"uid":"`+uid) {
+			w.t.Fatalf("%t, %s, want %s", more, text, want)
 		}
 	}
 	says(`"name":"watched"`)
 	change := func(name, text string) {
 		w.t.Helper()
-		_, err := c.PatchObject(ctx, pvs(), "", name, clusterview.MergePatch, []byte(text))
+		_, err := c.Patch(ctx, pvs(), "", name, types.MergePatchType, []byte(text))
 		w.check(err)
 	}
 	change("beside", `{"metadata":{"annotations":{"a":"of the other one"}}}`)
 	change("watched", `{"metadata":{"annotations":{"a":"changed"}}}`)
 	says(`"a":"changed"`)
-	w.check(c.DeleteObject(ctx, pvs(), "", "watched", clusterview.Preconditions{}))
+	w.check(c.Delete(ctx, pvs(), "", "watched", metav1.Preconditions{}))
 	says(`"deletionTimestamp"`)
 	change("watched", `{"metadata":{"finalizers":null}}`)
-	if e, more := w.next(events); !more || e.Object != nil {
-		w.t.Fatalf("%t, %s", more, e.Object)
+	if e, more := w.next(events); !more || e.Type != watch.Deleted {
+		w.t.Fatalf("%t, %s", more, e.Type)
 	}
 	uid, _ = w.made(c, "watched")
 	says(`"name":"watched"`)
 	x.CutWatches()
 	if e, more := w.next(events); more {
-		w.t.Fatalf("after the end: %s", e.Object)
+		w.t.Fatalf("after the end: %s", e.Type)
 	}
 
-	events, err = c.WatchObject(ctx, pvs(), "", "nobody")
+	events, err = c.Watch(ctx, pvs(), "", "nobody")
 	w.check(err)
 	end()
 	if e, more := w.next(events); more {
-		w.t.Fatalf("of nobody: %s", e.Object)
+		w.t.Fatalf("of nobody: %s", e.Type)
 	}
 }

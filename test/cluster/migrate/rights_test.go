@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/migrate/lock"
 )
 
 // testRights: the role of docs/migrate.md is enough to plan, and the plan says
@@ -82,7 +83,7 @@ func testMigratorRights(w *world) {
 	if v := plan.Volumes[1]; v.Name != "restart" || v.Verdict != migrate.PodRestart {
 		w.t.Errorf("%+v", v)
 	}
-	lease, err := cluster.TakeLease(ctx, wants("migrator"))
+	lease, err := lock.Take(ctx, cluster, wants("migrator"))
 	w.check(err)
 	defer func() { _ = lease.Release(context.WithoutCancel(ctx)) }()
 	r.Lease = lease

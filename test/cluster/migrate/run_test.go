@@ -59,7 +59,7 @@ func (w *world) operatorAt(dir string, o migrate.Options) *operator {
 		o.Timeout = 30 * time.Second
 	}
 	p.Runner = &migrate.Runner{
-		Cluster: cluster, Planner: planner, Lease: free{}, Options: o, Now: time.Now, Progress: p.hear,
+		Client: cluster, Planner: planner, Lease: free{}, Options: o, Now: time.Now, Progress: p.hear,
 		Journal: &journal.Both{Disk: &journal.Disk{Dir: dir}, Cluster: journal.NewCluster(cluster, migrate.Namespace)},
 	}
 	return p

@@ -16,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -64,7 +64,7 @@ func (w *world) subject(name string, pod *corev1.Pod) *subject {
 		return w.claim(name).Status.Phase == corev1.ClaimBound && w.volume(name).Status.Phase == corev1.VolumeBound
 	})
 	var err error
-	s.raw, err = w.cluster(controlplane.Admin).GetObject(w.t.Context(), clusterview.Resource{Version: "v1", Name: "persistentvolumes"}, "", name)
+	s.raw, err = w.cluster(controlplane.Admin).GetRaw(w.t.Context(), objects.PersistentVolumes().Resource, "", name)
 	w.check(err)
 	s.volume, s.claim = w.volume(name), w.claim(name)
 	return s

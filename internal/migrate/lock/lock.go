@@ -1,4 +1,8 @@
-package kube
+// Package lock keeps two operators apart by a Lease. client-go's LeaderElector would not do:
+// it gives a Lease up that it cannot renew in time, where a migration has to go on for as long
+// as no other operator has it, and it waits for the end of a Lease whose holder is known to be
+// dead.
+package lock
 
 import (
 	"cmp"
@@ -11,11 +15,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/clusterview"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
-// LeaseOptions say which Lease keeps two apart, and who wants it.
-type LeaseOptions struct {
+// Options say which Lease it is, and who wants it.
+type Options struct {
 	Namespace, Name string
 	// Identity is who wants it, for people, and unlike any other.
 	Identity string
@@ -29,11 +33,11 @@ type LeaseOptions struct {
 	Waiting func(holder string)
 }
 
-// A Lease is one that is held. Unlike an [Election] it is not given up by whoever
-// cannot renew it in time: the answer to [Lease.Held] changes, and changes back.
-type Lease struct {
-	c       *Cluster
-	o       LeaseOptions
+// A Lock is a Lease that is held. It is not given up when it cannot be renewed in time: the
+// answer to [Lock.Held] changes, and changes back.
+type Lock struct {
+	c       *objects.Client
+	o       Options
 	stop    context.CancelFunc
 	stopped chan struct{}
 
@@ -43,11 +47,11 @@ type Lease struct {
 	lost    error                 // for good
 }
 
-// TakeLease takes a Lease, and waits for the end of that of a holder who may be
+// Take takes a Lease, and waits for the end of that of a holder who may be
 // dead. ErrHeld: the holder is alive.
-func (c *Cluster) TakeLease(ctx context.Context, o LeaseOptions) (*Lease, error) {
+func Take(ctx context.Context, c *objects.Client, o Options) (*Lock, error) {
 	o.Duration = cmp.Or(o.Duration, 30*time.Second)
-	l := &Lease{c: c, o: o, stopped: make(chan struct{})}
+	l := &Lock{c: c, o: o, stopped: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(ctx, o.Duration*3/2)
 	defer cancel()
 	if err := l.take(ctx); err != nil {
@@ -60,13 +64,13 @@ func (c *Cluster) TakeLease(ctx context.Context, o LeaseOptions) (*Lease, error)
 }
 
 // take tries until it has it.
-func (l *Lease) take(ctx context.Context) error {
+func (l *Lock) take(ctx context.Context) error {
 	var before *coordinationv1.Lease // as it was when its holder was first seen
 	var since time.Time
 	for {
 		there, err := l.get(ctx)
 		switch {
-		case err != nil && !errors.Is(err, clusterview.ErrGone):
+		case err != nil:
 		case there == nil, free(there, l.o), before != nil && same(there, before) && time.Since(since) > durationOf(there, l.o.Duration):
 			err = l.put(ctx, there)
 			if err == nil {
@@ -78,9 +82,9 @@ func (l *Lease) take(ctx context.Context) error {
 			}
 			before, since = there, time.Now()
 		case !same(there, before):
-			return fmt.Errorf("%w: %s holds Lease %s/%s and is alive; wait until that has ended, or end it", clusterview.ErrHeld, holderOf(there), l.o.Namespace, l.o.Name)
+			return fmt.Errorf("%w: %s holds Lease %s/%s and is alive; wait until that has ended, or end it", ErrHeld, holderOf(there), l.o.Namespace, l.o.Name)
 		}
-		if errors.Is(err, clusterview.ErrRefused) {
+		if objects.OutcomeOf(err) == objects.Refused {
 			return err
 		}
 		if pause(ctx, l.o.Duration/30) != nil {
@@ -88,7 +92,7 @@ func (l *Lease) take(ctx context.Context) error {
 			case err != nil:
 				return err
 			case before != nil:
-				return fmt.Errorf("%w: %s holds Lease %s/%s, and it is not known whether that is alive; try again", clusterview.ErrHeld, holderOf(before), l.o.Namespace, l.o.Name)
+				return fmt.Errorf("%w: %s holds Lease %s/%s, and it is not known whether that is alive; try again", ErrHeld, holderOf(before), l.o.Namespace, l.o.Name)
 			}
 			return ctx.Err()
 		}
@@ -106,61 +110,65 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // same reports whether a Lease has not been renewed.
 func same(a, b *coordinationv1.Lease) bool {
-	x, y := leaseView(a), leaseView(b)
+	x, y := ViewOf(a), ViewOf(b)
 	return x.Holder == y.Holder && x.Renewed.Equal(y.Renewed)
 }
 
 // free reports whether nobody holds it, or who wants it by a request whose answer
 // got lost, or somebody who is dead for certain.
-func free(o *coordinationv1.Lease, want LeaseOptions) bool {
-	return holderOf(o) == want.Identity || leaseView(o).Free(want.Dead)
+func free(o *coordinationv1.Lease, want Options) bool {
+	return holderOf(o) == want.Identity || ViewOf(o).Free(want.Dead)
 }
 
-func holderOf(o *coordinationv1.Lease) string { return leaseView(o).Holder }
+func holderOf(o *coordinationv1.Lease) string { return ViewOf(o).Holder }
 
 func durationOf(o *coordinationv1.Lease, otherwise time.Duration) time.Duration {
-	return cmp.Or(leaseView(o).Duration, otherwise)
+	return cmp.Or(ViewOf(o).Duration, otherwise)
 }
 
-// leaseView is what the object says.
-func leaseView(o *coordinationv1.Lease) (l clusterview.Lease) {
-	l.Process = o.Annotations[clusterview.LeaseProcess]
-	if o.Spec.HolderIdentity != nil {
-		l.Holder = *o.Spec.HolderIdentity
-	}
-	if o.Spec.RenewTime != nil {
-		l.Renewed = o.Spec.RenewTime.UTC()
-	}
-	if o.Spec.LeaseDurationSeconds != nil {
-		l.Duration = time.Duration(*o.Spec.LeaseDurationSeconds) * time.Second
-	}
-	return l
-}
+// Errors of a lock.
+var (
+	// ErrHeld: another process has the Lease.
+	ErrHeld = errors.New("another operator has the Lease")
+	// ErrLost: another process has taken it, or it was deleted.
+	ErrLost = errors.New("the Lease is not held any more")
+	// ErrStale: it was not renewed in time, which is still being tried.
+	ErrStale = errors.New("the Lease could not be renewed in time")
+)
 
-// what names the Lease in errors.
-func (l *Lease) what(do string) string {
-	return fmt.Sprintf("%s Lease %s/%s", do, l.o.Namespace, l.o.Name)
-}
-
-func (l *Lease) get(ctx context.Context) (*coordinationv1.Lease, error) {
-	o, err := l.bounded(ctx, func(ctx context.Context) (*coordinationv1.Lease, error) {
-		return l.c.coordination.Leases(l.o.Namespace).Get(ctx, l.o.Name, metav1.GetOptions{})
-	})
-	if err != nil {
-		return nil, answered(err, l.what("look at"))
-	}
-	return o, nil
+func (l *Lock) get(ctx context.Context) (*coordinationv1.Lease, error) {
+	ctx, cancel := l.bounded(ctx)
+	defer cancel()
+	return objects.Leases().Get(ctx, l.c, l.o.Namespace, l.o.Name)
 }
 
 // bounded gives a request less time than there is between two renewals.
-func (l *Lease) bounded(ctx context.Context, do func(context.Context) (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, min(requestTimeout, l.o.Duration/6))
+func (l *Lock) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, l.o.Duration/6)
+}
+
+// write creates the Lease, or writes it over the one that was read.
+func (l *Lock) write(ctx context.Context, o *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	ctx, cancel := l.bounded(ctx)
 	defer cancel()
-	return do(ctx)
+	o.TypeMeta = metav1.TypeMeta{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"}
+	object, err := objects.ToUnstructured(o)
+	if err != nil {
+		return nil, err
+	}
+	put := l.c.Update
+	if o.ResourceVersion == "" {
+		put = l.c.Create
+	}
+	stored, err := put(ctx, objects.Leases().Resource, object)
+	if err != nil {
+		return nil, err
+	}
+	return objects.As[coordinationv1.Lease](stored)
 }
 
 // put writes the Lease over the one that was read, or as a new one.
-func (l *Lease) put(ctx context.Context, over *coordinationv1.Lease) error {
+func (l *Lock) put(ctx context.Context, over *coordinationv1.Lease) error {
 	begun := time.Now()
 	o := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.o.Namespace, Name: l.o.Name}}
 	if over != nil {
@@ -172,18 +180,13 @@ func (l *Lease) put(ctx context.Context, over *coordinationv1.Lease) error {
 	if o.Annotations == nil {
 		o.Annotations = map[string]string{}
 	}
-	o.Annotations[clusterview.LeaseProcess] = l.o.Process
+	o.Annotations[ProcessAnnotation] = l.o.Process
 	o.Spec.HolderIdentity = &l.o.Identity
 	o.Spec.RenewTime = &metav1.MicroTime{Time: begun}
 	o.Spec.LeaseDurationSeconds = new(int32((l.o.Duration + time.Second - 1) / time.Second))
-	o, err := l.bounded(ctx, func(ctx context.Context) (*coordinationv1.Lease, error) {
-		if over == nil {
-			return l.c.coordination.Leases(l.o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-		}
-		return l.c.coordination.Leases(l.o.Namespace).Update(ctx, o, metav1.UpdateOptions{})
-	})
+	o, err := l.write(ctx, o)
 	if err != nil {
-		return answered(err, l.what("take"))
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -192,18 +195,18 @@ func (l *Lease) put(ctx context.Context, over *coordinationv1.Lease) error {
 }
 
 // renew renews until it is stopped or somebody else has the Lease.
-func (l *Lease) renew(ctx context.Context) {
+func (l *Lock) renew(ctx context.Context) {
 	defer close(l.stopped)
 	wait := l.o.Duration / 3
 	for pause(ctx, wait) == nil {
 		err := l.put(ctx, l.stored())
-		if errors.Is(err, clusterview.ErrConflict) || errors.Is(err, clusterview.ErrGone) {
+		if is := objects.OutcomeOf(err); is == objects.Conflict || is == objects.Gone {
 			err = l.look(ctx, err)
 		}
 		if wait = l.o.Duration / 3; err != nil {
 			wait = l.o.Duration / 30
 		}
-		if errors.Is(err, clusterview.ErrLost) {
+		if errors.Is(err, ErrLost) {
 			l.mu.Lock()
 			l.lost = err
 			l.mu.Unlock()
@@ -214,15 +217,15 @@ func (l *Lease) renew(ctx context.Context) {
 
 // look finds out why the Lease is not what was written last. It may be that the
 // answer to the last write got lost.
-func (l *Lease) look(ctx context.Context, why error) error {
+func (l *Lock) look(ctx context.Context, why error) error {
 	there, err := l.get(ctx)
 	switch {
-	case errors.Is(err, clusterview.ErrGone):
-		return fmt.Errorf("%w: Lease %s/%s was deleted", clusterview.ErrLost, l.o.Namespace, l.o.Name)
 	case err != nil:
 		return err
+	case there == nil:
+		return fmt.Errorf("%w: Lease %s/%s was deleted", ErrLost, l.o.Namespace, l.o.Name)
 	case holderOf(there) != l.o.Identity:
-		return fmt.Errorf("%w: Lease %s/%s is that of %q now", clusterview.ErrLost, l.o.Namespace, l.o.Name, holderOf(there))
+		return fmt.Errorf("%w: Lease %s/%s is that of %q now", ErrLost, l.o.Namespace, l.o.Name, holderOf(there))
 	}
 	l.mu.Lock()
 	l.object = there
@@ -230,16 +233,16 @@ func (l *Lease) look(ctx context.Context, why error) error {
 	return why // and the next try fits
 }
 
-func (l *Lease) stored() *coordinationv1.Lease {
+func (l *Lock) stored() *coordinationv1.Lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.object
 }
 
 // Held returns nil as long as nobody else may have the Lease, with time enough
-// for one request. ErrLost: somebody has. ErrAway: it could not be renewed in
+// for one request. ErrLost: somebody has. ErrStale: it could not be renewed in
 // time, and that is still being tried. It asks nothing of the API server.
-func (l *Lease) Held() error {
+func (l *Lock) Held() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lost != nil {
@@ -248,15 +251,15 @@ func (l *Lease) Held() error {
 	// The monotonic clock stands still while the machine sleeps.
 	now := time.Now()
 	passed := max(now.Sub(l.renewed), now.Round(0).Sub(l.renewed.Round(0)))
-	if passed > l.o.Duration-min(requestTimeout, l.o.Duration/3) {
-		return fmt.Errorf("%w: Lease %s/%s was renewed %s ago", clusterview.ErrAway, l.o.Namespace, l.o.Name, passed.Round(time.Second))
+	if passed > l.o.Duration-min(objects.RequestTimeout, l.o.Duration/3) {
+		return fmt.Errorf("%w: Lease %s/%s was renewed %s ago", ErrStale, l.o.Namespace, l.o.Name, passed.Round(time.Second))
 	}
 	return nil
 }
 
 // Release gives the Lease to the next. It need not succeed: then it ends by
 // itself.
-func (l *Lease) Release(ctx context.Context) error {
+func (l *Lock) Release(ctx context.Context) error {
 	l.stop()
 	<-l.stopped
 	l.mu.Lock()
@@ -266,12 +269,7 @@ func (l *Lease) Release(ctx context.Context) error {
 		return nil //nolint:nilerr // it is somebody else's
 	}
 	o.Spec.HolderIdentity = new("")
-	delete(o.Annotations, clusterview.LeaseProcess)
-	_, err := l.bounded(ctx, func(ctx context.Context) (*coordinationv1.Lease, error) {
-		return l.c.coordination.Leases(l.o.Namespace).Update(ctx, o, metav1.UpdateOptions{})
-	})
-	if err != nil {
-		return answered(err, l.what("release"))
-	}
-	return nil
+	delete(o.Annotations, ProcessAnnotation)
+	_, err := l.write(ctx, o)
+	return err
 }

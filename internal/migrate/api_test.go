@@ -1,0 +1,377 @@
+package migrate_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/objects"
+)
+
+// An api is client-go's fake of an API server with what the fake lacks and a migration depends
+// on: UIDs, resourceVersions, preconditions, finalizers and dry runs. The volume controller, the
+// kubelet and the bridge of the node act as soon as an object has changed.
+type api struct {
+	t    *testing.T
+	fake *fake.FakeDynamicClient
+	// object holds all objects, without the rules of the API server.
+	object clienttesting.ObjectTracker
+
+	versions, uids int
+	requests       []string
+	// before is asked before the effect of a request, after after it. What they return is the
+	// answer; nil: the API server's own.
+	before, after func(n int, request string) error
+	// seen, if there is one, is told of each action before its effect.
+	seen func(clienttesting.Action)
+}
+
+func newAPI(t *testing.T, all ...runtime.Object) *api {
+	t.Helper()
+	a := &api{t: t, fake: fake.NewSimpleDynamicClient(scheme.Scheme)}
+	a.object = a.fake.Tracker()
+	a.fake.PrependReactor("*", "*", a.react)
+	for _, o := range all {
+		a.add(o)
+	}
+	a.settle()
+	return a
+}
+
+// client is a new way to it.
+func (a *api) client() *objects.Client {
+	return &objects.Client{Dynamic: a.fake, Raw: func(ctx context.Context, r schema.GroupVersionResource, namespace, name string) ([]byte, error) {
+		o, err := a.fake.Resource(r).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return o.MarshalJSON()
+	}}
+}
+
+// add creates an object as it is.
+func (a *api) add(o runtime.Object) {
+	a.t.Helper()
+	gvk := o.GetObjectKind().GroupVersionKind()
+	if gvk.Empty() {
+		kinds, _, err := scheme.Scheme.ObjectKinds(o)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		gvk = kinds[0]
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(gvk)
+	gvr, _ := meta.UnsafeGuessKindToResource(gvk)
+	a.stamp(u)
+	if err := a.object.Create(gvr, u, u.GetNamespace()); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// stamp gives an object what the API server alone gives.
+func (a *api) stamp(u *unstructured.Unstructured) {
+	a.versions++
+	u.SetResourceVersion(fmt.Sprint(a.versions))
+	if u.GetUID() == "" {
+		a.uids++
+		u.SetUID(types.UID(fmt.Sprintf("uid-%d", a.uids)))
+	}
+	if u.GetKind() == "PersistentVolume" && u.GetDeletionTimestamp() == nil && len(u.GetFinalizers()) == 0 {
+		u.SetFinalizers([]string{"kubernetes.io/pv-protection"})
+	}
+}
+
+// read returns an object as a type; nil if there is none.
+func read[T any](a *api, k objects.Kind[T], namespace, name string) *T {
+	a.t.Helper()
+	o, err := a.object.Get(k.Resource, namespace, name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	u, ok := o.(*unstructured.Unstructured)
+	if err != nil || !ok {
+		a.t.Fatal(err)
+	}
+	typed, err := objects.As[T](u)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return typed
+}
+
+// modify changes an object, as other programs do.
+func modify[T any](a *api, k objects.Kind[T], namespace, name string, change func(*T)) {
+	a.t.Helper()
+	old, err := a.object.Get(k.Resource, namespace, name)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	u := old.(*unstructured.Unstructured)
+	typed, err := objects.As[T](u)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	change(typed)
+	changed, err := objects.ToUnstructured(typed)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	changed.SetGroupVersionKind(u.GroupVersionKind())
+	a.versions++
+	changed.SetResourceVersion(fmt.Sprint(a.versions))
+	if err := a.object.Update(k.Resource, changed, namespace); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// react answers a request.
+func (a *api) react(action clienttesting.Action) (bool, runtime.Object, error) {
+	text := action.GetVerb() + " " + action.GetResource().Resource
+	if s := action.GetSubresource(); s != "" {
+		text += "/" + s
+	}
+	if dryRun(action) {
+		text += " (dry run)"
+	}
+	a.requests = append(a.requests, text)
+	n := len(a.requests)
+	if a.before != nil {
+		if err := a.before(n, text); err != nil {
+			return true, nil, err
+		}
+	}
+	if a.seen != nil {
+		a.seen(action)
+	}
+	o, err := a.answer(action)
+	if action.GetVerb() != "get" && action.GetVerb() != "list" {
+		a.settle()
+	}
+	if a.after != nil {
+		if instead := a.after(n, text); instead != nil {
+			return true, nil, instead
+		}
+	}
+	return true, o, err
+}
+
+func dryRun(action clienttesting.Action) bool {
+	c, ok := action.(clienttesting.CreateActionImpl)
+	return ok && len(c.CreateOptions.DryRun) > 0
+}
+
+func (a *api) answer(action clienttesting.Action) (runtime.Object, error) {
+	switch action := action.(type) {
+	case clienttesting.CreateActionImpl:
+		return a.create(action)
+	case clienttesting.UpdateActionImpl:
+		u := action.Object.(*unstructured.Unstructured)
+		old, err := a.get(action, u.GetName())
+		if err != nil {
+			return nil, err
+		}
+		if u.GetResourceVersion() != old.GetResourceVersion() {
+			return nil, conflict(action, u.GetName())
+		}
+		return a.store(action, u)
+	case clienttesting.DeleteActionImpl:
+		return nil, a.remove(action)
+	case clienttesting.PatchActionImpl:
+		return a.patch(action)
+	}
+	_, o, err := clienttesting.ObjectReaction(a.object)(action)
+	return o, err
+}
+
+func (a *api) get(action clienttesting.Action, name string) (*unstructured.Unstructured, error) {
+	o, err := a.object.Get(action.GetResource(), action.GetNamespace(), name)
+	if err != nil {
+		return nil, err
+	}
+	return o.(*unstructured.Unstructured).DeepCopy(), nil
+}
+
+func (a *api) create(action clienttesting.CreateActionImpl) (runtime.Object, error) {
+	u := action.Object.(*unstructured.Unstructured).DeepCopy()
+	switch action.GetSubresource() + u.GetKind() {
+	case "evictionEviction":
+		pod, err := a.get(action, u.GetName())
+		if err != nil || dryRun(action) {
+			return nil, err
+		}
+		uid, _, _ := unstructured.NestedString(u.Object, "deleteOptions", "preconditions", "uid")
+		if uid != string(pod.GetUID()) {
+			return nil, conflict(action, u.GetName())
+		}
+		return u, a.object.Delete(action.GetResource(), pod.GetNamespace(), pod.GetName())
+	case "SelfSubjectAccessReview":
+		return u, unstructured.SetNestedField(u.Object, true, "status", "allowed")
+	}
+	if _, err := a.get(action, u.GetName()); err == nil {
+		return nil, apierrors.NewAlreadyExists(action.GetResource().GroupResource(), u.GetName())
+	}
+	u.SetUID("")
+	a.stamp(u)
+	if u.GetKind() == "PersistentVolume" {
+		_ = unstructured.SetNestedField(u.Object, "Available", "status", "phase")
+	}
+	if dryRun(action) {
+		return u, nil
+	}
+	return u, a.object.Create(action.GetResource(), u, action.GetNamespace())
+}
+
+func (a *api) store(action clienttesting.Action, u *unstructured.Unstructured) (runtime.Object, error) {
+	a.versions++
+	u.SetResourceVersion(fmt.Sprint(a.versions))
+	return u, a.object.Update(action.GetResource(), u, action.GetNamespace())
+}
+
+func conflict(action clienttesting.Action, name string) error {
+	return apierrors.NewConflict(action.GetResource().GroupResource(), name, errors.New("it is another one"))
+}
+
+// remove deletes an object, or marks it for that as long as it has finalizers.
+func (a *api) remove(action clienttesting.DeleteActionImpl) error {
+	u, err := a.get(action, action.Name)
+	if err != nil {
+		return err
+	}
+	if p := action.DeleteOptions.Preconditions; p != nil {
+		if p.UID != nil && *p.UID != u.GetUID() || p.ResourceVersion != nil && *p.ResourceVersion != u.GetResourceVersion() {
+			return conflict(action, action.Name)
+		}
+	}
+	if len(u.GetFinalizers()) == 0 {
+		return a.object.Delete(action.GetResource(), action.GetNamespace(), action.Name)
+	}
+	if u.GetDeletionTimestamp() == nil {
+		u.SetDeletionTimestamp(new(metav1.Now()))
+		_, err = a.store(action, u)
+	}
+	return err
+}
+
+// patch is that of client-go's fake, with what the API server looks at before.
+func (a *api) patch(action clienttesting.PatchActionImpl) (runtime.Object, error) {
+	old, err := a.get(action, action.Name)
+	if err != nil {
+		return nil, err
+	}
+	var asked metav1.PartialObjectMetadata
+	if action.PatchType == types.MergePatchType {
+		if err := json.Unmarshal(action.Patch, &asked); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		if asked.UID != "" && asked.UID != old.GetUID() || asked.ResourceVersion != "" && asked.ResourceVersion != old.GetResourceVersion() {
+			return nil, conflict(action, action.Name)
+		}
+	}
+	_, o, err := clienttesting.ObjectReaction(a.object)(action)
+	if err != nil { // a test of a JSON patch has failed
+		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: err.Error()}}
+	}
+	u := o.(*unstructured.Unstructured).DeepCopy()
+	if u.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 {
+		return u, a.object.Delete(action.GetResource(), action.GetNamespace(), action.Name)
+	}
+	return a.store(action, u)
+}
+
+// settle has the controllers of the control plane and the node act on what there is.
+func (a *api) settle() {
+	list, err := a.object.List(objects.Claims().Resource, corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), "")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	_ = meta.EachListItem(list, func(o runtime.Object) error {
+		u := o.(*unstructured.Unstructured)
+		claim := read(a, objects.Claims(), u.GetNamespace(), u.GetName())
+		pv := read(a, objects.PersistentVolumes(), "", claim.Spec.VolumeName)
+		phase := corev1.ClaimLost
+		if pv != nil && pv.Spec.ClaimRef != nil && pv.Spec.ClaimRef.UID == claim.UID {
+			phase = corev1.ClaimBound
+			if pv.Status.Phase != corev1.VolumeBound {
+				modify(a, objects.PersistentVolumes(), "", pv.Name, func(pv *corev1.PersistentVolume) { pv.Status.Phase = corev1.VolumeBound })
+			}
+		}
+		if claim.Status.Phase != phase {
+			modify(a, objects.Claims(), claim.Namespace, claim.Name, func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = phase })
+		}
+		if phase == corev1.ClaimBound {
+			a.settleNode(pv)
+		}
+		return nil
+	})
+}
+
+// settleNode has the node of a volume's pods do what a kubelet, a bridge and the control plane
+// do when the claim is bound.
+func (a *api) settleNode(pv *corev1.PersistentVolume) {
+	pod, node := read(a, objects.Pods(), "shop", "orders-0"), read(a, objects.Nodes(), "", "node-1")
+	if pv.Name != "pv1" || node == nil {
+		return
+	}
+	d := nodevolumes.Of("node-1", "boot", "v1", time.Unix(0, 0), nil, nil)
+	d.FlexDrivers = []string{"example.com/disk"}
+	isCSI := pv.Spec.CSI != nil
+	if pod != nil {
+		d.Volumes = []nodevolumes.Volume{{
+			PersistentVolume: "pv1", FlexDriver: "example.com/disk", CSIDriver: "disk.csi.example.com", VolumeHandle: "vol-1", Staged: nodevolumes.StagedAsByKubelet,
+			TakenOver: isCSI, Pods: []nodevolumes.Pod{{UID: string(pod.UID), TakenOver: isCSI}},
+		}}
+	}
+	text, err := d.Encode()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	document := read(a, objects.ConfigMaps(), nodevolumes.Namespace, "node-1")
+	switch {
+	case document == nil:
+		a.add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: nodevolumes.Namespace, Name: "node-1", Labels: map[string]string{nodevolumes.Label: "true"}}, Data: map[string]string{nodevolumes.Key: text}})
+	case document.Data[nodevolumes.Key] != text:
+		modify(a, objects.ConfigMaps(), nodevolumes.Namespace, "node-1", func(m *corev1.ConfigMap) { m.Data[nodevolumes.Key] = text })
+	}
+	name := attachment.Name("vol-1", "disk.csi.example.com", "node-1")
+	va := read(a, objects.VolumeAttachments(), "", name)
+	if va != nil && !va.Status.Attached { // the external-attacher
+		modify(a, objects.VolumeAttachments(), "", name, func(va *storagev1.VolumeAttachment) { va.Status.Attached = true })
+	}
+	if va != nil && pod == nil {
+		if err := a.object.Delete(objects.VolumeAttachments().Resource, "", name); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	attached := pod != nil && isCSI
+	if attached != (len(node.Status.VolumesAttached) > 0) {
+		modify(a, objects.Nodes(), "", "node-1", func(n *corev1.Node) {
+			if n.Status.VolumesAttached = nil; attached {
+				n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "kubernetes.io/csi/disk.csi.example.com^vol-1"}}
+			}
+		})
+	}
+}

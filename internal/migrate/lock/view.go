@@ -1,0 +1,47 @@
+package lock
+
+import (
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+)
+
+// ProcessAnnotation is the annotation by which a Lease names its holder's process.
+const ProcessAnnotation = "flex2csi.io/lease-process"
+
+// A View is what a Lease says.
+type View struct {
+	Holder string // empty: nobody
+	// Process is the holder's, by which it can be told whether that is dead; empty:
+	// nobody can tell.
+	Process string
+	Renewed time.Time
+	// Duration is after how long it ends if it is not renewed.
+	Duration time.Duration
+}
+
+// ViewOf returns what a Lease says.
+func ViewOf(o *coordinationv1.Lease) (v View) {
+	v.Process = o.Annotations[ProcessAnnotation]
+	if o.Spec.HolderIdentity != nil {
+		v.Holder = *o.Spec.HolderIdentity
+	}
+	if o.Spec.RenewTime != nil {
+		v.Renewed = o.Spec.RenewTime.UTC()
+	}
+	if o.Spec.LeaseDurationSeconds != nil {
+		v.Duration = time.Duration(*o.Spec.LeaseDurationSeconds) * time.Second
+	}
+	return v
+}
+
+// Free reports whether nobody holds it, or somebody who is dead for certain.
+func (v View) Free(dead func(process string) bool) bool {
+	return v.Holder == "" || v.Process != "" && dead != nil && dead(v.Process)
+}
+
+// Over reports whether it seems to have ended, for who only looks once. The holder
+// has written the time by its own clock: so it has as long again, lest one that is
+// renewed seems to be over where clocks differ. Who takes a Lease goes by no other
+// clock than its own.
+func (v View) Over(now time.Time) bool { return now.After(v.Renewed.Add(2 * v.Duration)) }

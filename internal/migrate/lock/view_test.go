@@ -1,0 +1,38 @@
+package lock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/migrate/lock"
+)
+
+// TestLease: to somebody whose clock was half a minute ahead a migration that was
+// under way seemed to be halted, and was told to be resumed at once.
+func TestLease(t *testing.T) {
+	now := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	dead := func(process string) bool { return process == "dead" }
+	held := lock.View{Holder: "eve@ws1", Process: "alive", Renewed: now, Duration: 30 * time.Second}
+	for name, test := range map[string]struct {
+		change     func(*lock.View)
+		free, over bool
+	}{
+		"held":                              {func(*lock.View) {}, false, false},
+		"nobody":                            {func(l *lock.View) { l.Holder = "" }, true, false},
+		"the process is dead":               {func(l *lock.View) { l.Process = "dead" }, true, false},
+		"nobody knows":                      {func(l *lock.View) { l.Process = "" }, false, false},
+		"a clock that is ahead":             {func(l *lock.View) { l.Renewed = now.Add(-40 * time.Second) }, false, false},
+		"a clock that is behind":            {func(l *lock.View) { l.Renewed = now.Add(time.Hour) }, false, false},
+		"not renewed":                       {func(l *lock.View) { l.Renewed = now.Add(-61 * time.Second) }, false, true},
+		"it does not say when, or how long": {func(l *lock.View) { l.Renewed, l.Duration = time.Time{}, 0 }, false, true},
+	} {
+		l := held
+		test.change(&l)
+		if l.Free(dead) != test.free || l.Over(now) != test.over {
+			t.Errorf("%s: free %v, over %v", name, l.Free(dead), l.Over(now))
+		}
+		if l.Free(nil) != (l.Holder == "") {
+			t.Errorf("%s: free where nobody knows who is dead: %v", name, l.Free(nil))
+		}
+	}
+}

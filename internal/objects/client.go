@@ -1,0 +1,268 @@
+// Package objects makes requests about objects of the API server, for migrations: one
+// request for each call, with a deadline, by client-go's dynamic client. Objects that are
+// written are unstructured, so that they keep fields that this program does not know; what
+// is only read has the types of k8s.io/api ([Kind]). Errors are apimachinery's, and
+// [OutcomeOf] sorts them.
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/pager"
+)
+
+const (
+	// RequestTimeout bounds a single request: it is answered from the memory of the API
+	// server or by a write to etcd.
+	RequestTimeout = 10 * time.Second
+	// watchFor is after how long the API server ends a watch of one object.
+	watchFor = 5 * time.Minute
+	// pageSize keeps answers small where there are thousands of objects.
+	pageSize = 500
+)
+
+// A Client makes requests. Its errors say what was to be done, and wrap apimachinery's.
+type Client struct {
+	// Dynamic makes them. One for an API server must not repeat a request that changes
+	// something ([WithoutRetries]).
+	Dynamic dynamic.Interface
+	// Raw returns an object as the bytes that the API server sends.
+	Raw func(ctx context.Context, r schema.GroupVersionResource, namespace, name string) ([]byte, error)
+	// Requests counts them; nil: nothing does.
+	Requests *atomic.Int64
+}
+
+// Counting returns a client that counts its requests from n on.
+func (c *Client) Counting(n int) *Client {
+	counting := *c
+	counting.Requests = &atomic.Int64{}
+	counting.Requests.Store(int64(n))
+	return &counting
+}
+
+func (c *Client) resource(r schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
+	if namespace == "" {
+		return c.Dynamic.Resource(r)
+	}
+	return c.Dynamic.Resource(r).Namespace(namespace)
+}
+
+// request gives a request its deadline, and its error what it was to do.
+func request[T any](ctx context.Context, c *Client, what string, do func(context.Context) (T, error)) (T, error) {
+	if c.Requests != nil {
+		c.Requests.Add(1)
+	}
+	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
+	defer cancel()
+	answer, err := do(ctx)
+	if err != nil {
+		return answer, &requestError{what, err}
+	}
+	return answer, nil
+}
+
+func about(verb string, r schema.GroupVersionResource, namespace, name string) string {
+	if namespace != "" {
+		name = namespace + "/" + name
+	}
+	return verb + " " + r.Resource + " " + name
+}
+
+// Get returns an object; nil if there is none.
+func (c *Client) Get(ctx context.Context, r schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+	o, err := request(ctx, c, about("get", r, namespace, name), func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return c.resource(r, namespace).Get(ctx, name, metav1.GetOptions{})
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return o, err
+}
+
+// GetRaw returns an object as the API server has sent it; nil if there is none.
+func (c *Client) GetRaw(ctx context.Context, r schema.GroupVersionResource, namespace, name string) ([]byte, error) {
+	raw, err := request(ctx, c, about("get", r, namespace, name), func(ctx context.Context) ([]byte, error) {
+		return c.Raw(ctx, r, namespace, name)
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return raw, err
+}
+
+// List returns all objects that are selected, asked for page by page.
+func (c *Client) List(ctx context.Context, r schema.GroupVersionResource, namespace string, o metav1.ListOptions) (all []*unstructured.Unstructured, err error) {
+	p := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return request(ctx, c, "list "+r.Resource, func(ctx context.Context) (runtime.Object, error) {
+			return c.resource(r, namespace).List(ctx, o)
+		})
+	})
+	p.PageSize = pageSize
+	list, _, err := p.List(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		object, ok := item.(*unstructured.Unstructured)
+		if !ok {
+			return fmt.Errorf("list %s: a %T is no object", r.Resource, item)
+		}
+		all = append(all, object)
+		return nil
+	})
+	return all, err
+}
+
+// Create creates an object, and returns it as it is stored. A field that the API server
+// does not know is an error.
+func (c *Client) Create(ctx context.Context, r schema.GroupVersionResource, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	what := about("create", r, object.GetNamespace(), object.GetName())
+	stored, err := c.create(ctx, what, r, object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+	if apierrors.IsAlreadyExists(err) && !isAbout(err, r.Resource, object.GetName()) { // so says a webhook, of another object
+		return nil, &requestError{about("create", r, object.GetNamespace(), object.GetName()), refusal{errors.Unwrap(err).Error()}}
+	}
+	return stored, err
+}
+
+func (c *Client) create(ctx context.Context, what string, r schema.GroupVersionResource, object *unstructured.Unstructured, o metav1.CreateOptions, subresource ...string) (*unstructured.Unstructured, error) {
+	return request(ctx, c, what, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return c.resource(r, object.GetNamespace()).Create(ctx, object, o, subresource...)
+	})
+}
+
+// Update writes an object over the one whose resourceVersion it has.
+func (c *Client) Update(ctx context.Context, r schema.GroupVersionResource, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	return request(ctx, c, about("update", r, object.GetNamespace(), object.GetName()), func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return c.resource(r, object.GetNamespace()).Update(ctx, object, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
+	})
+}
+
+// DryRunCreate has the API server do all that it does to create an object, with admission
+// plugins, policies and webhooks, and keep nothing. It returns the object as it would be
+// stored.
+//
+// The name is looked at last, when the object has been accepted
+// (k8s.io/apiserver/pkg/registry/generic/registry/store.go, create, Kubernetes v1.37.1):
+// exists says that nothing but the name stands in the way.
+func (c *Client) DryRunCreate(ctx context.Context, r schema.GroupVersionResource, object *unstructured.Unstructured) (stored *unstructured.Unstructured, exists bool, err error) {
+	what := about("create", r, object.GetNamespace(), object.GetName()) + " as a dry run"
+	stored, err = c.create(ctx, what, r, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+	if apierrors.IsAlreadyExists(err) && isAbout(err, r.Resource, object.GetName()) {
+		return nil, true, nil
+	}
+	return stored, false, err
+}
+
+// Delete asks for the end of the object that fits the preconditions. It is there until its
+// last finalizer is removed.
+func (c *Client) Delete(ctx context.Context, r schema.GroupVersionResource, namespace, name string, p metav1.Preconditions) error {
+	_, err := request(ctx, c, about("delete", r, namespace, name), func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, c.resource(r, namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: &p})
+	})
+	return err
+}
+
+// Patch changes an object, and returns it as it is stored. A merge patch with another
+// metadata.uid or resourceVersion, and a JSON patch of which a test fails, is a [Conflict].
+func (c *Client) Patch(ctx context.Context, r schema.GroupVersionResource, namespace, name string, kind types.PatchType, patch []byte) (*unstructured.Unstructured, error) {
+	return request(ctx, c, about("patch", r, namespace, name), func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return c.resource(r, namespace).Patch(ctx, name, kind, patch, metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict})
+	})
+}
+
+// Evict asks for the end of the pod with a UID, as far as PodDisruptionBudgets allow it. A
+// dry run ends nothing and counts against none of them.
+func (c *Client) Evict(ctx context.Context, namespace, name string, uid types.UID, dryRun bool) error {
+	what, dry := "evict pod "+namespace+"/"+name, []string(nil)
+	if dryRun {
+		what, dry = what+" as a dry run", []string{metav1.DryRunAll}
+	}
+	eviction, err := ToUnstructured(&policyv1.Eviction{
+		TypeMeta:      metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: namespace, Name: name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, DryRun: dry},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = c.create(ctx, what, Pods().Resource, eviction, metav1.CreateOptions{DryRun: dry}, "eviction")
+	return err
+}
+
+// May asks whether this user may do something.
+func (c *Client) May(ctx context.Context, a authorizationv1.ResourceAttributes) (bool, error) {
+	what := "ask whether this user may " + AccessText(a)
+	review, err := ToUnstructured(&authorizationv1.SelfSubjectAccessReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: authorizationv1.SchemeGroupVersion.String(), Kind: "SelfSubjectAccessReview"},
+		Spec:     authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a},
+	})
+	if err != nil {
+		return false, err
+	}
+	answer, err := c.create(ctx, what, authorizationv1.SchemeGroupVersion.WithResource("selfsubjectaccessreviews"), review, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	allowed, _, err := unstructured.NestedBool(answer.Object, "status", "allowed")
+	return allowed, err
+}
+
+// AccessText is for people: get secrets in default.
+func AccessText(a authorizationv1.ResourceAttributes) string {
+	text := a.Verb + " " + a.Resource
+	if a.Subresource != "" {
+		text += "/" + a.Subresource
+	}
+	if a.Group != "" {
+		text += "." + a.Group
+	}
+	if a.Name != "" {
+		text += "/" + a.Name
+	}
+	if a.Namespace != "" {
+		text += " in " + a.Namespace
+	}
+	return text
+}
+
+// Watch tells what an object is, if it is there, and then each change of it. The channel is
+// closed when the watch has ended, as each does after a while: the caller looks again. It
+// ends with ctx.
+func (c *Client) Watch(ctx context.Context, r schema.GroupVersionResource, namespace, name string) (<-chan watch.Event, error) {
+	if c.Requests != nil {
+		c.Requests.Add(1)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	opening := time.AfterFunc(RequestTimeout, func() { cancel(context.DeadlineExceeded) })
+	w, err := c.resource(r, namespace).Watch(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(), TimeoutSeconds: new(int64(watchFor.Seconds())),
+	})
+	if !opening.Stop() && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		err = context.DeadlineExceeded
+		if w != nil {
+			w.Stop()
+		}
+	}
+	if err != nil {
+		cancel(err)
+		return nil, &requestError{about("watch", r, namespace, name), err}
+	}
+	context.AfterFunc(ctx, w.Stop)
+	return w.ResultChan(), nil
+}

@@ -1,0 +1,130 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// An Outcome is what the error of a request says of its effect.
+type Outcome int
+
+// The outcomes.
+const (
+	// Done: there is no error.
+	Done Outcome = iota
+	// Gone: there is no such object. Nothing was changed.
+	Gone
+	// Exists: an object of the name is there. Nothing was created.
+	Exists
+	// Conflict: the object is another one, or has changed. Nothing was changed.
+	Conflict
+	// Refused: the API server will not do it: no right, a webhook, a quota, a budget, a field
+	// that is not valid. Nothing was changed.
+	Refused
+	// Unknown: there was no answer, or none that says anything. The request may have been
+	// done, or will be in a moment. It is worth another try.
+	Unknown
+	// Canceled: the caller gave it up. It may have been done.
+	Canceled
+	// None: the error is not that of a request.
+	None
+)
+
+// OutcomeOf sorts the error of a request.
+func OutcomeOf(err error) Outcome {
+	switch {
+	case err == nil:
+		return Done
+	case errors.Is(err, context.Canceled):
+		return Canceled
+	case !errors.As(err, new(*requestError)):
+		return None
+	case apierrors.IsNotFound(err):
+		return Gone
+	case apierrors.IsAlreadyExists(err):
+		return Exists
+	case apierrors.IsConflict(err), misfits(err), anotherUID(err):
+		return Conflict
+	case IsBudget(err), withoutReason(err), errors.As(err, new(refusal)):
+		return Refused
+	}
+	if said, ok := statusOf(err); ok {
+		switch code := said.Code; {
+		// Who asks is not known while a webhook that authenticates does not answer.
+		case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusUnauthorized:
+		case code >= http.StatusBadRequest && code < http.StatusInternalServerError:
+			return Refused
+		}
+	}
+	return Unknown
+}
+
+// IsBudget reports whether a PodDisruptionBudget does not allow an eviction now.
+func IsBudget(err error) bool { return apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) }
+
+// refusal is a [Refused] that would look like another outcome.
+type refusal struct{ text string }
+
+func (r refusal) Error() string { return r.text }
+
+// A requestError says what was to be done.
+type requestError struct {
+	what string
+	err  error
+}
+
+func (e *requestError) Error() string {
+	if misfits(e.err) { // of which the API server's words say nothing
+		return fmt.Sprintf("%s: it has changed since it was looked at (%v)", e.what, e.err)
+	}
+	return fmt.Sprintf("%s: %v", e.what, e.err)
+}
+
+func (e *requestError) Unwrap() error { return e.err }
+
+// isAbout reports whether an error is about an object: a webhook may say of another one
+// that it exists.
+func isAbout(err error, resource, name string) bool {
+	said, ok := statusOf(err)
+	return ok && said.Details != nil && said.Details.Kind == resource && said.Details.Name == name
+}
+
+// misfits reports whether a JSON patch did not fit the object: a test failed, or a path is
+// not there. The API server says that with the code of an invalid object, and does not say
+// which field of which object is (k8s.io/apiserver/pkg/endpoints/handlers/patch.go,
+// applyJSPatch, Kubernetes v1.37.1).
+func misfits(err error) bool {
+	said, ok := statusOf(err)
+	return ok && said.Code == http.StatusUnprocessableEntity && (said.Details == nil || said.Details.Kind == "" && len(said.Details.Causes) == 0)
+}
+
+// anotherUID reports whether a merge patch has named another object's UID.
+func anotherUID(err error) bool {
+	said, ok := statusOf(err)
+	return ok && said.Details != nil && slices.ContainsFunc(said.Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
+}
+
+// withoutReason reports whether what looks like a failure of the API server is a refusal:
+// that of an eviction of a pod in two PodDisruptionBudgets is
+// (pkg/registry/core/pod/storage/eviction.go, Create, Kubernetes v1.37.1), and a webhook may
+// say what it likes. A failure of its own has a reason.
+func withoutReason(err error) bool {
+	said, ok := statusOf(err)
+	return ok && said.Code == http.StatusInternalServerError && said.Reason == ""
+}
+
+// statusOf is what the API server has said.
+func statusOf(err error) (metav1.Status, bool) {
+	var said apierrors.APIStatus
+	if !errors.As(err, &said) {
+		return metav1.Status{}, false
+	}
+	return said.Status(), true
+}
