@@ -54,6 +54,33 @@ func TestTombstones(t *testing.T) {
 	}
 }
 
+// TestTombstoneOfWhatIsMounted: flexdriver was killed before it unmounted anything. The
+// kubelet, which has no answer, calls unmount again, or has the pod use what is mounted.
+func TestTombstoneOfWhatIsMounted(t *testing.T) {
+	n := newNode(t)
+	g := graves{}
+	n.bridge.Tombstones = g
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	g[dir] = true
+	if err := n.bridge.Bury(t.Context(), dir); err != nil || !n.mounts.mounted[dir] {
+		t.Errorf("what is mounted, and may be in use, was unmounted: %v", err)
+	}
+	n.succeed("unmount", dir)
+	n.empty()
+
+	lost := n.podDir("p2") // no record knows of it
+	n.mounts.set(lost, true)
+	g[lost] = true
+	if err := n.bridge.Bury(t.Context(), lost); err != nil || !n.mounts.mounted[lost] {
+		t.Errorf("what is mounted, and may be in use, was unmounted: %v", err)
+	}
+	n.succeed("unmount", lost)
+	if len(g) > 0 {
+		t.Errorf("tombstones are left: %v", g)
+	}
+}
+
 // TestUnmountFindsWhatHasNoRecordYet: the pod goes while its mount waits.
 func TestUnmountFindsWhatHasNoRecordYet(t *testing.T) {
 	n := newNode(t)

@@ -204,6 +204,9 @@ func (b *Bridge) Bury(ctx context.Context, dir string) error {
 		if buried, err := b.tombstone(dir); err != nil || !buried {
 			return err
 		}
+		if mounted, err := b.Mounts.Mounted(dir); err != nil || mounted {
+			return err // the kubelet has no Success yet (rule not-unmounted)
+		}
 		return b.tidy(ctx, dir)
 	}
 	if b.busy(key) {

@@ -235,11 +235,28 @@ func (x *execution) nodePublish(dir string) error {
 	if err := x.publishAt(t, path); err != nil {
 		return err
 	}
+	if err := x.wasStaged(); err != nil {
+		return err
+	}
 	if err := b.arrived(path); err != nil || t.Private != "" || !t.ReadOnly {
 		return err
 	}
 	// What the driver does in its own mount namespace does not propagate.
 	return b.Mounts.ReadOnly(x.v.ctx, path)
+}
+
+// wasStaged verifies that what was staged when NodePublishVolume was called still is:
+// with nothing at the staging path drivers publish the bare directory.
+func (x *execution) wasStaged() error {
+	r := x.v.record
+	if r.Stage != volstate.Done || !r.StageMounted {
+		return nil
+	}
+	mounts, err := x.b.stageMounts(r.StagingPath)
+	if err == nil && len(mounts) == 0 {
+		err = flex.Errorf(flex.CodeUnavailable, "volume %s was unstaged while it was published, most likely by the kubelet's CSI plugin, which had it before; it is staged again by the next call", r.Key())
+	}
+	return err
 }
 
 // arrived verifies that what a driver has published can be seen on the node.

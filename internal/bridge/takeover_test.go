@@ -327,9 +327,14 @@ func TestLent(t *testing.T) {
 	n.succeed("unmount", dir)
 	n.empty()
 
-	// As long as the kubelet's plugin holds it, it is as good as ours.
+	// A kubelet that was restarted has forgotten what is staged, and not what a pod has.
 	n.cluster.set(func() { n.cluster.lent = true })
 	file = n.takeOver()
+	if s := n.call("mount", dir, options); s.Status != flex.StatusFailure || s.Code != flex.CodeUnavailable || n.mounts.mounted[dir] {
+		t.Errorf("mount of what the kubelet may have forgotten: %+v", s)
+	}
+	// As long as its plugin has it for a pod, it is as good as ours.
+	csi := n.kubeletMounts("p3", "pv1")
 	n.succeed("mount", dir, options)
 	n.cluster.called()
 	n.succeed("unmount", dir)
@@ -341,7 +346,8 @@ func TestLent(t *testing.T) {
 	if got := n.cluster.called(); got != "Attach" {
 		t.Errorf("called %q, and the attachment may be about to go", got)
 	}
-	if err := os.Remove(file); err != nil {
+	n.mounts.set(filepath.Join(csi, "mount"), false)
+	if err := errors.Join(os.Remove(file), os.RemoveAll(csi)); err != nil {
 		t.Fatal(err)
 	}
 	n.succeed("unmount", n.podDir("p2"))

@@ -29,10 +29,6 @@ func errPodGone(dir string) error {
 	return flex.Errorf(flex.CodeNotFound, "%s, which the kubelet makes for a pod's volumes, is gone: so is the pod", filepath.Dir(dir))
 }
 
-func errUnstaged(r *volstate.Record) error {
-	return flex.Errorf(flex.CodeUnavailable, "volume %s was unstaged while it was published, most likely by the kubelet's CSI plugin, which had it before; it is staged again by the next call", r.Key())
-}
-
 func errLent(r *volstate.Record) error {
 	return flex.Errorf(flex.CodeUnavailable, "VolumeAttachment %s of volume %s is being deleted by the control plane, or is about to be, now that the kubelet's CSI plugin has let go of the volume; it is attached again by the next call", r.Object, r.Key())
 }

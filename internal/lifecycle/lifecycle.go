@@ -83,9 +83,6 @@ const (
 	ForgetStage Kind = "forget the stage"
 	// ForgetAttachment: the control plane detaches, or nothing was begun.
 	ForgetAttachment Kind = "forget the attachment"
-	// NoteAttached: the attachment was the control plane's, too, which can no longer
-	// detach it.
-	NoteAttached Kind = "note that the attachment stays"
 	// NoteAilments writes down which mounts are dead, or are so no more.
 	NoteAilments Kind = "note what is dead"
 	NoteExpanded Kind = "note the size"

@@ -22,7 +22,8 @@ type model struct {
 	known   map[uint64]bool
 	ways    []way
 	settled [podCount + 1]map[uint64]bool
-	most    int // states; 0: all of them
+	settles bool // what can be done was done, some of it in vain: time passes
+	most    int  // states; 0: all of them
 	bounds  budget
 
 	states, transitions int

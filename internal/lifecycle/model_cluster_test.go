@@ -111,8 +111,8 @@ func (m *model) controlPlane(g *moves, i int) {
 		g.add(progress, at("kube-controller-manager detaches"), func(w *world, e *event) {
 			w.nodes[i].va.deleting = true
 			// A kubelet that has forgotten what it had mounted (kubernetes/kubernetes#85476)
-			// tells nobody that the volume is in use: that is outside.
-			e.detached, e.stepNode = !w.nodes[i].kubelet.forgot, i
+			// tells no controller that the volume is in use: that is outside.
+			e.detached, e.stepNode = !w.nodes[i].kubelet.forgot && !w.nodes[i].plugin.orphan, i
 		})
 	}
 }
@@ -140,7 +140,7 @@ func (m *model) happens(g *moves) {
 func (m *model) timePasses(g *moves) {
 	w := &g.from
 	for i := range m.c.nodes {
-		if w.nodes[i].op.goal != 0 || m.c.migrates && (m.pluginBusy(w, i) || m.reconciles(w, i)) {
+		if w.nodes[i].op.goal != 0 || m.c.migrates && !m.settles && (m.pluginBusy(w, i) || m.reconciles(w, i)) {
 			return
 		}
 	}

@@ -114,15 +114,15 @@ func (m *model) reconcile(g *moves, i int) {
 	}
 }
 
-// shows reports whether a node shows anything of the volume.
+// shows reports whether a node shows anything of the volume (bridge/reconcile.go, sweep).
 func (m *model) shows(w *world, i int) bool {
 	n := &w.nodes[i]
 	for p := range m.c.pods {
-		if n.dirs[p] || n.published[p] != nothing {
+		if n.dirs[p] || n.published[p] != nothing || n.plugin.data[p] {
 			return true
 		}
 	}
-	return n.staged != nothing || n.plugin.file
+	return n.staged != nothing || n.plugin.staged
 }
 
 // die: the record stays as it was saved last. flexdriver waits for the next daemon,

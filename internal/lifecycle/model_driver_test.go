@@ -147,7 +147,8 @@ func (m *model) nodeStage(w *world, n *node) (Result, *failing) {
 	return Result{StageMounted: true}, nil
 }
 
-// nodePublish: without anything staged some drivers publish the bare directory.
+// nodePublish: without anything staged some drivers publish the bare directory, and say
+// OK once more for that.
 func (m *model) nodePublish(n *node, p uint8) *failing {
 	switch {
 	case n.published[p] == dead || m.c.stage && n.staged == dead:
@@ -157,6 +158,9 @@ func (m *model) nodePublish(n *node, p uint8) *failing {
 	case n.published[p] != nothing:
 	case m.c.stage && n.staged == nothing:
 		n.published[p] = bare
+		if n.mem.stageMounted {
+			return local() // bridge/steps.go looks that it was staged all the while
+		}
 	default:
 		n.published[p] = alive
 	}

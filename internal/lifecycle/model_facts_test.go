@@ -26,7 +26,7 @@ type fate struct{ replaced, gone, lives, next bool }
 func (m *model) see(w *world, i int) seen {
 	n := &w.nodes[i]
 	s := seen{
-		driverAway: n.driverAway, pluginStaged: n.plugin.file, pluginMounted: n.plugin.staged, age: n.plugin.age, stage: n.staged, stones: n.stones, there: n.dirs,
+		driverAway: n.driverAway, pluginStaged: n.plugin.file, pluginMounted: n.plugin.file && (n.plugin.staged || !m.c.ownStage && n.staged != nothing), age: n.plugin.age, stage: n.staged, stones: n.stones, there: n.dirs,
 		other: n.other, grown: w.fsGrown, secrets: w.secret != n.tried,
 		lost:    !w.away && (!n.va.there || n.va.deleting || !n.va.attached),
 		noClaim: true,

@@ -240,8 +240,13 @@ func (m *model) restartKubelet(w *world, i int) {
 			n.kubelet.pods[p], any = uncertain, true
 		}
 		known = known || n.plugin.data[p]
+		n.plugin.again[p] = n.plugin.data[p] && w.pv != pvCSI
 	}
-	n.plugin.orphan = n.plugin.orphan || n.plugin.knows && !known && (n.saved.stage == 0 && n.mem.stage == 0 || owners()[n.mem.owner] == volstate.Kubelet)
+	ours := n.saved
+	if n.op.goal != 0 {
+		ours = n.mem
+	}
+	n.plugin.orphan = n.plugin.orphan || n.plugin.knows && !known && (ours.stage == 0 || owners()[ours.owner] == volstate.Kubelet)
 	n.plugin.knows, n.plugin.staged = n.plugin.knows && known, n.plugin.staged && known
 	n.kubelet.forgot = m.c.device && !any
 	n.kubelet.device = notMounted

@@ -54,7 +54,7 @@ func goals() []Goal {
 
 func kinds() []Kind {
 	return []Kind{
-		"", Done, Refuse, Fail, Look, Claim, Drop, NoteOwner, LeaveToKubelet, ForgetStage, ForgetAttachment, NoteAttached,
+		"", Done, Refuse, Fail, Look, Claim, Drop, NoteOwner, LeaveToKubelet, ForgetStage, ForgetAttachment,
 		NoteAilments, NoteExpanded, ControllerPublish, ControllerUnpublish, AskAttachment, AwaitAttachment, DeleteAttachment,
 		NodeStage, NodeUnstage, NodePublish, NodeUnpublish, Republish, ApplyFSGroup, Bind, Unbind, PlaceMarker, RemoveMarker,
 		RemoveDead, Tidy, RemoveVolData, ControllerExpand, NodeExpand,
@@ -261,7 +261,7 @@ func (m *model) conclude(n *node, got Result, failed *failing) {
 // target is written down before its tombstone goes.
 func acts(k Kind) bool {
 	switch k {
-	case Claim, NoteOwner, LeaveToKubelet, ForgetStage, ForgetAttachment, NoteAttached, NoteAilments, NoteExpanded:
+	case Claim, NoteOwner, LeaveToKubelet, ForgetStage, ForgetAttachment, NoteAilments, NoteExpanded:
 		return false
 	}
 	return true

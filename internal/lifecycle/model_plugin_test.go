@@ -15,10 +15,11 @@ func (m *model) csi(g *moves, i int) {
 	}
 }
 
-// pluginActs: a driver does one thing with a volume at a time.
+// pluginActs: a driver does one thing with a volume at a time. What happens between a
+// look and the system call that follows is outside.
 func (m *model) pluginActs(g *moves, i int) {
 	switch m.kinds[g.from.nodes[i].op.step.kind] {
-	case NodeStage, NodeUnstage:
+	case NodeStage, NodeUnstage, Unbind, RemoveVolData:
 		return
 	}
 	for p := range m.c.pods {
@@ -80,7 +81,8 @@ func (m *model) csiPod(g *moves, i, p int) {
 	switch {
 	case wants && ready && !n.plugin.knows:
 		g.add(progress, at("the kubelet's CSI plugin writes vol_data.json, and begins"), func(w *world, _ *event) {
-			w.nodes[i].plugin = plugin{file: true, knows: true, pods: w.nodes[i].plugin.pods, data: w.nodes[i].plugin.data}
+			p := w.nodes[i].plugin
+			w.nodes[i].plugin = plugin{file: true, knows: true, pods: p.pods, data: p.data, again: p.again}
 		})
 	case wants && n.plugin.knows && !m.csiStaged(n):
 		g.add(progress, at("the kubelet's CSI plugin stages the volume"), func(w *world, _ *event) {
@@ -88,11 +90,11 @@ func (m *model) csiPod(g *moves, i, p int) {
 		})
 	case wants && n.plugin.knows && n.plugin.pods[p] == nothing:
 		g.add(progress, at("the kubelet's CSI plugin publishes the volume"), func(w *world, _ *event) {
-			w.nodes[i].plugin.data[p], w.nodes[i].plugin.pods[p] = true, alive
+			w.nodes[i].plugin.data[p], w.nodes[i].plugin.pods[p], w.nodes[i].plugin.again[p] = true, alive, false
 		})
-	case !wants && n.plugin.data[p]:
+	case !wants && n.plugin.data[p] && (!w.pods[p].alive() || n.plugin.again[p]): // else it does not look at the PersistentVolume again
 		g.add(progress, at("the kubelet's CSI plugin unpublishes the volume"), func(w *world, _ *event) {
-			w.nodes[i].plugin.data[p], w.nodes[i].plugin.pods[p] = false, nothing
+			w.nodes[i].plugin.data[p], w.nodes[i].plugin.pods[p], w.nodes[i].plugin.again[p] = false, nothing, false
 		})
 	}
 }

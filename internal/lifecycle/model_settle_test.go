@@ -104,8 +104,10 @@ func (m *model) reached(w *world, p int) bool {
 	}
 	for i := range m.c.nodes {
 		n := &w.nodes[i]
-		kubelets := n.plugin.orphan // what it has forgotten: kubernetes/kubernetes#85476
-		if n.saved.there || n.staged != nothing && !kubelets || n.attached || n.va.there || n.op.goal != 0 || n.plugin.staged {
+		// What the kubelet has forgotten (kubernetes/kubernetes#85476) stays, and stays
+		// attached while it is mounted.
+		kubelets := n.plugin.orphan && n.staged != nothing
+		if n.saved.there || n.op.goal != 0 || n.plugin.staged || !kubelets && (n.staged != nothing || n.attached || n.va.there) {
 			return false
 		}
 	}
@@ -121,6 +123,8 @@ func (m *model) reached(w *world, p int) bool {
 func (m *model) round(w world, lines []string) (world, []string) {
 	done := map[label]int{}
 	var g moves
+	m.settles = true
+	defer func() { m.settles = false }()
 	for range roundLength {
 		mv := m.pick(m.moves(w, &g), done)
 		if mv == nil {

@@ -48,7 +48,7 @@ func configs() []*config {
 // goroutine, and makes it ten times slower.
 const (
 	mostShort = 20_000
-	mostDeep  = 2_000_000
+	mostDeep  = 3_000_000
 	mostRaced = 3_000
 )
 

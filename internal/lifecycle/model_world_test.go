@@ -142,6 +142,7 @@ type plugin struct {
 	staged bool           // where the staging path is another than ours
 	pods   [podCount]mnt  // its mounts
 	data   [podCount]bool // vol_data.json in the pod's directory
+	again  [podCount]bool // the kubelet was restarted since, when the PersistentVolume was another
 }
 
 // An attachment is a VolumeAttachment of a node.

@@ -162,12 +162,6 @@ func driverAway(c *plan) *Step {
 func failedSetUp() []Rule {
 	return []Rule{
 		clearDead(),
-		{"undo-stage", "NodeStageVolume returned a final error, and no target is published", "[unstage the volume], then refuse", func(c *plan) *Step {
-			if !c.refused(NodeStage) || c.publishedElsewhere() {
-				return nil
-			}
-			return c.first(unstageRules())
-		}},
 		{"undo-attach", "ControllerPublishVolume returned a final error, and the volume is not staged or published", "[detach the volume], then refuse", func(c *plan) *Step {
 			if !c.refused(ControllerPublish) || c.r.Stage != volstate.None || c.publishedElsewhere() {
 				return nil
@@ -347,12 +341,6 @@ func (c *plan) route() (Route, error) {
 // unstage, which may have unstaged half of it (kubernetes/kubernetes#86360).
 func stageRules() []Rule {
 	return []Rule{
-		{"unstaged-meanwhile", "after NodePublishVolume nothing is mounted at the staging path any more", "fail: the driver published an empty directory", func(c *plan) *Step {
-			if c.target() == nil || !c.taken(NodePublish) || !c.stageGone() {
-				return nil
-			}
-			return fail(errUnstaged(c.r))
-		}},
 		{"stage-dead", "the staged mount is dead, and no target is published", "first [unstage the volume]", func(c *plan) *Step {
 			if c.r.Stage == volstate.None || c.publishedElsewhere() || c.stage().Mount != Dead {
 				return nil
@@ -372,6 +360,17 @@ func stageRules() []Rule {
 				return nil
 			}
 			return c.first(unstageRules())
+		}},
+		{"published-before", "what was staged is gone, or the kubelet's CSI plugin has the volume staged as well, and a target that is not bound may be published", "first [unpublish the target]: an earlier NodePublishVolume may have found the staging path bare, and a repeated one returns OK for what is there", func(c *plan) *Step {
+			if c.staged() || c.r.Stage != volstate.Done {
+				return nil
+			}
+			for _, dir := range c.dirs() {
+				if t := c.r.Targets[dir]; !t.Bound && t.Publish != volstate.None && t.Publish != volstate.Done {
+					return c.at(dir, unpublishRules())
+				}
+			}
+			return nil
 		}},
 		{"stage", "the driver has STAGE_UNSTAGE_VOLUME, and the stage is uncertain, or the kubelet's CSI plugin has the volume staged as well", "NodeStageVolume", func(c *plan) *Step {
 			if c.staged() {
@@ -450,17 +449,13 @@ func publishRules() []Rule {
 // keptRules: from NodePublishVolume on what is published keeps the kubelet from
 // unstaging (pkg/volume/util/operationexecutor/operation_generator.go,
 // GenerateUnmountDeviceFunc, which looks for other mounts of it, Kubernetes v1.37.1),
-// and so the control plane from detaching. Before it they may have.
+// and so the control plane from detaching. Before it they may have. That the plugin
+// has the volume for a pod is what a kubelet knows again after a restart; that it has
+// it staged is not (kubernetes/kubernetes#85476).
 func keptRules() []Rule {
 	return []Rule{
-		{"lent-kept", "the attach-detach controller has the volume attached for a CSI pod, and the kubelet's CSI plugin still has it staged", "rely on the attachment: what is published keeps the kubelet from unstaging, and so the controller from detaching", func(c *plan) *Step {
-			if !c.o.Lent || c.r.Attach == volstate.Done || !c.plugin().Staged {
-				return nil
-			}
-			return &Step{Kind: NoteAttached}
-		}},
-		{"lent-taken", "after NodePublishVolume the attachment is gone, or the kubelet's CSI plugin no longer has the volume staged", "fail: the next mount attaches it again", func(c *plan) *Step {
-			if c.target().Bound || !(c.o.Lent && !c.plugin().Staged || c.lost()) {
+		{"lent-taken", "after NodePublishVolume the attachment is gone, or it is the attach-detach controller's for a CSI volume that the kubelet's CSI plugin has for no pod any more", "fail: the next mount attaches it again", func(c *plan) *Step {
+			if c.target().Bound || !(c.o.Lent && !c.plugin().Pods || c.lost()) {
 				return nil
 			}
 			s := fail(errLent(c.r))

@@ -62,7 +62,9 @@ func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (d
 		r.Complete(w.Volume.Context, w.Volume.MountFlags)
 		r.Expand, r.ExpandSize = volstate.Doing, w.Size
 	case NoteOwner:
-		r.Owner = s.Owner
+		if r.Owner != s.Owner {
+			r.Owner, r.Changed = s.Owner, now // what is unclear is so from now on
+		}
 		return false
 	default:
 		return false
@@ -266,8 +268,6 @@ func succeeded(r *volstate.Record, s Step, w Wanted, o *Observed, got Result) {
 		if got.Lent && !holds(r) {
 			r.Attach = volstate.Doing // until what is published holds it: else the next call asks again
 		}
-	case NoteAttached:
-		r.Attach = volstate.Done
 	case ControllerUnpublish, DeleteAttachment, ForgetAttachment:
 		forgetAttachment(r)
 	case NodeStage:

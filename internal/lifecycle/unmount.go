@@ -25,6 +25,18 @@ func unmountRules() []Rule {
 				}
 				return nil
 			}},
+			{"not-unmounted", "a pending unmount, and the directory is still mounted: flexdriver is about to unmount it, or was killed before", "done: the kubelet has no Success yet, and finds the directory mounted or calls unmount again", func(c *plan) *Step {
+				if c.w.Goal != Bury || len(c.o.Taken) > 0 {
+					return nil
+				}
+				switch seen := c.mount(TheDir); {
+				case seen.Mount == Unknown:
+					return refuse(seen.Err)
+				case seen.Mount.Mounted():
+					return c.step(Done)
+				}
+				return nil
+			}},
 			{"pod-lives", "the PersistentVolume is deleted or replaced by a CSI one, the pod lives, and only this mount serves its containers", "refuse: it is unmounted when the pod ends", mayLetGo},
 		},
 		releaseRules(),
