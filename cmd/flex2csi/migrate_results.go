@@ -10,9 +10,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
 // results are what came of all volumes.
@@ -40,12 +39,12 @@ func (r *results) print(out io.Writer, format string) error {
 		_, err = fmt.Fprintf(out, "%s\n", data)
 		return err
 	case "yaml":
-		e := yaml.NewEncoder(out)
-		e.SetIndent(2)
-		if err := e.Encode(r.document()); err != nil {
+		text, err := yamltext.Encode(r.document())
+		if err != nil {
 			return err
 		}
-		return e.Close()
+		_, err = out.Write(text)
+		return err
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "VOLUME\tCLAIM\tRESULT\tSTAGE\tLOST FOR\tTAKEN OVER AFTER\tTOOK\tREQUESTS")

@@ -1,18 +1,16 @@
 package bridgeconfig
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
 	"github.com/flex2csi/flex2csi/internal/trust"
+	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
 // A Check looks for faults that this package cannot find by itself, such as
@@ -222,12 +220,9 @@ func (c *Configuration) Encode() ([]byte, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("encode the configuration: %w", err)
 	}
-	var out bytes.Buffer
-	e := yaml.NewEncoder(&out)
-	e.SetIndent(2)
-	e.CompactSeqIndent()
-	if err := errors.Join(e.Encode(c), e.Close()); err != nil {
+	text, err := yamltext.Encode(c)
+	if err != nil {
 		return nil, fmt.Errorf("encode the configuration: %w", err)
 	}
-	return out.Bytes(), nil
+	return text, nil
 }

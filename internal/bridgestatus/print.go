@@ -8,7 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
 // A Format is how a status is printed.
@@ -66,26 +66,7 @@ func toYAML(status any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var node yaml.Node
-	if err := yaml.Unmarshal(text, &node); err != nil {
-		return nil, err
-	}
-	undress(&node)
-	var out bytes.Buffer
-	e := yaml.NewEncoder(&out)
-	e.SetIndent(2)
-	e.CompactSeqIndent()
-	if err := e.Encode(&node); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), e.Close()
-}
-
-func undress(n *yaml.Node) {
-	n.Style = 0
-	for _, c := range n.Content {
-		undress(c)
-	}
+	return yamltext.FromJSON(text)
 }
 
 // tables are for people.

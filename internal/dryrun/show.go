@@ -1,12 +1,10 @@
 package dryrun
 
 import (
-	"bytes"
-	"errors"
-
 	"go.yaml.in/yaml/v3"
 
 	"github.com/flex2csi/flex2csi/internal/csiclient"
+	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
 // YAML returns the plan for people, secrets masked.
@@ -23,12 +21,7 @@ func (p *Plan) YAML() ([]byte, error) {
 	}
 	put(root, "steps", steps)
 
-	var out bytes.Buffer
-	e := yaml.NewEncoder(&out)
-	e.SetIndent(2)
-	e.CompactSeqIndent()
-	err := errors.Join(e.Encode(root), e.Close())
-	return out.Bytes(), err
+	return yamltext.Encode(root)
 }
 
 func (p *Plan) step(s Step) *yaml.Node {

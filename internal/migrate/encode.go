@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/flex2csi/flex2csi/internal/migrate/manifest"
+	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
 // JSON is the plan for programs.
@@ -35,7 +35,7 @@ func yamlFrom(value any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return manifest.YAML(data)
+	return yamltext.FromJSON(data)
 }
 
 // Write writes the plan into a directory, which is new or empty: plan.yaml, and
@@ -72,7 +72,7 @@ func (v *Volume) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	old, err := manifest.YAML(object)
+	old, err := yamltext.FromJSON(object)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (v *Volume) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	replacement, err := manifest.YAML(data)
+	replacement, err := yamltext.FromJSON(data)
 	if err != nil {
 		return err
 	}

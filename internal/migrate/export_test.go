@@ -5,7 +5,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/migrate/manifest"
+	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
 // Render is what a plan makes of one volume, for tests without a cluster.
@@ -27,7 +27,7 @@ func Render(ctx context.Context, c *bridgeconfig.Configuration, raw []byte) (rep
 }
 
 // YAMLOf writes JSON as YAML.
-func YAMLOf(data []byte) ([]byte, error) { return manifest.YAML(data) }
+func YAMLOf(data []byte) ([]byte, error) { return yamltext.FromJSON(data) }
 
 // ChangedBy are the fields of a volume that were stored in another way.
 func ChangedBy(want, stored []byte) ([]string, error) {

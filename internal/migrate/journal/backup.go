@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/durable"
-	"github.com/flex2csi/flex2csi/internal/migrate/manifest"
+	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
 // BackUp writes objects into backup/VOLUME, each as the API server has sent it
@@ -37,7 +37,7 @@ func backUp(dir string, object []byte) error {
 	if err != nil {
 		return err
 	}
-	text, err := manifest.YAML(object)
+	text, err := yamltext.FromJSON(object)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

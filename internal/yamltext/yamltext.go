@@ -1,5 +1,6 @@
-// Package manifest writes objects of the API as people write them.
-package manifest
+// Package yamltext writes YAML as people write it: two spaces, lists at the indentation
+// of their key, no quotes that are not needed.
+package yamltext
 
 import (
 	"bytes"
@@ -9,20 +10,24 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML writes JSON, which is YAML already, as people write that, in the same
-// order.
-func YAML(data []byte) ([]byte, error) {
+// Encode writes a value, by its yaml tags, or a node.
+func Encode(value any) ([]byte, error) {
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	e.CompactSeqIndent()
+	err := errors.Join(e.Encode(value), e.Close())
+	return b.Bytes(), err
+}
+
+// FromJSON writes JSON, which is YAML already, as people write that, in the same order.
+func FromJSON(data []byte) ([]byte, error) {
 	var n yaml.Node
 	if err := yaml.Unmarshal(data, &n); err != nil {
 		return nil, err
 	}
 	plainStyle(&n)
-	var b bytes.Buffer
-	e := yaml.NewEncoder(&b)
-	e.SetIndent(2)
-	e.CompactSeqIndent()
-	err := errors.Join(e.Encode(&n), e.Close())
-	return b.Bytes(), err
+	return Encode(&n)
 }
 
 // ambiguous are texts that are something else to readers of YAML 1.1, such as
