@@ -1,10 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -16,13 +14,12 @@ import (
 
 // showAttachments is status --attachments: what the sweeper would say of each
 // VolumeAttachment, asked for now.
-func (o *statusOptions) showAttachments(names []string, env environment) error {
-	api := clusterOptions{kubeconfig: cmp.Or(o.kubeconfig, os.Getenv("KUBECONFIG"))}
-	cluster, err := api.connect(kube.Options{})
+func (o *statusOptions) showAttachments(ctx context.Context, names []string, env environment) error {
+	cluster, err := o.api.connect(kube.Options{})
 	if err != nil {
 		return fmt.Errorf("%w; say which cluster with --kubeconfig", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), o.timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	findings, err := controller.Look(ctx, cluster)
 	if err != nil {
@@ -33,7 +30,7 @@ func (o *statusOptions) showAttachments(names []string, env environment) error {
 	if len(names) > 0 && len(shown.Attachments) == 0 {
 		return fmt.Errorf("no VolumeAttachment of flex2csi is for %s (there are %d)", strings.Join(names, " or "), len(s.Attachments))
 	}
-	return shown.Print(env.out, bridgestatus.Format(o.output))
+	return o.format.print(env.out, shown, shown.Table)
 }
 
 func attachmentStatus(findings []controller.Finding, now time.Time) *bridgestatus.AttachmentStatus {

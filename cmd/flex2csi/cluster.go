@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
@@ -23,40 +21,10 @@ import (
 	"github.com/flex2csi/flex2csi/internal/version"
 )
 
-// clusterOptions are the flags of access to the API server. There is none unless
-// it is asked for: a daemon that finds one by itself would begin to attach
-// volumes that it did not attach before.
-type clusterOptions struct {
-	kubeconfig string
-	inCluster  bool
-}
-
-func (o *clusterOptions) add(set *pflag.FlagSet) {
-	set.StringVar(&o.kubeconfig, "kubeconfig", "", "talk to the API server with this `file`. Without this and --in-cluster it is not talked to")
-	set.BoolVar(&o.inCluster, "in-cluster", false, "talk to the API server as the pod's ServiceAccount")
-}
-
-// given reports whether there is access.
-func (o *clusterOptions) given() bool { return o.inCluster || o.kubeconfig != "" }
-
-func (o *clusterOptions) check() error {
-	if o.inCluster && o.kubeconfig != "" {
-		return usagef("--in-cluster or --kubeconfig: want one of them")
-	}
-	return nil
-}
-
-// connect asks nothing of the API server, which may be away.
-func (o *clusterOptions) connect(k kube.Options) (*kube.Cluster, error) {
-	k.Kubeconfig = o.kubeconfig
-	k.UserAgent = "flex2csi/" + version.Get().Version
-	return kube.Connect(k)
-}
-
 // requireCluster: fields that mean nothing without access to the API server
 // would be a promise that is not kept.
-func (o *clusterOptions) requireCluster(c *bridgeconfig.Configuration) error {
-	if fields := c.WantsCluster(); len(fields) > 0 && !o.given() {
+func (a *apiAccess) requireCluster(c *bridgeconfig.Configuration) error {
+	if fields := c.WantsCluster(); len(fields) > 0 && !a.given() {
 		return fmt.Errorf("the configuration needs access to the API server (%s): give --in-cluster or --kubeconfig", strings.Join(fields, ", "))
 	}
 	return nil

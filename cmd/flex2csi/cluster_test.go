@@ -15,22 +15,18 @@ func TestAccessIsAskedFor(t *testing.T) {
 		NodeStage: &bridgeconfig.SecretSource{SecretRef: &bridgeconfig.SecretRef{Name: "a", Namespace: "b"}},
 	}}}}
 	for _, tt := range []struct {
-		access clusterOptions
+		access apiAccess
 		config *bridgeconfig.Configuration
 		want   string // of the error; empty: none
 	}{
-		{clusterOptions{}, plain, ""},
-		{clusterOptions{}, needs, "(drivers[1].attach, drivers[1].serviceAccountTokens, drivers[1].secrets.nodeStage.secretRef): give --in-cluster or --kubeconfig"},
-		{clusterOptions{inCluster: true}, needs, ""},
-		{clusterOptions{kubeconfig: "/a"}, needs, ""},
+		{apiAccess{}, plain, ""},
+		{apiAccess{}, needs, "(drivers[1].attach, drivers[1].serviceAccountTokens, drivers[1].secrets.nodeStage.secretRef): give --in-cluster or --kubeconfig"},
+		{apiAccess{inCluster: true}, needs, ""},
+		{apiAccess{kubeconfig: "/a"}, needs, ""},
 	} {
 		err := tt.access.requireCluster(tt.config)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.HasSuffix(err.Error(), tt.want)) {
 			t.Errorf("%+v: %v", tt.access, err)
 		}
-	}
-	both := clusterOptions{inCluster: true, kubeconfig: "/a"}
-	if err := both.check(); err == nil {
-		t.Error("both ways at once are taken")
 	}
 }

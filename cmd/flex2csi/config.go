@@ -13,11 +13,11 @@ import (
 	"github.com/flex2csi/flex2csi/internal/strict"
 )
 
-// defaultConfig is where the configuration lies if nobody says otherwise.
+// defaultConfig is where the configuration is, if no flag says otherwise.
 const defaultConfig = "/etc/flex2csi/config.yaml"
 
-func configFlag(set *pflag.FlagSet) *string {
-	return set.String("config", defaultConfig, "the BridgeConfiguration, a `file`; - is standard input")
+func addConfig(set *pflag.FlagSet, path *string) {
+	set.StringVar(path, "config", defaultConfig, "BridgeConfiguration, a `file`; - is standard input")
 }
 
 // loadConfig reads and checks a configuration, expressions included.
@@ -54,37 +54,4 @@ func listFaults(path string, e *strict.InvalidError) error {
 		what = fmt.Sprintf("%d faults", len(lines))
 	}
 	return fmt.Errorf("configuration %s has %s%s", path, what, strings.Join(lines, ""))
-}
-
-// checkOptions are the flags of check.
-type checkOptions struct {
-	config *string
-	quiet  bool
-}
-
-func (o *checkOptions) flags(env environment) *pflag.FlagSet {
-	set := flags("check", "Validate a BridgeConfiguration, expressions included, and print it with its\ndefaults. All faults are listed; the exit status is 1 if there are any. What is\nno fault but worth knowing goes to standard error.", env)
-	o.config = configFlag(set)
-	set.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but faults")
-	return set
-}
-
-func check(args []string, env environment) error {
-	var o checkOptions
-	if err := parse(o.flags(env), args); err != nil {
-		return err
-	}
-	c, err := loadConfig(bridgeconfig.Loader{}, *o.config, env)
-	if err != nil || o.quiet {
-		return err
-	}
-	for _, note := range c.Notes(false) {
-		fmt.Fprintf(env.err, "note: %s\n", note)
-	}
-	text, err := c.Encode()
-	if err != nil {
-		return err
-	}
-	_, err = env.out.Write(text)
-	return err
 }

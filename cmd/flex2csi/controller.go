@@ -8,14 +8,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
-	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
@@ -29,62 +26,58 @@ import (
 	"github.com/flex2csi/flex2csi/internal/trust"
 )
 
-// controllerOptions are the flags of serve --controller.
+// controllerOptions are the flags of controller.
 type controllerOptions struct {
 	serveOptions
-	controller, sweep, noForceDetach bool
-	leaseNamespace                   string
+	sweep, noForceDetach bool
+	leaseNamespace       string
 }
 
-func (o *controllerOptions) flags(env environment) *pflag.FlagSet {
-	set := flags("serve", "", env)
-	set.Usage = func() {
-		fmt.Fprintf(env.out, "Usage: flex2csi serve --controller --socket PATH [flags]\n\n%s\n\n%s", "Beside kube-controller-manager: attaches and detaches for drivers with attach: true,\nand sweeps VolumeAttachments that nobody else deletes, until it is told to end.", set.FlagUsagesWrapped(80))
+func newController() *cobra.Command {
+	var o controllerOptions
+	c := &cobra.Command{
+		Use:   "controller --socket PATH",
+		Short: "Attach volumes for kube-controller-manager, and delete leaked VolumeAttachments",
+		Long: `Run the controller. It attaches and detaches for kube-controller-manager the
+volumes of drivers with attach: true, and deletes VolumeAttachments that no other
+component deletes, until it gets SIGTERM.`,
+		Args: noArguments,
+		RunE: func(c *cobra.Command, _ []string) error { return o.control(c) },
 	}
-	set.BoolVar(&o.controller, "controller", false, "be this, instead of the daemon of a node")
-	o.config = configFlag(set)
-	o.api.add(set)
-	set.StringVar(&o.socket, "socket", "", "unix socket at which flexdriver calls; has to be given. Empty: only sweep")
-	set.BoolVar(&o.sweep, "sweep", true, "take part in the election of the one that sweeps")
+	set := c.Flags()
+	addConfig(set, &o.config)
+	o.api.addExplicit(c)
+	set.StringVar(&o.socket, "socket", "", "unix socket at which flexdriver calls; required. Empty: delete leaked VolumeAttachments only")
+	set.BoolVar(&o.sweep, "sweep", true, "take part in the election of the controller that deletes leaked VolumeAttachments")
 	set.BoolVar(&o.noForceDetach, "disable-force-detach-on-timeout", false, "do not detach from nodes that are not ready for six minutes; give it if kube-controller-manager has it")
 	set.StringVar(&o.leaseNamespace, "lease-namespace", "", "`namespace` of the Lease "+leaseName+" (default: that of the pod, else flex2csi)")
-	set.StringVar(&o.httpEndpoint, "http-endpoint", "", "loopback `address` (127.0.0.1:PORT) for /healthz, /readyz and metrics; empty: none")
-	set.StringVar(&o.metricsPath, "metrics-path", "/metrics", "path of the metrics")
-	set.DurationVar(&o.drain, "drain-timeout", 20*time.Second, "how long calls under way are waited for at the end")
-	set.CountVarP(&o.verbosity, "v", "v", "log requests and responses as well, secrets masked")
-	return set
+	addHTTP(set, &o.serveOptions)
+	return c
 }
 
 // leaseName is also in install/rbac/controller.yaml.
 const leaseName = "flex2csi-controller"
 
-// serveController is serve --controller.
-func serveController(args []string, env environment) error {
-	var o controllerOptions
-	set := o.flags(env)
-	if err := parse(set, args); err != nil {
-		return err
-	}
+// control is flex2csi controller.
+func (o *controllerOptions) control(c *cobra.Command) error {
 	switch {
 	case !o.api.given():
 		return usagef("which API server? give --in-cluster or --kubeconfig")
-	case !set.Changed("socket"):
-		return usagef("where does flexdriver call? give --socket, or --socket= to sweep only")
+	case !c.Flags().Changed("socket"):
+		return usagef("where does flexdriver call? give --socket, or --socket= to delete leaked VolumeAttachments only")
 	case o.socket == "" && !o.sweep:
 		return usagef("without --socket and with --sweep=false there is nothing to do")
 	case o.socket != "" && !filepath.IsAbs(o.socket):
 		return usagef("--socket is an absolute path")
 	}
-	if err := o.api.check(); err != nil {
-		return err
-	}
-	c, mappers, err := o.load(env)
+	env := streams(c)
+	config, mappers, err := o.load(env)
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	ctx, stop := untilInterrupted(c)
 	defer stop()
-	return o.run(ctx, c, mappers, o.logger(env))
+	return o.run(ctx, config, mappers, o.logger(env))
 }
 
 // load reads the configuration, of which the sweeper wants nothing.
@@ -92,7 +85,7 @@ func (o *controllerOptions) load(env environment) (*bridgeconfig.Configuration, 
 	if o.socket == "" {
 		return &bridgeconfig.Configuration{}, nil, nil
 	}
-	c, err := loadConfig(bridgeconfig.Loader{Others: trust.MayRead}, *o.config, env)
+	c, err := loadConfig(bridgeconfig.Loader{Others: trust.MayRead}, o.config, env)
 	if err != nil {
 		return nil, nil, err
 	}

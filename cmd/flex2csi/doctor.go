@@ -1,18 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/flex2csi/flex2csi/internal/doctor"
 	"github.com/flex2csi/flex2csi/internal/kube"
@@ -22,56 +20,58 @@ import (
 	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/process"
 	"github.com/flex2csi/flex2csi/internal/tombstone"
-	"github.com/flex2csi/flex2csi/internal/version"
 	"github.com/flex2csi/flex2csi/internal/wire"
 )
 
 // doctorOptions are the flags of doctor.
 type doctorOptions struct {
 	doctor.Options
-	where, kubeconfig, output, failOn string
-	askMounts                         bool
+	api           apiAccess
+	where, failOn string
+	askMounts     bool
+	format        outputFormat
 }
 
-func (o *doctorOptions) flags(env environment) *pflag.FlagSet {
-	set := flags("doctor", `Look for what is wrong with FlexVolumes: on this node (as root), in the cluster
-(with --kubeconfig, or in a pod), or in both. Nothing is changed. Each finding comes
-with its evidence, the messages by which people meet it, and what to do; what
-could not be looked at is said, with the reason.
+func newDoctor() *cobra.Command {
+	o := doctorOptions{format: outputFormat{formats: []string{table, asJSON, asYAML}}}
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Find what is wrong on this node, or in the cluster",
+		Long: `Find what is wrong with FlexVolumes: on this node (as root), in the cluster, or in
+both. Nothing is changed. Each finding comes with its evidence, the messages that
+it causes, and what to do. Skipped checks are listed with the reason.
 
 The exit status is 0 if nothing is wrong, 1 if there are errors or warnings (see
---fail-on), 2 if it was called in a wrong way.`, env)
-	set.StringVar(&o.where, "on", "auto", "what to look at: `node`, cluster or both; auto is both, without what is not there")
-	set.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` to talk to the API server with; empty: $KUBECONFIG, or the pod's own")
-	set.StringVar(&o.NodeName, "node-name", "", "`name` of the node in Kubernetes; empty: what the daemon or the kubelet says, and with --on=cluster all nodes")
-	set.StringVar(&o.PluginDir, "volume-plugin-dir", "", "`directory` that somebody believes to be the kubelet's; it is compared with what the kubelet says")
-	set.StringVar(&o.KubeletDir, "kubelet-dir", "", "`directory` that somebody believes to be the kubelet's --root-dir; compared, too")
-	set.StringVar(&o.HostRoot, "host-root", "", "`directory` where the node's / is seen, in a container; empty: as install was told, if it is there")
+--fail-on) or if no check could be made.`,
+		Args: noArguments,
+		RunE: func(c *cobra.Command, _ []string) error { return o.examine(c) },
+	}
+	set := c.Flags()
+	set.StringVar(&o.where, "on", "auto", "what to check: `node`, cluster, both or auto; auto skips what is not available")
+	set.StringVar(&o.NodeName, "node-name", "", "`name` of the node in Kubernetes (default: that of the daemon or the kubelet; with --on=cluster all nodes)")
+	set.StringVar(&o.PluginDir, "volume-plugin-dir", "", "expected plugin `directory`, compared with that of the kubelet")
+	set.StringVar(&o.KubeletDir, "kubelet-dir", "", "expected --root-dir of the kubelet, a `directory`, compared with that of the kubelet")
+	set.StringVar(&o.HostRoot, "host-root", "", "`directory` of the node's / in a container (default: as install was told, if it exists)")
 	set.IntVar(&o.KubeletPID, "kubelet-pid", 0, "process `id` of the kubelet, if there are several")
-	set.StringVar(&o.Config, "config", defaultConfig, "the BridgeConfiguration, a `file`")
+	set.StringVar(&o.Config, "config", defaultConfig, "BridgeConfiguration, a `file`")
 	set.StringVar(&o.Socket, "socket", wire.DefaultSocket, "unix socket of the daemon")
-	set.StringVar(&o.StateDir, "state-dir", tombstone.DefaultStateDir, "`directory` of the records")
-	set.BoolVar(&o.ProbeDrivers, "probe-drivers", false, "run init of each driver in the plugin directory, as the kubelet does; other people's programs may do anything then")
-	set.StringVarP(&o.output, "output", "o", "", "`format`: json; empty: text")
-	set.StringVar(&o.failOn, "fail-on", "warning", "least `severity` for exit status 1: error or warning")
+	set.StringVar(&o.StateDir, "state-dir", tombstone.DefaultStateDir, "`directory` of the records of volumes")
+	set.BoolVar(&o.ProbeDrivers, "probe-drivers", false, "run init of each driver in the plugin directory, as the kubelet does; drivers of other vendors may do anything then")
+	o.format.add(c)
+	set.StringVar(&o.failOn, "fail-on", "warning", "lowest `severity` for exit status 1: error or warning")
 	set.DurationVar(&o.Timeout, "timeout", doctor.DefaultTimeout, "how long each check may take; they run at the same time")
 	set.BoolVar(&o.askMounts, "ask-mounts", false, "answer about the mounts whose paths come on standard input")
-	_ = set.MarkHidden("ask-mounts") // it is there
-	return set
+	_ = set.MarkHidden("ask-mounts") // it exists
+	o.api.add(c)
+	return c
 }
 
 // examine is flex2csi doctor.
-func examine(args []string, env environment) error {
-	var o doctorOptions
-	set := o.flags(env)
-	if err := parse(set, args); err != nil {
-		return err
-	}
+func (o *doctorOptions) examine(c *cobra.Command) error {
+	env := streams(c)
 	switch {
 	case o.askMounts:
 		return doctor.AnswerMounts(env.in, env.out)
-	case o.output != "" && o.output != "json":
-		return usagef("--output %s: want json", o.output)
 	case o.failOn != "error" && o.failOn != "warning":
 		return usagef("--fail-on %s: want error or warning", o.failOn)
 	case o.Timeout < time.Second || o.Timeout > time.Hour:
@@ -83,10 +83,10 @@ func examine(args []string, env environment) error {
 	if o.HostRoot == "" {
 		o.HostRoot = hostRoot(o.StateDir)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	ctx, stop := untilInterrupted(c)
 	defer stop()
 	r := doctor.Run(ctx, o.Options)
-	if err := o.print(r, env); err != nil {
+	if err := o.format.print(env.out, r, func(out io.Writer, _ bool) error { return r.Print(out) }); err != nil {
 		return err
 	}
 	faults, warnings := r.Count(doctor.Error), r.Count(doctor.Warning)
@@ -115,13 +115,6 @@ func hostRoot(stateDir string) string {
 // errNothing keeps scripts from taking silence for health.
 var errNothing = errors.New("nothing could be looked at: run this as root on a node, or give it --kubeconfig")
 
-func (o *doctorOptions) print(r *doctor.Report, env environment) error {
-	if o.output == "json" {
-		return r.PrintJSON(env.out)
-	}
-	return r.Print(env.out)
-}
-
 // choose decides what is looked at.
 func (o *doctorOptions) choose() error {
 	if !slices.Contains([]string{"auto", "node", "cluster", "both"}, o.where) {
@@ -138,16 +131,15 @@ func (o *doctorOptions) choose() error {
 	return o.self()
 }
 
-// connect asks nothing of the API server yet.
+// connect sends no request yet.
 func (o *doctorOptions) connect() error {
-	path := cmp.Or(o.kubeconfig, os.Getenv("KUBECONFIG"))
-	c, err := kube.Connect(kube.Options{Kubeconfig: path, UserAgent: "flex2csi-doctor/" + version.Get().Version})
+	c, err := o.api.connect(kube.Options{UserAgent: "flex2csi-doctor"})
 	switch {
 	case err == nil:
 		o.Cluster = c
 		o.Migrations = func(ctx context.Context) ([]doctor.Migration, error) { return haltedMigrations(ctx, c) }
 		return nil
-	case path != "" || o.where != "auto":
+	case o.where != "auto" || o.api.given() || os.Getenv("KUBECONFIG") != "":
 		return err
 	}
 	o.NoCluster = fmt.Sprintf("%v (--kubeconfig)", err)

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
@@ -25,7 +24,8 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// nodeOptions are the flags that say which node this is, and where it is.
+// nodeOptions are the flags that say which node this is, and where its
+// directories are.
 type nodeOptions struct {
 	hostRoot, distribution string
 	pluginDir, kubeletDir  string
@@ -34,10 +34,10 @@ type nodeOptions struct {
 }
 
 func (o *nodeOptions) add(set *pflag.FlagSet) {
-	set.StringVar(&o.hostRoot, "host-root", "", "`directory` where the node's / is seen, in a container; its /proc has to be there, too")
-	set.StringVar(&o.pluginDir, "volume-plugin-dir", "", "the kubelet's `directory` of drivers, as the kubelet calls it; empty: what the kubelet says, or the table of distributions")
+	set.StringVar(&o.hostRoot, "host-root", "", "`directory` of the node's / in a container; its /proc has to be there, too")
+	set.StringVar(&o.pluginDir, "volume-plugin-dir", "", "plugin `directory` of the kubelet, as the kubelet calls it (default: what the kubelet says, or the table of distributions)")
 	set.StringVar(&o.kubeletDir, "kubelet-dir", "", "the kubelet's --root-dir as the daemon is told it; it is an error if the kubelet says otherwise")
-	set.StringVar(&o.distribution, "distribution", "", "what the node is a `kind` of, for what its kubelet does not say: "+strings.Join(distributionNames(), ", "))
+	set.StringVar(&o.distribution, "distribution", "", "`kind` of the node, for what its kubelet does not say: "+strings.Join(distributionNames(), ", "))
 	set.IntVar(&o.kubeletPID, "kubelet-pid", 0, "process `id` of the kubelet, if there are several")
 	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket of the daemon")
 	set.StringVar(&o.stateDir, "state-dir", tombstone.DefaultStateDir, "`directory` of the daemon's records")
@@ -74,8 +74,8 @@ func (o *nodeOptions) query() (kubelet.Query, error) {
 // installOptions are the flags of install.
 type installOptions struct {
 	nodeOptions
-	config                   *string
-	api                      clusterOptions
+	config                   string
+	api                      apiAccess
 	nodeName                 string
 	executable               string
 	attach, noSELinuxRelabel []string
@@ -88,42 +88,46 @@ type installOptions struct {
 // slash in it.
 const allDrivers = "all"
 
-func (o *installOptions) flags(env environment) *pflag.FlagSet {
-	set := flags("install", `Put flexdriver into the kubelet's plugin directory, once for each driver of the
-configuration, or bring what is there up to date. A kubelet that is running picks
-it up, and no call of it finds anything but the version before or this one. It may
-be run again at any time; run by an older release it goes back to that.
+func newInstall() *cobra.Command {
+	var o installOptions
+	c := &cobra.Command{
+		Use:   "install",
+		Short: "Install the drivers of a configuration on this node",
+		Long: `Put flexdriver into the kubelet's plugin directory, once for each driver of the
+configuration, or update what is installed. A running kubelet finds it, and each of
+its calls finds either the version before or this one. install may be repeated at
+any time; an older release installs that release again.
 
 The plugin directory is, in this order: that of --volume-plugin-dir, what the API
 server says of the kubelet (with --in-cluster or --kubeconfig, and the right to get
 nodes/proxy), what the kubelet's process and files say, that of --distribution,
-upstream's default. What won is said, and why. It is an error if nothing can be
-written or started there, or if the kubelet keeps its volumes elsewhere than
---kubelet-dir says.
+upstream's default. install prints which one it took, and why. It is an error if
+nothing can be written or started there, or if the kubelet keeps its volumes
+elsewhere than --kubelet-dir says.
 
 Drivers that were in an earlier configuration stay, with a warning. It is an error
 if a daemon serves one of them and volumes of it are in use: the next daemon would
-not even unmount them.`, env)
-	o.config = configFlag(set)
+not even unmount them.`,
+		Args: noArguments,
+		RunE: func(c *cobra.Command, _ []string) error { return o.install(c) },
+	}
+	set := c.Flags()
+	addConfig(set, &o.config)
 	o.nodeOptions.add(set)
-	set.StringVar(&o.executable, "driver-executable", "", "the `program` to install (default: flexdriver beside this program)")
+	set.StringVar(&o.executable, "driver-executable", "", "`program` to install (default: flexdriver in the directory of this program)")
 	set.StringArrayVar(&o.attach, "attach", nil, "have kube-controller-manager attach the volumes of this `driver`, VENDOR/NAME, or of all; may be repeated")
-	set.StringVar(&o.controllerSocket, "controller-socket", "", "for drivers of --attach: where flex2csi serve --controller listens for what kube-controller-manager calls; .NAME is a `file` beside the driver, ../.NAME one in the plugin directory")
+	set.StringVar(&o.controllerSocket, "controller-socket", "", "for drivers of --attach: where flex2csi controller listens for calls from kube-controller-manager; .NAME is a `file` in the driver's directory, ../.NAME one in the plugin directory")
 	set.StringArrayVar(&o.noSELinuxRelabel, "no-selinux-relabel", nil, "do not have the container runtime relabel the files in volumes of this `driver`, or of all; may be repeated")
 	set.StringArrayVar(&o.timeouts, "callout-timeout", nil, "deadline of a callout, such as `mount=60s`; may be repeated")
-	set.StringVar(&o.logFile, "log-file", "", "have the drivers append a log to this `file`; \"journal\" for the journal of systemd (default: no log)")
-	set.StringVar(&o.logLevel, "log-level", "", "least severe level that the drivers log: debug, info, warn or error (default: info)")
-	set.StringVar(&o.nodeName, "node-name", "", "the `name` of this node in Kubernetes, to ask the API server about its kubelet")
-	o.api.add(set)
-	return set
+	set.StringVar(&o.logFile, "log-file", "", "`file` to which the drivers append a log; \"journal\" for the journal of systemd (default: no log)")
+	set.StringVar(&o.logLevel, "log-level", "", "lowest `level` that the drivers log: debug, info, warn or error (default: info)")
+	set.StringVar(&o.nodeName, "node-name", "", "`name` of this node in Kubernetes, to ask the API server about its kubelet")
+	o.api.addExplicit(c)
+	return c
 }
 
-// installDrivers is flex2csi install.
-func installDrivers(args []string, env environment) error {
-	var o installOptions
-	if err := parse(o.flags(env), args); err != nil {
-		return err
-	}
+// install is flex2csi install.
+func (o *installOptions) install(c *cobra.Command) error {
 	query, err := o.query()
 	if err == nil {
 		query.Configz, err = o.configz()
@@ -131,7 +135,8 @@ func installDrivers(args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	config, err := loadConfig(bridgeconfig.Loader{Others: trust.MayRead}, *o.config, env)
+	env := streams(c)
+	config, err := loadConfig(bridgeconfig.Loader{Others: trust.MayRead}, o.config, env)
 	if err != nil {
 		return err
 	}
@@ -143,7 +148,7 @@ func installDrivers(args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	ctx, stop := untilInterrupted(c)
 	defer stop()
 	return nodeinstall.Install(ctx, nodeinstall.Options{
 		Query: query, StateDir: o.stateDir, Socket: o.socket, Executable: executable, Drivers: drivers, Out: env.out,
@@ -164,11 +169,11 @@ func (o *installOptions) driverExecutable() (string, error) {
 // configzTimeout is how long the API server may take: there are other sources.
 const configzTimeout = 10 * time.Second
 
-// configz asks the API server for what the kubelet is configured to do, if there
-// is access to one.
+// configz asks the API server for what the kubelet is configured to do; nil: no
+// flag gives access to one.
 func (o *installOptions) configz() (func(context.Context) (string, error), error) {
-	if err := o.api.check(); err != nil || !o.api.given() {
-		return nil, err
+	if !o.api.given() {
+		return nil, nil //nolint:nilnil // documented
 	}
 	if o.nodeName == "" {
 		return nil, usagef("which node is this? the API server can be asked about its kubelet with --node-name only")

@@ -1,6 +1,6 @@
 // Command flex2csi is the bridge from FlexVolume to CSI: a daemon on each node
 // that does for FlexVolumes what the kubelet's own CSI plugin does for CSI
-// volumes, and what people need to look into it.
+// volumes, and the commands that install, inspect and replace it.
 //
 // The way of a call: kubelet → flexdriver → internal/wire → internal/daemon →
 // internal/mapping → internal/bridge → internal/csiclient → CSI driver.
@@ -10,29 +10,50 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 )
 
 func main() {
 	os.Exit(run(os.Args[1:], environment{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
 }
 
-// run returns the exit status: 0, 1 if something is wrong, 2 if it was called
-// in a wrong way.
+// run returns the exit status: 0, 1 if the command failed, 2 for a usage error.
+// An error that comes before the command begins is a usage error.
 func run(args []string, env environment) int {
-	c, args, err := find(args)
-	if err == nil {
-		err = c.run(args, env)
-	}
+	root := newRoot()
+	root.SetArgs(renamed(args))
+	root.SetIn(env.in)
+	root.SetOut(env.out)
+	root.SetErr(env.err)
+	begun := false
+	each(root, func(c *cobra.Command) {
+		if do := c.RunE; do != nil {
+			c.RunE = func(c *cobra.Command, args []string) error {
+				begun = true
+				return do(c, args)
+			}
+		}
+	})
+	c, err := root.ExecuteC()
 	var usage *usageError
 	switch {
-	case err == nil, errors.Is(err, pflag.ErrHelp):
+	case err == nil:
 		return 0
-	case errors.As(err, &usage):
-		fmt.Fprintf(env.err, "%s: %v\nflex2csi %s says more.\n", c.title(), err, c.help())
+	case !begun || errors.As(err, &usage):
+		fmt.Fprintf(env.err, "%s: %v\nSee '%s --help' for usage.\n", c.CommandPath(), err, c.CommandPath())
 		return 2
 	}
-	fmt.Fprintf(env.err, "%s: %v\n", c.title(), err)
+	fmt.Fprintf(env.err, "%s: %v\n", c.CommandPath(), err)
 	return 1
+}
+
+// renamed keeps a command line of v0.1 working: the controller was a mode of
+// serve.
+func renamed(args []string) []string {
+	if i := slices.Index(args, "--controller"); i > 0 && args[0] == "serve" {
+		return slices.Concat([]string{"controller"}, args[1:i], args[i+1:])
+	}
+	return args
 }

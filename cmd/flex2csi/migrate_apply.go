@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
@@ -23,39 +23,49 @@ type applyOptions struct {
 	yes                    bool
 }
 
-func (o *applyOptions) flags(env environment) *pflag.FlagSet {
-	set := flags("migrate apply", `Replace FlexVolumes by CSI volumes of the same name, under the same claims. Plan
-first: this shows the plan and asks before it changes anything.
+func newMigrateApply() *cobra.Command {
+	o := applyOptions{runOptions: newRunOptions()}
+	c := &cobra.Command{
+		Use:   "apply [NAME...]",
+		Short: "Replace FlexVolumes with CSI volumes",
+		Long: `Replace FlexVolumes with CSI volumes of the same name, for the same claims. It shows
+the plan and asks before it changes anything.
 
-Each volume is replaced when its plan is written down in two places (--journal,
-and ConfigMaps in the cluster), its reclaim policy is Retain, and the API server
-has accepted the replacement as a dry run. Volumes whose plan asks for more than
-the flags allow are left as they are, and listed with what they ask for:
+Each volume is replaced when its plan is written down in two places (--journal, and
+ConfigMaps in the cluster), its reclaim policy is Retain, and the API server has
+accepted the replacement as a dry run. Volumes whose plan needs more than the flags
+allow are not changed, and are listed with what they need:
 
-  --live     pods go on running; or there are none. This is the default
-  --rolling  also one pod at a time is restarted where that is needed
-  --offline  also volumes whose pods a person stops: it is waited for that
+    --live     pods go on running; or there are none. This is the default
+    --rolling  also one pod at a time is restarted where that is needed
+    --offline  also volumes whose pods the operator stops: apply waits for that
 
-At the first surprise no further volume is begun. Ctrl-C finishes what is under
-way as far as it has to be; resume goes on, and rollback goes back.
-
-  flex2csi migrate apply --claim shop/orders
+apply starts no further volume after the first unexpected error. Ctrl-C finishes
+what is under way as far as it has to be; resume goes on, and rollback goes back.`,
+		Example: `  flex2csi migrate apply --claim shop/orders
   flex2csi migrate apply --namespace shop --width 4 --accept owners
-  flex2csi migrate apply --driver example.com/disk --rolling --yes`, env)
-	set.SetInterspersed(true)
-	o.selectOptions.add(set)
-	set.BoolVar(&o.live, "live", false, "leave all pods alone, which is the default")
+  flex2csi migrate apply --driver example.com/disk --rolling --yes`,
+		RunE: func(c *cobra.Command, names []string) error { return o.apply(c, names) },
+	}
+	set := c.Flags()
+	o.selectOptions.add(c)
+	set.BoolVar(&o.live, "live", false, "restart no pod, which is the default")
 	set.BoolVar(&o.rolling, "rolling", false, "restart pods where that is needed, one at a time of each workload")
-	set.BoolVar(&o.offline, "offline", false, "take volumes, too, whose pods somebody has stopped or stops meanwhile")
-	addAccept(set, &o.accept)
-	set.BoolVar(&o.restorePolicy, "restore-reclaim-policy", false, "give the new volume the old one's reclaim policy in the end: with Delete, what is stored is deleted with the claim, by the CSI driver")
-	set.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	o.runOptions.add(set)
-	return set
+	set.BoolVar(&o.offline, "offline", false, "take volumes, too, whose pods the operator has stopped or stops meanwhile")
+	c.MarkFlagsMutuallyExclusive("live", "rolling", "offline")
+	addAccept(c, &o.accept)
+	set.BoolVar(&o.restorePolicy, "restore-reclaim-policy", false, "set the old reclaim policy on the new volume in the end: with Delete, the CSI driver deletes the data with the claim")
+	addYes(c, &o.yes)
+	o.runOptions.add(c)
+	return c
 }
 
-func addAccept(set *pflag.FlagSet, accept *[]string) {
-	set.StringSliceVar(accept, "accept", nil, "names of `checks` of the plan that want a decision, which is made. May be given more than once")
+func addAccept(c *cobra.Command, accept *[]string) {
+	c.Flags().StringSliceVar(accept, "accept", nil, "`checks` to accept that need a decision, for example owners,node; may be repeated")
+}
+
+func addYes(c *cobra.Command, yes *bool) {
+	c.Flags().BoolVarP(yes, "yes", "y", false, "do not prompt for confirmation")
 }
 
 func (o *applyOptions) check(args []string, env environment) error {
@@ -64,15 +74,6 @@ func (o *applyOptions) check(args []string, env environment) error {
 	}
 	if err := o.runOptions.check(); err != nil {
 		return err
-	}
-	modes := 0
-	for _, chosen := range []bool{o.live, o.rolling, o.offline} {
-		if chosen {
-			modes++
-		}
-	}
-	if modes > 1 {
-		return usagef("--live, --rolling and --offline: want one of them; each includes those before it")
 	}
 	return mayAsk(env, o.yes)
 }
@@ -88,17 +89,13 @@ func (o *applyOptions) options() migrate.Options {
 	return migrate.Options{Mode: mode, Accept: o.accept, RestoreReclaimPolicy: o.restorePolicy}
 }
 
-// migrateApply is flex2csi migrate apply.
-func migrateApply(args []string, env environment) error {
-	var o applyOptions
-	set := o.flags(env)
-	if err := set.Parse(args); err != nil {
-		return &usageError{err}
-	}
-	if err := o.check(set.Args(), env); err != nil {
+// apply is flex2csi migrate apply.
+func (o *applyOptions) apply(c *cobra.Command, names []string) error {
+	env := streams(c)
+	if err := o.check(names, env); err != nil {
 		return err
 	}
-	ctx, stop := untilInterrupted()
+	ctx, stop := untilInterrupted(c)
 	defer stop()
 	s, err := o.open(ctx, env, o.options(), true)
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 )
 
 // finishOptions are the flags of migrate finish.
@@ -13,42 +13,41 @@ type finishOptions struct {
 	drivers []string
 }
 
-func (o *finishOptions) flags(env environment) *pflag.FlagSet {
-	set := flags("migrate finish", `Tell whether FlexVolume drivers, and then the bridge, can be taken away from each
-node and from the cluster, and if not, what stands in the way and what to do about
-it: volumes that are FlexVolumes still, pods and their templates that name a driver
+func newMigrateFinish() *cobra.Command {
+	o := finishOptions{lookOptions: newLookOptions()}
+	c := &cobra.Command{
+		Use:   "finish",
+		Short: "Report whether FlexVolume drivers and the bridge can be removed",
+		Long: `Report whether FlexVolume drivers, and then the bridge, can be removed from each
+node and from the cluster, and if not, what prevents it and what to do about it:
+volumes that are still FlexVolumes, pods and their templates that name a driver
 without a volume, pods that still have a mount of the bridge, migrations that are
-not finished. It reads only, and takes nothing away.
+not finished. It reads only, and removes nothing.
 
-The exit status is 0 only if all that was asked about can be taken away.
-
-  flex2csi migrate finish
-  flex2csi migrate finish --driver example.com/disk`, env)
-	set.SetInterspersed(true)
-	set.StringArrayVar(&o.drivers, "driver", nil, "only this FlexVolume driver, `vendor/name`. May be given more than once")
-	o.add(set)
-	return set
+The exit status is 0 only if all that was asked about can be removed.`,
+		Example: `  flex2csi migrate finish
+  flex2csi migrate finish --driver example.com/disk`,
+		Args: noArguments,
+		RunE: func(c *cobra.Command, _ []string) error { return o.finish(c) },
+	}
+	c.Flags().StringArrayVar(&o.drivers, "driver", nil, "only this FlexVolume driver, `vendor/name`; may be repeated")
+	o.add(c)
+	return c
 }
 
 // errNeeded is for scripts.
 var errNeeded = errors.New("not everything can be taken away yet, as shown")
 
-// migrateFinish is flex2csi migrate finish.
-func migrateFinish(args []string, env environment) error {
-	var o finishOptions
-	if err := parse(o.flags(env), args); err != nil {
-		return err
-	}
-	if err := o.check(); err != nil {
-		return err
-	}
+// finish is flex2csi migrate finish.
+func (o *finishOptions) finish(c *cobra.Command) error {
 	for _, driver := range o.drivers {
 		if vendor, name, ok := strings.Cut(driver, "/"); !ok || vendor == "" || name == "" || strings.Contains(name, "/") {
 			return usagef("--driver %s: want vendor/name", driver)
 		}
 	}
-	ctx, stop := untilInterrupted()
+	ctx, stop := untilInterrupted(c)
 	defer stop()
+	env := streams(c)
 	observer, err := o.observer(ctx, env)
 	if err != nil {
 		return err
@@ -57,7 +56,7 @@ func migrateFinish(args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	if err := o.print(departure, env); err != nil {
+	if err := o.format.print(env.out, departure, departure.Table); err != nil {
 		return err
 	}
 	if !departure.Free(len(o.drivers) > 0) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -14,18 +14,18 @@ import (
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/objects"
-	"github.com/flex2csi/flex2csi/internal/version"
 )
 
 // selectOptions say which volumes are meant.
 type selectOptions struct{ selection migrate.Selection }
 
-func (o *selectOptions) add(set *pflag.FlagSet) {
-	set.StringArrayVar(&o.selection.Claims, "claim", nil, "the volume of this claim, `namespace/name`. May be given more than once")
+func (o *selectOptions) add(c *cobra.Command) {
+	set := c.Flags()
+	set.StringArrayVar(&o.selection.Claims, "claim", nil, "the volume of this claim, `namespace/name`; may be repeated")
 	set.StringSliceVarP(&o.selection.Namespaces, "namespace", "n", nil, "volumes of claims in these `namespaces`")
-	set.StringVarP(&o.selection.Selector, "selector", "l", "", "volumes whose labels match, a `selector` as of kubectl")
-	set.StringVar(&o.selection.ClaimSelector, "claim-selector", "", "volumes whose claims have labels that match, a `selector`")
-	set.StringArrayVar(&o.selection.Drivers, "driver", nil, "volumes of this FlexVolume driver, `vendor/name`. May be given more than once")
+	set.StringVarP(&o.selection.Selector, "selector", "l", "", "volumes with matching labels, a `selector` as of kubectl")
+	set.StringVar(&o.selection.ClaimSelector, "claim-selector", "", "volumes of claims with matching labels, a `selector`")
+	set.StringArrayVar(&o.selection.Drivers, "driver", nil, "volumes of this FlexVolume driver, `vendor/name`; may be repeated")
 	set.BoolVar(&o.selection.All, "all", false, "all FlexVolumes")
 }
 
@@ -48,15 +48,16 @@ func (o *selectOptions) complete(names []string) error {
 
 // plannerOptions are what a plan is made with.
 type plannerOptions struct {
-	operatorAccess
+	api     apiAccess
 	config  string
 	secrets []string
 }
 
-func (o *plannerOptions) add(set *pflag.FlagSet) {
-	set.StringVar(&o.config, "config", "", "the BridgeConfiguration, a `file`; - is standard input (default: that of the daemons in the cluster)")
-	set.StringArrayVar(&o.secrets, "secret", nil, "the Secret for a stage whose secrets are a file on the nodes, `vendor/name:stage=namespace/name`")
-	o.operatorAccess.add(set)
+func (o *plannerOptions) add(c *cobra.Command) {
+	set := c.Flags()
+	set.StringVar(&o.config, "config", "", "BridgeConfiguration, a `file`; - is standard input (default: that of the daemons in the cluster)")
+	set.StringArrayVar(&o.secrets, "secret", nil, "Secret for a stage that has its secrets in a file on the nodes, `vendor/name:stage=namespace/name`")
+	o.api.add(c)
 }
 
 // planner connects, and makes one. Whoever goes on or back needs no configuration
@@ -66,7 +67,7 @@ func (o *plannerOptions) planner(ctx context.Context, env environment, needsConf
 	if err != nil {
 		return nil, nil, err
 	}
-	cluster, err := o.connect()
+	cluster, err := o.api.connect(kube.Options{UserAgent: migrateAgent})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -98,28 +99,8 @@ func givenSecrets(args []string) (map[string]csivol.SecretRef, error) {
 	return given, nil
 }
 
-// operatorAccess is how a person's program finds the API server: as kubectl does,
-// unless something else is said.
-type operatorAccess struct {
-	clusterOptions
-	context string
-}
-
-func (o *operatorAccess) add(set *pflag.FlagSet) {
-	set.StringVar(&o.kubeconfig, "kubeconfig", "", "talk to the API server with this `file` (default: as kubectl finds it)")
-	set.StringVar(&o.context, "context", "", "the `name` of a context of the kubeconfig (default: the current one)")
-	set.BoolVar(&o.inCluster, "in-cluster", false, "talk to the API server as the pod's ServiceAccount")
-}
-
-func (o *operatorAccess) connect() (*kube.Cluster, error) {
-	if err := o.check(); err != nil {
-		return nil, err
-	}
-	return kube.Connect(kube.Options{
-		Kubeconfig: o.kubeconfig, AsKubectl: !o.inCluster, Context: o.context,
-		UserAgent: "flex2csi-migrate/" + version.Get().Version,
-	})
-}
+// migrateAgent names flex2csi migrate to the API server.
+const migrateAgent = "flex2csi-migrate"
 
 // migrateConfig is the configuration of a file, or that of the daemons.
 func migrateConfig(ctx context.Context, path string, client *objects.Client, env environment) (*bridgeconfig.Configuration, error) {

@@ -2,58 +2,52 @@ package main
 
 import (
 	"fmt"
-	"slices"
-	"strings"
+	"io"
 
-	"github.com/spf13/pflag"
-
-	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/spf13/cobra"
 )
 
 // planOptions are the flags of migrate plan.
 type planOptions struct {
 	selectOptions
 	plannerOptions
-	output string
+	format outputFormat
 	dir    string
 	dryRun bool
 }
 
-func (o *planOptions) flags(env environment) *pflag.FlagSet {
-	set := flags("migrate plan", `Show what would become of FlexVolumes. It reads only.
+func newMigratePlan() *cobra.Command {
+	o := planOptions{format: outputFormat{formats: []string{table, wide, asJSON, asYAML, asName}}}
+	c := &cobra.Command{
+		Use:   "plan [NAME...]",
+		Short: "Show what a migration would do, and change nothing",
+		Long: `Show what a migration of FlexVolumes would do. It reads only.
 
-For each volume it shows the CSI PersistentVolume that would be made, what was
-looked at and found, what will be seen, what a person has to decide, and whether
-it can be done live, after a pod restart, offline, or not. Volumes are named, or
-chosen by the flags, which narrow each other.
-
-  flex2csi migrate plan --all
+For each volume it shows the CSI PersistentVolume that would be made, the checks
+and their results, the visible effects, the decisions to make, and whether the
+migration can be done live, with a pod restart, offline, or not at all. Volumes are
+named, or selected by flags, which narrow each other.`,
+		Example: `  flex2csi migrate plan --all
   flex2csi migrate plan --claim shop/orders -o wide
-  flex2csi migrate plan --driver example.com/disk --output-dir plan`, env)
-	set.SetInterspersed(true)
-	o.selectOptions.add(set)
-	set.StringVarP(&o.output, "output", "o", "table", "table, wide, yaml or json: a `format`")
-	set.StringVar(&o.dir, "output-dir", "", "write the plan, the old volumes and the replacements as files into this `directory`, which is new or empty")
-	set.BoolVar(&o.dryRun, "dry-run-server", true, "have the API server check the replacements as dry runs, if this user may create PersistentVolumes")
-	o.plannerOptions.add(set)
-	return set
+  flex2csi migrate plan --driver example.com/disk --output-dir plan`,
+		RunE: func(c *cobra.Command, names []string) error { return o.plan(c, names) },
+	}
+	o.selectOptions.add(c)
+	o.format.add(c)
+	c.Flags().StringVar(&o.dir, "output-dir", "", "write the plan, the old volumes and the replacements as files into this `directory`, which is new or empty")
+	c.Flags().BoolVar(&o.dryRun, "dry-run-server", true, "have the API server check the replacements as dry runs, if this user may create PersistentVolumes")
+	o.plannerOptions.add(c)
+	return c
 }
 
-// migratePlan is flex2csi migrate plan.
-func migratePlan(args []string, env environment) error {
-	var o planOptions
-	set := o.flags(env)
-	if err := set.Parse(args); err != nil {
-		return &usageError{err}
-	}
-	if err := o.complete(set.Args()); err != nil {
+// plan is flex2csi migrate plan.
+func (o *planOptions) plan(c *cobra.Command, names []string) error {
+	if err := o.complete(names); err != nil {
 		return err
 	}
-	if formats := []string{"table", "wide", "yaml", "json"}; !slices.Contains(formats, o.output) {
-		return usagef("--output %s: want one of %s", o.output, strings.Join(formats, ", "))
-	}
-	ctx, stop := untilInterrupted()
+	ctx, stop := untilInterrupted(c)
 	defer stop()
+	env := streams(c)
 	cluster, planner, err := o.planner(ctx, env, true)
 	if err != nil {
 		return err
@@ -69,26 +63,11 @@ func migratePlan(args []string, env environment) error {
 			return fmt.Errorf("write the plan: %w", err)
 		}
 	}
-	return o.print(plan, env)
-}
-
-func (o *planOptions) print(plan *migrate.Plan, env environment) error {
-	var text []byte
-	var err error
-	switch o.output {
-	case "yaml":
-		text, err = plan.YAML()
-	case "json":
-		text, err = plan.JSON()
-	default:
-		if err := plan.Table(env.out, o.output == "wide"); err != nil {
+	return o.format.print(env.out, plan, func(out io.Writer, wide bool) error {
+		if err := plan.Table(out, wide); err != nil {
 			return err
 		}
-		text = []byte("Nothing was changed.\n")
-	}
-	if err != nil {
+		_, err := io.WriteString(out, "Nothing was changed.\n")
 		return err
-	}
-	_, err = env.out.Write(text)
-	return err
+	})
 }

@@ -88,7 +88,7 @@ func TestResults(t *testing.T) {
 		t.Errorf("rollback wanted the FlexVolume: %v", err)
 	}
 	var out bytes.Buffer
-	if err := r.print(&out, "table"); err != nil {
+	if err := r.table(&out, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{"a       ns/a   migrated      Finished  1s        -                 -     41\n", "\nc: PUT BACK: the pod came back\n"} {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
-	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
 // results are what came of all volumes.
@@ -28,28 +26,20 @@ type results struct {
 	back bool
 }
 
-// print shows them as a table, or for programs.
-func (r *results) print(out io.Writer, format string) error {
-	switch format {
-	case "json":
-		data, err := json.MarshalIndent(r.document(), "", "  ")
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(out, "%s\n", data)
-		return err
-	case "yaml":
-		text, err := yamltext.Encode(r.document())
-		if err != nil {
-			return err
-		}
-		_, err = out.Write(text)
-		return err
-	}
+// table shows them to people.
+func (r *results) table(out io.Writer, wide bool) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "VOLUME\tCLAIM\tRESULT\tSTAGE\tLOST FOR\tTAKEN OVER AFTER\tTOOK\tREQUESTS")
+	fmt.Fprint(t, "VOLUME\tCLAIM\tRESULT\tSTAGE\tLOST FOR\tTAKEN OVER AFTER\tTOOK\tREQUESTS")
+	if wide {
+		fmt.Fprint(t, "\tDIRECTION\tMODE")
+	}
+	fmt.Fprintln(t)
 	for _, v := range r.all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Volume, orDash(v.Claim), outcome(v), orDash(string(v.Stage)), orDash(time0(v.Lost)), orDash(time0(v.TakenOver)), orDash(time0(v.Took)), orDash(number(v.Requests)))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", v.Volume, orDash(v.Claim), outcome(v), orDash(string(v.Stage)), orDash(time0(v.Lost)), orDash(time0(v.TakenOver)), orDash(time0(v.Took)), orDash(number(v.Requests)))
+		if wide {
+			fmt.Fprintf(t, "\t%s\t%s", direction(v.Direction), orDash(string(v.Mode)))
+		}
+		fmt.Fprintln(t)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -86,27 +76,27 @@ func number(n int) string {
 
 // A resultDocument is what came of all volumes, for programs.
 type resultDocument struct {
-	APIVersion string         `json:"apiVersion" yaml:"apiVersion"`
-	Kind       string         `json:"kind"       yaml:"kind"`
-	Volumes    []resultVolume `json:"volumes"    yaml:"volumes"`
+	APIVersion string         `json:"apiVersion"`
+	Kind       string         `json:"kind"`
+	Volumes    []resultVolume `json:"volumes"`
 }
 
 type resultVolume struct {
-	Name             string  `json:"name"                       yaml:"name"`
-	Claim            string  `json:"claim,omitempty"            yaml:"claim,omitempty"`
-	Direction        string  `json:"direction,omitempty"        yaml:"direction,omitempty"`
-	Mode             string  `json:"mode,omitempty"             yaml:"mode,omitempty"`
-	Outcome          string  `json:"outcome"                    yaml:"outcome"`
-	Stage            string  `json:"stage,omitempty"            yaml:"stage,omitempty"`
-	Why              string  `json:"why,omitempty"              yaml:"why,omitempty"`
-	LostSeconds      float64 `json:"lostSeconds,omitempty"      yaml:"lostSeconds,omitempty"`
-	TakenOverSeconds float64 `json:"takenOverSeconds,omitempty" yaml:"takenOverSeconds,omitempty"`
-	TookSeconds      float64 `json:"tookSeconds,omitempty"      yaml:"tookSeconds,omitempty"`
-	Requests         int     `json:"requests,omitempty"         yaml:"requests,omitempty"`
+	Name             string  `json:"name"`
+	Claim            string  `json:"claim,omitempty"`
+	Direction        string  `json:"direction,omitempty"`
+	Mode             string  `json:"mode,omitempty"`
+	Outcome          string  `json:"outcome"`
+	Stage            string  `json:"stage,omitempty"`
+	Why              string  `json:"why,omitempty"`
+	LostSeconds      float64 `json:"lostSeconds,omitempty"`
+	TakenOverSeconds float64 `json:"takenOverSeconds,omitempty"`
+	TookSeconds      float64 `json:"tookSeconds,omitempty"`
+	Requests         int     `json:"requests,omitempty"`
 }
 
-func (r *results) document() resultDocument {
-	d := resultDocument{APIVersion: "flex2csi.io/v1alpha1", Kind: "MigrationResult", Volumes: []resultVolume{}}
+func (r *results) document() *resultDocument {
+	d := &resultDocument{APIVersion: "flex2csi.io/v1alpha1", Kind: "MigrationResult", Volumes: []resultVolume{}}
 	for _, v := range slices.Concat(r.all, r.left) {
 		d.Volumes = append(d.Volumes, resultVolume{
 			Name: v.Volume, Claim: v.Claim, Direction: string(v.Direction), Mode: string(v.Mode), Outcome: string(v.Outcome), Stage: string(v.Stage), Why: v.Why,
@@ -114,6 +104,14 @@ func (r *results) document() resultDocument {
 		})
 	}
 	return d
+}
+
+// ObjectNames are the volumes.
+func (d *resultDocument) ObjectNames() (names []string) {
+	for _, v := range d.Volumes {
+		names = append(names, "persistentvolume/"+v.Name)
+	}
+	return names
 }
 
 // err is nil if all is done that was asked for.

@@ -11,12 +11,11 @@ import (
 	"os/signal"
 	"os/user"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/migrate"
@@ -26,21 +25,26 @@ import (
 	"github.com/flex2csi/flex2csi/internal/version"
 )
 
-// runOptions are those of all that change something.
+// runOptions are the flags of the commands that change something.
 type runOptions struct {
 	plannerOptions
 	journal string
 	width   int
 	timeout time.Duration
-	output  string
+	format  outputFormat
 }
 
-func (o *runOptions) add(set *pflag.FlagSet) {
+func newRunOptions() runOptions {
+	return runOptions{format: outputFormat{formats: []string{table, wide, asJSON, asYAML, asName}}}
+}
+
+func (o *runOptions) add(c *cobra.Command) {
+	set := c.Flags()
 	set.IntVar(&o.width, "width", 1, "how many volumes may be under way at the same time")
-	set.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long each thing that is waited for may take")
-	set.StringVar(&o.journal, "journal", defaultJournal, "`directory` of the journal and of the back-ups; the journal is in the cluster as well")
-	set.StringVarP(&o.output, "output", "o", "table", "table, json or yaml: a `format` for what came of each volume")
-	o.plannerOptions.add(set)
+	set.DurationVar(&o.timeout, "timeout", 5*time.Minute, "timeout of each wait")
+	set.StringVar(&o.journal, "journal", defaultJournal, "`directory` of the journal and of the backups; the cluster has the journal, too")
+	o.format.add(c)
+	o.plannerOptions.add(c)
 }
 
 func (o *runOptions) check() error {
@@ -51,9 +55,6 @@ func (o *runOptions) check() error {
 		return usagef("--timeout %v: want 1s to 24h", o.timeout)
 	case o.journal == "":
 		return usagef("--journal: want a directory")
-	}
-	if formats := []string{"table", "json", "yaml"}; !slices.Contains(formats, o.output) {
-		return usagef("--output %s: want one of %s", o.output, strings.Join(formats, ", "))
 	}
 	return nil
 }
@@ -179,8 +180,8 @@ func untilInterruptedTwice(parent context.Context, p *progress) (ctx context.Con
 
 // report prints what came of it.
 func (s *session) report(r *results, err error) error {
-	if len(r.all) > 0 || s.o.output != "table" {
-		if printErr := r.print(s.env.out, s.o.output); printErr != nil {
+	if people := s.o.format.chosen == table || s.o.format.chosen == wide; len(r.all) > 0 || !people {
+		if printErr := s.o.format.print(s.env.out, r.document(), r.table); printErr != nil {
 			err = errors.Join(err, printErr)
 		}
 	}

@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/migrate"
@@ -19,30 +17,27 @@ import (
 // defaultJournal is where the journal is kept, below where people are.
 const defaultJournal = "./flex2csi-migration"
 
-// lookOptions are those of all that only look at migrations.
+// lookOptions are the flags of the commands that only read.
 type lookOptions struct {
-	operatorAccess
+	api     apiAccess
 	journal string
-	output  string
+	format  outputFormat
 }
 
-func (o *lookOptions) add(set *pflag.FlagSet) {
-	set.StringVarP(&o.output, "output", "o", "table", "table, wide, json or yaml: a `format`")
-	set.StringVar(&o.journal, "journal", defaultJournal, "`directory` of the journal, if it is here; it is in the cluster as well")
-	o.operatorAccess.add(set)
+func newLookOptions(more ...string) lookOptions {
+	return lookOptions{format: outputFormat{formats: append([]string{table, wide, asJSON, asYAML}, more...)}}
 }
 
-func (o *lookOptions) check() error {
-	if formats := []string{"table", "wide", "json", "yaml"}; !slices.Contains(formats, o.output) {
-		return usagef("--output %s: want one of %s", o.output, strings.Join(formats, ", "))
-	}
-	return nil
+func (o *lookOptions) add(c *cobra.Command) {
+	o.format.add(c)
+	c.Flags().StringVar(&o.journal, "journal", defaultJournal, "`directory` of the journal, if it is on this machine; the cluster has the journal, too")
+	o.api.add(c)
 }
 
 // observer connects. A directory that is about another cluster says nothing of
 // this one.
 func (o *lookOptions) observer(ctx context.Context, env environment) (*migrate.Observer, error) {
-	cluster, err := o.connect()
+	cluster, err := o.api.connect(kube.Options{UserAgent: migrateAgent})
 	if err != nil {
 		return nil, err
 	}
@@ -65,59 +60,32 @@ func (o *lookOptions) records(ctx context.Context, cluster *kube.Cluster, env en
 	return &journal.Both{Disk: &journal.Disk{Dir: o.journal}, Cluster: inCluster}, nil
 }
 
-// A view is what people and programs can look at.
-type view interface {
-	Table(out io.Writer, wide bool) error
-	JSON() ([]byte, error)
-	YAML() ([]byte, error)
-}
-
-func (o *lookOptions) print(v view, env environment) error {
-	var text []byte
-	var err error
-	switch o.output {
-	case "yaml":
-		text, err = v.YAML()
-	case "json":
-		text, err = v.JSON()
-	default:
-		return v.Table(env.out, o.output == "wide")
-	}
-	if err != nil {
-		return err
-	}
-	_, err = env.out.Write(text)
-	return err
-}
-
 // migrateStatusOptions are the flags of migrate status.
 type migrateStatusOptions struct{ lookOptions }
 
-func (o *migrateStatusOptions) flags(env environment) *pflag.FlagSet {
-	set := flags("migrate status", `Show all volumes that were migrated, are on their way, or were taken back: how far
-they are, what went wrong, what to do next, and which pods still have the mount of
-the bridge beside the new one, as they have until they are restarted. It reads
+func newMigrateStatus() *cobra.Command {
+	o := migrateStatusOptions{newLookOptions(asName)}
+	c := &cobra.Command{
+		Use:   "status [NAME...]",
+		Short: "Show the progress of migrations, and what is wrong with them",
+		Long: `Show all volumes that were migrated, are being migrated, or were rolled back: the
+stage, what went wrong, what to do next, and which pods still have the mount of the
+bridge in addition to the new one, as they have until they are restarted. It reads
 only.
 
-A NAME is that of a PersistentVolume, or namespace/name of a claim; with NAMEs
-only those are shown, and the exit status is 1 if one of them is none.`, env)
-	set.SetInterspersed(true)
-	o.add(set)
-	return set
+A NAME is that of a PersistentVolume, or namespace/name of a claim; with NAMEs only
+those are shown, and the exit status is 1 if one of them is of no migration.`,
+		RunE: func(c *cobra.Command, names []string) error { return o.status(c, names) },
+	}
+	o.add(c)
+	return c
 }
 
-// migrateStatus is flex2csi migrate status.
-func migrateStatus(args []string, env environment) error {
-	var o migrateStatusOptions
-	set := o.flags(env)
-	if err := set.Parse(args); err != nil {
-		return &usageError{err}
-	}
-	if err := o.check(); err != nil {
-		return err
-	}
-	ctx, stop := untilInterrupted()
+// status is flex2csi migrate status.
+func (o *migrateStatusOptions) status(c *cobra.Command, names []string) error {
+	ctx, stop := untilInterrupted(c)
 	defer stop()
+	env := streams(c)
 	observer, err := o.observer(ctx, env)
 	if err != nil {
 		return err
@@ -126,8 +94,8 @@ func migrateStatus(args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	situation, missing := situation.Filter(set.Args())
-	if err := o.print(situation, env); err != nil {
+	situation, missing := situation.Filter(names)
+	if err := o.format.print(env.out, situation, situation.Table); err != nil {
 		return err
 	}
 	if len(missing) > 0 {

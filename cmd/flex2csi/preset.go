@@ -8,76 +8,120 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/preset"
 )
 
-// presetOptions are the flags of preset.
-type presetOptions struct{ set []string }
-
-func (o *presetOptions) flags(env environment) *pflag.FlagSet {
-	set := flags("preset", `Configurations for FlexVolume drivers that many people have used: which CSI
-driver takes their volumes, and how their options become what that one wants.
-
-list shows which there are, and what has to be filled in. show prints one, to be
-read and edited, or several as one configuration.
-
-  flex2csi preset list
-  flex2csi preset show --set secret=cephfs-user rook-cephfs rook-rbd > config.yaml
-  flex2csi check --config config.yaml`, env)
-	// The flags follow the word, and may follow the names.
-	set.SetInterspersed(true)
-	set.StringArrayVar(&o.set, "set", nil, "show: fill in a place, `name=value`. May be given more than once")
-	return set
+func newPreset() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "preset",
+		Short: "Print configurations for widely used FlexVolume drivers",
+		Long: `Print configurations for widely used FlexVolume drivers: which CSI driver takes
+their volumes, and how their options become those of the CSI driver.`,
+		Example: `  flex2csi preset list
+  flex2csi preset show --set secret=cephfs-user rook-cephfs rook-rbd >config.yaml
+  flex2csi check --config config.yaml`,
+	}, newPresetList(), newPresetShow())
 }
 
-func presets(args []string, env environment) error {
-	var o presetOptions
-	set := o.flags(env)
-	if err := set.Parse(args); err != nil {
-		return &usageError{err}
+func newPresetList() *cobra.Command {
+	format := outputFormat{formats: []string{table, asJSON, asYAML, asName}}
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the presets, with what has to be filled in",
+		Args:  noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			all, err := preset.All()
+			if err != nil {
+				return err
+			}
+			list := listOfPresets(all)
+			return format.print(streams(c).out, list, list.table)
+		},
 	}
-	switch what, names := set.Arg(0), set.Args(); {
-	case what == "list" && len(names) == 1 && len(o.set) == 0:
-		return listPresets(env.out)
-	case what == "list":
-		return usagef("list takes nothing else")
-	case what == "show" && len(names) == 1:
-		return usagef("which preset? flex2csi preset list has their names")
-	case what == "show":
-		return o.show(names[1:], env)
-	default:
-		return usagef("say list or show")
-	}
+	format.add(c)
+	return c
 }
 
-func listPresets(out io.Writer) error {
-	all, err := preset.All()
-	if err != nil {
-		return err
-	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tFLEXVOLUME DRIVER\tCSI DRIVER\tLIVE\tTO FILL IN\tNEEDS")
+// A presetList is what preset list prints for programs.
+type presetList struct {
+	APIVersion string       `json:"apiVersion"`
+	Kind       string       `json:"kind"`
+	Presets    []presetItem `json:"presets"`
+}
+
+type presetItem struct {
+	Name       string   `json:"name"`
+	Title      string   `json:"title"`
+	FlexDriver string   `json:"flexDriver"`
+	CSIDriver  string   `json:"csiDriver"`
+	Live       string   `json:"live"`
+	Open       []string `json:"open,omitempty"`
+	Needs      string   `json:"needs"`
+}
+
+func listOfPresets(all []preset.Preset) *presetList {
+	list := &presetList{APIVersion: bridgeconfig.APIVersion, Kind: "PresetList"}
 	for _, p := range all {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, p.FlexDriver, p.CSIDriver, p.Live, openNames(p), p.Needs)
+		list.Presets = append(list.Presets, presetItem{p.Name, p.Title, p.FlexDriver, p.CSIDriver, p.Live, openNames(p), p.Needs})
 	}
-	return table.Flush()
+	return list
 }
 
-// openNames are the open places of a preset, or a dash.
-func openNames(p preset.Preset) string {
-	if len(p.Open) == 0 {
-		return "-"
+func (l *presetList) table(out io.Writer, _ bool) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NAME\tFLEXVOLUME DRIVER\tCSI DRIVER\tLIVE\tTO FILL IN\tNEEDS")
+	for _, p := range l.Presets {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, p.FlexDriver, p.CSIDriver, p.Live, orDash(strings.Join(p.Open, ", ")), p.Needs)
 	}
-	names := make([]string, len(p.Open))
-	for i, o := range p.Open {
-		names[i] = o.Name
-	}
-	return strings.Join(names, ", ")
+	return t.Flush()
 }
 
-func (o *presetOptions) show(names []string, env environment) error {
+// ObjectNames are what preset show takes.
+func (l *presetList) ObjectNames() (names []string) {
+	for _, p := range l.Presets {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// openNames are the open places of a preset.
+func openNames(p preset.Preset) (names []string) {
+	for _, o := range p.Open {
+		names = append(names, o.Name)
+	}
+	return names
+}
+
+// presetShowOptions are the flags of preset show.
+type presetShowOptions struct{ set []string }
+
+func newPresetShow() *cobra.Command {
+	var o presetShowOptions
+	c := &cobra.Command{
+		Use:   "show NAME...",
+		Short: "Print a preset, or several as one configuration",
+		Long: `Print a preset, to be read and edited, or several as one configuration. Standard
+error lists what has to be filled in.`,
+		Args: func(_ *cobra.Command, names []string) error {
+			if len(names) == 0 {
+				return usagef("which preset? flex2csi preset list has their names")
+			}
+			return nil
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			all, _ := preset.All() // a completion has no way to say an error
+			return listOfPresets(all).ObjectNames(), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(c *cobra.Command, names []string) error { return o.show(names, streams(c)) },
+	}
+	c.Flags().StringArrayVar(&o.set, "set", nil, "fill in a place, `name=value`; may be repeated")
+	return c
+}
+
+func (o *presetShowOptions) show(names []string, env environment) error {
 	var chosen []preset.Preset
 	for _, name := range names {
 		p, err := preset.Get(name)
@@ -106,7 +150,7 @@ func (o *presetOptions) show(names []string, env environment) error {
 // fill fills places in. A value goes into YAML and there into an expression,
 // perhaps in the middle of a text, so that only such values are taken as mean
 // themselves everywhere.
-func (o *presetOptions) fill(chosen []preset.Preset) error {
+func (o *presetShowOptions) fill(chosen []preset.Preset) error {
 	for _, arg := range o.set {
 		name, value, ok := strings.Cut(arg, "=")
 		if !ok {
@@ -117,7 +161,7 @@ func (o *presetOptions) fill(chosen []preset.Preset) error {
 		}
 		found := false
 		for i, p := range chosen {
-			if !slices.Contains(strings.Split(openNames(p), ", "), name) {
+			if !slices.Contains(openNames(p), name) {
 				continue
 			}
 			filled, err := p.Fill(name, value)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/nodeinstall"
@@ -24,53 +24,56 @@ type readyOptions struct {
 	live, controller bool
 }
 
-func (o *readyOptions) flags(env environment) *pflag.FlagSet {
-	set := flags("ready", `Say whether FlexVolumes work on this node: the daemon answers calls, or stands by
-for one that does, and each driver that it serves answers init where the kubelet
-finds it. A line is printed for each. The exit status is 0 if so, and 1 if not.
+func newReady() *cobra.Command {
+	var o readyOptions
+	c := &cobra.Command{
+		Use:   "ready",
+		Short: "Report whether FlexVolumes work on this node",
+		Long: `Report whether FlexVolumes work on this node: the daemon answers calls, or waits as
+a standby, and each driver that it serves answers init where the kubelet finds it.
+Each gets a line. The exit status is 0 if so, and 1 if not.
 
-A CSI driver that is away is named, and no reason for 1: the others work, and its
-volumes will when it is back.
+A CSI driver that is unavailable is named, and does not change the exit status: the
+other drivers work, and its volumes will when it is back.
 
-In a pod it is the daemon of this pod that is asked, which may stand by while
-another one serves.`, env)
+In a pod the daemon of this pod is asked, which may be the standby.`,
+		Args: noArguments,
+		RunE: func(c *cobra.Command, _ []string) error { return o.ready(c.Context(), streams(c).out) },
+	}
+	set := c.Flags()
 	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket of the daemon, as serve is told it")
-	set.StringVar(&o.stateDir, "state-dir", tombstone.DefaultStateDir, "`directory` of the daemon's records, where install has left word of the drivers")
-	set.DurationVar(&o.timeout, "timeout", 4*time.Second, "how long all may take")
-	set.BoolVar(&o.live, "live", false, "say only whether the daemon is in order, or ought to be restarted")
-	set.BoolVar(&o.controller, "controller", false, "ask flex2csi serve --controller, which has no drivers of the kubelet")
-	return set
+	set.StringVar(&o.stateDir, "state-dir", tombstone.DefaultStateDir, "`directory` of the daemon's records, where install has written down the drivers")
+	set.DurationVar(&o.timeout, "timeout", 4*time.Second, "how long all of it may take")
+	set.BoolVar(&o.live, "live", false, "report only whether the daemon has to be restarted")
+	set.BoolVar(&o.controller, "controller", false, "ask flex2csi controller, which has no drivers of the kubelet")
+	return c
 }
 
 // ready is flex2csi ready.
-func ready(args []string, env environment) error {
-	var o readyOptions
-	if err := parse(o.flags(env), args); err != nil {
-		return err
-	}
+func (o *readyOptions) ready(ctx context.Context, out io.Writer) error {
 	if o.timeout <= 0 {
 		return usagef("--timeout %v: want a time that can pass", o.timeout)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), o.timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	r, err := o.ask(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(env.out, "flex2csi %s: %s\n", r.Version, r.Message)
+	fmt.Fprintf(out, "flex2csi %s: %s\n", r.Version, r.Message)
 	if o.live {
 		if !r.Live {
 			return errors.New("the daemon ought to be restarted")
 		}
 		return nil
 	}
-	tellCSIDrivers(env.out, r.Drivers)
+	tellCSIDrivers(out, r.Drivers)
 	err = nil
 	if !r.Ready {
 		err = fmt.Errorf("the daemon is not ready: %s", r.State)
 	}
 	if !o.controller {
-		err = errors.Join(err, o.probeDrivers(ctx, env.out, r.Drivers))
+		err = errors.Join(err, o.probeDrivers(ctx, out, r.Drivers))
 	}
 	return err
 }

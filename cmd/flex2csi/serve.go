@@ -1,14 +1,11 @@
 package main
 
 import (
-	"context"
 	"log/slog"
-	"os/signal"
 	"path/filepath"
-	"slices"
-	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
@@ -23,64 +20,68 @@ import (
 
 // serveOptions are the flags of serve.
 type serveOptions struct {
-	config                                 *string
+	config                                 string
 	socket, stateDir, kubeletDir, nodeName string
 	httpEndpoint, metricsPath, bootIDFile  string
 	drain, interval, grace, timeout        time.Duration
 	verbosity                              int
-	api                                    clusterOptions
+	api                                    apiAccess
 }
 
-func (o *serveOptions) flags(env environment) *pflag.FlagSet {
-	set := flags("serve", "The daemon of a node: answers flexdriver, and does with CSI drivers what it asks\nfor, until it is told to end. With --controller first it is something else, see\nflex2csi serve --controller --help.", env)
-	o.config = configFlag(set)
-	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket at which flexdriver calls; its directory is for root alone")
+func newServe() *cobra.Command {
+	var o serveOptions
+	c := &cobra.Command{
+		Use:   "serve --node-name NAME",
+		Short: "Run the daemon of a node",
+		Long: `Run the daemon of a node. It answers flexdriver, and calls CSI drivers for it,
+until it gets SIGTERM.`,
+		Args: noArguments,
+		RunE: func(c *cobra.Command, _ []string) error { return o.serve(c) },
+	}
+	set := c.Flags()
+	addConfig(set, &o.config)
+	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket at which flexdriver calls; only root may enter its directory")
 	set.StringVar(&o.stateDir, "state-dir", tombstone.DefaultStateDir, "`directory` of the records of volumes, and of notes that flexdriver leaves. It has to outlive this process, and is for one daemon")
 	set.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's --root-dir")
-	set.StringVar(&o.nodeName, "node-name", "", "the `name` of this node in Kubernetes; has to be given")
-	o.api.add(set)
+	set.StringVar(&o.nodeName, "node-name", "", "`name` of this node in Kubernetes; required")
+	o.api.addExplicit(c)
+	addHTTP(set, &o)
+	set.DurationVar(&o.timeout, "timeout", bridgeconfig.DefaultTimeout, "deadline of RPCs for which the configuration has none")
+	set.DurationVar(&o.interval, "reconcile-interval", 30*time.Second, "interval between two searches for volumes that no pod uses any more, and for dead mounts")
+	set.DurationVar(&o.grace, "grace", bridge.DefaultGrace, "how long an unfinished operation is kept, if the kubelet does not call again, before it is undone; the kubelet calls at least every 2m3s")
+	set.StringVar(&o.bootIDFile, "boot-id-file", bridge.BootIDFile, "`file` whose content changes with each boot of the node; for tests, and where the kernel's file is hidden")
+	return c
+}
+
+// addHTTP adds the flags that serve and controller share.
+func addHTTP(set *pflag.FlagSet, o *serveOptions) {
 	set.StringVar(&o.httpEndpoint, "http-endpoint", "", "loopback `address` (127.0.0.1:PORT) for /healthz, /readyz and metrics; empty: none")
 	set.StringVar(&o.metricsPath, "metrics-path", "/metrics", "path of the metrics")
-	set.DurationVar(&o.timeout, "timeout", bridgeconfig.DefaultTimeout, "deadline of RPCs for which the configuration has none")
-	set.DurationVar(&o.drain, "drain-timeout", 20*time.Second, "how long calls under way are waited for at the end")
-	set.DurationVar(&o.interval, "reconcile-interval", 30*time.Second, "pause between two looks for what nobody wants any more, and for mounts that died")
-	set.DurationVar(&o.grace, "grace", bridge.DefaultGrace, "how long something may be left half-done before it is undone because nobody asks for it any more; the kubelet asks at least every 2m3s")
-	set.StringVar(&o.bootIDFile, "boot-id-file", bridge.BootIDFile, "`file` that says something else after each boot of the node; for tests, and where the kernel's is hidden")
-	set.CountVarP(&o.verbosity, "v", "v", "log requests and responses as well, secrets masked")
-	return set
+	set.DurationVar(&o.drain, "drain-timeout", 20*time.Second, "how long calls that are under way may take after SIGTERM")
+	set.CountVarP(&o.verbosity, "v", "v", "log requests and responses, too, with secrets masked")
 }
 
 // serve is the daemon: it answers flexdriver until it is told to end.
-func serve(args []string, env environment) error {
-	if slices.Contains(args, "--controller") {
-		return serveController(args, env)
-	}
-	var o serveOptions
-	set := o.flags(env)
-	if err := parse(set, args); err != nil {
-		return err
-	}
+func (o *serveOptions) serve(c *cobra.Command) error {
 	switch {
 	case o.nodeName == "":
-		return usagef("which node is this? give --node-name")
+		return usagef("--node-name is required")
 	case !filepath.IsAbs(o.kubeletDir) || !filepath.IsAbs(o.stateDir):
 		return usagef("--kubelet-dir and --state-dir are absolute paths")
 	case o.timeout < time.Second || o.timeout > time.Hour:
 		return usagef("--timeout %v: want 1s to 1h", o.timeout)
 	}
-	if err := o.api.check(); err != nil {
-		return err
-	}
-	c, err := loadConfig(bridgeconfig.Loader{Others: trust.MayRead, Timeout: o.timeout}, *o.config, env)
+	env := streams(c)
+	config, err := loadConfig(bridgeconfig.Loader{Others: trust.MayRead, Timeout: o.timeout}, o.config, env)
 	if err != nil {
 		return err
 	}
-	if err := o.api.requireCluster(c); err != nil {
+	if err := o.api.requireCluster(config); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	ctx, stop := untilInterrupted(c)
 	defer stop()
-	return o.run(ctx, c, o.logger(env))
+	return o.run(ctx, config, o.logger(env))
 }
 
 func (o *serveOptions) logger(env environment) *slog.Logger {

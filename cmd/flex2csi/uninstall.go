@@ -5,12 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -21,39 +18,44 @@ import (
 // uninstallOptions are the flags of uninstall.
 type uninstallOptions struct {
 	nodeOptions
-	drivers              []string
-	force                bool
-	timeout              time.Duration
-	kubeconfig, nodeName string
+	drivers  []string
+	force    bool
+	timeout  time.Duration
+	api      apiAccess
+	nodeName string
 }
 
-func (o *uninstallOptions) flags(env environment) *pflag.FlagSet {
-	set := flags("uninstall", `Take the drivers of this node away. The daemon is told to set up nothing any more;
-if a volume is in use all the same, this is refused, with the names of the pods, and
-all is as before. The drivers are taken away such that a running kubelet forgets
-them, and VolumeAttachments of this node that nobody needs are deleted. What is left
-are the daemon and its directories, which it removes when it ends: delete its
-DaemonSet next. If no daemon runs its directories are removed at once.
+func newUninstall() *cobra.Command {
+	var o uninstallOptions
+	c := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Remove the drivers from this node, unless they are in use",
+		Long: `Remove the drivers from this node. The daemon stops setting up volumes; if a volume
+is in use all the same, uninstall fails with the names of the pods, and all is as
+before. A running kubelet forgets the removed drivers, and VolumeAttachments of
+this node that no volume needs are deleted. The daemon and its directories stay
+until the daemon ends: delete its DaemonSet next. If no daemon runs, uninstall
+removes its directories.
 
-In a pod of the daemon no flag is needed: install has left word of what is where.
+In a pod of the daemon no flag is needed: install has written down what is where.
 
-With --driver only drivers that are not in the configuration any more are taken
-away, and the daemon goes on.`, env)
-	set.StringArrayVar(&o.drivers, "driver", nil, "take away only this `driver`, VENDOR/NAME; may be repeated")
-	set.BoolVar(&o.force, "force", false, "take away what is in use, too, and say what is left: mounts that nobody unmounts, and pods that stay Terminating")
+With --driver only drivers that are no longer in the configuration are removed, and
+the daemon goes on.`,
+		Args: noArguments,
+		RunE: func(c *cobra.Command, _ []string) error { return o.uninstall(c) },
+	}
+	set := c.Flags()
+	set.StringArrayVar(&o.drivers, "driver", nil, "remove only this `driver`, VENDOR/NAME; may be repeated")
+	set.BoolVar(&o.force, "force", false, "remove what is in use, too, and list what is left: mounts that stay, and pods that stay Terminating")
 	set.DurationVar(&o.timeout, "timeout", time.Minute, "how long to wait for volumes that are being set up, or undone")
 	o.add(set)
-	set.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` to talk to the API server with; empty: $KUBECONFIG, or the pod's own")
-	set.StringVar(&o.nodeName, "node-name", "", "the `name` of this node in Kubernetes; empty: as the daemon was told")
-	return set
+	set.StringVar(&o.nodeName, "node-name", "", "`name` of this node in Kubernetes (default: as the daemon was told)")
+	o.api.add(c)
+	return c
 }
 
-// uninstallDrivers is flex2csi uninstall.
-func uninstallDrivers(args []string, env environment) error {
-	var o uninstallOptions
-	if err := parse(o.flags(env), args); err != nil {
-		return err
-	}
+// uninstall is flex2csi uninstall.
+func (o *uninstallOptions) uninstall(c *cobra.Command) error {
 	if o.timeout <= 0 {
 		return usagef("--timeout %v: want a time that can pass", o.timeout)
 	}
@@ -61,10 +63,10 @@ func uninstallDrivers(args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	ctx, stop := untilInterrupted(c)
 	defer stop()
 	removal := nodeinstall.UninstallOptions{
-		Query: query, StateDir: o.stateDir, Socket: o.socket, Drivers: o.drivers, Force: o.force, Patience: o.timeout, Out: env.out,
+		Query: query, StateDir: o.stateDir, Socket: o.socket, Drivers: o.drivers, Force: o.force, Patience: o.timeout, Out: streams(c).out,
 	}
 	sweep, err := o.sweeper(ctx)
 	if err != nil {
@@ -78,8 +80,7 @@ func uninstallDrivers(args []string, env environment) error {
 // sweeper returns what deletes the VolumeAttachments of this node, or why they
 // cannot be looked at.
 func (o *uninstallOptions) sweeper(ctx context.Context) (func(context.Context) ([]string, error), error) {
-	api := clusterOptions{kubeconfig: cmp.Or(o.kubeconfig, os.Getenv("KUBECONFIG"))}
-	cluster, err := api.connect(kube.Options{})
+	cluster, err := o.api.connect(kube.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -3,56 +3,64 @@ package main
 import (
 	"bytes"
 	"io"
+	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/flex2csi/flex2csi/hack/manual"
 )
 
 // TestManual: docs/reference and man are what the program says of itself. With
-// -update (make docs) they are made.
+// -update (make docs) they are made, as those of flex2csi: what flexdriver links
+// has no room for cobra, so that its commands are described for that here.
 func TestManual(t *testing.T) {
-	const status = "0, or 1 if something went wrong or the command was called in a wrong way; standard error says what."
-	installing := func(w io.Writer) *pflag.FlagSet {
-		f, _ := new(settings).flags(w)
-		return f.set
-	}
-	uninstalling := func(w io.Writer) *pflag.FlagSet {
-		f, _ := uninstallFlags(w)
-		return f.set
-	}
-	versions := func(w io.Writer) *pflag.FlagSet {
-		set, _ := versionFlags(w)
-		return set
-	}
-	commands := []manual.Command{
-		commandOf(t, "flexdriver install", installing, "put a FlexVolume driver under a kubelet", "configuration.md"),
-		commandOf(t, "flexdriver uninstall", uninstalling, "take a FlexVolume driver away", ""),
-		commandOf(t, "flexdriver version", versions, "print what this is", ""),
-	}
-	for i := range commands {
-		commands[i].Status = status
-	}
 	var text bytes.Buffer
 	if err := help(nil, &text); err != nil {
 		t.Fatal(err)
 	}
-	commands = append(commands, manual.Command{
-		Name: "flexdriver", Summary: "a FlexVolume driver", Usage: text.String(), Flags: new(calloutFlags).set(), More: "debugging.md",
-		Status: "0 for every callout that was answered, whatever the answer; 1 with --exit-code if the answer is not Success.",
-	})
-	files, err := manual.Files(commands)
+	program := describe(t, "Run FlexVolumes, by itself or with flex2csi", text.String(), new(calloutFlags).set(),
+		"0 for every callout that was answered, whatever the answer; 1 with --exit-code if the answer is not Success.")
+	for _, c := range []struct {
+		short string
+		flags func(io.Writer) *pflag.FlagSet
+	}{
+		{"Install a FlexVolume driver on this node", func(w io.Writer) *pflag.FlagSet { f, _ := new(settings).flags(w); return f.set }},
+		{"Remove a FlexVolume driver from this node", func(w io.Writer) *pflag.FlagSet { f, _ := uninstallFlags(w); return f.set }},
+		{"Print the version", func(w io.Writer) *pflag.FlagSet { set, _ := versionFlags(w); return set }},
+	} {
+		var text bytes.Buffer
+		set := c.flags(&text)
+		set.Usage()
+		program.AddCommand(describe(t, c.short, text.String(), set,
+			"0, or 1 if something failed or for a usage error; standard error has the reason."))
+	}
+	files, err := manual.Files(program)
 	if err != nil {
 		t.Fatal(err)
 	}
 	manual.Check(t, "../..", files, *update, "docs/reference/flexdriver*.md", "man/flexdriver*.1")
 }
 
-func commandOf(t *testing.T, name string, flags func(io.Writer) *pflag.FlagSet, summary, more string) manual.Command {
+// describe makes a command of what --help prints: the usage, a text, the flags.
+func describe(t *testing.T, short, usage string, set *pflag.FlagSet, status string) *cobra.Command {
 	t.Helper()
-	var text bytes.Buffer
-	set := flags(&text)
-	set.Usage()
-	return manual.Command{Name: name, Summary: summary, Usage: text.String(), Flags: set, More: more}
+	usage, ok := strings.CutSuffix(usage, set.FlagUsagesWrapped(80))
+	line, long, ok2 := strings.Cut(usage, "\n\n")
+	if !ok || !ok2 {
+		t.Fatalf("this has no usage, or does not end with its flags:\n%s", usage)
+	}
+	use := strings.TrimPrefix(line, "Usage: flexdriver ")
+	if strings.HasPrefix(use, "[") {
+		use = "flexdriver " + use
+	}
+	long = strings.TrimSuffix(strings.TrimSpace(long), "Flags, for people, stand before the callout:")
+	c := &cobra.Command{
+		Use: use, Short: short, Long: strings.TrimSpace(long) + "\n\nExit status: " + status,
+		DisableFlagsInUseLine: true, Run: func(*cobra.Command, []string) {},
+	}
+	c.Flags().SortFlags = false
+	c.Flags().AddFlagSet(set)
+	return c
 }

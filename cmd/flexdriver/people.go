@@ -21,30 +21,35 @@ flexdriver is a FlexVolume driver: for local and network volumes by itself, and
 for those of CSI drivers with the daemon flex2csi.
 
 The kubelet calls it:
-  flexdriver init
-  flexdriver attach|isattached JSON NODE      flexdriver detach VOLUME NODE
-  flexdriver waitforattach DEVICE JSON        flexdriver getvolumename JSON
-  flexdriver mountdevice DIR DEVICE JSON      flexdriver unmountdevice DIR
-  flexdriver mount DIR JSON                   flexdriver unmount DIR
-  flexdriver expandfs JSON DEVICE DIR NEWSIZE OLDSIZE
-  flexdriver expandvolume JSON DIR NEWSIZE OLDSIZE
+
+    flexdriver init
+    flexdriver attach|isattached JSON NODE      flexdriver detach VOLUME NODE
+    flexdriver waitforattach DEVICE JSON        flexdriver getvolumename JSON
+    flexdriver mountdevice DIR DEVICE JSON      flexdriver unmountdevice DIR
+    flexdriver mount DIR JSON                   flexdriver unmount DIR
+    flexdriver expandfs JSON DEVICE DIR NEWSIZE OLDSIZE
+    flexdriver expandvolume JSON DIR NEWSIZE OLDSIZE
+
 Each answers with one JSON object on stdout and exit status 0.
 
 People call it:
-  flexdriver install   --driver VENDOR/NAME --volume-plugin-dir DIR [flags]
-  flexdriver uninstall --driver VENDOR/NAME --volume-plugin-dir DIR [flags]
-  flexdriver version [--json]
+
+    flexdriver install   --driver VENDOR/NAME --volume-plugin-dir DIR [flags]
+    flexdriver uninstall --driver VENDOR/NAME --volume-plugin-dir DIR [flags]
+    flexdriver version [--json]
+
 The first two say more with --help.
 
 A volume by hand, without Kubernetes and without installing:
-  dir=/tmp/kubelet/pods/1/volumes/example.com~disk/data
-  mkdir -p $dir /srv/images
-  flexdriver --backend=local --image-root /srv/images mount $dir \
-    '{"image":"/srv/images/default/data.img","size":"1Gi",
-      "kubernetes.io/fsType":"ext4","kubernetes.io/pod.namespace":"default"}'
-  flexdriver unmount $dir
 
-Flags for people, which stand before the callout:
+    dir=/tmp/kubelet/pods/1/volumes/example.com~disk/data
+    mkdir -p $dir /srv/images
+    flexdriver --backend=local --image-root /srv/images mount $dir \
+      '{"image":"/srv/images/default/data.img","size":"1Gi",
+        "kubernetes.io/fsType":"ext4","kubernetes.io/pod.namespace":"default"}'
+    flexdriver unmount $dir
+
+Flags, for people, stand before the callout:
 
 %s`, f.set().FlagUsagesWrapped(80))
 	return err

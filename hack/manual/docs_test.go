@@ -85,11 +85,15 @@ func anchors(text string) (all []string) {
 	return all
 }
 
-// TestIndex: docs/README.md leads to every document.
+// TestIndex: docs/README.md leads to every document. The pages of commands are
+// linked by that of their program, which cobra makes.
 func TestIndex(t *testing.T) {
 	index := read(t, "docs/README.md")
 	for _, file := range files(t, "docs", "*.md") {
 		name := strings.TrimPrefix(file, "docs/")
+		if c := filepath.Base(name); strings.HasPrefix(c, "flex2csi-") || strings.HasPrefix(c, "flexdriver-") {
+			continue
+		}
 		if name != "README.md" && (!strings.HasPrefix(name, "adr/") || name == "adr/README.md") && !strings.Contains(index, "("+name+")") {
 			t.Errorf("docs/README.md does not name %s", name)
 		}
@@ -166,7 +170,7 @@ func TestStatuses(t *testing.T) {
 	table, _, _ := strings.Cut(read(t, "docs/reference/codes.md"), "\n## Answers")
 	for _, file := range files(t, "docs/reference", "flex2csi-*.md") {
 		name := strings.ReplaceAll(strings.TrimSuffix(filepath.Base(file), ".md"), "-", " ")
-		if name != "flex2csi serve controller" && !strings.Contains(table, "`"+name+"`") {
+		if !strings.Contains(table, "`"+name+"`") {
 			t.Errorf("docs/reference/codes.md has no row for %s", name)
 		}
 	}

@@ -18,7 +18,7 @@ type Document struct {
 	Summary string
 }
 
-// Documents are all of them: what somebody may want to read on a node.
+// Documents are those to read on a node.
 func Documents() []Document {
 	return []Document{
 		{"bridge-configuration.md", "flex2csi-config", 5, "configuration of the bridge"},
@@ -30,13 +30,6 @@ func Documents() []Document {
 	}
 }
 
-func manualOfDocuments() (all []string) {
-	for _, d := range Documents() {
-		all = append(all, d.manual())
-	}
-	return all
-}
-
 // manual is how manuals refer to it.
 func (d *Document) manual() string { return fmt.Sprintf("%s(%d)", d.Name, d.Section) }
 
@@ -46,8 +39,20 @@ func (d *Document) File() string { return fmt.Sprintf("man/%s.%d", d.Name, d.Sec
 // Man makes the page of the text of the document.
 func (d *Document) Man(text string) string {
 	_, text, _ = strings.Cut(text, "\n") // the title
-	page := title(d.Name, d.Section, d.Summary) + "## DESCRIPTION\n\n" + strings.TrimSpace(withoutTables(plainLinks(text))) + "\n\n## SEE ALSO\n\n" + seeAlso(d.Name) + "\n"
+	page := fmt.Sprintf("# %s %d \"\" \"flex2csi\" \"flex2csi\"\n\n## NAME\n\n%s - %s\n\n## DESCRIPTION\n\n%s\n\n## SEE ALSO\n\n%s\n",
+		strings.ToUpper(d.Name), d.Section, d.Name, d.Summary, strings.TrimSpace(withoutTables(plainLinks(text))), d.seeAlso())
 	return string(md2man.Render([]byte(page)))
+}
+
+// seeAlso names the other pages that readers may want.
+func (d *Document) seeAlso() string {
+	all := []string{"**flex2csi**(1)", "**flexdriver**(1)"}
+	for _, other := range Documents() {
+		if other.Name != d.Name {
+			all = append(all, fmt.Sprintf("**%s**(%d)", other.Name, other.Section))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // withoutTables makes lists of tables, whose rows are longer than a terminal's: a

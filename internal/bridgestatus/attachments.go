@@ -1,7 +1,6 @@
 package bridgestatus
 
 import (
-	"bytes"
 	"io"
 	"slices"
 	"strings"
@@ -76,9 +75,15 @@ func (s *AttachmentStatus) Filter(names []string) *AttachmentStatus {
 	return &out
 }
 
-// Print writes the status. A table has a row for each attachment.
-func (s *AttachmentStatus) Print(w io.Writer, format Format) error {
-	return write(w, format, s, func(out *bytes.Buffer, wide bool) error { return s.table(wide).write(out) })
+// Table prints the status for people, with a row for each attachment.
+func (s *AttachmentStatus) Table(w io.Writer, wide bool) error { return s.table(wide).write(w) }
+
+// ObjectNames are the VolumeAttachments, as type/name.
+func (s *AttachmentStatus) ObjectNames() (names []string) {
+	for i := range s.Attachments {
+		names = append(names, "volumeattachment.storage.k8s.io/"+s.Attachments[i].Name)
+	}
+	return names
 }
 
 func (s *AttachmentStatus) table(wide bool) table {

@@ -2,71 +2,31 @@ package bridgestatus
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
-
-	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
-// A Format is how a status is printed.
-type Format string
-
-// The formats of flex2csi status --output.
-const (
-	Table Format = ""
-	Wide  Format = "wide"
-	JSON  Format = "json"
-	YAML  Format = "yaml"
-)
-
-// Formats are the names of those that can be asked for.
-func Formats() []string { return []string{string(Wide), string(JSON), string(YAML)} }
-
-// Print writes a status. Tables have a row for each volume, or for each pod
+// Table prints a status for people, with a row for each volume, or for each pod
 // and volume.
-func (s *BridgeStatus) Print(w io.Writer, format Format, byPod bool) error {
-	return write(w, format, s, func(out *bytes.Buffer, wide bool) error { return s.tables(out, wide, byPod) })
-}
-
-// write writes a document in one of the formats; tables is it for people.
-func write(w io.Writer, format Format, document any, tables func(out *bytes.Buffer, wide bool) error) error {
-	var text []byte
-	var err error
-	switch format {
-	case JSON:
-		text, err = toJSON(document)
-	case YAML:
-		text, err = toYAML(document)
-	case Table, Wide:
-		var out bytes.Buffer
-		err = tables(&out, format == Wide)
-		text = out.Bytes()
-	default:
-		err = fmt.Errorf("there is no format %q, only %s", format, strings.Join(Formats(), ", "))
-	}
-	if err != nil {
+func (s *BridgeStatus) Table(w io.Writer, wide, byPod bool) error {
+	var out bytes.Buffer
+	if err := s.tables(&out, wide, byPod); err != nil {
 		return err
 	}
-	_, err = w.Write(text)
+	_, err := w.Write(out.Bytes())
 	return err
 }
 
-func toJSON(status any) ([]byte, error) {
-	text, err := json.MarshalIndent(status, "", "  ")
-	return append(text, '\n'), err
-}
-
-// toYAML is the JSON, which is YAML, in another dress: the names of fields and
-// their order are written down once.
-func toYAML(status any) ([]byte, error) {
-	text, err := json.Marshal(status)
-	if err != nil {
-		return nil, err
+// ObjectNames are the PersistentVolumes of the volumes, as type/name.
+func (s *BridgeStatus) ObjectNames() (names []string) {
+	for i := range s.Volumes {
+		if name := s.Volumes[i].PersistentVolume; name != "" {
+			names = append(names, "persistentvolume/"+name)
+		}
 	}
-	return yamltext.FromJSON(text)
+	return names
 }
 
 // tables are for people.

@@ -133,13 +133,16 @@ func (c *Cluster) makeClients(config *rest.Config) error {
 	return err
 }
 
+// errNowhere: the error of clientcmd proposes to set $KUBERNETES_MASTER.
+var errNowhere = errors.New("this is no pod of Kubernetes, and no kubeconfig is given")
+
 // restConfig is that of a kubeconfig or of the pod. The token of a service
 // account is read again when it has been renewed.
 func restConfig(o Options) (*rest.Config, error) {
 	if o.Kubeconfig == "" && !o.AsKubectl {
 		config, err := rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {
-			err = errors.New("this is no pod of Kubernetes, and no kubeconfig is given")
+			err = errNowhere
 		}
 		if err != nil {
 			return nil, fmt.Errorf("find the API server: %w", err)
@@ -152,6 +155,8 @@ func restConfig(o Options) (*rest.Config, error) {
 	switch {
 	case err == nil:
 		return config, nil
+	case clientcmd.IsEmptyConfig(err):
+		return nil, fmt.Errorf("find the API server: %w", errNowhere)
 	case o.Kubeconfig == "":
 		return nil, fmt.Errorf("find the API server as kubectl does: %w", err)
 	}

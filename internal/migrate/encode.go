@@ -17,6 +17,14 @@ func (p *Plan) JSON() ([]byte, error) { return indented(p) }
 // YAML is the same as JSON.
 func (p *Plan) YAML() ([]byte, error) { return yamlFrom(p) }
 
+// ObjectNames are the volumes, as type/name.
+func (p *Plan) ObjectNames() (names []string) {
+	for _, v := range p.Volumes {
+		names = append(names, "persistentvolume/"+v.Name)
+	}
+	return names
+}
+
 func indented(value any) ([]byte, error) {
 	data, err := encode(value)
 	if err != nil {

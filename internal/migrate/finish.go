@@ -157,9 +157,3 @@ func (f *finisher) drivers() []string {
 	}
 	return slices.Sorted(maps.Keys(all))
 }
-
-// JSON is the same for programs.
-func (d *Departure) JSON() ([]byte, error) { return indented(d) }
-
-// YAML is the same as JSON.
-func (d *Departure) YAML() ([]byte, error) { return yamlFrom(d) }

@@ -259,8 +259,10 @@ func (t *Situation) Filter(names []string) (*Situation, []string) {
 	return &shown, missing
 }
 
-// JSON is the situation for programs.
-func (t *Situation) JSON() ([]byte, error) { return indented(t) }
-
-// YAML is the same as JSON.
-func (t *Situation) YAML() ([]byte, error) { return yamlFrom(t) }
+// ObjectNames are the volumes, as type/name.
+func (t *Situation) ObjectNames() (names []string) {
+	for i := range t.Volumes {
+		names = append(names, "persistentvolume/"+t.Volumes[i].Name)
+	}
+	return names
+}

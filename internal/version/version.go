@@ -32,12 +32,17 @@ func Get() Info {
 	return info
 }
 
+// Text is one line for people.
+func (i Info) Text(program string) string {
+	line := fmt.Sprintf("%s %s %s (%s, %s)", program, i.Version, i.Revision, i.Go, i.Platform)
+	return strings.Join(strings.Fields(line), " ")
+}
+
 // Print writes one line for people, or one JSON object.
 func (i Info) Print(w io.Writer, program string, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(i)
 	}
-	line := fmt.Sprintf("%s %s %s (%s, %s)", program, i.Version, i.Revision, i.Go, i.Platform)
-	_, err := fmt.Fprintln(w, strings.Join(strings.Fields(line), " "))
+	_, err := fmt.Fprintln(w, i.Text(program))
 	return err
 }

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"cmp"
+
+	"github.com/spf13/cobra"
+
+	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/version"
+)
+
+// apiAccess are the flags that say which API server is asked, and as whom.
+type apiAccess struct {
+	kubeconfig, context string
+	inCluster           bool
+	usual               bool // what no flag says is as kubectl has it
+}
+
+// add adds the flags of kubectl, with its loading rules.
+func (a *apiAccess) add(c *cobra.Command) {
+	a.usual = true
+	c.Flags().StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig `file` (default: $KUBECONFIG, ~/.kube/config, or the ServiceAccount of the pod)")
+	c.Flags().StringVar(&a.context, "context", "", "`name` of a context in the kubeconfig (default: the current context)")
+	a.addInCluster(c)
+	c.MarkFlagsMutuallyExclusive("in-cluster", "context")
+}
+
+// addExplicit is for daemons, which talk to no API server unless they are told
+// to: one that finds it by itself would begin to attach volumes that it did not
+// attach before.
+func (a *apiAccess) addExplicit(c *cobra.Command) {
+	c.Flags().StringVar(&a.kubeconfig, "kubeconfig", "", "talk to the API server with this kubeconfig `file`; without it and --in-cluster the API server is not used")
+	a.addInCluster(c)
+}
+
+func (a *apiAccess) addInCluster(c *cobra.Command) {
+	c.Flags().BoolVar(&a.inCluster, "in-cluster", false, "talk to the API server as the ServiceAccount of the pod")
+	c.MarkFlagsMutuallyExclusive("in-cluster", "kubeconfig")
+}
+
+// given reports whether a flag names an API server.
+func (a *apiAccess) given() bool { return a.inCluster || a.kubeconfig != "" || a.context != "" }
+
+// connect sends no request: the API server may be unavailable.
+func (a *apiAccess) connect(k kube.Options) (*kube.Cluster, error) {
+	k.Kubeconfig, k.Context, k.AsKubectl = a.kubeconfig, a.context, a.usual && !a.inCluster
+	k.UserAgent = cmp.Or(k.UserAgent, "flex2csi") + "/" + version.Get().Version
+	return kube.Connect(k)
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+)
+
+// resumeOptions are the flags of migrate resume.
+type resumeOptions struct {
+	runOptions
+	accept []string
+}
+
+func newMigrateResume() *cobra.Command {
+	o := resumeOptions{runOptions: newRunOptions()}
+	c := &cobra.Command{
+		Use:   "resume [NAME...]",
+		Short: "Continue migrations that are not finished",
+		Long: `Continue migrations that were started and are not finished, whatever has
+interrupted them, each in its direction: a rollback continues as a rollback. They
+are those of the journal, in the directory and in the cluster, so that another
+machine can continue as well. resume first reads the state of the cluster.
+
+Without a NAME of a PersistentVolume it continues all of them. It does not prompt
+for confirmation: apply or rollback did.`,
+		Example: `  flex2csi migrate resume --width 10
+  flex2csi migrate resume orders --timeout 30m`,
+		RunE: func(c *cobra.Command, names []string) error { return o.resume(c, names) },
+	}
+	addAccept(c, &o.accept)
+	o.runOptions.add(c)
+	return c
+}
+
+// resume is flex2csi migrate resume.
+func (o *resumeOptions) resume(c *cobra.Command, names []string) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	env := streams(c)
+	ctx, stop := untilInterrupted(c)
+	defer stop()
+	s, err := o.open(ctx, env, migrate.Options{Mode: journal.Offline, Accept: o.accept}, false)
+	if err != nil {
+		return err
+	}
+	if err := sameCluster(ctx, s.cluster, o.journal); err != nil {
+		return err
+	}
+	records, err := s.runner.Resumable(ctx, names)
+	if err != nil {
+		return err
+	}
+	r := &results{named: names}
+	if len(records) == 0 {
+		fmt.Fprintln(env.err, "Nothing is unfinished. Nothing was changed.")
+		return s.report(r, nil)
+	}
+	if err := tableOfRecords(env.err, records); err != nil {
+		return err
+	}
+	r.all, err = s.again(ctx, records, s.runner.Resumable, s.runner.Resume)
+	return s.report(r, err)
+}
+
+// again does something with the records that were shown, as they are when nobody
+// else can write them any more.
+func (s *session) again(ctx context.Context, shown []*journal.Record, read func(context.Context, []string) ([]*journal.Record, error), do func(context.Context, []*journal.Record) ([]migrate.Result, error)) ([]migrate.Result, error) {
+	var volumes []string
+	for _, r := range shown {
+		volumes = append(volumes, r.Volume)
+	}
+	return s.work(ctx, len(volumes), func(ctx context.Context) ([]migrate.Result, error) {
+		records, err := read(ctx, volumes)
+		if err != nil {
+			return nil, fmt.Errorf("%w; nothing was changed", err)
+		}
+		return do(ctx, records)
+	})
+}
+
+// tableOfRecords shows what is gone on with.
+func tableOfRecords(out io.Writer, records []*journal.Record) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "VOLUME\tCLAIM\tDIRECTION\tSTAGE\tSINCE\tBY\tTROUBLE")
+	for _, r := range records {
+		since := "-"
+		if at, ok := r.Times[r.Stage]; ok {
+			since = at.Local().Format(time.DateTime)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Volume, orDash(r.Claim), direction(r.Direction), r.Stage, since, orDash(r.By), orDash(r.Trouble))
+	}
+	return t.Flush()
+}
+
+func direction(d journal.Direction) string {
+	if d == journal.ToFlexVolume {
+		return "to FlexVolume"
+	}
+	return "to CSI"
+}

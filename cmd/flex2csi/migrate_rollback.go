@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+)
+
+// rollbackOptions are the flags of migrate rollback.
+type rollbackOptions struct {
+	runOptions
+	all     bool
+	offline bool
+	accept  []string
+	yes     bool
+}
+
+func newMigrateRollback() *cobra.Command {
+	o := rollbackOptions{runOptions: newRunOptions()}
+	c := &cobra.Command{
+		Use:   "rollback NAME... | --all",
+		Short: "Replace CSI volumes with the FlexVolumes that they were",
+		Long: `Replace volumes that were migrated, or whose migration is not finished, with the
+FlexVolumes that they were: the same way back, with the same care, also under
+running pods. What they were is in the journal, in the directory and in the
+cluster, and in the volume itself. The bridge still has to serve their driver.`,
+		Example: `  flex2csi migrate rollback orders
+  flex2csi migrate rollback --all --width 4`,
+		RunE: func(c *cobra.Command, names []string) error { return o.rollback(c, names) },
+	}
+	set := c.Flags()
+	set.BoolVar(&o.all, "all", false, "all volumes that were migrated or are being migrated")
+	set.BoolVar(&o.offline, "offline", false, "take volumes, too, whose pods the operator has stopped or stops meanwhile")
+	set.StringSliceVar(&o.accept, "accept", nil, "`checks` to accept: kubelet-restart")
+	addYes(c, &o.yes)
+	o.runOptions.add(c)
+	return c
+}
+
+func (o *rollbackOptions) check(args []string, env environment) error {
+	switch {
+	case !o.all && len(args) == 0:
+		return usagef("which volumes? Name some, or give --all; flex2csi migrate status shows them")
+	case o.all && len(args) > 0:
+		return usagef("--all are all that were migrated: name none besides")
+	}
+	if err := o.runOptions.check(); err != nil {
+		return err
+	}
+	return mayAsk(env, o.yes)
+}
+
+// rollback is flex2csi migrate rollback.
+func (o *rollbackOptions) rollback(c *cobra.Command, names []string) error {
+	env := streams(c)
+	if err := o.check(names, env); err != nil {
+		return err
+	}
+	options := migrate.Options{Mode: journal.Live, Accept: o.accept}
+	if o.offline {
+		options.Mode = journal.Offline
+	}
+	ctx, stop := untilInterrupted(c)
+	defer stop()
+	s, err := o.open(ctx, env, options, false)
+	if err != nil {
+		return err
+	}
+	if err := sameCluster(ctx, s.cluster, o.journal); err != nil {
+		return err
+	}
+	records, err := s.runner.Reversible(ctx, names)
+	if err != nil {
+		return err
+	}
+	r := &results{named: names, back: true}
+	if len(records) == 0 {
+		fmt.Fprintln(env.err, "Nothing was migrated. Nothing was changed.")
+		return s.report(r, nil)
+	}
+	if err := tableOfRecords(env.err, records); err != nil {
+		return err
+	}
+	if !o.yes {
+		if err := confirm(ctx, env, fmt.Sprintf("Make FlexVolumes again of %d volumes in %s?", len(records), s.cluster.Server())); err != nil {
+			return err
+		}
+	}
+	r.all, err = s.again(ctx, records, s.runner.Reversible, s.runner.Rollback)
+	return s.report(r, err)
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/flex2csi/flex2csi/internal/yamltext"
+)
+
+// The formats of --output.
+const (
+	table  = "table"
+	wide   = "wide"
+	asJSON = "json"
+	asYAML = "yaml"
+	asName = "name"
+)
+
+// outputFormat is the flag --output of a command that prints something to read.
+type outputFormat struct {
+	formats []string // those of the command; the first one is the default
+	chosen  string
+}
+
+func (o *outputFormat) add(c *cobra.Command) {
+	o.chosen = o.formats[0]
+	c.Flags().VarP(o, "output", "o", "output `format`: "+strings.Join(o.formats, ", "))
+	// It fails only where the flag is not known.
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.formats, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (o *outputFormat) String() string { return o.chosen }
+
+// Type is for pflag.
+func (o *outputFormat) Type() string { return "string" }
+
+// Set takes one of the formats of the command.
+func (o *outputFormat) Set(value string) error {
+	if !slices.Contains(o.formats, value) {
+		return fmt.Errorf("want one of %s", strings.Join(o.formats, ", "))
+	}
+	o.chosen = value
+	return nil
+}
+
+// named is a document of which -o name prints the objects, as type/name.
+type named interface{ ObjectNames() []string }
+
+// print prints a document. toTable prints it for people.
+func (o *outputFormat) print(out io.Writer, document any, toTable func(out io.Writer, wide bool) error) error {
+	var text bytes.Buffer
+	var err error
+	switch o.chosen {
+	case asJSON, asYAML:
+		err = encode(&text, document, o.chosen == asYAML)
+	case asName:
+		for _, name := range document.(named).ObjectNames() {
+			fmt.Fprintln(&text, name)
+		}
+	default:
+		err = toTable(&text, o.chosen == wide)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(text.Bytes())
+	return err
+}
+
+// encode writes YAML with the names of fields, and the order, of the JSON.
+func encode(out *bytes.Buffer, document any, toYAML bool) error {
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(document); err != nil || !toYAML {
+		return err
+	}
+	text, err := yamltext.FromJSON(out.Bytes())
+	out.Reset()
+	out.Write(text)
+	return err
+}
+
+// printYAML prints a document that is YAML.
+func (o *outputFormat) printYAML(out io.Writer, text []byte) error {
+	if o.chosen == asJSON {
+		data, err := yaml.YAMLToJSON(text)
+		if err != nil {
+			return err
+		}
+		return o.print(out, json.RawMessage(data), nil)
+	}
+	_, err := out.Write(text)
+	return err
+}
