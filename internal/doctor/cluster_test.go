@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -212,8 +211,8 @@ func TestNodes(t *testing.T) {
 func TestKubelets(t *testing.T) {
 	c := newCluster()
 	c.nodes = append(c.nodes, kubeNode("node-2", "v1.37.1", ready), kubeNode("node-3", "v1.37.1", ready))
-	c.kubelets["node-1"] = kubelet.Configuration{VolumePluginDir: "/a", EnableControllerAttachDetach: ptr.To(true)}
-	c.kubelets["node-2"] = kubelet.Configuration{VolumePluginDir: "/b/", EnableControllerAttachDetach: ptr.To(false)}
+	c.kubelets["node-1"] = kubelet.Configuration{VolumePluginDir: "/a", EnableControllerAttachDetach: new(true)}
+	c.kubelets["node-2"] = kubelet.Configuration{VolumePluginDir: "/b/", EnableControllerAttachDetach: new(false)}
 	r := c.look(t, nil)
 	want(t, r, "", "plugin-dirs-differ volumePluginDir", "controller-attach-detach-off node-2")
 	wantText(t, r, "runs with (nodes/proxy, configz): nodes/proxy is forbidden")

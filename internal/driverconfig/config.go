@@ -22,9 +22,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/quantity"
 	"github.com/flex2csi/flex2csi/internal/strict"
-	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )

@@ -26,11 +26,11 @@ import (
 // Placeholders stand for what is not known. They are no valid names, so that
 // nobody takes them for real ones.
 const (
-	UnknownNodeID    = "<node id, from NodeGetInfo>"
-	UnknownPodUID    = "<pod-uid>"
-	UnknownPod       = "<pod>"
-	UnknownNamespace = "<namespace>"
-	UnknownVolume    = "<volume>"
+	unknownNodeID    = "<node id, from NodeGetInfo>"
+	unknownPodUID    = "<pod-uid>"
+	unknownPod       = "<pod>"
+	unknownNamespace = "<namespace>"
+	unknownVolume    = "<volume>"
 	unknownContext   = "<from ControllerPublishVolume>"
 )
 
@@ -145,7 +145,7 @@ func (n Node) withDefaults(v *Volume) Node {
 		n.Name = "node-1"
 	}
 	if n.ID == "" {
-		n.ID = UnknownNodeID
+		n.ID = unknownNodeID
 	}
 	return n
 }

@@ -105,9 +105,9 @@ func FromCall(driver string, args []string) (*Volume, error) {
 	} else if call.Command == flex.CommandMount {
 		v.Dir = call.Dir
 	}
-	v.Options.VolumeName = orDefault(v.Options.VolumeName, UnknownVolume)
+	v.Options.VolumeName = orDefault(v.Options.VolumeName, unknownVolume)
 	if v.Options.PodUID == "" {
-		v.Options.PodUID, v.Options.PodName, v.Options.PodNamespace = UnknownPodUID, UnknownPod, UnknownNamespace
+		v.Options.PodUID, v.Options.PodName, v.Options.PodNamespace = unknownPodUID, unknownPod, unknownNamespace
 	}
 	if call.Command != flex.CommandMount {
 		v.unknownSecret = true

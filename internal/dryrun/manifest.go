@@ -237,11 +237,11 @@ func (m *manifests) flexVolume(source, pod object, from string) (*Volume, error)
 		}
 		o.User[option.Key] = option.Value.Text
 	}
-	o.PodName, o.PodNamespace = UnknownPod, UnknownNamespace
-	o.PodUID, o.ServiceAccountName = UnknownPodUID, "default"
+	o.PodName, o.PodNamespace = unknownPod, unknownNamespace
+	o.PodUID, o.ServiceAccountName = unknownPodUID, "default"
 	if pod.there() {
 		o.PodName, o.PodNamespace = pod.name(), pod.namespace()
-		o.PodUID = orDefault(pod.text("metadata", "uid"), UnknownPodUID)
+		o.PodUID = orDefault(pod.text("metadata", "uid"), unknownPodUID)
 		o.ServiceAccountName = orDefault(pod.text("spec", "serviceAccountName"), "default")
 		if group := pod.text("spec", "securityContext", "fsGroup"); group != "" {
 			gid, err := strconv.ParseInt(group, 10, 64)

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
-	daemonfiles "github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/cordon"
+	daemonfiles "github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/wire"
 )
 

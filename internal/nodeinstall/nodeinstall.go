@@ -18,10 +18,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/flex2csi/flex2csi/internal/cordon"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/install"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
-	"github.com/flex2csi/flex2csi/internal/cordon"
 	"github.com/flex2csi/flex2csi/internal/version"
 )
 

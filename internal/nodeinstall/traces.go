@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flex2csi/flex2csi/internal/cordon"
 	daemonfiles "github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/filelock"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
-	"github.com/flex2csi/flex2csi/internal/cordon"
 )
 
 // Names in the state directory that are not those of records. The lock is

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flex2csi/flex2csi/internal/cordon"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/nodeinstall"
-	"github.com/flex2csi/flex2csi/internal/cordon"
 	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )

@@ -146,7 +146,7 @@ func (c *Client) create(ctx context.Context, what string, r schema.GroupVersionR
 	})
 }
 
-// Update writes an object over the one whose resourceVersion it has.
+// Update writes an object over the one with the same resourceVersion.
 func (c *Client) Update(ctx context.Context, r schema.GroupVersionResource, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	return request(ctx, c, about("update", r, object.GetNamespace(), object.GetName()), func(ctx context.Context) (*unstructured.Unstructured, error) {
 		return c.resource(r, object.GetNamespace()).Update(ctx, object, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})

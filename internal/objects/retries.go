@@ -2,7 +2,7 @@ package objects
 
 import "net/http"
 
-// WithoutRetries wraps the transport of a client whose requests are made once. client-go
+// WithoutRetries wraps the transport of a client that makes each request once. client-go
 // repeats a request by itself, also one that changes something, up to ten times when the
 // answer has a Retry-After (k8s.io/client-go/rest/with_retry.go, checkWait). The caller,
 // which looks at the object before it tries again, would take the answer to the last for

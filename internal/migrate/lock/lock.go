@@ -1,6 +1,6 @@
 // Package lock keeps two operators apart by a Lease. client-go's LeaderElector would not do:
 // it gives a Lease up that it cannot renew in time, where a migration has to go on for as long
-// as no other operator has it, and it waits for the end of a Lease whose holder is known to be
+// as no other operator has it, and it waits for the end of a Lease also if its holder is known to be
 // dead.
 package lock
 
@@ -114,8 +114,8 @@ func same(a, b *coordinationv1.Lease) bool {
 	return x.Holder == y.Holder && x.Renewed.Equal(y.Renewed)
 }
 
-// free reports whether nobody holds it, or who wants it by a request whose answer
-// got lost, or somebody who is dead for certain.
+// free reports whether the Lease has no holder, or the one that wants it by a request
+// without an answer, or one that is dead for certain.
 func free(o *coordinationv1.Lease, want Options) bool {
 	return holderOf(o) == want.Identity || ViewOf(o).Free(want.Dead)
 }
@@ -194,7 +194,7 @@ func (l *Lock) put(ctx context.Context, over *coordinationv1.Lease) error {
 	return nil
 }
 
-// renew renews until it is stopped or somebody else has the Lease.
+// renew renews until it is stopped or another process has the Lease.
 func (l *Lock) renew(ctx context.Context) {
 	defer close(l.stopped)
 	wait := l.o.Duration / 3
@@ -240,7 +240,7 @@ func (l *Lock) stored() *coordinationv1.Lease {
 }
 
 // Held returns nil as long as nobody else may have the Lease, with time enough
-// for one request. ErrLost: somebody has. ErrStale: it could not be renewed in
+// for one request. ErrLost: another process has. ErrStale: it could not be renewed in
 // time, and that is still being tried. It asks nothing of the API server.
 func (l *Lock) Held() error {
 	l.mu.Lock()
@@ -266,7 +266,7 @@ func (l *Lock) Release(ctx context.Context) error {
 	o, lost := l.object.DeepCopy(), l.lost
 	l.mu.Unlock()
 	if lost != nil {
-		return nil //nolint:nilerr // it is somebody else's
+		return nil //nolint:nilerr // it is another holder's
 	}
 	o.Spec.HolderIdentity = new("")
 	delete(o.Annotations, ProcessAnnotation)

@@ -11,9 +11,9 @@ const ProcessAnnotation = "flex2csi.io/lease-process"
 
 // A View is what a Lease says.
 type View struct {
-	Holder string // empty: nobody
+	Holder string // empty: none
 	// Process is the holder's, by which it can be told whether that is dead; empty:
-	// nobody can tell.
+	// that is not known.
 	Process string
 	Renewed time.Time
 	// Duration is after how long it ends if it is not renewed.
@@ -35,13 +35,13 @@ func ViewOf(o *coordinationv1.Lease) (v View) {
 	return v
 }
 
-// Free reports whether nobody holds it, or somebody who is dead for certain.
+// Free reports whether the Lease has no holder, or one that is dead for certain.
 func (v View) Free(dead func(process string) bool) bool {
 	return v.Holder == "" || v.Process != "" && dead != nil && dead(v.Process)
 }
 
 // Over reports whether it seems to have ended, for who only looks once. The holder
-// has written the time by its own clock: so it has as long again, lest one that is
-// renewed seems to be over where clocks differ. Who takes a Lease goes by no other
+// has written the time by its own clock: so it has as long again, and one that is
+// renewed does not seem to be over where clocks differ. Who takes a Lease goes by no other
 // clock than its own.
 func (v View) Over(now time.Time) bool { return now.After(v.Renewed.Add(2 * v.Duration)) }

@@ -7,7 +7,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/migrate/lock"
 )
 
-// TestLease: to somebody whose clock was half a minute ahead a migration that was
+// TestLease: with a clock that was half a minute ahead a migration that was
 // under way seemed to be halted, and was told to be resumed at once.
 func TestLease(t *testing.T) {
 	now := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
@@ -18,9 +18,9 @@ func TestLease(t *testing.T) {
 		free, over bool
 	}{
 		"held":                              {func(*lock.View) {}, false, false},
-		"nobody":                            {func(l *lock.View) { l.Holder = "" }, true, false},
+		"no holder":                         {func(l *lock.View) { l.Holder = "" }, true, false},
 		"the process is dead":               {func(l *lock.View) { l.Process = "dead" }, true, false},
-		"nobody knows":                      {func(l *lock.View) { l.Process = "" }, false, false},
+		"the process is not known":          {func(l *lock.View) { l.Process = "" }, false, false},
 		"a clock that is ahead":             {func(l *lock.View) { l.Renewed = now.Add(-40 * time.Second) }, false, false},
 		"a clock that is behind":            {func(l *lock.View) { l.Renewed = now.Add(time.Hour) }, false, false},
 		"not renewed":                       {func(l *lock.View) { l.Renewed = now.Add(-61 * time.Second) }, false, true},
@@ -32,7 +32,7 @@ func TestLease(t *testing.T) {
 			t.Errorf("%s: free %v, over %v", name, l.Free(dead), l.Over(now))
 		}
 		if l.Free(nil) != (l.Holder == "") {
-			t.Errorf("%s: free where nobody knows who is dead: %v", name, l.Free(nil))
+			t.Errorf("%s: free where it is not known who is dead: %v", name, l.Free(nil))
 		}
 	}
 }
