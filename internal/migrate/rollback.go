@@ -49,8 +49,18 @@ func (r *Runner) backMode() journal.Mode {
 }
 
 // turnRound looks how far the volume has come, and makes of that the beginning
-// of the way back.
+// of the way back. It may be made again: as long as that is not written down the record is as
+// it was.
 func (o *one) turnRound(ctx context.Context) error {
+	was := *o.rec
+	err := o.beginBack(ctx)
+	if err != nil {
+		*o.rec = was
+	}
+	return err
+}
+
+func (o *one) beginBack(ctx context.Context) error {
 	is, pv, err := o.look(ctx)
 	if err != nil {
 		return err

@@ -204,7 +204,7 @@ func (o *one) asAsked(want map[string]any, stored *unstructured.Unstructured) er
 // well, it is tried again and again: no other way is as good.
 func (o *one) turnBack(ctx context.Context, why error) error {
 	switch {
-	case worthAnotherTry(why) || ctx.Err() != nil || errors.Is(why, lock.ErrLost), errors.Is(why, journal.ErrConflict): // in the last two somebody else is at it
+	case worthAnotherTry(why) || ctx.Err() != nil || errors.Is(why, lock.ErrLost), errors.Is(why, journal.ErrConflict): // in the last two another operator goes on
 		return why
 	case o.rec.PutBack != "":
 		return retryable{why}

@@ -242,8 +242,8 @@ func AccessText(a authorizationv1.ResourceAttributes) string {
 }
 
 // Watch tells what an object is, if it is there, and then each change of it. The channel is
-// closed when the watch has ended, as each does after a while: the caller looks again. It
-// ends with ctx.
+// closed when the watch has ended, as each does after a while: the caller looks again. One that
+// has failed has [watch.Error] as its last event. It ends with ctx.
 func (c *Client) Watch(ctx context.Context, r schema.GroupVersionResource, namespace, name string) (<-chan watch.Event, error) {
 	if c.Requests != nil {
 		c.Requests.Add(1)

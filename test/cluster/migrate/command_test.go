@@ -222,7 +222,7 @@ func testInterrupted(w *world, c *commands) {
 	other := &commands{w: w, dir: c.dir + "-other", config: c.config}
 	w.disk("co-other")
 	_, said := other.run(1, "apply", "co-other", "--yes")
-	w.contains(said, "somebody else is at it", "nothing was changed")
+	w.contains(said, "another operator has the Lease", "nothing was changed")
 	if w.volume("co-other").Spec.FlexVolume == nil {
 		w.t.Error("two at the same time")
 	}

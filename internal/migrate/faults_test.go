@@ -1,0 +1,367 @@
+package migrate_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/objects"
+)
+
+const configuration = `{"apiVersion":"flex2csi.io/v1alpha1","kind":"BridgeConfiguration","drivers":[{"flexDriver":"example.com/disk","csiDriver":"disk.csi.example.com"}]}`
+
+// A journey is a migration on the fake, with a journal on a disk and in the cluster.
+type journey struct {
+	t    *testing.T
+	api  *api
+	dir  string
+	was  *corev1.PersistentVolume
+	mode journal.Mode
+}
+
+func newJourney(t *testing.T, pod bool, mode journal.Mode) *journey {
+	t.Helper()
+	all := shop(nil)
+	if pod {
+		all = shop(podOf())
+	}
+	j := &journey{t: t, api: newAPI(t, all...), dir: filepath.Join(t.TempDir(), "journal"), mode: mode}
+	j.was = read(j.api, objects.PersistentVolumes(), "", "pv1")
+	j.api.seen = j.guard
+	return j
+}
+
+// runner is a process that has just been started.
+func (j *journey) runner() *migrate.Runner {
+	j.t.Helper()
+	c, err := bridgeconfig.Decode([]byte(configuration), mapping.Check)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	client := j.api.client()
+	return &migrate.Runner{
+		Client: client, Lease: always{}, Now: time.Now, Planner: &migrate.Planner{Client: client, Config: c, Now: time.Now},
+		Journal: &journal.Both{Disk: &journal.Disk{Dir: j.dir}, Cluster: journal.NewCluster(client, migrate.Namespace)},
+		Options: migrate.Options{Mode: j.mode, Accept: []string{"reclaim-policy"}, Timeout: time.Minute},
+	}
+}
+
+// do runs a command as flex2csi does, and returns what came of the volume.
+func (j *journey) do(ctx context.Context, command string) (migrate.Result, error) {
+	j.t.Helper()
+	r := j.runner()
+	var results []migrate.Result
+	var records []*journal.Record
+	var err error
+	switch command {
+	case "apply":
+		var plan *migrate.Plan
+		if plan, err = r.Planner.Plan(ctx, &migrate.Selection{Names: []string{"pv1"}}); err != nil {
+			return migrate.Result{}, err
+		}
+		tasks, left := migrate.Choose(plan, r.Options)
+		if len(left) > 0 {
+			return left[0], nil
+		}
+		results, err = r.Apply(ctx, tasks)
+	case "resume":
+		if records, err = r.Resumable(ctx, nil); err == nil {
+			results, err = r.Resume(ctx, records)
+		}
+	case "rollback":
+		if records, err = r.Reversible(ctx, nil); err == nil {
+			results, err = r.Rollback(ctx, records)
+		}
+	}
+	if err != nil || len(results) == 0 {
+		return migrate.Result{}, err
+	}
+	return results[0], nil
+}
+
+// guard wants each request that destroys something to be safe before it has an effect.
+func (j *journey) guard(action clienttesting.Action) {
+	j.t.Helper()
+	switch action := action.(type) {
+	case clienttesting.DeleteActionImpl:
+		j.guardDelete(action)
+	case clienttesting.CreateActionImpl:
+		if action.GetResource().Resource == "persistentvolumes" && !dryRun(action) {
+			j.written(journal.BackedUp)
+			u, ok := action.Object.(*unstructured.Unstructured)
+			if !ok || u.GetName() != "pv1" {
+				j.t.Errorf("it creates %v", action.Object)
+			}
+			if policy, _, _ := unstructured.NestedString(u.Object, "spec", "persistentVolumeReclaimPolicy"); policy != "Retain" {
+				j.t.Errorf("it creates a volume with policy %s", policy)
+			}
+		}
+	case clienttesting.PatchActionImpl:
+		if action.GetResource().Resource == "persistentvolumes" && strings.Contains(string(action.Patch), "finalizers") {
+			j.written(journal.Deleting)
+		}
+	}
+}
+
+func (j *journey) guardDelete(action clienttesting.DeleteActionImpl) {
+	j.t.Helper()
+	switch action.GetResource().Resource {
+	case "persistentvolumes":
+	case "volumeattachments": // on the way back, one whose finalizer is removed before
+	default:
+		j.t.Errorf("it deletes %s %s", action.GetResource().Resource, action.Name)
+	}
+	if p := action.DeleteOptions.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil {
+		j.t.Errorf("it deletes %s without preconditions", action.Name)
+	}
+	if action.GetResource().Resource != "persistentvolumes" {
+		return
+	}
+	if policy := read(j.api, objects.PersistentVolumes(), "", action.Name).Spec.PersistentVolumeReclaimPolicy; policy != corev1.PersistentVolumeReclaimRetain {
+		j.t.Errorf("it deletes a volume with policy %s", policy)
+	}
+	for where, rec := range j.written(journal.Deleting) {
+		if rec != nil && rec.FromResourceVersion != *action.DeleteOptions.Preconditions.ResourceVersion {
+			j.t.Errorf("%s: it deletes resourceVersion %s, and has written down %s", where, *action.DeleteOptions.Preconditions.ResourceVersion, rec.FromResourceVersion)
+		}
+	}
+}
+
+// written wants the journal to have what is about to be done, in both places, and returns it.
+func (j *journey) written(stage journal.Stage) map[string]*journal.Record {
+	j.t.Helper()
+	onDisk, err := (&journal.Disk{Dir: j.dir}).Load(context.Background(), "pv1")
+	if err != nil {
+		j.t.Error(err)
+	}
+	all := map[string]*journal.Record{"disk": onDisk}
+	m := read(j.api, objects.ConfigMaps(), migrate.Namespace, journal.ConfigMapName("pv1"))
+	if m == nil || !strings.Contains(m.Data["record.json"], `"stage":"`) {
+		j.t.Errorf("the journal in the cluster has %v", m)
+	}
+	if onDisk == nil || len(onDisk.Flex) == 0 || len(onDisk.CSI) == 0 || len(onDisk.To) == 0 {
+		j.t.Fatalf("the journal on the disk has %+v", onDisk)
+	}
+	order := []journal.Stage{journal.Planned, journal.BackedUp, journal.Retained, journal.Accepted, journal.Deleting, journal.Deleted, journal.Stopped, journal.Created}
+	if slices.Index(order, onDisk.Stage) < slices.Index(order, stage) {
+		j.t.Errorf("the journal has stage %s, and it should have come to %s", onDisk.Stage, stage)
+	}
+	return all
+}
+
+// safe wants the claim to be what it was, and no second volume to be there, wherever the
+// migration is.
+func (j *journey) safe() {
+	j.t.Helper()
+	claim := read(j.api, objects.Claims(), "shop", "orders")
+	if claim == nil || claim.UID != "claim" || claim.DeletionTimestamp != nil || claim.Spec.VolumeName != "pv1" {
+		j.t.Errorf("the claim is %+v", claim)
+	}
+	list, err := j.api.fake.Resource(objects.PersistentVolumes().Resource).List(context.Background(), metav1.ListOptions{})
+	if err != nil || len(list.Items) > 1 {
+		j.t.Errorf("there are %d volumes, %v", len(list.Items), err)
+	}
+}
+
+// isFlex wants the volume to be what it was.
+func (j *journey) isFlex() {
+	j.t.Helper()
+	j.safe()
+	now := read(j.api, objects.PersistentVolumes(), "", "pv1")
+	if now == nil || !equality.Semantic.DeepEqual(now.Spec, j.was.Spec) || !equality.Semantic.DeepEqual(now.Labels, j.was.Labels) || !equality.Semantic.DeepEqual(now.Annotations, j.was.Annotations) || now.Status.Phase != corev1.VolumeBound {
+		j.t.Errorf("the volume is\n%+v\nand was\n%+v", now, j.was)
+	}
+}
+
+// isCSI wants it to be the CSI volume, and the rest of it what it was.
+func (j *journey) isCSI() {
+	j.t.Helper()
+	j.safe()
+	now := read(j.api, objects.PersistentVolumes(), "", "pv1")
+	if now == nil || now.Spec.CSI == nil || now.Spec.FlexVolume != nil || now.Status.Phase != corev1.VolumeBound {
+		j.t.Fatalf("the volume is %+v", now)
+	}
+	spec := now.Spec.DeepCopy()
+	spec.PersistentVolumeSource, spec.PersistentVolumeReclaimPolicy = j.was.Spec.PersistentVolumeSource, j.was.Spec.PersistentVolumeReclaimPolicy
+	if !equality.Semantic.DeepEqual(*spec, j.was.Spec) || now.Spec.CSI.Driver != "disk.csi.example.com" || now.Spec.CSI.VolumeHandle != "vol-1" || now.Annotations["example.com/note"] != j.was.Annotations["example.com/note"] {
+		j.t.Errorf("the volume is\n%+v\nand was\n%+v", now, j.was)
+	}
+}
+
+// A fault is what becomes of one request.
+type fault struct {
+	name  string
+	after bool  // it has had its effect
+	err   error // nil: the process is killed
+	// often: each request from this one on has it, for half a minute.
+	often bool
+	// reads: requests that change nothing have it as well. Between two that do nothing is
+	// different but what the process remembers, and an API server that says of what is there
+	// that it is not is none.
+	reads bool
+}
+
+func faults() []fault {
+	volumes := objects.PersistentVolumes().Resource.GroupResource()
+	return []fault{
+		{name: "no answer, not done", reads: true, err: apierrors.NewTimeoutError("the request is lost", 0)},
+		{name: "no answer, done", after: true, err: apierrors.NewTimeoutError("the answer is lost", 0)},
+		{name: "conflict", err: apierrors.NewConflict(volumes, "pv1", fmt.Errorf("it has changed"))},
+		{name: "not found", err: apierrors.NewNotFound(volumes, "pv1")},
+		{name: "forbidden", err: apierrors.NewForbidden(volumes, "pv1", fmt.Errorf("a webhook"))},
+		{name: "killed before"},
+		{name: "killed after", after: true},
+		{name: "away", often: true, err: apierrors.NewServiceUnavailable("away")},
+	}
+}
+
+// inject has a fault at request n of those that it is for, and returns whether there was such a request.
+func (j *journey) inject(f fault, n int, kill context.CancelFunc) *bool {
+	hit, since, count := false, time.Time{}, 0
+	at := func(_ int, request string) error {
+		if !hit && (f.reads || changes(request)) {
+			count++
+		}
+		switch {
+		case !hit && count == n:
+			hit, since = true, time.Now()
+		case !hit || !f.often && f.err != nil || f.often && time.Since(since) > 30*time.Second:
+			return nil
+		}
+		if f.err == nil { // nothing is asked after that
+			kill()
+			return context.Canceled
+		}
+		return f.err
+	}
+	j.api.requests = nil
+	if f.after {
+		j.api.after = at
+		if f.err == nil {
+			j.api.before = func(int, string) error {
+				if hit {
+					return context.Canceled
+				}
+				return nil
+			}
+		}
+		return &hit
+	}
+	j.api.before = at
+	return &hit
+}
+
+// changes reports whether a request changes something.
+func changes(request string) bool {
+	verb, _, _ := strings.Cut(request, " ")
+	return verb != "get" && verb != "list" && !strings.HasSuffix(request, " (dry run)") && !strings.Contains(request, "selfsubject")
+}
+
+func (j *journey) heal() { j.api.before, j.api.after = nil, nil }
+
+// TestFaults has each request of each command fail in each way, and then goes on or back with
+// another process. Wherever that was, nothing is lost, and the end is one of the two volumes.
+func TestFaults(t *testing.T) {
+	for _, pod := range []bool{false, true} {
+		for _, command := range []string{"apply", "rollback", "resume"} {
+			for _, f := range faults() {
+				for _, then := range []string{"resume", "rollback"} {
+					if !pod && (f.reads || command != "apply") || f.reads && then == "rollback" {
+						continue
+					}
+					t.Run(strings.ReplaceAll(fmt.Sprintf("pod=%t/%s/%s/%s", pod, command, f.name, then), " ", "-"), func(t *testing.T) {
+						t.Parallel()
+						n := 1
+						for ; interrupted(t, pod, command, f, n, then) && !t.Failed(); n += stride {
+						}
+						t.Logf("%d requests failed", n-1)
+						if n < 8 {
+							t.Errorf("only %d requests failed", n-1)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// interrupted makes one journey; false: it has fewer requests than n.
+func interrupted(t *testing.T, pod bool, command string, f fault, n int, then string) (hit bool) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		j := newJourney(t, pod, journal.Live)
+		switch command {
+		case "rollback":
+			j.wants(ctx, "apply")
+		case "resume": // of what was killed where there is no volume
+			killed, kill := context.WithCancel(ctx)
+			j.api.before = func(_ int, request string) error {
+				if request == "create persistentvolumes" || killed.Err() != nil {
+					kill()
+					return context.Canceled
+				}
+				return nil
+			}
+			_, _ = j.do(killed, "apply")
+			kill()
+			j.heal()
+		}
+		running, kill := context.WithCancel(ctx)
+		defer kill()
+		was := j.inject(f, n, kill)
+		came, err := j.do(running, command)
+		hit = *was
+		j.heal()
+		j.safe()
+		synctest.Wait()
+		second, secondErr := j.do(ctx, then)
+		j.ends(then)
+		if t.Failed() {
+			t.Fatalf("request %d, %s: %s came to %+v (%v), and %s to %+v (%v)", n, j.api.requests[min(n, len(j.api.requests))-1], command, came, err, then, second, secondErr)
+		}
+	})
+	return hit
+}
+
+// ends wants the journey to have come to its end: after resume at the volume that the journal
+// says, after rollback at the FlexVolume.
+func (j *journey) ends(then string) {
+	j.t.Helper()
+	rec, err := j.runner().Journal.Load(context.Background(), "pv1")
+	switch {
+	case err != nil:
+		j.t.Error(err)
+	case rec == nil: // nothing was begun
+		j.isFlex()
+	case rec.Unfinished():
+		j.t.Errorf("it stays at %s: %s", rec.Stage, rec.Trouble)
+	case then == "rollback" || rec.TakenBack():
+		j.isFlex()
+	default:
+		j.isCSI()
+	}
+}
+
+// wants wants a command to succeed.
+func (j *journey) wants(ctx context.Context, command string) {
+	j.t.Helper()
+	if came, err := j.do(ctx, command); err != nil || came.Outcome != migrate.Done {
+		j.t.Fatalf("%s: %+v, %v", command, came, err)
+	}
+}
