@@ -45,7 +45,7 @@ what is under way as far as it has to be; resume goes on, and rollback goes back
 		Example: `  flex2csi migrate apply --claim shop/orders
   flex2csi migrate apply --namespace shop --width 4 --accept owners
   flex2csi migrate apply --driver example.com/disk --rolling --yes`,
-		RunE: func(c *cobra.Command, names []string) error { return o.apply(c, names) },
+		RunE: o.apply,
 	}
 	set := c.Flags()
 	o.selectOptions.add(c)

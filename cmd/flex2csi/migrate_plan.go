@@ -30,7 +30,7 @@ named, or selected by flags, which narrow each other.`,
 		Example: `  flex2csi migrate plan --all
   flex2csi migrate plan --claim shop/orders -o wide
   flex2csi migrate plan --driver example.com/disk --output-dir plan`,
-		RunE: func(c *cobra.Command, names []string) error { return o.plan(c, names) },
+		RunE: o.plan,
 	}
 	o.selectOptions.add(c)
 	o.format.add(c)

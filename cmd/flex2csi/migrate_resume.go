@@ -33,7 +33,7 @@ Without a NAME of a PersistentVolume it continues all of them. It does not promp
 for confirmation: apply or rollback did.`,
 		Example: `  flex2csi migrate resume --width 10
   flex2csi migrate resume orders --timeout 30m`,
-		RunE: func(c *cobra.Command, names []string) error { return o.resume(c, names) },
+		RunE: o.resume,
 	}
 	addAccept(c, &o.accept)
 	o.runOptions.add(c)

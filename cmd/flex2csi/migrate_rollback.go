@@ -29,7 +29,7 @@ running pods. What they were is in the journal, in the directory and in the
 cluster, and in the volume itself. The bridge still has to serve their driver.`,
 		Example: `  flex2csi migrate rollback orders
   flex2csi migrate rollback --all --width 4`,
-		RunE: func(c *cobra.Command, names []string) error { return o.rollback(c, names) },
+		RunE: o.rollback,
 	}
 	set := c.Flags()
 	set.BoolVar(&o.all, "all", false, "all volumes that were migrated or are being migrated")

@@ -75,7 +75,7 @@ only.
 
 A NAME is that of a PersistentVolume, or namespace/name of a claim; with NAMEs only
 those are shown, and the exit status is 1 if one of them is of no migration.`,
-		RunE: func(c *cobra.Command, names []string) error { return o.status(c, names) },
+		RunE: o.status,
 	}
 	o.add(c)
 	return c

@@ -165,7 +165,7 @@ func (s *settings) register(set *pflag.FlagSet) {
 	set.StringVar(&s.backend, "backend", string(driverconfig.BackendLocal), "who does the work: local, this program; or csi, a CSI driver through the daemon flex2csi on the node")
 	set.StringVar(&s.socket, "socket", "", "with --backend csi: where flex2csi listens (default: "+wire.DefaultSocket+")")
 	set.StringVar(&s.stateDir, "state-dir", "", "with --backend csi: flex2csi's `directory` of that name (default: "+pendingunmount.DefaultStateDir+")")
-	set.StringVar(&s.controllerSocket, "controller-socket", "", "with --backend csi: where flex2csi serve --controller listens for what kube-controller-manager calls; .NAME is a `file` beside the driver, ../.NAME one in the plugin directory (default: there is none)")
+	set.StringVar(&s.controllerSocket, "controller-socket", "", "with --backend csi: where flex2csi controller listens for what kube-controller-manager calls; .NAME is a `file` beside the driver, ../.NAME one in the plugin directory (default: there is none)")
 	set.BoolVar(&s.attach, "attach", false, "have kube-controller-manager attach and detach volumes; the driver must be installed there too")
 	set.StringVar(&s.kubeletDir, "kubelet-dir", "", "the kubelet's --root-dir (default: found from the paths that it passes)")
 	registerAllowed(set, &s.allowed)

@@ -17,7 +17,7 @@ const (
 	// AttachedByLabel says who is responsible: AttachedByNode or AttachedByController.
 	AttachedByLabel      = "flex2csi.io/attached-by"
 	AttachedByNode       = "node"       // the daemon of the node; attach:false
-	AttachedByController = "controller" // flex2csi serve --controller; attach:true
+	AttachedByController = "controller" // flex2csi controller; attach:true
 	// NodeLabel is the name of the node, VolumeLabel [VolumeID].
 	NodeLabel   = "flex2csi.io/node"
 	VolumeLabel = "flex2csi.io/volume"

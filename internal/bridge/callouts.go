@@ -16,7 +16,7 @@ import (
 
 // attach, like detach, comes from a kubelet that attaches by itself
 // (enableControllerAttachDetach: false); kube-controller-manager's go to flex2csi
-// serve --controller.
+// controller.
 func (b *Bridge) attach(ctx context.Context, d *FlexDriver, c *flex.Call) (string, error) {
 	want, err := d.Map(ctx, c.Options)
 	if err != nil {
@@ -42,7 +42,7 @@ func (b *Bridge) requireThisNode(node string) error {
 	if node == b.NodeName {
 		return nil
 	}
-	return flex.Errorf(flex.CodeFailedPrecondition, "flex2csi on node %s cannot attach to node %s, nor detach from it: it is the daemon of its own node only, and for kube-controller-manager there is flex2csi serve --controller", b.NodeName, node)
+	return flex.Errorf(flex.CodeFailedPrecondition, "flex2csi on node %s cannot attach to node %s, nor detach from it: it is the daemon of its own node only, and for kube-controller-manager there is flex2csi controller", b.NodeName, node)
 }
 
 // DeviceName is what the kubelet passes around as the device. It is no path,

@@ -62,13 +62,13 @@ func (c *Controller) Driver(name string) (*flex.Driver, error) {
 		here.Attach = func(ctx context.Context, call *flex.Call) (string, error) { return c.attach(ctx, d, call) }
 		here.IsAttached = func(ctx context.Context, call *flex.Call) (bool, error) { return c.isAttached(ctx, d, call) }
 	} else {
-		err := flex.Errorf(flex.CodeFailedPrecondition, "the configuration of flex2csi serve --controller has no driver %s; add it and restart the controller", name)
+		err := flex.Errorf(flex.CodeFailedPrecondition, "the configuration of flex2csi controller has no driver %s; add it and restart the controller", name)
 		here.Attach = func(context.Context, *flex.Call) (string, error) { return "", err }
 		here.IsAttached = func(context.Context, *flex.Call) (bool, error) { return false, err }
 	}
 	// Never "Not supported": the caller would remember it.
 	there := func(_ context.Context, call *flex.Call) error {
-		return flex.Errorf(flex.CodeFailedPrecondition, "%s is for the daemon of the node, and this is flex2csi serve --controller; look at socket in the configuration of the driver (.flexdriver.json)", call.Command)
+		return flex.Errorf(flex.CodeFailedPrecondition, "%s is for the daemon of the node, and this is flex2csi controller; look at socket in the configuration of the driver (.flexdriver.json)", call.Command)
 	}
 	here.WaitForAttach = func(ctx context.Context, call *flex.Call) (string, error) { return "", there(ctx, call) }
 	here.MountDevice, here.Mount, here.Unmount, here.UnmountDevice, here.ExpandFS, here.ExpandVolume = there, there, there, there, there, there
@@ -124,7 +124,7 @@ func wantsAttach(ctx context.Context, d *bridge.FlexDriver) (bool, error) {
 	case bridge.AttachVA:
 		return true, nil
 	case bridge.AttachController:
-		return false, flex.Errorf(flex.CodeFailedPrecondition, "driver %s is configured to attach through the socket of its controller (attach: Controller), which the daemon of a node can do and flex2csi serve --controller cannot; say attach: VolumeAttachment", d.Name)
+		return false, flex.Errorf(flex.CodeFailedPrecondition, "driver %s is configured to attach through the socket of its controller (attach: Controller), which the daemon of a node can do and flex2csi controller cannot; say attach: VolumeAttachment", d.Name)
 	}
 	if d.Policy == nil {
 		return true, nil

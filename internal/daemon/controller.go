@@ -14,7 +14,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// ControllerOptions say what flex2csi serve --controller does where. It has no
+// ControllerOptions say what flex2csi controller does where. It has no
 // volumes, no state and no CSI drivers; the rest is as with [Options].
 type ControllerOptions struct {
 	// Driver returns the callouts of a Flex driver.

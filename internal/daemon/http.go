@@ -73,7 +73,7 @@ func (d *Daemon) healthz(w http.ResponseWriter, _ *http.Request) {
 // ownSocket checks that who dials the socket gets to this process.
 func (d *Daemon) ownSocket() error {
 	if d.Socket == "" {
-		return nil // flex2csi serve --controller that only sweeps
+		return nil // flex2csi controller that only sweeps
 	}
 	now, err := os.Lstat(d.Socket)
 	if err != nil {

@@ -110,7 +110,7 @@ func lacksRecord(a *storagev1.VolumeAttachment, known map[csivol.Key]bool) bool 
 
 func maker(a *storagev1.VolumeAttachment) string {
 	if attachment.AttachedBy(a) == attachment.AttachedByController {
-		return "flex2csi serve --controller"
+		return "flex2csi controller"
 	}
 	if pod := attachment.Pod(a); pod != "" {
 		return "the daemon of the node, for pod " + pod

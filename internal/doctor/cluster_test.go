@@ -266,7 +266,7 @@ func TestAttachments(t *testing.T) {
 	r := c.look(t, nil)
 	want(t, r, "", "attachment-node-gone no-node", "attachment-unused unused", "attachment-unused forgotten", "attachment-fails fails", "attachment-waits waits",
 		"attachment-not-deleted stays", "attachment-on-two-nodes "+csiName+"/rwo")
-	wantText(t, r, "the driver's word: rpc error: the pool is full", "it has not seen it", "kubectl delete volumeattachment no-node", "made 1h0m0s ago by flex2csi serve --controller",
+	wantText(t, r, "the driver's word: rpc error: the pool is full", "it has not seen it", "kubectl delete volumeattachment no-node", "made 1h0m0s ago by flex2csi controller",
 		"Multi-Attach error for volume", "finalizers: external-attacher/loop-csi-example-com")
 	if strings.Contains(text(t, r), "canary") {
 		t.Error("there is a secret in the report")

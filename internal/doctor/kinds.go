@@ -220,7 +220,7 @@ func fittingKinds() []Kind {
 			[]string{"unmounted volumes=[", "timed out waiting for the condition"},
 			"It is installed with --attach, so kube-controller-manager has to run it, and there is no event when it cannot: pods stay in ContainerCreating. Mount the plugin directory into its container at its --flex-volume-plugin-dir (kubeadm since 1.36 does not), or install the driver without --attach.",
 		},
-		{controllerAbsent, Error, []string{"flex2csi does not listen at"}, "Run flex2csi serve --controller on each control-plane node, with its socket where kube-controller-manager sees it: docs/controller.md."},
+		{controllerAbsent, Error, []string{"flex2csi does not listen at"}, "Run flex2csi controller on each control-plane node, with its socket where kube-controller-manager sees it: docs/controller.md."},
 		{driverAttaches, Info, nil, "That kube-controller-manager has it cannot be seen from this node. Run doctor on a control-plane node as well, or install the driver without --attach, which needs nothing there."},
 		{
 			driverNotServed, Error,

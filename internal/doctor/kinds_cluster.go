@@ -258,11 +258,11 @@ func attachmentKinds() []Kind {
 		{
 			attachmentNoNode, Error,
 			multiAttach,
-			"The volume cannot be attached anywhere else. The sweeper of flex2csi serve --controller deletes it; without one: kubectl delete volumeattachment {subject}, after you made sure that the machine does not write to the disk any more.",
+			"The volume cannot be attached anywhere else. The sweeper of flex2csi controller deletes it; without one: kubectl delete volumeattachment {subject}, after you made sure that the machine does not write to the disk any more.",
 		},
 		{
 			attachmentNoUser, Warning, multiAttach,
-			"The sweeper of flex2csi serve --controller deletes what kube-controller-manager has forgotten; the daemon of the node, when it starts, what it has no record of. See why they do not run, or do not reach the API server. By hand: kubectl delete volumeattachment {subject}.",
+			"The sweeper of flex2csi controller deletes what kube-controller-manager has forgotten; the daemon of the node, when it starts, what it has no record of. See why they do not run, or do not reach the API server. By hand: kubectl delete volumeattachment {subject}.",
 		},
 		{
 			attachmentLost, Error,

@@ -32,7 +32,7 @@ func (p *patient) checkControllerManager(ctx context.Context, n *notes, c *drive
 			continue
 		}
 		if socket != "" && !listens(ctx, root+socket) {
-			n.add(controllerAbsent, driver, "flex2csi serve --controller does not listen at %s, where %s in kube-controller-manager (process %d) calls it", socket, driver, pid)
+			n.add(controllerAbsent, driver, "flex2csi controller does not listen at %s, where %s in kube-controller-manager (process %d) calls it", socket, driver, pid)
 		}
 	}
 }

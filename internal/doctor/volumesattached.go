@@ -13,7 +13,7 @@ import (
 )
 
 // checkVolumesAttached looks for volumes of the bridge's drivers that
-// kube-controller-manager has attached without flex2csi serve --controller. It
+// kube-controller-manager has attached without flex2csi controller. It
 // detaches them with the vendor's driver, by their names in status.volumesAttached
 // alone (pkg/controller/volume/attachdetach/attach_detach_controller.go,
 // populateActualStateOfWorld, Kubernetes v1.37.1).
@@ -68,11 +68,11 @@ func attachedByVendor(n *notes, node *corev1.Node, served map[string]string, all
 			continue
 		}
 		n.add(volumeOfVendor, name, "kube-controller-manager has PersistentVolume %s attached to node %s with a driver %s of its own, and the bridge serves that driver", name, node.Name, driver).
-			evidence("status.volumesAttached of the node has " + unique + " (" + attached.DevicePath + "), and there is no VolumeAttachment of flex2csi serve --controller")
+			evidence("status.volumesAttached of the node has " + unique + " (" + attached.DevicePath + "), and there is no VolumeAttachment of flex2csi controller")
 	}
 }
 
-// ours reports whether flex2csi serve --controller has attached a volume.
+// ours reports whether flex2csi controller has attached a volume.
 func ours(all []storagev1.VolumeAttachment, node, driver, name string) bool {
 	return slices.ContainsFunc(all, func(a storagev1.VolumeAttachment) bool {
 		return attachment.Managed(&a) && attachment.AttachedBy(&a) == attachment.AttachedByController && a.Spec.NodeName == node &&
@@ -80,7 +80,7 @@ func ours(all []storagev1.VolumeAttachment, node, driver, name string) bool {
 	})
 }
 
-// ofController reports whether a device is one that flex2csi serve --controller
+// ofController reports whether a device is one that flex2csi controller
 // answers with, which makes no VolumeAttachment where the CSI driver wants none.
 func ofController(device string) bool { return strings.HasPrefix(device, attachment.DevicePrefix) }
 

@@ -67,7 +67,7 @@ type Configuration struct {
 	Socket   string `json:"socket,omitempty"`
 	StateDir string `json:"stateDir,omitempty"`
 
-	// ControllerSocket is where flex2csi serve --controller listens; see
+	// ControllerSocket is where flex2csi controller listens; see
 	// [Configuration.ControllerSocketOf]. Empty: there is none. Only with
 	// [BackendCSI].
 	ControllerSocket string `json:"controllerSocket,omitempty"`

@@ -33,7 +33,7 @@ type Backend struct {
 	// Socket is where the daemon listens, StateDir where it looks for
 	// tombstones.
 	Socket, StateDir string
-	// ControllerSocket is where flex2csi serve --controller listens for what
+	// ControllerSocket is where flex2csi controller listens for what
 	// kube-controller-manager calls. Empty, or not there: the daemon gets that
 	// as well.
 	ControllerSocket string
@@ -113,7 +113,7 @@ func (b *Backend) norController(command flex.Command, tried string, err error) e
 	if !ofController(command) || b.ControllerSocket == "" || tried == b.ControllerSocket {
 		return err
 	}
-	return flex.Errorf(flex.CodeOf(err), "%w Nor is there the socket of flex2csi serve --controller, %s", err, b.ControllerSocket)
+	return flex.Errorf(flex.CodeOf(err), "%w Nor is there the socket of flex2csi controller, %s", err, b.ControllerSocket)
 }
 
 type send func(ctx context.Context, socket string, r *wire.Request) (*wire.Response, error)

@@ -260,7 +260,7 @@ func (w *wait) untilThere(ctx context.Context) (*storagev1.VolumeAttachment, err
 		case o != nil:
 			return o, nil
 		case now == nil:
-			err = flex.Errorf(flex.CodeDeadlineExceeded, "volume %s: there is no VolumeAttachment %s, which kube-controller-manager has made through flex2csi serve --controller; look whether that runs, and at its log", aboutVolume(w.want), w.name)
+			err = flex.Errorf(flex.CodeDeadlineExceeded, "volume %s: there is no VolumeAttachment %s, which kube-controller-manager has made through flex2csi controller; look whether that runs, and at its log", aboutVolume(w.want), w.name)
 		case early.Err() == nil:
 			err = now
 		}

@@ -97,8 +97,8 @@ func (m *model) cluster(g *moves, i int) {
 	}
 }
 
-// controlPlane is kube-controller-manager with attach: true, and flex2csi serve
-// --controller, which it has attach and detach.
+// controlPlane is kube-controller-manager with attach: true, and flex2csi
+// controller, which it has attach and detach.
 func (m *model) controlPlane(g *moves, i int) {
 	w := &g.from
 	va := w.nodes[i].va

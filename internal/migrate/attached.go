@@ -24,7 +24,7 @@ import (
 // has become a CSI volume. volumesInUse does not protect it: the kubelet lists
 // there only what its own driver attaches, and a driver that is bridged with
 // attach: false is not among that. So a volume that a vendor's driver has attached
-// is not replaced under a pod. flex2csi serve --controller leaves alone what the
+// is not replaced under a pod. flex2csi controller leaves alone what the
 // control plane has adopted, and may have attached it.
 
 // detachTime is how long a detach may go on that cannot be seen:
@@ -50,7 +50,7 @@ func (v flexVolume) unique() corev1.UniqueVolumeName {
 }
 
 // attachedByVendor returns the nodes to which kube-controller-manager has attached
-// the FlexVolume, and not by flex2csi serve --controller.
+// the FlexVolume, and not by flex2csi controller.
 func (w *world) attachedByVendor(ctx context.Context, v flexVolume) (on []string, err error) {
 	all, err := every(ctx, w, objects.Nodes())
 	if err != nil {
@@ -71,7 +71,7 @@ func (w *world) attachedByVendor(ctx context.Context, v flexVolume) (on []string
 	return on, nil
 }
 
-// attachedByController reports whether flex2csi serve --controller has attached a
+// attachedByController reports whether flex2csi controller has attached a
 // volume to a node. Where the CSI driver attaches nothing it makes no
 // VolumeAttachment, and the device is what it has answered.
 func (w *world) attachedByController(ctx context.Context, v flexVolume, node *corev1.Node) (bool, error) {
@@ -116,7 +116,7 @@ func (j *judge) checkVolumesAttached(ctx context.Context) {
 
 // byVendor says what the status of a node has.
 func byVendor(node string) string {
-	return "status.volumesAttached of node " + node + " has it, and no VolumeAttachment of flex2csi serve --controller: a vendor's FlexVolume driver in kube-controller-manager has attached it"
+	return "status.volumesAttached of node " + node + " has it, and no VolumeAttachment of flex2csi controller: a vendor's FlexVolume driver in kube-controller-manager has attached it"
 }
 
 // flexVolume is the volume of the record.

@@ -25,14 +25,14 @@ import (
 	"github.com/flex2csi/flex2csi/test/csidriver/fault"
 )
 
-// startController starts flex2csi serve --controller, and installs the driver
+// startController starts flex2csi controller, and installs the driver
 // that kube-controller-manager calls.
 func (w *world) startController() *controlplane.Part {
 	w.t.Helper()
 	w.install(w.PluginDir(), "--attach", "--controller-socket", filepath.Base(w.controllerSocket()), "--socket", w.path("none/daemon.sock"), "--state-dir", w.path("none"))
 	n := w.nodes[0]
 	token := w.ServiceAccountToken(w.Pod("flex2csi", n.name+"-controller", n.name, "flex2csi-controller"))
-	part := w.Program("flex2csi", "serve", "--controller", "--config", n.path("config.yaml"),
+	part := w.Program("flex2csi", "controller", "--config", n.path("config.yaml"),
 		"--socket", w.controllerSocket(), "--kubeconfig", w.Kubeconfig(token))
 	w.Run(part)
 	return part

@@ -1,5 +1,5 @@
 // Package controller_test has kube-controller-manager execute flexdriver, which
-// calls flex2csi serve --controller through a dot-file in the plugin directory,
+// calls flex2csi controller through a dot-file in the plugin directory,
 // which has the real external-attacher attach: attach:true as it is installed,
 // but for containers. The kubelet is played by the test.
 package controller_test
@@ -112,7 +112,7 @@ func configuration() string {
 func (c *cluster) newController(name string) *controlplane.Part {
 	c.t.Helper()
 	c.must(os.WriteFile(c.path("config.yaml"), []byte(configuration()), 0o600))
-	return c.Program("flex2csi", "serve", "--controller", "--config", c.path("config.yaml"), "--socket", c.socket(),
+	return c.Program("flex2csi", "controller", "--config", c.path("config.yaml"), "--socket", c.socket(),
 		"--kubeconfig", c.Kubeconfig(c.token(name)), "-v")
 }
 

@@ -144,7 +144,7 @@ func testAwait(t *testing.T, p *controlplane.Plane) {
 	controller := startAs(t, p, "", "controller")
 	a := volume("awaited", "node-1")
 	_, err := d.Await(within(t, time.Second), a)
-	says(t, err, flex.CodeDeadlineExceeded, "there is no VolumeAttachment", "serve --controller")
+	says(t, err, flex.CodeDeadlineExceeded, "there is no VolumeAttachment", "flex2csi controller")
 	if x.get(name(a)) != nil {
 		t.Error("Await asked for an attachment")
 	}

@@ -269,7 +269,7 @@ func testVendorResumed(w *world) {
 	w.list("node-1")
 }
 
-// testExplained: what flex2csi serve --controller has attached is live, as it
+// testExplained: what flex2csi controller has attached is live, as it
 // leaves alone what the control plane adopts. What the daemon of a node has
 // attached explains nothing.
 func testExplained(w *world) {
