@@ -2,7 +2,7 @@
 // and how it answers. With it a driver is a struct of functions and one line of
 // main; see the example of the package.
 //
-// # What a driver is
+// # Drivers
 //
 // A FlexVolume driver is an executable that the kubelet, and for some callouts
 // kube-controller-manager, runs once per callout:
@@ -24,14 +24,14 @@
 // A program with something to do before that, such as reading a configuration,
 // calls Serve (for init [ServeInit]) and Run itself. A test needs Run only.
 //
-// # What is taken care of
+// # Guarantees
 //
 //   - Whatever happens in a function, the caller reads one valid object and
 //     nothing else: an error, a panic, a deadline, a signal, a function that
 //     never returns, a library that logs, a child that writes or lives on.
 //   - The exit status is 0 whatever the answer. With any other the kubelet logs
 //     all arguments, secrets included.
-//   - "Not supported" is said only for what a driver never does, because the
+//   - "Not supported" is the answer only for what a driver never does, because the
 //     kubelet remembers it.
 //   - Secrets cannot be printed ([Secret]), and are taken out of messages by
 //     value and by key.
@@ -40,12 +40,12 @@
 //   - Two things that Kubernetes changed over time: both keys of the fsGroup
 //     and both orders of isattached's arguments.
 //
-// # What is left to the driver
+// # Duties of the driver
 //
-// Said at each function of [Driver]. Above all: functions are called again
-// after success and after failure and have to make that good; a set-up that
-// fails has to leave no mount behind; a tear-down must not need anything but
-// the path; and one must end when its context ends.
+// See each function of [Driver]. Above all: functions are called again
+// after success and after failure, and must succeed then; a set-up that fails
+// must leave no mount behind; a tear-down must need only the path; and a
+// function must end when its context ends.
 //
 // Do not start goroutines that can panic: Go offers no way to survive that, and
 // the answer is lost. Do not exit: return.

@@ -14,15 +14,14 @@ import (
 //
 // Every function gets a context that ends at the callout's deadline and at
 // SIGTERM; it then has to end what it started, children too, and return within
-// a second (300 ms after a signal). Every function can be called again for what
-// is done already, or half done by a call that was killed, and must make that a
-// success. One driver's functions run in many processes at the same time, for
+// a second (300 ms after a signal). Every function can be called again after a
+// call that completed, or that was killed on its way, and must succeed then. One driver's functions run in many processes at the same time, for
 // the same volume too. An error is a Failure with its text, redacted.
 //
 // init needs no function: [Run] answers it with Capabilities. It must be
 // instantaneous and cannot fail, since the kubelet runs it under the lock of
-// all volume plugins (pkg/volume/plugins.go:639-654) and leaves a driver whose
-// init fails unregistered.
+// all volume plugins (pkg/volume/plugins.go:639-654) and does not register a
+// driver if its init fails.
 //
 // File names without a directory are in pkg/volume/flexvolume of Kubernetes
 // v1.37.1; OG is pkg/volume/util/operationexecutor/operation_generator.go and
@@ -35,8 +34,8 @@ type Driver struct {
 	// GetVolumeName returns a cluster-wide name of the volume.
 	//
 	// Gets: Options, though after a restart of the kubelet without any of the
-	// volume's own (plugin.go:268-280). Called: by everybody, on nearly every
-	// operation of a driver with Attach (plugin.go:125-144, 309-317). The name
+	// volume's own (plugin.go:268-280). Called: by kubelet and KCM, on nearly
+	// every operation of a driver with Attach (plugin.go:125-144, 309-317). The name
 	// is ignored, the PersistentVolume's is used; an error fails the operation.
 	// Nil: the same without a process each time, which is best.
 	GetVolumeName func(context.Context, *Call) (volumeName string, err error)
@@ -121,15 +120,15 @@ type Driver struct {
 	// ExpandVolume makes the volume NewSize bytes large, not its filesystem.
 	//
 	// Gets: Options without secrets, Dir without a meaning, NewSize, OldSize.
-	// Called: by nobody today (expander.go:27-44;
+	// Called: not in this version (expander.go:27-44;
 	// pkg/controller/volume/expand/expand_controller.go:118 gives no prober).
 	// Nil: success without anything done (expander-defaults.go:36-39), so
 	// rather have a function.
 	ExpandVolume func(context.Context, *Call) error
 
 	// ExpandFS makes the volume and its filesystem NewSize bytes large. The
-	// PersistentVolume's capacity has been raised already and nobody has been
-	// asked to make the volume larger.
+	// PersistentVolume already has the new capacity, but ExpandVolume was not
+	// called before.
 	//
 	// Gets: Options without secrets; Dir, the pod's volume directory, not the
 	// device mount path; Device, "" without a capability of Attach; NewSize,

@@ -19,7 +19,7 @@ import (
 //
 // First of all it takes file descriptors 1 and 2 away, because the kubelet
 // reads both as one stream (pkg/volume/flexvolume/driver-call.go:136): what
-// anybody else prints, a library's log or a child, is lost. Then see [Serve]
+// a library or a child prints is lost. Then see [Serve]
 // and [Run].
 //
 // The status is 0 whatever the answer. With any other the kubelet would log

@@ -286,7 +286,7 @@ func TestMainWithBrokenStreams(t *testing.T) {
 		"all closed":                   `exec "$0" "$@" <&- >&- 2>&-`,
 		"no space":                     `exec "$0" "$@" >/dev/full 2>&1`,
 		"standard output is read-only": `exec "$0" "$@" 1</dev/null`,
-		"nobody reads any more":        `{ sleep 0.2; exec "$0" "$@"; } | true; exit "$((PIPESTATUS[0]))"`,
+		"the reader has exited":        `{ sleep 0.2; exec "$0" "$@"; } | true; exit "$((PIPESTATUS[0]))"`,
 	}
 	answered := map[string]bool{"standard error closed": true, "standard input closed": true}
 	for name, script := range scripts {

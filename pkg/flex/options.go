@@ -65,7 +65,7 @@ type Options struct {
 	Extra map[string]string
 }
 
-// ParseOptions reads the JSON argument: one object whose values are all
+// ParseOptions reads the JSON argument: one object in which all values are
 // strings. A key that comes twice, a value that is no string, and a value
 // under kubernetes.io/ that the kubelet would not write are errors. They name
 // the key at fault, never a value.
@@ -234,7 +234,7 @@ func fsGroupOf(pairs []pair) (*int64, error) {
 
 // MarshalArgument turns o back into the JSON argument as the kubelet would
 // write it: sorted keys, all values strings. The secrets are in it, in base64,
-// for everybody to read: never log the result.
+// readable: never log the result.
 func (o Options) MarshalArgument() (string, error) {
 	m := map[string]string{OptionFSType: o.FSType, OptionReadWrite: "rw", OptionPVOrVolumeName: o.VolumeName}
 	if o.ReadOnly {

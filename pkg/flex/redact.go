@@ -3,16 +3,16 @@ package flex
 import "strings"
 
 // Redactor takes secrets out of messages: by value, in the encodings in which
-// values turn up in errors, and by key, for secrets whose value it does not
-// know.
+// values turn up in errors, and by key, for secrets that it does not know
+// by value.
 //
 // By value it finds a secret in plain, in base64 (both alphabets, padded or
 // not, also as part of a longer value, as in "Basic" credentials) and in hex;
 // each of them also with some or all bytes escaped as in URLs, JSON, Go's %q,
 // C strings or HTML. Values of less than four bytes are found only as whole
-// words, since they would be found everywhere. A text that ends with at least
-// four characters that a secret begins with was cut, and they go, too. By key it finds what follows
-// "password=", "token=" and the like, "key":"…", and the password in a URL.
+// words, since they would be found everywhere. A text may have been cut within a secret: at
+// its end, four or more characters that begin a secret are removed too. By key it
+// finds what follows "password=", "token=" and the like, "key":"…", and the password in a URL.
 //
 // The nil Redactor knows no values and works by key.
 type Redactor struct {
@@ -21,8 +21,8 @@ type Redactor struct {
 }
 
 // NewRedactor returns a Redactor for the secrets of one call: the values under
-// kubernetes.io/secret/, and those of the volume's own options whose key says
-// that they are secret, such as "password", or whose value does, such as
+// kubernetes.io/secret/, and those of the volume's own options that are secret by
+// their key, such as "password", or by their value, such as
 // "username=me,password=…".
 func NewRedactor(o Options) *Redactor {
 	r := &Redactor{mark: redacted}

@@ -88,7 +88,7 @@ func TestRedactByValue(t *testing.T) {
 		{"overlapping itself", "abab", "ababab!", "[redacted]!"},
 		{"without the newline of its file", "hunter2\n", "got 'hunter2'", "got '[redacted]'"},
 		{"one line of several", "[client]\nkey AQBzZm9v", "bad line: key AQBzZm9v", "bad line: [redacted]"},
-		{"short, as a word", "abc", "abc is not abcd nor xabc, but (abc)", "[redacted] is not abcd nor xabc, but ([redacted])"},
+		{"short, by itself", "abc", "abc is not abcd nor xabc, but (abc)", "[redacted] is not abcd nor xabc, but ([redacted])"},
 		{"short, base64", "abc", "got YWJj", "got [redacted]"},
 		{"empty", "", "all is well", "all is well"},
 		{"white space", " \n", "all is well", "all is well"},

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// shortValue is the length below which a value is no secret worth the name,
-// but something like "on" or "3" that somebody put into a Secret.
+// shortValue is the length below which a value is hardly a secret, but something like
+// "on" or "3" in a Secret.
 const shortValue = 4
 
 // needle is one form of a secret to look for.

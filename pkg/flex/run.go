@@ -154,7 +154,7 @@ func (o outcome) status(ctx context.Context, name string) DriverStatus {
 	switch {
 	case o.stuck == 0 && o.err == nil:
 		return o.answer
-	case o.stuck == 0 && (ctx.Err() == nil || isVerdict(o.err)):
+	case o.stuck == 0 && (ctx.Err() == nil || isOwnError(o.err)):
 		return Failure(o.err)
 	}
 	cause := context.Cause(ctx)
@@ -168,9 +168,9 @@ func (o outcome) status(ctx context.Context, name string) DriverStatus {
 	return Failure(Errorf(CodeOf(cause), "%s: %w%s; call again: the next call completes or undoes it", name, cause, detail))
 }
 
-// isVerdict reports whether an error that came after the end of the context
-// has nothing to do with it, so that "still in progress" would be a lie.
-func isVerdict(err error) bool {
+// isOwnError reports whether an error that came after the end of the context has
+// another cause than that end. "Still in progress" would be wrong then.
+func isOwnError(err error) bool {
 	switch CodeOf(err) {
 	case CodeInvalidArgument, CodeNotFound, CodeAlreadyExists, CodeFailedPrecondition, CodePermissionDenied:
 		return true

@@ -18,7 +18,7 @@ import (
 
 const secretJSON = `{"kubernetes.io/secret/password":"aHVudGVyMg=="}` // hunter2
 
-// working returns a driver whose every function succeeds and records its call.
+// working returns a driver in which each function succeeds and records its call.
 func working(got *flex.Call) *flex.Driver {
 	named := func(answer string) func(context.Context, *flex.Call) (string, error) {
 		return func(_ context.Context, c *flex.Call) (string, error) { *got = *c; return answer, nil }
@@ -184,7 +184,7 @@ func TestRunDeadline(t *testing.T) {
 		{"the cause", wait(context.Cause), "mount: still in progress after 1m0s" + tail, flex.CodeDeadlineExceeded, time.Minute},
 		{"a wrapped error", wait(func(ctx context.Context) error { return fmt.Errorf("mkfs with hunter2: %w", ctx.Err()) }), "mount: still in progress after 1m0s (mkfs with [redacted]: context deadline exceeded)" + tail, flex.CodeDeadlineExceeded, time.Minute},
 		{"the end of a child", wait(func(context.Context) error { return errors.New("mkfs: signal: killed") }), "mount: still in progress after 1m0s (mkfs: signal: killed)" + tail, flex.CodeDeadlineExceeded, time.Minute},
-		{"a verdict of its own", wait(func(context.Context) error { return flex.Errorf(flex.CodeNotFound, "no image") }), "no image", flex.CodeNotFound, time.Minute},
+		{"an error of its own", wait(func(context.Context) error { return flex.Errorf(flex.CodeNotFound, "no image") }), "no image", flex.CodeNotFound, time.Minute},
 		{"a late success", wait(func(context.Context) error { time.Sleep(900 * time.Millisecond); return nil }), "", "", time.Minute + 900*time.Millisecond},
 		{"a late panic", wait(func(context.Context) error { panic("late") }), "mount: still in progress after 1m0s (mount panicked at flex/run_test.go:LINE: late: this is a bug in the driver)" + tail, flex.CodeDeadlineExceeded, time.Minute},
 		{"stuck", stuck, "mount: still in progress after 1m0s (and has not stopped within 1s)" + tail, flex.CodeDeadlineExceeded, time.Minute + time.Second},

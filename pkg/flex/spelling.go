@@ -69,7 +69,7 @@ func isCut(rest, secret string) bool {
 }
 
 // spellings returns the ends of all spellings at s[i:] of one character r,
-// whose bytes are char, or of a run of backslashes.
+// with the bytes char, or of a run of backslashes.
 func spellings(s string, i int, char string, r rune) []int {
 	if i >= len(s) {
 		return nil

@@ -61,7 +61,7 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// A mount(2) that remounts a bind read-only sets all flags anew, and so took
+// A mount(2) that remounts a bind read-only sets all flags, and so took
 // nosuid and noexec away from a source that had them.
 func TestBindKeepsFlagsOfSource(t *testing.T) {
 	testenv.Need(t, "mount")

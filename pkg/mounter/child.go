@@ -24,7 +24,7 @@ import (
 //     filesystem check can stop in good order, then SIGKILL) and with this
 //     process, however it ends;
 //   - a child's output goes to memory rather than a pipe, so that a daemon
-//     that a mount helper leaves running keeps nobody waiting, and is not
+//     that a mount helper leaves running does not delay its caller, and is not
 //     killed by SIGPIPE when it writes later;
 //   - a child inherits nothing: its directory is empty, its environment and
 //     the path where its programs are looked for are fixed, and it gets no
@@ -80,7 +80,7 @@ const maxOutput = 16 << 10
 func (c commander) Command(name string, args ...string) utilexec.Cmd {
 	if name == "fsck" && c.fsType != "" {
 		// fsck(8) would start fsck.<type> as a child of its own, which does
-		// not end with us, and goes on writing when nobody waits for it.
+		// not end with this process, and would go on writing after it.
 		name += "." + c.fsType
 	}
 	return &child{commander: c, name: name, args: args}
@@ -135,7 +135,7 @@ func (c *child) combinedOutput() ([]byte, error) {
 		if err == nil || try >= triesAfter(c.name, text) {
 			return text, err
 		}
-		c.m.log().Warn("trying again: a program failed for the sake of another one", "program", path, "said", oneLine(string(text)))
+		c.m.log().Warn("trying again: a program failed because of another one", "program", path, "said", oneLine(string(text)))
 		select {
 		case <-c.ctx.Done():
 			return text, c.explain(path, c.ctx.Err())
@@ -147,16 +147,16 @@ func (c *child) combinedOutput() ([]byte, error) {
 // tryWait is the pause before a program is started again.
 const tryWait = 100 * time.Millisecond
 
-// triesAfter is how often a program is started that has failed for the sake of
-// another one, which passes; once if that is not so.
+// triesAfter returns how often to start a program after a failure: several times if
+// another program caused the failure, which is temporary, and once otherwise.
 //
-// mkfs.btrfs looks up all that is in the mount table before it writes, and gives up
-// if a loop device in it has gone meanwhile: its LOOP_GET_STATUS64 fails with ENXIO
+// mkfs.btrfs looks up all devices of the mount table before it writes, and fails if a
+// loop device among them was detached meanwhile: its LOOP_GET_STATUS64 fails with ENXIO
 // (btrfs-progs, check_mounted_where in common/open-utils.c, resolve_loop_device in
 // common/path-utils.c).
 //
-// btrfs gives up while the filesystem is being resized: by a program whose parent
-// was killed, as the kernel completes what it has begun.
+// btrfs fails while the filesystem is being resized: the kernel completes a resize
+// after the program that began it was killed.
 func triesAfter(name string, output []byte) int {
 	switch {
 	case name == "mkfs.btrfs" && bytes.Contains(output, []byte("cannot check mount status of")):

@@ -82,7 +82,7 @@ func (m *Mounter) finishClassic(s source, t *Target, shared bool, prepare func(r
 }
 
 // setClassicFlags gives the mount at t, and no other mount of its filesystem,
-// the flags of s besides those that it has: a remount sets all of them anew,
+// the flags of s in addition to those that it has: a remount replaces all flags,
 // and a bind has those of its source.
 func setClassicFlags(s source, t *Target) error {
 	var fs unix.Statfs_t

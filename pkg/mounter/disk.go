@@ -13,7 +13,7 @@ import (
 	mountutils "k8s.io/mount-utils"
 )
 
-// DefaultFSType is what an empty disk gets if nobody says otherwise, as in
+// DefaultFSType is what an empty disk gets if no type is given, as in
 // Kubernetes.
 const DefaultFSType = "ext4"
 
@@ -65,7 +65,7 @@ func (m *Mounter) MountDisk(ctx context.Context, d Disk, t *Target, prepare func
 		if !ended {
 			return err
 		}
-		// What had it was no mount: a mkfs or fsck that just dies with the
+		// The holder was no mount: usually a mkfs or fsck that ends with the
 		// call that started it, as a rule.
 	}
 	found, err := m.Probe(ctx, d.Device)
@@ -91,7 +91,7 @@ func (m *Mounter) MountDisk(ctx context.Context, d Disk, t *Target, prepare func
 	return m.formatAndMount(ctx, d, t, true, prepare)
 }
 
-// mountFormatted mounts a disk that has its filesystem and that nobody uses.
+// mountFormatted mounts a disk that has its filesystem and is not in use.
 func (m *Mounter) mountFormatted(ctx context.Context, d Disk, t *Target, prepare func(root *os.File) error) error {
 	if isExt(d.FSType) && !d.ReadOnly {
 		if err := m.mendExt(ctx, d.Device); err != nil {
@@ -102,16 +102,16 @@ func (m *Mounter) mountFormatted(ctx context.Context, d Disk, t *Target, prepare
 }
 
 // formatAndMount has mount-utils do what the kubelet does with its own disks.
-// It looks at the disk a second time; what had a filesystem is not formatted
-// whatever it sees then.
+// It looks at the disk a second time; a disk that had a filesystem is not
+// formatted, whatever it finds then.
 func (m *Mounter) formatAndMount(ctx context.Context, d Disk, t *Target, empty bool, prepare func(root *os.File) error) error {
 	var mountErr error
 	run := commander{ctx: ctx, m: m, failed: new(failure), fsType: d.FSType, keep: !empty}
 	safe := mountutils.SafeFormatAndMount{
 		Interface: mountStep{do: func() error {
 			if !d.ReadOnly {
-				// Before anybody can write to it, or the mark might be there
-				// still when what was written is taken for half a mkfs.
+				// Before the first write to the filesystem: with a mark that is
+				// left, its data would be taken for half a mkfs.
 				formatting.clear(d.Device)
 			}
 			mountErr = m.attach(ctx, d.source(), t, prepare)
@@ -131,7 +131,7 @@ func (m *Mounter) formatAndMount(ctx context.Context, d Disk, t *Target, empty b
 	case errors.As(err, &why) && why.Type == mountutils.FormatFailed:
 		return d.err("format", t, run.why(err))
 	case errors.As(err, &why) && why.Type == mountutils.HasFilesystemErrors:
-		return d.err("check", t, fmt.Errorf("it has errors that fsck could not correct by itself; it stays unmounted until somebody repairs it (fsck.%s %s): %w", d.FSType, cmp.Or(BackingFile(d.Device), d.Device), run.why(err)))
+		return d.err("check", t, fmt.Errorf("it has errors that fsck could not correct by itself; it stays unmounted until it is repaired (fsck.%s %s): %w", d.FSType, cmp.Or(BackingFile(d.Device), d.Device), run.why(err)))
 	}
 	return d.err("format, check and mount", t, err)
 }
@@ -142,8 +142,8 @@ func (d Disk) source() source {
 
 func (d Disk) err(op string, t *Target, err error) error { return d.source().err(op, t.path, err) }
 
-// mountHeld mounts a disk that somebody has already: a filesystem of this
-// type is shared; any other holder makes the kernel refuse.
+// mountHeld mounts a disk that is in use: a filesystem of this type is
+// shared; with any other holder the kernel refuses.
 func (m *Mounter) mountHeld(ctx context.Context, d Disk, t *Target, prepare func(root *os.File) error) error {
 	if err := d.requireShared(); err != nil {
 		return d.err("mount", t, err)
@@ -221,7 +221,7 @@ func (d Disk) notTaken(found string) error {
 }
 
 func wrongFilesystem(found, wanted string) error {
-	return because(ErrWrongFilesystem, "the disk holds %s, not %s; it stays as it is: give fsType %s if that is the wanted volume, or wipe the disk (wipefs -a) if it is really to be used anew", found, wanted, found)
+	return because(ErrWrongFilesystem, "the disk holds %s, not %s; it stays as it is: give fsType %s if that is the wanted volume, or wipe the disk (wipefs -a) if it really is to be formatted", found, wanted, found)
 }
 
 // isWriteProtected asks the block device (BLKROGET, blockdev --getro).

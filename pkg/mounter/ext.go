@@ -117,7 +117,7 @@ func (m *Mounter) mendExt(ctx context.Context, device string) error {
 		resizing.clear(device) // of one that was killed when it was done
 		return nil
 	}
-	m.log().Warn("mending an ext4 whose check or resize was interrupted", "device", device, "tornSuperblock", torn, "unfinishedResize", cut)
+	m.log().Warn("repairing an ext4 filesystem after an interrupted check or resize", "device", device, "tornSuperblock", torn, "unfinishedResize", cut)
 	if torn {
 		if err := s.seal(device); err != nil {
 			return &Error{Op: "mend the superblock", Source: device, FSType: "ext4", Err: err}

@@ -13,7 +13,7 @@ import (
 // GrowFilesystem makes the filesystem on a block device as large as the
 // device. If it is not mounted at t, ext4 grows by itself; xfs and btrfs, which
 // grow only while mounted, and ext4 that is mounted elsewhere, are mounted at t
-// for as long as that takes, in a mount namespace that nobody else sees.
+// for as long as that takes, in a private mount namespace.
 func (m *Mounter) GrowFilesystem(ctx context.Context, device, fsType string, t *Target) error {
 	mounted, err := t.Mounted()
 	if err != nil {
@@ -74,8 +74,8 @@ func (m *Mounter) resizeMounted(ctx context.Context, device, fsType string, t *T
 	return err
 }
 
-// released waits until nobody has the device: who unmounted it a moment ago
-// may be here before the kernel is done.
+// released waits until the device is free: right after an unmount the kernel may
+// still hold it.
 func (m *Mounter) released(ctx context.Context, device string) bool {
 	ctx, cancel := context.WithTimeout(ctx, busyWait)
 	defer cancel()

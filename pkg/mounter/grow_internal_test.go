@@ -14,8 +14,8 @@ import (
 )
 
 // The namespace goes when the call returns, also if Go ran it on the first
-// thread of the process, which then stayed in it for ever: nothing that was
-// mounted on the node at that time could be let go of by anybody.
+// thread of the process, which then stayed in it for ever: no mount that the
+// node had at that time could be released.
 func TestInPrivateNamespace(t *testing.T) {
 	testenv.Need(t, "mount")
 	namespace := func(of string) string {

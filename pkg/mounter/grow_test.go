@@ -160,7 +160,7 @@ func TestGrowFails(t *testing.T) {
 }
 
 // A filesystem stays as large as it is on a device that became no larger.
-// A resize whose process was killed with its parent goes on in the kernel.
+// A resize goes on in the kernel after its process was killed with its parent.
 func TestGrowWhileResized(t *testing.T) {
 	testenv.Need(t, "btrfs")
 	d, target := newDisk(t, leastSize("btrfs")), newTarget(t)

@@ -43,8 +43,8 @@ func (i *Image) Key() string { return fmt.Sprintf("image %d:%d", i.dev, i.inode)
 func (i *Image) Close() error { return i.f.Close() }
 
 // OpenImage opens an image. If it does not exist and size is not 0
-// it is created, sparse, all at once: nobody ever sees a part of it. An image
-// that exists is taken as it is, whatever size says.
+// it is created, sparse and in one step: no process sees a part of it. An image that
+// exists is used as it is, whatever size says.
 //
 // It must lie below one of the roots, and be root's alone, as all directories
 // on the way: else who can write to one of them could have another file
@@ -128,7 +128,7 @@ func requireRegular(mode uint32) error {
 }
 
 // createImage makes a sparse file that appears under its name complete or not
-// at all. It reports false if somebody else made it first.
+// at all. It reports false if another process made it first.
 func createImage(ctx context.Context, path string, size int64, roots []string) (bool, error) {
 	dir, err := openPrivate(filepath.Dir(path), roots)
 	if err == nil {
@@ -173,8 +173,8 @@ func linkNewFile(ctx context.Context, dir *os.File, name string, size int64) err
 }
 
 // linkNamedFile is for filesystems without O_TMPFILE, NFS for one: the file has
-// a temporary name first. Whoever has the lock on it goes on with what a
-// process that was killed has left.
+// a temporary name first. The process with the lock on it completes the file that a
+// killed process has left.
 func linkNamedFile(ctx context.Context, dir *os.File, name string, size int64) error {
 	temporary := temporaryName(name)
 	for ctx.Err() == nil {
@@ -215,7 +215,7 @@ func requireRoom(fd int, size int64) error {
 	return nil
 }
 
-// lockTemporary waits until f is nobody else's. It reports false if f is not
+// lockTemporary waits until no other process holds f. It reports false if f is not
 // what has the temporary name now, or has the final name already: truncating
 // it would empty an image that is in use.
 func lockTemporary(ctx context.Context, dir, f *os.File) (mine bool, err error) {
@@ -273,8 +273,8 @@ func (i *Image) InPlace() bool {
 	return unix.Stat(i.path, &st) == nil && st.Dev == i.dev && st.Ino == i.inode
 }
 
-// Remove deletes an image that this call created; one that was there before is
-// left alone. Nobody else may have found it meanwhile.
+// Remove deletes an image that this call created; one that existed before
+// stays. No other process may have opened it meanwhile.
 func (i *Image) Remove() {
 	if i.Created {
 		_ = os.Remove(i.path)

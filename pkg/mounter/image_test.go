@@ -161,7 +161,7 @@ func TestOpenImageInRoot(t *testing.T) {
 	}
 }
 
-// Whoever sees the image sees all of it, and one of many makes it.
+// A process that sees the image sees all of it, and one of many creates it.
 func TestOpenImageAtOnce(t *testing.T) {
 	var m mounter.Mounter
 	dir := newDir(t)
@@ -223,8 +223,8 @@ func TestImageGrow(t *testing.T) {
 	}
 }
 
-// A loop device that did not learn of a new size, because whoever grew the
-// image was killed, learns of it from the next.
+// A loop device does not know the new size if the process that grew the image was
+// killed. It learns the size from the next call.
 func TestImageGrownBefore(t *testing.T) {
 	testenv.Need(t, "loop")
 	var m mounter.Mounter

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LockName takes a lock by name: one byte, whose place is the name's hash, of
-// a file that all who lock share. So any number of names need one empty file,
+// LockName takes a lock by name: one byte, at the hash of the name, of a file that
+// all processes share. So any number of names need one empty file,
 // and none of them is left over. Two names that share a byte (one in 2^62)
-// wait for each other in vain, and nothing worse. Close unlocks.
+// wait for each other without need, and nothing worse. Close unlocks.
 func LockName(ctx context.Context, file, name string) (*Lock, error) {
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

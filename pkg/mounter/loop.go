@@ -58,7 +58,7 @@ func (m *Mounter) AttachImage(ctx context.Context, image *Image) (*Loop, error) 
 		}
 		l, err := m.attachFree(ctx, image)
 		if errors.Is(err, unix.EBUSY) && !errors.Is(err, ErrBusy) {
-			continue // somebody was quicker with this device
+			continue // another process took this device first
 		}
 		if err != nil {
 			return fail(err)
@@ -136,9 +136,9 @@ func makeNode(device string, n int) error {
 	return nil
 }
 
-// adopt takes over a loop device that is attached already: shared with other
-// mounts of the volume, or forgotten by whoever attached it. It gets the
-// autoclear flag, so that it will not be forgotten again.
+// adopt uses a loop device that is attached already: other mounts of the volume
+// share it, or the process that attached it has not detached it. It gets the
+// autoclear flag, so that the kernel detaches it.
 func (m *Mounter) adopt(l *Loop, image *Image) error {
 	info, err := unix.IoctlLoopGetStatus64(int(l.f.Fd()))
 	if err != nil {
@@ -148,10 +148,10 @@ func (m *Mounter) adopt(l *Loop, image *Image) error {
 		return because(ErrBusy, "%s shows only a part of it (offset %d, size limit %d); detach it with losetup -d %s", l.Device, info.Offset, info.Sizelimit, l.Device)
 	}
 	if l.ReadOnly && !image.ReadOnly {
-		return because(ErrBusy, "it is attached read-only to %s by somebody else; detach it with losetup -d %s", l.Device, l.Device)
+		return because(ErrBusy, "it is attached read-only to %s by another program; detach it with losetup -d %s", l.Device, l.Device)
 	}
 	if info.Flags&unix.LO_FLAGS_AUTOCLEAR == 0 {
-		m.log().Warn("adopting a loop device that nobody would have detached", "device", l.Device, "image", image.path)
+		m.log().Warn("adopting a loop device without autoclear", "device", l.Device, "image", image.path)
 		info.Flags |= unix.LO_FLAGS_AUTOCLEAR
 		if err := unix.IoctlLoopSetStatus64(int(l.f.Fd()), info); err != nil {
 			return fmt.Errorf("set autoclear on %s: %w", l.Device, err)
@@ -168,7 +168,7 @@ func (m *Mounter) attachFree(ctx context.Context, image *Image) (*Loop, error) {
 		return nil, err
 	}
 	defer backing.Close()
-	// Whoever had the lock may have removed an image that he could not use.
+	// The previous holder of the lock may have removed an image that it could not use.
 	if !image.InPlace() {
 		return nil, because(ErrBusy, "the file was removed or replaced in the meantime")
 	}
@@ -201,8 +201,8 @@ func (m *Mounter) attachFree(ctx context.Context, image *Image) (*Loop, error) {
 // outlive its loop device.
 const leaseWait = 3 * time.Second
 
-// lease opens the image anew for the loop device, which keeps it open and so
-// keeps the lock that is taken here: exclusive for a device that can write,
+// lease opens the image a second time, for the loop device. That keeps the file open
+// and with it the lock that is taken here: exclusive for a device that can write,
 // shared for one that cannot.
 func lease(ctx context.Context, image *Image) (*os.File, error) {
 	mode, how := os.O_RDWR, unix.LOCK_EX
@@ -278,8 +278,8 @@ func configureOldLoop(fd int, backing *os.File, info *unix.LoopInfo64) error {
 // image is the file that was behind it ([BackingFile]); "" if it is no loop
 // device.
 func WaitDetached(ctx context.Context, device, image string) error {
-	// Nobody opens a loop device here: it may be another's by now.
-	// One that was attached to stay is not waited for, only its filesystem.
+	// Do not open a loop device: it may have another image by now. If it has no
+	// autoclear flag, wait for its filesystem only.
 	held := func() bool { return BackingFile(device) == image && (isAutoclear(device) || isHeld(device)) }
 	if image == "" {
 		held = func() bool { return isHeld(device) }

@@ -63,7 +63,7 @@ func TestLoopDetachesItself(t *testing.T) {
 	requireLoops(t, path)
 }
 
-// A loop device that somebody attached by hand, and would have to detach.
+// A loop device was attached by hand, and would have to be detached by hand.
 func TestLoopAdopted(t *testing.T) {
 	testenv.Need(t, "loop")
 	var m mounter.Mounter
@@ -74,7 +74,7 @@ func TestLoopAdopted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if loop.Device != device {
-		t.Errorf("attached to %s beside %s", loop.Device, device)
+		t.Errorf("attached to %s in addition to %s", loop.Device, device)
 	}
 	requireLoops(t, path, device)
 	loop.Close()
@@ -259,7 +259,7 @@ func TestLoopLease(t *testing.T) {
 	}
 }
 
-// While it is attached, nobody else can lock it; the lock goes with the device.
+// While it is attached, no other process can lock it; the lock ends with the device.
 func TestLoopKeepsLease(t *testing.T) {
 	testenv.Need(t, "loop")
 	d := newDisk(t, testenv.MiB)
@@ -340,10 +340,10 @@ func TestLoopForgetsWriteProtection(t *testing.T) {
 			return
 		}
 	}
-	mustRun(t, "blockdev", "--setrw", d.device) // somebody else has it now
+	mustRun(t, "blockdev", "--setrw", d.device) // it belongs to another test now
 }
 
-// A device node that is missing, as in a container whose /dev is no devtmpfs,
+// A device node that is missing, as in a container in which /dev is no devtmpfs,
 // must not hide that the image is attached.
 func TestLoopWithoutNode(t *testing.T) {
 	testenv.Need(t, "loop")
@@ -366,7 +366,7 @@ func TestLoopWithoutNode(t *testing.T) {
 	}
 	defer loop.Close()
 	if loop.Device != d.device {
-		t.Errorf("attached to %s beside %s", loop.Device, d.device)
+		t.Errorf("attached to %s in addition to %s", loop.Device, d.device)
 	}
 	other, err := attach(t.Context(), &m, newImage(t, testenv.MiB))
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A mark on an image, an extended attribute, says that a program which is not
-// to be interrupted was started on it. If the mark is there later, it was. A
-// block device, and a filesystem without such attributes, has no marks; what
-// hangs on them is left to a person there.
+// A mark on an image is an extended attribute. It says that a program was started on
+// the image which must not be interrupted. A mark that is left means that it was
+// interrupted. Block devices and filesystems without extended attributes have no
+// marks; an operator has to decide there.
 type mark string
 
 const (
@@ -61,7 +61,7 @@ func checkBlank(device string) error {
 	if err != nil || at < 0 {
 		return err
 	}
-	return because(ErrWrongFilesystem, "the image holds no filesystem, but something else (its first byte that is not zero is at offset %d); it is not formatted over: give the path of another image, or remove this one if nobody needs it", at)
+	return because(ErrWrongFilesystem, "the image holds no filesystem, but something else (its first byte that is not zero is at offset %d); it is not formatted over: give the path of another image, or remove this one if it is not needed", at)
 }
 
 // firstData returns the offset of the first byte that is not zero, of those

@@ -52,13 +52,13 @@ func groupBelow(ctx context.Context, root *os.File, gid int) error {
 			return err
 		}
 	}
-	return because(ErrBusy, "another pod moves directories that are more than %d levels deep; call again when it has done so", openDirs)
+	return because(ErrBusy, "another pod moves directories that are more than %d levels deep; retry when it has finished", openDirs)
 }
 
-// groupOne changes what fd, which is O_PATH, stands for. chown(2) takes setuid
-// and setgid away; the kubelet gives them back, as it sets the mode that it
-// read before (changeFilePermission). What is right already is left alone: a
-// walk that is repeated gets further than the one before.
+// groupOne changes what fd, which is O_PATH, stands for. chown(2) clears setuid
+// and setgid; the kubelet restores them, since it sets the mode that it read before
+// (changeFilePermission). Files that are right already are not touched, so that a
+// repeated walk gets further than the one before.
 func groupOne(fd, gid int) (isDir bool, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

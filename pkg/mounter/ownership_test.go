@@ -92,7 +92,7 @@ func TestSetGroup(t *testing.T) {
 		t.Errorf("a link was followed: group %d, mode %o, %v", st.Gid, st.Mode, err)
 	}
 
-	// The root is as it should be, so nobody looks at the rest.
+	// The root is as it should be, so the rest is not checked.
 	stray := filepath.Join(root, "dir/deep/file")
 	if err := os.Chown(stray, -1, 0); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 )
 
 // Anywhere is the root that allows every path of the node. It is for callers
-// who choose the paths themselves: what is on the way is not checked.
+// that choose the paths themselves: the directories on the way are not checked.
 const Anywhere = "/"
 
 // outside is the error of a path that no root allows.
@@ -23,9 +23,9 @@ func outside(roots []string) error {
 }
 
 // openPrivate opens a path below one of the roots as O_PATH, through
-// directories that only root can write to and no symbolic link. So what was
-// opened cannot be replaced by a process, of a pod that sees the same
-// directory for one, that is not root.
+// directories that only root can write to and no symbolic link. So a process
+// that is not root, for example in a pod that sees the same directory, cannot
+// replace what was opened.
 func openPrivate(path string, roots []string) (*os.File, error) {
 	for _, root := range roots {
 		if root == Anywhere {
@@ -73,8 +73,8 @@ func openStep(dir *os.File, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// requirePrivate refuses symbolic links, and what others than root own or can
-// write to. It closes what it refuses.
+// requirePrivate refuses symbolic links, and files that other users than root own or
+// can write to. It closes what it refuses.
 func requirePrivate(f *os.File) (*os.File, error) {
 	var st unix.Stat_t
 	err := unix.Fstat(int(f.Fd()), &st)
@@ -96,8 +96,8 @@ func requirePrivate(f *os.File) (*os.File, error) {
 }
 
 // requireOneName refuses an image with a second name: a hard link, by which
-// another directory could show it. Only the temporary name does not count that
-// a killed linkNamedFile left in the same directory.
+// another directory could show it. The temporary name that a killed
+// linkNamedFile left in the same directory does not count.
 func requireOneName(path string, st *unix.Stat_t) error {
 	if st.Nlink == 1 {
 		return nil

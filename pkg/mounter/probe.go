@@ -47,7 +47,7 @@ func (m *Mounter) Probe(ctx context.Context, device string) (string, error) {
 	case strings.Contains(found, "partitions"): // how mount-utils calls them
 		return fail(because(ErrWrongFilesystem, "it holds a partition table, and is not touched; a partition of a block device can be a volume, one of an image cannot (fdisk -l %s lists them)", cmp.Or(BackingFile(device), device)))
 	case !isFilesystem(found):
-		return fail(because(ErrWrongFilesystem, "it holds %s, which is no filesystem (wipefs %s lists what there is); it is not touched", found, device))
+		return fail(because(ErrWrongFilesystem, "it holds %s, which is no filesystem (wipefs %s lists the signatures); it is not touched", found, device))
 	}
 	return found, nil
 }

@@ -199,8 +199,8 @@ func requireReadError(t *testing.T, device string, at int64) {
 }
 
 // mountDamaged returns a directory with an empty image for each of names, which
-// cannot be read at the given place: a btrfs whose data was changed behind its
-// back tells by the checksum.
+// cannot be read at the given place: btrfs detects the changed data by its
+// checksum.
 func mountDamaged(t *testing.T, size int64, names map[string]int64) string {
 	t.Helper()
 	d, target := formatted(t, "btrfs"), newTarget(t)

@@ -114,7 +114,7 @@ func TestRemoteFails(t *testing.T) {
 		texts    []string
 	}{
 		"without mounting":       {script: "exit 0", texts: []string{"verify mount", "reported success, and nothing is mounted"}},
-		"with a word":            {script: "echo 'mount error(13): permission denied' >&2\necho see the manual\nexit 32", texts: []string{"mount error(13): permission denied; see the manual", "exit status 32"}},
+		"with a message":         {script: "echo 'mount error(13): permission denied' >&2\necho see the manual\nexit 32", texts: []string{"mount error(13): permission denied; see the manual", "exit status 32"}},
 		"after mounting":         {script: mountIt + "exit 1", texts: []string{"exit status 1"}},
 		"mounts writable":        {script: mountIt, readOnly: true, texts: []string{"verify mount", "it should be read-only and is writable"}},
 		"ends by a signal":       {script: mountIt + "kill -9 $$", texts: []string{"mount "}},
@@ -168,7 +168,7 @@ func TestRemoteReadOnly(t *testing.T) {
 }
 
 // A program that stays, as FUSE programs do, and writes later to what was its
-// stdout: nobody waits for it, and it is not killed by what it writes.
+// stdout: no caller waits for it, and its writes do not kill it.
 func TestRemoteLeavesDaemon(t *testing.T) {
 	dir := helper(t, "flextest", mountIt+`
 		mkfifo $dir/go

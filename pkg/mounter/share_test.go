@@ -17,8 +17,8 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
-// The same where the disk is in use by somebody else, so that the kernel would
-// only say that it is busy.
+// The same where another program uses the disk, so that the kernel would only say
+// that it is busy.
 func TestDiskWrongFilesystemHeld(t *testing.T) {
 	d, target, other := formatted(t, "ext4"), newTarget(t), newTarget(t)
 	eachWay(t, func(t *testing.T, m *mounter.Mounter) {
@@ -76,7 +76,7 @@ func TestDiskShared(t *testing.T) {
 					}
 				}
 				mustWrite(t, filepath.Join(a.Path(), "file"), "from a")
-				// Read-only beside read-write.
+				// Read-only next to read-write.
 				reader := disk
 				reader.ReadOnly = true
 				if err := m.MountDisk(t.Context(), reader, ro, nil); err != nil {
@@ -96,7 +96,7 @@ func TestDiskShared(t *testing.T) {
 					t.Errorf("file is %q", got)
 				}
 				requireWritable(t, ro.Path(), false)
-				// And read-write again, beside the read-only one.
+				// And read-write again, next to the read-only one.
 				if err := m.MountDisk(t.Context(), disk, a, nil); err != nil {
 					t.Fatal(err)
 				}
@@ -112,7 +112,7 @@ func TestDiskShared(t *testing.T) {
 	}
 }
 
-// Read-only first: the filesystem itself is read-only, until somebody wants to
+// Read-only first: the filesystem itself is read-only, until a mount wants to
 // write.
 func TestDiskReadOnlyThenReadWrite(t *testing.T) {
 	for _, fsType := range []string{"ext4", "xfs", "btrfs"} {

@@ -14,7 +14,7 @@ import (
 )
 
 // An overlay of many layers, as a container runtime makes it, has a line of
-// 100 KB in the mount table, for which nobody could be unmounted any more.
+// 100 KB in the mount table, with which no unmount succeeded any more.
 func TestMountsLongLine(t *testing.T) {
 	testenv.Need(t, "root", "mount")
 	layers, overlay, target := newDir(t), newTarget(t), newTarget(t)

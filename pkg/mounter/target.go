@@ -12,9 +12,9 @@ import (
 )
 
 // A Target is the directory that a mount goes to or comes off. It is reached
-// through an open file descriptor of its parent, so that nobody can put a
-// symbolic link in the way after it was checked, and so that a dead or hung
-// mount at the target is never touched.
+// through an open file descriptor of its parent, so that a process
+// cannot replace a directory by a symbolic link after the check, and so that a dead
+// or hung mount at the target is never touched.
 type Target struct {
 	path    string
 	name    string
@@ -137,8 +137,8 @@ func (t *Target) Path() string { return t.path }
 // Close releases the parent directory.
 func (t *Target) Close() error { return t.parent.Close() }
 
-// handle names the target for a system call of this process, without a way
-// for anybody to redirect it.
+// handle names the target for a system call of this process. Other processes cannot
+// redirect it.
 func (t *Target) handle() string {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", t.parent.Fd(), t.name)
 }

@@ -25,7 +25,7 @@ func (s source) err(op, target string, err error) error {
 }
 
 // deviceName is a device for messages, with the image that a loop device
-// shows: the device is often gone when somebody reads them.
+// shows: the device often no longer exists when they are read.
 func deviceName(device string) string {
 	if image := BackingFile(device); image != "" && strings.HasPrefix(device, "/dev/") {
 		return device + " (" + image + ")"
@@ -33,9 +33,9 @@ func deviceName(device string) string {
 	return device
 }
 
-// attach mounts s at t. What prepare does to the root of the new mount is
-// done before anybody can see it. After an error nothing is mounted at t, and
-// nothing will be: who has been told that the time is over sees no mount later.
+// attach mounts s at t. prepare changes the root of the new mount before other
+// processes can see it. After an error nothing is mounted at t, and nothing will be:
+// no mount appears after the caller was told that the deadline has passed.
 func (m *Mounter) attach(ctx context.Context, s source, t *Target, prepare func(root *os.File) error) error {
 	at, err := t.vacant()
 	if err != nil {
@@ -77,8 +77,7 @@ func (m *Mounter) attach(ctx context.Context, s source, t *Target, prepare func(
 	return nil
 }
 
-// detached makes a mount that is nowhere in the tree yet and goes away with
-// its file. ENOSYS says that the kernel is too old for that.
+// detached makes a mount that is not in the tree yet and ends with its file. ENOSYS says that the kernel is too old for that.
 func (m *Mounter) detached(s source) (*os.File, error) {
 	switch {
 	case m.Classic:
@@ -115,7 +114,7 @@ func detachedFilesystem(s source) (*os.File, error) {
 	}
 	if s.options.readOnly {
 		// The same filesystem is mounted read-write elsewhere on this
-		// node: share it, but let nobody write through this mount.
+		// node: share it, but make this mount read-only.
 		if shared, err := newFilesystem(s, false); err == nil {
 			return shared, nil
 		}
@@ -142,8 +141,8 @@ func unknownFilesystem(fsType string) error {
 	return fmt.Errorf("the kernel of this node knows no filesystem %q (is its module there?)", fsType)
 }
 
-// newFilesystem makes a detached mount of a filesystem whose superblock is
-// asked to be read-only or not; the mount's own flags follow s.options.
+// newFilesystem makes a detached mount of a filesystem with a superblock that is
+// read-only or not; the mount's own flags follow s.options.
 func newFilesystem(s source, readOnlyFS bool) (*os.File, error) {
 	fd, err := unix.Fsopen(s.fsType, unix.FSOPEN_CLOEXEC)
 	if errors.Is(err, unix.ENODEV) {

@@ -20,7 +20,7 @@ const (
 	slowWait = time.Second
 	// What takes longer than this waits for a server that does not answer.
 	hungWait = 20 * time.Second
-	// Nobody stacks more mounts than this on purpose.
+	// More mounts than this are not stacked on purpose.
 	maxStacked = 1000
 )
 
@@ -31,8 +31,8 @@ const (
 // A mount that is in use stays, and the error names who uses it. That is not
 // so for a dead filesystem (ENOTCONN, ESTALE, EIO), nor for one that has not
 // answered for 20 s or for half of the time that ctx leaves: those are forced
-// off, since nobody's work on them can succeed. Only a mount that is busy is
-// ever asked how it is.
+// off, since no operation on them can succeed. The health of a mount is checked only
+// if it is busy.
 func (m *Mounter) Unmount(ctx context.Context, t *Target) error {
 	fail := func(err error) error { return &Error{Op: "unmount", Target: t.path, Err: err} }
 	for range maxStacked {
@@ -51,7 +51,7 @@ func (m *Mounter) Unmount(ctx context.Context, t *Target) error {
 			return nil // the usual case, and cheaper than to try once more
 		}
 	}
-	return fail(errors.New("somebody keeps mounting there"))
+	return fail(errors.New("another process keeps mounting there"))
 }
 
 // isNotMounted: EINVAL says that the path is no mount point.
@@ -141,8 +141,8 @@ func (t *Target) within(ctx context.Context, limit time.Duration, call func(path
 	})
 }
 
-// giveUp is for a mount that stays busy: one that is alive stays, and one that
-// is dead or hangs goes.
+// giveUp is for a mount that stays busy: one that is healthy stays, and one that is
+// dead or hangs is removed.
 func (m *Mounter) giveUp(ctx context.Context, t *Target, limit time.Duration) error {
 	if err := t.Health(ctx, limit); err != nil {
 		return m.force(ctx, t, limit, err)

@@ -95,7 +95,7 @@ func TestUnmount(t *testing.T) {
 	}
 }
 
-// Mounts next to the target, whose names begin like its own, stay.
+// Mounts next to the target with names that begin like its own stay.
 func TestUnmountLeavesNeighbours(t *testing.T) {
 	testenv.Need(t, "mount")
 	var m mounter.Mounter
@@ -258,8 +258,8 @@ func TestUnmountLocked(t *testing.T) {
 	}
 }
 
-// A dead server (ENOTCONN) is no reason to fail, also if somebody has a file
-// of it open: nothing that he does can succeed.
+// A dead server (ENOTCONN) is no reason to fail, also if a process has a
+// file of it open: no operation of that process can succeed.
 func TestUnmountDeadFUSE(t *testing.T) {
 	for name, busy := range map[string]bool{"idle": false, "busy": true} {
 		t.Run(name, func(t *testing.T) {
@@ -298,8 +298,8 @@ type soon struct {
 
 func (s soon) Deadline() (time.Time, bool) { return s.deadline, true }
 
-// A server that does not answer holds up nobody for longer than half of the
-// time that there is.
+// A server that does not answer delays the call for at most half of the time that
+// it has.
 func TestUnmountHungFUSE(t *testing.T) {
 	for name, tt := range map[string]struct {
 		busy, below, interrupted bool
@@ -390,7 +390,7 @@ func TestUnmountHangs(t *testing.T) {
 		t.Errorf("the server was asked for %d, not to end: umount(2) did not hang", opcode)
 	}
 	requireMounts(t, target.Path(), 0)
-	// The device is not free, and nobody may be told so.
+	// The device is not free, and the call must not report that it is.
 	short, cancelShort := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancelShort()
 	requireError(t, mounter.WaitDetached(short, d.device, ""), mounter.ErrBusy, d.device, "still in use")

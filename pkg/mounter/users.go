@@ -8,7 +8,7 @@ import (
 )
 
 // describeUsers names who keeps a mount busy, as far as /proc and /sys tell:
-// they show links and names only, so a hung filesystem hangs nobody here.
+// they show links and names only, so a hung filesystem does not block the call.
 func describeUsers(path string) string {
 	const most = 5
 	users := loopsWithin(path)
@@ -52,7 +52,7 @@ func useOf(proc, path string) string {
 	return ""
 }
 
-// loopsWithin names the loop devices whose images lie below path.
+// loopsWithin names the loop devices with images below path.
 func loopsWithin(path string) (users []string) {
 	devices, _ := filepath.Glob("/sys/block/loop*/loop")
 	for _, dir := range devices {

@@ -35,15 +35,15 @@ func identify(dirfd int, path string, flags int) (identity, error) {
 }
 
 // verify checks that the mount that can be seen at t is the one that was
-// prepared, and that it is read-only if it should be. A mount that was made
-// in another mount namespace, or was covered at once, is no success.
+// prepared, and that it is read-only if it should be. A mount in another
+// mount namespace, or one that is covered at once by another mount, is an error.
 func verify(t *Target, want identity, readOnly bool) error {
 	got, err := identify(int(t.parent.Fd()), t.name, 0)
 	if err != nil {
 		return err
 	}
 	if got.mountID != want.mountID || got.dev != want.dev || got.inode != want.inode {
-		return errors.New("what is mounted there now is not what was just mounted; somebody else is at work at this path")
+		return errors.New("what is mounted there now is not what was just mounted; another process mounts at this path")
 	}
 	if !readOnly {
 		return nil
