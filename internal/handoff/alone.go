@@ -34,14 +34,14 @@ func (b *Backend) unmount(ctx context.Context, c *flex.Call) error {
 		return err
 	}
 	// First of all: killed after this, here or below, nothing is forgotten.
-	stone := pendingunmount.Unmount{Driver: driver, Command: c.Command, Dir: c.Dir, Time: time.Now().UTC()}
-	if err := pendingunmount.Write(b.StateDir, stone); err != nil {
+	pending := pendingunmount.Unmount{Driver: driver, Command: c.Command, Dir: c.Dir, Time: time.Now().UTC()}
+	if err := pendingunmount.Write(b.StateDir, pending); err != nil {
 		return flex.Errorf(flex.CodeUnavailable, "flex2csi does not listen at %s, and it cannot be left a note in %s that the volume is not wanted any more, without which nothing is unmounted: %w", b.Socket, b.StateDir, err)
 	}
-	if b.afterNote != nil {
-		b.afterNote()
+	if b.afterWrite != nil {
+		b.afterWrite()
 	}
-	// A daemon that has begun meanwhile may have looked for tombstones before
+	// A daemon that started meanwhile may have listed the pending unmounts before
 	// this one was written, but then it listens by now.
 	if _, err := b.send(ctx, c, wire.CallNow); !wire.IsAbsent(err) {
 		return err
@@ -51,8 +51,8 @@ func (b *Backend) unmount(ctx context.Context, c *flex.Call) error {
 
 // Owns reports whether what is mounted at a directory, which is to be unmounted,
 // is the daemon's: a pod's has a private target, a device mount path a marker.
-// It is for drivers whose configuration was lost, or was another when the
-// volume was mounted.
+// It is for drivers that lost their configuration, or had another one when the volume
+// was mounted.
 func Owns(command flex.Command, dir string) bool {
 	switch command {
 	case flex.CommandUnmount:
@@ -68,7 +68,7 @@ func Owns(command flex.Command, dir string) bool {
 	return false
 }
 
-// place is what there is to unmount for one pod and volume.
+// place is what is mounted for one pod and volume.
 type place struct {
 	root, dir string
 	private   string // empty if a CSI driver cannot have published there

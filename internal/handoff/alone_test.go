@@ -49,7 +49,7 @@ func TestUnmountAlone(t *testing.T) {
 	}
 	found, broken := pendingunmount.List(n.stateDir)
 	if len(found) != 1 || len(broken) > 0 || found[0].Dir != dir || found[0].Command != flex.CommandUnmount || found[0].Driver != "example.com/disk" || found[0].Time.IsZero() {
-		t.Errorf("tombstones: %+v, %v", found, broken)
+		t.Errorf("pending unmounts: %+v, %v", found, broken)
 	}
 
 	n.wantSuccess("unmount", dir) // the kubelet was restarted, and asks again
@@ -58,7 +58,7 @@ func TestUnmountAlone(t *testing.T) {
 		t.Errorf("still mounted: %v", left)
 	}
 	if found, _ := pendingunmount.List(n.stateDir); len(found) != 2 {
-		t.Errorf("tombstones: %+v", found)
+		t.Errorf("pending unmounts: %+v", found)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestUnmountAloneHalfDone(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	dir, private := n.published("1")
-	// Killed after the tombstone and the first unmount.
+	// Killed after the pending unmount was written, and after the first unmount.
 	if err := pendingunmount.Write(n.stateDir, pendingunmount.Unmount{Driver: "example.com/disk", Command: flex.CommandUnmount, Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +83,8 @@ func TestUnmountAloneHalfDone(t *testing.T) {
 	}
 }
 
-// TestNoTombstone: what cannot be noted is not done.
-func TestNoTombstone(t *testing.T) {
+// TestNoPendingUnmount: without a pending unmount nothing is unmounted.
+func TestNoPendingUnmount(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	dir, private := n.published("1")
@@ -96,7 +96,7 @@ func TestNoTombstone(t *testing.T) {
 		t.Error(status.Message)
 	}
 	if len(mounts(t, dir)) != 1 || len(mounts(t, private)) != 1 {
-		t.Error("unmounted without a tombstone")
+		t.Error("unmounted without a pending unmount")
 	}
 	for _, point := range []string{dir, private} {
 		if err := unmount(point); err != nil {
@@ -136,7 +136,7 @@ func TestDaemonSaysNo(t *testing.T) {
 		t.Error("unmounted behind the back of the daemon")
 	}
 	if found, _ := pendingunmount.List(n.stateDir); len(found) > 0 {
-		t.Errorf("tombstones: %+v", found)
+		t.Errorf("pending unmounts: %+v", found)
 	}
 	for _, point := range mounts(t, n.kubelet.Root) {
 		if err := unmount(point); err != nil {
@@ -151,6 +151,6 @@ func TestOtherDirectory(t *testing.T) {
 	n := newNode(t)
 	n.wantFailure(flex.CodeInvalidArgument, "unmount", "/tmp/x")
 	if found, _ := pendingunmount.List(n.stateDir); len(found) > 0 {
-		t.Errorf("tombstones: %+v", found)
+		t.Errorf("pending unmounts: %+v", found)
 	}
 }

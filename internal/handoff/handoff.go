@@ -1,9 +1,9 @@
-// Package handoff is flexdriver's backend csi: it hands the callouts to the
-// daemon flex2csi on the same node, whose answers are the answers. Only what
-// cannot wait for a daemon that is away, unmount, it does by itself (alone.go).
+// Package handoff is flexdriver's backend csi: it passes each callout to the daemon
+// flex2csi on the same node, and returns the daemon's answer. Only unmount cannot wait
+// for a daemon that does not run; handoff does that by itself (alone.go).
 //
-// It is part of a program that starts for each callout: what there is to know
-// about CSI drivers is in the daemon.
+// It is part of a program that starts for each callout: the daemon has all that
+// concerns CSI drivers.
 package handoff
 
 import (
@@ -30,8 +30,8 @@ type Backend struct {
 	Name string
 	// Argv is the callout and its arguments, as they go over the wire.
 	Argv []string
-	// Socket is where the daemon listens, StateDir where it looks for
-	// tombstones.
+	// Socket is where the daemon listens, StateDir where it looks for pending
+	// unmounts.
 	Socket, StateDir string
 	// ControllerSocket is where flex2csi controller listens for what
 	// kube-controller-manager calls. Empty, or not there: the daemon gets that
@@ -45,8 +45,8 @@ type Backend struct {
 	// Log is optional.
 	Log *slog.Logger
 
-	// afterNote is called when a tombstone is written, by tests.
-	afterNote func()
+	// afterWrite is for tests: it is called when a pending unmount was written.
+	afterWrite func()
 }
 
 // Driver returns the functions for flex.Run. GetVolumeName stays nil: the
@@ -128,7 +128,7 @@ func (b *Backend) send(ctx context.Context, c *flex.Call, call send) (flex.Drive
 	b.log().Debug("handing over to flex2csi", "socket", socket, "request", r.ID, "driver", name, "timeout", r.Timeout())
 	response, err := call(ctx, socket, r)
 	if err == nil {
-		err = verdict(c.Command, response)
+		err = answerError(c.Command, response)
 	}
 	if err != nil {
 		if wire.IsAbsent(err) {
@@ -143,13 +143,13 @@ func (b *Backend) send(ctx context.Context, c *flex.Call, call send) (flex.Drive
 
 // Probe returns what would go wrong with callouts of a driver if they came now:
 // there is no daemon, its configuration does not have the driver, or its state
-// is not where tombstones would be left.
+// directory is another one.
 func Probe(ctx context.Context, driver, socket, stateDir string) error {
 	const patience = 2 * time.Second
 	r := wire.NewRequest(driver, []string{string(flex.CommandInit)}, patience)
 	response, err := wire.CallNow(ctx, socket, r)
 	if err == nil {
-		err = verdict(flex.CommandInit, response)
+		err = answerError(flex.CommandInit, response)
 	}
 	if err != nil {
 		return err
@@ -174,9 +174,9 @@ func patience(ctx context.Context) time.Duration {
 	return max(left-reserve, left/2, time.Millisecond)
 }
 
-// verdict is the error in an answer. A daemon that does not know a callout is
+// answerError returns the error in an answer. A daemon that does not know a callout is
 // older than this driver; "Not supported" would stay in the kubelet's memory.
-func verdict(command flex.Command, r *wire.Response) error {
+func answerError(command flex.Command, r *wire.Response) error {
 	switch r.Status.Status {
 	case flex.StatusSuccess:
 		return nil
@@ -190,8 +190,7 @@ func verdict(command flex.Command, r *wire.Response) error {
 	return &flex.Error{Code: code, Err: errors.New(r.Status.Message)}
 }
 
-// maxText leaves room for a request's ID in an answer, whose message is cut at
-// 1 KiB.
+// maxText leaves room for a request's ID in an answer: its message is cut at 1 KiB.
 const maxText = 960
 
 // inRequest names the request, by which a person finds in the daemon's log

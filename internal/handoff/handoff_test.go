@@ -134,7 +134,7 @@ func TestDriverByPath(t *testing.T) {
 	}
 }
 
-// TestPlan: nobody hears of it, and no secret is in it.
+// TestPlan: the daemon gets no call, and the plan has no secret.
 func TestPlan(t *testing.T) {
 	n := newNode(t)
 	n.daemon(flex.DriverStatus{Status: flex.StatusSuccess})
@@ -146,7 +146,7 @@ func TestPlan(t *testing.T) {
 		b := &handoff.Backend{Name: "example.com/disk", Argv: argv, Socket: n.socket, StateDir: n.stateDir}
 		steps, err := b.Plan(t.Context(), call)
 		text := strings.Join(steps, "\n")
-		if err != nil || !strings.Contains(text, argv[0]+" ") || strings.Contains(text, "c2VjcmV0") || strings.Contains(text, "tombstone") != (argv[0] == "unmount") {
+		if err != nil || !strings.Contains(text, argv[0]+" ") || strings.Contains(text, "c2VjcmV0") || strings.Contains(text, "pending unmount") != (argv[0] == "unmount") {
 			t.Errorf("%s: %v\n%s", argv[0], err, text)
 		}
 	}
@@ -192,8 +192,8 @@ func TestController(t *testing.T) {
 	}
 }
 
-// TestControllerAway: one that was there is waited for, and never mistaken for
-// none: the daemon of the node knows nothing of other nodes. Where there was
+// TestControllerAway: the driver waits for a controller that was there, and never takes
+// it for none: the daemon of the node knows nothing of other nodes. Where there was
 // none, people are told that one was looked for.
 func TestControllerAway(t *testing.T) {
 	n := newNode(t)

@@ -23,7 +23,7 @@ func (b *Backend) Plan(ctx context.Context, c *flex.Call) ([]string, error) {
 		fmt.Sprintf("wait up to %v for its answer, which is the answer; flex2csi map shows what it asks the CSI driver for", patience(ctx).Round(wire.DialBudget/2)),
 	}
 	if c.Command != flex.CommandUnmount {
-		return append(steps, fmt.Sprintf("fail (%s) if nobody listens there for %v", flex.CodeUnavailable, wire.DialBudget)), nil
+		return append(steps, fmt.Sprintf("fail (%s) if no daemon listens there for %v", flex.CodeUnavailable, wire.DialBudget)), nil
 	}
 	p, err := b.placeOf(c.Dir)
 	if err != nil {
@@ -34,7 +34,7 @@ func (b *Backend) Plan(ctx context.Context, c *flex.Call) ([]string, error) {
 		what += " and " + p.private
 	}
 	return append(steps,
-		fmt.Sprintf("if nobody listens there for %v: leave a tombstone in %s, which flex2csi works off when it is back", wire.DialBudget, b.StateDir),
+		fmt.Sprintf("if no daemon listens there for %v: write a pending unmount to %s, which flex2csi completes when it runs again", wire.DialBudget, b.StateDir),
 		fmt.Sprintf("and unmount what is at %s", what)), nil
 }
 

@@ -13,17 +13,17 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// TestDaemonBackMeanwhile: a daemon that began after it was dialled, and
-// before the tombstone was written, has not seen the tombstone. It gets the
-// call, and nobody unmounts behind its back.
+// TestDaemonBackMeanwhile: a daemon that started after the first dial, and before the
+// pending unmount was written, has not seen it. It gets the call, and flexdriver does
+// not unmount.
 func TestDaemonBackMeanwhile(t *testing.T) {
 	dir := t.TempDir()
 	target := testenv.Kubelet(t).PodVolumeDir("1", "example.com/disk", "data")
 	argv := []string{"unmount", target}
 	b := &Backend{Name: "example.com/disk", Argv: argv, Socket: filepath.Join(dir, "s"), StateDir: filepath.Join(dir, "state")}
-	b.afterNote = func() {
+	b.afterWrite = func() {
 		if _, found, err := pendingunmount.Find(b.StateDir, target); !found || err != nil {
-			t.Errorf("there is no tombstone: %v", err)
+			t.Errorf("there is no pending unmount: %v", err)
 		}
 		l, err := wireserver.Listen(b.Socket)
 		if err != nil {

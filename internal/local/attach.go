@@ -13,23 +13,22 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// attach runs in the control plane, perhaps on another host, where nothing of
-// the node can be seen. A local volume has nothing to attach there; what can
-// be done is to find faults in the options before a pod waits for them, and
-// to refuse a disk that another node has.
+// attach runs in the control plane, usually on another machine. A local volume has
+// nothing to attach there. attach reports faults in the options before a pod waits, and
+// refuses a disk that another node has.
 func (b *Backend) attach(ctx context.Context, c *flex.Call) (string, error) {
 	v, err := ParseVolume(c.Options)
 	if err != nil {
 		return "", err
 	}
-	if err := b.takeLease(ctx, v, c); err != nil {
+	if err := b.acquireLock(ctx, v, c); err != nil {
 		return "", err
 	}
 	return v.deviceName(), nil
 }
 
-// deviceName is what the kubelet shows as the device. The one of an image is
-// no block device on purpose: the kubelet would look whether it is in use
+// deviceName is what the kubelet shows as the device. For an image it is
+// no block device on purpose: the kubelet would check whether it is in use
 // (GenerateUnmountDeviceFunc, isDeviceOpened), which unmountdevice does.
 func (v *Volume) deviceName() string {
 	if v.isDisk() {
@@ -38,9 +37,8 @@ func (v *Volume) deviceName() string {
 	return ""
 }
 
-// isAttached renews the lease. kube-controller-manager asks every minute for
-// each volume, so leases that it does not renew are those of another time or
-// another control plane.
+// isAttached renews the attachment lock. kube-controller-manager calls it every minute
+// for each volume, so a lock that is not renewed is from an earlier control plane.
 func (b *Backend) isAttached(ctx context.Context, c *flex.Call) (bool, error) {
 	if len(c.Options.User) == 0 {
 		return true, nil // rebuilt after a restart, without options
@@ -49,7 +47,7 @@ func (b *Backend) isAttached(ctx context.Context, c *flex.Call) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := b.takeLease(ctx, v, c); err != nil {
+	if err := b.acquireLock(ctx, v, c); err != nil {
 		return false, err
 	}
 	return true, nil
@@ -65,8 +63,8 @@ func (b *Backend) detach(ctx context.Context, c *flex.Call) error {
 	return nil
 }
 
-// waitForAttach runs on the node and waits for a device. An image that has to
-// be created is left to mount, which knows for which namespace.
+// waitForAttach runs on the node and waits for a device. mount creates
+// an image that does not exist, since only mount gets the namespace.
 func (b *Backend) waitForAttach(ctx context.Context, c *flex.Call) (string, error) {
 	if len(c.Options.User) == 0 {
 		return c.Device, nil // rebuilt after a restart, without options
@@ -98,9 +96,9 @@ func (b *Backend) waitForAttach(ctx context.Context, c *flex.Call) (string, erro
 	return "", nil
 }
 
-// identity is what must not be attached to two nodes at once. A UUID is the
-// same disk everywhere. A path is not: each node may have its own, so it
-// counts together with the PersistentVolume that names it.
+// identity identifies the disk that must not be attached to two nodes at once. A UUID
+// is the same disk on every node. A path may be another disk on each node, so it counts
+// together with the PersistentVolume that names it.
 func (v *Volume) identity(volume string) string {
 	if strings.Contains(v.Source, "=") || strings.HasPrefix(v.Source, "/dev/disk/by-") {
 		volume = ""
@@ -110,9 +108,9 @@ func (v *Volume) identity(volume string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// takeLease notes that the call's node has a disk, or renews that, unless
-// another node has it.
-func (b *Backend) takeLease(ctx context.Context, v *Volume, c *flex.Call) error {
+// acquireLock creates or renews the attachment lock of the call's node, unless another
+// node has the disk.
+func (b *Backend) acquireLock(ctx context.Context, v *Volume, c *flex.Call) error {
 	if b.AttachLocks == "" || !v.isDisk() {
 		return nil
 	}

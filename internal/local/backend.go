@@ -32,15 +32,15 @@ type Backend struct {
 	MaxSize int64
 	// ApplyFSGroup makes mount give the volume to the pod's fsGroup.
 	ApplyFSGroup bool
-	// AttachLocks is where attach notes who has what: the driver's directory.
-	// Empty: nowhere.
+	// AttachLocks is the directory of attachment locks: the driver's directory.
+	// Empty: there are no locks.
 	AttachLocks attachlock.Dir
 	// Log is optional.
 	Log *slog.Logger
 }
 
 // Driver returns the functions for flex.Run. GetVolumeName stays nil: the
-// kubelet ignores the answer, and asks no more after "Not supported".
+// kubelet ignores the answer, and after "Not supported" it no longer calls.
 func (b *Backend) Driver() *flex.Driver {
 	return &flex.Driver{
 		Attach:        b.attach,

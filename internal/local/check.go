@@ -14,7 +14,7 @@ import (
 )
 
 // checkCharacters refuses what would garble the mount table, a log or a
-// message. No value that has such a character is looked at any further.
+// message. Values with such a character get no further checks.
 func checkCharacters(o flex.Options) (faults []string) {
 	for _, name := range slices.Sorted(maps.Keys(o.User)) {
 		if strings.ContainsFunc(o.User[name], isControl) {

@@ -8,7 +8,6 @@
 // (volume.go, check.go), opens and locks the mount point (backend.go) and sets the volume
 // up (setup.go), or takes it down (teardown.go).
 //
-// Nothing is remembered between calls but who has attached what, where
-// attaching is called at all (internal/attachlock). What unmount needs is in the mount
-// table and in sysfs.
+// The only state between calls are attachment locks in the control plane
+// (internal/attachlock). What unmount needs is in the mount table and in sysfs.
 package local

@@ -10,9 +10,9 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
-// expandVolume grows what the node or the control plane sees of the disk.
-// Nobody calls it (kubelet-contract: KCM's expand controller has no prober);
-// who does gets the same work as from expandfs, without a filesystem.
+// expandVolume grows what the node or the control plane sees of the disk. Kubernetes
+// does not call it today (KCM's expand controller has no prober, see
+// docs/kubelet-contract.md). It does the work of expandfs without the filesystem.
 func (b *Backend) expandVolume(ctx context.Context, c *flex.Call) error {
 	v, err := b.parseForExpansion(c)
 	if err != nil {
@@ -69,9 +69,8 @@ func (b *Backend) permitExpansion(v *Volume, c *flex.Call) error {
 // Kubernetes makes for one: the image or the check of the device, the loop
 // device, and the filesystem.
 //
-// The kubelet does not tell the namespace here, and need not: it expands claims
-// only, and the options are those of a PersistentVolume, which no author of a pod
-// writes (Kubernetes v1.37.1, pkg/volume/util/operationexecutor,
+// The kubelet does not pass the namespace here, and need not: it expands claims only.
+// Their options are those of a PersistentVolume, which no author of a pod writes (Kubernetes v1.37.1, pkg/volume/util/operationexecutor,
 // expandVolumeDuringMount).
 func (b *Backend) expandFS(ctx context.Context, c *flex.Call) error {
 	v, err := b.parseForExpansion(c)
@@ -189,8 +188,8 @@ func (b *Backend) requireMounted(ctx context.Context, v *Volume, p *place) error
 	return err
 }
 
-// requireSpace is all that can be done for a filesystem whose size is not
-// ours to change: success only if the size is there.
+// requireSpace is for a filesystem that this node cannot grow: it succeeds only if the
+// filesystem has the size already.
 func requireSpace(path string, size int64) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
 func TestMain(m *testing.M) {
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // for mount-utils
@@ -38,6 +38,6 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; go test -update writes it anew):\n%s", path, diff)
+		t.Errorf("%s (-want +got; go test -update updates it):\n%s", path, diff)
 	}
 }

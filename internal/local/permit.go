@@ -10,15 +10,15 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// permit refuses a volume that this node's configuration does not allow. Who
-// may create a pod may write any options (an inline flexVolume), so what they
-// name is bounded here; every call on the node that looks at a volume asks
-// first, the real ones and those of --dry-run. attach does not: it runs where
-// the volume is not, under another configuration.
+// permit refuses a volume that this node's configuration does not allow. Users who
+// may create a pod may write any options (an inline flexVolume), so what the options
+// name is bounded here. Every call on the node that opens a volume checks this first,
+// also with --dry-run. attach does not: it runs on another machine, under another
+// configuration.
 //
 // An image belongs to the namespace that its path names: ROOT/NAMESPACE/….
-// Only mount tells a namespace, so waitforattach and mountdevice create, format
-// and mount none. expandfs and expandvolume are never for an inline volume.
+// Only mount gets the namespace, so waitforattach and mountdevice do not create, format
+// or mount images. expandfs and expandvolume are never for an inline volume.
 func (b *Backend) permit(v *Volume, o flex.Options) error {
 	switch v.Kind {
 	case KindImage:
@@ -65,7 +65,7 @@ func (b *Backend) permitImage(v *Volume, namespace string) error {
 	case owner == "":
 		return denied("image %s: an image lies below the directory of its pod's namespace, %s/NAMESPACE/; name it there", v.Source, root)
 	case namespace != "" && namespace != owner:
-		return denied("image %s: it is of namespace %s, and the pod is in namespace %s, whose images lie below %s/%s/", v.Source, owner, namespace, root, namespace)
+		return denied("image %s: it is of namespace %s, but the pod is in namespace %s; images of that namespace lie below %s/%s/", v.Source, owner, namespace, root, namespace)
 	}
 	return nil
 }
@@ -88,13 +88,12 @@ func (b *Backend) namespaceOf(v *Volume) string {
 	return namespaceBelow(root, v)
 }
 
-// requireNamespace refuses to touch an image without knowing for which
-// namespace.
+// requireNamespace refuses to touch an image if the call has no namespace.
 func requireNamespace(v *Volume, o flex.Options) error {
 	if v.Kind != KindImage || o.PodNamespace != "" {
 		return nil
 	}
-	return flex.Errorf(flex.CodeInvalidArgument, "image %s: the call does not tell the pod's namespace, to which images belong; by hand, add %q to the options", v.Source, flex.OptionPodNamespace)
+	return flex.Errorf(flex.CodeInvalidArgument, "image %s: the call does not pass the pod's namespace, to which images belong; by hand, add %q to the options", v.Source, flex.OptionPodNamespace)
 }
 
 func (b *Backend) permitSource(v *Volume) error {

@@ -270,7 +270,7 @@ func TestDeviceMountedElsewhere(t *testing.T) {
 	}
 }
 
-// Sizes end at maxSize, and at what there is.
+// Sizes are bounded by maxSize, and by the memory of the node.
 func TestSizesAreBounded(t *testing.T) {
 	testenv.Need(t, "ext4")
 	w := newWorld(t)

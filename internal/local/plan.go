@@ -12,14 +12,14 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
-// Plan says step by step what a callout would do now, and does nothing: it
-// only looks. An error is what the callout would fail with before it begins.
+// Plan returns the steps that a callout would take now. It only reads. The error is the
+// one with which the callout would fail before its first step.
 func (b *Backend) Plan(ctx context.Context, c *flex.Call) ([]string, error) {
 	if c.Command == flex.CommandUnmount || c.Command == flex.CommandUnmountDevice {
 		return b.planTearDown(c)
 	}
 	if c.Command == flex.CommandDetach {
-		return []string{fmt.Sprintf("forget that node %s has volume %s", c.NodeName, c.VolumeName)}, nil
+		return []string{fmt.Sprintf("remove the attachment lock of volume %[2]s for node %[1]s", c.NodeName, c.VolumeName)}, nil
 	}
 	v, err := ParseVolume(c.Options)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// A mount option whose value is $(secretFile:KEY) gets the path of a file
-// that holds the value of KEY in the volume's Secret, is readable by root
-// alone, exists in memory only and is gone when the mount is done.
+// A mount option with the value $(secretFile:KEY) gets the path of a file with the
+// value of KEY in the volume's Secret. Only root can read the file. It exists in memory
+// only, and only until the mount is done.
 const (
 	secretFilePrefix  = "$(secretFile:"
 	secretFileSuffix  = ")"
@@ -23,9 +23,9 @@ func isSecretFile(option string) bool {
 	return strings.HasPrefix(value, secretFilePrefix) && strings.HasSuffix(value, secretFileSuffix)
 }
 
-// credentials takes the options that name secret files out of options and
-// returns what they should hold, by option, with those that the type of
-// filesystem takes without being told.
+// credentials removes the options that name secret files from options. It returns
+// the content of the files by option, with those that the type of filesystem reads by
+// default.
 func credentials(v *Volume, secrets map[string]flex.Secret) (options []string, files map[string][]byte, err error) {
 	files = map[string][]byte{}
 	for _, o := range v.MountOptions {
@@ -51,7 +51,7 @@ func noSecret(secrets map[string]flex.Secret) string {
 	if len(secrets) > 0 {
 		return ""
 	}
-	return " (the volume has none: set secretRef to a Secret whose type is the driver's name)"
+	return " (the volume has none: set secretRef to a Secret of the type that is the driver's name)"
 }
 
 // implied adds what mount.cifs(8) and mount.ceph(8) read from a file.

@@ -43,7 +43,7 @@ func TestCredentials(t *testing.T) {
 		"two files":           {fsType: "fuse.x", options: []string{"a=$(secretFile:1)", "b=$(secretFile:2)"}, secrets: secrets("1", "hunter2", "2", ""), files: map[string]string{"a": "hunter2", "b": ""}},
 		"binary":              {fsType: "fuse.x", options: []string{"a=$(secretFile:1)"}, secrets: secrets("1", "\x00\xffhunter2\n"), files: map[string]string{"a": "\x00\xffhunter2\n"}},
 		"key missing":         {fsType: "fuse.x", options: []string{"a=$(secretFile:1)"}, secrets: secrets("2", "hunter2"), text: `mountOptions: a asks for the key "1", which the volume's Secret does not have`},
-		"no Secret":           {fsType: "fuse.x", options: []string{"a=$(secretFile:1)"}, text: "set secretRef to a Secret whose type is the driver's name"},
+		"no Secret":           {fsType: "fuse.x", options: []string{"a=$(secretFile:1)"}, text: "set secretRef to a Secret of the type that is the driver's name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &Volume{Kind: KindSource, FSType: tt.fsType, MountOptions: tt.options}

@@ -32,7 +32,7 @@ func (b *Backend) mount(ctx context.Context, c *flex.Call) error {
 
 // mountDevice sets a device up at its device mount path. Other volumes have no
 // use for one: they are mounted for each pod. Images are among those since the
-// call does not tell the namespace, to which they belong: see permit.
+// call does not pass the namespace to which they belong: see permit.
 func (b *Backend) mountDevice(ctx context.Context, c *flex.Call) error {
 	v, err := ParseVolume(c.Options)
 	if err != nil {
@@ -47,8 +47,8 @@ func (b *Backend) mountDevice(ctx context.Context, c *flex.Call) error {
 	return b.setUp(ctx, v, c)
 }
 
-// setUp mounts v at the call's directory. Whatever fails, nothing is mounted
-// there afterwards that was not before.
+// setUp mounts v at the call's directory. After an error nothing is mounted
+// there that was not mounted before.
 func (b *Backend) setUp(ctx context.Context, v *Volume, c *flex.Call) error {
 	if err := b.permit(v, c.Options); err != nil {
 		return err
@@ -101,8 +101,8 @@ func (v *Volume) options() []string {
 }
 
 // owner returns the step that gives the volume to the pod's fsGroup, or nil.
-// It runs before the mount can be seen: the kubelet calls a mount that it
-// sees done, and would never come back for the group.
+// It runs before the mount is visible: the kubelet takes a visible mount for
+// complete, and would not call again for the group.
 func (b *Backend) owner(ctx context.Context, v *Volume, o flex.Options) func(*os.File) error {
 	if !b.ApplyFSGroup || o.FSGroup == nil || v.ReadOnly {
 		return nil
@@ -218,9 +218,9 @@ const (
 	removeWait = 10 * time.Second
 )
 
-// examine looks at what is mounted at p already. The same volume in good
-// health is a call that was done before; a dead mount is removed; anything
-// else is not ours to replace, nor is what may answer again.
+// examine looks at what is mounted at p already. A healthy mount of the
+// same volume is from an earlier call; a dead mount is removed. Another mount, or one
+// that may answer again, stays.
 func (b *Backend) examine(ctx context.Context, v *Volume, p *place) (done bool, err error) {
 	info, err := p.Info()
 	if err != nil || info == nil {

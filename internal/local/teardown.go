@@ -27,10 +27,9 @@ func (b *Backend) unmount(ctx context.Context, c *flex.Call) error {
 	return b.takeDown(ctx, p)
 }
 
-// openForTearDown returns nil if not even the directory above is there: then
-// nothing can be mounted. Where no lock can be had because the kubelet's disk
-// is full or has become read-only, it does without: that is when pods have to
-// leave.
+// openForTearDown returns nil if the parent directory does not exist: then nothing can
+// be mounted. If the kubelet's disk is full or read-only there is no lock, and it goes
+// on without one: pods have to be removed in that case.
 func (b *Backend) openForTearDown(ctx context.Context, dir string) (*place, error) {
 	p, err := b.openUnlocked(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,9 +62,8 @@ func (b *Backend) takeDown(ctx context.Context, p *place) error {
 // we see is gone. Some filesystems end in the background.
 const releaseWait = 5 * time.Second
 
-// unmountDevice takes a disk down at its device mount path, and answers
-// success only when the disk is free: the next thing that may happen is that
-// another node gets it.
+// unmountDevice unmounts a disk at its device mount path. It succeeds only when the
+// disk is free, since another node may get it next.
 func (b *Backend) unmountDevice(ctx context.Context, c *flex.Call) error {
 	p, err := b.openForTearDown(ctx, c.Dir)
 	if err != nil || p == nil {
@@ -92,11 +90,11 @@ func (b *Backend) unmountDevice(ctx context.Context, c *flex.Call) error {
 	return mountcode.Of(err)
 }
 
-// putBack mounts a disk again that could not be let go. Without the mount the
-// kubelet, and we, would take the next unmountdevice for done.
+// putBack mounts a disk again that could not be released. Without the mount the kubelet
+// and this driver would take the next unmountdevice for done.
 func (b *Backend) putBack(ctx context.Context, p *place, info *mounter.Info) {
 	d := mounter.Disk{Device: info.Source, FSType: info.FSType, ReadOnly: slices.Contains(strings.Split(info.Options, ","), "ro")}
 	if err := b.Mounter.MountDisk(ctx, d, p.Target, nil); err != nil {
-		b.log().Warn("a device that is still in use could not be put back", "device", info.Source, "dir", p.Path(), "error", err)
+		b.log().Warn("could not mount a device again that is still in use", "device", info.Source, "dir", p.Path(), "error", err)
 	}
 }

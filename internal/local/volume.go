@@ -42,7 +42,7 @@ const (
 // A Volume is what the options of one call say.
 type Volume struct {
 	Kind Kind
-	// Source is the value of the option that Kind is named by.
+	// Source is the value of the option that names the kind.
 	Source       string
 	Size         int64 // bytes; 0 if not given
 	FSType       string
@@ -68,8 +68,8 @@ func kinds() map[Kind][]string {
 	}
 }
 
-// ParseVolume turns options into a Volume. What is unknown, contradicting or
-// malformed is an error that names all of it.
+// ParseVolume turns options into a Volume. The error names all
+// options that are unknown, contradicting or malformed.
 func ParseVolume(o flex.Options) (*Volume, error) {
 	kind, err := chooseKind(o.User)
 	if err != nil {
@@ -145,7 +145,7 @@ func suggest(name string, allowed []string) string {
 	}
 	switch {
 	case simple(name) == "fstype", simple(name) == "secretref":
-		return "; it is a field of flexVolume, beside options"
+		return "; it is a field of flexVolume, next to options"
 	case simple(name) == "readonly":
 		return "; write ro into mountOptions, or let the pod claim the volume read-only"
 	case sensitive.Key(name), simple(name) == "username", simple(name) == "user":

@@ -77,8 +77,8 @@ func TestParseVolume(t *testing.T) {
 	}
 }
 
-// Each message is one that somebody reads at three in the morning: the golden
-// file is there to be read, too.
+// An operator reads each message at three in the morning: the golden file is there for
+// reviewers.
 func TestParseVolumeMessages(t *testing.T) {
 	var b strings.Builder
 	for _, o := range []flex.Options{

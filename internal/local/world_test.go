@@ -132,7 +132,7 @@ func (w *world) read(path string) string {
 }
 
 // disk attaches a file of a size to a loop device by hand: a disk of the node,
-// which stays when nobody uses it.
+// which stays when no mount uses it.
 func (w *world) disk(name string, size int64) (device string) {
 	w.Helper()
 	testenv.Need(w, "loop")
