@@ -40,8 +40,8 @@ type Readiness struct {
 	Live bool `json:"live"`
 	// Message is one sentence for people.
 	Message string `json:"message"`
-	// RetiredSince is when it was told to set up nothing new.
-	RetiredSince *time.Time `json:"retiredSince,omitempty"`
+	// CordonedSince is when it was told to set up no new volume.
+	CordonedSince *time.Time `json:"cordonedSince,omitempty"`
 	// SettingUp is how many volumes are being set up now.
 	SettingUp int `json:"settingUp"`
 	// Drivers are those of the configuration. One whose CSI driver is not

@@ -13,7 +13,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// callLogger returns a logger whose lines name the call.
+// callLogger returns a logger that adds the call to each line.
 func (d *Daemon) callLogger(ctx context.Context, r *wire.Request) *slog.Logger {
 	return requestid.Logger(ctx, d.Log).With("flexDriver", r.Driver, "command", r.Argv[0])
 }
@@ -54,7 +54,7 @@ func logCall(ctx context.Context, log *slog.Logger, r *wire.Request) {
 	log.DebugContext(ctx, "called", attrs...)
 }
 
-// shown returns a volume's own options, those that look secret masked.
+// shown returns a volume's own options; those that look secret are masked.
 func shown(o flex.Options) map[string]string {
 	redactor, all := flex.NewRedactor(o), make(map[string]string, len(o.User))
 	for name, value := range o.User {

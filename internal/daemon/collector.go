@@ -11,8 +11,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
-// collector makes metrics when somebody asks for them, of the view that
-// flex2csi status is made of, so that the two never disagree.
+// collector makes metrics when they are scraped. They come from the same view as
+// flex2csi status, so that the two never disagree.
 type collector struct {
 	look  func() *view
 	descs map[string]*prometheus.Desc // by name
@@ -45,12 +45,12 @@ func oldestOperationGauge() gauge {
 	return gauge{"flex2csi_oldest_operation_age_seconds", "How long the oldest operation has been under way; 0 if there is none.", []string{"driver_name"}, prometheus.GaugeValue}
 }
 
-func oldestDoubtGauge() gauge {
-	return gauge{"flex2csi_oldest_in_doubt_age_seconds", "How long the longest attach, stage, publish or their reverse has been neither done nor undone; 0 if there is none.", []string{"driver_name"}, prometheus.GaugeValue}
+func oldestUncertainGauge() gauge {
+	return gauge{"flex2csi_oldest_uncertain_age_seconds", "How long the longest attach, stage, publish or their reverse has been neither done nor undone; 0 if there is none.", []string{"driver_name"}, prometheus.GaugeValue}
 }
 
 func corruptedGauge() gauge {
-	return gauge{"flex2csi_corrupted_mounts", "Mounts that do not work any more, such as those of a filesystem whose process is gone.", []string{"driver_name"}, prometheus.GaugeValue}
+	return gauge{"flex2csi_corrupted_mounts", "Mounts that do not work any more, such as FUSE filesystems without their process.", []string{"driver_name"}, prometheus.GaugeValue}
 }
 
 func connectedGauge() gauge {
@@ -69,8 +69,8 @@ func reachableGauge() gauge {
 	return gauge{"flex2csi_api_server_reachable", "1 if the last request to the API server was answered; absent if none are made.", nil, prometheus.GaugeValue}
 }
 
-func tombstonesGauge() gauge {
-	return gauge{"flex2csi_tombstones", "Unmounts made while the daemon was down that are not worked off yet.", nil, prometheus.GaugeValue}
+func pendingUnmountsGauge() gauge {
+	return gauge{"flex2csi_pending_unmounts", "Unmounts that flexdriver made while the daemon was down, and that the daemon has not completed.", nil, prometheus.GaugeValue}
 }
 
 func lostGauge() gauge {
@@ -78,11 +78,11 @@ func lostGauge() gauge {
 }
 
 func brokenGauge() gauge {
-	return gauge{"flex2csi_broken_state_files", "State files that could not be read; those put aside stay until somebody removes them.", nil, prometheus.GaugeValue}
+	return gauge{"flex2csi_broken_state_files", "State files that could not be read; those put aside stay until an operator removes them.", nil, prometheus.GaugeValue}
 }
 
-// volumeStats are named and labelled as the kubelet's kubelet_volume_stats, but
-// for the claim, which no callout tells.
+// volumeStats are named and labelled as the kubelet's kubelet_volume_stats, without
+// the claim, which no callout has.
 type volumeStat struct {
 	gauge
 	of func(*csivol.Stats) int64
@@ -105,8 +105,8 @@ func volumeStats() []volumeStat {
 // gauges are all metrics of the collector.
 func gauges() []gauge {
 	all := []gauge{
-		volumesGauge(), operationsGauge(), oldestOperationGauge(), oldestDoubtGauge(), corruptedGauge(),
-		connectedGauge(), reconnectsCounter(), attachmentsGauge(), reachableGauge(), tombstonesGauge(), lostGauge(), brokenGauge(),
+		volumesGauge(), operationsGauge(), oldestOperationGauge(), oldestUncertainGauge(), corruptedGauge(),
+		connectedGauge(), reconnectsCounter(), attachmentsGauge(), reachableGauge(), pendingUnmountsGauge(), lostGauge(), brokenGauge(),
 	}
 	for _, s := range volumeStats() {
 		all = append(all, s.gauge)
@@ -127,7 +127,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.descs[g.name], g.kind, value, labels...)
 	}
 	v := c.look()
-	send(tombstonesGauge(), float64(len(v.tombstones)))
+	send(pendingUnmountsGauge(), float64(len(v.pending)))
 	send(lostGauge(), float64(len(v.lost)))
 	send(brokenGauge(), float64(len(v.broken)))
 	if v.cluster != nil {
@@ -146,7 +146,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 		send(operationsGauge(), float64(n.operations), driver)
 		send(oldestOperationGauge(), n.oldestOperation.Seconds(), driver)
-		send(oldestDoubtGauge(), n.oldestDoubt.Seconds(), driver)
+		send(oldestUncertainGauge(), n.oldestUncertain.Seconds(), driver)
 		send(corruptedGauge(), float64(n.corrupted), driver)
 		for state, attachments := range n.attachments {
 			send(attachmentsGauge(), float64(attachments), driver, string(state))
@@ -161,9 +161,9 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// sendStats sends the statistics of volumes. A PersistentVolume that was deleted
-// and made again may stand for two volumes at a time, and a metric may not: the
-// first one is shown.
+// sendStats sends the statistics of volumes. A PersistentVolume that was deleted and
+// re-created may be two volumes for a time, and a metric must be unique: it shows the
+// first one.
 func sendStats(v *view, send func(gauge, float64, ...string)) {
 	stats, sent := volumeStats(), map[[2]string]bool{}
 	for _, volume := range v.volumes {
@@ -202,10 +202,10 @@ func stateOf(v bridge.VolumeStatus) attachmentState {
 
 // counts are those of one CSI driver.
 type counts struct {
-	volumes                      map[bridgestatus.Phase]int
-	attachments                  map[attachmentState]int
-	operations, corrupted        int
-	oldestOperation, oldestDoubt time.Duration
+	volumes                          map[bridgestatus.Phase]int
+	attachments                      map[attachmentState]int
+	operations, corrupted            int
+	oldestOperation, oldestUncertain time.Duration
 }
 
 // count counts by driver. All drivers of the configuration and all phases are
@@ -241,6 +241,6 @@ func (c *counts) add(v bridge.VolumeStatus, now time.Time) {
 	}
 	c.corrupted += v.Record.DeadMounts()
 	if !v.InDoubtSince.IsZero() {
-		c.oldestDoubt = max(c.oldestDoubt, now.Sub(v.InDoubtSince))
+		c.oldestUncertain = max(c.oldestUncertain, now.Sub(v.InDoubtSince))
 	}
 }

@@ -19,7 +19,7 @@ import (
 type ControllerOptions struct {
 	// Driver returns the callouts of a Flex driver.
 	Driver func(name string) (*flex.Driver, error)
-	// Socket is where flexdriver calls; empty: nobody does.
+	// Socket is where flexdriver calls; empty: no calls are served.
 	Socket string
 	// Background is done all the while.
 	Background []func(ctx context.Context)
@@ -31,8 +31,8 @@ type ControllerOptions struct {
 	Log                       *slog.Logger
 }
 
-// RunController serves until ctx ends, then drains. Another process that serves
-// the socket is waited for.
+// RunController serves until ctx ends, then drains. It waits while another process
+// serves the socket.
 func RunController(ctx context.Context, o ControllerOptions) error {
 	d := newDaemon(Options{
 		Socket: o.Socket, Metrics: o.Metrics, HTTPEndpoint: o.HTTPEndpoint, MetricsPath: o.MetricsPath, Drain: o.Drain, Log: o.Log,
@@ -54,10 +54,10 @@ func RunController(ctx context.Context, o ControllerOptions) error {
 	return nil
 }
 
-// work is for one whom nobody calls.
+// work runs the background work of a controller without a socket.
 func (d *Daemon) work(ctx context.Context, others []func(context.Context)) {
 	d.phase.Store(serving)
-	d.Log.Info("sweeping; nobody is served, as there is no --socket")
+	d.Log.Info("sweeping; no calls are served, as there is no --socket")
 	var all sync.WaitGroup
 	for _, do := range others {
 		all.Go(func() { do(ctx) })

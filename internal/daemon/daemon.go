@@ -1,6 +1,5 @@
-// Package daemon is the life of the flex2csi process: it takes up the records
-// of the run before, listens, reconciles, shows how it is doing, and drains
-// when it is told to end. What happens to volumes is in internal/bridge.
+// Package daemon runs the flex2csi process: it loads the records of the run before,
+// listens, reconciles, serves status and metrics, and drains at the end. What happens to volumes is in internal/bridge.
 package daemon
 
 import (
@@ -30,12 +29,12 @@ import (
 type Options struct {
 	Bridge *bridge.Bridge
 	Store  *volstate.Store
-	// Tombstones are what flexdriver leaves when nobody listens.
+	// Tombstones are the unmounts that flexdriver made while no daemon listened.
 	Tombstones pendingunmount.Dir
-	// StateDir holds the records and the tombstones.
+	// StateDir has the records and the pending unmounts.
 	StateDir string
 	Socket   string
-	// Drivers are those of the configuration, for those who look.
+	// Drivers are those of the configuration, for status and metrics.
 	Drivers []Driver
 	// Cluster says how the API server can be reached; nil, or what it returns: it
 	// is not asked.
@@ -44,13 +43,13 @@ type Options struct {
 	Metrics *Metrics
 	// HTTPEndpoint is a loopback address for health and metrics; empty: none.
 	HTTPEndpoint, MetricsPath string
-	// Interval between two looks of the reconciler; zero: 30 s.
+	// Interval is the period of the reconciler; zero: 30 s.
 	Interval time.Duration
-	// SweepInterval is that between two looks for attachments that no record
-	// knows of; zero: 10 min.
+	// SweepInterval is the period of the search for attachments without a record;
+	// zero: 10 min.
 	SweepInterval time.Duration
-	// Drain bounds how long calls under way are waited for at the end; zero:
-	// 20 s, less than the 30 that Kubernetes gives a pod.
+	// Drain is how long to wait for calls under way at the end; zero: 20 s, less than
+	// the 30 s that Kubernetes gives a pod.
 	Drain time.Duration
 	// Background is what else is done while this daemon serves, until the context
 	// ends.
@@ -63,7 +62,7 @@ type Driver struct {
 	FlexDriver, CSIDriver string
 	// Connections says how those to the CSI driver are.
 	Connections func() []csivol.Connection
-	// Reach connects to it, to see whether it is there; nil: nobody tries.
+	// Reach connects to it, to see whether it is there; nil: it is not tried.
 	Reach func(ctx context.Context) error
 }
 
@@ -82,7 +81,7 @@ type Daemon struct {
 	failures   failures
 	reaches    reaches
 	phase      atomic.Int32 // one of starting and so on
-	// standsBy says for whom; nil: for nobody.
+	// standsBy describes the process that this one stands by for; nil: there is none.
 	standsBy atomic.Pointer[string]
 	// tookSocket is when it got the socket, in Unix nanoseconds.
 	tookSocket atomic.Int64
@@ -127,8 +126,8 @@ func (d *Daemon) documents() map[string]wireserver.Document {
 	return map[string]wireserver.Document{
 		wire.KindStatus:   func() (any, error) { return d.status(), nil },
 		wire.KindReady:    d.readiness,
-		wire.KindRetire:   d.retire,
-		wire.KindUnretire: d.unretire,
+		wire.KindCordon:   d.cordon,
+		wire.KindUncordon: d.uncordon,
 	}
 }
 
@@ -137,8 +136,8 @@ func newDaemon(o Options) *Daemon {
 	return &Daemon{Options: o, started: time.Now(), turn: make(chan struct{})}
 }
 
-// takeOver makes the records this process's. The one before has completed what
-// it had begun when this returns, and callouts may be answered.
+// takeOver loads the records into this process. When it returns, the process before has
+// completed its calls, and callouts may be answered.
 func (d *Daemon) takeOver(ctx context.Context) error {
 	if err := d.Store.Lock(ctx); err != nil {
 		return err
@@ -146,9 +145,9 @@ func (d *Daemon) takeOver(ctx context.Context) error {
 	if err := d.restore(); err != nil {
 		return err
 	}
-	// Tombstones come first: what they bury is in use until then, and calls for
-	// it wait for their turn on the volume.
-	d.bury(ctx)
+	// Pending unmounts come first: their volumes are in use until then, and calls for
+	// these wait until the operation on the volume ends.
+	d.completeUnmounts(ctx)
 	d.Bridge.FinishDetaches()
 	return nil
 }
@@ -164,7 +163,7 @@ func (d *Daemon) restore() error {
 	}
 	d.Bridge.Restore(records)
 	debug.FreeOSMemory() // thousands of files may have been read
-	d.Log.Info("took up the volumes of the run before", "count", len(records))
+	d.Log.Info("loaded the records of the run before", "count", len(records))
 	return nil
 }
 
@@ -199,34 +198,35 @@ func (d *Daemon) answer(ctx context.Context, r *wire.Request) flex.DriverStatus 
 	}
 	driver.Timeout = func(flex.Command) time.Duration { return r.Timeout() }
 	if setsUp(flex.Command(r.Argv[0])) {
-		d.settingUp.Add(1) // before the look, so that a retirement sees either
+		d.settingUp.Add(1) // before the check, so that cordon counts this call or the check refuses it
 		defer d.settingUp.Add(-1)
-		if err := d.checkRetired(); err != nil {
+		if err := d.checkCordon(); err != nil {
 			return flex.Failure(err)
 		}
 	}
 	return flex.Run(ctx, driver, r.Argv)
 }
 
-// buryWait bounds the working off of all tombstones, for which calls wait when
-// the daemon starts. A mount for which one is left waits for that one only.
-const buryWait = 10 * time.Second
+// unmountsWait bounds the completion of all pending unmounts when the daemon starts:
+// calls wait for it. After that a mount waits only for the pending unmount of its own
+// directory.
+const unmountsWait = 10 * time.Second
 
-// bury works off the tombstones, side by side: one CSI driver that does not
-// answer must not keep the others, and all calls, waiting. One that cannot be
-// worked off now stays for the reconciler.
-func (d *Daemon) bury(ctx context.Context) {
+// completeUnmounts completes the pending unmounts in parallel: a CSI driver that does
+// not answer must not delay the others, and with them all calls. The reconciler repeats
+// those that fail.
+func (d *Daemon) completeUnmounts(ctx context.Context) {
 	found, broken := pendingunmount.List(string(d.Tombstones))
 	for _, err := range broken {
-		d.Log.Error("a tombstone is broken", "error", err)
+		d.Log.Error("a pending unmount cannot be read", "error", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, buryWait)
+	ctx, cancel := context.WithTimeout(ctx, unmountsWait)
 	defer cancel()
 	var all sync.WaitGroup
 	for _, t := range found {
 		all.Go(func() {
 			if err := d.Bridge.Bury(ctx, t.Dir); err != nil {
-				d.Log.Warn("an unmount made without the daemon could not be completed; it will be tried again", "dir", t.Dir, "since", t.Time, "error", err)
+				d.Log.Warn("a pending unmount could not be completed; it will be retried", "dir", t.Dir, "since", t.Time, "error", err)
 			}
 		})
 	}
@@ -242,18 +242,18 @@ func (d *Daemon) reconcileLoop(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		d.bury(ctx)
+		d.completeUnmounts(ctx)
 		d.Bridge.Reconcile(ctx)
 	}
 }
 
-// sweepLoop begins when the API server has said what is there, which may be late.
+// sweepLoop begins after the first answer of the API server, which may be late.
 func (d *Daemon) sweepLoop(ctx context.Context) {
 	ticker := time.NewTicker(d.SweepInterval)
 	defer ticker.Stop()
 	for {
 		if err := d.Bridge.Sweep(ctx); err != nil && ctx.Err() == nil {
-			d.Log.Warn("attachments that no record knows of could not be looked for", "error", err)
+			d.Log.Warn("could not search for attachments without a record", "error", err)
 		}
 		select {
 		case <-ctx.Done():

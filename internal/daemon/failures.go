@@ -13,10 +13,9 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// failures are the calls that failed when they were made last. A call that
-// failed for good leaves no record of its volume, and yet its pod hangs until
-// the kubelet calls again, up to two minutes later: who looks meanwhile should
-// see why.
+// failures are the calls that failed when they were made last. A call that failed with
+// a final error leaves no record of its volume, but its pod waits until the kubelet
+// calls again, up to two minutes later. flex2csi status shows the reason meanwhile.
 type failures struct {
 	mu  sync.Mutex
 	all map[failureKey]*bridgestatus.Failure
@@ -29,8 +28,8 @@ type failureKey struct{ driver, about string }
 const (
 	// failuresKept bounds how many there are; the oldest go first.
 	failuresKept = 100
-	// failureLife is how long one is shown that is not repeated: nobody wants
-	// that volume any more.
+	// failureLife is how long a failure is shown that is not repeated: no pod wants
+	// the volume any more.
 	failureLife = 10 * time.Minute
 	// failureText bounds a message, as the kubelet's events do.
 	failureText = 1024

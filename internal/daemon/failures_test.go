@@ -63,7 +63,7 @@ func TestFailures(t *testing.T) {
 		t.Errorf("after an unmount: %+v", got)
 	}
 	if got := f.list(f.now.Add(failureLife)); len(got) != 0 {
-		t.Errorf("still there when nobody asks any more: %+v", got)
+		t.Errorf("still there after its life: %+v", got)
 	}
 }
 

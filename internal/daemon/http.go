@@ -60,8 +60,8 @@ func (d *Daemon) stopHTTP() {
 	}
 }
 
-// healthz fails where a restart helps: the socket is gone, or is another's, so
-// that nobody can call.
+// healthz fails where a restart helps: the socket no longer exists, or belongs to
+// another process, so that no call arrives.
 func (d *Daemon) healthz(w http.ResponseWriter, _ *http.Request) {
 	if err := d.checkLive(); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -70,7 +70,7 @@ func (d *Daemon) healthz(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// ownSocket checks that who dials the socket gets to this process.
+// ownSocket checks that calls at the socket reach this process.
 func (d *Daemon) ownSocket() error {
 	if d.Socket == "" {
 		return nil // flex2csi controller that only sweeps
@@ -86,7 +86,7 @@ func (d *Daemon) ownSocket() error {
 }
 
 // readyz succeeds while calls are answered, by this process or by the one that it
-// stands by for. A CSI driver that is away does not count: calls for the others
+// stands by for. A CSI driver that is not available does not count: calls for the others
 // are answered.
 func (d *Daemon) readyz(w http.ResponseWriter, _ *http.Request) {
 	if _, ready, message := d.state(); !ready {

@@ -14,7 +14,7 @@ import (
 )
 
 // Metrics are in a registry of their own; docs/metrics.md lists them. Those
-// here are counted as things happen, those of collector when somebody asks.
+// here are counted as things happen, those of collector when they are scraped.
 type Metrics struct {
 	registry *prometheus.Registry
 	rpcs     *prometheus.HistogramVec

@@ -57,7 +57,7 @@ func measured(t *testing.T) *Metrics {
 		},
 		cluster: &bridgestatus.Cluster{Reachable: true},
 		lost:    make([]bridge.LostStatus, 2),
-		files:   files{tombstones: make([]pendingunmount.Unmount, 3), broken: make([]string, 1)},
+		files:   files{pending: make([]pendingunmount.Unmount, 3), broken: make([]string, 1)},
 	}
 	m.registry.MustRegister(newCollector(func() *view { return v }))
 	return m
@@ -86,8 +86,7 @@ func TestMetricsLint(t *testing.T) {
 // documentedMetric is a row of docs/metrics.md.
 var documentedMetric = regexp.MustCompile("(?m)^\\| `((?:csi|flex2csi)_[a-z0-9_]+)` \\| ([a-z]+) \\|([^|]*)\\|")
 
-// TestMetricsDocumented: docs/metrics.md lists what there is, and nothing
-// else.
+// TestMetricsDocumented: docs/metrics.md lists all metrics, and no others.
 func TestMetricsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
@@ -134,7 +133,7 @@ func TestMetricsValues(t *testing.T) {
 flex2csi_callouts_in_flight{command="mount"} 0
 flex2csi_callouts_in_flight{command="unknown"} 0
 flex2csi_callouts_in_flight{command="unmount"} 1
-# HELP flex2csi_corrupted_mounts Mounts that do not work any more, such as those of a filesystem whose process is gone.
+# HELP flex2csi_corrupted_mounts Mounts that do not work any more, such as FUSE filesystems without their process.
 # TYPE flex2csi_corrupted_mounts gauge
 flex2csi_corrupted_mounts{driver_name="csi.example.com"} 2
 flex2csi_corrupted_mounts{driver_name="removed.example.com"} 0
@@ -151,10 +150,10 @@ flex2csi_driver_reconnects_total{driver_name="csi.example.com",flex_driver="a/tw
 # HELP flex2csi_lost_mounts Mounts that pods have and that no record knows of.
 # TYPE flex2csi_lost_mounts gauge
 flex2csi_lost_mounts 2
-# HELP flex2csi_oldest_in_doubt_age_seconds How long the longest attach, stage, publish or their reverse has been neither done nor undone; 0 if there is none.
-# TYPE flex2csi_oldest_in_doubt_age_seconds gauge
-flex2csi_oldest_in_doubt_age_seconds{driver_name="csi.example.com"} 3600
-flex2csi_oldest_in_doubt_age_seconds{driver_name="removed.example.com"} 0
+# HELP flex2csi_oldest_uncertain_age_seconds How long the longest attach, stage, publish or their reverse has been neither done nor undone; 0 if there is none.
+# TYPE flex2csi_oldest_uncertain_age_seconds gauge
+flex2csi_oldest_uncertain_age_seconds{driver_name="csi.example.com"} 3600
+flex2csi_oldest_uncertain_age_seconds{driver_name="removed.example.com"} 0
 # HELP flex2csi_oldest_operation_age_seconds How long the oldest operation has been under way; 0 if there is none.
 # TYPE flex2csi_oldest_operation_age_seconds gauge
 flex2csi_oldest_operation_age_seconds{driver_name="csi.example.com"} 60
@@ -184,10 +183,10 @@ flex2csi_volume_attachments{driver_name="removed.example.com",state="attached"} 
 flex2csi_volume_attachments{driver_name="removed.example.com",state="attaching"} 0
 flex2csi_volume_attachments{driver_name="removed.example.com",state="detaching"} 0
 flex2csi_volume_attachments{driver_name="removed.example.com",state="lost"} 0
-# HELP flex2csi_tombstones Unmounts made while the daemon was down that are not worked off yet.
-# TYPE flex2csi_tombstones gauge
-flex2csi_tombstones 3
-# HELP flex2csi_broken_state_files State files that could not be read; those put aside stay until somebody removes them.
+# HELP flex2csi_pending_unmounts Unmounts that flexdriver made while the daemon was down, and that the daemon has not completed.
+# TYPE flex2csi_pending_unmounts gauge
+flex2csi_pending_unmounts 3
+# HELP flex2csi_broken_state_files State files that could not be read; those put aside stay until an operator removes them.
 # TYPE flex2csi_broken_state_files gauge
 flex2csi_broken_state_files 1
 `

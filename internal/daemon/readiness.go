@@ -12,8 +12,8 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// takeOverWait is for how long calls may wait for the process before this one.
-// That takes its drain time at most; one that takes longer hangs.
+// takeOverWait is how long calls may wait for the process before this one. That
+// process takes at most its drain time, unless it hangs.
 const takeOverWait = time.Minute
 
 // readiness is the answer to flex2csi ready.
@@ -38,8 +38,8 @@ func (d *Daemon) readiness() (any, error) {
 		return nil, err
 	}
 	if note != nil {
-		r.RetiredSince = &note.Since
-		r.Message += fmt.Sprintf("; retired since %s: nothing new is set up", note.Since.Format(time.RFC3339))
+		r.CordonedSince = &note.Since
+		r.Message += fmt.Sprintf("; cordoned since %s: no new volume is set up", note.Since.Format(time.RFC3339))
 	}
 	return r, nil
 }
@@ -74,13 +74,13 @@ func (d *Daemon) checkLive() error {
 	return d.ownSocket()
 }
 
-// setsUp tells the callouts of which one more volume on the node would come.
+// setsUp reports whether a callout may set up one more volume on the node.
 func setsUp(c flex.Command) bool {
 	return c == flex.CommandMount || c == flex.CommandMountDevice || c == flex.CommandAttach
 }
 
-// countSettingUp counts what may come to a volume that is set up: calls that are
-// not refused, and what goes on for callers that have left.
+// countSettingUp counts what may set up a volume: calls that are not refused, and
+// operations that go on after their caller has left.
 func (d *Daemon) countSettingUp() int {
 	calls, operations := int(d.settingUp.Load()), 0
 	for _, v := range d.Bridge.Status() {
@@ -93,7 +93,7 @@ func (d *Daemon) countSettingUp() int {
 	return max(calls, operations)
 }
 
-func (d *Daemon) checkRetired() error {
+func (d *Daemon) checkCordon() error {
 	note, err := cordon.Get(d.StateDir)
 	switch {
 	case err != nil:
@@ -104,25 +104,25 @@ func (d *Daemon) checkRetired() error {
 	return nil
 }
 
-func (d *Daemon) retire() (any, error) {
+func (d *Daemon) cordon() (any, error) {
 	if _, err := cordon.Begin(d.StateDir); err != nil {
 		return nil, err
 	}
-	d.Log.Info("retired: nothing new is set up")
+	d.Log.Info("cordoned: no new volume is set up")
 	return d.readiness()
 }
 
-func (d *Daemon) unretire() (any, error) {
+func (d *Daemon) uncordon() (any, error) {
 	if err := cordon.End(d.StateDir); err != nil {
 		return nil, err
 	}
-	d.Log.Info("not retired: volumes are set up")
+	d.Log.Info("uncordoned: volumes are set up")
 	return d.readiness()
 }
 
 const (
-	// reachWait bounds how long who asks first waits for CSI drivers. What is
-	// found out later is in the next answer.
+	// reachWait bounds how long the first answer waits for CSI drivers. Later
+	// results are in the next answer.
 	reachWait = 200 * time.Millisecond
 	// reachTimeout bounds a try.
 	reachTimeout = 5 * time.Second

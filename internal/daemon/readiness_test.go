@@ -68,8 +68,9 @@ func TestLiveness(t *testing.T) {
 	}
 }
 
-// TestRetired: what sets up is refused, and nothing else; the next daemon knows.
-func TestRetired(t *testing.T) {
+// TestCordon: calls that set up a volume are refused, and no others; the next daemon is
+// cordoned as well.
+func TestCordon(t *testing.T) {
 	dir := t.TempDir()
 	asked := make(chan flex.Command, 10)
 	d := newDaemon(Options{Bridge: &bridge.Bridge{}, StateDir: dir, Metrics: NewMetrics(), Log: discard})
@@ -84,21 +85,21 @@ func TestRetired(t *testing.T) {
 	if s := call("mount", "/x", "{}"); s.Status != flex.StatusSuccess || len(asked) != 1 {
 		t.Fatalf("before: %+v", s)
 	}
-	if _, err := d.retire(); err != nil {
+	if _, err := d.cordon(); err != nil {
 		t.Fatal(err)
 	}
 	for _, argv := range [][]string{{"mount", "/x", "{}"}, {"mountdevice", "/x", "/dev/x", "{}"}, {"attach", "{}", "n"}} {
 		if s := call(argv...); s.Status != flex.StatusFailure || s.Code != flex.CodeUnavailable || !strings.Contains(s.Message, "uninstalled") {
-			t.Errorf("%s while retired: %+v", argv[0], s)
+			t.Errorf("%s while cordoned: %+v", argv[0], s)
 		}
 	}
 	if s := call("unmount", "/x"); s.Status != flex.StatusSuccess || len(asked) != 2 {
-		t.Errorf("unmount while retired: %+v", s)
+		t.Errorf("unmount while cordoned: %+v", s)
 	}
-	if r := ready(t, newDaemon(d.Options)); r.RetiredSince == nil || !strings.Contains(r.Message, "retired") {
+	if r := ready(t, newDaemon(d.Options)); r.CordonedSince == nil || !strings.Contains(r.Message, "cordoned") {
 		t.Errorf("the next daemon: %+v", r)
 	}
-	if _, err := d.unretire(); err != nil {
+	if _, err := d.uncordon(); err != nil {
 		t.Fatal(err)
 	}
 	if note, err := cordon.Get(dir); note != nil || err != nil {
@@ -109,8 +110,7 @@ func TestRetired(t *testing.T) {
 	}
 }
 
-// TestSettingUp: a retirement that has begun sees the call that was let in
-// before it.
+// TestSettingUp: cordon counts a call that was accepted before it.
 func TestSettingUp(t *testing.T) {
 	d := newDaemon(Options{Bridge: &bridge.Bridge{}, StateDir: t.TempDir(), Metrics: NewMetrics(), Log: discard})
 	close(d.turn)
@@ -123,7 +123,7 @@ func TestSettingUp(t *testing.T) {
 		answered <- d.handle(t.Context(), &wire.Request{Driver: "a/b", Argv: []string{"mount", "/x", "{}"}, TimeoutMillis: 60_000})
 	}()
 	<-begun
-	r, err := d.retire()
+	r, err := d.cordon()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,8 +139,8 @@ func TestSettingUp(t *testing.T) {
 	}
 }
 
-// TestTurn: callouts wait for the one before, and one whose caller leaves
-// meanwhile is not begun.
+// TestTurn: callouts wait for the one before; a callout is not begun if its caller
+// leaves meanwhile.
 func TestTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaemon(Options{Bridge: &bridge.Bridge{}, StateDir: t.TempDir(), Metrics: NewMetrics(), Log: discard})
@@ -165,14 +165,14 @@ func TestTurn(t *testing.T) {
 		}
 		leave(errors.New("the caller has left"))
 		if s := <-left; s.Status != flex.StatusFailure {
-			t.Errorf("a call whose caller left: %+v", s)
+			t.Errorf("a call without its caller: %+v", s)
 		}
 		close(d.turn)
 		if s := <-stayed; s.Status != flex.StatusSuccess || calls != 1 {
 			t.Errorf("the call that waited: %+v, %d calls", s, calls)
 		}
 		if s := <-mount(leaving); s.Status != flex.StatusFailure || calls != 1 {
-			t.Errorf("a call whose caller left before it was read: %+v, %d calls", s, calls)
+			t.Errorf("a call without its caller before it was read: %+v, %d calls", s, calls)
 		}
 	})
 }
@@ -187,7 +187,7 @@ func TestReach(t *testing.T) {
 			Connections: func() []csivol.Connection { return []csivol.Connection{{Service: "node", Connected: up}} },
 			Reach: func(ctx context.Context) error {
 				<-ctx.Done() // as a driver that hangs
-				return errors.New("nobody listens")
+				return errors.New("no driver listens")
 			},
 		}}})
 		d.phase.Store(serving)
@@ -200,7 +200,7 @@ func TestReach(t *testing.T) {
 			t.Errorf("at first: %+v after %v", s, d)
 		}
 		time.Sleep(reachTimeout)
-		if s, d := took(); s.Connected || s.LastError != "nobody listens" || d != 0 {
+		if s, d := took(); s.Connected || s.LastError != "no driver listens" || d != 0 {
 			t.Errorf("then: %+v after %v", s, d)
 		}
 		up = true

@@ -178,9 +178,8 @@ const (
 	heirPause = 100 * time.Millisecond
 )
 
-// checkHeir returns why this process must not follow the one that serves: it
-// cannot use the records, or these are not those of the other one, whose volumes
-// it would know nothing of.
+// checkHeir returns why this process must not follow the one that serves: it cannot use
+// the records, or its records are not those of the other one.
 func (d *Daemon) checkHeir(ctx context.Context, r role) error {
 	if r.locked == nil {
 		return nil
@@ -191,7 +190,7 @@ func (d *Daemon) checkHeir(ctx context.Context, r role) error {
 			return err
 		}
 		if other, err := d.askServing(ctx); err != nil || other.State != bridgestatus.Serving {
-			return nil //nolint:nilerr // a socket that nobody serves is taken over
+			return nil //nolint:nilerr // a stale socket is replaced
 		}
 		select {
 		case <-ctx.Done():
@@ -246,8 +245,8 @@ func (d *Daemon) askServing(ctx context.Context) (*bridgestatus.Readiness, error
 	return &r, nil
 }
 
-// awaitTurn lets a callout wait until this process may act. One whose caller has
-// left meanwhile is not begun: it will be made again.
+// awaitTurn lets a callout wait until this process may act. It is not begun if its
+// caller has left meanwhile: the kubelet calls again.
 func (d *Daemon) awaitTurn(ctx context.Context) error {
 	select {
 	case <-d.turn:

@@ -19,7 +19,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// freePort is one at which nobody listens.
+// freePort is a port at which no process listens.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -89,7 +89,7 @@ func TestOneAddress(t *testing.T) {
 	second.stop()
 }
 
-// TestAddressOfAnother: one that nobody gives up is an error, as ever.
+// TestAddressOfAnother: an address that another process keeps is an error.
 func TestAddressOfAnother(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -197,16 +197,16 @@ func TestOwnSocketOnlyAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, kind := range []string{wire.KindRetire, wire.KindUnretire, wire.KindStatus} {
+	for _, kind := range []string{wire.KindCordon, wire.KindUncordon, wire.KindStatus} {
 		if _, err := wire.Ask(t.Context(), own, kind, time.Minute); flex.CodeOf(err) != flex.CodeFailedPrecondition {
 			t.Errorf("%s at the abstract socket: %v", kind, err)
 		}
 	}
 	if note, err := cordon.Get(o.StateDir); note != nil || err != nil {
-		t.Errorf("it has been retired: %v, %v", note, err)
+		t.Errorf("it is cordoned: %v, %v", note, err)
 	}
-	if _, err := wire.Ask(t.Context(), o.Socket, wire.KindRetire, time.Minute); err != nil {
-		t.Errorf("retire at the socket of the node: %v", err)
+	if _, err := wire.Ask(t.Context(), o.Socket, wire.KindCordon, time.Minute); err != nil {
+		t.Errorf("cordon at the socket of the node: %v", err)
 	}
 	d.stop()
 }

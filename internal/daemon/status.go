@@ -23,7 +23,7 @@ type view struct {
 	files
 }
 
-// look asks nobody, so that it works when everything else hangs.
+// look makes no request, so that it works when all else hangs.
 func (d *Daemon) look() *view {
 	v := &view{time: time.Now(), volumes: d.Bridge.Status(), lost: d.Bridge.Lost(), files: look(d.StateDir)}
 	if d.Cluster != nil {
@@ -59,10 +59,10 @@ func (d *Daemon) status() *bridgestatus.BridgeStatus {
 	return s
 }
 
-// files are what lies in a state directory beside the records.
+// files are the other files in a state directory: those that are no records.
 type files struct {
-	tombstones []pendingunmount.Unmount
-	broken     []string // what could not be read, or was put aside
+	pending []pendingunmount.Unmount
+	broken  []string // what could not be read, or was put aside
 }
 
 // look reads the directory once: it may have thousands of records in it.
@@ -85,16 +85,16 @@ func look(stateDir string) (f files) {
 	if !slices.ContainsFunc(names, pendingunmount.IsFile) {
 		return f
 	}
-	stones, broken := pendingunmount.List(stateDir)
+	pending, broken := pendingunmount.List(stateDir)
 	for _, err := range broken {
 		f.broken = append(f.broken, err.Error())
 	}
-	f.tombstones = stones
+	f.pending = pending
 	return f
 }
 
 func (f *files) addTo(s *bridgestatus.BridgeStatus) {
-	for _, t := range f.tombstones {
+	for _, t := range f.pending {
 		s.Tombstones = append(s.Tombstones, bridgestatus.Tombstone{FlexDriver: t.Driver, Dir: t.Dir, Since: t.Time.UTC()})
 	}
 	s.BrokenFiles = append(s.BrokenFiles, f.broken...)
@@ -130,7 +130,7 @@ func driverStatus(d Driver) bridgestatus.Driver {
 	return out
 }
 
-// volumeStatus adds to what the record says what only the process knows.
+// volumeStatus adds to the record what only the process knows.
 func volumeStatus(v bridge.VolumeStatus) bridgestatus.Volume {
 	out := bridgestatus.Of(v.Record)
 	out.InDoubtSince = bridgestatus.When(v.InDoubtSince)

@@ -57,9 +57,9 @@ func TestAskWhatIsNotKnown(t *testing.T) {
 	}
 }
 
-func TestAskNobody(t *testing.T) {
+func TestAskAbsent(t *testing.T) {
 	if _, err := wire.Ask(t.Context(), filepath.Join(t.TempDir(), "s"), wire.KindStatus, time.Minute); !wire.IsAbsent(err) {
-		t.Errorf("got %v, want that nobody is there", err)
+		t.Errorf("got %v, want that there is no daemon", err)
 	}
 }
 
@@ -140,11 +140,11 @@ func TestAskOwn(t *testing.T) {
 	}
 	check("afterwards", `"shared"`)
 	if _, err := wire.AskOwn(t.Context(), "", wire.KindReady, time.Minute); !wire.IsAbsent(err) {
-		t.Errorf("of nobody: %v", err)
+		t.Errorf("without a socket: %v", err)
 	}
 }
 
-// TestOwnSocketOfAnother: an abstract address is for anybody to take.
+// TestOwnSocketOfAnother: any process may take an abstract address.
 func TestOwnSocketOfAnother(t *testing.T) {
 	testenv.Need(t, "root")
 	socket := filepath.Join(t.TempDir(), "s")

@@ -17,8 +17,8 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// DialBudget is how long a daemon that is not there is waited for: long enough
-// for one that is being restarted, short enough for a kubelet that waits.
+// DialBudget is how long a call waits for a daemon that does not listen: long enough
+// for a restart, short enough for a kubelet that waits.
 const DialBudget = 2 * time.Second
 
 // returnBudget is the same for a daemon that went away in the middle of a call:
@@ -29,9 +29,9 @@ const returnBudget = 10 * time.Second
 // one may see several daemons end, and one that kills each must not go on.
 const tries = 5
 
-// Call sends a request to the daemon and returns its answer. A daemon that
-// goes away before it has answered is waited for, longer than one that is not
-// there, and gets the request again: callouts can be repeated.
+// Call sends a request to the daemon and returns its answer. If the
+// daemon exits before it has answered, Call waits for the next one, longer than for a
+// daemon that does not listen, and repeats the request: callouts can be repeated.
 //
 // If [IsAbsent] holds for the error there is no daemon. Other errors have the
 // code failed_precondition if there is one of another version, permission_denied
@@ -144,7 +144,7 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// absentError: nobody listens at the socket.
+// absentError says that no daemon listens at the socket.
 type absentError struct {
 	socket string
 	err    error
@@ -157,13 +157,13 @@ func (e *absentError) Error() string {
 func (e *absentError) Unwrap() error { return e.err }
 
 // IsAbsent reports whether an error of [Call] says that there is no daemon, so
-// that nobody works on the call.
+// that the call is not under way.
 func IsAbsent(err error) bool {
 	_, absent := errors.AsType[*absentError](err)
 	return absent
 }
 
-// dial connects, trying again for a while if nobody listens.
+// dial connects, retrying for a while if no daemon listens.
 func dial(ctx context.Context, socket string, budget time.Duration) (*os.File, error) {
 	if err := checkSocket(socket); err != nil {
 		return nil, err
@@ -233,8 +233,8 @@ func Address(socket string) (path string, release func(), err error) {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(socket)), func() { unix.Close(dir) }, nil
 }
 
-// checkSocket refuses a socket that somebody else could have put there: the
-// call has secrets in it.
+// checkSocket refuses a socket that another user could have created: the call has
+// secrets in it.
 func checkSocket(socket string) error {
 	if isAbstract(socket) {
 		return nil // it has no place; checkPeer looks who is there
@@ -255,8 +255,8 @@ func checkSocket(socket string) error {
 
 func isAbstract(socket string) bool { return strings.HasPrefix(socket, "@") }
 
-// checkPeer refuses somebody else who listens at an abstract address, which is
-// for anybody to take.
+// checkPeer refuses the process of another user at an abstract address, which any
+// process may take.
 func checkPeer(conn *os.File, socket string) (*os.File, error) {
 	if !isAbstract(socket) {
 		return conn, nil

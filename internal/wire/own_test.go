@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	testenv.Main(m)
 }
 
-// TestAskOwnInAPod: while the daemon of its own pod does not answer, nobody
-// takes that of another pod for it.
+// TestAskOwnInAPod: while the daemon of its own pod does not answer, the
+// daemon of another pod does not stand for it.
 func TestAskOwnInAPod(t *testing.T) {
 	testenv.Need(t, "root")
 	socket := serveWith(t, &wireserver.Server{Documents: map[string]wireserver.Document{

@@ -81,8 +81,8 @@ func (l *log) String() string {
 	return l.b.String()
 }
 
-// TestOtherUsersAreRefused: neither a call nor a question of anybody but root
-// is read, even where the modes of socket and directory would let them in.
+// TestOtherUsersAreRefused: neither a call nor a question of another user than
+// root is read, even where the modes of socket and directory would let them in.
 func TestOtherUsersAreRefused(t *testing.T) {
 	testenv.Need(t, "root")
 	dir, err := os.MkdirTemp("", "wire") //nolint:usetesting // those above t.TempDir are for root alone

@@ -26,7 +26,7 @@ const Version = 1
 // arguments of a callout to 128 KiB each.
 const MaxLine = 1 << 20
 
-// DefaultSocket is where the daemon listens if nobody says otherwise.
+// DefaultSocket is where the daemon listens by default.
 const DefaultSocket = "/run/flex2csi/flex2csi.sock"
 
 // MaxDocument bounds the response to a request of another kind than a callout,
@@ -39,11 +39,11 @@ const (
 	KindStatus = "status"
 	// KindReady asks for a Readiness: whether calls are answered.
 	KindReady = "ready"
-	// KindRetire asks for nothing new to be set up. The answer is the Readiness
-	// after it.
-	KindRetire = "retire"
-	// KindUnretire is the end of that.
-	KindUnretire = "unretire"
+	// KindCordon asks the daemon to set up no new volume. The answer is the Readiness
+	// after it. The value is an old word for it, for daemons of other versions.
+	KindCordon = "retire"
+	// KindUncordon ends that.
+	KindUncordon = "unretire"
 )
 
 // A Request is one callout, or a question of another kind.

@@ -43,7 +43,7 @@ func TestCodeCrosses(t *testing.T) {
 	}
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestAbsent(t *testing.T) {
 	start := time.Now()
 	_, err := wire.Call(t.Context(), filepath.Join(t.TempDir(), "s"), wire.NewRequest("a/b", []string{"mount"}, time.Minute))
 	if flex.CodeOf(err) != flex.CodeUnavailable || !wire.IsAbsent(err) {
@@ -75,8 +75,8 @@ func TestDaemonComesBack(t *testing.T) {
 	}
 }
 
-// flaky is a daemon that goes away from the first calls that it gets, and
-// answers those after them.
+// flaky is a daemon that exits during the first calls that it gets, and answers those
+// after them.
 func flaky(t *testing.T, deaths int) (socket string, seen func() []*wire.Request) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s")
@@ -173,7 +173,7 @@ func TestDaemonEndsInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestCallerLeaves: the daemon learns that nobody waits any more.
+// TestCallerLeaves: the daemon learns that its caller has left.
 func TestCallerLeaves(t *testing.T) {
 	arrived, told := make(chan struct{}), make(chan error, 1)
 	socket := serve(t, func(ctx context.Context, _ *wire.Request) flex.DriverStatus {
@@ -234,7 +234,7 @@ func TestOthersMayNotWriteThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := wireserver.Listen(filepath.Join(dir, "s")); err == nil {
-		t.Error("the daemon listens where anybody can replace its socket")
+		t.Error("the daemon listens where any user can replace its socket")
 	}
 	_, err := wire.Call(t.Context(), filepath.Join(dir, "s"), wire.NewRequest("a/b", []string{"mount"}, time.Second))
 	if flex.CodeOf(err) != flex.CodePermissionDenied {
@@ -325,7 +325,7 @@ func TestLongPath(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := wire.CallNow(t.Context(), filepath.Join(dir, "none"), wire.NewRequest("a/b", []string{"attach"}, time.Minute)); !wire.IsAbsent(err) {
-		t.Errorf("where nobody listens: %v", err)
+		t.Errorf("where no daemon listens: %v", err)
 	}
 	l.Close()
 	if err := <-ended; err != nil {

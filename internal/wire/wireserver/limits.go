@@ -20,7 +20,7 @@ const (
 	// maxCalls is how many calls of one driver may be under way, several for each
 	// volume of a node. A CSI driver that hangs cannot take more than that.
 	maxCalls = 512
-	// maxQuestions is the same for questions, whose answers are longer.
+	// maxQuestions is the same for questions, which have longer answers.
 	maxQuestions = 32
 	// maxComplaints is how many lines about connections that were no calls go to
 	// the log in complaintTime: other users may connect as often as they like.

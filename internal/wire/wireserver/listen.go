@@ -16,7 +16,7 @@ import (
 
 // Listen makes the socket. Its directory is made if need be, for root alone;
 // one that others could write to is refused. A socket that is left over from
-// a process that is gone is replaced: a lock beside it tells, not a dial. If
+// a process that is gone is replaced: a lock next to it tells, not a dial. If
 // another process listens there, [ErrTaken] is returned.
 func Listen(path string) (net.Listener, error) {
 	return listenWith(path, filelock.Try)

@@ -32,26 +32,26 @@ func (m *slowMounts) Unmount(ctx context.Context, _ string) error {
 	}
 }
 
-// TestBurySideBySide: one that hangs does not keep the others waiting, and
-// with them all calls.
-func TestBurySideBySide(t *testing.T) {
+// TestPendingUnmounts: one that hangs does not delay the others, and with them all
+// calls.
+func TestPendingUnmounts(t *testing.T) {
 	const many = 30
 	dir := t.TempDir()
 	for i := range many {
-		stone := pendingunmount.Unmount{Driver: "a/b", Command: flex.CommandUnmount, Dir: fmt.Sprintf("/somewhere/%d", i)}
-		if err := pendingunmount.Write(dir, stone); err != nil {
+		unmount := pendingunmount.Unmount{Driver: "a/b", Command: flex.CommandUnmount, Dir: fmt.Sprintf("/somewhere/%d", i)}
+		if err := pendingunmount.Write(dir, unmount); err != nil {
 			t.Fatal(err)
 		}
 	}
 	mounts := &slowMounts{waiting: make(chan struct{}, many-1), all: make(chan struct{})}
-	graves := pendingunmount.Dir(dir)
+	pending := pendingunmount.Dir(dir)
 	d := &Daemon{Options: Options{
-		Bridge:     &bridge.Bridge{Context: t.Context(), Mounts: mounts, Tombstones: graves},
-		Tombstones: graves,
+		Bridge:     &bridge.Bridge{Context: t.Context(), Mounts: mounts, Tombstones: pending},
+		Tombstones: pending,
 		Log:        slog.New(slog.DiscardHandler),
 	}}
-	d.bury(t.Context())
+	d.completeUnmounts(t.Context())
 	if left, broken := pendingunmount.List(dir); len(left)+len(broken) > 0 {
-		t.Errorf("%d tombstones are left: %v", len(left), broken)
+		t.Errorf("%d pending unmounts are left: %v", len(left), broken)
 	}
 }
