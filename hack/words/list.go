@@ -65,7 +65,7 @@ func exceptions() []exception {
 		{text: "user nobody", reason: "the system's user of that name"},
 		{text: ".tombstone\"", path: "internal/pendingunmount/pendingunmount.go", reason: "the suffix of files, shared with older versions"},
 		{text: "*.tombstone", reason: "that suffix"},
-		{text: "const name = \"retired\"", path: "internal/cordon/cordon.go", reason: "a file that is shared with older versions"},
+		{text: "const FileName = \"retired\"", path: "internal/cordon/cordon.go", reason: "a file that is shared with older versions"},
 		{text: "\"retired\"", path: "internal/cordon/cordon_test.go", reason: "that file"},
 		{text: "KindCordon = \"retire\"", path: "internal/wire/wire.go", reason: "a name on the socket, for older versions"},
 		{text: "as nobody", reason: "the system's user of that name, and hack/as-nobody"},

@@ -21,9 +21,9 @@ type Cordon struct {
 	Since time.Time `json:"since"`
 }
 
-// name is the name of the file. It is an old word for cordoned, kept because programs
+// FileName is the name of the cordon in the state directory. It is an old word for cordoned, kept because programs
 // of different versions share the state directory.
-const name = "retired"
+const FileName = "retired"
 
 // Begin writes the cordon, durably, unless it exists.
 func Begin(stateDir string) (*Cordon, error) {
@@ -35,7 +35,7 @@ func Begin(stateDir string) (*Cordon, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(stateDir, name)
+	path := filepath.Join(stateDir, FileName)
 	if err := durable.WriteFile(path, append(data, '\n')); err != nil {
 		return nil, fmt.Errorf("cordon the daemon: %w", err)
 	}
@@ -44,7 +44,7 @@ func Begin(stateDir string) (*Cordon, error) {
 
 // End removes the cordon. It is no error if there is none.
 func End(stateDir string) error {
-	err := os.Remove(filepath.Join(stateDir, name))
+	err := os.Remove(filepath.Join(stateDir, FileName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -57,7 +57,7 @@ func End(stateDir string) error {
 // Get returns the cordon, or nil if there is none. A file that cannot be read is a
 // cordon since the file's time: setting up a volume cannot be undone.
 func Get(stateDir string) (*Cordon, error) {
-	path := filepath.Join(stateDir, name)
+	path := filepath.Join(stateDir, FileName)
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // documented

@@ -2,7 +2,7 @@
 // takes it out again and goes back to the version before, while the kubelet
 // and its pods are running.
 //
-// What the kubelet makes of the files decides the order of the steps
+// The order of the steps follows from how the kubelet reads the files
 // (pkg/volume/flexvolume/probe.go): names that begin with '.' are ignored; any
 // other change below a driver's directory makes it run init; and a driver that
 // cannot be started makes it log the whole command line, secrets included.
@@ -13,12 +13,12 @@
 //	<plugin dir>/example.com~disk/.executable.prev   the version before, for Rollback,
 //	<plugin dir>/example.com~disk/.flexdriver.json.prev   and its configuration
 //
-// A version is made ready in a dot-directory beside the driver's, and tried
+// A version is prepared in a dot-directory next to the driver's, and tried
 // there. The first [Install] renames that directory into place. An update keeps
 // links to what is there as *.old, renames the configuration and then the
 // executable into place, which is the one event that the kubelet sees, runs init
-// in place, and makes *.old into *.prev. If init fails, what was there comes
-// back. [Uninstall] deletes in place: a directory that is renamed stays
+// in place, and makes *.old into *.prev. If init fails, the version before
+// is restored. [Uninstall] deletes in place: a directory that is renamed stays
 // registered, and the kubelet would try to start it for ever.
 //
 // Killed at any instant, an installer leaves a driver that works: the old one or

@@ -152,7 +152,7 @@ func (f files) chmod(path string, mode fs.FileMode) error {
 	return f.done("chmod", path)
 }
 
-// unwrapPath takes the path out of an error whose path the caller adds.
+// unwrapPath removes the path from an error; the caller adds it.
 func unwrapPath(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err

@@ -70,7 +70,7 @@ func TestInstallModes(t *testing.T) {
 			t.Errorf("%s has mode %v, want %v", name, info.Mode(), want)
 		}
 	}
-	// A mode that somebody changed is put right.
+	// A mode that was changed is corrected.
 	if err := os.Chmod(filepath.Join(o.PluginDir, exeName), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestWorldWritable(t *testing.T) {
 	if err := os.Chmod(o.PluginDir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if report := mustInstall(t, o); len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "run as root") {
+	if report := mustInstall(t, o); len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "programs as root") {
 		t.Errorf("warnings %q", report.Warnings)
 	}
 }

@@ -62,7 +62,7 @@ func (c caller) run() calls {
 
 // TestInstallUnderLoad: no call fails while the driver is replaced again and
 // again, by new executables, new configurations, and by going back. Two callers
-// are processes of their own; a third is a goroutine beside the installer, whose
+// are processes of their own; a third is a goroutine next to the installer: its
 // forks would inherit a file open for writing.
 func TestInstallUnderLoad(t *testing.T) {
 	t.Run("disk", func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 )
 
 // mountPoints returns the mount points in those of the mountinfo files that can
-// be read; one must be. It looks at text only: a stat of a mount point whose
-// server is gone would hang.
+// be read; one must be. It reads text only: a stat of a mount point would
+// hang if its server is down.
 func mountPoints(files []string) ([]string, error) {
 	var points []string
 	var errs []error

@@ -10,10 +10,10 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// Options says what to do where.
+// Options are the driver and where to install it.
 type Options struct {
-	// PluginDir is the kubelet's --volume-plugin-dir. It must exist: one that
-	// nobody reads would look like an installed driver.
+	// PluginDir is the kubelet's --volume-plugin-dir. It must exist: in a
+	// directory that the kubelet does not read, the driver would only look installed.
 	PluginDir string
 	// Driver is the driver's name.
 	Driver driverconfig.DriverName
@@ -23,7 +23,7 @@ type Options struct {
 	// Config is the configuration that Install writes. Its driver is Driver.
 	Config *driverconfig.Configuration
 
-	// Force makes Uninstall remove a driver whose volumes are mounted, and a
+	// Force makes Uninstall remove a driver also while its volumes are mounted, and a
 	// directory that has files of others in it.
 	Force bool
 
@@ -79,8 +79,7 @@ func (o Options) validateInstall() error {
 	return o.Config.Validate()
 }
 
-// Report tells what was done. It is filled as far as things went when there is
-// an error, too.
+// Report is what was done. After an error it has the steps until then.
 type Report struct {
 	// Driver is the driver's name.
 	Driver driverconfig.DriverName

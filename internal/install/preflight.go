@@ -73,7 +73,7 @@ func writableByOthers(dir string) string {
 	if err != nil || info.Mode().Perm()&0o022 == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s has mode %04o: whoever may write there can have programs run as root by the kubelet (chmod go-w)", dir, info.Mode().Perm())
+	return fmt.Sprintf("%s has mode %04o: users who may write there can have the kubelet run programs as root (chmod go-w)", dir, info.Mode().Perm())
 }
 
 // checkDriverDir tells whether the driver's directory is there, and refuses what

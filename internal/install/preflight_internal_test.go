@@ -93,8 +93,8 @@ func TestSymlinks(t *testing.T) {
 	}
 }
 
-// TestBadFileSystems: what the kubelet could not start from, or nobody can write
-// to, is refused with a word that says what to do.
+// TestBadFileSystems: a file system from which the kubelet could start no program, or
+// that is read-only, is refused with a message that says what to do.
 func TestBadFileSystems(t *testing.T) {
 	testenv.Need(t, "mount")
 	tests := []struct {

@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// recover finishes or undoes what a killed installer left.
+// recover completes or undoes the work of a killed installer.
 func (in *installer) recover(ctx context.Context) error {
 	err := in.recoverStage()
 	if err == nil {

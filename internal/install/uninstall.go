@@ -56,7 +56,7 @@ func (in *installer) removable(context.Context) error {
 	return err
 }
 
-// needless refuses to take away what is needed. It returns what else is in the
+// needless refuses to remove a driver that is needed. It returns what else is in the
 // directory, as otherFiles does.
 func (in *installer) needless() (notes, foreign []string, err error) {
 	if err := in.checkMounts(); err != nil {
@@ -68,7 +68,7 @@ func (in *installer) needless() (notes, foreign []string, err error) {
 	return notes, foreign, in.checkFiles(notes, foreign)
 }
 
-// checkMounts refuses to take away a driver that is needed to unmount.
+// checkMounts refuses to remove a driver that is needed to unmount.
 func (in *installer) checkMounts() error {
 	points, err := mountPoints(in.Mountinfo)
 	if err != nil {
@@ -90,7 +90,7 @@ func (in *installer) checkMounts() error {
 		return nil
 	}
 	if !in.Force {
-		return fmt.Errorf("volumes of it are mounted (%d: %s): end the pods that use them first (with the driver gone the kubelet could not unmount them, and the pods would stay Terminating), or use --force", len(inUse), list(inUse))
+		return fmt.Errorf("volumes of it are mounted (%d: %s): end the pods that use them first (without the driver the kubelet could not unmount them, and the pods would stay Terminating), or use --force", len(inUse), list(inUse))
 	}
 	in.warn("removed the driver although volumes of it are mounted (%d: %s): unmount them by hand", len(inUse), list(inUse))
 	return nil
@@ -128,9 +128,9 @@ func (in *installer) checkFiles(notes, foreign []string) error {
 	case in.Force:
 		return nil
 	case len(attached) > 0:
-		return fmt.Errorf("volumes of it are attached (%d, noted in %s): end the pods that use them first (with the driver gone nobody could detach them), or use --force", len(attached), list(attached))
+		return fmt.Errorf("volumes of it are attached (%d, noted in %s): end the pods that use them first (without the driver they could not be detached), or use --force", len(attached), list(attached))
 	case len(foreign) > 0:
-		return fmt.Errorf("%s has %s in it, not put there by this installer: look at them and move them away, or use --force", in.dir.path, list(foreign))
+		return fmt.Errorf("%s has %s in it, not put there by this installer; check and move them, or use --force", in.dir.path, list(foreign))
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func (in *installer) removeDir(d driverDir) error {
 	}
 	err = in.rmdir(d.path)
 	if errors.Is(err, fs.ErrExist) { // what rmdir says of a directory with files
-		return fmt.Errorf("%w: somebody put files there meanwhile; delete it by hand, a driver directory without driver makes the kubelet log errors", err)
+		return fmt.Errorf("%w: another process put files there meanwhile; delete it by hand, since a driver directory without driver makes the kubelet log errors", err)
 	}
 	return err
 }

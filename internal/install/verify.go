@@ -75,7 +75,7 @@ func runInit(ctx context.Context, path string, timeout time.Duration) ([]byte, e
 	return output.data, nil
 }
 
-// startError adds to the kernel's word what is usually behind it.
+// startError adds to the kernel's error its usual cause.
 func startError(err error) error {
 	hint := ""
 	switch {
@@ -103,7 +103,7 @@ func parseInit(output []byte) (flex.Capabilities, error) {
 	if answer.Status != string(flex.StatusSuccess) {
 		return flex.Capabilities{}, fmt.Errorf("the answer's status is %q, not %q (it said %s)", answer.Status, flex.StatusSuccess, quoted)
 	}
-	// The kubelet follows the pointer without a look (plugin.go,
+	// The kubelet follows the pointer without a check (plugin.go,
 	// NewFlexVolumePlugin) and crashes.
 	if string(answer.Capabilities) == "null" {
 		return flex.Capabilities{}, errors.New("its capabilities are null, which would crash the kubelet")

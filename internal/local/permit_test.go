@@ -201,7 +201,7 @@ func TestImageWithoutNamespace(t *testing.T) {
 	}
 	w.mounted(w.device(), false)
 	mount := call(flex.CommandMount, w.pod("a"), o)
-	w.refused(w.do(mount), flex.CodeInvalidArgument, "does not tell the pod's namespace", flex.OptionPodNamespace)
+	w.refused(w.do(mount), flex.CodeInvalidArgument, "does not pass the pod's namespace", flex.OptionPodNamespace)
 	if _, err := os.Stat(w.path("team-new")); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("something was made: %v", err)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kubelet"
 )
 
-// prepare looks whether a kubelet can do anything with what is put into its
-// plugin directory, and returns where that directory is here.
+// prepare checks that the kubelet can use drivers in its plugin directory, and returns
+// the path of that directory here.
 func (r *run) prepare(d kubelet.Dirs) (dir string, err error) {
 	if err := r.checkRootDir(d); err != nil {
 		return "", err
@@ -38,8 +38,8 @@ func (r *run) prepare(d kubelet.Dirs) (dir string, err error) {
 	return dir, nil
 }
 
-// checkRootDir: the daemon takes volumes to directories below the kubelet's,
-// which its pod has at the very same path or not at all.
+// checkRootDir checks the kubelet's directory. The daemon mounts volumes below it, so
+// the daemon's pod must have it at the same path.
 func (r *run) checkRootDir(d kubelet.Dirs) error {
 	k := d.Kubelet
 	if k == nil || d.Root.Path == k.RootDir {
@@ -116,8 +116,8 @@ func checkMount(dir, shown string) error {
 	return nil
 }
 
-// checkSame: a kubelet in a container may call another directory by that name,
-// or have none.
+// checkSame checks that the path is the same directory for the kubelet. In a container
+// it may be another one, or not exist.
 func (r *run) checkSame(dir string, d kubelet.Dirs) error {
 	k := d.Kubelet
 	if k == nil {
@@ -139,8 +139,8 @@ func (r *run) checkSame(dir string, d kubelet.Dirs) error {
 	return fmt.Errorf("the kubelet (process %d) sees another %s than the node has: it %s. It runs in a container: mount the node's directory there", k.PID, d.Plugin.Path, what)
 }
 
-// checkWatched: a kubelet that could not make the directory when it started
-// reads no drivers until its next start (pkg/volume/plugins.go, InitPlugins:
+// checkWatched checks that the kubelet watches the directory. A kubelet that could not
+// create it at its start reads no drivers until its next start (pkg/volume/plugins.go, InitPlugins:
 // dummyPluginProber).
 func (r *run) checkWatched(dir string, d kubelet.Dirs, made bool) {
 	seen := kubelet.NotToBeTold
@@ -157,8 +157,8 @@ func (r *run) checkWatched(dir string, d kubelet.Dirs, made bool) {
 	}
 }
 
-// checkSELinux: that a program can be started from here says nothing of the
-// kubelet, which runs in another domain.
+// checkSELinux warns where SELinux is enforcing: this process may start a program that
+// the kubelet, in another domain, may not.
 func (r *run) checkSELinux(dir string) {
 	enforcing, err := os.ReadFile(r.host.At("/sys/fs/selinux/enforce"))
 	if err != nil || strings.TrimSpace(string(enforcing)) != "1" {

@@ -11,10 +11,9 @@ import (
 	"github.com/flex2csi/flex2csi/internal/filelock"
 )
 
-// LeaveController is what a controller does at its end: if its socket is in a
-// plugin directory, and no driver that lies there calls it any more, the socket
-// goes. left tells whether it did. A socket elsewhere stays for the next
-// controller, as nobody can tell who calls there.
+// LeaveController removes the controller's socket at its end if the socket is in a
+// plugin directory, and no driver there calls it any more. left reports whether it did.
+// A socket elsewhere stays for the next controller, as its callers are not known.
 func LeaveController(socket string) (left bool, err error) {
 	// A name with a dot is how the kubelet is kept from looking at it, in a plugin
 	// directory and in that of a driver.
@@ -42,8 +41,8 @@ func LeaveController(socket string) (left bool, err error) {
 }
 
 // isCalled says whether a driver in the socket's directory, or in one below it,
-// is configured to call there. One whose configuration cannot be read may be; and
-// so may one with an absolute path, since this may be another root.
+// is configured to call there. A driver counts if its configuration cannot be read, and
+// if the path is absolute, since this may be another root.
 func isCalled(socket string) (bool, error) {
 	dir := filepath.Dir(socket)
 	for _, pattern := range []string{".", "*~*"} {
@@ -54,7 +53,7 @@ func isCalled(socket string) (bool, error) {
 		for _, file := range files {
 			c, err := driverconfig.Load(file)
 			if err != nil || filepath.IsAbs(c.ControllerSocket) || c.ControllerSocketOf(filepath.Dir(file)) == socket {
-				return true, nil //nolint:nilerr // whoever it belongs to may call
+				return true, nil //nolint:nilerr // its driver may call
 			}
 		}
 	}

@@ -22,11 +22,11 @@ func TestLeaveController(t *testing.T) {
 		held           bool
 		want           bool // that it is gone
 	}{
-		"nobody":               {socket: ".controller.sock", want: true},
+		"no driver":            {socket: ".controller.sock", want: true},
 		"of another":           {socket: ".controller.sock", config: ours + `}`, want: true},
 		"in use":               {socket: ".controller.sock", config: ours + `,"controllerSocket":"../.controller.sock"}`},
 		"another socket":       {socket: ".controller.sock", config: ours + `,"controllerSocket":"../.other.sock"}`, want: true},
-		"beside the driver":    {socket: "example.com~disk/.c.sock", config: ours + `,"controllerSocket":".c.sock"}`},
+		"next to the driver":   {socket: "example.com~disk/.c.sock", config: ours + `,"controllerSocket":".c.sock"}`},
 		"from another root":    {socket: ".controller.sock", config: ours + `,"controllerSocket":"/host/.controller.sock"}`},
 		"broken":               {socket: ".controller.sock", config: `{`},
 		"of a next controller": {socket: ".controller.sock", held: true},

@@ -31,10 +31,10 @@ func (d daemon) ask(ctx context.Context, kind string, document any) error {
 	return nil
 }
 
-// retire has it set up nothing from now on. running tells whether it runs.
-func (d daemon) retire(ctx context.Context) (running bool, err error) {
+// cordon has the daemon set up no new volume. running reports whether it runs.
+func (d daemon) cordon(ctx context.Context) (running bool, err error) {
 	var r bridgestatus.Readiness
-	err = d.ask(ctx, wire.KindRetire, &r)
+	err = d.ask(ctx, wire.KindCordon, &r)
 	if !wire.IsAbsent(err) {
 		return true, err
 	}
@@ -44,11 +44,11 @@ func (d daemon) retire(ctx context.Context) (running bool, err error) {
 	return false, err
 }
 
-// unretire lets it go on. It may have ended, or been started, meanwhile.
-func (d daemon) unretire(ctx context.Context) error {
-	ctx = context.WithoutCancel(ctx) // that somebody interrupts this is no reason to leave it
+// uncordon ends that. The daemon may have ended, or been started, meanwhile.
+func (d daemon) uncordon(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx) // also after an interrupt
 	var r bridgestatus.Readiness
-	err := d.ask(ctx, wire.KindUnretire, &r)
+	err := d.ask(ctx, wire.KindUncordon, &r)
 	if wire.IsAbsent(err) {
 		err = cordon.End(d.stateDir)
 	}

@@ -245,7 +245,7 @@ func TestReadRefuses(t *testing.T) {
 	if word, err := nodeinstall.Read(n.o.StateDir); err == nil {
 		t.Errorf("a file that others can change is believed: %+v", word)
 	}
-	n.wantInstalled(pluginDir, "disk", "share") // which writes it anew
+	n.wantInstalled(pluginDir, "disk", "share") // which writes it again
 	if _, err := nodeinstall.Read(n.o.StateDir); err != nil {
 		t.Error(err)
 	}

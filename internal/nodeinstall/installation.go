@@ -23,22 +23,19 @@ const (
 	maxSize = 1 << 20
 )
 
-// An Installation is the word that Install leaves in the state directory, for
-// those that come later: flex2csi ready, which looks whether the drivers work,
-// and uninstall.
+// An Installation is what Install writes to the state directory. flex2csi ready reads
+// it to probe the drivers, and flex2csi uninstall to remove them.
 type Installation struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	// Version is that of the flex2csi that installed.
 	Version string `json:"version"`
-	// HostRoot is where the node's / was for it; empty: /. The other containers
-	// of the pod have it there, too.
+	// HostRoot is the path of the node's / in the pod; empty: /.
 	HostRoot string `json:"hostRoot,omitempty"`
 	// PluginDir and KubeletDir are as the kubelet calls them.
 	PluginDir  string `json:"pluginDir"`
 	KubeletDir string `json:"kubeletDir"`
-	// Drivers are those of the configuration, Former those that were in an
-	// earlier one.
+	// Drivers are those of the configuration, Former those of earlier ones.
 	Drivers []Driver `json:"drivers"`
 	Former  []Driver `json:"former,omitempty"`
 }
@@ -64,7 +61,7 @@ func (i *Installation) driver(name string) (Driver, bool) {
 // Path is the file in a state directory.
 func Path(stateDir string) string { return filepath.Join(stateDir, fileName) }
 
-// Read reads the word that was left.
+// Read reads the Installation.
 func Read(stateDir string) (*Installation, error) {
 	path := Path(stateDir)
 	// What it names is run as root.
@@ -77,12 +74,12 @@ func Read(stateDir string) (*Installation, error) {
 		return nil, fmt.Errorf("read what is installed (%s): %w", path, err)
 	}
 	if i.APIVersion != APIVersion || i.Kind != Kind {
-		return nil, fmt.Errorf("read what is installed (%s): it is a %s of %s, and this program knows %s of %s", path, i.Kind, i.APIVersion, Kind, APIVersion)
+		return nil, fmt.Errorf("read what is installed (%s): it is a %s of %s, but this program knows %s of %s", path, i.Kind, i.APIVersion, Kind, APIVersion)
 	}
 	return &i, nil
 }
 
-// Write leaves the word, or the one before, whatever happens meanwhile.
+// Write replaces the Installation in one step.
 func (i *Installation) Write(stateDir string) error {
 	data, err := json.MarshalIndent(i, "", "  ")
 	if err != nil {

@@ -247,7 +247,7 @@ func (n *node) wantRefused(texts ...string) {
 	}
 	wantTexts(n.t, err.Error(), texts...)
 	if strings.Contains(err.Error(), n.root) {
-		n.t.Errorf("the error names the root of this container, which nobody on the node knows: %v", err)
+		n.t.Errorf("the error names the root of this container, which does not exist on the node: %v", err)
 	}
 	if files, _ := filepath.Glob(n.at(pluginDir) + "/*"); len(files) > 0 {
 		n.t.Errorf("there is %v", files)

@@ -1,8 +1,7 @@
-// Package nodeinstall installs the drivers of a whole configuration on a node,
-// and takes them away: what flex2csi install and uninstall do. Package install
-// does the work for one driver in one directory; this package finds the
-// directory, looks whether a kubelet can do anything with it, and leaves word of
-// what it did.
+// Package nodeinstall installs the drivers of a whole configuration on a node, and
+// removes them: what flex2csi install and uninstall do. Package install does the work
+// for one driver in one directory. This package finds the directory, checks that the
+// kubelet reads it, and writes what it did to the state directory.
 //
 // It works on the node itself and in a container that has the node's directories
 // below another root.
@@ -27,23 +26,23 @@ import (
 
 // Options say what to install where.
 type Options struct {
-	// Query says what is known of the kubelet. Its Host is where all happens.
+	// Query has what is known of the kubelet. Its Host is the root of all paths.
 	Query kubelet.Query
-	// StateDir is the daemon's, where word is left of what was done, and Socket
-	// where one may serve.
+	// StateDir is the daemon's, which gets the Installation. Socket is where a daemon
+	// may serve.
 	StateDir, Socket string
 	// Executable is the driver.
 	Executable string
-	// Drivers are those to install, each with the configuration that lies beside
-	// it.
+	// Drivers are those to install, each with the configuration next to its
+	// executable.
 	Drivers []*driverconfig.Configuration
-	// Out is told what is done, in lines.
+	// Out gets a line for each thing that is done.
 	Out io.Writer
 }
 
-// Install installs the drivers, or brings them up to date. One that cannot be
-// installed does not keep the others from it. It may be killed at any instant
-// and run again; there is nothing that it would not finish or undo.
+// Install installs the drivers, or brings them up to date. It goes on
+// after a driver that cannot be installed. It may be killed at any instant: the next run
+// completes or undoes what was begun.
 func Install(ctx context.Context, o Options) error {
 	r := &run{host: o.Query.Host, out: o.Out, stateDir: o.StateDir}
 	dirs := o.Query.Dirs(ctx)
@@ -93,7 +92,7 @@ func (r *run) say(format string, args ...any) {
 
 func (r *run) warn(format string, args ...any) { r.say("warning: "+format, args...) }
 
-// shown is an error whose paths are those of the node.
+// shown returns err with the paths of the node.
 func (r *run) shown(err error) error {
 	if err == nil {
 		return nil
@@ -136,12 +135,12 @@ func (r *run) tell(report install.Report) {
 	}
 }
 
-// readBefore is what an earlier run has left word of. Word that cannot be read
-// is as good as none: it is written anew.
+// readBefore returns the Installation of an earlier run. One that cannot be read is
+// replaced.
 func (r *run) readBefore() *Installation {
 	before, err := Read(r.stateDir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		r.warn("%v; it is written anew", err)
+		r.warn("%v; it is replaced", err)
 	}
 	if before == nil {
 		before = &Installation{}
@@ -149,10 +148,10 @@ func (r *run) readBefore() *Installation {
 	return before
 }
 
-// checkFormer refuses a configuration without a driver whose volumes are in use,
-// as long as a daemon serves that: the one of this configuration, which is to
-// follow, would mount none for the pods that come next, and end only those with a
-// record that says where their CSI driver is. Without one nothing is gained by it.
+// checkFormer refuses a configuration that lacks a driver with volumes in use, while a
+// daemon serves that driver. The next daemon would mount no volume of it for new pods,
+// and would unmount only volumes with a record that has the endpoint of their CSI
+// driver. If no daemon runs, refusing would not help.
 func (r *run) checkFormer(ctx context.Context, before *Installation, o Options) error {
 	var gone []string
 	for _, d := range before.Drivers {
@@ -168,14 +167,14 @@ func (r *run) checkFormer(ctx context.Context, before *Installation, o Options) 
 		return nil //nolint:nilerr // it does not serve
 	}
 	if lines := inUse(status, gone); len(lines) > 0 {
-		return fmt.Errorf("the configuration has no %s any more, and volumes of it are in use: put it back until their pods have ended\n  %s", strings.Join(gone, ", "), strings.Join(lines, "\n  "))
+		return fmt.Errorf("the configuration has no %s any more, and volumes of it are in use; add it again until their pods have ended\n  %s", strings.Join(gone, ", "), strings.Join(lines, "\n  "))
 	}
 	return nil
 }
 
-// former are the drivers that were installed earlier and are wanted no more.
-// They stay: their volumes may be mounted, or be about to be, and what takes
-// volumes away is the driver.
+// former returns the drivers that were installed earlier and are not in the
+// configuration any more. They stay: they may have volumes, and only the driver unmounts
+// these.
 func (r *run) former(before, now *Installation) (former []Driver) {
 	for _, d := range slices.Concat(before.Drivers, before.Former) {
 		_, wanted := now.driver(d.Driver)
@@ -183,7 +182,7 @@ func (r *run) former(before, now *Installation) (former []Driver) {
 			continue
 		}
 		former = append(former, d)
-		r.warn("%s is not in the configuration any more, and stays installed: the daemon ends the volumes that pods have, and mounts none. Put it back, or if no pod uses it run: flex2csi uninstall --driver %s", d.Driver, d.Driver)
+		r.warn("%s is not in the configuration any more, and stays installed: the daemon unmounts its volumes, and mounts no new ones; add it to the configuration again, or if no pod uses it run: flex2csi uninstall --driver %s", d.Driver, d.Driver)
 	}
 	return former
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kubelet"
 )
 
-// A Probed is what came of asking a driver that is installed.
+// A Probed is the result of init of an installed driver.
 type Probed struct {
 	Driver string
 	// Shown is its executable, as the node calls it.
@@ -20,11 +20,10 @@ type Probed struct {
 	Err error
 }
 
-// errNotInstalled: the daemon serves what no kubelet finds.
+// errNotInstalled: the daemon serves a driver that no kubelet finds.
 var errNotInstalled = errors.New("is not installed")
 
-// Probe runs init of the drivers of these names, where they are installed, as
-// the kubelet does.
+// Probe runs init of the drivers with these names as the kubelet does.
 func (i *Installation) Probe(ctx context.Context, names []string) []Probed {
 	host := kubelet.Host{Root: i.HostRoot}
 	all := slices.Concat(i.Drivers, i.Former)

@@ -24,12 +24,11 @@ const (
 	socketLock   = ".lock" // added to the socket's name
 	driversFile  = "csidrivers"
 	volumesFile  = "persistentvolumes"
-	retiredFile  = "retired"
 	previousFile = ".json~"
 )
 
-// Leave is what a daemon does at its end: if it was retired, and its drivers are
-// taken away, it leaves nothing behind. left tells whether that is so.
+// Leave removes all directories of flex2csi when the daemon ends, if it was cordoned and
+// its drivers are uninstalled. left reports whether it did.
 func Leave(stateDir, socket string) (left bool, err error) {
 	r, err := cordon.Get(stateDir)
 	if err != nil || r == nil {
@@ -45,9 +44,8 @@ func Leave(stateDir, socket string) (left bool, err error) {
 	return true, removeTraces(kubelet.Host{Root: word.HostRoot}, stateDir, socket)
 }
 
-// removeTraces removes the state directory and that of the socket, with what
-// flex2csi has put there and nobody needs: nothing is removed if there are
-// records, or if another process has begun to serve.
+// removeTraces removes the state directory and the socket's directory. It removes
+// nothing if there are records, or if another process has begun to serve.
 func removeTraces(host kubelet.Host, stateDir, socket string) error {
 	// The locks that a daemon takes, in its order.
 	for _, path := range []string{socket + socketLock, filepath.Join(stateDir, lockFile)} {
@@ -65,8 +63,8 @@ func removeTraces(host kubelet.Host, stateDir, socket string) error {
 	return errors.Join(removeState(host, stateDir), removeSocket(host, socket))
 }
 
-// removeState removes the files, the note of the retirement and the lock last:
-// who comes too early finds them.
+// removeState removes the files; the cordon and the lock go last, for another process
+// that starts meanwhile.
 func removeState(host kubelet.Host, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,7 +73,7 @@ func removeState(host kubelet.Host, dir string) error {
 	if err != nil {
 		return fmt.Errorf("remove the state directory: %w", err)
 	}
-	last := []string{fileName, retiredFile, lockFile}
+	last := []string{fileName, cordon.FileName, lockFile}
 	var strangers []string
 	for _, e := range entries {
 		switch name := e.Name(); {
@@ -99,8 +97,8 @@ func removeState(host kubelet.Host, dir string) error {
 	return removeDir(host, dir)
 }
 
-// removeSocket removes a socket at which nobody listens, and its directory if
-// nothing else is in it.
+// removeSocket removes a socket at which no process listens, and its directory if it
+// is empty then.
 func removeSocket(host kubelet.Host, socket string) error {
 	for _, path := range []string{socket, socket + socketLock} {
 		if err := remove(path); err != nil {

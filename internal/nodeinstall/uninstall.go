@@ -18,30 +18,29 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kubelet"
 )
 
-// UninstallOptions say what to take away.
+// UninstallOptions are what to remove.
 type UninstallOptions struct {
-	// Query says where the node is, and where its drivers may be. What Install
-	// left word of goes first.
+	// Query has the node's root, and where its drivers may be. The Installation has
+	// precedence.
 	Query kubelet.Query
 	// StateDir and Socket are those of the daemon.
 	StateDir, Socket string
-	// Drivers are those to take away; empty: all, and what else there is of
-	// flex2csi on the node.
+	// Drivers are those to remove; empty: all, and all else of flex2csi on the node.
 	Drivers []string
-	// Force takes away what is needed, too.
+	// Force removes drivers that volumes need, too.
 	Force bool
-	// Patience is how long to wait for what is under way.
+	// Patience is how long to wait for operations under way.
 	Patience time.Duration
-	// Sweep takes back this node's VolumeAttachments, and says which; nil:
-	// NoSweep says why they are not looked at.
+	// Sweep deletes this node's VolumeAttachments, and returns their volumes; nil: they
+	// are skipped, and NoSweep is the reason.
 	Sweep   func(context.Context) ([]string, error)
 	NoSweep string
 	Out     io.Writer
 }
 
-// Uninstall takes drivers away, unless volumes of them are in use. Without names
-// it retires the daemon first, so that no pod begins to use one meanwhile; when
-// it refuses, all is as before. Killed, it may be run again.
+// Uninstall removes drivers, unless volumes of them are in use. Without names it cordons
+// the daemon first, so that no pod begins to use a volume meanwhile, and uncordons it if
+// it refuses. It may be killed and run again.
 func Uninstall(ctx context.Context, o UninstallOptions) error {
 	u, err := newRemoval(ctx, o)
 	if err != nil {
@@ -87,8 +86,8 @@ func newRemoval(ctx context.Context, o UninstallOptions) (*removal, error) {
 	return u, nil
 }
 
-// drivers are those that were installed, by the word of it and by what lies
-// there: drivers that hand their calls to this daemon.
+// drivers returns the installed drivers: those of the Installation, and those in the
+// plugin directory that pass their calls to this daemon.
 func (u *removal) drivers(dir string) (names []string) {
 	for _, d := range slices.Concat(u.word.Drivers, u.word.Former) {
 		names = append(names, d.Driver)
@@ -104,7 +103,7 @@ func (u *removal) drivers(dir string) (names []string) {
 	return slices.Compact(names)
 }
 
-// some takes away the drivers that were named. The daemon goes on.
+// some removes the drivers that were named. The daemon goes on.
 func (u *removal) some(ctx context.Context) error {
 	status, err := u.daemon.status(ctx)
 	if err != nil {
@@ -112,7 +111,7 @@ func (u *removal) some(ctx context.Context) error {
 	}
 	for _, d := range status.Drivers {
 		if slices.Contains(u.Drivers, d.FlexDriver) && !u.Force {
-			return fmt.Errorf("the daemon serves %s: take it out of the configuration first, for the next start would install it again", d.FlexDriver)
+			return fmt.Errorf("the daemon serves %s; remove it from the configuration first, since the next start would install it again", d.FlexDriver)
 		}
 	}
 	if err := u.checkUnused(status, u.Drivers); err != nil {
@@ -124,28 +123,27 @@ func (u *removal) some(ctx context.Context) error {
 	return u.forget(u.Drivers)
 }
 
-// everything takes away all that there is of flex2csi, as far as that can be
-// done while its daemon runs.
+// everything removes all of flex2csi, as far as that is possible while the daemon runs.
 func (u *removal) everything(ctx context.Context) error {
-	running, err := u.daemon.retire(ctx)
+	running, err := u.daemon.cordon(ctx)
 	if err != nil {
 		return err
 	}
 	if err := u.release(ctx); err != nil {
-		if again := u.daemon.unretire(ctx); again != nil {
-			return errors.Join(err, fmt.Errorf("and volumes cannot be mounted again before this is put right: %w", again))
+		if again := u.daemon.uncordon(ctx); again != nil {
+			return errors.Join(err, fmt.Errorf("and volumes cannot be mounted before this is corrected: %w", again))
 		}
 		return err
 	}
 	if u.kept {
-		u.say("the records stay in %s, for who installs flex2csi again", u.stateDir)
+		u.say("the records stay in %s, for a later installation", u.stateDir)
 		return nil
 	}
 	if !running {
 		u.say("the daemon does not run: removing its directories")
 		return removeTraces(u.host, u.stateDir, u.Socket)
 	}
-	u.say("done. The daemon sets up nothing any more, and removes its directories when it ends: delete its DaemonSet now, or stop it. A pod of it that is started anew installs the drivers again")
+	u.say("done. The daemon sets up no volume any more, and removes its directories when it ends: delete its DaemonSet now, or stop it. A new pod of the DaemonSet would install the drivers again")
 	return nil
 }
 
@@ -167,8 +165,8 @@ func (u *removal) release(ctx context.Context) error {
 	return u.forget(u.found)
 }
 
-// settled waits until nothing is being set up, and until what no pod has any
-// more is undone.
+// settled waits until no volume is being set up, and until volumes without pods are
+// unmounted.
 func (u *removal) settled(ctx context.Context) (*bridgestatus.BridgeStatus, error) {
 	const pause = 200 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, u.Patience)
@@ -222,7 +220,7 @@ func (u *removal) removeDrivers(ctx context.Context, names []string) error {
 	})
 }
 
-// each does something with all of them, whether or not it can be done with others.
+// each calls f for all drivers, also after errors.
 func (u *removal) each(names []string, do func(install.Options) error) error {
 	var errs []error
 	for _, name := range names {
@@ -241,15 +239,15 @@ func (u *removal) mountinfo() []string {
 	return []string{"/proc/self/mountinfo", u.host.ProcFile(1, "mountinfo")}
 }
 
-// sweep takes back what the daemon has not, as after its records were lost. What
-// is in use is never detached.
+// sweep deletes VolumeAttachments that the daemon has not deleted, as after its records
+// were lost. Volumes in use are never detached.
 func (u *removal) sweep(ctx context.Context) error {
 	switch {
 	case u.Force: // which does not know what is in use
 		u.say("VolumeAttachments of this node are left as they are: flex2csi status --attachments shows them, and the controller deletes them when the Node is gone")
 		return nil
 	case u.Sweep == nil:
-		u.say("VolumeAttachments were not looked at: %s", u.NoSweep)
+		u.say("VolumeAttachments were skipped: %s", u.NoSweep)
 		return nil
 	}
 	names, err := u.Sweep(ctx)
@@ -259,7 +257,7 @@ func (u *removal) sweep(ctx context.Context) error {
 	return err
 }
 
-// forget leaves word that these drivers are not installed any more.
+// forget removes these drivers from the Installation.
 func (u *removal) forget(names []string) error {
 	if _, err := os.Stat(Path(u.stateDir)); errors.Is(err, os.ErrNotExist) {
 		return nil

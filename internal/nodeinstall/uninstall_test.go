@@ -75,7 +75,7 @@ func (n *node) wantKept(o *nodeinstall.UninstallOptions, texts ...string) {
 	wantTexts(n.t, err.Error(), texts...)
 	n.wantThere(pluginDir, "disk", "share")
 	if r, err := cordon.Get(n.o.StateDir); r != nil || err != nil {
-		n.t.Errorf("still retired: %v, %v", r, err)
+		n.t.Errorf("still cordoned: %v, %v", r, err)
 	}
 }
 
@@ -108,8 +108,8 @@ func TestUninstall(t *testing.T) {
 	}
 }
 
-// TestUninstallWithoutWord: the drivers are found by what lies beside them; those
-// of others stay.
+// TestUninstallWithoutWord: the drivers are found by their configuration files; those of
+// others stay.
 func TestUninstallWithoutWord(t *testing.T) {
 	n, o := uninstaller(t)
 	other := drivers("other")
@@ -137,17 +137,17 @@ func TestInUse(t *testing.T) {
 		want    []string
 		left    string
 	}{
-		"a record": {func(n *node) { n.record("example.com/disk") }, []string{"volumes are in use", "pv-1 of example.com/disk", "/pods/1234/"}, "this is left as it is"},
-		"a tombstone": {func(n *node) {
+		"a record": {func(n *node) { n.record("example.com/disk") }, []string{"volumes are in use", "pv-1 of example.com/disk", "/pods/1234/"}, "these volumes are left as they are"},
+		"a pending unmount": {func(n *node) {
 			if err := pendingunmount.Write(n.o.StateDir, pendingunmount.Unmount{Driver: "example.com/disk", Dir: kubeletDir + "/pods/1234/volumes/example.com~disk/data"}); err != nil {
 				n.t.Fatal(err)
 			}
-		}, []string{"unmounted while the daemon was away", "/pods/1234/"}, "this is left as it is"},
+		}, []string{"unmounted while the daemon was down", "/pods/1234/"}, "these volumes are left as they are"},
 		"a spoilt record": {func(n *node) {
 			if err := os.WriteFile(n.o.StateDir+"/x.json", []byte("{"), 0o600); err != nil {
 				n.t.Fatal(err)
 			}
-		}, []string{"a record that cannot be read"}, "this is left as it is"},
+		}, []string{"a record that cannot be read"}, "these volumes are left as they are"},
 		"a mount without a record": {mount, []string{"volumes of it are mounted"}, "unmount them by hand"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestSome(t *testing.T) {
 	}
 }
 
-// TestSweep: what the cluster says goes into the verdict.
+// TestSweep: the state of the cluster decides about the result.
 func TestSweep(t *testing.T) {
 	n, o := uninstaller(t)
 	o.Sweep = func(context.Context) ([]string, error) { return []string{"pv-1"}, errors.New("the API server is away") }
@@ -193,21 +193,20 @@ func TestSweep(t *testing.T) {
 	wantTexts(t, n.out.String(), "pv-2")
 }
 
-// TestInstallEndsRetirement: an uninstallation that was killed is over when
-// somebody installs.
-func TestInstallEndsRetirement(t *testing.T) {
+// TestInstallEndsCordon: install ends an uninstallation that was killed.
+func TestInstallEndsCordon(t *testing.T) {
 	n, _ := uninstaller(t)
 	if _, err := cordon.Begin(n.o.StateDir); err != nil {
 		t.Fatal(err)
 	}
 	n.wantInstalled(pluginDir, "disk", "share")
 	if r, err := cordon.Get(n.o.StateDir); r != nil || err != nil {
-		t.Errorf("still retired: %v, %v", r, err)
+		t.Errorf("still cordoned: %v, %v", r, err)
 	}
 }
 
-// TestLeave: a daemon leaves nothing behind only if it was retired, and its
-// drivers are gone.
+// TestLeave: a daemon removes its directories only if it was cordoned, and its drivers
+// are uninstalled.
 func TestLeave(t *testing.T) {
 	n, _ := uninstaller(t)
 	leave := func(want bool) {

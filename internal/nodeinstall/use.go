@@ -9,8 +9,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 )
 
-// checkUnused refuses to take away what volumes need, and names the pods; with
-// Force it says what will be left. Drivers are those that are to go; empty: all.
+// checkUnused refuses to remove drivers that volumes need, and names the pods; with
+// Force it prints what will be left. Drivers are those to remove; empty: all.
 func (u *removal) checkUnused(s *bridgestatus.BridgeStatus, drivers []string) error {
 	lines := inUse(s, drivers)
 	if len(lines) == 0 {
@@ -18,10 +18,10 @@ func (u *removal) checkUnused(s *bridgestatus.BridgeStatus, drivers []string) er
 	}
 	list := "\n  " + strings.Join(lines, "\n  ")
 	if !u.Force {
-		return fmt.Errorf("volumes are in use on this node: end the pods that use them first, or use --force, which leaves them as they are and nobody to take them away%s", list)
+		return fmt.Errorf("volumes are in use on this node; end the pods that use them first, or use --force, which leaves them mounted without a driver to unmount them%s", list)
 	}
 	u.kept = true
-	u.warn("this is left as it is, and nobody takes it away: the pods will stay Terminating until somebody unmounts by hand, or installs flex2csi again%s", list)
+	u.warn("these volumes are left as they are, without a driver to unmount them: the pods will stay Terminating until an operator unmounts by hand, or installs flex2csi again%s", list)
 	return nil
 }
 
@@ -35,7 +35,7 @@ func inUse(s *bridgestatus.BridgeStatus, drivers []string) (lines []string) {
 	}
 	for _, t := range s.Tombstones {
 		if wanted(t.FlexDriver) {
-			lines = append(lines, "unmounted while the daemon was away, and not yet cleaned up after: "+t.Dir)
+			lines = append(lines, "unmounted while the daemon was down, the unmount is pending: "+t.Dir)
 		}
 	}
 	if len(drivers) == 0 {
@@ -70,7 +70,7 @@ func volumeLines(v *bridgestatus.Volume) (lines []string) {
 	return []string{fmt.Sprintf("%s: no pod has it; %s", name, cmp.Or(strings.Join(what, ", "), "not undone yet"))}
 }
 
-// podName is what there is of one: callouts do not all tell.
+// podName returns the name of a pod as far as it is known: not all callouts have it.
 func podName(p bridgestatus.Pod) string {
 	if p.Name == "" {
 		return cmp.Or(p.UID, "(not known)")
