@@ -18,6 +18,8 @@ type slowMounts struct {
 	all     chan struct{}
 }
 
+func (m *slowMounts) Mounted(string) (bool, error) { return false, nil }
+
 func (m *slowMounts) Unmount(ctx context.Context, _ string) error {
 	select {
 	case m.waiting <- struct{}{}:
