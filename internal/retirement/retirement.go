@@ -3,4 +3,5 @@ package retirement
 
 import "github.com/flex2csi/flex2csi/internal/cordon"
 
+// Get is [cordon.Get].
 func Get(stateDir string) (*cordon.Cordon, error) { return cordon.Get(stateDir) }
