@@ -290,7 +290,7 @@ func daemonKinds() []Kind {
 		},
 		{
 			tombstoneLeft, Warning,
-			[]string{"an unmount made without the daemon could not be completed"},
+			[]string{"a pending unmount could not be completed"},
 			"The volume is unmounted for the pod, and not yet unstaged and detached. The daemon does that when the CSI driver is there: look why it is not.",
 		},
 		{
