@@ -91,7 +91,7 @@ func (w *world) hangVolume(l *liver, before time.Duration) error {
 // with another.
 func (w *world) hangDriver(l *liver, before time.Duration) error {
 	victim := w.newLiver(lives()["plain"])
-	return w.compare(l, before, victim, "another driver hangs", func() error { return w.driver.signal(unix.SIGSTOP) }, func() error {
+	return w.compare(l, before, victim, "another driver hangs", w.driver.stop, func() error {
 		return w.driver.signal(unix.SIGCONT)
 	})
 }

@@ -96,6 +96,20 @@ func (p *process) signal(s syscall.Signal) error {
 	return p.cmd.Process.Signal(s)
 }
 
+// stop stops the process, and waits until it has: kill(2) returns when one thread
+// has heard of SIGSTOP, and on a busy machine the others answer a call meanwhile.
+func (p *process) stop() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return os.ErrProcessDone
+	}
+	if err := p.cmd.Process.Signal(unix.SIGSTOP); err != nil {
+		return err
+	}
+	return unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil)
+}
+
 // release starts what was held.
 func (p *process) release() error {
 	p.mu.Lock()
