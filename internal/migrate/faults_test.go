@@ -234,6 +234,7 @@ func faults() []fault {
 // inject has a fault at request n of those that it is for, and returns whether there was such a request.
 func (j *journey) inject(f fault, n int, kill context.CancelFunc) *bool {
 	hit, since, count := false, time.Time{}, 0
+	once := f.err != nil && !f.often
 	at := func(_ int, request string) error {
 		if !hit && (f.reads || changes(request)) {
 			count++
@@ -241,7 +242,7 @@ func (j *journey) inject(f fault, n int, kill context.CancelFunc) *bool {
 		switch {
 		case !hit && count == n:
 			hit, since = true, time.Now()
-		case !hit || !f.often && f.err != nil || f.often && time.Since(since) > 30*time.Second:
+		case !hit || once || f.often && time.Since(since) > 30*time.Second:
 			return nil
 		}
 		if f.err == nil { // nothing is asked after that
