@@ -17,11 +17,6 @@ import (
 
 // acceptFlex looks at all that the way back needs, right before.
 func (o *one) acceptFlex(ctx context.Context) error {
-	if o.rec.Mode == journal.Offline {
-		if err := o.empty(ctx); err != nil {
-			return err
-		}
-	}
 	if err := o.withoutFinalizers(ctx); err != nil {
 		return err
 	}

@@ -207,7 +207,8 @@ func (r *Runner) resume(ctx context.Context, rec *journal.Record) (*one, error) 
 			return nil, o.save(ctx)
 		}
 		return nil, nil
-	case journal.Planned, journal.Created, journal.Bound, journal.Attached, journal.TakenOver:
+	}
+	if !reached(rec).looked {
 		return o, nil
 	}
 	return o, o.insist(ctx, func(ctx context.Context) error {

@@ -191,14 +191,6 @@ func (o *one) setRetain(ctx context.Context) error {
 
 // accept judges the volume once more, right before it is replaced.
 func (o *one) accept(ctx context.Context) error {
-	if o.rec.Direction == journal.ToFlexVolume {
-		return o.acceptFlex(ctx)
-	}
-	if o.rec.Mode == journal.Offline {
-		if err := o.empty(ctx); err != nil {
-			return err
-		}
-	}
 	v, err := o.r.Planner.again(ctx, o.c, o.rec.Volume)
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
@@ -65,50 +64,19 @@ func (o *one) run(ctx context.Context) error {
 
 // step is what comes after the stage that was reached.
 func (o *one) step() func(context.Context) error {
-	switch o.rec.Stage {
-	case journal.BackedUp:
-		return o.retain
-	case journal.Retained:
-		return o.accept
-	case journal.Accepted, journal.Stopped, journal.Deleting, journal.Deleted:
-		return o.replace
-	case journal.Created:
-		return o.bind
-	case journal.Bound:
-		if o.rec.Direction == journal.ToCSI && o.rec.Attaches && o.handsOver() {
-			return o.attached
-		}
-		if o.waitsForPods() {
-			return o.takenOver
-		}
-		return o.finish
-	case journal.Attached:
-		return o.takenOver
-	case journal.TakenOver:
-		return o.finish
+	s := next(o.rec)
+	do := s.do
+	if o.rec.Direction == journal.ToFlexVolume && s.back != nil {
+		do = s.back
 	}
-	return o.backUp
+	return func(ctx context.Context) error { return do(o, ctx) }
 }
 
 // handsOver: the volume has running pods, which go on.
-func (o *one) handsOver() bool {
-	return o.rec.Mode == journal.Live && slices.ContainsFunc(o.rec.Pods, func(p journal.Pod) bool { return p.Node != "" })
-}
-
-func (o *one) waitsForPods() bool {
-	return o.rec.PutBack == "" && (o.handsOver() || o.rec.Mode == journal.Rolling && len(o.rec.Pods) > 0)
-}
+func (o *one) handsOver() bool { return courseOf(o.rec).handsOver() }
 
 // inWindow: the volume is about to be deleted, or is not there.
-func (o *one) inWindow() bool {
-	switch o.rec.Stage {
-	case journal.Deleting, journal.Deleted:
-		return true
-	case journal.Stopped:
-		return o.rec.Mode == journal.Rolling
-	}
-	return false
-}
+func (o *one) inWindow() bool { return reached(o.rec).window }
 
 // insistInWindow is how long a claim is not left without a volume for want of
 // answers.
