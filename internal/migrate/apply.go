@@ -201,8 +201,7 @@ func (r *Runner) resume(ctx context.Context, rec *journal.Record) (*one, error) 
 	o := r.one(rec)
 	r.decide(rec)
 	rec.RestoreReclaimPolicy = rec.RestoreReclaimPolicy || r.Options.RestoreReclaimPolicy
-	switch rec.Stage {
-	case journal.Finished:
+	if rec.Stage == journal.Finished {
 		if rec.Lagging { // only one of the two places knows
 			return nil, o.save(ctx)
 		}
