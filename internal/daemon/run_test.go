@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -20,14 +22,19 @@ import (
 )
 
 // freePort is a port at which no process listens.
+// It is below the range out of which the kernel gives ports to clients
+// (net.ipv4.ip_local_port_range): one from there may be a client's in the moment
+// between two listeners.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for port := 20000 + rand.IntN(10000); port < 32768; port++ {
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // running is a daemon in this process.
@@ -54,6 +61,11 @@ func start(t *testing.T, o Options, r role) *running {
 func (d *running) is(phase int32) {
 	d.t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); d.phase.Load() != phase; time.Sleep(time.Millisecond) {
+		select {
+		case err := <-d.ended:
+			d.t.Fatalf("it has ended in phase %d and not in %d: %v", d.phase.Load(), phase, err)
+		default:
+		}
 		if time.Now().After(deadline) {
 			d.t.Fatalf("it is in phase %d and not in %d", d.phase.Load(), phase)
 		}
