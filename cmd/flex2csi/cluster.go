@@ -14,10 +14,10 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+	"github.com/flex2csi/flex2csi/internal/cordon"
 	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
-	"github.com/flex2csi/flex2csi/internal/retirement"
 	"github.com/flex2csi/flex2csi/internal/version"
 )
 
@@ -85,7 +85,7 @@ func (c *nodeCluster) tell(b *bridge.Bridge, stateDir string, log *slog.Logger) 
 		Records: b.Records, Staging: b.KubeletStaging, Kubelet: b.KubeletHas, Put: c.PutNodeVolumes, Log: log,
 		FlexDrivers: slices.Sorted(maps.Keys(b.Drivers)), Stages: stagingDrivers(b.Drivers),
 		Retired: func() bool {
-			r, err := retirement.Get(stateDir)
+			r, err := cordon.Get(stateDir)
 			return r != nil || err != nil
 		},
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/nodeinstall"
 	"github.com/flex2csi/flex2csi/internal/objects"
+	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/process"
-	"github.com/flex2csi/flex2csi/internal/tombstone"
 	"github.com/flex2csi/flex2csi/internal/wire"
 )
 
@@ -55,7 +55,7 @@ The exit status is 0 if nothing is wrong, 1 if there are errors or warnings (see
 	set.IntVar(&o.KubeletPID, "kubelet-pid", 0, "process `id` of the kubelet, if there are several")
 	set.StringVar(&o.Config, "config", defaultConfig, "BridgeConfiguration, a `file`")
 	set.StringVar(&o.Socket, "socket", wire.DefaultSocket, "unix socket of the daemon")
-	set.StringVar(&o.StateDir, "state-dir", tombstone.DefaultStateDir, "`directory` of the records of volumes")
+	set.StringVar(&o.StateDir, "state-dir", pendingunmount.DefaultStateDir, "`directory` of the records of volumes")
 	set.BoolVar(&o.ProbeDrivers, "probe-drivers", false, "run init of each driver in the plugin directory, as the kubelet does; drivers of other vendors may do anything then")
 	o.format.add(c)
 	set.StringVar(&o.failOn, "fail-on", "warning", "lowest `severity` for exit status 1: error or warning")

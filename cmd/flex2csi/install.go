@@ -18,7 +18,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
 	"github.com/flex2csi/flex2csi/internal/nodeinstall"
-	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/trust"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -40,7 +40,7 @@ func (o *nodeOptions) add(set *pflag.FlagSet) {
 	set.StringVar(&o.distribution, "distribution", "", "`kind` of the node, for what its kubelet does not say: "+strings.Join(distributionNames(), ", "))
 	set.IntVar(&o.kubeletPID, "kubelet-pid", 0, "process `id` of the kubelet, if there are several")
 	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket of the daemon")
-	set.StringVar(&o.stateDir, "state-dir", tombstone.DefaultStateDir, "`directory` of the daemon's records")
+	set.StringVar(&o.stateDir, "state-dir", pendingunmount.DefaultStateDir, "`directory` of the daemon's records")
 }
 
 func distributionNames() (names []string) {

@@ -21,7 +21,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/nodeinstall"
 	"github.com/flex2csi/flex2csi/internal/nodemounts"
-	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/trust"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
@@ -71,7 +71,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 	b.Removed = removed.Driver
 	leaveCluster := cluster.run(life) // operations go on with it until the end
 	err = daemon.Run(ctx, daemon.Options{
-		Bridge: b, Store: store, Tombstones: tombstone.Dir(o.stateDir), StateDir: o.stateDir, Socket: o.socket, Drivers: views, Metrics: metrics, Cluster: cluster.status,
+		Bridge: b, Store: store, Tombstones: pendingunmount.Dir(o.stateDir), StateDir: o.stateDir, Socket: o.socket, Drivers: views, Metrics: metrics, Cluster: cluster.status,
 		HTTPEndpoint: o.httpEndpoint, MetricsPath: o.metricsPath, Drain: o.drain, Interval: o.interval, Log: log,
 		Background: cluster.tell(b, o.stateDir, log),
 	})
@@ -135,7 +135,7 @@ func (o *serveOptions) bridge(life context.Context, store *volstate.Store, log *
 		Context:    life,
 		Mounts:     &nodemounts.Mounts{Mounter: mounter.Mounter{Log: log}, KubeletDir: o.kubeletDir},
 		State:      store,
-		Tombstones: tombstone.Dir(o.stateDir),
+		Tombstones: pendingunmount.Dir(o.stateDir),
 		KubeletDir: o.kubeletDir,
 		NodeName:   o.nodeName,
 		BootID:     boot,

@@ -12,7 +12,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/calllog"
-	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/trust"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -41,7 +41,7 @@ until it gets SIGTERM.`,
 	set := c.Flags()
 	addConfig(set, &o.config)
 	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket at which flexdriver calls; only root may enter its directory")
-	set.StringVar(&o.stateDir, "state-dir", tombstone.DefaultStateDir, "`directory` of the records of volumes, and of notes that flexdriver leaves. It has to outlive this process, and is for one daemon")
+	set.StringVar(&o.stateDir, "state-dir", pendingunmount.DefaultStateDir, "`directory` of the records of volumes, and of notes that flexdriver leaves. It has to outlive this process, and is for one daemon")
 	set.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's --root-dir")
 	set.StringVar(&o.nodeName, "node-name", "", "`name` of this node in Kubernetes; required")
 	o.api.addExplicit(c)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/daemon"
-	"github.com/flex2csi/flex2csi/internal/tombstone"
+	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/wire"
 )
 
@@ -44,7 +44,7 @@ the exit status is 1 if they select nothing.`,
 	}
 	set := c.Flags()
 	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket of the daemon")
-	set.StringVar(&o.stateDir, "state-dir", tombstone.DefaultStateDir, "`directory` of the records, if there is no daemon")
+	set.StringVar(&o.stateDir, "state-dir", pendingunmount.DefaultStateDir, "`directory` of the records, if there is no daemon")
 	set.StringVar(&o.by, "by", "volume", "what has a row in the table: `volume or pod`")
 	o.format.add(c)
 	set.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long the daemon may take to answer; with --attachments, the API server in all")

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/testenv"
-	"github.com/flex2csi/flex2csi/internal/tombstone"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -62,7 +62,7 @@ func TestRecords(t *testing.T) {
 		}
 	}
 	age(t, n.o.StateDir, "pv1")
-	if err := tombstone.Write(n.o.StateDir, tombstone.Tombstone{Driver: "example.com/disk", Command: flex.CommandUnmount, Dir: "/gone", Time: hourAgo}); err != nil {
+	if err := pendingunmount.Write(n.o.StateDir, pendingunmount.Unmount{Driver: "example.com/disk", Command: flex.CommandUnmount, Dir: "/gone", Time: hourAgo}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(n.o.StateDir, "torn.json"), []byte("torn"), 0o600); err != nil {
