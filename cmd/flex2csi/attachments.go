@@ -26,7 +26,7 @@ func (o *statusOptions) showAttachments(ctx context.Context, names []string, env
 		return err
 	}
 	s := attachmentStatus(findings, time.Now())
-	shown := s.Filter(names)
+	shown := s.Filter(names).Filter(o.namespaces.namespaces)
 	if len(names) > 0 && len(shown.Attachments) == 0 {
 		return fmt.Errorf("no VolumeAttachment of flex2csi is for %s (there are %d)", strings.Join(names, " or "), len(s.Attachments))
 	}

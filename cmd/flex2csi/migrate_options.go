@@ -17,21 +17,27 @@ import (
 )
 
 // selectOptions say which volumes are meant.
-type selectOptions struct{ selection migrate.Selection }
+type selectOptions struct {
+	namespaceOptions
+	selection migrate.Selection
+}
 
 func (o *selectOptions) add(c *cobra.Command) {
 	set := c.Flags()
 	set.StringArrayVar(&o.selection.Claims, "claim", nil, "the volume of this claim, `namespace/name`; may be repeated")
-	set.StringSliceVarP(&o.selection.Namespaces, "namespace", "n", nil, "volumes of claims in these `namespaces`")
+	o.namespaceOptions.add(c, "FlexVolumes of all namespaces, and those without a claim")
 	set.StringVarP(&o.selection.Selector, "selector", "l", "", "volumes with matching labels, a `selector` as of kubectl")
 	set.StringVar(&o.selection.ClaimSelector, "claim-selector", "", "volumes of claims with matching labels, a `selector`")
 	set.StringArrayVar(&o.selection.Drivers, "driver", nil, "volumes of this FlexVolume driver, `vendor/name`; may be repeated")
-	set.BoolVar(&o.selection.All, "all", false, "all FlexVolumes")
+	set.BoolVar(&o.selection.All, "all", false, "all FlexVolumes, as --all-namespaces without other flags")
 }
 
 // complete checks what was asked for.
 func (o *selectOptions) complete(names []string) error {
-	o.selection.Names = names
+	o.selection.Names, o.selection.Namespaces = names, o.namespaces
+	if o.all && o.selection.Empty() { // else it is what the others narrow
+		o.selection.All = true
+	}
 	if o.selection.Empty() {
 		return usagef("which volumes? Name some, or choose them with --claim, --namespace, --selector, --claim-selector or --driver; --all are all FlexVolumes")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 // resumeOptions are the flags of migrate resume.
 type resumeOptions struct {
 	runOptions
-	accept []string
+	namespaces namespaceOptions
+	accept     []string
 }
 
 func newMigrateResume() *cobra.Command {
@@ -35,6 +37,7 @@ for confirmation: apply or rollback did.`,
   flex2csi migrate resume orders --timeout 30m`,
 		RunE: o.resume,
 	}
+	o.namespaces.add(c, "volumes of all namespaces, the default")
 	addAccept(c, &o.accept)
 	o.runOptions.add(c)
 	return c
@@ -59,6 +62,7 @@ func (o *resumeOptions) resume(c *cobra.Command, names []string) error {
 	if err != nil {
 		return err
 	}
+	records = slices.DeleteFunc(records, func(r *journal.Record) bool { return o.namespaces.without(r.Claim) })
 	r := &results{named: names}
 	if len(records) == 0 {
 		fmt.Fprintln(env.err, "Nothing is unfinished. Nothing was changed.")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -12,16 +13,17 @@ import (
 // rollbackOptions are the flags of migrate rollback.
 type rollbackOptions struct {
 	runOptions
-	all     bool
-	offline bool
-	accept  []string
-	yes     bool
+	namespaces namespaceOptions
+	all        bool
+	offline    bool
+	accept     []string
+	yes        bool
 }
 
 func newMigrateRollback() *cobra.Command {
 	o := rollbackOptions{runOptions: newRunOptions()}
 	c := &cobra.Command{
-		Use:   "rollback NAME... | --all",
+		Use:   "rollback NAME... | --namespace NAMESPACE | --all",
 		Short: "Replace CSI volumes with the FlexVolumes that they were",
 		Long: `Replace volumes that were migrated, or whose migration is not finished, with the
 FlexVolumes that they were: the same way back, with the same care, also under
@@ -32,6 +34,7 @@ cluster, and in the volume itself. The bridge still has to serve their driver.`,
 		RunE: o.rollback,
 	}
 	set := c.Flags()
+	o.namespaces.add(c, "as --all")
 	set.BoolVar(&o.all, "all", false, "all volumes that were migrated or are being migrated")
 	set.BoolVar(&o.offline, "offline", false, "take volumes, too, whose pods the operator has stopped or stops meanwhile")
 	set.StringSliceVar(&o.accept, "accept", nil, "`checks` to accept: kubelet-restart")
@@ -41,10 +44,11 @@ cluster, and in the volume itself. The bridge still has to serve their driver.`,
 }
 
 func (o *rollbackOptions) check(args []string, env environment) error {
+	all := o.all || o.namespaces.all
 	switch {
-	case !o.all && len(args) == 0:
-		return usagef("which volumes? Name some, or give --all; flex2csi migrate status shows them")
-	case o.all && len(args) > 0:
+	case !all && len(o.namespaces.namespaces)+len(args) == 0:
+		return usagef("which volumes? Name some, or give --namespace or --all; flex2csi migrate status shows them")
+	case all && len(args) > 0:
 		return usagef("--all are all that were migrated: name none besides")
 	}
 	if err := o.runOptions.check(); err != nil {
@@ -76,6 +80,7 @@ func (o *rollbackOptions) rollback(c *cobra.Command, names []string) error {
 	if err != nil {
 		return err
 	}
+	records = slices.DeleteFunc(records, func(r *journal.Record) bool { return o.namespaces.without(r.Claim) })
 	r := &results{named: names, back: true}
 	if len(records) == 0 {
 		fmt.Fprintln(env.err, "Nothing was migrated. Nothing was changed.")

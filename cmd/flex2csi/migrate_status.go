@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,10 +62,13 @@ func (o *lookOptions) records(ctx context.Context, cluster *kube.Cluster, env en
 }
 
 // migrateStatusOptions are the flags of migrate status.
-type migrateStatusOptions struct{ lookOptions }
+type migrateStatusOptions struct {
+	lookOptions
+	namespaces namespaceOptions
+}
 
 func newMigrateStatus() *cobra.Command {
-	o := migrateStatusOptions{newLookOptions(asName)}
+	o := migrateStatusOptions{lookOptions: newLookOptions(asName)}
 	c := &cobra.Command{
 		Use:   "status [NAME...]",
 		Short: "Show the progress of migrations, and what is wrong with them",
@@ -77,6 +81,7 @@ A NAME is that of a PersistentVolume, or namespace/name of a claim; with NAMEs o
 those are shown, and the exit status is 1 if one of them is of no migration.`,
 		RunE: o.status,
 	}
+	o.namespaces.add(c, "volumes of all namespaces, the default")
 	o.add(c)
 	return c
 }
@@ -95,6 +100,7 @@ func (o *migrateStatusOptions) status(c *cobra.Command, names []string) error {
 		return err
 	}
 	situation, missing := situation.Filter(names)
+	situation.Volumes = slices.DeleteFunc(slices.Clone(situation.Volumes), func(v migrate.VolumeStatus) bool { return o.namespaces.without(v.Claim) })
 	if err := o.format.print(env.out, situation, situation.Table); err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ type statusOptions struct {
 	socket, stateDir, by string
 	timeout              time.Duration
 	attachments          bool
+	namespaces           namespaceOptions
 	api                  apiAccess
 	format               outputFormat
 }
@@ -46,6 +47,7 @@ the exit status is 1 if they select nothing.`,
 	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket of the daemon")
 	set.StringVar(&o.stateDir, "state-dir", pendingunmount.DefaultStateDir, "`directory` of the records, if there is no daemon")
 	set.StringVar(&o.by, "by", "volume", "what has a row in the table: `volume or pod`")
+	o.namespaces.add(c, "volumes of pods in all namespaces, the default")
 	o.format.add(c)
 	set.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long the daemon may take to answer; with --attachments, the API server in all")
 	set.BoolVar(&o.attachments, "attachments", false, "show the VolumeAttachments of the cluster; the flags that follow are for this")
@@ -68,7 +70,7 @@ func (o *statusOptions) status(ctx context.Context, names []string, env environm
 	if err != nil {
 		return err
 	}
-	shown := s.Filter(names)
+	shown := s.Filter(names).Filter(o.namespaces.namespaces)
 	if len(names) > 0 && len(shown.Volumes)+len(shown.Drivers)+len(shown.Failures) == 0 {
 		return fmt.Errorf("nothing on this node is called %s (there are %d volumes)", strings.Join(names, " or "), len(s.Volumes))
 	}
