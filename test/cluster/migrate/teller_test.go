@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -73,6 +74,10 @@ func testTeller(w *world) {
 	_, err := w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace).Get(w.t.Context(), "node-2", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		w.t.Errorf("what node-2 has told is left: %v", err)
+	}
+	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "bare"}} // one that is not there is no error
+	if _, err := w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace).Create(w.t.Context(), other, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+		w.check(err)
 	}
 	if err := w.as("node-2", tokens["node-2"]).DropNodeVolumes(w.t.Context(), "bare"); err == nil {
 		w.t.Error("node-2 may take away what another has told")
