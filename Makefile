@@ -356,7 +356,7 @@ deps: ## update the golden list of what flexdriver links
 
 .PHONY: docs
 docs: ## make docs/reference and man/ from the programs' own flags and from docs/
-	go test ./hack/manual ./hack/manifests ./cmd/flexdriver ./cmd/flex2csi -run '^(TestManual|TestDocuments|TestDistributions|TestLifecycle|TestManifests)$$' -update
+	go test ./hack/manual ./hack/manifests ./cmd/flexdriver ./cmd/flex2csi ./internal/migrate -run '^(TestManual|TestDocuments|TestDistributions|TestLifecycle|TestManifests|TestChecks)$$' -update
 
 .PHONY: verify
 verify: $(TOOLS)/gofumpt ## go.mod is tidy and all files are formatted

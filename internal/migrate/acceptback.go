@@ -87,8 +87,8 @@ func (o *one) withoutFinalizers(ctx context.Context) error {
 			if err != nil {
 				return "", err
 			}
-			if f := foreignFinalizer(pv); f != "" {
-				return "it has the finalizer " + f + ": whoever has set it has to take it away", nil
+			if _, foreign := sortFinalizers(pv); len(foreign) > 0 {
+				return "it has the finalizer " + foreign[0] + ": whoever has set it has to take it away", nil
 			}
 			return "", nil
 		},
@@ -207,9 +207,12 @@ func (o *one) dryRun(ctx context.Context, no func(string, ...any) error) error {
 	if err != nil {
 		return err
 	}
-	j := &judge{w: newWorld(o.c), v: &Volume{Name: o.rec.Volume, Replacement: object}}
-	j.checkDryRun(ctx)
-	for _, c := range j.v.Checks {
+	f := &findings{}
+	s := &subject{w: newWorld(o.c), v: &Volume{Name: o.rec.Volume, Replacement: object}}
+	if err := s.checkDryRun(ctx, f); err != nil {
+		return err
+	}
+	for _, c := range f.all {
 		if c.Status == Fails {
 			return no("%s", c.Evidence)
 		}

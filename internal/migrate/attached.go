@@ -79,7 +79,7 @@ func (w *world) attachedByController(ctx context.Context, v flexVolume, node *co
 	if err != nil {
 		return false, err
 	}
-	if !(&judge{driver: driver}).attaches() {
+	if !attaches(driver) {
 		return slices.ContainsFunc(node.Status.VolumesAttached, func(a corev1.AttachedVolume) bool {
 			return a.Name == v.unique() && a.DevicePath == attachment.DevicePrefix+v.handle
 		}), nil
@@ -90,28 +90,6 @@ func (w *world) attachedByController(ctx context.Context, v flexVolume, node *co
 			attachment.Managed(o) && attachment.AttachedBy(o) == attachment.AttachedByController &&
 			o.Spec.Attacher == v.csiDriver && o.Spec.NodeName == node.Name && attachment.Handle(o) == v.handle
 	}), err
-}
-
-// checkVolumesAttached wants no vendor's driver to detach the volume later.
-func (j *judge) checkVolumesAttached(ctx context.Context) {
-	const name = "volumes-attached"
-	on, err := j.w.attachedByVendor(ctx, flexVolume{j.v.FlexDriver, j.v.Name, j.v.CSIDriver, j.v.Handle})
-	if err != nil {
-		j.unknown(name, err)
-		return
-	}
-	for _, node := range on {
-		if slices.ContainsFunc(j.v.Pods, func(p Pod) bool { return p.Node == node }) {
-			j.check(name, NotLive, "take the vendor's driver out of kube-controller-manager and remove the entry (docs/migrate.md, A vendor's driver in kube-controller-manager), or stop the pod for it",
-				"%s; it would detach the volume under the pod when kube-controller-manager restarts", byVendor(node))
-			continue
-		}
-		j.check(name, Fails, "plan again in a minute; if the entry stays, remove it (docs/migrate.md, A vendor's driver in kube-controller-manager)",
-			"%s, where no pod uses it; kube-controller-manager is about to detach it, or no longer has the driver", byVendor(node))
-	}
-	if len(on) == 0 {
-		j.check(name, OK, "", "no vendor's driver in kube-controller-manager has it attached (status.volumesAttached of the nodes)")
-	}
 }
 
 // byVendor says what the status of a node has.

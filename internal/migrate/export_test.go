@@ -2,6 +2,8 @@ package migrate
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
@@ -23,7 +25,7 @@ func Render(ctx context.Context, c *bridgeconfig.Configuration, raw []byte) (rep
 		return nil, nil, err
 	}
 	data, err := r.object.MarshalJSON()
-	return data, &Volume{Checks: r.checks, Changes: r.changes, Secrets: r.secrets, Original: original(old)}, err
+	return data, &Volume{Checks: append(r.modesFound.all, r.secretsFound.all...), Changes: r.changes, Secrets: r.secrets, Original: original(old)}, err
 }
 
 // YAMLOf writes JSON as YAML.
@@ -69,4 +71,14 @@ func Lossless(raw []byte) error {
 		return err
 	}
 	return lossless(raw, m.Object)
+}
+
+// CheckTable are the checks as docs/migrate.md has them.
+func CheckTable() string {
+	var b strings.Builder
+	b.WriteString("| check | what is looked at |\n|---|---|\n")
+	for _, c := range checks() {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", c.name, c.about)
+	}
+	return b.String()
 }

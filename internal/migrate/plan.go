@@ -49,9 +49,7 @@ func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
 	}
 	plan := &Plan{APIVersion: apiVersion, Kind: planKind, Made: p.Now().UTC(), Server: p.Server, Volumes: []*Volume{}}
 	for _, o := range found {
-		j := &judge{w: w, d: drivers[o.flexDriver()], old: o, v: &Volume{}}
-		j.volume(ctx)
-		plan.Volumes = append(plan.Volumes, j.v)
+		plan.Volumes = append(plan.Volumes, w.check(ctx, drivers[o.flexDriver()], o))
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("looked at %d of %d volumes: %w", len(plan.Volumes), len(found), context.Cause(ctx))
 		}
@@ -78,7 +76,7 @@ func (p *Planner) untried(ctx context.Context) string {
 	return ""
 }
 
-// again judges one volume by what there is now.
+// again checks one volume by what there is now.
 func (p *Planner) again(ctx context.Context, c *objects.Client, name string) (*Volume, error) {
 	drivers, err := p.drivers()
 	if err != nil {
@@ -92,9 +90,7 @@ func (p *Planner) again(ctx context.Context, c *objects.Client, name string) (*V
 	if o == nil {
 		return nil, terminal("PersistentVolume %s is gone: somebody else has deleted it; the journal has it", name)
 	}
-	j := &judge{w: w, d: drivers[o.flexDriver()], old: o, v: &Volume{}}
-	j.volume(ctx)
-	return j.v, nil
+	return w.check(ctx, drivers[o.flexDriver()], o), nil
 }
 
 // drivers are those of the configuration by their names.

@@ -26,7 +26,7 @@ import (
 func (o *one) reattach(ctx context.Context) error {
 	w := newWorld(o.c)
 	driver, err := get(ctx, w, objects.CSIDrivers(), "", o.rec.CSIDriver)
-	if err != nil || !(&judge{driver: driver}).attaches() {
+	if err != nil || !attaches(driver) {
 		return err
 	}
 	attached, err := o.attachments(ctx, w)

@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -48,19 +47,19 @@ type rendered struct {
 	object  *Manifest
 	mapped  *csivol.Volume
 	changes []Change
-	checks  []Check
 	secrets []SecretCopy
-	dropped []string // finalizers that are taken away
+	removed []string // finalizers that the swap removes
+
+	// What the checks say of it.
+	otherReadOnly bool // the mapping makes another volume of it where a pod uses it read-only
+	modesFound    findings
+	secretsFound  findings
 }
 
 func (r *rendered) change(field, before, after, why string) {
 	if before != after {
 		r.changes = append(r.changes, Change{field, before, after, why})
 	}
-}
-
-func (r *rendered) check(name string, s Status, do, evidence string, args ...any) {
-	r.checks = append(r.checks, Check{Name: name, Status: s, Evidence: fmt.Sprintf(evidence, args...), Do: do})
 }
 
 // A driver is one of the configuration.
@@ -78,11 +77,12 @@ func (d *driver) render(ctx context.Context, old *volume) (*rendered, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &rendered{mapped: mapped}
-	r.readOnly(old)
-	if other, err := d.mapped(ctx, old, true); err != nil || !sameVolume(mapped, other) {
-		r.check("mapping", Decide, "see whether a pod uses it read-only; if all do, write the manifest by hand",
-			"the mapping makes another volume of it where a pod uses the claim read-only, and a PersistentVolume is one for all")
+	r := &rendered{mapped: mapped, modesFound: findings{name: "access-mode"}, secretsFound: findings{name: "secrets"}}
+	r.removed, _ = sortFinalizers(old)
+	other, err := d.mapped(ctx, old, true)
+	r.otherReadOnly = err != nil || !sameVolume(mapped, other)
+	if old.Spec.FlexVolume.ReadOnly {
+		r.change("spec.flexVolume.readOnly", "true", "", "it had no effect")
 	}
 	csi := map[string]any{"driver": mapped.Driver, "volumeHandle": mapped.Handle}
 	put(csi, "fsType", mapped.FSType)
@@ -106,7 +106,6 @@ func (d *driver) render(ctx context.Context, old *volume) (*rendered, error) {
 	r.object = &Manifest{unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec,
 	}}}
-	r.finalizers(old)
 	return r, nil
 }
 
@@ -126,16 +125,6 @@ func sameVolume(a, b *csivol.Volume) bool {
 		maps.Equal(a.Context, b.Context) && slices.Equal(a.MountFlags, b.MountFlags)
 }
 
-// readOnly: the field has no effect on FlexVolumes of a PersistentVolume
-// (pkg/volume/flexvolume/util.go, getReadOnly, Kubernetes v1.37.1), and would
-// have one on how a CSI volume is attached.
-func (r *rendered) readOnly(old *volume) {
-	if old.Spec.FlexVolume.ReadOnly {
-		r.check("read-only", Note, "", "spec.flexVolume.readOnly is true, which had no effect: whether a pod may write, its claim's volume says; it is left away")
-		r.change("spec.flexVolume.readOnly", "true", "", "it had no effect")
-	}
-}
-
 // modes puts the mode that the CSI driver is told first: the kubelet's CSI
 // plugin takes the first (pkg/volume/csi/csi_attacher.go and csi_mounter.go,
 // Kubernetes v1.37.1). With modes that cannot be attached together it stays alone. A
@@ -150,7 +139,7 @@ func (r *rendered) modes(old *volume, spec map[string]any) {
 	after := modes
 	if want != "" && !(len(modes) > 0 && modes[0] == want) {
 		if want == string(csivol.ReadWriteOncePod) || slices.Contains(modes, string(csivol.ReadWriteOncePod)) {
-			r.check("access-mode", Fails, "change volume.accessMode of the configuration",
+			r.modesFound.fails("change volume.accessMode of the configuration",
 				"the mapping says %s and the PersistentVolume has %s: ReadWriteOncePod goes with no other", want, strings.Join(modes, ", "))
 			return
 		}
@@ -159,7 +148,7 @@ func (r *rendered) modes(old *volume, spec map[string]any) {
 	why := "the bridge tells the CSI driver " + want + ", and the kubelet tells it the first"
 	if one := attachable(after, r.mapped.AccessMode); len(one) < len(after) {
 		after, why = one, "a CSI volume with ReadWriteOnce and ReadOnlyMany cannot be attached; the bridge tells the CSI driver "+one[0]
-		r.check("access-mode", Note, "", "a CSI volume cannot have both ReadWriteOnce and ReadOnlyMany; the replacement has %s, which the bridge tells the CSI driver, and the claim stays bound", one[0])
+		r.modesFound.note("", "a CSI volume cannot have both ReadWriteOnce and ReadOnlyMany; the replacement has %s, which the bridge tells the CSI driver, and the claim stays bound", one[0])
 	}
 	put(spec, "accessModes", after)
 	r.change("spec.accessModes", strings.Join(modes, ", "), strings.Join(after, ", "), why)
@@ -184,9 +173,6 @@ func (r *rendered) compare(old *volume, mapped *csivol.Volume) {
 	r.change("spec.csi.fsType", source.FSType, mapped.FSType, "volume.fsType of the configuration")
 	before := old.Spec.MountOptions
 	r.change("spec.mountOptions", strings.Join(before, ","), strings.Join(mapped.MountFlags, ","), "volume.mountFlags of the configuration")
-	if len(before) > 0 {
-		r.check("mount-options", Note, "", "the volume had spec.mountOptions (%s), with which the kubelet mounts no FlexVolume; now there are those of the mapping", strings.Join(before, ","))
-	}
 	r.change("spec.persistentVolumeReclaimPolicy", old.policy(), policyRetain, "so that nothing that is stored can be deleted; restored in the end only if that is asked for")
 }
 
@@ -236,27 +222,6 @@ func stripped(old map[string]any) map[string]any {
 	delete(sub(metadata, "annotations"), lastApplied)
 	delete(sub(object, "spec", "claimRef"), "resourceVersion")
 	return object
-}
-
-// finalizers takes only those away that are known to be in nobody's way.
-func (r *rendered) finalizers(old *volume) {
-	var foreign []string
-	for _, f := range old.Finalizers {
-		if f == protection || strings.HasPrefix(f, attacherPrefix) {
-			r.dropped = append(r.dropped, f)
-			continue
-		}
-		foreign = append(foreign, f)
-	}
-	switch {
-	case len(foreign) > 0:
-		r.check("finalizers", Fails, "find out who has set it, and have that take it away: nobody else knows what it waits for",
-			"the PersistentVolume has the finalizer %s, which is none of the control plane's", list(foreign))
-	case len(r.dropped) > 0:
-		r.check("finalizers", OK, "", "%s, which the control plane sets, and sets anew where it is needed", list(r.dropped))
-	default:
-		r.check("finalizers", OK, "", "none")
-	}
 }
 
 // list is for sentences.

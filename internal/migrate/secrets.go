@@ -58,7 +58,7 @@ func (d *driver) reference(r *rendered, old *volume, stage string, source *bridg
 		r.wants(stage, ref.Namespace+"/"+ref.Name, ref, nil)
 		return ref, true
 	case source.File != "":
-		r.check("secrets", Fails, fmt.Sprintf("make a Secret of what is in it, and name that: --secret %s:%s=NAMESPACE/NAME", d.config.FlexDriver, stage),
+		r.secretsFound.fails(fmt.Sprintf("make a Secret of what is in it, and name that: --secret %s:%s=NAMESPACE/NAME", d.config.FlexDriver, stage),
 			"secrets.%s is the file %s on each node, and a PersistentVolume can name a Secret only", stage, source.File)
 		return csivol.SecretRef{}, false
 	}
@@ -73,11 +73,11 @@ func (d *driver) fromFlex(r *rendered, old *volume, stage string, source *bridge
 		return csivol.SecretRef{}, false // nothing is wanted of it
 	}
 	if own.Name == "" {
-		r.check("secrets", Fails, "", "secrets.%s comes from the volume's Secret, and the volume has none (spec.flexVolume.secretRef)", stage)
+		r.secretsFound.fails("", "secrets.%s comes from the volume's Secret, and the volume has none (spec.flexVolume.secretRef)", stage)
 		return csivol.SecretRef{}, false
 	}
 	if !isName(own.Name) || !isName(own.Namespace) {
-		r.check("secrets", Fails, "", "spec.flexVolume.secretRef names the Secret %q in namespace %q, which cannot be", own.Name, own.Namespace)
+		r.secretsFound.fails("", "spec.flexVolume.secretRef names the Secret %q in namespace %q, which cannot be", own.Name, own.Namespace)
 		return csivol.SecretRef{}, false
 	}
 	same := true
@@ -126,61 +126,69 @@ func (r *rendered) wants(stage, from string, to csivol.SecretRef, keys map[strin
 	r.secrets = append(r.secrets, SecretCopy{Stages: []string{refField(stage)}, From: from, To: name, Keys: maps.Clone(keys), optional: optional})
 }
 
-// checkSecrets sees whether the Secrets are there, by their keys alone.
-func (j *judge) checkSecrets(ctx context.Context) {
-	for i := range j.r.secrets {
-		j.checkSecret(ctx, &j.r.secrets[i])
-	}
-	for _, s := range j.r.secrets {
-		if s.From != s.To || !s.There {
-			j.v.Secrets = append(j.v.Secrets, s)
-		}
+// secretChecks are about the Secrets that the replacement names.
+func secretChecks() []check {
+	return []check{
+		{"secrets", "that the Secrets are there, with their keys", (*subject).rendered, (*subject).checkSecrets},
 	}
 }
 
-func (j *judge) checkSecret(ctx context.Context, s *SecretCopy) {
+// checkSecrets sees whether the Secrets are there, by their keys alone.
+func (s *subject) checkSecrets(ctx context.Context, f *findings) error {
+	f.all = append(f.all, s.r.secretsFound.all...)
+	for i := range s.r.secrets {
+		c := &s.r.secrets[i]
+		s.w.checkSecret(ctx, f, c)
+		if c.From != c.To || !c.There {
+			s.v.Secrets = append(s.v.Secrets, *c)
+		}
+	}
+	return nil
+}
+
+func (w *world) checkSecret(ctx context.Context, f *findings, s *SecretCopy) {
 	fields := strings.Join(s.Stages, ", ")
 	if s.From != s.To && len(s.Keys) > 0 { // optional keys that the old one has not are not wanted
-		if keys, err := j.secretKeys(ctx, s.From); err == nil && keys != nil {
+		if keys, err := w.secretKeys(ctx, s.From); err == nil && keys != nil {
 			maps.DeleteFunc(s.Keys, func(key, from string) bool {
 				return slices.Contains(s.optional, key) && !slices.Contains(keys, from)
 			})
 		}
 		s.Command = copyCommand(s)
 	}
-	keys, err := j.secretKeys(ctx, s.To)
+	keys, err := w.secretKeys(ctx, s.To)
 	switch {
 	case err != nil:
-		j.check("secrets", Decide, "see that it is there before the volume is migrated", "whether Secret %s (%s) is there is not known: %v", s.To, fields, err)
+		f.decide("see that it is there before the volume is migrated", "whether Secret %s (%s) is there is not known: %v", s.To, fields, err)
 		return
 	case keys == nil && s.From != s.To:
-		j.check("secrets", Decide, "make it with the command that the plan has for it (secrets)", "Secret %s (%s) is not there yet: it has to be made of %s", s.To, fields, s.From)
+		f.decide("make it with the command that the plan has for it (secrets)", "Secret %s (%s) is not there yet: it has to be made of %s", s.To, fields, s.From)
 		return
 	case keys == nil:
-		j.check("secrets", Fails, "make it", "Secret %s (%s) is not there", s.To, fields)
+		f.fails("make it", "Secret %s (%s) is not there", s.To, fields)
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Keys)) {
 		if !slices.Contains(keys, key) && !slices.Contains(s.optional, key) {
-			j.check("secrets", Fails, "", "Secret %s (%s) has no key %q, only %q", s.To, fields, key, keys)
+			f.fails("", "Secret %s (%s) has no key %q, only %q", s.To, fields, key, keys)
 			return
 		}
 	}
 	s.There = true
-	j.check("secrets", OK, "", "Secret %s (%s) has the keys %q", s.To, fields, keys)
+	f.ok("Secret %s (%s) has the keys %q", s.To, fields, keys)
 	if more := slices.DeleteFunc(keys, func(k string) bool { _, ok := s.Keys[k]; return ok }); len(s.Keys) > 0 && len(more) > 0 {
-		j.check("secrets", Note, "", "the CSI driver gets all keys of Secret %s (%s), so also %q, which the bridge does not give it", s.To, fields, more)
+		f.note("", "the CSI driver gets all keys of Secret %s (%s), so also %q, which the bridge does not give it", s.To, fields, more)
 	}
 }
 
 // secretKeys returns the names of the keys of a Secret, sorted; nil if there is
 // no such Secret.
-func (j *judge) secretKeys(ctx context.Context, name string) ([]string, error) {
+func (w *world) secretKeys(ctx context.Context, name string) ([]string, error) {
 	namespace, name, ok := strings.Cut(name, "/")
 	if !ok {
 		return nil, nil
 	}
-	secret, err := j.w.client.Get(ctx, objects.Secrets().Resource, namespace, name) // not kept
+	secret, err := w.client.Get(ctx, objects.Secrets().Resource, namespace, name) // not kept
 	if err != nil || secret == nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func stages() []stage {
 			return "delete the PersistentVolume, which stays until its finalizers are gone", "delete " + pvPath(v) + " (uid " + v.Original.UID + ", and its resourceVersion)"
 		}},
 		{name: journal.Deleted, looked: true, window: true, do: (*one).replace, plan: func(v *Volume, r *rendered) (string, string) {
-			return "take away " + list(r.dropped) + "; from here the claim is Lost", "patch " + pvPath(v) + " (uid, resourceVersion, metadata.finalizers)"
+			return "take away " + list(r.removed) + "; from here the claim is Lost", "patch " + pvPath(v) + " (uid, resourceVersion, metadata.finalizers)"
 		}},
 		{name: journal.Stopped, applies: rolling, looked: true, window: true, do: (*one).replace, plan: func(v *Volume, _ *rendered) (string, string) {
 			return "evict the pod, whose successor waits for the claim, and wait until its node has let go of the volume", "create pods/eviction " + first(v.Pods).Name

@@ -123,9 +123,9 @@ func (o *one) deleteFrom(ctx context.Context, pv *volume) error {
 // (pkg/controller/volume/pvprotection/pv_protection_controller.go, Kubernetes
 // v1.37.1).
 func (o *one) release(ctx context.Context, pv *volume) error {
-	finalizers := pv.Finalizers
-	if f := foreignFinalizer(pv); f != "" {
-		return terminal("PersistentVolume %s is being deleted and has got the finalizer %s meanwhile: it stays until whoever has set that takes it away; then resume", o.rec.Volume, f)
+	finalizers, foreign := sortFinalizers(pv)
+	if len(foreign) > 0 {
+		return terminal("PersistentVolume %s is being deleted and has got the finalizer %s meanwhile: it stays until whoever has set that takes it away; then resume", o.rec.Volume, foreign[0])
 	}
 	if len(finalizers) == 0 { // it is on its way
 		return sleep(ctx, 100*time.Millisecond)
@@ -147,16 +147,6 @@ func (o *one) release(ctx context.Context, pv *volume) error {
 	}
 	o.passed(journal.Deleted)
 	return nil
-}
-
-// foreignFinalizer is one that is not taken away; empty: there is none.
-func foreignFinalizer(pv *volume) string {
-	for _, f := range pv.Finalizers {
-		if f != protection && !strings.HasPrefix(f, attacherPrefix) {
-			return f
-		}
-	}
-	return ""
 }
 
 // fill creates the volume that is to come. If that cannot be, the other one of

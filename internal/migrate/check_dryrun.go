@@ -14,57 +14,65 @@ const (
 	maxName     = 253
 )
 
+// dryRunChecks have the API server check the replacement.
+func dryRunChecks() []check {
+	return []check{
+		{"dry-run", "that the API server takes the replacement, with all its admission plugins, policies and webhooks, and stores it as it is", (*subject).rendered, (*subject).checkDryRun},
+	}
+}
+
 // checkDryRun has the API server look at the replacement, with all its admission
 // plugins, policies and webhooks: under its own name, of which nothing but that
 // it is taken may be said, and under another one, to see what would be stored.
-func (j *judge) checkDryRun(ctx context.Context) {
-	if j.w.untried != "" {
-		j.check("dry-run", Note, "", "replacement not checked by the API server (%s); apply has it checked", j.w.untried)
-		return
+func (s *subject) checkDryRun(ctx context.Context, f *findings) error {
+	if s.w.untried != "" {
+		f.note("", "replacement not checked by the API server (%s); apply has it checked", s.w.untried)
+		return nil
 	}
-	_, exists, err := j.w.client.DryRunCreate(ctx, objects.PersistentVolumes().Resource, &j.v.Replacement.Unstructured)
+	_, exists, err := s.w.client.DryRunCreate(ctx, objects.PersistentVolumes().Resource, &s.v.Replacement.Unstructured)
 	switch {
 	case err != nil:
-		j.refused(err)
-		return
+		f.refused(err)
+		return nil
 	case !exists:
-		j.check("dry-run", Fails, "plan again", "PersistentVolume %s is not there any more", j.v.Name)
-		return
+		f.fails("plan again", "PersistentVolume %s is not there any more", s.v.Name)
+		return nil
 	}
-	j.probe(ctx)
+	s.probe(ctx, f)
+	return nil
 }
 
-func (j *judge) refused(err error) {
+func (f *findings) refused(err error) {
 	do := "see what it wants; the replacement is in the plan"
 	if strings.Contains(err.Error(), "does not support dry run") {
 		do = "have the webhook say sideEffects: None or NoneOnDryRun, if that is so: what it thinks of the replacement is not known before"
 	}
-	j.check("dry-run", Fails, do, "the API server does not take the replacement: %v", err)
+	f.fails(do, "the API server does not take the replacement: %v", err)
 }
 
 // probe compares what would be stored with what was asked for.
-func (j *judge) probe(ctx context.Context) {
-	name := j.v.Name
+func (s *subject) probe(ctx context.Context, f *findings) {
+	name := s.v.Name
 	if most := maxName - len(probeSuffix); len(name) > most {
 		name = strings.TrimRight(name[:most], ".-")
 	}
 	name += probeSuffix
-	probe := j.v.Replacement.DeepCopy()
+	probe := s.v.Replacement.DeepCopy()
 	probe.SetName(name)
-	stored, exists, err := j.w.client.DryRunCreate(ctx, objects.PersistentVolumes().Resource, probe)
+	stored, exists, err := s.w.client.DryRunCreate(ctx, objects.PersistentVolumes().Resource, probe)
 	switch {
 	case err != nil:
-		j.refused(err)
+		f.refused(err)
 		return
 	case exists:
-		j.check("dry-run", Fails, "delete it, if it is left from an attempt by hand", "there is a PersistentVolume %s", name)
+		f.fails("delete it, if it is left from an attempt by hand", "there is a PersistentVolume %s", name)
 		return
 	}
 	if changed := changedBy(probe.Object, stored.Object); len(changed) > 0 {
-		j.check("dry-run", Fails, "find out which webhook or policy changes it, and have it leave the volume alone", "the API server would store another volume: %s", strings.Join(changed, "; "))
+		f.fails("find out which webhook or policy changes it, and have it leave the volume alone", "the API server would store another volume: %s", strings.Join(changed, "; "))
 		return
 	}
-	j.check("dry-run", OK, "", "the API server takes the replacement, and stores it as it is")
+	f.ok("the API server takes the replacement, and stores it as it is")
 }
 
 // mounting are the fields of a volume's spec that say what is mounted, how and

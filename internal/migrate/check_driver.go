@@ -1,0 +1,65 @@
+package migrate
+
+import (
+	"context"
+	"strconv"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+)
+
+// driverChecks are about the CSI driver.
+func driverChecks() []check {
+	return []check{
+		{"csi-driver", "the CSIDriver object, and where the bridge goes by something else than the kubelet will", (*subject).rendered, (*subject).checkDriver},
+	}
+}
+
+// checkDriver compares what the bridge does for the driver with what the kubelet
+// and the control plane will do, by its CSIDriver object.
+func (s *subject) checkDriver(_ context.Context, f *findings) error {
+	if err := s.unknown["csi-driver"]; err != nil {
+		return err
+	}
+	o := s.driver
+	if o == nil {
+		f.decide("see whether it should be there, with what the CSI driver's own manifests say",
+			"there is no CSIDriver object %s: the control plane attaches its volumes, and waits for ever if it has no external-attacher", s.v.CSIDriver)
+		o = &storagev1.CSIDriver{}
+	} else {
+		f.ok("CSIDriver %s, attachRequired %t", s.v.CSIDriver, s.attaches())
+	}
+	differs := func(field, configured, objectField, object string) {
+		f.decide("make them agree, or see that it does not matter",
+			"the bridge goes by %s: %s of the configuration, and the kubelet will go by %s: %s of CSIDriver %s", field, configured, objectField, object, s.v.CSIDriver)
+	}
+	same := func(field string, configured *bool, object bool, objectField string) {
+		if configured != nil && *configured != object {
+			differs(field, strconv.FormatBool(*configured), objectField, strconv.FormatBool(object))
+		}
+	}
+	c := s.d.config
+	same("podInfo", c.PodInfo, isTrue(o.Spec.PodInfoOnMount), "podInfoOnMount")
+	same("requiresRepublish", c.RequiresRepublish, isTrue(o.Spec.RequiresRepublish), "requiresRepublish")
+	policy := string(bridgeconfig.FSGroupWithFSType)
+	if o.Spec.FSGroupPolicy != nil {
+		policy = string(*o.Spec.FSGroupPolicy)
+	}
+	if c.FSGroup != "" && string(c.FSGroup) != policy {
+		differs("fsGroup", string(c.FSGroup), "fsGroupPolicy", policy)
+	}
+	if !c.ServiceAccountTokens && len(o.Spec.TokenRequests) > 0 {
+		differs("serviceAccountTokens", "false", "tokenRequests", "not empty")
+	}
+	if c.Attach == bridgeconfig.AttachNone && s.attaches() {
+		differs("attach", string(c.Attach), "attachRequired", "true")
+	}
+	if isTrue(o.Spec.SELinuxMount) {
+		f.note("on nodes with SELinux, restart the pods rather than migrate live",
+			"CSIDriver %s has seLinuxMount: true: where SELinux is enforced the kubelet wants the volume mounted with the pod's context, and the bridge has it mounted without", s.v.CSIDriver)
+	}
+	return nil
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }

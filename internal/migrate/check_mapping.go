@@ -1,0 +1,63 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+)
+
+// mappingChecks are about what the volume becomes.
+func mappingChecks() []check {
+	return []check{
+		{"mapping", "that the mapping makes a volume of it, and the same one where a pod uses it read-only", (*subject).isFlex, (*subject).checkMapping},
+		{"access-mode", "that the CSI driver is told the same access mode, and that the volume can be attached with it", (*subject).rendered, (*subject).checkAccessMode},
+		{"handle", "that no other PersistentVolume is this volume, or would become it", (*subject).rendered, (*subject).checkHandle},
+	}
+}
+
+func (s *subject) checkMapping(_ context.Context, f *findings) error {
+	err := s.unknown["mapping"]
+	switch {
+	case errors.Is(err, errUnmapped):
+		f.fails("write a mapping for it (docs/mapping.md), or take one that there is (flex2csi preset list)", "%v %s", err, s.v.FlexDriver)
+		return nil
+	case err != nil:
+		f.fails("flex2csi map shows more", "%v", err)
+		return nil
+	}
+	f.ok("it becomes %s", s.r.mapped.Key())
+	if s.r.otherReadOnly {
+		f.decide("see whether a pod uses it read-only; if all do, write the manifest by hand",
+			"the mapping makes another volume of it where a pod uses the claim read-only, and a PersistentVolume is one for all")
+	}
+	return nil
+}
+
+func (s *subject) checkAccessMode(_ context.Context, f *findings) error {
+	f.all = s.r.modesFound.all
+	return nil
+}
+
+// checkHandle: two PersistentVolumes of one volume are two that unstage it.
+func (s *subject) checkHandle(ctx context.Context, f *findings) error {
+	all, err := s.w.volumes(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, o := range all {
+		if driver, handle := o.csi(); driver == s.v.CSIDriver && handle == s.v.Handle {
+			f.fails("delete that one, if it is left from an attempt by hand", "PersistentVolume %s is the same volume already (%s)", o.Name, s.r.mapped.Key())
+			return nil
+		}
+	}
+	for _, o := range all {
+		if o.Name == s.v.Name || o.flexDriver() != s.v.FlexDriver {
+			continue
+		}
+		if other, err := s.d.mapped(ctx, o, false); err == nil && other.Key() == s.r.mapped.Key() {
+			f.fails("delete one of the two, or make volume.handle of the configuration tell them apart", "PersistentVolume %s would become the same volume (%s)", o.Name, other.Key())
+			return nil
+		}
+	}
+	f.ok("no other of %d PersistentVolumes is or would be %s", len(all)-1, s.r.mapped.Key())
+	return nil
+}

@@ -1,0 +1,122 @@
+package migrate_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/internal/migrate"
+)
+
+// A finding is what a check is to find after something was changed in the shop.
+type finding struct {
+	change func(*stock)
+	check  string
+	status migrate.Status
+	says   string
+}
+
+// stock is what the shop has.
+type stock struct {
+	pv    *corev1.PersistentVolume
+	claim *corev1.PersistentVolumeClaim
+	node  *corev1.Node
+	more  []runtime.Object
+}
+
+// finds plans the volume of the shop, once for each change.
+func finds(t *testing.T, tests map[string]finding) {
+	t.Helper()
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := planned(t, test.change)
+			for _, c := range v.Checks {
+				if c.Name == test.check && c.Status == test.status && strings.Contains(c.Evidence, test.says) {
+					if c.Status == migrate.Fails && v.Verdict != migrate.No {
+						t.Errorf("the verdict is %s: %q", v.Verdict, v.Why)
+					}
+					return
+				}
+			}
+			t.Errorf("no %s of %s with %q: %+v", test.status, test.check, test.says, v.Checks)
+		})
+	}
+}
+
+// planned is the plan of the volume of the shop, which a pod has.
+func planned(t *testing.T, change func(*stock)) *migrate.Volume {
+	t.Helper()
+	all := shop(podOf())
+	s := &stock{}
+	for _, o := range all {
+		switch o := o.(type) {
+		case *corev1.PersistentVolume:
+			s.pv = o
+		case *corev1.PersistentVolumeClaim:
+			s.claim = o
+		case *corev1.Node:
+			s.node = o
+		}
+	}
+	change(s)
+	config, err := bridgeconfig.Decode([]byte(configuration), mapping.Check)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAPI(t, append(all, s.more...)...)
+	p := &migrate.Planner{Client: a.client(), Config: config, Now: time.Now}
+	plan, err := p.Plan(context.Background(), &migrate.Selection{Names: []string{"pv1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan.Volumes[0]
+}
+
+// TestLive: of a volume of which nothing is amiss nothing is to be decided but its policy.
+func TestLive(t *testing.T) {
+	v := planned(t, func(*stock) {})
+	for _, c := range v.Checks {
+		if c.Status != migrate.OK && c.Name != "reclaim-policy" {
+			t.Errorf("%+v", c)
+		}
+	}
+	if v.Verdict != migrate.Live || len(v.Pods) != 1 || len(v.Steps) == 0 || len(v.Expect) == 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// TestChecks: docs/migrate.md has the checks and what they are about. With -update (make docs)
+// the table is written.
+func TestChecks(t *testing.T) {
+	const (
+		path  = "../../docs/migrate.md"
+		begin = "<!-- The table is made from internal/migrate by make docs. -->\n\n"
+		end   = "\n<!-- Up to here. -->\n"
+	)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the table", path)
+	}
+	want := before + begin + migrate.CheckTable() + end + after
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want != string(text) && !*update {
+		t.Errorf("%s does not have the checks that there are: run make docs", path)
+	}
+}
