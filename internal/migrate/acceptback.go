@@ -51,14 +51,8 @@ func (o *one) acceptFlex(ctx context.Context) error {
 	if err := o.dryRun(ctx, no); err != nil {
 		return err
 	}
-	if err := o.usersGoOn(ctx, no); err != nil { // the last, as pods come and go
-		return err
-	}
-	if err := o.reach(ctx, journal.Accepted); err != nil {
-		return err
-	}
 	o.accepted = pv.ResourceVersion
-	return nil
+	return o.usersGoOn(ctx, no) // the last, as pods come and go
 }
 
 // stays ends a rollback that was refused before anything was changed but the
@@ -140,7 +134,7 @@ func (o *one) usersGoOn(ctx context.Context, no func(string, ...any) error) erro
 	if !served {
 		return no("no bridge serves FlexVolume driver %s (ConfigMaps of %s), so no pod could start with it: put it into the bridge's configuration again", o.rec.FlexDriver, nodevolumes.Namespace)
 	}
-	return o.letGo(ctx)
+	return nil
 }
 
 // kubeletRestartCheck is accepted by who has made the decision.

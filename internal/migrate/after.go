@@ -17,14 +17,14 @@ import (
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
-// bind waits until the claim is bound to the new volume.
-func (o *one) bind(ctx context.Context) error {
+// bound waits until the claim is bound to the new volume.
+func (o *one) bound(ctx context.Context) error {
 	if len(o.rec.ClaimObject) == 0 { // it had none, or one that was gone
-		return o.reach(ctx, journal.Bound)
+		return nil
 	}
 	namespace, name, _ := strings.Cut(o.rec.Claim, "/")
 	nudged, times := time.Time{}, 0
-	err := o.wait(ctx, waitFor{
+	return o.wait(ctx, waitFor{
 		what: "claim " + o.rec.Claim, resource: objects.Claims().Resource, namespace: namespace, name: name, every: lookUnwatched,
 		look: func(ctx context.Context) (string, error) {
 			// The volume controller hears of the claim and of the volume by two
@@ -33,17 +33,13 @@ func (o *one) bind(ctx context.Context) error {
 				nudged, times = o.r.Now(), times+1
 				o.nudge(ctx)
 			}
-			return o.bound(ctx)
+			return o.unbound(ctx)
 		},
 	})
-	if err != nil {
-		return err
-	}
-	return o.reach(ctx, journal.Bound)
 }
 
-// bound says what is missing until claim and volume are bound to each other.
-func (o *one) bound(ctx context.Context) (string, error) {
+// unbound says what is missing until claim and volume are bound to each other.
+func (o *one) unbound(ctx context.Context) (string, error) {
 	claim, err := o.claim(ctx)
 	switch {
 	case err != nil:
@@ -135,7 +131,7 @@ func (o *one) attached(ctx context.Context) error {
 			return err
 		}
 	}
-	return o.reach(ctx, journal.Attached)
+	return nil
 }
 
 // stillThere are the pods of the beginning that are on a node and have not ended.
@@ -174,7 +170,7 @@ func (o *one) takenOver(ctx context.Context) error {
 			return err
 		}
 	}
-	return o.reach(ctx, journal.TakenOver)
+	return nil
 }
 
 // handedOver says what is missing until a pod has it from the other side.

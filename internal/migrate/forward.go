@@ -149,32 +149,13 @@ func (o *one) rawClaim(ctx context.Context) (*corev1.PersistentVolumeClaim, []by
 	return objects.Claims().GetRaw(ctx, o.c, namespace, name)
 }
 
-// retain sees to it that nobody deletes what is stored with the volume. It is
-// read back: a patch that was answered well and not applied has cost people their
-// data (libopenstorage/stork#871).
+// retain keeps the data of the volume that is to be replaced; of another one
+// nothing is changed.
 func (o *one) retain(ctx context.Context) error {
 	pv, err := o.from(ctx)
-	if err != nil {
+	if err != nil || pv.policy() == policyRetain {
 		return err
 	}
-	if pv.policy() == policyRetain {
-		return o.reach(ctx, journal.Retained)
-	}
-	if err := o.setRetain(ctx); err != nil {
-		return err
-	}
-	if pv, err = o.from(ctx); err != nil {
-		return err
-	}
-	if policy := pv.policy(); policy != policyRetain {
-		return terminal("PersistentVolume %s has reclaim policy %s although the API server has taken Retain: find out who changes it", o.rec.Volume, policy)
-	}
-	return o.reach(ctx, journal.Retained)
-}
-
-// setRetain sets the policy of the volume that is to be replaced; of another one
-// nothing is changed.
-func (o *one) setRetain(ctx context.Context) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": o.rec.FromUID},
 		"spec":     map[string]any{"persistentVolumeReclaimPolicy": policyRetain},
@@ -189,7 +170,20 @@ func (o *one) setRetain(ctx context.Context) error {
 	return err
 }
 
-// accept judges the volume once more, right before it is replaced.
+// retained reads the policy back: a patch that was answered well and not applied
+// has cost people their data (libopenstorage/stork#871).
+func (o *one) retained(ctx context.Context) error {
+	pv, err := o.from(ctx)
+	if err != nil {
+		return err
+	}
+	if policy := pv.policy(); policy != policyRetain {
+		return terminal("PersistentVolume %s has reclaim policy %s although the API server has taken Retain: find out who changes it", o.rec.Volume, policy)
+	}
+	return nil
+}
+
+// accept checks the volume once more, right before it is replaced.
 func (o *one) accept(ctx context.Context) error {
 	v, err := o.r.Planner.again(ctx, o.c, o.rec.Volume)
 	if err != nil {
@@ -198,26 +192,23 @@ func (o *one) accept(ctx context.Context) error {
 	if err := o.acceptable(v); err != nil {
 		return err
 	}
-	o.rec.Pods = podsOf(v)
-	switch {
-	case v.Verdict == PodRestart:
-		if err := o.mayEvict(ctx); err != nil {
-			return err
-		}
-	case !o.handsOver():
-		if err := o.letGo(ctx); err != nil {
-			return err
-		}
-	default:
-		if err := o.staysUnattached(ctx); err != nil {
-			return err
-		}
-	}
-	if err := o.reach(ctx, journal.Accepted); err != nil {
-		return err
-	}
-	o.accepted = v.Original.ResourceVersion
+	o.rec.Pods, o.accepted = podsOf(v), v.Original.ResourceVersion
 	return nil
+}
+
+// replaceable: the pods that have to stop may be stopped, or none has the volume, or it
+// stays attached under those that go on.
+func (o *one) replaceable(ctx context.Context) error {
+	back := o.rec.Direction == journal.ToFlexVolume
+	switch {
+	case back && o.handsOver(): // reattach has looked
+		return nil
+	case !back && o.rec.Mode == journal.Rolling:
+		return o.mayEvict(ctx)
+	case !o.handsOver():
+		return o.letGo(ctx)
+	}
+	return o.staysUnattached(ctx)
 }
 
 // acceptable compares with what was planned, and what a person has decided.

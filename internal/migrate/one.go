@@ -55,21 +55,32 @@ func (o *one) run(ctx context.Context) error {
 		if !o.inWindow() && o.r.enough() {
 			return errEnough
 		}
-		if err := o.insist(ctx, o.step()); err != nil {
+		s := next(o.rec)
+		if err := o.insist(ctx, func(ctx context.Context) error { return o.take(ctx, s) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// step is what comes after the stage that was reached.
-func (o *one) step() func(context.Context) error {
-	s := next(o.rec)
+// take takes the volume to a stage.
+func (o *one) take(ctx context.Context, s stage) error {
 	do := s.do
 	if o.rec.Direction == journal.ToFlexVolume && s.back != nil {
 		do = s.back
 	}
-	return func(ctx context.Context) error { return do(o, ctx) }
+	if do != nil {
+		if err := do(o, ctx); err != nil {
+			return err
+		}
+	}
+	if s.holds == nil {
+		return nil
+	}
+	if err := s.holds(o, ctx); err != nil {
+		return err
+	}
+	return o.reach(ctx, s.name)
 }
 
 // handsOver: the volume has running pods, which go on.

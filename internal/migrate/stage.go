@@ -27,6 +27,10 @@ type stage struct {
 	// do takes a volume from the stage before to this one, or further, and may be made again.
 	// back is for the way back, where that is done otherwise.
 	do, back func(*one, context.Context) error
+	// holds looks whether the stage is reached, and waits for that where it takes time. Until
+	// then the stage is not written down. Where a stage has none, do writes it down itself: the
+	// journal has to have it before the next request.
+	holds func(*one, context.Context) error
 	// looked: the swap may have begun, so resume looks how far it is, and accepts it again.
 	looked bool
 	// window: there is no PersistentVolume, or it is about to be deleted.
@@ -42,11 +46,11 @@ func stages() []stage {
 		{name: journal.BackedUp, looked: true, do: (*one).backUp, plan: func(*Volume, *rendered) (string, string) {
 			return "write the PersistentVolume, its claim, its VolumeAttachments and its pods' owners to the journal, and the replacement", "create configmaps/flex2csi-migration-… in flex2csi"
 		}},
-		{name: journal.Retained, looked: true, do: (*one).retain, plan: planRetain},
-		{name: journal.Stopped, applies: offline, looked: true, do: (*one).empty, plan: func(*Volume, *rendered) (string, string) {
+		{name: journal.Retained, looked: true, do: (*one).retain, holds: (*one).retained, plan: planRetain},
+		{name: journal.Stopped, applies: offline, looked: true, holds: (*one).empty, plan: func(*Volume, *rendered) (string, string) {
 			return "wait until no pod uses the claim and no node has the volume: a person stops them", ""
 		}},
-		{name: journal.Accepted, looked: true, do: (*one).accept, back: (*one).acceptFlex, plan: func(v *Volume, _ *rendered) (string, string) {
+		{name: journal.Accepted, looked: true, do: (*one).accept, back: (*one).acceptFlex, holds: (*one).replaceable, plan: func(v *Volume, _ *rendered) (string, string) {
 			return "look at all of this once more, and have the API server accept the replacement as a dry run", "create " + pvPath(v) + " (dry run)"
 		}},
 		{name: journal.Deleting, looked: true, window: true, do: (*one).replace, plan: func(v *Volume, _ *rendered) (string, string) {
@@ -61,11 +65,11 @@ func stages() []stage {
 		{name: journal.Created, do: (*one).replace, plan: func(v *Volume, _ *rendered) (string, string) {
 			return "create the replacement of the same name", "create " + pvPath(v)
 		}},
-		{name: journal.Bound, do: (*one).bind, plan: planBind},
-		{name: journal.Attached, applies: course.adopts, do: (*one).attached, plan: func(*Volume, *rendered) (string, string) {
+		{name: journal.Bound, holds: (*one).bound, plan: planBind},
+		{name: journal.Attached, applies: course.adopts, holds: (*one).attached, plan: func(*Volume, *rendered) (string, string) {
 			return "wait until the control plane has adopted the VolumeAttachments", ""
 		}},
-		{name: journal.TakenOver, applies: course.waitsForPods, do: (*one).takenOver, plan: planTakenOver},
+		{name: journal.TakenOver, applies: course.waitsForPods, holds: (*one).takenOver, plan: planTakenOver},
 		{name: journal.Finished, do: (*one).finish, plan: planFinish},
 	}
 }

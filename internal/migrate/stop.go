@@ -55,10 +55,7 @@ func (o *one) empty(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.letGo(ctx); err != nil {
-		return err
-	}
-	return o.reach(ctx, journal.Stopped)
+	return o.letGo(ctx)
 }
 
 func names(pods []*corev1.Pod) string {
@@ -245,7 +242,7 @@ func (o *one) successor(ctx context.Context) error {
 			return errors.Join(err, lookErr)
 		}
 	}
-	return o.reach(ctx, journal.TakenOver)
+	return nil
 }
 
 // wantsPods reports whether what has made the pod of the beginning makes any.
