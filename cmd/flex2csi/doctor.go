@@ -149,7 +149,7 @@ func (o *doctorOptions) connect() error {
 // haltedMigrations are those that stopped half-way. Who may not read the journal,
 // as the daemon's ServiceAccount on a node, is not one who migrates.
 func haltedMigrations(ctx context.Context, c *kube.Cluster) (all []doctor.Migration, err error) {
-	observer := &migrate.Observer{Client: c.Objects(), Journal: journal.NewCluster(c.Objects(), migrate.Namespace), Now: time.Now, Dead: process.Dead}
+	observer := &migrate.Observer{Client: c.Objects(), Journal: journal.New(c.Objects(), migrate.Namespace, ""), Now: time.Now, Dead: process.Dead}
 	halted, err := observer.Halted(ctx)
 	if objects.OutcomeOf(err) == objects.Refused {
 		return nil, nil

@@ -31,9 +31,9 @@ func newMigrateApply() *cobra.Command {
 		Long: `Replace FlexVolumes with CSI volumes of the same name, for the same claims. It shows
 the plan and asks before it changes anything.
 
-Each volume is replaced when its plan is written down in two places (--journal, and
-ConfigMaps in the cluster), its reclaim policy is Retain, and the API server has
-accepted the replacement as a dry run. Volumes whose plan needs more than the flags
+Each volume is replaced when its plan is written down in a ConfigMap and its copy
+(--journal), its reclaim policy is Retain, and the API server has accepted the
+replacement as a dry run. Volumes whose plan needs more than the flags
 allow are not changed, and are listed with what they need:
 
     --live     pods go on running; or there are none. This is the default

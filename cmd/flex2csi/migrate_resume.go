@@ -28,8 +28,8 @@ func newMigrateResume() *cobra.Command {
 		Short: "Continue migrations that are not finished",
 		Long: `Continue migrations that were started and are not finished, whatever has
 interrupted them, each in its direction: a rollback continues as a rollback. They
-are those of the journal, in the directory and in the cluster, so that another
-machine can continue as well. resume first reads the state of the cluster.
+are those of the journal in the cluster, so that another machine can continue as
+well, and of the copy of which there is no ConfigMap. resume first reads the state of the cluster.
 
 Without a NAME of a PersistentVolume it continues all of them. It does not prompt
 for confirmation: apply or rollback did.`,

@@ -27,8 +27,8 @@ func newMigrateRollback() *cobra.Command {
 		Short: "Replace CSI volumes with the FlexVolumes that they were",
 		Long: `Replace volumes that were migrated, or whose migration is not finished, with the
 FlexVolumes that they were: the same way back, with the same care, also under
-running pods. What they were is in the journal, in the directory and in the
-cluster, and in the volume itself. The bridge still has to serve their driver.`,
+running pods. What they were is in the journal, in its copy, and in the
+volume itself. The bridge still has to serve their driver.`,
 		Example: `  flex2csi migrate rollback orders
   flex2csi migrate rollback --all --width 4`,
 		RunE: o.rollback,

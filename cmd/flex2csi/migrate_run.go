@@ -42,7 +42,7 @@ func (o *runOptions) add(c *cobra.Command) {
 	set := c.Flags()
 	set.IntVar(&o.width, "width", 1, "how many volumes may be under way at the same time")
 	set.DurationVar(&o.timeout, "timeout", 5*time.Minute, "timeout of each wait")
-	set.StringVar(&o.journal, "journal", defaultJournal, "`directory` of the journal and of the backups; the cluster has the journal, too")
+	set.StringVar(&o.journal, "journal", defaultJournal, "`directory` of the copies of the journal and of the objects; the journal is in the cluster")
 	o.format.add(c)
 	o.plannerOptions.add(c)
 }
@@ -81,7 +81,7 @@ func (o *runOptions) open(ctx context.Context, env environment, options migrate.
 		runner: &migrate.Runner{
 			Client:  cluster.Objects(),
 			Planner: planner,
-			Journal: &journal.Both{Disk: &journal.Disk{Dir: o.journal}, Cluster: journal.NewCluster(cluster.Objects(), migrate.Namespace)},
+			Journal: journal.New(cluster.Objects(), migrate.Namespace, o.journal),
 			Options: options, Now: time.Now,
 		},
 	}, nil

@@ -31,7 +31,7 @@ func newLookOptions(more ...string) lookOptions {
 
 func (o *lookOptions) add(c *cobra.Command) {
 	o.format.add(c)
-	c.Flags().StringVar(&o.journal, "journal", defaultJournal, "`directory` of the journal, if it is on this machine; the cluster has the journal, too")
+	c.Flags().StringVar(&o.journal, "journal", defaultJournal, "`directory` of the copies of the journal, if it is on this machine; the journal is in the cluster")
 	o.api.add(c)
 }
 
@@ -49,16 +49,15 @@ func (o *lookOptions) observer(ctx context.Context, env environment) (*migrate.O
 	return &migrate.Observer{Client: cluster.Objects(), Journal: records, Server: cluster.Server(), Now: time.Now, Dead: process.Dead}, nil
 }
 
-func (o *lookOptions) records(ctx context.Context, cluster *kube.Cluster, env environment) (migrate.Records, error) {
-	inCluster := journal.NewCluster(cluster.Objects(), migrate.Namespace)
+func (o *lookOptions) records(ctx context.Context, cluster *kube.Cluster, env environment) (*journal.Journal, error) {
 	if err := sameCluster(ctx, cluster, o.journal); err != nil {
 		if ctx.Err() != nil {
 			return nil, err
 		}
 		fmt.Fprintf(env.err, "note: only the journal in the cluster is looked at: %v\n", err)
-		return inCluster, nil
+		return journal.New(cluster.Objects(), migrate.Namespace, ""), nil
 	}
-	return &journal.Both{Disk: &journal.Disk{Dir: o.journal}, Cluster: inCluster}, nil
+	return journal.New(cluster.Objects(), migrate.Namespace, o.journal), nil
 }
 
 // migrateStatusOptions are the flags of migrate status.
@@ -114,7 +113,7 @@ func (o *migrateStatusOptions) status(c *cobra.Command, names []string) error {
 // stopped where there is no PersistentVolume. Who may not read the journal is not
 // told. It returns the volumes.
 func sayHalted(ctx context.Context, cluster *kube.Cluster, env environment) (volumes []string) {
-	observer := &migrate.Observer{Client: cluster.Objects(), Journal: journal.NewCluster(cluster.Objects(), migrate.Namespace), Now: time.Now, Dead: process.Dead}
+	observer := &migrate.Observer{Client: cluster.Objects(), Journal: journal.New(cluster.Objects(), migrate.Namespace, ""), Now: time.Now, Dead: process.Dead}
 	halted, err := observer.Halted(ctx)
 	if err != nil {
 		return nil

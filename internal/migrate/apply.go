@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 )
@@ -106,10 +105,8 @@ func (r *Runner) begin(ctx context.Context, rec *journal.Record) (*one, error) {
 	if err := trusted(rec); err != nil { // or else no command could go on with it
 		return nil, err
 	}
-	// The later migration holds, also where it begins by a clock that is behind.
-	rec.Begun = r.Now().UTC()
-	if before != nil && !rec.Begun.After(before.Begun) {
-		rec.Begun = before.Begun.Add(time.Nanosecond)
+	if before != nil {
+		rec.ResourceVersion = before.ResourceVersion
 	}
 	return r.one(rec), nil
 }
@@ -123,7 +120,7 @@ func (r *Runner) Resumable(ctx context.Context, names []string) ([]*journal.Reco
 	}
 	var unfinished []*journal.Record
 	for _, rec := range all {
-		if rec.Unfinished() || rec.Lagging {
+		if rec.Unfinished() {
 			unfinished = append(unfinished, rec)
 		}
 	}
@@ -157,19 +154,21 @@ func (r *Runner) Resume(ctx context.Context, records []*journal.Record) ([]Resul
 	return r.each(ctx, jobs)
 }
 
-// unchanged wants a record to be what was read before the Lease was taken, and
-// before a person has said yes to it.
-func (r *Runner) unchanged(ctx context.Context, rec *journal.Record) error {
+// current wants a record to be what was read before the Lease was taken, and before a
+// person has said yes to it, and to be one that may be gone on with.
+func (r *Runner) current(ctx context.Context, rec *journal.Record) error {
 	now, err := r.Journal.Load(ctx, rec.Volume)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the journal of PersistentVolume %s: %w", rec.Volume, err)
-	case now == nil || rec.Sequence == 0 && !now.Unfinished():
-		return nil
+	case now == nil || rec.Sequence == 0 && !now.Unfinished(): // it is made of the annotation
 	case now.Sequence != rec.Sequence || !now.Begun.Equal(rec.Begun):
 		return fmt.Errorf("somebody else has gone on with PersistentVolume %s meanwhile: look at its status, and try again", rec.Volume)
 	}
-	return nil
+	if now != nil {
+		rec.ResourceVersion = now.ResourceVersion
+	}
+	return trusted(rec)
 }
 
 // restarts is what only one volume at a time may restart.
@@ -192,19 +191,13 @@ func (r *Runner) decide(rec *journal.Record) {
 
 // resume finds out how far a volume really is.
 func (r *Runner) resume(ctx context.Context, rec *journal.Record) (*one, error) {
-	if err := r.unchanged(ctx, rec); err != nil {
-		return nil, err
-	}
-	if err := trusted(rec); err != nil {
+	if err := r.current(ctx, rec); err != nil {
 		return nil, err
 	}
 	o := r.one(rec)
 	r.decide(rec)
 	rec.RestoreReclaimPolicy = rec.RestoreReclaimPolicy || r.Options.RestoreReclaimPolicy
 	if rec.Stage == journal.Finished {
-		if rec.Lagging { // only one of the two places knows
-			return nil, o.save(ctx)
-		}
 		return nil, nil
 	}
 	if !reached(rec).looked {

@@ -2,7 +2,10 @@ package migrate_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -57,7 +60,7 @@ func (j *journey) runner() *migrate.Runner {
 	client := j.api.client()
 	return &migrate.Runner{
 		Client: client, Lease: always{}, Now: time.Now, Planner: &migrate.Planner{Client: client, Config: c, Now: time.Now},
-		Journal: &journal.Both{Disk: &journal.Disk{Dir: j.dir}, Cluster: journal.NewCluster(client, migrate.Namespace)},
+		Journal: journal.New(client, migrate.Namespace, j.dir),
 		Options: migrate.Options{Mode: j.mode, Accept: []string{"reclaim-policy"}, Timeout: time.Minute},
 	}
 }
@@ -136,33 +139,33 @@ func (j *journey) guardDelete(action clienttesting.DeleteActionImpl) {
 	if policy := read(j.api, objects.PersistentVolumes(), "", action.Name).Spec.PersistentVolumeReclaimPolicy; policy != corev1.PersistentVolumeReclaimRetain {
 		j.t.Errorf("it deletes a volume with policy %s", policy)
 	}
-	for where, rec := range j.written(journal.Deleting) {
-		if rec != nil && rec.FromResourceVersion != *action.DeleteOptions.Preconditions.ResourceVersion {
-			j.t.Errorf("%s: it deletes resourceVersion %s, and has written down %s", where, *action.DeleteOptions.Preconditions.ResourceVersion, rec.FromResourceVersion)
-		}
+	rec, kept := j.written(journal.Deleting)
+	if version := *action.DeleteOptions.Preconditions.ResourceVersion; rec.FromResourceVersion != version || kept.Digest != rec.Digest {
+		j.t.Errorf("it deletes resourceVersion %s, and has written down\n%+v\nand in the copy\n%+v", version, rec, kept)
 	}
 }
 
-// written wants the journal to have what is about to be done, in both places, and returns it.
-func (j *journey) written(stage journal.Stage) map[string]*journal.Record {
+// written wants the journal to have what is about to be done, and its copy both volumes, and
+// returns them.
+func (j *journey) written(stage journal.Stage) (rec, kept *journal.Record) {
 	j.t.Helper()
-	onDisk, err := (&journal.Disk{Dir: j.dir}).Load(context.Background(), "pv1")
-	if err != nil {
-		j.t.Error(err)
-	}
-	all := map[string]*journal.Record{"disk": onDisk}
 	m := read(j.api, objects.ConfigMaps(), migrate.Namespace, journal.ConfigMapName("pv1"))
-	if m == nil || !strings.Contains(m.Data["record.json"], `"stage":"`) {
-		j.t.Errorf("the journal in the cluster has %v", m)
+	text, err := os.ReadFile(filepath.Join(j.dir, "pv1.json"))
+	if m == nil || err != nil {
+		j.t.Fatalf("the journal has %v, and of its copy %v", m, err)
 	}
-	if onDisk == nil || len(onDisk.Flex) == 0 || len(onDisk.CSI) == 0 || len(onDisk.To) == 0 {
-		j.t.Fatalf("the journal on the disk has %+v", onDisk)
+	rec, kept = &journal.Record{}, &journal.Record{}
+	if err := errors.Join(json.Unmarshal([]byte(m.Data["record.json"]), rec), json.Unmarshal(text, kept)); err != nil {
+		j.t.Fatal(err)
+	}
+	if len(rec.Flex) == 0 || len(rec.CSI) == 0 || len(rec.To) == 0 || len(kept.Flex) == 0 || len(kept.CSI) == 0 {
+		j.t.Errorf("the journal has\n%+v\nand its copy\n%+v", rec, kept)
 	}
 	order := []journal.Stage{journal.Planned, journal.BackedUp, journal.Retained, journal.Accepted, journal.Deleting, journal.Deleted, journal.Stopped, journal.Created}
-	if slices.Index(order, onDisk.Stage) < slices.Index(order, stage) {
-		j.t.Errorf("the journal has stage %s, and it should have come to %s", onDisk.Stage, stage)
+	if slices.Index(order, rec.Stage) < slices.Index(order, stage) {
+		j.t.Errorf("the journal has stage %s, and it should have come to %s", rec.Stage, stage)
 	}
-	return all
+	return rec, kept
 }
 
 // safe wants the claim to be what it was, and no second volume to be there, wherever the

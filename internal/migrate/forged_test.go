@@ -74,7 +74,7 @@ func deleted() *journal.Record {
 // goOn writes a record into a journal as somebody else would, and goes on with it.
 func goOn(ctx context.Context, t *testing.T, c *lost, rec *journal.Record, back bool) (results []migrate.Result, err error) {
 	t.Helper()
-	store := &journal.Disk{Dir: filepath.Join(t.TempDir(), "journal")}
+	store := journal.New(c.client(), migrate.Namespace, filepath.Join(t.TempDir(), "journal"))
 	if err := store.Save(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}

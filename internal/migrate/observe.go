@@ -17,15 +17,10 @@ import (
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
-// Records are what Status and Finish want of the journal: each of its stores has it.
-type Records interface {
-	List(ctx context.Context) ([]*journal.Record, error)
-}
-
 // An Observer says how the migrations of a cluster are. It only reads.
 type Observer struct {
 	Client  *objects.Client
-	Journal Records
+	Journal *journal.Journal
 	Server  string
 	Now     func() time.Time
 	// Dead reports whether a process that has the Lease is dead for certain; nil:

@@ -29,10 +29,7 @@ func (r *Runner) back(ctx context.Context, rec *journal.Record) (*one, error) {
 		}
 		return r.resume(ctx, rec)
 	}
-	if err := r.unchanged(ctx, rec); err != nil {
-		return nil, err
-	}
-	if err := trusted(rec); err != nil {
+	if err := r.current(ctx, rec); err != nil {
 		return nil, err
 	}
 	r.decide(rec)

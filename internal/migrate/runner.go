@@ -20,7 +20,7 @@ type Runner struct {
 	Client *objects.Client
 	// Planner judges a volume once more right before it is replaced.
 	Planner *Planner
-	Journal journal.Store
+	Journal *journal.Journal
 	Lease   Lease
 	Options Options
 	// Enough, if it is closed, has the runner stop at the next safe point: no

@@ -48,7 +48,7 @@ func trusted(rec *journal.Record) error {
 }
 
 func untrusted(rec *journal.Record, err error) error {
-	return fmt.Errorf("read the journal of PersistentVolume %s: %w; the record was changed by another program or by hand. Compare ConfigMap %s/%s and the directory of the journal with its backup/, and delete the copy that is wrong",
+	return fmt.Errorf("read the journal of PersistentVolume %s: %w; the record was changed by another program or by hand. Compare ConfigMap %s/%s with the directory of the journal and its backup/; if the copy there is right, delete the ConfigMap, and the copy counts",
 		rec.Volume, err, Namespace, journal.ConfigMapName(rec.Volume))
 }
 

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,20 +11,21 @@ import (
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/durable"
-	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
-// BackUp writes objects into backup/VOLUME, each as the API server has sent it
-// (.json) and for people (.yaml). A file that is there and holds something else,
-// of a migration before, stays; the new one gets a number.
-func (d *Disk) BackUp(_ context.Context, volume string, objects [][]byte) error {
+// backupDir is where the objects are.
+const backupDir = "backup"
+
+// backUp writes objects into backup/VOLUME, each as the API server has sent it. A file
+// that is there and holds something else, of a migration before, stays; the new one gets
+// a number.
+func (d directory) backUp(volume string, objects [][]byte) error {
 	name, err := fileName(volume)
-	if err != nil {
+	if err != nil || d == "" {
 		return err
 	}
-	dir := filepath.Join(d.Dir, "backup", name)
 	for _, object := range objects {
-		if err := backUp(dir, object); err != nil {
+		if err := backUp(filepath.Join(string(d), backupDir, name), object); err != nil {
 			return fmt.Errorf("back up what goes with volume %s: %w", volume, err)
 		}
 	}
@@ -37,31 +37,20 @@ func backUp(dir string, object []byte) error {
 	if err != nil {
 		return err
 	}
-	text, err := yamltext.FromJSON(object)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
 	if err := durable.MakeDir(dir); err != nil {
 		return err
 	}
-	base := filepath.Join(dir, name)
+	path := filepath.Join(dir, name+recordSuffix)
 	for n := 2; ; n++ {
-		there, err := os.ReadFile(base + ".json")
-		if err == nil && bytes.Equal(there, object) {
-			return nil
-		}
+		there, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			break
+			return durable.WriteFile(path, object)
 		}
-		if err != nil {
+		if err != nil || bytes.Equal(there, object) {
 			return err
 		}
-		base = filepath.Join(dir, fmt.Sprintf("%s-%d", name, n))
+		path = filepath.Join(dir, fmt.Sprintf("%s-%d%s", name, n, recordSuffix))
 	}
-	if err := durable.WriteFile(base+".yaml", text); err != nil {
-		return err
-	}
-	return durable.WriteFile(base+".json", object) // the last: where it is, both are
 }
 
 // backupName is that of an object's files: persistentvolume, pod-web-0.

@@ -4,8 +4,10 @@
 // killed between any two requests; who goes on with it has this and what the
 // cluster shows.
 //
-// It is kept in two places: [Disk], a directory of who migrates, and [Cluster],
-// ConfigMaps that another machine finds days later. [Both] writes both.
+// A record is a ConfigMap, which another machine finds days later, and nothing else
+// counts. Each write of it is followed by a copy into a directory of the operator, where
+// the objects are as well, for kubectl create. The copy counts only where the ConfigMap
+// was deleted. A record that is read must be what was written: it has a digest.
 //
 // It holds what PersistentVolumes, claims, pods and VolumeAttachments show to
 // whoever may read them, and nothing of a Secret. It knows nothing of how a

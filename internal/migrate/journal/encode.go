@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -24,67 +25,65 @@ func (r *Record) next(now time.Time) *Record {
 	return &n
 }
 
-// saved takes over what next has set.
-func (r *Record) saved(n *Record) {
-	r.APIVersion, r.Kind, r.Begun, r.Sequence, r.Trouble = n.APIVersion, n.Kind, n.Begun, n.Sequence, n.Trouble
-	r.Lagging = false
-}
-
-// after reports whether r was written after o. Of two that were written at once
-// neither was.
-func (r *Record) after(o *Record) bool {
-	if !r.Begun.Equal(o.Begun) {
-		return r.Begun.After(o.Begun)
-	}
-	return r.Sequence > o.Sequence
-}
-
-// encode is the record on one line. The objects in it stay as they are, but for
-// white space.
+// encode is the record on one line, with its digest. The objects in it stay as they
+// are, but for white space.
 func encode(r *Record) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(r); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
-
-// encodeForPeople is the same on many lines.
-func encodeForPeople(r *Record) ([]byte, error) {
-	data, err := encode(r)
+	data, err := marshal(r)
 	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	if err := json.Indent(&b, data, "", "  "); err != nil {
+	n := *r
+	if n.Digest, err = digest(data); err != nil {
 		return nil, err
 	}
-	return b.Bytes(), nil
+	return marshal(&n)
 }
 
-// decode reads both. Where says where it was, for errors. One that another
-// release has written is not ErrUnreadable: an older one in the other place must
-// not hold instead.
-func decode(data []byte, volume, where string) (*Record, error) {
+func marshal(r *Record) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(r)
+	return b.Bytes(), err
+}
+
+// digest is that of all that a record says but the digest, however that is written.
+func digest(data []byte) (string, error) {
+	var record map[string]any
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(&record); err != nil {
+		return "", err
+	}
+	delete(record, "digest")
+	text, err := json.Marshal(record)
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(text)), err
+}
+
+// decode reads a record that is what was written. Releases before the digest wrote none.
+func decode(data []byte) (*Record, error) {
 	r := &Record{}
 	if err := json.Unmarshal(data, r); err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", where, ErrUnreadable, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	if r.APIVersion != apiVersion || r.Kind != kind {
-		return nil, fmt.Errorf("%s: it is a %q of %q, and this program reads %s of %s; go on with the release of flex2csi that has written it", where, r.Kind, r.APIVersion, kind, apiVersion)
+		return nil, fmt.Errorf("it is a %q of %q, and this program reads %s of %s; go on with the release of flex2csi that has written it", r.Kind, r.APIVersion, kind, apiVersion)
 	}
-	if volume != "" && r.Volume != volume {
-		return nil, fmt.Errorf("%s: it is about the volume %q, and should be about %q", where, r.Volume, volume)
+	is, err := digest(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
+	if r.Digest != "" && r.Digest != is {
+		return nil, fmt.Errorf("%w: its digest is not that of what it says: it was changed by another program or by hand", ErrUnreadable)
+	}
+	r.Digest = ""
 	for _, object := range []*json.RawMessage{&r.Flex, &r.CSI, &r.ClaimObject, &r.To} {
 		if *object == nil {
 			continue
 		}
 		var b bytes.Buffer
 		if err := json.Compact(&b, *object); err != nil {
-			return nil, fmt.Errorf("%s: %w: %w", where, ErrUnreadable, err)
+			return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 		}
 		*object = b.Bytes()
 	}

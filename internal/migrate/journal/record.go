@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"time"
@@ -16,12 +15,15 @@ const (
 type Record struct {
 	APIVersion string `json:"apiVersion"` // Save sets these two
 	Kind       string `json:"kind"`
-	// Begun is when this migration began: a later one of the same volume holds
-	// before an earlier one. Save sets it if it is not.
+	// Begun is when this migration began. Save sets it if it is not.
 	Begun time.Time `json:"begun"`
-	// Sequence is one more each time it is saved, which Save does: of two copies
-	// the one with the greater one holds.
+	// Sequence is one more each time it is saved, which Save does.
 	Sequence int64 `json:"sequence"`
+	// ResourceVersion is that of the ConfigMap that was read or written last; empty: there
+	// was none. Save writes over that one only.
+	ResourceVersion string `json:"-"`
+	// Digest is that of all the rest; only what is written has it.
+	Digest string `json:"digest,omitempty"`
 
 	Volume       string    `json:"volume"`             // name of the PersistentVolume
 	Claim        string    `json:"claim,omitempty"`    // namespace/name; empty: it has none
@@ -70,10 +72,6 @@ type Record struct {
 	Times map[Stage]time.Time `json:"times,omitempty"`
 	// Requests are how many were made to the API server so far.
 	Requests int `json:"requests,omitempty"`
-
-	// Lagging: the ConfigMap is behind, as whoever wrote the record was killed
-	// before the second place. [Both] says so, and the next Save ends it.
-	Lagging bool `json:"-"`
 }
 
 // A Pod is one that had the volume at the beginning.
@@ -90,32 +88,12 @@ func (r *Record) Unfinished() bool { return r.Stage != Finished }
 // TakenBack reports whether it has ended as the FlexVolume that it was.
 func (r *Record) TakenBack() bool { return r.Stage == Finished && r.Direction == ToFlexVolume }
 
-// Store keeps records: [Disk], [Cluster] and [Both] do.
-type Store interface {
-	// Load returns the record of a volume; nil if there is none.
-	Load(ctx context.Context, volume string) (*Record, error)
-	// List returns all of them, by the names of the volumes. With an error it
-	// returns those that could be read.
-	List(ctx context.Context) ([]*Record, error)
-	// Save writes a record, and returns when it is written for good. An error
-	// leaves the record's Sequence as it was; what was to be written may be there
-	// or not. It may be tried again, also with another content.
-	Save(ctx context.Context, r *Record) error
-	// Verify reads a record that was saved from where it is kept, and fails if
-	// it is not what was saved.
-	Verify(ctx context.Context, r *Record) error
-	// BackUp keeps objects as they are: persistentvolume, claim, pods, …. Only
-	// the disk does; the others do nothing. What is there already is not
-	// overwritten. A Secret is refused.
-	BackUp(ctx context.Context, volume string, objects [][]byte) error
-}
-
 // What a journal says, for errors.Is.
 var (
-	// ErrConflict: somebody else has written the record since it was read.
+	// ErrConflict: another program has written the record since it was read.
 	ErrConflict = errors.New("somebody else has changed the journal meanwhile")
 	// ErrTooBig: the record is too big for a ConfigMap.
 	ErrTooBig = errors.New("too big for a ConfigMap")
-	// ErrUnreadable: there is a record, and it cannot be read.
+	// ErrUnreadable: there is a record, and it is not what was written.
 	ErrUnreadable = errors.New("unreadable")
 )

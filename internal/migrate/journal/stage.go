@@ -6,7 +6,7 @@ type Stage string
 
 // The stages, in their order. The PersistentVolume is not there from Deleted to
 // Created, and that begins only when the replacement has been accepted and is
-// written down in two places.
+// written down.
 const (
 	Planned  Stage = "Planned"
 	BackedUp Stage = "BackedUp"

@@ -41,13 +41,12 @@ func testJournalInCluster(w *world) {
 	x := w.Proxy()
 	c := w.clusterAt(x)
 	ctx := w.t.Context()
-	one, two := journal.NewCluster(c, migrate.Namespace), journal.NewCluster(w.admin(), migrate.Namespace)
+	one, two := journal.New(c, migrate.Namespace, ""), journal.New(w.admin(), migrate.Namespace, "")
 	r := w.aRecord(c, "pv-in-cluster")
 	if r, err := one.Load(ctx, r.Volume); r != nil || err != nil {
 		w.t.Fatal(r, err)
 	}
 	w.check(one.Save(ctx, r))
-	w.check(one.Verify(ctx, r))
 	got, err := two.Load(ctx, r.Volume)
 	w.same(got, err, r)
 	if string(got.Flex) != string(r.Flex) {
@@ -61,7 +60,7 @@ func testJournalInCluster(w *world) {
 		w.t.Fatal(err, got.Sequence)
 	}
 	blind := &journal.Record{Volume: r.Volume}
-	if err := journal.NewCluster(c, migrate.Namespace).Save(ctx, blind); !errors.Is(err, journal.ErrConflict) {
+	if err := journal.New(c, migrate.Namespace, "").Save(ctx, blind); !errors.Is(err, journal.ErrConflict) {
 		w.t.Fatal(err)
 	}
 	all, err := two.List(ctx)
@@ -72,10 +71,8 @@ func testJournalInCluster(w *world) {
 	w.same(all[0], nil, r)
 	all[0].Trouble = strings.Repeat("ä", 3000)
 	w.check(two.Save(ctx, all[0])) // what was listed was read
-	w.check(two.Verify(ctx, all[0]))
-	if err := one.Verify(ctx, r); err == nil {
-		w.t.Error("what another one has written passes for this")
-	}
+	got, err = one.Load(ctx, r.Volume)
+	w.same(got, err, all[0])
 
 	// An answer that gets lost is no conflict with oneself, whatever is written
 	// next.
@@ -92,7 +89,8 @@ func testJournalInCluster(w *world) {
 		}
 		r.Trouble = ""
 		w.check(one.Save(ctx, r))
-		w.check(one.Verify(ctx, r))
+		got, err = two.Load(ctx, r.Volume)
+		w.same(got, err, r)
 		if r.Sequence != before+1 {
 			w.t.Errorf("sequence %d after %d", r.Sequence, before)
 		}
@@ -102,7 +100,6 @@ func testJournalInCluster(w *world) {
 	maps := w.Admin().CoreV1().ConfigMaps(migrate.Namespace)
 	w.check(maps.Delete(ctx, journal.ConfigMapName(r.Volume), metav1.DeleteOptions{}))
 	w.check(one.Save(ctx, r))
-	w.check(one.Verify(ctx, r))
 
 	// Somebody has broken it.
 	m, err := maps.Get(ctx, journal.ConfigMapName(r.Volume), metav1.GetOptions{})
@@ -117,7 +114,6 @@ func testJournalInCluster(w *world) {
 		w.t.Error(all, err)
 	}
 	w.check(one.Save(ctx, r))
-	w.check(one.Verify(ctx, r))
 }
 
 // testJournalTooBig: that is found out before anything is done.
@@ -127,8 +123,7 @@ func testJournalTooBig(w *world) {
 	object, err := json.Marshal(map[string]string{"x": strings.Repeat("x", 1<<20)})
 	w.check(err)
 	r.Flex = object
-	both := &journal.Both{Disk: &journal.Disk{Dir: w.t.TempDir()}, Cluster: journal.NewCluster(c, migrate.Namespace)}
-	if err := both.Save(w.t.Context(), r); !errors.Is(err, journal.ErrTooBig) {
+	if err := journal.New(c, migrate.Namespace, w.t.TempDir()).Save(w.t.Context(), r); !errors.Is(err, journal.ErrTooBig) {
 		w.t.Error(err)
 	}
 	_, err = w.Admin().CoreV1().ConfigMaps(migrate.Namespace).Get(w.t.Context(), journal.ConfigMapName(r.Volume), metav1.GetOptions{})
@@ -137,23 +132,20 @@ func testJournalTooBig(w *world) {
 	}
 }
 
-// testJournalInBoth: whichever of the two places is behind, torn or not there, the
-// migration goes on from the right one.
-func testJournalInBoth(w *world) {
+// testJournalCopied: the ConfigMap counts, and its copy only where there is none.
+func testJournalCopied(w *world) {
 	x := w.Proxy()
 	c := w.clusterAt(x)
 	ctx := w.t.Context()
 	here := filepath.Join(w.t.TempDir(), "here")
-	both := func(dir string) *journal.Both { // as a process that begins
-		return &journal.Both{Disk: &journal.Disk{Dir: dir}, Cluster: journal.NewCluster(c, migrate.Namespace)}
-	}
-	b := both(here)
-	r := w.aRecord(c, "pv-in-both")
+	at := func(dir string) *journal.Journal { return journal.New(c, migrate.Namespace, dir) } // as a process that begins
+	j := at(here)
+	r := w.aRecord(c, "pv-copied")
 	loaded := func(dir string) *journal.Record {
 		w.t.Helper()
-		got, err := both(dir).Load(ctx, r.Volume)
+		got, err := at(dir).Load(ctx, r.Volume)
 		w.check(err)
-		all, err := both(dir).List(ctx)
+		all, err := at(dir).List(ctx)
 		w.check(err)
 		i := slices.IndexFunc(all, func(o *journal.Record) bool { return o.Volume == r.Volume })
 		if i < 0 {
@@ -162,81 +154,55 @@ func testJournalInBoth(w *world) {
 		w.same(all[i], nil, got)
 		return got
 	}
-	w.check(b.Save(ctx, r))
-	w.check(b.Verify(ctx, r))
+	w.check(j.Save(ctx, r))
 	w.same(loaded(here), nil, r)
 
 	// The cluster did not hear of the last one.
 	x.Fail(controlplane.Fault{Verb: "patch", Resource: "configmaps", Times: 1})
 	next := *r
 	next.Stage = journal.Retained
-	if err := b.Save(ctx, &next); objects.OutcomeOf(err) != objects.Unknown {
+	if err := j.Save(ctx, &next); objects.OutcomeOf(err) != objects.Unknown {
 		w.t.Fatal(err)
 	}
-	if got := loaded(here); got.Stage != journal.Retained || got.Sequence != 2 || !got.Lagging {
-		w.t.Fatal(got)
-	}
-	if got := loaded(filepath.Join(w.t.TempDir(), "elsewhere")); got.Stage != journal.BackedUp {
-		w.t.Fatal(got)
-	}
-	// Another machine goes on; the disk here is as far, and not what holds.
-	elsewhere := both(filepath.Join(w.t.TempDir(), "elsewhere"))
+	w.same(loaded(here), nil, r)
+
+	// Another machine goes on; the copy here is behind, and does not count.
+	elsewhere := at(filepath.Join(w.t.TempDir(), "elsewhere"))
 	other, err := elsewhere.Load(ctx, r.Volume)
 	w.check(err)
 	other.Stage = journal.Finished
 	w.check(elsewhere.Save(ctx, other))
 	w.same(loaded(here), nil, other)
-	if err := b.Save(ctx, &next); !errors.Is(err, journal.ErrConflict) {
+	if err := j.Save(ctx, &next); !errors.Is(err, journal.ErrConflict) {
 		w.t.Fatal(err)
 	}
 	w.same(loaded(here), nil, other)
 
-	// Who was killed in between left one behind, which the next one mends.
-	b = both(here)
-	r, err = b.Load(ctx, r.Volume)
-	w.check(err)
-	x.Fail(controlplane.Fault{Verb: "patch", Resource: "configmaps", Times: 1})
-	if err := b.Save(ctx, r); objects.OutcomeOf(err) != objects.Unknown {
-		w.t.Fatal(err)
-	}
-	b = both(here)
-	if r, err = b.Load(ctx, r.Volume); err != nil || !r.Lagging {
-		w.t.Fatal(r, err)
-	}
-	w.check(b.Save(ctx, r))
-	w.check(b.Verify(ctx, r))
-	if r.Lagging || loaded(here).Lagging {
-		w.t.Fatal("it still says that a place is behind")
-	}
-
-	// The file was torn, and the ConfigMap deleted; not both.
-	b = both(here)
-	r, err = b.Load(ctx, r.Volume)
-	w.check(err)
-	w.check(b.Save(ctx, r))
+	// The copy is torn, and written with the next one; then the ConfigMap is deleted.
 	path := filepath.Join(here, r.Volume+".json")
 	w.check(os.Truncate(path, 100))
-	w.same(loaded(here), nil, r)
-	b = both(here)
-	_, err = b.Load(ctx, r.Volume)
-	w.check(err)
-	w.check(b.Save(ctx, r))
-	w.check(b.Verify(ctx, r))
-	w.check(w.Admin().CoreV1().ConfigMaps(migrate.Namespace).Delete(ctx, journal.ConfigMapName(r.Volume), metav1.DeleteOptions{}))
-	w.same(loaded(here), nil, r)
+	j = at(here)
+	r, err = j.Load(ctx, r.Volume)
+	w.same(r, err, other)
+	w.check(j.Save(ctx, r))
+	maps := w.Admin().CoreV1().ConfigMaps(migrate.Namespace)
+	w.check(maps.Delete(ctx, journal.ConfigMapName(r.Volume), metav1.DeleteOptions{}))
+	if got := loaded(here); got.Sequence != r.Sequence || got.ResourceVersion != "" {
+		w.t.Fatalf("%+v", got)
+	}
 	w.check(os.Truncate(path, 100))
-	if got, err := both(here).Load(ctx, r.Volume); !errors.Is(err, journal.ErrUnreadable) || !strings.Contains(err.Error(), path) {
+	if got, err := at(here).Load(ctx, r.Volume); !errors.Is(err, journal.ErrUnreadable) || !strings.Contains(err.Error(), path) {
 		w.t.Fatal(got, err)
 	}
-	if all, err := both(here).List(ctx); !errors.Is(err, journal.ErrUnreadable) {
+	if all, err := at(here).List(ctx); !errors.Is(err, journal.ErrUnreadable) {
 		w.t.Fatal(all, err)
 	}
-	w.check(b.Save(ctx, r))
+	w.check(j.Save(ctx, r))
+	w.same(loaded(here), nil, r)
 
-	// While the API server is away nothing is known: its record may be the later
-	// one.
+	// While the API server is away nothing is known: the copy may be an old one.
 	x.Away()
-	if got, err := both(here).Load(ctx, r.Volume); objects.OutcomeOf(err) != objects.Unknown {
+	if got, err := at(here).Load(ctx, r.Volume); objects.OutcomeOf(err) != objects.Unknown {
 		w.t.Fatal(got, err)
 	}
 }

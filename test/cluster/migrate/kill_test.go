@@ -112,7 +112,7 @@ func (j journey) make(w *world, m controlplane.Moment) bool {
 		args = append(args, "--accept", "reclaim-policy")
 	}
 	killed, r := o.killed(m, args...)
-	was := o.onDisk(name)
+	was := w.inCluster(name)
 	s.kept()
 	last := o.last()
 	next := o.begin(j.then, name)

@@ -55,7 +55,7 @@ func (w *world) record(volume string, direction journal.Direction, stage journal
 	for _, c := range change {
 		c(r)
 	}
-	w.check(journal.NewCluster(w.cluster(controlplane.Admin), migrate.Namespace).Save(w.t.Context(), r))
+	w.check(journal.New(w.cluster(controlplane.Admin), migrate.Namespace, "").Save(w.t.Context(), r))
 }
 
 // swapped replaces a disk by hand.

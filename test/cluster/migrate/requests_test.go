@@ -40,7 +40,7 @@ func TestRequests(t *testing.T) {
 		{"Watch", testWatch},
 		{"JournalInCluster", testJournalInCluster},
 		{"JournalTooBig", testJournalTooBig},
-		{"JournalInBoth", testJournalInBoth},
+		{"JournalCopied", testJournalCopied},
 		{"Lease", testLease},
 		{"LeaseOfTheDead", testLeaseOfTheDead},
 		{"LeaseLost", testLeaseLost},

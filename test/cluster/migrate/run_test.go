@@ -15,6 +15,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -60,7 +61,7 @@ func (w *world) operatorAt(dir string, o migrate.Options) *operator {
 	}
 	p.Runner = &migrate.Runner{
 		Client: cluster, Planner: planner, Lease: free{}, Options: o, Now: time.Now, Progress: p.hear,
-		Journal: &journal.Both{Disk: &journal.Disk{Dir: dir}, Cluster: journal.NewCluster(cluster, migrate.Namespace)},
+		Journal: journal.New(cluster, migrate.Namespace, dir),
 	}
 	return p
 }
@@ -228,5 +229,19 @@ func (w *world) kubelet(node string) func(migrate.Event) {
 				}
 			})
 		}
+	}
+}
+
+// unleased is a Lease that nobody else wants.
+type unleased struct{}
+
+func (unleased) Held() error { return nil }
+
+// journalOf is a runner with a journal in a directory, as a process that begins.
+func (w *world) journalOf(c *objects.Client, dir string) *migrate.Runner {
+	w.t.Helper()
+	return &migrate.Runner{
+		Client: c, Planner: w.planner(c), Lease: unleased{}, Now: time.Now, Options: migrate.Options{Timeout: 5 * time.Second},
+		Journal: journal.New(c, migrate.Namespace, dir),
 	}
 }

@@ -1,0 +1,218 @@
+package journal
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/objects"
+)
+
+// Label is that of the ConfigMaps of the journal, volumeAnnotation has the name
+// of the volume, which is too long for a label or a name.
+const (
+	Label            = "flex2csi.io/migration"
+	volumeAnnotation = "flex2csi.io/migration-volume"
+)
+
+const (
+	// writerAnnotation tells one program's writes from another's.
+	writerAnnotation = "flex2csi.io/migration-writer"
+	recordKey        = "record.json"
+	prefix           = "flex2csi-migration-"
+	// maxRecord is how big a record may be when it is written for the first time.
+	// A ConfigMap has room for 1 MiB (k8s.io/kubernetes/pkg/apis/core/types.go,
+	// MaxSecretSize), and records grow a little.
+	maxRecord = 900 << 10
+)
+
+// A Journal keeps records as ConfigMaps, one for each volume. It does not overwrite
+// what another program has written since it was read.
+type Journal struct {
+	client    *objects.Client
+	namespace string
+	copies    directory
+	writer    string
+}
+
+// New returns the journal in a namespace. dir gets the copies; empty: there are none.
+func New(client *objects.Client, namespace, dir string) *Journal {
+	return &Journal{client: client, namespace: namespace, copies: directory(dir), writer: rand.Text()}
+}
+
+// ConfigMapName is that of a volume's record.
+func ConfigMapName(volume string) string { return prefix + hash(volume) }
+
+// get returns the ConfigMap of a volume; nil if there is none.
+func (j *Journal) get(ctx context.Context, volume string) (*corev1.ConfigMap, error) {
+	m, err := objects.ConfigMaps().Get(ctx, j.client, j.namespace, ConfigMapName(volume))
+	if err != nil {
+		return nil, fmt.Errorf("read the journal of %s: %w", volume, err)
+	}
+	return m, nil
+}
+
+// Load returns the record of a volume; nil if there is none.
+func (j *Journal) Load(ctx context.Context, volume string) (*Record, error) {
+	m, err := j.get(ctx, volume)
+	switch {
+	case err != nil:
+		return nil, err
+	case m == nil:
+		return j.copies.load(volume)
+	}
+	return j.decode(m)
+}
+
+// decode reads a ConfigMap. It must be the one of the volume.
+func (j *Journal) decode(m *corev1.ConfigMap) (*Record, error) {
+	r, err := decode([]byte(m.Data[recordKey]))
+	if err == nil && ConfigMapName(r.Volume) != m.Name {
+		err = fmt.Errorf("it is about volume %q, which has another one", r.Volume)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ConfigMap %s/%s: %w; if the copy in the directory of the journal is right, delete the ConfigMap, and the copy counts", j.namespace, m.Name, err)
+	}
+	r.ResourceVersion = m.ResourceVersion
+	return r, nil
+}
+
+// List returns all records by the names of the volumes, and an error for each that
+// cannot be read.
+func (j *Journal) List(ctx context.Context) (all []*Record, err error) {
+	maps, err := objects.ConfigMaps().List(ctx, j.client, j.namespace, metav1.ListOptions{LabelSelector: Label + "=true"})
+	if err != nil {
+		return nil, fmt.Errorf("read the journal: %w", err)
+	}
+	var broken []error
+	there := map[string]bool{}
+	for _, m := range maps {
+		r, err := j.decode(m)
+		there[m.Name] = true
+		if err != nil {
+			broken = append(broken, err)
+			continue
+		}
+		all = append(all, r)
+	}
+	copies, err := j.copies.list(func(volume string) bool { return there[ConfigMapName(volume)] })
+	all = append(all, copies...)
+	slices.SortFunc(all, func(a, b *Record) int { return strings.Compare(a.Volume, b.Volume) })
+	return all, errors.Join(append(broken, err)...)
+}
+
+// Save writes a record over the one that was read or written last, or as the first
+// one, and then its copy. It returns when both are written for good. An error leaves the
+// record's Sequence as it was; what was to be written may be there or not. It may be tried
+// again, also with another content.
+func (j *Journal) Save(ctx context.Context, r *Record) error {
+	n := r.next(time.Now())
+	data, err := encode(n)
+	if err == nil {
+		err = j.put(ctx, n, data)
+	}
+	if err == nil {
+		err = j.copies.save(n.Volume, data)
+	}
+	if err == nil && n.Sequence == 1 {
+		err = j.verify(ctx, n.Volume, data)
+	}
+	if err != nil {
+		return fmt.Errorf("write the journal of %s: %w", n.Volume, err)
+	}
+	*r = *n
+	return nil
+}
+
+// put writes a record as it is. What this program has written before, without
+// hearing that it was done, is no conflict.
+func (j *Journal) put(ctx context.Context, n *Record, data []byte) error {
+	err := j.write(ctx, n, data)
+	for try := 1; try < 3 && changedMeanwhile(err); try++ {
+		there, e := j.get(ctx, n.Volume)
+		switch {
+		case e != nil:
+			return e
+		case there == nil: // another program has deleted it: it is written again
+			n.ResourceVersion = ""
+		case there.Annotations[writerAnnotation] != j.writer:
+			return fmt.Errorf("ConfigMap %s/%s: %w", j.namespace, ConfigMapName(n.Volume), ErrConflict)
+		default:
+			n.ResourceVersion = there.ResourceVersion
+		}
+		err = j.write(ctx, n, data)
+	}
+	return err
+}
+
+// changedMeanwhile reports whether the ConfigMap was not what it was known to be.
+func changedMeanwhile(err error) bool {
+	is := objects.OutcomeOf(err)
+	return is == objects.Conflict || is == objects.Exists || is == objects.Gone
+}
+
+// write makes one request.
+func (j *Journal) write(ctx context.Context, n *Record, data []byte) error {
+	m := &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: j.namespace, Name: ConfigMapName(n.Volume), ResourceVersion: n.ResourceVersion,
+			Labels:      map[string]string{Label: "true", attachment.ManagedByLabel: attachment.ManagedBy},
+			Annotations: map[string]string{volumeAnnotation: n.Volume, writerAnnotation: j.writer},
+		},
+		Data: map[string]string{recordKey: string(data)},
+	}
+	stored, err := j.request(ctx, m, len(data))
+	if err != nil {
+		return err
+	}
+	n.ResourceVersion = stored.GetResourceVersion()
+	return nil
+}
+
+func (j *Journal) request(ctx context.Context, m *corev1.ConfigMap, size int) (*unstructured.Unstructured, error) {
+	if m.ResourceVersion != "" {
+		body, err := json.Marshal(m)
+		if err != nil {
+			return nil, err
+		}
+		return j.client.Patch(ctx, objects.ConfigMaps().Resource, j.namespace, m.Name, types.MergePatchType, body)
+	}
+	if size > maxRecord {
+		return nil, fmt.Errorf("%w: %d KiB, and there is room for %d; the volume or its claim has big annotations", ErrTooBig, size>>10, maxRecord>>10)
+	}
+	object, err := objects.ToUnstructured(m)
+	if err != nil {
+		return nil, err
+	}
+	return j.client.Create(ctx, objects.ConfigMaps().Resource, object)
+}
+
+// verify reads both back, before anything is done that needs them.
+func (j *Journal) verify(ctx context.Context, volume string, data []byte) error {
+	m, err := j.get(ctx, volume)
+	if err != nil {
+		return err
+	}
+	if m == nil || m.Data[recordKey] != string(data) {
+		return fmt.Errorf("read it back: ConfigMap %s/%s does not have what was written", j.namespace, ConfigMapName(volume))
+	}
+	return j.copies.verify(volume, data)
+}
+
+// BackUp keeps objects in the directory of the copies: persistentvolume, claim, pods, ….
+// What is there already is not overwritten. A Secret is refused.
+func (j *Journal) BackUp(volume string, objects [][]byte) error {
+	return j.copies.backUp(volume, objects)
+}
