@@ -41,7 +41,7 @@ func attachmentStatus(findings []controller.Finding, now time.Time) *bridgestatu
 			Name: a.Name, PersistentVolume: attachment.PersistentVolume(a), FlexDriver: attachment.FlexDriver(a), CSIDriver: a.Spec.Attacher, VolumeHandle: attachment.Handle(a),
 			Node: a.Spec.NodeName, AttachedBy: attachment.AttachedBy(a), Pod: attachment.Pod(a), Attached: a.Status.Attached,
 			AttachError: bridgestatus.Clean(attachment.ErrorText(a.Status.AttachError)), DetachError: bridgestatus.Clean(attachment.ErrorText(a.Status.DetachError)),
-			Created: a.CreationTimestamp.UTC(), Verdict: string(f.Verdict), Reason: f.Reason, Leaked: f.Leaked(now),
+			Created: a.CreationTimestamp.UTC(), State: string(f.State), Reason: f.Reason, Leaked: f.Leaked(now),
 		}
 		if a.DeletionTimestamp != nil {
 			shown.Deleted = bridgestatus.When(a.DeletionTimestamp.Time)

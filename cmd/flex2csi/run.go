@@ -71,7 +71,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 	b.Removed = removed.Driver
 	leaveCluster := cluster.run(life) // operations go on with it until the end
 	err = daemon.Run(ctx, daemon.Options{
-		Bridge: b, Store: store, Tombstones: pendingunmount.Dir(o.stateDir), StateDir: o.stateDir, Socket: o.socket, Drivers: views, Metrics: metrics, Cluster: cluster.status,
+		Bridge: b, Store: store, PendingUnmounts: pendingunmount.Dir(o.stateDir), StateDir: o.stateDir, Socket: o.socket, Drivers: views, Metrics: metrics, Cluster: cluster.status,
 		HTTPEndpoint: o.httpEndpoint, MetricsPath: o.metricsPath, Drain: o.drain, Interval: o.interval, Log: log,
 		Background: cluster.tell(b, o.stateDir, log),
 	})
@@ -109,7 +109,7 @@ func settle(b *bridge.Bridge, store *volstate.Store, log *slog.Logger) error {
 	return store.Unlock()
 }
 
-// driver puts one together, with what there is of a cluster.
+// driver makes a driver, with a cluster if there is one.
 func (c *nodeCluster) driver(d *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service) *bridge.FlexDriver {
 	if c == nil {
 		return drivers.New(d, m, s, nil, nil)
@@ -117,7 +117,7 @@ func (c *nodeCluster) driver(d *bridgeconfig.Driver, m *mapping.Mapper, s bridge
 	return drivers.New(d, m, s, c, c.attachments)
 }
 
-// attacher returns what there is of one.
+// attacher returns the attacher of a cluster, or none.
 func (c *nodeCluster) attacher() bridge.Attacher {
 	if c == nil {
 		return nil
@@ -153,7 +153,7 @@ func warnOldKernel(log *slog.Logger) {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, "/", unix.AT_STATX_DONT_SYNC, 0, &st)
 	if err == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
-		log.Warn("this kernel (before 5.8) does not say what a mount point is: the kubelet may delete what is in a volume when it removes a pod that could not be unmounted; set directPublish for drivers whose volumes are directories of the node's own disk")
+		log.Warn("this kernel (before 5.8) does not say what a mount point is: the kubelet may delete what is in a volume when it removes a pod that could not be unmounted; set directPublish for drivers with volumes that are directories of the node's own disk")
 	}
 }
 

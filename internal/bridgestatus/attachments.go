@@ -10,8 +10,7 @@ import (
 // AttachmentKind names the document of flex2csi status --attachments.
 const AttachmentKind = "AttachmentStatus"
 
-// AttachmentStatus is what VolumeAttachments flex2csi has in a cluster, and what
-// is to be thought of them.
+// AttachmentStatus has the VolumeAttachments of flex2csi in a cluster, with their states.
 type AttachmentStatus struct {
 	APIVersion  string              `json:"apiVersion"`
 	Kind        string              `json:"kind"`
@@ -19,7 +18,7 @@ type AttachmentStatus struct {
 	Attachments []ClusterAttachment `json:"attachments"`
 }
 
-// NewAttachments returns one without attachments.
+// NewAttachments returns an AttachmentStatus without attachments.
 func NewAttachments(now time.Time) *AttachmentStatus {
 	return &AttachmentStatus{APIVersion: APIVersion, Kind: AttachmentKind, Time: now.UTC(), Attachments: []ClusterAttachment{}}
 }
@@ -41,12 +40,12 @@ type ClusterAttachment struct {
 	DetachError string     `json:"detachError,omitempty"`
 	Created     time.Time  `json:"created"`
 	Deleted     *time.Time `json:"deleted,omitempty"`
-	Verdict     string     `json:"verdict"`
+	State       string     `json:"state"`
 	Reason      string     `json:"reason,omitempty"`
 	Leaked      bool       `json:"leaked"`
 }
 
-// Leaked counts those that keep a volume on a node for no reason.
+// Leaked counts the leaked attachments.
 func (s *AttachmentStatus) Leaked() (n int) {
 	for i := range s.Attachments {
 		if s.Attachments[i].Leaked {
@@ -56,9 +55,9 @@ func (s *AttachmentStatus) Leaked() (n int) {
 	return n
 }
 
-// Filter returns the status of what is called by one of the names: a
+// Filter returns the part of the status that one of the names selects: a
 // VolumeAttachment, PersistentVolume, volume handle, driver, node, pod (as
-// NAMESPACE/NAME or NAME) or namespace. No names are everything.
+// NAMESPACE/NAME or NAME) or namespace. No names select everything.
 func (s *AttachmentStatus) Filter(names []string) *AttachmentStatus {
 	if len(names) == 0 {
 		return s
@@ -75,7 +74,7 @@ func (s *AttachmentStatus) Filter(names []string) *AttachmentStatus {
 	return &out
 }
 
-// Table prints the status for people, with a row for each attachment.
+// Table prints the status as a table with a row for each attachment.
 func (s *AttachmentStatus) Table(w io.Writer, wide bool) error { return s.table(wide).write(w) }
 
 // ObjectNames are the VolumeAttachments, as type/name.
@@ -87,7 +86,7 @@ func (s *AttachmentStatus) ObjectNames() (names []string) {
 }
 
 func (s *AttachmentStatus) table(wide bool) table {
-	t := table{header: []string{"ATTACHMENT", "VOLUME", "NODE", "BY", "ATTACHED", "SINCE", "VERDICT", "WHY", "TROUBLE"}}
+	t := table{header: []string{"ATTACHMENT", "VOLUME", "NODE", "BY", "ATTACHED", "SINCE", "STATE", "REASON", "TROUBLE"}}
 	if wide {
 		t.header = append(t.header, "CSI DRIVER", "HANDLE", "FLEX DRIVER", "POD")
 	}
@@ -102,7 +101,7 @@ func (s *AttachmentStatus) table(wide bool) table {
 			attached = "yes"
 		}
 		trouble := strings.TrimSpace(a.AttachError + " " + a.DetachError)
-		row := []string{name, a.PersistentVolume, a.Node, a.AttachedBy, attached, since(s.Time, a.Created), a.Verdict, a.Reason, short(trouble, wide)}
+		row := []string{name, a.PersistentVolume, a.Node, a.AttachedBy, attached, since(s.Time, a.Created), a.State, a.Reason, short(trouble, wide)}
 		if wide {
 			row = append(row, a.CSIDriver, a.VolumeHandle, a.FlexDriver, a.Pod)
 		}
@@ -111,5 +110,5 @@ func (s *AttachmentStatus) table(wide bool) table {
 	return t
 }
 
-// shortName tells VolumeAttachments apart, whose names are hashes.
+// shortName is enough to identify VolumeAttachments: their names are hashes.
 const shortName = 16

@@ -2,10 +2,10 @@ package bridgestatus
 
 import "slices"
 
-// Filter returns the status of what is called by one of the names: a
-// PersistentVolume, a volume handle, a driver, a pod (as NAME, NAMESPACE/NAME
-// or UID) or a namespace. Of a volume that a pod or namespace stands for, only
-// their targets are left. No names are everything.
+// Filter returns the part of the status that one of the names selects: a
+// PersistentVolume, a volume handle, a driver, a pod (as NAME, NAMESPACE/NAME or UID)
+// or a namespace. A volume selected by a pod or namespace has only their targets. No
+// names select everything.
 func (s *BridgeStatus) Filter(names []string) *BridgeStatus {
 	if len(names) == 0 {
 		return s
@@ -36,7 +36,7 @@ func (s *BridgeStatus) Filter(names []string) *BridgeStatus {
 	return &out
 }
 
-// names are what a pod may be called by.
+// names are the names that select a pod.
 func (p Pod) names() []string {
 	return []string{p.Name, p.Namespace, p.Namespace + "/" + p.Name, p.UID}
 }

@@ -8,8 +8,8 @@ import (
 	"text/tabwriter"
 )
 
-// Table prints a status for people, with a row for each volume, or for each pod
-// and volume.
+// Table prints a status as tables with a row for each volume, or for each pod and
+// volume.
 func (s *BridgeStatus) Table(w io.Writer, wide, byPod bool) error {
 	var out bytes.Buffer
 	if err := s.tables(&out, wide, byPod); err != nil {
@@ -29,12 +29,12 @@ func (s *BridgeStatus) ObjectNames() (names []string) {
 	return names
 }
 
-// tables are for people.
+// tables have the parts of a status.
 func (s *BridgeStatus) tables(out *bytes.Buffer, wide, byPod bool) error {
 	if err := s.volumeTable(wide, byPod).write(out); err != nil {
 		return err
 	}
-	for _, t := range []table{s.failureTable(wide), s.driverTable(), s.lostTable(), s.tombstoneTable()} {
+	for _, t := range []table{s.failureTable(wide), s.driverTable(), s.lostTable(), s.pendingUnmountTable()} {
 		if len(t.rows) == 0 {
 			continue
 		}
@@ -74,7 +74,7 @@ func (t table) write(w io.Writer) error {
 	return tw.Flush()
 }
 
-// oneLine keeps a text from spoiling the table, or the terminal.
+// oneLine removes what would break the table or the terminal.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -2,29 +2,28 @@ package bridgestatus
 
 import "time"
 
-// ReadinessKind names the document that answers whether calls are answered.
+// ReadinessKind is the kind of a Readiness.
 const ReadinessKind = "Readiness"
 
-// State is what a daemon does.
+// State is the state of a daemon.
 type State string
 
-// The states, in the order in which they follow each other.
+// The states, in their order.
 const (
 	Starting State = "Starting"
-	// StandingBy: another process has the socket and the records. This one goes
-	// on when that one ends.
+	// StandingBy: another process has the socket and the records. This one continues
+	// when that one ends.
 	StandingBy State = "StandingBy"
-	// TakingOver: it has the socket. Calls that come wait for it to have the
-	// records as well, on which the one before completes what it has begun.
+	// TakingOver: it has the socket. Calls wait until the process before has completed
+	// its operations and released the records.
 	TakingOver State = "TakingOver"
 	Serving    State = "Serving"
-	// Draining: it was told to end, and has calls under way. It has given the
-	// socket up.
+	// Draining: it is shutting down, and completes its calls. It has closed the socket.
 	Draining State = "Draining"
 )
 
-// Readiness says how one process is. Its form changes only by fields that are
-// added, until the version does.
+// Readiness is the state of one process. Until the version changes, fields are only
+// added.
 type Readiness struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
@@ -33,19 +32,18 @@ type Readiness struct {
 	Version    string    `json:"version"`
 	Started    time.Time `json:"started"`
 	State      State     `json:"state"`
-	// Ready: calls are answered, by this process or by the one that it stands
-	// by for. An upgrade may go on.
+	// Ready: calls are answered, by this process or by the one that it stands by for.
+	// An upgrade may continue.
 	Ready bool `json:"ready"`
 	// Live is false where a restart of this process would help.
 	Live bool `json:"live"`
-	// Message is one sentence for people.
+	// Message is one sentence.
 	Message string `json:"message"`
-	// CordonedSince is when it was told to set up no new volume.
+	// CordonedSince is since when it sets up no new volumes.
 	CordonedSince *time.Time `json:"cordonedSince,omitempty"`
-	// SettingUp is how many volumes are being set up now.
+	// SettingUp counts the volumes that are being set up.
 	SettingUp int `json:"settingUp"`
-	// Drivers are those of the configuration. One whose CSI driver is not
-	// connected does not make the daemon less ready: calls for the others are
-	// answered.
+	// Drivers are those of the configuration. Readiness does not depend on the
+	// connections to CSI drivers: calls for other drivers are answered.
 	Drivers []Driver `json:"drivers"`
 }

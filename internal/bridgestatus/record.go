@@ -10,7 +10,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// Of returns what a record says.
+// Of returns the status of a record.
 func Of(r *volstate.Record) Volume {
 	v := Volume{
 		PersistentVolume: r.Name, FlexDriver: r.FlexDriver, CSIDriver: r.Driver, VolumeHandle: r.Handle,
@@ -19,7 +19,7 @@ func Of(r *volstate.Record) Volume {
 		DeviceMountPath: r.Device, TakenOver: r.Owner != volstate.Ours, Recovered: r.Recovered, Incomplete: r.Incomplete(), LastError: Clean(r.LastError),
 	}
 	if r.Attach != volstate.None {
-		v.Attachment = &Attachment{Phase: phase(r.Attach, Attaching, Attached, Detaching), By: r.Attachment, NodeID: r.NodeID, Object: r.Object, Foreign: r.Foreign}
+		v.Attachment = &Attachment{Phase: phase(r.Attach, Attaching, Attached, Detaching), By: r.Attachment, NodeID: r.NodeID, Object: r.Object, Unmanaged: r.Foreign}
 	}
 	if r.Stage != volstate.None {
 		v.Staging = &Stage{Phase: phase(r.Stage, Staging, Staged, Unstaging), Path: r.StagingPath, Corrupted: Clean(r.StageDead)}
@@ -28,7 +28,7 @@ func Of(r *volstate.Record) Volume {
 		v.Expansion = &Expansion{Phase: phase(r.Expand, Expanding, Expanded, ""), Bytes: r.ExpandSize}
 	}
 	if r.InDoubt() {
-		v.InDoubtSince = When(r.Changed)
+		v.UncertainSince = When(r.Changed)
 	}
 	for dir, t := range r.Targets {
 		v.Targets = append(v.Targets, target(dir, t))
@@ -63,9 +63,8 @@ func PhaseOf(r *volstate.Record) Phase {
 	return Idle
 }
 
-// podsPhase: a pod whose set-up or tear-down is under way says more than one
-// that has what it wants. A claim whose volume is still on its way to the node
-// says less than that.
+// podsPhase returns the phase of the pods. A set-up or tear-down under way comes before
+// a pod that has the volume; a pod that waits for the volume comes last.
 func podsPhase(r *volstate.Record) Phase {
 	found := map[Phase]bool{}
 	for _, t := range r.Targets {
@@ -82,7 +81,7 @@ func podsPhase(r *volstate.Record) Phase {
 	return ""
 }
 
-// targetPhase: what is published is the pod's only when it is bound.
+// targetPhase returns the phase of a target. It is published when it is bound.
 func targetPhase(t *volstate.Target) Phase {
 	if t.Publish == volstate.None {
 		return Claimed
@@ -103,7 +102,7 @@ func phase(p volstate.Phase, doing, done, undoing Phase) Phase {
 	return done
 }
 
-// Corrupted counts the mounts of a volume that do not work any more.
+// Corrupted counts the corrupted mounts of a volume.
 func (v *Volume) Corrupted() (count int) {
 	if v.Staging != nil && v.Staging.Corrupted != "" {
 		count++
@@ -116,7 +115,7 @@ func (v *Volume) Corrupted() (count int) {
 	return count
 }
 
-// When leaves out what never was.
+// When returns nil for the zero time.
 func When(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -125,7 +124,7 @@ func When(t time.Time) *time.Time {
 	return &t
 }
 
-// Clean takes out of a text what looks secret.
+// Clean removes what looks secret.
 func Clean(text string) string {
 	var byKey *flex.Redactor
 	return byKey.Redact(text)

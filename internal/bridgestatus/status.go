@@ -1,31 +1,29 @@
-// Package bridgestatus is what flex2csi status shows: a document with a form of
-// its own (docs/status.md), made by the daemon of what it knows, or of its
-// files where there is no daemon, and printed for people or for programs.
+// Package bridgestatus has the document of flex2csi status (docs/status.md). The daemon
+// makes it, or the command itself from the daemon's files if no daemon runs.
 //
-// No field holds a secret. What a driver said in an error was cleaned before it
-// was written down, and is cleaned once more here by what it looks like.
+// No field has a secret. Error messages of drivers were cleaned before they were stored,
+// and are cleaned here again of what looks secret.
 package bridgestatus
 
 import "time"
 
-// What the document calls itself. The form changes only by fields that are
-// added, until the version does.
+// The kind of the document. Until the version changes, fields are only added.
 const (
 	APIVersion = "flex2csi.io/v1alpha1"
 	Kind       = "BridgeStatus"
 )
 
-// Source is where a status was taken from.
+// Source is the source of a status.
 type Source string
 
-// The sources. What only the daemon knows (drivers, operations) is missing
-// from the other one.
+// The sources. The state directory lacks what only the daemon knows: drivers and
+// operations.
 const (
 	SourceDaemon   Source = "Daemon"
 	SourceStateDir Source = "StateDirectory"
 )
 
-// A BridgeStatus is how the bridge of a node is.
+// A BridgeStatus is the status of the bridge on a node.
 type BridgeStatus struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -35,25 +33,25 @@ type BridgeStatus struct {
 	// Daemon is absent if there is none.
 	Daemon *Daemon `json:"daemon,omitempty"`
 	// Cluster is absent if the daemon has no access to the API server.
-	Cluster    *Cluster    `json:"cluster,omitempty"`
-	Drivers    []Driver    `json:"drivers"`
-	Volumes    []Volume    `json:"volumes"`
-	Failures   []Failure   `json:"failures"`
-	Lost       []Lost      `json:"lost"`
-	Tombstones []Tombstone `json:"tombstones"`
+	Cluster         *Cluster         `json:"cluster,omitempty"`
+	Drivers         []Driver         `json:"drivers"`
+	Volumes         []Volume         `json:"volumes"`
+	Failures        []Failure        `json:"failures"`
+	Lost            []Lost           `json:"lost"`
+	PendingUnmounts []PendingUnmount `json:"pendingUnmounts"`
 	// BrokenFiles are state files that could not be read.
 	BrokenFiles []string `json:"brokenFiles"`
 }
 
-// New returns a status without anything in it.
+// New returns an empty status.
 func New(source Source) *BridgeStatus {
 	return &BridgeStatus{
 		APIVersion: APIVersion, Kind: Kind, Source: source, Time: time.Now().UTC(),
-		Drivers: []Driver{}, Volumes: []Volume{}, Failures: []Failure{}, Lost: []Lost{}, Tombstones: []Tombstone{}, BrokenFiles: []string{},
+		Drivers: []Driver{}, Volumes: []Volume{}, Failures: []Failure{}, Lost: []Lost{}, PendingUnmounts: []PendingUnmount{}, BrokenFiles: []string{},
 	}
 }
 
-// A Daemon is the flex2csi that was asked.
+// A Daemon is the daemon that made the status.
 type Daemon struct {
 	NodeName string    `json:"nodeName"`
 	Version  string    `json:"version"`
@@ -61,14 +59,14 @@ type Daemon struct {
 	Draining bool      `json:"draining,omitempty"`
 }
 
-// A Cluster is how its API server can be reached.
+// A Cluster says whether the API server can be reached.
 type Cluster struct {
 	Reachable bool       `json:"reachable"`
 	Since     *time.Time `json:"since,omitempty"`
 	LastError string     `json:"lastError,omitempty"`
 }
 
-// A Driver is one that the configuration names.
+// A Driver is a driver of the configuration.
 type Driver struct {
 	FlexDriver string `json:"flexDriver"`
 	CSIDriver  string `json:"csiDriver"`
@@ -77,8 +75,7 @@ type Driver struct {
 	Services []Service `json:"services"`
 }
 
-// A Service is one service of a CSI driver. It is connected to when it is
-// needed, not before.
+// A Service is a service of a CSI driver. The daemon connects when it needs it.
 type Service struct {
 	Name       string     `json:"name"`
 	Connected  bool       `json:"connected"`
@@ -88,7 +85,7 @@ type Service struct {
 	LastError  string     `json:"lastError,omitempty"`
 }
 
-// Usage is how full a volume is: NodeGetVolumeStats.
+// Usage is the answer of NodeGetVolumeStats.
 type Usage struct {
 	CapacityBytes  int64 `json:"capacityBytes"`
 	UsedBytes      int64 `json:"usedBytes"`
@@ -98,11 +95,11 @@ type Usage struct {
 	InodesFree     int64 `json:"inodesFree,omitempty"`
 }
 
-// Phase is how far a volume, or a part of its life, is. One that ends in -ing
-// is in doubt: begun, and without a final answer of the driver.
+// Phase is the phase of a volume, or of a part of its life. A phase that ends in -ing
+// is uncertain: there is no final answer of the driver yet.
 type Phase string
 
-// The phases. A volume has that of the part of its life that is furthest.
+// The phases. A volume has the phase of the part that is furthest.
 const (
 	Idle         Phase = "Idle" // nothing of it is on this node
 	Attaching    Phase = "Attaching"
@@ -119,7 +116,7 @@ const (
 	Expanded     Phase = "Expanded"
 )
 
-// Phases are all that a volume may have.
+// Phases returns the phases of a volume.
 func Phases() []Phase {
 	return []Phase{Idle, Attaching, Attached, Detaching, Staging, Staged, Unstaging, Claimed, Publishing, Published, Unpublishing}
 }
@@ -131,14 +128,14 @@ type Volume struct {
 	CSIDriver        string `json:"csiDriver"`
 	VolumeHandle     string `json:"volumeHandle"`
 	Phase            Phase  `json:"phase"`
-	// Changed is when something last happened to it.
+	// Changed is the time of the last change.
 	Changed *time.Time `json:"changed,omitempty"`
-	// InDoubtSince is when the first step was begun that is neither done nor
-	// undone, however often it was tried since.
-	InDoubtSince *time.Time `json:"inDoubtSince,omitempty"`
-	FSType       string     `json:"fsType,omitempty"`
-	AccessMode   string     `json:"accessMode,omitempty"`
-	// Inline says that a pod was let in with an inline volume.
+	// UncertainSince is when the first step began that is neither done nor undone.
+	// Retries do not change it.
+	UncertainSince *time.Time `json:"uncertainSince,omitempty"`
+	FSType         string     `json:"fsType,omitempty"`
+	AccessMode     string     `json:"accessMode,omitempty"`
+	// Inline says that it is an inline volume of a pod.
 	Inline bool `json:"inline,omitempty"`
 
 	Attachment *Attachment `json:"attachment,omitempty"`
@@ -149,14 +146,14 @@ type Volume struct {
 	Expansion       *Expansion `json:"expansion,omitempty"`
 	// TakenOver says that the kubelet's own CSI plugin has the volume now.
 	TakenOver bool `json:"takenOver,omitempty"`
-	// Recovered says that the record could not be read, and that this is the
-	// version before it.
+	// Recovered says that the last record could not be read, and that this is the
+	// version before.
 	Recovered bool `json:"recovered,omitempty"`
-	// Incomplete says that values which look secret, and are in no file, are
-	// not known: dead mounts are not replaced before the next mount.
+	// Incomplete says that the record lacks values that look secret: dead mounts are
+	// not replaced before the next mount.
 	Incomplete bool `json:"incomplete,omitempty"`
 
-	// Usage is what the driver told within the last minutes, if it can and the
+	// Usage is the driver's answer of the last minutes, if it has statistics and the
 	// daemon serves metrics.
 	Usage *Usage `json:"usage,omitempty"`
 
@@ -164,7 +161,7 @@ type Volume struct {
 	LastError  string      `json:"lastError,omitempty"`
 }
 
-// An Attachment is that of a volume to this node.
+// An Attachment is the attachment of a volume to this node.
 type Attachment struct {
 	Phase  Phase  `json:"phase"`
 	By     string `json:"by,omitempty"`
@@ -172,18 +169,17 @@ type Attachment struct {
 	// Object is the name of the VolumeAttachment; empty: the controller service
 	// attaches.
 	Object string `json:"volumeAttachment,omitempty"`
-	// Foreign says that somebody else has made it, and will delete it.
-	Foreign bool `json:"foreign,omitempty"`
-	// Lost says that it is gone, or not attached any more, while pods have the
-	// volume.
+	// Unmanaged says that another component has made it, and will delete it.
+	Unmanaged bool `json:"unmanaged,omitempty"`
+	// Lost says that it was deleted or detached while pods have the volume.
 	Lost bool `json:"lost,omitempty"`
 }
 
-// A Stage is what NodeStageVolume has made.
+// A Stage is the result of NodeStageVolume.
 type Stage struct {
 	Phase Phase  `json:"phase"`
 	Path  string `json:"path"`
-	// Corrupted is why what is mounted there does not work any more.
+	// Corrupted is why the mount there does not work any more.
 	Corrupted string `json:"corrupted,omitempty"`
 }
 
@@ -197,26 +193,26 @@ type Target struct {
 	ReadOnly   bool       `json:"readOnly,omitempty"`
 	FSGroup    *int64     `json:"fsGroup,omitempty"`
 	LastError  string     `json:"lastError,omitempty"`
-	// Corrupted is why what the pod has does not work any more.
+	// Corrupted is why the pod's mount does not work any more.
 	Corrupted string `json:"corrupted,omitempty"`
 }
 
-// A Pod is who has a volume.
+// A Pod is a pod that has a volume.
 type Pod struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
 	UID       string `json:"uid,omitempty"`
 }
 
-// An Expansion is the last one of a volume.
+// An Expansion is the last expansion of a volume.
 type Expansion struct {
 	Phase Phase `json:"phase"`
 	Bytes int64 `json:"bytes"`
 }
 
-// An Operation is something under way.
+// An Operation is an operation under way.
 type Operation struct {
-	// Command is the callout, or what the daemon does by itself.
+	// Command is the callout, or the daemon's own operation.
 	Command string `json:"command"`
 	Dir     string `json:"dir,omitempty"`
 	// Request is the id in flexdriver's answer and in the log.
@@ -226,15 +222,15 @@ type Operation struct {
 	Begun *time.Time `json:"begun,omitempty"`
 }
 
-// A Failure is a call that failed when it was made last. A volume whose set-up
-// failed for good, and was undone, shows only here.
+// A Failure is a call that failed the last time. A volume with a set-up that failed and
+// was undone shows only here.
 type Failure struct {
 	FlexDriver       string `json:"flexDriver"`
 	Command          string `json:"command"` // the callout
 	PersistentVolume string `json:"persistentVolume,omitempty"`
 	Dir              string `json:"dir,omitempty"`
 	Pod              Pod    `json:"pod"`
-	// Since and Last are when it failed first and last, Count how often.
+	// Since and Last are the times of the first and the last failure.
 	Since time.Time `json:"since"`
 	Last  time.Time `json:"last"`
 	Count int       `json:"count"`
@@ -244,17 +240,17 @@ type Failure struct {
 	Message string `json:"message"`
 }
 
-// A Lost is a volume that a pod has and that no record knows of. It is left in
-// peace; the next mount of it makes a record, and an unmount needs none.
+// A Lost is a pod's volume without a record. It is not modified: the next mount makes a
+// record, and an unmount needs none.
 type Lost struct {
 	FlexDriver       string `json:"flexDriver"`
 	PersistentVolume string `json:"persistentVolume"`
 	Dir              string `json:"dir"`
 }
 
-// A Tombstone is an unmount that was made while the daemon was down, and that
-// the daemon has not worked off yet.
-type Tombstone struct {
+// A PendingUnmount is an unmount that was made while the daemon was down, and that the
+// daemon has not completed yet.
+type PendingUnmount struct {
 	FlexDriver string    `json:"flexDriver"`
 	Dir        string    `json:"dir"`
 	Since      time.Time `json:"since"`

@@ -25,20 +25,20 @@ func TestPhaseOf(t *testing.T) {
 		want          bridgestatus.Phase
 		attach, stage volstate.Phase
 		targets       []*volstate.Target
-		inDoubt       bool
+		uncertain     bool
 	}{
 		{want: bridgestatus.Idle},
 		{want: bridgestatus.Claimed, targets: []*volstate.Target{target("", false)}},
-		{want: bridgestatus.Attaching, attach: volstate.Doing, targets: []*volstate.Target{target("", false)}, inDoubt: true},
+		{want: bridgestatus.Attaching, attach: volstate.Doing, targets: []*volstate.Target{target("", false)}, uncertain: true},
 		{want: bridgestatus.Attached, attach: volstate.Done},
-		{want: bridgestatus.Detaching, attach: volstate.Undoing, inDoubt: true},
-		{want: bridgestatus.Staging, attach: volstate.Done, stage: volstate.Doing, targets: []*volstate.Target{target("", false)}, inDoubt: true},
+		{want: bridgestatus.Detaching, attach: volstate.Undoing, uncertain: true},
+		{want: bridgestatus.Staging, attach: volstate.Done, stage: volstate.Doing, targets: []*volstate.Target{target("", false)}, uncertain: true},
 		{want: bridgestatus.Staged, stage: volstate.Done},
-		{want: bridgestatus.Unstaging, attach: volstate.Done, stage: volstate.Undoing, inDoubt: true},
-		{want: bridgestatus.Publishing, stage: volstate.Done, targets: []*volstate.Target{target(volstate.Doing, false), target(volstate.Done, true)}, inDoubt: true},
+		{want: bridgestatus.Unstaging, attach: volstate.Done, stage: volstate.Undoing, uncertain: true},
+		{want: bridgestatus.Publishing, stage: volstate.Done, targets: []*volstate.Target{target(volstate.Doing, false), target(volstate.Done, true)}, uncertain: true},
 		{want: bridgestatus.Publishing, stage: volstate.Done, targets: []*volstate.Target{target(volstate.Done, false)}},
 		{want: bridgestatus.Published, attach: volstate.Done, stage: volstate.Done, targets: []*volstate.Target{target(volstate.Done, true), target("", false)}},
-		{want: bridgestatus.Unpublishing, stage: volstate.Done, targets: []*volstate.Target{target(volstate.Done, true), target(volstate.Undoing, false)}, inDoubt: true},
+		{want: bridgestatus.Unpublishing, stage: volstate.Done, targets: []*volstate.Target{target(volstate.Done, true), target(volstate.Undoing, false)}, uncertain: true},
 	} {
 		r := &volstate.Record{Attach: tt.attach, Stage: tt.stage, Targets: map[string]*volstate.Target{}}
 		for i, to := range tt.targets {
@@ -50,8 +50,8 @@ func TestPhaseOf(t *testing.T) {
 		if !slices.Contains(bridgestatus.Phases(), tt.want) {
 			t.Errorf("%s is not among Phases", tt.want)
 		}
-		if got := r.InDoubt(); got != tt.inDoubt {
-			t.Errorf("%+v: in doubt is %t", tt, got)
+		if got := r.InDoubt(); got != tt.uncertain {
+			t.Errorf("%+v: uncertain is %t", tt, got)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func sample() *bridgestatus.BridgeStatus {
 	since := date("10:00:00")
 	s.Cluster = &bridgestatus.Cluster{Since: &begun, LastError: "connection refused"}
 	s.Drivers = []bridgestatus.Driver{
-		{FlexDriver: "example.com/disk", CSIDriver: "csi.example.com", Services: []bridgestatus.Service{{Name: "node", Connected: true, Since: &since, Version: "1.2", Reconnects: 3}, {Name: "controller", LastError: "nobody answers"}}},
+		{FlexDriver: "example.com/disk", CSIDriver: "csi.example.com", Services: []bridgestatus.Service{{Name: "node", Connected: true, Since: &since, Version: "1.2", Reconnects: 3}, {Name: "controller", LastError: "no process answers"}}},
 		{FlexDriver: "example.com/nfs", CSIDriver: "nfs.example.com", Services: []bridgestatus.Service{{Name: "node"}}},
 	}
 	s.Failures = []bridgestatus.Failure{{
@@ -107,7 +107,7 @@ func sample() *bridgestatus.BridgeStatus {
 		Since: date("11:56:00"), Last: date("11:59:30"), Count: 4, Request: "aabb", Code: "not_found", Message: "there is no volume vol-3",
 	}}
 	s.Lost = []bridgestatus.Lost{{FlexDriver: "example.com/disk", PersistentVolume: "pv9", Dir: "/found"}}
-	s.Tombstones = []bridgestatus.Tombstone{{FlexDriver: "example.com/disk", Dir: "/gone", Since: date("11:00:00")}}
+	s.PendingUnmounts = []bridgestatus.PendingUnmount{{FlexDriver: "example.com/disk", Dir: "/gone", Since: date("11:00:00")}}
 	s.BrokenFiles = []string{"/state/x.json.1.broken"}
 	return s
 }
@@ -131,7 +131,7 @@ mount         pv3      shop/cart   4m      30s    4       not_found   there is n
 
 CSI DRIVER        FLEX DRIVER        SERVICE      CONNECTED        VERSION   SINCE   RECONNECTS   TROUBLE
 csi.example.com   example.com/disk   node         yes              1.2       2h      3            -
-csi.example.com   example.com/disk   controller   no               -         -       0            nobody answers
+csi.example.com   example.com/disk   controller   no               -         -       0            no process answers
 nfs.example.com   example.com/nfs    node         not needed yet   -         -       0            -
 
 MOUNTED WITHOUT A RECORD   VOLUME   FLEX DRIVER
@@ -150,7 +150,7 @@ broken state file: /state/x.json.1.broken
 		t.Error(diff)
 	}
 	for _, want := range []string{
-		"pv1", "shop/web", "10m", "unmount 12s, mount 5s (waits)", "its VolumeAttachment is gone; the kubelet's CSI plugin has it, too; NodeStageVolume: internal: mount -o password=[redacted]",
+		"pv1", "shop/web", "10m", "unmount 12s, mount 5s (waits)", "its VolumeAttachment is lost; the kubelet's CSI plugin has it, too; NodeStageVolume: internal: mount -o password=[redacted]",
 		"Staging", "shop/db", "2 corrupted; long long",
 	} {
 		if !strings.Contains(got, want) {
@@ -232,10 +232,10 @@ func TestFilter(t *testing.T) {
 		"uid-1":            "pv1/1 pv2/1 d2",
 		"example.com/nfs":  "pv2/1 d1",
 		"csi.example.com":  "pv1/1 d1",
-		"nobody":           "d0",
+		"none":             "d0",
 		"cart":             "d0 f",
 		"pv3":              "d0 f",
-		"nobody pv2":       "pv2/1 d1",
+		"none pv2":         "pv2/1 d1",
 		"web/shop":         "d0",
 		"csi.example.com/": "d0",
 	} {

@@ -85,16 +85,15 @@ func (s *BridgeStatus) lostTable() table {
 	return t
 }
 
-func (s *BridgeStatus) tombstoneTable() table {
+func (s *BridgeStatus) pendingUnmountTable() table {
 	t := table{header: []string{"UNMOUNTED WITHOUT THE DAEMON", "FLEX DRIVER", "SINCE"}}
-	for _, stone := range s.Tombstones {
-		t.rows = append(t.rows, []string{stone.Dir, stone.FlexDriver, s.age(&stone.Since)})
+	for _, u := range s.PendingUnmounts {
+		t.rows = append(t.rows, []string{u.Dir, u.FlexDriver, s.age(&u.Since)})
 	}
 	return t
 }
 
-// since is when the first of its pods got the volume, or when something last
-// happened to it.
+// since returns when the first pod got the volume, or the time of the last change.
 func (v *Volume) since() *time.Time {
 	first := v.Changed
 	if v.Phase != Published {
@@ -116,7 +115,7 @@ func (v *Volume) pods() string {
 	return strings.Join(names, ",")
 }
 
-// String is namespace/name, or the UID of a pod whose name is not known.
+// String returns namespace/name, or the UID if the name is not known.
 func (p Pod) String() string {
 	if p.Name == "" {
 		return p.UID
@@ -124,8 +123,8 @@ func (p Pod) String() string {
 	return p.Namespace + "/" + p.Name
 }
 
-// doing names the operations of a volume that are about dir, or about no
-// directory of a pod, and how long they take. With "" it names all.
+// doing returns the operations of a volume for dir, or for no directory of a pod, with
+// their durations. With "" it returns all.
 func (s *BridgeStatus) doing(v *Volume, dir string, wide bool) string {
 	var all []string
 	for _, o := range v.Operations {
@@ -156,7 +155,7 @@ func (v *Volume) trouble(wide bool) string {
 		all = append(all, fmt.Sprintf("%d corrupted", corrupted))
 	}
 	if a := v.Attachment; a != nil && a.Lost {
-		all = append(all, "its VolumeAttachment is gone")
+		all = append(all, "its VolumeAttachment is lost")
 	}
 	if v.TakenOver {
 		all = append(all, "the kubelet's CSI plugin has it, too")
@@ -186,7 +185,7 @@ func (v *Volume) attached() string {
 	if v.Attachment.Object != "" {
 		how += ", " + v.Attachment.Object
 	}
-	if v.Attachment.Foreign {
+	if v.Attachment.Unmanaged {
 		how += " (not ours)"
 	}
 	return fmt.Sprintf("%s to %s by %s", v.Attachment.Phase, v.Attachment.NodeID, how)
@@ -199,7 +198,7 @@ func (v *Volume) staged() string {
 	return v.Staging.Path
 }
 
-// shortError is how much of an error a table that is not wide shows.
+// shortError bounds errors in tables that are not wide.
 const shortError = 60
 
 func short(text string, wide bool) string {

@@ -1,11 +1,11 @@
-// Package controller is flex2csi beside kube-controller-manager: what attach:true
-// asks for, and what nobody else cleans up.
+// Package controller is the controller of flex2csi: it attaches volumes with
+// attach:true, and deletes VolumeAttachments that have become useless.
 //
-// [Controller] answers attach, isattached and detach for all nodes. It keeps
-// nothing: the marks of the VolumeAttachments (package attachment) are its
-// record, so that it may be killed at any instant, and another one goes on.
-// [Sweeper] judges all VolumeAttachments of flex2csi and deletes those whose
-// owner is gone; the verdicts are in judge.go.
+// [Controller] answers attach, isattached and detach for all nodes. It has no state of
+// its own: the labels of the VolumeAttachments (package attachment) are its record, so
+// that it may be killed at any time, and another controller continues. [Sweeper] checks
+// all VolumeAttachments of flex2csi and deletes those without an owner; state.go has
+// their states.
 package controller
 
 import (
@@ -21,12 +21,12 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// An Attacher makes and deletes VolumeAttachments of any node. Its calls end in
-// time to say what they were waiting for.
+// An Attacher creates and deletes VolumeAttachments of any node. Its calls end in time
+// to say what they were waiting for.
 type Attacher interface {
 	Attach(ctx context.Context, a *csivol.Attachment) (csivol.Attached, error)
-	// Detach deletes one of flex2csi's, whoever has made it, unless the control
-	// plane has taken it over.
+	// Detach deletes a VolumeAttachment that flex2csi has made on any node, unless
+	// it was handed over to the control plane.
 	Detach(ctx context.Context, a *csivol.Attachment) error
 	Lost(a *csivol.Attachment) (bool, error)
 }
@@ -35,7 +35,7 @@ type Attacher interface {
 type Cluster interface {
 	// FindAttachments returns ours of a PersistentVolume on a node.
 	FindAttachments(ctx context.Context, persistentVolume, node string) ([]storagev1.VolumeAttachment, error)
-	// GetAttachment returns the one of a name, whosever it is; nil: there is none.
+	// GetAttachment returns any VolumeAttachment by name; nil if there is none.
 	GetAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error)
 	// GetNode returns nil if there is none.
 	GetNode(ctx context.Context, name string) (*corev1.Node, error)
@@ -53,9 +53,8 @@ type Controller struct {
 	turns turns
 }
 
-// Driver returns the callouts for one Flex driver, for flex.Run. One that the
-// configuration does not have (any more) can be detached: that wants nothing of
-// it.
+// Driver returns the callouts for one Flex driver, for flex.Run. Volumes of a driver
+// that the configuration no longer has can be detached: that needs no configuration.
 func (c *Controller) Driver(name string) (*flex.Driver, error) {
 	here := &flex.Driver{Detach: func(ctx context.Context, call *flex.Call) error { return c.detach(ctx, name, call) }}
 	if d, ok := c.Drivers[name]; ok {
@@ -75,11 +74,10 @@ func (c *Controller) Driver(name string) (*flex.Driver, error) {
 	return here, nil
 }
 
-// attach asks for the attachment and waits for it. After an error
-// kube-controller-manager takes the volume for perhaps attached, and calls
-// attach again or detach (pkg/volume/util/operationexecutor/
-// operation_generator.go, GenerateAttachVolumeFunc, Kubernetes v1.37.1): so
-// nothing has to be undone here.
+// attach creates the attachment and waits for it. It undoes nothing after an error:
+// kube-controller-manager then marks the volume as uncertain, and calls attach again or
+// detach (pkg/volume/util/operationexecutor/operation_generator.go,
+// GenerateAttachVolumeFunc, Kubernetes v1.37.1).
 func (c *Controller) attach(ctx context.Context, d *bridge.FlexDriver, call *flex.Call) (string, error) {
 	v, err := d.Map(ctx, call.Options)
 	if err != nil {
@@ -107,16 +105,16 @@ func (c *Controller) attach(ctx context.Context, d *bridge.FlexDriver, call *fle
 	return device, err
 }
 
-// another is the error for two PersistentVolumes that are one volume. To
-// kube-controller-manager they are two, and the detach of one would take the
-// volume away from the other.
+// another returns the error for two PersistentVolumes with one volume.
+// kube-controller-manager sees two volumes, and the detach of one would detach the
+// other, too.
 func another(v *csivol.Volume, got csivol.Attached, node string) error {
 	return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolumes %s and %s are the same volume %s, and node %s has it as %s (VolumeAttachment %s): with attach: true one of them can be on a node", v.Name, got.Name, csivol.Key{Driver: v.Driver, Handle: v.Handle}, node, got.Name, got.Object)
 }
 
-// wantsAttach reports whether the driver has its volumes attached. Nobody here
-// can ask the driver; so where nothing is said it is as with the kubelet, which
-// attaches (pkg/volume/csi/csi_plugin.go, CanAttach).
+// wantsAttach reports whether the driver's volumes are attached. The controller cannot
+// ask the driver, so without an answer it attaches, as the kubelet does
+// (pkg/volume/csi/csi_plugin.go, CanAttach).
 func wantsAttach(ctx context.Context, d *bridge.FlexDriver) (bool, error) {
 	switch d.Attach {
 	case bridge.AttachNone:
@@ -133,7 +131,7 @@ func wantsAttach(ctx context.Context, d *bridge.FlexDriver) (bool, error) {
 	return p.Attach != bridge.NeedNoAttach, err
 }
 
-// attachmentOf is what the bridge makes of a volume on its node.
+// attachmentOf returns the attachment of a volume to a node.
 func attachmentOf(d *bridge.FlexDriver, v *csivol.Volume, node string) *csivol.Attachment {
 	return &csivol.Attachment{
 		Driver: v.Driver, Handle: v.Handle, Node: node, FlexDriver: v.FlexDriver, Name: v.Name,
@@ -142,11 +140,10 @@ func attachmentOf(d *bridge.FlexDriver, v *csivol.Volume, node string) *csivol.A
 	}
 }
 
-// isAttached answers from what is watched. A "no" has kube-controller-manager
-// attach the volume again, so the API server is asked before it is given, and
-// where nothing is known yet: that one comes again only after a minute. An error
-// keeps it from looking at any volume of the node (pkg/volume/flexvolume/
-// attacher.go, VolumesAreAttached, Kubernetes v1.37.1).
+// isAttached answers from the informers. It asks the API server before it answers "no",
+// and if they have not synced: after a "no" kube-controller-manager attaches the volume
+// again, and after an error it checks no volume of the node for a minute
+// (pkg/volume/flexvolume/attacher.go, VolumesAreAttached, Kubernetes v1.37.1).
 func (c *Controller) isAttached(ctx context.Context, d *bridge.FlexDriver, call *flex.Call) (bool, error) {
 	v, err := d.Map(ctx, call.Options)
 	if err != nil {
@@ -171,11 +168,10 @@ func (c *Controller) isAttached(ctx context.Context, d *bridge.FlexDriver, call 
 	return found != nil && found.Status.Attached && found.Spec.NodeName == a.Node, nil
 }
 
-// isGone reports whether there is no such FlexVolume any more, and returns
-// otherwise if there is. Where it is gone, isattached says "yes", which changes
-// nothing: detach comes when the pod has gone. The attachment of what has become
-// a CSI volume is the control plane's business, which may have deleted it just
-// now; a "no" would have the FlexVolume attached once more.
+// isGone reports whether the FlexVolume no longer exists, and returns otherwise if it
+// does. If not, isattached answers "yes", which changes nothing: detach comes when the
+// pod was deleted. If it has become a CSI volume the control plane may have deleted the
+// attachment just now; a "no" would attach the FlexVolume once more.
 func (c *Controller) isGone(ctx context.Context, name string, otherwise error) (bool, error) {
 	pv, err := c.Cluster.PersistentVolume(ctx, name, true)
 	switch {
@@ -189,8 +185,8 @@ func (c *Controller) isGone(ctx context.Context, name string, otherwise error) (
 	return false, otherwise
 }
 
-// detach deletes what attach has made. The PersistentVolume may be gone, and
-// the driver out of the configuration.
+// detach deletes the VolumeAttachment. The PersistentVolume may no longer exist, and
+// the configuration may no longer have the driver.
 func (c *Controller) detach(ctx context.Context, flexDriver string, call *flex.Call) error {
 	end, err := c.turns.wait(ctx, turn{call.VolumeName, call.NodeName})
 	if err != nil {
@@ -215,11 +211,11 @@ func (c *Controller) detach(ctx context.Context, flexDriver string, call *flex.C
 	return nil
 }
 
-// requireUnused refuses to detach what the kubelet still has mounted: what was
-// not written back would be lost. kube-controller-manager looks, too, but for a
-// node of which it has not heard for six minutes, or that is declared dead
-// (pkg/controller/volume/attachdetach/reconciler/reconciler.go, reconcile). One
-// that is back and still has the taint of that is alive all the same.
+// requireUnused refuses to detach a volume that the kubelet still has mounted: data
+// that was not written back would be lost. kube-controller-manager checks that, too,
+// but not for a node that was not ready for six minutes or is out of service
+// (pkg/controller/volume/attachdetach/reconciler/reconciler.go, reconcile). A node that
+// is ready again and still has that taint is alive.
 func (c *Controller) requireUnused(ctx context.Context, flexDriver string, call *flex.Call) error {
 	n, err := c.Cluster.GetNode(ctx, call.NodeName)
 	if err != nil {

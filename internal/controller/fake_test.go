@@ -20,8 +20,8 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// A cluster is one whose answers a test chooses. The tests with a real one are
-// in test/cluster.
+// A cluster is a fake with the answers that a test chooses. Tests with a real cluster
+// are in test/cluster.
 type cluster struct {
 	mu          sync.Mutex
 	attachments map[string]storagev1.VolumeAttachment

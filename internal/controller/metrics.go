@@ -6,23 +6,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// collector shows what a sweeper sees, when somebody asks.
+// collector has the metrics of a sweeper.
 type collector struct {
 	result                         func() Result
 	attachments, leaked, swept, at *prometheus.Desc
 }
 
-// NewCollector returns the metrics of docs/controller.md. Of several controllers
-// the one that sweeps has them.
+// NewCollector returns the metrics of docs/controller.md. Only the controller that
+// sweeps has them.
 func NewCollector(result func() Result) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return &collector{
 		result:      result,
-		attachments: desc("flex2csi_attachments", "VolumeAttachments of flex2csi by what is to be thought of them.", "verdict"),
+		attachments: desc("flex2csi_attachments", "VolumeAttachments of flex2csi by state.", "state"),
 		leaked:      desc("flex2csi_leaked_attachments", "VolumeAttachments of flex2csi that keep a volume on a node for no reason."),
-		swept:       desc("flex2csi_swept_attachments_total", "VolumeAttachments that this controller has deleted because nobody else does.", "verdict"),
+		swept:       desc("flex2csi_swept_attachments_total", "VolumeAttachments that this controller has deleted.", "state"),
 		at:          desc("flex2csi_sweeper_last_look_timestamp_seconds", "When this controller last looked at all VolumeAttachments."),
 	}
 }
@@ -39,14 +39,14 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, kind, value, labels...)
 	}
-	r, leaked, by := c.result(), 0, map[Verdict]int{}
+	r, leaked, by := c.result(), 0, map[State]int{}
 	for i := range r.Findings {
-		by[r.Findings[i].Verdict]++
+		by[r.Findings[i].State]++
 		if r.Findings[i].Leaked(time.Now()) {
 			leaked++
 		}
 	}
-	for _, v := range Verdicts() {
+	for _, v := range States() {
 		if _, swept := v.grace(); swept {
 			send(c.swept, prometheus.CounterValue, float64(r.Swept[v]), string(v))
 		}

@@ -25,8 +25,8 @@ type View interface {
 	Evidence
 }
 
-// A Sweeper deletes VolumeAttachments of ours that nobody else does. One of all
-// controllers may do so at a time.
+// A Sweeper deletes VolumeAttachments of flex2csi that no other component deletes. Only
+// one controller may run it at a time.
 type Sweeper struct {
 	View   View
 	Delete func(ctx context.Context, a *csivol.Attachment) error
@@ -34,31 +34,31 @@ type Sweeper struct {
 	// DisableForceDetachOnTimeout leaves attachments to nodes that are not ready, as
 	// the flag of kube-controller-manager does.
 	DisableForceDetachOnTimeout bool
-	// Interval between two looks; zero: a minute.
+	// Interval between two rounds; zero: a minute.
 	Interval time.Duration
 	// Now replaces time.Now in tests, which cannot wait for minutes.
 	Now func() time.Time
 
 	mu       sync.Mutex
-	since    map[sentence]time.Time // since when a verdict holds
+	since    map[stateOf]time.Time // when a state began
 	findings []Finding
-	looked   time.Time // when those were found; zero: another one sweeps
-	swept    map[Verdict]int
+	looked   time.Time // time of findings; zero: another controller sweeps
+	swept    map[State]int
 }
 
-// A sentence is a verdict on an object.
-type sentence struct {
-	uid     types.UID
-	verdict Verdict
+// A stateOf is a state of an object.
+type stateOf struct {
+	uid   types.UID
+	state State
 }
 
 const (
-	// fullEvery says how many rounds look at the pods of nodes that live: these
-	// look after themselves, and are only reported.
+	// fullEvery: every tenth round checks the pods of nodes that are alive. Their
+	// daemons clean up themselves, and their attachments are only reported.
 	fullEvery = 10
 	// atOnce bounds the deletions under way: a node may have had hundreds.
 	atOnce = 10
-	// deleteWait bounds one. What takes longer goes on by itself.
+	// deleteWait bounds the wait for one deletion.
 	deleteWait = time.Minute
 )
 
@@ -84,15 +84,15 @@ func (s *Sweeper) now() time.Time {
 	return s.Now()
 }
 
-// forget: another one sweeps now, and says what it found.
+// forget is called when another controller begins to sweep.
 func (s *Sweeper) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.findings, s.since, s.looked = nil, nil, time.Time{}
 }
 
-// Sweep looks once and deletes what has been due for its time. Nodes that live
-// are looked at closely only if full is true.
+// Sweep runs one round, and deletes what is due. If full is false it does not check the
+// pods of nodes that are alive.
 func (s *Sweeper) Sweep(ctx context.Context, full bool) {
 	findings, err := s.look(ctx, full)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Sweeper) Sweep(ctx context.Context, full bool) {
 	all.Wait()
 }
 
-// Look judges all VolumeAttachments of ours.
+// Look checks all VolumeAttachments of flex2csi.
 func Look(ctx context.Context, v View) ([]Finding, error) {
 	s := &Sweeper{View: v}
 	return s.look(ctx, true)
@@ -127,7 +127,7 @@ func (s *Sweeper) look(ctx context.Context, full bool) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Node by node: so the pods of one at a time are in memory.
+	// Node by node, so that only the pods of one node are in memory.
 	slices.SortFunc(all, func(a, b storagev1.VolumeAttachment) int {
 		return cmp.Or(cmp.Compare(a.Spec.NodeName, b.Spec.NodeName), cmp.Compare(attachment.PersistentVolume(&a), attachment.PersistentVolume(&b)), cmp.Compare(a.Name, b.Name))
 	})
@@ -143,41 +143,41 @@ func (s *Sweeper) look(ctx context.Context, full bool) ([]Finding, error) {
 		if !full && attachment.AttachedBy(a) == attachment.AttachedByNode && a.DeletionTimestamp == nil && n != nil && kubeobject.NodeReady(n) && !kubeobject.NodeOutOfService(n) {
 			f, ok := before[a.Name]
 			if !ok {
-				f = Finding{Verdict: InUse, Reason: "its node is there"}
+				f = Finding{State: InUse, Reason: "its node is there"}
 			}
 			f.VolumeAttachment = a
 			findings = append(findings, f)
 			continue
 		}
-		findings = append(findings, Judge(ctx, a, seen, now))
+		findings = append(findings, Check(ctx, a, seen, now))
 	}
 	return findings, nil
 }
 
-// unused are those that the last close look found unused on nodes that live.
+// unused returns what the last full round found unused on nodes that are alive.
 func (s *Sweeper) unused() map[string]Finding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := map[string]Finding{}
 	for _, f := range s.findings {
-		if f.Verdict == Unused {
+		if f.State == Unused {
 			all[f.Name] = f
 		}
 	}
 	return all
 }
 
-// note remembers what was found, and returns what has been due for its time.
+// note stores the findings, and returns those that are due.
 func (s *Sweeper) note(findings []Finding, now time.Time) (due []Finding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	since := map[sentence]time.Time{}
+	since := map[stateOf]time.Time{}
 	for _, f := range findings {
-		wait, act := f.Verdict.grace()
-		if !act || f.Verdict == NodeNotReady && s.DisableForceDetachOnTimeout {
+		wait, act := f.State.grace()
+		if !act || f.State == NodeNotReady && s.DisableForceDetachOnTimeout {
 			continue
 		}
-		key := sentence{f.UID, f.Verdict}
+		key := stateOf{f.UID, f.State}
 		since[key] = now
 		if before, ok := s.since[key]; ok {
 			since[key] = before
@@ -190,55 +190,55 @@ func (s *Sweeper) note(findings []Finding, now time.Time) (due []Finding) {
 	return due
 }
 
-// sweep deletes one, if a last look says the same.
+// sweep deletes an attachment, if a last check returns the same state.
 func (s *Sweeper) sweep(ctx context.Context, f Finding) {
 	ctx, cancel := context.WithTimeout(ctx, deleteWait)
 	defer cancel()
 	log := s.Log.With("volumeAttachment", f.Name, "node", f.Spec.NodeName, "persistentVolume", attachment.PersistentVolume(f.VolumeAttachment), "csiDriver", f.Spec.Attacher, "volumeHandle", attachment.Handle(f.VolumeAttachment))
-	if again := Judge(ctx, f.VolumeAttachment, s.View, s.now()); again.Verdict != f.Verdict {
-		log.Info("left alone", "verdict", f.Verdict, "now", again.Verdict, "reason", again.Reason)
+	if again := Check(ctx, f.VolumeAttachment, s.View, s.now()); again.State != f.State {
+		log.Info("left alone", "state", f.State, "now", again.State, "reason", again.Reason)
 		return
 	}
-	log.Info("deleting a VolumeAttachment that nobody uses", "verdict", f.Verdict, "reason", f.Reason, "attachedBy", attachment.AttachedBy(f.VolumeAttachment))
+	log.Info("deleting an unused VolumeAttachment", "state", f.State, "reason", f.Reason, "attachedBy", attachment.AttachedBy(f.VolumeAttachment))
 	if err := s.Delete(ctx, attachment.Volume(f.VolumeAttachment)); err != nil {
-		log.Warn("the VolumeAttachment is not gone yet", "error", err)
+		log.Warn("the VolumeAttachment is not deleted yet", "error", err)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.swept == nil {
-		s.swept = map[Verdict]int{}
+		s.swept = map[State]int{}
 	}
-	s.swept[f.Verdict]++
+	s.swept[f.State]++
 	s.findings = slices.DeleteFunc(slices.Clone(s.findings), func(other Finding) bool { return other.Name == f.Name })
 }
 
-// A Result is what a sweeper has seen and done.
+// A Result has the findings and the deletions of a sweeper.
 type Result struct {
 	Findings []Finding
-	// Looked is when; zero: never, or another one sweeps now.
+	// Looked is the time of the last round; zero: none, or another controller sweeps.
 	Looked time.Time
-	Swept  map[Verdict]int // so far
+	Swept  map[State]int // so far
 }
 
-// Result is that of the last look.
+// Result returns the result of the last round.
 func (s *Sweeper) Result() Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Result{Findings: slices.Clone(s.findings), Looked: s.looked, Swept: maps.Clone(s.swept)}
 }
 
-// seen asks for each thing once in a round that goes node by node.
+// seen caches the nodes, and the pods of one node, during a round.
 type seen struct {
 	Evidence
 	nodes map[string]*corev1.Node
 
-	node    string // that of pods
+	node    string // of pods
 	pods    []corev1.Pod
 	podsErr error
 }
 
-// GetNode returns one of the list; nil: there is none.
+// GetNode returns a node of the list; nil if there is none.
 func (s *seen) GetNode(_ context.Context, name string) (*corev1.Node, error) {
 	return s.nodes[name], nil
 }

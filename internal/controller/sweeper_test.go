@@ -36,13 +36,13 @@ func TestJudge(t *testing.T) {
 	terminating.DeletionTimestamp, finished.Status.Phase = &metav1.Time{Time: time.Now()}, corev1.PodSucceeded
 	for name, test := range map[string]struct {
 		change func(*cluster, *storagev1.VolumeAttachment)
-		want   controller.Verdict
+		want   controller.State
 	}{
 		"a pod uses it":                     {func(c *cluster, _ *storagev1.VolumeAttachment) { c.pods["node-1"] = []corev1.Pod{user()} }, controller.InUse},
 		"it is ending on a node that lives": {func(c *cluster, _ *storagev1.VolumeAttachment) { c.pods["node-1"] = []corev1.Pod{terminating} }, controller.InUse},
 		"it has finished":                   {func(c *cluster, _ *storagev1.VolumeAttachment) { c.pods["node-1"] = []corev1.Pod{finished} }, controller.Unused},
-		"nobody uses it":                    {nil, controller.Unused},
-		"nobody uses it, attach:true": {func(_ *cluster, a *storagev1.VolumeAttachment) {
+		"no pod uses it":                    {nil, controller.Unused},
+		"no pod uses it, attach:true": {func(_ *cluster, a *storagev1.VolumeAttachment) {
 			a.Labels[attachment.AttachedByLabel] = attachment.AttachedByController
 		}, controller.Forgotten},
 		"it is new": {func(_ *cluster, a *storagev1.VolumeAttachment) { a.CreationTimestamp = metav1.Now() }, controller.InUse},
@@ -76,7 +76,7 @@ func TestJudge(t *testing.T) {
 			c.nodes["node-1"] = node("node-1", attached("kubernetes.io/csi/"+csiDriver+"^vol"))
 		}, controller.Adopted},
 		"no node": {func(c *cluster, _ *storagev1.VolumeAttachment) { delete(c.nodes, "node-1") }, controller.NodeGone},
-		"no node, and a pod that nobody has removed": {func(c *cluster, _ *storagev1.VolumeAttachment) {
+		"no node, and a pod that was not removed": {func(c *cluster, _ *storagev1.VolumeAttachment) {
 			delete(c.nodes, "node-1")
 			c.pods["node-1"] = []corev1.Pod{user()}
 		}, controller.InUse},
@@ -98,7 +98,7 @@ func TestJudge(t *testing.T) {
 			c.pods["node-1"] = []corev1.Pod{terminating}
 		}, controller.InUse},
 		"not ready": {func(c *cluster, _ *storagev1.VolumeAttachment) { c.nodes["node-1"] = node("node-1") }, controller.NodeNotReady},
-		"not ready, and a pod that nobody has removed": {func(c *cluster, _ *storagev1.VolumeAttachment) {
+		"not ready, and a pod that was not removed": {func(c *cluster, _ *storagev1.VolumeAttachment) {
 			c.nodes["node-1"] = node("node-1")
 			c.pods["node-1"] = []corev1.Pod{terminating} // as for kube-controller-manager
 		}, controller.InUse},
@@ -118,8 +118,8 @@ func TestJudge(t *testing.T) {
 		if test.change != nil {
 			test.change(c, a)
 		}
-		if f := controller.Judge(t.Context(), a, c, time.Now()); f.Verdict != test.want || f.Reason == "" {
-			t.Errorf("%s: %s (%s), want %s", name, f.Verdict, f.Reason, test.want)
+		if f := controller.Check(t.Context(), a, c, time.Now()); f.State != test.want || f.Reason == "" {
+			t.Errorf("%s: %s (%s), want %s", name, f.State, f.Reason, test.want)
 		}
 	}
 }
@@ -166,12 +166,12 @@ func TestSweep(t *testing.T) {
 	if r.Swept[controller.OutOfService] != 1 || r.Swept[controller.NodeGone] != 1 || r.Swept[controller.Forgotten] != 1 {
 		t.Errorf("swept %v", r.Swept)
 	}
-	if len(r.Findings) != 1 || r.Findings[0].Verdict != controller.Unused || !r.Findings[0].Leaked(*now) {
+	if len(r.Findings) != 1 || r.Findings[0].State != controller.Unused || !r.Findings[0].Leaked(*now) {
 		t.Errorf("findings: %+v", r.Findings)
 	}
 }
 
-// TestGrace: a verdict has to hold all the time, without a break.
+// TestGrace: a state has to last without interruption.
 func TestGrace(t *testing.T) {
 	c := newCluster()
 	c.put(old("node-1", attachment.AttachedByNode))
@@ -196,9 +196,9 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// TestNotReady: a node that is off, and is not declared so, kept its volumes for
-// ever. It may be that only its kubelet is: so it takes as long, and the absence of
-// pods, as with kube-controller-manager.
+// TestNotReady: a node that was off, without the taint, kept its volumes for ever. Only
+// its kubelet may be off: so the sweeper waits as long as kube-controller-manager, and
+// until the node has no pods.
 func TestNotReady(t *testing.T) {
 	for _, disabled := range []bool{false, true} {
 		c := newCluster()
@@ -236,7 +236,7 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// comesBack is a cluster whose node comes back between the look and the deletion.
+// comesBack is a cluster with a node that is ready again between check and deletion.
 type comesBack struct {
 	*cluster
 	node corev1.Node
@@ -259,7 +259,7 @@ func TestLastLook(t *testing.T) {
 	}
 }
 
-// TestUnusedIsRemembered: most rounds do not look at the pods of nodes that live.
+// TestUnusedIsRemembered: most rounds do not check the pods of nodes that are alive.
 func TestUnusedIsRemembered(t *testing.T) {
 	c := newCluster()
 	c.put(old("node-1", attachment.AttachedByNode))
@@ -268,14 +268,14 @@ func TestUnusedIsRemembered(t *testing.T) {
 	c.pods["node-1"] = []corev1.Pod{user()}
 	asked := c.asked
 	s.Sweep(t.Context(), false)
-	if r := s.Result(); len(r.Findings) != 1 || r.Findings[0].Verdict != controller.Unused {
+	if r := s.Result(); len(r.Findings) != 1 || r.Findings[0].State != controller.Unused {
 		t.Errorf("between close looks: %+v", r.Findings)
 	}
 	if n := c.asked - asked; n != 2 {
 		t.Errorf("a quick look asked %d questions, want 2: the attachments and the nodes", n)
 	}
 	s.Sweep(t.Context(), true)
-	if r := s.Result(); len(r.Findings) != 1 || r.Findings[0].Verdict != controller.InUse {
+	if r := s.Result(); len(r.Findings) != 1 || r.Findings[0].State != controller.InUse {
 		t.Errorf("after a close look: %+v", r.Findings)
 	}
 }
@@ -297,10 +297,10 @@ func TestSweepWithoutAnswers(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	f := controller.Finding{VolumeAttachment: old("node-1", attachment.AttachedByNode), Verdict: controller.Unused}
+	f := controller.Finding{VolumeAttachment: old("node-1", attachment.AttachedByNode), State: controller.Unused}
 	r := controller.Result{
-		Findings: []controller.Finding{f, {Verdict: controller.InUse}, {Verdict: controller.InUse}},
-		Looked:   time.UnixMilli(1500), Swept: map[controller.Verdict]int{controller.NodeGone: 4},
+		Findings: []controller.Finding{f, {State: controller.InUse}, {State: controller.InUse}},
+		Looked:   time.UnixMilli(1500), Swept: map[controller.State]int{controller.NodeGone: 4},
 	}
 	want := `
 # HELP flex2csi_leaked_attachments VolumeAttachments of flex2csi that keep a volume on a node for no reason.
@@ -309,20 +309,20 @@ flex2csi_leaked_attachments 1
 # HELP flex2csi_sweeper_last_look_timestamp_seconds When this controller last looked at all VolumeAttachments.
 # TYPE flex2csi_sweeper_last_look_timestamp_seconds gauge
 flex2csi_sweeper_last_look_timestamp_seconds 1.5
-# HELP flex2csi_swept_attachments_total VolumeAttachments that this controller has deleted because nobody else does.
+# HELP flex2csi_swept_attachments_total VolumeAttachments that this controller has deleted.
 # TYPE flex2csi_swept_attachments_total counter
-flex2csi_swept_attachments_total{verdict="forgotten"} 0
-flex2csi_swept_attachments_total{verdict="node gone"} 4
-flex2csi_swept_attachments_total{verdict="node not ready"} 0
-flex2csi_swept_attachments_total{verdict="out of service"} 0
+flex2csi_swept_attachments_total{state="forgotten"} 0
+flex2csi_swept_attachments_total{state="node gone"} 4
+flex2csi_swept_attachments_total{state="node not ready"} 0
+flex2csi_swept_attachments_total{state="out of service"} 0
 `
 	names := []string{"flex2csi_leaked_attachments", "flex2csi_sweeper_last_look_timestamp_seconds", "flex2csi_swept_attachments_total"}
 	collector := controller.NewCollector(func() controller.Result { return r })
 	if err := testutil.CollectAndCompare(collector, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
-	if n := testutil.CollectAndCount(collector, "flex2csi_attachments"); n != len(controller.Verdicts()) {
-		t.Errorf("%d verdicts", n)
+	if n := testutil.CollectAndCount(collector, "flex2csi_attachments"); n != len(controller.States()) {
+		t.Errorf("%d states", n)
 	}
 	r = controller.Result{}
 	if n := testutil.CollectAndCount(collector); n != 4 {

@@ -10,14 +10,14 @@ import (
 // A turn is a volume on a node.
 type turn struct{ volume, node string }
 
-// turns lets one call at a time at a volume on a node: a detach that overtook
-// the request of an attach would find nothing, and leave the attachment behind.
+// turns serializes the calls for a volume on a node: a detach that overtook the request
+// of an attach would find nothing, and leave the attachment behind.
 type turns struct {
 	mu  sync.Mutex
 	all map[turn]chan struct{} // closed when the turn is over
 }
 
-// wait returns when it is the caller's turn, and what ends it.
+// wait waits for the caller's turn, and returns the function that ends it.
 func (t *turns) wait(ctx context.Context, which turn) (end func(), err error) {
 	for {
 		t.mu.Lock()

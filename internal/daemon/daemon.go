@@ -29,8 +29,8 @@ import (
 type Options struct {
 	Bridge *bridge.Bridge
 	Store  *volstate.Store
-	// Tombstones are the unmounts that flexdriver made while no daemon listened.
-	Tombstones pendingunmount.Dir
+	// PendingUnmounts are the unmounts that flexdriver made while no daemon listened.
+	PendingUnmounts pendingunmount.Dir
 	// StateDir has the records and the pending unmounts.
 	StateDir string
 	Socket   string
@@ -216,7 +216,7 @@ const unmountsWait = 10 * time.Second
 // not answer must not delay the others, and with them all calls. The reconciler repeats
 // those that fail.
 func (d *Daemon) completeUnmounts(ctx context.Context) {
-	found, broken := pendingunmount.List(string(d.Tombstones))
+	found, broken := pendingunmount.List(string(d.PendingUnmounts))
 	for _, err := range broken {
 		d.Log.Error("a pending unmount cannot be read", "error", err)
 	}

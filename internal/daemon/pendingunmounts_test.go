@@ -48,9 +48,9 @@ func TestPendingUnmounts(t *testing.T) {
 	mounts := &slowMounts{waiting: make(chan struct{}, many-1), all: make(chan struct{})}
 	pending := pendingunmount.Dir(dir)
 	d := &Daemon{Options: Options{
-		Bridge:     &bridge.Bridge{Context: t.Context(), Mounts: mounts, Tombstones: pending},
-		Tombstones: pending,
-		Log:        slog.New(slog.DiscardHandler),
+		Bridge:          &bridge.Bridge{Context: t.Context(), Mounts: mounts, Tombstones: pending},
+		PendingUnmounts: pending,
+		Log:             slog.New(slog.DiscardHandler),
 	}}
 	d.completeUnmounts(t.Context())
 	if left, broken := pendingunmount.List(dir); len(left)+len(broken) > 0 {

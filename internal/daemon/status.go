@@ -95,7 +95,7 @@ func look(stateDir string) (f files) {
 
 func (f *files) addTo(s *bridgestatus.BridgeStatus) {
 	for _, t := range f.pending {
-		s.Tombstones = append(s.Tombstones, bridgestatus.Tombstone{FlexDriver: t.Driver, Dir: t.Dir, Since: t.Time.UTC()})
+		s.PendingUnmounts = append(s.PendingUnmounts, bridgestatus.PendingUnmount{FlexDriver: t.Driver, Dir: t.Dir, Since: t.Time.UTC()})
 	}
 	s.BrokenFiles = append(s.BrokenFiles, f.broken...)
 }
@@ -133,7 +133,7 @@ func driverStatus(d Driver) bridgestatus.Driver {
 // volumeStatus adds to the record what only the process knows.
 func volumeStatus(v bridge.VolumeStatus) bridgestatus.Volume {
 	out := bridgestatus.Of(v.Record)
-	out.InDoubtSince = bridgestatus.When(v.InDoubtSince)
+	out.UncertainSince = bridgestatus.When(v.InDoubtSince)
 	if out.Attachment != nil {
 		out.Attachment.Lost = v.AttachmentLost
 	}

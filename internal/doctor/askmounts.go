@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AnswerMounts is the process that asks mounts: it reads paths, each ended by a
-// NUL, and writes for each a line with its number and what is wrong with it. One
-// that hangs gets none. It ends when all have answered, after a while, or when it
-// is killed. If nothing of that ends it (a disk that is gone for good) nobody
-// waits for it.
+// AnswerMounts runs in a process of its own, which may hang. It reads paths, each
+// terminated by NUL, and writes for each a line with its number and what is wrong with
+// it. A mount that hangs gets no line. The process exits when all have answered, after
+// maxAnswering, or when it is killed. The parent does not wait for a process that
+// cannot be killed.
 func AnswerMounts(in io.Reader, out io.Writer) error {
 	data, err := io.ReadAll(in)
 	if err != nil {
@@ -53,11 +53,11 @@ func AnswerMounts(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// maxAnswering is for a process whose parent was killed.
+// maxAnswering bounds a process if its parent was killed.
 const maxAnswering = time.Minute
 
-// alive asks a filesystem for its figures and for its root: network filesystems
-// answer the one from memory, and others the other.
+// alive calls statfs and stat: network filesystems answer one of them from memory, and
+// other filesystems the other.
 func alive(path string) error {
 	var figures unix.Statfs_t
 	if err := unix.Statfs(path, &figures); err != nil {
@@ -70,9 +70,9 @@ func alive(path string) error {
 	return nil
 }
 
-// askMounts returns what each path answered: "" if it works. Paths that did not
-// answer in time are not in it.
-func (p *patient) askMounts(ctx context.Context, paths []string) (map[string]string, error) {
+// askMounts returns the answer of each path: "" if it works. Paths that did not answer in
+// time are missing.
+func (p *probe) askMounts(ctx context.Context, paths []string) (map[string]string, error) {
 	if len(paths) == 0 {
 		return map[string]string{}, nil
 	}
@@ -109,8 +109,8 @@ func (p *patient) askMounts(ctx context.Context, paths []string) (map[string]str
 	return collect(ctx, lines, paths)
 }
 
-// collect reads answers until all are there, or time is up. A process that ends
-// before has not asked all.
+// collect reads answers until it has all, or until the deadline. If the process ends
+// earlier it has not asked all.
 func collect(ctx context.Context, lines <-chan string, paths []string) (map[string]string, error) {
 	answers := map[string]string{}
 	for len(answers) < len(paths) {

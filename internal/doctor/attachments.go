@@ -16,14 +16,12 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csivol"
 )
 
-// slowAttach is how long attaching and detaching may take before somebody
-// should look.
+// slowAttach is how long attach and detach may take.
 const slowAttach = 2 * time.Minute
 
-// checkAttachments looks at the VolumeAttachments that flex2csi has made, and
-// at those of this node only if it is one. What is leaked is what the sweeper
-// says is.
-func (p *patient) checkAttachments(ctx context.Context, n *notes) {
+// checkAttachments checks the VolumeAttachments of flex2csi; on a node only those of the
+// node. The sweeper decides which are leaked.
+func (p *probe) checkAttachments(ctx context.Context, n *notes) {
 	all, err := p.attachments()
 	if err != nil {
 		n.skip("VolumeAttachments", "%v", err)
@@ -40,16 +38,16 @@ func (p *patient) checkAttachments(ctx context.Context, n *notes) {
 	}
 	known := p.records(n)
 	for i := range findings {
-		judge(n, &findings[i], known)
+		checkAttachment(n, &findings[i], known)
 	}
-	n.add(attachmentsFine, "VolumeAttachments", "%s of flex2csi looked at, of %d in all", count(len(findings), "VolumeAttachment"), len(all))
+	n.add(attachmentsFine, "VolumeAttachments", "%s of flex2csi checked, of %d in all", count(len(findings), "VolumeAttachment"), len(all))
 }
 
-// seen is the cluster as far as nodes are known. The attachments of a node that may
-// not be read would look as if it were gone.
+// seen restricts the cluster to known nodes. A node that may not be read would look
+// deleted.
 type seen struct {
 	Cluster
-	p *patient
+	p *probe
 }
 
 func (s seen) ListNodes(context.Context) ([]corev1.Node, error) { return s.p.nodes() }
@@ -63,9 +61,9 @@ func (s seen) ListAttachments(ctx context.Context, ours bool) ([]storagev1.Volum
 	return slices.DeleteFunc(all, func(a storagev1.VolumeAttachment) bool { return a.Spec.NodeName != nodes[0].Name }), nil
 }
 
-// judge says what is wrong with one. What nobody uses need not be attached, so
-// that comes before what its CSI driver says.
-func judge(n *notes, f *controller.Finding, known map[csivol.Key]bool) {
+// checkAttachment reports what is wrong with an attachment. An unused one need not be
+// attached, so that comes before errors of its CSI driver.
+func checkAttachment(n *notes, f *controller.Finding, known map[csivol.Key]bool) {
 	now := time.Now()
 	age := now.Sub(f.CreationTimestamp.Time).Round(time.Second)
 	stays, fails := f.DeletionTimestamp == nil, f.Status.AttachError
@@ -75,10 +73,10 @@ func judge(n *notes, f *controller.Finding, known map[csivol.Key]bool) {
 	case !stays && now.Sub(f.DeletionTimestamp.Time) > slowAttach:
 		e = n.add(attachmentStays, f.Name, "the %s is being deleted for %v", what, now.Sub(f.DeletionTimestamp.Time).Round(time.Second))
 		e.evidence("finalizers: " + strings.Join(f.Finalizers, ", "))
-	case f.Verdict == controller.NodeGone || f.Verdict == controller.OutOfService || f.Verdict == controller.NodeNotReady:
+	case f.State == controller.NodeGone || f.State == controller.OutOfService || f.State == controller.NodeNotReady:
 		e = n.add(attachmentNoNode, f.Name, "the %s is leaked: %s", what, f.Reason)
-	case f.Verdict == controller.Forgotten || f.Verdict == controller.Unused:
-		e = n.add(attachmentNoUser, f.Name, "the %s is used by nobody: %s", what, f.Reason)
+	case f.State == controller.Forgotten || f.State == controller.Unused:
+		e = n.add(attachmentNoUser, f.Name, "the %s is unused: %s", what, f.Reason)
 	case stays && !f.Status.Attached && fails != nil:
 		e = n.add(attachmentFails, f.Name, "the %s fails for %v", what, age)
 	case stays && !f.Status.Attached && age > slowAttach:
@@ -86,9 +84,9 @@ func judge(n *notes, f *controller.Finding, known map[csivol.Key]bool) {
 		if !slices.ContainsFunc(f.Finalizers, func(f string) bool { return strings.HasPrefix(f, "external-attacher/") }) {
 			e.evidence("no external-attacher has put its finalizer there: it has not seen it")
 		}
-	case stays && age > slowAttach && f.Verdict != controller.Adopted && lacksRecord(f.VolumeAttachment, known):
+	case stays && age > slowAttach && f.State != controller.Adopted && lacksRecord(f.VolumeAttachment, known):
 		e = n.add(attachmentNoRecord, f.Name, "volume %s is attached to this node, and the daemon has no record of it", nameOf(f.VolumeAttachment))
-	case f.Verdict == controller.Unknown:
+	case f.State == controller.Unknown:
 		n.skip("whether the "+what+" is used", "%s", f.Reason)
 		return
 	default:
@@ -97,13 +95,13 @@ func judge(n *notes, f *controller.Finding, known map[csivol.Key]bool) {
 	e.evidence("CSI driver " + f.Spec.Attacher + ", FlexVolume driver " + attachment.FlexDriver(f.VolumeAttachment) + ", made " + age.String() + " ago by " + maker(f.VolumeAttachment))
 	for _, said := range []*storagev1.VolumeError{fails, f.Status.DetachError} {
 		if said != nil {
-			e.evidence("the driver's word: " + clip(attachment.ErrorText(said)))
+			e.evidence("the driver says: " + clip(attachment.ErrorText(said)))
 		}
 	}
 }
 
-// lacksRecord reports whether the daemon of this node has attached what it does not
-// know of any more; nil: what it knows of cannot be told.
+// lacksRecord reports whether the daemon of this node has attached a volume that it has
+// no record of; known is nil if its records are not known.
 func lacksRecord(a *storagev1.VolumeAttachment, known map[csivol.Key]bool) bool {
 	return known != nil && attachment.AttachedBy(a) == attachment.AttachedByNode && !known[attachment.Volume(a).Key()]
 }
@@ -122,8 +120,8 @@ func nameOf(a *storagev1.VolumeAttachment) string {
 	return cmp.Or(attachment.PersistentVolume(a), attachment.Handle(a))
 }
 
-// checkTwice looks for volumes for one node that have two.
-func (p *patient) checkTwice(n *notes, all []storagev1.VolumeAttachment) {
+// checkTwice looks for volumes for one node that are attached to two.
+func (p *probe) checkTwice(n *notes, all []storagev1.VolumeAttachment) {
 	on := map[string][]string{}
 	for i := range all {
 		a := &all[i]
@@ -143,8 +141,8 @@ func forMany(modes []corev1.PersistentVolumeAccessMode) bool {
 	return slices.Contains(modes, corev1.ReadOnlyMany) || slices.Contains(modes, corev1.ReadWriteMany)
 }
 
-// records are the volumes that this node's daemon knows of; nil: not known.
-func (p *patient) records(n *notes) map[csivol.Key]bool {
+// records returns the volumes with a record of this node's daemon; nil: not known.
+func (p *probe) records(n *notes) map[csivol.Key]bool {
 	if !p.Local {
 		return nil
 	}

@@ -18,11 +18,11 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 )
 
-// slowAPI is when to warn of an API server.
+// slowAPI is the response time of the API server from which to warn.
 const slowAPI = 2 * time.Second
 
-// checkCluster: whether the API server can be asked at all.
-func (p *patient) checkCluster(ctx context.Context, n *notes) {
+// checkCluster checks whether the API server answers.
+func (p *probe) checkCluster(ctx context.Context, n *notes) {
 	if p.Cluster == nil {
 		n.skip("the cluster: versions, CSIDriver and CSINode objects, VolumeAttachments, orphaned pods", "%s", p.NoCluster)
 		return
@@ -40,8 +40,8 @@ func (p *patient) checkCluster(ctx context.Context, n *notes) {
 	}
 }
 
-// checkNodes: the node that this is, or all, and whether their versions fit.
-func (p *patient) checkNodes(ctx context.Context, n *notes) {
+// checkNodes checks this node or all nodes, and their versions.
+func (p *probe) checkNodes(ctx context.Context, n *notes) {
 	nodes, err := p.nodes()
 	if err != nil {
 		n.skip("nodes", "%v", err)
@@ -77,8 +77,8 @@ func (p *patient) checkNodes(ctx context.Context, n *notes) {
 // maxSkew: https://kubernetes.io/releases/version-skew-policy/#kubelet
 const maxSkew = 3
 
-// skew says what is wrong with a kubelet's version; empty if nothing is, or if
-// one of them is not known.
+// skew returns what is wrong with a kubelet's version; empty if nothing, or if a version
+// is not known.
 func skew(server, kubelet string) string {
 	a, ok1 := minor(server)
 	b, ok2 := minor(kubelet)
@@ -103,9 +103,9 @@ func minor(version string) (int, bool) {
 	return n, err == nil
 }
 
-// checkObjects compares what the configuration says of CSI drivers with what
-// their own objects say, and looks whether the node knows them.
-func (p *patient) checkObjects(ctx context.Context, n *notes) {
+// checkObjects compares the configuration with the CSIDriver objects, and checks that
+// the drivers are registered on the node.
+func (p *probe) checkObjects(ctx context.Context, n *notes) {
 	objects, err := p.drivers()
 	if err != nil {
 		n.skip("CSIDriver objects", "%v", err)
@@ -145,7 +145,7 @@ func (p *patient) checkObjects(ctx context.Context, n *notes) {
 	}
 }
 
-func (p *patient) compareObject(n *notes, d *bridgeconfig.Driver, object *storagev1.CSIDriver) {
+func (p *probe) compareObject(n *notes, d *bridgeconfig.Driver, object *storagev1.CSIDriver) {
 	o, name := kubeobject.DriverInfo(object), object.Name
 	n.add(objectFine, name, "CSIDriver %s: attachRequired %v, podInfoOnMount %v, fsGroupPolicy %s, requiresRepublish %v", name, o.AttachRequired, o.PodInfoOnMount, o.FSGroupPolicy, o.RequiresRepublish)
 	if o.AttachRequired && d.Attach == bridgeconfig.AttachNone {
@@ -157,8 +157,8 @@ func (p *patient) compareObject(n *notes, d *bridgeconfig.Driver, object *storag
 	}
 }
 
-// checkLimit counts what is attached, by whomever.
-func (p *patient) checkLimit(n *notes, node string, d *storagev1.CSINodeDriver) {
+// checkLimit counts all attached volumes.
+func (p *probe) checkLimit(n *notes, node string, d *storagev1.CSINodeDriver) {
 	all, err := p.attachments()
 	limit := kubeobject.AttachLimit(d)
 	if err != nil || limit == nil {
@@ -175,13 +175,13 @@ func (p *patient) checkLimit(n *notes, node string, d *storagev1.CSINodeDriver) 
 	}
 }
 
-// maxKubelets is how many are asked for their configuration: a sample is enough
-// to see whether they differ.
+// maxKubelets bounds the kubelets that are asked for their configuration: a sample shows
+// whether they differ.
 const maxKubelets = 50
 
-// checkKubelets asks kubelets for their configuration, which is what they run
-// with, whatever their files say by now. From a workstation all are asked.
-func (p *patient) checkKubelets(ctx context.Context, n *notes) {
+// checkKubelets asks kubelets for their current configuration, which may differ from
+// their files. From a workstation it asks all.
+func (p *probe) checkKubelets(ctx context.Context, n *notes) {
 	names := []string{p.node()}
 	if names[0] == "" {
 		nodes, err := p.nodes()
@@ -224,7 +224,7 @@ func (p *patient) checkKubelets(ctx context.Context, n *notes) {
 	}
 }
 
-func (p *patient) judgeKubelet(n *notes, node string, answer kubelet.Configuration) {
+func (p *probe) judgeKubelet(n *notes, node string, answer kubelet.Configuration) {
 	if !ptr.Deref(answer.EnableControllerAttachDetach, true) {
 		n.add(attachDetachOff, node, "the kubelet of node %s runs with enableControllerAttachDetach: false", node)
 	}

@@ -205,7 +205,7 @@ func TestNodes(t *testing.T) {
 	want(t, r, "", "version-skew old", "version-skew new", "node-not-ready away", "node-not-ready dead")
 	wantText(t, r, "4 minor versions older than the API server's v1.37.1", "newer than the API server's")
 	want(t, c.look(t, func(o *doctor.Options) { o.NodeName = "older-but-fine" }), "")
-	want(t, c.look(t, func(o *doctor.Options) { o.NodeName = "nobody" }), "", "node-missing nobody")
+	want(t, c.look(t, func(o *doctor.Options) { o.NodeName = "unknown" }), "", "node-missing unknown")
 }
 
 func TestKubelets(t *testing.T) {
@@ -266,7 +266,7 @@ func TestAttachments(t *testing.T) {
 	r := c.look(t, nil)
 	want(t, r, "", "attachment-node-gone no-node", "attachment-unused unused", "attachment-unused forgotten", "attachment-fails fails", "attachment-waits waits",
 		"attachment-not-deleted stays", "attachment-on-two-nodes "+csiName+"/rwo")
-	wantText(t, r, "the driver's word: rpc error: the pool is full", "it has not seen it", "kubectl delete volumeattachment no-node", "made 1h0m0s ago by flex2csi controller",
+	wantText(t, r, "the driver says: rpc error: the pool is full", "it has not seen it", "kubectl delete volumeattachment no-node", "made 1h0m0s ago by flex2csi controller",
 		"Multi-Attach error for volume", "finalizers: external-attacher/loop-csi-example-com")
 	if strings.Contains(text(t, r), "canary") {
 		t.Error("there is a secret in the report")
@@ -452,7 +452,7 @@ func TestOwnNode(t *testing.T) {
 	}
 	r := c.look(t, func(o *doctor.Options) { o.NodeName = "node-1" })
 	want(t, r, "")
-	if got := text(t, r); strings.Contains(got, "nodes is forbidden") || !strings.Contains(got, "1 VolumeAttachment of flex2csi looked at, of 2") {
+	if got := text(t, r); strings.Contains(got, "nodes is forbidden") || !strings.Contains(got, "1 VolumeAttachment of flex2csi checked, of 2") {
 		t.Error(got)
 	}
 	if got := text(t, c.look(t, nil)); !strings.Contains(got, "nodes is forbidden") {
@@ -467,7 +467,7 @@ func TestClusterFails(t *testing.T) {
 	r := c.look(t, nil)
 	want(t, r, "", "api-unreachable API server")
 	if len(r.Skipped) < 3 {
-		t.Errorf("only %d things were not looked at:\n%s", len(r.Skipped), text(t, r))
+		t.Errorf("only %d things were skipped:\n%s", len(r.Skipped), text(t, r))
 	}
 }
 

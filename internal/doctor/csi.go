@@ -15,12 +15,12 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// checkCSI asks the CSI drivers of the configuration who they are and what they
-// can do, and all registrars whether they are still there.
-func (p *patient) checkCSI(ctx context.Context, n *notes) {
+// checkCSI asks the CSI drivers of the configuration for their names and capabilities,
+// and checks that all registration sockets answer.
+func (p *probe) checkCSI(ctx context.Context, n *notes) {
 	for _, r := range csiclient.Registrars(ctx, p.at(p.kubeletDir())) {
 		if r.Err != nil {
-			n.add(registrationDead, r.Socket, "nobody answers at the registration socket %s", r.Socket).evidence(r.Err.Error())
+			n.add(registrationDead, r.Socket, "no process answers at the registration socket %s", r.Socket).evidence(r.Err.Error())
 		}
 	}
 	config, err := p.config()
@@ -34,11 +34,11 @@ func (p *patient) checkCSI(ctx context.Context, n *notes) {
 	asked.Wait()
 }
 
-func (p *patient) checkCSIDriver(ctx context.Context, n *notes, d *bridgeconfig.Driver) {
+func (p *probe) checkCSIDriver(ctx context.Context, n *notes, d *bridgeconfig.Driver) {
 	client := drivers.Client(d, p.at(p.kubeletDir()))
 	client.Node = p.seen(client.Node)
 	controller := client.Controller
-	client.Controller = nil // one after the other: each may be the one that is away
+	client.Controller = nil // one after the other: each may be unavailable
 	defer client.Close()
 	f, err := client.Features(ctx)
 	if err != nil {
@@ -69,8 +69,8 @@ func (p *patient) checkCSIDriver(ctx context.Context, n *notes, d *bridgeconfig.
 	}
 }
 
-// seen is an endpoint as we see it.
-func (p *patient) seen(e csiclient.Endpoint) csiclient.Endpoint {
+// seen returns an endpoint as seen by this process.
+func (p *probe) seen(e csiclient.Endpoint) csiclient.Endpoint {
 	return func(ctx context.Context) (string, error) {
 		path, err := e(ctx)
 		if view := p.at(""); err == nil && !strings.HasPrefix(path, view) {
@@ -80,14 +80,14 @@ func (p *patient) seen(e csiclient.Endpoint) csiclient.Endpoint {
 	}
 }
 
-func (p *patient) wrongPlace(d *bridgeconfig.Driver) string {
+func (p *probe) wrongPlace(d *bridgeconfig.Driver) string {
 	if d.Endpoint != "" {
 		return ", at the endpoint " + d.Endpoint
 	}
 	return ", looked for below " + filepath.Join(p.kubeletDir(), "plugins_registry")
 }
 
-// said leaves out what only says that there was no answer.
+// said returns the error without the prefix of an RPC that was not answered.
 func said(err error) string {
 	if e, ok := errors.AsType[*csivol.RPCError](err); ok && e.Method == "connect" {
 		return e.Message
@@ -95,7 +95,7 @@ func said(err error) string {
 	return err.Error()
 }
 
-// csiKind is which finding an error of a driver is.
+// csiKind returns the kind of finding for an error of a driver.
 func csiKind(err error) ID {
 	e, ok := errors.AsType[*csivol.RPCError](err)
 	switch {

@@ -44,7 +44,7 @@ func (n *node) await(socket string) {
 	}
 }
 
-// dead is a socket at which nobody listens any more.
+// dead is a socket without a listener.
 func (n *node) dead(path string) string {
 	n.t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -72,7 +72,7 @@ func TestCSIDrivers(t *testing.T) {
 			n.await(filepath.Join(n.Root, "plugins_registry", csiName+"-reg.sock"))
 		}, text: "calls this node n-1"},
 		"not registered": {set: func(n *node) { n.configure() }, want: []string{"csi-not-registered " + csiName}, text: "no driver of this name is registered below"},
-		"nobody at the endpoint": {set: func(n *node) {
+		"no process at the endpoint": {set: func(n *node) {
 			n.configure("endpoint: " + n.dead(n.path("dead.sock")))
 		}, want: []string{"csi-no-answer " + csiName}, text: "at the endpoint"},
 		"another one at the endpoint": {set: func(n *node) {
@@ -84,7 +84,7 @@ func TestCSIDrivers(t *testing.T) {
 			n.csiDriver(nil)
 			n.dead(filepath.Join(n.Root, "plugins_registry/gone-reg.sock"))
 		}, want: []string{"registration-left-over " + "gone-reg.sock"}, text: "rm "},
-		"attaches, and nobody asks it to": {set: func(n *node) {
+		"attaches, and is not asked to": {set: func(n *node) {
 			n.configure("endpoint: "+n.path("csi/csi.sock"), "controllerEndpoint: "+n.path("csi/csi.sock"), "attach: None")
 			n.csiDriver(nil, "--attach")
 		}, want: []string{"csi-not-attached " + csiName}},

@@ -18,8 +18,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/version"
 )
 
-// checkConfiguration: the daemon's, where it lies on the node.
-func (p *patient) checkConfiguration(_ context.Context, n *notes) {
+// checkConfiguration checks the daemon's configuration file on the node.
+func (p *probe) checkConfiguration(_ context.Context, n *notes) {
 	config, err := p.config()
 	invalid, faulty := errors.AsType[*strict.InvalidError](err)
 	switch {
@@ -46,8 +46,8 @@ func (p *patient) checkConfiguration(_ context.Context, n *notes) {
 	}
 }
 
-// checkDaemon asks the daemon how it is.
-func (p *patient) checkDaemon(_ context.Context, n *notes) {
+// checkDaemon checks the daemon's status.
+func (p *probe) checkDaemon(_ context.Context, n *notes) {
 	s, err := p.status()
 	if err != nil {
 		n.add(daemonSilent, p.Socket, "%v", err)
@@ -61,9 +61,9 @@ func (p *patient) checkDaemon(_ context.Context, n *notes) {
 	for _, f := range s.BrokenFiles {
 		n.add(stateBroken, strings.SplitN(f, ": ", 2)[0], "%s", f)
 	}
-	for _, t := range s.Tombstones {
+	for _, t := range s.PendingUnmounts {
 		if age := time.Since(t.Since); age > patience || s.absent != nil {
-			n.add(tombstoneLeft, t.Dir, "%s of driver %s was unmounted without the daemon %v ago", t.Dir, t.FlexDriver, age.Round(time.Second))
+			n.add(unmountPending, t.Dir, "%s of driver %s was unmounted without the daemon %v ago", t.Dir, t.FlexDriver, age.Round(time.Second))
 		}
 	}
 	for i := range s.Volumes {
@@ -79,17 +79,17 @@ func (p *patient) checkDaemon(_ context.Context, n *notes) {
 	}
 }
 
-// noDaemon: whether that is wrong depends on whether somebody needs it.
-func (p *patient) noDaemon(n *notes, s *daemonStatus) {
+// noDaemon reports an absent daemon only if the node needs one.
+func (p *probe) noDaemon(n *notes, s *daemonStatus) {
 	_, err := p.config()
-	if errors.Is(err, fs.ErrNotExist) && len(s.Volumes) == 0 && len(s.Tombstones) == 0 {
+	if errors.Is(err, fs.ErrNotExist) && len(s.Volumes) == 0 && len(s.PendingUnmounts) == 0 {
 		n.skip("the daemon", "%v; nothing here says that there ought to be one (no configuration at %s, no records in %s)", s.absent, p.Config, p.StateDir)
 		return
 	}
 	n.add(daemonAbsent, p.Socket, "%v", s.absent).evidence(fmt.Sprintf("its files in %s know of %d volumes", p.StateDir, len(s.Volumes)))
 }
 
-func (p *patient) meetDaemon(n *notes, s *daemonStatus) {
+func (p *probe) meetDaemon(n *notes, s *daemonStatus) {
 	d := s.Daemon
 	if d == nil {
 		d = &bridgestatus.Daemon{}
@@ -115,9 +115,9 @@ func (p *patient) meetDaemon(n *notes, s *daemonStatus) {
 	p.checkDaemonDir(n, s.pid)
 }
 
-// checkDaemonDir compares what daemon and kubelet take for the kubelet's
-// directory: by name, as the daemon does.
-func (p *patient) checkDaemonDir(n *notes, pid int) {
+// checkDaemonDir compares the kubelet's directory in daemon and kubelet by name, as the
+// daemon does.
+func (p *probe) checkDaemonDir(n *notes, pid int) {
 	k, err := p.kubelet()
 	if err != nil || pid == 0 {
 		return
@@ -139,13 +139,13 @@ func (p *patient) checkDaemonDir(n *notes, pid int) {
 	}
 }
 
-// patience is how long something may be under way before a person should look.
+// patience is how long an operation may take.
 const patience = 5 * time.Minute
 
 func checkVolume(n *notes, v *bridgestatus.Volume) {
 	name := cmp.Or(v.PersistentVolume, v.VolumeHandle)
-	if v.InDoubtSince != nil && time.Since(*v.InDoubtSince) > patience {
-		e := n.add(volumeStuck, name, "volume %s has been %s for %v, without a final answer of %s", name, strings.ToLower(string(v.Phase)), time.Since(*v.InDoubtSince).Round(time.Second), v.CSIDriver)
+	if v.UncertainSince != nil && time.Since(*v.UncertainSince) > patience {
+		e := n.add(volumeStuck, name, "volume %s has been %s for %v, without a final answer of %s", name, strings.ToLower(string(v.Phase)), time.Since(*v.UncertainSince).Round(time.Second), v.CSIDriver)
 		if v.LastError != "" {
 			e.evidence(v.LastError)
 		}
@@ -154,16 +154,16 @@ func checkVolume(n *notes, v *bridgestatus.Volume) {
 		n.add(attachmentLost, a.Object, "VolumeAttachment %s of volume %s is gone, or not attached any more, while pods have the volume", a.Object, name)
 	}
 	if v.Staging != nil && v.Staging.Corrupted != "" {
-		n.add(mountCorrupted, v.Staging.Path, "what %s is staged at does not work any more", name).evidence("as the daemon says: " + v.Staging.Corrupted)
+		n.add(mountCorrupted, v.Staging.Path, "the staging mount of %s does not work any more", name).evidence("as the daemon says: " + v.Staging.Corrupted)
 	}
 	for i := range v.Targets {
 		if t := &v.Targets[i]; t.Corrupted != "" {
-			n.add(mountCorrupted, t.Dir, "what pod %s has of volume %s does not work any more", podName(t.Pod), name).evidence("as the daemon says: " + t.Corrupted)
+			n.add(mountCorrupted, t.Dir, "the mount of volume %[2]s for pod %[1]s does not work any more", podName(t.Pod), name).evidence("as the daemon says: " + t.Corrupted)
 		}
 	}
 }
 
-// podName is what there is of one: callouts do not all tell.
+// podName returns the name or the UID: not all callouts have the name.
 func podName(p bridgestatus.Pod) string {
 	if p.Name == "" {
 		return cmp.Or(p.UID, "(not known)")
@@ -171,7 +171,7 @@ func podName(p bridgestatus.Pod) string {
 	return p.Namespace + "/" + p.Name
 }
 
-// listens reports whether somebody does.
+// listens reports whether a process listens.
 func listens(ctx context.Context, socket string) bool {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", socket)
@@ -182,8 +182,8 @@ func listens(ctx context.Context, socket string) bool {
 	return true
 }
 
-// listener is the process that listens at a socket; zero if it lives in a
-// process namespace that we do not see, or if nobody does.
+// listener returns the process that listens at a socket; zero if there is none, or if
+// we do not see its PID namespace.
 func listener(ctx context.Context, socket string) (pid int) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", socket)

@@ -46,7 +46,7 @@ func TestDocumented(t *testing.T) {
 	}
 }
 
-// TestKinds: whoever meets a problem is told what to do.
+// TestKinds: each problem has an advice.
 func TestKinds(t *testing.T) {
 	for _, k := range doctor.Kinds() {
 		if (k.Severity == doctor.Error || k.Severity == doctor.Warning) && k.Advice == "" {
@@ -58,8 +58,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestMessagesAreExplained: who meets a message that a finding names finds it in
-// the documents, too, in the words of the program that says it.
+// TestMessagesAreExplained: the documents have each message that a finding names, in the
+// words of the program that prints it.
 func TestMessagesAreExplained(t *testing.T) {
 	var documented strings.Builder
 	for _, name := range []string{"kubelet-messages.md", "troubleshooting.md"} {

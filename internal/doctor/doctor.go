@@ -51,8 +51,7 @@ type Options struct {
 	HostRoot string
 	// KubeletPID is for machines with several kubelets; zero: look for one.
 	KubeletPID int
-	// KubeletDir and PluginDir are what somebody believes them to be; empty:
-	// what the kubelet says.
+	// KubeletDir and PluginDir are set by the operator; empty: as the kubelet says.
 	KubeletDir, PluginDir    string
 	Config, Socket, StateDir string
 	// NodeName is the node that the cluster is asked about; empty: find out, and
@@ -63,7 +62,7 @@ type Options struct {
 	Cluster   Cluster
 	NoCluster string
 
-	// Migrations are those that stopped half-way; nil: nobody can tell.
+	// Migrations returns those that stopped before the end; nil: not known.
 	Migrations func(context.Context) ([]Migration, error)
 
 	// ProbeDrivers runs init of each driver in the plugin directory, as the
@@ -92,7 +91,7 @@ func Run(ctx context.Context, o Options) *Report {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	p := newPatient(o)
+	p := newProbe(o)
 	checks := p.checks()
 	all := make([]*notes, len(checks))
 	ended := make([]chan struct{}, len(checks))
@@ -133,7 +132,7 @@ func closedTime() <-chan time.Time {
 }
 
 // checks are all that there are. Those of the node come first.
-func (p *patient) checks() []check {
+func (p *probe) checks() []check {
 	checks := []check{{"cluster", p.checkCluster}}
 	if p.Cluster != nil {
 		checks = append(checks,

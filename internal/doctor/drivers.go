@@ -36,7 +36,7 @@ func (d flexDriver) executable() string { return filepath.Join(d.here, filepath.
 
 // checkDrivers looks at all that is in the plugin directory: one broken driver
 // makes itself felt at each operation on any volume.
-func (p *patient) checkDrivers(ctx context.Context, n *notes) {
+func (p *probe) checkDrivers(ctx context.Context, n *notes) {
 	dir := p.pluginDir()
 	here := p.at(dir)
 	entries, err := os.ReadDir(here)
@@ -91,7 +91,7 @@ func checkHidden(n *notes, d flexDriver, e fs.DirEntry) {
 
 // checkDriver reports whether the driver can be started, for all that can be
 // seen without starting it.
-func (p *patient) checkDriver(ctx context.Context, n *notes, d flexDriver) bool {
+func (p *probe) checkDriver(ctx context.Context, n *notes, d flexDriver) bool {
 	if strings.Count(d.name, "/") != 1 {
 		n.add(driverNoVendor, d.dir, "%s is not called <vendor>~<driver>; PersistentVolumes would have to say driver: %s", d.dir, d.name)
 	}
@@ -150,7 +150,7 @@ func listing(dir string) (lines []string) {
 const ourProgram = "github.com/flex2csi/flex2csi/cmd/flexdriver"
 
 // checkOurs looks at a driver that this project has installed.
-func (p *patient) checkOurs(ctx context.Context, n *notes, e *entry, d flexDriver, shown string) {
+func (p *probe) checkOurs(ctx context.Context, n *notes, e *entry, d flexDriver, shown string) {
 	build, err := buildinfo.ReadFile(d.executable())
 	if err != nil || build.Path != ourProgram {
 		e.evidence("of other make than flexdriver")
@@ -186,7 +186,7 @@ func (p *patient) checkOurs(ctx context.Context, n *notes, e *entry, d flexDrive
 // fresh is how new a change is that is likely to be one of many.
 const fresh = 10 * time.Minute
 
-// checkWritten looks for files beside the executable that somebody writes to.
+// checkWritten looks for files next to the executable that are written to.
 func checkWritten(n *notes, d flexDriver) {
 	executable, err := os.Stat(d.executable())
 	if err != nil {
@@ -205,7 +205,7 @@ func checkWritten(n *notes, d flexDriver) {
 }
 
 // checkInstalled: what the daemon serves has to be where the kubelet looks.
-func (p *patient) checkInstalled(n *notes, dir, here string) {
+func (p *probe) checkInstalled(n *notes, dir, here string) {
 	served, _ := p.served()
 	for _, name := range sortedKeys(served) {
 		if _, err := os.Stat(filepath.Join(here, strings.ReplaceAll(name, "/", "~"))); errors.Is(err, fs.ErrNotExist) {
@@ -216,7 +216,7 @@ func (p *patient) checkInstalled(n *notes, dir, here string) {
 }
 
 // probeAll runs init of the drivers if that is wanted: it may have side effects.
-func (p *patient) probeAll(ctx context.Context, n *notes, drivers []flexDriver) {
+func (p *probe) probeAll(ctx context.Context, n *notes, drivers []flexDriver) {
 	if len(drivers) == 0 {
 		return
 	}
@@ -231,7 +231,7 @@ func (p *patient) probeAll(ctx context.Context, n *notes, drivers []flexDriver) 
 	probes.Wait()
 }
 
-func (p *patient) probe(ctx context.Context, n *notes, d flexDriver) {
+func (p *probe) probe(ctx context.Context, n *notes, d flexDriver) {
 	start := time.Now()
 	_, err := install.TryInit(ctx, d.executable(), p.Timeout/2)
 	took := time.Since(start)

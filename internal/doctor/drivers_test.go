@@ -80,8 +80,8 @@ func foreign(t *testing.T) string {
 	return string(self[:64<<10])
 }
 
-// TestProbeDrivers: what the drivers say, if somebody wants to know, and the
-// ones that hang do not hold up the others.
+// TestProbeDrivers: the answers of the drivers, on request. Drivers that hang do not
+// delay the others.
 func TestProbeDrivers(t *testing.T) {
 	testenv.Need(t, "mount")
 	n := newNode(t)
@@ -112,7 +112,7 @@ func TestProbeDrivers(t *testing.T) {
 	}
 }
 
-// TestWrittenDriver: a log beside the driver makes the kubelet run init again.
+// TestWrittenDriver: a log next to the driver makes the kubelet run init again.
 func TestWrittenDriver(t *testing.T) {
 	testenv.Need(t, "mount")
 	n := newNode(t)

@@ -6,7 +6,7 @@ import (
 
 // checkInline: whether pods may have inline volumes of drivers for which the
 // configuration does not say so.
-func (p *patient) checkInline(ctx context.Context, n *notes) {
+func (p *probe) checkInline(ctx context.Context, n *notes) {
 	const what = "whether a policy denies pods inline volumes"
 	config, err := p.config()
 	if err != nil {

@@ -108,7 +108,7 @@ func kubeletKinds() []Kind {
 		},
 		{
 			kernelOld, Warning, nil,
-			"When the kubelet removes a pod that could not be unmounted it may delete what is in a volume. Use Linux 5.8 or newer, or set directPublish for drivers whose volumes are directories of the node's own disk.",
+			"When the kubelet removes a pod that could not be unmounted it may delete what is in a volume. Use Linux 5.8 or newer, or set directPublish for drivers with volumes that are directories of the node's own disk.",
 		},
 	}
 }
@@ -198,7 +198,7 @@ func fittingKinds() []Kind {
 		{
 			driverUnconfigured, Error,
 			[]string{"the driver is not configured"},
-			"flexdriver install --driver … writes the configuration anew. Pods can end meanwhile.",
+			"flexdriver install --driver … writes the configuration again. Pods can end meanwhile.",
 		},
 		{
 			driverSocket, Error,
@@ -245,7 +245,7 @@ const (
 	volumeStuck         ID = "volume-stuck"
 	callFails           ID = "call-fails"
 	volumeLost          ID = "volume-without-record"
-	tombstoneLeft       ID = "unmount-not-worked-off"
+	unmountPending      ID = "unmount-not-worked-off"
 	stateBroken         ID = "state-file-broken"
 )
 
@@ -289,9 +289,9 @@ func daemonKinds() []Kind {
 			"The state directory was lost, or is another one. The pod keeps its volume; deleting and starting it again makes a record. Without that the volume stays staged, and attached, when the pod goes.",
 		},
 		{
-			tombstoneLeft, Warning,
+			unmountPending, Warning,
 			[]string{"a pending unmount could not be completed"},
-			"The volume is unmounted for the pod, and not yet unstaged and detached. The daemon does that when the CSI driver is there: look why it is not.",
+			"The volume is unmounted for the pod, and not yet unstaged and detached. The daemon does that when the CSI driver is available: check why it is not.",
 		},
 		{
 			stateBroken, Warning,

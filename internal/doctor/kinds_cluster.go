@@ -21,7 +21,7 @@ func csiKinds() []Kind {
 		},
 		{
 			csiNoAnswer, Error,
-			[]string{"is its pod running on this node?", "nobody answers at"},
+			[]string{"is its pod running on this node?", "no process answers at"},
 			"See the driver's pod on this node, and its log. A socket that was left over goes when the driver starts again.",
 		},
 		{
@@ -37,7 +37,7 @@ func csiKinds() []Kind {
 		{
 			csiNoAttach, Error,
 			[]string{"look at controllerEndpoint"},
-			"The driver attaches volumes, and with this configuration nobody asks it to. Set attach: Auto and see to a way (controllerEndpoint, or access to Kubernetes): docs/bridge-configuration.md. attach: None is for drivers that can do without.",
+			"The driver attaches volumes, and this configuration never asks it to. Set attach: Auto, and configure a controllerEndpoint or access to Kubernetes: docs/bridge-configuration.md. attach: None is for drivers that need no attach.",
 		},
 		{
 			registrationDead, Warning,
@@ -81,7 +81,7 @@ func mountKinds() []Kind {
 		{
 			csiPropagation, Error,
 			[]string{"mountPropagation: Bidirectional"},
-			"What the driver mounts is seen by nobody else: pods get an empty directory. In the driver's DaemonSet mount the kubelet's directory as a hostPath at the same path with mountPropagation: Bidirectional. (One that enters the namespace of the node to mount does without.)",
+			"The driver's mounts are not visible outside of its container: pods get an empty directory. In the driver's DaemonSet mount the kubelet's directory as a hostPath at the same path with mountPropagation: Bidirectional. (A driver that enters the node's namespace to mount does not need this.)",
 		},
 		{
 			mountInvisible, Error,
@@ -137,7 +137,7 @@ func podKinds() []Kind {
 		{
 			volumeDirFiles, Warning,
 			[]string{"orphaned pod", "but failed to rmdir() volume at path", "directory not empty"},
-			"Nothing is mounted there, and there are files: somebody wrote to the node's own disk instead of the volume. If the pod runs, delete it. Save what is there; when the directory is empty the kubelet removes it. (A driver that mounts nothing and writes files by itself is meant to.)",
+			"Nothing is mounted there, and there are files: a process wrote to the node's own disk instead of the volume. If the pod runs, delete it. Save the files; when the directory is empty the kubelet removes it. (Some drivers mount nothing and write files: then this is normal.)",
 		},
 		{
 			podOrphaned, Info,
@@ -267,7 +267,7 @@ func attachmentKinds() []Kind {
 		{
 			attachmentLost, Error,
 			[]string{"input/output error", multiAttachTo36, multiAttachSince37},
-			"The daemon asks for it again by itself. If that does not end: somebody deletes what pods still use. See who has the right to delete VolumeAttachments, and whether a CSI PersistentVolume has the same volumeHandle.",
+			"The daemon creates it again. If this repeats, another component deletes attachments that are in use. Check who has the right to delete VolumeAttachments, and whether a CSI PersistentVolume has the same volumeHandle.",
 		},
 		{
 			attachmentNoRecord, Warning,
@@ -280,12 +280,12 @@ func attachmentKinds() []Kind {
 		},
 		{
 			attachmentWaits, Error, waiting,
-			"Nobody has worked on it. See whether the external-attacher runs in the driver's controller pod, whether it is the leader there, and what it says.",
+			"The external-attacher has not processed it. Check whether it runs in the driver's controller pod, whether it is the leader, and its log.",
 		},
 		{
 			attachmentStays, Error,
 			multiAttach,
-			"Somebody wants it deleted, and a finalizer holds it: the external-attacher does not detach, or is gone for good. See its log. Only when the volume is surely detached, or the attacher will never come back: kubectl patch volumeattachment {subject} --type=merge -p '{\"metadata\":{\"finalizers\":null}}'.",
+			"It was deleted, and still has a finalizer: the external-attacher does not detach, or is no longer installed. Check its log. Only when the volume is surely detached, or the attacher will never come back: kubectl patch volumeattachment {subject} --type=merge -p '{\"metadata\":{\"finalizers\":null}}'.",
 		},
 		{
 			attachmentTwice, Warning,

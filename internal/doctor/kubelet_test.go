@@ -12,8 +12,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
-// TestKubelet: what a kubelet uses is read as the kubelet reads it, from its
-// command line and its files, and compared with what somebody believes.
+// TestKubelet: the kubelet's settings are read as the kubelet reads them, from its command
+// line and its files, and compared with the operator's.
 func TestKubelet(t *testing.T) {
 	testenv.Need(t, "mount")
 	for name, tt := range map[string]struct {

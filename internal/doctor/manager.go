@@ -17,7 +17,7 @@ import (
 // attaches, with the driver's executable in its own container
 // (cmd/kube-controller-manager/app/options/persistentvolumebindercontroller.go,
 // --flex-volume-plugin-dir).
-func (p *patient) checkControllerManager(ctx context.Context, n *notes, c *driverconfig.Configuration) {
+func (p *probe) checkControllerManager(ctx context.Context, n *notes, c *driverconfig.Configuration) {
 	driver := c.Driver.String()
 	found := p.host().Processes("kube-controller-manager")
 	if len(found) == 0 {
@@ -38,7 +38,7 @@ func (p *patient) checkControllerManager(ctx context.Context, n *notes, c *drive
 }
 
 // managerDir is where a kube-controller-manager looks for drivers.
-func (p *patient) managerDir(pid int) string {
+func (p *probe) managerDir(pid int) string {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.Usage = func() {}

@@ -2,7 +2,7 @@ package doctor
 
 import "context"
 
-// A Migration is one that was begun, is not finished, and that nobody is at.
+// A Migration has started, is not finished, and no process works on it.
 type Migration struct {
 	Volume, Claim string
 	// WithoutVolume: there is no PersistentVolume now.
@@ -27,9 +27,9 @@ func migrationKinds() []Kind {
 	}
 }
 
-// checkMigrations: one that stopped where there is no PersistentVolume is urgent,
-// and whoever has killed it may not know.
-func (p *patient) checkMigrations(ctx context.Context, n *notes) {
+// checkMigrations reports halted migrations. One that stopped while its PersistentVolume
+// does not exist is urgent, and the operator who stopped it may not know.
+func (p *probe) checkMigrations(ctx context.Context, n *notes) {
 	halted, err := p.Migrations(ctx)
 	if err != nil {
 		n.skip(migrationsUnknown, "%v", err)
@@ -44,6 +44,6 @@ func (p *patient) checkMigrations(ctx context.Context, n *notes) {
 			n.add(migrationNoVolume, m.Volume, "the migration of PersistentVolume %s stopped where there is none, and its claim %s is Lost%s", m.Volume, m.Claim, why)
 			continue
 		}
-		n.add(migrationHalted, m.Volume, "the migration of PersistentVolume %s (claim %s) stopped at %s, and nobody is at it%s", m.Volume, m.Claim, m.Stage, why)
+		n.add(migrationHalted, m.Volume, "the migration of PersistentVolume %s (claim %s) stopped at %s, and no process works on it%s", m.Volume, m.Claim, m.Stage, why)
 	}
 }

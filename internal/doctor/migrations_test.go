@@ -21,7 +21,7 @@ func TestMigrations(t *testing.T) {
 		{Volume: "waits", Claim: "shop/waits", Stage: "Attached"},
 	}, nil)
 	want(t, r, "", "migration-without-volume gone", "migration-halted waits")
-	wantText(t, r, "stopped where there is none, and its claim shop/gone is Lost: killed", "At once: flex2csi migrate resume gone goes on", "stopped at Attached, and nobody is at it")
+	wantText(t, r, "stopped where there is none, and its claim shop/gone is Lost: killed", "At once: flex2csi migrate resume gone goes on", "stopped at Attached, and no process works on it")
 	r = look(nil, errors.New("the journal is unreadable"))
 	want(t, r, "")
 	wantText(t, r, "whether a migration to CSI has stopped half-way: the journal is unreadable")

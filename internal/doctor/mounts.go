@@ -13,7 +13,7 @@ import (
 
 // checkMounts looks at what is mounted for volumes: at the table first, which
 // hangs never, and then by a process of its own at each of them.
-func (p *patient) checkMounts(ctx context.Context, n *notes) {
+func (p *probe) checkMounts(ctx context.Context, n *notes) {
 	table, err := p.nodeTable()
 	if err == nil {
 		err = p.kubeletDirThere()
@@ -36,13 +36,13 @@ func (p *patient) checkMounts(ctx context.Context, n *notes) {
 	}
 	n.add(mountsFine, p.kubeletDir(), "%s of volumes below %s asked whether they work", count(len(points), "mount"), p.kubeletDir())
 	p.checkStale(n, volumes)
-	p.judge(n, volumes, answers)
+	p.report(n, volumes, answers)
 }
 
 // volumeMounts are those below the kubelet's directory that belong to volumes
 // of FlexVolume and CSI drivers; what tmpfs and projected volumes are is not
 // ours to look at.
-func (p *patient) volumeMounts(table []*mounter.Info) (found []*mounter.Info) {
+func (p *probe) volumeMounts(table []*mounter.Info) (found []*mounter.Info) {
 	root := resolvedIn(table, p.kubeletDir())
 	for _, m := range table {
 		rel, below := strings.CutPrefix(m.Mountpoint, root+"/")
@@ -113,7 +113,7 @@ func damaged(m *mounter.Info) bool {
 	return false
 }
 
-// owner says whose mount it is.
+// owner describes the owner of a mount.
 func owner(m *mounter.Info) []string {
 	facts := []string{mounter.Describe(m)}
 	if place, err := kubeletdir.Parse(m.Mountpoint); err == nil {
@@ -126,8 +126,8 @@ func owner(m *mounter.Info) []string {
 	return facts
 }
 
-// judge makes one finding of all mounts of one dead filesystem.
-func (p *patient) judge(n *notes, volumes []*mounter.Info, answers map[string]string) {
+// report makes one finding of all mounts of one dead filesystem.
+func (p *probe) report(n *notes, volumes []*mounter.Info, answers map[string]string) {
 	type dead struct {
 		kind   ID
 		answer string

@@ -40,8 +40,8 @@ func (n *node) mount(source, target, fsType string, flags uintptr) {
 	n.t.Cleanup(func() { _ = unix.Unmount(target, unix.MNT_DETACH) })
 }
 
-// unservedFUSE mounts a filesystem of which nobody reads what the kernel asks: it
-// hangs, and it is dead when die is called.
+// unservedFUSE mounts a filesystem that does not answer the kernel: it hangs, and it is
+// dead when die is called.
 func (n *node) unservedFUSE(dir string) (die func()) {
 	n.t.Helper()
 	testenv.Need(n.t, "fuse")
@@ -109,7 +109,7 @@ func TestMountTable(t *testing.T) {
 	if err := os.Remove(source); err != nil {
 		t.Fatal(err)
 	}
-	// What is the kubelet's own is nobody's business here.
+	// The kubelet's own mounts are not checked.
 	secret := filepath.Join(n.Root, "pods/uid-1/volumes/kubernetes.io~secret/token")
 	if err := os.MkdirAll(secret, 0o755); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func (n *node) mountExt4(dir string) {
 	n.t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 }
 
-// TestPods: data beside a volume, and directories of pods that are gone.
+// TestPods: data next to a volume, and directories of deleted pods.
 func TestPods(t *testing.T) {
 	testenv.Need(t, "mount")
 	n := newNode(t)

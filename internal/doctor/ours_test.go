@@ -100,7 +100,7 @@ func TestControllerManager(t *testing.T) {
 		t.Error("the driver is there, and said to be missing")
 	}
 	if !has("controller-absent") {
-		t.Error("that nobody listens was not found")
+		t.Error("controller-absent is missing")
 	}
 	l, err := net.Listen("unix", n.path("kcm/.controller.sock"))
 	if err != nil {
@@ -108,11 +108,11 @@ func TestControllerManager(t *testing.T) {
 	}
 	defer l.Close()
 	if has("controller-absent") {
-		t.Error("somebody listens, and nobody is said to")
+		t.Error("controller-absent although a process listens")
 	}
 }
 
-// TestStaleMounts: what no pod has any more, and nobody is about to use.
+// TestStaleMounts: mounts that no pod uses, and none is about to use.
 func TestStaleMounts(t *testing.T) {
 	testenv.Need(t, "mount")
 	n := newNode(t)

@@ -17,7 +17,7 @@ import (
 
 // checkKubelet: where the kubelet looks for drivers, and what else it is
 // configured to do that decides about FlexVolumes.
-func (p *patient) checkKubelet(_ context.Context, n *notes) {
+func (p *probe) checkKubelet(_ context.Context, n *notes) {
 	p.checkKernel(n)
 	k, err := p.kubelet()
 	if err != nil {
@@ -42,7 +42,7 @@ func (p *patient) checkKubelet(_ context.Context, n *notes) {
 }
 
 // checkKernel: see warnOldKernel in cmd/flex2csi.
-func (p *patient) checkKernel(n *notes) {
+func (p *probe) checkKernel(n *notes) {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, "/", unix.AT_STATX_DONT_SYNC, 0, &st); err == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
 		n.add(kernelOld, "kernel", "this kernel (before 5.8) does not say what a mount point is, so that the kubelet cannot tell a bind mount on the same disk from a directory")
@@ -58,7 +58,7 @@ func resolved(path string) string {
 }
 
 // checkPluginDir looks at the directory itself; checkDrivers looks into it.
-func (p *patient) checkPluginDir(n *notes, dir string) {
+func (p *probe) checkPluginDir(n *notes, dir string) {
 	here := p.at(dir)
 	info, err := os.Stat(here)
 	switch {
@@ -82,13 +82,13 @@ func (p *patient) checkPluginDir(n *notes, dir string) {
 	p.checkOtherDirs(n, here)
 }
 
-// pluginDirKnown: somebody has said which it is.
-func (p *patient) pluginDirKnown() bool {
+// pluginDirKnown reports whether the kubelet or the operator has named the directory.
+func (p *probe) pluginDirKnown() bool {
 	_, err := p.kubelet()
 	return err == nil || p.PluginDir != ""
 }
 
-func (p *patient) whereFrom() []string {
+func (p *probe) whereFrom() []string {
 	k, err := p.kubelet()
 	if err != nil {
 		return []string{"taken from --volume-plugin-dir or the default, not from the kubelet"}
@@ -113,9 +113,9 @@ func checkPluginMount(n *notes, here, dir string) {
 	}
 }
 
-// checkOtherDirs looks for drivers in the plugin directories of other
-// distributions, where somebody may have put them by mistake.
-func (p *patient) checkOtherDirs(n *notes, used string) {
+// checkOtherDirs looks for drivers that were put into the plugin directories of other
+// distributions by mistake.
+func (p *probe) checkOtherDirs(n *notes, used string) {
 	for _, dir := range distribution.PluginDirs() {
 		here := p.at(dir)
 		if resolved(here) == resolved(used) {

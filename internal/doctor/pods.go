@@ -15,13 +15,13 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
-// settled is how old the directory of a pod is that nobody is working on.
+// settled is the age from which a pod's directory is not in use by a set-up.
 const settled = 2 * time.Minute
 
-// checkPods looks into the directories of pods for volumes that keep the
-// kubelet from removing them (pkg/kubelet/kubelet_volumes.go,
-// cleanupOrphanedPodDirs), and for data that was written beside a volume.
-func (p *patient) checkPods(ctx context.Context, n *notes) {
+// checkPods checks the directories of pods for volumes that keep the kubelet from removing
+// them (pkg/kubelet/kubelet_volumes.go, cleanupOrphanedPodDirs), and for data that was
+// written next to a volume.
+func (p *probe) checkPods(ctx context.Context, n *notes) {
 	dir := filepath.Join(p.kubeletDir(), "pods")
 	pods, err := os.ReadDir(p.at(dir))
 	if errors.Is(err, fs.ErrNotExist) && p.kubeletDirThere() != nil {
@@ -54,12 +54,12 @@ func (p *patient) checkPods(ctx context.Context, n *notes) {
 			orphaned(n, pod.Name(), path, table)
 		}
 	}
-	n.add(podsFine, dir, "%s of pods looked at", countIn(len(pods), "directory", "directories"))
+	n.add(podsFine, dir, "%s of pods checked", countIn(len(pods), "directory", "directories"))
 }
 
-// knownPods are the UIDs of the pods that Kubernetes has on this node; nil if
-// that cannot be told, with the reason.
-func (p *patient) knownPods(ctx context.Context) (map[string]bool, string) {
+// knownPods returns the UIDs of the pods that Kubernetes has on this node; nil if not
+// known, with the reason.
+func (p *probe) knownPods(ctx context.Context) (map[string]bool, string) {
 	if p.Cluster == nil {
 		return nil, "only the API server knows which pods there are: " + p.NoCluster
 	}
@@ -83,7 +83,7 @@ func (p *patient) knownPods(ctx context.Context) (map[string]bool, string) {
 	return known, ""
 }
 
-// orphaned says what keeps the directory of a pod that is gone.
+// orphaned reports what keeps the directory of a deleted pod.
 func orphaned(n *notes, uid, path string, table []*mounter.Info) {
 	var left []string
 	for _, m := range table {
@@ -100,10 +100,9 @@ func orphaned(n *notes, uid, path string, table []*mounter.Info) {
 	}
 }
 
-// checkVolumeDirs: a volume of a driver is a mount, or an empty directory that
-// is about to be one. Only those of FlexVolume drivers: CSI keeps files of its
-// own beside its mounts.
-func (p *patient) checkVolumeDirs(n *notes, pod string, mounted map[string]bool) {
+// checkVolumeDirs checks the volume directories of FlexVolume drivers: each is a mount, or
+// an empty directory before its mount. The CSI plugin has files next to its mounts.
+func (p *probe) checkVolumeDirs(n *notes, pod string, mounted map[string]bool) {
 	volumes := filepath.Join(pod, "volumes")
 	plugins, err := os.ReadDir(p.at(volumes))
 	if err != nil {
@@ -127,8 +126,8 @@ func (p *patient) checkVolumeDirs(n *notes, pod string, mounted map[string]bool)
 	}
 }
 
-// checkUnmounted may read the directory, which is none of a mount's.
-func (p *patient) checkUnmounted(n *notes, path string, e os.DirEntry) {
+// checkUnmounted may read the directory: nothing is mounted there.
+func (p *probe) checkUnmounted(n *notes, path string, e os.DirEntry) {
 	if !e.IsDir() {
 		n.add(volumeDirFiles, path, "%s is a file where a volume ought to be", path)
 		return

@@ -25,14 +25,14 @@ func accounts() []account {
 
 const (
 	serviceAccount = "system:serviceaccount:"
-	// anyDriver is one that no configuration has.
+	// anyDriver is a driver that no configuration has.
 	anyDriver = "flex2csi-doctor.invalid"
 )
 
-// checkPolicies: whether policies confine the tokens of flex2csi to attachments of its
-// own, for the CSI drivers of the configuration. A ServiceAccount of flex2csi tries as
-// itself, anybody else in its name.
-func (p *patient) checkPolicies(ctx context.Context, n *notes) {
+// checkPolicies checks whether policies confine the tokens of flex2csi to its own
+// attachments, for the CSI drivers of the configuration. A ServiceAccount of flex2csi tries
+// as itself, another user impersonates it.
+func (p *probe) checkPolicies(ctx context.Context, n *notes) {
 	const what = "whether policies confine the attachments of flex2csi"
 	config, err := p.config()
 	if err != nil {
@@ -72,8 +72,8 @@ func (p *patient) checkPolicies(ctx context.Context, n *notes) {
 // (k8s.io/apiserver/pkg/authentication/serviceaccount/util.go, NodeNameKey).
 const nodeNameExtra = "authentication.kubernetes.io/node-name"
 
-// accountOf is the name of a ServiceAccount of flex2csi, in whatever namespace; empty if
-// the user is another.
+// accountOf returns the name of a ServiceAccount of flex2csi, in any namespace; empty for
+// other users.
 func accountOf(user string) string {
 	_, name, _ := strings.Cut(strings.TrimPrefix(user, serviceAccount), ":")
 	if strings.HasPrefix(user, serviceAccount) && slices.ContainsFunc(accounts(), func(a account) bool { return a.name == name }) {
@@ -82,8 +82,8 @@ func accountOf(user string) string {
 	return ""
 }
 
-// attaching are the CSI drivers for which VolumeAttachments are made, as far as is known.
-func (p *patient) attaching(config *bridgeconfig.Configuration) (names []string) {
+// attaching returns the CSI drivers with VolumeAttachments, as far as known.
+func (p *probe) attaching(config *bridgeconfig.Configuration) (names []string) {
 	objects, _ := p.drivers() // checkObjects says why not
 	for i := range config.Drivers {
 		d := &config.Drivers[i]
@@ -97,8 +97,8 @@ func (p *patient) attaching(config *bridgeconfig.Configuration) (names []string)
 	return names
 }
 
-// anyNode is a node that an attachment may be for.
-func (p *patient) anyNode() string {
+// anyNode returns a node for an attachment.
+func (p *probe) anyNode() string {
 	if name := p.node(); name != "" {
 		return name
 	}
@@ -108,16 +108,16 @@ func (p *patient) anyNode() string {
 	return "flex2csi-doctor"
 }
 
-// An attempt is to attach as an account.
+// An attempt is an attach as an account.
 type attempt struct {
 	account
 	user, node string
-	as         authenticationv1.UserInfo // to impersonate; without a name: the one that asks
+	as         authenticationv1.UserInfo // to impersonate; without a name: this program's user
 }
 
-// attach tries to attach a volume of a CSI driver. Unmarked: the VolumeAttachment does not
-// say that it is flex2csi's.
-func (p *patient) attach(ctx context.Context, try attempt, driver string, unmarked bool) (says string, err error) {
+// attach tries to attach a volume of a CSI driver. Unmarked: the VolumeAttachment lacks
+// flex2csi's label.
+func (p *probe) attach(ctx context.Context, try attempt, driver string, unmarked bool) (says string, err error) {
 	o := attachment.New(&csivol.Attachment{Driver: driver, Node: try.node, Handle: "flex2csi-doctor", AccessModes: []csivol.AccessMode{csivol.ReadWriteOnce}}, try.by)
 	if unmarked {
 		delete(o.Labels, attachment.ManagedByLabel)
@@ -126,7 +126,7 @@ func (p *patient) attach(ctx context.Context, try attempt, driver string, unmark
 }
 
 // checkAccount tries as one account.
-func (p *patient) checkAccount(ctx context.Context, n *notes, try attempt, drivers []string) error {
+func (p *probe) checkAccount(ctx context.Context, n *notes, try attempt, drivers []string) error {
 	says, err := p.attach(ctx, try, drivers[0], true)
 	if mayNotAttach(err) {
 		return errors.New(try.user + " may create no VolumeAttachments; if flex2csi is in another namespace, run this in its pods")
@@ -156,8 +156,8 @@ func (p *patient) checkAccount(ctx context.Context, n *notes, try attempt, drive
 	return nil
 }
 
-// mayNotAttach reports whether an error is about the right to VolumeAttachments, and not,
-// for example, about that to impersonate a user.
+// mayNotAttach reports whether an error is about the right to VolumeAttachments, and not
+// about another one, such as impersonation.
 func mayNotAttach(err error) bool {
 	var status apierrors.APIStatus
 	return apierrors.IsForbidden(err) && errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "volumeattachments"

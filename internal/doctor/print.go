@@ -17,8 +17,8 @@ func (r *Report) PrintJSON(w io.Writer) error {
 	return err
 }
 
-// Print writes the report for people: what is wrong first and whole, what is in
-// order in a line each, what was not looked at last.
+// Print writes the report as text: first problems in full, then what is in order, one line
+// each, and last what was skipped.
 func (r *Report) Print(w io.Writer) error {
 	var b strings.Builder
 	for i := range r.Findings {
@@ -36,7 +36,7 @@ func (r *Report) Print(w io.Writer) error {
 		b.WriteString("\n")
 	}
 	if len(r.Skipped) > 0 {
-		b.WriteString("NOT LOOKED AT\n")
+		b.WriteString("SKIPPED\n")
 		for _, s := range r.Skipped {
 			paragraph(&b, "  ", "    ", s.What+": "+s.Why)
 		}
@@ -65,15 +65,15 @@ func (f *Finding) print(b *strings.Builder) {
 	fmt.Fprintf(b, "  (%s)\n\n", f.ID)
 }
 
-// Summary is one line.
+// Summary returns one line.
 func (r *Report) Summary() string {
 	where := "the cluster"
 	if r.Node != "" {
 		where = "node " + r.Node
-	} else if r.patient.Local {
+	} else if r.probe.Local {
 		where = "this machine"
 	}
-	return fmt.Sprintf("%s: %s, %s, %s; %d in order, %d not looked at", where,
+	return fmt.Sprintf("%s: %s, %s, %s; %d in order, %d skipped", where,
 		count(r.Count(Error), "error"), count(r.Count(Warning), "warning"), count(r.Count(Info), "note"), r.Count(OK), len(r.Skipped))
 }
 
@@ -86,10 +86,10 @@ func countIn(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// lineWidth is that of most terminals over a bad connection.
+// lineWidth fits most terminals.
 const lineWidth = 100
 
-// paragraph breaks a text at spaces, and never a path.
+// paragraph wraps text at spaces, and never within a path.
 func paragraph(b *strings.Builder, first, next, text string) {
 	line := first
 	empty := true

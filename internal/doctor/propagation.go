@@ -14,11 +14,10 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
-// checkPropagation: a mount that a container makes below the kubelet's
-// directory is seen by the node if the mount that this directory is on is in
-// the same peer group in both (mount_namespaces(7)). mountPropagation:
-// Bidirectional of a container is just that.
-func (p *patient) checkPropagation(ctx context.Context, n *notes) {
+// checkPropagation checks mountPropagation: Bidirectional. The node sees a mount that a
+// container makes below the kubelet's directory if the mount of this directory is in the
+// same peer group in both (mount_namespaces(7)).
+func (p *probe) checkPropagation(ctx context.Context, n *notes) {
 	dir := p.kubeletDir()
 	table, err := p.nodeTable()
 	if err == nil {
@@ -56,24 +55,24 @@ func (p *patient) checkPropagation(ctx context.Context, n *notes) {
 	}
 }
 
-// kubeletDirThere: without it this machine is no node, or not seen as one.
-func (p *patient) kubeletDirThere() error {
+// kubeletDirThere reports whether the kubelet's directory exists: without it this machine is no node.
+func (p *probe) kubeletDirThere() error {
 	if _, err := os.Lstat(p.at(p.kubeletDir())); err != nil {
 		return fmt.Errorf("the kubelet's directory is not here (%w); --kubelet-dir names another one", err)
 	}
 	return nil
 }
 
-// nodeTable are the mounts as the kubelet sees them, or else as we do.
-func (p *patient) nodeTable() ([]*mounter.Info, error) {
+// nodeTable returns the kubelet's mount table, or else our own.
+func (p *probe) nodeTable() ([]*mounter.Info, error) {
 	if k, err := p.kubelet(); err == nil {
 		return mounter.MountsIn(p.host().ProcFile(k.PID, "mountinfo"), nil)
 	}
 	return mounter.Mounts(nil)
 }
 
-// cover is the mount that a path is on: of those that are mounted at the path or
-// above it the deepest, and of those the last.
+// cover returns the mount that a path is on: the deepest at the path or above, and of
+// those the last.
 func cover(table []*mounter.Info, path string) (found *mounter.Info) {
 	path = resolvedIn(table, path)
 	for _, m := range table {
@@ -86,8 +85,7 @@ func cover(table []*mounter.Info, path string) (found *mounter.Info) {
 	return found
 }
 
-// resolvedIn follows links, such as a kubelet's directory that is one, unless
-// the path is a mount point, which may not be touched.
+// resolvedIn follows links, unless the path is a mount point, which must not be touched.
 func resolvedIn(table []*mounter.Info, path string) string {
 	for _, m := range table {
 		if m.Mountpoint == path {
@@ -97,8 +95,7 @@ func resolvedIn(table []*mounter.Info, path string) string {
 	return resolved(path)
 }
 
-// peerGroup is the number that all mounts have that share what is mounted on
-// them; it is one for the whole machine.
+// peerGroup returns the number of a mount's peer group, which is unique on the machine.
 func peerGroup(m *mounter.Info) string {
 	for field := range strings.FieldsSeq(m.Optional) {
 		if group, ok := strings.CutPrefix(field, "shared:"); ok {
@@ -116,8 +113,8 @@ func describe(m *mounter.Info) string {
 	return mounter.Describe(m) + ", " + kind
 }
 
-// compare says how a process has the kubelet's directory.
-func (p *patient) compare(n *notes, id ID, who string, pid int, dir, group string) string {
+// compare describes how a process sees the kubelet's directory.
+func (p *probe) compare(n *notes, id ID, who string, pid int, dir, group string) string {
 	node := 0
 	if k, err := p.kubelet(); err == nil {
 		node = k.PID
@@ -142,9 +139,8 @@ func (p *patient) compare(n *notes, id ID, who string, pid int, dir, group strin
 	return "shared (group " + group + ")"
 }
 
-// sameNamespace compares the mount namespaces of a process that a socket told of
-// and of one of the node; process 0 is this one.
-func (p *patient) sameNamespace(a, b int) bool {
+// sameNamespace compares the mount namespaces of two processes; process 0 is this one.
+func (p *probe) sameNamespace(a, b int) bool {
 	if b == 0 {
 		return ourselves().SameMounts(a)
 	}
@@ -153,9 +149,8 @@ func (p *patient) sameNamespace(a, b int) bool {
 	return err1 == nil && err2 == nil && one == other
 }
 
-// csiSockets are those of the CSI drivers that the daemon uses, by name: how
-// others mount is their own affair.
-func (p *patient) csiSockets(ctx context.Context) map[string]string {
+// csiSockets returns the sockets of the CSI drivers that the daemon uses, by name.
+func (p *probe) csiSockets(ctx context.Context) map[string]string {
 	served, _ := p.served()
 	ours := map[string]bool{}
 	for _, driver := range served {
@@ -177,13 +172,13 @@ func (p *patient) csiSockets(ctx context.Context) map[string]string {
 	return sockets
 }
 
-// withoutLinks resolves the directory above, and never touches the path itself,
-// which may be a dead mount.
+// withoutLinks resolves the parent directory, and never touches the path itself, which
+// may be a dead mount.
 func withoutLinks(path string) string {
 	return filepath.Join(resolved(filepath.Dir(path)), filepath.Base(path))
 }
 
-// checkVisible: what the daemon has given to a pod, the kubelet has to see.
+// checkVisible checks that the kubelet sees the mounts that the daemon made for pods.
 func checkVisible(n *notes, s *bridgestatus.BridgeStatus, table []*mounter.Info) {
 	mounted := map[string]bool{}
 	for _, m := range table {

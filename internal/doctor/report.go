@@ -13,8 +13,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// What the document calls itself. The form changes only by fields that are
-// added, until the version does.
+// The kind of the document. Until the version changes, fields are only added.
 const (
 	APIVersion = "flex2csi.io/v1alpha1"
 	KindName   = "DoctorReport"
@@ -28,13 +27,13 @@ const (
 	Error   Severity = "error"   // pods cannot start or end, or data is in danger
 	Warning Severity = "warning" // it works, and will not for long or not for all
 	Info    Severity = "info"    // worth knowing
-	OK      Severity = "ok"      // was looked at, and is in order
+	OK      Severity = "ok"      // checked, and in order
 )
 
-// Severities are all, the worst first.
+// Severities returns all severities, the worst first.
 func Severities() []Severity { return []Severity{Error, Warning, Info, OK} }
 
-// A Finding is one thing that was found.
+// A Finding is a result of a check.
 type Finding struct {
 	ID       ID       `json:"id"`
 	Severity Severity `json:"severity"`
@@ -42,21 +41,21 @@ type Finding struct {
 	// Subject is what it is about: a path, a driver, an object.
 	Subject string `json:"subject"`
 	Found   string `json:"found"`
-	// Evidence are the facts behind it, one a line.
+	// Evidence are the facts behind it.
 	Evidence []string `json:"evidence,omitempty"`
-	// Messages are what people see of it, in events of pods and in logs.
+	// Messages are its symptoms in events of pods and in logs.
 	Messages []string `json:"messages,omitempty"`
 	Advice   string   `json:"advice,omitempty"`
 }
 
-// A Skipped is something that was not looked at.
+// A Skipped is something that was not checked.
 type Skipped struct {
 	Check string `json:"check"`
 	What  string `json:"what"`
 	Why   string `json:"why"`
 }
 
-// A Report is all that was found.
+// A Report has all findings.
 type Report struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
@@ -66,13 +65,13 @@ type Report struct {
 	Findings   []Finding `json:"findings"`
 	Skipped    []Skipped `json:"skipped"`
 
-	patient *patient
+	probe *probe
 }
 
-func newReport(p *patient) *Report {
+func newReport(p *probe) *Report {
 	return &Report{
 		APIVersion: APIVersion, Kind: KindName, Time: time.Now().UTC(), Version: version.Get().Version,
-		Findings: []Finding{}, Skipped: []Skipped{}, patient: p,
+		Findings: []Finding{}, Skipped: []Skipped{}, probe: p,
 	}
 }
 
@@ -82,13 +81,13 @@ func (r *Report) take(n *notes) {
 	r.Skipped = append(r.Skipped, skipped...)
 }
 
-// finish puts the worst first, and leaves the order of the checks otherwise.
+// finish sorts by severity, and keeps the order of the checks otherwise.
 func (r *Report) finish() {
 	order := Severities()
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
 	})
-	r.Node = r.patient.nodeIfKnown()
+	r.Node = r.probe.nodeIfKnown()
 }
 
 // Count counts the findings of a severity.
@@ -101,8 +100,8 @@ func (r *Report) Count(s Severity) (count int) {
 	return count
 }
 
-// notes are what one check writes down. A check that is given up may go on
-// writing; nobody reads that any more.
+// notes are the findings of one check. A check that was given up may still write; its
+// notes are ignored.
 type notes struct {
 	check string
 
@@ -112,7 +111,7 @@ type notes struct {
 	skipped  []Skipped
 }
 
-// add writes a finding down, and returns where facts can be added to it.
+// add adds a finding, and returns it for more facts.
 func (n *notes) add(id ID, subject, format string, args ...any) *entry {
 	k := kindOf(id)
 	f := Finding{
@@ -128,7 +127,7 @@ func (n *notes) add(id ID, subject, format string, args ...any) *entry {
 	return &entry{n, len(n.findings) - 1}
 }
 
-// skip writes down what was not looked at.
+// skip notes what was not checked.
 func (n *notes) skip(what, format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -168,14 +167,13 @@ func (e *entry) evidence(facts ...string) *entry {
 	})
 }
 
-// advice replaces what to do by something better than is right for all of its
-// kind.
+// advice replaces the advice of the kind by a better one.
 func (e *entry) advice(format string, args ...any) {
 	e.change(func(f *Finding) { f.Advice = clean(fmt.Sprintf(format, args...)) })
 }
 
-// clean takes out what looks secret, and what would spoil a terminal: drivers
-// and other programs have a hand in many texts.
+// clean removes what looks secret, and what would break a terminal: many texts come from
+// drivers and other programs.
 func clean(text string) string {
 	var byKey *flex.Redactor
 	return strings.Map(func(r rune) rune {

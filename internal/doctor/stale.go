@@ -10,18 +10,18 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
-// checkStale looks for what is mounted for a volume as a whole and is no pod's.
-// A kubelet that was restarted between the last unmount and unmountdevice
-// forgets the latter (kubernetes/kubernetes#85476).
-func (p *patient) checkStale(n *notes, volumes []*mounter.Info) {
+// checkStale looks for device mounts of volumes that no pod uses. A kubelet that was
+// restarted between the last unmount and unmountdevice forgets the latter
+// (kubernetes/kubernetes#85476).
+func (p *probe) checkStale(n *notes, volumes []*mounter.Info) {
 	used := p.inUse(volumes)
 	for _, m := range volumes {
 		key, whole := wholeVolume(m)
 		if !whole || used[key] || used[m.Mountpoint] {
 			continue
 		}
-		// The directory above is none of a mount's. It is written when the volume
-		// is staged, and a pod may be about to get it.
+		// The parent directory is not a mount. It was written when the volume was
+		// staged, and a pod may be about to get the volume.
 		info, err := os.Stat(p.at(filepath.Dir(m.Mountpoint)))
 		if err != nil || time.Since(info.ModTime()) < patience {
 			continue
@@ -30,8 +30,8 @@ func (p *patient) checkStale(n *notes, volumes []*mounter.Info) {
 	}
 }
 
-// wholeVolume reports whether a mount is one that pods share, and what it has in
-// common with theirs: the device, or where that is a marker's, driver and name.
+// wholeVolume reports whether a mount is one that pods share, and its key in common with
+// theirs: the device, or for a marker the driver and the name.
 func wholeVolume(m *mounter.Info) (key string, whole bool) {
 	if place, err := kubeletdir.Parse(m.Mountpoint); err == nil && place.PodUID == "" {
 		return place.Driver + " " + place.Volume, true
@@ -41,9 +41,9 @@ func wholeVolume(m *mounter.Info) (key string, whole bool) {
 
 func device(m *mounter.Info) string { return m.Source + " " + m.FSType }
 
-// inUse is what pods have, and what the daemon has a record of: that looks after
-// its own.
-func (p *patient) inUse(volumes []*mounter.Info) map[string]bool {
+// inUse returns the keys of volumes that pods have, or that have a record: the daemon
+// unstages those itself.
+func (p *probe) inUse(volumes []*mounter.Info) map[string]bool {
 	used := map[string]bool{}
 	for _, m := range volumes {
 		if _, whole := wholeVolume(m); whole {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// startable says why the kernel would not start a program, without starting it.
-// root is where the paths in it are looked for.
+// startable returns why the kernel would not start a program, without starting it. Paths
+// in the program are relative to root.
 func startable(path, root string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -60,7 +60,7 @@ func interpreter(path, root string) error {
 	return nil
 }
 
-// machines are the processors that Go calls by another name.
+// machines maps Go's names of processors.
 func machines() map[string]elf.Machine {
 	return map[string]elf.Machine{
 		"386": elf.EM_386, "amd64": elf.EM_X86_64, "arm": elf.EM_ARM, "arm64": elf.EM_AARCH64,
@@ -74,7 +74,7 @@ func startableELF(f *os.File, root string) error {
 		return err
 	}
 	want, known := machines()[runtime.GOARCH]
-	// Many kernels run programs for the smaller brother of their processor.
+	// Many kernels run programs for the 32-bit variant of their processor.
 	brother := runtime.GOARCH == "amd64" && file.Machine == elf.EM_386 || runtime.GOARCH == "arm64" && file.Machine == elf.EM_ARM
 	if known && file.Machine != want && !brother {
 		return fmt.Errorf("it was built for %s, and this machine is %s", strings.TrimPrefix(file.Machine.String(), "EM_"), runtime.GOARCH)

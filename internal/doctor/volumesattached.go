@@ -13,11 +13,11 @@ import (
 )
 
 // checkVolumesAttached looks for volumes of the bridge's drivers that
-// kube-controller-manager has attached without flex2csi controller. It
-// detaches them with the vendor's driver, by their names in status.volumesAttached
-// alone (pkg/controller/volume/attachdetach/attach_detach_controller.go,
+// kube-controller-manager has attached without flex2csi controller. It detaches them with
+// the vendor's driver, only by their names in status.volumesAttached
+// (pkg/controller/volume/attachdetach/attach_detach_controller.go,
 // populateActualStateOfWorld, Kubernetes v1.37.1).
-func (p *patient) checkVolumesAttached(_ context.Context, n *notes) {
+func (p *probe) checkVolumesAttached(_ context.Context, n *notes) {
 	nodes, err := p.nodes()
 	if err != nil {
 		n.skip("status.volumesAttached of the nodes", "%v", err)
@@ -44,7 +44,7 @@ func (p *patient) checkVolumesAttached(_ context.Context, n *notes) {
 	}
 }
 
-// servedBy are the FlexVolume drivers of VolumeAttachments, and their CSI drivers.
+// servedBy returns the CSI drivers of VolumeAttachments by FlexVolume driver.
 func servedBy(all []storagev1.VolumeAttachment) map[string]string {
 	served := map[string]string{}
 	for i := range all {
@@ -80,8 +80,8 @@ func ours(all []storagev1.VolumeAttachment, node, driver, name string) bool {
 	})
 }
 
-// ofController reports whether a device is one that flex2csi controller
-// answers with, which makes no VolumeAttachment where the CSI driver wants none.
+// ofController reports whether a device was returned by flex2csi controller, which makes
+// no VolumeAttachment if the CSI driver needs none.
 func ofController(device string) bool { return strings.HasPrefix(device, attachment.DevicePrefix) }
 
 func attachesNothing(drivers []storagev1.CSIDriver, name string) bool {

@@ -201,7 +201,7 @@ func onlyRest(s *bridgestatus.BridgeStatus) bool {
 			return false
 		}
 	}
-	return len(s.Volumes)+len(s.Tombstones) > 0
+	return len(s.Volumes)+len(s.PendingUnmounts) > 0
 }
 
 // removeDrivers unregisters them, one by one, if none of them is needed.

@@ -33,7 +33,7 @@ func inUse(s *bridgestatus.BridgeStatus, drivers []string) (lines []string) {
 			lines = append(lines, volumeLines(v)...)
 		}
 	}
-	for _, t := range s.Tombstones {
+	for _, t := range s.PendingUnmounts {
 		if wanted(t.FlexDriver) {
 			lines = append(lines, "unmounted while the daemon was down, the unmount is pending: "+t.Dir)
 		}

@@ -95,8 +95,8 @@ func (t *T) leftLoops() ([]string, error) {
 	if err != nil || !slices.ContainsFunc(files, t.backsOurs) {
 		return nil, err
 	}
-	// Another node on this machine has volumes of the same names. Which are whose
-	// takes a look at all files.
+	// Another node on this machine has volumes of the same names. All files show which
+	// are of this node.
 	things, err := node.Look()
 	return slices.DeleteFunc(things, func(what string) bool {
 		return !strings.HasPrefix(what, "a loop device ") || !t.ours(what)
@@ -161,9 +161,9 @@ func (t *T) leftRecords() ([]string, error) {
 			left = append(left, fmt.Sprintf("record of %s, %s %s", r.VolumeHandle, r.Phase, r.LastError))
 		}
 	}
-	for _, stone := range s.Tombstones {
-		if t.ours(stone.Dir) {
-			left = append(left, "tombstone of "+stone.Dir)
+	for _, u := range s.PendingUnmounts {
+		if t.ours(u.Dir) {
+			left = append(left, "pending unmount of "+u.Dir)
 		}
 	}
 	return left, nil

@@ -20,7 +20,7 @@ import (
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
-// connect returns the cluster as the user whose token it is sees it.
+// connect returns the cluster as the user of a token sees it.
 func (c *cluster) connect(token string) *kube.Cluster {
 	c.t.Helper()
 	k, err := kube.Connect(kube.Options{Kubeconfig: c.Kubeconfig(token)})
@@ -45,7 +45,7 @@ func testSweeper(c *cluster) {
 	for _, o := range []struct{ volume, node, by string }{
 		{"used", "node-1", attachment.AttachedByNode},
 		{"unused", "node-1", attachment.AttachedByNode},
-		{"buried", "node-5", attachment.AttachedByNode},
+		{"deleted", "node-5", attachment.AttachedByNode},
 		{"dead", "node-6", attachment.AttachedByNode},
 		{"forgotten", "node-1", attachment.AttachedByController},
 	} {
@@ -69,7 +69,7 @@ func testSweeper(c *cluster) {
 		Now: func() time.Time { return now },
 	}
 	s.Sweep(c.t.Context(), true)
-	c.wantLeft("buried forgotten unused used")
+	c.wantLeft("deleted forgotten unused used")
 	now = now.Add(11 * time.Minute)
 	s.Sweep(c.t.Context(), true)
 	c.wantLeft("forgotten unused used")
@@ -77,12 +77,12 @@ func testSweeper(c *cluster) {
 	s.Sweep(c.t.Context(), true)
 	c.wantLeft("unused used")
 	for _, f := range s.Result().Findings {
-		want := map[string]controller.Verdict{"used": controller.InUse, "unused": controller.Unused}[attachment.PersistentVolume(f.VolumeAttachment)]
-		if want != "" && f.Verdict != want {
-			c.t.Errorf("%s: %s (%s), want %s", attachment.PersistentVolume(f.VolumeAttachment), f.Verdict, f.Reason, want)
+		want := map[string]controller.State{"used": controller.InUse, "unused": controller.Unused}[attachment.PersistentVolume(f.VolumeAttachment)]
+		if want != "" && f.State != want {
+			c.t.Errorf("%s: %s (%s), want %s", attachment.PersistentVolume(f.VolumeAttachment), f.State, f.Reason, want)
 		}
 	}
-	c.wantCalls("buried", "attach node-5", "detach node-5")
+	c.wantCalls("deleted", "attach node-5", "detach node-5")
 	c.wantCalls("dead", "attach node-6", "detach node-6")
 	c.wantCalls("forgotten", "attach node-1", "detach node-1")
 	for _, volume := range []string{"used", "unused"} {
@@ -90,8 +90,8 @@ func testSweeper(c *cluster) {
 	}
 }
 
-// podWithoutAttach makes a pod whose volume kube-controller-manager takes for
-// one that needs no attaching: it looks at pods of nodes that it manages only.
+// podWithoutAttach makes a pod with a volume that kube-controller-manager does not
+// attach: it attaches only for nodes that it manages.
 func (c *cluster) podWithoutAttach(volume, node string) {
 	c.t.Helper()
 	body := []byte(`{"metadata":{"annotations":{"volumes.kubernetes.io/controller-managed-attach-detach":null}}}`)
@@ -112,7 +112,7 @@ func (c *cluster) taint(node string) {
 func (c *cluster) wantLeft(want string) {
 	c.t.Helper()
 	var left []string
-	for volume, node := range map[string]string{"buried": "node-5", "dead": "node-6", "forgotten": "node-1", "unused": "node-1", "used": "node-1"} {
+	for volume, node := range map[string]string{"deleted": "node-5", "dead": "node-6", "forgotten": "node-1", "unused": "node-1", "used": "node-1"} {
 		if c.attachment(volume, node) != nil {
 			left = append(left, volume)
 		}
@@ -157,7 +157,7 @@ func TestOneSweeps(t *testing.T) {
 		case name := <-turns:
 			return name
 		case <-time.After(patience):
-			t.Fatal("nobody sweeps")
+			t.Fatal("no controller sweeps")
 			return ""
 		}
 	}

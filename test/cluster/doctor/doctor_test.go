@@ -152,7 +152,7 @@ func lookAtAll(t *testing.T, p *controlplane.Plane) {
 	r := examine(t, p.Kubeconfig(controlplane.Admin), nil)
 	want(t, r, "attachment-node-gone no-node", "attachment-fails fails",
 		"version-skew node-1", "node-not-ready node-2")
-	for _, said := range []string{"rpc error: the pool is full", "the name of the node is not known", "3 VolumeAttachments of flex2csi looked at, of 4 in all", "v1.99.0, newer than"} {
+	for _, said := range []string{"rpc error: the pool is full", "the name of the node is not known", "3 VolumeAttachments of flex2csi checked, of 4 in all", "v1.99.0, newer than"} {
 		if !strings.Contains(text(t, r), said) {
 			t.Errorf("%q is not in\n%s", said, text(t, r))
 		}
@@ -194,16 +194,16 @@ func withFewRights(t *testing.T, p *controlplane.Plane) {
 	pod := p.Pod("flex2csi", "flex2csi-x", "node-1", "flex2csi-node")
 	r := examine(t, p.Kubeconfig(p.ServiceAccountToken(pod)), func(o *doctor.Options) { o.NodeName = "node-1" })
 	if len(r.Skipped) != 1 || !strings.Contains(r.Skipped[0].What, "configz") {
-		t.Errorf("with the daemon's rights, not looked at: %v", r.Skipped)
+		t.Errorf("with the daemon's rights, skipped: %v", r.Skipped)
 	}
-	if !strings.Contains(text(t, r), "the driver's word: rpc error: the pool is full") {
+	if !strings.Contains(text(t, r), "the driver says: rpc error: the pool is full") {
 		t.Errorf("with the daemon's rights: %s", text(t, r))
 	}
-	p.ServiceAccount("default", "nobody")
-	r = examine(t, p.Kubeconfig(p.ServiceAccountToken(p.Pod("default", "nobody", "node-1", "nobody"))), func(o *doctor.Options) { o.NodeName = "node-1" })
+	p.ServiceAccount("default", "powerless")
+	r = examine(t, p.Kubeconfig(p.ServiceAccountToken(p.Pod("default", "powerless", "node-1", "powerless"))), func(o *doctor.Options) { o.NodeName = "node-1" })
 	want(t, r)
 	if len(r.Skipped) < 3 || !strings.Contains(text(t, r), "forbidden") {
-		t.Errorf("without rights, not looked at: %v", r.Skipped)
+		t.Errorf("without rights, skipped: %v", r.Skipped)
 	}
 }
 

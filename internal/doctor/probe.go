@@ -22,10 +22,10 @@ import (
 	"github.com/flex2csi/flex2csi/internal/wire"
 )
 
-// A patient is what is looked at, with the facts that more than one check wants.
+// A probe has the node and the cluster, and facts that several checks need.
 // Each is found out when it is wanted first. A check that waits for one that
 // hangs is given up like that which began it.
-type patient struct {
+type probe struct {
 	Options
 	life context.Context //nolint:containedctx // of all checks: facts outlive the one that wants them first
 
@@ -39,8 +39,8 @@ type patient struct {
 	drivers     func() ([]storagev1.CSIDriver, error)
 }
 
-func newPatient(o Options) *patient {
-	p := &patient{Options: o}
+func newProbe(o Options) *probe {
+	p := &probe{Options: o}
 	p.kubelet = sync.OnceValues(p.findKubelet)
 	p.config = sync.OnceValues(p.loadConfig)
 	p.status = sync.OnceValues(p.askDaemon)
@@ -51,7 +51,7 @@ func newPatient(o Options) *patient {
 }
 
 // listNodes asks for all nodes, or with a right to no more, for this one.
-func (p *patient) listNodes() ([]corev1.Node, error) {
+func (p *probe) listNodes() ([]corev1.Node, error) {
 	all, err := p.Cluster.ListNodes(p.life)
 	name := p.node()
 	if err == nil || name == "" {
@@ -65,19 +65,19 @@ func (p *patient) listNodes() ([]corev1.Node, error) {
 	return []corev1.Node{*own}, nil
 }
 
-func (p *patient) loadConfig() (*bridgeconfig.Configuration, error) {
+func (p *probe) loadConfig() (*bridgeconfig.Configuration, error) {
 	return bridgeconfig.Loader{}.Load(p.Config, mapping.Check)
 }
 
 // host is where the processes of the node are seen. Those that a socket tells of
 // are seen by ourselves only, which is the same but for a pod without hostPID.
-func (p *patient) host() kubelet.Host { return kubelet.Host{Root: p.HostRoot} }
+func (p *probe) host() kubelet.Host { return kubelet.Host{Root: p.HostRoot} }
 
 func ourselves() kubelet.Host { return kubelet.Host{} }
 
 var errNoKubelet = fmt.Errorf("%w: run this on the node itself, in a pod of the daemon, or in one with hostPID: true. (A k3s, k0s or microk8s has the kubelet inside another process.) --volume-plugin-dir and --kubelet-dir, or --kubeconfig, do without it", kubelet.ErrNone)
 
-func (p *patient) findKubelet() (*kubelet.Kubelet, error) {
+func (p *probe) findKubelet() (*kubelet.Kubelet, error) {
 	k, err := kubelet.Find(p.host(), p.KubeletPID)
 	if errors.Is(err, kubelet.ErrNone) {
 		err = errNoKubelet
@@ -93,7 +93,7 @@ type daemonStatus struct {
 	pid int
 }
 
-func (p *patient) askDaemon() (*daemonStatus, error) {
+func (p *probe) askDaemon() (*daemonStatus, error) {
 	document, err := wire.Ask(p.life, p.Socket, wire.KindStatus, p.Timeout/2)
 	if wire.IsAbsent(err) {
 		files, broken := daemon.FromFiles(p.StateDir)
@@ -115,7 +115,7 @@ func (p *patient) askDaemon() (*daemonStatus, error) {
 // served are the FlexVolume drivers of the daemon and their CSI drivers: as its
 // configuration says, or where that lies in its pod only, as it says itself. ok
 // is false if neither is known.
-func (p *patient) served() (csiDrivers map[string]string, ok bool) {
+func (p *probe) served() (csiDrivers map[string]string, ok bool) {
 	csiDrivers = map[string]string{}
 	if config, err := p.config(); err == nil {
 		for i := range config.Drivers {
@@ -133,8 +133,8 @@ func (p *patient) served() (csiDrivers map[string]string, ok bool) {
 	return csiDrivers, true
 }
 
-// kubeletDir is what somebody says, or the kubelet's, or the default.
-func (p *patient) kubeletDir() string {
+// kubeletDir returns the directory as set by the operator, or the kubelet's, or the default.
+func (p *probe) kubeletDir() string {
 	if p.KubeletDir != "" {
 		return p.KubeletDir
 	}
@@ -145,7 +145,7 @@ func (p *patient) kubeletDir() string {
 }
 
 // pluginDir is the kubelet's as far as is known.
-func (p *patient) pluginDir() string {
+func (p *probe) pluginDir() string {
 	if k, err := p.kubelet(); err == nil && k.PluginDir != "" {
 		return k.PluginDir
 	}
@@ -157,15 +157,15 @@ func (p *patient) pluginDir() string {
 
 // at is where we find a path of the kubelet's, which may live in another mount
 // namespace: a kubelet in a container, or doctor in one.
-func (p *patient) at(path string) string {
+func (p *probe) at(path string) string {
 	if k, err := p.kubelet(); err == nil {
 		return k.View + path
 	}
 	return p.host().At(path)
 }
 
-// node is the name of this node in Kubernetes; empty if nobody knows.
-func (p *patient) node() string {
+// node returns the name of this node in Kubernetes; empty if not known.
+func (p *probe) node() string {
 	if p.NodeName != "" || !p.Local {
 		return p.NodeName
 	}
@@ -185,7 +185,7 @@ func (p *patient) node() string {
 }
 
 // nodeIfKnown is for the end, when facts that hang must not be waited for.
-func (p *patient) nodeIfKnown() string {
+func (p *probe) nodeIfKnown() string {
 	name := make(chan string, 1)
 	go func() { name <- p.node() }()
 	select {

@@ -15,43 +15,42 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// A Verdict is what is to be thought of a VolumeAttachment; docs/controller.md
-// explains them.
-type Verdict string
+// A State is the state of a VolumeAttachment; docs/controller.md explains them.
+type State string
 
-// The verdicts.
+// The states.
 const (
-	InUse        Verdict = "in use"
-	Adopted      Verdict = "adopted"
-	BeingDeleted Verdict = "being deleted"
-	NodeGone     Verdict = "node gone"
-	OutOfService Verdict = "out of service"
-	NodeNotReady Verdict = "node not ready"
-	Forgotten    Verdict = "forgotten"
-	Unused       Verdict = "unused"
-	Unknown      Verdict = "unknown"
+	InUse        State = "in use"
+	Adopted      State = "adopted"
+	BeingDeleted State = "being deleted"
+	NodeGone     State = "node gone"
+	OutOfService State = "out of service"
+	NodeNotReady State = "node not ready"
+	Forgotten    State = "forgotten"
+	Unused       State = "unused"
+	Unknown      State = "unknown"
 )
 
-// Verdicts are all that there are.
-func Verdicts() []Verdict {
-	return []Verdict{InUse, Adopted, BeingDeleted, NodeGone, OutOfService, NodeNotReady, Forgotten, Unused, Unknown}
+// States returns all states.
+func States() []State {
+	return []State{InUse, Adopted, BeingDeleted, NodeGone, OutOfService, NodeNotReady, Forgotten, Unused, Unknown}
 }
 
-// A Finding is a VolumeAttachment and what is to be thought of it.
+// A Finding is a VolumeAttachment and its state.
 type Finding struct {
 	*storagev1.VolumeAttachment
-	Verdict Verdict
-	// Reason says what was seen.
+	State State
+	// Reason explains the state.
 	Reason string
 }
 
-// settle is how long a VolumeAttachment may be used by nobody, and its deletion
-// take, before it is a leak: attaching takes a while, and so does the kubelet.
+// settle is how long a VolumeAttachment may be unused, and its deletion may take,
+// before it counts as leaked: attaching takes a while, and so does the kubelet.
 const settle = 10 * time.Minute
 
-// Leaked reports whether the volume may be unable to go elsewhere for no reason.
+// Leaked reports whether an unused attachment may block the volume for other nodes.
 func (f *Finding) Leaked(now time.Time) bool {
-	switch f.Verdict {
+	switch f.State {
 	case NodeGone, OutOfService, NodeNotReady, Forgotten, Unused:
 		return true
 	case BeingDeleted:
@@ -60,13 +59,13 @@ func (f *Finding) Leaked(now time.Time) bool {
 	return false
 }
 
-// grace is how long a verdict has to hold before the sweeper acts on it; false:
-// it does not. Six minutes is how long kube-controller-manager waits before it
-// detaches from a node that it does not hear of
+// grace returns how long a state has to last before the sweeper deletes the attachment;
+// false: it does not. kube-controller-manager waits six minutes before it detaches from
+// a node that is not ready
 // (pkg/controller/volume/attachdetach/attach_detach_controller.go,
-// reconcilerMaxWaitForUnmountDuration, Kubernetes v1.37.1). A taint is put there
-// by somebody who knows that the node is off.
-func (v Verdict) grace() (time.Duration, bool) {
+// reconcilerMaxWaitForUnmountDuration, Kubernetes v1.37.1). An operator sets the taint
+// out-of-service only when the node is off.
+func (v State) grace() (time.Duration, bool) {
 	switch v {
 	case NodeGone, NodeNotReady:
 		return 6 * time.Minute, true
@@ -78,7 +77,7 @@ func (v Verdict) grace() (time.Duration, bool) {
 	return 0, false
 }
 
-// Evidence is what a judge may look at.
+// Evidence is what a check reads of the cluster.
 type Evidence interface {
 	// GetNode returns nil if there is none.
 	GetNode(ctx context.Context, name string) (*corev1.Node, error)
@@ -88,16 +87,16 @@ type Evidence interface {
 	PersistentVolume(ctx context.Context, name string, fresh bool) (*csivol.PersistentVolume, error)
 }
 
-// Judge looks at one VolumeAttachment of flex2csi.
-func Judge(ctx context.Context, a *storagev1.VolumeAttachment, e Evidence, now time.Time) Finding {
-	verdict, reason, err := judge(ctx, a, e, now)
+// Check returns the state of a VolumeAttachment of flex2csi.
+func Check(ctx context.Context, a *storagev1.VolumeAttachment, e Evidence, now time.Time) Finding {
+	state, reason, err := check(ctx, a, e, now)
 	if err != nil {
-		verdict, reason = Unknown, err.Error()
+		state, reason = Unknown, err.Error()
 	}
-	return Finding{VolumeAttachment: a, Verdict: verdict, Reason: reason}
+	return Finding{VolumeAttachment: a, State: state, Reason: reason}
 }
 
-func judge(ctx context.Context, a *storagev1.VolumeAttachment, e Evidence, now time.Time) (Verdict, string, error) {
+func check(ctx context.Context, a *storagev1.VolumeAttachment, e Evidence, now time.Time) (State, string, error) {
 	if a.DeletionTimestamp != nil {
 		return BeingDeleted, deletion(a, now), nil
 	}
@@ -107,8 +106,8 @@ func judge(ctx context.Context, a *storagev1.VolumeAttachment, e Evidence, now t
 	}
 	dead := n == nil || kubeobject.NodeOutOfService(n) && !kubeobject.NodeReady(n)
 	if !dead {
-		if verdict, reason := claimed(a, n); verdict != "" {
-			return verdict, reason, nil
+		if state, reason := claimed(a, n); state != "" {
+			return state, reason, nil
 		}
 	}
 	pod, err := user(ctx, a, e, dead)
@@ -139,8 +138,8 @@ func deletion(a *storagev1.VolumeAttachment, now time.Time) string {
 	return text
 }
 
-// claimed is what a node that lives says of a volume.
-func claimed(a *storagev1.VolumeAttachment, n *corev1.Node) (Verdict, string) {
+// claimed returns the state according to the status of a node that is alive.
+func claimed(a *storagev1.VolumeAttachment, n *corev1.Node) (State, string) {
 	csi, flexVolume := kubeobject.CSIVolumeName(a.Spec.Attacher, attachment.Handle(a)), kubeobject.FlexVolumeName(attachment.FlexDriver(a), attachment.PersistentVolume(a))
 	for _, list := range []struct {
 		name string
@@ -156,8 +155,8 @@ func claimed(a *storagev1.VolumeAttachment, n *corev1.Node) (Verdict, string) {
 	return "", ""
 }
 
-// user returns a pod of the node that has the volume. Of a dead node those that
-// are being deleted do not count: nobody is there to end them.
+// user returns a pod of the node that has the volume. On a dead node pods that are being
+// deleted do not count: no kubelet ends them.
 func user(ctx context.Context, a *storagev1.VolumeAttachment, e Evidence, dead bool) (string, error) {
 	pods, err := e.PodsOf(ctx, a.Spec.NodeName)
 	if err != nil {
@@ -181,7 +180,7 @@ func user(ctx context.Context, a *storagev1.VolumeAttachment, e Evidence, dead b
 	return "", nil
 }
 
-// claimOf is the claim that has a PersistentVolume; an empty one if there is none.
+// claimOf returns the claim of a PersistentVolume; an empty one if there is none.
 func claimOf(ctx context.Context, volume string, e Evidence) (csivol.ObjectRef, error) {
 	if volume == "" {
 		return csivol.ObjectRef{}, nil
@@ -196,8 +195,8 @@ func claimOf(ctx context.Context, volume string, e Evidence) (csivol.ObjectRef, 
 	return pv.Claim, nil
 }
 
-// uses: by its claim or as an inline volume; or, as the PersistentVolume may be
-// gone, because the pod is the one that it was attached for.
+// uses reports whether a pod uses the volume: by its claim, as an inline volume, or,
+// since the PersistentVolume may be deleted, as the pod that it was attached for.
 func uses(p *corev1.Pod, a *storagev1.VolumeAttachment, claim csivol.ObjectRef) bool {
 	inline := kubeobject.InlineFlexVolume(p, attachment.PersistentVolume(a))
 	return p.Namespace+"/"+p.Name == attachment.Pod(a) || kubeobject.PodUsesClaim(p, claim.Namespace, claim.Name) ||
