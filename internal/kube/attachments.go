@@ -16,45 +16,45 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// Attachments are the VolumeAttachments of one daemon: it makes and deletes
-// those that it is responsible for, and looks at the others.
+// Attachments are the VolumeAttachments of one daemon. It creates and deletes those
+// that it is responsible for, and watches the others.
 type Attachments struct {
 	cluster *Cluster
 	owner   string
-	// made mirrors what flex2csi has made, for one node or for all.
-	made *mirror[*storagev1.VolumeAttachment]
+	// made has the VolumeAttachments of flex2csi, for one node or for all.
+	made *informer[*storagev1.VolumeAttachment]
 
 	mu sync.Mutex
-	// foreign are single ones that somebody else has made.
-	foreign map[string]*foreign
-	// doomed are those that were to be deleted, and when. The mirror may show
-	// them a moment longer, as if they were attached.
+	// unmanaged are those of other components, by name.
+	unmanaged map[string]*unmanaged
+	// doomed has when we deleted an object. The informer may show it a moment
+	// longer, as attached.
 	doomed map[types.UID]time.Time
-	// single are those of ours of which no other node has one.
+	// single are those of ours with a volume that no other node has.
 	single map[types.UID]bool
 }
 
-// Attachments returns those of a node, or of all nodes if it is empty. Owner is
-// attachment.AttachedByNode or attachment.AttachedByController.
+// Attachments returns the VolumeAttachments of a node, or of all nodes if it is empty.
+// Owner is attachment.AttachedByNode or attachment.AttachedByController.
 func (c *Cluster) Attachments(node, owner string) *Attachments {
 	selected := labels.Set{attachment.ManagedByLabel: attachment.ManagedBy}
 	if node != "" {
 		selected[attachment.NodeLabel] = attachment.LabelValue(node)
 	}
 	a := &Attachments{
-		cluster: c,
-		owner:   owner,
-		foreign: map[string]*foreign{},
-		doomed:  map[types.UID]time.Time{},
-		single:  map[types.UID]bool{},
+		cluster:   c,
+		owner:     owner,
+		unmanaged: map[string]*unmanaged{},
+		doomed:    map[types.UID]time.Time{},
+		single:    map[types.UID]bool{},
 	}
-	a.made = newMirror(c.storage.VolumeAttachments(), metav1.ListOptions{LabelSelector: selected.String()},
+	a.made = newInformer(c.storage.VolumeAttachments(), metav1.ListOptions{LabelSelector: selected.String()},
 		&storagev1.VolumeAttachment{}, trimAttachment, a.changed)
 	c.keep(a.made)
 	return a
 }
 
-// changed forgets what was known of an object that is gone.
+// changed forgets a deleted object.
 func (a *Attachments) changed(o *storagev1.VolumeAttachment, gone bool) {
 	if gone {
 		a.mu.Lock()
@@ -68,15 +68,16 @@ func (a *Attachments) ours(o *storagev1.VolumeAttachment) bool {
 	return attachment.Managed(o) && attachment.AttachedBy(o) == a.owner
 }
 
-// mayDelete: of all nodes kube-controller-manager says what is to be detached,
-// whoever has made it, and the sweeper cleans up for those that are gone.
+// mayDelete reports whether this daemon may delete an attachment. The controller may
+// delete those of all nodes: kube-controller-manager tells it which to detach, and the
+// sweeper cleans up for deleted nodes.
 func (a *Attachments) mayDelete(o *storagev1.VolumeAttachment) bool {
 	return a.ours(o) || attachment.Managed(o) && a.owner == attachment.AttachedByController
 }
 
-// Attach asks for an attachment and waits for it. An error that is
-// csivol.ErrNotBegun has left nothing behind; after any other what was asked
-// for goes on until Detach.
+// Attach creates an attachment and waits until it is attached. The error
+// csivol.ErrNotBegun leaves nothing behind; after any other the attachment stays
+// until Detach.
 func (a *Attachments) Attach(ctx context.Context, want *csivol.Attachment) (csivol.Attached, error) {
 	w := a.wait(want)
 	defer w.end()
@@ -105,8 +106,7 @@ func (a *Attachments) Attach(ctx context.Context, want *csivol.Attachment) (csiv
 	}
 }
 
-// find returns the attachment that is there, or else a new one; nil if it was
-// there just now.
+// find returns the existing attachment, or a new one; nil if it existed just now.
 func (w *wait) find(ctx context.Context) (o *storagev1.VolumeAttachment, created bool, err error) {
 	if o, err = w.known(ctx); err == nil && o == nil {
 		o, created, err = w.create(ctx)
@@ -117,10 +117,10 @@ func (w *wait) find(ctx context.Context) (o *storagev1.VolumeAttachment, created
 	return o, created, err
 }
 
-// errVanished: an attachment went away while it was waited for.
-var errVanished = errors.New("the VolumeAttachment was deleted by somebody else")
+// errVanished: an attachment was deleted during a wait for it.
+var errVanished = errors.New("the VolumeAttachment was deleted by another component")
 
-// settle sees an attachment through: errVanished if it has to be made anew.
+// settle waits for the end of an attach: errVanished if it has to be re-created.
 func (w *wait) settle(ctx context.Context, o *storagev1.VolumeAttachment, created bool) (csivol.Attached, error) {
 	switch {
 	case o.DeletionTimestamp != nil:
@@ -129,9 +129,9 @@ func (w *wait) settle(ctx context.Context, o *storagev1.VolumeAttachment, create
 		}
 		return csivol.Attached{}, errVanished
 	case !created && w.ours(o) && !o.Status.Attached && digestOf(o) != digest(attachment.Spec(w.want)):
-		// What an earlier try has asked for cannot be changed, and with, say, a
-		// wrong secret it would fail for ever.
-		w.cluster.log.InfoContext(ctx, "what is asked for has changed; the VolumeAttachment is made anew", "volumeAttachment", w.name, "csiDriver", w.want.Driver, "volumeHandle", w.want.Handle)
+		// The spec of an earlier try cannot be changed. With a wrong secret, for
+		// example, it would fail for ever.
+		w.cluster.log.InfoContext(ctx, "the wanted spec has changed; re-creating the VolumeAttachment", "volumeAttachment", w.name, "csiDriver", w.want.Driver, "volumeHandle", w.want.Handle)
 		if err := w.remove(ctx, o); err != nil {
 			return csivol.Attached{}, err
 		}
@@ -143,7 +143,7 @@ func (w *wait) settle(ctx context.Context, o *storagev1.VolumeAttachment, create
 	return w.untilAttached(ctx, o)
 }
 
-// Await waits for an attachment that somebody else asks for, and never asks.
+// Await waits for an attachment of another component, and creates none.
 func (a *Attachments) Await(ctx context.Context, want *csivol.Attachment) (csivol.Attached, error) {
 	w := a.wait(want)
 	defer w.end()
@@ -170,8 +170,8 @@ func (a *Attachments) Await(ctx context.Context, want *csivol.Attachment) (csivo
 	}
 }
 
-// Detach deletes the attachment if it is ours and the control plane has not
-// taken it over, and waits until it is gone.
+// Detach deletes the attachment if it is ours and was not handed over to the control
+// plane, and waits until it is deleted.
 func (a *Attachments) Detach(ctx context.Context, want *csivol.Attachment) error {
 	w := a.wait(want)
 	defer w.end()
@@ -197,28 +197,27 @@ func (a *Attachments) Detach(ctx context.Context, want *csivol.Attachment) error
 	return w.remove(ctx, o)
 }
 
-// Lost reports whether an attachment that was there is not any more, without a
-// request. An error means that this is not known.
+// Lost reports, without a request, whether an attachment no longer exists. An error
+// means that this is not known.
 func (a *Attachments) Lost(want *csivol.Attachment) (bool, error) {
 	name := attachment.Name(want.Handle, want.Driver, want.Node)
 	o, ok := a.made.get(name)
 	if !ok && !a.made.synced() {
 		return false, errNotSeen
 	}
-	if !ok { // somebody else's, or gone
-		f := a.foreigner(name)
-		if !f.mirror.synced() {
+	if !ok { // of another component, or deleted
+		f := a.watchUnmanaged(name)
+		if !f.informer.synced() {
 			return false, errNotSeen
 		}
-		o, ok = f.mirror.get(name)
+		o, ok = f.informer.get(name)
 	}
 	return !ok || o.DeletionTimestamp != nil || !o.Status.Attached || !isFor(o, want), nil
 }
 
-var errNotSeen = &flex.Error{Code: flex.CodeUnavailable, Err: errors.New("the API server has not yet told which VolumeAttachments there are")}
+var errNotSeen = &flex.Error{Code: flex.CodeUnavailable, Err: errors.New("the VolumeAttachments are not known yet: the API server has not answered")}
 
-// List returns those for which this daemon is responsible, as soon as it is
-// known which there are.
+// List returns the attachments that this daemon is responsible for, once they are known.
 func (a *Attachments) List(ctx context.Context) ([]*csivol.Attachment, error) {
 	select {
 	case <-a.made.controller.HasSyncedChecker().Done():
@@ -234,7 +233,7 @@ func (a *Attachments) List(ctx context.Context) ([]*csivol.Attachment, error) {
 	return all, nil
 }
 
-// bounded gives a call a deadline that has none.
+// bounded gives a call a deadline if it has none.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	const usual = 2 * time.Minute
 	if _, ok := ctx.Deadline(); ok {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// User asks who this program is to the API server.
+// User asks the API server for this program's user.
 func (c *Cluster) User(ctx context.Context) (authenticationv1.UserInfo, error) {
 	const what = "ask the API server which user this is"
 	client, err := authenticationv1client.NewForConfig(c.config)
@@ -27,10 +27,10 @@ func (c *Cluster) User(ctx context.Context) (authenticationv1.UserInfo, error) {
 	return review.Status.UserInfo, nil
 }
 
-// DeniesAttachment asks whether a policy denies a VolumeAttachment, by its dry run. As
-// is the user to impersonate; without a name it is the one that asks. The answer is
-// what the policy says; empty if none denies it. The error is the API server's
-// Forbidden if the user may create none.
+// DeniesAttachment checks by a dry run whether a policy denies a VolumeAttachment. As
+// is the user to impersonate; without a name it is the program's own user. It returns
+// the policy's message; empty if none denies it. The error is the API server's
+// Forbidden if the user may not create VolumeAttachments.
 func (c *Cluster) DeniesAttachment(ctx context.Context, as authenticationv1.UserInfo, o *storagev1.VolumeAttachment) (says string, err error) {
 	const what = "create a VolumeAttachment as a dry run"
 	config := rest.CopyConfig(c.config)

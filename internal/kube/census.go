@@ -12,27 +12,26 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csivol"
 )
 
-// A census is all VolumeAttachments of the cluster at one moment. Which node has a
-// volume cannot be selected: those that the control plane has made, and those that a
-// rollback puts in their place, have no label, and name a PersistentVolume or
-// nothing. But the name of each is made of volume and node.
+// A census has all VolumeAttachments of the cluster at one moment. They cannot be
+// selected by volume: those of the control plane, and those that a rollback puts in
+// their place, have no label. But the name of each is a hash of volume and node.
 type census struct {
 	byName map[string]*storagev1.VolumeAttachment
-	nodes  map[string][]string // that have volumes, by CSI driver
+	nodes  map[string][]string // nodes with volumes, by CSI driver
 }
 
 func (c *census) add(o *storagev1.VolumeAttachment) {
 	if c.byName == nil {
 		c.byName, c.nodes = map[string]*storagev1.VolumeAttachment{}, map[string][]string{}
 	}
-	c.byName[o.Name] = &storagev1.VolumeAttachment{ // without what is large
+	c.byName[o.Name] = &storagev1.VolumeAttachment{ // without large fields
 		ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, CreationTimestamp: o.CreationTimestamp, DeletionTimestamp: o.DeletionTimestamp},
 		Spec:       storagev1.VolumeAttachmentSpec{Attacher: o.Spec.Attacher, NodeName: o.Spec.NodeName},
 		Status:     storagev1.VolumeAttachmentStatus{DetachError: o.Status.DetachError},
 	}
 }
 
-// index is for when all are added.
+// index is called when all objects were added.
 func (c *census) index() {
 	type place struct{ driver, node string }
 	seen := map[place]bool{}
@@ -45,8 +44,7 @@ func (c *census) index() {
 	}
 }
 
-// others are the attachments of a volume to other nodes than the one where it is
-// wanted.
+// others returns the attachments of a volume to nodes other than the wanted one.
 func (c *census) others(want *csivol.Attachment) (live, leaving []storagev1.VolumeAttachment) {
 	for _, node := range c.nodes[want.Driver] {
 		o := c.byName[attachment.Name(want.Handle, want.Driver, node)]
@@ -61,7 +59,7 @@ func (c *census) others(want *csivol.Attachment) (live, leaving []storagev1.Volu
 	return live, leaving
 }
 
-// takeCensus asks without a resourceVersion: the answer is as new as etcd's.
+// takeCensus lists without a resourceVersion: the answer comes from etcd.
 func (c *Cluster) takeCensus(ctx context.Context) (*census, error) {
 	taken := &census{}
 	err := pages(ctx, metav1.ListOptions{}, c.storage.VolumeAttachments().List, func(l *storagev1.VolumeAttachmentList) {
@@ -73,9 +71,9 @@ func (c *Cluster) takeCensus(ctx context.Context) (*census, error) {
 	return taken, err
 }
 
-// shared is a question that many ask at once. Those that come while it is being
-// asked have the answer to the next one, as this one's may be older than what they
-// have done.
+// shared is a request that many callers share. A caller that comes during a request
+// gets the answer to the next one: the answer under way may be older than what the
+// caller has done.
 type shared[T any] struct {
 	mu    sync.Mutex
 	next  *answering[T]
@@ -88,10 +86,10 @@ type answering[T any] struct {
 	err   error
 }
 
-// sharedWait bounds one question, for all that wait for it.
+// sharedWait bounds one request, for all callers that wait for it.
 const sharedWait = time.Minute
 
-// get returns what ask has said after get was called.
+// get returns an answer to a request that began after the call of get.
 func (s *shared[T]) get(ctx context.Context, ask func(context.Context) (T, error)) (value T, err error) {
 	s.mu.Lock()
 	if s.next == nil {
@@ -111,7 +109,7 @@ func (s *shared[T]) get(ctx context.Context, ask func(context.Context) (T, error
 	}
 }
 
-// run asks until no caller waits for another answer.
+// run makes requests until no caller waits.
 func (s *shared[T]) run(ctx context.Context, ask func(context.Context) (T, error)) {
 	for {
 		s.mu.Lock()

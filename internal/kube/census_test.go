@@ -35,7 +35,7 @@ func TestCensus(t *testing.T) {
 	add(attachment.Name("h", "d", "node-3"), "d", "node-3", &metav1.Time{Time: time.Now()})
 	add(attachment.Name("h", "e", "node-4"), "e", "node-4", nil)     // of another driver
 	add(attachment.Name("h", "d", "node-5"), "d", "node-1", nil)     // a name that is taken
-	add(attachment.Name("other", "d", "node-5"), "d", "node-5", nil) // whose place is known
+	add(attachment.Name("other", "d", "node-5"), "d", "node-5", nil) // with a known place
 	c.index()
 	live, leaving := c.others(&csivol.Attachment{Driver: "d", Handle: "h", Node: "node-1"})
 	if len(live) != 1 || live[0].Spec.NodeName != "node-2" || len(leaving) != 1 || leaving[0].Spec.NodeName != "node-3" {

@@ -20,39 +20,38 @@ import (
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
-// Options say which cluster, and who asks.
+// Options name the cluster and the program.
 type Options struct {
 	// Kubeconfig is a file; empty: the pod's own service account.
 	Kubeconfig string
 	// AsKubectl finds the kubeconfig as kubectl does ($KUBECONFIG, or in the home
-	// directory) where Kubeconfig is empty, and takes Context of it, if that is
-	// not the current one.
+	// directory) if Kubeconfig is empty, and uses Context of it, if that is set.
 	AsKubectl bool
 	Context   string
 	// UserAgent names the program to the API server.
 	UserAgent string
-	// Node is the one that this program runs on, for events.
+	// Node is the program's node, for events.
 	Node string
-	// StateFile keeps what CSIDriver objects say for a program that is started
-	// while the API server is away. Empty: nothing is kept.
+	// StateFile caches CSIDriver objects for a program that starts while the API
+	// server is unavailable. Empty: no cache.
 	StateFile string
-	// VolumesFile keeps what PersistentVolumes are, likewise.
+	// VolumesFile caches PersistentVolumes likewise.
 	VolumesFile string
-	// NoCSIDrivers does without CSIDriver objects, and without the right to read them.
+	// NoCSIDrivers reads no CSIDriver objects, and needs no right to.
 	NoCSIDrivers bool
-	// Observe, if there is one, is told of each request.
+	// Observe, if set, is called after each request.
 	Observe func(Request)
 	Log     *slog.Logger
 }
 
-// A Cluster is the way to the API server.
+// A Cluster is a client of the API server.
 type Cluster struct {
 	core         corev1client.CoreV1Interface
 	storage      storagev1client.StorageV1Interface
 	coordination coordinationv1client.CoordinationV1Interface
 
 	config *rest.Config
-	// objects makes requests about objects of any kind, once each.
+	// objects makes requests about objects of any kind, without retries.
 	objects *objects.Client
 
 	options  Options
@@ -64,26 +63,25 @@ type Cluster struct {
 	secrets secrets
 	tokens  tokens
 	events  events
-	// everywhere is which node has which volume.
+	// everywhere says which nodes have a volume.
 	everywhere shared[*census]
 
-	mu      sync.Mutex
-	ctx     context.Context //nolint:containedctx // that of Run
-	mirrors []starter       // those to start with Run
-	over    bool
-	running sync.WaitGroup
+	mu        sync.Mutex
+	ctx       context.Context //nolint:containedctx // of Run
+	informers []starter       // to start with Run
+	over      bool
+	running   sync.WaitGroup
 }
 
-// starter is a mirror of whatever kind.
+// starter is an informer of any kind.
 type starter interface{ run(ctx context.Context) }
 
-// requestTimeout bounds a single request: it is answered from the memory of the
-// API server or by a write to etcd. Watches have none; that their connection is
-// dead is found out by HTTP/2 pings (k8s.io/apimachinery/pkg/util/net/http.go,
-// configureHTTP2Transport).
+// requestTimeout bounds a single request, which the API server answers from memory or
+// by a write to etcd. Watches have no timeout: HTTP/2 pings find a dead connection
+// (k8s.io/apimachinery/pkg/util/net/http.go, configureHTTP2Transport).
 const requestTimeout = 10 * time.Second
 
-// Connect makes the clients. It asks nothing of the API server.
+// Connect makes the clients. It makes no request.
 func Connect(o Options) (*Cluster, error) {
 	config, err := restConfig(o)
 	if err != nil {
@@ -96,9 +94,9 @@ func Connect(o Options) (*Cluster, error) {
 	config.UserAgent = o.UserAgent
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	// The API server shares itself out among all of its clients by priority and
-	// fairness. A limit here would only delay hundreds of attachments after the
-	// reboot of a node. All that repeats itself here has pauses of its own.
+	// The API server limits its clients by priority and fairness. A limit here would
+	// only delay hundreds of attachments after the reboot of a node. All retries here
+	// have their own pauses.
 	config.QPS = -1
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	config.Wrap(c.requests.count)
@@ -108,16 +106,16 @@ func Connect(o Options) (*Cluster, error) {
 	if err := c.makeObjects(config); err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	c.mirrorDrivers()
+	c.watchDrivers()
 	if o.VolumesFile != "" {
 		if err := c.volumes.read(o.VolumesFile); err != nil {
-			c.log.Error("what was known of PersistentVolumes is lost", "error", err)
+			c.log.Error("the cache of PersistentVolumes cannot be read", "error", err)
 		}
 	}
 	return c, nil
 }
 
-// makeClients makes those for a few groups, over one connection.
+// makeClients makes the clients of a few groups, over one connection.
 func (c *Cluster) makeClients(config *rest.Config) error {
 	transport, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -134,10 +132,10 @@ func (c *Cluster) makeClients(config *rest.Config) error {
 }
 
 // errNowhere: the error of clientcmd proposes to set $KUBERNETES_MASTER.
-var errNowhere = errors.New("this is no pod of Kubernetes, and no kubeconfig is given")
+var errNowhere = errors.New("this is not a pod, and no kubeconfig is given")
 
-// restConfig is that of a kubeconfig or of the pod. The token of a service
-// account is read again when it has been renewed.
+// restConfig returns the configuration of a kubeconfig or of the pod. The token of a
+// service account is read again when it was renewed.
 func restConfig(o Options) (*rest.Config, error) {
 	if o.Kubeconfig == "" && !o.AsKubectl {
 		config, err := rest.InClusterConfig()
@@ -163,20 +161,20 @@ func restConfig(o Options) (*rest.Config, error) {
 	return nil, fmt.Errorf("find the API server: kubeconfig %s: %w", o.Kubeconfig, err)
 }
 
-// Server is the address of the API server, for people.
+// Server returns the address of the API server, for messages.
 func (c *Cluster) Server() string { return c.core.RESTClient().Get().URL().Host }
 
-// Run keeps what is in memory up to date while ctx lasts. Until the API server
-// has answered, what needs it fails or takes what was known before.
+// Run keeps the informers up to date until ctx ends. Until the API server has
+// answered, calls that need it fail or use the caches.
 func (c *Cluster) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, logr.FromSlogHandler(c.log.Handler()))
 	stop := c.events.start(ctx, c.core, c.options.Node)
 	c.mu.Lock()
 	c.ctx = ctx
-	for _, m := range c.mirrors {
+	for _, m := range c.informers {
 		c.running.Go(func() { m.run(ctx) })
 	}
-	c.mirrors = nil
+	c.informers = nil
 	c.mu.Unlock()
 	<-ctx.Done()
 	c.mu.Lock()
@@ -186,13 +184,13 @@ func (c *Cluster) Run(ctx context.Context) {
 	stop()
 }
 
-// keep runs a mirror while Run does.
+// keep runs an informer as long as Run.
 func (c *Cluster) keep(m starter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.ctx == nil:
-		c.mirrors = append(c.mirrors, m)
+		c.informers = append(c.informers, m)
 	case !c.over:
 		ctx := c.ctx
 		c.running.Go(func() { m.run(ctx) })

@@ -13,12 +13,12 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// errUnanswered: whether an attachment was made is not known.
-var errUnanswered = errors.New("whether it was made is not known")
+// errUnanswered: an attachment may have been created.
+var errUnanswered = errors.New("it may have been created")
 
-// create makes the attachment, unless the volume has to be on one node alone and
-// is on another. It returns the one that somebody else has made meanwhile; nil
-// if that is gone by now.
+// create creates the attachment, unless the volume may be on one node only and is on
+// another. It returns an attachment that another component has created meanwhile; nil
+// if that was deleted already.
 func (w *wait) create(ctx context.Context) (o *storagev1.VolumeAttachment, created bool, err error) {
 	if exclusive(w.want) {
 		if err := w.free(ctx); err != nil {
@@ -42,7 +42,7 @@ func (w *wait) create(ctx context.Context) (o *storagev1.VolumeAttachment, creat
 	return nil, false, err
 }
 
-// unanswered marks an error as errUnanswered, without a word of its own.
+// unanswered marks an error as errUnanswered, and adds no text.
 type unanswered struct{ error }
 
 func (e unanswered) Unwrap() error      { return e.error }

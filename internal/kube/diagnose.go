@@ -19,18 +19,18 @@ import (
 // failed (pkg/kubelet/events/event.go, Kubernetes v1.37.1).
 const reasonAttach = "FailedAttachVolume"
 
-// tell makes an event of what a person should know.
+// tell makes an event for the operator.
 func (w *wait) tell(message string) {
 	w.cluster.Notify(csivol.Notice{Pod: w.want.Pod, PersistentVolume: w.want.Name, Reason: reasonAttach, Message: message})
 }
 
-// report tells at once what the attacher says for the first time. It tries on,
-// and so does who waits for it.
+// report makes an event of the attacher's first error. The attacher retries, and the
+// caller waits on.
 func (w *wait) report(ctx context.Context, o *storagev1.VolumeAttachment) {
 	w.tell(fmt.Sprintf("volume %s is not yet attached to node %s: %s (VolumeAttachment %s)", aboutVolume(w.want), w.want.Node, w.why(ctx, o), o.Name))
 }
 
-// unfinished is the error of an attach that takes longer than its caller waits.
+// unfinished returns the error of an attach that outlasts its caller.
 func (w *wait) unfinished(ctx context.Context, o *storagev1.VolumeAttachment) error {
 	if o == nil {
 		return errVanished
@@ -38,8 +38,7 @@ func (w *wait) unfinished(ctx context.Context, o *storagev1.VolumeAttachment) er
 	return flex.Errorf(flex.CodeDeadlineExceeded, "volume %s is still being attached to node %s: %s (VolumeAttachment %s); this goes on", aboutVolume(w.want), w.want.Node, w.why(ctx, o), o.Name)
 }
 
-// why says what keeps an attachment from being made, as far as it can be found
-// out quickly.
+// why returns what an attach waits for, as far as it can be found out quickly.
 func (w *wait) why(ctx context.Context, o *storagev1.VolumeAttachment) string {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -65,8 +64,8 @@ func (w *wait) why(ctx context.Context, o *storagev1.VolumeAttachment) string {
 	return strings.Join(why, "; ")
 }
 
-// resourceExhausted is how a driver says that a node has no room for one more
-// volume (CSI specification, ControllerPublishVolume Errors).
+// resourceExhausted is a driver's code for a node that can have no more volumes (CSI
+// specification, ControllerPublishVolume Errors).
 const resourceExhausted = 8
 
 func full(o *storagev1.VolumeAttachment) bool {
@@ -74,8 +73,8 @@ func full(o *storagev1.VolumeAttachment) bool {
 	return e != nil && (e.ErrorCode != nil && *e.ErrorCode == resourceExhausted || strings.Contains(e.Message, "code = ResourceExhausted"))
 }
 
-// fill counts the volumes of a driver on a node: ours, and those that the
-// control plane has attached.
+// fill says how many volumes of a driver a node has: ours, and those that the control
+// plane has attached.
 func (w *wait) fill(ctx context.Context, o *storagev1.VolumeAttachment, limit int32) string {
 	count := 0
 	for _, other := range w.made.all() {
@@ -94,7 +93,7 @@ func (w *wait) fill(ctx context.Context, o *storagev1.VolumeAttachment, limit in
 	return fmt.Sprintf("node %s has %d of at most %d volumes of CSI driver %s; move pods with volumes to other nodes", o.Spec.NodeName, count, limit, o.Spec.Attacher)
 }
 
-// undeleted is the error of a detach that takes longer than its caller waits.
+// undeleted returns the error of a detach that outlasts its caller.
 func (w *wait) undeleted(o *storagev1.VolumeAttachment) error {
 	why := "CSI driver " + w.want.Driver + " has not detached it yet; look whether its controller runs"
 	if e := o.Status.DetachError; e != nil {

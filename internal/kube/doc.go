@@ -1,10 +1,9 @@
-// Package kube is what flex2csi wants of the API server: VolumeAttachments,
-// which the external-attacher of a CSI driver works off, and what CSIDriver,
-// PersistentVolume, Secret and ServiceAccount objects say. It is the only
-// package that knows client-go; the others see structs of internal/csivol.
+// Package kube makes flex2csi's requests to the API server: it creates
+// VolumeAttachments, for the external-attacher of a CSI driver, and reads CSIDriver,
+// PersistentVolume, Secret and ServiceAccount objects. It translates them to the
+// structs of internal/csivol.
 //
-// The API server may be away, slow, or of another opinion. So nothing here
-// blocks the start of a program, no request is without a deadline, and what a
-// call needs again and again is in memory: kept up to date by watches where it
-// changes, asked for once where it does not.
+// The API server may be unavailable, slow, or refuse a request. So nothing here
+// blocks the start of a program, each request has a deadline, and what calls need
+// often is in memory: informers keep it up to date where it changes.
 package kube

@@ -11,84 +11,84 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 )
 
-// drivers are the CSIDriver objects: a few, which hardly ever change.
+// drivers are the CSIDriver objects: few, and they rarely change.
 type drivers struct {
-	mirror *mirror[*storagev1.CSIDriver]
+	informer *informer[*storagev1.CSIDriver]
 
 	mu sync.Mutex
-	// before is what the run before knew.
+	// before is from the file of the run before.
 	before map[string]csivol.DriverInfo
 }
 
-func (c *Cluster) mirrorDrivers() {
+func (c *Cluster) watchDrivers() {
 	d := &c.drivers
 	if c.options.StateFile != "" {
 		before, err := readStateFile(c.options.StateFile)
 		if err != nil {
-			c.log.Error("what was known of CSI drivers is lost", "error", err)
+			c.log.Error("the cache of CSIDriver objects cannot be read", "error", err)
 		}
 		d.before = before
 	}
-	d.mirror = newMirror(c.storage.CSIDrivers(), metav1.ListOptions{}, &storagev1.CSIDriver{},
+	d.informer = newInformer(c.storage.CSIDrivers(), metav1.ListOptions{}, &storagev1.CSIDriver{},
 		func(*storagev1.CSIDriver) {}, func(*storagev1.CSIDriver, bool) { c.keepDrivers() })
 	if c.options.NoCSIDrivers {
 		return
 	}
-	c.keep(d.mirror)
+	c.keep(d.informer)
 	if c.options.StateFile != "" {
-		c.keep(whenSynced{d.mirror, c.keepDrivers})
+		c.keep(whenSynced{d.informer, c.keepDrivers})
 	}
 }
 
-// whenSynced does something once.
+// whenSynced calls a function once, when an informer has synced.
 type whenSynced struct {
-	mirror *mirror[*storagev1.CSIDriver]
-	do     func()
+	informer *informer[*storagev1.CSIDriver]
+	do       func()
 }
 
 func (w whenSynced) run(ctx context.Context) {
 	select {
-	case <-w.mirror.controller.HasSyncedChecker().Done():
+	case <-w.informer.controller.HasSyncedChecker().Done():
 		w.do()
 	case <-ctx.Done():
 	}
 }
 
-// CSIDriver returns what the object of a CSI driver says, and whether there is
-// one. Unless synced the API server has not answered yet, and this is what it
-// said to the run before, if that is known.
+// CSIDriver returns what the object of a CSI driver says, and whether it exists. If
+// synced is false the API server has not answered yet, and the answer is from the
+// cache of the run before.
 func (c *Cluster) CSIDriver(name string) (info csivol.DriverInfo, found, synced bool) {
-	if !c.drivers.mirror.synced() {
+	if !c.drivers.informer.synced() {
 		c.drivers.mu.Lock()
 		defer c.drivers.mu.Unlock()
 		info, found = c.drivers.before[name]
 		return info, found, false
 	}
-	o, found := c.drivers.mirror.get(name)
+	o, found := c.drivers.informer.get(name)
 	if !found {
 		return info, false, true
 	}
 	return kubeobject.DriverInfo(o), true, true
 }
 
-// keepDrivers writes down what is known, for the next run. Before all of them
-// are known, what the run before knew is better.
+// keepDrivers writes the cache for the next run. Until all objects are known the cache
+// of the run before is better.
 func (c *Cluster) keepDrivers() {
 	d := &c.drivers
-	if c.options.StateFile == "" || !d.mirror.synced() {
+	if c.options.StateFile == "" || !d.informer.synced() {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := map[string]csivol.DriverInfo{}
-	for _, o := range d.mirror.all() {
+	for _, o := range d.informer.all() {
 		now[o.Name] = kubeobject.DriverInfo(o)
 	}
 	if sameDrivers(now, d.before) {
 		return
 	}
 	if err := writeStateFile(c.options.StateFile, now); err != nil {
-		c.log.Error("what is known of CSI drivers is not kept", "error", err)
+		c.log.Error("the cache of CSIDriver objects cannot be written", "error", err)
 		return
 	}
 	d.before = now

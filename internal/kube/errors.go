@@ -10,14 +10,14 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// failed makes the error of a request that was to do something: what, and what
-// the API server said to it.
+// failed returns the error of a request: what it was to do, and the API server's
+// answer.
 func failed(err error, what string) error {
 	return flex.Errorf(codeOf(err), "%s: %w%s", what, err, advice(err))
 }
 
-// codeOf classes what a request ended with. What the API server did not say, or
-// says of itself, will be another time.
+// codeOf returns the code for the error of a request. If the API server did not
+// answer, or answers about its own state, a retry may succeed.
 func codeOf(err error) flex.Code {
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -34,8 +34,8 @@ func codeOf(err error) flex.Code {
 	return flex.CodeUnavailable
 }
 
-// refused reports whether the API server has looked at a request and will not
-// do it: nothing came of it.
+// refused reports whether the API server has rejected a request, so that it had no
+// effect.
 func refused(err error) bool {
 	code := codeOf(err)
 	return code == flex.CodePermissionDenied || code == flex.CodeInvalidArgument
@@ -51,14 +51,14 @@ func advice(err error) string {
 	return ""
 }
 
-// notBegun marks an error as csivol.ErrNotBegun, without a word of its own.
+// notBegun marks an error as csivol.ErrNotBegun, and adds no text.
 type notBegun struct{ error }
 
 func (e notBegun) Unwrap() error      { return e.error }
 func (notBegun) Is(target error) bool { return target == csivol.ErrNotBegun }
 
-// maxDriverText is how much of a driver's own text is passed on: the answer to
-// the kubelet has room for 1 KiB in all.
+// maxDriverText bounds a driver's own text in messages: the whole answer to the
+// kubelet may have 1 KiB.
 const maxDriverText = 400
 
 func clip(text string) string {

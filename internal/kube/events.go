@@ -14,18 +14,18 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csivol"
 )
 
-// events makes Events of notices. The recorder counts equal ones together and
-// lets through 25 on one object at once, then one in five minutes
+// events makes Events. The recorder aggregates equal ones, and lets through 25 on one
+// object at once, then one in five minutes
 // (k8s.io/client-go/tools/record/events_cache.go).
 type events struct {
 	mu       sync.Mutex
 	recorder record.EventRecorder
 }
 
-// component is who reports.
+// component is the Events' source.
 const component = "flex2csi"
 
-// start begins to send events, until stop.
+// start sends events until stop.
 func (e *events) start(ctx context.Context, client corev1client.EventsGetter, node string) (stop func()) {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	sink := broadcaster.StartRecordingToSink(&eventSink{ctx, client})
@@ -38,21 +38,21 @@ func (e *events) start(ctx context.Context, client corev1client.EventsGetter, no
 	}
 }
 
-// Notify makes an Event of a notice, in the background. Without the API server
-// it is lost: the log has it as well.
+// Notify makes an Event in the background. Without the API server it is lost: the log
+// has it as well.
 func (c *Cluster) Notify(n csivol.Notice) {
 	c.events.mu.Lock()
 	recorder := c.events.recorder
 	c.events.mu.Unlock()
 	about := reference(n)
-	c.log.Warn("for a person to look at", "reason", n.Reason, "message", n.Message, "kind", about.Kind, "namespace", about.Namespace, "name", about.Name)
+	c.log.Warn("event", "reason", n.Reason, "message", n.Message, "kind", about.Kind, "namespace", about.Namespace, "name", about.Name)
 	if recorder != nil && about.Name != "" {
 		recorder.Event(about, corev1.EventTypeWarning, n.Reason, n.Message)
 	}
 }
 
-// reference is to the pod, or else to the PersistentVolume. A pod without a UID
-// is one that only its name is known of.
+// reference returns the pod, or else the PersistentVolume. Of a pod without a UID only
+// the name is known.
 func reference(n csivol.Notice) *corev1.ObjectReference {
 	if n.Pod.Name == "" || n.Pod.Namespace == "" {
 		return &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolume", Name: n.PersistentVolume}
@@ -60,7 +60,7 @@ func reference(n csivol.Notice) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: n.Pod.Namespace, Name: n.Pod.Name, UID: types.UID(n.Pod.UID)}
 }
 
-// eventSink writes events as the recorder wants them written.
+// eventSink is the recorder's way to write events.
 type eventSink struct {
 	ctx    context.Context //nolint:containedctx // the interface has none
 	client corev1client.EventsGetter

@@ -12,9 +12,9 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// Fate tells what became of a PersistentVolume that this node has mounted as a
-// FlexVolume, and of a pod of the node. It is one request unless the
-// PersistentVolume was replaced.
+// Fate returns the PV state of a volume that this node has mounted as a FlexVolume,
+// and the state of a pod of the node. It is one request unless the PersistentVolume
+// was replaced.
 func (c *Cluster) Fate(ctx context.Context, persistentVolume string, key csivol.Key, podUID string) (f csivol.Fate, err error) {
 	pv, err := c.freshVolume(ctx, persistentVolume)
 	switch {
@@ -37,7 +37,7 @@ func (c *Cluster) Fate(ctx context.Context, persistentVolume string, key csivol.
 		case kubeobject.PodFinished(p):
 		case slices.Contains(kubeobject.PodUIDs(p), podUID):
 			if kubeobject.InlineFlexVolume(p, persistentVolume) != nil {
-				return csivol.Fate{}, nil // it is the pod's own, and never had a PersistentVolume
+				return csivol.Fate{}, nil // an inline volume of the pod, without a PersistentVolume
 			}
 			if p.DeletionTimestamp == nil {
 				f.Pod = p.Namespace + "/" + p.Name

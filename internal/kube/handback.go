@@ -11,35 +11,36 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// After a migration was rolled back the control plane still has the volume attached
-// as a CSI one, by the VolumeAttachment that we would use. When the kubelet has let
-// go of it it is detached, up to a minute later, whoever has mounted it meanwhile
-// (pkg/controller/volume/attachdetach/reconciler/reconciler.go; the pods' volumes
-// are looked through in full once a minute, Kubernetes v1.37.1). While its CSI
-// plugin holds the volume it is not, and it cannot let go of what we have mounted.
+// After a rollback of a migration the control plane still has the volume attached as a
+// CSI volume, by the VolumeAttachment that we would use. It detaches the volume up to a
+// minute after the kubelet's CSI plugin has unmounted it, also if the bridge has
+// mounted it meanwhile (pkg/controller/volume/attachdetach/reconciler/reconciler.go;
+// the pods' volumes are checked in full once a minute, Kubernetes v1.37.1). While the
+// plugin has the volume staged it is not detached; and the plugin cannot unstage a
+// volume that we have mounted.
 
 const (
-	// handBackLook is the pause between two looks at the node.
+	// handBackLook is the pause between two requests for the node.
 	handBackLook = time.Second
-	// handBackAsk is for how long the node is asked for.
+	// handBackAsk bounds the request for the node.
 	handBackAsk = 3 * time.Second
-	// handBackGap is how long the VolumeAttachment may stay when the node does not
-	// list the volume as attached any more, which comes first.
+	// handBackGap is how long the VolumeAttachment may stay after the node no longer
+	// lists the volume as attached.
 	handBackGap = 5 * time.Second
 )
 
-// untilKept waits until an attachment that was found is not about to be deleted by
-// the control plane: errVanished if it was. Lent: it will be when the kubelet's CSI
-// plugin has let go. Once it was seen that it is about to go, nothing but an answer
-// of the API server says that it stays.
-func (w *wait) untilKept(ctx context.Context, o *storagev1.VolumeAttachment) (lent bool, err error) {
+// untilKept waits until the control plane is not about to delete an attachment:
+// errVanished if it was deleted. If managed is true, the control plane will delete it when the
+// kubelet's CSI plugin has unstaged the volume. Once a deletion was expected, only an
+// answer of the API server says that the attachment stays.
+func (w *wait) untilKept(ctx context.Context, o *storagev1.VolumeAttachment) (managed bool, err error) {
 	if w.owner == attachment.AttachedByController {
-		return false, nil // it cannot see what the kubelet holds; the node's daemon looks
+		return false, nil // the controller cannot see what the kubelet holds; the node's daemon checks that
 	}
 	early, cancel := soon(ctx)
 	defer cancel()
 	waited := false
-	for w.lent(early, waited) {
+	for w.managedAsCSI(early, waited) {
 		if w.want.KubeletHolds {
 			return true, nil
 		}
@@ -59,9 +60,9 @@ func (w *wait) untilKept(ctx context.Context, o *storagev1.VolumeAttachment) (le
 	return false, w.throughGap(early, o)
 }
 
-// throughGap waits until the VolumeAttachment, too, has gone that the node does not
-// list any more, or is not going to: errVanished, or nil. What the watch says is
-// confirmed, and what is not known by the end of ctx may still go.
+// throughGap waits for a VolumeAttachment that the node no longer lists: errVanished
+// when it was deleted, nil if it stays. It confirms what the watch says, and what is
+// not known at the end of ctx may still be deleted.
 func (w *wait) throughGap(ctx context.Context, o *storagev1.VolumeAttachment) error {
 	gap, cancel := context.WithTimeout(ctx, handBackGap)
 	defer cancel()
@@ -82,16 +83,16 @@ func (w *wait) throughGap(ctx context.Context, o *storagev1.VolumeAttachment) er
 	return nil
 }
 
-// leaving is for an attachment that is about to be deleted, and is not in time.
+// leaving returns the error for an attachment that was not deleted in time.
 func (w *wait) leaving() error {
 	return flex.Errorf(flex.CodeUnavailable, "volume %s is attached to node %s as a CSI volume, by VolumeAttachment %s, and the kubelet does not hold it as one: the control plane is about to detach it, and only then can it be attached for the FlexVolume; does kube-controller-manager run?",
 		aboutVolume(w.want), w.want.Node, w.name)
 }
 
-// lent reports whether the control plane has the volume attached to the node as a
-// CSI one. What is not known is as before: the API server being away keeps nobody
-// from what is attached, and does not make that stay which was about to go.
-func (w *wait) lent(ctx context.Context, before bool) bool {
+// managedAsCSI reports whether the control plane has the volume attached to the node as a CSI
+// volume. Without an answer the state is as before: an outage of the API server blocks
+// no volume that is attached, and keeps none that was about to be detached.
+func (w *wait) managedAsCSI(ctx context.Context, before bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, handBackAsk)
 	defer cancel()
 	n, err := w.cluster.GetNode(ctx, w.want.Node)

@@ -13,51 +13,51 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// An object is one of Kubernetes.
+// An object is a Kubernetes object.
 type object interface {
 	metav1.Object
 	runtime.Object
 }
 
-// lister is what a mirror wants of a client.
+// lister is a client of an informer.
 type lister[L runtime.Object] interface {
 	List(ctx context.Context, options metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// A mirror is a copy in memory of some objects, which a watch keeps up to date.
-// While the API server is away it is what it was.
-type mirror[T object] struct {
+// An informer caches some objects, and keeps them up to date with a watch. While the
+// API server is unavailable it keeps its last state.
+type informer[T object] struct {
 	store      cache.Store
 	controller cache.Controller
-	bells      bells
-	// live is false while the watch cannot be begun: what is in the mirror may
-	// be old, and nobody is told of news.
+	notifier   notifier
+	// live is false while the watch cannot be started: the cache may be stale, and
+	// listeners are not notified.
 	live atomic.Bool
-	// deaf is since when that is so, in Unix nanoseconds; 0: it is not.
-	deaf atomic.Int64
+	// staleSince is when live became false, in Unix nanoseconds; 0: it is true.
+	staleSince atomic.Int64
 }
 
-// hears notes whether the watch is under way.
-func (m *mirror[T]) hears(yes bool) {
+// watching notes whether the watch runs.
+func (m *informer[T]) watching(yes bool) {
 	if m.live.Store(yes); yes {
-		m.deaf.Store(0)
+		m.staleSince.Store(0)
 	} else {
-		m.deaf.CompareAndSwap(0, time.Now().UnixNano())
+		m.staleSince.CompareAndSwap(0, time.Now().UnixNano())
 	}
 }
 
-// lately reports whether what is in the mirror was so a moment ago. Nobody takes
-// a volume off a node by force as fast as that (controller.Verdict.grace).
-func (m *mirror[T]) lately() bool {
+// lately reports whether the cache was up to date a moment ago. No force detach is as
+// fast as that (controller.State.grace).
+func (m *informer[T]) lately() bool {
 	const moment = time.Minute
-	return m.live.Load() || time.Since(time.Unix(0, m.deaf.Load())) < moment
+	return m.live.Load() || time.Since(time.Unix(0, m.staleSince.Load())) < moment
 }
 
-// newMirror makes the mirror of what the selectors find. Trim takes off what
-// nobody looks at; changed, if it is there, is told of each change.
-func newMirror[T object, L runtime.Object](client lister[L], selected metav1.ListOptions, kind T, trim func(T), changed func(o T, gone bool)) *mirror[T] {
-	m := &mirror[T]{}
+// newInformer returns the informer of the selected objects. Trim removes fields that
+// are not needed; changed, if set, is called for each change.
+func newInformer[T object, L runtime.Object](client lister[L], selected metav1.ListOptions, kind T, trim func(T), changed func(o T, gone bool)) *informer[T] {
+	m := &informer[T]{}
 	with := func(o metav1.ListOptions) metav1.ListOptions {
 		o.LabelSelector, o.FieldSelector = selected.LabelSelector, selected.FieldSelector
 		return o
@@ -66,22 +66,22 @@ func newMirror[T object, L runtime.Object](client lister[L], selected metav1.Lis
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := client.List(ctx, with(o))
 			if err != nil {
-				m.hears(false)
+				m.watching(false)
 			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := client.Watch(ctx, with(o))
-			m.hears(err == nil)
+			m.watching(err == nil)
 			return w, err
 		},
 	}
-	ring := func(o any, gone bool) {
+	notify := func(o any, gone bool) {
 		if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
 			o = last.Obj
 		}
 		if o, ok := o.(T); ok {
-			m.bells.ring(o.GetName(), o.GetUID(), gone)
+			m.notifier.notify(o.GetName(), o.GetUID(), gone)
 			if changed != nil {
 				changed(o, gone)
 			}
@@ -91,9 +91,9 @@ func newMirror[T object, L runtime.Object](client lister[L], selected metav1.Lis
 		ListerWatcher: listWatch,
 		ObjectType:    kind,
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { ring(o, false) },
-			UpdateFunc: func(_, o any) { ring(o, false) },
-			DeleteFunc: func(o any) { ring(o, true) },
+			AddFunc:    func(o any) { notify(o, false) },
+			UpdateFunc: func(_, o any) { notify(o, false) },
+			DeleteFunc: func(o any) { notify(o, true) },
 		},
 		Transform: func(o any) (any, error) {
 			if o, ok := o.(T); ok {
@@ -106,13 +106,13 @@ func newMirror[T object, L runtime.Object](client lister[L], selected metav1.Lis
 	return m
 }
 
-func (m *mirror[T]) run(ctx context.Context) { m.controller.RunWithContext(ctx) }
+func (m *informer[T]) run(ctx context.Context) { m.controller.RunWithContext(ctx) }
 
-// synced reports whether all that there was has been seen once.
-func (m *mirror[T]) synced() bool { return m.controller.HasSynced() }
+// synced reports whether the first list is complete.
+func (m *informer[T]) synced() bool { return m.controller.HasSynced() }
 
-// get returns an object that has no namespace. It belongs to the mirror.
-func (m *mirror[T]) get(name string) (found T, ok bool) {
+// get returns a cluster-scoped object. It belongs to the informer.
+func (m *informer[T]) get(name string) (found T, ok bool) {
 	o, ok, err := m.store.GetByKey(name)
 	if err != nil || !ok {
 		return found, false
@@ -121,8 +121,8 @@ func (m *mirror[T]) get(name string) (found T, ok bool) {
 	return found, ok
 }
 
-// all returns every object. They belong to the mirror.
-func (m *mirror[T]) all() []T {
+// all returns all objects. They belong to the informer.
+func (m *informer[T]) all() []T {
 	var all []T
 	for _, o := range m.store.List() {
 		if o, ok := o.(T); ok {
@@ -132,15 +132,15 @@ func (m *mirror[T]) all() []T {
 	return all
 }
 
-// bells wake those who wait for news of an object.
-type bells struct {
+// A notifier wakes the listeners of an object.
+type notifier struct {
 	mu      sync.Mutex
 	waiting map[string]map[*listener]bool
 }
 
-// A listener is woken by news of the objects of one name.
+// A listener is woken by changes of the objects of one name.
 type listener struct {
-	news chan struct{} // has room for one: there is something new
+	news chan struct{} // capacity 1: something has changed
 
 	mu   sync.Mutex
 	gone map[types.UID]bool
@@ -150,14 +150,14 @@ func newListener() *listener {
 	return &listener{news: make(chan struct{}, 1), gone: map[types.UID]bool{}}
 }
 
-// isGone reports whether an object was seen to vanish.
+// isGone reports whether the deletion of an object was seen.
 func (l *listener) isGone(uid types.UID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.gone[uid]
 }
 
-func (l *listener) ring(uid types.UID, gone bool) {
+func (l *listener) notify(uid types.UID, gone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if gone {
@@ -169,8 +169,8 @@ func (l *listener) ring(uid types.UID, gone bool) {
 	}
 }
 
-// listen has l woken by news of the objects of a name, until stop.
-func (b *bells) listen(name string, l *listener) (stop func()) {
+// listen wakes l at changes of the objects of a name, until stop.
+func (b *notifier) listen(name string, l *listener) (stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.waiting == nil {
@@ -190,10 +190,10 @@ func (b *bells) listen(name string, l *listener) (stop func()) {
 	}
 }
 
-func (b *bells) ring(name string, uid types.UID, gone bool) {
+func (b *notifier) notify(name string, uid types.UID, gone bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for l := range b.waiting[name] {
-		l.ring(uid, gone)
+		l.notify(uid, gone)
 	}
 }

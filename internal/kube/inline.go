@@ -9,9 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DeniesInline asks whether a policy denies pods with an inline volume of a FlexVolume
-// driver, by the dry run of one. The answer is what the policy says; empty if there is
-// no such policy.
+// DeniesInline checks by a dry run whether a policy denies pods with an inline volume
+// of a FlexVolume driver. It returns the policy's message; empty if none denies them.
 func (c *Cluster) DeniesInline(ctx context.Context, flexDriver string) (says string, err error) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "flex2csi-doctor-"},
@@ -35,7 +34,7 @@ func (c *Cluster) DeniesInline(ctx context.Context, flexDriver string) (says str
 	return "", failed(err, "create a pod as a dry run")
 }
 
-// byPolicy reports whether a policy or a webhook has denied a request, and not RBAC
+// byPolicy reports whether a policy or a webhook, not RBAC, has denied a request
 // (k8s.io/apiserver/pkg/admission/plugin: policy/validating/dispatcher.go,
 // webhook/errors/statuserror.go, Kubernetes v1.37.1).
 func byPolicy(err error) bool {

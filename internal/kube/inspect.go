@@ -12,7 +12,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kubelet"
 )
 
-// Version asks for that of the API server.
+// Version asks for the API server's version.
 func (c *Cluster) Version(ctx context.Context) (string, error) {
 	data, err := request(ctx, func(ctx context.Context) ([]byte, error) {
 		return c.core.RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
@@ -29,7 +29,7 @@ func (c *Cluster) Version(ctx context.Context) (string, error) {
 	return v.GitVersion, nil
 }
 
-// ListDrivers asks for all CSIDriver objects; CSIDriver knows them from a mirror.
+// ListDrivers asks for all CSIDriver objects; CSIDriver takes them from an informer.
 func (c *Cluster) ListDrivers(ctx context.Context) (all []storagev1.CSIDriver, err error) {
 	err = pages(ctx, metav1.ListOptions{}, c.storage.CSIDrivers().List, func(l *storagev1.CSIDriverList) {
 		all = append(all, l.Items...)
@@ -54,9 +54,8 @@ func (c *Cluster) NodeDrivers(ctx context.Context, node string) ([]storagev1.CSI
 	return o.Spec.Drivers, nil
 }
 
-// Kubelet asks a kubelet for the configuration that it runs with (configz). That
-// wants the right to get nodes/proxy, which few but administrators have, and for
-// good reasons.
+// Kubelet asks a kubelet for its current configuration (configz). That needs the right
+// to get nodes/proxy, which only administrators should have.
 func (c *Cluster) Kubelet(ctx context.Context, node string) (kubelet.Configuration, error) {
 	what := "ask the kubelet of node " + node + " for its configuration"
 	data, err := request(ctx, func(ctx context.Context) ([]byte, error) {

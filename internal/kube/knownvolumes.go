@@ -14,15 +14,15 @@ import (
 	"github.com/flex2csi/flex2csi/internal/durable"
 )
 
-// volumes are PersistentVolumes as the API server last described them. What it
-// said of FlexVolumes that are bound is kept in a file, so that a process that
-// starts while the API server is away still tells them from inline volumes.
+// volumes are PersistentVolumes as the API server last described them. A file has those
+// that are bound FlexVolumes, so that a process that starts while the API server is
+// unavailable can tell them from inline volumes.
 type volumes struct {
-	path string // empty: nothing is kept
+	path string // empty: no file
 
 	mu      sync.Mutex
 	seen    map[string]seenVolume
-	version int // of what is to be kept
+	version int // of the content for the file
 
 	writing sync.Mutex
 	written int // version that is in the file; guarded by writing
@@ -30,13 +30,13 @@ type volumes struct {
 
 type seenVolume struct {
 	volume *csivol.PersistentVolume
-	when   time.Time // that it was seen last
-	noted  time.Time // what is in the file; zero: it is not there
+	when   time.Time // when it was seen last
+	noted  time.Time // as in the file; zero: it is not in the file
 	asked  bool      // by this process
 }
 
 const (
-	// maxVolumes bounds the memory for them.
+	// maxVolumes bounds the memory.
 	maxVolumes = 1024
 	// volumeNoted is how old the time in the file may be.
 	volumeNoted     = time.Hour
@@ -44,7 +44,7 @@ const (
 	maxVolumesBytes = 4 << 20
 )
 
-// volumesFile has digests of the options: they may hold what is secret.
+// volumesFile has digests of the options, which may have secrets.
 type volumesFile struct {
 	Version int          `json:"version"`
 	Volumes []keptVolume `json:"persistentVolumes"`
@@ -55,7 +55,7 @@ type keptVolume struct {
 	Volume *csivol.PersistentVolume `json:"persistentVolume"`
 }
 
-// read begins with what an earlier process has kept.
+// read reads the file of an earlier process.
 func (s *volumes) read(path string) error {
 	s.path, s.seen = path, map[string]seenVolume{}
 	info, err := os.Stat(path)
@@ -80,7 +80,7 @@ func (s *volumes) read(path string) error {
 	}
 	now := time.Now()
 	for _, k := range file.Volumes {
-		// A clock that was wrong makes no volume known for longer.
+		// A wrong clock must not extend the time.
 		if k.Volume != nil && !k.Seen.After(now) && now.Sub(k.Seen) < volumeKept && len(s.seen) < maxVolumes {
 			s.seen[k.Volume.Name] = seenVolume{volume: k.Volume, when: k.Seen, noted: k.Seen}
 		}
@@ -94,7 +94,7 @@ func (s *volumes) get(name string) seenVolume {
 	return s.seen[name]
 }
 
-// forget is put for one that is gone.
+// forget removes a volume.
 func (s *volumes) forget(name string) error {
 	s.mu.Lock()
 	if !s.seen[name].noted.IsZero() {
@@ -106,13 +106,13 @@ func (s *volumes) forget(name string) error {
 	return s.keep(version)
 }
 
-// put notes what the API server has said. When it returns nil that is on the
-// disk as well, if it is to be.
+// put stores an answer of the API server. When it returns nil the file has it as well,
+// if it is a bound FlexVolume.
 func (s *volumes) put(v *csivol.PersistentVolume) error {
 	return s.keep(s.note(v, time.Now()))
 }
 
-// note returns the version that has to be in the file.
+// note returns the version that the file has to have.
 func (s *volumes) note(v *csivol.PersistentVolume, now time.Time) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,8 +147,8 @@ func (s *volumes) dropOldest() {
 	delete(s.seen, oldest)
 }
 
-// keep returns when the file has a version. Many who wait for it at once, as
-// after a reboot, share one write.
+// keep returns when the file has a version. Concurrent callers, as after a reboot,
+// share one write.
 func (s *volumes) keep(version int) error {
 	if s.path == "" {
 		return nil

@@ -11,19 +11,18 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// An Election is who of several programs does something that one is to do, as a
-// Lease says it. Two may think that they lead for a moment all the same, if one
-// of them was stopped; what they do has to bear that.
+// An Election chooses a leader among processes by a Lease. For a moment two may lead,
+// if one of them was suspended; what they do has to tolerate that.
 type Election struct {
-	// Namespace and Name are the Lease's, Identity tells the candidates apart.
+	// Namespace and Name are the Lease's; each candidate has its own Identity.
 	Namespace, Name, Identity string
-	// Duration is after how long another one takes over; zero: 15 s. Who leads
-	// stops after two thirds of that without an answer of the API server.
+	// Duration of the Lease; zero: 15 s. A leader stops after two thirds of it
+	// without an answer of the API server.
 	Duration time.Duration
 }
 
-// Lead calls while each time when this program is the one, with a context that
-// ends when it is not any more, until ctx ends.
+// Lead calls while each time when this process becomes the leader, until ctx ends. The
+// context of while ends when the process is no longer the leader.
 func (c *Cluster) Lead(ctx context.Context, e Election, while func(context.Context)) {
 	for ctx.Err() == nil {
 		if err := c.leadOnce(ctx, e, while); err != nil {
@@ -33,7 +32,7 @@ func (c *Cluster) Lead(ctx context.Context, e Election, while func(context.Conte
 	}
 }
 
-// leadOnce is a candidate until it has led.
+// leadOnce is a candidate until it has been the leader once.
 func (c *Cluster) leadOnce(ctx context.Context, e Election, while func(context.Context)) error {
 	duration := cmp.Or(e.Duration, 15*time.Second)
 	begun, done := make(chan struct{}), make(chan struct{})
@@ -52,7 +51,7 @@ func (c *Cluster) leadOnce(ctx context.Context, e Election, while func(context.C
 			OnStartedLeading: func(ctx context.Context) {
 				defer close(done)
 				close(begun)
-				if ctx.Err() == nil { // else nobody waits any more
+				if ctx.Err() == nil { // else the caller has gone
 					while(ctx)
 				}
 			},
@@ -66,7 +65,7 @@ func (c *Cluster) leadOnce(ctx context.Context, e Election, while func(context.C
 	select {
 	case <-begun:
 		<-done
-	default: // ctx has ended before
+	default: // ctx ended before
 	}
 	return nil
 }

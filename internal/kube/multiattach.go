@@ -14,17 +14,16 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// exclusive reports whether the volume may be on one node only. The control
-// plane asks the same of a PersistentVolume (pkg/volume/util/util.go,
-// IsMultiAttachAllowed, Kubernetes v1.37.1).
+// exclusive reports whether the volume may be on one node only, as the control plane
+// decides it (pkg/volume/util/util.go, IsMultiAttachAllowed, Kubernetes v1.37.1).
 func exclusive(a *csivol.Attachment) bool {
 	return !slices.ContainsFunc(a.AccessModes, func(m csivol.AccessMode) bool {
 		return m == csivol.ReadWriteMany || m == csivol.ReadOnlyMany
 	})
 }
 
-// others asks which other nodes have the volume, or are to have it. The answer
-// has all that was written before others was called.
+// others asks which other nodes have the volume, or will have it. The answer has all
+// that was written before the call.
 func (w *wait) others(ctx context.Context) (live, leaving []storagev1.VolumeAttachment, err error) {
 	c, err := w.cluster.everywhere.get(ctx, w.cluster.takeCensus)
 	if err != nil {
@@ -34,8 +33,8 @@ func (w *wait) others(ctx context.Context) (live, leaving []storagev1.VolumeAtta
 	return live, leaving, nil
 }
 
-// free returns nil when no other node has the volume. It waits for one that is
-// about to let it go, and not for one that is not.
+// free returns nil when no other node has the volume. It waits for attachments that are
+// being deleted, and for no others.
 func (w *wait) free(ctx context.Context) error {
 	early, cancel := soon(ctx)
 	defer cancel()
@@ -65,7 +64,7 @@ func detachTrouble(o *storagev1.VolumeAttachment) string {
 	return ""
 }
 
-// multiAttach is the error of a volume that another node has.
+// multiAttach is the error for a volume that another node has.
 type multiAttach struct{ error }
 
 func (e multiAttach) Unwrap() error { return e.error }
@@ -75,18 +74,18 @@ func (w *wait) conflict(other storagev1.VolumeAttachment) error {
 		aboutVolume(w.want), other.Spec.NodeName, other.Name, w.want.AccessModes[0], w.want.Node)
 }
 
-// elsewhere says so, to a person, too.
+// elsewhere returns the error, and makes an event of it.
 func (w *wait) elsewhere(other storagev1.VolumeAttachment) error {
 	err := w.conflict(other)
 	w.tell(err.Error())
 	return multiAttach{err}
 }
 
-// alone is settle for an attachment of which no other node may have one. Two
-// nodes that both saw none may have made one each, so each looks again when its
-// own is there, and is attached only if there is no other. Who comes later in
-// order leaves; who comes first waits until the other has left, for a while: it
-// may have looked before ours was there, and then it stays and ours goes.
+// alone is settle for a volume that may be on one node only. Two nodes may have created
+// an attachment each, because both saw none. So each node checks again after the
+// creation, and attaches only if there is no other. The node that comes later in the
+// order deletes its attachment. The first one waits a while for that: the other may
+// have checked before ours existed, and then it stays and ours is deleted.
 func (w *wait) alone(ctx context.Context, o *storagev1.VolumeAttachment, created bool) (csivol.Attached, error) {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
@@ -102,27 +101,27 @@ func (w *wait) alone(ctx context.Context, o *storagev1.VolumeAttachment, created
 	if err != nil {
 		stop()
 	}
-	verdict := <-check
-	if _, found := errors.AsType[multiAttach](verdict); !found {
-		if verdict == nil {
+	result := <-check
+	if _, found := errors.AsType[multiAttach](result); !found {
+		if result == nil {
 			w.setSingle(o)
 		}
-		return attached, cmp.Or(err, verdict)
+		return attached, cmp.Or(err, result)
 	}
 	if !created {
-		return csivol.Attached{}, verdict // of an earlier try; it may be in use
+		return csivol.Attached{}, result // from an earlier try; it may be in use
 	}
 	if err := w.remove(ctx, o); err != nil {
-		return csivol.Attached{}, flex.Errorf(flex.CodeFailedPrecondition, "%w; the attachment to node %s is being taken back: %w", verdict, w.want.Node, err)
+		return csivol.Attached{}, flex.Errorf(flex.CodeFailedPrecondition, "%w; the attachment to node %s is being taken back: %w", result, w.want.Node, err)
 	}
-	return csivol.Attached{}, notBegun{verdict}
+	return csivol.Attached{}, notBegun{result}
 }
 
-// yield is how long who comes first waits for the others to leave.
+// yield is how long the first node waits for the others.
 const yield = 2 * time.Second
 
-// onlyOne returns nil when no other node has the volume. A moment in which the
-// API server is away is waited for.
+// onlyOne returns nil when no other node has the volume. It tolerates a short outage of
+// the API server.
 func (w *wait) onlyOne(ctx context.Context, o *storagev1.VolumeAttachment) error {
 	begun := time.Now()
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -144,7 +143,7 @@ func (w *wait) onlyOne(ctx context.Context, o *storagev1.VolumeAttachment) error
 	}
 }
 
-// before is an order on attachments that all nodes see alike.
+// before is an order of attachments that is the same on all nodes.
 func before(a, b *storagev1.VolumeAttachment) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)

@@ -11,8 +11,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 )
 
-// PutNodeVolumes writes what this node's daemon has into the ConfigMap of the
-// node's name, which goes with the node.
+// PutNodeVolumes writes the report of this node into the ConfigMap with the node's name.
+// The ConfigMap is deleted with the node.
 func (c *Cluster) PutNodeVolumes(ctx context.Context, document string) error {
 	name := c.options.Node
 	what := "write ConfigMap " + nodevolumes.Namespace + "/" + name
@@ -32,7 +32,7 @@ func (c *Cluster) PutNodeVolumes(ctx context.Context, document string) error {
 	}
 	maps := c.core.ConfigMaps(nodevolumes.Namespace)
 	_, err = request(ctx, func(ctx context.Context) (*corev1.ConfigMap, error) {
-		return maps.Update(ctx, object, metav1.UpdateOptions{}) // of whichever version: there is one who writes
+		return maps.Update(ctx, object, metav1.UpdateOptions{}) // of any version: there is one writer
 	})
 	if apierrors.IsNotFound(err) {
 		_, err = request(ctx, func(ctx context.Context) (*corev1.ConfigMap, error) {
@@ -45,8 +45,8 @@ func (c *Cluster) PutNodeVolumes(ctx context.Context, document string) error {
 	return nil
 }
 
-// DropNodeVolumes deletes the ConfigMap of a node, whose daemon is being taken away.
-// Where nobody has allowed the nodes to write one there is none.
+// DropNodeVolumes deletes the ConfigMap of a node when flex2csi is uninstalled there.
+// It does not exist where nodes may not write one.
 func (c *Cluster) DropNodeVolumes(ctx context.Context, node string) error {
 	_, err := request(ctx, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, c.core.ConfigMaps(nodevolumes.Namespace).Delete(ctx, node, metav1.DeleteOptions{})

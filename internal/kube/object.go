@@ -9,7 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// digest tells two requests apart.
+// digest identifies a spec.
 func digest(s *corev1.PersistentVolumeSpec) string {
 	if s == nil || s.CSI == nil {
 		return ""
@@ -17,29 +17,28 @@ func digest(s *corev1.PersistentVolumeSpec) string {
 	parts := []any{s.CSI.FSType, s.CSI.ReadOnly, s.CSI.VolumeAttributes, s.CSI.ControllerPublishSecretRef, s.MountOptions, s.AccessModes}
 	for i, empty := range []bool{2: len(s.CSI.VolumeAttributes) == 0, 4: len(s.MountOptions) == 0} {
 		if empty {
-			parts[i] = nil // whether it was there and empty is not told
+			parts[i] = nil // empty and absent are the same
 		}
 	}
-	text, err := json.Marshal(parts) // maps in the order of their keys
+	text, err := json.Marshal(parts) // maps are sorted by key
 	if err != nil {
 		return ""
 	}
 	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
-// digestAnnotation is in the mirror only.
+// digestAnnotation is in the informer's cache only.
 const digestAnnotation = "request"
 
-// digestOf is that of an object, whether or not it is from the mirror.
+// digestOf returns the digest of an object, also of one from an informer.
 func digestOf(o *storagev1.VolumeAttachment) string {
-	if spec := o.Spec.Source.InlineVolumeSpec; spec != nil && len(spec.AccessModes) > 0 { // which the API server wants
+	if spec := o.Spec.Source.InlineVolumeSpec; spec != nil && len(spec.AccessModes) > 0 { // which the API server requires
 		return digest(spec)
 	}
 	return o.Annotations[digestAnnotation]
 }
 
-// trimAttachment leaves what is looked at again and again; of what was asked for
-// a digest.
+// trimAttachment keeps the fields that are needed, and a digest of the spec.
 func trimAttachment(o *storagev1.VolumeAttachment) {
 	spec := o.Spec.Source.InlineVolumeSpec
 	if spec == nil || spec.CSI == nil || len(spec.AccessModes) == 0 { // trimmed before: client-go may ask twice

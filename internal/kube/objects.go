@@ -11,7 +11,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
-// makeObjects makes the client for migrations. It repeats no request that changes something.
+// makeObjects makes the client for migrations. It retries no request that changes something.
 func (c *Cluster) makeObjects(config *rest.Config) error {
 	once := rest.CopyConfig(config)
 	once.Wrap(objects.WithoutRetries)
@@ -38,7 +38,7 @@ func (c *Cluster) raw(ctx context.Context, r schema.GroupVersionResource, namesp
 	}
 	q := c.core.RESTClient().Get().AbsPath(prefix).Resource(r.Resource).NamespaceIfScoped(namespace, namespace != "").Name(name)
 	result := q.SetHeader("Accept", jsonType).Do(ctx)
-	if err := result.Error(); err != nil { // which, unlike Raw, reads what the API server says
+	if err := result.Error(); err != nil { // unlike Raw, it has the API server's message
 		return nil, err
 	}
 	return result.Raw()

@@ -7,26 +7,26 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// isFor reports whether an attachment is of the volume to the node. Its name
-// says so only if an honest one has made it: it is a hash, which no admission
-// policy can compute, so that the token of another node is enough to take it.
+// isFor reports whether an attachment is for the volume and the node. Its name alone
+// does not prove that: it is a hash, which no admission policy can compute, so that the
+// token of another node is enough to create an object with that name.
 func isFor(o *storagev1.VolumeAttachment, want *csivol.Attachment) bool {
 	if o.Spec.NodeName != want.Node || o.Spec.Attacher != want.Driver {
 		return false
 	}
 	spec := o.Spec.Source.InlineVolumeSpec
 	if spec == nil {
-		return true // of the control plane; it names a PersistentVolume
+		return true // made by the control plane; it names a PersistentVolume
 	}
 	return spec.CSI != nil && spec.CSI.Driver == want.Driver && spec.CSI.VolumeHandle == want.Handle
 }
 
-// rightful is an error for an attachment that has the name and is another's.
+// rightful returns an error for an attachment of another volume that has the name.
 func (w *wait) rightful(o *storagev1.VolumeAttachment) error {
 	if isFor(o, w.want) {
 		return nil
 	}
-	err := flex.Errorf(flex.CodeFailedPrecondition, "VolumeAttachment %s has the name of that of volume %s to node %s, and is not: it is for node %s and the attacher %s; find out who has made it, and delete it",
+	err := flex.Errorf(flex.CodeFailedPrecondition, "VolumeAttachment %s has the name for volume %s on node %s, but is for node %s and the attacher %s; find out who has made it, and delete it",
 		w.name, aboutVolume(w.want), w.want.Node, o.Spec.NodeName, o.Spec.Attacher)
 	w.tell(err.Error())
 	return err

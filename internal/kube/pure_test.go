@@ -112,7 +112,7 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// TestDigest: every field of the request counts, and the mirror keeps what it
+// TestDigest: every field of the request counts, and the informer keeps what it
 // needs to tell.
 func TestDigest(t *testing.T) {
 	fill := func() *csivol.Attachment {
@@ -175,20 +175,20 @@ func TestBefore(t *testing.T) {
 
 // TestListener hears of what vanished, and news wait for it.
 func TestListener(t *testing.T) {
-	var b bells
+	var b notifier
 	l := newListener()
 	stop := b.listen("x", l)
-	b.ring("y", "1", true)
-	b.ring("x", "2", false)
-	b.ring("x", types.UID("3"), true)
+	b.notify("y", "1", true)
+	b.notify("x", "2", false)
+	b.notify("x", types.UID("3"), true)
 	if l.isGone("1") || l.isGone("2") || !l.isGone("3") || len(l.news) != 1 {
 		t.Errorf("heard %v, %d", l.gone, len(l.news))
 	}
 	stop()
 	if len(b.waiting) != 0 {
-		t.Error("somebody still waits")
+		t.Error("a listener is left")
 	}
-	b.ring("x", "4", true)
+	b.notify("x", "4", true)
 	if l.isGone("4") {
 		t.Error("heard after the end")
 	}
@@ -225,7 +225,7 @@ func restarted(t *testing.T, path string) *volumes {
 }
 
 // TestVolumesAreKept: the next process knows which claim a volume has, for a day,
-// and nobody can read its options.
+// and without its options.
 func TestVolumesAreKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "persistentvolumes")
 	v := restarted(t, path)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// remove deletes an attachment and waits until it is gone.
+// remove deletes an attachment and waits until it is deleted.
 func (w *wait) remove(ctx context.Context, o *storagev1.VolumeAttachment) error {
 	uid := o.UID
 	for o.DeletionTimestamp == nil {
@@ -38,11 +38,11 @@ func (w *wait) remove(ctx context.Context, o *storagev1.VolumeAttachment) error 
 	return w.untilGone(ctx, o)
 }
 
-// deleteAs deletes an attachment if it is still the one that is known. As long as
-// it has no finalizer it must not have changed either: the API server would
-// remove it, and not see that the external-attacher has put its finalizer there
-// between its look and its deed (k8s.io/apiserver, pkg/registry/generic/registry/
-// store.go, Delete). Then the driver attaches what nobody will ever detach.
+// deleteAs deletes an attachment if it has the known UID. Without a finalizer it must
+// not have changed either: the API server could remove the object just when the
+// external-attacher adds its finalizer (k8s.io/apiserver,
+// pkg/registry/generic/registry/store.go, Delete). Then the driver would attach a
+// volume that is never detached.
 func (w *wait) deleteAs(ctx context.Context, o *storagev1.VolumeAttachment) error {
 	is := metav1.NewUIDPreconditions(string(o.UID))
 	if len(o.Finalizers) == 0 {
@@ -54,12 +54,12 @@ func (w *wait) deleteAs(ctx context.Context, o *storagev1.VolumeAttachment) erro
 	return err
 }
 
-// doom notes that an object is about to be deleted.
+// doom notes that we delete an object.
 func (a *Attachments) doom(uid types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for other, when := range a.doomed {
-		if time.Since(when) > 10*time.Minute { // the mirror knows by now
+		if time.Since(when) > 10*time.Minute { // the informer has seen it
 			delete(a.doomed, other)
 		}
 	}

@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// A Request is one to the API server that is over; of a watch, its beginning.
+// A Request is a finished request to the API server, or the start of a watch.
 type Request struct {
 	Verb     string // get, list, watch, create, delete, …
 	Resource string // volumeattachments, serviceaccounts/token, …
-	// Code is the status of HTTP; 0: there was no answer.
+	// Code is the HTTP status; 0: there was no answer.
 	Code     int
 	Duration time.Duration
 }
 
-// A Status is how the API server can be reached.
+// A Status says whether the API server can be reached.
 type Status struct {
-	// Asked is false until the first request is over.
+	// Asked is false until the first request has finished.
 	Asked, Reachable bool
 	// Since is when that began.
 	Since time.Time
-	// LastError is why it cannot be reached, or could not be the last time.
+	// LastError is the last error of a connection.
 	LastError string
 	// Requests counts them by verb and resource, as "get persistentvolumes".
 	Requests map[string]int
 }
 
-// Status is for those who look. It asks nothing of the API server.
+// Status returns the current status, without a request.
 func (c *Cluster) Status() Status { return c.requests.status() }
 
-// requests counts those that were made, and knows what became of the last.
+// requests counts requests, and has the result of the last one.
 type requests struct {
 	observe func(Request)
 
@@ -50,7 +50,7 @@ func (r *requests) status() Status {
 	return Status{Asked: r.known, Reachable: r.reachable, Since: r.since, LastError: r.lastError, Requests: maps.Clone(r.counts)}
 }
 
-// count puts the counter around a transport.
+// count wraps a transport with the counter.
 func (r *requests) count(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(q *http.Request) (*http.Response, error) {
 		begun := time.Now()
@@ -64,8 +64,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
 
-// note takes down what became of a request. One that its caller gave up says
-// nothing about the API server, unless it was the time that was up.
+// note records the result of a request. A request that its caller canceled says
+// nothing about the API server; a timeout does.
 func (r *requests) note(q *http.Request, response *http.Response, err error, begun time.Time) {
 	done := Request{Duration: time.Since(begun)}
 	done.Verb, done.Resource = classify(q)
@@ -98,8 +98,8 @@ func (r *requests) note(q *http.Request, response *http.Response, err error, beg
 	}
 }
 
-// classify says what a request is for, from its path: /api/v1/…,
-// /apis/GROUP/VERSION/… and perhaps namespaces/NAME/ before the resource.
+// classify returns the verb and the resource of a request from its path: /api/v1/… or
+// /apis/GROUP/VERSION/…, with or without namespaces/NAME/ before the resource.
 func classify(q *http.Request) (verb, resource string) {
 	parts := strings.Split(strings.Trim(q.URL.Path, "/"), "/")
 	switch {

@@ -14,8 +14,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// secrets are those that were asked for, in memory alone. There are as many as
-// the configuration names.
+// secrets caches Secrets in memory only: as many as the configuration names.
 type secrets struct {
 	mu   sync.Mutex
 	seen map[csivol.SecretRef]seenSecret
@@ -26,12 +25,12 @@ type seenSecret struct {
 	when   time.Time
 }
 
-// secretFresh is for how long an answer is good: the pods that start at once
-// share it, and a secret that was put right works soon.
+// secretFresh is how long an answer is used: pods that start at the same time share
+// it, and a corrected Secret takes effect soon.
 const secretFresh = 10 * time.Second
 
-// Secret returns the values of a Secret. While the API server is away those that
-// it gave before hold.
+// Secret returns the values of a Secret. While the API server is unavailable it returns
+// the cached ones.
 func (c *Cluster) Secret(ctx context.Context, ref csivol.SecretRef) (map[string]flex.Secret, error) {
 	c.secrets.mu.Lock()
 	known, ok := c.secrets.seen[ref]

@@ -15,7 +15,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csivol"
 )
 
-// stateFile is what is kept for a run that begins while the API server is away.
+// stateFile is the cache for a run that starts while the API server is unavailable.
 type stateFile struct {
 	Version int                          `json:"version"`
 	Drivers map[string]csivol.DriverInfo `json:"csiDrivers"`
@@ -26,8 +26,8 @@ const (
 	maxStateFile = 1 << 20
 )
 
-// readStateFile returns what was kept; nothing if nothing was. A file of
-// another release is no error: it will be written anew.
+// readStateFile returns the content of the cache, if it exists. A file of another
+// release is no error: it will be overwritten.
 func readStateFile(path string) (map[string]csivol.DriverInfo, error) {
 	st, err := os.Stat(path)
 	switch {

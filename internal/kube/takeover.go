@@ -7,9 +7,8 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// takenOver reports whether the control plane has the attachment now, which it
-// adopts by its name when the PersistentVolume has become a CSI one. Then it
-// deletes it when it is time.
+// takenOver reports whether the control plane owns the attachment now. It adopts it by
+// its name when the PersistentVolume has become a CSI one, and then deletes it, too.
 func (w *wait) takenOver(ctx context.Context) (bool, error) {
 	n, err := w.cluster.GetNode(ctx, w.want.Node)
 	if err != nil {
@@ -17,14 +16,14 @@ func (w *wait) takenOver(ctx context.Context) (bool, error) {
 	}
 	unique := kubeobject.CSIVolumeName(w.want.Driver, w.want.Handle)
 	if n != nil && (kubeobject.VolumeInUse(n, unique) || kubeobject.VolumeAttached(n, unique)) {
-		w.cluster.log.InfoContext(ctx, "the control plane has taken the VolumeAttachment over; it is left to it", "volumeAttachment", w.name, "node", w.want.Node)
+		w.cluster.log.InfoContext(ctx, "the VolumeAttachment was handed over to the control plane, which will delete it", "volumeAttachment", w.name, "node", w.want.Node)
 		return true, nil
 	}
 	return w.aboutToBe(ctx)
 }
 
-// aboutToBe: the PersistentVolume is a CSI one, and a pod of this node uses it:
-// the control plane will take the attachment over any moment.
+// aboutToBe reports whether the PersistentVolume is a CSI one and a pod of this node
+// uses it: the control plane is about to adopt the attachment.
 func (w *wait) aboutToBe(ctx context.Context) (bool, error) {
 	if w.want.Name == "" {
 		return false, nil

@@ -16,8 +16,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// tokens are those of service accounts, bound to the pods that they are for, in
-// memory alone.
+// tokens caches tokens of service accounts, bound to pods, in memory only.
 type tokens struct {
 	mu   sync.Mutex
 	seen map[tokenKey]seenToken
@@ -33,10 +32,9 @@ type seenToken struct {
 	refresh time.Time
 }
 
-// Tokens returns what the kubelet would put into
-// csi.storage.k8s.io/serviceAccount.tokens: for each audience a token and its
-// end, as JSON (pkg/volume/csi/csi_mounter.go, podServiceAccountTokenAttrs,
-// Kubernetes v1.37.1). It is a secret.
+// Tokens returns the kubelet's value of csi.storage.k8s.io/serviceAccount.tokens: for
+// each audience a token and its expiration, as JSON (pkg/volume/csi/csi_mounter.go,
+// podServiceAccountTokenAttrs, Kubernetes v1.37.1). It is a secret.
 func (c *Cluster) Tokens(ctx context.Context, pod csivol.Pod, requests []csivol.TokenRequest) (flex.Secret, error) {
 	all := map[string]authenticationv1.TokenRequestStatus{}
 	for _, r := range requests {
@@ -53,8 +51,8 @@ func (c *Cluster) Tokens(ctx context.Context, pod csivol.Pod, requests []csivol.
 	return flex.NewSecret(text), nil
 }
 
-// token returns one that holds for a while. One that could not be renewed is
-// good until its end.
+// token returns a token that is valid for a while. If it cannot be renewed it is used
+// until it expires.
 func (c *Cluster) token(ctx context.Context, pod csivol.Pod, r csivol.TokenRequest) (authenticationv1.TokenRequestStatus, error) {
 	key := tokenKey{pod, r}
 	c.tokens.mu.Lock()
@@ -92,8 +90,8 @@ func (c *Cluster) requestToken(ctx context.Context, pod csivol.Pod, r csivol.Tok
 	})
 }
 
-// refreshAt is when a token is to be renewed: after 80 % of its life, or a day,
-// a little before that so that not all are renewed at once
+// refreshAt returns when to renew a token: after 80 % of its life or a day, minus some
+// jitter so that not all are renewed at once
 // (pkg/kubelet/token/token_manager.go, requiresRefresh).
 func refreshAt(now time.Time, t *authenticationv1.TokenRequest) time.Time {
 	const longest, jitter = 24 * time.Hour, 10 * time.Second

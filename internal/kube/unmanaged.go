@@ -10,77 +10,77 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// A foreign is the mirror of one VolumeAttachment that somebody else has made:
-// kube-controller-manager, if the same volume has a CSI PersistentVolume, too.
-type foreign struct {
-	mirror *mirror[*storagev1.VolumeAttachment]
-	asked  atomic.Int64 // when somebody last asked, in nanoseconds
-	stop   chan struct{}
-	over   func()
+// An unmanaged is the informer of one VolumeAttachment that flex2csi has not made. It
+// is kube-controller-manager's, if the same volume also has a CSI PersistentVolume.
+type unmanaged struct {
+	informer *informer[*storagev1.VolumeAttachment]
+	asked    atomic.Int64 // when it was last used, in nanoseconds
+	stop     chan struct{}
+	over     func()
 }
 
-// unasked is after how long nobody seems to want to know any more.
+// unasked is when an informer that was not used is stopped.
 const unasked = 10 * time.Minute
 
-// watched returns the mirror of one, nil if there is none.
-func (a *Attachments) watched(name string) *foreign {
+// watched returns the informer of a VolumeAttachment, nil if there is none.
+func (a *Attachments) watched(name string) *unmanaged {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	f := a.foreign[name]
+	f := a.unmanaged[name]
 	if f != nil {
 		f.asked.Store(time.Now().UnixNano())
 	}
 	return f
 }
 
-// foreigner returns the mirror of one, perhaps a new one.
-func (a *Attachments) foreigner(name string) *foreign {
+// watchUnmanaged returns the informer of a VolumeAttachment, perhaps a new one.
+func (a *Attachments) watchUnmanaged(name string) *unmanaged {
 	if f := a.watched(name); f != nil {
 		return f
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if f := a.foreign[name]; f != nil {
+	if f := a.unmanaged[name]; f != nil {
 		return f
 	}
-	f := &foreign{stop: make(chan struct{})}
+	f := &unmanaged{stop: make(chan struct{})}
 	f.asked.Store(time.Now().UnixNano())
-	f.mirror = newMirror(a.cluster.storage.VolumeAttachments(),
+	f.informer = newInformer(a.cluster.storage.VolumeAttachments(),
 		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()},
 		&storagev1.VolumeAttachment{}, trimAttachment, nil)
 	f.over = func() { a.forget(name, f) }
-	a.foreign[name] = f
+	a.unmanaged[name] = f
 	a.cluster.keep(f)
 	return f
 }
 
-// drop stops watching one.
+// drop stops an informer.
 func (a *Attachments) drop(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if f := a.foreign[name]; f != nil {
+	if f := a.unmanaged[name]; f != nil {
 		close(f.stop)
-		delete(a.foreign, name)
+		delete(a.unmanaged, name)
 	}
 }
 
-func (a *Attachments) forget(name string, f *foreign) {
+func (a *Attachments) forget(name string, f *unmanaged) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.foreign[name] == f {
-		delete(a.foreign, name)
+	if a.unmanaged[name] == f {
+		delete(a.unmanaged, name)
 	}
 }
 
-// run mirrors until nobody asks any more.
-func (f *foreign) run(ctx context.Context) {
+// run runs the informer until it was not used for a while.
+func (f *unmanaged) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer f.over()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		f.mirror.run(ctx)
+		f.informer.run(ctx)
 	}()
 	tick := time.NewTicker(unasked / 4)
 	defer tick.Stop()

@@ -13,13 +13,12 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 )
 
-// What follows asks the API server each time, for those who look at a cluster
-// now and then: the sweeper, status and doctor.
+// These methods make a request each time. They are for the sweeper, status and doctor.
 
 // pageSize keeps answers small where there are thousands of objects.
 const pageSize = 500
 
-// pages asks for a list piece by piece, each with a deadline of its own.
+// pages lists objects page by page. Each page has its own deadline.
 func pages[L metav1.ListInterface](ctx context.Context, o metav1.ListOptions, list func(context.Context, metav1.ListOptions) (L, error), each func(L)) error {
 	o.Limit = pageSize
 	for {
@@ -34,8 +33,7 @@ func pages[L metav1.ListInterface](ctx context.Context, o metav1.ListOptions, li
 	}
 }
 
-// ListAttachments asks for all VolumeAttachments, or for those that flex2csi has
-// made.
+// ListAttachments asks for all VolumeAttachments, or for those of flex2csi.
 func (c *Cluster) ListAttachments(ctx context.Context, ours bool) ([]storagev1.VolumeAttachment, error) {
 	selected := labels.Set{}
 	if ours {
@@ -44,8 +42,7 @@ func (c *Cluster) ListAttachments(ctx context.Context, ours bool) ([]storagev1.V
 	return c.attachmentsWith(ctx, selected, "list VolumeAttachments")
 }
 
-// FindAttachments asks for those of flex2csi that attach a PersistentVolume to a
-// node.
+// FindAttachments asks for flex2csi's VolumeAttachments of a PersistentVolume to a node.
 func (c *Cluster) FindAttachments(ctx context.Context, persistentVolume, node string) ([]storagev1.VolumeAttachment, error) {
 	return c.attachmentsWith(ctx, labels.Set{
 		attachment.ManagedByLabel:        attachment.ManagedBy,
@@ -66,7 +63,7 @@ func (c *Cluster) attachmentsWith(ctx context.Context, selected labels.Set, what
 	return all, nil
 }
 
-// GetAttachment asks for the VolumeAttachment of a name; nil if there is none.
+// GetAttachment asks for a VolumeAttachment by name; nil if there is none.
 func (c *Cluster) GetAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
 	o, err := request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachment, error) {
 		return c.storage.VolumeAttachments().Get(ctx, name, metav1.GetOptions{})
@@ -80,8 +77,8 @@ func (c *Cluster) GetAttachment(ctx context.Context, name string) (*storagev1.Vo
 	return o, nil
 }
 
-// slimAttachment is a VolumeAttachment without the attributes of the volume and the
-// metadata of its attaching.
+// slimAttachment returns a VolumeAttachment without volume attributes and attachment
+// metadata.
 func slimAttachment(o *storagev1.VolumeAttachment) storagev1.VolumeAttachment {
 	slim := *o
 	slim.ManagedFields, slim.Status.AttachmentMetadata = nil, nil
@@ -94,8 +91,8 @@ func slimAttachment(o *storagev1.VolumeAttachment) storagev1.VolumeAttachment {
 	return slim
 }
 
-// ListNodes asks for all nodes, and keeps the parts that [slimNode] names: there may
-// be thousands.
+// ListNodes asks for all nodes, and keeps only the parts of [slimNode]: there may be
+// thousands.
 func (c *Cluster) ListNodes(ctx context.Context) (all []corev1.Node, err error) {
 	err = pages(ctx, metav1.ListOptions{}, c.core.Nodes().List, func(l *corev1.NodeList) {
 		for i := range l.Items {
@@ -122,8 +119,8 @@ func (c *Cluster) GetNode(ctx context.Context, name string) (*corev1.Node, error
 	return o, nil
 }
 
-// slimNode is a node without labels, images, addresses and resources, which are most
-// of it.
+// slimNode returns a node without its large parts: labels, images, addresses and
+// resources.
 func slimNode(o *corev1.Node) corev1.Node {
 	return corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID},
@@ -135,7 +132,7 @@ func slimNode(o *corev1.Node) corev1.Node {
 	}
 }
 
-// PodsOf asks for the pods of a node, and keeps the parts that [slimPod] names.
+// PodsOf asks for the pods of a node, and keeps only the parts of [slimPod].
 func (c *Cluster) PodsOf(ctx context.Context, node string) (all []corev1.Pod, err error) {
 	err = pages(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}, c.core.Pods("").List, func(l *corev1.PodList) {
 		for i := range l.Items {
@@ -148,8 +145,8 @@ func (c *Cluster) PodsOf(ctx context.Context, node string) (all []corev1.Pod, er
 	return all, nil
 }
 
-// slimPod is a pod without its containers, and of its volumes those with a claim and
-// inline FlexVolumes.
+// slimPod returns a pod without its containers. Of its volumes it keeps those with a
+// claim and inline FlexVolumes.
 func slimPod(o *corev1.Pod) corev1.Pod {
 	p := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, DeletionTimestamp: o.DeletionTimestamp},
@@ -161,7 +158,7 @@ func slimPod(o *corev1.Pod) corev1.Pod {
 	}
 	for _, v := range o.Spec.Volumes {
 		if v.Ephemeral != nil {
-			v.Ephemeral = &corev1.EphemeralVolumeSource{} // the claim's name says all
+			v.Ephemeral = &corev1.EphemeralVolumeSource{} // the claim's name is enough
 		}
 		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.FlexVolume != nil {
 			p.Spec.Volumes = append(p.Spec.Volumes, v)

@@ -13,20 +13,19 @@ import (
 )
 
 const (
-	// volumeFresh is for how long an answer is good. The callouts of a mount come
-	// within it; a PersistentVolume that is bound to another claim meanwhile takes a
-	// person longer.
+	// volumeFresh is how long an answer is used. All callouts of a mount come within
+	// it; an operator needs longer to bind a PersistentVolume to another claim.
 	volumeFresh = time.Minute
-	// volumeKept is for how long the last answer holds while the API server is
-	// away. Later the storage may belong to another tenant.
+	// volumeKept is how long the last answer is used while the API server is
+	// unavailable. Later the storage may belong to another tenant.
 	volumeKept = 24 * time.Hour
 )
 
-// PersistentVolume returns one, which belongs to all. It is asked for if it was
-// not in the last minute; while the API server is away what it said before
-// holds, also to an earlier process. Fresh: it is asked for anyway, because it
-// does not look as it should and may be another one by now. The code of an error
-// tells whether there is none (NotFound).
+// PersistentVolume returns a PersistentVolume, which callers share. Answers of the last
+// minute are used again. While the API server is unavailable older ones are used, also
+// those of an earlier process. Fresh makes a request in any case, because the cached
+// one does not match and may have been replaced. If there is none the code of the error
+// is NotFound.
 func (c *Cluster) PersistentVolume(ctx context.Context, name string, fresh bool) (*csivol.PersistentVolume, error) {
 	if fresh {
 		return c.freshVolume(ctx, name)
@@ -57,15 +56,15 @@ func (c *Cluster) freshVolume(ctx context.Context, name string) (*csivol.Persist
 	return v, nil
 }
 
-// keptVolumes: without the file a volume is refused during the next outage, and
-// nothing is wrong now.
+// keptVolumes logs that the cache was not written: volumes may be refused during the
+// next outage of the API server, but nothing fails now.
 func (c *Cluster) keptVolumes(err error) {
 	if err != nil {
-		c.log.Error("what the API server says of PersistentVolumes is not kept for a start without it", "error", err)
+		c.log.Error("the cache of PersistentVolumes cannot be written", "error", err)
 	}
 }
 
-// persistentVolume is what the bridge wants to know of an object.
+// persistentVolume returns what the bridge needs of an object.
 func persistentVolume(o *corev1.PersistentVolume) *csivol.PersistentVolume {
 	v := &csivol.PersistentVolume{
 		Name: o.Name, UID: string(o.UID),

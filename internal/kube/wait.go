@@ -14,8 +14,8 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// A wait is one operation on one attachment. It hears of what becomes of it
-// from its beginning on, so that nothing is missed in between.
+// A wait is one operation on one attachment. It listens for changes from its beginning
+// on, so that it misses none.
 type wait struct {
 	*Attachments
 	want *csivol.Attachment
@@ -26,9 +26,9 @@ type wait struct {
 
 func (a *Attachments) wait(want *csivol.Attachment) *wait {
 	w := &wait{Attachments: a, want: want, name: attachment.Name(want.Handle, want.Driver, want.Node), news: newListener()}
-	w.stop = append(w.stop, a.made.bells.listen(w.name, w.news))
+	w.stop = append(w.stop, a.made.notifier.listen(w.name, w.news))
 	if f := a.watched(w.name); f != nil {
-		w.stop = append(w.stop, f.mirror.bells.listen(w.name, w.news))
+		w.stop = append(w.stop, f.informer.notifier.listen(w.name, w.news))
 	}
 	return w
 }
@@ -39,25 +39,24 @@ func (w *wait) end() {
 	}
 }
 
-// cached is the attachment as a mirror shows it, and whether that mirror hears of
-// news.
+// cached returns the attachment of an informer, and whether that informer is live.
 func (w *wait) cached() (o *storagev1.VolumeAttachment, ok, live bool) {
 	if o, ok := w.made.get(w.name); ok {
 		return o, true, w.made.live.Load()
 	}
 	if f := w.watched(w.name); f != nil {
-		o, ok := f.mirror.get(w.name)
-		return o, ok, f.mirror.live.Load()
+		o, ok := f.informer.get(w.name)
+		return o, ok, f.informer.live.Load()
 	}
 	return nil, false, false
 }
 
-// lately is the attachment as a mirror showed it a moment ago, nil if none did.
+// lately returns the attachment as an informer had it a moment ago, or nil.
 func (w *wait) lately() *storagev1.VolumeAttachment {
 	m := w.made
 	o, ok := m.get(w.name)
 	if f := w.watched(w.name); !ok && f != nil {
-		m = f.mirror
+		m = f.informer
 		o, ok = m.get(w.name)
 	}
 	if !ok || !m.lately() || w.isDoomed(o.UID) || w.news.isGone(o.UID) {
@@ -66,10 +65,10 @@ func (w *wait) lately() *storagev1.VolumeAttachment {
 	return o
 }
 
-// known is the attachment as far as it is known; nil if there is none, but that
-// may be wrong by a moment. It is asked for only if no mirror can tell: while the
-// watch is broken another one may have taken its place, with another publish
-// context. If the API server is away just now, what was last seen holds.
+// known returns the attachment; nil if there is none. The answer may be slightly stale.
+// It makes a request only if no informer is live: while the watch is broken another
+// object may have replaced it, with another publish context. During a short outage of
+// the API server it returns what was last seen.
 func (w *wait) known(ctx context.Context) (*storagev1.VolumeAttachment, error) {
 	o, ok, live := w.cached()
 	switch {
@@ -85,7 +84,7 @@ func (w *wait) known(ctx context.Context) (*storagev1.VolumeAttachment, error) {
 	return o, err
 }
 
-// get asks for the attachment; nil if there is none.
+// get requests the attachment; nil if there is none.
 func (w *wait) get(ctx context.Context) (*storagev1.VolumeAttachment, error) {
 	o, err := request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachment, error) {
 		return w.cluster.storage.VolumeAttachments().Get(ctx, w.name, metav1.GetOptions{})
@@ -100,29 +99,29 @@ func (w *wait) get(ctx context.Context) (*storagev1.VolumeAttachment, error) {
 	return o, nil
 }
 
-// notice has what is not in the mirror of ours watched by itself.
+// notice starts an informer for an attachment that is not ours.
 func (w *wait) notice(o *storagev1.VolumeAttachment) {
 	if !attachment.Managed(o) && w.watched(w.name) == nil {
-		f := w.foreigner(w.name)
-		w.stop = append(w.stop, f.mirror.bells.listen(w.name, w.news))
+		f := w.watchUnmanaged(w.name)
+		w.stop = append(w.stop, f.informer.notifier.listen(w.name, w.news))
 	}
 }
 
-// Where a mirror has not shown an object, for whatever reason, it is asked for
-// after firstLook, and then more and more seldom.
+// An object that no informer has is requested after firstLook, and then with growing
+// pauses.
 const (
 	firstLook = 3 * time.Second
 	maxLook   = 10 * time.Second
 )
 
-// follow calls look with each state of an attachment until that has seen enough.
-// Nil is the last one: it is gone.
+// follow calls look with each state of an attachment until look returns true. The last
+// state is nil if it was deleted.
 func (w *wait) follow(ctx context.Context, o *storagev1.VolumeAttachment, look func(*storagev1.VolumeAttachment) (enough bool)) error {
 	pause := firstLook
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	for {
-		now, mirrored := w.latest(o)
+		now, live := w.latest(o)
 		if look(now) || now == nil {
 			return nil
 		}
@@ -136,10 +135,10 @@ func (w *wait) follow(ctx context.Context, o *storagev1.VolumeAttachment, look f
 		}
 		pause = min(2*pause, maxLook)
 		timer.Reset(pause)
-		if mirrored {
+		if live {
 			continue
 		}
-		// An error here is that of the API server, which may come back in time.
+		// Ignore errors: the API server may be available again in time.
 		if got, err := w.get(ctx); err == nil {
 			if got == nil || got.UID != o.UID {
 				look(nil)
@@ -150,9 +149,9 @@ func (w *wait) follow(ctx context.Context, o *storagev1.VolumeAttachment, look f
 	}
 }
 
-// latest is the newest that is known of an object, nil if it is gone; mirrored
-// if a mirror has it and will tell of changes.
-func (w *wait) latest(o *storagev1.VolumeAttachment) (now *storagev1.VolumeAttachment, mirrored bool) {
+// latest returns the newest known state of an object, nil if it was deleted. live: an
+// informer has it and notifies of changes.
+func (w *wait) latest(o *storagev1.VolumeAttachment) (now *storagev1.VolumeAttachment, live bool) {
 	if w.news.isGone(o.UID) {
 		return nil, true
 	}
@@ -166,7 +165,7 @@ func (w *wait) latest(o *storagev1.VolumeAttachment) (now *storagev1.VolumeAttac
 	return c, live
 }
 
-// soon ends before ctx, so that there is time to tell why.
+// soon returns a context that ends before ctx, to leave time for a message.
 func soon(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -175,8 +174,8 @@ func soon(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, deadline.Add(-min(time.Until(deadline)/5, 2*time.Second)))
 }
 
-// untilAttached waits until the attachment is one, or until it is clear that
-// this one never will be: errVanished.
+// untilAttached waits until the attachment is attached; errVanished if that will never
+// happen.
 func (w *wait) untilAttached(ctx context.Context, o *storagev1.VolumeAttachment) (csivol.Attached, error) {
 	early, cancel := soon(ctx)
 	defer cancel()
@@ -205,9 +204,8 @@ func (w *wait) untilAttached(ctx context.Context, o *storagev1.VolumeAttachment)
 	return got, nil
 }
 
-// untilGone waits until an attachment that is being deleted is not there any
-// more. What the watch says is confirmed: the marks by which it was found may
-// have been taken off.
+// untilGone waits until an attachment was deleted. It confirms what the watch says: the
+// labels that the watch selects may have been removed.
 func (w *wait) untilGone(ctx context.Context, o *storagev1.VolumeAttachment) error {
 	early, cancel := soon(ctx)
 	defer cancel()
@@ -231,7 +229,7 @@ func (w *wait) untilGone(ctx context.Context, o *storagev1.VolumeAttachment) err
 	return flex.Errorf(flex.CodeAborted, "VolumeAttachment %s of volume %s is being deleted, and is not flex2csi's any more: its labels were changed", w.name, aboutVolume(w.want))
 }
 
-// untilThere waits for an attachment that somebody else makes.
+// untilThere waits for an attachment of another component.
 func (w *wait) untilThere(ctx context.Context) (*storagev1.VolumeAttachment, error) {
 	early, cancel := soon(ctx)
 	defer cancel()
@@ -260,7 +258,7 @@ func (w *wait) untilThere(ctx context.Context) (*storagev1.VolumeAttachment, err
 		case o != nil:
 			return o, nil
 		case now == nil:
-			err = flex.Errorf(flex.CodeDeadlineExceeded, "volume %s: there is no VolumeAttachment %s, which kube-controller-manager has made through flex2csi controller; look whether that runs, and at its log", aboutVolume(w.want), w.name)
+			err = flex.Errorf(flex.CodeDeadlineExceeded, "volume %s: there is no VolumeAttachment %s, which flex2csi controller creates for kube-controller-manager; check its log", aboutVolume(w.want), w.name)
 		case early.Err() == nil:
 			err = now
 		}
