@@ -74,17 +74,17 @@ func (c *nodeCluster) run(ctx context.Context) (stop func()) {
 	}
 }
 
-// tell tells the cluster which volumes the node has, for flex2csi migrate, until
-// flex2csi is taken away from the node.
+// tell writes the report of the node's volumes, for flex2csi migrate, until flex2csi is
+// uninstalled from the node.
 func (c *nodeCluster) tell(b *bridge.Bridge, stateDir string, log *slog.Logger) []func(context.Context) {
 	if c == nil {
 		return nil
 	}
-	t := &nodevolumes.Teller{
+	t := &nodevolumes.Reporter{
 		Node: b.NodeName, BootID: b.BootID, Version: version.Get().Version,
 		Records: b.Records, Staging: b.KubeletStaging, Kubelet: b.KubeletHas, Put: c.PutNodeVolumes, Log: log,
 		FlexDrivers: slices.Sorted(maps.Keys(b.Drivers)), Stages: stagingDrivers(b.Drivers),
-		Retired: func() bool {
+		Cordoned: func() bool {
 			r, err := cordon.Get(stateDir)
 			return r != nil || err != nil
 		},

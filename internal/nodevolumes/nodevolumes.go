@@ -1,12 +1,11 @@
-// Package nodevolumes is what the daemon of each node tells the cluster of the
-// volumes that it has, for flex2csi migrate: the daemon answers on sockets of its
-// node only, and nothing else in the API says which pod has its volume through
-// the bridge.
+// Package nodevolumes has the report of a node's volumes that its daemon writes for
+// flex2csi migrate. The daemon answers on sockets of its node only, and nothing else
+// in the API says which pods have their volume from the bridge.
 //
-// It is one document a node, in a ConfigMap with the node's name. What it says
-// of a pod stays true for as long as the pod has the volume: so an old document
-// says too little, and never too much, provided that the pod's UID and the
-// node's boot id are compared.
+// The report is a JSON document in a ConfigMap with the node's name. A line about a
+// pod stays true for as long as the pod has the volume. So an old document lacks
+// volumes but names none that it should not, if the reader compares the pod's UID and
+// the node's boot id.
 package nodevolumes
 
 import (
@@ -23,18 +22,18 @@ import (
 const (
 	// Namespace has the ConfigMaps, and nothing else: a node may write there.
 	Namespace = "flex2csi-nodes"
-	// Key is that of the document in its ConfigMap.
+	// Key is the document's key in the ConfigMap.
 	Key = "volumes.json"
-	// Label is on all of them.
+	// Label is on all these ConfigMaps.
 	Label = "flex2csi.io/node-volumes"
 
 	apiVersion = "flex2csi.io/v1alpha1"
 	kind       = "NodeVolumes"
-	// MaxSize is below what the API server takes for an object.
+	// MaxSize is below the API server's limit for an object.
 	MaxSize = 900 << 10
 )
 
-// A Document is what one node's daemon has.
+// A Document has the volumes of one node.
 type Document struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
@@ -42,12 +41,11 @@ type Document struct {
 	BootID     string    `json:"bootID"`
 	Version    string    `json:"version"` // of the daemon
 	Written    time.Time `json:"written"`
-	// FlexDrivers are those that the daemon serves, vendor/name, in order.
+	// FlexDrivers are the drivers that the daemon serves, vendor/name, sorted.
 	FlexDrivers []string `json:"flexDrivers,omitempty"`
-	// StagingDrivers are the CSI drivers of these that have said that they stage
-	// volumes (STAGE_UNSTAGE_VOLUME), in order.
+	// StagingDrivers are their CSI drivers with STAGE_UNSTAGE_VOLUME, sorted.
 	StagingDrivers []string `json:"stagingDrivers,omitempty"`
-	// Incomplete: there was no room for all volumes.
+	// Incomplete: not all volumes fit.
 	Incomplete bool     `json:"incomplete,omitempty"`
 	Volumes    []Volume `json:"volumes,omitempty"`
 }
@@ -56,13 +54,13 @@ type Document struct {
 const (
 	// StagedByNobody: the CSI driver does not stage.
 	StagedByNobody = ""
-	// StagedAsByKubelet: where the kubelet's CSI plugin would have it staged.
+	// StagedAsByKubelet: at the kubelet's own staging path.
 	StagedAsByKubelet = "Kubelet"
-	// StagedElsewhere: by the configuration (stagingRoot).
+	// StagedElsewhere: at the configuration's stagingRoot.
 	StagedElsewhere = "Elsewhere"
 )
 
-// A Volume is one that the daemon has a record of.
+// A Volume is a volume with a record of the daemon.
 type Volume struct {
 	PersistentVolume string `json:"persistentVolume"`
 	FlexDriver       string `json:"flexDriver"`
@@ -71,23 +69,21 @@ type Volume struct {
 	Staged           string `json:"staged,omitempty"`
 	// InDoubt: something is under way, or has failed half-way.
 	InDoubt bool `json:"inDoubt,omitempty"`
-	// TakenOver: the kubelet's CSI plugin has it on the node, too, for whichever
-	// pods.
+	// TakenOver: the kubelet's CSI plugin has it on the node, too, for any pod.
 	TakenOver bool  `json:"takenOver,omitempty"`
 	Pods      []Pod `json:"pods,omitempty"`
 }
 
-// A Pod is one that has the volume from the bridge. One that has it from the
-// kubelet's CSI plugin alone is in no document.
+// A Pod has the volume from the bridge. A pod that has it only from the kubelet's CSI
+// plugin is in no document.
 type Pod struct {
 	UID string `json:"uid"`
-	// TakenOver: the kubelet's CSI plugin has mounted the volume for this pod, too,
-	// beside what it has from the bridge.
+	// TakenOver: the kubelet's CSI plugin has mounted the volume for this pod, too.
 	TakenOver bool `json:"takenOver,omitempty"`
 }
 
-// Of makes the document of records. staging is where the kubelet's CSI plugin
-// would have a volume staged.
+// Of returns the document of records. staging returns the kubelet's own staging path
+// of a volume.
 func Of(node, bootID, version string, now time.Time, records []*volstate.Record, staging func(*volstate.Record) string) Document {
 	d := Document{APIVersion: apiVersion, Kind: kind, Node: node, BootID: bootID, Version: version, Written: now.UTC()}
 	for _, r := range records {
@@ -125,8 +121,8 @@ func volume(r *volstate.Record, staging string) Volume {
 	return v
 }
 
-// Encode is the document as the ConfigMap has it. What there is no room for is
-// left away, and said so: a volume that is not there is not handed over.
+// Encode returns the document for the ConfigMap. If it is too large, volumes are left
+// out and Incomplete is set: a volume that is missing is not handed over.
 func (d Document) Encode() (string, error) {
 	for {
 		data, err := json.Marshal(d)
@@ -141,7 +137,7 @@ func (d Document) Encode() (string, error) {
 	}
 }
 
-// Decode reads one.
+// Decode reads a document.
 func Decode(data string) (*Document, error) {
 	var d Document
 	if err := json.Unmarshal([]byte(data), &d); err != nil {
@@ -153,7 +149,7 @@ func Decode(data string) (*Document, error) {
 	return &d, nil
 }
 
-// Find returns what a node has of a volume; nil: nothing.
+// Find returns a volume of the node, or nil.
 func (d *Document) Find(driver, handle string) *Volume {
 	for i := range d.Volumes {
 		if v := &d.Volumes[i]; v.CSIDriver == driver && v.VolumeHandle == handle {
@@ -163,7 +159,7 @@ func (d *Document) Find(driver, handle string) *Volume {
 	return nil
 }
 
-// look adds what the kubelet's CSI plugin has.
+// look sets TakenOver for the volumes that the kubelet's CSI plugin has.
 func (v *Volume) look(kubelet func(pod string) bool) {
 	v.TakenOver = v.TakenOver || kubelet("")
 	for i := range v.Pods {
@@ -177,8 +173,7 @@ func (v *Volume) Has(uid string) bool {
 	return slices.ContainsFunc(v.Pods, func(p Pod) bool { return p.UID == uid })
 }
 
-// HasTakenOver reports whether a pod has it from the kubelet's CSI plugin as
-// well.
+// HasTakenOver reports whether a pod has it from the kubelet's CSI plugin, too.
 func (v *Volume) HasTakenOver(uid string) bool {
 	return slices.ContainsFunc(v.Pods, func(p Pod) bool { return p.UID == uid && p.TakenOver })
 }
@@ -190,6 +185,6 @@ func (d *Document) Stages(csiDriver string) bool {
 	})
 }
 
-// Serves reports whether the daemon serves a FlexVolume driver. One that is
-// too old to say so does not.
+// Serves reports whether the daemon serves a FlexVolume driver; false if the daemon is
+// too old to say so.
 func (d *Document) Serves(flexDriver string) bool { return slices.Contains(d.FlexDrivers, flexDriver) }

@@ -57,7 +57,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestTooMany: what there is no room for is left away, and that is said.
+// TestTooMany: volumes that do not fit are left out, and the document says so.
 func TestTooMany(t *testing.T) {
 	var records []*volstate.Record
 	for i := range 10000 {

@@ -10,46 +10,46 @@ import (
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
-// A Teller writes the document of a node whenever it has changed. It is in
-// nobody's way: no call waits for it, and what it cannot write it writes later.
-type Teller struct {
+// A Reporter writes the document of a node whenever it has changed. No call waits for
+// it, and a write that failed is repeated later.
+type Reporter struct {
 	Node, BootID, Version string
 	Records               func() []*volstate.Record
-	// Staging is where the kubelet's CSI plugin would have a volume staged.
+	// Staging returns the kubelet's own staging path of a volume.
 	Staging func(*volstate.Record) string
-	// Kubelet reports whether the kubelet's CSI plugin has a volume for a pod, by
-	// its UID, or for whichever, by none; nil: not known.
+	// Kubelet reports whether the kubelet's CSI plugin has a volume for the pod with
+	// a UID, or for any pod if it is empty; nil: not known.
 	Kubelet func(r *volstate.Record, pod string) bool
-	// FlexDrivers are those that the daemon serves.
+	// FlexDrivers are the drivers that the daemon serves.
 	FlexDrivers []string
 	// Stages returns the CSI drivers that stage volumes; nil: not known.
 	Stages func(ctx context.Context) []string
-	// Retired reports that flex2csi is being taken away from the node: there is
-	// nothing to tell any more; nil: it is not.
-	Retired func() bool
+	// Cordoned reports that flex2csi is being uninstalled from the node: nothing is
+	// written any more; nil: it is not.
+	Cordoned func() bool
 	// Put writes the document. It has a deadline of its own.
 	Put func(ctx context.Context, document string) error
-	// Every is between two looks, and so the least between two writes; zero: 5 s.
+	// Every is the interval of checks, and the minimum between two writes; zero: 5 s.
 	Every time.Duration
-	// Pause is after a write that failed: as a rule nobody has allowed the nodes to
-	// write, because nobody migrates; zero: 1 min.
+	// Pause follows a write that failed. Nodes may write only where the roles for
+	// migrations are installed; zero: 1 min.
 	Pause time.Duration
-	// Again is after how long what has not changed is written all the same: somebody
-	// may have deleted it; zero: 2 min.
+	// Again is the interval of writes without a change, in case the ConfigMap was
+	// deleted; zero: 2 min.
 	Again time.Duration
 	Log   *slog.Logger
 }
 
-// Run tells until ctx ends.
-func (t *Teller) Run(ctx context.Context) {
+// Run writes until ctx ends.
+func (t *Reporter) Run(ctx context.Context) {
 	every, pause, again := cmp.Or(t.Every, 5*time.Second), cmp.Or(t.Pause, time.Minute), cmp.Or(t.Again, 2*time.Minute)
 	var told *Document
 	var said string // the last error that was logged
 	for {
 		wait := every
 		now := t.document()
-		if t.Retired != nil && t.Retired() {
-			told = nil // all of it again if that is taken back
+		if t.Cordoned != nil && t.Cordoned() {
+			told = nil // write all of it when the cordon is undone
 		} else if told == nil || !reflect.DeepEqual(told.Volumes, now.Volumes) || now.Written.Sub(told.Written) >= again {
 			if err := t.put(ctx, now); err == nil {
 				told, said = &now, ""
@@ -57,7 +57,7 @@ func (t *Teller) Run(ctx context.Context) {
 				told, wait = nil, pause
 				if err.Error() != said && ctx.Err() == nil {
 					said = err.Error()
-					t.Log.InfoContext(ctx, "the cluster is not told which volumes this node has; only flex2csi migrate wants to know", "error", err)
+					t.Log.InfoContext(ctx, "the report of this node's volumes was not written; only flex2csi migrate needs it", "error", err)
 				}
 			}
 		}
@@ -69,8 +69,8 @@ func (t *Teller) Run(ctx context.Context) {
 	}
 }
 
-// document is what there is to tell now.
-func (t *Teller) document() Document {
+// document returns the current document.
+func (t *Reporter) document() Document {
 	records := t.Records()
 	d := Of(t.Node, t.BootID, t.Version, time.Now(), records, t.Staging)
 	d.FlexDrivers = t.FlexDrivers
@@ -82,7 +82,7 @@ func (t *Teller) document() Document {
 	return d
 }
 
-func (t *Teller) put(ctx context.Context, d Document) error {
+func (t *Reporter) put(ctx context.Context, d Document) error {
 	if t.Stages != nil {
 		d.StagingDrivers = t.Stages(ctx)
 	}

@@ -13,19 +13,19 @@ import (
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
-// TestTellTakenOver: that the kubelet's CSI plugin has mounted a volume for a pod
-// changes no record, and is told all the same; so is that it has not any more.
-func TestTellTakenOver(t *testing.T) {
+// TestReportTakenOver: a mount or unmount of a volume by the kubelet's CSI plugin
+// changes no record, and is reported all the same.
+func TestReportTakenOver(t *testing.T) {
 	var has atomic.Pointer[string] // what the kubelet has mounted: pods of the volume "a"
 	none := ""
 	has.Store(&none)
 	var now string // all that one document says
-	var retired atomic.Bool
+	var cordoned atomic.Bool
 	told := make(chan string)
 	done := func(uid string) *volstate.Target {
 		return &volstate.Target{Pod: csivol.Pod{UID: uid}, Publish: volstate.Done, Private: "/p"}
 	}
-	teller := &nodevolumes.Teller{
+	reporter := &nodevolumes.Reporter{
 		Node: "node-1", BootID: "boot", Every: time.Millisecond, Again: time.Hour, Log: slog.New(slog.DiscardHandler),
 		Records: func() []*volstate.Record {
 			now = *has.Load()
@@ -37,7 +37,7 @@ func TestTellTakenOver(t *testing.T) {
 		Staging:     staging,
 		Kubelet:     func(r *volstate.Record, pod string) bool { return r.Handle == "a" && pod != "" && pod == now },
 		FlexDrivers: []string{"example.com/disk", "example.com/nfs"},
-		Retired:     retired.Load,
+		Cordoned:    cordoned.Load,
 		Put: func(ctx context.Context, document string) error {
 			select {
 			case told <- document:
@@ -51,7 +51,7 @@ func TestTellTakenOver(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		teller.Run(ctx)
+		reporter.Run(ctx)
 	}()
 	defer func() { stop(); <-ended }()
 	for _, uid := range []string{"", "u2", "u1", ""} {
@@ -69,27 +69,27 @@ func TestTellTakenOver(t *testing.T) {
 		}
 	}
 
-	// What is being taken away says nothing; if that is taken back, all of it.
-	retired.Store(true)
+	// A cordoned node writes nothing; when the cordon is undone, all of it.
+	cordoned.Store(true)
 	uid := "u1"
 	has.Store(&uid)
 	select {
 	case document := <-told:
-		t.Errorf("retired, and told %s", document)
+		t.Errorf("cordoned, and wrote %s", document)
 	case <-time.After(50 * time.Millisecond):
 	}
 	has.Store(&none)
-	retired.Store(false)
+	cordoned.Store(false)
 	if document, err := nodevolumes.Decode(<-told); err != nil || document.Find("d", "a") == nil {
 		t.Errorf("%+v, %v", document, err)
 	}
 }
 
-// TestTellAgain: what has not changed is told again, and at once after it could not
+// TestReportAgain: what has not changed is told again, and at once after it could not
 // be told: the ConfigMap may have been deleted, with what allowed it.
-func TestTellAgain(t *testing.T) {
+func TestReportAgain(t *testing.T) {
 	told, fails := make(chan struct{}), make(chan error, 1)
-	teller := &nodevolumes.Teller{
+	reporter := &nodevolumes.Reporter{
 		Node: "node-1", BootID: "boot", Every: time.Millisecond, Again: 20 * time.Millisecond, Pause: time.Millisecond, Log: slog.New(slog.DiscardHandler),
 		Records: func() []*volstate.Record { return nil }, Staging: staging,
 		Put: func(ctx context.Context, _ string) error {
@@ -109,7 +109,7 @@ func TestTellAgain(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		teller.Run(ctx)
+		reporter.Run(ctx)
 	}()
 	defer func() { stop(); <-ended }()
 	for range 3 {
@@ -124,17 +124,17 @@ func TestTellAgain(t *testing.T) {
 	}
 }
 
-// TestTellStaging: whether a CSI driver stages is in no other object of the cluster.
-func TestTellStaging(t *testing.T) {
+// TestReportStaging: whether a CSI driver stages is in no other object of the cluster.
+func TestReportStaging(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	told := make(chan string, 1)
-	teller := &nodevolumes.Teller{
+	reporter := &nodevolumes.Reporter{
 		Node: "node-1", Log: slog.New(slog.DiscardHandler), Records: func() []*volstate.Record { return nil },
 		Stages: func(context.Context) []string { return []string{"d"} },
 		Put:    func(_ context.Context, text string) error { told <- text; return nil },
 	}
-	go teller.Run(ctx)
+	go reporter.Run(ctx)
 	d, err := nodevolumes.Decode(<-told)
 	if err != nil || !d.Stages("d") || d.Stages("e") {
 		t.Errorf("%+v, %v", d, err)

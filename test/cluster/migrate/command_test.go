@@ -240,7 +240,7 @@ func testInterrupted(w *world, c *commands) {
 	status, _ = other.run(0, "status") // from the journal in the cluster alone
 	w.contains(status, "HALTED", "flex2csi migrate resume co-live goes on")
 	_, said = other.run(0, "apply", "co-other", "--yes")
-	w.contains(said, "note: the migration of co-live is not finished, and nobody is at it")
+	w.contains(said, "note: the migration of co-live is not finished, and no process works on it")
 
 	w.document("node-1", "co-live", func(v *nodevolumes.Volume) { v.Pods[0].TakenOver = true })
 	if all, errs := other.results(0, "resume"); len(all) != 1 || all[0].Outcome != "Done" || all[0].Stage != "Finished" {
@@ -275,7 +275,7 @@ func testOtherCluster(w *world, c *commands) {
 		w.contains(errs, "is the journal of another cluster (elsewhere:6443, not 127.0.0.1:", "nothing was changed")
 	}
 	_, errs := c.run(0, "status")
-	w.contains(errs, "only the journal in the cluster is looked at")
+	w.contains(errs, "only the journal in the cluster was read")
 	w.check(os.Remove(file))
 	_, errs = c.run(1, "resume")
 	w.contains(errs, "no file \"cluster\" that says of which cluster they are")

@@ -41,7 +41,7 @@ func testTeller(w *world) {
 	}
 	var mu sync.Mutex
 	var records []*volstate.Record
-	teller := &nodevolumes.Teller{
+	teller := &nodevolumes.Reporter{
 		Node: "node-2", BootID: bootID, Version: "v1", Every: 50 * time.Millisecond, Pause: 50 * time.Millisecond,
 		Records: func() []*volstate.Record { mu.Lock(); defer mu.Unlock(); return records },
 		Staging: func(*volstate.Record) string { return "/stage" },
