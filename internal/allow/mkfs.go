@@ -123,9 +123,9 @@ func named(name string) list {
 // maxWords is more than any mkfs needs.
 const maxWords = 64
 
-// Mkfs checks the words of an option mkfsOptions, and returns them with each
-// value as a word of its own. A word that is not on the list is not repeated in
-// a fault unless it looks like an option: it may be a secret that was pasted.
+// Mkfs checks the words of an option mkfsOptions, and returns them with each value as
+// a separate argument. A fault repeats only words that are on the list or look like
+// options: another one may be a secret that was pasted.
 func Mkfs(fsType string, words []string) (arguments, faults []string) {
 	l := mkfsLists()[fsType]
 	if len(words) > maxWords {

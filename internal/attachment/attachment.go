@@ -1,6 +1,6 @@
-// Package attachment says how VolumeAttachments of flex2csi are named and
-// marked. Who makes them, sweeps them, shows them and confines them
-// (install/rbac) has to agree on that.
+// Package attachment has the names, labels and annotations of flex2csi's
+// VolumeAttachments. The code that makes, sweeps and shows them and the policies
+// in install/rbac agree on them.
 package attachment
 
 import (
@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// Labels. Values longer than a label may be are replaced by their hash
-// ([LabelValue]); annotations of the same name have them whole.
+// Labels. A value that is too long for a label is replaced by its hash
+// ([LabelValue]); the annotation of the same name has all of it.
 const (
 	// ManagedByLabel with the value ManagedBy is on all that flex2csi makes.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
@@ -33,14 +33,14 @@ const (
 	PodAnnotation = "flex2csi.io/pod"
 )
 
-// DevicePrefix begins what attach answers as the device, which kube-controller-manager
-// keeps in status.volumesAttached of the node.
+// DevicePrefix begins the device that attach returns. kube-controller-manager
+// writes it to status.volumesAttached of the node.
 const DevicePrefix = "csi:"
 
-// Name is the one that the control plane gives to the attachment of a CSI
-// volume: so there is one for a volume and a node whoever asks, and the control
-// plane adopts it when the PersistentVolume becomes a CSI one (Kubernetes
-// v1.37.1, pkg/volume/csi/csi_attacher.go, getAttachmentName).
+// Name returns the name that the control plane gives to the attachment of a CSI
+// volume. So a volume has one attachment on a node, and the control plane adopts
+// it when the PersistentVolume becomes a CSI one (Kubernetes v1.37.1,
+// pkg/volume/csi/csi_attacher.go, getAttachmentName).
 func Name(handle, driver, node string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+node)))
 }
@@ -50,11 +50,10 @@ func VolumeID(driver, handle string) string {
 	return hash(driver + "/" + handle)
 }
 
-// maxLabelValue is what a label's value may have
-// (k8s.io/apimachinery/pkg/util/validation, LabelValueMaxLength).
+// maxLabelValue is LabelValueMaxLength of k8s.io/apimachinery/pkg/util/validation.
 const maxLabelValue = 63
 
-// LabelValue makes a label's value of the name of an object, which may be longer.
+// LabelValue returns name as the value of a label, or its hash if it is too long.
 func LabelValue(name string) string {
 	if len(name) <= maxLabelValue {
 		return name

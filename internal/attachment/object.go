@@ -13,12 +13,12 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csivol"
 )
 
-// New is the VolumeAttachment that asks for a. By is AttachedByNode or
-// AttachedByController. Its source is a PersistentVolume that
-// is nowhere else: one that named the FlexVolume's would be refused by the
-// external-attacher, one that named a made-up CSI twin would be deleted by
-// kube-controller-manager (pkg/controller/volume/attachdetach/
-// attach_detach_controller.go, processVolumeAttachments, Kubernetes v1.37.1).
+// New returns the VolumeAttachment for a. By is AttachedByNode or
+// AttachedByController. Its source is an inline volume spec: the external-attacher
+// refuses one that names the FlexVolume's PersistentVolume, and
+// kube-controller-manager deletes one that names a PersistentVolume that does not
+// exist (pkg/controller/volume/attachdetach/attach_detach_controller.go,
+// processVolumeAttachments, Kubernetes v1.37.1).
 func New(a *csivol.Attachment, by string) *storagev1.VolumeAttachment {
 	labels := map[string]string{
 		ManagedByLabel:  ManagedBy,
@@ -48,8 +48,8 @@ func New(a *csivol.Attachment, by string) *storagev1.VolumeAttachment {
 	}
 }
 
-// Spec says of the volume what a CSI PersistentVolume would. Capacity,
-// claimRef, nodeAffinity and storageClassName are not allowed here
+// Spec returns the inline volume spec. Capacity, claimRef, nodeAffinity and
+// storageClassName are not allowed in it
 // (pkg/apis/core/validation/validation.go, ValidatePersistentVolumeSpec).
 func Spec(a *csivol.Attachment) *corev1.PersistentVolumeSpec {
 	source := &corev1.CSIPersistentVolumeSource{
@@ -74,10 +74,10 @@ func Spec(a *csivol.Attachment) *corev1.PersistentVolumeSpec {
 	return spec
 }
 
-// Managed reports whether flex2csi has made a VolumeAttachment, on whichever node.
+// Managed reports whether flex2csi has made a VolumeAttachment, on any node.
 func Managed(o *storagev1.VolumeAttachment) bool { return o.Labels[ManagedByLabel] == ManagedBy }
 
-// AttachedBy is AttachedByNode or AttachedByController; empty if it is not told.
+// AttachedBy returns AttachedByNode or AttachedByController; empty if not known.
 func AttachedBy(o *storagev1.VolumeAttachment) string { return o.Labels[AttachedByLabel] }
 
 // FlexDriver is vendor/name of the FlexVolume; empty if it is not told.

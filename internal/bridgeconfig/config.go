@@ -39,8 +39,8 @@ type Driver struct {
 	CSIDriver string `yaml:"csiDriver"`
 
 	// Endpoint is the socket of the node service, as unix:///path or a path.
-	// Empty: the one that the driver has registered with the kubelet, found
-	// anew after each restart of it.
+	// Empty: the socket that the driver has registered with the kubelet, looked up
+	// after each restart of the driver.
 	Endpoint string `yaml:"endpoint,omitempty"`
 	// ControllerEndpoint is the socket of the controller service, if it can be
 	// reached from this node. Expanding needs it, and attaching through it.
@@ -65,14 +65,14 @@ type Driver struct {
 	// ServiceAccountTokens gives the CSI driver tokens of the pod's service
 	// account, if its CSIDriver object asks for some (tokenRequests).
 	ServiceAccountTokens bool `yaml:"serviceAccountTokens"`
-	// RepairInUse replaces mounts that died with their driver for pods whose
-	// containers may be running, too. While that happens a container may see,
-	// and write into, the bare directory below.
+	// RepairInUse replaces mounts that died with their driver also under pods with
+	// running containers. Meanwhile a container may see the bare directory below,
+	// and write to it.
 	RepairInUse bool `yaml:"repairInUse"`
 	// FSGroup says when the pod's fsGroup is applied to the volume.
 	FSGroup FSGroupPolicy `yaml:"fsGroup,omitempty"`
-	// StagingRoot replaces <kubelet dir>/plugins/kubernetes.io/csi, for drivers
-	// whose pods do not have that mounted. With another one a volume cannot be
+	// StagingRoot replaces <kubelet dir>/plugins/kubernetes.io/csi, for CSI drivers
+	// that do not mount it into their pods. With another root a volume cannot be
 	// handed over to the kubelet's CSI plugin under a running pod.
 	StagingRoot string `yaml:"stagingRoot,omitempty"`
 	// DirectPublish has the CSI driver publish into the pod's volume directory
@@ -129,9 +129,9 @@ type SecretSource struct {
 	// Optional are keys of FromFlexSecret, as the CSI driver calls them, that it
 	// gets only if the volume's Secret has them.
 	Optional []string `yaml:"optional,omitempty"`
-	// File is a file on the node that belongs to root and that nobody else may
-	// read. It is read for each call, so that it can be replaced. Without Key it
-	// holds a YAML or JSON object: the keys and values for the CSI driver.
+	// File is a file on the node that only root owns and may read. It is read for
+	// each call, so that it can be replaced. Without Key it holds a YAML or JSON
+	// object: the keys and values for the CSI driver.
 	File string `yaml:"file,omitempty"`
 	// Key makes the whole content of File the value of this one key.
 	Key string `yaml:"key,omitempty"`
@@ -184,9 +184,9 @@ const (
 	// SizeLimitsCSI refuses what the specification does not allow: strings of
 	// more than 128 bytes and maps of more than 4 KiB.
 	SizeLimitsCSI SizeLimits = "CSI"
-	// SizeLimitsRelaxed refuses only what is absurd: strings of more than 1 KiB,
-	// maps of more than 64 KiB. There are drivers whose volume handles are
-	// longer than they may be, and the kubelet does not mind.
+	// SizeLimitsRelaxed refuses strings of more than 1 KiB and maps of more than
+	// 64 KiB. Some drivers have volume handles of more than 128 bytes, which the
+	// kubelet accepts.
 	SizeLimitsRelaxed SizeLimits = "Relaxed"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/strict"
 )
 
-var update = flag.Bool("update", false, "write golden files anew")
+var update = flag.Bool("update", false, "update golden files")
 
 func read(t testing.TB, name string) []byte {
 	t.Helper()

@@ -9,9 +9,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
 )
 
-// An OpenPlace is a part of a value that whoever took a preset has yet to
-// write: <fill in NAME (what it is)>. A configuration with one in it is not
-// valid, so that no volume is ever looked for by such a name.
+// An OpenPlace is a placeholder in the value of a preset: <fill in NAME (what it
+// is)>. A configuration with a placeholder is not valid.
 type OpenPlace struct {
 	Name string
 	What string // what has to be written there

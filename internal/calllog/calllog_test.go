@@ -81,7 +81,7 @@ func TestNew(t *testing.T) {
 	if strings.Contains(b.String(), "hunter2") || !strings.Contains(b.String(), "debug [redacted]") {
 		t.Errorf("%s", b.String())
 	}
-	// What goes wrong with the writer is nobody's business.
+	// Errors of the writer are ignored.
 	say(New(brokenWriter{}, slog.LevelDebug, redact))
 }
 

@@ -14,9 +14,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csivol"
 )
 
-// connection leads to a service of a driver: over one link after the other, as
-// the driver comes and goes, perhaps at another socket. The zero value has
-// none yet.
+// connection connects to a service of a driver. It has one link after the other:
+// the driver may restart, also at another socket. The zero value has no link yet.
 type connection struct {
 	mu      sync.Mutex
 	link    *link
@@ -41,8 +40,7 @@ const (
 	// may be restarting. After that the call fails as unavailable, so that "the
 	// driver is down" and "the driver is slow" can be told apart.
 	dialWait = 3 * time.Second
-	// redial is the pause between two tries, each of which looks for the socket
-	// anew.
+	// redial is the pause between two tries. Each looks the socket up again.
 	redial = 50 * time.Millisecond
 )
 
@@ -76,7 +74,7 @@ func (c *connection) acquire(ctx context.Context, s service) (*link, *attempt) {
 			c.link.calls.Add(1)
 			return c.link, nil
 		}
-		c.link.retire()
+		c.link.closeWhenIdle()
 		c.link = nil
 	}
 	if c.attempt == nil {
@@ -93,7 +91,7 @@ func (c *connection) connect(ctx context.Context, a *attempt, s service) {
 	l, err := connectUntil(ctx, s)
 	c.mu.Lock()
 	if err == nil && c.closed {
-		l.retire()
+		l.closeWhenIdle()
 		l, err = nil, errClosed
 	}
 	c.link, c.attempt, c.err = l, nil, err
@@ -146,7 +144,7 @@ func connectOnce(ctx context.Context, s service) (*link, error) {
 			}
 		}
 		l.conn.Close()
-		return nil, fmt.Errorf("nobody answers at %s", path)
+		return nil, fmt.Errorf("no process answers at %s", path)
 	}
 }
 
@@ -177,7 +175,7 @@ func (c *connection) close() {
 	defer c.mu.Unlock()
 	c.closed = true
 	if c.link != nil {
-		c.link.retire()
+		c.link.closeWhenIdle()
 		c.link = nil
 	}
 }

@@ -25,13 +25,13 @@ func TestDriverNotThere(t *testing.T) {
 	}
 	dead.(*net.UnixListener).SetUnlinkOnClose(false)
 	dead.Close()
-	silent, err := net.Listen("unix", p.path("silent.sock")) // and nobody accepts
+	silent, err := net.Listen("unix", p.path("silent.sock")) // no process accepts
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { silent.Close() })
 	for name, want := range map[string]string{
-		"none.sock": "no such file or directory", "dead.sock": "dead.sock", "silent.sock": "nobody answers at",
+		"none.sock": "no such file or directory", "dead.sock": "dead.sock", "silent.sock": "no process answers at",
 		strings.Repeat("x", 120): "invalid argument",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestCallerLeaves(t *testing.T) {
 	}
 }
 
-// TestDriverComes: a driver that is restarting is waited for.
+// TestDriverComes: a call waits for a driver that is restarting.
 func TestDriverComes(t *testing.T) {
 	p := newPlace(t)
 	failed := make(chan error)
@@ -76,8 +76,8 @@ func TestDriverComes(t *testing.T) {
 	}
 }
 
-// TestRestart: what a driver can do is asked once, and anew when it was
-// replaced, even if no call noticed that.
+// TestRestart: the client asks for a driver's capabilities once, and again when the
+// driver was replaced, even if no call noticed that.
 func TestRestart(t *testing.T) {
 	p := newPlace(t)
 	stop := p.start(p.config())

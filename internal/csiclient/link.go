@@ -95,9 +95,9 @@ func (l *link) up() bool {
 // release is due once for each time that a link was got.
 func (l *link) release() { l.calls.Done() }
 
-// retire closes the link when the last call is done. A driver that shuts down
-// in good order still answers those that it has.
-func (l *link) retire() {
+// closeWhenIdle closes the link when the last call is done: a driver that shuts
+// down in good order still answers its calls.
+func (l *link) closeWhenIdle() {
 	go func() {
 		l.calls.Wait()
 		l.conn.Close()

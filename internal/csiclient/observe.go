@@ -74,8 +74,8 @@ func (c *Client) logMessage(ctx context.Context, log *slog.Logger, kind, method 
 	log.DebugContext(ctx, "CSI message", "kind", kind, "csiDriver", c.Name, "method", path.Base(method), "body", strings.TrimSpace(string(text)))
 }
 
-// logEnd says how an RPC ended: at info level if it is one that changes a
-// volume, as a warning if that failed. Of questions whoever asked tells more.
+// logEnd logs the end of an RPC: at info level if it changes a volume, as a warning
+// if such an RPC failed. Of the other RPCs the callers log more.
 func (c *Client) logEnd(ctx context.Context, log *slog.Logger, method string, req any, err error, took time.Duration) {
 	attrs := []any{"csiDriver", c.Name, "method", path.Base(method), "duration", took}
 	level := slog.LevelDebug

@@ -136,7 +136,7 @@ func TestConnections(t *testing.T) {
 	config.Version = "1.2.3"
 	stop := p.start(config)
 	c := p.client()
-	c.Controller = csiclient.Fixed(p.path("nobody.sock"))
+	c.Controller = csiclient.Fixed(p.path("none.sock"))
 	if all := c.Connections(); len(all) != 2 || all[0] != (csivol.Connection{Service: "node"}) || all[1] != (csivol.Connection{Service: "controller"}) {
 		t.Errorf("before the first call: %+v", all)
 	}
@@ -156,7 +156,7 @@ func TestConnections(t *testing.T) {
 	}
 	_ = rpcError(t, c.NodeUnpublish(t.Context(), "v1", "/target"))
 	if got := c.Connections()[0]; got.Connected || got.LastError == "" {
-		t.Errorf("nobody listens: %+v", got)
+		t.Errorf("no process listens: %+v", got)
 	}
 	p.start(csidriver.Config{Name: "another", NodeID: "node-1", Dir: p.path("disks2"), Endpoint: p.socket(), NoOp: true})
 	_ = rpcError(t, c.NodeUnpublish(t.Context(), "v1", "/target"))

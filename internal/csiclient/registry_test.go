@@ -15,8 +15,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csiclient"
 )
 
-// fakeRegistrar speaks for a driver. Nobody but a kubelet may tell it how it
-// went.
+// fakeRegistrar is a driver's registration service. Only a kubelet may call
+// NotifyRegistrationStatus.
 type fakeRegistrar struct {
 	registration.UnimplementedRegistrationServer
 	t    *testing.T
@@ -93,7 +93,7 @@ func TestRegistered(t *testing.T) {
 				dead.Close()
 			}
 			for _, name := range []string{"hung-1.sock", "hung-2.sock", "hung-3.sock", "hung-4.sock"} {
-				p.listen(name) // nobody accepts
+				p.listen(name) // no process accepts
 			}
 			if err := os.WriteFile(p.path("plugins_registry/file.sock"), nil, 0o600); err != nil {
 				p.t.Fatal(err)

@@ -10,19 +10,17 @@ import (
 	"time"
 )
 
-// ErrNotBegun marks an attempt to attach of which nothing is left, and that has
-// to be undone in nothing.
+// ErrNotBegun marks an attach that has left nothing behind.
 var ErrNotBegun = errors.New("the attachment was not begun")
 
-// An Attachment is a volume on a node as a VolumeAttachment says it: what
-// ControllerPublishVolume wants, without the values that only the API server and
-// the external-attacher know.
+// An Attachment has the parameters of ControllerPublishVolume, without the values that
+// only the API server and the external-attacher know.
 type Attachment struct {
 	Driver, Handle string
 	Node           string // its name in Kubernetes
 	FlexDriver     string // vendor/name
 	Name           string // of the PersistentVolume
-	Pod            Pod    // for whom it is asked; empty in attach
+	Pod            Pod    // the first user; empty in attach
 
 	Context     map[string]string
 	FSType      string
@@ -31,52 +29,52 @@ type Attachment struct {
 	ReadOnly    bool
 	// Secret is the controllerPublishSecretRef, which the external-attacher reads.
 	Secret *SecretRef
-	// KubeletHolds: the kubelet's CSI plugin has the volume staged on the node. Until
-	// it has let go, nobody detaches it.
+	// KubeletHolds: the kubelet's CSI plugin has the volume staged on the node. It is
+	// not detached until the plugin has unstaged it.
 	KubeletHolds bool
 }
 
-// Key names the volume.
+// Key identifies the volume.
 func (a *Attachment) Key() Key { return Key{Driver: a.Driver, Handle: a.Handle} }
 
-// Attached is what has become of an Attachment.
+// Attached is the result of an attach.
 type Attached struct {
 	// Object is the name of the VolumeAttachment.
 	Object string
 	// PublishContext is status.attachmentMetadata.
 	PublishContext map[string]string
-	// Lent says that the control plane has the volume attached as a CSI one, too, and
-	// detaches it when the kubelet's CSI plugin does not hold it any more.
+	// Lent says that the control plane has the volume attached as a CSI volume, too, and
+	// detaches it when the kubelet's CSI plugin has unstaged it.
 	Lent bool
-	// Ours says that flex2csi has made it. What somebody else has made is used,
-	// and never deleted.
+	// Ours says that flex2csi has made the VolumeAttachment. Others are used, and never
+	// deleted.
 	Ours bool
-	// Name is the PersistentVolume that ours was made for: another one may be the
+	// Name is the PersistentVolume that ours was made for. Another one may have the
 	// same volume.
 	Name string
 }
 
-// A SecretRef names a Secret of Kubernetes.
+// A SecretRef names a Secret.
 type SecretRef struct{ Namespace, Name string }
 
-// A PersistentVolume is what the bridge wants to know of one.
+// A PersistentVolume has what the bridge needs of a PersistentVolume.
 type PersistentVolume struct {
 	Name        string       `json:"name"`
 	UID         string       `json:"uid"`
-	FlexDriver  string       `json:"flexDriver"` // empty: it is no FlexVolume (any more)
+	FlexDriver  string       `json:"flexDriver"` // empty: not a FlexVolume, or no longer
 	Source      string       `json:"source"`     // see Source
 	ReadOnly    bool         `json:"readOnly,omitempty"`
 	AccessModes []AccessMode `json:"accessModes,omitempty"`
-	// Claim is the one that it is bound to; without a UID: it is not bound.
+	// Claim is its claim; without a UID: it is not bound.
 	Claim ObjectRef `json:"claim"`
-	// Released: its claim is gone.
+	// Released: its claim was deleted.
 	Released bool `json:"released,omitempty"`
-	// CSI is the volume that it is by now, if it is a CSI volume.
+	// CSI is the volume, if it is a CSI volume by now.
 	CSI Key `json:"-"`
 }
 
-// Source returns a digest of the options and the fsType of a FlexVolume. They are
-// compared, and kept on disks, where they must not be readable.
+// Source returns a digest of the options and the fsType of a FlexVolume, for comparison.
+// It is stored on disk, where the options must not be readable.
 func Source(options map[string]string, fsType string) string {
 	h := sha256.New()
 	add := func(text string) { fmt.Fprintf(h, "%d:%s", len(text), text) }
@@ -88,7 +86,7 @@ func Source(options map[string]string, fsType string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// An ObjectRef names an object with a namespace.
+// An ObjectRef names a namespaced object.
 type ObjectRef struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -114,28 +112,27 @@ type TokenRequest struct {
 	Expiration time.Duration // zero: an hour
 }
 
-// A Notice tells a person that something wants to be looked at; it becomes an
-// Event of Kubernetes.
+// A Notice becomes an Event.
 type Notice struct {
-	// Pod or, where none is known, the PersistentVolume that it is about.
+	// Pod or, if not known, PersistentVolume is the object of the Event.
 	Pod              Pod
 	PersistentVolume string
-	// Reason is a word in CamelCase: FailedAttachVolume, …
+	// Reason is in CamelCase: FailedAttachVolume, …
 	Reason, Message string
 }
 
-// A Fate is what became of a volume that is mounted as a FlexVolume. The zero one
-// is that nothing has.
+// A Fate is the PV state of a volume that is mounted as a FlexVolume. The zero value is
+// a PersistentVolume without changes.
 type Fate struct {
-	// Replaced says how its PersistentVolume is not what it was: it is gone, or a
-	// CSI volume. Empty: it is a FlexVolume.
+	// Replaced describes the change of the PersistentVolume: it was deleted, or is a CSI
+	// volume. Empty: it is a FlexVolume.
 	Replaced string
 	// Gone: there is no PersistentVolume of the name.
 	Gone bool
-	// Pod is the one that was asked about, if it is there and not about to end;
-	// empty: it is not. Looked at only if the PersistentVolume was replaced.
+	// Pod is the pod in question, if it exists and is not being deleted; else empty.
+	// Known only if the PersistentVolume was replaced.
 	Pod string
-	// Next is another pod of the node that has, or will have, the same volume as a
-	// CSI one; empty: there is none.
+	// Next is another pod of the node that has, or will have, the same volume as a CSI
+	// volume; empty: there is none.
 	Next string
 }

@@ -1,9 +1,8 @@
-// Package csivol holds what the parts of the bridge say to each other about
-// volumes: plain structs without behaviour, so that the life cycle of a volume
-// (internal/bridge) needs to know neither gRPC nor the API server.
+// Package csivol has the structs that packages of the bridge exchange about volumes, so
+// that internal/bridge depends on neither gRPC nor the API server.
 //
-// Names are those of the CSI specification, with one exception: its volume_id
-// is called volumeHandle here as in PersistentVolumes.
+// Names are those of the CSI specification, except volume_id: it is called volumeHandle,
+// as in PersistentVolumes.
 package csivol
 
 import (
@@ -16,8 +15,8 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// AccessMode is a Kubernetes access mode: what a PersistentVolume says, not
-// what CSI makes of it, which depends on the capabilities of the driver.
+// AccessMode is an access mode of a PersistentVolume. The CSI access mode depends on the
+// capabilities of the driver, too.
 type AccessMode string
 
 // The access modes of Kubernetes.
@@ -28,11 +27,11 @@ const (
 	ReadWriteOncePod AccessMode = "ReadWriteOncePod"
 )
 
-// OrUsual is the mode that is asked for where none is known: no callout tells it,
-// and the API server may be away. It is that of most volumes.
+// OrUsual returns m, or the most common mode if m is not known: no callout has it, and
+// the API server may be unavailable.
 func (m AccessMode) OrUsual() AccessMode { return cmp.Or(m, ReadWriteOnce) }
 
-// ModesOr are those of the PersistentVolume, or the one that is known.
+// ModesOr returns the modes of the PersistentVolume, or the known one.
 func ModesOr(all []AccessMode, one AccessMode) []AccessMode {
 	if len(all) > 0 {
 		return all
@@ -40,10 +39,9 @@ func ModesOr(all []AccessMode, one AccessMode) []AccessMode {
 	return []AccessMode{one.OrUsual()}
 }
 
-// Attachable are the modes with which the volume can be attached. CSI has none for
-// ReadWriteOnce and ReadOnlyMany together, and the external-attacher refuses them
-// (csi-lib-utils v0.24.0, accessmodes/access_modes.go, ToCSIAccessMode). Then it is
-// the one that the driver is told on the node.
+// Attachable returns the modes for attaching. CSI has none for ReadWriteOnce and
+// ReadOnlyMany together, and the external-attacher refuses them (csi-lib-utils v0.24.0,
+// accessmodes/access_modes.go, ToCSIAccessMode). Then it is the one of the node service.
 func Attachable(all []AccessMode, one AccessMode) []AccessMode {
 	all = ModesOr(all, one)
 	if slices.Contains(all, ReadWriteMany) || !slices.Contains(all, ReadWriteOnce) || !slices.Contains(all, ReadOnlyMany) {
@@ -52,7 +50,7 @@ func Attachable(all []AccessMode, one AccessMode) []AccessMode {
 	return []AccessMode{one.OrUsual()}
 }
 
-// A Volume is what a mapping makes of a FlexVolume and of one call on it.
+// A Volume is the mapping of a FlexVolume and of one call on it.
 type Volume struct {
 	FlexDriver string // vendor/name
 	Driver     string // CSI driver name
@@ -61,33 +59,32 @@ type Volume struct {
 	Context    map[string]string
 	FSType     string
 	MountFlags []string
-	// AccessMode is what the node service is told; empty: not known.
+	// AccessMode is for the node service; empty: not known.
 	AccessMode AccessMode
-	// AccessModes are those of the PersistentVolume; nil where it could not be
-	// read.
+	// AccessModes are those of the PersistentVolume; nil if it could not be read.
 	AccessModes []AccessMode
-	// Claim is that of the PersistentVolume, which the call was verified to be for.
+	// Claim is the PersistentVolume's, after the call was verified.
 	Claim ObjectRef
-	// Inline: there is no such PersistentVolume, and the configuration allows that.
+	// Inline: there is no PersistentVolume, and the configuration allows that.
 	Inline bool
 
-	// What follows belongs to the call rather than to the volume.
+	// These belong to the call, not to the volume.
 	ReadOnly bool
 	FSGroup  *int64
 	Pod      Pod
 	Secrets  Secrets
 }
 
-// Key names the volume among all of the node: a driver knows it by its handle.
+// Key identifies the volume on the node.
 func (v *Volume) Key() Key { return Key{Driver: v.Driver, Handle: v.Handle} }
 
-// A Key is what a volume is known by.
+// A Key identifies a volume: a driver knows it by its handle.
 type Key struct{ Driver, Handle string }
 
 // String is for messages and logs.
 func (k Key) String() string { return k.Driver + "/" + k.Handle }
 
-// A Pod is the pod that a volume is mounted for.
+// A Pod is the pod of a mount.
 type Pod struct {
 	Name           string `json:"name,omitempty"`
 	Namespace      string `json:"namespace,omitempty"`
@@ -95,7 +92,7 @@ type Pod struct {
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 }
 
-// Secrets are given to the CSI driver stage by stage.
+// Secrets are the secrets of each stage.
 type Secrets struct {
 	ControllerPublish, NodeStage, NodePublish, NodeExpand, ControllerExpand map[string]flex.Secret
 }
@@ -155,13 +152,13 @@ type ExpandRequest struct {
 	Secrets    map[string]flex.Secret
 }
 
-// Usage is what NodeGetVolumeStats tells of one unit; all zero if it does not.
+// Usage is one unit of NodeGetVolumeStats; zero if it is missing.
 type Usage struct{ Total, Used, Available int64 }
 
 // Stats are the answer of NodeGetVolumeStats.
 type Stats struct{ Bytes, Inodes Usage }
 
-// Features are the capabilities of a driver that decide what is called.
+// Features are the capabilities of a driver that decide which RPCs are called.
 type Features struct {
 	Name    string // as GetPluginInfo says
 	Version string
@@ -175,49 +172,47 @@ type Features struct {
 	Controller, OnlineExpansion, OfflineExpansion bool
 }
 
-// Endpoints are where a CSI driver is found.
+// Endpoints are the sockets of a CSI driver.
 type Endpoints struct {
-	// Node is the socket of its node service; empty: that which it has registered
-	// with the kubelet.
+	// Node is the socket of its node service; empty: as registered with the kubelet.
 	Node string `json:"node,omitempty"`
-	// Controller is that of its controller service; empty: it is not called from here.
+	// Controller is the socket of its controller service; empty: it is not called.
 	Controller string `json:"controller,omitempty"`
 }
 
-// A Connection is how that to one service of a driver is.
+// A Connection is the state of a connection to one service of a driver.
 type Connection struct {
 	Service   string // node or controller
 	Connected bool
-	// Since is when it was made; zero if it never was.
+	// Since is when it was made; zero: never.
 	Since time.Time
-	// Version of the driver, as it said when it was asked last.
+	// Version of the driver, from its last answer.
 	Version string
-	// Made counts the connections so far: one more than there were reconnects.
+	// Made counts the connections: one more than the reconnects.
 	Made int
-	// LastError is why there is none.
+	// LastError is why there is no connection.
 	LastError string
 }
 
-// An RPCError is what a CSI driver answered, or that it did not.
+// An RPCError is the error of an RPC.
 type RPCError struct {
 	Method  string // NodeStageVolume, …
 	Code    flex.Code
 	Message string
-	// NoAnswer says that the error is not the driver's own: the connection
-	// broke, or the deadline passed.
+	// NoAnswer: the driver has not answered; the connection broke, or the deadline
+	// passed.
 	NoAnswer bool
 }
 
-// Error names the method, what it ended with, and what the driver said.
+// Error has the method, the code, and the driver's message.
 func (e *RPCError) Error() string {
 	return fmt.Sprintf("%s: %s: %s", e.Method, e.Code, e.Message)
 }
 
-// Final reports whether an operation that ended with err is over. If not, the
-// driver may still be at it, or be done: then the same call has to be repeated
-// until there is a final answer, or its negation has to be called (CSI
-// specification, "Timeouts"; the classes are those of the kubelet,
-// pkg/volume/csi/csi_client.go, isFinalError, Kubernetes v1.37.1).
+// Final reports whether err is a final answer. If not, the driver may still process the
+// call, or have completed it: then the call has to be repeated until there is a final
+// answer, or be reversed (CSI specification, "Timeouts"; the classes are those of the
+// kubelet, pkg/volume/csi/csi_client.go, isFinalError, Kubernetes v1.37.1).
 func Final(err error) bool {
 	e, ok := errors.AsType[*RPCError](err)
 	if !ok || e.NoAnswer {
@@ -230,7 +225,7 @@ func Final(err error) bool {
 	return true
 }
 
-// answered reports whether the driver itself said code.
+// answered reports whether the driver itself returned code.
 func answered(err error, code flex.Code) bool {
 	e, ok := errors.AsType[*RPCError](err)
 	return ok && !e.NoAnswer && e.Code == code
@@ -239,10 +234,10 @@ func answered(err error, code flex.Code) bool {
 // Unimplemented reports whether the driver has no such RPC.
 func Unimplemented(err error) bool { return answered(err, flex.CodeUnimplemented) }
 
-// FailedPrecondition reports whether something has to be done before: for
-// ControllerPublishVolume, detach the volume from another node.
+// FailedPrecondition reports whether another step has to come first: for
+// ControllerPublishVolume, to detach the volume from another node.
 func FailedPrecondition(err error) bool { return answered(err, flex.CodeFailedPrecondition) }
 
-// NotFound reports whether the driver does not know the volume. One that gives
-// this code to a question that came before has said nothing about a volume.
+// NotFound reports whether the driver does not know the volume. In the answer to an
+// earlier RPC, such as NodeGetInfo, the code says nothing about a volume.
 func NotFound(err error) bool { return answered(err, flex.CodeNotFound) }

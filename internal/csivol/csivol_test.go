@@ -9,8 +9,8 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// TestVerdicts: only the driver's own answer to the call itself is one.
-func TestVerdicts(t *testing.T) {
+// TestFinal: only the driver's own answer to the call itself is final.
+func TestFinal(t *testing.T) {
 	for _, test := range []struct {
 		err             error
 		final, notFound bool

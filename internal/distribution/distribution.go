@@ -3,8 +3,8 @@
 // directory. It is the one table of them: overlays, chart and documents are
 // checked against it.
 //
-// It is for where nobody can say better. What a kubelet itself says goes first:
-// people configure their nodes.
+// It has defaults. What the kubelet itself says goes first: operators configure
+// their nodes.
 package distribution
 
 import (
@@ -58,11 +58,11 @@ func PluginDirs() (dirs []string) {
 			dirs = append(dirs, d.PluginDir)
 		}
 	}
-	return append(dirs, retiredPluginDirs()...)
+	return append(dirs, oldPluginDirs()...)
 }
 
-// retiredPluginDirs are those of what is hardly met any more.
-func retiredPluginDirs() []string {
+// oldPluginDirs returns the directories of distributions that are rare by now.
+func oldPluginDirs() []string {
 	return []string{
 		"/usr/lib/kubernetes/kubelet-plugins/volume/exec", // SUSE CaaSP 4 (SUSE/doc-caasp#805)
 		"/etc/origin/kubelet-plugins/volume/exec",         // OpenShift 3 on Atomic (openshift/openshift-docs#10878)

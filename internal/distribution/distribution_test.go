@@ -41,7 +41,7 @@ func TestTable(t *testing.T) {
 func TestGetUnknown(t *testing.T) {
 	_, err := distribution.Get("nowhere")
 	if err == nil || !strings.Contains(err.Error(), "kubeadm, ack, ") {
-		t.Errorf("error %v does not name what there is", err)
+		t.Errorf("error %v does not name the distributions", err)
 	}
 }
 

@@ -17,8 +17,8 @@ func upstream() []Distribution {
 	}}
 }
 
-// clouds are run by somebody else: nobody but they can change the kubelet's
-// configuration, or has access to kube-controller-manager.
+// clouds are the managed distributions: only their providers can change the
+// kubelet's configuration, or have access to kube-controller-manager.
 func clouds() []Distribution {
 	const noManager = "There is no access to kube-controller-manager: attach: true cannot be used."
 	return []Distribution{
@@ -38,7 +38,7 @@ func clouds() []Distribution {
 			Name: "eks", Title: "Amazon EKS",
 			PluginDir: DefaultPluginDir, KubeletDir: DefaultKubeletDir, SELinux: true,
 			Source: "no flag in the bootstrap of Amazon Linux",
-			Trap:   noManager + " Amazon Linux 2023 has SELinux, permissive unless somebody changed that. Nodes with Bottlerocket are not as others: see bottlerocket.",
+			Trap:   noManager + " Amazon Linux 2023 has SELinux, permissive unless the operator changed that. Nodes with Bottlerocket differ: see bottlerocket.",
 		},
 		{
 			Name: "gke", Title: "Google GKE, and Container-Optimized OS anywhere",
@@ -50,7 +50,7 @@ func clouds() []Distribution {
 			Name: "oke", Title: "Oracle OKE",
 			PluginDir: DefaultPluginDir, KubeletDir: DefaultKubeletDir, SELinux: true,
 			Source: "no flag in its documents; oracle/oci-flexvolume-driver installs there",
-			Trap:   noManager + " Oracle Linux has SELinux, permissive unless somebody changed that.",
+			Trap:   noManager + " Oracle Linux has SELinux, permissive unless the operator changed that.",
 		},
 	}
 }
@@ -165,7 +165,7 @@ func systems() []Distribution {
 			Name: "talos", Title: "Talos Linux",
 			PluginDir: DefaultPluginDir, KubeletDir: DefaultKubeletDir, SELinux: true,
 			Source: "kubelet_spec.go of siderolabs/talos, which sets none",
-			Trap:   "The kubelet runs in a container, without a shell and without libraries: only static programs run there, as flexdriver is. /usr/libexec/kubernetes is a writable overlay. Nobody has tried this yet.",
+			Trap:   "The kubelet runs in a container, without a shell and without libraries: only static programs run there, as flexdriver is. /usr/libexec/kubernetes is a writable overlay. Not tested yet.",
 		},
 	}
 }

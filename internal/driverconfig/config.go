@@ -1,14 +1,14 @@
 // Package driverconfig is the configuration of one installed driver: the
-// dot-file .flexdriver.json beside its executable.
+// dot-file .flexdriver.json next to its executable.
 //
-// It lies there because the plugin directory is the only place that is present
+// It is there because the plugin directory is the only place that is present
 // wherever the executable runs, be it a kubelet in a container or
 // kube-controller-manager's image without a shell, and it is a dot-file because
 // the kubelet's prober ignores those (pkg/volume/flexvolume/probe.go,
 // handleWatchEvent): any other file written there makes it run init once more.
 //
 // Decoding is strict and reports all faults at once, each with its path in the
-// file. Nothing here is a reason for init to fail: a caller whose [Load] failed
+// file. Nothing here is a reason for init to fail: if [Load] fails the caller
 // answers init with [SafeCapabilities] and everything that needs the
 // configuration with the error.
 //
@@ -35,7 +35,7 @@ const (
 	// Kind names the format.
 	Kind = "FlexDriverConfiguration"
 
-	// FileName is the configuration's name, beside the executable.
+	// FileName is the configuration's name, next to the executable.
 	FileName = ".flexdriver.json"
 	// FileMode is 0644: the file holds no secrets, and it must be readable where
 	// the driver does not run as root, as in a kube-controller-manager with an
@@ -157,7 +157,7 @@ type FSGroupPolicy string
 
 const (
 	// FSGroupDriver is the default: the driver does it before the volume becomes
-	// visible, and skips a volume whose root has the group already. The kubelet
+	// visible, and skips a volume if its root has the group already. The kubelet
 	// would do it after the mount and ignore errors
 	// (pkg/volume/flexvolume/mounter.go, SetUpAt).
 	FSGroupDriver FSGroupPolicy = "driver"
@@ -222,10 +222,9 @@ func Default(driver DriverName, backend Backend) *Configuration {
 }
 
 // SafeCapabilities returns what init answers when there is no configuration or
-// a broken one. They are those of [Default], and each of them is the one that
-// does least harm if it stays in the kubelet's memory after the file was
-// mended: without attach nobody waits for kube-controller-manager, without
-// fsGroup no owners are changed that were not to be changed.
+// a broken one: those of [Default]. Each does least harm if the kubelet remembers
+// it after the file was corrected: without attach no pod waits for
+// kube-controller-manager, without fsGroup no owners are changed by mistake.
 func SafeCapabilities() flex.Capabilities {
 	return flex.Capabilities{
 		Attach:           false,
@@ -243,8 +242,8 @@ func (c *Configuration) Timeout(command flex.Command) time.Duration {
 }
 
 // ControllerSocketOf returns the path of the controller's socket for the driver
-// whose executable lies in dir. It may be configured as a dot-file in that
-// directory, or in the one above: those are all that is surely there where
+// with its executable in dir. It may be configured as a dot-file in that
+// directory, or in the one above: only these surely exist where
 // kube-controller-manager runs the driver, perhaps at another path than on the
 // node, and the prober ignores dot-files in both (Kubernetes v1.37.1,
 // pkg/volume/flexvolume/probe.go, probeAll and handleWatchEvent).

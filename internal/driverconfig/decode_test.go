@@ -311,8 +311,8 @@ func BenchmarkDecodeDefault(b *testing.B) {
 	}
 }
 
-// TestControllerSocket: what is not absolute is a dot-file beside the driver or
-// in the plugin directory.
+// TestControllerSocket: a path that is not absolute is a dot-file next to the driver
+// or in the plugin directory.
 func TestControllerSocket(t *testing.T) {
 	const dir = "/plugins/example.com~disk"
 	for socket, want := range map[string]string{

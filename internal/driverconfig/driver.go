@@ -60,8 +60,8 @@ func alphanumeric(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 }
 
-// DriverOfExecutable returns the name of the driver whose executable lies at
-// path, which ends in vendor~name/name.
+// DriverOfExecutable returns the name of the driver with its executable at path,
+// which ends in vendor~name/name.
 func DriverOfExecutable(path string) (DriverName, error) {
 	dir, file := filepath.Base(filepath.Dir(path)), filepath.Base(path)
 	driver, err := ParseDriverName(strings.Replace(dir, "~", "/", 1))

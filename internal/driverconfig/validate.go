@@ -100,7 +100,7 @@ func (v *validator) controllerSocket(path string) {
 	}
 	name := strings.TrimPrefix(path, "../")
 	if len(name) < 2 || name[0] != '.' || name == ".." || strings.Contains(name, "/") || strings.ContainsFunc(name, unicode.IsControl) {
-		v.Fault("controllerSocket", "%q is neither absolute nor the name of a dot-file beside the driver, such as \".controller.sock\", or in the plugin directory, such as \"../.controller.sock\"", strict.Clip(path))
+		v.Fault("controllerSocket", "%q is neither absolute nor the name of a dot-file next to the driver, such as \".controller.sock\", or in the plugin directory, such as \"../.controller.sock\"", strict.Clip(path))
 	}
 }
 
@@ -132,8 +132,8 @@ func (v *validator) fsGroup(c *Configuration) {
 	}
 }
 
-// timeoutCommands are the callouts whose deadline can be set. init is not among
-// them: it does nothing that could take time.
+// timeoutCommands are the callouts with a deadline that can be set. init is not
+// among them: it does nothing that could take time.
 func timeoutCommands() []flex.Command {
 	return slices.DeleteFunc(flex.Commands(), func(c flex.Command) bool { return c == flex.CommandInit })
 }

@@ -97,9 +97,9 @@ func mismatch(c *bridgeconfig.Driver, pv *csivol.PersistentVolume, o flex.Option
 	return nil
 }
 
-// mayAttach: attach does not tell for which pod. A pod whose inline volume looks
-// like another tenant's PersistentVolume gets nothing attached, as no pod of that
-// tenant is on the node.
+// mayAttach checks an attach, which does not say for which pod it is. Nothing is
+// attached for a pod with an inline volume that looks like another tenant's
+// PersistentVolume: no pod of that tenant is on the node.
 func mayAttach(c *bridgeconfig.Driver, cluster Cluster) func(context.Context, *csivol.Volume, string) error {
 	return func(ctx context.Context, v *csivol.Volume, node string) error {
 		if c.Inline {
@@ -148,8 +148,8 @@ func either(configured *bool, otherwise bool) bool {
 	return otherwise
 }
 
-// ask returns what the CSIDriver object says. What was never read is waited for
-// a moment, as when the daemon has just been started, and an error if the
+// ask returns what the CSIDriver object says. If the object was never read, as when
+// the daemon has just started, ask waits a moment for it. Then it is an error if the
 // configuration does not say all of it.
 func ask(ctx context.Context, c *bridgeconfig.Driver, cluster Cluster) (info csivol.DriverInfo, need bridge.AttachNeed, err error) {
 	const patience, pause = 5 * time.Second, 50 * time.Millisecond

@@ -16,7 +16,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// cluster is one whose answers a test chooses.
+// cluster is a fake with the answers that a test chooses.
 type cluster struct {
 	info          csivol.DriverInfo
 	found, synced bool
@@ -63,7 +63,7 @@ func (c *cluster) Tokens(context.Context, csivol.Pod, []csivol.TokenRequest) (fl
 	return flex.Secret{}, nil
 }
 
-// attacher is one that nobody asks here.
+// attacher is a fake that is not called here.
 type attacher struct{ bridge.Attacher }
 
 func driver(t *testing.T, change func(*bridgeconfig.Driver)) (*bridgeconfig.Driver, *mapping.Mapper) {
@@ -111,7 +111,7 @@ func TestOnlyPersistentVolumes(t *testing.T) {
 	}{
 		{"its own", nil, ours(nil), nil, "", csivol.ReadWriteMany, "cached"},
 		{"without a pod", nil, ours(func(o *flex.Options) { o.PodUID, o.PodNamespace = "", "" }), nil, "", csivol.ReadWriteMany, "cached"},
-		{"made anew", nil, ours(nil), func(c *cluster) {
+		{"re-created", nil, ours(nil), func(c *cluster) {
 			c.cached = map[string]*csivol.PersistentVolume{"pv1": {Name: "pv1", FlexDriver: "example.com/disk", Source: csivol.Source(map[string]string{"volumeID": "old"}, "ext4")}}
 		}, "", csivol.ReadWriteMany, "cached fresh"},
 		{"none of that name", nil, ours(func(o *flex.Options) { o.VolumeName = "data" }), nil, "no PersistentVolume of that name: it is an inline volume", "", "fresh"},
@@ -177,7 +177,7 @@ func TestMayAttach(t *testing.T) {
 	}{
 		{"its pod is there", "node-1", nil, ""},
 		{"on a node without its pod", "node-2", nil, flex.CodeFailedPrecondition},
-		{"nobody knows", "node-1", flex.Errorf(flex.CodeUnavailable, "no API server"), flex.CodeUnavailable},
+		{"not known", "node-1", flex.Errorf(flex.CodeUnavailable, "no API server"), flex.CodeUnavailable},
 	} {
 		c, m := driver(t, nil)
 		k := newCluster()
@@ -256,13 +256,13 @@ func TestPolicyNotKnown(t *testing.T) {
 	k := newCluster()
 	k.found, k.synced = false, false
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // nobody waits
+	cancel() // do not wait
 	if p, err := drivers.New(c, m, nil, k, nil).Policy(ctx); flex.CodeOf(err) != flex.CodeUnavailable || !strings.Contains(err.Error(), "CSIDriver object disk.csi.example.com") {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
 
-// TestAttachNeeds: what attaching needs to know beside the volume.
+// TestAttachNeeds: what attaching needs to know besides the volume.
 func TestAttachNeeds(t *testing.T) {
 	c, m := driver(t, nil)
 	k := newCluster()

@@ -38,7 +38,7 @@ func TestNew(t *testing.T) {
 
 	value := reflect.ValueOf(*d)
 	for i, field := range reflect.VisibleFields(value.Type()) {
-		// The other way beside AttachSecret: TestAttachNeeds has it.
+		// The alternative to AttachSecret: TestAttachNeeds has it.
 		if value.Field(i).IsZero() && field.Name != "AttachSecretsHere" {
 			t.Errorf("nothing sets %s", field.Name)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csivol"
 )
 
-// Removed makes drivers of what records say, for the tear-down of volumes whose driver
-// the configuration no longer has. Their timeouts are the default ones.
+// Removed makes drivers from records, for the tear-down of volumes with a driver that
+// the configuration no longer has. They have the default timeouts.
 type Removed struct {
 	KubeletDir string
 	Attacher   bridge.Attacher // nil: there is none

@@ -29,8 +29,8 @@ const (
 	// first is the lowest descriptor for what we keep: never a standard one.
 	first = 3
 
-	// patience bounds one write. A pipe that is full because nobody reads it
-	// must not keep us for ever; what reads it at all reads it within this.
+	// patience bounds one write. A full pipe without a reader must not block us for
+	// ever; a working reader reads within this time.
 	patience = 5 * time.Second
 
 	// page is what a pipe that has any room takes at once: PIPE_BUF.
@@ -89,8 +89,8 @@ func checkSpare(fd int) error {
 	return nil
 }
 
-// findHuman keeps the standard error, but only if somebody sits there: in any
-// other case it is the same pipe as the standard output.
+// findHuman keeps the standard error, but only if it is a terminal. Otherwise it is
+// the same pipe as the standard output.
 func (r *Reply) findHuman() {
 	if _, err := unix.IoctlGetTermios(stderr, unix.TCGETS); err != nil {
 		return
@@ -129,7 +129,7 @@ func point(fd int) error {
 func (r *Reply) Divert(f *os.File) error { return point(int(f.Fd())) }
 
 // ErrStuck is the error of a Write that the reader did not take in time.
-var ErrStuck = errors.New("nobody reads the answer")
+var ErrStuck = errors.New("no process reads the answer")
 
 // Write writes p and returns after at most five seconds without progress, with
 // ErrStuck if a pipe is still full by then.

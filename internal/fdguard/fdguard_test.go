@@ -106,8 +106,8 @@ func TestDivert(t *testing.T) {
 	}
 }
 
-// Somebody at a terminal gets words on it, and the answer still goes to
-// the standard output.
+// An operator at a terminal gets messages on it, and the answer still goes to the
+// standard output.
 func TestHumanAtTerminal(t *testing.T) {
 	master, slave := openTerminal(t)
 	cmd := process(t, "speaks")
@@ -190,7 +190,7 @@ func TestWriteErrors(t *testing.T) {
 	_ = r.Close()
 	reply := &Reply{fd: w, patience: time.Second}
 	if _, err := reply.Write([]byte("x")); !errors.Is(err, unix.EPIPE) {
-		t.Errorf("nobody reads: got %v", err)
+		t.Errorf("no reader: got %v", err)
 	}
 	full, err := unix.Open("/dev/full", unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

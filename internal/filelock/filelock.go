@@ -15,7 +15,7 @@ import (
 // ErrHeld says that another process has the lock.
 var ErrHeld = errors.New("another process has the lock")
 
-// pause is that between two tries. Who takes turns is waited for by calls.
+// pause is the time between two tries.
 const pause = 10 * time.Millisecond
 
 // A Lock is held until it is closed, or the process ends.
@@ -37,7 +37,7 @@ func Try(path string) (*Lock, error) {
 		if same(f, path) {
 			return &Lock{f}, nil
 		}
-		f.Close() // somebody has removed or replaced the file: this lock keeps nobody out
+		f.Close() // the file was removed or replaced: this lock excludes no process
 	}
 	return nil, fmt.Errorf("lock %s: it is replaced again and again", path)
 }

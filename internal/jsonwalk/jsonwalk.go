@@ -20,9 +20,8 @@ func Check(data []byte) error {
 	return json.Unmarshal(data, &raw)
 }
 
-// A Walker stands somewhere in a JSON value that [Check] has found valid, so
-// that it has nothing to check and nothing can fail. Whoever asks what is next
-// must read that.
+// A Walker is a position in a JSON value that [Check] has found valid: it checks
+// nothing, and nothing can fail. A caller that asks what is next must read it.
 type Walker struct{ rest string }
 
 // Walk returns a Walker that stands at the beginning of text.

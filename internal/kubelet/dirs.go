@@ -13,21 +13,21 @@ type Query struct {
 	Host Host
 	// PID is for machines with several kubelets; zero: look for one.
 	PID int
-	// PluginDir and RootDir are what somebody says they are; empty: nobody does.
+	// PluginDir and RootDir are set by the operator; empty: not set.
 	PluginDir, RootDir string
 	// Configz asks the API server for the kubelet's volumePluginDir; nil: it is
 	// not asked.
 	Configz func(context.Context) (string, error)
-	// Distribution is what the node is said to be; nil: nobody says.
+	// Distribution is set by the operator; nil: not set.
 	Distribution *distribution.Distribution
 }
 
 // A Dir is a directory as the kubelet calls it.
 type Dir struct {
 	Path string
-	// From says who named it, for people.
+	// From is the source of the path, for messages.
 	From string
-	// Guessed: nobody who must know has named it.
+	// Guessed: neither the kubelet nor the operator has named it.
 	Guessed bool
 }
 
@@ -37,7 +37,7 @@ type Dirs struct {
 	// Kubelet is the running one. If it is nil, Unseen says why.
 	Kubelet *Kubelet
 	Unseen  error
-	// Notes are what was tried in vain, or is odd.
+	// Notes are what was tried without success, or is odd.
 	Notes []string
 }
 

@@ -38,8 +38,8 @@ func (h Host) Shown(text string) string {
 	return strings.ReplaceAll(text, h.Root+"/", "/")
 }
 
-// Resolve is like At for a path whose links are followed, as the machine
-// follows them: absolute ones begin at Root. What does not exist stays as it is.
+// Resolve is like At, and follows links as the machine does: absolute links begin at
+// Root. What does not exist stays as it is.
 func (h Host) Resolve(path string) (string, error) {
 	return securejoin.SecureJoin(cmp.Or(h.Root, "/"), path)
 }

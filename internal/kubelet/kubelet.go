@@ -42,7 +42,7 @@ var (
 	ErrMany = errors.New("several kubelets run on this machine")
 )
 
-// byDefault is where something is from that nobody has said.
+// byDefault is the source of what is not configured.
 const byDefault = "the default"
 
 // Find looks for the process, unless pid names it, and reads its command line

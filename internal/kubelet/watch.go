@@ -14,8 +14,8 @@ import (
 // Seen is what can be told of whether a process watches a directory.
 type Seen int
 
-// What there is. NotToBeTold: its descriptors may not be read, or its file
-// system calls itself otherwise there (btrfs, overlayfs).
+// The values of Seen. NotToBeTold: its descriptors may not be read, or its filesystem
+// has another device number there (btrfs, overlayfs).
 const (
 	NotToBeTold Seen = iota
 	Watched
@@ -97,8 +97,7 @@ func parseWatch(line string) (w watch, ok bool) {
 	return w, err1 == nil && err2 == nil && w.inode != 0
 }
 
-// hosts are programs that have a kubelet inside, whose configuration is their
-// own affair.
+// hosts are programs that contain a kubelet, with their own configuration.
 func hosts() []string {
 	return []string{
 		"k3s",      // which also hides its arguments

@@ -1,6 +1,6 @@
-// Package kubeletdir knows the two kinds of paths that the kubelet gives to a
-// FlexVolume driver, and finds the kubelet's root directory from them: it
-// differs from one distribution to the next, and nobody passes it.
+// Package kubeletdir parses the two kinds of paths that the kubelet gives to a
+// FlexVolume driver, and finds the kubelet's root directory from them: it differs
+// between distributions, and the kubelet does not pass it.
 package kubeletdir
 
 import (

@@ -44,7 +44,7 @@ func newEnv() (*cel.Env, error) {
 		// the file is loaded.
 		cel.HomogeneousAggregateLiterals(),
 		cel.OptionalTypes(),
-		ext.Strings(ext.StringsVersion(5)), // the first whose functions have honest costs
+		ext.Strings(ext.StringsVersion(5)), // the first version with costs of its functions
 		ext.TwoVarComprehensions(),
 	)
 }

@@ -106,9 +106,9 @@ func (m *Mapper) StaticSecrets(ctx context.Context) (csivol.Secrets, error) {
 	return m.gather(ctx, func(s stage) bool { return s.source.File != "" || s.fromCluster() && s.onNode() }, nil)
 }
 
-// secrets gathers what each stage wants. Callouts other than mount bring no
-// Flex secret; stages that want one stay without. What has to be asked for is
-// read by whoever needs it, but for what a pod needs.
+// secrets gathers the secrets of each stage. Callouts other than mount bring no Flex
+// secret: stages that need one stay without. Secrets of the API server are read here
+// only for what a pod needs; the others are read when they are needed.
 func (m *Mapper) secrets(ctx context.Context, o flex.Options) (csivol.Secrets, error) {
 	isMount := o.PodUID != "" || len(o.Secrets) > 0
 	return m.gather(ctx, func(s stage) bool {
@@ -186,7 +186,7 @@ func (m *Mapper) ask(ctx context.Context, s stage, ref csivol.SecretRef) (map[st
 
 func noSecret(secrets map[string]flex.Secret) string {
 	if len(secrets) == 0 {
-		return "; it has no Secret: set secretRef to one whose type is the name of the FlexVolume driver"
+		return "; it has no Secret: set secretRef to a Secret with the name of the FlexVolume driver as its type"
 	}
 	return fmt.Sprintf(", only %q", slices.Sorted(maps.Keys(secrets)))
 }

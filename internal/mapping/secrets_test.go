@@ -218,7 +218,7 @@ func TestSecretFiles(t *testing.T) {
 		{"directory", func(p string) error { return os.Mkdir(p, 0o700) }, "", "not a regular file"},
 		{"FIFO", func(p string) error { return syscall.Mkfifo(p, 0o600) }, "", "not a regular file"},
 		{"others can read", func(p string) error { return os.WriteFile(p, []byte("hunter2"), 0o644) }, "", "has mode 0644, so that others can read or change it (chmod 0600)"},
-		{"somebody else's", func(p string) error {
+		{"of another user", func(p string) error {
 			if err := os.WriteFile(p, []byte("hunter2"), 0o600); err != nil {
 				return err
 			}
@@ -240,7 +240,7 @@ func TestSecretFiles(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "secret")
 			if err := tt.make(path); err != nil {
-				if os.Geteuid() != 0 && tt.name == "somebody else's" {
+				if os.Geteuid() != 0 && tt.name == "of another user" {
 					t.Skip("only root can give a file away")
 				}
 				t.Fatal(err)

@@ -33,7 +33,7 @@ type Preset struct {
 	// Live says whether a volume that the bridge has mounted can be handed over
 	// to the kubelet's CSI plugin under a running pod.
 	Live string
-	// Needs is what has to be there beside the CSI driver.
+	// Needs is what is required besides the CSI driver.
 	Needs string
 	// Open are the open places, each name once.
 	Open []bridgeconfig.OpenPlace

@@ -111,13 +111,13 @@ func volumesOf(t *testing.T, c *bridgeconfig.Configuration, input []byte) []volu
 	return volumes
 }
 
-// secretName reads a Secret whose content is its own name.
+// secretName reads a Secret: its content is its own name.
 func secretName(_ context.Context, ref csivol.SecretRef) (map[string]flex.Secret, error) {
 	return map[string]flex.Secret{"name": flex.NewSecret([]byte(ref.Namespace + "/" + ref.Name))}, nil
 }
 
-// secretsOf shows what the stages get: the values, which are none of anybody's,
-// or the name of a Secret.
+// secretsOf shows what the stages get: the values, which are not secret, or the name
+// of a Secret.
 func secretsOf(sources bridgeconfig.Secrets, mapped csivol.Secrets) map[string]any {
 	got := map[string]map[string]flex.Secret{
 		"controllerPublish": mapped.ControllerPublish, "nodeStage": mapped.NodeStage, "nodePublish": mapped.NodePublish,

@@ -63,7 +63,7 @@ func TestDead(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for n := 0; !process.Dead(id) && n < 1e6; n++ { // nobody has waited for it yet
+	for n := 0; !process.Dead(id) && n < 1e6; n++ { // no process has waited for it yet
 	}
 	if !process.Dead(id) {
 		t.Error("a zombie is not dead")

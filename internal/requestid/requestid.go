@@ -21,8 +21,8 @@ func With(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, key{}, id)
 }
 
-// From returns the request id of a context; empty if what is done was not
-// asked for by anybody, as by the reconciler.
+// From returns the request id of a context; empty for what the daemon does by itself,
+// such as the reconciler's work.
 func From(ctx context.Context) string {
 	id, _ := ctx.Value(key{}).(string)
 	return id

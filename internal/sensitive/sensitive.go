@@ -1,6 +1,5 @@
-// Package sensitive knows by name which options carry credentials. It is the
-// net below types that cannot be printed: for text whose parts have only
-// names left to judge by, such as mount options.
+// Package sensitive knows by name which options carry credentials. It is the second
+// line of defense behind types that cannot be printed, for text such as mount options.
 package sensitive
 
 import "strings"
@@ -8,8 +7,8 @@ import "strings"
 // Mask stands for a value that must not be shown.
 const Mask = "[redacted]"
 
-// endings of names whose values are not for everybody. A value too many that
-// is hidden does no harm.
+// endings are the endings of names with values that are secret. Hiding a value too many
+// does no harm.
 const endings = "password passwd passphrase pass pwd secret token tokens key credential credentials cred sas signature"
 
 // Key reports whether a value called name is to be kept out of every text.

@@ -3,8 +3,7 @@ package shell
 
 import "strings"
 
-// Quote returns a word that a POSIX shell takes for exactly this text. What needs no
-// quotes has none.
+// Quote returns text quoted for a POSIX shell, without quotes if it needs none.
 func Quote(text string) string {
 	if text != "" && text[0] != '~' && strings.IndexFunc(text, special) < 0 {
 		return text

@@ -169,7 +169,7 @@ func (d *Decoder) Texts(dst *[]string) Take {
 	})
 }
 
-// TextMap takes an object whose keys are free and whose values are strings.
+// TextMap takes an object with any keys. Its values are strings.
 func (d *Decoder) TextMap(dst *map[string]string) Take {
 	return func(path string, n Node) {
 		if !d.Is(Object, path, n) {

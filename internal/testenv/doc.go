@@ -1,8 +1,8 @@
 // Package testenv gives tests a place where they may mount.
 //
-// A test binary whose TestMain calls [Main] runs in a mount namespace of its
-// own with every mount made private: what a test mounts cannot be seen outside
-// and is gone when the binary ends, whatever way it ends. As root that is a
+// A test binary that calls [Main] in TestMain runs in its own mount namespace, with
+// every mount private: mounts of a test cannot be seen outside and are removed when
+// the binary ends, however it ends. As root that is a
 // mount namespace; as an ordinary user a user namespace comes with it, in which
 // bind mounts and tmpfs work and loop devices do not.
 //

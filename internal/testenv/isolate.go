@@ -30,7 +30,7 @@ type TestingM interface{ Run() int }
 //	func TestMain(m *testing.M) { testenv.Main(m) }
 func Main(m TestingM) { os.Exit(Isolate(m).Run()) }
 
-// Isolate returns an m whose Run happens in a private mount namespace. Use it
+// Isolate returns an m that runs in a private mount namespace. Use it
 // where something else wants to run m, as testscript does:
 //
 //	func TestMain(m *testing.M) {
@@ -38,8 +38,7 @@ func Main(m TestingM) { os.Exit(Isolate(m).Run()) }
 //	}
 func Isolate(m TestingM) TestingM { return isolated{m} }
 
-// Isolated says that this process has a private mount namespace already, from
-// somebody else.
+// Isolated says that this process was started in a private mount namespace.
 func Isolated() { os.Setenv(envInside, "1") }
 
 type isolated struct{ m TestingM }
@@ -66,7 +65,7 @@ func (i isolated) Run() int {
 	return i.m.Run()
 }
 
-// start begins the test binary anew in the best namespaces to be had.
+// start runs the test binary again, in the best namespaces that are available.
 func start() (*exec.Cmd, error) {
 	// With Unshareflags (not Cloneflags) package syscall also makes every
 	// mount private, recursively, before it executes the program.

@@ -173,8 +173,8 @@ func concerns(proc, dir string) bool {
 	return false
 }
 
-// mentions finds dir in text, but not another whose name only begins with it:
-// tests that run side by side are often called alike.
+// mentions finds dir in text, but not another directory with a name that only begins
+// like it: tests that run in parallel often have similar names.
 func mentions(text, dir string) bool {
 	for {
 		_, rest, found := strings.Cut(text, dir)

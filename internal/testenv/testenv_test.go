@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { Main(m) }
 
-// spyTB stands in for a test whose fate is examined.
+// spyTB is a fake test that records its result.
 type spyTB struct {
 	testing.TB
 	errors, logs []string

@@ -8,8 +8,8 @@ import (
 )
 
 // Peek returns the records in a directory, and an error for each file that
-// cannot be read. Unlike [Store.Load] it changes nothing, so that anybody may
-// look while another process works on them, or nobody.
+// cannot be read. Unlike [Store.Load] it changes nothing: any process may call it
+// while another one works on the records.
 func Peek(dir string) (records []*Record, broken []error, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // A Phase is how far one half of a life cycle is.
 type Phase string
 
-// The phases. Doing and Undoing are in doubt until there is a final answer:
-// the RPC may have been sent, may be under way, or may be done.
+// The phases. Doing and Undoing are uncertain until there is a final answer: the RPC
+// may have been sent, may be under way, or may be done.
 const (
 	None    Phase = ""
 	Doing   Phase = "doing"
@@ -78,8 +78,7 @@ type Record struct {
 	// Object is the name of the VolumeAttachment; empty: the volume is attached
 	// through its controller service. It is detached the way that it was attached.
 	Object string `json:"volumeAttachment,omitempty"`
-	// Foreign says that somebody else has made the Object, so that it is not
-	// ours to delete.
+	// Foreign says that another component has made the Object: we do not delete it.
 	Foreign        bool              `json:"foreign,omitempty"`
 	NodeID         string            `json:"nodeID,omitempty"`
 	PublishContext map[string]string `json:"publishContext,omitempty"`
@@ -130,8 +129,8 @@ type Target struct {
 	Bound bool `json:"bound,omitempty"`
 	// Dead is why what the pod has does not work any more.
 	Dead string `json:"dead,omitempty"`
-	// Since is when the target came into its phase, for messages about
-	// operations that are stuck and for targets that nobody asks for again.
+	// Since is when the target entered its phase, for messages about operations that
+	// are stuck and for targets that are not requested again.
 	Since     time.Time `json:"since"`
 	LastError string    `json:"lastError,omitempty"`
 }

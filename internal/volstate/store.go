@@ -192,17 +192,17 @@ func (s *Store) Load() (records []*Record, broken []error, err error) {
 	return records, broken, nil
 }
 
-// staleAfter is far more than anybody needs from a file's making to its renaming.
+// staleAfter is much longer than any write takes between create and rename.
 const staleAfter = time.Minute
 
-// notes are files that others write here, at any time: what the API server said of
-// CSI drivers and PersistentVolumes, what install has installed, and that it is to be
-// removed again.
+// notes are prefixes of files that other processes write here at any time: the caches
+// of CSIDriver objects and PersistentVolumes, what install has installed, and the
+// cordon.
 var notes = []string{".csidrivers", ".persistentvolumes", ".installed", ".retired"}
 
-// removeStale removes a temporary file of a write that was cut short. That of a
-// record is one, since we have the lock, and who leaves a tombstone tries again; a
-// young one of a note may be about to be renamed.
+// removeStale removes a temporary file of a write that was cut short. A file of a
+// record is stale, since we have the lock; flexdriver repeats the write of a pending
+// unmount; a young file of a note may be about to be renamed.
 func removeStale(path string) {
 	isNote := slices.ContainsFunc(notes, func(prefix string) bool { return strings.HasPrefix(filepath.Base(path), prefix) })
 	if info, err := os.Lstat(path); isNote && err == nil && time.Since(info.ModTime()) < staleAfter {

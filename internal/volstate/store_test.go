@@ -58,9 +58,9 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestBrokenFilesHarmNobody: whatever a crash or a person left, the other
-// records are read, and the file is kept for somebody to look at.
-func TestBrokenFilesHarmNobody(t *testing.T) {
+// TestBrokenFiles: if a crash or an operator left a broken file, the other records
+// are read, and the file is kept for the operator.
+func TestBrokenFiles(t *testing.T) {
 	for name, content := range map[string]string{
 		"empty":           "",
 		"torn":            `{"version":1,"csiDriver":"csi.exam`,
@@ -128,7 +128,7 @@ func TestOpenRefusesWhatOthersCanWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := volstate.Open(dir); err == nil {
-		t.Error("opened a directory that anybody can write to")
+		t.Error("opened a directory that any user can write to")
 	}
 }
 
@@ -201,8 +201,8 @@ func TestVersionBefore(t *testing.T) {
 	}
 }
 
-// TestTemporaryFiles: what a write that was cut short has left is removed, and not
-// what somebody is about to rename.
+// TestTemporaryFiles: what a write that was cut short has left is removed, but not
+// what another process is about to rename.
 func TestTemporaryFiles(t *testing.T) {
 	s, dir := open(t)
 	if err := s.Put(record("a")); err != nil {

@@ -108,8 +108,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// FuzzWithhold: whatever a volume's options are, a value whose name says that it
-// is secret is in no file, and what is read back is known to lack it.
+// FuzzWithhold: for any options of a volume, no file has a value with a name that says
+// it is secret, and the record that is read back says that it lacks it.
 func FuzzWithhold(f *testing.F) {
 	f.Add("password", "", "x")
 	f.Add("csi.storage.k8s.io/serviceAccount.tokens", `{"a":"`, `"}`)

@@ -125,7 +125,7 @@ func array(n *yaml.Node) (strict.Node, error) {
 	return out, nil
 }
 
-// object keeps members whose keys come twice: that is for the reader to find.
+// object keeps duplicate keys: the reader reports them.
 func object(n *yaml.Node) (strict.Node, error) {
 	out := strict.Node{Kind: strict.Object, Line: n.Line}
 	for i := 0; i+1 < len(n.Content); i += 2 {
