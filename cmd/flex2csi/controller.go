@@ -137,7 +137,7 @@ func saying(log *slog.Logger, e kube.Election, sweep func(context.Context)) func
 	}
 }
 
-// leave removes the socket, if flex2csi was uninstalled and nobody calls there.
+// leave removes the socket, if flex2csi was uninstalled and nothing calls it.
 func (o *controllerOptions) leave(log *slog.Logger) error {
 	if o.socket == "" {
 		return nil

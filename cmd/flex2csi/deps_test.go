@@ -16,7 +16,7 @@ github.com/flex2csi/flex2csi/internal/testenv   for tests
 github.com/google/go-cmp                 for tests; it panics on purpose
 github.com/kubernetes-csi/csi-test       for tests
 k8s.io/kubernetes                        for tests
-net/http/pprof                           registers itself for whoever serves HTTP
+net/http/pprof                           registers itself with any HTTP server
 `
 
 func TestDeps(t *testing.T) {

@@ -60,7 +60,7 @@ The exit status is 0 if nothing is wrong, 1 if there are errors or warnings (see
 	o.format.add(c)
 	set.StringVar(&o.failOn, "fail-on", "warning", "lowest `severity` for exit status 1: error or warning")
 	set.DurationVar(&o.Timeout, "timeout", doctor.DefaultTimeout, "how long each check may take; they run at the same time")
-	set.BoolVar(&o.askMounts, "ask-mounts", false, "answer about the mounts whose paths come on standard input")
+	set.BoolVar(&o.askMounts, "ask-mounts", false, "check the mounts with the paths on standard input")
 	_ = set.MarkHidden("ask-mounts") // it exists
 	o.api.add(c)
 	return c
@@ -113,9 +113,9 @@ func hostRoot(stateDir string) string {
 }
 
 // errNothing keeps scripts from taking silence for health.
-var errNothing = errors.New("nothing could be looked at: run this as root on a node, or give it --kubeconfig")
+var errNothing = errors.New("nothing to check: run this as root on a node, or give it --kubeconfig")
 
-// choose decides what is looked at.
+// choose decides what to check.
 func (o *doctorOptions) choose() error {
 	if !slices.Contains([]string{"auto", "node", "cluster", "both"}, o.where) {
 		return usagef("--on %s: want node, cluster, both or auto", o.where)
@@ -160,7 +160,7 @@ func haltedMigrations(ctx context.Context, c *kube.Cluster) (all []doctor.Migrat
 	return all, err
 }
 
-// isNode: on a workstation nobody wants to hear what a node ought to have.
+// isNode: on a workstation findings about a node do not help.
 func isNode() bool { return os.Getuid() == 0 }
 
 // self has mounts asked by this program again. On a node people call it out of its

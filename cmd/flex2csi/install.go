@@ -190,7 +190,7 @@ func (o *installOptions) configz() (func(context.Context) (string, error), error
 	}, nil
 }
 
-// drivers are the configurations that lie beside the executables.
+// drivers returns the configurations next to the executables.
 func (o *installOptions) drivers(config *bridgeconfig.Configuration) ([]*driverconfig.Configuration, error) {
 	timeouts, err := calloutTimeouts(o.timeouts)
 	if err != nil {

@@ -33,15 +33,15 @@ the plan and asks before it changes anything.
 
 Each volume is replaced when its plan is written down in a ConfigMap and its copy
 (--journal), its reclaim policy is Retain, and the API server has accepted the
-replacement as a dry run. Volumes whose plan needs more than the flags
-allow are not changed, and are listed with what they need:
+replacement as a dry run. If the plan of a volume needs more than the flags allow,
+the volume is not changed, and is listed with what it needs:
 
-    --live     pods go on running; or there are none. This is the default
-    --rolling  also one pod at a time is restarted where that is needed
-    --offline  also volumes whose pods the operator stops: apply waits for that
+    --live     no pod is restarted. This is the default
+    --rolling  pods are restarted where that is needed, one at a time
+    --offline  apply waits until the operator has stopped the pods
 
-apply starts no further volume after the first unexpected error. Ctrl-C finishes
-what is under way as far as it has to be; resume goes on, and rollback goes back.`,
+apply starts no further volume after the first unexpected error. Ctrl-C completes
+the volumes under way as far as necessary; then use resume or rollback.`,
 		Example: `  flex2csi migrate apply --claim shop/orders
   flex2csi migrate apply --namespace shop --width 4 --accept owners
   flex2csi migrate apply --driver example.com/disk --rolling --yes`,
@@ -51,7 +51,7 @@ what is under way as far as it has to be; resume goes on, and rollback goes back
 	o.selectOptions.add(c)
 	set.BoolVar(&o.live, "live", false, "restart no pod, which is the default")
 	set.BoolVar(&o.rolling, "rolling", false, "restart pods where that is needed, one at a time of each workload")
-	set.BoolVar(&o.offline, "offline", false, "take volumes, too, whose pods the operator has stopped or stops meanwhile")
+	set.BoolVar(&o.offline, "offline", false, "include volumes with pods that the operator stops before or meanwhile")
 	c.MarkFlagsMutuallyExclusive("live", "rolling", "offline")
 	addAccept(c, &o.accept)
 	set.BoolVar(&o.restorePolicy, "restore-reclaim-policy", false, "set the old reclaim policy on the new volume in the end: with Delete, the CSI driver deletes the data with the claim")
@@ -154,7 +154,7 @@ func mayAll(plan *migrate.Plan) error {
 // show tells what will be done, and what will not, and why.
 func (o *applyOptions) show(plan *migrate.Plan, tasks []migrate.Task, left []migrate.Result, env environment) error {
 	shown := *plan
-	shown.Beside = nil // nobody replaces that: it is plan's to show
+	shown.Beside = nil // it is not replaced: only plan shows it
 	if err := shown.Table(env.err, false); err != nil {
 		return err
 	}

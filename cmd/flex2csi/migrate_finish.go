@@ -52,14 +52,14 @@ func (o *finishOptions) finish(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	departure, err := observer.Finish(ctx, o.drivers)
+	result, err := observer.Finish(ctx, o.drivers)
 	if err != nil {
 		return err
 	}
-	if err := o.format.print(env.out, departure, departure.Table); err != nil {
+	if err := o.format.print(env.out, result, result.Table); err != nil {
 		return err
 	}
-	if !departure.Free(len(o.drivers) > 0) {
+	if !result.Free(len(o.drivers) > 0) {
 		return errNeeded
 	}
 	return nil

@@ -42,8 +42,7 @@ func thisCluster(ctx context.Context, c clusterServer) journalCluster {
 	return this
 }
 
-// sameCluster refuses a directory that is about another cluster. One that is
-// about none yet, or is not there, is in nobody's way.
+// sameCluster refuses the directory of another cluster. A new directory is allowed.
 func sameCluster(ctx context.Context, c clusterServer, dir string) error {
 	data, err := os.ReadFile(filepath.Join(dir, clusterFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -67,8 +66,7 @@ func sameCluster(ctx context.Context, c clusterServer, dir string) error {
 	return nil
 }
 
-// foreignRecords: whoever has copied records into a directory has to copy whose
-// they are as well.
+// foreignRecords refuses records without the name of their cluster: they were copied.
 func foreignRecords(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

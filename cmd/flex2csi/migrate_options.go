@@ -66,8 +66,8 @@ func (o *plannerOptions) add(c *cobra.Command) {
 	o.api.add(c)
 }
 
-// planner connects, and makes one. Whoever goes on or back needs no configuration
-// where the new volume is written down already.
+// planner connects, and makes a planner. resume and rollback need no configuration if
+// the journal has the new volume.
 func (o *plannerOptions) planner(ctx context.Context, env environment, needsConfig bool) (*kube.Cluster, *migrate.Planner, error) {
 	given, err := givenSecrets(o.secrets)
 	if err != nil {

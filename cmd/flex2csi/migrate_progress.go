@@ -16,7 +16,7 @@ import (
 type progress struct {
 	out      io.Writer
 	terminal bool
-	log      io.Writer // keeps the lines; nil: nobody does
+	log      io.Writer // gets the lines, too, if it is not nil
 	total    int
 	now      func() time.Time
 

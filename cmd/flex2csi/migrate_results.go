@@ -20,9 +20,9 @@ type results struct {
 	// named are volumes and claims that were asked for by their names: where one of
 	// those is left, not all is done that was asked for.
 	named []string
-	// already are volumes with which that was done before.
+	// already are volumes that were done before.
 	already []string
-	// back: FlexVolumes are what was asked for, whoever has put them back.
+	// back: the result should be FlexVolumes.
 	back bool
 }
 

@@ -75,8 +75,7 @@ func (o *resumeOptions) resume(c *cobra.Command, names []string) error {
 	return s.report(r, err)
 }
 
-// again does something with the records that were shown, as they are when nobody
-// else can write them any more.
+// again calls do with the records that were shown, read again under the lock.
 func (s *session) again(ctx context.Context, shown []*journal.Record, read func(context.Context, []string) ([]*journal.Record, error), do func(context.Context, []*journal.Record) ([]migrate.Result, error)) ([]migrate.Result, error) {
 	var volumes []string
 	for _, r := range shown {

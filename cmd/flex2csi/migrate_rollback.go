@@ -25,10 +25,9 @@ func newMigrateRollback() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rollback NAME... | --namespace NAMESPACE | --all",
 		Short: "Replace CSI volumes with the FlexVolumes that they were",
-		Long: `Replace volumes that were migrated, or whose migration is not finished, with the
-FlexVolumes that they were: the same way back, with the same care, also under
-running pods. What they were is in the journal, in its copy, and in the
-volume itself. The bridge still has to serve their driver.`,
+		Long: `Replace CSI volumes with the FlexVolumes that they were, also while pods run. The
+migration may be complete or not. The FlexVolumes are in the journal, in its copy, and
+in the volume itself. The bridge still has to serve their driver.`,
 		Example: `  flex2csi migrate rollback orders
   flex2csi migrate rollback --all --width 4`,
 		RunE: o.rollback,
@@ -36,7 +35,7 @@ volume itself. The bridge still has to serve their driver.`,
 	set := c.Flags()
 	o.namespaces.add(c, "as --all")
 	set.BoolVar(&o.all, "all", false, "all volumes that were migrated or are being migrated")
-	set.BoolVar(&o.offline, "offline", false, "take volumes, too, whose pods the operator has stopped or stops meanwhile")
+	set.BoolVar(&o.offline, "offline", false, "include volumes with pods that the operator stops before or meanwhile")
 	set.StringSliceVar(&o.accept, "accept", nil, "`checks` to accept: kubelet-restart")
 	addYes(c, &o.yes)
 	o.runOptions.add(c)

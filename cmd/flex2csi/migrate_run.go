@@ -217,10 +217,10 @@ func confirm(ctx context.Context, env environment, question string) error {
 	}
 }
 
-// mayAsk: without a terminal nobody answers.
+// mayAsk refuses to ask without a terminal.
 func mayAsk(env environment, yes bool) error {
 	if !yes && !isTerminal(env.in) {
-		return usagef("standard input is no terminal, so nobody can confirm: give --yes, after flex2csi migrate plan")
+		return usagef("standard input is not a terminal: confirm with --yes, after flex2csi migrate plan")
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func (o *lookOptions) records(ctx context.Context, cluster *kube.Cluster, env en
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		fmt.Fprintf(env.err, "note: only the journal in the cluster is looked at: %v\n", err)
+		fmt.Fprintf(env.err, "note: only the journal in the cluster was read: %v\n", err)
 		return journal.New(cluster.Objects(), migrate.Namespace, ""), nil
 	}
 	return journal.New(cluster.Objects(), migrate.Namespace, o.journal), nil
@@ -124,7 +124,7 @@ func sayHalted(ctx context.Context, cluster *kube.Cluster, env environment) (vol
 			fmt.Fprintf(env.err, "URGENT: the migration of %s stopped where there is no PersistentVolume: %s\n", v.Name, v.Next)
 			continue
 		}
-		fmt.Fprintf(env.err, "note: the migration of %s is not finished, and nobody is at it: %s\n", v.Name, v.Next)
+		fmt.Fprintf(env.err, "note: the migration of %s is not finished, and no process works on it: %s\n", v.Name, v.Next)
 	}
 	return volumes
 }

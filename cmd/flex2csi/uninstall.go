@@ -86,7 +86,7 @@ func (o *uninstallOptions) sweeper(ctx context.Context) (func(context.Context) (
 	}
 	node := cmp.Or(o.nodeName, o.daemonNode(ctx))
 	if node == "" {
-		return nil, errors.New("which node this is nobody says (--node-name)")
+		return nil, errors.New("the name of this node is not known; give --node-name")
 	}
 	return func(ctx context.Context) (names []string, err error) {
 		ctx, cancel := context.WithTimeout(ctx, o.timeout)

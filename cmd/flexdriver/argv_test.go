@@ -138,7 +138,7 @@ func (h *leakHunt) looksHidden(cmd *exec.Cmd, args []string) {
 		}
 		for _, arg := range args {
 			if (arg == args[0] || strings.HasPrefix(arg, "/")) && !bytes.Contains(text, []byte("\x00"+arg+"\x00")) {
-				h.Errorf("nobody can see what is called: %s is not in %.300q", arg, text)
+				h.Errorf("the call is not visible: %s is not in %.300q", arg, text)
 			}
 		}
 	}

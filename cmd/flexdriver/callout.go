@@ -64,10 +64,10 @@ func (f *calloutFlags) set() *pflag.FlagSet {
 	set := pflag.NewFlagSet("flexdriver", pflag.ContinueOnError)
 	set.SetInterspersed(false) // what follows the callout is its own
 	set.SetOutput(io.Discard)
-	set.StringVar(&f.config, "config", "", "configuration `file` (default: .flexdriver.json beside the executable)")
-	set.StringVar(&f.driver, "driver", "", "`vendor/name` of the driver (default: from where the executable lies)")
+	set.StringVar(&f.config, "config", "", "configuration `file` (default: .flexdriver.json next to the executable)")
+	set.StringVar(&f.driver, "driver", "", "`vendor/name` of the driver (default: from the executable's path)")
 	set.StringVar(&f.backend, "backend", "", "do without a configuration file, with this `backend`: local or csi")
-	set.StringVar(&f.socket, "socket", "", "with the backend csi: where flex2csi listens (default: that of the configuration, else "+wire.DefaultSocket+")")
+	set.StringVar(&f.socket, "socket", "", "with the backend csi: flex2csi's socket (default: from the configuration, else "+wire.DefaultSocket+")")
 	set.StringVar(&f.stateDir, "state-dir", "", "with the backend csi: flex2csi's `directory` of that name (default: that of the configuration, else "+pendingunmount.DefaultStateDir+")")
 	registerAllowed(set, &f.allowed)
 	set.StringVar(&f.kubeletDir, "kubelet-dir", "", "the kubelet's root `directory`; mount points may be anywhere below it (default: found from the path)")

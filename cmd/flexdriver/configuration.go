@@ -55,7 +55,7 @@ func (c *callout) configuration() (*driverconfig.Configuration, error) {
 	case config.Backend == driverconfig.BackendCSI:
 		config.Socket, config.StateDir = cmp.Or(c.socket, config.Socket), cmp.Or(c.stateDir, config.StateDir)
 		if c.socket != "" {
-			config.ControllerSocket = "" // whose socket it is, who gives it knows
+			config.ControllerSocket = "" // the caller has chosen the socket
 		}
 	case err == nil && c.socket+c.stateDir != "":
 		err = fmt.Errorf("--socket and --state-dir are for the backend csi, and the backend is %s", config.Backend)

@@ -11,7 +11,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
-var update = flag.Bool("update", false, "write golden files anew")
+var update = flag.Bool("update", false, "update golden files")
 
 // heavy says what must never be linked, whatever the golden list says. Each
 // line is a package path, which stands for the packages below it as well, and

@@ -122,7 +122,7 @@ func warnings(ctx context.Context, before, now *driverconfig.Configuration) (all
 
 func uninstallFlags(w io.Writer) (f *installFlags, force *bool) {
 	f = newInstallFlags("uninstall", w, "Removes a FlexVolume driver and its directory; refuses while its volumes are\nmounted.")
-	return f, f.set.Bool("force", false, "remove it even if its volumes are mounted, which leaves nobody to unmount them")
+	return f, f.set.Bool("force", false, "remove it even if its volumes are mounted; the kubelet cannot unmount them then")
 }
 
 func uninstall(args []string, w io.Writer) error {
@@ -163,9 +163,9 @@ type settings struct {
 // in it, and those bring encoding/csv along.
 func (s *settings) register(set *pflag.FlagSet) {
 	set.StringVar(&s.backend, "backend", string(driverconfig.BackendLocal), "who does the work: local, this program; or csi, a CSI driver through the daemon flex2csi on the node")
-	set.StringVar(&s.socket, "socket", "", "with --backend csi: where flex2csi listens (default: "+wire.DefaultSocket+")")
+	set.StringVar(&s.socket, "socket", "", "with --backend csi: flex2csi's socket (default: "+wire.DefaultSocket+")")
 	set.StringVar(&s.stateDir, "state-dir", "", "with --backend csi: flex2csi's `directory` of that name (default: "+pendingunmount.DefaultStateDir+")")
-	set.StringVar(&s.controllerSocket, "controller-socket", "", "with --backend csi: where flex2csi controller listens for what kube-controller-manager calls; .NAME is a `file` beside the driver, ../.NAME one in the plugin directory (default: there is none)")
+	set.StringVar(&s.controllerSocket, "controller-socket", "", "with --backend csi: flex2csi controller's socket for kube-controller-manager; .NAME is a `file` next to the driver, ../.NAME one in the plugin directory (default: none)")
 	set.BoolVar(&s.attach, "attach", false, "have kube-controller-manager attach and detach volumes; the driver must be installed there too")
 	set.StringVar(&s.kubeletDir, "kubelet-dir", "", "the kubelet's --root-dir (default: found from the paths that it passes)")
 	registerAllowed(set, &s.allowed)

@@ -58,7 +58,7 @@ func layOverSbin(t *testing.T) {
 	t.Cleanup(func() { _ = unix.Unmount(sbin, unix.MNT_DETACH) })
 }
 
-// csiConfig is that of a driver whose calls a daemon gets.
+// csiConfig is the configuration of a driver with the backend csi.
 func csiConfig(socket, stateDir string) string {
 	return fmt.Sprintf(`{
   "apiVersion": "flex2csi.io/v1alpha1",
@@ -71,8 +71,7 @@ func csiConfig(socket, stateDir string) string {
 `, socket, stateDir)
 }
 
-// scriptConfig allows what the scripts use. dir is the directory of a
-// namespace, whose images lie in it.
+// scriptConfig allows what the scripts use. dir has the images of a namespace.
 func scriptConfig(dir string) string {
 	return fmt.Sprintf(`{
   "apiVersion": "flex2csi.io/v1alpha1",
@@ -139,8 +138,8 @@ type endOfScript struct {
 
 func (e endOfScript) Cleanup(f func()) { e.env.Defer(f) }
 
-// TestScriptsLookAtEveryAnswer holds the scripts to their rules: a title, the
-// command in the name, and after each call a look at both streams.
+// TestScriptsLookAtEveryAnswer checks the rules of scripts: a title, the command in the
+// name, and after each call a check of both streams.
 func TestScriptsLookAtEveryAnswer(t *testing.T) {
 	files, err := filepath.Glob("testdata/script/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -194,8 +193,7 @@ func faultsOfScript(t *testing.T, file string) (faults []string) {
 	return faults
 }
 
-// isCall finds calls whose output a script gets. Those of the background come
-// back with wait.
+// isCall finds calls with output for the script. Background calls return it with wait.
 func isCall(line string) bool {
 	words := strings.Fields(strings.TrimPrefix(line, "! "))
 	if len(words) > 0 && strings.HasPrefix(words[0], "[") {

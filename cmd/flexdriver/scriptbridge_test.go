@@ -117,7 +117,7 @@ func (b *scriptBridge) hangs(ts *testscript.TestScript) error {
 
 // serve starts the daemon, and returns when it can be called.
 func (b *scriptBridge) serve(ts *testscript.TestScript) error {
-	// A socket of the daemon before is one that nobody listens at.
+	// No process listens at the socket of the last daemon.
 	_ = os.Remove(ts.Getenv("SOCKET"))
 	binary := os.Getenv(envDaemon)
 	b.daemon = b.start(binary, binary, "serve", "-v", "--config", ts.MkAbs("bridge.yaml"), "--socket", ts.Getenv("SOCKET"),
@@ -128,7 +128,7 @@ func (b *scriptBridge) serve(ts *testscript.TestScript) error {
 	return b.appear(ts.Getenv("SOCKET"))
 }
 
-// start makes a process whose words go to $WORK/<name>.log.
+// start starts a process with its output in $WORK/<name>.log.
 func (b *scriptBridge) start(name, binary string, args ...string) *exec.Cmd {
 	cmd := exec.Command(binary, args...)
 	cmd.Args[0] = name
@@ -182,10 +182,10 @@ func setUpBridge(e *testscript.Env) {
 	})
 }
 
-// scriptTombstones counts the tombstones on the node, now or in a moment.
-func scriptTombstones(ts *testscript.TestScript, neg bool, args []string) {
+// scriptPendingUnmounts counts the pending unmounts on the node, now or in a moment.
+func scriptPendingUnmounts(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
-		ts.Fatalf("usage: tombstones COUNT")
+		ts.Fatalf("usage: pending-unmounts COUNT")
 	}
 	var found []string
 	for stop := time.Now().Add(time.Minute); time.Now().Before(stop); time.Sleep(5 * time.Millisecond) {
@@ -194,7 +194,7 @@ func scriptTombstones(ts *testscript.TestScript, neg bool, args []string) {
 			return
 		}
 	}
-	ts.Fatalf("there are %d tombstones, not %s", len(found), args[0])
+	ts.Fatalf("there are %d pending unmounts, not %s", len(found), args[0])
 }
 
 // scriptAwait waits for a text in a file that a process writes.

@@ -23,23 +23,23 @@ import (
 // testdata/script/README.md describes them.
 func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
-		"answer":     scriptAnswer,
-		"await":      scriptAwait,
-		"bridge":     scriptBridgeCmd,
-		"deadfuse":   scriptDeadFUSE,
-		"fill":       scriptFill,
-		"helper":     scriptHelper,
-		"loops":      scriptLoops,
-		"mounted":    scriptMounted,
-		"options":    scriptOptions,
-		"space":      scriptSpace,
-		"terminal":   scriptTerminal,
-		"tombstones": scriptTombstones,
+		"answer":           scriptAnswer,
+		"await":            scriptAwait,
+		"bridge":           scriptBridgeCmd,
+		"deadfuse":         scriptDeadFUSE,
+		"fill":             scriptFill,
+		"helper":           scriptHelper,
+		"loops":            scriptLoops,
+		"mounted":          scriptMounted,
+		"options":          scriptOptions,
+		"space":            scriptSpace,
+		"terminal":         scriptTerminal,
+		"pending-unmounts": scriptPendingUnmounts,
 	}
 }
 
-// scriptOptions sets a variable to the JSON argument, as the kubelet writes it
-// for mount. The pod's namespace is $NAMESPACE, whose images lie in $WORK.
+// scriptOptions sets a variable to the JSON argument, as the kubelet writes it for
+// mount. The pod's namespace is $NAMESPACE; $WORK has its images.
 func scriptOptions(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: options VARIABLE [fsType=TYPE] [ro] [namespace=NAME] [fsGroup=GID] [secret:KEY=VALUE] [OPTION=VALUE]...")

@@ -113,7 +113,7 @@ func (h *leakHunt) everyCallout(volumes map[string]string) {
 	}
 }
 
-// volumes are good and bad ones, with the secret where nobody should put it.
+// volumes are valid and invalid ones, with the secret in wrong places.
 func (h *leakHunt) volumes() map[string]string {
 	h.Helper()
 	image := filepath.Join(h.dir, "images", "disk.img")
@@ -142,7 +142,7 @@ func (h *leakHunt) hidden() map[string]string {
 	h.Helper()
 	image := filepath.Join(h.dir, "images", "disk.img")
 	return map[string]string{
-		"beside a disk":   h.argument("ext4", "image", image, "size", "16Mi"),
+		"with a disk":     h.argument("ext4", "image", image, "size", "16Mi"),
 		"as an option":    h.argument("cifs", "source", "//s/x", "mountOptions", "username=u,password="+h.secret),
 		"as an odd one":   h.argument("cifs", "source", "//s/x", "mountOptions", "vers=3.0,nonsense="+h.secret),
 		"for the kernel":  h.argument("ext4", "image", image, "size", "16Mi", "mountOptions", "nonsense="+h.secret),
@@ -172,8 +172,8 @@ func (h *leakHunt) callouts(volume string) [][]string {
 	}
 }
 
-// malformed are calls that nobody should make, with the secret in places where
-// an error message might show it.
+// malformed are invalid calls, with the secret in places where an error message might
+// show it.
 func (h *leakHunt) malformed() [][]string {
 	good := h.argument("", "medium", "memory")
 	clear, err := json.Marshal(map[string]string{"kubernetes.io/secret/password": h.secret, "medium": "memory"}) // no base64
