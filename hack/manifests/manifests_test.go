@@ -8,7 +8,7 @@ import (
 	"github.com/flex2csi/flex2csi/hack/manual"
 )
 
-var update = flag.Bool("update", false, "make the files anew")
+var update = flag.Bool("update", false, "update the files")
 
 // TestManifests: what install/ says again is what it says elsewhere. With -update
 // (make docs) it is made so.

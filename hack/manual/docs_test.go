@@ -24,7 +24,7 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// files are those below a directory of the repository whose names fit.
+// files returns the files below a directory of the repository that match a pattern.
 func files(t *testing.T, dir, pattern string) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {

@@ -55,8 +55,8 @@ func (d *Document) seeAlso() string {
 	return strings.Join(all, ", ")
 }
 
-// withoutTables makes lists of tables, whose rows are longer than a terminal's: a
-// row's first cell is what the longest column describes.
+// withoutTables turns tables into lists, since their rows are longer than a terminal's:
+// the longest column describes the first cell of a row.
 func withoutTables(text string) string {
 	var out []string
 	lines := strings.Split(text, "\n")

@@ -41,7 +41,7 @@ type suite struct {
 	skipFails bool // a skipped test counts as failed
 	verbose   bool // print the output of what passed, too
 
-	counts // Step is set by whoever makes the suite
+	counts // Step is set by the caller
 	began  time.Time
 	output map[string]*strings.Builder // by package and test
 	inPkg  map[string]*counts

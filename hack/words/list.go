@@ -63,9 +63,9 @@ type exception struct {
 func exceptions() []exception {
 	return []exception{
 		{text: "user nobody", reason: "the system's user of that name"},
-		{text: ".tombstone\"", path: "internal/pendingunmount/pendingunmount.go", reason: "the suffix of files, shared with older versions"},
-		{text: "*.tombstone", reason: "that suffix"},
+		{text: ".tombstone", reason: "the suffix of files, shared with older versions"},
 		{text: "const FileName = \"retired\"", path: "internal/cordon/cordon.go", reason: "a file that is shared with older versions"},
+		{text: ".retired", path: "internal/volstate", reason: "that file"},
 		{text: "\"retired\"", path: "internal/cordon/cordon_test.go", reason: "that file"},
 		{text: "KindCordon = \"retire\"", path: "internal/wire/wire.go", reason: "a name on the socket, for older versions"},
 		{text: "as nobody", reason: "the system's user of that name, and hack/as-nobody"},
