@@ -110,6 +110,9 @@ type FlexDriver struct {
 	// Map turns the options of a call into a volume of the CSI driver, if it may be
 	// let in.
 	Map func(context.Context, flex.Options) (*csivol.Volume, error)
+	// Read makes a volume of its PersistentVolume, without a call; nil: there is no
+	// access to the cluster.
+	Read func(ctx context.Context, persistentVolume string) (*csivol.Volume, error)
 	// MayAttach is an error unless a pod of the node has the volume by its claim. It
 	// is asked by attach, which does not tell for which pod; nil: not checked.
 	MayAttach func(ctx context.Context, v *csivol.Volume, node string) error

@@ -220,8 +220,8 @@ func (x *execution) seeFate(dir string) (seen lifecycle.Seen) {
 }
 
 // seeCall is an error if something is not known that a call would say: records that
-// were read from their files lack values that look secret, and who the pod is, where
-// it was taken up from the node.
+// were read from their files lack values that look secret, until their
+// PersistentVolume was read, and who the pod is, where it was taken up from the node.
 func (x *execution) seeCall(dir string) error {
 	r := x.v.record
 	_, err := x.b.driverOf(r)
@@ -229,7 +229,7 @@ func (x *execution) seeCall(dir string) error {
 		return err
 	}
 	if dir == "" { // of the attachment
-		return incomplete(r)
+		return x.complete()
 	}
 	if x.secrets, err = x.d.staticSecrets(x.v.ctx); err != nil {
 		return err
@@ -238,7 +238,7 @@ func (x *execution) seeCall(dir string) error {
 	if needed && r.Targets[dir].Pod.Name == "" {
 		return flex.Errorf(flex.CodeFailedPrecondition, "which pod has %s is not known", dir)
 	}
-	return incomplete(r)
+	return x.complete()
 }
 
 func (d *FlexDriver) staticSecrets(ctx context.Context) (csivol.Secrets, error) {
@@ -248,13 +248,32 @@ func (d *FlexDriver) staticSecrets(ctx context.Context) (csivol.Secrets, error) 
 	return d.StaticSecrets(ctx)
 }
 
-// incomplete is an error for a record that lacks what its file does not hold
-// (volstate.Record.Incomplete). The next call with options brings it back.
-func incomplete(r *volstate.Record) error {
+// complete fills in what the file of a record does not hold
+// (volstate.Record.Incomplete), from the PersistentVolume, or says why it cannot. The
+// next call with options does so as well.
+func (x *execution) complete() error {
+	r := x.v.record
 	if !r.Incomplete() {
 		return nil
 	}
-	return flex.Errorf(flex.CodeFailedPrecondition, "the volume context or the mount flags of volume %s hold values that look secret; these are not kept on the disk, and flex2csi knows them again when the kubelet mounts the volume for another pod of this node", r.Key())
+	unknown := flex.Errorf(flex.CodeFailedPrecondition, "the volume context or the mount flags of volume %s hold values that look secret, which are not kept on the disk, and PersistentVolume %s does not tell them as they were; flex2csi knows them again when the kubelet mounts the volume for another pod of this node", r.Key(), r.Name)
+	if x.d == nil || x.d.Read == nil || r.Inline {
+		return unknown
+	}
+	err := x.v.rpc(fateWait, func(ctx context.Context) error {
+		v, err := x.d.Read(ctx, r.Name)
+		if err == nil && v.Key() == r.Key() {
+			r.Complete(v.Context, v.MountFlags)
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return flex.Errorf(flex.CodeOf(err), "%w: %w", unknown, err)
+	case r.Incomplete():
+		return unknown
+	}
+	return nil
 }
 
 // attachmentLost reports whether an attachment is gone that a record says is

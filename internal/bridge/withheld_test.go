@@ -165,6 +165,39 @@ func TestNoCallNoSecret(t *testing.T) {
 	n.empty()
 }
 
+// TestSecretsFromPersistentVolume: where the PersistentVolume can be read, and tells
+// what the file does not hold, mounts are repaired without a call. One that says
+// something else by now tells nothing.
+func TestSecretsFromPersistentVolume(t *testing.T) {
+	for share, repaired := range map[string]bool{"//a/b": true, "//other": false, "": false} {
+		n := newNode(t)
+		listen(n)
+		n.succeed("mount", n.podDir("p1"), secretOptions("canary", "//a/b"))
+		n.start("boot-1")
+		s := listen(n)
+		d := n.bridge.Drivers[flexDriver]
+		d.RepairInUse = true
+		d.Read = func(ctx context.Context, pv string) (*csivol.Volume, error) {
+			if share == "" {
+				return nil, flex.Errorf(flex.CodeUnavailable, "no API server")
+			}
+			return d.Map(ctx, flex.Options{VolumeName: pv, User: map[string]string{"volumeHandle": "h1", "share": share, "password": "canary"}})
+		}
+		n.reconcile()
+		n.die()
+		n.reconcile()
+		if got := s.flags != nil; got != repaired {
+			t.Errorf("%q: repaired %t, want %t", share, got, repaired)
+		}
+		if repaired && (s.context["accountKey"] != "canary" || s.flags[1] != "password=canary") {
+			t.Errorf("the driver is told %v, %v", s.context, s.flags)
+		}
+		n.noCanaries()
+		n.succeed("unmount", n.podDir("p1"))
+		n.empty()
+	}
+}
+
 // clumsy is a driver's client that panics with what it was told.
 type clumsy struct{ bridge.Service }
 

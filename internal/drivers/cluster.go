@@ -21,6 +21,9 @@ type Cluster interface {
 	// PersistentVolume returns one, as it was seen lately unless fresh. The code
 	// of an error is NotFound if there is none, Unavailable if it is not known.
 	PersistentVolume(ctx context.Context, name string, fresh bool) (*csivol.PersistentVolume, error)
+	// FlexOptions returns what a call would say of a PersistentVolume, but for its pod
+	// and its secrets; empty if it is no FlexVolume.
+	FlexOptions(ctx context.Context, name string) (flex.Options, *csivol.PersistentVolume, error)
 	// ClaimUsed reports whether a pod of a node uses a claim.
 	ClaimUsed(ctx context.Context, claim csivol.ObjectRef, node string) (bool, error)
 	Secret(ctx context.Context, ref csivol.SecretRef) (map[string]flex.Secret, error)
@@ -95,6 +98,22 @@ func mismatch(c *bridgeconfig.Driver, pv *csivol.PersistentVolume, o flex.Option
 		return flex.Errorf(flex.CodePermissionDenied, "PersistentVolume %s belongs to a claim in namespace %s, and the pod is in namespace %s: it is an inline volume, which are not allowed", pv.Name, pv.Claim.Namespace, o.PodNamespace)
 	}
 	return nil
+}
+
+// read makes a volume of its PersistentVolume, without secrets. Where the mapping uses
+// the pod there is none to be made.
+func read(c *bridgeconfig.Driver, m *mapping.Mapper, cluster Cluster) func(context.Context, string) (*csivol.Volume, error) {
+	m = m.WithoutSecrets()
+	return func(ctx context.Context, name string) (*csivol.Volume, error) {
+		o, pv, err := cluster.FlexOptions(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if pv.FlexDriver != c.FlexDriver {
+			return nil, flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolume %s is none of the driver %s any more", name, c.FlexDriver)
+		}
+		return m.Map(ctx, o, pv)
+	}
 }
 
 // mayAttach checks an attach, which does not say for which pod it is. Nothing is

@@ -51,6 +51,11 @@ func (c *cluster) PersistentVolume(_ context.Context, name string, fresh bool) (
 	return nil, flex.Errorf(flex.CodeNotFound, "there is no PersistentVolume %s", name)
 }
 
+func (c *cluster) FlexOptions(ctx context.Context, name string) (flex.Options, *csivol.PersistentVolume, error) {
+	pv, err := c.PersistentVolume(ctx, name, true)
+	return flex.Options{VolumeName: name, FSType: "ext4", User: map[string]string{"volumeID": "x"}}, pv, err
+}
+
 func (c *cluster) ClaimUsed(_ context.Context, claim csivol.ObjectRef, node string) (bool, error) {
 	return claim == c.fresh["pv1"].Claim && node == "node-1", c.err
 }
@@ -163,6 +168,24 @@ func TestOnlyPersistentVolumes(t *testing.T) {
 		if got := strings.Join(k.asked, " "); got != tt.asked {
 			t.Errorf("%s: asked %s, want %s", tt.name, got, tt.asked)
 		}
+	}
+}
+
+// TestRead: a volume without a call has all but its pod and its secrets.
+func TestRead(t *testing.T) {
+	c, m := driver(t, nil)
+	k := newCluster()
+	v, err := drivers.New(c, m, nil, k, nil).Read(t.Context(), "pv1")
+	if err != nil || v.Handle != "x" || v.FSType != "ext4" || v.AccessMode != csivol.ReadWriteMany {
+		t.Errorf("%+v, %v", v, err)
+	}
+	k.fresh["pv1"] = &csivol.PersistentVolume{Name: "pv1", CSI: csivol.Key{Driver: "disk.csi.example.com", Handle: "x"}}
+	if _, err := drivers.New(c, m, nil, k, nil).Read(t.Context(), "pv1"); flex.CodeOf(err) != flex.CodeFailedPrecondition {
+		t.Errorf("of a CSI volume: %v", err)
+	}
+	k.err = flex.Errorf(flex.CodeUnavailable, "no API server")
+	if _, err := drivers.New(c, m, nil, k, nil).Read(t.Context(), "pv1"); flex.CodeOf(err) != flex.CodeUnavailable {
+		t.Errorf("without the API server: %v", err)
 	}
 }
 

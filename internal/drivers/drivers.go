@@ -55,7 +55,7 @@ func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service, cluster Cl
 		d.AttachSecretsHere = true
 	}
 	if cluster != nil {
-		d.Tokens, d.MayAttach = cluster.Tokens, mayAttach(c, cluster)
+		d.Tokens, d.MayAttach, d.Read = cluster.Tokens, mayAttach(c, cluster), read(c, m, cluster)
 	}
 	return d
 }

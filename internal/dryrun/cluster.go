@@ -55,6 +55,12 @@ func (p paper) PersistentVolume(_ context.Context, name string, _ bool) (*csivol
 	return pv, nil
 }
 
+// FlexOptions are those of the call that is shown.
+func (p paper) FlexOptions(ctx context.Context, name string) (flex.Options, *csivol.PersistentVolume, error) {
+	pv, err := p.PersistentVolume(ctx, name, true)
+	return p.volume.Options, pv, err
+}
+
 // ClaimUsed: the pod that is shown is there.
 func (paper) ClaimUsed(context.Context, csivol.ObjectRef, string) (bool, error) { return true, nil }
 

@@ -42,6 +42,23 @@ func (c *Cluster) PersistentVolume(ctx context.Context, name string, fresh bool)
 }
 
 func (c *Cluster) freshVolume(ctx context.Context, name string) (*csivol.PersistentVolume, error) {
+	_, v, err := c.askVolume(ctx, name)
+	return v, err
+}
+
+// FlexOptions returns what the kubelet would tell a FlexVolume driver of a
+// PersistentVolume: its options, but nothing of a pod and no secrets. They are asked
+// for each time, since only a digest of them is kept.
+func (c *Cluster) FlexOptions(ctx context.Context, name string) (flex.Options, *csivol.PersistentVolume, error) {
+	o, v, err := c.askVolume(ctx, name)
+	if err != nil || o.Spec.FlexVolume == nil {
+		return flex.Options{}, v, err
+	}
+	f := o.Spec.FlexVolume
+	return flex.Options{VolumeName: o.Name, FSType: f.FSType, ReadOnly: f.ReadOnly, User: f.Options}, v, nil
+}
+
+func (c *Cluster) askVolume(ctx context.Context, name string) (*corev1.PersistentVolume, *csivol.PersistentVolume, error) {
 	o, err := request(ctx, func(ctx context.Context) (*corev1.PersistentVolume, error) {
 		return c.core.PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 	})
@@ -49,11 +66,11 @@ func (c *Cluster) freshVolume(ctx context.Context, name string) (*csivol.Persist
 		c.keptVolumes(c.volumes.forget(name))
 	}
 	if err != nil {
-		return nil, failed(err, "look at PersistentVolume "+name)
+		return nil, nil, failed(err, "look at PersistentVolume "+name)
 	}
 	v := persistentVolume(o)
 	c.keptVolumes(c.volumes.put(v))
-	return v, nil
+	return o, v, nil
 }
 
 // keptVolumes logs that the cache was not written: volumes may be refused during the
