@@ -124,7 +124,7 @@ func (w *world) restart(args ...string) {
 	w.kill()
 	w.start(args...)
 	// The connection may not have noticed yet.
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		_, err := w.GetPluginInfo(ctx(w.t), &csi.GetPluginInfoRequest{})
 		if err == nil {
 			return

@@ -153,8 +153,7 @@ func TestFaults(t *testing.T) {
 	}
 	w.want(w.stage("disk-1", multi("")), codes.Internal)
 	w.want(w.publish("a", multi(""), false), codes.Unavailable)
-	_ = w.cmd.Wait()
-	w.start()
+	w.restart()
 	w.want(w.publish("a", multi(""), false), codes.OK)
 	w.want(w.unpublish("disk-1", "a"), codes.Unavailable)
 	w.want(w.unpublish("disk-1", "a"), codes.Unavailable)
