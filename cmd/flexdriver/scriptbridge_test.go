@@ -17,12 +17,13 @@ import (
 	"github.com/flex2csi/flex2csi/internal/nodemounts"
 	"github.com/flex2csi/flex2csi/test/csidriver/calls"
 	"github.com/flex2csi/flex2csi/test/csidriver/fault"
+	"github.com/flex2csi/flex2csi/test/daemon"
 )
 
 // A scriptBridge is flex2csi and a CSI driver on the node of one script.
 type scriptBridge struct {
 	work        string
-	csi, daemon *exec.Cmd
+	csi, daemon *daemon.Process
 }
 
 // scriptBridgeKey finds the one of a script.
@@ -43,7 +44,7 @@ func scriptBridgeCmd(ts *testscript.TestScript, neg bool, args []string) {
 	case "start":
 		ts.Check(b.serve(ts))
 	case "kill":
-		ts.Check(end(b.daemon, syscall.SIGKILL))
+		ts.Check(b.daemon.End(syscall.SIGKILL))
 	case "hang":
 		ts.Check(fault.WriteFile(ts.MkAbs("faults"), fault.Rule{Method: "NodePublishVolume", Hang: true, Times: 1}))
 	case "unhang":
@@ -54,7 +55,7 @@ func scriptBridgeCmd(ts *testscript.TestScript, neg bool, args []string) {
 		m := &nodemounts.Mounts{KubeletDir: ts.Getenv("KUBELET")}
 		ts.Check(m.Marker(context.Background(), ts.Getenv("GLOBAL")))
 	case "stop":
-		ts.Check(end(b.daemon, syscall.SIGTERM))
+		ts.Check(b.daemon.End(syscall.SIGTERM))
 	default:
 		ts.Fatalf(scriptBridgeUsage)
 	}
@@ -66,15 +67,7 @@ func (b *scriptBridge) up(ts *testscript.TestScript, attach bool) error {
 		return err
 	}
 	csi := ts.MkAbs("csi/csi.sock")
-	files := map[string]string{
-		ts.MkAbs("bridge.yaml"): `apiVersion: flex2csi.io/v1alpha1
-kind: BridgeConfiguration
-drivers:
-- flexDriver: example.com/disk
-  csiDriver: loop.csi.example.com
-  endpoint: unix://` + csi + `
-  controllerEndpoint: unix://` + csi + "\n",
-		filepath.Join(ts.Getenv("DRIVER"), ".flexdriver.json"): fmt.Sprintf(`{
+	config := fmt.Sprintf(`{
   "apiVersion": "flex2csi.io/v1alpha1",
   "kind": "FlexDriverConfiguration",
   "backend": "csi",
@@ -83,23 +76,26 @@ drivers:
   "socket": %q,
   "stateDir": %q
 }
-`, attach, ts.Getenv("SOCKET"), ts.Getenv("STATE")),
-	}
-	for file, text := range files {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	b.csi = b.start(csiDriver, self, "--dir", ts.MkAbs("csi"), "--volume", "disk-1=128Mi",
-		"--faults", ts.MkAbs("faults"), "--call-log", ts.MkAbs("calls"), fmt.Sprintf("--attach=%t", attach))
-	if err := b.csi.Start(); err != nil {
+`, attach, ts.Getenv("SOCKET"), ts.Getenv("STATE"))
+	if err := os.WriteFile(filepath.Join(ts.Getenv("DRIVER"), ".flexdriver.json"), []byte(config), 0o644); err != nil {
 		return err
 	}
-	if err := b.appear(csi); err != nil {
+	d := scriptDaemon(ts.Getenv("WORK"))
+	d.KubeletDir = ts.Getenv("KUBELET")
+	d.Drivers = []daemon.Driver{{FlexDriver: "example.com/disk", CSIDriver: "loop.csi.example.com", Endpoint: csi, ControllerEndpoint: csi}}
+	if err := d.Configure(); err != nil {
+		return err
+	}
+	b.csi, err = b.start(csiDriver, self, csi, "--dir", ts.MkAbs("csi"), "--volume", "disk-1=128Mi",
+		"--faults", ts.MkAbs("faults"), "--call-log", ts.MkAbs("calls"), fmt.Sprintf("--attach=%t", attach))
+	if err != nil {
 		return err
 	}
 	return b.serve(ts)
 }
+
+// scriptDaemon is the one of a script.
+func scriptDaemon(work string) *daemon.Daemon { return &daemon.Daemon{Dir: work, NodeName: "node"} }
 
 // hangs returns when the CSI driver hangs.
 func (b *scriptBridge) hangs(ts *testscript.TestScript) error {
@@ -116,69 +112,31 @@ func (b *scriptBridge) hangs(ts *testscript.TestScript) error {
 }
 
 // serve starts the daemon, and returns when it can be called.
-func (b *scriptBridge) serve(ts *testscript.TestScript) error {
-	// No process listens at the socket of the last daemon.
-	_ = os.Remove(ts.Getenv("SOCKET"))
+func (b *scriptBridge) serve(ts *testscript.TestScript) (err error) {
 	binary := os.Getenv(envDaemon)
-	b.daemon = b.start(binary, binary, "serve", "-v", "--config", ts.MkAbs("bridge.yaml"), "--socket", ts.Getenv("SOCKET"),
-		"--state-dir", ts.Getenv("STATE"), "--kubelet-dir", ts.Getenv("KUBELET"), "--node-name", "node")
-	if err := b.daemon.Start(); err != nil {
-		return err
-	}
-	return b.appear(ts.Getenv("SOCKET"))
+	d := scriptDaemon(ts.Getenv("WORK"))
+	d.KubeletDir = ts.Getenv("KUBELET")
+	b.daemon, err = b.start(binary, binary, d.Socket(), d.Args("-v")...)
+	return err
 }
 
 // start starts a process with its output in $WORK/<name>.log.
-func (b *scriptBridge) start(name, binary string, args ...string) *exec.Cmd {
+func (b *scriptBridge) start(name, binary, socket string, args ...string) (*daemon.Process, error) {
 	cmd := exec.Command(binary, args...)
 	cmd.Args[0] = name
-	log, err := os.OpenFile(filepath.Join(b.work, filepath.Base(name)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err == nil {
-		cmd.Stdout, cmd.Stderr = log, log
-	}
-	// The process ends with the test, whatever way that ends.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return cmd
-}
-
-// appear waits for a file. No machine is so busy that it takes a minute.
-func (b *scriptBridge) appear(path string) error {
-	for stop := time.Now().Add(time.Minute); time.Now().Before(stop); time.Sleep(5 * time.Millisecond) {
-		if _, err := os.Lstat(path); err == nil {
-			return nil
-		}
-	}
-	var said []byte
-	for _, name := range []string{csiDriver, "flex2csi"} {
-		log, _ := os.ReadFile(filepath.Join(b.work, name+".log"))
-		said = append(said, log...)
-	}
-	return fmt.Errorf("%s has not appeared; what was said:\n%s", path, said)
-}
-
-// end ends a process unless it has ended.
-func end(cmd *exec.Cmd, signal syscall.Signal) error {
-	if cmd == nil || cmd.ProcessState != nil {
-		return nil
-	}
-	if err := cmd.Process.Signal(signal); err != nil {
-		return err
-	}
-	if err := cmd.Wait(); err != nil && signal != syscall.SIGKILL && !strings.Contains(err.Error(), "signal") {
-		return fmt.Errorf("%s: %w", cmd.Args[0], err)
-	}
-	return nil
+	return daemon.Start(cmd, filepath.Join(b.work, filepath.Base(name)+".log"), socket)
 }
 
 // setUpBridge prepares what bridge needs; nothing is started.
 func setUpBridge(e *testscript.Env) {
 	b := &scriptBridge{work: e.WorkDir}
 	e.Values[scriptBridgeKey{}] = b
-	e.Setenv("SOCKET", filepath.Join(e.WorkDir, "run/s"))
-	e.Setenv("STATE", filepath.Join(e.WorkDir, "state"))
+	d := scriptDaemon(e.WorkDir)
+	e.Setenv("SOCKET", d.Socket())
+	e.Setenv("STATE", d.StateDir())
 	e.Defer(func() {
-		_ = end(b.daemon, syscall.SIGKILL)
-		_ = end(b.csi, syscall.SIGKILL)
+		_ = b.daemon.End(syscall.SIGKILL)
+		_ = b.csi.End(syscall.SIGKILL)
 	})
 }
 

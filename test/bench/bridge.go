@@ -10,13 +10,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/flex2csi/flex2csi/internal/csiclient"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/test/daemon"
 )
 
 // bridgeWorld is a node with flex2csi, one CSI driver, and a FlexVolume driver
@@ -26,16 +26,16 @@ type bridgeWorld struct {
 	dir    string
 	driver program           // flexdriver
 	csi    *csiclient.Client // the CSI driver, called directly
-	daemon *exec.Cmd
+	bridge *daemon.Daemon
+	daemon *daemon.Process
 	stops  []func()
 }
 
 // worldOptions say what a bridgeWorld is made of.
 type worldOptions struct {
 	driverArgs []string // flags of csidriver
-	config     string   // lines for the driver in the BridgeConfiguration
+	config     []string // lines for the driver in the BridgeConfiguration
 	prepare    func(stateDir string) error
-	start      func(*exec.Cmd) error
 }
 
 const (
@@ -68,18 +68,14 @@ func (b *bench) newBridgeWorld(name string, o worldOptions) (w *bridgeWorld, err
 	if err := w.configure(plugin, o); err != nil {
 		return w, err
 	}
-	if o.start == nil {
-		o.start = (*exec.Cmd).Start
-	}
 	csiSocket := w.path("driver/csi.sock")
 	args := append([]string{"--dir", w.path("driver"), "--name", bridgedCSIDriver, "--node-id", "node-1"}, o.driverArgs...)
-	if _, err := w.launch(b.ctx, o, csiSocket, b.node.csidriver, args...); err != nil {
+	if _, err := w.launch(b.ctx, csiSocket, b.node.csidriver, args...); err != nil {
 		return w, err
 	}
 	w.csi = &csiclient.Client{Name: bridgedCSIDriver, Node: csiclient.Fixed(csiSocket)}
 	w.stops = append(w.stops, func() { _ = w.csi.Close() })
-	w.daemon, err = w.launch(b.ctx, o, w.path("run/flex2csi.sock"), b.node.flex2csi, "serve", "--config", w.path("config.yaml"), "--socket", w.path("run/flex2csi.sock"),
-		"--state-dir", w.path("state"), "--kubelet-dir", w.path("kubelet"), "--node-name", "node-1", "--grace", "24h")
+	w.daemon, err = w.launch(b.ctx, w.bridge.Socket(), b.node.flex2csi, w.bridge.Args("--grace", "24h")...)
 	return w, err
 }
 
@@ -92,16 +88,14 @@ func (w *bridgeWorld) configure(plugin string, o worldOptions) error {
 			return err
 		}
 	}
-	text := fmt.Sprintf("apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- flexDriver: %s\n  csiDriver: %s\n  endpoint: unix://%s\n%s",
-		bridgedFlexDriver, bridgedCSIDriver, w.path("driver/csi.sock"), o.config)
-	if err := os.WriteFile(w.path("config.yaml"), []byte(text), 0o600); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(w.path("run"), 0o700); err != nil {
+	w.bridge = &daemon.Daemon{Dir: w.dir, KubeletDir: w.path("kubelet"), NodeName: "node-1", Drivers: []daemon.Driver{
+		{FlexDriver: bridgedFlexDriver, CSIDriver: bridgedCSIDriver, Endpoint: w.path("driver/csi.sock"), More: o.config},
+	}}
+	if err := w.bridge.Configure(); err != nil {
 		return err
 	}
 	c := driverconfig.Default(driverconfig.DriverName{Vendor: "example.com", Name: "bridged"}, driverconfig.BackendCSI)
-	c.Socket, c.StateDir = w.path("run/flex2csi.sock"), w.path("state")
+	c.Socket, c.StateDir = w.bridge.Socket(), w.bridge.StateDir()
 	content, err := c.Encode()
 	if err != nil {
 		return err
@@ -110,30 +104,12 @@ func (w *bridgeWorld) configure(plugin string, o worldOptions) error {
 }
 
 // launch starts a process and waits for its socket.
-func (w *bridgeWorld) launch(ctx context.Context, o worldOptions, socket, path string, args ...string) (*exec.Cmd, error) {
-	log, err := os.Create(w.path(filepath.Base(path) + ".log"))
-	if err != nil {
-		return nil, err
+func (w *bridgeWorld) launch(ctx context.Context, socket, path string, args ...string) (*daemon.Process, error) {
+	p, err := daemon.Start(exec.CommandContext(ctx, path, args...), w.path(filepath.Base(path)+".log"), socket)
+	if err == nil {
+		w.stops = append(w.stops, func() { _ = p.End(unix.SIGTERM) })
 	}
-	defer log.Close()
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	if err := o.start(cmd); err != nil {
-		return nil, err
-	}
-	w.stops = append(w.stops, func() {
-		_ = cmd.Process.Signal(unix.SIGTERM)
-		_ = cmd.Wait()
-	})
-	for range 1000 {
-		if unix.Access(socket, unix.F_OK) == nil {
-			return cmd, nil
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	said, _ := os.ReadFile(log.Name())
-	return nil, fmt.Errorf("%s does not listen; it said: %s", filepath.Base(path), said)
+	return p, err
 }
 
 // close ends what was started, the last first.

@@ -15,7 +15,7 @@ import (
 
 // nothing is a CSI driver that answers and does nothing, published to directly:
 // all that is left is what the bridge itself costs.
-var nothing = worldOptions{driverArgs: []string{"--noop", "--no-stage"}, config: "  directPublish: true\n"}
+var nothing = worldOptions{driverArgs: []string{"--noop", "--no-stage"}, config: []string{"directPublish: true"}}
 
 // bridged is a call with one RPC in it, against an empty program and the RPC.
 func (b *bench) bridged() ([]row, error) {

@@ -12,11 +12,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
-	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/test/daemon"
 )
 
 const (
@@ -25,8 +24,6 @@ const (
 	// envBinary names the daemon under test. Without it one is built.
 	envBinary = "FLEX2CSI_BINARY"
 	nodeName  = "node-1"
-	// patience is far more than anything needs that is waited for.
-	patience = time.Minute
 )
 
 // Bridge is a node with the daemon on it.
@@ -36,7 +33,9 @@ type Bridge struct {
 	// dir is short: the path of a socket has at most 107 bytes.
 	dir    string
 	binary string
-	daemon *exec.Cmd
+	daemon *daemon.Daemon
+	// started counts the processes.
+	started int
 }
 
 // New returns a node on which nothing runs yet.
@@ -89,69 +88,48 @@ func (b *Bridge) Path(name string) string { return filepath.Join(b.dir, name) }
 // Endpoint is the socket of the CSI driver.
 func (b *Bridge) Endpoint() string { return "unix://" + b.Path("csi.sock") }
 
-func (b *Bridge) socket() string { return b.Path("run/flex2csi.sock") }
-
 // Serve starts the daemon for a CSI driver at Endpoint. What is in more is
 // added to the driver's configuration, as lines of YAML.
 func (b *Bridge) Serve(csiDriver string, more ...string) {
 	b.t.Helper()
-	config := fmt.Sprintf(`apiVersion: flex2csi.io/v1alpha1
-kind: BridgeConfiguration
-drivers:
-- flexDriver: %s
-  csiDriver: %s
-  endpoint: %s
-  %s
-`, FlexDriver, csiDriver, b.Endpoint(), strings.Join(more, "\n  "))
-	if err := os.WriteFile(b.Path("config.yaml"), []byte(config), 0o600); err != nil {
+	b.daemon = &daemon.Daemon{
+		Dir: b.dir, KubeletDir: b.Root, NodeName: nodeName,
+		Drivers: []daemon.Driver{{FlexDriver: FlexDriver, CSIDriver: csiDriver, Endpoint: b.Path("csi.sock"), More: more}},
+	}
+	if err := b.daemon.Configure(); err != nil {
 		b.t.Fatal(err)
 	}
-	b.daemon = b.Start(exec.Command(b.binary, "serve", "--config", b.Path("config.yaml"), "--socket", b.socket(),
-		"--state-dir", b.Path("state"), "--kubelet-dir", b.Root, "--node-name", nodeName))
-}
-
-// Kill is kill -9 for a process that Start started.
-func (b *Bridge) Kill(cmd *exec.Cmd) {
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
+	b.Start(exec.Command(b.binary, b.daemon.Args()...))
 }
 
 // Start starts a process that ends with the test, and shows what it said if
 // the test fails.
-func (b *Bridge) Start(cmd *exec.Cmd) *exec.Cmd {
+func (b *Bridge) Start(cmd *exec.Cmd) *daemon.Process {
 	b.t.Helper()
-	log, err := os.CreateTemp(b.dir, "log-")
+	b.started++
+	p, err := daemon.Start(cmd, b.Path(fmt.Sprintf("log-%d", b.started)), "")
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		b.t.Fatal(err)
-	}
 	b.t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may be gone
-		_ = cmd.Wait()
-		if said, err := os.ReadFile(log.Name()); b.t.Failed() && err == nil {
-			b.t.Logf("%s said:\n%s", filepath.Base(cmd.Path), said)
+		if err := p.End(syscall.SIGTERM); err != nil {
+			b.t.Log(err) // not all CSI drivers end well
 		}
-		log.Close()
+		if b.t.Failed() {
+			b.t.Logf("%s said:\n%s", filepath.Base(cmd.Path), p.Said(20_000))
+		}
 	})
-	return cmd
+	return p
 }
 
 // Call makes a callout and returns the answer.
 func (b *Bridge) Call(args ...string) flex.DriverStatus {
 	b.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		response, err := wire.Call(context.Background(), b.socket(), wire.NewRequest(FlexDriver, args, patience))
-		if err == nil {
-			return response.Status
-		}
-		if flex.CodeOf(err) != flex.CodeUnavailable || time.Now().After(deadline) {
-			b.t.Fatalf("%s: %v", args[0], err)
-		}
+	status, err := b.daemon.Call(context.Background(), FlexDriver, daemon.Patience, args...)
+	if err != nil {
+		b.t.Fatal(err)
 	}
+	return status
 }
 
 // Must makes a callout that has to succeed.

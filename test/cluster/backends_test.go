@@ -86,7 +86,7 @@ func (w *world) backendVolume() *volume {
 func (n *node) life(v *volume, shared bool) {
 	t, w := n.w.t, n.w
 	t.Helper()
-	driver := w.install(n.PluginDir, "--socket", n.socket(), "--state-dir", n.path("state"))
+	driver := w.install(n.PluginDir, "--socket", n.bridge.Socket(), "--state-dir", n.bridge.StateDir())
 	call := func(args ...string) {
 		t.Helper()
 		if status := w.execute(driver, args...); status.Status != flex.StatusSuccess {

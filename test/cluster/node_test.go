@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -17,9 +16,9 @@ import (
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/testenv"
-	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/controlplane"
+	"github.com/flex2csi/flex2csi/test/daemon"
 )
 
 // A node has a daemon and a node service of the CSI driver.
@@ -30,8 +29,9 @@ type node struct {
 	dir  string
 	// api is the daemon's way to the API server.
 	api *controlplane.Proxy
-	// driver is the node service, daemon flex2csi serve.
+	// driver is the node service, daemon flex2csi serve of bridge.
 	driver, daemon *controlplane.Part
+	bridge         *daemon.Daemon
 	// timeout is what flexdriver gives a callout.
 	timeout time.Duration
 }
@@ -55,9 +55,13 @@ func (w *world) addNode(o options) *node {
 	w.Run(n.driver)
 	n.api = w.Proxy()
 	token := w.ServiceAccountToken(w.Pod("flex2csi", n.name, n.name, "flex2csi-node"))
-	n.daemon = w.Program("flex2csi", "serve", "--config", n.writeConfig(o.config), "--socket", n.socket(),
-		"--state-dir", n.path("state"), "--kubelet-dir", n.Root, "--node-name", n.name,
-		"--kubeconfig", n.api.Kubeconfig(token), "--reconcile-interval", "1s", "--grace", cmp.Or(o.grace, bridge.DefaultGrace).String())
+	n.bridge = &daemon.Daemon{
+		Dir: n.path(""), KubeletDir: n.Root, NodeName: n.name,
+		Drivers: []daemon.Driver{{FlexDriver: w.flexDriver, CSIDriver: w.driver, Endpoint: n.path("csi.sock"), More: o.config}},
+	}
+	w.must(n.bridge.Configure())
+	n.daemon = w.Program("flex2csi", n.bridge.Args("--kubeconfig", n.api.Kubeconfig(token),
+		"--reconcile-interval", "1s", "--grace", cmp.Or(o.grace, bridge.DefaultGrace).String())...)
 	if !o.noDaemon {
 		w.Run(n.daemon)
 	}
@@ -65,37 +69,15 @@ func (w *world) addNode(o options) *node {
 }
 
 func (n *node) path(name string) string { return filepath.Join(n.w.dir, n.dir, name) }
-func (n *node) socket() string          { return n.path("run/flex2csi.sock") }
 
-// writeConfig writes a configuration, and returns its name.
-func (n *node) writeConfig(more []string) string {
-	n.w.t.Helper()
-	file := n.path("config.yaml")
-	config := fmt.Sprintf(`apiVersion: flex2csi.io/v1alpha1
-kind: BridgeConfiguration
-drivers:
-- flexDriver: %s
-  csiDriver: %s
-  endpoint: unix://%s
-  %s
-`, n.w.flexDriver, n.w.driver, n.path("csi.sock"), strings.Join(more, "\n  "))
-	n.w.must(os.WriteFile(file, []byte(config), 0o600))
-	return file
-}
-
-// call makes a callout. A daemon that is not there is waited for, as flexdriver
-// and kubelet do; one that does not answer in time has failed.
+// call makes a callout; one that is not answered in time has failed.
 func (n *node) call(args ...string) flex.DriverStatus {
 	n.w.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		response, err := wire.Call(context.Background(), n.socket(), wire.NewRequest(n.w.flexDriver, args, n.timeout))
-		if err == nil {
-			return response.Status
-		}
-		if flex.CodeOf(err) != flex.CodeUnavailable || time.Now().After(deadline) {
-			return flex.DriverStatus{Status: flex.StatusFailure, Message: err.Error()}
-		}
+	status, err := n.bridge.Call(context.Background(), n.w.flexDriver, n.timeout, args...)
+	if err != nil {
+		return flex.DriverStatus{Status: flex.StatusFailure, Message: err.Error()}
 	}
+	return status
 }
 
 // must makes a callout that has to succeed.

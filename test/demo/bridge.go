@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/test/csidriver/calls"
+	"github.com/flex2csi/flex2csi/test/daemon"
 	"github.com/flex2csi/flex2csi/test/demo/screen"
 )
 
@@ -16,14 +17,14 @@ import (
 // CSI driver behind them.
 type bridge struct {
 	*story
-	csi, daemon *process
+	csi, daemon *daemon.Process
 	asked       int // calls of the CSI driver that were shown
 }
 
 // end ends what runs, whatever way the story goes.
 func (b *bridge) end() {
-	_ = b.daemon.end(syscall.SIGKILL)
-	_ = b.csi.end(syscall.SIGKILL)
+	_ = b.daemon.End(syscall.SIGKILL)
+	_ = b.csi.End(syscall.SIGKILL)
 }
 
 const (
@@ -138,17 +139,14 @@ func (b *bridge) serve() {
 	if b.Failed != nil {
 		return
 	}
-	config := b.node.dir + "/config.yaml"
-	lines := []string{"flexDriver: " + driverName, "csiDriver: " + csiName, "controllerEndpoint: unix://" + b.node.csiDir() + "/csi.sock"}
-	text := "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- " + strings.Join(lines, "\n  ") + "\n"
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+	d := b.node.bridge()
+	if err := d.Configure(); err != nil {
 		b.Fail("configure the daemon: %w", err)
 		return
 	}
 	start := time.Now()
 	var err error
-	b.daemon, err = b.node.start("flex2csi", b.node.flex2csi, b.node.socket(), "serve", "--config", config, "--socket", b.node.socket(),
-		"--state-dir", b.node.stateDir(), "--kubelet-dir", b.node.kubelet, "--node-name", nodeOf)
+	b.daemon, err = b.node.start("flex2csi", b.node.flex2csi, d.Socket(), d.Args()...)
 	if err != nil {
 		b.Fail("start the daemon: %w", err)
 		return
@@ -157,16 +155,16 @@ func (b *bridge) serve() {
 }
 
 func (b *bridge) stopBoth() {
-	for _, p := range []*process{b.daemon, b.csi} {
+	for _, p := range []*daemon.Process{b.daemon, b.csi} {
 		if b.Failed != nil {
 			return
 		}
 		start := time.Now()
-		if err := p.end(syscall.SIGTERM); err != nil {
+		if err := p.End(syscall.SIGTERM); err != nil {
 			b.Fail("stop: %w", err)
 			return
 		}
-		b.Screen.Call("kill -TERM", p.name, "ended", screen.Green, time.Since(start))
+		b.Screen.Call("kill -TERM", p.Args[0], "ended", screen.Green, time.Since(start))
 	}
 }
 

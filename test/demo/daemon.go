@@ -99,7 +99,7 @@ func (b *bridge) kill() {
 		return
 	}
 	start := time.Now()
-	if err := b.daemon.end(syscall.SIGKILL); err != nil {
+	if err := b.daemon.End(syscall.SIGKILL); err != nil {
 		b.Fail("kill the daemon: %w", err)
 		return
 	}

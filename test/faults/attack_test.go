@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/wrapperspb"
@@ -22,6 +23,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/test/daemon"
 )
 
 // attackRSS is what the daemon may take under any attack. The manifests give it
@@ -65,9 +67,10 @@ func TestAttack(t *testing.T) {
 // is the attacker's.
 type victim struct {
 	*testing.T
-	dir string
-	pid int
-	n   int
+	bridge *daemon.Daemon
+	dir    string
+	pid    int
+	n      int
 }
 
 const wellDriver, hostileDriver = "faults.example.com/well", "faults.example.com/hostile"
@@ -75,30 +78,24 @@ const wellDriver, hostileDriver = "faults.example.com/well", "faults.example.com
 func newVictim(t *testing.T) *victim {
 	t.Helper()
 	v := &victim{T: t, dir: t.TempDir()}
-	config := "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n"
-	for driver, csi := range map[string]string{wellDriver: "well", hostileDriver: "hostile"} {
-		config += fmt.Sprintf("- flexDriver: %s\n  csiDriver: %s.csi.example.com\n  endpoint: unix://%s\n", driver, csi, v.path(csi+".sock"))
-	}
-	if err := os.WriteFile(v.path("config.yaml"), []byte(config), 0o600); err != nil {
+	v.bridge = &daemon.Daemon{Dir: v.dir, KubeletDir: v.path("kubelet"), NodeName: nodeName, Drivers: []daemon.Driver{
+		{FlexDriver: wellDriver, CSIDriver: "well.csi.example.com", Endpoint: v.path("well.sock")},
+		{FlexDriver: hostileDriver, CSIDriver: "hostile.csi.example.com", Endpoint: v.path("hostile.sock")},
+	}}
+	if err := v.bridge.Configure(); err != nil {
 		t.Fatal(err)
 	}
 	driver := exec.Command(os.Args[0], "--name", "well.csi.example.com", "--node-id", nodeName, "--dir", v.path("disks"), "--endpoint", "unix://"+v.path("well.sock"), "--directories", "--volume", "vol="+imageSize)
 	driver.Env = append(os.Environ(), envRole+"="+roleDriver)
-	daemon := exec.Command(os.Getenv(envDaemon), "serve", "--config", v.path("config.yaml"), "--socket", v.path("run/f.sock"), "--state-dir", v.path("state"),
-		"--kubelet-dir", v.path("kubelet"), "--node-name", nodeName)
-	for _, cmd := range []*exec.Cmd{driver, daemon} {
-		log, err := os.Create(v.path(filepath.Base(cmd.Path) + ".log"))
+	served := exec.Command(os.Getenv(envDaemon), v.bridge.Args()...)
+	for _, cmd := range []*exec.Cmd{driver, served} {
+		p, err := daemon.Start(cmd, v.path(filepath.Base(cmd.Path)+".log"), "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer log.Close()
-		cmd.Stderr = log
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		t.Cleanup(func() { _ = p.End(unix.SIGKILL) })
 	}
-	v.pid = daemon.Process.Pid
+	v.pid = served.Process.Pid
 	if err := eventually(func() error { return v.life() }); err != nil {
 		t.Fatalf("%v\n%s", err, tail(v.path("flex2csi.log"), 20))
 	}
@@ -127,7 +124,7 @@ func (v *victim) figures() (f figures) {
 }
 
 func (v *victim) call(ctx context.Context, driver string, argv ...string) error {
-	r, err := wire.Call(ctx, v.path("run/f.sock"), wire.NewRequest(driver, argv, 20*time.Second))
+	r, err := wire.Call(ctx, v.bridge.Socket(), wire.NewRequest(driver, argv, 20*time.Second))
 	if err == nil && r.Status.Status != flex.StatusSuccess {
 		err = fmt.Errorf("%s", r.Status.Message)
 	}
@@ -178,7 +175,7 @@ func (v *victim) connect(ctx context.Context, count, bytes int) {
 		all.Go(func() {
 			var open []net.Conn
 			for n := 0; n < count/50 && ctx.Err() == nil; n++ {
-				conn, err := net.Dial("unix", v.path("run/f.sock"))
+				conn, err := net.Dial("unix", v.bridge.Socket())
 				if err != nil { // the backlog is full
 					time.Sleep(time.Millisecond)
 					continue

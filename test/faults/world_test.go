@@ -8,11 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/test/daemon"
 )
 
 const (
@@ -56,11 +57,11 @@ func (w *world) path(name string) string { return filepath.Join(w.Dir, name) }
 
 // Places of the world.
 func (w *world) kubeletDir() string { return w.path("kubelet") }
-func (w *world) stateDir() string   { return w.path("state") }
+func (w *world) stateDir() string   { return w.bridge().StateDir() }
+func (w *world) socket() string     { return w.bridge().Socket() }
 func (w *world) disks() string      { return w.path("disks") }
 func (w *world) faultFile() string  { return w.path("faults.json") }
 func (w *world) callLog() string    { return w.path("calls") }
-func (w *world) socket() string     { return w.path("run/f.sock") }
 func (w *world) endpoint() string   { return w.path("csi.sock") }
 
 // playWorld is the life of a world's process: the plan comes in, the report
@@ -108,7 +109,7 @@ func (w *world) make() error {
 	if err := unix.Mount(w.path("boot_id"), bootIDFile, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("give the world boots of its own: %w", err)
 	}
-	if err := os.WriteFile(w.path("config.yaml"), []byte(w.config()), 0o600); err != nil {
+	if err := w.bridge().Configure(); err != nil {
 		return err
 	}
 	w.driver = &process{command: w.driverCommand, ended: w.driverEnded}
@@ -132,18 +133,17 @@ func (w *world) boot() error {
 	return os.WriteFile(w.path("boot_id"), []byte(id), 0o644)
 }
 
-func (w *world) config() string {
-	var b strings.Builder
-	b.WriteString("apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n")
+func (w *world) bridge() *daemon.Daemon {
+	d := &daemon.Daemon{Dir: w.Dir, KubeletDir: w.kubeletDir(), NodeName: nodeName}
 	for _, name := range []string{plainDriver, deviceDriver, directDriver} {
-		fmt.Fprintf(&b, "- flexDriver: %s\n  csiDriver: %s\n  endpoint: unix://%s\n  controllerEndpoint: unix://%s\n  fsGroup: File\n", name, csiName, w.endpoint(), w.endpoint())
-		fmt.Fprintf(&b, "  directPublish: %t\n  volume: {accessMode: options.accessMode}\n  timeouts:\n", name == directDriver)
+		more := []string{"fsGroup: File", fmt.Sprintf("directPublish: %t", name == directDriver), "volume: {accessMode: options.accessMode}", "timeouts:"}
 		for _, step := range []string{"attach", "stage", "publish", "expand", "unpublish", "unstage", "detach"} {
-			fmt.Fprintf(&b, "    %s: %v\n", step, w.RPC)
+			more = append(more, fmt.Sprintf("  %s: %v", step, w.RPC))
 		}
+		d.Drivers = append(d.Drivers, daemon.Driver{FlexDriver: name, CSIDriver: csiName, Endpoint: w.endpoint(), ControllerEndpoint: w.endpoint(), More: more})
 	}
-	fmt.Fprintf(&b, "- flexDriver: %s\n  csiDriver: %s\n  endpoint: unix://%s\n", otherDriver, otherName, w.path("other.sock"))
-	return b.String()
+	d.Drivers = append(d.Drivers, daemon.Driver{FlexDriver: otherDriver, CSIDriver: otherName, Endpoint: w.path("other.sock")})
+	return d
 }
 
 // otherCommand is another driver, in the plays that have one.
@@ -163,8 +163,7 @@ func (w *world) driverCommand() *exec.Cmd {
 }
 
 func (w *world) daemonCommand() *exec.Cmd {
-	return w.logged(exec.Command(w.Daemon, "serve", "--config", w.path("config.yaml"), "--socket", w.socket(), "--state-dir", w.stateDir(),
-		"--kubelet-dir", w.kubeletDir(), "--node-name", nodeName, "--grace", w.Grace.String(), "--reconcile-interval", interval.String(), "--drain-timeout", drain.String()), "daemon.log")
+	return w.logged(exec.Command(w.Daemon, w.bridge().Args("--grace", w.Grace.String(), "--reconcile-interval", interval.String(), "--drain-timeout", drain.String())...), "daemon.log")
 }
 
 func (w *world) logged(cmd *exec.Cmd, name string) *exec.Cmd {

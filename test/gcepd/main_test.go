@@ -3,10 +3,12 @@ package main
 import (
 	"os"
 	"os/exec"
+	"syscall"
 	"testing"
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/bridgetest"
+	"github.com/flex2csi/flex2csi/test/daemon"
 )
 
 // envMain makes the test binary the driver.
@@ -19,7 +21,7 @@ func TestMain(m *testing.M) {
 	testenv.Main(m)
 }
 
-func startDriver(b *bridgetest.Bridge) *exec.Cmd {
+func startDriver(b *bridgetest.Bridge) *daemon.Process {
 	cmd := exec.Command(os.Args[0], "--dir", b.Path("disks"), "--disk", "disk-1", "--endpoint", b.Endpoint())
 	cmd.Env = append(os.Environ(), envMain+"=1")
 	return b.Start(cmd)
@@ -53,7 +55,9 @@ func TestDeath(t *testing.T) {
 	driver := startDriver(b)
 	v := disk(b)
 	v.Mount("pod-a")
-	b.Kill(driver)
+	if err := driver.End(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
 	startDriver(b)
 	v.Mount("pod-b")
 	v.Unmount("pod-a")

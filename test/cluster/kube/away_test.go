@@ -13,6 +13,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
@@ -40,7 +41,7 @@ func testAway(t *testing.T, p *controlplane.Plane) {
 		t.Errorf("got %+v", got)
 	}
 
-	eventually(t, "it is known", func() bool { lost, err := d.Lost(a); return err == nil && !lost })
+	testenv.Eventually(t, "it is known", func() bool { lost, err := d.Lost(a); return err == nil && !lost })
 
 	// What is attached is known without it.
 	d.proxy.Away()
@@ -55,7 +56,7 @@ func testAway(t *testing.T, p *controlplane.Plane) {
 		t.Errorf("status %+v", s)
 	}
 	d.proxy.Back()
-	eventually(t, "the API server is back", func() bool { return d.cluster.Status().Reachable })
+	testenv.Eventually(t, "the API server is back", func() bool { return d.cluster.Status().Reachable })
 	d.proxy.Fail(controlplane.Fault{Verb: "delete", Resource: "volumeattachments", Code: 500, Times: 1})
 	says(t, d.Detach(within(t, 5*time.Second), a), flex.CodeUnavailable, "delete VolumeAttachment "+name(a))
 	if got, err := d.Attach(within(t, 5*time.Second), a); err != nil || !got.Ours {
@@ -130,7 +131,7 @@ func testWatches(t *testing.T, p *controlplane.Plane) {
 		if got := <-done; got.err != nil {
 			t.Errorf("%+v: %v", fault, got.err)
 		}
-		eventually(t, "it is known", func() bool { lost, err := d.Lost(a); return err == nil && !lost })
+		testenv.Eventually(t, "it is known", func() bool { lost, err := d.Lost(a); return err == nil && !lost })
 		d.proxy.Heal()
 	}
 }
@@ -143,7 +144,7 @@ func testReplaced(t *testing.T, p *controlplane.Plane) {
 	done := attaching(t, d, a)
 	x.attach(name(a))
 	<-done
-	eventually(t, "it is known", func() bool { lost, err := d.Lost(a); return err == nil && !lost })
+	testenv.Eventually(t, "it is known", func() bool { lost, err := d.Lost(a); return err == nil && !lost })
 	d.proxy.Fail(controlplane.Fault{Verb: "watch", Code: 503, Times: 1000})
 	d.proxy.CutWatches()
 	client := p.Admin().StorageV1().VolumeAttachments()
@@ -173,11 +174,11 @@ func testDeaf(t *testing.T, p *controlplane.Plane) {
 	done := attaching(t, d, a)
 	x.attach(name(a))
 	<-done
-	eventually(t, "it is known", func() bool { lost, err := d.Lost(a); return err == nil && !lost })
+	testenv.Eventually(t, "it is known", func() bool { lost, err := d.Lost(a); return err == nil && !lost })
 	d.proxy.Fail(controlplane.Fault{Verb: "watch", Code: 503, Times: 1000})
 	d.proxy.Requests()
 	d.proxy.CutWatches()
-	eventually(t, "the watch is broken", func() bool { return d.proxy.Requests()["watch volumeattachments"] > 0 })
+	testenv.Eventually(t, "the watch is broken", func() bool { return d.proxy.Requests()["watch volumeattachments"] > 0 })
 	client := p.Admin().StorageV1().VolumeAttachments()
 	old := x.get(name(a))
 	if err := client.Delete(t.Context(), name(a), metav1.DeleteOptions{}); err != nil {
@@ -247,7 +248,7 @@ func testBeginning(t *testing.T, p *controlplane.Plane) {
 			defer close(over)
 			c.Run(ctx)
 		}()
-		eventually(t, "the driver is known", func() bool {
+		testenv.Eventually(t, "the driver is known", func() bool {
 			got, found, synced := c.CSIDriver("kept.csi.example.com")
 			return found && synced == !away && len(got.Tokens) == 1 && got.Tokens[0] == want.Tokens[0] && got.PodInfoOnMount && got.AttachRequired && got.RequiresRepublish && got.FSGroupPolicy == want.FSGroupPolicy
 		})

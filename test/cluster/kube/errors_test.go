@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
@@ -99,11 +100,11 @@ func testDeleted(t *testing.T, p *controlplane.Plane) {
 			t.Errorf("got %+v", got)
 		}
 		first = second
-		eventually(t, "it is there", func() bool { lost, err := d.Lost(a); return err == nil && !lost })
+		testenv.Eventually(t, "it is there", func() bool { lost, err := d.Lost(a); return err == nil && !lost })
 		if err := p.Admin().StorageV1().VolumeAttachments().Delete(t.Context(), name(a), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it is lost", func() bool { lost, err := d.Lost(a); return err == nil && lost })
+		testenv.Eventually(t, "it is lost", func() bool { lost, err := d.Lost(a); return err == nil && lost })
 		done = attaching(t, d, a)
 	}
 	x.detach(name(a))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -92,7 +93,7 @@ func testElection(t *testing.T, p *controlplane.Plane) {
 	}
 	for n := 1; n <= 3; n++ {
 		var leader string
-		eventually(t, "another one leads", func() bool {
+		testenv.Eventually(t, "another one leads", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			for identity := range turns {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
@@ -27,17 +28,6 @@ func foreignObject(t *testing.T, p *controlplane.Plane, a *csivol.Attachment) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// eventually waits for something that takes a moment.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if is() {
-			return
-		}
-	}
-	t.Errorf("it is not so that %s", what)
 }
 
 // testForeign: what the control plane has made is used, never deleted, and seen
@@ -68,7 +58,7 @@ func testForeign(t *testing.T, p *controlplane.Plane) {
 	if err := p.Admin().StorageV1().VolumeAttachments().Delete(t.Context(), name(a), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is lost", func() bool { lost, err := d.Lost(a); return err == nil && lost })
+	testenv.Eventually(t, "it is lost", func() bool { lost, err := d.Lost(a); return err == nil && lost })
 	x.detach(name(a))
 }
 
@@ -102,7 +92,7 @@ func testUsurped(t *testing.T, p *controlplane.Plane) {
 			if !errors.Is(err, csivol.ErrNotBegun) {
 				t.Errorf("another %s: nothing was asked for: %+v, %v", what, got, err)
 			}
-			eventually(t, "it is not taken for the volume's", func() bool { lost, err := d.Lost(a); return err == nil && lost })
+			testenv.Eventually(t, "it is not taken for the volume's", func() bool { lost, err := d.Lost(a); return err == nil && lost })
 		}
 		_, err := d.Await(within(t, 10*time.Second), a)
 		says(t, err, flex.CodeFailedPrecondition, name(a))
@@ -131,7 +121,7 @@ func testElsewhere(t *testing.T, p *controlplane.Plane) {
 	if got := d2.proxy.Requests(); got["create volumeattachments"] != 0 || got["list volumeattachments"] != 1 {
 		t.Errorf("a refused attach asked for %v", got)
 	}
-	eventually(t, "there is an event", func() bool { return hasEvent(t, p, "default", "second", "multi-attach") })
+	testenv.Eventually(t, "there is an event", func() bool { return hasEvent(t, p, "default", "second", "multi-attach") })
 
 	// While it is being detached there, whoever wants it waits.
 	detached := make(chan error, 1)

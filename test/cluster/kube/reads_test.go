@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
@@ -153,7 +154,7 @@ func testNotices(t *testing.T, p *controlplane.Plane) {
 		}
 		return list.Items
 	}
-	eventually(t, "there is an event", func() bool {
+	testenv.Eventually(t, "there is an event", func() bool {
 		found := events()
 		return len(found) == 1 && found[0].Count > 1 && found[0].Count <= 25 && found[0].Source.Host == "node-1" && found[0].Source.Component == "flex2csi" &&
 			found[0].InvolvedObject.Kind == "PersistentVolume" && found[0].Namespace == "default"

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
@@ -152,7 +153,7 @@ func testAboutToGo(t *testing.T, p *controlplane.Plane) {
 			done <- err
 		}()
 		looks := 0
-		eventually(t, "it is waited for", func() bool {
+		testenv.Eventually(t, "it is waited for", func() bool {
 			looks += d.proxy.Requests()["get nodes"]
 			return looks > 1
 		})

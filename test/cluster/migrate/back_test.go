@@ -14,6 +14,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
 // testRollback: days later, from another machine; what was changed of the volume
@@ -245,7 +246,7 @@ func testReattach(w *world) {
 	name := attachment.Name("vol-reattach", csiDriver, "node-1")
 	attachments := w.Admin().StorageV1().VolumeAttachments()
 	var before *storagev1.VolumeAttachment
-	eventually(w.t, "the control plane attaches it", func() bool {
+	testenv.Eventually(w.t, "the control plane attaches it", func() bool {
 		var err error
 		before, err = attachments.Get(w.t.Context(), name, metav1.GetOptions{})
 		return err == nil

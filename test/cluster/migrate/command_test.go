@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -217,7 +218,7 @@ func testInterrupted(w *world, c *commands) {
 	command := c.command("apply", "co-live", "--yes", "-o", "json")
 	command.Stdout, command.Stderr = &out, &errs
 	w.check(command.Start())
-	eventually(w.t, "the kubelet is waited for", func() bool { return strings.Contains(errs.String(), "has not mounted the volume") })
+	testenv.Eventually(w.t, "the kubelet is waited for", func() bool { return strings.Contains(errs.String(), "has not mounted the volume") })
 
 	other := &commands{w: w, dir: c.dir + "-other", config: c.config}
 	w.disk("co-other")

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -119,7 +120,7 @@ func testAwayForLong(w *world) {
 		o.patience = 5 * time.Second
 		o.proxy.At(&controlplane.Moment{N: 1, Fits: created, Then: func() { go o.proxy.Away() }})
 		r := o.begin("apply", s.name)
-		eventually(w.t, "it finds nobody", func() bool { return strings.Contains(r.out.String(), "connection refused") })
+		testenv.Eventually(w.t, "it finds nobody", func() bool { return strings.Contains(r.out.String(), "connection refused") })
 		time.Sleep(3 * o.patience)
 		r.killedSaying("connection refused")
 		o.proxy.Back()
@@ -156,7 +157,7 @@ func testTwice(w *world) {
 	one, two := w.migrator(controlplane.Admin), w.migrator(controlplane.Admin)
 	one.proxy.Slow(100 * time.Millisecond)
 	first := one.begin("apply", s.name)
-	eventually(w.t, "the first one is at it", func() bool { return one.onDisk(s.name) != nil })
+	testenv.Eventually(w.t, "the first one is at it", func() bool { return one.onDisk(s.name) != nil })
 	second := two.begin("apply", s.name)
 	first.wait()
 	first.wants(0)
@@ -288,7 +289,7 @@ func testGitOps(w *world) {
 		}}, "apply", s.name)
 		r.wants(1, s.name)
 		w.t.Logf("%s", &r.out)
-		eventually(w.t, "the claim is bound to it", func() bool { return w.claim(s.name).Status.Phase == corev1.ClaimBound })
+		testenv.Eventually(w.t, "the claim is bound to it", func() bool { return w.claim(s.name).Status.Phase == corev1.ClaimBound })
 		s.untouched()
 		next := o.begin(then, s.name)
 		next.wait()

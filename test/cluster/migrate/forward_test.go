@@ -19,6 +19,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -194,7 +195,7 @@ func testUnclaimed(w *world) {
 		pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
 	})
 	w.unclaim("released")
-	eventually(w.t, "the volume is Released", func() bool { return w.volume("released").Status.Phase == corev1.VolumeReleased })
+	testenv.Eventually(w.t, "the volume is Released", func() bool { return w.volume("released").Status.Phase == corev1.VolumeReleased })
 	pv := w.volume("released")
 	p := w.operator(migrate.Options{RestoreReclaimPolicy: true})
 	w.came(p.apply("released"), migrate.Done, journal.Finished, "")

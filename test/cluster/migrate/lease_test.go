@@ -9,6 +9,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/lock"
 	"github.com/flex2csi/flex2csi/internal/objects"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -81,7 +82,7 @@ func testLeaseOfTheDead(w *world) {
 		w.t.Errorf("a still has it: %v", err)
 	}
 	x.Back()
-	eventually(w.t, "a knows that it is lost", func() bool { return errors.Is(a.Held(), lock.ErrLost) })
+	testenv.Eventually(w.t, "a knows that it is lost", func() bool { return errors.Is(a.Held(), lock.ErrLost) })
 	w.check(b.Held())
 	w.check(a.Release(ctx)) // and not b's
 	w.check(b.Held())
@@ -94,7 +95,7 @@ func testLeaseOfTheDead(w *world) {
 	if d := time.Since(begun); d > leaseDuration/2 {
 		w.t.Errorf("it took %v to take what was that of the dead", d)
 	}
-	eventually(w.t, "b knows that it is lost", func() bool { return errors.Is(b.Held(), lock.ErrLost) })
+	testenv.Eventually(w.t, "b knows that it is lost", func() bool { return errors.Is(b.Held(), lock.ErrLost) })
 	w.check(l.Release(ctx))
 	w.check(b.Release(ctx))
 }
@@ -104,7 +105,7 @@ func testLeaseLost(w *world) {
 	a, err := lock.Take(ctx, c, wants("a"))
 	w.check(err)
 	w.check(w.Admin().CoordinationV1().Leases(migrate.Namespace).Delete(ctx, "flex2csi-migrate", metav1.DeleteOptions{}))
-	eventually(w.t, "a knows that it was deleted", func() bool { return errors.Is(a.Held(), lock.ErrLost) })
+	testenv.Eventually(w.t, "a knows that it was deleted", func() bool { return errors.Is(a.Held(), lock.ErrLost) })
 	w.check(a.Release(ctx))
 }
 
@@ -122,8 +123,8 @@ func testLeaseAway(w *world) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	x.Away()
-	eventually(w.t, "it is not renewed", func() bool { return errors.Is(a.Held(), lock.ErrStale) })
+	testenv.Eventually(w.t, "it is not renewed", func() bool { return errors.Is(a.Held(), lock.ErrStale) })
 	x.Back()
-	eventually(w.t, "it is renewed", func() bool { return a.Held() == nil })
+	testenv.Eventually(w.t, "it is renewed", func() bool { return a.Held() == nil })
 	w.check(a.Release(ctx))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -272,7 +273,7 @@ func testUnknown(w *world) {
 	w.check(err)
 	kubeconfig := w.Kubeconfig(w.ServiceAccountToken(pod))
 	var out string
-	eventually(w.t, "the role holds", func() bool {
+	testenv.Eventually(w.t, "the role holds", func() bool {
 		var errs string
 		out, errs = w.migrateCommand(1, "finish", "--driver", "example.com/none", "--kubeconfig", kubeconfig)
 		return !strings.Contains(errs, "persistentvolumes")

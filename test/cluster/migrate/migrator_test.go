@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -111,7 +112,7 @@ func (r *run) kill() {
 // with that.
 func (r *run) killedSaying(text string) {
 	r.migrator.t.Helper()
-	eventually(r.migrator.t, fmt.Sprintf("%q says %q", r.args, text), func() bool {
+	testenv.Eventually(r.migrator.t, fmt.Sprintf("%q says %q", r.args, text), func() bool {
 		select {
 		case <-r.ended:
 			if strings.Contains(r.out.String(), text) {

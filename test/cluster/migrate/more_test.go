@@ -24,6 +24,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -59,7 +60,7 @@ func testAdmission(w *world) {
 			}
 		}
 	})
-	eventually(w.t, "the policy holds", func() bool { return w.one("forbidden").Verdict == migrate.No })
+	testenv.Eventually(w.t, "the policy holds", func() bool { return w.one("forbidden").Verdict == migrate.No })
 	says(w.t, w.one("forbidden"), migrate.No, "dry-run", migrate.Fails, "not this one")
 	says(w.t, w.one("allowed"), migrate.Live, "dry-run", migrate.OK, "")
 }
@@ -290,7 +291,7 @@ func (w *world) replace(with *corev1.PersistentVolume, claim types.UID) {
 	_, err = w.Admin().CoreV1().PersistentVolumeClaims("default").Patch(w.t.Context(), with.Name, types.MergePatchType, nudge, metav1.PatchOptions{})
 	w.check(err)
 	defer func() { w.t.Logf("%s was bound after %s", with.Name, time.Since(begun).Round(time.Millisecond)) }()
-	eventually(w.t, "claim "+with.Name+" is bound", func() bool {
+	testenv.Eventually(w.t, "claim "+with.Name+" is bound", func() bool {
 		c, err := w.Admin().CoreV1().PersistentVolumeClaims("default").Get(w.t.Context(), with.Name, metav1.GetOptions{})
 		pv, pvErr := volumes.Get(w.t.Context(), with.Name, metav1.GetOptions{})
 		return err == nil && pvErr == nil && c.UID == claim && c.Status.Phase == corev1.ClaimBound && pv.Status.Phase == corev1.VolumeBound

@@ -11,6 +11,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
 // TestPlan: verdicts, on one control plane.
@@ -155,7 +156,7 @@ func testRefused(w *world) {
 	_, err = claims.Patch(w.t.Context(), "claimless", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	w.check(err)
 	w.check(claims.Delete(w.t.Context(), "claimless", metav1.DeleteOptions{}))
-	eventually(w.t, "the volume is released", func() bool { return w.one("claimless").Original.Phase == "Released" })
+	testenv.Eventually(w.t, "the volume is released", func() bool { return w.one("claimless").Original.Phase == "Released" })
 	says(w.t, w.one("claimless"), migrate.Live, "state", migrate.Note, "its claim default/claimless is gone")
 }
 

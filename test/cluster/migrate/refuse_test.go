@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -123,7 +124,7 @@ func testQuota(w *world) {
 	}
 	w.check(quotas.Delete(w.t.Context(), "none", metav1.DeleteOptions{}))
 	s.untouched()
-	eventually(w.t, "it can be gone on with then", func() bool {
+	testenv.Eventually(w.t, "it can be gone on with then", func() bool {
 		r := o.begin("resume", s.name)
 		r.wait()
 		return r.code() == 0
@@ -228,7 +229,7 @@ func without(rules []rbacv1.PolicyRule, at int, what, verb string) (all []rbacv1
 func (w *world) may(token, group, what, verb string, want bool) {
 	w.t.Helper()
 	client := w.Client(token)
-	eventually(w.t, "the role holds", func() bool {
+	testenv.Eventually(w.t, "the role holds", func() bool {
 		r, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(w.t.Context(), &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Group: group, Resource: what, Verb: verb, Namespace: "flex2csi"}},
 		}, metav1.CreateOptions{})

@@ -5,8 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/lock"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
 // testRights: the role of docs/migrate.md is enough to plan, and the plan says
@@ -37,10 +36,10 @@ func testRights(w *world) {
 		plan, err = w.planner(reader).Plan(w.t.Context(), &migrate.Selection{Names: []string{"live", "share2"}})
 		return err
 	}
-	eventually(w.t, "the role holds", func() bool { return planned() == nil })
+	testenv.Eventually(w.t, "the role holds", func() bool { return planned() == nil })
 	says(w.t, plan.Volumes[0], migrate.Live, "dry-run", migrate.Note, "replacement not checked by the API server (this user may not create persistentvolumes)")
 	bind("flex2csi-migrate-plan-dry-run")
-	eventually(w.t, "the role for dry runs holds", func() bool {
+	testenv.Eventually(w.t, "the role for dry runs holds", func() bool {
 		return planned() == nil && !strings.Contains(plan.Volumes[0].Checks[len(plan.Volumes[0].Checks)-1].Evidence, "not checked")
 	})
 	says(w.t, plan.Volumes[0], migrate.Live, "dry-run", migrate.OK, "")
@@ -76,7 +75,7 @@ func testMigratorRights(w *world) {
 	r := w.journalOf(cluster, w.t.TempDir()+"/journal")
 	r.Options.Accept = []string{"reclaim-policy"}
 	var plan *migrate.Plan
-	eventually(w.t, "the roles hold", func() bool {
+	testenv.Eventually(w.t, "the roles hold", func() bool {
 		plan, err = r.Planner.Plan(ctx, &migrate.Selection{Names: []string{"righted", "live", "restart"}})
 		return err == nil && plan.Checks[0].Status == migrate.OK
 	})
@@ -125,13 +124,4 @@ func (w *world) applyRoles(begins string) {
 	file := filepath.Join(w.t.TempDir(), "roles.yaml")
 	w.check(os.WriteFile(file, []byte(w.roles(begins)), 0o600))
 	w.Apply(file)
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !holds(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within a minute", what)
-		}
-	}
 }

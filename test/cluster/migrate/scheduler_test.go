@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
 // TestLostHolds: the scheduler places no pod whose claim has lost its volume, not
@@ -20,7 +22,7 @@ func TestLostHolds(t *testing.T) {
 	w.disk("before")
 	w.unplaced("before")
 	begun := time.Now()
-	eventually(t, "a pod whose claim is Bound is placed", func() bool { return w.placed("before") })
+	testenv.Eventually(t, "a pod whose claim is Bound is placed", func() bool { return w.placed("before") })
 	usual := time.Since(begun)
 
 	for _, name := range []string{"lost", "not-yet-lost"} {
@@ -28,7 +30,7 @@ func TestLostHolds(t *testing.T) {
 		with := replacement(t, w.one(name))
 		w.takeAway(name)
 		if name == "lost" {
-			eventually(t, "the claim is Lost", func() bool { return w.claim(name).Status.Phase == corev1.ClaimLost })
+			testenv.Eventually(t, "the claim is Lost", func() bool { return w.claim(name).Status.Phase == corev1.ClaimLost })
 		}
 		w.unplaced(name)
 		time.Sleep(5*time.Second + 2*usual)
@@ -39,8 +41,8 @@ func TestLostHolds(t *testing.T) {
 		w.check(err)
 		begun := time.Now()
 		w.annotate(name, "example.com/look", begun.String())
-		eventually(t, "the claim is Bound", func() bool { return w.claim(name).Status.Phase == corev1.ClaimBound })
-		eventually(t, "the pod is placed", func() bool { return w.placed(name) })
+		testenv.Eventually(t, "the claim is Bound", func() bool { return w.claim(name).Status.Phase == corev1.ClaimBound })
+		testenv.Eventually(t, "the pod is placed", func() bool { return w.placed(name) })
 		t.Logf("%s: placed %s after there was a volume again; %s usually", name, time.Since(begun).Round(time.Millisecond), usual.Round(time.Millisecond))
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -60,7 +61,7 @@ func (w *world) withPod(name string) *subject {
 func (w *world) subject(name string, pod *corev1.Pod) *subject {
 	w.t.Helper()
 	s := &subject{w: w, name: name, pod: pod}
-	eventually(w.t, "the volume controller has nothing to do", func() bool {
+	testenv.Eventually(w.t, "the volume controller has nothing to do", func() bool {
 		return w.claim(name).Status.Phase == corev1.ClaimBound && w.volume(name).Status.Phase == corev1.VolumeBound
 	})
 	var err error

@@ -11,6 +11,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
 // testPutBackByOthers: somebody creates the old volume in the gap. It is left
@@ -83,7 +84,7 @@ func testRefusedInWindow(w *world) {
 	policies := w.Admin().AdmissionregistrationV1()
 	w.check(policies.ValidatingAdmissionPolicyBindings().Delete(w.t.Context(), "refused-run", metav1.DeleteOptions{}))
 	w.check(policies.ValidatingAdmissionPolicies().Delete(w.t.Context(), "refused-run", metav1.DeleteOptions{}))
-	eventually(w.t, "the policy has gone", func() bool {
+	testenv.Eventually(w.t, "the policy has gone", func() bool {
 		pv := was.DeepCopy()
 		pv.UID, pv.ResourceVersion, pv.Name = "", "", "refused-run-2"
 		pv.Spec.FlexVolume, pv.Spec.CSI = nil, &corev1.CSIPersistentVolumeSource{Driver: csiDriver, VolumeHandle: "x"}
@@ -115,7 +116,7 @@ func (w *world) policy(name string) {
 		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionv1.ValidationAction{deny}},
 	}, metav1.CreateOptions{})
 	w.check(err)
-	eventually(w.t, "the policy holds", func() bool {
+	testenv.Eventually(w.t, "the policy holds", func() bool {
 		_, err := w.Admin().CoreV1().PersistentVolumes().Create(context.Background(), &corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{Name: name + "-probe"},
 			Spec: corev1.PersistentVolumeSpec{

@@ -15,6 +15,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
@@ -56,13 +57,13 @@ func testTeller(w *world) {
 	}()
 	defer func() { stop(); <-done }()
 	w.Apply("../../../install/migrate/volumes.yaml")
-	eventually(w.t, "an empty document is there", func() bool { return strings.Contains(bridgeCheck(w.one("told")), "does not have the volume") })
+	testenv.Eventually(w.t, "an empty document is there", func() bool { return strings.Contains(bridgeCheck(w.one("told")), "does not have the volume") })
 	mu.Lock()
 	records = append(records, record)
 	mu.Unlock()
-	eventually(w.t, "the volume is told of", func() bool { return w.one("told").Verdict == migrate.Live })
+	testenv.Eventually(w.t, "the volume is told of", func() bool { return w.one("told").Verdict == migrate.Live })
 
-	eventually(w.t, "the policy holds", func() bool {
+	testenv.Eventually(w.t, "the policy holds", func() bool {
 		err := w.as("bare", tokens["node-2"]).PutNodeVolumes(w.t.Context(), "{}")
 		return err != nil && strings.Contains(err.Error(), "the token is that of node node-2, and the ConfigMap is that of bare")
 	})

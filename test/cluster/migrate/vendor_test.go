@@ -19,6 +19,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
 // vendor is a FlexVolume driver of a vendor in kube-controller-manager. It says
@@ -109,7 +110,7 @@ func testVendorDetaches(w *world) {
 	calls := w.vendorDriver()
 	w.live("vendor")
 	claim := w.claim("vendor").UID
-	eventually(w.t, "kube-controller-manager attaches the volume", func() bool { return w.listed("node-1", "vendor") })
+	testenv.Eventually(w.t, "kube-controller-manager attaches the volume", func() bool { return w.listed("node-1", "vendor") })
 	p := w.operator(migrate.Options{})
 	p.when = w.kubelet("node-1")
 	plan, err := p.Planner.Plan(w.t.Context(), &migrate.Selection{Names: []string{"vendor"}})
