@@ -94,9 +94,10 @@ func (f *findings) add(s Status, do, evidence string, args ...any) {
 	f.all = append(f.all, Check{Name: f.name, Status: s, Evidence: fmt.Sprintf(evidence, args...), Do: do})
 }
 
-func (f *findings) ok(evidence string, args ...any)          { f.add(OK, "", evidence, args...) }
-func (f *findings) note(do, evidence string, args ...any)    { f.add(Note, do, evidence, args...) }
-func (f *findings) decide(do, evidence string, args ...any)  { f.add(Decide, do, evidence, args...) }
+func (f *findings) ok(evidence string, args ...any)         { f.add(OK, "", evidence, args...) }
+func (f *findings) note(do, evidence string, args ...any)   { f.add(Note, do, evidence, args...) }
+func (f *findings) decide(do, evidence string, args ...any) { f.add(Decide, do, evidence, args...) }
+
 func (f *findings) notLive(do, evidence string, args ...any) { f.add(NotLive, do, evidence, args...) }
 func (f *findings) fails(do, evidence string, args ...any)   { f.add(Fails, do, evidence, args...) }
 

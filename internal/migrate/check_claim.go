@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -11,6 +12,7 @@ func claimChecks() []check {
 	return []check{
 		{"claim", "that the claim is there, has the UID of `claimRef`, is Bound, was bound before, and is not being deleted", (*subject).claimed, (*subject).checkClaim},
 		{"storage-class", "the claim's class and the volume's; an expansion goes by the claim's", (*subject).hasClaim, (*subject).checkStorageClass},
+		{"expansion", "that no expansion of the volume is pending: it would count as done, and the storage would not have grown", (*subject).hasClaim, (*subject).checkExpansion},
 	}
 }
 
@@ -59,3 +61,33 @@ func (s *subject) checkStorageClass(_ context.Context, f *findings) error {
 	}
 	return nil
 }
+
+// checkExpansion: a PersistentVolume has the new size before its filesystem has it. The claim
+// that is bound to the replacement would get that size as its own, and no kubelet would expand
+// the filesystem (pkg/controller/volume/persistentvolume/pv_controller.go, updateClaimStatus,
+// Kubernetes v1.37.1).
+func (s *subject) checkExpansion(_ context.Context, f *findings) error {
+	const do = "wait until the expansion is done, which may take a start of its pod, and plan again"
+	wanted, has := s.claim.Spec.Resources.Requests[corev1.ResourceStorage], s.claim.Status.Capacity[corev1.ResourceStorage]
+	pending := slices.IndexFunc(s.claim.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
+		return c.Status == corev1.ConditionTrue && slices.Contains([]corev1.PersistentVolumeClaimConditionType{
+			corev1.PersistentVolumeClaimResizing, corev1.PersistentVolumeClaimFileSystemResizePending,
+		}, c.Type)
+	})
+	switch {
+	case pending >= 0:
+		f.fails(do, "claim %s has the condition %s", s.v.Claim, s.claim.Status.Conditions[pending].Type)
+	case s.old.Annotations[preResize] != "":
+		f.fails(do, "the PersistentVolume has the annotation %s: %s", preResize, s.old.Annotations[preResize])
+	case !has.IsZero() && wanted.Cmp(has) > 0:
+		f.fails(do, "claim %s has %s, and wants %s", s.v.Claim, &has, &wanted)
+	default:
+		f.ok("no expansion is pending")
+	}
+	return nil
+}
+
+// preResize is the annotation with the size before an expansion, which the expand controller
+// removes when a node has done its part (pkg/controller/volume/expand/expand_controller.go,
+// syncHandler, Kubernetes v1.37.1).
+const preResize = "volume.alpha.kubernetes.io/pre-resize-capacity"
