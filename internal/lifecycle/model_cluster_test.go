@@ -185,6 +185,7 @@ func (m *model) befalls(g *moves, i int) {
 			kill(&w.nodes[i])
 		})
 	}
+	m.hangs(g, i)
 	if w.left.reboot > 0 {
 		g.add(fault, at("the node reboots"), func(w *world, e *event) {
 			w.left.reboot--
@@ -213,6 +214,43 @@ func (m *model) befalls(g *moves, i int) {
 	if w.nodes[i].other {
 		g.add(progress, at("the other volume is gone from the directory"), func(w *world, _ *event) { w.nodes[i].other = false })
 	}
+}
+
+// hangs: the server of a filesystem does not answer for a while. That this begins before
+// the answer of a mount is outside: the kubelet forgets what it may find then, as in waits.
+func (m *model) hangs(g *moves, i int) {
+	at := func(text string) label { return label{node: i, text: text} }
+	turn := func(n *node, from, to mnt, staged, published bool) {
+		for _, is := range []struct {
+			at    *mnt
+			meant bool
+		}{{&n.staged, staged}, {&n.published[0], published}, {&n.published[1], published}, {&n.binds[0], published}, {&n.binds[1], published}} {
+			if is.meant && *is.at == from {
+				*is.at = to
+			}
+		}
+	}
+	if m.bounds.silent == 0 {
+		return
+	}
+	n := &g.from.nodes[i]
+	told := n.op.goal == 0 || goals()[n.op.goal] == Reconcile
+	for p := range podCount {
+		told = told && (n.binds[p] == nothing || n.kubelet.pods[p] == mounted)
+	}
+	if g.from.left.silent > 0 {
+		for _, staged := range []bool{true, false} {
+			if !staged && !told {
+				continue
+			}
+			text := map[bool]string{true: "what is staged does not answer", false: "what is published does not answer"}[staged]
+			g.addChanged(fault, at(text), func(w *world, _ *event) {
+				w.left.silent--
+				turn(&w.nodes[i], alive, silent, staged, !staged)
+			})
+		}
+	}
+	g.addChanged(progress, at("what is mounted answers again"), func(w *world, _ *event) { turn(&w.nodes[i], silent, alive, true, true) })
 }
 
 // byHand: a person unmounts what the driver has published, and no pod has seen.

@@ -38,6 +38,12 @@ func (m *model) save(n *node) {
 	if !n.mem.there {
 		n.mem = rec{}
 	}
+	switch {
+	case !n.mem.there:
+		n.before = rec{} // both files are removed
+	case m.bounds.spoiled > 0:
+		n.before = n.saved
+	}
 	n.saved = n.mem
 	n.rebooted, n.oldRecord = false, false
 }
@@ -69,6 +75,13 @@ func (m *model) daemon(g *moves, i int) {
 			m.restore(&w.nodes[i])
 		})
 		m.waits(g, i)
+		if g.from.left.spoiled > 0 && n.before.there {
+			g.add(fault, label{node: i, text: "the record is spoiled, and the one before it is there"}, func(w *world, _ *event) {
+				n := &w.nodes[i]
+				w.left.spoiled--
+				n.saved, n.before, n.oldRecord = n.before, rec{}, true
+			})
+		}
 		return
 	case n.call.goal != 0:
 		g.add(progress, label{node: i, pod: podOf(n.call.place), text: "flexdriver repeats " + string(goals()[n.call.goal])}, func(w *world, e *event) {

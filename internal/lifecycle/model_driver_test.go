@@ -117,6 +117,8 @@ func (m *model) effect(w *world, i int, e *event) (Result, *failing) {
 
 func refusal(code uint8) *failing { return &failing{class: number(classes(), Final), code: code} }
 
+func unanswered() *failing { return &failing{class: number(classes(), Uncertain)} }
+
 func local() *failing { return &failing{class: number(classes(), Local)} }
 
 func (m *model) controller(w *world, i int, k Kind) (Result, *failing) {
@@ -139,6 +141,8 @@ func (m *model) controller(w *world, i int, k Kind) (Result, *failing) {
 // nodeStage: what is staged stays as it was staged first.
 func (m *model) nodeStage(w *world, n *node) (Result, *failing) {
 	switch {
+	case n.staged == silent:
+		return Result{}, unanswered()
 	case m.c.route != NoRoute && !n.attached, n.staged == dead:
 		return Result{}, refusal(otherCode)
 	case n.staged == nothing:
@@ -151,6 +155,8 @@ func (m *model) nodeStage(w *world, n *node) (Result, *failing) {
 // OK once more for that.
 func (m *model) nodePublish(n *node, p uint8) *failing {
 	switch {
+	case n.published[p] == silent || n.staged == silent:
+		return unanswered()
 	case n.published[p] == dead || m.c.stage && n.staged == dead:
 		return refusal(otherCode)
 	case !m.c.stage && m.c.route != NoRoute && !n.attached:

@@ -142,6 +142,8 @@ func at(what mnt, there bool) Seen {
 		return Seen{Mount: NotMounted}
 	case what == dead:
 		return Seen{Mount: Dead, Err: errDead}
+	case what == silent:
+		return Seen{Mount: Silent, Err: errDead}
 	}
 	return Seen{Mount: Alive}
 }

@@ -17,6 +17,7 @@ func invariants() []invariant {
 		{"expand", "Success of expansion only if the filesystem has the size", falseExpand},
 		{"one-node", "never two nodes attached for a single-node access mode", twoNodes},
 		{"others", "never a step on what belongs to somebody else", touchesOthers},
+		{"silence", "what only does not answer is not taken away from a pod that is to have it, and nothing is begun on it", disturbsSilent},
 		{"circles", "the planner always comes to a step that does something, or to an end, and never panics", func(_ *model, _ *world, mv *move) bool { return mv.event.circles }},
 	}
 }
@@ -57,7 +58,7 @@ func falseMount(m *model, before *world, mv *move) bool {
 		return false
 	case m.shownTo(n, p) != alive, n.readOnly[p] != want.ReadOnly, want.FSGroup != nil && !n.group[p]:
 		return true
-	case m.c.stage && (n.staged != alive || n.stagedAs != m.pvOf(p) || n.stagedWith != n.tried):
+	case m.c.stage && (n.staged != alive && n.staged != silent || n.stagedAs != m.pvOf(p) || n.stagedWith != n.tried):
 		return true
 	}
 	return m.c.route == ByController && !n.attached
@@ -124,7 +125,27 @@ func touchesOthers(m *model, before *world, mv *move) bool {
 		if p >= podCount {
 			return false
 		}
-		return p == podB && n.other || e.step != NodePublish && m.podHas(before, n, int(p))
+		// The kubelet may call unmount while the PersistentVolume is another one, and the
+		// call be late: that is outside.
+		late := goals()[n.op.goal] == Unmount && before.pv == pvFlex
+		return p == podB && n.other || e.step != NodePublish && !late && m.podHas(before, n, int(p))
+	}
+	return false
+}
+
+// disturbsSilent looks at what is decided: what becomes silent later is outside. A mount
+// that has failed is undone.
+func disturbsSilent(m *model, _ *world, mv *move) bool {
+	n := &mv.to.nodes[mv.event.decidedNode]
+	p, goal := n.op.step.place, goals()[n.op.goal]
+	switch mv.event.decided {
+	case NodePublish:
+		return n.staged == silent
+	case NodeUnstage:
+		return n.staged == silent && goal == Mount && n.op.failed == 0
+	case Unbind, NodeUnpublish:
+		wanted := goal == Mount && n.op.failed == 0 || goal == Reconcile && n.binds[p] == silent
+		return (n.published[p] == silent || n.binds[p] == silent) && wanted && mv.to.pods[p].alive()
 	}
 	return false
 }
@@ -132,5 +153,5 @@ func touchesOthers(m *model, before *world, mv *move) bool {
 // podHas reports whether the containers of a pod that lives have what is mounted
 // for it by us, and nothing else.
 func (m *model) podHas(w *world, n *node, p int) bool {
-	return w.pods[p].phase == podRunning && m.shownTo(n, p) == alive && n.plugin.pods[p] != alive && !w.away
+	return w.pods[p].phase == podRunning && (m.shownTo(n, p) == alive || m.shownTo(n, p) == silent) && n.plugin.pods[p] != alive && !w.away
 }

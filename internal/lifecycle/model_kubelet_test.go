@@ -117,7 +117,7 @@ func (m *model) mountCall(g *moves, i, p int) {
 	n := &g.from.nodes[i]
 	at := func(text string) label { return label{node: i, pod: p + 1, text: text} }
 	switch shown := m.shownTo(n, p); {
-	case shown == dead || p == 1 && n.other && n.dirs[p]:
+	case shown == dead || shown == silent || p == 1 && n.other && n.dirs[p]:
 		// It fails before anybody is called, or goes on as somebody else's.
 	case shown != nothing:
 		g.add(progress, at("the kubelet finds the directory mounted, and calls nothing"), func(w *world, e *event) {

@@ -40,7 +40,7 @@ func (m *model) mayWant(w *world, p int) bool {
 	case podNone, podWanted:
 		return true
 	case podRunning:
-		return m.shownTo(n, p) == alive
+		return m.shownTo(n, p) == alive || m.shownTo(n, p) == silent
 	}
 	return false
 }

@@ -30,6 +30,46 @@ func toldStories() []toldStory {
 			"node-1 the CSI driver restarts", "node-1 the daemon reconciles", "node-1 the daemon reconciles",
 			"node-1 pod a: unmount what is dead", "node-1 pod a: NodeUnpublishVolume", "node-1 the daemon dies",
 		}},
+		{"a dead bind that could not be undone", "dead targets", budget{rpc: 2, dead: 1, crash: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 pod a: NodePublishVolume",
+			"node-1 pod a: apply the fsGroup", "node-1 the CSI driver restarts", "node-1 pod a: bind", "node-1 pod a: unbind: failed",
+			"node-1 pod a: unbind: failed", "node-1 the daemon dies",
+		}},
+		{"a bind undone for a kubelet that has forgotten it", "dead mounts, one pod", budget{crash: 2, dead: 1, leave: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 pod a: bind: done, and the daemon dies",
+			"node-1 the daemon starts", "node-1 the CSI driver restarts", "node-1 pod a: flexdriver repeats mount",
+			"node-1 pod a: unbind: done, and the daemon dies", "node-1 pod a: flexdriver waits no longer for a daemon",
+		}},
+		{"repaired, and found before the fsGroup was applied", "dead targets", budget{restart: 1, dead: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 pod a: bind", "node-1 the kubelet restarts",
+			"node-1 the CSI driver restarts", "node-1 the daemon reconciles", "node-1 the daemon reconciles", "node-1 pod a: bind",
+			"node-1 pod a: the kubelet finds the directory mounted",
+		}},
+		{"repaired, but for the fsGroup", "dead targets", budget{restart: 1, dead: 1, rpc: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 pod a: bind", "node-1 the kubelet restarts",
+			"node-1 the CSI driver restarts", "node-1 the daemon reconciles", "node-1 the daemon reconciles",
+			"node-1 pod a: apply the fsGroup: failed", "node-1 pod a: the kubelet calls mount", "node-1 pod a: bind",
+		}},
+		{"a dead bind where containers have the mount before", "dead targets", budget{restart: 1, dead: 2, rpc: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 pod a: bind",
+			"node-1 pod a: the kubelet starts the containers", "node-1 the kubelet restarts", "node-1 the CSI driver restarts",
+			"node-1 the daemon reconciles", "node-1 the daemon reconciles", "node-1 pod a: NodeUnpublishVolume: uncertain, done",
+			"node-1 pod a: the kubelet calls mount", "node-1 pod a: apply the fsGroup", "node-1 the CSI driver restarts", "node-1 pod a: bind",
+		}},
+		{"repaired half-way, and silent", "silence", budget{crash: 1, dead: 1, rpc: 1, silent: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 pod a: bind", "node-1 the CSI driver restarts",
+			"node-1 the daemon reconciles", "node-1 the daemon reconciles", "node-1 pod a: NodePublishVolume: uncertain, done",
+			"node-1 the daemon reconciles", "node-1 what is published does not answer", "node-1 the daemon reconciles",
+			"node-1 pod a: unbind", "node-1 the daemon dies", "node-1 the daemon starts", "the grace period passes",
+			"node-1 the daemon reconciles", "node-1 what is mounted answers again",
+		}},
+		{"unmounted alone while the plugin has it elsewhere", "migration, own stage", budget{swap: 2, crash: 1, restart: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 NodeStageVolume: done, and the daemon dies",
+			"node-1 the kubelet restarts", "the PersistentVolume is deleted", "node-1 pod a: flexdriver unmounts without a daemon",
+			"the PersistentVolume is created as a CSI one", "node-1 pod a: the kubelet's CSI plugin writes",
+			"node-1 pod a: the kubelet's CSI plugin stages", "node-1 pod a: the kubelet's CSI plugin publishes",
+			"the PersistentVolume is deleted", "the PersistentVolume is created as a FlexVolume",
+		}},
 		{"published directly, uncertainly", "direct", budget{rpc: 1}, []string{
 			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 NodeStageVolume",
 			"node-1 pod a: NodePublishVolume: uncertain, done", "node-1 pod a: the pod is to end",

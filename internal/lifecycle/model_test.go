@@ -27,6 +27,8 @@ func configs() []*config {
 		{name: "dead mounts", nodes: 1, pods: 2, stage: true, clumsy: true, repairs: true, short: budget{dead: 1}},
 		{name: "dead mounts, one pod", nodes: 1, pods: 1, stage: true, clumsy: true, repairs: true, short: budget{rpc: 1, crash: 1, dead: 1}},
 		{name: "dead targets", nodes: 1, pods: 1, repairs: true, short: budget{rpc: 1, dead: 2}},
+		{name: "silence", nodes: 1, pods: 1, stage: true, repairs: true, short: budget{silent: 1, leave: 1, crash: 1, dead: 1}},
+		{name: "old record", nodes: 1, pods: 1, route: ByController, stage: true, short: budget{spoiled: 1, crash: 1, rpc: 1}},
 		{name: "two volumes", nodes: 1, pods: 2, stage: true, twoVolumes: true, short: budget{}},
 		{name: "other volume", nodes: 1, pods: 2, stage: true, otherVolume: true, short: budget{}},
 		{name: "secrets", nodes: 1, pods: 1, stage: true, short: budget{rpc: 1, secret: 1, crash: 1}},

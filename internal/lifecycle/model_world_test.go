@@ -23,7 +23,7 @@ type world struct {
 }
 
 // A budget is how much of what is bounded may still happen.
-type budget struct{ rpc, crash, restart, dead, reboot, away, driver, secret, swap, taken, leave uint8 }
+type budget struct{ rpc, crash, restart, dead, reboot, away, driver, secret, swap, taken, leave, silent, spoiled uint8 }
 
 // deep is what a deep run adds: one more fault of each kind that the configuration has,
 // and one at least of those that any may have.
@@ -37,7 +37,7 @@ func (b budget) deep() budget {
 	return budget{
 		rpc: max(more(b.rpc), 1), crash: max(more(b.crash), 1), restart: max(more(b.restart), 1), leave: max(b.leave, 1),
 		dead: more(b.dead), reboot: more(b.reboot), away: more(b.away), driver: more(b.driver), secret: more(b.secret),
-		swap: more(b.swap), taken: more(b.taken),
+		swap: more(b.swap), taken: more(b.taken), silent: more(b.silent), spoiled: more(b.spoiled),
 	}
 }
 
@@ -89,13 +89,15 @@ const (
 	nothing mnt = iota
 	alive
 	dead
-	bare // a directory of the node's own disk, mounted by a driver that had nothing staged
+	bare   // a directory of the node's own disk, mounted by a driver that had nothing staged
+	silent // it does not answer, for a while
 )
 
 // A node is one node of the cluster.
 type node struct {
 	// The daemon: its record on the disk, and what it is at.
 	saved, mem rec
+	before     rec // what was saved before, kept where records are spoiled
 	op         op
 	down       bool
 	rebooted   bool // since the record was written

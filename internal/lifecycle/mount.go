@@ -49,14 +49,19 @@ func admitRules() []Rule {
 			}
 			return nil
 		}},
-		{"unmounted-meanwhile", "flexdriver unmounted the directory while the daemon was down: there is a pending unmount", "first [release the target]", func(c *plan) *Step {
+		{"unmounted-meanwhile", "flexdriver unmounted the directory while the daemon was down: there is a pending unmount", "first [unpublish the target], and remove it from the record; the volume stays on the node, since it is wanted", func(c *plan) *Step {
 			switch seen := c.see(TheTombstone, c.dir); {
 			case seen.Err != nil:
 				return refuse(seen.Err)
-			case seen.Yes:
-				return c.first(releaseRules())
+			case !seen.Yes:
+				return nil
+			case c.target() == nil:
+				return c.step(Tidy)
 			}
-			return nil
+			if s := c.first(unpublishRules()); s != nil {
+				return s
+			}
+			return c.step(Drop)
 		}},
 		{"disagree", "two PersistentVolumes with this volume handle differ in driver, fsType, mount flags, access mode or volume context", "refuse: the volume is staged once for both", func(c *plan) *Step {
 			if err := disagreement(c.r, c.w.Volume); err != nil {
@@ -79,9 +84,9 @@ func oldStageRules() []Rule {
 			}
 			return refuse(errSilent(c.r, c.stage().Err))
 		}},
-		{"dead-unseen", "the staged mount or the mount for the pod is dead, and no container of the pod was ever created", "first [unpublish the target]", func(c *plan) *Step {
+		{"dead-unseen", "the staged mount or the mount for the pod is dead, and no container of the pod was ever created, or this call has bound it", "first [unpublish the target]", func(c *plan) *Step {
 			t := c.target()
-			if t == nil || t.Publish == volstate.None || !c.showsDead() || !c.see(ThePod, c.dir).Pod.NoContainer {
+			if t == nil || t.Publish == volstate.None || !c.showsDead() || !c.taken(Bind) && !c.see(ThePod, c.dir).Pod.NoContainer {
 				return nil
 			}
 			return c.first(unpublishRules())
@@ -403,7 +408,7 @@ func (c *plan) stageGone() bool {
 func publishRules() []Rule {
 	return []Rule{
 		{"target-silent", "the volume was published for the pod before, and that mount does not answer, or cannot be looked at", "refuse: it may answer again", func(c *plan) *Step {
-			if c.target().Publish != volstate.Done || c.taken(NodePublish) {
+			if !c.before() {
 				return nil
 			}
 			switch seen := c.mount(TheTarget); seen.Mount {
@@ -415,7 +420,7 @@ func publishRules() []Rule {
 			return nil
 		}},
 		{"target-dead", "the volume was published for the pod before, and that mount is dead or gone", "first [unpublish the target]", func(c *plan) *Step {
-			if c.target().Publish != volstate.Done || c.taken(NodePublish) || c.mount(TheTarget).Mount == Alive {
+			if !c.before() || c.target().Publish == volstate.Done && c.mount(TheTarget).Mount == Alive {
 				return nil
 			}
 			return c.first(unpublishRules())
@@ -444,6 +449,13 @@ func publishRules() []Rule {
 			return c.step(NodePublish)
 		}},
 	}
+}
+
+// before reports whether the target was published before this operation, which may have
+// unbound it.
+func (c *plan) before() bool {
+	p := c.target().Publish
+	return (p == volstate.Done || p == volstate.Undoing && c.taken(Unbind)) && !c.taken(NodePublish)
 }
 
 // keptRules: from NodePublishVolume on what is published keeps the kubelet from
@@ -499,7 +511,7 @@ func (c *plan) bound() bool { return c.target().Bound && c.mount(TheDir).Mount.M
 // csi_mounter.go, supportsFSGroup, Kubernetes v1.37.1).
 func (c *plan) wantsGroup() bool {
 	t, d := c.target(), c.driver()
-	if t.FSGroup == nil || t.ReadOnly || t.Bound || d.Features.MountGroup || d.FSGroup == FSGroupNone {
+	if t.FSGroup == nil || t.ReadOnly || t.Bound && !c.taken(NodePublish) || d.Features.MountGroup || d.FSGroup == FSGroupNone {
 		return false
 	}
 	if d.FSGroup == FSGroupFile {

@@ -42,10 +42,16 @@ func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (d
 	case NodePublish:
 		t.Publish, t.Since = volstate.Doing, now
 	case Unbind:
-		if !s.Keep {
-			t.Bound = false
+		if s.Keep {
+			return false
 		}
-		return false
+		failed := w.Goal == Mount && t.Bound
+		if t.Bound = false; !failed {
+			return false
+		}
+		// The kubelet forgets a mount that failed: after a restart, what is left of it is
+		// not taken for a finished one (Recognize), nor for one that has vanished.
+		t.Publish = volstate.Undoing
 	case NodeUnpublish:
 		if !s.Keep {
 			t.Bound = false
@@ -332,6 +338,10 @@ func failed(r *volstate.Record, s Step, o *Observed, f Failure) {
 	case NodePublish:
 		if r.Stage == volstate.Done && (csivol.NotFound(f.Err) || csivol.FailedPrecondition(f.Err)) {
 			r.Stage = volstate.Doing // perhaps it is not staged any more
+		}
+	case ApplyFSGroup:
+		if t := r.Targets[s.Dir]; t.Bound {
+			t.Publish = volstate.Doing // of a repair: it is asked for again, and the group with it
 		}
 	case Fail:
 		if s.DoubtAttachment {

@@ -41,6 +41,7 @@ func repairRules() []Rule {
 					continue
 				}
 				if s := c.at(dir, bringRules()); s != nil {
+					s.Keep = s.Dir == dir
 					return s
 				}
 			}
