@@ -140,6 +140,16 @@ func attachGoalRules() []Rule {
 			}},
 		},
 		attachRules(),
+		[]Rule{
+			{"unseen-attach", "no caller waits for the attachment any more", "fail, and leave it uncertain: the kubelet forgets it, so the next attach asks again, or the reconciler detaches the volume", func(c *plan) *Step {
+				if c.o.Awaited || !c.did(ControllerPublish) && !c.did(AskAttachment) {
+					return nil
+				}
+				s := fail(errUnseenAttach)
+				s.DoubtAttachment = true
+				return s
+			}},
+		},
 	)
 }
 

@@ -9,9 +9,12 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// errUnseen ends what the kubelet, which has been told that mount failed, does not
-// come back for yet.
-var errUnseen = flex.Errorf(flex.CodeAborted, "the caller of mount had left; the next one completes it")
+// errUnseen and errUnseenAttach end what the kubelet, which has been told that its call
+// failed, does not come back for yet.
+var (
+	errUnseen       = flex.Errorf(flex.CodeAborted, "the caller of mount had left; the next one completes it")
+	errUnseenAttach = flex.Errorf(flex.CodeAborted, "the caller of attach had left; the next one completes it")
+)
 
 func errUnreachable(dir, kubeletDir string, err error) error {
 	return flex.Errorf(flex.CodeFailedPrecondition, "nothing can be mounted at %s: %w; flex2csi was started for the kubelet's directory %s (--kubelet-dir)", dir, err, kubeletDir)

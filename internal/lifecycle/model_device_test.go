@@ -26,12 +26,7 @@ func (m *model) deviceCalls(g *moves, i int) {
 		if n.down {
 			return
 		}
-		g.add(progress, at(text), func(w *world, e *event) {
-			if goal == Attach { // outside: a kubelet that is restarted while it attaches by itself forgets that
-				w.nodes[i].kubelet.attached = uncertain
-			}
-			m.begin(w, i, goal, devicePlace, true, e)
-		})
+		g.add(progress, at(text), func(w *world, e *event) { m.begin(w, i, goal, devicePlace, true, e) })
 	}
 	wants, used := m.wants(w, i), false
 	for p := range m.c.pods {

@@ -211,8 +211,7 @@ func (m *model) answer(w *world, i int, g Goal, place uint8, ok bool) {
 		if ok && !n.marker {
 			k.device = notMounted
 		}
-	case Attach:
-		k.attached = uncertain
+	case Attach: // one that failed is forgotten (pkg/kubelet/volumemanager/cache, MarkVolumeAsUncertain, Kubernetes v1.37.1)
 		if ok {
 			k.attached = mounted
 		}

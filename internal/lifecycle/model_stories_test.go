@@ -91,6 +91,14 @@ func toldStories() []toldStory {
 			"node-1 the kubelet calls mountdevice", "node-1 mount the marker", "node-1 pod a: the kubelet calls mount",
 			"node-1 wait for the VolumeAttachment: not yet", "node-1 the kubelet restarts",
 		}},
+		{"attach ended uncertain, and the kubelet forgets it", "callouts", budget{rpc: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 the kubelet calls attach", "node-1 ControllerPublishVolume: uncertain, done",
+			"node-1 pod a: the pod is to end",
+		}},
+		{"attached when the kubelet had forgotten it", "callouts", budget{restart: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 the kubelet calls attach", "node-1 the kubelet restarts",
+			"node-1 pod a: the pod is to end", "node-1 ControllerPublishVolume",
+		}},
 		{"attached by a callout, and not needed for a while", "callouts, cluster", budget{rpc: 1}, []string{
 			"node-1 pod a: the pod is created", "node-1 the kubelet calls attach",
 			"node-1 create the VolumeAttachment and wait: made", "node-1 external-attacher attaches",

@@ -159,13 +159,14 @@ func (c *plan) releasing(dir string) bool {
 // volumeUnwanted: a marker at the device mount path is no sign of an owner: a
 // kubelet that was restarted after the last unmount has forgotten it
 // (kubernetes/kubernetes#85476), and one that saw mountdevice fail has, too. If it
-// has not, the next mount stages the volume again.
+// has not, the next mount stages the volume again. It also forgets an attach that
+// failed: only one that succeeded has a detach.
 func (c *plan) volumeUnwanted() bool {
 	r := c.r
 	if r.Idle() || !c.stale(r.Changed) && !c.undoing() {
 		return false
 	}
-	return r.Device != "" || r.Stage != volstate.None || r.Attachment != ByControlPlane || r.Foreign || r.Attach == volstate.Undoing
+	return r.Device != "" || r.Stage != volstate.None || r.Attachment != ByControlPlane || r.Foreign || r.Attach != volstate.Done
 }
 
 // undoing reports whether this operation ends the volume: its own steps have
