@@ -369,3 +369,26 @@ func (j *journey) wants(ctx context.Context, command string) {
 		j.t.Fatalf("%s: %+v, %v", command, came, err)
 	}
 }
+
+// TestJournalRefused: a volume of which the journal cannot be written is left as it was, and can
+// be migrated when that is otherwise.
+func TestJournalRefused(t *testing.T) {
+	j := newJourney(t, true, journal.Live)
+	j.api.before = func(_ int, request string) error {
+		if request == "create configmaps" {
+			return apierrors.NewForbidden(objects.ConfigMaps().Resource.GroupResource(), "flex2csi-migration", errors.New("exceeded quota"))
+		}
+		return nil
+	}
+	came, err := j.do(t.Context(), "apply")
+	if err != nil || came.Outcome != migrate.Left || !strings.Contains(came.Why, "exceeded quota") {
+		t.Errorf("%+v, %v", came, err)
+	}
+	j.isFlex()
+	j.heal()
+	if came, err := j.do(t.Context(), "resume"); err != nil || came.Volume != "" {
+		t.Errorf("%+v, %v", came, err)
+	}
+	j.wants(t.Context(), "apply")
+	j.isCSI()
+}

@@ -124,8 +124,8 @@ func testQuota(w *world) {
 	}
 	w.check(quotas.Delete(w.t.Context(), "none", metav1.DeleteOptions{}))
 	s.untouched()
-	testenv.Eventually(w.t, "it can be gone on with then", func() bool {
-		r := o.begin("resume", s.name)
+	testenv.Eventually(w.t, "nothing was begun, so it can be migrated then", func() bool {
+		r := o.begin("apply", s.name)
 		r.wait()
 		return r.code() == 0
 	})
