@@ -14,11 +14,11 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// FromManifests returns the FlexVolumes in YAML or JSON manifests, such as
+// fromManifests returns the FlexVolumes in YAML or JSON manifests, such as
 // kubectl get -o yaml prints: of PersistentVolumes, for the pods that use them
 // if those are given, and of pods themselves. Claims and Secrets are looked up
 // among the manifests. Everything else is passed over.
-func FromManifests(data []byte) ([]*Volume, error) {
+func fromManifests(data []byte) ([]*Volume, error) {
 	docs, err := strictyaml.ParseAll(data)
 	if err != nil {
 		return nil, err

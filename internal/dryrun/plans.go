@@ -41,7 +41,7 @@ func Find(text []byte) ([]*Volume, error) {
 		}
 		return []*Volume{v}, nil
 	}
-	return FromManifests(text)
+	return fromManifests(text)
 }
 
 // driverOfVolume finds the driver of a volume; a call may not tell it.

@@ -54,7 +54,7 @@ func identity(spec map[string]any) map[string]any {
 }
 
 // restored is the FlexVolume as it is put back: what it was, but that it keeps
-// what is stored until the claim is bound to it (finishFlex).
+// what is stored until the claim is bound to it (finalPolicy).
 func restored(rec *journal.Record) json.RawMessage {
 	old, err := parse(rec.Flex)
 	if err != nil {

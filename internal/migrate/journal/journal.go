@@ -19,10 +19,10 @@ import (
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
-// Label is that of the ConfigMaps of the journal, volumeAnnotation has the name
+// label is that of the ConfigMaps of the journal, volumeAnnotation has the name
 // of the volume, which is too long for a label or a name.
 const (
-	Label            = "flex2csi.io/migration"
+	label            = "flex2csi.io/migration"
 	volumeAnnotation = "flex2csi.io/migration-volume"
 )
 
@@ -91,7 +91,7 @@ func (j *Journal) decode(m *corev1.ConfigMap) (*Record, error) {
 // List returns all records by the names of the volumes, and an error for each that
 // cannot be read.
 func (j *Journal) List(ctx context.Context) (all []*Record, err error) {
-	maps, err := objects.ConfigMaps().List(ctx, j.client, j.namespace, metav1.ListOptions{LabelSelector: Label + "=true"})
+	maps, err := objects.ConfigMaps().List(ctx, j.client, j.namespace, metav1.ListOptions{LabelSelector: label + "=true"})
 	if err != nil {
 		return nil, fmt.Errorf("read the journal: %w", err)
 	}
@@ -168,7 +168,7 @@ func (j *Journal) write(ctx context.Context, n *Record, data []byte) error {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: j.namespace, Name: ConfigMapName(n.Volume), ResourceVersion: n.ResourceVersion,
-			Labels:      map[string]string{Label: "true", attachment.ManagedByLabel: attachment.ManagedBy},
+			Labels:      map[string]string{label: "true", attachment.ManagedByLabel: attachment.ManagedBy},
 			Annotations: map[string]string{volumeAnnotation: n.Volume, writerAnnotation: j.writer},
 		},
 		Data: map[string]string{recordKey: string(data)},
