@@ -11,27 +11,35 @@ import (
 
 // DeniesInline checks by a dry run whether a policy denies pods with an inline volume
 // of a FlexVolume driver. It returns the policy's message; empty if none denies them.
+// The same pod without the volume is tried as well: a policy that denies it says
+// nothing of inline volumes.
 func (c *Cluster) DeniesInline(ctx context.Context, flexDriver string) (says string, err error) {
+	err = c.tryPod(ctx, corev1.Volume{Name: "inline", VolumeSource: corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{Driver: flexDriver}}})
+	switch {
+	case err == nil:
+		return "", nil
+	case !byPolicy(err):
+		return "", failed(err, "create a pod as a dry run")
+	}
+	if other := c.tryPod(ctx); other != nil {
+		return "", failed(other, "create the same pod without the volume as a dry run")
+	}
+	return err.Error(), nil
+}
+
+func (c *Cluster) tryPod(ctx context.Context, volumes ...corev1.Volume) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "flex2csi-doctor-"},
 		Spec: corev1.PodSpec{
 			AutomountServiceAccountToken: new(bool),
 			Containers:                   []corev1.Container{{Name: "none", Image: "none"}},
-			Volumes: []corev1.Volume{{Name: "inline", VolumeSource: corev1.VolumeSource{
-				FlexVolume: &corev1.FlexVolumeSource{Driver: flexDriver},
-			}}},
+			Volumes:                      volumes,
 		},
 	}
-	_, err = request(ctx, func(ctx context.Context) (*corev1.Pod, error) {
+	_, err := request(ctx, func(ctx context.Context) (*corev1.Pod, error) {
 		return c.core.Pods(metav1.NamespaceDefault).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	})
-	switch {
-	case err == nil:
-		return "", nil
-	case byPolicy(err):
-		return err.Error(), nil
-	}
-	return "", failed(err, "create a pod as a dry run")
+	return err
 }
 
 // byPolicy reports whether a policy or a webhook, not RBAC, has denied a request
