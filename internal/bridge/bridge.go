@@ -2,16 +2,16 @@
 // volumes, in the order of the CSI specification. It stays correct when the
 // kubelet, the driver, this process or the node dies in the middle.
 //
-// Each callout is one operation on one volume, for a goal (callouts.go). The
-// operations on a volume are serialized, and a repeated one joins (volume.go). An
-// operation asks internal/lifecycle for the next step until the goal is reached
-// (executor.go): it observes what the planner wants to know (observe.go), writes
-// the intent to the disk, takes the step (steps.go) and records the outcome. It
+// Each callout is one operation on one volume, for a goal (callouts.go, bringTo). The
+// operations on a volume are serialized, and a repeated one joins (volume.go, inTurn).
+// An operation asks internal/lifecycle for the next step until the goal is reached
+// (executor.go, reach): it observes what the planner wants to know (observe.go), writes
+// the intent to the disk, takes the step (steps.go, act) and records the outcome. It
 // does not know the order of steps. Reconcile is one more goal, for what the kubelet
 // has forgotten (reconcile.go).
 //
 // The package knows neither gRPC nor the API server nor the command line: it
-// says in this file what it needs of them.
+// says in this file, cluster.go and dirs.go what it needs of them.
 package bridge
 
 import (
@@ -99,7 +99,7 @@ type State interface {
 }
 
 // A FlexDriver is one driver name that the kubelet calls, and what the
-// configuration makes of it.
+// configuration makes of it. It is not the program flexdriver.
 type FlexDriver struct {
 	Name string // vendor/name
 	// CSIDriver is the name of the Service's driver.
@@ -224,8 +224,8 @@ type Bridge struct {
 	lost     map[persistentVolume][]string // directories of volumes whose record was lost
 }
 
-// Driver returns the callouts for one Flex driver, for flex.Run.
-func (b *Bridge) Driver(name string) (*flex.Driver, error) {
+// Callouts returns those of one FlexVolume driver, for flex.Run.
+func (b *Bridge) Callouts(name string) (*flex.Driver, error) {
 	d, ok := b.Drivers[name]
 	if !ok {
 		return b.removed(name)

@@ -209,7 +209,7 @@ func TestRepeatedCallJoins(t *testing.T) {
 	n := newNode(t)
 	n.driver.hold = make(chan struct{})
 	dir := n.podDir("p1")
-	d, err := n.bridge.Driver(flexDriver)
+	d, err := n.bridge.Callouts(flexDriver)
 	if err != nil {
 		t.Fatal(err)
 	}

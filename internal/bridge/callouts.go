@@ -25,7 +25,7 @@ func (b *Bridge) attach(ctx context.Context, d *FlexDriver, c *flex.Call) (strin
 	if err := b.requireThisNode(c.NodeName); err != nil {
 		return "", err
 	}
-	err = b.want(ctx, want.Key(), d, operation{command: c.Command, dir: c.NodeName}, lifecycle.Wanted{Goal: lifecycle.Attach, Volume: want})
+	err = b.bringTo(ctx, want.Key(), d, operation{command: c.Command, dir: c.NodeName}, lifecycle.Wanted{Goal: lifecycle.Attach, Volume: want})
 	return DeviceName(want), err
 }
 
@@ -57,7 +57,7 @@ func (b *Bridge) isAttached(ctx context.Context, d *FlexDriver, c *flex.Call) (b
 		return false, err
 	}
 	var attached bool
-	err = b.do(ctx, want.Key(), operation{command: c.Command, dir: c.NodeName}, func(v *volume) error {
+	err = b.inTurn(ctx, want.Key(), operation{command: c.Command, dir: c.NodeName}, func(v *volume) error {
 		f, err := v.features(d)
 		if err != nil {
 			return err
@@ -97,7 +97,7 @@ func (b *Bridge) detach(ctx context.Context, d *FlexDriver, c *flex.Call) error 
 	if !ok {
 		return nil
 	}
-	return b.want(ctx, key, d, operation{command: c.Command, dir: c.NodeName}, lifecycle.Wanted{Goal: lifecycle.Detach})
+	return b.bringTo(ctx, key, d, operation{command: c.Command, dir: c.NodeName}, lifecycle.Wanted{Goal: lifecycle.Detach})
 }
 
 // named finds a volume by the name of its PersistentVolume.
@@ -115,7 +115,7 @@ func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) e
 	if err != nil {
 		return err
 	}
-	return b.want(ctx, want.Key(), d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.MountDevice, Dir: c.Dir, Volume: want})
+	return b.bringTo(ctx, want.Key(), d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.MountDevice, Dir: c.Dir, Volume: want})
 }
 
 func (b *Bridge) unmountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) error {
@@ -124,7 +124,7 @@ func (b *Bridge) unmountDevice(ctx context.Context, d *FlexDriver, c *flex.Call)
 		b.noteMarker(c.Dir, true)
 		return b.Mounts.Unmount(ctx, c.Dir)
 	}
-	return b.want(ctx, key, d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.UnmountDevice, Dir: c.Dir})
+	return b.bringTo(ctx, key, d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.UnmountDevice, Dir: c.Dir})
 }
 
 func (b *Bridge) mount(ctx context.Context, d *FlexDriver, c *flex.Call) error {
@@ -132,7 +132,7 @@ func (b *Bridge) mount(ctx context.Context, d *FlexDriver, c *flex.Call) error {
 	if err != nil {
 		return err
 	}
-	return b.want(ctx, want.Key(), d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Mount, Dir: c.Dir, Volume: want})
+	return b.bringTo(ctx, want.Key(), d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Mount, Dir: c.Dir, Volume: want})
 }
 
 func (b *Bridge) unmount(ctx context.Context, d *FlexDriver, c *flex.Call) error {
@@ -140,7 +140,7 @@ func (b *Bridge) unmount(ctx context.Context, d *FlexDriver, c *flex.Call) error
 	if !ok {
 		return b.tidy(ctx, c.Dir)
 	}
-	return b.want(ctx, key, d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Unmount, Dir: c.Dir})
+	return b.bringTo(ctx, key, d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Unmount, Dir: c.Dir})
 }
 
 // tidy unmounts what no record knows: never mounted, or the record was lost.
@@ -175,7 +175,7 @@ func (b *Bridge) expandFS(ctx context.Context, d *FlexDriver, c *flex.Call) erro
 	if err != nil {
 		return err
 	}
-	return b.want(ctx, key, d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Expand, Dir: c.Dir, Volume: want, Size: c.NewSize, OldSize: c.OldSize})
+	return b.bringTo(ctx, key, d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Expand, Dir: c.Dir, Volume: want, Size: c.NewSize, OldSize: c.OldSize})
 }
 
 // expandVolume, which Kubernetes does not call, grows the volume and not the
@@ -185,7 +185,7 @@ func (b *Bridge) expandVolume(ctx context.Context, d *FlexDriver, c *flex.Call) 
 	if err != nil {
 		return err
 	}
-	return b.want(ctx, want.Key(), d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.ExpandVolume, Volume: want, Size: c.NewSize})
+	return b.bringTo(ctx, want.Key(), d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.ExpandVolume, Volume: want, Size: c.NewSize})
 }
 
 func operationOf(c *flex.Call) operation {
@@ -212,7 +212,7 @@ func (b *Bridge) Bury(ctx context.Context, dir string) error {
 	if b.busy(key) {
 		return nil // later, or by what is under way: no queue behind a driver that hangs
 	}
-	return b.want(ctx, key, nil, operation{command: buryCommand, dir: dir}, lifecycle.Wanted{Goal: lifecycle.Bury, Dir: dir})
+	return b.bringTo(ctx, key, nil, operation{command: buryCommand, dir: dir}, lifecycle.Wanted{Goal: lifecycle.Bury, Dir: dir})
 }
 
 // tombstone reports whether dir has one.

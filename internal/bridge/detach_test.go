@@ -18,7 +18,7 @@ func TestSlowDetachIsNotWaitedFor(t *testing.T) {
 	n.cluster.set(func() { n.cluster.slow["Detach"] = true })
 	n.bridge.DetachWait = 0
 	n.bridge.Drivers[flexDriver].Timeouts.Detach = 20 * time.Millisecond
-	d, err := n.bridge.Driver(flexDriver)
+	d, err := n.bridge.Callouts(flexDriver)
 	if err != nil {
 		t.Fatal(err)
 	}

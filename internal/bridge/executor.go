@@ -28,7 +28,7 @@ type execution struct {
 	o lifecycle.Observed
 
 	// What was learned about the driver for this operation.
-	driver *lifecycle.Seen
+	seenDriver *lifecycle.Seen
 	// fates are what the API server was asked for, by directory.
 	fates  map[string]lifecycle.Seen
 	policy Policy
@@ -36,10 +36,10 @@ type execution struct {
 	secrets csivol.Secrets
 }
 
-// want has a goal reached when the volume's turn comes, and waits for it no longer
+// bringTo has a goal reached when the volume's turn comes, and waits for it no longer
 // than ctx allows. A nil driver: that of the record.
-func (b *Bridge) want(ctx context.Context, key csivol.Key, d *FlexDriver, op operation, w lifecycle.Wanted) error {
-	return b.do(ctx, key, op, func(v *volume) error { return b.reach(v, d, w) })
+func (b *Bridge) bringTo(ctx context.Context, key csivol.Key, d *FlexDriver, op operation, w lifecycle.Wanted) error {
+	return b.inTurn(ctx, key, op, func(v *volume) error { return b.reach(v, d, w) })
 }
 
 // maxSteps is more than any operation takes of a volume with so many targets, of which
@@ -134,8 +134,8 @@ func (x *execution) take(s lifecycle.Step) error {
 		failure = &lifecycle.Failure{Step: s, Class: classOf(s, err, before), Err: worded(s, err, before)}
 	}
 	lifecycle.Conclude(x.v.record, s, x.w, &x.o, got, failure)
-	if x.driver != nil {
-		x.o.Facts = map[lifecycle.Fact]lifecycle.Seen{{What: lifecycle.TheDriver}: *x.driver}
+	if x.seenDriver != nil {
+		x.o.Facts = map[lifecycle.Fact]lifecycle.Seen{{What: lifecycle.TheDriver}: *x.seenDriver}
 	}
 	if s.Kind == lifecycle.Drop && failure == nil {
 		return x.dropped(s.Dir)
@@ -239,10 +239,10 @@ func (x *execution) fsGroup() *int64 {
 }
 
 func (x *execution) features() csivol.Features {
-	if x.driver == nil || x.driver.Driver == nil {
+	if x.seenDriver == nil || x.seenDriver.Driver == nil {
 		return csivol.Features{}
 	}
-	return x.driver.Driver.Features
+	return x.seenDriver.Driver.Features
 }
 
 // mountGroup is the fsGroup, for a driver that applies it by itself.

@@ -36,7 +36,7 @@ func TestExpandTwice(t *testing.T) {
 	dir := n.podDir("p1")
 	n.succeed("mount", dir, options)
 	n.driver.called()
-	d, err := n.bridge.Driver(flexDriver)
+	d, err := n.bridge.Callouts(flexDriver)
 	if err != nil {
 		t.Fatal(err)
 	}

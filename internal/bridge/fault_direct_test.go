@@ -23,7 +23,7 @@ func newDirectNode(t *testing.T) *node {
 func (n *node) giveUp(dir string) {
 	n.t.Helper()
 	n.driver.hold = make(chan struct{})
-	d, err := n.bridge.Driver(flexDriver)
+	d, err := n.bridge.Callouts(flexDriver)
 	if err != nil {
 		n.t.Fatal(err)
 	}

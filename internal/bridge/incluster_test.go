@@ -213,7 +213,7 @@ func TestUncertainAttachGoesOn(t *testing.T) {
 func TestSlowAttachTellsWhy(t *testing.T) {
 	n := newClusterNode(t)
 	n.cluster.slow["Attach"] = true
-	d, err := n.bridge.Driver(flexDriver)
+	d, err := n.bridge.Callouts(flexDriver)
 	if err != nil {
 		t.Fatal(err)
 	}

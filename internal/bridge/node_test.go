@@ -101,7 +101,7 @@ const options = `{"volumeHandle":"h1","kubernetes.io/fsType":"ext4","kubernetes.
 
 // call makes a callout as the daemon does.
 func (n *node) call(args ...string) flex.DriverStatus {
-	d, err := n.bridge.Driver(flexDriver)
+	d, err := n.bridge.Callouts(flexDriver)
 	if err != nil {
 		return flex.Failure(err)
 	}

@@ -70,8 +70,8 @@ func (x *execution) see(f lifecycle.Fact) (seen lifecycle.Seen, err error) {
 
 // seeDriver asks the driver what it can do, once for an operation.
 func (x *execution) seeDriver() lifecycle.Seen {
-	if x.driver != nil {
-		return *x.driver
+	if x.seenDriver != nil {
+		return *x.seenDriver
 	}
 	f, err := x.v.features(x.d)
 	if err != nil {
@@ -87,8 +87,8 @@ func (x *execution) seeDriver() lifecycle.Seen {
 	}
 	d.Route, d.RouteErr = x.d.route(f, x.policy)
 	d.Device = x.b.device(x.d, x.w.Volume)
-	x.driver = &lifecycle.Seen{Driver: d}
-	return *x.driver
+	x.seenDriver = &lifecycle.Seen{Driver: d}
+	return *x.seenDriver
 }
 
 // seeMount tells what is at a path.

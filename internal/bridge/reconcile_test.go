@@ -67,7 +67,7 @@ func TestMountGivenUp(t *testing.T) {
 		n := newNode(t)
 		n.driver.hold = make(chan struct{})
 		dir := n.podDir("p1")
-		d, err := n.bridge.Driver(flexDriver)
+		d, err := n.bridge.Callouts(flexDriver)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestMountGivenUpInTheQueue(t *testing.T) {
 	n := newNode(t)
 	n.driver.hold = make(chan struct{})
 	first, second := n.podDir("p1"), n.podDir("p2")
-	d, err := n.bridge.Driver(flexDriver)
+	d, err := n.bridge.Callouts(flexDriver)
 	if err != nil {
 		t.Fatal(err)
 	}

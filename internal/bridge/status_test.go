@@ -33,7 +33,7 @@ func (r *requests) NodeStage(ctx context.Context, s csivol.StageRequest) error {
 
 // callAs makes a callout with a request id, and does not wait for it.
 func (n *node) callAs(id string, args ...string) <-chan flex.DriverStatus {
-	d, err := n.bridge.Driver(flexDriver)
+	d, err := n.bridge.Callouts(flexDriver)
 	if err != nil {
 		n.t.Fatal(err)
 	}

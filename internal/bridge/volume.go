@@ -88,10 +88,10 @@ func (b *Bridge) volumeLocked(key csivol.Key) *volume {
 	return v
 }
 
-// do has f done on the volume, when its turn comes, and waits for it no longer
+// inTurn has f done on the volume, when its turn comes, and waits for it no longer
 // than ctx allows. f goes on when the caller has left; whoever asks for the
 // same meanwhile waits for the same f.
-func (b *Bridge) do(ctx context.Context, key csivol.Key, op operation, f func(*volume) error) error {
+func (b *Bridge) inTurn(ctx context.Context, key csivol.Key, op operation, f func(*volume) error) error {
 	running, joined := b.start(ctx, key, op, f)
 	if joined {
 		requestid.Logger(ctx, b.log()).Info("joining the same operation, which is under way", "command", string(op.command), "volumeHandle", key.Handle, "startedBy", running.request, "since", running.since)

@@ -41,14 +41,14 @@ func TestAccessModes(t *testing.T) {
 				atController = tt.recent
 			}
 			for name, got := range map[string]*csi.VolumeCapability{
-				"stage": csiclient.NodeStageVolume(csivol.StageRequest{Capability: c}, f).GetVolumeCapability(), "publish": csiclient.NodePublishVolume(csivol.PublishRequest{Capability: c}, f).GetVolumeCapability(),
-				"expand": csiclient.NodeExpandVolume(csivol.ExpandRequest{Capability: c}, f).GetVolumeCapability(),
+				"stage": csiclient.NodeStageRequest(csivol.StageRequest{Capability: c}, f).GetVolumeCapability(), "publish": csiclient.NodePublishRequest(csivol.PublishRequest{Capability: c}, f).GetVolumeCapability(),
+				"expand": csiclient.NodeExpandRequest(csivol.ExpandRequest{Capability: c}, f).GetVolumeCapability(),
 			} {
 				if got.GetAccessMode().GetMode() != atNode {
 					t.Errorf("%s of %s with %+v: %s, want %s", name, tt.mode, f, got.GetAccessMode().GetMode(), atNode)
 				}
 			}
-			if got := csiclient.ControllerPublishVolume(csivol.AttachRequest{Capability: c}, f).GetVolumeCapability().GetAccessMode().GetMode(); got != atController {
+			if got := csiclient.ControllerPublishRequest(csivol.AttachRequest{Capability: c}, f).GetVolumeCapability().GetAccessMode().GetMode(); got != atController {
 				t.Errorf("attach of %s with %+v: %s, want %s", tt.mode, f, got, atController)
 			}
 		}
@@ -80,7 +80,7 @@ func TestRequests(t *testing.T) {
 	}
 	context := map[string]string{"a": "b"}
 
-	published, err := client.ControllerPublish(t.Context(), csivol.AttachRequest{Handle: "v1", NodeID: "node-1", Capability: capability, ReadOnly: true, Context: context, Secrets: secrets})
+	published, err := client.ControllerPublish(t.Context(), csivol.AttachRequest{Handle: "v1", NodeID: "node-1", Capability: capability, Context: context, Secrets: secrets})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestRequests(t *testing.T) {
 		byMethod[fmt.Sprintf("%T", r)] = r
 	}
 	wanted := map[string]any{
-		"*csi.ControllerPublishVolumeRequest": &csi.ControllerPublishVolumeRequest{VolumeId: "v1", NodeId: "node-1", VolumeCapability: want, Readonly: true, VolumeContext: context, Secrets: clear},
+		"*csi.ControllerPublishVolumeRequest": &csi.ControllerPublishVolumeRequest{VolumeId: "v1", NodeId: "node-1", VolumeCapability: want, VolumeContext: context, Secrets: clear},
 		"*csi.NodeStageVolumeRequest":         &csi.NodeStageVolumeRequest{VolumeId: "v1", PublishContext: published, StagingTargetPath: "/s", VolumeCapability: want, VolumeContext: context, Secrets: clear},
 		"*csi.NodePublishVolumeRequest":       &csi.NodePublishVolumeRequest{VolumeId: "v1", PublishContext: published, StagingTargetPath: "/s", TargetPath: "/t", VolumeCapability: want, Readonly: true, VolumeContext: context, Secrets: clear},
 	}
@@ -140,14 +140,6 @@ func TestExpansionToLess(t *testing.T) {
 		if err := client.NodeExpand(t.Context(), csivol.ExpandRequest{Handle: "v1", VolumePath: "/v", Size: size}); err != nil {
 			t.Errorf("expand the filesystem of a volume of %d: %v", size, err)
 		}
-	}
-}
-
-// TestReadOnlyAttach: only a driver with PUBLISH_READONLY may be asked.
-func TestReadOnlyAttach(t *testing.T) {
-	r := csivol.AttachRequest{ReadOnly: true}
-	if csiclient.ControllerPublishVolume(r, csivol.Features{}).GetReadonly() || !csiclient.ControllerPublishVolume(r, csivol.Features{AttachReadOnly: true}).GetReadonly() {
-		t.Error("readonly does not follow PUBLISH_READONLY")
 	}
 }
 

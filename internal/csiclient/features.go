@@ -35,7 +35,7 @@ func (c *Client) Features(ctx context.Context) (f csivol.Features, err error) {
 	if err != nil {
 		return csivol.Features{}, err
 	}
-	f.Controller, f.Attach, f.AttachReadOnly = g.Controller, g.Attach, g.AttachReadOnly
+	f.Controller, f.Attach = g.Controller, g.Attach
 	f.ControllerExpand, f.ControllerSingleWriter = g.ControllerExpand, g.ControllerSingleWriter
 	f.OnlineExpansion = f.OnlineExpansion || g.OnlineExpansion
 	f.OfflineExpansion = f.OfflineExpansion || g.OfflineExpansion
@@ -150,8 +150,6 @@ func askController(ctx context.Context, cc *grpc.ClientConn, f *csivol.Features)
 		switch p.GetRpc().GetType() {
 		case csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME:
 			f.Attach = true
-		case csi.ControllerServiceCapability_RPC_PUBLISH_READONLY:
-			f.AttachReadOnly = true
 		case csi.ControllerServiceCapability_RPC_EXPAND_VOLUME:
 			f.ControllerExpand = true
 		case csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER:

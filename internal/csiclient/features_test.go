@@ -33,7 +33,7 @@ func TestFeatures(t *testing.T) {
 			f.ControllerExpand, f.ControllerSingleWriter = true, true
 		}},
 		"attach": {func(c *csidriver.Config) { c.Attach = true }, true, func(f *csivol.Features) {
-			f.Attach, f.AttachReadOnly, f.ControllerExpand, f.ControllerSingleWriter = true, true, true, true
+			f.Attach, f.ControllerExpand, f.ControllerSingleWriter = true, true, true
 		}},
 		"no stage":    {func(c *csidriver.Config) { c.NoStage = true }, false, func(f *csivol.Features) { f.Stage = false }},
 		"mount group": {func(c *csidriver.Config) { c.MountGroup = true }, false, func(f *csivol.Features) { f.MountGroup = true }},

@@ -15,7 +15,7 @@ func (c *Client) NodeStage(ctx context.Context, r csivol.StageRequest) error {
 	const method = "NodeStageVolume"
 	return c.setUps.do(ctx, method, func() error {
 		return c.onNode(ctx, method, func(n csi.NodeClient, f csivol.Features) error {
-			_, err := n.NodeStageVolume(ctx, NodeStageVolume(r, f))
+			_, err := n.NodeStageVolume(ctx, NodeStageRequest(r, f))
 			return err
 		})
 	})
@@ -24,7 +24,7 @@ func (c *Client) NodeStage(ctx context.Context, r csivol.StageRequest) error {
 // NodeUnstage is NodeUnstageVolume.
 func (c *Client) NodeUnstage(ctx context.Context, handle, stagingPath string) error {
 	return c.onNode(ctx, "NodeUnstageVolume", func(n csi.NodeClient, _ csivol.Features) error {
-		_, err := n.NodeUnstageVolume(ctx, NodeUnstageVolume(handle, stagingPath))
+		_, err := n.NodeUnstageVolume(ctx, NodeUnstageRequest(handle, stagingPath))
 		return err
 	})
 }
@@ -34,7 +34,7 @@ func (c *Client) NodePublish(ctx context.Context, r csivol.PublishRequest) error
 	const method = "NodePublishVolume"
 	return c.setUps.do(ctx, method, func() error {
 		return c.onNode(ctx, method, func(n csi.NodeClient, f csivol.Features) error {
-			_, err := n.NodePublishVolume(ctx, NodePublishVolume(r, f))
+			_, err := n.NodePublishVolume(ctx, NodePublishRequest(r, f))
 			return err
 		})
 	})
@@ -43,7 +43,7 @@ func (c *Client) NodePublish(ctx context.Context, r csivol.PublishRequest) error
 // NodeUnpublish is NodeUnpublishVolume.
 func (c *Client) NodeUnpublish(ctx context.Context, handle, targetPath string) error {
 	return c.onNode(ctx, "NodeUnpublishVolume", func(n csi.NodeClient, _ csivol.Features) error {
-		_, err := n.NodeUnpublishVolume(ctx, NodeUnpublishVolume(handle, targetPath))
+		_, err := n.NodeUnpublishVolume(ctx, NodeUnpublishRequest(handle, targetPath))
 		return err
 	})
 }
@@ -54,7 +54,7 @@ func (c *Client) NodeUnpublish(ctx context.Context, handle, targetPath string) e
 func (c *Client) NodeExpand(ctx context.Context, r csivol.ExpandRequest) error {
 	var size int64
 	err := c.onNode(ctx, "NodeExpandVolume", func(n csi.NodeClient, f csivol.Features) error {
-		answer, err := n.NodeExpandVolume(ctx, NodeExpandVolume(r, f))
+		answer, err := n.NodeExpandVolume(ctx, NodeExpandRequest(r, f))
 		size = answer.GetCapacityBytes()
 		return err
 	})
@@ -67,7 +67,7 @@ func (c *Client) NodeExpand(ctx context.Context, r csivol.ExpandRequest) error {
 // NodeStats is NodeGetVolumeStats.
 func (c *Client) NodeStats(ctx context.Context, handle, volumePath, stagingPath string) (stats csivol.Stats, err error) {
 	err = c.onNode(ctx, "NodeGetVolumeStats", func(n csi.NodeClient, _ csivol.Features) error {
-		answer, err := n.NodeGetVolumeStats(ctx, NodeGetVolumeStats(handle, volumePath, stagingPath))
+		answer, err := n.NodeGetVolumeStats(ctx, NodeStatsRequest(handle, volumePath, stagingPath))
 		for _, u := range answer.GetUsage() {
 			usage := csivol.Usage{Total: u.GetTotal(), Used: u.GetUsed(), Available: u.GetAvailable()}
 			switch u.GetUnit() {
@@ -88,7 +88,7 @@ func (c *Client) ControllerPublish(ctx context.Context, r csivol.AttachRequest) 
 	const method = "ControllerPublishVolume"
 	err = c.setUps.do(ctx, method, func() error {
 		return c.onController(ctx, method, func(s csi.ControllerClient, f csivol.Features) error {
-			answer, err := s.ControllerPublishVolume(ctx, ControllerPublishVolume(r, f))
+			answer, err := s.ControllerPublishVolume(ctx, ControllerPublishRequest(r, f))
 			published = answer.GetPublishContext()
 			return err
 		})
@@ -99,7 +99,7 @@ func (c *Client) ControllerPublish(ctx context.Context, r csivol.AttachRequest) 
 // ControllerUnpublish is ControllerUnpublishVolume.
 func (c *Client) ControllerUnpublish(ctx context.Context, handle, nodeID string, secrets map[string]flex.Secret) error {
 	return c.onController(ctx, "ControllerUnpublishVolume", func(s csi.ControllerClient, _ csivol.Features) error {
-		_, err := s.ControllerUnpublishVolume(ctx, ControllerUnpublishVolume(handle, nodeID, secrets))
+		_, err := s.ControllerUnpublishVolume(ctx, ControllerUnpublishRequest(handle, nodeID, secrets))
 		return err
 	})
 }
@@ -109,7 +109,7 @@ func (c *Client) ControllerUnpublish(ctx context.Context, handle, nodeID string,
 func (c *Client) ControllerExpand(ctx context.Context, r csivol.ExpandRequest) (onNode bool, err error) {
 	var size int64
 	err = c.onController(ctx, "ControllerExpandVolume", func(s csi.ControllerClient, f csivol.Features) error {
-		answer, err := s.ControllerExpandVolume(ctx, ControllerExpandVolume(r, f))
+		answer, err := s.ControllerExpandVolume(ctx, ControllerExpandRequest(r, f))
 		onNode, size = answer.GetNodeExpansionRequired(), answer.GetCapacityBytes()
 		return err
 	})

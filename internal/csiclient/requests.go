@@ -8,27 +8,27 @@ import (
 )
 
 // What is sent is made here and nowhere else, so that flex2csi map shows what a
-// driver would get. The functions have the names of the RPCs.
+// driver would get.
 
-// ControllerPublishVolume makes a request for a driver that can do f.
-func ControllerPublishVolume(r csivol.AttachRequest, f csivol.Features) *csi.ControllerPublishVolumeRequest {
+// ControllerPublishRequest makes a request for a driver that can do f. It is not read-only:
+// pods share the attachment, and each target says for itself whether it is.
+func ControllerPublishRequest(r csivol.AttachRequest, f csivol.Features) *csi.ControllerPublishVolumeRequest {
 	return &csi.ControllerPublishVolumeRequest{
 		VolumeId:         r.Handle,
 		NodeId:           r.NodeID,
 		VolumeCapability: toCSI(r.Capability, f.ControllerSingleWriter),
-		Readonly:         r.ReadOnly && f.AttachReadOnly,
 		Secrets:          reveal(r.Secrets),
 		VolumeContext:    r.Context,
 	}
 }
 
-// ControllerUnpublishVolume makes a request.
-func ControllerUnpublishVolume(handle, nodeID string, secrets map[string]flex.Secret) *csi.ControllerUnpublishVolumeRequest {
+// ControllerUnpublishRequest makes a request.
+func ControllerUnpublishRequest(handle, nodeID string, secrets map[string]flex.Secret) *csi.ControllerUnpublishVolumeRequest {
 	return &csi.ControllerUnpublishVolumeRequest{VolumeId: handle, NodeId: nodeID, Secrets: reveal(secrets)}
 }
 
-// ControllerExpandVolume makes a request for a driver that can do f.
-func ControllerExpandVolume(r csivol.ExpandRequest, f csivol.Features) *csi.ControllerExpandVolumeRequest {
+// ControllerExpandRequest makes a request for a driver that can do f.
+func ControllerExpandRequest(r csivol.ExpandRequest, f csivol.Features) *csi.ControllerExpandVolumeRequest {
 	return &csi.ControllerExpandVolumeRequest{
 		VolumeId:         r.Handle,
 		CapacityRange:    &csi.CapacityRange{RequiredBytes: r.Size},
@@ -37,8 +37,8 @@ func ControllerExpandVolume(r csivol.ExpandRequest, f csivol.Features) *csi.Cont
 	}
 }
 
-// NodeStageVolume makes a request for a driver that can do f.
-func NodeStageVolume(r csivol.StageRequest, f csivol.Features) *csi.NodeStageVolumeRequest {
+// NodeStageRequest makes a request for a driver that can do f.
+func NodeStageRequest(r csivol.StageRequest, f csivol.Features) *csi.NodeStageVolumeRequest {
 	return &csi.NodeStageVolumeRequest{
 		VolumeId:          r.Handle,
 		PublishContext:    r.PublishContext,
@@ -49,13 +49,13 @@ func NodeStageVolume(r csivol.StageRequest, f csivol.Features) *csi.NodeStageVol
 	}
 }
 
-// NodeUnstageVolume makes a request.
-func NodeUnstageVolume(handle, stagingPath string) *csi.NodeUnstageVolumeRequest {
+// NodeUnstageRequest makes a request.
+func NodeUnstageRequest(handle, stagingPath string) *csi.NodeUnstageVolumeRequest {
 	return &csi.NodeUnstageVolumeRequest{VolumeId: handle, StagingTargetPath: stagingPath}
 }
 
-// NodePublishVolume makes a request for a driver that can do f.
-func NodePublishVolume(r csivol.PublishRequest, f csivol.Features) *csi.NodePublishVolumeRequest {
+// NodePublishRequest makes a request for a driver that can do f.
+func NodePublishRequest(r csivol.PublishRequest, f csivol.Features) *csi.NodePublishVolumeRequest {
 	return &csi.NodePublishVolumeRequest{
 		VolumeId:          r.Handle,
 		PublishContext:    r.PublishContext,
@@ -68,13 +68,13 @@ func NodePublishVolume(r csivol.PublishRequest, f csivol.Features) *csi.NodePubl
 	}
 }
 
-// NodeUnpublishVolume makes a request.
-func NodeUnpublishVolume(handle, targetPath string) *csi.NodeUnpublishVolumeRequest {
+// NodeUnpublishRequest makes a request.
+func NodeUnpublishRequest(handle, targetPath string) *csi.NodeUnpublishVolumeRequest {
 	return &csi.NodeUnpublishVolumeRequest{VolumeId: handle, TargetPath: targetPath}
 }
 
-// NodeExpandVolume makes a request for a driver that can do f.
-func NodeExpandVolume(r csivol.ExpandRequest, f csivol.Features) *csi.NodeExpandVolumeRequest {
+// NodeExpandRequest makes a request for a driver that can do f.
+func NodeExpandRequest(r csivol.ExpandRequest, f csivol.Features) *csi.NodeExpandVolumeRequest {
 	return &csi.NodeExpandVolumeRequest{
 		VolumeId:          r.Handle,
 		VolumePath:        r.VolumePath,
@@ -128,7 +128,7 @@ func toCSI(c csivol.Capability, singleNode bool) *csi.VolumeCapability {
 	}
 }
 
-// NodeGetVolumeStats makes a request.
-func NodeGetVolumeStats(handle, volumePath, stagingPath string) *csi.NodeGetVolumeStatsRequest {
+// NodeStatsRequest makes a request.
+func NodeStatsRequest(handle, volumePath, stagingPath string) *csi.NodeGetVolumeStatsRequest {
 	return &csi.NodeGetVolumeStatsRequest{VolumeId: handle, VolumePath: volumePath, StagingTargetPath: stagingPath}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func TestShow(t *testing.T) {
-	r := csiclient.NodePublishVolume(csivol.PublishRequest{
+	r := csiclient.NodePublishRequest(csivol.PublishRequest{
 		Handle:         "true",
 		PublishContext: map[string]string{"device": "/dev/sdb"},
 		TargetPath:     "/var/lib/kubelet/pods/1/mount",
@@ -63,7 +63,7 @@ volume_context:
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	expand, err := yaml.Marshal(csiclient.Show(csiclient.ControllerExpandVolume(csivol.ExpandRequest{Handle: "v", Size: 1 << 40}, csivol.Features{}), redact))
+	expand, err := yaml.Marshal(csiclient.Show(csiclient.ControllerExpandRequest(csivol.ExpandRequest{Handle: "v", Size: 1 << 40}, csivol.Features{}), redact))
 	if err != nil || !strings.Contains(string(expand), "required_bytes: 1099511627776\n") {
 		t.Errorf("%v\n%s", err, expand)
 	}

@@ -112,7 +112,6 @@ type AttachRequest struct {
 	Handle     string
 	NodeID     string
 	Capability Capability
-	ReadOnly   bool
 	Context    map[string]string
 	Secrets    map[string]flex.Secret
 }
@@ -167,7 +166,7 @@ type Features struct {
 	// Node service.
 	Stage, NodeExpand, Stats, MountGroup, NodeSingleWriter bool
 	// Controller service; all false if it cannot be reached.
-	Attach, AttachReadOnly, ControllerExpand, ControllerSingleWriter bool
+	Attach, ControllerExpand, ControllerSingleWriter bool
 	// Plugin.
 	Controller, OnlineExpansion, OfflineExpansion bool
 }

@@ -105,7 +105,7 @@ const (
 // the operations of the bridge have ended, too.
 func Run(ctx context.Context, o Options) error {
 	d := newDaemon(o)
-	d.driver, d.configured = o.Bridge.Driver, o.Bridge.Configured
+	d.driver, d.configured = o.Bridge.Callouts, o.Bridge.Configured
 	if d.Metrics == nil {
 		d.Metrics = NewMetrics()
 	}

@@ -17,12 +17,11 @@ const (
 	expand      = "EXPAND_VOLUME"
 	mountGroup  = "VOLUME_MOUNT_GROUP"
 	multiWriter = "SINGLE_NODE_MULTI_WRITER"
-	readOnly    = "PUBLISH_READONLY"
 )
 
 // Capabilities are the names that there are.
 func Capabilities() []string {
-	return []string{stage, attach, expand, mountGroup, multiWriter, readOnly}
+	return []string{stage, attach, expand, mountGroup, multiWriter}
 }
 
 // DefaultCapabilities are those that most drivers of disks have. The attaching
@@ -65,7 +64,6 @@ func (n Node) features(c *bridgeconfig.Driver) (csivol.Features, []string, error
 	}
 	f.Controller = true
 	f.Attach = n.can(attach)
-	f.AttachReadOnly = n.can(readOnly)
 	f.ControllerExpand = n.can(expand)
 	f.ControllerSingleWriter = n.can(multiWriter)
 	return f, notes, nil

@@ -113,7 +113,7 @@ func plan(n Node, c *bridgeconfig.Driver, m *mapping.Mapper, v *Volume) (*Plan, 
 		KubeletDir: n.KubeletDir, NodeName: n.Name, BootID: "dry run",
 		Drivers: map[string]*bridge.FlexDriver{c.FlexDriver: driver},
 	}
-	calls, err := b.Driver(c.FlexDriver)
+	calls, err := b.Callouts(c.FlexDriver)
 	if err != nil {
 		return nil, err
 	}

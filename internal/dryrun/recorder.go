@@ -44,44 +44,44 @@ func (r *recorder) node(format string, args ...any) {
 func (r *recorder) Features(context.Context) (csivol.Features, error) { return r.features, nil }
 
 func (r *recorder) ControllerPublish(_ context.Context, q csivol.AttachRequest) (map[string]string, error) {
-	r.rpc("ControllerPublishVolume", csiclient.ControllerPublishVolume(q, r.features))
+	r.rpc("ControllerPublishVolume", csiclient.ControllerPublishRequest(q, r.features))
 	return map[string]string{unknownContext: unknownContext}, nil
 }
 
 func (r *recorder) ControllerUnpublish(_ context.Context, handle, nodeID string, secrets map[string]flex.Secret) error {
-	r.rpc("ControllerUnpublishVolume", csiclient.ControllerUnpublishVolume(handle, nodeID, secrets))
+	r.rpc("ControllerUnpublishVolume", csiclient.ControllerUnpublishRequest(handle, nodeID, secrets))
 	return nil
 }
 
 func (r *recorder) ControllerExpand(_ context.Context, q csivol.ExpandRequest) (bool, error) {
-	r.rpc("ControllerExpandVolume", csiclient.ControllerExpandVolume(q, r.features))
+	r.rpc("ControllerExpandVolume", csiclient.ControllerExpandRequest(q, r.features))
 	return true, nil
 }
 
 func (r *recorder) NodeStage(_ context.Context, q csivol.StageRequest) error {
-	r.rpc("NodeStageVolume", csiclient.NodeStageVolume(q, r.features))
+	r.rpc("NodeStageVolume", csiclient.NodeStageRequest(q, r.features))
 	return nil
 }
 
 func (r *recorder) NodeUnstage(_ context.Context, handle, path string) error {
-	r.rpc("NodeUnstageVolume", csiclient.NodeUnstageVolume(handle, path))
+	r.rpc("NodeUnstageVolume", csiclient.NodeUnstageRequest(handle, path))
 	return nil
 }
 
 func (r *recorder) NodePublish(_ context.Context, q csivol.PublishRequest) error {
-	r.rpc("NodePublishVolume", csiclient.NodePublishVolume(q, r.features))
+	r.rpc("NodePublishVolume", csiclient.NodePublishRequest(q, r.features))
 	r.published = q.TargetPath
 	return nil
 }
 
 func (r *recorder) NodeUnpublish(_ context.Context, handle, path string) error {
-	r.rpc("NodeUnpublishVolume", csiclient.NodeUnpublishVolume(handle, path))
+	r.rpc("NodeUnpublishVolume", csiclient.NodeUnpublishRequest(handle, path))
 	r.published = ""
 	return nil
 }
 
 func (r *recorder) NodeExpand(_ context.Context, q csivol.ExpandRequest) error {
-	r.rpc("NodeExpandVolume", csiclient.NodeExpandVolume(q, r.features))
+	r.rpc("NodeExpandVolume", csiclient.NodeExpandRequest(q, r.features))
 	return nil
 }
 

@@ -74,7 +74,7 @@ func start(t *testing.T) *cluster {
 		c.Node(node, controlplane.NodeDriver{Name: csiDriver, NodeID: node})
 		args = append(args, "--known-node", node)
 	}
-	for _, volume := range []string{"life", "away", "killed", "two", "gone", "lost", "csi", "used", "unused", "buried", "dead", "forgotten"} {
+	for _, volume := range []string{"life", "away", "killed", "two", "gone", "lost", "csi", "used", "unused", "deleted", "dead", "forgotten"} {
 		args = append(args, "--volume", volume+"=64Mi")
 	}
 	c.csi = c.Program("csidriver", args...)

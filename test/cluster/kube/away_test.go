@@ -260,7 +260,7 @@ func testBeginning(t *testing.T, p *controlplane.Plane) {
 				t.Errorf("it claims to know: %v", err)
 			}
 			_, err := attachments.List(within(t, 100*time.Millisecond))
-			says(t, err, flex.CodeUnavailable, "not yet told")
+			says(t, err, flex.CodeUnavailable, "not known yet")
 			_, err = attachments.Await(within(t, time.Second), volume("any", "node-1"))
 			says(t, err, flex.CodeUnavailable, "pv-any")
 		}
