@@ -243,7 +243,7 @@ func (b *Bridge) Callouts(name string) (*flex.Driver, error) {
 		Mount:         on(b.mount),
 		Unmount:       on(b.unmount),
 		ExpandFS:      on(b.expandFS),
-		ExpandVolume:  on(b.expandVolume),
+		ExpandVolume:  expandVolume,
 	}, nil
 }
 

@@ -178,14 +178,11 @@ func (b *Bridge) expandFS(ctx context.Context, d *FlexDriver, c *flex.Call) erro
 	return b.bringTo(ctx, key, d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Expand, Dir: c.Dir, Volume: want, Size: c.NewSize, OldSize: c.OldSize})
 }
 
-// expandVolume, which Kubernetes does not call, grows the volume and not the
-// filesystem.
-func (b *Bridge) expandVolume(ctx context.Context, d *FlexDriver, c *flex.Call) error {
-	want, err := d.Map(ctx, c.Options)
-	if err != nil {
-		return err
-	}
-	return b.bringTo(ctx, want.Key(), d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.ExpandVolume, Volume: want, Size: c.NewSize})
+// expandVolume is never called: the expand controller finds no FlexVolume driver
+// (pkg/controller/volume/expand/expand_controller.go, Kubernetes v1.37.1). A Success, or
+// "Not supported", would say that the volume has its new size.
+func expandVolume(context.Context, *flex.Call) error {
+	return flex.Errorf(flex.CodeFailedPrecondition, "expandvolume does nothing: expandfs expands the volume and its filesystem")
 }
 
 func operationOf(c *flex.Call) operation {

@@ -11,10 +11,11 @@ import (
 func TestExpand(t *testing.T) {
 	n := newNode(t)
 	dir := n.podDir("p1")
-	n.succeed("expandvolume", options, "", "2000", "1000")
-	n.empty()
 	n.succeed("mount", dir, options)
 	n.driver.called()
+	if s := n.call("expandvolume", options, "", "2000", "1000"); s.Status != flex.StatusFailure || n.driver.called() != "" {
+		t.Errorf("expandvolume, which is half of it: %+v", s)
+	}
 	n.succeed("expandfs", options, "", dir, "2000", "1000")
 	if got, want := n.driver.called(), "ControllerExpand NodeExpand"; got != want {
 		t.Errorf("expandfs called %s, want %s", got, want)

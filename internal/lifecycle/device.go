@@ -25,12 +25,7 @@ const (
 func mountDeviceRules() []Rule {
 	return []Rule{
 		refuseFailed(),
-		{"device-disagrees", "two PersistentVolumes with this volume handle differ, as in disagree", "refuse", func(c *plan) *Step {
-			if err := disagreement(c.r, c.w.Volume); err != nil {
-				return refuse(err)
-			}
-			return nil
-		}},
+		disagreeRule(),
 		{"other-device", "another PersistentVolume with this volume handle has a device mount path on this node", "refuse: delete its pods first", func(c *plan) *Step {
 			if c.r.Device == "" || c.r.Device == c.dir {
 				return nil
@@ -109,14 +104,8 @@ func leaveButDetachRules() []Rule {
 func attachGoalRules() []Rule {
 	return slices.Concat(
 		[]Rule{
-			{"undo-attach", "ControllerPublishVolume returned a final error, and the volume is not staged or published", "[detach the volume], then refuse", func(c *plan) *Step {
-				if !c.refused(ControllerPublish) || c.r.Stage != volstate.None || c.publishedElsewhere() {
-					return nil
-				}
-				return c.first(detachRules(AsConfigured))
-			}},
 			refuseFailed(),
-			{"attach-driver-away", "the CSI driver is unavailable, or its policy (CSIDriver) cannot be read", "refuse", driverAway},
+			driverAwayRule(),
 			{"no-pod", "the volume is not attached, and no pod of the node uses the claim of the PersistentVolume", "refuse", func(c *plan) *Step {
 				if c.r.Attach == volstate.Done || c.taken(Claim) {
 					return nil
@@ -126,12 +115,7 @@ func attachGoalRules() []Rule {
 				}
 				return nil
 			}},
-			{"attach-disagrees", "two PersistentVolumes with this volume handle differ, as in disagree", "refuse", func(c *plan) *Step {
-				if err := disagreement(c.r, c.w.Volume); err != nil {
-					return refuse(err)
-				}
-				return nil
-			}},
+			disagreeRule(),
 			{"attach-claim", "this call has not recorded the volume yet", "record what the volume is", func(c *plan) *Step {
 				if c.taken(Claim) {
 					return nil

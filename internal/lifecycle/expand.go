@@ -21,7 +21,7 @@ func expandRules() []Rule {
 			}
 			return c.step(Done)
 		}},
-		{"expand-driver-away", "the CSI driver is unavailable", "refuse", driverAway},
+		driverAwayRule(),
 		{"size-unknown", "no controller service confirms the size, and the filesystem cannot be asked for it", "refuse", func(c *plan) *Step {
 			if c.driver().Features.ControllerExpand || c.driver().Features.NodeExpand && !c.taken(NodeExpand) {
 				return nil
@@ -63,39 +63,6 @@ func expandRules() []Rule {
 			return refuse(errUnproven(c.r, c.w, c.see(TheSize, c.dir)))
 		}},
 		{"note-expanded", "the volume has the size", "record the size", func(c *plan) *Step { return c.step(NoteExpanded) }},
-	}
-}
-
-// expandVolumeRules grow the volume and not the filesystem. Kubernetes does not
-// call for that.
-func expandVolumeRules() []Rule {
-	return []Rule{
-		refuseFailed(),
-		{"expand-driver-away", "the CSI driver is unavailable", "refuse", driverAway},
-		{"no-controller", "the controller service of the driver is not reachable, or has no EXPAND_VOLUME", "refuse", func(c *plan) *Step {
-			if c.driver().Features.ControllerExpand {
-				return nil
-			}
-			return refuse(flex.Errorf(flex.CodeFailedPrecondition, "driver %s cannot expand a volume, or its controller cannot be reached; look at controllerEndpoint", c.w.Volume.FlexDriver))
-		}},
-		{"expand-disagrees", "two PersistentVolumes with this volume handle differ, as in disagree", "refuse", func(c *plan) *Step {
-			if err := disagreement(c.r, c.w.Volume); err != nil {
-				return refuse(err)
-			}
-			return nil
-		}},
-		{"expand-claim", "this call has not recorded the volume yet", "record what the volume is", func(c *plan) *Step {
-			if c.taken(Claim) {
-				return nil
-			}
-			return c.step(Claim)
-		}},
-		{"controller-expand", "the controller service of the driver is reachable and has EXPAND_VOLUME", "ControllerExpandVolume", func(c *plan) *Step {
-			if c.did(ControllerExpand) {
-				return nil
-			}
-			return &Step{Kind: ControllerExpand}
-		}},
 	}
 }
 

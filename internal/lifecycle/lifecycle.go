@@ -13,6 +13,7 @@
 package lifecycle
 
 import (
+	"slices"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -31,7 +32,6 @@ const (
 	Mount         Goal = "mount"
 	Unmount       Goal = "unmount"
 	Expand        Goal = "expandfs"
-	ExpandVolume  Goal = "expandvolume"
 	// Reconcile wants what pods have to have, and an end of what no pod wants any more.
 	Reconcile Goal = "reconcile"
 	// Bury completes a pending unmount: flexdriver has unmounted a directory while no
@@ -152,9 +152,9 @@ type Step struct {
 
 // A Planner decides by the rules of this package.
 type Planner struct {
-	// without is the name of a rule that it goes without; the model checker shows
+	// without are the names of rules that it goes without; the model checker shows
 	// that each of them is needed.
-	without string
+	without []string
 }
 
 // Next returns what happens next to a volume of which r is the record.
@@ -183,7 +183,7 @@ type plan struct {
 	o       *Observed
 	w       Wanted
 	dir     string // of the target that the rules are asked for
-	without string
+	without []string
 	missing *Fact
 
 	// Kept for the rules that come later in the same look.
@@ -195,7 +195,7 @@ type plan struct {
 // what was not looked at has it looked at.
 func (c *plan) first(rules []Rule) *Step {
 	for _, rule := range rules {
-		if rule.Name == c.without {
+		if slices.Contains(c.without, rule.Name) {
 			continue
 		}
 		s := rule.next(c)

@@ -97,7 +97,7 @@ func (g *moves) addChanged(kind moveKind, l label, f func(*world, *event)) {
 	}
 }
 
-func newModel(c *config, without string) *model {
+func newModel(c *config, without ...string) *model {
 	m := &model{
 		c: c, planner: Planner{without: without}, kinds: kinds(), rules: []string{""}, used: map[string]bool{},
 		decided: map[situation]decision{}, seed: maphash.MakeSeed(), known: map[uint64]bool{},

@@ -159,7 +159,7 @@ func TestStories(t *testing.T) {
 	for _, s := range toldStories() {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			told, v := newModel(configOf(s.config), "").tell(s)
+			told, v := newModel(configOf(s.config)).tell(s)
 			switch {
 			case v != nil:
 				t.Error(v)

@@ -62,7 +62,7 @@ func TestModel(t *testing.T) {
 			if !deep {
 				t.Parallel() // else the memory of one
 			}
-			m, b := newModel(c, ""), c.short
+			m, b := newModel(c), c.short
 			switch m.most = mostShort; {
 			case deep && c.direct:
 				// With more faults the reconciler takes away what a kubelet that was

@@ -63,16 +63,29 @@ func admitRules() []Rule {
 			}
 			return c.step(Drop)
 		}},
-		{"disagree", "two PersistentVolumes with this volume handle differ in driver, fsType, mount flags, access mode or volume context", "refuse: the volume is staged once for both", func(c *plan) *Step {
-			if err := disagreement(c.r, c.w.Volume); err != nil {
-				return refuse(err)
-			}
-			return nil
-		}},
+		disagreeRule(),
 		{"start-over", "the configuration changed since the volume was begun, and no pod has seen the volume", "first undo what was begun: [unpublish the target], [unstage the volume], [detach the volume]", startOver},
 		{"ready", "the target is bound, and the mount works", "done; refuse if the mount has the other read-only flag, or does not answer", ready},
-		{"driver-away", "the CSI driver is unavailable, or its policy (CSIDriver) cannot be read", "refuse", driverAway},
+		driverAwayRule(),
 	}
+}
+
+func disagreeRule() Rule {
+	return Rule{"disagree", "two PersistentVolumes with this volume handle differ in driver, fsType, mount flags, access mode or volume context", "refuse: the volume is staged once for both", func(c *plan) *Step {
+		if err := disagreement(c.r, c.w.Volume); err != nil {
+			return refuse(err)
+		}
+		return nil
+	}}
+}
+
+func driverAwayRule() Rule {
+	return Rule{"driver-away", "the CSI driver is unavailable, or its policy (CSIDriver) cannot be read", "refuse", func(c *plan) *Step {
+		if seen := c.see(TheDriver, ""); seen.Err != nil {
+			return refuse(seen.Err)
+		}
+		return nil
+	}}
 }
 
 // oldStageRules are for what was staged before, and does not work any more.
@@ -155,24 +168,11 @@ func (c *plan) showsDead() bool {
 	return c.mount(TheDir).Mount == Dead || c.mount(TheTarget).Mount == Dead || c.r.Stage == volstate.Done && c.stage().Mount == Dead
 }
 
-func driverAway(c *plan) *Step {
-	if seen := c.see(TheDriver, ""); seen.Err != nil {
-		return refuse(seen.Err)
-	}
-	return nil
-}
-
 // failedSetUp: the kubelet calls nothing after a mount that failed, so what was
 // begun is undone at once, or the next call goes on with it.
 func failedSetUp() []Rule {
 	return []Rule{
 		clearDead(),
-		{"undo-attach", "ControllerPublishVolume returned a final error, and the volume is not staged or published", "[detach the volume], then refuse", func(c *plan) *Step {
-			if !c.refused(ControllerPublish) || c.r.Stage != volstate.None || c.publishedElsewhere() {
-				return nil
-			}
-			return c.first(detachRules(AsConfigured))
-		}},
 		{"undo-direct", "NodePublishVolume into the kubelet's directory (directPublish) ended uncertain", "[unpublish the target], then refuse: the kubelet does not unmount its directory after a failed mount", func(c *plan) *Step {
 			f := c.first0()
 			if f == nil || len(c.o.Failures) > 1 || f.Step.Kind != NodePublish || f.Class != Uncertain || c.target() == nil || c.target().Private != "" {
@@ -189,13 +189,6 @@ func failedSetUp() []Rule {
 		}},
 		refuseFailed(),
 	}
-}
-
-// refused reports whether the driver has refused a step, and nothing has failed
-// since.
-func (c *plan) refused(k Kind) bool {
-	f := c.first0()
-	return f != nil && len(c.o.Failures) == 1 && f.Step.Kind == k && f.Class == Final
 }
 
 // first0 is the operation's first failure; nil if there is none.

@@ -292,7 +292,7 @@ func succeeded(r *volstate.Record, s Step, w Wanted, o *Observed, got Result) {
 	case Unbind:
 		delete(o.Taken, Deed{Bind, s.Dir})
 	case Bind:
-		t.Bound = true
+		t.Bound, t.Dead = true, ""
 		delete(o.Taken, Deed{Unbind, s.Dir})
 	case Drop:
 		delete(r.Targets, s.Dir)
@@ -308,7 +308,7 @@ func succeeded(r *volstate.Record, s Step, w Wanted, o *Observed, got Result) {
 		}
 	case ControllerExpand:
 		o.NodeExpansionRequired = got.NodeExpansionRequired
-		if w.Size == 0 { // of growRules
+		if w.Goal != Expand { // of growRules
 			r.Expand = volstate.Done
 		}
 	case NoteExpanded:

@@ -26,12 +26,6 @@ func repairRules() []Rule {
 			}
 			return nil
 		}},
-		{"repair-unstage", "the staged mount is dead, and no target is published any more", "[unstage the volume]", func(c *plan) *Step {
-			if len(c.repairable()) == 0 || c.stageWhy() == "" || c.publishedElsewhere() {
-				return nil
-			}
-			return c.first(unstageRules())
-		}},
 		{"repair-bring", "nothing is mounted at the directory of such a target", "[bring the volume to the pod]", func(c *plan) *Step {
 			for _, dir := range c.repairable() {
 				if c.missing != nil {
@@ -46,12 +40,6 @@ func repairRules() []Rule {
 				}
 			}
 			return nil
-		}},
-		{"note-repaired", "everything dead was replaced", "record it", func(c *plan) *Step {
-			if !c.repairing() || c.missing != nil || c.did(NoteAilments) {
-				return nil
-			}
-			return &Step{Kind: NoteAilments}
 		}},
 	})
 }

@@ -11,6 +11,5 @@ var tables = map[Goal][]Rule{
 	Attach:        attachGoalRules(),
 	Detach:        detachGoalRules(),
 	Expand:        expandRules(),
-	ExpandVolume:  expandVolumeRules(),
 	Reconcile:     reconcileRules(),
 }

@@ -29,7 +29,6 @@ func Tables() []Table {
 		{Name: string(Attach), About: "Only from a kubelet that attaches by itself (`enableControllerAttachDetach: false`)."},
 		{Name: string(Detach), About: "Only from a kubelet that attaches by itself. Data that a staged filesystem has not written would be lost."},
 		{Name: string(Expand), About: "Both halves of an expansion, since Kubernetes makes no other call. Without its controller service a driver may return OK though the volume has not grown, so the filesystem is asked."},
-		{Name: string(ExpandVolume), About: "Grows the volume, not the filesystem. Kubernetes does not make this call."},
 		{Name: string(Reconcile), About: "Every 30 s for each volume without an operation, after the pending unmounts."},
 	}
 	for i := range all {

@@ -127,7 +127,6 @@ func testVerified(t *testing.T, c *cluster) {
 		for _, args := range [][]string{
 			{"attach", n.argument(victim, ""), n.name},
 			{"mountdevice", n.DeviceMountPath(w.flexDriver, victim.name), "csi:x", n.argument(victim, "")},
-			{"expandvolume", n.argument(victim, ""), "csi:x", "2147483648", "1073741824"},
 		} {
 			n.mustFail(n.call(args...), "has not seen it")
 		}
