@@ -36,7 +36,9 @@ func fromManifests(data []byte) ([]*Volume, error) {
 // kindOnly leaves the text out, which may be anything.
 func kindOnly(n strict.Node) string { return string(n.Kind) }
 
-// object is a manifest, or a part of one. What is not there is empty.
+// object is a manifest, or a part of one. What is not there is empty. It is no API type: a
+// manifest may have anything beside what is looked at, and an error names the key and the kind
+// of a value, never the value, which may be a secret.
 type object struct{ strict.Node }
 
 func (o object) at(path ...string) object {
