@@ -47,13 +47,9 @@ func (x *execution) act(s lifecycle.Step) (got lifecycle.Result, err error) {
 	case lifecycle.Unbind:
 		err = b.Mounts.Unmount(ctx, s.Dir)
 	case lifecycle.RemoveMarker:
-		if err = b.Mounts.Unmount(ctx, s.Dir); err == nil {
-			b.noteMarker(s.Dir, x.w.Goal != lifecycle.Reconcile) // a kubelet that calls knows
-		}
+		err = b.Mounts.Unmount(ctx, s.Dir)
 	case lifecycle.PlaceMarker:
-		if err = b.Mounts.Marker(ctx, s.Dir); err == nil {
-			b.noteMarker(s.Dir, true)
-		}
+		err = b.Mounts.Marker(ctx, s.Dir)
 	case lifecycle.RemoveDead:
 		err = x.removeDead(s.Dir)
 	case lifecycle.Tidy:
