@@ -359,8 +359,9 @@ docs: ## make docs/reference and man/ from the programs' own flags and from docs
 	go test ./hack/manual ./hack/manifests ./cmd/flexdriver ./cmd/flex2csi ./internal/migrate -run '^(TestManual|TestDocuments|TestDistributions|TestLifecycle|TestManifests|TestChecks)$$' -update
 
 .PHONY: verify
-verify: $(TOOLS)/gofumpt ## go.mod is tidy and all files are formatted
+verify: $(TOOLS)/gofumpt ## go.mod is tidy, all files are formatted, and the sabotages of e2e fit the source
 	go mod tidy -diff
+	go test -run '^TestSource$$' ./test/e2e/sabotage
 	@bad=$$($(GOFUMPT) -l $(GO_SOURCES)) && test -z "$$bad" || { echo "not formatted, run make fmt: $$bad"; exit 1; }
 
 .PHONY: vuln

@@ -22,13 +22,13 @@ func inSource() []sabotage {
 	return []sabotage{
 		{
 			name: "false-success", scenario: "life-share", want: "nothing is mounted on",
-			file: "internal/bridge/publish.go",
-			old:  "if err := b.Mounts.Bind(v.ctx, t.Private, dir, t.ReadOnly); err != nil {\n\t\t\treturn err\n\t\t}",
+			file: "internal/lifecycle/mount.go",
+			old:  "return c.target().Bound && c.mount(TheDir).Mount.Mounted()", new: "return true",
 		},
 		{
-			name: "no-unstage", scenario: "life-share", want: "never called for the reverse of NodeStageVolume",
+			name: "no-unstage", scenario: "life-share", want: "never called for the reverse of NodeStageVolume|pod .* stays",
 			file: "internal/csiclient/node.go",
-			old:  "_, err := n.NodeUnstageVolume(ctx, NodeUnstageVolume(handle, stagingPath))\n\t\treturn err", new: "return nil",
+			old:  "_, err := n.NodeUnstageVolume(ctx, NodeUnstageRequest(handle, stagingPath))\n\t\treturn err", new: "return nil",
 		},
 		{
 			name: "no-detach", scenario: "attachment", want: "the end of the VolumeAttachment: .* is still there",
@@ -37,24 +37,25 @@ func inSource() []sabotage {
 		},
 		{
 			name: "unstaged-too-early", scenario: "two-pods", want: "pod a stays",
-			file: "internal/bridge/unpublish.go",
-			old:  "if len(v.record.Targets) == 1 && v.record.Device == \"\" {", new: "if v.record.Device == \"\" {",
+			file: "internal/lifecycle/unmount.go",
+			old:  "if len(c.r.Targets) > 1 || c.r.Device != \"\" {", new: "if c.r.Device != \"\" {",
 		},
 		{
 			name: "no-fsgroup", scenario: "fsgroup", want: `Permission denied|want "2000`,
-			file: "internal/bridge/publish.go",
-			old:  "return b.Mounts.SetGroup(s.v.ctx, target(t, dir), *want.FSGroup)", new: "return nil",
+			file: "internal/bridge/steps.go",
+			old:  "err = b.Mounts.SetGroup(ctx, target(r.Targets[s.Dir], s.Dir), *r.Targets[s.Dir].FSGroup)", new: "err = nil",
 		},
 		{
 			name: "no-growth", scenario: "grow-online", want: "a larger filesystem: .* the filesystem has",
-			file: "internal/bridge/expand.go",
-			old:  "if err := b.expandBoth(d, v, f, want.Secrets, t, c); err != nil {\n\t\treturn remember(r, explainExpand(err))\n\t}",
+			file: "internal/bridge/steps.go",
+			old:  "func (x *execution) nodeExpand(dir string) error {\n",
+			new:  "func (x *execution) nodeExpand(dir string) error {\n\tif dir != \"\" {\n\t\treturn nil\n\t}\n",
 		},
 		{
 			name: "secret-in-record", scenario: "secret", want: "has the password in it",
-			file: "internal/bridge/publish.go",
-			old:  "t.Pod, t.ReadOnly, t.FSGroup = want.Pod, want.ReadOnly, want.FSGroup",
-			new:  "t.Pod, t.ReadOnly, t.FSGroup = want.Pod, want.ReadOnly, want.FSGroup\n\tfor _, s := range want.Secrets.NodeStage {\n\t\tt.LastError += string(s.Reveal())\n\t}",
+			file: "internal/lifecycle/record.go",
+			old:  "t.Pod, t.ReadOnly, t.FSGroup = w.Volume.Pod, w.Volume.ReadOnly, w.Volume.FSGroup",
+			new:  "t.Pod, t.ReadOnly, t.FSGroup = w.Volume.Pod, w.Volume.ReadOnly, w.Volume.FSGroup\n\tfor _, s := range w.Volume.Secrets.NodeStage {\n\t\tt.LastError += string(s.Reveal())\n\t}",
 		},
 		{
 			name: "anybodys-volumes", scenario: "inline-stranger", want: "event of pod liar",
@@ -89,15 +90,15 @@ func inTakeOver() []sabotage {
 	return []sabotage{
 		{
 			name: "lets-go-of-the-living", scenario: "migrate-killed", want: "calls were|the unmount to be refused",
-			file: "internal/bridge/takeover.go",
-			old:  `if f.Replaced == "" || f.Pod == "" {`, new: `if f.Replaced == "" || f.Pod == "" || b != nil {`,
+			file: "internal/lifecycle/unmount.go",
+			old:  `if f.Replaced == "" || f.Pod == "" || !f.Gone && seen.SameFilesystem {`, new: `if f.Replaced == "" || c != nil {`,
 		},
 		{
 			// The test driver refuses to unstage what another pod has from the kubelet.
 			name: "unstaged-when-handed-over", scenario: "migrate-two-pods", want: "pod b stays|NodeUnstageVolume was done 2 times",
-			file: "internal/bridge/takeover.go",
-			old:  "func (b *Bridge) owner(v *volume, next bool) (owner, error) {",
-			new:  "func (b *Bridge) owner(v *volume, next bool) (owner, error) {\n\tif b != nil {\n\t\treturn ours, nil\n\t}",
+			file: "internal/lifecycle/unmount.go",
+			old:  "func (c *plan) owner(next bool) volstate.Owner {",
+			new:  "func (c *plan) owner(next bool) volstate.Owner {\n\tif c != nil {\n\t\treturn volstate.Ours\n\t}",
 		},
 		{
 			name: "attached-as-lent", scenario: "migrate-rollback-later", want: "the control plane tried to detach",
