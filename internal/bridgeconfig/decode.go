@@ -40,18 +40,8 @@ func (l Loader) Load(path string, checks ...Check) (*Configuration, error) {
 	return c, nil
 }
 
-// Load is [Loader.Load] of the zero Loader.
-func Load(path string, checks ...Check) (*Configuration, error) {
-	return Loader{}.Load(path, checks...)
-}
-
 // Read returns what Decode wants, but no more than it accepts.
 func Read(r io.Reader) ([]byte, error) { return trust.Read(r, MaxSize) }
-
-// Decode is [Loader.Decode] of the zero Loader.
-func Decode(data []byte, checks ...Check) (*Configuration, error) {
-	return Loader{}.Decode(data, checks...)
-}
 
 // Decode returns the configuration in data, with defaults where data is silent.
 // Its error is a [*strict.InvalidError] with all faults, from the first line of
@@ -217,7 +207,7 @@ func (t *Timeouts) byName() map[string]*Duration {
 // Encode returns the configuration as the file's content, with every default
 // in it. The configuration must be valid.
 func (c *Configuration) Encode() ([]byte, error) {
-	if err := c.Validate(); err != nil {
+	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("encode the configuration: %w", err)
 	}
 	text, err := yamltext.Encode(c)

@@ -31,7 +31,7 @@ func read(t testing.TB, name string) []byte {
 const head = "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\n"
 
 func TestDecodeSmallest(t *testing.T) {
-	got, err := bridgeconfig.Decode(read(t, "smallest.yaml"))
+	got, err := bridgeconfig.Loader{}.Decode(read(t, "smallest.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestDecodeSmallest(t *testing.T) {
 }
 
 func TestDecodeFull(t *testing.T) {
-	got, err := bridgeconfig.Decode(read(t, "full.yaml"))
+	got, err := bridgeconfig.Loader{}.Decode(read(t, "full.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func fullDriver() bridgeconfig.Driver {
 func TestEncode(t *testing.T) {
 	for _, name := range []string{"smallest", "full"} {
 		t.Run(name, func(t *testing.T) {
-			c, err := bridgeconfig.Decode(read(t, name+".yaml"))
+			c, err := bridgeconfig.Loader{}.Decode(read(t, name+".yaml"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -162,7 +162,7 @@ func TestDecodeFaults(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := bridgeconfig.Decode([]byte(tt.data))
+			_, err := bridgeconfig.Loader{}.Decode([]byte(tt.data))
 			got := faults(t, err)
 			if tt.name == "many" && *update {
 				if err := os.WriteFile("testdata/faults.txt", []byte(strings.Join(got, "\n")+"\n"), 0o644); err != nil {
@@ -194,7 +194,7 @@ func TestChecks(t *testing.T) {
 	check := func(c *bridgeconfig.Configuration) []strict.Fault {
 		return []strict.Fault{{Path: bridgeconfig.Path(0) + ".volume.handle", Message: "no such option"}}
 	}
-	_, err := bridgeconfig.Decode([]byte(head+"drivers:\n- flexDriver: a\n  volume:\n    handle: x\n  csiDriver: ''\n"), check)
+	_, err := bridgeconfig.Loader{}.Decode([]byte(head+"drivers:\n- flexDriver: a\n  volume:\n    handle: x\n  csiDriver: ''\n"), check)
 	want := []string{
 		`drivers[0].flexDriver (line 4): driver name "a" has no vendor: want vendor/name, such as example.com/disk`,
 		"drivers[0].volume.handle (line 6): no such option",
@@ -213,7 +213,7 @@ func TestEncodeRefusesInvalid(t *testing.T) {
 }
 
 func TestNotes(t *testing.T) {
-	c, err := bridgeconfig.Decode(read(t, "full.yaml"))
+	c, err := bridgeconfig.Loader{}.Decode(read(t, "full.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestLoadFaults(t *testing.T) {
 			if err := tt.make(path); err != nil {
 				t.Fatal(err)
 			}
-			_, err := bridgeconfig.Load(path)
+			_, err := bridgeconfig.Loader{}.Load(path)
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Count(err.Error(), path) != 1 {
 				t.Errorf("error %v does not say %q and the path once", err, tt.want)
 			}
@@ -263,7 +263,7 @@ func TestLoadFaults(t *testing.T) {
 }
 
 func TestLoad(t *testing.T) {
-	c, err := bridgeconfig.Load("testdata/full.yaml")
+	c, err := bridgeconfig.Loader{}.Load("testdata/full.yaml")
 	if err != nil || len(c.Drivers) != 3 {
 		t.Errorf("got %v, %v", c, err)
 	}
@@ -284,7 +284,7 @@ func TestDecodeEnds(t *testing.T) {
 	}
 	for name, data := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := bridgeconfig.Decode([]byte(data))
+			_, err := bridgeconfig.Loader{}.Decode([]byte(data))
 			if err == nil || err.Error() == "" {
 				t.Errorf("accepted, or no text: %v", err)
 			}
@@ -303,7 +303,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("\xef\xbb\xbf{}"))
 	f.Add([]byte(strings.Repeat("[{a: ", 200)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := bridgeconfig.Decode(data)
+		c, err := bridgeconfig.Loader{}.Decode(data)
 		if err != nil {
 			if text := err.Error(); text == "" || strings.ContainsFunc(text, unicode.IsControl) {
 				t.Fatalf("error is not one line of text: %q", text)
@@ -314,7 +314,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("what was decoded cannot be encoded: %v", err)
 		}
-		again, err := bridgeconfig.Decode(encoded)
+		again, err := bridgeconfig.Loader{}.Decode(encoded)
 		if err != nil {
 			t.Fatalf("what was encoded cannot be decoded: %v\n%s", err, encoded)
 		}

@@ -19,7 +19,7 @@ func (c *Configuration) Notes(inCluster bool) []strict.Fault {
 		}
 		if d.Inline {
 			note := "true: everyone who may create pods can use every volume that the CSI driver can reach, those of PersistentVolumes of other namespaces as well"
-			if files := d.Secrets.Files(); len(files) > 0 {
+			if files := d.Secrets.files(); len(files) > 0 {
 				note += ", with the secrets in " + strings.Join(files, ", ")
 			}
 			r.Fault(at+".inline", "%s", note)

@@ -23,7 +23,7 @@ drivers:
 
 // TestOpenPlaces: they are listed before anything else, each once.
 func TestOpenPlaces(t *testing.T) {
-	_, err := bridgeconfig.Decode([]byte(open))
+	_, err := bridgeconfig.Loader{}.Decode([]byte(open))
 	want := []string{
 		`drivers[0].csiDriver (line 6): prefix is to be filled in (the namespace of the operator): write it in place of "<fill in prefix (…)>"`,
 		`drivers[0].volume.context (line 10): cluster is to be filled in (what it says): write it in place of "<fill in cluster (…)>"`,

@@ -83,8 +83,8 @@ func (s *Secrets) All() map[string]*SecretSource {
 	return all
 }
 
-// Files returns the files that secrets are read from.
-func (s *Secrets) Files() []string {
+// files returns the files that secrets are read from.
+func (s *Secrets) files() []string {
 	var files []string
 	for _, source := range s.All() {
 		if source.File != "" {

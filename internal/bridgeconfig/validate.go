@@ -23,9 +23,9 @@ const (
 	maxSocket     = 107 // sun_path without its NUL, unix(7)
 )
 
-// Validate returns nil or a [*strict.InvalidError] with all faults. It looks at
+// validate returns nil or a [*strict.InvalidError] with all faults. It looks at
 // the configuration only, not at the node.
-func (c *Configuration) Validate() error {
+func (c *Configuration) validate() error {
 	r := strict.Report{Faults: append(versionFaults(c), c.faults()...)}
 	return r.Err()
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// AttachmentKind names the document of flex2csi status --attachments.
-const AttachmentKind = "AttachmentStatus"
+// attachmentKind names the document of flex2csi status --attachments.
+const attachmentKind = "AttachmentStatus"
 
 // AttachmentStatus has the VolumeAttachments of flex2csi in a cluster, with their states.
 type AttachmentStatus struct {
@@ -20,7 +20,7 @@ type AttachmentStatus struct {
 
 // NewAttachments returns an AttachmentStatus without attachments.
 func NewAttachments(now time.Time) *AttachmentStatus {
-	return &AttachmentStatus{APIVersion: APIVersion, Kind: AttachmentKind, Time: now.UTC(), Attachments: []ClusterAttachment{}}
+	return &AttachmentStatus{APIVersion: APIVersion, Kind: attachmentKind, Time: now.UTC(), Attachments: []ClusterAttachment{}}
 }
 
 // A ClusterAttachment is one VolumeAttachment.

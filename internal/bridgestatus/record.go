@@ -102,8 +102,8 @@ func phase(p volstate.Phase, doing, done, undoing Phase) Phase {
 	return done
 }
 
-// Corrupted counts the corrupted mounts of a volume.
-func (v *Volume) Corrupted() (count int) {
+// corrupted counts the corrupted mounts of a volume.
+func (v *Volume) corrupted() (count int) {
 	if v.Staging != nil && v.Staging.Corrupted != "" {
 		count++
 	}

@@ -151,8 +151,8 @@ func (v *Volume) trouble(wide bool) string {
 			errorText = v.Targets[i].LastError
 		}
 	}
-	if corrupted := v.Corrupted(); corrupted > 0 {
-		all = append(all, fmt.Sprintf("%d corrupted", corrupted))
+	if n := v.corrupted(); n > 0 {
+		all = append(all, fmt.Sprintf("%d corrupted", n))
 	}
 	if a := v.Attachment; a != nil && a.Lost {
 		all = append(all, "its VolumeAttachment is lost")

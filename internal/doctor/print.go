@@ -42,7 +42,7 @@ func (r *Report) Print(w io.Writer) error {
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString(r.Summary() + "\n")
+	b.WriteString(r.summary() + "\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -65,8 +65,8 @@ func (f *Finding) print(b *strings.Builder) {
 	fmt.Fprintf(b, "  (%s)\n\n", f.ID)
 }
 
-// Summary returns one line.
-func (r *Report) Summary() string {
+// summary returns one line.
+func (r *Report) summary() string {
 	where := "the cluster"
 	if r.Node != "" {
 		where = "node " + r.Node

@@ -15,8 +15,8 @@ import (
 
 // The kind of the document. Until the version changes, fields are only added.
 const (
-	APIVersion = "flex2csi.io/v1alpha1"
-	KindName   = "DoctorReport"
+	apiVersion = "flex2csi.io/v1alpha1"
+	kindName   = "DoctorReport"
 )
 
 // Severity is how bad a finding is.
@@ -30,8 +30,8 @@ const (
 	OK      Severity = "ok"      // checked, and in order
 )
 
-// Severities returns all severities, the worst first.
-func Severities() []Severity { return []Severity{Error, Warning, Info, OK} }
+// severities returns all severities, the worst first.
+func severities() []Severity { return []Severity{Error, Warning, Info, OK} }
 
 // A Finding is a result of a check.
 type Finding struct {
@@ -70,7 +70,7 @@ type Report struct {
 
 func newReport(p *probe) *Report {
 	return &Report{
-		APIVersion: APIVersion, Kind: KindName, Time: time.Now().UTC(), Version: version.Get().Version,
+		APIVersion: apiVersion, Kind: kindName, Time: time.Now().UTC(), Version: version.Get().Version,
 		Findings: []Finding{}, Skipped: []Skipped{}, probe: p,
 	}
 }
@@ -83,7 +83,7 @@ func (r *Report) take(n *notes) {
 
 // finish sorts by severity, and keeps the order of the checks otherwise.
 func (r *Report) finish() {
-	order := Severities()
+	order := severities()
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
 	})

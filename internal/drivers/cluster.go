@@ -31,10 +31,10 @@ type Cluster interface {
 	Tokens(ctx context.Context, pod csivol.Pod, requests []csivol.TokenRequest) (flex.Secret, error)
 }
 
-// Map returns what makes volumes of the options of calls, for those of the
+// mapVolumes returns what makes volumes of the options of calls, for those of the
 // cluster's PersistentVolumes only unless the configuration allows others. A
 // nil Cluster is not asked.
-func Map(c *bridgeconfig.Driver, m *mapping.Mapper, cluster Cluster) func(context.Context, flex.Options) (*csivol.Volume, error) {
+func mapVolumes(c *bridgeconfig.Driver, m *mapping.Mapper, cluster Cluster) func(context.Context, flex.Options) (*csivol.Volume, error) {
 	if cluster == nil {
 		return func(ctx context.Context, o flex.Options) (*csivol.Volume, error) { return m.Map(ctx, o, nil) }
 	}

@@ -26,7 +26,7 @@ func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service, cluster Cl
 		CSIDriver:     c.CSIDriver,
 		Service:       s,
 		Endpoints:     endpoints(c),
-		Map:           Map(c, m, cluster),
+		Map:           mapVolumes(c, m, cluster),
 		AttachSecrets: m.AttachSecrets,
 		ExpandSecrets: m.ExpandSecrets,
 		StaticSecrets: m.StaticSecrets,

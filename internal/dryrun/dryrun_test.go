@@ -70,7 +70,7 @@ func TestPlans(t *testing.T) {
 // plan does what the command does.
 func plan(t *testing.T, config, input, comment string) (string, error) {
 	t.Helper()
-	c, err := bridgeconfig.Decode([]byte(config), mapping.Check)
+	c, err := bridgeconfig.Loader{}.Decode([]byte(config), mapping.Check)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func FuzzPlans(f *testing.F) {
 			}
 		}
 	}
-	c, err := bridgeconfig.Decode([]byte("apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- {flexDriver: example.com/disk, csiDriver: a}\n- {flexDriver: example.com/nfs, csiDriver: b, podInfo: true, secrets: {nodeStage: {fromFlexSecret: {a: key}}}}\n"), mapping.Check)
+	c, err := bridgeconfig.Loader{}.Decode([]byte("apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- {flexDriver: example.com/disk, csiDriver: a}\n- {flexDriver: example.com/nfs, csiDriver: b, podInfo: true, secrets: {nodeStage: {fromFlexSecret: {a: key}}}}\n"), mapping.Check)
 	if err != nil {
 		f.Fatal(err)
 	}

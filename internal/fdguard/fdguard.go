@@ -124,10 +124,6 @@ func point(fd int) error {
 	return nil
 }
 
-// Divert sends what others write to the standard output and error to f, a log,
-// rather than to /dev/null. Children inherit it.
-func (r *Reply) Divert(f *os.File) error { return point(int(f.Fd())) }
-
 // ErrStuck is the error of a Write that the reader did not take in time.
 var ErrStuck = errors.New("no process reads the answer")
 

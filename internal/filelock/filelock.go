@@ -1,5 +1,5 @@
-// Package filelock is how processes take turns: a lock on a file, which the
-// kernel gives up with the process that holds it, however that ends.
+// Package filelock has locks on files between processes. The kernel releases a lock
+// when its process ends, however it ends.
 package filelock
 
 import (
@@ -21,9 +21,9 @@ const pause = 10 * time.Millisecond
 // A Lock is held until it is closed, or the process ends.
 type Lock struct{ f *os.File }
 
-// Try takes the lock of a path, or returns [ErrHeld]. The file is made if it is
-// not there, for its owner alone, and never removed: who opened it before it was
-// removed, and who opens it afterwards, would not lock the same.
+// Try takes the lock of a path, or returns [ErrHeld]. It creates the file for its owner
+// alone. The file must not be removed: processes that opened it before and after that
+// would lock different files.
 func Try(path string) (*Lock, error) {
 	for range 100 {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
@@ -44,10 +44,29 @@ func Try(path string) (*Lock, error) {
 
 // Wait takes the lock when it is free, or returns the cause of the end of ctx.
 func Wait(ctx context.Context, path string) (*Lock, error) {
+	return wait(ctx, func() (*Lock, error) { return Try(path) })
+}
+
+// WaitDir is [Wait] for an existing directory: it locks the directory itself.
+func WaitDir(ctx context.Context, dir string) (*Lock, error) {
+	return wait(ctx, func() (*Lock, error) {
+		f, err := os.Open(dir)
+		if err != nil {
+			return nil, err
+		}
+		if err := flock(f); err != nil {
+			f.Close()
+			return nil, err
+		}
+		return &Lock{f}, nil
+	})
+}
+
+func wait(ctx context.Context, try func() (*Lock, error)) (*Lock, error) {
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	for {
-		l, err := Try(path)
+		l, err := try()
 		if !errors.Is(err, ErrHeld) {
 			return l, err
 		}
@@ -59,7 +78,7 @@ func Wait(ctx context.Context, path string) (*Lock, error) {
 	}
 }
 
-// Close gives the lock up.
+// Close releases the lock.
 func (l *Lock) Close() error { return l.f.Close() }
 
 func flock(f *os.File) error {
@@ -77,7 +96,7 @@ func flock(f *os.File) error {
 	}
 }
 
-// same reports whether a path still leads to what was opened there.
+// same reports whether a path still is the file that was opened.
 func same(f *os.File, path string) bool {
 	opened, err := f.Stat()
 	if err != nil {

@@ -67,7 +67,7 @@ func planned(t *testing.T, change func(*stock)) *migrate.Volume {
 		}
 	}
 	change(s)
-	config, err := bridgeconfig.Decode([]byte(configuration), mapping.Check)
+	config, err := bridgeconfig.Loader{}.Decode([]byte(configuration), mapping.Check)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func newJourney(t *testing.T, pod bool, mode journal.Mode) *journey {
 // runner is a process that has just been started.
 func (j *journey) runner() *migrate.Runner {
 	j.t.Helper()
-	c, err := bridgeconfig.Decode([]byte(configuration), mapping.Check)
+	c, err := bridgeconfig.Loader{}.Decode([]byte(configuration), mapping.Check)
 	if err != nil {
 		j.t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func TestModes(t *testing.T) {
 		if test.mapping != "" {
 			volume += `, "accessMode": ` + test.mapping
 		}
-		config, err := bridgeconfig.Decode([]byte(`{"apiVersion": "flex2csi.io/v1alpha1", "kind": "BridgeConfiguration", "drivers": [{"flexDriver": "example.com/disk", "csiDriver": "disk.csi.example.com", "volume": `+volume+`}}]}`), mapping.Check)
+		config, err := bridgeconfig.Loader{}.Decode([]byte(`{"apiVersion": "flex2csi.io/v1alpha1", "kind": "BridgeConfiguration", "drivers": [{"flexDriver": "example.com/disk", "csiDriver": "disk.csi.example.com", "volume": `+volume+`}}]}`), mapping.Check)
 		if err != nil {
 			t.Fatal(err)
 		}

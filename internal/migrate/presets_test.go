@@ -70,7 +70,7 @@ func examples(t *testing.T) map[string]example {
 				}
 			}
 		}
-		if e.config, err = bridgeconfig.Decode([]byte(p.Text), mapping.Check); err != nil {
+		if e.config, err = (bridgeconfig.Loader{}).Decode([]byte(p.Text), mapping.Check); err != nil {
 			t.Fatal(err)
 		}
 		all[p.Name] = e

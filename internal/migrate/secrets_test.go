@@ -15,7 +15,7 @@ import (
 // TestSecretNames: the API server takes any text for the name of a FlexVolume's
 // Secret, and the plan has a command with it that a person pastes.
 func TestSecretNames(t *testing.T) {
-	config, err := bridgeconfig.Decode([]byte(`{"apiVersion": "flex2csi.io/v1alpha1", "kind": "BridgeConfiguration", "drivers": [{"flexDriver": "example.com/disk", "csiDriver": "disk.csi.example.com", "volume": {"handle": "options.volumeID"}, "secrets": {"nodeStage": {"fromFlexSecret": {"userName": "username"}}}}]}`), mapping.Check)
+	config, err := bridgeconfig.Loader{}.Decode([]byte(`{"apiVersion": "flex2csi.io/v1alpha1", "kind": "BridgeConfiguration", "drivers": [{"flexDriver": "example.com/disk", "csiDriver": "disk.csi.example.com", "volume": {"handle": "options.volumeID"}, "secrets": {"nodeStage": {"fromFlexSecret": {"userName": "username"}}}}]}`), mapping.Check)
 	if err != nil {
 		t.Fatal(err)
 	}

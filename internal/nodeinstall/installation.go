@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// APIVersion is the only version of the format so far.
-	APIVersion = "flex2csi.io/v1alpha1"
-	// Kind names the format.
-	Kind = "Installation"
+	// apiVersion is the only version of the format so far.
+	apiVersion = "flex2csi.io/v1alpha1"
+	// kind names the format.
+	kind = "Installation"
 
 	// fileName is no name of a record: those end in .json.
 	fileName = "installed"
@@ -73,8 +73,8 @@ func Read(stateDir string) (*Installation, error) {
 	if err := json.Unmarshal(data, &i); err != nil {
 		return nil, fmt.Errorf("read what is installed (%s): %w", path, err)
 	}
-	if i.APIVersion != APIVersion || i.Kind != Kind {
-		return nil, fmt.Errorf("read what is installed (%s): it is a %s of %s, but this program knows %s of %s", path, i.Kind, i.APIVersion, Kind, APIVersion)
+	if i.APIVersion != apiVersion || i.Kind != kind {
+		return nil, fmt.Errorf("read what is installed (%s): it is a %s of %s, but this program knows %s of %s", path, i.Kind, i.APIVersion, kind, apiVersion)
 	}
 	return &i, nil
 }

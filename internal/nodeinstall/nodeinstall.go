@@ -59,7 +59,7 @@ func Install(ctx context.Context, o Options) error {
 		return r.shown(err)
 	}
 	now := &Installation{
-		APIVersion: APIVersion, Kind: Kind, Version: version.Get().Version,
+		APIVersion: apiVersion, Kind: kind, Version: version.Get().Version,
 		HostRoot: o.Query.Host.Root, PluginDir: dirs.Plugin.Path, KubeletDir: dirs.Root.Path,
 	}
 	var errs []error

@@ -265,6 +265,6 @@ func (u *removal) forget(names []string) error {
 	gone := func(d Driver) bool { return slices.Contains(names, d.Driver) }
 	u.word.Drivers = slices.DeleteFunc(u.word.Drivers, gone)
 	u.word.Former = slices.DeleteFunc(u.word.Former, gone)
-	u.word.APIVersion, u.word.Kind = APIVersion, Kind
+	u.word.APIVersion, u.word.Kind = apiVersion, kind
 	return u.word.Write(u.stateDir)
 }

@@ -74,7 +74,7 @@ func TestOptionsExplained(t *testing.T) {
 func TestOpen(t *testing.T) {
 	for _, p := range all(t) {
 		t.Run(p.Name, func(t *testing.T) {
-			_, err := bridgeconfig.Decode([]byte(p.Text), mapping.Check)
+			_, err := bridgeconfig.Loader{}.Decode([]byte(p.Text), mapping.Check)
 			if len(p.Open) == 0 {
 				if err != nil {
 					t.Error(err)
@@ -110,12 +110,12 @@ func TestDocument(t *testing.T) {
 		t.Errorf("one preset is not its text:\n%s", got)
 	}
 	text := preset.Document(some)
-	c, err := bridgeconfig.Decode([]byte(text), mapping.Check)
+	c, err := bridgeconfig.Loader{}.Decode([]byte(text), mapping.Check)
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
 	for i, p := range some {
-		one, err := bridgeconfig.Decode([]byte(p.Text))
+		one, err := bridgeconfig.Loader{}.Decode([]byte(p.Text))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -71,7 +71,7 @@ func config(t *testing.T, p preset.Preset, fill string) *bridgeconfig.Configurat
 			t.Fatal(err)
 		}
 	}
-	c, err := bridgeconfig.Decode([]byte(p.Text), mapping.Check)
+	c, err := bridgeconfig.Loader{}.Decode([]byte(p.Text), mapping.Check)
 	if err != nil {
 		t.Fatal(err)
 	}

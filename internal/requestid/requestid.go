@@ -8,8 +8,8 @@ import (
 	"log/slog"
 )
 
-// Attr is the key of request ids in logs.
-const Attr = "request"
+// attr is the key of request ids in logs.
+const attr = "request"
 
 type key struct{}
 
@@ -34,5 +34,5 @@ func Logger(ctx context.Context, log *slog.Logger) *slog.Logger {
 	if id == "" {
 		return log
 	}
-	return log.With(Attr, id)
+	return log.With(attr, id)
 }

@@ -135,8 +135,8 @@ type Target struct {
 	LastError string    `json:"lastError,omitempty"`
 }
 
-// Version is that of records written now. Older ones are read.
-const Version = 1
+// version is that of records written now. Older ones are read.
+const version = 1
 
 // Key is what the driver knows the volume by.
 func (r *Record) Key() csivol.Key { return csivol.Key{Driver: r.Driver, Handle: r.Handle} }

@@ -105,7 +105,7 @@ func (s *Store) path(k csivol.Key) string {
 // Put writes a record: when it returns nil the record is on the disk, and
 // whatever happens meanwhile there is the old one or the new one.
 func (s *Store) Put(r *Record) error {
-	r.Version, r.Changed = Version, time.Now().UTC()
+	r.Version, r.Changed = version, time.Now().UTC()
 	data, err := json.MarshalIndent(r.public(), "", "  ")
 	if err != nil {
 		return fmt.Errorf("write the record of %s: %w", r.Key(), err)
@@ -224,8 +224,8 @@ func (s *Store) read(path string) (*Record, error) {
 	switch {
 	case d.More():
 		return nil, errors.New("there is more than one record in it")
-	case r.Version < 1 || r.Version > Version:
-		return nil, fmt.Errorf("its version is %d, and this program knows up to %d", r.Version, Version)
+	case r.Version < 1 || r.Version > version:
+		return nil, fmt.Errorf("its version is %d, and this program knows up to %d", r.Version, version)
 	case r.Driver == "" || r.Handle == "":
 		return nil, errors.New("it names no volume")
 	case s.path(r.Key()) != strings.TrimSuffix(path, "~"):

@@ -18,9 +18,9 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// Version is that of requests and responses written here. It changes when an
+// version is that of requests and responses written here. It changes when an
 // old peer could misunderstand; fields that are merely new do not change it.
-const Version = 1
+const version = 1
 
 // MaxLine bounds a request or response in bytes. The kernel bounds the
 // arguments of a callout to 128 KiB each.
@@ -29,9 +29,9 @@ const MaxLine = 1 << 20
 // DefaultSocket is where the daemon listens by default.
 const DefaultSocket = "/run/flex2csi/flex2csi.sock"
 
-// MaxDocument bounds the response to a request of another kind than a callout,
+// maxDocument bounds the response to a request of another kind than a callout,
 // which may tell of thousands of volumes.
-const MaxDocument = 64 << 20
+const maxDocument = 64 << 20
 
 // The questions that there are.
 const (
@@ -69,7 +69,7 @@ type Request struct {
 // limit is the length of the response.
 func (r *Request) limit() int {
 	if r.Kind != "" {
-		return MaxDocument
+		return maxDocument
 	}
 	return MaxLine
 }
@@ -99,19 +99,19 @@ func NewRequest(driver string, argv []string, timeout time.Duration) *Request {
 func newQuestion(kind string, timeout time.Duration) *Request {
 	id := make([]byte, 8)
 	_, _ = unix.Getrandom(id, 0) // cannot fail; crypto/rand would cost each callout its start
-	return &Request{Version: Version, Kind: kind, ID: hex.EncodeToString(id), TimeoutMillis: timeout.Milliseconds()}
+	return &Request{Version: version, Kind: kind, ID: hex.EncodeToString(id), TimeoutMillis: timeout.Milliseconds()}
 }
 
 // Answer makes the response to a request.
 func Answer(id string, status flex.DriverStatus) *Response {
-	return &Response{Version: Version, ID: id, Status: status, Code: status.Code}
+	return &Response{Version: version, ID: id, Status: status, Code: status.Code}
 }
 
 // Encode returns a request, or the response to a callout, as one line.
 func Encode(v any) ([]byte, error) { return encode(v, MaxLine) }
 
 // EncodeDocument returns the response to a question as one line.
-func EncodeDocument(r *Response) ([]byte, error) { return encode(r, MaxDocument) }
+func EncodeDocument(r *Response) ([]byte, error) { return encode(r, maxDocument) }
 
 func encode(v any, limit int) ([]byte, error) {
 	data, err := json.Marshal(v)
@@ -133,7 +133,7 @@ func DecodeRequest(line []byte) (*Request, error) {
 		return &r, err
 	}
 	switch {
-	case r.Version != Version:
+	case r.Version != version:
 		return &r, versionError("the driver", r.Version)
 	case r.TimeoutMillis <= 0:
 		return &r, errors.New("the request lacks timeoutMillis")
@@ -150,7 +150,7 @@ func DecodeResponse(line []byte, id string) (*Response, error) {
 		return nil, err
 	}
 	switch {
-	case r.Version != Version:
+	case r.Version != version:
 		return nil, versionError("the daemon", r.Version)
 	case r.ID != id:
 		return nil, errors.New("the response is to another request")
@@ -176,6 +176,6 @@ func decode(line []byte, v any) error {
 	return nil
 }
 
-func versionError(who string, version int) error {
-	return flex.Errorf(flex.CodeFailedPrecondition, "%s speaks version %d of the wire protocol and this side version %d; bring flexdriver and flex2csi on this node to the same release", who, version, Version)
+func versionError(who string, theirs int) error {
+	return flex.Errorf(flex.CodeFailedPrecondition, "%s speaks version %d of the wire protocol and this side version %d; bring flexdriver and flex2csi on this node to the same release", who, theirs, version)
 }

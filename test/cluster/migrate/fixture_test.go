@@ -211,7 +211,7 @@ func (w *world) clusterAt(x *controlplane.Proxy) *objects.Client {
 
 func (w *world) planner(client *objects.Client) *migrate.Planner {
 	w.t.Helper()
-	c, err := bridgeconfig.Decode([]byte(configuration), mapping.Check)
+	c, err := bridgeconfig.Loader{}.Decode([]byte(configuration), mapping.Check)
 	w.check(err)
 	return &migrate.Planner{Client: client, Config: c, Server: "test", Now: time.Now}
 }

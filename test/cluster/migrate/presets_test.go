@@ -79,7 +79,7 @@ func (w *world) example(p preset.Preset) (*bridgeconfig.Configuration, []byte) {
 			}
 		}
 	}
-	config, err := bridgeconfig.Decode([]byte(p.Text), mapping.Check)
+	config, err := bridgeconfig.Loader{}.Decode([]byte(p.Text), mapping.Check)
 	w.check(err)
 	return config, input
 }
