@@ -16,7 +16,7 @@ import (
 // TestFormats: JSON and YAML have the same, YAML in the same order.
 func TestFormats(t *testing.T) {
 	s := bridgestatus.New(bridgestatus.SourceStateDir)
-	s.Volumes = append(s.Volumes, bridgestatus.Volume{PersistentVolume: "pv1", VolumeHandle: "<a>&b: yes"})
+	s.Volumes = append(s.Volumes, bridgestatus.VolumeStatus{PersistentVolume: "pv1", VolumeHandle: "<a>&b: yes"})
 	printed := func(format string) string {
 		o := outputFormat{formats: []string{asJSON, asYAML, asName}, chosen: format}
 		var out bytes.Buffer

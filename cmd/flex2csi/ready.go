@@ -94,7 +94,7 @@ func (o *readyOptions) ask(ctx context.Context) (*bridgestatus.Readiness, error)
 }
 
 // tellCSIDrivers names those that cannot be reached.
-func tellCSIDrivers(out io.Writer, drivers []bridgestatus.Driver) {
+func tellCSIDrivers(out io.Writer, drivers []bridgestatus.DriverStatus) {
 	for _, d := range drivers {
 		for _, s := range d.Services {
 			switch {
@@ -110,7 +110,7 @@ func tellCSIDrivers(out io.Writer, drivers []bridgestatus.Driver) {
 }
 
 // probeDrivers runs init of the drivers that the daemon serves.
-func (o *readyOptions) probeDrivers(ctx context.Context, out io.Writer, served []bridgestatus.Driver) error {
+func (o *readyOptions) probeDrivers(ctx context.Context, out io.Writer, served []bridgestatus.DriverStatus) error {
 	installed, err := nodeinstall.Read(o.stateDir)
 	if err != nil {
 		return fmt.Errorf("no driver is known to be where the kubelet finds it: %w; flex2csi install leaves word of them", err)

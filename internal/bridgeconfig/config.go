@@ -49,7 +49,7 @@ type Driver struct {
 	Attach AttachMode `yaml:"attach"`
 
 	// Volume is how the options of a volume become a CSI volume.
-	Volume Volume `yaml:"volume"`
+	Volume VolumeMapping `yaml:"volume"`
 	// Secrets are what the CSI driver gets, by stage. A stage that is not named
 	// gets none.
 	Secrets Secrets `yaml:"secrets,omitempty"`
@@ -93,9 +93,9 @@ type Driver struct {
 	Timeouts Timeouts `yaml:"timeouts"`
 }
 
-// Volume holds CEL expressions over the callout: options, pvName, fsType,
+// A VolumeMapping has CEL expressions over the callout: options, pvName, fsType,
 // readOnly, accessModes and pod. Package mapping tells more.
-type Volume struct {
+type VolumeMapping struct {
 	// Handle is the volume_id; a string.
 	Handle string `yaml:"handle"`
 	// Context is the volume_context; a map of strings.
@@ -230,7 +230,7 @@ const DefaultTimeout = 2 * time.Minute
 func DefaultDriver() Driver {
 	d := Driver{
 		Attach: AttachAuto,
-		Volume: Volume{
+		Volume: VolumeMapping{
 			Handle:     `options.?volumeHandle.or(options.?volumeID).orValue("")`,
 			Context:    `options.transformMap(k, v, !(k in ["volumeHandle", "mountOptions"]) && (k != "volumeID" || "volumeHandle" in options), v)`,
 			MountFlags: `options.?mountOptions.orValue("").split(",").map(f, f.trim()).filter(f, f != "")`,

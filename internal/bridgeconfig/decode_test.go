@@ -66,7 +66,7 @@ func fullDriver() bridgeconfig.Driver {
 		Endpoint:           "unix:///run/csi/loop.sock",
 		ControllerEndpoint: "/run/csi/controller.sock",
 		Attach:             bridgeconfig.AttachController,
-		Volume: bridgeconfig.Volume{
+		Volume: bridgeconfig.VolumeMapping{
 			Handle:     `options.pool + "/" + options.image`,
 			Context:    "{\"pool\": options.pool,\n \"mounter\": options.?mounter.orValue(\"kernel\")}\n",
 			MountFlags: `["noatime"]`,

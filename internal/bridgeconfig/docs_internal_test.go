@@ -49,7 +49,7 @@ func TestDocumented(t *testing.T) {
 		names []string
 		text  string
 	}{
-		"volume":           {tags(reflect.TypeFor[Volume]()), volume},
+		"volume":           {tags(reflect.TypeFor[VolumeMapping]()), volume},
 		"secrets":          {tags(reflect.TypeFor[Secrets]()), secrets},
 		"source of secret": {tags(reflect.TypeFor[SecretSource]()), secrets},
 		"timeouts":         {tags(reflect.TypeFor[Timeouts]()), driver},

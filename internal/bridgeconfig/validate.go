@@ -186,7 +186,7 @@ func (v *validator) pattern(at string, d *Driver) {
 }
 
 // Expressions returns the expressions by the names of their fields, in order.
-func (e *Volume) Expressions() iter.Seq2[string, string] {
+func (e *VolumeMapping) Expressions() iter.Seq2[string, string] {
 	return func(yield func(name, expression string) bool) {
 		_ = yield("handle", e.Handle) && yield("context", e.Context) && yield("mountFlags", e.MountFlags) &&
 			yield("fsType", e.FSType) && yield("accessMode", e.AccessMode)

@@ -14,7 +14,7 @@ func (s *BridgeStatus) Filter(names []string) *BridgeStatus {
 		return slices.ContainsFunc(values, func(v string) bool { return v != "" && slices.Contains(names, v) })
 	}
 	out := *s
-	out.Volumes = []Volume{}
+	out.Volumes = []VolumeStatus{}
 	for _, v := range s.Volumes {
 		if named(v.PersistentVolume, v.VolumeHandle, v.CSIDriver, v.FlexDriver) {
 			out.Volumes = append(out.Volumes, v)
@@ -30,13 +30,13 @@ func (s *BridgeStatus) Filter(names []string) *BridgeStatus {
 	out.Failures = slices.DeleteFunc(slices.Clone(s.Failures), func(f Failure) bool {
 		return !named(f.PersistentVolume, f.FlexDriver) && !named(f.Pod.names()...)
 	})
-	out.Drivers = slices.DeleteFunc(slices.Clone(s.Drivers), func(d Driver) bool {
-		return !named(d.FlexDriver, d.CSIDriver) && !slices.ContainsFunc(out.Volumes, func(v Volume) bool { return v.FlexDriver == d.FlexDriver })
+	out.Drivers = slices.DeleteFunc(slices.Clone(s.Drivers), func(d DriverStatus) bool {
+		return !named(d.FlexDriver, d.CSIDriver) && !slices.ContainsFunc(out.Volumes, func(v VolumeStatus) bool { return v.FlexDriver == d.FlexDriver })
 	})
 	return &out
 }
 
 // names are the names that select a pod.
-func (p Pod) names() []string {
+func (p PodRef) names() []string {
 	return []string{p.Name, p.Namespace, p.Namespace + "/" + p.Name, p.UID}
 }

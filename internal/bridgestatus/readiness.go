@@ -45,5 +45,5 @@ type Readiness struct {
 	SettingUp int `json:"settingUp"`
 	// Drivers are those of the configuration. Readiness does not depend on the
 	// connections to CSI drivers: calls for other drivers are answered.
-	Drivers []Driver `json:"drivers"`
+	Drivers []DriverStatus `json:"drivers"`
 }

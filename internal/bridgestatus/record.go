@@ -11,8 +11,8 @@ import (
 )
 
 // Of returns the status of a record.
-func Of(r *volstate.Record) Volume {
-	v := Volume{
+func Of(r *volstate.Record) VolumeStatus {
+	v := VolumeStatus{
 		PersistentVolume: r.Name, FlexDriver: r.FlexDriver, CSIDriver: r.Driver, VolumeHandle: r.Handle,
 		Phase: PhaseOf(r), Changed: When(r.Changed),
 		FSType: r.FSType, AccessMode: string(r.AccessMode), Inline: r.Inline,
@@ -40,7 +40,7 @@ func Of(r *volstate.Record) Volume {
 func target(dir string, t *volstate.Target) Target {
 	to := Target{
 		Dir: dir, TargetPath: t.Private, Phase: targetPhase(t), Since: When(t.Since),
-		Pod:      Pod{Namespace: t.Pod.Namespace, Name: t.Pod.Name, UID: t.Pod.UID},
+		Pod:      PodRef{Namespace: t.Pod.Namespace, Name: t.Pod.Name, UID: t.Pod.UID},
 		ReadOnly: t.ReadOnly, FSGroup: t.FSGroup, LastError: Clean(t.LastError), Corrupted: Clean(t.Dead),
 	}
 	if place, err := kubeletdir.Parse(dir); err == nil && to.Pod.UID == "" {
@@ -103,7 +103,7 @@ func phase(p volstate.Phase, doing, done, undoing Phase) Phase {
 }
 
 // corrupted counts the corrupted mounts of a volume.
-func (v *Volume) corrupted() (count int) {
+func (v *VolumeStatus) corrupted() (count int) {
 	if v.Staging != nil && v.Staging.Corrupted != "" {
 		count++
 	}

@@ -34,8 +34,8 @@ type BridgeStatus struct {
 	Daemon *Daemon `json:"daemon,omitempty"`
 	// Cluster is absent if the daemon has no access to the API server.
 	Cluster         *Cluster         `json:"cluster,omitempty"`
-	Drivers         []Driver         `json:"drivers"`
-	Volumes         []Volume         `json:"volumes"`
+	Drivers         []DriverStatus   `json:"drivers"`
+	Volumes         []VolumeStatus   `json:"volumes"`
 	Failures        []Failure        `json:"failures"`
 	Lost            []Lost           `json:"lost"`
 	PendingUnmounts []PendingUnmount `json:"pendingUnmounts"`
@@ -47,7 +47,7 @@ type BridgeStatus struct {
 func New(source Source) *BridgeStatus {
 	return &BridgeStatus{
 		APIVersion: APIVersion, Kind: Kind, Source: source, Time: time.Now().UTC(),
-		Drivers: []Driver{}, Volumes: []Volume{}, Failures: []Failure{}, Lost: []Lost{}, PendingUnmounts: []PendingUnmount{}, BrokenFiles: []string{},
+		Drivers: []DriverStatus{}, Volumes: []VolumeStatus{}, Failures: []Failure{}, Lost: []Lost{}, PendingUnmounts: []PendingUnmount{}, BrokenFiles: []string{},
 	}
 }
 
@@ -66,8 +66,8 @@ type Cluster struct {
 	LastError string     `json:"lastError,omitempty"`
 }
 
-// A Driver is a driver of the configuration.
-type Driver struct {
+// A DriverStatus is the status of a driver of the configuration.
+type DriverStatus struct {
 	FlexDriver string `json:"flexDriver"`
 	CSIDriver  string `json:"csiDriver"`
 	// Services are node and, where the configuration names its endpoint,
@@ -121,8 +121,8 @@ func Phases() []Phase {
 	return []Phase{Idle, Attaching, Attached, Detaching, Staging, Staged, Unstaging, Claimed, Publishing, Published, Unpublishing}
 }
 
-// A Volume is one volume on this node.
-type Volume struct {
+// A VolumeStatus is the status of a volume on this node.
+type VolumeStatus struct {
 	PersistentVolume string `json:"persistentVolume,omitempty"`
 	FlexDriver       string `json:"flexDriver,omitempty"`
 	CSIDriver        string `json:"csiDriver"`
@@ -189,7 +189,7 @@ type Target struct {
 	TargetPath string     `json:"targetPath,omitempty"` // the driver's, if it is another
 	Phase      Phase      `json:"phase"`
 	Since      *time.Time `json:"since,omitempty"`
-	Pod        Pod        `json:"pod"`
+	Pod        PodRef     `json:"pod"`
 	ReadOnly   bool       `json:"readOnly,omitempty"`
 	FSGroup    *int64     `json:"fsGroup,omitempty"`
 	LastError  string     `json:"lastError,omitempty"`
@@ -197,8 +197,8 @@ type Target struct {
 	Corrupted string `json:"corrupted,omitempty"`
 }
 
-// A Pod is a pod that has a volume.
-type Pod struct {
+// A PodRef names a pod that has a volume.
+type PodRef struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
 	UID       string `json:"uid,omitempty"`
@@ -229,7 +229,7 @@ type Failure struct {
 	Command          string `json:"command"` // the callout
 	PersistentVolume string `json:"persistentVolume,omitempty"`
 	Dir              string `json:"dir,omitempty"`
-	Pod              Pod    `json:"pod"`
+	Pod              PodRef `json:"pod"`
 	// Since and Last are the times of the first and the last failure.
 	Since time.Time `json:"since"`
 	Last  time.Time `json:"last"`

@@ -94,16 +94,16 @@ func sample() *bridgestatus.BridgeStatus {
 		Targets: map[string]*volstate.Target{strings.Replace(podDir, "pv1", "pv2", 1): {Pod: csivol.Pod{Name: "db", Namespace: "shop"}, LastError: strings.Repeat("long ", 30)}},
 	})
 	doubtful.Targets[0].Corrupted, doubtful.Staging.Corrupted = "transport endpoint is not connected", "gone"
-	s.Volumes = []bridgestatus.Volume{v, doubtful}
+	s.Volumes = []bridgestatus.VolumeStatus{v, doubtful}
 	s.Volumes[0].Attachment.Lost = true
 	since := date("10:00:00")
 	s.Cluster = &bridgestatus.Cluster{Since: &begun, LastError: "connection refused"}
-	s.Drivers = []bridgestatus.Driver{
+	s.Drivers = []bridgestatus.DriverStatus{
 		{FlexDriver: "example.com/disk", CSIDriver: "csi.example.com", Services: []bridgestatus.Service{{Name: "node", Connected: true, Since: &since, Version: "1.2", Reconnects: 3}, {Name: "controller", LastError: "no process answers"}}},
 		{FlexDriver: "example.com/nfs", CSIDriver: "nfs.example.com", Services: []bridgestatus.Service{{Name: "node"}}},
 	}
 	s.Failures = []bridgestatus.Failure{{
-		FlexDriver: "example.com/disk", Command: "mount", PersistentVolume: "pv3", Dir: "/lost", Pod: bridgestatus.Pod{Namespace: "shop", Name: "cart"},
+		FlexDriver: "example.com/disk", Command: "mount", PersistentVolume: "pv3", Dir: "/lost", Pod: bridgestatus.PodRef{Namespace: "shop", Name: "cart"},
 		Since: date("11:56:00"), Last: date("11:59:30"), Count: 4, Request: "aabb", Code: "not_found", Message: "there is no volume vol-3",
 	}}
 	s.Lost = []bridgestatus.Lost{{FlexDriver: "example.com/disk", PersistentVolume: "pv9", Dir: "/found"}}

@@ -1,6 +1,7 @@
 package bridgestatus
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -94,7 +95,7 @@ func (s *BridgeStatus) pendingUnmountTable() table {
 }
 
 // since returns when the first pod got the volume, or the time of the last change.
-func (v *Volume) since() *time.Time {
+func (v *VolumeStatus) since() *time.Time {
 	first := v.Changed
 	if v.Phase != Published {
 		return first
@@ -107,7 +108,7 @@ func (v *Volume) since() *time.Time {
 	return first
 }
 
-func (v *Volume) pods() string {
+func (v *VolumeStatus) pods() string {
 	names := make([]string, 0, len(v.Targets))
 	for i := range v.Targets {
 		names = append(names, v.Targets[i].Pod.String())
@@ -116,16 +117,19 @@ func (v *Volume) pods() string {
 }
 
 // String returns namespace/name, or the UID if the name is not known.
-func (p Pod) String() string {
+func (p PodRef) String() string {
 	if p.Name == "" {
 		return p.UID
 	}
 	return p.Namespace + "/" + p.Name
 }
 
+// Describe is String for messages: not all callouts have the name.
+func (p PodRef) Describe() string { return cmp.Or(p.String(), "(not known)") }
+
 // doing returns the operations of a volume for dir, or for no directory of a pod, with
 // their durations. With "" it returns all.
-func (s *BridgeStatus) doing(v *Volume, dir string, wide bool) string {
+func (s *BridgeStatus) doing(v *VolumeStatus, dir string, wide bool) string {
 	var all []string
 	for _, o := range v.Operations {
 		if dir != "" && o.Dir != "" && o.Dir != dir {
@@ -143,7 +147,7 @@ func (s *BridgeStatus) doing(v *Volume, dir string, wide bool) string {
 	return strings.Join(all, ", ")
 }
 
-func (v *Volume) trouble(wide bool) string {
+func (v *VolumeStatus) trouble(wide bool) string {
 	var all []string
 	errorText := v.LastError
 	for i := range v.Targets {
@@ -177,7 +181,7 @@ func (t *Target) trouble(wide bool) string {
 	return strings.Join(all, "; ")
 }
 
-func (v *Volume) attached() string {
+func (v *VolumeStatus) attached() string {
 	if v.Attachment == nil {
 		return ""
 	}
@@ -191,7 +195,7 @@ func (v *Volume) attached() string {
 	return fmt.Sprintf("%s to %s by %s", v.Attachment.Phase, v.Attachment.NodeID, how)
 }
 
-func (v *Volume) staged() string {
+func (v *VolumeStatus) staged() string {
 	if v.Staging == nil {
 		return ""
 	}

@@ -69,7 +69,7 @@ func describe(f *bridgestatus.Failure, c *flex.Call, request string, s flex.Driv
 	f.Count++
 	f.Last = now.UTC()
 	f.Dir, f.PersistentVolume = c.Dir, c.VolumeName
-	f.Pod = bridgestatus.Pod{Namespace: c.Options.PodNamespace, Name: c.Options.PodName, UID: c.Options.PodUID}
+	f.Pod = bridgestatus.PodRef{Namespace: c.Options.PodNamespace, Name: c.Options.PodName, UID: c.Options.PodUID}
 	if place, err := kubeletdir.Parse(c.Dir); err == nil {
 		f.PersistentVolume, f.Pod.UID = place.Volume, place.PodUID
 	}

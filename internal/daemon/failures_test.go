@@ -51,7 +51,7 @@ func TestFailures(t *testing.T) {
 	want := []bridgestatus.Failure{
 		{FlexDriver: "a/b", Command: "detach", PersistentVolume: "pv2", Since: start.Add(4 * time.Minute), Last: start.Add(4 * time.Minute), Count: 1, Request: "4", Code: "not_found", Message: "busy"},
 		{
-			FlexDriver: "a/b", Command: "mount", PersistentVolume: "pv1", Dir: failDir, Pod: bridgestatus.Pod{Namespace: "shop", Name: "web", UID: "uid-1"},
+			FlexDriver: "a/b", Command: "mount", PersistentVolume: "pv1", Dir: failDir, Pod: bridgestatus.PodRef{Namespace: "shop", Name: "web", UID: "uid-1"},
 			Since: start.Add(2 * time.Minute), Last: start.Add(3 * time.Minute), Count: 2, Request: "3", Code: "not_found", Message: "no such volume",
 		},
 	}

@@ -38,7 +38,7 @@ func measured(t *testing.T) *Metrics {
 	again.Record.Targets, again.Record.Attach, again.Record.Object, again.AttachmentLost = nil, volstate.Done, "csi-1", true
 	v := &view{
 		time: now,
-		drivers: []bridgestatus.Driver{
+		drivers: []bridgestatus.DriverStatus{
 			{FlexDriver: "a/one", CSIDriver: "csi.example.com", Services: []bridgestatus.Service{{Name: "node", Connected: true, Reconnects: 2}, {Name: "controller"}}},
 			{FlexDriver: "a/two", CSIDriver: "csi.example.com", Services: []bridgestatus.Service{{Name: "node"}}},
 		},

@@ -136,7 +136,7 @@ type reaches struct {
 }
 
 // reachDrivers tries those that are not connected, and returns how all are.
-func (d *Daemon) reachDrivers() []bridgestatus.Driver {
+func (d *Daemon) reachDrivers() []bridgestatus.DriverStatus {
 	wait, cancel := context.WithTimeout(context.Background(), reachWait)
 	defer cancel()
 	var tried []<-chan struct{}
@@ -153,7 +153,7 @@ func (d *Daemon) reachDrivers() []bridgestatus.Driver {
 		case <-wait.Done():
 		}
 	}
-	all := []bridgestatus.Driver{}
+	all := []bridgestatus.DriverStatus{}
 	for _, driver := range d.Drivers {
 		s := driverStatus(driver)
 		for i := range s.Services {

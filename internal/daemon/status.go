@@ -16,7 +16,7 @@ import (
 // A view is all that can be seen of the daemon at a time.
 type view struct {
 	time    time.Time
-	drivers []bridgestatus.Driver
+	drivers []bridgestatus.DriverStatus
 	volumes []bridge.VolumeStatus
 	lost    []bridge.LostStatus
 	cluster *bridgestatus.Cluster // nil: it is not asked
@@ -118,8 +118,8 @@ func FromFiles(stateDir string) (*bridgestatus.BridgeStatus, error) {
 	return s, nil
 }
 
-func driverStatus(d Driver) bridgestatus.Driver {
-	out := bridgestatus.Driver{FlexDriver: d.FlexDriver, CSIDriver: d.CSIDriver, Services: []bridgestatus.Service{}}
+func driverStatus(d Driver) bridgestatus.DriverStatus {
+	out := bridgestatus.DriverStatus{FlexDriver: d.FlexDriver, CSIDriver: d.CSIDriver, Services: []bridgestatus.Service{}}
 	for _, c := range d.Connections() {
 		service := bridgestatus.Service{
 			Name: c.Service, Connected: c.Connected, Version: c.Version, Since: bridgestatus.When(c.Since),
@@ -131,7 +131,7 @@ func driverStatus(d Driver) bridgestatus.Driver {
 }
 
 // volumeStatus adds to the record what only the process knows.
-func volumeStatus(v bridge.VolumeStatus) bridgestatus.Volume {
+func volumeStatus(v bridge.VolumeStatus) bridgestatus.VolumeStatus {
 	out := bridgestatus.Of(v.Record)
 	out.UncertainSince = bridgestatus.When(v.InDoubtSince)
 	if out.Attachment != nil {

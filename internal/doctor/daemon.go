@@ -72,7 +72,7 @@ func (p *probe) checkDaemon(_ context.Context, n *notes) {
 	for i := range s.Failures {
 		f := &s.Failures[i]
 		n.add(callFails, cmp.Or(f.PersistentVolume, f.Dir), "%s of %s fails: %s since %s, the last %v ago", f.Command, cmp.Or(f.PersistentVolume, f.Dir), count(f.Count, "time"), f.Since.UTC().Format(time.RFC3339), time.Since(f.Last).Round(time.Second)).
-			evidence("request "+f.Request+", "+f.Code+": "+f.Message, "pod "+podName(f.Pod))
+			evidence("request "+f.Request+", "+f.Code+": "+f.Message, "pod "+f.Pod.Describe())
 	}
 	for _, l := range s.Lost {
 		n.add(volumeLost, l.Dir, "a pod has %s of driver %s, and the daemon has no record of it", l.PersistentVolume, l.FlexDriver)
@@ -142,7 +142,7 @@ func (p *probe) checkDaemonDir(n *notes, pid int) {
 // patience is how long an operation may take.
 const patience = 5 * time.Minute
 
-func checkVolume(n *notes, v *bridgestatus.Volume) {
+func checkVolume(n *notes, v *bridgestatus.VolumeStatus) {
 	name := cmp.Or(v.PersistentVolume, v.VolumeHandle)
 	if v.UncertainSince != nil && time.Since(*v.UncertainSince) > patience {
 		e := n.add(volumeStuck, name, "volume %s has been %s for %v, without a final answer of %s", name, strings.ToLower(string(v.Phase)), time.Since(*v.UncertainSince).Round(time.Second), v.CSIDriver)
@@ -158,17 +158,9 @@ func checkVolume(n *notes, v *bridgestatus.Volume) {
 	}
 	for i := range v.Targets {
 		if t := &v.Targets[i]; t.Corrupted != "" {
-			n.add(mountCorrupted, t.Dir, "the mount of volume %[2]s for pod %[1]s does not work any more", podName(t.Pod), name).evidence("as the daemon says: " + t.Corrupted)
+			n.add(mountCorrupted, t.Dir, "the mount of volume %[2]s for pod %[1]s does not work any more", t.Pod.Describe(), name).evidence("as the daemon says: " + t.Corrupted)
 		}
 	}
-}
-
-// podName returns the name or the UID: not all callouts have the name.
-func podName(p bridgestatus.Pod) string {
-	if p.Name == "" {
-		return cmp.Or(p.UID, "(not known)")
-	}
-	return p.Namespace + "/" + p.Name
 }
 
 // listens reports whether a process listens.

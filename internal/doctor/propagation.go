@@ -188,7 +188,7 @@ func checkVisible(n *notes, s *bridgestatus.BridgeStatus, table []*mounter.Info)
 		v := &s.Volumes[i]
 		for _, t := range v.Targets {
 			if t.Phase == bridgestatus.Published && !mounted[t.Dir] && !mounted[withoutLinks(t.Dir)] {
-				n.add(mountInvisible, t.Dir, "volume %s is published for pod %s, and the kubelet sees no mount at %s", v.PersistentVolume, podName(t.Pod), t.Dir).
+				n.add(mountInvisible, t.Dir, "volume %s is published for pod %s, and the kubelet sees no mount at %s", v.PersistentVolume, t.Pod.Describe(), t.Dir).
 					evidence("looked at " + strconv.Itoa(len(table)) + " mounts")
 			}
 		}

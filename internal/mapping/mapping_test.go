@@ -97,7 +97,7 @@ func TestMap(t *testing.T) {
 		{
 			"expressions",
 			func(d *bridgeconfig.Driver) {
-				d.Volume = bridgeconfig.Volume{
+				d.Volume = bridgeconfig.VolumeMapping{
 					Handle:     `[options.pool, options.image.lowerAscii()].join("/")`,
 					Context:    `{"pool": options.pool, "owner": pod.namespace + "." + pod.name + "." + pod.serviceAccount + "." + pod.uid, ?"zone": options.?zone}`,
 					MountFlags: `readOnly ? ["noload"] : []`,
@@ -281,7 +281,7 @@ func TestCompileFaults(t *testing.T) {
 		want   []string
 	}{
 		{"all expressions", func(d *bridgeconfig.Driver) {
-			d.Volume = bridgeconfig.Volume{
+			d.Volume = bridgeconfig.VolumeMapping{
 				Handle:     "optons.x",
 				Context:    `{"a": 1}`,
 				MountFlags: `options.mountOptions`,

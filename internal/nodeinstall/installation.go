@@ -36,12 +36,12 @@ type Installation struct {
 	PluginDir  string `json:"pluginDir"`
 	KubeletDir string `json:"kubeletDir"`
 	// Drivers are those of the configuration, Former those of earlier ones.
-	Drivers []Driver `json:"drivers"`
-	Former  []Driver `json:"former,omitempty"`
+	Drivers []InstalledDriver `json:"drivers"`
+	Former  []InstalledDriver `json:"former,omitempty"`
 }
 
-// A Driver is one that is installed.
-type Driver struct {
+// An InstalledDriver is a driver that is installed.
+type InstalledDriver struct {
 	// Driver is vendor/name.
 	Driver string `json:"driver"`
 	// Executable is where it is, HostRoot included.
@@ -49,13 +49,13 @@ type Driver struct {
 }
 
 // driver finds one of the configuration.
-func (i *Installation) driver(name string) (Driver, bool) {
+func (i *Installation) driver(name string) (InstalledDriver, bool) {
 	for _, d := range i.Drivers {
 		if d.Driver == name {
 			return d, true
 		}
 	}
-	return Driver{}, false
+	return InstalledDriver{}, false
 }
 
 // Path is the file in a state directory.

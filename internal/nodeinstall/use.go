@@ -46,10 +46,10 @@ func inUse(s *bridgestatus.BridgeStatus, drivers []string) (lines []string) {
 	return lines
 }
 
-func volumeLines(v *bridgestatus.Volume) (lines []string) {
+func volumeLines(v *bridgestatus.VolumeStatus) (lines []string) {
 	name := fmt.Sprintf("volume %s of %s (%s)", cmp.Or(v.PersistentVolume, v.VolumeHandle), v.FlexDriver, v.Phase)
 	for i := range v.Targets {
-		lines = append(lines, fmt.Sprintf("%s: pod %s, at %s", name, podName(v.Targets[i].Pod), v.Targets[i].Dir))
+		lines = append(lines, fmt.Sprintf("%s: pod %s, at %s", name, v.Targets[i].Pod.Describe(), v.Targets[i].Dir))
 	}
 	if len(lines) > 0 {
 		return lines
@@ -68,12 +68,4 @@ func volumeLines(v *bridgestatus.Volume) (lines []string) {
 		what = append(what, "last error: "+v.LastError)
 	}
 	return []string{fmt.Sprintf("%s: no pod has it; %s", name, cmp.Or(strings.Join(what, ", "), "not undone yet"))}
-}
-
-// podName returns the name of a pod as far as it is known: not all callouts have it.
-func podName(p bridgestatus.Pod) string {
-	if p.Name == "" {
-		return cmp.Or(p.UID, "(not known)")
-	}
-	return p.Namespace + "/" + p.Name
 }
