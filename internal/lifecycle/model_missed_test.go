@@ -18,7 +18,7 @@ func missedIn(rule string) string {
 		"dead-unseen": "dead targets", "mark-again": "device, cluster", "attach-claim": "callouts", "controller-expand": "expansion",
 		"release-unwanted": "one pod", "reconcile-failed": "reboot", "reattach": "cluster, no stage", "detach-last": "cluster",
 		"detach-not-ours": "device, cluster", "ready": "cluster, no stage", "stage-silent": "silence", "target-silent": "silence",
-		"repair-failed": "cluster",
+		"repair-failed": "cluster", "kubelet-has-it": "migration",
 	}[rule]
 }
 
