@@ -34,7 +34,7 @@ type program struct {
 }
 
 // call runs the program once. It uses fork, exec and wait4 by themselves,
-// because package os/exec adds goroutines whose scheduling would be measured.
+// because the goroutines of package os/exec would be measured, too.
 func (p program) call(args ...string) (cost, error) {
 	r, w, err := pipe()
 	if err != nil {
@@ -126,9 +126,9 @@ type memory struct {
 	private int64 // of it, what is not the mapped file, at the end
 }
 
-// peak returns how much memory a call had. The figure of wait4 would not do: it
-// begins with that of the parent, whose memory the child shares until exec
-// (fs/exec.c, exec_mmap). So the child is stopped at its end and asked.
+// peak returns the peak memory of a call. The figure of wait4 includes the parent: the
+// child shares its memory until exec (fs/exec.c, exec_mmap). So the child is stopped
+// before its exit and examined.
 func (p program) peak(args ...string) (memory, error) {
 	runtime.LockOSThread() // only the thread that started it may trace it
 	defer runtime.UnlockOSThread()

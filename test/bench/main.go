@@ -1,5 +1,5 @@
-// Command bench measures flexdriver against a Go program that does nothing,
-// both built anew and run in turns, and prints the ratios with their goals:
+// Command bench measures flexdriver against a Go program that does nothing. It builds
+// both, runs them in turns, and prints the ratios with their goals:
 //
 //	go run ./test/bench
 //

@@ -67,18 +67,18 @@ func (p *printer) row(r row) {
 	if r.figure.low == r.figure.high {
 		spread = ""
 	}
-	goal, verdict := "", strings.Repeat(" ", 7)
+	goal, result := "", strings.Repeat(" ", 7)
 	if r.goal != nil {
 		sign := "≤"
 		if r.goal.atLeast {
 			sign = "≥"
 		}
-		goal, verdict = fmt.Sprintf("%s %.2f", sign, r.goal.limit), p.paint(green, "met    ")
+		goal, result = fmt.Sprintf("%s %.2f", sign, r.goal.limit), p.paint(green, "met    ")
 		if r.missed() {
-			verdict = p.paint(red, "missed ")
+			result = p.paint(red, "missed ")
 		}
 	}
-	fmt.Fprintf(p.w, layout+"%s %s\n", r.what, number(r.figure.value)+r.unit, spread, goal, verdict, p.paint(dim, r.note))
+	fmt.Fprintf(p.w, layout+"%s %s\n", r.what, number(r.figure.value)+r.unit, spread, goal, result, p.paint(dim, r.note))
 }
 
 func (p *printer) footer(took time.Duration) {

@@ -81,8 +81,8 @@ func (w *world) backendVolume() *volume {
 	return v
 }
 
-// life is one of a volume whose pods share its files, or have their own. All
-// callouts are made by flexdriver, as the kubelet executes it.
+// life is the life of a volume with pods that share its files, or have their own.
+// flexdriver makes all callouts, as the kubelet executes it.
 func (n *node) life(v *volume, shared bool) {
 	t, w := n.w.t, n.w
 	t.Helper()

@@ -48,8 +48,8 @@ func BenchmarkAttach(b *testing.B) {
 	}
 	b.ReportMetric(1000*quantile(took[0], 0.5), "bridge-ms")
 	low, middle, high := report(1, "kcm")
-	verdict := map[bool]string{true: "met", false: "missed"}[middle <= attachGoal]
-	b.Logf("%d rounds: over the bridge : by kube-controller-manager %.3fx (%.3f–%.3f), goal ≤ %.2f: %s", len(took[0]), middle, low, high, attachGoal, verdict)
+	result := map[bool]string{true: "met", false: "missed"}[middle <= attachGoal]
+	b.Logf("%d rounds: over the bridge : by kube-controller-manager %.3fx (%.3f–%.3f), goal ≤ %.2f: %s", len(took[0]), middle, low, high, attachGoal, result)
 	low, middle, high = report(2, "alone")
 	b.Logf("over the bridge : a VolumeAttachment alone %.2fx (%.2f–%.2f)", middle, low, high)
 }
@@ -95,7 +95,7 @@ func (n *node) attachByPod(v *volume) time.Duration {
 	}
 }
 
-// attachAlone makes a VolumeAttachment that nobody else wants.
+// attachAlone makes a VolumeAttachment of no other component.
 func (n *node) attachAlone(v *volume) time.Duration {
 	n.w.t.Helper()
 	all, name := n.w.Admin().StorageV1().VolumeAttachments(), "alone-"+v.name

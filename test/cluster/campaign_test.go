@@ -102,7 +102,7 @@ func (k *campaign) mount(r *rand.Rand, n *node, v *volume, pod string) bool {
 
 // checkContent reads what earlier lives have written.
 func (k *campaign) checkContent(n *node, v *volume, pod string) {
-	file := filepath.Join(n.podDir(v, pod), "whose")
+	file := filepath.Join(n.podDir(v, pod), "owner")
 	got, err := os.ReadFile(file)
 	if os.IsNotExist(err) {
 		got, err = []byte(v.handle), os.WriteFile(file, []byte(v.handle), 0o600)

@@ -71,7 +71,7 @@ func testAdopted(t *testing.T, c *cluster) {
 func (w *world) migrate(v *volume) {
 	w.t.Helper()
 	pvs := w.Admin().CoreV1().PersistentVolumes()
-	// Nobody runs the controller that takes away the protection.
+	// The controller that removes the protection does not run here.
 	_, err := pvs.Patch(w.t.Context(), v.name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	w.must(err)
 	w.must(pvs.Delete(w.t.Context(), v.name, metav1.DeleteOptions{}))

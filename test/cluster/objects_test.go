@@ -157,7 +157,7 @@ func testInline(t *testing.T, c *cluster) {
 	other.name = "data"
 	n.mustFail(n.tryMount(&other, "pod-a"), "no PersistentVolume of that name")
 	other = *v
-	other.options = map[string]string{"volumeHandle": "somebody-elses"}
+	other.options = map[string]string{"volumeHandle": "of-another-user"}
 	n.mustFail(n.tryMount(&other, "pod-a"), "other options")
 	elsewhere, err := flex.Options{FSType: "ext4", VolumeName: v.name, User: v.options, PodName: "p", PodNamespace: "elsewhere", PodUID: "p", ServiceAccountName: "default"}.MarshalArgument()
 	w.must(err)

@@ -23,7 +23,7 @@ import (
 	"github.com/flex2csi/flex2csi/test/csidriver/fault"
 )
 
-// patience is far more than anything needs that is waited for.
+// patience bounds each wait.
 const patience = time.Minute
 
 // A world is a CSI driver and its nodes in a control plane.
@@ -177,7 +177,7 @@ func (w *world) calls(method string) (of []calls.Call) {
 	return of
 }
 
-// wantBalance checks that nothing is attached that nobody detached.
+// wantBalance checks that all attached volumes were detached.
 func (w *world) wantBalance() {
 	w.t.Helper()
 	list, err := calls.Read(w.path("controller/calls"))
@@ -260,7 +260,7 @@ func (w *world) wait(what string, done func() bool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.t.Fatalf("waited in vain for %s", what)
+			w.t.Fatalf("timeout: %s", what)
 		}
 	}
 }

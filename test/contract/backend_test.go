@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// csiDriver is a CSI driver whose volumes come over the bridge: flexdriver
-// hands its calls to the daemon, which calls the driver.
+// csiDriver is a CSI driver behind the bridge: flexdriver passes its calls to the daemon,
+// which calls the driver.
 type csiDriver struct {
 	program string // see binaries
 	name    string // what it calls itself
@@ -59,7 +59,7 @@ func gcePD() *csiDriver {
 	}
 }
 
-// mockDriver is Kubernetes' own, whose volumes are empty directories.
+// mockDriver is Kubernetes' own. Its volumes are empty directories.
 func mockDriver() *csiDriver {
 	return &csiDriver{
 		program: "mock", name: "mock.csi.example.com",
@@ -68,7 +68,7 @@ func mockDriver() *csiDriver {
 	}
 }
 
-// fuseDriver is the project's driver whose mounts die with it.
+// fuseDriver is the project's driver with mounts that die with it.
 func fuseDriver() *csiDriver {
 	return &csiDriver{
 		program: "fusedriver", name: "fuse.csi.example.com",
@@ -121,7 +121,7 @@ func bridged() []kind {
 // itself, and one of a CSI driver.
 func disks() []kind { return []kind{imageExt4(), csiExt4()} }
 
-// handle makes the options of a volume whose volume_id has a form.
+// handle makes the options of a volume with a form of volume_id.
 func handle(form string) func(*node, string) map[string]string {
 	return func(_ *node, name string) map[string]string {
 		return map[string]string{"volumeID": fmt.Sprintf(form, name)}

@@ -29,7 +29,7 @@ func TestCSIDriverIsAway(t *testing.T) {
 		b := newPod("b")
 		err := n.mount(v, b)
 		if err == nil || !strings.Contains(err.Error(), n.csi.name) || !strings.Contains(err.Error(), "running") {
-			t.Errorf("mount without the CSI driver: %v, want a word about it", err)
+			t.Errorf("mount without the CSI driver: %v, want a message about it", err)
 		}
 		if err := n.unmount(v, a); err == nil {
 			t.Error("unmounted without the CSI driver")
@@ -52,7 +52,7 @@ func TestFUSEDriverDiesUnderAPod(t *testing.T) {
 		n.writeFile(v.dir(a)+"/file", "x")
 		n.stopProgram(n.csiProcess, unix.SIGKILL)
 		if _, err := os.ReadDir(v.dir(a)); !errors.Is(err, unix.ENOTCONN) {
-			t.Errorf("a pod whose driver is dead reads: %v", err)
+			t.Errorf("a pod of a dead driver reads: %v", err)
 		}
 		n.startCSIDriver()
 		k.add(b, v)
@@ -86,7 +86,7 @@ func TestDaemonIsAway(t *testing.T) {
 		b := newPod("b")
 		err := n.mount(v, b)
 		if err == nil || !strings.Contains(err.Error(), "flex2csi") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("mount without the daemon: %v, want a word about it", err)
+			t.Errorf("mount without the daemon: %v, want a message about it", err)
 		}
 		n.must(n.unmount(v, a))
 		if exists(v.dir(a)) {
@@ -99,7 +99,7 @@ func TestDaemonIsAway(t *testing.T) {
 	})
 }
 
-// TestLastPodEndsWhileTheDaemonIsAway: nobody calls again, and all is undone.
+// TestLastPodEndsWhileTheDaemonIsAway: no call comes again, and all is undone.
 func TestLastPodEndsWhileTheDaemonIsAway(t *testing.T) {
 	forKinds(t, []kind{csiExt4()}, onlyDetached(), func(t *testing.T, n *node, v *vol) {
 		a := newPod("a")

@@ -14,9 +14,9 @@ import (
 	"k8s.io/kubernetes/pkg/volume"
 )
 
-// TestSecretReachesTheCSIDriverAndNobodyElse: of all callouts only mount has
-// it, so that is when the volume is staged. A wrong one tells no more.
-func TestSecretReachesTheCSIDriverAndNobodyElse(t *testing.T) {
+// TestSecretReachesOnlyTheCSIDriver: of all callouts only mount has the secret, so that
+// is when the volume is staged. A wrong secret is not shown either.
+func TestSecretReachesOnlyTheCSIDriver(t *testing.T) {
 	for _, attach := range bothModes() {
 		for _, right := range []bool{true, false} {
 			t.Run(fmt.Sprintf("attach=%t/right=%t", attach, right), func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestSecretReachesTheCSIDriverAndNobodyElse(t *testing.T) {
 					t.Errorf("mount: %v", err)
 				}
 				if err != nil && !strings.Contains(err.Error(), "password") {
-					t.Errorf("mount: %v, want a word about the password", err)
+					t.Errorf("mount: %v, want a message about the password", err)
 				}
 				n.checkNoSecret(given, begin, fmt.Sprint(err))
 				pods := []*v1.Pod{pod}

@@ -27,7 +27,7 @@ func (n *node) overBridge(c *driverConfig) {
 	c.DirectoryRoots, c.ImageRoots, c.DeviceRoots, c.SourceTypes = nil, nil, nil, nil
 }
 
-// startCSIDriver starts the driver and waits until somebody listens.
+// startCSIDriver starts the driver and waits until it listens.
 func (n *node) startCSIDriver() {
 	n.t.Helper()
 	n.must(os.MkdirAll(n.bridgeDir(), 0o700))
@@ -83,7 +83,7 @@ func (n *node) stopProgram(cmd *exec.Cmd, signal unix.Signal) {
 	_ = cmd.Wait()
 }
 
-// binary returns the path of a program of the project, built if nobody has.
+// binary returns the path of a program of the project, and builds it if necessary.
 func (n *node) binary(program string) string {
 	n.t.Helper()
 	path := filepath.Join(os.Getenv(envPrograms), program)

@@ -11,8 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/volume/util/operationexecutor"
 )
 
-// rpcFaults are the ways in which an RPC fails. Those that are final are over;
-// after the others nobody knows.
+// rpcFaults are the ways in which an RPC fails: with a final answer or without.
 func rpcFaults() map[string]string {
 	return map[string]string{
 		"refused":         `"code": "INTERNAL"`,
@@ -44,8 +43,8 @@ func forRPCFaults(t *testing.T, methods []string, f func(t *testing.T, n *node, 
 }
 
 // TestSetUpThatFailsInTheCSIDriver: the kubelet forgets a set-up that failed,
-// so what the driver has of it is undone at once, or, as long as nobody knows
-// how it ended, by what comes next. The next try succeeds.
+// so what the driver has of it is undone at once, or, as long as it is uncertain, by the
+// next call. The next try succeeds.
 func TestSetUpThatFailsInTheCSIDriver(t *testing.T) {
 	forRPCFaults(t, []string{"ControllerPublishVolume", "NodeStageVolume", "NodePublishVolume"}, testRPCOfSetUp)
 }
@@ -61,7 +60,7 @@ func testRPCOfSetUp(t *testing.T, n *node, v *vol, attach bool, method, fault st
 		err = n.mount(v, pod)
 	}
 	if err == nil {
-		t.Fatal("the driver failed, and nobody noticed")
+		t.Fatal("the driver failed without an error")
 	}
 	if text := err.Error(); !strings.Contains(text, method) || !strings.Contains(text, "injected fault") || strings.Contains(text, "\n") {
 		t.Errorf("the event of the pod reads badly: %q", text)
@@ -141,7 +140,7 @@ func TestDeviceIsInUseAsLongAsAPodHasIt(t *testing.T) {
 	n.writeFile(v.dir(b)+"/file", "x")
 	n.takeDown(v, b)
 	if _, err := n.attacher().Attach(v.spec, "node-2"); err == nil || !strings.Contains(err.Error(), "node-2") {
-		t.Errorf("attach to a node of which nobody here knows the driver's name: %v", err)
+		t.Errorf("attach to a node with an unknown name in the driver: %v", err)
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// mountFUSE mounts a FUSE file system on dir whose server never answers. After
-// die the server is dead and every access fails with ENOTCONN.
+// mountFUSE mounts a FUSE file system on dir with a server that never answers. After die
+// the server is dead and every access fails with ENOTCONN.
 func (n *node) mountFUSE(dir string) (die func()) {
 	n.t.Helper()
 	need(n.t, "fuse")
@@ -64,10 +64,10 @@ func testUnmountOfDeadFUSE(t *testing.T, n *node, v *vol) {
 	n.takeDown(v, b)
 }
 
-// TestHungMountHangsNobodyElse: the kubelet's own statfs of it hangs, which is
-// its affair; calls for other volumes go on, and so does unmount, in bounded
-// time, although the statfs that hangs in there makes the mount busy.
-func TestHungMountHangsNobodyElse(t *testing.T) {
+// TestHungMountHangsNoOther: only the kubelet's own statfs of it hangs. Calls for other
+// volumes go on, and unmount ends in bounded time, although the statfs that hangs makes
+// the mount busy.
+func TestHungMountHangsNoOther(t *testing.T) {
 	// A mount that does not answer for half of the deadline is forced off.
 	n := newNode(t, false, deadline("unmount", "8s"))
 	v, w, a := n.newVolume(imageExt4(), "pv-1"), n.newVolume(memory(), "pv-2"), newPod("a")
@@ -86,7 +86,7 @@ func TestHungMountHangsNobodyElse(t *testing.T) {
 		}
 	}
 	if took := time.Since(begin); took > patience {
-		t.Errorf("took %v beside a hung mount", took)
+		t.Errorf("took %v with a hung mount", took)
 	}
 	select {
 	case err := <-hung:
@@ -108,7 +108,7 @@ func TestHungMountHangsNobodyElse(t *testing.T) {
 	n.must(n.unmounter(v, a).TearDown())
 }
 
-// TestUnmountOfAHungMountIsBounded: nobody answers for it, and nobody is in it.
+// TestUnmountOfAHungMountIsBounded: its server does not answer, and no process uses it.
 func TestUnmountOfAHungMountIsBounded(t *testing.T) {
 	n := newNode(t, false)
 	v, a := n.newVolume(memory(), "pv-1"), newPod("a")

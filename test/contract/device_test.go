@@ -170,7 +170,7 @@ func TestDeviceMountedElsewhereIsKept(t *testing.T) {
 		t.Error("unmounted the device though it is mounted elsewhere")
 	}
 	if err := n.mount(v, newPod("b")); err == nil || !strings.Contains(err.Error(), "mounted at "+elsewhere) {
-		t.Errorf("a second pod: %v, want a word about %s", err, elsewhere)
+		t.Errorf("a second pod: %v, want a message about %s", err, elsewhere)
 	}
 	n.must(unix.Unmount(elsewhere, 0))
 	n.must(n.mount(v, newPod("b")))
@@ -218,7 +218,7 @@ func (n *node) controllerCall(v *vol, command string) {
 }
 
 // checkAttached asks as kube-controller-manager does every minute. It takes a
-// Success without "attached":true for "detached" and attaches anew.
+// Success without "attached":true for "detached" and attaches again.
 func (n *node) checkAttached(v *vol) {
 	n.t.Helper()
 	attached, err := n.attacher().VolumesAreAttached([]*volume.Spec{v.spec}, nodeName)

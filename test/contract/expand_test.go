@@ -27,7 +27,7 @@ func capacity(t *testing.T, path string) int64 {
 }
 
 // grow does what kube-controller-manager does when a claim is enlarged: it
-// raises the PV's capacity without asking anybody.
+// raises the PV's capacity without a call.
 func (v *vol) grow(size string) {
 	v.n.t.Helper()
 	v.pv.Spec.Capacity = v1.ResourceList{v1.ResourceStorage: resource.MustParse(size)}
@@ -174,7 +174,7 @@ func TestExpansionOfExt4WithoutItsCapability(t *testing.T) {
 			NewSize: resource.MustParse("128Mi"), OldSize: resource.MustParse("64Mi"),
 		})
 		if err == nil || !strings.Contains(err.Error(), "CAP_SYS_RESOURCE") {
-			t.Errorf("expandfs without the capability: %v, want a word about it", err)
+			t.Errorf("expandfs without the capability: %v, want a message about it", err)
 		}
 	})
 	n.checkFile(filepath.Join(v.dir(pod), "file"), "x")
@@ -183,7 +183,7 @@ func TestExpansionOfExt4WithoutItsCapability(t *testing.T) {
 }
 
 // TestExpansionSuccessIsNeverALie: where the driver cannot make a volume
-// bigger, Success would write a size that nobody provided into the claim.
+// bigger, Success would write a size that does not exist into the claim.
 func TestExpansionSuccessIsNeverALie(t *testing.T) {
 	for _, k := range kinds() {
 		if k.grows {

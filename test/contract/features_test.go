@@ -223,7 +223,7 @@ func TestDiskIsNotAttachedToASecondNode(t *testing.T) {
 			n.must(attach(v, "node-1"))
 			n.must(attach(v, "node-1")) // again, as after a restart of the controller
 			if err := attach(v, "node-2"); err == nil || !strings.Contains(err.Error(), "node-1") {
-				t.Errorf("attach to a second node: %v, want a word about node-1", err)
+				t.Errorf("attach to a second node: %v, want a message about node-1", err)
 			}
 			if err := attach(w, "node-2"); (err != nil) != test.onlyOne {
 				t.Errorf("attach of a second PV to a second node: %v", err)

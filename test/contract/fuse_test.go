@@ -72,7 +72,7 @@ func fuseServer([]string) int {
 		reply := binary.LittleEndian.AppendUint32(nil, uint32(16+len(body)))
 		reply = binary.LittleEndian.AppendUint32(reply, uint32(-int32(errno)))
 		reply = binary.LittleEndian.AppendUint64(reply, unique)
-		_, _ = unix.Write(3, append(reply, body...)) // whoever asked may be gone
+		_, _ = unix.Write(3, append(reply, body...)) // the caller may be gone
 	}
 }
 

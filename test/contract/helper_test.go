@@ -97,7 +97,7 @@ func TestFUSEServerThatDiesLeavesARemovableMount(t *testing.T) {
 }
 
 // TestFailingMountProgram: its words, without the secret in them, become the
-// pod's event; the secret reaches it through a file that nobody else sees; a
+// pod's event; the secret reaches it through a private file; a
 // process that it leaves behind does not delay the answer.
 func TestFailingMountProgram(t *testing.T) {
 	begin := time.Now().Add(-time.Second)

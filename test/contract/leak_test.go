@@ -51,8 +51,8 @@ func scratch(t *testing.T) string {
 	return dir
 }
 
-// checkLeaks reports what is left of dir and takes it away, lest it be reported
-// again by the next test. Mounts do not end by themselves; the others may.
+// checkLeaks reports what is left of dir and removes it, so that the next test does not
+// report it again. Mounts do not end by themselves; the others may.
 func checkLeaks(t *testing.T, dir string) {
 	t.Helper()
 	for _, m := range slices.Backward(mountsBelow(t, dir)) {
@@ -116,9 +116,8 @@ func detachLoop(t *testing.T, device string) {
 	}
 }
 
-// children returns the processes of this test binary. As it is the subreaper,
-// that includes those whose own parent, a driver, has ended. Dead ones that
-// nobody waits for are reaped.
+// children returns the processes of this test binary. It is the subreaper, so orphans of
+// drivers are included. Dead orphans are reaped.
 func children(t *testing.T) []int {
 	t.Helper()
 	tasks, err := filepath.Glob("/proc/self/task/*/children")

@@ -21,8 +21,8 @@ func TestVolumeLivesFromAttachToDetach(t *testing.T) {
 	}
 }
 
-// TestForgottenLoopDeviceIsTakenOver: somebody has run losetup on the image and
-// gone. No second loop device may come, and none may be left in the end.
+// TestForgottenLoopDeviceIsTakenOver: losetup on the image has left a loop device. No
+// second one may be made, and none may be left in the end.
 func TestForgottenLoopDeviceIsTakenOver(t *testing.T) {
 	for _, attach := range []bool{false, true} {
 		t.Run(fmt.Sprintf("attach=%t", attach), func(t *testing.T) {

@@ -20,7 +20,7 @@ const (
 	// daemon and CSI drivers. What is not in it is built when it is wanted.
 	envPrograms = "FLEX_PROGRAMS"
 	// envInside says that this process runs the tests: "root" as root in a mount
-	// namespace of its own, "none" as somebody else.
+	// namespace of its own, "none" as another user.
 	envInside = "FLEX_CONTRACT_INSIDE"
 	// envRole makes the test binary a helper process, see roles.
 	envRole = "FLEX_CONTRACT_ROLE"

@@ -20,7 +20,7 @@ import (
 type documentedMessage struct{ text, source string }
 
 // TestKubeletSaysWhatIsDocumented: each message of docs/kubelet-messages.md is in
-// the file that is named beside it, of the Kubernetes that is compiled here. What
+// the file that is named next to it, of the Kubernetes that is compiled here. What
 // only one version says is marked.
 func TestKubeletSaysWhatIsDocumented(t *testing.T) {
 	root, minor := kubernetesSource(t)

@@ -34,7 +34,7 @@ const (
 	namespaceA = "default"
 )
 
-// driverConfig is the dot-file beside the binary.
+// driverConfig is the dot-file next to the binary.
 type driverConfig struct {
 	APIVersion     string          `json:"apiVersion"`
 	Kind           string          `json:"kind"`

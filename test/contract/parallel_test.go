@@ -110,9 +110,9 @@ func testSerialisedSetUps(t *testing.T, n *node, v *vol) {
 // TestPodsComeAndGoUnderAKubelet lets its reconciler, with its back-off and its
 // parallel operations, run two volumes for pods that overlap.
 func TestPodsComeAndGoUnderAKubelet(t *testing.T) {
-	beside := map[string]kind{imageExt4().name: directory(), deviceExt4().name: directory(), csiExt4().name: csiExt4()}
+	others := map[string]kind{imageExt4().name: directory(), deviceExt4().name: directory(), csiExt4().name: csiExt4()}
 	forDisks(t, bothModes(), func(t *testing.T, n *node, v *vol) {
-		second := n.newVolume(beside[v.kind.name], "pv-2")
+		second := n.newVolume(others[v.kind.name], "pv-2")
 		n.attach(second)
 		testComingAndGoing(t, n, []*vol{v, second})
 	})

@@ -56,7 +56,7 @@ func TestKubeletRestartUnderARunningPod(t *testing.T) {
 }
 
 // reboot is what the machine does: all mounts and loop devices of the node are
-// gone, what is on the disk is not, and the kubelet starts anew.
+// gone, what is on the disk is not, and the kubelet starts again.
 func (n *node) reboot(v *vol) {
 	n.t.Helper()
 	n.stop()
@@ -125,7 +125,7 @@ func TestWaitForAttachWithoutOptions(t *testing.T) {
 }
 
 // TestKubeletsRemovalOfAPodTouchesNoData runs the code that deletes what is
-// left of a pod, over one that has ended and over one whose volume is mounted.
+// left of a pod, over one that has ended and over one with a mounted volume.
 func TestKubeletsRemovalOfAPodTouchesNoData(t *testing.T) {
 	forMountedDisks(t, func(t *testing.T, n *node, v *vol, a *v1.Pod) {
 		podDir := filepath.Join(n.podsDir(), string(a.UID))

@@ -142,7 +142,7 @@ func probeOnce(pluginDir string) (volume.VolumePlugin, error) {
 	return events[0].Plugin, nil
 }
 
-// waitForAttach is a kubelet whose waitforattach times out after a second. It
+// waitForAttach is a kubelet with a timeout of a second for waitforattach. It
 // lives on until the timer that may crash it has fired (k8s.io/utils/exec,
 // cmdWrapper.Stop: 10 s after the SIGTERM).
 func waitForAttach(args []string) int {
@@ -167,5 +167,5 @@ func waitForAttach(args []string) int {
 	return 0
 }
 
-// absentDevice is a block device for which one would wait in vain.
+// absentDevice is a block device that never appears.
 const absentDevice = "/dev/disk/by-id/flex2csi-contract-absent"

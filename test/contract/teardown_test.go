@@ -105,7 +105,7 @@ func testUnmountOfNothing(t *testing.T, n *node, v *vol) {
 	}
 }
 
-// TestUnmountNeverTouchesFilesInAPlainDirectory: they may be somebody's data,
+// TestUnmountNeverTouchesFilesInAPlainDirectory: they may be data,
 // written while nothing was mounted. The kubelet's rmdir fails, visibly.
 func TestUnmountNeverTouchesFilesInAPlainDirectory(t *testing.T) {
 	forDisks(t, onlyDetached(), testUnmountOfPlainDirectory)

@@ -2,15 +2,15 @@ package controlplane
 
 import "net/http"
 
-// A Moment is when something is to happen to whoever makes the requests.
+// A Moment is when something is to happen to the client that makes the requests.
 type Moment struct {
-	// N is at which of the requests that fit, the first of which is 1.
+	// N is the number of the matching request, from 1.
 	N int
 	// Fits says which are counted; nil: all.
 	Fits func(Request) bool
-	// After: when the API server has done it, and nobody has got its answer yet,
-	// who never does. Else it is before: the request is not passed on. A watch has
-	// no end, and is not passed on either.
+	// After: when the API server has processed the request; the client never gets the
+	// answer. Else it is before: the request is not passed on. A watch has no end, and
+	// is not passed on either.
 	After bool
 	// Then is what happens.
 	Then func()

@@ -30,8 +30,8 @@ func (p *Plane) StartScheduler() *Part {
 	return part
 }
 
-// StartAttacher starts the external-attacher of the CSI driver whose controller
-// service is at a socket.
+// StartAttacher starts the external-attacher of the CSI driver with its controller
+// service at a socket.
 func (p *Plane) StartAttacher(socket string, more ...string) *Part {
 	p.t.Helper()
 	part := p.Program("csi-attacher", append([]string{

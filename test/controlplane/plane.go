@@ -133,7 +133,7 @@ func (p *Plane) parts() (etcd, api *Part) {
 		"--service-account-issuer", "https://kubernetes.default.svc",
 		"--service-account-key-file", p.file("tls.key"), "--service-account-signing-key-file", p.file("tls.key"),
 		"--token-auth-file", p.file("tokens.csv"), "--authorization-mode", "Node,RBAC",
-		// Nobody makes the ServiceAccounts that it wants each pod to have.
+		// No controller makes the ServiceAccounts that it requires.
 		"--disable-admission-plugins", "ServiceAccount",
 		"--allow-privileged", // as everywhere
 		"--profiling=false")...)
@@ -149,7 +149,7 @@ func (p *Plane) Audit() *rights.Audit {
 	return a
 }
 
-// freeAddress returns an address on loopback at which nobody listens. The kernel
+// freeAddress returns an address on loopback without a listener. The kernel
 // would give one out of the range from which it takes the ports of clients, and
 // might do so again before a server is there.
 func (p *Plane) freeAddress() string {

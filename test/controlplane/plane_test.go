@@ -68,7 +68,7 @@ func testProxy(t *testing.T, p *Plane) {
 	}
 	x.Away()
 	if err := get(); err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
-		t.Errorf("away: %v, want that nobody answers", err)
+		t.Errorf("away: %v, want no answer", err)
 	}
 	x.Back()
 	x.Fail(Fault{Verb: "get", Resource: "nodes", Code: 409, Times: 1})

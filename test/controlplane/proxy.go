@@ -58,8 +58,7 @@ func (p *Plane) Proxy() *Proxy {
 	return x
 }
 
-// Kubeconfig writes one for the user whose token it is, which leads through the
-// proxy.
+// Kubeconfig writes a kubeconfig for the user of a token, which leads through the proxy.
 func (x *Proxy) Kubeconfig(token string) string {
 	x.p.t.Helper()
 	return x.p.kubeconfig(x.address, token)

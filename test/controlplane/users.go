@@ -36,7 +36,7 @@ func (p *Plane) at(address, token string) parts.API {
 	return parts.API{Address: address, Token: token, Cert: p.cert.Cert}
 }
 
-// Client is a client of the user whose token it is.
+// Client returns a client of the user of a token.
 func (p *Plane) Client(token string) kubernetes.Interface {
 	p.t.Helper()
 	c, err := kubernetes.NewForConfig(p.at(p.api, token).Config())
@@ -44,7 +44,7 @@ func (p *Plane) Client(token string) kubernetes.Interface {
 	return c
 }
 
-// Kubeconfig writes a kubeconfig for the user whose token it is.
+// Kubeconfig writes a kubeconfig for the user of a token.
 func (p *Plane) Kubeconfig(token string) string {
 	p.t.Helper()
 	return p.kubeconfig(p.api, token)

@@ -81,12 +81,12 @@ type nthOf struct {
 func (n *nthOf) After(s trace.Step) trace.Target {
 	s.What = strings.ReplaceAll(s.What, n.dir, "…")
 	if s.Class != trace.Changing || keyOf(s) != n.key {
-		return trace.Nobody
+		return trace.None
 	}
 	if n.left--; n.left == 0 {
 		return trace.Leader
 	}
-	return trace.Nobody
+	return trace.None
 }
 
 // alone is a world without a daemon, with a volume that it has mounted.
@@ -164,7 +164,7 @@ func (a *alone) noted() {
 	a.t.Helper()
 	found, broken := pendingunmount.List(a.state)
 	if len(found) != 1 || found[0].Dir != a.pod || len(broken) > 0 {
-		a.t.Errorf("tombstones: %+v, %v", found, broken)
+		a.t.Errorf("pending unmounts: %+v, %v", found, broken)
 	}
 }
 

@@ -119,7 +119,7 @@ func lead(t *testing.T, c lifeCase) (count counts) {
 		m.kill(t, i, points)
 		switch {
 		case c.kind == kindSource:
-			// A mount program may have children that nobody can end.
+			// A mount program may have children that cannot be ended.
 			m.kill(t, i, timePoints(r.Took, 20, false))
 		case victim.command == c.children:
 			r = m.baseline(t, i, &trace.Tracer{Name: driverProgram, Follow: true})

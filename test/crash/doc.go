@@ -10,9 +10,9 @@
 //
 //  1. What can be seen at a mount point is finished: the right volume, the
 //     right read-only flag, the fsGroup applied.
-//  2. If nobody calls again, nothing stays that was not there before: no mount,
+//  2. Without another call, nothing stays that was not there before: no mount,
 //     no loop device, no process. There are two exceptions: a finished mount
-//     whose answer was lost, since nobody is left to take it back; and what
+//     with an answer that was lost, since no process is left to undo it; and what
 //     the children of a mount program (mount.nfs, say) still finish, since
 //     they must be able to outlive their parents.
 //  3. The same call, repeated at once or later, succeeds at the first try, the

@@ -16,7 +16,7 @@ const (
 	// again: the same call comes at once, while the kernel may still be
 	// taking down what the killed process had.
 	again variant = iota
-	// later: nobody calls; nothing may be left. Then the same call comes.
+	// later: no call comes; nothing may be left. Then the same call comes.
 	later
 	// undone: the volume is taken down without the call being repeated.
 	undone
@@ -156,14 +156,14 @@ func (m *matrix) afterwards(i int, v variant, visible bool) error {
 	victim := m.life[i]
 	if v == later {
 		if err := m.settled(visible); err != nil {
-			return fmt.Errorf("nobody called again: %w", err)
+			return fmt.Errorf("without another call: %w", err)
 		}
 		var err error
 		if visible, err = m.asExpected(m.target(victim)); err != nil {
-			return fmt.Errorf("nobody called again: %w", err)
+			return fmt.Errorf("without another call: %w", err)
 		}
 		if err := m.noDebris(m.volume.attach); err != nil {
-			return fmt.Errorf("nobody called again: %w", err)
+			return fmt.Errorf("without another call: %w", err)
 		}
 	}
 	repeat := []call{victim}

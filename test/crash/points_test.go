@@ -18,12 +18,12 @@ type nth struct {
 
 func (n *nth) After(s trace.Step) trace.Target {
 	if s.Program != driverProgram || s.Class != n.class {
-		return trace.Nobody
+		return trace.None
 	}
 	if n.left--; n.left == 0 {
 		return trace.Leader
 	}
-	return trace.Nobody
+	return trace.None
 }
 
 // nthWrite kills when the nth write of a child has been made: the driver, with
@@ -36,12 +36,12 @@ type nthWrite struct {
 
 func (n *nthWrite) After(s trace.Step) trace.Target {
 	if s.Program != n.program || !isWrite(s) {
-		return trace.Nobody
+		return trace.None
 	}
 	if n.left--; n.left == 0 {
 		return n.who
 	}
-	return trace.Nobody
+	return trace.None
 }
 
 // isWrite: a child may have changed the disk.

@@ -16,7 +16,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// state is what there is of a volume before a life begins.
+// state is the state of a volume before a life begins.
 type state int
 
 const (
@@ -138,7 +138,7 @@ func attachLoop(image string) (device string, err error) {
 		}
 		err = unix.IoctlLoopConfigure(int(loop.Fd()), &unix.LoopConfig{Fd: uint32(backing.Fd())})
 		loop.Close()
-		if !errors.Is(err, unix.EBUSY) { // somebody else's by now
+		if !errors.Is(err, unix.EBUSY) { // of another process by now
 			return device, err
 		}
 	}

@@ -50,8 +50,8 @@ type world struct {
 	device string
 	// expanded says that the volume must have its new size.
 	expanded bool
-	// forgotten says that the image still is behind a loop device that
-	// somebody has left, as it was before the first call.
+	// forgotten says that the image still has a loop device from before the first
+	// call.
 	forgotten bool
 	// files are the contents that must be found in the volume, by name.
 	files map[string]string

@@ -34,8 +34,8 @@ func (c capability) multiNode() bool {
 		csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER, csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER)
 }
 
-// capability checks what a caller wants of a volume. All access modes can be
-// had: all nodes are this machine, whose kernel has one superblock for all.
+// capability checks the capability of a request. All access modes work: all nodes are
+// this machine, and its kernel has one superblock for all.
 func (c *Config) capability(v *csi.VolumeCapability) (capability, error) {
 	mode := v.GetAccessMode().GetMode()
 	switch {

@@ -114,7 +114,7 @@ func (c controller) ListVolumes(_ context.Context, r *csi.ListVolumesRequest) (*
 	for _, id := range ids {
 		v, err := c.store.volume(id)
 		if err != nil || v == nil || v.Ephemeral {
-			continue // gone meanwhile, or nobody's to manage
+			continue // deleted meanwhile, or ephemeral
 		}
 		answer.Entries = append(answer.Entries, &csi.ListVolumesResponse_Entry{
 			Volume: c.describe(v),
@@ -132,7 +132,7 @@ func (c controller) page(most int32, token string) (ids []string, next string, e
 	after, ok := strings.CutPrefix(token, tokenPrefix)
 	switch {
 	case token != "" && !ok:
-		return nil, "", status.Errorf(codes.Aborted, "starting_token %q was never given out; start anew without one", token)
+		return nil, "", status.Errorf(codes.Aborted, "starting_token %q was never given out; start again without one", token)
 	case most < 0:
 		return nil, "", status.Error(codes.InvalidArgument, "max_entries is negative")
 	}

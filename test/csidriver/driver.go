@@ -13,7 +13,7 @@ import (
 	"github.com/flex2csi/flex2csi/test/csidriver/serve"
 )
 
-// A Driver is a CSI driver whose sockets are open.
+// A Driver is a CSI driver with open sockets.
 type Driver struct {
 	Config
 	store   store

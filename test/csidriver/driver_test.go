@@ -125,7 +125,7 @@ func TestRefusals(t *testing.T) {
 	w.wantIdle()
 }
 
-// TestForeignMount: what somebody else has mounted at a path stays.
+// TestForeignMount: the mount of another process at a path stays.
 func TestForeignMount(t *testing.T) {
 	testenv.Need(t, "ext4")
 	w := newWorld(t)

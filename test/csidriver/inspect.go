@@ -28,7 +28,7 @@ type NodeView struct {
 	Targets     []string
 }
 
-// Idle reports whether nobody uses the volume.
+// Idle reports whether the volume is unused.
 func (v VolumeView) Idle() bool { return len(v.AttachedTo) == 0 && len(v.Nodes) == 0 }
 
 // Inspect reads what drivers that share a directory know. It asks no driver,

@@ -77,7 +77,7 @@ func newWorld(t *testing.T, args ...string) *world {
 	return w
 }
 
-// shortDir is for sockets, whose path has at most 107 bytes.
+// shortDir is for sockets: their path has at most 107 bytes.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "csi") //nolint:usetesting // t.TempDir has a long name
@@ -223,8 +223,7 @@ func (w *world) wantData(pod, text string) {
 	}
 }
 
-// wantIdle checks that the driver and the mount table agree that nobody uses
-// a volume.
+// wantIdle checks that the driver and the mount table have no volume in use.
 func (w *world) wantIdle() {
 	w.t.Helper()
 	volumes, err := csidriver.Inspect(w.disks())

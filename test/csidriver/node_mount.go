@@ -149,8 +149,8 @@ func (d *Driver) isVolume(id string, info *mounter.Info) bool {
 	return strings.TrimSuffix(mounter.BackingFile(info.Source), " (deleted)") == image || isBehind(image, info.Source)
 }
 
-// isBehind tells an image by its number, not by its name: a driver in a container
-// that is gone has attached it, and the kernel names it as nobody does any more.
+// isBehind compares inode numbers, not names: if a driver in a deleted container has
+// attached the image, the kernel has a name that no longer exists.
 func isBehind(image, device string) bool {
 	var st unix.Stat_t
 	if unix.Stat(image, &st) != nil {

@@ -132,7 +132,7 @@ func (p publish) compare() (done bool, err error) {
 		case err != nil:
 			return false, err
 		case !mounted:
-			continue // never came to be, or was unmounted by somebody else
+			continue // never mounted, or unmounted by another process
 		case path == p.path:
 			return true, p.same(old)
 		case !p.n.severalTargets(p.volume.capability) || !p.n.severalTargets(old.Capability):
@@ -180,8 +180,8 @@ func (n node) unpublish(ctx context.Context, id, path string) error {
 	if err != nil {
 		return err
 	}
-	// Never more than an empty directory: below may be data. Whose it is does
-	// not matter then.
+	// Never more than an empty directory: below may be data. Then its owner does not
+	// matter.
 	_, ours := record.Targets[path]
 	if err := remove(path); err != nil && ours {
 		return err

@@ -122,7 +122,7 @@ func (n node) unstage(ctx context.Context, id, path string) error {
 		if mounted {
 			return status.Errorf(codes.FailedPrecondition, "volume %s is still published at %s", id, target)
 		}
-		delete(record.Targets, target) // unmounted by somebody else
+		delete(record.Targets, target) // unmounted by another process
 	}
 	if err := n.unmountDisk(ctx, id, path); err != nil {
 		return err

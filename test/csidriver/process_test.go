@@ -26,8 +26,8 @@ import (
 
 func contains(s, part string) bool { return strings.Contains(s, part) }
 
-// TestKill kills the driver again and again while volumes live in parallel,
-// whose caller repeats each call until it has a final answer.
+// TestKill kills the driver again and again while volumes live in parallel. The caller
+// repeats each call until it has a final answer.
 func TestKill(t *testing.T) {
 	testenv.Need(t, "ext4")
 	const volumes, rounds = 3, 6
@@ -184,7 +184,7 @@ func TestHealth(t *testing.T) {
 		t.Fatalf("%s: %v", out, err)
 	}
 	if got := health(); got != "NotMounted " {
-		t.Errorf("a volume that somebody unmounted has %s", got)
+		t.Errorf("a volume that another process unmounted has %s", got)
 	}
 	w.want(w.unstage("disk-1"), codes.OK)
 	if err := os.Truncate(filepath.Join(w.disks(), "volumes/disk-1.img"), 0); err != nil {

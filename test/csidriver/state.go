@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// store is the directory with all that the driver knows. Whoever changes a
-// record holds the lock of its volume.
+// store is the directory with the driver's records. A caller that changes a record holds
+// the lock of its volume.
 type store struct{ dir string }
 
 // volumeRecord is a volume. The image's length is its capacity.

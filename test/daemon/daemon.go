@@ -80,7 +80,7 @@ func (d *Daemon) Args(more ...string) []string {
 	}, more...)
 }
 
-// Call makes a callout, as flexdriver does: a daemon that is not there is waited for.
+// Call makes a callout, as flexdriver does: it waits for an absent daemon.
 func (d *Daemon) Call(ctx context.Context, flexDriver string, timeout time.Duration, args ...string) (flex.DriverStatus, error) {
 	for deadline := time.Now().Add(Patience); ; time.Sleep(20 * time.Millisecond) {
 		response, err := wire.Call(ctx, d.Socket(), wire.NewRequest(flexDriver, args, timeout))

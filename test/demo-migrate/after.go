@@ -15,7 +15,7 @@ import (
 // apply migrates the volume, and shows what is seen.
 func (t *story) apply() {
 	t.Part("flex2csi migrate apply, and what is seen meanwhile")
-	t.Scene("The pod goes on counting. The kubelet of this node looks at its pods every ten seconds, and by itself about once a minute: that is what is waited for in the end.")
+	t.Scene("The pod goes on counting. The kubelet of this node checks its pods every ten seconds, and by default about once a minute: apply waits for that in the end.")
 	if t.Failed != nil {
 		return
 	}
@@ -101,9 +101,9 @@ func (t *story) nextPod() {
 // farewell removes the bridge.
 func (t *story) farewell() {
 	t.Part("flex2csi migrate finish")
-	t.Scene("Does anybody still need the FlexVolume driver and the bridge?")
+	t.Scene("Are the FlexVolume driver and the bridge still needed?")
 	t.quote("", t.command("flex2csi", "migrate", "finish"))
-	t.Scene("Nobody does. Away with them, under the pod.")
+	t.Scene("No. Uninstall them, while the pod runs.")
 	t.command("kubectl", "-n", "flex2csi", "exec", "ds/flex2csi-node", "-c", "serve", "--", "/flex2csi", "uninstall")
 	t.command("kubectl", "delete", "-k", "docs/quickstart/flex2csi")
 	t.command("kubectl", "delete", "-k", "install/migrate")

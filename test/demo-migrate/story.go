@@ -91,8 +91,8 @@ func (t *story) program(ctx context.Context, name string, args ...string) *exec.
 	return cmd
 }
 
-// flow starts a program and returns its lines as they come; the channel is closed
-// at its end, whose error wait returns.
+// flow starts a program and returns its lines as they come. The channel is closed at its
+// end; wait returns its error.
 func (t *story) flow(name string, args ...string) (lines <-chan string, wait func() error, err error) {
 	cmd := t.program(t.ctx, name, args...)
 	reader, writer := io.Pipe()

@@ -29,8 +29,8 @@ type change struct {
 	claim, volume string // one of them
 }
 
-// tick is between two looks at what nobody tells: mounts and lines. still is after
-// how long a line is shown though nothing has changed.
+// tick is the interval of checks of mounts and lines. still is after how long a line is
+// shown without a change.
 const (
 	tick  = 100 * time.Millisecond
 	still = 10 * time.Second

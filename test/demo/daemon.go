@@ -24,14 +24,14 @@ func (b *bridge) daemonDies() {
 	b.refused("does not listen", pc+" "+disk.String(), "mount", pc, b.argument(disk))
 	b.Scene("But pods can end: after a wait of two seconds, what is mounted for b goes, and a note is left for the daemon.")
 	b.unmount(pb)
-	b.tombstones(1)
+	b.pendingUnmounts(1)
 	b.Scene("It is back: it reads its records and the note, and gives the CSI driver its due.")
 	b.serve()
-	b.tombstones(0)
+	b.pendingUnmounts(0)
 	b.wasAsked("NodeUnpublishVolume")
 	b.mountAgain(pc, disk)
 	b.reads(pc, "hello.txt", "hello over CSI")
-	b.Scene("All pods end, and nobody has the volume any more.")
+	b.Scene("All pods end, and no pod has the volume any more.")
 	b.unmount(pa)
 	b.unmount(pc)
 	b.released()
@@ -106,8 +106,8 @@ func (b *bridge) kill() {
 	b.Screen.Call("kill -9", "flex2csi", "killed", screen.Yellow, time.Since(start))
 }
 
-// tombstones wants a number of unmounts to be noted, now or in a moment.
-func (b *bridge) tombstones(want int) {
+// pendingUnmounts checks the number of pending unmounts, now or in a moment.
+func (b *bridge) pendingUnmounts(want int) {
 	if b.Failed != nil {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 func (t *story) killed() {
 	t.Part("kill -9 in the middle of a mount")
 	dir := t.pod("pod-k")
-	t.Scene("The driver dies while mkfs is at work: out of memory, or somebody's mistake.")
+	t.Scene("The driver dies while mkfs is at work: out of memory, or a mistake.")
 	disk := t.killInMkfs(dir)
 	t.unseen(dir)
 	content, err := t.unfinished(disk)
@@ -91,7 +91,7 @@ func (t *story) unfinished(disk volume) (content string, err error) {
 	}
 	// It is silent, with status 2, where it finds nothing.
 	if out, _ := t.node.command("/bin/sh", "-c", `blkid -p "$0"`, image).Output(); len(out) > 0 {
-		return "with a filesystem that nobody has used", nil
+		return "with an unused filesystem", nil
 	}
 	return "without a filesystem", nil
 }

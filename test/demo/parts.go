@@ -80,7 +80,7 @@ func (t *story) withoutAttach() {
 	t.shows(a, "ext4", "rw")
 	t.sparse(disk.image)
 	t.writes(a, "hello.txt", "hello from pod a")
-	t.Scene("Pod a ends. The disk is let go with the last pod, and nobody has to remember anything.")
+	t.Scene("Pod a ends. The disk is detached with the last pod.")
 	t.unmount(a)
 	t.released()
 	t.Scene("Pod b gets the volume, and finds what pod a has written.")

@@ -132,7 +132,7 @@ func stranger(t *T) {
 	// The PersistentVolume is there, and names another volume.
 	thief := *v
 	thief.inline = true
-	thief.spec.Options = map[string]string{"volumeHandle": "of-somebody-else"}
+	thief.spec.Options = map[string]string{"volumeHandle": "of-another-user"}
 	// There is none of that name.
 	unknown := *v
 	unknown.inline = true
@@ -202,7 +202,7 @@ func csiDriverObject(t *T) {
 		return t.groupOf(v, name, "0")
 	})
 	t.changeCSIDriver(d, `{"spec":{"fsGroupPolicy":"File","podInfoOnMount":false}}`)
-	pod := t.create(t.newPod("nobody", v.at("/data")))
+	pod := t.create(t.newPod("no-namespace", v.at("/data")))
 	t.waitEvent(pod, "the volume is for pods of namespace")
 	t.changeCSIDriver(d, `{"spec":{"podInfoOnMount":true}}`)
 	t.waitReady(pod)

@@ -33,11 +33,10 @@ type cluster struct {
 	client kubernetes.Interface
 	// dir is for what people look at afterwards: bin/e2e/VERSION.
 	dir string
-	// patience is far more than anything needs that is waited for. Retries of the
-	// kubelet double up to two minutes, so a scenario with failures may need more.
+	// patience bounds each wait. Retries of the kubelet double up to two minutes, so a
+	// scenario with failures may need more.
 	patience time.Duration
-	// migrating is held by whoever runs flex2csi migrate: a cluster has one lease
-	// for it.
+	// migrating is held while flex2csi migrate runs: a cluster has one lease for it.
 	migrating sync.Mutex
 }
 

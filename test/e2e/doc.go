@@ -3,7 +3,7 @@
 // and manifests, with real CSI drivers in pods.
 //
 //	make e2e                      # both versions of Kubernetes
-//	make e2e SCENARIO=subpath     # those whose name matches
+//	make e2e SCENARIO=subpath     # those with a matching name
 //	make e2e KUBERNETES=1.36      # one version
 //
 // [TestScenarios] starts one node (package test/node) and runs all scenarios on
@@ -18,5 +18,5 @@
 // is a table in bin/e2e/VERSION/table.txt.
 //
 // The test itself runs in the namespaces of the node: /var/lib/kubelet is the
-// node's, and what a test mounts nobody else sees.
+// node's, and mounts of a test are visible only there.
 package e2e

@@ -20,7 +20,7 @@ func growScenarios() []scenario {
 		{"grow-online", "a claim is enlarged under its pod: disk, filesystem and claim grow", func(t *T) { t.growOnline(t.volume(disk(), "data", xfs...)) }},
 		{"grow-attached", "the same with attach: true", func(t *T) { t.growOnline(t.volume(attached(), "data", xfs...)) }},
 		{"grow-local", "the same with a disk image of the backend local", func(t *T) { t.growOnline(t.localVolume(local(), xfs...)) }},
-		{"grow-between-pods", "a claim is enlarged while nobody has it: the next pod finds it grown", growBetween},
+		{"grow-between-pods", "a claim is enlarged while no pod has it: the next pod finds it grown", growBetween},
 		{"grow-offline-driver", "a driver that grows only what is not in use: an event says so, and the next pod has it", growOffline},
 	}
 }

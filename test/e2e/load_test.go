@@ -25,7 +25,7 @@ type load struct {
 	mu      sync.Mutex
 	begun   map[*volume]int
 	done    map[*volume]int
-	hasty   map[string]bool // pods that nobody waited for, by name
+	hasty   map[string]bool // pods deleted before they were up, by name
 	slowest time.Duration
 }
 
@@ -87,7 +87,7 @@ func (l *load) work(v *volume) {
 		l.mu.Lock()
 		l.begun[v]++
 		l.mu.Unlock()
-		// Now and then somebody changes his mind before the pod is up.
+		// Now and then a pod is deleted before it is up.
 		hasty := n%4 == 3
 		took, err := l.life(v, n, written, hasty)
 		if err != nil {
@@ -104,8 +104,7 @@ func (l *load) work(v *volume) {
 	}
 }
 
-// haste is when a pod is deleted that nobody waits for: while its volume is being
-// set up.
+// haste is when a hasty pod is deleted: while its volume is being set up.
 const haste = 400 * time.Millisecond
 
 // life is one pod's, and says how long it took to be up.
@@ -152,7 +151,7 @@ if [ "$was" != %d ]; then echo "the volume was used by $was pods, not %d" > /dev
 echo %d > /data/new && sync && mv /data/new /data/count && sync`, before, before, before+1)
 }
 
-// insist tries until the answer is what is hoped for, also while nobody answers:
+// insist tries until the answer is the expected one, also without an answer:
 // none, or that there is no such thing any more.
 func (t *T) insist(try func() error) error {
 	return retry(t.patience, func() error {

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(inNode(m.Run)) }
 
-// inNode runs the tests inside a node, whose files are nobody's afterwards.
+// inNode runs the tests inside a node. Its files are not used afterwards.
 func inNode(tests func() int) int {
 	const envDir = "E2E_DIR" // Isolate executes this program twice more
 	if os.Getenv(envDir) != "" {

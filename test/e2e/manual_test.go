@@ -63,7 +63,7 @@ func (t *T) typeDebugging() {
 			t.Errorf("what the guide shows of a running pod lacks %q:\n%s", want, out)
 		}
 	}
-	t.wantSh(pod, "cat /data/file", "kept") // the mount by hand has harmed nobody
+	t.wantSh(pod, "cat /data/file", "kept") // the mount by hand has done no harm
 
 	t.node.Kubelet.Stop()
 	killProcesses(t, pod)

@@ -13,7 +13,7 @@ import (
 	"github.com/flex2csi/flex2csi/test/parts"
 )
 
-// migrationsDisturbed are migrations in whose every step something dies.
+// migrationsDisturbed are migrations with a process that dies in each step.
 func migrationsDisturbed() []scenario {
 	var all []scenario
 	for _, p := range []struct {

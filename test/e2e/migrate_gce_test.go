@@ -33,8 +33,8 @@ func gceDisk(v *volume) {
 	}
 }
 
-// migrateGCE: a driver that nobody has written for these tests, and that detaches
-// what it is told to, whoever has it mounted.
+// migrateGCE: a driver that was not written for these tests, and that detaches a volume
+// on request even if it is mounted.
 func migrateGCE(t *T) {
 	t.must(t.node.Import(t.ctx(), filepath.Join(os.Getenv("FLEX_IMAGES"), "large", "gcepd.tar")))
 	t.deploy("manifests/gce", gce())

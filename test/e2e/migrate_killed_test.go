@@ -51,7 +51,7 @@ func migrateKilled(t *T) {
 	t.inTheWindow(v, w)
 	t.wantCSI(v, was)
 	// The kubelet knows nothing of the old mount since it was started again, and has
-	// it taken away when it asks next with the new one beside.
+	// it taken away when it asks next with the new one.
 	if err := retry(backOff+t.patience, func() error { return v.mountsOf(w.pod, false, true) }); err != nil {
 		t.Fatalf("the new mount alone: %v", err)
 	}
@@ -91,9 +91,9 @@ func (t *T) toFlexOrNot(v *volume) {
 	t.wantDone(results, err)
 }
 
-// inTheWindow lets nobody make the volume, so that there is none for a while: the
-// program is killed meanwhile, and the kubelet started again, which knows nothing
-// then of the volume that its pod has.
+// inTheWindow forbids to create the volume, so that there is none for a while. Meanwhile
+// the program is killed, and the kubelet restarted: it knows nothing then of its pod's
+// volume.
 func (t *T) inTheWindow(v *volume, w *writer) {
 	t.Helper()
 	t.policy("e2e-no-volume", v.name)
@@ -159,7 +159,7 @@ func (t *T) countAll(v *volume, methods ...string) string {
 	return strings.Join(all, ", ")
 }
 
-// policy lets nobody make a PersistentVolume of a name, but as a dry run.
+// policy forbids to create a PersistentVolume of a name, except as a dry run.
 func (t *T) policy(name, volume string) {
 	t.Helper()
 	const text = `apiVersion: admissionregistration.k8s.io/v1

@@ -14,17 +14,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// migrateRestarts are migrations whose pods are restarted, or stopped.
+// migrateRestarts are migrations with pods that are restarted, or stopped.
 func migrateRestarts() []scenario {
 	return []scenario{
-		{"migrate-rolling", "a StatefulSet of three and a Deployment whose volumes nobody vouches for: one pod after the other is restarted, and finds all that it has written", migrateRolling},
+		{"migrate-rolling", "a StatefulSet of three and a Deployment, with no report of their volumes: one pod after the other is restarted, and finds all that it has written", migrateRolling},
 		{"migrate-offline", "two pods on one claim: nothing is done until a person has stopped them, and the next ones find everything; back in the same way", migrateOffline},
 	}
 }
 
-// silent has the daemons tell nothing while something is done, as those of a
-// cluster to which install/migrate was never applied: so nobody vouches for any
-// volume.
+// silent has the daemons report nothing while something is done, as in a cluster without
+// install/migrate.
 func (t *T) silent(what func()) {
 	t.Helper()
 	again := sync.OnceFunc(func() {
@@ -132,7 +131,7 @@ func (t *T) writerOf(name string, v *volume) *writer {
 	return &writer{t: t, pod: pod, v: v, log: "/data/log"}
 }
 
-// endWorkloads deletes what makes pods anew, and waits for the end of the pods.
+// endWorkloads deletes the owners of pods, and waits for the end of the pods.
 func (t *T) endWorkloads() {
 	foreground := metav1.DeletePropagationForeground
 	options := metav1.DeleteOptions{PropagationPolicy: &foreground}

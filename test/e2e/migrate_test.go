@@ -222,14 +222,14 @@ func (t *T) wantCSI(v *volume, was *corev1.PersistentVolume) {
 	t.wantBound(v, is, was)
 }
 
-// wantFlex checks that the volume was made anew as what it was.
+// wantFlex checks that the volume was re-created as it was.
 func (t *T) wantFlex(v *volume, was *corev1.PersistentVolume) {
 	t.Helper()
 	t.wantBound(v, t.wantFlexSpec(v, was), was)
 }
 
 // wantFlexSpec checks that the volume is what it was, down to the last field that
-// the API server does not set, be it made anew or not.
+// the API server does not set, re-created or not.
 func (t *T) wantFlexSpec(v *volume, was *corev1.PersistentVolume) *corev1.PersistentVolume {
 	t.Helper()
 	is := t.persistentVolume(v)

@@ -214,12 +214,12 @@ func migrateStatefulSet(t *T) {
 	}
 }
 
-// endSet deletes a StatefulSet, which would make its pods anew.
+// endSet deletes a StatefulSet, which would re-create its pods.
 func (t *T) endSet(name string) error {
 	return t.client.AppsV1().StatefulSets(t.Namespace).Delete(t.ctx(), name, metav1.DeleteOptions{})
 }
 
-// createSet makes a StatefulSet of writers whose claims are there already.
+// createSet makes a StatefulSet of writers with existing claims.
 func (t *T) createSet(name string, volumes []*volume) *appsv1.StatefulSet {
 	t.Helper()
 	replicas := int32(len(volumes))

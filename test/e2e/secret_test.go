@@ -40,8 +40,8 @@ func secretKept(t *T) {
 	t.wantNoSecret()
 }
 
-// wantNoSecret looks for the password wherever somebody might find it who may not
-// read the Secret.
+// wantNoSecret looks for the password wherever a user might find it who may not read the
+// Secret.
 func (t *T) wantNoSecret() {
 	t.Helper()
 	dir := t.TempDir()

@@ -86,9 +86,9 @@ func comparison(got, reference []float64) string {
 		ratios[i] = got[i] / reference[i]
 	}
 	ratio := quantile(got, 0.5) / quantile(reference, 0.5)
-	verdict := map[bool]string{true: "met", false: "missed"}[ratio <= startGoal]
+	result := map[bool]string{true: "met", false: "missed"}[ratio <= startGoal]
 	return fmt.Sprintf("%.2f s : %.2f s = %.3fx (within a round %.2f–%.2f, %d rounds), goal ≤ %.2f %s",
-		quantile(got, 0.5), quantile(reference, 0.5), ratio, quantile(ratios, 0.25), quantile(ratios, 0.75), len(got), startGoal, verdict)
+		quantile(got, 0.5), quantile(reference, 0.5), ratio, quantile(ratios, 0.25), quantile(ratios, 0.75), len(got), startGoal, result)
 }
 
 func quantile(values []float64, q float64) float64 {

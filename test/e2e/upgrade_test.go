@@ -90,8 +90,7 @@ func (l *load) failedCalls(since int64) []string {
 	return found
 }
 
-// isHasty reports whether a line of the kubelet's log is about setting up a pod
-// that nobody waited for.
+// isHasty reports whether a line of the kubelet's log is about the set-up of a hasty pod.
 func (l *load) isHasty(line string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

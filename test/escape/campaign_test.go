@@ -27,7 +27,7 @@ const (
 	envLenient = "ESCAPE_LENIENT" // do not look at programs' surroundings
 	// workers try side by side, each in a world of its own: most wait for something.
 	workers = 6
-	// fresh is after how many attempts a world's images are made anew.
+	// fresh is after how many attempts a world's images are made again.
 	fresh = 200
 	// progress is after how many attempts it is told how many there were.
 	progress = 10000

@@ -5,7 +5,7 @@
 //
 // # Who attacks
 //
-// Somebody who writes the flexVolume of a pod: its options, fsType, readOnly and
+// A user who writes the flexVolume of a pod: its options, fsType, readOnly and
 // secretRef, the pod's name and namespace within Kubernetes' grammar; and who has
 // volumes already, in which there are programs, images, symbolic links, fifos, sockets
 // and device files, some of them swapped while a call runs. The rest of a call is the

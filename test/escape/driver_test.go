@@ -24,7 +24,7 @@ type driver struct {
 
 func (d *driver) escaped() string { return strings.Replace(d.name, "/", "~", 1) }
 
-// state begins the names of the files that the driver may write beside itself: who has
+// state begins the names of the files that the driver may write next to itself: who has
 // attached what (internal/lease).
 func (d *driver) state() string { return filepath.Dir(d.program) + "/.attached-" }
 

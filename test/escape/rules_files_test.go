@@ -180,7 +180,7 @@ func systemFiles() []string {
 	}
 }
 
-// isProc: what there is of the kernel, and of the process itself.
+// isProc matches what /proc has of the kernel, and of the process itself.
 func isProc(path string) bool {
 	rest, ok := strings.CutPrefix(path, "/proc/")
 	if !ok {

@@ -13,7 +13,7 @@ import (
 )
 
 // spoil makes what an attacker may have put where he may write: into a volume of his,
-// and into directories and beside images that pods of his share.
+// and into directories and next to images that pods of his share.
 func (w *world) spoil() error {
 	own := w.images + "/" + mine
 	var errs []error

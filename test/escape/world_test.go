@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// canary is in every file that nobody may read, mark in every environment
+	// canary is in every secret file, mark in every environment
 	// variable that no program may see.
 	canary = "CANARY-7f3a91"
 	mark   = "ESCAPE-ENVIRONMENT"

@@ -12,8 +12,8 @@ import (
 	"github.com/flex2csi/flex2csi/test/csidriver/calls"
 )
 
-// account is what helps to understand what went wrong: what happened to the
-// world, and what there is about the volumes that are named.
+// account helps to understand what went wrong: what happened to the world, and the state
+// of the named volumes.
 func (w *world) account() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "--- what happened\n%s", w.history.String())

@@ -51,9 +51,8 @@ func (w *world) controlPlane(ctx context.Context, v *volume) {
 	}
 }
 
-// reconcileAttachment makes one call if one is due. An attach that failed may
-// be done all the same, so it is detached when nobody wants it any more (OG,
-// GenerateAttachVolumeFunc).
+// reconcileAttachment makes one call if one is due. An attach that failed may be done all
+// the same, so the volume is detached when no pod wants it (OG, GenerateAttachVolumeFunc).
 func (w *world) reconcileAttachment(ctx context.Context, random *rand.Rand, v *volume) (well bool) {
 	a := &v.attachment
 	wanted := w.cluster.wants(v) || a.get() != detached && w.usesDevice(v)

@@ -63,8 +63,8 @@ func TestAttack(t *testing.T) {
 	}
 }
 
-// A victim is a daemon with two drivers: one that is well, and one whose socket
-// is the attacker's.
+// A victim is a daemon with two drivers: one is well, and the attacker has the socket of
+// the other.
 type victim struct {
 	*testing.T
 	bridge *daemon.Daemon

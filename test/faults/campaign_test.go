@@ -110,7 +110,7 @@ func inWorld(t *testing.T, p *plan) *report {
 	return &r
 }
 
-// shortDir is for sockets, whose path has at most 107 bytes.
+// shortDir is for sockets: their path has at most 107 bytes.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "w") //nolint:usetesting // t.TempDir has a long name

@@ -62,7 +62,7 @@ func (w *world) until(so func() error) error {
 	}
 }
 
-// sweep looks for directories of pods that nobody knows, as a kubelet does ever
+// sweep looks for directories of unknown pods, as a kubelet does ever
 // again: one that was removed may be made once more by a call that was under
 // way.
 func (w *world) sweep() {
@@ -136,8 +136,8 @@ func (w *world) driverAgrees() error {
 }
 
 // inspect returns the driver's view of what is mounted. It also remembers
-// paths that it was not asked to unpublish, or said that it does not know: after
-// a reboot, or of a lying driver, nobody can tell.
+// paths that it was not asked to unpublish, or said that it does not know: after a
+// reboot, or with a lying driver, that is not known.
 func (w *world) inspect() (map[string]csidriver.VolumeView, error) {
 	views, err := csidriver.Inspect(w.disks())
 	for _, view := range views {

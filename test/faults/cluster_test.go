@@ -19,7 +19,7 @@ type cluster struct {
 type pod struct {
 	uid     string
 	uses    []*use
-	deleted chan struct{} // closed when somebody deletes it
+	deleted chan struct{} // closed when it is deleted
 	once    sync.Once
 }
 

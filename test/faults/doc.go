@@ -39,8 +39,8 @@
 //   - TestKillDaemon traces the daemon, as test/crash does flexdriver, and kills
 //     it in the middle of each callout of a volume's life: after each write of
 //     its state, each message to the driver and each mount. Another daemon takes
-//     up what is there, and the same call comes again, or its opposite, or
-//     nobody calls any more. With FAULTS_ALL=1 every system call that changes
+//     up what is there, and the same call comes again, or its opposite, or no
+//     call comes any more. With FAULTS_ALL=1 every system call that changes
 //     anything is a point. flexdriver is killed likewise while it unmounts
 //     without a daemon.
 //   - TestHang has a volume and then a driver hang, with two hundred calls that
@@ -50,7 +50,7 @@
 //
 // # What is allowed
 //
-// Two things are not faults. A mount whose answer was lost, for a pod that is
+// Two things are not faults. A mount with an answer that was lost, for a pod that is
 // deleted then: the kubelet has forgotten it until it is restarted ("late
 // mounts"). And with directPublish, what a restarted kubelet finds mounted may
 // be on its way to be undone ("direct mounts taken for finished").

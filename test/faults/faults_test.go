@@ -106,8 +106,7 @@ func (w *world) rule(r *rand.Rand) fault.Rule {
 		rule.Volume = w.volumes[r.IntN(len(w.volumes))].handle
 	}
 	if !strings.HasPrefix(rule.Method, "Node") {
-		// A node can see that a driver says so wrongly; of an attachment nobody
-		// can.
+		// A node can see that a driver says so wrongly, but not for an attachment.
 		answers = slices.DeleteFunc(answers, func(c codes.Code) bool { return c == codes.NotFound })
 	}
 	switch n := r.IntN(20); {

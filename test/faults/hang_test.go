@@ -87,8 +87,8 @@ func (w *world) hangVolume(l *liver, before time.Duration) error {
 	})
 }
 
-// hangDriver stops a driver, whose sockets go on accepting, and leads lives
-// with another.
+// hangDriver stops a driver, and leads lives with another. The sockets of the stopped one
+// still accept connections.
 func (w *world) hangDriver(l *liver, before time.Duration) error {
 	victim := w.newLiver(lives()["plain"])
 	return w.compare(l, before, victim, "another driver hangs", w.driver.stop, func() error {

@@ -48,14 +48,14 @@ type shot struct {
 func (s *shot) After(step trace.Step) trace.Target {
 	// What it logs changes nothing.
 	if !s.armed.Load() || step.Class != trace.Changing || strings.Contains(step.What, "memfd:") {
-		return trace.Nobody
+		return trace.None
 	}
 	s.steps = append(s.steps, step.What)
 	if s.left--; s.left == 0 {
 		s.hit = step.What
 		return trace.Leader
 	}
-	return trace.Nobody
+	return trace.None
 }
 
 // kill leads a life again and again, with the daemon killed at another point

@@ -44,8 +44,8 @@ func (k *kubelet) stop() {
 	k.work.Wait()
 }
 
-// reconstruct takes up the pods that there should be, and those whose
-// directories are there (pkg/kubelet/volumemanager/reconciler/reconstruct.go).
+// reconstruct takes up the desired pods, and those with directories
+// (pkg/kubelet/volumemanager/reconciler/reconstruct.go).
 func (k *kubelet) reconstruct() {
 	random := k.random(fmt.Sprintf("kubelet %d", k.run))
 	pods := k.cluster.all()
@@ -59,7 +59,7 @@ func (k *kubelet) reconstruct() {
 	}
 }
 
-// orphan is a pod that nobody knows any more, as far as its directory tells.
+// orphan returns a pod that is known only by its directory.
 func (k *kubelet) orphan(dir string) *pod {
 	p := &pod{uid: filepath.Base(dir), deleted: make(chan struct{})}
 	p.delete()
@@ -134,7 +134,7 @@ func (k *kubelet) mountAndUse(random *rand.Rand, p *pod, u *use) {
 	}
 }
 
-// mount tries until the pod has the volume; false if nobody wants it any more.
+// mount tries until the pod has the volume; false if the pod was deleted.
 func (k *kubelet) mount(random *rand.Rand, p *pod, at *place) bool {
 	for wait := 5 * time.Millisecond; !p.gone() && k.ctx.Err() == nil; wait = min(2*wait, 300*time.Millisecond) {
 		if k.setUp(random, at) == nil {

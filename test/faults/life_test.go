@@ -148,7 +148,7 @@ func (l *liver) lead(c callout) error {
 	return l.made(c)
 }
 
-// once makes a call whose daemon is killed.
+// once makes a call during which the daemon is killed.
 func (l *liver) once(c callout) error {
 	status, err := l.exchange(context.Background(), wire.NewRequest(l.flexDriver, l.argv(c), patience))
 	if err == nil && status.Status != flex.StatusSuccess {

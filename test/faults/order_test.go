@@ -103,8 +103,7 @@ func (o *order) check(list []calls.Call) []string {
 	return faults
 }
 
-// begin checks what has to be before a call. From here on its step is in
-// doubt.
+// begin checks what has to be before a call. From here on its step is uncertain.
 func (o *order) begin(s *standing, c calls.Call) (why string) {
 	if !changes(c.Method) {
 		return ""

@@ -75,7 +75,7 @@ const (
 	countCycles  = "cycles" // of a volume in a pod: mounted, used, unmounted
 	countFailed  = "failed callouts"
 	countCalls   = "callouts"
-	countForgot  = "forgotten"             // set-ups that failed and whose pod then went
+	countForgot  = "forgotten"             // set-ups that failed, with pods that were deleted then
 	countSkipped = "mounts without a call" // it was a mount point already
 	countOrphans = "late mounts"           // of forgotten set-ups
 	countHalf    = "direct mounts taken for finished"
@@ -110,7 +110,7 @@ func (r *report) longestCall() time.Duration {
 	return r.longest
 }
 
-// mostWrong is as much as anybody reads.
+// mostWrong bounds the report.
 const mostWrong = 20
 
 func (r *report) wrong(text string) {

@@ -37,10 +37,10 @@ func TestOrder(t *testing.T) {
 	}{
 		"all well":                   {[]step{stage, publish, unpublish, unstage}, order{staging: true}, ""},
 		"no stage":                   {[]step{publish, unpublish}, order{staging: true}, "before NodeStageVolume"},
-		"stage in doubt":             {[]step{failed(stage, "Aborted"), publish, unpublish, unstage}, order{staging: true}, "before NodeStageVolume"},
+		"stage uncertain":            {[]step{failed(stage, "Aborted"), publish, unpublish, unstage}, order{staging: true}, "before NodeStageVolume"},
 		"without stages":             {[]step{publish, unpublish}, order{}, ""},
 		"unstage too early":          {[]step{stage, publish, moved(unstage, -2), moved(unpublish, 4)}, order{staging: true}, "may be published"},
-		"unpublish in doubt":         {[]step{stage, publish, failed(unpublish, "Internal"), unstage, moved(unpublish, 4)}, order{staging: true}, "may be published"},
+		"unpublish uncertain":        {[]step{stage, publish, failed(unpublish, "Internal"), unstage, moved(unpublish, 4)}, order{staging: true}, "may be published"},
 		"not attached":               {[]step{stage, unstage}, order{staging: true, attaching: true}, "before ControllerPublishVolume"},
 		"never unpublished":          {[]step{publish}, order{}, "never taken down"},
 		"failed and never undone":    {[]step{failed(stage, "Internal")}, order{staging: true}, "never taken down"},

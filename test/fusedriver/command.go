@@ -18,7 +18,7 @@ type options struct {
 	dir, nodeID string
 }
 
-const usage = `fusedriver is a CSI driver for tests whose volumes die with it. It runs until it
+const usage = `fusedriver is a CSI driver for tests. Its volumes die with it. It runs until it
 is interrupted.
 
   fusedriver --dir /tmp/volumes --endpoint unix:///tmp/fuse.sock

@@ -1,4 +1,4 @@
-// Package fusedriver is a CSI driver whose volumes are served by its own
+// Package fusedriver is a CSI driver that serves its volumes in its own
 // process, as those of s3 and other network filesystems are: when it dies, its
 // mounts are dead (ENOTCONN), and stay dead when it is started again. What was
 // written is in a directory, for each volume one.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/bridgetest"
+	"github.com/flex2csi/flex2csi/test/daemon"
 	"github.com/flex2csi/flex2csi/test/fusedriver"
 )
 
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 	testenv.Main(m)
 }
 
-func startDriver(b *bridgetest.Bridge) *exec.Cmd {
+func startDriver(b *bridgetest.Bridge) *daemon.Process {
 	cmd := exec.Command(os.Args[0], "--dir", b.Path("data"), "--endpoint", b.Endpoint())
 	cmd.Env = append(os.Environ(), envMain+"=1")
 	return b.Start(cmd)
@@ -61,7 +62,9 @@ func TestDeath(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("data"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	b.Kill(driver)
+	if err := driver.End(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := os.ReadDir(dir); !errors.Is(err, unix.ENOTCONN) {
 		t.Errorf("after the driver's death a pod reads: %v", err)
 	}

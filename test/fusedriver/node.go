@@ -162,8 +162,7 @@ func (n *node) remove(ctx context.Context, id, path string) error {
 	return nil
 }
 
-// alive reports whether a volume is mounted at path. One whose server is dead
-// is an error.
+// alive reports whether a volume is mounted at path. A dead server is an error.
 func alive(path string) (bool, error) {
 	var here, above unix.Stat_t
 	err := unix.Stat(path, &here)

@@ -181,7 +181,7 @@ func TestChartMigrate(t *testing.T) {
 	find(t, objects, "ValidatingAdmissionPolicyBinding", "flex2csi-node-volumes")
 	for _, o := range release(t, values{}) {
 		if strings.Contains(o.GetName()+o.GetNamespace(), "flex2csi-node-volumes") || o.GetNamespace() == "flex2csi-nodes" {
-			t.Errorf("%s %s is there, and nobody migrates", o.GetKind(), o.GetName())
+			t.Errorf("%s %s is there without migrations", o.GetKind(), o.GetName())
 		}
 	}
 }
@@ -217,11 +217,11 @@ func TestChartValues(t *testing.T) {
 		for key := range inner {
 			with := regexp.MustCompile(`with \.Values\.`+name+`\b`).MatchString(templates.String()) && strings.Contains(templates.String(), "."+key)
 			if !with && !strings.Contains(templates.String(), ".Values."+name+"."+key) {
-				t.Errorf("nobody looks at %s.%s", name, key)
+				t.Errorf("%s.%s is not used", name, key)
 			}
 		}
 		if !used {
-			t.Errorf("nobody looks at %s", name)
+			t.Errorf("%s is not used", name)
 		}
 	}
 }

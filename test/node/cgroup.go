@@ -18,8 +18,8 @@ import (
 
 const (
 	cgroupRoot = "/sys/fs/cgroup"
-	// Pods are in groups beside this one, which is for all else that runs in the
-	// node. With version 2 a group has either processes or groups.
+	// All else that runs in the node is in this group; pods have their own. With
+	// version 2 a group has either processes or groups.
 	systemGroup = "system"
 )
 
@@ -115,8 +115,8 @@ func (c cgroup) join() error {
 		return err
 	}
 	for _, root := range roots {
-		// Zero is the process that writes. Its own number here means another one
-		// to whoever has mounted this.
+		// Zero is the process that writes. Its PID here is another one in the namespace
+		// of the mount.
 		procs := filepath.Join(root, string(c), systemGroup, "cgroup.procs")
 		if err := os.WriteFile(procs, []byte(strconv.Itoa(0)), 0); err != nil {
 			return fmt.Errorf("join the node's control group: %w", err)

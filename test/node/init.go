@@ -9,7 +9,7 @@ import (
 )
 
 // initialise is the first process in the namespaces. It makes a machine of
-// them, starts the program once more and buries those whose parents have died.
+// them, starts the program once more and reaps orphans.
 // When it ends the kernel kills everything in the node.
 func initialise(dir string) (status int, err error) {
 	if err := cgroups(dir).join(); err != nil {
@@ -40,11 +40,11 @@ func initialise(dir string) (status int, err error) {
 	// pid 1 gets no signal that it does not handle.
 	stop := passSignals(func(s os.Signal) { _ = unix.Kill(child.Pid, s.(syscall.Signal)) })
 	defer stop()
-	return bury(child.Pid)
+	return reap(child.Pid)
 }
 
-// bury waits for all orphans until the child ends.
-func bury(child int) (status int, err error) {
+// reap waits for all orphans until the child ends.
+func reap(child int) (status int, err error) {
 	for {
 		var w syscall.WaitStatus
 		switch pid, err := syscall.Wait4(-1, &w, 0, nil); {

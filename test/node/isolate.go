@@ -127,7 +127,7 @@ func again(dir string) (status int, err error) {
 	return statusOf(cmd.ProcessState.Sys().(syscall.WaitStatus)), nil
 }
 
-// passSignals gives those of a terminal and of go test to somebody else.
+// passSignals passes on the signals of a terminal and of go test.
 func passSignals(to func(os.Signal)) (stop func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP)

@@ -16,9 +16,9 @@ import (
 // A loop is a loop device that has a file of the node.
 type loop struct{ device, file string }
 
-// loops are those of the node whose directory this is. A path would not tell:
-// the kernel says it as whoever made the device saw it, in a container for
-// instance. The numbers of the file do; in a layer, it has the device's number
+// loops returns the loop devices of the node with this directory. They cannot be found
+// by path: the kernel has the path as seen by the process that made the device, for
+// instance in a container. The numbers of the file do; in a layer, it has the device's number
 // of the layer, which is a nameless one.
 func loops(dir string) ([]loop, error) {
 	backed, err := filepath.Glob("/sys/block/loop*/loop/backing_file")

@@ -129,7 +129,7 @@ func mountTemporary(string) error {
 		return err
 	}
 	if _, err := os.Stat("/dev/mqueue"); err != nil {
-		return nil //nolint:nilerr // nobody has asked for one
+		return nil //nolint:nilerr // it is optional
 	}
 	return mount("mqueue", "/dev/mqueue", "mqueue", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }

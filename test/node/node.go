@@ -207,7 +207,7 @@ func inTurn(fs ...func() error) error {
 	return nil
 }
 
-// pause between two looks at what is waited for.
+// pause between two checks of a wait.
 const pause = 50 * time.Millisecond
 
 // Await asks until there is no error, or the context ends.

@@ -201,7 +201,7 @@ func testRestarts(t *testing.T, n *Node) {
 	}
 }
 
-// TestVersion: nobody tests another release than is meant.
+// TestVersion: no other release is tested by mistake.
 func TestVersion(t *testing.T) {
 	testenv.Need(t, "node")
 	_, err := Start(t.Context(), Options{Version: "1.2"})

@@ -113,7 +113,7 @@ func (n *Node) apiServer() *parts.Part {
 // AuditLog is the file with the requests of flex2csi's ServiceAccounts.
 func (n *Node) AuditLog() string { return filepath.Join(n.dir, "log", "audit.log") }
 
-// checkVersion sees to it that nobody tests another release than is meant.
+// checkVersion ensures that no other release is tested by mistake.
 func (n *Node) checkVersion() error {
 	v, err := n.client.Discovery().ServerVersion()
 	if err != nil {

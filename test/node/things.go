@@ -12,7 +12,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// Things are what volumes and pods leave on a node if somebody forgets it: what
+// Things are what volumes and pods may leave behind on a node: what
 // is mounted below the kubelet's directory, loop devices with files of the node,
 // and directories of pods. Each is one line for people.
 type Things []string

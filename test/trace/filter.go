@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Selection says which system calls a [Watcher] is told of: by number, and if
-// there are requests, only those whose second argument is one of them, as that
-// of ioctl(2).
+// A Selection says which system calls a [Watcher] is told of: by number, and if there are
+// requests, only those with one of them as the second argument, as ioctl(2) has it.
 type Selection struct {
 	Nr       uint64
 	Requests []uint32

@@ -198,7 +198,7 @@ func isHolder(path string) bool {
 	return strings.HasPrefix(path, "/dev/loop")
 }
 
-// isPassing: to close the descriptor means nothing to anybody else.
+// isPassing: to close the descriptor has no effect on other processes.
 func isPassing(link string) bool {
 	for _, prefix := range []string{"/proc/", "/sys/", "/dev/null", "pipe:", "socket:", "/memfd:", "anon_inode:[event", "anon_inode:[pidfd"} {
 		if strings.HasPrefix(link, prefix) {

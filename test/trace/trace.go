@@ -53,7 +53,7 @@ type Target int
 
 // The targets.
 const (
-	Nobody Target = iota
+	None   Target = iota
 	Leader        // the program
 	Child         // the one that made the step
 )
@@ -79,7 +79,7 @@ type Tracer struct {
 	// KillAfter, if not 0, kills the program when so much time has passed.
 	KillAfter time.Duration
 	// Sockets has what goes out through sockets count as changing the world:
-	// there is somebody at the other end.
+	// another process is at the other end.
 	Sockets bool
 	// OnStart, if set, is called with the program once it runs.
 	OnStart func(p *os.Process)
@@ -151,7 +151,7 @@ func (tr *Tracer) trace(path string, argv, env []string) error {
 }
 
 // newAnswer makes a file for the driver's output: unlike a pipe it needs no
-// reader, and a child that has it open keeps nobody waiting.
+// reader, and a child that has it open delays no process.
 func newAnswer() (*os.File, error) {
 	fd, err := unix.MemfdCreate(strings.TrimPrefix(answerLink, "/memfd:"), unix.MFD_CLOEXEC)
 	if err != nil {
@@ -180,7 +180,7 @@ func (tr *Tracer) start(path string, argv, env []string, output *os.File) error 
 	if _, err := unix.Wait4(tr.leader, &status, unix.WALL, nil); err != nil {
 		return fmt.Errorf("wait for the start: %w", err)
 	}
-	tr.own = programOf(tr.leader) // now: of a process that is dead nobody can tell
+	tr.own = programOf(tr.leader) // now: of a dead process it is not known
 	options := unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_EXITKILL | unix.PTRACE_O_TRACECLONE
 	if tr.Follow {
 		options |= unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC

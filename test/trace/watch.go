@@ -218,7 +218,7 @@ func (j *job) end() {
 	}
 }
 
-// thread returns what is known of a thread, and has somebody ask /proc about a
+// thread returns what is known of a thread, and has a worker ask /proc about a
 // new one: it can stop for the first time before its maker tells of it.
 func (w *Watcher) thread(j *job, tid int) *watchedThread {
 	t := j.threads[tid]

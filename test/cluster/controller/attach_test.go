@@ -33,7 +33,7 @@ func TestAttach(t *testing.T) {
 	t.Run("sweeper", func(t *testing.T) { testSweeper(c.with(t)) }) // the last: it takes nodes away
 }
 
-// testLife: what is in use is not detached, also if somebody asks for it.
+// testLife: a volume in use is not detached, even on request.
 func testLife(c *cluster) {
 	c.flex("life")
 	c.pod("life", "node-1")
@@ -58,7 +58,7 @@ func testLife(c *cluster) {
 	}
 }
 
-// status runs flex2csi status --attachments as somebody who may only read.
+// status runs flex2csi status --attachments with read-only rights.
 func (c *cluster) status(args ...string) string {
 	c.t.Helper()
 	cmd := exec.Command(filepath.Join(os.Getenv("FLEX_PROGRAMS"), "flex2csi"), append([]string{"status", "--attachments", "--kubeconfig", c.Kubeconfig(c.token("status-" + c.short()))}, args...)...)
@@ -97,8 +97,8 @@ func testAttacherAway(c *cluster) {
 	c.wantCalls("away", "attach node-2", "detach node-2")
 }
 
-// testControllerKilled: nobody is there when kube-controller-manager calls. It
-// hears of a Failure that says so, and calls again.
+// testControllerKilled: no controller runs when kube-controller-manager calls. It gets a
+// Failure that says so, and calls again.
 func testControllerKilled(c *cluster) {
 	c.controller.Kill()
 	if s := c.callout("detach", "killed", "node-1"); s.Status != flex.StatusFailure || !strings.Contains(s.Message, "does not listen at "+c.socket()) {
@@ -153,14 +153,14 @@ func testVolumeGone(c *cluster) {
 func (c *cluster) deleteVolume(name string) {
 	c.t.Helper()
 	volumes := c.Admin().CoreV1().PersistentVolumes()
-	// Nobody runs the controller that takes away the protection.
+	// The controller that removes the protection does not run here.
 	_, err := volumes.Patch(c.t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	c.must(err)
 	c.must(volumes.Delete(context.Background(), name, metav1.DeleteOptions{}))
 }
 
-// testLost: somebody deletes what is attached. kube-controller-manager, which
-// asks every minute, here every second, has it attached again.
+// testLost: an attachment is deleted. kube-controller-manager, which asks every minute,
+// here every second, has the volume attached again.
 func testLost(c *cluster) {
 	c.flex("lost")
 	c.pod("lost", "node-1")

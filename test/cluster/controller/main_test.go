@@ -35,13 +35,13 @@ const (
 	flexDriver = "example.com/disk"
 	csiDriver  = "disk.csi.example.com"
 	namespace  = "flex2csi"
-	// patience is far more than anything needs that is waited for.
+	// patience bounds each wait.
 	patience = time.Minute
 	// rounds is a few rounds of kube-controller-manager.
 	rounds = 3 * time.Second
 )
 
-// A cluster is a control plane with flex2csi beside it.
+// A cluster is a control plane and flex2csi.
 type cluster struct {
 	*controlplane.Plane
 	t *testing.T
@@ -68,7 +68,7 @@ func start(t *testing.T) *cluster {
 	c.CSIDriver(csiDriver, storagev1.CSIDriverSpec{})
 	args := []string{
 		"--dir", c.path("storage"), "--name", csiDriver, "--attach", "--directories", "--call-log", c.path("calls"),
-		"--endpoint", c.path("csi.sock"), "--controller-endpoint", c.path("ctl.sock"), "--node-id", "nobody",
+		"--endpoint", c.path("csi.sock"), "--controller-endpoint", c.path("ctl.sock"), "--node-id", "none",
 	}
 	for _, node := range nodes() {
 		c.Node(node, controlplane.NodeDriver{Name: csiDriver, NodeID: node})
@@ -151,7 +151,7 @@ func (c *cluster) wait(what string, done func() bool) {
 	c.t.Helper()
 	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			c.t.Fatalf("waited in vain for %s", what)
+			c.t.Fatalf("timeout: %s", what)
 		}
 	}
 }

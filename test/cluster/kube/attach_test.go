@@ -41,7 +41,7 @@ func TestAttachments(t *testing.T) {
 		{"finalizer", testFinalizer},
 		{"beginning", testBeginning},
 		{"taken over", testTakenOver},
-		{"fate", testFate},
+		{"PV state", testPVState},
 		{"handed back", testHandedBack},
 		{"about to go", testAboutToGo},
 		{"volumes", testVolumes},

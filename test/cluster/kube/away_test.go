@@ -30,7 +30,7 @@ func testAway(t *testing.T, p *controlplane.Plane) {
 	}
 	d.proxy.Back()
 
-	// It comes back while it is waited for.
+	// The API server comes back during the wait.
 	done := attaching(t, d, a)
 	x.wait(name(a), there)
 	d.proxy.Away()
@@ -77,7 +77,7 @@ func testAway(t *testing.T, p *controlplane.Plane) {
 	}
 }
 
-// testUnanswered: an attachment whose request was not answered is there.
+// testUnanswered: the request was not answered, and the attachment exists.
 func testUnanswered(t *testing.T, p *controlplane.Plane) {
 	d, x := start(t, p, "node-1"), attacher{p, t}
 	a := volume("unanswered", "node-1")
@@ -114,7 +114,7 @@ func testUnanswered(t *testing.T, p *controlplane.Plane) {
 	}
 }
 
-// testWatches: watches that end, and expire, are begun anew.
+// testWatches: watches that end or expire are started again.
 func testWatches(t *testing.T, p *controlplane.Plane) {
 	d, x := start(t, p, "node-1"), attacher{p, t}
 	for i, fault := range []controlplane.Fault{
@@ -136,8 +136,7 @@ func testWatches(t *testing.T, p *controlplane.Plane) {
 	}
 }
 
-// testReplaced: what somebody has made in the place of what was to be deleted
-// stays.
+// testReplaced: an object that has replaced the one to delete stays.
 func testReplaced(t *testing.T, p *controlplane.Plane) {
 	d, x := start(t, p, "node-1"), attacher{p, t}
 	a := volume("replaced", "node-1")
@@ -198,8 +197,8 @@ func testDeaf(t *testing.T, p *controlplane.Plane) {
 	d.proxy.Heal()
 }
 
-// testFinalizer: who deletes what the external-attacher has not begun with
-// notices if it begins just then. Nobody would ever detach otherwise.
+// testFinalizer: a delete before the external-attacher has begun fails if it begins just
+// then. Otherwise the volume would never be detached.
 func testFinalizer(t *testing.T, p *controlplane.Plane) {
 	d, x := start(t, p, "node-1"), attacher{p, t}
 	a := volume("begun", "node-1")

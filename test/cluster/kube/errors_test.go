@@ -77,7 +77,7 @@ func testDriverFails(t *testing.T, p *controlplane.Plane) {
 	}
 }
 
-// testDeleted: what somebody deletes is made anew, after it is gone.
+// testDeleted: an attachment that was deleted is re-created when it is gone.
 func testDeleted(t *testing.T, p *controlplane.Plane) {
 	d, x := start(t, p, "node-1"), attacher{p, t}
 	a := volume("deleted", "node-1")
@@ -114,13 +114,13 @@ func testDeleted(t *testing.T, p *controlplane.Plane) {
 	}
 }
 
-// testChanged: what was not done yet and asked for wrongly is asked for anew.
+// testChanged: an attachment with a wrong spec that is not attached yet is re-created.
 func testChanged(t *testing.T, p *controlplane.Plane) {
 	d, x := start(t, p, "node-1"), attacher{p, t}
 	a := volume("changed", "node-1")
 	a.Context = map[string]string{"share": "/worng"}
 	if _, err := d.Attach(within(t, time.Second), a); err == nil {
-		t.Error("attached by nobody")
+		t.Error("attached without an attacher")
 	}
 	first := x.get(name(a))
 	x.fail(name(a), "no such share", 5)

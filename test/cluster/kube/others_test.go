@@ -62,8 +62,9 @@ func testForeign(t *testing.T, p *controlplane.Plane) {
 	x.detach(name(a))
 }
 
-// testUsurped: whoever may make attachments can take a name. What has it and is
-// another's is neither used nor deleted, though it is attached and has the labels.
+// testUsurped: any user who may create attachments can take a name. An attachment of
+// another volume with the name is neither used nor deleted, even if it is attached and
+// has the labels.
 func testUsurped(t *testing.T, p *controlplane.Plane) {
 	d, x := start(t, p, "node-1"), attacher{p, t}
 	client := p.Admin().StorageV1().VolumeAttachments()
@@ -123,7 +124,7 @@ func testElsewhere(t *testing.T, p *controlplane.Plane) {
 	}
 	testenv.Eventually(t, "there is an event", func() bool { return hasEvent(t, p, "default", "second", "multi-attach") })
 
-	// While it is being detached there, whoever wants it waits.
+	// While it is being detached there, the other node waits.
 	detached := make(chan error, 1)
 	go func() { detached <- d1.Detach(within(t, 20*time.Second), a1) }()
 	x.wait(name(a1), leaving)

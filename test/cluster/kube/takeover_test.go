@@ -79,8 +79,8 @@ func nodeHas(t *testing.T, p *controlplane.Plane, inUse, attached string) {
 	}
 }
 
-// testHandedBack: what the control plane is about to detach, as after a migration
-// that was rolled back, is waited for and asked for anew.
+// testHandedBack: if the control plane is about to detach the volume, as after a
+// rollback, attach waits for that and creates the attachment again.
 func testHandedBack(t *testing.T, p *controlplane.Plane) {
 	d, x := start(t, p, "node-1"), attacher{p, t}
 	stop := x.run()
@@ -153,7 +153,7 @@ func testAboutToGo(t *testing.T, p *controlplane.Plane) {
 			done <- err
 		}()
 		looks := 0
-		testenv.Eventually(t, "it is waited for", func() bool {
+		testenv.Eventually(t, "attach waits", func() bool {
 			looks += d.proxy.Requests()["get nodes"]
 			return looks > 1
 		})
@@ -164,21 +164,21 @@ func testAboutToGo(t *testing.T, p *controlplane.Plane) {
 	}
 	nodeHas(t, p, "", "")
 	if got := <-attaching(t, d, a); got.err != nil || got.attached.Lent {
-		t.Errorf("nobody is about to detach it: %+v", got)
+		t.Errorf("it is not about to be detached: %+v", got)
 	}
 	if err := d.Detach(within(t, 5*time.Second), a); err != nil {
 		t.Error(err)
 	}
 }
 
-// testFate: a volume that a pod has without a PersistentVolume has lost none.
-func testFate(t *testing.T, p *controlplane.Plane) {
+// testPVState: an inline volume has not lost its PersistentVolume.
+func testPVState(t *testing.T, p *controlplane.Plane) {
 	c := start(t, p, "node-1").cluster
-	p.ServiceAccount("default", "fate")
+	p.ServiceAccount("default", "inline")
 	pod, err := p.Admin().CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "fate"},
+		ObjectMeta: metav1.ObjectMeta{Name: "inline"},
 		Spec: corev1.PodSpec{
-			NodeName: "node-1", ServiceAccountName: "fate", Containers: []corev1.Container{{Name: "c", Image: "i"}},
+			NodeName: "node-1", ServiceAccountName: "inline", Containers: []corev1.Container{{Name: "c", Image: "i"}},
 			Volumes: []corev1.Volume{{Name: "own", VolumeSource: corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{Driver: flexDriver}}}},
 		},
 	}, metav1.CreateOptions{})

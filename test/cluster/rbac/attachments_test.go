@@ -132,8 +132,7 @@ func testNodeDeletes(t *testing.T, p *controlplane.Plane) {
 	wantDone(t, "delete what is on its own node", second.delete(others.Name))
 }
 
-// testNodeChanges: there is no right to it; and if somebody gives it, the policy
-// refuses.
+// testNodeChanges: nodes have no right to it; and with the right, the policy refuses.
 func testNodeChanges(t *testing.T, p *controlplane.Plane) {
 	node := attacher{t, p.Client(podToken(t, p, nodeUser, "node-1"))}
 	va := volumeAttachment("node-1", "changed")
@@ -268,7 +267,7 @@ func testSweeper(t *testing.T, p *controlplane.Plane) {
 	wantDone(t, "sweep it", c.delete(va.Name))
 }
 
-// testOthers: nobody else is hit, whatever they do with our labels or theirs.
+// testOthers: other users are not restricted, with our labels or their own.
 func testOthers(t *testing.T, p *controlplane.Plane) {
 	if _, err := p.Admin().CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -290,7 +289,7 @@ func testOthers(t *testing.T, p *controlplane.Plane) {
 		for why, change := range refused {
 			va := volumeAttachment("node-1", "others")
 			change(va)
-			va.Finalizers, va.OwnerReferences = nil, nil // nobody would remove them
+			va.Finalizers, va.OwnerReferences = nil, nil // no controller would remove them
 			wantDone(t, who+" makes what a node could not: "+why, client.create(va))
 			wantDone(t, who+" deletes it", client.delete(va.Name))
 		}

@@ -131,7 +131,7 @@ func (a attacher) delete(name string) error {
 	return a.StorageV1().VolumeAttachments().Delete(a.t.Context(), name, metav1.DeleteOptions{})
 }
 
-// wantRefused wants that the policy, and nobody else, has said no and why.
+// wantRefused checks that the policy itself has refused, and why.
 func wantRefused(t *testing.T, err error, why string) {
 	t.Helper()
 	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") || !strings.Contains(err.Error(), why) {

@@ -109,7 +109,7 @@ func rights(c kubernetes.Interface) map[string]try {
 	}
 }
 
-// noRights are some of those that nobody of flex2csi has.
+// noRights are some rights that no part of flex2csi has.
 func noRights(c kubernetes.Interface) map[string]try {
 	core, storage := c.CoreV1(), c.StorageV1()
 	none, all := metav1.GetOptions{}, metav1.ListOptions{}

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 )
 
-// file is where rules come from. Beside it, with the suffix .used, is how
+// file is where rules come from. Next to it, with the suffix .used, is how
 // often each was applied, so that a rule which kills the driver once does not
 // kill it each time it is started again.
 type file struct {
@@ -33,7 +33,7 @@ func FromFile(path string) *Injector {
 	return &Injector{file: &file{path: path}}
 }
 
-// WriteFile writes rules for FromFile, all at once. Counting starts anew.
+// WriteFile writes rules for FromFile, all at once. The counts are reset.
 func WriteFile(path string, rules ...Rule) error {
 	if rules == nil {
 		rules = []Rule{}

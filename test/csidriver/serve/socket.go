@@ -18,8 +18,8 @@ func SocketPath(endpoint string) (string, error) {
 	return "", fmt.Errorf("endpoint %q: want unix:///path", endpoint)
 }
 
-// listenAt replaces a socket that a killed driver left behind, but not one at
-// which somebody answers.
+// listenAt replaces a socket that a killed driver left behind, but not one with a
+// listener.
 func listenAt(path string) (net.Listener, error) {
 	if isAnswered(path) {
 		return nil, fmt.Errorf("socket %s: another driver listens there", path)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// A Story is told step by step. The first step that goes wrong is shown, and whoever
-// tells it does nothing from there on, so that its parts can be read without it.
+// A Story is told step by step. The first step that fails is shown, and the following
+// ones do nothing, so that the parts of a story need no error handling.
 type Story struct {
 	*Screen
 	// Short shortens what goes wrong for people; nil: it is shown as it is.

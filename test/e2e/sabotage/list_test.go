@@ -101,7 +101,7 @@ func inTakeOver() []sabotage {
 			new:  "func (c *plan) owner(next bool) volstate.Owner {\n\tif c != nil {\n\t\treturn volstate.Ours\n\t}",
 		},
 		{
-			name: "attached-as-lent", scenario: "migrate-rollback-later", want: "the control plane tried to detach",
+			name: "attached-as-managed", scenario: "migrate-rollback-later", want: "the control plane tried to detach",
 			file: "internal/kube/handback.go",
 			old:  "if w.owner == attachment.AttachedByController {", new: "if w.owner == attachment.AttachedByController || w != nil {",
 		},

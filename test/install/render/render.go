@@ -46,8 +46,8 @@ func File(path string) ([]*unstructured.Unstructured, error) {
 	return decode(text)
 }
 
-// Overlay builds an overlay of install with components of install on top, as
-// somebody's own kustomization has them.
+// Overlay builds an overlay of install with components of install on top, as in a user's
+// own kustomization.
 func Overlay(install, overlay string, components ...string) ([]*unstructured.Unstructured, error) {
 	if len(components) == 0 {
 		return Kustomize(filepath.Join(install, "overlays", overlay))

@@ -1,5 +1,5 @@
 // Command pause is the first process of each pod: it holds the pod's namespaces
-// and buries orphans, if containers share their processes.
+// and reaps orphans, if containers share their processes.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Fusedriver is a CSI driver whose mounts die with it; see package fusedriver.
+// Fusedriver is a CSI driver for tests. Its mounts die with it; see package fusedriver.
 package main
 
 import (

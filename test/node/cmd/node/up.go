@@ -67,7 +67,7 @@ func (c *command) up(images []string) error {
 	return nil
 }
 
-// serve is the node: it runs inside, until somebody ends it.
+// serve is the node: it runs inside, until it is stopped.
 func (c *command) serve(images []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
