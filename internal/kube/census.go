@@ -62,11 +62,7 @@ func (c *census) others(want *csivol.Attachment) (live, leaving []storagev1.Volu
 // takeCensus lists without a resourceVersion: the answer comes from etcd.
 func (c *Cluster) takeCensus(ctx context.Context) (*census, error) {
 	taken := &census{}
-	err := pages(ctx, metav1.ListOptions{}, c.storage.VolumeAttachments().List, func(l *storagev1.VolumeAttachmentList) {
-		for i := range l.Items {
-			taken.add(&l.Items[i])
-		}
-	})
+	err := each(ctx, "list VolumeAttachments", metav1.ListOptions{}, c.storage.VolumeAttachments().List, taken.add)
 	taken.index()
 	return taken, err
 }

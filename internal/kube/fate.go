@@ -51,14 +51,9 @@ func (c *Cluster) Fate(ctx context.Context, persistentVolume string, key csivol.
 
 // ClaimUsed reports whether a pod of a node uses a claim, and has not finished.
 func (c *Cluster) ClaimUsed(ctx context.Context, claim csivol.ObjectRef, node string) (used bool, err error) {
-	err = pages(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}, c.core.Pods(claim.Namespace).List, func(l *corev1.PodList) {
-		for i := range l.Items {
-			p := &l.Items[i]
-			used = used || !kubeobject.PodFinished(p) && kubeobject.PodUsesClaim(p, claim.Namespace, claim.Name)
-		}
+	what := "list pods of node " + node + " in namespace " + claim.Namespace
+	err = each(ctx, what, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}, c.core.Pods(claim.Namespace).List, func(p *corev1.Pod) {
+		used = used || !kubeobject.PodFinished(p) && kubeobject.PodUsesClaim(p, claim.Namespace, claim.Name)
 	})
-	if err != nil {
-		return false, failed(err, "list pods of node "+node+" in namespace "+claim.Namespace)
-	}
-	return used, nil
+	return used && err == nil, err
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/kubelet"
@@ -31,13 +30,10 @@ func (c *Cluster) Version(ctx context.Context) (string, error) {
 
 // ListDrivers asks for all CSIDriver objects; CSIDriver takes them from an informer.
 func (c *Cluster) ListDrivers(ctx context.Context) (all []storagev1.CSIDriver, err error) {
-	err = pages(ctx, metav1.ListOptions{}, c.storage.CSIDrivers().List, func(l *storagev1.CSIDriverList) {
-		all = append(all, l.Items...)
+	err = each(ctx, "list CSIDrivers", metav1.ListOptions{}, c.storage.CSIDrivers().List, func(o *storagev1.CSIDriver) {
+		all = append(all, *o)
 	})
-	if err != nil {
-		return nil, failed(err, "list CSIDrivers")
-	}
-	return all, nil
+	return all, err
 }
 
 // NodeDrivers asks for the CSI drivers that are registered on a node.
@@ -45,11 +41,8 @@ func (c *Cluster) NodeDrivers(ctx context.Context, node string) ([]storagev1.CSI
 	o, err := request(ctx, func(ctx context.Context) (*storagev1.CSINode, error) {
 		return c.storage.CSINodes().Get(ctx, node, metav1.GetOptions{})
 	})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, failed(err, "look at CSINode "+node)
+	if o, err = orNone(o, err, "look at CSINode "+node); o == nil {
+		return nil, err
 	}
 	return o.Spec.Drivers, nil
 }

@@ -27,7 +27,7 @@ func exclusive(a *csivol.Attachment) bool {
 func (w *wait) others(ctx context.Context) (live, leaving []storagev1.VolumeAttachment, err error) {
 	c, err := w.cluster.everywhere.get(ctx, w.cluster.takeCensus)
 	if err != nil {
-		return nil, nil, failed(err, "ask which nodes have volume "+aboutVolume(w.want))
+		return nil, nil, flex.Errorf(flex.CodeOf(err), "ask which nodes have volume %s: %w", aboutVolume(w.want), err)
 	}
 	live, leaving = c.others(w.want)
 	return live, leaving, nil

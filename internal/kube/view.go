@@ -6,8 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
@@ -18,19 +20,39 @@ import (
 // pageSize keeps answers small where there are thousands of objects.
 const pageSize = 500
 
-// pages lists objects page by page. Each page has its own deadline.
-func pages[L metav1.ListInterface](ctx context.Context, o metav1.ListOptions, list func(context.Context, metav1.ListOptions) (L, error), each func(L)) error {
+// each lists objects page by page, each page with its own deadline. what is what failed
+// if one fails.
+func each[T any, L interface {
+	runtime.Object
+	metav1.ListInterface
+}](ctx context.Context, what string, o metav1.ListOptions, list func(context.Context, metav1.ListOptions) (L, error), do func(*T)) error {
 	o.Limit = pageSize
 	for {
 		l, err := request(ctx, func(ctx context.Context) (L, error) { return list(ctx, o) })
-		if err != nil {
-			return err
+		if err == nil {
+			err = meta.EachListItem(l, func(item runtime.Object) error {
+				do(any(item).(*T))
+				return nil
+			})
 		}
-		each(l)
+		if err != nil {
+			return failed(err, what)
+		}
 		if o.Continue = l.GetContinue(); o.Continue == "" {
 			return nil
 		}
 	}
+}
+
+// orNone returns nil for an object that does not exist.
+func orNone[T any](o *T, err error, what string) (*T, error) {
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // there is none
+	case err != nil:
+		return nil, failed(err, what)
+	}
+	return o, nil
 }
 
 // ListAttachments asks for all VolumeAttachments, or for those of flex2csi.
@@ -52,15 +74,10 @@ func (c *Cluster) FindAttachments(ctx context.Context, persistentVolume, node st
 }
 
 func (c *Cluster) attachmentsWith(ctx context.Context, selected labels.Set, what string) (all []storagev1.VolumeAttachment, err error) {
-	err = pages(ctx, metav1.ListOptions{LabelSelector: selected.String()}, c.storage.VolumeAttachments().List, func(l *storagev1.VolumeAttachmentList) {
-		for i := range l.Items {
-			all = append(all, slimAttachment(&l.Items[i]))
-		}
+	err = each(ctx, what, metav1.ListOptions{LabelSelector: selected.String()}, c.storage.VolumeAttachments().List, func(o *storagev1.VolumeAttachment) {
+		all = append(all, slimAttachment(o))
 	})
-	if err != nil {
-		return nil, failed(err, what)
-	}
-	return all, nil
+	return all, err
 }
 
 // GetAttachment asks for a VolumeAttachment by name; nil if there is none.
@@ -68,13 +85,7 @@ func (c *Cluster) GetAttachment(ctx context.Context, name string) (*storagev1.Vo
 	o, err := request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachment, error) {
 		return c.storage.VolumeAttachments().Get(ctx, name, metav1.GetOptions{})
 	})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil //nolint:nilnil // there is none
-	case err != nil:
-		return nil, failed(err, "look at VolumeAttachment "+name)
-	}
-	return o, nil
+	return orNone(o, err, "look at VolumeAttachment "+name)
 }
 
 // slimAttachment returns a VolumeAttachment without volume attributes and attachment
@@ -94,15 +105,10 @@ func slimAttachment(o *storagev1.VolumeAttachment) storagev1.VolumeAttachment {
 // ListNodes asks for all nodes, and keeps only the parts of [slimNode]: there may be
 // thousands.
 func (c *Cluster) ListNodes(ctx context.Context) (all []corev1.Node, err error) {
-	err = pages(ctx, metav1.ListOptions{}, c.core.Nodes().List, func(l *corev1.NodeList) {
-		for i := range l.Items {
-			all = append(all, slimNode(&l.Items[i]))
-		}
+	err = each(ctx, "list nodes", metav1.ListOptions{}, c.core.Nodes().List, func(o *corev1.Node) {
+		all = append(all, slimNode(o))
 	})
-	if err != nil {
-		return nil, failed(err, "list nodes")
-	}
-	return all, nil
+	return all, err
 }
 
 // GetNode asks for a node; nil if there is none.
@@ -110,13 +116,7 @@ func (c *Cluster) GetNode(ctx context.Context, name string) (*corev1.Node, error
 	o, err := request(ctx, func(ctx context.Context) (*corev1.Node, error) {
 		return c.core.Nodes().Get(ctx, name, metav1.GetOptions{})
 	})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil //nolint:nilnil // there is none
-	case err != nil:
-		return nil, failed(err, "look at node "+name)
-	}
-	return o, nil
+	return orNone(o, err, "look at node "+name)
 }
 
 // slimNode returns a node without its large parts: labels, images, addresses and
@@ -134,15 +134,10 @@ func slimNode(o *corev1.Node) corev1.Node {
 
 // PodsOf asks for the pods of a node, and keeps only the parts of [slimPod].
 func (c *Cluster) PodsOf(ctx context.Context, node string) (all []corev1.Pod, err error) {
-	err = pages(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}, c.core.Pods("").List, func(l *corev1.PodList) {
-		for i := range l.Items {
-			all = append(all, slimPod(&l.Items[i]))
-		}
+	err = each(ctx, "list pods of node "+node, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}, c.core.Pods("").List, func(o *corev1.Pod) {
+		all = append(all, slimPod(o))
 	})
-	if err != nil {
-		return nil, failed(err, "list pods of node "+node)
-	}
-	return all, nil
+	return all, err
 }
 
 // slimPod returns a pod without its containers. Of its volumes it keeps those with a

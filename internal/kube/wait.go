@@ -5,7 +5,6 @@ import (
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -89,14 +88,10 @@ func (w *wait) get(ctx context.Context) (*storagev1.VolumeAttachment, error) {
 	o, err := request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachment, error) {
 		return w.cluster.storage.VolumeAttachments().Get(ctx, w.name, metav1.GetOptions{})
 	})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil //nolint:nilnil // there is none
-	case err != nil:
-		return nil, failed(err, "look for VolumeAttachment "+w.name+" of volume "+aboutVolume(w.want))
+	if o, err = orNone(o, err, "look for VolumeAttachment "+w.name+" of volume "+aboutVolume(w.want)); o != nil {
+		w.notice(o)
 	}
-	w.notice(o)
-	return o, nil
+	return o, err
 }
 
 // notice starts an informer for an attachment that is not ours.
