@@ -174,7 +174,7 @@ test-install: $(BIN)/testsum ## image and manifests: kustomize and Helm agree, f
 
 # A control plane of Kubernetes. Not static and not -trimpath: so its packages
 # are compiled once for it and for test/contract.
-CONTROL_PLANE := k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager \
+CONTROL_PLANE := $(foreach program,kube-apiserver kube-controller-manager kube-scheduler,k8s.io/kubernetes/cmd/$(program)) \
 	github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher
 KUBERNETES_VERSION = $(shell cd test/kubernetes && go list $(MODFILE) -m -f '{{.Version}}' k8s.io/kubernetes)
 KUBERNETES_STAMP   = $(foreach package,k8s.io/component-base/version k8s.io/client-go/pkg/version, \
@@ -188,7 +188,7 @@ control-plane:
 
 # A node: the control plane, a kubelet and a container runtime, as test/node
 # starts them. What is not of Go comes unpacked out of Debian's packages.
-NODE_PROGRAMS    := $(foreach program,kube-scheduler kubelet kubectl,k8s.io/kubernetes/cmd/$(program))
+NODE_PROGRAMS    := $(foreach program,kubelet kubectl,k8s.io/kubernetes/cmd/$(program))
 CONTAINERD_STAMP  = -X github.com/containerd/containerd/v2/version.Version=$(shell cd test/containerd && go list -m -f '{{.Version}}' github.com/containerd/containerd/v2)
 
 .PHONY: node-programs

@@ -347,18 +347,22 @@ func testWatch(w *world) {
 	uid, _ = w.made(c, "watched")
 	says(`"name":"watched"`)
 	x.CutWatches()
+	w.ends(events)
+
+	events, err = c.Watch(ctx, pvs(), "", "nobody")
+	w.check(err)
+	end()
+	w.ends(events)
+}
+
+// ends: there is no event any more but that of the error.
+func (w *world) ends(events <-chan watch.Event) {
+	w.t.Helper()
 	e, more := w.next(events)
 	if more && e.Type == watch.Error {
 		e, more = w.next(events)
 	}
 	if more {
 		w.t.Fatalf("after the end: %s", e.Type)
-	}
-
-	events, err = c.Watch(ctx, pvs(), "", "nobody")
-	w.check(err)
-	end()
-	if e, more := w.next(events); more {
-		w.t.Fatalf("of nobody: %s", e.Type)
 	}
 }
