@@ -219,7 +219,9 @@ type Bridge struct {
 	mu      sync.Mutex
 	volumes map[csivol.Key]*volume
 	byDir   map[string]csivol.Key
-	lost    map[persistentVolume][]string // directories of volumes whose record was lost
+	// unmarked are device mount paths of which the reconciler has removed the marker.
+	unmarked map[string]bool
+	lost     map[persistentVolume][]string // directories of volumes whose record was lost
 }
 
 // Callouts returns those of one FlexVolume driver, for flex.Run.

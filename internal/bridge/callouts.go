@@ -121,6 +121,7 @@ func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) e
 func (b *Bridge) unmountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) error {
 	key, ok := b.find(c.Dir)
 	if !ok {
+		b.noteMarker(c.Dir, true)
 		return b.Mounts.Unmount(ctx, c.Dir)
 	}
 	return b.bringTo(ctx, key, d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.UnmountDevice, Dir: c.Dir})

@@ -42,18 +42,35 @@ func stagingBelow(root string, key csivol.Key) string {
 	return filepath.Join(root, key.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(key.Handle))), "globalmount")
 }
 
-// device is the device mount path of a volume, if the kubelet has it: it makes the
-// directory before mountdevice and removes it after unmountdevice
-// (pkg/volume/flexvolume, Kubernetes v1.37.1).
+// device is the device mount path of a volume (kubelet, pkg/volume/flexvolume/util.go)
+// whose marker the reconciler has removed; empty: it has not. The kubelet may know the
+// path still, and then does not call mountdevice again.
 func (b *Bridge) device(d *FlexDriver, v *csivol.Volume) string {
 	if v == nil {
 		return ""
 	}
 	path := filepath.Join(b.KubeletDir, "plugins/kubernetes.io/flexvolume", d.Name, "mounts", v.Name)
-	if !b.there(path) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.unmarked[path] {
 		return ""
 	}
 	return path
+}
+
+// noteMarker notes whether there is a marker at a device mount path that the
+// reconciler has removed, or that is there again.
+func (b *Bridge) noteMarker(path string, there bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if there {
+		delete(b.unmarked, path)
+		return
+	}
+	if b.unmarked == nil {
+		b.unmarked = map[string]bool{}
+	}
+	b.unmarked[path] = true
 }
 
 // stageMounts returns where what is staged at a path is mounted: there, or directly

@@ -47,9 +47,13 @@ func (x *execution) act(s lifecycle.Step) (got lifecycle.Result, err error) {
 	case lifecycle.Unbind:
 		err = b.Mounts.Unmount(ctx, s.Dir)
 	case lifecycle.RemoveMarker:
-		err = b.Mounts.Unmount(ctx, s.Dir)
+		if err = b.Mounts.Unmount(ctx, s.Dir); err == nil {
+			b.noteMarker(s.Dir, x.w.Goal != lifecycle.Reconcile) // a kubelet that calls knows
+		}
 	case lifecycle.PlaceMarker:
-		err = b.Mounts.Marker(ctx, s.Dir)
+		if err = b.Mounts.Marker(ctx, s.Dir); err == nil {
+			b.noteMarker(s.Dir, true)
+		}
 	case lifecycle.RemoveDead:
 		err = x.removeDead(s.Dir)
 	case lifecycle.Tidy:

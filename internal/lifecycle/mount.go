@@ -24,9 +24,9 @@ func mountRules() []Rule {
 			}
 			return c.step(Claim)
 		}},
-		{"mark-again", "the device mount path is there, so that it is the kubelet's, and no marker is mounted: the reconciler removed it after the grace period", "mount the marker; without it the kubelet does not call unmountdevice", func(c *plan) *Step {
+		{"mark-again", "attach: true, and the marker is not mounted: the reconciler removed it after the grace period", "mount the marker; without it the kubelet does not call unmountdevice", func(c *plan) *Step {
 			device := c.driver().Device
-			if device == "" || c.r.Device != "" && c.r.Device != device || c.r.Device == device && c.see(TheDir, device).Mount.Mounted() {
+			if device == "" || c.r.Device == device && c.see(TheDir, device).Mount.Mounted() {
 				return nil
 			}
 			return &Step{Kind: PlaceMarker, Dir: device}

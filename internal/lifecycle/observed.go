@@ -189,8 +189,7 @@ type Driver struct {
 	// FSGroup: the policy is that the fsGroup is applied here (File or, for volumes
 	// of one node with a filesystem, ReadWriteOnceWithFSType).
 	FSGroup FSGroup
-	// Device is the device mount path of the volume, if the kubelet has made it; empty
-	// without attach: true.
+	// Device is the device mount path of the volume; empty without attach: true.
 	Device string
 	// RepairInUse: dead mounts are replaced even if containers have them.
 	RepairInUse bool
