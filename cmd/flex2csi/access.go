@@ -9,11 +9,11 @@ import (
 	"github.com/flex2csi/flex2csi/internal/version"
 )
 
-// apiAccess are the flags that say which API server is asked, and as whom.
+// apiAccess are the flags for the API server and the user.
 type apiAccess struct {
 	kubeconfig, context string
 	inCluster           bool
-	usual               bool // what no flag says is as kubectl has it
+	usual               bool // defaults are those of kubectl
 }
 
 // add adds the flags of kubectl, with its loading rules.
@@ -25,9 +25,8 @@ func (a *apiAccess) add(c *cobra.Command) {
 	c.MarkFlagsMutuallyExclusive("in-cluster", "context")
 }
 
-// addExplicit is for daemons, which talk to no API server unless they are told
-// to: one that finds it by itself would begin to attach volumes that it did not
-// attach before.
+// addExplicit is for daemons, which use an API server only on request: a daemon that
+// found one by itself would begin to attach volumes.
 func (a *apiAccess) addExplicit(c *cobra.Command) {
 	c.Flags().StringVar(&a.kubeconfig, "kubeconfig", "", "talk to the API server with this kubeconfig `file`; without it and --in-cluster the API server is not used")
 	a.addInCluster(c)

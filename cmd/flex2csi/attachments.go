@@ -12,8 +12,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kube"
 )
 
-// showAttachments is status --attachments: what the sweeper would say of each
-// VolumeAttachment, asked for now.
+// showAttachments is status --attachments: the current state of each VolumeAttachment.
 func (o *statusOptions) showAttachments(ctx context.Context, names []string, env environment) error {
 	cluster, err := o.api.connect(kube.Options{})
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/version"
 )
 
-// requireCluster: fields that mean nothing without access to the API server
-// would be a promise that is not kept.
+// requireCluster refuses fields of the configuration that need the API server without
+// access to it.
 func (a *apiAccess) requireCluster(c *bridgeconfig.Configuration) error {
 	if fields := c.WantsCluster(); len(fields) > 0 && !a.given() {
 		return fmt.Errorf("the configuration needs access to the API server (%s): give --in-cluster or --kubeconfig", strings.Join(fields, ", "))
@@ -30,20 +30,20 @@ func (a *apiAccess) requireCluster(c *bridgeconfig.Configuration) error {
 	return nil
 }
 
-// nodeCluster is the cluster as a node sees it; nil: there is no access to it.
+// nodeCluster is the cluster as a node sees it; nil: no access.
 type nodeCluster struct {
 	*kube.Cluster
 	attachments *kube.Attachments
 }
 
-// cluster connects a node's daemon, if it is to be.
+// cluster connects a node's daemon, if the flags say so.
 func (o *serveOptions) cluster(m *daemon.Metrics, log *slog.Logger) (*nodeCluster, error) {
 	if !o.api.given() {
 		return nil, nil //nolint:nilnil // documented
 	}
 	c, err := o.api.connect(kube.Options{
 		Node: o.nodeName,
-		// No names of records.
+		// These are not names of records.
 		StateFile:   filepath.Join(o.stateDir, "csidrivers"),
 		VolumesFile: filepath.Join(o.stateDir, "persistentvolumes"),
 		Observe: func(r kube.Request) {
@@ -57,7 +57,7 @@ func (o *serveOptions) cluster(m *daemon.Metrics, log *slog.Logger) (*nodeCluste
 	return &nodeCluster{c, c.Attachments(o.nodeName, attachment.AttachedByNode)}, nil
 }
 
-// run keeps what is known of the cluster up to date until stop is called.
+// run keeps the informers up to date until stop is called.
 func (c *nodeCluster) run(ctx context.Context) (stop func()) {
 	if c == nil {
 		return func() {}
@@ -92,8 +92,8 @@ func (c *nodeCluster) tell(b *bridge.Bridge, stateDir string, log *slog.Logger) 
 	return []func(context.Context){t.Run}
 }
 
-// stagingDrivers asks the CSI drivers whether they stage volumes. One that is away
-// now may answer the next time.
+// stagingDrivers asks the CSI drivers whether they stage volumes. A driver that does not
+// answer now may answer the next time.
 func stagingDrivers(all map[string]*bridge.FlexDriver) func(context.Context) []string {
 	return func(ctx context.Context) []string {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -110,7 +110,7 @@ func stagingDrivers(all map[string]*bridge.FlexDriver) func(context.Context) []s
 	}
 }
 
-// status is for those who look.
+// status returns the cluster's part of the status.
 func (c *nodeCluster) status() *bridgestatus.Cluster {
 	if c == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/version"
 )
 
-// environment is what a command has of the process.
+// environment has the streams of the process.
 type environment struct {
 	in       io.Reader
 	out, err io.Writer
@@ -23,7 +23,7 @@ func streams(c *cobra.Command) environment {
 	return environment{in: c.InOrStdin(), out: c.OutOrStdout(), err: c.ErrOrStderr()}
 }
 
-// newRoot returns flex2csi. Each command is made by the constructor in its file.
+// newRoot returns flex2csi. The file of each command has its constructor.
 func newRoot() *cobra.Command {
 	root := group(&cobra.Command{
 		Use:   "flex2csi",
@@ -78,8 +78,7 @@ func group(c *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// checkHelpArguments makes an unknown command a usage error of cobra's help,
-// too.
+// checkHelpArguments makes an unknown command a usage error of cobra's help, too.
 func checkHelpArguments(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
@@ -95,7 +94,7 @@ func checkHelpArguments(root *cobra.Command) {
 	}
 }
 
-// usageError is a command called in a wrong way.
+// usageError is an error in the command line.
 type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
@@ -103,8 +102,8 @@ func (e *usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// noArguments is for commands that take flags only. The error of cobra.NoArgs is
-// about an unknown command.
+// noArguments is for commands that take only flags. cobra.NoArgs reports an unknown
+// command instead.
 func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usagef("unexpected argument %q", args[0])
@@ -112,7 +111,7 @@ func noArguments(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// untilInterrupted is a context that ends with Ctrl-C.
+// untilInterrupted returns a context that ends with Ctrl-C.
 func untilInterrupted(c *cobra.Command) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/strict"
 )
 
-// defaultConfig is where the configuration is, if no flag says otherwise.
+// defaultConfig is the default of --config.
 const defaultConfig = "/etc/flex2csi/config.yaml"
 
 func addConfig(set *pflag.FlagSet, path *string) {

@@ -80,7 +80,7 @@ func (o *controllerOptions) control(c *cobra.Command) error {
 	return o.run(ctx, config, mappers, o.logger(env))
 }
 
-// load reads the configuration, of which the sweeper wants nothing.
+// load reads the configuration. Sweeping alone needs none.
 func (o *controllerOptions) load(env environment) (*bridgeconfig.Configuration, map[string]*mapping.Mapper, error) {
 	if o.socket == "" {
 		return &bridgeconfig.Configuration{}, nil, nil
@@ -93,7 +93,7 @@ func (o *controllerOptions) load(env environment) (*bridgeconfig.Configuration, 
 	return c, mappers, err
 }
 
-// run puts it together.
+// run runs the parts of the controller.
 func (o *controllerOptions) run(ctx context.Context, c *bridgeconfig.Configuration, mappers map[string]*mapping.Mapper, log *slog.Logger) error {
 	metrics := daemon.NewMetrics()
 	cluster, err := o.api.connect(kube.Options{Log: log, NoCSIDrivers: o.socket == "", Observe: func(r kube.Request) {
@@ -117,7 +117,7 @@ func (o *controllerOptions) run(ctx context.Context, c *bridgeconfig.Configurati
 		election := kube.Election{Namespace: cmp.Or(o.leaseNamespace, podNamespace(), "flex2csi"), Name: leaseName, Identity: identity()}
 		options.Background = append(options.Background, func(ctx context.Context) { cluster.Lead(ctx, election, saying(log, election, sweeper.Run)) })
 	}
-	// Calls that are being drained want to see what becomes of their attachments.
+	// Calls that are being drained still wait for their attachments.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	var watching sync.WaitGroup
 	watching.Go(func() { cluster.Run(life) })
@@ -127,7 +127,7 @@ func (o *controllerOptions) run(ctx context.Context, c *bridgeconfig.Configurati
 	return errors.Join(err, o.leave(log))
 }
 
-// saying has the log say when this is the one that sweeps.
+// saying logs when this process begins and ends to sweep.
 func saying(log *slog.Logger, e kube.Election, sweep func(context.Context)) func(context.Context) {
 	log = log.With("lease", e.Namespace+"/"+e.Name, "identity", e.Identity)
 	return func(ctx context.Context) {
@@ -149,7 +149,7 @@ func (o *controllerOptions) leave(log *slog.Logger) error {
 	return err
 }
 
-// podNamespace is that of the pod's service account; empty outside of one.
+// podNamespace returns the namespace of the pod; empty outside of one.
 func podNamespace() string {
 	data, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 	if err != nil {
@@ -158,7 +158,7 @@ func podNamespace() string {
 	return strings.TrimSpace(string(data))
 }
 
-// identity tells this process apart from others, those before it included.
+// identity is unique to this process.
 func identity() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -99,8 +99,8 @@ func (o *doctorOptions) examine(c *cobra.Command) error {
 	return nil
 }
 
-// hostRoot is where the node's / is in this pod, as install was told. On the node
-// itself there is nothing.
+// hostRoot returns where the pod has the node's /, as recorded by install; empty on the
+// node itself.
 func hostRoot(stateDir string) string {
 	word, err := nodeinstall.Read(stateDir)
 	if err != nil || word.HostRoot == "" {
@@ -112,7 +112,7 @@ func hostRoot(stateDir string) string {
 	return word.HostRoot
 }
 
-// errNothing keeps scripts from taking silence for health.
+// errNothing: a script must not mistake silence for success.
 var errNothing = errors.New("nothing to check: run this as root on a node, or give it --kubeconfig")
 
 // choose decides what to check.
@@ -131,7 +131,7 @@ func (o *doctorOptions) choose() error {
 	return o.self()
 }
 
-// connect sends no request yet.
+// connect makes the client, without a request.
 func (o *doctorOptions) connect() error {
 	c, err := o.api.connect(kube.Options{UserAgent: "flex2csi-doctor"})
 	switch {
@@ -146,8 +146,8 @@ func (o *doctorOptions) connect() error {
 	return nil
 }
 
-// haltedMigrations are those that stopped half-way. Who may not read the journal,
-// as the daemon's ServiceAccount on a node, is not one who migrates.
+// haltedMigrations returns migrations that stopped before the end; none if the user may
+// not read the journal, as the daemon's ServiceAccount.
 func haltedMigrations(ctx context.Context, c *kube.Cluster) (all []doctor.Migration, err error) {
 	observer := &migrate.Observer{Client: c.Objects(), Journal: journal.New(c.Objects(), migrate.Namespace, ""), Now: time.Now, Dead: process.Dead}
 	halted, err := observer.Halted(ctx)
@@ -163,8 +163,8 @@ func haltedMigrations(ctx context.Context, c *kube.Cluster) (all []doctor.Migrat
 // isNode: on a workstation findings about a node do not help.
 func isNode() bool { return os.Getuid() == 0 }
 
-// self has mounts asked by this program again. On a node people call it out of its
-// container, by way of the process there, and then it is not where it believes to be.
+// self sets the command that checks mounts to this program. An operator may run it from
+// the daemon's container by /proc/PID/root, so that its path does not exist here.
 func (o *doctorOptions) self() error {
 	self, err := os.Executable()
 	if err != nil {

@@ -24,8 +24,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// nodeOptions are the flags that say which node this is, and where its
-// directories are.
+// nodeOptions are the flags for the node's name and directories.
 type nodeOptions struct {
 	hostRoot, distribution string
 	pluginDir, kubeletDir  string
@@ -50,7 +49,7 @@ func distributionNames() (names []string) {
 	return names
 }
 
-// query is what the flags say of the kubelet.
+// query returns what the flags say about the kubelet.
 func (o *nodeOptions) query() (kubelet.Query, error) {
 	q := kubelet.Query{PID: o.kubeletPID, PluginDir: o.pluginDir, RootDir: o.kubeletDir}
 	for flag, path := range map[string]string{"host-root": o.hostRoot, "volume-plugin-dir": o.pluginDir, "kubelet-dir": o.kubeletDir, "socket": o.socket, "state-dir": o.stateDir} {
@@ -84,8 +83,7 @@ type installOptions struct {
 	logFile, logLevel        string
 }
 
-// allDrivers stands for each driver of the configuration; a driver's name has a
-// slash in it.
+// allDrivers selects all drivers of the configuration; a driver's name has a slash.
 const allDrivers = "all"
 
 func newInstall() *cobra.Command {
@@ -166,11 +164,11 @@ func (o *installOptions) driverExecutable() (string, error) {
 	return filepath.Join(filepath.Dir(self), "flexdriver"), nil
 }
 
-// configzTimeout is how long the API server may take: there are other sources.
+// configzTimeout bounds the request: there are other sources.
 const configzTimeout = 10 * time.Second
 
-// configz asks the API server for what the kubelet is configured to do; nil: no
-// flag gives access to one.
+// configz returns how to ask for the kubelet's configuration; nil without access to an
+// API server.
 func (o *installOptions) configz() (func(context.Context) (string, error), error) {
 	if !o.api.given() {
 		return nil, nil //nolint:nilnil // documented

@@ -2,7 +2,7 @@
 // that does for FlexVolumes what the kubelet's own CSI plugin does for CSI
 // volumes, and the commands that install, inspect and replace it.
 //
-// The way of a call: kubelet → flexdriver → internal/wire → internal/daemon →
+// The path of a call: kubelet → flexdriver → internal/wire → internal/daemon →
 // internal/mapping → internal/bridge → internal/csiclient → CSI driver.
 package main
 
@@ -19,8 +19,8 @@ func main() {
 	os.Exit(run(os.Args[1:], environment{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
 }
 
-// run returns the exit status: 0, 1 if the command failed, 2 for a usage error.
-// An error that comes before the command begins is a usage error.
+// run returns the exit status: 0, 1 if the command failed, 2 for a usage error. An error
+// before the command begins is a usage error.
 func run(args []string, env environment) int {
 	root := newRoot()
 	root.SetArgs(renamed(args))
@@ -49,8 +49,7 @@ func run(args []string, env environment) int {
 	return 1
 }
 
-// renamed keeps a command line of v0.1 working: the controller was a mode of
-// serve.
+// renamed keeps a command line of v0.1 working: the controller was a mode of serve.
 func renamed(args []string) []string {
 	if i := slices.Index(args, "--controller"); i > 0 && args[0] == "serve" {
 		return slices.Concat([]string{"controller"}, args[1:i], args[i+1:])

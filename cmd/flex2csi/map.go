@@ -12,7 +12,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/dryrun"
 )
 
-// maxManifests bounds what is read of manifests.
+// maxManifests bounds the size of manifests.
 const maxManifests = 16 << 20
 
 // mapOptions are the flags of map.
@@ -48,7 +48,7 @@ configuration the controller service is not asked.`,
 		RunE:                  func(c *cobra.Command, args []string) error { return o.run(args, streams(c)) },
 	}
 	set := c.Flags()
-	// What follows a callout belongs to it, even if it begins with a dash.
+	// Arguments after a callout belong to it, also with a dash.
 	set.SetInterspersed(false)
 	addConfig(set, &o.config)
 	set.StringVarP(&o.file, "filename", "f", "", "`file` with manifests or a line of a log; - is standard input")
@@ -115,7 +115,7 @@ func (o *mapOptions) volumes(args []string, env environment) ([]*dryrun.Volume, 
 	return volumes, nil
 }
 
-// print prints all plans, and fails if one of them does.
+// print prints all plans, and fails if one of them has an error.
 func (o *mapOptions) print(plans []*dryrun.Plan, out io.Writer) error {
 	var failed error
 	for i, p := range plans {

@@ -131,7 +131,7 @@ func (o *applyOptions) apply(c *cobra.Command, names []string) error {
 	return s.report(r, err)
 }
 
-// already are the volumes of a plan that are migrated, and finished.
+// already returns the volumes of a plan with a finished migration.
 func already(plan *migrate.Plan, halted []string) (names []string) {
 	for _, v := range plan.Volumes {
 		if v.Migrated && !slices.Contains(halted, v.Name) {
@@ -141,7 +141,7 @@ func already(plan *migrate.Plan, halted []string) (names []string) {
 	return names
 }
 
-// mayAll: to stop half-way for want of a right is worse than not to begin.
+// mayAll refuses to begin without all rights.
 func mayAll(plan *migrate.Plan) error {
 	for _, c := range plan.Checks {
 		if c.Name == "rights" && c.Status != migrate.OK {
@@ -151,7 +151,7 @@ func mayAll(plan *migrate.Plan) error {
 	return nil
 }
 
-// show tells what will be done, and what will not, and why.
+// show prints what will be done, and what will not, and why.
 func (o *applyOptions) show(plan *migrate.Plan, tasks []migrate.Task, left []migrate.Result, env environment) error {
 	shown := *plan
 	shown.Beside = nil // it is not replaced: only plan shows it

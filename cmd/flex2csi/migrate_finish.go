@@ -35,7 +35,7 @@ The exit status is 0 only if all that was asked about can be removed.`,
 	return c
 }
 
-// errNeeded is for scripts.
+// errNeeded gives scripts an exit status.
 var errNeeded = errors.New("not everything can be taken away yet, as shown")
 
 // finish is flex2csi migrate finish.

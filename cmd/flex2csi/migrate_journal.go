@@ -14,21 +14,20 @@ import (
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
-// What is written down in a directory is about one cluster: in another one, a
-// volume that is not there is not one that has to be created again. So the
-// directory has a file that says which one.
+// The records in a directory are about one cluster: in another cluster, a volume that
+// does not exist must not be re-created. So a file in the directory names the cluster.
 
 const clusterFile = "cluster"
 
-// A journalCluster is a cluster as a directory knows it.
+// A journalCluster is the content of that file.
 type journalCluster struct {
-	// UID is that of namespace kube-system, which lives as long as the cluster;
-	// empty: it may not be read.
+	// UID of namespace kube-system, which lives as long as the cluster; empty: the
+	// user may not read it.
 	UID    string `json:"uid,omitempty"`
 	Server string `json:"server"`
 }
 
-// clusterServer is what is wanted of the API server.
+// clusterServer has the requests to identify a cluster.
 type clusterServer interface {
 	Objects() *objects.Client
 	Server() string
@@ -80,7 +79,7 @@ func foreignRecords(dir string) error {
 	return nil
 }
 
-// bindJournal makes the directory one of this cluster.
+// bindJournal writes the file for this cluster.
 func bindJournal(ctx context.Context, c clusterServer, dir string) error {
 	if err := sameCluster(ctx, c, dir); err != nil {
 		return err

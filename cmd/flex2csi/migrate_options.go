@@ -16,7 +16,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
-// selectOptions say which volumes are meant.
+// selectOptions select volumes.
 type selectOptions struct {
 	namespaceOptions
 	selection migrate.Selection
@@ -32,10 +32,10 @@ func (o *selectOptions) add(c *cobra.Command) {
 	set.BoolVar(&o.selection.All, "all", false, "all FlexVolumes, as --all-namespaces without other flags")
 }
 
-// complete checks what was asked for.
+// complete checks the flags.
 func (o *selectOptions) complete(names []string) error {
 	o.selection.Names, o.selection.Namespaces = names, o.namespaces
-	if o.all && o.selection.Empty() { // else it is what the others narrow
+	if o.all && o.selection.Empty() { // else the others narrow the selection
 		o.selection.All = true
 	}
 	if o.selection.Empty() {
@@ -52,7 +52,7 @@ func (o *selectOptions) complete(names []string) error {
 	return nil
 }
 
-// plannerOptions are what a plan is made with.
+// plannerOptions are the flags for a planner.
 type plannerOptions struct {
 	api     apiAccess
 	config  string
@@ -108,7 +108,7 @@ func givenSecrets(args []string) (map[string]csivol.SecretRef, error) {
 // migrateAgent names flex2csi migrate to the API server.
 const migrateAgent = "flex2csi-migrate"
 
-// migrateConfig is the configuration of a file, or that of the daemons.
+// migrateConfig returns the configuration of a file, or that of the daemons.
 func migrateConfig(ctx context.Context, path string, client *objects.Client, env environment) (*bridgeconfig.Configuration, error) {
 	if path != "" {
 		return loadConfig(bridgeconfig.Loader{}, path, env)
@@ -125,7 +125,7 @@ func migrateConfig(ctx context.Context, path string, client *objects.Client, env
 	return c, nil
 }
 
-// slashed wants namespace/name.
+// slashed parses namespace/name.
 func slashed(flag, value string) (namespace, name string, err error) {
 	namespace, name, ok := strings.Cut(value, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {

@@ -11,8 +11,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 )
 
-// progress shows people how far a migration is: a line for each thing that
-// happens, and on a terminal one more that is always the last.
+// progress prints the progress of a migration: a line for each event, and on a terminal
+// a last line with the state.
 type progress struct {
 	out      io.Writer
 	terminal bool
@@ -25,7 +25,7 @@ type progress struct {
 	underWay map[string]bool
 	trouble  map[string]bool
 	done     int
-	shown    bool // the last line is there
+	shown    bool // the last line is printed
 }
 
 func newProgress(out io.Writer, terminal bool, log io.Writer, total int) *progress {
@@ -35,7 +35,7 @@ func newProgress(out io.Writer, terminal bool, log io.Writer, total int) *progre
 	}
 }
 
-// tell shows one event.
+// tell prints an event.
 func (p *progress) tell(e migrate.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,14 +58,14 @@ func (p *progress) tell(e migrate.Event) {
 	p.line(e.At, fmt.Sprintf("%-20s %s", e.Volume, said(e)))
 }
 
-// say shows a line that is of no volume.
+// say prints a line that is about no volume.
 func (p *progress) say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.line(p.now(), fmt.Sprintf(format, args...))
 }
 
-// line is above the last one.
+// line prints a line above the last one.
 func (p *progress) line(at time.Time, text string) {
 	p.erase()
 	fmt.Fprintf(p.out, "%s %s\n", at.Local().Format(time.TimeOnly), text)
@@ -82,7 +82,7 @@ func (p *progress) erase() {
 	}
 }
 
-// last is the line that is always the last.
+// last prints the last line.
 func (p *progress) last() {
 	if !p.terminal {
 		return
@@ -92,7 +92,7 @@ func (p *progress) last() {
 	p.shown = true
 }
 
-// run keeps the last line's time going; what it returns ends that.
+// run updates the time in the last line until end is called.
 func (p *progress) run() (end func()) {
 	if !p.terminal {
 		return func() {}
@@ -124,7 +124,7 @@ func (p *progress) run() (end func()) {
 	}
 }
 
-// said is an event in words.
+// said returns the text of an event.
 func said(e migrate.Event) string {
 	var text string
 	switch e.What {
@@ -156,7 +156,7 @@ func said(e migrate.Event) string {
 	return text
 }
 
-// finalWords are about a volume of which nothing more is done.
+// finalWords returns the text for the end of a volume's migration.
 func finalWords(r migrate.Result) string {
 	words := []string{outcome(r)}
 	if r.Why != "" {
@@ -171,7 +171,7 @@ func finalWords(r migrate.Result) string {
 	return strings.Join(words, "; ")
 }
 
-// outcome is what came of a volume, in words.
+// outcome returns the result of a volume as text.
 func outcome(r migrate.Result) string {
 	switch r.Outcome {
 	case migrate.Done:
@@ -189,7 +189,7 @@ func outcome(r migrate.Result) string {
 	return "NOT FINISHED"
 }
 
-// short is a time as people say it.
+// short formats a duration.
 func short(d time.Duration) string {
 	switch {
 	case d < 10*time.Second:

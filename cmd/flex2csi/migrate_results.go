@@ -12,13 +12,13 @@ import (
 	"github.com/flex2csi/flex2csi/internal/migrate"
 )
 
-// results are what came of all volumes.
+// results are the results of all volumes.
 type results struct {
 	all []migrate.Result
-	// left are those that were not begun, as the plan says; people have seen that.
+	// left were not started, as the plan said.
 	left []migrate.Result
-	// named are volumes and claims that were asked for by their names: where one of
-	// those is left, not all is done that was asked for.
+	// named are volumes and claims selected by name: if one of them is left, the
+	// command fails.
 	named []string
 	// already are volumes that were done before.
 	already []string
@@ -26,7 +26,7 @@ type results struct {
 	back bool
 }
 
-// table shows them to people.
+// table prints a table.
 func (r *results) table(out io.Writer, wide bool) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(t, "VOLUME\tCLAIM\tRESULT\tSTAGE\tLOST FOR\tTAKEN OVER AFTER\tTOOK\tREQUESTS")
@@ -59,7 +59,7 @@ func orDash(s string) string {
 	return s
 }
 
-// time0 is empty for what took no time, since that is not known.
+// time0 returns an empty text for zero: the time is not known.
 func time0(d time.Duration) string {
 	if d == 0 {
 		return ""
@@ -74,7 +74,7 @@ func number(n int) string {
 	return fmt.Sprint(n)
 }
 
-// A resultDocument is what came of all volumes, for programs.
+// A resultDocument has the results of all volumes.
 type resultDocument struct {
 	APIVersion string         `json:"apiVersion"`
 	Kind       string         `json:"kind"`
@@ -106,7 +106,7 @@ func (r *results) document() *resultDocument {
 	return d
 }
 
-// ObjectNames are the volumes.
+// ObjectNames returns the volumes.
 func (d *resultDocument) ObjectNames() (names []string) {
 	for _, v := range d.Volumes {
 		names = append(names, "persistentvolume/"+v.Name)
@@ -114,7 +114,7 @@ func (d *resultDocument) ObjectNames() (names []string) {
 	return names
 }
 
-// err is nil if all is done that was asked for.
+// err returns nil if all selected volumes are done.
 func (r *results) err() error {
 	var unfinished, back, interrupted, left []string
 	for _, v := range r.all {
@@ -158,7 +158,7 @@ func (r *results) err() error {
 	return errors.New(text)
 }
 
-// some names a few of many.
+// some returns the first names of a list.
 func some(names []string) string {
 	const most = 5
 	if len(names) > most {

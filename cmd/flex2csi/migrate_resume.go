@@ -90,7 +90,7 @@ func (s *session) again(ctx context.Context, shown []*journal.Record, read func(
 	})
 }
 
-// tableOfRecords shows what is gone on with.
+// tableOfRecords prints the migrations to resume.
 func tableOfRecords(out io.Writer, records []*journal.Record) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "VOLUME\tCLAIM\tDIRECTION\tSTAGE\tSINCE\tBY\tTROUBLE")

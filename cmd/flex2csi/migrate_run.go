@@ -59,8 +59,7 @@ func (o *runOptions) check() error {
 	return nil
 }
 
-// A session is a command that changes something, from the first look to the
-// table of what came of it.
+// A session is a command that changes something, from its start to the table of results.
 type session struct {
 	env     environment
 	o       *runOptions
@@ -87,7 +86,7 @@ func (o *runOptions) open(ctx context.Context, env environment, options migrate.
 	}, nil
 }
 
-// whoami is user@host, for the journal and for others who want to migrate.
+// whoami returns user@host, for the journal and for other operators.
 func whoami() string {
 	name, host := "uid "+fmt.Sprint(os.Getuid()), "unknown"
 	if u, err := user.Current(); err == nil {
@@ -99,7 +98,7 @@ func whoami() string {
 	return name + "@" + host
 }
 
-// work is what changes something, with the Lease and with Ctrl-C.
+// work calls do with the Lease, and handles Ctrl-C.
 func (s *session) work(ctx context.Context, volumes int, do func(context.Context) ([]migrate.Result, error)) ([]migrate.Result, error) {
 	if err := bindJournal(ctx, s.cluster, s.o.journal); err != nil {
 		return nil, err
@@ -126,7 +125,7 @@ func (s *session) work(ctx context.Context, volumes int, do func(context.Context
 	return do(ctx)
 }
 
-// lease keeps others from migrating until it is released.
+// lease excludes other migrations until it is released.
 func (s *session) lease(ctx context.Context, p *progress) (*lock.Lock, error) {
 	id, err := process.ID()
 	if err != nil {
@@ -148,8 +147,8 @@ func (s *session) lease(ctx context.Context, p *progress) (*lock.Lock, error) {
 	return lease, nil
 }
 
-// untilInterruptedTwice is for what has to be left in good order: the first
-// Ctrl-C closes enough, the second one ends the context.
+// untilInterruptedTwice leaves time for an orderly end: the first Ctrl-C closes enough,
+// the second one ends the context.
 func untilInterruptedTwice(parent context.Context, p *progress) (ctx context.Context, enough <-chan struct{}, end func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals, first, over := make(chan os.Signal, 2), make(chan struct{}), make(chan struct{})
@@ -178,7 +177,7 @@ func untilInterruptedTwice(parent context.Context, p *progress) (ctx context.Con
 	}
 }
 
-// report prints what came of it.
+// report prints the results.
 func (s *session) report(r *results, err error) error {
 	if people := s.o.format.chosen == table || s.o.format.chosen == wide; len(r.all) > 0 || !people {
 		if printErr := s.o.format.print(s.env.out, r.document(), r.table); printErr != nil {
@@ -191,10 +190,10 @@ func (s *session) report(r *results, err error) error {
 	return r.err()
 }
 
-// errDeclined: a person did not want it.
+// errDeclined: the operator did not confirm.
 var errDeclined = errors.New("not confirmed: nothing was changed")
 
-// confirm wants yes, typed by a person.
+// confirm asks the operator to type yes.
 func confirm(ctx context.Context, env environment, question string) error {
 	fmt.Fprintf(env.err, "\n%s Type yes to go on: ", question)
 	answer := make(chan string, 1)

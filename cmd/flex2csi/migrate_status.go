@@ -15,7 +15,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/process"
 )
 
-// defaultJournal is where the journal is kept, below where people are.
+// defaultJournal is the default of --journal.
 const defaultJournal = "./flex2csi-migration"
 
 // lookOptions are the flags of the commands that only read.
@@ -35,8 +35,7 @@ func (o *lookOptions) add(c *cobra.Command) {
 	o.api.add(c)
 }
 
-// observer connects. A directory that is about another cluster says nothing of
-// this one.
+// observer connects. The directory of another cluster is ignored.
 func (o *lookOptions) observer(ctx context.Context, env environment) (*migrate.Observer, error) {
 	cluster, err := o.api.connect(kube.Options{UserAgent: migrateAgent})
 	if err != nil {
@@ -109,9 +108,8 @@ func (o *migrateStatusOptions) status(c *cobra.Command, names []string) error {
 	return nil
 }
 
-// sayHalted says what is more urgent than whatever was asked for: a migration that
-// stopped where there is no PersistentVolume. Who may not read the journal is not
-// told. It returns the volumes.
+// sayHalted warns of halted migrations, and returns their volumes. A volume without a
+// PersistentVolume is urgent. It says nothing if the user may not read the journal.
 func sayHalted(ctx context.Context, cluster *kube.Cluster, env environment) (volumes []string) {
 	observer := &migrate.Observer{Client: cluster.Objects(), Journal: journal.New(cluster.Objects(), migrate.Namespace, ""), Now: time.Now, Dead: process.Dead}
 	halted, err := observer.Halted(ctx)

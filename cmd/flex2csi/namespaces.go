@@ -20,7 +20,7 @@ func (o *namespaceOptions) add(c *cobra.Command, all string) {
 	c.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 }
 
-// without reports whether a claim, namespace/name, is in none of them.
+// without reports whether a claim, namespace/name, is not selected.
 func (o *namespaceOptions) without(claim string) bool {
 	namespace, _, _ := strings.Cut(claim, "/")
 	return len(o.namespaces) > 0 && !slices.Contains(o.namespaces, namespace)

@@ -25,20 +25,20 @@ const (
 
 // outputFormat is the flag --output of a command that prints something to read.
 type outputFormat struct {
-	formats []string // those of the command; the first one is the default
+	formats []string // of the command; the first one is the default
 	chosen  string
 }
 
 func (o *outputFormat) add(c *cobra.Command) {
 	o.chosen = o.formats[0]
 	c.Flags().VarP(o, "output", "o", "output `format`: "+strings.Join(o.formats, ", "))
-	// It fails only where the flag is not known.
+	// It fails only if the flag is not known.
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (o *outputFormat) String() string { return o.chosen }
 
-// Type is for pflag.
+// Type implements pflag.Value.
 func (o *outputFormat) Type() string { return "string" }
 
 // Set takes one of the formats of the command.
@@ -50,10 +50,10 @@ func (o *outputFormat) Set(value string) error {
 	return nil
 }
 
-// named is a document of which -o name prints the objects, as type/name.
+// named is a document with -o name: it prints objects as type/name.
 type named interface{ ObjectNames() []string }
 
-// print prints a document. toTable prints it for people.
+// print prints a document. toTable prints it as a table.
 func (o *outputFormat) print(out io.Writer, document any, toTable func(out io.Writer, wide bool) error) error {
 	var text bytes.Buffer
 	var err error
@@ -74,7 +74,7 @@ func (o *outputFormat) print(out io.Writer, document any, toTable func(out io.Wr
 	return err
 }
 
-// encode writes YAML with the names of fields, and the order, of the JSON.
+// encode writes JSON, or YAML with the same names and order of fields.
 func encode(out *bytes.Buffer, document any, toYAML bool) error {
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
@@ -88,7 +88,7 @@ func encode(out *bytes.Buffer, document any, toYAML bool) error {
 	return err
 }
 
-// printYAML prints a document that is YAML.
+// printYAML prints a YAML document.
 func (o *outputFormat) printYAML(out io.Writer, text []byte) error {
 	if o.chosen == asJSON {
 		data, err := yaml.YAMLToJSON(text)

@@ -45,7 +45,7 @@ func newPresetList() *cobra.Command {
 	return c
 }
 
-// A presetList is what preset list prints for programs.
+// A presetList is the document of preset list.
 type presetList struct {
 	APIVersion string       `json:"apiVersion"`
 	Kind       string       `json:"kind"`
@@ -79,7 +79,7 @@ func (l *presetList) table(out io.Writer, _ bool) error {
 	return t.Flush()
 }
 
-// ObjectNames are what preset show takes.
+// ObjectNames returns the arguments of preset show.
 func (l *presetList) ObjectNames() (names []string) {
 	for _, p := range l.Presets {
 		names = append(names, p.Name)
@@ -87,7 +87,7 @@ func (l *presetList) ObjectNames() (names []string) {
 	return names
 }
 
-// openNames are the open places of a preset.
+// openNames returns the placeholders of a preset.
 func openNames(p preset.Preset) (names []string) {
 	for _, o := range p.Open {
 		names = append(names, o.Name)
@@ -147,9 +147,8 @@ func (o *presetShowOptions) show(names []string, env environment) error {
 	return nil
 }
 
-// fill fills places in. A value goes into YAML and there into an expression,
-// perhaps in the middle of a text, so that only such values are taken as mean
-// themselves everywhere.
+// fill replaces placeholders. A value goes into an expression in YAML, perhaps within a
+// string, so it may have only characters without a meaning there.
 func (o *presetShowOptions) fill(chosen []preset.Preset) error {
 	for _, arg := range o.set {
 		name, value, ok := strings.Cut(arg, "=")
@@ -177,7 +176,7 @@ func (o *presetShowOptions) fill(chosen []preset.Preset) error {
 	return nil
 }
 
-// sameDriver refuses what would be no valid configuration.
+// sameDriver refuses presets that would be no valid configuration together.
 func sameDriver(chosen []preset.Preset) error {
 	first := map[string]string{}
 	for _, p := range chosen {

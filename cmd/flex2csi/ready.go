@@ -93,7 +93,7 @@ func (o *readyOptions) ask(ctx context.Context) (*bridgestatus.Readiness, error)
 	return &r, nil
 }
 
-// tellCSIDrivers names those that cannot be reached.
+// tellCSIDrivers prints the CSI drivers that cannot be reached.
 func tellCSIDrivers(out io.Writer, drivers []bridgestatus.DriverStatus) {
 	for _, d := range drivers {
 		for _, s := range d.Services {

@@ -27,7 +27,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
-// run puts the daemon together.
+// run makes the daemon and runs it.
 func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configuration, log *slog.Logger) error {
 	o.kubeletDir = filepath.Clean(o.kubeletDir)
 	mappers, err := mapping.Compile(config)
@@ -42,7 +42,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 		return err
 	}
 	warnOldKernel(log)
-	// Operations end after the calls that wait for them: see settle.
+	// Operations outlive the calls that wait for them: see settle.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	b, err := o.bridge(life, store, log)
@@ -83,7 +83,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 	return errors.Join(err, removed.Close(), settle(b, store, log), o.leave(log))
 }
 
-// leave removes what a daemon has on a node, if flex2csi was uninstalled there.
+// leave removes the daemon's files, if flex2csi was uninstalled from the node.
 func (o *serveOptions) leave(log *slog.Logger) error {
 	left, err := nodeinstall.Leave(o.stateDir, o.socket)
 	if left && err == nil {
@@ -92,12 +92,11 @@ func (o *serveOptions) leave(log *slog.Logger) error {
 	return err
 }
 
-// settleWait is how long operations may take to end when their RPCs are
-// cancelled.
+// settleWait is how long operations may take to end when their RPCs are canceled.
 const settleWait = 5 * time.Second
 
-// settle gives the records to the next process, if this one has no operation
-// left that could write one. Otherwise the end of the process does.
+// settle unlocks the records for the next process if no operation is left that could
+// write one. Otherwise they are unlocked at the end of this process.
 func settle(b *bridge.Bridge, store *volstate.Store, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), settleWait)
 	defer cancel()
@@ -125,7 +124,7 @@ func (c *nodeCluster) attacher() bridge.Attacher {
 	return c.attachments
 }
 
-// bridge returns one without drivers.
+// bridge returns a bridge without drivers.
 func (o *serveOptions) bridge(life context.Context, store *volstate.Store, log *slog.Logger) (*bridge.Bridge, error) {
 	boot, err := bridge.BootID(o.bootIDFile)
 	if err != nil {
@@ -146,9 +145,9 @@ func (o *serveOptions) bridge(life context.Context, store *volstate.Store, log *
 	}, nil
 }
 
-// warnOldKernel: the kubelet removes all that is below pods/<uid>, but for mount
-// points (pkg/util/removeall). It recognizes them by statx, or else by another
-// device number, which a volume on a disk of the node itself has not.
+// warnOldKernel warns of kernels before 5.8. The kubelet removes everything below
+// pods/<uid> except mount points (pkg/util/removeall). It recognizes them by statx, or
+// else by the device number, which is the same for a volume on the node's own disk.
 func warnOldKernel(log *slog.Logger) {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, "/", unix.AT_STATX_DONT_SYNC, 0, &st)
@@ -157,8 +156,8 @@ func warnOldKernel(log *slog.Logger) {
 	}
 }
 
-// checkSecretFiles refuses files that others could have read or changed. One
-// that is not there may come: files are read for each call, and checked again.
+// checkSecretFiles refuses files that other users could have read or changed. A missing
+// file may appear later: files are read and checked for each call.
 func checkSecretFiles(mappers map[string]*mapping.Mapper, log *slog.Logger) error {
 	for _, m := range mappers {
 		for _, path := range m.SecretFiles() {
@@ -175,8 +174,8 @@ func checkSecretFiles(mappers map[string]*mapping.Mapper, log *slog.Logger) erro
 	return nil
 }
 
-// checkStagingRoots: the daemon looks at mounts below the kubelet's directory
-// only, and has to see whether a volume has been unstaged.
+// checkStagingRoots refuses roots outside of the kubelet's directory: the daemon sees only
+// mounts below it, and has to see whether a volume was unstaged.
 func checkStagingRoots(config *bridgeconfig.Configuration, kubeletDir string) error {
 	for i, d := range config.Drivers {
 		if root := filepath.Clean(d.StagingRoot); d.StagingRoot != "" && !strings.HasPrefix(root, kubeletDir+"/") {

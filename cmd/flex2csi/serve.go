@@ -61,7 +61,7 @@ func addHTTP(set *pflag.FlagSet, o *serveOptions) {
 	set.CountVarP(&o.verbosity, "v", "v", "log requests and responses, too, with secrets masked")
 }
 
-// serve is the daemon: it answers flexdriver until it is told to end.
+// serve runs the daemon, which answers flexdriver until it is stopped.
 func (o *serveOptions) serve(c *cobra.Command) error {
 	switch {
 	case o.nodeName == "":
@@ -89,7 +89,7 @@ func (o *serveOptions) logger(env environment) *slog.Logger {
 	if o.verbosity > 0 {
 		level = slog.LevelDebug
 	}
-	// Who logs takes out secrets by their value; this is a net for the rest.
+	// Log calls remove secrets by their value; this removes others by their keys.
 	var byKey *flex.Redactor
 	redacting := calllog.Redacting(byKey.Redact)
 	log := slog.New(slog.NewJSONHandler(env.err, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {

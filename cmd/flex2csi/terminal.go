@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isTerminal reports whether a stream of the process is one, so that a person is
-// there.
+// isTerminal reports whether a stream of the process is a terminal.
 func isTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
 	if !ok {

@@ -77,8 +77,8 @@ func (o *uninstallOptions) uninstall(c *cobra.Command) error {
 	return nodeinstall.Uninstall(ctx, removal)
 }
 
-// sweeper returns what deletes the VolumeAttachments of this node, or why they
-// cannot be looked at.
+// sweeper returns the function that deletes the VolumeAttachments of this node, or why
+// they cannot be read.
 func (o *uninstallOptions) sweeper(ctx context.Context) (func(context.Context) ([]string, error), error) {
 	cluster, err := o.api.connect(kube.Options{})
 	if err != nil {
@@ -109,7 +109,7 @@ func (o *uninstallOptions) sweeper(ctx context.Context) (func(context.Context) (
 	}, nil
 }
 
-// detached deletes an attachment, unless the control plane has taken it over.
+// detached deletes an attachment, unless it was handed over to the control plane.
 func detached(ctx context.Context, cluster *kube.Cluster, attachments *kube.Attachments, a *csivol.Attachment) (bool, error) {
 	if err := attachments.Detach(ctx, a); err != nil {
 		return false, err
@@ -118,7 +118,7 @@ func detached(ctx context.Context, cluster *kube.Cluster, attachments *kube.Atta
 	return err == nil && left == nil, err
 }
 
-// daemonNode is the name that the daemon of this node was told.
+// daemonNode returns the node's name from its daemon.
 func (o *uninstallOptions) daemonNode(ctx context.Context) string {
 	r, err := (&readyOptions{socket: o.socket, timeout: 10 * time.Second}).ask(ctx)
 	if err != nil {

@@ -13,17 +13,14 @@ import (
 	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
-// A Check looks for faults that this package cannot find by itself, such as
-// those in expressions.
+// A Check finds faults that this package cannot find, such as those in expressions.
 type Check func(*Configuration) []strict.Fault
 
-// A Loader loads configurations. The zero value is for people who look at
-// their own.
+// A Loader loads configurations. The zero value accepts any owner and mode of the file.
 type Loader struct {
-	// Others is what other users than root may be able to do with the file.
+	// Others says what users other than root may do with the file.
 	Others trust.Others
-	// Timeout is that of RPCs for which the file has none; zero:
-	// [DefaultTimeout].
+	// Timeout is the default timeout of RPCs; zero: [DefaultTimeout].
 	Timeout time.Duration
 }
 
@@ -40,10 +37,10 @@ func (l Loader) Load(path string, checks ...Check) (*Configuration, error) {
 	return c, nil
 }
 
-// Read returns what Decode wants, but no more than it accepts.
+// Read reads the input of Decode, up to its limit.
 func Read(r io.Reader) ([]byte, error) { return trust.Read(r, MaxSize) }
 
-// Decode returns the configuration in data, with defaults where data is silent.
+// Decode returns the configuration in data, with defaults for missing fields.
 // Its error is a [*strict.InvalidError] with all faults, from the first line of
 // the file to the last.
 func (l Loader) Decode(data []byte, checks ...Check) (*Configuration, error) {
@@ -60,8 +57,8 @@ func (l Loader) Decode(data []byte, checks ...Check) (*Configuration, error) {
 	}
 
 	c, d := &Configuration{}, &strict.Decoder{}
-	// In another version of the format everything may have another meaning, so
-	// that further faults would mislead.
+	// In another version everything may have another meaning: report no further
+	// faults.
 	d.Object("", root.Only("apiVersion", "kind"), versionFields(d, c))
 	d.Add(versionFaults(c))
 	if err := located(d); err != nil {
@@ -82,7 +79,7 @@ func (l Loader) Decode(data []byte, checks ...Check) (*Configuration, error) {
 	return c, nil
 }
 
-// located puts the faults into the order of the file.
+// located sorts the faults by line.
 func located(d *strict.Decoder) error {
 	d.Locate(d.Faults)
 	slices.SortStableFunc(d.Faults, func(a, b strict.Fault) int { return a.Line - b.Line })
@@ -96,7 +93,7 @@ func versionFields(d *strict.Decoder, c *Configuration) strict.Fields {
 	}
 }
 
-// fields is the format: every key there is.
+// fields has all keys of the format.
 func (l Loader) fields(d *strict.Decoder, c *Configuration) strict.Fields {
 	all := versionFields(d, c)
 	all["drivers"] = d.Each(func(path string, n strict.Node) {

@@ -1,6 +1,6 @@
-// Package csiclient speaks CSI to one driver over its sockets. It is the only
-// package that knows gRPC; the bridge sees csivol structs and errors that are
-// final or not.
+// Package csiclient calls the RPCs of a CSI driver over its sockets. It is the only
+// package that knows gRPC; the bridge sees csivol structs and errors that are final or
+// not.
 package csiclient
 
 import (
@@ -19,11 +19,11 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// An Endpoint finds the socket of a service: a fixed one, or one that a driver
-// has registered with the kubelet and that may be another tomorrow.
+// An Endpoint finds the socket of a service: a fixed one, or the one that a driver has
+// registered with the kubelet, which may change.
 type Endpoint func(ctx context.Context) (path string, err error)
 
-// Fixed is an endpoint that is known, as unix:///path or a path.
+// Fixed is an endpoint at a known socket, unix:///path or a path.
 func Fixed(endpoint string) Endpoint {
 	path := socketPath(endpoint)
 	return func(context.Context) (string, error) { return path, nil }
@@ -35,15 +35,15 @@ func socketPath(endpoint string) string {
 
 // A Client is one CSI driver. Its zero value lacks a name and endpoints.
 type Client struct {
-	// Name is what the driver must call itself: a guard against a socket that
-	// belongs to another one.
+	// Name is compared with the driver's answer, in case the socket belongs to another
+	// driver.
 	Name string
-	// Node is where the node service is.
+	// Node is the endpoint of the node service.
 	Node Endpoint
-	// Controller is where the controller service is; nil if it cannot be
-	// reached from here.
+	// Controller is the endpoint of the controller service; nil if it cannot be
+	// reached.
 	Controller Endpoint
-	// Observer, if there is one, is told of each RPC.
+	// Observer, if set, is called after each RPC.
 	Observer Observer
 	// Log gets what changes volumes at info level, and every request and
 	// response at debug level, secrets masked.
@@ -60,8 +60,8 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// onNode makes an RPC of the node service. What the driver can do, and that it
-// is the right one, was found out on the same connection.
+// onNode makes an RPC of the node service, after the driver's name and capabilities were
+// checked on the same connection.
 func (c *Client) onNode(ctx context.Context, method string, f func(csi.NodeClient, csivol.Features) error) error {
 	return c.call(ctx, method, c.atNode(), func(l *link, known csivol.Features) error {
 		return f(csi.NewNodeClient(l.conn), known)
@@ -75,7 +75,7 @@ func (c *Client) onController(ctx context.Context, method string, f func(csi.Con
 	})
 }
 
-// service is one of the two that a driver has.
+// service is the node or the controller service of a driver.
 type service struct {
 	connection *connection
 	find       Endpoint // nil: cannot be reached
@@ -89,11 +89,11 @@ func (c *Client) atController() service {
 	return service{&c.controller, c.Controller, c.intercept, askController}
 }
 
-// maxLost is how often one call may find its connection broken.
+// maxLost bounds how often a call tries again after a broken connection.
 const maxLost = 3
 
-// call makes an RPC. It is tried again only if it was not sent at all: to
-// repeat it is for the caller to decide.
+// call makes an RPC. It tries again only if the RPC was not sent; other retries are up to
+// the caller.
 func (c *Client) call(ctx context.Context, method string, s service, f func(*link, csivol.Features) error) error {
 	for lost := 0; ; lost++ {
 		l, err := c.connected(ctx, s)
@@ -113,8 +113,8 @@ func (c *Client) call(ctx context.Context, method string, s service, f func(*lin
 	}
 }
 
-// connected returns a link that is up, to be released. Otherwise the driver is
-// unavailable, whatever the reason, and nothing was sent.
+// connected returns a link that is up, to be released. On an error, of any kind, the
+// driver is unavailable and nothing was sent.
 func (c *Client) connected(ctx context.Context, s service) (*link, error) {
 	err := errors.New("its controller cannot be reached from this node (no controllerEndpoint)")
 	if s.find != nil {
@@ -126,8 +126,8 @@ func (c *Client) connected(ctx context.Context, s service) (*link, error) {
 	return nil, &csivol.RPCError{Method: "connect", Code: flex.CodeUnavailable, Message: fmt.Sprintf("CSI driver %s: %v; is its pod running on this node?", c.Name, err), NoAnswer: true}
 }
 
-// rpcError turns a gRPC error into ours; nil stays nil. One without a status
-// did not come from the driver.
+// rpcError converts a gRPC error; nil stays nil. An error without a status did not come
+// from the driver.
 func rpcError(method string, err error) error {
 	if err == nil {
 		return nil
@@ -139,7 +139,7 @@ func rpcError(method string, err error) error {
 	return &csivol.RPCError{Method: method, Code: code(s.Code()), Message: s.Message()}
 }
 
-// code is 1:1: pkg/flex took its codes from gRPC.
+// code converts a gRPC code: those of pkg/flex have the same names.
 func code(c codes.Code) flex.Code {
 	switch c {
 	case codes.Canceled:

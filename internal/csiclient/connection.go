@@ -22,23 +22,23 @@ type connection struct {
 	attempt *attempt // to get a link, if one is being made
 	closed  bool
 
-	// For those who look.
+	// For status.
 	made    int       // links, so far
 	since   time.Time // the last one was made
 	version string    // of the driver
-	err     error     // of the last attempt to connect and get acquainted
+	err     error     // of the last attempt to connect and identify the driver
 }
 
-// attempt is one of getting connected, for all who wait for it.
+// attempt is an attempt to connect, for all callers that wait for it.
 type attempt struct {
 	done chan struct{}
 	err  error
 }
 
 const (
-	// dialWait is how long a call waits for a driver that does not listen: it
-	// may be restarting. After that the call fails as unavailable, so that "the
-	// driver is down" and "the driver is slow" can be told apart.
+	// dialWait is how long a call waits for a driver that does not listen: it may be
+	// restarting. Then the call fails as unavailable, which tells a driver that is down
+	// from a slow one.
 	dialWait = 3 * time.Second
 	// redial is the pause between two tries. Each looks the socket up again.
 	redial = 50 * time.Millisecond
@@ -46,8 +46,8 @@ const (
 
 var errClosed = errors.New("flex2csi is shutting down")
 
-// get returns a link that is up, to be released. If there is none the driver
-// may have moved, and is looked for again.
+// get returns a link that is up, to be released. If there is none it looks the socket up
+// again.
 func (c *connection) get(ctx context.Context, s service) (*link, error) {
 	for {
 		l, a := c.acquire(ctx, s)
@@ -65,7 +65,7 @@ func (c *connection) get(ctx context.Context, s service) (*link, error) {
 	}
 }
 
-// acquire returns the link, or else the attempt to get one.
+// acquire returns the link, or the attempt to get one.
 func (c *connection) acquire(ctx context.Context, s service) (*link, *attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +79,7 @@ func (c *connection) acquire(ctx context.Context, s service) (*link, *attempt) {
 	}
 	if c.attempt == nil {
 		c.attempt = &attempt{done: make(chan struct{})}
-		// Not ctx: others wait for the same.
+		// Not ctx: other callers wait for the same attempt.
 		go c.connect(context.WithoutCancel(ctx), c.attempt, s)
 	}
 	return nil, c.attempt
@@ -111,8 +111,8 @@ func connectUntil(ctx context.Context, s service) (*link, error) {
 		if err == nil {
 			return l, nil
 		}
-		// When time is up, what was wrong before says more. A dialer may notice that
-		// before the context does.
+		// At the deadline, the error before says more. A dialer may notice the
+		// deadline before the context does.
 		if why == nil || ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 			why = err
 		}
@@ -148,7 +148,7 @@ func connectOnce(ctx context.Context, s service) (*link, error) {
 	}
 }
 
-// status is for those who look. It asks nothing of the driver.
+// status returns the state of the connection, without a request.
 func (c *connection) status(service string) csivol.Connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,7 +160,7 @@ func (c *connection) status(service string) csivol.Connection {
 	return s
 }
 
-// met notes what came of asking the driver who it is.
+// met records the result of identifying the driver.
 func (c *connection) met(version string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,12 +13,11 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// Features asks the driver what it can do, once for each connection. It is
-// ready and has the right name when this returns.
+// Features returns the driver's capabilities, which it asks for once on each connection.
+// The driver is ready and has the right name when Features returns.
 //
-// A controller that is configured and cannot be reached is an error, not a
-// driver without one: a volume would be staged without having been attached.
-// Only calls of the controller service, and this, need it.
+// A configured controller that cannot be reached is an error: without it a volume would
+// be staged before it is attached.
 func (c *Client) Features(ctx context.Context) (f csivol.Features, err error) {
 	err = c.call(ctx, "Features", c.atNode(), func(_ *link, known csivol.Features) error {
 		f = known
@@ -42,8 +41,8 @@ func (c *Client) Features(ctx context.Context) (f csivol.Features, err error) {
 	return f, nil
 }
 
-// meet returns what the service can do, which is asked once on each link. An
-// error means that what was wanted of the driver was not asked of it.
+// meet returns the capabilities of a service, which it asks for once on each link. On an
+// error the call itself was not sent.
 func (c *Client) meet(ctx context.Context, l *link, s service) (csivol.Features, error) {
 	if known := l.features.Load(); known != nil {
 		return *known, nil
@@ -61,8 +60,8 @@ func (c *Client) meet(ctx context.Context, l *link, s service) (csivol.Features,
 	return f, nil
 }
 
-// unasked marks an error of a question that came before the call itself: it
-// decides nothing about the call.
+// unasked marks the error of an RPC that came before the call itself: it says nothing
+// about the call.
 func unasked(err error) error {
 	if e, ok := err.(*csivol.RPCError); ok { //nolint:errorlint // made here, never wrapped
 		e.NoAnswer = true
@@ -70,8 +69,8 @@ func unasked(err error) error {
 	return err
 }
 
-// identify checks that this is the driver, and that it is ready. A driver that
-// does not say is ready (CSI specification, Probe).
+// identify checks the driver's name, and that it is ready. Without an answer to that it
+// is ready (CSI specification, Probe).
 func (c *Client) identify(ctx context.Context, cc *grpc.ClientConn, f *csivol.Features) error {
 	client := csi.NewIdentityClient(cc)
 	probe, err := client.Probe(ctx, &csi.ProbeRequest{})
@@ -107,7 +106,7 @@ func (c *Client) identify(ctx context.Context, cc *grpc.ClientConn, f *csivol.Fe
 	return nil
 }
 
-// askNode ignores capabilities that this version does not know.
+// askNode ignores unknown capabilities.
 func askNode(ctx context.Context, cc *grpc.ClientConn, f *csivol.Features) error {
 	n := csi.NewNodeClient(cc)
 	answer, err := n.NodeGetCapabilities(ctx, &csi.NodeGetCapabilitiesRequest{})
@@ -128,8 +127,8 @@ func askNode(ctx context.Context, cc *grpc.ClientConn, f *csivol.Features) error
 			f.NodeSingleWriter = true
 		}
 	}
-	// Only drivers that attach, or have topology, need to have this (CSI
-	// specification, NodeGetInfo).
+	// Only drivers that attach, or have topology, need this RPC (CSI specification,
+	// NodeGetInfo).
 	info, err := n.NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
 	if err != nil && status.Code(err) != codes.Unimplemented {
 		return rpcError("NodeGetInfo", err)

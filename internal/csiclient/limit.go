@@ -9,19 +9,18 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// maxSetUps is how many RPCs that set volumes up one driver gets at a time:
-// more than a node starts pods at a time, and few enough that a driver which
-// hangs does not make all that wait for it start at once when it is back.
+// maxSetUps bounds the concurrent RPCs that set up volumes, for each driver: more than a
+// node starts pods at a time, and few enough that not all waiting calls start at once
+// when a driver that hung is back.
 const maxSetUps = 64
 
-// limiter lets so many through. Its zero value is ready.
+// limiter bounds concurrent calls. Its zero value is ready.
 type limiter struct {
 	once  sync.Once
 	slots chan struct{}
 }
 
-// do calls f when there is room. Only what sets up goes through here: nothing
-// keeps tear-down waiting.
+// do calls f when there is room, if it is a set-up. Tear-down never waits.
 func (l *limiter) do(ctx context.Context, method string, f func() error) error {
 	l.once.Do(func() { l.slots = make(chan struct{}, maxSetUps) })
 	select {

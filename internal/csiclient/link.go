@@ -19,26 +19,25 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// link is a connection to one process, and never to the next one at the same
-// socket, which may be another version or another driver. By itself gRPC
-// reconnects in the middle of a call.
+// link is a connection to one process. It never reconnects, as gRPC does by default: the
+// next process at the same socket may be another version or another driver.
 type link struct {
 	conn   *grpc.ClientConn
 	socket syscall.RawConn
-	// calls are those that use it.
+	// calls are the calls under way.
 	calls sync.WaitGroup
-	// features are what was found out about the driver; nil: nothing yet.
+	// features of the driver; nil: not asked for yet.
 	features atomic.Pointer[csivol.Features]
 }
 
-// errLost is what calls end with that found a link broken, before anything was
-// sent. gRPC makes text of it.
+// errLost is the error of a call on a broken link, before anything was sent. gRPC
+// converts it to text.
 var errLost = errors.New("the connection to the driver is lost")
 
-// maxHeaders bounds the headers of an answer, of which the text of an error is one.
+// maxHeaders bounds the headers of an answer; the text of an error is one of them.
 const maxHeaders = 256 << 10
 
-// newLink connects to a socket, and waits for no answer.
+// newLink connects to a socket, without an RPC.
 func newLink(ctx context.Context, path string, more ...grpc.DialOption) (*link, error) {
 	raw, err := dial(ctx, path)
 	if err != nil {
@@ -65,7 +64,7 @@ func newLink(ctx context.Context, path string, more ...grpc.DialOption) (*link, 
 		// (kubernetes/kubernetes#112597).
 		grpc.WithAuthority("localhost"),
 		grpc.WithIdleTimeout(0),
-		// By default 16 MiB for each RPC; of messages gRPC takes 4 MiB.
+		// The default is 16 MiB for each RPC. gRPC bounds messages to 4 MiB.
 		grpc.WithMaxHeaderListSize(maxHeaders),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second}),
 	}, more...)
@@ -77,9 +76,8 @@ func newLink(ctx context.Context, path string, more ...grpc.DialOption) (*link, 
 	return &link{conn: conn, socket: socket}, nil
 }
 
-// up reports whether the driver is still at the other end. gRPC learns that a
-// moment later than the kernel, and in that moment the driver may have been
-// replaced.
+// up reports whether the driver is still at the other end. It asks the kernel: gRPC
+// notices later, and meanwhile the driver may have been replaced.
 func (l *link) up() bool {
 	if l.conn.GetState() != connectivity.Ready {
 		return false
@@ -92,7 +90,7 @@ func (l *link) up() bool {
 	return err == nil && !lost
 }
 
-// release is due once for each time that a link was got.
+// release ends one use of the link.
 func (l *link) release() { l.calls.Done() }
 
 // closeWhenIdle closes the link when the last call is done: a driver that shuts
@@ -104,7 +102,7 @@ func (l *link) closeWhenIdle() {
 	}()
 }
 
-// unsent reports whether a call was not even begun, since the link was lost.
+// unsent reports whether a call was not sent because the link was lost.
 func unsent(err error) bool {
 	e, ok := errors.AsType[*csivol.RPCError](err)
 	return ok && e.Code == flex.CodeUnavailable && strings.Contains(e.Message, errLost.Error())

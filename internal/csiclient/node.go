@@ -48,9 +48,9 @@ func (c *Client) NodeUnpublish(ctx context.Context, handle, targetPath string) e
 	})
 }
 
-// NodeExpand is NodeExpandVolume. Where no controller has grown the volume the
-// size that it reports has to be the one that was asked for; otherwise drivers
-// may report that of the filesystem, which is less.
+// NodeExpand is NodeExpandVolume. If no controller has grown the volume, the answer must
+// have the requested size. Otherwise drivers may report the size of the filesystem,
+// which is smaller.
 func (c *Client) NodeExpand(ctx context.Context, r csivol.ExpandRequest) error {
 	var size int64
 	err := c.onNode(ctx, "NodeExpandVolume", func(n csi.NodeClient, f csivol.Features) error {
@@ -104,8 +104,8 @@ func (c *Client) ControllerUnpublish(ctx context.Context, handle, nodeID string,
 	})
 }
 
-// ControllerExpand is ControllerExpandVolume. A success with fewer bytes than
-// were asked for is none: the kubelet would write the size into the claim.
+// ControllerExpand is ControllerExpandVolume. A success with less than the requested size
+// is an error: the kubelet would write the size into the claim.
 func (c *Client) ControllerExpand(ctx context.Context, r csivol.ExpandRequest) (onNode bool, err error) {
 	var size int64
 	err = c.onController(ctx, "ControllerExpandVolume", func(s csi.ControllerClient, f csivol.Features) error {

@@ -16,14 +16,14 @@ import (
 	"github.com/flex2csi/flex2csi/internal/requestid"
 )
 
-// An Observer is told of each RPC that has ended: what it was called, in full
-// as gRPC has it, and how it ended, by gRPC's name of the status.
+// An Observer is called after each RPC, with gRPC's full name of the method and gRPC's
+// name of the status.
 type Observer interface {
 	ObserveRPC(driver, method, code string, took time.Duration)
 }
 
-// intercept is around each RPC. What a driver says about a request is free of
-// the secrets in it from here on, wherever it goes: answers, records, logs.
+// intercept wraps each RPC. It removes the secrets of a request from the driver's error,
+// before that goes to answers, records and logs.
 func (c *Client) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	log := requestid.Logger(ctx, c.log())
 	c.logMessage(ctx, log, "request", method, req, req)
@@ -42,11 +42,11 @@ func (c *Client) intercept(ctx context.Context, method string, req, reply any, c
 	return err
 }
 
-// clean takes the secrets of a request out of an error.
+// clean removes the secrets of a request from an error.
 func clean(err error, req Message) error {
 	s, ok := status.FromError(err)
 	if !ok {
-		return err // not the driver's words
+		return err // not from the driver
 	}
 	if text := redactor(req).Redact(s.Message()); text != s.Message() {
 		return status.Error(s.Code(), text)
@@ -54,8 +54,7 @@ func clean(err error, req Message) error {
 	return err
 }
 
-// logMessage shows a request, or the response to it, secrets masked, at debug
-// level.
+// logMessage logs a request or a response at debug level, with masked secrets.
 func (c *Client) logMessage(ctx context.Context, log *slog.Logger, kind, method string, req, message any) {
 	if !log.Enabled(ctx, slog.LevelDebug) {
 		return
@@ -101,15 +100,15 @@ func (c *Client) log() *slog.Logger {
 	return c.Log
 }
 
-// Reach connects to the services of the driver and asks what they can do, as the
-// first call does that needs them.
+// Reach connects to the services of the driver and asks for their capabilities, as the
+// first call does.
 func (c *Client) Reach(ctx context.Context) error {
 	_, err := c.Features(ctx)
 	return err
 }
 
-// Connections says how the connections to the services of the driver are. They
-// are made when they are needed, not before.
+// Connections returns the state of the connections to the services of the driver. They
+// are made on demand.
 func (c *Client) Connections() []csivol.Connection {
 	all := []csivol.Connection{c.node.status("node")}
 	if c.Controller != nil {

@@ -13,16 +13,16 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// redactor returns what takes the secrets of a request out of what is said
-// about it: those that the specification marks, and what is secret by its name
-// in contexts and mount flags. Drivers echo them in errors.
+// redactor returns a redactor for the secrets of a request: those that the specification
+// marks, and values with a secret name in contexts and mount flags. Drivers echo them in
+// errors.
 func redactor(m Message) *flex.Redactor {
 	c := collector{Secrets: map[string]flex.Secret{}, User: map[string]string{}}
 	c.message(m.ProtoReflect())
 	return flex.NewRedactor(flex.Options(c))
 }
 
-// collector puts the parts of a request where a Redactor looks for them.
+// collector puts the parts of a request into the form of a Redactor.
 type collector flex.Options
 
 func (c collector) message(m protoreflect.Message) {
@@ -51,8 +51,8 @@ func (c collector) textMap(f protoreflect.FieldDescriptor, m protoreflect.Map) {
 	}
 }
 
-// tokens are those in the value of csi.storage.k8s.io/serviceAccount.tokens, by
-// their audiences: a driver echoes the one that it does not like.
+// tokens adds the tokens in csi.storage.k8s.io/serviceAccount.tokens by their audiences:
+// a driver may echo the one that it refuses.
 func (c collector) tokens(name, value string) {
 	if !strings.HasSuffix(name, "/serviceAccount.tokens") {
 		return
@@ -61,7 +61,7 @@ func (c collector) tokens(name, value string) {
 		Token string `json:"token"`
 	}
 	if json.Unmarshal([]byte(value), &all) != nil {
-		return // it is none of ours
+		return // not our format
 	}
 	for audience, t := range all {
 		c.Secrets[name+"."+audience] = flex.NewSecret([]byte(t.Token))

@@ -13,20 +13,19 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// askWait is how long a registrar may take to say who it is, as for the
-// kubelet (pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go).
+// askWait bounds GetInfo of a registrar, as in the kubelet
+// (pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go).
 const askWait = time.Second
 
-// registryDir is where registrars listen, below the kubelet's directory.
+// registryDir has the sockets of registrars, below the kubelet's directory.
 const registryDir = "plugins_registry"
 
-// Registered finds the socket of a driver that has registered with the
-// kubelet, by asking all registration sockets below <kubelet dir>/plugins_registry
-// for their names. NotifyRegistrationStatus is the kubelet's to call: a
-// registrar that hears a false one exits.
+// Registered finds the socket of a driver that has registered with the kubelet: it calls
+// GetInfo at all sockets below <kubelet dir>/plugins_registry. Only the kubelet may call
+// NotifyRegistrationStatus: a registrar exits after a failed registration.
 //
-// While a driver is replaced there may be two. Then it is the one that
-// listens, or else the newer one.
+// While a driver is replaced there may be two. Then it is the one that listens, or else
+// the newer one.
 func Registered(kubeletDir, driver string) Endpoint {
 	root := filepath.Join(kubeletDir, registryDir)
 	return func(ctx context.Context) (string, error) {
@@ -44,9 +43,9 @@ func Registered(kubeletDir, driver string) Endpoint {
 	}
 }
 
-// registrationSockets walks as the kubelet does: all levels, no dot-files
-// (pkg/kubelet/pluginmanager/pluginwatcher). What cannot be read is left out.
-// The newest come first.
+// registrationSockets returns the sockets as the kubelet finds them: on all levels, no
+// dot-files (pkg/kubelet/pluginmanager/pluginwatcher). It skips what it cannot read. The
+// newest come first.
 func registrationSockets(root string) []string {
 	type socket struct {
 		path string
@@ -74,8 +73,8 @@ func registrationSockets(root string) []string {
 	return paths
 }
 
-// askAll asks all registrars at once, since any may hang, and returns the
-// endpoints of those that speak for the driver, in the order of sockets.
+// askAll asks all registrars concurrently, since any may hang, and returns the endpoints
+// of the driver in the order of sockets.
 func askAll(ctx context.Context, sockets []string, driver string) []string {
 	endpoints := make([]string, len(sockets))
 	var asked sync.WaitGroup
@@ -84,7 +83,7 @@ func askAll(ctx context.Context, sockets []string, driver string) []string {
 			info, err := askRegistrar(ctx, socket)
 			switch {
 			case err != nil || info.GetType() != registration.CSIPlugin || info.GetName() != driver:
-				// Left over by a registrar that is gone, or another driver.
+				// Left over by a dead registrar, or of another driver.
 			default:
 				endpoints[i] = endpointOf(info, socket)
 			}
@@ -105,19 +104,18 @@ func askRegistrar(ctx context.Context, socket string) (*registration.PluginInfo,
 	return registration.NewRegistrationClient(l.conn).GetInfo(ctx, &registration.InfoRequest{})
 }
 
-// A Registrar is what listens, or once did, at a socket below plugins_registry.
+// A Registrar is a socket below plugins_registry.
 type Registrar struct {
 	Socket string
-	// Driver is the CSI driver that it speaks for; empty for plugins of another
-	// kind.
+	// Driver is its CSI driver; empty for plugins of another kind.
 	Driver string
 	// Endpoint is the driver's socket.
 	Endpoint string
-	// Err is why it could not be asked.
+	// Err is the error of GetInfo.
 	Err error
 }
 
-// Registrars asks all of them who they are.
+// Registrars asks all registrars.
 func Registrars(ctx context.Context, kubeletDir string) []Registrar {
 	sockets := registrationSockets(filepath.Join(kubeletDir, registryDir))
 	all := make([]Registrar, len(sockets))
@@ -136,7 +134,7 @@ func Registrars(ctx context.Context, kubeletDir string) []Registrar {
 	return all
 }
 
-// endpointOf: a registrar that names none is the driver itself.
+// endpointOf returns the driver's socket. A registrar without an endpoint is the driver itself.
 func endpointOf(info *registration.PluginInfo, socket string) string {
 	if info.GetEndpoint() == "" {
 		return socket

@@ -7,8 +7,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// What is sent is made here and nowhere else, so that flex2csi map shows what a
-// driver would get.
+// All requests are made here, so that flex2csi map shows what a driver would get.
 
 // ControllerPublishRequest makes a request for a driver that can do f. It is not read-only:
 // pods share the attachment, and each target says for itself whether it is.

@@ -18,7 +18,7 @@ func (d *Daemon) callLogger(ctx context.Context, r *wire.Request) *slog.Logger {
 	return requestid.Logger(ctx, d.Log).With("flexDriver", r.Driver, "command", r.Argv[0])
 }
 
-// logCall shows at debug level what a call asks for, secrets masked.
+// logCall logs a call at debug level, with masked secrets.
 func logCall(ctx context.Context, log *slog.Logger, r *wire.Request) {
 	if !log.Enabled(ctx, slog.LevelDebug) {
 		return
@@ -66,8 +66,7 @@ func shown(o flex.Options) map[string]string {
 	return all
 }
 
-// logAnswer tells at info level about calls that change volumes, at debug
-// level about those that only ask.
+// logAnswer logs calls that change volumes at info level, and others at debug level.
 func logAnswer(ctx context.Context, log *slog.Logger, status flex.DriverStatus, command flex.Command, took time.Duration) {
 	level := slog.LevelInfo
 	switch {

@@ -11,8 +11,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
-// collector makes metrics when they are scraped. They come from the same view as
-// flex2csi status, so that the two never disagree.
+// collector makes metrics at each scrape, from the same view as flex2csi status.
 type collector struct {
 	look  func() *view
 	descs map[string]*prometheus.Desc // by name
@@ -102,7 +101,7 @@ func volumeStats() []volumeStat {
 	}
 }
 
-// gauges are all metrics of the collector.
+// gauges returns all metrics of the collector.
 func gauges() []gauge {
 	all := []gauge{
 		volumesGauge(), operationsGauge(), oldestOperationGauge(), oldestUncertainGauge(), corruptedGauge(),
@@ -178,7 +177,7 @@ func sendStats(v *view, send func(gauge, float64, ...string)) {
 	}
 }
 
-// attachmentState is how a VolumeAttachment is.
+// attachmentState is the state of a VolumeAttachment.
 type attachmentState string
 
 const (
@@ -200,7 +199,7 @@ func stateOf(v bridge.VolumeStatus) attachmentState {
 	return attached
 }
 
-// counts are those of one CSI driver.
+// counts has the counts of one CSI driver.
 type counts struct {
 	volumes                          map[bridgestatus.Phase]int
 	attachments                      map[attachmentState]int
@@ -208,8 +207,8 @@ type counts struct {
 	oldestOperation, oldestUncertain time.Duration
 }
 
-// count counts by driver. All drivers of the configuration and all phases are
-// there, so that nothing vanishes from a graph when it is zero.
+// count counts by driver. It includes zeros for all drivers of the configuration and all
+// phases, so that no graph has gaps.
 func count(v *view) map[string]*counts {
 	all := map[string]*counts{}
 	of := func(driver string) *counts {

@@ -14,14 +14,14 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// ControllerOptions say what flex2csi controller does where. It has no
-// volumes, no state and no CSI drivers; the rest is as with [Options].
+// ControllerOptions are the options of flex2csi controller, which has no volumes, no
+// state and no CSI drivers; the rest is as in [Options].
 type ControllerOptions struct {
 	// Driver returns the callouts of a Flex driver.
 	Driver func(name string) (*flex.Driver, error)
-	// Socket is where flexdriver calls; empty: no calls are served.
+	// Socket is for calls of flexdriver; empty: no calls are served.
 	Socket string
-	// Background is done all the while.
+	// Background runs meanwhile.
 	Background []func(ctx context.Context)
 	// Collector has more metrics.
 	Collector                 prometheus.Collector

@@ -1,5 +1,6 @@
 // Package daemon runs the flex2csi process: it loads the records of the run before,
-// listens, reconciles, serves status and metrics, and drains at the end. What happens to volumes is in internal/bridge.
+// listens, reconciles, serves status and metrics, and drains at the end. internal/bridge
+// sets up and tears down volumes.
 package daemon
 
 import (
@@ -25,7 +26,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// Options say where the daemon works. All paths are absolute.
+// Options of a daemon. All paths are absolute.
 type Options struct {
 	Bridge *bridge.Bridge
 	Store  *volstate.Store
@@ -36,10 +37,10 @@ type Options struct {
 	Socket   string
 	// Drivers are those of the configuration, for status and metrics.
 	Drivers []Driver
-	// Cluster says how the API server can be reached; nil, or what it returns: it
-	// is not asked.
+	// Cluster returns the state of the connection to the API server; nil, or a nil
+	// result: there is no access to one.
 	Cluster func() *bridgestatus.Cluster
-	// Metrics are those that the CSI clients report to; nil: none do.
+	// Metrics are those of the CSI clients; nil: none.
 	Metrics *Metrics
 	// HTTPEndpoint is a loopback address for health and metrics; empty: none.
 	HTTPEndpoint, MetricsPath string
@@ -48,21 +49,20 @@ type Options struct {
 	// SweepInterval is the period of the search for attachments without a record;
 	// zero: 10 min.
 	SweepInterval time.Duration
-	// Drain is how long to wait for calls under way at the end; zero: 20 s, less than
-	// the 30 s that Kubernetes gives a pod.
+	// Drain bounds the wait for calls at the end; zero: 20 s, less than the 30 s that
+	// Kubernetes gives a pod.
 	Drain time.Duration
-	// Background is what else is done while this daemon serves, until the context
-	// ends.
+	// Background runs while this daemon serves.
 	Background []func(context.Context)
 	Log        *slog.Logger
 }
 
-// A Driver is one of the configuration.
+// A Driver is a driver of the configuration.
 type Driver struct {
 	FlexDriver, CSIDriver string
-	// Connections says how those to the CSI driver are.
+	// Connections returns the state of the connections to the CSI driver.
 	Connections func() []csivol.Connection
-	// Reach connects to it, to see whether it is there; nil: it is not tried.
+	// Reach checks whether it is available; nil: not checked.
 	Reach func(ctx context.Context) error
 }
 
@@ -72,16 +72,15 @@ type Daemon struct {
 	started time.Time
 	// driver returns the callouts of a Flex driver.
 	driver func(name string) (*flex.Driver, error)
-	// configured is an error for a driver that can only tear down; nil: all can more.
+	// configured returns an error for a driver that can only tear down; nil: none.
 	configured func(name string) error
-	// socketInfo is the socket that this process made; not to be looked at
-	// before it serves.
+	// socketInfo is the socket that this process made; valid while it serves.
 	socketInfo os.FileInfo
 	http       *http.Server // nil: not yet
 	failures   failures
 	reaches    reaches
-	phase      atomic.Int32 // one of starting and so on
-	// standsBy describes the process that this one stands by for; nil: there is none.
+	phase      atomic.Int32 // starting, …
+	// standsBy describes the process that this one stands by for; nil: none.
 	standsBy atomic.Pointer[string]
 	// tookSocket is when it got the socket, in Unix nanoseconds.
 	tookSocket atomic.Int64
@@ -99,10 +98,9 @@ const (
 	draining
 )
 
-// Run serves until ctx ends, then drains. It returns nil after an end in good
-// order. While another process serves the socket, or still acts on the records,
-// it waits for its turn. The records stay locked: the caller unlocks them, when
-// the operations of the bridge have ended, too.
+// Run serves until ctx ends, then drains. It returns nil after an orderly end. While
+// another process serves the socket, or still uses the records, it waits. The records
+// stay locked: the caller unlocks them when the operations of the bridge have ended.
 func Run(ctx context.Context, o Options) error {
 	d := newDaemon(o)
 	d.driver, d.configured = o.Bridge.Callouts, o.Bridge.Configured
@@ -152,7 +150,7 @@ func (d *Daemon) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// restore takes up the records, reporting those that cannot be read.
+// restore loads the records, and reports those that cannot be read.
 func (d *Daemon) restore() error {
 	records, broken, err := d.Store.Load()
 	if err != nil {
@@ -167,7 +165,7 @@ func (d *Daemon) restore() error {
 	return nil
 }
 
-// handle is one callout.
+// handle answers a callout.
 func (d *Daemon) handle(ctx context.Context, r *wire.Request) flex.DriverStatus {
 	start := time.Now()
 	if err := d.awaitTurn(ctx); err != nil {

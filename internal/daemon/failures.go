@@ -21,30 +21,30 @@ type failures struct {
 	all map[failureKey]*bridgestatus.Failure
 }
 
-// A failureKey is what a call is about. Any success with it is the end of a
-// failure: an unmount that of a mount, too.
+// A failureKey is the subject of a call. Any success with the same key ends a failure:
+// an unmount also ends that of a mount.
 type failureKey struct{ driver, about string }
 
 const (
-	// failuresKept bounds how many there are; the oldest go first.
+	// failuresKept bounds their number; the oldest are dropped.
 	failuresKept = 100
-	// failureLife is how long a failure is shown that is not repeated: no pod wants
+	// failureLife is how long a failure without a retry is shown: then no pod needs
 	// the volume any more.
 	failureLife = 10 * time.Minute
 	// failureText bounds a message, as the kubelet's events do.
 	failureText = 1024
 )
 
-// note takes an answer into account.
+// note records the result of a call.
 func (f *failures) note(r *wire.Request, s flex.DriverStatus, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s.Status != flex.StatusFailure && len(f.all) == 0 {
-		return // as nearly always, and the arguments need not be parsed again
+		return // nearly always, and without parsing the arguments again
 	}
 	c, err := flex.ParseCall(r.Argv)
 	if err != nil {
-		return // the log has it; it is about no volume that we could name
+		return // the log has it; its volume is not known
 	}
 	key := failureKey{r.Driver, cmp.Or(c.Dir, c.VolumeName)}
 	if s.Status != flex.StatusFailure {
@@ -88,7 +88,7 @@ func (f *failures) trim() {
 	delete(f.all, oldest)
 }
 
-// list returns those that are still of interest, the latest first.
+// list returns recent failures, the latest first.
 func (f *failures) list(now time.Time) []bridgestatus.Failure {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 // errPortTaken says that another process has the address.
 var errPortTaken = errors.New("another process has this address")
 
-// serveHTTP shows health and metrics on a loopback address, until stopHTTP. If
-// it does so already, it does nothing.
+// serveHTTP serves health and metrics on a loopback address, until stopHTTP. It may be
+// called again.
 func (d *Daemon) serveHTTP() error {
 	if d.HTTPEndpoint == "" || d.http != nil {
 		return nil
@@ -96,7 +96,7 @@ func (d *Daemon) readyz(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ok\n"))
 }
 
-// requireLoopback keeps what the endpoint shows on the node.
+// requireLoopback refuses addresses that other nodes can reach.
 func requireLoopback(address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// Metrics are in a registry of their own; docs/metrics.md lists them. Those
-// here are counted as things happen, those of collector when they are scraped.
+// Metrics have their own registry; docs/metrics.md lists them. These are counted at each
+// event; those of collector at each scrape.
 type Metrics struct {
 	registry *prometheus.Registry
 	rpcs     *prometheus.HistogramVec
@@ -23,7 +23,7 @@ type Metrics struct {
 	inFlight *prometheus.GaugeVec
 }
 
-// NewMetrics returns metrics that nothing has been reported to.
+// NewMetrics returns metrics without values.
 func NewMetrics() *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
@@ -71,7 +71,7 @@ func (m *Metrics) ObserveRequest(verb, resource string, code int, took time.Dura
 	m.requests.WithLabelValues(verb, resource, strconv.Itoa(code)).Observe(took.Seconds())
 }
 
-// begin counts a callout in and returns what counts it out.
+// begin counts the begin of a callout, and returns a function for its end.
 func (m *Metrics) begin(command flex.Command) func(flex.Code, time.Duration) {
 	label := string(command)
 	if !command.Known() {

@@ -44,8 +44,8 @@ func (d *Daemon) readiness() (any, error) {
 	return r, nil
 }
 
-// state says what this process does, whether an upgrade may go on, and the same
-// for people.
+// state returns the state of this process, whether an upgrade may continue, and a
+// message.
 func (d *Daemon) state() (s bridgestatus.State, ready bool, message string) {
 	switch d.phase.Load() {
 	case standingBy:
@@ -79,8 +79,8 @@ func setsUp(c flex.Command) bool {
 	return c == flex.CommandMount || c == flex.CommandMountDevice || c == flex.CommandAttach
 }
 
-// countSettingUp counts what may set up a volume: calls that are not refused, and
-// operations that go on after their caller has left.
+// countSettingUp counts calls and operations that may set up a volume. Operations may
+// outlive their calls.
 func (d *Daemon) countSettingUp() int {
 	calls, operations := int(d.settingUp.Load()), 0
 	for _, v := range d.Bridge.Status() {
@@ -128,14 +128,14 @@ const (
 	reachTimeout = 5 * time.Second
 )
 
-// reaches are the tries to reach CSI drivers, one for each driver at a time.
+// reaches has the tries to reach CSI drivers, one for each driver at a time.
 type reaches struct {
 	mu       sync.Mutex
 	underWay map[string]chan struct{} // by Flex driver
-	failed   map[string]string        // why the last one failed; empty: it did not
+	failed   map[string]string        // why the last one failed; empty: success
 }
 
-// reachDrivers tries those that are not connected, and returns how all are.
+// reachDrivers tries to reach drivers without a connection, and returns all states.
 func (d *Daemon) reachDrivers() []bridgestatus.DriverStatus {
 	wait, cancel := context.WithTimeout(context.Background(), reachWait)
 	defer cancel()
@@ -175,8 +175,8 @@ func connected(d Driver) bool {
 	return true
 }
 
-// reach tries one, unless a try is under way, and returns what is closed when
-// the first result is there.
+// reach tries to reach a driver, unless a try is under way. The channel is closed at the
+// first result.
 func (r *reaches) reach(driver Driver) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,21 +16,21 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// A role is what the daemon of a node and that of a controller do differently.
+// A role has the differences between the daemon of a node and the controller.
 type role struct {
-	// takeOver is done when this process has the socket, and before the first
-	// callout is answered; nil: nothing.
+	// takeOver is called when this process has the socket, before the first callout is
+	// answered; nil: nothing.
 	takeOver func(ctx context.Context) error
-	// locked reports whether another process acts on what this one will take over,
-	// and why it could not; nil: there is nothing.
+	// locked reports whether another process uses what this one will take over, or why
+	// that is not known; nil: nothing to take over.
 	locked func() (bool, error)
-	// documents answer questions, from the first moment on.
+	// documents answer status requests, from the start.
 	documents map[string]wireserver.Document
-	// background is done while it serves.
+	// background runs while it serves.
 	background []func(ctx context.Context)
 }
 
-// run is a life from stand-by to draining (docs/adr/0014-hand-over.md).
+// run runs the process from stand-by to draining (docs/adr/0014-hand-over.md).
 func (d *Daemon) run(ctx context.Context, r role) error {
 	defer d.answerForItself()()
 	if err := d.serveHTTP(); err != nil && !errors.Is(err, errPortTaken) {
@@ -51,16 +51,16 @@ func (d *Daemon) run(ctx context.Context, r role) error {
 	return d.serve(ctx, listener, r)
 }
 
-// serve answers callouts while ctx lasts, and does the other things as well.
+// serve answers callouts and runs the background work until ctx ends.
 func (d *Daemon) serve(ctx context.Context, l net.Listener, r role) error {
 	server := &wireserver.Server{Handler: d.handle, Documents: r.documents, Log: d.Log}
-	// Calls under way have their own time to end; they are not cut off.
+	// Calls under way are drained, not canceled.
 	callCtx, endCalls := context.WithCancel(context.WithoutCancel(ctx))
 	defer endCalls()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(callCtx, l) }()
 	if err := d.prepare(ctx, r); err != nil || ctx.Err() != nil {
-		// Callouts that have waited are left to the next flex2csi.
+		// Callouts that have waited are left to the next process.
 		endCalls()
 		_ = l.Close()
 		ended := <-served
@@ -89,8 +89,8 @@ func (d *Daemon) serve(ctx context.Context, l net.Listener, r role) error {
 	return d.drain(served, endCalls, &background)
 }
 
-// drain waits for calls under way; those that take too long are parked: their
-// records say how far they are, and the kubelet calls again.
+// drain waits for calls under way. Those that take too long are abandoned: their records
+// have the state, and the kubelet calls again.
 func (d *Daemon) drain(served <-chan error, endCalls context.CancelFunc, background *sync.WaitGroup) error {
 	var err error
 	select {
@@ -104,7 +104,7 @@ func (d *Daemon) drain(served <-chan error, endCalls context.CancelFunc, backgro
 	return err
 }
 
-// prepare is all that has to be done before callouts are answered.
+// prepare does all that is required before callouts are answered.
 func (d *Daemon) prepare(ctx context.Context, r role) error {
 	if r.takeOver != nil {
 		if err := r.takeOver(ctx); err != nil {
@@ -114,13 +114,13 @@ func (d *Daemon) prepare(ctx context.Context, r role) error {
 	return d.serveHTTP()
 }
 
-// ownRetry is the pause between two tries to get the own socket, which another
-// process has that is not in a pod.
+// ownRetry is the pause between two tries to get the socket for itself, which another
+// process outside of a pod has.
 const ownRetry = time.Second
 
-// answerForItself answers whether this process is ready, until stop is called.
-// Nothing else is answered there: the address is open to each process of the
-// network namespace with user ID 0, also to one that may touch no file of the node.
+// answerForItself answers only whether this process is ready, until stop is called. The
+// address is open to each process of the network namespace with user ID 0, also to one
+// that has no access to the node's files.
 func (d *Daemon) answerForItself() (stop func()) {
 	server := &wireserver.Server{Documents: map[string]wireserver.Document{wire.KindReady: d.readiness}, Log: d.Log, AllowUID: os.Geteuid()}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -130,7 +130,7 @@ func (d *Daemon) answerForItself() (stop func()) {
 		for ctx.Err() == nil {
 			if l, err := wireserver.ListenOwn(d.Socket); err == nil {
 				closed := context.AfterFunc(ctx, func() { _ = l.Close() })
-				_ = server.Serve(ctx, l) // nil, since it is we who close it
+				_ = server.Serve(ctx, l) // nil, since we close it
 				closed()
 				return
 			}
@@ -146,11 +146,11 @@ func (d *Daemon) answerForItself() (stop func()) {
 	}
 }
 
-// awaitSocket makes the socket, when no other process has it any more.
+// awaitSocket makes the socket when no other process has it.
 func (d *Daemon) awaitSocket(ctx context.Context, r role) (net.Listener, error) {
 	listener, err := wireserver.Listen(d.Socket)
 	if errors.Is(err, wireserver.ErrTaken) {
-		// One that stands by is Ready, upon which the other one is ended.
+		// A process that stands by is Ready, and then the other one is stopped.
 		if err := d.checkHeir(ctx, r); err != nil {
 			return nil, err
 		}
@@ -178,13 +178,13 @@ const (
 	heirPause = 100 * time.Millisecond
 )
 
-// checkHeir returns why this process must not follow the one that serves: it cannot use
-// the records, or its records are not those of the other one.
+// checkHeir returns why this process must not take over from the one that serves: it
+// cannot use the records, or has other ones.
 func (d *Daemon) checkHeir(ctx context.Context, r role) error {
 	if r.locked == nil {
 		return nil
 	}
-	for range heirLooks { // the other one may have just begun, or be about to end
+	for range heirLooks { // the other one may be starting or ending
 		locked, err := r.locked()
 		if locked || err != nil {
 			return err
@@ -201,10 +201,10 @@ func (d *Daemon) checkHeir(ctx context.Context, r role) error {
 	return fmt.Errorf("the flex2csi that serves %s has its records elsewhere than in %s, so that its volumes would be lost: give the same --state-dir, or another --socket", d.Socket, d.StateDir)
 }
 
-// watchInterval is the pause between two looks at the one that serves.
+// watchInterval is the pause between two checks of the process that serves.
 const watchInterval = 10 * time.Second
 
-// watchServing keeps up to date for whom this process stands by.
+// watchServing updates standsBy.
 func (d *Daemon) watchServing(ctx context.Context) {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
@@ -245,8 +245,8 @@ func (d *Daemon) askServing(ctx context.Context) (*bridgestatus.Readiness, error
 	return &r, nil
 }
 
-// awaitTurn lets a callout wait until this process may act. It is not begun if its
-// caller has left meanwhile: the kubelet calls again.
+// awaitTurn delays a callout until this process may act. It fails if the caller has left
+// meanwhile: the kubelet calls again.
 func (d *Daemon) awaitTurn(ctx context.Context) error {
 	select {
 	case <-d.turn:

@@ -13,17 +13,17 @@ import (
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
-// A view is all that can be seen of the daemon at a time.
+// A view is the state of the daemon at one moment.
 type view struct {
 	time    time.Time
 	drivers []bridgestatus.DriverStatus
 	volumes []bridge.VolumeStatus
 	lost    []bridge.LostStatus
-	cluster *bridgestatus.Cluster // nil: it is not asked
+	cluster *bridgestatus.Cluster // nil: no access
 	files
 }
 
-// look makes no request, so that it works when all else hangs.
+// look makes no request, so that it works when others hang.
 func (d *Daemon) look() *view {
 	v := &view{time: time.Now(), volumes: d.Bridge.Status(), lost: d.Bridge.Lost(), files: look(d.StateDir)}
 	if d.Cluster != nil {
@@ -59,13 +59,13 @@ func (d *Daemon) status() *bridgestatus.BridgeStatus {
 	return s
 }
 
-// files are the other files in a state directory: those that are no records.
+// files are the files in a state directory other than records.
 type files struct {
 	pending []pendingunmount.Unmount
-	broken  []string // what could not be read, or was put aside
+	broken  []string // files that cannot be read, or were put aside
 }
 
-// look reads the directory once: it may have thousands of records in it.
+// look reads the directory once: it may have thousands of records.
 func look(stateDir string) (f files) {
 	dir, err := os.Open(stateDir)
 	if err != nil {
@@ -100,7 +100,7 @@ func (f *files) addTo(s *bridgestatus.BridgeStatus) {
 	s.BrokenFiles = append(s.BrokenFiles, f.broken...)
 }
 
-// FromFiles is the status of a bridge that does not run.
+// FromFiles returns the status of a bridge that does not run.
 func FromFiles(stateDir string) (*bridgestatus.BridgeStatus, error) {
 	records, broken, err := volstate.Peek(stateDir)
 	if err != nil {
@@ -130,7 +130,7 @@ func driverStatus(d Driver) bridgestatus.DriverStatus {
 	return out
 }
 
-// volumeStatus adds to the record what only the process knows.
+// volumeStatus returns the record with the state of the process.
 func volumeStatus(v bridge.VolumeStatus) bridgestatus.VolumeStatus {
 	out := bridgestatus.Of(v.Record)
 	out.UncertainSince = bridgestatus.When(v.InDoubtSince)

@@ -39,7 +39,7 @@ func (v *validator) allowed(a *Allowed) {
 	}
 }
 
-// maxRoots bounds the work of comparing each with each, which init does.
+// maxRoots bounds the comparison of all pairs in init.
 const maxRoots = 64
 
 func (v *validator) roots(at string, roots []string) {
@@ -55,9 +55,9 @@ func (v *validator) roots(at string, roots []string) {
 	}
 }
 
-// apart: the first directory below an image root is a namespace, which it would
-// not be below two that are nested; and who may write to a directory must not
-// write to images by it.
+// apart refuses nested roots. The first directory below an image root is a namespace,
+// which would not hold below nested roots; and a pod with a directory must not be able to
+// write to images.
 func (v *validator) apart(a *Allowed) {
 	for i, root := range a.ImageRoots {
 		for j, other := range a.ImageRoots {

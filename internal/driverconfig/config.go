@@ -41,11 +41,11 @@ const (
 	// the driver does not run as root, as in a kube-controller-manager with an
 	// ordinary user, or by a person who calls the driver with --dry-run.
 	FileMode = 0o644
-	// MaxSize bounds what is read: init must answer at once whatever lies there.
+	// MaxSize bounds the file: init must answer at once.
 	MaxSize = 64 << 10
 )
 
-// Configuration is the content of the file. [Default] gives one that is valid.
+// Configuration is the content of the file. [Default] returns a valid one.
 type Configuration struct {
 	// APIVersion and Kind are the constants of the same names.
 	APIVersion string `json:"apiVersion"`
@@ -61,15 +61,13 @@ type Configuration struct {
 	// Capabilities are init's answer. Its FSGroup follows FSGroupPolicy.
 	Capabilities flex.Capabilities `json:"capabilities"`
 
-	// Socket is where the daemon listens, and StateDir where it keeps its state
-	// and looks for what was done without it: its flags of these names. Only
-	// with [BackendCSI].
+	// Socket and StateDir are the daemon's flags of these names: its socket, and the
+	// directory with its records and the pending unmounts. Only with [BackendCSI].
 	Socket   string `json:"socket,omitempty"`
 	StateDir string `json:"stateDir,omitempty"`
 
-	// ControllerSocket is where flex2csi controller listens; see
-	// [Configuration.ControllerSocketOf]. Empty: there is none. Only with
-	// [BackendCSI].
+	// ControllerSocket is the socket of flex2csi controller; see
+	// [Configuration.ControllerSocketOf]. Empty: there is none. Only with [BackendCSI].
 	ControllerSocket string `json:"controllerSocket,omitempty"`
 
 	// FSGroupPolicy says who gives a volume to the pod's fsGroup. Only with
@@ -80,19 +78,19 @@ type Configuration struct {
 	// kubelet passes, which is right unless symlinks are involved.
 	KubeletDir string `json:"kubeletDir,omitempty"`
 
-	// Allowed is what volumes may be made of. Only with [BackendLocal].
+	// Allowed restricts volumes. Only with [BackendLocal].
 	Allowed
 
 	// Timeouts replace the default deadlines of single callouts.
 	Timeouts map[flex.Command]Duration `json:"timeouts,omitempty"`
 
-	// Log is where the driver says what it does. The kubelet reads standard
-	// output and standard error as one answer, so there is none by default.
+	// Log is the driver's log. The kubelet reads standard output and standard error as
+	// one answer, so there is no log by default.
 	Log Log `json:"log,omitzero"`
 }
 
-// Allowed is what volumes may be made of. Each field that is empty allows none:
-// who may create a pod may write the options of a volume.
+// Allowed restricts volumes: the author of a pod may write their options. An empty field
+// allows none.
 type Allowed struct {
 	// DirectoryRoots, ImageRoots and DeviceRoots are the directories below which
 	// volumes with the options path, image and device may lie.
@@ -104,12 +102,11 @@ type Allowed struct {
 	// source may have, each by its full name.
 	SourceTypes []string `json:"sourceTypes,omitempty"`
 
-	// MaxSize is the most that an image or a memory volume is created with or
-	// grown to, as a quantity.
+	// MaxSize bounds the size of an image or a memory volume, as a quantity.
 	MaxSize string `json:"maxSize,omitempty"`
 }
 
-// DefaultMaxSize is MaxSize where nothing else is said.
+// DefaultMaxSize is the default of MaxSize.
 const DefaultMaxSize = "100Gi"
 
 // MaxBytes is MaxSize as a number.
@@ -118,7 +115,7 @@ func (a Allowed) MaxBytes() int64 {
 	return n
 }
 
-// String says in one line what volumes are allowed.
+// String returns one line about the allowed volumes.
 func (a Allowed) String() string {
 	var parts []string
 	for _, p := range []struct {
@@ -168,14 +165,14 @@ const (
 	FSGroupNone FSGroupPolicy = "none"
 )
 
-// LogJournal as the file of a [Log] is the journal of systemd: calllog.Journal,
-// said here because that package is heavier.
+// LogJournal as the file of a [Log] is the journal of systemd. It equals calllog.Journal;
+// that package is heavier.
 const LogJournal = "journal"
 
 // Log is where and how much the driver logs. The zero value is silence.
 type Log struct {
-	// File gets a line per event; it may be [LogJournal]. It must not lie in the plugin directory, where
-	// each write would make the kubelet run init (kubernetes/kubernetes#58352).
+	// File gets a line per event; it may be [LogJournal]. It must not be in the plugin
+	// directory, where each write makes the kubelet run init (kubernetes/kubernetes#58352).
 	File string `json:"file,omitempty"`
 	// Level is the least severe level that is written. Empty: info.
 	Level LogLevel `json:"level,omitempty"`
@@ -193,7 +190,7 @@ const (
 	LogError LogLevel = "error"
 )
 
-// Duration is a time.Duration that is text in JSON: "90s", "2m".
+// Duration is a time.Duration with a JSON string: "90s", "2m".
 type Duration time.Duration
 
 // String returns the duration as time.Duration does.
@@ -202,9 +199,7 @@ func (d Duration) String() string { return time.Duration(d).String() }
 // MarshalText makes the duration text in JSON.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// Default returns the configuration of a driver about which nothing was said
-// but its backend. It is the one place with defaults: decoding begins with its
-// result.
+// Default returns the default configuration for a backend. Decoding begins with it.
 func Default(driver DriverName, backend Backend) *Configuration {
 	c := &Configuration{
 		APIVersion:   APIVersion,

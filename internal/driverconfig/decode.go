@@ -7,7 +7,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// Decode returns the configuration in data, with defaults where data is silent.
+// Decode returns the configuration in data, with defaults for missing fields.
 // Its error is an [*InvalidError] with all faults.
 func Decode(data []byte) (*Configuration, error) {
 	root, err := parse(data)
@@ -23,8 +23,8 @@ func Decode(data []byte) (*Configuration, error) {
 	d := &decoder{}
 	fsGroupSaid := false
 	all := fields(d, c, &fsGroupSaid)
-	// In another version of the format everything may have another meaning, so
-	// that further faults would mislead.
+	// In another version everything may have another meaning: report no further
+	// faults.
 	d.Object("", root.Only("apiVersion", "kind"), all)
 	d.Add(versionFaults(c))
 	if err := d.Err(); err != nil {
@@ -42,7 +42,7 @@ func Decode(data []byte) (*Configuration, error) {
 	return c, nil
 }
 
-// backendOf is the backend in a file, on which the defaults depend.
+// backendOf returns the backend in a file; the defaults depend on it.
 func backendOf(root strict.Node) Backend {
 	for _, m := range root.Members {
 		if m.Key == "backend" && m.Value.Kind == strict.String {
@@ -52,7 +52,7 @@ func backendOf(root strict.Node) Backend {
 	return BackendLocal
 }
 
-// fields is the format: every key there is.
+// fields has all keys of the format.
 func fields(d *decoder, c *Configuration, fsGroupSaid *bool) strict.Fields {
 	return strict.Fields{
 		"apiVersion": strict.Text(&d.Decoder, &c.APIVersion),
@@ -87,7 +87,7 @@ func fields(d *decoder, c *Configuration, fsGroupSaid *bool) strict.Fields {
 	}
 }
 
-// decoder takes what only this format has.
+// decoder has the types that only this format has.
 type decoder struct{ strict.Decoder }
 
 func (d *decoder) driver(dst *DriverName) strict.Take {

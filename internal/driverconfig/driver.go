@@ -18,12 +18,11 @@ const (
 // vendor/name, on the disk <plugin dir>/vendor~name/name.
 type DriverName struct{ Vendor, Name string }
 
-// ParseDriverName takes "vendor/name" apart. Both parts are needed:
-// kube-controller-manager splits the names of volumes at the second slash after
-// a restart (pkg/volume/util/util.go, SplitUniqueName). Each part is made of
-// letters, digits, '-', '_' and '.', and begins and ends with a letter or digit.
-// Upper case and '_' are allowed because the names of drivers stand in
-// PersistentVolumes, which cannot be changed, and such names are in use.
+// ParseDriverName parses "vendor/name". Both parts are required: after a restart
+// kube-controller-manager splits the names of volumes at the second slash
+// (pkg/volume/util/util.go, SplitUniqueName). Each part has letters, digits, '-', '_' and
+// '.', and begins and ends with a letter or digit. Upper case and '_' are allowed since
+// existing PersistentVolumes, which cannot be changed, have such names.
 func ParseDriverName(s string) (DriverName, error) {
 	vendor, name, found := strings.Cut(s, "/")
 	if !found {

@@ -26,12 +26,11 @@ func Load(path string) (*Configuration, error) {
 	return config, nil
 }
 
-// read does not block, whatever path is: init runs under the lock of the
-// kubelet's volume plugin manager (pkg/volume/plugins.go, refreshProbedPlugins)
-// and a FIFO opened here would stop all volume operations of the node.
+// read never blocks: init runs under the lock of the kubelet's volume plugin manager
+// (pkg/volume/plugins.go, refreshProbedPlugins), and a FIFO opened here would block all
+// volume operations of the node.
 //
-// It does without package os, which would set up its poller for the one file
-// that most calls read.
+// It does not use package os, which would set up its poller for this one file.
 func read(path string) ([]byte, error) {
 	fd, err := ignoringEINTR(func() (int, error) {
 		return unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)

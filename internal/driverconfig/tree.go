@@ -32,7 +32,7 @@ func syntaxError(data []byte, err error) error {
 	return fmt.Errorf("not JSON: %w", err)
 }
 
-// position turns an offset into what an editor shows.
+// position returns line and column of an offset.
 func position(data []byte, offset int64) string {
 	before := data[:min(max(offset-1, 0), int64(len(data)))]
 	line := bytes.Count(before, []byte("\n"))
@@ -40,8 +40,8 @@ func position(data []byte, offset int64) string {
 	return fmt.Sprintf("line %d, column %d", line+1, column+1)
 }
 
-// few is what most objects in the file have room in. Growing one member at a
-// time would touch a page of memory for each size.
+// few is enough for most objects in the file: growing one member at a time would touch a
+// page of memory for each size.
 const few = 8
 
 func value(w *jsonwalk.Walker) strict.Node {

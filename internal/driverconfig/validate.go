@@ -15,8 +15,8 @@ import (
 const (
 	minTimeout = time.Second
 	maxTimeout = 10 * time.Minute
-	// The kubelet gives waitforattach 10 minutes and crashes if the driver is
-	// still there 10 s later (k8s.io/utils/exec, Stop), so the driver ends well
+	// The kubelet's timeout of waitforattach is 10 minutes, and it crashes if the
+	// driver still runs 10 s later (k8s.io/utils/exec, Stop), so the driver ends well
 	// before.
 	maxWaitForAttach = 9*time.Minute + 30*time.Second
 )
@@ -52,7 +52,7 @@ func (c *Configuration) faults() []Fault {
 	return v.Faults
 }
 
-// validator checks what only this format has.
+// validator has the checks that only this format has.
 type validator struct{ strict.Report }
 
 func (v *validator) driver(name DriverName) {
@@ -63,7 +63,7 @@ func (v *validator) driver(name DriverName) {
 	}
 }
 
-// backend refuses the fields that only another backend heeds.
+// backend refuses fields of other backends.
 func (v *validator) backend(c *Configuration) {
 	v.OneOf("backend", string(c.Backend), string(BackendLocal), string(BackendCSI))
 	only := func(other Backend, field string, set bool) {
@@ -92,7 +92,7 @@ func (v *validator) backend(c *Configuration) {
 	}
 }
 
-// controllerSocket: what is not a dot-file would be seen by the kubelet's prober.
+// controllerSocket requires a dot-file: the kubelet's prober sees other files.
 func (v *validator) controllerSocket(path string) {
 	if path == "" || filepath.IsAbs(path) {
 		v.AbsPath("controllerSocket", path)
@@ -104,10 +104,10 @@ func (v *validator) controllerSocket(path string) {
 	}
 }
 
-// maxSocket is what fits into a sockaddr_un (unix(7)).
+// maxSocket is the longest path in a sockaddr_un (unix(7)).
 const maxSocket = 107
 
-// place is a path that has to be there.
+// place requires a path.
 func (v *validator) place(at, path string) {
 	if path == "" {
 		v.Fault(at, "empty (want an absolute path)")
@@ -115,8 +115,7 @@ func (v *validator) place(at, path string) {
 	v.AbsPath(at, path)
 }
 
-// fsGroup holds the two fields together: init's capability is what makes the
-// kubelet act, so policy and capability must say the same.
+// fsGroup requires that policy and capability agree: the kubelet acts on the capability.
 func (v *validator) fsGroup(c *Configuration) {
 	if c.Backend == BackendCSI {
 		if c.Capabilities.FSGroup {

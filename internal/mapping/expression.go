@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// costLimit bounds what one expression may do, in CEL's units, of which one
-	// is about a step or ten characters. The convention needs some 20 for each
-	// option; the kubelet cannot pass more than 128 KiB of options.
+	// costLimit bounds one expression, in CEL's units: one unit is about a step or ten
+	// characters. A typical expression needs some 20 for each option; the kubelet
+	// cannot pass more than 128 KiB of options.
 	costLimit = 1_000_000
-	// memoryLimit bounds what its values may take, in bytes.
+	// memoryLimit bounds its values, in bytes.
 	memoryLimit = 8 << 20
 )
 
@@ -30,7 +30,7 @@ type Pod struct {
 	ServiceAccount string `cel:"serviceAccount"`
 }
 
-// newEnv returns what expressions can see. docs/mapping.md lists it.
+// newEnv returns the variables and functions of expressions; docs/mapping.md lists them.
 func newEnv() (*cel.Env, error) {
 	return cel.NewEnv(
 		ext.NativeTypes(reflect.TypeFor[Pod](), ext.ParseStructTags(true)),
@@ -40,8 +40,7 @@ func newEnv() (*cel.Env, error) {
 		cel.Variable("readOnly", cel.BoolType),
 		cel.Variable("accessModes", cel.ListType(cel.StringType)),
 		cel.Variable("pod", cel.ObjectType("mapping.Pod")),
-		// A map or list of several types is a mistake that is better found when
-		// the file is loaded.
+		// A map or list of several types is a mistake to report when the file is loaded.
 		cel.HomogeneousAggregateLiterals(),
 		cel.OptionalTypes(),
 		ext.Strings(ext.StringsVersion(5)), // the first version with costs of its functions
@@ -56,7 +55,7 @@ type program struct {
 	run    cel.Program
 }
 
-// compile checks an expression and that it gives what is wanted.
+// compile compiles an expression, and checks its type.
 func compile(env *cel.Env, field, source string, want *cel.Type) (*program, error) {
 	ast, issues := env.Compile(source)
 	if err := issues.Err(); err != nil {
@@ -88,7 +87,7 @@ func fits(want, got *cel.Type) bool {
 	return true
 }
 
-// compileError makes one line of what the compiler draws on several.
+// compileError makes one line of the compiler's message.
 func compileError(issues *cel.Issues) error {
 	const most = 3
 	var texts []string
@@ -106,7 +105,7 @@ func compileError(issues *cel.Issues) error {
 	return errors.New(strings.Join(texts, "; "))
 }
 
-// oneLine takes the line breaks out of a text and shortens it.
+// oneLine removes line breaks and shortens a text.
 func oneLine(s string) string {
 	const most = 300
 	s = strings.Join(strings.Fields(s), " ")
@@ -116,8 +115,7 @@ func oneLine(s string) string {
 	return s
 }
 
-// eval runs a program. What it says of a failure is for a person who may know
-// the options of the volume and not CEL.
+// eval runs a program. Its errors are for operators who may not know CEL.
 func (p *program) eval(variables map[string]any) (ref.Val, error) {
 	value, _, err := p.run.Eval(variables)
 	if err == nil {
@@ -136,7 +134,7 @@ func (p *program) eval(variables map[string]any) (ref.Val, error) {
 	return nil, fmt.Errorf("%s: %s", p, text)
 }
 
-// String names an expression and shows it, if it is not long.
+// String returns the field, and the expression if it is short.
 func (p *program) String() string {
 	return fmt.Sprintf("%s (%s)", p.field, strict.Clip(oneLine(p.source)))
 }

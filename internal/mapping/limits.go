@@ -17,8 +17,8 @@ type limits struct {
 	relaxed      bool
 }
 
-// limitsOf returns those of the CSI specification v1.13.0, "Size Limits", or
-// wider ones.
+// limitsOf returns the limits of the CSI specification v1.13.0, "Size Limits", or wider
+// ones.
 func limitsOf(s bridgeconfig.SizeLimits) limits {
 	if s == bridgeconfig.SizeLimitsRelaxed {
 		return limits{text: 1 << 10, object: 64 << 10, relaxed: true}
@@ -26,7 +26,7 @@ func limitsOf(s bridgeconfig.SizeLimits) limits {
 	return limits{text: 128, object: 4 << 10}
 }
 
-// advice is what to do about something that is too long.
+// advice returns what to do about a value that is too long.
 func (l limits) advice() string {
 	if l.relaxed {
 		return ""
@@ -34,7 +34,7 @@ func (l limits) advice() string {
 	return " (the limit of the CSI specification; if the driver takes more, set sizeLimits: Relaxed)"
 }
 
-// check returns what of a volume must not be given to a driver.
+// check returns what is wrong with a volume for a driver.
 func (l limits) check(v *csivol.Volume) (problems []string) {
 	add := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	for name, text := range map[string]string{"handle": v.Handle, "fsType": v.FSType} {
@@ -74,17 +74,16 @@ func (l limits) check(v *csivol.Volume) (problems []string) {
 
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) }
 
-// reserved reports whether a driver takes the value of key for something that
-// the kubelet has said about the pod (pkg/volume/csi/csi_util.go,
-// getPodInfoAttrs, and csi_mounter.go, podServiceAccountTokenAttrs, Kubernetes
-// v1.37.1). Other keys of csi.storage.k8s.io come from provisioners.
+// reserved reports whether only the kubelet may set key, with information about the pod
+// (pkg/volume/csi/csi_util.go, getPodInfoAttrs, and csi_mounter.go,
+// podServiceAccountTokenAttrs, Kubernetes v1.37.1). Other keys of csi.storage.k8s.io come
+// from provisioners.
 func reserved(key string) bool {
 	rest, ok := strings.CutPrefix(key, "csi.storage.k8s.io/")
 	return ok && (strings.HasPrefix(rest, "pod.") || strings.HasPrefix(rest, "serviceAccount.") || rest == "ephemeral")
 }
 
-// checkSecrets returns what of the secrets of a stage cannot be sent. It names
-// keys only.
+// checkSecrets returns which secrets of a stage cannot be sent. It names only keys.
 func (l limits) checkSecrets(field string, secrets map[string]flex.Secret) error {
 	size := 0
 	for key, secret := range secrets {

@@ -1,10 +1,10 @@
-// Package mapping makes a CSI volume of a FlexVolume: it evaluates the CEL
-// expressions of a driver over the options of a call, gathers the secrets for
-// each stage, and refuses what a CSI driver must not be given.
+// Package mapping maps a FlexVolume to a CSI volume: it evaluates the CEL expressions of
+// a driver over the options of a call, gathers the secrets of each stage, and refuses
+// values that are not valid for a CSI driver.
 //
-// Expressions are compiled and type-checked when the configuration is loaded.
-// They see options, pvName, fsType, readOnly, accessModes and pod, never a secret,
-// and what they may cost is bounded. docs/mapping.md tells people how to write them.
+// Expressions are compiled and type-checked when the configuration is loaded. They see
+// options, pvName, fsType, readOnly, accessModes and pod, never a secret, and their cost
+// is bounded. docs/mapping.md explains how to write them.
 package mapping
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// A Mapper is the mapping of one driver. It may be used side by side.
+// A Mapper is the mapping of one driver. It is safe for concurrent use.
 type Mapper struct {
 	flexDriver, csiDriver string
 
@@ -29,7 +29,7 @@ type Mapper struct {
 
 	stages     []stage
 	readFile   FileReader
-	readSecret SecretReader   // nil: there is no API server to ask
+	readSecret SecretReader   // nil: no API server
 	pvName     *regexp.Regexp // nil: any
 	limits     limits
 }
@@ -102,9 +102,8 @@ func newMapper(env *cel.Env, d *bridgeconfig.Driver, r *strict.Report, at string
 	return m
 }
 
-// Map makes a volume of the options of a call, and of its PersistentVolume, nil
-// if that is not known. Its error is a [*flex.Error] that names everything that
-// is wrong, and no secret.
+// Map returns the volume for the options of a call and its PersistentVolume; nil if that
+// is not known. Its error is a [*flex.Error] with all faults and without secrets.
 func (m *Mapper) Map(ctx context.Context, o flex.Options, pv *csivol.PersistentVolume) (*csivol.Volume, error) {
 	v, err := m.mapOptions(ctx, o, pv)
 	if err != nil {
@@ -144,10 +143,10 @@ func (m *Mapper) mapOptions(ctx context.Context, o flex.Options, pv *csivol.Pers
 	return v, nil
 }
 
-// checkName refuses inline volumes as far as a call shows that it is for one.
-// The kubelet gives the name of the PersistentVolume or, in the same place,
-// the name that the pod has for an inline volume (pkg/volume/flexvolume/
-// driver-call.go, NewOptionsForDriver, Kubernetes v1.37.1).
+// checkName refuses inline volumes, as far as a call shows that it is for one. The
+// kubelet passes the name of the PersistentVolume or, in the same option, the pod's name
+// of an inline volume (pkg/volume/flexvolume/driver-call.go, NewOptionsForDriver,
+// Kubernetes v1.37.1).
 func (m *Mapper) checkName(name string) error {
 	if m.pvName == nil || m.pvName.MatchString(name) {
 		return nil
@@ -155,9 +154,8 @@ func (m *Mapper) checkName(name string) error {
 	return flex.Errorf(flex.CodePermissionDenied, "the volume is called %q, which is no name of a PersistentVolume according to pvNamePattern (driver %s): inline volumes are not allowed", name, m.flexDriver)
 }
 
-// variables are what expressions see. The pod is missing, rather than empty,
-// where the kubelet does not tell it: a handle made of nothing would be that
-// of another volume.
+// variables returns the variables of expressions. The pod is missing, not empty, if the
+// kubelet does not pass it: a handle of empty values could be that of another volume.
 func variables(o flex.Options, modes []csivol.AccessMode) map[string]any {
 	options := o.User
 	if options == nil {
@@ -174,7 +172,7 @@ func variables(o flex.Options, modes []csivol.AccessMode) map[string]any {
 	return vars
 }
 
-// evaluate fills the volume in and returns all that went wrong.
+// evaluate sets the fields of the volume and returns all errors.
 func (m *Mapper) evaluate(v *csivol.Volume, vars map[string]any) (problems []string) {
 	var accessMode string
 	for _, err := range []error{
@@ -190,7 +188,7 @@ func (m *Mapper) evaluate(v *csivol.Volume, vars map[string]any) (problems []str
 	}
 	v.AccessMode = csivol.AccessMode(accessMode)
 	if len(problems) > 0 {
-		return problems // what could not be evaluated is empty, and would be complained of
+		return problems // fields without a value would be reported once more
 	}
 	if v.Handle == "" {
 		problems = append(problems, fmt.Sprintf("the handle is empty: give the volume the option volumeHandle or volumeID, or say in the configuration what its handle is; now it is %s", m.handle))

@@ -16,7 +16,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// A stage is where the secrets of one kind of RPC come from, and go to.
+// A stage has the sources and the destination of the secrets of one kind of RPC.
 type stage struct {
 	field  string // as in the file: secrets.nodeStage
 	source bridgeconfig.SecretSource
@@ -38,7 +38,7 @@ func stages(s *bridgeconfig.Secrets) (stages []stage) {
 	return stages
 }
 
-// SecretFiles are the files that secrets are read from.
+// SecretFiles returns the files with secrets.
 func (m *Mapper) SecretFiles() (paths []string) {
 	for _, s := range m.stages {
 		if s.source.File != "" {
@@ -48,43 +48,42 @@ func (m *Mapper) SecretFiles() (paths []string) {
 	return paths
 }
 
-// A FileReader reads the secrets in a file: those of an object, or with a key
-// that one.
+// A FileReader reads the secrets in a file: an object, or the value of a key.
 type FileReader func(path, key string) (map[string]flex.Secret, error)
 
-// A SecretReader reads a Secret of Kubernetes. Its errors name it.
+// A SecretReader reads a Secret. Its errors have the name.
 type SecretReader func(ctx context.Context, ref csivol.SecretRef) (map[string]flex.Secret, error)
 
-// WithSecrets returns a Mapper that can ask for Secrets.
+// WithSecrets returns a Mapper that can read Secrets.
 func (m *Mapper) WithSecrets(read SecretReader) *Mapper {
 	other := *m
 	other.readSecret = read
 	return &other
 }
 
-// WithoutSecrets returns a Mapper that reads none and finds none missing, for who
-// calls no CSI driver.
+// WithoutSecrets returns a Mapper that reads no secrets and reports none as missing, for
+// callers without a CSI driver.
 func (m *Mapper) WithoutSecrets() *Mapper {
 	other := *m
 	other.stages = nil
 	return &other
 }
 
-// WithFiles returns a Mapper that reads files in another way, or not at all.
+// WithFiles returns a Mapper with another reader of files.
 func (m *Mapper) WithFiles(read FileReader) *Mapper {
 	other := *m
 	other.readFile = read
 	return &other
 }
 
-// AttachSecrets returns the secrets of controllerPublish unless they come with a
-// call: then they are there in tear-down too, which has no options.
+// AttachSecrets returns the secrets of controllerPublish unless they come with a call.
+// They are available in tear-down, too, which has no options.
 func (m *Mapper) AttachSecrets(ctx context.Context) (map[string]flex.Secret, error) {
 	all, err := m.gather(ctx, func(s stage) bool { return s.field == "secrets.controllerPublish" && !s.fromFlex() }, nil)
 	return all.ControllerPublish, err
 }
 
-// ExpandSecrets adds the secrets of expansions, none of which comes with a call.
+// ExpandSecrets adds the secrets of expansions. None comes with a call.
 func (m *Mapper) ExpandSecrets(ctx context.Context, to *csivol.Secrets) error {
 	all, err := m.gather(ctx, func(s stage) bool { return s.expands() }, nil)
 	if all.NodeExpand != nil {
@@ -193,8 +192,7 @@ func noSecret(secrets map[string]flex.Secret) string {
 
 const maxSecretFile = 256 << 10
 
-// readSecrets reads a file. None of its errors has anything of the content in
-// it.
+// readSecrets reads a file. Its errors have nothing of the content.
 func readSecrets(path, key string) (map[string]flex.Secret, error) {
 	data, err := trust.ReadFile(path, trust.MayNothing, maxSecretFile)
 	if err != nil {

@@ -1,13 +1,11 @@
-// Package preset holds configurations for FlexVolume drivers that many people
-// have used: which CSI driver takes their volumes over, and how their options
-// become what that one wants.
+// Package preset has configurations for common FlexVolume drivers: the CSI driver that
+// replaces them, and the mapping of their options.
 //
-// A preset is a BridgeConfiguration of one driver in presets/NAME.yaml. The
-// comment before it is part of it: its first line is the title, two more say
-// whether volumes can be handed over live and what is needed, and then it is for
-// people: options, differences, the sources that each format was read in, and
-// what could not be verified. What only the reader can know is an open place
-// ([bridgeconfig.OpenPlace]).
+// A preset is a BridgeConfiguration of one driver in presets/NAME.yaml. The comment before
+// it belongs to it: the first line is the title, two more say whether volumes can be
+// handed over live and what is required. The rest is documentation: options, differences,
+// sources, and what was not verified. Values that only the operator knows are
+// placeholders ([bridgeconfig.OpenPlace]).
 package preset
 
 import (
@@ -24,7 +22,7 @@ import (
 //go:embed presets/*.yaml
 var files embed.FS
 
-// A Preset is one of the configurations.
+// A Preset is a configuration of a driver.
 type Preset struct {
 	Name       string
 	Title      string
@@ -35,13 +33,13 @@ type Preset struct {
 	Live string
 	// Needs is what is required besides the CSI driver.
 	Needs string
-	// Open are the open places, each name once.
+	// Open are the placeholders, each name once.
 	Open []bridgeconfig.OpenPlace
 	// Text is the whole file.
 	Text string
 }
 
-// All returns the presets in the order of their names.
+// All returns the presets, sorted by name.
 func All() ([]Preset, error) {
 	entries, err := files.ReadDir("presets")
 	if err != nil {
@@ -62,7 +60,7 @@ func All() ([]Preset, error) {
 	return all, nil
 }
 
-// Get returns the preset of a name.
+// Get returns a preset by name.
 func Get(name string) (Preset, error) {
 	all, err := All()
 	if err != nil {
@@ -96,7 +94,7 @@ func parse(name, text string) (Preset, error) {
 			p.Needs = needs
 		}
 	}
-	// An open place may be in a name, so that this is no valid configuration yet.
+	// With a placeholder in a name this is no valid configuration yet.
 	var names struct {
 		Drivers []struct {
 			FlexDriver string `yaml:"flexDriver"`
@@ -124,16 +122,15 @@ func parse(name, text string) (Preset, error) {
 	return p, nil
 }
 
-// Fill returns the preset with one of its open places filled in.
+// Fill returns the preset with a value for a placeholder.
 func (p Preset) Fill(name, value string) (Preset, error) {
 	return parse(p.Name, bridgeconfig.Fill(p.Text, name, value))
 }
 
-// driversLine is where a file's own part begins.
+// driversLine begins the drivers of a file.
 const driversLine = "\ndrivers:\n"
 
-// Document returns one configuration with all the presets in it, comments
-// included.
+// Document returns one configuration with all these presets and their comments.
 func Document(presets []Preset) string {
 	if len(presets) == 1 {
 		return presets[0].Text

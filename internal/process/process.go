@@ -1,5 +1,4 @@
-// Package process tells whether a process that has left its name somewhere is
-// dead for certain.
+// Package process has IDs of processes, and reports whether the process of an ID is dead.
 package process
 
 import (
@@ -13,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ID names this process as no other one ever is: by the boot of the machine, the
-// pid namespace, the pid and when it was started.
+// ID returns a unique name of this process: the boot ID, the pid namespace, the pid and
+// the start time.
 func ID() (string, error) {
 	where, err := here()
 	if err != nil {
@@ -28,8 +27,8 @@ func ID() (string, error) {
 	return fmt.Sprintf("%s %d %s", where, pid, started), nil
 }
 
-// Dead reports whether the process of an ID is dead. What cannot be known from
-// here, as of one of another machine or container, is not dead.
+// Dead reports whether the process of an ID is certainly dead. It returns false for a
+// process of another machine or container.
 func Dead(id string) bool {
 	fields := strings.Fields(id)
 	if len(fields) != 4 {
@@ -51,7 +50,7 @@ func Dead(id string) bool {
 	return err == nil && (started != fields[3] || state == "Z" || state == "X")
 }
 
-// here is what pids are counted in.
+// here names the scope of pids.
 func here() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -64,14 +63,14 @@ func here() (string, error) {
 	return string(bytes.TrimSpace(boot)) + " " + namespace, nil
 }
 
-// stat returns the state of a process, and when it was started, in ticks since
-// boot (proc_pid_stat(5)).
+// stat returns the state and the start time of a process, in ticks since boot
+// (proc_pid_stat(5)).
 func stat(pid int) (state, started string, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", "", err
 	}
-	// The name may hold anything, spaces and brackets too.
+	// The name may have spaces and brackets.
 	const fromState, fromStarted = 0, 19
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	if len(fields) <= fromStarted {
