@@ -16,7 +16,7 @@ import (
 // A Check finds faults that this package cannot find, such as those in expressions.
 type Check func(*Configuration) []strict.Fault
 
-// A Loader loads configurations. The zero value accepts any owner and mode of the file.
+// A Loader loads configurations. The zero value does not check owner and mode of the file.
 type Loader struct {
 	// Others says what users other than root may do with the file.
 	Others trust.Others

@@ -13,16 +13,17 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// A Cluster is what drivers want to know of one, from internal/kube.
+// A Cluster has what drivers need of the API server, from internal/kube.
 type Cluster interface {
-	// CSIDriver returns what the object of a CSI driver says. Unless synced that
-	// is what it said to an earlier run, if it was found then.
+	// CSIDriver returns what the object of a CSI driver says. If synced is false the
+	// answer is from the cache of an earlier run.
 	CSIDriver(name string) (info csivol.DriverInfo, found, synced bool)
-	// PersistentVolume returns one, as it was seen lately unless fresh. The code
-	// of an error is NotFound if there is none, Unavailable if it is not known.
+	// PersistentVolume returns a recent PersistentVolume, or a new one if fresh is
+	// true. The code of an error is NotFound if there is none, Unavailable if that is
+	// not known.
 	PersistentVolume(ctx context.Context, name string, fresh bool) (*csivol.PersistentVolume, error)
-	// FlexOptions returns what a call would say of a PersistentVolume, but for its pod
-	// and its secrets; empty if it is no FlexVolume.
+	// FlexOptions returns the options of a call for a PersistentVolume, without pod and
+	// secrets; empty if it is no FlexVolume.
 	FlexOptions(ctx context.Context, name string) (flex.Options, *csivol.PersistentVolume, error)
 	// ClaimUsed reports whether a pod of a node uses a claim.
 	ClaimUsed(ctx context.Context, claim csivol.ObjectRef, node string) (bool, error)
@@ -31,9 +32,9 @@ type Cluster interface {
 	Tokens(ctx context.Context, pod csivol.Pod, requests []csivol.TokenRequest) (flex.Secret, error)
 }
 
-// mapVolumes returns what makes volumes of the options of calls, for those of the
-// cluster's PersistentVolumes only unless the configuration allows others. A
-// nil Cluster is not asked.
+// mapVolumes returns a function that maps the options of calls to volumes. It accepts
+// only PersistentVolumes of the cluster, unless the configuration allows others or
+// cluster is nil.
 func mapVolumes(c *bridgeconfig.Driver, m *mapping.Mapper, cluster Cluster) func(context.Context, flex.Options) (*csivol.Volume, error) {
 	if cluster == nil {
 		return func(ctx context.Context, o flex.Options) (*csivol.Volume, error) { return m.Map(ctx, o, nil) }
@@ -52,13 +53,12 @@ func mapVolumes(c *bridgeconfig.Driver, m *mapping.Mapper, cluster Cluster) func
 	}
 }
 
-// verified returns the PersistentVolume that a call is for; none: it is for an
-// inline volume, and they are allowed. An API server that does not answer is no
-// reason to let in what was never verified.
+// verified returns the PersistentVolume of a call; nil for an inline volume, if they are
+// allowed. Without an answer of the API server it refuses what was never verified.
 func verified(ctx context.Context, c *bridgeconfig.Driver, cluster Cluster, o flex.Options) (*csivol.PersistentVolume, error) {
 	pv, err := cluster.PersistentVolume(ctx, o.VolumeName, false)
 	differs := mismatch(c, pv, o)
-	if err == nil && differs != nil { // one of the same name may have taken its place
+	if err == nil && differs != nil { // it may have been re-created with this name
 		pv, err = cluster.PersistentVolume(ctx, o.VolumeName, true)
 		if err != nil && flex.CodeOf(err) != flex.CodeNotFound {
 			return nil, fmt.Errorf("%w; and whether that has changed is not known: %w", differs, err)
@@ -69,7 +69,7 @@ func verified(ctx context.Context, c *bridgeconfig.Driver, cluster Cluster, o fl
 	case err == nil && differs == nil:
 		return pv, nil
 	case c.Inline && (err == nil || code == flex.CodeNotFound || code == flex.CodeUnavailable):
-		return nil, nil //nolint:nilnil // who may name any volume needs no PersistentVolume
+		return nil, nil //nolint:nilnil // inline volumes are allowed
 	case err == nil:
 		return nil, differs
 	case code == flex.CodeNotFound:
@@ -80,8 +80,8 @@ func verified(ctx context.Context, c *bridgeconfig.Driver, cluster Cluster, o fl
 	return nil, err
 }
 
-// mismatch returns how a call differs from the PersistentVolume that it claims
-// to be for. Who may create pods can claim any name in an inline volume.
+// mismatch returns how a call differs from the PersistentVolume of that name. The author
+// of a pod can give an inline volume any name.
 func mismatch(c *bridgeconfig.Driver, pv *csivol.PersistentVolume, o flex.Options) error {
 	switch {
 	case pv == nil:
@@ -100,8 +100,8 @@ func mismatch(c *bridgeconfig.Driver, pv *csivol.PersistentVolume, o flex.Option
 	return nil
 }
 
-// read makes a volume of its PersistentVolume, without secrets. Where the mapping uses
-// the pod there is none to be made.
+// read returns a function that maps a PersistentVolume to a volume, without secrets. It
+// fails if the mapping uses the pod.
 func read(c *bridgeconfig.Driver, m *mapping.Mapper, cluster Cluster) func(context.Context, string) (*csivol.Volume, error) {
 	m = m.WithoutSecrets()
 	return func(ctx context.Context, name string) (*csivol.Volume, error) {
@@ -135,8 +135,7 @@ func mayAttach(c *bridgeconfig.Driver, cluster Cluster) func(context.Context, *c
 	}
 }
 
-// policy returns what the configuration says, and where that is silent the
-// CSIDriver object.
+// policy returns the policy of the configuration, with defaults from the CSIDriver object.
 func policy(c *bridgeconfig.Driver, cluster Cluster) func(context.Context) (bridge.Policy, error) {
 	return func(ctx context.Context) (bridge.Policy, error) {
 		var info csivol.DriverInfo

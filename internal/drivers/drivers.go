@@ -1,7 +1,6 @@
-// Package drivers puts a driver of the bridge together: what the configuration
-// says of it, how its options are mapped, and the CSI driver that does the
-// work. flex2csi serve and flex2csi map both start here, so that one shows what
-// the other does.
+// Package drivers makes a driver of the bridge from its configuration, its mapping and its
+// CSI driver. flex2csi serve and flex2csi map both use it, so that map shows what serve
+// does.
 package drivers
 
 import (
@@ -14,8 +13,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/mapping"
 )
 
-// New returns what the bridge wants to know of a driver. Without access to the
-// cluster there is neither a Cluster nor an Attacher.
+// New returns a driver of the bridge. Without access to the API server, Cluster and
+// Attacher are nil.
 func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service, cluster Cluster, a bridge.Attacher) *bridge.FlexDriver {
 	t := &c.Timeouts
 	if cluster != nil {
@@ -60,8 +59,7 @@ func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service, cluster Cl
 	return d
 }
 
-// Client returns the CSI driver itself. Nothing is dialled before the first
-// call.
+// Client returns the client of the CSI driver. It connects at the first call.
 func Client(c *bridgeconfig.Driver, kubeletDir string) *csiclient.Client {
 	return clientAt(c.CSIDriver, *endpoints(c), kubeletDir)
 }

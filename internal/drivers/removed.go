@@ -14,7 +14,7 @@ import (
 // the configuration no longer has. They have the default timeouts.
 type Removed struct {
 	KubeletDir string
-	Attacher   bridge.Attacher // nil: there is none
+	Attacher   bridge.Attacher // nil: none
 	Observer   csiclient.Observer
 	Log        *slog.Logger
 
@@ -27,7 +27,7 @@ type removed struct {
 	at                    csivol.Endpoints
 }
 
-// Driver returns one, the same for the same.
+// Driver returns a driver, the same one for the same arguments.
 func (r *Removed) Driver(flexDriver, csiDriver string, at csivol.Endpoints) *bridge.FlexDriver {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,7 +45,7 @@ func (r *Removed) Driver(flexDriver, csiDriver string, at csivol.Endpoints) *bri
 	return d
 }
 
-// Close ends their connections.
+// Close closes their connections.
 func (r *Removed) Close() (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

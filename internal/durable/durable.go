@@ -1,5 +1,5 @@
-// Package durable writes what has to be there after the machine was switched off:
-// a file is for good when its name is as well, which is the directory's.
+// Package durable writes files that survive a power failure: a file is durable when its
+// entry in the directory is, too.
 package durable
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// WriteFile replaces a file in one step, for good: whatever happens meanwhile,
-// there is the old one or the new one. A new one is its owner's alone.
+// WriteFile replaces a file atomically and durably: at any time there is the old or the new
+// one. Only the owner can access a new file.
 func WriteFile(path string, data []byte) error {
 	dir := filepath.Dir(path)
 	if err := renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(dir)); err != nil {
@@ -21,10 +21,10 @@ func WriteFile(path string, data []byte) error {
 	return SyncDir(dir)
 }
 
-// MakeDir makes a directory for its owner alone, with those above it, and their
-// names durable. One that is there is left as it is.
+// MakeDir creates a directory for its owner alone, and its parents, durably. It does not
+// change an existing one.
 func MakeDir(dir string) error {
-	var made []string // parents of what is not there yet
+	var made []string // parents of new directories
 	for at := filepath.Clean(dir); !isThere(at) && filepath.Dir(at) != at; at = filepath.Dir(at) {
 		made = append(made, filepath.Dir(at))
 	}
@@ -39,13 +39,13 @@ func MakeDir(dir string) error {
 	return nil
 }
 
-// isThere: what cannot be looked at is none of ours to make.
+// isThere reports whether a path exists, also if that is not known.
 func isThere(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// SyncDir makes what was made, renamed and removed in a directory durable.
+// SyncDir makes creations, renames and removals in a directory durable.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

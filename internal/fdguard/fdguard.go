@@ -1,15 +1,13 @@
-// Package fdguard takes the standard output and error away from a process that
-// must answer with exactly one piece of text and nothing else.
+// Package fdguard protects the standard output and error of a process that must write
+// exactly one answer.
 //
-// The caller of a FlexVolume driver reads both streams as one and until the
-// last writer has closed them (Kubernetes v1.37.1,
-// pkg/volume/flexvolume/driver-call.go:136). One line of a library's log makes
-// the answer unreadable, and a child that inherits a stream keeps the caller
-// waiting for as long as it lives. Discipline does not help against that; so
-// [Claim] moves the stream to a private descriptor that children do not get,
-// and puts /dev/null where everybody else looks.
+// The kubelet reads both streams of a FlexVolume driver as one, until the last writer has
+// closed them (Kubernetes v1.37.1, pkg/volume/flexvolume/driver-call.go:136). One line of a
+// library's log makes the answer unreadable, and a child that inherits a stream blocks the
+// kubelet until it exits. So [Claim] moves the stream to a private descriptor that children
+// do not inherit, and replaces both streams by /dev/null.
 //
-// Do not use it in a program that talks to people only, and not in a library.
+// Do not use it in interactive programs or in a library.
 package fdguard
 
 import (
@@ -26,39 +24,38 @@ const (
 	stdout = 1
 	stderr = 2
 
-	// first is the lowest descriptor for what we keep: never a standard one.
+	// first is the lowest descriptor for our own files: never a standard one.
 	first = 3
 
 	// patience bounds one write. A full pipe without a reader must not block us for
 	// ever; a working reader reads within this time.
 	patience = 5 * time.Second
 
-	// page is what a pipe that has any room takes at once: PIPE_BUF.
+	// page is PIPE_BUF: a pipe with any room takes as much at once.
 	page = 4096
 
-	// spare is how many descriptors Go's runtime needs for its first timer. It
-	// aborts the process when it does not get them.
+	// spare is the number of descriptors that Go's runtime needs for its first timer.
+	// Without them it aborts the process.
 	spare = 2
 )
 
-// Reply is where the answer goes: what was the standard output.
+// Reply is the former standard output, for the answer.
 type Reply struct {
-	// Human is the terminal of the person who called us, or nil if what was
-	// the standard error is no terminal.
+	// Human is the former standard error if that is a terminal, else nil.
 	Human io.Writer
 
 	fd       int
 	patience time.Duration
 }
 
-// Claim takes descriptors 1 and 2 away; they are /dev/null afterwards, also
-// for children that inherit them. Call it first thing in main, and once.
+// Claim replaces descriptors 1 and 2 by /dev/null, also for children. Call it once, first
+// in main.
 //
-// It returns a Reply that can be written to even with an error. With one, the
-// descriptors are not, or not both, taken away.
+// Also with an error it returns a Reply that can be written to; then at least one of the
+// descriptors was not replaced.
 //
-// Closed descriptors are no error: Go's runtime opens /dev/null in their place
-// before main (runtime/fds_unix.go), and the answer goes nowhere.
+// Closed descriptors are no error: Go's runtime opens /dev/null in their place before main
+// (runtime/fds_unix.go), and the answer is lost.
 func Claim() (*Reply, error) {
 	fd, err := unix.FcntlInt(stdout, unix.F_DUPFD_CLOEXEC, first)
 	if err != nil {
@@ -77,7 +74,7 @@ func Claim() (*Reply, error) {
 	return r, checkSpare(sink)
 }
 
-// checkSpare makes sure that more descriptors can be had.
+// checkSpare checks that more descriptors are available.
 func checkSpare(fd int) error {
 	for range spare {
 		extra, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, first)
@@ -100,8 +97,7 @@ func (r *Reply) findHuman() {
 	}
 }
 
-// openSink opens something that swallows what is written. /dev/null can be
-// missing in a bare container; then an unnamed file has to do.
+// openSink opens /dev/null, or a file in memory if a bare container has no /dev/null.
 func openSink(devNull string) (int, error) {
 	fd, err := unix.Open(devNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {
@@ -124,7 +120,7 @@ func point(fd int) error {
 	return nil
 }
 
-// ErrStuck is the error of a Write that the reader did not take in time.
+// ErrStuck is the error of a Write if the reader was too slow.
 var ErrStuck = errors.New("no process reads the answer")
 
 // Write writes p and returns after at most five seconds without progress, with
@@ -148,7 +144,7 @@ func (r *Reply) Write(p []byte) (int, error) {
 	return written, nil
 }
 
-// awaitRoom waits until something can be written, an error included.
+// awaitRoom waits until a write does not block, also if it fails.
 func (r *Reply) awaitRoom() error {
 	deadline := time.Now().Add(r.patience)
 	for {
@@ -165,7 +161,7 @@ func (r *Reply) awaitRoom() error {
 	}
 }
 
-// Close closes what Claim has kept.
+// Close closes the descriptors of Claim.
 func (r *Reply) Close() error {
 	if r.fd == stdout {
 		return nil

@@ -8,21 +8,20 @@ import (
 	"github.com/flex2csi/flex2csi/internal/distribution"
 )
 
-// A Query is what is known of a kubelet before it is looked for.
+// A Query has what is known of a kubelet before the search.
 type Query struct {
 	Host Host
 	// PID is for machines with several kubelets; zero: look for one.
 	PID int
 	// PluginDir and RootDir are set by the operator; empty: not set.
 	PluginDir, RootDir string
-	// Configz asks the API server for the kubelet's volumePluginDir; nil: it is
-	// not asked.
+	// Configz asks the API server for the kubelet's volumePluginDir; nil: no access.
 	Configz func(context.Context) (string, error)
 	// Distribution is set by the operator; nil: not set.
 	Distribution *distribution.Distribution
 }
 
-// A Dir is a directory as the kubelet calls it.
+// A Dir is a directory with the kubelet's path.
 type Dir struct {
 	Path string
 	// From is the source of the path, for messages.
@@ -31,7 +30,7 @@ type Dir struct {
 	Guessed bool
 }
 
-// Dirs are the two that matter.
+// Dirs are the kubelet's plugin directory and root directory.
 type Dirs struct {
 	Plugin, Root Dir
 	// Kubelet is the running one. If it is nil, Unseen says why.
@@ -41,9 +40,9 @@ type Dirs struct {
 	Notes []string
 }
 
-// Dirs finds the directories. Who is asked first is who knows best: people, the
-// kubelet as the API server knows it, its process and files, what a program that
-// has a kubelet inside watches, the table of distributions, upstream's default.
+// Dirs finds the directories. The sources, the best first: the operator, the kubelet's
+// configz, its process and files, what a program with a kubelet inside watches, the table
+// of distributions, the default of Kubernetes.
 func (q Query) Dirs(ctx context.Context) Dirs {
 	var d Dirs
 	d.Kubelet, d.Unseen = Find(q.Host, q.PID)

@@ -13,8 +13,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/trust"
 )
 
-// readFiles reads the configuration file and the drop-ins, of which later ones
-// win (cmd/kubelet/app/server.go, mergeKubeletConfigurations).
+// readFiles reads the configuration file and the drop-ins; later ones win
+// (cmd/kubelet/app/server.go, mergeKubeletConfigurations).
 func (k *Kubelet) readFiles(config, dropIns string) error {
 	if config != "" {
 		k.Files = append(k.Files, k.absolute(config))
@@ -34,8 +34,7 @@ func (k *Kubelet) readFiles(config, dropIns string) error {
 	return nil
 }
 
-// find is where a file that the kubelet sees is found here. Links are followed
-// as the kubelet follows them.
+// find returns our path of a file of the kubelet. It follows links as the kubelet does.
 func (k *Kubelet) find(path string) (string, error) {
 	if k.View == "" {
 		return path, nil
@@ -43,7 +42,7 @@ func (k *Kubelet) find(path string) (string, error) {
 	return securejoin.SecureJoin(k.View, path)
 }
 
-// dropInFiles are those that the kubelet reads, in its order.
+// dropInFiles returns the drop-ins in the kubelet's order.
 func (k *Kubelet) dropInFiles(dir string) (files []string, err error) {
 	here, err := k.find(dir)
 	if err != nil {
@@ -61,8 +60,8 @@ func (k *Kubelet) dropInFiles(dir string) (files []string, err error) {
 
 const maxConfig = 1 << 20
 
-// A Configuration is what matters here of a KubeletConfiguration, of which
-// k8s.io/kubelet/config has all fields and links k8s.io/component-base for that.
+// A Configuration has the fields of a KubeletConfiguration that we need. The type in
+// k8s.io/kubelet/config would link k8s.io/component-base.
 type Configuration struct {
 	VolumePluginDir              string `json:"volumePluginDir" yaml:"volumePluginDir"`
 	EnableControllerAttachDetach *bool  `json:"enableControllerAttachDetach" yaml:"enableControllerAttachDetach"`

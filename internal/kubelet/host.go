@@ -12,16 +12,16 @@ import (
 	securejoin "github.com/cyphar/filepath-securejoin"
 )
 
-// A Host is a machine as it is seen from here. The zero value is this machine,
-// seen from itself.
+// A Host is a machine as this process sees it. The zero value is this machine without a
+// container.
 type Host struct {
-	// Root is where its / is: empty, or /host in a container that has the
-	// machine's directories there. Its /proc is below it, too, and shows all
-	// processes of the machine, whatever process namespace this is.
+	// Root is the path of its /: empty, or /host in a container that has the machine's
+	// directories there. Root/proc shows all processes of the machine, in any PID
+	// namespace.
 	Root string
 }
 
-// At is where a path of the machine's is found here. Links are not followed.
+// At returns our path of a path of the machine. It does not follow links.
 func (h Host) At(path string) string {
 	if h.Root == "" {
 		return path
@@ -29,8 +29,7 @@ func (h Host) At(path string) string {
 	return filepath.Join(h.Root, path)
 }
 
-// Shown is a text as people on the machine have to read it, who know nothing of
-// Root.
+// Shown returns a text for operators on the machine, without Root.
 func (h Host) Shown(text string) string {
 	if h.Root == "" {
 		return text
@@ -44,12 +43,12 @@ func (h Host) Resolve(path string) (string, error) {
 	return securejoin.SecureJoin(cmp.Or(h.Root, "/"), path)
 }
 
-// ProcFile is a file of a process in /proc.
+// ProcFile returns the path of a file of a process in /proc.
 func (h Host) ProcFile(pid int, name string) string {
 	return h.At(filepath.Join("/proc", strconv.Itoa(pid), name))
 }
 
-// Processes are those of a name; hyperkube has it as its first argument.
+// Processes returns the processes with a name; hyperkube has it as its first argument.
 func (h Host) Processes(name string) (found []int) {
 	entries, err := os.ReadDir(h.At("/proc"))
 	if err != nil {
@@ -72,8 +71,8 @@ func (h Host) Processes(name string) (found []int) {
 	return found
 }
 
-// own are those processes that live in the process namespace of the machine, and
-// not in one of a container, as a kubelet of a cluster inside of this one does.
+// own returns the processes in the PID namespace of the machine. Others are in containers,
+// such as the kubelet of a cluster inside of this one.
 func (h Host) own(pids []int) (own []int) {
 	for _, pid := range pids {
 		status, err := os.ReadFile(h.ProcFile(pid, "status"))
@@ -91,9 +90,8 @@ func (h Host) own(pids []int) (own []int) {
 	return own
 }
 
-// CommandLine are the arguments of a process, its name first. One that has just
-// been started has none for a moment, and one that is ending has none any more:
-// that is an error, and not a process without flags.
+// CommandLine returns the arguments of a process, its name first. A process that is
+// starting or ending has none for a moment: that is an error, not a process without flags.
 func (h Host) CommandLine(pid int) ([]string, error) {
 	data, err := os.ReadFile(h.ProcFile(pid, "cmdline"))
 	if err != nil {
@@ -105,22 +103,20 @@ func (h Host) CommandLine(pid int) ([]string, error) {
 	return strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00"), nil
 }
 
-// MountNamespace names the mount namespace of a process.
+// MountNamespace returns the mount namespace of a process.
 func (h Host) MountNamespace(pid int) (string, error) {
 	return os.Readlink(h.ProcFile(pid, "ns/mnt"))
 }
 
-// SameMounts tells whether a process sees the mounts that we see; if that cannot
-// be told it is taken for granted.
+// SameMounts reports whether a process sees our mounts; true if that is not known.
 func (h Host) SameMounts(pid int) bool {
 	ours, err1 := os.Readlink("/proc/self/ns/mnt")
 	theirs, err2 := h.MountNamespace(pid)
 	return err1 != nil || err2 != nil || ours == theirs
 }
 
-// view is where the files that a process sees are found here. Below its own root
-// they are what it sees, whatever mounts it has; to go there takes the right to
-// trace it. Without that it is taken for granted that it sees those of the host.
+// view returns our path of a process's /. /proc/PID/root has its mounts, but requires the
+// right to trace the process. Without that, view assumes the mounts of the host.
 func (h Host) view(pid int) string {
 	if h.Root == "" && h.SameMounts(pid) {
 		return ""
@@ -132,15 +128,15 @@ func (h Host) view(pid int) string {
 	return root
 }
 
-// started is when a process was started; zero if that cannot be told. Its
-// directory in /proc does not tell.
+// started returns when a process was started; zero if not known. The time of its directory
+// in /proc is another one.
 func (h Host) started(pid int) time.Time {
 	const startTime, ticks = 19, 100 // proc_pid_stat(5): the 22nd field; USER_HZ
 	stat, err := os.ReadFile(h.ProcFile(pid, "stat"))
 	if err != nil {
 		return time.Time{}
 	}
-	_, rest, _ := strings.Cut(string(stat), ") ") // the name may have spaces in it
+	_, rest, _ := strings.Cut(string(stat), ") ") // the name may have spaces
 	fields := strings.Fields(rest)
 	uptime, err := os.ReadFile(h.At("/proc/uptime"))
 	if err != nil || len(fields) <= startTime {

@@ -1,5 +1,5 @@
-// Package kubelet finds the kubelet of a machine, and where it looks for
-// FlexVolume drivers: from its process and its files, as it reads them itself.
+// Package kubelet finds the kubelet of a machine and its plugin directory, from its process
+// and its files, which it reads as the kubelet does.
 package kubelet
 
 import (
@@ -16,16 +16,15 @@ import (
 	"github.com/flex2csi/flex2csi/internal/distribution"
 )
 
-// A Kubelet is a running one, as its process tells.
+// A Kubelet is a running kubelet.
 type Kubelet struct {
 	PID int
-	// View is where the files that it sees are found here: empty, the root of its
-	// process, or that of the host.
+	// View is our path of its /: empty, the root of its process, or that of the host.
 	View    string
 	Started time.Time
 
 	RootDir, PluginDir, NodeName string
-	// RootDirFrom and PluginDirFrom say which flag or file named them.
+	// RootDirFrom and PluginDirFrom are the flags or files that name them.
 	RootDirFrom, PluginDirFrom string
 	AttachDetach               bool
 	// AttachDetachFrom is the same for AttachDetach.
@@ -36,7 +35,7 @@ type Kubelet struct {
 	host Host
 }
 
-// What keeps a kubelet from being found.
+// Why a kubelet was not found.
 var (
 	ErrNone = errors.New("no process called kubelet runs here")
 	ErrMany = errors.New("several kubelets run on this machine")
@@ -45,8 +44,8 @@ var (
 // byDefault is the source of what is not configured.
 const byDefault = "the default"
 
-// Find looks for the process, unless pid names it, and reads its command line
-// and configuration.
+// Find finds the process, unless pid is given, and reads its command line and
+// configuration.
 func Find(h Host, pid int) (*Kubelet, error) {
 	if pid == 0 {
 		found := h.own(h.Processes("kubelet"))
@@ -69,8 +68,8 @@ func Find(h Host, pid int) (*Kubelet, error) {
 	return k, nil
 }
 
-// read takes its flags and its files, of which later ones win
-// (cmd/kubelet/app/server.go, NewKubeletCommand: file, drop-ins, flags).
+// read reads flags and files; later ones win (cmd/kubelet/app/server.go,
+// NewKubeletCommand: file, drop-ins, flags).
 func (k *Kubelet) read(args []string) error {
 	k.PluginDir, k.PluginDirFrom = distribution.DefaultPluginDir, byDefault
 	k.RootDir, k.RootDirFrom = distribution.DefaultKubeletDir, byDefault
@@ -104,7 +103,7 @@ func (k *Kubelet) read(args []string) error {
 	return nil
 }
 
-// absolute: relative paths start at the kubelet's working directory.
+// absolute resolves paths relative to the kubelet's working directory.
 func (k *Kubelet) absolute(path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
@@ -113,7 +112,7 @@ func (k *Kubelet) absolute(path string) string {
 	return filepath.Join(cmp.Or(dir, "/"), path)
 }
 
-// ChangedSince are the files of its configuration that are newer than itself.
+// ChangedSince returns the files of its configuration that are newer than its process.
 func (k *Kubelet) ChangedSince() (files []string) {
 	for _, file := range k.Files {
 		if info, err := os.Stat(k.View + file); err == nil && !k.Started.IsZero() && info.ModTime().After(k.Started.Add(2*time.Second)) {
@@ -123,7 +122,7 @@ func (k *Kubelet) ChangedSince() (files []string) {
 	return files
 }
 
-// Stat looks at a file as the kubelet sees it.
+// Stat returns the FileInfo of a file as the kubelet sees it.
 func (k *Kubelet) Stat(path string) (os.FileInfo, error) {
 	here, err := k.find(path)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/distribution"
 )
 
-// Seen is what can be told of whether a process watches a directory.
+// Seen says whether a process watches a directory.
 type Seen int
 
 // The values of Seen. NotToBeTold: its descriptors may not be read, or its filesystem
@@ -22,9 +22,9 @@ const (
 	NotWatched
 )
 
-// Watches tells whether a process has a directory under inotify, as a kubelet
-// has its plugin directory (pkg/volume/flexvolume/probe.go, addWatchRecursive).
-// No other sign tells that a running kubelet reads it. The path is here.
+// Watches reports whether a process watches a directory by inotify, as a kubelet watches
+// its plugin directory (pkg/volume/flexvolume/probe.go, addWatchRecursive). There is no
+// other sign that a running kubelet reads it. It is our own path.
 func (h Host) Watches(pid int, path string) Seen {
 	var st unix.Stat_t
 	var fs unix.Statfs_t
@@ -50,7 +50,7 @@ type watch struct {
 	major, minor uint32
 }
 
-// inotify are the files and directories that a process watches.
+// inotify returns the files and directories that a process watches.
 func (h Host) inotify(pid int) (map[watch]bool, error) {
 	dir := h.ProcFile(pid, "fdinfo")
 	entries, err := os.ReadDir(dir)
@@ -61,7 +61,7 @@ func (h Host) inotify(pid int) (map[watch]bool, error) {
 	for _, e := range entries {
 		f, err := os.Open(dir + "/" + e.Name())
 		if err != nil {
-			continue // closed since, or not for us: then all are
+			continue // closed meanwhile, or not permitted: then for all
 		}
 		lines := bufio.NewScanner(f)
 		for lines.Scan() {
@@ -74,8 +74,8 @@ func (h Host) inotify(pid int) (map[watch]bool, error) {
 	return found, nil
 }
 
-// parseWatch reads a line of proc_pid_fdinfo(5), in which the device is as the
-// kernel has it, not as stat(2) tells it:
+// parseWatch parses a line of proc_pid_fdinfo(5). It has the kernel's encoding of the
+// device, not that of stat(2):
 //
 //	inotify wd:2 ino:7ef82a sdev:800001 mask:800afff ignored_mask:0 …
 func parseWatch(line string) (w watch, ok bool) {
@@ -105,8 +105,7 @@ func hosts() []string {
 	}
 }
 
-// embedded finds a kubelet inside another program, and the plugin directory by
-// that it is watched.
+// embedded finds a kubelet inside another program, and its plugin directory by the watch.
 func (q Query) embedded() (Dir, bool) {
 	for _, program := range hosts() {
 		for _, pid := range q.Host.Processes(program) {

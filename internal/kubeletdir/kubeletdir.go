@@ -29,7 +29,7 @@ const (
 	DeviceShape = "<kubelet dir>/plugins/kubernetes.io/flexvolume/<vendor>/<driver>/mounts/<volume>"
 )
 
-// Parse takes apart a pod's volume directory (pkg/volume/flexvolume/volume.go,
+// Parse parses a pod's volume directory (pkg/volume/flexvolume/volume.go,
 // GetPath) or a device mount path (pkg/volume/flexvolume/util.go,
 // getDeviceMountPath; Kubernetes v1.37.1).
 func Parse(path string) (Place, error) {
@@ -50,8 +50,8 @@ func Parse(path string) (Place, error) {
 	return Place{}, noPlace(path)
 }
 
-// IsVolume reports whether a mount point is of a FlexVolume: a pod's volume
-// directory, a device mount path, or a part of a volume for a container
+// IsVolume reports whether a mount point belongs to a FlexVolume: a pod's volume directory,
+// a device mount path, or a part of a volume for a container
 // (subPath; pkg/volume/util/subpath/subpath_linux.go, getSubpathBindTarget).
 func IsVolume(mountpoint string) bool {
 	if parts := strings.Split(mountpoint, "/"); len(parts) > 6 && parts[len(parts)-4] == "volume-subpaths" && parts[len(parts)-6] == "pods" {
@@ -65,13 +65,12 @@ func noPlace(path string) error {
 	return fmt.Errorf("%s is no directory of a FlexVolume: a pod's is %s, a device mount path is %s", path, PodShape, DeviceShape)
 }
 
-// privateDirs is how many directories above a private target are ours, the
-// target itself included: mount, <volume>, kubernetes.io~csi, volumes, flex2csi.
+// privateDirs is the number of our directories up from a private target, which counts, too:
+// mount, <volume>, kubernetes.io~csi, volumes, flex2csi.
 const privateDirs = 5
 
-// PrivateTarget is where a CSI driver publishes a volume to that is wanted at a
-// pod's volume directory: a path that every driver can see and parse, and that
-// the kubelet does not look at.
+// PrivateTarget returns the target path of NodePublishVolume for a pod's volume directory:
+// a path that every driver can see and parse, and that the kubelet ignores.
 func PrivateTarget(dir string) (string, error) {
 	place, err := Parse(dir)
 	if err != nil {
@@ -83,9 +82,9 @@ func PrivateTarget(dir string) (string, error) {
 	return filepath.Join(place.Root, "pods", place.PodUID, "flex2csi/volumes/kubernetes.io~csi", place.Volume, "mount"), nil
 }
 
-// RemovePrivate removes a private target and the directories of ours above it
-// that are empty. The kubelet deletes all that is below pods/<uid> when a pod
-// is gone, but for volumes, so that nothing may be left there.
+// RemovePrivate removes a private target and our empty directories above it. The kubelet
+// deletes everything below pods/<uid> except volumes when a pod was deleted, so nothing of
+// ours may be left there.
 func RemovePrivate(target string, rmdir func(dir string) error) {
 	for range privateDirs {
 		if err := rmdir(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -95,19 +94,19 @@ func RemovePrivate(target string, rmdir func(dir string) error) {
 	}
 }
 
-// PodDir is where pods see the volumes of a driver: a pod's volume directory
-// without the pod, for searching.
+// PodDir returns the part of volume directories that all pods have in common, to search for
+// a driver's volumes.
 func PodDir(driver string) string {
 	return "/volumes/" + strings.Replace(driver, "/", "~", 1) + "/"
 }
 
-// DeviceDir is where a driver's device mount paths lie below a root.
+// DeviceDir returns the directory of a driver's device mount paths.
 func DeviceDir(root, driver string) string {
 	return filepath.Join(root, "plugins/kubernetes.io/flexvolume", driver, "mounts")
 }
 
-// LockFile is the file in which the calls for one kubelet's mount points lock
-// each other out. It is no file of any driver's: drivers may share volumes.
+// LockFile returns the lock file for the calls for a kubelet's mount points. All drivers
+// have the same one, since they may share volumes.
 func LockFile(root string) string {
 	return filepath.Join(root, "plugins/kubernetes.io/flexvolume/.flexdriver.lock")
 }
@@ -119,7 +118,7 @@ func root(parts []string) string {
 	return "/"
 }
 
-// unescape turns vendor~driver into vendor/driver
+// unescape converts vendor~driver to vendor/driver
 // (k8s.io/utils/strings.EscapeQualifiedName).
 func unescape(s string) (string, bool) {
 	vendor, driver, ok := strings.Cut(s, "~")

@@ -1,5 +1,4 @@
-// Package nodemounts is what the bridge does with mounts by itself, made of
-// pkg/mounter.
+// Package nodemounts has the bridge's own operations on mounts, with pkg/mounter.
 package nodemounts
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
-// Mounts works below one kubelet's directory.
+// Mounts operates below a kubelet's directory.
 type Mounts struct {
 	Mounter    mounter.Mounter
 	KubeletDir string
@@ -26,7 +25,7 @@ type Mounts struct {
 	asking map[string]*question // by path; guarded by mu
 }
 
-// mounter is the Mounter with the request in its log.
+// mounter returns the Mounter with the request in its log.
 func (m *Mounts) mounter(ctx context.Context) *mounter.Mounter {
 	with := m.Mounter
 	if with.Log != nil {
@@ -35,8 +34,7 @@ func (m *Mounts) mounter(ctx context.Context) *mounter.Mounter {
 	return &with
 }
 
-// open opens a mount point that must be below the kubelet's directory, and
-// reached without symbolic links.
+// open opens a mount point below the kubelet's directory, without following symbolic links.
 func (m *Mounts) open(path string) (*mounter.Target, error) {
 	return mounter.OpenTarget(m.KubeletDir, path)
 }
@@ -48,7 +46,7 @@ func (m *Mounts) Bind(ctx context.Context, source, target string, readOnly bool)
 		return err
 	}
 	defer t.Close()
-	// What is there is older than this volume: left by a call that was killed.
+	// An existing mount was left by a call that was killed.
 	if err := m.mounter(ctx).Unmount(ctx, t); err != nil {
 		return err
 	}
@@ -66,7 +64,7 @@ func (m *Mounts) Bind(ctx context.Context, source, target string, readOnly bool)
 	return nil
 }
 
-// ReadOnly makes what is mounted at path read-only there.
+// ReadOnly makes the mount at path read-only.
 func (m *Mounts) ReadOnly(ctx context.Context, path string) error {
 	t, err := m.open(path)
 	if err != nil {
@@ -76,7 +74,7 @@ func (m *Mounts) ReadOnly(ctx context.Context, path string) error {
 	return m.mounter(ctx).MakeReadOnly(ctx, t)
 }
 
-// markerSize is one page: all that a marker has to be is a mount.
+// markerSize is one page: a marker only has to be a mount.
 const markerSize = 4096
 
 // Marker mounts a tiny read-only tmpfs, unless something is mounted already.
@@ -95,7 +93,7 @@ func (m *Mounts) Marker(ctx context.Context, dir string) error {
 	return m.mounter(ctx).Memory(ctx, markerSize, t, []string{"ro"}, nil)
 }
 
-// IsMarker reports whether what is mounted at dir was made by [Mounts.Marker].
+// IsMarker reports whether the mount at dir was made by [Mounts.Marker].
 func IsMarker(dir string) bool {
 	t, err := mounter.OpenTarget("", dir)
 	if err != nil {
@@ -107,7 +105,7 @@ func IsMarker(dir string) bool {
 		slices.Contains(strings.Split(info.VFSOptions, ","), fmt.Sprintf("size=%dk", markerSize/1024))
 }
 
-// Unmount removes all that is mounted at path.
+// Unmount removes all mounts at path.
 func (m *Mounts) Unmount(ctx context.Context, path string) error {
 	t, err := m.open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +131,7 @@ func (m *Mounts) Mounted(path string) (bool, error) {
 	return t.Mounted()
 }
 
-// Below returns what is mounted directly below path.
+// Below returns the mounts directly below path.
 func (m *Mounts) Below(path string) ([]string, error) {
 	t, err := m.open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -146,8 +144,8 @@ func (m *Mounts) Below(path string) ([]string, error) {
 	return t.Below()
 }
 
-// SameFilesystem reports whether one filesystem is mounted at both paths. It asks
-// the mount table, and no filesystem, which may hang.
+// SameFilesystem reports whether the same filesystem is mounted at both paths, from the
+// mount table: a filesystem may hang.
 func (m *Mounts) SameFilesystem(a, b string) (bool, error) {
 	one, err := m.info(a)
 	if err != nil || one == nil {
@@ -160,7 +158,7 @@ func (m *Mounts) SameFilesystem(a, b string) (bool, error) {
 	return one.Major == other.Major && one.Minor == other.Minor, nil
 }
 
-// info is what is mounted at a path; nil: nothing.
+// info returns the mount at a path, or nil.
 func (m *Mounts) info(path string) (*mounter.Info, error) {
 	t, err := m.open(path)
 	if err != nil {
@@ -170,7 +168,7 @@ func (m *Mounts) info(path string) (*mounter.Info, error) {
 	return t.Info()
 }
 
-// SetGroup gives the tree at path to a group.
+// SetGroup changes the group of the tree at path.
 func (m *Mounts) SetGroup(ctx context.Context, path string, gid int64) error {
 	root, err := os.Open(path)
 	if err != nil {
@@ -180,10 +178,10 @@ func (m *Mounts) SetGroup(ctx context.Context, path string, gid int64) error {
 	return m.mounter(ctx).SetGroup(ctx, root, int(gid))
 }
 
-// healthWait is how long a filesystem may take to tell that it is alive.
+// healthWait bounds the wait for a filesystem's answer.
 const healthWait = 2 * time.Second
 
-// A question to a filesystem, and its answer once done is closed.
+// A question has the answer of a filesystem once done is closed.
 type question struct {
 	asked time.Time
 	done  chan struct{}
@@ -191,10 +189,9 @@ type question struct {
 	err   error
 }
 
-// Healthy asks what is mounted at path for its figures. A filesystem that is
-// dead says so at once (ENOTCONN for a FUSE driver that is gone). One that
-// hangs is not waited for, at the price of one goroutine until it answers: that is
-// a [mounter.ErrSilent].
+// Healthy calls statfs at path. A dead filesystem answers at once (ENOTCONN for a FUSE
+// driver that has exited). For one that hangs it returns [mounter.ErrSilent], and leaves a
+// goroutine until the filesystem answers.
 func (m *Mounts) Healthy(path string) error {
 	_, err := m.statfs(path)
 	return err
@@ -210,7 +207,7 @@ func (m *Mounts) statfs(path string) (bytes int64, err error) {
 	}
 }
 
-// ask joins a question that is not answered yet.
+// ask returns the pending question for path, or a new one.
 func (m *Mounts) ask(path string) *question {
 	m.mu.Lock()
 	defer m.mu.Unlock()

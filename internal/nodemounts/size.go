@@ -11,9 +11,9 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
-// Size returns how large the filesystem at path is, and the block device that it is
-// on; 0: it has none, as those of servers and of processes. A filesystem that hangs is
-// not waited for, as by [Mounts.Healthy].
+// Size returns the sizes of the filesystem at path and of its block device; 0: no device,
+// as for network filesystems and FUSE. Like [Mounts.Healthy] it does not wait for a
+// filesystem that hangs.
 func (m *Mounts) Size(path string) (fs, device int64, err error) {
 	info, err := m.info(path)
 	if err != nil {
@@ -29,9 +29,9 @@ func (m *Mounts) Size(path string) (fs, device int64, err error) {
 	return fs, device, err
 }
 
-// deviceSize is what the kernel says of the block device of a mount. Its number is
-// that of the filesystem, but for those that may have several (btrfs, bcachefs): of
-// these the mount table says one.
+// deviceSize returns the size of a mount's block device. The device number is that of the
+// filesystem. For filesystems with several devices (btrfs, bcachefs) the mount table has
+// one of them.
 func deviceSize(info *mounter.Info) (int64, error) {
 	major, minor := uint32(info.Major), uint32(info.Minor)
 	if major == 0 {
@@ -59,5 +59,5 @@ func deviceSize(info *mounter.Info) (int64, error) {
 	return sectors * sectorSize, nil
 }
 
-// sectorSize is that of all sizes in sysfs (Documentation/ABI/stable/sysfs-block).
+// sectorSize is the unit of sizes in sysfs (Documentation/ABI/stable/sysfs-block).
 const sectorSize = 512

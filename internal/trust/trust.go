@@ -1,6 +1,6 @@
-// Package trust tells whether other users of the node could have a hand in a
-// file or directory. Root relies on those: the configuration says what is
-// mounted where, and secrets are sent over the socket.
+// Package trust checks that other users of the node cannot change a file or directory that
+// root relies on: the configuration says what is mounted where, and secrets are sent over
+// the socket.
 package trust
 
 import (
@@ -14,20 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Others says what other users than the owner may be able to do.
+// Others says what users other than the owner may do with a file.
 type Others int
 
-// What others may do with a file. With MayChange nothing is checked, the owner
-// neither.
+// The values of Others. With MayChange nothing is checked, not even the owner.
 const (
 	MayChange Others = iota
 	MayRead
 	MayNothing
 )
 
-// Check returns why a file cannot be trusted: it belongs neither to root nor to
-// who runs this, or others can do more than they may. The error ends with what
-// to do, and leaves it to the caller to name the file.
+// Check returns why a file cannot be trusted: it belongs neither to root nor to the user of
+// this process, or others can do more than they may. The error ends with what to do; the
+// caller adds the name of the file.
 func Check(info fs.FileInfo, others Others) error {
 	if others == MayChange {
 		return nil
@@ -52,10 +51,10 @@ func checkOwner(info fs.FileInfo) error {
 	return nil
 }
 
-// Directory checks that others can neither make nor remove anything in a
-// directory. One like /tmp, where they cannot remove what is not theirs, will
-// do if sticky is true. A symbolic link, as /var/run is on many nodes, counts as
-// what it leads to if it belongs to root or to who runs this.
+// Directory checks that others can neither create nor remove anything in a directory. If
+// sticky is true it accepts one like /tmp, where they cannot remove files of others. It
+// follows a symbolic link, such as /var/run on many nodes, that belongs to root or to the
+// user of this process.
 func Directory(path string, sticky bool) error {
 	info, err := os.Lstat(path)
 	if err == nil && info.Mode().Type() == fs.ModeSymlink {
@@ -80,9 +79,8 @@ func Directory(path string, sticky bool) error {
 	return nil
 }
 
-// ReadFile reads a regular file of at most limit bytes that can be trusted. What
-// is checked is what was opened. Its errors have nothing of the content in them,
-// and leave it to the caller to name the file.
+// ReadFile reads a trusted regular file of at most limit bytes. It checks the file that it
+// has opened. Its errors have nothing of the content; the caller adds the name of the file.
 func ReadFile(path string, others Others, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO must not stop us
 	if err != nil {

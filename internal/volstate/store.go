@@ -20,8 +20,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/trust"
 )
 
-// A Store is a directory of records. Its methods may be called side by side
-// for different volumes.
+// A Store is a directory of records. Its methods may be called concurrently for different
+// volumes.
 type Store struct {
 	dir  string
 	lock *filelock.Lock // nil: not locked
@@ -29,16 +29,16 @@ type Store struct {
 
 const (
 	recordSuffix = ".json"
-	// previousSuffix is that of the version before, should a disk or a person
-	// spoil the record. Writing cannot: it is atomic.
+	// previousSuffix is for the version before, in case a disk fault or an operator
+	// breaks the record. Writes are atomic.
 	previousSuffix = recordSuffix + "~"
 	brokenSuffix   = ".broken"
-	// maxRecord bounds what is read: CSI bounds each map to 4 KiB.
+	// maxRecord bounds a file: CSI bounds each map to 4 KiB.
 	maxRecord = 1 << 20
 )
 
-// Open makes the directory if it is not there, readable by root alone, and
-// refuses one that others could write to.
+// Open creates the directory if necessary, readable only for root, and refuses one that
+// others could write to.
 func Open(dir string) (*Store, error) {
 	if err := durable.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("make the state directory: %w", err)
@@ -49,13 +49,13 @@ func Open(dir string) (*Store, error) {
 	return &Store{dir: dir}, nil
 }
 
-// lockName is that of no record, and of nothing that [Store.Load] removes: the
-// releases before and after this one lock the same file.
+// lockName is neither the name of a record nor of a file that [Store.Load] removes. All
+// releases lock the same file.
 const lockName = "lock"
 
-// Lock waits until no other process acts on the records. From then on none does
-// until [Store.Unlock], or the end of this process. It is for who acts on them:
-// Load repairs, and a volume that two processes work on is lost to both.
+// Lock waits until no other process uses the records, and excludes others until
+// [Store.Unlock] or the end of this process. Callers of Load and Put need it: Load repairs
+// files, and two processes must not work on the same volume.
 func (s *Store) Lock(ctx context.Context) error {
 	l, err := filelock.Wait(ctx, filepath.Join(s.dir, lockName))
 	if err != nil {
@@ -65,8 +65,8 @@ func (s *Store) Lock(ctx context.Context) error {
 	return nil
 }
 
-// Locked reports whether another process acts on the records now, and an error if
-// this one could not, when its turn comes.
+// Locked reports whether another process uses the records now. An error means that this
+// process could not use them afterwards.
 func (s *Store) Locked() (bool, error) {
 	l, err := filelock.Try(filepath.Join(s.dir, lockName))
 	if errors.Is(err, filelock.ErrHeld) {
@@ -78,8 +78,7 @@ func (s *Store) Locked() (bool, error) {
 	return false, l.Close()
 }
 
-// Unlock lets the next process act on the records. Nothing of this one may do
-// so any more.
+// Unlock lets the next process use the records. This one must not use them any more.
 func (s *Store) Unlock() error {
 	if s.lock == nil {
 		return nil
@@ -89,8 +88,8 @@ func (s *Store) Unlock() error {
 	return l.Close()
 }
 
-// path names a file after the driver, for people, and a hash, since a handle
-// may hold anything.
+// path returns the file of a volume: the name has the driver and a hash of the handle, which
+// may have any character.
 func (s *Store) path(k csivol.Key) string {
 	sum := sha256.Sum256([]byte(k.Driver + "\x00" + k.Handle))
 	name := strings.Map(func(r rune) rune {
@@ -102,8 +101,8 @@ func (s *Store) path(k csivol.Key) string {
 	return filepath.Join(s.dir, fmt.Sprintf("%.100s-%x%s", strings.TrimLeft(name, "."), sum[:12], recordSuffix))
 }
 
-// Put writes a record: when it returns nil the record is on the disk, and
-// whatever happens meanwhile there is the old one or the new one.
+// Put writes a record. When it returns nil the record is durable. At any time the disk has
+// the old or the new one.
 func (s *Store) Put(r *Record) error {
 	r.Version, r.Changed = version, time.Now().UTC()
 	data, err := json.MarshalIndent(r.public(), "", "  ")
@@ -119,9 +118,8 @@ func (s *Store) Put(r *Record) error {
 	return nil
 }
 
-// keep gives the record that is there a second name, in the place of the
-// version before it, at once: there is never a record without one but the
-// first.
+// keep makes the current record the version before, atomically: every record except the
+// first one has a version before.
 func (s *Store) keep(path string) error {
 	previous := path + "~"
 	temporary := filepath.Join(s.dir, "."+filepath.Base(previous))
@@ -137,15 +135,15 @@ func (s *Store) keep(path string) error {
 	if err := os.Rename(temporary, previous); err != nil {
 		return err
 	}
-	// It is still there if both were the same file, after a write that failed.
+	// It still exists if both were the same file, after a write that failed.
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// Delete removes a record. One that is not there is no error. The version
-// before goes first: alone it would look like a record that was lost.
+// Delete removes a record; it is no error if there is none. It removes the version before
+// first: alone it would look like a record that was lost.
 func (s *Store) Delete(k csivol.Key) error {
 	for _, path := range []string{s.path(k) + "~", s.path(k)} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -155,9 +153,8 @@ func (s *Store) Delete(k csivol.Key) error {
 	return durable.SyncDir(s.dir)
 }
 
-// Load returns all records. Files that are none are put aside under another
-// name, and the errors say which and why; the version before is returned in
-// their place, if there is one.
+// Load returns all records. It renames invalid files, with an error for each, and returns
+// the version before, if there is one.
 func (s *Store) Load() (records []*Record, broken []error, err error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -236,7 +233,7 @@ func (s *Store) read(path string) (*Record, error) {
 			return nil, fmt.Errorf("its target %q is none", dir)
 		}
 	}
-	if r.TakenOver && r.Owner == Ours { // of a daemon that knew no more
+	if r.TakenOver && r.Owner == Ours { // by a daemon without Owner
 		r.Owner = Unclear
 	}
 	r.TakenOver = false
@@ -254,8 +251,7 @@ func readBounded(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// putAside renames a file that is no record, so that it is reported once and
-// kept for a person to look at.
+// putAside renames an invalid file, so that it is reported once and kept for the operator.
 func (s *Store) putAside(path string, why error) error {
 	aside := fmt.Sprintf("%s.%d%s", path, time.Now().UnixNano(), brokenSuffix)
 	if err := os.Rename(path, aside); err != nil {

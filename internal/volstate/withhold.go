@@ -9,19 +9,18 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// Values that look secret are not written into files: passwords in mount flags
-// and contexts, which come from the options of a PersistentVolume, or from the
-// CSI driver. A mask stands in their place. The record in memory has them; one
-// that was read from a file lacks them until they are told again. See
+// Values that look secret are masked in files: passwords in mount flags and contexts, from
+// the options of a PersistentVolume or from the CSI driver. The record in memory has them;
+// a record from a file lacks them until the next call. See
 // docs/adr/0010-no-secret-in-a-state-file.md.
 
-// public returns the record as it may be written into a file.
+// public returns the record for a file.
 func (r *Record) public() *Record {
 	c := r.Clone()
 	c.Context, c.PublishContext = publicMap(r.Context), publicMap(r.PublishContext)
 	c.MountFlags = publicFlags(r.MountFlags)
 	c.LastError = mask(r.LastError)
-	c.TakenOver = r.Owner != Ours // for a daemon of before, which a node may go back to
+	c.TakenOver = r.Owner != Ours // for an older daemon, after a downgrade
 	for _, t := range c.Targets {
 		t.LastError = mask(t.LastError)
 	}
@@ -48,7 +47,7 @@ func publicFlags(flags []string) []string {
 	return public
 }
 
-// mask takes out what looks secret within a text: password=…, user:…@host.
+// mask masks what looks secret in a text: password=…, user:…@host.
 func mask(text string) string {
 	var byKey *flex.Redactor
 	return byKey.Redact(text)
@@ -56,8 +55,7 @@ func mask(text string) string {
 
 func withheld(value string) bool { return strings.Contains(value, sensitive.Mask) }
 
-// Incomplete reports whether the volume context or the mount flags lack what
-// their file does not hold.
+// Incomplete reports whether the volume context or the mount flags have masked values.
 func (r *Record) Incomplete() bool {
 	return anyWithheld(r.Context) || slices.ContainsFunc(r.MountFlags, withheld)
 }
@@ -74,15 +72,14 @@ func anyWithheld(values map[string]string) bool {
 	return false
 }
 
-// Complete fills in what the file of the record does not hold, from a call that
-// agrees with it in everything else.
+// Complete sets the masked values, from a call that equals the record in everything else.
 func (r *Record) Complete(context map[string]string, mountFlags []string) {
 	if r.Incomplete() && maps.Equal(publicMap(r.Context), publicMap(context)) && slices.Equal(publicFlags(r.MountFlags), publicFlags(mountFlags)) {
 		r.Context, r.MountFlags = context, mountFlags
 	}
 }
 
-// KnownFlags are the mount flags but for those that the file does not hold.
+// KnownFlags returns the mount flags that are not masked.
 func (r *Record) KnownFlags() []string {
 	if !slices.ContainsFunc(r.MountFlags, withheld) {
 		return r.MountFlags
