@@ -16,9 +16,9 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// unmount must not depend on a service: no pod stays Terminating because a
-// DaemonSet is being updated. That does not hold for unmountdevice, after which
-// the volume may go to another node.
+// unmount works without the daemon: no pod stays Terminating because a DaemonSet is being
+// updated. unmountdevice does not, since the volume may be attached to another node after
+// it.
 func (b *Backend) unmount(ctx context.Context, c *flex.Call) error {
 	_, err := b.handOver(ctx, c)
 	if !wire.IsAbsent(err) {
@@ -33,7 +33,7 @@ func (b *Backend) unmount(ctx context.Context, c *flex.Call) error {
 	if err != nil {
 		return err
 	}
-	// First of all: killed after this, here or below, nothing is forgotten.
+	// First: a kill after this leaves the pending unmount.
 	pending := pendingunmount.Unmount{Driver: driver, Command: c.Command, Dir: c.Dir, Time: time.Now().UTC()}
 	if err := pendingunmount.Write(b.StateDir, pending); err != nil {
 		return flex.Errorf(flex.CodeUnavailable, "flex2csi does not listen at %s, and it cannot be left a note in %s that the volume is not wanted any more, without which nothing is unmounted: %w", b.Socket, b.StateDir, err)
@@ -41,18 +41,17 @@ func (b *Backend) unmount(ctx context.Context, c *flex.Call) error {
 	if b.afterWrite != nil {
 		b.afterWrite()
 	}
-	// A daemon that started meanwhile may have listed the pending unmounts before
-	// this one was written, but then it listens by now.
+	// A daemon that started meanwhile may have listed the pending unmounts before this
+	// one was written, but then it listens by now.
 	if _, err := b.send(ctx, c, wire.CallNow); !wire.IsAbsent(err) {
 		return err
 	}
 	return b.takeDown(ctx, p)
 }
 
-// Owns reports whether what is mounted at a directory, which is to be unmounted,
-// is the daemon's: a pod's has a private target, a device mount path a marker.
-// It is for drivers that lost their configuration, or had another one when the volume
-// was mounted.
+// Owns reports whether the mount at a directory is the daemon's: a pod's volume directory
+// has a private target, a device mount path has a marker. It is for drivers that lost their
+// configuration, or had another one when the volume was mounted.
 func Owns(command flex.Command, dir string) bool {
 	switch command {
 	case flex.CommandUnmount:
@@ -68,7 +67,7 @@ func Owns(command flex.Command, dir string) bool {
 	return false
 }
 
-// place is what is mounted for one pod and volume.
+// place has the paths of a pod's mount of a volume.
 type place struct {
 	root, dir string
 	private   string // empty if a CSI driver cannot have published there
@@ -89,8 +88,8 @@ func (b *Backend) placeOf(dir string) (place, error) {
 	return p, nil
 }
 
-// takeDown removes all that is mounted of ours: first what the pod sees, then
-// what the CSI driver has made. Each step can be repeated.
+// takeDown removes our mounts: first the pod's, then the CSI driver's. Each step can be
+// repeated.
 func (b *Backend) takeDown(ctx context.Context, p place) error {
 	mounts := nodemounts.Mounts{Mounter: b.Mounter, KubeletDir: p.root}
 	if err := mounts.Unmount(ctx, p.dir); err != nil {

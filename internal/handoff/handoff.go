@@ -2,8 +2,8 @@
 // flex2csi on the same node, and returns the daemon's answer. Only unmount cannot wait
 // for a daemon that does not run; handoff does that by itself (alone.go).
 //
-// It is part of a program that starts for each callout: the daemon has all that
-// concerns CSI drivers.
+// It is part of a program that starts for each callout: everything about CSI drivers is in
+// the daemon.
 package handoff
 
 import (
@@ -25,22 +25,18 @@ import (
 
 // A Backend hands over one callout.
 type Backend struct {
-	// Name is the driver's, vendor/name. Empty, by hand: that in the path which
-	// the callout is for.
+	// Name is the driver's, vendor/name. Empty: as in the path of the callout.
 	Name string
-	// Argv is the callout and its arguments, as they go over the wire.
+	// Argv is the callout and its arguments, for the request.
 	Argv []string
-	// Socket is where the daemon listens, StateDir where it looks for pending
-	// unmounts.
+	// Socket is the daemon's; StateDir has the pending unmounts.
 	Socket, StateDir string
-	// ControllerSocket is where flex2csi controller listens for what
-	// kube-controller-manager calls. Empty, or not there: the daemon gets that
-	// as well.
+	// ControllerSocket is flex2csi controller's, for the callouts of
+	// kube-controller-manager. If it is empty or does not exist, the daemon gets them.
 	ControllerSocket string
-	// KubeletDir is the kubelet's root directory; empty: it is read off the
-	// paths that the kubelet passes.
+	// KubeletDir is the kubelet's root directory; empty: from the kubelet's paths.
 	KubeletDir string
-	// Mounter unmounts while there is no daemon.
+	// Mounter unmounts without the daemon.
 	Mounter mounter.Mounter
 	// Log is optional.
 	Log *slog.Logger
@@ -49,8 +45,8 @@ type Backend struct {
 	afterWrite func()
 }
 
-// Driver returns the functions for flex.Run. GetVolumeName stays nil: the
-// kubelet ignores the answer, and asks no more after "Not supported".
+// Driver returns the functions for flex.Run. GetVolumeName stays nil: the kubelet ignores
+// the answer, and does not call again after "Not supported".
 func (b *Backend) Driver() *flex.Driver {
 	device := func(ctx context.Context, c *flex.Call) (string, error) {
 		status, err := b.handOver(ctx, c)
@@ -82,16 +78,15 @@ func (b *Backend) isAttached(ctx context.Context, c *flex.Call) (bool, error) {
 	return err == nil && *status.Attached, err
 }
 
-// handOver has the daemon do the callout, waiting a while for one that is not
-// there.
+// handOver passes the callout to the daemon, and waits a while for an absent one.
 func (b *Backend) handOver(ctx context.Context, c *flex.Call) (flex.DriverStatus, error) {
 	return b.send(ctx, c, wire.Call)
 }
 
-// socketFor is that of the controller for what kube-controller-manager calls,
-// which the daemon of a node cannot do for other nodes. It is looked for first:
-// a kubelet that attaches by itself (--enable-controller-attach-detach=false)
-// has the same configuration and no controller.
+// socketFor returns the controller's socket for callouts of kube-controller-manager, which
+// a node's daemon cannot do for other nodes. If the socket does not exist it returns the
+// daemon's: a kubelet that attaches by itself (--enable-controller-attach-detach=false) has
+// the same configuration and no controller.
 func (b *Backend) socketFor(command flex.Command) string {
 	if b.ControllerSocket == "" || !ofController(command) {
 		return b.Socket
@@ -103,12 +98,12 @@ func (b *Backend) socketFor(command flex.Command) string {
 	return b.ControllerSocket
 }
 
-// ofController: what kube-controller-manager calls.
+// ofController reports whether kube-controller-manager makes a callout.
 func ofController(command flex.Command) bool {
 	return command == flex.CommandAttach || command == flex.CommandDetach || command == flex.CommandIsAttached
 }
 
-// norController says which other socket was looked for.
+// norController adds the other socket to an error.
 func (b *Backend) norController(command flex.Command, tried string, err error) error {
 	if !ofController(command) || b.ControllerSocket == "" || tried == b.ControllerSocket {
 		return err
@@ -141,9 +136,8 @@ func (b *Backend) send(ctx context.Context, c *flex.Call, call send) (flex.Drive
 	return response.Status, nil
 }
 
-// Probe returns what would go wrong with callouts of a driver if they came now:
-// there is no daemon, its configuration does not have the driver, or its state
-// directory is another one.
+// Probe returns why callouts of a driver would fail now: there is no daemon, its
+// configuration does not have the driver, or its state directory is another one.
 func Probe(ctx context.Context, driver, socket, stateDir string) error {
 	const patience = 2 * time.Second
 	r := wire.NewRequest(driver, []string{string(flex.CommandInit)}, patience)
@@ -160,11 +154,11 @@ func Probe(ctx context.Context, driver, socket, stateDir string) error {
 	return nil
 }
 
-// reserve is what is left between the daemon's deadline and ours, so that the
-// answer given is the daemon's, who knows what it is that takes so long.
+// reserve is the time between the daemon's deadline and ours, so that the answer is the
+// daemon's, which knows what takes so long.
 const reserve = time.Second
 
-// patience is how long the daemon may take.
+// patience returns the daemon's deadline.
 func patience(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -193,8 +187,8 @@ func answerError(command flex.Command, r *wire.Response) error {
 // maxText leaves room for a request's ID in an answer: its message is cut at 1 KiB.
 const maxText = 960
 
-// inRequest names the request, by which a person finds in the daemon's log
-// what happened. Secrets are taken out first: half of one is not recognised.
+// inRequest adds the ID of the request, which the daemon's log has, too. It removes secrets
+// first: after cutting the text half of one would not be recognized.
 func inRequest(id string, err error, redactor *flex.Redactor) error {
 	text := redactor.Redact(err.Error())
 	if len(text) > maxText {

@@ -11,8 +11,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// Plan says step by step what a callout would do, and does nothing: the daemon
-// does not hear of it.
+// Plan returns the steps of a callout. It does not call the daemon.
 func (b *Backend) Plan(ctx context.Context, c *flex.Call) ([]string, error) {
 	name, err := b.name(c)
 	if err != nil {
@@ -38,7 +37,7 @@ func (b *Backend) Plan(ctx context.Context, c *flex.Call) ([]string, error) {
 		fmt.Sprintf("and unmount what is at %s", what)), nil
 }
 
-// shown is a callout as people may see it.
+// shown returns a callout without secrets.
 func shown(argv []string) []string {
 	var words []string
 	for _, arg := range argv {

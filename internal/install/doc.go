@@ -1,6 +1,5 @@
-// Package install puts a FlexVolume driver into the kubelet's plugin directory,
-// takes it out again and goes back to the version before, while the kubelet
-// and its pods are running.
+// Package install installs a FlexVolume driver in the kubelet's plugin directory, removes
+// it, and rolls it back, while the kubelet and its pods are running.
 //
 // The order of the steps follows from how the kubelet reads the files
 // (pkg/volume/flexvolume/probe.go): names that begin with '.' are ignored; any
@@ -13,21 +12,19 @@
 //	<plugin dir>/example.com~disk/.executable.prev   the version before, for Rollback,
 //	<plugin dir>/example.com~disk/.flexdriver.json.prev   and its configuration
 //
-// A version is prepared in a dot-directory next to the driver's, and tried
-// there. The first [Install] renames that directory into place. An update keeps
-// links to what is there as *.old, renames the configuration and then the
-// executable into place, which is the one event that the kubelet sees, runs init
-// in place, and makes *.old into *.prev. If init fails, the version before
-// is restored. [Uninstall] deletes in place: a directory that is renamed stays
+// A version is prepared and tried in a dot-directory next to the driver's. The first
+// [Install] renames that directory into place. An update links the current files to *.old,
+// and renames the configuration and then the executable into place: the kubelet sees only
+// the latter. Then it runs init, and renames *.old to *.prev. If init fails, it restores
+// the version before. [Uninstall] deletes in place: a directory that was renamed stays
 // registered, and the kubelet would try to start it for ever.
 //
-// Killed at any instant, an installer leaves a driver that works: the old one or
-// the new one, of which the executable is renamed last. (Between the two renames
-// the old executable reads the new configuration.) The next run, under the lock
-// that all installers take, finds *.old and finishes or undoes that update first.
+// An installer that is killed at any time leaves a working driver, the old or the new one.
+// (Between the two renames the old executable reads the new configuration.) The next run,
+// under the lock of all installers, finds *.old and first completes or undoes that update.
 //
 // # When not to use it
 //
-// This is for a driver with a .flexdriver.json. It knows nothing of daemons,
-// images or clusters: those who ship them call it, or flexdriver install.
+// This is for a driver with a .flexdriver.json. It knows nothing of daemons, images or
+// clusters.
 package install

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// files makes the changes to the disk, each atomic or invisible to the kubelet.
+// files makes the changes on disk, each atomic or invisible to the kubelet.
 type files struct {
 	// after is called after each of them.
 	after func(step string) error
@@ -19,7 +19,7 @@ type files struct {
 
 func (f files) done(op, path string) error { return f.after(op + " " + filepath.Base(path)) }
 
-// write makes a new file with data in it, on the disk when it returns.
+// write creates a file with data, durably.
 func (f files) write(path string, data []byte, mode fs.FileMode) error {
 	if err := f.fill(path, data, mode); err != nil {
 		return fmt.Errorf("write %s: %w", path, errors.Join(err, f.remove(path)))
@@ -30,9 +30,9 @@ func (f files) write(path string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// fill holds the lock that every fork of this process takes. A child born while
-// the file is open for writing would hold it open until its own exec, and to
-// execute the file would fail with "text file busy" as long as that.
+// fill holds the lock that every fork of this process takes. A child that is forked while
+// the file is open for writing would hold it open until its exec, and meanwhile executing
+// the file would fail with "text file busy".
 func (f files) fill(path string, data []byte, mode fs.FileMode) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -60,8 +60,8 @@ func (f files) fill(path string, data []byte, mode fs.FileMode) error {
 	return unwrapPath(file.Close())
 }
 
-// sync brings a file or directory to the disk. It opens files for reading only,
-// for the reason that fill gives.
+// sync makes a file or directory durable. It opens files only for reading, for the reason
+// in fill.
 func (f files) sync(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -86,8 +86,8 @@ func (f files) rename(from, to string) error {
 func (f files) renameNoReplace(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		// Not known to this file system. Other installers wait for our lock, and
-		// rename fails if what is there is a directory with files in it.
+		// This file system does not support it. Other installers wait for our lock, and
+		// rename fails if the target is a directory with files.
 		err = unix.Rename(from, to)
 	}
 	if err != nil {
@@ -96,7 +96,7 @@ func (f files) renameNoReplace(from, to string) error {
 	return f.done("rename "+filepath.Base(from)+" to", to)
 }
 
-// clone makes to a second name of from, or a copy where there are no hard links.
+// clone makes a hard link, or a copy if that is not possible.
 func (f files) clone(from, to string) error {
 	linkErr := os.Link(from, to)
 	if linkErr == nil {
@@ -113,7 +113,7 @@ func (f files) clone(from, to string) error {
 	return f.write(to, data, info.Mode().Perm())
 }
 
-// remove deletes what is no directory. It need not be there.
+// remove deletes a file, if it exists.
 func (f files) remove(path string) error {
 	switch err := unix.Unlink(path); {
 	case errors.Is(err, unix.ENOENT):
@@ -160,7 +160,7 @@ func unwrapPath(err error) error {
 	return err
 }
 
-// lstat tells whether there is something at path, and what.
+// lstat reports whether path exists, and returns its FileInfo.
 func lstat(path string) (info fs.FileInfo, exists bool, err error) {
 	info, err = os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -20,34 +20,33 @@ const (
 	maxExecutable  = 512 << 20
 )
 
-// Install puts the driver in place, or brings it up to date: it returns nil only
-// if init, run from the final path, answers with the configuration's
-// capabilities. If that fails, what was there before is there again. Nothing is
-// touched if the driver is there already, executable and configuration.
+// Install installs or updates the driver. It returns nil only if init, run from the final
+// path, answers with the configuration's capabilities. If that fails, it restores the
+// version before. It changes nothing if executable and configuration are up to date.
 func Install(ctx context.Context, o Options) (Report, error) {
 	return run(ctx, o, "install", (*installer).install)
 }
 
-// Rollback puts back the executable and configuration that the last update
-// replaced. Done twice, it undoes itself.
+// Rollback restores the executable and the configuration that the last update replaced. A
+// second Rollback undoes the first one.
 func Rollback(ctx context.Context, o Options) (Report, error) {
 	return run(ctx, o, "roll back", (*installer).rollback)
 }
 
-// Uninstall removes the driver and its directory. It refuses while volumes of
-// the driver are mounted, or if there are files of others in the directory,
-// unless Force is set. A driver that is not there is no error.
+// Uninstall removes the driver and its directory. Without Force it refuses while volumes of
+// the driver are mounted, or if the directory has files of others. It is no error if the
+// driver does not exist.
 func Uninstall(ctx context.Context, o Options) (Report, error) {
 	return run(ctx, o, "uninstall", (*installer).uninstall)
 }
 
-// Removable says why Uninstall would refuse. It changes nothing.
+// Removable returns why Uninstall would refuse. It changes nothing.
 func Removable(ctx context.Context, o Options) error {
 	_, err := run(ctx, o, "uninstall", (*installer).removable)
 	return err
 }
 
-// installer is one run of one of these.
+// installer is one run of Install, Rollback or Uninstall.
 type installer struct {
 	Options
 	files
@@ -55,8 +54,8 @@ type installer struct {
 	pluginDir string
 	dir       driverDir // the driver's directory
 	stage     driverDir // where a first installation is built
-	// recovered: an earlier run had been killed. The kubelet may have seen a
-	// state in between, so that nothing counts as unchanged.
+	// recovered: an earlier run was killed. The kubelet may have seen an intermediate
+	// state, so nothing counts as unchanged.
 	recovered bool
 }
 
@@ -103,7 +102,7 @@ func (in *installer) warn(format string, args ...any) {
 	in.report.Warnings = append(in.report.Warnings, fmt.Sprintf(format, args...))
 }
 
-// content is what is to be installed.
+// content has the files to install.
 type content struct{ executable, config []byte }
 
 func (in *installer) install(ctx context.Context) error {
@@ -141,11 +140,11 @@ func (in *installer) install(ctx context.Context) error {
 	return nil
 }
 
-// capabilities are what the installed driver must answer.
+// capabilities returns the required answer of the installed driver.
 func (in *installer) capabilities() *flex.Capabilities { return &in.Config.Capabilities }
 
-// wanted reads what is to be installed before anything is changed. The program
-// is read once, so that what is compared is what is written.
+// wanted reads the files to install before any change. It reads the program once, so that
+// the compared and the written content are the same.
 func (in *installer) wanted() (content, error) {
 	if err := in.validateInstall(); err != nil {
 		return content{}, err
@@ -186,7 +185,7 @@ func readExecutable(path string) ([]byte, error) {
 	return data, err
 }
 
-// installed tells whether want is what is installed.
+// installed reports whether want is installed.
 func (in *installer) installed(want content) (bool, error) {
 	executable, err := hasContent(in.dir.executable(current), want.executable, executableMode)
 	if err != nil {
@@ -205,7 +204,7 @@ func hasContent(path string, want []byte, mode os.FileMode) (bool, error) {
 	return bytes.Equal(got, want), err
 }
 
-// first makes the whole directory out of the kubelet's sight and renames it.
+// first makes the whole directory, invisible to the kubelet, and renames it.
 func (in *installer) first(ctx context.Context, want content) error {
 	if err := in.complete(ctx, want); err != nil {
 		return errors.Join(err, in.removeDir(in.stage))
@@ -222,8 +221,8 @@ func (in *installer) first(ctx context.Context, want content) error {
 	return nil
 }
 
-// complete makes the stage what the driver's directory is to be. The executable
-// gets its name last, when it has been tried.
+// complete makes the stage a driver's directory. The executable gets its name last, when it
+// was tried.
 func (in *installer) complete(ctx context.Context, want content) error {
 	if err := in.stageContent(want); err != nil {
 		return err
@@ -240,7 +239,7 @@ func (in *installer) complete(ctx context.Context, want content) error {
 	return in.sync(in.stage.path)
 }
 
-// undone says what became of a change that did not work.
+// undone returns the error of a change that failed, and of its reversal.
 func (in *installer) undone(err error, what string, undoErr error) error {
 	if undoErr != nil {
 		return errors.Join(err, fmt.Errorf("could not go back to the state before: %w", undoErr))

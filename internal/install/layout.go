@@ -7,8 +7,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 )
 
-// generation tells the files of a driver's directory apart. All but the current
-// ones are dot-files, which the kubelet's prober ignores.
+// generation is the suffix of a version's files. All but the current ones are dot-files,
+// which the kubelet's prober ignores.
 type generation string
 
 const (
@@ -18,22 +18,20 @@ const (
 	previous generation = ".prev" // for Rollback
 )
 
-// driverDir is a directory with a driver in it: the kubelet's, or the stage, in
-// which a version is made ready.
+// driverDir is a directory with a driver: the kubelet's, or the stage.
 type driverDir struct{ path, name string }
 
 func liveDir(pluginDir string, driver driverconfig.DriverName) driverDir {
 	return driverDir{path: filepath.Join(pluginDir, driver.DirName()), name: driver.Name}
 }
 
-// stageDir lies in the plugin directory, because rename needs the same mount.
+// stageDir is in the plugin directory, because rename needs the same mount.
 func stageDir(pluginDir string, driver driverconfig.DriverName) driverDir {
 	return driverDir{path: filepath.Join(pluginDir, "."+driver.DirName()+string(next)), name: driver.Name}
 }
 
-// executable is where the kubelet looks for the driver, for the current one.
-// The other names do not depend on the driver's, so that they cannot be those of
-// its configuration.
+// executable returns the kubelet's path of the driver for the current version. The other
+// names do not depend on the driver's, so that they cannot be those of its configuration.
 func (d driverDir) executable(g generation) string {
 	if g == current {
 		return filepath.Join(d.path, d.name)
@@ -45,8 +43,7 @@ func (d driverDir) config(g generation) string {
 	return filepath.Join(d.path, driverconfig.FileName+string(g))
 }
 
-// dotFiles are the paths of all our files but the executable, the configuration
-// last.
+// dotFiles returns the paths of all our files but the executable, the configuration last.
 func (d driverDir) dotFiles() []string {
 	return []string{
 		d.executable(next),
@@ -56,7 +53,7 @@ func (d driverDir) dotFiles() []string {
 	}
 }
 
-// owns tells whether path is one of our files.
+// owns reports whether path is one of our files.
 func (d driverDir) owns(path string) bool {
 	return path == d.executable(current) || slices.Contains(d.dotFiles(), path)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 )
 
-// mountPoints returns the mount points in those of the mountinfo files that can
-// be read; one must be. It reads text only: a stat of a mount point would
-// hang if its server is down.
+// mountPoints returns the mount points in the mountinfo files that can be read; at least one
+// must be readable. It calls no stat of a mount point, which would hang if its server is
+// down.
 func mountPoints(files []string) ([]string, error) {
 	var points []string
 	var errs []error
@@ -32,9 +32,8 @@ func mountPoints(files []string) ([]string, error) {
 	return slices.Compact(points), nil
 }
 
-// parseMountinfo returns the mount points in the text of a mountinfo file, of
-// which they are the fifth field (proc_pid_mountinfo(5)). Fields end at a space
-// and at nothing else: other white space in a name may stand there as it is.
+// parseMountinfo returns the mount points in the text of a mountinfo file, the fifth field
+// (proc_pid_mountinfo(5)). Fields end only at a space: names may have other white space.
 func parseMountinfo(text string) []string {
 	const mountPoint = 4
 	var points []string
@@ -46,7 +45,7 @@ func parseMountinfo(text string) []string {
 	return points
 }
 
-// unescape undoes the kernel's octal escapes: white space, '\\' and '#'.
+// unescape decodes the kernel's octal escapes: white space, '\\' and '#'.
 func unescape(s string) string {
 	const octal = 3
 	var b strings.Builder
@@ -68,8 +67,8 @@ func unescape(s string) string {
 	}
 }
 
-// isVolumeOf tells whether path is where the kubelet has a volume of driver
-// mounted, whatever the kubelet's own directory is:
+// isVolumeOf reports whether path is a kubelet's mount point of a volume of driver, for any
+// directory of the kubelet:
 //
 //	…/pods/<uid>/volumes/<vendor~driver>/<volume>
 //	…/plugins/kubernetes.io/flexvolume/<vendor>/<driver>/mounts/<volume>
@@ -84,7 +83,7 @@ func isVolumeOf(driver driverconfig.DriverName, path string) bool {
 	return false
 }
 
-// match tells whether parts begins with pattern, in which "" is anything.
+// match reports whether parts begins with pattern; "" matches anything.
 func match(parts []string, pattern ...string) bool {
 	if len(parts) < len(pattern) {
 		return false

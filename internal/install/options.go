@@ -79,19 +79,18 @@ func (o Options) validateInstall() error {
 	return o.Config.Validate()
 }
 
-// Report is what was done. After an error it has the steps until then.
+// Report has the steps that were done, also after an error.
 type Report struct {
 	// Driver is the driver's name.
 	Driver driverconfig.DriverName
 	// Dir is the driver's directory, without symbolic links.
 	Dir string
-	// Steps are what was done, in order, for people.
+	// Steps are what was done, in order.
 	Steps []string
-	// Warnings are what the administrator should look at.
+	// Warnings are for the operator.
 	Warnings []string
-	// Changed tells whether the driver is another than before: only then does
-	// the kubelet run init again.
+	// Changed says that the driver has changed: only then the kubelet runs init again.
 	Changed bool
-	// Capabilities are what the installed driver answered to init.
+	// Capabilities are the answer of the installed driver to init.
 	Capabilities flex.Capabilities
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/distribution"
 )
 
-// resolvePluginDir returns path without symbolic links, and what is wrong with
-// it in words that say what to do.
+// resolvePluginDir returns path without symbolic links. Its error says what to do.
 func resolvePluginDir(path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", fmt.Errorf("plugin directory %q is not absolute", path)
@@ -39,7 +38,7 @@ func resolvePluginDir(path string) (string, error) {
 	return resolved, nil
 }
 
-// checkWritable refuses a directory in which nothing can be changed.
+// checkWritable refuses a directory that cannot be written.
 func checkWritable(dir string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -54,7 +53,7 @@ func checkWritable(dir string) error {
 	return nil
 }
 
-// checkExecutable refuses a directory from which nothing can be started.
+// checkExecutable refuses a directory that is mounted noexec.
 func checkExecutable(dir string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -67,7 +66,7 @@ func checkExecutable(dir string) error {
 	return nil
 }
 
-// writableByOthers warns: the kubelet runs what lies in dir as root.
+// writableByOthers returns a warning: the kubelet runs programs in dir as root.
 func writableByOthers(dir string) string {
 	info, err := os.Stat(dir)
 	if err != nil || info.Mode().Perm()&0o022 == 0 {
@@ -76,8 +75,8 @@ func writableByOthers(dir string) string {
 	return fmt.Sprintf("%s has mode %04o: users who may write there can have the kubelet run programs as root (chmod go-w)", dir, info.Mode().Perm())
 }
 
-// checkDriverDir tells whether the driver's directory is there, and refuses what
-// cannot be one.
+// checkDriverDir reports whether the driver's directory exists, and refuses what is no
+// directory.
 func checkDriverDir(d driverDir) (exists bool, err error) {
 	info, exists, err := lstat(d.path)
 	switch {
@@ -99,7 +98,7 @@ func checkDriverDir(d driverDir) (exists bool, err error) {
 	return true, nil
 }
 
-// otherPluginDirs names the well-known plugin directories that this node has.
+// otherPluginDirs returns the known plugin directories that exist on this node.
 func otherPluginDirs() string {
 	var found []string
 	for _, dir := range distribution.PluginDirs() {

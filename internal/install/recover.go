@@ -18,8 +18,7 @@ func (in *installer) recover(ctx context.Context) error {
 	return nil
 }
 
-// recoverUpdate deals with an unfinished update, of which the saved executable is
-// the sign.
+// recoverUpdate completes or undoes an unfinished update. Its sign is the saved executable.
 func (in *installer) recoverUpdate(ctx context.Context) error {
 	if exists, err := checkDriverDir(in.dir); err != nil || !exists {
 		return err

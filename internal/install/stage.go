@@ -7,12 +7,11 @@ import (
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 )
 
-// The stage is a dot-directory in which a version is made ready: its
-// configuration under the final name, so that the executable finds it, and its
-// executable under a dot-name. It holds dot-files only, so that even a kubelet
-// that was started in this instant, and watches it, ignores what happens there.
+// The stage is a dot-directory to prepare a version. The configuration has its final name,
+// so that the executable finds it; the executable has a dot-name. All are dot-files, so that
+// a kubelet that starts in this moment, and watches the stage, ignores the changes.
 
-// stageContent makes a version of new files.
+// stageContent prepares a version from new files.
 func (in *installer) stageContent(want content) error {
 	if err := in.mkdir(in.stage.path, 0o700); err != nil {
 		return err
@@ -27,8 +26,8 @@ func (in *installer) stageContent(want content) error {
 	return nil
 }
 
-// stageGeneration makes a version of files that were kept. An empty
-// configuration means that the version had none.
+// stageGeneration prepares a version from kept files. An empty configuration means that the
+// version had none.
 func (in *installer) stageGeneration(g generation) error {
 	if err := in.mkdir(in.stage.path, 0o700); err != nil {
 		return err
@@ -45,17 +44,16 @@ func (in *installer) stageGeneration(g generation) error {
 	return in.clone(in.dir.executable(g), in.stage.executable(next))
 }
 
-// try runs init where the kubelet does not see it. What a driver answers in a
-// directory of another name is its own business, so only Success is wanted.
+// try runs init in the stage. It requires only Success: the other parts of the answer may
+// depend on the directory's name.
 func (in *installer) try(ctx context.Context) error {
 	return in.verify(ctx, in.stage.executable(next), nil)
 }
 
-// recoverStage deals with a stage that was left. One without the executable's
-// final name is deleted. One with it was an instant from being renamed, and is
-// complete: it is renamed, and not deleted because of a kubelet that was started
-// meanwhile. That kubelet watches it, would take the deletion for a change of a
-// driver .vendor~name.new, and try to run its init for ever.
+// recoverStage deletes a stage without the final name of the executable. A stage with it is
+// complete, and is renamed. It is not deleted: a kubelet that was started meanwhile watches
+// it, would take the deletion for a change of a driver .vendor~name.new, and would try to
+// run its init for ever.
 func (in *installer) recoverStage() error {
 	_, left, err := lstat(in.stage.path)
 	if err != nil || !left {
