@@ -3,7 +3,9 @@
 // volumes, and the commands that install, inspect and replace it.
 //
 // The path of a call: kubelet → flexdriver → internal/wire → internal/daemon →
-// internal/mapping → internal/bridge → internal/csiclient → CSI driver.
+// internal/bridge (internal/mapping makes the volume, internal/lifecycle decides) →
+// internal/csiclient → CSI driver. docs/architecture.md has it step by step, and the path
+// of a migration.
 package main
 
 import (

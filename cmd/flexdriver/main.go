@@ -3,7 +3,7 @@
 // JSON object; people run it to install it and to look into a node.
 //
 // The way of a call: main → answer (callout.go) → flex.Run → the backend's
-// function: internal/local → pkg/mounter → mount(2), or internal/handoff →
+// function: internal/local → pkg/mounter → fsopen(2) … move_mount(2) (tree.go), or internal/handoff →
 // internal/wire → the daemon flex2csi.
 package main
 

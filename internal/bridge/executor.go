@@ -134,7 +134,7 @@ func (x *execution) take(s lifecycle.Step) error {
 		failure = &lifecycle.Failure{Step: s, Class: classOf(s, err, before), Err: worded(s, err, before)}
 	}
 	lifecycle.Conclude(x.v.record, s, x.w, &x.o, got, failure)
-	if x.seenDriver != nil {
+	if x.seenDriver != nil { // a step makes all facts old but this one
 		x.o.Facts = map[lifecycle.Fact]lifecycle.Seen{{What: lifecycle.TheDriver}: *x.seenDriver}
 	}
 	if s.Kind == lifecycle.Drop && failure == nil {

@@ -194,6 +194,7 @@ func (d *Daemon) answer(ctx context.Context, r *wire.Request) flex.DriverStatus 
 			return flex.Failure(err)
 		}
 	}
+	// The server's own deadline comes first: this keeps flex.DefaultTimeout away.
 	driver.Timeout = func(flex.Command) time.Duration { return r.Timeout() }
 	if setsUp(flex.Command(r.Argv[0])) {
 		d.settingUp.Add(1) // before the check, so that cordon counts this call or the check refuses it

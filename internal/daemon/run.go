@@ -35,7 +35,7 @@ func (d *Daemon) run(ctx context.Context, r role) error {
 	defer d.answerForItself()()
 	if err := d.serveHTTP(); err != nil && !errors.Is(err, errPortTaken) {
 		return err
-	} // one that another process has may be that of the one before: see prepare
+	}
 	defer d.stopHTTP()
 	listener, err := d.awaitSocket(ctx, r)
 	if ctx.Err() != nil {
@@ -104,7 +104,8 @@ func (d *Daemon) drain(served <-chan error, endCalls context.CancelFunc, backgro
 	return err
 }
 
-// prepare does all that is required before callouts are answered.
+// prepare does all that is required before callouts are answered. The port for HTTP is
+// tried again: perhaps the process before had it.
 func (d *Daemon) prepare(ctx context.Context, r role) error {
 	if r.takeOver != nil {
 		if err := r.takeOver(ctx); err != nil {

@@ -129,7 +129,7 @@ type Seen struct {
 // A MountState is what is at a path.
 type MountState string
 
-// The states. Unknown comes with an error.
+// The states. Unknown comes with an error, or the fact was not looked at yet (see).
 const (
 	Unknown    MountState = ""
 	NoDir      MountState = "no directory"
@@ -205,7 +205,8 @@ const (
 	FSGroupWithFSType FSGroup = "ReadWriteOnceWithFSType"
 )
 
-// see returns a fact, which has it looked at if it is not known.
+// see returns a fact. One that was not looked at is returned as if nothing were known; what
+// the rule makes of that is dropped, and first asks for the fact.
 func (c *plan) see(what What, dir string) Seen {
 	f := Fact{What: what, Dir: dir}
 	seen, ok := c.o.Facts[f]

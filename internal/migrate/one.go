@@ -143,7 +143,8 @@ func worthAnotherTry(err error) bool {
 	return false
 }
 
-// reach writes down that a stage is reached. Until that is written it is not.
+// reach writes down that a stage is reached, in the ConfigMap of the journal: a request, and
+// for the last stage the last one of all. Until that is written it is not.
 func (o *one) reach(ctx context.Context, stage journal.Stage) error {
 	before, trouble := o.rec.Stage, o.rec.Trouble
 	o.rec.Stage, o.rec.Trouble = stage, ""

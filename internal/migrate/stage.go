@@ -39,6 +39,8 @@ type stage struct {
 
 // stages are all of them, in their order. Stopped is there twice: a person stops the pods
 // before the volume is deleted, and flex2csi after that, when their successors cannot start.
+// The rows with replace are one loop (swap.go): each look decides which request is next, and
+// the rows differ only in what plan says of them.
 func stages() []stage {
 	offline := func(c course) bool { return c.mode == journal.Offline }
 	rolling := func(c course) bool { return c.mode == journal.Rolling }

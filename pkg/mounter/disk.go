@@ -65,8 +65,8 @@ func (m *Mounter) MountDisk(ctx context.Context, d Disk, t *Target, prepare func
 		if !ended {
 			return err
 		}
-		// The holder was no mount: usually a mkfs or fsck that ends with the
-		// call that started it, as a rule.
+		// The holder was no mount, and is gone: usually the mkfs or fsck of a call
+		// that was killed. So this starts over.
 	}
 	found, err := m.Probe(ctx, d.Device)
 	if err != nil {

@@ -58,7 +58,7 @@ func (m *Mounter) AttachImage(ctx context.Context, image *Image) (*Loop, error) 
 		}
 		l, err := m.attachFree(ctx, image)
 		if errors.Is(err, unix.EBUSY) && !errors.Is(err, ErrBusy) {
-			continue // another process took this device first
+			continue // the kernel says so, not we: another process took this device first
 		}
 		if err != nil {
 			return fail(err)

@@ -117,7 +117,7 @@ func hasSELinux() bool {
 	return err == nil && strings.Contains(string(filesystems), "\tselinuxfs\n")
 }
 
-// readOnlyAttrs are the attributes of the mount itself.
+// mountAttrs are the attributes of the mount itself.
 func (o mountOptions) mountAttrs() int {
 	if o.readOnly {
 		return o.attrs | unix.MOUNT_ATTR_RDONLY
