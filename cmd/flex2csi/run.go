@@ -55,7 +55,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 		return err
 	}
 	if cluster != nil {
-		b.Attachments, b.Notify, b.Fate = cluster.attachments.List, cluster.Notify, cluster.Fate
+		b.Attachments, b.Notify, b.PVState = cluster.attachments.List, cluster.Notify, cluster.PVState
 	}
 	var clients []*csiclient.Client
 	var views []daemon.Driver
@@ -131,17 +131,17 @@ func (o *serveOptions) bridge(life context.Context, store *volstate.Store, log *
 		return nil, fmt.Errorf("tell this boot from others (--boot-id-file): %w", err)
 	}
 	return &bridge.Bridge{
-		Context:    life,
-		Mounts:     &nodemounts.Mounts{Mounter: mounter.Mounter{Log: log}, KubeletDir: o.kubeletDir},
-		State:      store,
-		Tombstones: pendingunmount.Dir(o.stateDir),
-		KubeletDir: o.kubeletDir,
-		NodeName:   o.nodeName,
-		BootID:     boot,
-		Measure:    o.httpEndpoint != "",
-		Grace:      o.grace,
-		Drivers:    map[string]*bridge.FlexDriver{},
-		Log:        log,
+		Context:         life,
+		Mounts:          &nodemounts.Mounts{Mounter: mounter.Mounter{Log: log}, KubeletDir: o.kubeletDir},
+		State:           store,
+		PendingUnmounts: pendingunmount.Dir(o.stateDir),
+		KubeletDir:      o.kubeletDir,
+		NodeName:        o.nodeName,
+		BootID:          boot,
+		Measure:         o.httpEndpoint != "",
+		Grace:           o.grace,
+		Drivers:         map[string]*bridge.FlexDriver{},
+		Log:             log,
 	}, nil
 }
 

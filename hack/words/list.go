@@ -65,6 +65,7 @@ func exceptions() []exception {
 		{text: "user nobody", reason: "the system's user of that name"},
 		{text: ".tombstone", reason: "the suffix of files, shared with older versions"},
 		{text: "const FileName = \"retired\"", path: "internal/cordon/cordon.go", reason: "a file that is shared with older versions"},
+		{text: "json:\"inDoubt", path: "internal/nodevolumes/nodevolumes.go", reason: "a field that migrate reads of daemons of older versions, too"},
 		{text: ".retired", path: "internal/volstate", reason: "that file"},
 		{text: "\"retired\"", path: "internal/cordon/cordon_test.go", reason: "that file"},
 		{text: "KindCordon = \"retire\"", path: "internal/wire/wire.go", reason: "a name on the socket, for older versions"},

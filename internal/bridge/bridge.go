@@ -86,8 +86,8 @@ type Mounts interface {
 	Healthy(path string) error
 }
 
-// Tombstones are notes of unmounts that flexdriver made while nobody listened.
-type Tombstones interface {
+// PendingUnmounts are notes of unmounts that flexdriver made while nobody listened.
+type PendingUnmounts interface {
 	Has(dir string) (bool, error)
 	Remove(dir string) error
 }
@@ -183,15 +183,15 @@ const (
 type Bridge struct {
 	// Context ends when the process does; operations outlive the calls that
 	// started them, but not this.
-	Context    context.Context //nolint:containedctx // the life of the process
-	Mounts     Mounts
-	Dirs       Dirs // nil: the node's
-	State      State
-	Tombstones Tombstones // nil: there are none
-	KubeletDir string
-	NodeName   string
-	BootID     string
-	Drivers    map[string]*FlexDriver
+	Context         context.Context //nolint:containedctx // the life of the process
+	Mounts          Mounts
+	Dirs            Dirs // nil: the node's
+	State           State
+	PendingUnmounts PendingUnmounts // nil: there are none
+	KubeletDir      string
+	NodeName        string
+	BootID          string
+	Drivers         map[string]*FlexDriver
 	// Removed returns a driver that the configuration no longer has, for tear-down
 	// only, from what a record says; nil: there is none.
 	Removed func(flexDriver, csiDriver string, at csivol.Endpoints) *FlexDriver
@@ -201,9 +201,9 @@ type Bridge struct {
 	// Attachments returns those in the cluster that are of this node's making, for
 	// Sweep; nil: there are none.
 	Attachments func(context.Context) ([]*csivol.Attachment, error)
-	// Fate tells what became of a PersistentVolume since it was mounted, and of a
+	// PVState returns the state of a PersistentVolume since it was mounted, and of a
 	// pod that has it; nil: nobody knows.
-	Fate func(ctx context.Context, persistentVolume string, key csivol.Key, podUID string) (csivol.Fate, error)
+	PVState func(ctx context.Context, persistentVolume string, key csivol.Key, podUID string) (csivol.PVState, error)
 	// Notify tells people what they have to look at; nil: nobody.
 	Notify func(csivol.Notice)
 	// Measure asks the drivers that can tell how full volumes are, for metrics.

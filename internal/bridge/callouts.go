@@ -156,7 +156,7 @@ func (b *Bridge) tidy(ctx context.Context, dir string) error {
 		kubeletdir.RemovePrivate(private, b.dirs().Remove)
 	}
 	b.forgetLost(dir)
-	return b.forgetTombstone(dir)
+	return b.forgetPendingUnmount(dir)
 }
 
 // expandFS does both halves of an expansion: Kubernetes calls nothing else.
@@ -189,16 +189,16 @@ func operationOf(c *flex.Call) operation {
 	return operation{command: c.Command, dir: c.Dir, size: c.NewSize}
 }
 
-// buryCommand names the operation that works off a tombstone; no callout does.
-const buryCommand flex.Command = "bury"
+// completeCommand names the operation that works off a pending unmount; no callout does.
+const completeCommand flex.Command = "bury"
 
-// Bury does what a tombstone says: a directory was unmounted while this
+// CompleteUnmount completes a pending unmount: a directory was unmounted while this
 // process was not there to hear of it. One that has been worked off meanwhile,
 // or that a new mount has overtaken, is nothing to do.
-func (b *Bridge) Bury(ctx context.Context, dir string) error {
+func (b *Bridge) CompleteUnmount(ctx context.Context, dir string) error {
 	key, ok := b.find(dir)
 	if !ok {
-		if buried, err := b.tombstone(dir); err != nil || !buried {
+		if buried, err := b.pendingUnmount(dir); err != nil || !buried {
 			return err
 		}
 		if mounted, err := b.Mounts.Mounted(dir); err != nil || mounted {
@@ -209,22 +209,22 @@ func (b *Bridge) Bury(ctx context.Context, dir string) error {
 	if b.busy(key) {
 		return nil // later, or by what is under way: no queue behind a driver that hangs
 	}
-	return b.bringTo(ctx, key, nil, operation{command: buryCommand, dir: dir}, lifecycle.Wanted{Goal: lifecycle.Bury, Dir: dir})
+	return b.bringTo(ctx, key, nil, operation{command: completeCommand, dir: dir}, lifecycle.Wanted{Goal: lifecycle.Bury, Dir: dir})
 }
 
-// tombstone reports whether dir has one.
-func (b *Bridge) tombstone(dir string) (bool, error) {
-	if b.Tombstones == nil {
+// pendingUnmount reports whether dir has one.
+func (b *Bridge) pendingUnmount(dir string) (bool, error) {
+	if b.PendingUnmounts == nil {
 		return false, nil
 	}
-	return b.Tombstones.Has(dir)
+	return b.PendingUnmounts.Has(dir)
 }
 
-// forgetTombstone is part of a complete unmount: a tombstone that outlived it
+// forgetPendingUnmount is part of a complete unmount: a pending unmount that outlived it
 // would take the next mount at dir away.
-func (b *Bridge) forgetTombstone(dir string) error {
-	if b.Tombstones == nil {
+func (b *Bridge) forgetPendingUnmount(dir string) error {
+	if b.PendingUnmounts == nil {
 		return nil
 	}
-	return b.Tombstones.Remove(dir)
+	return b.PendingUnmounts.Remove(dir)
 }

@@ -29,9 +29,9 @@ type execution struct {
 
 	// What was learned about the driver for this operation.
 	seenDriver *lifecycle.Seen
-	// fates are what the API server was asked for, by directory.
-	fates  map[string]lifecycle.Seen
-	policy Policy
+	// pvStates are what the API server was asked for, by directory.
+	pvStates map[string]lifecycle.Seen
+	policy   Policy
 	// secrets are those of a call, or what is known of them without one.
 	secrets csivol.Secrets
 }
@@ -143,12 +143,12 @@ func (x *execution) take(s lifecycle.Step) error {
 	return nil
 }
 
-// dropped: a tombstone that outlived its target would take the next mount away.
+// dropped: a pending unmount that outlived its target would take the next mount away.
 func (x *execution) dropped(dir string) error {
 	if err := x.b.save(x.v); err != nil {
 		return err
 	}
-	return x.b.forgetTombstone(dir)
+	return x.b.forgetPendingUnmount(dir)
 }
 
 // classOf tells what is known of a step that has failed.

@@ -118,7 +118,7 @@ func (c *fakeCluster) wait(ctx context.Context, name string) (csivol.Attached, e
 	o := c.objects[name]
 	if o != nil && o.done && !o.deleting {
 		defer c.mu.Unlock()
-		return csivol.Attached{Object: name, PublishContext: maps.Clone(c.context), Ours: o.ours, Lent: c.lent}, nil
+		return csivol.Attached{Object: name, PublishContext: maps.Clone(c.context), Ours: o.ours, AttachedAsCSI: c.lent}, nil
 	}
 	c.mu.Unlock()
 	<-ctx.Done()

@@ -135,7 +135,7 @@ func TestUnmountDeviceNextPod(t *testing.T) {
 	n.succeed("mount", n.podDir("p1"), options)
 	n.succeed("unmount", n.podDir("p1"))
 	n.driver.called()
-	n.becomes(csivol.Fate{Replaced: "is the CSI volume by now", Next: "shop/web-2"})
+	n.becomes(csivol.PVState{Replaced: "is the CSI volume by now", Next: "shop/web-2"})
 	n.refuses("about to be taken over")
 	n.takeOver()
 	n.kubeletMounts("p2", "pv1")

@@ -33,7 +33,7 @@ func TestKubeletHasByHandle(t *testing.T) {
 		t.Error("the kubelet has it for the pod, by another name")
 	}
 	n.driver.called()
-	n.becomes(csivol.Fate{Replaced: "is the CSI volume by now", Pod: "shop/web"})
+	n.becomes(csivol.PVState{Replaced: "is the CSI volume by now", Pod: "shop/web"})
 	n.succeed("unmount", dir)
 	n.expect("its filesystem lives on", "NodeUnpublish")
 

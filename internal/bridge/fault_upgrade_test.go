@@ -57,8 +57,8 @@ func TestUpgradeDropsUnstage(t *testing.T) {
 	n.empty()
 }
 
-// TestUpgradeInDoubt: a NodeStageVolume of the version before may have been done.
-func TestUpgradeInDoubt(t *testing.T) {
+// TestUpgradeUncertain: a NodeStageVolume of the version before may have been done.
+func TestUpgradeUncertain(t *testing.T) {
 	n := newNode(t)
 	n.driver.fail["NodeStage"] = []error{final(flex.CodeUnavailable, "it is being upgraded")}
 	n.driver.after["NodeStage"] = true

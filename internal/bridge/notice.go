@@ -54,7 +54,7 @@ func (b *Bridge) noticeStuck(r *volstate.Record) {
 	b.mu.Lock()
 	var since time.Time
 	if v := b.volumes[r.Key()]; v != nil {
-		since = v.inDoubtSince
+		since = v.uncertainSince
 	}
 	b.mu.Unlock()
 	if since.IsZero() || time.Since(since) < stuckAfter || !b.due(r.Key(), "stuck", noticeEvery) {

@@ -44,10 +44,10 @@ func (x *execution) see(f lifecycle.Fact) (seen lifecycle.Seen, err error) {
 		seen = b.seeMount(target(r.Targets[f.Dir], f.Dir))
 	case lifecycle.ThePod:
 		seen.Pod = b.seePod(f.Dir)
-	case lifecycle.TheFate:
-		seen = x.fateOf(f.Dir)
-	case lifecycle.TheTombstone:
-		seen.Yes, seen.Err = b.tombstone(f.Dir)
+	case lifecycle.ThePVState:
+		seen = x.pvStateOf(f.Dir)
+	case lifecycle.ThePendingUnmount:
+		seen.Yes, seen.Err = b.pendingUnmount(f.Dir)
 	case lifecycle.TheOther:
 		if key, ok := b.byDirectory(f.Dir); ok && key != x.v.key {
 			seen.Err = flex.Errorf(flex.CodeFailedPrecondition, "%s still belongs to volume %s; it is free when unmount of it has succeeded", f.Dir, key)
@@ -181,39 +181,39 @@ func (b *Bridge) there(dir string) bool {
 	return err == nil && there
 }
 
-// fateWait is short: an unmount waits for it, and what is not known does not keep
+// pvStateWait is short: an unmount waits for it, and what is not known does not keep
 // it.
-const fateWait = 3 * time.Second
+const pvStateWait = 3 * time.Second
 
-// fateOf is seeFate, once for an operation.
-func (x *execution) fateOf(dir string) lifecycle.Seen {
-	if seen, known := x.fates[dir]; known {
+// pvStateOf is seePVState, once for an operation.
+func (x *execution) pvStateOf(dir string) lifecycle.Seen {
+	if seen, known := x.pvStates[dir]; known {
 		return seen
 	}
-	if x.fates == nil {
-		x.fates = map[string]lifecycle.Seen{}
+	if x.pvStates == nil {
+		x.pvStates = map[string]lifecycle.Seen{}
 	}
-	x.fates[dir] = x.seeFate(dir)
-	return x.fates[dir]
+	x.pvStates[dir] = x.seePVState(dir)
+	return x.pvStates[dir]
 }
 
-// seeFate tells what became of a volume since it was mounted at dir, for a pod or
+// seePVState tells what became of a volume since it was mounted at dir, for a pod or
 // as a device.
-func (x *execution) seeFate(dir string) (seen lifecycle.Seen) {
+func (x *execution) seePVState(dir string) (seen lifecycle.Seen) {
 	b, v := x.b, x.v
 	place, err := kubeletdir.Parse(dir)
-	if err != nil || b.Fate == nil || v.record.Targets[dir] == nil && v.record.Device != dir {
+	if err != nil || b.PVState == nil || v.record.Targets[dir] == nil && v.record.Device != dir {
 		return seen
 	}
-	err = v.rpc(fateWait, func(ctx context.Context) (err error) {
-		seen.Fate, err = b.Fate(ctx, place.Volume, v.key, place.PodUID)
+	err = v.rpc(pvStateWait, func(ctx context.Context) (err error) {
+		seen.PVState, err = b.PVState(ctx, place.Volume, v.key, place.PodUID)
 		return err
 	})
 	if err != nil {
 		v.log.Warn("whether the PersistentVolume is still the one that was mounted is not known", "persistentVolume", place.Volume, "error", err)
 		return lifecycle.Seen{}
 	}
-	if seen.Fate.Replaced != "" && v.record.Targets[dir] != nil {
+	if seen.PVState.Replaced != "" && v.record.Targets[dir] != nil {
 		seen.SameFilesystem = b.livesOn(v, dir, place.PodUID)
 	}
 	return seen
@@ -260,7 +260,7 @@ func (x *execution) complete() error {
 	if x.d == nil || x.d.Read == nil || r.Inline {
 		return unknown
 	}
-	err := x.v.rpc(fateWait, func(ctx context.Context) error {
+	err := x.v.rpc(pvStateWait, func(ctx context.Context) error {
 		v, err := x.d.Read(ctx, r.Name)
 		if err == nil && v.Key() == r.Key() {
 			r.Complete(v.Context, v.MountFlags)

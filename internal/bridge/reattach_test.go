@@ -66,8 +66,8 @@ func TestLostAttachmentOfAnotherPod(t *testing.T) {
 	n.empty()
 }
 
-// TestReattachmentInDoubt: the process was killed while it asked again.
-func TestReattachmentInDoubt(t *testing.T) {
+// TestReattachmentUncertain: the process was killed while it asked again.
+func TestReattachmentUncertain(t *testing.T) {
 	n := newClusterNode(t)
 	n.succeed("mount", n.podDir("p1"), options)
 	n.cluster.lose()

@@ -62,7 +62,7 @@ func (b *Bridge) amiss(ctx context.Context, r *volstate.Record) bool {
 			return s.Kind != lifecycle.Done
 		}
 		switch s.Fact.What {
-		case lifecycle.TheDriver, lifecycle.TheCall, lifecycle.TheFate:
+		case lifecycle.TheDriver, lifecycle.TheCall, lifecycle.ThePVState:
 			return true
 		}
 		if err := x.look(s.Fact); err != nil {
@@ -131,7 +131,7 @@ func (b *Bridge) due(key csivol.Key, what string, every time.Duration) bool {
 // reattached tells people that what was gone is there again.
 func (x *execution) reattached(before map[string]string, got csivol.Attached) {
 	b, r := x.b, x.v.record
-	if !got.Lent { // else it comes again
+	if !got.AttachedAsCSI { // else it comes again
 		x.v.log.Info("the volume is attached again", "volumeAttachment", r.Object)
 	}
 	if r.Stage == volstate.Done && !maps.Equal(before, got.PublishContext) {

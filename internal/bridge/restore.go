@@ -16,7 +16,7 @@ import (
 func (b *Bridge) Restore(records []*volstate.Record) {
 	for _, r := range records {
 		v := b.volume(r.Key())
-		v.record, v.inherited = r, r.InDoubt()
+		v.record, v.inherited = r, r.Uncertain()
 		lifecycle.Reset(r, time.Now())
 		if d, err := b.driverOf(r); err == nil && d.Endpoints != nil {
 			r.Endpoints = d.Endpoints

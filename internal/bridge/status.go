@@ -16,9 +16,9 @@ type VolumeStatus struct {
 	// Record as it was last saved, not to be changed. It is that of a volume
 	// with nothing on this node where an operation has only begun.
 	Record *volstate.Record
-	// InDoubtSince is when the first step was begun that is neither done nor
+	// UncertainSince is when the first step was begun that is neither done nor
 	// undone, however often it was tried since; zero if all are.
-	InDoubtSince time.Time
+	UncertainSince time.Time
 	// Operations are those under way, the oldest first. One of them, at most,
 	// has begun; the others wait for it.
 	Operations []OperationStatus
@@ -74,7 +74,7 @@ func (b *Bridge) Lost() (all []LostStatus) {
 }
 
 func (v *volume) statusLocked() VolumeStatus {
-	s := VolumeStatus{Stats: v.stats.Load(), Record: v.saved.Load(), InDoubtSince: v.inDoubtSince}
+	s := VolumeStatus{Stats: v.stats.Load(), Record: v.saved.Load(), UncertainSince: v.uncertainSince}
 	if s.Record == nil {
 		s.Record = &volstate.Record{Driver: v.key.Driver, Handle: v.key.Handle}
 	}
@@ -91,12 +91,12 @@ func (v *volume) statusLocked() VolumeStatus {
 // noteDoubtLocked is called with each record that is saved, or nil.
 func (v *volume) noteDoubtLocked(r *volstate.Record) {
 	switch {
-	case r == nil || !r.InDoubt():
-		v.inDoubtSince = time.Time{}
-	case v.inDoubtSince.IsZero():
-		v.inDoubtSince = time.Now()
+	case r == nil || !r.Uncertain():
+		v.uncertainSince = time.Time{}
+	case v.uncertainSince.IsZero():
+		v.uncertainSince = time.Now()
 		if !r.Changed.IsZero() {
-			v.inDoubtSince = r.Changed // in an earlier process, perhaps
+			v.uncertainSince = r.Changed // in an earlier process, perhaps
 		}
 	}
 }

@@ -154,7 +154,7 @@ func (x *execution) attach(s lifecycle.Step) (got lifecycle.Result, err error) {
 	if err == nil && x.w.Goal == lifecycle.Reconcile {
 		x.reattached(before, attached)
 	}
-	return lifecycle.Result{PublishContext: attached.PublishContext, Ours: attached.Ours, Lent: attached.Lent}, err
+	return lifecycle.Result{PublishContext: attached.PublishContext, Ours: attached.Ours, Lent: attached.AttachedAsCSI}, err
 }
 
 // attachmentOf is what a record says of an attachment. It is never read-only:

@@ -73,8 +73,8 @@ func (n *node) kubeletUnstages(file string) {
 }
 
 // becomes is what the API server says of pv1, and of its pods.
-func (n *node) becomes(f csivol.Fate) {
-	n.bridge.Fate = func(_ context.Context, name string, key csivol.Key, _ string) (csivol.Fate, error) {
+func (n *node) becomes(f csivol.PVState) {
+	n.bridge.PVState = func(_ context.Context, name string, key csivol.Key, _ string) (csivol.PVState, error) {
 		if name != "pv1" || key != (csivol.Key{Driver: "csi.example.com", Handle: "h1"}) {
 			n.t.Errorf("asked what became of %s, %s", name, key)
 		}
@@ -93,16 +93,16 @@ func (n *node) expect(when, want string) {
 // later makes the bridge forget how long ago it was that anything happened.
 func (n *node) later() {
 	n.t.Helper()
-	fate := n.bridge.Fate
+	fate := n.bridge.PVState
 	n.rewrite(func(r *volstate.Record) {})
-	n.bridge.Grace, n.bridge.Fate = time.Nanosecond, fate
+	n.bridge.Grace, n.bridge.PVState = time.Nanosecond, fate
 }
 
 // TestLivingPodKeepsItsVolume: a kubelet that was restarted while the
 // PersistentVolume was replaced unmounts what it does not know any more, and the
 // pod's containers still have it.
 func TestLivingPodKeepsItsVolume(t *testing.T) {
-	replaced := csivol.Fate{Replaced: "is gone, or is being replaced", Pod: "shop/web"}
+	replaced := csivol.PVState{Replaced: "is gone, or is being replaced", Pod: "shop/web"}
 	for _, device := range []bool{false, true} {
 		n := newNode(t)
 		dir := n.podDir("p1")
@@ -125,11 +125,11 @@ func TestLivingPodKeepsItsVolume(t *testing.T) {
 		if !n.mounts.mounted[dir] || !n.record().Targets[dir].Bound {
 			t.Error("the mount is gone")
 		}
-		n.becomes(csivol.Fate{}) // it is a FlexVolume again
+		n.becomes(csivol.PVState{}) // it is a FlexVolume again
 		n.succeed("mount", dir, options)
 		n.expect("mounted already", "")
 
-		n.becomes(csivol.Fate{Replaced: "is the CSI volume by now"}) // the pod ends
+		n.becomes(csivol.PVState{Replaced: "is the CSI volume by now"}) // the pod ends
 		n.succeed("unmount", dir)
 		if device {
 			n.succeed("unmountdevice", n.deviceDir())
@@ -152,16 +152,16 @@ func TestLivingPodTakenOver(t *testing.T) {
 	n := newNode(t)
 	dir := n.podDir("p1")
 	n.succeed("mount", dir, options)
-	n.becomes(csivol.Fate{Replaced: "is the CSI volume by now", Pod: "shop/web"})
+	n.becomes(csivol.PVState{Replaced: "is the CSI volume by now", Pod: "shop/web"})
 	n.takeOver()
 	n.kubeletMounts("p1", "pv1")
 	n.driver.called()
 	// Migrated, taken back, and half-way of being migrated again: while there is no
 	// volume a kubelet that is restarted takes its own mount away as well.
-	n.becomes(csivol.Fate{Replaced: "is gone, or is being replaced", Gone: true, Pod: "shop/web"})
+	n.becomes(csivol.PVState{Replaced: "is gone, or is being replaced", Gone: true, Pod: "shop/web"})
 	n.succeedNot("unmount", dir)
 	n.expect("no PersistentVolume", "")
-	n.becomes(csivol.Fate{Replaced: "is the CSI volume by now", Pod: "shop/web"})
+	n.becomes(csivol.PVState{Replaced: "is the CSI volume by now", Pod: "shop/web"})
 	n.mounts.fail["SameFilesystem"] = errors.New("one of them hangs")
 	n.succeedNot("unmount", dir)
 	n.expect("another filesystem", "")
@@ -173,12 +173,12 @@ func TestLivingPodTakenOver(t *testing.T) {
 	}
 }
 
-// TestFateUnknown: an API server that is away does not keep pods from ending.
-func TestFateUnknown(t *testing.T) {
+// TestPVStateUnknown: an API server that is away does not keep pods from ending.
+func TestPVStateUnknown(t *testing.T) {
 	n := newNode(t)
 	n.succeed("mount", n.podDir("p1"), options)
-	n.bridge.Fate = func(context.Context, string, csivol.Key, string) (csivol.Fate, error) {
-		return csivol.Fate{Replaced: "is gone", Pod: "shop/web"}, errors.New("no answer")
+	n.bridge.PVState = func(context.Context, string, csivol.Key, string) (csivol.PVState, error) {
+		return csivol.PVState{Replaced: "is gone", Pod: "shop/web"}, errors.New("no answer")
 	}
 	n.succeed("unmount", n.podDir("p1"))
 	n.empty()
@@ -248,7 +248,7 @@ func TestNextPod(t *testing.T) {
 		n := newNode(t)
 		n.succeed("mount", n.podDir("p1"), options)
 		n.driver.called()
-		n.becomes(csivol.Fate{Replaced: "is the CSI volume by now", Next: "shop/web-2"})
+		n.becomes(csivol.PVState{Replaced: "is the CSI volume by now", Next: "shop/web-2"})
 		n.succeed("unmount", n.podDir("p1"))
 		n.reconcile()
 		n.expect("about to be taken over", "NodeUnpublish")

@@ -39,10 +39,10 @@ type volume struct {
 	current *inProgress
 
 	// Guarded by Bridge.mu.
-	ops          []*inProgress        // in the order of their turns
-	lastTurn     <-chan struct{}      // closed when the turn given last is over
-	last         map[string]time.Time // when what is done at intervals was done
-	inDoubtSince time.Time            // that of VolumeStatus
+	ops            []*inProgress        // in the order of their turns
+	lastTurn       <-chan struct{}      // closed when the turn given last is over
+	last           map[string]time.Time // when what is done at intervals was done
+	uncertainSince time.Time            // that of VolumeStatus
 }
 
 // An operation is what a callout asks of a volume. Two that are equal are one.

@@ -27,7 +27,7 @@ func Of(r *volstate.Record) VolumeStatus {
 	if r.Expand != volstate.None {
 		v.Expansion = &Expansion{Phase: phase(r.Expand, Expanding, Expanded, ""), Bytes: r.ExpandSize}
 	}
-	if r.InDoubt() {
+	if r.Uncertain() {
 		v.UncertainSince = When(r.Changed)
 	}
 	for dir, t := range r.Targets {

@@ -50,7 +50,7 @@ func TestPhaseOf(t *testing.T) {
 		if !slices.Contains(bridgestatus.Phases(), tt.want) {
 			t.Errorf("%s is not among Phases", tt.want)
 		}
-		if got := r.InDoubt(); got != tt.uncertain {
+		if got := r.Uncertain(); got != tt.uncertain {
 			t.Errorf("%+v: uncertain is %t", tt, got)
 		}
 	}

@@ -43,9 +43,9 @@ type Attached struct {
 	Object string
 	// PublishContext is status.attachmentMetadata.
 	PublishContext map[string]string
-	// Lent says that the control plane has the volume attached as a CSI volume, too, and
+	// AttachedAsCSI says that the control plane has the volume attached as a CSI volume, too, and
 	// detaches it when the kubelet's CSI plugin has unstaged it.
-	Lent bool
+	AttachedAsCSI bool
 	// Ours says that flex2csi has made the VolumeAttachment. Others are used, and never
 	// deleted.
 	Ours bool
@@ -121,9 +121,9 @@ type Notice struct {
 	Reason, Message string
 }
 
-// A Fate is the PV state of a volume that is mounted as a FlexVolume. The zero value is
+// A PVState is the state of a volume that is mounted as a FlexVolume. The zero value is
 // a PersistentVolume without changes.
-type Fate struct {
+type PVState struct {
 	// Replaced describes the change of the PersistentVolume: it was deleted, or is a CSI
 	// volume. Empty: it is a FlexVolume.
 	Replaced string

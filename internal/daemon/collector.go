@@ -239,7 +239,7 @@ func (c *counts) add(v bridge.VolumeStatus, now time.Time) {
 		c.oldestOperation = max(c.oldestOperation, now.Sub(o.Since))
 	}
 	c.corrupted += v.Record.DeadMounts()
-	if !v.InDoubtSince.IsZero() {
-		c.oldestUncertain = max(c.oldestUncertain, now.Sub(v.InDoubtSince))
+	if !v.UncertainSince.IsZero() {
+		c.oldestUncertain = max(c.oldestUncertain, now.Sub(v.UncertainSince))
 	}
 }

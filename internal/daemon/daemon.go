@@ -224,7 +224,7 @@ func (d *Daemon) completeUnmounts(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, t := range found {
 		all.Go(func() {
-			if err := d.Bridge.Bury(ctx, t.Dir); err != nil {
+			if err := d.Bridge.CompleteUnmount(ctx, t.Dir); err != nil {
 				d.Log.Warn("a pending unmount could not be completed; it will be retried", "dir", t.Dir, "since", t.Time, "error", err)
 			}
 		})

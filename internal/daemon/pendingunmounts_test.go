@@ -48,7 +48,7 @@ func TestPendingUnmounts(t *testing.T) {
 	mounts := &slowMounts{waiting: make(chan struct{}, many-1), all: make(chan struct{})}
 	pending := pendingunmount.Dir(dir)
 	d := &Daemon{Options: Options{
-		Bridge:          &bridge.Bridge{Context: t.Context(), Mounts: mounts, Tombstones: pending},
+		Bridge:          &bridge.Bridge{Context: t.Context(), Mounts: mounts, PendingUnmounts: pending},
 		PendingUnmounts: pending,
 		Log:             slog.New(slog.DiscardHandler),
 	}}

@@ -133,7 +133,7 @@ func driverStatus(d Driver) bridgestatus.DriverStatus {
 // volumeStatus returns the record with the state of the process.
 func volumeStatus(v bridge.VolumeStatus) bridgestatus.VolumeStatus {
 	out := bridgestatus.Of(v.Record)
-	out.UncertainSince = bridgestatus.When(v.InDoubtSince)
+	out.UncertainSince = bridgestatus.When(v.UncertainSince)
 	if out.Attachment != nil {
 		out.Attachment.Lost = v.AttachmentLost
 	}

@@ -98,7 +98,7 @@ func (a *Attachments) Attach(ctx context.Context, want *csivol.Attachment) (csiv
 		begun = true
 		attached, err := w.settle(ctx, o, created)
 		if err == nil && !created {
-			attached.Lent, err = w.untilKept(ctx, o)
+			attached.AttachedAsCSI, err = w.untilKept(ctx, o)
 		}
 		if !errors.Is(err, errVanished) {
 			return attached, err
@@ -159,7 +159,7 @@ func (a *Attachments) Await(ctx context.Context, want *csivol.Attachment) (csivo
 		}
 		attached, err := w.untilAttached(ctx, o)
 		if err == nil {
-			attached.Lent, err = w.untilKept(ctx, o)
+			attached.AttachedAsCSI, err = w.untilKept(ctx, o)
 		}
 		if !errors.Is(err, errVanished) {
 			return attached, err

@@ -36,7 +36,7 @@ func errLent(r *volstate.Record) error {
 	return flex.Errorf(flex.CodeUnavailable, "VolumeAttachment %s of volume %s is being deleted by the control plane, or is about to be, now that the kubelet's CSI plugin has let go of the volume; it is attached again by the next call", r.Object, r.Key())
 }
 
-func errPodLives(dir string, f csivol.Fate) error {
+func errPodLives(dir string, f csivol.PVState) error {
 	return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolume %s %s, and pod %s, which lives, has the volume from here: it is unmounted when the pod ends", filepath.Base(dir), f.Replaced, f.Pod)
 }
 

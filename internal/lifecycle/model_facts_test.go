@@ -11,7 +11,7 @@ type seen struct {
 	age                                                 uint8 // of vol_data.json
 	pods                                                [podCount]podPhase
 	ran                                                 [podCount]bool
-	fates                                               [podCount]fate
+	pvStates                                            [podCount]fate
 	deviceNext                                          bool
 	stones, same, turn                                  [podCount]bool
 	other, lost, secrets, noClaim                       bool
@@ -19,7 +19,7 @@ type seen struct {
 	grown                                               bool // the filesystem has the new size
 }
 
-// A fate is a csivol.Fate.
+// A fate is a csivol.PVState.
 type fate struct{ replaced, gone, lives, next bool }
 
 // see is what the daemon of a node sees of the world.
@@ -40,7 +40,7 @@ func (m *model) see(w *world, i int) seen {
 		}
 		s.pluginPods = s.pluginPods || n.plugin.data[p]
 		s.dirs[p], s.targets[p], s.pods[p] = n.binds[p], n.published[p], w.pods[p].phase
-		s.fates[p] = m.fate(w, i, p)
+		s.pvStates[p] = m.fate(w, i, p)
 		s.ran[p] = w.pods[p].ran
 		s.same[p] = n.plugin.pods[p] == alive && n.published[p] == alive
 		s.noClaim = s.noClaim && !w.pods[p].alive()
@@ -67,8 +67,8 @@ func (m *model) fate(w *world, i, pod int) (f fate) {
 	return f
 }
 
-func (f fate) real() csivol.Fate {
-	r := csivol.Fate{Gone: f.gone}
+func (f fate) real() csivol.PVState {
+	r := csivol.PVState{Gone: f.gone}
 	if f.replaced {
 		r.Replaced = "is another one by now"
 	}
@@ -84,22 +84,22 @@ func (f fate) real() csivol.Fate {
 // facts are those that the planner asks for.
 func (m *model) facts(s seen) map[Fact]Seen {
 	f := map[Fact]Seen{
-		{What: TheDriver}:                    m.theDriver(s),
-		{What: ThePlugin}:                    {Plugin: PluginState{Pods: s.pluginPods, Staged: s.pluginStaged, Mounted: s.pluginMounted, Since: timeOf(s.age)}},
-		{What: TheStage}:                     at(s.stage, true),
-		{What: TheDevice}:                    at(s.device, true),
-		{What: TheDir, Dir: deviceDir}:       at(s.device, true),
-		{What: TheTarget, Dir: deviceDir}:    at(s.device, true),
-		{What: TheFate, Dir: deviceDir}:      {Fate: fate{next: s.deviceNext}.real()},
-		{What: TheFate}:                      {},
-		{What: TheAttachment}:                {Yes: s.lost},
-		{What: TheSecrets}:                   {Yes: s.secrets},
-		{What: TheCall}:                      m.theCall(s),
-		{What: TheClaim}:                     {},
-		{What: TheOther, Dir: deviceDir}:     {},
-		{What: TheTombstone, Dir: deviceDir}: {},
-		{What: TheCall, Dir: deviceDir}:      m.theCall(s),
-		{What: TheTombstone}:                 {},
+		{What: TheDriver}:                         m.theDriver(s),
+		{What: ThePlugin}:                         {Plugin: PluginState{Pods: s.pluginPods, Staged: s.pluginStaged, Mounted: s.pluginMounted, Since: timeOf(s.age)}},
+		{What: TheStage}:                          at(s.stage, true),
+		{What: TheDevice}:                         at(s.device, true),
+		{What: TheDir, Dir: deviceDir}:            at(s.device, true),
+		{What: TheTarget, Dir: deviceDir}:         at(s.device, true),
+		{What: ThePVState, Dir: deviceDir}:        {PVState: fate{next: s.deviceNext}.real()},
+		{What: ThePVState}:                        {},
+		{What: TheAttachment}:                     {Yes: s.lost},
+		{What: TheSecrets}:                        {Yes: s.secrets},
+		{What: TheCall}:                           m.theCall(s),
+		{What: TheClaim}:                          {},
+		{What: TheOther, Dir: deviceDir}:          {},
+		{What: ThePendingUnmount, Dir: deviceDir}: {},
+		{What: TheCall, Dir: deviceDir}:           m.theCall(s),
+		{What: ThePendingUnmount}:                 {},
 	}
 	if s.noClaim {
 		f[Fact{What: TheClaim}] = Seen{Err: errAway}
@@ -120,8 +120,8 @@ func (m *model) podFacts(f map[Fact]Seen, s seen, p int) {
 	f[Fact{ThePod, dir}] = Seen{Pod: PodState{
 		Known: true, Gone: s.pods[p] == podGone, Volumes: s.pods[p] != podGone && s.pods[p] != podNone, NoContainer: !s.ran[p],
 	}}
-	f[Fact{TheFate, dir}] = Seen{Fate: s.fates[p].real(), SameFilesystem: s.same[p]}
-	f[Fact{TheTombstone, dir}] = Seen{Yes: s.stones[p]}
+	f[Fact{ThePVState, dir}] = Seen{PVState: s.pvStates[p].real(), SameFilesystem: s.same[p]}
+	f[Fact{ThePendingUnmount, dir}] = Seen{Yes: s.stones[p]}
 	f[Fact{TheCall, dir}] = m.theCall(s)
 	f[Fact{TheTurn, dir}] = Seen{Yes: s.turn[p]}
 	f[Fact{TheSize, dir}] = Seen{Filesystem: 1}

@@ -134,7 +134,7 @@ func mountScenes() []scene {
 			q.o.Awaited = false
 		}, Refuse, "had left"},
 		{"unmounted-meanwhile", "what was unmounted without the daemon is unpublished before it is published again", func(q *question) {
-			q.see(TheTombstone, dirA, Seen{Yes: true})
+			q.see(ThePendingUnmount, dirA, Seen{Yes: true})
 			q.see(TheDir, dirA, Seen{Mount: NotMounted})
 		}, Unbind, ""},
 		{"start-over", "a configuration that was put right holds at once, where no pod has the volume", func(q *question) {

@@ -50,7 +50,7 @@ func admitRules() []Rule {
 			return nil
 		}},
 		{"unmounted-meanwhile", "flexdriver unmounted the directory while the daemon was down: there is a pending unmount", "first [unpublish the target], and remove it from the record; the volume stays on the node, since it is wanted", func(c *plan) *Step {
-			switch seen := c.see(TheTombstone, c.dir); {
+			switch seen := c.see(ThePendingUnmount, c.dir); {
 			case seen.Err != nil:
 				return refuse(seen.Err)
 			case !seen.Yes:

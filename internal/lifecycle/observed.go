@@ -83,10 +83,10 @@ const (
 	TheTarget What = "the target path"
 	// ThePod: the pod's directory.
 	ThePod What = "the pod"
-	// TheFate: what became of the PersistentVolume.
-	TheFate What = "the PersistentVolume"
-	// TheTombstone: whether flexdriver has unmounted the directory meanwhile.
-	TheTombstone What = "the tombstone"
+	// ThePVState: what became of the PersistentVolume.
+	ThePVState What = "the PersistentVolume"
+	// ThePendingUnmount: whether flexdriver has unmounted the directory meanwhile.
+	ThePendingUnmount What = "the tombstone"
 	// TheOther: whether the directory belongs to another volume.
 	TheOther What = "another volume"
 	// TheAttachment: whether the VolumeAttachment is lost.
@@ -112,13 +112,13 @@ type Fact struct {
 
 // Seen is what was seen. Which fields count is the fact's to say.
 type Seen struct {
-	Mount  MountState
-	Yes    bool
-	Err    error // why, or why it is not known
-	Driver *Driver
-	Plugin PluginState
-	Pod    PodState
-	Fate   csivol.Fate
+	Mount   MountState
+	Yes     bool
+	Err     error // why, or why it is not known
+	Driver  *Driver
+	Plugin  PluginState
+	Pod     PodState
+	PVState csivol.PVState
 	// SameFilesystem: the kubelet's CSI plugin has the filesystem of the target
 	// mounted for the same pod.
 	SameFilesystem bool

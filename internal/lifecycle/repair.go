@@ -192,7 +192,7 @@ func (c *plan) repairable() (dirs []string) {
 // (pkg/kubelet/kubelet_pods.go, GenerateRunContainerOptions, Kubernetes v1.37.1,
 // since every container has a terminationMessagePath).
 func (c *plan) harmless(dir, why string) bool {
-	if c.see(ThePod, dir).Pod.Gone || c.see(TheTombstone, dir).Yes {
+	if c.see(ThePod, dir).Pod.Gone || c.see(ThePendingUnmount, dir).Yes {
 		return false // and is not brought again
 	}
 	return why == MissingMount || c.driver().RepairInUse || c.see(ThePod, dir).Pod.NoContainer

@@ -17,7 +17,7 @@ func unmountRules() []Rule {
 				if c.w.Goal != Bury || c.released() {
 					return nil
 				}
-				switch seen := c.see(TheTombstone, c.dir); {
+				switch seen := c.see(ThePendingUnmount, c.dir); {
 				case seen.Err != nil:
 					return refuse(seen.Err)
 				case !seen.Yes:
@@ -53,8 +53,8 @@ func mayLetGo(c *plan) *Step {
 	if c.target() == nil || len(c.o.Taken) > 0 {
 		return nil
 	}
-	seen := c.see(TheFate, c.dir)
-	f := seen.Fate
+	seen := c.see(ThePVState, c.dir)
+	f := seen.PVState
 	if f.Replaced == "" || f.Pod == "" || !f.Gone && seen.SameFilesystem {
 		return nil
 	}
@@ -208,7 +208,7 @@ func (c *plan) owner(next bool) volstate.Owner {
 	switch p := c.plugin(); {
 	case p.Pods:
 		return volstate.Kubelet
-	case p.Staged && (c.r.Stage != volstate.None && c.shares() || p.Mounted || !c.stale(p.Since)), next && c.tearsDown() && c.see(TheFate, c.w.Dir).Fate.Next != "":
+	case p.Staged && (c.r.Stage != volstate.None && c.shares() || p.Mounted || !c.stale(p.Since)), next && c.tearsDown() && c.see(ThePVState, c.w.Dir).PVState.Next != "":
 		return volstate.Unclear
 	}
 	return volstate.Ours

@@ -189,7 +189,7 @@ func (o *one) bridgeFor(ctx context.Context, w *world, p journal.Pod) (why strin
 	if !b.document.Serves(o.rec.FlexDriver) {
 		return "the bridge of node " + p.Node + " does not serve FlexVolume driver " + o.rec.FlexDriver, nil
 	}
-	if v := b.document.Find(o.rec.CSIDriver, o.rec.VolumeHandle); v != nil && (v.InDoubt || v.Staged == nodevolumes.StagedElsewhere) {
+	if v := b.document.Find(o.rec.CSIDriver, o.rec.VolumeHandle); v != nil && (v.Uncertain || v.Staged == nodevolumes.StagedElsewhere) {
 		return "something is under way or was left half-way with the volume on node " + p.Node, nil
 	}
 	return "", nil

@@ -147,7 +147,7 @@ func (s *subject) checkBridge(f *findings, p Pod, node *corev1.Node, b *bridgeOf
 		notLive("pod %s does not have the volume from the bridge of node %s, so from a driver that would not hand it over (%s, written %s)", p.Name, p.Node, object, b.document.Written.Format("15:04:05"))
 	case v.PersistentVolume != s.v.Name:
 		notLive("the bridge of node %s has the volume for PersistentVolume %s", p.Node, v.PersistentVolume)
-	case v.InDoubt:
+	case v.Uncertain:
 		notLive("something is under way, or has failed half-way, with the volume on node %s: flex2csi status there says what", p.Node)
 	case v.Staged == nodevolumes.StagedElsewhere:
 		notLive("the bridge of node %s has it staged where the kubelet would not (stagingRoot)", p.Node)
@@ -157,7 +157,7 @@ func (s *subject) checkBridge(f *findings, p Pod, node *corev1.Node, b *bridgeOf
 }
 
 func staged(v *nodevolumes.Volume) string {
-	if v.Staged == nodevolumes.StagedByNobody {
+	if v.Staged == nodevolumes.NotStaged {
 		return "and the CSI driver does not stage"
 	}
 	return "staged where the kubelet would stage it"

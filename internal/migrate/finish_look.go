@@ -204,7 +204,7 @@ func (f *finisher) node(ctx context.Context, n *NodeEnd, driver string) {
 			mounts = append(mounts, fmt.Sprintf("%s, volume %s", f.mountOf(ctx, p.UID), v.PersistentVolume))
 		}
 		// What the kubelet's CSI plugin has as well is its own when no pod is left.
-		if len(v.Pods) == 0 && !v.TakenOver || v.InDoubt {
+		if len(v.Pods) == 0 && !v.TakenOver || v.Uncertain {
 			doubts = append(doubts, v.PersistentVolume)
 		}
 	}

@@ -52,8 +52,8 @@ type Document struct {
 
 // Where a volume is staged.
 const (
-	// StagedByNobody: the CSI driver does not stage.
-	StagedByNobody = ""
+	// NotStaged: the CSI driver does not stage.
+	NotStaged = ""
 	// StagedAsByKubelet: at the kubelet's own staging path.
 	StagedAsByKubelet = "Kubelet"
 	// StagedElsewhere: at the configuration's stagingRoot.
@@ -67,8 +67,8 @@ type Volume struct {
 	CSIDriver        string `json:"csiDriver"`
 	VolumeHandle     string `json:"volumeHandle"`
 	Staged           string `json:"staged,omitempty"`
-	// InDoubt: something is under way, or has failed half-way.
-	InDoubt bool `json:"inDoubt,omitempty"`
+	// Uncertain: something is under way, or has failed half-way.
+	Uncertain bool `json:"inDoubt,omitempty"`
 	// TakenOver: the kubelet's CSI plugin has it on the node, too, for any pod.
 	TakenOver bool  `json:"takenOver,omitempty"`
 	Pods      []Pod `json:"pods,omitempty"`
@@ -98,7 +98,7 @@ func Of(node, bootID, version string, now time.Time, records []*volstate.Record,
 func volume(r *volstate.Record, staging string) Volume {
 	v := Volume{
 		PersistentVolume: r.Name, FlexDriver: r.FlexDriver, CSIDriver: r.Driver, VolumeHandle: r.Handle,
-		InDoubt: r.InDoubt(), TakenOver: r.TakenOver,
+		Uncertain: r.Uncertain(), TakenOver: r.TakenOver,
 	}
 	switch {
 	case r.Stage == volstate.None:
@@ -181,7 +181,7 @@ func (v *Volume) HasTakenOver(uid string) bool {
 // Stages reports whether a CSI driver is known to stage volumes.
 func (d *Document) Stages(csiDriver string) bool {
 	return slices.Contains(d.StagingDrivers, csiDriver) || slices.ContainsFunc(d.Volumes, func(v Volume) bool {
-		return v.CSIDriver == csiDriver && v.Staged != StagedByNobody
+		return v.CSIDriver == csiDriver && v.Staged != NotStaged
 	})
 }
 

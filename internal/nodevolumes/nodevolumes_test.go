@@ -41,10 +41,10 @@ func TestOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []nodevolumes.Volume{
-		{CSIDriver: "d", VolumeHandle: "a", Staged: nodevolumes.StagedElsewhere, InDoubt: true},
+		{CSIDriver: "d", VolumeHandle: "a", Staged: nodevolumes.StagedElsewhere, Uncertain: true},
 		{
 			CSIDriver: "d", VolumeHandle: "b", PersistentVolume: "pv1", FlexDriver: "example.com/disk",
-			Staged: nodevolumes.StagedAsByKubelet, InDoubt: true,
+			Staged: nodevolumes.StagedAsByKubelet, Uncertain: true,
 			Pods: []nodevolumes.Pod{{UID: "u2"}, {UID: "uid-of-path"}},
 		},
 	}

@@ -156,8 +156,8 @@ func (r *Record) DeadMounts() (count int) {
 	return count
 }
 
-// InDoubt reports whether a step of the record is neither done nor undone.
-func (r *Record) InDoubt() bool {
+// Uncertain reports whether a step of the record is neither done nor undone.
+func (r *Record) Uncertain() bool {
 	doubt := func(p Phase) bool { return p == Doing || p == Undoing }
 	for _, t := range r.Targets {
 		if doubt(t.Publish) {

@@ -190,7 +190,7 @@ func (t *story) bridgeTells(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if v := document.Find(csiDriver, "disk-1"); v == nil || !v.Has(t.pod.uid) || v.InDoubt {
+	if v := document.Find(csiDriver, "disk-1"); v == nil || !v.Has(t.pod.uid) || v.Uncertain {
 		return errors.New("the bridge has not told of the pod yet")
 	}
 	return nil

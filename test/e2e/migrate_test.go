@@ -194,7 +194,7 @@ func (v *volume) isTold(document *nodevolumes.Document) error {
 	told := document.Find(v.csi, v.handle)
 	for _, dir := range dirs {
 		uid, _, _ := strings.Cut(strings.TrimPrefix(dir, pods), "/")
-		if told == nil || !told.Has(uid) || told.InDoubt {
+		if told == nil || !told.Has(uid) || told.Uncertain {
 			return fmt.Errorf("volume %s is mounted for pod %s, and of it is told %+v", v.handle, uid, told)
 		}
 	}

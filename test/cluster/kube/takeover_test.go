@@ -96,7 +96,7 @@ func testHandedBack(t *testing.T, p *controlplane.Plane) {
 	held, uid := first("held")
 	nodeHas(t, p, "held", "held")
 	held.KubeletHolds = true
-	if got := <-attaching(t, d, held); got.err != nil || !got.attached.Lent || string(x.get(name(held)).UID) != uid {
+	if got := <-attaching(t, d, held); got.err != nil || !got.attached.AttachedAsCSI || string(x.get(name(held)).UID) != uid {
 		t.Errorf("the kubelet holds it: %+v", got)
 	}
 
@@ -116,7 +116,7 @@ func testHandedBack(t *testing.T, p *controlplane.Plane) {
 	if err := p.Admin().StorageV1().VolumeAttachments().Delete(t.Context(), name(left), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-again; got.err != nil || got.attached.Lent || string(x.get(name(left)).UID) == uid {
+	if got := <-again; got.err != nil || got.attached.AttachedAsCSI || string(x.get(name(left)).UID) == uid {
 		t.Errorf("%v, %v", got, x.get(name(left)))
 	}
 	for _, a := range []*csivol.Attachment{held, left} {
@@ -163,7 +163,7 @@ func testAboutToGo(t *testing.T, p *controlplane.Plane) {
 		d.proxy.Heal()
 	}
 	nodeHas(t, p, "", "")
-	if got := <-attaching(t, d, a); got.err != nil || got.attached.Lent {
+	if got := <-attaching(t, d, a); got.err != nil || got.attached.AttachedAsCSI {
 		t.Errorf("it is not about to be detached: %+v", got)
 	}
 	if err := d.Detach(within(t, 5*time.Second), a); err != nil {
@@ -186,7 +186,7 @@ func testPVState(t *testing.T, p *controlplane.Plane) {
 		t.Fatal(err)
 	}
 	for volume, gone := range map[string]bool{"own": false, "another": true} {
-		f, err := c.Fate(within(t, 5*time.Second), volume, csivol.Key{Driver: driver, Handle: "h"}, string(pod.UID))
+		f, err := c.PVState(within(t, 5*time.Second), volume, csivol.Key{Driver: driver, Handle: "h"}, string(pod.UID))
 		if err != nil || f.Gone != gone || (f.Pod != "") != gone {
 			t.Errorf("%s: %+v, %v", volume, f, err)
 		}

@@ -8,25 +8,25 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-var _ bridge.Tombstones = graves{}
+var _ bridge.PendingUnmounts = memoryUnmounts{}
 
-// graves are tombstones in memory.
-type graves map[string]bool
+// memoryUnmounts are pending unmounts in memory.
+type memoryUnmounts map[string]bool
 
-func (g graves) Has(dir string) (bool, error) { return g[dir], nil }
-func (g graves) Remove(dir string) error      { delete(g, dir); return nil }
+func (g memoryUnmounts) Has(dir string) (bool, error) { return g[dir], nil }
+func (g memoryUnmounts) Remove(dir string) error      { delete(g, dir); return nil }
 
 func TestTombstones(t *testing.T) {
 	n := newNode(t)
-	g := graves{}
-	n.bridge.Tombstones = g
+	g := memoryUnmounts{}
+	n.bridge.PendingUnmounts = g
 	dir := n.podDir("p1")
 
 	// The daemon was away when the pod went.
 	n.succeed("mount", dir, options)
 	n.mounts.set(dir, false)
 	g[dir] = true
-	if err := n.bridge.Bury(t.Context(), dir); err != nil {
+	if err := n.bridge.CompleteUnmount(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	n.empty()
@@ -36,21 +36,21 @@ func TestTombstones(t *testing.T) {
 	n.mounts.set(dir, false)
 	g[dir] = true
 	n.succeed("mount", dir, options)
-	if err := n.bridge.Bury(t.Context(), dir); err != nil {
+	if err := n.bridge.CompleteUnmount(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	if !n.mounts.mounted[dir] {
-		t.Error("the tombstone of an older mount took the new one away")
+		t.Error("the pending unmount of an older mount took the new one away")
 	}
 
-	// A tombstone does not outlive an unmount.
+	// A pending unmount does not outlive an unmount.
 	g[dir] = true
 	n.succeed("unmount", dir)
 	n.empty()
 	g[dir] = true
 	n.succeed("unmount", dir)
 	if len(g) > 0 {
-		t.Errorf("tombstones are left: %v", g)
+		t.Errorf("pending unmounts are left: %v", g)
 	}
 }
 
@@ -58,12 +58,12 @@ func TestTombstones(t *testing.T) {
 // kubelet, which has no answer, calls unmount again, or has the pod use what is mounted.
 func TestTombstoneOfWhatIsMounted(t *testing.T) {
 	n := newNode(t)
-	g := graves{}
-	n.bridge.Tombstones = g
+	g := memoryUnmounts{}
+	n.bridge.PendingUnmounts = g
 	dir := n.podDir("p1")
 	n.succeed("mount", dir, options)
 	g[dir] = true
-	if err := n.bridge.Bury(t.Context(), dir); err != nil || !n.mounts.mounted[dir] {
+	if err := n.bridge.CompleteUnmount(t.Context(), dir); err != nil || !n.mounts.mounted[dir] {
 		t.Errorf("what is mounted, and may be in use, was unmounted: %v", err)
 	}
 	n.succeed("unmount", dir)
@@ -72,12 +72,12 @@ func TestTombstoneOfWhatIsMounted(t *testing.T) {
 	lost := n.podDir("p2") // no record knows of it
 	n.mounts.set(lost, true)
 	g[lost] = true
-	if err := n.bridge.Bury(t.Context(), lost); err != nil || !n.mounts.mounted[lost] {
+	if err := n.bridge.CompleteUnmount(t.Context(), lost); err != nil || !n.mounts.mounted[lost] {
 		t.Errorf("what is mounted, and may be in use, was unmounted: %v", err)
 	}
 	n.succeed("unmount", lost)
 	if len(g) > 0 {
-		t.Errorf("tombstones are left: %v", g)
+		t.Errorf("pending unmounts are left: %v", g)
 	}
 }
 
@@ -139,14 +139,14 @@ func TestMountAfterUnmountIsNotTheOneBefore(t *testing.T) {
 func TestBuryDoesNotQueue(t *testing.T) {
 	n := newNode(t)
 	dir := n.podDir("p1")
-	n.bridge.Tombstones = graves{}
+	n.bridge.PendingUnmounts = memoryUnmounts{}
 	n.driver.hold = make(chan struct{})
 	done := make(chan flex.DriverStatus)
 	go func() { done <- n.call("mount", dir, options) }()
 	for !n.bridge.Busy() {
 		time.Sleep(time.Millisecond)
 	}
-	if err := n.bridge.Bury(t.Context(), dir); err != nil {
+	if err := n.bridge.CompleteUnmount(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	if ops := n.bridge.Operations(); len(ops) != 1 {

@@ -12,10 +12,10 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// Fate returns the PV state of a volume that this node has mounted as a FlexVolume,
+// PVState returns the state of the PersistentVolume of a volume that this node has mounted as a FlexVolume,
 // and the state of a pod of the node. It is one request unless the PersistentVolume
 // was replaced.
-func (c *Cluster) Fate(ctx context.Context, persistentVolume string, key csivol.Key, podUID string) (f csivol.Fate, err error) {
+func (c *Cluster) PVState(ctx context.Context, persistentVolume string, key csivol.Key, podUID string) (f csivol.PVState, err error) {
 	pv, err := c.freshVolume(ctx, persistentVolume)
 	switch {
 	case err != nil && flex.CodeOf(err) == flex.CodeNotFound:
@@ -29,7 +29,7 @@ func (c *Cluster) Fate(ctx context.Context, persistentVolume string, key csivol.
 	}
 	pods, err := c.PodsOf(ctx, c.options.Node)
 	if err != nil {
-		return csivol.Fate{}, err
+		return csivol.PVState{}, err
 	}
 	for i := range pods {
 		p := &pods[i]
@@ -37,7 +37,7 @@ func (c *Cluster) Fate(ctx context.Context, persistentVolume string, key csivol.
 		case kubeobject.PodFinished(p):
 		case slices.Contains(kubeobject.PodUIDs(p), podUID):
 			if kubeobject.InlineFlexVolume(p, persistentVolume) != nil {
-				return csivol.Fate{}, nil // an inline volume of the pod, without a PersistentVolume
+				return csivol.PVState{}, nil // an inline volume of the pod, without a PersistentVolume
 			}
 			if p.DeletionTimestamp == nil {
 				f.Pod = p.Namespace + "/" + p.Name
