@@ -42,8 +42,7 @@ func (p *probe) checkCSIDriver(ctx context.Context, n *notes, d *bridgeconfig.Dr
 	defer client.Close()
 	f, err := client.Features(ctx)
 	if err != nil {
-		kind := csiKind(err)
-		n.add(kind, d.CSIDriver, "%s", said(err)).evidence("the driver of " + d.FlexDriver + p.wrongPlace(d))
+		n.add(csiKind(err), d.CSIDriver, "%s", said(err)).evidence("the driver of " + d.FlexDriver + p.wrongPlace(d))
 		return
 	}
 	e := n.add(csiFine, d.CSIDriver, "CSI driver %s %s answers", d.CSIDriver, f.Version)
@@ -96,7 +95,7 @@ func said(err error) string {
 }
 
 // csiKind returns the kind of finding for an error of a driver.
-func csiKind(err error) ID {
+func csiKind(err error) *Kind {
 	e, ok := errors.AsType[*csivol.RPCError](err)
 	switch {
 	case !ok:

@@ -1,245 +1,112 @@
 package doctor
 
 // What is found about CSI drivers on the node.
-const (
-	csiFine          ID = "csi-driver"
-	csiNotRegistered ID = "csi-not-registered"
-	csiNoAnswer      ID = "csi-no-answer"
-	csiWrongName     ID = "csi-wrong-name"
-	csiNotReady      ID = "csi-not-ready"
-	csiNoAttach      ID = "csi-not-attached"
-	registrationDead ID = "registration-left-over"
+var (
+	csiFine          = kind("csi-driver", OK, nil, "")
+	csiNotRegistered = kind("csi-not-registered", Error,
+		[]string{"no driver of this name is registered below", notRegistered},
+		"See whether the driver's node pod runs on this node, what its node-driver-registrar says, and whether csiDriver is what the driver calls itself (kubectl get csidrivers). A fixed endpoint does without registration.")
+	csiNoAnswer = kind("csi-no-answer", Error,
+		[]string{"is its pod running on this node?", "no process answers at"},
+		"See the driver's pod on this node, and its log. A socket that was left over goes when the driver starts again.")
+	csiWrongName = kind("csi-wrong-name", Error,
+		[]string{"the driver at this socket is"},
+		"endpoint and csiDriver in the configuration do not belong together. Nothing is asked of the wrong driver.")
+	csiNotReady = kind("csi-not-ready", Warning,
+		[]string{"says that it is not ready yet"},
+		"The driver's own word (Probe). Its log says what it waits for.")
+	csiNoAttach = kind("csi-not-attached", Error,
+		[]string{"look at controllerEndpoint"},
+		"The driver attaches volumes, and this configuration never asks it to. Set attach: Auto, and configure a controllerEndpoint or access to Kubernetes: docs/bridge-configuration.md. attach: None is for drivers that need no attach.")
+	registrationDead = kind("registration-left-over", Warning,
+		[]string{"RegisterPlugin error -- dial failed at socket"},
+		"Left over by a registrar that was killed. The kubelet tries it again and again; rm {subject}, if its driver is not just starting.")
 )
-
-func csiKinds() []Kind {
-	return []Kind{
-		{csiFine, OK, nil, ""},
-		{
-			csiNotRegistered, Error,
-			[]string{"no driver of this name is registered below", notRegistered},
-			"See whether the driver's node pod runs on this node, what its node-driver-registrar says, and whether csiDriver is what the driver calls itself (kubectl get csidrivers). A fixed endpoint does without registration.",
-		},
-		{
-			csiNoAnswer, Error,
-			[]string{"is its pod running on this node?", "no process answers at"},
-			"See the driver's pod on this node, and its log. A socket that was left over goes when the driver starts again.",
-		},
-		{
-			csiWrongName, Error,
-			[]string{"the driver at this socket is"},
-			"endpoint and csiDriver in the configuration do not belong together. Nothing is asked of the wrong driver.",
-		},
-		{
-			csiNotReady, Warning,
-			[]string{"says that it is not ready yet"},
-			"The driver's own word (Probe). Its log says what it waits for.",
-		},
-		{
-			csiNoAttach, Error,
-			[]string{"look at controllerEndpoint"},
-			"The driver attaches volumes, and this configuration never asks it to. Set attach: Auto, and configure a controllerEndpoint or access to Kubernetes: docs/bridge-configuration.md. attach: None is for drivers that need no attach.",
-		},
-		{
-			registrationDead, Warning,
-			[]string{"RegisterPlugin error -- dial failed at socket"},
-			"Left over by a registrar that was killed. The kubelet tries it again and again; rm {subject}, if its driver is not just starting.",
-		},
-	}
-}
 
 // What is found about mounts.
-const (
-	propagationFine    ID = "propagation"
-	kubeletDirPrivate  ID = "kubelet-dir-not-shared"
-	daemonPropagation  ID = "daemon-mount-propagation"
-	csiPropagation     ID = "csi-mount-propagation"
-	mountInvisible     ID = "mount-not-visible"
-	mountsFine         ID = "mounts"
-	mountCorrupted     ID = "mount-corrupted"
-	mountHangs         ID = "mount-hangs"
-	mountStacked       ID = "mount-stacked"
-	mountDeleted       ID = "mount-source-deleted"
-	mountLeft          ID = "mount-without-pod"
-	mountStale         ID = "mount-stale"
-	filesystemReadOnly ID = "filesystem-went-read-only"
-)
+var (
+	corrupted = []string{"transport endpoint is not connected", "stale file handle", "is dead, most likely since the driver was restarted", "UnmountVolume.TearDown failed"}
 
-func mountKinds() []Kind {
-	corrupted := []string{"transport endpoint is not connected", "stale file handle", "is dead, most likely since the driver was restarted", "UnmountVolume.TearDown failed"}
-	return []Kind{
-		{propagationFine, OK, nil, ""},
-		{
-			kubeletDirPrivate, Error,
-			[]string{"is not a shared mount"},
-			"Containers cannot give mounts back to the node (mountPropagation: Bidirectional). mount --bind {subject} {subject} && mount --make-rshared {subject} before the kubelet and the container runtime start; systemd makes / shared by itself, so look who undid that (MountFlags= in a unit).",
-		},
-		{
-			daemonPropagation, Error,
-			[]string{"mountPropagation: Bidirectional"},
-			"In the daemon's DaemonSet mount the kubelet's directory as a hostPath at the same path with mountPropagation: Bidirectional, and make the container privileged.",
-		},
-		{
-			csiPropagation, Error,
-			[]string{"mountPropagation: Bidirectional"},
-			"The driver's mounts are not visible outside of its container: pods get an empty directory. In the driver's DaemonSet mount the kubelet's directory as a hostPath at the same path with mountPropagation: Bidirectional. (A driver that enters the node's namespace to mount does not need this.)",
-		},
-		{
-			mountInvisible, Error,
-			[]string{"mountPropagation: Bidirectional"},
-			"The daemon believes that the pod has the volume, and for the kubelet there is no mount: what the pod writes goes to the node's own disk. Delete the pod; then see the findings on propagation.",
-		},
-		{mountsFine, OK, nil, ""},
-		{
-			mountCorrupted, Error, corrupted,
-			"The process or server behind it is gone. Pods that use it have to be deleted, or repairInUse set for the driver. If the pod is gone: umount {subject} (umount -l, if it is busy).",
-		},
-		{
-			mountHangs, Error, append(corrupted, "timed out waiting for the condition"),
-			"What is behind it does not answer, and whatever touches it hangs as well. Bring the server back. If it will not come back: umount -f {subject}, or umount -l.",
-		},
-		{
-			mountStacked, Warning,
-			[]string{"device or resource busy"},
-			"Something was mounted over a mount that was there. Each needs an umount; the bridge's own unmount removes all of them.",
-		},
-		{
-			mountDeleted, Error, nil,
-			"The directory that was bound there has been deleted at its source: what is written into it is lost when the pod ends. Delete the pod.",
-		},
-		{
-			mountLeft, Warning,
-			[]string{"orphaned pod", "volume paths are still present on disk", "Orphaned pod found, but volumes are not cleaned up"},
-			"The pod's directory goes when this is unmounted. With the driver's executable in place: <driver> unmount {subject}; then see why the kubelet did not (its log has the volume's name).",
-		},
-		{
-			mountStale, Warning,
-			[]string{"still mounted by other references", "device or resource busy"},
-			"No pod uses it any more. The kubelet forgets such a mount when it is restarted at the wrong moment; the bridge undoes its own after --grace. If it stays: see flex2csi status for the volume, and unmount it when it is not there.",
-		},
-		{
-			filesystemReadOnly, Warning,
-			[]string{"read-only file system"},
-			"The kernel found the filesystem damaged, or its disk failed: dmesg -T | grep -i -e ext4 -e xfs -e btrfs -e 'I/O error'. Stop the pods, let fsck look at it, then start them again.",
-		},
-	}
-}
+	propagationFine   = kind("propagation", OK, nil, "")
+	kubeletDirPrivate = kind("kubelet-dir-not-shared", Error,
+		[]string{"is not a shared mount"},
+		"Containers cannot give mounts back to the node (mountPropagation: Bidirectional). mount --bind {subject} {subject} && mount --make-rshared {subject} before the kubelet and the container runtime start; systemd makes / shared by itself, so look who undid that (MountFlags= in a unit).")
+	daemonPropagation = kind("daemon-mount-propagation", Error,
+		[]string{"mountPropagation: Bidirectional"},
+		"In the daemon's DaemonSet mount the kubelet's directory as a hostPath at the same path with mountPropagation: Bidirectional, and make the container privileged.")
+	csiPropagation = kind("csi-mount-propagation", Error,
+		[]string{"mountPropagation: Bidirectional"},
+		"The driver's mounts are not visible outside of its container: pods get an empty directory. In the driver's DaemonSet mount the kubelet's directory as a hostPath at the same path with mountPropagation: Bidirectional. (A driver that enters the node's namespace to mount does not need this.)")
+	mountInvisible = kind("mount-not-visible", Error,
+		[]string{"mountPropagation: Bidirectional"},
+		"The daemon believes that the pod has the volume, and for the kubelet there is no mount: what the pod writes goes to the node's own disk. Delete the pod; then see the findings on propagation.")
+	mountsFine     = kind("mounts", OK, nil, "")
+	mountCorrupted = kind("mount-corrupted", Error,
+		corrupted,
+		"The process or server behind it is gone. Pods that use it have to be deleted, or repairInUse set for the driver. If the pod is gone: umount {subject} (umount -l, if it is busy).")
+	mountHangs = kind("mount-hangs", Error,
+		append(corrupted, "timed out waiting for the condition"),
+		"What is behind it does not answer, and whatever touches it hangs as well. Bring the server back. If it will not come back: umount -f {subject}, or umount -l.")
+	mountStacked = kind("mount-stacked", Warning,
+		[]string{"device or resource busy"},
+		"Something was mounted over a mount that was there. Each needs an umount; the bridge's own unmount removes all of them.")
+	mountDeleted = kind("mount-source-deleted", Error, nil,
+		"The directory that was bound there has been deleted at its source: what is written into it is lost when the pod ends. Delete the pod.")
+	mountLeft = kind("mount-without-pod", Warning,
+		[]string{"orphaned pod", "volume paths are still present on disk", "Orphaned pod found, but volumes are not cleaned up"},
+		"The pod's directory goes when this is unmounted. With the driver's executable in place: <driver> unmount {subject}; then see why the kubelet did not (its log has the volume's name).")
+	mountStale = kind("mount-stale", Warning,
+		[]string{"still mounted by other references", "device or resource busy"},
+		"No pod uses it any more. The kubelet forgets such a mount when it is restarted at the wrong moment; the bridge undoes its own after --grace. If it stays: see flex2csi status for the volume, and unmount it when it is not there.")
+	filesystemReadOnly = kind("filesystem-went-read-only", Warning,
+		[]string{"read-only file system"},
+		"The kernel found the filesystem damaged, or its disk failed: dmesg -T | grep -i -e ext4 -e xfs -e btrfs -e 'I/O error'. Stop the pods, let fsck look at it, then start them again.")
+)
 
 // What is found in the directories of pods.
-const (
-	podsFine       ID = "pods"
-	volumeDirFiles ID = "volume-dir-not-empty"
-	podOrphaned    ID = "pod-orphaned"
+var (
+	podsFine       = kind("pods", OK, nil, "")
+	volumeDirFiles = kind("volume-dir-not-empty", Warning,
+		[]string{"orphaned pod", "but failed to rmdir() volume at path", "directory not empty"},
+		"Nothing is mounted there, and there are files: a process wrote to the node's own disk instead of the volume. If the pod runs, delete it. Save the files; when the directory is empty the kubelet removes it. (Some drivers mount nothing and write files: then this is normal.)")
+	podOrphaned = kind("pod-orphaned", Info,
+		[]string{"orphaned pod"},
+		"The kubelet removes it by itself within minutes; if not, its log says for the pod's UID why.")
 )
-
-func podKinds() []Kind {
-	return []Kind{
-		{podsFine, OK, nil, ""},
-		{
-			volumeDirFiles, Warning,
-			[]string{"orphaned pod", "but failed to rmdir() volume at path", "directory not empty"},
-			"Nothing is mounted there, and there are files: a process wrote to the node's own disk instead of the volume. If the pod runs, delete it. Save the files; when the directory is empty the kubelet removes it. (Some drivers mount nothing and write files: then this is normal.)",
-		},
-		{
-			podOrphaned, Info,
-			[]string{"orphaned pod"},
-			"The kubelet removes it by itself within minutes; if not, its log says for the pod's UID why.",
-		},
-	}
-}
 
 // What is found in the cluster.
-const (
-	apiFine          ID = "api"
-	apiUnreachable   ID = "api-unreachable"
-	apiSlow          ID = "api-slow"
-	versionSkew      ID = "version-skew"
-	nodeMissing      ID = "node-missing"
-	nodeNotReady     ID = "node-not-ready"
-	objectFine       ID = "csidriver"
-	objectMissing    ID = "csidriver-missing"
-	objectAttach     ID = "csidriver-attach-differs"
-	nodeObjectFine   ID = "csinode"
-	nodeObjectLacks  ID = "csinode-driver-missing"
-	pluginDirsDiffer ID = "plugin-dirs-differ"
-	inlineDenied     ID = "inline-volumes-denied"
-	inlineOpen       ID = "inline-volumes-open"
-	driversConfined  ID = "attachment-drivers-confined"
-	driversOpen      ID = "attachment-drivers-open"
-	attachmentsOpen  ID = "attachments-open"
-	attachDenied     ID = "attachment-denied"
-)
-
-func clusterKinds() []Kind {
-	return []Kind{
-		{apiFine, OK, nil, ""},
-		{
-			apiUnreachable, Error, nil,
-			"What needs no attachment is mounted all the same, and everything can be unmounted. See the kubeconfig, and the API server.",
-		},
-		{apiSlow, Warning, nil, "See the load of the API server and of etcd."},
-		{
-			versionSkew, Warning, nil,
-			"A kubelet may be three minor versions older than the API server, and never newer. Bring the node up to date.",
-		},
-		{
-			nodeMissing, Error, nil,
-			"Kubernetes has no node of that name: see --node-name here and in the daemon's flags, and kubectl get nodes.",
-		},
-		{nodeNotReady, Warning, nil, "kubectl describe node {subject}."},
-		{objectFine, OK, nil, ""},
-		{
-			objectMissing, Warning,
-			[]string{"timed out waiting for external-attacher of"},
-			"Without a CSIDriver object Kubernetes takes for granted that the driver wants its volumes attached, and knows nothing of its other wishes. Install the driver's own.",
-		},
-		{
-			objectAttach, Error, nil,
-			"CSIDriver {subject} says attachRequired: true, and the bridge's configuration says attach: None: the driver stages volumes that were never attached. Remove attach: None.",
-		},
-		{nodeObjectFine, OK, nil, ""},
-		{
-			nodeObjectLacks, Error,
-			[]string{"does not contain driver", notRegistered},
-			"The driver is not registered on this node: nothing can be attached to it. See the driver's node pod there and its node-driver-registrar.",
-		},
-		{
-			pluginDirsDiffer, Info, nil,
-			"A DaemonSet that installs into one directory misses some nodes. Install per group of nodes, or give all kubelets the same volumePluginDir.",
-		},
-		{inlineDenied, OK, nil, ""},
-		{
-			inlineOpen, Warning, nil,
-			"Users who may create pods can name any volume of {subject} there; the daemons refuse what they can check. Apply install/policy/pods.yaml (Helm: policy.pods.enabled), with validationActions Deny and the ConfigMap of the configuration as its parameter: docs/rbac.md. It needs Kubernetes 1.30; before that, use another admission policy.",
-		},
-		{driversConfined, OK, nil, ""},
-		{
-			driversOpen, Warning, nil,
-			"A stolen token attaches volumes of every CSI driver of the cluster. Apply install/policy/attachments.yaml (Helm: policy.enabled), with validationActions Deny, the ConfigMap of the configuration as the parameter of flex2csi-attachment-drivers, and no '*' in its variable others (Helm: policy.drivers): docs/rbac.md.",
-		},
-		{
-			attachmentsOpen, Warning, nil,
-			"A stolen token attaches and detaches the volumes of others. Apply install/policy/attachments.yaml (Helm: policy.enabled), with validationActions Deny: docs/rbac.md. It needs Kubernetes 1.30; before that, take create and delete of VolumeAttachments from the nodes.",
-		},
-		{
-			attachDenied, Error, nil,
-			"No volume of {subject} is attached. Write the configuration as in docs/bridge-configuration.md, one field on a line and not in braces, in the ConfigMap that is the parameter of the policy; or put the driver into the policy's variable others: docs/rbac.md.",
-		},
-	}
-}
-
-// What is found about VolumeAttachments.
-const (
-	attachmentsFine    ID = "attachments"
-	attachmentNoNode   ID = "attachment-node-gone"
-	attachmentNoUser   ID = "attachment-unused"
-	attachmentNoRecord ID = "attachment-without-record"
-	attachmentLost     ID = "attachment-lost"
-	attachmentFails    ID = "attachment-fails"
-	attachmentWaits    ID = "attachment-waits"
-	attachmentStays    ID = "attachment-not-deleted"
-	attachmentTwice    ID = "attachment-on-two-nodes"
-	attachmentLimit    ID = "attachment-limit"
-	volumeOfVendor     ID = "volume-attached-by-vendor"
+var (
+	apiFine        = kind("api", OK, nil, "")
+	apiUnreachable = kind("api-unreachable", Error, nil,
+		"What needs no attachment is mounted all the same, and everything can be unmounted. See the kubeconfig, and the API server.")
+	apiSlow     = kind("api-slow", Warning, nil, "See the load of the API server and of etcd.")
+	versionSkew = kind("version-skew", Warning, nil,
+		"A kubelet may be three minor versions older than the API server, and never newer. Bring the node up to date.")
+	nodeMissing = kind("node-missing", Error, nil,
+		"Kubernetes has no node of that name: see --node-name here and in the daemon's flags, and kubectl get nodes.")
+	nodeNotReady  = kind("node-not-ready", Warning, nil, "kubectl describe node {subject}.")
+	objectFine    = kind("csidriver", OK, nil, "")
+	objectMissing = kind("csidriver-missing", Warning,
+		[]string{"timed out waiting for external-attacher of"},
+		"Without a CSIDriver object Kubernetes takes for granted that the driver wants its volumes attached, and knows nothing of its other wishes. Install the driver's own.")
+	objectAttach = kind("csidriver-attach-differs", Error, nil,
+		"CSIDriver {subject} says attachRequired: true, and the bridge's configuration says attach: None: the driver stages volumes that were never attached. Remove attach: None.")
+	nodeObjectFine  = kind("csinode", OK, nil, "")
+	nodeObjectLacks = kind("csinode-driver-missing", Error,
+		[]string{"does not contain driver", notRegistered},
+		"The driver is not registered on this node: nothing can be attached to it. See the driver's node pod there and its node-driver-registrar.")
+	pluginDirsDiffer = kind("plugin-dirs-differ", Info, nil,
+		"A DaemonSet that installs into one directory misses some nodes. Install per group of nodes, or give all kubelets the same volumePluginDir.")
+	inlineDenied = kind("inline-volumes-denied", OK, nil, "")
+	inlineOpen   = kind("inline-volumes-open", Warning, nil,
+		"Users who may create pods can name any volume of {subject} there; the daemons refuse what they can check. Apply install/policy/pods.yaml (Helm: policy.pods.enabled), with validationActions Deny and the ConfigMap of the configuration as its parameter: docs/rbac.md. It needs Kubernetes 1.30; before that, use another admission policy.")
+	driversConfined = kind("attachment-drivers-confined", OK, nil, "")
+	driversOpen     = kind("attachment-drivers-open", Warning, nil,
+		"A stolen token attaches volumes of every CSI driver of the cluster. Apply install/policy/attachments.yaml (Helm: policy.enabled), with validationActions Deny, the ConfigMap of the configuration as the parameter of flex2csi-attachment-drivers, and no '*' in its variable others (Helm: policy.drivers): docs/rbac.md.")
+	attachmentsOpen = kind("attachments-open", Warning, nil,
+		"A stolen token attaches and detaches the volumes of others. Apply install/policy/attachments.yaml (Helm: policy.enabled), with validationActions Deny: docs/rbac.md. It needs Kubernetes 1.30; before that, take create and delete of VolumeAttachments from the nodes.")
+	attachDenied = kind("attachment-denied", Error, nil,
+		"No volume of {subject} is attached. Write the configuration as in docs/bridge-configuration.md, one field on a line and not in braces, in the ConfigMap that is the parameter of the policy; or put the driver into the policy's variable others: docs/rbac.md.")
 )
 
 // What kube-controller-manager says of a volume that another node has
@@ -250,67 +117,44 @@ const (
 	multiAttachSince37 = "Volume is already exclusively attached to one node, waiting on detach"
 )
 
-func attachmentKinds() []Kind {
-	multiAttach := []string{multiAttachTo36, multiAttachSince37}
-	waiting := []string{"timed out waiting for external-attacher of", "AttachVolume.Attach failed for volume"}
-	return []Kind{
-		{attachmentsFine, OK, nil, ""},
-		{
-			attachmentNoNode, Error,
-			multiAttach,
-			"The volume cannot be attached anywhere else. The sweeper of flex2csi controller deletes it; without one: kubectl delete volumeattachment {subject}, after you made sure that the machine does not write to the disk any more.",
-		},
-		{
-			attachmentNoUser, Warning, multiAttach,
-			"The sweeper of flex2csi controller deletes what kube-controller-manager has forgotten; the daemon of the node, when it starts, what it has no record of. See why they do not run, or do not reach the API server. By hand: kubectl delete volumeattachment {subject}.",
-		},
-		{
-			attachmentLost, Error,
-			[]string{"input/output error", multiAttachTo36, multiAttachSince37},
-			"The daemon creates it again. If this repeats, another component deletes attachments that are in use. Check who has the right to delete VolumeAttachments, and whether a CSI PersistentVolume has the same volumeHandle.",
-		},
-		{
-			attachmentNoRecord, Warning,
-			multiAttach,
-			"The daemon looks for such attachments when it starts. If it stays after a restart of the daemon, and no pod of the node has the volume, as a FlexVolume or a CSI one: kubectl delete volumeattachment {subject}.",
-		},
-		{
-			attachmentFails, Error, waiting,
-			"The text is the CSI driver's own. It is tried again by the external-attacher; the driver's controller pod has the log.",
-		},
-		{
-			attachmentWaits, Error, waiting,
-			"The external-attacher has not processed it. Check whether it runs in the driver's controller pod, whether it is the leader, and its log.",
-		},
-		{
-			attachmentStays, Error,
-			multiAttach,
-			"It was deleted, and still has a finalizer: the external-attacher does not detach, or is no longer installed. Check its log. Only when the volume is surely detached, or the attacher will never come back: kubectl patch volumeattachment {subject} --type=merge -p '{\"metadata\":{\"finalizers\":null}}'.",
-		},
-		{
-			attachmentTwice, Warning,
-			multiAttach,
-			"A volume for one node is attached to two, or about to be. See which of the pods is wanted, and delete the other.",
-		},
-		{
-			attachmentLimit, Warning,
-			[]string{"exceed max volume count", "ResourceExhausted"},
-			"No more volumes of the driver fit on that node. Move pods, or raise the driver's limit if the machine has room.",
-		},
-		{
-			volumeOfVendor, Error,
-			[]string{"attacherDetacher.DetachVolume started", "DetachVolume.FindAttachablePluginByName failed"},
-			"A vendor's FlexVolume driver with attach: true is in kube-controller-manager, and the nodes have the bridge with attach: false. kube-controller-manager detaches {subject} when no pod wants it as a FlexVolume: under a running pod once {subject} has become a CSI volume. Do not migrate it. Take the driver out of kube-controller-manager and remove the entry: docs/migrate.md, A vendor's driver in kube-controller-manager.",
-		},
-	}
-}
+// What is found about VolumeAttachments.
+var (
+	multiAttached = []string{multiAttachTo36, multiAttachSince37}
+	waiting       = []string{"timed out waiting for external-attacher of", "AttachVolume.Attach failed for volume"}
+
+	attachmentsFine  = kind("attachments", OK, nil, "")
+	attachmentNoNode = kind("attachment-node-gone", Error,
+		multiAttached,
+		"The volume cannot be attached anywhere else. The sweeper of flex2csi controller deletes it; without one: kubectl delete volumeattachment {subject}, after you made sure that the machine does not write to the disk any more.")
+	attachmentNoUser = kind("attachment-unused", Warning,
+		multiAttached,
+		"The sweeper of flex2csi controller deletes what kube-controller-manager has forgotten; the daemon of the node, when it starts, what it has no record of. See why they do not run, or do not reach the API server. By hand: kubectl delete volumeattachment {subject}.")
+	attachmentLost = kind("attachment-lost", Error,
+		[]string{"input/output error", multiAttachTo36, multiAttachSince37},
+		"The daemon creates it again. If this repeats, another component deletes attachments that are in use. Check who has the right to delete VolumeAttachments, and whether a CSI PersistentVolume has the same volumeHandle.")
+	attachmentNoRecord = kind("attachment-without-record", Warning,
+		multiAttached,
+		"The daemon looks for such attachments when it starts. If it stays after a restart of the daemon, and no pod of the node has the volume, as a FlexVolume or a CSI one: kubectl delete volumeattachment {subject}.")
+	attachmentFails = kind("attachment-fails", Error,
+		waiting,
+		"The text is the CSI driver's own. It is tried again by the external-attacher; the driver's controller pod has the log.")
+	attachmentWaits = kind("attachment-waits", Error,
+		waiting,
+		"The external-attacher has not processed it. Check whether it runs in the driver's controller pod, whether it is the leader, and its log.")
+	attachmentStays = kind("attachment-not-deleted", Error,
+		multiAttached,
+		"It was deleted, and still has a finalizer: the external-attacher does not detach, or is no longer installed. Check its log. Only when the volume is surely detached, or the attacher will never come back: kubectl patch volumeattachment {subject} --type=merge -p '{\"metadata\":{\"finalizers\":null}}'.")
+	attachmentTwice = kind("attachment-on-two-nodes", Warning,
+		multiAttached,
+		"A volume for one node is attached to two, or about to be. See which of the pods is wanted, and delete the other.")
+	attachmentLimit = kind("attachment-limit", Warning,
+		[]string{"exceed max volume count", "ResourceExhausted"},
+		"No more volumes of the driver fit on that node. Move pods, or raise the driver's limit if the machine has room.")
+	volumeOfVendor = kind("volume-attached-by-vendor", Error,
+		[]string{"attacherDetacher.DetachVolume started", "DetachVolume.FindAttachablePluginByName failed"},
+		"A vendor's FlexVolume driver with attach: true is in kube-controller-manager, and the nodes have the bridge with attach: false. kube-controller-manager detaches {subject} when no pod wants it as a FlexVolume: under a running pod once {subject} has become a CSI volume. Do not migrate it. Take the driver out of kube-controller-manager and remove the entry: docs/migrate.md, A vendor's driver in kube-controller-manager.")
+)
 
 // What any check may find.
-const checkHangs ID = "check-hangs"
-
-func generalKinds() []Kind {
-	return []Kind{{
-		checkHangs, Warning, nil,
-		"Something on this node does not answer: a disk, a server, a process. See what hangs with: ps -eo pid,stat,wchan:32,args | awk '$2 ~ /D/'. A longer --timeout tells slow from dead.",
-	}}
-}
+var checkHangs = kind("check-hangs", Warning, nil,
+	"Something on this node does not answer: a disk, a server, a process. See what hangs with: ps -eo pid,stat,wchan:32,args | awk '$2 ~ /D/'. A longer --timeout tells slow from dead.")

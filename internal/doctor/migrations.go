@@ -11,21 +11,17 @@ type Migration struct {
 	Trouble       string // the last error; may be empty
 }
 
-// What is found about migrations.
 const (
-	migrationHalted     ID = "migration-halted"
-	migrationNoVolume   ID = "migration-without-volume"
-	migrationsUnknown      = "whether a migration to CSI has stopped half-way"
-	migrationsOfVolume     = "flex2csi migrate resume {subject} goes on, flex2csi migrate rollback {subject} goes back; flex2csi migrate status says more."
-	migrationsDangerous    = "At once: " + migrationsOfVolume + " Until then do not restart the kubelet of a node that has a pod of the claim: it may unmount the volume under the pod."
+	migrationsUnknown   = "whether a migration to CSI has stopped half-way"
+	migrationsOfVolume  = "flex2csi migrate resume {subject} goes on, flex2csi migrate rollback {subject} goes back; flex2csi migrate status says more."
+	migrationsDangerous = "At once: " + migrationsOfVolume + " Until then do not restart the kubelet of a node that has a pod of the claim: it may unmount the volume under the pod."
 )
 
-func migrationKinds() []Kind {
-	return []Kind{
-		{migrationNoVolume, Error, nil, migrationsDangerous},
-		{migrationHalted, Warning, nil, migrationsOfVolume},
-	}
-}
+// What is found about migrations.
+var (
+	migrationNoVolume = kind("migration-without-volume", Error, nil, migrationsDangerous)
+	migrationHalted   = kind("migration-halted", Warning, nil, migrationsOfVolume)
+)
 
 // checkMigrations reports halted migrations. One that stopped while its PersistentVolume
 // does not exist is urgent, and the operator who stopped it may not know.

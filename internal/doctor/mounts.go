@@ -129,7 +129,7 @@ func owner(m *mounter.Info) []string {
 // report makes one finding of all mounts of one dead filesystem.
 func (p *probe) report(n *notes, volumes []*mounter.Info, answers map[string]string) {
 	type dead struct {
-		kind   ID
+		kind   *Kind
 		answer string
 		mounts []*mounter.Info
 	}
@@ -144,7 +144,7 @@ func (p *probe) report(n *notes, volumes []*mounter.Info, answers map[string]str
 		if !answered {
 			kind, answer = mountHangs, "no answer"
 		}
-		key := fmt.Sprintf("%d:%d %s", m.Major, m.Minor, kind)
+		key := fmt.Sprintf("%d:%d %s", m.Major, m.Minor, kind.ID)
 		if found[key] == nil {
 			found[key] = &dead{kind: kind, answer: answer}
 			order = append(order, key)

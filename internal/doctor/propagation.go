@@ -114,7 +114,7 @@ func describe(m *mounter.Info) string {
 }
 
 // compare describes how a process sees the kubelet's directory.
-func (p *probe) compare(n *notes, id ID, who string, pid int, dir, group string) string {
+func (p *probe) compare(n *notes, kind *Kind, who string, pid int, dir, group string) string {
 	node := 0
 	if k, err := p.kubelet(); err == nil {
 		node = k.PID
@@ -132,7 +132,7 @@ func (p *probe) compare(n *notes, id ID, who string, pid int, dir, group string)
 		if m != nil {
 			what = "has it on " + describe(m)
 		}
-		n.add(id, dir, "what %s (process %d) mounts below %s is not seen by the node", who, pid, dir).
+		n.add(kind, dir, "what %s (process %d) mounts below %s is not seen by the node", who, pid, dir).
 			evidence("the process "+what, "the node's peer group is "+group)
 		return "not shared"
 	}

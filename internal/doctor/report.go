@@ -112,10 +112,9 @@ type notes struct {
 }
 
 // add adds a finding, and returns it for more facts.
-func (n *notes) add(id ID, subject, format string, args ...any) *entry {
-	k := kindOf(id)
+func (n *notes) add(k *Kind, subject, format string, args ...any) *entry {
 	f := Finding{
-		ID: id, Severity: k.Severity, Check: n.check, Subject: clean(subject), Found: clean(fmt.Sprintf(format, args...)),
+		ID: k.ID, Severity: k.Severity, Check: n.check, Subject: clean(subject), Found: clean(fmt.Sprintf(format, args...)),
 		Messages: k.Messages, Advice: strings.ReplaceAll(k.Advice, "{subject}", shell.Quote(clean(subject))),
 	}
 	n.mu.Lock()
