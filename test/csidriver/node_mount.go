@@ -119,6 +119,9 @@ func (n node) unmountDisk(ctx context.Context, id, path string) error {
 		return err
 	}
 	defer t.Close()
+	if n.Directories && n.isDirectoryOf(id, path) {
+		return n.mounter.Unmount(ctx, t) // without the mount table, which may be long
+	}
 	info, err := t.Info()
 	if err != nil || info == nil {
 		return err
