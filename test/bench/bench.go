@@ -64,9 +64,20 @@ func groupNames() string {
 	return strings.Join(names, ", ")
 }
 
+// scale is how much is measured.
+type scale struct {
+	rounds                        int // the most for one ratio
+	calls                         int // of a batch, a multiple of inFlight
+	mounts, records, disks, lives int
+}
+
+// full is what the names of the rows say.
+var full = scale{rounds: 400, calls: 20 * inFlight, mounts: 10_000, records: 5000, disks: 64, lives: 250}
+
 // bench is one run.
 type bench struct {
 	ctx   context.Context //nolint:containedctx // a run is the life of the process
+	scale scale
 	out   *printer
 	node  node
 	begun time.Time
@@ -79,7 +90,7 @@ const (
 )
 
 func newBench(ctx context.Context, dir string, out *printer) (*bench, error) {
-	b := &bench{ctx: ctx, out: out, begun: time.Now()}
+	b := &bench{ctx: ctx, scale: full, out: out, begun: time.Now()}
 	var err error
 	b.node, err = newNode(ctx, dir)
 	return b, err

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,11 +16,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csivol"
 )
 
-const (
-	disks = 64
-	lives = 250 // in each of four rounds that count
-)
-
 // bridgedDisks are volumes of the project's CSI driver, disk images on loop
 // devices, against the same RPCs made directly.
 func (b *bench) bridgedDisks() ([]row, error) {
@@ -27,7 +23,7 @@ func (b *bench) bridgedDisks() ([]row, error) {
 		return nil, nil // loop devices are for root only
 	}
 	o := worldOptions{}
-	for i := range disks {
+	for i := range b.scale.disks {
 		o.driverArgs = append(o.driverArgs, "--volume", fmt.Sprintf("d%d=16Mi", i))
 	}
 	w, err := b.newBridgeWorld("disks", o)
@@ -35,7 +31,7 @@ func (b *bench) bridgedDisks() ([]row, error) {
 		return nil, err
 	}
 	defer w.close()
-	direct, err := w.formatted(b.ctx)
+	direct, err := w.formatted(b.ctx, b.scale.disks)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +39,7 @@ func (b *bench) bridgedDisks() ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	pairs, err := compare(b.ctx, 100, v.mountOnce, func() (cost, error) { return direct[1].upOnce(b.ctx) })
+	pairs, err := b.compare(100, v.mountOnce, func() (cost, error) { return direct[1].upOnce(b.ctx) })
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +47,8 @@ func (b *bench) bridgedDisks() ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	many, err := compare(b.ctx, 5, func() (cost, error) { return side(func(i int) error { return w.life(i) }) },
-		func() (cost, error) { return side(func(i int) error { return direct[i].life(b.ctx) }) })
+	many, err := b.compare(5, func() (cost, error) { return b.side(func(i int) error { return w.life(i) }) },
+		func() (cost, error) { return b.side(func(i int) error { return direct[i].life(b.ctx) }) })
 	if err != nil {
 		return nil, err
 	}
@@ -64,14 +60,14 @@ func (b *bench) bridgedDisks() ([]row, error) {
 
 // side runs a quarter of the lives, sixteen at a time, each on a volume of its own
 // at any moment.
-func side(life func(volume int) error) (cost, error) {
+func (b *bench) side(life func(volume int) error) (cost, error) {
 	var group sync.WaitGroup
 	errs := make(chan error, inFlight)
 	start := time.Now()
 	for worker := range inFlight {
 		group.Go(func() {
-			for n := worker; n < lives; n += inFlight {
-				if err := life(n % disks); err != nil {
+			for n := worker; n < b.scale.lives; n += inFlight {
+				if err := life(n % b.scale.disks); err != nil {
 					errs <- err
 					return
 				}
@@ -93,19 +89,23 @@ func (w *bridgeWorld) life(i int) error {
 	return err
 }
 
-// A directVolume is a disk without the bridge.
+// A directVolume is a volume without the bridge.
 type directVolume struct {
 	world           *bridgeWorld
 	handle          string
-	staging, target string
+	staging, target string // no staging: of a driver without NodeStageVolume
+}
+
+func (w *bridgeWorld) direct(handle string) (directVolume, error) {
+	dir := w.path("direct/" + handle)
+	return directVolume{w, handle, filepath.Join(dir, "staging"), filepath.Join(dir, "target")}, os.MkdirAll(dir, 0o750)
 }
 
 // formatted gives each disk its filesystem, and returns them.
-func (w *bridgeWorld) formatted(ctx context.Context) (all []directVolume, err error) {
+func (w *bridgeWorld) formatted(ctx context.Context, disks int) (all []directVolume, err error) {
 	for i := range disks {
-		handle := "d" + strconv.Itoa(i)
-		d := directVolume{w, handle, w.path("direct/" + handle + "/staging"), w.path("direct/" + handle + "/target")}
-		if err := os.MkdirAll(d.staging, 0o750); err != nil {
+		d, err := w.direct("d" + strconv.Itoa(i))
+		if err != nil {
 			return nil, err
 		}
 		if err := d.life(ctx); err != nil {
@@ -118,17 +118,19 @@ func (w *bridgeWorld) formatted(ctx context.Context) (all []directVolume, err er
 
 func (d directVolume) up(ctx context.Context) error {
 	capability := csivol.Capability{FSType: "ext4", AccessMode: csivol.ReadWriteOnce}
-	if err := os.MkdirAll(d.staging, 0o750); err != nil {
-		return err
-	}
-	if err := d.world.csi.NodeStage(ctx, csivol.StageRequest{Handle: d.handle, StagingPath: d.staging, Capability: capability}); err != nil {
-		return err
+	if d.staging != "" {
+		if err := os.MkdirAll(d.staging, 0o750); err != nil {
+			return err
+		}
+		if err := d.world.csi.NodeStage(ctx, csivol.StageRequest{Handle: d.handle, StagingPath: d.staging, Capability: capability}); err != nil {
+			return err
+		}
 	}
 	return d.world.csi.NodePublish(ctx, csivol.PublishRequest{Handle: d.handle, StagingPath: d.staging, TargetPath: d.target, Capability: capability})
 }
 
 func (d directVolume) down(ctx context.Context) error {
-	if err := d.world.csi.NodeUnpublish(ctx, d.handle, d.target); err != nil {
+	if err := d.world.csi.NodeUnpublish(ctx, d.handle, d.target); err != nil || d.staging == "" {
 		return err
 	}
 	return d.world.csi.NodeUnstage(ctx, d.handle, d.staging)

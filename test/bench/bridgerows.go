@@ -13,29 +13,41 @@ import (
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
-// nothing is a CSI driver that answers and does nothing, published to directly:
-// all that is left is what the bridge itself costs.
-var nothing = worldOptions{driverArgs: []string{"--noop", "--no-stage"}, config: []string{"directPublish: true"}}
+const directoryHandle = "one"
+
+// directory is a CSI driver that binds a directory at the target path, without a
+// stage: the least that a driver can mount. A driver that mounts nothing is no
+// substitute: the bridge verifies that something is mounted there.
+func directory() worldOptions {
+	return worldOptions{
+		driverArgs: []string{"--directories", "--no-stage", "--volume", directoryHandle + "=1Mi"},
+		config:     []string{"directPublish: true"},
+	}
+}
 
 // bridged is a call with one RPC in it, against an empty program and the RPC.
 func (b *bench) bridged() ([]row, error) {
-	w, err := b.newBridgeWorld("bridge", nothing)
+	w, err := b.newBridgeWorld("bridge", directory())
 	if err != nil {
 		return nil, err
 	}
 	defer w.close()
-	v, err := w.volume("one")
+	v, err := w.volume(directoryHandle)
 	if err != nil {
 		return nil, err
 	}
-	request := csivol.PublishRequest{Handle: "one", TargetPath: v.dir, Capability: csivol.Capability{AccessMode: csivol.ReadWriteOnce}}
-	pairs, err := compare(b.ctx, 300, v.mountOnce, func() (cost, error) {
+	direct, err := w.direct(directoryHandle)
+	if err != nil {
+		return nil, err
+	}
+	direct.staging = "" // as with directPublish
+	pairs, err := b.compare(300, v.mountOnce, func() (cost, error) {
 		c, err := b.node.empty.call()
-		start := time.Now()
-		if err := w.csi.NodePublish(b.ctx, request); err != nil {
+		if err != nil {
 			return c, err
 		}
-		return c.plus(cost{wall: time.Since(start)}), err
+		rpc, err := direct.upOnce(b.ctx)
+		return c.plus(rpc), err
 	})
 	if err != nil {
 		return nil, err
@@ -53,8 +65,6 @@ func (v volume) mountOnce() (cost, error) {
 	return c, err
 }
 
-const manyRecords = 5000
-
 // bridgedTable compares nodes with little and with much on them.
 func (b *bench) bridgedTable() ([]row, error) {
 	few, many, closeBoth, err := twoNamespaces()
@@ -64,7 +74,7 @@ func (b *bench) bridgedTable() ([]row, error) {
 	defer closeBoth()
 	var little, much *bridgeWorld
 	err = few.do(func() (err error) {
-		little, err = b.newBridgeWorld("little", nothing)
+		little, err = b.newBridgeWorld("little", directory())
 		return err
 	})
 	if err != nil {
@@ -72,11 +82,11 @@ func (b *bench) bridgedTable() ([]row, error) {
 	}
 	defer func() { _ = few.do(func() error { little.close(); return nil }) }()
 	err = many.do(func() (err error) {
-		if err := mountMany(filepath.Join(b.node.dir, "many-bridged")); err != nil {
+		if err := mountMany(filepath.Join(b.node.dir, "many-bridged"), b.scale.mounts); err != nil {
 			return err
 		}
-		o := nothing
-		o.prepare = writeRecords
+		o := directory()
+		o.prepare = b.writeRecords
 		much, err = b.newBridgeWorld("much", o)
 		return err
 	})
@@ -90,7 +100,7 @@ func (b *bench) bridgedTable() ([]row, error) {
 func (b *bench) compareWorlds(few, many *namespace, little, much *bridgeWorld) ([]row, error) {
 	in := func(n *namespace, w *bridgeWorld) (measurement, error) {
 		var v volume
-		err := n.do(func() (err error) { v, err = w.volume("one"); return err })
+		err := n.do(func() (err error) { v, err = w.volume(directoryHandle); return err })
 		return func() (c cost, err error) {
 			err = n.do(func() error { c, err = v.cycle(); return err })
 			return c, err
@@ -103,11 +113,11 @@ func (b *bench) compareWorlds(few, many *namespace, little, much *bridgeWorld) (
 	if err := errors.Join(errLittle, errMuch, errIdle, errFull); err != nil {
 		return nil, err
 	}
-	pairs, err := compare(b.ctx, 200, inMuch, inLittle)
+	pairs, err := b.compare(200, inMuch, inLittle)
 	if err != nil {
 		return nil, err
 	}
-	each := (full - idle) / manyRecords / 1024
+	each := (full - idle) / float64(b.scale.records) / 1024
 	return []row{
 		{what: "bridged, 10,000 mounts and 5,000 records : few", figure: ratio(pairs, wall), unit: "x", goal: atMost(1.1), note: times(pairs, wall)},
 		{what: "flex2csi resident, idle", figure: figure{idle / (1 << 20), idle / (1 << 20), idle / (1 << 20)}, unit: " MiB", goal: atMost(40), note: fmt.Sprintf("%.1f MiB with 5,000 volumes", full/(1<<20))},
@@ -116,7 +126,7 @@ func (b *bench) compareWorlds(few, many *namespace, little, much *bridgeWorld) (
 }
 
 // writeRecords leaves those of volumes that pods have.
-func writeRecords(stateDir string) error {
+func (b *bench) writeRecords(stateDir string) error {
 	store, err := volstate.Open(stateDir)
 	if err != nil {
 		return err
@@ -126,7 +136,7 @@ func writeRecords(stateDir string) error {
 		return err
 	}
 	kubelet := filepath.Join(filepath.Dir(stateDir), "kubelet")
-	for i := range manyRecords {
+	for i := range b.scale.records {
 		pod := fmt.Sprintf("%s/pods/0c9a7e6e-0000-4000-8000-%012d", kubelet, i)
 		err := store.Put(&volstate.Record{
 			BootID: string(bytes.TrimSpace(boot)), FlexDriver: bridgedFlexDriver, Driver: bridgedCSIDriver,

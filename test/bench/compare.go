@@ -18,6 +18,11 @@ const (
 	patience = 12 * time.Second
 )
 
+// compare is the function compare, with no more rounds than the scale has.
+func (b *bench) compare(rounds int, got, reference measurement) ([]pair, error) {
+	return compare(b.ctx, min(rounds, b.scale.rounds), got, reference)
+}
+
 // compare measures got and reference in turns. On a machine that does other
 // things as well only the ratio within a round means something, and only the
 // median of many.

@@ -29,7 +29,7 @@ func (b *bench) mounter() ([]row, error) {
 		}
 		p.path = path
 	}
-	pairs, err := compare(b.ctx, 100, func() (cost, error) { return b.bindInProcess(dir) }, func() (cost, error) {
+	pairs, err := b.compare(100, func() (cost, error) { return b.bindInProcess(dir) }, func() (cost, error) {
 		up, err := mount.call("--bind", b.node.shared, dir)
 		if err != nil {
 			return up, err
@@ -81,8 +81,6 @@ func (b *bench) bindInProcess(dir string) (cost, error) {
 	return cost{wall: time.Since(start) / inARow}, nil
 }
 
-const manyMounts = 10_000
-
 // table compares calls with few and with many entries in the mount table, in
 // two mount namespaces. What grows with the table by itself is Go's runtime: at
 // each start it reads the beginning of the table to find its cgroup.
@@ -99,7 +97,7 @@ func (b *bench) table() ([]row, error) {
 	if err := few.do(leaveFew); err != nil {
 		return nil, err
 	}
-	if err := many.do(func() error { return mountMany(filepath.Join(b.node.dir, "many")) }); err != nil {
+	if err := many.do(func() error { return mountMany(filepath.Join(b.node.dir, "many"), b.scale.mounts) }); err != nil {
 		return nil, err
 	}
 	note, err := countBoth(few, many)
@@ -131,7 +129,7 @@ func (b *bench) compareTables(what string, few, many *namespace, rounds int, mak
 	if err := errors.Join(errMany, errFew); err != nil {
 		return nil, err
 	}
-	pairs, err := compare(b.ctx, rounds, inMany, inFew)
+	pairs, err := b.compare(rounds, inMany, inFew)
 	if err != nil {
 		return nil, err
 	}
@@ -170,17 +168,17 @@ func leaveFew() error {
 }
 
 // mountMany fills the mount table of this namespace.
-func mountMany(dir string) error {
+func mountMany(dir string, count int) error {
 	if err := mountMemory(dir); err != nil {
 		return err
 	}
-	for i := range manyMounts {
+	for i := range count {
 		at := filepath.Join(dir, strconv.Itoa(i))
 		if err := os.Mkdir(at, 0o755); err != nil {
 			return err
 		}
 		if err := unix.Mount(at, at, "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("make mount %d of %d: %w", i, manyMounts, err)
+			return fmt.Errorf("make mount %d of %d: %w", i, count, err)
 		}
 	}
 	return nil

@@ -31,7 +31,7 @@ func (b *bench) profileFloor() error {
 		return err
 	}
 	init := func() (cost, error) { return floor.call("init") }
-	pairs, err := compare(b.ctx, 300, init, func() (cost, error) { return b.node.empty.call() })
+	pairs, err := b.compare(300, init, func() (cost, error) { return b.node.empty.call() })
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func largest(sizes map[string]int, most int) []string {
 // profileStart tells the parts of a start.
 func (b *bench) profileStart() error {
 	b.out.section("Where the time goes: init, against the empty program")
-	pairs, err := compare(b.ctx, 200,
+	pairs, err := b.compare(200,
 		func() (cost, error) { return b.node.driver.call("init") },
 		func() (cost, error) { return b.node.empty.call() })
 	if err != nil {

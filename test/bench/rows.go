@@ -9,7 +9,7 @@ import (
 
 // start is what a call costs that does nothing: init.
 func (b *bench) start() ([]row, error) {
-	pairs, err := compare(b.ctx, 400,
+	pairs, err := b.compare(400,
 		func() (cost, error) { return b.node.driver.call("init") },
 		func() (cost, error) { return b.node.empty.call() })
 	if err != nil {
@@ -28,7 +28,7 @@ func (b *bench) mount() ([]row, error) {
 		return nil, err
 	}
 	var down []cost
-	ups, err := compare(b.ctx, 300, func() (cost, error) {
+	ups, err := b.compare(300, func() (cost, error) {
 		up, err := v.mount()
 		if err != nil {
 			return up, err
@@ -103,18 +103,17 @@ func (b *bench) size() ([]row, error) {
 
 const (
 	inFlight = 16
-	batch    = 20 * inFlight
 )
 
 // flight is the rate of calls when many pods start at the same time.
 func (b *bench) flight() ([]row, error) {
-	pairs, err := compare(b.ctx, 24,
-		func() (cost, error) { return atOnce(func() (cost, error) { return b.node.driver.call("init") }) },
-		func() (cost, error) { return atOnce(func() (cost, error) { return b.node.empty.call() }) })
+	pairs, err := b.compare(24,
+		func() (cost, error) { return b.atOnce(func() (cost, error) { return b.node.driver.call("init") }) },
+		func() (cost, error) { return b.atOnce(func() (cost, error) { return b.node.empty.call() }) })
 	if err != nil {
 		return nil, err
 	}
-	rate := func(side func(pair) cost) float64 { return batch / typical(pairs, side, wall) }
+	rate := func(side func(pair) cost) float64 { return float64(b.scale.calls) / typical(pairs, side, wall) }
 	return []row{{
 		what: "rate with 16 calls in flight", figure: ratio(inverse(pairs), wall), unit: "x", goal: atLeast(0.6),
 		note: fmt.Sprintf("%.0f/s : %.0f/s", rate(got), rate(reference)),
@@ -123,13 +122,13 @@ func (b *bench) flight() ([]row, error) {
 
 // atOnce makes a batch of calls, so many at a time, and returns how long the
 // batch took.
-func atOnce(call measurement) (cost, error) {
+func (b *bench) atOnce(call measurement) (cost, error) {
 	var group sync.WaitGroup
 	errs := make(chan error, inFlight)
 	start := time.Now()
 	for range inFlight {
 		group.Go(func() {
-			for range batch / inFlight {
+			for range b.scale.calls / inFlight {
 				if _, err := call(); err != nil {
 					errs <- err
 					return
