@@ -7,9 +7,7 @@ import (
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/utils/ptr"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
@@ -88,9 +86,7 @@ func (p *probe) attaching(config *bridgeconfig.Configuration) (names []string) {
 	for i := range config.Drivers {
 		d := &config.Drivers[i]
 		does := d.Attach == bridgeconfig.AttachAuto || d.Attach == bridgeconfig.AttachVA
-		if does && !slices.ContainsFunc(objects, func(o storagev1.CSIDriver) bool {
-			return o.Name == d.CSIDriver && !ptr.Deref(o.Spec.AttachRequired, true)
-		}) && !slices.Contains(names, d.CSIDriver) {
+		if does && !attachesNothing(objects, d.CSIDriver) && !slices.Contains(names, d.CSIDriver) {
 			names = append(names, d.CSIDriver)
 		}
 	}

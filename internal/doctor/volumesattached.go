@@ -84,6 +84,7 @@ func ours(all []storagev1.VolumeAttachment, node, driver, name string) bool {
 // no VolumeAttachment if the CSI driver needs none.
 func ofController(device string) bool { return strings.HasPrefix(device, attachment.DevicePrefix) }
 
+// attachesNothing reports whether a CSI driver is known to need no attachments.
 func attachesNothing(drivers []storagev1.CSIDriver, name string) bool {
 	return slices.ContainsFunc(drivers, func(d storagev1.CSIDriver) bool { return d.Name == name && !ptr.Deref(d.Spec.AttachRequired, true) })
 }
