@@ -2,10 +2,6 @@ package kube
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"reflect"
 	"sync"
 	"time"
@@ -58,25 +54,9 @@ type keptVolume struct {
 // read reads the file of an earlier process.
 func (s *volumes) read(path string) error {
 	s.path, s.seen = path, map[string]seenVolume{}
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case info.Size() > maxVolumesBytes:
-		return fmt.Errorf("%s is larger than %d bytes", path, maxVolumesBytes)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
 	var file volumesFile
-	if err := json.Unmarshal(data, &file); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if file.Version != volumesVersion {
-		return nil
+	if err := readCache(path, maxVolumesBytes, &file); err != nil || file.Version != volumesVersion {
+		return err
 	}
 	now := time.Now()
 	for _, k := range file.Volumes {

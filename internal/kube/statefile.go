@@ -29,27 +29,33 @@ const (
 // readStateFile returns the content of the cache, if it exists. A file of another
 // release is no error: it will be overwritten.
 func readStateFile(path string) (map[string]csivol.DriverInfo, error) {
-	st, err := os.Stat(path)
+	var s stateFile
+	if err := readCache(path, maxStateFile, &s); err != nil || s.Version != stateVersion {
+		return nil, err
+	}
+	return s.Drivers, nil
+}
+
+// readCache reads a file with at most limit bytes. If there is none, content stays as it
+// is.
+func readCache(path string, limit int64, content any) error {
+	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
+		return nil
 	case err != nil:
-		return nil, err
-	case st.Size() > maxStateFile:
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxStateFile)
+		return err
+	case info.Size() > limit:
+		return fmt.Errorf("%s is larger than %d bytes", path, limit)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var s stateFile
-	if err := json.Unmarshal(data, &s); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if err := json.Unmarshal(data, content); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	if s.Version != stateVersion {
-		return nil, nil
-	}
-	return s.Drivers, nil
+	return nil
 }
 
 // writeStateFile replaces the file in one step.
