@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
@@ -202,6 +203,16 @@ func request[T any](ctx context.Context, do func(context.Context) (T, error)) (T
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return do(ctx)
+}
+
+// getter is a client of objects of one kind.
+type getter[T any] interface {
+	Get(ctx context.Context, name string, options metav1.GetOptions) (T, error)
+}
+
+// get requests an object.
+func get[T any](ctx context.Context, client getter[T], name string) (T, error) {
+	return request(ctx, func(ctx context.Context) (T, error) { return client.Get(ctx, name, metav1.GetOptions{}) })
 }
 
 // aboutVolume names a volume in errors.

@@ -38,9 +38,7 @@ func (c *Cluster) ListDrivers(ctx context.Context) (all []storagev1.CSIDriver, e
 
 // NodeDrivers asks for the CSI drivers that are registered on a node.
 func (c *Cluster) NodeDrivers(ctx context.Context, node string) ([]storagev1.CSINodeDriver, error) {
-	o, err := request(ctx, func(ctx context.Context) (*storagev1.CSINode, error) {
-		return c.storage.CSINodes().Get(ctx, node, metav1.GetOptions{})
-	})
+	o, err := get(ctx, c.storage.CSINodes(), node)
 	if o, err = orNone(o, err, "look at CSINode "+node); o == nil {
 		return nil, err
 	}

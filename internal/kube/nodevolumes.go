@@ -16,9 +16,7 @@ import (
 func (c *Cluster) PutNodeVolumes(ctx context.Context, document string) error {
 	name := c.options.Node
 	what := "write ConfigMap " + nodevolumes.Namespace + "/" + name
-	node, err := request(ctx, func(ctx context.Context) (*corev1.Node, error) {
-		return c.core.Nodes().Get(ctx, name, metav1.GetOptions{})
-	})
+	node, err := get(ctx, c.core.Nodes(), name)
 	if err != nil {
 		return failed(err, "look at node "+name)
 	}

@@ -6,9 +6,7 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -38,9 +36,7 @@ func (c *Cluster) Secret(ctx context.Context, ref csivol.SecretRef) (map[string]
 	if ok && time.Since(known.when) < secretFresh {
 		return maps.Clone(known.values), nil
 	}
-	o, err := request(ctx, func(ctx context.Context) (*corev1.Secret, error) {
-		return c.core.Secrets(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-	})
+	o, err := get(ctx, c.core.Secrets(ref.Namespace), ref.Name)
 	if err != nil {
 		if ok && codeOf(err) == flex.CodeUnavailable {
 			return maps.Clone(known.values), nil

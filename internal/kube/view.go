@@ -82,9 +82,7 @@ func (c *Cluster) attachmentsWith(ctx context.Context, selected labels.Set, what
 
 // GetAttachment asks for a VolumeAttachment by name; nil if there is none.
 func (c *Cluster) GetAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
-	o, err := request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachment, error) {
-		return c.storage.VolumeAttachments().Get(ctx, name, metav1.GetOptions{})
-	})
+	o, err := get(ctx, c.storage.VolumeAttachments(), name)
 	return orNone(o, err, "look at VolumeAttachment "+name)
 }
 
@@ -113,9 +111,7 @@ func (c *Cluster) ListNodes(ctx context.Context) (all []corev1.Node, err error) 
 
 // GetNode asks for a node; nil if there is none.
 func (c *Cluster) GetNode(ctx context.Context, name string) (*corev1.Node, error) {
-	o, err := request(ctx, func(ctx context.Context) (*corev1.Node, error) {
-		return c.core.Nodes().Get(ctx, name, metav1.GetOptions{})
-	})
+	o, err := get(ctx, c.core.Nodes(), name)
 	return orNone(o, err, "look at node "+name)
 }
 

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -59,9 +58,7 @@ func (c *Cluster) FlexOptions(ctx context.Context, name string) (flex.Options, *
 }
 
 func (c *Cluster) askVolume(ctx context.Context, name string) (*corev1.PersistentVolume, *csivol.PersistentVolume, error) {
-	o, err := request(ctx, func(ctx context.Context) (*corev1.PersistentVolume, error) {
-		return c.core.PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
-	})
+	o, err := get(ctx, c.core.PersistentVolumes(), name)
 	if apierrors.IsNotFound(err) {
 		c.keptVolumes(c.volumes.forget(name))
 	}

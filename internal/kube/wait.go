@@ -5,7 +5,6 @@ import (
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
@@ -85,9 +84,7 @@ func (w *wait) known(ctx context.Context) (*storagev1.VolumeAttachment, error) {
 
 // get requests the attachment; nil if there is none.
 func (w *wait) get(ctx context.Context) (*storagev1.VolumeAttachment, error) {
-	o, err := request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachment, error) {
-		return w.cluster.storage.VolumeAttachments().Get(ctx, w.name, metav1.GetOptions{})
-	})
+	o, err := get(ctx, w.cluster.storage.VolumeAttachments(), w.name)
 	if o, err = orNone(o, err, "look for VolumeAttachment "+w.name+" of volume "+aboutVolume(w.want)); o != nil {
 		w.notice(o)
 	}
