@@ -61,12 +61,13 @@ func (b *Bridge) forgetLost(dir string) {
 
 // discover returns the targets that this node has of a volume.
 func (b *Bridge) discover(r *volstate.Record) map[string]*volstate.Target {
-	return b.targetsAt(r, append(b.podDirs(r.FlexDriver, r.Name), b.forsaken(r)...))
+	return b.targetsAt(r, append(b.podDirs(r.FlexDriver, r.Name), b.publishedDirs(r)...))
 }
 
-// forsaken returns the pods' directories of a volume that the kubelet has
-// removed, since mount failed, while what was published for them is there.
-func (b *Bridge) forsaken(r *volstate.Record) (dirs []string) {
+// publishedDirs returns the pods' directories of a volume for which something may be
+// published. The directory itself does not count: the kubelet removes it when mount has
+// failed, and makes it for the next try, which may be at any time.
+func (b *Bridge) publishedDirs(r *volstate.Record) (dirs []string) {
 	if d := b.Drivers[r.FlexDriver]; d == nil || d.Inline {
 		return nil
 	}
@@ -76,7 +77,7 @@ func (b *Bridge) forsaken(r *volstate.Record) (dirs []string) {
 	}
 	for _, pod := range pods {
 		dir := filepath.Join(pod, "volumes", strings.Replace(r.FlexDriver, "/", "~", 1), r.Name)
-		if private, err := kubeletdir.PrivateTarget(dir); err == nil && b.there(filepath.Dir(private)) && !b.there(dir) {
+		if private, err := kubeletdir.PrivateTarget(dir); err == nil && b.there(filepath.Dir(private)) {
 			dirs = append(dirs, dir)
 		}
 	}

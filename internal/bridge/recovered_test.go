@@ -2,8 +2,11 @@ package bridge_test
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +17,29 @@ import (
 // pod whose mount failed, and whose volume directory the kubelet has removed.
 func TestRecoveredForsakenTarget(t *testing.T) {
 	n := newNode(t)
+	n.losesForsaken()
+	n.bridge.Grace = time.Nanosecond
+	n.reconcile()
+	n.succeed("unmount", n.podDir("p1"))
+	n.empty()
+}
+
+// TestRecoveredForsakenTargetComesBack: the kubelet tries the mount again, and makes the
+// volume directory, while the daemon looks for targets.
+func TestRecoveredForsakenTargetComesBack(t *testing.T) {
+	n := newNode(t)
+	n.dirs = &tryingAgain{missing: n.podDir("p2")}
+	n.losesForsaken()
+	if r := n.bridge.Status()[0].Record; r.Targets[n.podDir("p2")] == nil {
+		t.Errorf("targets are %v, without that of p2, which is published", slices.Collect(maps.Keys(r.Targets)))
+	}
+}
+
+// losesForsaken restarts the daemon with a record that does not know of p2: its mount
+// failed after it had been published, and the kubelet has removed its directory.
+func (n *node) losesForsaken() {
+	t := n.t
+	t.Helper()
 	first, second := n.podDir("p1"), n.podDir("p2")
 	n.succeed("mount", first, options)
 	n.driver.fail["NodePublish"], n.driver.after["NodePublish"] = []error{final(flex.CodeAborted, "test")}, true
@@ -34,8 +60,20 @@ func TestRecoveredForsakenTarget(t *testing.T) {
 	}
 	n.mayBeBroken = true
 	n.start("boot-1")
-	n.bridge.Grace = time.Nanosecond
-	n.reconcile()
-	n.succeed("unmount", first)
-	n.empty()
+}
+
+// tryingAgain makes a directory that is missing when it is first looked for another one.
+type tryingAgain struct{ missing string }
+
+func (d *tryingAgain) Make(path string) error   { return os.MkdirAll(path, 0o750) }
+func (d *tryingAgain) Remove(path string) error { return os.Remove(path) }
+
+func (d *tryingAgain) Exists(path string) (bool, error) {
+	if strings.Contains(path, "/p2/") && path != d.missing {
+		if err := os.MkdirAll(d.missing, 0o750); err != nil {
+			return false, err
+		}
+	}
+	_, err := os.Lstat(path)
+	return err == nil, nil
 }
