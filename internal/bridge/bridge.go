@@ -88,6 +88,8 @@ type Mounts interface {
 
 // PendingUnmounts are notes of unmounts that flexdriver made while nobody listened.
 type PendingUnmounts interface {
+	// Dirs returns the directories of all that can be read.
+	Dirs() []string
 	Has(dir string) (bool, error)
 	Remove(dir string) error
 }

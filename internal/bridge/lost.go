@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,7 +62,34 @@ func (b *Bridge) forgetLost(dir string) {
 
 // discover returns the targets that this node has of a volume.
 func (b *Bridge) discover(r *volstate.Record) map[string]*volstate.Target {
-	return b.targetsAt(r, append(b.podDirs(r.FlexDriver, r.Name), b.publishedDirs(r)...))
+	found := b.pendingTargets(r)
+	maps.Copy(found, b.targetsAt(r, append(b.podDirs(r.FlexDriver, r.Name), b.publishedDirs(r)...)))
+	return found
+}
+
+// pendingTargets returns the targets of a volume that flexdriver has unmounted: nothing
+// of them is left on the node, and the CSI driver has not heard of it.
+func (b *Bridge) pendingTargets(r *volstate.Record) map[string]*volstate.Target {
+	found := map[string]*volstate.Target{}
+	d := b.Drivers[r.FlexDriver]
+	if d == nil || d.Inline || b.PendingUnmounts == nil {
+		return found
+	}
+	for _, dir := range b.PendingUnmounts.Dirs() {
+		place, err := kubeletdir.Parse(dir)
+		if err != nil || place.PodUID == "" || place.Driver != r.FlexDriver || place.Volume != r.Name {
+			continue
+		}
+		if _, known := b.byDirectory(dir); known {
+			continue
+		}
+		t := &volstate.Target{Publish: volstate.Doing, Since: time.Now().UTC()}
+		if !d.DirectPublish {
+			t.Private, _ = kubeletdir.PrivateTarget(dir) // it is a pod's
+		}
+		found[dir] = t
+	}
+	return found
 }
 
 // publishedDirs returns the pods' directories of a volume for which something may be

@@ -25,6 +25,7 @@ type node struct {
 	direct      bool // the driver publishes into the pod's directory
 	mayBeBroken bool
 	dirs        bridge.Dirs // nil: those of the machine
+	pending     bridge.PendingUnmounts
 	// removed is not nil if the driver is not in the configuration any more.
 	removed func(flexDriver, csiDriver string, at csivol.Endpoints) *bridge.FlexDriver
 }
@@ -52,7 +53,7 @@ func (n *node) start(boot string) {
 	}
 	n.store = store
 	n.bridge = &bridge.Bridge{
-		Context: n.t.Context(), Mounts: n.mounts, Dirs: n.dirs, State: store,
+		Context: n.t.Context(), Mounts: n.mounts, Dirs: n.dirs, State: store, PendingUnmounts: n.pending,
 		KubeletDir: n.dir, NodeName: "node-1", BootID: boot,
 		Drivers: map[string]*bridge.FlexDriver{flexDriver: {Name: flexDriver, CSIDriver: "csi.example.com", Service: n.driver, Map: mapOptions, DirectPublish: n.direct}},
 	}

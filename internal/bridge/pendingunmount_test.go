@@ -1,6 +1,8 @@
 package bridge_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ type memoryUnmounts map[string]bool
 
 func (g memoryUnmounts) Has(dir string) (bool, error) { return g[dir], nil }
 func (g memoryUnmounts) Remove(dir string) error      { delete(g, dir); return nil }
+func (g memoryUnmounts) Dirs() []string               { return slices.Sorted(maps.Keys(g)) }
 
 func TestTombstones(t *testing.T) {
 	n := newNode(t)

@@ -38,28 +38,66 @@ func TestRecoveredForsakenTargetComesBack(t *testing.T) {
 // losesForsaken restarts the daemon with a record that does not know of p2: its mount
 // failed after it had been published, and the kubelet has removed its directory.
 func (n *node) losesForsaken() {
-	t := n.t
-	t.Helper()
-	first, second := n.podDir("p1"), n.podDir("p2")
-	n.succeed("mount", first, options)
+	n.t.Helper()
+	second := n.podDir("p2")
+	n.succeed("mount", n.podDir("p1"), options)
 	n.driver.fail["NodePublish"], n.driver.after["NodePublish"] = []error{final(flex.CodeAborted, "test")}, true
 	if s := n.call("mount", second, options); s.Status != flex.StatusFailure {
-		t.Fatalf("mount: %+v", s)
+		n.t.Fatalf("mount: %+v", s)
 	}
+	if err := os.RemoveAll(filepath.Join(n.dir, "pods/p2/volumes")); err != nil {
+		n.t.Fatal(err)
+	}
+	n.recovers(second)
+}
+
+// recovers restarts the daemon with a record that is spoilt, and whose version before
+// does not know of a target.
+func (n *node) recovers(unknown string) {
+	n.t.Helper()
 	records, _, err := n.store.Load()
 	if err != nil || len(records) != 1 {
-		t.Fatal(records, err)
+		n.t.Fatal(records, err)
 	}
-	delete(records[0].Targets, second)
-	if err := errors.Join(n.store.Put(records[0]), n.store.Put(records[0]), os.RemoveAll(filepath.Join(n.dir, "pods/p2/volumes"))); err != nil {
-		t.Fatal(err)
+	delete(records[0].Targets, unknown)
+	if err := errors.Join(n.store.Put(records[0]), n.store.Put(records[0])); err != nil {
+		n.t.Fatal(err)
 	}
 	files, _ := filepath.Glob(filepath.Join(n.dir, "state/*.json"))
 	if err := errors.Join(os.Remove(files[0]), os.WriteFile(files[0], nil, 0o600)); err != nil {
-		t.Fatal(err)
+		n.t.Fatal(err)
 	}
 	n.mayBeBroken = true
 	n.start("boot-1")
+}
+
+// TestRecoveredPendingUnmount: flexdriver has unmounted a target, and left nothing of it
+// on the node, before the record of it was spoilt.
+func TestRecoveredPendingUnmount(t *testing.T) {
+	for name, direct := range map[string]bool{"private": false, "direct": true} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.direct = direct
+			n.start("boot-1")
+			first, second := n.podDir("p1"), n.podDir("p2")
+			n.succeed("mount", first, options)
+			n.succeed("mount", second, options)
+			n.mounts.set(second, false)
+			if err := os.RemoveAll(filepath.Join(n.dir, "pods/p2")); err != nil {
+				t.Fatal(err)
+			}
+			n.pending = memoryUnmounts{second: true, n.podDir("p1") + "-other": true}
+			n.recovers(second)
+			n.succeed("unmount", first)
+			if strings.Contains(n.driver.called(), "NodeUnstage") {
+				t.Error("unstaged before what flexdriver has unmounted was unpublished")
+			}
+			if err := n.bridge.CompleteUnmount(t.Context(), second); err != nil {
+				t.Fatal(err)
+			}
+			n.empty()
+		})
+	}
 }
 
 // tryingAgain makes a directory that is missing when it is first looked for another one.

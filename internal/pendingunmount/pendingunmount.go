@@ -138,6 +138,16 @@ func read(file string) (Unmount, error) {
 // A Dir is the daemon's state directory.
 type Dir string
 
+// Dirs returns the directories of all pending unmounts that can be read.
+func (d Dir) Dirs() []string {
+	found, _ := List(string(d)) // the daemon logs those that cannot, in its own round
+	dirs := make([]string, 0, len(found))
+	for _, u := range found {
+		dirs = append(dirs, u.Dir)
+	}
+	return dirs
+}
+
 // Has reports whether dir has a pending unmount.
 func (d Dir) Has(dir string) (bool, error) {
 	_, found, err := Find(string(d), dir)
