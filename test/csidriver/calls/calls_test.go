@@ -60,6 +60,32 @@ func TestLog(t *testing.T) {
 	}
 }
 
+// TestTorn: a driver was killed in the middle of a line, and the next one goes on.
+func TestTorn(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "calls")
+	if err := os.WriteFile(name, []byte(`{"id":"x","begin":true,"method":"NodeUns`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log, err := Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if err := log.write(line{ID: "y", Begin: true, Method: "NodeStageVolume", Volume: "v"}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := Read(name)
+	if err != nil || len(list) != 1 || list[0].Method != "NodeStageVolume" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if err := os.WriteFile(name, []byte("{\"id\":garbage}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(name); err == nil {
+		t.Error("a line that is no JSON was read")
+	}
+}
+
 func TestLeftovers(t *testing.T) {
 	end := time.Unix(1, 0)
 	did := func(method, path, node string) Call {

@@ -42,13 +42,30 @@ type Log struct {
 	next int
 }
 
-// Open opens a log, and makes it if need be.
+// Open opens a log, and makes it if need be. A line that a driver was killed over is
+// ended, as it is.
 func Open(name string) (*Log, error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err == nil {
+		err = endLine(f)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the log of calls: %w", err)
 	}
 	return &Log{f: f}, nil
+}
+
+func endLine(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return err
+	}
+	last := make([]byte, 1)
+	if _, err := f.ReadAt(last, info.Size()-1); err != nil || last[0] == '\n' {
+		return err
+	}
+	_, err = f.WriteString("\n")
+	return err
 }
 
 // Close closes the file.

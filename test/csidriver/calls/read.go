@@ -3,7 +3,9 @@ package calls
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -34,7 +36,8 @@ func (c Call) Ended() bool { return !c.End.IsZero() }
 func (c Call) Done() bool { return c.Work == codes.OK.String() }
 
 // Read returns the calls in the order in which they came. A last line that is
-// being written is left out.
+// being written is left out, and one that a driver was killed over: a call that was not
+// written down was not begun.
 func Read(name string) ([]Call, error) {
 	b, err := os.ReadFile(name)
 	if err != nil {
@@ -47,7 +50,11 @@ func Read(name string) ([]Call, error) {
 			break
 		}
 		var l line
-		if err := json.Unmarshal(text, &l); err != nil {
+		err := json.NewDecoder(bytes.NewReader(bytes.TrimSuffix(text, []byte("\n")))).Decode(&l)
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			continue
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%s: %q: %w", name, text, err)
 		}
 		if l.Begin {
