@@ -75,8 +75,9 @@ func (w *world) strikeFiles(r *rand.Rand) error {
 func (w *world) strikeRecord(r *rand.Rand) error {
 	return interrupt(w.daemon, unix.SIGKILL, func() error {
 		names, err := w.records()
-		// The first version of a record has none before it.
-		names = slices.DeleteFunc(names, func(name string) bool { return !exists(name + "~") })
+		// The first version of a record has none before it. One that is spoilt stays so: a
+		// daemon that was killed at its start has not put it aside yet.
+		names = slices.DeleteFunc(names, func(name string) bool { return !exists(name+"~") || !whole(name) })
 		if err != nil || len(names) == 0 {
 			return err
 		}
@@ -93,6 +94,12 @@ func (w *world) strikeRecord(r *rand.Rand) error {
 		// Removed first: the version before may be the same file.
 		return errors.Join(os.Remove(name), os.WriteFile(name, data, 0o600))
 	})
+}
+
+// whole reports whether a record can be read.
+func whole(name string) bool {
+	data, err := os.ReadFile(name)
+	return err == nil && json.Unmarshal(data, &volstate.Record{}) == nil
 }
 
 func garbage(r *rand.Rand) []byte {

@@ -114,6 +114,9 @@ func (w *world) rule(r *rand.Rand) fault.Rule {
 		rule.Code = answers[r.IntN(len(answers))]
 	case n < 14: // done, but answered with an error
 		rule.Code, rule.After = answers[r.IntN(len(answers))], true
+		if !strings.HasPrefix(rule.Method, "Node") && rule.Code == codes.FailedPrecondition {
+			rule.Code = codes.Internal // that another node has it would be a lie, too
+		}
 	case n < 17:
 		rule.Delay, rule.After = fault.Duration(upTo(r, 100*time.Millisecond)), r.IntN(2) == 0
 	case n < 18:

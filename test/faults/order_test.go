@@ -29,6 +29,7 @@ func (w *world) order() *order {
 // standing is a volume as the caller may know it.
 type standing struct {
 	attached, staged certainty
+	unattached       bool            // before the ControllerPublishVolume that is under way
 	published        map[string]bool // and not certainly unpublished
 	open             []calls.Call
 }
@@ -118,6 +119,7 @@ func (o *order) begin(s *standing, c calls.Call) (why string) {
 	}
 	switch c.Method {
 	case "ControllerPublishVolume":
+		s.unattached = s.attached == no
 		s.attached = maybe
 	case "NodeStageVolume":
 		if o.attaching && s.attached != yes {
@@ -155,6 +157,8 @@ func (s *standing) finish(c calls.Call) {
 	switch {
 	case c.Method == "ControllerPublishVolume" && c.Code == codes.OK.String():
 		s.attached = yes
+	case c.Method == "ControllerPublishVolume" && c.Code == codes.FailedPrecondition.String() && s.unattached:
+		s.attached = no // another node has it (spec.md, "ControllerPublishVolume Errors")
 	case c.Method == "NodeStageVolume" && c.Code == codes.OK.String():
 		s.staged = yes
 	case c.Method == "NodeUnpublishVolume" && gone:

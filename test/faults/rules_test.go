@@ -28,6 +28,7 @@ func TestOrder(t *testing.T) {
 	}
 	stage, unstage := step{"NodeStageVolume", "s", "OK", 1, 2}, step{"NodeUnstageVolume", "s", "OK", 7, 8}
 	publish, unpublish := step{"NodePublishVolume", "p", "OK", 3, 4}, step{"NodeUnpublishVolume", "p", "OK", 5, 6}
+	attach := step{"ControllerPublishVolume", "", "OK", 1, 2}
 	failed := func(s step, code string) step { s.code = code; return s }
 	moved := func(s step, by int) step { s.from += by; s.to += by; return s }
 	for name, test := range map[string]struct {
@@ -45,6 +46,9 @@ func TestOrder(t *testing.T) {
 		"never unpublished":          {[]step{publish}, order{}, "never taken down"},
 		"failed and never undone":    {[]step{failed(stage, "Internal")}, order{staging: true}, "never taken down"},
 		"driver died, never undone":  {[]step{{"NodeStageVolume", "s", "", 1, 0}}, order{staging: true}, "never taken down"},
+		"another node has it":        {[]step{failed(attach, "FailedPrecondition")}, order{attaching: true}, ""},
+		"an attach that failed":      {[]step{failed(attach, "Internal")}, order{attaching: true}, "never taken down"},
+		"another node, later":        {[]step{attach, failed(moved(attach, 2), "FailedPrecondition")}, order{attaching: true}, "never taken down"},
 		"side by side":               {[]step{stage, {"NodeUnstageVolume", "s", "OK", 1, 3}}, order{staging: true}, "under way"},
 		"by the next daemon":         {[]step{{"NodeStageVolume", "s", "OK", 1, 5}, {"NodeUnstageVolume", "s", "OK", 3, 6}}, order{staging: true, daemons: []time.Time{at(2)}}, ""},
 		"rebooted":                   {[]step{stage, publish}, order{staging: true, reboots: []time.Time{at(5)}}, ""},
