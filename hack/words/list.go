@@ -70,7 +70,6 @@ func exceptions() []exception {
 		{text: "\"retired\"", path: "internal/cordon/cordon_test.go", reason: "that file"},
 		{text: "KindCordon = \"retire\"", path: "internal/wire/wire.go", reason: "a name on the socket, for older versions"},
 		{text: "as nobody", reason: "the system's user of that name, and hack/as-nobody"},
-		{path: "CHANGELOG.md", reason: "names what was renamed"},
 		{path: "hack/words", reason: "this list"},
 	}
 }
