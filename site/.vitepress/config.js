@@ -1,0 +1,87 @@
+import { existsSync, readFileSync, statSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { dirname, join, posix, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { slug } from 'github-slugger'
+import { defineConfig } from 'vitepress'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const repository = 'https://github.com/flex2csi/flex2csi'
+// What of the repository is a page. All else that documents link to is source.
+const pages = ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md', 'docs/**/*.md', 'install/chart/flex2csi/README.md']
+
+export default defineConfig({
+  title: 'flex2csi',
+  description: 'Run FlexVolumes on CSI drivers, and migrate them to CSI in place',
+  srcDir: '..',
+  srcExclude: ['**/node_modules/**', 'site/**', 'test/**', 'tools/**', 'bin/**', 'hack/**', 'pkg/**', 'internal/**', 'cmd/**'],
+  outDir: '../bin/site',
+  cacheDir: '../bin/site-cache',
+  rewrites: name => name.replace(/README\.md$/, 'index.md'),
+  cleanUrls: true,
+  head: [['link', { rel: 'icon', href: 'data:,' }]],
+  lastUpdated: false,
+  // The pages are outside of this folder, which has the modules.
+  vite: { resolve: { alias: { vue: dirname(createRequire(import.meta.url).resolve('vue/package.json')) } }, build: { chunkSizeWarningLimit: 2000 } },
+  markdown: {
+    anchor: { slugify: text => slug(text) }, // documents link to the anchors that GitHub makes
+    config: md => {
+      md.core.ruler.push('links to source', state => sourceLinks(state))
+      const fence = md.renderer.rules.fence
+      md.renderer.rules.fence = (tokens, i, ...rest) =>
+        tokens[i].info.trim() === 'mermaid'
+          ? `<Diagram code="${encodeURIComponent(tokens[i].content)}" />`
+          : fence(tokens, i, ...rest)
+    },
+  },
+  themeConfig: {
+    search: { provider: 'local' },
+    outline: [2, 3],
+    nav: [{ text: 'Documents', link: '/docs/' }, { text: 'Repository', link: repository }],
+    sidebar: sidebar(),
+    editLink: { pattern: `${repository}/blob/main/:path`, text: 'This page in the repository' },
+  },
+})
+
+// sidebar is the index of the documents: a heading and its table are a group.
+function sidebar () {
+  const groups = []
+  for (const line of readFileSync(join(root, 'docs/README.md'), 'utf8').split('\n')) {
+    const heading = line.match(/^## (.*)/)
+    const row = line.match(/^\| \[([^\]]+)\]\(([^)]+)\)/)
+    if (heading) groups.push({ text: heading[1], collapsed: false, items: [] })
+    else if (row && groups.length > 0) groups.at(-1).items.push({ text: row[1].replace(/\.md$/, ''), link: page(row[2]) })
+  }
+  return groups
+}
+
+// page is the address of a document that docs/README.md links to.
+function page (link) {
+  return '/' + posix.join('docs', link).replace(/README\.md/, '').replace(/\.md/, '')
+}
+
+// sourceLinks points what is no page to the repository.
+function sourceLinks (state) {
+  const from = join(root, dirname(state.env.relativePath === undefined ? '' : relative(root, state.env.path)))
+  const visit = tokens => {
+    for (const token of tokens) {
+      if (token.children) visit(token.children)
+      const href = token.type === 'link_open' ? token.attrGet('href') : null
+      if (!href || /^([a-z]+:|#|\/)/.test(href)) continue
+      const target = join(from, decodeURI(href.replace(/#.*/, '')))
+      const name = relative(root, target)
+      if (isPage(name)) {
+        token.attrSet('href', './' + href.replace('README.md', '')) // as rewritten
+        continue
+      }
+      if (!existsSync(target)) throw new Error(`${state.env.path} links to ${href}, which is not there`)
+      const kind = statSync(target).isDirectory() ? 'tree' : 'blob'
+      token.attrSet('href', `${repository}/${kind}/main/${name}${href.match(/#.*/)?.[0] ?? ''}`)
+    }
+  }
+  visit(state.tokens)
+}
+
+function isPage (name) {
+  return pages.includes(name) || /^docs\/.*\.md$/.test(name)
+}
