@@ -137,7 +137,7 @@ test: setup reset lint-light test-unit test-contract-1.37 test-backends test-san
 
 .PHONY: test-unit
 test-unit: build $(BIN)/testsum ## unit tests, scripts and real mounts, with the race detector
-	@$(TESTSUM) -step unit run $(RACE) $(PACKAGES)
+	@$(TESTSUM) -step unit run -timeout 30m $(RACE) $(PACKAGES)
 
 .PHONY: test-rootless
 test-rootless: build $(BIN)/testsum ## as root: the unit tests once more, as user nobody
