@@ -30,6 +30,8 @@ type Attachments struct {
 	// doomed has when we deleted an object. The informer may show it a moment
 	// longer, as attached.
 	doomed map[types.UID]time.Time
+	// vanished has when another component deleted an object, by name.
+	vanished map[string]time.Time
 	// single are those of ours with a volume that no other node has.
 	single map[types.UID]bool
 }
@@ -46,6 +48,7 @@ func (c *Cluster) Attachments(node, owner string) *Attachments {
 		owner:     owner,
 		unmanaged: map[string]*unmanaged{},
 		doomed:    map[types.UID]time.Time{},
+		vanished:  map[string]time.Time{},
 		single:    map[types.UID]bool{},
 	}
 	a.made = newInformer(c.storage.VolumeAttachments(), metav1.ListOptions{LabelSelector: selected.String()},
@@ -54,9 +57,10 @@ func (c *Cluster) Attachments(node, owner string) *Attachments {
 	return a
 }
 
-// changed forgets a deleted object.
+// changed forgets a deleted object, and notes when that was.
 func (a *Attachments) changed(o *storagev1.VolumeAttachment, gone bool) {
 	if gone {
+		a.vanish(o)
 		a.mu.Lock()
 		delete(a.single, o.UID)
 		a.mu.Unlock()
@@ -184,9 +188,12 @@ func (a *Attachments) Detach(ctx context.Context, want *csivol.Attachment) error
 			return err
 		}
 	}
-	if o == nil || !a.mayDelete(o) || !isFor(o, want) {
+	if o == nil {
 		a.drop(w.name)
 		return nil
+	}
+	if !a.mayDelete(o) || !isFor(o, want) {
+		return nil // another component deletes it, and its informer notes when (reuse.go)
 	}
 	if o.DeletionTimestamp == nil {
 		over, err := w.takenOver(ctx)

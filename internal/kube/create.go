@@ -20,6 +20,9 @@ var errUnanswered = errors.New("it may have been created")
 // another. It returns an attachment that another component has created meanwhile; nil
 // if that was deleted already.
 func (w *wait) create(ctx context.Context) (o *storagev1.VolumeAttachment, created bool, err error) {
+	if err := w.untilReusable(ctx); err != nil {
+		return nil, false, err
+	}
 	if exclusive(w.want) {
 		if err := w.free(ctx); err != nil {
 			return nil, false, err

@@ -47,7 +47,7 @@ func (a *Attachments) watchUnmanaged(name string) *unmanaged {
 	f.asked.Store(time.Now().UnixNano())
 	f.informer = newInformer(a.cluster.storage.VolumeAttachments(),
 		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()},
-		&storagev1.VolumeAttachment{}, trimAttachment, nil)
+		&storagev1.VolumeAttachment{}, trimAttachment, a.changed)
 	f.over = func() { a.forget(name, f) }
 	a.unmanaged[name] = f
 	a.cluster.keep(f)

@@ -114,6 +114,9 @@ func (w *wait) follow(ctx context.Context, o *storagev1.VolumeAttachment, look f
 	defer timer.Stop()
 	for {
 		now, live := w.latest(o)
+		if now == nil {
+			w.vanish(o)
+		}
 		if look(now) || now == nil {
 			return nil
 		}
@@ -133,6 +136,7 @@ func (w *wait) follow(ctx context.Context, o *storagev1.VolumeAttachment, look f
 		// Ignore errors: the API server may be available again in time.
 		if got, err := w.get(ctx); err == nil {
 			if got == nil || got.UID != o.UID {
+				w.vanish(o)
 				look(nil)
 				return nil
 			}

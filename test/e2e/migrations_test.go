@@ -83,10 +83,12 @@ func (t *T) waitIdle(v *volume) {
 
 // stays watches a pod for longer than the control plane takes until it detaches
 // what it believes to be out of use: its desired state of the world is gone
-// through once a minute (pkg/controller/volume/attachdetach, Kubernetes v1.37.1).
+// through once a minute (pkg/controller/volume/attachdetach, Kubernetes v1.37.1), and
+// a detach that it takes for unfinished is repeated after two minutes more
+// (pkg/volume/csi/csi_attacher.go, waitForVolumeDetachmentWithLister).
 func (t *T) stays(w *writer) {
 	t.Helper()
-	for began := time.Now(); time.Since(began) < 75*time.Second; {
+	for began := time.Now(); time.Since(began) < 195*time.Second; {
 		time.Sleep(5 * time.Second)
 		w.writes()
 	}

@@ -116,12 +116,30 @@ func testHandedBack(t *testing.T, p *controlplane.Plane) {
 	if err := p.Admin().StorageV1().VolumeAttachments().Delete(t.Context(), name(left), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	x.staysGone(name(left), uid)
 	if got := <-again; got.err != nil || got.attached.AttachedAsCSI || string(x.get(name(left)).UID) == uid {
 		t.Errorf("%v, %v", got, x.get(name(left)))
 	}
 	for _, a := range []*csivol.Attachment{held, left} {
 		if err := d.Detach(within(t, 5*time.Second), a); err != nil || x.get(name(a)) != nil {
 			t.Errorf("%s: %v, %v", a.Handle, err, x.get(name(a)))
+		}
+	}
+}
+
+// staysGone wants kube-controller-manager to see that an object is gone. It looks for
+// the name every 7.7 seconds in the end, takes a new one for the old one, and deletes
+// it two minutes later.
+func (x attacher) staysGone(name, uid string) {
+	x.t.Helper()
+	const longest = 7700 * time.Millisecond
+	for o := x.get(name); o != nil && string(o.UID) == uid; o = x.get(name) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	for gone := time.Now(); time.Since(gone) < longest; time.Sleep(20 * time.Millisecond) {
+		if x.get(name) != nil {
+			x.t.Errorf("the VolumeAttachment is there again after %v", time.Since(gone))
+			return
 		}
 	}
 }

@@ -1,0 +1,56 @@
+package kube
+
+import (
+	"context"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// After kube-controller-manager has deleted the VolumeAttachment of a CSI volume, it
+// looks for the name until there is none: first after half a second, in the end every
+// 7.7 seconds (pkg/volume/csi/csi_attacher.go, waitForVolumeDetachmentWithLister,
+// Kubernetes v1.37.1). If it finds a new one, it waits on, and after two minutes
+// deletes that, whatever pods have the volume. So a name is not used again before
+// kube-controller-manager has seen that the object is gone.
+
+// reuseAfter is how long a name is not used again after another component has deleted
+// the object.
+const reuseAfter = 10 * time.Second
+
+// vanish notes that an object was deleted, unless we did that.
+func (a *Attachments) vanish(o *storagev1.VolumeAttachment) {
+	if a.isDoomed(o.UID) {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name, when := range a.vanished {
+		if time.Since(when) > reuseAfter {
+			delete(a.vanished, name)
+		}
+	}
+	a.vanished[o.Name] = time.Now()
+}
+
+// untilReusable waits until the name may be used again.
+func (w *wait) untilReusable(ctx context.Context) error {
+	w.mu.Lock()
+	when, ok := w.vanished[w.name]
+	w.mu.Unlock()
+	left := reuseAfter - time.Since(when)
+	if !ok || left <= 0 {
+		return nil
+	}
+	early, cancel := soon(ctx)
+	defer cancel()
+	select {
+	case <-time.After(left):
+		return nil
+	case <-early.Done():
+		return flex.Errorf(flex.CodeUnavailable, "VolumeAttachment %s of volume %s was deleted by another component: it is created again when kube-controller-manager has seen that, %v later",
+			w.name, aboutVolume(w.want), reuseAfter)
+	}
+}
