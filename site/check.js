@@ -49,8 +49,7 @@ async function look () {
     at = '/' + file.replace(/(index)?\.html$/, '')
     for (const colorScheme of ['light', 'dark']) {
       await tab.emulateMedia({ colorScheme })
-      await tab.goto(origin + at, { waitUntil: 'networkidle' })
-      await tab.waitForFunction(() => [...document.querySelectorAll('.diagram')].every(d => d.querySelector('svg'))).catch(() => faults.push(`${at}: a diagram is not drawn`))
+      await open(tab, at)
       const page = await tab.evaluate(() => ({
         dark: document.documentElement.classList.contains('dark'),
         tooWide: document.documentElement.scrollWidth - innerWidth,
@@ -66,6 +65,13 @@ async function look () {
   }
   await tab.close()
   return pages
+}
+
+// open waits until a page and its diagrams are drawn.
+async function open (tab, path) {
+  await tab.goto(origin + path, { waitUntil: 'networkidle' })
+  const drawn = () => [...document.querySelectorAll('.diagram')].every(d => d.querySelector('svg'))
+  await tab.waitForFunction(drawn).catch(() => faults.push(`${path}: a diagram is not drawn`))
 }
 
 // links follows what stays on the site.
@@ -85,7 +91,7 @@ function links (pages) {
 // search finds a message by its exact words.
 async function search () {
   const tab = await browser.newPage()
-  await tab.goto(origin, { waitUntil: 'networkidle' })
+  await open(tab, '/')
   await tab.click('.DocSearch-Button')
   await tab.fill('.search-input', 'no volume plugin matched')
   const found = await tab.waitForSelector('#localsearch-list a', { timeout: 10_000 }).catch(() => null)
@@ -100,7 +106,7 @@ async function pictures () {
     for (const colorScheme of ['light', 'dark']) {
       const tab = await browser.newPage({ viewport, colorScheme })
       for (const [name, path] of Object.entries({ home: '/', architecture: '/docs/architecture', troubleshooting: '/docs/troubleshooting' })) {
-        await tab.goto(origin + path, { waitUntil: 'networkidle' })
+        await open(tab, path)
         await tab.screenshot({ path: join(process.env.PICTURES, `${name}-${size}-${colorScheme}.png`) })
       }
       await tab.close()

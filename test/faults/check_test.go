@@ -166,8 +166,21 @@ func (w *world) deleteAll() error {
 	return nil
 }
 
-// nothingLeft looks everywhere.
+// removeForgottenDevices: a kubelet makes the device mount path, and then calls
+// mountdevice. One that ends before the pod has its directory leaves the path, and the
+// next one does not know of it (pkg/volume/flexvolume/util.go, prepareForMount).
+func (w *world) removeForgottenDevices() {
+	dirs, _ := filepath.Glob(w.kubeletDir() + "/plugins/kubernetes.io/flexvolume/*/*/mounts/*") // the pattern is well formed
+	for _, dir := range dirs {
+		if !isMount(dir) {
+			_ = os.Remove(dir) // one that is not empty is a fault, and stays
+		}
+	}
+}
+
+// nothingLeft looks everywhere, when there are no pods any more.
 func (w *world) nothingLeft() error {
+	w.removeForgottenDevices()
 	var left []string
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(w.kubeletDir()))
 	if err != nil {
