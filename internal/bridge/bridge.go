@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/lifecycle"
 	"github.com/flex2csi/flex2csi/internal/volstate"
@@ -121,7 +122,7 @@ type FlexDriver struct {
 	// Attach says how volumes are attached: Auto does through the controller if
 	// the driver wants it and its controller can be reached, or else through the
 	// cluster if there is an Attacher and the Policy wants it.
-	Attach   AttachMode
+	Attach   bridgeconfig.AttachMode
 	Attacher Attacher // nil: there is none
 	// AttachSecret is what the Attacher has to name for ControllerPublishVolume.
 	AttachSecret *csivol.SecretRef
@@ -159,27 +160,6 @@ type FlexDriver struct {
 type Timeouts struct {
 	Attach, Stage, Publish, Expand, Unpublish, Unstage, Detach time.Duration
 }
-
-// AttachMode is how a volume gets attached to the node.
-type AttachMode string
-
-// The modes; docs/bridge-configuration.md.
-const (
-	AttachAuto       AttachMode = "Auto"
-	AttachNone       AttachMode = "None"
-	AttachController AttachMode = "Controller"
-	AttachVA         AttachMode = "VolumeAttachment"
-)
-
-// FSGroupPolicy is CSIDriver.spec.fsGroupPolicy.
-type FSGroupPolicy string
-
-// The policies.
-const (
-	FSGroupFile       FSGroupPolicy = "File"
-	FSGroupNone       FSGroupPolicy = "None"
-	FSGroupWithFSType FSGroupPolicy = "ReadWriteOnceWithFSType"
-)
 
 // A Bridge serves all drivers of a node.
 type Bridge struct {

@@ -3,6 +3,8 @@ package bridge
 import (
 	"context"
 
+	storagev1 "k8s.io/api/storage/v1"
+
 	"github.com/flex2csi/flex2csi/internal/csivol"
 )
 
@@ -44,12 +46,12 @@ const (
 // Policy is what the configuration says of a driver or, where it is silent,
 // its CSIDriver object.
 type Policy struct {
-	// Attach matters to AttachAuto.
+	// Attach matters to bridgeconfig.AttachAuto.
 	Attach AttachNeed
 	// PodInfo adds who the pod is to the context of NodePublishVolume
 	// (podInfoOnMount).
 	PodInfo bool
-	FSGroup FSGroupPolicy
+	FSGroup storagev1.FSGroupPolicy
 	// Republish repeats NodePublishVolume (requiresRepublish).
 	Republish bool
 	// Tokens are those of the pod's service account that NodePublishVolume

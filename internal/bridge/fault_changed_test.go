@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	storagev1 "k8s.io/api/storage/v1"
+
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -65,7 +67,7 @@ func TestChangedConfiguration(t *testing.T) {
 // TestChangedFSType: what the record says decides on the fsGroup, too.
 func TestChangedFSType(t *testing.T) {
 	n := newNode(t)
-	n.bridge.Drivers[flexDriver].Policy = fixed(bridge.Policy{FSGroup: bridge.FSGroupWithFSType})
+	n.bridge.Drivers[flexDriver].Policy = fixed(bridge.Policy{FSGroup: storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy})
 	group := strings.Replace(options, "{", `{"kubernetes.io/mounterArgs.FsGroup":"1234",`, 1)
 	n.succeed("mount", n.podDir("p1"), group)
 	n.mounts.fail["SetGroup"] = final(flex.CodeInternal, "asked to set the group")

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -36,7 +36,7 @@ func newClusterNode(t *testing.T) *clusterNode {
 // configure gives the bridge of the node access to the cluster.
 func (n *clusterNode) configure() {
 	d := n.bridge.Drivers[flexDriver]
-	d.Attacher, d.Attach = n.cluster, bridge.AttachVA
+	d.Attacher, d.Attach = n.cluster, bridgeconfig.AttachVA
 	n.bridge.Attachments = n.cluster.list
 	n.bridge.DetachWait = 20 * time.Millisecond
 	n.bridge.Notify = func(notice csivol.Notice) { n.notices = append(n.notices, notice) }

@@ -82,7 +82,7 @@ func (x *execution) seeDriver() lifecycle.Seen {
 		return lifecycle.Seen{Err: err}
 	}
 	d := &lifecycle.Driver{
-		Features: f, FSGroup: lifecycle.FSGroup(x.policy.FSGroup),
+		Features: f, FSGroup: x.policy.FSGroup,
 		CanCluster: x.d.Attacher != nil, ClusterErr: x.d.AttacherSuffices(), RepairInUse: x.d.RepairInUse,
 	}
 	d.Route, d.RouteErr = x.d.route(f, x.policy)

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/lifecycle"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -19,17 +20,17 @@ func (d *FlexDriver) AttacherSuffices() error {
 // route returns how volumes are to be attached, as is configured.
 func (d *FlexDriver) route(f csivol.Features, p Policy) (lifecycle.Route, error) {
 	switch {
-	case d.Attach == AttachNone:
+	case d.Attach == bridgeconfig.AttachNone:
 		return lifecycle.NoRoute, nil
-	case d.Attach == AttachVA && d.Attacher != nil && p.Attach == NeedNoAttach:
+	case d.Attach == bridgeconfig.AttachVA && d.Attacher != nil && p.Attach == NeedNoAttach:
 		return lifecycle.NoRoute, flex.Errorf(flex.CodeFailedPrecondition, "driver %s is configured to attach through VolumeAttachments, and the CSIDriver object %s says attachRequired: false: nobody would work them off; set attach: Auto", d.Name, d.CSIDriver)
-	case d.Attach == AttachVA && d.Attacher != nil:
+	case d.Attach == bridgeconfig.AttachVA && d.Attacher != nil:
 		return lifecycle.ByCluster, nil
-	case d.Attach == AttachVA:
+	case d.Attach == bridgeconfig.AttachVA:
 		return lifecycle.NoRoute, flex.Errorf(flex.CodeFailedPrecondition, "driver %s is configured to attach through VolumeAttachments, and this daemon has no access to the API server: give it --in-cluster or --kubeconfig", d.Name)
 	case f.Attach:
 		return lifecycle.ByController, nil
-	case d.Attach == AttachController:
+	case d.Attach == bridgeconfig.AttachController:
 		return lifecycle.NoRoute, flex.Errorf(flex.CodeFailedPrecondition, "driver %s is configured to attach through its controller, which does not offer PUBLISH_UNPUBLISH_VOLUME or cannot be reached; look at controllerEndpoint", d.Name)
 	case d.Attacher != nil && (p.Attach == NeedAttach || p.Attach == NeedByController && f.Controller):
 		return lifecycle.ByCluster, nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -36,7 +37,7 @@ func TestAuto(t *testing.T) {
 	} {
 		n := newClusterNode(t)
 		d := n.bridge.Drivers[flexDriver]
-		d.Attach, d.Policy = bridge.AttachAuto, fixed(bridge.Policy{Attach: tt.need})
+		d.Attach, d.Policy = bridgeconfig.AttachAuto, fixed(bridge.Policy{Attach: tt.need})
 		if !tt.access {
 			d.Attacher = nil
 		}
@@ -83,7 +84,7 @@ func TestDetachedAsAttached(t *testing.T) {
 	t.Run("from the controller to the cluster", func(t *testing.T) {
 		n := newClusterNode(t)
 		n.driver.features.Attach = true
-		n.bridge.Drivers[flexDriver].Attach = bridge.AttachController
+		n.bridge.Drivers[flexDriver].Attach = bridgeconfig.AttachController
 		n.succeed("mount", n.podDir("p1"), options)
 		n.start("boot-1")
 		n.driver.features.Attach = false
@@ -99,7 +100,7 @@ func TestDetachedAsAttached(t *testing.T) {
 	t.Run("from the cluster to the controller", func(t *testing.T) {
 		n := newClusterNode(t)
 		n.succeed("mount", n.podDir("p1"), options)
-		n.bridge.Drivers[flexDriver].Attach = bridge.AttachController
+		n.bridge.Drivers[flexDriver].Attach = bridgeconfig.AttachController
 		n.driver.features.Attach = true
 		n.succeed("unmount", n.podDir("p1"))
 		if got, want := n.cluster.called(), "Attach Detach"; got != want {
@@ -110,7 +111,7 @@ func TestDetachedAsAttached(t *testing.T) {
 	t.Run("half attached by the controller", func(t *testing.T) {
 		n := newClusterNode(t)
 		n.driver.features.Attach = true
-		n.bridge.Drivers[flexDriver].Attach = bridge.AttachController
+		n.bridge.Drivers[flexDriver].Attach = bridgeconfig.AttachController
 		n.driver.fail["ControllerPublish"] = []error{final(flex.CodeDeadlineExceeded, "late")}
 		n.fail("late", "mount", n.podDir("p1"), options)
 		n.start("boot-1")
@@ -128,7 +129,7 @@ func TestDetachedAsAttached(t *testing.T) {
 		n.hurried()
 		n.cluster.slow["Attach"] = true
 		n.fail("still attaching", "mount", n.podDir("p1"), options)
-		n.bridge.Drivers[flexDriver].Attach = bridge.AttachController
+		n.bridge.Drivers[flexDriver].Attach = bridgeconfig.AttachController
 		n.driver.features.Attach = true
 		n.cluster.hurry()
 		n.succeed("mount", n.podDir("p1"), options)

@@ -8,7 +8,11 @@
 // package mapping compiles them.
 package bridgeconfig
 
-import "time"
+import (
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+)
 
 const (
 	// APIVersion is the only version of the format so far.
@@ -69,8 +73,10 @@ type Driver struct {
 	// running containers. Meanwhile a container may see the bare directory below,
 	// and write to it.
 	RepairInUse bool `yaml:"repairInUse"`
-	// FSGroup says when the pod's fsGroup is applied to the volume.
-	FSGroup FSGroupPolicy `yaml:"fsGroup,omitempty"`
+	// FSGroup says when the pod's fsGroup is applied to the volume: File always,
+	// ReadWriteOnceWithFSType (the default of Kubernetes) to volumes with a
+	// filesystem type and an access mode of one node, None never.
+	FSGroup storagev1.FSGroupPolicy `yaml:"fsGroup,omitempty"`
 	// StagingRoot replaces <kubelet dir>/plugins/kubernetes.io/csi, for CSI drivers
 	// that do not mount it into their pods. With another root a volume cannot be
 	// handed over to the kubelet's CSI plugin under a running pod.
@@ -162,19 +168,6 @@ const (
 	AttachController AttachMode = "Controller"
 	// AttachVA attaches by VolumeAttachments.
 	AttachVA AttachMode = "VolumeAttachment"
-)
-
-// FSGroupPolicy is CSIDriver.spec.fsGroupPolicy.
-type FSGroupPolicy string
-
-const (
-	// FSGroupFile always applies the pod's fsGroup.
-	FSGroupFile FSGroupPolicy = "File"
-	// FSGroupWithFSType applies it to volumes with a filesystem type and an
-	// access mode of one node. It is the default of Kubernetes.
-	FSGroupWithFSType FSGroupPolicy = "ReadWriteOnceWithFSType"
-	// FSGroupNone never applies it.
-	FSGroupNone FSGroupPolicy = "None"
 )
 
 // SizeLimits says whether the size limits of the CSI specification hold.

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/strict"
@@ -49,7 +50,7 @@ func TestDecodeFull(t *testing.T) {
 	}
 	share := bridgeconfig.DefaultDriver()
 	share.FlexDriver, share.CSIDriver = "example.com/share", "nfs.csi.example.com"
-	share.Attach, share.FSGroup, share.Inline = bridgeconfig.AttachNone, bridgeconfig.FSGroupNone, true
+	share.Attach, share.FSGroup, share.Inline = bridgeconfig.AttachNone, storagev1.NoneFSGroupPolicy, true
 	cloud := bridgeconfig.DefaultDriver()
 	cloud.FlexDriver, cloud.CSIDriver, cloud.Attach = "example.com/cloud", "cloud.csi.example.com", bridgeconfig.AttachVA
 	cloud.PodInfo, cloud.ServiceAccountTokens = new(false), true
@@ -83,7 +84,7 @@ func fullDriver() bridgeconfig.Driver {
 		PodInfo:           new(true),
 		RequiresRepublish: new(true),
 		RepairInUse:       true,
-		FSGroup:           bridgeconfig.FSGroupFile,
+		FSGroup:           storagev1.FileFSGroupPolicy,
 		StagingRoot:       "/var/lib/kubelet/plugins/example",
 		DirectPublish:     true,
 		PVNamePattern:     "pvc-[0-9a-f-]{36}",

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	storagev1 "k8s.io/api/storage/v1"
+
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/strict"
 )
@@ -64,7 +66,7 @@ func (v *validator) driver(at string, d *Driver) {
 	v.socket(at+".controllerEndpoint", d.ControllerEndpoint)
 	v.attach(at, d)
 	if d.FSGroup != "" {
-		v.OneOf(at+".fsGroup", string(d.FSGroup), string(FSGroupWithFSType), string(FSGroupFile), string(FSGroupNone))
+		v.OneOf(at+".fsGroup", string(d.FSGroup), string(storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy), string(storagev1.FileFSGroupPolicy), string(storagev1.NoneFSGroupPolicy))
 	}
 	v.OneOf(at+".sizeLimits", string(d.SizeLimits), string(SizeLimitsCSI), string(SizeLimitsRelaxed))
 	v.AbsPath(at+".stagingRoot", d.StagingRoot)

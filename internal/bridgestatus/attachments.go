@@ -45,16 +45,6 @@ type ClusterAttachment struct {
 	Leaked      bool       `json:"leaked"`
 }
 
-// Leaked counts the leaked attachments.
-func (s *AttachmentStatus) Leaked() (n int) {
-	for i := range s.Attachments {
-		if s.Attachments[i].Leaked {
-			n++
-		}
-	}
-	return n
-}
-
 // Filter returns the part of the status that one of the names selects: a
 // VolumeAttachment, PersistentVolume, volume handle, driver, node, pod (as
 // NAMESPACE/NAME or NAME) or namespace. No names select everything.

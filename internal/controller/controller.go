@@ -16,6 +16,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -117,11 +118,11 @@ func another(v *csivol.Volume, got csivol.Attached, node string) error {
 // (pkg/volume/csi/csi_plugin.go, CanAttach).
 func wantsAttach(ctx context.Context, d *bridge.FlexDriver) (bool, error) {
 	switch d.Attach {
-	case bridge.AttachNone:
+	case bridgeconfig.AttachNone:
 		return false, nil
-	case bridge.AttachVA:
+	case bridgeconfig.AttachVA:
 		return true, nil
-	case bridge.AttachController:
+	case bridgeconfig.AttachController:
 		return false, flex.Errorf(flex.CodeFailedPrecondition, "driver %s is configured to attach through the socket of its controller (attach: Controller), which the daemon of a node can do and flex2csi controller cannot; say attach: VolumeAttachment", d.Name)
 	}
 	if d.Policy == nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -257,19 +258,19 @@ func TestRefused(t *testing.T) {
 // TestModes: who wants to be attached.
 func TestModes(t *testing.T) {
 	for name, test := range map[string]struct {
-		mode      bridge.AttachMode
+		mode      bridgeconfig.AttachMode
 		need      bridge.AttachNeed
 		needErr   error
 		wantVA    bool
 		wantError string
 	}{
-		"none":                        {mode: bridge.AttachNone},
-		"always":                      {mode: bridge.AttachVA, need: bridge.NeedNoAttach, wantVA: true},
-		"controller's socket":         {mode: bridge.AttachController, wantError: "attach: VolumeAttachment"},
-		"auto, attachRequired":        {mode: bridge.AttachAuto, need: bridge.NeedAttach, wantVA: true},
-		"auto, no CSIDriver object":   {mode: bridge.AttachAuto, need: bridge.NeedByController, wantVA: true},
-		"auto, attachRequired: false": {mode: bridge.AttachAuto, need: bridge.NeedNoAttach},
-		"auto, not known":             {mode: bridge.AttachAuto, needErr: errors.New("the API server is away"), wantError: "away"},
+		"none":                        {mode: bridgeconfig.AttachNone},
+		"always":                      {mode: bridgeconfig.AttachVA, need: bridge.NeedNoAttach, wantVA: true},
+		"controller's socket":         {mode: bridgeconfig.AttachController, wantError: "attach: VolumeAttachment"},
+		"auto, attachRequired":        {mode: bridgeconfig.AttachAuto, need: bridge.NeedAttach, wantVA: true},
+		"auto, no CSIDriver object":   {mode: bridgeconfig.AttachAuto, need: bridge.NeedByController, wantVA: true},
+		"auto, attachRequired: false": {mode: bridgeconfig.AttachAuto, need: bridge.NeedNoAttach},
+		"auto, not known":             {mode: bridgeconfig.AttachAuto, needErr: errors.New("the API server is away"), wantError: "away"},
 	} {
 		c := newCluster()
 		k := newController(c)

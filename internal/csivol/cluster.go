@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
 )
 
 // ErrNotBegun marks an attach that has left nothing behind.
@@ -97,7 +99,7 @@ type ObjectRef struct {
 type DriverInfo struct {
 	AttachRequired, PodInfoOnMount, RequiresRepublish bool
 	// FSGroupPolicy is File, None or ReadWriteOnceWithFSType.
-	FSGroupPolicy string
+	FSGroupPolicy storagev1.FSGroupPolicy
 	// Tokens are the audiences for which the driver wants tokens of the pod's
 	// service account.
 	Tokens []TokenRequest

@@ -1,21 +1,10 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 )
-
-// PrintJSON writes the whole report.
-func (r *Report) PrintJSON(w io.Writer) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(text, '\n'))
-	return err
-}
 
 // Print writes the report as text: first problems in full, then what is in order, one line
 // each, and last what was skipped.

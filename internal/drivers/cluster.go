@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	storagev1 "k8s.io/api/storage/v1"
+
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -150,7 +152,7 @@ func policy(c *bridgeconfig.Driver, cluster Cluster) func(context.Context) (brid
 			Attach:    need,
 			PodInfo:   either(c.PodInfo, info.PodInfoOnMount),
 			Republish: either(c.RequiresRepublish, info.RequiresRepublish),
-			FSGroup:   bridge.FSGroupPolicy(cmp.Or(string(c.FSGroup), info.FSGroupPolicy, string(bridge.FSGroupWithFSType))),
+			FSGroup:   cmp.Or(c.FSGroup, info.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy),
 		}
 		if c.ServiceAccountTokens {
 			p.Tokens, p.TokensInSecrets = info.Tokens, info.TokensInSecrets

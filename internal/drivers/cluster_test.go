@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
@@ -233,7 +234,7 @@ func TestPolicy(t *testing.T) {
 	tokens := []csivol.TokenRequest{{Audience: "vault"}}
 	info := csivol.DriverInfo{AttachRequired: true, PodInfoOnMount: true, RequiresRepublish: true, FSGroupPolicy: "File", Tokens: tokens, TokensInSecrets: true}
 	all := func(d *bridgeconfig.Driver) {
-		d.PodInfo, d.RequiresRepublish, d.FSGroup, d.Attach = new(false), new(false), bridgeconfig.FSGroupNone, bridgeconfig.AttachNone
+		d.PodInfo, d.RequiresRepublish, d.FSGroup, d.Attach = new(false), new(false), storagev1.NoneFSGroupPolicy, bridgeconfig.AttachNone
 	}
 	for _, tt := range []struct {
 		name          string
@@ -242,15 +243,15 @@ func TestPolicy(t *testing.T) {
 		none          bool // no access to the cluster
 		want          bridge.Policy
 	}{
-		{"no cluster", nil, false, false, true, bridge.Policy{FSGroup: bridge.FSGroupWithFSType}},
-		{"no cluster, all said", all, false, false, true, bridge.Policy{FSGroup: bridge.FSGroupNone}},
-		{"object", nil, true, true, false, bridge.Policy{Attach: bridge.NeedAttach, PodInfo: true, Republish: true, FSGroup: bridge.FSGroupFile}},
-		{"object of an earlier run", nil, true, false, false, bridge.Policy{Attach: bridge.NeedAttach, PodInfo: true, Republish: true, FSGroup: bridge.FSGroupFile}},
-		{"object, all said", all, true, true, false, bridge.Policy{Attach: bridge.NeedAttach, FSGroup: bridge.FSGroupNone}},
-		{"no object", nil, false, true, false, bridge.Policy{Attach: bridge.NeedByController, FSGroup: bridge.FSGroupWithFSType}},
-		{"not known, all said", all, false, false, false, bridge.Policy{FSGroup: bridge.FSGroupNone}},
+		{"no cluster", nil, false, false, true, bridge.Policy{FSGroup: storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy}},
+		{"no cluster, all said", all, false, false, true, bridge.Policy{FSGroup: storagev1.NoneFSGroupPolicy}},
+		{"object", nil, true, true, false, bridge.Policy{Attach: bridge.NeedAttach, PodInfo: true, Republish: true, FSGroup: storagev1.FileFSGroupPolicy}},
+		{"object of an earlier run", nil, true, false, false, bridge.Policy{Attach: bridge.NeedAttach, PodInfo: true, Republish: true, FSGroup: storagev1.FileFSGroupPolicy}},
+		{"object, all said", all, true, true, false, bridge.Policy{Attach: bridge.NeedAttach, FSGroup: storagev1.NoneFSGroupPolicy}},
+		{"no object", nil, false, true, false, bridge.Policy{Attach: bridge.NeedByController, FSGroup: storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy}},
+		{"not known, all said", all, false, false, false, bridge.Policy{FSGroup: storagev1.NoneFSGroupPolicy}},
 		{"tokens", func(d *bridgeconfig.Driver) { d.ServiceAccountTokens = true }, true, true, false, bridge.Policy{
-			Attach: bridge.NeedAttach, PodInfo: true, Republish: true, FSGroup: bridge.FSGroupFile, Tokens: tokens, TokensInSecrets: true,
+			Attach: bridge.NeedAttach, PodInfo: true, Republish: true, FSGroup: storagev1.FileFSGroupPolicy, Tokens: tokens, TokensInSecrets: true,
 		}},
 	} {
 		c, m := driver(t, tt.config)

@@ -30,7 +30,7 @@ func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service, cluster Cl
 		ExpandSecrets: m.ExpandSecrets,
 		StaticSecrets: m.StaticSecrets,
 		RepairInUse:   c.RepairInUse,
-		Attach:        bridge.AttachMode(c.Attach),
+		Attach:        c.Attach,
 		Attacher:      a,
 		Policy:        policy(c, cluster),
 		DirectPublish: c.DirectPublish,

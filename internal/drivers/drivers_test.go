@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
@@ -21,7 +22,7 @@ import (
 func TestNew(t *testing.T) {
 	c := bridgeconfig.DefaultDriver()
 	c.FlexDriver, c.CSIDriver = "example.com/disk", "disk.csi.example.com"
-	c.Attach, c.FSGroup = bridgeconfig.AttachController, bridgeconfig.FSGroupFile
+	c.Attach, c.FSGroup = bridgeconfig.AttachController, storagev1.FileFSGroupPolicy
 	c.DirectPublish, c.StagingRoot = true, "/staging"
 	c.RepairInUse, c.Inline = true, true
 	c.Secrets.ControllerPublish = &bridgeconfig.SecretSource{SecretRef: &bridgeconfig.SecretRef{Name: "attach", Namespace: "ns"}}
@@ -49,24 +50,6 @@ func TestNew(t *testing.T) {
 	}
 	if v, err := d.Map(t.Context(), flex.Options{User: map[string]string{"volumeID": "x"}}); err != nil || v.Handle != "x" {
 		t.Errorf("got %v, %v", v, err)
-	}
-}
-
-// TestEnums: the words of the configuration are those of the bridge.
-func TestEnums(t *testing.T) {
-	for got, want := range map[bridge.AttachMode]bridgeconfig.AttachMode{
-		bridge.AttachAuto: bridgeconfig.AttachAuto, bridge.AttachNone: bridgeconfig.AttachNone, bridge.AttachController: bridgeconfig.AttachController, bridge.AttachVA: bridgeconfig.AttachVA,
-	} {
-		if string(got) != string(want) {
-			t.Errorf("%s is called %s in the configuration", got, want)
-		}
-	}
-	for got, want := range map[bridge.FSGroupPolicy]bridgeconfig.FSGroupPolicy{
-		bridge.FSGroupFile: bridgeconfig.FSGroupFile, bridge.FSGroupNone: bridgeconfig.FSGroupNone, bridge.FSGroupWithFSType: bridgeconfig.FSGroupWithFSType,
-	} {
-		if string(got) != string(want) {
-			t.Errorf("%s is called %s in the configuration", got, want)
-		}
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	storagev1 "k8s.io/api/storage/v1"
+
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/quantity"
 	"github.com/flex2csi/flex2csi/internal/strict"
@@ -269,7 +271,7 @@ func (m *manifests) infos() map[string]csivol.DriverInfo {
 			AttachRequired:    !spec.at("attachRequired").there() || spec.truth("attachRequired"),
 			PodInfoOnMount:    spec.truth("podInfoOnMount"),
 			RequiresRepublish: spec.truth("requiresRepublish"),
-			FSGroupPolicy:     spec.text("fsGroupPolicy"),
+			FSGroupPolicy:     storagev1.FSGroupPolicy(spec.text("fsGroupPolicy")),
 			TokensInSecrets:   spec.truth("serviceAccountTokenInSecrets"),
 		}
 		for _, t := range spec.at("tokenRequests").Items {

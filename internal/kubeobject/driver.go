@@ -16,7 +16,7 @@ func DriverInfo(o *storagev1.CSIDriver) csivol.DriverInfo {
 		AttachRequired:    ptr.Deref(o.Spec.AttachRequired, true),
 		PodInfoOnMount:    ptr.Deref(o.Spec.PodInfoOnMount, false),
 		RequiresRepublish: ptr.Deref(o.Spec.RequiresRepublish, false),
-		FSGroupPolicy:     string(ptr.Deref(o.Spec.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)),
+		FSGroupPolicy:     ptr.Deref(o.Spec.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy),
 		TokensInSecrets:   ptr.Deref(o.Spec.ServiceAccountTokenInSecrets, false),
 	}
 	for _, t := range o.Spec.TokenRequests {

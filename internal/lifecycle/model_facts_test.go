@@ -1,6 +1,10 @@
 package lifecycle
 
-import "github.com/flex2csi/flex2csi/internal/csivol"
+import (
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+)
 
 // A seen is all that a daemon sees, in a few bytes: see facts.
 type seen struct {
@@ -170,7 +174,7 @@ func (m *model) theDriver(s seen) Seen {
 			Stage: c.stage, Attach: c.route == ByController,
 			ControllerExpand: c.expand.controller, NodeExpand: c.expand.node,
 		},
-		Route: c.route, CanCluster: c.route == ByCluster, FSGroup: FSGroupFile,
+		Route: c.route, CanCluster: c.route == ByCluster, FSGroup: storagev1.FileFSGroupPolicy,
 		RepairInUse: c.repairs,
 	}}
 }

@@ -3,6 +3,8 @@ package lifecycle
 import (
 	"slices"
 
+	storagev1 "k8s.io/api/storage/v1"
+
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -504,10 +506,10 @@ func (c *plan) bound() bool { return c.target().Bound && c.mount(TheDir).Mount.M
 // csi_mounter.go, supportsFSGroup, Kubernetes v1.37.1).
 func (c *plan) wantsGroup() bool {
 	t, d := c.target(), c.driver()
-	if t.FSGroup == nil || t.ReadOnly || t.Bound && !c.taken(NodePublish) || d.Features.MountGroup || d.FSGroup == FSGroupNone {
+	if t.FSGroup == nil || t.ReadOnly || t.Bound && !c.taken(NodePublish) || d.Features.MountGroup || d.FSGroup == storagev1.NoneFSGroupPolicy {
 		return false
 	}
-	if d.FSGroup == FSGroupFile {
+	if d.FSGroup == storagev1.FileFSGroupPolicy {
 		return true
 	}
 	return c.r.FSType != "" && slices.ContainsFunc(csivol.ModesOr(c.r.AccessModes, c.r.AccessMode), ofOneNode)

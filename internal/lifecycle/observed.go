@@ -3,6 +3,8 @@ package lifecycle
 import (
 	"time"
 
+	storagev1 "k8s.io/api/storage/v1"
+
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
@@ -188,22 +190,12 @@ type Driver struct {
 	CanCluster bool
 	// FSGroup: the policy is that the fsGroup is applied here (File or, for volumes
 	// of one node with a filesystem, ReadWriteOnceWithFSType).
-	FSGroup FSGroup
+	FSGroup storagev1.FSGroupPolicy
 	// Device is the device mount path of the volume; empty without attach: true.
 	Device string
 	// RepairInUse: dead mounts are replaced even if containers have them.
 	RepairInUse bool
 }
-
-// An FSGroup is CSIDriver.spec.fsGroupPolicy.
-type FSGroup string
-
-// The policies.
-const (
-	FSGroupFile       FSGroup = "File"
-	FSGroupNone       FSGroup = "None"
-	FSGroupWithFSType FSGroup = "ReadWriteOnceWithFSType"
-)
 
 // see returns a fact. One that was not looked at is returned as if nothing were known; what
 // the rule makes of that is dropped, and first asks for the fact.

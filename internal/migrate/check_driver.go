@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 )
@@ -42,12 +43,9 @@ func (s *subject) checkDriver(_ context.Context, f *findings) error {
 	c := s.d.config
 	same("podInfo", c.PodInfo, isTrue(o.Spec.PodInfoOnMount), "podInfoOnMount")
 	same("requiresRepublish", c.RequiresRepublish, isTrue(o.Spec.RequiresRepublish), "requiresRepublish")
-	policy := string(bridgeconfig.FSGroupWithFSType)
-	if o.Spec.FSGroupPolicy != nil {
-		policy = string(*o.Spec.FSGroupPolicy)
-	}
-	if c.FSGroup != "" && string(c.FSGroup) != policy {
-		differs("fsGroup", string(c.FSGroup), "fsGroupPolicy", policy)
+	policy := ptr.Deref(o.Spec.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
+	if c.FSGroup != "" && c.FSGroup != policy {
+		differs("fsGroup", string(c.FSGroup), "fsGroupPolicy", string(policy))
 	}
 	if !c.ServiceAccountTokens && len(o.Spec.TokenRequests) > 0 {
 		differs("serviceAccountTokens", "false", "tokenRequests", "not empty")
