@@ -64,7 +64,7 @@ func (p paper) FlexOptions(ctx context.Context, name string) (flex.Options, *csi
 // ClaimUsed: the pod that is shown is there.
 func (paper) ClaimUsed(context.Context, csivol.ObjectRef, string) (bool, error) { return true, nil }
 
-// Secret stands for one of the cluster, which is nobody's business here.
+// Secret stands for a Secret of the cluster, which is not read.
 func (paper) Secret(_ context.Context, ref csivol.SecretRef) (map[string]flex.Secret, error) {
 	return map[string]flex.Secret{fmt.Sprintf("<the keys in Secret %s/%s>", ref.Namespace, ref.Name): flex.NewSecret([]byte(notKnown))}, nil
 }

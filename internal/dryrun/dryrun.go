@@ -23,8 +23,8 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// Placeholders stand for what is not known. They are no valid names, so that
-// nobody takes them for real ones.
+// Placeholders stand for what is not known. They are not valid names, so that no reader
+// takes them for real ones.
 const (
 	unknownNodeID    = "<node id, from NodeGetInfo>"
 	unknownPodUID    = "<pod-uid>"

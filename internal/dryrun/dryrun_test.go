@@ -16,7 +16,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/mapping"
 )
 
-var update = flag.Bool("update", false, "write golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestPlans: testdata/*.txtar hold a configuration, what to map, and what
 // comes out of it.

@@ -51,9 +51,8 @@ func driverOf(path string) string {
 	return name.String()
 }
 
-// splitWords splits at blanks. A word that begins with a brace is a JSON
-// object, whatever is in it; one in single quotes is as a shell takes it. A
-// bracket that was not opened ends it all.
+// splitWords splits at blanks. A JSON object is one word, with all blanks in it. Single
+// quotes are as in a shell. A closing bracket without an opening one ends the line.
 func splitWords(s string) (words []string, err error) {
 	for {
 		s = strings.TrimLeft(s, " \t")

@@ -38,9 +38,9 @@ func fromManifests(data []byte) ([]*Volume, error) {
 // kindOnly leaves the text out, which may be anything.
 func kindOnly(n strict.Node) string { return string(n.Kind) }
 
-// object is a manifest, or a part of one. What is not there is empty. It is no API type: a
-// manifest may have anything beside what is looked at, and an error names the key and the kind
-// of a value, never the value, which may be a secret.
+// object is a manifest, or a part of one. What is missing is empty. It is not an API type: a
+// manifest may have any other fields. An error names the key and the kind of a value, never
+// the value, which may be a secret.
 type object struct{ strict.Node }
 
 func (o object) at(path ...string) object {
@@ -184,7 +184,7 @@ func (m *manifests) ofPV(pv, pod object, readOnly bool) (*Volume, error) {
 		v.note("spec.flexVolume.readOnly of a PersistentVolume has no effect: the kubelet passes what the pod's claim says")
 	}
 	if len(spec.texts("mountOptions")) > 0 {
-		v.note("the kubelet refuses to mount a FlexVolume whose PersistentVolume has mountOptions; give them as the option mountOptions")
+		v.note("the kubelet refuses to mount a FlexVolume if its PersistentVolume has mountOptions; set the option mountOptions instead")
 	}
 	if spec.text("volumeMode") == "Block" {
 		v.note("the kubelet cannot give a FlexVolume to a pod as a block device")
@@ -221,7 +221,7 @@ func (m *manifests) inline(volume, pod object) (*Volume, error) {
 	}
 	v.inline = true
 	v.Options.VolumeName, v.Options.ReadOnly = name, volume.truth("flexVolume", "readOnly")
-	v.note("the volume is inline: whoever may create pods chooses its options")
+	v.note("the volume is inline: every user who may create pods chooses its options")
 	return v, nil
 }
 

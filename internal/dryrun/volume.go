@@ -50,8 +50,7 @@ func (v *Volume) assume(keys []string) {
 // notKnown stands for a secret. It is masked wherever it would be shown.
 const notKnown = "a value that flex2csi map does not know"
 
-// assumedFile stands for the files with secrets: they are those of a node, and
-// nobody's business here.
+// assumedFile stands for the files with secrets. They are on a node, and are not read.
 func assumedFile(path, key string) (map[string]flex.Secret, error) {
 	if key == "" {
 		key = "<the keys in " + path + ">"
