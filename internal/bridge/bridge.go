@@ -33,7 +33,7 @@ import (
 type Service interface {
 	NodeService
 	ControllerService
-	// Features are what the driver can do; asked anew after each reconnection.
+	// Features are what the driver can do. They are requested again after each reconnection.
 	Features(ctx context.Context) (csivol.Features, error)
 }
 
@@ -47,8 +47,8 @@ type NodeService interface {
 	NodeStats(ctx context.Context, handle, volumePath, stagingPath string) (csivol.Stats, error)
 }
 
-// ControllerService is the part that is somewhere in the cluster; of a driver
-// whose controller cannot be reached no Feature asks for it.
+// ControllerService is the part that runs anywhere in the cluster. If it cannot be
+// reached, Features has none of its capabilities.
 type ControllerService interface {
 	ControllerPublish(ctx context.Context, r csivol.AttachRequest) (publishContext map[string]string, err error)
 	ControllerUnpublish(ctx context.Context, handle, nodeID string, secrets map[string]flex.Secret) error
@@ -81,13 +81,13 @@ type Mounts interface {
 	// Size returns how many bytes the filesystem at path has, and the block device
 	// that it is on; 0: it has none. It does not wait for a filesystem that hangs.
 	Size(path string) (fs, device int64, err error)
-	// Healthy returns why what is mounted at path does not work any more, such
-	// as a filesystem whose process is gone. It does not wait for one that
-	// hangs: an os.ErrDeadlineExceeded says that no answer came, and no more.
+	// Healthy returns why the mount at path does not work any more, for example since
+	// the process of a FUSE filesystem has exited. It does not wait for one that
+	// hangs: os.ErrDeadlineExceeded only says that no answer came.
 	Healthy(path string) error
 }
 
-// PendingUnmounts are notes of unmounts that flexdriver made while nobody listened.
+// PendingUnmounts are the unmounts that flexdriver made while the daemon was down.
 type PendingUnmounts interface {
 	// Dirs returns the directories of all that can be read.
 	Dirs() []string
@@ -149,7 +149,7 @@ type FlexDriver struct {
 	// as the value of csi.storage.k8s.io/serviceAccount.tokens; nil: there are
 	// none to be had.
 	Tokens func(context.Context, csivol.Pod, []csivol.TokenRequest) (flex.Secret, error)
-	// RepairInUse replaces dead mounts of pods whose containers may run, too.
+	// RepairInUse replaces dead mounts even if containers of the pod may be running.
 	RepairInUse bool
 	Timeouts    Timeouts
 }
@@ -178,15 +178,15 @@ type Bridge struct {
 	// only, from what a record says; nil: there is none.
 	Removed func(flexDriver, csiDriver string, at csivol.Endpoints) *FlexDriver
 	// Grace is how long something may be left half-done before it is undone
-	// because nobody asks for it any more. Zero: DefaultGrace.
+	// because no call asks for it any more. Zero: DefaultGrace.
 	Grace time.Duration
 	// Attachments returns those in the cluster that are of this node's making, for
 	// Sweep; nil: there are none.
 	Attachments func(context.Context) ([]*csivol.Attachment, error)
 	// PVState returns the state of a PersistentVolume since it was mounted, and of a
-	// pod that has it; nil: nobody knows.
+	// pod that has it; nil: the state is unknown.
 	PVState func(ctx context.Context, persistentVolume string, key csivol.Key, podUID string) (csivol.PVState, error)
-	// Notify tells people what they have to look at; nil: nobody.
+	// Notify reports what needs an operator's attention; nil: nothing is reported.
 	Notify func(csivol.Notice)
 	// Measure asks the drivers that can tell how full volumes are, for metrics.
 	Measure bool
@@ -203,7 +203,7 @@ type Bridge struct {
 	byDir   map[string]csivol.Key
 	// unmarked are device mount paths of which the reconciler has removed the marker.
 	unmarked map[string]bool
-	lost     map[persistentVolume][]string // directories of volumes whose record was lost
+	lost     map[persistentVolume][]string // directories of volumes without a record
 }
 
 // Callouts returns those of one FlexVolume driver, for flex.Run.

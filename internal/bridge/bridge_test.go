@@ -120,12 +120,12 @@ func TestFailureIsUndone(t *testing.T) {
 // TestAttachedElsewhere: what has not begun is not undone. Not all drivers look
 // at the node before they detach.
 func TestAttachedElsewhere(t *testing.T) {
-	for _, inDoubt := range []bool{false, true} {
+	for _, uncertain := range []bool{false, true} {
 		n := newNode(t)
 		elsewhere := final(flex.CodeFailedPrecondition, "it is attached to node-2")
 		n.driver.fail["ControllerPublish"] = []error{elsewhere}
 		want := "ControllerPublish"
-		if inDoubt {
+		if uncertain {
 			n.driver.fail["ControllerPublish"] = []error{final(flex.CodeUnavailable, "gone"), elsewhere}
 			n.call("mount", n.podDir("p1"), options)
 			want = "ControllerPublish ControllerPublish ControllerUnpublish"

@@ -189,16 +189,17 @@ func operationOf(c *flex.Call) operation {
 	return operation{command: c.Command, dir: c.Dir, size: c.NewSize}
 }
 
-// completeCommand names the operation that works off a pending unmount; no callout does.
+// completeCommand names the operation that completes a pending unmount. No callout has
+// this name. It is in the status on the socket, so it stays as it is.
 const completeCommand flex.Command = "bury"
 
 // CompleteUnmount completes a pending unmount: a directory was unmounted while this
-// process was not there to hear of it. One that has been worked off meanwhile,
-// or that a new mount has overtaken, is nothing to do.
+// process was not running. It does nothing if the pending unmount was completed
+// meanwhile, or if the directory was mounted again.
 func (b *Bridge) CompleteUnmount(ctx context.Context, dir string) error {
 	key, ok := b.find(dir)
 	if !ok {
-		if buried, err := b.pendingUnmount(dir); err != nil || !buried {
+		if pending, err := b.pendingUnmount(dir); err != nil || !pending {
 			return err
 		}
 		if mounted, err := b.Mounts.Mounted(dir); err != nil || mounted {
@@ -209,7 +210,7 @@ func (b *Bridge) CompleteUnmount(ctx context.Context, dir string) error {
 	if b.busy(key) {
 		return nil // later, or by what is under way: no queue behind a driver that hangs
 	}
-	return b.bringTo(ctx, key, nil, operation{command: completeCommand, dir: dir}, lifecycle.Wanted{Goal: lifecycle.Bury, Dir: dir})
+	return b.bringTo(ctx, key, nil, operation{command: completeCommand, dir: dir}, lifecycle.Wanted{Goal: lifecycle.CompleteUnmount, Dir: dir})
 }
 
 // pendingUnmount reports whether dir has one.

@@ -16,14 +16,14 @@ type Attacher interface {
 	// Whatever the error, what was asked for goes on until Detach, unless it is
 	// [csivol.ErrNotBegun] of a first request.
 	Attach(ctx context.Context, a *csivol.Attachment) (csivol.Attached, error)
-	// Await waits for what somebody else asks for, and asks for nothing.
+	// Await waits for an attachment that another component requests, and requests none.
 	Await(ctx context.Context, a *csivol.Attachment) (csivol.Attached, error)
 	// Detach takes back what Attach has asked for, and returns when it is gone.
 	// What is not ours, or what the control plane has taken over, is left alone,
 	// which is success. Only Driver, Handle, Node and Name have to be there.
 	Detach(ctx context.Context, a *csivol.Attachment) error
-	// Lost reports whether an attachment that was there is gone, or is not
-	// attached any more. It asks nobody; an error says that it is not known.
+	// Lost reports whether an attachment that existed is gone, or is not attached any
+	// more. It sends no request. With an error, it is not known.
 	Lost(a *csivol.Attachment) (bool, error)
 }
 
@@ -34,7 +34,7 @@ type AttachNeed string
 // (pkg/volume/csi/csi_plugin.go, CanAttach, Kubernetes v1.37.1), and drivers
 // without a controller would wait for ever.
 const (
-	// NeedUnknown: nobody has been asked, as without access to the cluster.
+	// NeedUnknown: the cluster was not asked, for example without access to it.
 	NeedUnknown AttachNeed = ""
 	// NeedByController: there is no CSIDriver object, and the driver's having a
 	// controller service decides.
@@ -60,8 +60,8 @@ type Policy struct {
 	TokensInSecrets bool
 }
 
-// policy returns the driver's. What was never read is waited for a moment,
-// unless ctx has ended.
+// policy returns the driver's policy. If the policy was never read, policy waits for it
+// for a moment, unless ctx has ended.
 func (d *FlexDriver) policy(ctx context.Context) (Policy, error) {
 	if d.Policy == nil {
 		return Policy{}, nil

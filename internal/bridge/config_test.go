@@ -81,8 +81,8 @@ func TestTakenOverWithoutStage(t *testing.T) {
 	}
 }
 
-// TestTakenOverElsewhere: what is staged at another path than the kubelet's is
-// nobody else's to unstage, and not to be unstaged while others use the volume.
+// TestTakenOverElsewhere: a volume that is staged at another path than the kubelet's is
+// unstaged by the bridge only, and not while the kubelet's CSI plugin uses the volume.
 func TestTakenOverElsewhere(t *testing.T) {
 	n := newNode(t)
 	n.bridge.Drivers[flexDriver].StagingRoot = filepath.Join(n.dir, "plugins/kubernetes.io/csi/other")

@@ -78,7 +78,7 @@ func (b *Bridge) reach(v *volume, d *FlexDriver, w lifecycle.Wanted) error {
 // down, that of the record. What no record has needs none.
 func (b *Bridge) driverFor(d *FlexDriver, r *volstate.Record, w lifecycle.Wanted) (*FlexDriver, error) {
 	switch {
-	case d == nil && w.Goal == lifecycle.Bury && r.Targets[w.Dir] == nil:
+	case d == nil && w.Goal == lifecycle.CompleteUnmount && r.Targets[w.Dir] == nil:
 		return nil, nil //nolint:nilnil // only the directory is unmounted
 	case d == nil:
 		return b.undoer(r)

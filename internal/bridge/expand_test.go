@@ -60,7 +60,7 @@ func TestExpandTwice(t *testing.T) {
 	n.empty()
 }
 
-// TestExpandOnNodeOnly: then nobody else has seen to the size.
+// TestExpandOnNodeOnly: then no controller has expanded the volume.
 func TestExpandOnNodeOnly(t *testing.T) {
 	n := newNode(t)
 	n.driver.features.ControllerExpand = false
@@ -72,8 +72,8 @@ func TestExpandOnNodeOnly(t *testing.T) {
 	}
 }
 
-// TestExpandUnused: a driver that grows only what is not in use. Nobody calls
-// while it is not, so that claim and pods would wait for ever.
+// TestExpandUnused: a driver that expands a volume only while it is not in use. The
+// kubelet does not call then, so the claim and its pods would wait forever.
 func TestExpandUnused(t *testing.T) {
 	n := newNode(t)
 	dir := n.podDir("p1")

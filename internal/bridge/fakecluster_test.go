@@ -14,12 +14,12 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// fakeCluster attaches as a cluster does: what has been asked for goes on when
-// nobody waits any more. It is for faults that a real one does not give on
-// demand; test/cluster has the real one.
+// fakeCluster attaches as a cluster does: an attachment that was requested goes on when
+// no caller waits for it any more. It is for faults that a real cluster does not have on
+// demand; test/cluster has a real one.
 type fakeCluster struct {
 	driver *fakeDriver
-	notes  func(call string) // before each call; nil: nobody listens
+	notes  func(call string) // before each call; may be nil
 
 	mu      sync.Mutex
 	objects map[string]*object
@@ -28,7 +28,7 @@ type fakeCluster struct {
 	after   map[string]bool    // whether the request arrives before it fails
 	slow    map[string]bool    // by method: what is asked for does not come about
 	context map[string]string  // publish context of new attachments
-	lent    bool               // csivol.Attached
+	asCSI   bool               // csivol.Attached.AttachedAsCSI
 	asked   []csivol.Attachment
 	wrong   []string // what must never be asked
 }
@@ -118,7 +118,7 @@ func (c *fakeCluster) wait(ctx context.Context, name string) (csivol.Attached, e
 	o := c.objects[name]
 	if o != nil && o.done && !o.deleting {
 		defer c.mu.Unlock()
-		return csivol.Attached{Object: name, PublishContext: maps.Clone(c.context), Ours: o.ours, AttachedAsCSI: c.lent}, nil
+		return csivol.Attached{Object: name, PublishContext: maps.Clone(c.context), Ours: o.ours, AttachedAsCSI: c.asCSI}, nil
 	}
 	c.mu.Unlock()
 	<-ctx.Done()
@@ -163,7 +163,7 @@ func (c *fakeCluster) list(context.Context) (all []*csivol.Attachment, err error
 	return all, nil
 }
 
-// lose deletes all attachments, as somebody may.
+// lose deletes all attachments, as an operator may.
 func (c *fakeCluster) lose() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -52,13 +52,13 @@ func TestChangedConfiguration(t *testing.T) {
 		n.expect("goes on as it was begun", "NodePublish")
 		n.asked("the second pod", "ext4 a")
 		if !strings.Contains(log.String(), "has changed") {
-			t.Errorf("nobody is told: %s", log.String())
+			t.Errorf("the log does not say that it has changed: %s", log.String())
 		}
 		n.succeed("unmount", n.podDir("p1"))
 		n.succeed("unmount", n.podDir("p2"))
 		n.empty()
 		n.succeed("mount", n.podDir("p3"), options)
-		n.asked("when nobody had it", "ext4 b")
+		n.asked("when no pod had it", "ext4 b")
 		n.succeed("unmount", n.podDir("p3"))
 		n.empty()
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// unclearDevice is a node whose last pod has gone, of a volume with attach: true that
-// the kubelet's CSI plugin may have.
+// unclearDevice returns a node after the last pod of a volume with attach: true was
+// removed. The kubelet's CSI plugin may have the volume.
 func unclearDevice(t *testing.T) (n *node, file string) {
 	n = newNode(t)
 	n.succeed("attach", options, "node-1")

@@ -10,7 +10,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// newDirectNode is one whose driver publishes where the kubelet wants the volume.
+// newDirectNode returns a node with a driver that publishes to the directory of the kubelet.
 func newDirectNode(t *testing.T) *node {
 	n := newNode(t)
 	n.direct = true

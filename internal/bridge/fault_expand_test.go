@@ -93,7 +93,7 @@ func TestExpandNothing(t *testing.T) {
 		n, notices, args := begin(t, 1000, 0)
 		n.succeed(args...)
 		n.succeed(args...)
-		n.expect("nobody to ask", "")
+		n.expect("a driver that expands nothing", "")
 		if len(*notices) != 1 || (*notices)[0].PersistentVolume != "pv1" || !strings.Contains((*notices)[0].Message, "1000 bytes") {
 			t.Errorf("people are told: %+v", *notices)
 		}

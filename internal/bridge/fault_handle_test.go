@@ -51,8 +51,8 @@ func TestKubeletHasByHandle(t *testing.T) {
 }
 
 // TestSecondDevice: two PersistentVolumes with one handle. The second mountdevice
-// overwrote the directory of the first in the record, whose unmountdevice then
-// removed a marker and left the volume staged.
+// overwrote the directory of the first in the record. Then the unmountdevice of the
+// first removed a marker and left the volume staged.
 func TestSecondDevice(t *testing.T) {
 	n := newNode(t)
 	first, second := n.deviceDir(), filepath.Join(filepath.Dir(n.deviceDir()), "pv2")

@@ -17,7 +17,7 @@ func where() *csivol.Endpoints {
 	return &csivol.Endpoints{Node: "/run/node.sock", Controller: "/run/controller.sock"}
 }
 
-// withEndpoints is a node whose driver is found there.
+// withEndpoints returns a node with these endpoints of its driver.
 func withEndpoints(t *testing.T) *node {
 	n := newNode(t)
 	n.bridge.Drivers[flexDriver].Endpoints = where()

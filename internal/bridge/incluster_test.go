@@ -17,8 +17,8 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// clusterNode is a node whose volumes are attached through the cluster: the
-// driver's controller cannot be reached.
+// clusterNode is a node that attaches volumes through the cluster: the driver's
+// controller cannot be reached.
 type clusterNode struct {
 	*node
 	cluster *fakeCluster
@@ -62,7 +62,7 @@ func (n *clusterNode) empty() {
 	n.node.empty()
 }
 
-// wait waits for operations that nobody waits for.
+// wait waits for operations that have no caller any more.
 func (n *clusterNode) wait() {
 	n.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); n.bridge.Busy(); time.Sleep(time.Millisecond) {

@@ -12,10 +12,10 @@ import (
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
-// Records may be lost, one or all. What the node shows of their volumes is the
-// pods' directories: the driver and the name of the PersistentVolume, but not
-// its handle. So they are taken up when a call tells it, and keep the volume
-// staged and attached while that call's pod comes and goes.
+// Records may be lost, one or all. The pods' directories on the node still name the
+// driver and the PersistentVolume, but not the volume handle. So their targets are added
+// to a record when a call has the handle. Then the volume stays staged and attached when
+// the pod of that call ends.
 
 // A persistentVolume is what the path of a pod's directory tells.
 type persistentVolume struct{ flexDriver, name string }
@@ -35,7 +35,7 @@ func (b *Bridge) findLost() {
 	}
 }
 
-// adopt adds to a new record the targets whose record was lost.
+// adopt adds the targets of a lost record to a new record.
 func (b *Bridge) adopt(r *volstate.Record) {
 	pv := persistentVolume{r.FlexDriver, r.Name}
 	b.mu.Lock()

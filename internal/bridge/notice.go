@@ -49,7 +49,7 @@ func (b *Bridge) notifyPods(r *volstate.Record, reason, format string, args ...a
 	}
 }
 
-// noticeStuck tells of a volume a step of which has been in doubt for long.
+// noticeStuck reports a volume with a step that has been uncertain for a long time.
 func (b *Bridge) noticeStuck(r *volstate.Record) {
 	b.mu.Lock()
 	var since time.Time
@@ -92,6 +92,6 @@ func (x *execution) report() {
 			continue
 		}
 		log.Warn("a mount is dead")
-		x.b.notify(x.v.record, t.Pod, "VolumeCorrupted", "what is mounted for the volume does not work any more: %s; unless it is mounted anew soon, delete the pod", why)
+		x.b.notify(x.v.record, t.Pod, "VolumeCorrupted", "what is mounted for the volume does not work any more: %s; if it is not mounted again soon, delete the pod", why)
 	}
 }

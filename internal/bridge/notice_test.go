@@ -82,8 +82,8 @@ func (n *clusterNode) aged(r *volstate.Record) {
 	n.bridge.Grace = 2 * time.Hour
 }
 
-// TestTokens: a driver gets those of the pod where it wants them, anew with each
-// NodePublishVolume, and no file has them.
+// TestTokens: a driver gets the tokens of the pod where it wants them. Each
+// NodePublishVolume has new ones, and no file has them.
 func TestTokens(t *testing.T) {
 	const key = "csi.storage.k8s.io/serviceAccount.tokens"
 	for _, inSecrets := range []bool{false, true} {
@@ -108,7 +108,7 @@ func TestTokens(t *testing.T) {
 		}
 		n.reconcile()
 		if made != 2 {
-			t.Errorf("tokens were made %d times, want anew for the repetition", made)
+			t.Errorf("tokens were requested %d times, want 2: once more for the repetition", made)
 		}
 		files, _ := filepath.Glob(filepath.Join(n.dir, "state/*"))
 		for _, file := range files {

@@ -42,9 +42,9 @@ func stagingBelow(root string, key csivol.Key) string {
 	return filepath.Join(root, key.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(key.Handle))), "globalmount")
 }
 
-// device is the device mount path of a volume (kubelet, pkg/volume/flexvolume/util.go)
-// whose marker the reconciler has removed; empty: it has not. The kubelet may know the
-// path still, and then does not call mountdevice again.
+// device returns the device mount path of a volume (kubelet, pkg/volume/flexvolume/util.go)
+// if the reconciler has removed its marker, else an empty string. The kubelet may still
+// know the path, and then does not call mountdevice again.
 func (b *Bridge) device(d *FlexDriver, v *csivol.Volume) string {
 	if v == nil {
 		return ""

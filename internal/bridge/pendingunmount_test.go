@@ -19,7 +19,7 @@ func (g memoryUnmounts) Has(dir string) (bool, error) { return g[dir], nil }
 func (g memoryUnmounts) Remove(dir string) error      { delete(g, dir); return nil }
 func (g memoryUnmounts) Dirs() []string               { return slices.Sorted(maps.Keys(g)) }
 
-func TestTombstones(t *testing.T) {
+func TestCompleteUnmount(t *testing.T) {
 	n := newNode(t)
 	g := memoryUnmounts{}
 	n.bridge.PendingUnmounts = g
@@ -57,9 +57,9 @@ func TestTombstones(t *testing.T) {
 	}
 }
 
-// TestTombstoneOfWhatIsMounted: flexdriver was killed before it unmounted anything. The
+// TestCompleteUnmountOfWhatIsMounted: flexdriver was killed before it unmounted anything. The
 // kubelet, which has no answer, calls unmount again, or has the pod use what is mounted.
-func TestTombstoneOfWhatIsMounted(t *testing.T) {
+func TestCompleteUnmountOfWhatIsMounted(t *testing.T) {
 	n := newNode(t)
 	g := memoryUnmounts{}
 	n.bridge.PendingUnmounts = g
@@ -138,8 +138,8 @@ func TestMountAfterUnmountIsNotTheOneBefore(t *testing.T) {
 	n.empty()
 }
 
-// TestBuryDoesNotQueue behind a driver that hangs: it is asked again and again.
-func TestBuryDoesNotQueue(t *testing.T) {
+// TestCompleteUnmountDoesNotQueue behind a driver that hangs: it is called repeatedly.
+func TestCompleteUnmountDoesNotQueue(t *testing.T) {
 	n := newNode(t)
 	dir := n.podDir("p1")
 	n.bridge.PendingUnmounts = memoryUnmounts{}

@@ -10,7 +10,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// TestLostAttachment: pods have the volume, and somebody deletes the attachment.
+// TestLostAttachment: pods have the volume, and an operator deletes the VolumeAttachment.
 func TestLostAttachment(t *testing.T) {
 	for _, changed := range []bool{false, true} {
 		n := newClusterNode(t)
@@ -112,8 +112,8 @@ func TestReattachmentWithSecrets(t *testing.T) {
 	n.empty()
 }
 
-// TestRebootInCluster: while the node was away its volume may have been detached,
-// and attached anew.
+// TestRebootInCluster: while the node was down its volume may have been detached and
+// attached again.
 func TestRebootInCluster(t *testing.T) {
 	n := newClusterNode(t)
 	dir := n.podDir("p1")
@@ -135,7 +135,7 @@ func TestRebootInCluster(t *testing.T) {
 	n.empty()
 }
 
-// TestForeignAttachment: what somebody else has made is used, and not deleted.
+// TestForeignAttachment: an unmanaged VolumeAttachment is used, and not deleted.
 func TestForeignAttachment(t *testing.T) {
 	n := newClusterNode(t)
 	n.cluster.request(objectName, &csivol.Attachment{Driver: "csi.example.com", Handle: "h1", Node: "node-1"}, false)

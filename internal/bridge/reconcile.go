@@ -15,7 +15,7 @@ import (
 )
 
 // DefaultGrace is how long something may be left half-done before it is undone
-// because nobody asks for it any more. It exceeds the kubelet's longest pause
+// because no call asks for it any more. It exceeds the kubelet's longest pause
 // between two tries (2 min 2 s) and its wait for a pod's volumes (2 min 3 s).
 const DefaultGrace = 5 * time.Minute
 

@@ -13,8 +13,8 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// TestRecoveredForsakenTarget: a version of the record that does not know of a
-// pod whose mount failed, and whose volume directory the kubelet has removed.
+// TestRecoveredForsakenTarget: this version of the record does not have a pod. The mount
+// for that pod failed, and the kubelet has removed the pod's volume directory.
 func TestRecoveredForsakenTarget(t *testing.T) {
 	n := newNode(t)
 	n.losesForsaken()
@@ -51,8 +51,8 @@ func (n *node) losesForsaken() {
 	n.recovers(second)
 }
 
-// recovers restarts the daemon with a record that is spoilt, and whose version before
-// does not know of a target.
+// recovers restarts the daemon with a corrupted record. The version before does not have
+// one of the targets.
 func (n *node) recovers(unknown string) {
 	n.t.Helper()
 	records, _, err := n.store.Load()

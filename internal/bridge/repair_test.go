@@ -202,7 +202,7 @@ func TestRepairThatFails(t *testing.T) {
 	}
 }
 
-// TestMissingBind: somebody unmounted what the kubelet takes for mounted.
+// TestMissingBind: an operator unmounted a directory that the kubelet takes for mounted.
 func TestMissingBind(t *testing.T) {
 	n := newNode(t)
 	dir := n.podDir("p1")

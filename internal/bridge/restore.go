@@ -10,9 +10,9 @@ import (
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
-// Restore takes up the records of an earlier run. What happened in between is
-// put in doubt, which makes the next operation look: after a reboot all that
-// is mounted, otherwise what was under way.
+// Restore loads the records of an earlier run. It makes uncertain what may have changed
+// in between, so that the next operation checks it: after a reboot all mounts, otherwise
+// the steps that were under way.
 func (b *Bridge) Restore(records []*volstate.Record) {
 	for _, r := range records {
 		v := b.volume(r.Key())

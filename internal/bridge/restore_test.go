@@ -206,8 +206,8 @@ func TestClockSetBack(t *testing.T) {
 	n.empty()
 }
 
-// TestDoubtUnderAPod: what is in doubt and fails is not undone under a pod
-// that has the volume.
+// TestDoubtUnderAPod: an uncertain step that fails is not undone under a pod that has
+// the volume.
 func TestDoubtUnderAPod(t *testing.T) {
 	for _, method := range []string{"ControllerPublish", "NodeStage"} {
 		n := newNode(t)
@@ -237,8 +237,8 @@ func TestDoubtUnderAPod(t *testing.T) {
 	}
 }
 
-// TestRecoveredDirectTarget: a version of the record that does not know of a
-// pod yet, whose target is nowhere but at its own directory.
+// TestRecoveredDirectTarget: this version of the record does not have a pod yet. The
+// target of that pod exists only at its own directory.
 func TestRecoveredDirectTarget(t *testing.T) {
 	n := newNode(t)
 	n.direct = true
@@ -274,8 +274,8 @@ func TestRecoveredDirectTarget(t *testing.T) {
 	n.empty()
 }
 
-// TestLostRecords: the state directory was wiped. A pod that still has the
-// volume keeps it when another comes and goes.
+// TestLostRecords: the state directory was wiped. A pod that still has the volume keeps
+// it when another pod with the volume starts and ends.
 func TestLostRecords(t *testing.T) {
 	n := newNode(t)
 	first, second := n.podDir("p1"), n.podDir("p2")

@@ -23,7 +23,7 @@ func (d *FlexDriver) route(f csivol.Features, p Policy) (lifecycle.Route, error)
 	case d.Attach == bridgeconfig.AttachNone:
 		return lifecycle.NoRoute, nil
 	case d.Attach == bridgeconfig.AttachVA && d.Attacher != nil && p.Attach == NeedNoAttach:
-		return lifecycle.NoRoute, flex.Errorf(flex.CodeFailedPrecondition, "driver %s is configured to attach through VolumeAttachments, and the CSIDriver object %s says attachRequired: false: nobody would work them off; set attach: Auto", d.Name, d.CSIDriver)
+		return lifecycle.NoRoute, flex.Errorf(flex.CodeFailedPrecondition, "driver %s is configured to attach through VolumeAttachments, but the CSIDriver object %s has attachRequired: false: no external-attacher handles them; set attach: Auto", d.Name, d.CSIDriver)
 	case d.Attach == bridgeconfig.AttachVA && d.Attacher != nil:
 		return lifecycle.ByCluster, nil
 	case d.Attach == bridgeconfig.AttachVA:

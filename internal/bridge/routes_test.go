@@ -17,7 +17,7 @@ import (
 // TestAuto: who attaches if the configuration leaves it open.
 func TestAuto(t *testing.T) {
 	const (
-		nobody     = "NodeStage NodePublish"
+		nodeOnly   = "NodeStage NodePublish"
 		controller = "ControllerPublish NodeStage NodePublish"
 	)
 	for _, tt := range []struct {
@@ -27,13 +27,13 @@ func TestAuto(t *testing.T) {
 		endpoint, controller bool // of a controller: configured, said to exist
 		want, cluster        string
 	}{
-		{"no access, no controller", "", false, false, true, nobody, ""},
+		{"no access, no controller", "", false, false, true, nodeOnly, ""},
 		{"no access, controller", "", false, true, true, controller, ""},
 		{"the controller comes first", bridge.NeedAttach, true, true, true, controller, ""},
-		{"CSIDriver says so", bridge.NeedAttach, true, false, false, nobody, "Attach"},
-		{"CSIDriver says no", bridge.NeedNoAttach, true, false, true, nobody, ""},
-		{"no CSIDriver, a controller somewhere", bridge.NeedByController, true, false, true, nobody, "Attach"},
-		{"no CSIDriver, no controller", bridge.NeedByController, true, false, false, nobody, ""},
+		{"CSIDriver says so", bridge.NeedAttach, true, false, false, nodeOnly, "Attach"},
+		{"CSIDriver says no", bridge.NeedNoAttach, true, false, true, nodeOnly, ""},
+		{"no CSIDriver, a controller somewhere", bridge.NeedByController, true, false, true, nodeOnly, "Attach"},
+		{"no CSIDriver, no controller", bridge.NeedByController, true, false, false, nodeOnly, ""},
 	} {
 		n := newClusterNode(t)
 		d := n.bridge.Drivers[flexDriver]
@@ -54,8 +54,8 @@ func TestAuto(t *testing.T) {
 	}
 }
 
-// TestNobodyWouldAttach: a configuration that contradicts the CSIDriver object.
-func TestNobodyWouldAttach(t *testing.T) {
+// TestAttachRequiredFalse: a configuration that contradicts the CSIDriver object.
+func TestAttachRequiredFalse(t *testing.T) {
 	n := newClusterNode(t)
 	n.bridge.Drivers[flexDriver].Policy = fixed(bridge.Policy{Attach: bridge.NeedNoAttach})
 	n.fail("attachRequired: false", "mount", n.podDir("p1"), options)

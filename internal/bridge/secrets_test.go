@@ -13,7 +13,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// seeing is a driver whose RPCs are looked at.
+// seeing is a driver that records its RPCs.
 type seeing struct {
 	bridge.Service
 	deadlines map[string]time.Duration

@@ -32,7 +32,7 @@ type VolumeStatus struct {
 type OperationStatus struct {
 	Command flex.Command
 	Dir     string // or node
-	// Request is the id of the callout that started it; empty: nobody asked.
+	// Request is the id of the callout that started it; empty: no callout did.
 	Request string
 	// Since is when it was asked for, and Begun when its turn came; zero while
 	// it waits.

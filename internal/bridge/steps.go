@@ -154,7 +154,7 @@ func (x *execution) attach(s lifecycle.Step) (got lifecycle.Result, err error) {
 	if err == nil && x.w.Goal == lifecycle.Reconcile {
 		x.reattached(before, attached)
 	}
-	return lifecycle.Result{PublishContext: attached.PublishContext, Ours: attached.Ours, Lent: attached.AttachedAsCSI}, err
+	return lifecycle.Result{PublishContext: attached.PublishContext, Ours: attached.Ours, AttachedAsCSI: attached.AttachedAsCSI}, err
 }
 
 // attachmentOf is what a record says of an attachment. It is never read-only:
@@ -204,9 +204,9 @@ func (x *execution) nodeStage() error {
 	})
 }
 
-// nodeUnstage verifies that the path is free. It is not asked before whether the driver
-// stages, which a recovered record does not know: tear-down does not wait for a
-// controller, whose features those are, too.
+// nodeUnstage verifies that the path is free. It does not check first whether the driver
+// stages, which a recovered record does not have: Features need the controller as well,
+// and tear-down does not wait for a controller.
 func (x *execution) nodeUnstage() error {
 	path := x.v.record.StagingPath
 	err := x.v.rpc(x.d.Timeouts.Unstage, func(ctx context.Context) error {
@@ -404,7 +404,7 @@ func (x *execution) controllerExpand(s lifecycle.Step) (onNode bool, err error) 
 		return err
 	})
 	if s.MayFail && err != nil {
-		x.v.log.Warn("the volume could not be expanded while nobody uses it either", "bytes", size, "error", err)
+		x.v.log.Warn("the volume could not be expanded while no pod uses it either", "bytes", size, "error", err)
 	}
 	return onNode, err
 }

@@ -33,7 +33,7 @@ func (n *clusterNode) orphan(node, driver string) {
 	n.cluster.request(objectName+node+driver, &csivol.Attachment{Driver: "csi.example.com", Handle: "h1", Node: node, FlexDriver: driver, Name: "pv1"}, true)
 }
 
-// TestSweep: what nobody knows of is detached, unless something of it is here.
+// TestSweep: an attachment without a record is detached, unless the node still has the volume.
 func TestSweep(t *testing.T) {
 	n := newClusterNode(t)
 	n.succeed("mount", n.podDir("p1"), options)
@@ -47,14 +47,14 @@ func TestSweep(t *testing.T) {
 		t.Errorf("what a pod has, and no record: called %s", got)
 	}
 	n.succeed("unmount", n.podDir("p1"))
-	n.driver.staged = map[string]string{} // somebody has tidied up
+	n.driver.staged = map[string]string{} // an operator has cleaned up
 	clear(n.mounts.mounted)
 	if err := os.RemoveAll(filepath.Join(n.dir, "pods")); err != nil {
 		t.Fatal(err)
 	}
 	n.sweep()
 	if got, want := n.cluster.called(), "Detach"; got != want {
-		t.Errorf("what is nobody's: called %s, want %s", got, want)
+		t.Errorf("an attachment without a record: called %s, want %s", got, want)
 	}
 	delete(n.driver.published, n.dir)
 	clear(n.driver.published)

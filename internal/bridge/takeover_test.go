@@ -58,7 +58,7 @@ func TestKubeletHas(t *testing.T) {
 	n.mounts.set(mount, false)
 	says("not published yet", map[string]bool{"": false, "p1": false, "p2": false})
 	if n.bridge.KubeletTook(r) {
-		t.Error("nobody has it but us")
+		t.Error("the kubelet does not have it")
 	}
 }
 
@@ -93,9 +93,9 @@ func (n *node) expect(when, want string) {
 // later makes the bridge forget how long ago it was that anything happened.
 func (n *node) later() {
 	n.t.Helper()
-	fate := n.bridge.PVState
+	pvState := n.bridge.PVState
 	n.rewrite(func(r *volstate.Record) {})
-	n.bridge.Grace, n.bridge.PVState = time.Nanosecond, fate
+	n.bridge.Grace, n.bridge.PVState = time.Nanosecond, pvState
 }
 
 // TestLivingPodKeepsItsVolume: a kubelet that was restarted while the
@@ -293,7 +293,7 @@ func TestUnstagedByTheKubelet(t *testing.T) {
 	if got := n.driver.called(); !strings.Contains(got, "NodeStage") {
 		t.Errorf("called %s, and it is not staged", got)
 	}
-	// Unstaged under a pod, as of a driver whose mounts do not keep it from that.
+	// Unstaged under a pod: the mounts of some drivers do not prevent that.
 	delete(n.driver.staged, "h1")
 	n.mounts.set(filepath.Join(filepath.Dir(file), "globalmount"), false)
 	n.succeed("mount", n.podDir("p2"), options)
@@ -303,12 +303,12 @@ func TestUnstagedByTheKubelet(t *testing.T) {
 	n.empty()
 }
 
-// TestLent: the control plane has the volume attached as a CSI one, from before a
-// roll-back, and detaches it when the kubelet's CSI plugin lets go. If that is while
-// the volume is published the pod does not get to see it.
-func TestLent(t *testing.T) {
+// TestAttachedAsCSI: the control plane has had the volume attached as a CSI volume since
+// before a rollback, and detaches it when the kubelet's CSI plugin releases it. If that
+// happens while the volume is published, the pod does not get the volume.
+func TestAttachedAsCSI(t *testing.T) {
 	n := newClusterNode(t)
-	n.cluster.set(func() { n.cluster.lent = true })
+	n.cluster.set(func() { n.cluster.asCSI = true })
 	file := n.takeOver()
 	n.driver.between = func() { _ = os.Remove(file) }
 	dir := n.podDir("p1")
@@ -321,14 +321,14 @@ func TestLent(t *testing.T) {
 	if asked := n.cluster.asked; !asked[0].KubeletHolds || asked[len(asked)-1].KubeletHolds {
 		t.Errorf("asked for %+v", asked)
 	}
-	n.cluster.set(func() { n.cluster.lent = false })
+	n.cluster.set(func() { n.cluster.asCSI = false })
 	n.driver.between = nil
 	n.succeed("mount", dir, options)
 	n.succeed("unmount", dir)
 	n.empty()
 
 	// A kubelet that was restarted has forgotten what is staged, and not what a pod has.
-	n.cluster.set(func() { n.cluster.lent = true })
+	n.cluster.set(func() { n.cluster.asCSI = true })
 	file = n.takeOver()
 	if s := n.call("mount", dir, options); s.Status != flex.StatusFailure || s.Code != flex.CodeUnavailable || n.mounts.mounted[dir] {
 		t.Errorf("mount of what the kubelet may have forgotten: %+v", s)
@@ -341,7 +341,7 @@ func TestLent(t *testing.T) {
 	if got := n.cluster.called(); got != "" {
 		t.Errorf("called %s for what the control plane has", got)
 	}
-	// What was left to it is asked for anew by the next pod.
+	// The next pod requests again what was left to the control plane.
 	n.succeed("mount", n.podDir("p2"), options)
 	if got := n.cluster.called(); got != "Attach" {
 		t.Errorf("called %q, and the attachment may be about to go", got)
@@ -354,11 +354,11 @@ func TestLent(t *testing.T) {
 	n.empty()
 }
 
-// TestLentTwice: a mount that fails may be repeated when the kubelet's CSI plugin
-// has let go of what was only lent.
-func TestLentTwice(t *testing.T) {
+// TestAttachedAsCSIRepeated: a mount that failed may be repeated after the kubelet's CSI
+// plugin has released the volume.
+func TestAttachedAsCSIRepeated(t *testing.T) {
 	n := newClusterNode(t)
-	n.cluster.set(func() { n.cluster.lent = true })
+	n.cluster.set(func() { n.cluster.asCSI = true })
 	file := n.takeOver()
 	n.driver.fail["NodeStage"] = []error{final(flex.CodeAborted, "it is being unstaged")}
 	dir := n.podDir("p1")
@@ -369,7 +369,7 @@ func TestLentTwice(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	n.cluster.set(func() { n.cluster.lent = false })
+	n.cluster.set(func() { n.cluster.asCSI = false })
 	n.succeed("mount", dir, options)
 	if got := n.cluster.called(); got != "Attach" {
 		t.Errorf("called %q, and the attachment may be about to go", got)
@@ -378,10 +378,11 @@ func TestLentTwice(t *testing.T) {
 	n.empty()
 }
 
-// TestLentHalfWay: a mount whose NodePublishVolume may have been done, or not, and
-// whoever asked for the attachment after that, made the record forget that it was
-// only lent. The next mount did not ask, and it was detached under the pod.
-func TestLentHalfWay(t *testing.T) {
+// TestAttachedAsCSIUncertain: the NodePublishVolume of a mount is uncertain, and another
+// operation requests the attachment after it. The record used to forget that the control
+// plane may detach the volume. The next mount did not request the attachment, and the
+// volume was detached under the pod.
+func TestAttachedAsCSIUncertain(t *testing.T) {
 	for name, again := range map[string]func(n *clusterNode, dir string){
 		"reconcile": func(n *clusterNode, _ string) { n.reconcile() },
 		"mount":     func(n *clusterNode, dir string) { n.fail("no answer", "mount", dir, options) },
@@ -392,7 +393,7 @@ func TestLentHalfWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newClusterNode(t)
-			n.cluster.set(func() { n.cluster.lent = true })
+			n.cluster.set(func() { n.cluster.asCSI = true })
 			file := n.takeOver()
 			n.driver.fail["NodePublish"] = []error{final(flex.CodeDeadlineExceeded, "no answer"), final(flex.CodeDeadlineExceeded, "no answer")}
 			dir := n.podDir("p1")
@@ -403,7 +404,7 @@ func TestLentHalfWay(t *testing.T) {
 				t.Fatal(err)
 			}
 			n.driver.fail["NodePublish"] = nil
-			n.cluster.set(func() { n.cluster.lent = false })
+			n.cluster.set(func() { n.cluster.asCSI = false })
 			n.succeed("mount", dir, options)
 			if got := n.cluster.called(); got != "Attach" {
 				t.Errorf("called %q, and the attachment may be about to go", got)

@@ -88,9 +88,9 @@ func (b *Bridge) volumeLocked(key csivol.Key) *volume {
 	return v
 }
 
-// inTurn has f done on the volume, when its turn comes, and waits for it no longer
-// than ctx allows. f goes on when the caller has left; whoever asks for the
-// same meanwhile waits for the same f.
+// inTurn runs f on the volume when its turn comes, and waits for it no longer than ctx
+// allows. f continues when the caller has left. A caller that asks for the same
+// meanwhile waits for the same f.
 func (b *Bridge) inTurn(ctx context.Context, key csivol.Key, op operation, f func(*volume) error) error {
 	running, joined := b.start(ctx, key, op, f)
 	if joined {
@@ -181,13 +181,13 @@ func (b *Bridge) run(v *volume, p *inProgress, f func(*volume) error) {
 	p.err = errors.Join(p.err, b.saveOutcome(v))
 }
 
-// awaited reports whether anybody still wants to hear what comes of the
-// operation that has the turn.
+// awaited reports whether a caller still waits for the result of the operation that
+// has the turn.
 func (v *volume) awaited() bool { return v.current.callers.Load() > 0 }
 
-// finish takes an operation off its volume, and the volume off the list if
-// there is nothing left of it. Nobody can be waiting for its turn then: who
-// waits is among the operations.
+// finish removes an operation from its volume, and the volume from the list if nothing
+// is left of it. Then no caller waits for its turn: such a caller would be among the
+// operations.
 func (b *Bridge) finish(v *volume, p *inProgress) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -259,7 +259,7 @@ func (b *Bridge) show(v *volume) {
 	}
 }
 
-// byDirectory returns the volume whose record names a directory of the kubelet.
+// byDirectory returns the volume with a record that names a directory of the kubelet.
 func (b *Bridge) byDirectory(dir string) (csivol.Key, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -288,8 +288,8 @@ func (b *Bridge) find(dir string) (csivol.Key, bool) {
 // settlePause is that between two looks at what is under way.
 const settlePause = 10 * time.Millisecond
 
-// Settle waits until no operation is under way, of which none begins any more
-// when nobody calls and Context has ended. Then nothing is written down any more.
+// Settle waits until no operation is under way. None begins any more when there are no
+// callers and Context has ended. Then no record is written any more.
 func (b *Bridge) Settle(ctx context.Context) error {
 	ticker := time.NewTicker(settlePause)
 	defer ticker.Stop()

@@ -21,7 +21,7 @@ func errUnreachable(dir, kubeletDir string, err error) error {
 }
 
 func errStageDead(r *volstate.Record, pods []string) error {
-	return flex.Errorf(flex.CodeFailedPrecondition, "volume %s: what its driver staged on this node is dead, most likely since the driver was restarted, and pods still hold it; delete these pods, and it will be staged anew: %s", r.Key(), strings.Join(pods, ", "))
+	return flex.Errorf(flex.CodeFailedPrecondition, "volume %s: what its driver staged on this node is dead, most likely since the driver was restarted, and pods still hold it; delete these pods, and it is staged again: %s", r.Key(), strings.Join(pods, ", "))
 }
 
 func errSilent(r *volstate.Record, err error) error {
@@ -32,7 +32,7 @@ func errPodGone(dir string) error {
 	return flex.Errorf(flex.CodeNotFound, "%s, which the kubelet makes for a pod's volumes, is gone: so is the pod", filepath.Dir(dir))
 }
 
-func errLent(r *volstate.Record) error {
+func errBeingDetached(r *volstate.Record) error {
 	return flex.Errorf(flex.CodeUnavailable, "VolumeAttachment %s of volume %s is being deleted by the control plane, or is about to be, now that the kubelet's CSI plugin has let go of the volume; it is attached again by the next call", r.Object, r.Key())
 }
 

@@ -34,9 +34,9 @@ const (
 	Expand        Goal = "expandfs"
 	// Reconcile wants what pods have to have, and an end of what no pod wants any more.
 	Reconcile Goal = "reconcile"
-	// Bury completes a pending unmount: flexdriver has unmounted a directory while no
-	// daemon was there, and left a tombstone.
-	Bury Goal = "bury"
+	// CompleteUnmount completes a pending unmount: flexdriver has unmounted a directory
+	// while the daemon was down.
+	CompleteUnmount Goal = "completeunmount"
 )
 
 // Wanted is a goal, and for what.
@@ -177,7 +177,7 @@ type Rule struct {
 	next func(*plan) *Step
 }
 
-// A plan is one look for the next step.
+// A plan is one search for the next step.
 type plan struct {
 	r       *volstate.Record
 	o       *Observed
@@ -186,13 +186,13 @@ type plan struct {
 	without []string
 	missing *Fact
 
-	// Kept for the rules that come later in the same look.
+	// Kept for the rules that come later in the same search.
 	sorted []string
 	ill    *ailing
 }
 
-// first returns the step of the first rule that applies. A rule that wants to know
-// what was not looked at has it looked at.
+// first returns the step of the first rule that applies. If a rule needs a fact that
+// was not observed yet, the step asks for that fact.
 func (c *plan) first(rules []Rule) *Step {
 	for _, rule := range rules {
 		if slices.Contains(c.without, rule.Name) {

@@ -22,7 +22,7 @@ type model struct {
 	known   map[uint64]bool
 	ways    []way
 	settled [podCount + 1]map[uint64]bool
-	settles bool // what can be done was done, some of it in vain: time passes
+	settles bool // what can be done was done, some of it without success: time passes
 	most    int  // states; 0: all of them
 	bounds  budget
 
@@ -47,9 +47,9 @@ type moveKind uint8
 
 const (
 	progress moveKind = iota // it happens, sooner or later
-	patience                 // somebody waits no longer
+	patience                 // a caller stops waiting
 	hours                    // the grace period passes
-	choice                   // somebody wants something
+	choice                   // a user or a controller changes what it wants
 	fault                    // bounded
 )
 

@@ -19,7 +19,7 @@ func (m *model) waitStep(g *moves, i int, k Kind) {
 	case k == DeleteAttachment:
 		m.deleteStep(g, i, done)
 	case va.there && va.attached && !va.deleting && !leaves:
-		done("", Result{Ours: va.ours, Lent: va.listed && n.plugin.file, PublishContext: map[string]string{"device": "x"}})
+		done("", Result{Ours: va.ours, AttachedAsCSI: va.listed && n.plugin.file, PublishContext: map[string]string{"device": "x"}})
 	case k == AskAttachment && !va.there && !g.from.away && m.free(&g.from, i):
 		g.add(progress, m.stepLabel(i, n, ": made"), func(w *world, e *event) {
 			m.called(w, i, e)

@@ -107,8 +107,8 @@ func (m *model) reconcile(g *moves, i int) {
 	n := &g.from.nodes[i]
 	for p := range m.c.pods {
 		if n.stones[p] {
-			g.add(progress, label{node: i, pod: p + 1, text: "the daemon works off the tombstone"}, func(w *world, e *event) {
-				m.begin(w, i, Bury, uint8(p), false, e)
+			g.add(progress, label{node: i, pod: p + 1, text: "the daemon completes the pending unmount"}, func(w *world, e *event) {
+				m.begin(w, i, CompleteUnmount, uint8(p), false, e)
 			})
 		}
 	}

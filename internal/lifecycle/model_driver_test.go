@@ -220,7 +220,7 @@ func (m *model) bind(w *world, n *node, p uint8) *failing {
 	return nil
 }
 
-// dropStep: the record is written before the tombstone goes.
+// dropStep: the record is written before the pending unmount is removed.
 func (m *model) dropStep(g *moves, i int) {
 	n := &g.from.nodes[i]
 	p := n.op.step.place

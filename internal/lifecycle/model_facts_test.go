@@ -15,7 +15,7 @@ type seen struct {
 	age                                                 uint8 // of vol_data.json
 	pods                                                [podCount]podPhase
 	ran                                                 [podCount]bool
-	pvStates                                            [podCount]fate
+	pvStates                                            [podCount]observedPV
 	deviceNext                                          bool
 	stones, same, turn                                  [podCount]bool
 	other, lost, secrets, noClaim                       bool
@@ -23,8 +23,8 @@ type seen struct {
 	grown                                               bool // the filesystem has the new size
 }
 
-// A fate is a csivol.PVState.
-type fate struct{ replaced, gone, lives, next bool }
+// An observedPV is a csivol.PVState.
+type observedPV struct{ replaced, gone, lives, next bool }
 
 // see is what the daemon of a node sees of the world.
 func (m *model) see(w *world, i int) seen {
@@ -44,18 +44,18 @@ func (m *model) see(w *world, i int) seen {
 		}
 		s.pluginPods = s.pluginPods || n.plugin.data[p]
 		s.dirs[p], s.targets[p], s.pods[p] = n.binds[p], n.published[p], w.pods[p].phase
-		s.pvStates[p] = m.fate(w, i, p)
+		s.pvStates[p] = m.observedPV(w, i, p)
 		s.ran[p] = w.pods[p].ran
 		s.same[p] = n.plugin.pods[p] == alive && n.published[p] == alive
 		s.noClaim = s.noClaim && !w.pods[p].alive()
 	}
-	s.deviceNext = m.fate(w, i, podCount).next
+	s.deviceNext = m.observedPV(w, i, podCount).next
 	return s
 }
 
-// fate is what the API server says of the PersistentVolume and the pods of a node.
-// What is not known is as if nothing had become of it.
-func (m *model) fate(w *world, i, pod int) (f fate) {
+// observedPV is what the API server says of the PersistentVolume and the pods of a node.
+// If that is not known, it is as if nothing had changed.
+func (m *model) observedPV(w *world, i, pod int) (f observedPV) {
 	if w.away || w.pv == pvFlex {
 		return f
 	}
@@ -71,7 +71,7 @@ func (m *model) fate(w *world, i, pod int) (f fate) {
 	return f
 }
 
-func (f fate) real() csivol.PVState {
+func (f observedPV) real() csivol.PVState {
 	r := csivol.PVState{Gone: f.gone}
 	if f.replaced {
 		r.Replaced = "is another one by now"
@@ -94,7 +94,7 @@ func (m *model) facts(s seen) map[Fact]Seen {
 		{What: TheDevice}:                         at(s.device, true),
 		{What: TheDir, Dir: deviceDir}:            at(s.device, true),
 		{What: TheTarget, Dir: deviceDir}:         at(s.device, true),
-		{What: ThePVState, Dir: deviceDir}:        {PVState: fate{next: s.deviceNext}.real()},
+		{What: ThePVState, Dir: deviceDir}:        {PVState: observedPV{next: s.deviceNext}.real()},
 		{What: ThePVState}:                        {},
 		{What: TheAttachment}:                     {Yes: s.lost},
 		{What: TheSecrets}:                        {Yes: s.secrets},

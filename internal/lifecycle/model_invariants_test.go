@@ -16,7 +16,7 @@ func invariants() []invariant {
 		{"unmount", "Success of unmount only if nothing of ours is left there", falseUnmount},
 		{"expand", "Success of expansion only if the filesystem has the size", falseExpand},
 		{"one-node", "never two nodes attached for a single-node access mode", twoNodes},
-		{"others", "never a step on what belongs to somebody else", touchesOthers},
+		{"others", "never a step on what the control plane, the kubelet's CSI plugin or another volume owns", touchesOthers},
 		{"silence", "what only does not answer is not taken away from a pod that is to have it, and nothing is begun on it", disturbsSilent},
 		{"circles", "the planner always comes to a step that does something, or to an end, and never panics", func(_ *model, _ *world, mv *move) bool { return mv.event.circles }},
 	}
@@ -68,7 +68,7 @@ func falseMount(m *model, before *world, mv *move) bool {
 // about to be detached. What happens between that and the bind is outside.
 func (m *model) bindsDetached(w *world, i int) bool {
 	va := w.nodes[i].va
-	leaves := w.nodes[i].op.lent && va.listed && !m.pluginInUse(w, i)
+	leaves := w.nodes[i].op.attachedAsCSI && va.listed && !m.pluginInUse(w, i)
 	return m.c.route == ByCluster && !w.away && (!va.attached || va.deleting || leaves)
 }
 
@@ -88,8 +88,8 @@ func falseUnmount(m *model, _ *world, mv *move) bool {
 	return n.binds[e.place] != nothing || n.published[e.place] != nothing || m.leaves(n)
 }
 
-// leaves reports whether the last unmount has left what nobody else will end: a
-// detach through the cluster goes on by itself.
+// leaves reports whether the last unmount has left something that no other process
+// ends. A detach through the cluster continues by itself.
 func (m *model) leaves(n *node) bool {
 	if n.down || m.c.device || m.c.migrates || n.saved.targets[0].there || n.saved.targets[1].there || n.published[0] != nothing || n.published[1] != nothing {
 		return false

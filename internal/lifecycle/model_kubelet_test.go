@@ -118,7 +118,7 @@ func (m *model) mountCall(g *moves, i, p int) {
 	at := func(text string) label { return label{node: i, pod: p + 1, text: text} }
 	switch shown := m.shownTo(n, p); {
 	case shown == dead || shown == silent || p == 1 && n.other && n.dirs[p]:
-		// It fails before anybody is called, or goes on as somebody else's.
+		// It fails before any call, or continues as the mount of another volume.
 	case shown != nothing:
 		g.add(progress, at("the kubelet finds the directory mounted, and calls nothing"), func(w *world, e *event) {
 			w.nodes[i].kubelet.pods[p] = mounted
@@ -150,13 +150,13 @@ func (m *model) unmountCall(g *moves, i, p int) {
 		n.stones[p], n.binds[p], n.published[p] = true, nothing, nothing
 		n.group[p], n.call = false, call{}
 	}
-	g.add(progress, at("flexdriver unmounts without a daemon, and leaves a tombstone"), func(w *world, e *event) {
+	g.add(progress, at("flexdriver unmounts without a daemon, and leaves a pending unmount"), func(w *world, e *event) {
 		alone(w, e)
 		m.answer(w, i, Unmount, uint8(p), true)
 		e.ended, e.goal, e.place, e.ok, e.awaited = true, Unmount, uint8(p), true, true
 	})
 	if g.from.left.leave > 0 {
-		g.add(fault, at("flexdriver leaves a tombstone, and is killed"), func(w *world, _ *event) {
+		g.add(fault, at("flexdriver leaves a pending unmount, and is killed"), func(w *world, _ *event) {
 			w.left.leave--
 			w.nodes[i].stones[p] = true
 			w.nodes[i].kubelet.pods[p] = uncertain

@@ -9,7 +9,7 @@ func missedIn(rule string) string {
 		"undo-failed": "direct", "other-volume": "other volume", "claim": "two volumes", "pod-lives": "migration",
 		"unproven": "expansion, node alone", "release-unwanted-volume": "device", "last-target": "one pod", "unstage": "two volumes",
 		"controller-unpublish": "callouts", "unmark": "callouts", "controller-publish": "callouts", "other-secrets": "secrets",
-		"unseen-direct": "direct, callers leave", "lent-taken": "migration, cluster", "bind": "two volumes",
+		"unseen-direct": "direct, callers leave", "attachment-lost": "migration, cluster", "bind": "two volumes",
 		"repair-bring": "dead targets", "without-the-dead": "dead mounts", "undo-direct": "direct", "disagree": "two volumes",
 		"driver-away": "driver away", "expanded": "expansion", "node-expand": "expansion",
 		"unknown-target": "one pod", "unpublish": "two volumes", "other-stage": "migration, own stage", "unclear": "migration",

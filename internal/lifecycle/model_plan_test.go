@@ -14,18 +14,18 @@ import (
 // An op is the operation that a daemon is at: what Observed keeps of it, and the
 // step that is decided and not taken.
 type op struct {
-	goal     uint8 // of goals; 0: none
-	dir      uint8 // of places
-	awaited  bool
-	lent     bool
-	nodeGrow bool
-	taken    [placeCount]uint64 // kinds
-	failures [3]failing
-	failed   uint8
-	step     doing
-	endless  bool // more has failed than can be kept
-	begun    bool // something of the step goes on without the daemon
-	before   bool // something was attached, or half so, before the step
+	goal          uint8 // of goals; 0: none
+	dir           uint8 // of places
+	awaited       bool
+	attachedAsCSI bool
+	nodeGrow      bool
+	taken         [placeCount]uint64 // kinds
+	failures      [3]failing
+	failed        uint8
+	step          doing
+	endless       bool // more has failed than can be kept
+	begun         bool // something of the step goes on without the daemon
+	before        bool // something was attached, or half so, before the step
 }
 
 // A failing is a Failure.
@@ -49,7 +49,7 @@ const (
 )
 
 func goals() []Goal {
-	return []Goal{"", Mount, Unmount, MountDevice, UnmountDevice, Attach, Detach, Expand, Reconcile, Bury}
+	return []Goal{"", Mount, Unmount, MountDevice, UnmountDevice, Attach, Detach, Expand, Reconcile, CompleteUnmount}
 }
 
 func kinds() []Kind {
@@ -94,7 +94,7 @@ func (m *model) placeOf(dir string) uint8 {
 func (m *model) observed(o op, facts map[Fact]Seen) *Observed {
 	real := &Observed{
 		Now: now(), Grace: grace, Awaited: o.awaited, KubeletDir: "/k", KubeletStaging: stagingDir,
-		Taken: map[Deed]bool{}, Lent: o.lent, NodeExpansionRequired: o.nodeGrow, Facts: facts,
+		Taken: map[Deed]bool{}, AttachedAsCSI: o.attachedAsCSI, NodeExpansionRequired: o.nodeGrow, Facts: facts,
 	}
 	for place, bits := range o.taken {
 		for i, kind := range m.kinds {
@@ -129,7 +129,7 @@ func (m *model) keep(o *op, real *Observed) {
 	for deed := range real.Taken {
 		o.taken[m.placeOf(deed.Dir)] |= 1 << number(m.kinds, deed.Kind)
 	}
-	o.lent, o.nodeGrow = real.Lent, real.NodeExpansionRequired
+	o.attachedAsCSI, o.nodeGrow = real.AttachedAsCSI, real.NodeExpansionRequired
 	if len(real.Failures) > len(o.failures) { // it goes on as if nothing had failed
 		o.endless, real.Failures = true, real.Failures[:len(o.failures)]
 	}
@@ -258,7 +258,7 @@ func (m *model) conclude(n *node, got Result, failed *failing) {
 }
 
 // acts reports whether a step does something outside of the record. The end of a
-// target is written down before its tombstone goes.
+// target is recorded before its pending unmount is removed.
 func acts(k Kind) bool {
 	switch k {
 	case Claim, NoteOwner, LeaveToKubelet, ForgetStage, ForgetAttachment, NoteAilments, NoteExpanded:

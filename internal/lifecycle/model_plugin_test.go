@@ -15,8 +15,8 @@ func (m *model) csi(g *moves, i int) {
 	}
 }
 
-// pluginActs: a driver does one thing with a volume at a time. What happens between a
-// look and the system call that follows is outside.
+// pluginActs: a driver does one thing with a volume at a time. What happens between an
+// observation and the system call that follows is outside.
 func (m *model) pluginActs(g *moves, i int) {
 	switch m.kinds[g.from.nodes[i].op.step.kind] {
 	case NodeStage, NodeUnstage, Unbind, RemoveVolData:

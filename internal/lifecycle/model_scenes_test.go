@@ -151,7 +151,7 @@ func mountScenes() []scene {
 		{"stage-dead-in-use", "the error names the pods that keep a dead stage", func(q *question) {
 			q.goal(Mount, dirB)
 			q.see(TheStage, "", Seen{Mount: Dead, Err: errDead})
-		}, Refuse, "delete these pods, and it will be staged anew: n/a"},
+		}, Refuse, "delete these pods, and it is staged again: n/a"},
 		{"no-route", "a volume is not staged where it cannot be attached", func(q *question) {
 			q.pending()
 			q.driver.Route, q.driver.RouteErr = ByController, errAway
@@ -196,11 +196,11 @@ func mountScenes() []scene {
 
 func unmountScenes() []scene {
 	return []scene{
-		{"buried", "a tombstone that is gone takes nothing from the mount that goes on", func(q *question) {
+		{"unmount-completed", "a pending unmount that is gone takes nothing from the mount that goes on", func(q *question) {
 			q.pending()
 			q.o.Taken = map[Deed]bool{}
 			q.t.Publish = volstate.Doing
-			q.goal(Bury, dirA)
+			q.goal(CompleteUnmount, dirA)
 		}, Done, ""},
 		{"note-owner", "who ends the volume is written down while it is still mounted", func(q *question) { q.goal(Unmount, dirA) }, NoteOwner, ""},
 		{"grow-unused", "a volume that grows only unused does so after its last pod", func(q *question) {

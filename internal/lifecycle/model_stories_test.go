@@ -124,11 +124,11 @@ func toldStories() []toldStory {
 			"node-1 pod a: the kubelet's CSI plugin writes", "the PersistentVolume is deleted", "node-1 the kubelet's CSI plugin unstages",
 			"node-1 pod a: NodePublishVolume", "node-1 pod a: unbind: failed", "the PersistentVolume is created as a FlexVolume",
 		}},
-		{"a tombstone of a pod that has its volume again", "migration", budget{swap: 1, crash: 1, restart: 1, leave: 1}, []string{
+		{"a pending unmount of a pod that has its volume again", "migration", budget{swap: 1, crash: 1, restart: 1, leave: 1}, []string{
 			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 pod a: bind", "node-1 the daemon dies",
 			"node-1 pod a: the kubelet starts the containers", "node-1 the kubelet restarts", "the PersistentVolume is deleted",
-			"node-1 pod a: flexdriver leaves a tombstone, and is killed", "node-1 the daemon starts",
-			"the PersistentVolume is created as a FlexVolume", "node-1 pod a: the daemon works off the tombstone", "node-1 pod a: unbind",
+			"node-1 pod a: flexdriver leaves a pending unmount, and is killed", "node-1 the daemon starts",
+			"the PersistentVolume is created as a FlexVolume", "node-1 pod a: the daemon completes the pending unmount", "node-1 pod a: unbind",
 		}},
 		{"forgotten with a stage that was half done", "migration", budget{swap: 1, crash: 1, restart: 1, rpc: 1}, []string{
 			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 NodeStageVolume: done, and the daemon dies",

@@ -348,15 +348,15 @@ func stageRules() []Rule {
 			return c.first(unstageRules())
 		}},
 		{"other-secrets", "NodeStageVolume may have succeeded with secrets that changed since, and no target is published", "first [unstage the volume]", func(c *plan) *Step {
-			inDoubt := c.r.Stage == volstate.Doing || c.r.Stage == volstate.Undoing
-			if c.staged() || !inDoubt || c.publishedElsewhere() || c.owner(false) != volstate.Ours || !c.see(TheSecrets, "").Yes {
+			uncertain := c.r.Stage == volstate.Doing || c.r.Stage == volstate.Undoing
+			if c.staged() || !uncertain || c.publishedElsewhere() || c.owner(false) != volstate.Ours || !c.see(TheSecrets, "").Yes {
 				return nil
 			}
 			return c.first(unstageRules())
 		}},
 		{"stages-no-more", "the driver no longer has STAGE_UNSTAGE_VOLUME, the stage is uncertain, and no target is published", "first [unstage the volume]: NodeStageVolume cannot be repeated", func(c *plan) *Step {
-			inDoubt := c.r.Stage == volstate.Doing || c.r.Stage == volstate.Undoing
-			if c.driver().Features.Stage || !inDoubt || c.publishedElsewhere() {
+			uncertain := c.r.Stage == volstate.Doing || c.r.Stage == volstate.Undoing
+			if c.driver().Features.Stage || !uncertain || c.publishedElsewhere() {
 				return nil
 			}
 			return c.first(unstageRules())
@@ -461,11 +461,11 @@ func (c *plan) before() bool {
 // it staged is not (kubernetes/kubernetes#85476).
 func keptRules() []Rule {
 	return []Rule{
-		{"lent-taken", "after NodePublishVolume the attachment is gone, or it is the attach-detach controller's for a CSI volume that the kubelet's CSI plugin has for no pod any more", "fail: the next mount attaches it again", func(c *plan) *Step {
-			if c.target().Bound || !(c.o.Lent && !c.plugin().Pods || c.lost()) {
+		{"attachment-lost", "after NodePublishVolume the attachment is gone, or it is the attach-detach controller's for a CSI volume that the kubelet's CSI plugin has for no pod any more", "fail: the next mount attaches it again", func(c *plan) *Step {
+			if c.target().Bound || !(c.o.AttachedAsCSI && !c.plugin().Pods || c.lost()) {
 				return nil
 			}
-			s := fail(errLent(c.r))
+			s := fail(errBeingDetached(c.r))
 			s.DoubtAttachment = true
 			return s
 		}},

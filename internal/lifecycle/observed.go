@@ -9,8 +9,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
-// Observed is what was seen of a volume and of its operation. Facts that cost a
-// look are looked at when a rule wants them (Look); a step makes all of them old.
+// Observed is what was seen of a volume and of its operation. Facts that cost I/O are
+// observed when a rule needs them (Look). After a step all of them are stale.
 type Observed struct {
 	// Now is when it was seen, and Grace how long something may be left half-done
 	// before it is undone because no call asks for it any more.
@@ -28,13 +28,13 @@ type Observed struct {
 	Taken map[Deed]bool
 	// Failures are those of the operation's steps, the first one first.
 	Failures []Failure
-	// Lent: the attachment was got while the control plane has the volume attached
-	// as a CSI volume, too, and may detach it.
-	Lent bool
+	// AttachedAsCSI: the control plane has the volume attached as a CSI volume, too,
+	// and may detach it ([csivol.Attached]).
+	AttachedAsCSI bool
 	// NodeExpansionRequired is what ControllerExpandVolume has answered.
 	NodeExpansionRequired bool
 
-	// Facts are those that were looked at since the last step.
+	// Facts are those that were observed since the last step.
 	Facts map[Fact]Seen
 }
 
@@ -88,7 +88,7 @@ const (
 	// ThePVState: what became of the PersistentVolume.
 	ThePVState What = "the PersistentVolume"
 	// ThePendingUnmount: whether flexdriver has unmounted the directory meanwhile.
-	ThePendingUnmount What = "the tombstone"
+	ThePendingUnmount What = "the pending unmount"
 	// TheOther: whether the directory belongs to another volume.
 	TheOther What = "another volume"
 	// TheAttachment: whether the VolumeAttachment is lost.
@@ -131,7 +131,7 @@ type Seen struct {
 // A MountState is what is at a path.
 type MountState string
 
-// The states. Unknown comes with an error, or the fact was not looked at yet (see).
+// The states. Unknown comes with an error, or the fact was not observed yet (see).
 const (
 	Unknown    MountState = ""
 	NoDir      MountState = "no directory"
@@ -197,8 +197,8 @@ type Driver struct {
 	RepairInUse bool
 }
 
-// see returns a fact. One that was not looked at is returned as if nothing were known; what
-// the rule makes of that is dropped, and first asks for the fact.
+// see returns a fact. A fact that was not observed yet is returned as unknown. Then first
+// drops the result of the rule and asks for the fact.
 func (c *plan) see(what What, dir string) Seen {
 	f := Fact{What: what, Dir: dir}
 	seen, ok := c.o.Facts[f]
@@ -211,7 +211,7 @@ func (c *plan) see(what What, dir string) Seen {
 func (c *plan) driver() *Driver {
 	d := c.see(TheDriver, "").Driver
 	if d == nil {
-		return &Driver{} // not looked at, or an error that was refused before
+		return &Driver{} // not observed yet, or an error that was refused before
 	}
 	return d
 }

@@ -27,7 +27,7 @@ func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (d
 		}
 	case AskAttachment, AwaitAttachment:
 		r.Attach, r.NodeID, r.Object = volstate.Doing, p.NodeID, p.Object
-		// Whose it will be is known when it is there; until then it may be ours.
+		// Its owner is known when it exists; until then it may be ours.
 		r.Foreign = s.Kind == AwaitAttachment
 		asked(r, w)
 	case ControllerUnpublish, DeleteAttachment:
@@ -223,8 +223,8 @@ func differentModes(r *volstate.Record, want *csivol.Volume) bool {
 // A Result is what came of a step that has succeeded.
 type Result struct {
 	PublishContext map[string]string
-	// Ours: flex2csi has made the VolumeAttachment. Lent: see [Observed].
-	Ours, Lent bool
+	// Ours: flex2csi created the VolumeAttachment. AttachedAsCSI: see [Observed].
+	Ours, AttachedAsCSI bool
 	// StageMounted: something is mounted at the staging path, or below it.
 	StageMounted bool
 	// NodeExpansionRequired is that of ControllerExpandVolume.
@@ -269,9 +269,9 @@ func succeeded(r *volstate.Record, s Step, w Wanted, o *Observed, got Result) {
 	case ControllerPublish:
 		r.Attach, r.PublishContext = volstate.Done, got.PublishContext
 	case AskAttachment, AwaitAttachment:
-		o.Lent = got.Lent
+		o.AttachedAsCSI = got.AttachedAsCSI
 		r.Attach, r.PublishContext, r.Foreign = volstate.Done, got.PublishContext, s.Kind == AwaitAttachment || !got.Ours
-		if got.Lent && !holds(r) {
+		if got.AttachedAsCSI && !holds(r) {
 			r.Attach = volstate.Doing // until what is published holds it: else the next call asks again
 		}
 	case ControllerUnpublish, DeleteAttachment, ForgetAttachment:
@@ -316,8 +316,8 @@ func succeeded(r *volstate.Record, s Step, w Wanted, o *Observed, got Result) {
 	}
 }
 
-// failed notes a failure. Whatever a step was about to do stays in doubt, with the
-// exceptions that are here.
+// failed records a failure. What the step was about to do stays uncertain, with the
+// exceptions below.
 func failed(r *volstate.Record, s Step, o *Observed, f Failure) {
 	if s.MayFail {
 		if o.Taken == nil {

@@ -91,8 +91,8 @@ func (c *plan) repairing() bool {
 	return false
 }
 
-// MissingMount is the ailment of a target whose directory is not mounted though
-// no call asked to unmount it.
+// MissingMount is the ailment of a target that is not mounted any more, although no
+// call asked to unmount it.
 const MissingMount = "not mounted any more"
 
 // ailments are what is wrong with mounts that ought to be there.

@@ -7,8 +7,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
-// What a record says is put in doubt where something may have happened that it does
-// not say: the next step then looks, or asks again.
+// A part of a record becomes uncertain if something may have happened that the record
+// does not have. The next step then checks it, or repeats the request.
 
 // Reset puts times on the clock of now. What is ahead of it was written before the
 // node's clock was set back: it counts from now, or nothing of it would be undone
@@ -24,11 +24,10 @@ func Reset(r *volstate.Record, now time.Time) {
 	}
 }
 
-// Rebooted puts in doubt what a reboot may have ended: mounts are gone, attachments
-// are not. The kubelet calls mount again for
-// what pods still want, and unmount for what they do not. What is attached through
-// the cluster may have been detached meanwhile, since the node was away, and
-// attached again as another device.
+// Rebooted makes uncertain what a reboot may have ended: mounts are gone, attachments
+// are not. The kubelet calls mount again for the volumes that pods still need, and
+// unmount for the others. A volume that is attached through the cluster may have been
+// detached while the node was down, and attached again as another device.
 func Rebooted(r *volstate.Record, now time.Time) {
 	now = now.UTC()
 	if r.Object != "" && r.Attach == volstate.Done {
@@ -57,10 +56,10 @@ func Recognize(r *volstate.Record, mounted func(dir string) bool) {
 	}
 }
 
-// Doubt puts all in doubt: one step has been taken since this version of the record, and which is not
-// known. What was done may be undone by now and the reverse, so each part is asked
-// for again before it is relied on. stagingPath is where the driver would stage;
-// targets are those that the node shows.
+// Doubt makes every part uncertain: one step was taken since this version of the record,
+// and it is not known which. What was done may be undone by now, and the reverse. So each
+// part is requested again before it is used. stagingPath is where the driver would stage;
+// targets are those that exist on the node.
 func Doubt(r *volstate.Record, stagingPath string, targets map[string]*volstate.Target, mounted func(dir string) bool) {
 	if r.Attach != volstate.None {
 		r.Attach = volstate.Doing

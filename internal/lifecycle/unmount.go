@@ -13,8 +13,8 @@ func unmountRules() []Rule {
 	return slices.Concat(
 		[]Rule{clearDead(), refuseFailed()},
 		[]Rule{
-			{"buried", "the pending unmount was already completed", "done", func(c *plan) *Step {
-				if c.w.Goal != Bury || c.released() {
+			{"unmount-completed", "the pending unmount was already completed", "done", func(c *plan) *Step {
+				if c.w.Goal != CompleteUnmount || c.released() {
 					return nil
 				}
 				switch seen := c.see(ThePendingUnmount, c.dir); {
@@ -26,7 +26,7 @@ func unmountRules() []Rule {
 				return nil
 			}},
 			{"not-unmounted", "a pending unmount, and the directory is still mounted: flexdriver is about to unmount it, or was killed before", "done: the kubelet has no Success yet, and finds the directory mounted or calls unmount again", func(c *plan) *Step {
-				if c.w.Goal != Bury || len(c.o.Taken) > 0 {
+				if c.w.Goal != CompleteUnmount || len(c.o.Taken) > 0 {
 					return nil
 				}
 				switch seen := c.mount(TheDir); {
@@ -216,7 +216,7 @@ func (c *plan) owner(next bool) volstate.Owner {
 
 // tearsDown reports whether the kubelet wants an end of something.
 func (c *plan) tearsDown() bool {
-	return c.w.Goal == Unmount || c.w.Goal == Bury || c.w.Goal == UnmountDevice
+	return c.w.Goal == Unmount || c.w.Goal == CompleteUnmount || c.w.Goal == UnmountDevice
 }
 
 // shares reports that what is staged is staged where the kubelet's CSI plugin has

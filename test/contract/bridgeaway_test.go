@@ -58,7 +58,7 @@ func TestFUSEDriverDiesUnderAPod(t *testing.T) {
 		k.add(b, v)
 		eventually(t, "another pod is told", func() bool {
 			mounts := n.runner.made("mount")
-			return strings.Contains(mounts[len(mounts)-1].output, "delete these pods, and it will be staged anew: default/a")
+			return strings.Contains(mounts[len(mounts)-1].output, "delete these pods, and it is staged again: default/a")
 		})
 		k.remove(a, v)
 		eventually(t, "the other pod has it", func() bool { return k.ready(b, v) })
