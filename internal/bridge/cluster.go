@@ -12,15 +12,15 @@ import (
 // than through the driver's controller service. All methods may be called side
 // by side. Errors are *flex.Error.
 type Attacher interface {
-	// Attach asks for an attachment of the volume to its node and waits for it.
-	// Whatever the error, what was asked for goes on until Detach, unless it is
+	// Attach requests an attachment of the volume to its node and waits for it. After an
+	// error the attachment goes on until Detach, unless the error is
 	// [csivol.ErrNotBegun] of a first request.
 	Attach(ctx context.Context, a *csivol.Attachment) (csivol.Attached, error)
 	// Await waits for an attachment that another component requests, and requests none.
 	Await(ctx context.Context, a *csivol.Attachment) (csivol.Attached, error)
-	// Detach takes back what Attach has asked for, and returns when it is gone.
-	// What is not ours, or what the control plane has taken over, is left alone,
-	// which is success. Only Driver, Handle, Node and Name have to be there.
+	// Detach deletes the attachment that Attach requested, and returns when it is gone.
+	// An attachment that is unmanaged, or that was handed over to the control plane, is
+	// not modified, which is success. Only Driver, Handle, Node and Name are required.
 	Detach(ctx context.Context, a *csivol.Attachment) error
 	// Lost reports whether an attachment that existed is gone, or is not attached any
 	// more. It sends no request. With an error, it is not known.

@@ -110,7 +110,7 @@ func (x *execution) refused(s lifecycle.Step) error {
 		x.v.record.LastError = s.Err.Error()
 	}
 	for _, f := range x.o.Failures[min(1, len(x.o.Failures)):] {
-		x.v.log.Warn("what had failed could not be undone; it will be tried again", "step", string(f.Step.Kind), "dir", f.Step.Dir, "error", f.Err)
+		x.v.log.Warn("a failed step could not be undone; it will be tried again", "step", string(f.Step.Kind), "dir", f.Step.Dir, "error", f.Err)
 	}
 	return s.Err
 }
@@ -176,7 +176,7 @@ func classOf(s lifecycle.Step, err error, before volstate.Phase) lifecycle.Class
 func worded(s lifecycle.Step, err error, before volstate.Phase) error {
 	switch {
 	case s.Kind == lifecycle.ControllerPublish && before == volstate.None && csivol.FailedPrecondition(err):
-		return flex.Errorf(flex.CodeFailedPrecondition, "%w; most likely another node has the volume, and it can come here when that has detached it", err)
+		return flex.Errorf(flex.CodeFailedPrecondition, "%w; most likely the volume is attached to another node, which must detach it first", err)
 	case s.Kind == lifecycle.ControllerExpand || s.Kind == lifecycle.NodeExpand:
 		return explainExpand(err)
 	}

@@ -28,7 +28,7 @@ func (b *Bridge) findLost() {
 			if _, known := b.byDirectory(dir); known || b.targetAt(name, dir) == nil {
 				continue
 			}
-			b.log().Warn("a pod has a volume without a record, which was lost; it is looked after again from the next mount of this volume on", "dir", dir, "driver", name)
+			b.log().Warn("a pod has a volume without a record; the next mount of this volume on this node records it again", "dir", dir, "driver", name)
 			pv := persistentVolume{name, filepath.Base(dir)}
 			b.lost[pv] = append(b.lost[pv], dir)
 		}

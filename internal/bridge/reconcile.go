@@ -29,10 +29,10 @@ func (b *Bridge) grace() time.Duration {
 // reconcileCommand names the operation of the reconciler; no callout does.
 const reconcileCommand flex.Command = "reconcile"
 
-// Reconcile looks once at all volumes. What no pod wants any more is undone:
-// targets of pods that are gone, and operations that were given up half-way.
-// What pods ought to have and have not is mended or reported. It does not wait
-// for operations that it starts; ctx bounds the looking.
+// Reconcile checks all volumes once. It undoes what no pod needs any more: targets of
+// deleted pods, and operations that were abandoned half-way. It repairs or reports mounts
+// that pods need and do not have. It does not wait for operations that it starts; ctx
+// bounds the check.
 func (b *Bridge) Reconcile(ctx context.Context) {
 	for _, r := range b.Records() {
 		if ctx.Err() != nil {

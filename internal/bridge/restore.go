@@ -38,7 +38,7 @@ func (b *Bridge) Restore(records []*volstate.Record) {
 
 // doubt takes up the version before the last of a record.
 func (b *Bridge) doubt(r *volstate.Record) {
-	b.log().Warn("a record is that before the last, and is compared with the mount table", "volumeHandle", r.Handle, "csiDriver", r.Driver)
+	b.log().Warn("the last version of a record cannot be read; the version before is compared with the mount table", "volumeHandle", r.Handle, "csiDriver", r.Driver)
 	stagingPath := ""
 	if d := b.Drivers[r.FlexDriver]; d != nil {
 		stagingPath = b.stagingPath(d, r.Key())

@@ -116,7 +116,7 @@ func TestDetachedAsAttached(t *testing.T) {
 		n.fail("late", "mount", n.podDir("p1"), options)
 		n.start("boot-1")
 		n.driver.features.Attach = false
-		n.fail("in another way", "mount", n.podDir("p1"), options)
+		n.fail("by a different method", "mount", n.podDir("p1"), options)
 		if got := n.cluster.called(); got != "" {
 			t.Errorf("called %s", got)
 		}

@@ -184,7 +184,7 @@ func (x *execution) deleteAttachment(s lifecycle.Step) error {
 		return x.d.Attacher.Detach(ctx, b.attachmentOf(x.d, v.record, csivol.Pod{}))
 	})
 	if err != nil && s.MayFail {
-		v.log.Warn("the volume is not detached yet; that goes on without its pod", "volumeAttachment", v.record.Object, "error", err)
+		v.log.Warn("the volume is not detached yet; the detach continues after the pod has ended", "volumeAttachment", v.record.Object, "error", err)
 		b.reconcileLater(v.record, "detach it")
 	}
 	return err

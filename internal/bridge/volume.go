@@ -111,7 +111,7 @@ func (b *Bridge) doLater(r *volstate.Record, op operation, what string, f func(*
 	go func() {
 		<-running.done
 		if running.err != nil {
-			b.log().Warn("a volume could not be looked after; it will be tried again", "what", what, "volumeHandle", r.Handle, "csiDriver", r.Driver, "dir", op.dir, "error", running.err)
+			b.log().Warn("a volume could not be reconciled; it will be tried again", "what", what, "volumeHandle", r.Handle, "csiDriver", r.Driver, "dir", op.dir, "error", running.err)
 		}
 	}()
 }

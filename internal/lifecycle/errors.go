@@ -29,15 +29,15 @@ func errSilent(r *volstate.Record, err error) error {
 }
 
 func errPodGone(dir string) error {
-	return flex.Errorf(flex.CodeNotFound, "%s, which the kubelet makes for a pod's volumes, is gone: so is the pod", filepath.Dir(dir))
+	return flex.Errorf(flex.CodeNotFound, "the pod's volume directory %s no longer exists: the pod was deleted", filepath.Dir(dir))
 }
 
 func errBeingDetached(r *volstate.Record) error {
-	return flex.Errorf(flex.CodeUnavailable, "VolumeAttachment %s of volume %s is being deleted by the control plane, or is about to be, now that the kubelet's CSI plugin has let go of the volume; it is attached again by the next call", r.Object, r.Key())
+	return flex.Errorf(flex.CodeUnavailable, "the control plane deletes VolumeAttachment %s of volume %s now or soon, since the kubelet's CSI plugin has released the volume; the next call attaches it again", r.Object, r.Key())
 }
 
 func errPodLives(dir string, f csivol.PVState) error {
-	return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolume %s %s, and pod %s, which lives, has the volume from here: it is unmounted when the pod ends", filepath.Base(dir), f.Replaced, f.Pod)
+	return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolume %s %s, and pod %s is still running with this mount: it is unmounted when the pod ends", filepath.Base(dir), f.Replaced, f.Pod)
 }
 
 func errOtherStage(r *volstate.Record) error {

@@ -141,9 +141,9 @@ type Step struct {
 	Owner volstate.Owner
 	// DoubtAttachment: a Fail after which the attachment is asked for again.
 	DoubtAttachment bool
-	// Keep: the pod ought to have the volume, which is only taken away to be mended.
+	// Keep: the pod needs the volume. It is unmounted only to be mounted again.
 	Keep bool
-	// MayFail: what goes on without the step does not need it.
+	// MayFail: the operation continues if the step fails.
 	MayFail bool
 
 	// Rule is the name of the rule that says so.

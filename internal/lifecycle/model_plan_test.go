@@ -25,7 +25,7 @@ type op struct {
 	step          doing
 	endless       bool // more has failed than can be kept
 	begun         bool // something of the step goes on without the daemon
-	before        bool // something was attached, or half so, before the step
+	before        bool // something was attached, or was about to be, before the step
 }
 
 // A failing is a Failure.

@@ -179,7 +179,7 @@ func mountScenes() []scene {
 		{"pod-gone", "nothing is published for a pod that is gone", func(q *question) {
 			q.pending()
 			q.see(ThePod, dirA, Seen{Pod: PodState{Known: true}})
-		}, Fail, "so is the pod"},
+		}, Fail, "the pod was deleted"},
 		{"unstage-not-ours", "a dead stage that the kubelet's CSI plugin has, too, is not unstaged", func(q *question) {
 			q.pending()
 			q.see(TheStage, "", Seen{Mount: Dead, Err: errDead})

@@ -334,7 +334,7 @@ func (c *plan) route() (Route, error) {
 	case c.r.Object == "" && d.Features.Attach:
 		return ByController, nil
 	}
-	return NoRoute, flex.Errorf(flex.CodeFailedPrecondition, "volume %s is attached, or half so, in another way than driver %s is configured to attach now (attach, controllerEndpoint); put that back until the volume's pods on this node are gone", c.r.Key(), c.r.FlexDriver)
+	return NoRoute, flex.Errorf(flex.CodeFailedPrecondition, "volume %s is attached, or was about to be, by a different method than driver %s is configured to use now (attach, controllerEndpoint); restore that configuration until the volume's pods on this node are gone", c.r.Key(), c.r.FlexDriver)
 }
 
 // stageRules: NodeStageVolume is called again in any doubt, also after a failed

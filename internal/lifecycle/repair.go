@@ -95,7 +95,7 @@ func (c *plan) repairing() bool {
 // call asked to unmount it.
 const MissingMount = "not mounted any more"
 
-// ailments are what is wrong with mounts that ought to be there.
+// ailments returns what is wrong with the mounts that the record has.
 func (c *plan) ailments() (stage string, targets map[string]string) {
 	if c.ill == nil {
 		stage, targets = c.examine()

@@ -112,8 +112,7 @@ func releaseRules() []Rule {
 	)
 }
 
-// unpublishRules: whether the pod ought to have the volume (Bound) is not their
-// business.
+// unpublishRules do not depend on whether the pod needs the volume (Bound).
 func unpublishRules() []Rule {
 	return []Rule{
 		// What a driver has published into the kubelet's directory is for it to remove,

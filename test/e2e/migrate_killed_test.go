@@ -159,7 +159,7 @@ func (v *volume) wasRefused() error {
 		return err
 	case r == nil:
 		return errors.New("the bridge has no record of the volume any more")
-	case !strings.Contains(r.LastError, "which lives, has the volume from here"):
+	case !strings.Contains(r.LastError, "is still running with this mount"):
 		return fmt.Errorf("the last error in the bridge's record is %q", r.LastError)
 	}
 	return nil
