@@ -230,7 +230,7 @@ export FLEX_IMAGES := $(CURDIR)/$(BIN)/images
 ROOT_LINKS := $(foreach dir,bin sbin lib lib64,--link /$(dir)=usr/$(dir))
 
 .PHONY: e2e-images
-e2e-images: programs node-programs $(BIN)/image
+e2e-images: setup programs node-programs $(BIN)/image
 	@mkdir -p $(FLEX_IMAGES)
 	$(MAKE) image PLATFORMS=linux/$$(go env GOARCH) ARCHIVE=$(FLEX_IMAGES)/flex2csi.tar
 	$(BIN)/image -o $(FLEX_IMAGES)/busybox.tar --name localhost/busybox:e2e --env PATH=/bin \
@@ -276,7 +276,7 @@ bench-e2e: e2e-images ## measure a pod's start against one with a native CSI vol
 		status=$$?; cat $(BIN)/e2e/$(firstword $(KUBERNETES))/table.txt; exit $$status
 
 .PHONY: test-cluster
-test-cluster: programs control-plane $(BIN)/testsum ## the daemon in a real control plane: attachments, RBAC, outages
+test-cluster: setup programs control-plane $(BIN)/testsum ## the daemon in a real control plane: attachments, RBAC, outages
 	@status=0; $(TESTSUM) -step cluster run -count=1 -timeout 20m ./test/controlplane/... ./test/cluster/... || status=1; \
 		(cd test/install && $(TESTSUM) -step manifests run -count=1 ./server) || status=1; exit $$status
 
@@ -308,7 +308,7 @@ test-escape-sabotage: $(BIN)/testsum ## take one check after the other out of fl
 # The long campaign: COUNT life cycles or DURATION, whichever comes first.
 DURATION ?= 25m
 .PHONY: faults
-faults: build ## the same for DURATION (25m) or COUNT life cycles, from SEED
+faults: setup build ## the same for DURATION (25m) or COUNT life cycles, from SEED
 	FAULTS_DURATION=$(DURATION) FAULTS_COUNT=$(COUNT) FAULTS_SEED=$(SEED) go test -count=1 -timeout 24h -v -run '^TestCampaign$$' ./test/faults
 	FAULTS_ALL=1 go test -count=1 -timeout 24h -v -run '^TestKillDaemon$$' ./test/faults
 
@@ -367,7 +367,7 @@ deps: ## update the golden list of what flexdriver links
 
 .PHONY: docs
 docs: ## make docs/reference and man/ from the programs' own flags and from docs/
-	go test ./hack/manual ./hack/manifests ./cmd/flexdriver ./cmd/flex2csi ./internal/migrate -run '^(TestManual|TestDocuments|TestDistributions|TestLifecycle|TestManifests|TestChecks)$$' -update
+	go test ./hack/manual ./hack/manifests ./cmd/flexdriver ./cmd/flex2csi ./internal/migrate ./internal/release -run '^(TestManual|TestDocuments|TestDistributions|TestLifecycle|TestManifests|TestChecks|TestCapabilities)$$' -update
 
 .PHONY: verify
 verify: $(TOOLS)/gofumpt ## go.mod is tidy, all files are formatted, and the sabotages of e2e fit the source

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/release"
 )
 
 // slowAPI is the response time of the API server from which to warn.
@@ -80,8 +80,8 @@ const maxSkew = 3
 // skew returns what is wrong with a kubelet's version; empty if nothing, or if a version
 // is not known.
 func skew(server, kubelet string) string {
-	a, ok1 := minor(server)
-	b, ok2 := minor(kubelet)
+	a, ok1 := release.Parse(server)
+	b, ok2 := release.Parse(kubelet)
 	switch {
 	case !ok1 || !ok2:
 		return ""
@@ -91,16 +91,6 @@ func skew(server, kubelet string) string {
 		return fmt.Sprintf("%d minor versions older than", a-b)
 	}
 	return ""
-}
-
-// minor is the 37 of v1.37.1.
-func minor(version string) (int, bool) {
-	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	if len(parts) < 2 || parts[0] != "1" {
-		return 0, false
-	}
-	n, err := strconv.Atoi(strings.TrimRight(parts[1], "+"))
-	return n, err == nil
 }
 
 // checkObjects compares the configuration with the CSIDriver objects, and checks that

@@ -8,6 +8,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/objects"
+	"github.com/flex2csi/flex2csi/internal/release"
 )
 
 // driverChecks are about the CSI driver.
@@ -19,7 +21,7 @@ func driverChecks() []check {
 
 // checkDriver compares what the bridge does for the driver with what the kubelet
 // and the control plane will do, by its CSIDriver object.
-func (s *subject) checkDriver(_ context.Context, f *findings) error {
+func (s *subject) checkDriver(ctx context.Context, f *findings) error {
 	if err := s.unknown["csi-driver"]; err != nil {
 		return err
 	}
@@ -54,9 +56,33 @@ func (s *subject) checkDriver(_ context.Context, f *findings) error {
 		differs("attach", string(c.Attach), "attachRequired", "true")
 	}
 	if isTrue(o.Spec.SELinuxMount) {
-		f.note("on nodes with SELinux, restart the pods rather than migrate live",
-			"CSIDriver %s has seLinuxMount: true: where SELinux is enforced the kubelet wants the volume mounted with the pod's context, and the bridge has it mounted without", s.v.CSIDriver)
+		return s.checkSELinux(ctx, f)
 	}
+	return nil
+}
+
+// checkSELinux: the kubelet stages a volume of such a driver with the pod's context, and the
+// bridge has staged it without.
+func (s *subject) checkSELinux(ctx context.Context, f *findings) error {
+	const (
+		do       = "where SELinux is enforced, restart the pods rather than migrate live"
+		evidence = "CSIDriver %s has seLinuxMount: true: where SELinux is enforced the kubelet mounts the volume with the pod's context, and the bridge has mounted it without"
+	)
+	for _, name := range s.v.nodes() {
+		node, err := get(ctx, s.w, objects.Nodes(), "", name)
+		if err != nil {
+			return err
+		}
+		if node == nil {
+			continue // checkNodes says so
+		}
+		version := node.Status.NodeInfo.KubeletVersion
+		if minor, _ := release.Parse(version); minor.Has(release.SELinuxMount()) {
+			f.decide(do, evidence+"; the kubelet of node %s, %s, does so by default", s.v.CSIDriver, name, version)
+			return nil
+		}
+	}
+	f.note(do, evidence, s.v.CSIDriver)
 	return nil
 }
 

@@ -2,8 +2,8 @@ package migrate
 
 import (
 	"context"
+	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -11,11 +11,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
+	"github.com/flex2csi/flex2csi/internal/release"
 )
-
-// tested are the kubelets that a hand-over under running pods was tested with.
-// TestTested in test/cluster/migrate compares them with the project's.
-func tested() []string { return []string{"v1.36.", "v1.37."} }
 
 // controllerAttaches is how a kubelet says on its Node that it leaves attaching
 // to the control plane (enableControllerAttachDetach; pkg/volume/util/util.go,
@@ -25,7 +22,7 @@ const controllerAttaches = "volumes.kubernetes.io/controller-managed-attach-deta
 // nodeChecks are about the nodes of the pods.
 func nodeChecks() []check {
 	return []check{
-		{"node", "that the nodes of the pods are there and Ready, run a tested kubelet, and leave attaching to the control plane where the driver attaches", (*subject).rendered, (*subject).checkNodes},
+		{"node", "that the nodes of the pods are there and Ready, run a release that can take the volume over, and leave attaching to the control plane where the driver attaches", (*subject).rendered, (*subject).checkNodes},
 		{"csi-node", "that the CSI driver is registered with the kubelets of the pods", (*subject).rendered, (*subject).checkRegistered},
 		{"bridge", "that each pod has the volume from the bridge, and how it is staged", (*subject).rendered, (*subject).checkBridges},
 	}
@@ -50,13 +47,28 @@ func (s *subject) checkNode(f *findings, name string, node *corev1.Node) {
 	if !kubeobject.NodeReady(node) {
 		f.notLive("plan again when it is", "node %s is not Ready", name)
 	}
-	version := node.Status.NodeInfo.KubeletVersion
-	if !slices.ContainsFunc(tested(), func(v string) bool { return strings.HasPrefix(version, v) }) {
-		f.decide("try it on a volume that nobody misses", "the kubelet of node %s is %s; handing over was tested with %s*", name, orNone(version), strings.Join(tested(), "*, "))
-	}
+	checkRelease(f, name, node.Status.NodeInfo.KubeletVersion)
 	if s.attaches() && node.Annotations[controllerAttaches] != "true" {
 		f.fails("set enableControllerAttachDetach: true in the kubelet's configuration, when the old driver does not need false any more",
 			"the kubelet of node %s attaches by itself (no annotation %s), which it may not do for CSI driver %s", name, controllerAttaches, s.v.CSIDriver)
+	}
+}
+
+// checkRelease: not every kubelet can take a volume over while a pod has it.
+func checkRelease(f *findings, node, version string) {
+	const what = "the kubelet of node %s is %s"
+	minor, ok := release.Parse(version)
+	switch {
+	case !ok:
+		f.decide("find out what it is", what+", which is no release of Kubernetes that is known", node, orNone(version))
+	case !minor.Has(release.StagingPath()):
+		f.fails(fmt.Sprintf("upgrade the node to %s, or leave the volume on the bridge", release.StagingPath().Since),
+			what+": %s", node, version, release.StagingPath().Without)
+	case !minor.Has(release.Reconstruction()):
+		f.notLive(fmt.Sprintf("let the pod restart for it (--rolling) or stop it (--offline), or upgrade the node to %s", release.Reconstruction().Since),
+			what+": %s", node, version, release.Reconstruction().Without)
+	case !slices.Contains(release.Tested(), minor):
+		f.decide("try it on a volume that you can lose", what+"; handing over is tested with %s", node, version, release.TestedText())
 	}
 }
 

@@ -2,17 +2,18 @@ package migrate_test
 
 import (
 	"context"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
 // A finding is what a check is to find after something was changed in the shop.
@@ -25,10 +26,11 @@ type finding struct {
 
 // stock is what the shop has.
 type stock struct {
-	pv    *corev1.PersistentVolume
-	claim *corev1.PersistentVolumeClaim
-	node  *corev1.Node
-	more  []runtime.Object
+	pv     *corev1.PersistentVolume
+	claim  *corev1.PersistentVolumeClaim
+	node   *corev1.Node
+	driver *storagev1.CSIDriver
+	more   []runtime.Object
 }
 
 // finds plans the volume of the shop, once for each change.
@@ -62,6 +64,8 @@ func planned(t *testing.T, change func(*stock)) *migrate.Volume {
 			s.pv = o
 		case *corev1.PersistentVolumeClaim:
 			s.claim = o
+		case *storagev1.CSIDriver:
+			s.driver = o
 		case *corev1.Node:
 			s.node = o
 		}
@@ -96,27 +100,6 @@ func TestLive(t *testing.T) {
 // TestChecks: docs/migrate.md has the checks and what they are about. With -update (make docs)
 // the table is written.
 func TestChecks(t *testing.T) {
-	const (
-		path  = "../../docs/migrate.md"
-		begin = "<!-- The table is made from internal/migrate by make docs. -->\n\n"
-		end   = "\n<!-- Up to here. -->\n"
-	)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(text), begin)
-	_, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("%s has no place for the table", path)
-	}
-	want := before + begin + migrate.CheckTable() + end + after
-	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want != string(text) && !*update {
-		t.Errorf("%s does not have the checks that there are: run make docs", path)
-	}
+	testenv.Section(t, "../../docs/migrate.md", "<!-- The table is made from internal/migrate by make docs. -->\n\n", "\n<!-- Up to here. -->\n",
+		migrate.CheckTable(), *update)
 }

@@ -209,6 +209,6 @@ func testNodes(w *world) {
 	w.pod("on-old", "old", "on-old")
 	v := w.one("on-old")
 	says(w.t, v, migrate.No, "node", migrate.Fails, "attaches by itself")
-	says(w.t, v, migrate.No, "node", migrate.Decide, "is v1.20.0")
+	says(w.t, v, migrate.No, "node", migrate.Fails, "is v1.20.0")
 	says(w.t, v, migrate.No, "node", migrate.NotLive, "is not Ready")
 }

@@ -1,0 +1,105 @@
+// Package release knows what the minor releases of Kubernetes 1 can do, as far as
+// flex2csi depends on it. plan and doctor decide by this table, and docs/limits.md
+// shows it (make docs).
+package release
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Minor is a minor release of Kubernetes 1: 37 of v1.37.1. Zero is none.
+type Minor int
+
+// Parse returns the minor release of a version as the API server and kubelets report it:
+// v1.37.1, v1.27.11-gke.100, v1.28+.
+func Parse(version string) (Minor, bool) {
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(parts) < 2 || parts[0] != "1" {
+		return 0, false
+	}
+	n, err := strconv.Atoi(strings.TrimRight(parts[1], "+"))
+	return Minor(n), err == nil && n > 0
+}
+
+func (m Minor) String() string { return fmt.Sprintf("1.%d", int(m)) }
+
+// Has reports whether the release has what c is about.
+func (m Minor) Has(c Capability) bool { return m >= c.Since }
+
+// A Capability is something of Kubernetes that flex2csi uses or has to mind.
+type Capability struct {
+	Name string
+	// Since is the first release that has it without a feature gate being set.
+	Since Minor
+	// Without is what is different before.
+	Without string
+	// Source is where Kubernetes has it.
+	Source string
+}
+
+// Eviction: the subresource eviction in policy/v1, with which --rolling stops pods.
+func Eviction() Capability {
+	return Capability{"eviction by policy/v1", 22,
+		"`--rolling` cannot stop pods", "pkg/registry/core/pod/storage/eviction.go"}
+}
+
+// StagingPath: the kubelet stages a CSI volume below the driver's name and a digest of the
+// handle, where the bridge has staged it.
+func StagingPath() Capability {
+	return Capability{"staging path by driver and handle", 24,
+		"the kubelet stages below the PersistentVolume's name: no volume can be handed over to it", "pkg/volume/csi/csi_attacher.go, makeDeviceMountPath"}
+}
+
+// Reconstruction: a restarted kubelet finds its mounts in the mount table before it
+// compares them with the pods (NewVolumeManagerReconstruction, KEP-3756).
+func Reconstruction() Capability {
+	return Capability{"reconstruction of volumes before pods", 28,
+		"a restarted kubelet takes the FlexVolume's mount for the CSI volume's of the same name and never unmounts it: the pod stays Terminating", "pkg/kubelet/volumemanager/reconciler"}
+}
+
+// AdmissionPolicies: admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy.
+func AdmissionPolicies() Capability {
+	return Capability{"ValidatingAdmissionPolicy", 30,
+		"nothing in the cluster bounds inline volumes, or what a node's token may attach", "KEP-3488"}
+}
+
+// NodeTokens: a pod's token says in the claims of the user on which node the pod is.
+func NodeTokens() Capability {
+	return Capability{"tokens that name their node", 30,
+		"a policy cannot tell one node's token from another's", "KEP-4193"}
+}
+
+// AppArmorField: securityContext.appArmorProfile of a pod.
+func AppArmorField() Capability {
+	return Capability{"`appArmorProfile`", 30,
+		"the profile is an annotation of the pod", "KEP-24"}
+}
+
+// SELinuxMount: where SELinux is enforced, volumes of drivers with seLinuxMount: true are
+// mounted with the pod's context, whatever their access mode.
+func SELinuxMount() Capability {
+	return Capability{"SELinuxMount", 37,
+		"only volumes with `ReadWriteOncePod` are mounted with the pod's SELinux context", "KEP-1710"}
+}
+
+// Capabilities are all of the table, oldest first.
+func Capabilities() []Capability {
+	all := []Capability{Eviction(), StagingPath(), Reconstruction(), AdmissionPolicies(), NodeTokens(), AppArmorField(), SELinuxMount()}
+	slices.SortStableFunc(all, func(a, b Capability) int { return int(a.Since - b.Since) })
+	return all
+}
+
+// Tested are the releases of which make e2e runs all scenarios, oldest first.
+func Tested() []Minor { return []Minor{36, 37} }
+
+// TestedText names them.
+func TestedText() string {
+	var names []string
+	for _, m := range Tested() {
+		names = append(names, m.String())
+	}
+	return strings.Join(names, " and ")
+}

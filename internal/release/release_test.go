@@ -1,0 +1,59 @@
+package release_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/flex2csi/flex2csi/internal/release"
+	"github.com/flex2csi/flex2csi/internal/testenv"
+)
+
+var update = flag.Bool("update", false, "write the document instead of comparing it")
+
+func TestParse(t *testing.T) {
+	for version, want := range map[string]release.Minor{
+		"v1.37.1": 37, "v1.27.11-gke.100": 27, "v1.28+": 28, "1.24.17": 24, "v1.30.0-rc.1": 30, "v1.36.3+k3s1": 36,
+		"": 0, "v1": 0, "v2.1.0": 0, "v1.x.0": 0, "v1.-3.0": 0, "v1.0.0": 0, "37": 0,
+	} {
+		m, ok := release.Parse(version)
+		if ok != (want != 0) || ok && m != want {
+			t.Errorf("%q: %s, %t; want %d", version, m, ok, want)
+		}
+	}
+}
+
+// TestCapabilities: docs/limits.md has the table. With -update (make docs) it is written.
+func TestCapabilities(t *testing.T) {
+	all := release.Capabilities()
+	var b strings.Builder
+	b.WriteString("| Kubernetes | since | before |\n|---|---|---|\n")
+	for _, c := range all {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Name, c.Since, c.Without)
+	}
+	testenv.Section(t, "../../docs/limits.md", "<!-- The table is made from internal/release by make docs. -->\n\n", "\n<!-- Up to here. -->\n", b.String(), *update)
+	if !slices.IsSortedFunc(all, func(a, b release.Capability) int { return int(a.Since - b.Since) }) {
+		t.Error("the oldest is not first")
+	}
+}
+
+// TestTested: the releases that plan calls tested are those of make e2e.
+func TestTested(t *testing.T) {
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^KUBERNETES \?= (.*)$`).FindSubmatch(makefile)
+	if m == nil {
+		t.Fatal("the Makefile has no KUBERNETES ?=")
+	}
+	got := strings.Fields(string(m[1]))
+	slices.Sort(got)
+	if want := strings.Split(release.TestedText(), " and "); !slices.Equal(got, want) {
+		t.Errorf("make e2e runs %q, plan calls %q tested", got, want)
+	}
+}
