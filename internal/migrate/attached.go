@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/objects"
@@ -52,14 +53,11 @@ func (v flexVolume) unique() corev1.UniqueVolumeName {
 // attachedByVendor returns the nodes to which kube-controller-manager has attached
 // the FlexVolume, and not by flex2csi controller.
 func (w *world) attachedByVendor(ctx context.Context, v flexVolume) (on []string, err error) {
-	all, err := every(ctx, w, objects.Nodes())
+	all, err := w.attachedTo(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, node := range all {
-		if !kubeobject.VolumeAttached(node, v.unique()) {
-			continue
-		}
+	for _, node := range all[v.unique()] {
 		ours, err := w.attachedByController(ctx, v, node)
 		if err != nil {
 			return nil, err
@@ -84,12 +82,15 @@ func (w *world) attachedByController(ctx context.Context, v flexVolume, node *co
 			return a.Name == v.unique() && a.DevicePath == attachment.DevicePrefix+v.handle
 		}), nil
 	}
-	all, err := every(ctx, w, objects.VolumeAttachments())
-	return slices.ContainsFunc(all, func(o *storagev1.VolumeAttachment) bool {
+	all, err := w.attachments(ctx)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(all.handles[csivol.Key{Driver: v.csiDriver, Handle: v.handle}], func(o *storagev1.VolumeAttachment) bool {
 		return o.Name == attachment.Name(v.handle, v.csiDriver, node.Name) &&
 			attachment.Managed(o) && attachment.AttachedBy(o) == attachment.AttachedByController &&
-			o.Spec.Attacher == v.csiDriver && o.Spec.NodeName == node.Name && attachment.Handle(o) == v.handle
-	}), err
+			o.Spec.NodeName == node.Name
+	}), nil
 }
 
 // byVendor says what the status of a node has.

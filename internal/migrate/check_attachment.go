@@ -7,7 +7,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // attachmentChecks are about what is attached.
@@ -23,19 +22,17 @@ func attachmentChecks() []check {
 // the external-attacher busy for ever when that is gone
 // (kubernetes-csi/external-attacher#235).
 func (s *subject) checkAttachments(ctx context.Context, f *findings) error {
-	all, err := every(ctx, s.w, objects.VolumeAttachments())
+	all, err := s.w.attachments(ctx)
 	if err != nil {
 		return err
 	}
+	for _, o := range all.volumes[s.v.Name] {
+		f.fails("delete it", "VolumeAttachment %s (attacher %s, node %s) names the PersistentVolume, which is no CSI volume", o.Name, o.Spec.Attacher, o.Spec.NodeName)
+	}
 	var on []string
-	for _, o := range all {
-		switch {
-		case volumeName(o) == s.v.Name:
-			f.fails("delete it", "VolumeAttachment %s (attacher %s, node %s) names the PersistentVolume, which is no CSI volume", o.Name, o.Spec.Attacher, o.Spec.NodeName)
-		case o.Spec.Attacher == s.v.CSIDriver && attachment.Handle(o) == s.v.Handle:
-			s.checkAttachment(f, o)
-			on = append(on, o.Spec.NodeName)
-		}
+	for _, o := range all.handles[s.r.mapped.Key()] {
+		s.checkAttachment(f, o)
+		on = append(on, o.Spec.NodeName)
 	}
 	if !s.attaches() {
 		f.ok("CSI driver %s attaches nothing (CSIDriver, attachRequired: false)", s.v.CSIDriver)

@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"errors"
+	"slices"
 )
 
 // mappingChecks are about what the volume becomes.
@@ -39,25 +40,27 @@ func (s *subject) checkAccessMode(_ context.Context, f *findings) error {
 
 // checkHandle: two PersistentVolumes of one volume are two that unstage it.
 func (s *subject) checkHandle(ctx context.Context, f *findings) error {
+	key := s.r.mapped.Key()
 	all, err := s.w.volumes(ctx, "")
 	if err != nil {
 		return err
 	}
-	for _, o := range all {
-		if driver, handle := o.csi(); driver == s.v.CSIDriver && handle == s.v.Handle {
-			f.fails("delete that one, if it is left from an attempt by hand", "PersistentVolume %s is the same volume already (%s)", o.Name, s.r.mapped.Key())
-			return nil
-		}
+	same, err := s.w.csiVolumes(ctx)
+	if err != nil {
+		return err
 	}
-	for _, o := range all {
-		if o.Name == s.v.Name || o.flexDriver() != s.v.FlexDriver {
-			continue
-		}
-		if other, err := s.d.mapped(ctx, o, false); err == nil && other.Key() == s.r.mapped.Key() {
-			f.fails("delete one of the two, or make volume.handle of the configuration tell them apart", "PersistentVolume %s would become the same volume (%s)", o.Name, other.Key())
-			return nil
-		}
+	become, err := s.w.replacements(ctx, s.d)
+	if err != nil {
+		return err
 	}
-	f.ok("no other of %d PersistentVolumes is or would be %s", len(all)-1, s.r.mapped.Key())
+	other := slices.IndexFunc(become[key], func(name string) bool { return name != s.v.Name })
+	switch {
+	case len(same[key]) > 0:
+		f.fails("delete that one, if it is left from an attempt by hand", "PersistentVolume %s is the same volume already (%s)", same[key][0], key)
+	case other >= 0:
+		f.fails("delete one of the two, or make volume.handle of the configuration tell them apart", "PersistentVolume %s would become the same volume (%s)", become[key][other], key)
+	default:
+		f.ok("no other of %d PersistentVolumes is or would be %s", len(all)-1, key)
+	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -43,11 +42,8 @@ func (w *world) usersOf(ctx context.Context, claim *corev1.PersistentVolumeClaim
 	if claim == nil {
 		return nil, nil
 	}
-	all, err := listed(ctx, w, objects.Pods(), claim.Namespace, metav1.ListOptions{})
-	for _, o := range all {
-		if !kubeobject.PodUsesClaim(o, claim.Namespace, claim.Name) || kubeobject.PodFinished(o) {
-			continue
-		}
+	all, err := w.podsByClaim(ctx, claim.Namespace)
+	for _, o := range all[claim.Name] {
 		p := Pod{
 			Name: full(o), UID: string(o.UID), Node: o.Spec.NodeName, Phase: string(o.Status.Phase),
 			Terminating: o.DeletionTimestamp != nil, FSGroup: o.Spec.SecurityContext != nil && o.Spec.SecurityContext.FSGroup != nil,
