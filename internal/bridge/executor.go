@@ -19,8 +19,9 @@ import (
 // the next step, writes the intent, takes the step (steps.go) and writes what came
 // of it. It looks at facts when the planner wants to know them (observe.go).
 type execution struct {
-	b *Bridge
-	v *volume
+	b    *Bridge
+	node node
+	v    *volume
 	// d is what the configuration makes of the driver; nil where it does not have it
 	// (any more).
 	d *FlexDriver
@@ -89,8 +90,8 @@ func (b *Bridge) driverFor(d *FlexDriver, r *volstate.Record, w lifecycle.Wanted
 }
 
 func (b *Bridge) execution(v *volume, d *FlexDriver, w lifecycle.Wanted) *execution {
-	x := &execution{b: b, v: v, d: d, w: w}
-	x.o = lifecycle.Observed{Grace: b.grace(), Node: b.NodeName, KubeletDir: b.KubeletDir, KubeletStaging: b.kubeletStagingPath(v.key)}
+	x := &execution{b: b, node: b.node(), v: v, d: d, w: w}
+	x.o = lifecycle.Observed{Grace: b.grace(), Node: b.NodeName, KubeletDir: b.KubeletDir, KubeletStaging: b.node().kubeletStagingPath(v.key)}
 	if w.Volume != nil {
 		x.secrets = w.Volume.Secrets
 	}
@@ -204,7 +205,7 @@ func (x *execution) particulars(s lifecycle.Step) (p lifecycle.Particulars, err 
 		p.NodeID = cmp.Or(x.features().NodeID, r.NodeID)
 		p.Object = attachment.Name(x.v.key.Handle, x.v.key.Driver, x.b.NodeName)
 	case lifecycle.NodeStage:
-		p.StagingPath = x.b.stagingPath(x.d, x.v.key)
+		p.StagingPath = x.node.stagingPath(x.d, x.v.key)
 		p.MountGroup = mountGroup(x.fsGroup(), x.features())
 	case lifecycle.PlaceMarker:
 		p.Endpoints = x.d.Endpoints

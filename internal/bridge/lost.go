@@ -44,7 +44,7 @@ func (b *Bridge) adopt(r *volstate.Record) {
 	b.mu.Unlock()
 	if len(dirs) > 0 {
 		lifecycle.TakeUp(r, b.targetsAt(r, dirs))
-		lifecycle.Recognize(r, b.mounted)
+		lifecycle.Recognize(r, b.node().mounted)
 	}
 }
 
@@ -105,7 +105,7 @@ func (b *Bridge) publishedDirs(r *volstate.Record) (dirs []string) {
 	}
 	for _, pod := range pods {
 		dir := filepath.Join(pod, "volumes", strings.Replace(r.FlexDriver, "/", "~", 1), r.Name)
-		if private, err := kubeletdir.PrivateTarget(dir); err == nil && b.there(filepath.Dir(private)) {
+		if private, err := kubeletdir.PrivateTarget(dir); err == nil && b.node().there(filepath.Dir(private)) {
 			dirs = append(dirs, dir)
 		}
 	}
@@ -143,7 +143,7 @@ func (b *Bridge) podDirs(flexDriver, volume string) []string {
 // nothing. The mount itself is not touched: it may be dead.
 func (b *Bridge) targetAt(flexDriver, dir string) *volstate.Target {
 	t := &volstate.Target{Publish: volstate.Doing, Since: time.Now().UTC()}
-	if private, err := kubeletdir.PrivateTarget(dir); err == nil && b.there(filepath.Dir(private)) {
+	if private, err := kubeletdir.PrivateTarget(dir); err == nil && b.node().there(filepath.Dir(private)) {
 		t.Private = private
 		return t
 	}

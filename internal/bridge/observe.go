@@ -33,17 +33,17 @@ func (x *execution) see(f lifecycle.Fact) (seen lifecycle.Seen, err error) {
 	case lifecycle.TheDriver:
 		seen = x.seeDriver()
 	case lifecycle.ThePlugin:
-		seen.Plugin, err = b.seePlugin(x.v.key)
+		seen.Plugin, err = x.node.seePlugin(x.v.key)
 	case lifecycle.TheStage:
-		seen = b.seeStage(r.StagingPath)
+		seen = x.node.seeStage(r.StagingPath)
 	case lifecycle.TheDevice:
-		seen = b.seeMount(r.Device)
+		seen = x.node.seeMount(r.Device)
 	case lifecycle.TheDir:
-		seen = b.seeMount(f.Dir)
+		seen = x.node.seeMount(f.Dir)
 	case lifecycle.TheTarget:
-		seen = b.seeMount(target(r.Targets[f.Dir], f.Dir))
+		seen = x.node.seeMount(target(r.Targets[f.Dir], f.Dir))
 	case lifecycle.ThePod:
-		seen.Pod = b.seePod(f.Dir)
+		seen.Pod = x.node.seePod(f.Dir)
 	case lifecycle.ThePVState:
 		seen = x.pvStateOf(f.Dir)
 	case lifecycle.ThePendingUnmount:
@@ -91,20 +91,6 @@ func (x *execution) seeDriver() lifecycle.Seen {
 	return *x.seenDriver
 }
 
-// seeMount tells what is at a path.
-func (b *Bridge) seeMount(path string) lifecycle.Seen {
-	mounted, err := b.Mounts.Mounted(path)
-	switch {
-	case err != nil:
-		return lifecycle.Seen{Err: err}
-	case mounted:
-		return health(b.Mounts.Healthy(path))
-	case b.there(path):
-		return lifecycle.Seen{Mount: lifecycle.NotMounted}
-	}
-	return lifecycle.Seen{Mount: lifecycle.NoDir}
-}
-
 // health tells a mount that does not work from one of which nothing is known, as
 // nothing has answered in time.
 func health(err error) lifecycle.Seen {
@@ -117,15 +103,29 @@ func health(err error) lifecycle.Seen {
 	return lifecycle.Seen{Mount: lifecycle.Dead, Err: err}
 }
 
+// seeMount tells what is at a path.
+func (n node) seeMount(path string) lifecycle.Seen {
+	mounted, err := n.mounts.Mounted(path)
+	switch {
+	case err != nil:
+		return lifecycle.Seen{Err: err}
+	case mounted:
+		return health(n.mounts.Healthy(path))
+	case n.there(path):
+		return lifecycle.Seen{Mount: lifecycle.NotMounted}
+	}
+	return lifecycle.Seen{Mount: lifecycle.NoDir}
+}
+
 // seeStage tells what is at the staging path, or directly below it.
-func (b *Bridge) seeStage(path string) lifecycle.Seen {
-	mounts, err := b.stageMounts(path)
+func (n node) seeStage(path string) lifecycle.Seen {
+	mounts, err := n.stageMounts(path)
 	if err != nil {
 		return lifecycle.Seen{Err: err}
 	}
 	seen := lifecycle.Seen{Mount: lifecycle.NotMounted}
 	for _, mount := range mounts {
-		if seen = health(b.Mounts.Healthy(mount)); seen.Mount != lifecycle.Alive {
+		if seen = health(n.mounts.Healthy(mount)); seen.Mount != lifecycle.Alive {
 			break
 		}
 	}
@@ -133,52 +133,39 @@ func (b *Bridge) seeStage(path string) lifecycle.Seen {
 }
 
 // seePlugin looks what the kubelet's CSI plugin has of the volume.
-func (b *Bridge) seePlugin(key csivol.Key) (p lifecycle.PluginState, err error) {
-	p.Pods = b.csiPods(key)
-	if p.Staged, err = b.kubeletStages(key); !p.Staged || err != nil {
+func (n node) seePlugin(key csivol.Key) (p lifecycle.PluginState, err error) {
+	p.Pods = n.csiPods(key)
+	if p.Staged, err = n.kubeletStages(key); !p.Staged || err != nil {
 		return p, err
 	}
-	p.Mounted = b.maybeStaged(b.kubeletStagingPath(key))
-	p.Since = b.writtenAt(b.volDataPath(key))
+	p.Mounted = n.maybeStaged(n.kubeletStagingPath(key))
+	p.Since = writtenAt(n.volDataPath(key))
 	return p, nil
 }
 
-// maybeStaged: what cannot be looked at may be.
-func (b *Bridge) maybeStaged(path string) bool {
-	mounts, err := b.stageMounts(path)
-	return err != nil || len(mounts) > 0
-}
-
-// writtenAt is when a file was written; zero: it is gone by now.
-func (b *Bridge) writtenAt(path string) time.Time {
-	info, err := os.Stat(path)
-	if err != nil {
-		return time.Time{}
-	}
-	return info.ModTime()
-}
-
 // seePod tells what the node shows of the pod that a directory belongs to.
-func (b *Bridge) seePod(dir string) lifecycle.PodState {
-	p := lifecycle.PodState{Known: true, Volumes: b.there(filepath.Dir(dir))}
+func (n node) seePod(dir string) lifecycle.PodState {
+	p := lifecycle.PodState{Known: true, Volumes: n.there(filepath.Dir(dir))}
 	place, err := kubeletdir.Parse(dir)
 	if err != nil || place.PodUID == "" {
 		return p
 	}
 	pods := filepath.Join(place.Root, "pods")
-	p.Known = b.there(pods)
-	there, err := b.dirs().Exists(filepath.Join(pods, place.PodUID))
+	p.Known = n.there(pods)
+	there, err := n.dirs.Exists(filepath.Join(pods, place.PodUID))
 	p.Gone = err == nil && !there
-	containers, err := b.dirs().Exists(filepath.Join(pods, place.PodUID, "containers"))
+	containers, err := n.dirs.Exists(filepath.Join(pods, place.PodUID, "containers"))
 	p.NoContainer = err == nil && !containers
 	return p
 }
 
-// there reports whether a directory exists. The kubelet removes a pod's volume
-// directory after it has called unmount (pkg/volume/flexvolume/unmounter.go).
-func (b *Bridge) there(dir string) bool {
-	there, err := b.dirs().Exists(dir)
-	return err == nil && there
+// writtenAt is when a file was written; zero: it is gone by now.
+func writtenAt(path string) time.Time {
+	info, err := os.Stat(path)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
 }
 
 // pvStateWait is short: an unmount waits for it, and what is not known does not keep
@@ -214,7 +201,7 @@ func (x *execution) seePVState(dir string) (seen lifecycle.Seen) {
 		return lifecycle.Seen{}
 	}
 	if seen.PVState.Replaced != "" && v.record.Targets[dir] != nil {
-		seen.SameFilesystem = b.livesOn(v, dir, place.PodUID)
+		seen.SameFilesystem = x.node.samePublished(v.key, target(v.record.Targets[dir], dir), place.PodUID)
 	}
 	return seen
 }

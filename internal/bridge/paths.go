@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -20,23 +21,37 @@ import (
 // (flex2csi migrate); then the plugin has the volume, too. See
 // docs/adr/0015-replace-in-place.md.
 
+// A node is the mounts and directories of this node.
+type node struct {
+	mounts     Mounts
+	dirs       Dirs
+	kubeletDir string
+	grace      time.Duration
+}
+
+func (b *Bridge) node() node {
+	return node{mounts: b.Mounts, dirs: b.dirs(), kubeletDir: b.KubeletDir, grace: b.grace()}
+}
+
 // stagingPath is the kubelet's own for the volume: so that its CSI plugin can
 // take the volume over under a running pod, and since a volume has one staging
 // path on a node (kubelet, pkg/volume/csi/csi_attacher.go, makeDeviceMountPath).
-func (b *Bridge) stagingPath(d *FlexDriver, key csivol.Key) string {
+func (n node) stagingPath(d *FlexDriver, key csivol.Key) string {
 	if d.StagingRoot != "" {
 		return stagingBelow(d.StagingRoot, key)
 	}
-	return b.kubeletStagingPath(key)
+	return n.kubeletStagingPath(key)
 }
 
-func (b *Bridge) kubeletStagingPath(key csivol.Key) string {
-	return stagingBelow(filepath.Join(b.KubeletDir, "plugins/kubernetes.io/csi"), key)
+func (n node) kubeletStagingPath(key csivol.Key) string {
+	return stagingBelow(filepath.Join(n.kubeletDir, "plugins/kubernetes.io/csi"), key)
 }
 
 // KubeletStaging is where the kubelet's CSI plugin would have the volume of a
 // record staged.
-func (b *Bridge) KubeletStaging(r *volstate.Record) string { return b.kubeletStagingPath(r.Key()) }
+func (b *Bridge) KubeletStaging(r *volstate.Record) string {
+	return b.node().kubeletStagingPath(r.Key())
+}
 
 func stagingBelow(root string, key csivol.Key) string {
 	return filepath.Join(root, key.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(key.Handle))), "globalmount")
@@ -75,27 +90,63 @@ func (b *Bridge) noteMarker(path string, there bool) {
 
 // stageMounts returns where what is staged at a path is mounted: there, or directly
 // below, where some drivers mount it (ceph-csi, at globalmount/<volume id>).
-func (b *Bridge) stageMounts(path string) ([]string, error) {
-	mounted, err := b.Mounts.Mounted(path)
+func (n node) stageMounts(path string) ([]string, error) {
+	mounted, err := n.mounts.Mounted(path)
 	switch {
 	case err != nil:
 		return nil, err
 	case mounted:
 		return []string{path}, nil
 	}
-	return b.Mounts.Below(path)
+	return n.mounts.Below(path)
 }
 
 // stageMounted is for where an error is as good as no.
-func (b *Bridge) stageMounted(path string) bool {
-	mounts, err := b.stageMounts(path)
+func (n node) stageMounted(path string) bool {
+	mounts, err := n.stageMounts(path)
 	return err == nil && len(mounts) > 0
 }
 
+// maybeStaged: what cannot be looked at may be.
+func (n node) maybeStaged(path string) bool {
+	mounts, err := n.stageMounts(path)
+	return err != nil || len(mounts) > 0
+}
+
 // mounted is for where an error is as good as no.
-func (b *Bridge) mounted(path string) bool {
-	mounted, err := b.Mounts.Mounted(path)
+func (n node) mounted(path string) bool {
+	mounted, err := n.mounts.Mounted(path)
 	return err == nil && mounted
+}
+
+// there reports whether a directory exists. The kubelet removes a pod's volume
+// directory after it has called unmount (pkg/volume/flexvolume/unmounter.go).
+func (n node) there(dir string) bool {
+	there, err := n.dirs.Exists(dir)
+	return err == nil && there
+}
+
+// arrived verifies that what a driver has published can be seen on the node.
+// Otherwise a bare directory would be bound, and the pod write to the node's disk.
+func (n node) arrived(path string) error {
+	mounted, err := n.mounts.Mounted(path)
+	if err == nil && !mounted {
+		err = flex.Errorf(flex.CodeInternal, "the driver reported success, and nothing is mounted at %s on the node; its pod has to mount the kubelet's directory with mountPropagation: Bidirectional", path)
+	}
+	return err
+}
+
+// gone verifies that nothing is mounted at a path, or directly below, any more: some
+// drivers report success, or that they do not know the volume, and leave the mount.
+func (n node) gone(path string, said error) error {
+	left, err := n.stageMounts(path)
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	if said != nil {
+		return fmt.Errorf("the driver does not know the volume, and it is still mounted at %s: %w", left[0], said)
+	}
+	return flex.Errorf(flex.CodeInternal, "the driver reported success, and the volume is still mounted at %s", left[0])
 }
 
 // volDataFile is what the kubelet's CSI plugin keeps next to its staging path, for
@@ -103,14 +154,14 @@ func (b *Bridge) mounted(path string) bool {
 // directory for all (csi_mounter.go, SetUpAt; Kubernetes v1.37.1).
 const volDataFile = "vol_data.json"
 
-func (b *Bridge) volDataPath(key csivol.Key) string {
-	return filepath.Join(filepath.Dir(b.kubeletStagingPath(key)), volDataFile)
+func (n node) volDataPath(key csivol.Key) string {
+	return filepath.Join(filepath.Dir(n.kubeletStagingPath(key)), volDataFile)
 }
 
 // removeVolData removes a file that would be believed.
-func (b *Bridge) removeVolData(key csivol.Key) {
-	_ = b.dirs().Remove(b.volDataPath(key))
-	_ = b.dirs().Remove(filepath.Dir(b.volDataPath(key)))
+func (n node) removeVolData(key csivol.Key) {
+	_ = n.dirs.Remove(n.volDataPath(key))
+	_ = n.dirs.Remove(filepath.Dir(n.volDataPath(key)))
 }
 
 // KubeletHas reports whether the kubelet's CSI plugin has the volume of a record
@@ -118,9 +169,9 @@ func (b *Bridge) removeVolData(key csivol.Key) {
 // has not: who asks waits for it.
 func (b *Bridge) KubeletHas(r *volstate.Record, pod string) bool {
 	if pod == "" {
-		return b.there(b.volDataPath(r.Key()))
+		return b.node().there(b.node().volDataPath(r.Key()))
 	}
-	return slices.ContainsFunc(b.csiDirs(r.Key(), pod), func(dir string) bool { return b.mounted(csiMount(dir)) })
+	return slices.ContainsFunc(b.node().csiDirs(r.Key(), pod), func(dir string) bool { return b.node().mounted(csiMount(dir)) })
 }
 
 // KubeletTook reports whether the kubelet's CSI plugin has the volume of a record
@@ -140,8 +191,8 @@ func (b *Bridge) KubeletTook(r *volstate.Record) bool {
 // kubeletStages reports whether the kubelet's CSI plugin has staged the volume, as
 // its file says. It leaves that where its NodeStageVolume has failed and the volume
 // is staged by us.
-func (b *Bridge) kubeletStages(key csivol.Key) (bool, error) {
-	staged, err := b.dirs().Exists(b.volDataPath(key))
+func (n node) kubeletStages(key csivol.Key) (bool, error) {
+	staged, err := n.dirs.Exists(n.volDataPath(key))
 	if err != nil {
 		return false, flex.Errorf(flex.CodeInternal, "see whether the kubelet has taken the volume over: %w", err)
 	}
@@ -151,21 +202,21 @@ func (b *Bridge) kubeletStages(key csivol.Key) (bool, error) {
 // csiPods reports whether the kubelet's CSI plugin has the volume for any pod, or is
 // about to: it writes its file before NodePublishVolume. An old one without a mount
 // is what it has forgotten. What cannot be looked at it has: others then end nothing.
-func (b *Bridge) csiPods(key csivol.Key) bool {
-	return slices.ContainsFunc(b.csiDirs(key, "*"), func(dir string) bool {
-		if mounted, err := b.Mounts.Mounted(csiMount(dir)); err != nil || mounted {
+func (n node) csiPods(key csivol.Key) bool {
+	return slices.ContainsFunc(n.csiDirs(key, "*"), func(dir string) bool {
+		if mounted, err := n.mounts.Mounted(csiMount(dir)); err != nil || mounted {
 			return true
 		}
 		info, err := os.Stat(filepath.Join(dir, volDataFile))
-		return err == nil && time.Since(info.ModTime()) < b.grace()
+		return err == nil && time.Since(info.ModTime()) < n.grace
 	})
 }
 
 // csiDirs returns where the kubelet's CSI plugin has, or had, the volume for a pod,
 // which may be *. The name of the PersistentVolume does not matter: several may be
 // the same volume.
-func (b *Bridge) csiDirs(key csivol.Key, pod string) (dirs []string) {
-	files, err := filepath.Glob(filepath.Join(b.KubeletDir, "pods", pod, "volumes/kubernetes.io~csi/*", volDataFile))
+func (n node) csiDirs(key csivol.Key, pod string) (dirs []string) {
+	files, err := filepath.Glob(filepath.Join(n.kubeletDir, "pods", pod, "volumes/kubernetes.io~csi/*", volDataFile))
 	if err != nil {
 		return nil // a name that is no pattern: of the kubelet's directory it cannot be
 	}
@@ -183,11 +234,43 @@ func (b *Bridge) csiDirs(key csivol.Key, pod string) (dirs []string) {
 // (pkg/volume/csi/csi_mounter.go, getTargetPath, Kubernetes v1.37.1).
 func csiMount(dir string) string { return filepath.Join(dir, "mount") }
 
-// livesOn reports whether the kubelet's CSI plugin has for a pod the filesystem that
-// is mounted at dir.
-func (b *Bridge) livesOn(v *volume, dir, pod string) bool {
-	return slices.ContainsFunc(b.csiDirs(v.key, pod), func(csi string) bool {
-		same, err := b.Mounts.SameFilesystem(target(v.record.Targets[dir], dir), csiMount(csi))
+// samePublished reports whether the kubelet's CSI plugin has for a pod the filesystem
+// that is mounted at path.
+func (n node) samePublished(key csivol.Key, path, pod string) bool {
+	return slices.ContainsFunc(n.csiDirs(key, pod), func(csi string) bool {
+		same, err := n.mounts.SameFilesystem(path, csiMount(csi))
 		return err == nil && same
 	})
+}
+
+// inUse reports whether this node shows anything of a volume. What cannot be
+// looked at may be in use.
+func (n node) inUse(d *FlexDriver, a *csivol.Attachment) bool {
+	for _, path := range []string{n.stagingPath(d, a.Key()), n.kubeletStagingPath(a.Key())} {
+		if mounts, err := n.stageMounts(path); err != nil || len(mounts) > 0 {
+			return true
+		}
+	}
+	name := a.Name
+	if name == "" || d.Inline {
+		name = "*"
+	}
+	for _, pattern := range []string{
+		filepath.Join("volumes", strings.Replace(a.FlexDriver, "/", "~", 1), name),
+		filepath.Join("flex2csi/volumes/kubernetes.io~csi", name),
+	} {
+		found, err := filepath.Glob(filepath.Join(n.kubeletDir, "pods/*", pattern))
+		if err != nil || len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// target is the path that the driver gets.
+func target(t *volstate.Target, dir string) string {
+	if t == nil || t.Private == "" {
+		return dir
+	}
+	return t.Private
 }

@@ -3,8 +3,6 @@ package bridge
 import (
 	"context"
 	"maps"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
@@ -172,12 +170,12 @@ func (b *Bridge) sweep(v *volume, a *csivol.Attachment) error {
 	switch {
 	case r.Attach != volstate.None:
 		return nil // by it, or else it goes when that is over
-	case r.Idle() && b.csiPods(a.Key()):
+	case r.Idle() && b.node().csiPods(a.Key()):
 		return nil // since a migration; the control plane detaches it when they are gone
 	case d == nil || d.CSIDriver != a.Driver || d.Attacher == nil:
 		v.log.Warn("an attachment of this node is of a driver that the configuration no longer has, and stays", "driver", a.FlexDriver)
 		return nil
-	case r.Idle() && b.inUse(d, a):
+	case r.Idle() && b.node().inUse(d, a):
 		v.log.Warn("an attachment of this node is of a volume without a record, and stays while pods have it")
 		return nil
 	}
@@ -187,28 +185,4 @@ func (b *Bridge) sweep(v *volume, a *csivol.Attachment) error {
 	}
 	v.log.Info("detaching what no record knows of")
 	return b.reach(v, d, lifecycle.Wanted{Goal: lifecycle.Reconcile})
-}
-
-// inUse reports whether this node shows anything of a volume. What cannot be
-// looked at may be in use.
-func (b *Bridge) inUse(d *FlexDriver, a *csivol.Attachment) bool {
-	for _, path := range []string{b.stagingPath(d, a.Key()), b.kubeletStagingPath(a.Key())} {
-		if mounts, err := b.stageMounts(path); err != nil || len(mounts) > 0 {
-			return true
-		}
-	}
-	name := a.Name
-	if name == "" || d.Inline {
-		name = "*"
-	}
-	for _, pattern := range []string{
-		filepath.Join("volumes", strings.Replace(a.FlexDriver, "/", "~", 1), name),
-		filepath.Join("flex2csi/volumes/kubernetes.io~csi", name),
-	} {
-		found, err := filepath.Glob(filepath.Join(b.KubeletDir, "pods/*", pattern))
-		if err != nil || len(found) > 0 {
-			return true
-		}
-	}
-	return false
 }

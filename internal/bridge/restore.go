@@ -29,7 +29,7 @@ func (b *Bridge) Restore(records []*volstate.Record) {
 		if r.BootID != b.BootID {
 			lifecycle.Rebooted(r, time.Now())
 		} else {
-			lifecycle.Recognize(r, b.mounted)
+			lifecycle.Recognize(r, b.node().mounted)
 		}
 		b.show(v)
 	}
@@ -41,9 +41,9 @@ func (b *Bridge) doubt(r *volstate.Record) {
 	b.log().Warn("the last version of a record cannot be read; the version before is compared with the mount table", "volumeHandle", r.Handle, "csiDriver", r.Driver)
 	stagingPath := ""
 	if d := b.Drivers[r.FlexDriver]; d != nil {
-		stagingPath = b.stagingPath(d, r.Key())
+		stagingPath = b.node().stagingPath(d, r.Key())
 	}
-	lifecycle.Doubt(r, stagingPath, b.discover(r), b.mounted)
+	lifecycle.Doubt(r, stagingPath, b.discover(r), b.node().mounted)
 }
 
 // BootIDFile is where the kernel says which boot this is (random(4)).

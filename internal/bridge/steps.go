@@ -3,7 +3,6 @@ package bridge
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"path/filepath"
 	"time"
 
@@ -31,7 +30,7 @@ func (x *execution) act(s lifecycle.Step) (got lifecycle.Result, err error) {
 		err = x.deleteAttachment(s)
 	case lifecycle.NodeStage:
 		err = x.nodeStage()
-		got.StageMounted = err == nil && b.stageMounted(r.StagingPath)
+		got.StageMounted = err == nil && x.node.stageMounted(r.StagingPath)
 	case lifecycle.NodeUnstage:
 		err = x.nodeUnstage()
 	case lifecycle.NodePublish:
@@ -59,7 +58,7 @@ func (x *execution) act(s lifecycle.Step) (got lifecycle.Result, err error) {
 	case lifecycle.Tidy:
 		err = b.tidy(ctx, s.Dir)
 	case lifecycle.RemoveVolData:
-		b.removeVolData(x.v.key)
+		x.node.removeVolData(x.v.key)
 	case lifecycle.ControllerExpand:
 		got.NodeExpansionRequired, err = x.controllerExpand(s)
 	case lifecycle.NodeExpand:
@@ -163,7 +162,7 @@ func (b *Bridge) attachmentOf(d *FlexDriver, r *volstate.Record, pod csivol.Pod)
 	return &csivol.Attachment{
 		Driver: r.Driver, Handle: r.Handle, Node: b.NodeName, FlexDriver: r.FlexDriver, Name: r.Name, Pod: pod,
 		Context: r.Context, FSType: r.FSType, MountFlags: r.KnownFlags(), AccessModes: csivol.Attachable(r.AccessModes, r.AccessMode),
-		Secret: d.AttachSecret, KubeletHolds: b.there(b.volDataPath(r.Key())),
+		Secret: d.AttachSecret, KubeletHolds: b.node().there(b.node().volDataPath(r.Key())),
 	}
 }
 
@@ -213,7 +212,7 @@ func (x *execution) nodeUnstage() error {
 		return x.d.Service.NodeUnstage(ctx, x.v.key.Handle, path)
 	})
 	if err == nil || csivol.NotFound(err) || csivol.Unimplemented(err) {
-		err = x.b.gone(path, err)
+		err = x.node.gone(path, err)
 	}
 	if err == nil { // as the kubelet does; some drivers have removed theirs already
 		_ = x.b.dirs().Remove(path)
@@ -238,7 +237,7 @@ func (x *execution) nodePublish(dir string) error {
 	if err := x.wasStaged(); err != nil {
 		return err
 	}
-	if err := b.arrived(path); err != nil || t.Private != "" || !t.ReadOnly {
+	if err := x.node.arrived(path); err != nil || t.Private != "" || !t.ReadOnly {
 		return err
 	}
 	// What the driver does in its own mount namespace does not propagate.
@@ -252,19 +251,9 @@ func (x *execution) wasStaged() error {
 	if r.Stage != volstate.Done || !r.StageMounted {
 		return nil
 	}
-	mounts, err := x.b.stageMounts(r.StagingPath)
+	mounts, err := x.node.stageMounts(r.StagingPath)
 	if err == nil && len(mounts) == 0 {
 		err = flex.Errorf(flex.CodeUnavailable, "volume %s was unstaged while it was published, most likely by the kubelet's CSI plugin, which had it before; it is staged again by the next call", r.Key())
-	}
-	return err
-}
-
-// arrived verifies that what a driver has published can be seen on the node.
-// Otherwise a bare directory would be bound, and the pod write to the node's disk.
-func (b *Bridge) arrived(path string) error {
-	mounted, err := b.Mounts.Mounted(path)
-	if err == nil && !mounted {
-		err = flex.Errorf(flex.CodeInternal, "the driver reported success, and nothing is mounted at %s on the node; its pod has to mount the kubelet's directory with mountPropagation: Bidirectional", path)
 	}
 	return err
 }
@@ -294,25 +283,12 @@ func (x *execution) nodeUnpublish(dir string) error {
 		return x.d.Service.NodeUnpublish(ctx, x.v.key.Handle, path)
 	})
 	if err == nil || csivol.NotFound(err) {
-		err = x.b.gone(path, err)
+		err = x.node.gone(path, err)
 	}
 	if err == nil && t.Private != "" {
 		kubeletdir.RemovePrivate(t.Private, x.b.dirs().Remove)
 	}
 	return err
-}
-
-// gone verifies that nothing is mounted at a path, or directly below, any more: some
-// drivers report success, or that they do not know the volume, and leave the mount.
-func (b *Bridge) gone(path string, said error) error {
-	left, err := b.stageMounts(path)
-	if err != nil || len(left) == 0 {
-		return err
-	}
-	if said != nil {
-		return fmt.Errorf("the driver does not know the volume, and it is still mounted at %s: %w", left[0], said)
-	}
-	return flex.Errorf(flex.CodeInternal, "the driver reported success, and the volume is still mounted at %s", left[0])
 }
 
 // bind: what a driver publishes into the kubelet's directory is there already.
@@ -330,7 +306,7 @@ func (x *execution) removeDead(dir string) error {
 	if t := x.v.record.Targets[dir]; t != nil {
 		path = target(t, dir)
 	}
-	mounts, err := x.b.stageMounts(path)
+	mounts, err := x.node.stageMounts(path)
 	if err != nil {
 		return err
 	}
@@ -343,14 +319,6 @@ func (x *execution) removeDead(dir string) error {
 		}
 	}
 	return nil
-}
-
-// target is the path that the driver gets.
-func target(t *volstate.Target, dir string) string {
-	if t == nil || t.Private == "" {
-		return dir
-	}
-	return t.Private
 }
 
 // republishEvery is about as often as the kubelet looks at a pod again
