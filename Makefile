@@ -388,7 +388,7 @@ $(BIN)/testsum: $(wildcard hack/testsum/*.go)
 	@go build -o $@ ./hack/testsum
 
 # Writes OCI archives without a container engine.
-$(BIN)/image: $(filter-out %_test.go,$(wildcard hack/image/*.go)) hack/image/go.mod
+$(BIN)/image: $(filter-out %_test.go,$(wildcard hack/image/*.go hack/image/sbom/*.go)) hack/image/go.mod
 	@mkdir -p $(BIN)
 	cd hack/image && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/$@ .
 

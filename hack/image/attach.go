@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"path"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/flex2csi/flex2csi/hack/image/sbom"
 )
 
 // noConfig is the configuration of a manifest that is no image
@@ -32,7 +35,7 @@ func (s *spec) attach(to layout.Path, image v1.Image, platform v1.Platform) erro
 		if err := os.WriteFile(source(s.sbomFile, platform), content, 0o644); err != nil {
 			return err
 		}
-		if err := writeArtifact(to, *subject, sbomType, content); err != nil {
+		if err := writeArtifact(to, *subject, sbom.MediaType, content); err != nil {
 			return err
 		}
 	}
@@ -50,6 +53,23 @@ func (s *spec) attach(to layout.Path, image v1.Image, platform v1.Platform) erro
 		}
 	}
 	return nil
+}
+
+// sbom returns the bill of materials of one platform's image.
+func (s *spec) sbom(platform v1.Platform) ([]byte, error) {
+	var files []sbom.File
+	for _, file := range s.files {
+		dest, from, err := assignment("file", file)
+		if err != nil {
+			return nil, err
+		}
+		name, _, err := splitMode(source(from, platform))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, sbom.File{Name: path.Clean("/" + dest), Path: name})
+	}
+	return sbom.Image(s.name, platform.String(), files)
 }
 
 func writeArtifact(to layout.Path, subject v1.Descriptor, kind string, content []byte) error {

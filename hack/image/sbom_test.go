@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
+
+	"github.com/flex2csi/flex2csi/hack/image/sbom"
 )
 
 // The program is this test, the linker of which is the one of every program.
@@ -43,7 +45,7 @@ func TestSBOM(t *testing.T) {
 		t.Errorf("dependencies are %+v, want all libraries of /program", uses)
 	}
 	top := manifests(t, unpack(t, file))
-	if len(top) != 2 || top[1].ArtifactType != sbomType {
+	if len(top) != 2 || top[1].ArtifactType != sbom.MediaType {
 		t.Errorf("in the archive: %+v, want the image and its bill of materials", top)
 	}
 }

@@ -1,4 +1,7 @@
-package main
+// Package sbom writes what programs are made of as CycloneDX. All of it is read from
+// the programs themselves, where the linker has put it. There is no serial number and
+// no time, so that the same programs give the same bytes.
+package sbom
 
 import (
 	"bytes"
@@ -10,61 +13,71 @@ import (
 	"maps"
 	"net/url"
 	"os"
-	"path"
 	"runtime/debug"
 	"slices"
 	"strings"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// sbomType is the media type of what sbom makes.
-const sbomType = "application/vnd.cyclonedx+json"
+// MediaType is the media type of a bill of materials.
+const MediaType = "application/vnd.cyclonedx+json"
 
-// A bill is what is known of an image's programs. All of it is read from the
-// programs themselves, where the linker has put it.
+// A File is a program or another file, and its path or name for the user.
+type File struct{ Name, Path string }
+
+// A bill is what is known of programs.
 type bill struct {
 	programs []cdx.Component
 	modules  map[string]cdx.Component
 	uses     []cdx.Dependency
 }
 
-// sbom writes the bill of materials of one platform's image, as CycloneDX. It
-// has no serial number and no time, so that the same programs give the same one.
-func (s *spec) sbom(platform v1.Platform) ([]byte, error) {
-	b := bill{modules: map[string]cdx.Component{}}
-	for _, file := range s.files {
-		dest, from, err := assignment("file", file)
-		if err != nil {
-			return nil, err
-		}
-		name, _, err := splitMode(source(from, platform))
-		if err != nil {
-			return nil, err
-		}
-		if err := b.add(path.Clean("/"+dest), name); err != nil {
+// Image returns the bill of materials of an image for one platform.
+func Image(name, platform string, files []File) ([]byte, error) {
+	b, err := read(files)
+	if err != nil {
+		return nil, err
+	}
+	title := name + " " + platform
+	uses := append([]cdx.Dependency{{Ref: title, Dependencies: new(refs(b.programs))}}, b.uses...)
+	return encode(cdx.Component{BOMRef: title, Type: cdx.ComponentTypeContainer, Name: name}, append(b.programs, b.libraries()...), uses)
+}
+
+// Program returns the bill of materials of one program.
+func Program(file File) ([]byte, error) {
+	b, err := read([]File{file})
+	if err != nil {
+		return nil, err
+	}
+	return encode(b.programs[0], b.libraries(), b.uses)
+}
+
+func read(files []File) (*bill, error) {
+	b := &bill{modules: map[string]cdx.Component{}}
+	for _, file := range files {
+		if err := b.add(file.Name, file.Path); err != nil {
 			return nil, err
 		}
 	}
+	return b, nil
+}
+
+func encode(of cdx.Component, components []cdx.Component, uses []cdx.Dependency) ([]byte, error) {
+	bom := cdx.NewBOM()
+	bom.SerialNumber = ""
+	bom.Metadata = &cdx.Metadata{Component: &of}
+	bom.Components, bom.Dependencies = &components, &uses
 	var out bytes.Buffer
-	encoder := cdx.NewBOMEncoder(&out, cdx.BOMFileFormatJSON).SetPretty(true)
-	err := encoder.EncodeVersion(b.document(s.name+" "+platform.String(), s.name), cdx.SpecVersion1_6)
+	err := cdx.NewBOMEncoder(&out, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cdx.SpecVersion1_6)
 	return out.Bytes(), err
 }
 
-func (b *bill) document(title, name string) *cdx.BOM {
-	bom := cdx.NewBOM()
-	bom.SerialNumber = ""
-	bom.Metadata = &cdx.Metadata{Component: &cdx.Component{BOMRef: title, Type: cdx.ComponentTypeContainer, Name: name}}
-	components := b.programs
+func (b *bill) libraries() (components []cdx.Component) {
 	for _, ref := range slices.Sorted(maps.Keys(b.modules)) {
 		components = append(components, b.modules[ref])
 	}
-	uses := []cdx.Dependency{{Ref: title, Dependencies: new(refs(b.programs))}}
-	uses = append(uses, b.uses...)
-	bom.Components, bom.Dependencies = &components, &uses
-	return bom
+	return components
 }
 
 // add reads a program. What is none of Go's is named with its checksum.
