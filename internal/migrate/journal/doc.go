@@ -10,6 +10,6 @@
 // was deleted. A record that is read must be what was written: it has a digest.
 //
 // It holds what PersistentVolumes, claims, pods and VolumeAttachments show to
-// whoever may read them, and nothing of a Secret. It knows nothing of how a
+// any user that may read them, and nothing of a Secret. It knows nothing of how a
 // volume is migrated, which is package migrate.
 package journal

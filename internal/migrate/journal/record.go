@@ -57,7 +57,7 @@ type Record struct {
 	Pods                 []Pod `json:"pods,omitempty"`
 	RestoreReclaimPolicy bool  `json:"restoreReclaimPolicy,omitempty"`
 
-	// Accept are the checks whose decision a person has made.
+	// Accept are the checks that a person has accepted.
 	Accept []string `json:"accept,omitempty"`
 
 	// PutBack is why the swap was given up half-way, and the volume that there
@@ -79,7 +79,7 @@ type Pod struct {
 	Name  string `json:"name"` // namespace/name
 	UID   string `json:"uid"`
 	Node  string `json:"node,omitempty"`
-	Owner string `json:"owner,omitempty"` // kind/name of what makes it anew
+	Owner string `json:"owner,omitempty"` // kind/name of the owner that re-creates it
 }
 
 // Unfinished reports whether something is still to be done.
@@ -91,7 +91,7 @@ func (r *Record) TakenBack() bool { return r.Stage == Finished && r.Direction ==
 // What a journal says, for errors.Is.
 var (
 	// ErrConflict: another program has written the record since it was read.
-	ErrConflict = errors.New("somebody else has changed the journal meanwhile")
+	ErrConflict = errors.New("another program has changed the journal meanwhile")
 	// ErrTooBig: the record is too big for a ConfigMap.
 	ErrTooBig = errors.New("too big for a ConfigMap")
 	// ErrUnreadable: there is a record, and it is not what was written.
