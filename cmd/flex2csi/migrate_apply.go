@@ -154,7 +154,7 @@ func mayAll(plan *migrate.Plan) error {
 // show prints what will be done, and what will not, and why.
 func (o *applyOptions) show(plan *migrate.Plan, tasks []migrate.Task, left []migrate.Result, env environment) error {
 	shown := *plan
-	shown.Beside = nil // it is not replaced: only plan shows it
+	shown.Related = nil // it is not replaced: only plan shows it
 	if err := shown.Table(env.err, false); err != nil {
 		return err
 	}

@@ -42,15 +42,15 @@ func (o Options) accepted() []string {
 // modeFor is how a volume is migrated; why says why it is not.
 func modeFor(v *Volume, most journal.Mode) (mode journal.Mode, why string) {
 	switch {
-	case v.Verdict == No:
+	case v.Method == No:
 		return "", strings.Join(v.Why, "; ")
-	case v.Verdict == Live:
+	case v.Method == Live:
 		return journal.Live, ""
-	case v.Verdict == PodRestart && most == journal.Rolling:
+	case v.Method == PodRestart && most == journal.Rolling:
 		return journal.Rolling, ""
 	case most == journal.Offline:
 		return journal.Offline, ""
-	case v.Verdict == PodRestart:
+	case v.Method == PodRestart:
 		return "", "only after a pod restart (--rolling): " + strings.Join(v.Why, "; ")
 	}
 	return "", "only offline (--offline): " + strings.Join(v.Why, "; ")

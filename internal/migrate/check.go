@@ -121,14 +121,14 @@ func (w *world) check(ctx context.Context, d *driver, old *volume) *Volume {
 		s.v.Checks = append(s.v.Checks, c.run(ctx, s)...)
 	}
 	s.v.conclude()
-	if s.rendered() && s.v.Verdict != No {
+	if s.rendered() && s.v.Method != No {
 		s.v.Steps = steps(s.v, s.r, s.attaches())
 		s.v.Expect = s.expectations()
 	}
 	return s.v
 }
 
-// conclude makes the verdict of the checks.
+// conclude finds the method from the checks.
 func (v *Volume) conclude() {
 	var fails, notLive []string
 	for _, c := range v.Checks {
@@ -141,14 +141,14 @@ func (v *Volume) conclude() {
 	}
 	switch {
 	case len(fails) > 0:
-		v.Verdict, v.Why = No, fails
+		v.Method, v.Why = No, fails
 	case len(notLive) == 0 || len(v.Pods) == 0:
-		v.Verdict = Live
+		v.Method = Live
 	case len(v.Pods) == 1 && restartable(v.Pods[0].Owner):
-		v.Verdict, v.Why = PodRestart, notLive
+		v.Method, v.Why = PodRestart, notLive
 	default:
 		notLive = append(notLive, notOneByOne(v.Pods))
-		v.Verdict, v.Why = Offline, notLive
+		v.Method, v.Why = Offline, notLive
 	}
 }
 
@@ -176,10 +176,10 @@ func (s *subject) expectations() (all []string) {
 	expect := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	expect("claim %s is Lost for a moment, with the event ClaimLost (%q). Nothing is lost: it is Bound again when the volume controller looks at it, at the latest after 15 s", s.v.Claim, "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
 	expect("alarms on claims that are Lost, such as KubePersistentVolumeErrors, may fire; back-up tools that look at the volume at that moment find none")
-	if s.v.Verdict == PodRestart {
+	if s.v.Method == PodRestart {
 		expect("the claim is Lost from before the pod is stopped until its node has let go of the volume: some seconds as a rule, and up to a minute where kube-controller-manager attaches the FlexVolume (attach: true), which looks for what to detach once a minute")
 	}
-	if s.v.Verdict != Live || len(s.v.Pods) == 0 {
+	if s.v.Method != Live || len(s.v.Pods) == 0 {
 		return all
 	}
 	expect("within about a minute the kubelet mounts the volume through its CSI plugin beside the old mount; the old one goes with its pod")

@@ -42,8 +42,8 @@ func finds(t *testing.T, tests map[string]finding) {
 			v := planned(t, test.change)
 			for _, c := range v.Checks {
 				if c.Name == test.check && c.Status == test.status && strings.Contains(c.Evidence, test.says) {
-					if c.Status == migrate.Fails && v.Verdict != migrate.No {
-						t.Errorf("the verdict is %s: %q", v.Verdict, v.Why)
+					if c.Status == migrate.Fails && v.Method != migrate.No {
+						t.Errorf("the method is %s: %q", v.Method, v.Why)
 					}
 					return
 				}
@@ -92,7 +92,7 @@ func TestLive(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if v.Verdict != migrate.Live || len(v.Pods) != 1 || len(v.Steps) == 0 || len(v.Expect) == 0 {
+	if v.Method != migrate.Live || len(v.Pods) != 1 || len(v.Steps) == 0 || len(v.Expect) == 0 {
 		t.Errorf("%+v", v)
 	}
 }

@@ -3,7 +3,7 @@
 // and the claim binds to it again. docs/migrate.md tells people how.
 //
 // [Planner] makes the checks of each volume (checks, in check.go and check_*.go) and
-// concludes in which way it can be replaced ([Verdict]); it changes nothing. [Runner]
+// concludes in which way it can be replaced ([Method]); it changes nothing. [Runner]
 // takes volumes from stage to stage (stages, in stage.go), and back. [Observer] reads
 // how migrations are, and what still needs the bridge.
 //

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-const departureKind = "MigrationFinish"
+const finishKind = "MigrationFinish"
 
-// A Departure is what stands in the way of taking FlexVolume drivers away, and
+// A FinishReport lists what blocks taking FlexVolume drivers away, and
 // then the bridge.
-type Departure struct {
+type FinishReport struct {
 	APIVersion string      `json:"apiVersion"`
 	Kind       string      `json:"kind"`
 	Made       time.Time   `json:"made"`
@@ -56,7 +56,7 @@ type Obstacle struct {
 
 // Finish looks at what needs FlexVolume drivers and the bridge; drivers narrow
 // that, and none are all that something is known of.
-func (o *Observer) Finish(ctx context.Context, drivers []string) (*Departure, error) {
+func (o *Observer) Finish(ctx context.Context, drivers []string) (*FinishReport, error) {
 	s, err := o.observe(ctx)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (o *Observer) Finish(ctx context.Context, drivers []string) (*Departure, er
 	f := &finisher{observed: s, daemons: map[string]string{}, inline: map[string][]string{}, using: map[string]map[string][]string{}}
 	f.look(ctx)
 	f.lookTemplates(ctx)
-	d := &Departure{APIVersion: apiVersion, Kind: departureKind, Made: s.now, Server: o.Server, Drivers: []DriverEnd{}}
+	d := &FinishReport{APIVersion: apiVersion, Kind: finishKind, Made: s.now, Server: o.Server, Drivers: []DriverEnd{}}
 	known := f.drivers()
 	wanted := drivers
 	if len(drivers) == 0 {
@@ -104,7 +104,7 @@ func (d *DriverEnd) goesWithBridge() {
 }
 
 // doubt takes back that anything can be taken away: something is not known.
-func (d *Departure) doubt() {
+func (d *FinishReport) doubt() {
 	d.Bridge.doubt()
 	for i := range d.Drivers {
 		d.Drivers[i].doubt()
@@ -118,7 +118,7 @@ func (e *End) doubt() { e.Free, e.Steps = false, nil }
 
 // Free reports whether all that was asked about can be taken away: the drivers
 // that were named, or all of them and the bridge.
-func (d *Departure) Free(named bool) bool {
+func (d *FinishReport) Free(named bool) bool {
 	for _, driver := range d.Drivers {
 		if !driver.Free {
 			return false

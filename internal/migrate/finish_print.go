@@ -11,14 +11,14 @@ const mostNamed = 5
 
 // Table prints for people what stands in the way, driver by driver, and then of
 // the bridge; wide names all objects, and nodes with which nothing is wrong.
-func (d *Departure) Table(out io.Writer, wide bool) error {
+func (d *FinishReport) Table(out io.Writer, wide bool) error {
 	var b strings.Builder
 	for _, driver := range d.Drivers {
 		free := "can be taken away"
 		if len(driver.Nodes) == 0 {
 			free = "is on no node, and nothing needs it"
 		}
-		fmt.Fprintf(&b, "FlexVolume driver %s: %s\n", driver.FlexDriver, verdictOf(driver.End, free, "IS NEEDED STILL"))
+		fmt.Fprintf(&b, "FlexVolume driver %s: %s\n", driver.FlexDriver, endOf(driver.End, free, "IS NEEDED STILL"))
 		driver.print(&b, "  ", wide)
 		clear := 0
 		for _, n := range driver.Nodes {
@@ -26,7 +26,7 @@ func (d *Departure) Table(out io.Writer, wide bool) error {
 				clear++
 			}
 			if !n.Free || wide {
-				fmt.Fprintf(&b, "  node %s: %s\n", n.Node, verdictOf(n.End, "nothing of it is there", "IS NEEDED STILL"))
+				fmt.Fprintf(&b, "  node %s: %s\n", n.Node, endOf(n.End, "nothing of it is there", "IS NEEDED STILL"))
 			}
 			n.print(&b, "    ", wide)
 		}
@@ -38,7 +38,7 @@ func (d *Departure) Table(out io.Writer, wide bool) error {
 	if len(d.Drivers) == 0 {
 		b.WriteString("Nothing is known of any FlexVolume driver.\n\n")
 	}
-	fmt.Fprintf(&b, "The bridge: %s\n", verdictOf(d.Bridge, "can be taken away", "IS NEEDED STILL"))
+	fmt.Fprintf(&b, "The bridge: %s\n", endOf(d.Bridge, "can be taken away", "IS NEEDED STILL"))
 	d.Bridge.print(&b, "  ", wide)
 	if len(d.Notes) > 0 {
 		b.WriteString("\nWorth knowing before:\n")
@@ -56,7 +56,7 @@ func (d *Departure) Table(out io.Writer, wide bool) error {
 	return err
 }
 
-func verdictOf(e End, free, not string) string {
+func endOf(e End, free, not string) string {
 	switch {
 	case e.Free:
 		return free

@@ -11,7 +11,7 @@ import (
 // it is not.
 func TestFinishTable(t *testing.T) {
 	many := []string{"pv1", "pv2", "pv3", "pv4", "pv5", "pv6", "pv7"}
-	d := &migrate.Departure{
+	d := &migrate.FinishReport{
 		Drivers: []migrate.DriverEnd{
 			{
 				FlexDriver: "example.com/disk",

@@ -211,7 +211,7 @@ func (o *one) acceptable(v *Volume) error {
 	switch {
 	case v.Original.UID != o.rec.FromUID || v.Original.ClaimUID != o.rec.ClaimUID:
 		return no("it is another one than was planned")
-	case v.Verdict == No:
+	case v.Method == No:
 		return no("%s", strings.Join(v.Why, "; "))
 	case v.Original.ReclaimPolicy != policyRetain:
 		return no("its reclaim policy is %s again", v.Original.ReclaimPolicy)
@@ -220,12 +220,12 @@ func (o *one) acceptable(v *Volume) error {
 		return no("%s", why)
 	}
 	switch {
-	case v.Verdict == Live && o.rec.Mode == journal.Rolling: // of itself, meanwhile
+	case v.Method == Live && o.rec.Mode == journal.Rolling: // of itself, meanwhile
 		o.rec.Mode = journal.Live
 	case o.rec.Mode == journal.Offline && len(v.Pods) > 0:
 		return no("pod %s has begun to use the claim", v.Pods[0].Name)
-	case v.Verdict != Live && !(v.Verdict == PodRestart && o.rec.Mode == journal.Rolling):
-		return no("it was to be migrated %s, and is to be %s now: %s", modeWords(o.rec.Mode), v.Verdict, strings.Join(v.Why, "; "))
+	case v.Method != Live && !(v.Method == PodRestart && o.rec.Mode == journal.Rolling):
+		return no("it was to be migrated %s, and is to be %s now: %s", modeWords(o.rec.Mode), v.Method, strings.Join(v.Why, "; "))
 	}
 	if changed := changedSince(o.rec.CSI, v.Replacement); changed != "" {
 		return no("it or the configuration has been changed since it was planned: %s", changed)

@@ -17,7 +17,7 @@ import (
 // inline are volumes that pods have without a PersistentVolume. There is no
 // object that could be replaced: whoever has written the pod has to write it in
 // another way.
-func (b *beside) inline(ctx context.Context, namespace string) (all []Beside, err error) {
+func (b *related) inline(ctx context.Context, namespace string) (all []Related, err error) {
 	found, err := listed(ctx, b.w, objects.Pods(), namespace, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -54,8 +54,8 @@ func (b *beside) inline(ctx context.Context, namespace string) (all []Beside, er
 
 // replaceInline is a CSI volume in the pod where the driver has such (CSIDriver,
 // volumeLifecycleModes), and a PersistentVolume with a claim where not.
-func (b *beside) replaceInline(ctx context.Context, d *driver, pod *corev1.Pod, volume corev1.Volume) (Beside, error) {
-	one := Beside{Kind: "inline volume", What: "the pod has a FlexVolume of " + d.config.FlexDriver + " without a PersistentVolume: there is nothing that could be replaced under it"}
+func (b *related) replaceInline(ctx context.Context, d *driver, pod *corev1.Pod, volume corev1.Volume) (Related, error) {
+	one := Related{Kind: "inline volume", What: "the pod has a FlexVolume of " + d.config.FlexDriver + " without a PersistentVolume: there is nothing that could be replaced under it"}
 	source := volume.FlexVolume
 	user := map[string]string{}
 	maps.Copy(user, source.Options)

@@ -55,8 +55,8 @@ func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
 		}
 	}
 	plan.Checks = append(plan.Checks, p.checkRights(ctx, plan.Volumes))
-	b := beside{w: w, drivers: drivers, selection: s}
-	if plan.Beside, err = b.find(ctx, found); err != nil {
+	b := related{w: w, drivers: drivers, selection: s}
+	if plan.Related, err = b.find(ctx, found); err != nil {
 		plan.Checks = append(plan.Checks, Check{Name: "beside", Status: Decide, Evidence: fmt.Sprintf("what goes with the volumes (StorageClasses, StatefulSets, inline volumes) is not known: %v", err)})
 	}
 	return plan, nil

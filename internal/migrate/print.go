@@ -18,7 +18,7 @@ func (p *Plan) Table(out io.Writer, wide bool) error {
 	}
 	fmt.Fprintln(t)
 	for _, v := range p.Volumes {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%d", v.Name, dash(v.Claim), dash(v.FlexDriver), dash(v.CSIDriver), len(v.Pods), v.Verdict, v.count(Decide))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%d", v.Name, dash(v.Claim), dash(v.FlexDriver), dash(v.CSIDriver), len(v.Pods), v.Method, v.count(Decide))
 		if wide {
 			fmt.Fprintf(t, "\t%s\t%s\t%s", dash(v.Handle), dash(v.Original.ReclaimPolicy), dash(strings.Join(v.nodes(), ",")))
 		}
@@ -35,7 +35,7 @@ func (p *Plan) Table(out io.Writer, wide bool) error {
 	for _, v := range p.Volumes {
 		v.details(&b, wide)
 	}
-	for _, o := range p.Beside {
+	for _, o := range p.Related {
 		fmt.Fprintf(&b, "\n%s %s: %s\n", o.Kind, o.Name, o.What)
 		for _, step := range o.Steps {
 			fmt.Fprintf(&b, "  - %s\n", step)
@@ -101,7 +101,7 @@ func (v *Volume) details(b *strings.Builder, wide bool) {
 	if !wide && v.count(OK)+v.count(Note) == len(v.Checks) {
 		return
 	}
-	fmt.Fprintf(b, "\n%s: %s\n", v.Name, v.Verdict)
+	fmt.Fprintf(b, "\n%s: %s\n", v.Name, v.Method)
 	for _, c := range v.Checks {
 		if wide || c.Status != OK && c.Status != Note {
 			fmt.Fprintf(b, "  %s\n", line(c))
@@ -131,9 +131,9 @@ func (v *Volume) details(b *strings.Builder, wide bool) {
 
 // summary counts, and says what nobody should be surprised by.
 func (p *Plan) summary(b *strings.Builder) {
-	count := map[Verdict]int{}
+	count := map[Method]int{}
 	for _, v := range p.Volumes {
-		count[v.Verdict]++
+		count[v.Method]++
 	}
 	fmt.Fprintf(b, "\n%d volumes: %d live, %d after a pod restart, %d offline, %d not.\n",
 		len(p.Volumes), count[Live], count[PodRestart], count[Offline], count[No])

@@ -14,20 +14,20 @@ import (
 	"github.com/flex2csi/flex2csi/internal/shell"
 )
 
-// beside finds what would go on making FlexVolumes, or cannot be migrated: it is
-// printed with what to do, and nobody does it.
-type beside struct {
+// related finds the objects that still create FlexVolumes or cannot be migrated. The plan
+// prints them with the steps for the operator; apply does not change them.
+type related struct {
 	w         *world
 	drivers   map[string]*driver
 	selection *Selection
 }
 
-func (b *beside) find(ctx context.Context, volumes []*volume) ([]Beside, error) {
+func (b *related) find(ctx context.Context, volumes []*volume) ([]Related, error) {
 	used, err := b.classes(ctx, volumes)
 	if err != nil {
 		return nil, err
 	}
-	var all []Beside
+	var all []Related
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		all = append(all, used[name].shown())
 	}
@@ -47,7 +47,7 @@ func (b *beside) find(ctx context.Context, volumes []*volume) ([]Beside, error) 
 }
 
 // namespaces to look into: those of the claims; with --all all of them.
-func (b *beside) namespaces(volumes []*volume) []string {
+func (b *related) namespaces(volumes []*volume) []string {
 	if b.selection.All {
 		return []string{""}
 	}
@@ -63,7 +63,7 @@ func (b *beside) namespaces(volumes []*volume) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// class is a StorageClass whose volumes are FlexVolumes.
+// class is a StorageClass with FlexVolumes.
 type class struct {
 	object     *storagev1.StorageClass
 	flexDriver string
@@ -71,7 +71,7 @@ type class struct {
 }
 
 // classes are those that the volumes name and that are there.
-func (b *beside) classes(ctx context.Context, volumes []*volume) (map[string]class, error) {
+func (b *related) classes(ctx context.Context, volumes []*volume) (map[string]class, error) {
 	used := map[string]class{}
 	for _, o := range volumes {
 		name, d := o.Spec.StorageClassName, b.drivers[o.flexDriver()]
@@ -91,25 +91,25 @@ func (b *beside) classes(ctx context.Context, volumes []*volume) (map[string]cla
 
 func (c class) newName() string { return c.object.Name + "-csi" }
 
-func (c class) shown() Beside {
+func (c class) shown() Related {
 	object := c.object.DeepCopy()
 	object.TypeMeta = metav1.TypeMeta{APIVersion: storagev1.SchemeGroupVersion.String(), Kind: "StorageClass"}
 	object.ObjectMeta = metav1.ObjectMeta{Name: c.newName()}
 	object.Provisioner, object.Parameters = c.csiDriver, nil
-	return Beside{
+	return Related{
 		Kind: "StorageClass", Name: c.object.Name,
 		What:        fmt.Sprintf("volumes of it were FlexVolumes of %s (provisioner %s); new claims would not become CSI volumes", c.flexDriver, c.object.Provisioner),
 		Replacement: object,
 		Steps: []string{
 			"write the parameters that CSI driver " + c.csiDriver + " wants into the replacement: they are not those of the old provisioner (" + list(slices.Sorted(maps.Keys(c.object.Parameters))) + ")",
 			"create it; make it the default class if the old one is (annotation storageclass.kubernetes.io/is-default-class)",
-			"keep the old class for as long as claims name it: an expansion goes by the claim's class (allowVolumeExpansion), whoever made the volume",
+			"keep the old class for as long as claims name it: an expansion goes by the claim's class (allowVolumeExpansion), not by the provisioner of the volume",
 		},
 	}
 }
 
 // templates are claim templates of StatefulSets that name such a class.
-func (b *beside) templates(ctx context.Context, namespace string, used map[string]class) (all []Beside, err error) {
+func (b *related) templates(ctx context.Context, namespace string, used map[string]class) (all []Related, err error) {
 	if len(used) == 0 {
 		return nil, nil
 	}
@@ -126,7 +126,7 @@ func (b *beside) templates(ctx context.Context, namespace string, used map[strin
 			if !ok {
 				continue
 			}
-			all = append(all, Beside{
+			all = append(all, Related{
 				Kind: "StatefulSet", Name: full(set) + ", claim template " + template.Name,
 				What:        "its new pods get claims of class " + c.object.Name + "; the field cannot be changed in place. Claims that there are stay as they are, and are migrated with their volumes",
 				Replacement: map[string]any{"spec": map[string]any{"volumeClaimTemplates": []any{map[string]any{"metadata": map[string]any{"name": template.Name}, "spec": map[string]any{"storageClassName": c.newName()}}}}},

@@ -39,10 +39,10 @@ func rights(volumes []*Volume) []authorizationv1.ResourceAttributes {
 	restarted := map[string]bool{}
 	for _, v := range volumes {
 		namespace, _, ok := strings.Cut(v.Claim, "/")
-		if v.Verdict == No || !ok {
+		if v.Method == No || !ok {
 			continue
 		}
-		restarted[namespace] = restarted[namespace] || v.Verdict == PodRestart
+		restarted[namespace] = restarted[namespace] || v.Method == PodRestart
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(restarted)) {
 		add("", "persistentvolumeclaims", namespace, "get", "watch", "patch")

@@ -108,7 +108,7 @@ func courseOf(rec *journal.Record) course {
 
 // coursePlanned is that of a volume of a plan.
 func coursePlanned(v *Volume, attaches bool) course {
-	mode := map[Verdict]journal.Mode{Live: journal.Live, PodRestart: journal.Rolling, Offline: journal.Offline}[v.Verdict]
+	mode := map[Method]journal.Mode{Live: journal.Live, PodRestart: journal.Rolling, Offline: journal.Offline}[v.Method]
 	return course{
 		mode: mode, direction: journal.ToCSI, attaches: attaches, pods: len(v.Pods) > 0,
 		running: slices.ContainsFunc(v.Pods, func(p Pod) bool { return p.Node != "" }),
@@ -176,7 +176,7 @@ func planBind(v *Volume, _ *rendered) (does, request string) {
 }
 
 func planTakenOver(v *Volume, _ *rendered) (does, request string) {
-	if v.Verdict == PodRestart {
+	if v.Method == PodRestart {
 		return "wait until the pod that comes after it is Ready", ""
 	}
 	return "wait until the kubelet of each pod has mounted it through its CSI plugin, beside the old mount", ""

@@ -9,24 +9,24 @@ const (
 	planKind   = "MigrationPlan"
 )
 
-// A Verdict is in which way a volume can become a CSI volume.
-type Verdict string
+// A Method is how a volume can become a CSI volume.
+type Method string
 
-// The verdicts.
+// The methods.
 const (
 	// Live: under its running pods, or there are none.
-	Live Verdict = "Live"
-	// PodRestart: its one pod has to be stopped, and whoever has made it makes it
-	// anew, which can be done one by one.
-	PodRestart Verdict = "PodRestart"
+	Live Method = "Live"
+	// PodRestart: its one pod has to be stopped, and its owner re-creates it,
+	// one pod at a time.
+	PodRestart Method = "PodRestart"
 	// Offline: its pods have to be stopped by a person before, and started after.
-	Offline Verdict = "Offline"
+	Offline Method = "Offline"
 	// No: not as things are.
-	No Verdict = "No"
+	No Method = "No"
 )
 
 // String is for people.
-func (v Verdict) String() string {
+func (v Method) String() string {
 	switch v {
 	case Live:
 		return "live"
@@ -81,8 +81,8 @@ type Plan struct {
 	// Checks are about whoever asks rather than about a volume.
 	Checks  []Check   `json:"checks,omitempty"`
 	Volumes []*Volume `json:"volumes"`
-	// Beside are objects that go with the volumes and that nobody replaces.
-	Beside []Beside `json:"beside,omitempty"`
+	// Related are objects that go with the volumes and that nobody replaces.
+	Related []Related `json:"beside,omitempty"`
 }
 
 // A Volume is the plan of one PersistentVolume.
@@ -93,10 +93,10 @@ type Volume struct {
 	CSIDriver  string `json:"csiDriver,omitempty"`
 	Handle     string `json:"volumeHandle,omitempty"`
 
-	Verdict Verdict `json:"verdict"`
+	Method Method `json:"verdict"`
 	// Migrated: it was a FlexVolume, and has become a CSI volume already.
 	Migrated bool `json:"migrated,omitempty"`
-	// Why the verdict is not a better one.
+	// Why no better method is possible.
 	Why  []string `json:"why,omitempty"`
 	Pods []Pod    `json:"pods,omitempty"`
 
@@ -158,10 +158,10 @@ type SecretCopy struct {
 	optional []string // keys that the old one need not have
 }
 
-// Beside is an object that goes with the volumes: a StorageClass, a claim
+// Related is an object that goes with the volumes: a StorageClass, a claim
 // template of a StatefulSet, a volume that a pod has without a
 // PersistentVolume.
-type Beside struct {
+type Related struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"` // namespace/name, and what of it
 	What string `json:"what"`

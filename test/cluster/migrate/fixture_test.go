@@ -231,16 +231,16 @@ func (w *world) one(name string) *migrate.Volume {
 }
 
 // says wants a verdict, and a check with a text in its evidence.
-func says(t *testing.T, v *migrate.Volume, verdict migrate.Verdict, check string, status migrate.Status, evidence string) {
+func says(t *testing.T, v *migrate.Volume, method migrate.Method, check string, status migrate.Status, evidence string) {
 	t.Helper()
 	found := slices.ContainsFunc(v.Checks, func(c migrate.Check) bool {
 		return c.Name == check && c.Status == status && strings.Contains(c.Evidence, evidence)
 	})
-	if v.Verdict != verdict || !found {
+	if v.Method != method || !found {
 		text, err := json.MarshalIndent(v.Checks, "", "  ")
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Errorf("%s: verdict %s (%q), want %s and %s of %s with %q in\n%s", v.Name, v.Verdict, v.Why, verdict, status, check, evidence, text)
+		t.Errorf("%s: method %s (%q), want %s and %s of %s with %q in\n%s", v.Name, v.Method, v.Why, method, status, check, evidence, text)
 	}
 }

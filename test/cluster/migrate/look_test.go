@@ -180,14 +180,14 @@ func testStaleDocument(w *world, get func(int, ...string) map[string]migrate.Vol
 }
 
 func testFinish(w *world) {
-	get := func(status int, args ...string) migrate.Departure {
+	get := func(status int, args ...string) migrate.FinishReport {
 		w.t.Helper()
 		out, _ := w.migrateCommand(status, append([]string{"finish", "-o", "json"}, args...)...)
-		var d migrate.Departure
+		var d migrate.FinishReport
 		w.check(json.Unmarshal([]byte(out), &d))
 		return d
 	}
-	wants := func(d migrate.Departure, driver string, texts ...string) {
+	wants := func(d migrate.FinishReport, driver string, texts ...string) {
 		w.t.Helper()
 		var b strings.Builder
 		w.check(d.Table(&b, true))
@@ -235,7 +235,7 @@ func testFinish(w *world) {
 }
 
 // testFree: when nothing needs a driver any more it says so, and what to type.
-func testFree(w *world, get func(int, ...string) migrate.Departure, wants func(migrate.Departure, string, ...string)) {
+func testFree(w *world, get func(int, ...string) migrate.FinishReport, wants func(migrate.FinishReport, string, ...string)) {
 	d := nodevolumes.Of("bare", bootID, "v1", time.Now(), nil, nil)
 	d.FlexDrivers = []string{"example.com/none"}
 	text, err := d.Encode()

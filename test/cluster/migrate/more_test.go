@@ -60,7 +60,7 @@ func testAdmission(w *world) {
 			}
 		}
 	})
-	testenv.Eventually(w.t, "the policy holds", func() bool { return w.one("forbidden").Verdict == migrate.No })
+	testenv.Eventually(w.t, "the policy holds", func() bool { return w.one("forbidden").Method == migrate.No })
 	says(w.t, w.one("forbidden"), migrate.No, "dry-run", migrate.Fails, "not this one")
 	says(w.t, w.one("allowed"), migrate.Live, "dry-run", migrate.OK, "")
 }
@@ -211,7 +211,7 @@ func testSelection(w *world) {
 	}
 }
 
-func testBeside(w *world) {
+func testRelated(w *world) {
 	w.Namespace("beside")
 	_, err := w.Admin().StorageV1().StorageClasses().Create(w.t.Context(), &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "flex"}, Provisioner: "old.example.com", Parameters: map[string]string{"pool": "a"}, AllowVolumeExpansion: new(true),
@@ -243,8 +243,8 @@ func testBeside(w *world) {
 	}, metav1.CreateOptions{})
 	w.check(err)
 	plan := w.plan(migrate.Selection{Names: []string{"of-class"}})
-	if len(plan.Beside) != 3 {
-		w.t.Fatalf("%+v", plan.Beside)
+	if len(plan.Related) != 3 {
+		w.t.Fatalf("%+v", plan.Related)
 	}
 	text, err := plan.YAML()
 	w.check(err)

@@ -30,7 +30,7 @@ func TestPlan(t *testing.T) {
 		{"Decisions", testDecisions},
 		{"Secrets", testSecrets},
 		{"Selection", testSelection},
-		{"Beside", testBeside},
+		{"Related", testRelated},
 		{"Rights", testRights},
 		{"MigratorRights", testMigratorRights},
 		{"Replace", testReplace},

@@ -79,7 +79,7 @@ func testMigratorRights(w *world) {
 		plan, err = r.Planner.Plan(ctx, &migrate.Selection{Names: []string{"righted", "live", "restart"}})
 		return err == nil && plan.Checks[0].Status == migrate.OK
 	})
-	if v := plan.Volumes[1]; v.Name != "restart" || v.Verdict != migrate.PodRestart {
+	if v := plan.Volumes[1]; v.Name != "restart" || v.Method != migrate.PodRestart {
 		w.t.Errorf("%+v", v)
 	}
 	lease, err := lock.Take(ctx, cluster, wants("migrator"))

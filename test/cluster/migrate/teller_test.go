@@ -61,7 +61,7 @@ func testTeller(w *world) {
 	mu.Lock()
 	records = append(records, record)
 	mu.Unlock()
-	testenv.Eventually(w.t, "the volume is told of", func() bool { return w.one("told").Verdict == migrate.Live })
+	testenv.Eventually(w.t, "the volume is told of", func() bool { return w.one("told").Method == migrate.Live })
 
 	testenv.Eventually(w.t, "the policy holds", func() bool {
 		err := w.as("bare", tokens["node-2"]).PutNodeVolumes(w.t.Context(), "{}")
