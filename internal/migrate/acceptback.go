@@ -82,7 +82,7 @@ func (o *one) withoutFinalizers(ctx context.Context) error {
 				return "", err
 			}
 			if _, foreign := sortFinalizers(pv); len(foreign) > 0 {
-				return "it has the finalizer " + foreign[0] + ": whoever has set it has to take it away", nil
+				return "it has the finalizer " + foreign[0] + ": its owner has to remove it", nil
 			}
 			return "", nil
 		},

@@ -61,7 +61,7 @@ func (o *one) unbound(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// settled waits until the claim is bound to what somebody else has made.
+// settled waits until the claim is bound to what another client has created.
 func (o *one) settled(ctx context.Context) error {
 	if len(o.rec.ClaimObject) == 0 {
 		return nil
@@ -251,7 +251,7 @@ func (o *one) finish(ctx context.Context) error {
 	return o.reach(ctx, journal.Finished)
 }
 
-// stuck says so, if a pod has come during a rollback whose VolumeAttachment names
+// stuck says so if a pod has come during a rollback and its VolumeAttachment names
 // the volume, and so cannot be detached (reattach).
 func (o *one) stuck(ctx context.Context) error {
 	if o.rec.Direction != journal.ToFlexVolume || o.rec.PutBack != "" {

@@ -302,7 +302,7 @@ func (a *api) patch(action clienttesting.PatchActionImpl) (runtime.Object, error
 	return a.store(action, u)
 }
 
-// settle has the controllers of the control plane and the node act on what there is.
+// settle has the controllers of the control plane and the node act on the objects as they are.
 func (a *api) settle() {
 	list, err := a.object.List(objects.Claims().Resource, corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), "")
 	if err != nil {

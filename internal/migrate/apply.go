@@ -70,7 +70,7 @@ func (r *Runner) Apply(ctx context.Context, tasks []Task) ([]Result, error) {
 	return r.each(ctx, jobs)
 }
 
-// record is that of a volume whose migration begins.
+// record is that of a volume at the beginning of its migration.
 func (r *Runner) record(t Task) (*journal.Record, error) {
 	v := t.Volume
 	flex, err := encode(v.Original.object)
@@ -100,7 +100,7 @@ func (r *Runner) begin(ctx context.Context, rec *journal.Record) (*one, error) {
 		return nil, fmt.Errorf("a migration of PersistentVolume %s to %s has come to %s and is not finished: resume it or roll it back", rec.Volume, is(before.Direction), before.Stage)
 	}
 	if before != nil && before.Direction == journal.ToCSI && before.FromUID == rec.FromUID {
-		return nil, nil // by somebody else, since it was planned
+		return nil, nil // by another client, since it was planned
 	}
 	if err := trusted(rec); err != nil { // or else no command could go on with it
 		return nil, err
@@ -163,7 +163,7 @@ func (r *Runner) current(ctx context.Context, rec *journal.Record) error {
 		return fmt.Errorf("read the journal of PersistentVolume %s: %w", rec.Volume, err)
 	case now == nil || rec.Sequence == 0 && !now.Unfinished(): // it is made of the annotation
 	case now.Sequence != rec.Sequence || !now.Begun.Equal(rec.Begun):
-		return fmt.Errorf("somebody else has gone on with PersistentVolume %s meanwhile: look at its status, and try again", rec.Volume)
+		return fmt.Errorf("another process has continued with PersistentVolume %s meanwhile: check its status, and try again", rec.Volume)
 	}
 	if now != nil {
 		rec.ResourceVersion = now.ResourceVersion
@@ -212,13 +212,13 @@ func (r *Runner) resume(ctx context.Context, rec *journal.Record) (*one, error) 
 		case is == before:
 			rec.Stage = journal.BackedUp // all is looked at once more
 			return nil
-		case is == other: // somebody has put it back, and a person wants to go on
+		case is == other: // another client has put it back, and a person wants to go on
 			rec.FromUID, rec.PutBack, rec.Stage = string(pv.UID), "", journal.BackedUp
 			return o.settled(ctx)
 		case is == foreign:
 			return o.notOurs(is, pv)
 		case !o.inWindow() && (is == deleting || is == gone):
-			return terminal("PersistentVolume %s has been deleted by somebody else; roll back to have it created again", rec.Volume)
+			return terminal("PersistentVolume %s was deleted by another client; roll back to have it created again", rec.Volume)
 		case is == gone:
 			if err := o.sameCluster(ctx); err != nil {
 				return err

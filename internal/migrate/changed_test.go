@@ -21,7 +21,7 @@ const (
 
 // TestAdded: a plan said of a volume that it was stored as it is, where a webhook
 // had given it mount options with which it was not mounted, or a node that it was
-// not on; and somebody else's volume passed for the one that was to be created.
+// not on; and another client's volume passed for the one that was to be created.
 func TestAdded(t *testing.T) {
 	for name, test := range map[string]struct {
 		want, before, after string

@@ -163,7 +163,7 @@ func notOneByOne(pods []Pod) string {
 		return fmt.Sprintf("%d pods share the claim: all have to be stopped", len(pods))
 	}
 	if pods[0].Owner == "" {
-		return "pod " + pods[0].Name + " is made by nobody: who has made it has to make it anew"
+		return "pod " + pods[0].Name + " has no controller that re-creates it: create it again by hand"
 	}
 	return "pod " + pods[0].Name + " belongs to " + pods[0].Owner + ", which is not for flex2csi to stop"
 }
@@ -182,7 +182,7 @@ func (s *subject) expectations() (all []string) {
 	if s.v.Method != Live || len(s.v.Pods) == 0 {
 		return all
 	}
-	expect("within about a minute the kubelet mounts the volume through its CSI plugin beside the old mount; the old one goes with its pod")
+	expect("within about a minute the kubelet mounts the volume through its CSI plugin next to the old mount; the old one goes with its pod")
 	if slices.ContainsFunc(s.v.Pods, func(p Pod) bool { return p.FSGroup }) {
 		expect("the pod has an fsGroup: with that mount the kubelet may go through all files of the volume and give them to the group once more")
 	}

@@ -77,7 +77,7 @@ func (s *subject) probe(ctx context.Context, f *findings) {
 
 // mounting are the fields of a volume's spec that say what is mounted, how and
 // where. The API server fills in nothing there (pkg/apis/core/v1/defaults.go,
-// SetDefaults_PersistentVolume, Kubernetes v1.37.1): what nobody has asked for,
+// SetDefaults_PersistentVolume, Kubernetes v1.37.1): what was not asked for,
 // a webhook has added.
 func mounting() []string { return []string{"csi", "flexVolume", "mountOptions", "nodeAffinity"} }
 

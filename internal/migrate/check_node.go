@@ -133,7 +133,7 @@ func (s *subject) checkBridges(ctx context.Context, f *findings) error {
 
 // checkBridge: the pod must have its volume from the bridge, staged where the
 // kubelet would stage it: then the kubelet's NodeStageVolume repeats what is
-// done already, and whoever lets go first leaves it to the other.
+// done already, and the first of the two to let go leaves it to the other.
 func (s *subject) checkBridge(f *findings, p Pod, node *corev1.Node, b *bridgeOf) {
 	object := "ConfigMap " + nodevolumes.Namespace + "/" + p.Node
 	notLive := func(evidence string, args ...any) {

@@ -37,7 +37,7 @@ func seLinux(version string) func(*stock) {
 // restarted.
 func TestOldKubelet(t *testing.T) {
 	v := planned(t, func(s *stock) { s.node.Status.NodeInfo.KubeletVersion = "v1.24.17" })
-	if v.Verdict != migrate.PodRestart {
-		t.Errorf("%s: %q", v.Verdict, v.Why)
+	if v.Method != migrate.PodRestart {
+		t.Errorf("%s: %q", v.Method, v.Why)
 	}
 }

@@ -36,7 +36,7 @@ func marks() map[string]string {
 }
 
 // managers are field managers (metadata.managedFields) that apply again and
-// again what somebody has written down, by how their names begin.
+// again what their source says, by how their names begin.
 func managers() map[string]string {
 	return map[string]string{
 		"argocd": "Argo CD", "kustomize-controller": "Flux", "helm": "Helm", "Terraform": "Terraform", "pulumi": "Pulumi", "kapp": "kapp",
@@ -69,7 +69,7 @@ func ownersOf(o metav1.Object) (all []string) {
 	return all
 }
 
-// checkOwners: somebody may have the old volume written down elsewhere, and put
+// checkOwners: a tool may have the old volume in its source, and put
 // it back, or try to.
 func (s *subject) checkOwners(_ context.Context, f *findings) error {
 	if owners := ownersOf(s.old); len(owners) > 0 {
@@ -81,7 +81,7 @@ func (s *subject) checkOwners(_ context.Context, f *findings) error {
 			"the PersistentVolume is owned by %s %s, which the replacement is, too", ref.Kind, ref.Name)
 	}
 	if s.old.Annotations[lastApplied] != "" {
-		f.note("change the manifest", "somebody has made it with kubectl apply: that manifest cannot be applied any more, since a volume's source cannot be changed")
+		f.note("change the manifest", "it was created with kubectl apply: that manifest cannot be applied any more, since a volume's source cannot be changed")
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (s *subject) checkPolicy(_ context.Context, f *findings) error {
 	case policyRetain:
 		f.ok("Retain, and stays so")
 	case policyDelete:
-		by := "nobody, since the volume has no annotation " + provisionedBy
+		by := "no provisioner, since the volume has no annotation " + provisionedBy
 		if o.Provisioner != "" {
 			by = o.Provisioner
 		}

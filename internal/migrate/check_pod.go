@@ -63,7 +63,7 @@ func orNone(s string) string {
 	return s
 }
 
-// owner is kind/name of what makes a pod anew. A ReplicaSet is as a rule a
+// owner is kind/name of what creates a pod again. A ReplicaSet is as a rule a
 // Deployment's.
 func (w *world) owner(ctx context.Context, pod *corev1.Pod) (string, error) {
 	owner := metav1.GetControllerOf(pod)

@@ -13,7 +13,7 @@ import (
 func volumeChecks() []check {
 	return []check{
 		{"flex-volume", "that it is one, and has not been migrated before", (*subject).isOther, (*subject).checkOther},
-		{"state", "the phase of the volume, and that nobody deletes it", (*subject).isFlex, (*subject).checkState},
+		{"state", "the phase of the volume, and that it is not being deleted", (*subject).isFlex, (*subject).checkState},
 		{"finalizers", "that there are none but the control plane's. Stale ones of external-attachers are taken away as well", (*subject).isFlex, (*subject).checkFinalizers},
 		{"read-only", "that `flexVolume.readOnly` had no effect, and is left away", (*subject).isFlex, (*subject).checkReadOnly},
 		{"mount-options", "that `mountOptions` had no effect, and what comes in their place", (*subject).isFlex, (*subject).checkMountOptions},
@@ -64,10 +64,10 @@ func (s *subject) checkFinalizers(_ context.Context, f *findings) error {
 	removed, foreign := sortFinalizers(s.old)
 	switch {
 	case len(foreign) > 0:
-		f.fails("find out who has set it, and have that take it away: nobody else knows what it waits for",
+		f.fails("find out which controller has set it, and have that one remove it: no other knows what it waits for",
 			"the PersistentVolume has the finalizer %s, which is none of the control plane's", list(foreign))
 	case len(removed) > 0:
-		f.ok("%s, which the control plane sets, and sets anew where it is needed", list(removed))
+		f.ok("%s, which the control plane sets, and sets again where it is needed", list(removed))
 	default:
 		f.ok("none")
 	}

@@ -1,5 +1,5 @@
 // Package migrate turns FlexVolume PersistentVolumes into CSI ones in place: the
-// object is replaced by one of the same name whose claimRef has the claim's UID,
+// object is replaced by one of the same name with the claim's UID in its claimRef,
 // and the claim binds to it again. docs/migrate.md tells people how.
 //
 // [Planner] makes the checks of each volume (checks, in check.go and check_*.go) and
@@ -7,7 +7,7 @@
 // takes volumes from stage to stage (stages, in stage.go), and back. [Observer] reads
 // how migrations are, and what still needs the bridge.
 //
-// A volume is unstructured here, beside its type: the replacement keeps the fields that
+// A volume is unstructured here, next to its type: the replacement keeps the fields that
 // the old one has, also those that are newer than this program, and the old one can be
 // put back with all its fields.
 package migrate

@@ -126,7 +126,7 @@ func (j *journey) guardDelete(action clienttesting.DeleteActionImpl) {
 	j.t.Helper()
 	switch action.GetResource().Resource {
 	case "persistentvolumes":
-	case "volumeattachments": // on the way back, one whose finalizer is removed before
+	case "volumeattachments": // on the way back, one that loses its finalizer before
 	default:
 		j.t.Errorf("it deletes %s %s", action.GetResource().Resource, action.Name)
 	}

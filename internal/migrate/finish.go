@@ -18,7 +18,7 @@ type FinishReport struct {
 	Server     string      `json:"server"`
 	Drivers    []DriverEnd `json:"drivers"`
 	Bridge     End         `json:"bridge"`
-	// Notes stand in nobody's way, and are worth knowing before.
+	// Notes block nothing, and are worth knowing before.
 	Notes []Obstacle `json:"notes,omitempty"`
 	// Problems are what could not be looked at; with any, nothing is free.
 	Problems []string `json:"problems,omitempty"`
@@ -33,7 +33,7 @@ type End struct {
 	Steps []string `json:"steps,omitempty"`
 }
 
-// A DriverEnd is about a FlexVolume driver. In the cluster it is in nobody's way
+// A DriverEnd is about a FlexVolume driver. In the cluster it blocks nothing
 // any more when nothing names it; on a node, when nothing of it is mounted there.
 type DriverEnd struct {
 	FlexDriver string `json:"flexDriver"`

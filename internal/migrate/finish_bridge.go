@@ -103,7 +103,7 @@ func (f *finisher) wasDelete(pv *volume) bool {
 }
 
 // flexClasses are the StorageClasses of volumes that are or were FlexVolumes,
-// whose provisioner is not the CSI driver that they have become volumes of.
+// with a provisioner that is not the CSI driver of their volumes now.
 func (f *finisher) flexClasses(ctx context.Context, drivers []string) []string {
 	become := map[string]map[string]bool{} // the CSI drivers by class
 	for _, pv := range f.volumes {

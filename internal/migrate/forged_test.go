@@ -71,7 +71,7 @@ func deleted() *journal.Record {
 	}
 }
 
-// goOn writes a record into a journal as somebody else would, and goes on with it.
+// goOn writes a record into a journal as another program would, and goes on with it.
 func goOn(ctx context.Context, t *testing.T, c *lost, rec *journal.Record, back bool) (results []migrate.Result, err error) {
 	t.Helper()
 	store := journal.New(c.client(), migrate.Namespace, filepath.Join(t.TempDir(), "journal"))
@@ -92,7 +92,7 @@ func goOn(ctx context.Context, t *testing.T, c *lost, rec *journal.Record, back 
 	return r.Resume(ctx, records)
 }
 
-// TestForged: whoever may write ConfigMaps may write the journal. Nothing is
+// TestForged: who may write ConfigMaps may write the journal. Nothing is
 // created from it but the volume itself, as what it was or is to be.
 func TestForged(t *testing.T) {
 	change := func(object *json.RawMessage, before, after string) {

@@ -18,7 +18,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
-// backUp writes down what there is, before anything is changed.
+// backUp writes down the objects as they are, before anything is changed.
 func (o *one) backUp(ctx context.Context) error {
 	if _, err := o.from(ctx); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (o *one) related(ctx context.Context) (all [][]byte, err error) {
 	return all, nil
 }
 
-// attachments are those of the volume, whoever has made them.
+// attachments are those of the volume, of any creator.
 func (o *one) attachments(ctx context.Context, w *world) (mine []*storagev1.VolumeAttachment, err error) {
 	all, err := every(ctx, w, objects.VolumeAttachments())
 	for _, va := range all {
@@ -247,7 +247,7 @@ func changedSince(planned json.RawMessage, now *Manifest) string {
 	return strings.Join(append(differences(a, b, ""), additions(a, b, "")...), "; ")
 }
 
-// undecided are the decisions that nobody has made.
+// undecided are the decisions that are still open.
 func undecided(v *Volume, accept []string) string {
 	var open []string
 	for _, c := range v.Checks {
@@ -258,7 +258,7 @@ func undecided(v *Volume, accept []string) string {
 	if len(open) == 0 {
 		return ""
 	}
-	return "somebody has to decide (--accept): " + strings.Join(open, "; ")
+	return "decisions are open (--accept): " + strings.Join(open, "; ")
 }
 
 // acceptAgain goes back to before the swap: the volume has changed since it was
@@ -266,7 +266,7 @@ func undecided(v *Volume, accept []string) string {
 func (o *one) acceptAgain() error {
 	const most = 10
 	if o.again++; o.again > most {
-		return terminal("PersistentVolume %s is changed by somebody again and again; find out who does that, then resume", o.rec.Volume)
+		return terminal("PersistentVolume %s is changed by another client again and again; stop that client, then resume", o.rec.Volume)
 	}
 	o.rec.Stage, o.accepted = journal.BackedUp, ""
 	return nil

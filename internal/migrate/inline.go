@@ -15,7 +15,7 @@ import (
 )
 
 // inline are volumes that pods have without a PersistentVolume. There is no
-// object that could be replaced: whoever has written the pod has to write it in
+// object that could be replaced: the author of the pod has to write it in
 // another way.
 func (b *related) inline(ctx context.Context, namespace string) (all []Related, err error) {
 	found, err := listed(ctx, b.w, objects.Pods(), namespace, metav1.ListOptions{})

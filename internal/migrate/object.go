@@ -208,7 +208,7 @@ func runtimeSlice(all []string) []any {
 	return items
 }
 
-// differences are the paths whose values are not the same in both, of which one
+// differences are the paths with values that are not the same in both, of which one
 // may have more than was asked for.
 func differences(want, got any, path string) (all []string) {
 	w, isObject := want.(map[string]any)
@@ -225,7 +225,7 @@ func differences(want, got any, path string) (all []string) {
 	return all
 }
 
-// additions are the paths of which one has values that nobody has asked for. What
+// additions are the paths of which one has values that were not asked for. What
 // is another value on both sides is among the [differences].
 func additions(want, got any, path string) (all []string) {
 	if want == nil && got != nil {

@@ -24,7 +24,7 @@ type Observer struct {
 	Server  string
 	Now     func() time.Time
 	// Dead reports whether a process that has the Lease is dead for certain; nil:
-	// nobody can tell, and the Lease holds until it ends.
+	// no process can tell, and the Lease holds until it ends.
 	Dead func(process string) bool
 }
 
@@ -38,12 +38,12 @@ type observed struct {
 	volumes   map[string]*volume // all PersistentVolumes
 	records   map[string]*journal.Record
 	documents []*nodevolumes.Document // of this boot of their nodes
-	silent    map[string]string       // nodes whose document does not count, and why
+	silent    map[string]string       // nodes with a document that does not count, and why
 	problems  []string                // what could not be looked at
 }
 
 // observe reads what both want. What is missing is among the problems, and
-// nobody takes it for nothing.
+// it is not taken for nothing.
 func (o *Observer) observe(ctx context.Context) (*observed, error) {
 	s := &observed{w: newWorld(o.Client), now: o.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}, silent: map[string]string{}}
 	all, err := s.w.volumes(ctx, "")
@@ -106,7 +106,7 @@ func (s *observed) doubt(node, why string) {
 	s.problems = append(s.problems, why)
 }
 
-// An OldMount is one that a pod still has from the bridge, beside the one from
+// An OldMount is one that a pod still has from the bridge, next to the one from
 // the kubelet's CSI plugin if that has taken over.
 type OldMount struct {
 	Node string `json:"node"`
@@ -139,7 +139,7 @@ func (s *observed) mounts(ctx context.Context, driver, handle, namespace string)
 	return all
 }
 
-// pod is the name of the pod with a UID; empty if there is none, or nobody knows.
+// pod is the name of the pod with a UID; empty if there is none, or it is not known.
 func (s *observed) pod(ctx context.Context, namespace, uid string) string {
 	all, err := listed(ctx, s.w, objects.Pods(), namespace, metav1.ListOptions{})
 	if err != nil {
@@ -153,7 +153,7 @@ func (s *observed) pod(ctx context.Context, namespace, uid string) string {
 	return ""
 }
 
-// holder is who has the Lease just now, user@host; empty: nobody.
+// holder is who has the Lease just now, user@host; empty: no process.
 func (o *Observer) holder(ctx context.Context, s *observed) string {
 	object, err := get(ctx, s.w, objects.Leases(), Namespace, LeaseName)
 	if err != nil {

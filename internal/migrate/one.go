@@ -94,7 +94,7 @@ func (o *one) inWindow() bool { return reached(o.rec).window }
 const insistInWindow = time.Hour
 
 // insist makes a step, and makes it again as long as the API server is away or
-// somebody else has changed something meanwhile: each step begins with a look.
+// another client has changed something meanwhile: each step observes first.
 func (o *one) insist(ctx context.Context, step func(context.Context) error) error {
 	pause, began := 100*time.Millisecond, o.r.Now()
 	for {
@@ -195,11 +195,11 @@ func (o *one) from(ctx context.Context) (*volume, error) {
 	case err != nil:
 		return nil, err
 	case pv == nil:
-		return nil, terminal("PersistentVolume %s is gone: somebody else has deleted it; the journal has it", o.rec.Volume)
+		return nil, terminal("PersistentVolume %s is gone: another client has deleted it; the journal has it", o.rec.Volume)
 	case string(pv.UID) != o.rec.FromUID:
-		return nil, terminal("PersistentVolume %s is another one (uid %s) than it was (%s): somebody else has replaced it; plan again", o.rec.Volume, pv.UID, o.rec.FromUID)
+		return nil, terminal("PersistentVolume %s is another one (uid %s) than it was (%s): another client has replaced it; plan again", o.rec.Volume, pv.UID, o.rec.FromUID)
 	case pv.deleting():
-		return nil, terminal("PersistentVolume %s is being deleted by somebody else since %s; find out by whom", o.rec.Volume, stamp(pv.DeletionTimestamp))
+		return nil, terminal("PersistentVolume %s is being deleted by another client since %s; find out which one", o.rec.Volume, stamp(pv.DeletionTimestamp))
 	}
 	return pv, nil
 }

@@ -19,7 +19,7 @@ import (
 type Planner struct {
 	Client *objects.Client
 	Config *bridgeconfig.Configuration
-	// Secrets are Secrets for stages whose secrets are in a file of the nodes, by
+	// Secrets are Secrets for stages with their secrets in a file of the nodes, by
 	// vendor/name:stage.
 	Secrets map[string]csivol.SecretRef
 	Server  string
@@ -57,7 +57,7 @@ func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
 	plan.Checks = append(plan.Checks, p.checkRights(ctx, plan.Volumes))
 	b := related{w: w, drivers: drivers, selection: s}
 	if plan.Related, err = b.find(ctx, found); err != nil {
-		plan.Checks = append(plan.Checks, Check{Name: "beside", Status: Decide, Evidence: fmt.Sprintf("what goes with the volumes (StorageClasses, StatefulSets, inline volumes) is not known: %v", err)})
+		plan.Checks = append(plan.Checks, Check{Name: "related", Status: Decide, Evidence: fmt.Sprintf("what goes with the volumes (StorageClasses, StatefulSets, inline volumes) is not known: %v", err)})
 	}
 	return plan, nil
 }
@@ -76,7 +76,7 @@ func (p *Planner) untried(ctx context.Context) string {
 	return ""
 }
 
-// again checks one volume by what there is now.
+// again checks one volume by the cluster as it is now.
 func (p *Planner) again(ctx context.Context, c *objects.Client, name string) (*Volume, error) {
 	drivers, err := p.drivers()
 	if err != nil {
@@ -88,7 +88,7 @@ func (p *Planner) again(ctx context.Context, c *objects.Client, name string) (*V
 		return nil, err
 	}
 	if o == nil {
-		return nil, terminal("PersistentVolume %s is gone: somebody else has deleted it; the journal has it", name)
+		return nil, terminal("PersistentVolume %s is gone: another client has deleted it; the journal has it", name)
 	}
 	return w.check(ctx, drivers[o.flexDriver()], o), nil
 }

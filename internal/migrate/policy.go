@@ -14,7 +14,7 @@ import (
 )
 
 // restorePolicy gives the volume a policy that is not Retain, if its claim has
-// it: what is stored with a volume whose claim is gone would be deleted at once.
+// it: what is stored on a volume without its claim would be deleted at once.
 func (o *one) restorePolicy(ctx context.Context, pv *volume, policy, provisioner string) error {
 	claim, err := o.claim(ctx)
 	if err != nil {

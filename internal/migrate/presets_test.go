@@ -19,7 +19,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/preset"
 )
 
-var update = flag.Bool("update", false, "write golden files anew")
+var update = flag.Bool("update", false, "write the golden files")
 
 // example is the test data of a preset: volumes as the old driver's documents
 // write them, and what the bridge makes of them.

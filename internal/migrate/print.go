@@ -12,7 +12,7 @@ import (
 func (p *Plan) Table(out io.Writer, wide bool) error {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(t, "NAME\tCLAIM\tFLEXVOLUME DRIVER\tCSI DRIVER\tPODS\tVERDICT\tTO DECIDE")
+	fmt.Fprint(t, "NAME\tCLAIM\tFLEXVOLUME DRIVER\tCSI DRIVER\tPODS\tMETHOD\tTO DECIDE")
 	if wide {
 		fmt.Fprint(t, "\tHANDLE\tPOLICY\tNODES")
 	}
@@ -129,7 +129,7 @@ func (v *Volume) details(b *strings.Builder, wide bool) {
 	}
 }
 
-// summary counts, and says what nobody should be surprised by.
+// summary counts, and says what should surprise no reader.
 func (p *Plan) summary(b *strings.Builder) {
 	count := map[Method]int{}
 	for _, v := range p.Volumes {

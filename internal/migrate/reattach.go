@@ -90,7 +90,7 @@ func (o *one) reattachTo(ctx context.Context, node string) error {
 			case err != nil:
 				return "", err
 			case va != nil && (va.DeletionTimestamp != nil || volumeName(va) != ""):
-				return "", terminal("PersistentVolume %s is not taken back: VolumeAttachment %s to node %s is being deleted, or was made anew by the control plane; resume", o.rec.Volume, name, node)
+				return "", terminal("PersistentVolume %s is not taken back: VolumeAttachment %s to node %s is being deleted, or was created again by the control plane; resume", o.rec.Volume, name, node)
 			case va != nil && va.Status.Attached:
 				return "", nil
 			}

@@ -133,7 +133,7 @@ func (b *related) templates(ctx context.Context, namespace string, used map[stri
 				Steps: []string{
 					fmt.Sprintf("kubectl -n %s get statefulset %s -o yaml > %s.yaml, and change storageClassName of the template in it", shell.Quote(set.Namespace), shell.Quote(set.Name), shell.Quote(set.Name)),
 					fmt.Sprintf("kubectl -n %s delete statefulset %s --cascade=orphan: the set goes, its pods and claims stay", shell.Quote(set.Namespace), shell.Quote(set.Name)),
-					fmt.Sprintf("kubectl -n %s apply -f %s.yaml: the set takes its pods back by their labels, and restarts none whose template is the same", shell.Quote(set.Namespace), shell.Quote(set.Name)),
+					fmt.Sprintf("kubectl -n %s apply -f %s.yaml: the set takes its pods back by their labels, and restarts none with the same template", shell.Quote(set.Namespace), shell.Quote(set.Name)),
 				},
 			})
 		}

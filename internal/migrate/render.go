@@ -30,7 +30,7 @@ const (
 	provisionedBy = "pv.kubernetes.io/provisioned-by"
 	// lastApplied is what kubectl apply compares with: of another object.
 	lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
-	// protection keeps a bound volume, and is given to each anew
+	// protection keeps a bound volume, and is given to each new one
 	// (pkg/volume/util/finalizer.go, PVProtectionFinalizer, Kubernetes v1.37.1).
 	protection = "kubernetes.io/pv-protection"
 	// attacherPrefix begins the finalizers of external-attachers. That of a driver
@@ -184,7 +184,7 @@ func (r *rendered) metadata(old *volume) (map[string]any, error) {
 	labels[MigratedLabel] = "true"
 	maps.Copy(annotations, old.Annotations)
 	for name, why := range map[string]string{
-		provisionedBy: "with it somebody would be asked to delete the volume; the CSI driver's name comes with policy Delete, if that is asked for",
+		provisionedBy: "with it the old provisioner would be asked to delete the volume; the CSI driver's name comes with policy Delete, if that is asked for",
 		lastApplied:   "it describes a FlexVolume",
 	} {
 		if before, ok := annotations[name]; ok {

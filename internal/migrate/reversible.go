@@ -40,7 +40,7 @@ func (r *Runner) Reversible(ctx context.Context, names []string) ([]*journal.Rec
 			return nil, err
 		}
 	}
-	for name, rec := range known { // whose volume is gone with its claim
+	for name, rec := range known { // of a volume that is gone with its claim
 		if len(names) == 0 && !rec.Unfinished() && !there[name] {
 			delete(known, name)
 		}

@@ -37,7 +37,7 @@ func (r *Runner) back(ctx context.Context, rec *journal.Record) (*one, error) {
 	return o, o.insist(ctx, o.turnRound)
 }
 
-// backMode is how volumes are taken back: nobody restarts pods for that.
+// backMode is how volumes are taken back: no pod is restarted for that.
 func (r *Runner) backMode() journal.Mode {
 	if r.Options.Mode == journal.Offline {
 		return journal.Offline
@@ -82,7 +82,7 @@ func (o *one) beginBack(ctx context.Context) error {
 		}
 		o.turnTo(rolledBack)
 		return o.reach(ctx, journal.Deleting)
-	case other: // somebody else has created it again
+	case other: // another client has created it again
 		o.turnTo(rolledBack)
 		rec.CreatedUID = string(pv.UID)
 		return o.reach(ctx, journal.Created)
@@ -127,7 +127,7 @@ func (o *one) touch(ctx context.Context) error {
 }
 
 // rolledBack is in Record.PutBack when a person has asked for it half-way: all
-// have the old volume still, and nobody has to be waited for.
+// have the old volume still, and nothing is left to wait for.
 const rolledBack = "a rollback was asked for"
 
 // turnTo has the record go in the other direction.
@@ -165,7 +165,7 @@ func (o *one) sameCluster(ctx context.Context) error {
 		if o.inWindow() {
 			return nil
 		}
-		return terminal("PersistentVolume %s is gone, and had no claim: it is not created again for nobody; the journal has it", o.rec.Volume)
+		return terminal("PersistentVolume %s is gone, and had no claim: it is not created again; the journal has it", o.rec.Volume)
 	}
 	if claim == nil || string(claim.UID) != o.rec.ClaimUID {
 		return terminal("neither PersistentVolume %s nor its claim %s (uid %s) is in this cluster: is it the right one? The journal has both", o.rec.Volume, o.rec.Claim, o.rec.ClaimUID)

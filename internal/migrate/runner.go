@@ -10,7 +10,7 @@ import (
 
 // A Lease keeps two operators apart.
 type Lease interface {
-	// Held returns nil while nobody else may migrate.
+	// Held returns nil while no other process may migrate.
 	Held() error
 }
 
@@ -40,12 +40,12 @@ type Options struct {
 	// Rolling restarts one, Offline waits until a person has stopped them. Each
 	// includes those that ask for less of the pods.
 	Mode journal.Mode
-	// Accept are names of checks whose decision a person has made (Check.Name).
+	// Accept are names of checks with a decision that a person has made (Check.Name).
 	Accept               []string
 	RestoreReclaimPolicy bool
 	// Width is how many volumes are under way at the same time; zero: 1.
 	Width int
-	// Timeout bounds each thing that is waited for; zero: 5 min.
+	// Timeout bounds each wait; zero: 5 min.
 	Timeout time.Duration
 	// By is user@host, Version the program's.
 	By, Version string

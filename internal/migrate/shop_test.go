@@ -10,7 +10,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/attachment"
 )
 
-// shop is a cluster with one FlexVolume, whose claim a pod may use on a node.
+// shop is a cluster with one FlexVolume; a pod may use its claim on a node.
 func shop(pod *corev1.Pod) []runtime.Object {
 	all := []runtime.Object{
 		&corev1.PersistentVolume{

@@ -62,7 +62,7 @@ func stages() []stage {
 			return "take away " + list(r.removed) + "; from here the claim is Lost", "patch " + pvPath(v) + " (uid, resourceVersion, metadata.finalizers)"
 		}},
 		{name: journal.Stopped, applies: rolling, looked: true, window: true, do: (*one).replace, plan: func(v *Volume, _ *rendered) (string, string) {
-			return "evict the pod, whose successor waits for the claim, and wait until its node has let go of the volume", "create pods/eviction " + first(v.Pods).Name
+			return "evict the pod (its successor waits for the claim), and wait until its node has let go of the volume", "create pods/eviction " + first(v.Pods).Name
 		}},
 		{name: journal.Created, do: (*one).replace, plan: func(v *Volume, _ *rendered) (string, string) {
 			return "create the replacement of the same name", "create " + pvPath(v)
@@ -161,7 +161,7 @@ func steps(v *Volume, r *rendered, attaches bool) (all []Step) {
 func pvPath(v *Volume) string { return "persistentvolumes/" + v.Name }
 
 func planRetain(v *Volume, _ *rendered) (does, request string) {
-	does = "see to it that nobody deletes what is stored, and read that back"
+	does = "make sure that nothing deletes what is stored, and read that back"
 	if v.Original.ReclaimPolicy != policyRetain {
 		request = "patch " + pvPath(v) + " (persistentVolumeReclaimPolicy: Retain)"
 	}
@@ -179,7 +179,7 @@ func planTakenOver(v *Volume, _ *rendered) (does, request string) {
 	if v.Method == PodRestart {
 		return "wait until the pod that comes after it is Ready", ""
 	}
-	return "wait until the kubelet of each pod has mounted it through its CSI plugin, beside the old mount", ""
+	return "wait until the kubelet of each pod has mounted it through its CSI plugin, next to the old mount", ""
 }
 
 func planFinish(v *Volume, _ *rendered) (does, request string) {

@@ -20,7 +20,7 @@ type Situation struct {
 	Kind       string    `json:"kind"`
 	Made       time.Time `json:"made"`
 	Server     string    `json:"server"`
-	// Holder migrates just now; empty: nobody does.
+	// Holder migrates just now; empty: no process does.
 	Holder  string         `json:"holder,omitempty"`
 	Volumes []VolumeStatus `json:"volumes"`
 	// Remaining are how many FlexVolumes there are by their driver.
@@ -34,9 +34,9 @@ type State string
 
 // The states.
 const (
-	// UnderWay: somebody migrates just now.
+	// UnderWay: a process migrates just now.
 	UnderWay State = "UnderWay"
-	// Halted: it was begun, is not finished, and nobody is at it.
+	// Halted: it was begun, is not finished, and no process continues it.
 	Halted State = "Halted"
 	// WithoutVolume is Halted where there is no PersistentVolume.
 	WithoutVolume State = "WithoutVolume"
@@ -45,7 +45,7 @@ const (
 	TakenBack State = "TakenBack"
 	// Removed: it was finished, and the volume is not there any more.
 	Removed State = "Removed"
-	// Contradictory: somebody else has made another volume of it.
+	// Contradictory: another client has made another volume of it.
 	Contradictory State = "Contradictory"
 )
 
@@ -111,8 +111,8 @@ func (o *Observer) Status(ctx context.Context) (*Situation, error) {
 	return t, ctx.Err()
 }
 
-// Halted are the volumes whose migration was begun, is not finished, and that
-// nobody is at. It is a quick look, for whoever came for something else.
+// Halted are the volumes with a migration that was begun, is not finished, and that no
+// process continues. It is quick, for commands with another purpose.
 func (o *Observer) Halted(ctx context.Context) (all []VolumeStatus, err error) {
 	records, err := o.Journal.List(ctx)
 	if err != nil {
@@ -181,7 +181,7 @@ func (s *observed) status(ctx context.Context, name, holder string) VolumeStatus
 	return v
 }
 
-// state compares what was written down with what there is.
+// state compares what was written down with the cluster.
 func state(r *journal.Record, pv *volume, holder string) State {
 	now := source(pv)
 	switch {
@@ -219,7 +219,7 @@ func (v *VolumeStatus) advise() {
 	case Halted:
 		v.Next = goOn
 	case Contradictory:
-		v.trouble(fmt.Sprintf("it was finished as %s, and is %s now: somebody else has replaced it", is(v.Direction), v.Now))
+		v.trouble(fmt.Sprintf("it was finished as %s, and is %s now: another client has replaced it", is(v.Direction), v.Now))
 		v.Next = "find out who: kubectl get pv " + shell.Quote(v.Name) + " -o yaml --show-managed-fields; then migrate it once more, or leave it"
 	case Migrated:
 		if len(v.OldMounts) > 0 {

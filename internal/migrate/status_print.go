@@ -31,7 +31,7 @@ func (t *Situation) Table(out io.Writer, wide bool) error {
 	return err
 }
 
-// urgent is what somebody has to do before all else.
+// urgent is what the operator has to do before all else.
 func (t *Situation) urgent(b *strings.Builder) {
 	var names []string
 	for _, v := range t.Volumes {
@@ -100,7 +100,7 @@ func (v *VolumeStatus) details(b *strings.Builder, wide bool) {
 
 func besides(takenOver bool) string {
 	if takenOver {
-		return ", beside that of the kubelet's CSI plugin"
+		return ", next to that of the kubelet's CSI plugin"
 	}
 	return ", and none of the kubelet's CSI plugin yet"
 }

@@ -52,8 +52,8 @@ func TestStatusTable(t *testing.T) {
 	}
 	golden(t, "testdata/status-none.txt", b.String())
 
-	shown, missing := s.Filter([]string{"live", "shop/stopped", "nobody"})
-	if len(shown.Volumes) != 2 || len(missing) != 1 || missing[0] != "nobody" || len(s.Volumes) != 5 {
+	shown, missing := s.Filter([]string{"live", "shop/stopped", "missing"})
+	if len(shown.Volumes) != 2 || len(missing) != 1 || missing[0] != "missing" || len(s.Volumes) != 5 {
 		t.Errorf("%d shown, missing %q", len(shown.Volumes), missing)
 	}
 }

@@ -151,8 +151,8 @@ func (o *one) evict(ctx context.Context, dryRun bool) (missing string, err error
 // it (pkg/scheduler/framework/plugins/volumebinding/volume_binding.go, PreFilter),
 // and a kubelet mounts nothing for one
 // (pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
-// getPVCExtractPV, Kubernetes v1.37.1). So nobody can come while this looks
-// whether somebody has come before; an error has the old volume put back.
+// getPVCExtractPV, Kubernetes v1.37.1). So no pod can come while this checks
+// whether one has come before; an error has the old volume put back.
 func (o *one) makeWay(ctx context.Context) error {
 	if o.rec.Mode == journal.Rolling && o.rec.Stage != journal.Stopped {
 		if err := o.stop(ctx); err != nil {
@@ -163,7 +163,7 @@ func (o *one) makeWay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var lookedAt []string // nodes whose pods may have it
+	var lookedAt []string // nodes with pods that may have it
 	if o.handsOver() {
 		lookedAt = o.nodesOfPods()
 	}
@@ -176,7 +176,7 @@ func (o *one) makeWay(ctx context.Context) error {
 	return o.acceptedByOthers(ctx)
 }
 
-// stop evicts the pod, whose successor waits for the claim, and waits until its
+// stop evicts the pod, with a successor that waits for the claim, and waits until its
 // node has let go of the volume.
 func (o *one) stop(ctx context.Context) error {
 	if err := o.reach(ctx, journal.Deleted); err != nil {
@@ -229,7 +229,7 @@ func (o *one) successor(ctx context.Context) error {
 				}
 			}
 			if none {
-				return "nobody has made it yet", nil
+				return "it does not exist yet", nil
 			}
 			return "", nil
 		},

@@ -21,17 +21,17 @@ import (
 // and another one of the same name is created. The same code makes a CSI volume
 // of a FlexVolume and takes that back. Why nothing that is stored can be lost:
 //
-//   - Nobody deletes what is stored. The volume that goes has policy Retain, which
+//   - Nothing deletes what is stored. The volume that goes has policy Retain, which
 //     was read back, and so has the one that comes, until its claim is bound to it.
 //   - The one that comes is in the journal before the other one goes: on disk and
 //     in the cluster, both read back or written for good (Save). The API server
 //     has accepted it as a dry run.
 //   - What goes is deleted only as the very object that was looked at: DELETE has
 //     its uid and resourceVersion, and so has the patch that takes its finalizers.
-//   - Each request follows a look at what there is now, and is made again only
+//   - Each request follows an observation of the cluster, and is made again only
 //     after another look. So it does not matter after which of them the process
 //     is killed, or which answer is lost: who goes on looks, too.
-//   - What nobody has foreseen is touched by nobody: the swap stops. Once the old
+//   - What was not foreseen is not touched: the swap stops. Once the old
 //     volume is gone, the only way out is to create one of the two.
 //
 // The claim is not touched. It is Lost from when the volume is gone until the
@@ -46,10 +46,10 @@ const (
 	gone                  // there is none
 	created               // the one that is to come is there
 	other                 // the other one of the two is there, and not the one that was to go
-	foreign               // somebody else has made one
+	foreign               // another client has made one
 )
 
-// look looks at what there is. It asks for the object as it is stored now, not
+// look observes the object. It asks for the object as it is stored now, not
 // as some cache has it.
 func (o *one) look(ctx context.Context) (sight, *volume, error) {
 	pv, err := o.volume(ctx)
@@ -125,7 +125,7 @@ func (o *one) deleteFrom(ctx context.Context, pv *volume) error {
 func (o *one) release(ctx context.Context, pv *volume) error {
 	finalizers, foreign := sortFinalizers(pv)
 	if len(foreign) > 0 {
-		return terminal("PersistentVolume %s is being deleted and has got the finalizer %s meanwhile: it stays until whoever has set that takes it away; then resume", o.rec.Volume, foreign[0])
+		return terminal("PersistentVolume %s is being deleted and has got the finalizer %s meanwhile: it stays until its owner removes that; then resume", o.rec.Volume, foreign[0])
 	}
 	if len(finalizers) == 0 { // it is on its way
 		return sleep(ctx, 100*time.Millisecond)
@@ -170,7 +170,7 @@ func (o *one) fill(ctx context.Context) error {
 	switch objects.OutcomeOf(err) {
 	case objects.Done:
 		return o.asAsked(to.Object, stored)
-	case objects.Exists: // whose it is, the next look says
+	case objects.Exists: // the next observation says which
 		if o.existed++; o.existed > 1 {
 			o.tell(Troubled, o.rec.Stage, fmt.Sprintf("%v, and it is not there; it is tried again", err))
 		}
@@ -228,12 +228,12 @@ func (o *one) otherOne() json.RawMessage {
 }
 
 func (o *one) notOurs(is sight, pv *volume) error {
-	what := "another one, which somebody else has made (uid " + string(pv.UID) + ")"
+	what := "another one, which another client has created (uid " + string(pv.UID) + ")"
 	switch {
 	case pv.deleting():
 		what = "one that is being deleted"
 	case is == other:
-		what = "what it was before: somebody else has put that back, as GitOps tools do"
+		what = "what it was before: another client has put that back, as GitOps tools do"
 	}
 	return terminal("PersistentVolume %s is %s; nothing is done to it. See who does that, then resume or roll back", o.rec.Volume, what)
 }

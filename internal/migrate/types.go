@@ -56,7 +56,7 @@ const (
 
 // A Check is a precondition that was looked at.
 type Check struct {
-	Name   string `json:"name"` // a word in kebab-case; docs/migrate.md has all
+	Name   string `json:"name"` // in kebab-case; docs/migrate.md has all
 	Status Status `json:"status"`
 	// Evidence is what was found, and where.
 	Evidence string `json:"evidence"`
@@ -78,11 +78,11 @@ type Plan struct {
 	Kind       string    `json:"kind"`
 	Made       time.Time `json:"made"`
 	Server     string    `json:"server"`
-	// Checks are about whoever asks rather than about a volume.
+	// Checks are about the user who asks rather than about a volume.
 	Checks  []Check   `json:"checks,omitempty"`
 	Volumes []*Volume `json:"volumes"`
-	// Related are objects that go with the volumes and that nobody replaces.
-	Related []Related `json:"beside,omitempty"`
+	// Related are objects that go with the volumes and are not replaced.
+	Related []Related `json:"related,omitempty"`
 }
 
 // A Volume is the plan of one PersistentVolume.
@@ -93,7 +93,7 @@ type Volume struct {
 	CSIDriver  string `json:"csiDriver,omitempty"`
 	Handle     string `json:"volumeHandle,omitempty"`
 
-	Method Method `json:"verdict"`
+	Method Method `json:"method"`
 	// Migrated: it was a FlexVolume, and has become a CSI volume already.
 	Migrated bool `json:"migrated,omitempty"`
 	// Why no better method is possible.
@@ -134,7 +134,7 @@ type Pod struct {
 	UID   string `json:"uid"`
 	Node  string `json:"node,omitempty"`
 	Phase string `json:"phase"`
-	// Owner is kind/name of what makes it anew; empty: nothing does.
+	// Owner is kind/name of what creates it again; empty: nothing does.
 	Owner       string `json:"owner,omitempty"`
 	Terminating bool   `json:"terminating,omitempty"`
 	// FSGroup: the kubelet gives the volume's files to it.

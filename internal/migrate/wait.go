@@ -10,14 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// waitFor is something that is waited for.
+// waitFor is something to wait for.
 type waitFor struct {
 	what string // for people
 	// resource, namespace and name are an object that changes when it is there;
 	// without a name it is looked for every second.
 	resource        schema.GroupVersionResource
 	namespace, name string
-	// look asks the API server what there is now: what a watch tells at first may
+	// look asks the API server for the present state: what a watch tells at first may
 	// be a moment old.
 	look func(ctx context.Context) (missing string, err error)
 	// whole: a person's interruption does not end it.
@@ -32,8 +32,8 @@ const (
 	lookWatched   = 10 * time.Second // for the watches that say nothing
 )
 
-// errTimeout: it was waited for in vain. It may come later.
-var errTimeout = errors.New("waited in vain")
+// errTimeout: what the wait was for did not come. It may come later.
+var errTimeout = errors.New("timed out")
 
 // wait waits until look says that nothing is missing any more.
 func (o *one) wait(ctx context.Context, w waitFor) error {
@@ -65,7 +65,7 @@ func (o *one) wait(ctx context.Context, w waitFor) error {
 			o.tell(Waiting, o.rec.Stage, w.what+": "+missing)
 		}
 		if err := o.pause(ctx, w, &events); err != nil {
-			return o.inVain(ctx, w, missing, most, err)
+			return o.timedOut(ctx, w, missing, most, err)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func (o *one) pause(ctx context.Context, w waitFor, events *<-chan watch.Event) 
 	return nil
 }
 
-func (o *one) inVain(ctx context.Context, w waitFor, missing string, most time.Duration, err error) error {
+func (o *one) timedOut(ctx context.Context, w waitFor, missing string, most time.Duration, err error) error {
 	if !errors.Is(context.Cause(ctx), errTimeout) || errors.Is(err, errEnough) {
 		return err
 	}

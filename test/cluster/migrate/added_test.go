@@ -9,7 +9,7 @@ import (
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
-// testAdded: what nobody has asked for and a policy adds to the replacement is
+// testAdded: what was not asked for and a policy adds to the replacement is
 // seen before, and in the gap, where a person decides.
 func testAdded(w *world) {
 	s := w.idle("added")

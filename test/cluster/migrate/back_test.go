@@ -33,7 +33,7 @@ func testRollback(w *world) {
 	if _, err := p.Reversible(w.t.Context(), []string{"rolled"}); err == nil || !strings.Contains(err.Error(), "has been taken back already") {
 		w.t.Error(err)
 	}
-	if _, err := p.Reversible(w.t.Context(), []string{"nobody"}); err == nil || !strings.Contains(err.Error(), "was not migrated") {
+	if _, err := p.Reversible(w.t.Context(), []string{"missing"}); err == nil || !strings.Contains(err.Error(), "was not migrated") {
 		w.t.Error(err)
 	}
 }
@@ -236,7 +236,7 @@ func testNoJournal(w *world) {
 }
 
 // testReattach: a VolumeAttachment that the control plane has made names the
-// volume, and nobody could ever detach it again.
+// volume, and no controller could ever detach it again.
 func testReattach(w *world) {
 	w.disk("reattach")
 	claim, was := w.claim("reattach").UID, w.volume("reattach")

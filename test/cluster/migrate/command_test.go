@@ -97,7 +97,7 @@ func testApply(w *world, c *commands) {
 	w.disk("co-one")
 	w.disk("co-two")
 	w.disk("co-busy")
-	w.pod("co-busy", "node-1", "co-busy") // from nobody knows whom: offline
+	w.pod("co-busy", "node-1", "co-busy") // without an owner: offline
 	claim, was := w.claim("co-one").UID, w.volume("co-one")
 
 	all, errs := c.results(0, "apply", "--driver", flexDriver, "--namespace", "default", "--yes", "--width", "2")
@@ -135,7 +135,7 @@ func testApply(w *world, c *commands) {
 		w.t.Errorf("%+v\n%s", all, errs)
 	}
 	w.isFlex(was, claim)
-	out, _ = c.run(1, "rollback", "nobody", "--yes")
+	out, _ = c.run(1, "rollback", "missing", "--yes")
 	if out != "" {
 		w.t.Error(out)
 	}
@@ -154,14 +154,14 @@ func testAsked(w *world, c *commands) {
 		}
 	}
 	if _, err := os.Stat(c.dir); err == nil {
-		w.t.Error("the journal has begun before anybody has said yes")
+		w.t.Error("the journal has begun before the user has said yes")
 	}
 	text := c.terminal(0, "yes\n", "apply", "co-asked")
 	w.contains(text, "1/1 done, 0 under way, 0 in trouble, ", "\x1b[K", "VOLUME ", "migrated")
 	w.isCSI("co-asked", claim)
 }
 
-// terminal runs a command at a terminal, where somebody types an answer.
+// terminal runs a command at a terminal, where a user types an answer.
 func (c *commands) terminal(status int, answer string, args ...string) string {
 	c.w.t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -218,7 +218,7 @@ func testInterrupted(w *world, c *commands) {
 	command := c.command("apply", "co-live", "--yes", "-o", "json")
 	command.Stdout, command.Stderr = &out, &errs
 	w.check(command.Start())
-	testenv.Eventually(w.t, "the kubelet is waited for", func() bool { return strings.Contains(errs.String(), "has not mounted the volume") })
+	testenv.Eventually(w.t, "it waits for the kubelet", func() bool { return strings.Contains(errs.String(), "has not mounted the volume") })
 
 	other := &commands{w: w, dir: c.dir + "-other", config: c.config}
 	w.disk("co-other")

@@ -43,7 +43,7 @@ func TestDisturbed(t *testing.T) {
 		{"GitOps", testGitOps},
 		{"NameTaken", testNameTaken},
 		{"ClaimDeleted", testClaimDeleted},
-		{"ClaimMadeAnew", testClaimMadeAnew},
+		{"ClaimCreatedAgain", testClaimCreatedAgain},
 		{"ForeignFinalizer", testForeignFinalizer},
 		{"Edited", testEdited},
 		{"HandleTaken", testHandleTaken},
@@ -110,7 +110,7 @@ func nudged(r controlplane.Request) bool {
 	return r.Verb == "patch" && r.Resource == "persistentvolumeclaims"
 }
 
-// testAwayForLong: it is away for longer than anybody waits. While there is no
+// testAwayForLong: it is away for longer than any wait lasts. While there is no
 // volume the program goes on to try nevertheless; else it ends, and says what is
 // to be done. That works.
 func testAwayForLong(w *world) {
@@ -120,7 +120,7 @@ func testAwayForLong(w *world) {
 		o.patience = 5 * time.Second
 		o.proxy.At(&controlplane.Moment{N: 1, Fits: created, Then: func() { go o.proxy.Away() }})
 		r := o.begin("apply", s.name)
-		testenv.Eventually(w.t, "it finds nobody", func() bool { return strings.Contains(r.out.String(), "connection refused") })
+		testenv.Eventually(w.t, "it finds no server", func() bool { return strings.Contains(r.out.String(), "connection refused") })
 		time.Sleep(3 * o.patience)
 		r.killedSaying("connection refused")
 		o.proxy.Back()
@@ -180,7 +180,7 @@ func testTwice(w *world) {
 }
 
 // testAsleep: a program that slept for longer than its lease holds finds that
-// somebody else has gone on, and keeps its hands off.
+// another process has continued, and changes nothing.
 func testAsleep(w *world) {
 	s := w.idle("asleep")
 	one, two := w.migrator(controlplane.Admin), w.migrator(controlplane.Admin)
@@ -304,7 +304,7 @@ func testGitOps(w *world) {
 	}
 }
 
-// testNameTaken: somebody creates another volume of that name.
+// testNameTaken: another client creates another volume of that name.
 func testNameTaken(w *world) {
 	s := w.idle("name-taken")
 	o := w.migrator(controlplane.Admin)
@@ -322,7 +322,7 @@ func testNameTaken(w *world) {
 	next.wait()
 	w.t.Logf("rollback: %d\n%s", next.code(), &next.out)
 	if now := w.volume(s.name); now.Spec.CSI == nil || now.Spec.CSI.VolumeHandle != "something-else" || now.DeletionTimestamp != nil {
-		w.t.Errorf("what is somebody else's was changed: %+v", now)
+		w.t.Errorf("another client's object was changed: %+v", now)
 	}
 	if next.code() != 1 {
 		w.t.Error("rollback is content")
@@ -378,10 +378,10 @@ func (w *world) deleteClaim(name string) {
 	w.check(claims.Delete(w.t.Context(), name, metav1.DeleteOptions{}))
 }
 
-// testClaimMadeAnew: another claim of the same name must not get the volume by
+// testClaimCreatedAgain: another claim of the same name must not get the volume by
 // accident.
-func testClaimMadeAnew(w *world) {
-	s := w.idle("claim-anew")
+func testClaimCreatedAgain(w *world) {
+	s := w.idle("claim-again")
 	w.annotate(s.name, "test/over", "true")
 	o := w.migrator(controlplane.Admin)
 	o.patience = 20 * time.Second
@@ -403,7 +403,7 @@ func testClaimMadeAnew(w *world) {
 	s.gone()
 }
 
-// testForeignFinalizer: somebody puts a finalizer on the volume after the plan,
+// testForeignFinalizer: another client puts a finalizer on the volume after the plan,
 // right before it is deleted.
 func testForeignFinalizer(w *world) {
 	s := w.idle("foreign-finalizer")
@@ -425,7 +425,7 @@ func testForeignFinalizer(w *world) {
 	s.gone()
 }
 
-// testEdited: somebody changes the volume between the plan and the deletion.
+// testEdited: another client changes the volume between the plan and the deletion.
 func testEdited(w *world) {
 	s := w.idle("changed")
 	o := w.migrator(controlplane.Admin)
@@ -465,7 +465,7 @@ func testHandleTaken(w *world) {
 	s.gone()
 }
 
-// testPodComes: a pod begins to use an idle volume, which nobody has any more.
+// testPodComes: a pod begins to use an idle volume, which no pod has any more.
 func testPodComes(w *world) {
 	for i, fits := range []func(controlplane.Request) bool{deleted, created} {
 		s := w.idle(fmt.Sprintf("pod-comes-%d", i))

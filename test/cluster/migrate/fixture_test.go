@@ -230,7 +230,7 @@ func (w *world) one(name string) *migrate.Volume {
 	return w.plan(migrate.Selection{Names: []string{name}}).Volumes[0]
 }
 
-// says wants a verdict, and a check with a text in its evidence.
+// says wants a method, and a check with a text in its evidence.
 func says(t *testing.T, v *migrate.Volume, method migrate.Method, check string, status migrate.Status, evidence string) {
 	t.Helper()
 	found := slices.ContainsFunc(v.Checks, func(c migrate.Check) bool {

@@ -44,7 +44,7 @@ func TestRun(t *testing.T) {
 		{"Offline", testOffline},
 		{"Comes", testComes},
 		{"ComesElsewhere", testComesElsewhere},
-		{"NobodyComes", testNobodyComes},
+		{"NoPodComes", testNoPodComes},
 		{"Rolling", testRolling},
 		{"RollingPutBack", testRollingPutBack},
 		{"Batch", testBatch},
@@ -205,7 +205,7 @@ func testUnclaimed(w *world) {
 	}
 }
 
-// unclaim deletes the claim of a disk; nobody here takes its finalizer away.
+// unclaim deletes the claim of a disk; no controller here removes its finalizer.
 func (w *world) unclaim(name string) {
 	w.t.Helper()
 	claims := w.Admin().CoreV1().PersistentVolumeClaims("default")

@@ -96,12 +96,12 @@ func testJournalInCluster(w *world) {
 		}
 	}
 
-	// Somebody has deleted it: it is there again.
+	// Another program has deleted it: it is there again.
 	maps := w.Admin().CoreV1().ConfigMaps(migrate.Namespace)
 	w.check(maps.Delete(ctx, journal.ConfigMapName(r.Volume), metav1.DeleteOptions{}))
 	w.check(one.Save(ctx, r))
 
-	// Somebody has broken it.
+	// Another program has broken it.
 	m, err := maps.Get(ctx, journal.ConfigMapName(r.Volume), metav1.GetOptions{})
 	w.check(err)
 	m.Data["record.json"] = m.Data["record.json"][:100]

@@ -69,7 +69,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// A journey is one migration whose program is killed.
+// A journey is one migration; its program is killed.
 type journey struct {
 	name string
 	pod  bool // one has the volume, from the bridge

@@ -58,13 +58,13 @@ func testLease(w *world) {
 	}
 	w.check(l.Release(ctx))
 
-	w.ServiceAccount("default", "nobody-else")
-	nobody := w.cluster(w.ServiceAccountToken(w.Pod("default", "nobody-else", "nowhere", "nobody-else")))
-	_, err = lock.Take(ctx, nobody, wants("c"))
+	w.ServiceAccount("default", "without-rights")
+	powerless := w.cluster(w.ServiceAccountToken(w.Pod("default", "without-rights", "nowhere", "without-rights")))
+	_, err = lock.Take(ctx, powerless, wants("c"))
 	w.is(err, objects.Refused)
 }
 
-// testLeaseOfTheDead: it is waited for its end, unless the holder is known to be
+// testLeaseOfTheDead: Take waits for its end, unless the holder is known to be
 // dead.
 func testLeaseOfTheDead(w *world) {
 	c, x := w.through()
@@ -110,7 +110,7 @@ func testLeaseLost(w *world) {
 }
 
 // testLeaseAway: while the API server does not answer it is not held, and it is
-// after, if nobody else has taken it. Answers that get lost do not matter.
+// after, if no other process has taken it. Answers that get lost do not matter.
 func testLeaseAway(w *world) {
 	c, x := w.through()
 	ctx := w.t.Context()

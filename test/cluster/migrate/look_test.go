@@ -24,7 +24,7 @@ import (
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
-// TestLook: status and finish say what there is, on one control plane.
+// TestLook: status and finish say what the cluster has, on one control plane.
 func TestLook(t *testing.T) {
 	w := start(t)
 	t.Run("Status", func(t *testing.T) { testStatus(w.with(t)) })
@@ -108,7 +108,7 @@ func testStatus(w *world) {
 	}{
 		"st-live":    {migrate.Migrated, "CSI", "", "2 mounts of the bridge stay until their pods are restarted"},
 		"st-bare":    {migrate.Migrated, "CSI", "", ""},
-		"st-changed": {migrate.Contradictory, "FlexVolume", "somebody else has replaced it", "--show-managed-fields"},
+		"st-changed": {migrate.Contradictory, "FlexVolume", "another client has replaced it", "--show-managed-fields"},
 		"st-back":    {migrate.TakenBack, "FlexVolume", "", ""},
 		"st-halted":  {migrate.Halted, "FlexVolume", "the webhook says no", "flex2csi migrate resume st-halted goes on, flex2csi migrate rollback st-halted goes back"},
 		"st-window":  {migrate.WithoutVolume, "none", "there is no PersistentVolume now", "at once: flex2csi migrate resume st-window"},
@@ -132,14 +132,14 @@ func testStatus(w *world) {
 	if !strings.HasPrefix(out, "URGENT: a migration stopped where there is no PersistentVolume: st-window.") {
 		w.t.Error(out)
 	}
-	if one := get(1, "default/st-live", "nobody"); len(one) != 1 {
+	if one := get(1, "default/st-live", "missing"); len(one) != 1 {
 		w.t.Errorf("%+v", one)
 	}
 	testHolder(w, get)
 	testStaleDocument(w, get)
 }
 
-// testHolder: while somebody has the Lease, what is unfinished is under way.
+// testHolder: while a process has the Lease, what is unfinished is under way.
 func testHolder(w *world, get func(int, ...string) map[string]migrate.VolumeStatus) {
 	seconds, now, who := int32(30), metav1.NewMicroTime(time.Now()), "eve@ws/12/abc"
 	leases := w.Admin().CoordinationV1().Leases(migrate.Namespace)
@@ -252,7 +252,7 @@ func testFree(w *world, get func(int, ...string) migrate.FinishReport, wants fun
 		"kubectl -n flex2csi exec flex2csi-node-abc -c serve -- /flex2csi uninstall --driver example.com/none", "node bare: nothing of it is there")
 }
 
-// testUnknown: whoever may not look at everything is told that nothing is free.
+// testUnknown: a user who may not read everything is told that nothing is free.
 func testUnknown(w *world) {
 	w.ServiceAccount("default", "looker")
 	pod := w.Pod("default", "looker", "node-2", "looker")

@@ -15,7 +15,7 @@ import (
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
-// An migrator is somebody with the program, a directory for the journal and a way
+// A migrator is an operator with the program, a directory for the journal and a way
 // to the API server.
 type migrator struct {
 	w      *world

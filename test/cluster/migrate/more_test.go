@@ -200,7 +200,7 @@ func testSelection(w *world) {
 			w.t.Errorf("%+v: %d volumes", s, len(plan.Volumes))
 		}
 	}
-	for _, s := range []migrate.Selection{{Namespaces: []string{"shop"}}, {Names: []string{"nobody"}}, {Claims: []string{"shop/nobody"}}} {
+	for _, s := range []migrate.Selection{{Namespaces: []string{"shop"}}, {Names: []string{"missing"}}, {Claims: []string{"shop/missing"}}} {
 		if _, err := w.planner(w.cluster(controlplane.Admin)).Plan(w.t.Context(), &s); err == nil {
 			w.t.Errorf("%+v selects something", s)
 		}
@@ -212,7 +212,7 @@ func testSelection(w *world) {
 }
 
 func testRelated(w *world) {
-	w.Namespace("beside")
+	w.Namespace("related")
 	_, err := w.Admin().StorageV1().StorageClasses().Create(w.t.Context(), &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "flex"}, Provisioner: "old.example.com", Parameters: map[string]string{"pool": "a"}, AllowVolumeExpansion: new(true),
 	}, metav1.CreateOptions{})
@@ -371,7 +371,7 @@ func testCommand(w *world) {
 	if _, document, _ := strings.Cut(out, "{"); json.Unmarshal([]byte("{"+document), &plan) != nil || len(plan.Volumes) != 1 {
 		w.t.Error(out)
 	}
-	run(1, "nobody")
+	run(1, "missing")
 	run(2)
 	if after := w.all(); after != before {
 		w.t.Errorf("something was changed:\n%s\n%s", before, after)

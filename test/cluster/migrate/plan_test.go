@@ -14,14 +14,14 @@ import (
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
-// TestPlan: verdicts, on one control plane.
+// TestPlan: methods, on one control plane.
 func TestPlan(t *testing.T) {
 	w := start(t)
 	for _, test := range []struct {
 		name string
 		run  func(*world)
 	}{
-		{"Verdicts", testVerdicts},
+		{"Methods", testMethods},
 		{"Bridge", testBridge},
 		{"Refused", testRefused},
 		{"Attachments", testAttachments},
@@ -35,14 +35,14 @@ func TestPlan(t *testing.T) {
 		{"MigratorRights", testMigratorRights},
 		{"Replace", testReplace},
 		{"InstalledConfig", testInstalledConfig},
-		{"Teller", testTeller},
+		{"Reporter", testReporter},
 		{"Command", testCommand},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(w.with(t)) })
 	}
 }
 
-func testVerdicts(w *world) {
+func testMethods(w *world) {
 	w.disk("idle")
 	says(w.t, w.one("idle"), migrate.Live, "pods", migrate.OK, "no pod uses the claim")
 

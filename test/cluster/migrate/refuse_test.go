@@ -239,7 +239,7 @@ func (w *world) may(token, group, what, verb string, want bool) {
 
 // testPolicies: admission policies that come when it is too late to refuse.
 func testPolicies(w *world) {
-	// Nobody may make a CSI volume any more: the old one is put back.
+	// No user may create a CSI volume any more: the old one is put back.
 	s := w.idle("policy-csi")
 	o := w.migrator(controlplane.Admin)
 	o.patience = 15 * time.Second
@@ -262,7 +262,7 @@ func testPolicies(w *world) {
 	s.untouched()
 	s.gone()
 
-	// Nobody may make any volume: it waits for somebody.
+	// No user may create any volume: it waits for the operator.
 	for i, then := range []string{"resume", "rollback"} {
 		s := w.idle(fmt.Sprintf("policy-none-%d", i))
 		o := w.migrator(controlplane.Admin)
@@ -284,7 +284,7 @@ func testPolicies(w *world) {
 		s.gone()
 	}
 
-	// Nobody may delete volumes.
+	// No user may delete volumes.
 	s = w.idle("policy-delete")
 	w.refuses("no-delete", admissionv1.Delete, "oldObject.metadata.name != 'policy-delete'")
 	o = w.migrator(controlplane.Admin)
@@ -298,7 +298,7 @@ func testPolicies(w *world) {
 	w.allows("no-delete")
 	s.gone()
 
-	// Nobody may take finalizers away: it stays as it is, being deleted.
+	// No user may remove finalizers: it stays as it is, being deleted.
 	s = w.idle("policy-finalizers")
 	w.change(s.name, func(pv *corev1.PersistentVolume) { pv.Finalizers = []string{"kubernetes.io/pv-protection"} })
 	o = w.migrator(controlplane.Admin)
@@ -344,8 +344,8 @@ func (w *world) allows(name string) {
 	time.Sleep(3 * time.Second)
 }
 
-// testWebhook: a webhook that says no is heard before, and one that dies while
-// there is no volume is waited for.
+// testWebhook: a webhook that refuses is heard before, and the run waits for one that dies while
+// there is no volume.
 func testWebhook(w *world) {
 	var says atomic.Pointer[string]
 	no := "the webhook says no"

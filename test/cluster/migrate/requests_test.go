@@ -105,17 +105,17 @@ func testCreate(w *world) {
 	nowhere := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": "nowhere", "name": "x"}}}
 	_, err = c.Create(ctx, objects.ConfigMaps().Resource, nowhere)
 	w.is(err, objects.Gone)
-	w.ServiceAccount("default", "nobody")
-	nobody := w.cluster(w.ServiceAccountToken(w.Pod("default", "nobody", "nowhere", "nobody")))
-	_, err = nobody.Create(ctx, pvs(), aVolume("forbidden"))
+	w.ServiceAccount("default", "powerless")
+	powerless := w.cluster(w.ServiceAccountToken(w.Pod("default", "powerless", "nowhere", "powerless")))
+	_, err = powerless.Create(ctx, pvs(), aVolume("forbidden"))
 	w.is(err, objects.Refused)
-	_, err = nobody.GetRaw(ctx, pvs(), "", "created")
+	_, err = powerless.GetRaw(ctx, pvs(), "", "created")
 	w.is(err, objects.Refused)
-	_, err = nobody.Watch(ctx, pvs(), "", "created")
+	_, err = powerless.Watch(ctx, pvs(), "", "created")
 	w.is(err, objects.Refused)
 }
 
-// testDelete: the wrong object is not deleted, and a patch whose tests do not fit
+// testDelete: the wrong object is not deleted, and a patch with tests that do not fit
 // lets go of none.
 func testDelete(w *world) {
 	c, ctx := w.admin(), w.t.Context()
@@ -187,7 +187,7 @@ func testPatch(w *world) {
 	}
 }
 
-// testEvict: a dry run evicts nobody, and a budget is a budget however the API
+// testEvict: a dry run evicts no pod, and a budget is a budget however the API
 // server says it.
 func testEvict(w *world) {
 	x := w.Proxy()
@@ -229,7 +229,7 @@ func testEvict(w *world) {
 			w.t.Error(err)
 		}
 		if d := time.Since(begun); d > 5*time.Second {
-			w.t.Errorf("it took %v: somebody has tried again", d)
+			w.t.Errorf("it took %v: a request was repeated", d)
 		}
 		w.is(c.Evict(ctx, "default", "twice", twice.UID, dryRun), objects.Refused)
 		w.is(c.Evict(ctx, "default", "free", "another", dryRun), objects.Conflict)
@@ -254,7 +254,7 @@ func testEvict(w *world) {
 	}
 }
 
-// testAnswers: what is not known to be refused may have been done, and nobody
+// testAnswers: what is not known to be refused may have been done, and no layer
 // asks twice.
 func testAnswers(w *world) {
 	x := w.Proxy()
@@ -316,7 +316,7 @@ func testWatch(w *world) {
 	c := w.clusterAt(x)
 	ctx, end := context.WithCancel(w.t.Context())
 	defer end()
-	w.made(c, "beside")
+	w.made(c, "other")
 	uid, _ := w.made(c, "watched")
 	events, err := c.Watch(ctx, pvs(), "", "watched")
 	w.check(err)
@@ -335,7 +335,7 @@ func testWatch(w *world) {
 		_, err := c.Patch(ctx, pvs(), "", name, types.MergePatchType, []byte(text))
 		w.check(err)
 	}
-	change("beside", `{"metadata":{"annotations":{"a":"of the other one"}}}`)
+	change("other", `{"metadata":{"annotations":{"a":"of the other one"}}}`)
 	change("watched", `{"metadata":{"annotations":{"a":"changed"}}}`)
 	says(`"a":"changed"`)
 	w.check(c.Delete(ctx, pvs(), "", "watched", metav1.Preconditions{}))
@@ -349,7 +349,7 @@ func testWatch(w *world) {
 	x.CutWatches()
 	w.ends(events)
 
-	events, err = c.Watch(ctx, pvs(), "", "nobody")
+	events, err = c.Watch(ctx, pvs(), "", "missing")
 	w.check(err)
 	end()
 	w.ends(events)

@@ -27,7 +27,7 @@ func (p *operator) moment(verb, resource string, after bool, then func()) {
 	})
 }
 
-// free is a Lease that nobody else wants.
+// free is a Lease that no other process wants.
 type free struct{}
 
 func (free) Held() error { return nil }
@@ -219,7 +219,7 @@ func (w *world) document(node, volume string, change func(*nodevolumes.Volume)) 
 	w.check(err)
 }
 
-// kubelet mounts through its CSI plugin when it is waited for.
+// kubelet mounts through its CSI plugin when the run waits for it.
 func (w *world) kubelet(node string) func(migrate.Event) {
 	return func(e migrate.Event) {
 		if e.What == migrate.Waiting && strings.Contains(e.Text, "has not mounted the volume") {
@@ -232,7 +232,7 @@ func (w *world) kubelet(node string) func(migrate.Event) {
 	}
 }
 
-// unleased is a Lease that nobody else wants.
+// unleased is a Lease that no other process wants.
 type unleased struct{}
 
 func (unleased) Held() error { return nil }

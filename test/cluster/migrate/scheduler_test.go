@@ -11,7 +11,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
-// TestLostHolds: the scheduler places no pod whose claim has lost its volume, not
+// TestLostHolds: the scheduler places no pod with a claim that has lost its volume, not
 // even in the moment before the claim is Lost, and places it when there is a
 // volume again (pkg/scheduler/framework/plugins/volumebinding, PreFilter and
 // FindPodVolumes, Kubernetes v1.37.1). Migrations after a pod restart rest on it.
@@ -22,7 +22,7 @@ func TestLostHolds(t *testing.T) {
 	w.disk("before")
 	w.unplaced("before")
 	begun := time.Now()
-	testenv.Eventually(t, "a pod whose claim is Bound is placed", func() bool { return w.placed("before") })
+	testenv.Eventually(t, "a pod with a Bound claim is placed", func() bool { return w.placed("before") })
 	usual := time.Since(begun)
 
 	for _, name := range []string{"lost", "not-yet-lost"} {
@@ -70,7 +70,7 @@ func (w *world) annotate(claim, name, value string) {
 	w.check(err)
 }
 
-// room lets pods be placed on a node. The taint of a new one is what nobody here
+// room lets pods be placed on a node. The taint of a new one is what no controller here
 // takes away.
 func (w *world) room(node string) {
 	w.t.Helper()

@@ -21,7 +21,7 @@ func (w *world) end(pod string) {
 	w.check(w.Admin().CoreV1().Pods("default").Delete(context.Background(), pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 }
 
-// nobody has the bridge of a node forget a disk.
+// nothing has the bridge of a node forget a disk.
 func (w *world) forget(node, volume string) {
 	maps := w.Admin().CoreV1().ConfigMaps(nodevolumes.Namespace)
 	o, err := maps.Get(context.Background(), node, metav1.GetOptions{})
@@ -42,7 +42,7 @@ func (w *world) forget(node, volume string) {
 	w.check(err)
 }
 
-// testOffline: a person stops the pods, and is waited for; then the bridge.
+// testOffline: the run waits until a person has stopped the pods, then for the bridge.
 func testOffline(w *world) {
 	w.disk("offline-run")
 	pod := w.pod("offline-run", "node-1", "offline-run")
@@ -100,7 +100,7 @@ func testComes(w *world) {
 }
 
 // testComesElsewhere: the same with a volume that a pod has, on a node that was
-// looked at; of the other nobody knows who would mount it there.
+// observed; of the other it is not known what would mount it there.
 func testComesElsewhere(w *world) {
 	w.live("elsewhere")
 	claim, was := w.claim("elsewhere").UID, w.volume("elsewhere")
@@ -113,9 +113,9 @@ func testComesElsewhere(w *world) {
 	w.isFlex(was, claim)
 }
 
-// testNobodyComes: a pod was evicted, and who has made it makes none: that is
+// testNoPodComes: a pod was evicted, and its controller creates none: that is
 // not done, unless none is wanted.
-func testNobodyComes(w *world) {
+func testNoPodComes(w *world) {
 	w.disk("childless")
 	w.member("childless")
 	w.budget("childless", 1)
@@ -129,7 +129,7 @@ func testNobodyComes(w *world) {
 	}, metav1.CreateOptions{})
 	w.check(err)
 	p := w.operator(migrate.Options{Mode: journal.Rolling, Timeout: 2 * time.Second})
-	w.came(p.apply("childless"), migrate.Unfinished, journal.Bound, "nobody has made it yet")
+	w.came(p.apply("childless"), migrate.Unfinished, journal.Bound, "it does not exist yet")
 	set.Spec.Replicas = new(int32)
 	_, err = sets.Update(w.t.Context(), set, metav1.UpdateOptions{})
 	w.check(err)
@@ -190,7 +190,7 @@ func testRolling(w *world) {
 		case e.Stage == journal.Stopped && e.What == migrate.Reached:
 			_, err := w.Admin().CoreV1().Pods("default").Get(context.Background(), "rolling", metav1.GetOptions{})
 			stopped = err != nil
-		case strings.Contains(e.Text, "nobody has made it yet"):
+		case strings.Contains(e.Text, "it does not exist yet"):
 			w.successor("rolling")
 		}
 	}
@@ -261,7 +261,7 @@ func testBatch(w *world) {
 	}
 }
 
-// testEnough: a person interrupts while a kubelet is waited for.
+// testEnough: a person interrupts during the wait for a kubelet.
 func testEnough(w *world) {
 	w.live("enough")
 	claim := w.claim("enough").UID

@@ -44,7 +44,7 @@ func (w *world) idle(name string) *subject {
 	return w.subject(name, nil)
 }
 
-// withPod is one that a pod has from the bridge, whose policy was Delete.
+// withPod is one that a pod has from the bridge; its policy was Delete.
 func (w *world) withPod(name string) *subject {
 	w.t.Helper()
 	w.disk(name, func(pv *corev1.PersistentVolume) {
@@ -75,7 +75,7 @@ func (w *world) subject(name string, pod *corev1.Pod) *subject {
 var documents sync.Mutex
 
 // kubelet stands in for the kubelet and the bridge of the node: when the pod's
-// claim is bound to a CSI volume, that is mounted beside what the bridge has.
+// claim is bound to a CSI volume, that is mounted next to what the bridge has.
 func (s *subject) kubelet() {
 	w := s.w
 	w.t.Helper()

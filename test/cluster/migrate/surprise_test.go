@@ -14,7 +14,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
-// testPutBackByOthers: somebody creates the old volume in the gap. It is left
+// testPutBackByOthers: another client creates the old volume in the gap. It is left
 // alone; a person can go on, or leave it at that.
 func testPutBackByOthers(w *world) {
 	for name, goOn := range map[string]bool{"gitops-on": true, "gitops-back": false} {
@@ -22,7 +22,7 @@ func testPutBackByOthers(w *world) {
 		claim, was := w.claim(name).UID, w.volume(name)
 		p := w.operator(migrate.Options{})
 		p.moment("create", "persistentvolumes", false, func() { w.again(was) })
-		w.came(p.apply(name), migrate.Unfinished, journal.Deleted, "somebody else has put that back")
+		w.came(p.apply(name), migrate.Unfinished, journal.Deleted, "another client has put that back")
 		put := w.volume(name)
 		if put.Spec.FlexVolume == nil || put.DeletionTimestamp != nil {
 			w.t.Fatalf("%+v", put)
@@ -50,7 +50,7 @@ func (w *world) again(was *corev1.PersistentVolume) {
 	}
 }
 
-// testForeign: a volume that is neither of the two is touched by nobody.
+// testForeign: a volume that is neither of the two is not touched.
 func testForeign(w *world) {
 	w.disk("foreign-run")
 	claim, was := w.claim("foreign-run").UID, w.volume("foreign-run")
@@ -60,10 +60,10 @@ func testForeign(w *world) {
 		other.Spec.FlexVolume.Options = map[string]string{"volumeID": "another"}
 		w.again(other)
 	})
-	w.came(p.apply("foreign-run"), migrate.Unfinished, journal.Deleted, "which somebody else has made")
+	w.came(p.apply("foreign-run"), migrate.Unfinished, journal.Deleted, "which another client has created")
 	other := w.volume("foreign-run")
-	w.came(p.resume("foreign-run"), migrate.Unfinished, journal.Deleted, "which somebody else has made")
-	w.came(p.rollback("foreign-run"), migrate.Unfinished, journal.Deleted, "which somebody else has made")
+	w.came(p.resume("foreign-run"), migrate.Unfinished, journal.Deleted, "which another client has created")
+	w.came(p.rollback("foreign-run"), migrate.Unfinished, journal.Deleted, "which another client has created")
 	if now := w.volume("foreign-run"); now.UID != other.UID || now.DeletionTimestamp != nil {
 		w.t.Errorf("%+v", now)
 	}
@@ -128,7 +128,7 @@ func (w *world) policy(name string) {
 	})
 }
 
-// testFinalizer: somebody sets a finalizer after the deletion.
+// testFinalizer: another client sets a finalizer after the deletion.
 func testFinalizer(w *world) {
 	w.disk("kept")
 	claim := w.claim("kept").UID
@@ -147,7 +147,7 @@ func testFinalizer(w *world) {
 	w.isCSI("kept", claim)
 }
 
-// testAway: the API server goes away in the gap, and comes back.
+// testAway: the API server is down in the gap, and comes back.
 func testAway(w *world) {
 	w.disk("away")
 	claim := w.claim("away").UID

@@ -168,7 +168,7 @@ func (w *world) stays(node, volume string) {
 	}
 }
 
-// testVendorStopped: where pods are stopped it is waited for that the entry goes,
+// testVendorStopped: where pods are stopped the run waits until the entry is removed,
 // and for a while longer: it goes before the driver is called.
 func testVendorStopped(w *world) {
 	w.disk("vendor-stopped")
@@ -190,7 +190,7 @@ func testVendorStopped(w *world) {
 			w.list("node-1")
 		case e.Stage == journal.Created && e.What == migrate.Reached && time.Since(removed) < 10*time.Second:
 			w.t.Errorf("created %s after the entry was removed", time.Since(removed))
-		case strings.Contains(e.Text, "nobody has made it yet"):
+		case strings.Contains(e.Text, "it does not exist yet"):
 			w.successor("vendor-stopped")
 		}
 	}

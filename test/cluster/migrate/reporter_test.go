@@ -19,9 +19,9 @@ import (
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
-// testTeller: a node tells of its own volumes with the rights of install/migrate,
+// testReporter: a node tells of its own volumes with the rights of install/migrate,
 // as soon as it has them, and of no others'.
-func testTeller(w *world) {
+func testReporter(w *world) {
 	w.ServiceAccount(migrate.Namespace, "flex2csi-node")
 	tokens := map[string]string{}
 	for _, node := range []string{"node-2"} {
@@ -42,7 +42,7 @@ func testTeller(w *world) {
 	}
 	var mu sync.Mutex
 	var records []*volstate.Record
-	teller := &nodevolumes.Reporter{
+	reporter := &nodevolumes.Reporter{
 		Node: "node-2", BootID: bootID, Version: "v1", Every: 50 * time.Millisecond, Pause: 50 * time.Millisecond,
 		Records: func() []*volstate.Record { mu.Lock(); defer mu.Unlock(); return records },
 		Staging: func(*volstate.Record) string { return "/stage" },
@@ -53,7 +53,7 @@ func testTeller(w *world) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		teller.Run(ctx)
+		reporter.Run(ctx)
 	}()
 	defer func() { stop(); <-done }()
 	w.Apply("../../../install/migrate/volumes.yaml")
