@@ -13,8 +13,11 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/flex2csi/flex2csi/internal/version"
 )
 
 func main() {
@@ -57,4 +60,47 @@ func renamed(args []string) []string {
 		return slices.Concat([]string{"controller"}, args[1:i], args[i+1:])
 	}
 	return args
+}
+
+// newRoot returns flex2csi. The file of each command has its constructor.
+func newRoot() *cobra.Command {
+	root := group(&cobra.Command{
+		Use:   "flex2csi",
+		Short: "Run FlexVolumes on CSI drivers",
+		Long: `flex2csi runs FlexVolumes on CSI drivers.
+
+Exit status: 0 if the command succeeded, 1 if it failed or found something
+wrong, 2 for a usage error. Standard error has the reason.`,
+		Version:           version.Get().Text("flex2csi"),
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+	},
+		newCheck(), newCompletion(), newController(), newDoctor(), newInstall(), newMap(), newMigrate(), newPreset(),
+		newReady(), newServe(), newStatus(), newUninstall(), newVersion(),
+	)
+	root.SetVersionTemplate("{{.Version}}\n")
+	// Long texts of flags are wrapped, and a group has one line of usage.
+	root.SetUsageTemplate(strings.NewReplacer(
+		"FlagUsages ", "FlagUsagesWrapped 80 ", "{{if .Runnable}}", "{{if and .Runnable (not .HasAvailableSubCommands)}}",
+	).Replace(root.UsageTemplate()))
+	checkHelpArguments(root)
+	each(root, func(c *cobra.Command) { c.Flags().SortFlags = false })
+	return root
+}
+
+// checkHelpArguments makes an unknown command a usage error of cobra's help, too.
+func checkHelpArguments(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "help" {
+			continue
+		}
+		c.Args = func(_ *cobra.Command, args []string) error {
+			if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+				return usagef("unknown command %q", strings.Join(args, " "))
+			}
+			return nil
+		}
+	}
 }

@@ -72,10 +72,7 @@ func (o *applyOptions) check(args []string, env environment) error {
 	if err := o.complete(args); err != nil {
 		return err
 	}
-	if err := o.runOptions.check(); err != nil {
-		return err
-	}
-	return mayAsk(env, o.yes)
+	return o.checkConfirmed(env, o.yes)
 }
 
 func (o *applyOptions) options() migrate.Options {

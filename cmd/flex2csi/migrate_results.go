@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 )
 
 // results are the results of all volumes.
@@ -165,4 +166,11 @@ func some(names []string) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 	}
 	return strings.Join(names, ", ")
+}
+
+func direction(d journal.Direction) string {
+	if d == journal.ToFlexVolume {
+		return "to FlexVolume"
+	}
+	return "to CSI"
 }

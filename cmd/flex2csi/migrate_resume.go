@@ -51,11 +51,8 @@ func (o *resumeOptions) resume(c *cobra.Command, names []string) error {
 	env := streams(c)
 	ctx, stop := untilInterrupted(c)
 	defer stop()
-	s, err := o.open(ctx, env, migrate.Options{Mode: journal.Offline, Accept: o.accept}, false)
+	s, err := o.reopen(ctx, env, migrate.Options{Mode: journal.Offline, Accept: o.accept})
 	if err != nil {
-		return err
-	}
-	if err := sameCluster(ctx, s.cluster, o.journal); err != nil {
 		return err
 	}
 	records, err := s.runner.Resumable(ctx, names)
@@ -73,6 +70,18 @@ func (o *resumeOptions) resume(c *cobra.Command, names []string) error {
 	}
 	r.all, err = s.again(ctx, records, s.runner.Resumable, s.runner.Resume)
 	return s.report(r, err)
+}
+
+// reopen connects to the cluster of the journal, for migrations that were started.
+func (o *runOptions) reopen(ctx context.Context, env environment, options migrate.Options) (*session, error) {
+	s, err := o.open(ctx, env, options, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := sameCluster(ctx, s.cluster, o.journal); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // again calls do with the records that were shown, read again under the lock.
@@ -102,11 +111,4 @@ func tableOfRecords(out io.Writer, records []*journal.Record) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Volume, orDash(r.Claim), direction(r.Direction), r.Stage, since, orDash(r.By), orDash(r.Trouble))
 	}
 	return t.Flush()
-}
-
-func direction(d journal.Direction) string {
-	if d == journal.ToFlexVolume {
-		return "to FlexVolume"
-	}
-	return "to CSI"
 }

@@ -50,10 +50,7 @@ func (o *rollbackOptions) check(args []string, env environment) error {
 	case all && len(args) > 0:
 		return usagef("--all are all that were migrated: name none besides")
 	}
-	if err := o.runOptions.check(); err != nil {
-		return err
-	}
-	return mayAsk(env, o.yes)
+	return o.checkConfirmed(env, o.yes)
 }
 
 // rollback is flex2csi migrate rollback.
@@ -68,11 +65,8 @@ func (o *rollbackOptions) rollback(c *cobra.Command, names []string) error {
 	}
 	ctx, stop := untilInterrupted(c)
 	defer stop()
-	s, err := o.open(ctx, env, options, false)
+	s, err := o.reopen(ctx, env, options)
 	if err != nil {
-		return err
-	}
-	if err := sameCluster(ctx, s.cluster, o.journal); err != nil {
 		return err
 	}
 	records, err := s.runner.Reversible(ctx, names)

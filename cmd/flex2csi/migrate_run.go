@@ -59,6 +59,18 @@ func (o *runOptions) check() error {
 	return nil
 }
 
+// checkConfirmed checks the flags of a command that asks for a confirmation. Without yes
+// that needs a terminal.
+func (o *runOptions) checkConfirmed(env environment, yes bool) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if !yes && !isTerminal(env.in) {
+		return usagef("standard input is not a terminal: confirm with --yes, after flex2csi migrate plan")
+	}
+	return nil
+}
+
 // A session is a command that changes something, from its start to the table of results.
 type session struct {
 	env     environment
@@ -214,12 +226,4 @@ func confirm(ctx context.Context, env environment, question string) error {
 		}
 		return nil
 	}
-}
-
-// mayAsk refuses to ask without a terminal.
-func mayAsk(env environment, yes bool) error {
-	if !yes && !isTerminal(env.in) {
-		return usagef("standard input is not a terminal: confirm with --yes, after flex2csi migrate plan")
-	}
-	return nil
 }

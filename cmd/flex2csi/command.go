@@ -9,8 +9,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-
-	"github.com/flex2csi/flex2csi/internal/version"
 )
 
 // environment has the streams of the process.
@@ -21,33 +19,6 @@ type environment struct {
 
 func streams(c *cobra.Command) environment {
 	return environment{in: c.InOrStdin(), out: c.OutOrStdout(), err: c.ErrOrStderr()}
-}
-
-// newRoot returns flex2csi. The file of each command has its constructor.
-func newRoot() *cobra.Command {
-	root := group(&cobra.Command{
-		Use:   "flex2csi",
-		Short: "Run FlexVolumes on CSI drivers",
-		Long: `flex2csi runs FlexVolumes on CSI drivers.
-
-Exit status: 0 if the command succeeded, 1 if it failed or found something
-wrong, 2 for a usage error. Standard error has the reason.`,
-		Version:           version.Get().Text("flex2csi"),
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		DisableAutoGenTag: true,
-	},
-		newCheck(), newCompletion(), newController(), newDoctor(), newInstall(), newMap(), newMigrate(), newPreset(),
-		newReady(), newServe(), newStatus(), newUninstall(), newVersion(),
-	)
-	root.SetVersionTemplate("{{.Version}}\n")
-	// Long texts of flags are wrapped, and a group has one line of usage.
-	root.SetUsageTemplate(strings.NewReplacer(
-		"FlagUsages ", "FlagUsagesWrapped 80 ", "{{if .Runnable}}", "{{if and .Runnable (not .HasAvailableSubCommands)}}",
-	).Replace(root.UsageTemplate()))
-	checkHelpArguments(root)
-	each(root, func(c *cobra.Command) { c.Flags().SortFlags = false })
-	return root
 }
 
 // each visits a command and all of its subcommands.
@@ -76,22 +47,6 @@ func group(c *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 		return usagef("missing command: want one of %s", strings.Join(names, ", "))
 	}
 	return c
-}
-
-// checkHelpArguments makes an unknown command a usage error of cobra's help, too.
-func checkHelpArguments(root *cobra.Command) {
-	root.InitDefaultHelpCmd()
-	for _, c := range root.Commands() {
-		if c.Name() != "help" {
-			continue
-		}
-		c.Args = func(_ *cobra.Command, args []string) error {
-			if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
-				return usagef("unknown command %q", strings.Join(args, " "))
-			}
-			return nil
-		}
-	}
 }
 
 // usageError is an error in the command line.
