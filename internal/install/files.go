@@ -152,6 +152,28 @@ func (f files) chmod(path string, mode fs.FileMode) error {
 	return f.done("chmod", path)
 }
 
+// removeDir deletes d in place, the executable and the directory last: a kubelet
+// that starts in between finds a driver that works, or none, except in the one
+// instant when the directory is empty. The removal of the executable is what
+// makes a running kubelet forget the driver (probe.go, handleWatchEvent); that of
+// the directory says the same once more.
+func (f files) removeDir(d driverDir) error {
+	_, exists, err := lstat(d.path)
+	if err != nil || !exists {
+		return err
+	}
+	for _, path := range append(d.dotFiles(), d.executable(current)) {
+		if err := f.remove(path); err != nil {
+			return err
+		}
+	}
+	err = f.rmdir(d.path)
+	if errors.Is(err, fs.ErrExist) { // what rmdir says of a directory with files
+		return fmt.Errorf("%w: another process put files there meanwhile; delete it by hand, since a driver directory without driver makes the kubelet log errors", err)
+	}
+	return err
+}
+
 // unwrapPath removes the path from an error; the caller adds it.
 func unwrapPath(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {

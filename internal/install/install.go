@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
-	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 const (
@@ -44,19 +43,6 @@ func Uninstall(ctx context.Context, o Options) (Report, error) {
 func Removable(ctx context.Context, o Options) error {
 	_, err := run(ctx, o, "uninstall", (*installer).removable)
 	return err
-}
-
-// installer is one run of Install, Rollback or Uninstall.
-type installer struct {
-	Options
-	files
-	report    Report
-	pluginDir string
-	dir       driverDir // the driver's directory
-	stage     driverDir // where a first installation is built
-	// recovered: an earlier run was killed. The kubelet may have seen an intermediate
-	// state, so nothing counts as unchanged.
-	recovered bool
 }
 
 func run(ctx context.Context, o Options, verb string, do func(*installer, context.Context) error) (Report, error) {
@@ -92,14 +78,6 @@ func (in *installer) locked(ctx context.Context, do func(*installer, context.Con
 		in.did("followed %s to %s", in.PluginDir, pluginDir)
 	}
 	return do(in, ctx)
-}
-
-func (in *installer) did(format string, args ...any) {
-	in.report.Steps = append(in.report.Steps, fmt.Sprintf(format, args...))
-}
-
-func (in *installer) warn(format string, args ...any) {
-	in.report.Warnings = append(in.report.Warnings, fmt.Sprintf(format, args...))
 }
 
 // content has the files to install.
@@ -139,9 +117,6 @@ func (in *installer) install(ctx context.Context) error {
 	in.did("%s and its configuration are up to date: changed nothing", in.dir.executable(current))
 	return nil
 }
-
-// capabilities returns the required answer of the installed driver.
-func (in *installer) capabilities() *flex.Capabilities { return &in.Config.Capabilities }
 
 // wanted reads the files to install before any change. It reads the program once, so that
 // the compared and the written content are the same.
@@ -237,14 +212,4 @@ func (in *installer) complete(ctx context.Context, want content) error {
 		return err
 	}
 	return in.sync(in.stage.path)
-}
-
-// undone returns the error of a change that failed, and of its reversal.
-func (in *installer) undone(err error, what string, undoErr error) error {
-	if undoErr != nil {
-		return errors.Join(err, fmt.Errorf("could not go back to the state before: %w", undoErr))
-	}
-	in.report.Changed = false
-	in.did("%s", what)
-	return fmt.Errorf("%w (%s)", err, what)
 }

@@ -2,9 +2,7 @@ package install
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -133,28 +131,6 @@ func (in *installer) checkFiles(notes, foreign []string) error {
 		return fmt.Errorf("%s has %s in it, not put there by this installer; check and move them, or use --force", in.dir.path, list(foreign))
 	}
 	return nil
-}
-
-// removeDir deletes d in place, the executable and the directory last: a kubelet
-// that starts in between finds a driver that works, or none, except in the one
-// instant when the directory is empty. The removal of the executable is what
-// makes a running kubelet forget the driver (probe.go, handleWatchEvent); that of
-// the directory says the same once more.
-func (in *installer) removeDir(d driverDir) error {
-	_, exists, err := lstat(d.path)
-	if err != nil || !exists {
-		return err
-	}
-	for _, path := range append(d.dotFiles(), d.executable(current)) {
-		if err := in.remove(path); err != nil {
-			return err
-		}
-	}
-	err = in.rmdir(d.path)
-	if errors.Is(err, fs.ErrExist) { // what rmdir says of a directory with files
-		return fmt.Errorf("%w: another process put files there meanwhile; delete it by hand, since a driver directory without driver makes the kubelet log errors", err)
-	}
-	return err
 }
 
 // list names a few.
