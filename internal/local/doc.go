@@ -5,7 +5,7 @@
 //
 // The way of a call: flex.Run calls one of the functions that
 // [Backend.Driver] hands out (backend.go); it parses the options
-// (volume.go, check.go), opens and locks the mount point (backend.go) and sets the volume
+// (parse.go, check.go), opens and locks the mount point (backend.go) and sets the volume
 // up (setup.go), or takes it down (teardown.go).
 //
 // The only state between calls are attachment locks in the control plane

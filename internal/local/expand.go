@@ -127,16 +127,11 @@ func (b *Backend) expandImage(ctx context.Context, v *Volume, p *place, size int
 }
 
 func (b *Backend) expandDevice(ctx context.Context, v *Volume, p *place, size int64) error {
-	d, err := b.openUnused(ctx, v)
+	d, unlock, err := b.openDevice(ctx, v, p.root)
 	if err != nil {
 		return err
 	}
-	defer d.Close()
-	locked, err := lock(ctx, p.root, d.Key())
-	if err != nil {
-		return err
-	}
-	defer locked.Close()
+	defer unlock()
 	return b.growFilesystem(ctx, v, p, d.Path, size)
 }
 

@@ -174,17 +174,26 @@ func (v *Volume) createSize() int64 {
 }
 
 func (b *Backend) mountBlockDevice(ctx context.Context, v *Volume, p *place, o flex.Options) error {
-	d, err := b.openUnused(ctx, v)
+	d, unlock, err := b.openDevice(ctx, v, p.root)
 	if err != nil {
 		return err
 	}
-	defer d.Close()
-	locked, err := lock(ctx, p.root, d.Key())
-	if err != nil {
-		return err
-	}
-	defer locked.Close()
+	defer unlock()
 	return b.Mounter.MountDisk(ctx, v.ownDisk(d.Path), p.Target, b.owner(ctx, v, o))
+}
+
+// openDevice opens a device as openUnused does, and locks it.
+func (b *Backend) openDevice(ctx context.Context, v *Volume, root string) (d *mounter.BlockDevice, unlock func(), err error) {
+	d, err = b.openUnused(ctx, v)
+	if err != nil {
+		return nil, nil, err
+	}
+	locked, err := lock(ctx, root, d.Key())
+	if err != nil {
+		d.Close()
+		return nil, nil, err
+	}
+	return d, func() { locked.Close(); d.Close() }, nil
 }
 
 // openUnused opens a device that has no use but volumes of the kubelet.
