@@ -18,7 +18,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
@@ -195,38 +194,9 @@ type Bridge struct {
 	DetachWait time.Duration
 	Log        *slog.Logger
 
-	digests digester
-	planner lifecycle.Planner
-
-	mu      sync.Mutex
-	volumes map[csivol.Key]*volume
-	byDir   map[string]csivol.Key
-	// unmarked are device mount paths of which the reconciler has removed the marker.
-	unmarked map[string]bool
-	lost     map[persistentVolume][]string // directories of volumes without a record
-}
-
-// Callouts returns those of one FlexVolume driver, for flex.Run.
-func (b *Bridge) Callouts(name string) (*flex.Driver, error) {
-	d, ok := b.Drivers[name]
-	if !ok {
-		return b.removed(name)
-	}
-	on := func(f func(context.Context, *FlexDriver, *flex.Call) error) func(context.Context, *flex.Call) error {
-		return func(ctx context.Context, c *flex.Call) error { return f(ctx, d, c) }
-	}
-	return &flex.Driver{
-		Attach:        func(ctx context.Context, c *flex.Call) (string, error) { return b.attach(ctx, d, c) },
-		IsAttached:    func(ctx context.Context, c *flex.Call) (bool, error) { return b.isAttached(ctx, d, c) },
-		WaitForAttach: func(ctx context.Context, c *flex.Call) (string, error) { return b.waitForAttach(ctx, d, c) },
-		Detach:        on(b.detach),
-		MountDevice:   on(b.mountDevice),
-		UnmountDevice: on(b.unmountDevice),
-		Mount:         on(b.mount),
-		Unmount:       on(b.unmount),
-		ExpandFS:      on(b.expandFS),
-		ExpandVolume:  expandVolume,
-	}, nil
+	digests  digester
+	planner  lifecycle.Planner
+	registry registry
 }
 
 func (b *Bridge) log() *slog.Logger {
@@ -234,24 +204,6 @@ func (b *Bridge) log() *slog.Logger {
 		return slog.New(slog.DiscardHandler)
 	}
 	return b.Log
-}
-
-// driverOf returns the Flex driver that a record belongs to.
-func (b *Bridge) driverOf(r *volstate.Record) (*FlexDriver, error) {
-	d, ok := b.Drivers[r.FlexDriver]
-	if !ok {
-		return nil, flex.Errorf(flex.CodeFailedPrecondition, "volume %s belongs to the driver %s, which the configuration no longer has; put it back until its volumes are gone", r.Key(), r.FlexDriver)
-	}
-	return d, d.serves(r.Key())
-}
-
-// serves is an error for the volume of a CSI driver that the configuration had
-// before. The one that it has now may know another volume by the same handle.
-func (d *FlexDriver) serves(key csivol.Key) error {
-	if d.CSIDriver == key.Driver {
-		return nil
-	}
-	return flex.Errorf(flex.CodeFailedPrecondition, "volume %s belongs to the CSI driver %s, and the configuration now has %s for %s; put it back until its volumes are gone", key, key.Driver, d.CSIDriver, d.Name)
 }
 
 // coded gives an RPC error its class for the answer.
@@ -264,4 +216,33 @@ func coded(err error) error {
 		return &flex.Error{Code: code, Err: err}
 	}
 	return err
+}
+
+// pendingUnmount reports whether dir has one.
+func (b *Bridge) pendingUnmount(dir string) (bool, error) {
+	if b.PendingUnmounts == nil {
+		return false, nil
+	}
+	return b.PendingUnmounts.Has(dir)
+}
+
+// forgetPendingUnmount is part of a complete unmount: a pending unmount that outlived it
+// would take the next mount at dir away.
+func (b *Bridge) forgetPendingUnmount(dir string) error {
+	if b.PendingUnmounts == nil {
+		return nil
+	}
+	return b.PendingUnmounts.Remove(dir)
+}
+
+// DefaultGrace is how long something may be left half-done before it is undone
+// because no call asks for it any more. It exceeds the kubelet's longest pause
+// between two tries (2 min 2 s) and its wait for a pod's volumes (2 min 3 s).
+const DefaultGrace = 5 * time.Minute
+
+func (b *Bridge) grace() time.Duration {
+	if b.Grace <= 0 {
+		return DefaultGrace
+	}
+	return b.Grace
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/lifecycle"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -14,35 +13,88 @@ import (
 // Each callout says which volume it is for and what it wants of it. What has to be
 // done is the planner's to say (package lifecycle).
 
+// Callouts returns those of one FlexVolume driver, for flex.Run.
+func (b *Bridge) Callouts(name string) (*flex.Driver, error) {
+	d, ok := b.Drivers[name]
+	if !ok {
+		return b.removed(name)
+	}
+	on := callouts{b, d}
+	return &flex.Driver{
+		Attach:        on.attach,
+		IsAttached:    on.isAttached,
+		WaitForAttach: on.waitForAttach,
+		Detach:        on.detach,
+		MountDevice:   on.mountDevice,
+		UnmountDevice: on.unmountDevice,
+		Mount:         on.mount,
+		Unmount:       on.unmount,
+		ExpandFS:      on.expandFS,
+		ExpandVolume:  expandVolume,
+	}, nil
+}
+
+// removed returns the callouts of a driver that the configuration does not have.
+func (b *Bridge) removed(name string) (*flex.Driver, error) {
+	missing := b.Configured(name)
+	if b.Removed == nil {
+		return nil, missing
+	}
+	on := callouts{b, &FlexDriver{Name: name}}
+	// What no record knows may be of any driver. Nothing being there is what unmount
+	// is for, and may be called again.
+	known := func(undo func(context.Context, *flex.Call) error) func(context.Context, *flex.Call) error {
+		return func(ctx context.Context, c *flex.Call) error {
+			if _, ok := b.registry.find(c.Dir); !ok {
+				if mounted, err := b.Mounts.Mounted(c.Dir); err != nil || mounted {
+					return missing
+				}
+			}
+			return undo(ctx, c)
+		}
+	}
+	no := func(context.Context, *flex.Call) error { return missing }
+	return &flex.Driver{
+		Attach:        func(context.Context, *flex.Call) (string, error) { return "", missing },
+		IsAttached:    func(context.Context, *flex.Call) (bool, error) { return false, missing },
+		WaitForAttach: func(context.Context, *flex.Call) (string, error) { return "", missing },
+		Detach:        on.detach,
+		MountDevice:   no,
+		UnmountDevice: known(on.unmountDevice),
+		Mount:         no,
+		Unmount:       known(on.unmount),
+		ExpandFS:      no,
+		ExpandVolume:  no,
+	}, nil
+}
+
+// callouts are those of one FlexVolume driver.
+type callouts struct {
+	bridge *Bridge
+	driver *FlexDriver
+}
+
 // attach, like detach, comes from a kubelet that attaches by itself
 // (enableControllerAttachDetach: false); kube-controller-manager's go to flex2csi
 // controller.
-func (b *Bridge) attach(ctx context.Context, d *FlexDriver, c *flex.Call) (string, error) {
-	want, err := d.Map(ctx, c.Options)
+func (on callouts) attach(ctx context.Context, c *flex.Call) (string, error) {
+	want, err := on.driver.Map(ctx, c.Options)
 	if err != nil {
 		return "", err
 	}
-	if err := b.requireThisNode(c.NodeName); err != nil {
+	if err := on.requireThisNode(c.NodeName); err != nil {
 		return "", err
 	}
-	err = b.bringTo(ctx, want.Key(), d, operation{command: c.Command, dir: c.NodeName}, lifecycle.Wanted{Goal: lifecycle.Attach, Volume: want})
+	err = on.bridge.bringTo(ctx, want.Key(), on.driver, operation{command: c.Command, dir: c.NodeName}, lifecycle.Wanted{Goal: lifecycle.Attach, Volume: want})
 	return DeviceName(want), err
 }
 
-// RequirePod is an error unless MayAttach allows it.
-func (d *FlexDriver) RequirePod(ctx context.Context, v *csivol.Volume, node string) error {
-	if d.MayAttach == nil {
-		return nil
-	}
-	return d.MayAttach(ctx, v, node)
-}
-
 // requireThisNode: a node's daemon attaches and detaches for its own node only.
-func (b *Bridge) requireThisNode(node string) error {
-	if node == b.NodeName {
+func (on callouts) requireThisNode(node string) error {
+	if node == on.bridge.NodeName {
 		return nil
 	}
-	return flex.Errorf(flex.CodeFailedPrecondition, "flex2csi on node %s cannot attach to node %s, nor detach from it: it is the daemon of its own node only, and for kube-controller-manager there is flex2csi controller", b.NodeName, node)
+	return flex.Errorf(flex.CodeFailedPrecondition, "flex2csi on node %s cannot attach to node %s, nor detach from it: it is the daemon of its own node only, and for kube-controller-manager there is flex2csi controller", on.bridge.NodeName, node)
 }
 
 // DeviceName is what the kubelet passes around as the device. It is no path,
@@ -51,23 +103,23 @@ func DeviceName(v *csivol.Volume) string { return attachment.DevicePrefix + v.Ha
 
 // isAttached never says no: the kubelet would take that for detached, drop
 // the volume and attach it again. What is not known is a Failure.
-func (b *Bridge) isAttached(ctx context.Context, d *FlexDriver, c *flex.Call) (bool, error) {
-	want, err := d.Map(ctx, c.Options)
+func (on callouts) isAttached(ctx context.Context, c *flex.Call) (bool, error) {
+	want, err := on.driver.Map(ctx, c.Options)
 	if err != nil {
 		return false, err
 	}
 	var attached bool
-	err = b.inTurn(ctx, want.Key(), operation{command: c.Command, dir: c.NodeName}, func(v *volume) error {
-		f, err := v.features(d)
+	err = on.bridge.inTurn(ctx, want.Key(), operation{command: c.Command, dir: c.NodeName}, func(v *volume) error {
+		f, err := v.features(on.driver)
 		if err != nil {
 			return err
 		}
-		policy, err := d.policy(v.ctx)
+		policy, err := on.driver.policy(v.ctx)
 		if err != nil {
 			return err
 		}
-		route, err := d.route(f, policy)
-		attached = err == nil && (route == lifecycle.NoRoute || v.record.Attach == volstate.Done && c.NodeName == b.NodeName)
+		route, err := on.driver.route(f, policy)
+		attached = err == nil && (route == lifecycle.NoRoute || v.record.Attach == volstate.Done && c.NodeName == on.bridge.NodeName)
 		return err
 	})
 	if err == nil && !attached {
@@ -77,11 +129,11 @@ func (b *Bridge) isAttached(ctx context.Context, d *FlexDriver, c *flex.Call) (b
 }
 
 // waitForAttach has nothing to wait for: attach returned when it was done.
-func (b *Bridge) waitForAttach(ctx context.Context, d *FlexDriver, c *flex.Call) (string, error) {
+func (on callouts) waitForAttach(ctx context.Context, c *flex.Call) (string, error) {
 	if len(c.Options.User) == 0 {
 		return c.Device, nil // rebuilt after a restart of the kubelet
 	}
-	want, err := d.Map(ctx, c.Options)
+	want, err := on.driver.Map(ctx, c.Options)
 	if err != nil {
 		return "", err
 	}
@@ -89,93 +141,77 @@ func (b *Bridge) waitForAttach(ctx context.Context, d *FlexDriver, c *flex.Call)
 }
 
 // detach has the name of the PersistentVolume and no options.
-func (b *Bridge) detach(ctx context.Context, d *FlexDriver, c *flex.Call) error {
-	if err := b.requireThisNode(c.NodeName); err != nil {
+func (on callouts) detach(ctx context.Context, c *flex.Call) error {
+	if err := on.requireThisNode(c.NodeName); err != nil {
 		return err // what is attached elsewhere this process does not know
 	}
-	key, ok := b.named(d, c.VolumeName)
+	key, ok := on.named(c.VolumeName)
 	if !ok {
 		return nil
 	}
-	return b.bringTo(ctx, key, d, operation{command: c.Command, dir: c.NodeName}, lifecycle.Wanted{Goal: lifecycle.Detach})
+	return on.bridge.bringTo(ctx, key, on.driver, operation{command: c.Command, dir: c.NodeName}, lifecycle.Wanted{Goal: lifecycle.Detach})
 }
 
 // named finds a volume by the name of its PersistentVolume.
-func (b *Bridge) named(d *FlexDriver, name string) (csivol.Key, bool) {
-	for _, r := range b.Records() {
-		if r.FlexDriver == d.Name && r.Name == name {
+func (on callouts) named(name string) (csivol.Key, bool) {
+	for _, r := range on.bridge.Records() {
+		if r.FlexDriver == on.driver.Name && r.Name == name {
 			return r.Key(), true
 		}
 	}
 	return csivol.Key{}, false
 }
 
-func (b *Bridge) mountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) error {
-	want, err := d.Map(ctx, c.Options)
+func (on callouts) mountDevice(ctx context.Context, c *flex.Call) error {
+	want, err := on.driver.Map(ctx, c.Options)
 	if err != nil {
 		return err
 	}
-	return b.bringTo(ctx, want.Key(), d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.MountDevice, Dir: c.Dir, Volume: want})
+	return on.bridge.bringTo(ctx, want.Key(), on.driver, operationOf(c), lifecycle.Wanted{Goal: lifecycle.MountDevice, Dir: c.Dir, Volume: want})
 }
 
-func (b *Bridge) unmountDevice(ctx context.Context, d *FlexDriver, c *flex.Call) error {
-	key, ok := b.find(c.Dir)
+func (on callouts) unmountDevice(ctx context.Context, c *flex.Call) error {
+	key, ok := on.bridge.registry.find(c.Dir)
 	if !ok {
-		b.noteMarker(c.Dir, true)
-		return b.Mounts.Unmount(ctx, c.Dir)
+		on.bridge.registry.noteMarker(c.Dir, true)
+		return on.bridge.Mounts.Unmount(ctx, c.Dir)
 	}
-	return b.bringTo(ctx, key, d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.UnmountDevice, Dir: c.Dir})
+	return on.bridge.bringTo(ctx, key, on.driver, operationOf(c), lifecycle.Wanted{Goal: lifecycle.UnmountDevice, Dir: c.Dir})
 }
 
-func (b *Bridge) mount(ctx context.Context, d *FlexDriver, c *flex.Call) error {
-	want, err := d.Map(ctx, c.Options)
+func (on callouts) mount(ctx context.Context, c *flex.Call) error {
+	want, err := on.driver.Map(ctx, c.Options)
 	if err != nil {
 		return err
 	}
-	return b.bringTo(ctx, want.Key(), d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Mount, Dir: c.Dir, Volume: want})
+	return on.bridge.bringTo(ctx, want.Key(), on.driver, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Mount, Dir: c.Dir, Volume: want})
 }
 
-func (b *Bridge) unmount(ctx context.Context, d *FlexDriver, c *flex.Call) error {
-	key, ok := b.find(c.Dir)
+func (on callouts) unmount(ctx context.Context, c *flex.Call) error {
+	key, ok := on.bridge.registry.find(c.Dir)
 	if !ok {
-		return b.tidy(ctx, c.Dir)
+		return on.bridge.tidy(ctx, c.Dir)
 	}
-	return b.bringTo(ctx, key, d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Unmount, Dir: c.Dir})
-}
-
-// tidy unmounts what no record knows: never mounted, or the record was lost.
-func (b *Bridge) tidy(ctx context.Context, dir string) error {
-	if err := b.Mounts.Unmount(ctx, dir); err != nil {
-		return err
-	}
-	// What is not a pod's directory has nothing private.
-	if private, err := kubeletdir.PrivateTarget(dir); err == nil {
-		if err := b.Mounts.Unmount(ctx, private); err != nil {
-			return err
-		}
-		kubeletdir.RemovePrivate(private, b.dirs().Remove)
-	}
-	b.forgetLost(dir)
-	return b.forgetPendingUnmount(dir)
+	return on.bridge.bringTo(ctx, key, on.driver, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Unmount, Dir: c.Dir})
 }
 
 // expandFS does both halves of an expansion: Kubernetes calls nothing else.
-func (b *Bridge) expandFS(ctx context.Context, d *FlexDriver, c *flex.Call) error {
-	key, ok := b.find(c.Dir)
+func (on callouts) expandFS(ctx context.Context, c *flex.Call) error {
+	key, ok := on.bridge.registry.find(c.Dir)
 	if !ok {
 		return flex.Errorf(flex.CodeFailedPrecondition, "flex2csi has no volume mounted at %s, so it cannot be expanded there", c.Dir)
 	}
-	if err := d.serves(key); err != nil {
+	if err := on.driver.serves(key); err != nil {
 		return err
 	}
 	if c.NewSize <= 0 || c.NewSize < c.OldSize {
 		return flex.Errorf(flex.CodeInvalidArgument, "the new size (%d bytes) is smaller than the old one (%d bytes); a volume never shrinks", c.NewSize, c.OldSize)
 	}
-	want, err := d.Map(ctx, c.Options)
+	want, err := on.driver.Map(ctx, c.Options)
 	if err != nil {
 		return err
 	}
-	return b.bringTo(ctx, key, d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Expand, Dir: c.Dir, Volume: want, Size: c.NewSize, OldSize: c.OldSize})
+	return on.bridge.bringTo(ctx, key, on.driver, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Expand, Dir: c.Dir, Volume: want, Size: c.NewSize, OldSize: c.OldSize})
 }
 
 // expandVolume is never called: the expand controller finds no FlexVolume driver
@@ -197,7 +233,7 @@ const completeCommand flex.Command = "bury"
 // process was not running. It does nothing if the pending unmount was completed
 // meanwhile, or if the directory was mounted again.
 func (b *Bridge) CompleteUnmount(ctx context.Context, dir string) error {
-	key, ok := b.find(dir)
+	key, ok := b.registry.find(dir)
 	if !ok {
 		if pending, err := b.pendingUnmount(dir); err != nil || !pending {
 			return err
@@ -207,25 +243,8 @@ func (b *Bridge) CompleteUnmount(ctx context.Context, dir string) error {
 		}
 		return b.tidy(ctx, dir)
 	}
-	if b.busy(key) {
+	if b.registry.busy(key) {
 		return nil // later, or by what is under way: no queue behind a driver that hangs
 	}
 	return b.bringTo(ctx, key, nil, operation{command: completeCommand, dir: dir}, lifecycle.Wanted{Goal: lifecycle.CompleteUnmount, Dir: dir})
-}
-
-// pendingUnmount reports whether dir has one.
-func (b *Bridge) pendingUnmount(dir string) (bool, error) {
-	if b.PendingUnmounts == nil {
-		return false, nil
-	}
-	return b.PendingUnmounts.Has(dir)
-}
-
-// forgetPendingUnmount is part of a complete unmount: a pending unmount that outlived it
-// would take the next mount at dir away.
-func (b *Bridge) forgetPendingUnmount(dir string) error {
-	if b.PendingUnmounts == nil {
-		return nil
-	}
-	return b.PendingUnmounts.Remove(dir)
 }

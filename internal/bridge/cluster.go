@@ -6,6 +6,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
 // An Attacher attaches volumes through the cluster (VolumeAttachments) rather
@@ -67,4 +68,25 @@ func (d *FlexDriver) policy(ctx context.Context) (Policy, error) {
 		return Policy{}, nil
 	}
 	return d.Policy(ctx)
+}
+
+// attachmentOf is what a record says of an attachment. It is never read-only:
+// spec.flexVolume.readOnly has no effect on what the kubelet asks of mount.
+func (b *Bridge) attachmentOf(d *FlexDriver, r *volstate.Record, pod csivol.Pod) *csivol.Attachment {
+	return &csivol.Attachment{
+		Driver: r.Driver, Handle: r.Handle, Node: b.NodeName, FlexDriver: r.FlexDriver, Name: r.Name, Pod: pod,
+		Context: r.Context, FSType: r.FSType, MountFlags: r.KnownFlags(), AccessModes: csivol.Attachable(r.AccessModes, r.AccessMode),
+		Secret: d.AttachSecret, KubeletHolds: b.node().there(b.node().volDataPath(r.Key())),
+	}
+}
+
+// attachmentLost reports whether an attachment is gone that a record says is
+// there. What is not known is not lost.
+func (b *Bridge) attachmentLost(r *volstate.Record) bool {
+	d := b.Drivers[r.FlexDriver]
+	if r.Object == "" || r.Attach != volstate.Done || d == nil || d.Attacher == nil {
+		return false
+	}
+	lost, err := d.Attacher.Lost(b.attachmentOf(d, r, csivol.Pod{}))
+	return err == nil && lost
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
@@ -73,20 +72,6 @@ func (b *Bridge) reach(v *volume, d *FlexDriver, w lifecycle.Wanted) error {
 		}
 	}
 	return flex.Errorf(flex.CodeInternal, "%s of volume %s does not come to an end: this is a bug", w.Goal, v.key)
-}
-
-// driverFor returns the driver of an operation: that of a callout or, for what is torn
-// down, that of the record. What no record has needs none.
-func (b *Bridge) driverFor(d *FlexDriver, r *volstate.Record, w lifecycle.Wanted) (*FlexDriver, error) {
-	switch {
-	case d == nil && w.Goal == lifecycle.CompleteUnmount && r.Targets[w.Dir] == nil:
-		return nil, nil //nolint:nilnil // only the directory is unmounted
-	case d == nil:
-		return b.undoer(r)
-	case w.Goal == lifecycle.Unmount || w.Goal == lifecycle.UnmountDevice || w.Goal == lifecycle.Detach:
-		return b.undoerOf(d, r)
-	}
-	return d, nil
 }
 
 func (b *Bridge) execution(v *volume, d *FlexDriver, w lifecycle.Wanted) *execution {
@@ -237,34 +222,4 @@ func (x *execution) fsGroup() *int64 {
 		}
 	}
 	return nil
-}
-
-func (x *execution) features() csivol.Features {
-	if x.seenDriver == nil || x.seenDriver.Driver == nil {
-		return csivol.Features{}
-	}
-	return x.seenDriver.Driver.Features
-}
-
-// mountGroup is the fsGroup, for a driver that applies it by itself.
-func mountGroup(fsGroup *int64, f csivol.Features) string {
-	if !f.MountGroup || fsGroup == nil {
-		return ""
-	}
-	return fmt.Sprint(*fsGroup)
-}
-
-// capability is CSI's VolumeCapability as it was recorded.
-func capability(r *volstate.Record) csivol.Capability {
-	return csivol.Capability{FSType: r.FSType, MountFlags: r.KnownFlags(), AccessMode: r.AccessMode.OrUsual(), MountGroup: r.MountGroup}
-}
-
-// features asks the driver what it can do. A driver that is not there is a
-// passing trouble, whatever the reason.
-func (v *volume) features(d *FlexDriver) (f csivol.Features, err error) {
-	err = v.rpc(0, func(ctx context.Context) error {
-		f, err = d.Service.Features(ctx)
-		return err
-	})
-	return f, err
 }

@@ -1,9 +1,9 @@
 package bridge
 
 import (
+	"context"
 	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,20 +17,17 @@ import (
 // to a record when a call has the handle. Then the volume stays staged and attached when
 // the pod of that call ends.
 
-// A persistentVolume is what the path of a pod's directory tells.
-type persistentVolume struct{ flexDriver, name string }
-
 // findLost notes what pods have and no record.
 func (b *Bridge) findLost() {
-	b.lost = map[persistentVolume][]string{}
+	b.registry.lost = map[persistentVolume][]string{}
 	for name := range b.Drivers {
 		for _, dir := range b.podDirs(name, "*") {
-			if _, known := b.byDirectory(dir); known || b.targetAt(name, dir) == nil {
+			if _, known := b.registry.byDirectory(dir); known || b.targetAt(name, dir) == nil {
 				continue
 			}
 			b.log().Warn("a pod has a volume without a record; the next mount of this volume on this node records it again", "dir", dir, "driver", name)
 			pv := persistentVolume{name, filepath.Base(dir)}
-			b.lost[pv] = append(b.lost[pv], dir)
+			b.registry.lost[pv] = append(b.registry.lost[pv], dir)
 		}
 	}
 }
@@ -38,25 +35,9 @@ func (b *Bridge) findLost() {
 // adopt adds the targets of a lost record to a new record.
 func (b *Bridge) adopt(r *volstate.Record) {
 	pv := persistentVolume{r.FlexDriver, r.Name}
-	b.mu.Lock()
-	dirs := b.lost[pv]
-	delete(b.lost, pv)
-	b.mu.Unlock()
-	if len(dirs) > 0 {
+	if dirs := b.registry.takeLost(pv); len(dirs) > 0 {
 		lifecycle.TakeUp(r, b.targetsAt(r, dirs))
 		lifecycle.Recognize(r, b.node().mounted)
-	}
-}
-
-// forgetLost is for what has been unmounted.
-func (b *Bridge) forgetLost(dir string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for pv, dirs := range b.lost {
-		dirs = slices.DeleteFunc(dirs, func(d string) bool { return d == dir })
-		if b.lost[pv] = dirs; len(dirs) == 0 {
-			delete(b.lost, pv)
-		}
 	}
 }
 
@@ -80,7 +61,7 @@ func (b *Bridge) pendingTargets(r *volstate.Record) map[string]*volstate.Target 
 		if err != nil || place.PodUID == "" || place.Driver != r.FlexDriver || place.Volume != r.Name {
 			continue
 		}
-		if _, known := b.byDirectory(dir); known {
+		if _, known := b.registry.byDirectory(dir); known {
 			continue
 		}
 		t := &volstate.Target{Publish: volstate.Doing, Since: time.Now().UTC()}
@@ -116,7 +97,7 @@ func (b *Bridge) publishedDirs(r *volstate.Record) (dirs []string) {
 func (b *Bridge) targetsAt(r *volstate.Record, dirs []string) map[string]*volstate.Target {
 	found := map[string]*volstate.Target{}
 	for _, dir := range dirs {
-		if _, known := b.byDirectory(dir); known {
+		if _, known := b.registry.byDirectory(dir); known {
 			continue
 		}
 		if t := b.targetAt(r.FlexDriver, dir); t != nil {
@@ -152,4 +133,20 @@ func (b *Bridge) targetAt(flexDriver, dir string) *volstate.Target {
 	}
 	t.Bound = true // the kubelet may have seen it
 	return t
+}
+
+// tidy unmounts what no record knows: never mounted, or the record was lost.
+func (b *Bridge) tidy(ctx context.Context, dir string) error {
+	if err := b.Mounts.Unmount(ctx, dir); err != nil {
+		return err
+	}
+	// What is not a pod's directory has nothing private.
+	if private, err := kubeletdir.PrivateTarget(dir); err == nil {
+		if err := b.Mounts.Unmount(ctx, private); err != nil {
+			return err
+		}
+		kubeletdir.RemovePrivate(private, b.dirs().Remove)
+	}
+	b.registry.forgetLost(dir)
+	return b.forgetPendingUnmount(dir)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/lifecycle"
-	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -49,7 +48,7 @@ func (x *execution) see(f lifecycle.Fact) (seen lifecycle.Seen, err error) {
 	case lifecycle.ThePendingUnmount:
 		seen.Yes, seen.Err = b.pendingUnmount(f.Dir)
 	case lifecycle.TheOther:
-		if key, ok := b.byDirectory(f.Dir); ok && key != x.v.key {
+		if key, ok := b.registry.byDirectory(f.Dir); ok && key != x.v.key {
 			seen.Err = flex.Errorf(flex.CodeFailedPrecondition, "%s still belongs to volume %s; it is free when unmount of it has succeeded", f.Dir, key)
 		}
 	case lifecycle.TheAttachment:
@@ -59,7 +58,7 @@ func (x *execution) see(f lifecycle.Fact) (seen lifecycle.Seen, err error) {
 	case lifecycle.TheCall:
 		seen.Err = x.seeCall(f.Dir)
 	case lifecycle.TheTurn:
-		seen.Yes = x.d != nil && b.republishes(x.d) && b.isDue(x.v.key, f.Dir, republishEvery)
+		seen.Yes = x.d != nil && b.republishes(x.d) && b.registry.isDue(x.v.key, f.Dir, republishEvery)
 	case lifecycle.TheSize:
 		seen.Filesystem, seen.Device, seen.Err = b.Mounts.Size(target(r.Targets[f.Dir], f.Dir))
 	case lifecycle.TheSecrets:
@@ -263,13 +262,48 @@ func (x *execution) complete() error {
 	return nil
 }
 
-// attachmentLost reports whether an attachment is gone that a record says is
-// there. What is not known is not lost.
-func (b *Bridge) attachmentLost(r *volstate.Record) bool {
-	d := b.Drivers[r.FlexDriver]
-	if r.Object == "" || r.Attach != volstate.Done || d == nil || d.Attacher == nil {
-		return false
+// report says which mounts do not work, or only do not answer.
+func (x *execution) report() {
+	_, targets := lifecycle.Ailments(x.v.record, &x.o)
+	for dir, why := range targets {
+		t := x.v.record.Targets[dir]
+		log := x.v.log.With("dir", dir, "pod", lifecycle.PodName(t, dir), "why", why)
+		if x.o.Facts[lifecycle.Fact{What: lifecycle.TheDir, Dir: dir}].Mount == lifecycle.Silent {
+			log.Warn("a mount does not answer")
+			x.b.notify(x.v.record, t.Pod, "VolumeSilent", "what is mounted for the volume does not answer: %s; it is left as it is", why)
+			continue
+		}
+		log.Warn("a mount is dead")
+		x.b.notify(x.v.record, t.Pod, "VolumeCorrupted", "what is mounted for the volume does not work any more: %s; if it is not mounted again soon, delete the pod", why)
 	}
-	lost, err := d.Attacher.Lost(b.attachmentOf(d, r, csivol.Pod{}))
-	return err == nil && lost
+}
+
+// republishEvery is about as often as the kubelet looks at a pod again
+// (pkg/kubelet/kubelet.go, syncFrequency).
+const republishEvery = time.Minute
+
+// republishes does not wait for what is not known yet: Reconcile looks at all
+// volumes.
+func (b *Bridge) republishes(d *FlexDriver) bool {
+	now, cancel := context.WithCancel(b.Context)
+	cancel()
+	policy, err := d.policy(now)
+	return err == nil && policy.Republish
+}
+
+func (x *execution) features() csivol.Features {
+	if x.seenDriver == nil || x.seenDriver.Driver == nil {
+		return csivol.Features{}
+	}
+	return x.seenDriver.Driver.Features
+}
+
+// features asks the driver what it can do. A driver that is not there is a
+// passing trouble, whatever the reason.
+func (v *volume) features(d *FlexDriver) (f csivol.Features, err error) {
+	err = v.rpc(0, func(ctx context.Context) error {
+		f, err = d.Service.Features(ctx)
+		return err
+	})
+	return f, err
 }

@@ -65,27 +65,10 @@ func (b *Bridge) device(d *FlexDriver, v *csivol.Volume) string {
 		return ""
 	}
 	path := filepath.Join(b.KubeletDir, "plugins/kubernetes.io/flexvolume", d.Name, "mounts", v.Name)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.unmarked[path] {
+	if !b.registry.unmarkedAt(path) {
 		return ""
 	}
 	return path
-}
-
-// noteMarker notes whether there is a marker at a device mount path that the
-// reconciler has removed, or that is there again.
-func (b *Bridge) noteMarker(path string, there bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if there {
-		delete(b.unmarked, path)
-		return
-	}
-	if b.unmarked == nil {
-		b.unmarked = map[string]bool{}
-	}
-	b.unmarked[path] = true
 }
 
 // stageMounts returns where what is staged at a path is mounted: there, or directly

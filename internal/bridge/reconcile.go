@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
@@ -11,18 +10,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
-
-// DefaultGrace is how long something may be left half-done before it is undone
-// because no call asks for it any more. It exceeds the kubelet's longest pause
-// between two tries (2 min 2 s) and its wait for a pod's volumes (2 min 3 s).
-const DefaultGrace = 5 * time.Minute
-
-func (b *Bridge) grace() time.Duration {
-	if b.Grace <= 0 {
-		return DefaultGrace
-	}
-	return b.Grace
-}
 
 // reconcileCommand names the operation of the reconciler; no callout does.
 const reconcileCommand flex.Command = "reconcile"
@@ -37,7 +24,7 @@ func (b *Bridge) Reconcile(ctx context.Context) {
 			return
 		}
 		b.noticeStuck(r)
-		if b.busy(r.Key()) {
+		if b.registry.busy(r.Key()) {
 			continue
 		}
 		if b.amiss(ctx, r) {
@@ -87,56 +74,6 @@ func (b *Bridge) FinishDetaches() {
 	}
 }
 
-// busy reports whether an operation is under way on a volume.
-func (b *Bridge) busy(key csivol.Key) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	v := b.volumes[key]
-	return v != nil && len(v.ops) > 0
-}
-
-// isDue reports whether it is time to do something again, and done notes that it
-// was done.
-func (b *Bridge) isDue(key csivol.Key, what string, every time.Duration) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	v := b.volumes[key]
-	return v != nil && time.Since(v.last[what]) >= every
-}
-
-func (b *Bridge) done(key csivol.Key, what string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	v := b.volumes[key]
-	if v == nil {
-		return
-	}
-	if v.last == nil {
-		v.last = map[string]time.Time{}
-	}
-	v.last[what] = time.Now()
-}
-
-// due is both.
-func (b *Bridge) due(key csivol.Key, what string, every time.Duration) bool {
-	if !b.isDue(key, what, every) {
-		return false
-	}
-	b.done(key, what)
-	return true
-}
-
-// reattached tells people that what was gone is there again.
-func (x *execution) reattached(before map[string]string, got csivol.Attached) {
-	b, r := x.b, x.v.record
-	if !got.AttachedAsCSI { // else it comes again
-		x.v.log.Info("the volume is attached again", "volumeAttachment", r.Object)
-	}
-	if r.Stage == volstate.Done && !maps.Equal(before, got.PublishContext) {
-		b.notifyPods(r, "VolumeAttachmentChanged", "volume %s is attached again, and not as before: what is mounted may not work any more; delete the pods that have it on this node", r.Key())
-	}
-}
-
 const sweepCommand flex.Command = "sweep"
 
 // Sweep looks for attachments that this node has made and that no record knows
@@ -155,7 +92,7 @@ func (b *Bridge) Sweep(ctx context.Context) error {
 		known[r.Key()] = r.Object != ""
 	}
 	for _, a := range ours {
-		if a.Node == b.NodeName && !known[a.Key()] && !b.busy(a.Key()) {
+		if a.Node == b.NodeName && !known[a.Key()] && !b.registry.busy(a.Key()) {
 			r := &volstate.Record{Driver: a.Driver, Handle: a.Handle}
 			b.doLater(r, operation{command: sweepCommand}, "see whether its attachment is needed", func(v *volume) error { return b.sweep(v, a) })
 		}
@@ -185,4 +122,22 @@ func (b *Bridge) sweep(v *volume, a *csivol.Attachment) error {
 	}
 	v.log.Info("detaching what no record knows of")
 	return b.reach(v, d, lifecycle.Wanted{Goal: lifecycle.Reconcile})
+}
+
+// noticeStuck reports a volume with a step that has been uncertain for a long time.
+func (b *Bridge) noticeStuck(r *volstate.Record) {
+	since := b.registry.uncertainSince(r.Key())
+	if since.IsZero() || time.Since(since) < stuckAfter || !b.registry.due(r.Key(), "stuck", noticeEvery) {
+		return
+	}
+	why := r.LastError
+	for _, t := range r.Targets {
+		if why == "" {
+			why = t.LastError
+		}
+	}
+	if why == "" {
+		why = "there is no answer yet"
+	}
+	b.notifyPods(r, "VolumeOperationStuck", "volume %s is neither attached and mounted on node %s nor detached for %v: %s", r.Key(), b.NodeName, time.Since(since).Round(time.Minute), why)
 }

@@ -15,7 +15,7 @@ import (
 // the steps that were under way.
 func (b *Bridge) Restore(records []*volstate.Record) {
 	for _, r := range records {
-		v := b.volume(r.Key())
+		v := b.registry.volume(r.Key())
 		v.record, v.inherited = r, r.Uncertain()
 		lifecycle.Reset(r, time.Now())
 		if d, err := b.driverOf(r); err == nil && d.Endpoints != nil {
@@ -31,7 +31,7 @@ func (b *Bridge) Restore(records []*volstate.Record) {
 		} else {
 			lifecycle.Recognize(r, b.node().mounted)
 		}
-		b.show(v)
+		b.registry.show(v)
 	}
 	b.findLost()
 }

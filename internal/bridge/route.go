@@ -1,6 +1,8 @@
 package bridge
 
 import (
+	"context"
+
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/lifecycle"
@@ -36,4 +38,12 @@ func (d *FlexDriver) route(f csivol.Features, p Policy) (lifecycle.Route, error)
 		return lifecycle.ByCluster, nil
 	}
 	return lifecycle.NoRoute, nil
+}
+
+// RequirePod is an error unless MayAttach allows it.
+func (d *FlexDriver) RequirePod(ctx context.Context, v *csivol.Volume, node string) error {
+	if d.MayAttach == nil {
+		return nil
+	}
+	return d.MayAttach(ctx, v, node)
 }

@@ -23,7 +23,7 @@ const (
 // knows, such as quotas.
 func (b *Bridge) measure(r *volstate.Record) {
 	d, err := b.driverOf(r)
-	if !b.Measure || err != nil || !b.due(r.Key(), string(statsCommand), statsEvery) {
+	if !b.Measure || err != nil || !b.registry.due(r.Key(), string(statsCommand), statsEvery) {
 		return
 	}
 	for _, dir := range slices.Sorted(maps.Keys(r.Targets)) {

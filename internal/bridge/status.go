@@ -42,12 +42,12 @@ type OperationStatus struct {
 // Status returns all volumes that have a record or an operation, in the order
 // of their drivers and handles.
 func (b *Bridge) Status() []VolumeStatus {
-	b.mu.Lock()
-	all := make([]VolumeStatus, 0, len(b.volumes))
-	for _, v := range b.volumes {
+	b.registry.mu.Lock()
+	all := make([]VolumeStatus, 0, len(b.registry.volumes))
+	for _, v := range b.registry.volumes {
 		all = append(all, v.statusLocked())
 	}
-	b.mu.Unlock() // operations do not wait for the sorting of thousands
+	b.registry.mu.Unlock() // operations do not wait for the sorting of thousands
 	for i := range all {
 		all[i].AttachmentLost = b.attachmentLost(all[i].Record)
 	}
@@ -62,9 +62,9 @@ type LostStatus struct{ FlexDriver, PersistentVolume, Dir string }
 
 // Lost returns what pods have and no record, in the order of the directories.
 func (b *Bridge) Lost() (all []LostStatus) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for pv, dirs := range b.lost {
+	b.registry.mu.Lock()
+	defer b.registry.mu.Unlock()
+	for pv, dirs := range b.registry.lost {
 		for _, dir := range dirs {
 			all = append(all, LostStatus{pv.flexDriver, pv.name, dir})
 		}

@@ -3,6 +3,8 @@ package bridge
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"path/filepath"
 	"time"
 
@@ -47,11 +49,11 @@ func (x *execution) act(s lifecycle.Step) (got lifecycle.Result, err error) {
 		err = b.Mounts.Unmount(ctx, s.Dir)
 	case lifecycle.RemoveMarker:
 		if err = b.Mounts.Unmount(ctx, s.Dir); err == nil {
-			b.noteMarker(s.Dir, x.w.Goal != lifecycle.Reconcile) // a kubelet that calls knows
+			b.registry.noteMarker(s.Dir, x.w.Goal != lifecycle.Reconcile) // a kubelet that calls knows
 		}
 	case lifecycle.PlaceMarker:
 		if err = b.Mounts.Marker(ctx, s.Dir); err == nil {
-			b.noteMarker(s.Dir, true)
+			b.registry.noteMarker(s.Dir, true)
 		}
 	case lifecycle.RemoveDead:
 		err = x.removeDead(s.Dir)
@@ -156,13 +158,14 @@ func (x *execution) attach(s lifecycle.Step) (got lifecycle.Result, err error) {
 	return lifecycle.Result{PublishContext: attached.PublishContext, Ours: attached.Ours, AttachedAsCSI: attached.AttachedAsCSI}, err
 }
 
-// attachmentOf is what a record says of an attachment. It is never read-only:
-// spec.flexVolume.readOnly has no effect on what the kubelet asks of mount.
-func (b *Bridge) attachmentOf(d *FlexDriver, r *volstate.Record, pod csivol.Pod) *csivol.Attachment {
-	return &csivol.Attachment{
-		Driver: r.Driver, Handle: r.Handle, Node: b.NodeName, FlexDriver: r.FlexDriver, Name: r.Name, Pod: pod,
-		Context: r.Context, FSType: r.FSType, MountFlags: r.KnownFlags(), AccessModes: csivol.Attachable(r.AccessModes, r.AccessMode),
-		Secret: d.AttachSecret, KubeletHolds: b.node().there(b.node().volDataPath(r.Key())),
+// reattached tells people that what was gone is there again.
+func (x *execution) reattached(before map[string]string, got csivol.Attached) {
+	b, r := x.b, x.v.record
+	if !got.AttachedAsCSI { // else it comes again
+		x.v.log.Info("the volume is attached again", "volumeAttachment", r.Object)
+	}
+	if r.Stage == volstate.Done && !maps.Equal(before, got.PublishContext) {
+		b.notifyPods(r, "VolumeAttachmentChanged", "volume %s is attached again, and not as before: what is mounted may not work any more; delete the pods that have it on this node", r.Key())
 	}
 }
 
@@ -321,15 +324,11 @@ func (x *execution) removeDead(dir string) error {
 	return nil
 }
 
-// republishEvery is about as often as the kubelet looks at a pod again
-// (pkg/kubelet/kubelet.go, syncFrequency).
-const republishEvery = time.Minute
-
 // republish repeats NodePublishVolume for a driver that refreshes what is in its
 // volumes that way. An error leaves the mount as it is
 // (kubernetes/kubernetes#121271).
 func (x *execution) republish(dir string) error {
-	x.b.done(x.v.key, dir)
+	x.b.registry.done(x.v.key, dir)
 	seen := x.seeDriver()
 	err := seen.Err
 	if err == nil {
@@ -346,15 +345,6 @@ func (x *execution) republish(dir string) error {
 		x.v.log.Warn("NodePublishVolume could not be repeated; what is mounted stays as it is", "dir", dir, "error", err)
 	}
 	return err
-}
-
-// republishes does not wait for what is not known yet: Reconcile looks at all
-// volumes.
-func (b *Bridge) republishes(d *FlexDriver) bool {
-	now, cancel := context.WithCancel(b.Context)
-	cancel()
-	policy, err := d.policy(now)
-	return err == nil && policy.Republish
 }
 
 func (x *execution) controllerExpand(s lifecycle.Step) (onNode bool, err error) {
@@ -399,4 +389,17 @@ func (x *execution) expandSecrets() error {
 		return nil
 	}
 	return x.d.ExpandSecrets(x.v.ctx, &x.secrets)
+}
+
+// capability is CSI's VolumeCapability as it was recorded.
+func capability(r *volstate.Record) csivol.Capability {
+	return csivol.Capability{FSType: r.FSType, MountFlags: r.KnownFlags(), AccessMode: r.AccessMode.OrUsual(), MountGroup: r.MountGroup}
+}
+
+// mountGroup is the fsGroup, for a driver that applies it by itself.
+func mountGroup(fsGroup *int64, f csivol.Features) string {
+	if !f.MountGroup || fsGroup == nil {
+		return ""
+	}
+	return fmt.Sprint(*fsGroup)
 }

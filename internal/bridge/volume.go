@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +37,7 @@ type volume struct {
 	log     *slog.Logger
 	current *inProgress
 
-	// Guarded by Bridge.mu.
+	// Guarded by registry.mu.
 	ops            []*inProgress        // in the order of their turns
 	lastTurn       <-chan struct{}      // closed when the turn given last is over
 	last           map[string]time.Time // when what is done at intervals was done
@@ -64,28 +63,6 @@ type inProgress struct {
 	until   atomic.Int64    // when the last of them leaves, in Unix nanoseconds; 0: never
 	done    chan struct{}
 	err     error // valid once done is closed
-}
-
-// volume returns the volume with a key, which may be new and without a record.
-func (b *Bridge) volume(key csivol.Key) *volume {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.volumeLocked(key)
-}
-
-func (b *Bridge) volumeLocked(key csivol.Key) *volume {
-	if b.volumes == nil {
-		b.volumes = map[csivol.Key]*volume{}
-	}
-	v, ok := b.volumes[key]
-	if !ok {
-		v = &volume{
-			key:    key,
-			record: &volstate.Record{Driver: key.Driver, Handle: key.Handle},
-		}
-		b.volumes[key] = v
-	}
-	return v
 }
 
 // inTurn runs f on the volume when its turn comes, and waits for it no longer than ctx
@@ -118,31 +95,7 @@ func (b *Bridge) doLater(r *volstate.Record, op operation, what string, f func(*
 
 // start starts an operation for a caller, or joins the one that is under way.
 func (b *Bridge) start(ctx context.Context, key csivol.Key, op operation, f func(*volume) error) (p *inProgress, joined bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	v := b.volumeLocked(key)
-	if latest := v.latest(op.dir); latest != nil && latest.operation == op {
-		latest.callers.Add(1)
-		latest.waitUntil(ctx)
-		return latest, true
-	}
-	p = &inProgress{operation: op, before: v.lastTurn, over: make(chan struct{}), request: requestid.From(ctx), since: time.Now(), done: make(chan struct{})}
-	p.callers.Store(1)
-	p.waitUntil(ctx)
-	v.ops, v.lastTurn = append(v.ops, p), p.over
-	go b.run(v, p, f)
-	return p, false
-}
-
-// latest returns what was last asked for a directory. Only that may be joined:
-// a mount that comes after an unmount is not the mount before it.
-func (v *volume) latest(dir string) *inProgress {
-	for _, p := range slices.Backward(v.ops) {
-		if p.dir == dir {
-			return p
-		}
-	}
-	return nil
+	return b.registry.start(ctx, key, op, func(v *volume, p *inProgress) { b.run(v, p, f) })
 }
 
 // run is one operation from its turn to its end.
@@ -156,7 +109,7 @@ func (b *Bridge) run(v *volume, p *inProgress, f func(*volume) error) {
 			p.err = flex.Errorf(flex.CodeInternal, "%s of %s panicked: this is a bug; the log of flex2csi says where", p.command, v.key)
 			log.Error("an operation panicked", "command", string(p.command), "stack", string(debug.Stack()))
 		}
-		b.finish(v, p)
+		b.registry.finish(v, p)
 		close(p.done)
 	}()
 	if p.before != nil {
@@ -184,18 +137,6 @@ func (b *Bridge) run(v *volume, p *inProgress, f func(*volume) error) {
 // awaited reports whether a caller still waits for the result of the operation that
 // has the turn.
 func (v *volume) awaited() bool { return v.current.callers.Load() > 0 }
-
-// finish removes an operation from its volume, and the volume from the list if nothing
-// is left of it. Then no caller waits for its turn: such a caller would be among the
-// operations.
-func (b *Bridge) finish(v *volume, p *inProgress) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	v.ops = slices.DeleteFunc(v.ops, func(other *inProgress) bool { return other == p })
-	if len(v.ops) == 0 && v.saved.Load() == nil {
-		delete(b.volumes, v.key)
-	}
-}
 
 // saveOutcome writes down what an operation has come to, if that is not on the
 // disk yet. Intents are, since before their RPCs; outcomes wait for the next
@@ -226,63 +167,8 @@ func (b *Bridge) save(v *volume) error {
 		// Without a record nothing may be called: it could not be undone.
 		return &flex.Error{Code: flex.CodeInternal, Err: fmt.Errorf("%w; nothing is done without a record", err)}
 	}
-	b.show(v)
+	b.registry.show(v)
 	return nil
-}
-
-// show shows the record as it is now to those who only look, and makes it
-// possible to find it by its directories.
-func (b *Bridge) show(v *volume) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if old := v.saved.Load(); old != nil {
-		for _, dir := range old.Dirs() {
-			if b.byDir[dir] == v.key { // or the next volume of this name has it by now
-				delete(b.byDir, dir)
-			}
-		}
-	}
-	if v.record.Idle() {
-		v.noteDoubtLocked(nil)
-		v.saved.Store(nil)
-		v.record = &volstate.Record{Driver: v.key.Driver, Handle: v.key.Handle}
-		return
-	}
-	saved := v.record.Clone()
-	v.noteDoubtLocked(saved)
-	v.saved.Store(saved)
-	if b.byDir == nil {
-		b.byDir = map[string]csivol.Key{}
-	}
-	for _, dir := range saved.Dirs() {
-		b.byDir[dir] = v.key
-	}
-}
-
-// byDirectory returns the volume with a record that names a directory of the kubelet.
-func (b *Bridge) byDirectory(dir string) (csivol.Key, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	key, ok := b.byDir[dir]
-	return key, ok
-}
-
-// find returns the volume that a directory of the kubelet belongs to, or will
-// belong to when an operation has come so far.
-func (b *Bridge) find(dir string) (csivol.Key, bool) {
-	b.mu.Lock() // throughout: an operation may be recorded, and end, between two looks
-	defer b.mu.Unlock()
-	if key, ok := b.byDir[dir]; ok {
-		return key, true
-	}
-	for key, v := range b.volumes {
-		for _, p := range v.ops {
-			if p.dir == dir {
-				return key, true
-			}
-		}
-	}
-	return csivol.Key{}, false
 }
 
 // settlePause is that between two looks at what is under way.
@@ -294,7 +180,7 @@ func (b *Bridge) Settle(ctx context.Context) error {
 	ticker := time.NewTicker(settlePause)
 	defer ticker.Stop()
 	for {
-		n := b.underWay()
+		n := b.registry.underWay()
 		if n == 0 {
 			return nil
 		}
@@ -306,25 +192,6 @@ func (b *Bridge) Settle(ctx context.Context) error {
 	}
 }
 
-func (b *Bridge) underWay() (n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, v := range b.volumes {
-		n += len(v.ops)
-	}
-	return n
-}
-
 // Records returns all records as they were last saved. They must not be
 // changed.
-func (b *Bridge) Records() []*volstate.Record {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var records []*volstate.Record
-	for _, v := range b.volumes {
-		if r := v.saved.Load(); r != nil {
-			records = append(records, r)
-		}
-	}
-	return records
-}
+func (b *Bridge) Records() []*volstate.Record { return b.registry.records() }
