@@ -67,18 +67,6 @@ func (a *Attachments) changed(o *storagev1.VolumeAttachment, gone bool) {
 	}
 }
 
-// ours reports whether this daemon is responsible for an attachment.
-func (a *Attachments) ours(o *storagev1.VolumeAttachment) bool {
-	return attachment.Managed(o) && attachment.AttachedBy(o) == a.owner
-}
-
-// mayDelete reports whether this daemon may delete an attachment. The controller may
-// delete those of all nodes: kube-controller-manager tells it which to detach, and the
-// sweeper cleans up for deleted nodes.
-func (a *Attachments) mayDelete(o *storagev1.VolumeAttachment) bool {
-	return a.ours(o) || attachment.Managed(o) && a.owner == attachment.AttachedByController
-}
-
 // Attach creates an attachment and waits until it is attached. The error
 // csivol.ErrNotBegun leaves nothing behind; after any other the attachment stays
 // until Detach.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
@@ -73,9 +72,6 @@ type Cluster struct {
 	over      bool
 	running   sync.WaitGroup
 }
-
-// starter is an informer of any kind.
-type starter interface{ run(ctx context.Context) }
 
 // requestTimeout bounds a single request, which the API server answers from memory or
 // by a write to etcd. Watches have no timeout: HTTP/2 pings find a dead connection
@@ -183,36 +179,6 @@ func (c *Cluster) Run(ctx context.Context) {
 	c.mu.Unlock()
 	c.running.Wait()
 	stop()
-}
-
-// keep runs an informer as long as Run.
-func (c *Cluster) keep(m starter) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.ctx == nil:
-		c.informers = append(c.informers, m)
-	case !c.over:
-		ctx := c.ctx
-		c.running.Go(func() { m.run(ctx) })
-	}
-}
-
-// request gives a request its deadline.
-func request[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	return do(ctx)
-}
-
-// getter is a client of objects of one kind.
-type getter[T any] interface {
-	Get(ctx context.Context, name string, options metav1.GetOptions) (T, error)
-}
-
-// get requests an object.
-func get[T any](ctx context.Context, client getter[T], name string) (T, error) {
-	return request(ctx, func(ctx context.Context) (T, error) { return client.Get(ctx, name, metav1.GetOptions{}) })
 }
 
 // aboutVolume names a volume in errors.

@@ -197,3 +197,19 @@ func (b *notifier) notify(name string, uid types.UID, gone bool) {
 		l.notify(uid, gone)
 	}
 }
+
+// starter is an informer of any kind.
+type starter interface{ run(ctx context.Context) }
+
+// keep runs an informer as long as Run.
+func (c *Cluster) keep(m starter) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.ctx == nil:
+		c.informers = append(c.informers, m)
+	case !c.over:
+		ctx := c.ctx
+		c.running.Go(func() { m.run(ctx) })
+	}
+}

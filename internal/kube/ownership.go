@@ -3,6 +3,7 @@ package kube
 import (
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -30,4 +31,16 @@ func (w *wait) rightful(o *storagev1.VolumeAttachment) error {
 		w.name, aboutVolume(w.want), w.want.Node, o.Spec.NodeName, o.Spec.Attacher)
 	w.tell(err.Error())
 	return err
+}
+
+// ours reports whether this daemon is responsible for an attachment.
+func (a *Attachments) ours(o *storagev1.VolumeAttachment) bool {
+	return attachment.Managed(o) && attachment.AttachedBy(o) == a.owner
+}
+
+// mayDelete reports whether this daemon may delete an attachment. The controller may
+// delete those of all nodes: kube-controller-manager tells it which to detach, and the
+// sweeper cleans up for deleted nodes.
+func (a *Attachments) mayDelete(o *storagev1.VolumeAttachment) bool {
+	return a.ours(o) || attachment.Managed(o) && a.owner == attachment.AttachedByController
 }

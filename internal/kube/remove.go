@@ -2,12 +2,10 @@ package kube
 
 import (
 	"context"
-	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // remove deletes an attachment and waits until it is deleted.
@@ -52,23 +50,4 @@ func (w *wait) deleteAs(ctx context.Context, o *storagev1.VolumeAttachment) erro
 		return struct{}{}, w.cluster.storage.VolumeAttachments().Delete(ctx, w.name, metav1.DeleteOptions{Preconditions: is})
 	})
 	return err
-}
-
-// doom notes that we delete an object.
-func (a *Attachments) doom(uid types.UID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for other, when := range a.doomed {
-		if time.Since(when) > 10*time.Minute { // the informer has seen it
-			delete(a.doomed, other)
-		}
-	}
-	a.doomed[uid] = time.Now()
-}
-
-func (a *Attachments) isDoomed(uid types.UID) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	_, ok := a.doomed[uid]
-	return ok
 }

@@ -1,11 +1,14 @@
 package kube
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // A Request is a finished request to the API server, or the start of a watch.
@@ -132,4 +135,21 @@ func classify(q *http.Request) (verb, resource string) {
 		return "update", resource
 	}
 	return strings.ToLower(q.Method), resource // patch, delete
+}
+
+// request gives a request its deadline.
+func request[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return do(ctx)
+}
+
+// getter is a client of objects of one kind.
+type getter[T any] interface {
+	Get(ctx context.Context, name string, options metav1.GetOptions) (T, error)
+}
+
+// get requests an object.
+func get[T any](ctx context.Context, client getter[T], name string) (T, error) {
+	return request(ctx, func(ctx context.Context) (T, error) { return client.Get(ctx, name, metav1.GetOptions{}) })
 }

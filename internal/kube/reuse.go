@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	storagev1 "k8s.io/api/storage/v1"
-
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -15,25 +13,6 @@ import (
 // Kubernetes v1.37.1). If it finds a new one, it waits on, and after two minutes
 // deletes that, whatever pods have the volume. So a name is not used again before
 // kube-controller-manager has seen that the object is gone.
-
-// reuseAfter is how long a name is not used again after another component has deleted
-// the object.
-const reuseAfter = 10 * time.Second
-
-// vanish notes that an object was deleted, unless we did that.
-func (a *Attachments) vanish(o *storagev1.VolumeAttachment) {
-	if a.isDoomed(o.UID) {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for name, when := range a.vanished {
-		if time.Since(when) > reuseAfter {
-			delete(a.vanished, name)
-		}
-	}
-	a.vanished[o.Name] = time.Now()
-}
 
 // untilReusable waits until the name may be used again.
 func (w *wait) untilReusable(ctx context.Context) error {

@@ -79,43 +79,6 @@ func Install(ctx context.Context, o Options) error {
 	return r.shown(errors.Join(errs...))
 }
 
-// run is one run of Install or Uninstall.
-type run struct {
-	host     kubelet.Host
-	out      io.Writer
-	stateDir string
-}
-
-func (r *run) say(format string, args ...any) {
-	fmt.Fprintln(r.out, r.host.Shown(fmt.Sprintf(format, args...)))
-}
-
-func (r *run) warn(format string, args ...any) { r.say("warning: "+format, args...) }
-
-// shown returns err with the paths of the node.
-func (r *run) shown(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &shownError{err, r.host.Shown(err.Error())}
-}
-
-type shownError struct {
-	error
-	text string
-}
-
-func (e *shownError) Error() string { return e.text }
-func (e *shownError) Unwrap() error { return e.error }
-
-func (r *run) tellDirs(d kubelet.Dirs) {
-	r.say("plugin directory %s, from %s", d.Plugin.Path, d.Plugin.From)
-	r.say("kubelet's directory %s, from %s", d.Root.Path, d.Root.From)
-	for _, note := range d.Notes {
-		r.warn("%s", note)
-	}
-}
-
 // installOne puts one driver into the plugin directory, which is dir here.
 func (r *run) installOne(ctx context.Context, executable, dir string, c *driverconfig.Configuration) (InstalledDriver, error) {
 	report, err := install.Install(ctx, install.Options{PluginDir: dir, Driver: c.Driver, Executable: executable, Config: c})
@@ -124,15 +87,6 @@ func (r *run) installOne(ctx context.Context, executable, dir string, c *driverc
 		return InstalledDriver{}, err
 	}
 	return InstalledDriver{Driver: c.Driver.String(), Executable: filepath.Join(report.Dir, c.Driver.Name)}, nil
-}
-
-func (r *run) tell(report install.Report) {
-	for _, step := range report.Steps {
-		r.say("%s: %s", report.Driver, step)
-	}
-	for _, warning := range report.Warnings {
-		r.warn("%s: %s", report.Driver, warning)
-	}
 }
 
 // readBefore returns the Installation of an earlier run. One that cannot be read is

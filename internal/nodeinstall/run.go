@@ -1,0 +1,56 @@
+package nodeinstall
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/flex2csi/flex2csi/internal/install"
+	"github.com/flex2csi/flex2csi/internal/kubelet"
+)
+
+// run is one run of Install or Uninstall.
+type run struct {
+	host     kubelet.Host
+	out      io.Writer
+	stateDir string
+}
+
+func (r *run) say(format string, args ...any) {
+	fmt.Fprintln(r.out, r.host.Shown(fmt.Sprintf(format, args...)))
+}
+
+func (r *run) warn(format string, args ...any) { r.say("warning: "+format, args...) }
+
+// shown returns err with the paths of the node.
+func (r *run) shown(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &shownError{err, r.host.Shown(err.Error())}
+}
+
+type shownError struct {
+	error
+	text string
+}
+
+func (e *shownError) Error() string { return e.text }
+
+func (e *shownError) Unwrap() error { return e.error }
+
+func (r *run) tellDirs(d kubelet.Dirs) {
+	r.say("plugin directory %s, from %s", d.Plugin.Path, d.Plugin.From)
+	r.say("kubelet's directory %s, from %s", d.Root.Path, d.Root.From)
+	for _, note := range d.Notes {
+		r.warn("%s", note)
+	}
+}
+
+func (r *run) tell(report install.Report) {
+	for _, step := range report.Steps {
+		r.say("%s: %s", report.Driver, step)
+	}
+	for _, warning := range report.Warnings {
+		r.warn("%s: %s", report.Driver, warning)
+	}
+}
