@@ -84,19 +84,6 @@ func openPath(path string, roots []string) (*os.File, error) {
 	return nil, outside(roots)
 }
 
-func requireDirectory(f *os.File) (*os.File, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		f.Close()
-		return nil, err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		f.Close()
-		return nil, unix.ENOTDIR
-	}
-	return f, nil
-}
-
 // MakeReadOnly makes what is mounted at t read-only there, with what is mounted below
 // it, and nowhere else, and verifies it. A filesystem that hangs is not waited for.
 func (m *Mounter) MakeReadOnly(ctx context.Context, t *Target) error {

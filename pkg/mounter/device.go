@@ -3,6 +3,7 @@ package mounter
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -147,4 +148,14 @@ func uevent(rdev uint64, key string) string {
 		}
 	}
 	return ""
+}
+
+// DeviceSize is the size of a block device in bytes.
+func DeviceSize(device string) (int64, error) {
+	f, err := os.Open(device)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	return f.Seek(0, io.SeekEnd)
 }

@@ -171,10 +171,6 @@ func (m *Mounter) mountHeld(ctx context.Context, d Disk, t *Target, prepare func
 	return d.err("mount", t, d.heldByOther())
 }
 
-func (d Disk) heldByOther() error {
-	return because(ErrBusy, "something other than a mounted filesystem has the device: LVM, RAID, multipath, swap, or a program that writes to it (lsblk %s and lsof %s show which)", d.Device, d.Device)
-}
-
 // mountStep is the mount step of mount-utils' FormatAndMount, with a way of
 // mounting of its own. The embedded nil interface stands for what
 // FormatAndMount does not use.
@@ -235,13 +231,10 @@ func isWriteProtected(device string) bool {
 	return err == nil && readOnly != 0
 }
 
-// IsFSType reports whether s can be the name of a filesystem, and is no option
-// or path in its place.
-func IsFSType(s string) bool {
-	for _, r := range s {
-		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '.' && r != '-' {
-			return false
-		}
-	}
-	return s != "" && s[0] != '-' && s[0] != '.'
+// released waits until the device is free: right after an unmount the kernel may
+// still hold it.
+func (m *Mounter) released(ctx context.Context, device string) bool {
+	ctx, cancel := context.WithTimeout(ctx, busyWait)
+	defer cancel()
+	return WaitDetached(ctx, device, "") == nil
 }

@@ -129,3 +129,7 @@ func holders(rdev uint64) string {
 	}
 	return strings.Join(names, ", ")
 }
+
+func (d Disk) heldByOther() error {
+	return because(ErrBusy, "something other than a mounted filesystem has the device: LVM, RAID, multipath, swap, or a program that writes to it (lsblk %s and lsof %s show which)", d.Device, d.Device)
+}

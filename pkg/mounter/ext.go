@@ -151,3 +151,5 @@ func (s *extSuper) seal(device string) error {
 	}
 	return f.Sync()
 }
+
+func isExt(fsType string) bool { return fsType == "ext4" || fsType == "ext3" || fsType == "ext2" }

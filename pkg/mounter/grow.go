@@ -54,8 +54,6 @@ func (m *Mounter) GrowFilesystem(ctx context.Context, device, fsType string, t *
 	return nil
 }
 
-func isExt(fsType string) bool { return fsType == "ext4" || fsType == "ext3" || fsType == "ext2" }
-
 // resize has mount-utils call the program that grows what is on the device.
 func (m *Mounter) resize(ctx context.Context, device string, t *Target) error {
 	run := commander{ctx: ctx, m: m, failed: new(failure)}
@@ -72,14 +70,6 @@ func (m *Mounter) resizeMounted(ctx context.Context, device, fsType string, t *T
 		return fmt.Errorf("%s grows while it is mounted only for processes with CAP_SYS_RESOURCE, which this one lacks; give it to the kubelet, or grow the volume while no pod uses it: %w", fsType, err)
 	}
 	return err
-}
-
-// released waits until the device is free: right after an unmount the kernel may
-// still hold it.
-func (m *Mounter) released(ctx context.Context, device string) bool {
-	ctx, cancel := context.WithTimeout(ctx, busyWait)
-	defer cancel()
-	return WaitDetached(ctx, device, "") == nil
 }
 
 // checkExt runs the check that resize2fs(8) wants before it touches a
@@ -138,4 +128,46 @@ func mayResize() bool {
 		return true
 	}
 	return data[0].Effective&(1<<unix.CAP_SYS_RESOURCE) != 0
+}
+
+// Grow makes the image size bytes long, and the loop device that shows it.
+// One that is as long already stays as it is; nothing ever becomes shorter.
+func (m *Mounter) Grow(ctx context.Context, image *Image, size int64) error {
+	fail := func(err error) error { return &Error{Op: "grow image", Source: image.path, Err: err} }
+	// Two at a time could shrink it: one looks, the other grows, the first
+	// sets the smaller size. The lock is another one than a loop device has.
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Len: 1}
+	if !image.ReadOnly {
+		err := poll(ctx, func() error { return unix.FcntlFlock(image.f.Fd(), unix.F_OFD_SETLK, &lock) })
+		if err != nil && !lacksLocks(err) {
+			return fail(err)
+		}
+		lock.Type = unix.F_UNLCK
+		defer func() { _ = unix.FcntlFlock(image.f.Fd(), unix.F_OFD_SETLK, &lock) }()
+	}
+	now, err := image.Size()
+	if err != nil {
+		return fail(err)
+	}
+	if now < size {
+		if image.ReadOnly {
+			return fail(because(ErrReadOnly, "the file cannot be written to"))
+		}
+		if err := requireRoom(int(image.f.Fd()), size); err != nil {
+			return fail(err)
+		}
+		if err := fill(image.f, size); err != nil {
+			return fail(err)
+		}
+		m.log().Debug("grew image", "image", image.path, "from", now, "to", size)
+	}
+	l, err := findLoop(image)
+	if err != nil || l == nil {
+		return err
+	}
+	defer l.Close()
+	if err := unix.IoctlSetInt(int(l.f.Fd()), unix.LOOP_SET_CAPACITY, 0); err != nil {
+		return fail(fmt.Errorf("tell %s of the new size: %w", l.Device, err))
+	}
+	return nil
 }

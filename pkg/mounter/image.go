@@ -201,8 +201,6 @@ func linkNamedFile(ctx context.Context, dir *os.File, name string, size int64) e
 	return context.Cause(ctx)
 }
 
-func temporaryName(name string) string { return "." + name + ".new" }
-
 // requireRoom refuses a size that the filesystem of fd could never hold.
 func requireRoom(fd int, size int64) error {
 	var st unix.Statfs_t
@@ -279,46 +277,4 @@ func (i *Image) Remove() {
 	if i.Created {
 		_ = os.Remove(i.path)
 	}
-}
-
-// Grow makes the image size bytes long, and the loop device that shows it.
-// One that is as long already stays as it is; nothing ever becomes shorter.
-func (m *Mounter) Grow(ctx context.Context, image *Image, size int64) error {
-	fail := func(err error) error { return &Error{Op: "grow image", Source: image.path, Err: err} }
-	// Two at a time could shrink it: one looks, the other grows, the first
-	// sets the smaller size. The lock is another one than a loop device has.
-	lock := unix.Flock_t{Type: unix.F_WRLCK, Len: 1}
-	if !image.ReadOnly {
-		err := poll(ctx, func() error { return unix.FcntlFlock(image.f.Fd(), unix.F_OFD_SETLK, &lock) })
-		if err != nil && !lacksLocks(err) {
-			return fail(err)
-		}
-		lock.Type = unix.F_UNLCK
-		defer func() { _ = unix.FcntlFlock(image.f.Fd(), unix.F_OFD_SETLK, &lock) }()
-	}
-	now, err := image.Size()
-	if err != nil {
-		return fail(err)
-	}
-	if now < size {
-		if image.ReadOnly {
-			return fail(because(ErrReadOnly, "the file cannot be written to"))
-		}
-		if err := requireRoom(int(image.f.Fd()), size); err != nil {
-			return fail(err)
-		}
-		if err := fill(image.f, size); err != nil {
-			return fail(err)
-		}
-		m.log().Debug("grew image", "image", image.path, "from", now, "to", size)
-	}
-	l, err := findLoop(image)
-	if err != nil || l == nil {
-		return err
-	}
-	defer l.Close()
-	if err := unix.IoctlSetInt(int(l.f.Fd()), unix.LOOP_SET_CAPACITY, 0); err != nil {
-		return fail(fmt.Errorf("tell %s of the new size: %w", l.Device, err))
-	}
-	return nil
 }

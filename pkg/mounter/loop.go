@@ -322,3 +322,12 @@ func BackingFile(device string) string {
 	}
 	return strings.TrimSuffix(string(b), "\n")
 }
+
+// deviceName is a device for messages, with the image that a loop device
+// shows: the device often no longer exists when they are read.
+func deviceName(device string) string {
+	if image := BackingFile(device); image != "" && strings.HasPrefix(device, "/dev/") {
+		return device + " (" + image + ")"
+	}
+	return device
+}

@@ -130,3 +130,5 @@ func (m *Mounter) MakePrivateDir(root, name string) error {
 	}
 	return nil
 }
+
+func temporaryName(name string) string { return "." + name + ".new" }

@@ -133,16 +133,6 @@ func wipeStart(device string) error {
 	return f.Sync()
 }
 
-// DeviceSize is the size of a block device in bytes.
-func DeviceSize(device string) (int64, error) {
-	f, err := os.Open(device)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	return f.Seek(0, io.SeekEnd)
-}
-
 // FindByTag returns the block device with a tag (UUID, LABEL, PARTUUID,
 // PARTLABEL), as blkid(8) finds it, or an error for which
 // errors.Is(err, fs.ErrNotExist).
@@ -160,4 +150,15 @@ func (m *Mounter) FindByTag(ctx context.Context, tag, value string) (string, err
 		err = &os.PathError{Op: "find", Path: tag + "=" + value, Err: os.ErrNotExist}
 	}
 	return "", &Error{Op: "find device", Source: tag + "=" + value, Err: err}
+}
+
+// IsFSType reports whether s can be the name of a filesystem, and is no option
+// or path in its place.
+func IsFSType(s string) bool {
+	for _, r := range s {
+		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '.' && r != '-' {
+			return false
+		}
+	}
+	return s != "" && s[0] != '-' && s[0] != '.'
 }

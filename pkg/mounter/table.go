@@ -14,18 +14,6 @@ import (
 // Info is what the mount table says of one mount.
 type Info = mountinfo.Info
 
-// topMount returns the mount table's entry of what is mounted at t, or nil, of
-// stacked mounts the topmost. It reads the whole table, so it is for rare ways
-// and for error messages; it never touches a mount.
-func (t *Target) topMount() (*Info, error) {
-	path := t.tablePath()
-	infos, err := Mounts(func(i *Info) (skip, stop bool) { return i.Mountpoint != path, false })
-	if err != nil {
-		return nil, err
-	}
-	return topOf(infos), nil
-}
-
 // topOf returns the one of stacked mounts that none of the others is on. The
 // order in the table does not tell: it is that of their making.
 func topOf(infos []*Info) *Info {

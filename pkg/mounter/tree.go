@@ -11,28 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A source is what a mount is made from.
-type source struct {
-	fsType  string // "" for a bind
-	device  string // the filesystem's source; for messages where bind is set
-	bind    *os.File
-	options mountOptions
-	given   []string // the options as they were given, for messages
-}
-
-func (s source) err(op, target string, err error) error {
-	return &Error{Op: op, Source: deviceName(s.device), Target: target, FSType: s.fsType, Options: s.given, Err: err}
-}
-
-// deviceName is a device for messages, with the image that a loop device
-// shows: the device often no longer exists when they are read.
-func deviceName(device string) string {
-	if image := BackingFile(device); image != "" && strings.HasPrefix(device, "/dev/") {
-		return device + " (" + image + ")"
-	}
-	return device
-}
-
 // attach mounts s at t. prepare changes the root of the new mount before other
 // processes can see it. After an error nothing is mounted at t, and nothing will be:
 // no mount appears after the caller was told that the deadline has passed.
@@ -133,14 +111,6 @@ func detachedFilesystem(s source) (*os.File, error) {
 	return shared, nil
 }
 
-func notWritable(err error) error {
-	return fmt.Errorf("it is mounted read-only elsewhere on this node and cannot be made writable: %w", err)
-}
-
-func unknownFilesystem(fsType string) error {
-	return fmt.Errorf("the kernel of this node knows no filesystem %q (is its module there?)", fsType)
-}
-
 // newFilesystem makes a detached mount of a filesystem with a superblock that is
 // read-only or not; the mount's own flags follow s.options.
 func newFilesystem(s source, readOnlyFS bool) (*os.File, error) {
@@ -236,11 +206,4 @@ func prepareRoot(tree *os.File, prepare func(*os.File) error) error {
 	root := os.NewFile(uintptr(fd), "/")
 	defer root.Close()
 	return prepare(root)
-}
-
-// takeBack removes a mount of ours that turned out not to be what it should.
-func (m *Mounter) takeBack(t *Target) {
-	if err := unix.Unmount(t.handle(), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
-		m.log().Warn("a failed mount could not be taken back", "target", t.path, "error", err)
-	}
 }
