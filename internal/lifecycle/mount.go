@@ -110,7 +110,7 @@ func oldStageRules() []Rule {
 			if c.r.Stage != volstate.Done || c.stage().Mount != Dead {
 				return nil
 			}
-			if pods := PublishedPods(c.r); len(pods) > 0 {
+			if pods := publishedPods(c.r); len(pods) > 0 {
 				return refuse(errStageDead(c.r, pods))
 			}
 			return nil
@@ -301,11 +301,11 @@ func (c *plan) by(wanted Route) bool {
 
 // awaits: with a device mount path the volume is attached by others before.
 func (c *plan) awaits() bool {
-	return Awaited(c.r) || c.w.Goal != Attach && c.r.Device != "" && c.r.Attach == volstate.None
+	return awaited(c.r) || c.w.Goal != Attach && c.r.Device != "" && c.r.Attach == volstate.None
 }
 
-// Awaited reports whether another controller attaches the volume of a record.
-func Awaited(r *volstate.Record) bool { return r.Foreign && r.Attachment == ByControlPlane }
+// awaited reports whether another controller attaches the volume of a record.
+func awaited(r *volstate.Record) bool { return r.Foreign && r.Attachment == ByControlPlane }
 
 // patience: only a caller waits as long as is configured.
 func (c *plan) patience() Patience {

@@ -51,7 +51,7 @@ func unwantedRules() []Rule {
 func unwantedVolumeRules() []Rule {
 	return []Rule{
 		{"release-unwanted-volume", "the volume has had no target for the grace period, and no callout ends it", "[release the device mount path], or [end the stage] and [detach the volume]", func(c *plan) *Step {
-			if len(c.r.Targets) > 0 || LeftUnclear(c.r) || !c.volumeUnwanted() {
+			if len(c.r.Targets) > 0 || leftUnclear(c.r) || !c.volumeUnwanted() {
 				return nil
 			}
 			if c.r.Device != "" {
@@ -75,10 +75,10 @@ func unwantedVolumeRules() []Rule {
 			if !c.attachmentAmiss() || c.did(AskAttachment) || c.did(AwaitAttachment) {
 				return nil
 			}
-			if seen := c.see(TheCall, ""); !Awaited(c.r) && seen.Err != nil {
+			if seen := c.see(TheCall, ""); !awaited(c.r) && seen.Err != nil {
 				return refuse(seen.Err)
 			}
-			if Awaited(c.r) {
+			if awaited(c.r) {
 				return &Step{Kind: AwaitAttachment, Patience: Shortly}
 			}
 			return &Step{Kind: AskAttachment, Patience: Shortly}
@@ -175,9 +175,9 @@ func (c *plan) undoing() bool {
 	return c.did(NodeUnstage) || c.did(ForgetStage)
 }
 
-// LeftUnclear reports that nothing is left of a volume but what may be the
+// leftUnclear reports that nothing is left of a volume but what may be the
 // kubelet's to end.
-func LeftUnclear(r *volstate.Record) bool {
+func leftUnclear(r *volstate.Record) bool {
 	return r.Owner == volstate.Unclear && r.Stage != volstate.None && len(r.Targets) == 0
 }
 
@@ -194,25 +194,25 @@ func DetachPending(r *volstate.Record) bool {
 func unclearRules() []Rule {
 	return []Rule{
 		{"unclear-kubelets", "ownership was left unclear, and the kubelet's CSI plugin has the volume for a pod now", "leave stage and attachment to the kubelet and the attach-detach controller", func(c *plan) *Step {
-			if !LeftUnclear(c.r) || !c.plugin().Pods {
+			if !leftUnclear(c.r) || !c.plugin().Pods {
 				return nil
 			}
 			return &Step{Kind: LeaveToKubelet}
 		}},
 		{"unclear-ended", "ownership was left unclear, there is no vol_data.json, and nothing is mounted at the staging path any more: the kubelet's CSI plugin has unstaged the volume", "forget the stage", func(c *plan) *Step {
-			if !LeftUnclear(c.r) || !c.ended() {
+			if !leftUnclear(c.r) || !c.ended() {
 				return nil
 			}
 			return &Step{Kind: ForgetStage}
 		}},
 		{"unclear-file", "ownership was left unclear for the grace period, and vol_data.json is still next to the staging path", "remove the file, which the kubelet's CSI plugin would read", func(c *plan) *Step {
-			if !LeftUnclear(c.r) || !c.plugin().Staged || !c.late() || c.did(RemoveVolData) {
+			if !leftUnclear(c.r) || !c.plugin().Staged || !c.late() || c.did(RemoveVolData) {
 				return nil
 			}
 			return &Step{Kind: RemoveVolData}
 		}},
 		{"unclear-late", "ownership was left unclear for the grace period, or the expected CSI pod has not come for a fifth of it", "NodeUnstageVolume", func(c *plan) *Step {
-			if !LeftUnclear(c.r) || !c.late() {
+			if !leftUnclear(c.r) || !c.late() {
 				return nil
 			}
 			return &Step{Kind: NodeUnstage}

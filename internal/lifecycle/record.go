@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
@@ -144,7 +145,7 @@ func describe(r *volstate.Record, want *csivol.Volume) {
 
 // unused reports that nothing has been begun but a detach through the cluster.
 func unused(r *volstate.Record) bool {
-	return r.Idle() || r.Stage == volstate.None && len(PublishedPods(r)) == 0 && (r.Attach == volstate.None || DetachPending(r))
+	return r.Idle() || r.Stage == volstate.None && len(publishedPods(r)) == 0 && (r.Attach == volstate.None || DetachPending(r))
 }
 
 func fill(r *volstate.Record, want *csivol.Volume) {
@@ -159,7 +160,7 @@ func fill(r *volstate.Record, want *csivol.Volume) {
 // not take turns at that.
 func onlyAsked(r *volstate.Record, want *csivol.Volume) bool {
 	asked := r.Object != "" && !r.Foreign && r.Attach != volstate.Done
-	return asked && r.Name == want.Name && r.FlexDriver == want.FlexDriver && r.Stage == volstate.None && len(PublishedPods(r)) == 0 && difference(r, want) != ""
+	return asked && r.Name == want.Name && r.FlexDriver == want.FlexDriver && r.Stage == volstate.None && len(publishedPods(r)) == 0 && difference(r, want) != ""
 }
 
 // disagreement is an error if two PersistentVolumes with one handle want something
@@ -371,3 +372,24 @@ func forgetStage(r *volstate.Record) {
 }
 
 func sortedDirs(r *volstate.Record) []string { return slices.Sorted(maps.Keys(r.Targets)) }
+
+// publishedPods names the pods that have the volume, or may have it.
+func publishedPods(r *volstate.Record) (pods []string) {
+	for _, dir := range sortedDirs(r) {
+		if t := r.Targets[dir]; t.Publish != volstate.None {
+			pods = append(pods, PodName(t, dir))
+		}
+	}
+	return pods
+}
+
+// PodName is for messages.
+func PodName(t *volstate.Target, dir string) string {
+	if t.Pod.Name != "" {
+		return t.Pod.Namespace + "/" + t.Pod.Name
+	}
+	if place, err := kubeletdir.Parse(dir); err == nil {
+		return "pod " + place.PodUID
+	}
+	return dir
+}

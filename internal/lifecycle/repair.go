@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
@@ -206,27 +205,6 @@ func (c *plan) wantsUnpublish(dir string) bool {
 	}
 	alive := c.see(TheTarget, dir).Mount == Alive
 	return c.stageWhy() != "" || !alive || c.see(TheDir, dir).Mount == Dead
-}
-
-// PublishedPods names the pods that have the volume, or may have it.
-func PublishedPods(r *volstate.Record) (pods []string) {
-	for _, dir := range sortedDirs(r) {
-		if t := r.Targets[dir]; t.Publish != volstate.None {
-			pods = append(pods, PodName(t, dir))
-		}
-	}
-	return pods
-}
-
-// PodName is for messages.
-func PodName(t *volstate.Target, dir string) string {
-	if t.Pod.Name != "" {
-		return t.Pod.Namespace + "/" + t.Pod.Name
-	}
-	if place, err := kubeletdir.Parse(dir); err == nil {
-		return "pod " + place.PodUID
-	}
-	return dir
 }
 
 // Ailments returns what NoteAilments writes down.

@@ -16,7 +16,7 @@ import (
 func Reset(r *volstate.Record, now time.Time) {
 	here := func(t time.Time) time.Time { return now.Add(-max(0, now.Sub(t))).UTC() }
 	r.Changed = here(r.Changed)
-	if LeftUnclear(r) {
+	if leftUnclear(r) {
 		r.Changed = now.UTC() // what the kubelet did meanwhile was not seen
 	}
 	for _, t := range r.Targets {
