@@ -230,12 +230,3 @@ func (p *probe) judgeKubelet(n *notes, node string, answer kubelet.Configuration
 		e.evidence("its files say " + k.PluginDir)
 	}
 }
-
-// clip keeps a list of names readable.
-func clip(text string) string {
-	const most = 300
-	if len(text) > most {
-		return text[:most] + "…"
-	}
-	return text
-}

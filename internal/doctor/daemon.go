@@ -14,6 +14,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/distribution"
+	"github.com/flex2csi/flex2csi/internal/kubelet"
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/internal/version"
 )
@@ -198,3 +199,5 @@ func listener(ctx context.Context, socket string) (pid int) {
 	})
 	return pid
 }
+
+func ourselves() kubelet.Host { return kubelet.Host{} }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
@@ -111,19 +110,6 @@ func damaged(m *mounter.Info) bool {
 		return has(m.Options, "rw") && (has(m.VFSOptions, "ro") || has(m.VFSOptions, "emergency_ro") || has(m.VFSOptions, "shutdown"))
 	}
 	return false
-}
-
-// owner describes the owner of a mount.
-func owner(m *mounter.Info) []string {
-	facts := []string{mounter.Describe(m)}
-	if place, err := kubeletdir.Parse(m.Mountpoint); err == nil {
-		fact := "volume " + place.Volume + " of driver " + place.Driver
-		if place.PodUID != "" {
-			fact += ", pod " + place.PodUID
-		}
-		facts = append(facts, fact)
-	}
-	return facts
 }
 
 // report makes one finding of all mounts of one dead filesystem.

@@ -73,8 +73,6 @@ func (p *probe) loadConfig() (*bridgeconfig.Configuration, error) {
 // are seen by ourselves only, which is the same but for a pod without hostPID.
 func (p *probe) host() kubelet.Host { return kubelet.Host{Root: p.HostRoot} }
 
-func ourselves() kubelet.Host { return kubelet.Host{} }
-
 var errNoKubelet = fmt.Errorf("%w: run this on the node itself, in a pod of the daemon, or in one with hostPID: true. (A k3s, k0s or microk8s has the kubelet inside another process.) --volume-plugin-dir and --kubelet-dir, or --kubeconfig, do without it", kubelet.ErrNone)
 
 func (p *probe) findKubelet() (*kubelet.Kubelet, error) {

@@ -182,3 +182,12 @@ func clean(text string) string {
 		return r
 	}, byKey.Redact(text))
 }
+
+// clip keeps a list of names readable.
+func clip(text string) string {
+	const most = 300
+	if len(text) > most {
+		return text[:most] + "…"
+	}
+	return text
+}

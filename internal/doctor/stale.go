@@ -65,3 +65,16 @@ func (p *probe) inUse(volumes []*mounter.Info) map[string]bool {
 	}
 	return used
 }
+
+// owner describes the owner of a mount.
+func owner(m *mounter.Info) []string {
+	facts := []string{mounter.Describe(m)}
+	if place, err := kubeletdir.Parse(m.Mountpoint); err == nil {
+		fact := "volume " + place.Volume + " of driver " + place.Driver
+		if place.PodUID != "" {
+			fact += ", pod " + place.PodUID
+		}
+		facts = append(facts, fact)
+	}
+	return facts
+}

@@ -1,8 +1,10 @@
 package kubelet
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -87,4 +89,13 @@ func (k *Kubelet) readFile(path string) error {
 		k.AttachDetach, k.AttachDetachFrom = *c.EnableControllerAttachDetach, "enableControllerAttachDetach in "+path
 	}
 	return nil
+}
+
+// absolute resolves paths relative to the kubelet's working directory.
+func (k *Kubelet) absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	dir, _ := os.Readlink(k.host.ProcFile(k.PID, "cwd")) // daemons have /
+	return filepath.Join(cmp.Or(dir, "/"), path)
 }

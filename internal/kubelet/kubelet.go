@@ -3,11 +3,9 @@
 package kubelet
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -101,15 +99,6 @@ func (k *Kubelet) read(args []string) error {
 	}
 	k.RootDir, k.PluginDir = k.absolute(k.RootDir), k.absolute(k.PluginDir)
 	return nil
-}
-
-// absolute resolves paths relative to the kubelet's working directory.
-func (k *Kubelet) absolute(path string) string {
-	if filepath.IsAbs(path) {
-		return filepath.Clean(path)
-	}
-	dir, _ := os.Readlink(k.host.ProcFile(k.PID, "cwd")) // daemons have /
-	return filepath.Join(cmp.Or(dir, "/"), path)
 }
 
 // ChangedSince returns the files of its configuration that are newer than its process.

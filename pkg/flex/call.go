@@ -164,8 +164,6 @@ func (s signature) order(values []string) []string {
 	return values
 }
 
-func looksLikeJSON(s string) bool { return strings.HasPrefix(strings.TrimSpace(s), "{") }
-
 func commandList() string {
 	var b strings.Builder
 	for i, c := range Commands() {

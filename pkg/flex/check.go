@@ -78,3 +78,5 @@ func describe(s string) string {
 	}
 	return strconv.Quote(s)
 }
+
+func looksLikeJSON(s string) bool { return strings.HasPrefix(strings.TrimSpace(s), "{") }

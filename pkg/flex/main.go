@@ -2,7 +2,6 @@ package flex
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -99,11 +98,6 @@ type interrupted struct{ signal os.Signal }
 
 func (i *interrupted) Error() string {
 	return "interrupted by the signal \"" + i.signal.String() + "\""
-}
-
-func isSignal(err error) bool {
-	_, ok := errors.AsType[*interrupted](err)
-	return ok
 }
 
 // signalContext returns a context that the first signal to end ends. SIGHUP is

@@ -72,10 +72,6 @@ func isBase64(c byte) bool {
 	return isLetterOrDigit(c) || c == '+' || c == '/' || c == '-' || c == '_'
 }
 
-func isLetterOrDigit(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-}
-
 // valueSpans returns where in s any form of a secret stands.
 func (r *Redactor) valueSpans(s string) []span {
 	var spans []span

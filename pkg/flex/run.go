@@ -177,3 +177,8 @@ func isOwnError(err error) bool {
 	}
 	return false
 }
+
+func isSignal(err error) bool {
+	_, ok := errors.AsType[*interrupted](err)
+	return ok
+}

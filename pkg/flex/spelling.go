@@ -231,3 +231,7 @@ func number(digits string, base int) int64 {
 	}
 	return int64(n)
 }
+
+func isLetterOrDigit(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
