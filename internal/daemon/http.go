@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -68,21 +67,6 @@ func (d *Daemon) healthz(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	_, _ = w.Write([]byte("ok\n"))
-}
-
-// ownSocket checks that calls at the socket reach this process.
-func (d *Daemon) ownSocket() error {
-	if d.Socket == "" {
-		return nil // flex2csi controller that only sweeps
-	}
-	now, err := os.Lstat(d.Socket)
-	if err != nil {
-		return fmt.Errorf("the socket is gone: %w", err)
-	}
-	if !os.SameFile(now, d.socketInfo) {
-		return fmt.Errorf("%s is not the socket of this process any more", d.Socket)
-	}
-	return nil
 }
 
 // readyz succeeds while calls are answered, by this process or by the one that it

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -213,4 +214,19 @@ func (r *reaches) why(flexDriver string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.failed[flexDriver]
+}
+
+// ownSocket checks that calls at the socket reach this process.
+func (d *Daemon) ownSocket() error {
+	if d.Socket == "" {
+		return nil // flex2csi controller that only sweeps
+	}
+	now, err := os.Lstat(d.Socket)
+	if err != nil {
+		return fmt.Errorf("the socket is gone: %w", err)
+	}
+	if !os.SameFile(now, d.socketInfo) {
+		return fmt.Errorf("%s is not the socket of this process any more", d.Socket)
+	}
+	return nil
 }
