@@ -71,7 +71,7 @@ func TestMountGivenUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.Timeout = func(flex.Command) time.Duration { return 20 * time.Millisecond }
+		d.Timeout = func(flex.Command) time.Duration { return time.Second }
 		if s := flex.Run(t.Context(), d, []string{"mount", dir, options}); !strings.Contains(s.Message, "still in progress") {
 			t.Fatalf("mount: %+v", s)
 		}
@@ -106,7 +106,7 @@ func TestMountGivenUpInTheQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Timeout = func(flex.Command) time.Duration { return 200 * time.Millisecond }
+	d.Timeout = func(flex.Command) time.Duration { return time.Second }
 	for _, dir := range []string{first, second} {
 		if s := flex.Run(t.Context(), d, []string{"mount", dir, options}); !strings.Contains(s.Message, "still in progress") {
 			t.Fatalf("mount: %+v", s)
