@@ -42,47 +42,61 @@ type Capability struct {
 
 // Eviction: the subresource eviction in policy/v1, with which --rolling stops pods.
 func Eviction() Capability {
-	return Capability{"eviction by policy/v1", 22,
-		"`--rolling` cannot stop pods", "pkg/registry/core/pod/storage/eviction.go"}
+	return Capability{
+		"eviction by policy/v1", 22,
+		"`--rolling` cannot stop pods", "pkg/registry/core/pod/storage/eviction.go",
+	}
 }
 
 // StagingPath: the kubelet stages a CSI volume below the driver's name and a digest of the
 // handle, where the bridge has staged it.
 func StagingPath() Capability {
-	return Capability{"staging path by driver and handle", 24,
-		"the kubelet stages below the PersistentVolume's name: no volume can be handed over to it", "pkg/volume/csi/csi_attacher.go, makeDeviceMountPath"}
+	return Capability{
+		"staging path by driver and handle", 24,
+		"the kubelet stages below the PersistentVolume's name: no volume can be handed over to it", "pkg/volume/csi/csi_attacher.go, makeDeviceMountPath",
+	}
 }
 
 // Reconstruction: a restarted kubelet finds its mounts in the mount table before it
 // compares them with the pods (NewVolumeManagerReconstruction, KEP-3756).
 func Reconstruction() Capability {
-	return Capability{"reconstruction of volumes before pods", 28,
-		"a restarted kubelet takes the FlexVolume's mount for the CSI volume's of the same name and never unmounts it: the pod stays Terminating", "pkg/kubelet/volumemanager/reconciler"}
+	return Capability{
+		"reconstruction of volumes before pods", 28,
+		"a restarted kubelet takes the FlexVolume's mount for the CSI volume's of the same name and never unmounts it: the pod stays Terminating", "pkg/kubelet/volumemanager/reconciler",
+	}
 }
 
 // AdmissionPolicies: admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy.
 func AdmissionPolicies() Capability {
-	return Capability{"ValidatingAdmissionPolicy", 30,
-		"nothing in the cluster bounds inline volumes, or what a node's token may attach", "KEP-3488"}
+	return Capability{
+		"ValidatingAdmissionPolicy", 30,
+		"nothing in the cluster bounds inline volumes, or what a node's token may attach", "KEP-3488",
+	}
 }
 
 // NodeTokens: a pod's token says in the claims of the user on which node the pod is.
 func NodeTokens() Capability {
-	return Capability{"tokens that name their node", 30,
-		"a policy cannot tell one node's token from another's", "KEP-4193"}
+	return Capability{
+		"tokens that name their node", 30,
+		"a policy cannot tell one node's token from another's", "KEP-4193",
+	}
 }
 
 // AppArmorField: securityContext.appArmorProfile of a pod.
 func AppArmorField() Capability {
-	return Capability{"`appArmorProfile`", 30,
-		"the profile is an annotation of the pod", "KEP-24"}
+	return Capability{
+		"`appArmorProfile`", 30,
+		"the profile is an annotation of the pod", "KEP-24",
+	}
 }
 
 // SELinuxMount: where SELinux is enforced, volumes of drivers with seLinuxMount: true are
 // mounted with the pod's context, whatever their access mode.
 func SELinuxMount() Capability {
-	return Capability{"SELinuxMount", 37,
-		"only volumes with `ReadWriteOncePod` are mounted with the pod's SELinux context", "KEP-1710"}
+	return Capability{
+		"SELinuxMount", 37,
+		"only volumes with `ReadWriteOncePod` are mounted with the pod's SELinux context", "KEP-1710",
+	}
 }
 
 // Capabilities are all of the table, oldest first.
