@@ -40,7 +40,7 @@ type Capability struct {
 	Source string
 }
 
-// Eviction: the subresource eviction in policy/v1, with which --rolling stops pods.
+// Eviction is the subresource eviction in policy/v1, with which --rolling stops pods.
 func Eviction() Capability {
 	return Capability{
 		"eviction by policy/v1", 22,
@@ -48,7 +48,7 @@ func Eviction() Capability {
 	}
 }
 
-// StagingPath: the kubelet stages a CSI volume below the driver's name and a digest of the
+// StagingPath says that the kubelet stages a CSI volume below the driver's name and a digest of the
 // handle, where the bridge has staged it.
 func StagingPath() Capability {
 	return Capability{
@@ -57,7 +57,7 @@ func StagingPath() Capability {
 	}
 }
 
-// Reconstruction: a restarted kubelet finds its mounts in the mount table before it
+// Reconstruction says that a restarted kubelet finds its mounts in the mount table before it
 // compares them with the pods (NewVolumeManagerReconstruction, KEP-3756).
 func Reconstruction() Capability {
 	return Capability{
@@ -66,7 +66,7 @@ func Reconstruction() Capability {
 	}
 }
 
-// AdmissionPolicies: admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy.
+// AdmissionPolicies are admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy.
 func AdmissionPolicies() Capability {
 	return Capability{
 		"ValidatingAdmissionPolicy", 30,
@@ -74,7 +74,7 @@ func AdmissionPolicies() Capability {
 	}
 }
 
-// NodeTokens: a pod's token says in the claims of the user on which node the pod is.
+// NodeTokens says that a pod's token has in the claims of the user on which node the pod is.
 func NodeTokens() Capability {
 	return Capability{
 		"tokens that name their node", 30,
@@ -82,7 +82,7 @@ func NodeTokens() Capability {
 	}
 }
 
-// AppArmorField: securityContext.appArmorProfile of a pod.
+// AppArmorField is securityContext.appArmorProfile of a pod.
 func AppArmorField() Capability {
 	return Capability{
 		"`appArmorProfile`", 30,
@@ -90,7 +90,7 @@ func AppArmorField() Capability {
 	}
 }
 
-// SELinuxMount: where SELinux is enforced, volumes of drivers with seLinuxMount: true are
+// SELinuxMount says that, where SELinux is enforced, volumes of drivers with seLinuxMount: true are
 // mounted with the pod's context, whatever their access mode.
 func SELinuxMount() Capability {
 	return Capability{
