@@ -186,7 +186,7 @@ func (n node) kubeletStages(key csivol.Key) (bool, error) {
 // about to: it writes its file before NodePublishVolume. An old one without a mount
 // is what it has forgotten. What cannot be looked at it has: others then end nothing.
 func (n node) csiPods(key csivol.Key) bool {
-	return slices.ContainsFunc(n.csiDirs(key, "*"), func(dir string) bool {
+	return slices.ContainsFunc(n.csiDirs(key, n.pods()...), func(dir string) bool {
 		if mounted, err := n.mounts.Mounted(csiMount(dir)); err != nil || mounted {
 			return true
 		}
@@ -195,22 +195,38 @@ func (n node) csiPods(key csivol.Key) bool {
 	})
 }
 
-// csiDirs returns where the kubelet's CSI plugin has, or had, the volume for a pod,
-// which may be *. The name of the PersistentVolume does not matter: several may be
-// the same volume.
-func (n node) csiDirs(key csivol.Key, pod string) (dirs []string) {
-	files, err := filepath.Glob(filepath.Join(n.kubeletDir, "pods", pod, "volumes/kubernetes.io~csi/*", volDataFile))
-	if err != nil {
-		return nil // a name that is no pattern: of the kubelet's directory it cannot be
-	}
-	for _, file := range files {
-		var data struct{ DriverName, VolumeHandle string }
-		text, err := os.ReadFile(file)
-		if err == nil && json.Unmarshal(text, &data) == nil && data.DriverName == key.Driver && data.VolumeHandle == key.Handle {
-			dirs = append(dirs, filepath.Dir(file))
+// csiDirs returns where the kubelet's CSI plugin has, or had, the volume for some
+// pods. The name of the PersistentVolume does not matter: several may be the same
+// volume.
+func (n node) csiDirs(key csivol.Key, pods ...string) (dirs []string) {
+	for _, pod := range pods {
+		ofPod := filepath.Join(n.podsDir(), pod, "volumes/kubernetes.io~csi")
+		for _, volume := range names(ofPod) {
+			var data struct{ DriverName, VolumeHandle string }
+			text, err := os.ReadFile(filepath.Join(ofPod, volume, volDataFile))
+			if err == nil && json.Unmarshal(text, &data) == nil && data.DriverName == key.Driver && data.VolumeHandle == key.Handle {
+				dirs = append(dirs, filepath.Join(ofPod, volume))
+			}
 		}
 	}
 	return dirs
+}
+
+// pods are the UIDs of the pods that have a directory on the node.
+func (n node) pods() []string { return names(n.podsDir()) }
+
+func (n node) podsDir() string { return filepath.Join(n.kubeletDir, "pods") }
+
+// names lists a directory, which most pods do not have: one system call then, and no
+// look at each entry, since a node has many pods (filepath.Glob makes twelve for each).
+func names(dir string) []string {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	all, _ := d.Readdirnames(-1)
+	return all
 }
 
 // csiMount is what the kubelet's CSI plugin has published in one of its directories
