@@ -22,7 +22,7 @@ func expandRules() []Rule {
 			return c.step(Done)
 		}},
 		driverAwayRule(),
-		{"size-unknown", "no controller service confirms the size, and the filesystem cannot be asked for it", "refuse", func(c *plan) *Step {
+		{"size-unknown", "no controller service confirms the size, and the filesystem cannot be asked for it, after NodeExpandVolume if the driver has that", "refuse", func(c *plan) *Step {
 			if c.driver().Features.ControllerExpand || c.driver().Features.NodeExpand && !c.taken(NodeExpand) {
 				return nil
 			}

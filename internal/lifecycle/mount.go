@@ -66,7 +66,7 @@ func admitRules() []Rule {
 			return c.step(Drop)
 		}},
 		disagreeRule(),
-		{"start-over", "the configuration changed since the volume was begun, and no pod has seen the volume", "first undo what was begun: [unpublish the target], [unstage the volume], [detach the volume]", startOver},
+		{"start-over", "the configuration changed since the volume was begun, and no target is bound or certainly published: before the first bind, or after a reboot", "first undo what was begun: [unpublish the target], [unstage the volume], [detach the volume]", startOver},
 		{"ready", "the target is bound, and the mount works", "done; refuse if the mount has the other read-only flag, or does not answer", ready},
 		driverAwayRule(),
 	}
@@ -361,7 +361,7 @@ func stageRules() []Rule {
 			}
 			return c.first(unstageRules())
 		}},
-		{"published-before", "what was staged is gone, or the kubelet's CSI plugin has the volume staged as well, and a target that is not bound may be published", "first [unpublish the target]: an earlier NodePublishVolume may have found the staging path bare, and a repeated one returns OK for what is there", func(c *plan) *Step {
+		{"published-before", "the stage is certain, but nothing is mounted there any more or the kubelet's CSI plugin has the volume staged as well; and a target that is not bound may be published. Not after a reboot, which makes the stage uncertain", "first [unpublish the target]: an earlier NodePublishVolume may have found the staging path bare, and a repeated one returns OK for what is there", func(c *plan) *Step {
 			if c.staged() || c.r.Stage != volstate.Done {
 				return nil
 			}

@@ -71,7 +71,7 @@ func unwantedVolumeRules() []Rule {
 			}
 			return c.first(growRules())
 		}},
-		{"reattach", "pods have the volume, and its VolumeAttachment is gone or uncertain", "ask for it again, ten seconds at a time", func(c *plan) *Step {
+		{"reattach", "the VolumeAttachment of a staged or published volume is gone, being deleted or not attached any more; or it is uncertain, and a target may be published", "ask for it again (with attach: true wait for it), ten seconds at a time; events VolumeAttachmentLost and, with another publish context, VolumeAttachmentChanged", func(c *plan) *Step {
 			if !c.attachmentAmiss() || c.did(AskAttachment) || c.did(AwaitAttachment) {
 				return nil
 			}

@@ -28,7 +28,7 @@ func Tables() []Table {
 		{Name: string(UnmountDevice), About: "Success has the control plane detach the volume, so nothing may be staged by then. The kubelet's own check for mounts of the volume does not see through the marker."},
 		{Name: string(Attach), About: "Only from a kubelet that attaches by itself (`enableControllerAttachDetach: false`)."},
 		{Name: string(Detach), About: "Only from a kubelet that attaches by itself. Data that a staged filesystem has not written would be lost."},
-		{Name: string(Expand), About: "Both halves of an expansion, since Kubernetes makes no other call. Without its controller service a driver may return OK though the volume has not grown, so the filesystem is asked."},
+		{Name: string(Expand), About: "Both halves of an expansion, since Kubernetes makes no other call. Without its controller service a driver may return OK, with the size or without, though the volume has not grown: the filesystem is asked."},
 		{Name: string(Reconcile), About: "Every 30 s for each volume without an operation, after the pending unmounts."},
 	}
 	for i := range all {
@@ -49,7 +49,7 @@ type sharedTable struct {
 func sharedTables() []sharedTable {
 	return []sharedTable{
 		{"undo a failed mount", "The kubelet makes no call after a mount that failed. What is certain is undone at once; what is uncertain waits for the next mount or unmount, and for the reconciler after the grace period.", failedSetUp()},
-		{"bring the volume to the pod", "NodeStageVolume is repeated whenever the stage is uncertain, also after a failed NodeUnstageVolume.", bringRules()},
+		{"bring the volume to the pod", "NodeStageVolume is repeated whenever the stage is uncertain, also after a failed NodeUnstageVolume. Read-only and fsGroup are those of each target: a second pod may differ. Its fsGroup is then given to the files under the first pod as well; with VOLUME_MOUNT_GROUP the stage has the first pod's group, and each publish its own.", bringRules()},
 		{"attach the volume", "These rules apply only while the volume is not known to be attached, or its publish context is not known.", attachRules()},
 		{"release the target", "The target is removed last, so that the next try goes on where this one ended.", releaseRules()},
 		{"unpublish the target", "", unpublishRules()},

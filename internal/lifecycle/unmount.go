@@ -154,7 +154,7 @@ func leaveRules() []Rule {
 				}
 				return &Step{Kind: ForgetStage}
 			}},
-			{"unclear", "the kubelet's CSI plugin has the volume staged for no pod, or a pod is about to have it as a CSI volume: the plugin begins, ends or has failed", "record that ownership is unclear, and leave the volume staged; refuse unmountdevice until it is clear", func(c *plan) *Step {
+			{"unclear", "the bridge has the volume staged, and the kubelet's CSI plugin has it staged for no pod, or a pod is about to have it as a CSI volume: the plugin begins, ends or has failed", "record that ownership is unclear, and leave the volume staged; refuse unmountdevice until it is clear: the `unclear-` rules of [reconcile]", func(c *plan) *Step {
 				if c.leaves() != volstate.Unclear || c.r.Stage == volstate.None {
 					return nil
 				}
@@ -272,7 +272,7 @@ func (c *plan) publishedElsewhere() bool {
 // the configuration has become.
 func detachRules(p Patience) []Rule {
 	return []Rule{
-		{"detach-not-ours", "the kubelet's CSI plugin has the volume, its ownership is unclear, or the VolumeAttachment is unmanaged", "forget the attachment", func(c *plan) *Step {
+		{"detach-not-ours", "the kubelet's CSI plugin has the volume, its ownership is unclear and nothing is staged, or the VolumeAttachment is unmanaged", "forget the attachment", func(c *plan) *Step {
 			if c.r.Attach == volstate.None || c.owner(false) == volstate.Ours && c.r.Owner == volstate.Ours && !c.r.Foreign {
 				return nil
 			}
@@ -284,7 +284,7 @@ func detachRules(p Patience) []Rule {
 			}
 			return fail(flex.Errorf(flex.CodeFailedPrecondition, "volume %s is still staged on this node, and is not detached", c.r.Key()))
 		}},
-		{"delete-attachment", "flex2csi created its VolumeAttachment", "delete it and wait; the end of a pod waits ten seconds and goes on", func(c *plan) *Step {
+		{"delete-attachment", "flex2csi created its VolumeAttachment", "delete it and wait; the end of a pod waits ten seconds at most and succeeds, also without the API server: `finish-detach` of [reconcile] tries again", func(c *plan) *Step {
 			if c.r.Attach == volstate.None || c.r.Object == "" || c.did(DeleteAttachment) {
 				return nil
 			}
