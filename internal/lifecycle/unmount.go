@@ -154,7 +154,7 @@ func leaveRules() []Rule {
 				}
 				return &Step{Kind: ForgetStage}
 			}},
-			{"unclear", "the bridge has the volume staged, and the kubelet's CSI plugin has it staged for no pod, or a pod is about to have it as a CSI volume: the plugin begins, ends or has failed", "record that ownership is unclear, and leave the volume staged; refuse unmountdevice until it is clear: the `unclear-` rules of [reconcile]", func(c *plan) *Step {
+			{"unclear", "the bridge has the volume staged, and the kubelet's CSI plugin has it staged for no pod, or a pod is about to have it as a CSI volume: the plugin begins, ends or has failed", "record that ownership is unclear, and leave the volume staged; refuse unmountdevice until it is clear: the `unclear-` rules of reconcile", func(c *plan) *Step {
 				if c.leaves() != volstate.Unclear || c.r.Stage == volstate.None {
 					return nil
 				}
@@ -284,7 +284,7 @@ func detachRules(p Patience) []Rule {
 			}
 			return fail(flex.Errorf(flex.CodeFailedPrecondition, "volume %s is still staged on this node, and is not detached", c.r.Key()))
 		}},
-		{"delete-attachment", "flex2csi created its VolumeAttachment", "delete it and wait; the end of a pod waits ten seconds at most and succeeds, also without the API server: `finish-detach` of [reconcile] tries again", func(c *plan) *Step {
+		{"delete-attachment", "flex2csi created its VolumeAttachment", "delete it and wait; the end of a pod waits ten seconds at most and succeeds, also without the API server: `finish-detach` of reconcile tries again", func(c *plan) *Step {
 			if c.r.Attach == volstate.None || c.r.Object == "" || c.did(DeleteAttachment) {
 				return nil
 			}
