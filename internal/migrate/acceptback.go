@@ -16,73 +16,73 @@ import (
 )
 
 // acceptFlex looks at all that the way back needs, right before.
-func (o *one) acceptFlex(ctx context.Context) error {
-	if err := o.withoutFinalizers(ctx); err != nil {
+func (m *migration) acceptFlex(ctx context.Context) error {
+	if err := m.withoutFinalizers(ctx); err != nil {
 		return err
 	}
-	pv, err := o.from(ctx)
+	pv, err := m.from(ctx)
 	if err != nil {
 		return err
 	}
 	no := func(format string, args ...any) error {
-		o.refused = true
-		return terminal("PersistentVolume %s is not taken back: %s; it stays a CSI volume (with reclaim policy Retain), roll it back again when that is otherwise", o.rec.Volume, fmt.Sprintf(format, args...))
+		m.refused = true
+		return terminal("PersistentVolume %s is not taken back: %s; it stays a CSI volume (with reclaim policy Retain), roll it back again when that is otherwise", m.rec.Volume, fmt.Sprintf(format, args...))
 	}
-	if err := o.asOriginal(pv); err != nil {
+	if err := m.asOriginal(pv); err != nil {
 		return no("%v", err)
 	}
 	if policy := pv.policy(); policy != policyRetain {
 		return no("its reclaim policy is %s again", policy)
 	}
-	claim, raw, err := o.rawClaim(ctx)
+	claim, raw, err := m.rawClaim(ctx)
 	if err != nil {
 		return err
 	}
-	if uid := pv.claimUID(); uid != o.rec.ClaimUID {
+	if uid := pv.claimUID(); uid != m.rec.ClaimUID {
 		return no("another claim has it (uid %s)", uid)
 	}
-	o.rec.ClaimObject = nil
-	if claim != nil && string(claim.UID) == o.rec.ClaimUID {
+	m.rec.ClaimObject = nil
+	if claim != nil && string(claim.UID) == m.rec.ClaimUID {
 		if claim.DeletionTimestamp != nil {
-			return no("claim %s is being deleted", o.rec.Claim)
+			return no("claim %s is being deleted", m.rec.Claim)
 		}
-		o.rec.ClaimObject = raw
+		m.rec.ClaimObject = raw
 	}
-	if err := o.dryRun(ctx, no); err != nil {
+	if err := m.dryRun(ctx, no); err != nil {
 		return err
 	}
-	o.accepted = pv.ResourceVersion
-	return o.usersGoOn(ctx, no) // the last, as pods come and go
+	m.acceptedVersion = pv.ResourceVersion
+	return m.usersGoOn(ctx, no) // the last, as pods come and go
 }
 
 // stays ends a rollback that was refused before anything was changed but the
 // policy: else the volume would be unfinished for as long as it is refused, and
 // in the way of those who want it to stay a CSI volume. A migration that was not
 // finished is as far as it was.
-func (o *one) stays(ctx context.Context) error {
-	if err := o.touch(ctx); err != nil {
+func (m *migration) stays(ctx context.Context) error {
+	if err := m.touch(ctx); err != nil {
 		return err
 	}
-	uid, stage := o.rec.FromUID, cmp.Or(o.rec.Before, journal.Finished)
-	o.turn()
-	o.rec.FromUID, o.rec.FromResourceVersion, o.rec.CreatedUID, o.rec.Before = "", "", uid, ""
-	o.rec.Stage, o.rec.Times = stage, map[journal.Stage]time.Time{stage: o.r.Now()}
+	uid, stage := m.rec.FromUID, cmp.Or(m.rec.Before, journal.Finished)
+	m.turn()
+	m.rec.FromUID, m.rec.FromResourceVersion, m.rec.CreatedUID, m.rec.Before = "", "", uid, ""
+	m.rec.Stage, m.rec.Times = stage, map[journal.Stage]time.Time{stage: m.r.Now()}
 	return nil
 }
 
 // withoutFinalizers waits until the volume has none but those that are taken
 // away. An external-provisioner takes its own away some time after the policy is
 // Retain again.
-func (o *one) withoutFinalizers(ctx context.Context) error {
-	return o.wait(ctx, waitFor{
-		what: "PersistentVolume " + o.rec.Volume,
+func (m *migration) withoutFinalizers(ctx context.Context) error {
+	return m.wait(ctx, waitFor{
+		what: "PersistentVolume " + m.rec.Volume,
 		look: func(ctx context.Context) (string, error) {
-			pv, err := o.from(ctx)
+			pv, err := m.from(ctx)
 			if err != nil {
 				return "", err
 			}
-			if _, foreign := sortFinalizers(pv); len(foreign) > 0 {
-				return "it has the finalizer " + foreign[0] + ": its owner has to remove it", nil
+			if _, others := sortFinalizers(pv); len(others) > 0 {
+				return "it has the finalizer " + others[0] + ": its owner has to remove it", nil
 			}
 			return "", nil
 		},
@@ -91,48 +91,48 @@ func (o *one) withoutFinalizers(ctx context.Context) error {
 
 // usersGoOn looks whether pods that have the volume can go on with it as a
 // FlexVolume: by the bridge of their node, which must be there for it.
-func (o *one) usersGoOn(ctx context.Context, no func(string, ...any) error) error {
-	users, err := o.users(ctx)
+func (m *migration) usersGoOn(ctx context.Context, no func(string, ...any) error) error {
+	users, err := m.users(ctx)
 	if err != nil {
 		return err
 	}
-	w := newWorld(o.c)
-	o.rec.Pods = nil
+	w := newWorld(m.c)
+	m.rec.Pods = nil
 	for _, pod := range users {
 		p := journal.Pod{Name: full(pod), UID: string(pod.UID), Node: pod.Spec.NodeName}
 		if p.Owner, err = w.owner(ctx, pod); err != nil {
 			return err
 		}
-		o.rec.Pods = append(o.rec.Pods, p)
+		m.rec.Pods = append(m.rec.Pods, p)
 		if p.Node == "" {
 			continue
 		}
-		if o.rec.Mode == journal.Offline {
+		if m.rec.Mode == journal.Offline {
 			return no("pod %s has begun to use the claim", p.Name)
 		}
-		why, err := o.bridgeFor(ctx, w, p)
+		why, err := m.bridgeFor(ctx, w, p)
 		if err != nil {
 			return err
 		}
 		if why != "" {
 			return no("%s, and pod %s %s; stop its pods (--offline)", why, p.Name, usesThere(pod))
 		}
-		if why, err = o.kubeletRestart(ctx, w, p); err != nil {
+		if why, err = m.kubeletRestart(ctx, w, p); err != nil {
 			return err
 		}
 		if why != "" {
 			return no("%s", why)
 		}
 	}
-	if o.handsOver() {
-		return o.reattach(ctx)
+	if m.handsOver() {
+		return m.reattach(ctx)
 	}
-	served, err := w.served(ctx, o.rec.FlexDriver)
+	served, err := w.served(ctx, m.rec.FlexDriver)
 	if err != nil {
 		return err
 	}
 	if !served {
-		return no("no bridge serves FlexVolume driver %s (ConfigMaps of %s), so no pod could start with it: put it into the bridge's configuration again", o.rec.FlexDriver, nodevolumes.Namespace)
+		return no("no bridge serves FlexVolume driver %s (ConfigMaps of %s), so no pod could start with it: put it into the bridge's configuration again", m.rec.FlexDriver, nodevolumes.Namespace)
 	}
 	return nil
 }
@@ -147,19 +147,19 @@ const kubeletRestartCheck = "kubelet-restart"
 // unmountVolumes, Kubernetes v1.37.1), which cannot be prevented. For a driver that
 // stages that is a bind, of which the container has its own. For one that runs a process for
 // each mount it is the end of that process.
-func (o *one) kubeletRestart(ctx context.Context, w *world, p journal.Pod) (why string, err error) {
-	if slices.Contains(o.rec.Accept, kubeletRestartCheck) {
+func (m *migration) kubeletRestart(ctx context.Context, w *world, p journal.Pod) (why string, err error) {
+	if slices.Contains(m.rec.Accept, kubeletRestartCheck) {
 		return "", nil
 	}
-	if v := w.bridge(ctx, p.Node).document.Find(o.rec.CSIDriver, o.rec.VolumeHandle); v != nil && v.Has(p.UID) {
+	if v := w.bridge(ctx, p.Node).document.Find(m.rec.CSIDriver, m.rec.VolumeHandle); v != nil && v.Has(p.UID) {
 		return "", nil // its containers have the bridge's
 	}
-	stages, err := w.stages(ctx, o.rec.CSIDriver)
+	stages, err := w.stages(ctx, m.rec.CSIDriver)
 	if err != nil || stages {
 		return "", err
 	}
 	return fmt.Sprintf("pod %s was started with the CSI volume, and CSI driver %s is not known to stage volumes: if it runs a process for each mount, as FUSE drivers do, a restart of the kubelet of node %s takes the volume from the running containers; stop its pods (--offline), or decide that they may go on (--accept %s)",
-		p.Name, o.rec.CSIDriver, p.Node, kubeletRestartCheck), nil
+		p.Name, m.rec.CSIDriver, p.Node, kubeletRestartCheck), nil
 }
 
 func usesThere(pod *corev1.Pod) string {
@@ -171,7 +171,7 @@ func usesThere(pod *corev1.Pod) string {
 
 // bridgeFor says why the bridge of a pod's node would not mount the volume;
 // empty: it does.
-func (o *one) bridgeFor(ctx context.Context, w *world, p journal.Pod) (why string, err error) {
+func (m *migration) bridgeFor(ctx context.Context, w *world, p journal.Pod) (why string, err error) {
 	node, err := get(ctx, w, objects.Nodes(), "", p.Node)
 	if err != nil {
 		return "", err
@@ -186,23 +186,23 @@ func (o *one) bridgeFor(ctx context.Context, w *world, p journal.Pod) (why strin
 	if !ofThisBoot(b.document, node) {
 		return "the bridge of node " + p.Node + " has said nothing since that was started", nil
 	}
-	if !b.document.Serves(o.rec.FlexDriver) {
-		return "the bridge of node " + p.Node + " does not serve FlexVolume driver " + o.rec.FlexDriver, nil
+	if !b.document.Serves(m.rec.FlexDriver) {
+		return "the bridge of node " + p.Node + " does not serve FlexVolume driver " + m.rec.FlexDriver, nil
 	}
-	if v := b.document.Find(o.rec.CSIDriver, o.rec.VolumeHandle); v != nil && (v.Uncertain || v.Staged == nodevolumes.StagedElsewhere) {
+	if v := b.document.Find(m.rec.CSIDriver, m.rec.VolumeHandle); v != nil && (v.Uncertain || v.Staged == nodevolumes.StagedElsewhere) {
 		return "something is under way or was left half-way with the volume on node " + p.Node, nil
 	}
 	return "", nil
 }
 
 // dryRun has the API server accept the FlexVolume.
-func (o *one) dryRun(ctx context.Context, no func(string, ...any) error) error {
-	object, err := parse(o.rec.To)
+func (m *migration) dryRun(ctx context.Context, no func(string, ...any) error) error {
+	object, err := parse(m.rec.To)
 	if err != nil {
 		return err
 	}
 	f := &findings{}
-	s := &subject{w: newWorld(o.c), v: &Volume{Name: o.rec.Volume, Replacement: object}}
+	s := &subject{w: newWorld(m.c), v: &Volume{Name: m.rec.Volume, Replacement: object}}
 	if err := s.checkDryRun(ctx, f); err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func (r *Runner) Apply(ctx context.Context, tasks []Task) ([]Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		jobs = append(jobs, job{record: rec, busy: restarts(rec), begin: func(ctx context.Context) (*one, error) { return r.begin(ctx, rec) }})
+		jobs = append(jobs, job{record: rec, busy: restarts(rec), begin: func(ctx context.Context) (*migration, error) { return r.begin(ctx, rec) }})
 	}
 	return r.each(ctx, jobs)
 }
@@ -91,13 +91,13 @@ func (r *Runner) record(t Task) (*journal.Record, error) {
 }
 
 // begin begins the migration of a volume, unless one is under way.
-func (r *Runner) begin(ctx context.Context, rec *journal.Record) (*one, error) {
+func (r *Runner) begin(ctx context.Context, rec *journal.Record) (*migration, error) {
 	before, err := r.Journal.Load(ctx, rec.Volume)
 	if err != nil {
 		return nil, fmt.Errorf("read the journal of PersistentVolume %s: %w", rec.Volume, err)
 	}
 	if before != nil && before.Unfinished() {
-		return nil, fmt.Errorf("a migration of PersistentVolume %s to %s has come to %s and is not finished: resume it or roll it back", rec.Volume, is(before.Direction), before.Stage)
+		return nil, fmt.Errorf("a migration of PersistentVolume %s to %s has come to %s and is not finished: resume it or roll it back", rec.Volume, volumeType(before.Direction), before.Stage)
 	}
 	if before != nil && before.Direction == journal.ToCSI && before.FromUID == rec.FromUID {
 		return nil, nil // by another client, since it was planned
@@ -108,7 +108,7 @@ func (r *Runner) begin(ctx context.Context, rec *journal.Record) (*one, error) {
 	if before != nil {
 		rec.ResourceVersion = before.ResourceVersion
 	}
-	return r.one(rec), nil
+	return newMigration(r, rec), nil
 }
 
 // Resumable are the records of migrations and rollbacks that are not finished:
@@ -149,7 +149,7 @@ func (r *Runner) records(ctx context.Context, names []string) (all []*journal.Re
 func (r *Runner) Resume(ctx context.Context, records []*journal.Record) ([]Result, error) {
 	jobs := make([]job, 0, len(records))
 	for _, rec := range records {
-		jobs = append(jobs, job{record: rec, busy: restarts(rec), begin: func(ctx context.Context) (*one, error) { return r.resume(ctx, rec) }})
+		jobs = append(jobs, job{record: rec, busy: restarts(rec), begin: func(ctx context.Context) (*migration, error) { return r.resume(ctx, rec) }})
 	}
 	return r.each(ctx, jobs)
 }
@@ -190,41 +190,41 @@ func (r *Runner) decide(rec *journal.Record) {
 }
 
 // resume finds out how far a volume really is.
-func (r *Runner) resume(ctx context.Context, rec *journal.Record) (*one, error) {
+func (r *Runner) resume(ctx context.Context, rec *journal.Record) (*migration, error) {
 	if err := r.current(ctx, rec); err != nil {
 		return nil, err
 	}
-	o := r.one(rec)
+	m := newMigration(r, rec)
 	r.decide(rec)
 	rec.RestoreReclaimPolicy = rec.RestoreReclaimPolicy || r.Options.RestoreReclaimPolicy
 	if rec.Stage == journal.Finished {
 		return nil, nil
 	}
 	if !reached(rec).looked {
-		return o, nil
+		return m, nil
 	}
-	return o, o.insist(ctx, func(ctx context.Context) error {
-		is, pv, err := o.look(ctx)
+	return m, m.insist(ctx, func(ctx context.Context) error {
+		state, pv, err := m.observe(ctx)
 		if err != nil {
 			return err
 		}
 		switch {
-		case is == before:
+		case state == oldPresent:
 			rec.Stage = journal.BackedUp // all is looked at once more
 			return nil
-		case is == other: // another client has put it back, and a person wants to go on
+		case state == reverted: // another client has put it back, and a person wants to go on
 			rec.FromUID, rec.PutBack, rec.Stage = string(pv.UID), "", journal.BackedUp
-			return o.settled(ctx)
-		case is == foreign:
-			return o.notOurs(is, pv)
-		case !o.inWindow() && (is == deleting || is == gone):
+			return m.settled(ctx)
+		case state == unmanaged:
+			return m.notOurs(state, pv)
+		case !m.inWindow() && (state == oldDeleting || state == absent):
 			return terminal("PersistentVolume %s was deleted by another client; roll back to have it created again", rec.Volume)
-		case is == gone:
-			if err := o.sameCluster(ctx); err != nil {
+		case state == absent:
+			if err := m.sameCluster(ctx); err != nil {
 				return err
 			}
 		}
-		if !o.inWindow() {
+		if !m.inWindow() {
 			rec.Stage = journal.Deleting
 		}
 		return nil

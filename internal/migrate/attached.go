@@ -99,21 +99,21 @@ func byVendor(node string) string {
 }
 
 // flexVolume is the volume of the record.
-func (o *one) flexVolume() flexVolume {
-	return flexVolume{o.rec.FlexDriver, o.rec.Volume, o.rec.CSIDriver, o.rec.VolumeHandle}
+func (m *migration) flexVolume() flexVolume {
+	return flexVolume{m.rec.FlexDriver, m.rec.Volume, m.rec.CSIDriver, m.rec.VolumeHandle}
 }
 
 // vendorHolds says where a vendor's driver still has the volume attached, or may
 // still be at detaching it.
-func (o *one) vendorHolds(ctx context.Context, w *world) (string, error) {
-	on, err := w.attachedByVendor(ctx, o.flexVolume())
+func (m *migration) vendorHolds(ctx context.Context, w *world) (string, error) {
+	on, err := w.attachedByVendor(ctx, m.flexVolume())
 	switch {
 	case err != nil:
 		return "", err
 	case len(on) > 0:
-		o.byVendor = o.r.Now()
+		m.byVendor = m.r.Now()
 		return byVendor(on[0]) + "; apply waits until kube-controller-manager has detached it. If it no longer has the driver, remove the entry (docs/migrate.md, A vendor's driver in kube-controller-manager)", nil
-	case !o.byVendor.IsZero() && o.r.Now().Sub(o.byVendor) < detachTime:
+	case !m.byVendor.IsZero() && m.r.Now().Sub(m.byVendor) < detachTime:
 		return "kube-controller-manager may still be detaching it", nil
 	}
 	return "", nil
@@ -123,24 +123,24 @@ func (o *one) vendorHolds(ctx context.Context, w *world) (string, error) {
 // kube-controller-manager without the driver removes the entry and writes it again
 // all the time, so that a single look may miss it; another replica may still have
 // the driver.
-func (o *one) staysUnattached(ctx context.Context) error {
-	w := newWorld(o.c)
-	for _, name := range o.nodesOfPods() {
-		seen, err := o.seenAttached(ctx, w, name)
+func (m *migration) staysUnattached(ctx context.Context) error {
+	w := newWorld(m.c)
+	for _, name := range m.nodesOfPods() {
+		seen, err := m.seenAttached(ctx, w, name)
 		if err != nil {
 			return err
 		}
 		if seen {
-			return terminal("PersistentVolume %s is not replaced: %s; resume when that is otherwise, or roll back", o.rec.Volume, byVendor(name))
+			return terminal("PersistentVolume %s is not replaced: %s; resume when that is otherwise, or roll back", m.rec.Volume, byVendor(name))
 		}
 	}
 	return nil
 }
 
-func (o *one) seenAttached(ctx context.Context, w *world, name string) (bool, error) {
+func (m *migration) seenAttached(ctx context.Context, w *world, name string) (bool, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	events, err := o.c.Watch(watching, objects.Nodes().Resource, "", name)
+	events, err := m.c.Watch(watching, objects.Nodes().Resource, "", name)
 	if err != nil {
 		return false, err
 	}
@@ -159,10 +159,10 @@ func (o *one) seenAttached(ctx context.Context, w *world, name string) (bool, er
 			if err != nil {
 				return false, err
 			}
-			if node.Name != name || !kubeobject.VolumeAttached(node, o.flexVolume().unique()) {
+			if node.Name != name || !kubeobject.VolumeAttached(node, m.flexVolume().unique()) {
 				continue
 			}
-			if ours, err := w.attachedByController(ctx, o.flexVolume(), node); err != nil || !ours {
+			if ours, err := w.attachedByController(ctx, m.flexVolume(), node); err != nil || !ours {
 				return !ours, err
 			}
 		}
@@ -172,11 +172,11 @@ func (o *one) seenAttached(ctx context.Context, w *world, name string) (bool, er
 // acceptedByOthers looks once more for a vendor's driver where another process has
 // accepted the swap, which may be long ago. What there was is put back then: a
 // FlexVolume that its pods want is not detached.
-func (o *one) acceptedByOthers(ctx context.Context) error {
-	if o.accepted != "" || o.rec.Direction != journal.ToCSI {
+func (m *migration) acceptedByOthers(ctx context.Context) error {
+	if m.acceptedVersion != "" || m.rec.Direction != journal.ToCSI {
 		return nil
 	}
-	on, err := newWorld(o.c).attachedByVendor(ctx, o.flexVolume())
+	on, err := newWorld(m.c).attachedByVendor(ctx, m.flexVolume())
 	if err == nil && len(on) > 0 {
 		err = terminal("%s", byVendor(on[0]))
 	}

@@ -39,11 +39,11 @@ type job struct {
 	// busy is what only one volume at a time may restart; empty: nothing is.
 	busy   string
 	record *journal.Record
-	begin  func(ctx context.Context) (*one, error) // nil, nil: nothing is to be done
+	begin  func(ctx context.Context) (*migration, error) // nil, nil: nothing is to be done
 }
 
-// each carries jobs out, some at a time. At the first surprise no further one is
-// begun; those under way go on to their end.
+// each works on the jobs, at most Options.Width at a time. After the first unexpected error it
+// starts no more; those under way continue to their end.
 func (r *Runner) each(ctx context.Context, jobs []job) ([]Result, error) {
 	q := &queue{left: make([]int, 0, len(jobs)), busy: map[string]bool{}}
 	q.changed = sync.NewCond(&q.mu)
@@ -116,23 +116,23 @@ func (r *Runner) carryOut(ctx context.Context, j job) (result Result) {
 	began := r.Now()
 	rec := j.record
 	r.tell(Event{Volume: rec.Volume, Claim: rec.Claim, Direction: rec.Direction, What: Begun, Stage: rec.Stage})
-	o, err := j.begin(ctx)
+	m, err := j.begin(ctx)
 	switch {
-	case o == nil && err == nil:
+	case m == nil && err == nil:
 		result = resultOf(j.record)
 		result.Outcome, result.Why = Done, "it was finished already"
-	case o == nil:
+	case m == nil:
 		result = resultOf(j.record)
 		result.Outcome, result.Why = Left, err.Error()
 	default:
 		if err == nil {
-			err = o.run(ctx)
+			err = m.run(ctx)
 		}
 		if err != nil && ctx.Err() != nil {
 			err = context.Canceled
 		}
-		o.inTrouble(err)
-		result = o.result(err)
+		m.inTrouble(err)
+		result = m.result(err)
 	}
 	result.Took = r.Now().Sub(began)
 	r.tell(Event{Volume: result.Volume, Claim: result.Claim, Direction: result.Direction, What: Over, Stage: result.Stage, Took: result.Took, Text: result.Why, Result: &result})
@@ -141,8 +141,8 @@ func (r *Runner) carryOut(ctx context.Context, j job) (result Result) {
 
 // inTrouble writes down why a volume does not get on. That is for people: it
 // may fail, and it has no long time.
-func (o *one) inTrouble(err error) {
-	if o.rec.Stage == journal.Planned { // nothing was done, and there may be a record of before
+func (m *migration) inTrouble(err error) {
+	if m.rec.Stage == journal.Planned { // nothing was done, and there may be a record of before
 		return
 	}
 	if err == nil || errors.Is(err, errEnough) || errors.Is(err, context.Canceled) || errors.Is(err, journal.ErrConflict) {
@@ -150,14 +150,14 @@ func (o *one) inTrouble(err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lookWatched)
 	defer cancel()
-	if o.refused {
-		if err := o.stays(ctx); err != nil { // then it is unfinished, and resumed
-			o.tell(Troubled, o.rec.Stage, err.Error())
+	if m.refused {
+		if err := m.stays(ctx); err != nil { // then it is unfinished, and resumed
+			m.tell(Troubled, m.rec.Stage, err.Error())
 		}
 	}
-	o.rec.Trouble = err.Error()
-	if err := o.save(ctx); err != nil {
-		o.tell(Troubled, o.rec.Stage, err.Error())
+	m.rec.Trouble = err.Error()
+	if err := m.save(ctx); err != nil {
+		m.tell(Troubled, m.rec.Stage, err.Error())
 	}
 }
 
@@ -166,9 +166,9 @@ func resultOf(rec *journal.Record) Result {
 }
 
 // result is what came of it.
-func (o *one) result(err error) Result {
-	rec := o.rec
-	rec.Requests = int(o.c.Requests.Load())
+func (m *migration) result(err error) Result {
+	rec := m.rec
+	rec.Requests = int(m.c.Requests.Load())
 	result := resultOf(rec)
 	result.Lost = between(rec.Times[journal.Deleted], rec.Times[journal.Bound])
 	result.TakenOver = between(rec.Times[journal.Created], rec.Times[journal.TakenOver])
@@ -177,7 +177,7 @@ func (o *one) result(err error) Result {
 		result.Outcome, result.Why = PutBack, rec.PutBack
 	case err == nil:
 		result.Outcome = Done
-	case o.refused:
+	case m.refused:
 		result.Outcome, result.Why = Left, err.Error()
 	case errors.Is(err, errEnough), errors.Is(err, context.Canceled):
 		result.Outcome, result.Why = Interrupted, fmt.Sprintf("interrupted after %s", rec.Stage)

@@ -61,11 +61,11 @@ func (s *subject) checkState(_ context.Context, f *findings) error {
 // checkFinalizers: the swap removes those that are known to protect nothing then. Another one
 // would keep the volume in deletion, with its claim Lost.
 func (s *subject) checkFinalizers(_ context.Context, f *findings) error {
-	removed, foreign := sortFinalizers(s.old)
+	removed, others := sortFinalizers(s.old)
 	switch {
-	case len(foreign) > 0:
+	case len(others) > 0:
 		f.fails("find out which controller has set it, and have that one remove it: no other knows what it waits for",
-			"the PersistentVolume has the finalizer %s, which is none of the control plane's", list(foreign))
+			"the PersistentVolume has the finalizer %s, which is none of the control plane's", list(others))
 	case len(removed) > 0:
 		f.ok("%s, which the control plane sets, and sets again where it is needed", list(removed))
 	default:
@@ -76,15 +76,15 @@ func (s *subject) checkFinalizers(_ context.Context, f *findings) error {
 
 // sortFinalizers returns the finalizers that the swap removes, and those that only their
 // owner may remove.
-func sortFinalizers(pv *volume) (removed, foreign []string) {
+func sortFinalizers(pv *volume) (removed, others []string) {
 	for _, f := range pv.Finalizers {
 		if f == protection || strings.HasPrefix(f, attacherPrefix) {
 			removed = append(removed, f)
 		} else {
-			foreign = append(foreign, f)
+			others = append(others, f)
 		}
 	}
-	return removed, foreign
+	return removed, others
 }
 
 // checkReadOnly: the field has no effect on FlexVolumes of a PersistentVolume

@@ -76,8 +76,8 @@ func (p *Planner) untried(ctx context.Context) string {
 	return ""
 }
 
-// again checks one volume by the cluster as it is now.
-func (p *Planner) again(ctx context.Context, c *objects.Client, name string) (*Volume, error) {
+// recheck checks one volume by the cluster as it is now.
+func (p *Planner) recheck(ctx context.Context, c *objects.Client, name string) (*Volume, error) {
 	drivers, err := p.drivers()
 	if err != nil {
 		return nil, err

@@ -13,22 +13,29 @@ import (
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
+// operation is one of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
 // restorePolicy gives the volume a policy that is not Retain, if its claim has
 // it: what is stored on a volume without its claim would be deleted at once.
-func (o *one) restorePolicy(ctx context.Context, pv *volume, policy, provisioner string) error {
-	claim, err := o.claim(ctx)
+func (m *migration) restorePolicy(ctx context.Context, pv *volume, policy, provisioner string) error {
+	claim, err := m.claim(ctx)
 	if err != nil {
 		return err
 	}
-	if claim == nil || string(claim.UID) != o.rec.ClaimUID || claim.DeletionTimestamp != nil ||
-		pv.Status.Phase != corev1.VolumeBound || pv.claimUID() != o.rec.ClaimUID {
-		o.tell(Troubled, o.rec.Stage, fmt.Sprintf("PersistentVolume %s keeps reclaim policy Retain: with %s what is stored would be deleted now, since its claim is not there, or is being deleted", o.rec.Volume, policy))
+	if claim == nil || string(claim.UID) != m.rec.ClaimUID || claim.DeletionTimestamp != nil ||
+		pv.Status.Phase != corev1.VolumeBound || pv.claimUID() != m.rec.ClaimUID {
+		m.tell(Troubled, m.rec.Stage, fmt.Sprintf("PersistentVolume %s keeps reclaim policy Retain: with %s what is stored would be deleted now, since its claim is not there, or is being deleted", m.rec.Volume, policy))
 		return nil
 	}
 	operations := []operation{ // all of that once more, at the moment of the change
 		{Op: "test", Path: "/metadata/uid", Value: pv.UID},
 		{Op: "test", Path: "/status/phase", Value: "Bound"},
-		{Op: "test", Path: "/spec/claimRef/uid", Value: o.rec.ClaimUID},
+		{Op: "test", Path: "/spec/claimRef/uid", Value: m.rec.ClaimUID},
 		{Op: "add", Path: "/spec/persistentVolumeReclaimPolicy", Value: policy},
 	}
 	if provisioner != "" {
@@ -38,28 +45,44 @@ func (o *one) restorePolicy(ctx context.Context, pv *volume, policy, provisioner
 	if err != nil {
 		return err
 	}
-	if err := o.held(); err != nil {
+	if err := m.held(); err != nil {
 		return err
 	}
-	_, err = o.c.Patch(ctx, objects.PersistentVolumes().Resource, "", o.rec.Volume, types.JSONPatchType, patch)
+	_, err = m.c.Patch(ctx, objects.PersistentVolumes().Resource, "", m.rec.Volume, types.JSONPatchType, patch)
 	return err
 }
 
 // finalPolicy is the reclaim policy in the end; empty: as it is. A FlexVolume
 // gets back what it had. A CSI volume keeps Retain unless a person wants what is
 // stored to be deleted with the claim again, by the CSI driver then.
-func (o *one) finalPolicy() (policy, provisioner string, err error) {
-	was, err := policyOf(o.rec)
+func (m *migration) finalPolicy() (policy, provisioner string, err error) {
+	was, err := policyOf(m.rec)
 	if err != nil {
 		return "", "", err
 	}
 	switch {
-	case o.rec.Direction == journal.ToFlexVolume:
+	case m.rec.Direction == journal.ToFlexVolume:
 		return was, "", nil
-	case !o.rec.RestoreReclaimPolicy || was == policyRetain:
+	case !m.rec.RestoreReclaimPolicy || was == policyRetain:
 		return "", "", nil
 	case was == policyDelete:
-		return was, o.rec.CSIDriver, nil
+		return was, m.rec.CSIDriver, nil
 	}
 	return was, "", nil
+}
+
+// setRetain gives an object the policy Retain.
+func setRetain(object map[string]any) {
+	if spec := sub(object, "spec"); spec != nil {
+		spec["persistentVolumeReclaimPolicy"] = policyRetain
+	}
+}
+
+// policyOf is the reclaim policy that the FlexVolume had.
+func policyOf(rec *journal.Record) (string, error) {
+	old, err := parse(rec.Flex)
+	if err != nil {
+		return "", fmt.Errorf("read the FlexVolume of the journal: %w", err)
+	}
+	return text(old.Object, "spec", "persistentVolumeReclaimPolicy"), nil
 }

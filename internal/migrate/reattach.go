@@ -23,24 +23,24 @@ import (
 // bridge's do. Nothing is detached by that: without its finalizer the attacher
 // sees it go and does nothing, and the new one is attached by a repetition. The
 // control plane looks by the name, and goes on with the new one.
-func (o *one) reattach(ctx context.Context) error {
-	w := newWorld(o.c)
-	driver, err := get(ctx, w, objects.CSIDrivers(), "", o.rec.CSIDriver)
+func (m *migration) reattach(ctx context.Context) error {
+	w := newWorld(m.c)
+	driver, err := get(ctx, w, objects.CSIDrivers(), "", m.rec.CSIDriver)
 	if err != nil || !attaches(driver) {
 		return err
 	}
-	attached, err := o.attachments(ctx, w)
+	attached, err := m.attachments(ctx, w)
 	if err != nil {
 		return err
 	}
-	on := o.nodesOfPods()
+	on := m.nodesOfPods()
 	for _, va := range attached {
 		if node := va.Spec.NodeName; volumeName(va) != "" && !slices.Contains(on, node) {
-			return terminal("PersistentVolume %s is not taken back: it is still attached to node %s, where no pod uses it (VolumeAttachment %s); resume when it is detached", o.rec.Volume, node, va.Name)
+			return terminal("PersistentVolume %s is not taken back: it is still attached to node %s, where no pod uses it (VolumeAttachment %s); resume when it is detached", m.rec.Volume, node, va.Name)
 		}
 	}
 	for _, node := range on {
-		if err := o.reattachTo(ctx, node); err != nil {
+		if err := m.reattachTo(ctx, node); err != nil {
 			return err
 		}
 	}
@@ -48,8 +48,8 @@ func (o *one) reattach(ctx context.Context) error {
 }
 
 // nodesOfPods are the nodes of the pods of the beginning.
-func (o *one) nodesOfPods() (all []string) {
-	for _, p := range o.rec.Pods {
+func (m *migration) nodesOfPods() (all []string) {
+	for _, p := range m.rec.Pods {
 		if p.Node != "" && !slices.Contains(all, p.Node) {
 			all = append(all, p.Node)
 		}
@@ -57,40 +57,40 @@ func (o *one) nodesOfPods() (all []string) {
 	return all
 }
 
-func (o *one) reattachTo(ctx context.Context, node string) error {
-	name := attachment.Name(o.rec.VolumeHandle, o.rec.CSIDriver, node)
-	va, err := objects.VolumeAttachments().Get(ctx, o.c, "", name)
+func (m *migration) reattachTo(ctx context.Context, node string) error {
+	name := attachment.Name(m.rec.VolumeHandle, m.rec.CSIDriver, node)
+	va, err := objects.VolumeAttachments().Get(ctx, m.c, "", name)
 	switch {
 	case err != nil:
 		return err
 	case va != nil && va.DeletionTimestamp != nil:
-		return terminal("PersistentVolume %s is not taken back: it is being detached from node %s (VolumeAttachment %s); resume when that is over", o.rec.Volume, node, name)
+		return terminal("PersistentVolume %s is not taken back: it is being detached from node %s (VolumeAttachment %s); resume when that is over", m.rec.Volume, node, name)
 	case va != nil && volumeName(va) == "":
 		return nil
 	case va != nil:
-		if err := o.removeAttachment(ctx, va); err != nil {
+		if err := m.removeAttachment(ctx, va); err != nil {
 			return err
 		}
 	}
-	inline, err := o.inlineAttachment(ctx, name, node)
+	inline, err := m.inlineAttachment(ctx, name, node)
 	if err != nil {
 		return err
 	}
-	if err := o.held(); err != nil {
+	if err := m.held(); err != nil {
 		return err
 	}
-	if _, err := o.c.Create(ctx, objects.VolumeAttachments().Resource, inline); err != nil && objects.OutcomeOf(err) != objects.Exists {
+	if _, err := m.c.Create(ctx, objects.VolumeAttachments().Resource, inline); err != nil && objects.OutcomeOf(err) != objects.Exists {
 		return err
 	}
-	return o.wait(ctx, waitFor{
+	return m.wait(ctx, waitFor{
 		what: "the external-attacher", resource: objects.VolumeAttachments().Resource, name: name,
 		look: func(ctx context.Context) (string, error) { // a watch may begin with the one that is gone
-			va, err := objects.VolumeAttachments().Get(ctx, o.c, "", name)
+			va, err := objects.VolumeAttachments().Get(ctx, m.c, "", name)
 			switch {
 			case err != nil:
 				return "", err
 			case va != nil && (va.DeletionTimestamp != nil || volumeName(va) != ""):
-				return "", terminal("PersistentVolume %s is not taken back: VolumeAttachment %s to node %s is being deleted, or was created again by the control plane; resume", o.rec.Volume, name, node)
+				return "", terminal("PersistentVolume %s is not taken back: VolumeAttachment %s to node %s is being deleted, or was created again by the control plane; resume", m.rec.Volume, name, node)
 			case va != nil && va.Status.Attached:
 				return "", nil
 			}
@@ -101,19 +101,19 @@ func (o *one) reattachTo(ctx context.Context, node string) error {
 
 // removeAttachment takes one away without having its volume detached: it goes as
 // it is without its finalizer, or not at all.
-func (o *one) removeAttachment(ctx context.Context, va *storagev1.VolumeAttachment) error {
+func (m *migration) removeAttachment(ctx context.Context, va *storagev1.VolumeAttachment) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": va.UID, "finalizers": nil}})
 	if err != nil {
 		return err
 	}
-	if err := o.held(); err != nil {
+	if err := m.held(); err != nil {
 		return err
 	}
-	bare, err := o.c.Patch(ctx, objects.VolumeAttachments().Resource, "", va.Name, types.MergePatchType, patch)
+	bare, err := m.c.Patch(ctx, objects.VolumeAttachments().Resource, "", va.Name, types.MergePatchType, patch)
 	if err != nil {
 		return err
 	}
-	err = o.c.Delete(ctx, objects.VolumeAttachments().Resource, "", va.Name, metav1.Preconditions{UID: &va.UID, ResourceVersion: new(bare.GetResourceVersion())})
+	err = m.c.Delete(ctx, objects.VolumeAttachments().Resource, "", va.Name, metav1.Preconditions{UID: &va.UID, ResourceVersion: new(bare.GetResourceVersion())})
 	if objects.OutcomeOf(err) == objects.Gone {
 		return nil
 	}
@@ -121,8 +121,8 @@ func (o *one) removeAttachment(ctx context.Context, va *storagev1.VolumeAttachme
 }
 
 // inlineAttachment attaches what the PersistentVolume says, without naming it.
-func (o *one) inlineAttachment(ctx context.Context, name, node string) (*unstructured.Unstructured, error) {
-	pv, err := o.from(ctx)
+func (m *migration) inlineAttachment(ctx context.Context, name, node string) (*unstructured.Unstructured, error) {
+	pv, err := m.from(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -134,6 +134,6 @@ func (o *one) inlineAttachment(ctx context.Context, name, node string) (*unstruc
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": map[string]any{"name": name},
-		"spec": map[string]any{"attacher": o.rec.CSIDriver, "nodeName": node, "source": map[string]any{"inlineVolumeSpec": inline}},
+		"spec": map[string]any{"attacher": m.rec.CSIDriver, "nodeName": node, "source": map[string]any{"inlineVolumeSpec": inline}},
 	}}, nil
 }

@@ -16,13 +16,13 @@ import (
 func (r *Runner) Rollback(ctx context.Context, records []*journal.Record) ([]Result, error) {
 	jobs := make([]job, 0, len(records))
 	for _, rec := range records {
-		jobs = append(jobs, job{record: rec, begin: func(ctx context.Context) (*one, error) { return r.back(ctx, rec) }})
+		jobs = append(jobs, job{record: rec, begin: func(ctx context.Context) (*migration, error) { return r.back(ctx, rec) }})
 	}
 	return r.each(ctx, jobs)
 }
 
 // back turns a record round, from wherever the volume really is.
-func (r *Runner) back(ctx context.Context, rec *journal.Record) (*one, error) {
+func (r *Runner) back(ctx context.Context, rec *journal.Record) (*migration, error) {
 	if rec.Direction == journal.ToFlexVolume {
 		if slices.Contains([]journal.Stage{journal.BackedUp, journal.Retained, journal.Accepted}, rec.Stage) { // it may have been begun otherwise
 			rec.Mode = r.backMode()
@@ -33,8 +33,8 @@ func (r *Runner) back(ctx context.Context, rec *journal.Record) (*one, error) {
 		return nil, err
 	}
 	r.decide(rec)
-	o := r.one(rec)
-	return o, o.insist(ctx, o.turnRound)
+	m := newMigration(r, rec)
+	return m, m.insist(ctx, m.turnRound)
 }
 
 // backMode is how volumes are taken back: no pod is restarted for that.
@@ -48,78 +48,78 @@ func (r *Runner) backMode() journal.Mode {
 // turnRound looks how far the volume has come, and makes of that the beginning
 // of the way back. It may be made again: as long as that is not written down the record is as
 // it was.
-func (o *one) turnRound(ctx context.Context) error {
-	was := *o.rec
-	err := o.beginBack(ctx)
+func (m *migration) turnRound(ctx context.Context) error {
+	was := *m.rec
+	err := m.beginBack(ctx)
 	if err != nil {
-		*o.rec = was
+		*m.rec = was
 	}
 	return err
 }
 
-func (o *one) beginBack(ctx context.Context) error {
-	is, pv, err := o.look(ctx)
+func (m *migration) beginBack(ctx context.Context) error {
+	state, pv, err := m.observe(ctx)
 	if err != nil {
 		return err
 	}
-	rec := o.rec
-	if is == foreign && string(pv.UID) == rec.CreatedUID && !pv.deleting() { // a webhook has made something else of it
-		is = created
+	rec := m.rec
+	if state == unmanaged && string(pv.UID) == rec.CreatedUID && !pv.deleting() { // a webhook has made something else of it
+		state = newPresent
 	}
-	switch is {
-	case before: // nothing but Retain was done
-		if err := o.touch(ctx); err != nil {
+	switch state {
+	case oldPresent: // nothing but Retain was done
+		if err := m.touch(ctx); err != nil {
 			return err
 		}
-		o.turnTo(rolledBack)
+		m.turnTo(rolledBack)
 		rec.CreatedUID = string(pv.UID)
-		return o.reach(ctx, journal.TakenOver)
-	case deleting, gone: // it is created again
-		if is == gone {
-			if err := o.sameCluster(ctx); err != nil {
+		return m.reach(ctx, journal.TakenOver)
+	case oldDeleting, absent: // it is created again
+		if state == absent {
+			if err := m.sameCluster(ctx); err != nil {
 				return err
 			}
 		}
-		o.turnTo(rolledBack)
-		return o.reach(ctx, journal.Deleting)
-	case other: // another client has created it again
-		o.turnTo(rolledBack)
+		m.turnTo(rolledBack)
+		return m.reach(ctx, journal.Deleting)
+	case reverted: // another client has created it again
+		m.turnTo(rolledBack)
 		rec.CreatedUID = string(pv.UID)
-		return o.reach(ctx, journal.Created)
-	case created: // the same once more, with the two exchanged
+		return m.reach(ctx, journal.Created)
+	case newPresent: // the same once more, with the two exchanged
 		if rec.CSI, err = asItIs(pv); err != nil {
 			return err
 		}
-		o.turnTo("")
+		m.turnTo("")
 		if rec.Before = ""; rec.Stage != journal.Finished {
 			rec.Before = rec.Stage
 		}
-		rec.Times, rec.FromUID, rec.Mode = nil, string(pv.UID), o.r.backMode()
+		rec.Times, rec.FromUID, rec.Mode = nil, string(pv.UID), m.r.backMode()
 		if rec.To, err = withCapacity(rec.To, pv); err != nil {
 			return err
 		}
-		return o.reach(ctx, journal.BackedUp)
+		return m.reach(ctx, journal.BackedUp)
 	}
-	return o.notOurs(is, pv)
+	return m.notOurs(state, pv)
 }
 
 // touch changes the resourceVersion of the volume, if it was about to be deleted:
 // a DELETE that was not answered may still come, and must not fit.
-func (o *one) touch(ctx context.Context) error {
-	if o.rec.FromResourceVersion == "" {
+func (m *migration) touch(ctx context.Context) error {
+	if m.rec.FromResourceVersion == "" {
 		return nil
 	}
-	for _, value := range []any{o.r.Now().UTC().Format(time.RFC3339Nano), nil} {
+	for _, value := range []any{m.r.Now().UTC().Format(time.RFC3339Nano), nil} {
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"uid": o.rec.FromUID, "annotations": map[string]any{MigratedLabel: value},
+			"uid": m.rec.FromUID, "annotations": map[string]any{MigratedLabel: value},
 		}})
 		if err != nil {
 			return err
 		}
-		if err := o.held(); err != nil {
+		if err := m.held(); err != nil {
 			return err
 		}
-		if _, err := o.c.Patch(ctx, objects.PersistentVolumes().Resource, "", o.rec.Volume, types.MergePatchType, patch); err != nil {
+		if _, err := m.c.Patch(ctx, objects.PersistentVolumes().Resource, "", m.rec.Volume, types.MergePatchType, patch); err != nil {
 			return err
 		}
 	}
@@ -131,15 +131,34 @@ func (o *one) touch(ctx context.Context) error {
 const rolledBack = "a rollback was asked for"
 
 // turnTo has the record go in the other direction.
-func (o *one) turnTo(why string) {
-	o.turn()
-	o.rec.PutBack = why
+func (m *migration) turnTo(why string) {
+	m.turn()
+	m.rec.PutBack = why
+}
+
+// restored is the FlexVolume as it is put back: what it was, but that it keeps
+// what is stored until the claim is bound to it (finalPolicy).
+func restored(rec *journal.Record) json.RawMessage {
+	old, err := parse(rec.Flex)
+	if err != nil {
+		return nil
+	}
+	object := stripped(old.Object)
+	if applied, ok := old.GetAnnotations()[lastApplied]; ok {
+		sub(object, "metadata", "annotations")[lastApplied] = applied
+	}
+	setRetain(object)
+	text, err := encode(object)
+	if err != nil {
+		return nil
+	}
+	return text
 }
 
 // asItIs is a volume as it would be created again.
 func asItIs(pv *volume) (json.RawMessage, error) {
 	object := stripped(pv.object)
-	retained(object)
+	setRetain(object)
 	return encode(object)
 }
 
@@ -156,19 +175,19 @@ func withCapacity(to json.RawMessage, pv *volume) (json.RawMessage, error) {
 }
 
 // sameCluster: a record of another cluster would create its volume in this one.
-func (o *one) sameCluster(ctx context.Context) error {
-	claim, err := o.claim(ctx)
+func (m *migration) sameCluster(ctx context.Context) error {
+	claim, err := m.claim(ctx)
 	if err != nil {
 		return err
 	}
-	if len(o.rec.ClaimObject) == 0 {
-		if o.inWindow() {
+	if len(m.rec.ClaimObject) == 0 {
+		if m.inWindow() {
 			return nil
 		}
-		return terminal("PersistentVolume %s is gone, and had no claim: it is not created again; the journal has it", o.rec.Volume)
+		return terminal("PersistentVolume %s is gone, and had no claim: it is not created again; the journal has it", m.rec.Volume)
 	}
-	if claim == nil || string(claim.UID) != o.rec.ClaimUID {
-		return terminal("neither PersistentVolume %s nor its claim %s (uid %s) is in this cluster: is it the right one? The journal has both", o.rec.Volume, o.rec.Claim, o.rec.ClaimUID)
+	if claim == nil || string(claim.UID) != m.rec.ClaimUID {
+		return terminal("neither PersistentVolume %s nor its claim %s (uid %s) is in this cluster: is it the right one? The journal has both", m.rec.Volume, m.rec.Claim, m.rec.ClaimUID)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ type Lease interface {
 // who starts again looks at the cluster and the journal, and goes on or back.
 type Runner struct {
 	Client *objects.Client
-	// Planner judges a volume once more right before it is replaced.
+	// Planner repeats the preflight checks of a volume right before it is replaced.
 	Planner *Planner
 	Journal *journal.Journal
 	Lease   Lease

@@ -26,11 +26,11 @@ type stage struct {
 	plan func(v *Volume, r *rendered) (does, request string)
 	// do takes a volume from the stage before to this one, or further, and may be made again.
 	// back is for the way back, where that is done otherwise.
-	do, back func(*one, context.Context) error
+	do, back func(*migration, context.Context) error
 	// holds looks whether the stage is reached, and waits for that where it takes time. Until
 	// then the stage is not written down. Where a stage has none, do writes it down itself: the
 	// journal has to have it before the next request.
-	holds func(*one, context.Context) error
+	holds func(*migration, context.Context) error
 	// looked: the swap may have begun, so resume looks how far it is, and accepts it again.
 	looked bool
 	// window: there is no PersistentVolume, or it is about to be deleted.
@@ -45,34 +45,36 @@ func stages() []stage {
 	offline := func(c course) bool { return c.mode == journal.Offline }
 	rolling := func(c course) bool { return c.mode == journal.Rolling }
 	return []stage{
-		{name: journal.BackedUp, looked: true, do: (*one).backUp, plan: func(*Volume, *rendered) (string, string) {
+		{name: journal.BackedUp, looked: true, do: (*migration).backUp, plan: func(*Volume, *rendered) (string, string) {
 			return "write the PersistentVolume, its claim, its VolumeAttachments and its pods' owners to the journal, and the replacement", "create configmaps/flex2csi-migration-… in flex2csi"
 		}},
-		{name: journal.Retained, looked: true, do: (*one).retain, holds: (*one).retained, plan: planRetain},
-		{name: journal.Stopped, applies: offline, looked: true, holds: (*one).empty, plan: func(*Volume, *rendered) (string, string) {
+		{name: journal.Retained, looked: true, do: (*migration).retain, holds: (*migration).retained, plan: planRetain},
+		{name: journal.Stopped, applies: offline, looked: true, holds: (*migration).empty, plan: func(*Volume, *rendered) (string, string) {
 			return "wait until no pod uses the claim and no node has the volume: a person stops them", ""
 		}},
-		{name: journal.Accepted, looked: true, do: (*one).accept, back: (*one).acceptFlex, holds: (*one).replaceable, plan: func(v *Volume, _ *rendered) (string, string) {
+		{name: journal.Accepted, looked: true, do: (*migration).accept, back: (*migration).acceptFlex, holds: (*migration).replaceable, plan: func(v *Volume, _ *rendered) (string, string) {
 			return "look at all of this once more, and have the API server accept the replacement as a dry run", "create " + pvPath(v) + " (dry run)"
 		}},
-		{name: journal.Deleting, looked: true, window: true, do: (*one).replace, plan: func(v *Volume, _ *rendered) (string, string) {
+		// From here to Created one loop does all (replace); each of these stages is written by it,
+		// not by take.
+		{name: journal.Deleting, looked: true, window: true, do: (*migration).replace, plan: func(v *Volume, _ *rendered) (string, string) {
 			return "delete the PersistentVolume, which stays until its finalizers are gone", "delete " + pvPath(v) + " (uid " + v.Original.UID + ", and its resourceVersion)"
 		}},
-		{name: journal.Deleted, looked: true, window: true, do: (*one).replace, plan: func(v *Volume, r *rendered) (string, string) {
+		{name: journal.Deleted, looked: true, window: true, do: (*migration).replace, plan: func(v *Volume, r *rendered) (string, string) {
 			return "take away " + list(r.removed) + "; from here the claim is Lost", "patch " + pvPath(v) + " (uid, resourceVersion, metadata.finalizers)"
 		}},
-		{name: journal.Stopped, applies: rolling, looked: true, window: true, do: (*one).replace, plan: func(v *Volume, _ *rendered) (string, string) {
+		{name: journal.Stopped, applies: rolling, looked: true, window: true, do: (*migration).replace, plan: func(v *Volume, _ *rendered) (string, string) {
 			return "evict the pod (its successor waits for the claim), and wait until its node has let go of the volume", "create pods/eviction " + first(v.Pods).Name
 		}},
-		{name: journal.Created, do: (*one).replace, plan: func(v *Volume, _ *rendered) (string, string) {
+		{name: journal.Created, do: (*migration).replace, plan: func(v *Volume, _ *rendered) (string, string) {
 			return "create the replacement of the same name", "create " + pvPath(v)
 		}},
-		{name: journal.Bound, holds: (*one).bound, plan: planBind},
-		{name: journal.Attached, applies: course.adopts, holds: (*one).attached, plan: func(*Volume, *rendered) (string, string) {
+		{name: journal.Bound, holds: (*migration).bound, plan: planBind},
+		{name: journal.Attached, applies: course.adopts, holds: (*migration).attached, plan: func(*Volume, *rendered) (string, string) {
 			return "wait until the control plane has adopted the VolumeAttachments", ""
 		}},
-		{name: journal.TakenOver, applies: course.waitsForPods, holds: (*one).takenOver, plan: planTakenOver},
-		{name: journal.Finished, do: (*one).finish, plan: planFinish},
+		{name: journal.TakenOver, applies: course.waitsForPods, holds: (*migration).takenOver, plan: planTakenOver},
+		{name: journal.Finished, do: (*migration).finish, plan: planFinish},
 	}
 }
 

@@ -219,7 +219,7 @@ func (v *VolumeStatus) advise() {
 	case Halted:
 		v.Next = goOn
 	case Contradictory:
-		v.trouble(fmt.Sprintf("it was finished as %s, and is %s now: another client has replaced it", is(v.Direction), v.Now))
+		v.trouble(fmt.Sprintf("it was finished as %s, and is %s now: another client has replaced it", volumeType(v.Direction), v.Now))
 		v.Next = "find out who: kubectl get pv " + shell.Quote(v.Name) + " -o yaml --show-managed-fields; then migrate it once more, or leave it"
 	case Migrated:
 		if len(v.OldMounts) > 0 {
@@ -235,7 +235,7 @@ func (v *VolumeStatus) trouble(what string) {
 	v.Trouble = what
 }
 
-func is(d journal.Direction) string {
+func volumeType(d journal.Direction) string {
 	if d == journal.ToFlexVolume {
 		return "FlexVolume"
 	}

@@ -54,7 +54,7 @@ func (t *Situation) volumes(b *strings.Builder, wide bool) error {
 	for _, v := range t.Volumes {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d", v.Name, dash(v.Claim), v.Now, v.State, dash(string(v.Stage)), t.age(v.Since), len(v.OldMounts))
 		if wide {
-			fmt.Fprintf(w, "\t%s\t%s\t%s\t%s\t%s\t%s\t%d", is(v.Direction), dash(string(v.Mode)), dash(v.FlexDriver), dash(v.CSIDriver), dash(v.Handle), dash(v.By), v.Requests)
+			fmt.Fprintf(w, "\t%s\t%s\t%s\t%s\t%s\t%s\t%d", volumeType(v.Direction), dash(string(v.Mode)), dash(v.FlexDriver), dash(v.CSIDriver), dash(v.Handle), dash(v.By), v.Requests)
 		}
 		fmt.Fprintln(w)
 	}

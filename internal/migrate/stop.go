@@ -26,12 +26,12 @@ import (
 const evictFor = 2 * time.Minute
 
 // users are the pods that use the claim and are not over.
-func (o *one) users(ctx context.Context) (all []*corev1.Pod, err error) {
-	namespace, claim, ok := strings.Cut(o.rec.Claim, "/")
+func (m *migration) users(ctx context.Context) (all []*corev1.Pod, err error) {
+	namespace, claim, ok := strings.Cut(m.rec.Claim, "/")
 	if !ok {
 		return nil, nil
 	}
-	found, err := objects.Pods().List(ctx, o.c, namespace, metav1.ListOptions{})
+	found, err := objects.Pods().List(ctx, m.c, namespace, metav1.ListOptions{})
 	for _, pod := range found {
 		if kubeobject.PodUsesClaim(pod, namespace, claim) && !kubeobject.PodFinished(pod) {
 			all = append(all, pod)
@@ -41,11 +41,11 @@ func (o *one) users(ctx context.Context) (all []*corev1.Pod, err error) {
 }
 
 // empty waits until no pod uses the claim: a person stops them.
-func (o *one) empty(ctx context.Context) error {
-	err := o.wait(ctx, waitFor{
-		what: "the pods of claim " + o.rec.Claim,
+func (m *migration) empty(ctx context.Context) error {
+	err := m.wait(ctx, waitFor{
+		what: "the pods of claim " + m.rec.Claim,
 		look: func(ctx context.Context) (string, error) {
-			all, err := o.users(ctx)
+			all, err := m.users(ctx)
 			if err != nil || len(all) == 0 {
 				return "", err
 			}
@@ -55,7 +55,7 @@ func (o *one) empty(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return o.letGo(ctx)
+	return m.letGo(ctx)
 }
 
 func names(pods []*corev1.Pod) string {
@@ -67,14 +67,14 @@ func names(pods []*corev1.Pod) string {
 }
 
 // letGo waits until no node has the volume any more.
-func (o *one) letGo(ctx context.Context) error {
-	return o.wait(ctx, waitFor{what: "PersistentVolume " + o.rec.Volume, look: o.holders, whole: o.inWindow()})
+func (m *migration) letGo(ctx context.Context) error {
+	return m.wait(ctx, waitFor{what: "PersistentVolume " + m.rec.Volume, look: m.holders, whole: m.inWindow()})
 }
 
 // holders says who still has the volume: the bridge of a node, a
 // VolumeAttachment, a kubelet, a vendor's driver in kube-controller-manager.
-func (o *one) holders(ctx context.Context) (string, error) {
-	w := newWorld(o.c)
+func (m *migration) holders(ctx context.Context) (string, error) {
+	w := newWorld(m.c)
 	documents, err := w.documents(ctx)
 	if err != nil {
 		return "", err
@@ -84,20 +84,20 @@ func (o *one) holders(ctx context.Context) (string, error) {
 		switch {
 		case err != nil:
 			return "what the bridge of node " + document.Name + " has cannot be read: " + err.Error(), nil //nolint:nilerr // it may be otherwise in a moment
-		case d.Find(o.rec.CSIDriver, o.rec.VolumeHandle) != nil:
+		case d.Find(m.rec.CSIDriver, m.rec.VolumeHandle) != nil:
 			return "the bridge of node " + d.Node + " still has it", nil
 		case d.Incomplete:
 			return "the bridge of node " + d.Node + " has too many volumes to say whether it has this one", nil
 		}
 	}
-	attached, err := o.attachments(ctx, w)
+	attached, err := m.attachments(ctx, w)
 	if err != nil {
 		return "", err
 	}
 	for _, va := range attached {
 		return "it is still attached to node " + va.Spec.NodeName + " (VolumeAttachment " + va.Name + ")", nil
 	}
-	for _, p := range o.rec.Pods {
+	for _, p := range m.rec.Pods {
 		if p.Node == "" {
 			continue
 		}
@@ -105,34 +105,34 @@ func (o *one) holders(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if node != nil && o.inUse(node) {
+		if node != nil && m.inUse(node) {
 			return "the kubelet of node " + p.Node + " still has it (volumesInUse)", nil
 		}
 	}
-	return o.vendorHolds(ctx, w)
+	return m.vendorHolds(ctx, w)
 }
 
 // inUse reports whether a kubelet says that it uses the volume, as a FlexVolume or a CSI one.
-func (o *one) inUse(node *corev1.Node) bool {
-	return kubeobject.VolumeInUse(node, kubeobject.CSIVolumeName(o.rec.CSIDriver, o.rec.VolumeHandle)) || kubeobject.VolumeInUse(node, o.flexVolume().unique())
+func (m *migration) inUse(node *corev1.Node) bool {
+	return kubeobject.VolumeInUse(node, kubeobject.CSIVolumeName(m.rec.CSIDriver, m.rec.VolumeHandle)) || kubeobject.VolumeInUse(node, m.flexVolume().unique())
 }
 
 // mayEvict asks whether the pod may be evicted, before anything is deleted.
-func (o *one) mayEvict(ctx context.Context) error {
-	return o.wait(ctx, waitFor{
+func (m *migration) mayEvict(ctx context.Context) error {
+	return m.wait(ctx, waitFor{
 		what: "a PodDisruptionBudget",
-		look: func(ctx context.Context) (string, error) { return o.evict(ctx, true) },
+		look: func(ctx context.Context) (string, error) { return m.evict(ctx, true) },
 	})
 }
 
 // evict evicts the pods of the beginning; missing says what does not let it.
-func (o *one) evict(ctx context.Context, dryRun bool) (missing string, err error) {
-	for _, p := range o.rec.Pods {
+func (m *migration) evict(ctx context.Context, dryRun bool) (missing string, err error) {
+	for _, p := range m.rec.Pods {
 		namespace, name, _ := strings.Cut(p.Name, "/")
-		if err := o.held(); err != nil {
+		if err := m.held(); err != nil {
 			return "", err
 		}
-		err := o.c.Evict(ctx, namespace, name, types.UID(p.UID), dryRun)
+		err := m.c.Evict(ctx, namespace, name, types.UID(p.UID), dryRun)
 		if objects.IsBudget(err) {
 			return "it does not allow to evict pod " + p.Name, nil
 		}
@@ -153,19 +153,19 @@ func (o *one) evict(ctx context.Context, dryRun bool) (missing string, err error
 // (pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go,
 // getPVCExtractPV, Kubernetes v1.37.1). So no pod can come while this checks
 // whether one has come before; an error has the old volume put back.
-func (o *one) makeWay(ctx context.Context) error {
-	if o.rec.Mode == journal.Rolling && o.rec.Stage != journal.Stopped {
-		if err := o.stop(ctx); err != nil {
+func (m *migration) makeWay(ctx context.Context) error {
+	if m.rec.Mode == journal.Rolling && m.rec.Stage != journal.Stopped {
+		if err := m.stop(ctx); err != nil {
 			return err
 		}
 	}
-	all, err := o.users(ctx)
+	all, err := m.users(ctx)
 	if err != nil {
 		return err
 	}
 	var lookedAt []string // nodes with pods that may have it
-	if o.handsOver() {
-		lookedAt = o.nodesOfPods()
+	if m.handsOver() {
+		lookedAt = m.nodesOfPods()
 	}
 	all = slices.DeleteFunc(all, func(p *corev1.Pod) bool {
 		return p.Spec.NodeName == "" || slices.Contains(lookedAt, p.Spec.NodeName)
@@ -173,28 +173,28 @@ func (o *one) makeWay(ctx context.Context) error {
 	if len(all) > 0 {
 		return terminal("%s has come meanwhile, on node %s", names(all[:1]), all[0].Spec.NodeName)
 	}
-	return o.acceptedByOthers(ctx)
+	return m.acceptedByOthers(ctx)
 }
 
 // stop evicts the pod, with a successor that waits for the claim, and waits until its
 // node has let go of the volume.
-func (o *one) stop(ctx context.Context) error {
-	if err := o.reach(ctx, journal.Deleted); err != nil {
+func (m *migration) stop(ctx context.Context) error {
+	if err := m.reach(ctx, journal.Deleted); err != nil {
 		return err
 	}
-	err := o.wait(ctx, waitFor{
-		what: "a PodDisruptionBudget", atMost: min(evictFor, o.r.timeout()), whole: true,
-		look: func(ctx context.Context) (string, error) { return o.evict(ctx, false) },
+	err := m.wait(ctx, waitFor{
+		what: "a PodDisruptionBudget", atMost: min(evictFor, m.r.timeout()), whole: true,
+		look: func(ctx context.Context) (string, error) { return m.evict(ctx, false) },
 	})
 	if err != nil {
 		return err
 	}
-	for _, p := range o.rec.Pods {
+	for _, p := range m.rec.Pods {
 		namespace, name, _ := strings.Cut(p.Name, "/")
-		err := o.wait(ctx, waitFor{
+		err := m.wait(ctx, waitFor{
 			what: "pod " + p.Name, resource: objects.Pods().Resource, namespace: namespace, name: name, whole: true,
 			look: func(ctx context.Context) (string, error) {
-				pod, err := objects.Pods().Get(ctx, o.c, namespace, name)
+				pod, err := objects.Pods().Get(ctx, m.c, namespace, name)
 				if err != nil || pod == nil || string(pod.UID) != p.UID {
 					return "", err
 				}
@@ -205,26 +205,26 @@ func (o *one) stop(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := o.letGo(ctx); err != nil {
+	if err := m.letGo(ctx); err != nil {
 		return err
 	}
-	return o.reach(ctx, journal.Stopped)
+	return m.reach(ctx, journal.Stopped)
 }
 
 // successor waits until a pod has come in the place of the one that was stopped,
 // and is Ready. None comes if what makes them is gone or scaled to zero.
-func (o *one) successor(ctx context.Context) error {
+func (m *migration) successor(ctx context.Context) error {
 	var none bool
-	err := o.wait(ctx, waitFor{
-		what: "the pod that comes after " + o.rec.Pods[0].Name,
+	err := m.wait(ctx, waitFor{
+		what: "the pod that comes after " + m.rec.Pods[0].Name,
 		look: func(ctx context.Context) (string, error) {
-			all, err := o.users(ctx)
+			all, err := m.users(ctx)
 			if err != nil {
 				return "", err
 			}
 			none = len(all) == 0
 			for _, pod := range all {
-				if string(pod.UID) == o.rec.Pods[0].UID || !podReady(pod) {
+				if string(pod.UID) == m.rec.Pods[0].UID || !podReady(pod) {
 					return "pod " + full(pod) + " is not Ready yet", nil
 				}
 			}
@@ -238,7 +238,7 @@ func (o *one) successor(ctx context.Context) error {
 		if !none || !errors.Is(err, errTimeout) {
 			return err
 		}
-		if wanted, lookErr := o.wantsPods(ctx); wanted || lookErr != nil {
+		if wanted, lookErr := m.wantsPods(ctx); wanted || lookErr != nil {
 			return errors.Join(err, lookErr)
 		}
 	}
@@ -246,10 +246,10 @@ func (o *one) successor(ctx context.Context) error {
 }
 
 // wantsPods reports whether what has made the pod of the beginning makes any.
-func (o *one) wantsPods(ctx context.Context) (bool, error) {
-	namespace, _, _ := strings.Cut(o.rec.Claim, "/")
-	kind, name, _ := strings.Cut(o.rec.Pods[0].Owner, "/")
-	owner, err := o.c.Get(ctx, owners()[kind], namespace, name)
+func (m *migration) wantsPods(ctx context.Context) (bool, error) {
+	namespace, _, _ := strings.Cut(m.rec.Claim, "/")
+	kind, name, _ := strings.Cut(m.rec.Pods[0].Owner, "/")
+	owner, err := m.c.Get(ctx, owners()[kind], namespace, name)
 	if owner == nil || err != nil {
 		return false, err
 	}

@@ -123,9 +123,9 @@ func differs(field, is, want string) error {
 // asOriginal is an error unless the FlexVolume of the journal is the one that the
 // CSI volume says it was, and the CSI volume is the one of the journal. The journal
 // can be written by more people than PersistentVolumes.
-func (o *one) asOriginal(pv *volume) error {
-	if driver, handle := pv.csi(); driver != o.rec.CSIDriver || handle != o.rec.VolumeHandle {
-		return untrusted(o.rec, fmt.Errorf("the PersistentVolume is %s/%s, not %s/%s", driver, handle, o.rec.CSIDriver, o.rec.VolumeHandle))
+func (m *migration) asOriginal(pv *volume) error {
+	if driver, handle := pv.csi(); driver != m.rec.CSIDriver || handle != m.rec.VolumeHandle {
+		return untrusted(m.rec, fmt.Errorf("the PersistentVolume is %s/%s, not %s/%s", driver, handle, m.rec.CSIDriver, m.rec.VolumeHandle))
 	}
 	annotation, ok := pv.Annotations[OriginalAnnotation]
 	if !ok {
@@ -133,16 +133,16 @@ func (o *one) asOriginal(pv *volume) error {
 	}
 	original, err := parse([]byte(annotation))
 	if err != nil {
-		return fmt.Errorf("read annotation %s of PersistentVolume %s: %w", OriginalAnnotation, o.rec.Volume, err)
+		return fmt.Errorf("read annotation %s of PersistentVolume %s: %w", OriginalAnnotation, m.rec.Volume, err)
 	}
-	to, err := parse(o.rec.To)
+	to, err := parse(m.rec.To)
 	if err != nil {
 		return err
 	}
 	const source = "spec.flexVolume"
 	was, is := sub(original.Object, "spec", "flexVolume"), sub(to.Object, "spec", "flexVolume")
 	if changed := append(differences(was, is, source), additions(was, is, source)...); len(changed) > 0 {
-		return untrusted(o.rec, fmt.Errorf("by its annotation %s the PersistentVolume was another FlexVolume: %s", OriginalAnnotation, strings.Join(changed, "; ")))
+		return untrusted(m.rec, fmt.Errorf("by its annotation %s the PersistentVolume was another FlexVolume: %s", OriginalAnnotation, strings.Join(changed, "; ")))
 	}
 	return nil
 }

@@ -36,8 +36,8 @@ const (
 var errTimeout = errors.New("timed out")
 
 // wait waits until look says that nothing is missing any more.
-func (o *one) wait(ctx context.Context, w waitFor) error {
-	most := o.r.timeout()
+func (m *migration) wait(ctx context.Context, w waitFor) error {
+	most := m.r.timeout()
 	if w.atMost > 0 {
 		most = w.atMost
 	}
@@ -47,7 +47,7 @@ func (o *one) wait(ctx context.Context, w waitFor) error {
 	var events <-chan watch.Event
 	for {
 		if events == nil && w.name != "" {
-			events, _ = o.c.Watch(ctx, w.resource, w.namespace, w.name) // without it, it is asked
+			events, _ = m.c.Watch(ctx, w.resource, w.namespace, w.name) // without it, it is asked
 		}
 		now, err := w.look(ctx)
 		switch {
@@ -62,16 +62,16 @@ func (o *one) wait(ctx context.Context, w waitFor) error {
 		}
 		if missing != said && ctx.Err() == nil {
 			said = missing
-			o.tell(Waiting, o.rec.Stage, w.what+": "+missing)
+			m.tell(Waiting, m.rec.Stage, w.what+": "+missing)
 		}
-		if err := o.pause(ctx, w, &events); err != nil {
-			return o.timedOut(ctx, w, missing, most, err)
+		if err := m.pause(ctx, w, &events); err != nil {
+			return m.timedOut(ctx, w, missing, most, err)
 		}
 	}
 }
 
 // pause lasts until the object has changed, or it is time to look.
-func (o *one) pause(ctx context.Context, w waitFor, events *<-chan watch.Event) error {
+func (m *migration) pause(ctx context.Context, w waitFor, events *<-chan watch.Event) error {
 	every := lookUnwatched
 	if *events != nil {
 		every = lookWatched
@@ -82,7 +82,7 @@ func (o *one) pause(ctx context.Context, w waitFor, events *<-chan watch.Event) 
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-o.r.enoughOutside(w.whole):
+	case <-m.r.enoughOutside(w.whole):
 		return errEnough
 	case <-time.After(every):
 	case _, ok := <-*events:
@@ -94,7 +94,7 @@ func (o *one) pause(ctx context.Context, w waitFor, events *<-chan watch.Event) 
 	return nil
 }
 
-func (o *one) timedOut(ctx context.Context, w waitFor, missing string, most time.Duration, err error) error {
+func (m *migration) timedOut(ctx context.Context, w waitFor, missing string, most time.Duration, err error) error {
 	if !errors.Is(context.Cause(ctx), errTimeout) || errors.Is(err, errEnough) {
 		return err
 	}

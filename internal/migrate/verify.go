@@ -18,60 +18,60 @@ import (
 )
 
 // bound waits until the claim is bound to the new volume.
-func (o *one) bound(ctx context.Context) error {
-	if len(o.rec.ClaimObject) == 0 { // it had none, or one that was gone
+func (m *migration) bound(ctx context.Context) error {
+	if len(m.rec.ClaimObject) == 0 { // it had none, or one that was gone
 		return nil
 	}
-	namespace, name, _ := strings.Cut(o.rec.Claim, "/")
+	namespace, name, _ := strings.Cut(m.rec.Claim, "/")
 	nudged, times := time.Time{}, 0
-	return o.wait(ctx, waitFor{
-		what: "claim " + o.rec.Claim, resource: objects.Claims().Resource, namespace: namespace, name: name, every: lookUnwatched,
+	return m.wait(ctx, waitFor{
+		what: "claim " + m.rec.Claim, resource: objects.Claims().Resource, namespace: namespace, name: name, every: lookUnwatched,
 		look: func(ctx context.Context) (string, error) {
 			// The volume controller hears of the claim and of the volume by two
 			// watches: so it may look at the claim too early.
-			if times < 5 && o.r.Now().Sub(nudged) > time.Duration(times)*lookUnwatched {
-				nudged, times = o.r.Now(), times+1
-				o.nudge(ctx)
+			if times < 5 && m.r.Now().Sub(nudged) > time.Duration(times)*lookUnwatched {
+				nudged, times = m.r.Now(), times+1
+				m.nudge(ctx)
 			}
-			return o.unbound(ctx)
+			return m.unbound(ctx)
 		},
 	})
 }
 
 // unbound says what is missing until claim and volume are bound to each other.
-func (o *one) unbound(ctx context.Context) (string, error) {
-	claim, err := o.claim(ctx)
+func (m *migration) unbound(ctx context.Context) (string, error) {
+	claim, err := m.claim(ctx)
 	switch {
 	case err != nil:
 		return "", err
-	case claim == nil || string(claim.UID) != o.rec.ClaimUID:
-		return "", terminal("claim %s has been deleted meanwhile; PersistentVolume %s has policy Retain, and what is stored is kept", o.rec.Claim, o.rec.Volume)
+	case claim == nil || string(claim.UID) != m.rec.ClaimUID:
+		return "", terminal("claim %s has been deleted meanwhile; PersistentVolume %s has policy Retain, and what is stored is kept", m.rec.Claim, m.rec.Volume)
 	case claim.Status.Phase != corev1.ClaimBound:
 		return "it is " + orNone(string(claim.Status.Phase)), nil
 	}
-	pv, err := o.volume(ctx)
+	pv, err := m.volume(ctx)
 	switch {
 	case err != nil:
 		return "", err
-	case pv == nil || !o.matches(pv, o.rec.To):
-		return "", terminal("PersistentVolume %s is not the one any more that was created; see who does that, then resume or roll back", o.rec.Volume)
+	case pv == nil || !m.matches(pv, m.rec.To):
+		return "", terminal("PersistentVolume %s is not the one any more that was created; see who does that, then resume or roll back", m.rec.Volume)
 	case pv.Status.Phase != corev1.VolumeBound:
-		return "PersistentVolume " + o.rec.Volume + " is " + orNone(string(pv.Status.Phase)), nil
+		return "PersistentVolume " + m.rec.Volume + " is " + orNone(string(pv.Status.Phase)), nil
 	}
 	return "", nil
 }
 
 // settled waits until the claim is bound to what another client has created.
-func (o *one) settled(ctx context.Context) error {
-	if len(o.rec.ClaimObject) == 0 {
+func (m *migration) settled(ctx context.Context) error {
+	if len(m.rec.ClaimObject) == 0 {
 		return nil
 	}
-	o.nudge(ctx)
-	namespace, name, _ := strings.Cut(o.rec.Claim, "/")
-	return o.wait(ctx, waitFor{
-		what: "claim " + o.rec.Claim, resource: objects.Claims().Resource, namespace: namespace, name: name,
+	m.nudge(ctx)
+	namespace, name, _ := strings.Cut(m.rec.Claim, "/")
+	return m.wait(ctx, waitFor{
+		what: "claim " + m.rec.Claim, resource: objects.Claims().Resource, namespace: namespace, name: name,
 		look: func(ctx context.Context) (string, error) {
-			claim, err := o.claim(ctx)
+			claim, err := m.claim(ctx)
 			if err != nil || claim == nil || claim.Status.Phase == corev1.ClaimBound {
 				return "", err
 			}
@@ -84,44 +84,44 @@ func (o *one) settled(ctx context.Context) error {
 // claim when the claim changes and else every 15 s; that its volume is there is no
 // reason (pkg/controller/volume/persistentvolume/pv_controller.go, syncVolume,
 // Kubernetes v1.37.1). Without the nudge the claim is only Lost for longer.
-func (o *one) nudge(ctx context.Context) {
-	if err := o.annotateClaim(ctx, o.r.Now().UTC().Format(time.RFC3339Nano)); err != nil && ctx.Err() == nil {
-		o.tell(Waiting, o.rec.Stage, fmt.Sprintf("claim %s: %v; the volume controller looks at it within 15 s", o.rec.Claim, err))
+func (m *migration) nudge(ctx context.Context) {
+	if err := m.annotateClaim(ctx, m.r.Now().UTC().Format(time.RFC3339Nano)); err != nil && ctx.Err() == nil {
+		m.tell(Waiting, m.rec.Stage, fmt.Sprintf("claim %s: %v; the volume controller looks at it within 15 s", m.rec.Claim, err))
 	}
 }
 
 // annotateClaim sets the annotation, or takes it away: nil.
-func (o *one) annotateClaim(ctx context.Context, value any) error {
-	namespace, name, ok := strings.Cut(o.rec.Claim, "/")
+func (m *migration) annotateClaim(ctx context.Context, value any) error {
+	namespace, name, ok := strings.Cut(m.rec.Claim, "/")
 	if !ok {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": o.rec.ClaimUID, "annotations": map[string]any{MigratedLabel: value},
+		"uid": m.rec.ClaimUID, "annotations": map[string]any{MigratedLabel: value},
 	}})
 	if err != nil {
 		return err
 	}
-	if err := o.held(); err != nil {
+	if err := m.held(); err != nil {
 		return err
 	}
-	_, err = o.c.Patch(ctx, objects.Claims().Resource, namespace, name, types.MergePatchType, patch)
+	_, err = m.c.Patch(ctx, objects.Claims().Resource, namespace, name, types.MergePatchType, patch)
 	return err
 }
 
 // attached waits until the control plane has the volume attached to each node on
 // which a pod has it: it adopts what is attached.
-func (o *one) attached(ctx context.Context) error {
-	unique := kubeobject.CSIVolumeName(o.rec.CSIDriver, o.rec.VolumeHandle)
-	for _, name := range o.nodesOfPods() {
-		err := o.wait(ctx, waitFor{
+func (m *migration) attached(ctx context.Context) error {
+	unique := kubeobject.CSIVolumeName(m.rec.CSIDriver, m.rec.VolumeHandle)
+	for _, name := range m.nodesOfPods() {
+		err := m.wait(ctx, waitFor{
 			what: "the control plane", resource: objects.Nodes().Resource, name: name,
 			look: func(ctx context.Context) (string, error) {
-				node, err := objects.Nodes().Get(ctx, o.c, "", name)
+				node, err := objects.Nodes().Get(ctx, m.c, "", name)
 				if err != nil || node == nil || kubeobject.VolumeAttached(node, unique) {
 					return "", err
 				}
-				if still, err := o.stillThere(ctx, name); err != nil || len(still) == 0 {
+				if still, err := m.stillThere(ctx, name); err != nil || len(still) == 0 {
 					return "", err
 				}
 				return "the volume is not attached to node " + name + " as a CSI volume yet", nil
@@ -135,13 +135,13 @@ func (o *one) attached(ctx context.Context) error {
 }
 
 // stillThere are the pods of the beginning that are on a node and have not ended.
-func (o *one) stillThere(ctx context.Context, node string) (all []journal.Pod, err error) {
-	for _, p := range o.rec.Pods {
+func (m *migration) stillThere(ctx context.Context, node string) (all []journal.Pod, err error) {
+	for _, p := range m.rec.Pods {
 		if p.Node != node {
 			continue
 		}
 		namespace, name, _ := strings.Cut(p.Name, "/")
-		pod, err := objects.Pods().Get(ctx, o.c, namespace, name)
+		pod, err := objects.Pods().Get(ctx, m.c, namespace, name)
 		if err != nil {
 			return nil, err
 		}
@@ -154,17 +154,17 @@ func (o *one) stillThere(ctx context.Context, node string) (all []journal.Pod, e
 
 // takenOver waits until each pod has the volume from the other side: from the
 // kubelet's CSI plugin, or, on the way back, from the bridge.
-func (o *one) takenOver(ctx context.Context) error {
-	if o.rec.Mode == journal.Rolling {
-		return o.successor(ctx)
+func (m *migration) takenOver(ctx context.Context) error {
+	if m.rec.Mode == journal.Rolling {
+		return m.successor(ctx)
 	}
-	for _, p := range o.rec.Pods {
+	for _, p := range m.rec.Pods {
 		if p.Node == "" {
 			continue
 		}
-		err := o.wait(ctx, waitFor{
+		err := m.wait(ctx, waitFor{
 			what: "the kubelet of node " + p.Node, resource: objects.ConfigMaps().Resource, namespace: nodevolumes.Namespace, name: p.Node,
-			look: func(ctx context.Context) (string, error) { return o.handedOver(ctx, p) },
+			look: func(ctx context.Context) (string, error) { return m.handedOver(ctx, p) },
 		})
 		if err != nil {
 			return err
@@ -174,19 +174,19 @@ func (o *one) takenOver(ctx context.Context) error {
 }
 
 // handedOver says what is missing until a pod has it from the other side.
-func (o *one) handedOver(ctx context.Context, p journal.Pod) (string, error) {
-	d, err := o.told(ctx, p.Node)
+func (m *migration) handedOver(ctx context.Context, p journal.Pod) (string, error) {
+	d, err := m.told(ctx, p.Node)
 	if err != nil {
 		return "", err
 	}
 	var v *nodevolumes.Volume
 	if d != nil {
-		v = d.Find(o.rec.CSIDriver, o.rec.VolumeHandle)
+		v = d.Find(m.rec.CSIDriver, m.rec.VolumeHandle)
 	}
 	missing := "it has not mounted the volume for pod " + p.Name + " through its CSI plugin yet, which takes about a minute"
 	has := v != nil && v.Has(p.UID)
 	switch {
-	case o.rec.Direction == journal.ToFlexVolume:
+	case m.rec.Direction == journal.ToFlexVolume:
 		missing = "it has not mounted the volume for pod " + p.Name + " as a FlexVolume yet, which takes about a minute; if it does not come to that, restart the pod"
 		if has {
 			return "", nil
@@ -196,7 +196,7 @@ func (o *one) handedOver(ctx context.Context, p journal.Pod) (string, error) {
 	case !has && d != nil && !d.Incomplete: // the bridge had it for the pod, and lets go only of what was taken over
 		return "", nil
 	}
-	if still, err := o.stillThere(ctx, p.Node); err != nil || !slices.Contains(still, p) {
+	if still, err := m.stillThere(ctx, p.Node); err != nil || !slices.Contains(still, p) {
 		return "", err
 	}
 	return missing, nil
@@ -204,8 +204,8 @@ func (o *one) handedOver(ctx context.Context, p journal.Pod) (string, error) {
 
 // told is what the bridge of a node has told since that was started; nil: nothing
 // that can be read.
-func (o *one) told(ctx context.Context, name string) (*nodevolumes.Document, error) {
-	object, err := objects.ConfigMaps().Get(ctx, o.c, nodevolumes.Namespace, name)
+func (m *migration) told(ctx context.Context, name string) (*nodevolumes.Document, error) {
+	object, err := objects.ConfigMaps().Get(ctx, m.c, nodevolumes.Namespace, name)
 	if err != nil || object == nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func (o *one) told(ctx context.Context, name string) (*nodevolumes.Document, err
 	if err != nil {
 		return nil, nil //nolint:nilerr // it may be otherwise in a moment
 	}
-	node, err := objects.Nodes().Get(ctx, o.c, "", name)
+	node, err := objects.Nodes().Get(ctx, m.c, "", name)
 	if err != nil || node == nil || !ofThisBoot(d, node) {
 		return nil, err
 	}
@@ -221,46 +221,46 @@ func (o *one) told(ctx context.Context, name string) (*nodevolumes.Document, err
 }
 
 // finish restores what was changed for the time being, and looks once more.
-func (o *one) finish(ctx context.Context) error {
-	pv, err := o.volume(ctx)
+func (m *migration) finish(ctx context.Context) error {
+	pv, err := m.volume(ctx)
 	switch {
 	case err != nil:
 		return err
-	case pv == nil || pv.deleting() || !o.matches(pv, o.rec.To):
-		return terminal("PersistentVolume %s is not the one any more that was created; see who does that, then resume or roll back", o.rec.Volume)
+	case pv == nil || pv.deleting() || !m.matches(pv, m.rec.To):
+		return terminal("PersistentVolume %s is not the one any more that was created; see who does that, then resume or roll back", m.rec.Volume)
 	}
-	if err := o.stuck(ctx); err != nil {
+	if err := m.stuck(ctx); err != nil {
 		return err
 	}
-	policy, provisioner, err := o.finalPolicy()
+	policy, provisioner, err := m.finalPolicy()
 	if err != nil {
 		return err
 	}
 	if policy != "" && pv.policy() != policy {
-		if err := o.restorePolicy(ctx, pv, policy, provisioner); err != nil {
+		if err := m.restorePolicy(ctx, pv, policy, provisioner); err != nil {
 			return err
 		}
 	}
-	if len(o.rec.ClaimObject) > 0 {
-		switch err := o.annotateClaim(ctx, nil); objects.OutcomeOf(err) {
+	if len(m.rec.ClaimObject) > 0 {
+		switch err := m.annotateClaim(ctx, nil); objects.OutcomeOf(err) {
 		case objects.Done, objects.Refused, objects.Gone, objects.Conflict: // it is only there for people then
 		default:
 			return err
 		}
 	}
-	return o.reach(ctx, journal.Finished)
+	return m.reach(ctx, journal.Finished)
 }
 
 // stuck says so if a pod has come during a rollback and its VolumeAttachment names
 // the volume, and so cannot be detached (reattach).
-func (o *one) stuck(ctx context.Context) error {
-	if o.rec.Direction != journal.ToFlexVolume || o.rec.PutBack != "" {
+func (m *migration) stuck(ctx context.Context) error {
+	if m.rec.Direction != journal.ToFlexVolume || m.rec.PutBack != "" {
 		return nil
 	}
-	all, err := o.attachments(ctx, newWorld(o.c))
+	all, err := m.attachments(ctx, newWorld(m.c))
 	for _, va := range all {
 		if volumeName(va) != "" {
-			o.tell(Troubled, o.rec.Stage, fmt.Sprintf("VolumeAttachment %s to node %s names PersistentVolume %s, which is no CSI volume any more: the external-attacher cannot detach it. When no pod on that node uses the volume, take its finalizer away", va.Name, va.Spec.NodeName, o.rec.Volume))
+			m.tell(Troubled, m.rec.Stage, fmt.Sprintf("VolumeAttachment %s to node %s names PersistentVolume %s, which is no CSI volume any more: the external-attacher cannot detach it. When no pod on that node uses the volume, take its finalizer away", va.Name, va.Spec.NodeName, m.rec.Volume))
 		}
 	}
 	return err

@@ -1,0 +1,208 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/migrate/lock"
+	"github.com/flex2csi/flex2csi/internal/objects"
+)
+
+// migration is that of one volume, or its way back. Its steps look at the
+// cluster before they change it, so that each can be made again: after an error,
+// and by another process.
+type migration struct {
+	r   *Runner
+	c   *objects.Client // counts the requests
+	rec *journal.Record
+	// acceptedVersion is the resourceVersion of the volume when this process has accepted
+	// the swap; empty: it has not.
+	acceptedVersion string
+	// byVendor is when a vendor's driver was last seen to have the volume attached.
+	byVendor time.Time
+	// returns counts how often it was not the same any more, and went back to BackedUp.
+	returns int
+	// existed counts how often the API server said that the volume is there.
+	existed int
+	// refused: the way back was, before anything was changed but the policy.
+	refused bool
+	since   time.Time // of the present step
+}
+
+func newMigration(r *Runner, rec *journal.Record) *migration {
+	return &migration{r: r, c: r.Client.Counting(rec.Requests), rec: rec, since: r.Now()}
+}
+
+// A terminalError is one that another try does not help against: a person has to look.
+type terminalError struct{ error }
+
+func (e terminalError) Unwrap() error { return e.error }
+
+func terminal(format string, args ...any) error { return terminalError{fmt.Errorf(format, args...)} }
+
+// A retryable error is a refusal that is tried again.
+type retryable struct{ error }
+
+// errEnough: a person has interrupted.
+var errEnough = errors.New("interrupted")
+
+// run goes from stage to stage.
+func (m *migration) run(ctx context.Context) error {
+	for m.rec.Stage != journal.Finished {
+		if !m.inWindow() && m.r.enough() {
+			return errEnough
+		}
+		s := next(m.rec)
+		if err := m.insist(ctx, func(ctx context.Context) error { return m.take(ctx, s) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take takes the volume to a stage.
+func (m *migration) take(ctx context.Context, s stage) error {
+	do := s.do
+	if m.rec.Direction == journal.ToFlexVolume && s.back != nil {
+		do = s.back
+	}
+	if do != nil {
+		if err := do(m, ctx); err != nil {
+			return err
+		}
+	}
+	if s.holds == nil {
+		return nil
+	}
+	if err := s.holds(m, ctx); err != nil {
+		return err
+	}
+	return m.reach(ctx, s.name)
+}
+
+// handsOver: the volume has running pods, which go on.
+func (m *migration) handsOver() bool { return courseOf(m.rec).handsOver() }
+
+// inWindow: the volume is about to be deleted, or is not there.
+func (m *migration) inWindow() bool { return reached(m.rec).window }
+
+// insistInWindow is how long a claim is not left without a volume for want of
+// answers.
+const insistInWindow = time.Hour
+
+// insist makes a step, and makes it again as long as the API server is away or
+// another client has changed something meanwhile: each step observes first.
+func (m *migration) insist(ctx context.Context, step func(context.Context) error) error {
+	pause, began := 100*time.Millisecond, m.r.Now()
+	for {
+		tried := m.r.Now()
+		err := step(ctx)
+		if err == nil || !worthAnotherTry(err) || ctx.Err() != nil {
+			return err
+		}
+		if m.r.Now().Sub(tried) > 2*lookWatched { // it has got on meanwhile
+			pause, began = 100*time.Millisecond, m.r.Now()
+		}
+		most := m.r.timeout()
+		if m.inWindow() { // a person can end it; who gives up leaves a claim without a volume
+			most = max(most, insistInWindow)
+		}
+		if m.r.Now().Sub(began) > most {
+			return fmt.Errorf("tried for %s: %w", most, err)
+		}
+		m.tell(Troubled, m.rec.Stage, fmt.Sprintf("%v; it is tried again", err))
+		select {
+		case <-ctx.Done():
+			return err
+		case <-m.r.enoughOutside(m.inWindow()):
+			return errEnough
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, 5*time.Second)
+	}
+}
+
+// worthAnotherTry: it may be otherwise in a moment.
+func worthAnotherTry(err error) bool {
+	if _, ok := errors.AsType[terminalError](err); ok {
+		return false
+	}
+	if _, ok := errors.AsType[retryable](err); ok {
+		return true
+	}
+	if errors.Is(err, lock.ErrStale) {
+		return true
+	}
+	switch objects.OutcomeOf(err) {
+	case objects.Unknown, objects.Conflict, objects.Gone:
+		return true
+	}
+	return false
+}
+
+// reach writes a stage into the journal, with one request. Until that has succeeded the stage
+// is not reached. Finished is the last request for the volume; after it only the Lease is
+// released (cmd/flex2csi/migrate_run.go).
+func (m *migration) reach(ctx context.Context, stage journal.Stage) error {
+	before, trouble := m.rec.Stage, m.rec.Trouble
+	m.rec.Stage, m.rec.Trouble = stage, ""
+	m.passed(stage)
+	if err := m.save(ctx); err != nil {
+		m.rec.Stage, m.rec.Trouble = before, trouble
+		return err
+	}
+	m.tell(Reached, stage, "")
+	m.since = m.r.Now()
+	return nil
+}
+
+// passed notes when a stage was reached.
+func (m *migration) passed(stage journal.Stage) {
+	if m.rec.Times == nil {
+		m.rec.Times = map[journal.Stage]time.Time{}
+	}
+	m.rec.Times[stage] = m.r.Now().UTC()
+}
+
+func (m *migration) save(ctx context.Context) error {
+	m.rec.Requests = int(m.c.Requests.Add(1))
+	m.rec.By, m.rec.Version = m.r.Options.By, m.r.Options.Version
+	if err := m.r.Journal.Save(ctx, m.rec); err != nil {
+		return fmt.Errorf("write the journal of PersistentVolume %s: %w", m.rec.Volume, err)
+	}
+	return nil
+}
+
+// held asks for the Lease before each change.
+func (m *migration) held() error { return m.r.Lease.Held() }
+
+func (m *migration) tell(what What, stage journal.Stage, text string) {
+	m.r.tell(Event{
+		Volume: m.rec.Volume, Claim: m.rec.Claim, Direction: m.rec.Direction, What: what, Stage: stage, Text: text,
+		Took: m.r.Now().Sub(m.since),
+	})
+}
+
+// volume asks for the PersistentVolume of the name, whichever it is.
+func (m *migration) volume(ctx context.Context) (*volume, error) {
+	return getVolume(ctx, m.c, m.rec.Volume)
+}
+
+// from asks for the volume that is to be replaced, and nothing else will do.
+func (m *migration) from(ctx context.Context) (*volume, error) {
+	pv, err := m.volume(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case pv == nil:
+		return nil, terminal("PersistentVolume %s is gone: another client has deleted it; the journal has it", m.rec.Volume)
+	case string(pv.UID) != m.rec.FromUID:
+		return nil, terminal("PersistentVolume %s is another one (uid %s) than it was (%s): another client has replaced it; plan again", m.rec.Volume, pv.UID, m.rec.FromUID)
+	case pv.deleting():
+		return nil, terminal("PersistentVolume %s is being deleted by another client since %s; find out which one", m.rec.Volume, stamp(pv.DeletionTimestamp))
+	}
+	return pv, nil
+}
