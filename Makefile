@@ -93,14 +93,14 @@ bench: build ## measure start-up, mounting and throughput against an empty progr
 bench-cluster: programs control-plane ## measure attaching against kube-controller-manager's own way, as root
 	go test -count=1 -timeout 20m -run '^$$' -bench '^BenchmarkAttach$$' -benchtime 31x ./test/cluster
 
-# A node to play with (docs/node.md): KUBERNETES=1.36 is another one, of that
+# A node to play with (docs/node.md): KUBERNETES=1.28 is another one, of that
 # release.
 RELEASE = $(firstword $(KUBERNETES))
 NODE    = $(BIN)/node --dir $(or $(TMPDIR),/tmp)/flex2csi-node-$(RELEASE) --kubernetes $(RELEASE)
 
 .PHONY: node-up
 node-up: $(BIN)/node e2e-images ## start a Kubernetes of one node, as root, with all images to play with
-	@test $(RELEASE) != 1.36 || $(MAKE) --no-print-directory node-programs-1.36
+	@test $(RELEASE) = $(NEWEST) || $(MAKE) --no-print-directory node-programs-$(RELEASE)
 	@$(NODE) up $(FLEX_IMAGES)/*.tar
 	@echo "Now: make node-shell, or make node-kubectl ARGS='apply -k install/overlays/kubeadm'. The end: make node-down."
 
@@ -208,12 +208,14 @@ node-programs: control-plane $(FLEX_PROGRAMS)/pause.tar ## build all that a node
 	cd test/containerd && CGO_ENABLED=0 go build -tags no_btrfs,no_devmapper,no_zfs -ldflags '-s -w $(CONTAINERD_STAMP)' -o $(FLEX_PROGRAMS)/ tool
 	hack/node-debs $(FLEX_PROGRAMS)
 
-# The same of the release before, as far as it is Kubernetes' own.
-.PHONY: node-programs-1.36
-node-programs-1.36: MODFILE := -modfile=go.k8s136.mod
-node-programs-1.36:
-	@mkdir -p $(FLEX_PROGRAMS)-1.36
-	cd test/kubernetes && go build $(MODFILE) -ldflags '-s -w $(KUBERNETES_STAMP)' -o $(FLEX_PROGRAMS)-1.36/ $(filter k8s.io/%,$(CONTROL_PLANE)) $(NODE_PROGRAMS)
+# node-programs-1.28 builds those of another release that are its own: control plane and kubelet. The
+# release needs a go.k8s128.mod, which hack/kubernetes-release writes. What old releases depend on links
+# to names in the Go runtime that it does not offer any more (-checklinkname=0).
+NEWEST := 1.37
+node-programs-%: MODFILE = -modfile=go.k8s$(subst .,,$*).mod
+node-programs-%:
+	@mkdir -p $(FLEX_PROGRAMS)-$*
+	cd test/kubernetes && go build $(MODFILE) -ldflags '-checklinkname=0 -s -w $(KUBERNETES_STAMP)' -o $(FLEX_PROGRAMS)-$*/ $(filter k8s.io/%,$(CONTROL_PLANE)) k8s.io/kubernetes/cmd/kubelet
 
 $(FLEX_PROGRAMS)/pause.tar: $(BIN)/image $(wildcard test/node/pause/*.go)
 	@mkdir -p $(FLEX_PROGRAMS)
@@ -248,18 +250,15 @@ e2e-images: setup programs node-programs $(BIN)/image
 		--file /flex2csi=$(BIN)/next/flex2csi:0755 --file /flexdriver=$(BIN)/next/flexdriver:0755
 
 # KUBERNETES is the releases, SCENARIO a regular expression of names. The nodes of
-# two releases do not see each other, and wait for most of their time, so they run
+# two releases do not see each other, and wait for most of their time, so two run
 # side by side. To fill the node with 200 pods is for the first one.
 KUBERNETES ?= 1.37 1.36
 .PHONY: e2e
-e2e: e2e-images $(if $(filter 1.36,$(KUBERNETES)),node-programs-1.36) $(BIN)/testsum ## install on a real node and run all scenarios, two versions; or SCENARIO=regexp, KUBERNETES=1.36
+e2e: e2e-images $(patsubst %,node-programs-%,$(filter-out $(NEWEST),$(KUBERNETES))) $(BIN)/testsum ## install on a real node and run all scenarios, two versions; or SCENARIO=regexp, KUBERNETES="1.24 1.28"
 	@mkdir -p $(BIN)/e2e; rm -rf $(KUBERNETES:%=$(BIN)/e2e/%)
-	@for version in $(KUBERNETES); do \
-		KUBERNETES=$$version E2E_PODS=$${E2E_PODS:-$$([ $$version = $(firstword $(KUBERNETES)) ] && echo 200 || echo 50)} \
-			$(TESTSUM) -step e2e-$$version run -count=1 -timeout 75m -parallel 8 ./test/e2e >$(BIN)/e2e/$$version.log 2>&1 & \
-		running="$$running $$!"; \
-	done; \
-	for pid in $$running; do wait $$pid || status=1; done; \
+	@printf '%s\n' $(KUBERNETES) | xargs -P 2 -I {} sh -c 'KUBERNETES={} \
+		E2E_PODS=$${E2E_PODS:-$$([ {} = $(firstword $(KUBERNETES)) ] && echo 200 || echo 50)} \
+		$(TESTSUM) -step e2e-{} run -count=1 -timeout 75m -parallel 8 ./test/e2e >$(BIN)/e2e/{}.log 2>&1' || status=1; \
 	for version in $(KUBERNETES); do cat $(BIN)/e2e/$$version.log $(BIN)/e2e/$$version/table.txt; done; exit $${status:-0}
 
 # Each on a node of its own, since what is broken would disturb the others.
