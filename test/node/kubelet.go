@@ -28,7 +28,7 @@ const (
 func (n *Node) kubeletConfig() ([]byte, error) {
 	config := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-		"containerRuntimeEndpoint": "unix://" + containerdSocket,
+		runtimeEndpoint: containerdEndpoint,
 		"authentication": map[string]any{
 			"anonymous": map[string]any{"enabled": false}, "webhook": map[string]any{"enabled": true},
 			"x509": map[string]any{"clientCAFile": certFile},
@@ -36,7 +36,7 @@ func (n *Node) kubeletConfig() ([]byte, error) {
 		"authorization": map[string]any{"mode": "Webhook"},
 		"tlsCertFile":   certFile, "tlsPrivateKeyFile": keyFile,
 		"cgroupDriver": "cgroupfs", "cgroupRoot": "/" + string(cgroups(n.dir)),
-		"failCgroupV1": false, "failSwapOn": false, // a developer's machine may have either
+		failCgroupV1: false, "failSwapOn": false, // a developer's machine may have either
 		"makeIPTablesUtilChains": false, "resolvConf": "", "clusterDNS": []string{"10.96.0.10"}, "clusterDomain": "cluster.local",
 		// A developer's disk may be full, and this is no reason to kill pods.
 		"imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 99,
@@ -46,14 +46,20 @@ func (n *Node) kubeletConfig() ([]byte, error) {
 		},
 		"nodeStatusUpdateFrequency": "4s", "fileCheckFrequency": "2s",
 	}
+	maps.DeleteFunc(config, func(field string, _ any) bool { return !n.has(fieldsSince()[field]) })
 	maps.Copy(config, n.options.Kubelet)
 	return json.MarshalIndent(config, "", "  ")
 }
 
 func (n *Node) kubelet() *parts.Part {
-	p := n.part("kubelet", append(usualEnv(), "HOME=/root"),
+	args := []string{
 		"--config", kubeletConfig, "--kubeconfig", kubeletConf,
-		"--hostname-override", Name, "--node-ip", Address, "--v=4")
+		"--hostname-override", Name, "--node-ip", Address, "--v=4",
+	}
+	if !n.has(fieldsSince()[runtimeEndpoint]) {
+		args = append(args, "--container-runtime-endpoint", containerdEndpoint)
+	}
+	p := n.part("kubelet", append(usualEnv(), "HOME=/root"), args...)
 	p.Ready = untilWorks(p, healthy)
 	return p
 }

@@ -120,7 +120,7 @@ func (n *Node) checkVersion() error {
 		return err
 	}
 	if want := n.options.Version; want != "" && !strings.HasPrefix(v.GitVersion, "v"+want+".") {
-		return fmt.Errorf("this is Kubernetes %s, not %s: make node-programs builds the programs", v.GitVersion, want)
+		return fmt.Errorf("this is Kubernetes %s, not %s: make node-programs-%s builds its programs", v.GitVersion, want, want)
 	}
 	return nil
 }

@@ -12,10 +12,11 @@ import (
 )
 
 const (
-	containerdConfig = "/etc/containerd/config.toml"
-	containerdSocket = "/run/containerd/containerd.sock"
-	cniConfig        = "/etc/cni/net.d/10-node.conflist"
-	pauseImage       = "localhost/pause:node"
+	containerdConfig   = "/etc/containerd/config.toml"
+	containerdSocket   = "/run/containerd/containerd.sock"
+	containerdEndpoint = "unix://" + containerdSocket
+	cniConfig          = "/etc/cni/net.d/10-node.conflist"
+	pauseImage         = "localhost/pause:node"
 )
 
 // patience is how long one part may take for something that takes a second.
