@@ -1,6 +1,9 @@
 package main
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -23,5 +26,30 @@ func TestDeps(t *testing.T) {
 	linked := testenv.Linked(t, forbidden)
 	if !slices.Contains(linked, "google.golang.org/grpc") {
 		t.Errorf("these are not the daemon's %d packages: gRPC is not among them", len(linked))
+	}
+}
+
+// ofNodes is what the build for laptops must not link.
+const ofNodes = forbidden + `
+github.com/flex2csi/flex2csi/internal/daemon        the daemon
+github.com/flex2csi/flex2csi/internal/wire          its socket
+github.com/flex2csi/flex2csi/internal/install       the plugin directory
+github.com/flex2csi/flex2csi/internal/nodeinstall   the plugin directory
+github.com/flex2csi/flex2csi/internal/local         mounts
+github.com/flex2csi/flex2csi/internal/nodemounts    mounts
+github.com/flex2csi/flex2csi/pkg/mounter            mounts
+`
+
+// TestLaptop: there is a build for macOS, without what needs a node.
+func TestLaptop(t *testing.T) {
+	linked := testenv.LinkedFor(t, "darwin", "arm64", ofNodes)
+	if !slices.Contains(linked, "github.com/flex2csi/flex2csi/internal/migrate") {
+		t.Errorf("migrate is not among its %d packages", len(linked))
+	}
+	// As make release does, so that each finds what the other has compiled.
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(t.TempDir(), "flex2csi"), ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=darwin", "GOARCH=arm64", "GOFLAGS=-buildvcs=false")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -6,21 +6,20 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/flex2csi/flex2csi/internal/doctor"
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/nodeinstall"
 	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/process"
-	"github.com/flex2csi/flex2csi/internal/wire"
 )
 
 // doctorOptions are the flags of doctor.
@@ -54,7 +53,7 @@ The exit status is 0 if nothing is wrong, 1 if there are errors or warnings (see
 	set.StringVar(&o.HostRoot, "host-root", "", "`directory` of the node's / in a container (default: as install was told, if it exists)")
 	set.IntVar(&o.KubeletPID, "kubelet-pid", 0, "process `id` of the kubelet, if there are several")
 	set.StringVar(&o.Config, "config", defaultConfig, "BridgeConfiguration, a `file`")
-	set.StringVar(&o.Socket, "socket", wire.DefaultSocket, "unix socket of the daemon")
+	set.StringVar(&o.Socket, "socket", driverconfig.DefaultSocket, "unix socket of the daemon")
 	set.StringVar(&o.StateDir, "state-dir", pendingunmount.DefaultStateDir, "`directory` of the records of volumes")
 	set.BoolVar(&o.ProbeDrivers, "probe-drivers", false, "run init of each driver in the plugin directory, as the kubelet does; drivers of other vendors may do anything then")
 	o.format.add(c)
@@ -99,19 +98,6 @@ func (o *doctorOptions) examine(c *cobra.Command) error {
 	return nil
 }
 
-// hostRoot returns where the pod has the node's /, as recorded by install; empty on the
-// node itself.
-func hostRoot(stateDir string) string {
-	word, err := nodeinstall.Read(stateDir)
-	if err != nil || word.HostRoot == "" {
-		return ""
-	}
-	if _, err := os.Stat(filepath.Join(word.HostRoot, "proc/1")); err != nil {
-		return ""
-	}
-	return word.HostRoot
-}
-
 // errNothing: a script must not mistake silence for success.
 var errNothing = errors.New("nothing to check: run this as root on a node, or give it --kubeconfig")
 
@@ -119,6 +105,9 @@ var errNothing = errors.New("nothing to check: run this as root on a node, or gi
 func (o *doctorOptions) choose() error {
 	if !slices.Contains([]string{"auto", "node", "cluster", "both"}, o.where) {
 		return usagef("--on %s: want node, cluster, both or auto", o.where)
+	}
+	if runtime.GOOS != "linux" && (o.where == "node" || o.where == "both") {
+		return usagef("--on %s: this machine is no node; want cluster, or run doctor on a node: kubectl -n flex2csi exec ds/flex2csi-node -- /flex2csi doctor", o.where)
 	}
 	o.Local = o.where == "node" || o.where == "both" || o.where == "auto" && isNode()
 	if o.where == "node" {
@@ -161,7 +150,7 @@ func haltedMigrations(ctx context.Context, c *kube.Cluster) (all []doctor.Migrat
 }
 
 // isNode: on a workstation findings about a node do not help.
-func isNode() bool { return os.Getuid() == 0 }
+func isNode() bool { return runtime.GOOS == "linux" && os.Getuid() == 0 }
 
 // self sets the command that checks mounts to this program. An operator may run it from
 // the daemon's container by /proc/PID/root, so that its path does not exist here.

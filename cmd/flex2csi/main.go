@@ -62,7 +62,8 @@ func renamed(args []string) []string {
 	return args
 }
 
-// newRoot returns flex2csi. The file of each command has its constructor.
+// newRoot returns flex2csi. The file of each command has its constructor. The build for macOS
+// has the commands that need no node.
 func newRoot() *cobra.Command {
 	root := group(&cobra.Command{
 		Use:   "flex2csi",
@@ -76,8 +77,7 @@ wrong, 2 for a usage error. Standard error has the reason.`,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
 	},
-		newCheck(), newCompletion(), newController(), newDoctor(), newInstall(), newMap(), newMigrate(), newPreset(),
-		newReady(), newServe(), newStatus(), newUninstall(), newVersion(),
+		append(nodeCommands(), newCheck(), newCompletion(), newDoctor(), newMap(), newMigrate(), newPreset(), newStatus(), newVersion())...,
 	)
 	root.SetVersionTemplate("{{.Version}}\n")
 	// Long texts of flags are wrapped, and a group has one line of usage.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -10,10 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/flex2csi/flex2csi/internal/bridgestatus"
-	"github.com/flex2csi/flex2csi/internal/daemon"
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/pendingunmount"
-	"github.com/flex2csi/flex2csi/internal/wire"
 )
 
 // statusOptions are the flags of status.
@@ -44,7 +41,7 @@ the exit status is 1 if they select nothing.`,
 		RunE: func(c *cobra.Command, args []string) error { return o.status(c.Context(), args, streams(c)) },
 	}
 	set := c.Flags()
-	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket of the daemon")
+	set.StringVar(&o.socket, "socket", driverconfig.DefaultSocket, "unix socket of the daemon")
 	set.StringVar(&o.stateDir, "state-dir", pendingunmount.DefaultStateDir, "`directory` of the records, if there is no daemon")
 	set.StringVar(&o.by, "by", "volume", "what has a row in the table: `volume or pod`")
 	o.namespaces.add(c, "volumes of pods in all namespaces, the default")
@@ -75,24 +72,4 @@ func (o *statusOptions) status(ctx context.Context, names []string, env environm
 		return fmt.Errorf("nothing on this node is called %s (there are %d volumes)", strings.Join(names, " or "), len(s.Volumes))
 	}
 	return o.format.print(env.out, shown, func(out io.Writer, wide bool) error { return shown.Table(out, wide, o.by == "pod") })
-}
-
-// get asks the daemon, or reads its files if there is none.
-func (o *statusOptions) get(ctx context.Context, env environment) (*bridgestatus.BridgeStatus, error) {
-	document, err := wire.Ask(ctx, o.socket, wire.KindStatus, o.timeout)
-	if wire.IsAbsent(err) {
-		fmt.Fprintf(env.err, "%v\nThis is what its files in %s say:\n\n", err, o.stateDir)
-		return daemon.FromFiles(o.stateDir)
-	}
-	if err != nil {
-		return nil, err
-	}
-	var s bridgestatus.BridgeStatus
-	if err := json.Unmarshal(document, &s); err != nil {
-		return nil, fmt.Errorf("read the status of flex2csi (%s): %w", o.socket, err)
-	}
-	if s.APIVersion != bridgestatus.APIVersion || s.Kind != bridgestatus.Kind {
-		return nil, fmt.Errorf("flex2csi (%s) answers with %s of %s, and this program knows %s of %s; bring both to one release", o.socket, s.Kind, s.APIVersion, bridgestatus.Kind, bridgestatus.APIVersion)
-	}
-	return &s, nil
 }

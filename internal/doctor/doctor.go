@@ -91,14 +91,5 @@ func (p *probe) checks() []check {
 	if !p.Local {
 		return checks
 	}
-	return append([]check{
-		{"kubelet", p.checkKubelet},
-		{"drivers", p.checkDrivers},
-		{"configuration", p.checkConfiguration},
-		{"daemon", p.checkDaemon},
-		{"csi", p.checkCSI},
-		{"propagation", p.checkPropagation},
-		{"mounts", p.checkMounts},
-		{"pods", p.checkPods},
-	}, checks...)
+	return append(p.nodeChecks(), checks...)
 }

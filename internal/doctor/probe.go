@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,11 +14,9 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
-	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
 	"github.com/flex2csi/flex2csi/internal/mapping"
-	"github.com/flex2csi/flex2csi/internal/wire"
 )
 
 // A probe has the node and the cluster, and facts that several checks need.
@@ -89,25 +86,6 @@ type daemonStatus struct {
 	absent error // that there is no daemon
 	// pid is the daemon's process; zero if it cannot be seen from here.
 	pid int
-}
-
-func (p *probe) askDaemon() (*daemonStatus, error) {
-	document, err := wire.Ask(p.life, p.Socket, wire.KindStatus, p.Timeout/2)
-	if wire.IsAbsent(err) {
-		files, broken := daemon.FromFiles(p.StateDir)
-		if broken != nil {
-			files = bridgestatus.New(bridgestatus.SourceStateDir)
-		}
-		return &daemonStatus{BridgeStatus: files, absent: err}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	s := &daemonStatus{BridgeStatus: &bridgestatus.BridgeStatus{}, pid: listener(p.life, p.Socket)}
-	if err := json.Unmarshal(document, s.BridgeStatus); err != nil {
-		return nil, fmt.Errorf("read the status of flex2csi (%s): %w", p.Socket, err)
-	}
-	return s, nil
 }
 
 // served are the FlexVolume drivers of the daemon and their CSI drivers: as its

@@ -25,7 +25,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/quantity"
 	"github.com/flex2csi/flex2csi/internal/strict"
-	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -199,6 +198,10 @@ func (d Duration) String() string { return time.Duration(d).String() }
 // MarshalText makes the duration text in JSON.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
+// DefaultSocket is where the daemon listens by default, as in package wire, which laptops
+// do not link.
+const DefaultSocket = "/run/flex2csi/flex2csi.sock"
+
 // Default returns the default configuration for a backend. Decoding begins with it.
 func Default(driver DriverName, backend Backend) *Configuration {
 	c := &Configuration{
@@ -209,7 +212,7 @@ func Default(driver DriverName, backend Backend) *Configuration {
 		Capabilities: SafeCapabilities(),
 	}
 	if backend == BackendCSI {
-		c.Socket, c.StateDir = wire.DefaultSocket, pendingunmount.DefaultStateDir
+		c.Socket, c.StateDir = DefaultSocket, pendingunmount.DefaultStateDir
 	} else {
 		c.FSGroupPolicy, c.MaxSize = FSGroupDriver, DefaultMaxSize
 	}

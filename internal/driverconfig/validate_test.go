@@ -5,7 +5,14 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/calllog"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/wire"
 )
+
+func TestDefaultSocket(t *testing.T) {
+	if driverconfig.DefaultSocket != wire.DefaultSocket {
+		t.Errorf("the daemon is called at %s, and listens at %s", driverconfig.DefaultSocket, wire.DefaultSocket)
+	}
+}
 
 func TestLogToJournal(t *testing.T) {
 	if driverconfig.LogJournal != calllog.Journal {

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package fdguard protects the standard output and error of a process that must write
 // exactly one answer.
 //

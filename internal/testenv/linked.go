@@ -15,9 +15,15 @@ import (
 // they change with each Go version and are not ours to choose.
 func Linked(t testing.TB, forbidden string) []string {
 	t.Helper()
+	return LinkedFor(t, "linux", "amd64", forbidden)
+}
+
+// LinkedFor is [Linked] for another platform.
+func LinkedFor(t testing.TB, goos, goarch, forbidden string) []string {
+	t.Helper()
 	Need(t, "prog:go")
 	cmd := exec.Command("go", "list", "-deps", "-f", "{{.ImportPath}}", ".")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=-buildvcs=false")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch, "GOFLAGS=-buildvcs=false")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
