@@ -96,8 +96,17 @@ func (r Release) Texts(chart string) (map[string]string, error) {
 	return engine.Engine{Strict: true}.RenderWithContext(context.Background(), c, values)
 }
 
-// Objects renders a chart.
-func (r Release) Objects(chart string) (all []*unstructured.Unstructured, err error) {
+// Objects renders what helm install makes of a chart.
+func (r Release) Objects(chart string) ([]*unstructured.Unstructured, error) {
+	return r.objects(chart, false)
+}
+
+// Hooks renders what Helm makes at another time, such as for helm test.
+func (r Release) Hooks(chart string) ([]*unstructured.Unstructured, error) {
+	return r.objects(chart, true)
+}
+
+func (r Release) objects(chart string, hooks bool) (all []*unstructured.Unstructured, err error) {
 	texts, err := r.Texts(chart)
 	if err != nil {
 		return nil, err
@@ -110,7 +119,11 @@ func (r Release) Objects(chart string) (all []*unstructured.Unstructured, err er
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w\n%s", name, err, texts[name])
 		}
-		all = append(all, objects...)
+		for _, o := range objects {
+			if _, hook := o.GetAnnotations()["helm.sh/hook"]; hook == hooks {
+				all = append(all, o)
+			}
+		}
 	}
 	return all, nil
 }
