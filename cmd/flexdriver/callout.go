@@ -33,11 +33,11 @@ type callout struct {
 	start    time.Time
 
 	calloutFlags
-	args    []string // the callout and its own
+	args    []string // the name of the callout and its arguments
 	flagErr error
 
-	// plan is the answer of --dry-run. It is all that answer, which may still
-	// run when the answer is given, shares with others.
+	// plan is the output of --dry-run. It is atomic because answer may still run when
+	// Write is called.
 	plan atomic.Pointer[string]
 }
 
@@ -106,7 +106,7 @@ func (c *callout) answer(ctx context.Context) flex.DriverStatus {
 	backend := c.newBackend(config, log)
 	driver := backend.Driver()
 	if c.dryRun {
-		driver = c.planner(backend)
+		driver = c.dryRunDriver(backend)
 	}
 	driver.Capabilities = config.Capabilities
 	driver.Timeout = c.timeoutOf(config)
@@ -209,8 +209,8 @@ func (c *callout) explain(status flex.DriverStatus) {
 	}
 }
 
-// planner is the driver of --dry-run: each callout says what it would do.
-func (c *callout) planner(b backend) *flex.Driver {
+// dryRunDriver is the driver of --dry-run: each callout says what it would do.
+func (c *callout) dryRunDriver(b backend) *flex.Driver {
 	plan := func(ctx context.Context, call *flex.Call) error {
 		steps, err := b.Plan(ctx, call)
 		if err != nil {

@@ -31,8 +31,8 @@ func (c *callout) executable() string {
 
 func (c *callout) dir() string { return filepath.Dir(c.executable()) }
 
-// configuration returns a usable configuration in any case, and why it is not
-// the one that it should be.
+// configuration always returns a usable configuration. With an error it is a default,
+// and the error says why the driver's own is not used.
 func (c *callout) configuration() (*driverconfig.Configuration, error) {
 	name, err := c.driverName()
 	config := driverconfig.Default(name, driverconfig.Backend(cmp.Or(c.backend, string(driverconfig.BackendLocal))))

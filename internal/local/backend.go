@@ -63,15 +63,15 @@ func (b *Backend) log() *slog.Logger {
 	return b.Log
 }
 
-// A place is a mount point that was opened and locked: no other call works
+// A lockedTarget is a mount point that was opened and locked: no other call works
 // on the same one.
-type place struct {
+type lockedTarget struct {
 	*mounter.Target
 	root string
 	lock *mounter.Lock
 }
 
-func (p *place) close() {
+func (p *lockedTarget) close() {
 	if p.lock != nil {
 		p.lock.Close()
 	}
@@ -79,7 +79,7 @@ func (p *place) close() {
 }
 
 // open checks, opens and locks a mount point.
-func (b *Backend) open(ctx context.Context, dir string) (*place, error) {
+func (b *Backend) open(ctx context.Context, dir string) (*lockedTarget, error) {
 	p, err := b.openUnlocked(dir)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (b *Backend) open(ctx context.Context, dir string) (*place, error) {
 	return p, nil
 }
 
-func (b *Backend) openUnlocked(dir string) (*place, error) {
+func (b *Backend) openUnlocked(dir string) (*lockedTarget, error) {
 	root, err := b.root(dir)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (b *Backend) openUnlocked(dir string) (*place, error) {
 	if err != nil {
 		return nil, mountcode.Of(err)
 	}
-	return &place{Target: target, root: root}, nil
+	return &lockedTarget{Target: target, root: root}, nil
 }
 
 // root is the kubelet's directory, which dir must lie below.
@@ -108,11 +108,11 @@ func (b *Backend) root(dir string) (string, error) {
 	if b.KubeletDir != "" {
 		return b.KubeletDir, nil // mounter.OpenTarget checks the rest
 	}
-	place, err := kubeletdir.Parse(dir)
+	parsed, err := kubeletdir.Parse(dir)
 	if err != nil {
 		return "", flex.Errorf(flex.CodeInvalidArgument, "%w; for another directory, by hand, give --kubelet-dir", err)
 	}
-	return place.Root, nil
+	return parsed.Root, nil
 }
 
 // lock locks a name among all calls for this kubelet.

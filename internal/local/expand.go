@@ -99,7 +99,7 @@ func (b *Backend) expandFS(ctx context.Context, c *flex.Call) error {
 	return requireSpace(p.Path(), c.NewSize)
 }
 
-func (b *Backend) expandImage(ctx context.Context, v *Volume, p *place, size int64) error {
+func (b *Backend) expandImage(ctx context.Context, v *Volume, p *lockedTarget, size int64) error {
 	info, err := p.Info()
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func (b *Backend) expandImage(ctx context.Context, v *Volume, p *place, size int
 	return b.growFilesystem(ctx, v, p, loop.Device, size)
 }
 
-func (b *Backend) expandDevice(ctx context.Context, v *Volume, p *place, size int64) error {
+func (b *Backend) expandDevice(ctx context.Context, v *Volume, p *lockedTarget, size int64) error {
 	d, unlock, err := b.openDevice(ctx, v, p.root)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (b *Backend) expandDevice(ctx context.Context, v *Volume, p *place, size in
 }
 
 // growFilesystem grows what is on device, mounted at p or not mounted.
-func (b *Backend) growFilesystem(ctx context.Context, v *Volume, p *place, device string, size int64) error {
+func (b *Backend) growFilesystem(ctx context.Context, v *Volume, p *lockedTarget, device string, size int64) error {
 	if err := requireSize(device, size); err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func requireSize(device string, size int64) error {
 	return nil
 }
 
-func (b *Backend) requireMounted(ctx context.Context, v *Volume, p *place) error {
+func (b *Backend) requireMounted(ctx context.Context, v *Volume, p *lockedTarget) error {
 	info, err := p.Info()
 	if err != nil {
 		return mountcode.Of(err)

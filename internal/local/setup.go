@@ -58,7 +58,7 @@ func (b *Backend) setUp(ctx context.Context, v *Volume, c *flex.Call) error {
 		return err
 	}
 	defer p.close()
-	done, err := b.examine(ctx, v, p)
+	done, err := b.reuseOrRemove(ctx, v, p)
 	if err != nil || done {
 		return mountcode.Of(err)
 	}
@@ -73,7 +73,7 @@ func (b *Backend) setUp(ctx context.Context, v *Volume, c *flex.Call) error {
 	return nil
 }
 
-func (b *Backend) mountVolume(ctx context.Context, v *Volume, p *place, o flex.Options) error {
+func (b *Backend) mountVolume(ctx context.Context, v *Volume, p *lockedTarget, o flex.Options) error {
 	switch v.Kind {
 	case KindImage:
 		return b.mountImage(ctx, v, p, o)
@@ -112,7 +112,7 @@ func (b *Backend) owner(ctx context.Context, v *Volume, o flex.Options) func(*os
 
 // mountImage attaches an image and mounts what is in it. The image is created
 // first if it does not exist and has a size.
-func (b *Backend) mountImage(ctx context.Context, v *Volume, p *place, o flex.Options) error {
+func (b *Backend) mountImage(ctx context.Context, v *Volume, p *lockedTarget, o flex.Options) error {
 	image, unlock, err := b.openImage(ctx, v, p.root, o.PodNamespace)
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ func (b *Backend) createImage(ctx context.Context, v *Volume, namespace string) 
 	if err != nil {
 		return nil, err
 	}
-	if err := b.Mounter.MakePrivateDir(imageRoot, namespace); err != nil {
+	if err := b.Mounter.MakeRootOnlyDir(imageRoot, namespace); err != nil {
 		return nil, err
 	}
 	return b.Mounter.OpenImage(ctx, v.Source, v.Size, b.ImageRoots)
@@ -173,7 +173,7 @@ func (v *Volume) createSize() int64 {
 	return v.Size
 }
 
-func (b *Backend) mountBlockDevice(ctx context.Context, v *Volume, p *place, o flex.Options) error {
+func (b *Backend) mountBlockDevice(ctx context.Context, v *Volume, p *lockedTarget, o flex.Options) error {
 	d, unlock, err := b.openDevice(ctx, v, p.root)
 	if err != nil {
 		return err
@@ -227,10 +227,10 @@ const (
 	removeWait = 10 * time.Second
 )
 
-// examine looks at what is mounted at p already. A healthy mount of the
+// reuseOrRemove looks at what is mounted at p already. A healthy mount of the
 // same volume is from an earlier call; a dead mount is removed. Another mount, or one
 // that may answer again, stays.
-func (b *Backend) examine(ctx context.Context, v *Volume, p *place) (done bool, err error) {
+func (b *Backend) reuseOrRemove(ctx context.Context, v *Volume, p *lockedTarget) (done bool, err error) {
 	info, err := p.Info()
 	if err != nil || info == nil {
 		return false, err

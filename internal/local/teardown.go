@@ -30,7 +30,7 @@ func (b *Backend) unmount(ctx context.Context, c *flex.Call) error {
 // openForTearDown returns nil if the parent directory does not exist: then nothing can
 // be mounted. If the kubelet's disk is full or read-only there is no lock, and it goes
 // on without one: pods have to be removed in that case.
-func (b *Backend) openForTearDown(ctx context.Context, dir string) (*place, error) {
+func (b *Backend) openForTearDown(ctx context.Context, dir string) (*lockedTarget, error) {
 	p, err := b.openUnlocked(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -50,7 +50,7 @@ func (b *Backend) openForTearDown(ctx context.Context, dir string) (*place, erro
 	return p, nil
 }
 
-func (b *Backend) takeDown(ctx context.Context, p *place) error {
+func (b *Backend) takeDown(ctx context.Context, p *lockedTarget) error {
 	if err := b.Mounter.Unmount(ctx, p.Target); err != nil {
 		return mountcode.Of(err)
 	}
@@ -92,7 +92,7 @@ func (b *Backend) unmountDevice(ctx context.Context, c *flex.Call) error {
 
 // putBack mounts a disk again that could not be released. Without the mount the kubelet
 // and this driver would take the next unmountdevice for done.
-func (b *Backend) putBack(ctx context.Context, p *place, info *mounter.Info) {
+func (b *Backend) putBack(ctx context.Context, p *lockedTarget, info *mounter.Info) {
 	d := mounter.Disk{Device: info.Source, FSType: info.FSType, ReadOnly: slices.Contains(strings.Split(info.Options, ","), "ro")}
 	if err := b.Mounter.MountDisk(ctx, d, p.Target, nil); err != nil {
 		b.log().Warn("could not mount a device again that is still in use", "device", info.Source, "dir", p.Path(), "error", err)

@@ -19,7 +19,8 @@ import (
 // First of all it takes file descriptors 1 and 2 away, because the kubelet
 // reads both as one stream (pkg/volume/flexvolume/driver-call.go:136): what
 // a library or a child prints is lost. Then see [Serve]
-// and [Run].
+// and [Run]. flexdriver does not use it: it calls [Serve], to read its
+// configuration before [Run].
 //
 // The status is 0 whatever the answer. With any other the kubelet would log
 // the whole argument list, base64 secrets included (driver-call.go:149).

@@ -27,7 +27,7 @@ func (m *Mounter) Bind(ctx context.Context, dir string, roots []string, t *Targe
 	if len(s.options.fs) > 0 {
 		return s.err("bind", t.path, errors.New("a directory takes only options of the mount itself (ro, nosuid, nodev, noexec, noatime, …), not "+strings.Join(s.options.fs, ",")))
 	}
-	return m.attach(ctx, s, t, prepare)
+	return m.mountSource(ctx, s, t, prepare)
 }
 
 // openDirectory opens a directory of the node below one of the roots, without
@@ -121,7 +121,7 @@ func (m *Mounter) Memory(ctx context.Context, size int64, t *Target, options []s
 	if size > 0 {
 		s.options.fs = append(s.options.fs, sizeOption+"="+strconv.FormatInt(size, 10))
 	}
-	return m.attach(ctx, s, t, prepare)
+	return m.mountSource(ctx, s, t, prepare)
 }
 
 // ResizeMemory raises the bound of the tmpfs at t to size bytes. One that is

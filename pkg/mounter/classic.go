@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attachClassic mounts with mount(2) alone, for kernels before 5.12. The
+// mountSourceClassic mounts with mount(2) alone, for kernels before 5.12. The
 // mount can be seen while it is prepared, so a process that is killed in
 // between leaves an unfinished one: a window of microseconds for the
 // read-only flag of a bind, and as long as prepare takes.
 //
 // The mount goes to the directory at, not to a name: mount(2) follows links.
-func (m *Mounter) attachClassic(ctx context.Context, s source, t *Target, at *os.File, prepare func(root *os.File) error) error {
+func (m *Mounter) mountSourceClassic(ctx context.Context, s source, t *Target, at *os.File, prepare func(root *os.File) error) error {
 	if ctx.Err() != nil {
 		return s.err("mount", t.path, context.Cause(ctx))
 	}

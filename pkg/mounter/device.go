@@ -32,7 +32,7 @@ func OpenDevice(name string, roots []string) (*BlockDevice, error) {
 	if err := CheckPath(name); err != nil {
 		return fail(err)
 	}
-	dir, err := openPrivate(filepath.Dir(name), roots)
+	dir, err := openRootOnly(filepath.Dir(name), roots)
 	if err != nil {
 		return fail(err)
 	}

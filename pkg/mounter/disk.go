@@ -114,7 +114,7 @@ func (m *Mounter) formatAndMount(ctx context.Context, d Disk, t *Target, empty b
 				// left, its data would be taken for half a mkfs.
 				formatting.clear(d.Device)
 			}
-			mountErr = m.attach(ctx, d.source(), t, prepare)
+			mountErr = m.mountSource(ctx, d.source(), t, prepare)
 			return mountErr
 		}},
 		Exec: run,
@@ -160,7 +160,7 @@ func (m *Mounter) mountHeld(ctx context.Context, d Disk, t *Target, prepare func
 		d.FSType = found
 	}
 	if d.FSType != "" {
-		err := m.attach(ctx, d.source(), t, prepare)
+		err := m.mountSource(ctx, d.source(), t, prepare)
 		if !errors.Is(err, unix.EBUSY) {
 			return err
 		}

@@ -37,7 +37,7 @@ func (m *Mounter) GrowFilesystem(ctx context.Context, device, fsType string, t *
 				return err
 			}
 			defer here.Close()
-			if err := m.attach(ctx, Disk{Device: device, FSType: fsType}.source(), here, nil); err != nil {
+			if err := m.mountSource(ctx, Disk{Device: device, FSType: fsType}.source(), here, nil); err != nil {
 				return err
 			}
 			defer m.takeBack(here) // at once, not when the thread has ended

@@ -68,7 +68,7 @@ func (m *Mounter) mountWithoutHelper(ctx context.Context, s source, credentials 
 	if credentials {
 		return s.err("mount", t.path, fmt.Errorf("the program mount.%s, which would take the credentials, is not installed on this node", helper))
 	}
-	err := m.attach(ctx, s, t, nil)
+	err := m.mountSource(ctx, s, t, nil)
 	var failed *Error
 	if errors.As(err, &failed) && failed.Op == "mount" && !errors.Is(err, ErrOccupied) && !errors.Is(err, ErrUnsafePath) {
 		failed.Err = fmt.Errorf("%w; a program mount.%s, which this filesystem may need, is not installed on this node", failed.Err, helper)

@@ -46,9 +46,9 @@ func (i *Image) Close() error { return i.f.Close() }
 // it is created, sparse and in one step: no process sees a part of it. An image that
 // exists is used as it is, whatever size says.
 //
-// It must lie below one of the roots, and be root's alone, as all directories
-// on the way: else who can write to one of them could have another file
-// mounted in its place. [Anywhere] allows all and asks for none of that.
+// The image must lie below one of the roots. Only root may write to it and to
+// each directory above it; otherwise another user could replace the file.
+// [Anywhere] allows all and asks for none of that.
 //
 // The directory above must exist: one that is missing may be a disk that is
 // not mounted yet.
@@ -85,7 +85,7 @@ func (m *Mounter) OpenImage(ctx context.Context, path string, size int64, roots 
 // openImageFile looks before it opens: opening what is no file can hang, or
 // have effects.
 func openImageFile(path string, roots []string) (*Image, error) {
-	found, err := openPrivate(path, roots)
+	found, err := openRootOnly(path, roots)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func requireRegular(mode uint32) error {
 // createImage makes a sparse file that appears under its name complete or not
 // at all. It reports false if another process made it first.
 func createImage(ctx context.Context, path string, size int64, roots []string) (bool, error) {
-	dir, err := openPrivate(filepath.Dir(path), roots)
+	dir, err := openRootOnly(filepath.Dir(path), roots)
 	if err == nil {
 		dir, err = requireDirectory(dir)
 	}

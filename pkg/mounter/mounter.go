@@ -19,8 +19,8 @@ type Mounter struct {
 	// warning level. Nil is silent.
 	Log *slog.Logger
 
-	// Classic keeps to mount(2) even where the kernel could prepare a mount
-	// off the tree. It is what happens by itself on kernels before 5.12; the
+	// Classic keeps to mount(2) even where the kernel could prepare a
+	// detached mount. It is what happens by itself on kernels before 5.12; the
 	// field is for tests and for people who must compare.
 	Classic bool
 

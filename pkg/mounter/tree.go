@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attach mounts s at t. prepare changes the root of the new mount before other
+// mountSource mounts s at t. prepare changes the root of the new mount before other
 // processes can see it. After an error nothing is mounted at t, and nothing will be:
 // no mount appears after the caller was told that the deadline has passed.
-func (m *Mounter) attach(ctx context.Context, s source, t *Target, prepare func(root *os.File) error) error {
+func (m *Mounter) mountSource(ctx context.Context, s source, t *Target, prepare func(root *os.File) error) error {
 	at, err := t.vacant()
 	if err != nil {
 		return s.err("mount", t.path, err)
@@ -26,8 +26,8 @@ func (m *Mounter) attach(ctx context.Context, s source, t *Target, prepare func(
 	}
 	tree, err := m.detached(s)
 	if errors.Is(err, unix.ENOSYS) {
-		m.log().Debug("this kernel cannot prepare a mount off the tree", "target", t.path)
-		return m.attachClassic(ctx, s, t, at, prepare)
+		m.log().Debug("this kernel cannot prepare a detached mount", "target", t.path)
+		return m.mountSourceClassic(ctx, s, t, at, prepare)
 	}
 	if err != nil {
 		return s.err("mount", t.path, err)

@@ -5,7 +5,7 @@ const (
 	check     = "internal/local/check.go"
 	permit    = "internal/local/permit.go"
 	setup     = "internal/local/setup.go"
-	private   = "pkg/mounter/private.go"
+	rootOnly  = "pkg/mounter/rootonly.go"
 	bind      = "pkg/mounter/bind.go"
 	elsewhere = "pkg/mounter/elsewhere.go"
 	walk      = "pkg/mounter/walk.go"
@@ -26,14 +26,14 @@ func places() []sabotage {
 			edits: []edit{
 				{permit, "\tif len(roots) == 0 {\n", "\tif len(roots) == 0 {\n\t\treturn \"/\", nil\n\t}\n\tif len(roots) == 0 {\n"},
 				{permit, "case namespace != \"\" && namespace != owner:", "case owner == \"-\":"},
-				{private, "\treturn nil, outside(roots)\n", "\tif len(roots) == 0 {\n\t\treturn os.OpenFile(path, unix.O_PATH, 0)\n\t}\n\treturn nil, outside(roots)\n"},
+				{rootOnly, "\treturn nil, outside(roots)\n", "\tif len(roots) == 0 {\n\t\treturn os.OpenFile(path, unix.O_PATH, 0)\n\t}\n\treturn nil, outside(roots)\n"},
 				{bind, "\treturn nil, outside(roots)\n", "\tif len(roots) == 0 {\n\t\treturn os.OpenFile(path, unix.O_PATH, 0)\n\t}\n\treturn nil, outside(roots)\n"},
 			},
 		},
 		{
 			name: "links-to-images", want: "(opens|attaches|would write) ",
 			edits: []edit{
-				{private, "unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC", "unix.O_PATH|unix.O_CLOEXEC"},
+				{rootOnly, "unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC", "unix.O_PATH|unix.O_CLOEXEC"},
 			},
 		},
 		{

@@ -22,27 +22,27 @@ func outside(roots []string) error {
 	return because(ErrUnsafePath, "it is below none of the allowed roots (%s)", strings.Join(roots, ", "))
 }
 
-// openPrivate opens a path below one of the roots as O_PATH, through
+// openRootOnly opens a path below one of the roots as O_PATH, through
 // directories that only root can write to and no symbolic link. So a process
 // that is not root, for example in a pod that sees the same directory, cannot
 // replace what was opened.
-func openPrivate(path string, roots []string) (*os.File, error) {
+func openRootOnly(path string, roots []string) (*os.File, error) {
 	for _, root := range roots {
 		if root == Anywhere {
 			return os.OpenFile(path, unix.O_PATH, 0)
 		}
 		if below(root, path) {
-			return walkPrivate(root, strings.TrimPrefix(strings.TrimPrefix(path, root), "/"))
+			return walkRootOnly(root, strings.TrimPrefix(strings.TrimPrefix(path, root), "/"))
 		}
 	}
 	return nil, outside(roots)
 }
 
-// walkPrivate opens one component after the other.
-func walkPrivate(root, rel string) (*os.File, error) {
+// walkRootOnly opens one component after the other.
+func walkRootOnly(root, rel string) (*os.File, error) {
 	at, err := os.OpenFile(root, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err == nil {
-		at, err = requirePrivate(at)
+		at, err = requireRootOnly(at)
 	}
 	if rel == "" {
 		return at, err
@@ -55,7 +55,7 @@ func walkPrivate(root, rel string) (*os.File, error) {
 		at, err = openStep(dir, part)
 		dir.Close()
 		if err == nil {
-			at, err = requirePrivate(at)
+			at, err = requireRootOnly(at)
 		}
 	}
 	return at, err
@@ -73,9 +73,9 @@ func openStep(dir *os.File, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// requirePrivate refuses symbolic links, and files that other users than root own or
+// requireRootOnly refuses symbolic links, and files that other users than root own or
 // can write to. It closes what it refuses.
-func requirePrivate(f *os.File) (*os.File, error) {
+func requireRootOnly(f *os.File) (*os.File, error) {
 	var st unix.Stat_t
 	err := unix.Fstat(int(f.Fd()), &st)
 	switch kind := st.Mode & unix.S_IFMT; {
@@ -110,14 +110,14 @@ func requireOneName(path string, st *unix.Stat_t) error {
 	return because(ErrUnsafePath, "it has %d names (hard links), and must have one; find the others with find -inum %d", st.Nlink, st.Ino)
 }
 
-// MakePrivateDir makes a directory that only root can enter directly below a
+// MakeRootOnlyDir makes a directory that only root can enter directly below a
 // root, unless it exists. The root must exist: one that is missing may be on a
 // disk that is not mounted yet.
-func (m *Mounter) MakePrivateDir(root, name string) error {
+func (m *Mounter) MakeRootOnlyDir(root, name string) error {
 	fail := func(err error) error {
 		return &Error{Op: "make directory", Source: filepath.Join(root, name), Err: err}
 	}
-	dir, err := walkPrivate(root, "")
+	dir, err := walkRootOnly(root, "")
 	if errors.Is(err, os.ErrNotExist) {
 		return fail(fmt.Errorf("%w (is the disk that should hold it mounted?)", err))
 	}
