@@ -65,7 +65,7 @@ func (p *probe) checkDaemon(_ context.Context, n *notes) {
 		n.add(stateBroken, strings.SplitN(f, ": ", 2)[0], "%s", f)
 	}
 	for _, t := range s.PendingUnmounts {
-		if age := time.Since(t.Since); age > patience || s.absent != nil {
+		if age := time.Since(t.Since); age > staleAfter || s.absent != nil {
 			n.add(unmountPending, t.Dir, "%s of driver %s was unmounted without the daemon %v ago", t.Dir, t.FlexDriver, age.Round(time.Second))
 		}
 	}
@@ -142,12 +142,12 @@ func (p *probe) checkDaemonDir(n *notes, pid int) {
 	}
 }
 
-// patience is how long an operation may take.
-const patience = 5 * time.Minute
+// staleAfter is how long an operation may take.
+const staleAfter = 5 * time.Minute
 
 func checkVolume(n *notes, v *bridgestatus.VolumeStatus) {
 	name := cmp.Or(v.PersistentVolume, v.VolumeHandle)
-	if v.UncertainSince != nil && time.Since(*v.UncertainSince) > patience {
+	if v.UncertainSince != nil && time.Since(*v.UncertainSince) > staleAfter {
 		e := n.add(volumeStuck, name, "volume %s has been %s for %v, without a final answer of %s", name, strings.ToLower(string(v.Phase)), time.Since(*v.UncertainSince).Round(time.Second), v.CSIDriver)
 		if v.LastError != "" {
 			e.evidence(v.LastError)

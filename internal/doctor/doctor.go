@@ -7,7 +7,8 @@
 // process that can be left behind. What could not be looked at is said, with
 // the reason: silence means that it was looked at and is in order.
 //
-// The checks are one file each; kinds.go lists all that they can find.
+// checks (below) names the checks and their functions. What they can find is in
+// kinds*.go and migrations.go.
 package doctor
 
 import (
@@ -57,7 +58,7 @@ func Run(ctx context.Context, o Options) *Report {
 		select {
 		case <-ended[i]:
 		default:
-			all[i].add(checkHangs, all[i].check, "no answer within %v; what it has found until then is listed", o.Timeout)
+			all[i].add(hangingCheck, all[i].check, "no answer within %v; what it has found until then is listed", o.Timeout)
 		}
 		r.take(all[i])
 	}

@@ -25,7 +25,7 @@ func (p *probe) checkStale(n *notes, volumes []*mounter.Info) {
 		// The parent directory is not a mount. It was written when the volume was
 		// staged, and a pod may be about to get the volume.
 		info, err := os.Stat(p.at(filepath.Dir(m.Mountpoint)))
-		if err != nil || time.Since(info.ModTime()) < patience {
+		if err != nil || time.Since(info.ModTime()) < staleAfter {
 			continue
 		}
 		n.add(mountStale, m.Mountpoint, "%s is mounted, and no pod has a mount of it", m.Mountpoint).evidence(owner(m)...)
