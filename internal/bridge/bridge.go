@@ -57,7 +57,7 @@ type ControllerService interface {
 
 // Mounts is what the bridge does with mounts by itself.
 type Mounts interface {
-	// Bind makes the private target visible at the kubelet's directory, in one
+	// Bind makes the driver's target path visible at the kubelet's directory, in one
 	// step, and verifies it.
 	Bind(ctx context.Context, source, target string, readOnly bool) error
 	// ReadOnly makes what is mounted at a path read-only there, and verifies it.
@@ -186,7 +186,7 @@ type Bridge struct {
 	// pod that has it; nil: the state is unknown.
 	PVState func(ctx context.Context, persistentVolume string, key csivol.Key, podUID string) (csivol.PVState, error)
 	// Notify reports what needs an operator's attention; nil: nothing is reported.
-	Notify func(csivol.Notice)
+	Notify func(csivol.Event)
 	// Measure asks the drivers that can tell how full volumes are, for metrics.
 	Measure bool
 	// DetachWait is how long the last unmount waits for a detach through the

@@ -194,7 +194,7 @@ func (x *execution) particulars(s lifecycle.Step) (p lifecycle.Particulars, err 
 		p.MountGroup = mountGroup(x.fsGroup(), x.features())
 	case lifecycle.PlaceMarker:
 		p.Endpoints = x.d.Endpoints
-	case lifecycle.Claim:
+	case lifecycle.RecordTarget:
 		p.Endpoints = x.d.Endpoints
 		if x.w.Goal != lifecycle.Mount {
 			break
@@ -203,7 +203,7 @@ func (x *execution) particulars(s lifecycle.Step) (p lifecycle.Particulars, err 
 			x.v.log.Warn("what is asked for has changed since the volume was set up on this node; it goes on as it was begun until its last pod here is gone", "persistentVolume", r.Name, "begunWith", changed)
 		}
 		if !x.d.DirectPublish {
-			if p.Private, err = kubeletdir.PrivateTarget(s.Dir); err != nil {
+			if p.TargetPath, err = kubeletdir.TargetPath(s.Dir); err != nil {
 				err = flex.Errorf(flex.CodeInvalidArgument, "%w", err)
 			}
 		}

@@ -80,9 +80,9 @@ func TestExpandBoth(t *testing.T) {
 // TestExpandNothing: a claim that was grown kept its pods from starting, for drivers
 // that expand nothing: the kubelet calls expandfs before each of them.
 func TestExpandNothing(t *testing.T) {
-	begin := func(t *testing.T, bytes, device int64) (n *node, notices *[]csivol.Notice, args []string) {
-		n, notices = newNode(t), new([]csivol.Notice)
-		n.bridge.Notify = func(notice csivol.Notice) { *notices = append(*notices, notice) }
+	begin := func(t *testing.T, bytes, device int64) (n *node, notices *[]csivol.Event, args []string) {
+		n, notices = newNode(t), new([]csivol.Event)
+		n.bridge.Notify = func(notice csivol.Event) { *notices = append(*notices, notice) }
 		n.driver.features.ControllerExpand, n.driver.features.NodeExpand = false, false
 		n.succeed("mount", n.podDir("p1"), options)
 		n.mounts.bytes, n.mounts.device = bytes, device

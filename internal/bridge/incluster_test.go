@@ -22,7 +22,7 @@ import (
 type clusterNode struct {
 	*node
 	cluster *fakeCluster
-	notices []csivol.Notice
+	notices []csivol.Event
 }
 
 func newClusterNode(t *testing.T) *clusterNode {
@@ -39,7 +39,7 @@ func (n *clusterNode) configure() {
 	d.Attacher, d.Attach = n.cluster, bridgeconfig.AttachVA
 	n.bridge.Attachments = n.cluster.list
 	n.bridge.DetachWait = 20 * time.Millisecond
-	n.bridge.Notify = func(notice csivol.Notice) { n.notices = append(n.notices, notice) }
+	n.bridge.Notify = func(notice csivol.Event) { n.notices = append(n.notices, notice) }
 }
 
 func (n *clusterNode) start(boot string) {
@@ -107,7 +107,7 @@ func TestAttachInCluster(t *testing.T) {
 	if got, want := n.cluster.called(), "Attach"; got != want {
 		t.Errorf("two mounts called %s, want %s", got, want)
 	}
-	if r := n.record(); r.Attach != volstate.Done || r.PublishContext["device"] != "d" || r.Foreign {
+	if r := n.record(); r.Attach != volstate.Done || r.PublishContext["device"] != "d" || r.Unmanaged {
 		t.Errorf("%+v", r)
 	}
 	n.succeed("unmount", p1)

@@ -66,7 +66,7 @@ func (b *Bridge) pendingTargets(r *volstate.Record) map[string]*volstate.Target 
 		}
 		t := &volstate.Target{Publish: volstate.Doing, Since: time.Now().UTC()}
 		if !d.DirectPublish {
-			t.Private, _ = kubeletdir.PrivateTarget(dir) // it is a pod's
+			t.TargetPath, _ = kubeletdir.TargetPath(dir) // it is a pod's
 		}
 		found[dir] = t
 	}
@@ -86,7 +86,7 @@ func (b *Bridge) publishedDirs(r *volstate.Record) (dirs []string) {
 	}
 	for _, pod := range pods {
 		dir := filepath.Join(pod, "volumes", strings.Replace(r.FlexDriver, "/", "~", 1), r.Name)
-		if private, err := kubeletdir.PrivateTarget(dir); err == nil && b.node().there(filepath.Dir(private)) {
+		if targetPath, err := kubeletdir.TargetPath(dir); err == nil && b.node().there(filepath.Dir(targetPath)) {
 			dirs = append(dirs, dir)
 		}
 	}
@@ -124,8 +124,8 @@ func (b *Bridge) podDirs(flexDriver, volume string) []string {
 // nothing. The mount itself is not touched: it may be dead.
 func (b *Bridge) targetAt(flexDriver, dir string) *volstate.Target {
 	t := &volstate.Target{Publish: volstate.Doing, Since: time.Now().UTC()}
-	if private, err := kubeletdir.PrivateTarget(dir); err == nil && b.node().there(filepath.Dir(private)) {
-		t.Private = private
+	if targetPath, err := kubeletdir.TargetPath(dir); err == nil && b.node().there(filepath.Dir(targetPath)) {
+		t.TargetPath = targetPath
 		return t
 	}
 	if mounted, err := b.Mounts.Mounted(dir); err != nil || !mounted || !b.Drivers[flexDriver].DirectPublish {
@@ -140,12 +140,12 @@ func (b *Bridge) tidy(ctx context.Context, dir string) error {
 	if err := b.Mounts.Unmount(ctx, dir); err != nil {
 		return err
 	}
-	// What is not a pod's directory has nothing private.
-	if private, err := kubeletdir.PrivateTarget(dir); err == nil {
-		if err := b.Mounts.Unmount(ctx, private); err != nil {
+	// What is not a pod's directory has no target path.
+	if targetPath, err := kubeletdir.TargetPath(dir); err == nil {
+		if err := b.Mounts.Unmount(ctx, targetPath); err != nil {
 			return err
 		}
-		kubeletdir.RemovePrivate(private, b.dirs().Remove)
+		kubeletdir.RemoveTarget(targetPath, b.dirs().Remove)
 	}
 	b.registry.forgetLost(dir)
 	return b.forgetPendingUnmount(dir)

@@ -191,7 +191,7 @@ func (x *execution) seePVState(dir string) (seen lifecycle.Seen) {
 	if err != nil || b.PVState == nil || v.record.Targets[dir] == nil && v.record.Device != dir {
 		return seen
 	}
-	err = v.rpc(pvStateWait, func(ctx context.Context) (err error) {
+	err = v.withDeadline(pvStateWait, func(ctx context.Context) (err error) {
 		seen.PVState, err = b.PVState(ctx, place.Volume, v.key, place.PodUID)
 		return err
 	})
@@ -246,7 +246,7 @@ func (x *execution) complete() error {
 	if x.d == nil || x.d.Read == nil || r.Inline {
 		return unknown
 	}
-	err := x.v.rpc(pvStateWait, func(ctx context.Context) error {
+	err := x.v.withDeadline(pvStateWait, func(ctx context.Context) error {
 		v, err := x.d.Read(ctx, r.Name)
 		if err == nil && v.Key() == r.Key() {
 			r.Complete(v.Context, v.MountFlags)
@@ -301,7 +301,7 @@ func (x *execution) features() csivol.Features {
 // features asks the driver what it can do. A driver that is not there is a
 // passing trouble, whatever the reason.
 func (v *volume) features(d *FlexDriver) (f csivol.Features, err error) {
-	err = v.rpc(0, func(ctx context.Context) error {
+	err = v.withDeadline(0, func(ctx context.Context) error {
 		f, err = d.Service.Features(ctx)
 		return err
 	})

@@ -268,8 +268,8 @@ func (n node) inUse(d *FlexDriver, a *csivol.Attachment) bool {
 
 // target is the path that the driver gets.
 func target(t *volstate.Target, dir string) string {
-	if t == nil || t.Private == "" {
+	if t == nil || t.TargetPath == "" {
 		return dir
 	}
-	return t.Private
+	return t.TargetPath
 }

@@ -141,7 +141,7 @@ func TestForeignAttachment(t *testing.T) {
 	n.cluster.request(objectName, &csivol.Attachment{Driver: "csi.example.com", Handle: "h1", Node: "node-1"}, false)
 	dir := n.podDir("p1")
 	n.succeed("mount", dir, options)
-	if !n.record().Foreign {
+	if !n.record().Unmanaged {
 		t.Error("the record takes it for ours")
 	}
 	n.succeed("unmount", dir)
@@ -152,7 +152,7 @@ func TestForeignAttachment(t *testing.T) {
 	n.succeed("mount", dir, options)
 	n.cluster.lose()
 	n.settle()
-	if n.record().Foreign {
+	if n.record().Unmanaged {
 		t.Error("the record takes ours for another's")
 	}
 	n.succeed("unmount", dir)

@@ -34,7 +34,7 @@ func BenchmarkReconcile(b *testing.B) {
 		r.StagingPath = br.KubeletStaging(r)
 		pod := filepath.Join(dir, "pods", fmt.Sprint("p", i), "volumes/example.com~disk", r.Name)
 		private := filepath.Join(dir, "pods", fmt.Sprint("p", i), "flex2csi/volumes/kubernetes.io~csi", r.Name, "mount")
-		r.Targets = map[string]*volstate.Target{pod: {Private: private, Publish: volstate.Done, Bound: true, Since: time.Now().Add(-time.Hour)}}
+		r.Targets = map[string]*volstate.Target{pod: {TargetPath: private, Publish: volstate.Done, Bound: true, Since: time.Now().Add(-time.Hour)}}
 		for _, path := range []string{r.StagingPath, pod, private} {
 			mounts.set(path, true)
 		}

@@ -166,7 +166,7 @@ func TestTearDownOfSilentMounts(t *testing.T) {
 	n := newNode(t)
 	dir := n.podDir("p1")
 	n.succeed("mount", dir, options)
-	private := n.record().Targets[dir].Private
+	private := n.record().Targets[dir].TargetPath
 	n.fallSilent()
 	n.driver.fail["NodeUnpublish"] = []error{final(flex.CodeInternal, "busy")}
 	if s := n.call("unmount", dir); s.Status != flex.StatusFailure || !n.mounts.mounted[private] {
@@ -346,7 +346,7 @@ func TestForgottenDevice(t *testing.T) {
 	}
 }
 
-// TestNoBareDirectoryIsBound: of a volume that vanished from its private target
+// TestNoBareDirectoryIsBound: of a volume that vanished from its target path
 // as well there is nothing to bind again.
 func TestNoBareDirectoryIsBound(t *testing.T) {
 	for _, asked := range []bool{false, true} {
@@ -357,7 +357,7 @@ func TestNoBareDirectoryIsBound(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.mounts.set(dir, false)
-		n.mounts.set(n.record().Targets[dir].Private, false)
+		n.mounts.set(n.record().Targets[dir].TargetPath, false)
 		n.driver.called()
 		if asked {
 			n.succeed("mount", dir, options)

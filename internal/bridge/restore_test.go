@@ -86,11 +86,11 @@ func TestRecordsSpeakOfThePast(t *testing.T) {
 		dir := n.podDir("p1")
 		for old, target := range r.Targets {
 			delete(r.Targets, old)
-			target.Private = filepath.Join(n.dir, "pods/p1/flex2csi/volumes/kubernetes.io~csi/pv1/mount")
+			target.TargetPath = filepath.Join(n.dir, "pods/p1/flex2csi/volumes/kubernetes.io~csi/pv1/mount")
 			r.Targets[dir] = target
 			if target.Publish != volstate.None {
-				n.driver.published[target.Private] = "h1"
-				n.mounts.set(target.Private, true)
+				n.driver.published[target.TargetPath] = "h1"
+				n.mounts.set(target.TargetPath, true)
 			}
 		}
 		if err := n.store.Put(r); err != nil {

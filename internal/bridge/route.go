@@ -23,21 +23,21 @@ func (d *FlexDriver) AttacherSuffices() error {
 func (d *FlexDriver) route(f csivol.Features, p Policy) (lifecycle.Route, error) {
 	switch {
 	case d.Attach == bridgeconfig.AttachNone:
-		return lifecycle.NoRoute, nil
+		return lifecycle.NoAttach, nil
 	case d.Attach == bridgeconfig.AttachVA && d.Attacher != nil && p.Attach == NeedNoAttach:
-		return lifecycle.NoRoute, flex.Errorf(flex.CodeFailedPrecondition, "driver %s is configured to attach through VolumeAttachments, but the CSIDriver object %s has attachRequired: false: no external-attacher handles them; set attach: Auto", d.Name, d.CSIDriver)
+		return lifecycle.NoAttach, flex.Errorf(flex.CodeFailedPrecondition, "driver %s is configured to attach through VolumeAttachments, but the CSIDriver object %s has attachRequired: false: no external-attacher handles them; set attach: Auto", d.Name, d.CSIDriver)
 	case d.Attach == bridgeconfig.AttachVA && d.Attacher != nil:
-		return lifecycle.ByCluster, nil
+		return lifecycle.ByVolumeAttachment, nil
 	case d.Attach == bridgeconfig.AttachVA:
-		return lifecycle.NoRoute, flex.Errorf(flex.CodeFailedPrecondition, "driver %s is configured to attach through VolumeAttachments, and this daemon has no access to the API server: give it --in-cluster or --kubeconfig", d.Name)
+		return lifecycle.NoAttach, flex.Errorf(flex.CodeFailedPrecondition, "driver %s is configured to attach through VolumeAttachments, and this daemon has no access to the API server: give it --in-cluster or --kubeconfig", d.Name)
 	case f.Attach:
-		return lifecycle.ByController, nil
+		return lifecycle.ByControllerService, nil
 	case d.Attach == bridgeconfig.AttachController:
-		return lifecycle.NoRoute, flex.Errorf(flex.CodeFailedPrecondition, "driver %s is configured to attach through its controller, which does not offer PUBLISH_UNPUBLISH_VOLUME or cannot be reached; look at controllerEndpoint", d.Name)
+		return lifecycle.NoAttach, flex.Errorf(flex.CodeFailedPrecondition, "driver %s is configured to attach through its controller, which does not offer PUBLISH_UNPUBLISH_VOLUME or cannot be reached; look at controllerEndpoint", d.Name)
 	case d.Attacher != nil && (p.Attach == NeedAttach || p.Attach == NeedByController && f.Controller):
-		return lifecycle.ByCluster, nil
+		return lifecycle.ByVolumeAttachment, nil
 	}
-	return lifecycle.NoRoute, nil
+	return lifecycle.NoAttach, nil
 }
 
 // RequirePod is an error unless MayAttach allows it.

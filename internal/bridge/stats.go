@@ -43,7 +43,7 @@ func (b *Bridge) askStats(d *FlexDriver, v *volume, dir string) error {
 	if err != nil || !f.Stats {
 		return err
 	}
-	return v.rpc(statsTimeout, func(ctx context.Context) error {
+	return v.withDeadline(statsTimeout, func(ctx context.Context) error {
 		stats, err := d.Service.NodeStats(ctx, v.key.Handle, target(t, dir), v.record.StagingPath)
 		if err == nil {
 			v.stats.Store(&stats)

@@ -75,11 +75,11 @@ func (x *execution) act(s lifecycle.Step) (got lifecycle.Result, err error) {
 func (x *execution) note(s lifecycle.Step) {
 	r := x.v.record
 	switch s.Kind {
-	case lifecycle.Claim:
+	case lifecycle.RecordTarget:
 		x.b.adopt(r)
 	case lifecycle.Drop:
-		if private := r.Targets[s.Dir].Private; private != "" {
-			kubeletdir.RemovePrivate(private, x.b.dirs().Remove)
+		if targetPath := r.Targets[s.Dir].TargetPath; targetPath != "" {
+			kubeletdir.RemoveTarget(targetPath, x.b.dirs().Remove)
 		}
 	case lifecycle.LeaveToKubelet:
 		x.v.log.Info("the kubelet's CSI plugin has the volume; it is neither unstaged nor detached here")
@@ -103,7 +103,7 @@ func (x *execution) controllerPublish() (published map[string]string, err error)
 			return nil, err
 		}
 	}
-	err = x.v.rpc(x.d.Timeouts.Attach, func(ctx context.Context) (err error) {
+	err = x.v.withDeadline(x.d.Timeouts.Attach, func(ctx context.Context) (err error) {
 		published, err = x.d.Service.ControllerPublish(ctx, csivol.AttachRequest{
 			Handle: x.v.key.Handle, NodeID: r.NodeID, Capability: capability(r), Context: r.Context, Secrets: secrets,
 		})
@@ -121,7 +121,7 @@ func (x *execution) controllerUnpublish() (err error) {
 			return err
 		}
 	}
-	err = x.v.rpc(x.d.Timeouts.Detach, func(ctx context.Context) error {
+	err = x.v.withDeadline(x.d.Timeouts.Detach, func(ctx context.Context) error {
 		return x.d.Service.ControllerUnpublish(ctx, x.v.key.Handle, x.v.record.NodeID, secrets)
 	})
 	if csivol.NotFound(err) {
@@ -148,7 +148,7 @@ func (x *execution) attach(s lifecycle.Step) (got lifecycle.Result, err error) {
 	}
 	before := r.PublishContext
 	var attached csivol.Attached
-	err = x.v.rpc(timeout, func(ctx context.Context) (err error) {
+	err = x.v.withDeadline(timeout, func(ctx context.Context) (err error) {
 		attached, err = ask(ctx, x.b.attachmentOf(x.d, r, pod))
 		return err
 	})
@@ -179,7 +179,7 @@ func (x *execution) deleteAttachment(s lifecycle.Step) error {
 	if s.Patience == lifecycle.Shortly {
 		timeout = v.patience(cmp.Or(b.DetachWait, defaultDetachWait))
 	}
-	err := v.rpc(timeout, func(ctx context.Context) error {
+	err := v.withDeadline(timeout, func(ctx context.Context) error {
 		if x.d.Attacher == nil {
 			return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is attached by VolumeAttachment %s, and this daemon has no access to the API server any more: give it --in-cluster or --kubeconfig", v.key, v.record.Object)
 		}
@@ -198,7 +198,7 @@ func (x *execution) nodeStage() error {
 		return flex.Errorf(flex.CodeInternal, "make the staging directory: %w", err)
 	}
 	x.noteStageSecrets()
-	return x.v.rpc(x.d.Timeouts.Stage, func(ctx context.Context) error {
+	return x.v.withDeadline(x.d.Timeouts.Stage, func(ctx context.Context) error {
 		return x.d.Service.NodeStage(ctx, csivol.StageRequest{
 			Handle: x.v.key.Handle, PublishContext: r.PublishContext, StagingPath: r.StagingPath,
 			Capability: capability(r), Secrets: x.secrets.NodeStage, Context: r.Context,
@@ -211,7 +211,7 @@ func (x *execution) nodeStage() error {
 // and tear-down does not wait for a controller.
 func (x *execution) nodeUnstage() error {
 	path := x.v.record.StagingPath
-	err := x.v.rpc(x.d.Timeouts.Unstage, func(ctx context.Context) error {
+	err := x.v.withDeadline(x.d.Timeouts.Unstage, func(ctx context.Context) error {
 		return x.d.Service.NodeUnstage(ctx, x.v.key.Handle, path)
 	})
 	if err == nil || csivol.NotFound(err) || csivol.Unimplemented(err) {
@@ -231,7 +231,7 @@ func (x *execution) nodePublish(dir string) error {
 	if err := b.dirs().Make(filepath.Dir(path)); err != nil {
 		return flex.Errorf(flex.CodeInternal, "make the target's directory: %w", err)
 	}
-	if t.Private == "" {
+	if t.TargetPath == "" {
 		_ = b.dirs().Remove(path) // the kubelet has made it; some drivers want it not to be there
 	}
 	if err := x.publishAt(t, path); err != nil {
@@ -240,7 +240,7 @@ func (x *execution) nodePublish(dir string) error {
 	if err := x.wasStaged(); err != nil {
 		return err
 	}
-	if err := x.node.arrived(path); err != nil || t.Private != "" || !t.ReadOnly {
+	if err := x.node.arrived(path); err != nil || t.TargetPath != "" || !t.ReadOnly {
 		return err
 	}
 	// What the driver does in its own mount namespace does not propagate.
@@ -270,7 +270,7 @@ func (x *execution) publishAt(t *volstate.Target, path string) error {
 	if err != nil {
 		return err
 	}
-	return x.v.rpc(x.d.Timeouts.Publish, func(ctx context.Context) error {
+	return x.v.withDeadline(x.d.Timeouts.Publish, func(ctx context.Context) error {
 		return x.d.Service.NodePublish(ctx, csivol.PublishRequest{
 			Handle: x.v.key.Handle, PublishContext: r.PublishContext, StagingPath: r.StagingPath, TargetPath: path,
 			Capability: c, ReadOnly: t.ReadOnly, Secrets: secrets, Context: volumeContext,
@@ -282,14 +282,14 @@ func (x *execution) publishAt(t *volstate.Target, path string) error {
 func (x *execution) nodeUnpublish(dir string) error {
 	t := x.v.record.Targets[dir]
 	path := target(t, dir)
-	err := x.v.rpc(x.d.Timeouts.Unpublish, func(ctx context.Context) error {
+	err := x.v.withDeadline(x.d.Timeouts.Unpublish, func(ctx context.Context) error {
 		return x.d.Service.NodeUnpublish(ctx, x.v.key.Handle, path)
 	})
 	if err == nil || csivol.NotFound(err) {
 		err = x.node.gone(path, err)
 	}
-	if err == nil && t.Private != "" {
-		kubeletdir.RemovePrivate(t.Private, x.b.dirs().Remove)
+	if err == nil && t.TargetPath != "" {
+		kubeletdir.RemoveTarget(t.TargetPath, x.b.dirs().Remove)
 	}
 	return err
 }
@@ -297,10 +297,10 @@ func (x *execution) nodeUnpublish(dir string) error {
 // bind: what a driver publishes into the kubelet's directory is there already.
 func (x *execution) bind(dir string) error {
 	t := x.v.record.Targets[dir]
-	if t.Private == "" {
+	if t.TargetPath == "" {
 		return nil
 	}
-	return x.b.Mounts.Bind(x.v.ctx, t.Private, dir, t.ReadOnly)
+	return x.b.Mounts.Bind(x.v.ctx, t.TargetPath, dir, t.ReadOnly)
 }
 
 // removeDead unmounts what a driver stumbles over: its own dead mount.
@@ -355,7 +355,7 @@ func (x *execution) controllerExpand(s lifecycle.Step) (onNode bool, err error) 
 	if s.Patience == lifecycle.Shortly {
 		size, timeout = x.v.record.ExpandSize, x.v.patience(growWait)
 	}
-	err = x.v.rpc(timeout, func(ctx context.Context) error {
+	err = x.v.withDeadline(timeout, func(ctx context.Context) error {
 		onNode, err = x.d.Service.ControllerExpand(ctx, csivol.ExpandRequest{
 			Handle: x.v.key.Handle, Size: size, Capability: capability(x.v.record), Secrets: x.secrets.ControllerExpand,
 		})
@@ -375,7 +375,7 @@ func (x *execution) nodeExpand(dir string) error {
 		return err
 	}
 	r := x.v.record
-	return x.v.rpc(x.d.Timeouts.Expand, func(ctx context.Context) error {
+	return x.v.withDeadline(x.d.Timeouts.Expand, func(ctx context.Context) error {
 		return x.d.Service.NodeExpand(ctx, csivol.ExpandRequest{
 			Handle: x.v.key.Handle, VolumePath: target(r.Targets[dir], dir), StagingPath: r.StagingPath, Size: x.w.Size,
 			OnNodeOnly: !x.features().ControllerExpand, Capability: capability(r), Secrets: x.secrets.NodeExpand,

@@ -19,7 +19,7 @@ func Of(r *volstate.Record) VolumeStatus {
 		DeviceMountPath: r.Device, TakenOver: r.Owner != volstate.Ours, Recovered: r.Recovered, Incomplete: r.Incomplete(), LastError: Clean(r.LastError),
 	}
 	if r.Attach != volstate.None {
-		v.Attachment = &Attachment{Phase: phase(r.Attach, Attaching, Attached, Detaching), By: r.Attachment, NodeID: r.NodeID, Object: r.Object, Unmanaged: r.Foreign}
+		v.Attachment = &Attachment{Phase: phase(r.Attach, Attaching, Attached, Detaching), By: r.Attachment, NodeID: r.NodeID, Object: r.Object, Unmanaged: r.Unmanaged}
 	}
 	if r.Stage != volstate.None {
 		v.Staging = &Stage{Phase: phase(r.Stage, Staging, Staged, Unstaging), Path: r.StagingPath, Corrupted: Clean(r.StageDead)}
@@ -39,7 +39,7 @@ func Of(r *volstate.Record) VolumeStatus {
 
 func target(dir string, t *volstate.Target) Target {
 	to := Target{
-		Dir: dir, TargetPath: t.Private, Phase: targetPhase(t), Since: When(t.Since),
+		Dir: dir, TargetPath: t.TargetPath, Phase: targetPhase(t), Since: When(t.Since),
 		Pod:      PodRef{Namespace: t.Pod.Namespace, Name: t.Pod.Name, UID: t.Pod.UID},
 		ReadOnly: t.ReadOnly, FSGroup: t.FSGroup, LastError: Clean(t.LastError), Corrupted: Clean(t.Dead),
 	}

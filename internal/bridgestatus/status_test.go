@@ -72,9 +72,9 @@ func sample() *bridgestatus.BridgeStatus {
 		FlexDriver: "example.com/disk", Driver: "csi.example.com", Handle: "vol-1", Name: "pv1",
 		Context: map[string]string{"a": "hidden-1"}, MountFlags: []string{"password=hidden-2"}, PublishContext: map[string]string{"b": "hidden-3"},
 		FSType: "ext4", AccessMode: csivol.ReadWriteOnce,
-		Attach: volstate.Done, Attachment: "node", Object: "csi-0a1b", Foreign: true, NodeID: "id-1", Stage: volstate.Done, StagingPath: "/staging",
+		Attach: volstate.Done, Attachment: "node", Object: "csi-0a1b", Unmanaged: true, NodeID: "id-1", Stage: volstate.Done, StagingPath: "/staging",
 		Targets: map[string]*volstate.Target{podDir: {
-			Private: "/private", Pod: csivol.Pod{Name: "web", Namespace: "shop", UID: "uid-1"},
+			TargetPath: "/private", Pod: csivol.Pod{Name: "web", Namespace: "shop", UID: "uid-1"},
 			Publish: volstate.Done, Bound: true, Since: date("11:50:00"),
 		}},
 		Expand: volstate.Done, ExpandSize: 1 << 30, Owner: volstate.Kubelet,

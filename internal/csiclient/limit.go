@@ -20,8 +20,9 @@ type limiter struct {
 	slots chan struct{}
 }
 
-// do calls f when there is room, if it is a set-up. Tear-down never waits.
-func (l *limiter) do(ctx context.Context, method string, f func() error) error {
+// whenFree calls f when a slot is free. Only RPCs that set up a volume use it; tear-down calls
+// onNode directly, and never waits.
+func (l *limiter) whenFree(ctx context.Context, method string, f func() error) error {
 	l.once.Do(func() { l.slots = make(chan struct{}, maxSetUps) })
 	select {
 	case l.slots <- struct{}{}:

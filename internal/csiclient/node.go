@@ -13,7 +13,7 @@ import (
 // NodeStage is NodeStageVolume.
 func (c *Client) NodeStage(ctx context.Context, r csivol.StageRequest) error {
 	const method = "NodeStageVolume"
-	return c.setUps.do(ctx, method, func() error {
+	return c.setUps.whenFree(ctx, method, func() error {
 		return c.onNode(ctx, method, func(n csi.NodeClient, f csivol.Features) error {
 			_, err := n.NodeStageVolume(ctx, NodeStageRequest(r, f))
 			return err
@@ -32,7 +32,7 @@ func (c *Client) NodeUnstage(ctx context.Context, handle, stagingPath string) er
 // NodePublish is NodePublishVolume.
 func (c *Client) NodePublish(ctx context.Context, r csivol.PublishRequest) error {
 	const method = "NodePublishVolume"
-	return c.setUps.do(ctx, method, func() error {
+	return c.setUps.whenFree(ctx, method, func() error {
 		return c.onNode(ctx, method, func(n csi.NodeClient, f csivol.Features) error {
 			_, err := n.NodePublishVolume(ctx, NodePublishRequest(r, f))
 			return err
@@ -86,7 +86,7 @@ func (c *Client) NodeStats(ctx context.Context, handle, volumePath, stagingPath 
 // ControllerPublish is ControllerPublishVolume.
 func (c *Client) ControllerPublish(ctx context.Context, r csivol.AttachRequest) (published map[string]string, err error) {
 	const method = "ControllerPublishVolume"
-	err = c.setUps.do(ctx, method, func() error {
+	err = c.setUps.whenFree(ctx, method, func() error {
 		return c.onController(ctx, method, func(s csi.ControllerClient, f csivol.Features) error {
 			answer, err := s.ControllerPublishVolume(ctx, ControllerPublishRequest(r, f))
 			published = answer.GetPublishContext()

@@ -114,8 +114,8 @@ type TokenRequest struct {
 	Expiration time.Duration // zero: an hour
 }
 
-// A Notice becomes an Event.
-type Notice struct {
+// An Event is one of Kubernetes, for people.
+type Event struct {
 	// Pod or, if not known, PersistentVolume is the object of the Event.
 	Pod              Pod
 	PersistentVolume string

@@ -50,16 +50,16 @@ func (b *Backend) unmount(ctx context.Context, c *flex.Call) error {
 }
 
 // Owns reports whether the mount at a directory is the daemon's: a pod's volume directory
-// has a private target, a device mount path has a marker. It is for drivers that lost their
+// has a target path of its own, a device mount path has a marker. It is for drivers that lost their
 // configuration, or had another one when the volume was mounted.
 func Owns(command flex.Command, dir string) bool {
 	switch command {
 	case flex.CommandUnmount:
-		private, err := kubeletdir.PrivateTarget(dir)
+		targetPath, err := kubeletdir.TargetPath(dir)
 		if err != nil {
 			return false
 		}
-		_, err = os.Lstat(filepath.Dir(private))
+		_, err = os.Lstat(filepath.Dir(targetPath))
 		return err == nil
 	case flex.CommandUnmountDevice:
 		return nodemounts.IsMarker(dir)
@@ -69,8 +69,8 @@ func Owns(command flex.Command, dir string) bool {
 
 // place has the paths of a pod's mount of a volume.
 type place struct {
-	root, dir string
-	private   string // empty if a CSI driver cannot have published there
+	root, dir  string
+	targetPath string // empty if a CSI driver cannot have published there
 }
 
 func (b *Backend) placeOf(dir string) (place, error) {
@@ -82,8 +82,8 @@ func (b *Backend) placeOf(dir string) (place, error) {
 	if p.root == "" {
 		return place{}, flex.Errorf(flex.CodeInvalidArgument, "%w; for another directory, by hand, give --kubelet-dir", err)
 	}
-	if private, err := kubeletdir.PrivateTarget(dir); err == nil {
-		p.private = private
+	if targetPath, err := kubeletdir.TargetPath(dir); err == nil {
+		p.targetPath = targetPath
 	}
 	return p, nil
 }
@@ -95,12 +95,12 @@ func (b *Backend) takeDown(ctx context.Context, p place) error {
 	if err := mounts.Unmount(ctx, p.dir); err != nil {
 		return mountcode.Of(err)
 	}
-	if p.private == "" {
+	if p.targetPath == "" {
 		return nil
 	}
-	if err := mounts.Unmount(ctx, p.private); err != nil {
+	if err := mounts.Unmount(ctx, p.targetPath); err != nil {
 		return mountcode.Of(err)
 	}
-	kubeletdir.RemovePrivate(p.private, unix.Rmdir)
+	kubeletdir.RemoveTarget(p.targetPath, unix.Rmdir)
 	return nil
 }

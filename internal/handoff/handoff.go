@@ -118,7 +118,7 @@ func (b *Backend) send(ctx context.Context, c *flex.Call, call send) (flex.Drive
 	if err != nil {
 		return flex.DriverStatus{}, err
 	}
-	r := wire.NewRequest(name, b.Argv, patience(ctx))
+	r := wire.NewRequest(name, b.Argv, daemonTimeout(ctx))
 	socket := b.socketFor(c.Command)
 	b.log().Debug("handing over to flex2csi", "socket", socket, "request", r.ID, "driver", name, "timeout", r.Timeout())
 	response, err := call(ctx, socket, r)
@@ -158,8 +158,8 @@ func Probe(ctx context.Context, driver, socket, stateDir string) error {
 // daemon's, which knows what takes so long.
 const reserve = time.Second
 
-// patience returns the daemon's deadline.
-func patience(ctx context.Context) time.Duration {
+// daemonTimeout returns the time that the daemon may take: one second less than what is left.
+func daemonTimeout(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return flex.DefaultTimeout(flex.CommandMount)

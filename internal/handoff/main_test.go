@@ -99,12 +99,12 @@ func (n *node) wantSuccess(argv ...string) flex.DriverStatus {
 }
 
 // published is what the daemon leaves of a volume: what the CSI driver has
-// published at the private target, bound at the pod's directory.
+// published at the target path, bound at the pod's directory.
 func (n *node) published(pod string) (dir, private string) {
 	n.Helper()
 	testenv.Need(n, "mount")
 	dir = n.kubelet.PodVolumeDir(pod, "example.com/disk", "data")
-	private, err := kubeletdir.PrivateTarget(dir)
+	private, err := kubeletdir.TargetPath(dir)
 	if err != nil {
 		n.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func (b *Backend) Plan(ctx context.Context, c *flex.Call) ([]string, error) {
 	}
 	steps := []string{
 		fmt.Sprintf("ask flex2csi at %s, for the driver %s: %s", b.socketFor(c.Command), name, strings.Join(shown(b.Argv), " ")),
-		fmt.Sprintf("wait up to %v for its answer, which is the answer; flex2csi map shows what it asks the CSI driver for", patience(ctx).Round(wire.DialBudget/2)),
+		fmt.Sprintf("wait up to %v for its answer, which is the answer; flex2csi map shows what it asks the CSI driver for", daemonTimeout(ctx).Round(wire.DialBudget/2)),
 	}
 	if c.Command != flex.CommandUnmount {
 		return append(steps, fmt.Sprintf("fail (%s) if no daemon listens there for %v", flex.CodeUnavailable, wire.DialBudget)), nil
@@ -29,8 +29,8 @@ func (b *Backend) Plan(ctx context.Context, c *flex.Call) ([]string, error) {
 		return nil, err
 	}
 	what := p.dir
-	if p.private != "" {
-		what += " and " + p.private
+	if p.targetPath != "" {
+		what += " and " + p.targetPath
 	}
 	return append(steps,
 		fmt.Sprintf("if no daemon listens there for %v: write a pending unmount to %s, which flex2csi completes when it runs again", wire.DialBudget, b.StateDir),

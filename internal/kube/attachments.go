@@ -184,7 +184,7 @@ func (a *Attachments) Detach(ctx context.Context, want *csivol.Attachment) error
 		return nil // another component deletes it, and its informer notes when (reuse.go)
 	}
 	if o.DeletionTimestamp == nil {
-		over, err := w.takenOver(ctx)
+		over, err := w.adopted(ctx)
 		if err != nil || over {
 			return err
 		}

@@ -40,7 +40,7 @@ func (e *events) start(ctx context.Context, client corev1client.EventsGetter, no
 
 // Notify makes an Event in the background. Without the API server it is lost: the log
 // has it as well.
-func (c *Cluster) Notify(n csivol.Notice) {
+func (c *Cluster) Notify(n csivol.Event) {
 	c.events.mu.Lock()
 	recorder := c.events.recorder
 	c.events.mu.Unlock()
@@ -53,7 +53,7 @@ func (c *Cluster) Notify(n csivol.Notice) {
 
 // reference returns the pod, or else the PersistentVolume. Of a pod without a UID only
 // the name is known.
-func reference(n csivol.Notice) *corev1.ObjectReference {
+func reference(n csivol.Event) *corev1.ObjectReference {
 	if n.Pod.Name == "" || n.Pod.Namespace == "" {
 		return &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolume", Name: n.PersistentVolume}
 	}

@@ -65,13 +65,13 @@ func noPlace(path string) error {
 	return fmt.Errorf("%s is no directory of a FlexVolume: a pod's is %s, a device mount path is %s", path, PodShape, DeviceShape)
 }
 
-// privateDirs is the number of our directories up from a private target, which counts, too:
+// privateDirs is the number of our directories up from a target path, which counts, too:
 // mount, <volume>, kubernetes.io~csi, volumes, flex2csi.
 const privateDirs = 5
 
-// PrivateTarget returns the target path of NodePublishVolume for a pod's volume directory:
+// TargetPath returns the target path of NodePublishVolume for a pod's volume directory:
 // a path that every driver can see and parse, and that the kubelet ignores.
-func PrivateTarget(dir string) (string, error) {
+func TargetPath(dir string) (string, error) {
 	place, err := Parse(dir)
 	if err != nil {
 		return "", err
@@ -82,10 +82,10 @@ func PrivateTarget(dir string) (string, error) {
 	return filepath.Join(place.Root, "pods", place.PodUID, "flex2csi/volumes/kubernetes.io~csi", place.Volume, "mount"), nil
 }
 
-// RemovePrivate removes a private target and our empty directories above it. The kubelet
+// RemoveTarget removes a target path and our empty directories above it. The kubelet
 // deletes everything below pods/<uid> except volumes when a pod was deleted, so nothing of
 // ours may be left there.
-func RemovePrivate(target string, rmdir func(dir string) error) {
+func RemoveTarget(target string, rmdir func(dir string) error) {
 	for range privateDirs {
 		if err := rmdir(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return // not empty: another volume of the pod is in it

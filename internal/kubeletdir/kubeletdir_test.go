@@ -62,23 +62,23 @@ func TestDirs(t *testing.T) {
 	}
 }
 
-func TestPrivateTarget(t *testing.T) {
-	got, err := PrivateTarget("/k/pods/uid/volumes/a~b/pv")
+func TestTargetPath(t *testing.T) {
+	got, err := TargetPath("/k/pods/uid/volumes/a~b/pv")
 	if want := "/k/pods/uid/flex2csi/volumes/kubernetes.io~csi/pv/mount"; err != nil || got != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 	for _, path := range []string{"/k/plugins/kubernetes.io/flexvolume/a/b/mounts/pv", "/tmp"} {
-		if got, err := PrivateTarget(path); err == nil {
+		if got, err := TargetPath(path); err == nil {
 			t.Errorf("%s: %q, want an error", path, got)
 		}
 	}
 }
 
 // Nothing of ours is left below the pod, and nothing of others is removed.
-func TestRemovePrivate(t *testing.T) {
+func TestRemoveTarget(t *testing.T) {
 	pod := filepath.Join(t.TempDir(), "pods/uid")
 	target := func(volume string) string {
-		private, err := PrivateTarget(filepath.Join(pod, "volumes/a~b", volume))
+		private, err := TargetPath(filepath.Join(pod, "volumes/a~b", volume))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,11 +89,11 @@ func TestRemovePrivate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	RemovePrivate(target("one"), os.Remove)
+	RemoveTarget(target("one"), os.Remove)
 	if _, err := os.Stat(filepath.Dir(target("two"))); err != nil {
 		t.Errorf("the other volume's directory went, too: %v", err)
 	}
-	RemovePrivate(target("two"), os.Remove)
+	RemoveTarget(target("two"), os.Remove)
 	if left, err := filepath.Glob(pod + "/*"); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}

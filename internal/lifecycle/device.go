@@ -93,7 +93,7 @@ func releaseDeviceRules() []Rule {
 
 // detachComes: what a callout has attached a callout detaches.
 func (c *plan) detachComes() bool {
-	return c.r.Attachment == ByControlPlane && c.r.Attach == volstate.Done && !c.r.Foreign
+	return c.r.Attachment == ByControlPlane && c.r.Attach == volstate.Done && !c.r.Unmanaged
 }
 
 // leaveButDetachRules are leaveRules without their end.
@@ -107,7 +107,7 @@ func attachGoalRules() []Rule {
 			refuseFailed(),
 			driverAwayRule(),
 			{"no-pod", "the volume is not attached, and no pod of the node uses the claim of the PersistentVolume", "refuse", func(c *plan) *Step {
-				if c.r.Attach == volstate.Done || c.taken(Claim) {
+				if c.r.Attach == volstate.Done || c.taken(RecordTarget) {
 					return nil
 				}
 				if seen := c.see(TheClaim, ""); seen.Err != nil {
@@ -117,10 +117,10 @@ func attachGoalRules() []Rule {
 			}},
 			disagreeRule(),
 			{"attach-claim", "this call has not recorded the volume yet", "record what the volume is", func(c *plan) *Step {
-				if c.taken(Claim) {
+				if c.taken(RecordTarget) {
 					return nil
 				}
-				return c.step(Claim)
+				return c.step(RecordTarget)
 			}},
 		},
 		attachRules(),

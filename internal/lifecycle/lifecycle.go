@@ -4,7 +4,7 @@
 // of what was observed, and of a goal. It does no I/O, reads no clock and starts no
 // goroutine. Its rules are tables (mount.go, unmount.go, device.go, expand.go,
 // reconcile.go and repair.go): the first rule that applies says the step. make docs
-// writes them to docs/lifecycle.md (tables.go).
+// writes them to docs/lifecycle.md (doc_tables.go).
 //
 // [Intend] and [Conclude] change a record, before a step and after it. What happened
 // while no daemon was there is for [Reset], [Rebooted], [Recognize], [Doubt] and
@@ -70,8 +70,8 @@ const (
 
 // The kinds that change nothing but the record.
 const (
-	// Claim writes down that a pod, or the kubelet, wants the volume at a directory.
-	Claim Kind = "claim the target"
+	// RecordTarget writes down that a pod, or the kubelet, wants the volume at a directory.
+	RecordTarget Kind = "record the target"
 	// Drop takes a target out of the record. It is the last step of its release.
 	Drop Kind = "drop the target"
 	// NoteOwner writes down who ends the volume with its last target.
@@ -166,12 +166,26 @@ func (p Planner) Next(r *volstate.Record, o *Observed, w Wanted) Step {
 	return Step{Kind: Done}
 }
 
+// tables are the rules of each goal, in the order in which they are asked. They never
+// change; the reconciler asks them for thousands of volumes.
+var tables = map[Goal][]Rule{
+	Mount:           mountRules(),
+	Unmount:         unmountRules(),
+	CompleteUnmount: unmountRules(),
+	MountDevice:     mountDeviceRules(),
+	UnmountDevice:   unmountDeviceRules(),
+	Attach:          attachGoalRules(),
+	Detach:          detachGoalRules(),
+	Expand:          expandRules(),
+	Reconcile:       reconcileRules(),
+}
+
 // A Rule is a line of the table.
 type Rule struct {
 	// Name is the rule's own.
 	Name string
 	// When and Then are for docs/lifecycle.md. Then has the name of a table in square
-	// brackets (tables.go) where next hands over to its rules.
+	// brackets (doc_tables.go) where next hands over to its rules.
 	When, Then string
 	// next returns nil where the rule does not apply.
 	next func(*plan) *Step

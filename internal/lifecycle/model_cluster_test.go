@@ -72,7 +72,7 @@ func (m *model) handedOver(w *world, i int) bool {
 func (m *model) cluster(g *moves, i int) {
 	w := &g.from
 	va := w.nodes[i].va
-	if m.c.route != ByCluster {
+	if m.c.route != ByVolumeAttachment {
 		return
 	}
 	at := func(text string) label { return label{node: i, text: text} }
@@ -205,7 +205,7 @@ func (m *model) befalls(g *moves, i int) {
 			w.secret++
 		})
 	}
-	if w.left.taken > 0 && m.c.route == NoRoute && w.nodes[i].op.goal == 0 {
+	if w.left.taken > 0 && m.c.route == NoAttach && w.nodes[i].op.goal == 0 {
 		m.byHand(g, i)
 	}
 	if w.nodes[i].driverAway {

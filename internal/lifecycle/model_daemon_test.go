@@ -117,7 +117,7 @@ func (m *model) reconcile(g *moves, i int) {
 			m.begin(w, i, Reconcile, noPlace, false, e)
 		})
 	}
-	if m.c.route == ByCluster && !g.from.away && n.va.there && n.va.ours && !n.saved.object && !m.shows(&g.from, i) {
+	if m.c.route == ByVolumeAttachment && !g.from.away && n.va.there && n.va.ours && !n.saved.object && !m.shows(&g.from, i) {
 		g.add(progress, label{node: i, text: "the daemon finds an attachment that no record knows"}, func(w *world, e *event) {
 			r := m.c.record(w.nodes[i].saved)
 			Found(r, &csivol.Attachment{FlexDriver: "v/d", Name: "a"}, "csi-0")
@@ -201,7 +201,7 @@ func (m *model) shownTargets(n *node) map[string]*volstate.Target {
 	shown := map[string]*volstate.Target{}
 	for p := range podCount {
 		if n.published[p] != nothing {
-			shown[podDir(m.c, p)] = &volstate.Target{Publish: volstate.Doing, Since: now(), Private: m.c.private(p)}
+			shown[podDir(m.c, p)] = &volstate.Target{Publish: volstate.Doing, Since: now(), TargetPath: m.c.private(p)}
 		}
 	}
 	return shown

@@ -32,7 +32,7 @@ func (m *model) deviceCalls(g *moves, i int) {
 	for p := range m.c.pods {
 		used = used || m.c.nodeOf(p) == i && k.pods[p] != notMounted
 	}
-	ready := m.c.callouts && k.attached == mounted || !m.c.callouts && (m.c.route != ByCluster || n.va.attached && !n.va.deleting)
+	ready := m.c.callouts && k.attached == mounted || !m.c.callouts && (m.c.route != ByVolumeAttachment || n.va.attached && !n.va.deleting)
 	switch {
 	case m.c.callouts && wants && k.attached != mounted:
 		call(Attach, "the kubelet calls attach")

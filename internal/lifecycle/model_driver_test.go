@@ -143,7 +143,7 @@ func (m *model) nodeStage(w *world, n *node) (Result, *failing) {
 	switch {
 	case n.staged == silent:
 		return Result{}, unanswered()
-	case m.c.route != NoRoute && !n.attached, n.staged == dead:
+	case m.c.route != NoAttach && !n.attached, n.staged == dead:
 		return Result{}, refusal(otherCode)
 	case n.staged == nothing:
 		n.staged, n.stagedAs, n.stagedWith = alive, n.mem.pv, w.secret
@@ -159,7 +159,7 @@ func (m *model) nodePublish(n *node, p uint8) *failing {
 		return unanswered()
 	case n.published[p] == dead || m.c.stage && n.staged == dead:
 		return refusal(otherCode)
-	case !m.c.stage && m.c.route != NoRoute && !n.attached:
+	case !m.c.stage && m.c.route != NoAttach && !n.attached:
 		return refusal(otherCode)
 	case n.published[p] != nothing:
 	case m.c.stage && n.staged == nothing:

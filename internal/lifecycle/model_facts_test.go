@@ -171,10 +171,10 @@ func (m *model) theDriver(s seen) Seen {
 	return Seen{Driver: &Driver{
 		Device: device,
 		Features: csivol.Features{
-			Stage: c.stage, Attach: c.route == ByController,
+			Stage: c.stage, Attach: c.route == ByControllerService,
 			ControllerExpand: c.expand.controller, NodeExpand: c.expand.node,
 		},
-		Route: c.route, CanCluster: c.route == ByCluster, FSGroup: storagev1.FileFSGroupPolicy,
+		Route: c.route, CanCluster: c.route == ByVolumeAttachment, FSGroup: storagev1.FileFSGroupPolicy,
 		RepairInUse: c.repairs,
 	}}
 }

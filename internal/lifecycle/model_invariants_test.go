@@ -61,7 +61,7 @@ func falseMount(m *model, before *world, mv *move) bool {
 	case m.c.stage && (n.staged != alive && n.staged != silent || n.stagedAs != m.pvOf(p) || n.stagedWith != n.tried):
 		return true
 	}
-	return m.c.route == ByController && !n.attached
+	return m.c.route == ByControllerService && !n.attached
 }
 
 // bindsDetached reports whether a bind is decided on of what is not attached, or is
@@ -69,7 +69,7 @@ func falseMount(m *model, before *world, mv *move) bool {
 func (m *model) bindsDetached(w *world, i int) bool {
 	va := w.nodes[i].va
 	leaves := w.nodes[i].op.attachedAsCSI && va.listed && !m.pluginInUse(w, i)
-	return m.c.route == ByCluster && !w.away && (!va.attached || va.deleting || leaves)
+	return m.c.route == ByVolumeAttachment && !w.away && (!va.attached || va.deleting || leaves)
 }
 
 func (m *model) pvOf(p int) uint8 {
@@ -95,7 +95,7 @@ func (m *model) leaves(n *node) bool {
 		return false
 	}
 	undoing := phases()[n.saved.attach] == volstate.Undoing
-	return n.saved.there && !undoing || n.attached && m.c.route == ByController
+	return n.saved.there && !undoing || n.attached && m.c.route == ByControllerService
 }
 
 func falseExpand(_ *model, _ *world, mv *move) bool {

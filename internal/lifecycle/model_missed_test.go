@@ -6,7 +6,7 @@ func missedIn(rule string) string {
 	return map[string]string{
 		"released": "two volumes", "unbind": "two volumes", "drop": "two volumes", "await-attachment": "device, cluster",
 		"publish": "two volumes", "fsgroup": "two volumes", "repair-unpublish": "dead targets",
-		"undo-failed": "direct", "other-volume": "other volume", "claim": "two volumes", "pod-lives": "migration",
+		"undo-failed": "direct", "other-volume": "other volume", "record-target": "two volumes", "pod-lives": "migration",
 		"unproven": "expansion, node alone", "release-unwanted-volume": "device", "last-target": "one pod", "unstage": "two volumes",
 		"controller-unpublish": "callouts", "unmark": "callouts", "controller-publish": "callouts", "other-secrets": "secrets",
 		"unseen-direct": "direct, callers leave", "attachment-lost": "migration, cluster", "bind": "two volumes",

@@ -54,7 +54,7 @@ func goals() []Goal {
 
 func kinds() []Kind {
 	return []Kind{
-		"", Done, Refuse, Fail, Look, Claim, Drop, NoteOwner, LeaveToKubelet, ForgetStage, ForgetAttachment,
+		"", Done, Refuse, Fail, Look, RecordTarget, Drop, NoteOwner, LeaveToKubelet, ForgetStage, ForgetAttachment,
 		NoteAilments, NoteExpanded, ControllerPublish, ControllerUnpublish, AskAttachment, AwaitAttachment, DeleteAttachment,
 		NodeStage, NodeUnstage, NodePublish, NodeUnpublish, Republish, ApplyFSGroup, Bind, Unbind, PlaceMarker, RemoveMarker,
 		RemoveDead, Tidy, RemoveVolData, ControllerExpand, NodeExpand,
@@ -218,7 +218,7 @@ func (m *model) asked(s situation) decision {
 			Conclude(r, step, w, o, Result{}, &Failure{Step: step, Class: Local, Err: step.Err})
 		default:
 			d.op.before = r.Attach != volstate.None
-			d.durable = Intend(r, step, w, o, Particulars{NodeID: "node", Object: "csi-0", StagingPath: m.c.stagingPath(), Private: m.private(step.Dir)})
+			d.durable = Intend(r, step, w, o, Particulars{NodeID: "node", Object: "csi-0", StagingPath: m.c.stagingPath(), TargetPath: m.private(step.Dir)})
 			if acts(step.Kind) {
 				m.keep(&d.op, o)
 				d.op.step = doing{number(m.kinds, step.Kind), m.placeOf(step.Dir), d.rule, step.MayFail, step.Keep, number(owners(), step.Owner)}
@@ -261,7 +261,7 @@ func (m *model) conclude(n *node, got Result, failed *failing) {
 // target is recorded before its pending unmount is removed.
 func acts(k Kind) bool {
 	switch k {
-	case Claim, NoteOwner, LeaveToKubelet, ForgetStage, ForgetAttachment, NoteAilments, NoteExpanded:
+	case RecordTarget, NoteOwner, LeaveToKubelet, ForgetStage, ForgetAttachment, NoteAilments, NoteExpanded:
 		return false
 	}
 	return true

@@ -7,7 +7,7 @@ package lifecycle
 // csi adds what they do.
 func (m *model) csi(g *moves, i int) {
 	m.pluginActs(g, i)
-	if m.c.route == ByCluster {
+	if m.c.route == ByVolumeAttachment {
 		m.csiControl(g, i)
 	}
 	if i == 0 {
@@ -77,7 +77,7 @@ func (m *model) csiPod(g *moves, i, p int) {
 	n := &w.nodes[i]
 	at := func(text string) label { return label{node: i, pod: p + 1, text: text} }
 	wants := m.csiWants(w, i, p)
-	ready := m.c.route != ByCluster || n.va.listed && n.va.attached && !n.va.deleting
+	ready := m.c.route != ByVolumeAttachment || n.va.listed && n.va.attached && !n.va.deleting
 	switch {
 	case wants && ready && !n.plugin.knows:
 		g.add(progress, at("the kubelet's CSI plugin writes vol_data.json, and begins"), func(w *world, _ *event) {

@@ -102,7 +102,7 @@ func (c *config) record(p rec) *volstate.Record {
 	if p.described {
 		fill(r, c.volumeOf(int(p.pv)))
 	}
-	r.Attach, r.Attachment, r.Foreign = phases()[p.attach], attachers()[p.attachment], p.foreign
+	r.Attach, r.Attachment, r.Unmanaged = phases()[p.attach], attachers()[p.attachment], p.foreign
 	r.Stage, r.Expand, r.Owner = phases()[p.stage], phases()[p.expand], owners()[p.owner]
 	r.StageMounted, r.ExpandSize = p.stageMounted, int64(p.size)
 	for field, is := range map[*string]bool{&r.Object: p.object, &r.NodeID: p.nodeID, &r.StageDead: p.stageDead, &r.Device: p.device, &r.StagingPath: p.staging} {
@@ -140,7 +140,7 @@ func (c *config) stagingPath() string {
 }
 
 func (c *config) realTarget(pod int, t tgt) *volstate.Target {
-	real := &volstate.Target{Publish: phases()[t.publish], Bound: t.bound, Since: timeOf(t.age), Private: c.private(pod)}
+	real := &volstate.Target{Publish: phases()[t.publish], Bound: t.bound, Since: timeOf(t.age), TargetPath: c.private(pod)}
 	if t.claimed {
 		v := c.volumeOf(pod)
 		real.Pod, real.ReadOnly, real.FSGroup = v.Pod, v.ReadOnly, v.FSGroup
@@ -159,7 +159,7 @@ func (c *config) pack(r *volstate.Record) rec {
 	p := rec{
 		there: !r.Idle(), described: r.Name != "", attach: number(phases(), r.Attach), attachment: number(attachers(), r.Attachment),
 		stage: number(phases(), r.Stage), expand: number(phases(), r.Expand), owner: number(owners(), r.Owner),
-		object: r.Object != "", foreign: r.Foreign, nodeID: r.NodeID != "", staging: r.StagingPath != "",
+		object: r.Object != "", foreign: r.Unmanaged, nodeID: r.NodeID != "", staging: r.StagingPath != "",
 		stageMounted: r.StageMounted, stageDead: r.StageDead != "", device: r.Device != "", age: ageOf(r.Changed), size: uint8(r.ExpandSize),
 	}
 	if r.Name == "b" {

@@ -37,7 +37,7 @@ func usual() *question {
 	c := &config{nodes: 1, pods: podCount, stage: true}
 	m := newModel(c)
 	v := c.volumeOf(0)
-	q := &question{t: &volstate.Target{Private: c.private(0), Pod: v.Pod, FSGroup: v.FSGroup, Publish: volstate.Done, Bound: true, Since: now()}}
+	q := &question{t: &volstate.Target{TargetPath: c.private(0), Pod: v.Pod, FSGroup: v.FSGroup, Publish: volstate.Done, Bound: true, Since: now()}}
 	q.r = &volstate.Record{
 		Driver: "d", Handle: "h", Stage: volstate.Done, StagingPath: stagingDir, StageMounted: true, Changed: now(),
 		Targets: map[string]*volstate.Target{dirA: q.t},
@@ -70,7 +70,7 @@ func (q *question) took(k Kind, dir string) { q.o.Taken[Deed{k, dir}] = true }
 // pending: this call of mount has recorded its target, and nothing else is done for it.
 func (q *question) pending() {
 	q.t.Publish, q.t.Bound = volstate.None, false
-	q.took(Claim, dirA)
+	q.took(RecordTarget, dirA)
 	q.see(TheDir, dirA, Seen{Mount: NotMounted})
 	q.see(TheTarget, dirA, Seen{Mount: NotMounted})
 	q.see(ThePod, dirA, Seen{Pod: PodState{Known: true, Volumes: true, NoContainer: true}})
@@ -102,7 +102,7 @@ func (q *question) attached(p volstate.Phase, by string) {
 func (q *question) attachedByCluster(p volstate.Phase, by string) {
 	q.attached(p, by)
 	q.r.Object = "csi-0"
-	q.driver.Route, q.driver.CanCluster = ByCluster, true
+	q.driver.Route, q.driver.CanCluster = ByVolumeAttachment, true
 }
 
 // died: the CSI driver was restarted, before any container of pod a was made.
@@ -154,7 +154,7 @@ func mountScenes() []scene {
 		}, Refuse, "delete these pods, and it is staged again: n/a"},
 		{"no-route", "a volume is not staged where it cannot be attached", func(q *question) {
 			q.pending()
-			q.driver.Route, q.driver.RouteErr = ByController, errAway
+			q.driver.Route, q.driver.RouteErr = ByControllerService, errAway
 		}, Fail, "away"},
 		{"detach-first", "a VolumeAttachment that is being deleted is not taken for a new one", func(q *question) {
 			q.pending()

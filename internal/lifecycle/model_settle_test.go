@@ -97,7 +97,7 @@ func (m *model) settle(w world, p int) (lines []string) {
 func (m *model) reached(w *world, p int) bool {
 	if p >= 0 {
 		n := &w.nodes[m.c.nodeOf(p)]
-		if m.c.route != NoRoute && !n.attached {
+		if m.c.route != NoAttach && !n.attached {
 			return false
 		}
 		return n.kubelet.pods[p] == mounted && m.shownTo(n, p) == alive || n.plugin.pods[p] == alive && w.pv == pvCSI

@@ -15,8 +15,8 @@ import (
 // the kubelet can see at its directory is a finished mount.
 func mountRules() []Rule {
 	return slices.Concat(failedSetUp(), admitRules(), oldStageRules(), []Rule{
-		{"claim", "this call has not recorded its target yet", "record the target, before any RPC: from then on no operation unstages the volume", func(c *plan) *Step {
-			if c.taken(Claim) {
+		{"record-target", "this call has not recorded its target yet", "record the target, before any RPC: from then on no operation unstages the volume", func(c *plan) *Step {
+			if c.taken(RecordTarget) {
 				return nil
 			}
 			if c.target() == nil {
@@ -24,7 +24,7 @@ func mountRules() []Rule {
 					return refuse(errUnreachable(c.dir, c.o.KubeletDir, seen.Err))
 				}
 			}
-			return c.step(Claim)
+			return c.step(RecordTarget)
 		}},
 		{"mark-again", "attach: true, and the marker is not mounted: the reconciler removed it after the grace period", "mount the marker; without it the kubelet does not call unmountdevice", func(c *plan) *Step {
 			device := c.driver().Device
@@ -125,7 +125,7 @@ func bringRules() []Rule {
 
 // startOver: a configuration that was put right holds at once.
 func startOver(c *plan) *Step {
-	if Changed(c.r, c.w.Volume) == "" || c.taken(Claim) || c.owner(false) != volstate.Ours {
+	if Changed(c.r, c.w.Volume) == "" || c.taken(RecordTarget) || c.owner(false) != volstate.Ours {
 		return nil
 	}
 	for _, dir := range c.dirs() {
@@ -177,14 +177,14 @@ func failedSetUp() []Rule {
 		clearDead(),
 		{"undo-direct", "NodePublishVolume into the kubelet's directory (directPublish) ended uncertain", "[unpublish the target], then refuse: the kubelet does not unmount its directory after a failed mount", func(c *plan) *Step {
 			f := c.first0()
-			if f == nil || len(c.o.Failures) > 1 || f.Step.Kind != NodePublish || f.Class != Uncertain || c.target() == nil || c.target().Private != "" {
+			if f == nil || len(c.o.Failures) > 1 || f.Step.Kind != NodePublish || f.Class != Uncertain || c.target() == nil || c.target().TargetPath != "" {
 				return nil
 			}
 			return c.first(unpublishRules())
 		}},
 		{"undo-failed", "a step failed with an error that is final, local or not begun, and this call recorded the target", "[release the target], then refuse", func(c *plan) *Step {
 			f := c.first0()
-			if f == nil || !isOver(f) || len(c.o.Failures) > 1 || c.target() == nil || !c.o.Taken[Deed{Claim, c.w.Dir}] {
+			if f == nil || !isOver(f) || len(c.o.Failures) > 1 || c.target() == nil || !c.o.Taken[Deed{RecordTarget, c.w.Dir}] {
 				return nil
 			}
 			return c.first(releaseRules())
@@ -248,25 +248,25 @@ func attachRules() []Rule {
 			return nil
 		}},
 		{"detach-first", "its VolumeAttachment is being deleted", "wait until it is gone, before a new one is created", func(c *plan) *Step {
-			if c.attached() || c.r.Attach != volstate.Undoing || !c.by(ByCluster) {
+			if c.attached() || c.r.Attach != volstate.Undoing || !c.by(ByVolumeAttachment) {
 				return nil
 			}
 			return &Step{Kind: DeleteAttachment}
 		}},
 		{"await-attachment", "kube-controller-manager attaches the volume (attach: true)", "wait for its VolumeAttachment", func(c *plan) *Step {
-			if c.attached() || !c.by(ByCluster) || !c.awaits() {
+			if c.attached() || !c.by(ByVolumeAttachment) || !c.awaits() {
 				return nil
 			}
 			return &Step{Kind: AwaitAttachment, Patience: c.patience()}
 		}},
 		{"ask-attachment", "the cluster attaches the volume (external-attacher)", "create the VolumeAttachment, and wait until it is attached", func(c *plan) *Step {
-			if c.attached() || !c.by(ByCluster) {
+			if c.attached() || !c.by(ByVolumeAttachment) {
 				return nil
 			}
 			return &Step{Kind: AskAttachment, Patience: c.patience()}
 		}},
 		{"controller-publish", "the bridge calls the controller service of the CSI driver", "ControllerPublishVolume", func(c *plan) *Step {
-			if c.attached() || !c.by(ByController) {
+			if c.attached() || !c.by(ByControllerService) {
 				return nil
 			}
 			return &Step{Kind: ControllerPublish}
@@ -285,7 +285,7 @@ func (c *plan) attached() bool {
 		return true
 	}
 	route, err := c.route()
-	return err == nil && route == NoRoute
+	return err == nil && route == NoAttach
 }
 
 // lost reports whether a VolumeAttachment is gone that the record says is there.
@@ -305,7 +305,7 @@ func (c *plan) awaits() bool {
 }
 
 // awaited reports whether another controller attaches the volume of a record.
-func awaited(r *volstate.Record) bool { return r.Foreign && r.Attachment == ByControlPlane }
+func awaited(r *volstate.Record) bool { return r.Unmanaged && r.Attachment == ByControlPlane }
 
 // patience: only a caller waits as long as is configured.
 func (c *plan) patience() Patience {
@@ -319,22 +319,22 @@ func (c *plan) patience() Patience {
 // way that it was begun.
 func (c *plan) route() (Route, error) {
 	d := c.driver()
-	begun := c.r.Attach != volstate.None && (c.r.Object != "") != (d.Route == ByCluster)
+	begun := c.r.Attach != volstate.None && (c.r.Object != "") != (d.Route == ByVolumeAttachment)
 	switch {
 	case d.RouteErr != nil:
-		return NoRoute, d.RouteErr
-	case d.Route == NoRoute:
-		return NoRoute, nil
-	case !begun && d.Route == ByCluster:
-		return ByCluster, d.ClusterErr
+		return NoAttach, d.RouteErr
+	case d.Route == NoAttach:
+		return NoAttach, nil
+	case !begun && d.Route == ByVolumeAttachment:
+		return ByVolumeAttachment, d.ClusterErr
 	case !begun:
 		return d.Route, nil
 	case c.r.Object != "" && d.CanCluster:
-		return ByCluster, d.ClusterErr
+		return ByVolumeAttachment, d.ClusterErr
 	case c.r.Object == "" && d.Features.Attach:
-		return ByController, nil
+		return ByControllerService, nil
 	}
-	return NoRoute, flex.Errorf(flex.CodeFailedPrecondition, "volume %s is attached, or was about to be, by a different method than driver %s is configured to use now (attach, controllerEndpoint); restore that configuration until the volume's pods on this node are gone", c.r.Key(), c.r.FlexDriver)
+	return NoAttach, flex.Errorf(flex.CodeFailedPrecondition, "volume %s is attached, or was about to be, by a different method than driver %s is configured to use now (attach, controllerEndpoint); restore that configuration until the volume's pods on this node are gone", c.r.Key(), c.r.FlexDriver)
 }
 
 // stageRules: NodeStageVolume is called again in any doubt, also after a failed
@@ -428,7 +428,7 @@ func publishRules() []Rule {
 		}},
 		{"unseen-direct", "directPublish, and no caller waits for the mount any more", "at once [unpublish the target], then refuse: for the kubelet the mount has failed", func(c *plan) *Step {
 			switch t := c.target(); {
-			case c.o.Awaited || c.w.Goal != Mount || t.Private != "" || t.Bound:
+			case c.o.Awaited || c.w.Goal != Mount || t.TargetPath != "" || t.Bound:
 				return nil
 			case t.Publish == volstate.Done:
 				return c.first(unpublishRules())

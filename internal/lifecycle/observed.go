@@ -174,9 +174,9 @@ type Route int
 
 // The routes.
 const (
-	NoRoute      Route = iota
-	ByController       // ControllerPublishVolume, from here
-	ByCluster          // a VolumeAttachment
+	NoAttach            Route = iota // the volume needs no attach
+	ByControllerService              // ControllerPublishVolume, from here
+	ByVolumeAttachment               // a VolumeAttachment
 )
 
 // A Driver is what decisions need to know of a CSI driver.

@@ -146,7 +146,7 @@ func (c *plan) unwanted(dir string) bool {
 	}
 	// By a driver that was given up, or is not done; or dead, and not to be taken away
 	// before. The kubelet may have found it, and containers may have it.
-	direct := t.Private == ""
+	direct := t.TargetPath == ""
 	return (direct || c.see(TheDir, dir).Mount == Dead) && c.see(ThePod, dir).Pod.NoContainer
 }
 
@@ -166,7 +166,7 @@ func (c *plan) volumeUnwanted() bool {
 	if r.Idle() || !c.stale(r.Changed) && !c.undoing() {
 		return false
 	}
-	return r.Device != "" || r.Stage != volstate.None || r.Attachment != ByControlPlane || r.Foreign || r.Attach != volstate.Done
+	return r.Device != "" || r.Stage != volstate.None || r.Attachment != ByControlPlane || r.Unmanaged || r.Attach != volstate.Done
 }
 
 // undoing reports whether this operation ends the volume: its own steps have

@@ -18,8 +18,8 @@ func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (d
 	now := o.Now.UTC()
 	t := r.Targets[s.Dir]
 	switch s.Kind {
-	case Claim:
-		claim(r, w, now, p)
+	case RecordTarget:
+		recordTarget(r, w, now, p)
 		return false
 	case ControllerPublish:
 		if r.Attach != volstate.Done { // else only the answer is wanted
@@ -29,7 +29,7 @@ func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (d
 	case AskAttachment, AwaitAttachment:
 		r.Attach, r.NodeID, r.Object = volstate.Doing, p.NodeID, p.Object
 		// Its owner is known when it exists; until then it may be ours.
-		r.Foreign = s.Kind == AwaitAttachment
+		r.Unmanaged = s.Kind == AwaitAttachment
 		asked(r, w)
 	case ControllerUnpublish, DeleteAttachment:
 		r.Attach = volstate.Undoing
@@ -84,8 +84,8 @@ type Particulars struct {
 	NodeID, Object, StagingPath, MountGroup string
 	// Endpoints are where the CSI driver is, for a tear-down without configuration.
 	Endpoints *csivol.Endpoints
-	// Private is the driver's target path; empty: the kubelet's directory.
-	Private string
+	// TargetPath is the driver's target path; empty: the kubelet's directory.
+	TargetPath string
 }
 
 func asked(r *volstate.Record, w Wanted) {
@@ -99,7 +99,7 @@ func asked(r *volstate.Record, w Wanted) {
 }
 
 // claim notes that a pod wants the volume at a directory.
-func claim(r *volstate.Record, w Wanted, now time.Time, p Particulars) {
+func recordTarget(r *volstate.Record, w Wanted, now time.Time, p Particulars) {
 	takeBack(r)
 	describe(r, w.Volume)
 	r.Endpoints = p.Endpoints
@@ -108,7 +108,7 @@ func claim(r *volstate.Record, w Wanted, now time.Time, p Particulars) {
 	}
 	t := r.Targets[w.Dir]
 	if t == nil {
-		t = &volstate.Target{Private: p.Private}
+		t = &volstate.Target{TargetPath: p.TargetPath}
 		if r.Targets == nil {
 			r.Targets = map[string]*volstate.Target{}
 		}
@@ -159,7 +159,7 @@ func fill(r *volstate.Record, want *csivol.Volume) {
 // a configuration that was put right holds at once. Two PersistentVolumes may still
 // not take turns at that.
 func onlyAsked(r *volstate.Record, want *csivol.Volume) bool {
-	asked := r.Object != "" && !r.Foreign && r.Attach != volstate.Done
+	asked := r.Object != "" && !r.Unmanaged && r.Attach != volstate.Done
 	return asked && r.Name == want.Name && r.FlexDriver == want.FlexDriver && r.Stage == volstate.None && len(publishedPods(r)) == 0 && difference(r, want) != ""
 }
 
@@ -271,7 +271,7 @@ func succeeded(r *volstate.Record, s Step, w Wanted, o *Observed, got Result) {
 		r.Attach, r.PublishContext = volstate.Done, got.PublishContext
 	case AskAttachment, AwaitAttachment:
 		o.AttachedAsCSI = got.AttachedAsCSI
-		r.Attach, r.PublishContext, r.Foreign = volstate.Done, got.PublishContext, s.Kind == AwaitAttachment || !got.Ours
+		r.Attach, r.PublishContext, r.Unmanaged = volstate.Done, got.PublishContext, s.Kind == AwaitAttachment || !got.Ours
 		if got.AttachedAsCSI && !holds(r) {
 			r.Attach = volstate.Doing // until what is published holds it: else the next call asks again
 		}
@@ -364,7 +364,7 @@ func holds(r *volstate.Record) bool {
 }
 
 func forgetAttachment(r *volstate.Record) {
-	r.Attach, r.Attachment, r.Object, r.Foreign, r.NodeID, r.PublishContext = volstate.None, "", "", false, "", nil
+	r.Attach, r.Attachment, r.Object, r.Unmanaged, r.NodeID, r.PublishContext = volstate.None, "", "", false, "", nil
 }
 
 func forgetStage(r *volstate.Record) {

@@ -50,7 +50,7 @@ func Rebooted(r *volstate.Record, now time.Time) {
 // mounted reports whether something is mounted at a directory of the kubelet.
 func Recognize(r *volstate.Record, mounted func(dir string) bool) {
 	for dir, t := range r.Targets {
-		if t.Private != "" && (t.Publish == volstate.Doing || t.Publish == volstate.Done) && mounted(dir) {
+		if t.TargetPath != "" && (t.Publish == volstate.Doing || t.Publish == volstate.Done) && mounted(dir) {
 			t.Publish, t.Bound = volstate.Done, true
 		}
 	}
@@ -78,7 +78,7 @@ func Doubt(r *volstate.Record, stagingPath string, targets map[string]*volstate.
 		t.Publish = volstate.Doing
 		switch {
 		case !mounted(dir):
-		case t.Private != "":
+		case t.TargetPath != "":
 			t.Publish = volstate.Done
 		default:
 			t.Bound = true // by the driver itself, and the kubelet may have seen it

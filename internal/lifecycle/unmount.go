@@ -118,7 +118,7 @@ func unpublishRules() []Rule {
 		// What a driver has published into the kubelet's directory is for it to remove,
 		// or nothing would tell whether it has.
 		{"unbind", "the volume is bound to the kubelet's directory, or may be", "unmount the directory; with directPublish NodeUnpublishVolume does that", func(c *plan) *Step {
-			if c.target().Private == "" || c.taken(Unbind) {
+			if c.target().TargetPath == "" || c.taken(Unbind) {
 				return nil
 			}
 			return c.step(Unbind)
@@ -169,7 +169,7 @@ func leaveRules() []Rule {
 		},
 		unstageRules(),
 		[]Rule{{"detach-last", "no detach callout follows", "[detach the volume]", func(c *plan) *Step {
-			if c.r.Attachment == ByControlPlane && !c.r.Foreign {
+			if c.r.Attachment == ByControlPlane && !c.r.Unmanaged {
 				return nil // detach comes
 			}
 			return c.first(detachRules(Shortly))
@@ -273,7 +273,7 @@ func (c *plan) publishedElsewhere() bool {
 func detachRules(p Patience) []Rule {
 	return []Rule{
 		{"detach-not-ours", "the kubelet's CSI plugin has the volume, its ownership is unclear and nothing is staged, or the VolumeAttachment is unmanaged", "forget the attachment", func(c *plan) *Step {
-			if c.r.Attach == volstate.None || c.owner(false) == volstate.Ours && c.r.Owner == volstate.Ours && !c.r.Foreign {
+			if c.r.Attach == volstate.None || c.owner(false) == volstate.Ours && c.r.Owner == volstate.Ours && !c.r.Unmanaged {
 				return nil
 			}
 			return &Step{Kind: ForgetAttachment}

@@ -22,7 +22,7 @@ func TestOf(t *testing.T) {
 			Driver: "d", Handle: "b", Name: "pv1", FlexDriver: "example.com/disk", Attach: volstate.Done, Object: "csi-1",
 			Stage: volstate.Done, StagingPath: "/kubelet/b",
 			Targets: map[string]*volstate.Target{
-				"/x":  {Pod: csivol.Pod{UID: "u2"}, Publish: volstate.Done, Private: "/p"},
+				"/x":  {Pod: csivol.Pod{UID: "u2"}, Publish: volstate.Done, TargetPath: "/p"},
 				dir:   {Publish: volstate.Done},
 				"/y":  {Pod: csivol.Pod{UID: "u3"}, Publish: volstate.Doing},
 				"/zz": {Pod: csivol.Pod{UID: "u4"}},

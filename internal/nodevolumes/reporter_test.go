@@ -23,7 +23,7 @@ func TestReportTakenOver(t *testing.T) {
 	var cordoned atomic.Bool
 	told := make(chan string)
 	done := func(uid string) *volstate.Target {
-		return &volstate.Target{Pod: csivol.Pod{UID: uid}, Publish: volstate.Done, Private: "/p"}
+		return &volstate.Target{Pod: csivol.Pod{UID: uid}, Publish: volstate.Done, TargetPath: "/p"}
 	}
 	reporter := &nodevolumes.Reporter{
 		Node: "node-1", BootID: "boot", Every: time.Millisecond, Again: time.Hour, Log: slog.New(slog.DiscardHandler),

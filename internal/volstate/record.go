@@ -76,8 +76,8 @@ type Record struct {
 	// Object is the name of the VolumeAttachment; empty: attached through the controller
 	// service. The volume is detached the same way.
 	Object string `json:"volumeAttachment,omitempty"`
-	// Foreign says that another component has made the Object: we do not delete it.
-	Foreign        bool              `json:"foreign,omitempty"`
+	// Unmanaged says that another component has made the Object: we do not delete it.
+	Unmanaged      bool              `json:"foreign,omitempty"`
 	NodeID         string            `json:"nodeID,omitempty"`
 	PublishContext map[string]string `json:"publishContext,omitempty"`
 
@@ -115,13 +115,13 @@ type Record struct {
 
 // A Target is one pod's use of the volume.
 type Target struct {
-	// Private is the CSI driver's target path. Empty: the kubelet's directory itself.
-	Private  string     `json:"targetPath,omitempty"`
-	Pod      csivol.Pod `json:"pod"`
-	ReadOnly bool       `json:"readOnly,omitempty"`
-	FSGroup  *int64     `json:"fsGroup,omitempty"`
-	Publish  Phase      `json:"publish,omitempty"`
-	// Bound says that the private target was bound onto the kubelet's
+	// TargetPath is the CSI driver's target path. Empty: the kubelet's directory itself.
+	TargetPath string     `json:"targetPath,omitempty"`
+	Pod        csivol.Pod `json:"pod"`
+	ReadOnly   bool       `json:"readOnly,omitempty"`
+	FSGroup    *int64     `json:"fsGroup,omitempty"`
+	Publish    Phase      `json:"publish,omitempty"`
+	// Bound says that the target path was bound onto the kubelet's
 	// directory: the pod has the volume.
 	Bound bool `json:"bound,omitempty"`
 	// Dead is why the pod's mount does not work any more.

@@ -20,7 +20,7 @@ func record(handle string) *volstate.Record {
 	return &volstate.Record{
 		FlexDriver: "example.com/disk", Driver: "csi.example.com", Handle: handle, Name: "pv",
 		Stage: volstate.Doing, StagingPath: "/k/globalmount",
-		Targets: map[string]*volstate.Target{"/k/pods/p": {Private: "/k/private", Publish: volstate.Done}},
+		Targets: map[string]*volstate.Target{"/k/pods/p": {TargetPath: "/k/private", Publish: volstate.Done}},
 	}
 }
 

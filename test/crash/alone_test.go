@@ -106,7 +106,7 @@ func newAlone(t *testing.T) *alone {
 		"socket":%q,"stateDir":%q,"timeouts":{"unmount":"3s"}}`, driverName, w.path("s"), a.state)
 	w.mustWrite(filepath.Join(filepath.Dir(w.driver), ".flexdriver.json"), []byte(config), 0o644)
 	var err error
-	if a.private, err = kubeletdir.PrivateTarget(a.pod); err != nil {
+	if a.private, err = kubeletdir.TargetPath(a.pod); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.MkdirAll(a.private, 0o750); err != nil {

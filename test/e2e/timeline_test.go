@@ -198,7 +198,7 @@ func (l *timeline) records(_ context.Context, now map[string]string) error {
 		pods = append(pods, strings.Split(l.short(dir), "/")[1]+"="+string(target.Publish))
 	}
 	slices.Sort(pods)
-	now["record"] = fmt.Sprintf("attach=%s by %s foreign=%v stage=%s pods=%v owner=%q %s", r.Attach, r.Attachment, r.Foreign, r.Stage, pods, r.Owner, r.LastError)
+	now["record"] = fmt.Sprintf("attach=%s by %s foreign=%v stage=%s pods=%v owner=%q %s", r.Attach, r.Attachment, r.Unmanaged, r.Stage, pods, r.Owner, r.LastError)
 	return nil
 }
 

@@ -137,7 +137,7 @@ func (g *guard) isOurs(f file) bool {
 	return belowAny(f.path, dirs...)
 }
 
-// isPrivate: where a CSI driver publishes to (kubeletdir.PrivateTarget).
+// isPrivate: where a CSI driver publishes to (kubeletdir.TargetPath).
 func (g *guard) isPrivate(path string) bool {
 	rest, ok := strings.CutPrefix(path, g.w.kubelet+"/pods/")
 	_, rest, _ = strings.Cut(rest, "/")

@@ -190,7 +190,7 @@ func (k *kubelet) complain(format string, args ...any) {
 }
 
 // use is the time in which the pod has the volume. It returns false if that was
-// taken for mounted and was not, as can happen without a private target.
+// taken for mounted and was not, as can happen without a target path of its own.
 func (k *kubelet) use(random *rand.Rand, p *pod, at *place) bool {
 	k.using.Add(1)
 	defer k.using.Add(-1)

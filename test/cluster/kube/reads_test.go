@@ -144,7 +144,7 @@ func testTokens(t *testing.T, p *controlplane.Plane) {
 func testNotices(t *testing.T, p *controlplane.Plane) {
 	d := start(t, p, "node-1")
 	for range 100 {
-		d.cluster.Notify(csivol.Notice{PersistentVolume: "pv-noticed", Reason: "VolumeStuck", Message: "look at it"})
+		d.cluster.Notify(csivol.Event{PersistentVolume: "pv-noticed", Reason: "VolumeStuck", Message: "look at it"})
 	}
 	events := func() (found []corev1.Event) {
 		list, err := p.Admin().CoreV1().Events("").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=pv-noticed"})

@@ -38,7 +38,7 @@ func testReporter(w *world) {
 	says(w.t, w.one("told"), migrate.Offline, "bridge", migrate.NotLive, "has written no ConfigMap")
 	record := &volstate.Record{
 		FlexDriver: flexDriver, Driver: csiDriver, Handle: "vol-told", Name: "told", Stage: volstate.Done, StagingPath: "/stage",
-		Targets: map[string]*volstate.Target{"/x": {Pod: csivol.Pod{UID: string(pod.UID)}, Publish: volstate.Done, Private: "/p"}},
+		Targets: map[string]*volstate.Target{"/x": {Pod: csivol.Pod{UID: string(pod.UID)}, Publish: volstate.Done, TargetPath: "/p"}},
 	}
 	var mu sync.Mutex
 	var records []*volstate.Record

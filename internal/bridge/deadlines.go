@@ -36,8 +36,8 @@ func (v *volume) patience(timeout time.Duration) time.Duration {
 // defaultTimeout is that of RPCs for which the driver has none.
 const defaultTimeout = 2 * time.Minute
 
-// rpc runs one RPC of the operation that has the turn, with a deadline.
-func (v *volume) rpc(timeout time.Duration, f func(context.Context) error) error {
+// withDeadline runs one request of the operation, to a CSI driver or the API server.
+func (v *volume) withDeadline(timeout time.Duration, f func(context.Context) error) error {
 	if timeout <= 0 {
 		timeout = defaultTimeout
 	}

@@ -7,16 +7,16 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// takenOver reports whether the control plane owns the attachment now. It adopts it by
+// adopted reports whether the control plane owns the attachment now. It adopts it by
 // its name when the PersistentVolume has become a CSI one, and then deletes it, too.
-func (w *wait) takenOver(ctx context.Context) (bool, error) {
+func (w *wait) adopted(ctx context.Context) (bool, error) {
 	n, err := w.cluster.GetNode(ctx, w.want.Node)
 	if err != nil {
 		return false, err
 	}
 	unique := kubeobject.CSIVolumeName(w.want.Driver, w.want.Handle)
 	if n != nil && (kubeobject.VolumeInUse(n, unique) || kubeobject.VolumeAttached(n, unique)) {
-		w.cluster.log.InfoContext(ctx, "the VolumeAttachment was handed over to the control plane, which will delete it", "volumeAttachment", w.name, "node", w.want.Node)
+		w.cluster.log.InfoContext(ctx, "the VolumeAttachment was adopted by the control plane, which will delete it", "volumeAttachment", w.name, "node", w.want.Node)
 		return true, nil
 	}
 	return w.aboutToBe(ctx)

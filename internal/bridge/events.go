@@ -25,7 +25,7 @@ func (b *Bridge) notify(r *volstate.Record, pod csivol.Pod, reason, format strin
 	if b.Notify == nil {
 		return
 	}
-	n := csivol.Notice{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	n := csivol.Event{Reason: reason, Message: fmt.Sprintf(format, args...)}
 	if pod.Name != "" {
 		n.Pod = pod
 	} else {
