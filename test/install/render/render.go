@@ -4,6 +4,7 @@ package render
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,6 +81,8 @@ func Overlay(install, overlay string, components ...string) ([]*unstructured.Uns
 type Release struct {
 	Namespace string
 	Values    map[string]any
+	// Kubernetes is the API server's version; empty: a current one.
+	Kubernetes string
 }
 
 // Texts renders a chart's templates, by their path.
@@ -89,7 +92,14 @@ func (r Release) Texts(chart string) (map[string]string, error) {
 		return nil, err
 	}
 	options := common.ReleaseOptions{Name: "flex2csi", Namespace: r.Namespace, IsInstall: true}
-	values, err := util.ToRenderValues(c, r.Values, options, common.DefaultCapabilities)
+	// In a test, Helm's default is a version of years ago.
+	version, err := common.ParseKubeVersion(cmp.Or(r.Kubernetes, "v1.37.1"))
+	if err != nil {
+		return nil, err
+	}
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = *version
+	values, err := util.ToRenderValues(c, r.Values, options, capabilities)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,23 @@
 {{- end -}}
 {{- end }}
 
+{{/*
+Not empty if the API server has ValidatingAdmissionPolicy and the field appArmorProfile.
+The version says it: helm template knows no kinds in .Capabilities.APIVersions, and would
+leave out the policies.
+*/}}
+{{- define "flex2csi.since130" -}}
+{{- if semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version }}true{{ end -}}
+{{- end }}
+
+{{/*
+Not empty if no token that is on all nodes may attach or detach: where policies are wanted
+to bound them, and there are none. install/components/kubernetes-before-1.30 does the same.
+*/}}
+{{- define "flex2csi.withoutPolicies" -}}
+{{- if and .Values.policy.enabled (not (include "flex2csi.since130" .)) }}true{{ end -}}
+{{- end }}
+
 {{/* Labels of all objects. */}}
 {{- define "flex2csi.labels" -}}
 app.kubernetes.io/part-of: flex2csi
@@ -63,14 +80,16 @@ the variables of policies. (list root file variables)
 {{- range dig "spec" "variables" list $object }}
 {{- if hasKey $variables .name }}{{ $_ := set . "expression" (get $variables .name) }}{{ end }}
 {{- end }}
-{{- if and (eq $object.kind "ClusterRole") (eq $object.metadata.name "flex2csi-node") (not $root.Values.rbac.nodesAttach) }}
+{{- if and (eq $object.kind "ClusterRole") (eq $object.metadata.name "flex2csi-node") (or (not $root.Values.rbac.nodesAttach) (include "flex2csi.withoutPolicies" $root)) }}
 {{- range dig "rules" list $object }}
 {{- if has "volumeattachments" .resources }}{{ $_ := set . "verbs" (without .verbs "create" "delete") }}{{ end }}
 {{- end }}
 {{- end }}
+{{- if or (include "flex2csi.since130" $root) (not (hasPrefix "ValidatingAdmissionPolicy" $object.kind)) }}
 {{- $_ := set $object.metadata "labels" (merge (dig "metadata" "labels" dict $object) (include "flex2csi.labels" $root | fromYaml)) }}
 ---
 {{ toYaml $object }}
+{{- end }}
 {{- end }}
 {{- end }}
 
