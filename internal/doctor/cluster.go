@@ -38,6 +38,24 @@ func (p *probe) checkCluster(ctx context.Context, n *notes) {
 	default:
 		n.add(apiFine, "API server", "the API server answers; Kubernetes %s", version).evidence(fmt.Sprintf("in %v", took))
 	}
+	checkRelease(n, version)
+}
+
+// checkRelease says what an older release lacks that flex2csi uses in those that are tested.
+func checkRelease(n *notes, version string) {
+	minor, ok := release.Parse(version)
+	if !ok {
+		return
+	}
+	var lacks []string
+	for _, c := range release.Capabilities() {
+		if release.Tested()[0].Has(c) && !minor.Has(c) {
+			lacks = append(lacks, strings.ReplaceAll(fmt.Sprintf("%s, since %s: %s", c.Name, c.Since, c.Without), "`", ""))
+		}
+	}
+	if len(lacks) > 0 {
+		n.add(releaseOld, "API server", "Kubernetes %s lacks what flex2csi uses in later releases", minor).evidence(lacks...)
+	}
 }
 
 // checkNodes checks this node or all nodes, and their versions.

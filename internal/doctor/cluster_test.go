@@ -442,6 +442,21 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
+// TestRelease: doctor says what an old API server lacks of what tested ones have.
+func TestRelease(t *testing.T) {
+	for version, lacks := range map[string]int{"v1.24.17+k3s1": 4, "v1.29.1": 3, "v1.30.0": 0, "v1.36.3": 0, "unknown": 0} {
+		c := newCluster()
+		c.version, c.nodes = version, nil
+		var evidence []string
+		for _, f := range found(c.look(t, nil), "kubernetes-old") {
+			evidence = append(evidence, f.Evidence...)
+		}
+		if len(evidence) != lacks {
+			t.Errorf("%s lacks %q, want %d", version, evidence, lacks)
+		}
+	}
+}
+
 // TestOwnNode: the token of a daemon may not list nodes. Attachments of other nodes are
 // not taken for those of nodes that are gone.
 func TestOwnNode(t *testing.T) {

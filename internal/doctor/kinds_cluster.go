@@ -5,7 +5,9 @@ var (
 	apiFine        = kind("api", OK, nil, "")
 	apiUnreachable = kind("api-unreachable", Error, nil,
 		"What needs no attachment is mounted all the same, and everything can be unmounted. See the kubeconfig, and the API server.")
-	apiSlow     = kind("api-slow", Warning, nil, "See the load of the API server and of etcd.")
+	apiSlow    = kind("api-slow", Warning, nil, "See the load of the API server and of etcd.")
+	releaseOld = kind("kubernetes-old", Info, nil,
+		"docs/limits.md has what works with which release. Install flex2csi with components/kubernetes-before-1.30; the chart does it by itself: docs/rbac.md, Before Kubernetes 1.30.")
 	versionSkew = kind("version-skew", Warning, nil,
 		"A kubelet may be three minor versions older than the API server, and never newer. Bring the node up to date.")
 	nodeMissing = kind("node-missing", Error, nil,
@@ -25,12 +27,12 @@ var (
 		"A DaemonSet that installs into one directory misses some nodes. Install per group of nodes, or give all kubelets the same volumePluginDir.")
 	inlineDenied = kind("inline-volumes-denied", OK, nil, "")
 	inlineOpen   = kind("inline-volumes-open", Warning, nil,
-		"Users who may create pods can name any volume of {subject} there; the daemons refuse what they can check. Apply install/policy/pods.yaml (Helm: policy.pods.enabled), with validationActions Deny and the ConfigMap of the configuration as its parameter: docs/rbac.md. It needs Kubernetes 1.30; before that, use another admission policy.")
+		"Users who may create pods can name any volume of {subject} there; the daemons refuse what they can check. Apply install/policy/pods.yaml (Helm: policy.pods.enabled), with validationActions Deny and the ConfigMap of the configuration as its parameter: docs/rbac.md. It needs Kubernetes 1.30; before that, use another admission controller.")
 	driversConfined = kind("attachment-drivers-confined", OK, nil, "")
 	driversOpen     = kind("attachment-drivers-open", Warning, nil,
 		"A stolen token attaches volumes of every CSI driver of the cluster. Apply install/policy/attachments.yaml (Helm: policy.enabled), with validationActions Deny, the ConfigMap of the configuration as the parameter of flex2csi-attachment-drivers, and no '*' in its variable others (Helm: policy.drivers): docs/rbac.md.")
 	attachmentsOpen = kind("attachments-open", Warning, nil,
-		"A stolen token attaches and detaches the volumes of others. Apply install/policy/attachments.yaml (Helm: policy.enabled), with validationActions Deny: docs/rbac.md. It needs Kubernetes 1.30; before that, take create and delete of VolumeAttachments from the nodes.")
+		"A stolen token attaches and detaches the volumes of others. Apply install/policy/attachments.yaml (Helm: policy.enabled), with validationActions Deny: docs/rbac.md. It needs Kubernetes 1.30; before that, use components/kubernetes-before-1.30, with which nodes do not attach (Helm: leave policy.enabled true).")
 	attachDenied = kind("attachment-denied", Error, nil,
 		"No volume of {subject} is attached. Write the configuration as in docs/bridge-configuration.md, one field on a line and not in braces, in the ConfigMap that is the parameter of the policy; or put the driver into the policy's variable others: docs/rbac.md.")
 )

@@ -70,7 +70,7 @@ func Reconstruction() Capability {
 func AdmissionPolicies() Capability {
 	return Capability{
 		"ValidatingAdmissionPolicy", 30,
-		"nothing in the cluster bounds inline volumes, or what a node's token may attach", "KEP-3488",
+		"nothing in the cluster bounds inline volumes or tokens: nodes do not attach, unless you accept that (docs/rbac.md)", "KEP-3488",
 	}
 }
 
