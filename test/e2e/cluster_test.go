@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/flex2csi/flex2csi/internal/release"
 	"github.com/flex2csi/flex2csi/test/node"
 )
 
@@ -100,12 +101,28 @@ func (c *cluster) importImages(ctx context.Context) error {
 // install installs the CSI drivers and what is under test, and waits until all of
 // it is ready. E2E_INSTALL names something broken, to see that scenarios fail.
 func (c *cluster) install(ctx context.Context) error {
-	for _, dir := range []string{"manifests", tells, env("E2E_INSTALL", "manifests/flex2csi")} {
+	for _, dir := range []string{"manifests", tells(), env("E2E_INSTALL", manifests())} {
 		if _, err := c.kubectl("apply", "-k", dir); err != nil {
 			return err
 		}
 	}
 	return errors.Join(c.rolledOut(ctx, "csi"), c.rolledOut(ctx, installed))
+}
+
+// manifests are those of what is under test.
+func manifests() string {
+	if !minor().Has(release.AdmissionPolicies()) {
+		return "manifests/flex2csi-before-1.30"
+	}
+	return "manifests/flex2csi"
+}
+
+// policyKinds are what kubectl calls the kinds of policies, if there are any.
+func policyKinds() []string {
+	if !minor().Has(release.AdmissionPolicies()) {
+		return nil
+	}
+	return []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
 }
 
 // installLocal installs drivers of the backend local, which need no daemon.

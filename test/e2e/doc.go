@@ -4,12 +4,13 @@
 //
 //	make e2e                      # both versions of Kubernetes
 //	make e2e SCENARIO=subpath     # those with a matching name
-//	make e2e KUBERNETES=1.36      # one version
+//	make e2e KUBERNETES=1.28      # one version
 //
 // [TestScenarios] starts one node (package test/node) and runs all scenarios on
 // it. A scenario is a function that says what it looks at, in a namespace of its
 // own. Those in "shared" run side by side; those in "alone" come after them, one
-// by one, since they kill, restart or remove what all use.
+// by one, since they kill, restart or remove what all use. A release that lacks what
+// a scenario needs leaves it out, and the table says why.
 //
 // After each scenario nothing of it may be left: no mount, loop device,
 // VolumeAttachment, record, pod directory or claim, and the CSI driver must have

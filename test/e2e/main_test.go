@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/release"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/node"
 )
@@ -38,6 +38,12 @@ func version() string {
 	return env("KUBERNETES", "1.37")
 }
 
+// minor is the same as a number.
+func minor() release.Minor {
+	m, _ := release.Parse(version())
+	return m
+}
+
 // resultDir is where the table is, and what is left of scenarios that failed.
 func resultDir() string {
 	return env("E2E_RESULTS", filepath.Join("..", "..", "bin", "e2e", version()))
@@ -64,20 +70,38 @@ func TestScenarios(t *testing.T) {
 		c.runAll(t, r, alone(), false)
 	})
 	t.Run("last", func(t *testing.T) {
-		c.runAll(t, r, []scenario{
-			{"refusals", "no request to the API server was without a right", refusals},
-			{"removed", "uninstalled as docs/uninstall.md has it: node and cluster are as before", removeAll},
-			{"rights", "each right of docs/rbac.md was used by a request", rightsUsed},
-		}, false)
+		c.runAll(t, r, []section{on(last())}, false)
 	})
 }
 
 // shared are the scenarios that run side by side.
-func shared() []scenario {
-	return slices.Concat(lives(), useScenarios(), attachScenarios(), growScenarios(), secretScenarios(), migrations())
+func shared() []section {
+	return []section{
+		on(lives(), useScenarios(), attachScenarios(), growScenarios(), secretScenarios(), announcements()),
+		since(release.Reconstruction(), migrations()),
+	}
 }
 
 // alone are those that disturb others: each by itself, in this order.
-func alone() []scenario {
-	return slices.Concat(migrationsDisturbed(), manualScenarios(), disturbances(), upgrades(), reboots(), measures(), migrateRestarts(), migrateVendors(), migrateMeasures(), migrateKills())
+func alone() []section {
+	policies := release.AdmissionPolicies()
+	manuals, kills := policies, policies
+	manuals.Without = "the documents have people install the manifests with policies"
+	kills.Without = "the scenario forbids a request by a policy"
+	return []section{
+		since(release.Reconstruction(), migrationsDisturbed()),
+		since(manuals, manualScenarios()),
+		on(disturbances(), upgrades(), reboots(), measures(), migrateRestarts()),
+		since(release.Reconstruction(), migrateVendors(), migrateMeasures()),
+		since(kills, migrateKills()),
+	}
+}
+
+// last are those that look back, and take everything away.
+func last() []scenario {
+	return []scenario{
+		{"refusals", "no request to the API server was without a right", refusals},
+		{"removed", "uninstalled as docs/uninstall.md has it: node and cluster are as before", removeAll},
+		{"rights", "each right of docs/rbac.md was used by a request", rightsUsed},
+	}
 }

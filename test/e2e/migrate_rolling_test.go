@@ -27,7 +27,7 @@ func migrateRestarts() []scenario {
 func (t *T) silent(what func()) {
 	t.Helper()
 	again := sync.OnceFunc(func() {
-		out, err := t.kubectl("apply", "-k", tells)
+		out, err := t.kubectl("apply", "-k", tells())
 		t.check(withText(err, out))
 		const again = 2 * time.Minute // at the latest a daemon tells again then
 		t.check(retry(again+t.patience, func() error {
@@ -39,7 +39,7 @@ func (t *T) silent(what func()) {
 		}))
 	})
 	t.Cleanup(again)
-	out, err := t.kubectl("delete", "-k", tells, "--wait")
+	out, err := t.kubectl("delete", "-k", tells(), "--wait")
 	t.must(withText(err, out))
 	what()
 	again()

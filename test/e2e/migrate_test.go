@@ -17,11 +17,17 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/release"
 	"github.com/flex2csi/flex2csi/test/node"
 )
 
 // tells lets the daemons say which pods have their volumes from them.
-const tells = "../../install/migrate"
+func tells() string {
+	if !minor().Has(release.AdmissionPolicies()) {
+		return "manifests/migrate-before-1.30"
+	}
+	return "../../install/migrate"
+}
 
 // migrationPatience is how long a command of flex2csi migrate may take.
 const migrationPatience = 8 * time.Minute
@@ -47,8 +53,18 @@ func (t *T) migrate(args ...string) ([]result, error) {
 	return t.migrateAt(nil, args...)
 }
 
-// migrateAt is migrate, and has something done at each line that it says.
+// migrateAt is migrate, and has something done at each line that it says. On a release that
+// plan does not call tested a person has decided to try it.
 func (t *T) migrateAt(at func(m *migration, line string), args ...string) ([]result, error) {
+	t.Helper()
+	if args[0] == "apply" && !tested() {
+		args = append(args, "--accept", "node")
+	}
+	return t.migrateAsIs(at, args...)
+}
+
+// migrateAsIs is migrateAt without any decision.
+func (t *T) migrateAsIs(at func(m *migration, line string), args ...string) ([]result, error) {
 	t.Helper()
 	t.migrating.Lock()
 	defer t.migrating.Unlock()

@@ -19,7 +19,7 @@ func removeAll(t *T) {
 	}
 	out, err := t.exec(installed, pods.Items[0].Name, "serve", "/flex2csi", "uninstall")
 	t.must(withText(err, out))
-	for _, dir := range []string{"manifests/flex2csi", tells, "manifests"} {
+	for _, dir := range []string{manifests(), tells(), "manifests"} {
 		_, err := t.kubectl("delete", "-k", dir)
 		t.must(err)
 	}
@@ -43,7 +43,8 @@ func (c *cluster) clean() error {
 		}
 		left = append(left, files...)
 	}
-	out, err := c.kubectl("get", "volumeattachments,pv,csidrivers,clusterroles,clusterrolebindings,validatingadmissionpolicies", "-o", "name")
+	kinds := append([]string{"volumeattachments", "pv", "csidrivers", "clusterroles", "clusterrolebindings"}, policyKinds()...)
+	out, err := c.kubectl("get", strings.Join(kinds, ","), "-o", "name")
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"text/tabwriter"
 	"time"
+
+	"github.com/flex2csi/flex2csi/internal/release"
 )
 
 // A report is the table at the end.
@@ -50,6 +52,16 @@ func (r *report) add(place int, s scenario, run *T, t *testing.T, took time.Dura
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rows = append(r.rows, row{name: s.name, result: result, what: what, took: took, place: place})
+}
+
+// leaveOut notes a scenario that does not apply to the release, and why.
+func (r *report) leaveOut(place int, s scenario, needs release.Capability) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rows = append(r.rows, row{
+		name: s.name, result: "since " + needs.Since.String(), place: place,
+		what: fmt.Sprintf("%s [before %s: %s]", s.what, needs.Name, needs.Without),
+	})
 }
 
 // write writes the table, with a headline.

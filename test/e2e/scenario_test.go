@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/flex2csi/flex2csi/internal/release"
 )
 
 // A scenario is something that users rely on.
@@ -18,29 +21,54 @@ type scenario struct {
 	run  func(*T)
 }
 
-// runAll runs the scenarios that the environment asks for.
-func (c *cluster) runAll(t *testing.T, r *report, list []scenario, parallel bool) {
+// A section is scenarios that apply to the same releases of Kubernetes.
+type section struct {
+	// needs is what they need of a release; the zero value: nothing that 1.24 lacks.
+	needs     release.Capability
+	scenarios []scenario
+}
+
+// on has scenarios for all releases.
+func on(lists ...[]scenario) section { return section{scenarios: slices.Concat(lists...)} }
+
+// since has scenarios that need something of a release.
+func since(needs release.Capability, lists ...[]scenario) section {
+	return section{needs: needs, scenarios: slices.Concat(lists...)}
+}
+
+// runAll runs the scenarios that the environment asks for, and that apply.
+func (c *cluster) runAll(t *testing.T, r *report, sections []section, parallel bool) {
 	t.Helper()
 	wanted, err := regexp.Compile(os.Getenv("SCENARIO"))
 	if err != nil {
 		t.Fatalf("SCENARIO: %v", err)
 	}
-	for _, s := range list {
-		place := r.next()
-		if !wanted.MatchString(s.name) {
-			continue
-		}
-		t.Run(s.name, func(t *testing.T) {
-			if parallel {
-				t.Parallel()
+	for _, part := range sections {
+		for _, s := range part.scenarios {
+			place := r.next()
+			switch {
+			case !wanted.MatchString(s.name):
+			case !minor().Has(part.needs):
+				r.leaveOut(place, s, part.needs)
+			default:
+				c.runOne(t, r, place, s, parallel)
 			}
-			start := time.Now()
-			var run *T
-			t.Cleanup(func() { r.add(place, s, run, t, time.Since(start)) }) // after all others
-			run = c.begin(t)
-			s.run(run)
-		})
+		}
 	}
+}
+
+func (c *cluster) runOne(t *testing.T, r *report, place int, s scenario, parallel bool) {
+	t.Helper()
+	t.Run(s.name, func(t *testing.T) {
+		if parallel {
+			t.Parallel()
+		}
+		start := time.Now()
+		var run *T
+		t.Cleanup(func() { r.add(place, s, run, t, time.Since(start)) }) // after all others
+		run = c.begin(t)
+		s.run(run)
+	})
 }
 
 // namespaceOf makes a name for a namespace of the name of a test.

@@ -27,7 +27,7 @@ func uninstall(t *T) {
 	t.Cleanup(func() { t.check(t.install(t.ctx())) }) // for those after this one
 	out, err := t.uninstall()
 	t.must(withText(err, out))
-	for _, dir := range []string{env("E2E_INSTALL", "manifests/flex2csi"), tells} {
+	for _, dir := range []string{env("E2E_INSTALL", manifests()), tells()} {
 		out, err = t.kubectl("delete", "-k", dir, "--wait")
 		t.must(withText(err, out))
 	}
@@ -97,8 +97,8 @@ func (t *T) wantUninstalled() {
 		}
 	}
 	t.check(t.noAttachments())
-	kinds := "namespaces,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
-	out, err := t.kubectl("get", kinds, "--selector", "app.kubernetes.io/part-of=flex2csi", "--output", "name")
+	kinds := append([]string{"namespaces", "clusterroles", "clusterrolebindings"}, policyKinds()...)
+	out, err := t.kubectl("get", strings.Join(kinds, ","), "--selector", "app.kubernetes.io/part-of=flex2csi", "--output", "name")
 	t.must(withText(err, out))
 	if out != "" {
 		t.Errorf("objects are left:\n%s", out)
