@@ -107,6 +107,17 @@ func (l Loader) fields(d *strict.Decoder, c *Configuration) strict.Fields {
 	return all
 }
 
+// expression takes a string. YAML makes something else of many expressions.
+func expression(d *strict.Decoder, dst *string) strict.Take {
+	return func(path string, n strict.Node) {
+		if n.Kind != strict.String {
+			d.Fault(path, "want an expression but got %s: put single quotes around it", n.Describe())
+			return
+		}
+		*dst = n.Text
+	}
+}
+
 func driverFields(d *strict.Decoder, driver *Driver) strict.Fields {
 	return strict.Fields{
 		"flexDriver":         strict.Text(d, &driver.FlexDriver),
@@ -115,11 +126,11 @@ func driverFields(d *strict.Decoder, driver *Driver) strict.Fields {
 		"controllerEndpoint": strict.Text(d, &driver.ControllerEndpoint),
 		"attach":             strict.Text(d, &driver.Attach),
 		"volume": d.Nested(strict.Fields{
-			"handle":     strict.Text(d, &driver.Volume.Handle),
-			"context":    strict.Text(d, &driver.Volume.Context),
-			"mountFlags": strict.Text(d, &driver.Volume.MountFlags),
-			"fsType":     strict.Text(d, &driver.Volume.FSType),
-			"accessMode": strict.Text(d, &driver.Volume.AccessMode),
+			"handle":     expression(d, &driver.Volume.Handle),
+			"context":    expression(d, &driver.Volume.Context),
+			"mountFlags": expression(d, &driver.Volume.MountFlags),
+			"fsType":     expression(d, &driver.Volume.FSType),
+			"accessMode": expression(d, &driver.Volume.AccessMode),
 		}),
 		"secrets":           d.Nested(secretFields(d, &driver.Secrets)),
 		"podInfo":           maybe(d, &driver.PodInfo),

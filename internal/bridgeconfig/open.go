@@ -18,7 +18,8 @@ type OpenPlace struct {
 	Line int
 }
 
-const openMark = "<fill in "
+// OpenMark begins a placeholder; its name follows.
+const OpenMark = "<fill in "
 
 // OpenPlaces returns those in data, in the order of the file.
 func OpenPlaces(data []byte) ([]OpenPlace, error) {
@@ -72,7 +73,7 @@ func openPlaces(path string, n strict.Node, found []OpenPlace) []OpenPlace {
 
 // cutOpen finds the first open place in text, and what is before and after it.
 func cutOpen(text string) (before string, p OpenPlace, rest string, ok bool) {
-	before, in, ok := strings.Cut(text, openMark)
+	before, in, ok := strings.Cut(text, OpenMark)
 	if !ok {
 		return text, OpenPlace{}, "", false
 	}
@@ -92,7 +93,7 @@ func openFaults(root strict.Node) []strict.Fault {
 		if p.What != "" {
 			what, mark = " ("+p.What+")", p.Name+" (…)"
 		}
-		r.Fault(p.Path, "%s is to be filled in%s: write it in place of %q", cmp.Or(p.Name, "something"), what, openMark+mark+">")
+		r.Fault(p.Path, "%s is to be filled in%s: write it in place of %q", cmp.Or(p.Name, "something"), what, OpenMark+mark+">")
 		r.Faults[len(r.Faults)-1].Line = p.Line
 	}
 	return r.Faults

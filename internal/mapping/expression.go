@@ -59,10 +59,11 @@ type program struct {
 func compile(env *cel.Env, field, source string, want *cel.Type) (*program, error) {
 	ast, issues := env.Compile(source)
 	if err := issues.Err(); err != nil {
-		return nil, compileError(issues)
+		problem := compileError(issues)
+		return nil, errors.New(also(problem, advice(source, problem, want)))
 	}
 	if got := ast.OutputType(); !fits(want, got) {
-		return nil, fmt.Errorf("gives %s, want %s", got, want)
+		return nil, errors.New(also(fmt.Sprintf("gives %s, want %s", got, want), conversion(got, want)))
 	}
 	run, err := env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(costLimit), cel.MemoryLimit(memoryLimit))
 	if err != nil {
@@ -88,7 +89,7 @@ func fits(want, got *cel.Type) bool {
 }
 
 // compileError makes one line of the compiler's message.
-func compileError(issues *cel.Issues) error {
+func compileError(issues *cel.Issues) string {
 	const most = 3
 	var texts []string
 	for i, e := range issues.Errors() {
@@ -100,9 +101,21 @@ func compileError(issues *cel.Issues) error {
 		if e.Location.Line() > 1 {
 			where = fmt.Sprintf("line %d, %s of the expression", e.Location.Line(), where)
 		}
-		texts = append(texts, fmt.Sprintf("%s (%s)", strings.TrimSuffix(oneLine(e.Message), " (in container '')"), where))
+		message := strings.TrimSuffix(oneLine(e.Message), " (in container '')")
+		texts = append(texts, fmt.Sprintf("%s (%s)", syntaxError(message), where))
+		if strings.HasPrefix(message, "Syntax error: ") {
+			break // the next ones follow from it
+		}
 	}
-	return errors.New(strings.Join(texts, "; "))
+	return strings.Join(texts, "; ")
+}
+
+// also adds advice to a problem.
+func also(problem, advice string) string {
+	if advice == "" {
+		return problem
+	}
+	return problem + "; " + advice
 }
 
 // oneLine removes line breaks and shortens a text.

@@ -291,21 +291,21 @@ func TestCompileFaults(t *testing.T) {
 		}, []string{
 			"drivers[0].volume.handle: undeclared reference to 'optons' (did you mean 'options'?) (column 1)",
 			"drivers[0].volume.context: gives map(string, int), want map(string, string)",
-			"drivers[0].volume.mountFlags: gives string, want list(string)",
-			"drivers[0].volume.fsType: gives bool, want string",
-			"drivers[0].volume.accessMode: undefined field 'nmae' (column 4)",
+			"drivers[0].volume.mountFlags: gives string, want list(string)" + `; put it into brackets, or split it: options.flags.split(",")`,
+			"drivers[0].volume.fsType: gives bool, want string; string(…) makes a text of it",
+			"drivers[0].volume.accessMode: undefined field 'nmae' (column 4); pod has name, namespace, uid and serviceAccount",
 		}},
 		{"mixed types", func(d *bridgeconfig.Driver) { d.Volume.MountFlags = `["a", 1]` }, []string{
 			"drivers[0].volume.mountFlags: expected type 'string' but found 'int' (column 7)",
 		}},
 		{"two lines", func(d *bridgeconfig.Driver) { d.Volume.Handle = "options.a +\n  b + c + d + e" }, []string{
-			"drivers[0].volume.handle: undeclared reference to 'b' (line 2, column 3 of the expression); undeclared reference to 'c' (line 2, column 7 of the expression); undeclared reference to 'd' (line 2, column 11 of the expression); and 1 more",
+			"drivers[0].volume.handle: undeclared reference to 'b' (line 2, column 3 of the expression); undeclared reference to 'c' (line 2, column 7 of the expression); undeclared reference to 'd' (line 2, column 11 of the expression); and 1 more; put a text into double quotes; an option is options.NAME",
 		}},
 		{"regular expression", func(d *bridgeconfig.Driver) { d.Volume.Handle = `pvName.matches("[") ? "a" : "b"` }, []string{
 			"drivers[0].volume.handle: error parsing regexp: missing closing ]: `[`",
 		}},
 		{"no secrets for expressions", func(d *bridgeconfig.Driver) { d.Volume.Handle = "secrets.password" }, []string{
-			"drivers[0].volume.handle: undeclared reference to 'secrets' (column 1)",
+			"drivers[0].volume.handle: undeclared reference to 'secrets' (column 1); expressions see no secrets: name them in the section secrets",
 		}},
 	}
 	for _, tt := range tests {
