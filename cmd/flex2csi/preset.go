@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -150,30 +151,53 @@ func (o *presetShowOptions) show(names []string, env environment) error {
 // fill replaces placeholders. A value goes into an expression in YAML, perhaps within a
 // string, so it may have only characters without a meaning there.
 func (o *presetShowOptions) fill(chosen []preset.Preset) error {
+	places := map[string]bool{} // true: filled in
+	for _, p := range chosen {
+		for _, name := range openNames(p) {
+			places[name] = false
+		}
+	}
 	for _, arg := range o.set {
 		name, value, ok := strings.Cut(arg, "=")
 		if !ok {
 			return usagef("--set %s: want name=value", arg)
 		}
+		if err := notPlace(places, name); err != nil {
+			return err
+		}
+		places[name] = true
 		if !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]*$`).MatchString(value) {
 			return usagef("--set %s: the value may have letters, digits and ._/- in it, and begins with a letter or digit; write others into the file", name)
 		}
-		found := false
 		for i, p := range chosen {
 			if !slices.Contains(openNames(p), name) {
 				continue
+			}
+			if after := p.After(name); after != "" && strings.HasSuffix(value, after) {
+				return usagef("--set %s: %s adds the %q at the end: leave it out", arg, p.Name, after)
 			}
 			filled, err := p.Fill(name, value)
 			if err != nil {
 				return err
 			}
-			chosen[i], found = filled, true
-		}
-		if !found {
-			return usagef("--set %s: nothing of that name is to be filled in", name)
+			chosen[i] = filled
 		}
 	}
 	return nil
+}
+
+// notPlace says why a name cannot be filled in, or returns nil.
+func notPlace(places map[string]bool, name string) error {
+	filled, ok := places[name]
+	switch {
+	case filled:
+		return usagef("--set %s: given twice", name)
+	case ok:
+		return nil
+	case len(places) == 0:
+		return usagef("--set %s: there is nothing to be filled in", name)
+	}
+	return usagef("--set %s: nothing of that name is to be filled in, only %s", name, strings.Join(slices.Sorted(maps.Keys(places)), ", "))
 }
 
 // sameDriver refuses presets that would be no valid configuration together.

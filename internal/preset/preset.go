@@ -73,6 +73,9 @@ func Get(name string) (Preset, error) {
 		}
 		names = append(names, p.Name)
 	}
+	if names := near(all, name); len(names) > 0 {
+		return Preset{}, fmt.Errorf("there is no preset %q: did you mean %s?", name, strings.Join(names, " or "))
+	}
 	return Preset{}, fmt.Errorf("there is no preset %q, only %s", name, strings.Join(names, ", "))
 }
 
@@ -120,6 +123,16 @@ func parse(name, text string) (Preset, error) {
 		seen[o.Name] = true
 	}
 	return p, nil
+}
+
+// After returns what follows a placeholder, if that is a punctuation mark.
+func (p Preset) After(name string) string {
+	_, rest, _ := strings.Cut(p.Text, bridgeconfig.OpenMark+name)
+	_, rest, _ = strings.Cut(rest, ">")
+	if rest == "" || !strings.ContainsRune("./-_", rune(rest[0])) {
+		return ""
+	}
+	return rest[:1]
 }
 
 // Fill returns the preset with a value for a placeholder.

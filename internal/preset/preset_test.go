@@ -129,8 +129,17 @@ func TestDocument(t *testing.T) {
 }
 
 func TestGetUnknown(t *testing.T) {
-	_, err := preset.Get("ceph")
-	if err == nil || !strings.Contains(err.Error(), `there is no preset "ceph", only alicloud-disk, `) {
-		t.Errorf("got %v", err)
+	for name, want := range map[string]string{
+		"zfs":        `there is no preset "zfs", only alicloud-disk, `,
+		"ceph":       `there is no preset "ceph": did you mean rook-cephfs?`,
+		"fstab/cifs": `there is no preset "fstab/cifs": did you mean fstab-cifs?`,
+		"fstab-cfis": `there is no preset "fstab-cfis": did you mean fstab-cifs?`,
+		"cifs":       `there is no preset "cifs": did you mean azure-cifs or fstab-cifs or juliohm-cifs?`,
+		"":           `there is no preset "", only alicloud-disk, `,
+	} {
+		_, err := preset.Get(name)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v", name, err)
+		}
 	}
 }
