@@ -13,14 +13,22 @@ func newCheck() *cobra.Command {
 	var quiet bool
 	format := outputFormat{formats: []string{asYAML, asJSON}}
 	c := &cobra.Command{
-		Use:   "check",
+		Use:   "check [FILE]",
 		Short: "Validate a configuration and print it with its defaults",
 		Long: `Validate a BridgeConfiguration, expressions included, and print it with its
 defaults. All faults are listed; the exit status is 1 if there are any. Notes on
 what is valid but needs attention go to standard error.`,
-		Args: noArguments,
-		RunE: func(c *cobra.Command, _ []string) error {
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 1 && c.Flags().Changed("config") {
+				return usagef("unexpected argument %q: check takes one file", args[len(args)-1])
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
 			env := streams(c)
+			if len(args) > 0 {
+				config = args[0]
+			}
 			loaded, err := loadConfig(bridgeconfig.Loader{}, config, env)
 			if err != nil || quiet {
 				return err

@@ -17,8 +17,34 @@ import (
 const defaultConfig = "/etc/flex2csi/config.yaml"
 
 func addConfig(set *pflag.FlagSet, path *string) {
-	set.StringVar(path, "config", defaultConfig, "BridgeConfiguration, a `file`; - is standard input")
+	*path = defaultConfig
+	set.Var(&configFlag{path: path}, "config", "BridgeConfiguration, a `file`; - is standard input")
 }
+
+// configFlag is the flag --config, which is given once: one of two files would be ignored.
+type configFlag struct {
+	path  *string
+	given bool
+}
+
+// Set takes the path of the file.
+func (f *configFlag) Set(path string) error {
+	if f.given {
+		return fmt.Errorf("given twice (%s as well): put all drivers into one file", *f.path)
+	}
+	*f.path, f.given = path, true
+	return nil
+}
+
+func (f *configFlag) String() string {
+	if f.path == nil {
+		return ""
+	}
+	return *f.path
+}
+
+// Type implements pflag.Value.
+func (f *configFlag) Type() string { return "string" }
 
 // loadConfig reads and checks a configuration, expressions included.
 func loadConfig(l bridgeconfig.Loader, path string, env environment) (*bridgeconfig.Configuration, error) {

@@ -79,6 +79,7 @@ wrong, 2 for a usage error. Standard error has the reason.`,
 	},
 		append(nodeCommands(), newCheck(), newCompletion(), newDoctor(), newMap(), newMigrate(), newPreset(), newStatus(), newVersion())...,
 	)
+	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
 	// Long texts of flags are wrapped, and a group has one line of usage.
 	root.SetUsageTemplate(strings.NewReplacer(
