@@ -25,6 +25,13 @@ func (a *apiAccess) add(c *cobra.Command) {
 	c.MarkFlagsMutuallyExclusive("in-cluster", "context")
 }
 
+// addCSIDrivers is for a command that reads CSIDriver objects on request only.
+func (a *apiAccess) addCSIDrivers(c *cobra.Command) {
+	a.usual = true
+	c.Flags().StringVar(&a.kubeconfig, "kubeconfig", "", "read the CSIDriver objects of the cluster with this kubeconfig `file`")
+	c.Flags().StringVar(&a.context, "context", "", "read them with this context, a `name` in the kubeconfig")
+}
+
 // addExplicit is for daemons, which use an API server only on request: a daemon that
 // found one by itself would begin to attach volumes.
 func (a *apiAccess) addExplicit(c *cobra.Command) {

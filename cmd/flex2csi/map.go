@@ -1,39 +1,49 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/dryrun"
+	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/pkg/flex"
 )
-
-// maxManifests bounds the size of manifests.
-const maxManifests = 16 << 20
 
 // mapOptions are the flags of map.
 type mapOptions struct {
 	config, driver string
 	file           string
 	node           dryrun.Node
+	api            apiAccess
 	format         outputFormat
 }
 
 func newMap() *cobra.Command {
-	o := mapOptions{format: outputFormat{formats: []string{asYAML, asJSON}}}
+	o := mapOptions{format: outputFormat{formats: []string{table, wide, asJSON, asYAML, asName}}}
 	c := &cobra.Command{
-		Use:   "map [flags] [CALLOUT ARGUMENT...]",
-		Short: "Show what the CSI driver would be asked for a volume",
-		Long: `Show each request that the CSI driver would get in the life of a volume, with
-secrets masked. Nothing is changed: no driver is called, no directory is made.
+		Use:   "map [flags] {-f FILE [NAME...] | CALLOUT ARGUMENT...}",
+		Short: "Show what the CSI driver would be asked for volumes",
+		Long: `Show whether volumes work with a configuration, and each request that the CSI
+driver would get in the life of a volume, with secrets masked. Nothing is changed:
+no driver is called, no directory is made.
 
-The volume is given as manifests (-f: PersistentVolumes and Pods, with their
-claims, Secrets and CSIDrivers if they matter), or as a callout: its arguments, or a
-line of a log with them in it (-f as well).
+Volumes are given as manifests (-f: PersistentVolumes and Pods, with their claims,
+Secrets and CSIDrivers), of any number, or as a callout: its arguments, or a line of
+a log with them in it (-f as well). Several volumes are printed as a table with a
+summary, one volume as YAML with each request. NAME selects volumes: a
+PersistentVolume, a claim (namespace/name) or an inline volume. The exit status is 1
+if one of the volumes does not work.
 
 The capabilities of the CSI driver decide what it is asked. --capability takes:
 
@@ -41,11 +51,15 @@ The capabilities of the CSI driver decide what it is asked. --capability takes:
 
 Those that both services may have mean both. Without a controllerEndpoint in the
 configuration the controller service is not asked.`,
-		Example: `  kubectl get pv pv1 -o yaml | flex2csi map -f -
+		Example: `  kubectl get pv,csidriver -o yaml | flex2csi map --in-cluster -f -
+  kubectl get pv,csidriver -o yaml | flex2csi map --in-cluster -f - pv1
   flex2csi map mount /var/lib/kubelet/pods/…/pv1 '{"volumeID":"vol-1", …}'`,
 		DisableFlagsInUseLine: true,
 		Args:                  cobra.ArbitraryArgs,
-		RunE:                  func(c *cobra.Command, args []string) error { return o.run(args, streams(c)) },
+		RunE: func(c *cobra.Command, args []string) error {
+			auto := !c.Flags().Changed("output")
+			return o.run(c.Context(), args, auto, streams(c))
+		},
 	}
 	set := c.Flags()
 	// Arguments after a callout belong to it, also with a dash.
@@ -55,85 +69,140 @@ configuration the controller service is not asked.`,
 	set.StringVar(&o.driver, "driver", "", "`vendor/name` of the FlexVolume driver, if the callout does not have it")
 	set.BoolVar(&o.node.ControlPlaneAttaches, "attach", false, "the FlexVolume driver is installed with --attach")
 	set.BoolVar(&o.node.Cluster, "in-cluster", false, "flex2csi serve has access to the API server")
+	o.api.addCSIDrivers(c)
 	set.StringSliceVar(&o.node.Capabilities, "capability", dryrun.DefaultCapabilities(), "`names` of what the CSI driver can do")
 	set.StringVar(&o.node.KubeletDir, "kubelet-dir", "", "`directory` of the kubelet (default: that of the callout, or /var/lib/kubelet)")
 	set.StringVar(&o.node.Name, "node-name", "node-1", "`name` of the node in Kubernetes")
 	set.StringVar(&o.node.ID, "node-id", "", "`id` of the node for the CSI driver")
 	o.format.add(c)
+	output := set.Lookup("output")
+	output.DefValue, output.Usage = "", output.Usage+" (default: yaml for one volume, a table of several)"
 	return c
 }
 
-func (o *mapOptions) run(args []string, env environment) error {
-	if (o.file == "") == (len(args) == 0) {
-		return usagef("give the volume either with -f or as a callout")
-	}
-	if o.file == "-" && o.config == "-" {
-		return usagef("standard input cannot be both the configuration and the volume")
+func (o *mapOptions) run(ctx context.Context, args []string, auto bool, env environment) error {
+	if err := o.check(args); err != nil {
+		return err
 	}
 	c, err := loadConfig(bridgeconfig.Loader{}, o.config, env)
 	if err != nil {
 		return err
 	}
-	volumes, err := o.volumes(args, env)
+	in, err := o.input(args, env)
 	if err != nil {
 		return err
 	}
-	for _, v := range volumes {
-		if o.driver != "" && v.FlexDriver == "" {
-			v.FlexDriver = o.driver
+	if o.api.given() {
+		o.node.Cluster = true
+		if in.CSIDrivers, err = o.csiDrivers(ctx); err != nil {
+			return err
 		}
 	}
-	plans, err := dryrun.Plans(c, o.node, volumes)
+	planner, err := dryrun.NewPlanner(c, o.node, in.CSIDrivers)
 	if err != nil {
 		return err
 	}
-	return o.print(plans, env.out)
+	report := planner.Report(in.Volumes)
+	if o.file != "" && len(args) > 0 {
+		if report, err = report.Select(args); err != nil {
+			return fmt.Errorf("%s: %w", o.file, err)
+		}
+	}
+	if auto && len(report.Plans) == 1 {
+		o.format.chosen = asYAML
+	}
+	if err := o.print(planner, report, env.out); err != nil {
+		return err
+	}
+	o.askCSIDrivers(report.WithoutCSIDriver, env.err)
+	return notOK(report)
 }
 
-func (o *mapOptions) volumes(args []string, env environment) ([]*dryrun.Volume, error) {
+// askCSIDrivers asks for CSIDriver objects that would decide.
+func (o *mapOptions) askCSIDrivers(names []string, out io.Writer) {
+	where, do := "in the input", "add csidriver to kubectl get, or give --kubeconfig"
+	switch {
+	case o.api.given():
+		where, do = "in the cluster", "install the CSI driver first"
+	case o.file == "":
+		where, do = "known", "give --kubeconfig"
+	}
+	for _, name := range names {
+		fmt.Fprintf(out, "note: CSIDriver %s, which says whether volumes get attached, is not %s: %s\n", name, where, do)
+	}
+}
+
+// check refuses arguments that do not go together.
+func (o *mapOptions) check(args []string) error {
+	if o.file == "" && len(args) == 0 || o.file != "" && len(args) > 0 && flex.Command(args[0]).Known() {
+		return usagef("give the volume either with -f or as a callout")
+	}
+	if o.file == "-" && o.config == "-" {
+		return usagef("standard input cannot be both the configuration and the volume")
+	}
+	if o.file == "" {
+		return nil
+	}
+	for _, name := range args {
+		if strings.HasPrefix(name, "-") {
+			return usagef("%s comes after a name: put flags before names", name)
+		}
+	}
+	return nil
+}
+
+func (o *mapOptions) input(args []string, env environment) (*dryrun.Input, error) {
 	if o.file == "" {
 		v, err := dryrun.FromCall(o.driver, args)
-		return []*dryrun.Volume{v}, err
+		return &dryrun.Input{Volumes: []*dryrun.Volume{v}}, err
 	}
-	in := env.in
+	stream := env.in
 	if o.file != "-" {
 		file, err := os.Open(o.file)
 		if err != nil {
 			return nil, err
 		}
 		defer file.Close()
-		in = file
+		stream = file
 	}
-	text, err := io.ReadAll(io.LimitReader(in, maxManifests))
-	if err != nil {
-		return nil, err
-	}
-	volumes, err := dryrun.Find(text)
+	in, err := dryrun.Read(stream)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.file, err)
 	}
-	return volumes, nil
+	for _, v := range in.Volumes {
+		v.FlexDriver = cmp.Or(v.FlexDriver, o.driver)
+	}
+	return in, nil
 }
 
-// print prints all plans, and fails if one of them has an error.
-func (o *mapOptions) print(plans []*dryrun.Plan, out io.Writer) error {
-	var failed error
-	for i, p := range plans {
-		text, err := p.YAML()
-		if err != nil {
-			return err
-		}
-		if i > 0 && o.format.chosen == asYAML {
-			text = append([]byte("---\n"), text...)
-		}
-		if err := o.format.printYAML(out, text); err != nil {
-			return err
-		}
-		for _, s := range p.Steps {
-			if s.Err != nil {
-				failed = fmt.Errorf("%s of volume %s would fail: %s", s.Callout, p.Volume, p.Redact(s.Err.Error()))
-			}
-		}
+// csiDrivers asks the API server.
+func (o *mapOptions) csiDrivers(ctx context.Context) (map[string]csivol.DriverInfo, error) {
+	cluster, err := o.api.connect(kube.Options{})
+	if err != nil {
+		return nil, err
 	}
-	return failed
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	all, err := cluster.ListDrivers(ctx)
+	infos := make(map[string]csivol.DriverInfo, len(all))
+	for i := range all {
+		infos[all[i].Name] = kubeobject.DriverInfo(&all[i])
+	}
+	return infos, err
+}
+
+// notOK returns nil if all volumes work.
+func notOK(r *dryrun.Report) error {
+	bad := r.Bad()
+	if len(bad) == 0 {
+		return nil
+	}
+	if len(r.Plans) == 1 {
+		return errors.New(bad[0].Message())
+	}
+	names := make([]string, len(bad))
+	for i, p := range bad {
+		names[i] = cmp.Or(p.DisplayName(), "one without a name")
+	}
+	return fmt.Errorf("%d of %d volumes do not work: %s", len(bad), len(r.Plans), some(names))
 }

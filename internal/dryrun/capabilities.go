@@ -37,14 +37,18 @@ func (n Node) capabilities() []string {
 
 func (n Node) can(capability string) bool { return slices.Contains(n.capabilities(), capability) }
 
-// features makes of the names what a driver would have answered, and a note
-// about it. A controller that cannot be reached offers nothing.
-func (n Node) features(c *bridgeconfig.Driver) (csivol.Features, []string, error) {
+func (n Node) check() error {
 	for _, name := range n.capabilities() {
 		if !slices.Contains(Capabilities(), name) {
-			return csivol.Features{}, nil, fmt.Errorf("capability %q is none of %s", name, strings.Join(Capabilities(), ", "))
+			return fmt.Errorf("capability %q is none of %s", name, strings.Join(Capabilities(), ", "))
 		}
 	}
+	return nil
+}
+
+// features makes of the names what a driver would have answered, and a note
+// about it. A controller that cannot be reached offers nothing.
+func (n Node) features(c *bridgeconfig.Driver) (csivol.Features, []string) {
 	f := csivol.Features{
 		Name:             c.CSIDriver,
 		NodeID:           n.ID,
@@ -60,11 +64,11 @@ func (n Node) features(c *bridgeconfig.Driver) (csivol.Features, []string, error
 		if n.can(attach) && c.Attach != bridgeconfig.AttachNone && !n.Cluster {
 			notes = append(notes, "nothing is attached: there is no controllerEndpoint, and flex2csi serve is given no access to the API server (--in-cluster)")
 		}
-		return f, notes, nil
+		return f, notes
 	}
 	f.Controller = true
 	f.Attach = n.can(attach)
 	f.ControllerExpand = n.can(expand)
 	f.ControllerSingleWriter = n.can(multiWriter)
-	return f, notes, nil
+	return f, notes
 }

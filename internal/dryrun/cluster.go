@@ -23,7 +23,8 @@ const unknownMetadata = "<from the VolumeAttachment>"
 // succeeds and nothing happens.
 type paper struct {
 	*recorder
-	volume *Volume
+	volume  *Volume
+	drivers map[string]csivol.DriverInfo
 }
 
 var (
@@ -34,7 +35,7 @@ var (
 // CSIDriver is the one among the manifests. Without any it is the driver's
 // having a controller that decides, as in a cluster that has none.
 func (p paper) CSIDriver(name string) (info csivol.DriverInfo, found, synced bool) {
-	info, found = p.volume.drivers[name]
+	info, found = p.drivers[name]
 	return info, found, true
 }
 

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
@@ -54,13 +55,39 @@ type Node struct {
 type Plan struct {
 	FlexDriver, CSIDriver string
 	Volume                string // name
+	Claim, Pod            string // namespace/name, if known
 	Handle                string
+	Result                Result
+	// Attached says how the volume gets attached, in a Report.
+	Attached string
+	// Reason is why the result is not OK.
+	Reason string
 	// Notes say what is assumed, and what is odd.
 	Notes []string
 	Steps []Step
 	// Redact masks the secrets of the volume in a text.
 	Redact func(string) string
+
+	volume *Volume
+	// asksCSIDriver: a CSIDriver object would decide, and there is none.
+	asksCSIDriver bool
 }
+
+// A Result says whether a volume works with the configuration.
+type Result string
+
+// The results.
+const (
+	OK Result = "ok"
+	// NoDriver: the configuration does not have the FlexVolume driver.
+	NoDriver Result = "no driver"
+	// NotMapped: the volume or its mapping is not valid.
+	NotMapped Result = "not mapped"
+	// Fails: a callout would fail.
+	Fails Result = "fails"
+	// SameHandle: two PersistentVolumes are one volume of the CSI driver.
+	SameHandle Result = "same handle"
+)
 
 // A Step is one callout.
 type Step struct {
@@ -83,30 +110,25 @@ type Action struct {
 }
 
 // plan plans the life of a volume.
-func plan(n Node, c *bridgeconfig.Driver, m *mapping.Mapper, v *Volume) (*Plan, error) {
+func (p *Plan) plan(v *Volume, n Node, c *bridgeconfig.Driver, m *mapping.Mapper, csiDrivers map[string]csivol.DriverInfo) error {
 	n = n.withDefaults(v)
 	n.ControlPlaneAttaches = n.ControlPlaneAttaches || v.ControlPlaneAttaches
 	n.Cluster = n.Cluster || len(c.WantsCluster()) > 0
-	features, assumed, err := n.features(c)
-	if err != nil {
-		return nil, err
-	}
+	features, assumed := n.features(c)
 	r := &recorder{features: features}
 	driver := drivers.New(c, m, r, nil, nil)
 	if n.Cluster {
-		cluster := paper{recorder: r, volume: v}
+		cluster := paper{recorder: r, volume: v, drivers: csiDrivers}
 		driver = drivers.New(c, m, r, cluster, cluster)
+		_, known := csiDrivers[c.CSIDriver]
+		p.asksCSIDriver = !known
 	}
 	mapped, err := driver.Map(context.Background(), v.Options)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", v.From, err)
+		return err
 	}
-	p := &Plan{
-		FlexDriver: c.FlexDriver, CSIDriver: c.CSIDriver, Volume: v.Options.VolumeName, Handle: mapped.Handle,
-		Notes:  append(assumed, v.Notes...),
-		Redact: flex.NewRedactor(v.Options).Redact,
-	}
-	p.Notes = append(p.Notes, v.oddities(mapped)...)
+	p.Handle = mapped.Handle
+	p.Notes = slices.Concat(assumed, v.Notes, v.oddities(mapped))
 
 	b := &bridge.Bridge{
 		Context: context.Background(), Mounts: r, Dirs: r, State: nowhere{},
@@ -115,10 +137,10 @@ func plan(n Node, c *bridgeconfig.Driver, m *mapping.Mapper, v *Volume) (*Plan, 
 	}
 	calls, err := b.Callouts(c.FlexDriver)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	p.walk(calls, n.life(c, v), r)
-	return p, nil
+	return nil
 }
 
 // walk makes the callouts one by one and keeps what they did.
@@ -129,6 +151,7 @@ func (p *Plan) walk(d *flex.Driver, calls []*flex.Call, r *recorder) {
 		step.Actions = r.take()
 		p.Steps = append(p.Steps, step)
 		if step.Err != nil {
+			p.Result, p.Reason = Fails, fmt.Sprintf("%s of volume %s would fail: %s", step.Callout, p.Volume, p.Redact(step.Err.Error()))
 			return // the kubelet would try again, and not go on
 		}
 	}

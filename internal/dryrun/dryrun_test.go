@@ -1,7 +1,10 @@
 package dryrun_test
 
 import (
+	"bytes"
 	"flag"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,16 +91,20 @@ func plan(t *testing.T, config, input, comment string) (string, error) {
 			node.Capabilities = strings.Split(value, ",")
 		}
 	}
-	volumes, err := dryrun.Find([]byte(input))
+	in, err := dryrun.Read(strings.NewReader(input))
 	if err != nil {
 		return "", err
 	}
-	plans, err := dryrun.Plans(c, node, volumes)
+	planner, err := dryrun.NewPlanner(c, node, in.CSIDrivers)
 	if err != nil {
 		return "", err
 	}
 	var out strings.Builder
-	for i, p := range plans {
+	for i, v := range in.Volumes {
+		p := planner.Plan(v)
+		if len(p.Steps) == 0 {
+			return "", fmt.Errorf("%s: %s", v.From, p.Reason)
+		}
 		if i > 0 {
 			out.WriteString("---\n")
 		}
@@ -140,12 +147,14 @@ func TestErrors(t *testing.T) {
 		{"text", "hello", "want a manifest, but got a string"},
 		{"other things", "kind: Deployment", "there is no FlexVolume in it"},
 		{"no YAML", "a: b: c", "not YAML"},
-		{"unknown driver", "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {flexVolume: {driver: a/b}}", "PersistentVolume pv1: the configuration has no driver \"a/b\" (there are: example.com/disk, example.com/other)"},
+		{"unknown driver", "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {flexVolume: {driver: a/b}}", "PersistentVolume pv1: the configuration has no driver \"a/b\", only example.com/disk, example.com/other: add it; "},
 		{"which driver", `attach '{"volumeID":"x"}' n`, "the call of attach: nothing tells its FlexVolume driver: give --driver"},
 		{"no options", "unmount /d", "unmount has no options"},
 		{"bad call", "mount relative {}", "mount: the directory"},
-		{"number", "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {flexVolume: {driver: example.com/disk, options: {volumeID: 7}}}", `PersistentVolume pv1: option "volumeID" is the number 7: want a string`},
+		{"number", "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {flexVolume: {driver: example.com/disk, options: {volumeID: 7}}}", `PersistentVolume pv1: option "volumeID" is a number: want a string; put it in quotes`},
 		{"capacity", "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {capacity: {storage: much}, flexVolume: {driver: example.com/disk}}", "PersistentVolume pv1: spec.capacity.storage: "},
+		{"no name", "kind: PersistentVolume\nmetadata: {}\nspec: {flexVolume: {driver: example.com/disk, options: {volumeID: x}}}", "a PersistentVolume has no name: set metadata.name"},
+		{"no driver", "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {flexVolume: {options: {volumeID: x}}}", "flexVolume.driver is missing: set it"},
 		{"no handle", "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {flexVolume: {driver: example.com/disk}}", "the handle is empty"},
 	}
 	for _, tt := range tests {
@@ -180,15 +189,23 @@ func FuzzPlans(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, input []byte) {
-		volumes, err := dryrun.Find(input)
+		in, err := dryrun.Read(bytes.NewReader(input))
 		if err != nil {
 			return
 		}
-		plans, err := dryrun.Plans(c, dryrun.Node{ControlPlaneAttaches: true}, volumes)
+		planner, err := dryrun.NewPlanner(c, dryrun.Node{ControlPlaneAttaches: true}, in.CSIDrivers)
 		if err != nil {
-			return
+			t.Fatal(err)
 		}
-		for _, p := range plans {
+		report := planner.Report(in.Volumes)
+		if err := report.Table(io.Discard, true); err != nil {
+			t.Error(err)
+		}
+		for _, p := range report.Plans {
+			p = planner.Detail(p)
+			if p.Result != dryrun.OK && p.Reason == "" {
+				t.Errorf("%s: no reason", p.Result)
+			}
 			if text, err := p.YAML(); err != nil || len(text) == 0 {
 				t.Errorf("%v: %s", err, text)
 			}

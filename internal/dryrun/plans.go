@@ -1,51 +1,68 @@
 package dryrun
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// Plans plans the life of each volume.
-func Plans(c *bridgeconfig.Configuration, n Node, volumes []*Volume) ([]*Plan, error) {
-	mappers, err := mapping.Compile(c)
-	if err != nil {
+// A Planner plans the lives of volumes with a configuration.
+type Planner struct {
+	config     *bridgeconfig.Configuration
+	mappers    map[string]*mapping.Mapper
+	node       Node
+	csiDrivers map[string]csivol.DriverInfo
+}
+
+// NewPlanner returns a planner. csiDrivers are the CSIDriver objects of the cluster.
+func NewPlanner(c *bridgeconfig.Configuration, n Node, csiDrivers map[string]csivol.DriverInfo) (*Planner, error) {
+	if err := n.check(); err != nil {
 		return nil, err
 	}
-	var plans []*Plan
-	for _, v := range volumes {
-		d, err := driverOfVolume(c, v)
-		if err != nil {
-			return nil, err
-		}
+	mappers, err := mapping.Compile(c)
+	return &Planner{c, mappers, n, csiDrivers}, err
+}
+
+// Plan plans the life of a volume, or says why it has none.
+func (p *Planner) Plan(of *Volume) *Plan {
+	copied := *of // it is completed here
+	v := &copied
+	v.Notes = slices.Clip(v.Notes)
+	plan := &Plan{
+		FlexDriver: v.FlexDriver, Volume: v.Options.VolumeName, Claim: v.Claim, Pod: v.Pod, Result: OK,
+		Notes: v.Notes, Redact: flex.NewRedactor(v.Options).Redact, volume: of,
+	}
+	d, err := p.driver(v)
+	if err != nil {
+		plan.Result = NoDriver
+	} else {
+		plan.FlexDriver, plan.CSIDriver = d.FlexDriver, d.CSIDriver
 		v.assume(flexKeys(&d.Secrets))
-		p, err := plan(n, d, mappers[d.FlexDriver].WithFiles(assumedFile), v)
-		if err != nil {
-			return nil, err
-		}
-		plans = append(plans, p)
+		plan.Redact = flex.NewRedactor(v.Options).Redact
+		err = plan.plan(v, p.node, d, p.mappers[d.FlexDriver].WithFiles(assumedFile), p.csiDrivers)
 	}
-	return plans, nil
+	if v.Err != nil {
+		plan.Result, err = NotMapped, v.Err
+	}
+	if err != nil {
+		plan.Steps, plan.Reason = nil, plan.Redact(err.Error())
+		if plan.Result == OK {
+			plan.Result = NotMapped
+		}
+	}
+	return plan
 }
 
-// Find returns the volumes in a text: manifests, or one callout on a line.
-func Find(text []byte) ([]*Volume, error) {
-	if driver, args, err := ParseLine(string(text)); err == nil && len(args) > 1 {
-		v, err := FromCall(driver, args)
-		if err != nil {
-			return nil, err
-		}
-		return []*Volume{v}, nil
-	}
-	return fromManifests(text)
-}
-
-// driverOfVolume finds the driver of a volume; a call may not tell it.
-func driverOfVolume(c *bridgeconfig.Configuration, v *Volume) (*bridgeconfig.Driver, error) {
+// driver finds the driver of a volume; a call may not tell it.
+func (p *Planner) driver(v *Volume) (*bridgeconfig.Driver, error) {
+	c := p.config
 	if v.FlexDriver == "" && len(c.Drivers) == 1 {
 		return &c.Drivers[0], nil
 	}
@@ -57,9 +74,9 @@ func driverOfVolume(c *bridgeconfig.Configuration, v *Volume) (*bridgeconfig.Dri
 		names = append(names, c.Drivers[i].FlexDriver)
 	}
 	if v.FlexDriver == "" {
-		return nil, fmt.Errorf("%s: nothing tells its FlexVolume driver: give --driver", v.From)
+		return nil, errors.New("nothing tells its FlexVolume driver: give --driver")
 	}
-	return nil, fmt.Errorf("%s: the configuration has no driver %q (there are: %s)", v.From, v.FlexDriver, strings.Join(names, ", "))
+	return nil, fmt.Errorf("the configuration has no driver %q, only %s: add it; flex2csi preset list shows mappings", v.FlexDriver, strings.Join(names, ", "))
 }
 
 // flexKeys are the keys of the Flex secret that the configuration asks for.

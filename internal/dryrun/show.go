@@ -1,6 +1,9 @@
 package dryrun
 
 import (
+	"bytes"
+	"encoding/json"
+
 	"go.yaml.in/yaml/v3"
 
 	"github.com/flex2csi/flex2csi/internal/csiclient"
@@ -8,8 +11,29 @@ import (
 )
 
 // YAML returns the plan for people, secrets masked.
-func (p *Plan) YAML() ([]byte, error) {
-	root := mappingOf("flexDriver", p.FlexDriver, "csiDriver", p.CSIDriver, "volume", p.Redact(p.Volume), "handle", p.Redact(p.Handle))
+func (p *Plan) YAML() ([]byte, error) { return yamltext.Encode(p.node()) }
+
+// JSON returns the same as JSON.
+func (p *Plan) JSON() ([]byte, error) {
+	var value any
+	if err := p.node().Decode(&value); err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(value)
+	return b.Bytes(), err
+}
+
+func (p *Plan) node() *yaml.Node {
+	root := mappingOf("flexDriver", p.FlexDriver, "csiDriver", p.CSIDriver, "volume", p.Redact(p.Volume))
+	for _, field := range [][2]string{{"claim", p.Claim}, {"pod", p.Pod}, {"handle", p.Redact(p.Handle)}, {"result", string(p.Result)}, {"reason", p.Reason}} {
+		if field[1] != "" {
+			put(root, field[0], scalar(field[1]))
+		}
+	}
 	notes := &yaml.Node{Kind: yaml.SequenceNode}
 	for _, n := range p.Notes {
 		notes.Content = append(notes.Content, scalar(p.Redact(n)))
@@ -20,8 +44,7 @@ func (p *Plan) YAML() ([]byte, error) {
 		steps.Content = append(steps.Content, p.step(s))
 	}
 	put(root, "steps", steps)
-
-	return yamltext.Encode(root)
+	return root
 }
 
 func (p *Plan) step(s Step) *yaml.Node {

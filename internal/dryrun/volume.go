@@ -25,13 +25,16 @@ type Volume struct {
 	// ControlPlaneAttaches says that it comes from a callout that there is only
 	// with attach: true.
 	ControlPlaneAttaches bool
+	// Claim and Pod are namespace/name, if they are known.
+	Claim, Pod string
 	// Notes are what is odd about it.
 	Notes []string
+	// Err is why the kubelet could not call a driver for it.
+	Err error
 
 	accessModes   []string // of the PersistentVolume
 	inline        bool
-	drivers       map[string]csivol.DriverInfo // CSIDriver objects among the manifests
-	unknownSecret bool                         // it has a Secret, and nothing tells what is in it
+	unknownSecret bool // it has a Secret, and nothing tells what is in it
 }
 
 // assume makes up the keys of a Secret that was not given; what they hold is
@@ -44,7 +47,7 @@ func (v *Volume) assume(keys []string) {
 	for _, key := range keys {
 		v.Options.Secrets[key] = flex.NewSecret([]byte(notKnown))
 	}
-	v.Notes = append(v.Notes, "assumed that the volume's Secret has the keys "+strings.Join(keys, ", "))
+	v.note("assumed that the volume's Secret has the keys " + strings.Join(keys, ", "))
 }
 
 // notKnown stands for a secret. It is masked wherever it would be shown.

@@ -1,6 +1,7 @@
 package preset_test
 
 import (
+	"bytes"
 	"context"
 	"strings"
 	"testing"
@@ -80,11 +81,11 @@ func config(t *testing.T, p preset.Preset, fill string) *bridgeconfig.Configurat
 
 func volumesOf(t *testing.T, c *bridgeconfig.Configuration, input []byte) []volume {
 	t.Helper()
-	found, err := dryrun.Find(input)
+	found, err := dryrun.Read(bytes.NewReader(input))
 	if err != nil {
 		t.Fatal(err)
 	}
-	plans, err := dryrun.Plans(c, dryrun.Node{Cluster: true, Capabilities: []string{"STAGE_UNSTAGE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"}}, found)
+	planner, err := dryrun.NewPlanner(c, dryrun.Node{Cluster: true, Capabilities: []string{"STAGE_UNSTAGE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"}}, found.CSIDrivers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func volumesOf(t *testing.T, c *bridgeconfig.Configuration, input []byte) []volu
 		t.Fatal(err)
 	}
 	var volumes []volume
-	for i, v := range found {
+	for _, v := range found.Volumes {
 		o := v.Options
 		o.PodUID = "made up, as of any mount"
 		mapper := mappers[v.FlexDriver].WithSecrets(secretName)
@@ -105,7 +106,7 @@ func volumesOf(t *testing.T, c *bridgeconfig.Configuration, input []byte) []volu
 			Name: mapped.Name, Handle: mapped.Handle, Context: mapped.Context, MountFlags: mapped.MountFlags,
 			FSType: mapped.FSType, AccessMode: string(mapped.AccessMode), Secrets: secretsOf(c.Drivers[0].Secrets, mapped.Secrets),
 		}
-		see(t, plans[i], &one)
+		see(t, planner.Plan(v), &one)
 		volumes = append(volumes, one)
 	}
 	return volumes
@@ -145,6 +146,9 @@ func secretsOf(sources bridgeconfig.Secrets, mapped csivol.Secrets) map[string]a
 // to succeed.
 func see(t *testing.T, p *dryrun.Plan, v *volume) {
 	t.Helper()
+	if p.Result != dryrun.OK {
+		t.Errorf("%s: %s", p.Volume, p.Reason)
+	}
 	for _, step := range p.Steps {
 		if step.Err != nil {
 			t.Errorf("%s of %s: %v", step.Callout, p.Volume, step.Err)

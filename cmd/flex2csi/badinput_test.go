@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// badExpressions are expressions of a configuration that people have written or may write,
+// and what they are told. Each says what to write.
+func badExpressions() [][3]string {
+	return [][3]string{
+		{"fsType", `ext4`, `undeclared reference to 'ext4' (column 1); for this text write '"ext4"'`},
+		{"fsType", `'"ext4'`, `unexpected '"ext4' (column 1); close the quote`},
+		{"accessMode", `ReadWriteMany`, `for this text write '"ReadWriteMany"'`},
+		{"handle", `vol-1`, `for this text write '"vol-1"'`},
+		{"handle", `//server/share`, `for this text write '"//server/share"'`},
+		{"handle", `7`, `want an expression but got the number 7: put single quotes around it`},
+		{"handle", `'7'`, `gives int, want string; string(…) makes a text of it`},
+		{"handle", `true`, `want an expression but got a boolean: put single quotes around it`},
+		{"handle", `options.x +`, `the expression ends too early (column 12)`},
+		{"handle", `(options.x`, `missing ')' (column 11)`},
+		{"handle", `options.?x`, `gives optional_type(string), want string; end it with .orValue("")`},
+		{"handle", `options.data-pool`, `write options["data-pool"]: a name with - in it needs brackets`},
+		{"handle", `'options.a = "b"'`, `write == to compare`},
+		{"handle", `'options.a == "b" and options.c == "d" ? "x" : "y"'`, `write && for and, || for or, ! for not`},
+		{"handle", `options.x | options.y`, `write || for or, && for and`},
+		{"handle", `'if options.x == "" { "a" }'`, `write CONDITION ? VALUE : OTHER`},
+		{"handle", `'options.x ? "a" : "b"'`, `a condition is a comparison, such as options.x == "true"`},
+		{"handle", `options.server:options.share`, `join texts with +, such as options.a + ":" + options.b`},
+		{"handle", `'"{{ .options.x }}'`, `expressions are CEL, not templates: write options.NAME for an option`},
+		{"handle", `${options.x}`, `expressions are CEL, not templates: write options.NAME for an option`},
+		{"handle", `'"a" + 1'`, `string(…), int(…) and quotes make values of one type`},
+		{"handle", `optons.x`, `undeclared reference to 'optons' (did you mean 'options'?)`},
+		{"handle", `pvname`, `did you mean 'pvName'?`},
+		{"handle", `pod.uuid`, `undefined field 'uuid' (column 4); pod has name, namespace, uid and serviceAccount`},
+		{"handle", `secret.password`, `expressions see no secrets: name them in the section secrets`},
+		{"handle", `lower(options.x)`, `docs/mapping.md lists the variables and functions`},
+		{"context", `'{"a": options.?b}'`, `write {?"key": options.?name} to leave the key out without the option, or options.?name.orValue("")`},
+		{"context", `'{"a": options.?b, "c": "x"}'`, `write {?"key": options.?name}`},
+		{"context", `'{a: options.a}'`, `put keys and texts into double quotes, such as {"key": options.key}`},
+		{"context", `{a: options.a}`, `want an expression but got an object: put single quotes around it`},
+		{"context", `options.a`, `gives string, want map(string, string); write {"key": options.key}`},
+		{"mountFlags", `noatime`, `for this text write '["noatime"]'`},
+		{"mountFlags", `noatime,discard`, `for this text write '["noatime", "discard"]'`},
+		{"mountFlags", `[noatime]`, `want an expression but got an array: put single quotes around it`},
+		{"mountFlags", `'[noatime]'`, `put a text into double quotes; an option is options.NAME`},
+		{"mountFlags", `options.flags`, `put it into brackets, or split it: options.flags.split(",")`},
+	}
+}
+
+// TestBadExpressions: each answer says what to write.
+func TestBadExpressions(t *testing.T) {
+	for _, row := range badExpressions() {
+		config := fmt.Sprintf("apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- flexDriver: example.com/disk\n  csiDriver: disk.csi.example.com\n  volume:\n    %s: %s\n", row[0], row[1])
+		refused(t, 1, config, row[2], "check", "--config", "-")
+	}
+}
+
+// TestBadArguments: command lines that people have written or may write, and the answers.
+func TestBadArguments(t *testing.T) {
+	const usage = 2
+	tests := []struct {
+		line string
+		code int
+		want string
+	}{
+		{"migrate apply --all --width x", usage, "--width x: want a whole number"},
+		{"migrate plan --all --dry-run-server=maybe", usage, "--dry-run-server maybe: want true or false"},
+		{"status --timeout 90", usage, "--timeout 90: want a duration such as 90s or 5m"},
+		{"check --config a --config b", usage, "given twice (a as well): put all drivers into one file"},
+		{"check a b", usage, `unexpected argument "b": check takes one file`},
+		{"check --config a b", usage, `unexpected argument "b": check takes one file`},
+		{"check -o table", usage, "want one of yaml, json"},
+		{"preset show fstab/cifs", usage, `there is no preset "fstab/cifs": did you mean fstab-cifs?`},
+		{"preset show fstab-cfis", usage, "did you mean fstab-cifs?"},
+		{"preset show", usage, "flex2csi preset list has their names"},
+		{"preset show oci-block --set ocidPrefix=a --set ocidPrefix=b", usage, "--set ocidPrefix: given twice"},
+		{"preset show oci-block --set ocidPrefix=ocid1.volume.oc1.phx.", usage, `oci-block adds the "." at the end: leave it out`},
+		{"preset show oci-block --set ocidprefix=x", usage, "nothing of that name is to be filled in, only ocidPrefix"},
+		{"preset show azure-smb --set x=y", usage, "--set x: there is nothing to be filled in"},
+		{"preset show oci-block --set ocidPrefix", usage, "want name=value"},
+		{"preset show oci-block --set ocidPrefix=", usage, "begins with a letter or digit"},
+		{"map", usage, "give the volume either with -f or as a callout"},
+		{"map -f - mount /d {}", usage, "give the volume either with -f or as a callout"},
+		{"map -f - --config -", usage, "standard input cannot be both"},
+		{"map -f - pv1 -o yaml", usage, "-o comes after a name: put flags before names"},
+		{"map --capability STAGE -f INPUT", 1, `capability "STAGE" is none of STAGE_UNSTAGE_VOLUME, `},
+		{"map -f INPUT pv9", 1, `no FlexVolume is called "pv9": give the name of a PersistentVolume, or namespace/name of a claim; -o name lists them`},
+		{"map unmount /d", 1, "give the mount or attach of that volume"},
+	}
+	input := write(t, "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {flexVolume: {driver: example.com/disk, options: {volumeID: x}}}\n")
+	config := write(t, oneDriver)
+	for _, tt := range tests {
+		args := strings.Fields(strings.ReplaceAll(tt.line, "INPUT", input))
+		if args[0] == "map" && !strings.Contains(tt.line, "--config") {
+			args = append([]string{"map", "--config", config}, args[1:]...)
+		}
+		refused(t, tt.code, "", tt.want, args...)
+	}
+}
+
+const oneDriver = "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- {flexDriver: example.com/disk, csiDriver: disk.csi.example.com}\n"
+
+// TestBadVolumes: manifests that cannot be mapped, and the answers.
+func TestBadVolumes(t *testing.T) {
+	pv := func(spec string) string {
+		return "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {" + spec + "}\n"
+	}
+	tests := []struct{ input, want string }{
+		{"", "there is no FlexVolume in it: want a PersistentVolume with spec.flexVolume"},
+		{"hello", "want a manifest, but got a string"},
+		{"kind: List\nitems:\n- a: b: c\n", "line 3: not YAML"},
+		{`{"kind": "List", "items": [`, "not JSON: unexpected EOF"},
+		{"kind: PersistentVolume\nspec: {flexVolume: {driver: example.com/disk}}", "a PersistentVolume has no name: set metadata.name"},
+		{pv("flexVolume: {options: {volumeID: x}}"), "flexVolume.driver is missing: set it to the vendor/name"},
+		{pv("flexVolume: {driver: example.com/dsk}"), `the configuration has no driver "example.com/dsk", only example.com/disk: add it; flex2csi preset list shows mappings`},
+		{pv("flexVolume: {driver: example.com/disk, options: {volumeID: 7}}"), `option "volumeID" is a number: want a string; put it in quotes`},
+		{pv("flexVolume: {driver: example.com/disk}"), "the handle is empty: give the volume the option volumeHandle or volumeID"},
+		{pv("capacity: {storage: much}, flexVolume: {driver: example.com/disk}"), "spec.capacity.storage: "},
+		{pv("flexVolume: {driver: example.com/disk, secretRef: {name: s}}") + "---\nkind: Secret\nmetadata: {name: s, namespace: <namespace>}\ndata: {a: '%'}\n", "is not base64: put plain text into stringData"},
+	}
+	config := write(t, oneDriver)
+	for _, tt := range tests {
+		refused(t, 1, tt.input, tt.want, "map", "--config", config, "-f", "-")
+	}
+}
+
+func write(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file.yaml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// refused checks that a command fails and says what is wanted.
+func refused(t *testing.T, code int, stdin, want string, args ...string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	got := run(args, environment{in: strings.NewReader(stdin), out: &out, err: &errs})
+	if got != code || !strings.Contains(errs.String(), want) {
+		t.Errorf("%s\n%s\nstatus %d, want %d:\n%s\nwant: %s", strings.Join(args, " "), stdin, got, code, errs.String(), want)
+	}
+}

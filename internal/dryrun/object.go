@@ -1,0 +1,55 @@
+package dryrun
+
+import "github.com/flex2csi/flex2csi/internal/strict"
+
+// kindOnly leaves the text out, which may be anything.
+func kindOnly(n strict.Node) string { return string(n.Kind) }
+
+// object is a manifest, or a part of one. What is missing is empty. It is not an API type: a
+// manifest may have any other fields. An error names the key and the kind of a value, never
+// the value, which may be a secret.
+type object struct{ strict.Node }
+
+func (o object) at(path ...string) object {
+	for _, key := range path {
+		var found strict.Node
+		for _, m := range o.Members {
+			if m.Key == key {
+				found = m.Value
+			}
+		}
+		o = object{found}
+	}
+	return o
+}
+
+func (o object) text(path ...string) string { return o.at(path...).Text }
+func (o object) truth(path ...string) bool  { return o.at(path...).Truth }
+func (o object) there() bool                { return o.Kind != "" && o.Kind != strict.Null }
+
+func (o object) texts(path ...string) (all []string) {
+	for _, item := range o.at(path...).Items {
+		all = append(all, item.Text)
+	}
+	return all
+}
+
+// slim is the object with what is needed of its metadata, and another spec.
+func (o object) slim(spec strict.Node) object {
+	o.Members = []strict.Member{{Key: "metadata", Value: o.at("metadata").Only("name", "namespace", "uid")}, {Key: "spec", Value: spec}}
+	return o
+}
+
+// key is namespace/name.
+func (o object) key() string { return o.namespace() + "/" + o.name() }
+
+func (o object) name() string { return o.text("metadata", "name") }
+
+func (o object) namespace() string { return orDefault(o.text("metadata", "namespace"), "default") }
+
+func orDefault(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}

@@ -1,0 +1,135 @@
+package dryrun
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/quantity"
+	"github.com/flex2csi/flex2csi/internal/strict"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// ofPV is a PersistentVolume as a pod uses it, or as any pod would.
+func (m *manifests) ofPV(pv, pod object, readOnly bool) *Volume {
+	spec := pv.at("spec")
+	v := m.flexVolume(spec.at("flexVolume"), pod, "PersistentVolume "+pv.name())
+	v.Claim = m.claimOfPV(pv)
+	v.Options.VolumeName, v.Options.ReadOnly = pv.name(), readOnly
+	v.accessModes = spec.texts("accessModes")
+	if pv.name() == "" {
+		v.fail("a PersistentVolume has no name: set metadata.name")
+	}
+	if spec.truth("flexVolume", "readOnly") && !readOnly {
+		v.note("spec.flexVolume.readOnly of a PersistentVolume has no effect: the kubelet passes what the pod's claim says")
+	}
+	if len(spec.texts("mountOptions")) > 0 {
+		v.note("the kubelet refuses to mount a FlexVolume if its PersistentVolume has mountOptions; set the option mountOptions instead")
+	}
+	if spec.text("volumeMode") == "Block" {
+		v.note("the kubelet cannot give a FlexVolume to a pod as a block device")
+	}
+	if size := spec.text("capacity", "storage"); size != "" {
+		var err error
+		if v.OldSize, err = quantity.Parse(size); err != nil {
+			v.fail("spec.capacity.storage: %v", err)
+		}
+		v.NewSize = larger(v.OldSize, m.requested(pv.name()))
+		if v.NewSize == v.OldSize {
+			v.note("the expansion is shown with the capacity that the volume has")
+		}
+	}
+	return v
+}
+
+func larger(size int64, other string) int64 {
+	if n, err := quantity.Parse(other); err == nil && n > size {
+		return n
+	}
+	return size
+}
+
+func (m *manifests) inline(volume, pod object) *Volume {
+	name := volume.text("name")
+	v := m.flexVolume(volume.at("flexVolume"), pod, fmt.Sprintf("volume %s of pod %s", name, pod.name()))
+	v.inline = true
+	v.Options.VolumeName, v.Options.ReadOnly = name, volume.truth("flexVolume", "readOnly")
+	v.note("the volume is inline: every user who may create pods chooses its options")
+	return v
+}
+
+func (v *Volume) note(text string) { v.Notes = append(v.Notes, text) }
+
+// fail keeps the first error.
+func (v *Volume) fail(format string, args ...any) {
+	if v.Err == nil {
+		v.Err = fmt.Errorf(format, args...)
+	}
+}
+
+// flexVolume is what inline volumes and PersistentVolumes have in common.
+func (m *manifests) flexVolume(source, pod object, from string) *Volume {
+	v := &Volume{From: from, FlexDriver: source.text("driver")}
+	o := &v.Options
+	o.FSType = source.text("fsType")
+	if v.FlexDriver == "" {
+		v.fail("flexVolume.driver is missing: set it to the vendor/name of the FlexVolume driver")
+	}
+	for _, option := range source.at("options").Members {
+		if option.Value.Kind != strict.String {
+			v.fail("option %q is %s: want a string; put it in quotes", option.Key, kindOnly(option.Value))
+		}
+		if o.User == nil {
+			o.User = map[string]string{}
+		}
+		o.User[option.Key] = option.Value.Text
+	}
+	o.PodName, o.PodNamespace = unknownPod, unknownNamespace
+	o.PodUID, o.ServiceAccountName = unknownPodUID, "default"
+	if pod.there() {
+		v.usedBy(pod)
+	}
+	if ref := source.at("secretRef"); ref.there() {
+		m.secret(v, orDefault(ref.text("namespace"), o.PodNamespace), ref.text("name"))
+	}
+	return v
+}
+
+func (v *Volume) usedBy(pod object) {
+	o := &v.Options
+	v.Pod = pod.key()
+	o.PodName, o.PodNamespace = pod.name(), pod.namespace()
+	o.PodUID = orDefault(pod.text("metadata", "uid"), unknownPodUID)
+	o.ServiceAccountName = orDefault(pod.text("spec", "serviceAccountName"), "default")
+	if group := pod.text("spec", "securityContext", "fsGroup"); group != "" {
+		gid, err := strconv.ParseInt(group, 10, 64)
+		if err != nil {
+			v.fail("pod %s: spec.securityContext.fsGroup is not a number", pod.name())
+		}
+		o.FSGroup = &gid
+	}
+}
+
+// secret fills in the Secret, if it is among the manifests.
+func (m *manifests) secret(v *Volume, namespace, name string) {
+	s, ok := m.secrets[namespace+"/"+name]
+	if !ok {
+		v.unknownSecret = true
+		return
+	}
+	if got := s.text("type"); got != v.FlexDriver {
+		v.note(fmt.Sprintf("the kubelet refuses Secret %s/%s: its type must be %s", namespace, name, v.FlexDriver))
+	}
+	v.Options.Secrets = map[string]flex.Secret{}
+	for _, member := range s.at("data").Members {
+		value, err := base64.StdEncoding.DecodeString(strings.TrimSpace(member.Value.Text))
+		if err != nil {
+			v.fail("secret %s: the value of %q is not base64: put plain text into stringData", s.name(), member.Key)
+		}
+		v.Options.Secrets[member.Key] = flex.NewSecret(value)
+	}
+	for _, member := range s.at("stringData").Members {
+		v.Options.Secrets[member.Key] = flex.NewSecret([]byte(member.Value.Text))
+	}
+}
