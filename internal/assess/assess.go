@@ -1,0 +1,255 @@
+package assess
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/preset"
+	"github.com/flex2csi/flex2csi/internal/release"
+)
+
+// Assess makes the report.
+func Assess(in *Input, made time.Time) (*Report, error) {
+	all, err := preset.All()
+	if err != nil {
+		return nil, err
+	}
+	a := &assessment{
+		Input: in, presets: all, drivers: map[string]*Driver{}, pods: podsByClaim(in.Pods),
+		report: &Report{APIVersion: "flex2csi.io/v1alpha1", Kind: "Assessment", Made: made.UTC(), Source: in.Source, Items: []Item{}, Incomplete: in.Unread},
+	}
+	a.classes = classes(in)
+	a.persistentVolumes()
+	a.inPods()
+	a.inWorkloads()
+	a.storageClasses()
+	a.pendingClaims()
+	r := a.report
+	slices.SortStableFunc(r.Items, func(x, y Item) int {
+		return cmp.Or(slices.Index(Kinds(), x.Kind)-slices.Index(Kinds(), y.Kind), strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name))
+	})
+	r.FlexVolumes = len(r.Items)
+	r.Releases = releases(in)
+	r.Drivers = []Driver{}
+	for _, name := range slices.Sorted(maps.Keys(a.drivers)) {
+		r.Drivers = append(r.Drivers, *a.drivers[name])
+	}
+	r.obstacles()
+	r.Estimate = estimate(r.Items)
+	r.next()
+	return r, nil
+}
+
+type assessment struct {
+	*Input
+	presets presets
+	classes *flexClasses
+	pods    map[string][]*corev1.Pod // by namespace/name of the claim
+	drivers map[string]*Driver
+	report  *Report
+}
+
+// podsByClaim are the pods that are not finished.
+func podsByClaim(pods []*corev1.Pod) map[string][]*corev1.Pod {
+	all := map[string][]*corev1.Pod{}
+	for _, p := range pods {
+		if kubeobject.PodFinished(p) {
+			continue
+		}
+		for _, v := range p.Spec.Volumes {
+			if name := kubeobject.ClaimName(p.Name, &v); name != "" {
+				key := p.Namespace + "/" + name
+				all[key] = append(all[key], p)
+			}
+		}
+	}
+	return all
+}
+
+// add adds an item, and counts it for its driver.
+func (a *assessment) add(i Item) {
+	d := a.drivers[i.FlexDriver]
+	if d == nil {
+		d = &Driver{FlexDriver: i.FlexDriver, Counts: map[Kind]int{}, Known: known(i.FlexDriver)}
+		a.drivers[i.FlexDriver] = d
+	}
+	d.Counts[i.Kind]++
+	p, fits := a.presets.fit(i.FlexDriver, i.fsType)
+	if !fits {
+		d.Similar = a.presets.similar(i.FlexDriver)
+	} else {
+		i.Preset, i.CSIDriver = p.Name, p.CSIDriver
+		d.fits(p, a.CSIDrivers)
+	}
+	i.Result = result(i.Kind, d.Known, installed(p, a.CSIDrivers), fits)
+	a.report.Items = append(a.report.Items, i)
+}
+
+func (d *Driver) fits(p preset.Preset, csiDrivers []string) {
+	i := slices.IndexFunc(d.Presets, func(f Fit) bool { return f.Preset == p.Name })
+	if i < 0 {
+		i = len(d.Presets)
+		f := Fit{Preset: p.Name, FlexDriver: p.FlexDriver, CSIDriver: p.CSIDriver, Installed: installed(p, csiDrivers), Live: p.Live, Needs: p.Needs}
+		for _, o := range p.Open {
+			f.FillIn = append(f.FillIn, o.Name)
+		}
+		d.Presets = append(d.Presets, f)
+	}
+	d.Presets[i].Items++
+}
+
+func result(kind Kind, known string, installed *bool, fits bool) Result {
+	switch {
+	case known != "":
+		return Unsupported
+	case kind == Inline || kind == InlineTemplate:
+		return Rewrite
+	case kind != PersistentVolume:
+		return ReplaceClass
+	case !fits:
+		return WriteMapping
+	case installed == nil:
+		return CheckCSIDriver
+	case !*installed:
+		return InstallCSIDriver
+	}
+	return Ready
+}
+
+func (a *assessment) persistentVolumes() {
+	for _, pv := range a.PersistentVolumes {
+		if pv.Annotations[migrate.FlexDriverAnnotation] != "" && pv.Spec.CSI != nil {
+			a.report.Migrated++
+		}
+		source := pv.Spec.FlexVolume
+		if source == nil {
+			continue
+		}
+		i := Item{Kind: PersistentVolume, Name: pv.Name, FlexDriver: source.Driver, StorageClass: pv.Spec.StorageClassName, fsType: source.FSType}
+		if ref := pv.Spec.ClaimRef; ref != nil {
+			i.Namespace, i.Claim = ref.Namespace, ref.Name
+			i.use(a.pods[ref.Namespace+"/"+ref.Name])
+		}
+		a.add(i)
+	}
+}
+
+// use notes the pods that use an item, and their nodes.
+func (i *Item) use(pods []*corev1.Pod) {
+	i.Pods = len(pods)
+	for _, p := range pods {
+		if node := p.Spec.NodeName; node != "" && !slices.Contains(i.Nodes, node) {
+			i.Nodes = append(i.Nodes, node)
+		}
+	}
+	slices.Sort(i.Nodes)
+}
+
+func (a *assessment) inPods() {
+	for _, p := range a.Pods {
+		if kubeobject.PodFinished(p) {
+			continue
+		}
+		for _, i := range a.ofSpec(&p.Spec, Inline) {
+			i.Namespace, i.Name = p.Namespace, "Pod/"+p.Name+"/"+i.Name
+			i.use([]*corev1.Pod{p})
+			a.add(i)
+		}
+	}
+}
+
+func (a *assessment) inWorkloads() {
+	for _, w := range a.Workloads {
+		name := w.Kind + "/" + w.Object.GetName() + "/"
+		for _, i := range a.ofSpec(w.Template, InlineTemplate) {
+			i.Namespace, i.Name = w.Object.GetNamespace(), name+i.Name
+			a.add(i)
+		}
+		for _, claim := range w.ClaimTemplates {
+			if class := a.classes.of(&claim.Spec, claim.Annotations); class != nil {
+				a.add(Item{Kind: ClaimTemplate, Namespace: w.Object.GetNamespace(), Name: name + claim.Name, FlexDriver: class.driver, StorageClass: class.name})
+			}
+		}
+	}
+}
+
+// ofSpec are the inline and generic ephemeral volumes of a pod's spec, by their names there.
+func (a *assessment) ofSpec(spec *corev1.PodSpec, inline Kind) (items []Item) {
+	for _, v := range spec.Volumes {
+		switch {
+		case v.FlexVolume != nil:
+			items = append(items, Item{Kind: inline, Name: v.Name, FlexDriver: v.FlexVolume.Driver, fsType: v.FlexVolume.FSType})
+		case v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil:
+			claim := v.Ephemeral.VolumeClaimTemplate
+			if class := a.classes.of(&claim.Spec, claim.Annotations); class != nil {
+				items = append(items, Item{Kind: Ephemeral, Name: v.Name, FlexDriver: class.driver, StorageClass: class.name})
+			}
+		}
+	}
+	return items
+}
+
+func (a *assessment) storageClasses() {
+	for _, c := range a.StorageClasses {
+		if class := a.classes.byName[c.Name]; class != nil {
+			a.add(Item{Kind: StorageClass, Name: c.Name, FlexDriver: class.driver, StorageClass: c.Name})
+		}
+	}
+}
+
+func (a *assessment) pendingClaims() {
+	bound := map[string]bool{}
+	for _, pv := range a.PersistentVolumes {
+		if ref := pv.Spec.ClaimRef; ref != nil {
+			bound[ref.Namespace+"/"+ref.Name] = true
+		}
+	}
+	for _, c := range a.Claims {
+		isPending := c.Spec.VolumeName == "" && (c.Status.Phase == "" || c.Status.Phase == corev1.ClaimPending)
+		if !isPending || bound[c.Namespace+"/"+c.Name] {
+			continue
+		}
+		if class := a.classes.of(&c.Spec, c.Annotations); class != nil {
+			i := Item{Kind: PendingClaim, Namespace: c.Namespace, Name: c.Name, FlexDriver: class.driver, StorageClass: class.name}
+			i.use(a.pods[c.Namespace+"/"+c.Name])
+			a.add(i)
+		}
+	}
+}
+
+// releases are those of the API server and the kubelets, oldest first.
+func releases(in *Input) []Release {
+	byMinor := map[release.Minor]*Release{}
+	at := func(version string) *Release {
+		m, ok := release.Parse(version)
+		if !ok {
+			return &Release{}
+		}
+		if byMinor[m] == nil {
+			byMinor[m] = &Release{Release: m.String(), Tested: slices.Contains(release.Tested(), m)}
+			for _, c := range release.Capabilities() {
+				if !m.Has(c) {
+					byMinor[m].Lacks = append(byMinor[m].Lacks, fmt.Sprintf("%s (since %s): %s", c.Name, c.Since, c.Without))
+				}
+			}
+		}
+		return byMinor[m]
+	}
+	at(in.ServerVersion).Server = true
+	for _, n := range in.Nodes {
+		at(n.Status.NodeInfo.KubeletVersion).Nodes++
+	}
+	all := []Release{}
+	for _, m := range slices.Sorted(maps.Keys(byMinor)) {
+		all = append(all, *byMinor[m])
+	}
+	return all
+}

@@ -1,0 +1,97 @@
+package assess
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/preset"
+)
+
+// known are drivers without a preset of which more can be said. docs/presets.md has the reasons.
+func known(driver string) string {
+	return map[string]string{
+		"nodeagent/uds":       "Calico's socket for application layer policy, no storage; use an inline CSI volume of csi.tigera.io in the pods, then set flexVolumePath: None in the Installation of the operator",
+		"ibm/ibmc-s3fs":       "IBM Cloud Object Storage; the bridge cannot serve its CSI driver: use IBM's converter, kubectl flex-to-csi",
+		"rancher.io/longhorn": "Longhorn; its documents use backup and restore",
+		"azure/kv":            "it mounts secrets; use the Secrets Store CSI driver, which has other objects for that",
+		"azure/dysk":          "a preview; no CSI driver for such disks is known",
+		"alicloud/cpfs":       "Alibaba's CSI driver has dropped CPFS of that kind",
+	}[driver]
+}
+
+// provisionerDriver is the FlexVolume driver of the volumes that a provisioner makes, as its
+// documents name it; empty: not known.
+func provisionerDriver(provisioner string) string {
+	vendor, name, _ := strings.Cut(provisioner, "/")
+	switch {
+	case provisioner == "ceph.rook.io/block", provisioner == "rook.io/block":
+		return "ceph.rook.io/rook-ceph-system"
+	case provisioner == "oracle.com/oci":
+		return "oracle/oci"
+	case provisioner == "ibm.io/ibmc-s3fs":
+		return "ibm/ibmc-s3fs"
+	case provisioner == "mapr.com/maprfs", provisioner == "alicloud/disk", provisioner == "alicloud/nas":
+		return provisioner
+	case vendor == "hpe.com", vendor == "dev.hpe.com": // doryd: the driver has the same name
+		return provisioner
+	case vendor == "flexvolume-huawei.com":
+		return "huawei.com/" + name
+	}
+	return ""
+}
+
+// presets are those of the program.
+type presets []preset.Preset
+
+// fit returns the preset for a volume. One FlexVolume driver of Rook, which has the name of
+// its operator's namespace, mounts CephFS and RBD (fsType).
+func (all presets) fit(driver, fsType string) (preset.Preset, bool) {
+	vendor, _, _ := strings.Cut(driver, "/")
+	name := ""
+	switch {
+	case isRook(vendor) && fsType == "ceph":
+		name = "rook-cephfs"
+	case isRook(vendor):
+		name = "rook-rbd"
+	case driver == "dev.hpe.com/nimble", driver == "dory/nimble":
+		name = "hpe-nimble"
+	case driver == "dev.hpe.com/hpe":
+		name = "hpe-3par"
+	}
+	i := slices.IndexFunc(all, func(p preset.Preset) bool { return p.Name == name || name == "" && p.FlexDriver == driver })
+	if i < 0 {
+		return preset.Preset{}, false
+	}
+	return all[i], true
+}
+
+func isRook(vendor string) bool { return vendor == "ceph.rook.io" || vendor == "rook.io" }
+
+// similar are presets for a driver of the same name. Only for the scripts and examples that
+// people install under a vendor of their own: the name disk says nothing.
+func (all presets) similar(driver string) (names []string) {
+	_, name, _ := strings.Cut(driver, "/")
+	if !slices.Contains([]string{"cifs", "lvm", "nfs"}, name) {
+		return nil
+	}
+	for _, p := range all {
+		if _, other, _ := strings.Cut(p.FlexDriver, "/"); other == name {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// installed reports whether a preset's CSI driver has a CSIDriver object. Rook's have the
+// namespace of the operator in front.
+func installed(p preset.Preset, csiDrivers []string) *bool {
+	if csiDrivers == nil {
+		return nil
+	}
+	_, suffix, _ := strings.Cut(p.CSIDriver, ".")
+	vendor, _, _ := strings.Cut(p.FlexDriver, "/")
+	is := slices.ContainsFunc(csiDrivers, func(name string) bool {
+		return name == p.CSIDriver || isRook(vendor) && strings.HasSuffix(name, "."+suffix)
+	})
+	return &is
+}

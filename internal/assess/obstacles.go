@@ -1,0 +1,139 @@
+package assess
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/release"
+)
+
+// obstacles says what is in the way, of the cluster first.
+func (r *Report) obstacles() {
+	r.Obstacles = []Obstacle{}
+	for _, text := range r.Incomplete {
+		r.Obstacles = append(r.Obstacles, Obstacle{What: "not all was read: " + text, Do: "read it with other rights, or mend it; until then this report is incomplete"})
+	}
+	if r.FlexVolumes == 0 {
+		return
+	}
+	for _, one := range r.Releases {
+		m, _ := release.Parse(one.Release)
+		for _, c := range []release.Capability{release.AdmissionPolicies(), release.Reconstruction(), release.StagingPath(), release.Eviction()} {
+			if !m.Has(c) {
+				r.Obstacles = append(r.Obstacles, Obstacle{What: fmt.Sprintf("Kubernetes %s lacks %s: %s", one.Release, c.Name, c.Without), Do: fmt.Sprintf("see docs/limits.md#kubernetes, or upgrade to %s or later", c.Since)})
+			}
+		}
+		if !one.Tested {
+			r.Obstacles = append(r.Obstacles, Obstacle{What: "Kubernetes " + one.Release + " is not tested, only " + release.TestedText(), Do: "try one volume first; docs/migrate-guide.md"})
+		}
+	}
+	for i := range r.Drivers {
+		r.Obstacles = append(r.Obstacles, r.Drivers[i].obstacles()...)
+	}
+}
+
+func (d *Driver) obstacles() (all []Obstacle) {
+	in := func(what, do string) { all = append(all, Obstacle{d.FlexDriver, what, do}) }
+	if d.Known != "" {
+		in("no preset: "+d.Known, "see docs/presets.md#drivers-without-a-preset")
+		return all
+	}
+	if len(d.Presets) == 0 {
+		do := "write a mapping; docs/mapping.md"
+		if len(d.Similar) > 0 {
+			do = "compare its options with preset " + strings.Join(d.Similar, ", ") + ", or " + do
+		}
+		in("no preset fits", do)
+	}
+	if len(d.Presets) > 1 {
+		in("its volumes are of more than one kind, and in a configuration a FlexVolume driver maps to one CSI driver", "begin with the kind that has the most volumes; docs/limits.md#volumes")
+	}
+	for _, f := range d.Presets {
+		if f.FlexDriver != d.FlexDriver {
+			in("preset "+f.Preset+" has another name of the driver, "+f.FlexDriver, "write this driver's name as flexDriver into the configuration")
+		}
+		switch {
+		case f.Installed == nil:
+			in("whether CSI driver "+f.CSIDriver+" is installed is not known: CSIDriver objects were not read", "kubectl get csidriver "+f.CSIDriver)
+		case !*f.Installed:
+			in("there is no CSIDriver object "+f.CSIDriver, "install the CSI driver as its vendor says")
+		}
+		if f.Needs != "nothing" {
+			in("preset "+f.Preset+" needs "+f.Needs, "see flex2csi preset show "+f.Preset)
+		}
+		if f.Live != "yes" {
+			in("live migration with preset "+f.Preset+": "+f.Live, "see flex2csi preset show "+f.Preset)
+		}
+	}
+	if n := d.Counts[Inline] + d.Counts[InlineTemplate]; n > 0 {
+		in(fmt.Sprintf("inline volumes cannot migrate, in pods and templates: %d", n), "use a claim or a CSI volume in the template; flex2csi migrate plan prints it. Until then the bridge serves them with inline: true")
+	}
+	if n := d.Counts[Ephemeral] + d.Counts[StorageClass] + d.Counts[PendingClaim] + d.Counts[ClaimTemplate]; n > 0 {
+		in(fmt.Sprintf("StorageClasses, claims and templates make new FlexVolumes: %d", n), "replace the StorageClass by one of the CSI driver")
+	}
+	return all
+}
+
+// The measured figures of docs/migrate-guide.md#figures: seconds for a volume, one by one.
+const (
+	minWithPods, maxWithPods = 15, 90
+	withoutPods              = 1
+)
+
+// estimate is nil if no volume is ready.
+func estimate(items []Item) *Estimate {
+	var e Estimate
+	for _, i := range items {
+		if i.Kind == PersistentVolume && i.Result == Ready {
+			e.Volumes++
+			if i.Pods > 0 {
+				e.WithPods++
+			}
+		}
+	}
+	if e.Volumes == 0 {
+		return nil
+	}
+	rest := (e.Volumes - e.WithPods) * withoutPods
+	e.MinSeconds, e.MaxSeconds = rest+e.WithPods*minWithPods, rest+e.WithPods*maxWithPods
+	return &e
+}
+
+// next are the next steps, from what is in the way to the plan.
+func (r *Report) next() {
+	r.Next = []Step{}
+	step := func(do, command string) { r.Next = append(r.Next, Step{do, command}) }
+	if r.FlexVolumes == 0 {
+		if len(r.Incomplete) == 0 {
+			step("nothing: there are no FlexVolumes", "")
+		}
+		return
+	}
+	var names, fill, missing []string
+	for _, d := range r.Drivers {
+		for _, f := range d.Presets {
+			if d.Known != "" || slices.Contains(names, f.Preset) {
+				continue
+			}
+			names = append(names, f.Preset)
+			for _, value := range f.FillIn {
+				fill = append(fill, "--set "+value+"=VALUE")
+			}
+			if f.Installed == nil || !*f.Installed {
+				missing = append(missing, f.CSIDriver)
+			}
+		}
+	}
+	if len(missing) > 0 {
+		step("install the CSI drivers that are missing, and look for them", "kubectl get csidriver "+strings.Join(missing, " "))
+	}
+	if len(names) > 0 {
+		fill = slices.Compact(slices.Sorted(slices.Values(fill)))
+		step("write the configuration, and check it", strings.Join(slices.Concat([]string{"flex2csi preset show"}, fill, names, []string{">config.yaml && flex2csi check --config config.yaml"}), " "))
+		step("compare what the CSI driver would be asked with the storage system", "kubectl get pv,csidriver -o yaml | flex2csi map --config config.yaml -f -")
+		step("install the bridge as docs/install.md says; then plan the migration", "flex2csi migrate plan --all")
+		return
+	}
+	step("list the presets; none of them is for these drivers", "flex2csi preset list")
+}
