@@ -77,7 +77,7 @@ wrong, 2 for a usage error. Standard error has the reason.`,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
 	},
-		append(nodeCommands(), newCheck(), newCompletion(), newDoctor(), newMap(), newMigrate(), newPreset(), newStatus(), newVersion())...,
+		append(nodeCommands(), newAssess(), newCheck(), newCompletion(), newDoctor(), newMap(), newMigrate(), newPreset(), newStatus(), newVersion())...,
 	)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")

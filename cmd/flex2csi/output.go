@@ -21,6 +21,8 @@ const (
 	asJSON = "json"
 	asYAML = "yaml"
 	asName = "name"
+	asCSV  = "csv"
+	asHTML = "html"
 )
 
 // outputFormat is the flag --output of a command that prints something to read.
@@ -53,6 +55,12 @@ func (o *outputFormat) Set(value string) error {
 // named is a document with -o name: it prints objects as type/name.
 type named interface{ ObjectNames() []string }
 
+// A sheet is a document with -o csv.
+type sheet interface{ CSV(out io.Writer) error }
+
+// A page is a document with -o html.
+type page interface{ HTML(out io.Writer) error }
+
 // print prints a document. toTable prints it as a table.
 func (o *outputFormat) print(out io.Writer, document any, toTable func(out io.Writer, wide bool) error) error {
 	var text bytes.Buffer
@@ -64,6 +72,10 @@ func (o *outputFormat) print(out io.Writer, document any, toTable func(out io.Wr
 		for _, name := range document.(named).ObjectNames() {
 			fmt.Fprintln(&text, name)
 		}
+	case asCSV:
+		err = document.(sheet).CSV(&text)
+	case asHTML:
+		err = document.(page).HTML(&text)
 	default:
 		err = toTable(&text, o.chosen == wide)
 	}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/flex2csi/flex2csi/internal/assess"
+	"github.com/flex2csi/flex2csi/internal/kube"
+)
+
+// assessOptions are the flags of assess.
+type assessOptions struct {
+	api    apiAccess
+	files  []string
+	failOn string
+	format outputFormat
+}
+
+func newAssess() *cobra.Command {
+	o := assessOptions{format: outputFormat{formats: []string{table, wide, asJSON, asYAML, asCSV, asHTML}}}
+	c := &cobra.Command{
+		Use:   "assess",
+		Short: "Find the FlexVolumes of a cluster or of manifests, and say what fits them",
+		Long: `Find the FlexVolumes of a cluster, or of manifests (-f), and say which preset fits
+each driver, what stands in the way of CSI, and what to do next. It reads only, and
+needs nothing that is installed in the cluster.
+
+It finds PersistentVolumes, inline volumes of pods and of workload templates, and
+what makes new FlexVolumes: StorageClasses, pending claims, generic ephemeral volumes
+and claim templates of StatefulSets.`,
+		Example: `  flex2csi assess
+  flex2csi assess -o html >assessment.html
+  flex2csi assess -f manifests/ --fail-on flexvolumes`,
+		Args: noArguments,
+		RunE: o.run,
+	}
+	c.Flags().StringArrayVarP(&o.files, "filename", "f", nil, "`file` or directory with manifests instead of a cluster; - is standard input; may be repeated")
+	c.Flags().StringVar(&o.failOn, "fail-on", "", "fail on this `finding`: flexvolumes, if one is left or not all could be read")
+	o.format.add(c)
+	o.api.add(c)
+	for _, flag := range []string{"kubeconfig", "context", "in-cluster"} {
+		c.MarkFlagsMutuallyExclusive("filename", flag)
+	}
+	return c
+}
+
+func (o *assessOptions) run(c *cobra.Command, _ []string) error {
+	if o.failOn != "" && o.failOn != "flexvolumes" {
+		return usagef("--fail-on %s: want flexvolumes", o.failOn)
+	}
+	ctx, stop := untilInterrupted(c)
+	defer stop()
+	env := streams(c)
+	in, err := o.input(ctx, env)
+	if err != nil {
+		return err
+	}
+	report, err := assess.Assess(in, time.Now())
+	if err != nil {
+		return err
+	}
+	if err := o.format.print(env.out, report, report.Table); err != nil {
+		return err
+	}
+	if o.failOn != "" && report.FlexVolumes > 0 {
+		return fmt.Errorf("%d objects have or make FlexVolumes; do not upgrade to a release without FlexVolume", report.FlexVolumes)
+	}
+	if o.failOn != "" && len(report.Incomplete) > 0 {
+		return fmt.Errorf("no FlexVolume was found, but not all was read: %s", some(report.Incomplete))
+	}
+	return nil
+}
+
+func (o *assessOptions) input(ctx context.Context, env environment) (*assess.Input, error) {
+	in := &assess.Input{Source: strings.Join(o.files, ", ")}
+	for _, path := range o.files {
+		var err error
+		if path == "-" {
+			err = assess.Manifests("standard input", env.in, in)
+		} else {
+			err = assess.Path(path, in)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(o.files) > 0 {
+		return in, nil
+	}
+	cluster, err := o.api.connect(kube.Options{UserAgent: "flex2csi-assess"})
+	if err != nil {
+		return nil, err
+	}
+	in.Source = cluster.Server()
+	if in.ServerVersion, err = cluster.Version(ctx); err != nil {
+		return nil, err
+	}
+	return in, assess.Cluster(ctx, cluster.Objects(), in)
+}
