@@ -17,7 +17,7 @@ type planOptions struct {
 }
 
 func newMigratePlan() *cobra.Command {
-	o := planOptions{format: outputFormat{formats: []string{table, wide, asJSON, asYAML, asName}}}
+	o := planOptions{format: outputFormat{formats: []string{table, wide, asJSON, asYAML, asName, asHTML}}}
 	c := &cobra.Command{
 		Use:   "plan [NAME...]",
 		Short: "Show what a migration would do, and change nothing",

@@ -66,7 +66,7 @@ type migrateStatusOptions struct {
 }
 
 func newMigrateStatus() *cobra.Command {
-	o := migrateStatusOptions{lookOptions: newLookOptions(asName)}
+	o := migrateStatusOptions{lookOptions: newLookOptions(asName, asHTML)}
 	c := &cobra.Command{
 		Use:   "status [NAME...]",
 		Short: "Show the progress of migrations, and what is wrong with them",

@@ -1,0 +1,108 @@
+package migrate
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/htmlreport"
+)
+
+// madeLayout is the time of a report.
+const madeLayout = "2006-01-02 15:04 MST"
+
+// HTML writes the plan as a page.
+func (p *Plan) HTML(out io.Writer) error {
+	page := &htmlreport.Report{
+		Title: "Migration plan", Subtitle: p.Server + ", " + p.Made.UTC().Format(madeLayout),
+		Notes: p.notes(),
+		Table: htmlreport.Table{Columns: []string{"Name", "Claim", "FlexVolume driver", "CSI driver", "Volume handle", "Pods", "Nodes", "Method", "To decide", "In the way"}},
+	}
+	count := map[Method]int{}
+	var methods, drivers, namespaces, nodes, checks []string
+	for _, v := range p.Volumes {
+		count[v.Method]++
+		methods, drivers, namespaces, nodes = append(methods, v.Method.String()), append(drivers, v.FlexDriver), append(namespaces, namespaceOf(v.Claim)), append(nodes, v.nodes()...)
+		var inTheWay []string
+		for _, c := range v.Checks {
+			if c.Status != OK && c.Status != Note {
+				checks = append(checks, c.Name)
+				inTheWay = append(inTheWay, c.Name+": "+c.Evidence)
+			}
+		}
+		page.Table.Rows = append(page.Table.Rows, []string{
+			v.Name, v.Claim, v.FlexDriver, v.CSIDriver, v.Handle, strconv.Itoa(len(v.Pods)), strings.Join(v.nodes(), " "),
+			v.Method.String(), strconv.Itoa(v.count(Decide)), strings.Join(inTheWay, "; "),
+		})
+	}
+	page.Facts = []htmlreport.Fact{{Name: "Volumes", Value: strconv.Itoa(len(p.Volumes))}}
+	for _, m := range []Method{Live, PodRestart, Offline, No} {
+		page.Facts = append(page.Facts, htmlreport.Fact{Name: m.String(), Value: strconv.Itoa(count[m])})
+	}
+	page.Charts = []htmlreport.Chart{
+		htmlreport.Count("By method", methods), htmlreport.Count("In the way, or to decide", checks), htmlreport.Count("By driver", drivers),
+		htmlreport.Count("By namespace", namespaces), htmlreport.Count("By node", nodes),
+	}
+	return htmlreport.Write(out, page)
+}
+
+// notes are the checks that are not about a volume, and what creates FlexVolumes still.
+func (p *Plan) notes() (all []htmlreport.Note) {
+	for _, c := range p.Checks {
+		if c.Status != OK {
+			all = append(all, htmlreport.Note{Text: fmt.Sprintf("%s, %s: %s", words(c.Status), c.Name, c.Evidence), Do: c.Do})
+		}
+	}
+	for _, o := range p.Related {
+		all = append(all, htmlreport.Note{Text: o.Kind + " " + o.Name + ": " + o.What, Do: strings.Join(o.Steps, "; ")})
+	}
+	if len(all) > 0 {
+		all[0].Heading = "To do by hand"
+	}
+	return all
+}
+
+// HTML writes how the migrations are as a page.
+func (t *Situation) HTML(out io.Writer) error {
+	page := &htmlreport.Report{
+		Title: "Migrations", Subtitle: t.Server + ", " + t.Made.UTC().Format(madeLayout),
+		Table: htmlreport.Table{Columns: []string{"Name", "Claim", "FlexVolume driver", "CSI driver", "State", "Stage", "Since", "Pods with the old mount", "Trouble", "Next"}},
+	}
+	remaining := 0
+	left := htmlreport.Chart{Title: "FlexVolumes that are left, by driver"}
+	for driver, n := range t.Remaining {
+		remaining += n
+		left.Bars = append(left.Bars, htmlreport.Bar{Name: driver, Count: n})
+	}
+	left.Sort()
+	var states, drivers, namespaces []string
+	for _, v := range t.Volumes {
+		states, drivers, namespaces = append(states, v.State.String()), append(drivers, v.FlexDriver), append(namespaces, namespaceOf(v.Claim))
+		since := ""
+		if !v.Since.IsZero() {
+			since = v.Since.UTC().Format(madeLayout)
+		}
+		page.Table.Rows = append(page.Table.Rows, []string{
+			v.Name, v.Claim, v.FlexDriver, v.CSIDriver, v.State.String(), string(v.Stage), since, strconv.Itoa(len(v.OldMounts)), v.Trouble, v.Next,
+		})
+	}
+	page.Facts = []htmlreport.Fact{
+		{Name: "Volumes of migrations", Value: strconv.Itoa(len(t.Volumes))},
+		{Name: "FlexVolumes that are left", Value: strconv.Itoa(remaining)},
+		{Name: "Migrates now", Value: dash(t.Holder)},
+	}
+	page.Charts = []htmlreport.Chart{htmlreport.Count("By state", states), left, htmlreport.Count("By driver", drivers), htmlreport.Count("By namespace", namespaces)}
+	for _, problem := range t.Problems {
+		page.Notes = append(page.Notes, htmlreport.Note{Text: problem})
+	}
+	if len(page.Notes) > 0 {
+		page.Notes[0].Heading = "Not known"
+	}
+	return htmlreport.Write(out, page)
+}
+
+func namespaceOf(claim string) string {
+	namespace, _, _ := strings.Cut(claim, "/")
+	return namespace
+}
