@@ -77,6 +77,12 @@ image: $(BIN)/image ## write the container image to bin/flex2csi-image.tar, an O
 		--label org.opencontainers.image.version="$$(go version -m $$program | awk '$$1 == "mod" { print $$3 }')" \
 		--label org.opencontainers.image.revision="$$(go version -m $$program | sed -n 's/.*vcs.revision=//p')"
 
+# KEY is an SSH key that signs, UNRELEASED=1 takes notes that have no version yet.
+.PHONY: release
+release: ## make what users download of VERSION in bin/release/VERSION, from a clean clone (docs/release.md)
+	@cd hack/release && go run . --version $(VERSION) --source $(CURDIR) --output $(CURDIR)/$(BIN)/release/$(VERSION) \
+		$(if $(KEY),--key '$(abspath $(KEY))') $(if $(UNRELEASED),--unreleased)
+
 .PHONY: demo
 demo: setup build ## show a volume's whole life on this machine, by itself and over CSI, as root
 	go run ./test/demo
@@ -179,8 +185,9 @@ test-sanity: build $(BIN)/testsum ## csi-sanity against the CSI driver that the 
 
 # go test does not see that something has changed which is not in its module.
 .PHONY: test-install
-test-install: $(BIN)/testsum ## image and manifests: kustomize and Helm agree, for each distribution; the image is reproducible
+test-install: $(BIN)/testsum ## image and manifests: kustomize and Helm agree, for each distribution; image and release are reproducible
 	@cd hack/image && $(TESTSUM) -step image run ./...
+	@cd hack/release && $(TESTSUM) -step release run ./...
 	@cd test/install && $(TESTSUM) -step install run -count=1 .
 
 # A control plane of Kubernetes. Not static and not -trimpath: so its packages
@@ -352,7 +359,7 @@ lint: $(TOOLS)/golangci-lint ## all linters with the project's own rules
 
 .PHONY: lint-modules
 lint-modules: $(TOOLS)/golangci-lint ## the same on the modules of tests, which link half of Kubernetes
-	@status=0; for module in hack/image/ $(dir $(wildcard test/*/go.mod)); do \
+	@status=0; for module in hack/image/ hack/release/ $(dir $(wildcard test/*/go.mod)); do \
 		echo "golangci-lint run in $$module"; (cd $$module && $(GOLANGCI_LINT) run) || status=1; \
 	done; exit $$status
 

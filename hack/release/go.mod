@@ -1,0 +1,16 @@
+module github.com/flex2csi/flex2csi/hack/release
+
+go 1.26.0
+
+require (
+	github.com/flex2csi/flex2csi/hack/image v0.0.0
+	github.com/spf13/pflag v1.1.0
+	sigs.k8s.io/yaml v1.6.0
+)
+
+require (
+	github.com/CycloneDX/cyclonedx-go v0.12.0 // indirect
+	go.yaml.in/yaml/v2 v2.4.2 // indirect
+)
+
+replace github.com/flex2csi/flex2csi/hack/image => ../image
