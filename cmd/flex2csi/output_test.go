@@ -56,7 +56,7 @@ func TestNames(t *testing.T) {
 			return
 		}
 		found++
-		rest := []string{table, wide, asJSON, asYAML, asName}
+		rest := []string{table, wide, asJSON, asYAML, asName, asCSV, asHTML}
 		formats := f.Value.(*outputFormat).formats
 		if formats[0] == asYAML {
 			rest = []string{asYAML, asJSON} // what is YAML by nature
