@@ -224,6 +224,12 @@ func (w *world) inOrder() {
 		w.report.wrong("read the driver's log: " + err.Error())
 		return
 	}
+	log, err := os.ReadFile(w.path("daemon.log"))
+	if err != nil {
+		w.report.wrong(err.Error())
+		return
+	}
+	markLeft(list, string(log))
 	for _, fault := range w.order().check(list) {
 		w.report.wrong(fault)
 	}
