@@ -66,9 +66,14 @@ func newWorld(t *testing.T, args ...string) *world {
 		}
 	}
 	w.start(args...)
-	quick := backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond}
+	// Without MinConnectTimeout a connection is given no longer than the delay: gRPC closes
+	// it then, and one that was made at that moment ends under its first call.
+	quick := grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond},
+		MinConnectTimeout: 20 * time.Second,
+	}
 	conn, err := grpc.NewClient("unix://"+w.socket(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
-		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)), grpc.WithConnectParams(grpc.ConnectParams{Backoff: quick}))
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)), grpc.WithConnectParams(quick))
 	if err != nil {
 		t.Fatal(err)
 	}
