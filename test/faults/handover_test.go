@@ -128,17 +128,20 @@ func (w *world) handOver() {
 	stop := make(chan struct{})
 	var load sync.WaitGroup
 	var failed atomic.Int64
-	for n := range 4 {
-		load.Go(func() { w.load(n, stop, &failed) })
+	var done [4]atomic.Int64 // calls of each
+	for n := range done {
+		load.Go(func() { w.load(n, stop, &done[n], &failed) })
 	}
 	for round := 0; round < 24 && err == nil; round++ {
 		time.Sleep(200 * time.Millisecond) // some calls with each
 		if round%4 == 3 {
 			// A call is made five times at most (internal/wire, tries), and those that
 			// take long need a daemon that lives as long, once in so many.
-			time.Sleep(3 * drain)
+			err = eventually(allOnce(done[:]))
 		}
-		serving, err = w.handOverOnce(round, serving)
+		if err == nil {
+			serving, err = w.handOverOnce(round, serving)
+		}
 	}
 	close(stop)
 	load.Wait()
@@ -153,6 +156,22 @@ func (w *world) handOver() {
 	}
 	w.inOrder()
 	w.report.note("%d calls during %d hand-overs: %d failed, the longest took %v", w.report.counted(countCalls), w.report.counted(countHandOvers), failed.Load(), w.report.longestCall().Round(time.Millisecond))
+}
+
+// allOnce returns a question: has each of these counters moved since?
+func allOnce(counters []atomic.Int64) func() error {
+	before := make([]int64, len(counters))
+	for i := range counters {
+		before[i] = counters[i].Load()
+	}
+	return func() error {
+		for i := range counters {
+			if counters[i].Load() == before[i] {
+				return fmt.Errorf("load %d still makes the same call", i)
+			}
+		}
+		return nil
+	}
 }
 
 // handOverOnce lets one daemon follow the other, in one of the ways that there

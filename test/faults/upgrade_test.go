@@ -25,9 +25,9 @@ func (w *world) upgrade() {
 	}
 	stop := make(chan struct{})
 	var load sync.WaitGroup
-	var failed atomic.Int64
+	var done, failed atomic.Int64
 	for n := range 4 {
-		load.Go(func() { w.load(n, stop, &failed) })
+		load.Go(func() { w.load(n, stop, &done, &failed) })
 	}
 	err := w.replaceAll()
 	close(stop)
@@ -92,8 +92,9 @@ func (w *world) installBuild(binary string) error {
 	return nil
 }
 
-// load leads lives until it is told to stop. A call is made once.
-func (w *world) load(n int, stop <-chan struct{}, failed *atomic.Int64) {
+// load leads lives until it is told to stop. A call is made once, and counted when it is
+// done.
+func (w *world) load(n int, stop <-chan struct{}, done, failed *atomic.Int64) {
 	l := w.newLiver(life{flexDriver: []string{plainDriver, directDriver}[n%2]})
 	for pod := 0; ; pod++ {
 		select {
@@ -107,6 +108,7 @@ func (w *world) load(n int, stop <-chan struct{}, failed *atomic.Int64) {
 				failed.Add(1)
 				w.report.wrong(fmt.Sprintf("%s: %v", c, err))
 			}
+			done.Add(1)
 		}
 		if err := w.cleanUp(name); err != nil {
 			w.report.wrong(err.Error())
