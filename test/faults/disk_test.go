@@ -86,6 +86,9 @@ func (w *world) strikeRecord(r *rand.Rand) error {
 		if err != nil {
 			return err
 		}
+		if err := w.loseTargets(name); err != nil {
+			return err
+		}
 		data = data[:r.IntN(len(data))]
 		if r.IntN(3) == 0 {
 			data = garbage(r)
@@ -96,10 +99,38 @@ func (w *world) strikeRecord(r *rand.Rand) error {
 	})
 }
 
+// loseTargets notes the targets that are only in the last version of a record, without a
+// target path of their own, and not mounted.
+func (w *world) loseTargets(name string) error {
+	last, err := readRecord(name)
+	if err != nil {
+		return err
+	}
+	before, err := readRecord(name + "~")
+	if err != nil {
+		return err
+	}
+	for dir, t := range last.Targets {
+		if _, known := before.Targets[dir]; !known && t.TargetPath == "" && !isMount(dir) {
+			w.history.lose(last.Handle, dir)
+		}
+	}
+	return nil
+}
+
+func readRecord(name string) (*volstate.Record, error) {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	r := new(volstate.Record)
+	return r, json.Unmarshal(data, r)
+}
+
 // whole reports whether a record can be read.
 func whole(name string) bool {
-	data, err := os.ReadFile(name)
-	return err == nil && json.Unmarshal(data, &volstate.Record{}) == nil
+	_, err := readRecord(name)
+	return err == nil
 }
 
 func garbage(r *rand.Rand) []byte {

@@ -50,10 +50,12 @@
 //
 // # What is allowed
 //
-// Two things are not faults. A mount with an answer that was lost, for a pod that is
+// Three things are not faults. A mount with an answer that was lost, for a pod that is
 // deleted then: the kubelet has forgotten it until it is restarted ("late
-// mounts"). And with directPublish, what a restarted kubelet finds mounted may
-// be on its way to be undone ("direct mounts taken for finished").
+// mounts"). With directPublish, what a restarted kubelet finds mounted may
+// be on its way to be undone ("direct mounts taken for finished"). And a
+// record that is spoilt right after a direct publish that failed, for a pod that is
+// deleted then: neither its version before nor the mount table knows of it.
 //
 // # What is not here
 //

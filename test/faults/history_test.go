@@ -23,6 +23,7 @@ type event struct {
 type history struct {
 	mu     sync.Mutex
 	events []event
+	lost   []lostTarget
 }
 
 func (h *history) add(what string) {
@@ -34,7 +35,20 @@ func (h *history) add(what string) {
 func (h *history) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.events = nil
+	h.events, h.lost = nil, nil
+}
+
+// lose notes what the caller cannot know of any more.
+func (h *history) lose(volume, path string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lost = append(h.lost, lostTarget{time.Now(), volume, path})
+}
+
+func (h *history) lostTargets() []lostTarget {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lost
 }
 
 // times returns when something happened.

@@ -20,10 +20,19 @@ type order struct {
 	// daemons are the times at which the caller died, and forgot that it was
 	// waiting; reboots those at which nothing was mounted any more.
 	daemons, reboots []time.Time
+	lost             []lostTarget
+}
+
+// A lostTarget is a target path that the caller cannot know of any more: only the version
+// of a record that was spoilt had it, and nothing is mounted there. The kubelet has
+// forgotten a mount that failed, too, and has removed the directory.
+type lostTarget struct {
+	at           time.Time
+	volume, path string
 }
 
 func (w *world) order() *order {
-	return &order{staging: !w.NoStage, attaching: w.Attach, daemons: w.history.times(daemonGone), reboots: w.history.times(rebooted)}
+	return &order{staging: !w.NoStage, attaching: w.Attach, daemons: w.history.times(daemonGone), reboots: w.history.times(rebooted), lost: w.history.lostTargets()}
 }
 
 // standing is a volume as the caller may know it.
@@ -45,7 +54,7 @@ const (
 
 func (c certainty) String() string { return [...]string{"no", "maybe", "yes"}[c] }
 
-// moment is the begin or the end of a call, or a reboot.
+// moment is the begin or the end of a call, a reboot, or the loss of a target.
 type moment struct {
 	at    time.Time
 	call  calls.Call
@@ -59,6 +68,7 @@ const (
 	begin momentKind = iota
 	finish
 	reboot
+	loss
 )
 
 // check returns what was not in order.
@@ -72,6 +82,9 @@ func (o *order) check(list []calls.Call) []string {
 	}
 	for _, at := range o.reboots {
 		moments = append(moments, moment{at: at, kind: reboot})
+	}
+	for _, f := range o.lost {
+		moments = append(moments, moment{at: f.at, kind: loss, call: calls.Call{Volume: f.volume, Path: f.path}})
 	}
 	slices.SortStableFunc(moments, func(a, b moment) int { return a.at.Compare(b.at) })
 	volumes := map[string]*standing{}
@@ -88,8 +101,12 @@ func (o *order) check(list []calls.Call) []string {
 			s = &standing{published: map[string]bool{}}
 			volumes[m.call.Volume] = s
 		}
-		if m.kind == finish {
+		switch m.kind {
+		case finish:
 			s.finish(m.call)
+			continue
+		case loss:
+			delete(s.published, m.call.Path)
 			continue
 		}
 		if why := o.begin(s, m.call); why != "" {
