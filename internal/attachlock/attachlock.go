@@ -21,12 +21,12 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
-// Term is how long a lock is valid without renewal: five rounds in which
+// term is how long a lock is valid without renewal: five rounds in which
 // kube-controller-manager calls isattached, which renews the lock (60 s,
 // pkg/controller/volume/attachdetach/config/v1alpha1/defaults.go, Kubernetes
 // v1.37.1). An expired lock is from a control plane that no longer exists, and does
 // not keep a volume from its pod.
-const Term = 5 * time.Minute
+const term = 5 * time.Minute
 
 const (
 	prefix = ".attached-"
@@ -58,7 +58,7 @@ func (l Lock) conflicts(other Lock) bool {
 }
 
 // fresh accepts times in the near future: clocks are adjusted.
-func fresh(t time.Time) bool { return time.Since(t).Abs() < Term }
+func fresh(t time.Time) bool { return time.Since(t).Abs() < term }
 
 // IsFile reports whether path is a file of this package.
 func IsFile(path string) bool { return strings.HasPrefix(filepath.Base(path), prefix) }

@@ -67,8 +67,8 @@ func TestAcquire(t *testing.T) {
 		"readers":              {func(l *Lock) { l.ReadOnly = true }, Lock{Disk: "image /x", Volume: "pv", Node: "b", ReadOnly: true}, false},
 		"another disk":         {nil, Lock{Disk: "image /y", Volume: "pv", Node: "b"}, false},
 		"the same node":        {nil, Lock{Disk: "image /x", Volume: "pv-2", Node: "a"}, false},
-		"expired":              {func(l *Lock) { l.Renewed = l.Renewed.Add(-Term - time.Second) }, Lock{Disk: "image /x", Volume: "pv", Node: "b"}, false},
-		"almost expired":       {func(l *Lock) { l.Renewed = l.Renewed.Add(-Term + time.Minute) }, Lock{Disk: "image /x", Volume: "pv", Node: "b"}, true},
+		"expired":              {func(l *Lock) { l.Renewed = l.Renewed.Add(-term - time.Second) }, Lock{Disk: "image /x", Volume: "pv", Node: "b"}, false},
+		"almost expired":       {func(l *Lock) { l.Renewed = l.Renewed.Add(-term + time.Minute) }, Lock{Disk: "image /x", Volume: "pv", Node: "b"}, true},
 		"clock was set back":   {func(l *Lock) { l.Renewed = l.Renewed.Add(time.Minute) }, Lock{Disk: "image /x", Volume: "pv", Node: "b"}, true},
 		"from the far future":  {func(l *Lock) { l.Renewed = l.Renewed.Add(24 * time.Hour) }, Lock{Disk: "image /x", Volume: "pv", Node: "b"}, false},
 	} {
@@ -249,7 +249,7 @@ func TestHeld(t *testing.T) {
 	if !Held(file) {
 		t.Error("a fresh lock is not held")
 	}
-	old := time.Now().Add(-Term - time.Second)
+	old := time.Now().Add(-term - time.Second)
 	if err := os.Chtimes(file, old, old); err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func (c *Client) NodeExpand(ctx context.Context, r csivol.ExpandRequest) error {
 // NodeStats is NodeGetVolumeStats.
 func (c *Client) NodeStats(ctx context.Context, handle, volumePath, stagingPath string) (stats csivol.Stats, err error) {
 	err = c.onNode(ctx, "NodeGetVolumeStats", func(n csi.NodeClient, _ csivol.Features) error {
-		answer, err := n.NodeGetVolumeStats(ctx, NodeStatsRequest(handle, volumePath, stagingPath))
+		answer, err := n.NodeGetVolumeStats(ctx, nodeStatsRequest(handle, volumePath, stagingPath))
 		for _, u := range answer.GetUsage() {
 			usage := csivol.Usage{Total: u.GetTotal(), Used: u.GetUsed(), Available: u.GetAvailable()}
 			switch u.GetUnit() {

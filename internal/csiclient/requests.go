@@ -127,7 +127,7 @@ func toCSI(c csivol.Capability, singleNode bool) *csi.VolumeCapability {
 	}
 }
 
-// NodeStatsRequest makes a request.
-func NodeStatsRequest(handle, volumePath, stagingPath string) *csi.NodeGetVolumeStatsRequest {
+// nodeStatsRequest makes a request.
+func nodeStatsRequest(handle, volumePath, stagingPath string) *csi.NodeGetVolumeStatsRequest {
 	return &csi.NodeGetVolumeStatsRequest{VolumeId: handle, VolumePath: volumePath, StagingTargetPath: stagingPath}
 }

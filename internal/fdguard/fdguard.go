@@ -122,11 +122,11 @@ func point(fd int) error {
 	return nil
 }
 
-// ErrStuck is the error of a Write if the reader was too slow.
-var ErrStuck = errors.New("no process reads the answer")
+// errStuck is the error of a Write if the reader was too slow.
+var errStuck = errors.New("no process reads the answer")
 
 // Write writes p and returns after at most five seconds without progress, with
-// ErrStuck if a pipe is still full by then.
+// errStuck if a pipe is still full by then.
 //
 // It is poll(2) and write(2) without package os, which would make the
 // descriptor non-blocking: the file description belongs to the caller as well.
@@ -158,7 +158,7 @@ func (r *Reply) awaitRoom() error {
 		case err != nil && !errors.Is(err, unix.EINTR):
 			return fmt.Errorf("cannot wait for the reader of the answer: %w", err)
 		case time.Now().After(deadline):
-			return ErrStuck
+			return errStuck
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 // elsewhere package flex is linked for its types only.
 type Reply struct{ Human io.Writer }
 
-// ErrStuck is the error of a Write if the reader was too slow.
-var ErrStuck = errors.New("no process reads the answer")
+// errStuck is the error of a Write if the reader was too slow.
+var errStuck = errors.New("no process reads the answer")
 
 // Claim protects nothing, and says so.
 func Claim() (*Reply, error) { return &Reply{}, errors.ErrUnsupported }

@@ -140,7 +140,7 @@ func TestWriteGivesUp(t *testing.T) {
 	_, w := pipe(t, 0)
 	reply := &Reply{fd: w, patience: 50 * time.Millisecond}
 	n, err := reply.Write(make([]byte, 1<<20)) // more than a pipe holds
-	if !errors.Is(err, ErrStuck) || n != 1<<16 {
+	if !errors.Is(err, errStuck) || n != 1<<16 {
 		t.Errorf("wrote %d: %v", n, err)
 	}
 }

@@ -25,8 +25,8 @@ type Place struct {
 
 // Shapes, for messages and documents.
 const (
-	PodShape    = "<kubelet dir>/pods/<uid>/volumes/<vendor>~<driver>/<volume>"
-	DeviceShape = "<kubelet dir>/plugins/kubernetes.io/flexvolume/<vendor>/<driver>/mounts/<volume>"
+	podShape    = "<kubelet dir>/pods/<uid>/volumes/<vendor>~<driver>/<volume>"
+	deviceShape = "<kubelet dir>/plugins/kubernetes.io/flexvolume/<vendor>/<driver>/mounts/<volume>"
 )
 
 // Parse parses a pod's volume directory (pkg/volume/flexvolume/volume.go,
@@ -62,7 +62,7 @@ func IsVolume(mountpoint string) bool {
 }
 
 func noPlace(path string) error {
-	return fmt.Errorf("%s is no directory of a FlexVolume: a pod's is %s, a device mount path is %s", path, PodShape, DeviceShape)
+	return fmt.Errorf("%s is no directory of a FlexVolume: a pod's is %s, a device mount path is %s", path, podShape, deviceShape)
 }
 
 // privateDirs is the number of our directories up from a target path, which counts, too:
@@ -77,7 +77,7 @@ func TargetPath(dir string) (string, error) {
 		return "", err
 	}
 	if place.PodUID == "" {
-		return "", fmt.Errorf("%s is no directory of a pod: that is %s", dir, PodShape)
+		return "", fmt.Errorf("%s is no directory of a pod: that is %s", dir, podShape)
 	}
 	return filepath.Join(place.Root, "pods", place.PodUID, "flex2csi/volumes/kubernetes.io~csi", place.Volume, "mount"), nil
 }

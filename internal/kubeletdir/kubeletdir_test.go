@@ -42,7 +42,7 @@ func TestParse(t *testing.T) {
 		got, err := Parse(path)
 		if err == nil || got != (Place{}) {
 			t.Errorf("Parse(%q) = %+v, %v, want an error", path, got, err)
-		} else if !strings.Contains(err.Error(), PodShape) || !strings.Contains(err.Error(), DeviceShape) {
+		} else if !strings.Contains(err.Error(), podShape) || !strings.Contains(err.Error(), deviceShape) {
 			t.Errorf("Parse(%q): %v, which does not say what is expected", path, err)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 // Who asked for an attachment, and so who detaches: mount and the last unmount, or
 // callouts of their own.
 const (
-	ByNode         = "node"
-	ByControlPlane = "control plane"
+	byNode         = "node"
+	byControlPlane = "control plane"
 )
 
 // mountDeviceRules leave a marker at the device mount path: without a mount point
@@ -93,7 +93,7 @@ func releaseDeviceRules() []Rule {
 
 // detachComes: what a callout has attached a callout detaches.
 func (c *plan) detachComes() bool {
-	return c.r.Attachment == ByControlPlane && c.r.Attach == volstate.Done && !c.r.Unmanaged
+	return c.r.Attachment == byControlPlane && c.r.Attach == volstate.Done && !c.r.Unmanaged
 }
 
 // leaveButDetachRules are leaveRules without their end.

@@ -71,7 +71,7 @@ func phases() []volstate.Phase {
 	return []volstate.Phase{volstate.None, volstate.Doing, volstate.Done, volstate.Undoing}
 }
 
-func attachers() []string { return []string{"", ByNode, ByControlPlane} }
+func attachers() []string { return []string{"", byNode, byControlPlane} }
 
 func owners() []volstate.Owner {
 	return []volstate.Owner{volstate.Ours, volstate.Unclear, volstate.Kubelet}
@@ -149,7 +149,7 @@ func (c *config) realTarget(pod int, t tgt) *volstate.Target {
 		real.Dead = deadText
 	}
 	if t.missing {
-		real.Dead = MissingMount
+		real.Dead = missingMount
 	}
 	return real
 }
@@ -169,7 +169,7 @@ func (c *config) pack(r *volstate.Record) rec {
 		if t := r.Targets[podDir(c, i)]; t != nil {
 			p.targets[i] = tgt{
 				there: true, claimed: t.Pod.UID != "", bound: t.Bound, publish: number(phases(), t.Publish),
-				dead: t.Dead == deadText, missing: t.Dead == MissingMount, age: ageOf(t.Since),
+				dead: t.Dead == deadText, missing: t.Dead == missingMount, age: ageOf(t.Since),
 			}
 		}
 	}

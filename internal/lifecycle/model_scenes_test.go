@@ -159,7 +159,7 @@ func mountScenes() []scene {
 		{"detach-first", "a VolumeAttachment that is being deleted is not taken for a new one", func(q *question) {
 			q.pending()
 			q.unstaged()
-			q.attachedByCluster(volstate.Undoing, ByNode)
+			q.attachedByCluster(volstate.Undoing, byNode)
 		}, DeleteAttachment, ""},
 		{"stages-no-more", "what an older version of the driver may have staged is unstaged", func(q *question) {
 			q.pending()
@@ -213,7 +213,7 @@ func unmountScenes() []scene {
 		}, ControllerExpand, ""},
 		{"still-published", "no table that hands over here unstages under a mount", func(q *question) { q.rules = unstageRules() }, Fail, "still published"},
 		{"still-staged", "no table that hands over here detaches under a stage", func(q *question) {
-			q.attached(volstate.Done, ByNode)
+			q.attached(volstate.Done, byNode)
 			q.rules = detachRules(AsConfigured)
 		}, Fail, "still staged"},
 	}
@@ -229,7 +229,7 @@ func reconcileScenes() []scene {
 	}
 	detach := func(q *question) {
 		q.empty()
-		q.attachedByCluster(volstate.Undoing, ByNode)
+		q.attachedByCluster(volstate.Undoing, byNode)
 	}
 	return []scene{
 		{"finish-detach", "a detach that was begun does not wait for the grace period", at(detach), DeleteAttachment, ""},
@@ -302,7 +302,7 @@ func deviceScenes() []scene {
 		}, ForgetStage, ""},
 		{"detach-device", "unmountdevice detaches what no callout detaches", func(q *question) {
 			q.empty()
-			q.attachedByCluster(volstate.Doing, ByControlPlane)
+			q.attachedByCluster(volstate.Doing, byControlPlane)
 			q.goal(UnmountDevice, deviceDir)
 			q.took(RemoveMarker, deviceDir)
 		}, DeleteAttachment, ""},
@@ -320,13 +320,13 @@ func deviceScenes() []scene {
 			q.pending()
 			q.unstaged()
 			q.o.Taken = map[Deed]bool{}
-			q.attached(volstate.Done, ByControlPlane)
+			q.attached(volstate.Done, byControlPlane)
 			q.goal(Detach, "")
 		}, Refuse, "still in use"},
 		{"forgotten-device", "detach ends a stage that the kubelet forgot in a reboot", func(q *question) {
 			q.unclear()
 			q.r.Owner, q.r.Device = volstate.Ours, deviceDir
-			q.attached(volstate.Done, ByControlPlane)
+			q.attached(volstate.Done, byControlPlane)
 			q.goal(Detach, "")
 		}, NodeUnstage, ""},
 	}

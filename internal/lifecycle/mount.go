@@ -139,7 +139,7 @@ func startOver(c *plan) *Step {
 			return c.at(dir, unpublishRules())
 		}
 	}
-	if s := c.first(unstageRules()); s != nil || c.r.Attachment == ByControlPlane {
+	if s := c.first(unstageRules()); s != nil || c.r.Attachment == byControlPlane {
 		return s
 	}
 	return c.first(detachRules(AsConfigured))
@@ -305,7 +305,7 @@ func (c *plan) awaits() bool {
 }
 
 // awaited reports whether another controller attaches the volume of a record.
-func awaited(r *volstate.Record) bool { return r.Unmanaged && r.Attachment == ByControlPlane }
+func awaited(r *volstate.Record) bool { return r.Unmanaged && r.Attachment == byControlPlane }
 
 // patience: only a caller waits as long as is configured.
 func (c *plan) patience() Patience {

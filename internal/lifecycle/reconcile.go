@@ -166,7 +166,7 @@ func (c *plan) volumeUnwanted() bool {
 	if r.Idle() || !c.stale(r.Changed) && !c.undoing() {
 		return false
 	}
-	return r.Device != "" || r.Stage != volstate.None || r.Attachment != ByControlPlane || r.Unmanaged || r.Attach != volstate.Done
+	return r.Device != "" || r.Stage != volstate.None || r.Attachment != byControlPlane || r.Unmanaged || r.Attach != volstate.Done
 }
 
 // undoing reports whether this operation ends the volume: its own steps have

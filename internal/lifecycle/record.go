@@ -92,9 +92,9 @@ func asked(r *volstate.Record, w Wanted) {
 	if r.Attachment != "" {
 		return
 	}
-	r.Attachment = ByNode
+	r.Attachment = byNode
 	if r.Device != "" || w.Goal == Attach {
-		r.Attachment = ByControlPlane
+		r.Attachment = byControlPlane
 	}
 }
 

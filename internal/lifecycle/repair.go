@@ -90,9 +90,9 @@ func (c *plan) repairing() bool {
 	return false
 }
 
-// MissingMount is the ailment of a target that is not mounted any more, although no
+// missingMount is the ailment of a target that is not mounted any more, although no
 // call asked to unmount it.
-const MissingMount = "not mounted any more"
+const missingMount = "not mounted any more"
 
 // ailments returns what is wrong with the mounts that the record has.
 func (c *plan) ailments() (stage string, targets map[string]string) {
@@ -120,10 +120,10 @@ func (c *plan) examine() (stage string, targets map[string]string) {
 		}
 		switch seen := c.see(TheDir, dir); seen.Mount {
 		case NotMounted:
-			targets[dir] = MissingMount
+			targets[dir] = missingMount
 		case NoDir:
 			if c.o.Taken[Deed{Unbind, dir}] || c.o.Taken[Deed{NodeUnpublish, dir}] {
-				targets[dir] = MissingMount
+				targets[dir] = missingMount
 			}
 		case Dead, Silent:
 			targets[dir] = seen.Err.Error()
@@ -194,7 +194,7 @@ func (c *plan) harmless(dir, why string) bool {
 	if c.see(ThePod, dir).Pod.Gone || c.see(ThePendingUnmount, dir).Yes {
 		return false // and is not brought again
 	}
-	return why == MissingMount || c.driver().RepairInUse || c.see(ThePod, dir).Pod.NoContainer
+	return why == missingMount || c.driver().RepairInUse || c.see(ThePod, dir).Pod.NoContainer
 }
 
 // wantsUnpublish: where only the bind is missing, only that is made again.

@@ -169,7 +169,7 @@ func leaveRules() []Rule {
 		},
 		unstageRules(),
 		[]Rule{{"detach-last", "no detach callout follows", "[detach the volume]", func(c *plan) *Step {
-			if c.r.Attachment == ByControlPlane && !c.r.Unmanaged {
+			if c.r.Attachment == byControlPlane && !c.r.Unmanaged {
 				return nil // detach comes
 			}
 			return c.first(detachRules(Shortly))

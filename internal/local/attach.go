@@ -17,7 +17,7 @@ import (
 // nothing to attach there. attach reports faults in the options before a pod waits, and
 // refuses a disk that another node has.
 func (b *Backend) attach(ctx context.Context, c *flex.Call) (string, error) {
-	v, err := ParseVolume(c.Options)
+	v, err := parseVolume(c.Options)
 	if err != nil {
 		return "", err
 	}
@@ -43,7 +43,7 @@ func (b *Backend) isAttached(ctx context.Context, c *flex.Call) (bool, error) {
 	if len(c.Options.User) == 0 {
 		return true, nil // rebuilt after a restart, without options
 	}
-	v, err := ParseVolume(c.Options)
+	v, err := parseVolume(c.Options)
 	if err != nil {
 		return false, err
 	}
@@ -69,7 +69,7 @@ func (b *Backend) waitForAttach(ctx context.Context, c *flex.Call) (string, erro
 	if len(c.Options.User) == 0 {
 		return c.Device, nil // rebuilt after a restart, without options
 	}
-	v, err := ParseVolume(c.Options)
+	v, err := parseVolume(c.Options)
 	if err != nil {
 		return "", err
 	}
@@ -77,7 +77,7 @@ func (b *Backend) waitForAttach(ctx context.Context, c *flex.Call) (string, erro
 		return "", err
 	}
 	switch v.Kind {
-	case KindImage:
+	case kindImage:
 		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
 		if errors.Is(err, fs.ErrNotExist) && v.createSize() > 0 {
 			return v.Source, nil
@@ -86,7 +86,7 @@ func (b *Backend) waitForAttach(ctx context.Context, c *flex.Call) (string, erro
 			return "", mountcode.Of(err)
 		}
 		return v.Source, image.Close()
-	case KindDevice:
+	case kindDevice:
 		d, err := b.waitForDevice(ctx, v.Source)
 		if err != nil {
 			return "", err

@@ -34,21 +34,21 @@ func (v *Volume) check(user map[string]string) (faults []string) {
 	switch {
 	case v.Source == "":
 		faults = append(faults, fmt.Sprintf("%s is empty", v.Kind))
-	case v.Kind == KindImage, v.Kind == KindPath:
+	case v.Kind == kindImage, v.Kind == kindPath:
 		if err := mounter.CheckPath(v.Source); err != nil {
 			faults = append(faults, fmt.Sprintf("%s %q: %v", v.Kind, v.Source, err))
 		}
-	case v.Kind == KindDevice:
+	case v.Kind == kindDevice:
 		if err := checkDevice(v.Source); err != nil {
 			faults = append(faults, fmt.Sprintf("device %q: %v", v.Source, err))
 		}
-	case v.Kind == KindSource && hasPassword(v.Source):
+	case v.Kind == kindSource && hasPassword(v.Source):
 		faults = append(faults, "source contains a password, which would show in the node's process list; put it into the volume's Secret")
-	case v.Kind == KindSource && allow.IsSourceType(v.FSType):
+	case v.Kind == kindSource && allow.IsSourceType(v.FSType):
 		if fault := allow.Source(v.FSType, v.Source); fault != "" {
 			faults = append(faults, fault)
 		}
-	case v.Kind == KindMemory && v.Source != "memory" && v.Source != "Memory":
+	case v.Kind == kindMemory && v.Source != "memory" && v.Source != "Memory":
 		faults = append(faults, fmt.Sprintf("medium %q is not known; there is memory", v.Source))
 	}
 	if strings.Count(user[optionMountOptions], `"`)%2 != 0 {
@@ -97,11 +97,11 @@ func contextOption(label string) string { return fmt.Sprintf(`context="%s"`, lab
 // that has none is a fault by itself.
 func (v *Volume) listOfOptions() (list string, known bool) {
 	switch v.Kind {
-	case KindPath:
+	case kindPath:
 		return allow.Directory, true
-	case KindMemory:
+	case kindMemory:
 		return allow.Memory, true
-	case KindSource:
+	case kindSource:
 		return v.FSType, allow.IsSourceType(v.FSType)
 	}
 	return v.FSType, v.FSType == allow.AnyDisk || slices.Contains(allow.DiskTypes(), v.FSType)
@@ -120,7 +120,7 @@ func (v *Volume) checkMountOption(o string) (faults []string) {
 		add("an option has no name before the =")
 	case (name == "user" || name == "username") && strings.Contains(value, "%"):
 		add("%s with a %% gives a password as well, which would show in the node's process list; put both into the volume's Secret", name)
-	case hidden && v.Kind != KindSource:
+	case hidden && v.Kind != kindSource:
 		add("%s: only a volume with source has use for a secret file", name)
 	case hidden && allow.SecretKey(value) == "":
 		add("%s: %s names no key of the volume's Secret", name, value)
@@ -135,15 +135,15 @@ func (v *Volume) checkFSType(user map[string]string) (faults []string) {
 	switch {
 	case v.isDisk() && v.FSType != "" && !slices.Contains(allow.DiskTypes(), v.FSType):
 		add("fsType %q is no filesystem that a disk can have here (those are %s)", v.FSType, strings.Join(allow.DiskTypes(), ", "))
-	case v.Kind == KindSource && v.FSType == "":
+	case v.Kind == kindSource && v.FSType == "":
 		add("a volume with source needs an fsType (nfs, cifs, ceph, fuse.<program>, …)")
-	case v.Kind == KindSource && slices.Contains(allow.DiskTypes(), v.FSType):
+	case v.Kind == kindSource && slices.Contains(allow.DiskTypes(), v.FSType):
 		add("fsType %s is a filesystem on a disk, which is given with device or image, not with source", v.FSType)
-	case v.Kind == KindSource && !allow.IsSourceType(v.FSType):
+	case v.Kind == kindSource && !allow.IsSourceType(v.FSType):
 		add("fsType %q is not known for a volume with source (there are %s and fuse.<program>)", v.FSType, strings.Join(allow.SourceTypes(), ", "))
-	case (v.Kind == KindPath || v.Kind == KindMemory) && v.FSType != "" && v.FSType != "tmpfs":
+	case (v.Kind == kindPath || v.Kind == kindMemory) && v.FSType != "" && v.FSType != "tmpfs":
 		add("fsType %q contradicts %s, which has no filesystem to choose; leave it out", v.FSType, v.Kind)
-	case v.Kind == KindImage && v.FSType == "xfs" && v.Size > 0 && v.Size < minXFS:
+	case v.Kind == kindImage && v.FSType == "xfs" && v.Size > 0 && v.Size < minXFS:
 		add("size %s is too small for xfs, which needs 300Mi", user[optionSize])
 	}
 	return faults

@@ -19,14 +19,14 @@ func (b *Backend) expandVolume(ctx context.Context, c *flex.Call) error {
 		return err
 	}
 	switch v.Kind {
-	case KindImage:
+	case kindImage:
 		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
 		if err != nil {
 			return mountcode.Of(err)
 		}
 		defer image.Close()
 		return mountcode.Of(b.Mounter.Grow(ctx, image, c.NewSize))
-	case KindDevice:
+	case kindDevice:
 		d, err := b.findDevice(ctx, v.Source)
 		if err != nil {
 			return err
@@ -38,7 +38,7 @@ func (b *Backend) expandVolume(ctx context.Context, c *flex.Call) error {
 }
 
 func (b *Backend) parseForExpansion(c *flex.Call) (*Volume, error) {
-	v, err := ParseVolume(c.Options)
+	v, err := parseVolume(c.Options)
 	switch {
 	case err != nil:
 		return nil, err
@@ -57,9 +57,9 @@ func (b *Backend) permitExpansion(v *Volume, c *flex.Call) error {
 		return err
 	}
 	switch v.Kind {
-	case KindImage:
+	case kindImage:
 		return b.permitSize("grow image "+v.Source, c.NewSize)
-	case KindMemory:
+	case kindMemory:
 		return b.permitMemory(c.NewSize)
 	}
 	return nil
@@ -83,11 +83,11 @@ func (b *Backend) expandFS(ctx context.Context, c *flex.Call) error {
 	}
 	defer p.close()
 	switch v.Kind {
-	case KindImage:
+	case kindImage:
 		return mountcode.Of(b.expandImage(ctx, v, p, c.NewSize))
-	case KindDevice:
+	case kindDevice:
 		return mountcode.Of(b.expandDevice(ctx, v, p, c.NewSize))
-	case KindMemory:
+	case kindMemory:
 		if err := b.requireMounted(ctx, v, p); err != nil {
 			return err
 		}

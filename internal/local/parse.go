@@ -13,9 +13,9 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
-// ParseVolume turns options into a Volume. The error names all
+// parseVolume turns options into a Volume. The error names all
 // options that are unknown, contradicting or malformed.
-func ParseVolume(o flex.Options) (*Volume, error) {
+func parseVolume(o flex.Options) (*Volume, error) {
 	kind, err := chooseKind(o.User)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (v *Volume) read(user map[string]string) (faults []string) {
 			faults = append(faults, fmt.Sprintf("size %v", err))
 		}
 		v.Size = n
-	} else if v.Kind == KindMemory {
+	} else if v.Kind == kindMemory {
 		v.Size = defaultMemory
 	}
 	v.MkfsOptions = strings.Fields(user[optionMkfsOptions])

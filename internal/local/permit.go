@@ -21,18 +21,18 @@ import (
 // or mount images. expandfs and expandvolume are never for an inline volume.
 func (b *Backend) permit(v *Volume, o flex.Options) error {
 	switch v.Kind {
-	case KindImage:
+	case kindImage:
 		return b.permitImage(v, o.PodNamespace)
-	case KindDevice:
+	case kindDevice:
 		if isTag(v.Source) && len(b.DeviceRoots) > 0 {
 			return nil // findDevice resolves it to a name below them
 		}
 		_, err := permitPath(v, b.DeviceRoots, "deviceRoots", "--device-root")
 		return err
-	case KindPath:
+	case kindPath:
 		_, err := permitPath(v, b.DirectoryRoots, "directoryRoots", "--directory-root")
 		return err
-	case KindSource:
+	case kindSource:
 		return b.permitSource(v)
 	}
 	return b.permitMemory(v.Size)
@@ -90,7 +90,7 @@ func (b *Backend) namespaceOf(v *Volume) string {
 
 // requireNamespace refuses to touch an image if the call has no namespace.
 func requireNamespace(v *Volume, o flex.Options) error {
-	if v.Kind != KindImage || o.PodNamespace != "" {
+	if v.Kind != kindImage || o.PodNamespace != "" {
 		return nil
 	}
 	return flex.Errorf(flex.CodeInvalidArgument, "image %s: the call does not pass the pod's namespace, to which images belong; by hand, add %q to the options", v.Source, flex.OptionPodNamespace)

@@ -21,7 +21,7 @@ func (b *Backend) Plan(ctx context.Context, c *flex.Call) ([]string, error) {
 	if c.Command == flex.CommandDetach {
 		return []string{fmt.Sprintf("remove the attachment lock of volume %[2]s for node %[1]s", c.NodeName, c.VolumeName)}, nil
 	}
-	v, err := ParseVolume(c.Options)
+	v, err := parseVolume(c.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (v *Volume) String() string {
 }
 
 func (b *Backend) planSetUp(ctx context.Context, v *Volume, c *flex.Call) ([]string, error) {
-	if c.Command == flex.CommandMountDevice && v.Kind != KindDevice {
+	if c.Command == flex.CommandMountDevice && v.Kind != kindDevice {
 		if _, err := b.root(c.Dir); err != nil {
 			return nil, err
 		}
@@ -75,17 +75,17 @@ func (b *Backend) planSetUp(ctx context.Context, v *Volume, c *flex.Call) ([]str
 		return append(steps, fmt.Sprintf("find that %s is mounted there: succeed if it is this volume and healthy, remove it if it is dead, fail otherwise", mounter.Describe(info))), nil
 	}
 	switch v.Kind {
-	case KindPath:
+	case kindPath:
 		if err := b.Mounter.FindDirectory(v.Source, b.DirectoryRoots); err != nil {
 			return nil, mountcode.Of(err)
 		}
-	case KindImage:
+	case kindImage:
 		more, err := b.planImage(ctx, v)
 		steps = append(steps, more...)
 		if err != nil {
 			return steps, err
 		}
-	case KindDevice:
+	case kindDevice:
 		d, err := b.openUnused(ctx, v)
 		if err != nil {
 			return nil, err
@@ -100,7 +100,7 @@ func (b *Backend) planSetUp(ctx context.Context, v *Volume, c *flex.Call) ([]str
 	if strings.HasPrefix(steps[len(steps)-1], planFails) {
 		return steps, nil
 	}
-	if c.Options.FSGroup != nil && b.ApplyFSGroup && !v.ReadOnly && v.Kind != KindSource {
+	if c.Options.FSGroup != nil && b.ApplyFSGroup && !v.ReadOnly && v.Kind != kindSource {
 		steps = append(steps, fmt.Sprintf("give the files to group %d, unless the root has it already, before the mount can be seen", *c.Options.FSGroup))
 	}
 	return append(steps, fmt.Sprintf("mount %s at %s%s", v, c.Dir, optionText(v)), "verify that it is there, and read-only if it should be"), nil
@@ -213,7 +213,7 @@ func (b *Backend) planTearDown(c *flex.Call) ([]string, error) {
 
 func (b *Backend) planWait(ctx context.Context, v *Volume) ([]string, error) {
 	switch v.Kind {
-	case KindImage:
+	case kindImage:
 		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
 		if errors.Is(err, fs.ErrNotExist) && v.createSize() > 0 {
 			return []string{fmt.Sprintf("leave it to mount to create %s", v.Source)}, nil
@@ -222,7 +222,7 @@ func (b *Backend) planWait(ctx context.Context, v *Volume) ([]string, error) {
 			return nil, mountcode.Of(err)
 		}
 		return []string{"check that " + v.Source + " can be opened"}, image.Close()
-	case KindDevice:
+	case kindDevice:
 		d, err := b.findDevice(ctx, v.Source)
 		if err == nil {
 			return []string{fmt.Sprintf("answer %s, which is there", d.Path)}, d.Close()
@@ -240,7 +240,7 @@ func (b *Backend) planExpansion(ctx context.Context, v *Volume, c *flex.Call) ([
 		return nil, err
 	}
 	switch v.Kind {
-	case KindImage:
+	case kindImage:
 		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
 		if err != nil {
 			return nil, mountcode.Of(err)
@@ -251,14 +251,14 @@ func (b *Backend) planExpansion(ctx context.Context, v *Volume, c *flex.Call) ([
 			"tell its loop device, if it has one",
 			"grow the filesystem, mounted or not",
 		}, nil
-	case KindDevice:
+	case kindDevice:
 		d, err := b.openUnused(ctx, v)
 		if err != nil {
 			return nil, err
 		}
 		defer d.Close()
 		return []string{fmt.Sprintf("check that %s has %d bytes", v.Source, c.NewSize), "grow the filesystem, mounted or not"}, nil
-	case KindMemory:
+	case kindMemory:
 		return []string{fmt.Sprintf("raise the size of the tmpfs at %s to %d bytes, unless it is as high", c.Dir, c.NewSize)}, nil
 	}
 	return []string{fmt.Sprintf("check that the filesystem at %s has %d bytes; it cannot be grown from here", c.Dir, c.NewSize)}, nil

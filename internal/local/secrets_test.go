@@ -46,7 +46,7 @@ func TestCredentials(t *testing.T) {
 		"no Secret":           {fsType: "fuse.x", options: []string{"a=$(secretFile:1)"}, text: "set secretRef to a Secret of the type that is the driver's name"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := &Volume{Kind: KindSource, FSType: tt.fsType, MountOptions: tt.options}
+			v := &Volume{Kind: kindSource, FSType: tt.fsType, MountOptions: tt.options}
 			options, files, err := credentials(v, tt.secrets)
 			if tt.text != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.text) || strings.Contains(err.Error(), "hunter2") || flex.CodeOf(err) != flex.CodeInvalidArgument {

@@ -20,7 +20,7 @@ import (
 // has done the same at the device mount path; the kernel shares what is
 // mounted, so there is nothing to hand over and nothing to look up.
 func (b *Backend) mount(ctx context.Context, c *flex.Call) error {
-	v, err := ParseVolume(c.Options)
+	v, err := parseVolume(c.Options)
 	if err != nil {
 		return err
 	}
@@ -34,11 +34,11 @@ func (b *Backend) mount(ctx context.Context, c *flex.Call) error {
 // use for one: they are mounted for each pod. Images are among those since the
 // call does not pass the namespace to which they belong: see permit.
 func (b *Backend) mountDevice(ctx context.Context, c *flex.Call) error {
-	v, err := ParseVolume(c.Options)
+	v, err := parseVolume(c.Options)
 	if err != nil {
 		return err
 	}
-	if v.Kind != KindDevice {
+	if v.Kind != kindDevice {
 		if _, err := b.root(c.Dir); err != nil {
 			return err
 		}
@@ -75,18 +75,18 @@ func (b *Backend) setUp(ctx context.Context, v *Volume, c *flex.Call) error {
 
 func (b *Backend) mountVolume(ctx context.Context, v *Volume, p *lockedTarget, o flex.Options) error {
 	switch v.Kind {
-	case KindImage:
+	case kindImage:
 		return b.mountImage(ctx, v, p, o)
-	case KindDevice:
+	case kindDevice:
 		return b.mountBlockDevice(ctx, v, p, o)
-	case KindSource:
+	case kindSource:
 		options, files, err := credentials(v, o.Secrets)
 		if err != nil {
 			return err
 		}
 		r := mounter.Remote{Source: v.Source, FSType: v.FSType, Options: options, Credentials: files, ReadOnly: v.ReadOnly}
 		return b.Mounter.MountRemote(ctx, r, p.Target)
-	case KindPath:
+	case kindPath:
 		return b.Mounter.Bind(ctx, v.Source, b.DirectoryRoots, p.Target, v.options(), b.owner(ctx, v, o))
 	}
 	return b.Mounter.Memory(ctx, v.Size, p.Target, v.options(), b.owner(ctx, v, o))
@@ -253,7 +253,7 @@ func (b *Backend) reuseOrRemove(ctx context.Context, v *Volume, p *lockedTarget)
 		return false, flex.Errorf(flex.CodeAlreadyExists, "%s is in use: %s is mounted there, which is not this volume (%s %s); unmount it first", p.Path(), mounter.Describe(info), v.Kind, v.Source)
 	}
 	options := info.Options
-	if v.Kind == KindSource { // there the whole filesystem may be what is read-only
+	if v.Kind == kindSource { // there the whole filesystem may be what is read-only
 		options += "," + info.VFSOptions
 	}
 	if readOnly := slices.Contains(strings.Split(options, ","), "ro"); readOnly != v.ReadOnly {
@@ -265,7 +265,7 @@ func (b *Backend) reuseOrRemove(ctx context.Context, v *Volume, p *lockedTarget)
 // shows reports whether a mount is one of the volume.
 func (b *Backend) shows(ctx context.Context, v *Volume, info *mounter.Info) (bool, error) {
 	switch v.Kind {
-	case KindImage:
+	case kindImage:
 		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
 		if err != nil {
 			return false, nil
@@ -273,16 +273,16 @@ func (b *Backend) shows(ctx context.Context, v *Volume, info *mounter.Info) (boo
 		defer image.Close()
 		device, err := b.Mounter.AttachedTo(image)
 		return device != "" && sameDevice(device, info.Source), err
-	case KindDevice:
+	case kindDevice:
 		d, err := b.findDevice(ctx, v.Source)
 		if err != nil {
 			return false, err
 		}
 		defer d.Close()
 		return sameDevice(d.Path, info.Source), nil
-	case KindSource:
+	case kindSource:
 		return info.Source == v.Source && (info.FSType == v.FSType || strings.HasPrefix(info.FSType, v.FSType)), nil
-	case KindPath:
+	case kindPath:
 		return b.Mounter.SameDirectory(v.Source, b.DirectoryRoots, info.Mountpoint), nil
 	}
 	return info.FSType == "tmpfs", nil

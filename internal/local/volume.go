@@ -5,11 +5,11 @@ type Kind string
 
 // The kinds, named by the option that chooses them.
 const (
-	KindImage  Kind = "image"  // a file that holds a disk
-	KindDevice Kind = "device" // a block device
-	KindSource Kind = "source" // a network or other filesystem
-	KindPath   Kind = "path"   // a directory of the node
-	KindMemory Kind = "medium" // tmpfs
+	kindImage  Kind = "image"  // a file that holds a disk
+	kindDevice Kind = "device" // a block device
+	kindSource Kind = "source" // a network or other filesystem
+	kindPath   Kind = "path"   // a directory of the node
+	kindMemory Kind = "medium" // tmpfs
 )
 
 // The options of a volume, as they stand in the PersistentVolume under
@@ -42,15 +42,15 @@ type Volume struct {
 const defaultMemory = 64 << 20
 
 // isDisk: a device under a filesystem of its own, with a device mount path.
-func (v *Volume) isDisk() bool { return v.Kind == KindImage || v.Kind == KindDevice }
+func (v *Volume) isDisk() bool { return v.Kind == kindImage || v.Kind == kindDevice }
 
 // kinds says which options go with which kind.
 func kinds() map[Kind][]string {
 	return map[Kind][]string{
-		KindImage:  {optionImage, optionSize, optionMkfsOptions},
-		KindDevice: {optionDevice, optionMkfsOptions},
-		KindSource: {optionSource},
-		KindPath:   {optionPath},
-		KindMemory: {optionMedium, optionSize},
+		kindImage:  {optionImage, optionSize, optionMkfsOptions},
+		kindDevice: {optionDevice, optionMkfsOptions},
+		kindSource: {optionSource},
+		kindPath:   {optionPath},
+		kindMemory: {optionMedium, optionSize},
 	}
 }

@@ -37,30 +37,30 @@ func TestParseVolume(t *testing.T) {
 	}{
 		"image": {
 			options("image", "/images/a.img"),
-			Volume{Kind: KindImage, Source: "/images/a.img"},
+			Volume{Kind: kindImage, Source: "/images/a.img"},
 		},
 		"image with everything": {
 			options("image", "/a,b c", "size", "1.5Gi", "fsType", "xfs", "mkfsOptions", "-L  x -q", "mountOptions", "noatime, discard", "seLinuxContext", "u:r:t:s0:c1,c2"),
-			Volume{Kind: KindImage, Source: "/a,b c", Size: 1610612736, FSType: "xfs", MkfsOptions: []string{"-L", "x", "-q"}, MountOptions: []string{"noatime", "discard", `context="u:r:t:s0:c1,c2"`}},
+			Volume{Kind: kindImage, Source: "/a,b c", Size: 1610612736, FSType: "xfs", MkfsOptions: []string{"-L", "x", "-q"}, MountOptions: []string{"noatime", "discard", `context="u:r:t:s0:c1,c2"`}},
 		},
-		"device":           {options("device", "/dev/disk/by-id/x"), Volume{Kind: KindDevice, Source: "/dev/disk/by-id/x"}},
-		"device by UUID":   {options("device", "UUID=1-2"), Volume{Kind: KindDevice, Source: "UUID=1-2"}},
-		"device by label":  {options("device", "LABEL=my disk=1"), Volume{Kind: KindDevice, Source: "LABEL=my disk=1"}},
-		"device, odd path": {options("device", "/dev/a=b"), Volume{Kind: KindDevice, Source: "/dev/a=b"}},
-		"source":           {options("source", "server:/export", "fsType", "nfs"), Volume{Kind: KindSource, Source: "server:/export", FSType: "nfs"}},
+		"device":           {options("device", "/dev/disk/by-id/x"), Volume{Kind: kindDevice, Source: "/dev/disk/by-id/x"}},
+		"device by UUID":   {options("device", "UUID=1-2"), Volume{Kind: kindDevice, Source: "UUID=1-2"}},
+		"device by label":  {options("device", "LABEL=my disk=1"), Volume{Kind: kindDevice, Source: "LABEL=my disk=1"}},
+		"device, odd path": {options("device", "/dev/a=b"), Volume{Kind: kindDevice, Source: "/dev/a=b"}},
+		"source":           {options("source", "server:/export", "fsType", "nfs"), Volume{Kind: kindSource, Source: "server:/export", FSType: "nfs"}},
 		"cifs with a secret file": {
 			options("source", "//s/share", "fsType", "cifs", "mountOptions", "credentials=$(secretFile:cred),vers=3.0"),
-			Volume{Kind: KindSource, Source: "//s/share", FSType: "cifs", MountOptions: []string{"credentials=$(secretFile:cred)", "vers=3.0"}},
+			Volume{Kind: kindSource, Source: "//s/share", FSType: "cifs", MountOptions: []string{"credentials=$(secretFile:cred)", "vers=3.0"}},
 		},
-		"path":                {options("path", "/srv/data"), Volume{Kind: KindPath, Source: "/srv/data"}},
-		"memory":              {options("medium", "memory"), Volume{Kind: KindMemory, Source: "memory", Size: defaultMemory}},
-		"Memory, as emptyDir": {options("medium", "Memory", "size", "64Mi"), Volume{Kind: KindMemory, Source: "Memory", Size: 64 << 20}},
-		"read-only":           {options("image", "/a", "ro", "true"), Volume{Kind: KindImage, Source: "/a", ReadOnly: true}},
-		"read-only by option": {options("image", "/a", "mountOptions", "noatime,ro"), Volume{Kind: KindImage, Source: "/a", ReadOnly: true, MountOptions: []string{"noatime"}}},
-		"rw does not win":     {options("image", "/a", "ro", "true", "mountOptions", "rw"), Volume{Kind: KindImage, Source: "/a", ReadOnly: true}},
+		"path":                {options("path", "/srv/data"), Volume{Kind: kindPath, Source: "/srv/data"}},
+		"memory":              {options("medium", "memory"), Volume{Kind: kindMemory, Source: "memory", Size: defaultMemory}},
+		"Memory, as emptyDir": {options("medium", "Memory", "size", "64Mi"), Volume{Kind: kindMemory, Source: "Memory", Size: 64 << 20}},
+		"read-only":           {options("image", "/a", "ro", "true"), Volume{Kind: kindImage, Source: "/a", ReadOnly: true}},
+		"read-only by option": {options("image", "/a", "mountOptions", "noatime,ro"), Volume{Kind: kindImage, Source: "/a", ReadOnly: true, MountOptions: []string{"noatime"}}},
+		"rw does not win":     {options("image", "/a", "ro", "true", "mountOptions", "rw"), Volume{Kind: kindImage, Source: "/a", ReadOnly: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := ParseVolume(tt.in)
+			got, err := parseVolume(tt.in)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,7 +185,7 @@ func TestParseVolumeMessages(t *testing.T) {
 		options("medium", "memory", "image", "/a"),
 		options("image", "relative", "size", "x", "fsType", "ntfs", "nonsense", "1", "mountOptions", "-x"),
 	} {
-		_, err := ParseVolume(o)
+		_, err := parseVolume(o)
 		text, marshalErr := json.Marshal(userOf(o))
 		if marshalErr != nil {
 			t.Fatal(marshalErr)
@@ -223,14 +223,14 @@ func userOf(o flex.Options) map[string]string {
 // All faults are named at once, and always in the same order.
 func TestParseVolumeNamesAll(t *testing.T) {
 	o := options("image", "relative", "size", "x", "fsType", "ntfs", "b", "1", "a", "2", "mountOptions", "-x,-y")
-	_, first := ParseVolume(o)
+	_, first := parseVolume(o)
 	for _, part := range []string{`"a"`, `"b"`, "relative", "size", "ntfs", `"-x"`, `"-y"`} {
 		if !strings.Contains(first.Error(), part) {
 			t.Errorf("%q does not name %s", first, part)
 		}
 	}
 	for range 20 {
-		if _, err := ParseVolume(o); err.Error() != first.Error() {
+		if _, err := parseVolume(o); err.Error() != first.Error() {
 			t.Fatalf("%q, and then %q", first, err)
 		}
 	}
@@ -245,7 +245,7 @@ func FuzzParseVolume(f *testing.F) {
 	f.Add("", "", "", "", "\xff", false)
 	f.Fuzz(func(t *testing.T, k1, v1, k2, v2, fsType string, readOnly bool) {
 		o := flex.Options{FSType: fsType, ReadOnly: readOnly, User: map[string]string{k1: v1, k2: v2}}
-		v, err := ParseVolume(o)
+		v, err := parseVolume(o)
 		if err != nil {
 			if v != nil || flex.CodeOf(err) != flex.CodeInvalidArgument {
 				t.Errorf("volume %v with error %v (%s)", v, err, flex.CodeOf(err))

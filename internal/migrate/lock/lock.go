@@ -180,7 +180,7 @@ func (l *Lock) put(ctx context.Context, over *coordinationv1.Lease) error {
 	if o.Annotations == nil {
 		o.Annotations = map[string]string{}
 	}
-	o.Annotations[ProcessAnnotation] = l.o.Process
+	o.Annotations[processAnnotation] = l.o.Process
 	o.Spec.HolderIdentity = &l.o.Identity
 	o.Spec.RenewTime = &metav1.MicroTime{Time: begun}
 	o.Spec.LeaseDurationSeconds = new(int32((l.o.Duration + time.Second - 1) / time.Second))
@@ -269,7 +269,7 @@ func (l *Lock) Release(ctx context.Context) error {
 		return nil //nolint:nilerr // it is another holder's
 	}
 	o.Spec.HolderIdentity = new("")
-	delete(o.Annotations, ProcessAnnotation)
+	delete(o.Annotations, processAnnotation)
 	_, err := l.write(ctx, o)
 	return err
 }

@@ -6,8 +6,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
-// ProcessAnnotation is the annotation by which a Lease names its holder's process.
-const ProcessAnnotation = "flex2csi.io/lease-process"
+// processAnnotation is the annotation by which a Lease names its holder's process.
+const processAnnotation = "flex2csi.io/lease-process"
 
 // A View is what a Lease says.
 type View struct {
@@ -22,7 +22,7 @@ type View struct {
 
 // ViewOf returns what a Lease says.
 func ViewOf(o *coordinationv1.Lease) (v View) {
-	v.Process = o.Annotations[ProcessAnnotation]
+	v.Process = o.Annotations[processAnnotation]
 	if o.Spec.HolderIdentity != nil {
 		v.Holder = *o.Spec.HolderIdentity
 	}
