@@ -3,11 +3,13 @@ package csiclient_test
 import (
 	"context"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
@@ -157,19 +159,29 @@ func TestRestartUnderLoad(t *testing.T) {
 func TestShutdownInOrder(t *testing.T) {
 	p := newPlace(t)
 	config := p.config()
-	config.Inner = []grpc.UnaryServerInterceptor{fault.New(fault.Rule{Method: "NodeStageVolume", Delay: fault.Duration(500 * time.Millisecond)}).Unary}
+	delay := fault.New(fault.Rule{Method: "NodeStageVolume", Delay: fault.Duration(500 * time.Millisecond)})
+	begun := make(chan struct{})
+	config.Inner = []grpc.UnaryServerInterceptor{func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		if _, stage := req.(*csi.NodeStageVolumeRequest); stage {
+			close(begun)
+		}
+		return delay.Unary(ctx, req, info, handler)
+	}}
 	stop := p.start(config)
 	client := p.client()
 	staged := make(chan error)
 	go func() { staged <- client.NodeStage(t.Context(), csivol.StageRequest{Handle: "v1", StagingPath: "/s"}) }()
-	time.Sleep(100 * time.Millisecond)
+	<-begun
 	stopped := make(chan struct{})
 	go func() { stop(); close(stopped) }()
+	for { // until the driver does not listen any more
+		if _, err := os.Stat(p.socket()); err != nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
 	unpublished := make(chan error)
-	go func() {
-		time.Sleep(100 * time.Millisecond)
-		unpublished <- client.NodeUnpublish(t.Context(), "v1", "/target")
-	}()
+	go func() { unpublished <- client.NodeUnpublish(t.Context(), "v1", "/target") }()
 	if err := <-staged; err != nil {
 		t.Errorf("a call that was in progress: %v", err)
 	}
