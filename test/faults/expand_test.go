@@ -16,6 +16,9 @@ func (k *kubelet) expand(random *rand.Rand, p *pod, at *place) {
 		err := k.call(k.ctx, random, at.volume.driver, "expandfs", k.options(at.volume, false, at.pod), "csi:"+at.volume.handle, at.dir,
 			strconv.FormatInt(size, 10), strconv.FormatInt(size-1<<20, 10))
 		if err != nil {
+			if at.mayVanish() && !isMount(at.dir) {
+				return // use sees it, and the pod gets the volume again
+			}
 			k.pause(p.deleted, wait)
 			continue
 		}
