@@ -36,8 +36,10 @@ func (w *world) attachments() (of []storagev1.VolumeAttachment) {
 	return of
 }
 
-// settle is how long something may take that goes on by itself.
-const settle = 20 * time.Second
+// settle is how long something may take that goes on by itself. After an outage an
+// informer waits for up to a minute until it asks the API server again (client-go
+// v0.37.2, tools/cache/reflector.go, defaultBackoffMax with its jitter).
+const settle = 90 * time.Second
 
 // eventually waits until something holds, or calls otherwise.
 func (w *world) eventually(holds func() bool, otherwise func()) {
