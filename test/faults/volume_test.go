@@ -145,6 +145,10 @@ func (p place) check() error {
 	if err != nil {
 		return err
 	}
+	if p.mayVanish() && !isMount(p.dir) { // it has, and the file may be in the directory below
+		_ = os.Remove(own)
+		return errors.New("nothing is mounted there any more")
+	}
 	st, err := os.Stat(p.dir)
 	if err != nil {
 		return err
