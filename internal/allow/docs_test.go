@@ -3,7 +3,10 @@ package allow
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -27,7 +30,7 @@ func TestDocs(t *testing.T) {
 	if !ok1 || !ok2 {
 		t.Fatalf("%s has no place for the lists", path)
 	}
-	want := before + listsBegin + tables() + listsEnd + after
+	want := before + listsBegin + lists() + listsEnd + after
 	if want == string(text) {
 		return
 	}
@@ -39,14 +42,14 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-func tables() string {
+func lists() string {
 	var b strings.Builder
 	b.WriteString("\n### Options of mkfs\n")
 	for _, tt := range []struct {
 		title string
 		list  list
 	}{{"ext4, ext3", mkfsExt}, {"xfs", mkfsXFS}, {"btrfs", mkfsBtrfs}} {
-		table(&b, tt.title, tt.list)
+		bullets(&b, tt.title, tt.list)
 	}
 	b.WriteString("\n### Mount options\n")
 	for _, tt := range []struct {
@@ -70,19 +73,24 @@ func tables() string {
 		{"fuse.s3fs", mountS3FS},
 		{"fuse.sshfs", mountSSHFS},
 	} {
-		table(&b, tt.title, tt.list)
+		bullets(&b, tt.title, tt.list)
 	}
 	b.WriteString("\n### Sources\n\n| fsType | source |\n|---|---|\n")
+	forms := map[string][]string{}
 	for _, fsType := range append(SourceTypes(), "fuse.PROGRAM") {
-		fmt.Fprintf(&b, "| `%s` | %s |\n", fsType, formOf(strings.ToLower(fsType)).text)
+		form := formOf(strings.ToLower(fsType)).text
+		forms[form] = append(forms[form], fsType)
+	}
+	for _, form := range slices.SortedFunc(maps.Keys(forms), func(a, b string) int { return strings.Compare(forms[a][0], forms[b][0]) }) {
+		fmt.Fprintf(&b, "| %s | %s |\n", quoted(forms[form]), form)
 	}
 	b.WriteString("\n")
 	return b.String()
 }
 
-// table writes the lines of a list, those without a value together.
-func table(b *strings.Builder, title string, l list) {
-	fmt.Fprintf(b, "\n| %s | value |\n|---|---|\n", title)
+// bullets writes the lines of a list, those without a value together.
+func bullets(b *strings.Builder, title string, l list) {
+	fmt.Fprintf(b, "\n**%s**\n\n", title)
 	var bare []string
 	for names, grammar := range l.lines() {
 		if grammar == "-" {
@@ -90,11 +98,53 @@ func table(b *strings.Builder, title string, l list) {
 		}
 	}
 	if len(bare) > 0 {
-		fmt.Fprintf(b, "| %s | none |\n", quoted(bare))
+		fmt.Fprintf(b, "- %s\n", quoted(paired(bare)))
 	}
 	for names, grammar := range l.lines() {
 		if grammar != "-" {
-			fmt.Fprintf(b, "| %s | %s |\n", quoted(names), describeAll(grammar))
+			fmt.Fprintf(b, "- %s: %s\n", quoted(names), brief(describeAll(grammar)))
 		}
 	}
+}
+
+// paired writes acl and noacl as one.
+func paired(names []string) (all []string) {
+	for _, name := range names {
+		switch yes, no := strings.CutPrefix(name, "no"); {
+		case slices.Contains(names, "no"+name):
+			all = append(all, "[no]"+name)
+		case !no || !slices.Contains(names, yes):
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// levels returns `name:1`, `name:2` and so on.
+func levels(name string, last int) string {
+	var all []string
+	for i := range last {
+		all = append(all, fmt.Sprintf("%s:%d", name, i+1))
+	}
+	return quoted(all)
+}
+
+var limits = regexp.MustCompile(`(\d[kmg]?) to (\d)`)
+
+// brief leaves out what docs/volumes.md says once, before the lists.
+func brief(values string) string {
+	values = strings.NewReplacer(
+		"a name (letters, digits, `.`, `-`, `_`)", "NAME",
+		" (letters, digits, `.`, `-`, `_`)", "",
+		"a name of at most ", "NAME, at most ",
+		"a comma-separated list of the following: ", "list of ",
+		"a comma-separated list; `^` before one turns it off: ", "features ",
+		"a host name or address", "HOST",
+		"an octal mode", "MODE",
+		"none, or ", "none or ",
+		" (no value)", "",
+		levels("zlib", 9), "`zlib:1`–`zlib:9`",
+		levels("zstd", 15), "`zstd:1`–`zstd:15`",
+	).Replace(values)
+	return limits.ReplaceAllString(values, "$1–$2")
 }
