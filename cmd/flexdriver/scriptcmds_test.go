@@ -20,7 +20,7 @@ import (
 )
 
 // scriptCommands are what scripts have besides testscript's own commands;
-// testdata/script/README.md describes them.
+// testdata/script/README.md lists them.
 func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
 		"answer":           scriptAnswer,
