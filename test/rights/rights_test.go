@@ -25,12 +25,12 @@ func TestOf(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rbac.md")
-	text := "# A\n\n## One\n\n| right | request |\n|---|---|\n| `list pods` | x |\n| `get nodes` | `y` |\n\n### Two\n\n| `get secrets` | |\n"
+	text := "# A\n\n## One\n\n| right | request |\n|---|---|\n| `list pods` | x |\n| `get, watch nodes -n a` | `y` |\n\n### Two\n\n| `get secrets` | |\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	got, err := Table(file, "## One")
-	if err != nil || !slices.Equal(got, []string{"get nodes", "list pods"}) {
+	if err != nil || !slices.Equal(got, []string{"get nodes -n a", "list pods", "watch nodes -n a"}) {
 		t.Errorf("%q, %v", got, err)
 	}
 	for _, heading := range []string{"## Three", "# A"} {

@@ -13,8 +13,9 @@ import (
 // Document is docs/rbac.md, below the repository's root.
 const Document = "docs/rbac.md"
 
-// Table reads the rights in the table below a heading of docs/rbac.md. Each is what
-// kubectl auth can-i takes: "get leases.coordination.k8s.io/name -n namespace".
+// Table reads the rights in the table below a heading of docs/rbac.md. A row has one or
+// several verbs: "get, update leases.coordination.k8s.io/name -n namespace". Each right
+// that it returns has one, as kubectl auth can-i takes it.
 func Table(document, heading string) ([]string, error) {
 	text, err := os.ReadFile(document)
 	if err != nil {
@@ -29,7 +30,12 @@ func Table(document, heading string) ([]string, error) {
 	}
 	var all []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(section, -1) {
-		all = append(all, row[1])
+		verbs := strings.Split(row[1], ", ")
+		last, object, _ := strings.Cut(verbs[len(verbs)-1], " ")
+		verbs[len(verbs)-1] = last
+		for _, verb := range verbs {
+			all = append(all, verb+" "+object)
+		}
 	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%s has no rights below %q", document, heading)
