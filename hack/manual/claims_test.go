@@ -37,7 +37,8 @@ func TestClaimsRefused(t *testing.T) {
 	for _, shown := range []string{
 		"`hack/manual` `TestClaims`",
 		"`e2e migrate-killed`, `cmd/flex2csi` `TestScript/check_valid`, `test/cluster` `TestCluster/many`",
-		"`e2e migrate-disturbed-kubelet`, once",
+		"`e2e migrate-disturbed-kubelet`, `migrate-killed`, once",
+		"`hack/manual` `TestClaims`, `TestClaimsRefused`, `cmd/flex2csi` `TestScript/check_valid`",
 		"measured, commit a1e97e6",
 		"measured by `make bench`, [figures](performance.md)",
 	} {
@@ -56,9 +57,11 @@ func TestClaimsRefused(t *testing.T) {
 		"folder no/such has no tests":           row(claim, "`no/such` `TestClaims`", date),
 		"hack/manual has no TestNone":           row(claim, "`hack/manual` `TestNone`", date),
 		"hack/manual has no TestClaimFaults":    row(claim, "`hack/manual` `TestClaims`, `hack/manual` `TestClaimFaults`", date),
+		"hack/manual has no TestScript":         row(claim, "`cmd/flex2csi` `TestScript/check_valid`, `hack/manual` `TestClaims`, `TestScript`", date),
 		"TestCluster has no part none":          row(claim, "`test/cluster` `TestCluster/none`", date),
 		"no scenario migrate-never":             row(claim, "`e2e migrate-never`", date),
-		"no scenario migrate-disturbed-nothing": row(claim, "`e2e migrate-disturbed-nothing`", date),
+		"no scenario migrate-disturbed-nothing": row(claim, "`e2e migrate-killed`, `migrate-disturbed-nothing`", date),
+		"`migrate-killed` is no test":           row(claim, "`hack/manual` `TestClaims`, `migrate-killed`", date),
 		"no target bench-nothing":               row(claim, "measured by `make bench-nothing`, [figures](performance.md)", date),
 		"`TestClaims` is no test":               row(claim, "`TestClaims`", date),
 		"neither a test":                        row(claim, "everybody knows", date),
@@ -109,7 +112,10 @@ func claimFaults(t *testing.T, text string) (faults []string, rows int) {
 	return faults, rows
 }
 
-const notShown = "not shown"
+const (
+	notShown       = "not shown"
+	scenarioFolder = "e2e"
+)
 
 // dateFaults wants a date of what is shown, and none of what is not.
 func dateFaults(shown, date string) []string {
@@ -126,12 +132,13 @@ func dateFaults(shown, date string) []string {
 }
 
 var (
-	codeSpan  = regexp.MustCompile("`([^`]+)`")
-	namedTest = regexp.MustCompile("`([\\w./-]+)` `((?:Test|Benchmark|Fuzz)\\w+)(?:/([\\w-]+))?`")
-	measured  = regexp.MustCompile(`\bmeasured\b.*(?:\bcommit [0-9a-f]{7,40}\b|\]\([^)]+\))`)
+	codeSpan = regexp.MustCompile("`([^`]+)`")
+	testName = regexp.MustCompile(`^((?:Test|Benchmark|Fuzz)\w+)(?:/([\w-]+))?$`)
+	measured = regexp.MustCompile(`\bmeasured\b.*(?:\bcommit [0-9a-f]{7,40}\b|\]\([^)]+\))`)
 )
 
-// shownFaults returns what is wrong with what shows a claim.
+// shownFaults returns what is wrong with what shows a claim. A folder is that of all tests
+// up to the next one, and e2e is before the first of its scenarios.
 func shownFaults(t *testing.T, shown string, scenarios []string) (faults []string) {
 	t.Helper()
 	if reason, ok := strings.CutPrefix(shown, notShown); ok {
@@ -140,26 +147,31 @@ func shownFaults(t *testing.T, shown string, scenarios []string) (faults []strin
 		}
 		return nil
 	}
-	kinds, measurement := 0, measured.MatchString(shown)
-	for _, m := range namedTest.FindAllStringSubmatch(shown, -1) {
-		kinds++
-		if fault := testFault(t, m[1], m[2], m[3]); fault != "" {
-			faults = append(faults, fault)
-		}
-	}
-	for _, m := range codeSpan.FindAllStringSubmatch(namedTest.ReplaceAllString(shown, ""), -1) {
-		switch kind, name, _ := strings.Cut(m[1], " "); {
-		case kind == "e2e":
+	kinds, measurement, folder := 0, measured.MatchString(shown), ""
+	for _, m := range codeSpan.FindAllStringSubmatch(shown, -1) {
+		name, isMake := strings.CutPrefix(m[1], "make ")
+		name, isScenario := strings.CutPrefix(name, scenarioFolder+" ")
+		test := testName.FindStringSubmatch(name)
+		switch {
+		case isMake && measurement:
+			if !strings.Contains(read(t, "Makefile"), "\n"+name+":") {
+				faults = append(faults, "the Makefile has no target "+name)
+			}
+		case isMake:
+			faults = append(faults, m[0]+" alone is no measurement: it has no commit and no document")
+		case test != nil && folder != "" && folder != scenarioFolder:
+			kinds++
+			if fault := testFault(t, folder, test[1], test[2]); fault != "" {
+				faults = append(faults, fault)
+			}
+		case test == nil && strings.Contains(name, "/"):
+			folder = name
+		case test == nil && (isScenario || folder == scenarioFolder):
+			folder = scenarioFolder
 			kinds++
 			if !slices.Contains(scenarios, name) {
 				faults = append(faults, "test/e2e has no scenario "+name)
 			}
-		case kind == "make" && measurement:
-			if !strings.Contains(read(t, "Makefile"), "\n"+name+":") {
-				faults = append(faults, "the Makefile has no target "+name)
-			}
-		case kind == "make":
-			faults = append(faults, m[0]+" alone is no measurement: it has no commit and no document")
 		default:
 			faults = append(faults, m[0]+" is no test of a folder, no scenario and no target")
 		}
