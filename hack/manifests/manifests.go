@@ -1,6 +1,6 @@
 // Package manifests makes those files of install/ that say again what is said
-// elsewhere: the overlays, from the table of distributions; what the chart has of
-// that table, of rights and of policies; and its README, from its values.
+// elsewhere: the overlays, from the table of distributions; and what the chart has of
+// that table, of rights and of policies.
 //
 // The test of this package tells what is not up to date, and with -update (make
 // docs) makes it.
@@ -53,9 +53,7 @@ func Files(root string) (map[string]string, error) {
 		return nil, err
 	}
 	files[filepath.Join(Chart, "values.schema.json")] = schema
-	readme, err := readme(root)
-	files[filepath.Join(Chart, "README.md")] = readme
-	return files, err
+	return files, nil
 }
 
 // distributions is what the chart has of the table.
