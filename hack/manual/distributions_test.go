@@ -9,8 +9,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/distribution"
 )
 
-// TestDistributions: the tables of docs/install.md are that of the code. With
-// -update (make docs) they are made.
+// TestDistributions: the table of docs/install.md is that of the code. With
+// -update (make docs) it is made.
 func TestDistributions(t *testing.T) {
 	const (
 		path  = "docs/install.md"
@@ -20,28 +20,28 @@ func TestDistributions(t *testing.T) {
 	before, rest, ok := strings.Cut(read(t, path), begin)
 	_, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
-		t.Fatalf("%s has no place for the tables", path)
+		t.Fatalf("%s has no place for the table", path)
 	}
 	manual.Check(t, root, map[string]string{path: before + begin + distributions() + end + after}, *update)
 }
 
+// distributions makes the table. Most have the plugin directory of kubeadm, the first one.
 func distributions() string {
-	var dirs, traps strings.Builder
-	dirs.WriteString("\n| name | for | plugin directory | known from |\n|---|---|---|---|\n")
-	traps.WriteString("\n| name | know that |\n|---|---|\n")
-	for _, d := range distribution.All() {
-		fmt.Fprintf(&dirs, "| `%s` | %s | `%s`", d.Name, d.Title, d.PluginDir)
-		if d.KubeletDir != distribution.DefaultKubeletDir {
-			fmt.Fprintf(&dirs, "; kubelet's directory `%s`", d.KubeletDir)
+	var b strings.Builder
+	b.WriteString("\n| name | for | plugin directory | know that |\n|---|---|---|---|\n")
+	for i, d := range distribution.All() {
+		dir := "as `kubeadm`"
+		if i == 0 || d.PluginDir != distribution.DefaultPluginDir {
+			dir = "`" + d.PluginDir + "`"
 		}
-		fmt.Fprintf(&dirs, " | %s |\n", d.Source)
+		if d.KubeletDir != distribution.DefaultKubeletDir {
+			dir += "; kubelet's directory `" + d.KubeletDir + "`"
+		}
 		trap := d.Trap
 		if d.SELinux && !strings.Contains(trap, "SELinux") {
-			trap = strings.TrimSpace(trap + " Nodes usually have SELinux enforcing; the manifests give the container that installs the type spc_t.")
+			trap = strings.TrimSpace(trap + " Usually SELinux enforcing.")
 		}
-		if trap != "" {
-			fmt.Fprintf(&traps, "| `%s` | %s |\n", d.Name, trap)
-		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", d.Name, d.Title, dir, trap)
 	}
-	return dirs.String() + traps.String() + "\n"
+	return b.String() + "\n"
 }
