@@ -38,8 +38,8 @@ func TestExamples(t *testing.T) {
 			}
 		})
 	}
-	if examples < 4 {
-		t.Errorf("only %d examples", examples)
+	if examples < 1 {
+		t.Error("no example")
 	}
 }
 
@@ -92,7 +92,7 @@ func TestConfigurationsInDocs(t *testing.T) {
 			}
 		}
 	}
-	if found < 5 {
+	if found < 2 {
 		t.Errorf("found only %d", found)
 	}
 }
