@@ -19,7 +19,7 @@ import (
 const Namespace = "flex2csi"
 
 // rights are what apply does, so that it does not stop half-way for want of
-// one. docs/migrate.md has a ClusterRole with them.
+// one. install/migrate/migrate-role.yaml has a ClusterRole with them.
 func rights(volumes []*Volume) []authorizationv1.ResourceAttributes {
 	var all []authorizationv1.ResourceAttributes
 	add := func(group, resource, namespace string, verbs ...string) {

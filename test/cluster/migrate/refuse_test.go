@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -137,7 +138,7 @@ func testQuota(w *world) {
 func testEachRight(w *world) {
 	w.ServiceAccount("default", "each-right")
 	token := w.ServiceAccountToken(w.Pod("default", "each-right", "node-2", "each-right"))
-	rules := w.documented("# What flex2csi migrate asks for.")
+	rules := w.rulesOf("migrate-role.yaml")
 	roles := w.Admin().RbacV1().ClusterRoles()
 	role, err := roles.Create(w.t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "each-right"}, Rules: rules}, metav1.CreateOptions{})
 	w.check(err)
@@ -193,11 +194,13 @@ func testEachRight(w *world) {
 	s.gone()
 }
 
-// documented are the rules of the roles in docs/migrate.md that begin with a
-// comment, wherever they hold.
-func (w *world) documented(begins string) (all []rbacv1.PolicyRule) {
+// rulesOf are the rules of the roles in a file of install/migrate, wherever they
+// hold.
+func (w *world) rulesOf(file string) (all []rbacv1.PolicyRule) {
 	w.t.Helper()
-	for document := range strings.SplitSeq(w.roles(begins), "\n---\n") {
+	text, err := os.ReadFile(roleFile(file))
+	w.check(err)
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		var role rbacv1.ClusterRole
 		w.check(yaml.Unmarshal([]byte(document), &role))
 		all = append(all, role.Rules...)

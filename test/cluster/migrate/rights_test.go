@@ -2,7 +2,6 @@ package migrate_test
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -15,10 +14,10 @@ import (
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
-// testRights: the role of docs/migrate.md is enough to plan, and the plan says
+// testRights: the role of plan-role.yaml is enough to plan, and the plan says
 // what it lacks to migrate.
 func testRights(w *world) {
-	w.applyRoles("# What flex2csi migrate plan asks for.")
+	w.Apply(roleFile("plan-role.yaml"))
 	w.ServiceAccount("default", "planner")
 	bind := func(role string) {
 		_, err := w.Admin().RbacV1().ClusterRoleBindings().Create(w.t.Context(), &rbacv1.ClusterRoleBinding{
@@ -52,10 +51,10 @@ func testRights(w *world) {
 	}
 }
 
-// testMigratorRights: with the roles of docs/migrate.md a volume is migrated and
+// testMigratorRights: with the roles of migrate-role.yaml a volume is migrated and
 // taken back, and the plan misses none, also where a pod has to be restarted.
 func testMigratorRights(w *world) {
-	w.applyRoles("# What flex2csi migrate asks for.")
+	w.Apply(roleFile("migrate-role.yaml"))
 	w.ServiceAccount("default", "migrator")
 	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: "migrator"}}
 	rbac, meta, ctx := w.Admin().RbacV1(), metav1.ObjectMeta{Name: "flex2csi-migrate"}, w.t.Context()
@@ -105,23 +104,5 @@ func testMigratorRights(w *world) {
 	done(r.Rollback(ctx, records))
 }
 
-// roles is the block of docs/migrate.md with the roles that begin with a comment.
-func (w *world) roles(begins string) string {
-	w.t.Helper()
-	text, err := os.ReadFile("../../../docs/migrate.md")
-	w.check(err)
-	_, roles, ok := strings.Cut(string(text), "```yaml\n"+begins+"\n")
-	if !ok {
-		w.t.Fatalf("docs/migrate.md has no role %q", begins)
-	}
-	roles, _, _ = strings.Cut(roles, "```")
-	return roles
-}
-
-// applyRoles applies them as users do.
-func (w *world) applyRoles(begins string) {
-	w.t.Helper()
-	file := filepath.Join(w.t.TempDir(), "roles.yaml")
-	w.check(os.WriteFile(file, []byte(w.roles(begins)), 0o600))
-	w.Apply(file)
-}
+// roleFile is the path of a file of install/migrate with roles for people.
+func roleFile(file string) string { return filepath.Join("../../../install/migrate", file) }
