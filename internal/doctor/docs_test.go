@@ -14,18 +14,15 @@ import (
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
-// TestDocumented: docs/doctor.md has a row for every kind of finding with its
-// severity, and for every field of the document, and none more.
+// TestDocumented: docs/doctor.md has every kind of finding, below its severity, and
+// every field of the document, and none more.
 func TestDocumented(t *testing.T) {
 	data, err := os.ReadFile("../../docs/doctor.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	document, kinds, _ := strings.Cut(string(data), "\n## What is found")
-	documented := map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| ([a-z]+) \\|").FindAllStringSubmatch(kinds, -1) {
-		documented[row[1]] = row[2]
-	}
+	documented := documentedKinds(t, kinds)
 	all := map[string]string{}
 	for _, k := range doctor.Kinds() {
 		if all[string(k.ID)] != "" {
@@ -38,12 +35,52 @@ func TestDocumented(t *testing.T) {
 	}
 	_, document, _ = strings.Cut(document, "\n## The document")
 	var rows []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-zA-Z.\\[\\]]+)` \\|").FindAllStringSubmatch(document, -1) {
-		rows = append(rows, row[1])
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+) \\|").FindAllStringSubmatch(document, -1) {
+		rows = append(rows, quoted(row[1])...)
 	}
 	if diff := cmp.Diff(testenv.JSONFields(reflect.TypeFor[doctor.Report]()), rows); diff != "" {
 		t.Errorf("fields (-), documented (+):\n%s", diff)
 	}
+}
+
+// documentedKinds are the ids in a text with their severities: in a sentence those
+// that are in order, and the others in lists of errors, warnings and notes.
+func documentedKinds(t *testing.T, text string) map[string]string {
+	t.Helper()
+	documented := map[string]string{}
+	add := func(severity doctor.Severity, ids []string) {
+		for _, id := range ids {
+			if documented[id] != "" {
+				t.Errorf("%s is documented twice", id)
+			}
+			documented[id] = string(severity)
+		}
+	}
+	var severity doctor.Severity
+	for line := range strings.SplitSeq(text, "\n") {
+		switch line {
+		case "Errors:":
+			severity = doctor.Error
+		case "Warnings:":
+			severity = doctor.Warning
+		case "Notes:":
+			severity = doctor.Info
+		}
+		if ids, ok := strings.CutPrefix(line, "In order: "); ok {
+			add(doctor.OK, quoted(ids))
+		} else if entry := regexp.MustCompile("^- (`[^`]+`(?:, `[^`]+`)*): ").FindStringSubmatch(line); entry != nil {
+			add(severity, quoted(entry[1]))
+		}
+	}
+	return documented
+}
+
+// quoted are the words of a text that are marked as code.
+func quoted(text string) (all []string) {
+	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(text, -1) {
+		all = append(all, m[1])
+	}
+	return all
 }
 
 // TestKinds: each problem has an advice.
