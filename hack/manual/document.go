@@ -23,10 +23,8 @@ func Documents() []Document {
 	return []Document{
 		{"bridge-configuration.md", "flex2csi-config", 5, "configuration of the bridge"},
 		{"configuration.md", "flexdriver-config", 5, "configuration of a FlexVolume driver, .flexdriver.json"},
-		{"debugging.md", "flex2csi-debugging", 7, "look into a node by hand"},
-		{"kubelet-messages.md", "flex2csi-kubelet-messages", 7, "messages of Kubernetes, why they come and what to do"},
 		{"mapping.md", "flex2csi-mapping", 7, "map FlexVolumes to CSI volumes"},
-		{"troubleshooting.md", "flex2csi-troubleshooting", 7, "messages, why they come and what to do"},
+		{"troubleshooting.md", "flex2csi-troubleshooting", 7, "symptoms and messages, their causes and what to do"},
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 func manualScenarios() []scenario {
 	return []scenario{
 		{"manual-quickstart", "what the README has people type, from nothing to a volume and back", (*T).typeQuickstart},
-		{"manual-debugging", "everything that docs/debugging.md has people type, as it stands", (*T).typeDebugging},
+		{"manual-debugging", "everything that docs/troubleshooting.md has people type, as it stands", (*T).typeDebugging},
 	}
 }
 
@@ -46,7 +46,7 @@ func (t *T) typeQuickstart() {
 	}
 }
 
-// typeDebugging follows docs/debugging.md for a pod with a volume. Where the guide
+// typeDebugging follows docs/troubleshooting.md for a pod with a volume. Where the guide
 // comes to pods that cannot end, the kubelet does nothing any more and the pod's
 // processes are gone.
 func (t *T) typeDebugging() {
@@ -107,11 +107,11 @@ func (t *T) deploy(manifests string, d driver) {
 // a pod that runs, and those for one that has ended.
 func (t *T) debuggingGuide(v *volume, pod *corev1.Pod) (setUp, running, ended string) {
 	t.Helper()
-	const path = "../../docs/debugging.md"
+	const path = "../../docs/troubleshooting.md"
 	text, err := os.ReadFile(path)
 	t.must(err)
-	what, rest, ok := strings.Cut(string(text), "\n## Is all in order?")
-	before, after, ok2 := strings.Cut(rest, "\n## A pod hangs in Terminating")
+	what, rest, ok := strings.Cut(string(text), "\n### The driver\n")
+	before, after, ok2 := strings.Cut(rest, "\n### A pod hangs in Terminating\n")
 	if !ok || !ok2 {
 		t.Fatalf("%s has other headings", path)
 	}
