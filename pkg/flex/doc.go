@@ -28,15 +28,20 @@
 //
 //   - Whatever happens in a function, the caller reads one valid object and
 //     nothing else: an error, a panic, a deadline, a signal, a function that
-//     never returns, a library that logs, a child that writes or lives on.
+//     never returns, a library that logs, a child that writes or lives on. Three things
+//     leave no answer, and the kubelet logs all arguments then, secrets included:
+//     os.Exit, log.Fatal, and a panic in a goroutine that the function has started.
 //   - The exit status is 0 whatever the answer. With any other the kubelet logs
 //     all arguments, secrets included.
 //   - "Not supported" is the answer only for what a driver never does, because the
 //     kubelet remembers it.
 //   - Secrets cannot be printed ([Secret]), and are taken out of messages by
-//     value and by key.
+//     value and by key. [Main] hides them in /proc/PID/cmdline, a millisecond or two
+//     after the process has begun.
 //   - Arguments are checked: their number, paths, names, sizes, and JSON values
 //     that are no strings. No function sees a relative path or a newline in one.
+//     Options.User is not checked: in an inline volume the pod's author wrote it. Allow
+//     names only, or open paths below a root, as pkg/mounter does.
 //   - Two things that Kubernetes changed over time: both keys of the fsGroup
 //     and both orders of isattached's arguments.
 //
@@ -47,8 +52,8 @@
 // must leave no mount behind; a tear-down must need only the path; and a
 // function must end when its context ends.
 //
-// Do not start goroutines that can panic: Go offers no way to survive that, and
-// the answer is lost. Do not exit: return.
+// With Attach false, Mount and Unmount are all that a driver needs.
+// docs/write-a-driver.md has the rest: build, install, test.
 //
 // # When not to use it
 //

@@ -15,17 +15,17 @@ import (
 // Every function gets a context that ends at the callout's deadline and at
 // SIGTERM; it then has to end what it started, children too, and return within
 // a second (300 ms after a signal). Every function can be called again after a
-// call that completed, or that was killed on its way, and must succeed then. One driver's functions run in many processes at the same time, for
-// the same volume too. An error is a Failure with its text, redacted.
+// call that completed, or that was killed on its way, and must succeed then. One
+// driver's functions run in many processes at the same time, for the same volume too. An error is a Failure with its text, redacted.
 //
 // init needs no function: [Run] answers it with Capabilities. It must be
 // instantaneous and cannot fail, since the kubelet runs it under the lock of
 // all volume plugins (pkg/volume/plugins.go:639-654) and does not register a
 // driver if its init fails.
 //
-// File names without a directory are in pkg/volume/flexvolume of Kubernetes
-// v1.37.1; OG is pkg/volume/util/operationexecutor/operation_generator.go and
-// KCM is kube-controller-manager.
+// Below, KCM is kube-controller-manager. File names without a directory are in
+// pkg/volume/flexvolume of Kubernetes v1.37.1; OG is
+// pkg/volume/util/operationexecutor/operation_generator.go.
 type Driver struct {
 	// Capabilities answer init. Begin with [DefaultCapabilities]: the zero
 	// value denies everything, expansion too.
@@ -136,7 +136,9 @@ type Driver struct {
 	// after Mount or while the pod runs (expander.go:46-71, OG:2122,
 	// pkg/volume/util/operationexecutor/node_expander.go:161). Must: succeed
 	// only when the size is there. Nil: the kubelet runs resize2fs or
-	// xfs_growfs on Device (expander-defaults.go:43-59).
+	// xfs_growfs on Device (expander-defaults.go:43-59). Without a Device it takes the
+	// volume for unformatted, and reports success with nothing grown: with Attach false
+	// have a function, if only one that returns an error.
 	ExpandFS func(context.Context, *Call) error
 
 	// Timeout gives the deadline of a callout. Where it is nil or returns
@@ -144,11 +146,10 @@ type Driver struct {
 	Timeout func(Command) time.Duration
 }
 
-// DefaultTimeout returns the deadline of a callout for which the driver sets
-// none: below the kubelet's 10 minutes for waitforattach
-// (pkg/kubelet/volumemanager/volume_manager.go:90), and below its back-off and
-// a pod's patience of about two minutes for the others, for which the kubelet
-// itself would wait for ever.
+// DefaultTimeout returns the deadline of a callout for which the driver sets none: 10 s
+// for init and getvolumename; 9 minutes for waitforattach, for which the kubelet waits 10
+// (pkg/kubelet/volumemanager/volume_manager.go:90); 110 s for the others, for which the
+// kubelet itself would wait for ever, and which it repeats every two minutes at most.
 func DefaultTimeout(c Command) time.Duration {
 	switch c {
 	case CommandInit, CommandGetVolumeName:

@@ -4,17 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
-
-	"golang.org/x/sys/unix"
+	"io/fs"
 
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
 // shares is a whole FlexVolume driver for NFS. What is missing to a binary:
 //
 //	func main() { os.Exit(flex.Main(shares())) }
 func shares() *flex.Driver {
+	m := &mounter.Mounter{}
 	capabilities := flex.DefaultCapabilities()
 	capabilities.FSGroup = false // the server says who owns what
 	capabilities.SELinuxRelabel = false
@@ -25,22 +25,29 @@ func shares() *flex.Driver {
 			if share == "" {
 				return flex.Errorf(flex.CodeInvalidArgument, `the option "share" is missing: set it to server:/path`)
 			}
-			access := "rw"
-			if call.Options.ReadOnly {
-				access = "ro"
+			target, err := mounter.OpenTarget("", call.Dir)
+			if err != nil {
+				return err
 			}
-			mount := exec.CommandContext(ctx, "mount", "-t", "nfs", "-o", access, "--", share, call.Dir)
-			if output, err := mount.CombinedOutput(); err != nil {
-				return flex.Errorf(flex.CodeUnavailable, "cannot mount %s: %w: %s", share, err, output)
+			defer target.Close()
+			if mounted, err := target.Mounted(); mounted || err != nil {
+				return err // the kubelet calls again after a call that succeeded, too
 			}
-			return nil
+			return m.MountRemote(ctx, mounter.Remote{Source: share, FSType: "nfs", ReadOnly: call.Options.ReadOnly}, target)
 		},
-		Unmount: func(_ context.Context, call *flex.Call) error {
-			err := unix.Unmount(call.Dir, unix.UMOUNT_NOFOLLOW)
-			if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-				return nil // not mounted, as after a reboot: that is success
+		Unmount: func(ctx context.Context, call *flex.Call) error {
+			target, err := mounter.OpenTarget("", call.Dir)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // not mounted: that is success
 			}
-			return err
+			if err != nil {
+				return err
+			}
+			defer target.Close()
+			return m.Unmount(ctx, target)
+		},
+		ExpandFS: func(context.Context, *flex.Call) error {
+			return flex.Errorf(flex.CodeFailedPrecondition, "the server decides on the size")
 		},
 	}
 }

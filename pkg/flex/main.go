@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/argv"
 	"github.com/flex2csi/flex2csi/internal/fdguard"
 )
 
@@ -18,7 +19,8 @@ import (
 //
 // First of all it takes file descriptors 1 and 2 away, because the kubelet
 // reads both as one stream (pkg/volume/flexvolume/driver-call.go:136): what
-// a library or a child prints is lost. Then see [Serve]
+// a library or a child prints is lost. Then it overwrites the arguments where other users
+// can read them, in /proc/PID/cmdline: secrets are among them. Then see [Serve]
 // and [Run]. flexdriver does not use it: it calls [Serve], to read its
 // configuration before [Run].
 //
@@ -26,7 +28,7 @@ import (
 // the whole argument list, base64 secrets included (driver-call.go:149).
 func Main(d *Driver) int {
 	reply, claimErr := fdguard.Claim() // the reply is good even with an error
-	args := os.Args[1:]
+	args := argv.Hide(os.Args[1:])
 	isInit := len(args) > 0 && args[0] == string(CommandInit)
 	serve := Serve
 	if isInit {

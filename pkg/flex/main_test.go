@@ -3,6 +3,7 @@ package flex_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log"
@@ -43,6 +44,7 @@ func TestMain(m *testing.M) {
 func testDriver(behaviour string) *flex.Driver {
 	mounts := map[string]func(context.Context, *flex.Call) error{
 		"works":     func(context.Context, *flex.Call) error { return nil },
+		"exposes":   exposes,
 		"fails":     func(context.Context, *flex.Call) error { return errors.New("password hunter2 refused") },
 		"panics":    func(context.Context, *flex.Call) error { panic("hunter2") },
 		"chatters":  chatter,
@@ -97,6 +99,24 @@ func chatter(ctx context.Context, _ *flex.Call) error {
 	noisy := exec.CommandContext(ctx, "sh", "-c", "echo child; echo child >&2; sleep 5 & echo more")
 	noisy.Stdout, noisy.Stderr = os.Stdout, os.Stderr
 	return noisy.Run()
+}
+
+// exposes fails if others can read the Secret where the kernel shows the arguments.
+func exposes(_ context.Context, call *flex.Call) error {
+	shown, err := os.ReadFile("/proc/self/cmdline")
+	if err != nil {
+		return err
+	}
+	for key, secret := range call.Options.Secrets {
+		encoded := base64.StdEncoding.EncodeToString([]byte(secret.Reveal()))
+		if bytes.Contains(shown, []byte(encoded)) {
+			return fmt.Errorf("the secret of key %s can be read", key)
+		}
+	}
+	if len(call.Options.Secrets) == 0 {
+		return errors.New("there is no secret")
+	}
+	return nil
 }
 
 // wait ends with its context, but only some time after being told.
@@ -154,6 +174,7 @@ func TestMainAnswersEveryCallout(t *testing.T) {
 func TestMainAnswersWhateverMountDoes(t *testing.T) {
 	tests := []struct{ behaviour, status, message string }{
 		{"works", "Success", ""},
+		{"exposes", "Success", ""},
 		{"fails", "Failure", "password [redacted] refused"},
 		{"panics", "Failure", "mount panicked at flex/main_test.go:LINE: [redacted]: this is a bug in the driver"},
 		{"chatters", "Success", ""},

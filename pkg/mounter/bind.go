@@ -12,10 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bind mounts the directory source at t, read-only if asked. The directory must
-// lie below one of the roots after all symbolic links are followed; [Anywhere]
-// allows all.
-// Options are those of the mount itself (nosuid, noexec, …).
+// Bind mounts the directory dir at t. The directory must lie below one of the roots
+// after all symbolic links are followed; [Anywhere] allows all.
+// Options are those of the mount itself (ro, nosuid, noexec, …). prepare gets the root of
+// the mount before it can be seen at t, read-only if it will be; what it changes, such as a
+// group ([Mounter.SetGroup]), changes dir for all who have it.
+// If something is mounted at t the error is [ErrOccupied]: a mount that may be called
+// again asks [Target.Mounted] first.
 func (m *Mounter) Bind(ctx context.Context, dir string, roots []string, t *Target, options []string, prepare func(root *os.File) error) error {
 	fail := func(err error) error { return &Error{Op: "bind", Source: dir, Target: t.path, Err: err} }
 	opened, err := openDirectory(dir, roots)

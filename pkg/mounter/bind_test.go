@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
@@ -259,4 +260,31 @@ func TestMakeReadOnly(t *testing.T) {
 			mustWrite(t, filepath.Join(source, "file"), "")
 		})
 	}
+}
+
+// TestExampleDriver calls the driver of the example as the kubelet does.
+func TestExampleDriver(t *testing.T) {
+	testenv.Need(t, "mount")
+	store := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(store, "a"), 0o755), os.Symlink("/etc", filepath.Join(store, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	target := newTarget(t)
+	run := func(want flex.Status, args ...string) {
+		t.Helper()
+		if got := flex.Run(t.Context(), directories(store), args); got.Status != want {
+			t.Errorf("%v: got %s: %s, want %s", args, got.Status, got.Message, want)
+		}
+	}
+	for range 2 {
+		run(flex.StatusSuccess, "mount", target.Path(), `{"kubernetes.io/readwrite":"ro","directory":"a"}`)
+		requireWritable(t, target.Path(), false)
+	}
+	for range 2 {
+		run(flex.StatusSuccess, "unmount", target.Path())
+		if mounted, err := target.Mounted(); mounted || err != nil {
+			t.Errorf("mounted %t, %v", mounted, err)
+		}
+	}
+	run(flex.StatusFailure, "mount", target.Path(), `{"kubernetes.io/readwrite":"rw","directory":"link"}`)
 }

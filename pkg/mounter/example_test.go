@@ -1,0 +1,63 @@
+package mounter_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/pkg/mounter"
+)
+
+// directories is a whole FlexVolume driver: a volume is a directory below store. What is
+// missing to a binary:
+//
+//	func main() { os.Exit(flex.Main(directories("/srv/volumes"))) }
+func directories(store string) *flex.Driver {
+	m := &mounter.Mounter{}
+	return &flex.Driver{
+		// The directory's owner decides on its group and label, not the pod.
+		Capabilities: flex.Capabilities{SupportsMetrics: true, RequiresFSResize: true},
+		Mount: func(ctx context.Context, call *flex.Call) error {
+			name := call.Options.User["directory"]
+			if name == "" || !filepath.IsLocal(name) {
+				return flex.Errorf(flex.CodeInvalidArgument, `the option "directory" must name a directory below %s`, store)
+			}
+			target, err := mounter.OpenTarget("", call.Dir)
+			if err != nil {
+				return err
+			}
+			defer target.Close()
+			if mounted, err := target.Mounted(); mounted || err != nil {
+				return err // the kubelet calls again after a call that succeeded, too
+			}
+			options := []string{"nosuid", "nodev"}
+			if call.Options.ReadOnly {
+				options = append(options, "ro")
+			}
+			// The root keeps symbolic links of the store from leading elsewhere.
+			return m.Bind(ctx, filepath.Join(store, name), []string{store}, target, options, nil)
+		},
+		Unmount: func(ctx context.Context, call *flex.Call) error {
+			target, err := mounter.OpenTarget("", call.Dir)
+			if err != nil {
+				return err
+			}
+			defer target.Close()
+			return m.Unmount(ctx, target)
+		},
+		ExpandFS: func(context.Context, *flex.Call) error {
+			return flex.Errorf(flex.CodeFailedPrecondition, "a directory has no size of its own")
+		},
+	}
+}
+
+func Example() {
+	for _, options := range []string{`{"kubernetes.io/readwrite":"rw"}`, `{"kubernetes.io/readwrite":"rw","directory":"../etc"}`} {
+		status := flex.Run(context.Background(), directories("/srv/volumes"), []string{"mount", "/pods/1/volumes/data", options})
+		fmt.Printf("%s", status.Encode())
+	}
+	// Output:
+	// {"status":"Failure","message":"the option \"directory\" must name a directory below /srv/volumes"}
+	// {"status":"Failure","message":"the option \"directory\" must name a directory below /srv/volumes"}
+}
