@@ -118,7 +118,7 @@ func products() []Distribution {
 			Name: "openshift", Title: "OpenShift 4",
 			PluginDir: "/etc/kubernetes/kubelet-plugins/volume/exec", KubeletDir: DefaultKubeletDir, SELinux: true,
 			Source: "Red Hat's documents, Installing FlexVolume drivers; openshift/installer#1681",
-			Trap:   "attach: true is not supported. Pods that are privileged need the security context constraint of that name.",
+			Trap:   "attach: true is not supported: before 4.17 (Kubernetes 1.30), CSI drivers that attach need the component kubernetes-before-1.30-nodes-attach. The overlay binds the security context constraints privileged and nonroot-v2.",
 		},
 		{
 			Name: "rke1", Title: "RKE 1",
