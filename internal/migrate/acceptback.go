@@ -13,6 +13,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
+	"github.com/flex2csi/flex2csi/internal/release"
 )
 
 // acceptFlex looks at all that the way back needs, right before.
@@ -178,6 +179,10 @@ func (m *migration) bridgeFor(ctx context.Context, w *world, p journal.Pod) (why
 	}
 	if node == nil || !kubeobject.NodeReady(node) {
 		return "node " + p.Node + " is not Ready", nil
+	}
+	version := node.Status.NodeInfo.KubeletVersion
+	if minor, ok := release.Parse(version); ok && !minor.Has(release.Reconstruction()) {
+		return fmt.Sprintf("the kubelet of node %s is %s: %s", p.Node, version, release.Reconstruction().Without), nil
 	}
 	b := w.bridge(ctx, p.Node)
 	if b.document == nil {
