@@ -29,6 +29,10 @@ const returnBudget = 10 * time.Second
 // one may see several daemons end, and one that kills each must not go on.
 const tries = 5
 
+// retryPause is the pause before the second try; it doubles. A daemon that dies may still
+// take connections for a moment, and would use up the tries.
+const retryPause = 20 * time.Millisecond
+
 // Call sends a request to the daemon and returns its answer. If the
 // daemon exits before it has answered, Call waits for the next one, longer than for a
 // daemon that does not listen, and repeats the request: callouts can be repeated.
@@ -50,7 +54,14 @@ func call(ctx context.Context, socket string, r *Request, budget time.Duration) 
 	// not make us hang.
 	deadline := deadline(ctx, r)
 	until := time.Now().Add(r.Timeout())
-	for range tries {
+	for try := range tries {
+		if try > 0 {
+			select {
+			case <-time.After(retryPause << (try - 1)):
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
 		response, err = once(ctx, socket, r, until, budget, deadline)
 		if _, broken := errors.AsType[*brokenError](err); !broken {
 			return response, err

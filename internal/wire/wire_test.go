@@ -79,6 +79,12 @@ func TestDaemonComesBack(t *testing.T) {
 // after them.
 func flaky(t *testing.T, deaths int) (socket string, seen func() []*wire.Request) {
 	t.Helper()
+	return dying(t, func(calls int) bool { return calls <= deaths })
+}
+
+// dying is a daemon that exits during the calls of which dies says so: the first one is 1.
+func dying(t *testing.T, dies func(calls int) bool) (socket string, seen func() []*wire.Request) {
+	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -96,7 +102,7 @@ func flaky(t *testing.T, deaths int) (socket string, seen func() []*wire.Request
 			line, _ := bufio.NewReader(conn).ReadBytes('\n')
 			if r, err := wire.DecodeRequest(line); err == nil {
 				requests = append(requests, r)
-				if len(requests) > deaths {
+				if !dies(len(requests)) {
 					answer, _ := wire.Encode(wire.Answer(r.ID, flex.DriverStatus{Status: flex.StatusSuccess}))
 					_, _ = conn.Write(answer)
 				}
@@ -131,6 +137,21 @@ func TestDaemonKeepsDying(t *testing.T) {
 	}
 	if n := len(seen()); n > 10 {
 		t.Errorf("the call was made %d times", n)
+	}
+}
+
+// TestDaemonDiesSlowly: while a daemon dies, it may take a connection and close it, as
+// often as one makes it.
+func TestDaemonDiesSlowly(t *testing.T) {
+	var first time.Time
+	socket, _ := dying(t, func(calls int) bool {
+		if calls == 1 {
+			first = time.Now()
+		}
+		return time.Since(first) < 100*time.Millisecond
+	})
+	if _, err := wire.Call(t.Context(), socket, wire.NewRequest("a/b", []string{"mount"}, time.Minute)); err != nil {
+		t.Error(err)
 	}
 }
 
