@@ -108,7 +108,7 @@ func exposes(_ context.Context, call *flex.Call) error {
 		return err
 	}
 	for key, secret := range call.Options.Secrets {
-		encoded := base64.StdEncoding.EncodeToString([]byte(secret.Reveal()))
+		encoded := base64.StdEncoding.EncodeToString(secret.Reveal())
 		if bytes.Contains(shown, []byte(encoded)) {
 			return fmt.Errorf("the secret of key %s can be read", key)
 		}
