@@ -41,7 +41,7 @@ func (p *probe) checkCluster(ctx context.Context, n *notes) {
 	checkRelease(n, version)
 }
 
-// checkRelease says what an older release lacks that flex2csi uses in those that are tested.
+// checkRelease says what an older release lacks of what flex2csi uses.
 func checkRelease(n *notes, version string) {
 	minor, ok := release.Parse(version)
 	if !ok {
@@ -49,7 +49,7 @@ func checkRelease(n *notes, version string) {
 	}
 	var lacks []string
 	for _, c := range release.Capabilities() {
-		if release.Tested()[0].Has(c) && !minor.Has(c) {
+		if release.Complete().Has(c) && !minor.Has(c) {
 			lacks = append(lacks, strings.ReplaceAll(fmt.Sprintf("%s, since %s: %s", c.Name, c.Since, c.Without), "`", ""))
 		}
 	}

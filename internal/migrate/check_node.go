@@ -68,7 +68,7 @@ func checkRelease(f *findings, node, version string) {
 		f.notLive(fmt.Sprintf("let the pod restart for it (--rolling) or stop it (--offline), or upgrade the node to %s", release.Reconstruction().Since),
 			what+": %s", node, version, release.Reconstruction().Without)
 	case !slices.Contains(release.Tested(), minor):
-		f.decide("try it on a volume that you can lose", what+"; handing over is tested with %s", node, version, release.TestedText())
+		f.decide("try it on a volume that you can lose", what+"; flex2csi is tested with %s", node, version, release.TestedText())
 	}
 }
 

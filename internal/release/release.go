@@ -106,8 +106,12 @@ func Capabilities() []Capability {
 	return all
 }
 
-// Tested are the releases of which make e2e runs all scenarios, oldest first.
-func Tested() []Minor { return []Minor{36, 37} }
+// Complete is the first release that has all that flex2csi uses. What came later changes
+// only what it has to mind.
+func Complete() Minor { return AdmissionPolicies().Since }
+
+// Tested are the releases of which make e2e-releases runs all scenarios, oldest first.
+func Tested() []Minor { return []Minor{24, 28, 32, 34, 36, 37} }
 
 // TestedText names them.
 func TestedText() string {
@@ -115,5 +119,6 @@ func TestedText() string {
 	for _, m := range Tested() {
 		names = append(names, m.String())
 	}
-	return strings.Join(names, " and ")
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
 }

@@ -12,13 +12,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/flex2csi/flex2csi/internal/release"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/parts"
 	"github.com/flex2csi/flex2csi/test/rights"
 )
 
-// envPrograms is the directory with the programs.
-const envPrograms = "FLEX_PROGRAMS"
+// The environment: the directory with the programs, and the release of Kubernetes of
+// which they are to be, if it is not the newest: 1.28 (make node-programs-1.28).
+const (
+	envPrograms = "FLEX_PROGRAMS"
+	envRelease  = "KUBERNETES"
+)
+
+// Release is the release of the control plane; zero is the newest.
+func Release() release.Minor {
+	m, _ := release.Parse(os.Getenv(envRelease))
+	return m
+}
 
 // A Part is one program of the control plane.
 type Part = parts.Part
@@ -95,7 +106,18 @@ func (p *Plane) Program(name string, args ...string) *Part {
 	log, err := os.CreateTemp(p.dir, name+"-*.log")
 	p.check(err)
 	p.check(log.Close())
-	return &Part{Name: name, Argv: append([]string{filepath.Join(os.Getenv(envPrograms), name)}, args...), Log: log.Name()}
+	return &Part{Name: name, Argv: append([]string{program(name)}, args...), Log: log.Name()}
+}
+
+// program is the path of a program: the release's own, or else the newest.
+func program(name string) string {
+	dir := os.Getenv(envPrograms)
+	if of := filepath.Join(dir+"-"+os.Getenv(envRelease), name); Release() != 0 {
+		if _, err := os.Stat(of); err == nil {
+			return of
+		}
+	}
+	return filepath.Join(dir, name)
 }
 
 // file is the path of one of the control plane's files.
@@ -137,6 +159,9 @@ func (p *Plane) parts() (etcd, api *Part) {
 		"--disable-admission-plugins", "ServiceAccount",
 		"--allow-privileged", // as everywhere
 		"--profiling=false")...)
+	if m := Release(); m != 0 && m < 25 { // strict requests are asked for
+		api.Argv = append(api.Argv, "--feature-gates=ServerSideFieldValidation=true")
+	}
 	api.Ready = func() error { return p.at(p.api, Admin).WaitReady(api) }
 	return etcd, api
 }

@@ -31,7 +31,7 @@ func migrateAnnounced(t *T) {
 		t.wantPlanned(v, migrate.Offline, migrate.NotLive, rebuilds.Without)
 		t.wantLeft(v, rebuilds.Without, "--offline")
 	case !tested():
-		evidence := "handing over is tested with " + release.TestedText()
+		evidence := "flex2csi is tested with " + release.TestedText()
 		t.wantPlanned(v, migrate.Live, migrate.Decide, evidence)
 		t.wantLeft(v, evidence, "--accept")
 	default:

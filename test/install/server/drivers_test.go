@@ -23,7 +23,7 @@ func testDrivers(t *testing.T, p *controlplane.Plane) {
 	node := p.Client(p.ServiceAccountToken(p.Pod("flex2csi", "drivers", "node-1", "flex2csi-node")))
 	for name, objects := range map[string][]*unstructured.Unstructured{
 		"kustomize": overlay(t, "kubeadm"),
-		"helm": release(t, map[string]any{
+		"helm": chart(t, map[string]any{
 			"drivers": []any{
 				map[string]any{"flexDriver": "example.com/disk", "csiDriver": "disk.csi.example.com", "attach": "VolumeAttachment", "volume": map[string]any{"handle": "options.id"}},
 				map[string]any{"flexDriver": "example.com/last", "csiDriver": "last.csi.example.com"},
