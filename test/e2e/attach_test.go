@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -240,6 +241,18 @@ func (t *T) eventually(what string, try func(name string) error) {
 
 func (t *T) changeCSIDriver(d driver, patch string) {
 	t.Helper()
-	_, err := t.client.StorageV1().CSIDrivers().Patch(t.ctx(), d.csi, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	drivers := t.client.StorageV1().CSIDrivers()
+	const mutable = 29 // fsGroupPolicy and podInfoOnMount, pkg/apis/storage/validation
+	if minor() >= mutable {
+		_, err := drivers.Patch(t.ctx(), d.csi, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		t.must(err)
+		return
+	}
+	o, err := drivers.Get(t.ctx(), d.csi, metav1.GetOptions{})
+	t.must(err)
+	o.ResourceVersion, o.UID = "", ""
+	t.must(json.Unmarshal([]byte(patch), o))
+	t.must(drivers.Delete(t.ctx(), d.csi, metav1.DeleteOptions{}))
+	_, err = drivers.Create(t.ctx(), o, metav1.CreateOptions{})
 	t.must(err)
 }

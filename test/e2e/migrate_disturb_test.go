@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/test/node"
 	"github.com/flex2csi/flex2csi/test/parts"
 )
 
@@ -113,6 +115,19 @@ func (t *T) waitKnown(pod *corev1.Pod) {
 	})
 }
 
+// waitNodeReady waits until the node is Ready: a kubelet before 1.30 that has started is not, for
+// some seconds, and a volume is not handed over there.
+func (t *T) waitNodeReady() {
+	t.Helper()
+	t.wait("a node that is Ready", func() error {
+		n, err := t.client.CoreV1().Nodes().Get(t.ctx(), node.Name, metav1.GetOptions{})
+		if err == nil && !kubeobject.NodeReady(n) {
+			err = errors.New("it is not")
+		}
+		return err
+	})
+}
+
 func migrateDisturbed(t *T, dies victim, back bool) {
 	var writers []*writer
 	var was []*corev1.PersistentVolume
@@ -137,6 +152,7 @@ func migrateDisturbed(t *T, dies victim, back bool) {
 	t.waitTold()
 	for _, command := range []string{"apply", "rollback"} {
 		t.waitBack(dies)
+		t.waitNodeReady()
 		args := []string{command, "--width", "3", "--yes", "--timeout", "4m", "--kubeconfig", kubeconfig}
 		for _, w := range writers {
 			args = append(args, w.v.name)
