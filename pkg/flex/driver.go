@@ -170,11 +170,11 @@ func (d *Driver) timeout(c Command) time.Duration {
 	return DefaultTimeout(c)
 }
 
-// callout is any function of a Driver behind one signature.
-type callout func(context.Context, *Call) (DriverStatus, error)
+// A calloutFunc is any function of a Driver behind one signature.
+type calloutFunc func(context.Context, *Call) (DriverStatus, error)
 
 // callout returns the driver's function for c, or nil.
-func (d *Driver) callout(c Command) callout {
+func (d *Driver) callout(c Command) calloutFunc {
 	switch c {
 	case CommandGetVolumeName:
 		return answering(d.GetVolumeName, func(s *DriverStatus, name string) { s.VolumeName = name })
@@ -202,7 +202,7 @@ func (d *Driver) callout(c Command) callout {
 	return nil
 }
 
-func answering[T any](f func(context.Context, *Call) (T, error), set func(*DriverStatus, T)) callout {
+func answering[T any](f func(context.Context, *Call) (T, error), set func(*DriverStatus, T)) calloutFunc {
 	if f == nil {
 		return nil
 	}
@@ -214,7 +214,7 @@ func answering[T any](f func(context.Context, *Call) (T, error), set func(*Drive
 	}
 }
 
-func plain(f func(context.Context, *Call) error) callout {
+func plain(f func(context.Context, *Call) error) calloutFunc {
 	if f == nil {
 		return nil
 	}
