@@ -20,7 +20,7 @@ import (
 // updated. unmountdevice does not, since the volume may be attached to another node after
 // it.
 func (b *Backend) unmount(ctx context.Context, c *flex.Call) error {
-	_, err := b.handOver(ctx, c)
+	_, err := b.handOver(ctx, c, wire.Call)
 	if !wire.IsAbsent(err) {
 		return err
 	}
@@ -43,7 +43,7 @@ func (b *Backend) unmount(ctx context.Context, c *flex.Call) error {
 	}
 	// A daemon that started meanwhile may have listed the pending unmounts before this
 	// one was written, but then it listens by now.
-	if _, err := b.send(ctx, c, wire.CallNow); !wire.IsAbsent(err) {
+	if _, err := b.handOver(ctx, c, wire.CallNow); !wire.IsAbsent(err) {
 		return err
 	}
 	return b.takeDown(ctx, p)

@@ -49,11 +49,11 @@ type Backend struct {
 // the answer, and does not call again after "Not supported".
 func (b *Backend) Driver() *flex.Driver {
 	device := func(ctx context.Context, c *flex.Call) (string, error) {
-		status, err := b.handOver(ctx, c)
+		status, err := b.handOver(ctx, c, wire.Call)
 		return status.Device, err
 	}
 	plain := func(ctx context.Context, c *flex.Call) error {
-		_, err := b.handOver(ctx, c)
+		_, err := b.handOver(ctx, c, wire.Call)
 		return err
 	}
 	return &flex.Driver{
@@ -71,16 +71,11 @@ func (b *Backend) Driver() *flex.Driver {
 }
 
 func (b *Backend) isAttached(ctx context.Context, c *flex.Call) (bool, error) {
-	status, err := b.handOver(ctx, c)
+	status, err := b.handOver(ctx, c, wire.Call)
 	if err == nil && status.Attached == nil {
 		err = flex.Errorf(flex.CodeInternal, "flex2csi did not say whether the volume is attached")
 	}
 	return err == nil && *status.Attached, err
-}
-
-// handOver passes the callout to the daemon, and waits a while for an absent one.
-func (b *Backend) handOver(ctx context.Context, c *flex.Call) (flex.DriverStatus, error) {
-	return b.send(ctx, c, wire.Call)
 }
 
 // socketFor returns the controller's socket for callouts of kube-controller-manager, which
@@ -111,9 +106,11 @@ func (b *Backend) norController(command flex.Command, tried string, err error) e
 	return flex.Errorf(flex.CodeOf(err), "%w Nor is there the socket of flex2csi controller, %s", err, b.ControllerSocket)
 }
 
-type send func(ctx context.Context, socket string, r *wire.Request) (*wire.Response, error)
+// A caller is [wire.Call], which waits a while for an absent daemon, or [wire.CallNow].
+type caller func(ctx context.Context, socket string, r *wire.Request) (*wire.Response, error)
 
-func (b *Backend) send(ctx context.Context, c *flex.Call, call send) (flex.DriverStatus, error) {
+// handOver passes the callout to the daemon.
+func (b *Backend) handOver(ctx context.Context, c *flex.Call, call caller) (flex.DriverStatus, error) {
 	name, err := b.name(c)
 	if err != nil {
 		return flex.DriverStatus{}, err

@@ -33,8 +33,8 @@ const tries = 5
 // take connections for a moment, and would use up the tries.
 const retryPause = 20 * time.Millisecond
 
-// Call sends a request to the daemon and returns its answer. If the
-// daemon exits before it has answered, Call waits for the next one, longer than for a
+// Call sends a request to the daemon (wireserver, Server.serve) and returns its answer. If
+// the daemon exits before it has answered, Call waits for the next one, longer than for a
 // daemon that does not listen, and repeats the request: callouts can be repeated.
 //
 // If [IsAbsent] holds for the error there is no daemon. Other errors have the
