@@ -112,7 +112,7 @@ func (o *controllerOptions) run(ctx context.Context, c *bridgeconfig.Configurati
 	}
 	sweeper := &controller.Sweeper{View: cluster, Delete: attachments.Detach, DisableForceDetachOnTimeout: o.noForceDetach, Log: log}
 	options := daemon.ControllerOptions{
-		Driver: k.Driver, Socket: o.socket, Collector: controller.NewCollector(sweeper.Result), Metrics: metrics,
+		Controller: k, Socket: o.socket, Collector: controller.NewCollector(sweeper.Result), Metrics: metrics,
 		HTTPEndpoint: o.httpEndpoint, MetricsPath: o.metricsPath, Drain: o.drain, Log: log,
 	}
 	if o.sweep {

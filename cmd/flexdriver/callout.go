@@ -136,7 +136,8 @@ func (c *callout) parseFlags() ([]string, error) {
 	return nil, fmt.Errorf("--backend %s is not known; there are local and csi", c.backend)
 }
 
-// A backend does the callouts, or says what it would do.
+// A backend, [handoff.Backend] or [local.Backend], does the callouts, or says what it
+// would do.
 type backend interface {
 	Driver() *flex.Driver
 	Plan(ctx context.Context, call *flex.Call) ([]string, error)

@@ -54,9 +54,9 @@ type Controller struct {
 	turns turns
 }
 
-// Driver returns the callouts for one Flex driver, for flex.Run. Volumes of a driver
+// Callouts returns those of one Flex driver, for flex.Run. Volumes of a driver
 // that the configuration no longer has can be detached: that needs no configuration.
-func (c *Controller) Driver(name string) (*flex.Driver, error) {
+func (c *Controller) Callouts(name string) (*flex.Driver, error) {
 	here := &flex.Driver{Detach: func(ctx context.Context, call *flex.Call) error { return c.detach(ctx, name, call) }}
 	if d, ok := c.Drivers[name]; ok {
 		here.Attach = func(ctx context.Context, call *flex.Call) (string, error) { return c.attach(ctx, d, call) }

@@ -201,11 +201,11 @@ func TestDetachWaitsForAttach(t *testing.T) {
 
 // waiting returns when an attach has its turn: a call that has no time gets none.
 func waiting(t *testing.T, k interface {
-	Driver(name string) (*flex.Driver, error)
+	Callouts(name string) (*flex.Driver, error)
 },
 ) {
 	t.Helper()
-	d, err := k.Driver(flexDriver)
+	d, err := k.Callouts(flexDriver)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -245,7 +245,7 @@ func call(t *testing.T, c *controller.Controller, driver string, argv ...string)
 
 func callCtx(ctx context.Context, t *testing.T, c *controller.Controller, driver string, argv ...string) flex.DriverStatus {
 	t.Helper()
-	d, err := c.Driver(driver)
+	d, err := c.Callouts(driver)
 	if err != nil {
 		t.Fatal(err)
 	}

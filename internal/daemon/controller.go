@@ -11,14 +11,13 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
-	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 // ControllerOptions are the options of flex2csi controller, which has no volumes, no
 // state and no CSI drivers; the rest is as in [Options].
 type ControllerOptions struct {
-	// Driver returns the callouts of a Flex driver.
-	Driver func(name string) (*flex.Driver, error)
+	// Controller does the callouts.
+	Controller backend
 	// Socket is for calls of flexdriver; empty: no calls are served.
 	Socket string
 	// Background runs meanwhile.
@@ -37,7 +36,7 @@ func RunController(ctx context.Context, o ControllerOptions) error {
 	d := newDaemon(Options{
 		Socket: o.Socket, Metrics: o.Metrics, HTTPEndpoint: o.HTTPEndpoint, MetricsPath: o.MetricsPath, Drain: o.Drain, Log: o.Log,
 	})
-	d.driver = o.Driver
+	d.backend = o.Controller
 	if err := d.Metrics.registry.Register(o.Collector); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}

@@ -66,14 +66,18 @@ type Driver struct {
 	Reach func(ctx context.Context) error
 }
 
+// A backend does the callouts of the kubelet or of kube-controller-manager.
+type backend interface {
+	// Callouts returns those of a Flex driver: [bridge.Bridge.Callouts], or
+	// Controller.Callouts of internal/controller.
+	Callouts(flexDriver string) (*flex.Driver, error)
+}
+
 // A Daemon is a running Options.
 type Daemon struct {
 	Options
 	started time.Time
-	// driver returns the callouts of a Flex driver.
-	driver func(name string) (*flex.Driver, error)
-	// configured returns an error for a driver that can only tear down; nil: none.
-	configured func(name string) error
+	backend backend
 	// socketInfo is the socket that this process made; valid while it serves.
 	socketInfo os.FileInfo
 	http       *http.Server // nil: not yet
@@ -103,7 +107,7 @@ const (
 // stay locked: the caller unlocks them when the operations of the bridge have ended.
 func Run(ctx context.Context, o Options) error {
 	d := newDaemon(o)
-	d.driver, d.configured = o.Bridge.Callouts, o.Bridge.Configured
+	d.backend = o.Bridge
 	if d.Metrics == nil {
 		d.Metrics = NewMetrics()
 	}
@@ -165,7 +169,7 @@ func (d *Daemon) restore() error {
 	return nil
 }
 
-// handle answers a callout.
+// handle answers a callout. wireserver.Server calls it.
 func (d *Daemon) handle(ctx context.Context, r *wire.Request) flex.DriverStatus {
 	start := time.Now()
 	if err := d.awaitTurn(ctx); err != nil {
@@ -176,7 +180,7 @@ func (d *Daemon) handle(ctx context.Context, r *wire.Request) flex.DriverStatus 
 	logCall(ctx, log, r)
 	command := flex.Command(r.Argv[0])
 	done := d.Metrics.begin(command)
-	status := d.answer(ctx, r)
+	status := d.runCallout(ctx, r)
 	took := time.Since(start)
 	done(status.Code, took)
 	logAnswer(ctx, log, status, command, took)
@@ -184,13 +188,13 @@ func (d *Daemon) handle(ctx context.Context, r *wire.Request) flex.DriverStatus 
 	return status
 }
 
-func (d *Daemon) answer(ctx context.Context, r *wire.Request) flex.DriverStatus {
-	driver, err := d.driver(r.Driver)
+func (d *Daemon) runCallout(ctx context.Context, r *wire.Request) flex.DriverStatus {
+	driver, err := d.backend.Callouts(r.Driver)
 	if err != nil {
 		return flex.Failure(err)
 	}
-	if d.configured != nil && flex.Command(r.Argv[0]) == flex.CommandInit { // of handoff.Probe
-		if err := d.configured(r.Driver); err != nil {
+	if d.Bridge != nil && flex.Command(r.Argv[0]) == flex.CommandInit { // of handoff.Probe
+		if err := d.Bridge.Configured(r.Driver); err != nil {
 			return flex.Failure(err)
 		}
 	}

@@ -68,6 +68,11 @@ func TestLiveness(t *testing.T) {
 	}
 }
 
+// A backendFunc has the callouts of each driver.
+type backendFunc func() *flex.Driver
+
+func (f backendFunc) Callouts(string) (*flex.Driver, error) { return f(), nil }
+
 // TestCordon: calls that set up a volume are refused, and no others; the next daemon is
 // cordoned as well.
 func TestCordon(t *testing.T) {
@@ -75,10 +80,10 @@ func TestCordon(t *testing.T) {
 	asked := make(chan flex.Command, 10)
 	d := newDaemon(Options{Bridge: &bridge.Bridge{}, StateDir: dir, Metrics: NewMetrics(), Log: discard})
 	close(d.turn)
-	d.driver = func(string) (*flex.Driver, error) {
+	d.backend = backendFunc(func() *flex.Driver {
 		do := func(_ context.Context, c *flex.Call) error { asked <- c.Command; return nil }
-		return &flex.Driver{Mount: do, MountDevice: do, Unmount: do, UnmountDevice: do}, nil
-	}
+		return &flex.Driver{Mount: do, MountDevice: do, Unmount: do, UnmountDevice: do}
+	})
 	call := func(argv ...string) flex.DriverStatus {
 		return d.handle(t.Context(), &wire.Request{Driver: "a/b", Argv: argv, TimeoutMillis: 60_000})
 	}
@@ -115,9 +120,9 @@ func TestSettingUp(t *testing.T) {
 	d := newDaemon(Options{Bridge: &bridge.Bridge{}, StateDir: t.TempDir(), Metrics: NewMetrics(), Log: discard})
 	close(d.turn)
 	begun, end := make(chan struct{}), make(chan struct{})
-	d.driver = func(string) (*flex.Driver, error) {
-		return &flex.Driver{Mount: func(context.Context, *flex.Call) error { close(begun); <-end; return nil }}, nil
-	}
+	d.backend = backendFunc(func() *flex.Driver {
+		return &flex.Driver{Mount: func(context.Context, *flex.Call) error { close(begun); <-end; return nil }}
+	})
 	answered := make(chan flex.DriverStatus)
 	go func() {
 		answered <- d.handle(t.Context(), &wire.Request{Driver: "a/b", Argv: []string{"mount", "/x", "{}"}, TimeoutMillis: 60_000})
@@ -145,9 +150,9 @@ func TestTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaemon(Options{Bridge: &bridge.Bridge{}, StateDir: t.TempDir(), Metrics: NewMetrics(), Log: discard})
 		calls := 0
-		d.driver = func(string) (*flex.Driver, error) {
-			return &flex.Driver{Mount: func(context.Context, *flex.Call) error { calls++; return nil }}, nil
-		}
+		d.backend = backendFunc(func() *flex.Driver {
+			return &flex.Driver{Mount: func(context.Context, *flex.Call) error { calls++; return nil }}
+		})
 		mount := func(ctx context.Context) <-chan flex.DriverStatus {
 			answer := make(chan flex.DriverStatus, 1)
 			go func() {

@@ -29,7 +29,7 @@ type Document func() (any, error)
 
 // A Server serves one socket.
 type Server struct {
-	// Handler answers callouts; nil: there are none here.
+	// Handler answers callouts: internal/daemon, Daemon.handle; nil: there are none here.
 	Handler Handler
 	// Documents answer questions, by their kind.
 	Documents map[string]Document
