@@ -47,13 +47,13 @@ func (m *migration) backUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := m.held(); err != nil {
+	if err := m.checkLease(); err != nil {
 		return err
 	}
 	if err := m.r.Journal.BackUp(m.rec.Volume, append(all, related...)); err != nil {
 		return fmt.Errorf("back up PersistentVolume %s: %w", m.rec.Volume, err)
 	}
-	return m.reach(ctx, journal.BackedUp) // Save reads the first one back
+	return m.writeStage(ctx, journal.BackedUp) // Save reads the first one back
 }
 
 // asSent wants what was sent to be the volume that is to be replaced, and to be kept by what
@@ -155,7 +155,7 @@ func (m *migration) retain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := m.held(); err != nil {
+	if err := m.checkLease(); err != nil {
 		return err
 	}
 	_, err = m.c.Patch(ctx, objects.PersistentVolumes().Resource, "", m.rec.Volume, types.MergePatchType, patch)

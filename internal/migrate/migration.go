@@ -80,7 +80,7 @@ func (m *migration) take(ctx context.Context, s stage) error {
 	if err := s.holds(m, ctx); err != nil {
 		return err
 	}
-	return m.reach(ctx, s.name)
+	return m.writeStage(ctx, s.name)
 }
 
 // handsOver: the volume has running pods, which go on.
@@ -143,10 +143,10 @@ func worthAnotherTry(err error) bool {
 	return false
 }
 
-// reach writes a stage into the journal, with one request. Until that has succeeded the stage
+// writeStage writes a stage into the journal, with one request. Until that has succeeded the stage
 // is not reached. Finished is the last request for the volume; after it only the Lease is
 // released (cmd/flex2csi/migrate_run.go).
-func (m *migration) reach(ctx context.Context, stage journal.Stage) error {
+func (m *migration) writeStage(ctx context.Context, stage journal.Stage) error {
 	before, trouble := m.rec.Stage, m.rec.Trouble
 	m.rec.Stage, m.rec.Trouble = stage, ""
 	m.passed(stage)
@@ -176,8 +176,8 @@ func (m *migration) save(ctx context.Context) error {
 	return nil
 }
 
-// held asks for the Lease before each change.
-func (m *migration) held() error { return m.r.Lease.Held() }
+// checkLease comes before each change: only the holder of the Lease makes one.
+func (m *migration) checkLease() error { return m.r.Lease.Held() }
 
 func (m *migration) tell(what What, stage journal.Stage, text string) {
 	m.r.tell(Event{

@@ -45,7 +45,7 @@ func (m *migration) restorePolicy(ctx context.Context, pv *volume, policy, provi
 	if err != nil {
 		return err
 	}
-	if err := m.held(); err != nil {
+	if err := m.checkLease(); err != nil {
 		return err
 	}
 	_, err = m.c.Patch(ctx, objects.PersistentVolumes().Resource, "", m.rec.Volume, types.JSONPatchType, patch)

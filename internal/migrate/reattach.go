@@ -76,7 +76,7 @@ func (m *migration) reattachTo(ctx context.Context, node string) error {
 	if err != nil {
 		return err
 	}
-	if err := m.held(); err != nil {
+	if err := m.checkLease(); err != nil {
 		return err
 	}
 	if _, err := m.c.Create(ctx, objects.VolumeAttachments().Resource, inline); err != nil && objects.OutcomeOf(err) != objects.Exists {
@@ -106,7 +106,7 @@ func (m *migration) removeAttachment(ctx context.Context, va *storagev1.VolumeAt
 	if err != nil {
 		return err
 	}
-	if err := m.held(); err != nil {
+	if err := m.checkLease(); err != nil {
 		return err
 	}
 	bare, err := m.c.Patch(ctx, objects.VolumeAttachments().Resource, "", va.Name, types.MergePatchType, patch)

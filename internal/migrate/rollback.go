@@ -73,7 +73,7 @@ func (m *migration) beginBack(ctx context.Context) error {
 		}
 		m.turnTo(rolledBack)
 		rec.CreatedUID = string(pv.UID)
-		return m.reach(ctx, journal.TakenOver)
+		return m.writeStage(ctx, journal.TakenOver)
 	case oldDeleting, absent: // it is created again
 		if state == absent {
 			if err := m.sameCluster(ctx); err != nil {
@@ -81,11 +81,11 @@ func (m *migration) beginBack(ctx context.Context) error {
 			}
 		}
 		m.turnTo(rolledBack)
-		return m.reach(ctx, journal.Deleting)
+		return m.writeStage(ctx, journal.Deleting)
 	case reverted: // another client has created it again
 		m.turnTo(rolledBack)
 		rec.CreatedUID = string(pv.UID)
-		return m.reach(ctx, journal.Created)
+		return m.writeStage(ctx, journal.Created)
 	case newPresent: // the same once more, with the two exchanged
 		if rec.CSI, err = asItIs(pv); err != nil {
 			return err
@@ -98,7 +98,7 @@ func (m *migration) beginBack(ctx context.Context) error {
 		if rec.To, err = withCapacity(rec.To, pv); err != nil {
 			return err
 		}
-		return m.reach(ctx, journal.BackedUp)
+		return m.writeStage(ctx, journal.BackedUp)
 	}
 	return m.notOurs(state, pv)
 }
@@ -116,7 +116,7 @@ func (m *migration) touch(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := m.held(); err != nil {
+		if err := m.checkLease(); err != nil {
 			return err
 		}
 		if _, err := m.c.Patch(ctx, objects.PersistentVolumes().Resource, "", m.rec.Volume, types.MergePatchType, patch); err != nil {

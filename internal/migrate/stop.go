@@ -129,7 +129,7 @@ func (m *migration) mayEvict(ctx context.Context) error {
 func (m *migration) evict(ctx context.Context, dryRun bool) (missing string, err error) {
 	for _, p := range m.rec.Pods {
 		namespace, name, _ := strings.Cut(p.Name, "/")
-		if err := m.held(); err != nil {
+		if err := m.checkLease(); err != nil {
 			return "", err
 		}
 		err := m.c.Evict(ctx, namespace, name, types.UID(p.UID), dryRun)
@@ -179,7 +179,7 @@ func (m *migration) makeWay(ctx context.Context) error {
 // stop evicts the pod, with a successor that waits for the claim, and waits until its
 // node has let go of the volume.
 func (m *migration) stop(ctx context.Context) error {
-	if err := m.reach(ctx, journal.Deleted); err != nil {
+	if err := m.writeStage(ctx, journal.Deleted); err != nil {
 		return err
 	}
 	err := m.wait(ctx, waitFor{
@@ -208,7 +208,7 @@ func (m *migration) stop(ctx context.Context) error {
 	if err := m.letGo(ctx); err != nil {
 		return err
 	}
-	return m.reach(ctx, journal.Stopped)
+	return m.writeStage(ctx, journal.Stopped)
 }
 
 // successor waits until a pod has come in the place of the one that was stopped,

@@ -91,7 +91,7 @@ func (m *migration) replace(ctx context.Context) error {
 			err = m.createReplacement(ctx)
 		case newPresent:
 			m.rec.CreatedUID = string(pv.UID)
-			return m.reach(ctx, journal.Created)
+			return m.writeStage(ctx, journal.Created)
 		default:
 			err = m.notOurs(state, pv)
 		}
@@ -109,10 +109,10 @@ func (m *migration) deleteOld(ctx context.Context, pv *volume) error {
 		return m.returnToBackedUp()
 	}
 	m.rec.FromResourceVersion = version
-	if err := m.reach(ctx, journal.Deleting); err != nil { // to and from are written down here
+	if err := m.writeStage(ctx, journal.Deleting); err != nil { // to and from are written down here
 		return err
 	}
-	if err := m.held(); err != nil {
+	if err := m.checkLease(); err != nil {
 		return err
 	}
 	return m.c.Delete(ctx, objects.PersistentVolumes().Resource, "", m.rec.Volume, metav1.Preconditions{UID: new(types.UID(m.rec.FromUID)), ResourceVersion: &version})
@@ -139,7 +139,7 @@ func (m *migration) removeFinalizers(ctx context.Context, pv *volume) error {
 	if err != nil {
 		return err
 	}
-	if err := m.held(); err != nil {
+	if err := m.checkLease(); err != nil {
 		return err
 	}
 	if _, err := m.c.Patch(ctx, objects.PersistentVolumes().Resource, "", m.rec.Volume, types.JSONPatchType, patch); err != nil {

@@ -102,7 +102,7 @@ func (m *migration) annotateClaim(ctx context.Context, value any) error {
 	if err != nil {
 		return err
 	}
-	if err := m.held(); err != nil {
+	if err := m.checkLease(); err != nil {
 		return err
 	}
 	_, err = m.c.Patch(ctx, objects.Claims().Resource, namespace, name, types.MergePatchType, patch)
@@ -248,7 +248,7 @@ func (m *migration) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	return m.reach(ctx, journal.Finished)
+	return m.writeStage(ctx, journal.Finished)
 }
 
 // stuck says so if a pod has come during a rollback and its VolumeAttachment names
