@@ -5,7 +5,7 @@
 // Each callout is one operation on one volume, for a goal (callouts.go, bringTo). The
 // operations on a volume are serialized, and a repeated one joins (volume.go, inTurn).
 // An operation asks internal/lifecycle for the next step until the goal is reached
-// (executor.go, reach): it observes what the planner wants to know (observe.go), writes
+// (executor.go, execute): it observes what the planner wants to know (observe.go), writes
 // the intent to the disk, takes the step (steps.go, act) and records the outcome. It
 // does not know the order of steps. Reconcile is one more goal, for what the kubelet
 // has forgotten (reconcile.go).
@@ -29,26 +29,20 @@ import (
 
 // A Service is a CSI driver as the bridge sees it. All methods may be called
 // side by side. Errors are *csivol.RPCError where the driver said something.
+// internal/csiclient, Client, implements it.
 type Service interface {
-	NodeService
-	ControllerService
-	// Features are what the driver can do. They are requested again after each reconnection.
+	// Features are what the driver can do. They are requested again after each
+	// reconnection. If its controller cannot be reached, they have none of the
+	// controller's capabilities.
 	Features(ctx context.Context) (csivol.Features, error)
-}
 
-// NodeService is the part of a driver that is on every node.
-type NodeService interface {
 	NodeStage(ctx context.Context, r csivol.StageRequest) error
 	NodeUnstage(ctx context.Context, handle, stagingPath string) error
 	NodePublish(ctx context.Context, r csivol.PublishRequest) error
 	NodeUnpublish(ctx context.Context, handle, targetPath string) error
 	NodeExpand(ctx context.Context, r csivol.ExpandRequest) error
 	NodeStats(ctx context.Context, handle, volumePath, stagingPath string) (csivol.Stats, error)
-}
 
-// ControllerService is the part that runs anywhere in the cluster. If it cannot be
-// reached, Features has none of its capabilities.
-type ControllerService interface {
 	ControllerPublish(ctx context.Context, r csivol.AttachRequest) (publishContext map[string]string, err error)
 	ControllerUnpublish(ctx context.Context, handle, nodeID string, secrets map[string]flex.Secret) error
 	// ControllerExpand returns whether the node has to expand as well.
@@ -110,7 +104,7 @@ type FlexDriver struct {
 	// Endpoints are where the Service is, for records; nil: they are not told.
 	Endpoints *csivol.Endpoints
 	// Map turns the options of a call into a volume of the CSI driver, if it may be
-	// let in.
+	// let in (internal/drivers, mapVolumes).
 	Map func(context.Context, flex.Options) (*csivol.Volume, error)
 	// Read makes a volume of its PersistentVolume, without a call; nil: there is no
 	// access to the cluster.

@@ -39,15 +39,15 @@ type execution struct {
 // bringTo has a goal reached when the volume's turn comes, and waits for it no longer
 // than ctx allows. A nil driver: that of the record.
 func (b *Bridge) bringTo(ctx context.Context, key csivol.Key, d *FlexDriver, op operation, w lifecycle.Wanted) error {
-	return b.inTurn(ctx, key, op, func(v *volume) error { return b.reach(v, d, w) })
+	return b.inTurn(ctx, key, op, func(v *volume) error { return b.execute(v, d, w) })
 }
 
 // maxSteps is more than any operation takes of a volume with so many targets, of which
 // each may have to be undone and brought again.
 func maxSteps(targets int) int { return 64 + 16*targets }
 
-// reach takes step after step until the goal is reached.
-func (b *Bridge) reach(v *volume, d *FlexDriver, w lifecycle.Wanted) error {
+// execute takes step after step until the goal is reached.
+func (b *Bridge) execute(v *volume, d *FlexDriver, w lifecycle.Wanted) error {
 	d, err := b.driverFor(d, v.record, w)
 	if err != nil {
 		return err

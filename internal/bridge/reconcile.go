@@ -61,7 +61,7 @@ func (b *Bridge) reconcileLater(r *volstate.Record, what string) {
 		if v.record.Idle() {
 			return nil
 		}
-		return b.reach(v, nil, lifecycle.Wanted{Goal: lifecycle.Reconcile})
+		return b.execute(v, nil, lifecycle.Wanted{Goal: lifecycle.Reconcile})
 	})
 }
 
@@ -121,7 +121,7 @@ func (b *Bridge) sweep(v *volume, a *csivol.Attachment) error {
 		return nil // of a version of the record that is not the last
 	}
 	v.log.Info("detaching what no record knows of")
-	return b.reach(v, d, lifecycle.Wanted{Goal: lifecycle.Reconcile})
+	return b.execute(v, d, lifecycle.Wanted{Goal: lifecycle.Reconcile})
 }
 
 // noticeStuck reports a volume with a step that has been uncertain for a long time.

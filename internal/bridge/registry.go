@@ -47,22 +47,22 @@ func (g *registry) volumeLocked(key csivol.Key) *volume {
 	return v
 }
 
-// start runs an operation for a caller, or joins the one that is under way.
-func (g *registry) start(ctx context.Context, key csivol.Key, op operation, run func(*volume, *inProgress)) (p *inProgress, joined bool) {
+// enqueue gives an operation the volume's next turn, or joins the same one that is under
+// way.
+func (g *registry) enqueue(ctx context.Context, key csivol.Key, op operation) (v *volume, p *inProgress, joined bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	v := g.volumeLocked(key)
+	v = g.volumeLocked(key)
 	if latest := v.latest(op.dir); latest != nil && latest.operation == op {
 		latest.callers.Add(1)
 		latest.waitUntil(ctx)
-		return latest, true
+		return v, latest, true
 	}
 	p = &inProgress{operation: op, before: v.lastTurn, over: make(chan struct{}), request: requestid.From(ctx), since: time.Now(), done: make(chan struct{})}
 	p.callers.Store(1)
 	p.waitUntil(ctx)
 	v.ops, v.lastTurn = append(v.ops, p), p.over
-	go run(v, p)
-	return p, false
+	return v, p, false
 }
 
 // latest returns what was last asked for a directory. Only that may be joined:

@@ -95,7 +95,11 @@ func (b *Bridge) doLater(r *volstate.Record, op operation, what string, f func(*
 
 // start starts an operation for a caller, or joins the one that is under way.
 func (b *Bridge) start(ctx context.Context, key csivol.Key, op operation, f func(*volume) error) (p *inProgress, joined bool) {
-	return b.registry.start(ctx, key, op, func(v *volume, p *inProgress) { b.run(v, p, f) })
+	v, p, joined := b.registry.enqueue(ctx, key, op)
+	if !joined {
+		go b.run(v, p, f)
+	}
+	return p, joined
 }
 
 // run is one operation from its turn to its end.
