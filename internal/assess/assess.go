@@ -23,8 +23,8 @@ func Assess(in *Input, made time.Time) (*Report, error) {
 		return nil, err
 	}
 	a := &assessment{
-		Input: in, presets: all, drivers: map[string]*Driver{}, pods: podsByClaim(in.Pods),
-		report: &Report{APIVersion: "flex2csi.io/v1alpha1", Kind: "Assessment", Made: made.UTC(), Source: in.Source, Items: []Item{}, Incomplete: in.Unread},
+		Input: in, presets: all, drivers: map[string]*driverItems{}, pods: podsByClaim(in.Pods),
+		report: &Report{APIVersion: "flex2csi.io/v1alpha1", Kind: "Assessment", Made: made.UTC(), Source: in.Source, Items: []item{}, Incomplete: in.Unread},
 	}
 	a.classes = classes(in)
 	a.persistentVolumes()
@@ -33,12 +33,12 @@ func Assess(in *Input, made time.Time) (*Report, error) {
 	a.storageClasses()
 	a.pendingClaims()
 	r := a.report
-	slices.SortStableFunc(r.Items, func(x, y Item) int {
-		return cmp.Or(slices.Index(Kinds(), x.Kind)-slices.Index(Kinds(), y.Kind), strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name))
+	slices.SortStableFunc(r.Items, func(x, y item) int {
+		return cmp.Or(slices.Index(kinds(), x.Kind)-slices.Index(kinds(), y.Kind), strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name))
 	})
 	r.FlexVolumes = len(r.Items)
 	r.Releases = releases(in)
-	r.Drivers = []Driver{}
+	r.Drivers = []driverItems{}
 	for _, name := range slices.Sorted(maps.Keys(a.drivers)) {
 		r.Drivers = append(r.Drivers, *a.drivers[name])
 	}
@@ -53,7 +53,7 @@ type assessment struct {
 	presets presets
 	classes *flexClasses
 	pods    map[string][]*corev1.Pod // by namespace/name of the claim
-	drivers map[string]*Driver
+	drivers map[string]*driverItems
 	report  *Report
 }
 
@@ -75,10 +75,10 @@ func podsByClaim(pods []*corev1.Pod) map[string][]*corev1.Pod {
 }
 
 // add adds an item, and counts it for its driver.
-func (a *assessment) add(i Item) {
+func (a *assessment) add(i item) {
 	d := a.drivers[i.FlexDriver]
 	if d == nil {
-		d = &Driver{FlexDriver: i.FlexDriver, Counts: map[Kind]int{}, Known: known(i.FlexDriver)}
+		d = &driverItems{FlexDriver: i.FlexDriver, Counts: map[itemKind]int{}, Known: known(i.FlexDriver)}
 		a.drivers[i.FlexDriver] = d
 	}
 	d.Counts[i.Kind]++
@@ -93,11 +93,11 @@ func (a *assessment) add(i Item) {
 	a.report.Items = append(a.report.Items, i)
 }
 
-func (d *Driver) fits(p preset.Preset, csiDrivers []string) {
-	i := slices.IndexFunc(d.Presets, func(f Fit) bool { return f.Preset == p.Name })
+func (d *driverItems) fits(p preset.Preset, csiDrivers []string) {
+	i := slices.IndexFunc(d.Presets, func(f fit) bool { return f.Preset == p.Name })
 	if i < 0 {
 		i = len(d.Presets)
-		f := Fit{Preset: p.Name, FlexDriver: p.FlexDriver, CSIDriver: p.CSIDriver, Installed: installed(p, csiDrivers), Live: p.Live, Needs: p.Needs}
+		f := fit{Preset: p.Name, FlexDriver: p.FlexDriver, CSIDriver: p.CSIDriver, Installed: installed(p, csiDrivers), Live: p.Live, Needs: p.Needs}
 		for _, o := range p.Open {
 			f.FillIn = append(f.FillIn, o.Name)
 		}
@@ -106,22 +106,22 @@ func (d *Driver) fits(p preset.Preset, csiDrivers []string) {
 	d.Presets[i].Items++
 }
 
-func result(kind Kind, known string, installed *bool, fits bool) Result {
+func result(kind itemKind, known string, installed *bool, fits bool) itemResult {
 	switch {
 	case known != "":
-		return Unsupported
-	case kind == Inline || kind == InlineTemplate:
-		return Rewrite
-	case kind != PersistentVolume:
-		return ReplaceClass
+		return unsupported
+	case kind == inlineVolume || kind == inlineTemplate:
+		return rewrite
+	case kind != persistentVolume:
+		return replaceClass
 	case !fits:
-		return WriteMapping
+		return writeMapping
 	case installed == nil:
-		return CheckCSIDriver
+		return checkCSIDriver
 	case !*installed:
-		return InstallCSIDriver
+		return installCSIDriver
 	}
-	return Ready
+	return ready
 }
 
 func (a *assessment) persistentVolumes() {
@@ -133,7 +133,7 @@ func (a *assessment) persistentVolumes() {
 		if source == nil {
 			continue
 		}
-		i := Item{Kind: PersistentVolume, Name: pv.Name, FlexDriver: source.Driver, StorageClass: pv.Spec.StorageClassName, fsType: source.FSType}
+		i := item{Kind: persistentVolume, Name: pv.Name, FlexDriver: source.Driver, StorageClass: pv.Spec.StorageClassName, fsType: source.FSType}
 		if ref := pv.Spec.ClaimRef; ref != nil {
 			i.Namespace, i.Claim = ref.Namespace, ref.Name
 			i.use(a.pods[ref.Namespace+"/"+ref.Name])
@@ -143,7 +143,7 @@ func (a *assessment) persistentVolumes() {
 }
 
 // use notes the pods that use an item, and their nodes.
-func (i *Item) use(pods []*corev1.Pod) {
+func (i *item) use(pods []*corev1.Pod) {
 	i.Pods = len(pods)
 	for _, p := range pods {
 		if node := p.Spec.NodeName; node != "" && !slices.Contains(i.Nodes, node) {
@@ -158,7 +158,7 @@ func (a *assessment) inPods() {
 		if kubeobject.PodFinished(p) {
 			continue
 		}
-		for _, i := range a.ofSpec(&p.Spec, Inline) {
+		for _, i := range a.ofSpec(&p.Spec, inlineVolume) {
 			i.Namespace, i.Name = p.Namespace, "Pod/"+p.Name+"/"+i.Name
 			i.use([]*corev1.Pod{p})
 			a.add(i)
@@ -169,28 +169,28 @@ func (a *assessment) inPods() {
 func (a *assessment) inWorkloads() {
 	for _, w := range a.Workloads {
 		name := w.Kind + "/" + w.Object.GetName() + "/"
-		for _, i := range a.ofSpec(w.Template, InlineTemplate) {
+		for _, i := range a.ofSpec(w.Template, inlineTemplate) {
 			i.Namespace, i.Name = w.Object.GetNamespace(), name+i.Name
 			a.add(i)
 		}
 		for _, claim := range w.ClaimTemplates {
 			if class := a.classes.of(&claim.Spec, claim.Annotations); class != nil {
-				a.add(Item{Kind: ClaimTemplate, Namespace: w.Object.GetNamespace(), Name: name + claim.Name, FlexDriver: class.driver, StorageClass: class.name})
+				a.add(item{Kind: claimTemplate, Namespace: w.Object.GetNamespace(), Name: name + claim.Name, FlexDriver: class.driver, StorageClass: class.name})
 			}
 		}
 	}
 }
 
 // ofSpec are the inline and generic ephemeral volumes of a pod's spec, by their names there.
-func (a *assessment) ofSpec(spec *corev1.PodSpec, inline Kind) (items []Item) {
+func (a *assessment) ofSpec(spec *corev1.PodSpec, inline itemKind) (items []item) {
 	for _, v := range spec.Volumes {
 		switch {
 		case v.FlexVolume != nil:
-			items = append(items, Item{Kind: inline, Name: v.Name, FlexDriver: v.FlexVolume.Driver, fsType: v.FlexVolume.FSType})
+			items = append(items, item{Kind: inline, Name: v.Name, FlexDriver: v.FlexVolume.Driver, fsType: v.FlexVolume.FSType})
 		case v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil:
 			claim := v.Ephemeral.VolumeClaimTemplate
 			if class := a.classes.of(&claim.Spec, claim.Annotations); class != nil {
-				items = append(items, Item{Kind: Ephemeral, Name: v.Name, FlexDriver: class.driver, StorageClass: class.name})
+				items = append(items, item{Kind: ephemeralVolume, Name: v.Name, FlexDriver: class.driver, StorageClass: class.name})
 			}
 		}
 	}
@@ -200,7 +200,7 @@ func (a *assessment) ofSpec(spec *corev1.PodSpec, inline Kind) (items []Item) {
 func (a *assessment) storageClasses() {
 	for _, c := range a.StorageClasses {
 		if class := a.classes.byName[c.Name]; class != nil {
-			a.add(Item{Kind: StorageClass, Name: c.Name, FlexDriver: class.driver, StorageClass: c.Name})
+			a.add(item{Kind: storageClass, Name: c.Name, FlexDriver: class.driver, StorageClass: c.Name})
 		}
 	}
 }
@@ -218,7 +218,7 @@ func (a *assessment) pendingClaims() {
 			continue
 		}
 		if class := a.classes.of(&c.Spec, c.Annotations); class != nil {
-			i := Item{Kind: PendingClaim, Namespace: c.Namespace, Name: c.Name, FlexDriver: class.driver, StorageClass: class.name}
+			i := item{Kind: pendingClaim, Namespace: c.Namespace, Name: c.Name, FlexDriver: class.driver, StorageClass: class.name}
 			i.use(a.pods[c.Namespace+"/"+c.Name])
 			a.add(i)
 		}
@@ -226,15 +226,15 @@ func (a *assessment) pendingClaims() {
 }
 
 // releases are those of the API server and the kubelets, oldest first.
-func releases(in *Input) []Release {
-	byMinor := map[release.Minor]*Release{}
-	at := func(version string) *Release {
+func releases(in *Input) []clusterRelease {
+	byMinor := map[release.Minor]*clusterRelease{}
+	at := func(version string) *clusterRelease {
 		m, ok := release.Parse(version)
 		if !ok {
-			return &Release{}
+			return &clusterRelease{}
 		}
 		if byMinor[m] == nil {
-			byMinor[m] = &Release{Release: m.String(), Tested: slices.Contains(release.Tested(), m)}
+			byMinor[m] = &clusterRelease{Release: m.String(), Tested: slices.Contains(release.Tested(), m)}
 			for _, c := range release.Capabilities() {
 				if !m.Has(c) {
 					byMinor[m].Lacks = append(byMinor[m].Lacks, fmt.Sprintf("%s (since %s): %s", c.Name, c.Since, c.Without))
@@ -247,7 +247,7 @@ func releases(in *Input) []Release {
 	for _, n := range in.Nodes {
 		at(n.Status.NodeInfo.KubeletVersion).Nodes++
 	}
-	all := []Release{}
+	all := []clusterRelease{}
 	for _, m := range slices.Sorted(maps.Keys(byMinor)) {
 		all = append(all, *byMinor[m])
 	}

@@ -22,7 +22,7 @@ type Input struct {
 	Pods              []*corev1.Pod
 	Nodes             []*corev1.Node
 	StorageClasses    []*storagev1.StorageClass
-	Workloads         []Workload
+	Workloads         []workload
 	// CSIDrivers are the names of the CSIDriver objects; nil: they were not read.
 	CSIDrivers []string
 	// Unread is what could not be read, with the reason. The result is incomplete then.
@@ -31,8 +31,8 @@ type Input struct {
 	seen map[string]bool
 }
 
-// A Workload has a template of pods.
-type Workload struct {
+// A workload has a template of pods.
+type workload struct {
 	Kind           string
 	Object         metav1.Object
 	Template       *corev1.PodSpec
@@ -78,7 +78,7 @@ func (in *Input) Add(object metav1.Object) {
 func (in *Input) workload(kind string, o metav1.Object, template *corev1.PodSpec, claims ...corev1.PersistentVolumeClaim) {
 	if metav1.GetControllerOf(o) == nil {
 		if in.first(kind, o) {
-			in.Workloads = append(in.Workloads, Workload{kind, o, template, claims})
+			in.Workloads = append(in.Workloads, workload{kind, o, template, claims})
 		}
 	}
 }

@@ -10,9 +10,9 @@ import (
 
 // obstacles says what is in the way, of the cluster first.
 func (r *Report) obstacles() {
-	r.Obstacles = []Obstacle{}
+	r.Obstacles = []obstacle{}
 	for _, text := range r.Incomplete {
-		r.Obstacles = append(r.Obstacles, Obstacle{What: "not all was read: " + text, Do: "read it with other rights, or mend it; until then this report is incomplete"})
+		r.Obstacles = append(r.Obstacles, obstacle{What: "not all was read: " + text, Do: "read it with other rights, or mend it; until then this report is incomplete"})
 	}
 	if r.FlexVolumes == 0 {
 		return
@@ -21,11 +21,11 @@ func (r *Report) obstacles() {
 		m, _ := release.Parse(one.Release)
 		for _, c := range []release.Capability{release.AdmissionPolicies(), release.Reconstruction(), release.StagingPath(), release.Eviction()} {
 			if !m.Has(c) {
-				r.Obstacles = append(r.Obstacles, Obstacle{What: fmt.Sprintf("Kubernetes %s lacks %s: %s", one.Release, c.Name, c.Without), Do: fmt.Sprintf("see docs/limits.md#kubernetes, or upgrade to %s or later", c.Since)})
+				r.Obstacles = append(r.Obstacles, obstacle{What: fmt.Sprintf("Kubernetes %s lacks %s: %s", one.Release, c.Name, c.Without), Do: fmt.Sprintf("see docs/limits.md#kubernetes, or upgrade to %s or later", c.Since)})
 			}
 		}
 		if !one.Tested {
-			r.Obstacles = append(r.Obstacles, Obstacle{What: "Kubernetes " + one.Release + " is not tested, only " + release.TestedText(), Do: "try one volume first; docs/migrate-guide.md"})
+			r.Obstacles = append(r.Obstacles, obstacle{What: "Kubernetes " + one.Release + " is not tested, only " + release.TestedText(), Do: "try one volume first; docs/migrate-guide.md"})
 		}
 	}
 	for i := range r.Drivers {
@@ -33,8 +33,8 @@ func (r *Report) obstacles() {
 	}
 }
 
-func (d *Driver) obstacles() (all []Obstacle) {
-	in := func(what, do string) { all = append(all, Obstacle{d.FlexDriver, what, do}) }
+func (d *driverItems) obstacles() (all []obstacle) {
+	in := func(what, do string) { all = append(all, obstacle{d.FlexDriver, what, do}) }
 	if d.Known != "" {
 		in("no preset: "+d.Known, "see docs/presets.md#drivers-without-a-preset")
 		return all
@@ -66,10 +66,10 @@ func (d *Driver) obstacles() (all []Obstacle) {
 			in("live migration with preset "+f.Preset+": "+f.Live, "see flex2csi preset show "+f.Preset)
 		}
 	}
-	if n := d.Counts[Inline] + d.Counts[InlineTemplate]; n > 0 {
+	if n := d.Counts[inlineVolume] + d.Counts[inlineTemplate]; n > 0 {
 		in(fmt.Sprintf("inline volumes cannot migrate, in pods and templates: %d", n), "use a claim or a CSI volume in the template; flex2csi migrate plan prints it. Until then the bridge serves them with inline: true")
 	}
-	if n := d.Counts[Ephemeral] + d.Counts[StorageClass] + d.Counts[PendingClaim] + d.Counts[ClaimTemplate]; n > 0 {
+	if n := d.Counts[ephemeralVolume] + d.Counts[storageClass] + d.Counts[pendingClaim] + d.Counts[claimTemplate]; n > 0 {
 		in(fmt.Sprintf("StorageClasses, claims and templates make new FlexVolumes: %d", n), "replace the StorageClass by one of the CSI driver")
 	}
 	return all
@@ -82,10 +82,10 @@ const (
 )
 
 // estimate is nil if no volume is ready.
-func estimate(items []Item) *Estimate {
-	var e Estimate
+func estimate(items []item) *timeEstimate {
+	var e timeEstimate
 	for _, i := range items {
-		if i.Kind == PersistentVolume && i.Result == Ready {
+		if i.Kind == persistentVolume && i.Result == ready {
 			e.Volumes++
 			if i.Pods > 0 {
 				e.WithPods++
@@ -102,8 +102,8 @@ func estimate(items []Item) *Estimate {
 
 // next are the next steps, from what is in the way to the plan.
 func (r *Report) next() {
-	r.Next = []Step{}
-	step := func(do, command string) { r.Next = append(r.Next, Step{do, command}) }
+	r.Next = []nextStep{}
+	step := func(do, command string) { r.Next = append(r.Next, nextStep{do, command}) }
 	if r.FlexVolumes == 0 {
 		if len(r.Incomplete) == 0 {
 			step("nothing: there are no FlexVolumes", "")

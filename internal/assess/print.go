@@ -18,7 +18,7 @@ func columns() []string {
 	return []string{"Kind", "Namespace", "Name", "FlexVolume driver", "Claim", "StorageClass", "Pods", "Nodes", "Preset", "CSI driver", "Result"}
 }
 
-func (i *Item) row() []string {
+func (i *item) row() []string {
 	return []string{string(i.Kind), i.Namespace, i.Name, i.FlexDriver, i.Claim, i.StorageClass, strconv.Itoa(i.Pods), strings.Join(i.Nodes, " "), i.Preset, i.CSIDriver, string(i.Result)}
 }
 
@@ -92,7 +92,7 @@ func (r *Report) drivers(b *strings.Builder) {
 	fmt.Fprintln(t, "FLEXVOLUME DRIVER\tPVS\tINLINE\tIN TEMPLATES\tEPHEMERAL\tCLASSES\tPENDING\tCLAIM TEMPLATES\tPRESET\tCSI DRIVER")
 	for _, d := range r.Drivers {
 		fmt.Fprintf(t, "%s", printable(d.FlexDriver))
-		for _, k := range Kinds() {
+		for _, k := range kinds() {
 			fmt.Fprintf(t, "\t%d", d.Counts[k])
 		}
 		var names, drivers []string
@@ -104,7 +104,7 @@ func (r *Report) drivers(b *strings.Builder) {
 	t.Flush()
 }
 
-func (f *Fit) state() string {
+func (f *fit) state() string {
 	switch {
 	case f.Installed == nil:
 		return " (not known)"
@@ -138,14 +138,14 @@ func (r *Report) kubernetes() string {
 	return "Kubernetes " + strings.Join(all, ", ")
 }
 
-func (o Obstacle) String() string {
+func (o obstacle) String() string {
 	if o.FlexDriver == "" {
 		return printable(o.What)
 	}
 	return printable(o.FlexDriver + ": " + o.What)
 }
 
-func (e Estimate) String() string {
+func (e timeEstimate) String() string {
 	between := (time.Duration(e.MinSeconds) * time.Second).String()
 	if e.MaxSeconds > e.MinSeconds {
 		between += " to " + (time.Duration(e.MaxSeconds) * time.Second).String()

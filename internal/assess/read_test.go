@@ -110,7 +110,7 @@ func TestCluster(t *testing.T) {
 	if len(r.Incomplete) != 1 || !strings.Contains(r.Incomplete[0], "csidrivers") {
 		t.Errorf("incomplete %q", r.Incomplete)
 	}
-	if r.Items[1].Name != "orders" || r.Items[1].Result != assess.CheckCSIDriver || r.Releases[0].Nodes != 1 {
+	if r.Items[1].Name != "orders" || r.Items[1].Result != "CheckCSIDriver" || r.Releases[0].Nodes != 1 {
 		t.Errorf("items %q, releases %v", lines(r), r.Releases)
 	}
 	for _, a := range client.Actions() {
