@@ -81,6 +81,7 @@ func (x *execution) note(s lifecycle.Step) {
 		if targetPath := r.Targets[s.Dir].TargetPath; targetPath != "" {
 			kubeletdir.RemoveTarget(targetPath, x.b.dirs().Remove)
 		}
+	case lifecycle.ForgetStage, lifecycle.ForgetAttachment: // nothing goes with these
 	case lifecycle.LeaveToKubelet:
 		x.v.log.Info("the kubelet's CSI plugin has the volume; it is neither unstaged nor detached here")
 	case lifecycle.NoteOwner:
