@@ -25,7 +25,7 @@ func Of(r *volstate.Record) VolumeStatus {
 		v.Staging = &Stage{Phase: phase(r.Stage, Staging, Staged, Unstaging), Path: r.StagingPath, Corrupted: Clean(r.StageDead)}
 	}
 	if r.Expand != volstate.None {
-		v.Expansion = &Expansion{Phase: phase(r.Expand, Expanding, Expanded, ""), Bytes: r.ExpandSize}
+		v.Expansion = &Expansion{Phase: phase(r.Expand, expanding, expanded, ""), Bytes: r.ExpandSize}
 	}
 	if r.Uncertain() {
 		v.UncertainSince = When(r.Changed)

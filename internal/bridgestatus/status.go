@@ -112,8 +112,12 @@ const (
 	Publishing   Phase = "Publishing"
 	Published    Phase = "Published"
 	Unpublishing Phase = "Unpublishing"
-	Expanding    Phase = "Expanding"
-	Expanded     Phase = "Expanded"
+)
+
+// The phases of an expansion.
+const (
+	expanding Phase = "Expanding"
+	expanded  Phase = "Expanded"
 )
 
 // Phases returns the phases of a volume.

@@ -183,10 +183,10 @@ type LogLevel string
 
 // The levels.
 const (
-	LogDebug LogLevel = "debug"
-	LogInfo  LogLevel = "info"
-	LogWarn  LogLevel = "warn"
-	LogError LogLevel = "error"
+	logDebug LogLevel = "debug"
+	logInfo  LogLevel = "info"
+	logWarn  LogLevel = "warn"
+	logError LogLevel = "error"
 )
 
 // Duration is a time.Duration with a JSON string: "90s", "2m".

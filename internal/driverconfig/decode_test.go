@@ -80,7 +80,7 @@ func fullConfiguration() *driverconfig.Configuration {
 			flex.CommandMount:         driverconfig.Duration(110 * time.Second),
 			flex.CommandWaitForAttach: driverconfig.Duration(9 * time.Minute),
 		},
-		Log: driverconfig.Log{File: "/var/log/flexdriver.log", Level: driverconfig.LogDebug},
+		Log: driverconfig.Log{File: "/var/log/flexdriver.log", Level: "debug"},
 	}
 }
 

@@ -48,7 +48,7 @@ func (c *Configuration) faults() []Fault {
 	if c.Log.File != LogJournal {
 		v.AbsPath("log.file", c.Log.File)
 	}
-	v.OneOf("log.level", string(c.Log.Level), "", string(LogDebug), string(LogInfo), string(LogWarn), string(LogError))
+	v.OneOf("log.level", string(c.Log.Level), "", string(logDebug), string(logInfo), string(logWarn), string(logError))
 	return v.Faults
 }
 

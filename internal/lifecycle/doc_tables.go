@@ -9,11 +9,11 @@ type Table struct {
 	Name string
 	// About says what is not in the rules.
 	About string
-	Rows  []Row
+	Rows  []row
 }
 
-// A Row is a rule or, with an empty rule, all the rules of the table Shared.
-type Row struct {
+// A row is a rule or, with an empty rule, all the rules of the table Shared.
+type row struct {
 	Rule   Rule
 	Shared string
 }
@@ -63,7 +63,7 @@ func sharedTables() []sharedTable {
 }
 
 // rows has one row for all rules of a shared table, of which the longest counts.
-func rows(rules []Rule, parts []sharedTable) (all []Row) {
+func rows(rules []Rule, parts []sharedTable) (all []row) {
 	for i := 0; i < len(rules); {
 		length, name := 1, ""
 		for _, p := range parts {
@@ -72,9 +72,9 @@ func rows(rules []Rule, parts []sharedTable) (all []Row) {
 			}
 		}
 		if name == "" {
-			all = append(all, Row{Rule: rules[i]})
+			all = append(all, row{Rule: rules[i]})
 		} else {
-			all = append(all, Row{Shared: name})
+			all = append(all, row{Shared: name})
 		}
 		i += length
 	}

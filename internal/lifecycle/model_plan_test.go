@@ -94,12 +94,12 @@ func (m *model) placeOf(dir string) uint8 {
 func (m *model) observed(o op, facts map[Fact]Seen) *Observed {
 	real := &Observed{
 		Now: now(), Grace: grace, Awaited: o.awaited, KubeletDir: "/k", KubeletStaging: stagingDir,
-		Taken: map[Deed]bool{}, AttachedAsCSI: o.attachedAsCSI, NodeExpansionRequired: o.nodeGrow, Facts: facts,
+		taken: map[deed]bool{}, AttachedAsCSI: o.attachedAsCSI, NodeExpansionRequired: o.nodeGrow, Facts: facts,
 	}
 	for place, bits := range o.taken {
 		for i, kind := range m.kinds {
 			if bits&(1<<i) != 0 {
-				real.Taken[Deed{kind, m.place(uint8(place))}] = true
+				real.taken[deed{kind, m.place(uint8(place))}] = true
 			}
 		}
 	}
@@ -126,7 +126,7 @@ func (m *model) failure(f failing) Failure {
 // keep writes back what Conclude has changed.
 func (m *model) keep(o *op, real *Observed) {
 	o.taken = [placeCount]uint64{}
-	for deed := range real.Taken {
+	for deed := range real.taken {
 		o.taken[m.placeOf(deed.Dir)] |= 1 << number(m.kinds, deed.Kind)
 	}
 	o.attachedAsCSI, o.nodeGrow = real.AttachedAsCSI, real.NodeExpansionRequired

@@ -65,7 +65,7 @@ func (q *question) goal(g Goal, dir string) {
 
 func (q *question) see(what What, dir string, seen Seen) { q.o.Facts[Fact{what, dir}] = seen }
 
-func (q *question) took(k Kind, dir string) { q.o.Taken[Deed{k, dir}] = true }
+func (q *question) took(k Kind, dir string) { q.o.taken[deed{k, dir}] = true }
 
 // pending: this call of mount has recorded its target, and nothing else is done for it.
 func (q *question) pending() {
@@ -79,7 +79,7 @@ func (q *question) pending() {
 // empty: the record has no target, and the volume is not staged.
 func (q *question) empty() {
 	q.pending()
-	q.o.Taken = map[Deed]bool{}
+	q.o.taken = map[deed]bool{}
 	q.r.Targets = map[string]*volstate.Target{}
 	q.unstaged()
 }
@@ -198,7 +198,7 @@ func unmountScenes() []scene {
 	return []scene{
 		{"unmount-completed", "a pending unmount that is gone takes nothing from the mount that goes on", func(q *question) {
 			q.pending()
-			q.o.Taken = map[Deed]bool{}
+			q.o.taken = map[deed]bool{}
 			q.t.Publish = volstate.Doing
 			q.goal(CompleteUnmount, dirA)
 		}, Done, ""},
@@ -286,7 +286,7 @@ func deviceScenes() []scene {
 		}, PlaceMarker, ""},
 		{"unseen-target", "a mount that failed does not keep unmountdevice", func(q *question) {
 			q.pending()
-			q.o.Taken = map[Deed]bool{}
+			q.o.taken = map[deed]bool{}
 			q.r.Device = deviceDir
 			q.goal(UnmountDevice, deviceDir)
 		}, NoteOwner, ""},
@@ -319,7 +319,7 @@ func deviceScenes() []scene {
 		{"detach-in-use", "a volume is not detached between a pod's claim and its stage", func(q *question) {
 			q.pending()
 			q.unstaged()
-			q.o.Taken = map[Deed]bool{}
+			q.o.taken = map[deed]bool{}
 			q.attached(volstate.Done, byControlPlane)
 			q.goal(Detach, "")
 		}, Refuse, "still in use"},

@@ -40,7 +40,7 @@ func mountRules() []Rule {
 func admitRules() []Rule {
 	return []Rule{
 		{"given-up-before", "the caller left before the operation began", "refuse: no step is taken", func(c *plan) *Step {
-			if c.o.Awaited || len(c.o.Taken) > 0 {
+			if c.o.Awaited || len(c.o.taken) > 0 {
 				return nil
 			}
 			return refuse(errUnseen)
@@ -184,7 +184,7 @@ func failedSetUp() []Rule {
 		}},
 		{"undo-failed", "a step failed with an error that is final, local or not begun, and this call recorded the target", "[release the target], then refuse", func(c *plan) *Step {
 			f := c.first0()
-			if f == nil || !isOver(f) || len(c.o.Failures) > 1 || c.target() == nil || !c.o.Taken[Deed{RecordTarget, c.w.Dir}] {
+			if f == nil || !isOver(f) || len(c.o.Failures) > 1 || c.target() == nil || !c.o.taken[deed{RecordTarget, c.w.Dir}] {
 				return nil
 			}
 			return c.first(releaseRules())
@@ -217,7 +217,7 @@ func isOver(f *Failure) bool { return f.Class == Final || f.Class == Local || f.
 func clearDead() Rule {
 	return Rule{"without-the-dead", "NodeUnpublishVolume or NodeUnstageVolume failed, and the mount at its path is dead", "unmount the dead mount, then repeat the RPC: some drivers fail on their own dead mount", func(c *plan) *Step {
 		f := c.failed()
-		if f == nil || c.o.Taken[Deed{RemoveDead, f.Step.Dir}] {
+		if f == nil || c.o.taken[deed{RemoveDead, f.Step.Dir}] {
 			return nil
 		}
 		var seen Seen

@@ -24,8 +24,8 @@ type Observed struct {
 	KubeletDir string
 	// KubeletStaging is where the kubelet's CSI plugin would have the volume staged.
 	KubeletStaging string
-	// Taken are the steps that this operation has taken with success.
-	Taken map[Deed]bool
+	// taken are the steps that this operation has taken with success.
+	taken map[deed]bool
 	// Failures are those of the operation's steps, the first one first.
 	Failures []Failure
 	// AttachedAsCSI: the control plane has the volume attached as a CSI volume, too,
@@ -38,8 +38,8 @@ type Observed struct {
 	Facts map[Fact]Seen
 }
 
-// A Deed is a step that was taken, for a target.
-type Deed struct {
+// A deed is a step that was taken, for a target.
+type deed struct {
 	Kind Kind
 	Dir  string
 }
@@ -232,10 +232,10 @@ func (c *plan) stage() Seen {
 func (c *plan) target() *volstate.Target { return c.r.Targets[c.dir] }
 
 // taken reports whether this operation has taken a step for the target.
-func (c *plan) taken(k Kind) bool { return c.o.Taken[Deed{k, c.dir}] }
+func (c *plan) taken(k Kind) bool { return c.o.taken[deed{k, c.dir}] }
 
 // did reports whether this operation has taken a step for the volume.
-func (c *plan) did(k Kind) bool { return c.o.Taken[Deed{Kind: k}] }
+func (c *plan) did(k Kind) bool { return c.o.taken[deed{Kind: k}] }
 
 // failed is the failure that counts: the last one; nil if there is none.
 func (c *plan) failed() *Failure {

@@ -90,7 +90,7 @@ func republishRules() []Rule {
 	return []Rule{{"republish", "the driver has requiresRepublish, and the last NodePublishVolume is one minute old", "NodePublishVolume again, after [attach the volume] if the publish context is not known; an error leaves the mount as it is", func(c *plan) *Step {
 		for _, dir := range c.dirs() {
 			t := c.r.Targets[dir]
-			if !t.Bound || t.Dead != "" || c.o.Taken[Deed{Republish, dir}] || !c.see(TheTurn, dir).Yes {
+			if !t.Bound || t.Dead != "" || c.o.taken[deed{Republish, dir}] || !c.see(TheTurn, dir).Yes {
 				continue
 			}
 			if err := cmp.Or(c.see(TheDriver, "").Err, c.see(TheCall, dir).Err); err != nil {
@@ -152,7 +152,7 @@ func (c *plan) unwanted(dir string) bool {
 
 // releasing reports whether this operation has begun to release a target.
 func (c *plan) releasing(dir string) bool {
-	begun := c.o.Taken[Deed{NoteOwner, dir}] || c.o.Taken[Deed{Unbind, dir}] || c.o.Taken[Deed{NodeUnpublish, dir}]
+	begun := c.o.taken[deed{NoteOwner, dir}] || c.o.taken[deed{Unbind, dir}] || c.o.taken[deed{NodeUnpublish, dir}]
 	return begun && !c.r.Targets[dir].Bound
 }
 

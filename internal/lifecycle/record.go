@@ -242,10 +242,10 @@ func Conclude(r *volstate.Record, s Step, w Wanted, o *Observed, got Result, fai
 		return
 	}
 	succeeded(r, s, w, o, got)
-	if o.Taken == nil {
-		o.Taken = map[Deed]bool{}
+	if o.taken == nil {
+		o.taken = map[deed]bool{}
 	}
-	o.Taken[Deed{s.Kind, s.Dir}] = true
+	o.taken[deed{s.Kind, s.Dir}] = true
 }
 
 // undoes: after the negation of a step, also one that has failed, the step does not
@@ -253,14 +253,14 @@ func Conclude(r *volstate.Record, s Step, w Wanted, o *Observed, got Result, fai
 func undoes(s Step, o *Observed) {
 	switch s.Kind {
 	case NodeUnstage, ForgetStage:
-		delete(o.Taken, Deed{Kind: NodeStage})
+		delete(o.taken, deed{Kind: NodeStage})
 	case NodeUnpublish:
-		delete(o.Taken, Deed{NodePublish, s.Dir})
-		delete(o.Taken, Deed{ApplyFSGroup, s.Dir})
+		delete(o.taken, deed{NodePublish, s.Dir})
+		delete(o.taken, deed{ApplyFSGroup, s.Dir})
 	case Bind:
-		delete(o.Taken, Deed{Unbind, s.Dir})
+		delete(o.taken, deed{Unbind, s.Dir})
 	case AskAttachment:
-		delete(o.Taken, Deed{Kind: DeleteAttachment})
+		delete(o.taken, deed{Kind: DeleteAttachment})
 	}
 }
 
@@ -291,10 +291,10 @@ func succeeded(r *volstate.Record, s Step, w Wanted, o *Observed, got Result) {
 	case NodeUnpublish:
 		t.Publish = volstate.None
 	case Unbind:
-		delete(o.Taken, Deed{Bind, s.Dir})
+		delete(o.taken, deed{Bind, s.Dir})
 	case Bind:
 		t.Bound, t.Dead = true, ""
-		delete(o.Taken, Deed{Unbind, s.Dir})
+		delete(o.taken, deed{Unbind, s.Dir})
 	case Drop:
 		delete(r.Targets, s.Dir)
 	case RemoveMarker:
@@ -321,10 +321,10 @@ func succeeded(r *volstate.Record, s Step, w Wanted, o *Observed, got Result) {
 // exceptions below.
 func failed(r *volstate.Record, s Step, o *Observed, f Failure) {
 	if s.MayFail {
-		if o.Taken == nil {
-			o.Taken = map[Deed]bool{}
+		if o.taken == nil {
+			o.taken = map[deed]bool{}
 		}
-		o.Taken[Deed{s.Kind, s.Dir}] = true
+		o.taken[deed{s.Kind, s.Dir}] = true
 		return
 	}
 	o.Failures = append(o.Failures, f)

@@ -81,7 +81,7 @@ func ailmentRules() []Rule {
 
 // repairing reports whether this operation has begun to replace something.
 func (c *plan) repairing() bool {
-	for deed := range c.o.Taken {
+	for deed := range c.o.taken {
 		switch deed.Kind {
 		case Unbind, NodeUnpublish, NodeUnstage, NodeStage, NodePublish, Bind:
 			return true
@@ -122,7 +122,7 @@ func (c *plan) examine() (stage string, targets map[string]string) {
 		case NotMounted:
 			targets[dir] = missingMount
 		case NoDir:
-			if c.o.Taken[Deed{Unbind, dir}] || c.o.Taken[Deed{NodeUnpublish, dir}] {
+			if c.o.taken[deed{Unbind, dir}] || c.o.taken[deed{NodeUnpublish, dir}] {
 				targets[dir] = missingMount
 			}
 		case Dead, Silent:
@@ -200,7 +200,7 @@ func (c *plan) harmless(dir, why string) bool {
 // wantsUnpublish: where only the bind is missing, only that is made again.
 func (c *plan) wantsUnpublish(dir string) bool {
 	t := c.r.Targets[dir]
-	if t.Publish == volstate.None || c.o.Taken[Deed{NodePublish, dir}] {
+	if t.Publish == volstate.None || c.o.taken[deed{NodePublish, dir}] {
 		return false
 	}
 	alive := c.see(TheTarget, dir).Mount == Alive

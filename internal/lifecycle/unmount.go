@@ -26,7 +26,7 @@ func unmountRules() []Rule {
 				return nil
 			}},
 			{"not-unmounted", "a pending unmount, and the directory is still mounted: flexdriver is about to unmount it, or was killed before", "done: the kubelet has no Success yet, and finds the directory mounted or calls unmount again", func(c *plan) *Step {
-				if c.w.Goal != CompleteUnmount || len(c.o.Taken) > 0 {
+				if c.w.Goal != CompleteUnmount || len(c.o.taken) > 0 {
 					return nil
 				}
 				switch seen := c.mount(TheDir); {
@@ -50,7 +50,7 @@ func unmountRules() []Rule {
 // do not, unless there is no PersistentVolume: then the kubelet wants neither, and
 // what is mounted from here is all that keeps it from unstaging.
 func mayLetGo(c *plan) *Step {
-	if c.target() == nil || len(c.o.Taken) > 0 {
+	if c.target() == nil || len(c.o.taken) > 0 {
 		return nil
 	}
 	seen := c.see(ThePVState, c.dir)

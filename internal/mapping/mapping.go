@@ -28,8 +28,8 @@ type Mapper struct {
 	handle, context, mountFlags, fsType, accessMode *program
 
 	stages     []stage
-	readFile   FileReader
-	readSecret SecretReader   // nil: no API server
+	readFile   fileReader
+	readSecret secretReader   // nil: no API server
 	pvName     *regexp.Regexp // nil: any
 	limits     limits
 }

@@ -48,14 +48,14 @@ func (m *Mapper) SecretFiles() (paths []string) {
 	return paths
 }
 
-// A FileReader reads the secrets in a file: an object, or the value of a key.
-type FileReader func(path, key string) (map[string]flex.Secret, error)
+// A fileReader reads the secrets in a file: an object, or the value of a key.
+type fileReader func(path, key string) (map[string]flex.Secret, error)
 
-// A SecretReader reads a Secret. Its errors have the name.
-type SecretReader func(ctx context.Context, ref csivol.SecretRef) (map[string]flex.Secret, error)
+// A secretReader reads a Secret. Its errors have the name.
+type secretReader func(ctx context.Context, ref csivol.SecretRef) (map[string]flex.Secret, error)
 
 // WithSecrets returns a Mapper that can read Secrets.
-func (m *Mapper) WithSecrets(read SecretReader) *Mapper {
+func (m *Mapper) WithSecrets(read secretReader) *Mapper {
 	other := *m
 	other.readSecret = read
 	return &other
@@ -70,7 +70,7 @@ func (m *Mapper) WithoutSecrets() *Mapper {
 }
 
 // WithFiles returns a Mapper with another reader of files.
-func (m *Mapper) WithFiles(read FileReader) *Mapper {
+func (m *Mapper) WithFiles(read fileReader) *Mapper {
 	other := *m
 	other.readFile = read
 	return &other

@@ -46,7 +46,7 @@ const (
 type rendered struct {
 	object  *Manifest
 	mapped  *csivol.Volume
-	changes []Change
+	changes []change
 	secrets []SecretCopy
 	removed []string // finalizers that the swap removes
 
@@ -58,7 +58,7 @@ type rendered struct {
 
 func (r *rendered) change(field, before, after, why string) {
 	if before != after {
-		r.changes = append(r.changes, Change{field, before, after, why})
+		r.changes = append(r.changes, change{field, before, after, why})
 	}
 }
 

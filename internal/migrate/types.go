@@ -64,8 +64,8 @@ type Check struct {
 	Do string `json:"do,omitempty"`
 }
 
-// A Change is where the replacement differs from the old volume.
-type Change struct {
+// A change is where the replacement differs from the old volume.
+type change struct {
 	Field string `json:"field"`
 	Old   string `json:"old,omitempty"`
 	New   string `json:"new,omitempty"`
@@ -101,7 +101,7 @@ type Volume struct {
 	Pods []Pod    `json:"pods,omitempty"`
 
 	Checks  []Check  `json:"checks"`
-	Changes []Change `json:"changes,omitempty"`
+	Changes []change `json:"changes,omitempty"`
 	// Secrets have to be made before, by a person.
 	Secrets []SecretCopy `json:"secrets,omitempty"`
 	Expect  []string     `json:"expect,omitempty"`

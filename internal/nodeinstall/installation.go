@@ -36,12 +36,12 @@ type Installation struct {
 	PluginDir  string `json:"pluginDir"`
 	KubeletDir string `json:"kubeletDir"`
 	// Drivers are those of the configuration, Former those of earlier ones.
-	Drivers []InstalledDriver `json:"drivers"`
-	Former  []InstalledDriver `json:"former,omitempty"`
+	Drivers []installedDriver `json:"drivers"`
+	Former  []installedDriver `json:"former,omitempty"`
 }
 
-// An InstalledDriver is a driver that is installed.
-type InstalledDriver struct {
+// An installedDriver is a driver that is installed.
+type installedDriver struct {
 	// Driver is vendor/name.
 	Driver string `json:"driver"`
 	// Executable is where it is, HostRoot included.
@@ -49,13 +49,13 @@ type InstalledDriver struct {
 }
 
 // driver finds one of the configuration.
-func (i *Installation) driver(name string) (InstalledDriver, bool) {
+func (i *Installation) driver(name string) (installedDriver, bool) {
 	for _, d := range i.Drivers {
 		if d.Driver == name {
 			return d, true
 		}
 	}
-	return InstalledDriver{}, false
+	return installedDriver{}, false
 }
 
 // Path is the file in a state directory.

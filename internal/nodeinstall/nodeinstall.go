@@ -69,7 +69,7 @@ func Install(ctx context.Context, o Options) error {
 			errs = append(errs, err)
 			at, _ = before.driver(c.Driver.String()) // it may be there all the same
 		}
-		if at != (InstalledDriver{}) {
+		if at != (installedDriver{}) {
 			now.Drivers = append(now.Drivers, at)
 		}
 	}
@@ -80,13 +80,13 @@ func Install(ctx context.Context, o Options) error {
 }
 
 // installOne puts one driver into the plugin directory, which is dir here.
-func (r *run) installOne(ctx context.Context, executable, dir string, c *driverconfig.Configuration) (InstalledDriver, error) {
+func (r *run) installOne(ctx context.Context, executable, dir string, c *driverconfig.Configuration) (installedDriver, error) {
 	report, err := install.Install(ctx, install.Options{PluginDir: dir, Driver: c.Driver, Executable: executable, Config: c})
 	r.tell(report)
 	if err != nil {
-		return InstalledDriver{}, err
+		return installedDriver{}, err
 	}
-	return InstalledDriver{Driver: c.Driver.String(), Executable: filepath.Join(report.Dir, c.Driver.Name)}, nil
+	return installedDriver{Driver: c.Driver.String(), Executable: filepath.Join(report.Dir, c.Driver.Name)}, nil
 }
 
 // readBefore returns the Installation of an earlier run. One that cannot be read is
@@ -129,7 +129,7 @@ func (r *run) checkFormer(ctx context.Context, before *Installation, o Options) 
 // former returns the drivers that were installed earlier and are not in the
 // configuration any more. They stay: they may have volumes, and only the driver unmounts
 // these.
-func (r *run) former(before, now *Installation) (former []InstalledDriver) {
+func (r *run) former(before, now *Installation) (former []installedDriver) {
 	for _, d := range slices.Concat(before.Drivers, before.Former) {
 		_, wanted := now.driver(d.Driver)
 		if _, err := os.Lstat(d.Executable); wanted || err != nil {

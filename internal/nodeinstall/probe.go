@@ -30,7 +30,7 @@ func (i *Installation) Probe(ctx context.Context, names []string) []Probed {
 	probed := make([]Probed, len(names))
 	var probes sync.WaitGroup
 	for n, name := range names {
-		at := slices.IndexFunc(all, func(d InstalledDriver) bool { return d.Driver == name })
+		at := slices.IndexFunc(all, func(d installedDriver) bool { return d.Driver == name })
 		if at < 0 {
 			probed[n] = Probed{Driver: name, Err: errNotInstalled}
 			continue

@@ -262,7 +262,7 @@ func (u *removal) forget(names []string) error {
 	if _, err := os.Stat(Path(u.stateDir)); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	gone := func(d InstalledDriver) bool { return slices.Contains(names, d.Driver) }
+	gone := func(d installedDriver) bool { return slices.Contains(names, d.Driver) }
 	u.word.Drivers = slices.DeleteFunc(u.word.Drivers, gone)
 	u.word.Former = slices.DeleteFunc(u.word.Former, gone)
 	u.word.APIVersion, u.word.Kind = apiVersion, kind

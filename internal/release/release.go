@@ -74,16 +74,16 @@ func AdmissionPolicies() Capability {
 	}
 }
 
-// NodeTokens says that a pod's token has in the claims of the user on which node the pod is.
-func NodeTokens() Capability {
+// nodeTokens says that a pod's token has in the claims of the user on which node the pod is.
+func nodeTokens() Capability {
 	return Capability{
 		"tokens that name their node", 30,
 		"a policy cannot tell one node's token from another's", "KEP-4193",
 	}
 }
 
-// AppArmorField is securityContext.appArmorProfile of a pod.
-func AppArmorField() Capability {
+// appArmorField is securityContext.appArmorProfile of a pod.
+func appArmorField() Capability {
 	return Capability{
 		"`appArmorProfile`", 30,
 		"the profile is an annotation of the pod", "KEP-24",
@@ -101,7 +101,7 @@ func SELinuxMount() Capability {
 
 // Capabilities are all of the table, oldest first.
 func Capabilities() []Capability {
-	all := []Capability{Eviction(), StagingPath(), Reconstruction(), AdmissionPolicies(), NodeTokens(), AppArmorField(), SELinuxMount()}
+	all := []Capability{Eviction(), StagingPath(), Reconstruction(), AdmissionPolicies(), nodeTokens(), appArmorField(), SELinuxMount()}
 	slices.SortStableFunc(all, func(a, b Capability) int { return int(a.Since - b.Since) })
 	return all
 }
