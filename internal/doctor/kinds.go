@@ -1,7 +1,5 @@
 package doctor
 
-import "slices"
-
 // ID names a kind of finding. It does not change from one release to the next.
 type ID string
 
@@ -18,9 +16,6 @@ type Kind struct {
 
 // kinds are all that were declared. Only kind writes it, while the program starts.
 var kinds []*Kind
-
-// Kinds are all that can be found.
-func Kinds() []*Kind { return slices.Clone(kinds) }
 
 // kind declares a kind of finding.
 func kind(id ID, severity Severity, messages []string, advice string) *Kind {
