@@ -154,7 +154,7 @@ func (o *mapOptions) check(args []string) error {
 func (o *mapOptions) input(args []string, env environment) (*dryrun.Input, error) {
 	if o.file == "" {
 		v, err := dryrun.FromCall(o.driver, args)
-		return &dryrun.Input{Volumes: []*dryrun.Volume{v}}, err
+		return &dryrun.Input{Volumes: []*dryrun.FlexVolume{v}}, err
 	}
 	stream := env.in
 	if o.file != "-" {

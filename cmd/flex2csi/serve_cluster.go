@@ -113,10 +113,10 @@ func stagingDrivers(all map[string]*bridge.FlexDriver) func(context.Context) []s
 }
 
 // status returns the cluster's part of the status.
-func (c *nodeCluster) status() *bridgestatus.Cluster {
+func (c *nodeCluster) status() *bridgestatus.ClusterStatus {
 	if c == nil {
 		return nil
 	}
 	s := c.Status()
-	return &bridgestatus.Cluster{Reachable: s.Reachable, Since: bridgestatus.When(s.Since), LastError: bridgestatus.Clean(s.LastError)}
+	return &bridgestatus.ClusterStatus{Reachable: s.Reachable, Since: bridgestatus.When(s.Since), LastError: bridgestatus.Clean(s.LastError)}
 }

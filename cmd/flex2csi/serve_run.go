@@ -60,13 +60,13 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 		b.Attachments, b.Notify, b.PVState = cluster.attachments.List, cluster.Notify, cluster.PVState
 	}
 	var clients []*csiclient.Client
-	var views []daemon.Driver
+	var views []daemon.ConfiguredDriver
 	for i := range config.Drivers {
 		d := &config.Drivers[i]
 		client := drivers.Client(d, o.kubeletDir)
 		client.Observer, client.Log = metrics, log
 		clients = append(clients, client)
-		views = append(views, daemon.Driver{FlexDriver: d.FlexDriver, CSIDriver: d.CSIDriver, Connections: client.Connections, Reach: client.Reach})
+		views = append(views, daemon.ConfiguredDriver{FlexDriver: d.FlexDriver, CSIDriver: d.CSIDriver, Connections: client.Connections, Reach: client.Reach})
 		b.Drivers[d.FlexDriver] = cluster.driver(d, mappers[d.FlexDriver], client)
 	}
 	removed := &drivers.Removed{KubeletDir: o.kubeletDir, Attacher: cluster.attacher(), Observer: metrics, Log: log}

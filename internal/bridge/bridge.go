@@ -88,8 +88,8 @@ type PendingUnmounts interface {
 	Remove(dir string) error
 }
 
-// State is where records are kept.
-type State interface {
+// RecordStore is where records are kept.
+type RecordStore interface {
 	Put(r *volstate.Record) error
 	Delete(k csivol.Key) error
 }
@@ -161,7 +161,7 @@ type Bridge struct {
 	Context         context.Context //nolint:containedctx // the life of the process
 	Mounts          Mounts
 	Dirs            Dirs // nil: the node's
-	State           State
+	State           RecordStore
 	PendingUnmounts PendingUnmounts // nil: there are none
 	KubeletDir      string
 	NodeName        string

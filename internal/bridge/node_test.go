@@ -135,7 +135,7 @@ func (n *node) empty() {
 
 // recording keeps a copy of every record that is written.
 type recording struct {
-	bridge.State
+	bridge.RecordStore
 	records []*volstate.Record
 	stop    int // the process ends with this write; 0: never
 }
@@ -145,14 +145,14 @@ func (r *recording) Put(record *volstate.Record) error {
 		return errKilled
 	}
 	r.records = append(r.records, record.Clone())
-	return r.State.Put(record)
+	return r.RecordStore.Put(record)
 }
 
 func (r *recording) Delete(k csivol.Key) error {
 	if r.stop > 0 && len(r.records) >= r.stop {
 		return errKilled
 	}
-	return r.State.Delete(k)
+	return r.RecordStore.Delete(k)
 }
 
 var errKilled = errors.New("killed")

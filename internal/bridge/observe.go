@@ -80,7 +80,7 @@ func (x *execution) seeDriver() lifecycle.Seen {
 	if x.policy, err = x.d.policy(x.v.ctx); err != nil {
 		return lifecycle.Seen{Err: err}
 	}
-	d := &lifecycle.Driver{
+	d := &lifecycle.DriverFacts{
 		Features: f, FSGroup: x.policy.FSGroup,
 		CanCluster: x.d.Attacher != nil, ClusterErr: x.d.AttacherSuffices(), RepairInUse: x.d.RepairInUse,
 	}

@@ -68,7 +68,7 @@ func TestRebootOfAnAttachedVolume(t *testing.T) {
 func TestRecordsSpeakOfThePast(t *testing.T) {
 	n := newNode(t)
 	dir := n.podDir("p1")
-	recorder := &recording{State: n.store}
+	recorder := &recording{RecordStore: n.store}
 	n.bridge.State = recorder
 	n.succeed("mount", dir, options)
 	saved := recorder.records
@@ -114,7 +114,7 @@ func TestRecordsSpeakOfThePast(t *testing.T) {
 func TestKilledBetweenBindAndRecord(t *testing.T) {
 	n := newNode(t)
 	dir := n.podDir("p1")
-	n.bridge.State = &recording{State: n.store, stop: 3}
+	n.bridge.State = &recording{RecordStore: n.store, stop: 3}
 	if s := n.call("mount", dir, options); s.Status != flex.StatusFailure || !n.mounts.mounted[dir] {
 		t.Fatalf("%+v; mounted: %v", s, n.mounts.mounted)
 	}
@@ -134,7 +134,7 @@ func TestKilledBetweenBindAndRecord(t *testing.T) {
 // there: whichever step was taken last, all ends well.
 func TestRecoveredRecord(t *testing.T) {
 	probe := newNode(t)
-	recorder := &recording{State: probe.store}
+	recorder := &recording{RecordStore: probe.store}
 	probe.bridge.State = recorder
 	probe.succeed("mount", probe.podDir("p1"), options)
 	probe.succeed("unmount", probe.podDir("p1"))
@@ -152,7 +152,7 @@ func recovered(t *testing.T, stop int, again bool) {
 	t.Helper()
 	n := newNode(t)
 	dir := n.podDir("p1")
-	n.bridge.State = &recording{State: n.store, stop: stop}
+	n.bridge.State = &recording{RecordStore: n.store, stop: stop}
 	n.call("mount", dir, options)
 	n.call("unmount", dir)
 	files, _ := filepath.Glob(filepath.Join(n.dir, "state/*.json"))

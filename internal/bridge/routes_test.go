@@ -188,7 +188,7 @@ func TestKilledInCluster(t *testing.T) {
 	}
 	whole := newClusterNode(t)
 	whole.hurried()
-	recorder := &recording{State: whole.store}
+	recorder := &recording{RecordStore: whole.store}
 	whole.bridge.State = recorder
 	life(whole)
 	if writes = len(recorder.records); writes < 10 {
@@ -198,7 +198,7 @@ func TestKilledInCluster(t *testing.T) {
 		for _, then := range []string{"mount", "unmount", "nothing"} {
 			n := newClusterNode(t)
 			n.hurried()
-			n.bridge.State = &recording{State: n.store, stop: stop}
+			n.bridge.State = &recording{RecordStore: n.store, stop: stop}
 			life(n)
 			n.start("boot-1")
 			n.bridge.FinishDetaches()

@@ -10,9 +10,9 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// VolumeStatus is one volume for those who look: flex2csi status and metrics.
+// VolumeState is one volume for those who look: flex2csi status and metrics.
 // What is known of a volume beyond its record belongs here.
-type VolumeStatus struct {
+type VolumeState struct {
 	// Record as it was last saved, not to be changed. It is that of a volume
 	// with nothing on this node where an operation has only begun.
 	Record *volstate.Record
@@ -41,9 +41,9 @@ type OperationStatus struct {
 
 // Status returns all volumes that have a record or an operation, in the order
 // of their drivers and handles.
-func (b *Bridge) Status() []VolumeStatus {
+func (b *Bridge) Status() []VolumeState {
 	b.registry.mu.Lock()
-	all := make([]VolumeStatus, 0, len(b.registry.volumes))
+	all := make([]VolumeState, 0, len(b.registry.volumes))
 	for _, v := range b.registry.volumes {
 		all = append(all, v.statusLocked())
 	}
@@ -51,7 +51,7 @@ func (b *Bridge) Status() []VolumeStatus {
 	for i := range all {
 		all[i].AttachmentLost = b.attachmentLost(all[i].Record)
 	}
-	slices.SortFunc(all, func(x, y VolumeStatus) int {
+	slices.SortFunc(all, func(x, y VolumeState) int {
 		return cmp.Or(cmp.Compare(x.Record.Driver, y.Record.Driver), cmp.Compare(x.Record.Handle, y.Record.Handle))
 	})
 	return all
@@ -73,8 +73,8 @@ func (b *Bridge) Lost() (all []LostStatus) {
 	return all
 }
 
-func (v *volume) statusLocked() VolumeStatus {
-	s := VolumeStatus{Stats: v.stats.Load(), Record: v.saved.Load(), UncertainSince: v.uncertainSince}
+func (v *volume) statusLocked() VolumeState {
+	s := VolumeState{Stats: v.stats.Load(), Record: v.saved.Load(), UncertainSince: v.uncertainSince}
 	if s.Record == nil {
 		s.Record = &volstate.Record{Driver: v.key.Driver, Handle: v.key.Handle}
 	}

@@ -43,7 +43,7 @@ func (n *node) callAs(id string, args ...string) <-chan flex.DriverStatus {
 }
 
 // await looks at the status until it is as wanted.
-func (n *node) await(what string, as func([]bridge.VolumeStatus) bool) []bridge.VolumeStatus {
+func (n *node) await(what string, as func([]bridge.VolumeState) bool) []bridge.VolumeState {
 	n.t.Helper()
 	for giveUp := time.Now().Add(time.Minute); time.Now().Before(giveUp); time.Sleep(time.Millisecond) {
 		if s := n.bridge.Status(); as(s) {
@@ -54,8 +54,8 @@ func (n *node) await(what string, as func([]bridge.VolumeStatus) bool) []bridge.
 	return nil
 }
 
-func operations(count int) func([]bridge.VolumeStatus) bool {
-	return func(s []bridge.VolumeStatus) bool { return len(s) == 1 && len(s[0].Operations) == count }
+func operations(count int) func([]bridge.VolumeState) bool {
+	return func(s []bridge.VolumeState) bool { return len(s) == 1 && len(s[0].Operations) == count }
 }
 
 // TestStatus: who looks sees what is under way, what waits for it, and for
@@ -95,7 +95,7 @@ func TestStatus(t *testing.T) {
 	}
 	n.succeed("unmount", n.podDir("p1"))
 	n.succeed("unmount", n.podDir("p2"))
-	n.await("nothing", func(s []bridge.VolumeStatus) bool { return len(s) == 0 })
+	n.await("nothing", func(s []bridge.VolumeState) bool { return len(s) == 0 })
 }
 
 // TestLogNamesTheRequest: lines about what a call set off have its id.

@@ -17,7 +17,7 @@ import (
 
 // act takes a step: one request, one mount, or nothing where the record is all that
 // changes. When it may be taken is not its business.
-func (x *execution) act(s lifecycle.Step) (got lifecycle.Result, err error) {
+func (x *execution) act(s lifecycle.Step) (got lifecycle.StepResult, err error) {
 	b, r, ctx := x.b, x.v.record, x.v.ctx
 	switch s.Kind {
 	case lifecycle.Fail:
@@ -135,7 +135,7 @@ func (x *execution) controllerUnpublish() (err error) {
 const reattachWait = 10 * time.Second
 
 // attach asks for a VolumeAttachment, or only waits for it.
-func (x *execution) attach(s lifecycle.Step) (got lifecycle.Result, err error) {
+func (x *execution) attach(s lifecycle.Step) (got lifecycle.StepResult, err error) {
 	r, ask, timeout := x.v.record, x.d.Attacher.Attach, x.v.patience(x.d.Timeouts.Attach)
 	if s.Kind == lifecycle.AwaitAttachment {
 		ask = x.d.Attacher.Await
@@ -156,7 +156,7 @@ func (x *execution) attach(s lifecycle.Step) (got lifecycle.Result, err error) {
 	if err == nil && x.w.Goal == lifecycle.Reconcile {
 		x.reattached(before, attached)
 	}
-	return lifecycle.Result{PublishContext: attached.PublishContext, Ours: attached.Ours, AttachedAsCSI: attached.AttachedAsCSI}, err
+	return lifecycle.StepResult{PublishContext: attached.PublishContext, Ours: attached.Ours, AttachedAsCSI: attached.AttachedAsCSI}, err
 }
 
 // reattached tells people that what was gone is there again.

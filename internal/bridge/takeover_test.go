@@ -458,7 +458,7 @@ func TestKilledWhileTakenOver(t *testing.T) {
 		file := n.takeOver()
 		csi := n.kubeletMounts("p1", "pv1")
 		n.driver.called()
-		recorder := &recording{State: n.store, stop: stop}
+		recorder := &recording{RecordStore: n.store, stop: stop}
 		n.bridge.State = recorder
 		first := n.call("unmount", dir)
 		if first.Status == flex.StatusSuccess {

@@ -41,7 +41,7 @@ type volume struct {
 	ops            []*inProgress        // in the order of their turns
 	lastTurn       <-chan struct{}      // closed when the turn given last is over
 	last           map[string]time.Time // when what is done at intervals was done
-	uncertainSince time.Time            // that of VolumeStatus
+	uncertainSince time.Time            // that of VolumeState
 }
 
 // An operation is what a callout asks of a volume. Two that are equal are one.

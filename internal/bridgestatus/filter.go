@@ -20,7 +20,7 @@ func (s *BridgeStatus) Filter(names []string) *BridgeStatus {
 			out.Volumes = append(out.Volumes, v)
 			continue
 		}
-		v.Targets = slices.DeleteFunc(slices.Clone(v.Targets), func(t Target) bool {
+		v.Targets = slices.DeleteFunc(slices.Clone(v.Targets), func(t targetStatus) bool {
 			return !named(t.Pod.names()...)
 		})
 		if len(v.Targets) > 0 {

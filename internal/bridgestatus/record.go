@@ -22,7 +22,7 @@ func Of(r *volstate.Record) VolumeStatus {
 		v.Attachment = &Attachment{Phase: phase(r.Attach, Attaching, Attached, Detaching), By: r.Attachment, NodeID: r.NodeID, Object: r.Object, Unmanaged: r.Unmanaged}
 	}
 	if r.Stage != volstate.None {
-		v.Staging = &Stage{Phase: phase(r.Stage, Staging, Staged, Unstaging), Path: r.StagingPath, Corrupted: Clean(r.StageDead)}
+		v.Staging = &stageStatus{Phase: phase(r.Stage, Staging, Staged, Unstaging), Path: r.StagingPath, Corrupted: Clean(r.StageDead)}
 	}
 	if r.Expand != volstate.None {
 		v.Expansion = &Expansion{Phase: phase(r.Expand, expanding, expanded, ""), Bytes: r.ExpandSize}
@@ -33,12 +33,12 @@ func Of(r *volstate.Record) VolumeStatus {
 	for dir, t := range r.Targets {
 		v.Targets = append(v.Targets, target(dir, t))
 	}
-	slices.SortFunc(v.Targets, func(a, b Target) int { return cmp.Compare(a.Dir, b.Dir) })
+	slices.SortFunc(v.Targets, func(a, b targetStatus) int { return cmp.Compare(a.Dir, b.Dir) })
 	return v
 }
 
-func target(dir string, t *volstate.Target) Target {
-	to := Target{
+func target(dir string, t *volstate.Target) targetStatus {
+	to := targetStatus{
 		Dir: dir, TargetPath: t.TargetPath, Phase: targetPhase(t), Since: When(t.Since),
 		Pod:      PodRef{Namespace: t.Pod.Namespace, Name: t.Pod.Name, UID: t.Pod.UID},
 		ReadOnly: t.ReadOnly, FSGroup: t.FSGroup, LastError: Clean(t.LastError), Corrupted: Clean(t.Dead),

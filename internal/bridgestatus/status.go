@@ -33,7 +33,7 @@ type BridgeStatus struct {
 	// Daemon is absent if there is none.
 	Daemon *Daemon `json:"daemon,omitempty"`
 	// Cluster is absent if the daemon has no access to the API server.
-	Cluster         *Cluster         `json:"cluster,omitempty"`
+	Cluster         *ClusterStatus   `json:"cluster,omitempty"`
 	Drivers         []DriverStatus   `json:"drivers"`
 	Volumes         []VolumeStatus   `json:"volumes"`
 	Failures        []Failure        `json:"failures"`
@@ -59,8 +59,8 @@ type Daemon struct {
 	Draining bool      `json:"draining,omitempty"`
 }
 
-// A Cluster says whether the API server can be reached.
-type Cluster struct {
+// A ClusterStatus says whether the API server can be reached.
+type ClusterStatus struct {
 	Reachable bool       `json:"reachable"`
 	Since     *time.Time `json:"since,omitempty"`
 	LastError string     `json:"lastError,omitempty"`
@@ -142,12 +142,12 @@ type VolumeStatus struct {
 	// Inline says that it is an inline volume of a pod.
 	Inline bool `json:"inline,omitempty"`
 
-	Attachment *Attachment `json:"attachment,omitempty"`
-	Staging    *Stage      `json:"staging,omitempty"`
+	Attachment *Attachment  `json:"attachment,omitempty"`
+	Staging    *stageStatus `json:"staging,omitempty"`
 	// DeviceMountPath is where the kubelet sees a marker; attach: true only.
-	DeviceMountPath string     `json:"deviceMountPath,omitempty"`
-	Targets         []Target   `json:"targets,omitempty"`
-	Expansion       *Expansion `json:"expansion,omitempty"`
+	DeviceMountPath string         `json:"deviceMountPath,omitempty"`
+	Targets         []targetStatus `json:"targets,omitempty"`
+	Expansion       *Expansion     `json:"expansion,omitempty"`
 	// TakenOver says that the kubelet's own CSI plugin has the volume now.
 	TakenOver bool `json:"takenOver,omitempty"`
 	// Recovered says that the last record could not be read, and that this is the
@@ -179,16 +179,16 @@ type Attachment struct {
 	Lost bool `json:"lost,omitempty"`
 }
 
-// A Stage is the result of NodeStageVolume.
-type Stage struct {
+// A stageStatus is the result of NodeStageVolume.
+type stageStatus struct {
 	Phase Phase  `json:"phase"`
 	Path  string `json:"path"`
 	// Corrupted is why the mount there does not work any more.
 	Corrupted string `json:"corrupted,omitempty"`
 }
 
-// A Target is one pod's use of a volume.
-type Target struct {
+// A targetStatus is one pod's use of a volume.
+type targetStatus struct {
 	Dir        string     `json:"dir"`                  // the kubelet's
 	TargetPath string     `json:"targetPath,omitempty"` // the driver's, if it is another
 	Phase      Phase      `json:"phase"`

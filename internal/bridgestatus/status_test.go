@@ -97,7 +97,7 @@ func sample() *bridgestatus.BridgeStatus {
 	s.Volumes = []bridgestatus.VolumeStatus{v, doubtful}
 	s.Volumes[0].Attachment.Lost = true
 	since := date("10:00:00")
-	s.Cluster = &bridgestatus.Cluster{Since: &begun, LastError: "connection refused"}
+	s.Cluster = &bridgestatus.ClusterStatus{Since: &begun, LastError: "connection refused"}
 	s.Drivers = []bridgestatus.DriverStatus{
 		{FlexDriver: "example.com/disk", CSIDriver: "csi.example.com", Services: []bridgestatus.Service{{Name: "node", Connected: true, Since: &since, Version: "1.2", Reconnects: 3}, {Name: "controller", LastError: "no process answers"}}},
 		{FlexDriver: "example.com/nfs", CSIDriver: "nfs.example.com", Services: []bridgestatus.Service{{Name: "node"}}},

@@ -170,7 +170,7 @@ func (v *VolumeStatus) trouble(wide bool) string {
 	return strings.Join(all, "; ")
 }
 
-func (t *Target) trouble(wide bool) string {
+func (t *targetStatus) trouble(wide bool) string {
 	var all []string
 	if t.Corrupted != "" {
 		all = append(all, "corrupted: "+short(t.Corrupted, wide))

@@ -8,13 +8,13 @@ import (
 
 // collector has the metrics of a sweeper.
 type collector struct {
-	result                         func() Result
+	result                         func() SweepResult
 	attachments, leaked, swept, at *prometheus.Desc
 }
 
 // NewCollector returns the metrics of docs/controller.md. Only the controller that
 // sweeps has them.
-func NewCollector(result func() Result) prometheus.Collector {
+func NewCollector(result func() SweepResult) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
@@ -39,7 +39,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, kind, value, labels...)
 	}
-	r, leaked, by := c.result(), 0, map[State]int{}
+	r, leaked, by := c.result(), 0, map[AttachmentState]int{}
 	for i := range r.Findings {
 		by[r.Findings[i].State]++
 		if r.Findings[i].Leaked(time.Now()) {

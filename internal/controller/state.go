@@ -15,31 +15,31 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// A State is the state of a VolumeAttachment; docs/controller.md explains them.
-type State string
+// An AttachmentState is the state of a VolumeAttachment; docs/controller.md explains them.
+type AttachmentState string
 
 // The states.
 const (
-	InUse        State = "in use"
-	Adopted      State = "adopted"
-	BeingDeleted State = "being deleted"
-	NodeGone     State = "node gone"
-	OutOfService State = "out of service"
-	NodeNotReady State = "node not ready"
-	Forgotten    State = "forgotten"
-	Unused       State = "unused"
-	Unknown      State = "unknown"
+	InUse        AttachmentState = "in use"
+	Adopted      AttachmentState = "adopted"
+	BeingDeleted AttachmentState = "being deleted"
+	NodeGone     AttachmentState = "node gone"
+	OutOfService AttachmentState = "out of service"
+	NodeNotReady AttachmentState = "node not ready"
+	Forgotten    AttachmentState = "forgotten"
+	Unused       AttachmentState = "unused"
+	Unknown      AttachmentState = "unknown"
 )
 
 // States returns all states.
-func States() []State {
-	return []State{InUse, Adopted, BeingDeleted, NodeGone, OutOfService, NodeNotReady, Forgotten, Unused, Unknown}
+func States() []AttachmentState {
+	return []AttachmentState{InUse, Adopted, BeingDeleted, NodeGone, OutOfService, NodeNotReady, Forgotten, Unused, Unknown}
 }
 
 // A Finding is a VolumeAttachment and its state.
 type Finding struct {
 	*storagev1.VolumeAttachment
-	State State
+	State AttachmentState
 	// Reason explains the state.
 	Reason string
 }
@@ -65,7 +65,7 @@ func (f *Finding) Leaked(now time.Time) bool {
 // (pkg/controller/volume/attachdetach/attach_detach_controller.go,
 // reconcilerMaxWaitForUnmountDuration, Kubernetes v1.37.1). An operator sets the taint
 // out-of-service only when the node is off.
-func (v State) grace() (time.Duration, bool) {
+func (v AttachmentState) grace() (time.Duration, bool) {
 	switch v {
 	case NodeGone, NodeNotReady:
 		return 6 * time.Minute, true
@@ -96,7 +96,7 @@ func Check(ctx context.Context, a *storagev1.VolumeAttachment, e Evidence, now t
 	return Finding{VolumeAttachment: a, State: state, Reason: reason}
 }
 
-func check(ctx context.Context, a *storagev1.VolumeAttachment, e Evidence, now time.Time) (State, string, error) {
+func check(ctx context.Context, a *storagev1.VolumeAttachment, e Evidence, now time.Time) (AttachmentState, string, error) {
 	if a.DeletionTimestamp != nil {
 		return BeingDeleted, deletion(a, now), nil
 	}
@@ -139,7 +139,7 @@ func deletion(a *storagev1.VolumeAttachment, now time.Time) string {
 }
 
 // claimed returns the state according to the status of a node that is alive.
-func claimed(a *storagev1.VolumeAttachment, n *corev1.Node) (State, string) {
+func claimed(a *storagev1.VolumeAttachment, n *corev1.Node) (AttachmentState, string) {
 	csi, flexVolume := kubeobject.CSIVolumeName(a.Spec.Attacher, attachment.Handle(a)), kubeobject.FlexVolumeName(attachment.FlexDriver(a), attachment.PersistentVolume(a))
 	for _, list := range []struct {
 		name string

@@ -43,13 +43,13 @@ type Sweeper struct {
 	since    map[stateOf]time.Time // when a state began
 	findings []Finding
 	looked   time.Time // time of findings; zero: another controller sweeps
-	swept    map[State]int
+	swept    map[AttachmentState]int
 }
 
 // A stateOf is a state of an object.
 type stateOf struct {
 	uid   types.UID
-	state State
+	state AttachmentState
 }
 
 const (
@@ -207,25 +207,25 @@ func (s *Sweeper) sweep(ctx context.Context, f Finding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.swept == nil {
-		s.swept = map[State]int{}
+		s.swept = map[AttachmentState]int{}
 	}
 	s.swept[f.State]++
 	s.findings = slices.DeleteFunc(slices.Clone(s.findings), func(other Finding) bool { return other.Name == f.Name })
 }
 
-// A Result has the findings and the deletions of a sweeper.
-type Result struct {
+// A SweepResult has the findings and the deletions of a sweeper.
+type SweepResult struct {
 	Findings []Finding
 	// Looked is the time of the last round; zero: none, or another controller sweeps.
 	Looked time.Time
-	Swept  map[State]int // so far
+	Swept  map[AttachmentState]int // so far
 }
 
 // Result returns the result of the last round.
-func (s *Sweeper) Result() Result {
+func (s *Sweeper) Result() SweepResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Result{Findings: slices.Clone(s.findings), Looked: s.looked, Swept: maps.Clone(s.swept)}
+	return SweepResult{Findings: slices.Clone(s.findings), Looked: s.looked, Swept: maps.Clone(s.swept)}
 }
 
 // seen caches the nodes, and the pods of one node, during a round.

@@ -36,7 +36,7 @@ func TestJudge(t *testing.T) {
 	terminating.DeletionTimestamp, finished.Status.Phase = &metav1.Time{Time: time.Now()}, corev1.PodSucceeded
 	for name, test := range map[string]struct {
 		change func(*cluster, *storagev1.VolumeAttachment)
-		want   controller.State
+		want   controller.AttachmentState
 	}{
 		"a pod uses it":                     {func(c *cluster, _ *storagev1.VolumeAttachment) { c.pods["node-1"] = []corev1.Pod{user()} }, controller.InUse},
 		"it is ending on a node that lives": {func(c *cluster, _ *storagev1.VolumeAttachment) { c.pods["node-1"] = []corev1.Pod{terminating} }, controller.InUse},
@@ -298,9 +298,9 @@ func TestSweepWithoutAnswers(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	f := controller.Finding{VolumeAttachment: old("node-1", attachment.AttachedByNode), State: controller.Unused}
-	r := controller.Result{
+	r := controller.SweepResult{
 		Findings: []controller.Finding{f, {State: controller.InUse}, {State: controller.InUse}},
-		Looked:   time.UnixMilli(1500), Swept: map[controller.State]int{controller.NodeGone: 4},
+		Looked:   time.UnixMilli(1500), Swept: map[controller.AttachmentState]int{controller.NodeGone: 4},
 	}
 	want := `
 # HELP flex2csi_leaked_attachments VolumeAttachments of flex2csi that keep a volume on a node for no reason.
@@ -317,14 +317,14 @@ flex2csi_swept_attachments_total{state="node not ready"} 0
 flex2csi_swept_attachments_total{state="out of service"} 0
 `
 	names := []string{"flex2csi_leaked_attachments", "flex2csi_sweeper_last_look_timestamp_seconds", "flex2csi_swept_attachments_total"}
-	collector := controller.NewCollector(func() controller.Result { return r })
+	collector := controller.NewCollector(func() controller.SweepResult { return r })
 	if err := testutil.CollectAndCompare(collector, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
 	if n := testutil.CollectAndCount(collector, "flex2csi_attachments"); n != len(controller.States()) {
 		t.Errorf("%d states", n)
 	}
-	r = controller.Result{}
+	r = controller.SweepResult{}
 	if n := testutil.CollectAndCount(collector); n != 4 {
 		t.Errorf("one that does not sweep has %d metrics, want what it has swept", n)
 	}

@@ -187,7 +187,7 @@ const (
 	lostState attachmentState = "lost"
 )
 
-func stateOf(v bridge.VolumeStatus) attachmentState {
+func stateOf(v bridge.VolumeState) attachmentState {
 	switch {
 	case v.AttachmentLost:
 		return lostState
@@ -229,7 +229,7 @@ func count(v *view) map[string]*counts {
 	return all
 }
 
-func (c *counts) add(v bridge.VolumeStatus, now time.Time) {
+func (c *counts) add(v bridge.VolumeState, now time.Time) {
 	c.volumes[bridgestatus.PhaseOf(v.Record)]++
 	if v.Record.Object != "" {
 		c.attachments[stateOf(v)]++

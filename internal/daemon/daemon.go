@@ -36,10 +36,10 @@ type Options struct {
 	StateDir string
 	Socket   string
 	// Drivers are those of the configuration, for status and metrics.
-	Drivers []Driver
+	Drivers []ConfiguredDriver
 	// Cluster returns the state of the connection to the API server; nil, or a nil
 	// result: there is no access to one.
-	Cluster func() *bridgestatus.Cluster
+	Cluster func() *bridgestatus.ClusterStatus
 	// Metrics are those of the CSI clients; nil: none.
 	Metrics *Metrics
 	// HTTPEndpoint is a loopback address for health and metrics; empty: none.
@@ -57,8 +57,8 @@ type Options struct {
 	Log        *slog.Logger
 }
 
-// A Driver is a driver of the configuration.
-type Driver struct {
+// A ConfiguredDriver is a driver of the configuration.
+type ConfiguredDriver struct {
 	FlexDriver, CSIDriver string
 	// Connections returns the state of the connections to the CSI driver.
 	Connections func() []csivol.Connection

@@ -31,8 +31,8 @@ func measured(t *testing.T) *Metrics {
 	m.begin("made-up")(flex.CodeUnimplemented, time.Second)
 	m.begin(flex.CommandUnmount) // not answered yet
 	now := time.Now()
-	published := func(driver string, stats csivol.Stats) bridge.VolumeStatus {
-		return bridge.VolumeStatus{Stats: &stats, Record: &volstate.Record{Driver: driver, Name: "pv-1", Targets: map[string]*volstate.Target{"/c": {Publish: volstate.Done, Bound: true}}}}
+	published := func(driver string, stats csivol.Stats) bridge.VolumeState {
+		return bridge.VolumeState{Stats: &stats, Record: &volstate.Record{Driver: driver, Name: "pv-1", Targets: map[string]*volstate.Target{"/c": {Publish: volstate.Done, Bound: true}}}}
 	}
 	again := published("csi.example.com", csivol.Stats{Bytes: csivol.Usage{Total: 7}})
 	again.Record.Targets, again.Record.Attach, again.Record.Object, again.AttachmentLost = nil, volstate.Done, "csi-1", true
@@ -42,7 +42,7 @@ func measured(t *testing.T) *Metrics {
 			{FlexDriver: "a/one", CSIDriver: "csi.example.com", Services: []bridgestatus.Service{{Name: "node", Connected: true, Reconnects: 2}, {Name: "controller"}}},
 			{FlexDriver: "a/two", CSIDriver: "csi.example.com", Services: []bridgestatus.Service{{Name: "node"}}},
 		},
-		volumes: []bridge.VolumeStatus{
+		volumes: []bridge.VolumeState{
 			{
 				Record: &volstate.Record{
 					Driver: "csi.example.com", Stage: volstate.Doing, StageDead: "dead", Attach: volstate.Undoing, Object: "csi-2",
@@ -55,7 +55,7 @@ func measured(t *testing.T) *Metrics {
 			again,
 			published("removed.example.com", csivol.Stats{Bytes: csivol.Usage{Total: 9}, Inodes: csivol.Usage{Available: 3}}),
 		},
-		cluster: &bridgestatus.Cluster{Reachable: true},
+		cluster: &bridgestatus.ClusterStatus{Reachable: true},
 		lost:    make([]bridge.LostStatus, 2),
 		files:   files{pending: make([]pendingunmount.Unmount, 3), broken: make([]string, 1)},
 	}

@@ -167,7 +167,7 @@ func (d *Daemon) reachDrivers() []bridgestatus.DriverStatus {
 	return all
 }
 
-func connected(d Driver) bool {
+func connected(d ConfiguredDriver) bool {
 	for _, c := range d.Connections() {
 		if !c.Connected {
 			return false
@@ -178,7 +178,7 @@ func connected(d Driver) bool {
 
 // reach tries to reach a driver, unless a try is under way. The channel is closed at the
 // first result.
-func (r *reaches) reach(driver Driver) <-chan struct{} {
+func (r *reaches) reach(driver ConfiguredDriver) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.underWay == nil {
@@ -196,7 +196,7 @@ func (r *reaches) reach(driver Driver) <-chan struct{} {
 	return done
 }
 
-func (r *reaches) try(driver Driver, done chan struct{}) {
+func (r *reaches) try(driver ConfiguredDriver, done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()
 	why := ""

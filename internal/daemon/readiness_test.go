@@ -187,7 +187,7 @@ func TestTurn(t *testing.T) {
 func TestReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := false
-		d := newDaemon(Options{Bridge: &bridge.Bridge{}, StateDir: t.TempDir(), Drivers: []Driver{{
+		d := newDaemon(Options{Bridge: &bridge.Bridge{}, StateDir: t.TempDir(), Drivers: []ConfiguredDriver{{
 			FlexDriver: "a/b", CSIDriver: "c",
 			Connections: func() []csivol.Connection { return []csivol.Connection{{Service: "node", Connected: up}} },
 			Reach: func(ctx context.Context) error {

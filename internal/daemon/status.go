@@ -17,9 +17,9 @@ import (
 type view struct {
 	time    time.Time
 	drivers []bridgestatus.DriverStatus
-	volumes []bridge.VolumeStatus
+	volumes []bridge.VolumeState
 	lost    []bridge.LostStatus
-	cluster *bridgestatus.Cluster // nil: no access
+	cluster *bridgestatus.ClusterStatus // nil: no access
 	files
 }
 
@@ -118,7 +118,7 @@ func FromFiles(stateDir string) (*bridgestatus.BridgeStatus, error) {
 	return s, nil
 }
 
-func driverStatus(d Driver) bridgestatus.DriverStatus {
+func driverStatus(d ConfiguredDriver) bridgestatus.DriverStatus {
 	out := bridgestatus.DriverStatus{FlexDriver: d.FlexDriver, CSIDriver: d.CSIDriver, Services: []bridgestatus.Service{}}
 	for _, c := range d.Connections() {
 		service := bridgestatus.Service{
@@ -131,7 +131,7 @@ func driverStatus(d Driver) bridgestatus.DriverStatus {
 }
 
 // volumeStatus returns the record with the state of the process.
-func volumeStatus(v bridge.VolumeStatus) bridgestatus.VolumeStatus {
+func volumeStatus(v bridge.VolumeState) bridgestatus.VolumeStatus {
 	out := bridgestatus.Of(v.Record)
 	out.UncertainSince = bridgestatus.When(v.UncertainSince)
 	if out.Attachment != nil {

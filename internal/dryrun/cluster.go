@@ -23,7 +23,7 @@ const unknownMetadata = "<from the VolumeAttachment>"
 // succeeds and nothing happens.
 type paper struct {
 	*recorder
-	volume  *Volume
+	volume  *FlexVolume
 	drivers map[string]csivol.DriverInfo
 }
 

@@ -68,7 +68,7 @@ type Plan struct {
 	// Redact masks the secrets of the volume in a text.
 	Redact func(string) string
 
-	volume *Volume
+	volume *FlexVolume
 	// asksCSIDriver: a CSIDriver object would decide, and there is none.
 	asksCSIDriver bool
 }
@@ -110,7 +110,7 @@ type Action struct {
 }
 
 // plan plans the life of a volume.
-func (p *Plan) plan(v *Volume, n Node, c *bridgeconfig.Driver, m *mapping.Mapper, csiDrivers map[string]csivol.DriverInfo) error {
+func (p *Plan) plan(v *FlexVolume, n Node, c *bridgeconfig.Driver, m *mapping.Mapper, csiDrivers map[string]csivol.DriverInfo) error {
 	n = n.withDefaults(v)
 	n.ControlPlaneAttaches = n.ControlPlaneAttaches || v.ControlPlaneAttaches
 	n.Cluster = n.Cluster || len(c.WantsCluster()) > 0
@@ -157,7 +157,7 @@ func (p *Plan) walk(d *flex.Driver, calls []*flex.Call, r *recorder) {
 	}
 }
 
-func (n Node) withDefaults(v *Volume) Node {
+func (n Node) withDefaults(v *FlexVolume) Node {
 	if place, err := kubeletdir.Parse(v.Dir); err == nil && n.KubeletDir == "" {
 		n.KubeletDir = place.Root
 	}
@@ -174,7 +174,7 @@ func (n Node) withDefaults(v *Volume) Node {
 }
 
 // life is every callout from attach to detach in the order of the kubelet.
-func (n Node) life(c *bridgeconfig.Driver, v *Volume) []*flex.Call {
+func (n Node) life(c *bridgeconfig.Driver, v *FlexVolume) []*flex.Call {
 	place := kubeletdir.Place{Root: n.KubeletDir, Driver: c.FlexDriver, Volume: v.Options.VolumeName, PodUID: v.Options.PodUID}
 	device := filepath.Join(kubeletdir.DeviceDir(place.Root, place.Driver), place.Volume)
 	dir := v.Dir

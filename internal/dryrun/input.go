@@ -10,7 +10,7 @@ import (
 
 // An Input is what a text has in it.
 type Input struct {
-	Volumes []*Volume
+	Volumes []*FlexVolume
 	// CSIDrivers are what CSIDriver objects say, by their names.
 	CSIDrivers map[string]csivol.DriverInfo
 }
@@ -25,7 +25,7 @@ func Read(r io.Reader) (*Input, error) {
 	if start, err := in.Peek(maxLine); errors.Is(err, io.EOF) {
 		if driver, args, err := ParseLine(string(start)); err == nil && len(args) > 1 {
 			v, err := FromCall(driver, args)
-			return &Input{Volumes: []*Volume{v}}, err
+			return &Input{Volumes: []*FlexVolume{v}}, err
 		}
 	}
 	m := newManifests()

@@ -84,7 +84,7 @@ func splitWords(s string) (words []string, err error) {
 
 // FromCall makes a volume of a callout that has options. driver is what is
 // known of it, or empty.
-func FromCall(driver string, args []string) (*Volume, error) {
+func FromCall(driver string, args []string) (*FlexVolume, error) {
 	call, err := flex.ParseCall(args)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func FromCall(driver string, args []string) (*Volume, error) {
 	case flex.CommandInit, flex.CommandUnmount, flex.CommandUnmountDevice, flex.CommandDetach:
 		return nil, fmt.Errorf("%s has no options, so nothing tells which volume it is about: give the mount or attach of that volume", call.Command)
 	}
-	v := &Volume{From: "the call of " + string(call.Command), FlexDriver: driver, Options: call.Options, NewSize: call.NewSize, OldSize: call.OldSize}
+	v := &FlexVolume{From: "the call of " + string(call.Command), FlexDriver: driver, Options: call.Options, NewSize: call.NewSize, OldSize: call.OldSize}
 	if place, err := kubeletdir.Parse(call.Dir); err == nil {
 		v.Options.VolumeName = orDefault(v.Options.VolumeName, place.Volume)
 		v.FlexDriver = orDefault(v.FlexDriver, place.Driver)

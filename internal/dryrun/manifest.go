@@ -86,7 +86,7 @@ func driverInfo(spec object) csivol.DriverInfo {
 // would.
 func (m *manifests) input() (*Input, error) {
 	in := &Input{CSIDrivers: m.drivers}
-	used := map[string]*Volume{}
+	used := map[string]*FlexVolume{}
 	for _, pod := range m.pods {
 		for _, item := range pod.at("spec", "volumes").Items {
 			if v := m.ofPod(object{item}, pod, used); v != nil {
@@ -107,7 +107,7 @@ func (m *manifests) input() (*Input, error) {
 
 // ofPod returns a FlexVolume of a pod, or nil. A PersistentVolume that several pods use is
 // returned once.
-func (m *manifests) ofPod(volume, pod object, used map[string]*Volume) *Volume {
+func (m *manifests) ofPod(volume, pod object, used map[string]*FlexVolume) *FlexVolume {
 	if volume.at("flexVolume").there() {
 		return m.inline(volume, pod)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // ofPV is a PersistentVolume as a pod uses it, or as any pod would.
-func (m *manifests) ofPV(pv, pod object, readOnly bool) *Volume {
+func (m *manifests) ofPV(pv, pod object, readOnly bool) *FlexVolume {
 	spec := pv.at("spec")
 	v := m.flexVolume(spec.at("flexVolume"), pod, "PersistentVolume "+pv.name())
 	v.Claim = m.claimOfPV(pv)
@@ -50,7 +50,7 @@ func larger(size int64, other string) int64 {
 	return size
 }
 
-func (m *manifests) inline(volume, pod object) *Volume {
+func (m *manifests) inline(volume, pod object) *FlexVolume {
 	name := volume.text("name")
 	v := m.flexVolume(volume.at("flexVolume"), pod, fmt.Sprintf("volume %s of pod %s", name, pod.name()))
 	v.inline = true
@@ -59,18 +59,18 @@ func (m *manifests) inline(volume, pod object) *Volume {
 	return v
 }
 
-func (v *Volume) note(text string) { v.Notes = append(v.Notes, text) }
+func (v *FlexVolume) note(text string) { v.Notes = append(v.Notes, text) }
 
 // fail keeps the first error.
-func (v *Volume) fail(format string, args ...any) {
+func (v *FlexVolume) fail(format string, args ...any) {
 	if v.Err == nil {
 		v.Err = fmt.Errorf(format, args...)
 	}
 }
 
 // flexVolume is what inline volumes and PersistentVolumes have in common.
-func (m *manifests) flexVolume(source, pod object, from string) *Volume {
-	v := &Volume{From: from, FlexDriver: source.text("driver")}
+func (m *manifests) flexVolume(source, pod object, from string) *FlexVolume {
+	v := &FlexVolume{From: from, FlexDriver: source.text("driver")}
 	o := &v.Options
 	o.FSType = source.text("fsType")
 	if v.FlexDriver == "" {
@@ -96,7 +96,7 @@ func (m *manifests) flexVolume(source, pod object, from string) *Volume {
 	return v
 }
 
-func (v *Volume) usedBy(pod object) {
+func (v *FlexVolume) usedBy(pod object) {
 	o := &v.Options
 	v.Pod = pod.key()
 	o.PodName, o.PodNamespace = pod.name(), pod.namespace()
@@ -112,7 +112,7 @@ func (v *Volume) usedBy(pod object) {
 }
 
 // secret fills in the Secret, if it is among the manifests.
-func (m *manifests) secret(v *Volume, namespace, name string) {
+func (m *manifests) secret(v *FlexVolume, namespace, name string) {
 	s, ok := m.secrets[namespace+"/"+name]
 	if !ok {
 		v.unknownSecret = true

@@ -31,7 +31,7 @@ func NewPlanner(c *bridgeconfig.Configuration, n Node, csiDrivers map[string]csi
 }
 
 // Plan plans the life of a volume, or says why it has none.
-func (p *Planner) Plan(of *Volume) *Plan {
+func (p *Planner) Plan(of *FlexVolume) *Plan {
 	copied := *of // it is completed here
 	v := &copied
 	v.Notes = slices.Clip(v.Notes)
@@ -61,7 +61,7 @@ func (p *Planner) Plan(of *Volume) *Plan {
 }
 
 // driver finds the driver of a volume; a call may not tell it.
-func (p *Planner) driver(v *Volume) (*bridgeconfig.Driver, error) {
+func (p *Planner) driver(v *FlexVolume) (*bridgeconfig.Driver, error) {
 	c := p.config
 	if v.FlexDriver == "" && len(c.Drivers) == 1 {
 		return &c.Drivers[0], nil

@@ -17,7 +17,7 @@ type Report struct {
 }
 
 // Report plans all volumes and compares them.
-func (p *Planner) Report(volumes []*Volume) *Report {
+func (p *Planner) Report(volumes []*FlexVolume) *Report {
 	r := &Report{}
 	without := map[string]bool{}
 	for _, v := range volumes {

@@ -10,8 +10,8 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// A Volume is what the kubelet would tell a FlexVolume driver about one.
-type Volume struct {
+// A FlexVolume is what the kubelet would tell a FlexVolume driver about one.
+type FlexVolume struct {
 	// From is where it comes from, for messages.
 	From string
 	// FlexDriver is vendor/name; empty if nothing tells.
@@ -39,7 +39,7 @@ type Volume struct {
 
 // assume makes up the keys of a Secret that was not given; what they hold is
 // never shown. keys are those that the configuration asks for.
-func (v *Volume) assume(keys []string) {
+func (v *FlexVolume) assume(keys []string) {
 	if !v.unknownSecret || len(keys) == 0 {
 		return
 	}
@@ -62,7 +62,7 @@ func assumedFile(path, key string) (map[string]flex.Secret, error) {
 }
 
 // oddities are notes that need the result of the mapping.
-func (v *Volume) oddities(mapped *csivol.Volume) []string {
+func (v *FlexVolume) oddities(mapped *csivol.Volume) []string {
 	// The kubelet's CSI plugin takes the first (pkg/volume/csi/csi_attacher.go,
 	// Attach, Kubernetes v1.37.1); a FlexVolume driver is not told any.
 	mode := cmp.Or(mapped.AccessMode, csivol.ReadWriteOnce)

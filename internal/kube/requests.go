@@ -20,8 +20,8 @@ type Request struct {
 	Duration time.Duration
 }
 
-// A Status says whether the API server can be reached.
-type Status struct {
+// A ConnectionStatus says whether the API server can be reached.
+type ConnectionStatus struct {
 	// Asked is false until the first request has finished.
 	Asked, Reachable bool
 	// Since is when that began.
@@ -33,7 +33,7 @@ type Status struct {
 }
 
 // Status returns the current status, without a request.
-func (c *Cluster) Status() Status { return c.requests.status() }
+func (c *Cluster) Status() ConnectionStatus { return c.requests.status() }
 
 // requests counts requests, and has the result of the last one.
 type requests struct {
@@ -47,10 +47,10 @@ type requests struct {
 	counts    map[string]int
 }
 
-func (r *requests) status() Status {
+func (r *requests) status() ConnectionStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Status{Asked: r.known, Reachable: r.reachable, Since: r.since, LastError: r.lastError, Requests: maps.Clone(r.counts)}
+	return ConnectionStatus{Asked: r.known, Reachable: r.reachable, Since: r.since, LastError: r.lastError, Requests: maps.Clone(r.counts)}
 }
 
 // count wraps a transport with the counter.

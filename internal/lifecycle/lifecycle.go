@@ -52,68 +52,68 @@ type Wanted struct {
 	Size, OldSize int64
 }
 
-// A Kind is what a step does.
-type Kind string
+// A StepKind is what a step does.
+type StepKind string
 
 // The kinds that end an operation, or go on with it at once.
 const (
 	// Done: what was wanted is so.
-	Done Kind = "done"
+	Done StepKind = "done"
 	// Refuse ends the operation with an error.
-	Refuse Kind = "refuse"
+	Refuse StepKind = "refuse"
 	// Fail is an error that a step has found rather than a driver: what has been
 	// begun for the operation is undone, as after the final error of a driver.
-	Fail Kind = "fail"
+	Fail StepKind = "fail"
 	// Look asks for a fact, and then for the next step again.
-	Look Kind = "look"
+	Look StepKind = "look"
 )
 
 // The kinds that change nothing but the record.
 const (
 	// RecordTarget writes down that a pod, or the kubelet, wants the volume at a directory.
-	RecordTarget Kind = "record the target"
+	RecordTarget StepKind = "record the target"
 	// Drop takes a target out of the record. It is the last step of its release.
-	Drop Kind = "drop the target"
+	Drop StepKind = "drop the target"
 	// NoteOwner writes down who ends the volume with its last target.
-	NoteOwner Kind = "note the owner"
+	NoteOwner StepKind = "note the owner"
 	// LeaveToKubelet leaves stage and attachment to the kubelet's CSI plugin and the
 	// control plane.
-	LeaveToKubelet Kind = "leave the volume to the kubelet's CSI plugin"
+	LeaveToKubelet StepKind = "leave the volume to the kubelet's CSI plugin"
 	// ForgetStage: the kubelet's CSI plugin has unstaged, or will.
-	ForgetStage Kind = "forget the stage"
+	ForgetStage StepKind = "forget the stage"
 	// ForgetAttachment: the control plane detaches, or nothing was begun.
-	ForgetAttachment Kind = "forget the attachment"
+	ForgetAttachment StepKind = "forget the attachment"
 	// NoteAilments writes down which mounts are dead, or are so no more.
-	NoteAilments Kind = "note what is dead"
-	NoteExpanded Kind = "note the size"
+	NoteAilments StepKind = "note what is dead"
+	NoteExpanded StepKind = "note the size"
 )
 
 // The kinds that do something, each with one request or one mount.
 const (
-	ControllerPublish   Kind = "ControllerPublishVolume"
-	ControllerUnpublish Kind = "ControllerUnpublishVolume"
+	ControllerPublish   StepKind = "ControllerPublishVolume"
+	ControllerUnpublish StepKind = "ControllerUnpublishVolume"
 	// AskAttachment makes a VolumeAttachment and waits for it; AwaitAttachment only
 	// waits for one that the control plane makes.
-	AskAttachment    Kind = "create the VolumeAttachment and wait"
-	AwaitAttachment  Kind = "wait for the VolumeAttachment"
-	DeleteAttachment Kind = "delete the VolumeAttachment and wait"
-	NodeStage        Kind = "NodeStageVolume"
-	NodeUnstage      Kind = "NodeUnstageVolume"
-	NodePublish      Kind = "NodePublishVolume"
-	NodeUnpublish    Kind = "NodeUnpublishVolume"
+	AskAttachment    StepKind = "create the VolumeAttachment and wait"
+	AwaitAttachment  StepKind = "wait for the VolumeAttachment"
+	DeleteAttachment StepKind = "delete the VolumeAttachment and wait"
+	NodeStage        StepKind = "NodeStageVolume"
+	NodeUnstage      StepKind = "NodeUnstageVolume"
+	NodePublish      StepKind = "NodePublishVolume"
+	NodeUnpublish    StepKind = "NodeUnpublishVolume"
 	// Republish repeats NodePublishVolume for a driver with requiresRepublish.
-	Republish     Kind = "NodePublishVolume once more"
-	ApplyFSGroup  Kind = "apply the fsGroup"
-	Bind          Kind = "bind"
-	Unbind        Kind = "unbind"
-	PlaceMarker   Kind = "mount the marker"
-	RemoveMarker  Kind = "unmount the marker"
-	RemoveDead    Kind = "unmount what is dead"
-	Tidy          Kind = "unmount what no record knows"
-	RemoveVolData Kind = "remove vol_data.json"
+	Republish     StepKind = "NodePublishVolume once more"
+	ApplyFSGroup  StepKind = "apply the fsGroup"
+	Bind          StepKind = "bind"
+	Unbind        StepKind = "unbind"
+	PlaceMarker   StepKind = "mount the marker"
+	RemoveMarker  StepKind = "unmount the marker"
+	RemoveDead    StepKind = "unmount what is dead"
+	Tidy          StepKind = "unmount what no record knows"
+	RemoveVolData StepKind = "remove vol_data.json"
 	// ControllerExpand and NodeExpand grow the volume, and its filesystem.
-	ControllerExpand Kind = "ControllerExpandVolume"
-	NodeExpand       Kind = "NodeExpandVolume"
+	ControllerExpand StepKind = "ControllerExpandVolume"
+	NodeExpand       StepKind = "NodeExpandVolume"
 )
 
 // A Patience is how long a step may wait for what goes on without it.
@@ -129,7 +129,7 @@ const (
 
 // A Step is what happens next.
 type Step struct {
-	Kind Kind
+	Kind StepKind
 	// Dir is the directory of the target that it is for.
 	Dir string
 	// Err is that of Refuse and Fail.
@@ -234,7 +234,7 @@ func (c *plan) at(dir string, rules []Rule) *Step {
 	return c.first(rules)
 }
 
-func (c *plan) step(k Kind) *Step { return &Step{Kind: k, Dir: c.dir} }
+func (c *plan) step(k StepKind) *Step { return &Step{Kind: k, Dir: c.dir} }
 
 func refuse(err error) *Step { return &Step{Kind: Refuse, Err: err} }
 

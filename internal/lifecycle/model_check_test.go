@@ -13,7 +13,7 @@ import (
 type model struct {
 	c       *config
 	planner Planner
-	kinds   []Kind
+	kinds   []StepKind
 	rules   []string
 	used    map[string]bool
 	decided map[situation]decision
@@ -63,7 +63,7 @@ type move struct {
 
 // An event is what invariants want to know of a transition.
 type event struct {
-	step, decided            Kind
+	step, decided            StepKind
 	stepPlace                uint8
 	stepNode, decidedNode    int
 	ended, ok, awaited       bool

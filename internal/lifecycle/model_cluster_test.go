@@ -4,10 +4,10 @@ package lifecycle
 // (internal/kube): a request goes on without who has made it.
 
 // waitStep adds what may become of a step that waits for the cluster.
-func (m *model) waitStep(g *moves, i int, k Kind) {
+func (m *model) waitStep(g *moves, i int, k StepKind) {
 	n := &g.from.nodes[i]
 	va := n.va
-	done := func(outcome string, got Result) {
+	done := func(outcome string, got StepResult) {
 		g.add(progress, m.stepLabel(i, n, outcome), func(w *world, e *event) {
 			m.called(w, i, e)
 			m.conclude(&w.nodes[i], got, nil)
@@ -19,7 +19,7 @@ func (m *model) waitStep(g *moves, i int, k Kind) {
 	case k == DeleteAttachment:
 		m.deleteStep(g, i, done)
 	case va.there && va.attached && !va.deleting && !leaves:
-		done("", Result{Ours: va.ours, AttachedAsCSI: va.listed && n.plugin.file, PublishContext: map[string]string{"device": "x"}})
+		done("", StepResult{Ours: va.ours, AttachedAsCSI: va.listed && n.plugin.file, PublishContext: map[string]string{"device": "x"}})
 	case k == AskAttachment && !va.there && !g.from.away && m.free(&g.from, i):
 		g.add(progress, m.stepLabel(i, n, ": made"), func(w *world, e *event) {
 			m.called(w, i, e)
@@ -31,14 +31,14 @@ func (m *model) waitStep(g *moves, i int, k Kind) {
 }
 
 // giveUp: the daemon waits no longer than its caller.
-func (m *model) giveUp(g *moves, i int, k Kind) {
+func (m *model) giveUp(g *moves, i int, k StepKind) {
 	n := &g.from.nodes[i]
 	class, kind := GoesOn, patience
 	if k == AskAttachment && !n.op.begun && !n.op.before && !n.va.there && (g.from.away || !m.free(&g.from, i)) {
 		class = NotBegun
 	}
 	g.add(kind, m.stepLabel(i, n, ": not yet"), func(w *world, e *event) {
-		m.conclude(&w.nodes[i], Result{}, &failing{class: number(classes(), class)})
+		m.conclude(&w.nodes[i], StepResult{}, &failing{class: number(classes(), class)})
 		m.advance(w, i, e)
 	})
 }
@@ -48,13 +48,13 @@ func (m *model) free(w *world, i int) bool {
 	return m.c.shared || m.c.nodes == 1 || !w.nodes[1-i].va.there
 }
 
-func (m *model) deleteStep(g *moves, i int, done func(string, Result)) {
+func (m *model) deleteStep(g *moves, i int, done func(string, StepResult)) {
 	n := &g.from.nodes[i]
 	va := n.va
 	switch {
 	case g.from.away:
 	case !va.there, !va.ours && !va.deleting, !va.deleting && m.handedOver(&g.from, i):
-		done("", Result{})
+		done("", StepResult{})
 	case !va.deleting:
 		g.add(progress, m.stepLabel(i, n, ": asked for"), func(w *world, e *event) {
 			m.called(w, i, e)

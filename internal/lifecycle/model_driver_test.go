@@ -16,7 +16,7 @@ func (m *model) takeStep(g *moves, i int) {
 	}
 	var failed *failing
 	g.add(progress, m.stepLabel(i, n, ""), func(w *world, e *event) {
-		var got Result
+		var got StepResult
 		got, failed = m.effect(w, i, e)
 		m.conclude(&w.nodes[i], got, failed)
 		m.advance(w, i, e)
@@ -38,7 +38,7 @@ func (m *model) stepLabel(i int, n *node, outcome string) label {
 }
 
 // badEnds adds the errors that a step may end with.
-func (m *model) badEnds(g *moves, i int, k Kind, can bool) {
+func (m *model) badEnds(g *moves, i int, k StepKind, can bool) {
 	n := &g.from.nodes[i]
 	end := func(outcome string, class Class, done bool) {
 		g.add(fault, m.stepLabel(i, n, outcome), func(w *world, e *event) {
@@ -48,7 +48,7 @@ func (m *model) badEnds(g *moves, i int, k Kind, can bool) {
 			} else {
 				m.called(w, i, e)
 			}
-			m.conclude(&w.nodes[i], Result{}, &failing{class: number(classes(), class)})
+			m.conclude(&w.nodes[i], StepResult{}, &failing{class: number(classes(), class)})
 			m.advance(w, i, e)
 		})
 	}
@@ -63,7 +63,7 @@ func (m *model) badEnds(g *moves, i int, k Kind, can bool) {
 	}
 }
 
-func rpc(k Kind) bool {
+func rpc(k StepKind) bool {
 	switch k {
 	case ControllerPublish, ControllerUnpublish, NodeStage, NodeUnstage, NodePublish, NodeUnpublish, Republish, ControllerExpand, NodeExpand:
 		return true
@@ -81,7 +81,7 @@ func (m *model) called(w *world, i int, e *event) {
 }
 
 // effect does what the step is for.
-func (m *model) effect(w *world, i int, e *event) (Result, *failing) {
+func (m *model) effect(w *world, i int, e *event) (StepResult, *failing) {
 	m.called(w, i, e)
 	n := &w.nodes[i]
 	p := n.op.step.place
@@ -92,27 +92,27 @@ func (m *model) effect(w *world, i int, e *event) (Result, *failing) {
 		return m.nodeStage(w, n)
 	case NodeUnstage:
 		if n.staged == dead && m.c.clumsy {
-			return Result{}, refusal(otherCode)
+			return StepResult{}, refusal(otherCode)
 		}
 		n.staged = nothing
 	case NodePublish:
-		return Result{}, m.nodePublish(n, p)
+		return StepResult{}, m.nodePublish(n, p)
 	case NodeUnpublish:
 		if n.published[p] == dead && m.c.clumsy {
-			return Result{}, refusal(otherCode)
+			return StepResult{}, refusal(otherCode)
 		}
 		n.published[p], n.group[p] = nothing, false
 	case ControllerExpand:
 		w.grown = true
-		return Result{NodeExpansionRequired: m.c.expand.node}, nil
+		return StepResult{NodeExpansionRequired: m.c.expand.node}, nil
 	case NodeExpand:
 		w.fsGrown = w.fsGrown || w.grown || !m.c.expand.lies
 	case RemoveVolData:
 		n.plugin.file, n.plugin.age = false, fresh
 	default:
-		return Result{}, m.mounts(w, n, e.step, p)
+		return StepResult{}, m.mounts(w, n, e.step, p)
 	}
-	return Result{}, nil
+	return StepResult{}, nil
 }
 
 func refusal(code uint8) *failing { return &failing{class: number(classes(), Final), code: code} }
@@ -121,34 +121,34 @@ func unanswered() *failing { return &failing{class: number(classes(), Uncertain)
 
 func local() *failing { return &failing{class: number(classes(), Local)} }
 
-func (m *model) controller(w *world, i int, k Kind) (Result, *failing) {
+func (m *model) controller(w *world, i int, k StepKind) (StepResult, *failing) {
 	n := &w.nodes[i]
 	if k == ControllerUnpublish {
 		n.attached = false
-		return Result{}, nil
+		return StepResult{}, nil
 	}
 	if !m.c.shared && m.c.nodes > 1 && w.nodes[1-i].attached {
 		f := refusal(preconditionCode)
 		if !n.op.before {
 			f.class = number(classes(), NotBegun)
 		}
-		return Result{}, f
+		return StepResult{}, f
 	}
 	n.attached = true
-	return Result{PublishContext: map[string]string{"device": "x"}}, nil
+	return StepResult{PublishContext: map[string]string{"device": "x"}}, nil
 }
 
 // nodeStage: what is staged stays as it was staged first.
-func (m *model) nodeStage(w *world, n *node) (Result, *failing) {
+func (m *model) nodeStage(w *world, n *node) (StepResult, *failing) {
 	switch {
 	case n.staged == silent:
-		return Result{}, unanswered()
+		return StepResult{}, unanswered()
 	case m.c.route != NoAttach && !n.attached, n.staged == dead:
-		return Result{}, refusal(otherCode)
+		return StepResult{}, refusal(otherCode)
 	case n.staged == nothing:
 		n.staged, n.stagedAs, n.stagedWith = alive, n.mem.pv, w.secret
 	}
-	return Result{StageMounted: true}, nil
+	return StepResult{StageMounted: true}, nil
 }
 
 // nodePublish: without anything staged some drivers publish the bare directory, and say
@@ -178,7 +178,7 @@ func (m *model) nodePublish(n *node, p uint8) *failing {
 }
 
 // mounts does what the daemon does by itself.
-func (m *model) mounts(w *world, n *node, k Kind, p uint8) *failing {
+func (m *model) mounts(w *world, n *node, k StepKind, p uint8) *failing {
 	switch k {
 	case ApplyFSGroup:
 		if n.published[p] != alive && n.published[p] != bare {
@@ -227,7 +227,7 @@ func (m *model) dropStep(g *moves, i int) {
 	g.add(progress, m.stepLabel(i, n, ""), func(w *world, e *event) {
 		n := &w.nodes[i]
 		m.called(w, i, e)
-		m.conclude(n, Result{}, nil)
+		m.conclude(n, StepResult{}, nil)
 		m.save(n)
 		n.stones[p] = false
 		m.advance(w, i, e)
@@ -236,7 +236,7 @@ func (m *model) dropStep(g *moves, i int) {
 		g.add(fault, m.stepLabel(i, n, ": written, and the daemon dies"), func(w *world, e *event) {
 			n := &w.nodes[i]
 			m.called(w, i, e)
-			m.conclude(n, Result{}, nil)
+			m.conclude(n, StepResult{}, nil)
 			m.save(n)
 			w.left.crash--
 			m.die(&w.nodes[i])

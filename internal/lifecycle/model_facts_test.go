@@ -168,7 +168,7 @@ func (m *model) theDriver(s seen) Seen {
 	if c.device {
 		device = deviceDir
 	}
-	return Seen{Driver: &Driver{
+	return Seen{Driver: &DriverFacts{
 		Device: device,
 		Features: csivol.Features{
 			Stage: c.stage, Attach: c.route == ByControllerService,

@@ -52,8 +52,8 @@ func goals() []Goal {
 	return []Goal{"", Mount, Unmount, MountDevice, UnmountDevice, Attach, Detach, Expand, Reconcile, CompleteUnmount}
 }
 
-func kinds() []Kind {
-	return []Kind{
+func kinds() []StepKind {
+	return []StepKind{
 		"", Done, Refuse, Fail, Look, RecordTarget, Drop, NoteOwner, LeaveToKubelet, ForgetStage, ForgetAttachment,
 		NoteAilments, NoteExpanded, ControllerPublish, ControllerUnpublish, AskAttachment, AwaitAttachment, DeleteAttachment,
 		NodeStage, NodeUnstage, NodePublish, NodeUnpublish, Republish, ApplyFSGroup, Bind, Unbind, PlaceMarker, RemoveMarker,
@@ -215,7 +215,7 @@ func (m *model) asked(s situation) decision {
 		case Look:
 			panic(fmt.Sprintf("the planner wants to know %v", step.Fact))
 		case Fail:
-			Conclude(r, step, w, o, Result{}, &Failure{Step: step, Class: Local, Err: step.Err})
+			Conclude(r, step, w, o, StepResult{}, &Failure{Step: step, Class: Local, Err: step.Err})
 		default:
 			d.op.before = r.Attach != volstate.None
 			d.durable = Intend(r, step, w, o, Particulars{NodeID: "node", Object: "csi-0", StagingPath: m.c.stagingPath(), TargetPath: m.private(step.Dir)})
@@ -225,7 +225,7 @@ func (m *model) asked(s situation) decision {
 				d.rec = m.c.pack(r)
 				return d
 			}
-			Conclude(r, step, w, o, Result{}, nil)
+			Conclude(r, step, w, o, StepResult{}, nil)
 		}
 		o.Facts = facts
 	}
@@ -242,7 +242,7 @@ func (m *model) private(dir string) string {
 }
 
 // conclude writes down what came of the step that was taken.
-func (m *model) conclude(n *node, got Result, failed *failing) {
+func (m *model) conclude(n *node, got StepResult, failed *failing) {
 	r, o, w := m.c.record(n.mem), m.observed(n.op, nil), m.wanted(n.op)
 	step := Step{Kind: m.kinds[n.op.step.kind], Dir: m.place(n.op.step.place), MayFail: n.op.step.mayFail, Keep: n.op.step.keep, Owner: owners()[n.op.step.owner]}
 	var f *Failure
@@ -259,7 +259,7 @@ func (m *model) conclude(n *node, got Result, failed *failing) {
 
 // acts reports whether a step does something outside of the record. The end of a
 // target is recorded before its pending unmount is removed.
-func acts(k Kind) bool {
+func acts(k StepKind) bool {
 	switch k {
 	case RecordTarget, NoteOwner, LeaveToKubelet, ForgetStage, ForgetAttachment, NoteAilments, NoteExpanded:
 		return false

@@ -13,7 +13,7 @@ import (
 type scene struct {
 	rule, sentence string
 	set            func(*question)
-	kind           Kind
+	kind           StepKind
 	says           string // part of the error
 }
 
@@ -23,7 +23,7 @@ type question struct {
 	o      *Observed
 	w      Wanted
 	t      *volstate.Target // of pod a
-	driver *Driver
+	driver *DriverFacts
 	rules  []Rule // nil: those of the goal
 }
 
@@ -63,9 +63,9 @@ func (q *question) goal(g Goal, dir string) {
 	}
 }
 
-func (q *question) see(what What, dir string, seen Seen) { q.o.Facts[Fact{what, dir}] = seen }
+func (q *question) see(what FactKind, dir string, seen Seen) { q.o.Facts[Fact{what, dir}] = seen }
 
-func (q *question) took(k Kind, dir string) { q.o.taken[deed{k, dir}] = true }
+func (q *question) took(k StepKind, dir string) { q.o.taken[deed{k, dir}] = true }
 
 // pending: this call of mount has recorded its target, and nothing else is done for it.
 func (q *question) pending() {
@@ -117,7 +117,7 @@ func (q *question) pluginHas() {
 	q.see(ThePlugin, "", Seen{Plugin: PluginState{Pods: true, Staged: true, Mounted: true, Since: now()}})
 }
 
-func (q *question) away(what What, dir string) { q.see(what, dir, Seen{Err: errAway}) }
+func (q *question) away(what FactKind, dir string) { q.see(what, dir, Seen{Err: errAway}) }
 
 func (q *question) otherVolume() { q.w.Volume.Name, q.w.Volume.FSType = "b", "xfs" }
 

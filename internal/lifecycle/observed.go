@@ -40,7 +40,7 @@ type Observed struct {
 
 // A deed is a step that was taken, for a target.
 type deed struct {
-	Kind Kind
+	Kind StepKind
 	Dir  string
 }
 
@@ -68,47 +68,47 @@ const (
 	Local Class = "local"
 )
 
-// A What is a kind of fact.
-type What string
+// A FactKind is a kind of fact.
+type FactKind string
 
 // The facts. Those with a directory are about that target.
 const (
 	// TheDriver: what the CSI driver can do, and its policy.
-	TheDriver What = "the driver"
+	TheDriver FactKind = "the driver"
 	// ThePlugin: what the kubelet's CSI plugin has of the volume on this node.
-	ThePlugin What = "the kubelet's CSI plugin"
+	ThePlugin FactKind = "the kubelet's CSI plugin"
 	// TheStage, TheDevice, TheDir and TheTarget are what is mounted at the staging
 	// path, the device mount path, the kubelet's directory and the driver's target.
-	TheStage  What = "the staging path"
-	TheDevice What = "the device mount path"
-	TheDir    What = "the kubelet's directory"
-	TheTarget What = "the target path"
+	TheStage  FactKind = "the staging path"
+	TheDevice FactKind = "the device mount path"
+	TheDir    FactKind = "the kubelet's directory"
+	TheTarget FactKind = "the target path"
 	// ThePod: the pod's directory.
-	ThePod What = "the pod"
+	ThePod FactKind = "the pod"
 	// ThePVState: what became of the PersistentVolume.
-	ThePVState What = "the PersistentVolume"
+	ThePVState FactKind = "the PersistentVolume"
 	// ThePendingUnmount: whether flexdriver has unmounted the directory meanwhile.
-	ThePendingUnmount What = "the pending unmount"
+	ThePendingUnmount FactKind = "the pending unmount"
 	// TheOther: whether the directory belongs to another volume.
-	TheOther What = "another volume"
+	TheOther FactKind = "another volume"
 	// TheAttachment: whether the VolumeAttachment is lost.
-	TheAttachment What = "the VolumeAttachment"
+	TheAttachment FactKind = "the VolumeAttachment"
 	// TheSecrets: whether those of NodeStageVolume are others than those of the last
 	// attempt, which may have succeeded.
-	TheSecrets What = "the secrets"
+	TheSecrets FactKind = "the secrets"
 	// TheCall: whether what a call would say is known without one.
-	TheCall What = "what the call said"
+	TheCall FactKind = "what the call said"
 	// TheSize: what the filesystem at the target has.
-	TheSize What = "the size"
+	TheSize FactKind = "the size"
 	// TheTurn: whether it is time for NodePublishVolume once more.
-	TheTurn What = "the time"
+	TheTurn FactKind = "the time"
 	// TheClaim: whether a pod of the node may have the volume attached.
-	TheClaim What = "the claim"
+	TheClaim FactKind = "the claim"
 )
 
 // A Fact is something to look at.
 type Fact struct {
-	What What
+	What FactKind
 	Dir  string
 }
 
@@ -117,7 +117,7 @@ type Seen struct {
 	Mount   MountState
 	Yes     bool
 	Err     error // why, or why it is not known
-	Driver  *Driver
+	Driver  *DriverFacts
 	Plugin  PluginState
 	Pod     PodState
 	PVState csivol.PVState
@@ -179,8 +179,8 @@ const (
 	ByVolumeAttachment               // a VolumeAttachment
 )
 
-// A Driver is what decisions need to know of a CSI driver.
-type Driver struct {
+// DriverFacts are what decisions need to know of a CSI driver.
+type DriverFacts struct {
 	Features csivol.Features
 	// Route is that of the configuration; RouteErr why there is none. ClusterErr is
 	// why volumes cannot be attached by the cluster.
@@ -199,7 +199,7 @@ type Driver struct {
 
 // see returns a fact. A fact that was not observed yet is returned as unknown. Then first
 // drops the result of the rule and asks for the fact.
-func (c *plan) see(what What, dir string) Seen {
+func (c *plan) see(what FactKind, dir string) Seen {
 	f := Fact{What: what, Dir: dir}
 	seen, ok := c.o.Facts[f]
 	if !ok && c.missing == nil {
@@ -208,17 +208,17 @@ func (c *plan) see(what What, dir string) Seen {
 	return seen
 }
 
-func (c *plan) driver() *Driver {
+func (c *plan) driver() *DriverFacts {
 	d := c.see(TheDriver, "").Driver
 	if d == nil {
-		return &Driver{} // not observed yet, or an error that was refused before
+		return &DriverFacts{} // not observed yet, or an error that was refused before
 	}
 	return d
 }
 
 func (c *plan) plugin() PluginState { return c.see(ThePlugin, "").Plugin }
 
-func (c *plan) mount(what What) Seen { return c.see(what, c.dir) }
+func (c *plan) mount(what FactKind) Seen { return c.see(what, c.dir) }
 
 // stage is what is mounted at the staging path.
 func (c *plan) stage() Seen {
@@ -232,10 +232,10 @@ func (c *plan) stage() Seen {
 func (c *plan) target() *volstate.Target { return c.r.Targets[c.dir] }
 
 // taken reports whether this operation has taken a step for the target.
-func (c *plan) taken(k Kind) bool { return c.o.taken[deed{k, c.dir}] }
+func (c *plan) taken(k StepKind) bool { return c.o.taken[deed{k, c.dir}] }
 
 // did reports whether this operation has taken a step for the volume.
-func (c *plan) did(k Kind) bool { return c.o.taken[deed{Kind: k}] }
+func (c *plan) did(k StepKind) bool { return c.o.taken[deed{Kind: k}] }
 
 // failed is the failure that counts: the last one; nil if there is none.
 func (c *plan) failed() *Failure {

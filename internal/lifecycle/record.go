@@ -221,8 +221,8 @@ func differentModes(r *volstate.Record, want *csivol.Volume) bool {
 	return r.Name != want.Name && r.AccessMode != "" && want.AccessMode != "" && r.AccessMode != want.AccessMode
 }
 
-// A Result is what came of a step that has succeeded.
-type Result struct {
+// A StepResult is what came of a step that has succeeded.
+type StepResult struct {
 	PublishContext map[string]string
 	// Ours: flex2csi created the VolumeAttachment. AttachedAsCSI: see [Observed].
 	Ours, AttachedAsCSI bool
@@ -234,7 +234,7 @@ type Result struct {
 
 // Conclude writes into a record what came of a step, and into o what the rest of
 // the operation has to know. Without an error the step has succeeded.
-func Conclude(r *volstate.Record, s Step, w Wanted, o *Observed, got Result, failure *Failure) {
+func Conclude(r *volstate.Record, s Step, w Wanted, o *Observed, got StepResult, failure *Failure) {
 	defer func() { o.Facts = nil }() // a step makes what was seen old
 	undoes(s, o)
 	if failure != nil {
@@ -264,7 +264,7 @@ func undoes(s Step, o *Observed) {
 	}
 }
 
-func succeeded(r *volstate.Record, s Step, w Wanted, o *Observed, got Result) {
+func succeeded(r *volstate.Record, s Step, w Wanted, o *Observed, got StepResult) {
 	t := r.Targets[s.Dir]
 	switch s.Kind {
 	case ControllerPublish:

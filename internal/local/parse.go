@@ -37,7 +37,7 @@ func invalid(format string, args ...any) error {
 	return flex.Errorf(flex.CodeInvalidArgument, "volume options: "+format, args...)
 }
 
-func chooseKind(user map[string]string) (Kind, error) {
+func chooseKind(user map[string]string) (sourceKind, error) {
 	var given []string
 	for kind := range kinds() {
 		if _, ok := user[string(kind)]; ok {
@@ -47,7 +47,7 @@ func chooseKind(user map[string]string) (Kind, error) {
 	slices.Sort(given)
 	switch len(given) {
 	case 1:
-		return Kind(given[0]), nil
+		return sourceKind(given[0]), nil
 	case 0:
 		return "", invalid("one of image, device, source, path and medium has to say what the volume is; %s", listKeys(user))
 	}

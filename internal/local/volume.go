@@ -1,15 +1,15 @@
 package local
 
-// Kind is what a volume is made of.
-type Kind string
+// sourceKind is what a volume is made of.
+type sourceKind string
 
 // The kinds, named by the option that chooses them.
 const (
-	kindImage  Kind = "image"  // a file that holds a disk
-	kindDevice Kind = "device" // a block device
-	kindSource Kind = "source" // a network or other filesystem
-	kindPath   Kind = "path"   // a directory of the node
-	kindMemory Kind = "medium" // tmpfs
+	kindImage  sourceKind = "image"  // a file that holds a disk
+	kindDevice sourceKind = "device" // a block device
+	kindSource sourceKind = "source" // a network or other filesystem
+	kindPath   sourceKind = "path"   // a directory of the node
+	kindMemory sourceKind = "medium" // tmpfs
 )
 
 // The options of a volume, as they stand in the PersistentVolume under
@@ -28,7 +28,7 @@ const (
 
 // A Volume is what the options of one call say.
 type Volume struct {
-	Kind Kind
+	Kind sourceKind
 	// Source is the value of the option that names the kind.
 	Source       string
 	Size         int64 // bytes; 0 if not given
@@ -45,8 +45,8 @@ const defaultMemory = 64 << 20
 func (v *Volume) isDisk() bool { return v.Kind == kindImage || v.Kind == kindDevice }
 
 // kinds says which options go with which kind.
-func kinds() map[Kind][]string {
-	return map[Kind][]string{
+func kinds() map[sourceKind][]string {
+	return map[sourceKind][]string{
 		kindImage:  {optionImage, optionSize, optionMkfsOptions},
 		kindDevice: {optionDevice, optionMkfsOptions},
 		kindSource: {optionSource},

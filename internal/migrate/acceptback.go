@@ -207,7 +207,7 @@ func (m *migration) dryRun(ctx context.Context, no func(string, ...any) error) e
 		return err
 	}
 	f := &findings{}
-	s := &subject{w: newWorld(m.c), v: &Volume{Name: m.rec.Volume, Replacement: object}}
+	s := &subject{w: newWorld(m.c), v: &PlannedVolume{Name: m.rec.Volume, Replacement: object}}
 	if err := s.checkDryRun(ctx, f); err != nil {
 		return err
 	}

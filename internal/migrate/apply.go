@@ -40,7 +40,7 @@ func (o Options) accepted() []string {
 }
 
 // modeFor is how a volume is migrated; why says why it is not.
-func modeFor(v *Volume, most journal.Mode) (mode journal.Mode, why string) {
+func modeFor(v *PlannedVolume, most journal.Mode) (mode journal.Mode, why string) {
 	switch {
 	case v.Method == No:
 		return "", strings.Join(v.Why, "; ")

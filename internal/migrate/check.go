@@ -34,7 +34,7 @@ type subject struct {
 	w   *world
 	d   *driver // nil: the configuration does not have it
 	old *volume
-	v   *Volume
+	v   *PlannedVolume
 
 	claim   *corev1.PersistentVolumeClaim
 	r       *rendered            // nil: no replacement could be made
@@ -90,7 +90,7 @@ type findings struct {
 	all  []Check
 }
 
-func (f *findings) add(s Status, do, evidence string, args ...any) {
+func (f *findings) add(s CheckStatus, do, evidence string, args ...any) {
 	f.all = append(f.all, Check{Name: f.name, Status: s, Evidence: fmt.Sprintf(evidence, args...), Do: do})
 }
 
@@ -114,8 +114,8 @@ func (c check) run(ctx context.Context, s *subject) []Check {
 }
 
 // check makes the checks of a volume, and what follows from them.
-func (w *world) check(ctx context.Context, d *driver, old *volume) *Volume {
-	s := &subject{w: w, d: d, old: old, v: &Volume{}, unknown: map[string]error{}}
+func (w *world) check(ctx context.Context, d *driver, old *volume) *PlannedVolume {
+	s := &subject{w: w, d: d, old: old, v: &PlannedVolume{}, unknown: map[string]error{}}
 	s.read(ctx)
 	for _, c := range checks() {
 		s.v.Checks = append(s.v.Checks, c.run(ctx, s)...)
@@ -129,7 +129,7 @@ func (w *world) check(ctx context.Context, d *driver, old *volume) *Volume {
 }
 
 // conclude finds the method from the checks.
-func (v *Volume) conclude() {
+func (v *PlannedVolume) conclude() {
 	var fails, notLive []string
 	for _, c := range v.Checks {
 		switch c.Status {

@@ -20,7 +20,7 @@ import (
 type finding struct {
 	change func(*stock)
 	check  string
-	status migrate.Status
+	status migrate.CheckStatus
 	says   string
 }
 
@@ -54,7 +54,7 @@ func finds(t *testing.T, tests map[string]finding) {
 }
 
 // planned is the plan of the volume of the shop, which a pod has.
-func planned(t *testing.T, change func(*stock)) *migrate.Volume {
+func planned(t *testing.T, change func(*stock)) *migrate.PlannedVolume {
 	t.Helper()
 	all := shop(podOf())
 	s := &stock{}

@@ -72,7 +72,7 @@ func (p *Plan) Write(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "plan.yaml"), plan, 0o600)
 }
 
-func (v *Volume) write(dir string) error {
+func (v *PlannedVolume) write(dir string) error {
 	file := func(suffix string, data []byte) error {
 		return os.WriteFile(filepath.Join(dir, v.Name+suffix), data, 0o600)
 	}

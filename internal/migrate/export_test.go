@@ -11,7 +11,7 @@ import (
 )
 
 // Render is what a plan makes of one volume, for tests without a cluster.
-func Render(ctx context.Context, c *bridgeconfig.Configuration, raw []byte) (replacement []byte, v *Volume, err error) {
+func Render(ctx context.Context, c *bridgeconfig.Configuration, raw []byte) (replacement []byte, v *PlannedVolume, err error) {
 	drivers, err := (&Planner{Config: c}).drivers()
 	if err != nil {
 		return nil, nil, err
@@ -25,7 +25,7 @@ func Render(ctx context.Context, c *bridgeconfig.Configuration, raw []byte) (rep
 		return nil, nil, err
 	}
 	data, err := r.object.MarshalJSON()
-	return data, &Volume{Checks: append(r.modesFound.all, r.secretsFound.all...), Changes: r.changes, Secrets: r.secrets, Original: original(old)}, err
+	return data, &PlannedVolume{Checks: append(r.modesFound.all, r.secretsFound.all...), Changes: r.changes, Secrets: r.secrets, Original: original(old)}, err
 }
 
 // YAMLOf writes JSON as YAML.

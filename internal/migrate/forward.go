@@ -204,7 +204,7 @@ func (m *migration) replaceable(ctx context.Context) error {
 }
 
 // acceptable compares with what was planned, and what a person has decided.
-func (m *migration) acceptable(v *Volume) error {
+func (m *migration) acceptable(v *PlannedVolume) error {
 	no := func(format string, args ...any) error {
 		return terminal("PersistentVolume %s is not replaced: %s; resume when that is otherwise, or roll back", m.rec.Volume, fmt.Sprintf(format, args...))
 	}
@@ -248,7 +248,7 @@ func changedSince(planned json.RawMessage, now *Manifest) string {
 }
 
 // undecided are the decisions that are still open.
-func undecided(v *Volume, accept []string) string {
+func undecided(v *PlannedVolume, accept []string) string {
 	var open []string
 	for _, c := range v.Checks {
 		if c.Status == Decide && !slices.Contains(accept, c.Name) {
@@ -272,7 +272,7 @@ func (m *migration) returnToBackedUp() error {
 	return nil
 }
 
-func podsOf(v *Volume) (all []journal.Pod) {
+func podsOf(v *PlannedVolume) (all []journal.Pod) {
 	for _, p := range v.Pods {
 		all = append(all, journal.Pod{Name: p.Name, UID: p.UID, Node: p.Node, Owner: p.Owner})
 	}

@@ -14,7 +14,7 @@ func TestHTML(t *testing.T) {
 	plan := &migrate.Plan{
 		Server: "api:6443", Made: time.Unix(0, 0),
 		Checks: []migrate.Check{{Name: "rights", Status: migrate.Fails, Evidence: "may not list pods"}, {Name: "fine", Status: migrate.OK, Evidence: "not shown"}},
-		Volumes: []*migrate.Volume{
+		Volumes: []*migrate.PlannedVolume{
 			{Name: "orders", Claim: "shop/orders", FlexDriver: hostile, Method: migrate.PodRestart, Pods: []migrate.Pod{{Node: "node-7"}}, Checks: []migrate.Check{{Name: "bridge", Status: migrate.NotLive, Evidence: "an old mount"}}},
 		},
 		Related: []migrate.Related{{Kind: "StorageClass", Name: "old", What: "makes FlexVolumes"}},

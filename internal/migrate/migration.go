@@ -179,7 +179,7 @@ func (m *migration) save(ctx context.Context) error {
 // checkLease comes before each change: only the holder of the Lease makes one.
 func (m *migration) checkLease() error { return m.r.Lease.Held() }
 
-func (m *migration) tell(what What, stage journal.Stage, text string) {
+func (m *migration) tell(what EventKind, stage journal.Stage, text string) {
 	m.r.tell(Event{
 		Volume: m.rec.Volume, Claim: m.rec.Claim, Direction: m.rec.Direction, What: what, Stage: stage, Text: text,
 		Took: m.r.Now().Sub(m.since),

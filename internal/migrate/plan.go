@@ -47,7 +47,7 @@ func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
 	if len(found) == 0 && !s.All {
 		return nil, ErrNothing
 	}
-	plan := &Plan{APIVersion: apiVersion, Kind: planKind, Made: p.Now().UTC(), Server: p.Server, Volumes: []*Volume{}}
+	plan := &Plan{APIVersion: apiVersion, Kind: planKind, Made: p.Now().UTC(), Server: p.Server, Volumes: []*PlannedVolume{}}
 	for _, o := range found {
 		plan.Volumes = append(plan.Volumes, w.check(ctx, drivers[o.flexDriver()], o))
 		if err := ctx.Err(); err != nil {
@@ -77,7 +77,7 @@ func (p *Planner) untried(ctx context.Context) string {
 }
 
 // recheck checks one volume by the cluster as it is now.
-func (p *Planner) recheck(ctx context.Context, c *objects.Client, name string) (*Volume, error) {
+func (p *Planner) recheck(ctx context.Context, c *objects.Client, name string) (*PlannedVolume, error) {
 	drivers, err := p.drivers()
 	if err != nil {
 		return nil, err

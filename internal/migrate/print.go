@@ -62,7 +62,7 @@ func line(c Check) string {
 	return text
 }
 
-func words(s Status) string {
+func words(s CheckStatus) string {
 	switch s {
 	case OK:
 		return "ok"
@@ -76,7 +76,7 @@ func words(s Status) string {
 	return "fails"
 }
 
-func (v *Volume) count(s Status) (n int) {
+func (v *PlannedVolume) count(s CheckStatus) (n int) {
 	for _, c := range v.Checks {
 		if c.Status == s {
 			n++
@@ -85,7 +85,7 @@ func (v *Volume) count(s Status) (n int) {
 	return n
 }
 
-func (v *Volume) nodes() (all []string) {
+func (v *PlannedVolume) nodes() (all []string) {
 	seen := map[string]bool{}
 	for _, p := range v.Pods {
 		if p.Node != "" && !seen[p.Node] {
@@ -97,7 +97,7 @@ func (v *Volume) nodes() (all []string) {
 }
 
 // details are what a person has to know of a volume; wide: all that was found.
-func (v *Volume) details(b *strings.Builder, wide bool) {
+func (v *PlannedVolume) details(b *strings.Builder, wide bool) {
 	if !wide && v.count(OK)+v.count(Note) == len(v.Checks) {
 		return
 	}

@@ -20,7 +20,7 @@ const Namespace = "flex2csi"
 
 // rights are what apply does, so that it does not stop half-way for want of
 // one. install/migrate/migrate-role.yaml has a ClusterRole with them.
-func rights(volumes []*Volume) []authorizationv1.ResourceAttributes {
+func rights(volumes []*PlannedVolume) []authorizationv1.ResourceAttributes {
 	var all []authorizationv1.ResourceAttributes
 	add := func(group, resource, namespace string, verbs ...string) {
 		for _, verb := range verbs {
@@ -56,7 +56,7 @@ func rights(volumes []*Volume) []authorizationv1.ResourceAttributes {
 
 // checkRights asks for each. Who plans need not be who migrates, so that nothing
 // fails for that.
-func (p *Planner) checkRights(ctx context.Context, volumes []*Volume) Check {
+func (p *Planner) checkRights(ctx context.Context, volumes []*PlannedVolume) Check {
 	all := rights(volumes)
 	var missing []string
 	for _, a := range all {

@@ -51,16 +51,16 @@ type Options struct {
 	By, Version string
 }
 
-// What an event tells.
-type What string
+// An EventKind is what an event tells.
+type EventKind string
 
 // What events tell.
 const (
-	Begun    What = "Begun"   // the volume is under way
-	Reached  What = "Reached" // Stage was reached, after Took
-	Waiting  What = "Waiting" // Text says for what; Stage comes next
-	Troubled What = "Trouble" // Text says what is tried again, or what comes next
-	Over     What = "Over"    // nothing more is done for it: Result
+	Begun    EventKind = "Begun"   // the volume is under way
+	Reached  EventKind = "Reached" // Stage was reached, after Took
+	Waiting  EventKind = "Waiting" // Text says for what; Stage comes next
+	Troubled EventKind = "Trouble" // Text says what is tried again, or what comes next
+	Over     EventKind = "Over"    // nothing more is done for it: Result
 )
 
 // An Event is something that has happened to a volume.
@@ -69,7 +69,7 @@ type Event struct {
 	Volume    string            `json:"volume"`
 	Claim     string            `json:"claim,omitempty"`
 	Direction journal.Direction `json:"direction"`
-	What      What              `json:"what"`
+	What      EventKind         `json:"what"`
 	Stage     journal.Stage     `json:"stage,omitempty"`
 	Took      time.Duration     `json:"took,omitempty"`
 	Text      string            `json:"text,omitempty"`
@@ -107,7 +107,7 @@ type Result struct {
 
 // A Task is a volume that is to be migrated, and how.
 type Task struct {
-	Volume *Volume
+	Volume *PlannedVolume
 	Mode   journal.Mode
 }
 

@@ -23,7 +23,7 @@ type stage struct {
 	// applies reports whether a volume comes through it; nil: each does.
 	applies func(course) bool
 	// plan says what is done, and by which request; nothing where there is nothing to do.
-	plan func(v *Volume, r *rendered) (does, request string)
+	plan func(v *PlannedVolume, r *rendered) (does, request string)
 	// do takes a volume from the stage before to this one, or further, and may be made again.
 	// back is for the way back, where that is done otherwise.
 	do, back func(*migration, context.Context) error
@@ -45,32 +45,32 @@ func stages() []stage {
 	offline := func(c course) bool { return c.mode == journal.Offline }
 	rolling := func(c course) bool { return c.mode == journal.Rolling }
 	return []stage{
-		{name: journal.BackedUp, looked: true, do: (*migration).backUp, plan: func(*Volume, *rendered) (string, string) {
+		{name: journal.BackedUp, looked: true, do: (*migration).backUp, plan: func(*PlannedVolume, *rendered) (string, string) {
 			return "write the PersistentVolume, its claim, its VolumeAttachments and its pods' owners to the journal, and the replacement", "create configmaps/flex2csi-migration-… in flex2csi"
 		}},
 		{name: journal.Retained, looked: true, do: (*migration).retain, holds: (*migration).retained, plan: planRetain},
-		{name: journal.Stopped, applies: offline, looked: true, holds: (*migration).empty, plan: func(*Volume, *rendered) (string, string) {
+		{name: journal.Stopped, applies: offline, looked: true, holds: (*migration).empty, plan: func(*PlannedVolume, *rendered) (string, string) {
 			return "wait until no pod uses the claim and no node has the volume: a person stops them", ""
 		}},
-		{name: journal.Accepted, looked: true, do: (*migration).accept, back: (*migration).acceptFlex, holds: (*migration).replaceable, plan: func(v *Volume, _ *rendered) (string, string) {
+		{name: journal.Accepted, looked: true, do: (*migration).accept, back: (*migration).acceptFlex, holds: (*migration).replaceable, plan: func(v *PlannedVolume, _ *rendered) (string, string) {
 			return "look at all of this once more, and have the API server accept the replacement as a dry run", "create " + pvPath(v) + " (dry run)"
 		}},
 		// From here to Created one loop does all (replace); each of these stages is written by it,
 		// not by take.
-		{name: journal.Deleting, looked: true, window: true, do: (*migration).replace, plan: func(v *Volume, _ *rendered) (string, string) {
+		{name: journal.Deleting, looked: true, window: true, do: (*migration).replace, plan: func(v *PlannedVolume, _ *rendered) (string, string) {
 			return "delete the PersistentVolume, which stays until its finalizers are gone", "delete " + pvPath(v) + " (uid " + v.Original.UID + ", and its resourceVersion)"
 		}},
-		{name: journal.Deleted, looked: true, window: true, do: (*migration).replace, plan: func(v *Volume, r *rendered) (string, string) {
+		{name: journal.Deleted, looked: true, window: true, do: (*migration).replace, plan: func(v *PlannedVolume, r *rendered) (string, string) {
 			return "take away " + list(r.removed) + "; from here the claim is Lost", "patch " + pvPath(v) + " (uid, resourceVersion, metadata.finalizers)"
 		}},
-		{name: journal.Stopped, applies: rolling, looked: true, window: true, do: (*migration).replace, plan: func(v *Volume, _ *rendered) (string, string) {
+		{name: journal.Stopped, applies: rolling, looked: true, window: true, do: (*migration).replace, plan: func(v *PlannedVolume, _ *rendered) (string, string) {
 			return "evict the pod (its successor waits for the claim), and wait until its node has let go of the volume", "create pods/eviction " + first(v.Pods).Name
 		}},
-		{name: journal.Created, do: (*migration).replace, plan: func(v *Volume, _ *rendered) (string, string) {
+		{name: journal.Created, do: (*migration).replace, plan: func(v *PlannedVolume, _ *rendered) (string, string) {
 			return "create the replacement of the same name", "create " + pvPath(v)
 		}},
 		{name: journal.Bound, holds: (*migration).bound, plan: planBind},
-		{name: journal.Attached, applies: course.adopts, holds: (*migration).attached, plan: func(*Volume, *rendered) (string, string) {
+		{name: journal.Attached, applies: course.adopts, holds: (*migration).attached, plan: func(*PlannedVolume, *rendered) (string, string) {
 			return "wait until the control plane has adopted the VolumeAttachments", ""
 		}},
 		{name: journal.TakenOver, applies: course.waitsForPods, holds: (*migration).takenOver, plan: planTakenOver},
@@ -109,7 +109,7 @@ func courseOf(rec *journal.Record) course {
 }
 
 // coursePlanned is that of a volume of a plan.
-func coursePlanned(v *Volume, attaches bool) course {
+func coursePlanned(v *PlannedVolume, attaches bool) course {
 	mode := map[Method]journal.Mode{Live: journal.Live, PodRestart: journal.Rolling, Offline: journal.Offline}[v.Method]
 	return course{
 		mode: mode, direction: journal.ToCSI, attaches: attaches, pods: len(v.Pods) > 0,
@@ -151,7 +151,7 @@ func next(rec *journal.Record) stage {
 }
 
 // steps are those of a volume of which there is a replacement.
-func steps(v *Volume, r *rendered, attaches bool) (all []Step) {
+func steps(v *PlannedVolume, r *rendered, attaches bool) (all []Step) {
 	for _, s := range stagesOf(coursePlanned(v, attaches)) {
 		if does, request := s.plan(v, r); does != "" {
 			all = append(all, Step{s.name, does, request})
@@ -160,9 +160,9 @@ func steps(v *Volume, r *rendered, attaches bool) (all []Step) {
 	return all
 }
 
-func pvPath(v *Volume) string { return "persistentvolumes/" + v.Name }
+func pvPath(v *PlannedVolume) string { return "persistentvolumes/" + v.Name }
 
-func planRetain(v *Volume, _ *rendered) (does, request string) {
+func planRetain(v *PlannedVolume, _ *rendered) (does, request string) {
 	does = "make sure that nothing deletes what is stored, and read that back"
 	if v.Original.ReclaimPolicy != policyRetain {
 		request = "patch " + pvPath(v) + " (persistentVolumeReclaimPolicy: Retain)"
@@ -170,21 +170,21 @@ func planRetain(v *Volume, _ *rendered) (does, request string) {
 	return does, request
 }
 
-func planBind(v *Volume, _ *rendered) (does, request string) {
+func planBind(v *PlannedVolume, _ *rendered) (does, request string) {
 	if v.Original.Phase != "Bound" {
 		return "", ""
 	}
 	return "have the volume controller look at the claim at once, which it does when that changes and else every 15 s, and wait until it is Bound", "patch persistentvolumeclaims " + v.Claim + " (annotation " + MigratedLabel + ")"
 }
 
-func planTakenOver(v *Volume, _ *rendered) (does, request string) {
+func planTakenOver(v *PlannedVolume, _ *rendered) (does, request string) {
 	if v.Method == PodRestart {
 		return "wait until the pod that comes after it is Ready", ""
 	}
 	return "wait until the kubelet of each pod has mounted it through its CSI plugin, next to the old mount", ""
 }
 
-func planFinish(v *Volume, _ *rendered) (does, request string) {
+func planFinish(v *PlannedVolume, _ *rendered) (does, request string) {
 	var all []string
 	if v.Original.ReclaimPolicy != policyRetain {
 		all = append(all, "patch "+pvPath(v)+" (only with --restore-reclaim-policy)")

@@ -38,26 +38,26 @@ func (v Method) String() string {
 	return "no"
 }
 
-// A Status is what came of a check.
-type Status string
+// A CheckStatus is what came of a check.
+type CheckStatus string
 
 // The statuses, from the harmless to the forbidding.
 const (
-	OK Status = "OK"
+	OK CheckStatus = "OK"
 	// Note is something that will be seen, or is worth knowing.
-	Note Status = "Note"
+	Note CheckStatus = "Note"
 	// Decide wants a person to decide something, or to do it first.
-	Decide Status = "Decide"
+	Decide CheckStatus = "Decide"
 	// NotLive stands in the way as long as pods have the volume.
-	NotLive Status = "NotLive"
+	NotLive CheckStatus = "NotLive"
 	// Fails stands in the way in any case.
-	Fails Status = "Fails"
+	Fails CheckStatus = "Fails"
 )
 
 // A Check is a precondition that was looked at.
 type Check struct {
-	Name   string `json:"name"` // in kebab-case; docs/migrate.md has all
-	Status Status `json:"status"`
+	Name   string      `json:"name"` // in kebab-case; docs/migrate.md has all
+	Status CheckStatus `json:"status"`
 	// Evidence is what was found, and where.
 	Evidence string `json:"evidence"`
 	// Do is what a person can do about it.
@@ -79,14 +79,14 @@ type Plan struct {
 	Made       time.Time `json:"made"`
 	Server     string    `json:"server"`
 	// Checks are about the user who asks rather than about a volume.
-	Checks  []Check   `json:"checks,omitempty"`
-	Volumes []*Volume `json:"volumes"`
+	Checks  []Check          `json:"checks,omitempty"`
+	Volumes []*PlannedVolume `json:"volumes"`
 	// Related are objects that go with the volumes and are not replaced.
 	Related []Related `json:"related,omitempty"`
 }
 
-// A Volume is the plan of one PersistentVolume.
-type Volume struct {
+// A PlannedVolume is the plan of one PersistentVolume.
+type PlannedVolume struct {
 	Name       string `json:"name"`
 	Claim      string `json:"claim,omitempty"` // namespace/name
 	FlexDriver string `json:"flexDriver,omitempty"`

@@ -9,7 +9,7 @@ import (
 
 // Node is a value in a file.
 type Node struct {
-	Kind    Kind
+	Kind    NodeKind
 	Text    string // of a string or number
 	Truth   bool
 	Items   []Node
@@ -23,17 +23,17 @@ type Member struct {
 	Value Node
 }
 
-// Kind says what a node is, in words for messages.
-type Kind string
+// NodeKind says what a node is, in words for messages.
+type NodeKind string
 
 // The kinds.
 const (
-	Null   Kind = "null"
-	Bool   Kind = "a boolean"
-	Number Kind = "a number"
-	String Kind = "a string"
-	Array  Kind = "an array"
-	Object Kind = "an object"
+	Null   NodeKind = "null"
+	Bool   NodeKind = "a boolean"
+	Number NodeKind = "a number"
+	String NodeKind = "a string"
+	Array  NodeKind = "an array"
+	Object NodeKind = "an object"
 )
 
 // Describe says what n is, for "want … but got …".
@@ -82,7 +82,7 @@ func (d *Decoder) Locate(faults []Fault) {
 func parent(path string) string { return path[:max(strings.LastIndexAny(path, ".["), 0)] }
 
 // Is reports whether n is of the kind wanted, and adds a fault if not.
-func (d *Decoder) Is(want Kind, path string, n Node) bool {
+func (d *Decoder) Is(want NodeKind, path string, n Node) bool {
 	if n.Kind != want {
 		d.Fault(path, "want %s but got %s", want, n.Describe())
 	}

@@ -43,7 +43,7 @@ func migrateAnnounced(t *T) {
 
 // wantPlanned plans a migration. The check node is to have a result with the evidence; it
 // is OK where it has nothing to say.
-func (t *T) wantPlanned(v *volume, method migrate.Method, status migrate.Status, evidence string) {
+func (t *T) wantPlanned(v *volume, method migrate.Method, status migrate.CheckStatus, evidence string) {
 	t.Helper()
 	plan := t.plan(v)
 	if plan.Method != method {
@@ -74,12 +74,12 @@ func (t *T) wantLeft(v *volume, evidence, option string) {
 }
 
 // plan is what flex2csi migrate plan says of a volume.
-func (t *T) plan(v *volume) migrate.Volume {
+func (t *T) plan(v *volume) migrate.PlannedVolume {
 	t.Helper()
 	out, err := t.flex2csi("migrate", "plan", "--kubeconfig", node.Kubeconfig, "--output", "json", v.name)
 	t.must(withText(err, out))
 	var plan struct {
-		Volumes []migrate.Volume `json:"volumes"`
+		Volumes []migrate.PlannedVolume `json:"volumes"`
 	}
 	t.must(json.Unmarshal([]byte(out), &plan))
 	if len(plan.Volumes) != 1 {

@@ -77,7 +77,7 @@ func testSweeper(c *cluster) {
 	s.Sweep(c.t.Context(), true)
 	c.wantLeft("unused used")
 	for _, f := range s.Result().Findings {
-		want := map[string]controller.State{"used": controller.InUse, "unused": controller.Unused}[attachment.PersistentVolume(f.VolumeAttachment)]
+		want := map[string]controller.AttachmentState{"used": controller.InUse, "unused": controller.Unused}[attachment.PersistentVolume(f.VolumeAttachment)]
 		if want != "" && f.State != want {
 			c.t.Errorf("%s: %s (%s), want %s", attachment.PersistentVolume(f.VolumeAttachment), f.State, f.Reason, want)
 		}

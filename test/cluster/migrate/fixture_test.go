@@ -225,13 +225,13 @@ func (w *world) plan(s migrate.Selection) *migrate.Plan {
 }
 
 // one plans one volume.
-func (w *world) one(name string) *migrate.Volume {
+func (w *world) one(name string) *migrate.PlannedVolume {
 	w.t.Helper()
 	return w.plan(migrate.Selection{Names: []string{name}}).Volumes[0]
 }
 
 // says wants a method, and a check with a text in its evidence.
-func says(t *testing.T, v *migrate.Volume, method migrate.Method, check string, status migrate.Status, evidence string) {
+func says(t *testing.T, v *migrate.PlannedVolume, method migrate.Method, check string, status migrate.CheckStatus, evidence string) {
 	t.Helper()
 	found := slices.ContainsFunc(v.Checks, func(c migrate.Check) bool {
 		return c.Name == check && c.Status == status && strings.Contains(c.Evidence, evidence)

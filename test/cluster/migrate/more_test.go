@@ -94,7 +94,7 @@ func testDecisions(w *world) {
 }
 
 // replacement is that of a plan as the API's own types read it.
-func replacement(t *testing.T, v *migrate.Volume) *corev1.PersistentVolume {
+func replacement(t *testing.T, v *migrate.PlannedVolume) *corev1.PersistentVolume {
 	t.Helper()
 	data, err := v.Replacement.MarshalJSON()
 	if err != nil {
@@ -206,7 +206,7 @@ func testSelection(w *world) {
 		}
 	}
 	all := w.plan(migrate.Selection{All: true})
-	if len(all.Volumes) < 10 || slices.ContainsFunc(all.Volumes, func(v *migrate.Volume) bool { return v.Name == "taker" }) {
+	if len(all.Volumes) < 10 || slices.ContainsFunc(all.Volumes, func(v *migrate.PlannedVolume) bool { return v.Name == "taker" }) {
 		w.t.Errorf("%d volumes", len(all.Volumes))
 	}
 }

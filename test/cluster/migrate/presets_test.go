@@ -101,7 +101,7 @@ func (w *world) migrate(c *bridgeconfig.Configuration, name string) {
 	w.t.Helper()
 	claim, err := w.Admin().CoreV1().PersistentVolumeClaims("default").Get(w.t.Context(), name, metav1.GetOptions{})
 	w.check(err)
-	plan := func() *migrate.Volume {
+	plan := func() *migrate.PlannedVolume {
 		p := &migrate.Planner{Client: w.cluster(controlplane.Admin), Config: c, Server: "test", Now: time.Now}
 		plan, err := p.Plan(w.t.Context(), &migrate.Selection{Names: []string{name}})
 		w.check(err)

@@ -85,7 +85,7 @@ func testReporter(w *world) {
 	}
 }
 
-func bridgeCheck(v *migrate.Volume) string {
+func bridgeCheck(v *migrate.PlannedVolume) string {
 	for _, c := range v.Checks {
 		if c.Name == "bridge" {
 			return c.Evidence
