@@ -66,7 +66,7 @@ func documentedKinds(t *testing.T, text string) map[string]string {
 		case "Notes:":
 			severity = doctor.Info
 		}
-		if ids, ok := strings.CutPrefix(line, "In order: "); ok {
+		if _, ids, ok := strings.Cut(line, "in their order: "); ok {
 			add(doctor.OK, quoted(ids))
 		} else if entry := regexp.MustCompile("^- (`[^`]+`(?:, `[^`]+`)*): ").FindStringSubmatch(line); entry != nil {
 			add(severity, quoted(entry[1]))
