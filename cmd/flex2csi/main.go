@@ -16,8 +16,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/flex2csi/flex2csi/internal/version"
 )
 
 func main() {
@@ -72,7 +70,6 @@ func newRoot() *cobra.Command {
 
 Exit status: 0 if the command succeeded, 1 if it failed or found something
 wrong, 2 for a usage error. Standard error has the reason.`,
-		Version:           version.Get().Text("flex2csi"),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
@@ -80,11 +77,8 @@ wrong, 2 for a usage error. Standard error has the reason.`,
 		append(nodeCommands(), newAssess(), newCheck(), newCompletion(), newDoctor(), newMap(), newMigrate(), newPreset(), newStatus(), newVersion())...,
 	)
 	root.SetFlagErrorFunc(flagError)
-	root.SetVersionTemplate("{{.Version}}\n")
-	// Long texts of flags are wrapped, and a group has one line of usage.
-	root.SetUsageTemplate(strings.NewReplacer(
-		"FlagUsages ", "FlagUsagesWrapped 80 ", "{{if .Runnable}}", "{{if and .Runnable (not .HasAvailableSubCommands)}}",
-	).Replace(root.UsageTemplate()))
+	root.SetUsageFunc(usage)
+	addVersionFlag(root)
 	checkHelpArguments(root)
 	each(root, func(c *cobra.Command) { c.Flags().SortFlags = false })
 	return root

@@ -31,3 +31,17 @@ func newVersion() *cobra.Command {
 	format.add(c)
 	return c
 }
+
+// addVersionFlag adds --version. The one that cobra adds prints a template, or other words
+// than version does.
+func addVersionFlag(root *cobra.Command) {
+	root.InitDefaultHelpFlag() // comes first
+	asked := root.Flags().BoolP("version", "v", false, "version for flex2csi")
+	missing := root.RunE
+	root.RunE = func(c *cobra.Command, args []string) error {
+		if *asked {
+			return version.Get().Print(c.OutOrStdout(), "flex2csi", false)
+		}
+		return missing(c, args)
+	}
+}
