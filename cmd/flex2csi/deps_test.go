@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
@@ -47,9 +48,33 @@ func TestLaptop(t *testing.T) {
 		t.Errorf("migrate is not among its %d packages", len(linked))
 	}
 	// As make release does, so that each finds what the other has compiled.
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(t.TempDir(), "flex2csi"), ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags=grpcnotrace", "-ldflags", "-s -w", "-o", filepath.Join(t.TempDir(), "flex2csi"), ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=darwin", "GOARCH=arm64", "GOFLAGS=-buildvcs=false")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestMethods: the linker leaves out methods that nothing calls. It cannot do so if a
+// linked function looks for methods by a name that is not a constant, as templates do.
+func TestMethods(t *testing.T) {
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags=grpcnotrace", "-ldflags", "-s -w -dumpdep", "-o", filepath.Join(t.TempDir(), "flex2csi"), ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	out, err := build.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out[max(0, len(out)-4000):])
+	}
+	linked := 0
+	for line := range strings.Lines(string(out)) {
+		from, to, _ := strings.Cut(strings.TrimSpace(line), " -> ")
+		if strings.HasSuffix(to, "<ReflectMethod>") {
+			t.Errorf("%s is linked, for %s", to, from)
+		}
+		if to == "google.golang.org/grpc.NewClient" {
+			linked++
+		}
+	}
+	if linked == 0 {
+		t.Errorf("these are not the daemon's symbols: gRPC's are not among them")
 	}
 }

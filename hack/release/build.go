@@ -63,7 +63,7 @@ func (r *release) verify(p platform, program string) error {
 		got[s.Key] = s.Value
 	}
 	for key, want := range map[string]string{
-		"version": r.version, "vcs.revision": r.revision, "vcs.modified": "false", "GOOS": p.os, "GOARCH": p.arch, "-trimpath": "true", "CGO_ENABLED": "0",
+		"version": r.version, "vcs.revision": r.revision, "vcs.modified": "false", "GOOS": p.os, "GOARCH": p.arch, "-trimpath": "true", "-tags": "grpcnotrace", "CGO_ENABLED": "0",
 	} {
 		if got[key] != want {
 			return fmt.Errorf("check %s of %s: its build information has %s %q, want %q", program, p, key, got[key], want)

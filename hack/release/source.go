@@ -109,6 +109,6 @@ func environment(more ...string) []string {
 		return strings.HasPrefix(v, "MAKE") || strings.HasPrefix(v, "MFLAGS=") || strings.HasPrefix(v, "GIT_") || strings.HasPrefix(v, "SOURCE_DATE_EPOCH=")
 	})
 	return slices.Concat(env, []string{
-		"CGO_ENABLED=0", "GOFLAGS=-trimpath", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off",
+		"CGO_ENABLED=0", "GOFLAGS=-trimpath -tags=grpcnotrace", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off",
 	}, more)
 }

@@ -108,7 +108,7 @@ func (n node) floor(ctx context.Context) (program, error) {
 
 // build builds a program as make build does.
 func build(ctx context.Context, what, to, ldflags string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", to, what)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags=grpcnotrace", "-buildvcs=false", "-ldflags", ldflags, "-o", to, what)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build %s: %w\n%s", what, err, out)
