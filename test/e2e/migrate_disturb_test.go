@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,6 +44,9 @@ func migrationsDisturbed() []scenario {
 // there are is none while it is not back yet.
 type victim struct {
 	there, kill func(*T) (int, error)
+	// renew replaces the pods with the program, of which the kubelet would start it again
+	// ever later, in the scenarios that follow, too; nil: it is not in pods.
+	renew func(*T)
 }
 
 // part is a program of the node.
@@ -53,7 +57,7 @@ func part(of func(*T) *parts.Part) victim {
 		}
 		return 1, nil
 	}
-	return victim{there, func(t *T) (int, error) {
+	return victim{there: there, kill: func(t *T) (int, error) {
 		n, err := there(t)
 		return n, errors.Join(err, of(t).Restart())
 	}}
@@ -77,7 +81,7 @@ func inPods(namespace, selector, argument string) victim {
 		pids, err := find(t)
 		return len(pids), err
 	}
-	return victim{there, func(t *T) (killed int, err error) {
+	return victim{there: there, kill: func(t *T) (killed int, err error) {
 		pids, err := find(t)
 		errs := []error{err}
 		for _, pid := range pids {
@@ -88,7 +92,33 @@ func inPods(namespace, selector, argument string) victim {
 			errs = append(errs, ignoreNoProcess(err))
 		}
 		return killed, errors.Join(errs...)
-	}}
+	}, renew: func(t *T) { t.renew(namespace, selector) }}
+}
+
+// renew has other pods take the place of those of a selector.
+func (t *T) renew(namespace, selector string) {
+	t.Helper()
+	pods := t.client.CoreV1().Pods(namespace)
+	old, err := pods.List(t.ctx(), metav1.ListOptions{LabelSelector: selector})
+	t.must(err)
+	for i := range old.Items {
+		t.must(pods.Delete(t.ctx(), old.Items[i].Name, metav1.DeleteOptions{}))
+	}
+	t.must(retry(2*time.Minute, func() error {
+		now, err := pods.List(t.ctx(), metav1.ListOptions{LabelSelector: selector})
+		if err == nil && len(now.Items) < len(old.Items) {
+			err = fmt.Errorf("of %d pods there are %d", len(old.Items), len(now.Items))
+		}
+		if err != nil {
+			return err
+		}
+		for i := range now.Items {
+			if slices.ContainsFunc(old.Items, func(o corev1.Pod) bool { return o.UID == now.Items[i].UID }) {
+				return fmt.Errorf("pod %s is still there", now.Items[i].Name)
+			}
+		}
+		return t.rolledOut(t.ctx(), namespace)
+	}))
 }
 
 // waitBack waits until there is something to kill. A kubelet waits up to five
@@ -197,5 +227,8 @@ func migrateDisturbed(t *T, dies victim, back bool) {
 			calls["ControllerUnpublishVolume"] = 1
 		}
 		t.wantCalls(w.v, calls)
+	}
+	if dies.renew != nil {
+		dies.renew(t)
 	}
 }
