@@ -49,10 +49,20 @@ func env(name, without string) string {
 	return without
 }
 
+// usualPatience is that of a release. A kubelet before 1.27 that has begun to wait for a
+// volume does so for 2m3s, also of a pod that is deleted meanwhile: its
+// WaitForAttachAndMount has no context (pkg/kubelet/volumemanager, podAttachAndMountTimeout).
+func usualPatience(m release.Minor) time.Duration {
+	if m < 27 {
+		return 4 * time.Minute
+	}
+	return 2 * time.Minute
+}
+
 // startCluster starts a node and installs everything, as its users would.
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	const usual = 2 * time.Minute
+	usual := usualPatience(minor())
 	patience, err := time.ParseDuration(env("E2E_PATIENCE", usual.String()))
 	if err != nil {
 		t.Fatalf("E2E_PATIENCE: %v", err)
