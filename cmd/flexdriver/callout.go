@@ -113,7 +113,7 @@ func (c *callout) answer(ctx context.Context) flex.DriverStatus {
 	if configErr != nil {
 		withoutConfiguration(driver, configErr)
 	}
-	status := flex.Run(ctx, driver, args)
+	status := flex.Run(ctx, driver, args) // which calls driver.Mount, for instance: that of the backend
 	logCall(log, args, status, time.Since(c.start))
 	return status
 }

@@ -65,7 +65,7 @@ type inProgress struct {
 	err     error // valid once done is closed
 }
 
-// inTurn runs f on the volume when its turn comes, and waits for it no longer than ctx
+// inTurn runs f on the volume when its turn comes (run), and waits for it no longer than ctx
 // allows. f continues when the caller has left. A caller that asks for the same
 // meanwhile waits for the same f.
 func (b *Bridge) inTurn(ctx context.Context, key csivol.Key, op operation, f func(*volume) error) error {

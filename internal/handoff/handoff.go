@@ -48,25 +48,25 @@ type Backend struct {
 // Driver returns the functions for flex.Run. GetVolumeName stays nil: the kubelet ignores
 // the answer, and does not call again after "Not supported".
 func (b *Backend) Driver() *flex.Driver {
-	device := func(ctx context.Context, c *flex.Call) (string, error) {
+	answerDevice := func(ctx context.Context, c *flex.Call) (string, error) {
 		status, err := b.handOver(ctx, c, wire.Call)
 		return status.Device, err
 	}
-	plain := func(ctx context.Context, c *flex.Call) error {
+	answer := func(ctx context.Context, c *flex.Call) error {
 		_, err := b.handOver(ctx, c, wire.Call)
 		return err
 	}
 	return &flex.Driver{
-		Attach:        device,
+		Attach:        answerDevice,
 		IsAttached:    b.isAttached,
-		WaitForAttach: device,
-		MountDevice:   plain,
-		Mount:         plain,
+		WaitForAttach: answerDevice,
+		MountDevice:   answer,
+		Mount:         answer,
 		Unmount:       b.unmount,
-		UnmountDevice: plain,
-		Detach:        plain,
-		ExpandVolume:  plain,
-		ExpandFS:      plain,
+		UnmountDevice: answer,
+		Detach:        answer,
+		ExpandVolume:  answer,
+		ExpandFS:      answer,
 	}
 }
 

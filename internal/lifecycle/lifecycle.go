@@ -187,7 +187,8 @@ type Rule struct {
 	// When and Then are for docs/lifecycle.md. Then has the name of a table in square
 	// brackets (doc_tables.go) where next hands over to its rules.
 	When, Then string
-	// next returns nil where the rule does not apply.
+	// next returns nil where the rule does not apply. The rule of a step is where its kind
+	// stands: step(NodePublish), or Kind: NodePublish.
 	next func(*plan) *Step
 }
 

@@ -39,7 +39,8 @@ type job struct {
 	// busy is what only one volume at a time may restart; empty: nothing is.
 	busy   string
 	record *journal.Record
-	begin  func(ctx context.Context) (*migration, error) // nil, nil: nothing is to be done
+	// begin is set by Apply, Resume and Rollback. nil, nil: nothing is to be done.
+	begin func(ctx context.Context) (*migration, error)
 }
 
 // each works on the jobs, at most Options.Width at a time. After the first unexpected error it
