@@ -12,6 +12,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/internal/release"
 )
 
 // migrateRestarts are migrations with pods that are restarted, or stopped.
@@ -185,6 +187,12 @@ func migrateOffline(t *T) {
 		t.wantMounts(v, next.pod, false, true)
 		next.writes()
 		next.note()
+		if rebuilds := release.Reconstruction(); !minor().Has(rebuilds) {
+			if _, err := t.migrate("rollback", "--yes", v.name); err == nil || !strings.Contains(err.Error(), rebuilds.Without) {
+				t.Errorf("rollback under a pod: %v, want %q", err, rebuilds.Without)
+			}
+			t.wantCSI(v, was)
+		}
 		t.whileWaiting(v, nil, "rollback", next)
 		t.wantFlex(v, was)
 		last := next.next("last")
