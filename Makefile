@@ -97,6 +97,10 @@ demo-migrate: build e2e-images ## show a FlexVolume become a CSI volume under a 
 bench: build ## measure start-up, mounting and throughput against an empty program
 	go run ./test/bench
 
+.PHONY: bench-plan
+bench-plan: ## measure migrate plan and map of 100, 1,000 and 10,000 volumes
+	go test -count=1 -timeout 20m -run '^$$' -bench '^Benchmark(Plan|Report)$$' -benchtime 3x ./internal/migrate ./internal/dryrun
+
 .PHONY: bench-cluster
 bench-cluster: programs control-plane ## measure attaching against kube-controller-manager's own way, as root
 	go test -count=1 -timeout 20m -run '^$$' -bench '^BenchmarkAttach$$' -benchtime 31x ./test/cluster
