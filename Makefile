@@ -300,7 +300,7 @@ bench-e2e: e2e-images ## measure a pod's start against one with a native CSI vol
 
 .PHONY: test-cluster
 test-cluster: setup programs control-plane $(BIN)/testsum ## the daemon in a real control plane: attachments, RBAC, outages
-	@status=0; $(TESTSUM) -step cluster run -count=1 -timeout 20m ./test/controlplane/... ./test/cluster/... || status=1; \
+	@status=0; $(TESTSUM) -step cluster run -count=1 -timeout 40m ./test/controlplane/... ./test/cluster/... || status=1; \
 		(cd test/install && $(TESTSUM) -step manifests run -count=1 ./server) || status=1; exit $$status
 
 .PHONY: test-crash
