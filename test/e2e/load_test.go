@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -89,12 +90,12 @@ func (l *load) work(v *volume) {
 		l.mu.Unlock()
 		// Now and then a pod is deleted before it is up.
 		hasty := n%4 == 3
-		took, err := l.life(v, n, written, hasty)
+		took, wrote, err := l.life(v, n, written, hasty)
 		if err != nil {
 			l.t.Errorf("pod %d with %s: %v", n, v.name, err)
 			return
 		}
-		if !hasty {
+		if wrote {
 			written++
 		}
 		l.mu.Lock()
@@ -107,8 +108,8 @@ func (l *load) work(v *volume) {
 // haste is when a hasty pod is deleted: while its volume is being set up.
 const haste = 400 * time.Millisecond
 
-// life is one pod's, and says how long it took to be up.
-func (l *load) life(v *volume, n, written int, hasty bool) (time.Duration, error) {
+// life is one pod's, and says how long it took to be up, and whether it has counted itself.
+func (l *load) life(v *volume, n, written int, hasty bool) (took time.Duration, wrote bool, err error) {
 	pod := l.t.newPod(fmt.Sprintf("load-%s-%d", strings.TrimPrefix(v.name, l.t.Namespace+"-"), n), v.at("/data"))
 	if !hasty {
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -119,22 +120,22 @@ func (l *load) life(v *volume, n, written int, hasty bool) (time.Duration, error
 	l.mu.Unlock()
 	began := time.Now()
 	if err := l.t.insist(func() error { return l.t.tryCreate(pod) }); err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	var took time.Duration
 	if hasty {
 		time.Sleep(haste)
 	} else {
-		if err := l.t.succeeded(pod.Name); err != nil {
-			return 0, err
+		err := l.t.succeeded(pod.Name)
+		if err != nil && !errors.Is(err, errNotStarted) {
+			return 0, false, err
 		}
-		took = time.Since(began)
+		took, wrote = time.Since(began), err == nil
 	}
 	pods := l.t.client.CoreV1().Pods(l.t.Namespace)
 	if err := l.t.insist(func() error { return pods.Delete(l.t.ctx(), pod.Name, metav1.DeleteOptions{}) }); err != nil {
-		return took, err
+		return took, wrote, err
 	}
-	return took, l.t.insist(func() error {
+	return took, wrote, l.t.insist(func() error {
 		_, err := pods.Get(l.t.ctx(), pod.Name, metav1.GetOptions{})
 		if err == nil {
 			err = errors.New("the pod is still there" + l.t.eventsOf(pod.Name))
@@ -178,6 +179,17 @@ func (t *T) tryCreate(pod *corev1.Pod) error {
 	return nil
 }
 
+// errNotStarted: the kubelet died while it had a container started, which containerd gives
+// up then. Such a container is not started again with restartPolicy Never.
+var errNotStarted = errors.New("the start of the container was given up")
+
+func notStarted(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		e := s.State.Terminated
+		return e != nil && e.Reason == "StartError" && strings.Contains(e.Message, "context canceled")
+	})
+}
+
 // succeeded waits until a pod has ended by itself. It must not have failed.
 func (t *T) succeeded(name string) error {
 	var failed error
@@ -186,6 +198,9 @@ func (t *T) succeeded(name string) error {
 		switch {
 		case err != nil:
 			return err
+		case pod.Status.Phase == corev1.PodFailed && notStarted(pod):
+			failed = errNotStarted
+			return nil
 		case pod.Status.Phase == corev1.PodFailed:
 			failed = fmt.Errorf("failed: %s %s %s", pod.Status.Reason, pod.Status.Message, terminations(pod))
 			return nil
