@@ -72,9 +72,9 @@ func TestHungMountHangsNoOther(t *testing.T) {
 	n := newNode(t, false, deadline("unmount", "8s"))
 	v, w, a := n.newVolume(imageExt4(), "pv-1"), n.newVolume(memory(), "pv-2"), newPod("a")
 	die := n.mountFUSE(v.dir(a))
-	hung := make(chan error, 1)
+	mounter, hung := n.mounter(v, a), make(chan error, 1)
 	go func() {
-		_, err := n.mounter(v, a).GetMetrics()
+		_, err := mounter.GetMetrics()
 		hung <- err
 	}()
 	begin := time.Now()
