@@ -159,7 +159,7 @@ test-rootless: build $(BIN)/testsum ## as root: the unit tests once more, as use
 	@FLEX_TEST_REQUIRE=mount $(TESTSUM) -step rootless -skips-are-fine run -timeout 20m $(RACE) -exec $(CURDIR)/hack/as-nobody $(filter-out %/hack/testsum,$(PACKAGES))
 
 .PHONY: test-contract
-test-contract: test-contract-1.37 test-contract-1.36 ## drive the binary with Kubernetes' own FlexVolume code, two versions
+test-contract: test-contract-1.37 test-contract-1.36 test-contract-1.24 ## drive the binary with Kubernetes' own FlexVolume code, three versions
 
 .PHONY: test-contract-1.37
 test-contract-1.37: programs $(BIN)/testsum
@@ -168,6 +168,10 @@ test-contract-1.37: programs $(BIN)/testsum
 .PHONY: test-contract-1.36
 test-contract-1.36: programs $(BIN)/testsum
 	@cd test/contract && $(TESTSUM) -step contract-1.36 run -timeout 20m -modfile=go.k8s136.mod ./...
+
+.PHONY: test-contract-1.24
+test-contract-1.24: programs $(BIN)/testsum
+	@cd test/contract && $(TESTSUM) -step contract-1.24 run -timeout 20m -modfile=go.k8s124.mod -tags k8s124 -ldflags=-checklinkname=0 ./...
 
 # The daemon and the CSI drivers that it is tested with.
 .PHONY: programs
@@ -348,7 +352,7 @@ fuzz: $(BIN)/testsum ## each fuzz target for FUZZTIME (20000x)
 ci: setup reset verify lint lint-selftest test test-rootless ## what .ci/run runs, in 40 minutes from cold caches
 
 .PHONY: full
-full: ci lint-modules test-contract-1.36 test-cluster test-manifests test-node e2e ## all there is but the long campaigns: before a release
+full: ci lint-modules test-contract-1.36 test-contract-1.24 test-cluster test-manifests test-node e2e ## all there is but the long campaigns: before a release
 
 .PHONY: reset
 reset: $(BIN)/testsum

@@ -101,7 +101,8 @@ func (n *node) killTraced(pid int) bool {
 }
 
 // TestDriverKilledAfterTheMountLeavesAUsableVolume: the kubelet takes a mount
-// that it finds for success and does not call again.
+// that it finds for success and does not call again. Where it calls again, the
+// driver finds the mount.
 func TestDriverKilledAfterTheMountLeavesAUsableVolume(t *testing.T) {
 	need(t, "strace")
 	for _, k := range []kind{imageExt4(), directory(), memory()} {
@@ -113,8 +114,9 @@ func TestDriverKilledAfterTheMountLeavesAUsableVolume(t *testing.T) {
 				n.mountAndKill(v, pod, slowly("delay_exit", patience), func(int) bool { return len(mountsAt(t, v.dir(pod))) > 0 })
 				calls := len(n.runner.made("mount"))
 				n.must(n.mount(v, pod))
-				if len(n.runner.made("mount")) != calls {
-					t.Error("the kubelet called mount again, so this contract has changed")
+				again, bind := len(n.runner.made("mount")) != calls, k.name == directory().name
+				if again != (bind && !seesBinds) {
+					t.Errorf("the kubelet called mount again: %t, so this contract has changed", again)
 				}
 				v.checkMounted(v.dir(pod))
 				n.writeFile(filepath.Join(v.dir(pod), "file"), "x")

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/kubernetes/pkg/volume/flexvolume"
 	"k8s.io/utils/exec"
 )
 
@@ -42,7 +41,7 @@ func TestDoctorAndProber(t *testing.T) {
 	n.must(os.Symlink("example.com~fine", filepath.Join(n.pluginDir, "example.com~link")))
 
 	broken, noticed := n.doctor()
-	prober := flexvolume.GetDynamicPluginProber(t.Context(), n.pluginDir, exec.New())
+	prober := newProber(t.Context(), n.pluginDir, exec.New())
 	n.must(prober.Init())
 	events, err := prober.Probe()
 	if err == nil {

@@ -85,7 +85,7 @@ func TestVolumeGrowsUnderARunningPod(t *testing.T) {
 		eventually(t, "mounted", func() bool { return k.ready(pod, v) })
 		n.writeFile(filepath.Join(v.dir(pod), "file"), "x")
 		v.grow(size)
-		k.dsw.UpdatePersistentVolumeSize(v.uniqueName(pod), resource.MustParse(size))
+		desireSize(k.dsw, v.uniqueName(pod), resource.MustParse(size))
 		eventually(t, "the claim has grown", func() bool { return v.claimed() == size })
 		v.checkCapacity(v.dir(pod), size)
 		n.checkFile(filepath.Join(v.dir(pod), "file"), "x")

@@ -187,10 +187,10 @@ func testIsAttached(t *testing.T, n *node, v *vol) {
 		}
 	}
 	// Not knowing is never "no": that would detach the volume of a running pod.
-	bare, err := n.plugin().ConstructVolumeSpec("pv-1", "/unused")
+	bare, err := reconstruct(n.plugin(), "pv-1", "/unused")
 	n.must(err)
-	attached, err := n.attacher().VolumesAreAttached([]*volume.Spec{bare.Spec}, nodeName)
-	if err == nil && !attached[bare.Spec] {
+	attached, err := n.attacher().VolumesAreAttached([]*volume.Spec{bare}, nodeName)
+	if err == nil && !attached[bare] {
 		t.Errorf("isattached without options says no: %s", n.runner.last(t, "isattached").output)
 	}
 	n.detach(v)

@@ -124,9 +124,9 @@ func TestInitWaitsForNobodysLock(t *testing.T) {
 // fails nearly every operation, also after a restart, when it knows no options.
 func TestVolumeNameIsAlwaysAnswered(t *testing.T) {
 	forDisks(t, bothModes(), func(t *testing.T, n *node, v *vol) {
-		bare, err := n.plugin().ConstructVolumeSpec("pv-1", v.dir(newPod("a")))
+		bare, err := reconstruct(n.plugin(), "pv-1", v.dir(newPod("a")))
 		n.must(err)
-		for _, spec := range []*volume.Spec{bare.Spec, v.spec, v.spec} {
+		for _, spec := range []*volume.Spec{bare, v.spec, v.spec} {
 			if name, err := n.plugin().GetVolumeName(spec); err != nil || name != "pv-1" {
 				t.Errorf("volume name %q, %v; want pv-1", name, err)
 			}

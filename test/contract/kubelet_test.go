@@ -1,15 +1,12 @@
 package contract
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/volumemanager/cache"
 	"k8s.io/kubernetes/pkg/kubelet/volumemanager/reconciler"
-	volumeutil "k8s.io/kubernetes/pkg/volume/util"
 	"k8s.io/kubernetes/pkg/volume/util/hostutil"
 	"k8s.io/kubernetes/pkg/volume/util/operationexecutor"
 )
@@ -30,7 +27,7 @@ func (n *node) startKubelet(pods ...podVolume) *kubelet {
 	n.t.Helper()
 	k := &kubelet{
 		n:       n,
-		dsw:     cache.NewDesiredStateOfWorld(n.mgr, volumeutil.NewFakeSELinuxLabelTranslator()),
+		dsw:     newDesiredState(n.mgr),
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
@@ -41,7 +38,7 @@ func (n *node) startKubelet(pods ...podVolume) *kubelet {
 	)
 	go func() {
 		defer close(k.stopped)
-		loop.Run(context.Background(), k.stop)
+		runReconciler(loop, k.stop)
 	}()
 	for _, p := range pods {
 		k.add(p.pod, p.vol)
@@ -71,8 +68,7 @@ func (k *kubelet) end() {
 // add is a pod that appears on the node.
 func (k *kubelet) add(pod *v1.Pod, v *vol) {
 	k.n.t.Helper()
-	_, err := k.dsw.AddPodToVolume(klog.Background(), podName(pod), pod, v.spec, "data", "", nil)
-	k.n.must(err)
+	k.n.must(desire(k.dsw, pod, v.spec))
 	var names []v1.UniqueVolumeName
 	for _, todo := range k.dsw.GetVolumesToMount() {
 		names = append(names, todo.VolumeName)

@@ -20,7 +20,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/volumemanager/cache"
 	"k8s.io/kubernetes/pkg/volume"
-	"k8s.io/kubernetes/pkg/volume/flexvolume"
 	volumetest "k8s.io/kubernetes/pkg/volume/testing"
 	"k8s.io/kubernetes/pkg/volume/util/hostutil"
 	"k8s.io/kubernetes/pkg/volume/util/operationexecutor"
@@ -98,7 +97,7 @@ func emptyNode(t *testing.T) *node {
 		root:      filepath.Join(dir, "kubelet"),
 		pluginDir: filepath.Join(dir, "exec"),
 		work:      filepath.Join(dir, "work"),
-		client:    fake.NewClientset(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}),
+		client:    newClientset(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}),
 		runner:    newRunner(),
 		log:       captureLog(t),
 	}
@@ -211,9 +210,12 @@ func (n *node) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.stop = cancel
 	n.t.Cleanup(cancel) // before the directory is removed, or it comes back
-	n.prober = flexvolume.GetDynamicPluginProber(ctx, n.pluginDir, n.runner)
+	n.prober = newProber(ctx, n.pluginDir, n.runner)
 	n.mgr = &volume.VolumePluginMgr{}
 	n.must(n.mgr.InitPlugins(nil, n.prober, n.newHost()))
+	// An old kubelet has not looked for drivers yet. While its first operation does,
+	// others find none, fail, and are done again.
+	_, _ = n.mgr.FindPluginByName(driverName)
 	n.asw = cache.NewActualStateOfWorld(nodeName, n.mgr)
 	n.events = record.NewFakeRecorder(1000)
 	n.gen = operationexecutor.NewOperationGenerator(n.client, n.mgr, n.events, volumetest.NewBlockVolumePathHandler())
@@ -252,7 +254,6 @@ func (n *node) newHost() *host {
 	}
 }
 
-func (h *host) GetMounter() mount.Interface     { return h.mounter }
 func (h *host) GetHostUtil() hostutil.HostUtils { return hostutil.NewHostUtil() }
 func (h *host) GetSubpather() subpath.Interface { return subpath.New(h.mounter) }
 func (h *host) GetNodeName() types.NodeName     { return nodeName }

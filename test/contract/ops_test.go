@@ -9,7 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/volumemanager/cache"
 	"k8s.io/kubernetes/pkg/volume"
 	volumeutil "k8s.io/kubernetes/pkg/volume/util"
 	"k8s.io/kubernetes/pkg/volume/util/hostutil"
@@ -54,7 +54,7 @@ func (n *node) detacher() volume.Detacher {
 
 func (n *node) mounter(v *vol, pod *v1.Pod) volume.Mounter {
 	n.t.Helper()
-	m, err := n.plugin().NewMounter(v.spec, pod)
+	m, err := newMounter(n.plugin(), v.spec, pod)
 	n.must(err)
 	return m
 }
@@ -122,18 +122,18 @@ func (n *node) editNode(edit func(*v1.NodeStatus)) {
 func (n *node) toMount(v *vol, pod *v1.Pod) operationexecutor.VolumeToMount {
 	n.t.Helper()
 	_, attachable := n.plugin().(volume.AttachableVolumePlugin)
-	return operationexecutor.VolumeToMount{
-		VolumeName:                  v.uniqueName(pod),
-		PodName:                     podName(pod),
-		VolumeSpec:                  v.spec,
-		OuterVolumeSpecNames:        []string{"data"},
-		Pod:                         pod,
-		PluginIsAttachable:          attachable,
-		PluginIsDeviceMountable:     attachable,
-		ReportedInUse:               true,
-		MountRequestTime:            time.Now(),
-		DesiredPersistentVolumeSize: v.pv.Spec.Capacity[v1.ResourceStorage],
+	todo := operationexecutor.VolumeToMount{
+		VolumeName:              v.uniqueName(pod),
+		PodName:                 podName(pod),
+		VolumeSpec:              v.spec,
+		Pod:                     pod,
+		PluginIsAttachable:      attachable,
+		PluginIsDeviceMountable: attachable,
+		ReportedInUse:           true,
+		MountRequestTime:        time.Now(),
 	}
+	nameAndSize(&todo, "data", v.pv.Spec.Capacity[v1.ResourceStorage])
+	return todo
 }
 
 // verifyAttached tells the kubelet's picture of the world that the volume is
@@ -141,16 +141,26 @@ func (n *node) toMount(v *vol, pod *v1.Pod) operationexecutor.VolumeToMount {
 func (n *node) verifyAttached(v *vol, pod *v1.Pod) operationexecutor.VolumeToMount {
 	n.t.Helper()
 	todo := n.toMount(v, pod)
-	op, err := n.gen.GenerateVerifyControllerAttachedVolumeFunc(klog.Background(), todo, nodeName, n.asw)
+	op, err := verifyOperation(n.gen, todo, n.asw)
 	n.must(err)
 	_, err = op.Run()
 	n.must(err)
-	attached, ok := n.asw.GetAttachedVolume(todo.VolumeName)
+	attached, ok := n.attachedVolume(todo.VolumeName)
 	if !ok {
 		n.t.Fatalf("%s is not attached", todo.VolumeName)
 	}
 	todo.DevicePath = attached.DevicePath
 	return todo
+}
+
+// attachedVolume finds what the kubelet believes is attached.
+func (n *node) attachedVolume(name v1.UniqueVolumeName) (cache.AttachedVolume, bool) {
+	for _, attached := range n.asw.GetAttachedVolumes() {
+		if attached.VolumeName == name {
+			return attached, true
+		}
+	}
+	return cache.AttachedVolume{}, false
 }
 
 // mount runs the kubelet's whole operation for one pod: waitforattach,
@@ -189,7 +199,7 @@ func (n *node) unmountDevice(v *vol) error {
 	if _, ok := n.plugin().(volume.DeviceMountableVolumePlugin); !ok {
 		return nil
 	}
-	attached, ok := n.asw.GetAttachedVolume(v.uniqueName(nil))
+	attached, ok := n.attachedVolume(v.uniqueName(nil))
 	if !ok {
 		return errors.New("the kubelet does not know the volume")
 	}

@@ -114,9 +114,9 @@ func TestReboot(t *testing.T) {
 // TestWaitForAttachWithoutOptions: that is what a reconstructed spec has.
 func TestWaitForAttachWithoutOptions(t *testing.T) {
 	forDisks(t, onlyAttached(), func(t *testing.T, n *node, v *vol) {
-		bare, err := n.plugin().ConstructVolumeSpec("pv-1", "/unused")
+		bare, err := reconstruct(n.plugin(), "pv-1", "/unused")
 		n.must(err)
-		device, err := n.attacher().WaitForAttach(bare.Spec, "/dev/of-attach", newPod("a"), attachTimeout)
+		device, err := n.attacher().WaitForAttach(bare, "/dev/of-attach", newPod("a"), attachTimeout)
 		if err != nil || device != "/dev/of-attach" {
 			t.Errorf("waitforattach returned %q, %v; want the device it was given", device, err)
 		}

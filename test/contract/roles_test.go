@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/volume"
-	"k8s.io/kubernetes/pkg/volume/flexvolume"
 	"k8s.io/utils/exec"
 )
 
@@ -128,7 +127,7 @@ func probe(args []string) int {
 func probeOnce(pluginDir string) (volume.VolumePlugin, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	prober := flexvolume.GetDynamicPluginProber(ctx, pluginDir, exec.New())
+	prober := newProber(ctx, pluginDir, exec.New())
 	if err := prober.Init(); err != nil {
 		return nil, err
 	}

@@ -138,10 +138,11 @@ func (n *node) newVolume(k kind, name string, edits ...func(*v1.PersistentVolume
 	claim := &v1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceA, Name: name},
 		Spec: v1.PersistentVolumeClaimSpec{
-			VolumeName: name, Resources: v1.VolumeResourceRequirements{Requests: size},
+			VolumeName: name,
 		},
 		Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound, Capacity: size},
 	}
+	claim.Spec.Resources.Requests = size // the name of its type differs between releases
 	ctx := context.Background()
 	_, err := n.client.CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{})
 	n.must(err)
