@@ -23,26 +23,30 @@ import (
 
 func manualScenarios() []scenario {
 	return []scenario{
-		{"manual-quickstart", "what the README has people type, from nothing to a volume and back", (*T).typeQuickstart},
+		{"manual-tutorial", "docs/tutorial.md as people type it: from nothing to a migrated volume, back, and without flex2csi", (*T).typeTutorial},
 		{"manual-debugging", "everything that docs/troubleshooting.md has people type, as it stands", (*T).typeDebugging},
 	}
 }
 
-// typeQuickstart follows README.md on the node, where flex2csi is already. At the
+// typeTutorial follows docs/tutorial.md on the node, where flex2csi is already. At the
 // end all is as before.
-func (t *T) typeQuickstart() {
-	text, err := os.ReadFile("../../README.md")
+func (t *T) typeTutorial() {
+	text, err := os.ReadFile("../../docs/tutorial.md")
 	t.must(err)
 	commands := blocks(string(text))
-	if !strings.Contains(commands, "kubectl apply -k docs/quickstart/flex2csi\n") || !strings.Contains(commands, "/flex2csi uninstall\n") {
-		t.Fatal("README.md has no quick start any more")
+	if !strings.Contains(commands, " migrate apply ") || !strings.Contains(commands, "/flex2csi uninstall\n") {
+		t.Fatal("docs/tutorial.md does not migrate and uninstall any more")
 	}
+	t.patience = max(t.patience, 8*time.Minute) // a person is told ten
 	t.after = append(t.after, func() { t.check(t.install(t.ctx())) })
 	out := t.bash(commands)
-	for _, want := range []string{"Published", "disk.csi.example.com", "\nhello\n"} {
+	for _, want := range []string{"Published", "disk.csi.example.com", `"volumeHandle":"disk-1"`, `"driver":"example.com/disk"`} {
 		if !strings.Contains(out, want) {
-			t.Errorf("the quick start does not show %q:\n%s", want, out)
+			t.Errorf("the tutorial does not show %q:\n%s", want, out)
 		}
+	}
+	if n := strings.Count(out, ", none is missing"); n < 2 {
+		t.Errorf("%d pods say that no line is missing, want 2:\n%s", n, out)
 	}
 }
 
@@ -134,14 +138,19 @@ func blocks(text string) string {
 }
 
 // bash runs commands on the node as if they were typed there; each has to succeed,
-// also inside of a pipe.
+// also inside of a pipe. They find the repository's files, and write nothing there.
 func (t *T) bash(commands string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.ctx(), t.patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euxo", "pipefail", "-s")
 	cmd.Stdin = strings.NewReader(commands)
-	cmd.Dir = "../.."
+	cmd.Dir = t.TempDir()
+	for _, dir := range []string{"docs", "install"} {
+		path, err := filepath.Abs("../../" + dir)
+		t.must(err)
+		t.must(os.Symlink(path, filepath.Join(cmd.Dir, dir)))
+	}
 	cmd.Env = t.node.Env()
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
