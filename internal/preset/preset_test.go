@@ -32,7 +32,7 @@ func all(t *testing.T) []preset.Preset {
 func TestForm(t *testing.T) {
 	for _, p := range all(t) {
 		t.Run(p.Name, func(t *testing.T) {
-			for _, want := range []string{"Options:", "Sources:", "Not verified:"} {
+			for _, want := range []string{"Options:", "Sources:", "Verified:", "Not verified:"} {
 				if !strings.Contains(p.Text, "\n# "+want+"\n") {
 					t.Errorf("no section %q", want)
 				}
@@ -43,6 +43,14 @@ func TestForm(t *testing.T) {
 			_, sources, _ := strings.Cut(p.Text, "\n# Sources:\n")
 			if found := regexp.MustCompile(`@[0-9a-f]{7,8}\b`).FindAllString(sources, -1); len(found) < 2 {
 				t.Errorf("%d sources with their commits", len(found))
+			}
+			_, verified, _ := strings.Cut(p.Text, "\n# Verified:\n")
+			verified, not, _ := strings.Cut(verified, "\n# Not verified:\n")
+			if !regexp.MustCompile(`(?m)^#   20\d\d-\d\d(-\d\d)?, by [^:]+: `).MatchString(verified) {
+				t.Errorf("verified is not when, by whom and what:\n%s", verified)
+			}
+			if strings.HasPrefix(not, "#   nothing") {
+				t.Error("nothing is not verified: no preset was tried on its storage")
 			}
 			for i, line := range strings.Split(p.Text, "\n") {
 				if strings.HasPrefix(line, "#") && len(line) > 95 {
