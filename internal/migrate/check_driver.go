@@ -3,11 +3,13 @@ package migrate
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/release"
 )
@@ -15,7 +17,7 @@ import (
 // driverChecks are about the CSI driver.
 func driverChecks() []check {
 	return []check{
-		{"csi-driver", "the CSIDriver object, and where the bridge goes by something else than the kubelet will", (*subject).rendered, (*subject).checkDriver},
+		{"csi-driver", "the CSIDriver object, and where the bridge goes by something else than the kubelet will; what the driver does not do for the volume", (*subject).rendered, (*subject).checkDriver},
 	}
 }
 
@@ -42,6 +44,9 @@ func (s *subject) checkDriver(ctx context.Context, f *findings) error {
 			differs(field, strconv.FormatBool(*configured), objectField, strconv.FormatBool(object))
 		}
 	}
+	if text := notDone(s.r.mapped); text != "" {
+		f.note("for these copy the data into a volume that the driver creates", "%s", text)
+	}
 	c := s.d.config
 	same("podInfo", c.PodInfo, isTrue(o.Spec.PodInfoOnMount), "podInfoOnMount")
 	same("requiresRepublish", c.RequiresRepublish, isTrue(o.Spec.RequiresRepublish), "requiresRepublish")
@@ -59,6 +64,16 @@ func (s *subject) checkDriver(ctx context.Context, f *findings) error {
 		return s.checkSELinux(ctx, f)
 	}
 	return nil
+}
+
+// notDone says what a CSI driver does not do for a volume that it did not create; empty: that
+// is not known.
+func notDone(v *csivol.Volume) string {
+	ceph := strings.HasSuffix(v.Driver, "rbd.csi.ceph.com") || strings.HasSuffix(v.Driver, "cephfs.csi.ceph.com")
+	if ceph && v.Context["staticVolume"] == "true" { // ceph/ceph-csi docs/static-pvc.md @08c2001
+		return "the volume stays a static one (staticVolume): ceph-csi does not expand, snapshot, clone or delete it"
+	}
+	return ""
 }
 
 // checkSELinux: the kubelet stages a volume of such a driver with the pod's context, and the

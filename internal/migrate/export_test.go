@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
@@ -27,6 +28,9 @@ func Render(ctx context.Context, c *bridgeconfig.Configuration, raw []byte) (rep
 	data, err := r.object.MarshalJSON()
 	return data, &PlannedVolume{Checks: append(r.modesFound.all, r.secretsFound.all...), Changes: r.changes, Secrets: r.secrets, Original: original(old)}, err
 }
+
+// NotDone is what a plan notes of a volume that the CSI driver did not create.
+func NotDone(v *csivol.Volume) string { return notDone(v) }
 
 // YAMLOf writes JSON as YAML.
 func YAMLOf(data []byte) ([]byte, error) { return yamltext.FromJSON(data) }

@@ -208,3 +208,43 @@ func golden(t *testing.T, file, got string) {
 		t.Errorf("%s (-want +got):\n%s", file, diff)
 	}
 }
+
+// TestIBM: the mapping in docs/presets.md makes what IBM's CSI driver reads
+// (IBM/ibm-object-csi-driver pkg/driver/nodeserver.go and pkg/mounter/mounter.go @002533b,
+// pkg/utils/driver_utils.go @0228cb7) of the volume that IBM's example has, as a
+// PersistentVolume (IBM/ibmcloud-object-storage-plugin deploy/sample-usage/pod-vol.yaml @08d275e).
+func TestIBM(t *testing.T) {
+	page, err := os.ReadFile("../../docs/presets.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n### IBM Cloud Object Storage\n")
+	_, text, _ := strings.Cut(section, "```yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	config, err := bridgeconfig.Loader{}.Decode([]byte(text), mapping.Check)
+	if err != nil {
+		t.Fatal(err)
+	}
+	volume := func(options map[string]any) map[string]any {
+		return map[string]any{
+			"apiVersion": "v1", "kind": "PersistentVolume", "metadata": map[string]any{"name": "pv1"},
+			"spec": map[string]any{
+				"accessModes": []any{"ReadWriteMany"}, "capacity": map[string]any{"storage": "1Gi"},
+				"flexVolume": map[string]any{"driver": "ibm/ibmc-s3fs", "secretRef": map[string]any{"name": "test-secret"}, "options": options},
+			},
+		}
+	}
+	attributes := map[string]string{"mounter": "s3fs", "userProvidedBucket": "true", "bucketName": "mybucket", "cosEndpoint": "https://s3.example.com", "locationConstraint": "us-standard"}
+	secrets := map[string]any{"nodePublish": "default/test-secret-csi"}
+	for name, options := range map[string]map[string]any{
+		"example": {"bucket": "mybucket", "endpoint": "https://s3.example.com", "region": "us-standard", "chunk-size-mb": "200", "stat-cache-expire-seconds": "", "s3fs-fuse-retry-count": "5"},
+		"of the provisioner": {
+			"bucket": "mybucket", "object-store-endpoint": "https://s3.example.com", "object-store-storage-class": "us-standard", "endpoint": "https://old", "chunk-size-mb": "200", "s3fs-fuse-retry-count": "5",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := wanted{Name: "pv1", Handle: "pv1", Context: attributes, MountFlags: []string{"multipart_size=200", "retries=5"}, AccessMode: "ReadWriteMany", Secrets: secrets}
+			see(t, want, "cos.s3.csi.ibm.io", render(t, config, volume(options)))
+		})
+	}
+}
