@@ -157,6 +157,22 @@ func TestAnotherVendor(t *testing.T) {
 	}
 }
 
+// TestNoPresets: the next step was the list of presets also where only Calico's driver is,
+// which its operator installs by default.
+func TestNoPresets(t *testing.T) {
+	pod := "---\napiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: mesh}\nspec: {volumes: [{name: v, flexVolume: {driver: %s}}]}\n"
+	for _, driver := range []string{"nodeagent/uds", "ibm/ibmc-s3fs", "azure/kv", "huawei.com/fuxiobs"} {
+		r := report(t, read(t, fmt.Sprintf(pod, "a", driver)))
+		if r.Items[0].Result != "Unsupported" || len(r.Next) != 1 || !strings.HasPrefix(r.Next[0].Do, driver+": ") || r.Next[0].Command != "" {
+			t.Errorf("%s: %s, next %+v", driver, r.Items[0].Result, r.Next)
+		}
+	}
+	r := report(t, read(t, fmt.Sprintf(pod, "a", "nodeagent/uds")+fmt.Sprintf(pod, "b", "example.com/disk")))
+	if len(r.Next) != 2 || r.Next[1].Command != "flex2csi preset list" {
+		t.Errorf("next %+v", r.Next)
+	}
+}
+
 // TestHostileNames: the name of a driver may be any text.
 func TestHostileNames(t *testing.T) {
 	r := report(t, read(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"b"},"spec":{"volumes":[{"name":"c","flexVolume":{"driver":"=<script>\u001b[2J/x"}}]}}`))

@@ -9,9 +9,14 @@ import (
 
 // known are drivers without a preset of which more can be said. docs/presets.md has the reasons.
 func known(driver string) string {
+	const cce = "Huawei CCE has such volumes up to Kubernetes 1.15 only, where flex2csi cannot migrate; use the CSI PersistentVolumes of its documents"
 	return map[string]string{
 		"nodeagent/uds":       "Calico's socket for application layer policy, no storage; use an inline CSI volume of csi.tigera.io in the pods, then set flexVolumePath: None in the Installation of the operator",
-		"ibm/ibmc-s3fs":       "IBM Cloud Object Storage; the bridge cannot serve its CSI driver: use IBM's converter, kubectl flex-to-csi",
+		"ibm/ibmc-s3fs":       "IBM Cloud Object Storage; the bridge cannot serve its CSI driver: use IBM's converter, kubectl flex-to-csi, or make a Secret of the volume's Secret and options, and migrate offline",
+		"huawei.com/fuxivol":  cce,
+		"huawei.com/fuxinfs":  cce,
+		"huawei.com/fuxiefs":  cce,
+		"huawei.com/fuxiobs":  cce,
 		"rancher.io/longhorn": "Longhorn; its documents use backup and restore",
 		"azure/kv":            "it mounts secrets; use the Secrets Store CSI driver, which has other objects for that",
 		"azure/dysk":          "a preview; no CSI driver for such disks is known",
@@ -25,7 +30,7 @@ func provisionerDriver(provisioner string) string {
 	vendor, name, _ := strings.Cut(provisioner, "/")
 	switch {
 	case provisioner == "ceph.rook.io/block", provisioner == "rook.io/block":
-		return "ceph.rook.io/rook-ceph-system"
+		return "ceph.rook.io/rook-ceph"
 	case provisioner == "oracle.com/oci":
 		return "oracle/oci"
 	case provisioner == "ibm.io/ibmc-s3fs":

@@ -111,7 +111,12 @@ func (r *Report) next() {
 		return
 	}
 	var names, fill, missing []string
+	other := false // drivers without a preset of which nothing is known
 	for _, d := range r.Drivers {
+		if d.Known != "" {
+			step(d.FlexDriver+": "+d.Known, "")
+		}
+		other = other || d.Known == "" && len(d.Presets) == 0
 		for _, f := range d.Presets {
 			if d.Known != "" || slices.Contains(names, f.Preset) {
 				continue
@@ -135,5 +140,7 @@ func (r *Report) next() {
 		step("install the bridge as docs/install.md says; then plan the migration", "flex2csi migrate plan --all")
 		return
 	}
-	step("list the presets; none of them is for these drivers", "flex2csi preset list")
+	if other {
+		step("list the presets; none of them is for these drivers", "flex2csi preset list")
+	}
 }
