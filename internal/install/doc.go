@@ -1,5 +1,6 @@
 // Package install installs a FlexVolume driver in the kubelet's plugin directory, removes
-// it, and rolls it back, while the kubelet and its pods are running.
+// it, rolls it back, and gives its place back to the driver before, while the kubelet and
+// its pods are running.
 //
 // The order of the steps follows from how the kubelet reads the files
 // (pkg/volume/flexvolume/probe.go): names that begin with '.' are ignored; any
@@ -11,6 +12,8 @@
 //	<plugin dir>/example.com~disk/.flexdriver.json   its configuration
 //	<plugin dir>/example.com~disk/.executable.prev   the version before, for Rollback,
 //	<plugin dir>/example.com~disk/.flexdriver.json.prev   and its configuration
+//	<plugin dir>/.example.com~disk.original          the vendor's program that was there before,
+//	                                                 for Uninstall with Restore
 //
 // A version is prepared and tried in a dot-directory next to the driver's. The first
 // [Install] renames that directory into place. An update links the current files to *.old,

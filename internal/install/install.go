@@ -19,7 +19,8 @@ const (
 	maxExecutable  = 512 << 20
 )
 
-// Install installs or updates the driver. It returns nil only if init, run from the final
+// Install installs or updates the driver. It keeps a program of other make that it
+// replaces, for Uninstall with Restore. It returns nil only if init, run from the final
 // path, answers with the configuration's capabilities. If that fails, it restores the
 // version before. It changes nothing if executable and configuration are up to date.
 func Install(ctx context.Context, o Options) (Report, error) {
@@ -33,8 +34,9 @@ func Rollback(ctx context.Context, o Options) (Report, error) {
 }
 
 // Uninstall removes the driver and its directory. Without Force it refuses while volumes of
-// the driver are mounted, or if the directory has files of others. It is no error if the
-// driver does not exist.
+// the driver are mounted, or if the directory has files of others, and leaves a program of
+// other make that has overwritten the driver. With Restore it puts back what Install kept.
+// It is no error if the driver does not exist.
 func Uninstall(ctx context.Context, o Options) (Report, error) {
 	return run(ctx, o, "uninstall", (*installer).uninstall)
 }
@@ -42,6 +44,13 @@ func Uninstall(ctx context.Context, o Options) (Report, error) {
 // Removable returns why Uninstall would refuse. It changes nothing.
 func Removable(ctx context.Context, o Options) error {
 	_, err := run(ctx, o, "uninstall", (*installer).removable)
+	return err
+}
+
+// Restorable returns why Uninstall with Restore would leave no program of other make. It
+// changes nothing.
+func Restorable(ctx context.Context, o Options) error {
+	_, err := run(ctx, o, "restore", (*installer).restorable)
 	return err
 }
 
@@ -109,6 +118,9 @@ func (in *installer) install(ctx context.Context) error {
 		return err
 	}
 	if !same || in.recovered {
+		if err := in.keep(); err != nil {
+			return err
+		}
 		return in.update(ctx, want)
 	}
 	if err := in.verify(ctx, in.dir.executable(current), in.capabilities()); err != nil {

@@ -28,8 +28,13 @@ type victim struct {
 
 func operations() map[string]func(context.Context, Options) (Report, error) {
 	return map[string]func(context.Context, Options) (Report, error){
-		"install": Install, "rollback": Rollback, "uninstall": Uninstall,
+		"install": Install, "rollback": Rollback, "uninstall": Uninstall, "restore": restore,
 	}
+}
+
+func restore(ctx context.Context, o Options) (Report, error) {
+	o.Restore = true
+	return Uninstall(ctx, o)
 }
 
 func installerMain() int {

@@ -27,6 +27,9 @@ type Options struct {
 	// directory that has files of others in it.
 	Force bool
 
+	// Restore makes Uninstall put back the program of other make that Install kept.
+	Restore bool
+
 	// LockTimeout is how long to wait for another installer. Zero: 30 s.
 	LockTimeout time.Duration
 	// VerifyTimeout is how long init may take. Zero: 10 s.

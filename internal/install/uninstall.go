@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/attachlock"
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 )
 
 // maxNamed is how many of a list an error names.
@@ -18,20 +20,42 @@ func (in *installer) uninstall(context.Context) error {
 	if err := in.recoverStage(); err != nil {
 		return fmt.Errorf("clean up after an installer that was killed: %w", err)
 	}
+	if err := in.remove(in.original() + string(next)); err != nil {
+		return err
+	}
 	exists, err := checkDriverDir(in.dir)
 	if err != nil {
 		return err
 	}
-	if !exists {
-		in.did("%s is not there: nothing to do", in.dir.path)
-		return nil
-	}
-	notes, foreign, err := in.needless()
+	after, err := in.successor()
 	if err != nil {
 		return err
 	}
-	// While the driver is still there: their removal makes the kubelet run init.
-	for _, path := range slices.Concat(foreign, notes) {
+	if !exists && after == none {
+		in.did("%s is not there: nothing to do", in.dir.path)
+		return in.tellOriginal()
+	}
+	notes, foreign, err := in.needless(exists, after)
+	if err != nil {
+		return err
+	}
+	switch after {
+	case kept:
+		if err := in.putBack(exists); err != nil {
+			return fmt.Errorf("put %s back: %w", in.original(), err)
+		}
+	case theirs:
+		in.did("left %s, which is not flexdriver", in.dir.executable(current))
+	case none:
+		return in.erase(slices.Concat(foreign, notes))
+	}
+	return in.leave(notes)
+}
+
+// erase removes the driver and its directory, and first these files: their removal makes
+// the kubelet run init.
+func (in *installer) erase(others []string) error {
+	for _, path := range others {
 		if err := in.removeAll(path); err != nil {
 			return err
 		}
@@ -42,39 +66,47 @@ func (in *installer) uninstall(context.Context) error {
 	}
 	in.report.Changed = true
 	in.did("removed configuration, executable and %s: the kubelet forgets the driver", in.dir.path)
-	return in.sync(in.pluginDir)
+	return errors.Join(in.sync(in.pluginDir), in.tellOriginal())
 }
 
 func (in *installer) removable(context.Context) error {
 	exists, err := checkDriverDir(in.dir)
-	if err != nil || !exists {
+	if err != nil {
 		return err
 	}
-	_, _, err = in.needless()
+	after, err := in.successor()
+	if err != nil || !exists && after == none {
+		return err
+	}
+	_, _, err = in.needless(exists, after)
 	return err
 }
 
 // needless refuses to remove a driver that is needed. It returns what else is in the
-// directory, as otherFiles does.
-func (in *installer) needless() (notes, foreign []string, err error) {
-	if err := in.checkMounts(); err != nil {
+// directory, as otherFiles does; the successor keeps what is not ours.
+func (in *installer) needless(exists bool, after successor) (notes, foreign []string, err error) {
+	if err := in.checkMounts(after); err != nil || !exists {
 		return nil, nil, err
 	}
 	if notes, foreign, err = in.otherFiles(); err != nil {
 		return nil, nil, err
 	}
+	if after != none {
+		foreign = nil
+	}
 	return notes, foreign, in.checkFiles(notes, foreign)
 }
 
-// checkMounts refuses to remove a driver that is needed to unmount.
-func (in *installer) checkMounts() error {
+// checkMounts refuses to remove a driver that is needed to unmount. A successor unmounts
+// what it has mounted itself: then only volumes with a target path of ours count.
+func (in *installer) checkMounts(after successor) error {
 	points, err := mountPoints(in.Mountinfo)
 	if err != nil {
 		return err
 	}
 	var inUse, inside []string
 	for _, p := range points {
-		if isVolumeOf(in.Driver, p) {
+		if isVolumeOf(in.Driver, p) && (after == none || isTarget(points, p)) {
 			inUse = append(inUse, p)
 		}
 		if strings.HasPrefix(p, in.dir.path+"/") {
@@ -92,6 +124,12 @@ func (in *installer) checkMounts() error {
 	}
 	in.warn("removed the driver although volumes of it are mounted (%d: %s): unmount them by hand", len(inUse), list(inUse))
 	return nil
+}
+
+// isTarget reports whether our target path of a volume's directory is a mount point.
+func isTarget(points []string, dir string) bool {
+	target, err := kubeletdir.TargetPath(dir)
+	return err == nil && slices.Contains(points, target)
 }
 
 // otherFiles returns what in the driver's directory was not put there by an

@@ -1,0 +1,288 @@
+package install
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
+)
+
+// A program of other make that Install finds in the driver's place is usually the
+// vendor's. Install keeps it in a dot-file of the plugin directory: the prober ignores
+// it, and it outlives the driver's directory. A file that is linked there has its owner,
+// mode and labels, and is never half written.
+
+// ourModule is in each program of this project: the linker adds lines about the build
+// (runtime/debug, BuildInfo), and this begins the one with the path of the main package.
+// In a vendor's program that uses our packages that line names the vendor's.
+const ourModule = "path\tgithub.com/flex2csi/flex2csi/"
+
+// IsOurs reports whether a file is a program of this project, of any version. It does not
+// start it.
+func IsOurs(executable string) (bool, error) {
+	info, err := os.Stat(executable)
+	if err != nil || !info.Mode().IsRegular() {
+		return false, err
+	}
+	f, err := os.Open(executable)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	const chunk = 256 << 10
+	buf, have := make([]byte, chunk), 0
+	for {
+		n, err := f.Read(buf[have:])
+		have += n
+		switch {
+		case bytes.Contains(buf[:have], []byte(ourModule)):
+			return true, nil
+		case errors.Is(err, io.EOF):
+			return false, nil
+		case err != nil:
+			return false, err
+		}
+		have = copy(buf, buf[max(0, have-len(ourModule)):have])
+	}
+}
+
+// isForeign reports whether there is a program of other make at path. A link that leads
+// nowhere is one.
+func isForeign(path string) (bool, error) {
+	if _, exists, err := lstat(path); err != nil || !exists {
+		return false, err
+	}
+	ours, err := IsOurs(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return !ours && err == nil, err
+}
+
+// originalSuffix is that of a kept program; before it are a dot and the driver's directory.
+const originalSuffix = ".original"
+
+// original is where Install keeps the program of other make.
+func (in *installer) original() string {
+	return filepath.Join(in.pluginDir, "."+in.Driver.DirName()+originalSuffix)
+}
+
+// Originals returns the drivers in a plugin directory with a kept program.
+func Originals(pluginDir string) (drivers []driverconfig.DriverName) {
+	files, _ := filepath.Glob(filepath.Join(pluginDir, ".*~*"+originalSuffix)) // the pattern is well formed
+	for _, file := range files {
+		vendor, name, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file)[1:], originalSuffix), "~")
+		if driver, err := driverconfig.ParseDriverName(vendor + "/" + name); err == nil {
+			drivers = append(drivers, driver)
+		}
+	}
+	return drivers
+}
+
+// keep keeps the program of other make that install is about to replace. Where flexdriver
+// was installed and overwritten, the one from before flexdriver stays.
+func (in *installer) keep() error {
+	program, original := in.dir.executable(current), in.original()
+	foreign, err := isForeign(program)
+	if err != nil || !foreign {
+		return err
+	}
+	_, kept, err := lstat(original)
+	if err != nil {
+		return err
+	}
+	if kept {
+		same, err := sameProgram(program, original)
+		if err != nil || same {
+			return err
+		}
+		_, configured, err := lstat(in.dir.config(current))
+		if err != nil {
+			return err
+		}
+		if configured {
+			in.warn("%s had been overwritten by another program than the one kept as %s: the kept one stays, for uninstall --restore", program, original)
+			return nil
+		}
+	}
+	if err := in.keepAs(program, original); err != nil {
+		return fmt.Errorf("keep %s, which is not flexdriver: %w", program, err)
+	}
+	in.did("kept %s, which is not flexdriver, as %s", program, original)
+	return nil
+}
+
+func (in *installer) keepAs(program, original string) error {
+	linked := original + string(next)
+	if err := in.remove(linked); err != nil {
+		return err
+	}
+	if err := in.clone(program, linked); err != nil {
+		return err
+	}
+	info, err := os.Lstat(linked)
+	if err == nil && info.Mode().IsRegular() {
+		err = in.sync(linked) // its vendor may not have done it
+	}
+	if err == nil {
+		err = in.rename(linked, original)
+	}
+	if err != nil {
+		return errors.Join(err, in.remove(linked))
+	}
+	return in.sync(in.pluginDir)
+}
+
+// sameProgram compares two files without reading them as a whole.
+func sameProgram(a, b string) (bool, error) {
+	infoA, errA := os.Lstat(a)
+	infoB, errB := os.Lstat(b)
+	if err := errors.Join(errA, errB); err != nil {
+		return false, err
+	}
+	if os.SameFile(infoA, infoB) {
+		return true, nil
+	}
+	if infoA.Mode().Type() != infoB.Mode().Type() || infoA.Size() != infoB.Size() {
+		return false, nil
+	}
+	if infoA.Mode().Type() == fs.ModeSymlink {
+		toA, errA := os.Readlink(a)
+		toB, errB := os.Readlink(b)
+		return toA == toB, errors.Join(errA, errB)
+	}
+	return sameContent(a, b)
+}
+
+// sameContent compares two files of one size.
+func sameContent(a, b string) (bool, error) {
+	fileA, err := os.Open(a)
+	if err != nil {
+		return false, err
+	}
+	defer fileA.Close()
+	fileB, err := os.Open(b)
+	if err != nil {
+		return false, err
+	}
+	defer fileB.Close()
+	const chunk = 64 << 10
+	bufA, bufB := make([]byte, chunk), make([]byte, chunk)
+	for {
+		n, errA := io.ReadFull(fileA, bufA)
+		m, errB := io.ReadFull(fileB, bufB)
+		switch {
+		case !bytes.Equal(bufA[:n], bufB[:m]):
+			return false, nil
+		case errors.Is(errA, io.EOF) || errors.Is(errA, io.ErrUnexpectedEOF):
+			return true, nil
+		case errA != nil || errB != nil:
+			return false, errors.Join(errA, errB)
+		}
+	}
+}
+
+// A successor is what an uninstallation leaves in the driver's place.
+type successor int
+
+const (
+	none   successor = iota
+	theirs           // the program of other make that has overwritten flexdriver
+	kept             // the program that Install kept
+)
+
+func (in *installer) successor() (successor, error) {
+	if in.Force {
+		return none, nil
+	}
+	foreign, err := isForeign(in.dir.executable(current))
+	if err != nil || foreign {
+		return theirs, err
+	}
+	_, exists, err := lstat(in.original())
+	if err != nil || !exists || !in.Restore {
+		return none, err
+	}
+	return kept, nil
+}
+
+func (in *installer) restorable(context.Context) error {
+	for _, path := range []string{in.dir.executable(current), in.stage.executable(current)} {
+		if foreign, err := isForeign(path); err != nil || foreign {
+			return err // restored already, or overwritten
+		}
+	}
+	_, exists, err := lstat(in.original())
+	if err == nil && !exists {
+		err = fmt.Errorf("no program was kept: there is no %s", in.original())
+	}
+	return err
+}
+
+// putBack renames the kept program into the driver's place: until then flexdriver is
+// there, and after it the whole other program. A directory is made as in first.
+func (in *installer) putBack(exists bool) error {
+	dir := in.dir
+	if !exists {
+		dir = in.stage
+		if err := in.mkdir(dir.path, 0o700); err != nil {
+			return err
+		}
+		if err := in.chmod(dir.path, dirMode); err != nil {
+			return err
+		}
+	}
+	if err := in.rename(in.original(), dir.executable(current)); err != nil {
+		return err
+	}
+	if err := in.sync(dir.path); err != nil {
+		return err
+	}
+	if !exists {
+		if err := in.renameNoReplace(dir.path, in.dir.path); err != nil {
+			return err
+		}
+	}
+	in.report.Changed = true
+	in.did("put the program that was there before back as %s: the kubelet runs its init", in.dir.executable(current))
+	return in.sync(in.pluginDir)
+}
+
+// leave removes what is ours next to the program that stays. A kept program goes if it is
+// the same.
+func (in *installer) leave(notes []string) error {
+	for _, path := range append(notes, in.dir.dotFiles()...) {
+		if err := in.remove(path); err != nil {
+			return err
+		}
+	}
+	if err := in.sync(in.dir.path); err != nil {
+		return err
+	}
+	_, exists, err := lstat(in.original())
+	if err != nil || !exists {
+		return err
+	}
+	same, err := sameProgram(in.dir.executable(current), in.original())
+	if err != nil || !same {
+		return errors.Join(err, in.tellOriginal())
+	}
+	// A rename of two names of one file does nothing, and so leaves both.
+	return in.remove(in.original())
+}
+
+// tellOriginal says that a kept program is there.
+func (in *installer) tellOriginal() error {
+	_, exists, err := lstat(in.original())
+	if exists {
+		in.did("the program that was there before is kept as %s: uninstall --restore puts it back", in.original())
+	}
+	return err
+}
