@@ -105,6 +105,9 @@ upstream's default. install prints which one it took, and why. It is an error if
 nothing can be written or started there, or if the kubelet keeps its volumes
 elsewhere than --kubelet-dir says.
 
+A program of other make that has a driver's place, such as its vendor's, is kept in
+the plugin directory: uninstall --restore puts it back.
+
 Drivers that were in an earlier configuration stay, with a warning. It is an error
 if a daemon serves one of them and volumes of it are in use: the next daemon would
 not even unmount them.`,

@@ -22,6 +22,7 @@ type uninstallOptions struct {
 	nodeOptions
 	drivers  []string
 	force    bool
+	restore  bool
 	timeout  time.Duration
 	api      apiAccess
 	nodeName string
@@ -41,6 +42,11 @@ removes its directories.
 
 In a pod of the daemon no flag is needed: install has written down what is where.
 
+With --restore the vendor's programs that install found and kept take their places
+again, at once; their volumes that running pods still have are no obstacle. Without
+it they stay kept, and uninstall --restore can follow later. A program of other make
+that has overwritten flexdriver is left.
+
 With --driver only drivers that are no longer in the configuration are removed, and
 the daemon goes on.`,
 		Args: noArguments,
@@ -49,10 +55,12 @@ the daemon goes on.`,
 	set := c.Flags()
 	set.StringArrayVar(&o.drivers, "driver", nil, "remove only this `driver`, VENDOR/NAME; may be repeated")
 	set.BoolVar(&o.force, "force", false, "remove what is in use, too, and list what is left: mounts that stay, and pods that stay Terminating")
+	set.BoolVar(&o.restore, "restore", false, "put the programs back that were there before install")
 	set.DurationVar(&o.timeout, "timeout", time.Minute, "how long to wait for volumes that are being set up, or undone")
 	o.add(set)
 	set.StringVar(&o.nodeName, "node-name", "", "`name` of this node in Kubernetes (default: as the daemon was told)")
 	o.api.add(c)
+	c.MarkFlagsMutuallyExclusive("force", "restore")
 	return c
 }
 
@@ -68,7 +76,7 @@ func (o *uninstallOptions) uninstall(c *cobra.Command) error {
 	ctx, stop := untilInterrupted(c)
 	defer stop()
 	removal := nodeinstall.UninstallOptions{
-		Query: query, StateDir: o.stateDir, Socket: o.socket, Drivers: o.drivers, Force: o.force, Patience: o.timeout, Out: streams(c).out,
+		Query: query, StateDir: o.stateDir, Socket: o.socket, Drivers: o.drivers, Force: o.force, Restore: o.restore, Patience: o.timeout, Out: streams(c).out,
 	}
 	sweep, err := o.sweeper(ctx)
 	if err != nil {

@@ -3,10 +3,13 @@ package nodeinstall
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/install"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
 )
@@ -23,7 +26,11 @@ type Probed struct {
 // errNotInstalled: the daemon serves a driver that no kubelet finds.
 var errNotInstalled = errors.New("is not installed")
 
-// Probe runs init of the drivers with these names as the kubelet does.
+// errOverwritten: the vendor's driver mounts what the daemon believes to mount.
+var errOverwritten = errors.New("is not flexdriver: another program was put in its place, as vendors' installers do when they start; stop the installer (doctor --on=cluster names DaemonSets), then install again: kubectl -n flex2csi rollout restart ds/flex2csi-node")
+
+// Probe runs init of the drivers with these names as the kubelet does, unless another
+// program is in their place, and compares the answer with their configuration.
 func (i *Installation) Probe(ctx context.Context, names []string) []Probed {
 	host := kubelet.Host{Root: i.HostRoot}
 	all := slices.Concat(i.Drivers, i.Former)
@@ -36,12 +43,33 @@ func (i *Installation) Probe(ctx context.Context, names []string) []Probed {
 			continue
 		}
 		probes.Go(func() {
-			_, err := install.TryInit(ctx, all[at].Executable, timeLeft(ctx))
-			probed[n] = Probed{Driver: name, Shown: host.Shown(all[at].Executable), Err: err}
+			probed[n] = Probed{Driver: name, Shown: host.Shown(all[at].Executable), Err: all[at].probe(ctx)}
 		})
 	}
 	probes.Wait()
 	return probed
+}
+
+func (d installedDriver) probe(ctx context.Context) error {
+	ours, err := install.IsOurs(d.Executable)
+	if err != nil {
+		return err
+	}
+	if !ours {
+		return errOverwritten
+	}
+	got, err := install.TryInit(ctx, d.Executable, timeLeft(ctx))
+	if err != nil {
+		return err
+	}
+	c, err := driverconfig.Load(filepath.Join(filepath.Dir(d.Executable), driverconfig.FileName))
+	if err != nil {
+		return err
+	}
+	if got != c.Capabilities {
+		return fmt.Errorf("init answers the capabilities %+v, and its configuration has %+v; install again", got, c.Capabilities)
+	}
+	return nil
 }
 
 // timeLeft is until the deadline, which there has to be.

@@ -29,6 +29,9 @@ type UninstallOptions struct {
 	Drivers []string
 	// Force removes drivers that volumes need, too.
 	Force bool
+	// Restore puts the programs of other make back that Install kept. A driver without
+	// one is removed; if none has one, nothing is done.
+	Restore bool
 	// Patience is how long to wait for operations under way.
 	Patience time.Duration
 	// Sweep deletes this node's VolumeAttachments, and returns their volumes; nil: they
@@ -43,6 +46,9 @@ type UninstallOptions struct {
 // it refuses. It may be killed and run again.
 func Uninstall(ctx context.Context, o UninstallOptions) error {
 	u, err := newRemoval(ctx, o)
+	if err == nil && o.Restore {
+		err = u.checkOriginals(ctx)
+	}
 	if err != nil {
 		return u.shown(err)
 	}
@@ -99,8 +105,42 @@ func (u *removal) drivers(dir string) (names []string) {
 			names = append(names, c.Driver.String())
 		}
 	}
+	if u.Restore {
+		names = append(names, u.uninstalled(dir)...)
+	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// uninstalled returns drivers that were removed without Restore: their programs are kept,
+// and nothing has their place.
+func (u *removal) uninstalled(dir string) (names []string) {
+	for _, driver := range install.Originals(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, driver.DirName())); errors.Is(err, os.ErrNotExist) {
+			names = append(names, driver.String())
+		}
+	}
+	return names
+}
+
+// checkOriginals refuses to restore if there is nothing to put back.
+func (u *removal) checkOriginals(ctx context.Context) error {
+	names := u.found
+	if len(u.Drivers) > 0 {
+		names = u.Drivers
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("restore: no driver of flex2csi is in %s, and no program was kept there", u.dir)
+	}
+	var errs []error
+	for _, name := range names {
+		err := u.each([]string{name}, func(o install.Options) error { return install.Restorable(ctx, o) })
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return fmt.Errorf("%w; run uninstall without --restore, and install the earlier driver with its own installer", errors.Join(errs...))
 }
 
 // some removes the drivers that were named. The daemon goes on.
@@ -226,7 +266,7 @@ func (u *removal) each(names []string, do func(install.Options) error) error {
 	for _, name := range names {
 		driver, err := driverconfig.ParseDriverName(name)
 		if err == nil {
-			err = do(install.Options{PluginDir: u.dir, Driver: driver, Force: u.Force, Mountinfo: u.mountinfo()})
+			err = do(install.Options{PluginDir: u.dir, Driver: driver, Force: u.Force, Restore: u.Restore, Mountinfo: u.mountinfo()})
 		}
 		errs = append(errs, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -237,5 +238,112 @@ func TestLeave(t *testing.T) {
 	leave(true)
 	if _, err := os.Lstat(n.at(n.o.StateDir)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the state directory is there: %v", err)
+	}
+}
+
+// vendor has the vendor's program in the place of a driver, as its installer puts it
+// there.
+func (n *node) vendor(name string) {
+	n.t.Helper()
+	n.write(pluginDir+"/example.com~"+name+"/"+name, vendorProgram)
+	if err := os.Chmod(n.at(pluginDir+"/example.com~"+name+"/"+name), 0o755); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+const vendorProgram = "#!/bin/sh\necho '{\"status\":\"Success\"}'\n"
+
+// wantVendor wants exactly these drivers, with the vendor's program in their place.
+func (n *node) wantVendor(names ...string) {
+	n.t.Helper()
+	n.wantThere(pluginDir, names...)
+	for _, name := range names {
+		if text, err := os.ReadFile(n.at(pluginDir + "/example.com~" + name + "/" + name)); err != nil || string(text) != vendorProgram {
+			n.t.Errorf("%s is not the vendor's: %v", name, err)
+		}
+		if _, err := os.Lstat(n.at(pluginDir + "/example.com~" + name + "/.flexdriver.json")); !errors.Is(err, os.ErrNotExist) {
+			n.t.Errorf("flexdriver's configuration of %s is there (%v)", name, err)
+		}
+	}
+}
+
+// TestRestore: the one driver had a program of a vendor, the other had none.
+func TestRestore(t *testing.T) {
+	const original = ".example.com~disk.original"
+	n, o := uninstaller(t)
+	o.Restore = true
+	n.wantKept(o, "no program was kept", "run uninstall without --restore")
+	n.vendor("disk")
+	n.wantInstalled(pluginDir, original, "disk", "share")
+	wantTexts(t, n.out.String(), "kept "+pluginDir+"/example.com~disk/disk, which is not flexdriver, as "+pluginDir+"/"+original)
+
+	n.record("example.com/disk")
+	if err := n.uninstall(o); err == nil || !strings.Contains(err.Error(), "pv-1 of example.com/disk") {
+		t.Errorf("restored under a volume: %v", err)
+	}
+	n.wantThere(pluginDir, original, "disk", "share")
+	records, err := filepath.Glob(n.o.StateDir + "/*.json")
+	if err != nil || len(records) != 1 {
+		t.Fatal(records, err)
+	}
+	if err := os.Remove(records[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.uninstall(o); err != nil {
+		t.Fatalf("%v\n%s", err, &n.out)
+	}
+	n.wantVendor("disk")
+}
+
+// TestRestoreLater: after an uninstallation without Restore, when nothing else is left.
+func TestRestoreLater(t *testing.T) {
+	const original = ".example.com~disk.original"
+	n, o := uninstaller(t)
+	n.vendor("disk")
+	n.wantInstalled(pluginDir, original, "disk", "share")
+	n.wantUninstalled(o, original)
+	wantTexts(t, n.out.String(), "the program that was there before is kept as "+pluginDir+"/"+original+": uninstall --restore puts it back")
+	o.Restore, o.Query = true, n.o.Query
+	if err := n.uninstall(o); err != nil {
+		t.Fatalf("%v\n%s", err, &n.out)
+	}
+	n.wantVendor("disk")
+	if err := n.uninstall(o); err == nil || !strings.Contains(err.Error(), "no driver of flex2csi is in "+pluginDir) {
+		t.Errorf("restored twice: %v", err)
+	}
+	n.wantVendor("disk")
+}
+
+// TestOverwritten: the vendor's installer has written its program back. The probe says so
+// without starting it, and uninstalling leaves it.
+func TestOverwritten(t *testing.T) {
+	n, o := uninstaller(t)
+	n.vendor("disk")
+	word, err := nodeinstall.Read(n.o.StateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	probed := word.Probe(t.Context(), []string{"example.com/disk", "example.com/share"})
+	if probed[0].Err == nil || !strings.Contains(probed[0].Err.Error(), "is not flexdriver: another program was put in its place") || probed[1].Err != nil {
+		t.Errorf("probed %+v", probed)
+	}
+	n.wantUninstalled(o, "disk")
+	n.wantVendor("disk")
+}
+
+// TestProbeAnswer: a flexdriver that does not answer as configured is another one than
+// the kubelet was to find.
+func TestProbeAnswer(t *testing.T) {
+	n := newNode(t)
+	n.wantInstalled(pluginDir, "disk", "share")
+	word, err := nodeinstall.Read(n.o.StateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(n.at(pluginDir + "/example.com~share/.flexdriver.json")); err != nil {
+		t.Fatal(err)
+	}
+	if probed := word.Probe(t.Context(), []string{"example.com/disk", "example.com/share"}); probed[0].Err != nil || probed[1].Err == nil {
+		t.Errorf("probed %+v", probed)
 	}
 }
