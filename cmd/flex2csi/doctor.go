@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/doctor"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
@@ -126,6 +128,9 @@ func (o *doctorOptions) connect() error {
 	switch {
 	case err == nil:
 		o.Cluster = c
+		o.DaemonSets = func(ctx context.Context) ([]*appsv1.DaemonSet, error) {
+			return objects.DaemonSets().List(ctx, c.Objects(), "", metav1.ListOptions{})
+		}
 		o.Migrations = func(ctx context.Context) ([]doctor.Migration, error) { return haltedMigrations(ctx, c) }
 		return nil
 	case o.where != "auto" || o.api.given() || os.Getenv("KUBECONFIG") != "":

@@ -86,6 +86,9 @@ func (p *probe) checks() []check {
 			check{"policies", p.checkPolicies},
 			check{"kubelets", p.checkKubelets})
 	}
+	if p.DaemonSets != nil {
+		checks = append(checks, check{"installers", p.checkInstallers})
+	}
 	if p.Migrations != nil {
 		checks = append(checks, check{"migrations", p.checkMigrations})
 	}

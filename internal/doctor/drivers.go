@@ -156,6 +156,7 @@ func (p *probe) checkOurs(ctx context.Context, n *notes, e *entry, d flexDriver,
 	build, err := buildinfo.ReadFile(d.executable())
 	if err != nil || build.Path != ourProgram {
 		e.evidence("of other make than flexdriver")
+		p.checkOverwritten(n, d, shown)
 		return
 	}
 	e.evidence("flexdriver " + build.Main.Version)
@@ -182,6 +183,17 @@ func (p *probe) checkOurs(ctx context.Context, n *notes, e *entry, d flexDriver,
 	}
 	if served, ok := p.served(); ok && served[d.name] == "" {
 		n.add(driverNotServed, d.name, "%s hands its calls to the daemon, which serves no such driver", d.name)
+	}
+}
+
+// checkOverwritten: another program has the place of a driver of ours.
+func (p *probe) checkOverwritten(n *notes, d flexDriver, shown string) {
+	if served, ok := p.served(); ok && served[d.name] != "" {
+		n.add(driverOverwritten, d.name, "%s is not flexdriver, and flex2csi serves %s", shown, d.name)
+		return
+	}
+	if _, err := os.Lstat(filepath.Join(d.here, driverconfig.FileName)); err == nil {
+		n.add(driverOverwritten, d.name, "%s is not flexdriver, and a configuration of flexdriver is next to it", shown)
 	}
 }
 

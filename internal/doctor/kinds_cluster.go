@@ -25,6 +25,9 @@ var (
 		"The driver is not registered on this node: nothing can be attached to it. See the driver's node pod there and its node-driver-registrar.")
 	pluginDirsDiffer = kind("plugin-dirs-differ", Info, nil,
 		"A DaemonSet that installs into one directory misses some nodes. Install per group of nodes, or give all kubelets the same volumePluginDir.")
+	pluginDirWriter = kind("plugin-dir-daemonset", Warning,
+		overwritten,
+		"If DaemonSet {subject} installs a driver that flex2csi serves, stop it.")
 	inlineDenied = kind("inline-volumes-denied", OK, nil, "")
 	inlineOpen   = kind("inline-volumes-open", Warning, nil,
 		"Users who may create pods can name any volume of {subject} there; the daemons refuse what they can check. Apply install/policy/pods.yaml (Helm: policy.pods.enabled), with validationActions Deny and the ConfigMap of the configuration as its parameter: docs/rbac.md. It needs Kubernetes 1.30; before that, use another admission controller.")

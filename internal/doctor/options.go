@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -54,6 +55,9 @@ type Options struct {
 
 	// Migrations returns those that stopped before the end; nil: not known.
 	Migrations func(context.Context) ([]Migration, error)
+
+	// DaemonSets returns those of all namespaces; nil: not known.
+	DaemonSets func(context.Context) ([]*appsv1.DaemonSet, error)
 
 	// ProbeDrivers runs init of each driver in the plugin directory, as the
 	// kubelet does.

@@ -36,6 +36,19 @@ func TestOurDriver(t *testing.T) {
 		"an update that was killed": {change: func(n *node, dir string) {
 			n.write(filepath.Join(dir, ".executable.old"), "", 0o755)
 		}, want: []string{"install-interrupted example.com~disk"}},
+		"overwritten": {change: func(n *node, dir string) {
+			n.write(filepath.Join(dir, "disk"), answer, 0o755)
+		}, want: []string{"driver-overwritten example.com/disk"}},
+		"overwritten, and no configuration of the daemon": {change: func(n *node, dir string) {
+			n.write(filepath.Join(dir, "disk"), answer, 0o755)
+			n.o.Config = n.path("none.yaml")
+		}, want: []string{"driver-overwritten example.com/disk"}},
+		"overwritten by an installer that deletes the directory": {change: func(n *node, dir string) {
+			if err := os.RemoveAll(dir); err != nil {
+				n.t.Fatal(err)
+			}
+			n.write(filepath.Join(dir, "disk"), answer, 0o755)
+		}, want: []string{"driver-overwritten example.com/disk"}},
 		"not served": {change: func(n *node, _ string) {
 			text, err := os.ReadFile(n.o.Config)
 			if err != nil {
