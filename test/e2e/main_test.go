@@ -91,7 +91,7 @@ func alone() []section {
 	return []section{
 		since(release.Reconstruction(), migrationsDisturbed()),
 		since(manuals, manualScenarios()),
-		on(disturbances(), upgrades(), reboots(), measures(), migrateRestarts()),
+		on(disturbances(), upgrades(), takeOvers(), reboots(), measures(), migrateRestarts()),
 		since(release.Reconstruction(), migrateVendors(), migrateMeasures()),
 		since(kills, migrateKills()),
 	}
