@@ -33,7 +33,8 @@ func newReady() *cobra.Command {
 		Short: "Report whether FlexVolumes work on this node",
 		Long: `Report whether FlexVolumes work on this node: the daemon answers calls, or waits as
 a standby, and each driver that it serves is flexdriver where the kubelet finds it,
-and answers init with the capabilities of its configuration. Each gets a line. The exit status is 0 if so, and 1 if not.
+and answers init with the capabilities of its configuration. Each gets a line. The
+exit status is 0 if so, and 1 if not.
 
 A CSI driver that is unavailable is named, and does not change the exit status: the
 other drivers work, and its volumes will when it is back.
