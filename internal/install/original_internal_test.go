@@ -129,7 +129,6 @@ func copyOf(t *testing.T, o Options) Options {
 func TestHandOverKilled(t *testing.T) {
 	for _, s := range handOvers() {
 		t.Run(s.name, func(t *testing.T) {
-			t.Parallel()
 			prepared := s.prepared(t)
 			before := place(t, prepared)
 			states := append([]string{before, s.want}, s.states...)
@@ -204,7 +203,6 @@ func (s handOver) checkGoOn(t *testing.T, at string, o Options) {
 func TestHandOverFails(t *testing.T) {
 	for _, s := range handOvers() {
 		t.Run(s.name, func(t *testing.T) {
-			t.Parallel()
 			prepared := s.prepared(t)
 			states := append([]string{place(t, prepared), s.want}, s.states...)
 			for at := 1; ; at++ {
