@@ -189,7 +189,7 @@ func takeOver(t *T) {
 	t.sh(first, "echo by-vendor > /data/file && sync")
 	old.wantMounted(v, first, true)
 
-	t.takePlace(old, v, first)
+	t.takePlace(old, first)
 	second := t.start("second", v.at("/data"))
 	t.wantSh(second, "cat /data/file && echo by-bridge > /data/file && sync", "by-vendor")
 	old.wantMounted(v, second, false)
@@ -232,7 +232,7 @@ func (t *T) installAgain() {
 }
 
 // takePlace installs over a driver in use, as docs/install.md has it. Its pod ends well.
-func (t *T) takePlace(old *oldDriver, v *volume, pod *corev1.Pod) {
+func (t *T) takePlace(old *oldDriver, pod *corev1.Pod) {
 	t.Helper()
 	said, _ := t.flex2csi("doctor", "--on=cluster", "--kubeconfig", node.Kubeconfig) // it fails where it finds something
 	t.wantSaid(said, "(plugin-dir-daemonset)")
