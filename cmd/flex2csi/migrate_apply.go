@@ -40,11 +40,12 @@ the volume is not changed, and is listed with what it needs:
     --rolling  pods are restarted where that is needed, one at a time
     --offline  apply waits until the operator has stopped the pods
 
-apply starts no further volume after the first unexpected error. Ctrl-C completes
+apply starts no further volume after --max-failures unexpected errors. Ctrl-C completes
 the volumes under way as far as necessary; then use resume or rollback.`,
 		Example: `  flex2csi migrate apply --claim shop/orders
   flex2csi migrate apply --namespace shop --width 4 --accept owners
-  flex2csi migrate apply --driver example.com/disk --rolling --yes`,
+  flex2csi migrate apply --driver example.com/disk --rolling --yes
+  flex2csi migrate apply --all --width 10 --max-per-node 2 --pause 1m --until 05:00`,
 		RunE: o.apply,
 	}
 	set := c.Flags()

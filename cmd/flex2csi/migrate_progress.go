@@ -55,6 +55,10 @@ func (p *progress) tell(e migrate.Event) {
 		}
 		p.done++
 	}
+	if e.What == migrate.Paused {
+		p.line(e.At, e.Text)
+		return
+	}
 	p.line(e.At, fmt.Sprintf("%-20s %s", e.Volume, said(e)))
 }
 
@@ -181,6 +185,8 @@ func outcome(r migrate.Result) string {
 		return "migrated"
 	case migrate.Left:
 		return "left"
+	case migrate.Later:
+		return "later"
 	case migrate.PutBack:
 		return "PUT BACK"
 	case migrate.Interrupted:

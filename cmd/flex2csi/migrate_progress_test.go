@@ -24,6 +24,7 @@ func TestProgress(t *testing.T) {
 		{Volume: "pv1", What: migrate.Troubled, Text: "the API server has not answered; it is tried again"},
 		{Volume: "pv1", What: migrate.Over, Result: &migrate.Result{Outcome: migrate.Done, Direction: journal.ToCSI, Lost: 65 * time.Millisecond, TakenOver: 72 * time.Second}},
 		{Volume: "pv2", What: migrate.Over, Result: &migrate.Result{Outcome: migrate.Unfinished, Direction: journal.ToFlexVolume, Why: "refused"}},
+		{What: migrate.Paused, Text: "no further volume is started: 1 failed (--max-failures 1)"},
 	}
 	show := func(terminal bool) (shown, kept string) {
 		var out, log bytes.Buffer
@@ -45,6 +46,7 @@ pv1                  waiting: the claim is Lost
 pv1                  TROUBLE: the API server has not answered; it is tried again
 pv1                  migrated; the claim was Lost for 70ms; taken over after 1m12s
 pv2                  NOT FINISHED: refused
+no further volume is started: 1 failed (--max-failures 1)
 `
 	lines, log := show(false)
 	if diff := cmp.Diff(want, strings.ReplaceAll(lines, clock+" ", "")); diff != "" {
@@ -77,6 +79,8 @@ func TestResults(t *testing.T) {
 		named:   []string{"ns/e", "g"},
 		already: []string{"g"},
 	}
+	later := migrate.Result{Volume: "h", Claim: "ns/h", Outcome: migrate.Later, Why: "it was not started: --until 05:00"}
+	r.all = append(r.all, later, migrate.Result{Volume: "i", Outcome: migrate.Later, Why: later.Why})
 	const want = "not finished: b; interrupted: d; put back: c; left as it was: e. flex2csi migrate status shows how they are, resume goes on, rollback goes back"
 	if err := r.err(); err == nil || err.Error() != want {
 		t.Errorf("%v", err)
@@ -87,11 +91,14 @@ func TestResults(t *testing.T) {
 	if err := (&results{all: r.all[2:3], back: true}).err(); err != nil {
 		t.Errorf("rollback wanted the FlexVolume: %v", err)
 	}
+	if err := (&results{all: []migrate.Result{later}, named: []string{"ns/h"}}).err(); err == nil || err.Error() != "left as it was: h" {
+		t.Errorf("it was named: %v", err)
+	}
 	var out bytes.Buffer
 	if err := r.table(&out, false); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"a       ns/a   migrated      Finished  1s        -                 -     41\n", "\nc: PUT BACK: the pod came back\n"} {
+	for _, line := range []string{"a       ns/a   migrated      Finished  1s        -                 -     41\n", "\nc: PUT BACK: the pod came back\n", "\nh, i: later: it was not started: --until 05:00\n"} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("no %q in\n%s", line, out.String())
 		}

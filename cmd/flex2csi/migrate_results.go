@@ -45,9 +45,17 @@ func (r *results) table(out io.Writer, wide bool) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	said := map[string][]string{} // what is true of many is said once
 	for _, v := range r.all {
 		if v.Why != "" {
-			fmt.Fprintf(out, "\n%s: %s: %s\n", v.Volume, outcome(v), v.Why)
+			text := outcome(v) + ": " + v.Why
+			said[text] = append(said[text], v.Volume)
+		}
+	}
+	for _, v := range r.all {
+		text := outcome(v) + ": " + v.Why
+		if names := said[text]; len(names) > 0 && names[0] == v.Volume {
+			fmt.Fprintf(out, "\n%s: %s\n", some(names), text)
 		}
 	}
 	return nil
@@ -120,12 +128,12 @@ func (r *results) err() error {
 	var unfinished, back, interrupted, left []string
 	for _, v := range r.all {
 		switch {
-		case v.Outcome == migrate.Done, v.Outcome == migrate.PutBack && r.back:
+		case v.Outcome == migrate.Done, v.Outcome == migrate.PutBack && r.back, v.Outcome == migrate.Later && !r.isNamed(v):
 		case v.Outcome == migrate.PutBack:
 			back = append(back, v.Volume)
 		case v.Outcome == migrate.Interrupted:
 			interrupted = append(interrupted, v.Volume)
-		case v.Outcome == migrate.Left:
+		case v.Outcome == migrate.Left, v.Outcome == migrate.Later:
 			left = append(left, v.Volume)
 		default:
 			unfinished = append(unfinished, v.Volume)
@@ -135,7 +143,7 @@ func (r *results) err() error {
 		if slices.Contains(r.already, v.Volume) {
 			continue
 		}
-		if slices.Contains(r.named, v.Volume) || v.Claim != "" && slices.Contains(r.named, v.Claim) {
+		if r.isNamed(v) {
 			left = append(left, v.Volume)
 		}
 	}
@@ -157,6 +165,11 @@ func (r *results) err() error {
 		text += ". flex2csi migrate status shows how they are, resume goes on, rollback goes back"
 	}
 	return errors.New(text)
+}
+
+// isNamed reports whether a volume was selected by its name or its claim's.
+func (r *results) isNamed(v migrate.Result) bool {
+	return slices.Contains(r.named, v.Volume) || v.Claim != "" && slices.Contains(r.named, v.Claim)
 }
 
 // some returns the first names of a list.

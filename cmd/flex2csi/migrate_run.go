@@ -28,8 +28,8 @@ import (
 // runOptions are the flags of the commands that change something.
 type runOptions struct {
 	plannerOptions
+	waveOptions
 	journal string
-	width   int
 	timeout time.Duration
 	format  outputFormat
 }
@@ -40,7 +40,7 @@ func newRunOptions() runOptions {
 
 func (o *runOptions) add(c *cobra.Command) {
 	set := c.Flags()
-	set.IntVar(&o.width, "width", 1, "how many volumes may be under way at the same time")
+	o.waveOptions.add(c)
 	set.DurationVar(&o.timeout, "timeout", 5*time.Minute, "timeout of each wait")
 	set.StringVar(&o.journal, "journal", defaultJournal, "`directory` of the copies of the journal and of the objects; the journal is in the cluster")
 	o.format.add(c)
@@ -49,14 +49,12 @@ func (o *runOptions) add(c *cobra.Command) {
 
 func (o *runOptions) check() error {
 	switch {
-	case o.width < 1 || o.width > 100:
-		return usagef("--width %d: want 1 to 100", o.width)
 	case o.timeout < time.Second || o.timeout > 24*time.Hour:
 		return usagef("--timeout %v: want 1s to 24h", o.timeout)
 	case o.journal == "":
 		return usagef("--journal: want a directory")
 	}
-	return nil
+	return o.waveOptions.check()
 }
 
 // checkConfirmed checks the flags of a command that asks for a confirmation. Without yes
@@ -85,7 +83,10 @@ func (o *runOptions) open(ctx context.Context, env environment, options migrate.
 	if err != nil {
 		return nil, err
 	}
-	options.Width, options.Timeout = o.width, o.timeout
+	options.Timeout = o.timeout
+	if err := o.limit(&options, time.Now()); err != nil {
+		return nil, err
+	}
 	options.By, options.Version = whoami(), version.Get().Version
 	return &session{
 		env: env, o: o, cluster: cluster,

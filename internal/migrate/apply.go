@@ -65,7 +65,7 @@ func (r *Runner) Apply(ctx context.Context, tasks []Task) ([]Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		jobs = append(jobs, job{record: rec, busy: restarts(rec), begin: func(ctx context.Context) (*migration, error) { return r.begin(ctx, rec) }})
+		jobs = append(jobs, newJob(rec, r.begin))
 	}
 	return r.each(ctx, jobs)
 }
@@ -149,7 +149,7 @@ func (r *Runner) records(ctx context.Context, names []string) (all []*journal.Re
 func (r *Runner) Resume(ctx context.Context, records []*journal.Record) ([]Result, error) {
 	jobs := make([]job, 0, len(records))
 	for _, rec := range records {
-		jobs = append(jobs, job{record: rec, busy: restarts(rec), begin: func(ctx context.Context) (*migration, error) { return r.resume(ctx, rec) }})
+		jobs = append(jobs, newJob(rec, r.resume))
 	}
 	return r.each(ctx, jobs)
 }

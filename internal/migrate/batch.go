@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
@@ -34,89 +34,169 @@ func (r *Runner) enoughOutside(window bool) <-chan struct{} {
 	return r.Enough
 }
 
-// job is a volume that is under way.
+// job is a volume to work on.
 type job struct {
-	// busy is what only one volume at a time may restart; empty: nothing is.
-	busy   string
+	slot
 	record *journal.Record
 	// begin is set by Apply, Resume and Rollback. nil, nil: nothing is to be done.
 	begin func(ctx context.Context) (*migration, error)
 }
 
-// each works on the jobs, at most Options.Width at a time. After the first unexpected error it
-// starts no more; those under way continue to their end.
+func newJob(rec *journal.Record, begin func(context.Context, *journal.Record) (*migration, error)) job {
+	s := slot{busy: restarts(rec)}
+	for _, p := range rec.Pods {
+		s.nodes = append(s.nodes, p.Node)
+	}
+	s.nodes = compact(s.nodes)
+	return job{slot: s, record: rec, begin: func(ctx context.Context) (*migration, error) { return begin(ctx, rec) }}
+}
+
+// each works on the jobs, and starts them as the limits of the options allow. Those under way
+// continue to their end.
 func (r *Runner) each(ctx context.Context, jobs []job) ([]Result, error) {
-	q := &queue{left: make([]int, 0, len(jobs)), busy: map[string]bool{}}
-	q.changed = sync.NewCond(&q.mu)
+	q := &queue{runner: r, jobs: jobs, ended: make(chan int), results: make([]Result, len(jobs))}
 	for i := range jobs {
 		q.left = append(q.left, i)
 	}
-	results := make([]Result, len(jobs))
-	for i, j := range jobs {
-		results[i] = resultOf(j.record)
-		results[i].Outcome, results[i].Why = Left, "it was not begun"
-	}
-	var all sync.WaitGroup
-	for range min(max(1, r.Options.Width), len(jobs)) {
-		all.Go(func() {
-			for {
-				i := q.next(jobs, r.enough)
-				if i < 0 {
-					return
-				}
-				results[i] = r.carryOut(ctx, jobs[i])
-				q.done(jobs[i], results[i].Outcome == Done)
-			}
-		})
-	}
-	all.Wait()
-	return results, nil
-}
-
-// queue gives out jobs.
-type queue struct {
-	mu      sync.Mutex
-	changed *sync.Cond
-	left    []int
-	busy    map[string]bool
-	stop    bool
-}
-
-// next is the number of a job that may be begun; -1: none.
-func (q *queue) next(jobs []job, enough func() bool) int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	enough := r.Enough
 	for {
-		if q.stop || enough() || len(q.left) == 0 {
-			return -1
-		}
-		at := slices.IndexFunc(q.left, func(i int) bool { return !q.busy[jobs[i].busy] })
-		if at < 0 {
-			q.changed.Wait()
+		d := q.decide(ctx)
+		q.tell(d)
+		switch {
+		case d.start >= 0:
+			q.start(ctx, d.start)
 			continue
+		case len(q.underWay) == 0 && d.again.IsZero():
+			q.leave(d)
+			return q.results, nil
 		}
-		i := q.left[at]
-		q.left = slices.Delete(q.left, at, at+1)
-		if jobs[i].busy != "" {
-			q.busy[jobs[i].busy] = true
+		var again <-chan time.Time
+		if !d.again.IsZero() {
+			again = time.After(d.again.Sub(r.Now()))
 		}
-		return i
+		select {
+		case i := <-q.ended:
+			q.end(i)
+		case <-again:
+		case <-enough:
+			enough = nil
+		}
 	}
 }
 
-func (q *queue) done(j job, well bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.busy[j.busy] = false
-	q.stop = q.stop || !well
-	q.changed.Broadcast()
+// queue gives out jobs. Only each uses it.
+type queue struct {
+	runner         *Runner
+	jobs           []job
+	left, underWay []int // numbers of jobs
+	failed, wave   int
+	lastEnd        time.Time
+	told           string
+	ended          chan int
+	results        []Result
+}
+
+// decide decides by the nodes that the pods are on now, since a run may take hours.
+func (q *queue) decide(ctx context.Context) decision {
+	r, l := q.runner, q.runner.Options.limits()
+	w := newWorld(r.Client)
+	for {
+		d := l.next(run{
+			now: r.Now(), left: q.slots(q.left), underWay: q.slots(q.underWay),
+			failed: q.failed, ended: q.wave, lastEnd: q.lastEnd, interrupted: r.enough() || ctx.Err() != nil,
+		})
+		if d.start < 0 || l.perNode == 0 {
+			return d
+		}
+		j := &q.jobs[q.left[d.start]]
+		nodes, err := w.nodesOf(ctx, j.record.Claim)
+		if err != nil || slices.Equal(nodes, j.nodes) { // without an answer, what was known
+			return d
+		}
+		j.nodes = nodes
+	}
+}
+
+func (q *queue) slots(numbers []int) (all []slot) {
+	for _, i := range numbers {
+		all = append(all, q.jobs[i].slot)
+	}
+	return all
+}
+
+// tell tells once why no volume is started.
+func (q *queue) tell(d decision) {
+	text := ""
+	switch {
+	case d.over != "":
+		text = "no further volume is started: " + d.over
+	case !d.again.IsZero():
+		text = "the next volume is started at " + d.again.Local().Format(time.TimeOnly) + " (--pause)"
+	}
+	if text != "" && text != q.told {
+		q.runner.tell(Event{What: Paused, Text: text})
+	}
+	q.told = text
+}
+
+func (q *queue) start(ctx context.Context, at int) {
+	i := q.left[at]
+	q.left = slices.Delete(q.left, at, at+1)
+	if len(q.underWay) == 0 {
+		q.wave = 0
+	}
+	q.underWay = append(q.underWay, i)
+	go func() {
+		q.results[i] = q.runner.carryOut(ctx, q.jobs[i])
+		q.ended <- i
+	}()
+}
+
+func (q *queue) end(i int) {
+	q.underWay = slices.DeleteFunc(q.underWay, func(u int) bool { return u == i })
+	if q.results[i].Outcome != Done {
+		q.failed++
+	}
+	q.wave++
+	q.lastEnd = q.runner.Now()
+}
+
+// leave gives their result to those that were not started.
+func (q *queue) leave(d decision) {
+	for _, i := range q.left {
+		q.results[i] = resultOf(q.jobs[i].record)
+		q.results[i].Outcome, q.results[i].Why = Left, "it was not started: "+d.over
+		if d.late {
+			q.results[i].Outcome = Later
+		}
+	}
+}
+
+// nodesOf are those of the pods of a claim.
+func (w *world) nodesOf(ctx context.Context, claim string) (nodes []string, err error) {
+	namespace, name, ok := strings.Cut(claim, "/")
+	if !ok {
+		return nil, nil
+	}
+	pods, err := w.podsByClaim(ctx, namespace)
+	for _, p := range pods[name] {
+		nodes = append(nodes, p.Spec.NodeName)
+	}
+	return compact(nodes), err
+}
+
+// compact sorts names, and leaves out empty and equal ones.
+func compact(names []string) []string {
+	names = slices.DeleteFunc(names, func(n string) bool { return n == "" })
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // carryOut takes one volume to its end, or as far as it gets.
 func (r *Runner) carryOut(ctx context.Context, j job) (result Result) {
 	began := r.Now()
 	rec := j.record
-	r.tell(Event{Volume: rec.Volume, Claim: rec.Claim, Direction: rec.Direction, What: Begun, Stage: rec.Stage})
+	r.tell(Event{Volume: rec.Volume, Claim: rec.Claim, ClaimUID: rec.ClaimUID, Direction: rec.Direction, What: Begun, Stage: rec.Stage})
 	m, err := j.begin(ctx)
 	switch {
 	case m == nil && err == nil:
@@ -136,7 +216,7 @@ func (r *Runner) carryOut(ctx context.Context, j job) (result Result) {
 		result = m.result(err)
 	}
 	result.Took = r.Now().Sub(began)
-	r.tell(Event{Volume: result.Volume, Claim: result.Claim, Direction: result.Direction, What: Over, Stage: result.Stage, Took: result.Took, Text: result.Why, Result: &result})
+	r.tell(Event{Volume: result.Volume, Claim: result.Claim, ClaimUID: rec.ClaimUID, Direction: result.Direction, What: Over, Stage: result.Stage, Took: result.Took, Text: result.Why, Result: &result})
 	return result
 }
 

@@ -16,7 +16,9 @@ import (
 func (r *Runner) Rollback(ctx context.Context, records []*journal.Record) ([]Result, error) {
 	jobs := make([]job, 0, len(records))
 	for _, rec := range records {
-		jobs = append(jobs, job{record: rec, begin: func(ctx context.Context) (*migration, error) { return r.back(ctx, rec) }})
+		j := newJob(rec, r.back)
+		j.busy = "" // no pod is restarted
+		jobs = append(jobs, j)
 	}
 	return r.each(ctx, jobs)
 }

@@ -45,6 +45,14 @@ type Options struct {
 	RestoreReclaimPolicy bool
 	// Width is how many volumes are under way at the same time; zero: 1.
 	Width int
+	// PerNode is how many of them may have pods on one node; zero: any number.
+	PerNode int
+	// Pause is how long after a wave of Width volumes the next one starts.
+	Pause time.Duration
+	// Until is when no further volume is started; zero: never.
+	Until time.Time
+	// MaxFailures is after how many unexpected errors no further volume is started; zero: 1.
+	MaxFailures int
 	// Timeout bounds each wait; zero: 5 min.
 	Timeout time.Duration
 	// By is user@host, Version the program's.
@@ -61,13 +69,15 @@ const (
 	Waiting  EventKind = "Waiting" // Text says for what; Stage comes next
 	Troubled EventKind = "Trouble" // Text says what is tried again, or what comes next
 	Over     EventKind = "Over"    // nothing more is done for it: Result
+	Paused   EventKind = "Paused"  // of no volume: Text says why none is started now, or any more
 )
 
-// An Event is something that has happened to a volume.
+// An Event is something that has happened, mostly to a volume.
 type Event struct {
 	At        time.Time         `json:"at"`
-	Volume    string            `json:"volume"`
+	Volume    string            `json:"volume,omitempty"`
 	Claim     string            `json:"claim,omitempty"`
+	ClaimUID  string            `json:"claimUID,omitempty"`
 	Direction journal.Direction `json:"direction"`
 	What      EventKind         `json:"what"`
 	Stage     journal.Stage     `json:"stage,omitempty"`
@@ -83,6 +93,7 @@ type Outcome string
 const (
 	Done        Outcome = "Done"
 	Left        Outcome = "Left"        // nothing was done; Why says why
+	Later       Outcome = "Later"       // it was not started before Options.Until
 	PutBack     Outcome = "PutBack"     // it is what it was; Why says why
 	Unfinished  Outcome = "Unfinished"  // Why says why; resume and rollback go on
 	Interrupted Outcome = "Interrupted" // by a person; resume and rollback go on
