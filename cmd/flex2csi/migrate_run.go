@@ -133,7 +133,13 @@ func (s *session) work(ctx context.Context, volumes int, do func(context.Context
 	}()
 	ctx, enough, end := untilInterruptedTwice(context.WithoutCancel(ctx), p)
 	defer end()
-	s.runner.Lease, s.runner.Enough, s.runner.Progress = lease, enough, p.tell
+	events := newClaimEvents(s.cluster.Objects(), p.say)
+	defer events.close()
+	s.runner.Lease, s.runner.Enough = lease, enough
+	s.runner.Progress = func(e migrate.Event) {
+		p.tell(e)
+		events.tell(e)
+	}
 	defer p.run()()
 	return do(ctx)
 }

@@ -112,7 +112,7 @@ func column(text string) (all []string) {
 func TestEvents(t *testing.T) {
 	reasons := map[string]bool{}
 	said := regexp.MustCompile(`\bnotify(?:Pods)?\([^"\n]*"([A-Z]\w+)"|\breason\w* += "([A-Z]\w+)"`)
-	for _, file := range files(t, "internal", "*.go") {
+	for _, file := range slices.Concat(files(t, "internal", "*.go"), files(t, "cmd", "*.go")) {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}

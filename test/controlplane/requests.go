@@ -15,13 +15,13 @@ type Request struct {
 
 func (r Request) String() string { return r.Verb + " " + r.Resource }
 
-// Changes reports whether it may change what is stored.
+// Changes reports whether it may change what is stored, apart from Events.
 func (r Request) Changes() bool {
 	switch r.Verb {
 	case "get", "list", "watch":
 		return false
 	}
-	return !r.DryRun && !strings.HasSuffix(r.Resource, "accessreviews")
+	return !r.DryRun && r.Resource != "events" && !strings.HasSuffix(r.Resource, "accessreviews")
 }
 
 // parse reads /api/v1/namespaces/NS/RESOURCE/NAME/SUBRESOURCE and
