@@ -71,6 +71,9 @@ func TestOldTypes(t *testing.T) {
 	if unknown := notKnown(t, program, overlay(t, "../migrate", before130)); unknown != "" {
 		t.Errorf("install/migrate:\n%s", unknown)
 	}
+	if unknown := notKnown(t, program, migrateJob(t)); unknown != "" {
+		t.Errorf("install/migrate/job.yaml:\n%s", unknown)
+	}
 	unknown := notKnown(t, program, overlay(t, "kubeadm"))
 	for _, want := range []string{"appArmorProfile", `no kind "ValidatingAdmissionPolicy"`} {
 		if !strings.Contains(unknown, want) {

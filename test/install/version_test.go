@@ -14,6 +14,7 @@ func TestVersion(t *testing.T) {
 		"../../Makefile":                                    `(?m)^VERSION +\?= (\S+)$`,
 		manifests + "/base/kustomization.yaml":              `(?m)^  - name: ghcr\.io/flex2csi/flex2csi\n    newTag: (\S+)$`,
 		manifests + "/components/attach/kustomization.yaml": `(?m)^  - name: ghcr\.io/flex2csi/flex2csi\n    newTag: (\S+)$`,
+		manifests + "/migrate/job.yaml":                     `(?m)^          image: &image ghcr\.io/flex2csi/flex2csi:(\S+)$`,
 		chart + "/Chart.yaml":                               `(?m)^appVersion: (\S+)$`,
 		"../e2e/sabotage/sabotage_test.go":                  `"ghcr\.io/flex2csi/flex2csi:(\S+)"`,
 	} {

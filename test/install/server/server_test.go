@@ -117,6 +117,7 @@ func everything(t *testing.T) map[string][]*unstructured.Unstructured {
 		all["kustomize "+d.Name] = overlay(t, d.Name)
 		all["helm "+d.Name] = chart(t, map[string]any{"distribution": d.Name})
 	}
+	all["a migration as a Job"] = migrateJob(t)
 	all["kustomize with everything"] = overlay(t, "kubeadm", "attach", "plugin-dir", "monitoring", "migrate")
 	rbac := map[string]any{
 		"nodesAttach": false,
@@ -133,6 +134,18 @@ func everything(t *testing.T) map[string][]*unstructured.Unstructured {
 		"rbac":            rbac,
 		"policy":          map[string]any{"drivers": []any{"a.b", "c.d"}, "secrets": []any{"kube-system/array"}, "pods": map[string]any{"others": []any{"a/b"}}},
 	})
+	return all
+}
+
+func migrateJob(t *testing.T) (all []*unstructured.Unstructured) {
+	t.Helper()
+	for _, file := range []string{"migrate-role.yaml", "job.yaml"} {
+		objects, err := render.File(install + "/migrate/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, objects...)
+	}
 	return all
 }
 
@@ -177,8 +190,8 @@ func testMistake(t *testing.T, p *controlplane.Plane) {
 }
 
 // testPods: the levels of Pod Security that the pods keep to, by the API server's
-// own judgement: all of them privileged, as the namespace says, and the sweeper
-// restricted, so that it can run anywhere.
+// own judgement: all of them privileged, as the namespace says, and the sweeper and
+// migrations restricted, so that they can run anywhere.
 func testPods(t *testing.T, p *controlplane.Plane) {
 	for _, level := range []string{"privileged", "restricted"} {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: level, Labels: map[string]string{"pod-security.kubernetes.io/enforce": level}}}
@@ -186,9 +199,9 @@ func testPods(t *testing.T, p *controlplane.Plane) {
 			t.Fatal(err)
 		}
 	}
-	restricted := []string{"flex2csi-controller"}
+	restricted := []string{"flex2csi-controller", "flex2csi-migrate"}
 	looked := 0
-	for _, o := range overlay(t, "kubeadm", "attach", "monitoring") {
+	for _, o := range append(overlay(t, "kubeadm", "attach", "monitoring"), migrateJob(t)...) {
 		pod := podOf(o)
 		if pod == nil {
 			continue
@@ -204,9 +217,9 @@ func testPods(t *testing.T, p *controlplane.Plane) {
 			t.Errorf("a pod of %s where pods are restricted: %v", o.GetName(), err)
 		}
 	}
-	want := 3
+	want := 4
 	if !policies() { // nodes do not attach there, and nothing has to detach for them
-		want = 2
+		want = 3
 	}
 	if looked != want {
 		t.Errorf("%d kinds of pods were looked at, want %d", looked, want)
