@@ -92,7 +92,7 @@ func alone() []section {
 		since(release.Reconstruction(), migrationsDisturbed()),
 		since(manuals, manualScenarios()),
 		on(disturbances(), upgrades(), takeOvers(), reboots(), measures(), migrateRestarts()),
-		since(release.Reconstruction(), migrateVendors(), migrateMeasures()),
+		since(release.Reconstruction(), migrateVendors(), migrateMeasures(), migrateWaves()),
 		since(kills, migrateKills()),
 	}
 }
