@@ -75,6 +75,7 @@ func (t *story) stays() {
 	t.quote("", t.quietly("kubectl", "get", "events", "--field-selector", "type=Warning,involvedObject.kind=PersistentVolumeClaim", "-o", "jsonpath={range .items[*]}{.reason}: {.message}{\"\\n\"}{end}"))
 	t.Scene("And this is what flex2csi says.")
 	t.quote("", t.command("flex2csi", "migrate", "status"))
+	t.report("bin/demo-migrate-status.html", "migrate", "status")
 }
 
 // nextPod shows that the next pod has nothing to do with the bridge.

@@ -92,5 +92,6 @@ func (t *story) plan() {
 		err = errors.New("it should be live")
 	}
 	t.Verify(err, "live", "the volume can be replaced while the pod runs")
+	t.report("bin/demo-migrate-plan.html", "migrate", "plan", "--claim", namespace+"/"+name)
 	t.Verify(nil, "before", "PersistentVolume %s is a FlexVolume: %s", name, t.volumeSource())
 }

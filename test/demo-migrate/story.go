@@ -2,10 +2,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -59,6 +61,24 @@ func (t *story) quietly(name string, args ...string) string {
 		t.Fail("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
 	return string(out)
+}
+
+// report keeps what a command of flex2csi shows to a team, as an HTML file.
+func (t *story) report(file string, args ...string) {
+	if t.Failed != nil {
+		return
+	}
+	args = append(args, "-o", "html")
+	start := time.Now()
+	page, err := t.program(t.ctx, "flex2csi", args...).Output()
+	t.ran("flex2csi", args, start, err)
+	if err == nil && !bytes.HasPrefix(page, []byte("<!DOCTYPE html>")) {
+		err = fmt.Errorf("it is no HTML: %.80s", page)
+	}
+	if err == nil {
+		err = errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, page, 0o644))
+	}
+	t.Verify(err, "report", "%s, for a browser", file)
 }
 
 func (t *story) ran(name string, args []string, start time.Time, err error) {
