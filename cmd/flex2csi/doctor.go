@@ -127,7 +127,7 @@ func (o *doctorOptions) connect() error {
 	c, err := o.api.connect(kube.Options{UserAgent: "flex2csi-doctor"})
 	switch {
 	case err == nil:
-		o.Cluster = c
+		o.Cluster, o.Server = c, c.Server()
 		o.DaemonSets = func(ctx context.Context) ([]*appsv1.DaemonSet, error) {
 			return objects.DaemonSets().List(ctx, c.Objects(), "", metav1.ListOptions{})
 		}

@@ -2,7 +2,9 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -16,29 +18,63 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kubelet"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/release"
+	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 // slowAPI is the response time of the API server from which to warn.
 const slowAPI = 2 * time.Second
 
+// ofCluster is what only the API server knows.
+const ofCluster = "the cluster: versions, CSIDriver and CSINode objects, VolumeAttachments, policies, migrations, orphaned pods"
+
 // checkCluster checks whether the API server answers.
 func (p *probe) checkCluster(ctx context.Context, n *notes) {
 	if p.Cluster == nil {
-		n.skip("the cluster: versions, CSIDriver and CSINode objects, VolumeAttachments, orphaned pods", "%s", p.NoCluster)
+		n.skip(ofCluster, "%s", p.NoCluster)
 		return
 	}
-	start := time.Now()
-	version, err := p.Cluster.Version(ctx)
-	took := time.Since(start).Round(time.Millisecond)
+	version, err := p.version()
 	switch {
 	case err != nil:
-		n.add(apiUnreachable, "API server", "the API server does not answer: %v", err)
-	case took > slowAPI:
-		n.add(apiSlow, "API server", "the API server took %v for the smallest of requests", took)
+		n.add(apiUnreachable, "API server", "the API server%s does not answer: %v", p.server(), cause(err))
+	case version.took > slowAPI:
+		n.add(apiSlow, "API server", "the API server took %v for the smallest of requests", version.took)
 	default:
-		n.add(apiFine, "API server", "the API server answers; Kubernetes %s", version).evidence(fmt.Sprintf("in %v", took))
+		n.add(apiFine, "API server", "the API server answers; Kubernetes %s", version.text).evidence(fmt.Sprintf("in %v", version.took))
 	}
-	checkRelease(n, version)
+	if unreachable(err) {
+		n.skip(ofCluster, "the API server does not answer")
+	}
+	checkRelease(n, version.text)
+}
+
+// server returns the address of the API server, after a space; empty if it is not known.
+func (p *probe) server() string {
+	if p.Server == "" {
+		return ""
+	}
+	return " " + p.Server
+}
+
+// unreachable reports whether the API server has not answered. An answer about rights is one.
+func unreachable(err error) bool { return flex.CodeOf(err) == flex.CodeUnavailable }
+
+// cause returns why a request failed, without the advice for a daemon, which tries again.
+func cause(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// reached makes a check that asks the API server, unless that does not answer: then one
+// message is enough.
+func (p *probe) reached(c check) check {
+	return check{c.name, func(ctx context.Context, n *notes) {
+		if _, err := p.version(); !unreachable(err) {
+			c.run(ctx, n)
+		}
+	}}
 }
 
 // checkRelease says what an older release lacks of what flex2csi uses.
@@ -73,15 +109,15 @@ func (p *probe) checkNodes(ctx context.Context, n *notes) {
 		}
 		nodes = nodes[i : i+1]
 	}
-	version, err := p.Cluster.Version(ctx)
+	version, err := p.version()
 	if err != nil {
 		n.skip("versions of the nodes", "%v", err)
 	}
 	for i := range nodes {
 		node := &nodes[i]
 		kubeletVersion := node.Status.NodeInfo.KubeletVersion
-		if problem := skew(version, kubeletVersion); problem != "" {
-			n.add(versionSkew, node.Name, "the kubelet of node %s is %s, %s the API server's %s", node.Name, kubeletVersion, problem, version)
+		if problem := skew(version.text, kubeletVersion); problem != "" {
+			n.add(versionSkew, node.Name, "the kubelet of node %s is %s, %s the API server's %s", node.Name, kubeletVersion, problem, version.text)
 		}
 		if !kubeobject.NodeReady(node) {
 			n.add(nodeNotReady, node.Name, "node %s is not ready", node.Name)

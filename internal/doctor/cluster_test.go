@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"context"
 	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/doctor"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
 	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 // fakeCluster has faults that a real API server has not at will;
@@ -483,6 +485,22 @@ func TestClusterFails(t *testing.T) {
 	want(t, r, "", "api-unreachable API server")
 	if len(r.Skipped) < 3 {
 		t.Errorf("only %d things were skipped:\n%s", len(r.Skipped), text(t, r))
+	}
+}
+
+// TestClusterAway: one message is enough, with the server and the cause. doctor tries nothing
+// again, as the daemon does.
+func TestClusterAway(t *testing.T) {
+	c := newCluster()
+	c.err = flex.Errorf(flex.CodeUnavailable, "ask: %w; this is tried again", &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/version", Err: errors.New("connect: connection refused")})
+	r := c.look(t, func(o *doctor.Options) { o.Server = "10.0.0.1:6443" })
+	want(t, r, "", "api-unreachable API server")
+	got := text(t, r)
+	if !strings.Contains(got, "the API server 10.0.0.1:6443 does not answer: connect: connection refused") || strings.Contains(got, "again") {
+		t.Error(got)
+	}
+	if len(r.Skipped) != 1 {
+		t.Errorf("%d things were skipped:\n%s", len(r.Skipped), got)
 	}
 }
 

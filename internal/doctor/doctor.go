@@ -77,20 +77,24 @@ func closedTime() <-chan time.Time {
 func (p *probe) checks() []check {
 	checks := []check{{"cluster", p.checkCluster}}
 	if p.Cluster != nil {
-		checks = append(checks,
-			check{"nodes", p.checkNodes},
-			check{"objects", p.checkObjects},
-			check{"attachments", p.checkAttachments},
-			check{"volumes-attached", p.checkVolumesAttached},
-			check{"inline", p.checkInline},
-			check{"policies", p.checkPolicies},
-			check{"kubelets", p.checkKubelets})
-	}
-	if p.DaemonSets != nil {
-		checks = append(checks, check{"installers", p.checkInstallers})
-	}
-	if p.Migrations != nil {
-		checks = append(checks, check{"migrations", p.checkMigrations})
+		asked := []check{
+			{"nodes", p.checkNodes},
+			{"objects", p.checkObjects},
+			{"attachments", p.checkAttachments},
+			{"volumes-attached", p.checkVolumesAttached},
+			{"inline", p.checkInline},
+			{"policies", p.checkPolicies},
+			{"kubelets", p.checkKubelets},
+		}
+		if p.DaemonSets != nil {
+			asked = append(asked, check{"installers", p.checkInstallers})
+		}
+		if p.Migrations != nil {
+			asked = append(asked, check{"migrations", p.checkMigrations})
+		}
+		for _, c := range asked {
+			checks = append(checks, p.reached(c))
+		}
 	}
 	if !p.Local {
 		return checks

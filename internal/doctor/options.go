@@ -52,6 +52,8 @@ type Options struct {
 	// Cluster is asked if it is not nil; otherwise NoCluster says why not.
 	Cluster   Cluster
 	NoCluster string
+	// Server is the address of its API server, for messages.
+	Server string
 
 	// Migrations returns those that stopped before the end; nil: not known.
 	Migrations func(context.Context) ([]Migration, error)

@@ -70,7 +70,10 @@ func (p *probe) knownPods(ctx context.Context) (map[string]bool, string) {
 		return nil, "the name of this node is not known: --node-name"
 	}
 	pods, err := p.Cluster.PodsOf(ctx, node)
-	if err != nil {
+	switch {
+	case unreachable(err):
+		return nil, "the API server does not answer"
+	case err != nil:
 		return nil, err.Error()
 	}
 	known := map[string]bool{}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -34,6 +35,13 @@ type probe struct {
 	onlyOwn     atomic.Bool // nodes is this one alone, of more
 	attachments func() ([]storagev1.VolumeAttachment, error)
 	drivers     func() ([]storagev1.CSIDriver, error)
+	version     func() (serverVersion, error)
+}
+
+// A serverVersion is what the API server says first.
+type serverVersion struct {
+	text string
+	took time.Duration
 }
 
 func newProbe(o Options) *probe {
@@ -44,6 +52,11 @@ func newProbe(o Options) *probe {
 	p.nodes = sync.OnceValues(p.listNodes)
 	p.attachments = sync.OnceValues(func() ([]storagev1.VolumeAttachment, error) { return p.Cluster.ListAttachments(p.life, false) })
 	p.drivers = sync.OnceValues(func() ([]storagev1.CSIDriver, error) { return p.Cluster.ListDrivers(p.life) })
+	p.version = sync.OnceValues(func() (serverVersion, error) {
+		start := time.Now()
+		version, err := p.Cluster.Version(p.life)
+		return serverVersion{version, time.Since(start).Round(time.Millisecond)}, err
+	})
 	return p
 }
 
