@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -41,17 +42,33 @@ github.com/flex2csi/flex2csi/internal/nodemounts    mounts
 github.com/flex2csi/flex2csi/pkg/mounter            mounts
 `
 
-// TestLaptop: there is a build for macOS, without what needs a node.
+// ofUnix is what Windows does not have.
+const ofUnix = ofNodes + `
+golang.org/x/sys/unix                               Unix
+github.com/google/renameio                          Unix
+github.com/flex2csi/flex2csi/internal/filelock      the daemon's locks
+`
+
+// TestLaptop: there are builds for macOS and Windows, without what needs a node.
 func TestLaptop(t *testing.T) {
-	linked := testenv.LinkedFor(t, "darwin", "arm64", ofNodes)
-	if !slices.Contains(linked, "github.com/flex2csi/flex2csi/internal/migrate") {
-		t.Errorf("migrate is not among its %d packages", len(linked))
-	}
-	// As make release does, so that each finds what the other has compiled.
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags=grpcnotrace", "-ldflags", "-s -w", "-o", filepath.Join(t.TempDir(), "flex2csi"), ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=darwin", "GOARCH=arm64", "GOFLAGS=-buildvcs=false")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+	for _, platform := range []struct{ goos, goarch, forbidden string }{
+		{"darwin", "arm64", ofNodes}, {"windows", "amd64", ofUnix}, {"windows", "arm64", ofUnix},
+	} {
+		t.Run(platform.goos+"_"+platform.goarch, func(t *testing.T) {
+			linked := testenv.LinkedFor(t, platform.goos, platform.goarch, platform.forbidden)
+			if !slices.Contains(linked, "github.com/flex2csi/flex2csi/internal/migrate") {
+				t.Errorf("migrate is not among its %d packages", len(linked))
+			}
+			if platform.goarch != runtime.GOARCH && platform.goos == "windows" {
+				return // one is enough: make release compiles both
+			}
+			// As make release does, so that each finds what the other has compiled.
+			build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags=grpcnotrace", "-ldflags", "-s -w", "-o", filepath.Join(t.TempDir(), "flex2csi"), ".")
+			build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.goos, "GOARCH="+platform.goarch, "GOFLAGS=-buildvcs=false")
+			if out, err := build.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }
 

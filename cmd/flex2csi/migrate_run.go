@@ -121,7 +121,7 @@ func (s *session) work(ctx context.Context, volumes int, do func(context.Context
 		return nil, fmt.Errorf("open the log of the journal: %w", err)
 	}
 	defer log.Close()
-	p := newProgress(s.env.err, isTerminal(s.env.err) && os.Getenv("TERM") != "dumb", log, volumes)
+	p := newProgress(s.env.err, canRedraw(s.env.err), log, volumes)
 	lease, err := s.lease(ctx, p)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ func (n node) stagingPath(d *FlexDriver, key csivol.Key) string {
 }
 
 func (n node) kubeletStagingPath(key csivol.Key) string {
-	return stagingBelow(filepath.Join(n.kubeletDir, "plugins/kubernetes.io/csi"), key)
+	return stagingBelow(path.Join(n.kubeletDir, "plugins/kubernetes.io/csi"), key)
 }
 
 // KubeletStaging is where the kubelet's CSI plugin would have the volume of a
@@ -54,7 +55,7 @@ func (b *Bridge) KubeletStaging(r *volstate.Record) string {
 }
 
 func stagingBelow(root string, key csivol.Key) string {
-	return filepath.Join(root, key.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(key.Handle))), "globalmount")
+	return path.Join(root, key.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(key.Handle))), "globalmount")
 }
 
 // device returns the device mount path of a volume (kubelet, pkg/volume/flexvolume/util.go)

@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
@@ -84,8 +83,7 @@ func (l *link) up() bool {
 	}
 	lost := false
 	err := l.socket.Control(func(fd uintptr) {
-		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		lost = err == nil && n == 0 || errors.Is(err, unix.ECONNRESET)
+		lost = ended(fd)
 	})
 	return err == nil && !lost
 }

@@ -18,7 +18,7 @@ package driverconfig
 
 import (
 	"fmt"
-	"path/filepath"
+	"path"
 	"strings"
 	"time"
 
@@ -246,10 +246,10 @@ func (c *Configuration) Timeout(command flex.Command) time.Duration {
 // node, and the prober ignores dot-files in both (Kubernetes v1.37.1,
 // pkg/volume/flexvolume/probe.go, probeAll and handleWatchEvent).
 func (c *Configuration) ControllerSocketOf(dir string) string {
-	if c.ControllerSocket == "" || filepath.IsAbs(c.ControllerSocket) {
+	if c.ControllerSocket == "" || path.IsAbs(c.ControllerSocket) {
 		return c.ControllerSocket
 	}
-	return filepath.Join(dir, c.ControllerSocket)
+	return path.Join(dir, c.ControllerSocket)
 }
 
 // Fault is one thing wrong in a configuration.

@@ -1,7 +1,8 @@
+//go:build unix
+
 package driverconfig
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -72,17 +73,4 @@ func ignoringEINTR(call func() (int, error)) (int, error) {
 			return n, err
 		}
 	}
-}
-
-// Encode returns the configuration as the file's content. The configuration
-// must be valid.
-func (c *Configuration) Encode() ([]byte, error) {
-	if err := c.Validate(); err != nil {
-		return nil, fmt.Errorf("encode configuration of %s: %w", c.Driver, err)
-	}
-	data, err := json.MarshalIndent(c, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("encode configuration of %s: %w", c.Driver, err)
-	}
-	return append(data, '\n'), nil
 }

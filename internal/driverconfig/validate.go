@@ -2,7 +2,7 @@ package driverconfig
 
 import (
 	"maps"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -93,14 +93,14 @@ func (v *validator) backend(c *Configuration) {
 }
 
 // controllerSocket requires a dot-file: the kubelet's prober sees other files.
-func (v *validator) controllerSocket(path string) {
-	if path == "" || filepath.IsAbs(path) {
-		v.AbsPath("controllerSocket", path)
+func (v *validator) controllerSocket(socket string) {
+	if socket == "" || path.IsAbs(socket) {
+		v.AbsPath("controllerSocket", socket)
 		return
 	}
-	name := strings.TrimPrefix(path, "../")
+	name := strings.TrimPrefix(socket, "../")
 	if len(name) < 2 || name[0] != '.' || name == ".." || strings.Contains(name, "/") || strings.ContainsFunc(name, unicode.IsControl) {
-		v.Fault("controllerSocket", "%q is neither absolute nor the name of a dot-file next to the driver, such as \".controller.sock\", or in the plugin directory, such as \"../.controller.sock\"", strict.Clip(path))
+		v.Fault("controllerSocket", "%q is neither absolute nor the name of a dot-file next to the driver, such as \".controller.sock\", or in the plugin directory, such as \"../.controller.sock\"", strict.Clip(socket))
 	}
 }
 

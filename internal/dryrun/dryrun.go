@@ -10,7 +10,7 @@ package dryrun
 import (
 	"context"
 	"fmt"
-	"path/filepath"
+	"path"
 	"slices"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
@@ -176,10 +176,10 @@ func (n Node) withDefaults(v *FlexVolume) Node {
 // life is every callout from attach to detach in the order of the kubelet.
 func (n Node) life(c *bridgeconfig.Driver, v *FlexVolume) []*flex.Call {
 	place := kubeletdir.Place{Root: n.KubeletDir, Driver: c.FlexDriver, Volume: v.Options.VolumeName, PodUID: v.Options.PodUID}
-	device := filepath.Join(kubeletdir.DeviceDir(place.Root, place.Driver), place.Volume)
+	device := path.Join(kubeletdir.DeviceDir(place.Root, place.Driver), place.Volume)
 	dir := v.Dir
 	if dir == "" {
-		dir = filepath.Join(place.Root, "pods", place.PodUID, kubeletdir.PodDir(place.Driver), place.Volume)
+		dir = path.Join(place.Root, "pods", place.PodUID, kubeletdir.PodDir(place.Driver), place.Volume)
 	}
 	// The kubelet tells the pod and passes the secret in mount only.
 	plain := v.Options

@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package filelock has locks on files between processes. The kernel releases a lock
 // when its process ends, however it ends.
 package filelock

@@ -7,12 +7,10 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/durable"
 )
 
 // stateFile is the cache for a run that starts while the API server is unavailable.
@@ -64,7 +62,7 @@ func writeStateFile(path string, drivers map[string]csivol.DriverInfo) error {
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(path, append(data, '\n'), 0o600, renameio.WithTempDir(filepath.Dir(path)))
+	return durable.WriteFile(path, append(data, '\n'))
 }
 
 func sameDrivers(a, b map[string]csivol.DriverInfo) bool {

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
+	"path"
 	"strings"
 )
 
@@ -32,12 +32,12 @@ const (
 // Parse parses a pod's volume directory (pkg/volume/flexvolume/volume.go,
 // GetPath) or a device mount path (pkg/volume/flexvolume/util.go,
 // getDeviceMountPath; Kubernetes v1.37.1).
-func Parse(path string) (Place, error) {
-	parts := strings.Split(path, "/")
+func Parse(dir string) (Place, error) {
+	parts := strings.Split(dir, "/")
 	n := len(parts)
 	at := func(i int) string { return parts[n-i] }
-	if !strings.HasPrefix(path, "/") {
-		return Place{}, noPlace(path)
+	if !strings.HasPrefix(dir, "/") {
+		return Place{}, noPlace(dir)
 	}
 	if n > 5 && at(5) == "pods" && at(3) == "volumes" {
 		if driver, ok := unescape(at(2)); ok && at(4) != "" && at(1) != "" {
@@ -47,7 +47,7 @@ func Parse(path string) (Place, error) {
 	if n > 7 && at(7) == "plugins" && at(6) == "kubernetes.io" && at(5) == "flexvolume" && at(4) != "" && at(3) != "" && at(2) == "mounts" && at(1) != "" {
 		return Place{Root: root(parts[:n-7]), Driver: at(4) + "/" + at(3), Volume: at(1)}, nil
 	}
-	return Place{}, noPlace(path)
+	return Place{}, noPlace(dir)
 }
 
 // IsVolume reports whether a mount point belongs to a FlexVolume: a pod's volume directory,
@@ -61,8 +61,8 @@ func IsVolume(mountpoint string) bool {
 	return err == nil && !strings.HasPrefix(place.Driver, "kubernetes.io/") // those of other plugins
 }
 
-func noPlace(path string) error {
-	return fmt.Errorf("%s is no directory of a FlexVolume: a pod's is %s, a device mount path is %s", path, podShape, deviceShape)
+func noPlace(dir string) error {
+	return fmt.Errorf("%s is no directory of a FlexVolume: a pod's is %s, a device mount path is %s", dir, podShape, deviceShape)
 }
 
 // privateDirs is the number of our directories up from a target path, which counts, too:
@@ -79,7 +79,7 @@ func TargetPath(dir string) (string, error) {
 	if place.PodUID == "" {
 		return "", fmt.Errorf("%s is no directory of a pod: that is %s", dir, podShape)
 	}
-	return filepath.Join(place.Root, "pods", place.PodUID, "flex2csi/volumes/kubernetes.io~csi", place.Volume, "mount"), nil
+	return path.Join(place.Root, "pods", place.PodUID, "flex2csi/volumes/kubernetes.io~csi", place.Volume, "mount"), nil
 }
 
 // RemoveTarget removes a target path and our empty directories above it. The kubelet
@@ -90,7 +90,7 @@ func RemoveTarget(target string, rmdir func(dir string) error) {
 		if err := rmdir(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return // not empty: another volume of the pod is in it
 		}
-		target = filepath.Dir(target)
+		target = path.Dir(target)
 	}
 }
 
@@ -102,13 +102,13 @@ func PodDir(driver string) string {
 
 // DeviceDir returns the directory of a driver's device mount paths.
 func DeviceDir(root, driver string) string {
-	return filepath.Join(root, "plugins/kubernetes.io/flexvolume", driver, "mounts")
+	return path.Join(root, "plugins/kubernetes.io/flexvolume", driver, "mounts")
 }
 
 // LockFile returns the lock file for the calls for a kubelet's mount points. All drivers
 // have the same one, since they may share volumes.
 func LockFile(root string) string {
-	return filepath.Join(root, "plugins/kubernetes.io/flexvolume/.flexdriver.lock")
+	return path.Join(root, "plugins/kubernetes.io/flexvolume/.flexdriver.lock")
 }
 
 func root(parts []string) string {

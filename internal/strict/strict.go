@@ -11,7 +11,7 @@ package strict
 
 import (
 	"fmt"
-	"path/filepath"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -118,19 +118,19 @@ func (r *Report) OneOf(path, got string, allowed ...string) {
 	r.Fault(path, "%q is none of %s", Clip(got), strings.Join(quoted, ", "))
 }
 
-// AbsPath checks that a path is absolute and clean. It accepts an empty one:
+// AbsPath checks that a path of a node is absolute and clean. It accepts an empty one:
 // the field was not set.
-func (r *Report) AbsPath(at, path string) {
-	if path == "" {
+func (r *Report) AbsPath(at, got string) {
+	if got == "" {
 		return
 	}
 	switch {
-	case strings.ContainsFunc(path, unicode.IsControl):
-		r.Fault(at, "%q has a control character in it", Clip(path))
-	case !filepath.IsAbs(path):
-		r.Fault(at, "%q is not absolute", Clip(path))
-	case filepath.Clean(path) != path:
-		r.Fault(at, "%q is not clean (want %q)", Clip(path), Clip(filepath.Clean(path)))
+	case strings.ContainsFunc(got, unicode.IsControl):
+		r.Fault(at, "%q has a control character in it", Clip(got))
+	case !path.IsAbs(got):
+		r.Fault(at, "%q is not absolute", Clip(got))
+	case path.Clean(got) != got:
+		r.Fault(at, "%q is not clean (want %q)", Clip(got), Clip(path.Clean(got)))
 	}
 }
 

@@ -9,9 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // Others says what users other than the owner may do with a file.
@@ -40,13 +37,6 @@ func Check(info fs.FileInfo, others Others) error {
 		return fmt.Errorf("has mode %04o, so that others can read or change it (chmod 0600)", mode)
 	case mode&0o022 != 0:
 		return fmt.Errorf("has mode %04o, so that others can change it (chmod go-w)", mode)
-	}
-	return nil
-}
-
-func checkOwner(info fs.FileInfo) error {
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok && stat.Uid != 0 && int(stat.Uid) != os.Geteuid() {
-		return fmt.Errorf("belongs to the user with ID %d (chown root)", stat.Uid)
 	}
 	return nil
 }
@@ -82,7 +72,7 @@ func Directory(path string, sticky bool) error {
 // ReadFile reads a trusted regular file of at most limit bytes. It checks the file that it
 // has opened. Its errors have nothing of the content; the caller adds the name of the file.
 func ReadFile(path string, others Others, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO must not stop us
+	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0) // a FIFO must not stop us
 	if err != nil {
 		if e, ok := errors.AsType[*os.PathError](err); ok {
 			err = e.Err
