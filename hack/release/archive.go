@@ -2,8 +2,11 @@ package main
 
 import (
 	"archive/tar"
+	"archive/zip"
+	"compress/flate"
 	"compress/gzip"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -69,4 +72,31 @@ func archive(file string, entries []entry, at time.Time) (err error) {
 		}
 	}
 	return errors.Join(w.Close(), z.Close())
+}
+
+// archiveZip writes a .zip, with one time for all.
+func archiveZip(file string, entries []entry, at time.Time) (err error) {
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	z := zip.NewWriter(out)
+	z.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestCompression) })
+	for _, e := range entries {
+		content, err := os.ReadFile(e.path)
+		if err != nil {
+			return err
+		}
+		header := &zip.FileHeader{Name: e.name, Method: zip.Deflate, Modified: at}
+		header.SetMode(fs.FileMode(e.mode()))
+		w, err := z.CreateHeader(header)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(content); err != nil {
+			return err
+		}
+	}
+	return z.Close()
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A platform has programs. Nodes run Linux; the others are laptops.
+// A platform has programs. Nodes run Linux; others are for laptops.
 type platform struct {
 	os, arch string
 	programs []string
@@ -17,14 +17,26 @@ type platform struct {
 
 func platforms() []platform {
 	node, laptop := []string{"flex2csi", "flexdriver"}, []string{"flex2csi"}
-	return []platform{{"linux", "amd64", node}, {"linux", "arm64", node}, {"darwin", "amd64", laptop}, {"darwin", "arm64", laptop}}
+	return []platform{
+		{"linux", "amd64", node}, {"linux", "arm64", node},
+		{"darwin", "amd64", laptop}, {"darwin", "arm64", laptop},
+		{"windows", "amd64", laptop}, {"windows", "arm64", laptop},
+	}
+}
+
+// file returns the name of a program's file.
+func (p platform) file(program string) string {
+	if p.os == "windows" {
+		return program + ".exe"
+	}
+	return program
 }
 
 func (p platform) String() string { return p.os + "_" + p.arch }
 
 // built is where a program is, when it is built.
 func (r *release) built(p platform, program string) string {
-	return filepath.Join(r.clone, "bin/release", p.os, p.arch, program)
+	return filepath.Join(r.clone, "bin/release", p.os, p.arch, p.file(program))
 }
 
 // image is the archive, as make image writes it.

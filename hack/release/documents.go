@@ -49,7 +49,7 @@ func (r *release) writeKrew() error {
 			"selector": map[string]any{"matchLabels": map[string]string{"os": p.os, "arch": p.arch}},
 			"uri":      repository + "/releases/download/" + r.version + "/" + filepath.Base(file),
 			"sha256":   sum,
-			"bin":      "flex2csi",
+			"bin":      p.file("flex2csi"),
 		})
 	}
 	text, err := yaml.Marshal(map[string]any{

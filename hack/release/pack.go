@@ -38,7 +38,7 @@ func (r *release) packPrograms(p platform) error {
 	entries := []entry{{name: "LICENSE", path: filepath.Join(r.clone, "LICENSE")}}
 	for _, program := range p.programs {
 		path := r.built(p, program)
-		entries = append(entries, entry{program, path, true})
+		entries = append(entries, entry{p.file(program), path, true})
 		bill, err := sbom.Program(sbom.File{Name: program + "_" + p.String(), Path: path})
 		if err != nil {
 			return err
@@ -47,11 +47,18 @@ func (r *release) packPrograms(p platform) error {
 			return err
 		}
 	}
+	if p.os == "windows" {
+		return archiveZip(r.archiveOf(p), entries, r.time)
+	}
 	return archive(r.archiveOf(p), entries, r.time)
 }
 
-// archiveOf returns the archive with the programs of a platform.
+// archiveOf returns the archive with the programs of a platform. Windows opens .zip by itself;
+// krew takes both (https://krew.sigs.k8s.io/docs/developer-guide/distributing-with-krew/).
 func (r *release) archiveOf(p platform) string {
+	if p.os == "windows" {
+		return r.file("flex2csi", p.String()+".zip")
+	}
 	return r.file("flex2csi", p.String()+".tar.gz")
 }
 

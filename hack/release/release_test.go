@@ -2,12 +2,14 @@ package main
 
 import (
 	"archive/tar"
+	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -120,6 +122,8 @@ func checkFiles(t *testing.T, files map[string][]byte) {
 		"flex2csi_v0.1.0_linux_arm64.tar.gz":  "LICENSE flex2csi* flexdriver*",
 		"flex2csi_v0.1.0_darwin_amd64.tar.gz": "LICENSE flex2csi*",
 		"flex2csi_v0.1.0_darwin_arm64.tar.gz": "LICENSE flex2csi*",
+		"flex2csi_v0.1.0_windows_amd64.zip":   "LICENSE flex2csi.exe*",
+		"flex2csi_v0.1.0_windows_arm64.zip":   "LICENSE flex2csi.exe*",
 		"flex2csi-0.3.0.tgz":                  "flex2csi/Chart.yaml flex2csi/templates/a.yaml",
 		"flex2csi_v0.1.0_manifests.tar.gz":    "flex2csi-v0.1.0/overlays/kubeadm/kustomization.yaml",
 	}
@@ -140,7 +144,7 @@ func checkFiles(t *testing.T, files map[string][]byte) {
 			t.Errorf("%s has no checksum", name)
 		}
 	}
-	if bills != 8 { // six programs, two images
+	if bills != 10 { // eight programs, two images
 		t.Errorf("there are %d SBOMs", bills)
 	}
 }
@@ -148,6 +152,9 @@ func checkFiles(t *testing.T, files map[string][]byte) {
 // contents lists an archive; a star is for what can be executed.
 func contents(t *testing.T, name string, data []byte) (names []string) {
 	t.Helper()
+	if strings.HasSuffix(name, ".zip") {
+		return zipped(t, name, data)
+	}
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(name, err)
@@ -160,12 +167,27 @@ func contents(t *testing.T, name string, data []byte) (names []string) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		name := header.Name
-		if header.Mode&0o111 != 0 {
-			name += "*"
-		}
-		names = append(names, name)
+		names = append(names, starred(header.Name, header.FileInfo()))
 	}
+}
+
+func zipped(t *testing.T, name string, data []byte) (names []string) {
+	t.Helper()
+	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(name, err)
+	}
+	for _, f := range z.File {
+		names = append(names, starred(f.Name, f.FileInfo()))
+	}
+	return names
+}
+
+func starred(name string, info fs.FileInfo) string {
+	if info.Mode()&0o111 != 0 {
+		name += "*"
+	}
+	return name
 }
 
 func checksums(files map[string][]byte) map[string]string {
@@ -192,7 +214,7 @@ func checkKrew(t *testing.T, files map[string][]byte) {
 	if err := yaml.Unmarshal(files["flex2csi.yaml"], &plugin); err != nil {
 		t.Fatal(err)
 	}
-	if plugin.Metadata.Name != "flex2csi" || plugin.Spec.Version != "v0.1.0" || len(plugin.Spec.Platforms) != 4 {
+	if plugin.Metadata.Name != "flex2csi" || plugin.Spec.Version != "v0.1.0" || len(plugin.Spec.Platforms) != 6 {
 		t.Errorf("the plugin is %+v", plugin)
 	}
 	for _, p := range plugin.Spec.Platforms {
