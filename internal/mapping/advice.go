@@ -52,8 +52,14 @@ func advice(source, problem string, want *cel.Type) string {
 		return "write || for or, && for and"
 	case has("reserved identifier: if"):
 		return "write CONDITION ? VALUE : OTHER"
+	case regexp.MustCompile(`\[\w*:\w*\]`).MatchString(source):
+		return "write .substring(FROM, TO) for a part of a text"
 	case has("unexpected '\"", "unexpected '''"):
-		return "close the quote"
+		return "close the quote, or join texts with +"
+	case has("unexpected '?'"):
+		return `write CONDITION ? VALUE : OTHER, or options.?name.orValue("other")`
+	case has("unexpected ';'"):
+		return "want one expression"
 	case has("unexpected ':'"):
 		return `join texts with +, such as options.a + ":" + options.b`
 	case has("undefined field"):
@@ -62,6 +68,10 @@ func advice(source, problem string, want *cel.Type) string {
 		return `a condition is a comparison, such as options.x == "true"`
 	case has("expected type 'optional_type"):
 		return optional(want)
+	case has("expected type 'bool' but found 'string'"):
+		return `write options.?name.orValue("other") for a default; && and || join comparisons`
+	case has("no matching overload") && has("applied to 'string.("):
+		return "docs/mapping.md lists the functions"
 	case has("no matching overload"):
 		return "string(…), int(…) and quotes make values of one type"
 	case has("undeclared reference to 'secret"):
@@ -121,6 +131,8 @@ func conversion(got, want *cel.Type) string {
 		return `put it into brackets, or split it: options.flags.split(",")`
 	case want.Kind() == cel.MapKind && got.Kind() == cel.StringKind:
 		return `write {"key": options.key}`
+	case want.Kind() == cel.StringKind && got.Kind() == cel.MapKind:
+		return "take one of them: options.NAME"
 	case want.Kind() == cel.StringKind && got.Kind() == cel.ListKind:
 		return `join its texts: .join(",")`
 	}
