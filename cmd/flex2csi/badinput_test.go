@@ -14,7 +14,22 @@ import (
 func badExpressions() [][3]string {
 	return [][3]string{
 		{"fsType", `ext4`, `undeclared reference to 'ext4' (column 1); for this text write '"ext4"'`},
-		{"fsType", `'"ext4'`, `unexpected '"ext4' (column 1); close the quote`},
+		{"fsType", `'"ext4'`, `unexpected '"ext4' (column 1); close the quote, or join texts with +`},
+		{"handle", `'"a" "b"'`, `close the quote, or join texts with +`},
+		{"handle", `options["x"`, `missing ']' (column 12)`},
+		{"handle", `options.x ?? "y"`, `or options.?name.orValue("other")`},
+		{"handle", `'options.x || "y"'`, `write options.?name.orValue("other") for a default; && and || join comparisons`},
+		{"handle", `options.x[0:3]`, `write .substring(FROM, TO) for a part of a text`},
+		{"handle", `options.x; options.y`, `unexpected ';' (column 10); want one expression`},
+		{"handle", `options.x.replace('a')`, `(column 18); docs/mapping.md lists the functions`},
+		{"handle", `options.x.lower()`, `did you mean 'lowerAscii'?`},
+		{"handle", `options`, `gives map(string, string), want string; take one of them: options.NAME`},
+		{"handle", `null`, `want an expression but got null: put single quotes around it`},
+		{"handle", `''`, `empty (leave it out for the default; the empty text is '""')`},
+		{"handle", `options.x.split(",")`, `join its texts: .join(",")`},
+		{"handle", `pv.name`, `did you mean 'pvName'?`},
+		{"handle", `node`, `for this text write '"node"'`},
+		{"handle", `options.x ?: "y"`, `line 7: not YAML`},
 		{"accessMode", `ReadWriteMany`, `for this text write '"ReadWriteMany"'`},
 		{"handle", `vol-1`, `for this text write '"vol-1"'`},
 		{"handle", `//server/share`, `for this text write '"//server/share"'`},
@@ -91,17 +106,70 @@ func TestBadArguments(t *testing.T) {
 		{"map --capability STAGE -f INPUT", 1, `capability "STAGE" is none of STAGE_UNSTAGE_VOLUME, `},
 		{"map -f INPUT pv9", 1, `no FlexVolume is called "pv9": give the name of a PersistentVolume, or namespace/name of a claim; -o name lists them`},
 		{"map unmount /d", 1, "give the mount or attach of that volume"},
+		{"map mount /d notjson", 1, "the JSON options do not begin with {: are the arguments in the right order?"},
+		{"map mount", 1, "the JSON options are missing; usage: mount <directory> <JSON options>"},
+		{"map mont /d {}", 1, `unknown callout "mont": want one of init, getvolumename`},
+		{"map attach {}", 1, "usage: attach <JSON options> <node name>"},
+		{"map init", 1, "give the mount or attach of that volume"},
+		{"map -f INPUT --context nope", 1, `context "nope" does not exist`},
+		{"chek", usage, `unknown command "chek" (did you mean check?): want one of assess, check`},
+		{"migrate aply --all", usage, `unknown command "aply" (did you mean apply?): want one of apply`},
+		{"help foo", usage, `unknown command "foo"`},
+		{"completion powershell", usage, "which shell? bash, zsh or fish"},
+		{"completion", usage, "which shell? bash, zsh or fish"},
+		{"version now", usage, `unexpected argument "now"`},
+		{"check no/file.yaml", 1, "read configuration no/file.yaml: "},
+		{"preset show OCI-Block", usage, "did you mean oci-block?"},
+		{"preset show rook", usage, "did you mean rook-cephfs or rook-rbd?"},
+		{"preset show azure-smb azure-smb", usage, "azure-smb is named twice"},
+		{"assess --fail-on foo", usage, "--fail-on foo: want flexvolumes"},
+		{"assess -f INPUT -o name", usage, "want one of table, wide, json, yaml, csv, html"},
+		{"assess -f INPUT --kubeconfig x", usage, "--filename and --kubeconfig exclude each other: give one of them"},
+		{"assess -f no/file.yaml", 1, "no/file.yaml: "},
+		{"assess --kubeconfig no/config", 1, "kubeconfig no/config: "},
+		{"assess --kubeconfig NOWHERE", 1, "no kubeconfig is given: give one with --kubeconfig or in $KUBECONFIG"},
+		{"assess --kubeconfig NOCONTEXT", 1, "the kubeconfig has no current context: give --context, one of a, b"},
+		{"assess --kubeconfig NOCLUSTER", 1, `context "a" of the kubeconfig has no cluster with a server: choose another one with --context`},
+		{"assess --kubeconfig DOWN --context c", 1, `context "c" does not exist`},
+		{"assess --kubeconfig DOWN", 1, "127.0.0.1:1: connect: connection refused; the API server is away or busy: a retry may succeed"},
+		{"migrate plan", usage, "which volumes? Name some, or choose them with --claim"},
+		{"migrate plan --all --kubeconfig DOWN", 1, "connect: connection refused"},
+		{"migrate plan --driver disk", usage, "--driver disk: want vendor/name"},
+		{"migrate plan -l a=b,,", usage, "--selector a=b,,: want one such as app=shop,tier!=cache"},
+		{"migrate plan --claim-selector =x", usage, "--claim-selector =x: want one such as app=shop"},
+		{"migrate plan --claim data", usage, "--claim data: want namespace/name"},
+		{"migrate plan --all --secret a/b:nodeStage=x", usage, "--secret a/b:nodeStage=x: want vendor/name:stage=namespace/name"},
+		{"migrate apply --all --yes --live --offline", usage, "--live and --offline exclude each other: give one of them"},
+		{"migrate apply --all --yes --accept foo", usage, "--accept foo: no check of that name has something to decide, only owners, csi-driver, "},
+		{"migrate apply --all --yes --width 0", usage, "--width 0: want 1 to 100"},
+		{"migrate apply --all --yes --timeout 5", usage, "--timeout 5: want a duration such as 90s or 5m"},
+		{"migrate apply --all", usage, "standard input is not a terminal: confirm with --yes"},
+		{"migrate resume --accept owner", usage, "--accept owner: no check of that name"},
+		{"migrate rollback --all --yes --accept x", usage, "--accept x: no check of that name"},
+		{"migrate rollback", usage, "which volumes? Name some, or give --namespace or --all"},
+		{"migrate status -A -n x", usage, "--all-namespaces and --namespace exclude each other"},
+		{"migrate finish --driver foo", usage, "--driver foo: want vendor/name"},
+		{"doctor --on moon", usage, "--on moon: want node, cluster, both or auto"},
+		{"doctor --timeout 0", usage, "--timeout 0s: want 1s to 1h"},
+		{"status --by node", usage, "--by node: want volume or pod"},
+		{"status --timeout 0", usage, "--timeout 0s: want more than 0, such as 30s"},
 	}
 	input := write(t, "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {flexVolume: {driver: example.com/disk, options: {volumeID: x}}}\n")
 	config := write(t, oneDriver)
+	t.Setenv("KUBECONFIG", "")
+	files := strings.NewReplacer("INPUT", input, "NOWHERE", write(t, ""), "NOCONTEXT", write(t, kubeconfig+"contexts: [{name: b}, {name: a}]\n"),
+		"NOCLUSTER", write(t, kubeconfig+"current-context: a\ncontexts: [{name: a, context: {cluster: x}}]\n"),
+		"DOWN", write(t, kubeconfig+"current-context: a\ncontexts: [{name: a, context: {cluster: a}}]\nclusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]\n"))
 	for _, tt := range tests {
-		args := strings.Fields(strings.ReplaceAll(tt.line, "INPUT", input))
+		args := strings.Fields(files.Replace(tt.line))
 		if args[0] == "map" && !strings.Contains(tt.line, "--config") {
 			args = append([]string{"map", "--config", config}, args[1:]...)
 		}
 		refused(t, tt.code, "", tt.want, args...)
 	}
 }
+
+const kubeconfig = "apiVersion: v1\nkind: Config\n"
 
 const oneDriver = "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- {flexDriver: example.com/disk, csiDriver: disk.csi.example.com}\n"
 

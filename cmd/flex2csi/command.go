@@ -35,18 +35,32 @@ func group(c *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	c.DisableFlagsInUseLine = true
 	c.Args = cobra.ArbitraryArgs
 	c.RunE = func(c *cobra.Command, args []string) error {
-		var names []string
-		for _, sub := range c.Commands() {
-			if sub.IsAvailableCommand() {
-				names = append(names, sub.Name())
-			}
-		}
 		if len(args) > 0 {
-			return usagef("unknown command %q: want one of %s", args[0], strings.Join(names, ", "))
+			return unknownCommand(c, args[0])
 		}
-		return usagef("missing command: want one of %s", strings.Join(names, ", "))
+		return usagef("missing command: want one of %s", subcommandsOf(c))
 	}
 	return c
+}
+
+func subcommandsOf(c *cobra.Command) string {
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// unknownCommand names those with a similar name, and all.
+func unknownCommand(c *cobra.Command, name string) error {
+	similar := ""
+	c.SuggestionsMinimumDistance = 2
+	if names := c.SuggestionsFor(name); len(names) > 0 {
+		similar = fmt.Sprintf(" (did you mean %s?)", strings.Join(names, " or "))
+	}
+	return usagef("unknown command %q%s: want one of %s", name, similar, subcommandsOf(c))
 }
 
 // usageError is an error in the command line.

@@ -1,6 +1,10 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+)
 
 func newCompletion() *cobra.Command {
 	return &cobra.Command{
@@ -11,8 +15,13 @@ func newCompletion() *cobra.Command {
   flex2csi completion zsh >"${fpath[1]}/_flex2csi"
   flex2csi completion fish >~/.config/fish/completions/flex2csi.fish`,
 		DisableFlagsInUseLine: true,
-		Args:                  cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
-		ValidArgs:             []string{"bash", "zsh", "fish"},
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 || !slices.Contains([]string{"bash", "zsh", "fish"}, args[0]) {
+				return usagef("which shell? bash, zsh or fish")
+			}
+			return nil
+		},
+		ValidArgs: []string{"bash", "zsh", "fish"},
 		RunE: func(c *cobra.Command, args []string) error {
 			out := streams(c).out
 			switch args[0] {

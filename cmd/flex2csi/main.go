@@ -45,7 +45,7 @@ func run(args []string, env environment) int {
 	case err == nil:
 		return 0
 	case !begun || errors.As(err, &usage):
-		fmt.Fprintf(env.err, "%s: %v\nSee '%s --help' for usage.\n", c.CommandPath(), err, c.CommandPath())
+		fmt.Fprintf(env.err, "%s: %v\nSee '%s --help' for usage.\n", c.CommandPath(), groupError(err), c.CommandPath())
 		return 2
 	}
 	fmt.Fprintf(env.err, "%s: %v\n", c.CommandPath(), err)
@@ -60,8 +60,8 @@ func renamed(args []string) []string {
 	return args
 }
 
-// newRoot returns flex2csi. The file of each command has its constructor. The build for macOS
-// has the commands that need no node.
+// newRoot returns flex2csi. The file of each command has its constructor. The builds for macOS
+// and Windows have the commands that need no node.
 func newRoot() *cobra.Command {
 	root := group(&cobra.Command{
 		Use:   "flex2csi",

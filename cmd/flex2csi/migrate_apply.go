@@ -65,12 +65,25 @@ func addAccept(c *cobra.Command, accept *[]string) {
 	c.Flags().StringSliceVar(accept, "accept", nil, "`checks` to accept that need a decision, for example owners,node; may be repeated")
 }
 
+// checkAccept refuses names that no decision has: in 800 volumes a misspelt one shows late.
+func checkAccept(accept []string) error {
+	for _, name := range accept {
+		if !slices.Contains(migrate.Decisions(), name) {
+			return usagef("--accept %s: no check of that name has something to decide, only %s; see TO DECIDE in flex2csi migrate plan", name, strings.Join(migrate.Decisions(), ", "))
+		}
+	}
+	return nil
+}
+
 func addYes(c *cobra.Command, yes *bool) {
 	c.Flags().BoolVarP(yes, "yes", "y", false, "do not prompt for confirmation")
 }
 
 func (o *applyOptions) check(args []string, env environment) error {
 	if err := o.complete(args); err != nil {
+		return err
+	}
+	if err := checkAccept(o.accept); err != nil {
 		return err
 	}
 	return o.checkConfirmed(env, o.yes)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -43,6 +44,16 @@ func (o *selectOptions) complete(names []string) error {
 	}
 	if o.selection.All && len(names)+len(o.selection.Claims) > 0 {
 		return usagef("--all are all FlexVolumes: name none besides")
+	}
+	for _, driver := range o.selection.Drivers {
+		if !strings.Contains(driver, "/") {
+			return usagef("--driver %s: want vendor/name", driver)
+		}
+	}
+	for flag, selector := range map[string]string{"selector": o.selection.Selector, "claim-selector": o.selection.ClaimSelector} {
+		if _, err := labels.Parse(selector); err != nil {
+			return usagef("--%s %s: want one such as app=shop,tier!=cache: %v", flag, selector, err)
+		}
 	}
 	for _, claim := range o.selection.Claims {
 		if _, _, err := slashed("claim", claim); err != nil {
@@ -98,7 +109,7 @@ func givenSecrets(args []string) (map[string]csivol.SecretRef, error) {
 		}
 		namespace, name, err := slashed("secret", secret)
 		if err != nil {
-			return nil, err
+			return nil, usagef("--secret %s: want vendor/name:stage=namespace/name", arg)
 		}
 		given[stage] = csivol.SecretRef{Namespace: namespace, Name: name}
 	}

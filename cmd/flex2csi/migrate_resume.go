@@ -48,6 +48,9 @@ func (o *resumeOptions) resume(c *cobra.Command, names []string) error {
 	if err := o.check(); err != nil {
 		return err
 	}
+	if err := checkAccept(o.accept); err != nil {
+		return err
+	}
 	env := streams(c)
 	ctx, stop := untilInterrupted(c)
 	defer stop()

@@ -50,6 +50,9 @@ func (o *rollbackOptions) check(args []string, env environment) error {
 	case all && len(args) > 0:
 		return usagef("--all are all that were migrated: name none besides")
 	}
+	if err := checkAccept(o.accept); err != nil {
+		return err
+	}
 	return o.checkConfirmed(env, o.yes)
 }
 

@@ -204,7 +204,11 @@ func notPlace(places map[string]bool, name string) error {
 func sameDriver(chosen []preset.Preset) error {
 	first := map[string]string{}
 	for _, p := range chosen {
-		if other, ok := first[p.FlexDriver]; ok {
+		other, ok := first[p.FlexDriver]
+		switch {
+		case other == p.Name:
+			return usagef("%s is named twice", p.Name)
+		case ok:
 			return usagef("%s and %s are both for the FlexVolume driver %s: a configuration has each once", other, p.Name, p.FlexDriver)
 		}
 		first[p.FlexDriver] = p.Name

@@ -55,7 +55,7 @@ In a pod the daemon of this pod is asked, which may be the standby.`,
 // ready is flex2csi ready.
 func (o *readyOptions) ready(ctx context.Context, out io.Writer) error {
 	if o.timeout <= 0 {
-		return usagef("--timeout %v: want a time that can pass", o.timeout)
+		return usagef("--timeout %v: want more than 0, such as 30s", o.timeout)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()

@@ -67,7 +67,7 @@ func addHTTP(set *pflag.FlagSet, o *serveOptions) {
 func (o *serveOptions) serve(c *cobra.Command) error {
 	switch {
 	case o.nodeName == "":
-		return usagef("--node-name is required")
+		return usagef("--node-name is required: the name that kubectl get nodes shows")
 	case !filepath.IsAbs(o.kubeletDir) || !filepath.IsAbs(o.stateDir):
 		return usagef("--kubelet-dir and --state-dir are absolute paths")
 	case o.timeout < time.Second || o.timeout > time.Hour:

@@ -58,7 +58,7 @@ func (o *statusOptions) status(ctx context.Context, names []string, env environm
 	case o.by != "volume" && o.by != "pod":
 		return usagef("--by %s: want volume or pod", o.by)
 	case o.timeout <= 0:
-		return usagef("--timeout %v: want a time that can pass", o.timeout)
+		return usagef("--timeout %v: want more than 0, such as 30s", o.timeout)
 	}
 	if o.attachments {
 		return o.showAttachments(ctx, names, env)

@@ -16,7 +16,7 @@ import (
 func (o *statusOptions) showAttachments(ctx context.Context, names []string, env environment) error {
 	cluster, err := o.api.connect(kube.Options{})
 	if err != nil {
-		return fmt.Errorf("%w; say which cluster with --kubeconfig", err)
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()

@@ -67,7 +67,7 @@ the daemon goes on.`,
 // uninstall is flex2csi uninstall.
 func (o *uninstallOptions) uninstall(c *cobra.Command) error {
 	if o.timeout <= 0 {
-		return usagef("--timeout %v: want a time that can pass", o.timeout)
+		return usagef("--timeout %v: want more than 0, such as 30s", o.timeout)
 	}
 	query, err := o.query()
 	if err != nil {

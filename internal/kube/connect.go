@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -129,7 +132,7 @@ func (c *Cluster) makeClients(config *rest.Config) error {
 }
 
 // errNowhere: the error of clientcmd proposes to set $KUBERNETES_MASTER.
-var errNowhere = errors.New("this is not a pod, and no kubeconfig is given")
+var errNowhere = errors.New("this is not a pod, and no kubeconfig is given: give one with --kubeconfig or in $KUBECONFIG")
 
 // restConfig returns the configuration of a kubeconfig or of the pod. The token of a
 // service account is read again when it was renewed.
@@ -151,11 +154,23 @@ func restConfig(o Options) (*rest.Config, error) {
 	case err == nil:
 		return config, nil
 	case clientcmd.IsEmptyConfig(err):
-		return nil, fmt.Errorf("find the API server: %w", errNowhere)
+		return nil, fmt.Errorf("find the API server: %w", whyEmpty(rules))
 	case o.Kubeconfig == "":
 		return nil, fmt.Errorf("find the API server as kubectl does: %w", err)
 	}
 	return nil, fmt.Errorf("find the API server: kubeconfig %s: %w", o.Kubeconfig, err)
+}
+
+// whyEmpty says why a kubeconfig names no API server.
+func whyEmpty(rules *clientcmd.ClientConfigLoadingRules) error {
+	raw, err := rules.Load()
+	switch {
+	case err != nil || len(raw.Contexts)+len(raw.Clusters) == 0:
+		return errNowhere
+	case raw.CurrentContext == "":
+		return fmt.Errorf("the kubeconfig has no current context: give --context, one of %s", strings.Join(slices.Sorted(maps.Keys(raw.Contexts)), ", "))
+	}
+	return fmt.Errorf("context %q of the kubeconfig has no cluster with a server: choose another one with --context", raw.CurrentContext)
 }
 
 // Server returns the address of the API server, for messages.

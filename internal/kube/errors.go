@@ -46,7 +46,7 @@ func advice(err error) string {
 	case flex.CodePermissionDenied:
 		return "; look at the rights of flex2csi's ServiceAccount and the admission policies (docs/rbac.md)"
 	case flex.CodeUnavailable:
-		return "; the API server is away or busy, and this is tried again"
+		return "; the API server is away or busy: a retry may succeed"
 	}
 	return ""
 }

@@ -30,6 +30,11 @@ func Choose(p *Plan, o Options, unfinished ...string) (tasks []Task, left []Resu
 	return tasks, left
 }
 
+// Decisions are the checks that can be accepted, in the order of docs/migrate.md.
+func Decisions() []string {
+	return []string{"owners", "csi-driver", "node", "secrets", "reclaim-policy", "mapping", kubeletRestartCheck}
+}
+
 // accepted are the checks that were decided; who wants the policy restored has
 // decided that one.
 func (o Options) accepted() []string {

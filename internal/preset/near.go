@@ -5,6 +5,7 @@ import "strings"
 // near returns the presets that a wrong name may stand for: those of a FlexVolume driver of
 // that name, with the name in theirs, or with a name that differs in two letters at most.
 func near(all []Preset, name string) (names []string) {
+	name = strings.ToLower(name)
 	for _, p := range all {
 		if p.FlexDriver == name || name != "" && strings.Contains(p.Name, name) || distance(p.Name, name) <= 2 {
 			names = append(names, p.Name)
