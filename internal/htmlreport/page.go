@@ -117,6 +117,9 @@ func (n Note) part() part {
 	}
 }
 
+// longest is how many bytes a cell has that is not broken into lines: names with an UID fit.
+const longest = 48
+
 func (t Table) part() part {
 	if len(t.Rows) == 0 {
 		return nothing
@@ -124,7 +127,12 @@ func (t Table) part() part {
 	heading := func(name string) part {
 		return element("th", attribute("scope", "col"), element("button", attribute("type", "button"), text(name)))
 	}
-	cell := func(s string) part { return element("td", text(s)) }
+	cell := func(s string) part {
+		if len(s) > longest {
+			return element("td", attribute("class", "long"), text(s))
+		}
+		return element("td", text(s))
+	}
 	return func(parent *html.Node) {
 		element("h2", text("All of them"))(parent)
 		element("p",
