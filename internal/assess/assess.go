@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/flex2csi/flex2csi/internal/flexclass"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/preset"
@@ -26,7 +27,7 @@ func Assess(in *Input, made time.Time) (*Report, error) {
 		Input: in, presets: all, drivers: map[string]*driverItems{}, pods: podsByClaim(in.Pods),
 		report: &Report{APIVersion: "flex2csi.io/v1alpha1", Kind: "Assessment", Made: made.UTC(), Source: in.Source, Items: []item{}, Incomplete: in.Unread},
 	}
-	a.classes = classes(in)
+	a.classes = flexclass.Find(in.StorageClasses, in.PersistentVolumes, in.CSIDrivers)
 	a.persistentVolumes()
 	a.inPods()
 	a.inWorkloads()
@@ -51,7 +52,7 @@ func Assess(in *Input, made time.Time) (*Report, error) {
 type assessment struct {
 	*Input
 	presets presets
-	classes *flexClasses
+	classes *flexclass.Classes
 	pods    map[string][]*corev1.Pod // by namespace/name of the claim
 	drivers map[string]*driverItems
 	report  *Report
@@ -174,8 +175,8 @@ func (a *assessment) inWorkloads() {
 			a.add(i)
 		}
 		for _, claim := range w.ClaimTemplates {
-			if class := a.classes.of(&claim.Spec, claim.Annotations); class != nil {
-				a.add(item{Kind: claimTemplate, Namespace: w.Object.GetNamespace(), Name: name + claim.Name, FlexDriver: class.driver, StorageClass: class.name})
+			if class := a.classes.Of(&claim); class != nil {
+				a.add(item{Kind: claimTemplate, Namespace: w.Object.GetNamespace(), Name: name + claim.Name, FlexDriver: class.FlexDriver, StorageClass: class.Name})
 			}
 		}
 	}
@@ -188,9 +189,8 @@ func (a *assessment) ofSpec(spec *corev1.PodSpec, inline itemKind) (items []item
 		case v.FlexVolume != nil:
 			items = append(items, item{Kind: inline, Name: v.Name, FlexDriver: v.FlexVolume.Driver, fsType: v.FlexVolume.FSType})
 		case v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil:
-			claim := v.Ephemeral.VolumeClaimTemplate
-			if class := a.classes.of(&claim.Spec, claim.Annotations); class != nil {
-				items = append(items, item{Kind: ephemeralVolume, Name: v.Name, FlexDriver: class.driver, StorageClass: class.name})
+			if class := a.classes.Of(ephemeralClaim(&v)); class != nil {
+				items = append(items, item{Kind: ephemeralVolume, Name: v.Name, FlexDriver: class.FlexDriver, StorageClass: class.Name})
 			}
 		}
 	}
@@ -198,31 +198,42 @@ func (a *assessment) ofSpec(spec *corev1.PodSpec, inline itemKind) (items []item
 }
 
 func (a *assessment) storageClasses() {
-	for _, c := range a.StorageClasses {
-		if class := a.classes.byName[c.Name]; class != nil {
-			a.add(item{Kind: storageClass, Name: c.Name, FlexDriver: class.driver, StorageClass: c.Name})
-		}
+	for _, c := range a.classes.All() {
+		a.add(item{Kind: storageClass, Name: c.Name, FlexDriver: c.FlexDriver, StorageClass: c.Name})
 	}
 }
 
 func (a *assessment) pendingClaims() {
-	bound := map[string]bool{}
-	for _, pv := range a.PersistentVolumes {
-		if ref := pv.Spec.ClaimRef; ref != nil {
-			bound[ref.Namespace+"/"+ref.Name] = true
-		}
-	}
-	for _, c := range a.Claims {
-		isPending := c.Spec.VolumeName == "" && (c.Status.Phase == "" || c.Status.Phase == corev1.ClaimPending)
-		if !isPending || bound[c.Namespace+"/"+c.Name] {
-			continue
-		}
-		if class := a.classes.of(&c.Spec, c.Annotations); class != nil {
-			i := item{Kind: pendingClaim, Namespace: c.Namespace, Name: c.Name, FlexDriver: class.driver, StorageClass: class.name}
+	for _, c := range a.Input.pendingClaims() {
+		if class := a.classes.Of(c); class != nil {
+			i := item{Kind: pendingClaim, Namespace: c.Namespace, Name: c.Name, FlexDriver: class.FlexDriver, StorageClass: class.Name}
 			i.use(a.pods[c.Namespace+"/"+c.Name])
 			a.add(i)
 		}
 	}
+}
+
+// pendingClaims are those for which a volume is still to be made.
+func (in *Input) pendingClaims() (all []*corev1.PersistentVolumeClaim) {
+	bound := map[string]bool{}
+	for _, pv := range in.PersistentVolumes {
+		if ref := pv.Spec.ClaimRef; ref != nil {
+			bound[ref.Namespace+"/"+ref.Name] = true
+		}
+	}
+	for _, c := range in.Claims {
+		isPending := c.Spec.VolumeName == "" && (c.Status.Phase == "" || c.Status.Phase == corev1.ClaimPending)
+		if isPending && !bound[c.Namespace+"/"+c.Name] {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// ephemeralClaim is the claim of a generic ephemeral volume.
+func ephemeralClaim(v *corev1.Volume) *corev1.PersistentVolumeClaim {
+	template := v.Ephemeral.VolumeClaimTemplate
+	return &corev1.PersistentVolumeClaim{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 }
 
 // releases are those of the API server and the kubelets, oldest first.

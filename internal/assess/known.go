@@ -24,27 +24,6 @@ func known(driver string) string {
 	}[driver]
 }
 
-// provisionerDriver is the FlexVolume driver of the volumes that a provisioner makes, as its
-// documents name it; empty: not known.
-func provisionerDriver(provisioner string) string {
-	vendor, name, _ := strings.Cut(provisioner, "/")
-	switch {
-	case provisioner == "ceph.rook.io/block", provisioner == "rook.io/block":
-		return "ceph.rook.io/rook-ceph"
-	case provisioner == "oracle.com/oci":
-		return "oracle/oci"
-	case provisioner == "ibm.io/ibmc-s3fs":
-		return "ibm/ibmc-s3fs"
-	case provisioner == "mapr.com/maprfs", provisioner == "alicloud/disk", provisioner == "alicloud/nas":
-		return provisioner
-	case vendor == "hpe.com", vendor == "dev.hpe.com": // doryd: the driver has the same name
-		return provisioner
-	case vendor == "flexvolume-huawei.com":
-		return "huawei.com/" + name
-	}
-	return ""
-}
-
 // presets are those of the program.
 type presets []preset.Preset
 
@@ -87,16 +66,19 @@ func (all presets) similar(driver string) (names []string) {
 	return names
 }
 
-// installed reports whether a preset's CSI driver has a CSIDriver object. Rook's have the
-// namespace of the operator in front.
+// installed reports whether a preset's CSI driver has a CSIDriver object; nil: not known.
 func installed(p preset.Preset, csiDrivers []string) *bool {
 	if csiDrivers == nil {
 		return nil
 	}
+	is := slices.ContainsFunc(csiDrivers, func(name string) bool { return isDriver(p, name) })
+	return &is
+}
+
+// isDriver reports whether a CSI driver of this name is a preset's. Rook's have the namespace
+// of the operator in front.
+func isDriver(p preset.Preset, name string) bool {
 	_, suffix, _ := strings.Cut(p.CSIDriver, ".")
 	vendor, _, _ := strings.Cut(p.FlexDriver, "/")
-	is := slices.ContainsFunc(csiDrivers, func(name string) bool {
-		return name == p.CSIDriver || isRook(vendor) && strings.HasSuffix(name, "."+suffix)
-	})
-	return &is
+	return name == p.CSIDriver || isRook(vendor) && strings.HasSuffix(name, "."+suffix)
 }
