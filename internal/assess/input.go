@@ -1,6 +1,7 @@
 package assess
 
 import (
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -74,18 +75,21 @@ func (in *Input) Add(object metav1.Object) {
 	}
 }
 
-// workload takes one that nothing else makes: the ReplicaSet of a Deployment has its template.
+// workload takes one, but no revision or run of another workload: that has the template.
 func (in *Input) workload(kind string, o metav1.Object, template *corev1.PodSpec, claims ...corev1.PersistentVolumeClaim) {
-	if metav1.GetControllerOf(o) == nil {
-		if in.first(kind, o) {
-			in.Workloads = append(in.Workloads, workload{kind, o, template, claims})
-		}
+	if metav1.GetControllerOf(o) != nil && slices.Contains([]string{"ReplicaSet", "ReplicationController", "Job"}, kind) {
+		return
+	}
+	if in.first(kind, o) {
+		in.Workloads = append(in.Workloads, workload{kind, o, template, claims})
 	}
 }
 
 func add[T metav1.Object](in *Input, kind string, o T, all *[]T) {
 	if in.first(kind, o) {
-		o.SetManagedFields(nil) // the larger part of many objects
+		if kind != "StorageClass" { // there they say who applies it
+			o.SetManagedFields(nil) // the larger part of many objects
+		}
 		*all = append(*all, o)
 	}
 }
