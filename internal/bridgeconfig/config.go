@@ -58,6 +58,11 @@ type Driver struct {
 	// gets none.
 	Secrets Secrets `yaml:"secrets,omitempty"`
 
+	// ClassParameters are the parameters of the CSI StorageClass in place of one that
+	// makes FlexVolumes: a CEL expression over parameters, those of that class by their
+	// names in lower case. Only flex2csi migrate classes uses it.
+	ClassParameters string `yaml:"classParameters,omitempty"`
+
 	// PodInfo adds the pod's name, namespace, UID and service account to the
 	// volume context of NodePublishVolume (CSIDriver.spec.podInfoOnMount). It,
 	// RequiresRepublish and FSGroup are what the CSIDriver object says if they

@@ -133,6 +133,7 @@ func driverFields(d *strict.Decoder, driver *Driver) strict.Fields {
 			"accessMode": expression(d, &driver.Volume.AccessMode),
 		}),
 		"secrets":           d.Nested(secretFields(d, &driver.Secrets)),
+		"classParameters":   expression(d, &driver.ClassParameters),
 		"podInfo":           maybe(d, &driver.PodInfo),
 		"requiresRepublish": maybe(d, &driver.RequiresRepublish),
 		"repairInUse":       d.Bool(&driver.RepairInUse),

@@ -74,6 +74,9 @@ func (v *validator) driver(at string, d *Driver) {
 	for name, expression := range d.Volume.Expressions() {
 		v.expression(at+".volume."+name, expression)
 	}
+	if len(d.ClassParameters) > maxExpression {
+		v.Fault(at+".classParameters", "longer than %d bytes", maxExpression)
+	}
 	for _, stage := range slices.Sorted(maps.Keys(d.Secrets.stages())) {
 		v.source(at+".secrets."+stage, *d.Secrets.stages()[stage])
 		if expands := stage == "nodeExpand" || stage == "controllerExpand"; expands && d.Secrets.All()[stage].fromFlex() {

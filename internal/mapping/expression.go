@@ -30,9 +30,9 @@ type Pod struct {
 	ServiceAccount string `cel:"serviceAccount"`
 }
 
-// newEnv returns the variables and functions of expressions; docs/mapping.md lists them.
-func newEnv() (*cel.Env, error) {
-	return cel.NewEnv(
+// volumeVariables are those of the expressions of a volume; docs/mapping.md lists them.
+func volumeVariables() []cel.EnvOption {
+	return []cel.EnvOption{
 		ext.NativeTypes(reflect.TypeFor[Pod](), ext.ParseStructTags(true)),
 		cel.Variable("options", cel.MapType(cel.StringType, cel.StringType)),
 		cel.Variable("pvName", cel.StringType),
@@ -40,12 +40,18 @@ func newEnv() (*cel.Env, error) {
 		cel.Variable("readOnly", cel.BoolType),
 		cel.Variable("accessModes", cel.ListType(cel.StringType)),
 		cel.Variable("pod", cel.ObjectType("mapping.Pod")),
+	}
+}
+
+// newEnv returns variables and the functions of expressions.
+func newEnv(variables ...cel.EnvOption) (*cel.Env, error) {
+	return cel.NewEnv(append(variables,
 		// A map or list of several types is a mistake to report when the file is loaded.
 		cel.HomogeneousAggregateLiterals(),
 		cel.OptionalTypes(),
 		ext.Strings(ext.StringsVersion(5)), // the first version with costs of its functions
 		ext.TwoVarComprehensions(),
-	)
+	)...)
 }
 
 // program is a compiled expression.
@@ -136,7 +142,11 @@ func (p *program) eval(variables map[string]any) (ref.Val, error) {
 	}
 	text := oneLine(err.Error())
 	if key, ok := strings.CutPrefix(text, "no such key: "); ok {
-		return nil, fmt.Errorf("the volume has no option %q, which %s wants", strict.Clip(key), p)
+		lacks := "the volume has no option"
+		if p.field == classField {
+			lacks = "the class has no parameter"
+		}
+		return nil, fmt.Errorf("%s %q, which %s wants", lacks, strict.Clip(key), p)
 	}
 	if strings.HasPrefix(text, "no such attribute") && strings.HasSuffix(text, ": pod") {
 		return nil, fmt.Errorf("%s uses the pod, which the kubelet tells in mount only", p)

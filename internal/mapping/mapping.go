@@ -51,7 +51,7 @@ func Compile(c *bridgeconfig.Configuration) (map[string]*Mapper, error) {
 
 func compileAll(c *bridgeconfig.Configuration) (map[string]*Mapper, []strict.Fault) {
 	var r strict.Report
-	env, err := newEnv()
+	env, err := newEnv(volumeVariables()...)
 	if err != nil {
 		r.Fault("", "prepare CEL: %v", err)
 		return nil, r.Faults
@@ -91,6 +91,9 @@ func newMapper(env *cel.Env, d *bridgeconfig.Driver, r *strict.Report, at string
 			r.Fault(at+".volume."+name, "%v", err)
 		}
 		*programs[name].dst = p
+	}
+	if _, err := compileClass(d.ClassParameters); err != nil {
+		r.Fault(at+"."+classField, "%v", err)
 	}
 	if d.PVNamePattern != "" && !d.Inline {
 		pattern, err := regexp.Compile(`\A(?:` + d.PVNamePattern + `)\z`)

@@ -35,6 +35,8 @@ type Preset struct {
 	Needs string
 	// Open are the placeholders, each name once.
 	Open []bridgeconfig.OpenPlace
+	// ClassParameters translates the parameters of a StorageClass; empty: not known.
+	ClassParameters string
 	// Text is the whole file.
 	Text string
 }
@@ -102,6 +104,8 @@ func parse(name, text string) (Preset, error) {
 		Drivers []struct {
 			FlexDriver string `yaml:"flexDriver"`
 			CSIDriver  string `yaml:"csiDriver"`
+
+			ClassParameters string `yaml:"classParameters"`
 		} `yaml:"drivers"`
 	}
 	if err := yaml.Unmarshal([]byte(text), &names); err != nil {
@@ -110,7 +114,8 @@ func parse(name, text string) (Preset, error) {
 	if len(names.Drivers) != 1 {
 		return Preset{}, fmt.Errorf("%d drivers, want one", len(names.Drivers))
 	}
-	p.FlexDriver, p.CSIDriver = names.Drivers[0].FlexDriver, names.Drivers[0].CSIDriver
+	d := names.Drivers[0]
+	p.FlexDriver, p.CSIDriver, p.ClassParameters = d.FlexDriver, d.CSIDriver, d.ClassParameters
 	open, err := bridgeconfig.OpenPlaces([]byte(text))
 	if err != nil {
 		return Preset{}, err
