@@ -76,8 +76,24 @@ func (o *assessOptions) run(c *cobra.Command, _ []string) error {
 }
 
 func (o *assessOptions) input(ctx context.Context, env environment) (*assess.Input, error) {
-	in := &assess.Input{Source: strings.Join(o.files, ", ")}
-	for _, path := range o.files {
+	if len(o.files) > 0 {
+		return manifests(o.files, env)
+	}
+	cluster, err := o.api.connect(kube.Options{UserAgent: "flex2csi-assess"})
+	if err != nil {
+		return nil, err
+	}
+	in := &assess.Input{Source: cluster.Server()}
+	if in.ServerVersion, err = cluster.Version(ctx); err != nil {
+		return nil, err
+	}
+	return in, assess.Cluster(ctx, cluster.Objects(), in)
+}
+
+// manifests reads files.
+func manifests(files []string, env environment) (*assess.Input, error) {
+	in := &assess.Input{Source: strings.Join(files, ", ")}
+	for _, path := range files {
 		var err error
 		if path == "-" {
 			err = assess.Manifests("standard input", env.in, in)
@@ -88,16 +104,5 @@ func (o *assessOptions) input(ctx context.Context, env environment) (*assess.Inp
 			return nil, err
 		}
 	}
-	if len(o.files) > 0 {
-		return in, nil
-	}
-	cluster, err := o.api.connect(kube.Options{UserAgent: "flex2csi-assess"})
-	if err != nil {
-		return nil, err
-	}
-	in.Source = cluster.Server()
-	if in.ServerVersion, err = cluster.Version(ctx); err != nil {
-		return nil, err
-	}
-	return in, assess.Cluster(ctx, cluster.Objects(), in)
+	return in, nil
 }

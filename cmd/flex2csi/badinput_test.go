@@ -85,6 +85,9 @@ func TestBadArguments(t *testing.T) {
 	}{
 		{"migrate apply --all --width x", usage, "--width x: want a whole number"},
 		{"migrate plan --all --dry-run-server=maybe", usage, "--dry-run-server maybe: want true or false"},
+		{"migrate classes --suffix=", usage, "--suffix is empty: use --same-name to keep the names"},
+		{"migrate classes -f - --config -", usage, "standard input cannot be both"},
+		{"migrate classes -f INPUT fast", 1, "replace StorageClass fast: it does not make FlexVolumes, or was not found; without names the command lists those that do"},
 		{"status --timeout 90", usage, "--timeout 90: want a duration such as 90s or 5m"},
 		{"check --config a --config b", usage, "given twice (a as well): put all drivers into one file"},
 		{"check a b", usage, `unexpected argument "b": check takes one file`},

@@ -8,5 +8,5 @@ func newMigrate() *cobra.Command {
 		Short: "Replace FlexVolume PersistentVolumes with CSI ones",
 		Long: `Replace FlexVolume PersistentVolumes with CSI PersistentVolumes of the same name
 and for the same claim, with the mapping of the bridge.`,
-	}, newMigrateApply(), newMigrateFinish(), newMigratePlan(), newMigrateResume(), newMigrateRollback(), newMigrateStatus())
+	}, newMigrateApply(), newMigrateClasses(), newMigrateFinish(), newMigratePlan(), newMigrateResume(), newMigrateRollback(), newMigrateStatus())
 }

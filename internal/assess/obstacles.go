@@ -70,7 +70,7 @@ func (d *driverItems) obstacles() (all []obstacle) {
 		in(fmt.Sprintf("inline volumes cannot migrate, in pods and templates: %d", n), "use a claim or a CSI volume in the template; flex2csi migrate plan prints it. Until then the bridge serves them with inline: true")
 	}
 	if n := d.Counts[ephemeralVolume] + d.Counts[storageClass] + d.Counts[pendingClaim] + d.Counts[claimTemplate]; n > 0 {
-		in(fmt.Sprintf("StorageClasses, claims and templates make new FlexVolumes: %d", n), "replace the StorageClass by one of the CSI driver")
+		in(fmt.Sprintf("StorageClasses, claims and templates make new FlexVolumes: %d", n), "flex2csi migrate classes prints CSI StorageClasses, and the commands")
 	}
 	return all
 }

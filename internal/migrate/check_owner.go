@@ -44,8 +44,8 @@ func managers() map[string]string {
 	}
 }
 
-// ownersOf are the tools to whom an object belongs, with how that shows.
-func ownersOf(o metav1.Object) (all []string) {
+// OwnersOf are the tools to whom an object belongs, with how that shows.
+func OwnersOf(o metav1.Object) (all []string) {
 	found := map[string]string{}
 	labels, annotations := o.GetLabels(), o.GetAnnotations()
 	for key, tool := range marks() {
@@ -72,7 +72,7 @@ func ownersOf(o metav1.Object) (all []string) {
 // checkOwners: a tool may have the old volume in its source, and put
 // it back, or try to.
 func (s *subject) checkOwners(_ context.Context, f *findings) error {
-	if owners := ownersOf(s.old); len(owners) > 0 {
+	if owners := OwnersOf(s.old); len(owners) > 0 {
 		f.decide("put the replacement into the source that it applies, or have it leave the volume alone, before this is migrated; see that it does not delete and create what it cannot change (Replace, force)",
 			"the PersistentVolume belongs to %s", strings.Join(owners, ", "))
 	}
