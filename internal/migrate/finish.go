@@ -64,6 +64,7 @@ func (o *Observer) Finish(ctx context.Context, drivers []string) (*FinishReport,
 	f := &finisher{observed: s, daemons: map[string]string{}, inline: map[string][]string{}, using: map[string]map[string][]string{}}
 	f.look(ctx)
 	f.lookTemplates(ctx)
+	f.lookClasses(ctx)
 	d := &FinishReport{APIVersion: apiVersion, Kind: finishKind, Made: s.now, Server: o.Server, Drivers: []DriverEnd{}}
 	known := f.drivers()
 	wanted := drivers
@@ -154,6 +155,9 @@ func (f *finisher) drivers() []string {
 	}
 	for name := range f.inline {
 		add(name)
+	}
+	for _, c := range f.classes {
+		add(c.FlexDriver)
 	}
 	return slices.Sorted(maps.Keys(all))
 }

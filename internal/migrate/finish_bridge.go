@@ -2,13 +2,16 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/flexclass"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -86,7 +89,7 @@ func (f *finisher) notes(ctx context.Context, drivers []string) (all []Obstacle)
 	add(done, "volumes that were migrated. They can be taken back only as long as the bridge serves their driver", "be sure of them first")
 	add(retained, "volumes that were to be deleted with their claim, and are kept now (Retain)",
 		`where that is to be again: kubectl annotate pv NAME `+provisionedBy+`=CSI-DRIVER, and kubectl patch pv NAME -p '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`)
-	add(f.flexClasses(ctx, drivers), "StorageClasses that would make FlexVolumes again", "flex2csi migrate plan --all shows what to put in their place; take the old provisioner away")
+	add(f.flexClasses(drivers), "StorageClasses of which new claims become FlexVolumes", "flex2csi migrate classes")
 	add(f.attached(ctx, true), "VolumeAttachments that the bridge has made and the control plane has adopted", "nothing: the control plane deletes them after their last pod")
 	if len(f.records) > 0 {
 		add([]string{fmt.Sprintf("%d records", len(f.records))}, "the journal, which goes with namespace "+Namespace,
@@ -102,31 +105,32 @@ func (f *finisher) wasDelete(pv *volume) bool {
 	return err == nil && o.policy() == policyDelete
 }
 
-// flexClasses are the StorageClasses of volumes that are or were FlexVolumes,
-// with a provisioner that is not the CSI driver of their volumes now.
-func (f *finisher) flexClasses(ctx context.Context, drivers []string) []string {
-	become := map[string]map[string]bool{} // the CSI drivers by class
-	for _, pv := range f.volumes {
-		class := pv.Spec.StorageClassName
-		driver := pv.flexDriver() + pv.Annotations[FlexDriverAnnotation]
-		if class == "" || !slices.Contains(drivers, driver) {
-			continue
-		}
-		if become[class] == nil {
-			become[class] = map[string]bool{}
-		}
-		csiDriver, _ := pv.csi()
-		become[class][csiDriver] = true
-	}
-	var names []string
-	for _, class := range slices.Sorted(maps.Keys(become)) {
-		o, err := get(ctx, f.w, objects.StorageClasses(), "", class)
-		if err != nil {
-			f.problem("StorageClass %s could not be looked at: %v", class, err)
-		}
-		if o != nil && !become[class][o.Provisioner] && o.Provisioner != "kubernetes.io/no-provisioner" {
-			names = append(names, fmt.Sprintf("%s (provisioner %s)", class, o.Provisioner))
+// flexClasses are the StorageClasses that make FlexVolumes of these drivers, also if no
+// volume of theirs is left.
+func (f *finisher) flexClasses(drivers []string) (names []string) {
+	for _, c := range f.classes {
+		if slices.Contains(drivers, c.FlexDriver) {
+			names = append(names, fmt.Sprintf("%s (provisioner %s)", c.Name, c.Provisioner))
 		}
 	}
 	return names
+}
+
+// lookClasses finds the StorageClasses that make FlexVolumes.
+func (f *finisher) lookClasses(ctx context.Context) {
+	classes, err := every(ctx, f.w, objects.StorageClasses())
+	drivers, errDrivers := every(ctx, f.w, objects.CSIDrivers())
+	if err := errors.Join(err, errDrivers); err != nil {
+		f.problem("which StorageClasses make FlexVolumes is not known: %v", err)
+		return
+	}
+	var volumes []*corev1.PersistentVolume
+	for _, pv := range sorted(f.volumes) {
+		volumes = append(volumes, pv.PersistentVolume)
+	}
+	var names []string
+	for _, d := range drivers {
+		names = append(names, d.Name)
+	}
+	f.classes = flexclass.Find(classes, volumes, names).All()
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/flex2csi/flex2csi/internal/flexclass"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
@@ -22,6 +23,7 @@ type finisher struct {
 	daemons map[string]string              // pods of the bridge by their node
 	inline  map[string][]string            // who names a driver without a PersistentVolume, by driver
 	using   map[string]map[string][]string // pods with FlexVolumes by node and driver
+	classes []*flexclass.Class             // that make FlexVolumes
 }
 
 // look goes through all pods.
@@ -123,7 +125,7 @@ func (f *finisher) driver(ctx context.Context, name string) DriverEnd {
 		}
 	}
 	end.obstacle(unfinished, "migrations that are not finished", "flex2csi migrate resume, or rollback, with these names")
-	end.obstacle(left, "PersistentVolumes that are FlexVolumes of it", "flex2csi migrate plan --driver "+name)
+	end.obstacle(left, "PersistentVolumes that are FlexVolumes of it", "flex2csi migrate plan --driver "+shell.Quote(name))
 	end.obstacle(f.inline[name], "volumes in pods and their templates that name it without a PersistentVolume", "write them in another way: flex2csi migrate plan --all shows a replacement for those of running pods")
 	inCluster := len(end.Obstacles) == 0
 	for _, node := range f.nodesOf(name) {

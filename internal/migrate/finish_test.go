@@ -3,8 +3,15 @@ package migrate_test
 import (
 	"bytes"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 )
 
 // TestFinishTable: for each driver what it is needed for, and what to type when
@@ -43,5 +50,43 @@ func TestFinishTable(t *testing.T) {
 	d.Problems, d.Drivers = nil, d.Drivers[1:]
 	if !d.Free(true) || d.Free(false) {
 		t.Error("a driver can go before the bridge")
+	}
+}
+
+// TestFinishClasses: finish named plan --all for the StorageClasses, which shows none after the
+// last migration.
+func TestFinishClasses(t *testing.T) {
+	const original = `{"metadata":{"annotations":{"pv.kubernetes.io/provisioned-by":"example.com/provisioner"}},"spec":{"flexVolume":{"driver":"example.com/disk"}}}`
+	done := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "done", Annotations: map[string]string{migrate.FlexDriverAnnotation: "example.com/disk", migrate.OriginalAnnotation: original}},
+		Spec:       corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "disk.csi.example.com", VolumeHandle: "h"}}},
+	}
+	a := newAPI(t,
+		done,
+		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}, Provisioner: "example.com/provisioner"},
+		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "block"}, Provisioner: "ceph.rook.io/block"}, // never had a volume
+		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast-csi"}, Provisioner: "disk.csi.example.com"},
+	)
+	o := &migrate.Observer{Client: a.client(), Journal: journal.New(a.client(), migrate.Namespace, ""), Now: time.Now}
+	for _, test := range []struct {
+		drivers []string
+		want    []string
+	}{
+		{nil, []string{"block (provisioner ceph.rook.io/block)", "fast (provisioner example.com/provisioner)"}},
+		{[]string{"example.com/disk"}, []string{"fast (provisioner example.com/provisioner)"}},
+	} {
+		d, err := o.Finish(t.Context(), test.drivers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, n := range d.Notes {
+			if n.Do == "flex2csi migrate classes" {
+				got = n.Objects
+			}
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" || len(d.Problems) > 0 {
+			t.Errorf("%q: %s\n%q", test.drivers, diff, d.Problems)
+		}
 	}
 }

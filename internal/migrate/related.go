@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/flex2csi/flex2csi/internal/flexclass"
 	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/shell"
 )
@@ -28,8 +30,12 @@ func (b *related) find(ctx context.Context, volumes []*volume) ([]Related, error
 		return nil, err
 	}
 	var all []Related
-	for _, name := range slices.Sorted(maps.Keys(used)) {
-		all = append(all, used[name].shown())
+	for _, c := range used.All() {
+		all = append(all, Related{
+			Kind: "StorageClass", Name: c.Name,
+			What:  fmt.Sprintf("volumes of it are FlexVolumes of %s (provisioner %s); new claims would not become CSI volumes", c.FlexDriver, c.Provisioner),
+			Steps: []string{"flex2csi migrate classes " + shell.Quote(c.Name)},
+		})
 	}
 	namespaces := b.namespaces(volumes)
 	for _, namespace := range namespaces {
@@ -63,54 +69,34 @@ func (b *related) namespaces(volumes []*volume) []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// class is a StorageClass with FlexVolumes.
-type class struct {
-	object     *storagev1.StorageClass
-	flexDriver string
-	csiDriver  string
-}
-
-// classes are those that the volumes name and that are there.
-func (b *related) classes(ctx context.Context, volumes []*volume) (map[string]class, error) {
-	used := map[string]class{}
+// classes are those that the volumes name, that are there, and that make FlexVolumes.
+func (b *related) classes(ctx context.Context, volumes []*volume) (*flexclass.Classes, error) {
+	named := map[string]*storagev1.StorageClass{}
+	var flexVolumes []*corev1.PersistentVolume
 	for _, o := range volumes {
-		name, d := o.Spec.StorageClassName, b.drivers[o.flexDriver()]
-		if name == "" || d == nil {
+		name := o.Spec.StorageClassName
+		if name == "" || b.drivers[o.flexDriver()] == nil {
 			continue
 		}
+		flexVolumes = append(flexVolumes, o.PersistentVolume)
 		object, err := get(ctx, b.w, objects.StorageClasses(), "", name)
 		if err != nil {
 			return nil, err
 		}
-		if object != nil && object.Provisioner != d.config.CSIDriver {
-			used[name] = class{object, d.config.FlexDriver, d.config.CSIDriver}
+		if object != nil {
+			named[name] = object
 		}
 	}
-	return used, nil
-}
-
-func (c class) newName() string { return c.object.Name + "-csi" }
-
-func (c class) shown() Related {
-	object := c.object.DeepCopy()
-	object.TypeMeta = metav1.TypeMeta{APIVersion: storagev1.SchemeGroupVersion.String(), Kind: "StorageClass"}
-	object.ObjectMeta = metav1.ObjectMeta{Name: c.newName()}
-	object.Provisioner, object.Parameters = c.csiDriver, nil
-	return Related{
-		Kind: "StorageClass", Name: c.object.Name,
-		What:        fmt.Sprintf("volumes of it were FlexVolumes of %s (provisioner %s); new claims would not become CSI volumes", c.flexDriver, c.object.Provisioner),
-		Replacement: object,
-		Steps: []string{
-			"write the parameters that CSI driver " + c.csiDriver + " wants into the replacement: they are not those of the old provisioner (" + list(slices.Sorted(maps.Keys(c.object.Parameters))) + ")",
-			"create it; make it the default class if the old one is (annotation storageclass.kubernetes.io/is-default-class)",
-			"keep the old class for as long as claims name it: an expansion goes by the claim's class (allowVolumeExpansion), not by the provisioner of the volume",
-		},
+	var csiDrivers []string
+	for _, d := range b.drivers {
+		csiDrivers = append(csiDrivers, d.config.CSIDriver)
 	}
+	return flexclass.Find(sorted(named), flexVolumes, csiDrivers), nil
 }
 
 // templates are claim templates of StatefulSets that name such a class.
-func (b *related) templates(ctx context.Context, namespace string, used map[string]class) (all []Related, err error) {
-	if len(used) == 0 {
+func (b *related) templates(ctx context.Context, namespace string, used *flexclass.Classes) (all []Related, err error) {
+	if len(used.All()) == 0 {
 		return nil, nil
 	}
 	sets, err := listed(ctx, b.w, objects.StatefulSets(), namespace, metav1.ListOptions{})
@@ -119,22 +105,14 @@ func (b *related) templates(ctx context.Context, namespace string, used map[stri
 	}
 	for _, set := range sets {
 		for _, template := range set.Spec.VolumeClaimTemplates {
-			if template.Spec.StorageClassName == nil {
-				continue
-			}
-			c, ok := used[*template.Spec.StorageClassName]
-			if !ok {
+			c := used.Of(&template)
+			if c == nil {
 				continue
 			}
 			all = append(all, Related{
 				Kind: "StatefulSet", Name: full(set) + ", claim template " + template.Name,
-				What:        "its new pods get claims of class " + c.object.Name + "; the field cannot be changed in place. Claims that there are stay as they are, and are migrated with their volumes",
-				Replacement: map[string]any{"spec": map[string]any{"volumeClaimTemplates": []any{map[string]any{"metadata": map[string]any{"name": template.Name}, "spec": map[string]any{"storageClassName": c.newName()}}}}},
-				Steps: []string{
-					fmt.Sprintf("kubectl -n %s get statefulset %s -o yaml > %s.yaml, and change storageClassName of the template in it", shell.Quote(set.Namespace), shell.Quote(set.Name), shell.Quote(set.Name)),
-					fmt.Sprintf("kubectl -n %s delete statefulset %s --cascade=orphan: the set goes, its pods and claims stay", shell.Quote(set.Namespace), shell.Quote(set.Name)),
-					fmt.Sprintf("kubectl -n %s apply -f %s.yaml: the set takes its pods back by their labels, and restarts none with the same template", shell.Quote(set.Namespace), shell.Quote(set.Name)),
-				},
+				What:  "its new pods get claims of class " + c.Name + ". Claims that are there stay as they are, and are migrated with their volumes",
+				Steps: []string{"flex2csi migrate classes " + shell.Quote(c.Name)},
 			})
 		}
 	}

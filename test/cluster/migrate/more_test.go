@@ -249,8 +249,8 @@ func testRelated(w *world) {
 	text, err := plan.YAML()
 	w.check(err)
 	for _, want := range []string{
-		"kind: StorageClass", "name: flex-csi", "provisioner: " + csiDriver, "allowVolumeExpansion: true",
-		"name: default/db, claim template data", "delete statefulset db --cascade=orphan",
+		"kind: StorageClass", "name: flex", "provisioner old.example.com", "flex2csi migrate classes flex",
+		"name: default/db, claim template data",
 		"name: default/Pod/inline, volume scratch", "volumeHandle: vol-inline",
 	} {
 		if !strings.Contains(string(text), want) {
