@@ -77,7 +77,7 @@ func TestScenarios(t *testing.T) {
 // shared are the scenarios that run side by side.
 func shared() []section {
 	return []section{
-		on(lives(), useScenarios(), attachScenarios(), growScenarios(), secretScenarios(), announcements()),
+		on(lives(), useScenarios(), attachScenarios(), growScenarios(), secretScenarios(), announcements(), classScenarios()),
 		since(release.Reconstruction(), migrations()),
 	}
 }

@@ -222,7 +222,7 @@ func (t *T) endSet(name string) error {
 }
 
 // createSet makes a StatefulSet of writers with existing claims.
-func (t *T) createSet(name string, volumes []*volume) *appsv1.StatefulSet {
+func (t *T) createSet(name string, volumes []*volume, change ...func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
 	t.Helper()
 	replicas := int32(len(volumes))
 	pod := t.newPod("", writing("/data/log"))
@@ -230,7 +230,7 @@ func (t *T) createSet(name string, volumes []*volume) *appsv1.StatefulSet {
 	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: t.Namespace, MountPath: "/data"}}
 	labels := map[string]string{"set": name}
 	class := "grows"
-	s, err := t.client.AppsV1().StatefulSets(t.Namespace).Create(t.ctx(), &appsv1.StatefulSet{
+	s := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: appsv1.StatefulSetSpec{
 			ServiceName: name, Replicas: &replicas, PodManagementPolicy: appsv1.ParallelPodManagement,
@@ -244,7 +244,11 @@ func (t *T) createSet(name string, volumes []*volume) *appsv1.StatefulSet {
 				},
 			}},
 		},
-	}, metav1.CreateOptions{})
+	}
+	for _, f := range change {
+		f(s)
+	}
+	s, err := t.client.AppsV1().StatefulSets(t.Namespace).Create(t.ctx(), s, metav1.CreateOptions{})
 	t.must(err)
 	return s
 }
