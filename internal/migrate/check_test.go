@@ -2,10 +2,13 @@ package migrate_test
 
 import (
 	"context"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -102,4 +105,21 @@ func TestLive(t *testing.T) {
 func TestChecks(t *testing.T) {
 	testenv.Section(t, "../../docs/migrate.md", "<!-- The table is made from internal/migrate by make docs. -->\n\n", "\n<!-- Up to here. -->\n",
 		migrate.CheckTable(), *update)
+}
+
+// TestDecisions: docs/migrate.md says what it is to accept each of them.
+func TestDecisions(t *testing.T) {
+	text, err := os.ReadFile("../../docs/migrate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n### Decisions\n")
+	section, _, _ = strings.Cut(section, "\n### ")
+	var rows []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(section, -1) {
+		rows = append(rows, row[1])
+	}
+	if diff := cmp.Diff(migrate.Decisions(), rows); diff != "" {
+		t.Error(diff)
+	}
 }
