@@ -42,7 +42,7 @@ func TestFind(t *testing.T) {
 		"… that is migrated":                             {class("a", "example.com/old"), []*corev1.PersistentVolume{migrated("b", original)}, nil, "example.com/disk disk.csi.example.com"},
 		"a FlexVolume of the class":                      {class("a", "example.com/old"), []*corev1.PersistentVolume{volume("a", "")}, nil, "example.com/disk "},
 		"… that is migrated, by hand":                    {class("a", "example.com/old"), []*corev1.PersistentVolume{migrated("a", `{"spec":{"flexVolume":{"driver":"example.com/disk"}}}`)}, nil, "example.com/disk disk.csi.example.com"},
-		"no volume, the provisioner is known":            {class("a", "ceph.rook.io/block"), nil, nil, "ceph.rook.io/rook-ceph-system "},
+		"no volume, the provisioner is known":            {class("a", "ceph.rook.io/block"), nil, nil, "ceph.rook.io/rook-ceph "},
 		"… of Huawei":                                    {class("a", "flexvolume-huawei.com/fuxivol"), nil, nil, "huawei.com/fuxivol "},
 		"… that has become a CSI driver":                 {class("a", "hpe.com/nimble"), nil, []string{"hpe.com/nimble"}, ""},
 		"no volume, the provisioner is not known":        {class("a", "example.com/old"), nil, nil, ""},

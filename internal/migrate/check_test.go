@@ -116,7 +116,7 @@ func TestDecisions(t *testing.T) {
 	_, section, _ := strings.Cut(string(text), "\n### Decisions\n")
 	section, _, _ = strings.Cut(section, "\n### ")
 	var rows []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\|").FindAllStringSubmatch(section, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z][a-z-]+)` \\|").FindAllStringSubmatch(section, -1) {
 		rows = append(rows, row[1])
 	}
 	if diff := cmp.Diff(migrate.Decisions(), rows); diff != "" {
