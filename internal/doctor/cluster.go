@@ -25,7 +25,7 @@ import (
 const slowAPI = 2 * time.Second
 
 // ofCluster is what only the API server knows.
-const ofCluster = "the cluster: versions, CSIDriver and CSINode objects, VolumeAttachments, policies, migrations, orphaned pods"
+const ofCluster = "the cluster: versions, CSIDriver and CSINode objects, VolumeAttachments, orphaned pods"
 
 // checkCluster checks whether the API server answers.
 func (p *probe) checkCluster(ctx context.Context, n *notes) {
