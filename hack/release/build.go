@@ -18,9 +18,12 @@ type platform struct {
 func platforms() []platform {
 	node, laptop := []string{"flex2csi", "flexdriver"}, []string{"flex2csi"}
 	return []platform{
-		{"linux", "amd64", node}, {"linux", "arm64", node},
-		{"darwin", "amd64", laptop}, {"darwin", "arm64", laptop},
-		{"windows", "amd64", laptop}, {"windows", "arm64", laptop},
+		{"linux", "amd64", node},
+		{"linux", "arm64", node},
+		{"darwin", "amd64", laptop},
+		{"darwin", "arm64", laptop},
+		{"windows", "amd64", laptop},
+		{"windows", "arm64", laptop},
 	}
 }
 
