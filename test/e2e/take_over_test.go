@@ -256,7 +256,7 @@ func (t *T) comesBack(old *oldDriver) {
 		t.Errorf("ready does not see the vendor's driver: %s", said)
 	}
 	t.wantSaid(said, "another program was put in its place")
-	said, _ = t.inDaemon("doctor")
+	said, _ = t.inDaemon("doctor", "--on=node")
 	t.wantSaid(said, "(driver-overwritten)")
 	t.wait("the daemon's pod to be not ready", func() error {
 		pod, err := t.podOf(installed, nodeComponent)
