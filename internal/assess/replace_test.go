@@ -102,11 +102,7 @@ func TestReplaceClasses(t *testing.T) {
 
 // commands are those of a table, each as it is pasted.
 func commands(table string) []string {
-	var all []string
-	for _, m := range regexp.MustCompile(`(?m)((?:^       .*\n)+)`).FindAllString(table, -1) {
-		all = append(all, m)
-	}
-	return all
+	return regexp.MustCompile(`(?m)((?:^       .*\n)+)`).FindAllString(table, -1)
 }
 
 // checkCommands has the shell read each command, and then run it with programs that fail:
@@ -271,7 +267,7 @@ func TestReplaceInCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	var all []runtime.Object
-	for _, text := range strings.Split(string(data), "\n---\n") {
+	for text := range strings.SplitSeq(string(data), "\n---\n") {
 		object := map[string]any{}
 		if err := yaml.Unmarshal([]byte(text), &object); err != nil {
 			t.Fatal(err)

@@ -17,9 +17,10 @@ const (
 	OriginalAnnotation = "flex2csi.io/original"
 	// provisionedBy is the provisioner that made a volume.
 	provisionedBy = "pv.kubernetes.io/provisioned-by"
-	// Default and BetaDefault mark the default class
+	// Default marks the default class
 	// (pkg/volume/util/storageclass.go, IsDefaultAnnotation, Kubernetes v1.37.1).
-	Default     = "storageclass.kubernetes.io/is-default-class"
+	Default = "storageclass.kubernetes.io/is-default-class"
+	// BetaDefault marks it, too.
 	BetaDefault = "storageclass.beta.kubernetes.io/is-default-class"
 )
 
