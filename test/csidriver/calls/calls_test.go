@@ -86,6 +86,28 @@ func TestTorn(t *testing.T) {
 	}
 }
 
+// TestLate: a call that comes after its caller has left is not begun.
+func TestLate(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "calls")
+	log, err := Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = log.Answers(ctx, &csi.NodePublishVolumeRequest{}, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Node/NodePublishVolume"}, func(context.Context, any) (any, error) {
+		t.Error("it was begun")
+		return nil, nil
+	})
+	if status.Code(err) != codes.Canceled {
+		t.Error(err)
+	}
+	if list, err := Read(name); err != nil || len(list) != 0 {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
 func TestLeftovers(t *testing.T) {
 	end := time.Unix(1, 0)
 	did := func(method, path, node string) Call {

@@ -74,8 +74,12 @@ func (l *Log) Close() error { return l.f.Close() }
 type workKey struct{}
 
 // Answers is the outermost interceptor (csidriver.Config.Outer): it sees what
-// the caller sees.
+// the caller sees. A call is not begun that its caller has left before: on a busy
+// machine it would come after the call that undoes it.
 func (l *Log) Answers(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, status.FromContextError(err).Err()
+	}
 	entry := line{ID: l.id(), Time: time.Now(), Begin: true, Method: path.Base(info.FullMethod)}
 	entry.describe(req)
 	if err := l.write(entry); err != nil {
