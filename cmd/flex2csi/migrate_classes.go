@@ -26,7 +26,7 @@ type classesOptions struct {
 }
 
 func newMigrateClasses() *cobra.Command {
-	o := classesOptions{format: outputFormat{formats: []string{table, asYAML, asJSON}}}
+	o := classesOptions{format: outputFormat{formats: []string{table, asJSON, asYAML}}}
 	c := &cobra.Command{
 		Use:   "classes [NAME...]",
 		Short: "Show the CSI StorageClasses in place of those that make FlexVolumes",

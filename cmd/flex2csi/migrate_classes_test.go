@@ -34,7 +34,7 @@ parameters: {blockPool: replicapool}
 			t.Error(out)
 		}
 	}
-	custom := write(t, strings.Replace(oneDriver, "example.com/disk", "ceph.rook.io/rook-ceph-system", 1))
+	custom := write(t, strings.Replace(oneDriver, "example.com/disk", "ceph.rook.io/rook-ceph", 1))
 	out, errs := got(1, "-o", "yaml", "--config", custom)
 	if !strings.Contains(out, "provisioner: disk.csi.example.com") || !strings.Contains(out, "<fill in parameters (") || !strings.Contains(errs, "create the CSI StorageClass in place of fast: ") {
 		t.Errorf("%s\n%s", out, errs)
