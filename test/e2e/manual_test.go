@@ -38,7 +38,11 @@ func (t *T) typeTutorial() {
 		t.Fatal("docs/tutorial.md does not migrate and uninstall any more")
 	}
 	t.patience = max(t.patience, 8*time.Minute) // a person is told ten
-	t.after = append(t.after, func() { t.check(t.install(t.ctx())) })
+	t.after = append(t.after, func() {
+		t.check(t.install(t.ctx()))
+		out, err := t.kubectl("delete", "--ignore-not-found", "--wait", "-f", "../../docs/quickstart/counter.yaml", "-f", "../../docs/quickstart/counter-volume.yaml")
+		t.check(withText(err, out))
+	})
 	out := t.bash(commands)
 	for _, want := range []string{"Published", "disk.csi.example.com", `"volumeHandle":"disk-1"`, `"driver":"example.com/disk"`} {
 		if !strings.Contains(out, want) {
