@@ -22,8 +22,9 @@
 //
 // # Order of interceptors
 //
-// A call goes through Config.Outer, the lock of its volume, Config.Inner and
+// A call goes through Config.Outer, the locks of its volume, Config.Inner and
 // then to the service. So what Config.Inner does (package fault) holds the
-// lock as a slow storage system would, and calls for the same volume are
-// answered with ABORTED meanwhile.
+// locks as a slow storage system would. Meanwhile calls of its side (controller
+// or node) for the same volume are answered with ABORTED, and those of the other
+// side wait for a second first.
 package csidriver

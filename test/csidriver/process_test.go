@@ -232,3 +232,30 @@ func TestSockets(t *testing.T) {
 	}
 	w.restart()
 }
+
+// TestSides: a call of the controller's side does not fail one of the node's.
+func TestSides(t *testing.T) {
+	testenv.Need(t, "ext4")
+	w := newWorld(t, "--attach")
+	w.create("disk-1", mib(64), nil)
+	published, err := w.attach("disk-1", "node-1")
+	w.want(err, codes.OK)
+	if err := fault.WriteFile(w.faults(), fault.Rule{Method: "ControllerPublishVolume", Delay: fault.Duration(300 * time.Millisecond), Times: 1}); err != nil {
+		t.Fatal(err)
+	}
+	again := make(chan error, 1)
+	go func() {
+		_, err := w.attach("disk-1", "node-1")
+		again <- err
+	}()
+	for begun := false; !begun; time.Sleep(time.Millisecond) {
+		_, err := os.Stat(w.faults() + ".used")
+		begun = err == nil
+	}
+	_, err = w.NodeStageVolume(ctx(t), &csi.NodeStageVolumeRequest{VolumeId: "disk-1", StagingTargetPath: w.staging("disk-1"), VolumeCapability: multi(""), PublishContext: published})
+	w.want(err, codes.OK)
+	w.want(<-again, codes.OK)
+	w.want(w.unstage("disk-1"), codes.OK)
+	w.want(w.detach("disk-1", "node-1"), codes.OK)
+	wantNothingLeft(t, w)
+}
