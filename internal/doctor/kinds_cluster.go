@@ -83,7 +83,7 @@ var (
 		"No more volumes of the driver fit on that node. Move pods, or raise the driver's limit if the machine has room.")
 	volumeOfVendor = kind("volume-attached-by-vendor", Error,
 		[]string{"attacherDetacher.DetachVolume started", "DetachVolume.FindAttachablePluginByName failed"},
-		"A vendor's FlexVolume driver with attach: true is in kube-controller-manager, and the nodes have the bridge with attach: false. kube-controller-manager detaches {subject} when no pod wants it as a FlexVolume: under a running pod once {subject} has become a CSI volume. Do not migrate it. Take the driver out of kube-controller-manager and remove the entry: docs/migrate.md, A vendor's driver in kube-controller-manager.")
+		"A vendor's FlexVolume driver with attach: true is in kube-controller-manager, and the nodes have the bridge with attach: false. kube-controller-manager detaches {subject} when no pod wants it as a FlexVolume: while the bridge unmounts it, and under a running pod once {subject} has become a CSI volume. Do not migrate it. Take the driver out of kube-controller-manager and remove the entry: docs/migrate.md, A vendor's driver in kube-controller-manager.")
 )
 
 // What any check may find.

@@ -20,7 +20,8 @@ const (
 )
 
 // Install installs or updates the driver. It keeps a program of other make that it
-// replaces, for Uninstall with Restore. It returns nil only if init, run from the final
+// replaces, for Uninstall with Restore, and refuses while that program has volumes
+// attached and mounted. It returns nil only if init, run from the final
 // path, answers with the configuration's capabilities. If that fails, it restores the
 // version before. It changes nothing if executable and configuration are up to date.
 func Install(ctx context.Context, o Options) (Report, error) {

@@ -75,8 +75,18 @@ func unescape(s string) string {
 func isVolumeOf(driver driverconfig.DriverName, path string) bool {
 	parts := strings.Split(path, "/")
 	for i := range parts {
-		if match(parts[i:], "pods", "", "volumes", driver.DirName(), "") ||
-			match(parts[i:], "plugins", "kubernetes.io", "flexvolume", driver.Vendor, driver.Name, "") {
+		if match(parts[i:], "pods", "", "volumes", driver.DirName(), "") {
+			return true
+		}
+	}
+	return isDeviceOf(driver, path)
+}
+
+// isDeviceOf reports the same of the second kind, which mountdevice has mounted.
+func isDeviceOf(driver driverconfig.DriverName, path string) bool {
+	parts := strings.Split(path, "/")
+	for i := range parts {
+		if match(parts[i:], "plugins", "kubernetes.io", "flexvolume", driver.Vendor, driver.Name, "") {
 			return true
 		}
 	}

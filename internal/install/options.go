@@ -34,7 +34,8 @@ type Options struct {
 	LockTimeout time.Duration
 	// VerifyTimeout is how long init may take. Zero: 10 s.
 	VerifyTimeout time.Duration
-	// Mountinfo are the files in which Uninstall looks for mounts of the driver.
+	// Mountinfo are the files in which Install looks for volumes that a program of other
+	// make has attached, and Uninstall for all mounts of the driver.
 	// Empty: those of this process and of process 1, so that an installer in a
 	// container with the host's processes sees the host's mounts.
 	Mountinfo []string

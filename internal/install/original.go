@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
@@ -98,13 +99,18 @@ func (in *installer) keep() error {
 	if err != nil {
 		return err
 	}
+	_, configured, err := lstat(in.dir.config(current))
+	if err != nil {
+		return err
+	}
+	if !configured { // so that is no marker of flexdriver
+		if err := in.refuseDevices(program); err != nil {
+			return err
+		}
+	}
 	if kept {
 		same, err := sameProgram(program, original)
 		if err != nil || same {
-			return err
-		}
-		_, configured, err := lstat(in.dir.config(current))
-		if err != nil {
 			return err
 		}
 		if configured {
@@ -116,6 +122,21 @@ func (in *installer) keep() error {
 		return fmt.Errorf("keep %s, which is not flexdriver: %w", program, err)
 	}
 	in.did("kept %s, which is not flexdriver, as %s", program, original)
+	return nil
+}
+
+// refuseDevices refuses to replace a program that has volumes mounted with mountdevice. The
+// kubelet unmounts these only while init says attach: true, and nothing tells flexdriver
+// what the program has attached.
+func (in *installer) refuseDevices(program string) error {
+	points, err := mountPoints(in.Mountinfo)
+	if err != nil {
+		return err
+	}
+	points = slices.DeleteFunc(points, func(p string) bool { return !isDeviceOf(in.Driver, p) })
+	if len(points) > 0 {
+		return fmt.Errorf("replace %s, which is not flexdriver: it has attached volumes to this node that are mounted (%d: %s), which only it can detach; drain the node, and install again", program, len(points), list(points))
+	}
 	return nil
 }
 

@@ -333,6 +333,49 @@ func TestRestoreMounts(t *testing.T) {
 	}
 }
 
+// TestTheirDevices: what the vendor's driver has attached, only it can detach. With a
+// configuration of ours next to it, it can also be a marker of flexdriver.
+func TestTheirDevices(t *testing.T) {
+	const (
+		volume = "50 27 7:0 / /var/lib/kubelet/pods/0b8ee7f6/volumes/example.com~disk/pv rw - ext4 /dev/loop0 rw\n"
+		device = "51 27 7:0 / /host/var/lib/kubelet/plugins/kubernetes.io/flexvolume/example.com/disk/mounts/pv rw - ext4 /dev/loop0 rw\n"
+	)
+	for name, tt := range map[string]struct {
+		table   string
+		ours    bool
+		refused bool
+	}{
+		"nothing":                    {"", false, false},
+		"mounted":                    {volume, false, false},
+		"attached and mounted":       {volume + device, false, true},
+		"of another driver":          {strings.ReplaceAll(device, "/disk/", "/other/"), false, false},
+		"flexdriver was overwritten": {device, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t)
+			if tt.ours {
+				mustInstall(t, o)
+			}
+			vendorInstalls(t, o, vendorOne)
+			o.Mountinfo = []string{filepath.Join(t.TempDir(), "mountinfo")}
+			if err := os.WriteFile(o.Mountinfo[0], []byte(tt.table), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			before := names(t, o)
+			_, err := Install(context.Background(), o)
+			if (err != nil) != tt.refused || err != nil && !strings.Contains(err.Error(), "disk/mounts/pv") {
+				t.Errorf("error %v, want %t", err, tt.refused)
+			}
+			if want := "ours, kept one"; !tt.refused && place(t, o) != want {
+				t.Errorf("%s, want %s", place(t, o), want)
+			}
+			if tt.refused && !cmp.Equal(before, names(t, o)) {
+				t.Errorf("refused, and changed (-before +after):\n%s", cmp.Diff(before, names(t, o)))
+			}
+		})
+	}
+}
+
 // TestRestorable: only a vendor's program can be given back.
 func TestRestorable(t *testing.T) {
 	for _, s := range handOvers() {

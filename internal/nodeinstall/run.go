@@ -54,3 +54,9 @@ func (r *run) tell(report install.Report) {
 		r.warn("%s: %s", report.Driver, warning)
 	}
 }
+
+// mountinfo are the mounts of the node and of this container, which may have
+// one more than once.
+func (r *run) mountinfo() []string {
+	return []string{"/proc/self/mountinfo", r.host.ProcFile(1, "mountinfo")}
+}

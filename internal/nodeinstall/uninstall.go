@@ -273,12 +273,6 @@ func (u *removal) each(names []string, do func(install.Options) error) error {
 	return errors.Join(errs...)
 }
 
-// mountinfo are the mounts of the node and of this container, which may have
-// one more than once.
-func (u *removal) mountinfo() []string {
-	return []string{"/proc/self/mountinfo", u.host.ProcFile(1, "mountinfo")}
-}
-
 // sweep deletes VolumeAttachments that the daemon has not deleted, as after its records
 // were lost. Volumes in use are never detached.
 func (u *removal) sweep(ctx context.Context) error {
