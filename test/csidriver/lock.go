@@ -43,7 +43,7 @@ func (s store) locked(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	return handler(ctx, req)
 }
 
-// locking answers a call whose volume cannot be locked.
+// locking answers a call that cannot lock its volume.
 func locking(id string, err error) error {
 	if errors.Is(err, mounter.ErrBusy) {
 		return status.Errorf(codes.Aborted, "an operation on volume %s is still in progress", id)
