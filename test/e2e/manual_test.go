@@ -24,6 +24,7 @@ import (
 func manualScenarios() []scenario {
 	return []scenario{
 		{"manual-tutorial", "docs/tutorial.md as people type it: from nothing to a migrated volume, back, and without flex2csi", (*T).typeTutorial},
+		{"manual-evening", "docs/evening.md as people type it, with 200 volumes of two old drivers and 20 pods: to the middle, back to the old drivers, and through to a cluster without flex2csi; each pod finds all its lines", typeEvening},
 		{"manual-debugging", "everything that docs/troubleshooting.md has people type, as it stands", (*T).typeDebugging},
 	}
 }
@@ -142,19 +143,33 @@ func blocks(text string) string {
 }
 
 // bash runs commands on the node as if they were typed there; each has to succeed,
-// also inside of a pipe. They find the repository's files, and write nothing there.
+// also inside of a pipe.
 func (t *T) bash(commands string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.ctx(), t.patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-euxo", "pipefail", "-s")
-	cmd.Stdin = strings.NewReader(commands)
-	cmd.Dir = t.TempDir()
+	return t.bashIn(t.desk(), t.patience, commands)
+}
+
+// desk is a directory to type commands in. They find the repository's files, and write
+// nothing there.
+func (t *T) desk() string {
+	t.Helper()
+	desk := t.TempDir()
 	for _, dir := range []string{"docs", "install"} {
 		path, err := filepath.Abs("../../" + dir)
 		t.must(err)
-		t.must(os.Symlink(path, filepath.Join(cmd.Dir, dir)))
+		t.must(os.Symlink(path, filepath.Join(desk, dir)))
 	}
+	return desk
+}
+
+// bashIn is bash in a directory.
+func (t *T) bashIn(dir string, patience time.Duration, commands string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.ctx(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-euxo", "pipefail", "-s")
+	cmd.Stdin = strings.NewReader(commands)
+	cmd.Dir = dir
 	cmd.Env = t.node.Env()
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()

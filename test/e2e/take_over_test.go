@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
 
 	"github.com/flex2csi/flex2csi/test/node"
 )
@@ -68,14 +69,15 @@ func (o *oldDriver) executable() string {
 
 // start creates the DaemonSet. Its pod copies the driver over whatever is there.
 func (o *oldDriver) start() error {
+	out, err := o.t.kubectl("apply", "--namespace", o.t.Namespace, "-f", o.manifest())
+	return withText(err, out)
+}
+
+// manifest is a file with the DaemonSet, and the driver.
+func (o *oldDriver) manifest() string {
 	t := o.t
+	t.Helper()
 	labels := map[string]string{"app": "vendor"}
-	_, err := t.client.CoreV1().ConfigMaps(t.Namespace).Create(t.ctx(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "vendor"}, Data: map[string]string{"driver": o.script},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
 	pod := t.newPod("").Spec
 	pod.Volumes = []corev1.Volume{
 		{Name: "plugins", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: pluginDir}}},
@@ -85,15 +87,30 @@ func (o *oldDriver) start() error {
 	c.VolumeMounts = []corev1.VolumeMount{{Name: "plugins", MountPath: pluginDir}, {Name: "driver", MountPath: "/driver"}}
 	c.Command[2] = fmt.Sprintf("mkdir -p %[1]s && cp -f /driver/driver %[2]s && chmod 755 %[2]s && ", filepath.Dir(o.executable()), o.executable()) + "{ " + idle + "; }"
 	one := intstr.FromInt32(1)
-	_, err = t.client.AppsV1().DaemonSets(t.Namespace).Create(t.ctx(), &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "vendor"},
+	return t.manifest("vendor.yaml", &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "vendor"}, Data: map[string]string{"driver": o.script},
+	}, &appsv1.DaemonSet{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}, ObjectMeta: metav1.ObjectMeta{Name: "vendor"},
 		Spec: appsv1.DaemonSetSpec{
 			Selector:       &metav1.LabelSelector{MatchLabels: labels},
 			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &one}},
 			Template:       corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod},
 		},
-	}, metav1.CreateOptions{})
-	return err
+	})
+}
+
+// manifest writes objects to a file of that name.
+func (t *T) manifest(name string, objects ...any) string {
+	t.Helper()
+	var all []byte
+	for _, o := range objects {
+		text, err := yaml.Marshal(o)
+		t.must(err)
+		all = append(append(all, "---\n"...), text...)
+	}
+	file := filepath.Join(t.TempDir(), name)
+	t.must(os.WriteFile(file, all, 0o600))
+	return file
 }
 
 // stop deletes the DaemonSet, and waits for its pod.
