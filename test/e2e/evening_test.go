@@ -103,7 +103,10 @@ func (t *T) evening() *evening {
 	for i := range disks {
 		claims = append(claims, t.volume(disk(), "", named(fmt.Sprintf("%s-db-%d", t.Namespace, i))))
 	}
-	t.Cleanup(t.endWorkloads)
+	t.Cleanup(func() {
+		t.check(e.share.stop())
+		t.endWorkloads()
+	})
 	out, err = t.kubectl("apply", "--namespace", t.Namespace, "-f", t.manifest("shop.yaml", workloads...))
 	t.must(withText(err, out))
 	t.createSet("db", claims, func(s *appsv1.StatefulSet) {

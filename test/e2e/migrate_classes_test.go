@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/test/node"
@@ -69,7 +70,9 @@ func (t *T) createClass(name string) {
 	t.must(err)
 	t.after = append(t.after, func() {
 		for _, name := range []string{name, name + "-csi"} {
-			t.check(classes.Delete(t.ctx(), name, metav1.DeleteOptions{}))
+			if err := classes.Delete(t.ctx(), name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+				t.check(err)
+			}
 		}
 	})
 }
