@@ -24,7 +24,7 @@ func testAway(t *testing.T, p *controlplane.Plane) {
 	a := volume("away", "node-1")
 	d.proxy.Away()
 	_, err := d.Attach(within(t, 5*time.Second), a)
-	says(t, err, flex.CodeUnavailable, "pv-away", "this is tried again")
+	says(t, err, flex.CodeUnavailable, "pv-away", "a retry may succeed")
 	if !errors.Is(err, csivol.ErrNotBegun) {
 		t.Errorf("nothing was asked for: %v", err)
 	}
