@@ -183,7 +183,7 @@ func source(pv *volume) string {
 	return "another"
 }
 
-// migrated reports whether a PersistentVolume is one that was migrated.
+// migrated reports whether there is a PersistentVolume, and it was migrated.
 func migrated(pv *volume) bool {
-	return pv.Spec.CSI != nil && pv.Labels[MigratedLabel] != ""
+	return pv != nil && pv.Spec.CSI != nil && pv.Labels[MigratedLabel] != ""
 }
