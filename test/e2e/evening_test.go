@@ -116,6 +116,7 @@ func (t *T) evening() *evening {
 	t.must(withText(err, out))
 	t.createSet("db", claims, func(s *appsv1.StatefulSet) {
 		s.Labels, s.Spec.Template.Labels["app"] = shopLabels("db"), "shop"
+		slowly(&corev1.Pod{Spec: s.Spec.Template.Spec})
 		s.Spec.VolumeClaimTemplates[0].Spec.StorageClassName = &t.Namespace
 	})
 	t.must(os.Link(e.share.manifest(), filepath.Join(e.desk, "vendor.yaml")))
@@ -128,7 +129,7 @@ func shopLabels(name string) map[string]string {
 
 // app is a Deployment of writers.
 func (t *T) app(name string, replicas int32, v *volume, log string) *appsv1.Deployment {
-	pod := t.newPod("", v.at("/data"), writing(log))
+	pod := t.newPod("", v.at("/data"), writing(log), slowly)
 	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
@@ -139,6 +140,12 @@ func (t *T) app(name string, replicas int32, v *volume, log string) *appsv1.Depl
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: shopLabels(name)}, Spec: pod.Spec},
 		},
 	}
+}
+
+// slowly has a writer leave the machine's processors to others.
+func slowly(pod *corev1.Pod) {
+	command := pod.Spec.Containers[0].Command
+	command[2] = strings.ReplaceAll(command[2], "sleep 0.2", "sleep 2")
 }
 
 // oldDisks installs the vendor's driver that attaches, on the node and in
