@@ -34,14 +34,16 @@ type evening struct {
 	t    *T
 	text string
 	desk string
-	// share is the driver that only mounts. The other one is at onNode for the kubelet, and
-	// for kube-controller-manager in the directory inManager.
-	share             *oldDriver
-	onNode, inManager string
-	cache             *volume
+	// share is the driver that only mounts; disk the other one, in kube-controller-manager.
+	share *oldDriver
+	disk  *vendorDriver
+	cache *volume
 	// lines are how many a pod's volume had at the last look.
 	lines map[string]int
 }
+
+// The pods of the document.
+const apps, databases, caches = 10, 6, 4
 
 func typeEvening(t *T) {
 	e := t.evening()
@@ -51,10 +53,10 @@ func typeEvening(t *T) {
 	e.toTheMiddle()
 
 	e.claimForCache()
-	e.type_("8")
+	e.typeChapter("8")
 	e.wantShop()
 	t.pasteClasses(t.Namespace, "--same-name")
-	e.type_("10")
+	e.typeChapter("10")
 	e.wantShop()
 	for _, report := range []string{"before", "plan", "status", "after"} {
 		text, err := fileText(filepath.Join(e.desk, report+".html"))
@@ -68,7 +70,6 @@ func typeEvening(t *T) {
 // flex2csi.
 func (t *T) evening() *evening {
 	t.Helper()
-	const apps, disks, caches = 10, 6, 4
 	text, err := os.ReadFile("../../docs/evening.md")
 	t.must(err)
 	e := &evening{t: t, text: string(text), desk: t.desk(), lines: map[string]int{}}
@@ -99,13 +100,13 @@ func (t *T) evening() *evening {
 	for i := range shares {
 		v := t.volume(share(), "", named("share-"+strconv.Itoa(i)))
 		if i < apps {
-			workloads = append(workloads, t.app("app-"+strconv.Itoa(i), 1, v, "/data/log"))
+			workloads = append(workloads, t.ofShop("app-"+strconv.Itoa(i), 1, v, "/data/log"))
 		}
 	}
 	e.cache = t.volume(share(), "", named("cache"), inline)
-	workloads = append(workloads, t.app("cache", caches, e.cache, "/data/log-$HOSTNAME"))
+	workloads = append(workloads, t.ofShop("cache", caches, e.cache, "/data/log-$HOSTNAME"))
 	var claims []*volume
-	for i := range disks {
+	for i := range databases {
 		claims = append(claims, t.volume(disk(), "", named(fmt.Sprintf("%s-db-%d", t.Namespace, i))))
 	}
 	t.Cleanup(func() {
@@ -115,7 +116,7 @@ func (t *T) evening() *evening {
 	out, err = t.kubectl("apply", "--namespace", t.Namespace, "-f", t.manifest("shop.yaml", workloads...))
 	t.must(withText(err, out))
 	t.createSet("db", claims, func(s *appsv1.StatefulSet) {
-		s.Labels, s.Spec.Template.Labels["app"] = shopLabels("db"), "shop"
+		s.Labels, s.Spec.Template.Labels["app"] = shop(), "shop"
 		slowly(&corev1.Pod{Spec: s.Spec.Template.Spec})
 		s.Spec.VolumeClaimTemplates[0].Spec.StorageClassName = &t.Namespace
 	})
@@ -123,23 +124,14 @@ func (t *T) evening() *evening {
 	return e
 }
 
-func shopLabels(name string) map[string]string {
-	return map[string]string{"app": "shop", "deployment": name}
-}
+// shop is the label by which the document selects.
+func shop() map[string]string { return map[string]string{"app": "shop"} }
 
-// app is a Deployment of writers.
-func (t *T) app(name string, replicas int32, v *volume, log string) *appsv1.Deployment {
-	pod := t.newPod("", v.at("/data"), writing(log), slowly)
-	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
-	return &appsv1.Deployment{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: shopLabels(name)},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: &replicas, Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
-			Selector: &metav1.LabelSelector{MatchLabels: shopLabels(name)},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: shopLabels(name)}, Spec: pod.Spec},
-		},
-	}
+// ofShop describes a Deployment of writers.
+func (t *T) ofShop(name string, replicas int32, v *volume, log string) *appsv1.Deployment {
+	d := t.newDeployment(name, replicas, v.at("/data"), writing(log), slowly)
+	d.Labels, d.Spec.Template.Labels["app"] = shop(), "shop"
+	return d
 }
 
 // slowly has a writer leave the machine's processors to others.
@@ -151,18 +143,28 @@ func slowly(pod *corev1.Pod) {
 // oldDisks installs the vendor's driver that attaches, on the node and in
 // kube-controller-manager.
 func (e *evening) oldDisks() {
-	t, d := e.t, disk()
-	e.onNode = filepath.Join(pluginDir, strings.ReplaceAll(d.flex, "/", "~"), filepath.Base(d.flex))
-	t.must(os.MkdirAll(filepath.Dir(e.onNode), 0o755))
-	t.must(os.WriteFile(e.onNode, []byte(e.onNodeText()), 0o755))
-	t.Cleanup(func() { t.check(os.RemoveAll(filepath.Dir(e.onNode))) })
-	e.inManager, _ = t.vendorDriver(d)
+	t := e.t
+	t.Helper()
+	e.disk = t.vendorDriver(disk())
+	dir := filepath.Dir(e.disk.executable())
+	t.must(os.MkdirAll(dir, 0o755))
+	t.must(os.WriteFile(e.disk.executable(), []byte(e.onNode()), 0o755))
+	t.Cleanup(func() { t.check(os.RemoveAll(dir)) })
 }
 
-func (e *evening) onNodeText() string { return fmt.Sprintf(nodeScript, disk().storage()) }
+// onNode is the kubelet's part of it.
+func (e *evening) onNode() string { return fmt.Sprintf(nodeScript, e.disk.storage()) }
 
-// type_ types the commands of a chapter, or of a part of it.
-func (e *evening) type_(chapter string) {
+// wantDiskInPlace wants the kubelet to find it.
+func (e *evening) wantDiskInPlace() {
+	e.t.Helper()
+	if script, err := fileText(e.disk.executable()); err != nil || script != e.onNode() {
+		e.t.Fatalf("the driver that attaches is not in its place: %v", err)
+	}
+}
+
+// typeChapter types the commands of a chapter.
+func (e *evening) typeChapter(chapter string) {
 	e.t.Helper()
 	_, begin, ok := strings.Cut(e.text, "\n## "+chapter)
 	text, _, _ := strings.Cut(begin, "\n## ")
@@ -195,17 +197,17 @@ const eveningPatience = 15 * time.Minute
 func (e *evening) toTheMiddle() {
 	t := e.t
 	t.Helper()
-	e.type_("1")
-	e.type_("2")
+	e.typeChapter("1")
+	e.typeChapter("2")
 	e.share.wantReplaced()
 	e.wantShop()
 	e.wantRefused()
-	e.type_("3")
-	t.must(os.RemoveAll(e.inManager))
-	e.type_("5")
+	e.typeChapter("3")
+	t.must(e.disk.takeOut())
+	e.typeChapter("5")
 	e.wantShop()
-	e.type_("6")
-	e.type_("7")
+	e.typeChapter("6")
+	e.typeChapter("7")
 	e.wantShop()
 }
 
@@ -220,11 +222,8 @@ func (e *evening) back() {
 	}
 	e.typeText("back", before)
 	e.share.wantInPlace()
-	if script, err := fileText(e.onNode); err != nil || script != e.onNodeText() {
-		t.Fatalf("the driver that attaches is not back: %v", err)
-	}
-	t.must(os.MkdirAll(e.inManager, 0o755))
-	t.must(os.WriteFile(filepath.Join(e.inManager, filepath.Base(disk().flex)), fmt.Appendf(nil, vendorScript, os.DevNull), 0o755))
+	e.wantDiskInPlace()
+	t.must(e.disk.put())
 	e.typeText("on the old drivers", after)
 	e.wantShop()
 }
@@ -250,9 +249,7 @@ func (e *evening) wantRefused() {
 		}
 		return err
 	})
-	if script, err := fileText(e.onNode); err != nil || script != e.onNodeText() {
-		t.Fatalf("another program is in the place of the driver that attaches: %v", err)
-	}
+	e.wantDiskInPlace()
 	t.must(os.WriteFile(file, config, 0o600))
 	apply()
 	t.must(t.rolledOut(t.ctx(), installed))
@@ -267,14 +264,13 @@ func (e *evening) claimForCache() {
 	v := *e.cache
 	v.inline, v.native = false, true
 	t.keep(&v)
-	t.must(os.Link(t.manifest("cache.yaml", t.app("cache", 4, &v, "/data/log-$HOSTNAME")), filepath.Join(e.desk, "cache.yaml")))
+	t.must(os.Link(t.manifest("cache.yaml", t.ofShop("cache", caches, &v, "/data/log-$HOSTNAME")), filepath.Join(e.desk, "cache.yaml")))
 }
 
 // wantShop wants all pods to be there, none restarted, and all lines of before.
 func (e *evening) wantShop() {
 	t := e.t
 	t.Helper()
-	const all = 20
 	var pods []corev1.Pod
 	t.wait("the pods", func() error {
 		list, err := t.client.CoreV1().Pods(t.Namespace).List(t.ctx(), metav1.ListOptions{LabelSelector: "app=shop"})
@@ -282,7 +278,7 @@ func (e *evening) wantShop() {
 			return err
 		}
 		pods = list.Items
-		if len(pods) != all {
+		if len(pods) != apps+databases+caches {
 			return fmt.Errorf("%d pods", len(pods))
 		}
 		var errs []error

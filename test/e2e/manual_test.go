@@ -24,7 +24,7 @@ import (
 func manualScenarios() []scenario {
 	return []scenario{
 		{"manual-tutorial", "docs/tutorial.md as people type it: from nothing to a migrated volume, back, and without flex2csi", (*T).typeTutorial},
-		{"manual-evening", "docs/evening.md as people type it, with 200 volumes of two old drivers and 20 pods: to the middle, back to the old drivers, and through to a cluster without flex2csi; each pod finds all its lines", typeEvening},
+		{"manual-evening", "docs/evening.md as people type it, with 200 volumes (50 among all scenarios) of two old drivers and 20 pods: to the middle, back to the old drivers, and through to a cluster without flex2csi; each pod finds all its lines", typeEvening},
 		{"manual-debugging", "everything that docs/troubleshooting.md has people type, as it stands", (*T).typeDebugging},
 	}
 }

@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/test/node"
@@ -30,7 +29,7 @@ func classScenarios() []scenario {
 func migrateClasses(t *T) {
 	const set = "web"
 	old := t.Namespace
-	t.createClass(old)
+	t.createClass(old, old+"-csi")
 	v := t.volume(disk(), "0", func(v *volume) { v.name = fmt.Sprintf("%s-%s-0", t.Namespace, set) })
 	s := t.createSet(set, []*volume{v}, func(s *appsv1.StatefulSet) { s.Spec.VolumeClaimTemplates[0].Spec.StorageClassName = &old })
 	t.Cleanup(func() { t.check(t.endSet(set)) })
@@ -61,7 +60,9 @@ func migrateClasses(t *T) {
 	w.writes()
 }
 
-func (t *T) createClass(name string) {
+// createClass makes one that makes FlexVolumes, by its provisioner. It goes when the
+// scenario ends, with those that the scenario makes of it.
+func (t *T) createClass(name string, made ...string) {
 	t.Helper()
 	classes := t.client.StorageV1().StorageClasses()
 	_, err := classes.Create(t.ctx(), &storagev1.StorageClass{
@@ -69,10 +70,8 @@ func (t *T) createClass(name string) {
 	}, metav1.CreateOptions{})
 	t.must(err)
 	t.after = append(t.after, func() {
-		for _, name := range []string{name, name + "-csi"} {
-			if err := classes.Delete(t.ctx(), name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-				t.check(err)
-			}
+		for _, name := range append(made, name) {
+			t.check(classes.Delete(t.ctx(), name, metav1.DeleteOptions{}))
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -106,19 +107,25 @@ func migrateRolling(t *T) {
 // deployment makes one of a writer, and waits for its pod.
 func (t *T) deployment(name string, v *volume) {
 	t.Helper()
-	pod := t.newPod("", v.at("/data"), writing("/data/log"))
-	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
-	one, labels := int32(1), map[string]string{"deployment": name}
-	_, err := t.client.AppsV1().Deployments(t.Namespace).Create(t.ctx(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: &one, Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod.Spec},
-		},
-	}, metav1.CreateOptions{})
+	_, err := t.client.AppsV1().Deployments(t.Namespace).Create(t.ctx(), t.newDeployment(name, 1, v.at("/data"), writing("/data/log")), metav1.CreateOptions{})
 	t.must(err)
 	t.must(t.rolledOut(t.ctx(), t.Namespace))
+}
+
+// newDeployment describes one that ends all of its pods before it starts others.
+func (t *T) newDeployment(name string, replicas int32, options ...podOption) *appsv1.Deployment {
+	pod := t.newPod("", options...)
+	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	labels := map[string]string{"deployment": name}
+	return &appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(labels)}, Spec: pod.Spec},
+		},
+	}
 }
 
 // writerOf is the pod of a Deployment.

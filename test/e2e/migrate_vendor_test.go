@@ -38,17 +38,22 @@ detach) echo '{"status":"Success"}' ;;
 esac
 `
 
+// A vendorDriver is the vendor's, in a plugin directory of kube-controller-manager's own.
+type vendorDriver struct {
+	driver
+	plugins string
+	calls   string // the file that has them
+}
+
 // vendorDriver gives kube-controller-manager a plugin directory of its own with the
-// vendor's driver, until the scenario ends. It returns the driver's directory, and
-// the file of its calls.
-func (t *T) vendorDriver(d driver) (dir, calls string) {
+// vendor's driver, until the scenario ends.
+func (t *T) vendorDriver(d driver) *vendorDriver {
 	t.Helper()
 	root, err := os.MkdirTemp("", "vendor") // kube-controller-manager makes the directory again while it runs
 	t.must(err)
-	dir, calls = filepath.Join(root, "exec", strings.ReplaceAll(d.flex, "/", "~")), filepath.Join(root, "calls")
-	t.must(os.MkdirAll(dir, 0o755))
-	t.must(os.WriteFile(filepath.Join(dir, filepath.Base(d.flex)), fmt.Appendf(nil, vendorScript, calls), 0o755))
-	t.must(os.WriteFile(calls, nil, 0o600))
+	v := &vendorDriver{d, filepath.Join(root, "exec"), filepath.Join(root, "calls")}
+	t.must(v.put())
+	t.must(os.WriteFile(v.calls, nil, 0o600))
 	manager := t.node.ControllerManager
 	was := manager.Argv
 	at := slices.Index(was, "--flex-volume-plugin-dir")
@@ -57,14 +62,28 @@ func (t *T) vendorDriver(d driver) (dir, calls string) {
 	}
 	manager.Kill()
 	manager.Argv = slices.Clone(was)
-	manager.Argv[at+1] = filepath.Dir(dir)
+	manager.Argv[at+1] = v.plugins
 	t.must(manager.Start())
 	t.after = append(t.after, func() {
 		manager.Kill()
 		manager.Argv = was
 		t.check(errors.Join(os.RemoveAll(root), manager.Start()))
 	})
-	return dir, calls
+	return v
+}
+
+// put puts the driver there.
+func (v *vendorDriver) put() error {
+	executable := v.executableIn(v.plugins)
+	if err := os.MkdirAll(filepath.Dir(executable), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(executable, fmt.Appendf(nil, vendorScript, v.calls), 0o755)
+}
+
+// takeOut removes it, as docs/migrate.md has it.
+func (v *vendorDriver) takeOut() error {
+	return os.RemoveAll(filepath.Dir(v.executableIn(v.plugins)))
 }
 
 // wantNoDetach wants the vendor's driver not to have been called to detach.
@@ -80,7 +99,7 @@ func (t *T) wantNoDetach(calls string) {
 func migrateVendorAttached(t *T) {
 	// After a restart kube-controller-manager detaches within a second.
 	const detached = 5 * time.Second
-	dir, calls := t.vendorDriver(disk())
+	vendor := t.vendorDriver(disk())
 	v := t.volume(disk(), "data")
 	t.follow(v)
 	w := t.writer("pod", v)
@@ -98,7 +117,7 @@ func migrateVendorAttached(t *T) {
 	}
 	t.must(t.node.ControllerManager.Restart())
 	time.Sleep(detached)
-	t.wantNoDetach(calls)
+	t.wantNoDetach(vendor.calls)
 	t.wantFlexSpec(v, was)
 	const finding = "(volume-attached-by-vendor)"
 	doctor := func() string {
@@ -110,7 +129,7 @@ func migrateVendorAttached(t *T) {
 	}
 
 	// docs/migrate.md, Take the driver out.
-	t.must(os.RemoveAll(dir))
+	t.must(vendor.takeOut())
 	t.node.ControllerManager.Kill()
 	t.forgetAttached(v)
 	t.must(t.node.ControllerManager.Start())
@@ -126,7 +145,7 @@ func migrateVendorAttached(t *T) {
 	t.wantCSI(v, was)
 	t.must(t.node.ControllerManager.Restart())
 	time.Sleep(detached)
-	t.wantNoDetach(calls)
+	t.wantNoDetach(vendor.calls)
 	w.writes()
 	w.note()
 	t.delete(w.pod)

@@ -62,11 +62,6 @@ func (t *T) oldDriver(d driver) *oldDriver {
 	return o
 }
 
-// executable is where the kubelet finds it.
-func (o *oldDriver) executable() string {
-	return filepath.Join(pluginDir, strings.ReplaceAll(o.flex, "/", "~"), filepath.Base(o.flex))
-}
-
 // start creates the DaemonSet. Its pod copies the driver over whatever is there.
 func (o *oldDriver) start() error {
 	out, err := o.t.kubectl("apply", "--namespace", o.t.Namespace, "-f", o.manifest())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -36,6 +37,13 @@ func attached() driver { return driver{flex: "example.com/attached", csi: "disk.
 
 // storage is where the CSI driver keeps its volumes, on the node.
 func (d driver) storage() string { return "/var/lib/csidriver/" + d.csi }
+
+// executable is where the kubelet looks for the FlexVolume driver.
+func (d driver) executable() string { return d.executableIn(pluginDir) }
+
+func (d driver) executableIn(plugins string) string {
+	return filepath.Join(plugins, strings.ReplaceAll(d.flex, "/", "~"), filepath.Base(d.flex))
+}
 
 // socket is the driver's on the node.
 func (d driver) socket() string { return "/var/lib/kubelet/plugins/" + d.csi + "/csi.sock" }
