@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -22,7 +25,8 @@ func newMigrateFinish() *cobra.Command {
 node and from the cluster, and if not, what prevents it and what to do about it:
 volumes that are still FlexVolumes, pods and their templates that name a driver
 without a volume, pods that still have a mount of the bridge, migrations that are
-not finished. It reads only, and removes nothing.
+not finished. It reads only, and removes nothing. If the last pods have just ended, it
+waits up to a minute for their nodes to tell so.
 
 The exit status is 0 only if all that was asked about can be removed.`,
 		Example: `  flex2csi migrate finish
@@ -34,6 +38,13 @@ The exit status is 0 only if all that was asked about can be removed.`,
 	o.add(c)
 	return c
 }
+
+const (
+	// finishPatience is how long finish waits for what should be gone in a moment. A daemon
+	// tells of its volumes every 5 s at most, when they are unmounted.
+	finishPatience = time.Minute
+	finishAgain    = 3 * time.Second
+)
 
 // errNeeded gives scripts an exit status.
 var errNeeded = errors.New("not everything can be taken away yet, as shown")
@@ -53,6 +64,17 @@ func (o *finishOptions) finish(c *cobra.Command) error {
 		return err
 	}
 	result, err := observer.Finish(ctx, o.drivers)
+	if err == nil && result.Passing() {
+		fmt.Fprintln(env.err, "waiting for the nodes to tell that the last pods have ended")
+	}
+	for deadline := time.Now().Add(finishPatience); err == nil && result.Passing() && time.Now().Before(deadline); {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(finishAgain):
+		}
+		result, err = observer.Finish(ctx, o.drivers)
+	}
 	if err != nil {
 		return err
 	}

@@ -52,6 +52,8 @@ type Obstacle struct {
 	What    string   `json:"what"`
 	Objects []string `json:"objects,omitempty"`
 	Do      string   `json:"do,omitempty"`
+	// Passing: it should be gone in a moment, without anything being done.
+	Passing bool `json:"passing,omitempty"`
 }
 
 // Finish looks at what needs FlexVolume drivers and the bridge; drivers narrow
@@ -116,6 +118,25 @@ func (d *FinishReport) doubt() {
 }
 
 func (e *End) doubt() { e.Free, e.Steps = false, nil }
+
+// Passing reports whether all that stands in the way of the drivers should be gone in a
+// moment: the last pods have just ended, and their nodes have not told it yet.
+func (d *FinishReport) Passing() bool {
+	passing := false
+	for _, driver := range d.Drivers {
+		ends := []End{driver.End}
+		for _, n := range driver.Nodes {
+			ends = append(ends, n.End)
+		}
+		for _, e := range ends {
+			if slices.ContainsFunc(e.Obstacles, func(o Obstacle) bool { return !o.Passing }) {
+				return false
+			}
+			passing = passing || len(e.Obstacles) > 0
+		}
+	}
+	return passing && len(d.Problems) == 0
+}
 
 // Free reports whether all that was asked about can be taken away: the drivers
 // that were named, or all of them and the bridge.

@@ -156,6 +156,13 @@ func (e *End) obstacle(objects []string, what, do string) {
 	}
 }
 
+// passing notes what should be gone in a moment.
+func (e *End) passing(objects []string, what string) {
+	if e.obstacle(objects, what, "wait a moment; if it lasts: flex2csi status on the node says why"); len(objects) > 0 {
+		e.Obstacles[len(e.Obstacles)-1].Passing = true
+	}
+}
+
 // nodesOf are those that have to do with a driver, or of which that is not known.
 func (f *finisher) nodesOf(driver string) []string {
 	all := map[string]bool{}
@@ -197,27 +204,24 @@ func (f *finisher) node(ctx context.Context, n *NodeEnd, driver string) {
 		n.obstacle([]string{"ConfigMap " + nodevolumes.Namespace + "/" + n.Node + " is not there"}, "what the bridge of the node has is not known", "kubectl apply -k install/migrate, and a minute later once more; unless flex2csi was uninstalled on the node, which takes it away")
 		return
 	}
-	var mounts, doubts []string
+	var mounts, gone, doubts []string
 	for _, v := range f.documents[i].Volumes {
 		if v.FlexDriver != driver {
 			continue
 		}
 		for _, p := range v.Pods {
-			mounts = append(mounts, fmt.Sprintf("%s, volume %s", f.mountOf(ctx, p.UID), v.PersistentVolume))
+			if pod := f.pod(ctx, "", p.UID); pod != "" {
+				mounts = append(mounts, fmt.Sprintf("pod %s, volume %s", pod, v.PersistentVolume))
+			} else {
+				gone = append(gone, fmt.Sprintf("uid %s, volume %s", p.UID, v.PersistentVolume))
+			}
 		}
 		// What the kubelet's CSI plugin has as well is its own when no pod is left.
 		if len(v.Pods) == 0 && !v.TakenOver || v.Uncertain {
 			doubts = append(doubts, v.PersistentVolume)
 		}
 	}
-	n.obstacle(mounts, "pods that have a mount of the bridge", "restart them when it suits: the new pod has the CSI volume alone, if it is migrated. One that is gone: flex2csi status on the node")
-	n.obstacle(doubts, "volumes that the bridge has no pod for, or with which something is under way", "wait a moment; if it lasts: flex2csi status on the node says why")
-}
-
-// mountOf names the pod of a mount.
-func (f *finisher) mountOf(ctx context.Context, uid string) string {
-	if name := f.pod(ctx, "", uid); name != "" {
-		return "pod " + name
-	}
-	return "a pod that is gone (uid " + uid + ")"
+	n.obstacle(mounts, "pods that have a mount of the bridge", "restart them when it suits: the new pod has the CSI volume alone, if it is migrated")
+	n.passing(gone, "pods that are gone, and have a mount of the bridge")
+	n.passing(doubts, "volumes that the bridge has no pod for, or with which something is under way")
 }

@@ -2,6 +2,7 @@ package migrate_test
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 )
 
 // TestFinishTable: for each driver what it is needed for, and what to type when
@@ -50,6 +52,67 @@ func TestFinishTable(t *testing.T) {
 	d.Problems, d.Drivers = nil, d.Drivers[1:]
 	if !d.Free(true) || d.Free(false) {
 		t.Error("a driver can go before the bridge")
+	}
+}
+
+// TestFinishPassing: finish waits if time is all that is needed.
+func TestFinishPassing(t *testing.T) {
+	end := func(passing ...bool) (e migrate.End) {
+		for _, p := range passing {
+			e.Obstacles = append(e.Obstacles, migrate.Obstacle{Passing: p})
+		}
+		return e
+	}
+	driver := func(e migrate.End, nodes ...migrate.End) (d migrate.DriverEnd) {
+		d.End = e
+		for _, n := range nodes {
+			d.Nodes = append(d.Nodes, migrate.NodeEnd{End: n})
+		}
+		return d
+	}
+	for name, test := range map[string]struct {
+		report migrate.FinishReport
+		want   bool
+	}{
+		"free":                    {migrate.FinishReport{Drivers: []migrate.DriverEnd{driver(end(), end())}}, false},
+		"a mount of a gone pod":   {migrate.FinishReport{Drivers: []migrate.DriverEnd{driver(end(), end(true)), driver(end())}, Bridge: end(false)}, true},
+		"of a living one as well": {migrate.FinishReport{Drivers: []migrate.DriverEnd{driver(end(), end(true, false))}}, false},
+		"on another node":         {migrate.FinishReport{Drivers: []migrate.DriverEnd{driver(end(), end(true), end(false))}}, false},
+		"a PersistentVolume":      {migrate.FinishReport{Drivers: []migrate.DriverEnd{driver(end(false), end(true))}}, false},
+		"what is not known":       {migrate.FinishReport{Drivers: []migrate.DriverEnd{driver(end(), end(true))}, Problems: []string{"p"}}, false},
+	} {
+		if got := test.report.Passing(); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestFinishGonePod: a node has not told yet that the pod of a mount is gone.
+func TestFinishGonePod(t *testing.T) {
+	d := nodevolumes.Of("node-1", "boot", "v1", time.Now(), nil, nil)
+	d.Volumes = []nodevolumes.Volume{{
+		PersistentVolume: "pv1", FlexDriver: "example.com/disk", CSIDriver: "disk.csi.example.com", VolumeHandle: "vol-1", TakenOver: true,
+		Pods: []nodevolumes.Pod{{UID: "gone", TakenOver: true}},
+	}}
+	text, err := d.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAPI(t,
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "boot"}}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: nodevolumes.Namespace, Name: "node-1", Labels: map[string]string{nodevolumes.Label: "true"}}, Data: map[string]string{nodevolumes.Key: text}},
+	)
+	o := &migrate.Observer{Client: a.client(), Journal: journal.New(a.client(), migrate.Namespace, ""), Now: time.Now}
+	report, err := o.Finish(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := report.Table(&b, false); err != nil {
+		t.Fatal(err)
+	}
+	if !report.Passing() || report.Free(false) || !strings.Contains(b.String(), "pods that are gone, and have a mount of the bridge (1): uid gone, volume pv1") {
+		t.Errorf("passing %v, free %v, problems %q:\n%s", report.Passing(), report.Free(false), report.Problems, b.String())
 	}
 }
 
