@@ -46,31 +46,31 @@ func testDriverFails(t *testing.T, p *controlplane.Plane) {
 	}
 
 	a = volume("full", "node-1")
-	_, err := d.Attach(within(t, time.Second), a)
+	_, err := d.Attach(within(t, 3*time.Second), a)
 	says(t, err, flex.CodeDeadlineExceeded, "pv-full", "node-1", name(a), "no external-attacher has begun", driver)
 	x.begin(name(a))
-	_, err = d.Attach(within(t, time.Second), a)
+	_, err = d.Attach(within(t, 3*time.Second), a)
 	says(t, err, flex.CodeDeadlineExceeded, "has not answered ControllerPublishVolume")
 	x.fail(name(a), "rpc error: code = ResourceExhausted desc = "+strings.Repeat("no more slots ", 60), 8)
-	_, err = d.Attach(within(t, time.Second), a)
+	_, err = d.Attach(within(t, 3*time.Second), a)
 	says(t, err, flex.CodeDeadlineExceeded, "code = ResourceExhausted desc = no more slots", " of at most 20 volumes of CSI driver "+driver)
 	if errors.Is(err, csivol.ErrNotBegun) || len(err.Error()) > 900 {
 		t.Errorf("begun, and short: %d, %v", len(err.Error()), err)
 	}
 	a = volume("unregistered", "node-1")
 	a.Driver = "other.csi.example.com"
-	_, err = d.Attach(within(t, time.Second), a)
+	_, err = d.Attach(within(t, 3*time.Second), a)
 	says(t, err, flex.CodeDeadlineExceeded, "other.csi.example.com is not registered on node node-1")
 
 	a = volume("stuck", "node-1")
 	done = attaching(t, d, a)
 	x.attach(name(a))
 	<-done
-	says(t, d.Detach(within(t, time.Second), a), flex.CodeDeadlineExceeded, "stuck", "has not detached it")
+	says(t, d.Detach(within(t, 3*time.Second), a), flex.CodeDeadlineExceeded, "stuck", "has not detached it")
 	x.change(name(a), func(o *storagev1.VolumeAttachment) {
 		o.Status.DetachError = &storagev1.VolumeError{Message: "rpc error: code = Internal desc = wedged", Time: metav1.Now()}
 	}, true)
-	says(t, d.Detach(within(t, time.Second), a), flex.CodeDeadlineExceeded, "wedged")
+	says(t, d.Detach(within(t, 3*time.Second), a), flex.CodeDeadlineExceeded, "wedged")
 	x.detach(name(a))
 	if err := d.Detach(within(t, 5*time.Second), a); err != nil {
 		t.Error(err)
