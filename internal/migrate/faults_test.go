@@ -36,6 +36,8 @@ type journey struct {
 	dir  string
 	was  *corev1.PersistentVolume
 	mode journal.Mode
+	// config is that of the bridge.
+	config string
 }
 
 func newJourney(t *testing.T, pod bool, mode journal.Mode) *journey {
@@ -44,7 +46,7 @@ func newJourney(t *testing.T, pod bool, mode journal.Mode) *journey {
 	if pod {
 		all = shop(podOf())
 	}
-	j := &journey{t: t, api: newAPI(t, all...), dir: filepath.Join(t.TempDir(), "journal"), mode: mode}
+	j := &journey{t: t, api: newAPI(t, all...), dir: filepath.Join(t.TempDir(), "journal"), mode: mode, config: configuration}
 	j.was = read(j.api, objects.PersistentVolumes(), "", "pv1")
 	j.api.seen = j.guard
 	return j
@@ -53,7 +55,7 @@ func newJourney(t *testing.T, pod bool, mode journal.Mode) *journey {
 // runner is a process that has just been started.
 func (j *journey) runner() *migrate.Runner {
 	j.t.Helper()
-	c, err := bridgeconfig.Loader{}.Decode([]byte(configuration), mapping.Check)
+	c, err := bridgeconfig.Loader{}.Decode([]byte(j.config), mapping.Check)
 	if err != nil {
 		j.t.Fatal(err)
 	}
