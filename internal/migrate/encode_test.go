@@ -24,7 +24,7 @@ func TestPlanForGit(t *testing.T) {
 	pv := all[0].(*corev1.PersistentVolume)
 	pv.CreationTimestamp, pv.Generation, pv.Spec.ClaimRef.ResourceVersion = metav1.NewTime(time.Unix(1, 0)), 3, "7"
 	pv.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationApply}}
-	j := &journey{t: t, api: newAPI(t, all...), mode: journal.Live}
+	j := &journey{t: t, api: newAPI(t, all...), mode: journal.Live, config: configuration}
 	plan, err := j.runner().Planner.Plan(t.Context(), &migrate.Selection{All: true})
 	if err != nil {
 		t.Fatal(err)
