@@ -2,7 +2,9 @@ package mounter_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -40,6 +42,9 @@ func directories(store string) *flex.Driver {
 		},
 		Unmount: func(ctx context.Context, call *flex.Call) error {
 			target, err := mounter.OpenTarget("", call.Dir)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // not mounted: that is success
+			}
 			if err != nil {
 				return err
 			}
