@@ -22,8 +22,8 @@ func directories(store string) *flex.Driver {
 		Capabilities: flex.Capabilities{SupportsMetrics: true, RequiresFSResize: true},
 		Mount: func(ctx context.Context, call *flex.Call) error {
 			name := call.Options.User["directory"]
-			if name == "" || !filepath.IsLocal(name) {
-				return flex.Errorf(flex.CodeInvalidArgument, `the option "directory" must name a directory below %s`, store)
+			if name == "." || name == ".." || name != filepath.Base(name) { // not the store itself
+				return flex.Errorf(flex.CodeInvalidArgument, `the option "directory" must name a directory in %s`, store)
 			}
 			target, err := mounter.OpenTarget("", call.Dir)
 			if err != nil {
@@ -58,11 +58,12 @@ func directories(store string) *flex.Driver {
 }
 
 func Example() {
-	for _, options := range []string{`{"kubernetes.io/readwrite":"rw"}`, `{"kubernetes.io/readwrite":"rw","directory":"../etc"}`} {
+	for _, options := range []string{`{"kubernetes.io/readwrite":"rw"}`, `{"kubernetes.io/readwrite":"rw","directory":"../etc"}`, `{"kubernetes.io/readwrite":"rw","directory":"."}`} {
 		status := flex.Run(context.Background(), directories("/srv/volumes"), []string{"mount", "/pods/1/volumes/data", options})
 		fmt.Printf("%s", status.Encode())
 	}
 	// Output:
-	// {"status":"Failure","message":"the option \"directory\" must name a directory below /srv/volumes"}
-	// {"status":"Failure","message":"the option \"directory\" must name a directory below /srv/volumes"}
+	// {"status":"Failure","message":"the option \"directory\" must name a directory in /srv/volumes"}
+	// {"status":"Failure","message":"the option \"directory\" must name a directory in /srv/volumes"}
+	// {"status":"Failure","message":"the option \"directory\" must name a directory in /srv/volumes"}
 }
