@@ -94,8 +94,12 @@ func (c *Chart) Sort() {
 	}
 }
 
-// Width is the length of a bar in percent of the longest; the least can be seen.
+// Width is the length of a bar in percent of the longest: the least that is something can be
+// seen.
 func (c Chart) Width(b Bar) string {
+	if b.Count == 0 {
+		return "0%"
+	}
 	longest := 1
 	for _, other := range c.Bars {
 		longest = max(longest, other.Count)

@@ -51,6 +51,9 @@ func TestCount(t *testing.T) {
 	if got.Width(got.Bars[0]) != "100.0%" || got.Width(got.Bars[1]) != "50.0%" {
 		t.Errorf("widths %s, %s", got.Width(got.Bars[0]), got.Width(got.Bars[1]))
 	}
+	if none := got.Width(htmlreport.Bar{}); none != "0%" {
+		t.Errorf("width of nothing: %s", none)
+	}
 	var many []string
 	for i := range 20 {
 		many = append(many, fmt.Sprint(i), fmt.Sprint(i))

@@ -251,7 +251,7 @@ func (m *migration) result(err error) Result {
 	rec := m.rec
 	rec.Requests = int(m.c.Requests.Load())
 	result := resultOf(rec)
-	result.Lost = between(rec.Times[journal.Deleted], rec.Times[journal.Bound])
+	result.Lost = lost(rec)
 	result.TakenOver = between(rec.Times[journal.Created], rec.Times[journal.TakenOver])
 	switch {
 	case err == nil && rec.PutBack != "" && rec.PutBack != rolledBack:
@@ -268,6 +268,11 @@ func (m *migration) result(err error) Result {
 		result.Outcome, result.Why = Unfinished, err.Error()
 	}
 	return result
+}
+
+// lost is for how long the claim of a record was Lost.
+func lost(r *journal.Record) time.Duration {
+	return between(r.Times[journal.Deleted], r.Times[journal.Bound])
 }
 
 func between(from, to time.Time) time.Duration {

@@ -3,6 +3,7 @@ package migrate
 import (
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 
@@ -67,7 +68,7 @@ func (p *Plan) notes() (all []htmlreport.Note) {
 func (t *Situation) HTML(out io.Writer) error {
 	page := &htmlreport.Report{
 		Title: "Migrations", Subtitle: t.Server + ", " + t.Made.UTC().Format(madeLayout),
-		Table: htmlreport.Table{Columns: []string{"Name", "Claim", "FlexVolume driver", "CSI driver", "State", "Stage", "Since", "Pods with the old mount", "Trouble", "Next"}},
+		Table: htmlreport.Table{Columns: []string{"Name", "Claim", "FlexVolume driver", "CSI driver", "State", "Stage", "Since", "Lost, seconds", "Pods with the old mount", "Trouble", "Next"}},
 	}
 	remaining := 0
 	left := htmlreport.Chart{Title: "FlexVolumes that are left, by driver"}
@@ -77,22 +78,27 @@ func (t *Situation) HTML(out io.Writer) error {
 	}
 	left.Sort()
 	var states, drivers, namespaces []string
+	migrated := 0
 	for _, v := range t.Volumes {
+		if v.State == Migrated {
+			migrated++
+		}
 		states, drivers, namespaces = append(states, v.State.String()), append(drivers, v.FlexDriver), append(namespaces, namespaceOf(v.Claim))
 		since := ""
 		if !v.Since.IsZero() {
 			since = v.Since.UTC().Format(madeLayout)
 		}
 		page.Table.Rows = append(page.Table.Rows, []string{
-			v.Name, v.Claim, v.FlexDriver, v.CSIDriver, v.State.String(), string(v.Stage), since, strconv.Itoa(len(v.OldMounts)), v.Trouble, v.Next,
+			v.Name, v.Claim, v.FlexDriver, v.CSIDriver, v.State.String(), string(v.Stage), since, seconds(v.LostSeconds), strconv.Itoa(len(v.OldMounts)), v.Trouble, v.Next,
 		})
 	}
 	page.Facts = []htmlreport.Fact{
 		{Name: "Volumes of migrations", Value: strconv.Itoa(len(t.Volumes))},
+		{Name: "Migrated", Value: strconv.Itoa(migrated)},
 		{Name: "FlexVolumes that are left", Value: strconv.Itoa(remaining)},
 		{Name: "Migrates now", Value: dash(t.Holder)},
 	}
-	page.Charts = []htmlreport.Chart{htmlreport.Count("By state", states), left, htmlreport.Count("By driver", drivers), htmlreport.Count("By namespace", namespaces)}
+	page.Charts = []htmlreport.Chart{htmlreport.Count("By state", states), left, t.lostTimes(), htmlreport.Count("By driver", drivers), htmlreport.Count("By namespace", namespaces)}
 	for _, problem := range t.Problems {
 		page.Notes = append(page.Notes, htmlreport.Note{Text: problem})
 	}
@@ -100,6 +106,45 @@ func (t *Situation) HTML(out io.Writer) error {
 		page.Notes[0].Heading = "Not known"
 	}
 	return htmlreport.Write(out, page)
+}
+
+// lostTimes is for how long claims were Lost; without bars if none was.
+func (t *Situation) lostTimes() htmlreport.Chart {
+	times := []struct {
+		below float64
+		bar   htmlreport.Bar
+	}{
+		{0.5, htmlreport.Bar{Name: "under 0.5 s"}}, {1, htmlreport.Bar{Name: "0.5 to 1 s"}}, {2, htmlreport.Bar{Name: "1 to 2 s"}},
+		{15, htmlreport.Bar{Name: "2 to 15 s"}}, {math.Inf(1), htmlreport.Bar{Name: "15 s and more"}},
+	}
+	known := false
+	for _, v := range t.Volumes {
+		if v.LostSeconds <= 0 {
+			continue
+		}
+		known = true
+		for i := range times {
+			if v.LostSeconds < times[i].below {
+				times[i].bar.Count++
+				break
+			}
+		}
+	}
+	c := htmlreport.Chart{Title: "For how long claims were Lost"}
+	for _, one := range times {
+		if known {
+			c.Bars = append(c.Bars, one.bar)
+		}
+	}
+	return c
+}
+
+// seconds is a duration for a cell.
+func seconds(s float64) string {
+	if s <= 0 {
+		return ""
+	}
+	return strconv.FormatFloat(s, 'f', 2, 64)
 }
 
 func namespaceOf(claim string) string {

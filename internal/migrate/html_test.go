@@ -21,7 +21,7 @@ func TestHTML(t *testing.T) {
 	}
 	situation := &migrate.Situation{
 		Server: "api:6443", Remaining: map[string]int{hostile: 3, "b/b": 4}, Problems: []string{"nodes were not read"},
-		Volumes: []migrate.VolumeStatus{{Name: "orders", Claim: "shop/orders", FlexDriver: hostile, State: migrate.Halted, Since: time.Unix(0, 0), Next: "resume it"}},
+		Volumes: []migrate.VolumeStatus{{Name: "orders", Claim: "shop/orders", FlexDriver: hostile, State: migrate.Halted, Since: time.Unix(0, 0), Next: "resume it"}, {Name: "done", State: migrate.Migrated, LostSeconds: 0.734}},
 	}
 	var a, b strings.Builder
 	if err := plan.HTML(&a); err != nil {
@@ -32,7 +32,7 @@ func TestHTML(t *testing.T) {
 	}
 	for page, wants := range map[string][]string{
 		a.String(): {"api:6443, 1970-01-01 00:00 UTC", "after a pod restart", "bridge: an old mount", "fails, rights: may not list pods", "StorageClass old: makes FlexVolumes", "node-7", ">shop<"},
-		b.String(): {"HALTED", "resume it", "nodes were not read", "<dd>7</dd>", ">shop<", "1970-01-01 00:00 UTC"},
+		b.String(): {"HALTED", "resume it", "nodes were not read", "<dd>7</dd>", "<dd>1</dd>", ">0.73<", ">0.5 to 1 s<", ">2 to 15 s<", ">shop<", "1970-01-01 00:00 UTC"},
 	} {
 		for _, want := range wants {
 			if !strings.Contains(page, want) {

@@ -89,6 +89,9 @@ type VolumeStatus struct {
 	Next     string `json:"next,omitempty"`
 	By       string `json:"by,omitempty"`
 	Requests int    `json:"requests,omitempty"`
+	// LostSeconds is for how long the claim was Lost in the present direction; 0: it was
+	// not, or is now, or that is not known.
+	LostSeconds float64 `json:"lostSeconds,omitempty"`
 }
 
 // Status looks at all volumes that were migrated, are on their way, or were
@@ -165,6 +168,7 @@ func (s *observed) status(ctx context.Context, name, holder string) VolumeStatus
 		v.Claim, v.FlexDriver, v.CSIDriver, v.Handle = r.Claim, r.FlexDriver, r.CSIDriver, r.VolumeHandle
 		v.Direction, v.Mode, v.Stage, v.Since = r.Direction, r.Mode, r.Stage, r.Times[r.Stage]
 		v.Trouble, v.By, v.Requests = r.Trouble, r.By, r.Requests
+		v.LostSeconds = lost(r).Seconds()
 	} else {
 		v.Claim, v.FlexDriver, v.Since = pv.claim(), pv.Annotations[FlexDriverAnnotation], pv.CreationTimestamp.UTC()
 		v.CSIDriver, v.Handle = pv.csi()
