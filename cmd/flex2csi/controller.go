@@ -83,7 +83,7 @@ func (o *controllerOptions) control(c *cobra.Command) error {
 }
 
 // load reads the configuration. Sweeping alone needs none.
-func (o *controllerOptions) load(env environment) (*bridgeconfig.Configuration, map[string]*mapping.Mapper, error) {
+func (o *controllerOptions) load(env environment) (*bridgeconfig.Configuration, mapping.Mappers, error) {
 	if o.socket == "" {
 		return &bridgeconfig.Configuration{}, nil, nil
 	}
@@ -96,7 +96,7 @@ func (o *controllerOptions) load(env environment) (*bridgeconfig.Configuration, 
 }
 
 // run runs the parts of the controller.
-func (o *controllerOptions) run(ctx context.Context, c *bridgeconfig.Configuration, mappers map[string]*mapping.Mapper, log *slog.Logger) error {
+func (o *controllerOptions) run(ctx context.Context, c *bridgeconfig.Configuration, mappers mapping.Mappers, log *slog.Logger) error {
 	metrics := daemon.NewMetrics()
 	cluster, err := o.api.connect(kube.Options{Log: log, NoCSIDrivers: o.socket == "", Observe: func(r kube.Request) {
 		metrics.ObserveRequest(r.Verb, r.Resource, r.Code, r.Duration)
@@ -105,10 +105,9 @@ func (o *controllerOptions) run(ctx context.Context, c *bridgeconfig.Configurati
 		return err
 	}
 	attachments := cluster.Attachments("", attachment.AttachedByController)
-	k := &controller.Controller{Drivers: map[string]*bridge.FlexDriver{}, Attacher: attachments, Cluster: cluster}
+	k := &controller.Controller{Drivers: bridge.Drivers{Choose: mappers.Choose}, Attacher: attachments, Cluster: cluster}
 	for i := range c.Drivers {
-		d := &c.Drivers[i]
-		k.Drivers[d.FlexDriver] = drivers.New(d, mappers[d.FlexDriver].WithoutSecrets(), nil, cluster, nil)
+		k.Drivers.All = append(k.Drivers.All, drivers.New(&c.Drivers[i], mappers[i].WithoutSecrets(), nil, cluster, nil))
 	}
 	sweeper := &controller.Sweeper{View: cluster, Delete: attachments.Detach, DisableForceDetachOnTimeout: o.noForceDetach, Log: log}
 	options := daemon.ControllerOptions{

@@ -201,7 +201,9 @@ func (o *installOptions) drivers(config *bridgeconfig.Configuration) ([]*driverc
 	}
 	var names []string
 	for i := range config.Drivers {
-		names = append(names, config.Drivers[i].FlexDriver)
+		if name := config.Drivers[i].FlexDriver; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
 	}
 	for _, chosen := range slices.Concat(o.attach, o.noSELinuxRelabel) {
 		if chosen != allDrivers && !slices.Contains(names, chosen) {

@@ -134,7 +134,7 @@ func (o *presetShowOptions) show(names []string, env environment) error {
 	if err := o.fill(chosen); err != nil {
 		return err
 	}
-	if err := sameDriver(chosen); err != nil {
+	if err := namedOnce(chosen); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(env.out, preset.Document(chosen)); err != nil {
@@ -200,18 +200,14 @@ func notPlace(places map[string]bool, name string) error {
 	return usagef("--set %s: nothing of that name is to be filled in, only %s", name, strings.Join(slices.Sorted(maps.Keys(places)), ", "))
 }
 
-// sameDriver refuses presets that would be no valid configuration together.
-func sameDriver(chosen []preset.Preset) error {
-	first := map[string]string{}
+// namedOnce refuses presets that would be no valid configuration together.
+func namedOnce(chosen []preset.Preset) error {
+	seen := map[string]bool{}
 	for _, p := range chosen {
-		other, ok := first[p.FlexDriver]
-		switch {
-		case other == p.Name:
+		if seen[p.Name] {
 			return usagef("%s is named twice", p.Name)
-		case ok:
-			return usagef("%s and %s are both for the FlexVolume driver %s: a configuration has each once", other, p.Name, p.FlexDriver)
 		}
-		first[p.FlexDriver] = p.Name
+		seen[p.Name] = true
 	}
 	return nil
 }

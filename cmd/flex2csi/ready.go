@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -120,7 +121,9 @@ func (o *readyOptions) probeDrivers(ctx context.Context, out io.Writer, served [
 	}
 	var names []string
 	for _, d := range served {
-		names = append(names, d.FlexDriver)
+		if !slices.Contains(names, d.FlexDriver) {
+			names = append(names, d.FlexDriver)
+		}
 	}
 	var broken []string
 	for _, p := range installed.Probe(ctx, names) {

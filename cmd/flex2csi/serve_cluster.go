@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,7 +84,7 @@ func (c *nodeCluster) tell(b *bridge.Bridge, stateDir string, log *slog.Logger) 
 	t := &nodevolumes.Reporter{
 		Node: b.NodeName, BootID: b.BootID, Version: version.Get().Version,
 		Records: b.Records, Staging: b.KubeletStaging, Kubelet: b.KubeletHas, Put: c.PutNodeVolumes, Log: log,
-		FlexDrivers: slices.Sorted(maps.Keys(b.Drivers)), Stages: stagingDrivers(b.Drivers),
+		FlexDrivers: b.Drivers.Names(), Stages: stagingDrivers(b.Drivers.All),
 		Cordoned: func() bool {
 			r, err := cordon.Get(stateDir)
 			return r != nil || err != nil
@@ -96,13 +95,12 @@ func (c *nodeCluster) tell(b *bridge.Bridge, stateDir string, log *slog.Logger) 
 
 // stagingDrivers asks the CSI drivers whether they stage volumes. A driver that does not
 // answer now may answer the next time.
-func stagingDrivers(all map[string]*bridge.FlexDriver) func(context.Context) []string {
+func stagingDrivers(all []*bridge.FlexDriver) func(context.Context) []string {
 	return func(ctx context.Context) []string {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		var stages []string
-		for _, name := range slices.Sorted(maps.Keys(all)) {
-			d := all[name]
+		for _, d := range all {
 			if f, err := d.Service.Features(ctx); err == nil && f.Stage && !slices.Contains(stages, d.CSIDriver) {
 				stages = append(stages, d.CSIDriver)
 			}

@@ -59,6 +59,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 	if cluster != nil {
 		b.Attachments, b.Notify, b.PVState = cluster.attachments.List, cluster.Notify, cluster.PVState
 	}
+	b.Drivers.Choose = mappers.Choose
 	var clients []*csiclient.Client
 	var views []daemon.ConfiguredDriver
 	for i := range config.Drivers {
@@ -67,7 +68,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 		client.Observer, client.Log = metrics, log
 		clients = append(clients, client)
 		views = append(views, daemon.ConfiguredDriver{FlexDriver: d.FlexDriver, CSIDriver: d.CSIDriver, Connections: client.Connections, Reach: client.Reach})
-		b.Drivers[d.FlexDriver] = cluster.driver(d, mappers[d.FlexDriver], client)
+		b.Drivers.All = append(b.Drivers.All, cluster.driver(d, mappers[i], client))
 	}
 	removed := &drivers.Removed{KubeletDir: o.kubeletDir, Attacher: cluster.attacher(), Observer: metrics, Log: log}
 	b.Removed = removed.Driver
@@ -142,7 +143,6 @@ func (o *serveOptions) bridge(life context.Context, store *volstate.Store, log *
 		BootID:          boot,
 		Measure:         o.httpEndpoint != "",
 		Grace:           o.grace,
-		Drivers:         map[string]*bridge.FlexDriver{},
 		Log:             log,
 	}, nil
 }
@@ -160,7 +160,7 @@ func warnOldKernel(log *slog.Logger) {
 
 // checkSecretFiles refuses files that other users could have read or changed. A missing
 // file may appear later: files are read and checked for each call.
-func checkSecretFiles(mappers map[string]*mapping.Mapper, log *slog.Logger) error {
+func checkSecretFiles(mappers mapping.Mappers, log *slog.Logger) error {
 	for _, m := range mappers {
 		for _, path := range m.SecretFiles() {
 			info, err := os.Stat(path)

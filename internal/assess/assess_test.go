@@ -139,7 +139,7 @@ func TestRook(t *testing.T) {
 	for _, o := range r.Obstacles {
 		what = append(what, o.String())
 	}
-	for _, want := range []string{"ceph.rook.io/prod: its volumes are of more than one kind", "ceph.rook.io/prod: preset rook-rbd has another name of the driver"} {
+	for _, want := range []string{"ceph.rook.io/prod: its volumes are of more than one CSI driver", "ceph.rook.io/prod: preset rook-rbd has another name of the driver"} {
 		if !strings.Contains(strings.Join(what, "\n"), want) {
 			t.Errorf("%q is not in %q", want, what)
 		}

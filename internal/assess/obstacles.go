@@ -47,7 +47,7 @@ func (d *driverItems) obstacles() (all []obstacle) {
 		in("no preset fits", do)
 	}
 	if len(d.Presets) > 1 {
-		in("its volumes are of more than one kind, and in a configuration a FlexVolume driver maps to one CSI driver", "begin with the kind that has the most volumes; docs/limits.md#volumes")
+		in("its volumes are of more than one CSI driver", "configure each of its presets, with this driver's name; docs/bridge-configuration.md#several-csi-drivers")
 	}
 	for _, f := range d.Presets {
 		if f.FlexDriver != d.FlexDriver {

@@ -129,7 +129,7 @@ func replacement(old *storagev1.StorageClass, name, csiDriver string) *storagev1
 // known. From is the preset that alone knows the driver.
 func (r *replacer) target(old *flexclass.Class) (csiDriver, expression, from string) {
 	p, fits := r.presets.fit(old.FlexDriver, "")
-	configured := r.configured(old.FlexDriver, p)
+	configured := r.configured(old, p)
 	switch {
 	case configured != nil:
 		csiDriver, expression = configured.CSIDriver, configured.ClassParameters
@@ -147,21 +147,30 @@ func (r *replacer) target(old *flexclass.Class) (csiDriver, expression, from str
 	return csiDriver, expression, from
 }
 
-// configured is the driver of the configuration. Rook's provisioner does not tell the name
-// of its FlexVolume driver, which is that of the operator's namespace.
-func (r *replacer) configured(flexDriver string, p preset.Preset) *bridgeconfig.Driver {
+// configured is the driver of the configuration: of several with the FlexVolume driver's name
+// the one that volumes of the class were migrated to, or that of the preset. Rook's
+// provisioner does not tell the name of its FlexVolume driver, which is that of the
+// operator's namespace.
+func (r *replacer) configured(old *flexclass.Class, p preset.Preset) *bridgeconfig.Driver {
 	if r.options.Config == nil {
 		return nil
 	}
 	all := r.options.Config.Drivers
-	i := slices.IndexFunc(all, func(d bridgeconfig.Driver) bool { return d.FlexDriver == flexDriver })
-	if i < 0 {
-		i = slices.IndexFunc(all, func(d bridgeconfig.Driver) bool { return p.Name != "" && isDriver(p, d.CSIDriver) })
+	ofPreset := func(d bridgeconfig.Driver) bool { return p.Name != "" && isDriver(p, d.CSIDriver) }
+	named := slices.DeleteFunc(slices.Clone(all), func(d bridgeconfig.Driver) bool { return d.FlexDriver != old.FlexDriver })
+	for _, choice := range []func(bridgeconfig.Driver) bool{
+		func(bridgeconfig.Driver) bool { return len(named) == 1 },
+		func(d bridgeconfig.Driver) bool { return d.CSIDriver == old.CSIDriver },
+		ofPreset,
+	} {
+		if i := slices.IndexFunc(named, choice); i >= 0 {
+			return &named[i]
+		}
 	}
-	if i < 0 {
-		return nil
+	if i := slices.IndexFunc(all, ofPreset); i >= 0 && len(named) == 0 {
+		return &all[i]
 	}
-	return &all[i]
+	return nil
 }
 
 // parameters translates those of the old class.

@@ -127,6 +127,24 @@ func checkCommands(t *testing.T, table string) {
 	}
 }
 
+// TestTwoCSIDrivers: a class of a FlexVolume driver that stands for two CSI drivers gets that
+// of its migrated volumes, or else none: the provisioner alone knows what it made.
+func TestTwoCSIDrivers(t *testing.T) {
+	config := disk(`{}`)
+	also := config.Drivers[0]
+	also.CSIDriver = "share.csi.example.com"
+	config.Drivers = append(config.Drivers, also)
+	in := classesOf(t, "testdata/classes.yaml")
+	const made = "provisioner: disk.csi.example.com"
+	if _, manifests, _ := plan(t, in, assess.ClassOptions{Suffix: "-csi", Config: config}); !strings.Contains(manifests, made) || strings.Contains(manifests, also.CSIDriver) {
+		t.Errorf("with a migrated volume:\n%s", manifests)
+	}
+	in.PersistentVolumes = slices.DeleteFunc(in.PersistentVolumes, func(pv *corev1.PersistentVolume) bool { return pv.Spec.CSI != nil })
+	if _, manifests, _ := plan(t, in, assess.ClassOptions{Suffix: "-csi", Config: config}); strings.Contains(manifests, made) || strings.Contains(manifests, also.CSIDriver) {
+		t.Errorf("without one:\n%s", manifests)
+	}
+}
+
 // TestPatches: the operations of each command find the class in the object, and replace it.
 func TestPatches(t *testing.T) {
 	table, _, _ := plan(t, classesOf(t, "testdata/classes.yaml"), assess.ClassOptions{Suffix: "-csi", Config: disk(`{}`)})

@@ -94,8 +94,8 @@ type RecordStore interface {
 	Delete(k csivol.Key) error
 }
 
-// A FlexDriver is one driver name that the kubelet calls, and what the
-// configuration makes of it. It is not the program flexdriver.
+// A FlexDriver is a driver name that the kubelet calls, with a CSI driver: one of the
+// configuration. It is not the program flexdriver.
 type FlexDriver struct {
 	Name string // vendor/name
 	// CSIDriver is the name of the Service's driver.
@@ -166,7 +166,7 @@ type Bridge struct {
 	KubeletDir      string
 	NodeName        string
 	BootID          string
-	Drivers         map[string]*FlexDriver
+	Drivers         Drivers
 	// Removed returns a driver that the configuration no longer has, for tear-down
 	// only, from what a record says; nil: there is none.
 	Removed func(flexDriver, csiDriver string, at csivol.Endpoints) *FlexDriver

@@ -276,7 +276,7 @@ func TestOtherOptionsForOneHandle(t *testing.T) {
 func TestPodIsGone(t *testing.T) {
 	for _, direct := range []bool{false, true} {
 		n := newNode(t)
-		n.bridge.Drivers[flexDriver].DirectPublish = direct
+		n.bridge.Drivers.All[0].DirectPublish = direct
 		dir := n.podDir("p1")
 		if err := os.RemoveAll(filepath.Join(n.dir, "pods/p1")); err != nil {
 			t.Fatal(err)

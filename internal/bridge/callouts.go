@@ -15,8 +15,8 @@ import (
 
 // Callouts returns those of one FlexVolume driver, for flex.Run.
 func (b *Bridge) Callouts(name string) (*flex.Driver, error) {
-	d, ok := b.Drivers[name]
-	if !ok {
+	d := b.Drivers.First(name)
+	if d == nil {
 		return b.removed(name)
 	}
 	on := callouts{b, d}
@@ -71,21 +71,28 @@ func (b *Bridge) removed(name string) (*flex.Driver, error) {
 // callouts are those of one FlexVolume driver.
 type callouts struct {
 	bridge *Bridge
+	// driver is the first of the name. What it does not serve is undone by that of the
+	// record (undoerOf).
 	driver *FlexDriver
+}
+
+// volume returns the volume that the options of a call name, and its driver.
+func (on callouts) volume(ctx context.Context, o flex.Options) (*FlexDriver, *csivol.Volume, error) {
+	return on.bridge.Drivers.Volume(ctx, on.driver.Name, o)
 }
 
 // attach, like detach, comes from a kubelet that attaches by itself
 // (enableControllerAttachDetach: false); kube-controller-manager's go to flex2csi
 // controller.
 func (on callouts) attach(ctx context.Context, c *flex.Call) (string, error) {
-	want, err := on.driver.Map(ctx, c.Options)
+	d, want, err := on.volume(ctx, c.Options)
 	if err != nil {
 		return "", err
 	}
 	if err := on.requireThisNode(c.NodeName); err != nil {
 		return "", err
 	}
-	err = on.bridge.bringTo(ctx, want.Key(), on.driver, operation{command: c.Command, dir: c.NodeName}, lifecycle.Wanted{Goal: lifecycle.Attach, Volume: want})
+	err = on.bridge.bringTo(ctx, want.Key(), d, operation{command: c.Command, dir: c.NodeName}, lifecycle.Wanted{Goal: lifecycle.Attach, Volume: want})
 	return DeviceName(want), err
 }
 
@@ -104,21 +111,21 @@ func DeviceName(v *csivol.Volume) string { return attachment.DevicePrefix + v.Ha
 // isAttached never says no: the kubelet would take that for detached, drop
 // the volume and attach it again. What is not known is a Failure.
 func (on callouts) isAttached(ctx context.Context, c *flex.Call) (bool, error) {
-	want, err := on.driver.Map(ctx, c.Options)
+	d, want, err := on.volume(ctx, c.Options)
 	if err != nil {
 		return false, err
 	}
 	var attached bool
 	err = on.bridge.inTurn(ctx, want.Key(), operation{command: c.Command, dir: c.NodeName}, func(v *volume) error {
-		f, err := v.features(on.driver)
+		f, err := v.features(d)
 		if err != nil {
 			return err
 		}
-		policy, err := on.driver.policy(v.ctx)
+		policy, err := d.policy(v.ctx)
 		if err != nil {
 			return err
 		}
-		route, err := on.driver.route(f, policy)
+		route, err := d.route(f, policy)
 		attached = err == nil && (route == lifecycle.NoAttach || v.record.Attach == volstate.Done && c.NodeName == on.bridge.NodeName)
 		return err
 	})
@@ -133,7 +140,7 @@ func (on callouts) waitForAttach(ctx context.Context, c *flex.Call) (string, err
 	if len(c.Options.User) == 0 {
 		return c.Device, nil // rebuilt after a restart of the kubelet
 	}
-	want, err := on.driver.Map(ctx, c.Options)
+	_, want, err := on.volume(ctx, c.Options)
 	if err != nil {
 		return "", err
 	}
@@ -163,11 +170,11 @@ func (on callouts) named(name string) (csivol.Key, bool) {
 }
 
 func (on callouts) mountDevice(ctx context.Context, c *flex.Call) error {
-	want, err := on.driver.Map(ctx, c.Options)
+	d, want, err := on.volume(ctx, c.Options)
 	if err != nil {
 		return err
 	}
-	return on.bridge.bringTo(ctx, want.Key(), on.driver, operationOf(c), lifecycle.Wanted{Goal: lifecycle.MountDevice, Dir: c.Dir, Volume: want})
+	return on.bridge.bringTo(ctx, want.Key(), d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.MountDevice, Dir: c.Dir, Volume: want})
 }
 
 func (on callouts) unmountDevice(ctx context.Context, c *flex.Call) error {
@@ -180,11 +187,11 @@ func (on callouts) unmountDevice(ctx context.Context, c *flex.Call) error {
 }
 
 func (on callouts) mount(ctx context.Context, c *flex.Call) error {
-	want, err := on.driver.Map(ctx, c.Options)
+	d, want, err := on.volume(ctx, c.Options)
 	if err != nil {
 		return err
 	}
-	return on.bridge.bringTo(ctx, want.Key(), on.driver, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Mount, Dir: c.Dir, Volume: want})
+	return on.bridge.bringTo(ctx, want.Key(), d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Mount, Dir: c.Dir, Volume: want})
 }
 
 func (on callouts) unmount(ctx context.Context, c *flex.Call) error {
@@ -201,17 +208,17 @@ func (on callouts) expandFS(ctx context.Context, c *flex.Call) error {
 	if !ok {
 		return flex.Errorf(flex.CodeFailedPrecondition, "flex2csi has no volume mounted at %s, so it cannot be expanded there", c.Dir)
 	}
-	if err := on.driver.serves(key); err != nil {
-		return err
-	}
 	if c.NewSize <= 0 || c.NewSize < c.OldSize {
 		return flex.Errorf(flex.CodeInvalidArgument, "the new size (%d bytes) is smaller than the old one (%d bytes); a volume never shrinks", c.NewSize, c.OldSize)
 	}
-	want, err := on.driver.Map(ctx, c.Options)
+	d, want, err := on.volume(ctx, c.Options)
 	if err != nil {
 		return err
 	}
-	return on.bridge.bringTo(ctx, key, on.driver, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Expand, Dir: c.Dir, Volume: want, Size: c.NewSize, OldSize: c.OldSize})
+	if err := d.serves(key); err != nil {
+		return err
+	}
+	return on.bridge.bringTo(ctx, key, d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Expand, Dir: c.Dir, Volume: want, Size: c.NewSize, OldSize: c.OldSize})
 }
 
 // expandVolume is never called: the expand controller finds no FlexVolume driver

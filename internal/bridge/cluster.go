@@ -83,7 +83,7 @@ func (b *Bridge) attachmentOf(d *FlexDriver, r *volstate.Record, pod csivol.Pod)
 // attachmentLost reports whether an attachment is gone that a record says is
 // there. What is not known is not lost.
 func (b *Bridge) attachmentLost(r *volstate.Record) bool {
-	d := b.Drivers[r.FlexDriver]
+	d := b.Drivers.of(r.FlexDriver, r.Driver)
 	if r.Object == "" || r.Attach != volstate.Done || d == nil || d.Attacher == nil {
 		return false
 	}

@@ -19,7 +19,7 @@ import (
 // TestPodInfo: who the pod is says the kubelet, and not the volume's options.
 func TestPodInfo(t *testing.T) {
 	n := newNode(t)
-	d := n.bridge.Drivers[flexDriver]
+	d := n.bridge.Drivers.All[0]
 	d.Policy = fixed(bridge.Policy{PodInfo: true})
 	d.Map = func(ctx context.Context, o flex.Options) (*csivol.Volume, error) {
 		v, err := mapOptions(ctx, o)
@@ -45,7 +45,7 @@ func TestOtherCSIDriver(t *testing.T) {
 	n.succeed("mountdevice", device, "csi:h1", options)
 	n.succeed("mount", dir, options)
 	n.start("boot-1")
-	d := n.bridge.Drivers[flexDriver]
+	d := n.bridge.Drivers.All[0]
 	d.CSIDriver, d.Policy = "other.example.com", fixed(bridge.Policy{Republish: true})
 	n.bridge.Grace = 1
 	n.driver.called()
@@ -85,7 +85,7 @@ func TestTakenOverWithoutStage(t *testing.T) {
 // unstaged by the bridge only, and not while the kubelet's CSI plugin uses the volume.
 func TestTakenOverElsewhere(t *testing.T) {
 	n := newNode(t)
-	n.bridge.Drivers[flexDriver].StagingRoot = filepath.Join(n.dir, "plugins/kubernetes.io/csi/other")
+	n.bridge.Drivers.All[0].StagingRoot = filepath.Join(n.dir, "plugins/kubernetes.io/csi/other")
 	dir := n.podDir("p1")
 	n.succeed("mount", dir, options)
 	file := n.takeOver()
@@ -107,7 +107,7 @@ func TestTakenOverElsewhere(t *testing.T) {
 // its file is left. Nothing would ever remove that, and the volume stayed for ever.
 func TestForgottenElsewhere(t *testing.T) {
 	n := newNode(t)
-	n.bridge.Drivers[flexDriver].StagingRoot = filepath.Join(n.dir, "plugins/kubernetes.io/csi/other")
+	n.bridge.Drivers.All[0].StagingRoot = filepath.Join(n.dir, "plugins/kubernetes.io/csi/other")
 	dir := n.podDir("p1")
 	n.succeed("mount", dir, options)
 	file := n.takeOver()

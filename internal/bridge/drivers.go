@@ -1,11 +1,77 @@
 package bridge
 
 import (
+	"context"
+	"slices"
+
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/lifecycle"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
+
+// Drivers are those of the configuration. Several may have one name: then the options of a
+// volume say which CSI driver it belongs to.
+type Drivers struct {
+	All []*FlexDriver
+	// Choose returns the index in All of the driver that a volume belongs to; nil: each
+	// name is there once.
+	Choose func(name string, o flex.Options) (int, error)
+}
+
+// Names returns the names of all drivers, sorted, each once.
+func (d Drivers) Names() []string {
+	var names []string
+	for _, one := range d.All {
+		names = append(names, one.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// First returns the first driver of a name; nil: there is none. All of a name agree on
+// Inline and DirectPublish, and on the Attacher.
+func (d Drivers) First(name string) *FlexDriver {
+	for _, one := range d.All {
+		if one.Name == name {
+			return one
+		}
+	}
+	return nil
+}
+
+// Volume maps the options of a call of the driver name, and returns the driver that the
+// volume belongs to. There is a driver of that name.
+func (d Drivers) Volume(ctx context.Context, name string, o flex.Options) (*FlexDriver, *csivol.Volume, error) {
+	chosen, err := d.choose(name, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	v, err := chosen.Map(ctx, o)
+	return chosen, v, err
+}
+
+func (d Drivers) choose(name string, o flex.Options) (*FlexDriver, error) {
+	if d.Choose == nil {
+		return d.First(name), nil
+	}
+	i, err := d.Choose(name, o)
+	if err != nil {
+		return nil, err
+	}
+	return d.All[i], nil
+}
+
+// of returns the driver of a name and a CSI driver. If the configuration has the name with
+// other CSI drivers only, it returns the first of them; nil: it does not have the name.
+func (d Drivers) of(name, csiDriver string) *FlexDriver {
+	for _, one := range d.All {
+		if one.Name == name && one.CSIDriver == csiDriver {
+			return one
+		}
+	}
+	return d.First(name)
+}
 
 // Which driver an operation asks.
 //
@@ -34,7 +100,7 @@ func (b *Bridge) undoerOf(d *FlexDriver, r *volstate.Record) (*FlexDriver, error
 
 // Configured is an error for a driver that the configuration does not have.
 func (b *Bridge) Configured(name string) error {
-	if _, ok := b.Drivers[name]; ok {
+	if b.Drivers.First(name) != nil {
 		return nil
 	}
 	return flex.Errorf(flex.CodeFailedPrecondition, "the configuration of flex2csi on this node has no driver %s; add it and restart the daemon", name)
@@ -42,8 +108,8 @@ func (b *Bridge) Configured(name string) error {
 
 // driverOf returns the Flex driver that a record belongs to.
 func (b *Bridge) driverOf(r *volstate.Record) (*FlexDriver, error) {
-	d, ok := b.Drivers[r.FlexDriver]
-	if !ok {
+	d := b.Drivers.of(r.FlexDriver, r.Driver)
+	if d == nil {
 		return nil, flex.Errorf(flex.CodeFailedPrecondition, "volume %s belongs to the driver %s, which the configuration no longer has; put it back until its volumes are gone", r.Key(), r.FlexDriver)
 	}
 	return d, d.serves(r.Key())

@@ -33,7 +33,7 @@ func withPod(ctx context.Context, o flex.Options) (*csivol.Volume, error) {
 
 func TestNotices(t *testing.T) {
 	n := newClusterNode(t)
-	n.bridge.Drivers[flexDriver].Map = withPod
+	n.bridge.Drivers.All[0].Map = withPod
 	dir := n.podDir("p1")
 	n.driver.away = final(flex.CodeUnavailable, "no socket")
 	n.fail("no socket", "mount", dir, options)
@@ -88,7 +88,7 @@ func TestTokens(t *testing.T) {
 	const key = "csi.storage.k8s.io/serviceAccount.tokens"
 	for _, inSecrets := range []bool{false, true} {
 		n := newClusterNode(t)
-		d := n.bridge.Drivers[flexDriver]
+		d := n.bridge.Drivers.All[0]
 		d.Map = withPod
 		d.Policy = fixed(bridge.Policy{Republish: true, TokensInSecrets: inSecrets, Tokens: []csivol.TokenRequest{{Audience: "vault"}}})
 		made := 0
@@ -139,7 +139,7 @@ func (s *secretive) NodePublish(ctx context.Context, r csivol.PublishRequest) er
 // TestNoTokens: without them nothing is published, and nothing stays.
 func TestNoTokens(t *testing.T) {
 	n := newClusterNode(t)
-	d := n.bridge.Drivers[flexDriver]
+	d := n.bridge.Drivers.All[0]
 	d.Policy = fixed(bridge.Policy{Tokens: []csivol.TokenRequest{{}}})
 	d.Tokens = func(context.Context, csivol.Pod, []csivol.TokenRequest) (flex.Secret, error) {
 		return flex.Secret{}, flex.Errorf(flex.CodeUnavailable, "no token")

@@ -17,7 +17,7 @@ import (
 
 // maps has the configuration say where the volume is.
 func (n *node) maps(share string) {
-	n.bridge.Drivers[flexDriver].Map = func(ctx context.Context, o flex.Options) (*csivol.Volume, error) {
+	n.bridge.Drivers.All[0].Map = func(ctx context.Context, o flex.Options) (*csivol.Volume, error) {
 		v, err := mapOptions(ctx, o)
 		v.Context = map[string]string{"share": share}
 		return v, err
@@ -67,7 +67,7 @@ func TestChangedConfiguration(t *testing.T) {
 // TestChangedFSType: what the record says decides on the fsGroup, too.
 func TestChangedFSType(t *testing.T) {
 	n := newNode(t)
-	n.bridge.Drivers[flexDriver].Policy = fixed(bridge.Policy{FSGroup: storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy})
+	n.bridge.Drivers.All[0].Policy = fixed(bridge.Policy{FSGroup: storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy})
 	group := strings.Replace(options, "{", `{"kubernetes.io/mounterArgs.FsGroup":"1234",`, 1)
 	n.succeed("mount", n.podDir("p1"), group)
 	n.mounts.fail["SetGroup"] = final(flex.CodeInternal, "asked to set the group")
@@ -128,7 +128,7 @@ func TestChangedWhileTakenOver(t *testing.T) {
 func TestChangedInline(t *testing.T) {
 	n := newNode(t)
 	inline := func(share string) {
-		n.bridge.Drivers[flexDriver].Map = func(ctx context.Context, o flex.Options) (*csivol.Volume, error) {
+		n.bridge.Drivers.All[0].Map = func(ctx context.Context, o flex.Options) (*csivol.Volume, error) {
 			v, err := mapOptions(ctx, o)
 			v.Context, v.Inline = map[string]string{"share": share}, true
 			return v, err

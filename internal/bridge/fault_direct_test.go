@@ -123,7 +123,7 @@ func TestDirectReadOnly(t *testing.T) {
 	if !n.mounts.locked[dir] {
 		t.Error("it is writable")
 	}
-	n.bridge.Drivers[flexDriver].RepairInUse = true
+	n.bridge.Drivers.All[0].RepairInUse = true
 	n.die()
 	n.reconcile()
 	if !n.mounts.mounted[dir] || !n.mounts.locked[dir] {

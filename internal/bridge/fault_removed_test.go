@@ -20,7 +20,7 @@ func where() *csivol.Endpoints {
 // withEndpoints returns a node with these endpoints of its driver.
 func withEndpoints(t *testing.T) *node {
 	n := newNode(t)
-	n.bridge.Drivers[flexDriver].Endpoints = where()
+	n.bridge.Drivers.All[0].Endpoints = where()
 	return n
 }
 
@@ -109,7 +109,7 @@ func TestRemovedDriverUnknown(t *testing.T) {
 	for _, recovered := range []bool{false, true} {
 		n := withEndpoints(t)
 		if !recovered {
-			n.bridge.Drivers[flexDriver].Endpoints = nil
+			n.bridge.Drivers.All[0].Endpoints = nil
 		}
 		n.succeed("mount", n.podDir("p1"), options)
 		if recovered {
@@ -134,7 +134,7 @@ func TestRemovedDriverReplaced(t *testing.T) {
 	n.succeed("mount", n.podDir("p1"), options)
 	n.remove()
 	other := newFakeDriver(n.mounts)
-	n.bridge.Drivers[flexDriver] = &bridge.FlexDriver{Name: flexDriver, CSIDriver: "other.example.com", Service: other, Map: mapOptions}
+	n.bridge.Drivers.All = []*bridge.FlexDriver{{Name: flexDriver, CSIDriver: "other.example.com", Service: other, Map: mapOptions}}
 	n.succeed("unmount", n.podDir("p1"))
 	if got := other.called(); got != "" {
 		t.Errorf("the other driver was called: %s", got)
@@ -154,7 +154,7 @@ func TestEndpointsOfOldRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.bridge.Drivers[flexDriver].Endpoints = where()
+	n.bridge.Drivers.All[0].Endpoints = where()
 	n.bridge.Restore(records)
 	n.succeed("mount", n.podDir("p2"), options)
 	if records, _, err = n.store.Load(); err != nil || len(records) != 1 || *records[0].Endpoints != *where() {

@@ -10,7 +10,7 @@ import (
 
 // knows has the configuration give a secret to NodeStageVolume.
 func (n *node) knows(key string) {
-	n.bridge.Drivers[flexDriver].Map = func(ctx context.Context, o flex.Options) (*csivol.Volume, error) {
+	n.bridge.Drivers.All[0].Map = func(ctx context.Context, o flex.Options) (*csivol.Volume, error) {
 		v, err := mapOptions(ctx, o)
 		v.Secrets.NodeStage = map[string]flex.Secret{"key": flex.NewSecret([]byte(key))}
 		return v, err

@@ -35,7 +35,7 @@ func newClusterNode(t *testing.T) *clusterNode {
 
 // configure gives the bridge of the node access to the cluster.
 func (n *clusterNode) configure() {
-	d := n.bridge.Drivers[flexDriver]
+	d := n.bridge.Drivers.All[0]
 	d.Attacher, d.Attach = n.cluster, bridgeconfig.AttachVA
 	n.bridge.Attachments = n.cluster.list
 	n.bridge.DetachWait = 20 * time.Millisecond
@@ -83,7 +83,7 @@ func (n *clusterNode) fail(want string, args ...string) flex.DriverStatus {
 
 // hurried makes attach and detach wait no longer than a test can.
 func (n *clusterNode) hurried() {
-	t := &n.bridge.Drivers[flexDriver].Timeouts
+	t := &n.bridge.Drivers.All[0].Timeouts
 	t.Attach, t.Detach = 20*time.Millisecond, 20*time.Millisecond
 }
 
@@ -127,7 +127,7 @@ func TestAttachInCluster(t *testing.T) {
 // TestAttachmentSaysAll: what the external-attacher wants to know.
 func TestAttachmentSaysAll(t *testing.T) {
 	n := newClusterNode(t)
-	d := n.bridge.Drivers[flexDriver]
+	d := n.bridge.Drivers.All[0]
 	d.AttachSecret = &csivol.SecretRef{Namespace: "ns", Name: "attach"}
 	d.Map = withModes(csivol.ReadOnlyMany, csivol.ReadWriteMany)
 	n.succeed("mount", n.podDir("p1"), options)
@@ -152,7 +152,7 @@ func TestAttachableModes(t *testing.T) {
 		{csivol.ReadWriteOnce, []csivol.AccessMode{csivol.ReadOnlyMany, csivol.ReadWriteMany}, []csivol.AccessMode{csivol.ReadWriteOnce, csivol.ReadOnlyMany, csivol.ReadWriteMany}},
 	} {
 		n := newClusterNode(t)
-		n.bridge.Drivers[flexDriver].Map = withModes(append([]csivol.AccessMode{test.first}, test.more...)...)
+		n.bridge.Drivers.All[0].Map = withModes(append([]csivol.AccessMode{test.first}, test.more...)...)
 		n.succeed("mount", n.podDir("p1"), options)
 		if got := n.cluster.asked[0].AccessModes; !slices.Equal(got, test.want) {
 			t.Errorf("%s, %v: attached as %v, want %v", test.first, test.more, got, test.want)
@@ -166,7 +166,7 @@ func TestAttachableModes(t *testing.T) {
 // without.
 func TestAttacherReadsSecretsItself(t *testing.T) {
 	n := newClusterNode(t)
-	n.bridge.Drivers[flexDriver].AttachSecretsHere = true
+	n.bridge.Drivers.All[0].AttachSecretsHere = true
 	n.fail("secrets.controllerPublish.secretRef", "mount", n.podDir("p1"), options)
 	if got := n.cluster.called(); got != "" {
 		t.Errorf("the cluster was asked: %s", got)
@@ -332,7 +332,7 @@ func TestNodeAttaches(t *testing.T) {
 func TestAttachWantsAPod(t *testing.T) {
 	n := newClusterNode(t)
 	n.hurried()
-	d := n.bridge.Drivers[flexDriver]
+	d := n.bridge.Drivers.All[0]
 	asked := 0
 	d.MayAttach = func(_ context.Context, v *csivol.Volume, node string) error {
 		asked++
@@ -355,7 +355,7 @@ func TestAttachWantsAPod(t *testing.T) {
 // can be told from the rest.
 func TestInlineIsWrittenDown(t *testing.T) {
 	n := newClusterNode(t)
-	d := n.bridge.Drivers[flexDriver]
+	d := n.bridge.Drivers.All[0]
 	n.succeed("mount", n.podDir("p1"), options)
 	if n.record().Inline {
 		t.Error("a PersistentVolume is an inline volume")

@@ -20,7 +20,7 @@ import (
 // findLost notes what pods have and no record.
 func (b *Bridge) findLost() {
 	b.registry.lost = map[persistentVolume][]string{}
-	for name := range b.Drivers {
+	for _, name := range b.Drivers.Names() {
 		for _, dir := range b.podDirs(name, "*") {
 			if _, known := b.registry.byDirectory(dir); known || b.targetAt(name, dir) == nil {
 				continue
@@ -52,7 +52,7 @@ func (b *Bridge) discover(r *volstate.Record) map[string]*volstate.Target {
 // of them is left on the node, and the CSI driver has not heard of it.
 func (b *Bridge) pendingTargets(r *volstate.Record) map[string]*volstate.Target {
 	found := map[string]*volstate.Target{}
-	d := b.Drivers[r.FlexDriver]
+	d := b.Drivers.First(r.FlexDriver)
 	if d == nil || d.Inline || b.PendingUnmounts == nil {
 		return found
 	}
@@ -77,7 +77,7 @@ func (b *Bridge) pendingTargets(r *volstate.Record) map[string]*volstate.Target 
 // published. The directory itself does not count: the kubelet removes it when mount has
 // failed, and makes it for the next try, which may be at any time.
 func (b *Bridge) publishedDirs(r *volstate.Record) (dirs []string) {
-	if d := b.Drivers[r.FlexDriver]; d == nil || d.Inline {
+	if d := b.Drivers.First(r.FlexDriver); d == nil || d.Inline {
 		return nil
 	}
 	pods, err := filepath.Glob(filepath.Join(b.KubeletDir, "pods/*"))
@@ -110,7 +110,7 @@ func (b *Bridge) targetsAt(r *volstate.Record, dirs []string) map[string]*volsta
 // podDirs returns where pods have volumes of a driver. A name that is not a
 // PersistentVolume's says nothing: each pod may have another volume by it.
 func (b *Bridge) podDirs(flexDriver, volume string) []string {
-	if d := b.Drivers[flexDriver]; d == nil || d.Inline {
+	if d := b.Drivers.First(flexDriver); d == nil || d.Inline {
 		return nil
 	}
 	dirs, err := filepath.Glob(filepath.Join(b.KubeletDir, "pods/*/volumes", strings.Replace(flexDriver, "/", "~", 1), volume))
@@ -128,7 +128,7 @@ func (b *Bridge) targetAt(flexDriver, dir string) *volstate.Target {
 		t.TargetPath = targetPath
 		return t
 	}
-	if mounted, err := b.Mounts.Mounted(dir); err != nil || !mounted || !b.Drivers[flexDriver].DirectPublish {
+	if mounted, err := b.Mounts.Mounted(dir); err != nil || !mounted || !b.Drivers.First(flexDriver).DirectPublish {
 		return nil
 	}
 	t.Bound = true // the kubelet may have seen it

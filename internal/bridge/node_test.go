@@ -55,10 +55,10 @@ func (n *node) start(boot string) {
 	n.bridge = &bridge.Bridge{
 		Context: n.t.Context(), Mounts: n.mounts, Dirs: n.dirs, State: store, PendingUnmounts: n.pending,
 		KubeletDir: n.dir, NodeName: "node-1", BootID: boot,
-		Drivers: map[string]*bridge.FlexDriver{flexDriver: {Name: flexDriver, CSIDriver: "csi.example.com", Service: n.driver, Map: mapOptions, DirectPublish: n.direct}},
+		Drivers: bridge.Drivers{All: []*bridge.FlexDriver{{Name: flexDriver, CSIDriver: "csi.example.com", Service: n.driver, Map: mapOptions, DirectPublish: n.direct}}},
 	}
 	if n.bridge.Removed = n.removed; n.removed != nil {
-		clear(n.bridge.Drivers)
+		n.bridge.Drivers.All = nil
 	}
 	n.bridge.Restore(records)
 }

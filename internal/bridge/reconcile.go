@@ -103,7 +103,7 @@ func (b *Bridge) Sweep(ctx context.Context) error {
 // sweep looks again, now that nothing else works on the volume.
 func (b *Bridge) sweep(v *volume, a *csivol.Attachment) error {
 	r := v.record
-	d := b.Drivers[a.FlexDriver]
+	d := b.Drivers.of(a.FlexDriver, a.Driver)
 	switch {
 	case r.Attach != volstate.None:
 		return nil // by it, or else it goes when that is over

@@ -25,7 +25,7 @@ func BenchmarkReconcile(b *testing.B) {
 	d := newFakeDriver(mounts)
 	br := &bridge.Bridge{
 		Context: b.Context(), Mounts: mounts, State: noState{}, KubeletDir: dir, NodeName: "node-1", BootID: "boot-1",
-		Drivers: map[string]*bridge.FlexDriver{flexDriver: {Name: flexDriver, CSIDriver: "csi.example.com", Service: d, Map: mapOptions}},
+		Drivers: bridge.Drivers{All: []*bridge.FlexDriver{{Name: flexDriver, CSIDriver: "csi.example.com", Service: d, Map: mapOptions}}},
 	}
 	records := make([]*volstate.Record, volumes)
 	for i := range records {

@@ -104,7 +104,7 @@ func TestDeadMountsOfContainersAreReported(t *testing.T) {
 
 func TestRepairInUse(t *testing.T) {
 	n := newNode(t)
-	n.bridge.Drivers[flexDriver].RepairInUse = true
+	n.bridge.Drivers.All[0].RepairInUse = true
 	dir := n.podDir("p1")
 	n.succeed("mount", dir, options)
 	n.containers("p1")
@@ -131,7 +131,7 @@ func (n *node) fallSilent() {
 // restarted, and its mount did that. Silence ends.
 func TestSilentMountsAreLeft(t *testing.T) {
 	n := newNode(t)
-	n.bridge.Drivers[flexDriver].RepairInUse = true
+	n.bridge.Drivers.All[0].RepairInUse = true
 	dir, other := n.podDir("p1"), n.podDir("p2")
 	n.succeed("mount", dir, options)
 	n.driver.called()
@@ -238,7 +238,7 @@ func TestTearDownOfDeadMounts(t *testing.T) {
 // TestFlexSecretStopsRepair: what only the kubelet can give, only mount gets.
 func TestFlexSecretStopsRepair(t *testing.T) {
 	n := newNode(t)
-	n.bridge.Drivers[flexDriver].StaticSecrets = func(context.Context) (csivol.Secrets, error) {
+	n.bridge.Drivers.All[0].StaticSecrets = func(context.Context) (csivol.Secrets, error) {
 		return csivol.Secrets{}, errors.New("from the volume's Secret")
 	}
 	dir := n.podDir("p1")
@@ -255,7 +255,7 @@ func TestFlexSecretStopsRepair(t *testing.T) {
 
 func TestRepublish(t *testing.T) {
 	n := newNode(t)
-	n.bridge.Drivers[flexDriver].Policy = fixed(bridge.Policy{Republish: true})
+	n.bridge.Drivers.All[0].Policy = fixed(bridge.Policy{Republish: true})
 	dir := n.podDir("p1")
 	n.succeed("mount", dir, options)
 	n.driver.called()

@@ -40,7 +40,7 @@ func (b *Bridge) Restore(records []*volstate.Record) {
 func (b *Bridge) doubt(r *volstate.Record) {
 	b.log().Warn("the last version of a record cannot be read; the version before is compared with the mount table", "volumeHandle", r.Handle, "csiDriver", r.Driver)
 	stagingPath := ""
-	if d := b.Drivers[r.FlexDriver]; d != nil {
+	if d := b.Drivers.of(r.FlexDriver, r.Driver); d != nil {
 		stagingPath = b.node().stagingPath(d, r.Key())
 	}
 	lifecycle.Doubt(r, stagingPath, b.discover(r), b.node().mounted)

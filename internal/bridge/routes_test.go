@@ -36,7 +36,7 @@ func TestAuto(t *testing.T) {
 		{"no CSIDriver, no controller", bridge.NeedByController, true, false, false, nodeOnly, ""},
 	} {
 		n := newClusterNode(t)
-		d := n.bridge.Drivers[flexDriver]
+		d := n.bridge.Drivers.All[0]
 		d.Attach, d.Policy = bridgeconfig.AttachAuto, fixed(bridge.Policy{Attach: tt.need})
 		if !tt.access {
 			d.Attacher = nil
@@ -57,7 +57,7 @@ func TestAuto(t *testing.T) {
 // TestAttachRequiredFalse: a configuration that contradicts the CSIDriver object.
 func TestAttachRequiredFalse(t *testing.T) {
 	n := newClusterNode(t)
-	n.bridge.Drivers[flexDriver].Policy = fixed(bridge.Policy{Attach: bridge.NeedNoAttach})
+	n.bridge.Drivers.All[0].Policy = fixed(bridge.Policy{Attach: bridge.NeedNoAttach})
 	n.fail("attachRequired: false", "mount", n.podDir("p1"), options)
 	if got := n.cluster.called(); got != "" {
 		t.Errorf("called %s", got)
@@ -70,7 +70,7 @@ func TestAttachRequiredFalse(t *testing.T) {
 func TestPolicyIsNotKnown(t *testing.T) {
 	n := newClusterNode(t)
 	n.succeed("mount", n.podDir("p1"), options)
-	n.bridge.Drivers[flexDriver].Policy = func(context.Context) (bridge.Policy, error) {
+	n.bridge.Drivers.All[0].Policy = func(context.Context) (bridge.Policy, error) {
 		return bridge.Policy{}, flex.Errorf(flex.CodeUnavailable, "the CSIDriver object has not been read yet")
 	}
 	n.fail("not been read", "mount", n.podDir("p2"), options)
@@ -84,7 +84,7 @@ func TestDetachedAsAttached(t *testing.T) {
 	t.Run("from the controller to the cluster", func(t *testing.T) {
 		n := newClusterNode(t)
 		n.driver.features.Attach = true
-		n.bridge.Drivers[flexDriver].Attach = bridgeconfig.AttachController
+		n.bridge.Drivers.All[0].Attach = bridgeconfig.AttachController
 		n.succeed("mount", n.podDir("p1"), options)
 		n.start("boot-1")
 		n.driver.features.Attach = false
@@ -100,7 +100,7 @@ func TestDetachedAsAttached(t *testing.T) {
 	t.Run("from the cluster to the controller", func(t *testing.T) {
 		n := newClusterNode(t)
 		n.succeed("mount", n.podDir("p1"), options)
-		n.bridge.Drivers[flexDriver].Attach = bridgeconfig.AttachController
+		n.bridge.Drivers.All[0].Attach = bridgeconfig.AttachController
 		n.driver.features.Attach = true
 		n.succeed("unmount", n.podDir("p1"))
 		if got, want := n.cluster.called(), "Attach Detach"; got != want {
@@ -111,7 +111,7 @@ func TestDetachedAsAttached(t *testing.T) {
 	t.Run("half attached by the controller", func(t *testing.T) {
 		n := newClusterNode(t)
 		n.driver.features.Attach = true
-		n.bridge.Drivers[flexDriver].Attach = bridgeconfig.AttachController
+		n.bridge.Drivers.All[0].Attach = bridgeconfig.AttachController
 		n.driver.fail["ControllerPublish"] = []error{final(flex.CodeDeadlineExceeded, "late")}
 		n.fail("late", "mount", n.podDir("p1"), options)
 		n.start("boot-1")
@@ -129,7 +129,7 @@ func TestDetachedAsAttached(t *testing.T) {
 		n.hurried()
 		n.cluster.slow["Attach"] = true
 		n.fail("still attaching", "mount", n.podDir("p1"), options)
-		n.bridge.Drivers[flexDriver].Attach = bridgeconfig.AttachController
+		n.bridge.Drivers.All[0].Attach = bridgeconfig.AttachController
 		n.driver.features.Attach = true
 		n.cluster.hurry()
 		n.succeed("mount", n.podDir("p1"), options)
@@ -142,7 +142,7 @@ func TestDetachedAsAttached(t *testing.T) {
 	t.Run("access was taken away", func(t *testing.T) {
 		n := newClusterNode(t)
 		n.succeed("mount", n.podDir("p1"), options)
-		n.bridge.Drivers[flexDriver].Attacher = nil
+		n.bridge.Drivers.All[0].Attacher = nil
 		n.succeed("unmount", n.podDir("p1"))
 		n.wait()
 		if r := n.record(); r.Attach != volstate.Undoing || !strings.Contains(r.LastError, "--in-cluster") {
@@ -261,7 +261,7 @@ func TestFailedMountInCluster(t *testing.T) {
 // TestModes: what the PersistentVolume has, and what of it is compared.
 func TestModes(t *testing.T) {
 	n := newClusterNode(t)
-	d := n.bridge.Drivers[flexDriver]
+	d := n.bridge.Drivers.All[0]
 	d.Map = withModes() // the API server is away
 	n.succeed("mount", n.podDir("p1"), options)
 	if got := n.cluster.asked[0].AccessModes; len(got) != 1 || got[0] != csivol.ReadWriteOnce {

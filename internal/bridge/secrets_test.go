@@ -43,7 +43,7 @@ func (s *seeing) ControllerUnpublish(ctx context.Context, handle, node string, s
 }
 
 func watch(n *node) (*seeing, *bridge.FlexDriver) {
-	d := n.bridge.Drivers[flexDriver]
+	d := n.bridge.Drivers.All[0]
 	s := &seeing{Service: n.driver, deadlines: map[string]time.Duration{}}
 	d.Service = s
 	return s, d

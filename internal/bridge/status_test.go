@@ -66,7 +66,7 @@ func TestStatus(t *testing.T) {
 	n.bridge.Log = slog.New(slog.NewTextHandler(&log, nil))
 	n.driver.hold = make(chan struct{})
 	asked := &requests{n.driver, make(chan string, 9)}
-	n.bridge.Drivers[flexDriver].Service = asked
+	n.bridge.Drivers.All[0].Service = asked
 
 	first := n.callAs("r1", "mount", n.podDir("p1"), options)
 	if got := <-asked.staged; got != "r1" {

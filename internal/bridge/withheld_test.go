@@ -45,7 +45,7 @@ func (s *told) NodeExpand(ctx context.Context, r csivol.ExpandRequest) error {
 // listen makes a node's volumes have secrets in their options.
 func listen(n *node) *told {
 	s := &told{Service: n.driver}
-	d := n.bridge.Drivers[flexDriver]
+	d := n.bridge.Drivers.All[0]
 	d.Service = s
 	d.Map = func(ctx context.Context, o flex.Options) (*csivol.Volume, error) {
 		v, err := mapOptions(ctx, o)
@@ -150,7 +150,7 @@ func TestNoCallNoSecret(t *testing.T) {
 	n.succeed("mount", n.podDir("p1"), secretOptions("canary", "//a/b"))
 	n.start("boot-1")
 	s := listen(n)
-	n.bridge.Drivers[flexDriver].Policy = fixed(bridge.Policy{Republish: true})
+	n.bridge.Drivers.All[0].Policy = fixed(bridge.Policy{Republish: true})
 	n.driver.called()
 	n.reconcile()
 	n.die()
@@ -175,7 +175,7 @@ func TestSecretsFromPersistentVolume(t *testing.T) {
 		n.succeed("mount", n.podDir("p1"), secretOptions("canary", "//a/b"))
 		n.start("boot-1")
 		s := listen(n)
-		d := n.bridge.Drivers[flexDriver]
+		d := n.bridge.Drivers.All[0]
 		d.RepairInUse = true
 		d.Read = func(ctx context.Context, pv string) (*csivol.Volume, error) {
 			if share == "" {
@@ -210,7 +210,7 @@ func TestPanic(t *testing.T) {
 	n := newNode(t)
 	var log bytes.Buffer
 	n.bridge.Log = slog.New(slog.NewTextHandler(&log, nil))
-	n.bridge.Drivers[flexDriver].Service = clumsy{n.driver}
+	n.bridge.Drivers.All[0].Service = clumsy{n.driver}
 	answer := n.call("mount", n.podDir("p1"), options)
 	if answer.Status != flex.StatusFailure || !strings.Contains(answer.Message, "panicked") {
 		t.Errorf("mount answers %+v", answer)
@@ -221,7 +221,7 @@ func TestPanic(t *testing.T) {
 	if all := answer.Message + log.String(); strings.Contains(all, "canary") {
 		t.Errorf("it is told with what: %s", all)
 	}
-	n.bridge.Drivers[flexDriver].Service = n.driver
+	n.bridge.Drivers.All[0].Service = n.driver
 	n.succeed("mount", n.podDir("p1"), options)
 	n.succeed("unmount", n.podDir("p1"))
 	n.empty()

@@ -41,6 +41,10 @@ type Driver struct {
 	// CSIDriver is what the CSI driver calls itself (GetPluginInfo). It is
 	// compared before anything else is asked of the driver.
 	CSIDriver string `yaml:"csiDriver"`
+	// When says which volumes of FlexDriver are those of CSIDriver, where several
+	// drivers have one FlexDriver: a CEL expression over options, pvName and fsType
+	// that gives a bool. For each volume it must be true for one of them.
+	When string `yaml:"when,omitempty"`
 
 	// Endpoint is the socket of the node service, as unix:///path or a path.
 	// Empty: the socket that the driver has registered with the kubelet, looked up

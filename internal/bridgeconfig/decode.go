@@ -122,6 +122,7 @@ func driverFields(d *strict.Decoder, driver *Driver) strict.Fields {
 	return strict.Fields{
 		"flexDriver":         strict.Text(d, &driver.FlexDriver),
 		"csiDriver":          strict.Text(d, &driver.CSIDriver),
+		"when":               expression(d, &driver.When),
 		"endpoint":           strict.Text(d, &driver.Endpoint),
 		"controllerEndpoint": strict.Text(d, &driver.ControllerEndpoint),
 		"attach":             strict.Text(d, &driver.Attach),

@@ -208,7 +208,7 @@ func TestChecks(t *testing.T) {
 
 func TestEncodeRefusesInvalid(t *testing.T) {
 	c := &bridgeconfig.Configuration{APIVersion: bridgeconfig.APIVersion, Kind: bridgeconfig.Kind, Drivers: []bridgeconfig.Driver{fullDriver(), fullDriver()}}
-	if _, err := c.Encode(); err == nil || !strings.Contains(err.Error(), "drivers[1].flexDriver: \"example.com/disk\" is that of drivers[0] already") {
+	if _, err := c.Encode(); err == nil || !strings.Contains(err.Error(), "drivers[1].csiDriver: \"loop.csi.example.com\" is that of another entry with the same flexDriver") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -40,7 +40,7 @@ func versionFaults(c *Configuration) []strict.Fault {
 }
 
 func (c *Configuration) faults() []strict.Fault {
-	v := &validator{byName: map[string]int{}, byCSIName: map[string]int{}}
+	v := &validator{byName: map[string]int{}, byCSIName: map[string]int{}, byNames: map[string]int{}, several: map[int]bool{}}
 	if len(c.Drivers) == 0 {
 		v.Fault("drivers", "missing: want at least one driver")
 	}
@@ -56,12 +56,17 @@ func Path(i int) string { return strict.Index("drivers", i) }
 
 type validator struct {
 	strict.Report
-	byName, byCSIName map[string]int // the first driver of each name
+	byName, byCSIName, byNames map[string]int // the first driver of each name, and of both
+
+	several map[int]bool // the first drivers of names that others have, too
 }
 
 func (v *validator) driver(at string, d *Driver) {
 	v.flexName(at+".flexDriver", d.FlexDriver)
 	v.csiName(at+".csiDriver", d.CSIDriver)
+	if len(d.When) > maxExpression {
+		v.Fault(at+".when", "longer than %d bytes", maxExpression)
+	}
 	v.socket(at+".endpoint", d.Endpoint)
 	v.socket(at+".controllerEndpoint", d.ControllerEndpoint)
 	v.attach(at, d)
@@ -89,9 +94,7 @@ func (v *validator) driver(at string, d *Driver) {
 // against compares a driver with those before it.
 func (v *validator) against(drivers []Driver, i int) {
 	d, at := &drivers[i], Path(i)
-	if first, ok := before(v.byName, d.FlexDriver, i); ok {
-		v.Fault(at+".flexDriver", "%q is that of %s already", strict.Clip(d.FlexDriver), Path(first))
-	}
+	v.shared(drivers, i)
 	first, ok := before(v.byCSIName, d.CSIDriver, i)
 	if !ok {
 		return
@@ -108,6 +111,42 @@ func (v *validator) against(drivers []Driver, i int) {
 	same("controllerEndpoint", d.ControllerEndpoint, other.ControllerEndpoint)
 	same("stagingRoot", d.StagingRoot, other.StagingRoot)
 	same("attach", string(d.Attach), string(other.Attach))
+}
+
+// shared compares a driver with those before it that have its flexDriver. A call to unmount
+// has no options: what is asked before the record is known must be the same for all.
+func (v *validator) shared(drivers []Driver, i int) {
+	d, at := &drivers[i], Path(i)
+	first, shares := before(v.byName, d.FlexDriver, i)
+	_, twice := before(v.byNames, d.FlexDriver+" "+d.CSIDriver, i)
+	if !shares {
+		return
+	}
+	v.wantWhen(drivers, first, i)
+	if twice && d.CSIDriver != "" {
+		v.Fault(at+".csiDriver", "%q is that of another entry with the same flexDriver: make one entry of both, with an expression such as 'X ? A : B' in volume", strict.Clip(d.CSIDriver))
+	}
+	same := func(field string, mine, theirs bool) {
+		if mine != theirs {
+			v.Fault(at+"."+field, "differs from that of %s, which has the same flexDriver", Path(first))
+		}
+	}
+	same("inline", d.Inline, drivers[first].Inline)
+	same("directPublish", d.DirectPublish, drivers[first].DirectPublish)
+}
+
+// wantWhen reports the first driver of a name once, when the second one is seen.
+func (v *validator) wantWhen(drivers []Driver, first, i int) {
+	which := []int{i}
+	if !v.several[first] {
+		v.several[first] = true
+		which = []int{first, i}
+	}
+	for _, j := range which {
+		if strings.TrimSpace(drivers[j].When) == "" {
+			v.Fault(Path(j)+".when", "missing: %s and %s have the same flexDriver, so each needs an expression that says which volumes are its own, such as 'fsType == \"ext4\"'", Path(first), Path(i))
+		}
+	}
 }
 
 // before returns the first driver of a name, or makes i the first.

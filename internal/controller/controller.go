@@ -47,7 +47,7 @@ type Cluster interface {
 
 // A Controller answers kube-controller-manager.
 type Controller struct {
-	Drivers  map[string]*bridge.FlexDriver
+	Drivers  bridge.Drivers
 	Attacher Attacher
 	Cluster  Cluster
 
@@ -58,9 +58,9 @@ type Controller struct {
 // that the configuration no longer has can be detached: that needs no configuration.
 func (c *Controller) Callouts(name string) (*flex.Driver, error) {
 	here := &flex.Driver{Detach: func(ctx context.Context, call *flex.Call) error { return c.detach(ctx, name, call) }}
-	if d, ok := c.Drivers[name]; ok {
-		here.Attach = func(ctx context.Context, call *flex.Call) (string, error) { return c.attach(ctx, d, call) }
-		here.IsAttached = func(ctx context.Context, call *flex.Call) (bool, error) { return c.isAttached(ctx, d, call) }
+	if c.Drivers.First(name) != nil {
+		here.Attach = func(ctx context.Context, call *flex.Call) (string, error) { return c.attach(ctx, name, call) }
+		here.IsAttached = func(ctx context.Context, call *flex.Call) (bool, error) { return c.isAttached(ctx, name, call) }
 	} else {
 		err := flex.Errorf(flex.CodeFailedPrecondition, "the configuration of flex2csi controller has no driver %s; add it and restart the controller", name)
 		here.Attach = func(context.Context, *flex.Call) (string, error) { return "", err }
@@ -79,8 +79,8 @@ func (c *Controller) Callouts(name string) (*flex.Driver, error) {
 // kube-controller-manager then marks the volume as uncertain, and calls attach again or
 // detach (pkg/volume/util/operationexecutor/operation_generator.go,
 // GenerateAttachVolumeFunc, Kubernetes v1.37.1).
-func (c *Controller) attach(ctx context.Context, d *bridge.FlexDriver, call *flex.Call) (string, error) {
-	v, err := d.Map(ctx, call.Options)
+func (c *Controller) attach(ctx context.Context, flexDriver string, call *flex.Call) (string, error) {
+	d, v, err := c.Drivers.Volume(ctx, flexDriver, call.Options)
 	if err != nil {
 		return "", err
 	}
@@ -145,8 +145,8 @@ func attachmentOf(d *bridge.FlexDriver, v *csivol.Volume, node string) *csivol.A
 // and if they have not synced: after a "no" kube-controller-manager attaches the volume
 // again, and after an error it checks no volume of the node for a minute
 // (pkg/volume/flexvolume/attacher.go, VolumesAreAttached, Kubernetes v1.37.1).
-func (c *Controller) isAttached(ctx context.Context, d *bridge.FlexDriver, call *flex.Call) (bool, error) {
-	v, err := d.Map(ctx, call.Options)
+func (c *Controller) isAttached(ctx context.Context, flexDriver string, call *flex.Call) (bool, error) {
+	d, v, err := c.Drivers.Volume(ctx, flexDriver, call.Options)
 	if err != nil {
 		return c.isGone(ctx, call.Options.VolumeName, err)
 	}

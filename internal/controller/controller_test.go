@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,47 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// TestTwoCSIDrivers: one FlexVolume driver stands for two CSI drivers. detach has no options.
+func TestTwoCSIDrivers(t *testing.T) {
+	c := newCluster()
+	k := newController(c)
+	const share = "share.csi.example.com"
+	k.Drivers.All = append(k.Drivers.All, &bridge.FlexDriver{Name: flexDriver, CSIDriver: share, Map: func(_ context.Context, o flex.Options) (*csivol.Volume, error) {
+		return &csivol.Volume{FlexDriver: flexDriver, Driver: share, Handle: o.User["volumeID"], Name: o.VolumeName}, nil
+	}})
+	k.Drivers.Choose = func(_ string, o flex.Options) (int, error) {
+		if o.FSType == "zfs" {
+			return -1, flex.Errorf(flex.CodeInvalidArgument, "of no CSI driver")
+		}
+		return len(o.FSType) / 4, nil // ceph: the share's
+	}
+	ofShare := strings.NewReplacer(`{`, `{"kubernetes.io/fsType":"ceph",`, `"pv"`, `"pv2"`).Replace(options)
+	for _, o := range []string{options, ofShare} {
+		if s := call(t, k, flexDriver, "attach", o, "node-1"); s.Status != flex.StatusSuccess {
+			t.Fatalf("attach: %+v", s)
+		}
+		if s := call(t, k, flexDriver, "isattached", o, "node-1"); s.Attached == nil || !*s.Attached {
+			t.Errorf("isattached: %+v", s)
+		}
+	}
+	want := []string{attachment.Name("vol", csiDriver, "node-1"), attachment.Name("vol", share, "node-1")}
+	slices.Sort(want)
+	if got := slices.Sorted(slices.Values(c.names())); !slices.Equal(got, want) {
+		t.Errorf("attached: %v, want %v", got, want)
+	}
+	if s := call(t, k, flexDriver, "attach", strings.Replace(ofShare, "ceph", "zfs", 1), "node-1"); s.Status != flex.StatusFailure || s.Message != "of no CSI driver" {
+		t.Errorf("a volume of no CSI driver: %+v", s)
+	}
+	for _, name := range []string{"pv2", "pv"} {
+		if s := call(t, k, flexDriver, "detach", name, "node-1"); s.Status != flex.StatusSuccess {
+			t.Errorf("detach: %+v", s)
+		}
+	}
+	if left := c.names(); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 // TestTwoPersistentVolumes: kube-controller-manager detaches them one by one, and
 // they are one volume.
 func TestTwoPersistentVolumes(t *testing.T) {
@@ -67,7 +109,7 @@ func TestTwoPersistentVolumes(t *testing.T) {
 func TestAttachWantsAPod(t *testing.T) {
 	c := newCluster()
 	k := newController(c)
-	k.Drivers[flexDriver].MayAttach = func(_ context.Context, v *csivol.Volume, node string) error {
+	k.Drivers.All[0].MayAttach = func(_ context.Context, v *csivol.Volume, node string) error {
 		return flex.Errorf(flex.CodeFailedPrecondition, "no pod of %s has %s", node, v.Name)
 	}
 	if s := call(t, k, flexDriver, "attach", options, "node-1"); s.Code != flex.CodeFailedPrecondition || !strings.Contains(s.Message, "no pod of node-1 has pv") {
@@ -100,7 +142,7 @@ func TestIsAttachedNeverGuesses(t *testing.T) {
 	if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Attached == nil || !*s.Attached {
 		t.Errorf("the PersistentVolume is gone, and so is its pod soon: %+v", s)
 	}
-	k.Drivers[flexDriver].Map = func(context.Context, flex.Options) (*csivol.Volume, error) {
+	k.Drivers.All[0].Map = func(context.Context, flex.Options) (*csivol.Volume, error) {
 		return nil, flex.Errorf(flex.CodePermissionDenied, "it is an inline volume")
 	}
 	if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Attached == nil || !*s.Attached {
@@ -244,11 +286,11 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s of an unknown driver: %+v", argv[0], s)
 		}
 	}
-	k.Drivers[flexDriver].AttachSecretsHere = true
+	k.Drivers.All[0].AttachSecretsHere = true
 	if s := call(t, k, flexDriver, "attach", options, "node-1"); s.Code != flex.CodeFailedPrecondition || !strings.Contains(s.Message, "secrets.controllerPublish") || len(c.names()) > 0 {
 		t.Errorf("attach without the secrets that it wants: %+v, made %v", s, c.names())
 	}
-	k.Drivers[flexDriver].AttachSecretsHere = false
+	k.Drivers.All[0].AttachSecretsHere = false
 	c.attachErr = flex.Errorf(flex.CodeDeadlineExceeded, "still attaching: no such disk")
 	if s := call(t, k, flexDriver, "attach", options, "node-1"); s.Code != flex.CodeDeadlineExceeded || !strings.Contains(s.Message, "no such disk") {
 		t.Errorf("attach: %+v", s)
@@ -274,7 +316,7 @@ func TestModes(t *testing.T) {
 	} {
 		c := newCluster()
 		k := newController(c)
-		d := k.Drivers[flexDriver]
+		d := k.Drivers.All[0]
 		d.Attach = test.mode
 		d.Policy = func(context.Context) (bridge.Policy, error) { return bridge.Policy{Attach: test.need}, test.needErr }
 		s := call(t, k, flexDriver, "attach", options, "node-1")
@@ -297,7 +339,7 @@ func TestModes(t *testing.T) {
 func TestAttachableModes(t *testing.T) {
 	c := newCluster()
 	k := newController(c)
-	k.Drivers[flexDriver].Map = func(_ context.Context, o flex.Options) (*csivol.Volume, error) {
+	k.Drivers.All[0].Map = func(_ context.Context, o flex.Options) (*csivol.Volume, error) {
 		return &csivol.Volume{
 			FlexDriver: flexDriver, Driver: csiDriver, Handle: o.User["volumeID"], Name: o.VolumeName,
 			AccessMode: csivol.ReadOnlyMany, AccessModes: []csivol.AccessMode{csivol.ReadOnlyMany, csivol.ReadWriteOnce},

@@ -230,11 +230,11 @@ func (c *cluster) Lost(a *csivol.Attachment) (bool, error) {
 
 // newController answers for one driver.
 func newController(c *cluster) *controller.Controller {
-	return &controller.Controller{Attacher: c, Cluster: c, Drivers: map[string]*bridge.FlexDriver{
-		flexDriver: {Name: flexDriver, CSIDriver: csiDriver, Map: func(_ context.Context, o flex.Options) (*csivol.Volume, error) {
+	return &controller.Controller{Attacher: c, Cluster: c, Drivers: bridge.Drivers{All: []*bridge.FlexDriver{
+		{Name: flexDriver, CSIDriver: csiDriver, Map: func(_ context.Context, o flex.Options) (*csivol.Volume, error) {
 			return &csivol.Volume{FlexDriver: flexDriver, Driver: csiDriver, Handle: o.User["volumeID"], Name: o.VolumeName}, nil
 		}},
-	}}
+	}}}
 }
 
 // call makes a callout as flexdriver hands it over.

@@ -129,11 +129,16 @@ const (
 	reachTimeout = 5 * time.Second
 )
 
+// driverName names one of the configuration.
+type driverName struct{ flexDriver, csiDriver string }
+
+func (d ConfiguredDriver) name() driverName { return driverName{d.FlexDriver, d.CSIDriver} }
+
 // reaches has the tries to reach CSI drivers, one for each driver at a time.
 type reaches struct {
 	mu       sync.Mutex
-	underWay map[string]chan struct{} // by Flex driver
-	failed   map[string]string        // why the last one failed; empty: success
+	underWay map[driverName]chan struct{}
+	failed   map[driverName]string // why the last one failed; empty: success
 }
 
 // reachDrivers tries to reach drivers without a connection, and returns all states.
@@ -159,7 +164,7 @@ func (d *Daemon) reachDrivers() []bridgestatus.DriverStatus {
 		s := driverStatus(driver)
 		for i := range s.Services {
 			if !s.Services[i].Connected && s.Services[i].LastError == "" {
-				s.Services[i].LastError = d.reaches.why(driver.FlexDriver)
+				s.Services[i].LastError = d.reaches.why(driver.name())
 			}
 		}
 		all = append(all, s)
@@ -182,15 +187,15 @@ func (r *reaches) reach(driver ConfiguredDriver) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.underWay == nil {
-		r.underWay, r.failed = map[string]chan struct{}{}, map[string]string{}
+		r.underWay, r.failed = map[driverName]chan struct{}{}, map[driverName]string{}
 	}
-	done, ok := r.underWay[driver.FlexDriver]
+	done, ok := r.underWay[driver.name()]
 	if !ok {
 		done = make(chan struct{})
-		r.underWay[driver.FlexDriver] = done
+		r.underWay[driver.name()] = done
 		go r.try(driver, done)
 	}
-	if _, known := r.failed[driver.FlexDriver]; known {
+	if _, known := r.failed[driver.name()]; known {
 		return nil
 	}
 	return done
@@ -205,15 +210,15 @@ func (r *reaches) try(driver ConfiguredDriver, done chan struct{}) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failed[driver.FlexDriver] = why
-	delete(r.underWay, driver.FlexDriver)
+	r.failed[driver.name()] = why
+	delete(r.underWay, driver.name())
 	close(done)
 }
 
-func (r *reaches) why(flexDriver string) string {
+func (r *reaches) why(name driverName) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.failed[flexDriver]
+	return r.failed[name]
 }
 
 // ownSocket checks that calls at the socket reach this process.

@@ -181,14 +181,14 @@ func (p *probe) checkOurs(ctx context.Context, n *notes, e *entry, d flexDriver,
 	if filepath.Clean(c.Socket) != filepath.Clean(p.Socket) {
 		n.add(driverSocket, d.name, "%s calls the daemon at %s, and doctor was told (--socket) %s", d.name, c.Socket, p.Socket)
 	}
-	if served, ok := p.served(); ok && served[d.name] == "" {
+	if served, ok := p.served(); ok && len(served[d.name]) == 0 {
 		n.add(driverNotServed, d.name, "%s hands its calls to the daemon, which serves no such driver", d.name)
 	}
 }
 
 // checkOverwritten: another program has the place of a driver of ours.
 func (p *probe) checkOverwritten(n *notes, d flexDriver, shown string) {
-	if served, ok := p.served(); ok && served[d.name] != "" {
+	if served, ok := p.served(); ok && len(served[d.name]) > 0 {
 		n.add(driverOverwritten, d.name, "%s is not flexdriver, and flex2csi serves %s", shown, d.name)
 		return
 	}

@@ -13,11 +13,13 @@ func (p *probe) checkInline(ctx context.Context, n *notes) {
 		n.skip(what, "the configuration is not known: %v", err)
 		return
 	}
+	seen := map[string]bool{}
 	for i := range config.Drivers {
 		d := &config.Drivers[i]
-		if d.Inline {
+		if d.Inline || seen[d.FlexDriver] {
 			continue
 		}
+		seen[d.FlexDriver] = true
 		says, err := p.Cluster.DeniesInline(ctx, d.FlexDriver)
 		switch {
 		case err != nil:

@@ -34,7 +34,7 @@ func (p *probe) checkInstallers(ctx context.Context, n *notes) {
 		for _, dir := range writableDirs(&set.Spec.Template.Spec) {
 			driver, inside := driverOf(dir, dirs)
 			switch {
-			case !inside, driver == calicosDriver, known && driver != "" && served[driver] == "":
+			case !inside, driver == calicosDriver, known && driver != "" && len(served[driver]) == 0:
 				continue
 			}
 			n.add(pluginDirWriter, set.Namespace+"/"+set.Name, "DaemonSet %s in namespace %s can write to the plugin directory", set.Name, set.Namespace).

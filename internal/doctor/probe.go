@@ -101,14 +101,15 @@ type daemonStatus struct {
 	pid int
 }
 
-// served are the FlexVolume drivers of the daemon and their CSI drivers: as its
-// configuration says, or where that lies in its pod only, as it says itself. ok
-// is false if neither is known.
-func (p *probe) served() (csiDrivers map[string]string, ok bool) {
-	csiDrivers = map[string]string{}
+// served are the CSI drivers of the daemon by FlexVolume driver: as its configuration
+// says, or where that lies in its pod only, as it says itself. ok is false if neither is
+// known.
+func (p *probe) served() (csiDrivers map[string][]string, ok bool) {
+	csiDrivers = map[string][]string{}
 	if config, err := p.config(); err == nil {
 		for i := range config.Drivers {
-			csiDrivers[config.Drivers[i].FlexDriver] = config.Drivers[i].CSIDriver
+			d := &config.Drivers[i]
+			csiDrivers[d.FlexDriver] = append(csiDrivers[d.FlexDriver], d.CSIDriver)
 		}
 		return csiDrivers, true
 	}
@@ -117,7 +118,7 @@ func (p *probe) served() (csiDrivers map[string]string, ok bool) {
 		return nil, false
 	}
 	for _, d := range s.Drivers {
-		csiDrivers[d.FlexDriver] = d.CSIDriver
+		csiDrivers[d.FlexDriver] = append(csiDrivers[d.FlexDriver], d.CSIDriver)
 	}
 	return csiDrivers, true
 }

@@ -155,8 +155,10 @@ func (p *probe) sameNamespace(a, b int) bool {
 func (p *probe) csiSockets(ctx context.Context) map[string]string {
 	served, _ := p.served()
 	ours := map[string]bool{}
-	for _, driver := range served {
-		ours[driver] = true
+	for _, csiDrivers := range served {
+		for _, driver := range csiDrivers {
+			ours[driver] = true
+		}
 	}
 	sockets := map[string]string{}
 	for _, r := range csiclient.Registrars(ctx, p.at(p.kubeletDir())) {

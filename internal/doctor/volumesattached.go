@@ -45,26 +45,26 @@ func (p *probe) checkVolumesAttached(_ context.Context, n *notes) {
 }
 
 // servedBy returns the CSI drivers of VolumeAttachments by FlexVolume driver.
-func servedBy(all []storagev1.VolumeAttachment) map[string]string {
-	served := map[string]string{}
+func servedBy(all []storagev1.VolumeAttachment) map[string][]string {
+	served := map[string][]string{}
 	for i := range all {
 		if flexDriver := attachment.FlexDriver(&all[i]); attachment.Managed(&all[i]) && flexDriver != "" {
-			served[flexDriver] = all[i].Spec.Attacher
+			served[flexDriver] = append(served[flexDriver], all[i].Spec.Attacher)
 		}
 	}
 	return served
 }
 
-func attachedByVendor(n *notes, node *corev1.Node, served map[string]string, all []storagev1.VolumeAttachment, drivers []storagev1.CSIDriver) {
+func attachedByVendor(n *notes, node *corev1.Node, served map[string][]string, all []storagev1.VolumeAttachment, drivers []storagev1.CSIDriver) {
 	for _, attached := range node.Status.VolumesAttached {
 		unique := string(attached.Name)
 		at := strings.LastIndex(unique, "/")
-		csiDriver, ok := served[unique[:max(at, 0)]]
+		csiDrivers, ok := served[unique[:max(at, 0)]]
 		if !ok {
 			continue
 		}
 		driver, name := unique[:at], unique[at+1:]
-		if ours(all, node.Name, driver, name) || ofController(attached.DevicePath) && attachesNothing(drivers, csiDriver) {
+		if ours(all, node.Name, driver, name) || ofController(attached.DevicePath) && slices.ContainsFunc(csiDrivers, func(name string) bool { return attachesNothing(drivers, name) }) {
 			continue
 		}
 		n.add(volumeOfVendor, name, "kube-controller-manager has PersistentVolume %s attached to node %s with a driver %s of its own, and the bridge serves that driver", name, node.Name, driver).

@@ -83,7 +83,7 @@ func driver(t *testing.T, change func(*bridgeconfig.Driver)) (*bridgeconfig.Driv
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &c, mappers[c.FlexDriver]
+	return &c, mappers[0]
 }
 
 // TestOnlyPersistentVolumes: a call is for the PersistentVolume that it names,

@@ -35,7 +35,7 @@ func TestNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster := newCluster()
-	d := drivers.New(&c, mappers[c.FlexDriver], drivers.Client(&c, "/var/lib/kubelet"), cluster, attacher{})
+	d := drivers.New(&c, mappers[0], drivers.Client(&c, "/var/lib/kubelet"), cluster, attacher{})
 
 	value := reflect.ValueOf(*d)
 	for i, field := range reflect.VisibleFields(value.Type()) {
@@ -81,7 +81,7 @@ func TestRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := drivers.New(&c, mappers[c.FlexDriver], drivers.Client(&c, t.TempDir()), nil, attacher{})
+	before := drivers.New(&c, mappers[0], drivers.Client(&c, t.TempDir()), nil, attacher{})
 	r := drivers.Removed{KubeletDir: t.TempDir(), Attacher: attacher{}}
 	d := r.Driver(before.Name, before.CSIDriver, *before.Endpoints)
 	client, ok := d.Service.(*csiclient.Client)

@@ -133,7 +133,7 @@ func (p *Plan) plan(v *FlexVolume, n Node, c *bridgeconfig.Driver, m *mapping.Ma
 	b := &bridge.Bridge{
 		Context: context.Background(), Mounts: r, Dirs: r, State: nowhere{},
 		KubeletDir: n.KubeletDir, NodeName: n.Name, BootID: "dry run",
-		Drivers: map[string]*bridge.FlexDriver{c.FlexDriver: driver},
+		Drivers: bridge.Drivers{All: []*bridge.FlexDriver{driver}},
 	}
 	calls, err := b.Callouts(c.FlexDriver)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // A Planner plans the lives of volumes with a configuration.
 type Planner struct {
 	config     *bridgeconfig.Configuration
-	mappers    map[string]*mapping.Mapper
+	mappers    mapping.Mappers
 	node       Node
 	csiDrivers map[string]csivol.DriverInfo
 }
@@ -39,14 +39,15 @@ func (p *Planner) Plan(of *FlexVolume) *Plan {
 		FlexDriver: v.FlexDriver, Volume: v.Options.VolumeName, Claim: v.Claim, Pod: v.Pod, Result: OK,
 		Notes: v.Notes, Redact: flex.NewRedactor(v.Options).Redact, volume: of,
 	}
-	d, err := p.driver(v)
+	i, err := p.driver(v)
 	if err != nil {
 		plan.Result = NoDriver
 	} else {
+		d := &p.config.Drivers[i]
 		plan.FlexDriver, plan.CSIDriver = d.FlexDriver, d.CSIDriver
 		v.assume(flexKeys(&d.Secrets))
 		plan.Redact = flex.NewRedactor(v.Options).Redact
-		err = plan.plan(v, p.node, d, p.mappers[d.FlexDriver].WithFiles(assumedFile), p.csiDrivers)
+		err = plan.plan(v, p.node, d, p.mappers[i].WithFiles(assumedFile), p.csiDrivers)
 	}
 	if v.Err != nil {
 		plan.Result, err = NotMapped, v.Err
@@ -60,23 +61,25 @@ func (p *Planner) Plan(of *FlexVolume) *Plan {
 	return plan
 }
 
-// driver finds the driver of a volume; a call may not tell it.
-func (p *Planner) driver(v *FlexVolume) (*bridgeconfig.Driver, error) {
-	c := p.config
-	if v.FlexDriver == "" && len(c.Drivers) == 1 {
-		return &c.Drivers[0], nil
-	}
+// driver returns the index of the driver of a volume. A call may not tell its name.
+func (p *Planner) driver(v *FlexVolume) (int, error) {
 	var names []string
-	for i := range c.Drivers {
-		if c.Drivers[i].FlexDriver == v.FlexDriver {
-			return &c.Drivers[i], nil
+	for i := range p.config.Drivers {
+		if name := p.config.Drivers[i].FlexDriver; !slices.Contains(names, name) {
+			names = append(names, name)
 		}
-		names = append(names, c.Drivers[i].FlexDriver)
 	}
-	if v.FlexDriver == "" {
-		return nil, errors.New("nothing tells its FlexVolume driver: give --driver")
+	name := v.FlexDriver
+	if name == "" && len(names) == 1 {
+		name = names[0]
 	}
-	return nil, fmt.Errorf("the configuration has no driver %q, only %s: add it; flex2csi preset list shows mappings", v.FlexDriver, strings.Join(names, ", "))
+	switch {
+	case name == "":
+		return 0, errors.New("nothing tells its FlexVolume driver: give --driver")
+	case !slices.Contains(names, name):
+		return 0, fmt.Errorf("the configuration has no driver %q, only %s: add it; flex2csi preset list shows mappings", name, strings.Join(names, ", "))
+	}
+	return p.mappers.Choose(name, v.Options)
 }
 
 // flexKeys are the keys of the Flex secret that the configuration asks for.

@@ -142,10 +142,11 @@ func (r *Report) Summary() *Summary {
 	for _, plan := range r.Plans {
 		s.Results[plan.Result]++
 		namespace, _, _ := strings.Cut(cmp.Or(plan.Claim, plan.Pod), "/")
-		d := drivers[plan.FlexDriver]
+		name := plan.FlexDriver + " " + plan.CSIDriver
+		d := drivers[name]
 		if d == nil {
 			d = &DriverCount{FlexDriver: plan.FlexDriver, CSIDriver: plan.CSIDriver}
-			drivers[plan.FlexDriver] = d
+			drivers[name] = d
 		}
 		n := namespaces[namespace]
 		if n == nil {

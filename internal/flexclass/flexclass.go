@@ -36,7 +36,8 @@ type Class struct {
 	*storagev1.StorageClass
 	// FlexDriver is the driver of its volumes.
 	FlexDriver string
-	// CSIDriver is what volumes of FlexDriver were migrated to; empty: none was.
+	// CSIDriver is what volumes of the class were migrated to, or else volumes of
+	// FlexDriver, if to one CSI driver; empty: not known.
 	CSIDriver string
 }
 
@@ -44,7 +45,8 @@ type Class struct {
 // is known of the provisioner, and by the volumes of the class. A provisioner that is a CSI
 // driver makes none.
 func Find(classes []*storagev1.StorageClass, volumes []*corev1.PersistentVolume, csiDrivers []string) *Classes {
-	byProvisioner, byClass, migrated := map[string]string{}, map[string]string{}, map[string]string{}
+	byProvisioner, byClass, toByClass := map[string]string{}, map[string]string{}, map[string]string{}
+	to := map[string][]string{} // by FlexVolume driver
 	for _, pv := range volumes {
 		old := flexVolume(pv)
 		if old == nil {
@@ -54,7 +56,10 @@ func Find(classes []*storagev1.StorageClass, volumes []*corev1.PersistentVolume,
 		byProvisioner[old.Annotations[provisionedBy]] = driver
 		byClass[pv.Spec.StorageClassName] = driver
 		if pv.Spec.CSI != nil {
-			migrated[driver] = pv.Spec.CSI.Driver
+			toByClass[pv.Spec.StorageClassName] = pv.Spec.CSI.Driver
+			if !slices.Contains(to[driver], pv.Spec.CSI.Driver) {
+				to[driver] = append(to[driver], pv.Spec.CSI.Driver)
+			}
 		}
 	}
 	delete(byProvisioner, "") // made by hand
@@ -62,10 +67,14 @@ func Find(classes []*storagev1.StorageClass, volumes []*corev1.PersistentVolume,
 	for _, c := range classes {
 		driver := cmp.Or(byProvisioner[c.Provisioner], known(c.Provisioner), byClass[c.Name])
 		inTree := strings.HasPrefix(c.Provisioner, "kubernetes.io/")
-		if driver == "" || inTree || slices.Contains(csiDrivers, c.Provisioner) || c.Provisioner == migrated[driver] {
+		if driver == "" || inTree || slices.Contains(csiDrivers, c.Provisioner) || slices.Contains(to[driver], c.Provisioner) {
 			continue
 		}
-		all.byName[c.Name] = &Class{c, driver, migrated[driver]}
+		csiDriver := toByClass[c.Name]
+		if csiDriver == "" && len(to[driver]) == 1 {
+			csiDriver = to[driver][0]
+		}
+		all.byName[c.Name] = &Class{c, driver, csiDriver}
 	}
 	return all
 }

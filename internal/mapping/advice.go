@@ -100,6 +100,9 @@ func plain(source string) bool {
 	return !regexp.MustCompile(`options\.|^[A-Za-z_]\w*\.\w+$|^[0-9.]+$`).MatchString(source)
 }
 
+// comparison says how to make a bool.
+const comparison = `compare it, such as fsType == "ext4" or options.?kind.orValue("") == "share"`
+
 // quoted is a text as an expression, in the quotes of YAML.
 func quoted(text string, want *cel.Type) string {
 	text = strict.Clip(text)
@@ -108,6 +111,8 @@ func quoted(text string, want *cel.Type) string {
 		return fmt.Sprintf(`for this text write '["%s"]'`, strings.ReplaceAll(text, ",", `", "`))
 	case cel.MapKind:
 		return `write '{"key": options.key}'`
+	case cel.BoolKind:
+		return comparison
 	}
 	return fmt.Sprintf(`for this text write '"%s"'`, text)
 }
@@ -123,6 +128,8 @@ func optional(want *cel.Type) string {
 // conversion says how to make the type that is wanted.
 func conversion(got, want *cel.Type) string {
 	switch {
+	case want.Kind() == cel.BoolKind:
+		return comparison
 	case strings.Contains(got.String(), "optional_type"):
 		return optional(want)
 	case want.Kind() == cel.StringKind && got.Kind() != cel.ListKind && got.Kind() != cel.MapKind:

@@ -2,6 +2,9 @@
 // a driver over the options of a call, gathers the secrets of each stage, and refuses
 // values that are not valid for a CSI driver.
 //
+// Where several CSI drivers stand behind one FlexVolume driver it chooses the one of a
+// volume.
+//
 // Expressions are compiled and type-checked when the configuration is loaded. They see
 // options, pvName, fsType, readOnly, accessModes and pod, never a secret, and their cost
 // is bounded. docs/mapping.md explains how to write them.
@@ -9,6 +12,7 @@ package mapping
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -25,6 +29,7 @@ import (
 type Mapper struct {
 	flexDriver, csiDriver string
 
+	when                                            *program // nil: all volumes of flexDriver
 	handle, context, mountFlags, fsType, accessMode *program
 
 	stages     []stage
@@ -41,25 +46,29 @@ func Check(c *bridgeconfig.Configuration) []strict.Fault {
 	return faults
 }
 
-// Compile returns the mappers of a configuration by the names of their
-// FlexVolume drivers. Its error is a [*strict.InvalidError] with all faults.
-func Compile(c *bridgeconfig.Configuration) (map[string]*Mapper, error) {
+// Compile returns the mappers of a configuration. Its error is a [*strict.InvalidError]
+// with all faults.
+func Compile(c *bridgeconfig.Configuration) (Mappers, error) {
 	mappers, faults := compileAll(c)
 	r := strict.Report{Faults: faults}
 	return mappers, r.Err()
 }
 
-func compileAll(c *bridgeconfig.Configuration) (map[string]*Mapper, []strict.Fault) {
+func compileAll(c *bridgeconfig.Configuration) (Mappers, []strict.Fault) {
 	var r strict.Report
 	env, err := newEnv(volumeVariables()...)
-	if err != nil {
+	whenEnv, whenErr := newEnv(whenVariables()...)
+	if err := errors.Join(err, whenErr); err != nil {
 		r.Fault("", "prepare CEL: %v", err)
 		return nil, r.Faults
 	}
-	mappers := make(map[string]*Mapper, len(c.Drivers))
+	mappers := make(Mappers, len(c.Drivers))
 	for i := range c.Drivers {
-		d := &c.Drivers[i]
-		mappers[d.FlexDriver] = newMapper(env, d, &r, bridgeconfig.Path(i))
+		d, at := &c.Drivers[i], bridgeconfig.Path(i)
+		mappers[i] = newMapper(env, d, &r, at)
+		if mappers[i].when, err = compileWhen(whenEnv, d.When); err != nil {
+			r.Fault(at+"."+whenField, "%v", err)
+		}
 	}
 	return mappers, r.Faults
 }

@@ -25,7 +25,7 @@ func mapper(t testing.TB, change func(*bridgeconfig.Driver)) *mapping.Mapper {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return mappers[flexDriver]
+	return mappers[0]
 }
 
 func configuration(change func(*bridgeconfig.Driver)) *bridgeconfig.Configuration {

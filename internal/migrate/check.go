@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,10 +32,11 @@ func checks() []check {
 
 // A subject is a volume that the checks look at, and what several of them need.
 type subject struct {
-	w   *world
-	d   *driver // nil: the configuration does not have it
-	old *volume
-	v   *PlannedVolume
+	w       *world
+	drivers *drivers
+	d       *driver // of the volume; nil: the configuration does not have it
+	old     *volume
+	v       *PlannedVolume
 
 	claim   *corev1.PersistentVolumeClaim
 	r       *rendered            // nil: no replacement could be made
@@ -70,8 +72,9 @@ func (s *subject) read(ctx context.Context) {
 	if ref := s.claimRef(); ref != nil {
 		s.claim, s.unknown["claim"] = get(ctx, s.w, objects.Claims(), ref.Namespace, ref.Name)
 	}
-	if s.d == nil {
-		s.unknown["mapping"] = errUnmapped
+	var err error
+	if s.d, err = s.drivers.of(s.old); s.d == nil {
+		s.unknown["mapping"] = cmp.Or(err, errUnmapped)
 		return
 	}
 	v.CSIDriver = s.d.config.CSIDriver
@@ -114,8 +117,8 @@ func (c check) run(ctx context.Context, s *subject) []Check {
 }
 
 // check makes the checks of a volume, and what follows from them.
-func (w *world) check(ctx context.Context, d *driver, old *volume) *PlannedVolume {
-	s := &subject{w: w, d: d, old: old, v: &PlannedVolume{}, unknown: map[string]error{}}
+func (w *world) check(ctx context.Context, all *drivers, old *volume) *PlannedVolume {
+	s := &subject{w: w, drivers: all, old: old, v: &PlannedVolume{}, unknown: map[string]error{}}
 	s.read(ctx)
 	for _, c := range checks() {
 		s.v.Checks = append(s.v.Checks, c.run(ctx, s)...)

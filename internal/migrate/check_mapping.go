@@ -49,7 +49,7 @@ func (s *subject) checkHandle(ctx context.Context, f *findings) error {
 	if err != nil {
 		return err
 	}
-	become, err := s.w.replacements(ctx, s.d)
+	become, err := s.w.replacements(ctx, s.drivers)
 	if err != nil {
 		return err
 	}

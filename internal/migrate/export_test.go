@@ -21,7 +21,11 @@ func Render(ctx context.Context, c *bridgeconfig.Configuration, raw []byte) (rep
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := drivers[old.flexDriver()].render(ctx, old)
+	d, err := drivers.of(old)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := d.render(ctx, old)
 	if err != nil {
 		return nil, nil, err
 	}

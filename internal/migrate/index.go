@@ -32,14 +32,15 @@ func (w *world) csiVolumes(ctx context.Context) (map[csivol.Key][]string, error)
 	})
 }
 
-// replacements are the names of a driver's FlexVolumes by the volume that each would
-// become. One that cannot be mapped is left out: its own check says so.
-func (w *world) replacements(ctx context.Context, d *driver) (map[csivol.Key][]string, error) {
-	return once(w, "names by replacement "+d.config.FlexDriver, func() (map[csivol.Key][]string, error) {
-		all, err := w.volumes(ctx, "")
+// replacements are the names of all FlexVolumes by the volume that each would become. One
+// that cannot be mapped is left out: its own check says so.
+func (w *world) replacements(ctx context.Context, all *drivers) (map[csivol.Key][]string, error) {
+	return once(w, "names by replacement", func() (map[csivol.Key][]string, error) {
+		volumes, err := w.volumes(ctx, "")
 		names := map[csivol.Key][]string{}
-		for _, o := range all {
-			if o.flexDriver() != d.config.FlexDriver {
+		for _, o := range volumes {
+			d, err := all.of(o)
+			if d == nil || err != nil {
 				continue
 			}
 			if v, err := d.mapped(ctx, o, false); err == nil {

@@ -25,7 +25,7 @@ func (b *related) inline(ctx context.Context, namespace string) (all []Related, 
 	seen := map[string]bool{} // by owner: its pods are alike
 	for _, pod := range found {
 		for _, volume := range pod.Spec.Volumes {
-			if volume.FlexVolume == nil || b.drivers[volume.FlexVolume.Driver] == nil || kubeobject.PodFinished(pod) {
+			if volume.FlexVolume == nil || !b.drivers.has(volume.FlexVolume.Driver) || kubeobject.PodFinished(pod) {
 				continue
 			}
 			owner, err := b.w.owner(ctx, pod)
@@ -41,7 +41,7 @@ func (b *related) inline(ctx context.Context, namespace string) (all []Related, 
 				continue
 			}
 			seen[name] = true
-			one, err := b.replaceInline(ctx, b.drivers[volume.FlexVolume.Driver], pod, volume)
+			one, err := b.replaceInline(ctx, pod, volume)
 			if err != nil {
 				return nil, err
 			}
@@ -54,18 +54,26 @@ func (b *related) inline(ctx context.Context, namespace string) (all []Related, 
 
 // replaceInline is a CSI volume in the pod where the driver has such (CSIDriver,
 // volumeLifecycleModes), and a PersistentVolume with a claim where not.
-func (b *related) replaceInline(ctx context.Context, d *driver, pod *corev1.Pod, volume corev1.Volume) (Related, error) {
-	one := Related{Kind: "inline volume", What: "the pod has a FlexVolume of " + d.config.FlexDriver + " without a PersistentVolume: there is nothing that could be replaced under it"}
+func (b *related) replaceInline(ctx context.Context, pod *corev1.Pod, volume corev1.Volume) (Related, error) {
+	one := Related{Kind: "inline volume", What: "the pod has a FlexVolume of " + volume.FlexVolume.Driver + " without a PersistentVolume: there is nothing that could be replaced under it"}
 	source := volume.FlexVolume
 	user := map[string]string{}
 	maps.Copy(user, source.Options)
-	mapped, err := d.mapper.WithoutSecrets().Map(ctx, flex.Options{
+	options := flex.Options{
 		VolumeName: volume.Name, FSType: source.FSType, User: user,
 		PodName: pod.Name, PodNamespace: pod.Namespace, PodUID: string(pod.UID), ServiceAccountName: pod.Spec.ServiceAccountName,
-	}, nil)
-	if err != nil {
+	}
+	unmapped := func(err error) (Related, error) {
 		one.Steps = []string{"the mapping makes no volume of it: " + err.Error()}
-		return one, nil //nolint:nilerr // it is in the steps
+		return one, nil
+	}
+	d, err := b.drivers.chosen(source.Driver, options)
+	if err != nil {
+		return unmapped(err)
+	}
+	mapped, err := d.mapper.WithoutSecrets().Map(ctx, options, nil)
+	if err != nil {
+		return unmapped(err)
 	}
 	object, err := get(ctx, b.w, objects.CSIDrivers(), "", d.config.CSIDriver)
 	if err != nil {

@@ -49,7 +49,7 @@ func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
 	}
 	plan := &Plan{APIVersion: apiVersion, Kind: planKind, Made: p.Now().UTC(), Server: p.Server, Volumes: []*PlannedVolume{}}
 	for _, o := range found {
-		plan.Volumes = append(plan.Volumes, w.check(ctx, drivers[o.flexDriver()], o))
+		plan.Volumes = append(plan.Volumes, w.check(ctx, drivers, o))
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("looked at %d of %d volumes: %w", len(plan.Volumes), len(found), context.Cause(ctx))
 		}
@@ -90,30 +90,27 @@ func (p *Planner) recheck(ctx context.Context, c *objects.Client, name string) (
 	if o == nil {
 		return nil, terminal("PersistentVolume %s is gone: another client has deleted it; the journal has it", name)
 	}
-	return w.check(ctx, drivers[o.flexDriver()], o), nil
+	return w.check(ctx, drivers, o), nil
 }
 
-// drivers are those of the configuration by their names.
-func (p *Planner) drivers() (map[string]*driver, error) {
+// drivers returns those of the configuration.
+func (p *Planner) drivers() (*drivers, error) {
 	mappers, err := mapping.Compile(p.Config)
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]*driver{}
+	d := &drivers{choose: mappers.Choose}
 	for i := range p.Config.Drivers {
-		c := &p.Config.Drivers[i]
-		all[c.FlexDriver] = &driver{config: c, mapper: mappers[c.FlexDriver], given: map[string]csivol.SecretRef{}}
+		d.all = append(d.all, &driver{config: &p.Config.Drivers[i], mapper: mappers[i], given: map[string]csivol.SecretRef{}})
 	}
 	for name, ref := range p.Secrets {
 		flexDriver, stage, _ := strings.Cut(name, ":")
-		d := all[flexDriver]
-		if d == nil {
+		if !d.has(flexDriver) {
 			return nil, fmt.Errorf("a Secret is given for driver %s, which the configuration does not have", flexDriver)
 		}
-		if d.config.Secrets.All()[stage] == nil {
+		if !d.give(flexDriver, stage, ref) {
 			return nil, fmt.Errorf("a Secret is given for secrets.%s of driver %s, which the configuration does not have", stage, flexDriver)
 		}
-		d.given[stage] = ref
 	}
-	return all, nil
+	return d, nil
 }

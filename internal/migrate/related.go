@@ -20,7 +20,7 @@ import (
 // prints them with the steps for the operator; apply does not change them.
 type related struct {
 	w         *world
-	drivers   map[string]*driver
+	drivers   *drivers
 	selection *Selection
 }
 
@@ -75,7 +75,7 @@ func (b *related) classes(ctx context.Context, volumes []*volume) (*flexclass.Cl
 	var flexVolumes []*corev1.PersistentVolume
 	for _, o := range volumes {
 		name := o.Spec.StorageClassName
-		if name == "" || b.drivers[o.flexDriver()] == nil {
+		if name == "" || !b.drivers.has(o.flexDriver()) {
 			continue
 		}
 		flexVolumes = append(flexVolumes, o.PersistentVolume)
@@ -88,7 +88,7 @@ func (b *related) classes(ctx context.Context, volumes []*volume) (*flexclass.Cl
 		}
 	}
 	var csiDrivers []string
-	for _, d := range b.drivers {
+	for _, d := range b.drivers.all {
 		csiDrivers = append(csiDrivers, d.config.CSIDriver)
 	}
 	return flexclass.Find(sorted(named), flexVolumes, csiDrivers), nil

@@ -63,6 +63,43 @@ func (r *rendered) change(field, before, after, why string) {
 	}
 }
 
+// drivers are those of the configuration.
+type drivers struct {
+	all    []*driver
+	choose func(flexDriver string, o flex.Options) (int, error)
+}
+
+// of returns the driver of a volume; nil: the configuration does not have its FlexVolume
+// driver. Its error says why none of several is the volume's.
+func (d *drivers) of(old *volume) (*driver, error) {
+	if !d.has(old.flexDriver()) {
+		return nil, nil
+	}
+	return d.chosen(old.flexDriver(), optionsOf(old))
+}
+
+func (d *drivers) chosen(flexDriver string, o flex.Options) (*driver, error) {
+	i, err := d.choose(flexDriver, o)
+	if err != nil {
+		return nil, err
+	}
+	return d.all[i], nil
+}
+
+func (d *drivers) has(flexDriver string) bool {
+	return slices.ContainsFunc(d.all, func(one *driver) bool { return one.config.FlexDriver == flexDriver })
+}
+
+// give names a Secret for a stage; false: no driver of the name has secrets for that.
+func (d *drivers) give(flexDriver, stage string, ref csivol.SecretRef) (given bool) {
+	for _, one := range d.all {
+		if one.config.FlexDriver == flexDriver && one.config.Secrets.All()[stage] != nil {
+			one.given[stage], given = ref, true
+		}
+	}
+	return given
+}
+
 // A driver is one of the configuration.
 type driver struct {
 	config *bridgeconfig.Driver
@@ -112,13 +149,20 @@ func (d *driver) render(ctx context.Context, old *volume) (*rendered, error) {
 
 // mapped is the volume by the configuration's mapping, secrets left out.
 func (d *driver) mapped(ctx context.Context, old *volume, readOnly bool) (*csivol.Volume, error) {
-	options := flex.Options{VolumeName: old.Name, FSType: old.Spec.FlexVolume.FSType, ReadOnly: readOnly, User: map[string]string{}}
-	maps.Copy(options.User, old.Spec.FlexVolume.Options)
+	options := optionsOf(old)
+	options.ReadOnly = readOnly
 	pv := &csivol.PersistentVolume{}
 	for _, mode := range old.Spec.AccessModes {
 		pv.AccessModes = append(pv.AccessModes, csivol.AccessMode(mode))
 	}
 	return d.mapper.WithoutSecrets().Map(ctx, options, pv)
+}
+
+// optionsOf returns the options of a call for a FlexVolume, without pod and secrets.
+func optionsOf(old *volume) flex.Options {
+	options := flex.Options{VolumeName: old.Name, FSType: old.Spec.FlexVolume.FSType, User: map[string]string{}}
+	maps.Copy(options.User, old.Spec.FlexVolume.Options)
+	return options
 }
 
 func sameVolume(a, b *csivol.Volume) bool {

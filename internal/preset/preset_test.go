@@ -13,6 +13,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/preset"
 	"github.com/flex2csi/flex2csi/internal/strict"
+	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 func all(t *testing.T) []preset.Preset {
@@ -132,6 +133,35 @@ func TestDocument(t *testing.T) {
 		}
 		if !strings.Contains(text, "# "+p.Title+"\n") {
 			t.Errorf("%s: its comment is not there", p.Name)
+		}
+	}
+}
+
+// TestRookTogether: Rook's two presets are one configuration also with one FlexVolume
+// driver, and fsType says which CSI driver a volume has.
+func TestRookTogether(t *testing.T) {
+	var both []preset.Preset
+	for _, name := range []string{"rook-rbd", "rook-cephfs"} {
+		p, err := preset.Get(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		both = append(both, p)
+	}
+	text := bridgeconfig.Fill(preset.Document(both), "secret", "csi")
+	text = strings.ReplaceAll(text, "flexDriver: ceph.rook.io/rook-ceph\n", "flexDriver: ceph.rook.io/rook\n")
+	c, err := bridgeconfig.Loader{}.Decode([]byte(text), mapping.Check)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	mappers, err := mapping.Compile(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for fsType, want := range map[string]string{"": both[0].CSIDriver, "ext4": both[0].CSIDriver, "xfs": both[0].CSIDriver, "ceph": both[1].CSIDriver} {
+		i, err := mappers.Choose("ceph.rook.io/rook", flex.Options{VolumeName: "pv", FSType: fsType})
+		if err != nil || c.Drivers[i].CSIDriver != want {
+			t.Errorf("fsType %q: %d, %v", fsType, i, err)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func volumesOf(t *testing.T, c *bridgeconfig.Configuration, input []byte) []volu
 	for _, v := range found.Volumes {
 		o := v.Options
 		o.PodUID = "made up, as of any mount"
-		mapper := mappers[v.FlexDriver].WithSecrets(secretName)
+		mapper := mappers[0].WithSecrets(secretName)
 		mapped, err := mapper.Map(t.Context(), o, &csivol.PersistentVolume{AccessModes: modes(t, input, o.VolumeName)})
 		if err != nil {
 			t.Fatal(err)
