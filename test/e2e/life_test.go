@@ -22,6 +22,7 @@ func lives() []scenario {
 		{"life-share-inline", "inline volume without attaching", bridged(share, inline)},
 		{"life-nostage", "PV of a driver without NodeStageVolume", bridged(nostage)},
 		{"life-xfs", "PV with another filesystem", bridged(disk, fsType("xfs"), size(320*mebi))},
+		{"life-two-drivers", "one FlexVolume driver for two CSI drivers: a pod with a volume of each", twoDrivers},
 		{"life-local", "PV of the backend local: a disk image", func(t *T) { t.life(t.localVolume(local())) }},
 		{"life-local-attached", "the same with attach: true", func(t *T) { t.life(t.localVolume(localAttached())) }},
 		{"life-local-inline", "the same as an inline volume", func(t *T) { t.life(t.localVolume(local(), inline)) }},
@@ -39,6 +40,27 @@ func (t *T) life(v *volume) {
 	second := t.start("second", v.at("/data"))
 	t.wantSh(second, "cat /data/file", "from-first")
 	t.delete(second)
+}
+
+// bothVolumes makes a disk and a share of one FlexVolume driver.
+func (t *T) bothVolumes() (disk, share *volume) {
+	t.Helper()
+	return t.volume(diskOfBoth(), "disk"), t.volume(shareOfBoth(), "share", fsType(""))
+}
+
+// twoDrivers: each volume is on its own CSI driver.
+func twoDrivers(t *T) {
+	disk, share := t.bothVolumes()
+	for i, name := range []string{"first", "second"} {
+		pod := t.start(name, disk.at("/disk"), share.at("/share"))
+		for dir, v := range map[string]*volume{"/disk": disk, "/share": share} {
+			t.wantMounted(v, pod)
+			t.wantSh(pod, "cat "+dir+"/file 2>/dev/null | wc -l", strconv.Itoa(i))
+			t.sh(pod, "echo from-"+name+" >> "+dir+"/file && sync")
+			t.wantCalls(v, map[string]int{"NodePublishVolume": i + 1})
+		}
+		t.delete(pod)
+	}
 }
 
 // wantMounted checks that the kubelet sees a mount at the pod's directory.

@@ -35,6 +35,7 @@ func migrations() []scenario {
 		{"migrate-rollback-later-attached", "… with attach: true", of(attached, rollbackLater)},
 		{"migrate-rollback-later-share", "… without attaching", of(share, rollbackLater)},
 		{"migrate-rollback-later-nostage", "… without staging", of(nostage, rollbackLater)},
+		{"migrate-two-drivers", "one FlexVolume driver for two CSI drivers: a pod with a volume of each, there and back", migrateTwoDrivers},
 		{"migrate-gce", "the GCE PD driver's code: there, back, and there again under a pod", migrateGCE},
 	}
 }
@@ -183,6 +184,28 @@ func migrateTwo(t *T, v *volume) {
 	t.delete(c.pod)
 	t.waitIdle(v)
 	t.wantUndoneOnce(v)
+}
+
+// migrateTwoDrivers: each volume becomes one of its own CSI driver.
+func migrateTwoDrivers(t *T) {
+	disk, share := t.bothVolumes()
+	a, b := t.writer("a", disk), t.writer("b", share)
+	wasDisk, wasShare := t.persistentVolume(disk), t.persistentVolume(share)
+	t.toCSI("--namespace", t.Namespace, "--width", "2")
+	t.wantCSI(disk, wasDisk)
+	t.wantCSI(share, wasShare)
+	for _, w := range []*writer{a, b} {
+		t.wantMounts(w.v, w.pod, true, true)
+	}
+	t.toFlex(disk.name, share.name)
+	t.wantFlex(disk, wasDisk)
+	t.wantFlex(share, wasShare)
+	for _, w := range []*writer{a, b} {
+		w.writes()
+		w.note()
+		t.delete(w.pod)
+		t.waitIdle(w.v)
+	}
 }
 
 func migrateStatefulSet(t *T) {

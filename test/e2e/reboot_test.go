@@ -14,6 +14,7 @@ import (
 
 func reboots() []scenario {
 	return []scenario{
+		{"migrate-rebooted", "power is cut while volumes are migrated and their pods have both mounts: pods come back on CSI volumes, and one that was put back on the bridge", migrateRebooted},
 		{"rebooted", "power is cut: pods come back with what they had synced; what was deleted meanwhile goes, what was forced leaves nothing", rebooted},
 	}
 }
@@ -40,6 +41,37 @@ func rebooted(t *T) {
 	t.wantNoRecordOf(boot)
 	after := t.start("after", t.volume(disk(), "e").at("/e"))
 	t.delete(after, w.pod)
+}
+
+// migrateRebooted: after a reboot a pod has what its PersistentVolume says.
+func migrateRebooted(t *T) {
+	disk, kept, share := t.volume(disk(), "disk"), t.volume(attached(), "kept"), t.volume(share(), "share")
+	wasDisk, wasKept, wasShare := t.persistentVolume(disk), t.persistentVolume(kept), t.persistentVolume(share)
+	all := []*writer{t.lastingWriter("disk", disk), t.lastingWriter("kept", kept), t.lastingWriter("share", share)}
+	t.toCSI("--namespace", t.Namespace, "--width", "3")
+	t.toFlex(kept.name)
+	for _, w := range all {
+		w.writes()
+	}
+	daemon, _ := t.daemon()
+
+	t.must(t.node.PowerOff())
+	t.must(t.node.Reboot(t.ctx()))
+
+	t.waitRestarted(daemon, "serve")
+	t.must(errors.Join(t.rolledOut(t.ctx(), "csi"), t.rolledOut(t.ctx(), installed)))
+	for _, w := range all {
+		t.waitRestarted(w.pod, "main")
+		t.wantMounts(w.v, w.pod, w.v == kept, w.v != kept)
+	}
+	t.wantCSI(disk, wasDisk)
+	t.wantFlex(kept, wasKept)
+	t.wantCSI(share, wasShare)
+	for _, w := range all {
+		w.writes()
+		t.delete(w.pod)
+		t.waitIdle(w.v)
+	}
 }
 
 // wantNoRecordOf waits until there are no records of another boot than this one,

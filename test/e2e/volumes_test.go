@@ -35,6 +35,10 @@ func secured() driver  { return driver{flex: "example.com/secret", csi: "disk.cs
 func late() driver     { return driver{flex: "example.com/late", csi: "late.csi.example.com"} }
 func attached() driver { return driver{flex: "example.com/attached", csi: "disk.csi.example.com"} }
 
+// diskOfBoth and shareOfBoth are volumes of one FlexVolume driver, told apart by fsType.
+func diskOfBoth() driver  { return driver{flex: "example.com/both", csi: disk().csi} }
+func shareOfBoth() driver { return driver{flex: "example.com/both", csi: share().csi} }
+
 // storage is where the CSI driver keeps its volumes, on the node.
 func (d driver) storage() string { return "/var/lib/csidriver/" + d.csi }
 

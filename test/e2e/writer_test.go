@@ -45,6 +45,14 @@ func (t *T) writer(name string, v *volume) *writer {
 	return w
 }
 
+// lastingWriter is a writer that the kubelet starts again.
+func (t *T) lastingWriter(name string, v *volume) *writer {
+	t.Helper()
+	w := &writer{t: t, v: v, log: "/data/log-" + name}
+	w.pod = t.start(name, v.at("/data"), writing(w.log), func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyAlways })
+	return w
+}
+
 // next starts one that goes on with the lines of this one, which has ended.
 func (w *writer) next(name string) *writer {
 	w.t.Helper()
