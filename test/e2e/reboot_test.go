@@ -46,8 +46,8 @@ func rebooted(t *T) {
 // migrateRebooted: after a reboot a pod has what its PersistentVolume says.
 func migrateRebooted(t *T) {
 	disk, kept, share := t.volume(disk(), "disk"), t.volume(attached(), "kept"), t.volume(share(), "share")
-	wasDisk, wasKept, wasShare := t.persistentVolume(disk), t.persistentVolume(kept), t.persistentVolume(share)
 	all := []*writer{t.lastingWriter("disk", disk), t.lastingWriter("kept", kept), t.lastingWriter("share", share)}
+	wasDisk, wasKept, wasShare := t.persistentVolume(disk), t.persistentVolume(kept), t.persistentVolume(share)
 	t.toCSI("--namespace", t.Namespace, "--width", "3")
 	t.toFlex(kept.name)
 	for _, w := range all {
