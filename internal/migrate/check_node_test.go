@@ -19,7 +19,7 @@ func TestNodeChecks(t *testing.T) {
 		"1.23":         {kubelet("v1.23.17"), "node", migrate.Fails, "is v1.23.17: the kubelet stages below"},
 		"1.24":         {kubelet("v1.24.17"), "node", migrate.NotLive, "is v1.24.17: a restarted kubelet"},
 		"1.27":         {kubelet("v1.27.16+rke2r2"), "node", migrate.NotLive, "stays Terminating"},
-		"1.30":         {kubelet("v1.30.14"), "node", migrate.Decide, "flex2csi is tested with 1.36 and 1.37"},
+		"1.30":         {kubelet("v1.30.14"), "node", migrate.Decide, "flex2csi is tested with 1.24, 1.28"},
 		"1.38":         {kubelet("v1.38.0"), "node", migrate.Decide, "1.36 and 1.37"},
 		"no version":   {kubelet(""), "node", migrate.Decide, "no release of Kubernetes that is known"},
 		"SELinux 1.37": {seLinux("v1.37.1"), "csi-driver", migrate.Decide, "v1.37.1, does so by default"},
@@ -27,7 +27,7 @@ func TestNodeChecks(t *testing.T) {
 	})
 }
 
-// TestTestedKubelets: those that make e2e migrates on need no decision.
+// TestTestedKubelets: those that make e2e-releases migrates on need no decision.
 func TestTestedKubelets(t *testing.T) {
 	for _, minor := range release.Tested() {
 		v := planned(t, func(s *stock) { s.node.Status.NodeInfo.KubeletVersion = "v" + minor.String() + ".9" })

@@ -110,8 +110,8 @@ func Capabilities() []Capability {
 // only what it has to mind.
 func Complete() Minor { return AdmissionPolicies().Since }
 
-// Tested are the releases of which make e2e runs all scenarios, oldest first.
-func Tested() []Minor { return []Minor{36, 37} }
+// Tested are the releases of which make e2e-releases runs all scenarios, oldest first.
+func Tested() []Minor { return []Minor{24, 28, 32, 34, 36, 37} }
 
 // TestedText names them.
 func TestedText() string {
