@@ -165,7 +165,7 @@ func (o outcome) status(ctx context.Context, name string) DriverStatus {
 	case !errors.Is(cause, o.err) && !errors.Is(ctx.Err(), o.err):
 		detail = fmt.Sprintf(" (%v)", o.err)
 	}
-	return Failure(Errorf(CodeOf(cause), "%s: %w%s; call again: the next call completes or undoes it", name, cause, detail))
+	return Failure(Errorf(CodeOf(cause), "%s: %w%s; call again", name, cause, detail))
 }
 
 // isOwnError reports whether an error that came after the end of the context has
