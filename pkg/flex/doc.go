@@ -1,6 +1,6 @@
 // Package flex is the FlexVolume protocol of Kubernetes: what a driver is asked
 // and how it answers. With it a driver is a struct of functions and one line of
-// main; see the example of the package.
+// main; example_test.go is one.
 //
 // # Drivers
 //
@@ -52,7 +52,7 @@
 // must leave no mount behind; a tear-down must need only the path; and a
 // function must end when its context ends.
 //
-// With Attach false, Mount and Unmount are all that a driver needs.
+// With Attach false a driver needs Mount, Unmount, and ExpandFS, if only to refuse.
 // docs/write-a-driver.md has the rest: build, install, test.
 //
 // # When not to use it

@@ -27,8 +27,8 @@ import (
 // pkg/volume/flexvolume of Kubernetes v1.37.1; OG is
 // pkg/volume/util/operationexecutor/operation_generator.go.
 type Driver struct {
-	// Capabilities answer init. Begin with [DefaultCapabilities]: the zero
-	// value denies everything, expansion too.
+	// Capabilities answer init. The zero value denies everything, expansion too:
+	// [DefaultCapabilities] has what suits most drivers.
 	Capabilities Capabilities
 
 	// GetVolumeName returns a cluster-wide name of the volume.

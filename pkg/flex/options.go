@@ -42,7 +42,7 @@ const (
 // empty then.
 type Options struct {
 	FSType     string // kubernetes.io/fsType; may be empty
-	ReadOnly   bool   // kubernetes.io/readwrite is "ro"
+	ReadOnly   bool   // kubernetes.io/readwrite is "ro"; without it false
 	VolumeName string // kubernetes.io/pvOrVolumeName
 
 	// The pod and its service account: mount only.

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bind mounts the directory dir at t. The directory must lie below one of the roots
-// after all symbolic links are followed; [Anywhere] allows all.
+// Bind mounts the directory dir at t. The directory must be one of the roots, or lie below
+// one, after all symbolic links are followed; [Anywhere] allows all.
 // Options are those of the mount itself (ro, nosuid, noexec, …). prepare gets the root of
 // the mount before it can be seen at t, read-only if it will be; what it changes, such as a
 // group ([Mounter.SetGroup]), changes dir for all who have it.
