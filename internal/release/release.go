@@ -90,6 +90,14 @@ func appArmorField() Capability {
 	}
 }
 
+// PluginLock says that the kubelet changes its list of FlexVolume drivers under a lock.
+func PluginLock() Capability {
+	return Capability{
+		"lock on the list of FlexVolume drivers", 33,
+		"a kubelet may end when a driver is installed or updated while it mounts volumes (kubernetes/kubernetes#124839): systemd starts it again, pods run on", "pkg/volume/plugins.go, FindPluginBySpec",
+	}
+}
+
 // SELinuxMount says that, where SELinux is enforced, volumes of drivers with seLinuxMount: true are
 // mounted with the pod's context, whatever their access mode.
 func SELinuxMount() Capability {
@@ -101,7 +109,7 @@ func SELinuxMount() Capability {
 
 // Capabilities are all of the table, oldest first.
 func Capabilities() []Capability {
-	all := []Capability{Eviction(), StagingPath(), Reconstruction(), AdmissionPolicies(), nodeTokens(), appArmorField(), SELinuxMount()}
+	all := []Capability{Eviction(), StagingPath(), Reconstruction(), AdmissionPolicies(), nodeTokens(), appArmorField(), PluginLock(), SELinuxMount()}
 	slices.SortStableFunc(all, func(a, b Capability) int { return int(a.Since - b.Since) })
 	return all
 }

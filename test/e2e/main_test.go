@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -59,7 +60,7 @@ func TestScenarios(t *testing.T) {
 	t.Cleanup(func() {
 		headline := fmt.Sprintf("Kubernetes %s: up with everything installed after %.0f s, all after %.0f s\n",
 			version(), up.Seconds(), time.Since(began).Seconds())
-		if err := r.write(filepath.Join(c.dir, "table.txt"), headline); err != nil {
+		if err := r.write(filepath.Join(c.dir, "table.txt"), headline+c.kubeletEnds(t)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -72,6 +73,29 @@ func TestScenarios(t *testing.T) {
 	t.Run("last", func(t *testing.T) {
 		c.runAll(t, r, []section{on(last())}, false)
 	})
+}
+
+// kubeletEnds tells how often the kubelet has ended by itself, and fails if that was not for
+// the one reason that its release is known for.
+func (c *cluster) kubeletEnds(t *testing.T) string {
+	ends := c.node.Kubelet.Agains()
+	if ends == 0 {
+		return ""
+	}
+	text, err := fileText(c.node.Kubelet.Log)
+	if err != nil {
+		t.Error(err)
+	}
+	known := len(listOfDrivers().FindAllString(text, -1))
+	if minor().Has(release.PluginLock()) || known < ends {
+		t.Errorf("the kubelet has ended by itself %d times, %d of them over its list of FlexVolume drivers", ends, known)
+	}
+	return fmt.Sprintf("The kubelet has ended by itself %d times (before %s: %s)\n", ends, release.PluginLock().Name, release.PluginLock().Without)
+}
+
+// listOfDrivers is what the kubelet says when it ends over its list of FlexVolume drivers.
+func listOfDrivers() *regexp.Regexp {
+	return regexp.MustCompile(`fatal error: concurrent map .*\n(?:.*\n){1,12}?k8s.io/kubernetes/pkg/volume\.\(\*VolumePluginMgr\)`)
 }
 
 // shared are the scenarios that run side by side.

@@ -61,6 +61,7 @@ func (n *Node) kubelet() *parts.Part {
 	}
 	p := n.part("kubelet", append(usualEnv(), "HOME=/root"), args...)
 	p.Ready = untilWorks(p, healthy)
+	p.Again = 10 * time.Second // RestartSec of kubeadm's kubelet.service
 	return p
 }
 

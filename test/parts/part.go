@@ -28,10 +28,14 @@ type Part struct {
 	Log string
 	// Ready waits until the program works; nil: it does at once.
 	Ready func() error
+	// Again is after what time the program is started again when it has ended by
+	// itself, as systemd does; 0: it is not.
+	Again time.Duration
 
-	mu   sync.Mutex
-	cmd  *exec.Cmd // nil: does not run
-	done chan struct{}
+	mu     sync.Mutex
+	cmd    *exec.Cmd // nil: does not run
+	done   chan struct{}
+	agains int
 }
 
 // Start starts the program and waits until it works. It does nothing when the
@@ -72,6 +76,7 @@ func (p *Part) launch() (started bool, err error) {
 		if err == nil {
 			_ = cmd.Wait() // how it ended is in its log
 			close(done)
+			p.again(cmd)
 		}
 	}()
 	if err := <-result; err != nil {
@@ -79,6 +84,31 @@ func (p *Part) launch() (started bool, err error) {
 	}
 	p.cmd, p.done = cmd, done
 	return true, nil
+}
+
+// again starts a program that has ended by itself.
+func (p *Part) again(ended *exec.Cmd) {
+	if p.Again == 0 {
+		return
+	}
+	time.Sleep(p.Again)
+	p.mu.Lock()
+	byItself := p.cmd == ended
+	if byItself {
+		p.cmd = nil
+		p.agains++
+	}
+	p.mu.Unlock()
+	if byItself {
+		_, _ = p.launch() // if that fails it does not run, which whoever needs it sees
+	}
+}
+
+// Agains is how often the program was started again after it had ended by itself.
+func (p *Part) Agains() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.agains
 }
 
 // Kill ends the program as a crash of its container would, with all that it has
