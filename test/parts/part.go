@@ -100,7 +100,7 @@ func (p *Part) again(ended *exec.Cmd) {
 	}
 	p.mu.Unlock()
 	if byItself {
-		_, _ = p.launch() // if that fails it does not run, which whoever needs it sees
+		_, _ = p.launch() // else it does not run, and the node is not ready
 	}
 }
 
