@@ -18,6 +18,12 @@ import (
 // the pods' volumes are checked in full once a minute, Kubernetes v1.37.1). While the
 // plugin has the volume staged it is not detached; and the plugin cannot unstage a
 // volume that we have mounted.
+//
+// For a pod that had the volume before the rollback the control plane wants the CSI volume
+// until the pod ends (populator/desired_state_of_world_populator.go). If the node reboots
+// meanwhile, the plugin has it no more, and the volume stays attached: the pod waits until it is
+// deleted. To mount it all the same would be wrong: at the pod's end the control plane
+// detaches at once, as the kubelet does not report the CSI volume to be in use.
 
 const (
 	// handBackLook is the pause between two requests for the node.
@@ -85,7 +91,7 @@ func (w *wait) throughGap(ctx context.Context, o *storagev1.VolumeAttachment) er
 
 // leaving returns the error for an attachment that was not deleted in time.
 func (w *wait) leaving() error {
-	return flex.Errorf(flex.CodeUnavailable, "volume %s is attached to node %s as a CSI volume, by VolumeAttachment %s, and the kubelet does not hold it as one: the control plane is about to detach it, and only then can it be attached for the FlexVolume; does kube-controller-manager run?",
+	return flex.Errorf(flex.CodeUnavailable, "volume %s is attached to node %s as a CSI volume, by VolumeAttachment %s, and the kubelet does not hold it as one: only when kube-controller-manager has detached it can it be attached for the FlexVolume; wait a minute, then delete the pods on this node that had it before the rollback: for them it stays attached",
 		aboutVolume(w.want), w.want.Node, w.name)
 }
 

@@ -33,7 +33,7 @@ func errPodGone(dir string) error {
 }
 
 func errBeingDetached(r *volstate.Record) error {
-	return flex.Errorf(flex.CodeUnavailable, "the control plane deletes VolumeAttachment %s of volume %s now or soon, since the kubelet's CSI plugin has released the volume; the next call attaches it again", r.Object, r.Key())
+	return flex.Errorf(flex.CodeUnavailable, "the control plane deletes VolumeAttachment %s of volume %s now or soon, since the kubelet's CSI plugin has released the volume; the next call attaches it again; if that goes on for minutes after a rollback, delete the pod", r.Object, r.Key())
 }
 
 func errPodLives(dir string, f csivol.PVState) error {

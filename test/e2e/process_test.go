@@ -80,17 +80,20 @@ func (t *T) killDaemon() {
 // is ready.
 func (t *T) waitRestarted(before *corev1.Pod, container string) {
 	t.Helper()
-	old := restarts(before, container)
-	t.wait("container "+container+" of pod "+before.Name+" to be started again", func() error {
-		now, err := t.client.CoreV1().Pods(before.Namespace).Get(t.ctx(), before.Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if restarts(now, container) == old {
-			return errors.New("it has not been")
-		}
-		return t.ready(now)
-	})
+	t.wait("container "+container+" of pod "+before.Name+" to be started again", func() error { return t.wasRestarted(before, container) })
+}
+
+// wasRestarted is an error as long as a container has not been started again since, or its
+// pod is not ready.
+func (t *T) wasRestarted(before *corev1.Pod, container string) error {
+	now, err := t.client.CoreV1().Pods(before.Namespace).Get(t.ctx(), before.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if restarts(now, container) == restarts(before, container) {
+		return errors.New("it has not been")
+	}
+	return t.ready(now)
 }
 
 func restarts(pod *corev1.Pod, container string) int32 {

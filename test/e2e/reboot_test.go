@@ -61,7 +61,11 @@ func migrateRebooted(t *T) {
 	t.waitRestarted(daemon, "serve")
 	t.must(errors.Join(t.rolledOut(t.ctx(), "csi"), t.rolledOut(t.ctx(), installed)))
 	for _, w := range all {
-		t.waitRestarted(w.pod, "main")
+		if w.v == kept {
+			t.backOrDeleted(w)
+		} else {
+			t.waitRestarted(w.pod, "main")
+		}
 		t.wantMounts(w.v, w.pod, w.v == kept, w.v != kept)
 	}
 	t.wantCSI(disk, wasDisk)
@@ -72,6 +76,26 @@ func migrateRebooted(t *T) {
 		t.delete(w.pod)
 		t.waitIdle(w.v)
 	}
+}
+
+// backOrDeleted: a pod from before a rollback comes back after a reboot, unless the
+// kubelet's CSI plugin has released the volume by then. Then the message says to delete it,
+// and the next pod starts.
+func (t *T) backOrDeleted(w *writer) {
+	t.Helper()
+	err := retry(t.patience, func() error {
+		if err := t.wasRestarted(w.pod, "main"); err == nil || strings.Contains(t.eventsOf(w.pod.Name), "delete the pod") {
+			return nil
+		}
+		return errors.New("it has not been, and no event says to delete it")
+	})
+	t.must(err)
+	if t.wasRestarted(w.pod, "main") == nil {
+		return
+	}
+	t.delete(w.pod)
+	*w = *w.next(w.pod.Name + "-next")
+	t.note("pod %s had to be deleted", w.pod.Name)
 }
 
 // wantNoRecordOf waits until there are no records of another boot than this one,
