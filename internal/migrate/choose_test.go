@@ -21,8 +21,10 @@ const twoDrivers = `{"apiVersion":"flex2csi.io/v1alpha1","kind":"BridgeConfigura
 func TestTwoCSIDrivers(t *testing.T) {
 	all := shop(nil)
 	for _, o := range []struct{ name, driver, fsType, handle string }{
-		{"share", "example.com/disk", "ceph", "s"}, {"none", "example.com/disk", "zfs", "n"},
-		{"same", "example.com/disk", "odd", "twice"}, {"also", "example.com/old", "ext4", "twice"},
+		{"share", "example.com/disk", "ceph", "s"},
+		{"none", "example.com/disk", "zfs", "n"},
+		{"same", "example.com/disk", "odd", "twice"},
+		{"also", "example.com/old", "ext4", "twice"},
 	} {
 		pv := all[0].DeepCopyObject().(*corev1.PersistentVolume)
 		pv.Name, pv.UID, pv.Spec.ClaimRef = o.name, "", nil

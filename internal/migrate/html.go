@@ -114,8 +114,11 @@ func (t *Situation) lostTimes() htmlreport.Chart {
 		below float64
 		bar   htmlreport.Bar
 	}{
-		{0.5, htmlreport.Bar{Name: "under 0.5 s"}}, {1, htmlreport.Bar{Name: "0.5 to 1 s"}}, {2, htmlreport.Bar{Name: "1 to 2 s"}},
-		{15, htmlreport.Bar{Name: "2 to 15 s"}}, {math.Inf(1), htmlreport.Bar{Name: "15 s and more"}},
+		{0.5, htmlreport.Bar{Name: "under 0.5 s"}},
+		{1, htmlreport.Bar{Name: "0.5 to 1 s"}},
+		{2, htmlreport.Bar{Name: "1 to 2 s"}},
+		{15, htmlreport.Bar{Name: "2 to 15 s"}},
+		{math.Inf(1), htmlreport.Bar{Name: "15 s and more"}},
 	}
 	known := false
 	for _, v := range t.Volumes {
