@@ -78,7 +78,7 @@ func TestScenarios(t *testing.T) {
 // kubeletEnds tells how often the kubelet has ended by itself, and fails if that was not for
 // the one reason that its release is known for.
 func (c *cluster) kubeletEnds(t *testing.T) string {
-	ends := c.node.Kubelet.Agains()
+	ends := c.node.Kubelet.Ends()
 	if ends == 0 {
 		return ""
 	}

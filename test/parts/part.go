@@ -35,7 +35,7 @@ type Part struct {
 	mu     sync.Mutex
 	cmd    *exec.Cmd // nil: does not run
 	done   chan struct{}
-	agains int
+	ends int
 }
 
 // Start starts the program and waits until it works. It does nothing when the
@@ -96,7 +96,7 @@ func (p *Part) again(ended *exec.Cmd) {
 	byItself := p.cmd == ended
 	if byItself {
 		p.cmd = nil
-		p.agains++
+		p.ends++
 	}
 	p.mu.Unlock()
 	if byItself {
@@ -104,11 +104,11 @@ func (p *Part) again(ended *exec.Cmd) {
 	}
 }
 
-// Agains is how often the program was started again after it had ended by itself.
-func (p *Part) Agains() int {
+// Ends is how often the program has ended by itself and was started again.
+func (p *Part) Ends() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.agains
+	return p.ends
 }
 
 // Kill ends the program as a crash of its container would, with all that it has
