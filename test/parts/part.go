@@ -32,9 +32,9 @@ type Part struct {
 	// itself, as systemd does; 0: it is not.
 	Again time.Duration
 
-	mu     sync.Mutex
-	cmd    *exec.Cmd // nil: does not run
-	done   chan struct{}
+	mu   sync.Mutex
+	cmd  *exec.Cmd // nil: does not run
+	done chan struct{}
 	ends int
 }
 
