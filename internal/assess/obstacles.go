@@ -21,7 +21,7 @@ func (r *Report) obstacles() {
 		m, _ := release.Parse(one.Release)
 		for _, c := range []release.Capability{release.AdmissionPolicies(), release.Reconstruction(), release.StagingPath(), release.Eviction()} {
 			if !m.Has(c) {
-				r.Obstacles = append(r.Obstacles, obstacle{What: fmt.Sprintf("Kubernetes %s lacks %s: %s", one.Release, c.Name, c.Without), Do: fmt.Sprintf("see docs/limits.md#kubernetes, or upgrade to %s or later", c.Since)})
+				r.Obstacles = append(r.Obstacles, lacks(one.Release, c))
 			}
 		}
 		if !one.Tested {
@@ -31,6 +31,14 @@ func (r *Report) obstacles() {
 	for i := range r.Drivers {
 		r.Obstacles = append(r.Obstacles, r.Drivers[i].obstacles()...)
 	}
+}
+
+func lacks(minor string, c release.Capability) obstacle {
+	do := "see docs/limits.md#kubernetes"
+	if c.Name == release.Reconstruction().Name {
+		do = "no migration is live: restart each pod once more, with --rolling or --offline (docs/migrate-guide.md)"
+	}
+	return obstacle{What: fmt.Sprintf("Kubernetes %s lacks %s: %s", minor, c.Name, c.Without), Do: do + ", or upgrade to " + c.Since.String() + " or later"}
 }
 
 func (d *driverItems) obstacles() (all []obstacle) {
@@ -136,7 +144,7 @@ func (r *Report) next() {
 	if len(names) > 0 {
 		fill = slices.Compact(slices.Sorted(slices.Values(fill)))
 		step("write the configuration, and check it", strings.Join(slices.Concat([]string{"flex2csi preset show"}, fill, names, []string{">config.yaml && flex2csi check --config config.yaml"}), " "))
-		step("compare what the CSI driver would be asked with the storage system", "kubectl get pv,csidriver -o yaml | flex2csi map --config config.yaml -f -")
+		step("compare what the CSI driver would be asked with the storage system", "kubectl get pv,csidriver -o yaml | flex2csi map --in-cluster --config config.yaml -f -")
 		step("install the bridge as docs/install.md says; then plan the migration", "flex2csi migrate plan --all")
 		return
 	}
