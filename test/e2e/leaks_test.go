@@ -25,8 +25,10 @@ import (
 
 // settling is how long the last things may take to go after the last pod and
 // claim: the kubelet looks for pod directories once in a while, and a detach goes
-// on without its pod.
-const settling = 2 * time.Minute
+// on without its pod. The kubelet of 1.24 waits for the volumes of a pod that was deleted
+// by force for two minutes and three seconds (podAttachAndMountTimeout) before it unmounts
+// them.
+const settling = 3 * time.Minute
 
 // wantNothingLeft fails the scenario for all that is left of it.
 func (t *T) wantNothingLeft() {
