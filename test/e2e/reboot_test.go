@@ -12,9 +12,14 @@ import (
 	"github.com/flex2csi/flex2csi/test/node"
 )
 
-func reboots() []scenario {
+func migrateReboots() []scenario {
 	return []scenario{
 		{"migrate-rebooted", "power is cut while volumes are migrated and their pods have both mounts: pods come back on CSI volumes, and one that was put back on the bridge", migrateRebooted},
+	}
+}
+
+func reboots() []scenario {
+	return []scenario{
 		{"rebooted", "power is cut: pods come back with what they had synced; what was deleted meanwhile goes, what was forced leaves nothing", rebooted},
 	}
 }
