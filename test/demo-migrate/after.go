@@ -63,11 +63,11 @@ func (t *story) stays() {
 	t.pod = now
 	t.Verify(err, "replaced", "PersistentVolume %s is a CSI volume: %s", name, t.volumeSource())
 	s := &t.saw
-	if s.lost.IsZero() || s.bound.IsZero() || s.gone.IsZero() || s.back.IsZero() || s.tookOver.IsZero() {
+	if s.gone.IsZero() || s.back.IsZero() || s.tookOver.IsZero() {
 		err = fmt.Errorf("something was not seen: %+v", *s)
 	}
-	t.Verify(err, "times", "no PersistentVolume for %d ms, the claim Lost for %d ms; the kubelet's CSI mount after %.0f s",
-		s.back.Sub(s.gone).Milliseconds(), s.bound.Sub(s.lost).Milliseconds(), s.tookOver.Sub(s.gone).Seconds())
+	t.Verify(err, "times", "no PersistentVolume for %d ms, the claim %s; the kubelet's CSI mount after %.0f s",
+		s.back.Sub(s.gone).Milliseconds(), s.lostFor(), s.tookOver.Sub(s.gone).Seconds())
 	t.wantMounts(true, true)
 	t.wasAsked("NodeStageVolume", "NodePublishVolume")
 	t.wantLines("")

@@ -124,6 +124,15 @@ func (s *seen) note(c change) {
 	}
 }
 
+// lostFor tells for how long the claim was Lost. A kube-controller-manager that is slow to
+// look finds the new PersistentVolume at once.
+func (s *seen) lostFor() string {
+	if s.lost.IsZero() {
+		return "never Lost"
+	}
+	return fmt.Sprintf("Lost for %d ms", s.bound.Sub(s.lost).Milliseconds())
+}
+
 func only() metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
 }
