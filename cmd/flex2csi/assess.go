@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/assess"
 	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/manifest"
 )
 
 // assessOptions are the flags of assess.
@@ -94,12 +96,7 @@ func (o *assessOptions) input(ctx context.Context, env environment) (*assess.Inp
 func manifests(files []string, env environment) (*assess.Input, error) {
 	in := &assess.Input{Source: strings.Join(files, ", ")}
 	for _, path := range files {
-		var err error
-		if path == "-" {
-			err = assess.Manifests("standard input", env.in, in)
-		} else {
-			err = assess.Path(path, in)
-		}
+		err := manifest.Open(path, env.in, func(name string, r io.Reader) error { return assess.Manifests(name, r, in) })
 		if err != nil {
 			return nil, err
 		}

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,13 +17,14 @@ import (
 	"github.com/flex2csi/flex2csi/internal/dryrun"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/manifest"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 // mapOptions are the flags of map.
 type mapOptions struct {
 	config, driver string
-	file           string
+	files          []string
 	node           dryrun.Node
 	api            apiAccess
 	format         outputFormat
@@ -65,7 +66,7 @@ configuration the controller service is not asked.`,
 	// Arguments after a callout belong to it, also with a dash.
 	set.SetInterspersed(false)
 	addConfig(set, &o.config)
-	set.StringVarP(&o.file, "filename", "f", "", "`file` with manifests or a line of a log; - is standard input")
+	set.StringArrayVarP(&o.files, "filename", "f", nil, "`file` with manifests or a line of a log, or directory of manifests; - is standard input; may be repeated")
 	set.StringVar(&o.driver, "driver", "", "`vendor/name` of the FlexVolume driver, if the callout does not have it")
 	set.BoolVar(&o.node.ControlPlaneAttaches, "attach", false, "the FlexVolume driver is installed with --attach")
 	set.BoolVar(&o.node.Cluster, "in-cluster", false, "flex2csi serve has access to the API server")
@@ -103,9 +104,9 @@ func (o *mapOptions) run(ctx context.Context, args []string, auto bool, env envi
 		return err
 	}
 	report := planner.Report(in.Volumes)
-	if o.file != "" && len(args) > 0 {
+	if len(o.files) > 0 && len(args) > 0 {
 		if report, err = report.Select(args); err != nil {
-			return fmt.Errorf("%s: %w", o.file, err)
+			return fmt.Errorf("%s: %w", strings.Join(o.files, ", "), err)
 		}
 	}
 	if auto && len(report.Plans) == 1 {
@@ -124,7 +125,7 @@ func (o *mapOptions) askCSIDrivers(names []string, out io.Writer) {
 	switch {
 	case o.api.given():
 		where, do = "in the cluster", "install the CSI driver first"
-	case o.file == "":
+	case len(o.files) == 0:
 		where, do = "known", "give --kubeconfig"
 	}
 	for _, name := range names {
@@ -134,13 +135,13 @@ func (o *mapOptions) askCSIDrivers(names []string, out io.Writer) {
 
 // check refuses arguments that do not go together.
 func (o *mapOptions) check(args []string) error {
-	if o.file == "" && len(args) == 0 || o.file != "" && len(args) > 0 && flex.Command(args[0]).Known() {
+	if len(o.files) == 0 && len(args) == 0 || len(o.files) > 0 && len(args) > 0 && flex.Command(args[0]).Known() {
 		return usagef("give the volume either with -f or as a callout")
 	}
-	if o.file == "-" && o.config == "-" {
+	if o.config == "-" && slices.Contains(o.files, "-") {
 		return usagef("standard input cannot be both the configuration and the volume")
 	}
-	if o.file == "" {
+	if len(o.files) == 0 {
 		return nil
 	}
 	for _, name := range args {
@@ -152,22 +153,24 @@ func (o *mapOptions) check(args []string) error {
 }
 
 func (o *mapOptions) input(args []string, env environment) (*dryrun.Input, error) {
-	if o.file == "" {
+	if len(o.files) == 0 {
 		v, err := dryrun.FromCall(o.driver, args)
 		return &dryrun.Input{Volumes: []*dryrun.FlexVolume{v}}, err
 	}
-	stream := env.in
-	if o.file != "-" {
-		file, err := os.Open(o.file)
-		if err != nil {
+	reader := dryrun.NewReader()
+	for _, path := range o.files {
+		if err := manifest.Open(path, env.in, func(name string, r io.Reader) error {
+			if err := reader.Read(r); err != nil {
+				return fmt.Errorf("read %s: %w", name, err)
+			}
+			return nil
+		}); err != nil {
 			return nil, err
 		}
-		defer file.Close()
-		stream = file
 	}
-	in, err := dryrun.Read(stream)
+	in, err := reader.Input()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.file, err)
+		return nil, fmt.Errorf("%s: %w", strings.Join(o.files, ", "), err)
 	}
 	for _, v := range in.Volumes {
 		v.FlexDriver = cmp.Or(v.FlexDriver, o.driver)

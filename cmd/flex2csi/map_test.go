@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -36,5 +38,24 @@ func TestMapCSIDrivers(t *testing.T) {
 		if got := row[len(row)-2]; got != tt.attached {
 			t.Errorf("%s: attached by %s, want %s", tt.items, got, tt.attached)
 		}
+	}
+}
+
+// TestMapFiles: volumes of a directory and of a stream with separated JSON belong together.
+func TestMapFiles(t *testing.T) {
+	dir := t.TempDir()
+	const pv = `{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "%s"}, "spec": {"flexVolume": {"driver": "example.com/disk", "options": {"volumeID": "%[1]s"}}}}`
+	for _, name := range []string{"a", "b"} {
+		if err := os.WriteFile(filepath.Join(dir, name+".json"), fmt.Appendf(nil, pv, name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stdin := fmt.Sprintf(pv, "c") + "\n---\n" + fmt.Sprintf(pv, "d") + "\n"
+	var out, errs strings.Builder
+	if code := run([]string{"map", "--config", write(t, oneDriver), "-f", dir, "-f", "-", "-o", "name"}, environment{in: strings.NewReader(stdin), out: &out, err: &errs}); code != 0 {
+		t.Fatalf("%d, %s", code, errs.String())
+	}
+	if names := strings.Fields(out.String()); len(names) != 4 {
+		t.Errorf("%q", names)
 	}
 }

@@ -44,7 +44,7 @@ func Assess(in *Input, made time.Time) (*Report, error) {
 		r.Drivers = append(r.Drivers, *a.drivers[name])
 	}
 	r.obstacles()
-	r.Estimate = estimate(r.Items)
+	r.Estimate = estimate(r.Items, r.live())
 	r.next()
 	return r, nil
 }

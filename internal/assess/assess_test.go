@@ -80,7 +80,7 @@ func TestAssess(t *testing.T) {
 	if diff := cmp.Diff([]string{"1.29 false 1 false true", "1.30 true 0 false true", "1.37 false 1 true false"}, releases); diff != "" {
 		t.Error(diff)
 	}
-	if e, err := json.Marshal(r.Estimate); err != nil || string(e) != `{"volumes":2,"withPods":1,"minSeconds":16,"maxSeconds":91}` {
+	if e, err := json.Marshal(r.Estimate); err != nil || string(e) != `{"live":true,"volumes":2,"withPods":1,"minSeconds":16,"maxSeconds":91}` {
 		t.Errorf("estimate: %s, %v", e, err)
 	}
 }
@@ -112,6 +112,22 @@ func TestTable(t *testing.T) {
 	b.Reset()
 	if err := report(t, read(t, fixture(t))).Table(&b, true); err != nil || !strings.Contains(b.String(), "orders") {
 		t.Errorf("wide has no volumes (%v):\n%s", err, b.String())
+	}
+}
+
+// TestEstimateNotLive: an old release restarts each pod in a migration.
+func TestEstimateNotLive(t *testing.T) {
+	const text = "Before Kubernetes 1.28 no migration is live"
+	for version, want := range map[string]bool{"v1.27.16": true, "v1.28.0": false} {
+		in := read(t, fixture(t))
+		in.ServerVersion = version
+		for _, n := range in.Nodes {
+			n.Status.NodeInfo.KubeletVersion = version
+		}
+		var b strings.Builder
+		if err := report(t, in).Table(&b, false); err != nil || strings.Contains(b.String(), text) != want {
+			t.Errorf("%s (%v): want %q: %v, but the report is\n%s", version, err, text, want, b.String())
+		}
 	}
 }
 

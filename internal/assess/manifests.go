@@ -7,10 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -18,26 +14,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
-)
 
-// Path reads a file, or the files .yaml, .yml and .json of a directory and those below it.
-func Path(path string, in *Input) error {
-	return filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		isManifest := slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
-		if d.IsDir() || name != path && (!isManifest || !d.Type().IsRegular()) {
-			return nil
-		}
-		file, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		return Manifests(name, file, in)
-	})
-}
+	"github.com/flex2csi/flex2csi/internal/manifest"
+)
 
 // Manifests reads YAML or JSON as a stream. A document that is not valid is noted in
 // Input.Unread; the others are read.
@@ -46,7 +25,7 @@ func Manifests(name string, r io.Reader, in *Input) error {
 	d := decoder{name: name, in: in}
 	start, err := buffered.Peek(2)
 	if err == nil && start[0] == '{' && start[1] != '{' { // not a template
-		return d.json(buffered)
+		return d.json(manifest.JSON(buffered))
 	}
 	return d.yaml(buffered)
 }

@@ -89,9 +89,18 @@ const (
 	withoutPods              = 1
 )
 
+// live reports whether the cluster can migrate a volume under a running pod, as far as is
+// known.
+func (r *Report) live() bool {
+	return !slices.ContainsFunc(r.Releases, func(one clusterRelease) bool {
+		m, ok := release.Parse(one.Release)
+		return ok && !m.Has(release.Reconstruction())
+	})
+}
+
 // estimate is nil if no volume is ready.
-func estimate(items []item) *timeEstimate {
-	var e timeEstimate
+func estimate(items []item, live bool) *timeEstimate {
+	e := timeEstimate{Live: live}
 	for _, i := range items {
 		if i.Kind == persistentVolume && i.Result == ready {
 			e.Volumes++

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/flex2csi/flex2csi/internal/htmlreport"
+	"github.com/flex2csi/flex2csi/internal/release"
 )
 
 // columns are those of wide, CSV and HTML.
@@ -150,7 +151,11 @@ func (e timeEstimate) String() string {
 	if e.MaxSeconds > e.MinSeconds {
 		between += " to " + (time.Duration(e.MaxSeconds) * time.Second).String()
 	}
-	return fmt.Sprintf("Migrating the %d PersistentVolumes that are ready, %d of them in use, one by one, takes %s by the figures of docs/migrate-guide.md#figures.", e.Volumes, e.WithPods, between)
+	text := fmt.Sprintf("Migrating the %d PersistentVolumes that are ready, %d of them in use, one by one, takes %s by the figures of docs/migrate-guide.md#figures.", e.Volumes, e.WithPods, between)
+	if e.WithPods > 0 && !e.Live {
+		text += fmt.Sprintf(" Before Kubernetes %s no migration is live: the time in which each pod stops and starts again comes on top.", release.Reconstruction().Since)
+	}
+	return text
 }
 
 // HTML writes the report as a page.

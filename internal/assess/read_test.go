@@ -1,8 +1,6 @@
 package assess_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -68,26 +66,6 @@ func TestUnread(t *testing.T) {
 		if len(in.Unread) != 1 || !strings.Contains(in.Unread[0], "read test, document at line 1: ") || r.FlexVolumes != 1 || len(r.Incomplete) != 1 {
 			t.Errorf("%s: unread %q, items %q", name, in.Unread, lines(r))
 		}
-	}
-}
-
-func TestPath(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{"README.md": "{{", "a/b/cluster.yml": fixture(t), "values.yaml": "replicas: 3\n"} {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	in := &assess.Input{}
-	if err := assess.Path(dir, in); err != nil || len(in.PersistentVolumes) == 0 || len(in.Unread) > 0 {
-		t.Errorf("%d volumes, unread %q, %v", len(in.PersistentVolumes), in.Unread, err)
-	}
-	if err := assess.Path(filepath.Join(dir, "nowhere"), in); err == nil {
-		t.Error("a directory that is not there is read")
 	}
 }
 

@@ -119,6 +119,8 @@ type nextStep struct {
 // A timeEstimate is how long flex2csi migrate apply takes for the PersistentVolumes that are
 // ready, one by one, without restarts of pods.
 type timeEstimate struct {
+	// Live is false if a release of the cluster migrates no volume under a running pod.
+	Live       bool `json:"live"`
 	Volumes    int `json:"volumes"`
 	WithPods   int `json:"withPods"`
 	MinSeconds int `json:"minSeconds"`

@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/flex2csi/flex2csi/internal/manifest"
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
 )
@@ -39,7 +40,7 @@ func (d *documents) read() error {
 }
 
 func (d *documents) json() error {
-	in := json.NewDecoder(d.in)
+	in := json.NewDecoder(manifest.JSON(d.in))
 	for in.More() {
 		err := d.jsonObject(in)
 		if errors.Is(err, io.EOF) {

@@ -18,19 +18,34 @@ type Input struct {
 // maxLine bounds a callout. The kubelet cannot pass more than 128 KiB of options.
 const maxLine = 256 << 10
 
-// Read returns the volumes in a text: manifests of any number, or one callout on a line.
-// A volume that is not valid has its error in Err.
-func Read(r io.Reader) (*Input, error) {
-	in := bufio.NewReaderSize(r, maxLine)
+// Read returns the volumes in one text.
+func Read(text io.Reader) (*Input, error) {
+	r := NewReader()
+	if err := r.Read(text); err != nil {
+		return nil, err
+	}
+	return r.Input()
+}
+
+// A Reader collects volumes from several texts. The claims, Secrets and CSIDrivers of one
+// count for the volumes of all.
+type Reader struct{ manifests *manifests }
+
+// NewReader returns a Reader without a volume.
+func NewReader() *Reader { return &Reader{newManifests()} }
+
+// Read takes manifests of any number, or one callout on a line.
+func (r *Reader) Read(text io.Reader) error {
+	in := bufio.NewReaderSize(text, maxLine)
 	if start, err := in.Peek(maxLine); errors.Is(err, io.EOF) {
 		if driver, args, err := ParseLine(string(start)); err == nil && len(args) > 1 {
 			v, err := FromCall(driver, args)
-			return &Input{Volumes: []*FlexVolume{v}}, err
+			r.manifests.callouts = append(r.manifests.callouts, v)
+			return err
 		}
 	}
-	m := newManifests()
-	if err := (&documents{in: in, add: m.add}).read(); err != nil {
-		return nil, err
-	}
-	return m.input()
+	return (&documents{in: in, add: r.manifests.add}).read()
 }
+
+// Input returns the volumes. One that is not valid has its error in Err.
+func (r *Reader) Input() (*Input, error) { return r.manifests.input() }

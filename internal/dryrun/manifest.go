@@ -13,6 +13,7 @@ import (
 // FlexVolumes, and the claims, Secrets and CSIDrivers that matter to them. All else is
 // passed over.
 type manifests struct {
+	callouts  []*FlexVolume
 	pvs, pods []object
 
 	pvByName, pvByClaim map[string]object // a claim is namespace/name
@@ -85,7 +86,7 @@ func driverInfo(spec object) csivol.DriverInfo {
 // input makes the volumes: those of pods as these use them, and all others as any pod
 // would.
 func (m *manifests) input() (*Input, error) {
-	in := &Input{CSIDrivers: m.drivers}
+	in := &Input{Volumes: m.callouts, CSIDrivers: m.drivers}
 	used := map[string]*FlexVolume{}
 	for _, pod := range m.pods {
 		for _, item := range pod.at("spec", "volumes").Items {
