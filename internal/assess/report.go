@@ -121,10 +121,10 @@ type nextStep struct {
 type timeEstimate struct {
 	// Live is false if a release of the cluster migrates no volume under a running pod.
 	Live       bool `json:"live"`
-	Volumes    int `json:"volumes"`
-	WithPods   int `json:"withPods"`
-	MinSeconds int `json:"minSeconds"`
-	MaxSeconds int `json:"maxSeconds"`
+	Volumes    int  `json:"volumes"`
+	WithPods   int  `json:"withPods"`
+	MinSeconds int  `json:"minSeconds"`
+	MaxSeconds int  `json:"maxSeconds"`
 }
 
 // An item has, or makes, a FlexVolume.
