@@ -27,13 +27,14 @@ func (m Mappers) Choose(flexDriver string, o flex.Options) (int, error) {
 		if err != nil {
 			return -1, mapper.refuse(o, "%s", err)
 		}
-		if applies && chosen >= 0 {
+		switch {
+		case !applies:
+			asked = append(asked, fmt.Sprintf("%s for %s", mapper.when, mapper.csiDriver))
+		case chosen >= 0:
 			return -1, mapper.refuse(o, "it is one of the CSI driver %s and of %s: %s and %s are both true; change one of them", m[chosen].csiDriver, mapper.csiDriver, m[chosen].when, mapper.when)
-		}
-		if applies {
+		default:
 			chosen = i
 		}
-		asked = append(asked, fmt.Sprintf("%s for %s", mapper.when, mapper.csiDriver))
 	}
 	switch {
 	case chosen >= 0:
