@@ -105,9 +105,13 @@ recording: build ## record make demo for the README, in docs/demo.svg
 	npm install --silent --no-save --prefix $(BIN)/recording $(SVG_TERM)
 	$(BIN)/recording/node_modules/.bin/svg-term --in $(BIN)/demo-slow.cast --out docs/demo.svg --no-cursor --window
 
+# What a commit makes faster or slower, benchstat tells against the stored figures. They are
+# of an idle machine; who changes speed stores the new ones: cp bin/bench.txt test/bench/figures.txt.
 .PHONY: bench
-bench: build ## measure start-up, mounting and throughput against an empty program
-	go run ./test/bench
+bench: build $(TOOLS)/benchstat ## measure start-up, mounting and throughput against an empty program, and against the stored figures
+	go run ./test/bench --save $(BIN)/bench.txt --commit "$$(git describe --always --dirty)"
+	@head -n 1 test/bench/figures.txt
+	@$(TOOLS)/benchstat before=test/bench/figures.txt now=$(BIN)/bench.txt
 
 .PHONY: bench-plan
 bench-plan: ## measure migrate plan and map of 100, 1,000 and 10,000 volumes
@@ -432,6 +436,7 @@ $(BIN)/image: $(filter-out %_test.go,$(wildcard hack/image/*.go hack/image/sbom/
 	cd hack/image && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/$@ .
 
 $(TOOLS)/golangci-lint: PKG := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(TOOLS)/benchstat:     PKG := golang.org/x/perf/cmd/benchstat
 $(TOOLS)/gofumpt:       PKG := mvdan.cc/gofumpt
 $(TOOLS)/govulncheck:   PKG := golang.org/x/vuln/cmd/govulncheck
 $(TOOLS)/%: tools/go.mod tools/go.sum

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -79,6 +80,7 @@ type bench struct {
 	ctx   context.Context //nolint:containedctx // a run is the life of the process
 	scale scale
 	out   *printer
+	save  io.Writer // the figures for benchstat
 	node  node
 	begun time.Time
 }
@@ -89,8 +91,8 @@ const (
 	enough = 240 * time.Second
 )
 
-func newBench(ctx context.Context, dir string, out *printer) (*bench, error) {
-	b := &bench{ctx: ctx, scale: full, out: out, begun: time.Now()}
+func newBench(ctx context.Context, dir string, out *printer, save io.Writer) (*bench, error) {
+	b := &bench{ctx: ctx, scale: full, out: out, save: save, begun: time.Now()}
 	var err error
 	b.node, err = newNode(ctx, dir)
 	return b, err
@@ -110,6 +112,9 @@ func (b *bench) run(only []string, profile bool) error {
 		}
 		for _, r := range rows {
 			b.out.row(r)
+			if err := save(b.save, r); err != nil {
+				return err
+			}
 			missed = missed || r.missed()
 		}
 	}

@@ -20,7 +20,7 @@ func TestGroups(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	testenv.LeakCheck(t, dir)
-	b, err := newBench(t.Context(), dir, newPrinter(io.Discard, false))
+	b, err := newBench(t.Context(), dir, newPrinter(io.Discard, false), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

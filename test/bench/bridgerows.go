@@ -120,8 +120,8 @@ func (b *bench) compareWorlds(few, many *namespace, little, much *bridgeWorld) (
 	each := (full - idle) / float64(b.scale.records) / 1024
 	return []row{
 		{what: "bridged, 10,000 mounts and 5,000 records : few", figure: ratio(pairs, wall), unit: "x", goal: atMost(1.1), note: times(pairs, wall)},
-		{what: "flex2csi resident, idle", figure: figure{idle / (1 << 20), idle / (1 << 20), idle / (1 << 20)}, unit: " MiB", goal: atMost(40), note: fmt.Sprintf("%.1f MiB with 5,000 volumes", full/(1<<20))},
-		{what: "flex2csi resident, for each volume", figure: figure{each, each, each}, unit: " KiB", goal: atMost(4), note: "just restored"},
+		{what: "flex2csi resident, idle", figure: single(idle / (1 << 20)), unit: " MiB", goal: atMost(40), note: fmt.Sprintf("%.1f MiB with 5,000 volumes", full/(1<<20))},
+		{what: "flex2csi resident, for each volume", figure: single(each), unit: " KiB", goal: atMost(4), note: "just restored"},
 	}, nil
 }
 

@@ -54,8 +54,14 @@ func compare(ctx context.Context, rounds int, got, reference measurement) ([]pai
 	return pairs, nil
 }
 
-// figure is a median with its quartiles.
-type figure struct{ value, low, high float64 }
+// figure is a median with its quartiles, and samples for benchstat.
+type figure struct {
+	value, low, high float64
+	samples          []float64
+}
+
+// single is a figure that one measurement gives.
+func single(value float64) figure { return figure{value, value, value, nil} }
 
 func (f figure) spread() float64 { return (f.high - f.low) / f.value }
 
@@ -75,7 +81,10 @@ func ratio(pairs []pair, of func(cost) float64) figure {
 	for i, p := range pairs {
 		ratios[i] = of(p.got) / of(p.reference)
 	}
-	return median(ratios)
+	samples := blockMedians(ratios)
+	f := median(ratios)
+	f.samples = samples
+	return f
 }
 
 // inverse makes a ratio of times one of rates.

@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -29,6 +30,8 @@ func run(args []string) error {
 	set := pflag.NewFlagSet("bench", pflag.ContinueOnError)
 	set.SetOutput(os.Stderr)
 	only := set.StringArray("only", nil, "measure only these `groups`; may be repeated: "+groupNames())
+	saveTo := set.String("save", os.DevNull, "write the figures to this `file`, for benchstat")
+	commit := set.String("commit", "", "with --save: the `commit` that is measured")
 	profile := set.Bool("profile", false, "say where time and size go even if no goal is missed")
 	if err := set.Parse(args); err != nil {
 		return err
@@ -39,10 +42,17 @@ func run(args []string) error {
 	if !inside {
 		return isolate(ctx, os.Stdout, os.Stderr)
 	}
-	tty := isTerminal(os.Stdout)
-	b, err := newBench(ctx, dir, newPrinter(os.Stdout, tty))
+	file, err := os.Create(*saveTo)
 	if err != nil {
 		return err
 	}
-	return b.run(*only, *profile)
+	defer file.Close()
+	if err := saveHead(file, *commit); err != nil {
+		return err
+	}
+	b, err := newBench(ctx, dir, newPrinter(os.Stdout, isTerminal(os.Stdout)), file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.run(*only, *profile), file.Close())
 }

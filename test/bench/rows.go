@@ -96,7 +96,7 @@ func (b *bench) size() ([]row, error) {
 	}
 	size := mib(driver.Size())
 	return []row{{
-		what: "stripped binary", figure: figure{size, size, size}, unit: " MiB", goal: atMost(3),
+		what: "stripped binary", figure: single(size), unit: " MiB", goal: atMost(3),
 		note: fmt.Sprintf("%d bytes; empty program %.2f MiB", driver.Size(), mib(empty.Size())),
 	}}, nil
 }
