@@ -30,6 +30,7 @@ type doctorOptions struct {
 	api           apiAccess
 	where, failOn string
 	askMounts     bool
+	client        *objects.Client // of the cluster, if there is one
 	format        outputFormat
 }
 
@@ -54,7 +55,7 @@ The exit status is 0 if nothing is wrong, 1 if there are errors or warnings (see
 	set.StringVar(&o.KubeletDir, "kubelet-dir", "", "expected --root-dir of the kubelet, a `directory`, compared with that of the kubelet")
 	set.StringVar(&o.HostRoot, "host-root", "", "`directory` of the node's / in a container (default: as install was told, if it exists)")
 	set.IntVar(&o.KubeletPID, "kubelet-pid", 0, "process `id` of the kubelet, if there are several")
-	set.StringVar(&o.Config, "config", defaultConfig, "BridgeConfiguration, a `file`")
+	set.StringVar(&o.Config, "config", defaultConfig, "BridgeConfiguration, a `file` (with --on=cluster: that of the daemons)")
 	set.StringVar(&o.Socket, "socket", driverconfig.DefaultSocket, "unix socket of the daemon")
 	set.StringVar(&o.StateDir, "state-dir", pendingunmount.DefaultStateDir, "`directory` of the records of volumes")
 	set.BoolVar(&o.ProbeDrivers, "probe-drivers", false, "run init of each driver in the plugin directory, as the kubelet does; drivers of other vendors may do anything then")
@@ -80,6 +81,12 @@ func (o *doctorOptions) examine(c *cobra.Command) error {
 	}
 	if err := o.choose(); err != nil {
 		return err
+	}
+	if o.client != nil && !o.Local && !c.Flags().Changed("config") {
+		o.InstalledConfig = func(ctx context.Context) (string, error) {
+			text, _, err := migrate.InstalledConfig(ctx, o.client)
+			return text, err
+		}
 	}
 	if o.HostRoot == "" {
 		o.HostRoot = hostRoot(o.StateDir)
@@ -127,7 +134,7 @@ func (o *doctorOptions) connect() error {
 	c, err := o.api.connect(kube.Options{UserAgent: "flex2csi-doctor"})
 	switch {
 	case err == nil:
-		o.Cluster, o.Server = c, c.Server()
+		o.Cluster, o.Server, o.client = c, c.Server(), c.Objects()
 		o.DaemonSets = func(ctx context.Context) ([]*appsv1.DaemonSet, error) {
 			return objects.DaemonSets().List(ctx, c.Objects(), "", metav1.ListOptions{})
 		}

@@ -531,3 +531,22 @@ func TestHangs(t *testing.T) {
 		}
 	}
 }
+
+// TestInstalledConfig: on a workstation the configuration is that of the daemons.
+func TestInstalledConfig(t *testing.T) {
+	const config = "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers: [{flexDriver: example.com/disk, csiDriver: disk.csi.example.com}]\n"
+	for answer, wants := range map[string]string{
+		config: "there is no CSIDriver object disk.csi.example.com",
+		"":     "the configuration is not known: there is no DaemonSet",
+	} {
+		r := newCluster().look(t, func(o *doctor.Options) {
+			o.InstalledConfig = func(context.Context) (string, error) {
+				if answer == "" {
+					return "", errors.New("there is no DaemonSet")
+				}
+				return answer, nil
+			}
+		})
+		wantText(t, r, wants)
+	}
+}

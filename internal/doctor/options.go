@@ -45,6 +45,8 @@ type Options struct {
 	// KubeletDir and PluginDir are set by the operator; empty: as the kubelet says.
 	KubeletDir, PluginDir    string
 	Config, Socket, StateDir string
+	// InstalledConfig, if not nil, returns the configuration, instead of the file Config.
+	InstalledConfig func(context.Context) (text string, err error)
 	// NodeName is the node that the cluster is asked about; empty: find out, and
 	// without Local all nodes.
 	NodeName string

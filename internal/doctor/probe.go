@@ -76,7 +76,14 @@ func (p *probe) listNodes() ([]corev1.Node, error) {
 }
 
 func (p *probe) loadConfig() (*bridgeconfig.Configuration, error) {
-	return bridgeconfig.Loader{}.Load(p.Config, mapping.Check)
+	if p.InstalledConfig == nil {
+		return bridgeconfig.Loader{}.Load(p.Config, mapping.Check)
+	}
+	text, err := p.InstalledConfig(p.life)
+	if err != nil {
+		return nil, err
+	}
+	return bridgeconfig.Loader{}.Decode([]byte(text), mapping.Check)
 }
 
 // host is where the processes of the node are seen. Those that a socket tells of
