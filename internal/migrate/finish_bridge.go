@@ -32,7 +32,7 @@ func (f *finisher) bridge(ctx context.Context, drivers map[string]DriverEnd) End
 			needed = append(needed, name)
 		}
 	}
-	end.obstacle(needed, "FlexVolume drivers that are still needed", "flex2csi migrate finish --driver NAME says for what")
+	end.obstacle(needed, "FlexVolume drivers that are still needed", "flex2csi migrate finish, without --driver, says for what")
 	end.obstacle(f.attached(ctx, false), "VolumeAttachments of the bridge for volumes that are no CSI volumes", "they go when their last pod has gone; flex2csi doctor --on=cluster looks for those that are left")
 	end.Free = len(end.Obstacles) == 0
 	if !end.Free {
@@ -91,8 +91,14 @@ func (f *finisher) notes(ctx context.Context, drivers []string) (all []Obstacle)
 		`where that is to be again: kubectl annotate pv NAME `+provisionedBy+`=CSI-DRIVER, and kubectl patch pv NAME -p '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`)
 	add(f.flexClasses(drivers), "StorageClasses of which new claims become FlexVolumes", "flex2csi migrate classes")
 	add(f.attached(ctx, true), "VolumeAttachments that the bridge has made and the control plane has adopted", "nothing: the control plane deletes them after their last pod")
-	if len(f.records) > 0 {
-		add([]string{fmt.Sprintf("%d records", len(f.records))}, "the journal, which goes with namespace "+Namespace,
+	inCluster := 0
+	for _, r := range f.records {
+		if !r.CopyOnly {
+			inCluster++
+		}
+	}
+	if inCluster > 0 {
+		add([]string{fmt.Sprintf("%d records", inCluster)}, "the journal, which goes with namespace "+Namespace,
 			"kubectl -n "+Namespace+" get configmaps -l flex2csi.io/migration=true -o yaml > flex2csi-journal.yaml keeps it")
 	}
 	return all

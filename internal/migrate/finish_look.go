@@ -210,10 +210,13 @@ func (f *finisher) node(ctx context.Context, n *NodeEnd, driver string) {
 			continue
 		}
 		for _, p := range v.Pods {
-			if pod := f.pod(ctx, "", p.UID); pod != "" {
-				mounts = append(mounts, fmt.Sprintf("pod %s, volume %s", pod, v.PersistentVolume))
-			} else {
+			switch pod := f.pod(ctx, "", p.UID); {
+			case pod == nil:
 				gone = append(gone, fmt.Sprintf("uid %s, volume %s", p.UID, v.PersistentVolume))
+			case pod.DeletionTimestamp != nil || kubeobject.PodFinished(pod):
+				gone = append(gone, fmt.Sprintf("pod %s, volume %s", full(pod), v.PersistentVolume))
+			default:
+				mounts = append(mounts, fmt.Sprintf("pod %s, volume %s", full(pod), v.PersistentVolume))
 			}
 		}
 		// What the kubelet's CSI plugin has as well is its own when no pod is left.
@@ -222,6 +225,6 @@ func (f *finisher) node(ctx context.Context, n *NodeEnd, driver string) {
 		}
 	}
 	n.obstacle(mounts, "pods that have a mount of the bridge", "restart them when it suits: the new pod has the CSI volume alone, if it is migrated")
-	n.passing(gone, "pods that are gone, and have a mount of the bridge")
+	n.passing(gone, "pods that are ending or gone, and have a mount of the bridge")
 	n.passing(doubts, "volumes that the bridge has no pod for, or with which something is under way")
 }

@@ -3,8 +3,12 @@ package migrate
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
+
+// needed says that something is in the way.
+const needed = "IS NEEDED STILL"
 
 // mostNamed are how many objects of one kind are named, unless all are wanted.
 const mostNamed = 5
@@ -18,7 +22,7 @@ func (d *FinishReport) Table(out io.Writer, wide bool) error {
 		if len(driver.Nodes) == 0 {
 			free = "is on no node, and nothing needs it"
 		}
-		fmt.Fprintf(&b, "FlexVolume driver %s: %s\n", driver.FlexDriver, endOf(driver.End, free, "IS NEEDED STILL"))
+		fmt.Fprintf(&b, "FlexVolume driver %s: %s\n", driver.FlexDriver, driver.state(free))
 		driver.print(&b, "  ", wide)
 		clear := 0
 		for _, n := range driver.Nodes {
@@ -26,7 +30,7 @@ func (d *FinishReport) Table(out io.Writer, wide bool) error {
 				clear++
 			}
 			if !n.Free || wide {
-				fmt.Fprintf(&b, "  node %s: %s\n", n.Node, endOf(n.End, "nothing of it is there", "IS NEEDED STILL"))
+				fmt.Fprintf(&b, "  node %s: %s\n", n.Node, endOf(n.End, "nothing of it is there", needed))
 			}
 			n.print(&b, "    ", wide)
 		}
@@ -38,7 +42,7 @@ func (d *FinishReport) Table(out io.Writer, wide bool) error {
 	if len(d.Drivers) == 0 {
 		b.WriteString("Nothing is known of any FlexVolume driver.\n\n")
 	}
-	fmt.Fprintf(&b, "The bridge: %s\n", endOf(d.Bridge, "can be taken away", "IS NEEDED STILL"))
+	fmt.Fprintf(&b, "The bridge: %s\n", endOf(d.Bridge, "can be taken away", needed))
 	d.Bridge.print(&b, "  ", wide)
 	if len(d.Notes) > 0 {
 		b.WriteString("\nWorth knowing before:\n")
@@ -54,6 +58,15 @@ func (d *FinishReport) Table(out io.Writer, wide bool) error {
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// state is that of the driver: its nodes may need it when nothing in the cluster does.
+func (d *DriverEnd) state(free string) string {
+	onNode := slices.ContainsFunc(d.Nodes, func(n NodeEnd) bool { return len(n.Obstacles) > 0 })
+	if onNode && len(d.Obstacles) == 0 {
+		return needed + " on nodes"
+	}
+	return endOf(d.End, free, needed)
 }
 
 func endOf(e End, free, not string) string {

@@ -87,12 +87,13 @@ func TestFinishPassing(t *testing.T) {
 	}
 }
 
-// TestFinishGonePod: a node has not told yet that the pod of a mount is gone.
+// TestFinishGonePod: a node has not told yet that the pods of its mounts are gone, one of
+// which is just ending.
 func TestFinishGonePod(t *testing.T) {
 	d := nodevolumes.Of("node-1", "boot", "v1", time.Now(), nil, nil)
 	d.Volumes = []nodevolumes.Volume{{
 		PersistentVolume: "pv1", FlexDriver: "example.com/disk", CSIDriver: "disk.csi.example.com", VolumeHandle: "vol-1", TakenOver: true,
-		Pods: []nodevolumes.Pod{{UID: "gone", TakenOver: true}},
+		Pods: []nodevolumes.Pod{{UID: "gone", TakenOver: true}, {UID: "ending", TakenOver: true}, {UID: "over", TakenOver: true}},
 	}}
 	text, err := d.Encode()
 	if err != nil {
@@ -101,6 +102,8 @@ func TestFinishGonePod(t *testing.T) {
 	a := newAPI(t,
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "boot"}}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: nodevolumes.Namespace, Name: "node-1", Labels: map[string]string{nodevolumes.Label: "true"}}, Data: map[string]string{nodevolumes.Key: text}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "old", UID: "ending", DeletionTimestamp: &metav1.Time{Time: time.Unix(0, 0)}, Finalizers: []string{"x/y"}}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "job", UID: "over"}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}},
 	)
 	o := &migrate.Observer{Client: a.client(), Journal: journal.New(a.client(), migrate.Namespace, ""), Now: time.Now}
 	report, err := o.Finish(t.Context(), nil)
@@ -111,7 +114,8 @@ func TestFinishGonePod(t *testing.T) {
 	if err := report.Table(&b, false); err != nil {
 		t.Fatal(err)
 	}
-	if !report.Passing() || report.Free(false) || !strings.Contains(b.String(), "pods that are gone, and have a mount of the bridge (1): uid gone, volume pv1") {
+	if !report.Passing() || report.Free(false) || !strings.Contains(b.String(), "FlexVolume driver example.com/disk: IS NEEDED STILL on nodes\n") ||
+		!strings.Contains(b.String(), "pods that are ending or gone, and have a mount of the bridge (3): uid gone, volume pv1; pod shop/old, volume pv1; pod shop/job, volume pv1") {
 		t.Errorf("passing %v, free %v, problems %q:\n%s", report.Passing(), report.Free(false), report.Problems, b.String())
 	}
 }

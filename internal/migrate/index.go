@@ -51,6 +51,21 @@ func (w *world) replacements(ctx context.Context, all *drivers) (map[csivol.Key]
 	})
 }
 
+// podsByUID are the pods of a namespace, or of all, also by the UIDs that static pods have
+// for their kubelet.
+func (w *world) podsByUID(ctx context.Context, namespace string) (map[string]*corev1.Pod, error) {
+	return once(w, "pods by UID "+namespace, func() (map[string]*corev1.Pod, error) {
+		all, err := listed(ctx, w, objects.Pods(), namespace, metav1.ListOptions{})
+		pods := make(map[string]*corev1.Pod, len(all))
+		for _, p := range all {
+			for _, uid := range kubeobject.PodUIDs(p) {
+				pods[uid] = p
+			}
+		}
+		return pods, err
+	})
+}
+
 // podsByClaim are the pods of a namespace that are not over, by the names of their claims.
 func (w *world) podsByClaim(ctx context.Context, namespace string) (map[string][]*corev1.Pod, error) {
 	return once(w, "pods by claim "+namespace, func() (map[string][]*corev1.Pod, error) {

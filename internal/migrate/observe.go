@@ -8,9 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/migrate/lock"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
@@ -38,14 +37,21 @@ type observed struct {
 	volumes   map[string]*volume // all PersistentVolumes
 	records   map[string]*journal.Record
 	documents []*nodevolumes.Document // of this boot of their nodes
+	bridged   map[csivol.Key][]onNode // the same by volume
 	silent    map[string]string       // nodes with a document that does not count, and why
 	problems  []string                // what could not be looked at
+}
+
+// onNode is what the bridge of a node has of a volume.
+type onNode struct {
+	node   string
+	volume *nodevolumes.Volume
 }
 
 // observe reads what both want. What is missing is among the problems, and
 // it is not taken for nothing.
 func (o *Observer) observe(ctx context.Context) (*observed, error) {
-	s := &observed{w: newWorld(o.Client), now: o.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}, silent: map[string]string{}}
+	s := &observed{w: newWorld(o.Client), now: o.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}, bridged: map[csivol.Key][]onNode{}, silent: map[string]string{}}
 	all, err := s.w.volumes(ctx, "")
 	if err != nil {
 		return nil, err
@@ -99,6 +105,11 @@ func (s *observed) document(ctx context.Context, m *corev1.ConfigMap) {
 		s.doubt(d.Node, fmt.Sprintf("ConfigMap %s has no room for all volumes of node %s", full(m), d.Node))
 	}
 	s.documents = append(s.documents, d)
+	for i := range d.Volumes {
+		v := &d.Volumes[i]
+		key := csivol.Key{Driver: v.CSIDriver, Handle: v.VolumeHandle}
+		s.bridged[key] = append(s.bridged[key], onNode{d.Node, v})
+	}
 }
 
 func (s *observed) doubt(node, why string) {
@@ -126,31 +137,26 @@ func (m OldMount) String() string {
 
 // mounts are those that bridges have of a volume for pods.
 func (s *observed) mounts(ctx context.Context, driver, handle, namespace string) (all []OldMount) {
-	for _, d := range s.documents {
-		v := d.Find(driver, handle)
-		if v == nil {
-			continue
-		}
-		for _, p := range v.Pods {
-			all = append(all, OldMount{Node: d.Node, Pod: s.pod(ctx, namespace, p.UID), UID: p.UID, TakenOver: v.HasTakenOver(p.UID)})
+	for _, on := range s.bridged[csivol.Key{Driver: driver, Handle: handle}] {
+		for _, p := range on.volume.Pods {
+			m := OldMount{Node: on.node, UID: p.UID, TakenOver: on.volume.HasTakenOver(p.UID)}
+			if pod := s.pod(ctx, namespace, p.UID); pod != nil {
+				m.Pod = full(pod)
+			}
+			all = append(all, m)
 		}
 	}
 	slices.SortFunc(all, func(a, b OldMount) int { return strings.Compare(a.Pod+"/"+a.UID, b.Pod+"/"+b.UID) })
 	return all
 }
 
-// pod is the name of the pod with a UID; empty if there is none, or it is not known.
-func (s *observed) pod(ctx context.Context, namespace, uid string) string {
-	all, err := listed(ctx, s.w, objects.Pods(), namespace, metav1.ListOptions{})
+// pod is the pod with a UID; nil if there is none, or it is not known.
+func (s *observed) pod(ctx context.Context, namespace, uid string) *corev1.Pod {
+	pods, err := s.w.podsByUID(ctx, namespace)
 	if err != nil {
-		return ""
+		return nil
 	}
-	for _, pod := range all {
-		if slices.Contains(kubeobject.PodUIDs(pod), uid) {
-			return full(pod)
-		}
-	}
-	return ""
+	return pods[uid]
 }
 
 // holder is who has the Lease just now, user@host; empty: no process.

@@ -107,6 +107,9 @@ func (j *Journal) List(ctx context.Context) (all []*Record, err error) {
 		all = append(all, r)
 	}
 	copies, err := j.copies.list(func(volume string) bool { return there[ConfigMapName(volume)] })
+	for _, r := range copies {
+		r.CopyOnly = true
+	}
 	all = append(all, copies...)
 	slices.SortFunc(all, func(a, b *Record) int { return strings.Compare(a.Volume, b.Volume) })
 	return all, errors.Join(append(broken, err)...)

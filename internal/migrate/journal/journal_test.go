@@ -156,8 +156,19 @@ func undigestedIndented(text string) string {
 func TestRestored(t *testing.T) {
 	p := newPlace(t)
 	p.saved(1)
-	p.change(func(string) string { return "" })
 	j := p.journal()
+	copyOnly := func() bool {
+		all, err := j.List(t.Context())
+		check(t, err)
+		return len(all) == 1 && all[0].CopyOnly
+	}
+	if copyOnly() {
+		t.Error("the ConfigMap is not seen")
+	}
+	p.change(func(string) string { return "" })
+	if !copyOnly() {
+		t.Error("the copy is taken for the ConfigMap")
+	}
 	r, err := j.Load(t.Context(), "pv-1")
 	check(t, err)
 	check(t, j.Save(t.Context(), r))

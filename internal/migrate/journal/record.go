@@ -22,6 +22,9 @@ type Record struct {
 	// ResourceVersion is that of the ConfigMap that was read or written last; empty: there
 	// was none. Save writes over that one only.
 	ResourceVersion string `json:"-"`
+	// CopyOnly: it was read from a copy in the directory of the journal, since there is no
+	// ConfigMap.
+	CopyOnly bool `json:"-"`
 	// Digest is that of all the rest; only what is written has it.
 	Digest string `json:"digest,omitempty"`
 
