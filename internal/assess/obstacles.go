@@ -158,6 +158,6 @@ func (r *Report) next() {
 		return
 	}
 	if other {
-		step("list the presets; none of them is for these drivers", "flex2csi preset list")
+		step("write a mapping, as docs/mapping.md says: no preset is for these drivers, but one may be similar", "flex2csi preset list")
 	}
 }

@@ -150,7 +150,7 @@ broken state file: /state/x.json.1.broken
 		t.Error(diff)
 	}
 	for _, want := range []string{
-		"pv1", "shop/web", "10m", "unmount 12s, mount 5s (waits)", "its VolumeAttachment is lost; the kubelet's CSI plugin has it, too; NodeStageVolume: internal: mount -o password=[redacted]",
+		"pv1", "shop/web", "10m", "unmount 12s, mount 5s (waits)", "its VolumeAttachment is lost; migrated: the kubelet's CSI plugin has it, too; NodeStageVolume: internal: mount -o password=[redacted]",
 		"Staging", "shop/db", "2 corrupted; long long",
 	} {
 		if !strings.Contains(got, want) {

@@ -162,7 +162,7 @@ func (v *VolumeStatus) trouble(wide bool) string {
 		all = append(all, "its VolumeAttachment is lost")
 	}
 	if v.TakenOver {
-		all = append(all, "the kubelet's CSI plugin has it, too")
+		all = append(all, "migrated: the kubelet's CSI plugin has it, too")
 	}
 	if errorText != "" {
 		all = append(all, short(errorText, wide))

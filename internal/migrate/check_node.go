@@ -131,21 +131,24 @@ func (s *subject) checkBridges(ctx context.Context, f *findings) error {
 	return nil
 }
 
+// forBridge is what to do about a pod that does not have its volume from the bridge.
+const forBridge = "restart the pod, which then has it from the bridge, and plan again a minute later; or stop it, and use --offline"
+
 // checkBridge: the pod must have its volume from the bridge, staged where the
 // kubelet would stage it: then the kubelet's NodeStageVolume repeats what is
 // done already, and the first of the two to let go leaves it to the other.
 func (s *subject) checkBridge(f *findings, p Pod, node *corev1.Node, b *bridgeOf) {
 	object := "ConfigMap " + nodevolumes.Namespace + "/" + p.Node
 	notLive := func(evidence string, args ...any) {
-		f.notLive("stop the pod for it", evidence, args...)
+		f.notLive(forBridge, evidence, args...)
 	}
 	switch {
 	case b.problem != "":
 		notLive("what the bridge of node %s has cannot be read: %s (%s)", p.Node, b.problem, object)
 		return
 	case b.document == nil:
-		f.notLive("kubectl apply -k install/migrate, if that was not done, and plan again a minute later; where there is no bridge, stop the pod for it",
-			"nothing says that pod %s has the volume from the bridge: that of node %s has written no %s", p.Name, p.Node, object)
+		f.notLive("kubectl apply -k install/migrate, if that was not done, and plan again a minute later; where there is no bridge, stop the pod, and use --offline",
+			"nothing says that pod %s has the volume from the bridge: the bridge of node %s has written no %s", p.Name, p.Node, object)
 		return
 	case !ofThisBoot(b.document, node):
 		notLive("%s is of before node %s was started the last time", object, p.Node)

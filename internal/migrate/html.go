@@ -61,7 +61,12 @@ func (p *Plan) notes() (all []htmlreport.Note) {
 	if len(all) > 0 {
 		all[0].Heading = "To do by hand"
 	}
-	return all
+	return append(all,
+		htmlreport.Note{Heading: "What happens", Text: lostForAMoment},
+		htmlreport.Note{Text: "live: the volume migrates under its running pods, which notice nothing. From its next start, whenever that suits, a pod does not need the bridge."},
+		htmlreport.Note{Text: "after a pod restart: as live, after a restart of its pods has brought the volume onto the bridge, or with --rolling or --offline."},
+		htmlreport.Note{Text: "offline: while no pod of the volume runs. no: what is in the way comes first."},
+	)
 }
 
 // HTML writes how the migrations are as a page.

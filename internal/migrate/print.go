@@ -129,6 +129,9 @@ func (v *PlannedVolume) details(b *strings.Builder, wide bool) {
 	}
 }
 
+// lostForAMoment is what people should know before.
+const lostForAMoment = "While a volume is replaced its claim is Lost for a moment, with an event that says that data is lost. None is."
+
 // summary counts, and says what should surprise no reader.
 func (p *Plan) summary(b *strings.Builder) {
 	count := map[Method]int{}
@@ -139,7 +142,7 @@ func (p *Plan) summary(b *strings.Builder) {
 		len(p.Volumes), count[Live], count[PodRestart], count[Offline], count[No])
 	for _, v := range p.Volumes {
 		if len(v.Expect) > 0 {
-			fmt.Fprintf(b, "While a volume is replaced its claim is Lost for a moment, with an event that says that data is lost. None is.\n")
+			fmt.Fprintln(b, lostForAMoment)
 			return
 		}
 	}

@@ -118,7 +118,11 @@ func (t *Situation) summary(b *strings.Builder) {
 			fmt.Fprintf(b, ", %d %s", count[s], s)
 		}
 	}
-	fmt.Fprintf(b, ". %d mounts of the bridge are left of migrated volumes.\n", mounts)
+	fmt.Fprintf(b, ". %d mounts of the bridge are left of migrated volumes", mounts)
+	if mounts > 0 {
+		b.WriteString(", until their pods are restarted, whenever that suits")
+	}
+	b.WriteString(".\n")
 	var rest []string
 	for _, driver := range slices.Sorted(maps.Keys(t.Remaining)) {
 		rest = append(rest, fmt.Sprintf("%d of %s", t.Remaining[driver], driver))
