@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/test/node"
 )
 
 // measures are figures rather than checks: a busy machine is no reason to fail.
@@ -41,6 +43,9 @@ func startTime(t *T) {
 			}
 		}
 		t.note("%s: %s", kind.name, comparison(took[0], took[1]))
+	}
+	if n := t.number("E2E_COLD", 0); n > 0 {
+		t.coldStart(n)
 	}
 }
 
@@ -97,4 +102,40 @@ func quantile(values []float64, q float64) float64 {
 	low := int(at)
 	high := min(low+1, len(sorted)-1)
 	return sorted[low] + (at-float64(low))*(sorted[high]-sorted[low])
+}
+
+// coldStart has a kubelet start with n pods on its node, as after a power cut. Both ways
+// take turns.
+func (t *T) coldStart(n int) {
+	rounds := t.number("E2E_COLD_ROUNDS", 1)
+	var volumes [2][]*volume
+	for i := range n {
+		volumes[0] = append(volumes[0], t.volume(share(), fmt.Sprintf("flex-%d", i)))
+		volumes[1] = append(volumes[1], t.volume(share(), fmt.Sprintf("csi-%d", i), native))
+	}
+	var took [2][]float64
+	for round := range rounds {
+		for turn := range 2 {
+			way := (round + turn) % 2
+			took[way] = append(took[way], t.timeToStart(volumes[way]).Seconds())
+		}
+	}
+	t.note("%d pods with directories, all at once after a start of the kubelet: %s", n, comparison(took[0], took[1]))
+}
+
+// timeToStart is how long a kubelet that starts takes until the last of its pods is ready.
+func (t *T) timeToStart(volumes []*volume) time.Duration {
+	t.Helper()
+	t.node.Kubelet.Stop()
+	for i, v := range volumes {
+		pod := t.crowd(i, v)
+		pod.Spec.NodeName = node.Name
+		t.must(t.insist(func() error { return t.tryCreate(pod) }))
+	}
+	began := time.Now()
+	t.must(t.node.Kubelet.Start())
+	t.waitAll(len(volumes))
+	took := time.Since(began)
+	t.deletePods()
+	return took
 }
