@@ -186,7 +186,8 @@ func (m *migration) bridgeFor(ctx context.Context, w *world, p journal.Pod) (why
 	}
 	b := w.bridge(ctx, p.Node)
 	if b.document == nil {
-		return "the bridge of node " + p.Node + " does not say what it has (ConfigMap " + nodevolumes.Namespace + "/" + p.Node + ") " + b.problem, nil
+		why := cmp.Or(b.problem, "it is written within a minute of the start of the bridge; try again then")
+		return "the bridge of node " + p.Node + " does not say what it has in ConfigMap " + nodevolumes.Namespace + "/" + p.Node + " (" + why + ")", nil
 	}
 	if !ofThisBoot(b.document, node) {
 		return "the bridge of node " + p.Node + " has said nothing since that was started", nil
