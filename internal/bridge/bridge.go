@@ -188,9 +188,10 @@ type Bridge struct {
 	DetachWait time.Duration
 	Log        *slog.Logger
 
-	digests  digester
-	planner  lifecycle.Planner
-	registry registry
+	digests    digester
+	planner    lifecycle.Planner
+	registry   registry
+	podVolumes podVolumes
 }
 
 func (b *Bridge) log() *slog.Logger {

@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path"
@@ -28,10 +27,11 @@ type node struct {
 	dirs       Dirs
 	kubeletDir string
 	grace      time.Duration
+	podVolumes *podVolumes
 }
 
 func (b *Bridge) node() node {
-	return node{mounts: b.Mounts, dirs: b.dirs(), kubeletDir: b.KubeletDir, grace: b.grace()}
+	return node{mounts: b.Mounts, dirs: b.dirs(), kubeletDir: b.KubeletDir, grace: b.grace(), podVolumes: &b.podVolumes}
 }
 
 // stagingPath is the kubelet's own for the volume: so that its CSI plugin can
@@ -187,7 +187,7 @@ func (n node) kubeletStages(key csivol.Key) (bool, error) {
 // about to: it writes its file before NodePublishVolume. An old one without a mount
 // is what it has forgotten. What cannot be looked at it has: others then end nothing.
 func (n node) csiPods(key csivol.Key) bool {
-	return slices.ContainsFunc(n.csiDirs(key, n.pods()...), func(dir string) bool {
+	return slices.ContainsFunc(n.podVolumes.dirs(n.podsDir(), key), func(dir string) bool {
 		if mounted, err := n.mounts.Mounted(csiMount(dir)); err != nil || mounted {
 			return true
 		}
@@ -196,40 +196,20 @@ func (n node) csiPods(key csivol.Key) bool {
 	})
 }
 
-// csiDirs returns where the kubelet's CSI plugin has, or had, the volume for some
-// pods. The name of the PersistentVolume does not matter: several may be the same
-// volume.
-func (n node) csiDirs(key csivol.Key, pods ...string) (dirs []string) {
-	podsDir := n.podsDir()
-	for _, pod := range pods {
-		ofPod := podsDir + "/" + pod + "/volumes/kubernetes.io~csi" // filepath.Join takes as long as open(2)
-		for _, volume := range names(ofPod) {
-			var data struct{ DriverName, VolumeHandle string }
-			text, err := os.ReadFile(filepath.Join(ofPod, volume, volDataFile))
-			if err == nil && json.Unmarshal(text, &data) == nil && data.DriverName == key.Driver && data.VolumeHandle == key.Handle {
-				dirs = append(dirs, filepath.Join(ofPod, volume))
-			}
+// csiDirs returns where the kubelet's CSI plugin has, or had, the volume for a pod. The
+// name of the PersistentVolume does not matter: several may be the same volume.
+func (n node) csiDirs(key csivol.Key, pod string) (dirs []string) {
+	ofPod := csiVolumesOf(n.podsDir(), pod)
+	for _, volume := range names(ofPod) {
+		dir := ofPod + "/" + volume
+		if data, ok := readVolData(dir, volDataState{}); ok && data.key == key {
+			dirs = append(dirs, dir)
 		}
 	}
 	return dirs
 }
 
-// pods are the UIDs of the pods that have a directory on the node.
-func (n node) pods() []string { return names(n.podsDir()) }
-
 func (n node) podsDir() string { return filepath.Join(n.kubeletDir, "pods") }
-
-// names lists a directory, which most pods do not have: one system call then, and no
-// look at each entry, since a node has many pods (filepath.Glob makes twelve for each).
-func names(dir string) []string {
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil
-	}
-	defer d.Close()
-	all, _ := d.Readdirnames(-1)
-	return all
-}
 
 // csiMount is what the kubelet's CSI plugin has published in one of its directories
 // (pkg/volume/csi/csi_mounter.go, getTargetPath, Kubernetes v1.37.1).
