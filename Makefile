@@ -119,7 +119,7 @@ bench-plan: ## measure migrate plan and map of 100, 1,000 and 10,000 volumes
 
 .PHONY: bench-cluster
 bench-cluster: programs control-plane ## measure attaching against kube-controller-manager's own way, as root
-	go test -count=1 -timeout 20m -run '^$$' -bench '^BenchmarkAttach$$' -benchtime 31x ./test/cluster
+	go test -count=1 -timeout 20m -run '^$$' -bench '^BenchmarkAttach(ments)?$$' -benchtime 31x ./test/cluster
 
 # A node to play with (docs/node.md): KUBERNETES=1.28 is another one, of that
 # release.

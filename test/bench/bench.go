@@ -54,6 +54,7 @@ func groups() []group {
 		{"bridge", (*bench).bridged},
 		{"bridge-disks", (*bench).bridgedDisks},
 		{"bridge-table", (*bench).bridgedTable},
+		{"bridge-full", (*bench).bridgedFull},
 	}
 }
 
@@ -70,10 +71,12 @@ type scale struct {
 	rounds                        int // the most for one ratio
 	calls                         int // of a batch, a multiple of inFlight
 	mounts, records, disks, lives int
+	mounted                       int
+	rest                          time.Duration // of the daemon, which looks at each volume every 30 s
 }
 
 // full is what the names of the rows say.
-var full = scale{rounds: 400, calls: 20 * inFlight, mounts: 10_000, records: 5000, disks: 64, lives: 250}
+var full = scale{rounds: 400, calls: 20 * inFlight, mounts: 10_000, records: 5000, disks: 64, lives: 250, mounted: 1000, rest: time.Minute}
 
 // bench is one run.
 type bench struct {

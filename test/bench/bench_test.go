@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
@@ -24,7 +25,7 @@ func TestGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.scale = scale{rounds: 2, calls: inFlight, mounts: 20, records: 20, disks: inFlight, lives: inFlight}
+	b.scale = scale{rounds: 2, calls: inFlight, mounts: 20, records: 20, disks: inFlight, lives: inFlight, mounted: 3, rest: 10 * time.Millisecond}
 	for _, g := range groups() {
 		t.Run(g.name, func(t *testing.T) {
 			rows, err := g.measure(b)

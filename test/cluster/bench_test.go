@@ -2,13 +2,19 @@ package cluster
 
 import (
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
 // attachGoal is what the project promises.
@@ -118,4 +124,54 @@ func (n *node) attachAlone(v *volume) time.Duration {
 			n.w.t.Fatalf("the attacher does not attach %s", v.name)
 		}
 	}
+}
+
+// BenchmarkAttachments attaches in clusters with more and more VolumeAttachments of the
+// bridge, on another node, and says how much memory daemon and controller take.
+func BenchmarkAttachments(b *testing.B) {
+	w := newWorld(b, start(b), options{object: &storagev1.CSIDriverSpec{}})
+	n := w.nodes[0]
+	socket := w.path("controller.sock")
+	controller := w.runController(socket)
+	w.wait("the controller", func() bool { return exists(socket) })
+	w.Node("elsewhere")
+	there := 0
+	for _, size := range []int{0, 5_000, 10_000} {
+		w.fill(there, size)
+		there = size
+		b.Run(fmt.Sprintf("others=%d", size), func(b *testing.B) {
+			var took []float64
+			for round := 0; b.Loop(); round++ {
+				took = append(took, n.attachByCall(w.volume(fmt.Sprintf("many-%d-%d", size, round))).Seconds())
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(1000*quantile(took, 0.5), "attach-ms")
+			b.ReportMetric(w.resident(n.daemon), "daemon-MiB")
+			b.ReportMetric(w.resident(controller), "controller-MiB")
+		})
+	}
+}
+
+// fill makes the VolumeAttachments with these numbers.
+func (w *world) fill(from, to int) {
+	w.t.Helper()
+	eachOf(to-from, func(i int) {
+		want := csivol.Attachment{FlexDriver: w.flexDriver, Driver: "elsewhere." + w.driver, Handle: fmt.Sprintf("vol-%d", from+i), Node: "elsewhere", AccessModes: []csivol.AccessMode{csivol.ReadWriteOnce}}
+		if _, err := w.Admin().StorageV1().VolumeAttachments().Create(w.t.Context(), attachment.New(&want, attachment.AttachedByNode), metav1.CreateOptions{}); err != nil {
+			w.t.Error(err)
+		}
+	})
+}
+
+// resident is the memory of a process, in MiB, after it has had time to settle.
+func (w *world) resident(p *controlplane.Part) float64 {
+	w.t.Helper()
+	time.Sleep(5 * time.Second)
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	w.must(err)
+	var kib float64
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	_, err = fmt.Sscan(rest, &kib)
+	w.must(err)
+	return kib / 1024
 }

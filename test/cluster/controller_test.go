@@ -30,10 +30,16 @@ import (
 func (w *world) startController() *controlplane.Part {
 	w.t.Helper()
 	w.install(w.PluginDir(), "--attach", "--controller-socket", filepath.Base(w.controllerSocket()), "--socket", w.path("none/daemon.sock"), "--state-dir", w.path("none"))
+	return w.runController(w.controllerSocket())
+}
+
+// runController starts flex2csi controller.
+func (w *world) runController(socket string) *controlplane.Part {
+	w.t.Helper()
 	n := w.nodes[0]
 	token := w.ServiceAccountToken(w.Pod("flex2csi", n.name+"-controller", n.name, "flex2csi-controller"))
 	part := w.Program("flex2csi", "controller", "--config", n.path("config.yaml"),
-		"--socket", w.controllerSocket(), "--kubeconfig", w.Kubeconfig(token))
+		"--socket", socket, "--kubeconfig", w.Kubeconfig(token))
 	w.Run(part)
 	return part
 }
