@@ -223,3 +223,20 @@ func TestFigures(t *testing.T) {
 		}
 	}
 }
+
+// TestOwners: the report says to the owners of volumes what its results mean for them.
+func TestOwners(t *testing.T) {
+	var b strings.Builder
+	if err := report(t, read(t, fixture(t))).HTML(&b); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]bool{
+		"For the owners of the volumes": true, "Each pod with a FlexVolume restarts once": true,
+		"Ready: it can migrate": true, "WriteMapping: the operator": true, "ReplaceClass: it makes new FlexVolumes": true,
+		"CheckCSIDriver: ": false,
+	} {
+		if strings.Contains(b.String(), text) != want {
+			t.Errorf("%q: want %v", text, want)
+		}
+	}
+}

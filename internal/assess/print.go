@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -191,6 +192,16 @@ func (r *Report) notes() (all []htmlreport.Note) {
 	}
 	group(all[n:], "In the way")
 	n = len(all)
+	if len(r.Items) > 0 {
+		all = append(all, htmlreport.Note{Text: "Each pod with a FlexVolume restarts once to come onto the bridge, when its owner wants. A live migration restarts no pod. Before flex2csi is removed, each restarts once more, whenever that suits."})
+	}
+	for _, result := range []itemResult{ready, installCSIDriver, checkCSIDriver, writeMapping, rewrite, replaceClass, unsupported} {
+		if slices.ContainsFunc(r.Items, func(i item) bool { return i.Result == result }) {
+			all = append(all, htmlreport.Note{Text: string(result) + ": " + result.means()})
+		}
+	}
+	group(all[n:], "For the owners of the volumes")
+	n = len(all)
 	if all = append(all, htmlreport.Note{Text: r.kubernetes() + "."}); r.Estimate != nil {
 		all = append(all, htmlreport.Note{Text: r.Estimate.String()})
 	}
@@ -201,6 +212,23 @@ func (r *Report) notes() (all []htmlreport.Note) {
 	}
 	group(all[n:], "Kubernetes and time")
 	return all
+}
+
+// means says what a result is for the owner of a volume.
+func (r itemResult) means() string {
+	switch r {
+	case ready:
+		return "it can migrate when the bridge is installed."
+	case installCSIDriver, checkCSIDriver:
+		return "a preset fits; the CSI driver is missing, or it is not known whether it is there."
+	case writeMapping:
+		return "the operator of flex2csi writes a mapping for its driver first."
+	case rewrite:
+		return "it is part of a pod or template; its author replaces it, with a claim for example."
+	case replaceClass:
+		return "it makes new FlexVolumes; a CSI StorageClass takes its place."
+	}
+	return "flex2csi has no way to CSI for its driver."
 }
 
 // group gives notes a heading.

@@ -67,5 +67,5 @@ func volumeLines(v *bridgestatus.VolumeStatus) (lines []string) {
 	if v.LastError != "" {
 		what = append(what, "last error: "+v.LastError)
 	}
-	return []string{fmt.Sprintf("%s: no pod has it; %s", name, cmp.Or(strings.Join(what, ", "), "not undone yet"))}
+	return []string{fmt.Sprintf("%s: no pod has it; %s", name, cmp.Or(strings.Join(what, ", "), "not undone yet")+"; wait half a minute after its last pod")}
 }
