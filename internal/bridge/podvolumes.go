@@ -1,12 +1,13 @@
 package bridge
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/shared"
 )
 
 // podVolumes says where the kubelet's CSI plugin has a volume for pods, as its files
@@ -14,17 +15,8 @@ import (
 // pods, and after a power cut all of them start at once. So operations that ask at the same
 // time share the answer, and a file is read again only when it has changed.
 type podVolumes struct {
-	mu   sync.Mutex
-	next *podLook // the one that has not begun; nil: nothing waits for one
-
-	looking sync.Mutex              // held by the look that goes on
-	read    map[string]volDataState // by path, of the look before
-}
-
-// podLook goes through all pods once.
-type podLook struct {
-	done chan struct{}
-	dirs map[csivol.Key][]string
+	answer shared.Answer[map[csivol.Key][]string]
+	read   map[string]volDataState // by path, of the look before
 }
 
 // volDataState is what a file said, and what lstat(2) said of it before.
@@ -38,28 +30,12 @@ func (s volDataState) same(info os.FileInfo) bool {
 	return s.info != nil && os.SameFile(s.info, info) && s.info.ModTime().Equal(info.ModTime()) && s.info.Size() == info.Size()
 }
 
-// dirs returns the directories of a volume, as they are after the call: what was seen
-// before does not count.
+// dirs returns the directories of a volume.
 func (p *podVolumes) dirs(podsDir string, key csivol.Key) []string {
-	p.mu.Lock()
-	look, mine := p.next, p.next == nil
-	if mine {
-		look = &podLook{done: make(chan struct{})}
-		p.next = look
-	}
-	p.mu.Unlock()
-	if !mine {
-		<-look.done
-		return look.dirs[key]
-	}
-	defer close(look.done)
-	p.looking.Lock()
-	defer p.looking.Unlock()
-	p.mu.Lock()
-	p.next = nil
-	p.mu.Unlock()
-	look.dirs = p.look(podsDir)
-	return look.dirs[key]
+	all, _ := p.answer.Get(context.Background(), func(context.Context) (map[csivol.Key][]string, error) {
+		return p.look(podsDir), nil
+	})
+	return all[key]
 }
 
 // look finds the volumes of all pods. What it does not find is forgotten.

@@ -2,8 +2,6 @@ package kube
 
 import (
 	"context"
-	"sync"
-	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,59 +63,4 @@ func (c *Cluster) takeCensus(ctx context.Context) (*census, error) {
 	err := each(ctx, "list VolumeAttachments", metav1.ListOptions{}, c.storage.VolumeAttachments().List, taken.add)
 	taken.index()
 	return taken, err
-}
-
-// shared is a request that many callers share. A caller that comes during a request
-// gets the answer to the next one: the answer under way may be older than what the
-// caller has done.
-type shared[T any] struct {
-	mu    sync.Mutex
-	next  *answering[T]
-	asked bool
-}
-
-type answering[T any] struct {
-	done  chan struct{}
-	value T
-	err   error
-}
-
-// sharedWait bounds one request, for all callers that wait for it.
-const sharedWait = time.Minute
-
-// get returns an answer to a request that began after the call of get.
-func (s *shared[T]) get(ctx context.Context, ask func(context.Context) (T, error)) (value T, err error) {
-	s.mu.Lock()
-	if s.next == nil {
-		s.next = &answering[T]{done: make(chan struct{})}
-	}
-	mine := s.next
-	if !s.asked {
-		s.asked = true
-		go s.run(context.WithoutCancel(ctx), ask)
-	}
-	s.mu.Unlock()
-	select {
-	case <-mine.done:
-		return mine.value, mine.err
-	case <-ctx.Done():
-		return value, ctx.Err()
-	}
-}
-
-// run makes requests until no caller waits.
-func (s *shared[T]) run(ctx context.Context, ask func(context.Context) (T, error)) {
-	for {
-		s.mu.Lock()
-		now := s.next
-		s.next, s.asked = nil, now != nil
-		s.mu.Unlock()
-		if now == nil {
-			return
-		}
-		bounded, cancel := context.WithTimeout(ctx, sharedWait)
-		now.value, now.err = ask(bounded)
-		cancel()
-		close(now.done)
-	}
 }

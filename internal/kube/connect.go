@@ -21,6 +21,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/objects"
+	"github.com/flex2csi/flex2csi/internal/shared"
 )
 
 // Options name the cluster and the program.
@@ -67,7 +68,7 @@ type Cluster struct {
 	tokens  tokens
 	events  events
 	// everywhere says which nodes have a volume.
-	everywhere shared[*census]
+	everywhere shared.Answer[*census]
 
 	mu        sync.Mutex
 	ctx       context.Context //nolint:containedctx // of Run

@@ -25,7 +25,7 @@ func exclusive(a *csivol.Attachment) bool {
 // others asks which other nodes have the volume, or will have it. The answer has all
 // that was written before the call.
 func (w *wait) others(ctx context.Context) (live, leaving []storagev1.VolumeAttachment, err error) {
-	c, err := w.cluster.everywhere.get(ctx, w.cluster.takeCensus)
+	c, err := w.cluster.everywhere.Get(ctx, w.cluster.takeCensus)
 	if err != nil {
 		return nil, nil, flex.Errorf(flex.CodeOf(err), "ask which nodes have volume %s: %w", aboutVolume(w.want), err)
 	}
