@@ -31,8 +31,8 @@ interrupted them, each in its direction: a rollback continues as a rollback. The
 are those of the journal in the cluster, so that another machine can continue as
 well, and of the copy of which there is no ConfigMap. resume first reads the state of the cluster.
 
-Without a NAME of a PersistentVolume it continues all of them. It does not prompt
-for confirmation: apply or rollback did.`,
+NAME is that of a PersistentVolume, or of its claim (namespace/name). Without one it
+continues all of them. It does not prompt for confirmation: apply or rollback did.`,
 		Example: `  flex2csi migrate resume --width 10
   flex2csi migrate resume orders --timeout 30m`,
 		RunE: o.resume,
@@ -56,6 +56,9 @@ func (o *resumeOptions) resume(c *cobra.Command, names []string) error {
 	defer stop()
 	s, err := o.reopen(ctx, env, migrate.Options{Mode: journal.Offline, Accept: o.accept})
 	if err != nil {
+		return err
+	}
+	if names, err = s.runner.VolumeNames(ctx, names); err != nil {
 		return err
 	}
 	records, err := s.runner.Resumable(ctx, names)

@@ -27,8 +27,10 @@ func newMigrateRollback() *cobra.Command {
 		Short: "Replace CSI volumes with the FlexVolumes that they were",
 		Long: `Replace CSI volumes with the FlexVolumes that they were, also while pods run. The
 migration may be complete or not. The FlexVolumes are in the journal, in its copy, and
-in the volume itself. The bridge still has to serve their driver.`,
-		Example: `  flex2csi migrate rollback orders
+in the volume itself. The bridge still has to serve their driver.
+
+NAME is that of a PersistentVolume, or of its claim (namespace/name).`,
+		Example: `  flex2csi migrate rollback shop/orders
   flex2csi migrate rollback --all --width 4`,
 		RunE: o.rollback,
 	}
@@ -70,6 +72,9 @@ func (o *rollbackOptions) rollback(c *cobra.Command, names []string) error {
 	defer stop()
 	s, err := o.reopen(ctx, env, options)
 	if err != nil {
+		return err
+	}
+	if names, err = s.runner.VolumeNames(ctx, names); err != nil {
 		return err
 	}
 	records, err := s.runner.Reversible(ctx, names)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // Choose says which volumes of a plan Apply migrates with these options, and
@@ -130,6 +131,27 @@ func (r *Runner) Resumable(ctx context.Context, names []string) ([]*journal.Reco
 		}
 	}
 	return unfinished, nil
+}
+
+// VolumeNames returns the names of PersistentVolumes, for names of them and of their claims,
+// namespace/name.
+func (r *Runner) VolumeNames(ctx context.Context, names []string) ([]string, error) {
+	volumes := slices.Clone(names)
+	for i, name := range names {
+		namespace, claim, is := strings.Cut(name, "/")
+		if !is {
+			continue
+		}
+		o, err := objects.Claims().Get(ctx, r.Client, namespace, claim)
+		if err != nil {
+			return nil, err
+		}
+		if o == nil || o.Spec.VolumeName == "" {
+			return nil, fmt.Errorf("find the volume of claim %s: there is no such claim with a volume; flex2csi migrate status shows the names of volumes", name)
+		}
+		volumes[i] = o.Spec.VolumeName
+	}
+	return volumes, nil
 }
 
 // records are those of these volumes, which have to be there, or all.

@@ -1,11 +1,13 @@
 package migrate_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
@@ -37,5 +39,29 @@ func TestRollbackOfOldKubelet(t *testing.T) {
 				j.isCSI()
 			})
 		})
+	}
+}
+
+// TestVolumeNames: people name a claim, too.
+func TestVolumeNames(t *testing.T) {
+	a := newAPI(t,
+		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-1"}},
+		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "pending"}},
+	)
+	r := &migrate.Runner{Client: a.client()}
+	for _, tt := range []struct {
+		names []string
+		want  []string
+		err   string
+	}{
+		{nil, nil, ""},
+		{[]string{"pv-2", "shop/orders"}, []string{"pv-2", "pv-1"}, ""},
+		{[]string{"shop/pending"}, nil, "find the volume of claim shop/pending: there is no such claim with a volume"},
+		{[]string{"shop/none"}, nil, "find the volume of claim shop/none: "},
+	} {
+		got, err := r.VolumeNames(t.Context(), tt.names)
+		if !slices.Equal(got, tt.want) || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%q: %q, %v", tt.names, got, err)
+		}
 	}
 }
