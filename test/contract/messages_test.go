@@ -139,6 +139,9 @@ func messageSources() map[string][]string {
 		"pkg/kubelet/pluginmanager/operationexecutor/operation_generator.go": {
 			"RegisterPlugin error -- dial failed at socket …, err: …",
 		},
+		"pkg/kubelet/volumemanager/cache/desired_state_of_world.go": {
+			"failed to get Plugin from volumeSpec for volume",
+		},
 		"pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go": {
 			"PVC is not bound",
 		},
