@@ -16,8 +16,8 @@ func (b *bench) start() ([]row, error) {
 		return nil, err
 	}
 	return []row{
-		{what: "init, wall", figure: ratio(pairs, wall), unit: "x", goal: atMost(1.35), note: times(pairs, wall)},
-		{what: "init, CPU", figure: ratio(pairs, cpu), unit: "x", goal: atMost(1.35), note: times(pairs, cpu)},
+		{what: "init, wall", figure: ratio(pairs, wall), unit: "x", goal: atMost(1.3), note: times(pairs, wall)},
+		{what: "init, CPU", figure: ratio(pairs, cpu), unit: "x", goal: atMost(1.3), note: times(pairs, cpu)},
 	}, nil
 }
 
