@@ -103,7 +103,7 @@ func testHandedBack(t *testing.T, p *controlplane.Plane) {
 	left, uid := first("left")
 	nodeHas(t, p, "left", "left") // which the kubelet tells late
 	_, err := d.Attach(within(t, 3*time.Second), left)
-	says(t, err, flex.CodeUnavailable, "the control plane is about to detach it")
+	says(t, err, flex.CodeUnavailable, "only when kube-controller-manager has detached it")
 	again := attaching(t, d, left)
 	select {
 	case got := <-again:
@@ -177,7 +177,7 @@ func testAboutToGo(t *testing.T, p *controlplane.Plane) {
 		})
 		then()
 		t.Log(name)
-		says(t, <-done, flex.CodeUnavailable, "the control plane is about to detach it")
+		says(t, <-done, flex.CodeUnavailable, "only when kube-controller-manager has detached it")
 		d.proxy.Heal()
 	}
 	nodeHas(t, p, "", "")
