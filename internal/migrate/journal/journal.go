@@ -70,7 +70,11 @@ func (j *Journal) Load(ctx context.Context, volume string) (*Record, error) {
 	case err != nil:
 		return nil, err
 	case m == nil:
-		return j.copies.load(volume)
+		r, err := j.copies.load(volume)
+		if r != nil {
+			r.CopyOnly = true
+		}
+		return r, err
 	}
 	return j.decode(m)
 }
