@@ -2,6 +2,7 @@ package rights
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -58,7 +59,8 @@ type objectRef struct {
 	APIGroup, Resource, Subresource, Namespace, Name string
 }
 
-// ReadAudit reads an audit log. The last line may still be being written.
+// ReadAudit reads an audit log. The last line may still be being written, and an API
+// server that is killed leaves half a line, to which its successor appends.
 func ReadAudit(file string) (*Audit, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -75,8 +77,8 @@ func ReadAudit(file string) (*Audit, error) {
 		if err != nil {
 			return nil, err
 		}
-		var e event
-		if err := json.Unmarshal(line, &e); err != nil {
+		e, err := parse(line)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		to := used
@@ -85,6 +87,16 @@ func ReadAudit(file string) (*Audit, error) {
 		}
 		e.count(to)
 	}
+}
+
+func parse(line []byte) (e event, err error) {
+	if json.Unmarshal(line, &e) == nil {
+		return e, nil
+	}
+	e = event{}
+	whole := line[max(0, bytes.LastIndex(line, []byte(`{"kind":"Event"`))):]
+	err = json.Unmarshal(whole, &e)
+	return e, err
 }
 
 // count adds a request for a resource.

@@ -50,6 +50,7 @@ func TestAudit(t *testing.T) {
 {"verb":"list",` + user + `,"objectRef":{"resource":"nodes"},"annotations":{"authorization.k8s.io/decision":"forbid"}}
 {"verb":"get",` + user + `,"requestURI":"/version"}
 {"verb":"list","user":{"username":"admin"},"objectRef":{"resource":"secrets"}}
+{"kind":"Event","verb":"get","requestURI":"/api/killed-here{"kind":"Event","verb":"watch",` + user + `,"objectRef":{"resource":"pods"},"annotations":{"authorization.k8s.io/decision":"allow"}}
 {"verb":"not yet whole`
 	if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
 		t.Fatal(err)
@@ -58,11 +59,17 @@ func TestAudit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rights := []string{"get leases.coordination.k8s.io/one -n flex2csi", "get leases.coordination.k8s.io/two -n flex2csi", "list nodes", "list pods", "list secrets"}
+	if err := os.WriteFile(file, []byte(log+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadAudit(file); err == nil {
+		t.Error("half an event counts as a whole one")
+	}
+	rights := []string{"get leases.coordination.k8s.io/one -n flex2csi", "get leases.coordination.k8s.io/two -n flex2csi", "list nodes", "list pods", "list secrets", "watch pods"}
 	if diff := cmp.Diff([]string{"get leases.coordination.k8s.io/two -n flex2csi", "list nodes", "list secrets"}, a.Unused("flex2csi-node", rights)); diff != "" {
 		t.Error(diff)
 	}
-	if got := a.Beyond("flex2csi-node", []string{"list pods"}); !slices.Equal(got, []string{"list nodes"}) {
+	if got := a.Beyond("flex2csi-node", []string{"list pods", "watch pods"}); !slices.Equal(got, []string{"list nodes"}) {
 		t.Errorf("beyond its rights: %v", got)
 	}
 	if got := a.Beyond("flex2csi-node", rights); len(got) > 0 {
