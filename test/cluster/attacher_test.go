@@ -94,7 +94,7 @@ func testAttachLimit(t *testing.T, c *cluster) {
 	n, first, second := w.nodes[0], w.volume("first"), w.volume("second")
 	n.mount(first, "pod-a")
 	n.timeout = short
-	n.mustFail(n.tryMount(second, "pod-b"), "1 of at most 1")
+	n.refused(second, "pod-b", "1 of at most 1")
 	n.timeout = patience
 	n.unmount(first, "pod-a")
 	n.mount(second, "pod-b")
@@ -110,7 +110,7 @@ func testNotRegistered(t *testing.T, c *cluster) {
 	n, v := w.nodes[0], w.volume("disk")
 	w.forgetDriver(n)
 	n.timeout = short
-	n.mustFail(n.tryMount(v, "pod-a"), "not registered", n.name)
+	n.refused(v, "pod-a", "not registered", n.name)
 	n.unmount(v, "pod-a")
 	n.wantNothing()
 }

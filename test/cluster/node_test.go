@@ -148,6 +148,18 @@ func (n *node) retryMount(v *volume, pod string) {
 	}
 }
 
+// refused tries to mount until the message has the words. On a busy machine a callout
+// of three seconds can end before the API server has answered what the message is about;
+// the message says so then, and the kubelet tries again as well.
+func (n *node) refused(v *volume, pod string, words ...string) {
+	n.w.t.Helper()
+	status := n.tryMount(v, pod)
+	for deadline := time.Now().Add(patience); strings.Contains(status.Message, "away or busy") && time.Now().Before(deadline); {
+		status = n.tryMount(v, pod)
+	}
+	n.mustFail(status, words...)
+}
+
 func (n *node) unmount(v *volume, pod string) {
 	n.w.t.Helper()
 	dir := n.podDir(v, pod)
