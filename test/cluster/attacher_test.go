@@ -23,7 +23,7 @@ func testAttacherAway(t *testing.T, c *cluster) {
 	n.timeout = short
 	n.mustFail(n.tryMount(v, "pod-a"), n.attachmentName(v))
 	w.must(w.attacher.Start())
-	n.mount(v, "pod-a")
+	n.retryMount(v, "pod-a") // three seconds may be too short for it
 	w.attacher.Kill()
 	n.timeout = patience
 	n.unmount(v, "pod-a") // without its end
