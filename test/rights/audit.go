@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -71,7 +72,7 @@ func ReadAudit(file string) (*Audit, error) {
 	lines := bufio.NewReader(f)
 	for {
 		line, err := lines.ReadBytes('\n')
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return &Audit{Used: counted(used), Forbidden: counted(forbidden)}, nil
 		}
 		if err != nil {
