@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
+	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -10,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/flex2csi/flex2csi/test/csidriver"
+	"github.com/flex2csi/flex2csi/test/csidriver/calls"
 )
 
 // migrations are FlexVolumes that become CSI volumes under their pods, and back.
@@ -86,22 +89,58 @@ func (t *T) waitIdle(v *volume) {
 // what it believes to be out of use: its desired state of the world is gone
 // through once a minute (pkg/controller/volume/attachdetach, Kubernetes v1.37.1), and
 // a detach that it takes for unfinished is repeated after two minutes more
-// (pkg/volume/csi/csi_attacher.go, waitForVolumeDetachmentWithLister). A detach from
-// before the pod had the volume is not one under the pod: mount waits for its end, or
-// undoes what it has done meanwhile.
+// (pkg/volume/csi/csi_attacher.go, waitForVolumeDetachmentWithLister).
 func (t *T) stays(w *writer) {
 	t.Helper()
-	began := time.Now()
-	for time.Since(began) < 195*time.Second {
+	for began := time.Now(); time.Since(began) < 195*time.Second; {
 		time.Sleep(5 * time.Second)
 		w.writes()
 	}
 	list, err := w.v.calls()
 	t.must(err)
+	for _, c := range detachesUnder(list, w.pod) {
+		t.Errorf("the control plane tried to detach %s under pod %s: %s", w.v.handle, w.pod.Name, c.Message)
+	}
+}
+
+// detachesUnder are the detaches while the volume was published for the pod. A pod that
+// comes while the control plane detaches is not counted for what it had not yet: its mount
+// unpublishes again, and waits for the end of the detach.
+func detachesUnder(list []calls.Call, pod *corev1.Pod) (under []calls.Call) {
+	published := false
 	for _, c := range list {
-		if c.Method == "ControllerUnpublishVolume" && c.Code != "OK" && c.Start.After(began) {
-			t.Errorf("the control plane tried to detach %s under pod %s: %s", w.v.handle, w.pod.Name, c.Message)
+		its := strings.Contains(c.Path, string(pod.UID))
+		switch {
+		case its && c.Method == "NodePublishVolume":
+			published = true
+		case its && c.Method == "NodeUnpublishVolume":
+			published = false
+		case published && c.Method == "ControllerUnpublishVolume":
+			under = append(under, c)
 		}
+	}
+	return under
+}
+
+// TestDetachesUnder has the calls of a pod that came during a detach, and then of one
+// that loses its volume.
+func TestDetachesUnder(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}
+	call := func(method, path string) calls.Call { return calls.Call{Method: method, Path: path} }
+	list := []calls.Call{
+		call("NodePublishVolume", "pods/other"),
+		call("ControllerUnpublishVolume", ""),
+		call("NodePublishVolume", "pods/uid"),
+		call("NodeUnpublishVolume", "pods/uid"),
+		call("ControllerUnpublishVolume", ""),
+		call("NodePublishVolume", "pods/uid"),
+	}
+	if got := detachesUnder(list, pod); len(got) > 0 {
+		t.Errorf("before the pod had the volume: %+v", got)
+	}
+	list = append(list, call("NodeUnpublishVolume", "pods/other"), call("ControllerUnpublishVolume", ""))
+	if got := detachesUnder(list, pod); len(got) != 1 {
+		t.Errorf("under the pod: %+v, want one", got)
 	}
 }
 
