@@ -23,9 +23,9 @@ func testAttacherAway(t *testing.T, c *cluster) {
 	n.timeout = short
 	n.mustFail(n.tryMount(v, "pod-a"), n.attachmentName(v))
 	w.must(w.attacher.Start())
-	n.retryMount(v, "pod-a") // three seconds may be too short for it
-	w.attacher.Kill()
 	n.timeout = patience
+	n.mount(v, "pod-a")
+	w.attacher.Kill()
 	n.unmount(v, "pod-a") // without its end
 	if o := n.attachment(v); o == nil || o.DeletionTimestamp == nil {
 		t.Errorf("without an attacher the VolumeAttachment is %+v, want one that is to be deleted", o)

@@ -148,9 +148,9 @@ func (n *node) retryMount(v *volume, pod string) {
 	}
 }
 
-// refused tries to mount until the message has the words. On a busy machine a callout
-// of three seconds can end before the API server has answered what the message is about;
-// the message says so then, and the kubelet tries again as well.
+// refused wants a mount to fail for a reason. On a busy machine a callout of three
+// seconds can end before the API server has told the reason. The message says that
+// then, and the mount is asked for again, as the kubelet does.
 func (n *node) refused(v *volume, pod string, words ...string) {
 	n.w.t.Helper()
 	status := n.tryMount(v, pod)

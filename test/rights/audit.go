@@ -90,6 +90,7 @@ func ReadAudit(file string) (*Audit, error) {
 	}
 }
 
+// parse reads the event that a line ends with.
 func parse(line []byte) (e event, err error) {
 	if json.Unmarshal(line, &e) == nil {
 		return e, nil
