@@ -86,7 +86,8 @@ release: ## make what users download of VERSION in bin/release/VERSION, from a c
 		$(if $(KEY),--key '$(abspath $(KEY))') $(if $(UNRELEASED),--unreleased)
 
 .PHONY: demo
-demo: setup build ## show a volume's whole life on this machine, by itself and over CSI, as root
+demo: build ## show a volume's whole life on this machine, by itself and over CSI, as root
+	@hack/setup demo
 	go run ./test/demo
 
 .PHONY: demo-migrate

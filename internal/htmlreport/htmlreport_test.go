@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flex2csi/flex2csi/internal/htmlreport"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
 const hostile = `</td></script><script>parent.hacked = 1</script><img src=x onerror="parent.hacked=1">'"`
@@ -122,13 +123,9 @@ document.querySelector('iframe').onload = e => {
 }
 </script>`
 
-// TestBrowser looks at the page in a headless browser. Unlike what testenv.Need names, CI
-// need not have one.
+// TestBrowser looks at the page in a headless browser.
 func TestBrowser(t *testing.T) {
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("needs chromium: apt-get install chromium")
-	}
+	testenv.Need(t, "prog:chromium")
 	for scheme, background := range map[string]string{"0": "rgb(13, 17, 23)", "1": "rgb(255, 255, 255)"} { // dark, light
 		for _, rows := range []int{5, 5000} {
 			t.Run(fmt.Sprintf("%s/%d", scheme, rows), func(t *testing.T) {
@@ -142,7 +139,7 @@ func TestBrowser(t *testing.T) {
 					_, _ = io.WriteString(w, driver)
 				}))
 				defer server.Close()
-				out, err := exec.CommandContext(t.Context(), chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+				out, err := exec.CommandContext(t.Context(), "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
 					"--user-data-dir="+t.TempDir(), "--blink-settings=preferredColorScheme="+scheme, "--virtual-time-budget=60000", "--dump-dom", server.URL).Output()
 				if err != nil {
 					t.Fatal(err)
