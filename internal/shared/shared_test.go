@@ -38,6 +38,7 @@ func TestShared(t *testing.T) {
 		if _, err := s.Get(t.Context(), func(context.Context) (int64, error) { return 0, errors.ErrUnsupported }); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("an error is %v", err)
 		}
+		synctest.Wait() // until that question is no more: a caller that came now would be answered by it
 		// Who leaves does not take the answer away from others.
 		early, leave := context.WithCancel(t.Context())
 		leave()
