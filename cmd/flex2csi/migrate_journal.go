@@ -27,6 +27,20 @@ type journalCluster struct {
 	Server string `json:"server"`
 }
 
+// other says how the cluster of a journal differs from this one; empty: it is the same.
+// The UID decides where both are known: one cluster has many addresses, and an address
+// can have a new cluster behind it.
+func (its journalCluster) other(this journalCluster) string {
+	known := its.UID != "" && this.UID != ""
+	switch {
+	case known && its.UID == this.UID, !known && its.Server == this.Server:
+		return ""
+	case its.Server == this.Server:
+		return fmt.Sprintf("at the same address, %s, but its namespace kube-system had the UID %s, and this one's has %s", its.Server, its.UID, this.UID)
+	}
+	return fmt.Sprintf("%s, not %s", its.Server, this.Server)
+}
+
 // clusterServer has the requests to identify a cluster.
 type clusterServer interface {
 	Objects() *objects.Client
@@ -54,13 +68,8 @@ func sameCluster(ctx context.Context, c clusterServer, dir string) error {
 	if err := json.Unmarshal(data, &its); err != nil {
 		return fmt.Errorf("read which cluster the journal is about: %s: %w", filepath.Join(dir, clusterFile), err)
 	}
-	this := thisCluster(ctx, c)
-	same := its.Server == this.Server
-	if its.UID != "" && this.UID != "" {
-		same = its.UID == this.UID
-	}
-	if !same {
-		return fmt.Errorf("%s is the journal of another cluster (%s, not %s): give this one's, or an empty directory, with --journal; nothing was changed", dir, its.Server, this.Server)
+	if other := its.other(thisCluster(ctx, c)); other != "" {
+		return fmt.Errorf("%s is the journal of another cluster (%s): give this one's, or an empty directory, with --journal; nothing was changed", dir, other)
 	}
 	return nil
 }
