@@ -384,8 +384,12 @@ func rollbackLater(t *T, v *volume) {
 	later.writes()
 	later.note()
 	t.delete(later.pod)
-	// At once: the control plane may believe for a minute that it has it.
-	next := later.next("next")
+	// At once: the control plane believes for up to a minute that later has the CSI
+	// volume. Then it deletes the VolumeAttachment, and with attach: true needs up to a
+	// minute more to see that the FlexVolume is not attached either
+	// (--attach-detach-reconcile-sync-period).
+	next := later.pending("next")
+	t.waitReadyAfter(2*time.Minute, next.pod)
 	if v.csi == disk().csi {
 		t.stays(next)
 	}

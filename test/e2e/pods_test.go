@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -112,7 +113,13 @@ func (t *T) start(name string, options ...podOption) *corev1.Pod {
 // waitReady waits until all containers of a pod are ready.
 func (t *T) waitReady(pod *corev1.Pod) {
 	t.Helper()
-	if err := retry(t.patience, func() error { return t.ready(pod) }); err != nil {
+	t.waitReadyAfter(0, pod)
+}
+
+// waitReadyAfter is waitReady for a pod that something holds up for so long.
+func (t *T) waitReadyAfter(heldUp time.Duration, pod *corev1.Pod) {
+	t.Helper()
+	if err := retry(heldUp+t.patience, func() error { return t.ready(pod) }); err != nil {
 		t.Fatalf("pod %s does not get ready: %v%s", pod.Name, err, t.eventsOf(pod.Name))
 	}
 }

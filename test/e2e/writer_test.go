@@ -56,8 +56,16 @@ func (t *T) lastingWriter(name string, v *volume) *writer {
 // next starts one that goes on with the lines of this one, which has ended.
 func (w *writer) next(name string) *writer {
 	w.t.Helper()
+	n := w.pending(name)
+	w.t.waitReady(n.pod)
+	return n
+}
+
+// pending is next, and does not wait for its pod.
+func (w *writer) pending(name string) *writer {
+	w.t.Helper()
 	n := &writer{t: w.t, v: w.v, log: w.log}
-	n.pod = w.t.start(name, w.v.at("/data"), writing(w.log))
+	n.pod = w.t.create(w.t.newPod(name, w.v.at("/data"), writing(w.log)))
 	return n
 }
 
