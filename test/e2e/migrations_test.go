@@ -385,11 +385,15 @@ func rollbackLater(t *T, v *volume) {
 	later.note()
 	t.delete(later.pod)
 	// At once: the control plane believes for up to a minute that later has the CSI
-	// volume. Then it deletes the VolumeAttachment, and with attach: true needs up to a
-	// minute more to see that the FlexVolume is not attached either
-	// (--attach-detach-reconcile-sync-period).
+	// volume, and deletes the VolumeAttachment only then.
 	next := later.pending("next")
-	t.waitReadyAfter(2*time.Minute, next.pod)
+	if v.driver == attached() {
+		// Up to a minute more until it sees that the FlexVolume is not attached either
+		// (--attach-detach-reconcile-sync-period).
+		t.waitReadyAfter(time.Minute, next.pod)
+	} else {
+		t.waitReady(next.pod)
+	}
 	if v.csi == disk().csi {
 		t.stays(next)
 	}
