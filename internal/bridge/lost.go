@@ -32,10 +32,10 @@ func (b *Bridge) findLost() {
 	}
 }
 
-// adopt adds the targets of a lost record to a new record.
+// adopt adds the targets of a lost record to a new record. They stay lost until that
+// is saved (show): a save may fail, and a volume without a saved record is forgotten.
 func (b *Bridge) adopt(r *volstate.Record) {
-	pv := persistentVolume{r.FlexDriver, r.Name}
-	if dirs := b.registry.takeLost(pv); len(dirs) > 0 {
+	if dirs := b.registry.lostDirs(persistentVolume{r.FlexDriver, r.Name}); len(dirs) > 0 {
 		lifecycle.TakeUp(r, b.targetsAt(r, dirs))
 		lifecycle.Recognize(r, b.node().mounted)
 	}

@@ -114,6 +114,7 @@ func (g *registry) show(v *volume) {
 	}
 	for _, dir := range saved.Dirs() {
 		g.byDir[dir] = v.key
+		g.forgetLostLocked(dir)
 	}
 }
 
@@ -236,19 +237,21 @@ func (g *registry) unmarkedAt(path string) bool {
 	return g.unmarked[path]
 }
 
-// takeLost returns the directories of a volume without a record, and forgets them.
-func (g *registry) takeLost(pv persistentVolume) []string {
+// lostDirs returns the directories of a volume without a record.
+func (g *registry) lostDirs(pv persistentVolume) []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	dirs := g.lost[pv]
-	delete(g.lost, pv)
-	return dirs
+	return slices.Clone(g.lost[pv])
 }
 
 // forgetLost is for what has been unmounted.
 func (g *registry) forgetLost(dir string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.forgetLostLocked(dir)
+}
+
+func (g *registry) forgetLostLocked(dir string) {
 	for pv, dirs := range g.lost {
 		dirs = slices.DeleteFunc(dirs, func(d string) bool { return d == dir })
 		if g.lost[pv] = dirs; len(dirs) == 0 {
