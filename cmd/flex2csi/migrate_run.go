@@ -12,6 +12,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -121,7 +122,12 @@ func (s *session) work(ctx context.Context, volumes int, do func(context.Context
 		return nil, fmt.Errorf("open the log of the journal: %w", err)
 	}
 	defer log.Close()
-	p := newProgress(s.env.err, canRedraw(s.env.err), log, volumes)
+	// Whatever becomes of the terminal, no write ends the process or holds it up while a claim
+	// has no volume.
+	signal.Ignore(append(terminalStops(), syscall.SIGPIPE)...)
+	screen := newScreen(s.env.err)
+	defer screen.close()
+	p := newProgress(screen, canRedraw(s.env.err), log, volumes)
 	lease, err := s.lease(ctx, p)
 	if err != nil {
 		return nil, err
@@ -167,23 +173,31 @@ func (s *session) lease(ctx context.Context, p *progress) (*lock.Lock, error) {
 }
 
 // untilInterruptedTwice leaves time for an orderly end: the first Ctrl-C closes enough,
-// the second one ends the context.
+// the second one ends the context. A terminal that is closed (SIGHUP) asks for an orderly end,
+// too, and never for more: the kernel, the shell and a session manager may each say so.
 func untilInterruptedTwice(parent context.Context, p *progress) (ctx context.Context, enough <-chan struct{}, end func()) {
 	ctx, cancel := context.WithCancel(parent)
-	signals, first, over := make(chan os.Signal, 2), make(chan struct{}), make(chan struct{})
+	signals, first, over := make(chan os.Signal, 8), make(chan struct{}), make(chan struct{})
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as by nohup
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	stop := sync.OnceFunc(func() {
+		close(first)
+		p.say("interrupted: no volume is begun any more, and those under way stop where they have a PersistentVolume. Ctrl-C once more stops at once")
+	})
 	go func() {
-		for n := 0; ; n++ {
+		for asked := 0; ; {
 			select {
 			case <-over:
 				return
-			case <-signals:
+			case is := <-signals:
+				stop()
+				if is == syscall.SIGHUP {
+					continue
+				}
 			}
-			switch n {
-			case 0:
-				p.say("interrupted: no volume is begun any more, and those under way stop where they have a PersistentVolume. Once more stops at once")
-				close(first)
-			case 1:
+			if asked++; asked == 2 {
 				p.say("interrupted again: stopping where it is; flex2csi migrate status says where that is")
 				cancel()
 			}

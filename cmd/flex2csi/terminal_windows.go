@@ -14,3 +14,5 @@ func escapes(f *os.File) bool {
 	return windows.GetConsoleMode(console, &mode) == nil &&
 		windows.SetConsoleMode(console, mode|windows.ENABLE_VIRTUAL_TERMINAL_PROCESSING) == nil
 }
+
+func terminalStops() []os.Signal { return nil }

@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,8 +19,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -37,7 +32,11 @@ type api struct {
 	object clienttesting.ObjectTracker
 
 	versions, uids int
-	requests       []string
+	// staged is how the bridge has the volume staged; empty: where the kubelet would.
+	staged string
+	// replicas is how many pods the StatefulSet has, where there is one.
+	replicas int
+	requests []string
 	// before is asked before the effect of a request, after after it. What they return is the
 	// answer; nil: the API server's own.
 	before, after func(n int, request string) error
@@ -300,78 +299,4 @@ func (a *api) patch(action clienttesting.PatchActionImpl) (runtime.Object, error
 		return u, a.object.Delete(action.GetResource(), action.GetNamespace(), action.Name)
 	}
 	return a.store(action, u)
-}
-
-// settle has the controllers of the control plane and the node act on the objects as they are.
-func (a *api) settle() {
-	list, err := a.object.List(objects.Claims().Resource, corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), "")
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	_ = meta.EachListItem(list, func(o runtime.Object) error {
-		u := o.(*unstructured.Unstructured)
-		claim := read(a, objects.Claims(), u.GetNamespace(), u.GetName())
-		pv := read(a, objects.PersistentVolumes(), "", claim.Spec.VolumeName)
-		phase := corev1.ClaimLost
-		if pv != nil && pv.Spec.ClaimRef != nil && pv.Spec.ClaimRef.UID == claim.UID {
-			phase = corev1.ClaimBound
-			if pv.Status.Phase != corev1.VolumeBound {
-				modify(a, objects.PersistentVolumes(), "", pv.Name, func(pv *corev1.PersistentVolume) { pv.Status.Phase = corev1.VolumeBound })
-			}
-		}
-		if claim.Status.Phase != phase {
-			modify(a, objects.Claims(), claim.Namespace, claim.Name, func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = phase })
-		}
-		if phase == corev1.ClaimBound {
-			a.settleNode(pv)
-		}
-		return nil
-	})
-}
-
-// settleNode has the node of a volume's pods do what a kubelet, a bridge and the control plane
-// do when the claim is bound.
-func (a *api) settleNode(pv *corev1.PersistentVolume) {
-	pod, node := read(a, objects.Pods(), "shop", "orders-0"), read(a, objects.Nodes(), "", "node-1")
-	if pv.Name != "pv1" || node == nil {
-		return
-	}
-	d := nodevolumes.Of("node-1", "boot", "v1", time.Unix(0, 0), nil, nil)
-	d.FlexDrivers = []string{"example.com/disk"}
-	isCSI := pv.Spec.CSI != nil
-	if pod != nil {
-		d.Volumes = []nodevolumes.Volume{{
-			PersistentVolume: "pv1", FlexDriver: "example.com/disk", CSIDriver: "disk.csi.example.com", VolumeHandle: "vol-1", Staged: nodevolumes.StagedAsByKubelet,
-			TakenOver: isCSI, Pods: []nodevolumes.Pod{{UID: string(pod.UID), TakenOver: isCSI}},
-		}}
-	}
-	text, err := d.Encode()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	document := read(a, objects.ConfigMaps(), nodevolumes.Namespace, "node-1")
-	switch {
-	case document == nil:
-		a.add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: nodevolumes.Namespace, Name: "node-1", Labels: map[string]string{nodevolumes.Label: "true"}}, Data: map[string]string{nodevolumes.Key: text}})
-	case document.Data[nodevolumes.Key] != text:
-		modify(a, objects.ConfigMaps(), nodevolumes.Namespace, "node-1", func(m *corev1.ConfigMap) { m.Data[nodevolumes.Key] = text })
-	}
-	name := attachment.Name("vol-1", "disk.csi.example.com", "node-1")
-	va := read(a, objects.VolumeAttachments(), "", name)
-	if va != nil && !va.Status.Attached { // the external-attacher
-		modify(a, objects.VolumeAttachments(), "", name, func(va *storagev1.VolumeAttachment) { va.Status.Attached = true })
-	}
-	if va != nil && pod == nil {
-		if err := a.object.Delete(objects.VolumeAttachments().Resource, "", name); err != nil {
-			a.t.Fatal(err)
-		}
-	}
-	attached := pod != nil && isCSI
-	if attached != (len(node.Status.VolumesAttached) > 0) {
-		modify(a, objects.Nodes(), "", "node-1", func(n *corev1.Node) {
-			if n.Status.VolumesAttached = nil; attached {
-				n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "kubernetes.io/csi/disk.csi.example.com^vol-1"}}
-			}
-		})
-	}
 }

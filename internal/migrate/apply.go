@@ -100,7 +100,7 @@ func (r *Runner) record(t Task) (*journal.Record, error) {
 func (r *Runner) begin(ctx context.Context, rec *journal.Record) (*migration, error) {
 	before, err := r.Journal.Load(ctx, rec.Volume)
 	if err != nil {
-		return nil, fmt.Errorf("read the journal of PersistentVolume %s: %w", rec.Volume, err)
+		return nil, err
 	}
 	if before != nil && before.Unfinished() {
 		return nil, fmt.Errorf("a migration of PersistentVolume %s to %s has come to %s and is not finished: resume it or roll it back", rec.Volume, volumeType(before.Direction), before.Stage)
@@ -187,7 +187,7 @@ func (r *Runner) current(ctx context.Context, rec *journal.Record) error {
 	now, err := r.Journal.Load(ctx, rec.Volume)
 	switch {
 	case err != nil:
-		return fmt.Errorf("read the journal of PersistentVolume %s: %w", rec.Volume, err)
+		return err
 	case now == nil || rec.Sequence == 0 && !now.Unfinished(): // it is made of the annotation
 	case now.Sequence != rec.Sequence || !now.Begun.Equal(rec.Begun):
 		return fmt.Errorf("another process has continued with PersistentVolume %s meanwhile: check its status, and try again", rec.Volume)

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +25,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -47,6 +49,11 @@ func newJourney(t *testing.T, pod bool, mode journal.Mode) *journey {
 		all = shop(podOf())
 	}
 	j := &journey{t: t, api: newAPI(t, all...), dir: filepath.Join(t.TempDir(), "journal"), mode: mode, config: configuration}
+	if mode != journal.Live { // as with a stagingRoot; a StatefulSet makes the pod
+		j.api.staged, j.api.replicas = nodevolumes.StagedElsewhere, 1
+		j.api.add(&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "set"}, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(1))}})
+		j.api.settle()
+	}
 	j.was = read(j.api, objects.PersistentVolumes(), "", "pv1")
 	j.api.seen = j.guard
 	return j
@@ -63,7 +70,12 @@ func (j *journey) runner() *migrate.Runner {
 	return &migrate.Runner{
 		Client: client, Lease: always{}, Now: time.Now, Planner: &migrate.Planner{Client: client, Config: c, Now: time.Now},
 		Journal: journal.New(client, migrate.Namespace, j.dir),
-		Options: migrate.Options{Mode: j.mode, Accept: []string{"reclaim-policy"}, Timeout: time.Minute},
+		Options: migrate.Options{Mode: j.mode, Accept: []string{"reclaim-policy", "kubelet-restart"}, Timeout: time.Minute},
+		Progress: func(e migrate.Event) {
+			if e.What == migrate.Waiting && strings.Contains(e.Text, "uses it: stop it") {
+				j.api.person(0)
+			}
+		},
 	}
 }
 
@@ -315,18 +327,8 @@ func interrupted(t *testing.T, pod bool, command string, f fault, n int, then st
 		switch command {
 		case "rollback":
 			j.wants(ctx, "apply")
-		case "resume": // of what was killed where there is no volume
-			killed, kill := context.WithCancel(ctx)
-			j.api.before = func(_ int, request string) error {
-				if request == "create persistentvolumes" || killed.Err() != nil {
-					kill()
-					return context.Canceled
-				}
-				return nil
-			}
-			_, _ = j.do(killed, "apply")
-			kill()
-			j.heal()
+		case "resume":
+			j.stopBefore("create persistentvolumes")
 		}
 		running, kill := context.WithCancel(ctx)
 		defer kill()
@@ -343,6 +345,27 @@ func interrupted(t *testing.T, pod bool, command string, f fault, n int, then st
 		}
 	})
 	return hit
+}
+
+// stopBefore has apply killed before a request.
+func (j *journey) stopBefore(this string) {
+	j.t.Helper()
+	killed, kill := context.WithCancel(j.t.Context())
+	defer kill()
+	j.api.before = func(_ int, request string) error {
+		if request == this || killed.Err() != nil {
+			kill()
+			return context.Canceled
+		}
+		return nil
+	}
+	_, _ = j.do(killed, "apply")
+	j.heal()
+}
+
+// volume is the PersistentVolume, whichever it is.
+func (j *journey) volume() *corev1.PersistentVolume {
+	return read(j.api, objects.PersistentVolumes(), "", "pv1")
 }
 
 // ends wants the journey to have come to its end: after resume at the volume that the journal
@@ -365,11 +388,13 @@ func (j *journey) ends(then string) {
 }
 
 // wants wants a command to succeed.
-func (j *journey) wants(ctx context.Context, command string) {
+func (j *journey) wants(ctx context.Context, command string) migrate.Result {
 	j.t.Helper()
-	if came, err := j.do(ctx, command); err != nil || came.Outcome != migrate.Done {
+	came, err := j.do(ctx, command)
+	if err != nil || came.Outcome != migrate.Done {
 		j.t.Fatalf("%s: %+v, %v", command, came, err)
 	}
+	return came
 }
 
 // TestJournalRefused: a volume of which the journal cannot be written is left as it was, and can
@@ -393,4 +418,27 @@ func TestJournalRefused(t *testing.T) {
 	}
 	j.wants(t.Context(), "apply")
 	j.isCSI()
+}
+
+// TestDiskFull: a copy of the journal that could not be written left volumes where they were,
+// also between the two PersistentVolumes.
+func TestDiskFull(t *testing.T) {
+	for _, mode := range []journal.Mode{journal.Live, journal.Rolling, journal.Offline} {
+		t.Run(string(mode), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := newJourney(t, true, mode)
+				j.api.after = func(_ int, request string) error {
+					if request != "delete persistentvolumes" {
+						return nil
+					}
+					j.api.seen = nil // the guard reads the copy
+					return errors.Join(os.RemoveAll(j.dir), os.WriteFile(j.dir, nil, 0o600))
+				}
+				if came := j.wants(t.Context(), "apply"); came.Mode != mode {
+					t.Errorf("it is migrated %s", came.Mode)
+				}
+				j.isCSI()
+			})
+		})
+	}
 }

@@ -25,6 +25,8 @@ type migration struct {
 	byVendor time.Time
 	// returns counts how often it was not the same any more, and went back to BackedUp.
 	returns int
+	// opened: the window was entered, so what was written down before is all that it takes.
+	opened bool
 	// existed counts how often the API server said that the volume is there.
 	existed int
 	// refused: the way back was, before anything was changed but the policy.
@@ -170,10 +172,12 @@ func (m *migration) passed(stage journal.Stage) {
 func (m *migration) save(ctx context.Context) error {
 	m.rec.Requests = int(m.c.Requests.Add(1))
 	m.rec.By, m.rec.Version = m.r.Options.By, m.r.Options.Version
-	if err := m.r.Journal.Save(ctx, m.rec); err != nil {
-		return fmt.Errorf("write the journal of PersistentVolume %s: %w", m.rec.Volume, err)
+	err := m.r.Journal.Save(ctx, m.rec)
+	if m.opened && errors.Is(err, journal.ErrCopy) { // a full disk; the copy has both volumes, and the cluster the rest
+		m.tell(Troubled, m.rec.Stage, err.Error()+"; the migration goes on with the journal in the cluster")
+		return nil
 	}
-	return nil
+	return err
 }
 
 // checkLease comes before each change: only the holder of the Lease makes one.

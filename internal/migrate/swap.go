@@ -82,6 +82,7 @@ func (m *migration) replace(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		m.opened = m.opened || state != oldPresent
 		switch state {
 		case oldPresent:
 			err = m.deleteOld(ctx, pv)

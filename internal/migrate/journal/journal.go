@@ -58,7 +58,7 @@ func ConfigMapName(volume string) string { return prefix + hash(volume) }
 func (j *Journal) get(ctx context.Context, volume string) (*corev1.ConfigMap, error) {
 	m, err := objects.ConfigMaps().Get(ctx, j.client, j.namespace, ConfigMapName(volume))
 	if err != nil {
-		return nil, fmt.Errorf("read the journal of %s: %w", volume, err)
+		return nil, fmt.Errorf("read the journal of PersistentVolume %s: %w", volume, err)
 	}
 	return m, nil
 }
@@ -122,7 +122,7 @@ func (j *Journal) List(ctx context.Context) (all []*Record, err error) {
 // Save writes a record over the one that was read or written last, or as the first
 // one, and then its copy. It returns when both are written for good. An error leaves the
 // record's Sequence as it was; what was to be written may be there or not. It may be tried
-// again, also with another content.
+// again, also with another content. ErrCopy: the one in the cluster is written for good.
 func (j *Journal) Save(ctx context.Context, r *Record) error {
 	n := r.next(time.Now())
 	data, err := encode(n)
@@ -130,13 +130,15 @@ func (j *Journal) Save(ctx context.Context, r *Record) error {
 		err = j.put(ctx, n, data)
 	}
 	if err == nil {
-		err = j.copies.save(n.Volume, data)
+		if err = j.copies.save(n.Volume, data); err != nil {
+			err = fmt.Errorf("%w: %w", ErrCopy, err)
+		}
 	}
 	if err == nil && n.Sequence == 1 {
 		err = j.verify(ctx, n.Volume, data)
 	}
 	if err != nil {
-		return fmt.Errorf("write the journal of %s: %w", n.Volume, err)
+		return fmt.Errorf("write the journal of PersistentVolume %s: %w", n.Volume, err)
 	}
 	*r = *n
 	return nil

@@ -95,6 +95,8 @@ func (r *Record) TakenBack() bool { return r.Stage == Finished && r.Direction ==
 var (
 	// ErrConflict: another program has written the record since it was read.
 	ErrConflict = errors.New("another program has changed the journal meanwhile")
+	// ErrCopy: the copy could not be written.
+	ErrCopy = errors.New("write its copy")
 	// ErrTooBig: the record is too big for a ConfigMap.
 	ErrTooBig = errors.New("too big for a ConfigMap")
 	// ErrUnreadable: there is a record, and it is not what was written.
