@@ -25,6 +25,8 @@ type results struct {
 	already []string
 	// back: the result should be FlexVolumes.
 	back bool
+	// unread are records that cannot be read.
+	unread error
 }
 
 // table prints a table.
@@ -158,13 +160,13 @@ func (r *results) err() error {
 	add("put back", back)
 	add("left as it was", left)
 	if len(parts) == 0 {
-		return nil
+		return r.unread
 	}
 	text := strings.Join(parts, "; ")
 	if len(unfinished)+len(interrupted) > 0 {
 		text += ". flex2csi migrate status shows how they are, resume goes on, rollback goes back"
 	}
-	return errors.New(text)
+	return errors.Join(errors.New(text), r.unread)
 }
 
 // isNamed reports whether a volume was selected by its name or its claim's.

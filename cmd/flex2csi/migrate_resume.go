@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -62,11 +63,12 @@ func (o *resumeOptions) resume(c *cobra.Command, names []string) error {
 		return err
 	}
 	records, err := s.runner.Resumable(ctx, names)
+	unread, err := journal.Unread(err)
 	if err != nil {
 		return err
 	}
 	records = slices.DeleteFunc(records, func(r *journal.Record) bool { return o.namespaces.without(r.Claim) })
-	r := &results{named: names}
+	r := &results{unread: unread, named: names}
 	if len(records) == 0 {
 		fmt.Fprintln(env.err, "Nothing is unfinished. Nothing was changed.")
 		return s.report(r, nil)
@@ -98,10 +100,12 @@ func (s *session) again(ctx context.Context, shown []*journal.Record, read func(
 	}
 	return s.work(ctx, len(volumes), func(ctx context.Context) ([]migrate.Result, error) {
 		records, err := read(ctx, volumes)
+		unread, err := journal.Unread(err)
 		if err != nil {
 			return nil, fmt.Errorf("%w; nothing was changed", err)
 		}
-		return do(ctx, records)
+		results, err := do(ctx, records)
+		return results, errors.Join(err, unread)
 	})
 }
 

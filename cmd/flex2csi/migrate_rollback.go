@@ -78,11 +78,12 @@ func (o *rollbackOptions) rollback(c *cobra.Command, names []string) error {
 		return err
 	}
 	records, err := s.runner.Reversible(ctx, names)
+	unread, err := journal.Unread(err)
 	if err != nil {
 		return err
 	}
 	records = slices.DeleteFunc(records, func(r *journal.Record) bool { return o.namespaces.without(r.Claim) })
-	r := &results{named: names, back: true}
+	r := &results{unread: unread, named: names, back: true}
 	if len(records) == 0 {
 		fmt.Fprintln(env.err, "Nothing was migrated. Nothing was changed.")
 		return s.report(r, nil)

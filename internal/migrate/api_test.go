@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -300,3 +301,6 @@ func (a *api) patch(action clienttesting.PatchActionImpl) (runtime.Object, error
 	}
 	return a.store(action, u)
 }
+
+// requested reports whether there was such a request.
+func (a *api) requested(this string) bool { return slices.Contains(a.requests, this) }

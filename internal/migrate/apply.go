@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -118,19 +119,15 @@ func (r *Runner) begin(ctx context.Context, rec *journal.Record) (*migration, er
 }
 
 // Resumable are the records of migrations and rollbacks that are not finished:
-// of these volumes, or, without names, of all.
+// of these volumes, or, without names, of all. A [journal.UnreadError] is about single ones.
 func (r *Runner) Resumable(ctx context.Context, names []string) ([]*journal.Record, error) {
 	all, err := r.records(ctx, names)
-	if err != nil {
-		return nil, err
-	}
-	var unfinished []*journal.Record
-	for _, rec := range all {
-		if rec.Unfinished() {
-			unfinished = append(unfinished, rec)
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(rec *journal.Record) bool { return rec.Volume == name }) && err == nil {
+			return nil, fmt.Errorf("find the migration of PersistentVolume %s: the journal has none; flex2csi migrate status shows all", name)
 		}
 	}
-	return unfinished, nil
+	return slices.DeleteFunc(all, func(rec *journal.Record) bool { return !rec.Unfinished() }), err
 }
 
 // VolumeNames returns the names of PersistentVolumes, for names of them and of their claims,
@@ -154,22 +151,24 @@ func (r *Runner) VolumeNames(ctx context.Context, names []string) ([]string, err
 	return volumes, nil
 }
 
-// records are those of these volumes, which have to be there, or all.
+// records are those of these volumes, or all.
 func (r *Runner) records(ctx context.Context, names []string) (all []*journal.Record, err error) {
 	if len(names) == 0 {
 		return r.Journal.List(ctx)
 	}
+	var unread error
 	for _, name := range names {
 		rec, err := r.Journal.Load(ctx, name)
+		broken, err := journal.Unread(err)
 		if err != nil {
 			return nil, err
 		}
-		if rec == nil {
-			return nil, fmt.Errorf("the journal has nothing of PersistentVolume %s", name)
+		unread = errors.Join(unread, broken)
+		if rec != nil {
+			all = append(all, rec)
 		}
-		all = append(all, rec)
 	}
-	return all, nil
+	return all, unread
 }
 
 // Resume goes on in the direction of each record.
@@ -247,9 +246,13 @@ func (r *Runner) resume(ctx context.Context, rec *journal.Record) (*migration, e
 		case !m.inWindow() && (state == oldDeleting || state == absent):
 			return terminal("PersistentVolume %s was deleted by another client; roll back to have it created again", rec.Volume)
 		case state == absent:
-			if err := m.sameCluster(ctx); err != nil {
-				return err
-			}
+			err = m.sameCluster(ctx)
+		}
+		if err == nil && (state == absent || state == oldDeleting) && rec.Direction == journal.ToCSI {
+			err = m.asRendered(ctx)
+		}
+		if err != nil {
+			return err
 		}
 		if !m.inWindow() {
 			rec.Stage = journal.Deleting

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -192,12 +193,29 @@ func compact(names []string) []string {
 	return slices.Compact(names)
 }
 
+// contained keeps what goes wrong with a volume from ending the process while others are where
+// they have no PersistentVolume.
+func contained(err *error) {
+	if is := recover(); is != nil {
+		*err = fmt.Errorf("internal error of flex2csi: %v; report it, with %s", is, debug.Stack())
+	}
+}
+
+// goOn has a migration begin, and takes it to its end.
+func (j job) goOn(ctx context.Context) (m *migration, err error) {
+	defer contained(&err)
+	if m, err = j.begin(ctx); m != nil && err == nil {
+		err = m.run(ctx)
+	}
+	return m, err
+}
+
 // carryOut takes one volume to its end, or as far as it gets.
 func (r *Runner) carryOut(ctx context.Context, j job) (result Result) {
 	began := r.Now()
 	rec := j.record
 	r.tell(Event{Volume: rec.Volume, Claim: rec.Claim, ClaimUID: rec.ClaimUID, Direction: rec.Direction, What: Begun, Stage: rec.Stage})
-	m, err := j.begin(ctx)
+	m, err := j.goOn(ctx)
 	switch {
 	case m == nil && err == nil:
 		result = resultOf(j.record)
@@ -206,9 +224,6 @@ func (r *Runner) carryOut(ctx context.Context, j job) (result Result) {
 		result = resultOf(j.record)
 		result.Outcome, result.Why = Left, err.Error()
 	default:
-		if err == nil {
-			err = m.run(ctx)
-		}
 		if err != nil && ctx.Err() != nil {
 			err = context.Canceled
 		}

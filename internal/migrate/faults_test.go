@@ -98,18 +98,26 @@ func (j *journey) do(ctx context.Context, command string) (migrate.Result, error
 		}
 		results, err = r.Apply(ctx, tasks)
 	case "resume":
-		if records, err = r.Resumable(ctx, nil); err == nil {
-			results, err = r.Resume(ctx, records)
-		}
+		records, err = r.Resumable(ctx, nil)
+		results, err = whole(ctx, records, err, r.Resume)
 	case "rollback":
-		if records, err = r.Reversible(ctx, nil); err == nil {
-			results, err = r.Rollback(ctx, records)
-		}
+		records, err = r.Reversible(ctx, nil)
+		results, err = whole(ctx, records, err, r.Rollback)
 	}
-	if err != nil || len(results) == 0 {
+	if len(results) == 0 {
 		return migrate.Result{}, err
 	}
-	return results[0], nil
+	return results[0], err
+}
+
+// whole goes on with the records that can be read.
+func whole(ctx context.Context, records []*journal.Record, err error, do func(context.Context, []*journal.Record) ([]migrate.Result, error)) ([]migrate.Result, error) {
+	unread, err := journal.Unread(err)
+	if err != nil {
+		return nil, err
+	}
+	results, err := do(ctx, records)
+	return results, errors.Join(err, unread)
 }
 
 // guard wants each request that destroys something to be safe before it has an effect.

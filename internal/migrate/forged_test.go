@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/objects"
@@ -22,9 +24,6 @@ const (
 	flexJSON = `{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"pv1","uid":"old","resourceVersion":"7","finalizers":["kubernetes.io/pv-protection"]},` +
 		`"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"persistentVolumeReclaimPolicy":"Retain","claimRef":{"kind":"PersistentVolumeClaim","namespace":"shop","name":"orders","uid":"claim","resourceVersion":"3"},` +
 		`"flexVolume":{"driver":"example.com/disk","options":{"volumeID":"vol-1"}}},"status":{"phase":"Bound"}}`
-	csiJSON = `{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"pv1","labels":{"flex2csi.io/migrated":"true"}},` +
-		`"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],"persistentVolumeReclaimPolicy":"Retain","claimRef":{"kind":"PersistentVolumeClaim","namespace":"shop","name":"orders","uid":"claim"},` +
-		`"csi":{"driver":"disk.csi.example.com","volumeHandle":"vol-1"}}}`
 	claimJSON = `{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"namespace":"shop","name":"orders","uid":"claim"},"spec":{"volumeName":"pv1"},"status":{"phase":"Lost"}}`
 )
 
@@ -64,6 +63,14 @@ func (always) Held() error { return nil }
 
 // deleted is the record of a migration that has stopped where there is no volume.
 func deleted() *journal.Record {
+	c, err := bridgeconfig.Loader{}.Decode([]byte(configuration), mapping.Check)
+	if err != nil {
+		panic(err)
+	}
+	csiJSON, _, err := migrate.Render(context.Background(), c, []byte(flexJSON))
+	if err != nil {
+		panic(err)
+	}
 	return &journal.Record{
 		Volume: "pv1", Claim: "shop/orders", ClaimUID: "claim", FlexDriver: "example.com/disk", CSIDriver: "disk.csi.example.com", VolumeHandle: "vol-1",
 		Mode: journal.Live, Direction: journal.ToCSI, Stage: journal.Deleted, FromUID: "old",
@@ -78,7 +85,11 @@ func goOn(ctx context.Context, t *testing.T, c *lost, rec *journal.Record, back 
 	if err := store.Save(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
-	r := &migrate.Runner{Client: c.client(), Journal: store, Lease: always{}, Now: time.Now, Options: migrate.Options{Timeout: time.Second}}
+	config, err := bridgeconfig.Loader{}.Decode([]byte(configuration), mapping.Check)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &migrate.Runner{Client: c.client(), Planner: &migrate.Planner{Config: config}, Journal: store, Lease: always{}, Now: time.Now, Options: migrate.Options{Timeout: time.Second}}
 	records, err := r.Resumable(ctx, []string{"pv1"})
 	if back {
 		records, err = r.Reversible(ctx, []string{"pv1"})

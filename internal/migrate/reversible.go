@@ -12,10 +12,12 @@ import (
 
 // Reversible are the records of volumes that can be taken back, finished or not:
 // of these volumes, or, without names, of all. Where the journal is lost a
-// record is made of what the PersistentVolume itself says.
+// record is made of what the PersistentVolume itself says. A [journal.UnreadError] is about
+// single records; those are left out.
 func (r *Runner) Reversible(ctx context.Context, names []string) ([]*journal.Record, error) {
 	known := map[string]*journal.Record{}
-	all, err := r.Journal.List(ctx)
+	all, err := r.records(ctx, names)
+	unread, err := journal.Unread(err)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +38,7 @@ func (r *Runner) Reversible(ctx context.Context, names []string) ([]*journal.Rec
 		switch {
 		case err == nil:
 			known[pv.Name] = rec
-		case slices.Contains(names, pv.Name):
+		case slices.Contains(names, pv.Name) && unread == nil:
 			return nil, err
 		}
 	}
@@ -45,11 +47,11 @@ func (r *Runner) Reversible(ctx context.Context, names []string) ([]*journal.Rec
 			delete(known, name)
 		}
 	}
-	return choose(known, names)
+	return choose(known, names, unread)
 }
 
 // choose takes those that can be taken back.
-func choose(known map[string]*journal.Record, names []string) (all []*journal.Record, err error) {
+func choose(known map[string]*journal.Record, names []string, unread error) (all []*journal.Record, err error) {
 	reversible := func(rec *journal.Record) bool {
 		return rec != nil && (rec.Unfinished() || rec.Direction == journal.ToCSI)
 	}
@@ -60,10 +62,11 @@ func choose(known map[string]*journal.Record, names []string) (all []*journal.Re
 			}
 		}
 		slices.SortFunc(all, func(a, b *journal.Record) int { return strings.Compare(a.Volume, b.Volume) })
-		return all, nil
+		return all, unread
 	}
 	for _, name := range names {
 		switch rec := known[name]; {
+		case rec == nil && unread != nil: // it may be that one
 		case rec == nil:
 			return nil, fmt.Errorf("PersistentVolume %s was not migrated: the journal has nothing of it, and it has no annotation %s", name, OriginalAnnotation)
 		case !reversible(rec):
@@ -72,7 +75,7 @@ func choose(known map[string]*journal.Record, names []string) (all []*journal.Re
 			all = append(all, rec)
 		}
 	}
-	return all, nil
+	return all, unread
 }
 
 // recordOf makes a record of a volume that was migrated, of which nothing else is

@@ -42,7 +42,7 @@ func TestStatusStates(t *testing.T) {
 				})
 			}
 			written := journal.New(a.client(), migrate.Namespace, "")
-			record := &journal.Record{Volume: "data", Direction: tt.direction, Stage: tt.stage, Times: map[journal.Stage]time.Time{tt.stage: time.Now()}}
+			record := &journal.Record{Volume: "data", Mode: journal.Live, Direction: tt.direction, Stage: tt.stage, Times: map[journal.Stage]time.Time{tt.stage: time.Now()}}
 			if err := written.Save(t.Context(), record); err != nil {
 				t.Fatal(err)
 			}

@@ -118,7 +118,7 @@ func (o *Observer) Status(ctx context.Context) (*Situation, error) {
 // process continues. It is quick, for commands with another purpose.
 func (o *Observer) Halted(ctx context.Context) (all []VolumeStatus, err error) {
 	records, err := o.Journal.List(ctx)
-	if err != nil {
+	if _, err := journal.Unread(err); err != nil {
 		return nil, err
 	}
 	s := &observed{w: newWorld(o.Client), now: o.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}}

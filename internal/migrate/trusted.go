@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,12 +29,8 @@ func trusted(rec *journal.Record) error {
 		return untrusted(rec, errors.New("its CSI volume cannot be read"))
 	}
 	due := csi
-	switch rec.Direction {
-	case journal.ToCSI:
-	case journal.ToFlexVolume:
+	if rec.Direction == journal.ToFlexVolume {
 		due = flex
-	default:
-		return untrusted(rec, fmt.Errorf("its direction is %q", rec.Direction))
 	}
 	for _, err := range []error{
 		isVolume(rec, flex.Object, "flexVolume", map[string]string{"driver": rec.FlexDriver}),
@@ -95,6 +92,39 @@ func isClaimed(rec *journal.Record, spec map[string]any) error {
 	}
 	if uid := text(spec, "claimRef", "uid"); claim != rec.Claim || uid != rec.ClaimUID {
 		return differs("spec.claimRef", claim+" "+uid, rec.Claim+" "+rec.ClaimUID)
+	}
+	return nil
+}
+
+// asRendered is an error unless the replacement of the journal is what the configuration makes
+// of its FlexVolume: attributes, Secrets and mount options of a record count for no more than
+// its volume handle. Where the FlexVolume is still there, accept compares with that.
+func (m *migration) asRendered(ctx context.Context) error {
+	no := func(format string, args ...any) error {
+		return terminal("continue with PersistentVolume %s: %s; resume with the --config and --secret of apply, or, if another program has changed the record, compare ConfigMap %s/%s with the directory of the journal",
+			m.rec.Volume, fmt.Sprintf(format, args...), Namespace, journal.ConfigMapName(m.rec.Volume))
+	}
+	old, err := parseVolume(m.rec.Flex)
+	if err != nil {
+		return no("its FlexVolume cannot be read: %v", err)
+	}
+	all, err := m.r.Planner.drivers()
+	if err != nil {
+		return err
+	}
+	d, err := all.of(old)
+	if d == nil && err == nil {
+		err = fmt.Errorf("%w %s", errUnmapped, m.rec.FlexDriver)
+	}
+	if err != nil {
+		return no("its replacement cannot be compared: %v", err)
+	}
+	r, err := d.render(ctx, old)
+	if err != nil {
+		return no("its replacement cannot be compared: %v", err)
+	}
+	if changed := changedSince(m.rec.CSI, r.object); changed != "" {
+		return no("the journal has another replacement than the configuration makes of its FlexVolume: %s", changed)
 	}
 	return nil
 }

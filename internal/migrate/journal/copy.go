@@ -66,7 +66,7 @@ func (d directory) read(name string) (*Record, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; there is no ConfigMap of it, and the objects are in %s", path, err, filepath.Join(string(d), backupDir, name))
+		return nil, fmt.Errorf("%s: %w; there is no ConfigMap of it. If it is no record of flex2csi, take it out of the directory, else see the objects in %s", path, err, filepath.Join(string(d), backupDir, name))
 	}
 	return r, nil
 }
@@ -81,7 +81,7 @@ func (d directory) list(there func(volume string) bool) (all []*Record, err erro
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read the copies of the journal: %w", err)
 	}
-	var broken []error
+	var unread []error
 	for _, entry := range entries {
 		name, ok := strings.CutSuffix(entry.Name(), recordSuffix)
 		if !ok || entry.IsDir() || strings.HasPrefix(name, ".") || there(name) {
@@ -90,12 +90,12 @@ func (d directory) list(there func(volume string) bool) (all []*Record, err erro
 		r, err := d.read(name)
 		switch {
 		case err != nil:
-			broken = append(broken, err)
+			unread = append(unread, err)
 		case !there(r.Volume): // its name can be longer than that of the file
 			all = append(all, r)
 		}
 	}
-	return all, errors.Join(broken...)
+	return all, errors.Join(unread...)
 }
 
 // save writes a copy: when it returns nil that is on the disk, and whatever happens

@@ -78,6 +78,9 @@ func decode(data []byte) (*Record, error) {
 		return nil, fmt.Errorf("%w: its digest is not that of what it says: it was changed by another program or by hand", ErrUnreadable)
 	}
 	r.Digest = ""
+	if err := r.known(); err != nil {
+		return nil, err
+	}
 	for _, object := range []*json.RawMessage{&r.Flex, &r.CSI, &r.ClaimObject, &r.To} {
 		if *object == nil {
 			continue

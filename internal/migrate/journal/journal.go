@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,7 +62,8 @@ func (j *Journal) get(ctx context.Context, volume string) (*corev1.ConfigMap, er
 	return m, nil
 }
 
-// Load returns the record of a volume; nil if there is none.
+// Load returns the record of a volume; nil if there is none. An [UnreadError] says that it
+// cannot be read.
 func (j *Journal) Load(ctx context.Context, volume string) (*Record, error) {
 	m, err := j.get(ctx, volume)
 	switch {
@@ -74,9 +74,10 @@ func (j *Journal) Load(ctx context.Context, volume string) (*Record, error) {
 		if r != nil {
 			r.CopyOnly = true
 		}
-		return r, err
+		return r, unreadError([]error{err})
 	}
-	return j.decode(m)
+	r, err := j.decode(m)
+	return r, unreadError([]error{err})
 }
 
 // decode reads a ConfigMap. It must be the one of the volume.
@@ -92,8 +93,8 @@ func (j *Journal) decode(m *corev1.ConfigMap) (*Record, error) {
 	return r, nil
 }
 
-// List returns all records by the names of the volumes, and an error for each that
-// cannot be read.
+// List returns all records by the names of the volumes. An [UnreadError] is about single
+// ones that cannot be read; the others are returned.
 func (j *Journal) List(ctx context.Context) (all []*Record, err error) {
 	maps, err := objects.ConfigMaps().List(ctx, j.client, j.namespace, metav1.ListOptions{LabelSelector: label + "=true"})
 	if err != nil {
@@ -110,13 +111,13 @@ func (j *Journal) List(ctx context.Context) (all []*Record, err error) {
 		}
 		all = append(all, r)
 	}
-	copies, err := j.copies.list(func(volume string) bool { return there[ConfigMapName(volume)] })
+	copies, unread := j.copies.list(func(volume string) bool { return there[ConfigMapName(volume)] })
 	for _, r := range copies {
 		r.CopyOnly = true
 	}
 	all = append(all, copies...)
 	slices.SortFunc(all, func(a, b *Record) int { return strings.Compare(a.Volume, b.Volume) })
-	return all, errors.Join(append(broken, err)...)
+	return all, unreadError(append(broken, unread))
 }
 
 // Save writes a record over the one that was read or written last, or as the first

@@ -3,6 +3,8 @@ package journal
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 )
 
@@ -102,3 +104,38 @@ var (
 	// ErrUnreadable: there is a record, and it is not what was written.
 	ErrUnreadable = errors.New("unreadable")
 )
+
+// An UnreadError is about single records that cannot be read. What else was asked for is
+// returned with it: one record does not stop another volume.
+type UnreadError struct{ error }
+
+func (e *UnreadError) Unwrap() error { return e.error }
+
+func unreadError(all []error) error {
+	if err := errors.Join(all...); err != nil {
+		return &UnreadError{err}
+	}
+	return nil
+}
+
+// Unread separates the errors about single records from one of the whole.
+func Unread(err error) (unread, whole error) {
+	if errors.As(err, new(*UnreadError)) {
+		return err, nil
+	}
+	return nil, err
+}
+
+// known is an error unless this program knows the words of a record.
+func (r *Record) known() error {
+	const do = "go on with the release of flex2csi that has written it"
+	switch {
+	case !slices.Contains([]Stage{Planned, BackedUp, Retained, Accepted, Stopped, Deleting, Deleted, Created, Bound, Attached, TakenOver, Finished}, r.Stage):
+		return fmt.Errorf("%w: its stage is %q; %s", ErrUnreadable, r.Stage, do)
+	case !slices.Contains([]Mode{Live, Rolling, Offline}, r.Mode):
+		return fmt.Errorf("%w: its mode is %q; %s", ErrUnreadable, r.Mode, do)
+	case !slices.Contains([]Direction{ToCSI, ToFlexVolume}, r.Direction):
+		return fmt.Errorf("%w: its direction is %q; %s", ErrUnreadable, r.Direction, do)
+	}
+	return nil
+}

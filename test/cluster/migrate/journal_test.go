@@ -24,7 +24,7 @@ func (w *world) aRecord(c *objects.Client, volume string) *journal.Record {
 	w.made(c, volume)
 	object, err := c.GetRaw(w.t.Context(), pvs(), "", volume)
 	w.check(err)
-	return &journal.Record{Volume: volume, Stage: journal.BackedUp, Direction: journal.ToCSI, Flex: []byte(strings.TrimSpace(string(object)))}
+	return &journal.Record{Volume: volume, Stage: journal.BackedUp, Mode: journal.Live, Direction: journal.ToCSI, Flex: []byte(strings.TrimSpace(string(object)))}
 }
 
 func (w *world) same(got *journal.Record, err error, want *journal.Record) {
