@@ -5,8 +5,10 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 // An Attacher attaches volumes through the cluster (VolumeAttachments) rather
@@ -76,8 +78,22 @@ func (b *Bridge) attachmentOf(d *FlexDriver, r *volstate.Record, pod csivol.Pod)
 	return &csivol.Attachment{
 		Driver: r.Driver, Handle: r.Handle, Node: b.NodeName, FlexDriver: r.FlexDriver, Name: r.Name, Pod: pod,
 		Context: r.Context, FSType: r.FSType, MountFlags: r.KnownFlags(), AccessModes: csivol.Attachable(r.AccessModes, r.AccessMode),
-		Secret: d.AttachSecret, KubeletHolds: b.node().there(b.node().volDataPath(r.Key())),
+		Secret: d.AttachSecret, KubeletHolds: b.node().there(b.node().volDataPath(r.Key())), Object: r.Object,
 	}
+}
+
+// object returns the name of the VolumeAttachment of a volume to this node.
+func (b *Bridge) object(key csivol.Key) string {
+	return attachment.Name(key.Handle, key.Driver, b.NodeName)
+}
+
+// renamed returns an error if a volume is attached under an earlier name of this node.
+// Nothing new may use that: flex2csi controller detaches it when the Node is deleted.
+func (b *Bridge) renamed(r *volstate.Record) error {
+	if r.Object == "" || r.Object == b.object(r.Key()) {
+		return nil
+	}
+	return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is attached under an earlier name of node %s (VolumeAttachment %s); delete the pods that use it on this node, and the Node of that name, so that it is detached", r.Key(), b.NodeName, r.Object)
 }
 
 // attachmentLost reports whether an attachment is gone that a record says is

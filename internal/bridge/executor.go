@@ -6,7 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/lifecycle"
@@ -183,12 +182,15 @@ func (x *execution) particulars(s lifecycle.Step) (p lifecycle.Particulars, err 
 	r := x.v.record
 	switch s.Kind {
 	case lifecycle.ControllerPublish, lifecycle.AskAttachment, lifecycle.AwaitAttachment:
+		if err := x.b.renamed(r); err != nil {
+			return p, err
+		}
 		if x.w.Goal == lifecycle.Reconcile && r.Attach == volstate.Done && r.Object != "" {
 			x.v.log.Warn("the attachment of a volume is gone while pods have it", "volumeAttachment", r.Object)
 			x.b.notifyPods(r, "VolumeAttachmentLost", "VolumeAttachment %s of volume %s was deleted, or is not attached any more, while the volume is in use on this node; flex2csi asks for it again", r.Object, r.Key())
 		}
 		p.NodeID = cmp.Or(x.features().NodeID, r.NodeID)
-		p.Object = attachment.Name(x.v.key.Handle, x.v.key.Driver, x.b.NodeName)
+		p.Object = x.b.object(x.v.key)
 	case lifecycle.NodeStage:
 		p.StagingPath = x.node.stagingPath(x.d, x.v.key)
 		p.MountGroup = mountGroup(x.fsGroup(), x.features())

@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -127,7 +128,7 @@ func (c *fakeCluster) wait(ctx context.Context, name string) (csivol.Attached, e
 
 func (c *fakeCluster) Detach(ctx context.Context, a *csivol.Attachment) error {
 	injected, arrives := c.begin("Detach", a)
-	name := attachment.Name(a.Handle, a.Driver, a.Node)
+	name := cmp.Or(a.Object, attachment.Name(a.Handle, a.Driver, a.Node))
 	c.mu.Lock()
 	o := c.objects[name]
 	if arrives && o != nil && o.ours {
@@ -146,7 +147,7 @@ func (c *fakeCluster) Detach(ctx context.Context, a *csivol.Attachment) error {
 func (c *fakeCluster) Lost(a *csivol.Attachment) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	o := c.objects[attachment.Name(a.Handle, a.Driver, a.Node)]
+	o := c.objects[cmp.Or(a.Object, attachment.Name(a.Handle, a.Driver, a.Node))]
 	return o == nil || !o.done || o.deleting, nil
 }
 

@@ -52,7 +52,7 @@ func (x *execution) see(f lifecycle.Fact) (seen lifecycle.Seen, err error) {
 			seen.Err = flex.Errorf(flex.CodeFailedPrecondition, "%s still belongs to volume %s; it is free when unmount of it has succeeded", f.Dir, key)
 		}
 	case lifecycle.TheAttachment:
-		seen.Yes = b.attachmentLost(r)
+		seen.Yes = b.attachmentLost(r) || x.w.Goal == lifecycle.Mount && b.renamed(r) != nil
 	case lifecycle.TheClaim:
 		seen.Err = x.d.RequirePod(x.v.ctx, x.w.Volume, b.NodeName)
 	case lifecycle.TheCall:

@@ -158,3 +158,62 @@ func TestForeignAttachment(t *testing.T) {
 	n.succeed("unmount", dir)
 	n.empty()
 }
+
+// TestRenamedNode (finding N11): the name of the VolumeAttachment came from today's name of
+// the node, not from the record. So unmount succeeded, the record was removed, and the
+// volume stayed attached.
+func TestRenamedNode(t *testing.T) {
+	n := newClusterNode(t)
+	n.succeed("mount", n.podDir("p1"), options)
+	n.start("boot-1")
+	n.bridge.NodeName = "node-new"
+	n.cluster.called()
+	n.fail("earlier name", "mount", n.podDir("p2"), options) // or the volume is detached under it, with the Node of that name
+	n.succeed("unmount", n.podDir("p2"))
+	n.settle()
+	if got := n.cluster.called(); got != "" {
+		t.Errorf("while a pod has the volume: called %s", got)
+	}
+	n.cluster.set(func() {
+		n.cluster.fail["Detach"] = []error{flex.Errorf(flex.CodePermissionDenied, "the policy denies it")}
+	})
+	n.succeed("unmount", n.podDir("p1"))
+	n.wait()
+	n.cluster.called()
+	n.settle()
+	if left := n.cluster.left(); left != "[] []" {
+		t.Errorf("left: %s", left)
+	}
+	n.succeed("mount", n.podDir("p2"), options)
+	if r := n.record(); r.Object == objectName || r.Attach != volstate.Done {
+		t.Errorf("%+v", r)
+	}
+	n.succeed("unmount", n.podDir("p2"))
+	n.empty()
+}
+
+// TestRenamedNodeRefuses: what was to be detached under an earlier name, and may not be,
+// is not attached a second time.
+func TestRenamedNodeRefuses(t *testing.T) {
+	n := newClusterNode(t)
+	n.succeed("mount", n.podDir("p1"), options)
+	n.start("boot-1")
+	n.bridge.NodeName = "node-new"
+	n.hurried()
+	denied := flex.Errorf(flex.CodePermissionDenied, "the policy denies it")
+	n.cluster.set(func() {
+		n.cluster.fail["Detach"] = []error{denied, denied, denied, denied, denied, denied, denied, denied}
+	})
+	n.succeed("unmount", n.podDir("p1"))
+	n.wait()
+	n.cluster.called()
+	n.fail("earlier name", "mount", n.podDir("p2"), options)
+	if got := n.cluster.called(); got != "Detach" {
+		t.Errorf("called %s", got)
+	}
+	n.succeed("unmount", n.podDir("p2"))
+	n.wait()
+	n.cluster.set(func() { clear(n.cluster.fail) })
+	n.settle()
+	n.empty()
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/lifecycle"
 	"github.com/flex2csi/flex2csi/internal/volstate"
@@ -116,7 +115,7 @@ func (b *Bridge) sweep(v *volume, a *csivol.Attachment) error {
 		v.log.Warn("an attachment of this node is of a volume without a record, and stays while pods have it")
 		return nil
 	}
-	lifecycle.Found(r, a, attachment.Name(a.Handle, a.Driver, b.NodeName))
+	lifecycle.Found(r, a, b.object(a.Key()))
 	if !lifecycle.DetachPending(r) {
 		return nil // of a version of the record that is not the last
 	}

@@ -184,7 +184,11 @@ func (x *execution) deleteAttachment(s lifecycle.Step) error {
 		if x.d.Attacher == nil {
 			return flex.Errorf(flex.CodeFailedPrecondition, "volume %s is attached by VolumeAttachment %s, and this daemon has no access to the API server any more: give it --in-cluster or --kubeconfig", v.key, v.record.Object)
 		}
-		return x.d.Attacher.Detach(ctx, b.attachmentOf(x.d, v.record, csivol.Pod{}))
+		err := x.d.Attacher.Detach(ctx, b.attachmentOf(x.d, v.record, csivol.Pod{}))
+		if earlier := b.renamed(v.record); err != nil && earlier != nil {
+			err = flex.Errorf(flex.CodeOf(err), "%w: %w", earlier, err)
+		}
+		return err
 	})
 	if err != nil && s.MayFail {
 		v.log.Warn("the volume is not detached yet; the detach continues after the pod has ended", "volumeAttachment", v.record.Object, "error", err)

@@ -34,6 +34,9 @@ type Attachment struct {
 	// KubeletHolds: the kubelet's CSI plugin has the volume staged on the node. It is
 	// not detached until the plugin has unstaged it.
 	KubeletHolds bool
+	// Object is the name of the VolumeAttachment in a record; empty: that of Node. It is
+	// another one if the node was renamed since.
+	Object string
 }
 
 // Key identifies the volume.

@@ -183,6 +183,9 @@ func (a *Attachments) Detach(ctx context.Context, want *csivol.Attachment) error
 	if !a.mayDelete(o) || !isFor(o, want) {
 		return nil // another component deletes it, and its informer notes when (reuse.go)
 	}
+	there := *want
+	there.Node = o.Spec.NodeName // the node's name when it was attached
+	w.want = &there
 	if o.DeletionTimestamp == nil {
 		over, err := w.adopted(ctx)
 		if err != nil || over {
@@ -195,7 +198,7 @@ func (a *Attachments) Detach(ctx context.Context, want *csivol.Attachment) error
 // Lost reports, without a request, whether an attachment no longer exists. An error
 // means that this is not known.
 func (a *Attachments) Lost(want *csivol.Attachment) (bool, error) {
-	name := attachment.Name(want.Handle, want.Driver, want.Node)
+	name := objectName(want)
 	o, ok := a.made.get(name)
 	if !ok && !a.made.synced() {
 		return false, errNotSeen

@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"cmp"
+
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
@@ -8,11 +10,16 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
+// objectName returns the name of the VolumeAttachment of a volume and a node.
+func objectName(want *csivol.Attachment) string {
+	return cmp.Or(want.Object, attachment.Name(want.Handle, want.Driver, want.Node))
+}
+
 // isFor reports whether an attachment is for the volume and the node. Its name alone
 // does not prove that: it is a hash, which no admission policy can compute, so that the
 // token of another node is enough to create an object with that name.
 func isFor(o *storagev1.VolumeAttachment, want *csivol.Attachment) bool {
-	if o.Spec.NodeName != want.Node || o.Spec.Attacher != want.Driver {
+	if o.Spec.Attacher != want.Driver || attachment.Name(want.Handle, want.Driver, o.Spec.NodeName) != objectName(want) {
 		return false
 	}
 	spec := o.Spec.Source.InlineVolumeSpec

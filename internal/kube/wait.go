@@ -23,7 +23,7 @@ type wait struct {
 }
 
 func (a *Attachments) wait(want *csivol.Attachment) *wait {
-	w := &wait{Attachments: a, want: want, name: attachment.Name(want.Handle, want.Driver, want.Node), news: newListener()}
+	w := &wait{Attachments: a, want: want, name: objectName(want), news: newListener()}
 	w.stop = append(w.stop, a.made.notifier.listen(w.name, w.news))
 	if f := a.watched(w.name); f != nil {
 		w.stop = append(w.stop, f.informer.notifier.listen(w.name, w.news))
