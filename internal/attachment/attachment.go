@@ -31,6 +31,8 @@ const (
 	FlexDriverAnnotation       = "flex2csi.io/flex-driver"
 	// PodAnnotation is namespace/name of the pod that asked first; attach:false.
 	PodAnnotation = "flex2csi.io/pod"
+	// RequestAnnotation is the request of the node's record; attach:false.
+	RequestAnnotation = "flex2csi.io/request"
 )
 
 // DevicePrefix begins the device that attach returns. kube-controller-manager

@@ -31,6 +31,9 @@ func New(a *csivol.Attachment, by string) *storagev1.VolumeAttachment {
 		labels[PersistentVolumeLabel] = LabelValue(a.Name)
 		annotations[PersistentVolumeAnnotation] = a.Name
 	}
+	if a.Request != "" {
+		annotations[RequestAnnotation] = a.Request
+	}
 	if a.Pod.Name != "" {
 		annotations[PodAnnotation] = a.Pod.Namespace + "/" + a.Pod.Name
 	}
@@ -109,7 +112,7 @@ func Volume(o *storagev1.VolumeAttachment) *csivol.Attachment {
 	namespace, name, _ := strings.Cut(Pod(o), "/")
 	return &csivol.Attachment{
 		Driver: o.Spec.Attacher, Handle: Handle(o), Node: o.Spec.NodeName,
-		FlexDriver: FlexDriver(o), Name: PersistentVolume(o), Pod: csivol.Pod{Namespace: namespace, Name: name},
+		FlexDriver: FlexDriver(o), Name: PersistentVolume(o), Request: o.Annotations[RequestAnnotation], Pod: csivol.Pod{Namespace: namespace, Name: name},
 	}
 }
 

@@ -3,6 +3,7 @@ package bridge
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"time"
 
@@ -190,7 +191,7 @@ func (x *execution) particulars(s lifecycle.Step) (p lifecycle.Particulars, err 
 			x.b.notifyPods(r, "VolumeAttachmentLost", "VolumeAttachment %s of volume %s was deleted, or is not attached any more, while the volume is in use on this node; flex2csi asks for it again", r.Object, r.Key())
 		}
 		p.NodeID = cmp.Or(x.features().NodeID, r.NodeID)
-		p.Object = x.b.object(x.v.key)
+		p.Object, p.Request = x.b.object(x.v.key), rand.Text()
 	case lifecycle.NodeStage:
 		p.StagingPath = x.node.stagingPath(x.d, x.v.key)
 		p.MountGroup = mountGroup(x.fsGroup(), x.features())

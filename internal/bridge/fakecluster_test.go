@@ -32,6 +32,8 @@ type fakeCluster struct {
 	asCSI   bool               // csivol.Attached.AttachedAsCSI
 	asked   []csivol.Attachment
 	wrong   []string // what must never be asked
+	// replaced counts objects that no record had made.
+	replaced int
 }
 
 // An object is a VolumeAttachment.
@@ -85,7 +87,12 @@ func (c *fakeCluster) Await(ctx context.Context, a *csivol.Attachment) (csivol.A
 func (c *fakeCluster) request(name string, a *csivol.Attachment, ours bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if o := c.objects[name]; o == nil {
+	o := c.objects[name]
+	if o != nil && o.ours && !o.deleting && o.a.Request != a.Request && !a.Keep {
+		c.replaced++
+		o = nil
+	}
+	if o == nil {
 		c.objects[name] = &object{a: *a, ours: ours}
 	} else if o.deleting {
 		c.wrong = append(c.wrong, "attached while the one before is being deleted")

@@ -227,10 +227,8 @@ func (n node) samePublished(key csivol.Key, path, pod string) bool {
 // inUse reports whether this node shows anything of a volume. What cannot be
 // looked at may be in use.
 func (n node) inUse(d *FlexDriver, a *csivol.Attachment) bool {
-	for _, path := range []string{n.stagingPath(d, a.Key()), n.kubeletStagingPath(a.Key())} {
-		if mounts, err := n.stageMounts(path); err != nil || len(mounts) > 0 {
-			return true
-		}
+	if n.isStaged(d, a.Key()) {
+		return true
 	}
 	name := a.Name
 	if name == "" || d.Inline {
@@ -242,6 +240,16 @@ func (n node) inUse(d *FlexDriver, a *csivol.Attachment) bool {
 	} {
 		found, err := filepath.Glob(filepath.Join(n.kubeletDir, "pods/*", pattern))
 		if err != nil || len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// isStaged reports whether anything is, or may be, mounted where a volume is staged.
+func (n node) isStaged(d *FlexDriver, key csivol.Key) bool {
+	for _, path := range []string{n.stagingPath(d, key), n.kubeletStagingPath(key)} {
+		if mounts, err := n.stageMounts(path); err != nil || len(mounts) > 0 {
 			return true
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 func (n *clusterNode) sweep() {
@@ -109,4 +110,51 @@ func TestSweepAdopts(t *testing.T) {
 	}
 	n.succeed("unmount", n.podDir("p1"))
 	n.empty()
+}
+
+// TestRecreatedNode (finding N12): a node that is re-created under its name finds the
+// VolumeAttachment of the machine before it. The first mount used that one if it came
+// before the sweep: nothing is attached to this machine.
+func TestRecreatedNode(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		n := newClusterNode(t)
+		n.succeed("mount", n.podDir("p1"), options)
+		n.driver.staged, n.driver.published = map[string]string{}, map[string]string{}
+		clear(n.mounts.mounted)
+		for _, dir := range []string{"pods", "state", "plugins"} {
+			if err := os.RemoveAll(filepath.Join(n.dir, dir)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n.start("boot-2")
+		if crash { // after the record, before the request: the next process knows as much
+			n.cluster.set(func() { n.cluster.fail["Attach"] = []error{flex.Errorf(flex.CodeUnavailable, "no answer")} })
+			n.fail("no answer", "mount", n.podDir("p1"), options)
+			n.start("boot-2")
+		}
+		n.succeed("mount", n.podDir("p1"), options)
+		if n.cluster.replaced != 1 {
+			t.Errorf("after a crash: %t; the old attachment was replaced %d times", crash, n.cluster.replaced)
+		}
+		n.start("boot-3") // it is ours now
+		clear(n.mounts.mounted)
+		n.succeed("mount", n.podDir("p1"), options)
+		if n.cluster.replaced != 1 {
+			t.Errorf("after a reboot: replaced %d times", n.cluster.replaced)
+		}
+		n.succeed("unmount", n.podDir("p1"))
+		n.empty()
+	}
+}
+
+// TestLostRecordKeepsAttachment: what is staged here was attached here, and must not be
+// detached under the pods that have it.
+func TestLostRecordKeepsAttachment(t *testing.T) {
+	n := newClusterNode(t)
+	n.succeed("mount", n.podDir("p1"), options)
+	n.forget()
+	n.succeed("mount", n.podDir("p2"), options)
+	if n.cluster.replaced != 0 {
+		t.Error("detached under a stage")
+	}
 }

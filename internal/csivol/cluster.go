@@ -37,6 +37,11 @@ type Attachment struct {
 	// Object is the name of the VolumeAttachment in a record; empty: that of Node. It is
 	// another one if the node was renamed since.
 	Object string
+	// Request identifies the request of a record. A VolumeAttachment of flex2csi with another
+	// one was made before the node was re-created, or before its records were lost. Keep:
+	// the node has the volume all the same.
+	Request string
+	Keep    bool
 }
 
 // Key identifies the volume.

@@ -120,6 +120,10 @@ func (w *wait) settle(ctx context.Context, o *storagev1.VolumeAttachment, create
 			return csivol.Attached{}, err
 		}
 		return csivol.Attached{}, errVanished
+	case !created && w.ours(o) && !w.want.Keep && o.Annotations[attachment.RequestAnnotation] != w.want.Request:
+		if err := w.replace(ctx, o); err != nil {
+			return csivol.Attached{}, err
+		}
 	case !created && w.ours(o) && !o.Status.Attached && digestOf(o) != digest(attachment.Spec(w.want)):
 		// The spec of an earlier try cannot be changed. With a wrong secret, for
 		// example, it would fail for ever.

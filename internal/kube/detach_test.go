@@ -35,7 +35,7 @@ func csiPV() []runtime.Object {
 	}
 }
 
-// TestDetach: only what this daemon has made, and nobody else uses, is deleted. Without
+// TestDetach: only what this daemon has made, and no other component uses, is deleted. Without
 // one of these conditions the unit tests of the package passed.
 func TestDetach(t *testing.T) {
 	unique := kubeobject.CSIVolumeName("d", "h")

@@ -6,7 +6,24 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/pkg/flex"
 )
+
+// replace deletes an attachment that no record of this node has made: errVanished when it
+// can be created again. A node that was re-created under its name is another machine for
+// the storage, where the volume is not attached and the publish context may be that of
+// another disk (kubernetes#67853). The control plane detaches what it has adopted.
+func (w *wait) replace(ctx context.Context, o *storagev1.VolumeAttachment) error {
+	if over, err := w.adopted(ctx); err != nil || over {
+		return err
+	}
+	w.cluster.log.WarnContext(ctx, "no record of this node has made the VolumeAttachment; re-creating it", "volumeAttachment", w.name, "csiDriver", w.want.Driver, "volumeHandle", w.want.Handle)
+	if err := w.remove(ctx, o); err != nil {
+		return flex.Errorf(flex.CodeOf(err), "VolumeAttachment %s was made before node %s was re-created, or before its records were lost, and is detached before the volume is used: %w", w.name, w.want.Node, err)
+	}
+	return errVanished
+}
 
 // remove deletes an attachment and waits until it is deleted.
 func (w *wait) remove(ctx context.Context, o *storagev1.VolumeAttachment) error {

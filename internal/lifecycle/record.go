@@ -27,6 +27,9 @@ func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (d
 			asked(r, w)
 		}
 	case AskAttachment, AwaitAttachment:
+		if r.Attach == volstate.None {
+			r.Request = p.Request
+		}
 		r.Attach, r.NodeID, r.Object = volstate.Doing, p.NodeID, p.Object
 		// Its owner is known when it exists; until then it may be ours.
 		r.Unmanaged = s.Kind == AwaitAttachment
@@ -82,6 +85,8 @@ func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (d
 // Particulars are what a step writes down that no decision depends on.
 type Particulars struct {
 	NodeID, Object, StagingPath, MountGroup string
+	// Request identifies a new request for a VolumeAttachment.
+	Request string
 	// Endpoints are where the CSI driver is, for a tear-down without configuration.
 	Endpoints *csivol.Endpoints
 	// TargetPath is the driver's target path; empty: the kubelet's directory.
@@ -364,7 +369,7 @@ func holds(r *volstate.Record) bool {
 }
 
 func forgetAttachment(r *volstate.Record) {
-	r.Attach, r.Attachment, r.Object, r.Unmanaged, r.NodeID, r.PublishContext = volstate.None, "", "", false, "", nil
+	r.Attach, r.Attachment, r.Object, r.Request, r.Unmanaged, r.NodeID, r.PublishContext = volstate.None, "", "", "", false, "", nil
 }
 
 func forgetStage(r *volstate.Record) {

@@ -102,7 +102,7 @@ func TakeUp(r *volstate.Record, targets map[string]*volstate.Target) {
 // Found adds an attachment of ours that no record knows of. Where nothing else is
 // left of the volume, it is to be deleted.
 func Found(r *volstate.Record, a *csivol.Attachment, object string) {
-	r.Attachment, r.Object = byNode, object
+	r.Attachment, r.Object, r.Request = byNode, object, a.Request
 	if !r.Idle() {
 		r.Attach = volstate.Doing // of a version of the record that is not the last
 		return

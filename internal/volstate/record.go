@@ -76,6 +76,8 @@ type Record struct {
 	// Object is the name of the VolumeAttachment; empty: attached through the controller
 	// service. The volume is detached the same way.
 	Object string `json:"volumeAttachment,omitempty"`
+	// Request is in the Object, if this record has made it. Older ones have none.
+	Request string `json:"attachRequest,omitempty"`
 	// Unmanaged says that another component has made the Object: we do not delete it.
 	Unmanaged      bool              `json:"foreign,omitempty"`
 	NodeID         string            `json:"nodeID,omitempty"`

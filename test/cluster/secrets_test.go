@@ -27,17 +27,28 @@ func testSecrets(t *testing.T, c *cluster) {
 }
 
 // testForgotten: a node that was lost with its disk, and comes back under its
-// name, gives back what it had.
+// name, gives back what it had; and a mount that comes first does not use it.
 func testForgotten(t *testing.T, c *cluster) {
 	w := newWorld(t, c, options{})
-	n, v := w.nodes[0], w.volume("disk")
-	n.mount(v, "pod-a")
-	n.crash()
-	for _, dir := range []string{n.path("state"), filepath.Join(n.Root, "pods"), filepath.Join(n.Root, "plugins")} {
-		w.must(os.RemoveAll(dir))
+	n := w.nodes[0]
+	for times, name := range []string{"unused", "used"} {
+		v := w.volume(name)
+		n.mount(v, "pod-a")
+		n.crash()
+		for _, dir := range []string{n.path("state"), filepath.Join(n.Root, "pods"), filepath.Join(n.Root, "plugins")} {
+			w.must(os.RemoveAll(dir))
+		}
+		before := n.attachment(v)
+		w.must(n.driver.Start())
+		w.must(n.daemon.Start())
+		if name == "used" {
+			n.retryMount(v, "pod-a")
+			if o := n.attachment(v); o == nil || o.UID == before.UID {
+				t.Errorf("mounted with the attachment of the machine before: %+v", o)
+			}
+			n.unmount(v, "pod-a")
+		}
+		n.wantNothing()
+		w.wantAttached(v.handle, 1+times)
 	}
-	w.must(n.driver.Start())
-	w.must(n.daemon.Start())
-	n.wantNothing()
-	w.wantAttached(v.handle, 1)
 }
