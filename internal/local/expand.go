@@ -132,6 +132,9 @@ func (b *Backend) expandDevice(ctx context.Context, v *Volume, p *lockedTarget, 
 		return err
 	}
 	defer unlock()
+	if err := v.ownDisk(d.Path).CheckUse(ctx); err != nil {
+		return err
+	}
 	return b.growFilesystem(ctx, v, p, d.Path, size)
 }
 

@@ -182,18 +182,29 @@ func (b *Backend) mountBlockDevice(ctx context.Context, v *Volume, p *lockedTarg
 	return b.Mounter.MountDisk(ctx, v.ownDisk(d.Path), p.Target, b.owner(ctx, v, o))
 }
 
-// openDevice opens a device as openUnused does, and locks it.
+// openDevice finds a device and locks it. No call has it open while it waits for the
+// lock: the one that has the lock would take that for a use.
 func (b *Backend) openDevice(ctx context.Context, v *Volume, root string) (d *mounter.BlockDevice, unlock func(), err error) {
-	d, err = b.openUnused(ctx, v)
+	d, err = b.findDevice(ctx, v.Source)
 	if err != nil {
 		return nil, nil, err
 	}
-	locked, err := lock(ctx, root, d.Key())
+	key := d.Key()
+	d.Close()
+	locked, err := lock(ctx, root, key)
 	if err != nil {
-		d.Close()
 		return nil, nil, err
 	}
-	return d, func() { locked.Close(); d.Close() }, nil
+	if d, err = b.findDevice(ctx, v.Source); err != nil {
+		locked.Close()
+		return nil, nil, err
+	}
+	unlock = func() { locked.Close(); d.Close() }
+	if d.Key() != key {
+		unlock()
+		return nil, nil, flex.Errorf(flex.CodeAborted, "device %s: it has become another device meanwhile; mount is tried again", v.Source)
+	}
+	return d, unlock, nil
 }
 
 // openUnused opens a device that has no use but volumes of the kubelet.
@@ -202,7 +213,7 @@ func (b *Backend) openUnused(ctx context.Context, v *Volume) (*mounter.BlockDevi
 	if err != nil {
 		return nil, err
 	}
-	if err := v.ownDisk(d.Path).CheckUse(); err != nil {
+	if err := v.ownDisk(d.Path).CheckUse(ctx); err != nil {
 		d.Close()
 		return nil, mountcode.Of(err)
 	}

@@ -56,7 +56,7 @@ func (m *Mounter) MountDisk(ctx context.Context, d Disk, t *Target, prepare func
 	if d.ReadOnly {
 		d.Options = append(slices.Clone(d.Options), "ro")
 	}
-	if err := d.CheckUse(); err != nil {
+	if err := d.CheckUse(ctx); err != nil {
 		return err
 	}
 	if isHeld(d.Device) {
@@ -145,7 +145,7 @@ func (d Disk) err(op string, t *Target, err error) error { return d.source().err
 // mountHeld mounts a disk that is in use: a filesystem of this type is
 // shared; with any other holder the kernel refuses.
 func (m *Mounter) mountHeld(ctx context.Context, d Disk, t *Target, prepare func(root *os.File) error) error {
-	if err := d.requireShared(); err != nil {
+	if err := d.requireShared(ctx); err != nil {
 		return d.err("mount", t, err)
 	}
 	found := ""

@@ -72,9 +72,31 @@ func (m *Mounter) AttachImage(ctx context.Context, image *Image) (*Loop, error) 
 // nil. The image is compared by device and inode: paths differ between mount
 // namespaces and over time.
 func findLoop(image *Image) (*Loop, error) {
+	var found *Loop
+	err := eachLoop(func(device string, f *os.File, info *unix.LoopInfo64) (keep bool) {
+		if keep = info.Device == image.dev && info.Inode == image.inode; keep {
+			found = &Loop{Device: device, ReadOnly: info.Flags&unix.LO_FLAGS_READ_ONLY != 0, f: f}
+		}
+		return keep
+	})
+	return found, err
+}
+
+// attachedLoops tells what all loop devices show, by their names.
+func attachedLoops() (map[string]*unix.LoopInfo64, error) {
+	loops := map[string]*unix.LoopInfo64{}
+	err := eachLoop(func(device string, _ *os.File, info *unix.LoopInfo64) bool {
+		loops[device] = info
+		return false
+	})
+	return loops, err
+}
+
+// eachLoop opens one loop device that has an image after the other, until one is kept.
+func eachLoop(look func(device string, f *os.File, info *unix.LoopInfo64) (keep bool)) error {
 	attached, err := filepath.Glob("/sys/block/loop*/loop")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, dir := range attached {
 		device := "/dev/" + filepath.Base(filepath.Dir(dir))
@@ -83,14 +105,14 @@ func findLoop(image *Image) (*Loop, error) {
 			continue // detached in the meantime
 		}
 		if err != nil {
-			return nil, fmt.Errorf("cannot tell whether it is attached to %s: %w", device, err)
+			return fmt.Errorf("cannot tell what is attached to %s: %w", device, err)
 		}
-		if info.Device == image.dev && info.Inode == image.inode {
-			return &Loop{Device: device, ReadOnly: info.Flags&unix.LO_FLAGS_READ_ONLY != 0, f: f}, nil
+		if look(device, f, info) {
+			return nil
 		}
 		f.Close()
 	}
-	return nil, nil
+	return nil
 }
 
 // AttachedTo returns the loop device that an image is attached to, or "".

@@ -188,7 +188,7 @@ func isProc(path string) bool {
 	}
 	first, name, _ := strings.Cut(rest, "/")
 	if strings.Trim(first, "0123456789") == "" {
-		return slices.Contains([]string{"", "mountinfo", "mounts", "status", "stat", "cgroup", "maps", "comm", "fd", "oom_score_adj", "auxv"}, strings.TrimPrefix(name, "task/")) || strings.HasSuffix(name, "/mountinfo")
+		return slices.Contains([]string{"", "mountinfo", "mounts", "status", "stat", "cgroup", "maps", "comm", "fd", "oom_score_adj", "auxv"}, strings.TrimPrefix(name, "task/")) || strings.HasSuffix(name, "/mountinfo") || strings.HasPrefix(name, "fdinfo/")
 	}
 	return slices.Contains([]string{"filesystems", "partitions", "devices", "meminfo", "swaps", "cmdline", "cpuinfo", "sys/vm/overcommit_memory", "sys/kernel/ngroups_max", "sys/fs/pipe-max-size", "sys/kernel/random/boot_id", "mdstat", "modules", "misc", "tty/ldisc"}, rest)
 }

@@ -65,7 +65,7 @@ func places() []sabotage {
 		},
 		{
 			name: "disks-of-the-node", want: `(mounts|opens the device) .*/host/mounted.img`,
-			edits: []edit{{elsewhere, "case !d.Shares(i.Mountpoint):", "case d.Shares == nil:"}},
+			edits: []edit{{elsewhere, "case !allowed(i.Mountpoint):", "case allowed == nil:"}},
 		},
 		{
 			name: "any-size", want: "with the size|bytes long",
