@@ -27,7 +27,7 @@ type check struct {
 // checks are all rows, in the order in which an operator would look.
 func checks() []check {
 	return slices.Concat(volumeChecks(), claimChecks(), mappingChecks(), driverChecks(), secretChecks(),
-		podChecks(), nodeChecks(), attachmentChecks(), ownerChecks(), dryRunChecks())
+		podChecks(), nodeChecks(), attachmentChecks(), ownerChecks(), claimEndChecks(), dryRunChecks())
 }
 
 // A subject is a volume that the checks look at, and what several of them need.

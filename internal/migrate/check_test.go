@@ -31,6 +31,7 @@ type finding struct {
 type stock struct {
 	pv     *corev1.PersistentVolume
 	claim  *corev1.PersistentVolumeClaim
+	pod    *corev1.Pod
 	node   *corev1.Node
 	driver *storagev1.CSIDriver
 	more   []runtime.Object
@@ -67,6 +68,8 @@ func planned(t *testing.T, change func(*stock)) *migrate.PlannedVolume {
 			s.pv = o
 		case *corev1.PersistentVolumeClaim:
 			s.claim = o
+		case *corev1.Pod:
+			s.pod = o
 		case *storagev1.CSIDriver:
 			s.driver = o
 		case *corev1.Node:

@@ -3,7 +3,6 @@ package migrate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +48,8 @@ func (m *migration) empty(ctx context.Context) error {
 			if err != nil || len(all) == 0 {
 				return "", err
 			}
-			return fmt.Sprintf("%s uses it: stop it, by whatever makes it (scale that to 0)", names(all)), nil
+			how, err := m.howToStop(ctx)
+			return names(all) + " uses it: " + how, err
 		},
 	})
 	if err != nil {
