@@ -37,6 +37,8 @@ type api struct {
 	staged string
 	// replicas is how many pods the StatefulSet has, where there is one.
 	replicas int
+	// vendor: a vendor's driver in kube-controller-manager attaches the FlexVolume.
+	vendor   bool
 	requests []string
 	// before is asked before the effect of a request, after after it. What they return is the
 	// answer; nil: the API server's own.

@@ -90,7 +90,7 @@ func (r *Runner) record(t Task) (*journal.Record, error) {
 	}
 	return &journal.Record{
 		Volume: v.Name, Claim: v.Claim, ClaimUID: v.Original.ClaimUID,
-		FlexDriver: v.FlexDriver, CSIDriver: v.CSIDriver, VolumeHandle: v.Handle, Attaches: v.attaches,
+		FlexDriver: v.FlexDriver, CSIDriver: v.CSIDriver, VolumeHandle: v.Handle, Attaches: v.attaches, ByVendor: v.byVendor,
 		Mode: t.Mode, Direction: journal.ToCSI, Stage: journal.Planned,
 		Flex: flex, CSI: replacement, To: replacement, FromUID: v.Original.UID,
 		Pods: podsOf(v), Accept: r.Options.accepted(), RestoreReclaimPolicy: r.Options.RestoreReclaimPolicy,

@@ -28,7 +28,8 @@ import (
 // is not replaced under a pod. flex2csi controller leaves alone what the
 // control plane has adopted, and may have attached it.
 
-// detachTime is how long a detach may go on that cannot be seen:
+// detachTime is how long a detach may go on that cannot be seen, since the entry was first
+// missed by who knows of it or has not looked before:
 // kube-controller-manager removes the entry before it calls the driver
 // (pkg/controller/volume/attachdetach/reconciler/reconciler.go, reconcile,
 // Kubernetes v1.37.1).
@@ -111,9 +112,14 @@ func (m *migration) vendorHolds(ctx context.Context, w *world) (string, error) {
 	case err != nil:
 		return "", err
 	case len(on) > 0:
-		m.byVendor = m.r.Now()
+		m.rec.ByVendor, m.released = true, time.Time{}
 		return byVendor(on[0]) + "; apply waits until kube-controller-manager has detached it. If it no longer has the driver, remove the entry (docs/migrate.md, A vendor's driver in kube-controller-manager)", nil
-	case !m.byVendor.IsZero() && m.r.Now().Sub(m.byVendor) < detachTime:
+	case !m.rec.ByVendor && m.acceptedVersion != "": // plan, accept and all looks since have seen nothing
+		return "", nil
+	case m.released.IsZero():
+		m.released = m.r.Now()
+	}
+	if m.r.Now().Sub(m.released) < detachTime {
 		return "kube-controller-manager may still be detaching it", nil
 	}
 	return "", nil

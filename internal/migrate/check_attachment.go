@@ -74,6 +74,7 @@ func (s *subject) checkVolumesAttached(ctx context.Context, f *findings) error {
 	if err != nil {
 		return err
 	}
+	s.v.byVendor = len(on) > 0
 	for _, node := range on {
 		if slices.ContainsFunc(s.v.Pods, func(p Pod) bool { return p.Node == node }) {
 			f.notLive("take the vendor's driver out of kube-controller-manager and remove the entry (docs/migrate.md, A vendor's driver in kube-controller-manager), or stop the pod for it",

@@ -32,7 +32,9 @@ func TestClaimEnd(t *testing.T) {
 	named := func(s *stock) { // as a StatefulSet names its claims
 		s.claim.Name, s.pv.Spec.ClaimRef.Name, s.pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "data-orders-0", "data-orders-0", "data-orders-0"
 	}
-	stopped := func(s *stock) { s.node.Annotations["volumes.kubernetes.io/controller-managed-attach-detach"], s.pod.DeletionTimestamp = "true", new(metav1.Now()) }
+	stopped := func(s *stock) {
+		s.node.Annotations["volumes.kubernetes.io/controller-managed-attach-detach"], s.pod.DeletionTimestamp = "true", new(metav1.Now())
+	}
 	owned := func(s *stock, version, kind string) {
 		s.claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: "orders-0"}}
 	}

@@ -3,6 +3,7 @@ package migrate_test
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
@@ -123,13 +125,15 @@ func (a *api) settleNode(pv *corev1.PersistentVolume, pod *corev1.Pod) {
 			a.t.Fatal(err)
 		}
 	}
-	attached := pod != nil && isCSI
-	if node := read(a, objects.Nodes(), "", "node-1"); attached != (len(node.Status.VolumesAttached) > 0) {
-		modify(a, objects.Nodes(), "", "node-1", func(n *corev1.Node) {
-			if n.Status.VolumesAttached = nil; attached {
-				n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "kubernetes.io/csi/disk.csi.example.com^vol-1"}}
-			}
-		})
+	var attached []corev1.AttachedVolume
+	switch {
+	case pod != nil && isCSI:
+		attached = []corev1.AttachedVolume{{Name: "kubernetes.io/csi/disk.csi.example.com^vol-1"}}
+	case pod != nil && a.vendor:
+		attached = []corev1.AttachedVolume{{Name: kubeobject.FlexVolumeName("example.com/disk", "pv1")}}
+	}
+	if node := read(a, objects.Nodes(), "", "node-1"); !slices.Equal(attached, node.Status.VolumesAttached) {
+		modify(a, objects.Nodes(), "", "node-1", func(n *corev1.Node) { n.Status.VolumesAttached = attached })
 	}
 }
 

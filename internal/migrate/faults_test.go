@@ -355,13 +355,14 @@ func interrupted(t *testing.T, pod bool, command string, f fault, n int, then st
 	return hit
 }
 
-// stopBefore has apply killed before a request.
-func (j *journey) stopBefore(this string) {
+// stopBefore has apply killed before a request, the first one after others.
+func (j *journey) stopBefore(this string, after ...string) {
 	j.t.Helper()
 	killed, kill := context.WithCancel(j.t.Context())
 	defer kill()
 	j.api.before = func(_ int, request string) error {
-		if request == this || killed.Err() != nil {
+		reached := !slices.ContainsFunc(after, func(other string) bool { return !j.api.requested(other) })
+		if request == this && reached || killed.Err() != nil {
 			kill()
 			return context.Canceled
 		}

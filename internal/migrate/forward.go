@@ -185,6 +185,7 @@ func (m *migration) accept(ctx context.Context) error {
 		return err
 	}
 	m.rec.Pods, m.acceptedVersion = podsOf(v), v.Original.ResourceVersion
+	m.rec.ByVendor = m.rec.ByVendor || v.byVendor
 	return nil
 }
 

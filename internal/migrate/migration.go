@@ -21,8 +21,8 @@ type migration struct {
 	// acceptedVersion is the resourceVersion of the volume when this process has accepted
 	// the swap; empty: it has not.
 	acceptedVersion string
-	// byVendor is when a vendor's driver was last seen to have the volume attached.
-	byVendor time.Time
+	// released is when a vendor's driver was first seen not to have the volume attached any more.
+	released time.Time
 	// returns counts how often it was not the same any more, and went back to BackedUp.
 	returns int
 	// opened: the window was entered, so what was written down before is all that it takes.

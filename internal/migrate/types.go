@@ -112,6 +112,7 @@ type PlannedVolume struct {
 	Replacement *Manifest `json:"replacement,omitempty"`
 
 	attaches bool // the CSI driver's volumes are attached
+	byVendor bool // a vendor's driver in kube-controller-manager has it attached
 }
 
 // Original is what tells whether the volume is still what was planned for, and

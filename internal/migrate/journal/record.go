@@ -30,16 +30,18 @@ type Record struct {
 	// Digest is that of all the rest; only what is written has it.
 	Digest string `json:"digest,omitempty"`
 
-	Volume       string    `json:"volume"`             // name of the PersistentVolume
-	Claim        string    `json:"claim,omitempty"`    // namespace/name; empty: it has none
-	ClaimUID     string    `json:"claimUID,omitempty"` //
-	FlexDriver   string    `json:"flexDriver"`
-	CSIDriver    string    `json:"csiDriver"`
-	VolumeHandle string    `json:"volumeHandle"`
-	Attaches     bool      `json:"attaches"` // the CSI driver's volumes are attached
-	Mode         Mode      `json:"mode"`
-	Direction    Direction `json:"direction"`
-	Stage        Stage     `json:"stage"` // the last one that was reached
+	Volume       string `json:"volume"`             // name of the PersistentVolume
+	Claim        string `json:"claim,omitempty"`    // namespace/name; empty: it has none
+	ClaimUID     string `json:"claimUID,omitempty"` //
+	FlexDriver   string `json:"flexDriver"`
+	CSIDriver    string `json:"csiDriver"`
+	VolumeHandle string `json:"volumeHandle"`
+	Attaches     bool   `json:"attaches"` // the CSI driver's volumes are attached
+	// ByVendor: a vendor's driver in kube-controller-manager had it attached.
+	ByVendor  bool      `json:"byVendor,omitempty"`
+	Mode      Mode      `json:"mode"`
+	Direction Direction `json:"direction"`
+	Stage     Stage     `json:"stage"` // the last one that was reached
 
 	// Flex is the FlexVolume as the API server has sent it, CSI the replacement
 	// as it is created, ClaimObject the claim as it was.
