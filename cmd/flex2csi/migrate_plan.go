@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/flex2csi/flex2csi/internal/migrate"
 )
 
 // planOptions are the flags of migrate plan.
@@ -63,11 +66,25 @@ func (o *planOptions) plan(c *cobra.Command, names []string) error {
 			return fmt.Errorf("write the plan: %w", err)
 		}
 	}
-	return o.format.print(env.out, plan, func(out io.Writer, wide bool) error {
+	err = o.format.print(env.out, plan, func(out io.Writer, wide bool) error {
 		if err := plan.Table(out, wide); err != nil {
 			return err
 		}
 		_, err := io.WriteString(out, "Nothing was changed.\n")
 		return err
 	})
+	return errors.Join(err, unanswered(plan))
+}
+
+// unanswered is an error if not all of a plan is known.
+func unanswered(plan *migrate.Plan) error {
+	if names := plan.Unknown(); len(names) > 0 {
+		return fmt.Errorf("plan %d volumes: the API server had no answer for %s; plan again", len(plan.Volumes), some(names))
+	}
+	for _, c := range plan.Checks {
+		if c.Status == migrate.Unanswered {
+			return fmt.Errorf("%s: %s; plan again", c.Name, c.Evidence)
+		}
+	}
+	return nil
 }

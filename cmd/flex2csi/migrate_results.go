@@ -127,7 +127,7 @@ func (d *resultDocument) ObjectNames() (names []string) {
 
 // err returns nil if all selected volumes are done.
 func (r *results) err() error {
-	var unfinished, back, interrupted, left []string
+	var unfinished, back, interrupted, left, unknown []string
 	for _, v := range r.all {
 		switch {
 		case v.Outcome == migrate.Done, v.Outcome == migrate.PutBack && r.back, v.Outcome == migrate.Later && !r.isNamed(v):
@@ -145,7 +145,10 @@ func (r *results) err() error {
 		if slices.Contains(r.already, v.Volume) {
 			continue
 		}
-		if r.isNamed(v) {
+		switch {
+		case v.Outcome == migrate.Undecided:
+			unknown = append(unknown, v.Volume)
+		case r.isNamed(v):
 			left = append(left, v.Volume)
 		}
 	}
@@ -159,6 +162,7 @@ func (r *results) err() error {
 	add("interrupted", interrupted)
 	add("put back", back)
 	add("left as it was", left)
+	add("not known, try again", unknown)
 	if len(parts) == 0 {
 		return r.unread
 	}

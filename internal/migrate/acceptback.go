@@ -49,7 +49,7 @@ func (m *migration) acceptFlex(ctx context.Context) error {
 		}
 		m.rec.ClaimObject = raw
 	}
-	if err := m.dryRun(ctx, no); err != nil {
+	if err := m.dryRun(ctx, pv, no); err != nil {
 		return err
 	}
 	m.acceptedVersion = pv.ResourceVersion
@@ -202,19 +202,22 @@ func (m *migration) bridgeFor(ctx context.Context, w *world, p journal.Pod) (why
 }
 
 // dryRun has the API server accept the FlexVolume.
-func (m *migration) dryRun(ctx context.Context, no func(string, ...any) error) error {
+func (m *migration) dryRun(ctx context.Context, pv *volume, no func(string, ...any) error) error {
 	object, err := parse(m.rec.To)
 	if err != nil {
 		return err
 	}
 	f := &findings{}
-	s := &subject{w: newWorld(m.c), v: &PlannedVolume{Name: m.rec.Volume, Replacement: object}}
+	s := &subject{w: newWorld(m.c), old: pv, v: &PlannedVolume{Name: m.rec.Volume, Replacement: object}}
 	if err := s.checkDryRun(ctx, f); err != nil {
 		return err
 	}
 	for _, c := range f.all {
-		if c.Status == Fails {
+		switch c.Status {
+		case Fails:
 			return no("%s", c.Evidence)
+		case Unanswered:
+			return retryable{fmt.Errorf("check PersistentVolume %s: %s", m.rec.Volume, c.Evidence)}
 		}
 	}
 	return nil

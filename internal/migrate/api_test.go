@@ -182,8 +182,15 @@ func (a *api) react(action clienttesting.Action) (bool, runtime.Object, error) {
 }
 
 func dryRun(action clienttesting.Action) bool {
-	c, ok := action.(clienttesting.CreateActionImpl)
-	return ok && len(c.CreateOptions.DryRun) > 0
+	switch action := action.(type) {
+	case clienttesting.CreateActionImpl:
+		return len(action.CreateOptions.DryRun) > 0
+	case clienttesting.DeleteActionImpl:
+		return len(action.DeleteOptions.DryRun) > 0
+	case clienttesting.PatchActionImpl:
+		return len(action.PatchOptions.DryRun) > 0
+	}
+	return false
 }
 
 func (a *api) answer(action clienttesting.Action) (runtime.Object, error) {
@@ -268,7 +275,10 @@ func (a *api) remove(action clienttesting.DeleteActionImpl) error {
 			return conflict(action, action.Name)
 		}
 	}
-	if len(u.GetFinalizers()) == 0 {
+	switch {
+	case dryRun(action):
+		return nil
+	case len(u.GetFinalizers()) == 0:
 		return a.object.Delete(action.GetResource(), action.GetNamespace(), action.Name)
 	}
 	if u.GetDeletionTimestamp() == nil {
@@ -294,6 +304,9 @@ func (a *api) patch(action clienttesting.PatchActionImpl) (runtime.Object, error
 		}
 	}
 	_, o, err := clienttesting.ObjectReaction(a.object)(action)
+	if err == nil && dryRun(action) { // the reaction has stored it
+		return o, a.object.Update(action.GetResource(), old, action.GetNamespace())
+	}
 	if err != nil { // a test of a JSON patch has failed
 		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: err.Error()}}
 	}

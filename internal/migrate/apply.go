@@ -24,7 +24,11 @@ func Choose(p *Plan, o Options, unfinished ...string) (tasks []Task, left []Resu
 			why = undecided(v, accept)
 		}
 		if why != "" {
-			left = append(left, Result{Volume: v.Name, Claim: v.Claim, Direction: journal.ToCSI, Outcome: Left, Stage: journal.Planned, Why: why})
+			outcome := Left
+			if v.Method == Unknown {
+				outcome = Undecided
+			}
+			left = append(left, Result{Volume: v.Name, Claim: v.Claim, Direction: journal.ToCSI, Outcome: outcome, Stage: journal.Planned, Why: why})
 			continue
 		}
 		tasks = append(tasks, Task{Volume: v, Mode: mode})
@@ -49,7 +53,7 @@ func (o Options) accepted() []string {
 // modeFor is how a volume is migrated; why says why it is not.
 func modeFor(v *PlannedVolume, most journal.Mode) (mode journal.Mode, why string) {
 	switch {
-	case v.Method == No:
+	case v.Method == No, v.Method == Unknown:
 		return "", strings.Join(v.Why, "; ")
 	case v.Method == Live:
 		return journal.Live, ""

@@ -20,7 +20,7 @@ type check struct {
 	name, about string
 	// when reports whether there is something to look at.
 	when func(*subject) bool
-	// look adds what was found. An error says that it is unknown, and the check fails.
+	// look adds what was found. An error says that it is unknown.
 	look func(*subject, context.Context, *findings) error
 }
 
@@ -102,7 +102,17 @@ func (f *findings) note(do, evidence string, args ...any)   { f.add(Note, do, ev
 func (f *findings) decide(do, evidence string, args ...any) { f.add(Decide, do, evidence, args...) }
 
 func (f *findings) notLive(do, evidence string, args ...any) { f.add(NotLive, do, evidence, args...) }
-func (f *findings) fails(do, evidence string, args ...any)   { f.add(Fails, do, evidence, args...) }
+
+// unanswered is for what the API server does not say now; what it refuses to say fails.
+func (f *findings) unanswered(err error) {
+	status := Unanswered
+	if objects.OutcomeOf(err) == objects.Refused {
+		status = Fails
+	}
+	f.add(status, "plan again", "could not be read: %v", err)
+}
+
+func (f *findings) fails(do, evidence string, args ...any) { f.add(Fails, do, evidence, args...) }
 
 // run makes one check.
 func (c check) run(ctx context.Context, s *subject) []Check {
@@ -111,7 +121,7 @@ func (c check) run(ctx context.Context, s *subject) []Check {
 		return nil
 	}
 	if err := c.look(s, ctx, f); err != nil {
-		f.fails("plan again", "could not be looked at: %v", err)
+		f.unanswered(err)
 	}
 	return f.all
 }
@@ -124,7 +134,7 @@ func (w *world) check(ctx context.Context, all *drivers, old *volume) *PlannedVo
 		s.v.Checks = append(s.v.Checks, c.run(ctx, s)...)
 	}
 	s.v.conclude()
-	if s.rendered() && s.v.Method != No {
+	if s.rendered() && s.v.Method != No && s.v.Method != Unknown {
 		s.v.Steps = steps(s.v, s.r, s.attaches())
 		s.v.Expect = s.expectations()
 	}
@@ -133,18 +143,22 @@ func (w *world) check(ctx context.Context, all *drivers, old *volume) *PlannedVo
 
 // conclude finds the method from the checks.
 func (v *PlannedVolume) conclude() {
-	var fails, notLive []string
+	var fails, notLive, unknown []string
 	for _, c := range v.Checks {
 		switch c.Status {
 		case Fails:
 			fails = append(fails, c.Name+": "+c.Evidence)
 		case NotLive:
 			notLive = append(notLive, c.Name+": "+c.Evidence)
+		case Unanswered:
+			unknown = append(unknown, c.Name+": "+c.Evidence)
 		}
 	}
 	switch {
 	case len(fails) > 0:
 		v.Method, v.Why = No, fails
+	case len(unknown) > 0:
+		v.Method, v.Why = Unknown, unknown
 	case len(notLive) == 0 || len(v.Pods) == 0:
 		v.Method = Live
 	case len(v.Pods) == 1 && restartable(v.Pods[0].Owner):

@@ -81,7 +81,7 @@ func (s *subject) checkClaimEnd(ctx context.Context, f *findings) error {
 	if err != nil {
 		return err
 	}
-	stops := s.v.has(NotLive) && len(s.v.Pods) > 0
+	stops := s.v.count(NotLive) > 0 && len(s.v.Pods) > 0
 	const deletes = "%s deletes claim %s when it is scaled down (persistentVolumeClaimRetentionPolicy.whenScaled: Delete)"
 	switch {
 	case end.pod != "" && stops:
@@ -97,16 +97,6 @@ func (s *subject) checkClaimEnd(ctx context.Context, f *findings) error {
 		f.note("", "claim %s is deleted with %s", s.v.Claim, strings.Join(end.owners, ", "))
 	}
 	return nil
-}
-
-// has reports whether a check has come to a status.
-func (v *PlannedVolume) has(status CheckStatus) bool {
-	for i := range v.Checks {
-		if v.Checks[i].Status == status {
-			return true
-		}
-	}
-	return false
 }
 
 // howToStop says how the pods of a claim are stopped without the end of the claim. It is an

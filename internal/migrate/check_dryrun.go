@@ -5,6 +5,8 @@ import (
 	"maps"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -17,7 +19,7 @@ const (
 // dryRunChecks have the API server check the replacement.
 func dryRunChecks() []check {
 	return []check{
-		{"dry-run", "that the API server takes the replacement, with all its admission plugins, policies and webhooks, and stores it as it is", (*subject).rendered, (*subject).checkDryRun},
+		{"dry-run", "that the API server takes the replacement, with all its admission plugins, policies and webhooks, and stores it as it is, and that it deletes the PersistentVolume and takes its finalizers", (*subject).rendered, (*subject).checkDryRun},
 	}
 }
 
@@ -32,22 +34,53 @@ func (s *subject) checkDryRun(ctx context.Context, f *findings) error {
 	_, exists, err := s.w.client.DryRunCreate(ctx, objects.PersistentVolumes().Resource, &s.v.Replacement.Unstructured)
 	switch {
 	case err != nil:
-		f.refused(err)
+		f.refused(err, "take the replacement")
 		return nil
 	case !exists:
 		f.fails("plan again", "PersistentVolume %s is not there any more", s.v.Name)
 		return nil
 	}
 	s.probe(ctx, f)
+	return s.checkRemoval(ctx, f)
+}
+
+// checkRemoval has it look at the end of the old volume, of which the second request comes when
+// there is no way back.
+func (s *subject) checkRemoval(ctx context.Context, f *findings) error {
+	if s.w.kept != "" {
+		f.note("", "whether the API server deletes the PersistentVolume is not checked (%s); apply has it checked", s.w.kept)
+		return nil
+	}
+	pvs := objects.PersistentVolumes().Resource
+	if err := s.w.client.DryRunDelete(ctx, pvs, "", s.v.Name, s.old.UID); err != nil {
+		f.refused(err, "delete the PersistentVolume")
+		return nil
+	}
+	removed, _ := sortFinalizers(s.old)
+	if len(removed) == 0 {
+		return nil
+	}
+	patch, err := withoutFinalizers(string(s.old.UID), "", removed)
+	if err != nil {
+		return err
+	}
+	if err := s.w.client.DryRunPatch(ctx, pvs, "", s.v.Name, types.JSONPatchType, patch); err != nil {
+		f.refused(err, "take the finalizers of the PersistentVolume")
+	}
 	return nil
 }
 
-func (f *findings) refused(err error) {
-	do := "see what it wants; the replacement is in the plan"
+// refused sorts what the API server has said to a dry run.
+func (f *findings) refused(err error, what string) {
+	if objects.OutcomeOf(err) != objects.Refused {
+		f.add(Unanswered, "plan again", "whether the API server would %s is not known: %v", what, err)
+		return
+	}
+	do := "see which webhook or policy that is, and have it except this volume; the replacement is in the plan"
 	if strings.Contains(err.Error(), "does not support dry run") {
 		do = "have the webhook say sideEffects: None or NoneOnDryRun, if that is so: what it thinks of the replacement is not known before"
 	}
-	f.fails(do, "the API server does not take the replacement: %v", err)
+	f.fails(do, "the API server does not %s: %v", what, err)
 }
 
 // probe compares what would be stored with what was asked for.
@@ -62,7 +95,7 @@ func (s *subject) probe(ctx context.Context, f *findings) {
 	stored, exists, err := s.w.client.DryRunCreate(ctx, objects.PersistentVolumes().Resource, probe)
 	switch {
 	case err != nil:
-		f.refused(err)
+		f.refused(err, "take the replacement")
 		return
 	case exists:
 		f.fails("delete it, if it is left from an attempt by hand", "there is a PersistentVolume %s", name)

@@ -123,11 +123,14 @@ func whole(ctx context.Context, records []*journal.Record, err error, do func(co
 // guard wants each request that destroys something to be safe before it has an effect.
 func (j *journey) guard(action clienttesting.Action) {
 	j.t.Helper()
+	if dryRun(action) {
+		return
+	}
 	switch action := action.(type) {
 	case clienttesting.DeleteActionImpl:
 		j.guardDelete(action)
 	case clienttesting.CreateActionImpl:
-		if action.GetResource().Resource == "persistentvolumes" && !dryRun(action) {
+		if action.GetResource().Resource == "persistentvolumes" {
 			j.written(journal.BackedUp)
 			u, ok := action.Object.(*unstructured.Unstructured)
 			if !ok || u.GetName() != "pv1" {

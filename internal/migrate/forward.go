@@ -212,6 +212,8 @@ func (m *migration) acceptable(v *PlannedVolume) error {
 	switch {
 	case v.Original.UID != m.rec.FromUID || v.Original.ClaimUID != m.rec.ClaimUID:
 		return no("it is another one than was planned")
+	case v.Method == Unknown:
+		return retryable{fmt.Errorf("check PersistentVolume %s: %s", m.rec.Volume, strings.Join(v.Why, "; "))}
 	case v.Method == No:
 		return no("%s", strings.Join(v.Why, "; "))
 	case v.Original.ReclaimPolicy != policyRetain:

@@ -38,7 +38,7 @@ func (p *Plan) HTML(out io.Writer) error {
 		})
 	}
 	page.Facts = []htmlreport.Fact{{Name: "Volumes", Value: strconv.Itoa(len(p.Volumes))}}
-	for _, m := range []Method{Live, PodRestart, Offline, No} {
+	for _, m := range []Method{Live, PodRestart, Offline, No, Unknown} {
 		page.Facts = append(page.Facts, htmlreport.Fact{Name: m.String(), Value: strconv.Itoa(count[m])})
 	}
 	page.Charts = []htmlreport.Chart{

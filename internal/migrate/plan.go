@@ -39,7 +39,8 @@ func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
 		return nil, err
 	}
 	w := newWorld(p.Client)
-	w.untried = p.untried(ctx)
+	w.untried = p.untried(ctx, "create")
+	w.kept = p.untried(ctx, "delete", "patch")
 	found, err := s.find(ctx, w)
 	if err != nil {
 		return nil, err
@@ -57,7 +58,7 @@ func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
 	plan.Checks = append(plan.Checks, p.checkRights(ctx, plan.Volumes))
 	b := related{w: w, drivers: drivers, selection: s}
 	if plan.Related, err = b.find(ctx, found); err != nil {
-		plan.Checks = append(plan.Checks, Check{Name: "related", Status: Decide, Evidence: fmt.Sprintf("what goes with the volumes (StorageClasses, StatefulSets, inline volumes) is not known: %v", err)})
+		plan.Checks = append(plan.Checks, Check{Name: "related", Status: Unanswered, Evidence: fmt.Sprintf("what goes with the volumes (StorageClasses, StatefulSets, inline volumes) is not known: %v", err)})
 	}
 	return plan, nil
 }
@@ -65,15 +66,27 @@ func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
 // untried is why a plan does without dry runs. The right to make them is that to
 // create PersistentVolumes, also such as mount a directory of a node; who only plans
 // need not have it. What is not known is tried.
-func (p *Planner) untried(ctx context.Context) string {
+func (p *Planner) untried(ctx context.Context, verbs ...string) string {
 	if p.WithoutDryRun {
 		return "--dry-run-server=false"
 	}
-	create := authorizationv1.ResourceAttributes{Verb: "create", Resource: objects.PersistentVolumes().Resource.Resource}
-	if may, err := p.Client.May(ctx, create); err == nil && !may {
-		return "this user may not " + objects.AccessText(create)
+	for _, verb := range verbs {
+		right := authorizationv1.ResourceAttributes{Verb: verb, Resource: objects.PersistentVolumes().Resource.Resource}
+		if may, err := p.Client.May(ctx, right); err == nil && !may {
+			return "this user may not " + objects.AccessText(right)
+		}
 	}
 	return ""
+}
+
+// Unknown are the volumes of which a check had no answer.
+func (p *Plan) Unknown() (names []string) {
+	for _, v := range p.Volumes {
+		if v.Method == Unknown {
+			names = append(names, v.Name)
+		}
+	}
+	return names
 }
 
 // recheck checks one volume by the cluster as it is now.

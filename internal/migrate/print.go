@@ -72,6 +72,8 @@ func words(s CheckStatus) string {
 		return "decide"
 	case NotLive:
 		return "not live"
+	case Unanswered:
+		return "unknown"
 	}
 	return "fails"
 }
@@ -138,8 +140,12 @@ func (p *Plan) summary(b *strings.Builder) {
 	for _, v := range p.Volumes {
 		count[v.Method]++
 	}
-	fmt.Fprintf(b, "\n%d volumes: %d live, %d after a pod restart, %d offline, %d not.\n",
-		len(p.Volumes), count[Live], count[PodRestart], count[Offline], count[No])
+	unknown := ""
+	if n := count[Unknown]; n > 0 {
+		unknown = fmt.Sprintf(", %d UNKNOWN", n)
+	}
+	fmt.Fprintf(b, "\n%d volumes: %d live, %d after a pod restart, %d offline, %d not%s.\n",
+		len(p.Volumes), count[Live], count[PodRestart], count[Offline], count[No], unknown)
 	for _, v := range p.Volumes {
 		if len(v.Expect) > 0 {
 			fmt.Fprintln(b, lostForAMoment)

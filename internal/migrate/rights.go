@@ -62,7 +62,7 @@ func (p *Planner) checkRights(ctx context.Context, volumes []*PlannedVolume) Che
 	for _, a := range all {
 		may, err := p.Client.May(ctx, a)
 		if err != nil {
-			return Check{Name: "rights", Status: Decide, Evidence: fmt.Sprintf("what this user may do is not known: %v", err)}
+			return Check{Name: "rights", Status: Unanswered, Do: "plan again", Evidence: fmt.Sprintf("what this user may do is not known: %v", err)}
 		}
 		if !may {
 			missing = append(missing, objects.AccessText(a))

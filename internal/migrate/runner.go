@@ -93,6 +93,7 @@ type Outcome string
 const (
 	Done        Outcome = "Done"
 	Left        Outcome = "Left"        // nothing was done; Why says why
+	Undecided   Outcome = "Unknown"     // nothing was done: whether it can be migrated could not be found out
 	Later       Outcome = "Later"       // it was not started before Options.Until
 	PutBack     Outcome = "PutBack"     // it is what it was; Why says why
 	Unfinished  Outcome = "Unfinished"  // Why says why; resume and rollback go on

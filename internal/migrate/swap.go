@@ -131,12 +131,7 @@ func (m *migration) removeFinalizers(ctx context.Context, pv *volume) error {
 	if len(finalizers) == 0 { // it is on its way
 		return sleep(ctx, 100*time.Millisecond)
 	}
-	patch, err := json.Marshal([]operation{
-		{Op: "test", Path: "/metadata/uid", Value: m.rec.FromUID},
-		{Op: "test", Path: "/metadata/resourceVersion", Value: pv.ResourceVersion},
-		{Op: "test", Path: "/metadata/finalizers", Value: finalizers},
-		{Op: "remove", Path: "/metadata/finalizers"},
-	})
+	patch, err := withoutFinalizers(m.rec.FromUID, pv.ResourceVersion, finalizers)
 	if err != nil {
 		return err
 	}
@@ -148,6 +143,20 @@ func (m *migration) removeFinalizers(ctx context.Context, pv *volume) error {
 	}
 	m.passed(journal.Deleted)
 	return nil
+}
+
+// withoutFinalizers is the patch that takes these finalizers of one object; with a
+// resourceVersion, as it was then.
+func withoutFinalizers(uid, resourceVersion string, finalizers []string) ([]byte, error) {
+	operations := []operation{
+		{Op: "test", Path: "/metadata/uid", Value: uid},
+		{Op: "test", Path: "/metadata/finalizers", Value: finalizers},
+		{Op: "remove", Path: "/metadata/finalizers"},
+	}
+	if resourceVersion != "" {
+		operations = append([]operation{{Op: "test", Path: "/metadata/resourceVersion", Value: resourceVersion}}, operations...)
+	}
+	return json.Marshal(operations)
 }
 
 // createReplacement creates the volume that is to come. If that cannot be, the other one of

@@ -23,6 +23,8 @@ const (
 	Offline Method = "Offline"
 	// No: not as things are.
 	No Method = "No"
+	// Unknown: a check had no answer, as from an API server that is overloaded or away.
+	Unknown Method = "Unknown"
 )
 
 // String is for people.
@@ -34,6 +36,8 @@ func (v Method) String() string {
 		return "after a pod restart"
 	case Offline:
 		return "offline"
+	case Unknown:
+		return "unknown"
 	}
 	return "no"
 }
@@ -50,6 +54,8 @@ const (
 	Decide CheckStatus = "Decide"
 	// NotLive stands in the way as long as pods have the volume.
 	NotLive CheckStatus = "NotLive"
+	// Unanswered had no answer: nothing is said for the volume or against it.
+	Unanswered CheckStatus = "Unknown"
 	// Fails stands in the way in any case.
 	Fails CheckStatus = "Fails"
 )

@@ -18,6 +18,8 @@ type world struct {
 	client *objects.Client
 	// untried is why the API server is not asked about replacements; empty: it is.
 	untried string
+	// kept is the same of what removes the old volume.
+	kept string
 
 	read    map[string]any       // objects and lists, by path and selector
 	bridges map[string]*bridgeOf // by node

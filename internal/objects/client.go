@@ -169,6 +169,23 @@ func (c *Client) DryRunCreate(ctx context.Context, r schema.GroupVersionResource
 	return stored, false, err
 }
 
+// DryRunDelete has the API server do all that it does to delete the object with a UID, with
+// admission plugins, policies and webhooks, and keep it.
+func (c *Client) DryRunDelete(ctx context.Context, r schema.GroupVersionResource, namespace, name string, uid types.UID) error {
+	_, err := request(ctx, c, about("delete", r, namespace, name)+" as a dry run", func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, c.resource(r, namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, DryRun: []string{metav1.DryRunAll}})
+	})
+	return err
+}
+
+// DryRunPatch does the same for a patch.
+func (c *Client) DryRunPatch(ctx context.Context, r schema.GroupVersionResource, namespace, name string, kind types.PatchType, patch []byte) error {
+	_, err := request(ctx, c, about("patch", r, namespace, name)+" as a dry run", func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return c.resource(r, namespace).Patch(ctx, name, kind, patch, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+	})
+	return err
+}
+
 // Delete asks for the end of the object that fits the preconditions. It is there until its
 // last finalizer is removed.
 func (c *Client) Delete(ctx context.Context, r schema.GroupVersionResource, namespace, name string, p metav1.Preconditions) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,13 +53,13 @@ func OutcomeOf(err error) Outcome {
 		return Exists
 	case apierrors.IsConflict(err), misfits(err), anotherUID(err):
 		return Conflict
-	case IsBudget(err), withoutReason(err), errors.As(err, new(refusal)):
+	case IsBudget(err), denied(err), errors.As(err, new(refusal)):
 		return Refused
 	}
 	if said, ok := statusOf(err); ok {
 		switch code := said.Code; {
 		// Who asks is not known while a webhook that authenticates does not answer.
-		case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusUnauthorized:
+		case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusUnauthorized, code == http.StatusGone:
 		case code >= http.StatusBadRequest && code < http.StatusInternalServerError:
 			return Refused
 		}
@@ -111,13 +112,15 @@ func anotherUID(err error) bool {
 	return ok && said.Details != nil && slices.ContainsFunc(said.Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
-// withoutReason reports whether what looks like a failure of the API server is a refusal:
-// that of an eviction of a pod in two PodDisruptionBudgets is
-// (pkg/registry/core/pod/storage/eviction.go, Create, Kubernetes v1.37.1), and a webhook may
-// say what it likes. A failure of its own has a reason.
-func withoutReason(err error) bool {
+// denied reports whether what looks like a failure of the API server is a refusal, which its
+// words alone say: that of an eviction of a pod in two PodDisruptionBudgets
+// (pkg/registry/core/pod/storage/eviction.go, Create), and that of a webhook with any code
+// (k8s.io/apiserver/pkg/admission/plugin/webhook/errors/statuserror.go, ToStatusErr, Kubernetes
+// v1.37.1). All else of this code is none, as "etcdserver: leader changed", which has no reason.
+func denied(err error) bool {
 	said, ok := statusOf(err)
-	return ok && said.Code == http.StatusInternalServerError && said.Reason == ""
+	return ok && said.Code == http.StatusInternalServerError && said.Reason == "" &&
+		(strings.Contains(said.Message, "denied the request") || strings.Contains(said.Message, "more than one PodDisruptionBudget"))
 }
 
 // statusOf is what the API server has said.
