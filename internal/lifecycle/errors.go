@@ -64,10 +64,14 @@ func errSizeUnknown(r *volstate.Record, err error) error {
 	return flex.Errorf(flex.CodeUnavailable, "whether volume %s has been expanded is not known: %w", r.Key(), err)
 }
 
-func errExpandsNothing(r *volstate.Record, w Wanted, device int64) error {
-	return flex.Errorf(flex.CodeFailedPrecondition, "driver %s expands neither volumes nor filesystems from here, and volume %s has a device of %d bytes, not %d: if it has a controller, set controllerEndpoint; otherwise set spec.capacity.storage of PersistentVolume %s back to %d, or its pods cannot start", r.FlexDriver, r.Key(), device, w.Size, r.Name, w.OldSize)
-}
-
-func errUnproven(r *volstate.Record, w Wanted, seen Seen) error {
-	return flex.Errorf(flex.CodeFailedPrecondition, "volume %s: the driver reported success, and the filesystem has %d bytes on a device of %d, not %d: from here driver %s expands the filesystem, not the volume; set controllerEndpoint in its configuration, or grow the volume in its storage; the kubelet tries again", r.Key(), seen.Filesystem, seen.Device, w.Size, r.FlexDriver)
+// errNotExpanded says what the driver did, and what an operator can do.
+func errNotExpanded(r *volstate.Record, w Wanted, seen Seen, did string) error {
+	if seen.Err != nil {
+		return errSizeUnknown(r, seen.Err)
+	}
+	next := "set controllerEndpoint in the configuration if the driver has a controller, or grow the volume in its storage"
+	if seen.enough(seen.Device, w.Size) {
+		next = "grow the filesystem on the node (resize2fs, xfs_growfs)"
+	}
+	return flex.Errorf(flex.CodeFailedPrecondition, "expand volume %s: driver %s %s, and the filesystem has %d bytes on a device of %d, not %d; %s, and the kubelet tries again; or set spec.capacity.storage of PersistentVolume %s back to %d", r.Key(), r.FlexDriver, did, seen.Filesystem, seen.Device, w.Size, next, r.Name, w.OldSize)
 }

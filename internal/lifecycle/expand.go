@@ -37,12 +37,6 @@ func expandRules() []Rule {
 			}
 			return c.step(NoteExpanded)
 		}},
-		{"expands-nothing", "the driver expands nothing", "refuse", func(c *plan) *Step {
-			if c.expandsAnything() {
-				return nil
-			}
-			return refuse(errExpandsNothing(c.r, c.w, c.see(TheSize, c.dir).Device))
-		}},
 		{"controller-expand", "the controller service of the driver is reachable and has EXPAND_VOLUME", "ControllerExpandVolume", func(c *plan) *Step {
 			if !c.driver().Features.ControllerExpand || c.did(ControllerExpand) {
 				return nil
@@ -56,11 +50,15 @@ func expandRules() []Rule {
 			}
 			return c.step(NodeExpand)
 		}},
-		{"unproven", "only the node service expanded, and the filesystem does not have the size", "refuse: a driver that did nothing answers OK as well", func(c *plan) *Step {
-			if c.driver().Features.ControllerExpand || c.proven() {
+		{"unproven", "the filesystem does not have the size, and no controller service confirms it, or its answer asked for node expansion and the node service lacks that", "refuse: a driver that did nothing answers OK as well", func(c *plan) *Step {
+			if c.confirmed() || c.proven() {
 				return nil
 			}
-			return refuse(errUnproven(c.r, c.w, c.see(TheSize, c.dir)))
+			did := "reported success"
+			if !c.expandsAnything() {
+				did = "expands neither volumes nor filesystems from here"
+			}
+			return refuse(errNotExpanded(c.r, c.w, c.see(TheSize, c.dir), did))
 		}},
 		{"note-expanded", "the volume has the size", "record the size", func(c *plan) *Step { return c.step(NoteExpanded) }},
 	}
@@ -71,26 +69,35 @@ func (c *plan) expandsAnything() bool {
 	return f.ControllerExpand || f.NodeExpand
 }
 
-// Without its controller a driver expands the filesystem at most, and some say OK
-// where the volume has not grown, or echo the size that they were asked for (ceph-csi
-// rbd answers {} after resize2fs has found nothing to do). With Success the claim would
-// say a size that the filesystem has not. So the filesystem is asked.
-const (
-	// ownData is the part of a filesystem that may be its own: inode tables,
-	// journal, log.
-	ownData = 10
-	// header is what encryption may take of a device (cryptsetup, LUKS2: 16 MiB).
-	header = 32 << 20
-)
+// confirmed reports whether the driver's answers need no proof: its controller has expanded
+// the volume, and a node service the filesystem, if there is one to expand.
+func (c *plan) confirmed() bool {
+	f := c.driver().Features
+	if !f.ControllerExpand || f.NodeExpand || !c.o.NodeExpansionRequired {
+		return f.ControllerExpand
+	}
+	seen := c.see(TheSize, c.dir)
+	return seen.Err == nil && seen.Device == 0
+}
 
-// proven reports whether the filesystem at the target has, or its device offers, the
-// size that is wanted.
+// header is what encryption may take of a device (cryptsetup, LUKS2: 16 MiB), and more
+// than resize2fs leaves unused at its end, a group too small for its inode tables. Of a
+// small device it is a headerPart.
+const header, headerPart = 32 << 20, 32
+
+// proven reports whether the filesystem at the target has the size that is wanted. A
+// driver without its controller expands the filesystem at most, and some say OK where the
+// volume has not grown, or echo the size that they were asked for (ceph-csi rbd answers {}
+// after resize2fs has found nothing to do). The size of the device proves nothing: pods
+// use the filesystem.
 func (c *plan) proven() bool {
 	seen, want := c.see(TheSize, c.dir), c.w.Size
-	if seen.Filesystem >= want || seen.Device >= want {
-		return true
-	}
-	return seen.Filesystem >= want-want/ownData && (seen.Device == 0 || seen.Device >= want-header)
+	return seen.Filesystem >= want || seen.enough(seen.Device, want) && seen.enough(seen.Filesystem, want)
+}
+
+// enough reports whether size is what is wanted of a device, or of a filesystem on one.
+func (s Seen) enough(size, want int64) bool {
+	return s.Device != 0 && size >= want-min(header, want/headerPart)
 }
 
 // Nominal reports whether an expansion changes nothing but what the claim says, and

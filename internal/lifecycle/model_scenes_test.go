@@ -350,7 +350,7 @@ func expandScenes() []scene {
 		{"driver-away", "a driver that is away is none that expands nothing", at(Seen{Filesystem: 1}, func(q *question) { q.away(TheDriver, "") }), Refuse, "away"},
 		{"size-unknown", "a size that is not known is not the wanted one", at(Seen{Err: errAway}, nothing), Refuse, "is not known"},
 		{"nominal", "a filesystem without a device, as NFS, keeps no pod from starting", at(Seen{Filesystem: 1}, nothing), NoteExpanded, ""},
-		{"expands-nothing", "the error says how to start the pods again", at(Seen{Filesystem: 1, Device: 1}, nothing), Refuse, "set spec.capacity.storage"},
+		{"unproven", "the error says how to start the pods again", at(Seen{Filesystem: 1, Device: 1}, nothing), Refuse, "set spec.capacity.storage"},
 		{"note-expanded", "the next pod's expandfs has nothing to do", at(Seen{Filesystem: 2}, func(q *question) {
 			grows(q)
 			q.took(ControllerExpand, "")

@@ -22,7 +22,7 @@ type Mounts struct {
 	KubeletDir string
 
 	mu     sync.Mutex
-	asking map[string]*question // by path; guarded by mu
+	asking map[string]*question // by name; guarded by mu
 }
 
 // mounter returns the Mounter with the request in its log.
@@ -193,39 +193,41 @@ type question struct {
 // driver that has exited). For one that hangs it returns [mounter.ErrSilent], and leaves a
 // goroutine until the filesystem answers.
 func (m *Mounts) Healthy(path string) error {
-	_, err := m.statfs(path)
+	_, err := m.ask("statfs", path, mounter.Statfs)
 	return err
 }
 
-func (m *Mounts) statfs(path string) (bytes int64, err error) {
-	q := m.ask(path)
+// ask asks the filesystem at path, or joins the same question, which may be older. It does
+// not wait long for an answer.
+func (m *Mounts) ask(what, path string, f func(path string) (int64, error)) (bytes int64, err error) {
+	q := m.pending(what+" "+path, func() (int64, error) { return f(path) })
 	select {
 	case <-q.done:
 		return q.bytes, q.err
 	case <-time.After(healthWait - time.Since(q.asked)):
-		return 0, fmt.Errorf("statfs %s: no answer since %s: %w", path, q.asked.UTC().Format(time.RFC3339), mounter.ErrSilent)
+		return 0, fmt.Errorf("%s %s: no answer since %s: %w", what, path, q.asked.UTC().Format(time.RFC3339), mounter.ErrSilent)
 	}
 }
 
-// ask returns the pending question for path, or a new one.
-func (m *Mounts) ask(path string) *question {
+// pending returns the pending question of a name, or a new one.
+func (m *Mounts) pending(name string, f func() (int64, error)) *question {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if q, ok := m.asking[path]; ok {
+	if q, ok := m.asking[name]; ok {
 		return q
 	}
 	q := &question{asked: time.Now(), done: make(chan struct{})}
 	if m.asking == nil {
 		m.asking = map[string]*question{}
 	}
-	m.asking[path] = q
+	m.asking[name] = q
 	go func() {
 		var err error
-		if q.bytes, err = mounter.Statfs(path); err != nil {
-			q.err = fmt.Errorf("statfs %s: %w", path, err)
+		if q.bytes, err = f(); err != nil {
+			q.err = fmt.Errorf("%s: %w", name, err)
 		}
 		m.mu.Lock()
-		delete(m.asking, path)
+		delete(m.asking, name)
 		m.mu.Unlock()
 		close(q.done)
 	}()
