@@ -59,6 +59,11 @@ type Mounts interface {
 	// Marker makes a directory a mount point, so that the kubelet calls
 	// unmountdevice for it (kubelet, pkg/volume/flexvolume/detacher.go).
 	Marker(ctx context.Context, dir string) error
+	// Guard mounts the guard of a target path, without which the kubelet may delete what is
+	// published there; RemoveTarget unmounts both and removes the directories. Nothing is
+	// success.
+	Guard(ctx context.Context, target string) error
+	RemoveTarget(ctx context.Context, target string) error
 	// Unmount removes all that is mounted at a path; nothing is success.
 	Unmount(ctx context.Context, path string) error
 	// Mounted reports whether path is a mount point, without touching it.

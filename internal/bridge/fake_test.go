@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -150,6 +151,9 @@ func (f *fakeDriver) NodePublish(_ context.Context, r csivol.PublishRequest) err
 		if f.features.Stage && f.staged[r.Handle] != r.StagingPath {
 			return final(flex.CodeFailedPrecondition, "not staged there")
 		}
+		if guarded, _ := f.mounts.Mounted(kubeletdir.Guard(r.TargetPath)); !guarded && strings.Contains(r.TargetPath, "/flex2csi/") {
+			return final(flex.CodeInternal, "the kubelet would delete what is in the volume")
+		}
 		f.groups = append(f.groups, "publish:"+r.Capability.MountGroup)
 		f.context, f.staging = r.Context, r.StagingPath
 		_, err := os.Lstat(r.TargetPath)
@@ -262,6 +266,24 @@ func (m *fakeMounts) ReadOnly(_ context.Context, path string) error {
 
 func (m *fakeMounts) Marker(_ context.Context, dir string) error {
 	m.set(dir, true)
+	return nil
+}
+
+func (m *fakeMounts) Guard(_ context.Context, target string) error {
+	if err := m.fail["Guard"]; err != nil {
+		return err
+	}
+	m.set(kubeletdir.Guard(target), true)
+	return nil
+}
+
+func (m *fakeMounts) RemoveTarget(_ context.Context, target string) error {
+	if err := m.fail["RemoveTarget"]; err != nil {
+		return err
+	}
+	m.set(target, false)
+	m.set(kubeletdir.Guard(target), false)
+	kubeletdir.RemoveTarget(target, os.Remove)
 	return nil
 }
 

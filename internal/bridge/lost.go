@@ -142,10 +142,9 @@ func (b *Bridge) tidy(ctx context.Context, dir string) error {
 	}
 	// What is not a pod's directory has no target path.
 	if targetPath, err := kubeletdir.TargetPath(dir); err == nil {
-		if err := b.Mounts.Unmount(ctx, targetPath); err != nil {
+		if err := b.Mounts.RemoveTarget(ctx, targetPath); err != nil {
 			return err
 		}
-		kubeletdir.RemoveTarget(targetPath, b.dirs().Remove)
 	}
 	b.registry.forgetLost(dir)
 	return b.forgetPendingUnmount(dir)

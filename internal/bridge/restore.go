@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/lifecycle"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
@@ -34,6 +35,35 @@ func (b *Bridge) Restore(records []*volstate.Record) {
 		b.registry.show(v)
 	}
 	b.findLost()
+	b.guardTargets(records)
+}
+
+// guardTargets brings what an earlier version has published without a guard behind one, and
+// mounts the guards for what may still be under way. After a reboot nothing is.
+func (b *Bridge) guardTargets(records []*volstate.Record) {
+	var targets []string
+	for _, r := range records {
+		for _, t := range r.Targets {
+			if r.BootID == b.BootID && t.TargetPath != "" && t.Publish != volstate.None {
+				targets = append(targets, t.TargetPath)
+			}
+		}
+	}
+	for _, dirs := range b.registry.lost {
+		for _, dir := range dirs {
+			if target, err := kubeletdir.TargetPath(dir); err == nil && b.node().mounted(target) {
+				targets = append(targets, target)
+			}
+		}
+	}
+	for _, target := range targets {
+		if !b.node().there(kubeletdir.Guard(target)) {
+			continue
+		}
+		if err := b.Mounts.Guard(b.Context, target); err != nil {
+			b.log().Warn("a target path could not be guarded; if its pod is removed, a kubelet before 1.30 may delete what is in the volume", "targetPath", target, "error", err)
+		}
+	}
 }
 
 // doubt takes up the version before the last of a record.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/lifecycle"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -57,6 +56,10 @@ func (x *execution) act(s lifecycle.Step) (got lifecycle.StepResult, err error) 
 		}
 	case lifecycle.RemoveDead:
 		err = x.removeDead(s.Dir)
+	case lifecycle.Drop:
+		if targetPath := r.Targets[s.Dir].TargetPath; targetPath != "" {
+			err = b.Mounts.RemoveTarget(ctx, targetPath)
+		}
 	case lifecycle.Tidy:
 		err = b.tidy(ctx, s.Dir)
 	case lifecycle.RemoveVolData:
@@ -77,10 +80,6 @@ func (x *execution) note(s lifecycle.Step) {
 	switch s.Kind {
 	case lifecycle.RecordTarget:
 		x.b.adopt(r)
-	case lifecycle.Drop:
-		if targetPath := r.Targets[s.Dir].TargetPath; targetPath != "" {
-			kubeletdir.RemoveTarget(targetPath, x.b.dirs().Remove)
-		}
 	case lifecycle.ForgetStage, lifecycle.ForgetAttachment: // nothing goes with these
 	case lifecycle.LeaveToKubelet:
 		x.v.log.Info("the kubelet's CSI plugin has the volume; it is neither unstaged nor detached here")
@@ -238,6 +237,8 @@ func (x *execution) nodePublish(dir string) error {
 	}
 	if t.TargetPath == "" {
 		_ = b.dirs().Remove(path) // the kubelet has made it; some drivers want it not to be there
+	} else if err := b.Mounts.Guard(x.v.ctx, path); err != nil {
+		return flex.Errorf(flex.CodeInternal, "mount the guard of the target path: %w", err)
 	}
 	if err := x.publishAt(t, path); err != nil {
 		return err
@@ -294,7 +295,7 @@ func (x *execution) nodeUnpublish(dir string) error {
 		err = x.node.gone(path, err)
 	}
 	if err == nil && t.TargetPath != "" {
-		kubeletdir.RemoveTarget(t.TargetPath, x.b.dirs().Remove)
+		err = x.b.Mounts.RemoveTarget(x.v.ctx, t.TargetPath)
 	}
 	return err
 }

@@ -111,6 +111,10 @@ func (r *recorder) Marker(_ context.Context, dir string) error {
 	return nil
 }
 
+// Guard and RemoveTarget are not shown: they are part of NodePublishVolume and its reversal.
+func (r *recorder) Guard(context.Context, string) error        { return nil }
+func (r *recorder) RemoveTarget(context.Context, string) error { return nil }
+
 func (r *recorder) Unmount(_ context.Context, path string) error {
 	r.node("unmount %s", path)
 	return nil

@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/mountcode"
 	"github.com/flex2csi/flex2csi/internal/nodemounts"
@@ -98,9 +96,17 @@ func (b *Backend) takeDown(ctx context.Context, p place) error {
 	if p.targetPath == "" {
 		return nil
 	}
-	if err := mounts.Unmount(ctx, p.targetPath); err != nil {
-		return mountcode.Of(err)
+	// The daemon may have been killed during NodePublishVolume, which the driver may still
+	// complete: into the guard, where no kubelet deletes it. The daemon removes that.
+	published, err := mounts.Mounted(p.targetPath)
+	if err == nil && !published {
+		var guarded bool
+		if guarded, err = mounts.Mounted(kubeletdir.Guard(p.targetPath)); guarded {
+			return nil
+		}
 	}
-	kubeletdir.RemoveTarget(p.targetPath, unix.Rmdir)
-	return nil
+	if err == nil {
+		err = mounts.RemoveTarget(ctx, p.targetPath)
+	}
+	return mountcode.Of(err)
 }

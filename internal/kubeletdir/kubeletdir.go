@@ -82,6 +82,17 @@ func TargetPath(dir string) (string, error) {
 	return path.Join(place.Root, "pods", place.PodUID, "flex2csi/volumes/kubernetes.io~csi", place.Volume, "mount"), nil
 }
 
+// Guard returns the directory of a target path's guard: the mount that stops a kubelet that
+// deletes what is below pods/<uid> (docs/adr/0020-a-guard-above-each-target-path.md).
+func Guard(target string) string { return path.Dir(target) }
+
+// SpareTarget returns a path for what is published at a target path without a guard, while
+// that path gets one. No PersistentVolume has a name with a dot in front.
+func SpareTarget(target string) string {
+	guard := Guard(target)
+	return path.Join(path.Dir(guard), "."+path.Base(guard), path.Base(target))
+}
+
 // RemoveTarget removes a target path and our empty directories above it. The kubelet
 // deletes everything below pods/<uid> except volumes when a pod was deleted, so nothing of
 // ours may be left there.

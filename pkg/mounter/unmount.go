@@ -54,6 +54,32 @@ func (m *Mounter) Unmount(ctx context.Context, t *Target) error {
 	return fail(errors.New("another process keeps mounting there"))
 }
 
+// Release unmounts t unless something is mounted inside or a process uses it; then the
+// error is [ErrBusy]. Unlike [Mounter.Unmount] it unmounts nothing else and forces nothing
+// off: it is for a mount that must not end before those inside it.
+func (m *Mounter) Release(ctx context.Context, t *Target) error {
+	late := time.After(busyWait)
+	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		err := unix.Unmount(t.handle(), unix.UMOUNT_NOFOLLOW)
+		if isNotMounted(err) {
+			return m.confirmUnmounted(t, err)
+		}
+		if err != nil && !errors.Is(err, unix.EBUSY) {
+			return &Error{Op: "unmount", Target: t.path, Err: err}
+		}
+		if err == nil {
+			continue // until nothing is mounted: several may be stacked
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return &Error{Op: "unmount", Target: t.path, Err: context.Cause(ctx)}
+		case <-late:
+			return &Error{Op: "unmount", Target: t.path, Err: because(ErrBusy, "%v%s", err, describeUsers(t.tablePath()))}
+		}
+	}
+}
+
 // isNotMounted: EINVAL says that the path is no mount point.
 func isNotMounted(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/daemon"
 )
@@ -34,6 +35,8 @@ type Bridge struct {
 	dir    string
 	binary string
 	daemon *daemon.Daemon
+	// Flags are further ones of the daemon.
+	Flags []string
 	// started counts the processes.
 	started int
 }
@@ -90,7 +93,7 @@ func (b *Bridge) Endpoint() string { return "unix://" + b.Path("csi.sock") }
 
 // Serve starts the daemon for a CSI driver at Endpoint. What is in more is
 // added to the driver's configuration, as lines of YAML.
-func (b *Bridge) Serve(csiDriver string, more ...string) {
+func (b *Bridge) Serve(csiDriver string, more ...string) *daemon.Process {
 	b.t.Helper()
 	b.daemon = &daemon.Daemon{
 		Dir: b.dir, KubeletDir: b.Root, NodeName: nodeName,
@@ -99,7 +102,7 @@ func (b *Bridge) Serve(csiDriver string, more ...string) {
 	if err := b.daemon.Configure(); err != nil {
 		b.t.Fatal(err)
 	}
-	b.Start(exec.Command(b.binary, b.daemon.Args()...))
+	return b.Start(exec.Command(b.binary, b.daemon.Args(b.Flags...)...))
 }
 
 // Start starts a process that ends with the test, and shows what it said if
@@ -130,6 +133,13 @@ func (b *Bridge) Call(args ...string) flex.DriverStatus {
 		b.t.Fatal(err)
 	}
 	return status
+}
+
+// Send makes a callout once and does not wait for the answer.
+func (b *Bridge) Send(args ...string) {
+	go func() {
+		_, _ = wire.CallNow(context.Background(), b.daemon.Socket(), wire.NewRequest(FlexDriver, args, daemon.Patience))
+	}()
 }
 
 // Must makes a callout that has to succeed.
