@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csiclient"
@@ -43,7 +41,6 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 	if err != nil {
 		return err
 	}
-	warnOldKernel(log)
 	// Operations outlive the calls that wait for them: see settle.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -145,17 +142,6 @@ func (o *serveOptions) bridge(life context.Context, store *volstate.Store, log *
 		Grace:           o.grace,
 		Log:             log,
 	}, nil
-}
-
-// warnOldKernel warns of kernels before 5.8. The kubelet removes everything below
-// pods/<uid> except mount points (pkg/util/removeall). It recognizes them by statx, or
-// else by the device number, which is the same for a volume on the node's own disk.
-func warnOldKernel(log *slog.Logger) {
-	var st unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, "/", unix.AT_STATX_DONT_SYNC, 0, &st)
-	if err == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
-		log.Warn("this kernel (before 5.8) does not say what a mount point is: the kubelet may delete what is in a volume when it removes a pod that could not be unmounted; set directPublish for drivers with volumes that are directories of the node's own disk")
-	}
 }
 
 // checkSecretFiles refuses files that other users could have read or changed. A missing

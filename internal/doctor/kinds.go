@@ -63,8 +63,6 @@ var (
 	attachDetachOff = kind("controller-attach-detach-off", Warning,
 		[]string{"can only get individual resources of this type"},
 		"Some FlexVolume drivers of old wanted this. CSI drivers that attach do not work on this node with it: the node may not create VolumeAttachments. Set enableControllerAttachDetach: true in the kubelet's configuration, drain the node, and restart the kubelet.")
-	kernelOld = kind("kernel-old", Warning, nil,
-		"When the kubelet removes a pod that could not be unmounted it may delete what is in a volume. Use Linux 5.8 or newer, or set directPublish for drivers with volumes that are directories of the node's own disk.")
 )
 
 // What is found in the plugin directory.

@@ -20,7 +20,6 @@ import (
 // checkKubelet: where the kubelet looks for drivers, and what else it is
 // configured to do that decides about FlexVolumes.
 func (p *probe) checkKubelet(_ context.Context, n *notes) {
-	p.checkKernel(n)
 	k, err := p.kubelet()
 	if err != nil {
 		n.skip("which plugin directory the kubelet uses", "%v", err)
@@ -40,14 +39,6 @@ func (p *probe) checkKubelet(_ context.Context, n *notes) {
 	}
 	if p.KubeletDir != "" && resolved(p.at(filepath.Clean(p.KubeletDir))) != resolved(p.at(k.RootDir)) {
 		n.add(kubeletDirMismatch, k.RootDir, "the kubelet's --root-dir is %s, not %s", k.RootDir, p.KubeletDir)
-	}
-}
-
-// checkKernel: see warnOldKernel in cmd/flex2csi.
-func (p *probe) checkKernel(n *notes) {
-	var st unix.Statx_t
-	if err := unix.Statx(unix.AT_FDCWD, "/", unix.AT_STATX_DONT_SYNC, 0, &st); err == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
-		n.add(kernelOld, "kernel", "this kernel (before 5.8) does not say what a mount point is, so that the kubelet cannot tell a bind mount on the same disk from a directory")
 	}
 }
 

@@ -129,6 +129,7 @@ func (w *world) killedInPublish() {
 	dir := w.dir()
 	argument, err := flex.Options{VolumeName: "pv-1", User: map[string]string{"volumeHandle": handle}}.MarshalArgument()
 	w.must(err)
+	w.Must("init") // it listens
 	w.Send("mount", dir, argument)
 	testenv.Eventually(w.t, "the target is being published", func() bool {
 		_, err := os.Stat(filepath.Dir(w.target()))
