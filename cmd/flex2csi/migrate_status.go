@@ -76,7 +76,9 @@ bridge in addition to the new one, as they have until they are restarted. It rea
 only.
 
 A NAME is that of a PersistentVolume, or namespace/name of a claim; with NAMEs only
-those are shown, and the exit status is 1 if one of them is of no migration.`,
+those are shown, and the exit status is 1 if one of them is of no migration. It is 1
+also if a claim has no PersistentVolume and no process works on it, or if a record
+of the journal cannot be read.`,
 		RunE: o.status,
 	}
 	o.namespaces.add(c, "volumes of all namespaces, the default")
@@ -105,7 +107,7 @@ func (o *migrateStatusOptions) status(c *cobra.Command, names []string) error {
 	if len(missing) > 0 {
 		return fmt.Errorf("nothing is known of a migration of %s", strings.Join(missing, ", "))
 	}
-	return nil
+	return situation.Urgent()
 }
 
 // sayHalted warns of halted migrations, and returns their volumes. A volume without a

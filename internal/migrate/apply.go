@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/objects"
@@ -22,6 +23,9 @@ func Choose(p *Plan, o Options, unfinished ...string) (tasks []Task, left []Resu
 			why = "a migration of it was begun and is not finished: resume it or roll it back"
 		case why == "":
 			why = undecided(v, accept)
+		}
+		if why == "" && mode == journal.Rolling {
+			why = graceTooLong(v, o.timeout())
 		}
 		if why != "" {
 			outcome := Left
@@ -65,6 +69,16 @@ func modeFor(v *PlannedVolume, most journal.Mode) (mode journal.Mode, why string
 		return "", "only after a pod restart (--rolling): " + strings.Join(v.Why, "; ")
 	}
 	return "", "only offline (--offline): " + strings.Join(v.Why, "; ")
+}
+
+// graceTooLong says that a wait for the end of a pod would time out, with its claim Lost.
+func graceTooLong(v *PlannedVolume, timeout time.Duration) string {
+	for _, p := range v.Pods {
+		if grace := time.Duration(p.GraceSeconds) * time.Second; grace >= timeout {
+			return fmt.Sprintf("pod %s may take %s to end (terminationGracePeriodSeconds), and --timeout is %s: give a longer one", p.Name, grace, timeout)
+		}
+	}
+	return ""
 }
 
 // Apply migrates. The error is one of the whole; what came of each volume is in

@@ -15,7 +15,9 @@ import (
 
 const defaultTimeout = 5 * time.Minute
 
-func (r *Runner) timeout() time.Duration { return cmp.Or(r.Options.Timeout, defaultTimeout) }
+func (r *Runner) timeout() time.Duration { return r.Options.timeout() }
+
+func (o Options) timeout() time.Duration { return cmp.Or(o.Timeout, defaultTimeout) }
 
 // enough: a person has interrupted.
 func (r *Runner) enough() bool {

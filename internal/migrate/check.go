@@ -161,7 +161,7 @@ func (v *PlannedVolume) conclude() {
 		v.Method, v.Why = Unknown, unknown
 	case len(notLive) == 0 || len(v.Pods) == 0:
 		v.Method = Live
-	case len(v.Pods) == 1 && restartable(v.Pods[0].Owner):
+	case len(v.Pods) == 1 && restartable(v.Pods[0].Owner) && !v.unready:
 		v.Method, v.Why = PodRestart, notLive
 	default:
 		notLive = append(notLive, notOneByOne(v.Pods))
@@ -176,8 +176,11 @@ func restartable(owner string) bool {
 }
 
 func notOneByOne(pods []Pod) string {
-	if len(pods) > 1 {
+	switch {
+	case len(pods) > 1:
 		return fmt.Sprintf("%d pods share the claim: all have to be stopped", len(pods))
+	case restartable(pods[0].Owner):
+		return "pod " + pods[0].Name + " cannot be restarted as long as its node is not Ready"
 	}
 	if pods[0].Owner == "" {
 		return "pod " + pods[0].Name + " has no controller that re-creates it: create it again by hand"

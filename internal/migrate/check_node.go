@@ -45,7 +45,8 @@ func (s *subject) checkNode(f *findings, name string, node *corev1.Node) {
 		return
 	}
 	if !kubeobject.NodeReady(node) {
-		f.notLive("plan again when it is", "node %s is not Ready", name)
+		s.v.unready = true
+		f.notLive("plan again when it is", "node %s is not Ready: its kubelet can neither mount nor stop a pod", name)
 	}
 	checkRelease(f, name, node.Status.NodeInfo.KubeletVersion)
 	if s.attaches() && node.Annotations[controllerAttaches] != "true" {

@@ -93,12 +93,13 @@ func (s *subject) checkPolicy(_ context.Context, f *findings) error {
 	case policyRetain:
 		f.ok("Retain, and stays so")
 	case policyDelete:
-		by := "no provisioner, since the volume has no annotation " + provisionedBy
-		if o.Provisioner != "" {
-			by = o.Provisioner
+		if o.Provisioner == "" {
+			f.decide("--restore-reclaim-policy to have Delete again, by which nothing is deleted, as before; else it is Retain",
+				"Delete, which no provisioner does, since the volume has no annotation %s; the replacement has Retain", provisionedBy)
+			break
 		}
 		f.decide("--restore-reclaim-policy to have what is stored deleted with the claim by CSI driver "+s.v.CSIDriver+"; else it is kept",
-			"Delete, which was done by %s; the replacement has Retain", by)
+			"Delete, which was done by %s; the replacement has Retain", o.Provisioner)
 	default:
 		f.note("", "%s; the replacement has Retain", o.ReclaimPolicy)
 	}

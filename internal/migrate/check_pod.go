@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
@@ -46,7 +47,8 @@ func (w *world) usersOf(ctx context.Context, claim *corev1.PersistentVolumeClaim
 	for _, o := range all[claim.Name] {
 		p := Pod{
 			Name: full(o), UID: string(o.UID), Node: o.Spec.NodeName, Phase: string(o.Status.Phase),
-			Terminating: o.DeletionTimestamp != nil, FSGroup: o.Spec.SecurityContext != nil && o.Spec.SecurityContext.FSGroup != nil,
+			GraceSeconds: ptr.Deref(o.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds),
+			Terminating:  o.DeletionTimestamp != nil, FSGroup: o.Spec.SecurityContext != nil && o.Spec.SecurityContext.FSGroup != nil,
 		}
 		if p.Owner, err = w.owner(ctx, o); err != nil {
 			return pods, err

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // volumeChecks are about the PersistentVolume alone.
@@ -39,7 +41,7 @@ func (s *subject) checkOther(_ context.Context, f *findings) error {
 func stamp(t *metav1.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // checkState: what the PersistentVolume says of itself.
-func (s *subject) checkState(_ context.Context, f *findings) error {
+func (s *subject) checkState(ctx context.Context, f *findings) error {
 	switch phase := s.v.Original.Phase; {
 	case s.old.deleting():
 		f.fails("find out who deletes it", "it is being deleted since %s", stamp(s.old.DeletionTimestamp))
@@ -47,7 +49,17 @@ func (s *subject) checkState(_ context.Context, f *findings) error {
 		f.ok("Bound to claim %s", s.v.Claim)
 	case phase == "Available":
 		f.note("", "it is Available: no claim has it, and one may take it while it is replaced")
-	case phase == "Released":
+	case phase == "Released" && s.old.Spec.ClaimRef != nil:
+		// The migration would take the pods of the claim of that name for the volume's.
+		claim, err := get(ctx, s.w, objects.Claims(), s.old.Spec.ClaimRef.Namespace, s.old.Spec.ClaimRef.Name)
+		if err != nil {
+			return err
+		}
+		if claim != nil {
+			f.fails("remove spec.claimRef of the PersistentVolume, if another claim may have it, and plan again; or delete it",
+				"it is Released, and its claim's name is that of another claim now (%s, uid %s)", s.v.Claim, claim.UID)
+			break
+		}
 		f.note("", "it is Released: its claim %s is gone, and no pod can have it", s.v.Claim)
 	default:
 		f.fails("see what is wrong with it, and plan again", "its phase is %q", phase)

@@ -40,6 +40,10 @@ type journey struct {
 	mode journal.Mode
 	// config is that of the bridge.
 	config string
+	// restore: --restore-reclaim-policy.
+	restore bool
+	// takes is how long the API server takes to create a PersistentVolume.
+	takes time.Duration
 }
 
 func newJourney(t *testing.T, pod bool, mode journal.Mode) *journey {
@@ -67,10 +71,11 @@ func (j *journey) runner() *migrate.Runner {
 		j.t.Fatal(err)
 	}
 	client := j.api.client()
+	client.Dynamic = slow{client.Dynamic, j.takes}
 	return &migrate.Runner{
 		Client: client, Lease: always{}, Now: time.Now, Planner: &migrate.Planner{Client: client, Config: c, Now: time.Now},
 		Journal: journal.New(client, migrate.Namespace, j.dir),
-		Options: migrate.Options{Mode: j.mode, Accept: []string{"reclaim-policy", "kubelet-restart"}, Timeout: time.Minute},
+		Options: migrate.Options{Mode: j.mode, Accept: []string{"reclaim-policy", "kubelet-restart"}, Timeout: time.Minute, RestoreReclaimPolicy: j.restore},
 		Progress: func(e migrate.Event) {
 			if e.What == migrate.Waiting && strings.Contains(e.Text, "uses it: stop it") {
 				j.api.person(0)

@@ -230,6 +230,11 @@ func (m *migration) acceptable(v *PlannedVolume) error {
 	case v.Method != Live && !(v.Method == PodRestart && m.rec.Mode == journal.Rolling):
 		return no("it was to be migrated %s, and is to be %s now: %s", modeWords(m.rec.Mode), v.Method, strings.Join(v.Why, "; "))
 	}
+	if m.rec.Mode == journal.Rolling {
+		if why := graceTooLong(v, m.r.timeout()); why != "" {
+			return no("%s", why)
+		}
+	}
 	if changed := changedSince(m.rec.CSI, v.Replacement); changed != "" {
 		return no("it or the configuration has been changed since it was planned: %s", changed)
 	}

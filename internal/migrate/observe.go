@@ -40,6 +40,7 @@ type observed struct {
 	bridged   map[csivol.Key][]onNode // the same by volume
 	silent    map[string]string       // nodes with a document that does not count, and why
 	problems  []string                // what could not be looked at
+	unread    error                   // what of the journal
 }
 
 // onNode is what the bridge of a node has of a volume.
@@ -61,6 +62,7 @@ func (o *Observer) observe(ctx context.Context) (*observed, error) {
 	}
 	records, err := o.Journal.List(ctx)
 	if err != nil {
+		s.unread = err
 		s.problem("not all of the journal can be read: %v", err)
 	}
 	for _, r := range records {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,6 +58,7 @@ func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
 		}
 	}
 	plan.Checks = append(plan.Checks, p.checkRights(ctx, plan.Volumes))
+	plan.Checks = append(plan.Checks, repeatedRestarts(plan.Volumes)...)
 	b := related{w: w, drivers: drivers, selection: s}
 	if plan.Related, err = b.find(ctx, found); err != nil {
 		plan.Checks = append(plan.Checks, Check{Name: "related", Status: Unanswered, Evidence: fmt.Sprintf("what goes with the volumes (StorageClasses, StatefulSets, inline volumes) is not known: %v", err)})
@@ -77,6 +80,25 @@ func (p *Planner) untried(ctx context.Context, verbs ...string) string {
 		}
 	}
 	return ""
+}
+
+// repeatedRestarts says which pods --rolling restarts more than once.
+func repeatedRestarts(volumes []*PlannedVolume) (all []Check) {
+	restarts := map[string][]string{}
+	for _, v := range volumes {
+		if v.Method == PodRestart {
+			restarts[v.Pods[0].Name] = append(restarts[v.Pods[0].Name], v.Name)
+		}
+	}
+	for _, pod := range slices.Sorted(maps.Keys(restarts)) {
+		if names := restarts[pod]; len(names) > 1 {
+			all = append(all, Check{
+				Name: "restarts", Status: Note, Evidence: fmt.Sprintf("--rolling restarts pod %s %d times: once for each of %s", pod, len(names), list(names)),
+				Do: "--offline, with the pod stopped, stops it once",
+			})
+		}
+	}
+	return all
 }
 
 // Unknown are the volumes of which a check had no answer.

@@ -65,10 +65,17 @@ func (m *migration) finalPolicy() (policy, provisioner string, err error) {
 		return was, "", nil
 	case !m.rec.RestoreReclaimPolicy || was == policyRetain:
 		return "", "", nil
-	case was == policyDelete:
+	case was == policyDelete && provisioned(m.rec):
 		return was, m.rec.CSIDriver, nil
 	}
 	return was, "", nil
+}
+
+// provisioned reports whether a provisioner was to delete what is stored. What had none keeps
+// none: then the CSI driver's is not asked to, and policy Delete does what it did before.
+func provisioned(rec *journal.Record) bool {
+	old, err := parse(rec.Flex)
+	return err == nil && old.GetAnnotations()[provisionedBy] != ""
 }
 
 // setRetain gives an object the policy Retain.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
@@ -92,7 +93,7 @@ func (m *migration) beginBack(ctx context.Context) error {
 		if rec.CSI, err = asItIs(pv); err != nil {
 			return err
 		}
-		m.turnTo("")
+		m.turnTo("") // with what the CSI volume has got since
 		if rec.Before = ""; rec.Stage != journal.Finished {
 			rec.Before = rec.Stage
 		}
@@ -138,16 +139,22 @@ func (m *migration) turnTo(why string) {
 	m.rec.PutBack = why
 }
 
-// restored is the FlexVolume as it is put back: what it was, but that it keeps
-// what is stored until the claim is bound to it (finalPolicy).
+// restored is the FlexVolume as it is put back: what it was, with the labels, annotations and
+// class that the CSI volume has got since; and it keeps what is stored until the claim is bound
+// to it (finalPolicy).
 func restored(rec *journal.Record) json.RawMessage {
 	old, err := parse(rec.Flex)
 	if err != nil {
 		return nil
 	}
 	object := stripped(old.Object)
-	if applied, ok := old.GetAnnotations()[lastApplied]; ok {
-		sub(object, "metadata", "annotations")[lastApplied] = applied
+	if csi, err := parse(rec.CSI); err == nil {
+		carryOver(object, csi.Object)
+	}
+	for _, own := range []string{lastApplied, provisionedBy} { // of the FlexVolume alone
+		if value, ok := old.GetAnnotations()[own]; ok {
+			putAnnotation(object, own, value)
+		}
 	}
 	setRetain(object)
 	text, err := encode(object)
@@ -155,6 +162,38 @@ func restored(rec *journal.Record) json.RawMessage {
 		return nil
 	}
 	return text
+}
+
+// carryOver gives a FlexVolume the labels, annotations and class of the CSI volume that it was.
+func carryOver(flex, csi map[string]any) {
+	metadata := sub(flex, "metadata")
+	for field, ours := range map[string][]string{
+		"labels":      {MigratedLabel},
+		"annotations": {FlexDriverAnnotation, OriginalAnnotation, lastApplied, provisionedBy},
+	} {
+		values := runtime.DeepCopyJSON(sub(csi, "metadata", field))
+		for _, name := range ours {
+			delete(values, name)
+		}
+		if delete(metadata, field); len(values) > 0 {
+			metadata[field] = values
+		}
+	}
+	if class := text(csi, "spec", "storageClassName"); class != "" && sub(flex, "spec") != nil {
+		sub(flex, "spec")["storageClassName"] = class
+	}
+}
+
+func putAnnotation(object map[string]any, name, value string) {
+	metadata := sub(object, "metadata")
+	annotations := sub(metadata, "annotations")
+	if annotations == nil && metadata != nil {
+		annotations = map[string]any{}
+		metadata["annotations"] = annotations
+	}
+	if annotations != nil {
+		annotations[name] = value
+	}
 }
 
 // asItIs is a volume as it would be created again.

@@ -50,6 +50,9 @@ func TestStatusStates(t *testing.T) {
 			if err != nil || len(s.Volumes) != 1 || s.Volumes[0].State != tt.want {
 				t.Errorf("%+v, %v; want %s", s, err, tt.want)
 			}
+			if urgent := s.Urgent(); (urgent != nil) != (tt.want == migrate.WithoutVolume) { // status ended with 0
+				t.Errorf("urgent: %v", urgent)
+			}
 		})
 	}
 }

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,6 +28,8 @@ type Situation struct {
 	Remaining map[string]int `json:"remaining,omitempty"`
 	// Problems are what could not be looked at.
 	Problems []string `json:"problems,omitempty"`
+
+	unread error // what of the journal could not be read
 }
 
 // A State is how a volume is on its way.
@@ -110,7 +113,7 @@ func (o *Observer) Status(ctx context.Context) (*Situation, error) {
 			t.Remaining[driver]++
 		}
 	}
-	t.Problems = s.problems
+	t.Problems, t.unread = s.problems, s.unread
 	return t, ctx.Err()
 }
 
@@ -261,6 +264,21 @@ func (t *Situation) Filter(names []string) (*Situation, []string) {
 		}
 	}
 	return &shown, missing
+}
+
+// Urgent is an error if a claim has no volume and no process gives it one, or if that is not
+// known.
+func (t *Situation) Urgent() error {
+	var names []string
+	for i := range t.Volumes {
+		if t.Volumes[i].State == WithoutVolume {
+			names = append(names, t.Volumes[i].Name)
+		}
+	}
+	if len(names) > 0 {
+		return errors.Join(fmt.Errorf("%s stopped where there is no PersistentVolume: flex2csi migrate resume, or rollback", list(names)), t.unread)
+	}
+	return t.unread
 }
 
 // ObjectNames are the volumes, as type/name.

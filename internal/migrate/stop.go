@@ -105,11 +105,20 @@ func (m *migration) holders(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		if node != nil && !kubeobject.NodeReady(node) && !shutDown(node) {
+			return "node " + p.Node + " is not Ready: whether its kubelet has it mounted is not known. If it is off for certain, give it the taint " + corev1.TaintNodeOutOfService, nil
+		}
 		if node != nil && m.inUse(node) {
 			return "the kubelet of node " + p.Node + " still has it (volumesInUse)", nil
 		}
 	}
 	return m.vendorHolds(ctx, w)
+}
+
+// shutDown reports whether a person says that a node is off, by which the control plane goes,
+// too (pkg/controller/podgc/gc_controller.go, gcTerminating, Kubernetes v1.37.1).
+func shutDown(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
 // inUse reports whether a kubelet says that it uses the volume, as a FlexVolume or a CSI one.

@@ -119,6 +119,7 @@ type PlannedVolume struct {
 
 	attaches bool // the CSI driver's volumes are attached
 	byVendor bool // a vendor's driver in kube-controller-manager has it attached
+	unready  bool // a node of its pods is not Ready, and can end none
 }
 
 // Original is what tells whether the volume is still what was planned for, and
@@ -144,6 +145,8 @@ type Pod struct {
 	// Owner is kind/name of what creates it again; empty: nothing does.
 	Owner       string `json:"owner,omitempty"`
 	Terminating bool   `json:"terminating,omitempty"`
+	// GraceSeconds is its terminationGracePeriodSeconds.
+	GraceSeconds int64 `json:"graceSeconds,omitempty"`
 	// FSGroup: the kubelet gives the volume's files to it.
 	FSGroup bool `json:"fsGroup,omitempty"`
 }

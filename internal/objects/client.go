@@ -6,6 +6,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,9 @@ const (
 	// RequestTimeout bounds a single request: it is answered from the memory of the API
 	// server or by a write to etcd.
 	RequestTimeout = 10 * time.Second
+	// patience is as long as an API server takes for a request at most: its own
+	// --request-timeout is 60 s, and webhooks may take half of that each.
+	patience = 65 * time.Second
 	// watchFor is after how long the API server ends a watch of one object.
 	watchFor = 5 * time.Minute
 	// pageSize keeps answers small where there are thousands of objects.
@@ -46,6 +50,16 @@ type Client struct {
 	Raw func(ctx context.Context, r schema.GroupVersionResource, namespace, name string) ([]byte, error)
 	// Requests counts them; nil: nothing does.
 	Requests *atomic.Int64
+
+	timeout time.Duration // zero: RequestTimeout
+}
+
+// Patient returns a client that waits until an API server that is slow has its answer: one that
+// it ends with the connection never comes to an end, however often it is repeated.
+func (c *Client) Patient() *Client {
+	patient := *c
+	patient.timeout = patience
+	return &patient
 }
 
 // Counting returns a client that counts its requests from n on.
@@ -68,7 +82,7 @@ func request[T any](ctx context.Context, c *Client, what string, do func(context
 	if c.Requests != nil {
 		c.Requests.Add(1)
 	}
-	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.timeout, RequestTimeout))
 	defer cancel()
 	answer, err := do(ctx)
 	if err != nil {

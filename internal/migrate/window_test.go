@@ -1,0 +1,169 @@
+package migrate_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/objects"
+)
+
+// TestRestoredPolicy: --restore-reclaim-policy gave a volume with Delete and no provisioner the
+// CSI driver's, and what nothing had deleted before was deleted with its claim.
+func TestRestoredPolicy(t *testing.T) {
+	for name, test := range map[string]struct{ provisioner, policy, want string }{
+		"provisioned":     {"old.example.com", "Delete", "disk.csi.example.com"},
+		"static":          {"", "Delete", ""},
+		"retained":        {"old.example.com", "Retain", ""},
+		"static, recycle": {"", "Recycle", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := newJourney(t, true, journal.Live)
+				modify(j.api, objects.PersistentVolumes(), "", "pv1", func(pv *corev1.PersistentVolume) {
+					pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimPolicy(test.policy)
+					if delete(pv.Annotations, "pv.kubernetes.io/provisioned-by"); test.provisioner != "" {
+						pv.Annotations["pv.kubernetes.io/provisioned-by"] = test.provisioner
+					}
+				})
+				j.restore = true
+				j.wants(t.Context(), "apply")
+				pv := j.volume()
+				if got := pv.Annotations["pv.kubernetes.io/provisioned-by"]; got != test.want || string(pv.Spec.PersistentVolumeReclaimPolicy) != test.policy {
+					t.Errorf("policy %s, provisioned by %q", pv.Spec.PersistentVolumeReclaimPolicy, got)
+				}
+			})
+		})
+	}
+}
+
+// TestChangedMeanwhile: a rollback took labels, annotations and the class away that the volume had
+// got since its migration.
+func TestChangedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJourney(t, true, journal.Live)
+		j.wants(t.Context(), "apply")
+		modify(j.api, objects.PersistentVolumes(), "", "pv1", func(pv *corev1.PersistentVolume) {
+			pv.Labels["team"], pv.Annotations["example.com/owner"], pv.Spec.StorageClassName = "shop", "ann", "gold"
+			delete(pv.Labels, "tier")
+			pv.Annotations["pv.kubernetes.io/provisioned-by"] = "disk.csi.example.com"
+		})
+		j.was.Labels = map[string]string{"team": "shop"}
+		j.was.Annotations["example.com/owner"], j.was.Spec.StorageClassName = "ann", "gold"
+		j.wants(t.Context(), "rollback")
+		j.isFlex()
+	})
+}
+
+// TestReleasedAndTaken: plan said live of a Released volume with the name of another claim, as
+// StatefulSets make them, and apply failed and stopped the run, again and again.
+func TestReleasedAndTaken(t *testing.T) {
+	finds(t, map[string]finding{
+		"another claim of the name": {func(s *stock) {
+			s.pv.Status.Phase, s.claim.UID, s.claim.Spec.VolumeName = corev1.VolumeReleased, "another", "pv2"
+			s.more = append(s.more, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv2"}, Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "orders", UID: "another"}}})
+		}, "state", migrate.Fails, "its claim's name is that of another claim now (shop/orders, uid another)"},
+	})
+}
+
+// TestRollingRefused: --rolling evicted pods that could not end: on a node that is not Ready, or
+// with more time to end than the wait has.
+func TestRollingRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*journey)
+		says   string
+	}{
+		"a node that is not Ready": {func(j *journey) {
+			modify(j.api, objects.Nodes(), "", "node-1", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown })
+		}, "not Ready"},
+		"a long end": {func(j *journey) {
+			modify(j.api, objects.Pods(), "shop", "orders-0", func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(600)) })
+		}, "terminationGracePeriodSeconds"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := newJourney(t, true, journal.Rolling)
+				test.change(j)
+				came, err := j.do(t.Context(), "apply")
+				if err != nil || came.Outcome != migrate.Left || !strings.Contains(came.Why, test.says) || j.api.requested("create pods/eviction") {
+					t.Errorf("%+v, %v", came, err)
+				}
+			})
+		})
+	}
+}
+
+// TestNodeLost: with the pod deleted by force on a node that does not answer, the replacement
+// was created, and its successor could mount what the node still had.
+func TestNodeLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJourney(t, true, journal.Rolling)
+		j.api.before = func(_ int, request string) error {
+			if request == "create pods/eviction" {
+				modify(j.api, objects.Nodes(), "", "node-1", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown })
+			}
+			return nil
+		}
+		came, err := j.do(t.Context(), "apply")
+		if err != nil || came.Outcome != migrate.PutBack || !strings.Contains(came.Why, "node node-1 is not Ready") {
+			t.Errorf("%+v, %v", came, err)
+		}
+		if pv := j.volume(); pv == nil || pv.Spec.FlexVolume == nil {
+			t.Errorf("%+v", pv)
+		}
+	})
+}
+
+// slow is an API server that takes its time to create a PersistentVolume, and does not when it
+// is not waited for.
+type slow struct {
+	dynamic.Interface
+	takes time.Duration
+}
+
+func (s slow) Resource(r schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+	return slowResource{s.Interface.Resource(r), s.takes}
+}
+
+type slowResource struct {
+	dynamic.NamespaceableResourceInterface
+	takes time.Duration
+}
+
+func (s slowResource) Create(ctx context.Context, o *unstructured.Unstructured, options metav1.CreateOptions, sub ...string) (*unstructured.Unstructured, error) {
+	if o.GetKind() == "PersistentVolume" && len(options.DryRun) == 0 {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(s.takes):
+		}
+	}
+	return s.NamespaceableResourceInterface.Create(ctx, o, options, sub...)
+}
+
+// TestSlowCreate: an API server that took 12 s for the replacement was asked again and again for
+// 10 s, and the claim stayed Lost.
+func TestSlowCreate(t *testing.T) {
+	for _, takes := range []time.Duration{12 * time.Second, 30 * time.Second, 55 * time.Second} {
+		t.Run(takes.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := newJourney(t, true, journal.Live)
+				j.takes = takes
+				if came := j.wants(t.Context(), "apply"); came.Lost > takes+2*time.Second {
+					t.Errorf("the claim was Lost for %s", came.Lost)
+				}
+				j.isCSI()
+			})
+		})
+	}
+}
