@@ -78,8 +78,8 @@ func (m *Mounter) MountDisk(ctx context.Context, d Disk, t *Target, prepare func
 	if found != "" {
 		return m.mountFormatted(ctx, d, t, prepare)
 	}
-	if err := checkBlank(d.Device); err != nil {
-		return d.err("format", t, err)
+	if err := d.CheckUse(ctx); err != nil { // again: it took time to read the disk
+		return err
 	}
 	if unfinishedXFS(d.Device) {
 		m.log().Warn("starting over a mkfs.xfs that did not finish", "device", d.Device)

@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -19,8 +16,9 @@ import (
 // Probe returns the type of the filesystem on a block device or image; "" if
 // it is provably empty, and also if a mkfs.xfs was killed on it. Empty means
 // that blkid(8) finds no filesystem, partition table or other signature, and
-// that all places where it looks can be read: blkid by itself says "nothing
-// found" of a disk that it cannot read. Whatever else is found is an error.
+// that zeros can be read at both ends and at samples in between: blkid by itself says
+// "nothing found" of a disk that it cannot read, and of raw data. Whatever else is found
+// is an error.
 func (m *Mounter) Probe(ctx context.Context, device string) (string, error) {
 	fail := func(err error) (string, error) {
 		return "", &Error{Op: "probe", Source: deviceName(device), Err: err}
@@ -37,10 +35,8 @@ func (m *Mounter) Probe(ctx context.Context, device string) (string, error) {
 	case found == "" && tornExt(device):
 		return "ext4", nil // MountDisk and GrowFilesystem mend it
 	case found == "":
-		if err := checkReadable(device); errors.Is(err, fs.ErrNotExist) {
+		if err := checkBlank(device); err != nil {
 			return fail(err)
-		} else if err != nil {
-			return fail(fmt.Errorf("cannot tell what is on it, so it is not touched: %w", err))
 		}
 	case found == "xfs" && unfinishedXFS(device):
 		return "", nil
@@ -62,41 +58,34 @@ func isFilesystem(found string) bool {
 		!slices.Contains([]string{"swap", "swsuspend", "bcache", "drbd", "jbd", "ubi", "stratis", "ceph_bluestore"}, found)
 }
 
-// What is read of both ends of a device before it counts as empty: all that
-// blkid(8) knows has its signature there (VMFS at 2 MiB, the second header of
-// LUKS2 at up to 4 MiB, RAID and ZFS in the last MiB).
+// What is read of a device before it counts as empty. All that libblkid 2.42 knows has
+// its signature at one of the ends: VMFS at 2 MiB, the second header of LUKS2 at up to
+// 4 MiB, bcachefs in front of that; RAID, ZFS, GPT and DRBD in the last MiB, Promise's
+// RAID 1.5 MiB from the end (libblkid/src/superblocks). A program that writes to the
+// whole disk may leave both empty, so samples are read in between; the first of them is
+// the second superblock of btrfs.
 const (
-	probeStart = 8 << 20
-	probeEnd   = 1 << 20
+	probeEnds    = 8 << 20
+	probeSamples = 64
+	sampleSize   = 4 << 10
+	btrfsMirror  = 64 << 20
 )
 
 // A part of a device.
 type part struct{ at, length int64 }
 
-func probed(size int64) [2]part {
-	return [2]part{{0, min(size, probeStart)}, {max(0, size-probeEnd), min(size, probeEnd)}}
-}
-
-func checkReadable(device string) error {
-	f, err := os.Open(device)
-	if err != nil {
-		return err
+func probed(size int64) []part {
+	parts := []part{{0, min(size, probeEnds)}, {max(0, size-probeEnds), min(size, probeEnds)}}
+	if size < 2*probeEnds {
+		return parts
 	}
-	defer f.Close()
-	size, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return err
+	if size > btrfsMirror+2*sampleSize {
+		parts = append(parts, part{btrfsMirror, 2 * sampleSize})
 	}
-	if size == 0 {
-		return errors.New("the device has no size: no medium, or not attached")
+	for i := range int64(probeSamples) {
+		parts = append(parts, part{size / probeSamples * i / sampleSize * sampleSize, sampleSize})
 	}
-	for _, part := range probed(size) {
-		n, err := io.Copy(io.Discard, io.NewSectionReader(f, part.at, part.length))
-		if err != nil {
-			return fmt.Errorf("it cannot be read at offset %d: %w", part.at+n, err)
-		}
-	}
-	return nil
+	return parts
 }
 
 // The superblock of XFS starts the device; mkfs.xfs sets sb_inprogress first
