@@ -1,5 +1,5 @@
 // Package allow has the lists of what the options of a local volume may say:
-// options of mkfs and of mount, types of filesystems and their sources.
+// options of mount, types of filesystems and their sources.
 //
 // The author of a pod may write these options, and root runs the programs that
 // read them. So an option is refused unless it is on a list, and its value

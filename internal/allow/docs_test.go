@@ -44,13 +44,6 @@ func TestDocs(t *testing.T) {
 
 func lists() string {
 	var b strings.Builder
-	b.WriteString("\n### Options of mkfs\n")
-	for _, tt := range []struct {
-		title string
-		list  list
-	}{{"ext4, ext3", mkfsExt}, {"xfs", mkfsXFS}, {"btrfs", mkfsBtrfs}} {
-		bullets(&b, tt.title, tt.list)
-	}
 	b.WriteString("\n### Mount options\n")
 	for _, tt := range []struct {
 		title string
@@ -102,7 +95,7 @@ func bullets(b *strings.Builder, title string, l list) {
 	}
 	for names, grammar := range l.lines() {
 		if grammar != "-" {
-			fmt.Fprintf(b, "- %s: %s\n", quoted(names), brief(describeAll(grammar)))
+			fmt.Fprintf(b, "- %s: %s\n", quoted(names), brief(describe(grammar)))
 		}
 	}
 }
@@ -135,14 +128,9 @@ var limits = regexp.MustCompile(`(\d[kmg]?) to (\d)`)
 func brief(values string) string {
 	values = strings.NewReplacer(
 		"a name (letters, digits, `.`, `-`, `_`)", "NAME",
-		" (letters, digits, `.`, `-`, `_`)", "",
-		"a name of at most ", "NAME, at most ",
-		"a comma-separated list of the following: ", "list of ",
-		"a comma-separated list; `^` before one turns it off: ", "features ",
 		"a host name or address", "HOST",
 		"an octal mode", "MODE",
 		"none, or ", "none or ",
-		" (no value)", "",
 		levels("zlib", 9), "`zlib:1`–`zlib:9`",
 		levels("zstd", 15), "`zstd:1`–`zstd:15`",
 	).Replace(values)

@@ -1,7 +1,6 @@
 package allow
 
 import (
-	"fmt"
 	"iter"
 	"slices"
 	"strconv"
@@ -21,16 +20,11 @@ import (
 //     4k..64k       a number, or one with a unit: k, m or g
 //     a|b|c         one of these words
 //     octal         a file mode
-//     percent       0 to 50, with a fraction or without
-//     owner         UID:GID
 //     name          a letter or digit, then letters, digits, dots, dashes, underscores
-//     label N       a name of at most N characters
 //     host, hosts   a DNS name or address; several, separated by colons
 //     url           http or https, a host and a port
 //     context       an SELinux label
 //     secret        $(secretFile:KEY)
-//     features L    comma list of words of the list L; ^ before one turns it off
-//     keys L        comma list of options of the list L
 type list string
 
 // lines returns the names and the grammar of each line.
@@ -81,21 +75,11 @@ func matches(grammar, value string, given bool) bool {
 }
 
 func matchesValue(grammar, value string) bool {
-	kind, argument, _ := strings.Cut(grammar, " ")
-	switch kind {
+	switch grammar {
 	case "octal":
 		return len(value) <= 5 && strings.Trim(value, "01234567") == ""
-	case "percent":
-		n, err := strconv.ParseFloat(value, 64)
-		return err == nil && strings.Trim(value, "0123456789.") == "" && n <= 50
-	case "owner":
-		uid, gid, ok := strings.Cut(value, ":")
-		return ok && isNumber(uid) && isNumber(gid)
 	case "name":
 		return isName(value, 63)
-	case "label":
-		limit, err := strconv.Atoi(argument)
-		return err == nil && isName(value, limit)
 	case "host":
 		return isHost(value)
 	case "hosts":
@@ -106,13 +90,6 @@ func matchesValue(grammar, value string) bool {
 		return IsContext(strings.Trim(value, `"`)) && (strings.Count(value, `"`) == 0 || len(value) > 2 && value[0] == '"' && value[len(value)-1] == '"')
 	case "secret":
 		return SecretKey(value) != ""
-	case "features":
-		return all(strings.Split(value, ","), func(s string) bool { return named(argument).grammar(strings.TrimPrefix(s, "^")) == "-" })
-	case "keys":
-		return all(strings.Split(value, ","), func(s string) bool {
-			key, v, given := strings.Cut(s, "=")
-			return matches(named(argument).grammar(key), v, given)
-		})
 	}
 	if low, high, ok := strings.Cut(grammar, ".."); ok {
 		return inRange(low, high, value)
@@ -212,20 +189,13 @@ func SecretKey(value string) string {
 
 // describe says for people what values a grammar takes.
 func describe(grammar string) string {
-	kind, argument, _ := strings.Cut(grammar, " ")
-	switch kind {
+	switch grammar {
 	case "-":
 		return "no value"
 	case "octal":
 		return "an octal mode"
-	case "percent":
-		return "0 to 50"
-	case "owner":
-		return "UID:GID"
 	case "name":
 		return "a name (letters, digits, `.`, `-`, `_`)"
-	case "label":
-		return fmt.Sprintf("a name of at most %s characters (letters, digits, `.`, `-`, `_`)", argument)
 	case "host":
 		return "a host name or address"
 	case "hosts":
@@ -236,10 +206,6 @@ func describe(grammar string) string {
 		return "a label `user:role:type:level`, in double quotes if it has a comma"
 	case "secret":
 		return "`$(secretFile:KEY)`"
-	case "features":
-		return "a comma-separated list; `^` before one turns it off: " + quoted(named(argument).names())
-	case "keys":
-		return "a comma-separated list of the following"
 	}
 	if optional, ok := strings.CutPrefix(grammar, "["); ok {
 		return "none, or " + describe(strings.TrimSuffix(optional, "]"))

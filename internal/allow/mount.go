@@ -253,7 +253,7 @@ func Mount(fsType string, options []string) (faults []string) {
 		case grammar == "":
 			unknown = append(unknown, fmt.Sprintf("option %d", i+1))
 		case !matches(grammar, value, given):
-			faults = append(faults, fmt.Sprintf("mountOptions: the value of %s is not allowed; it takes %s", name, plain(describe(grammar))))
+			faults = append(faults, fmt.Sprintf("mountOptions: the value of %s is not allowed; it takes %s", name, strings.ReplaceAll(describe(grammar), "`", "")))
 		}
 	}
 	if len(unknown) > 0 {
@@ -286,6 +286,9 @@ func whatIs(fsType string) string {
 
 // isOptionName reports whether s can be repeated as the name of an option.
 func isOptionName(s string) bool { return len(s) < 32 && only(strings.TrimLeft(s, "_"), "_.-") }
+
+// DiskTypes are the filesystems that a disk or an image may have.
+func DiskTypes() []string { return []string{"ext4", "xfs", "btrfs", "ext3"} }
 
 // SourceTypes are the types that a volume with source may have, besides
 // fuse.PROGRAM. Which of them a node allows is for its configuration to say.

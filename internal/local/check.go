@@ -1,7 +1,6 @@
 package local
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -55,19 +54,7 @@ func (v *Volume) check(user map[string]string) (faults []string) {
 		faults = append(faults, "mountOptions: a double quote is not closed")
 	}
 	faults = append(faults, v.checkMountOptions(user[optionSELinux])...)
-	faults = append(faults, v.checkMkfsOptions()...)
 	return append(faults, v.checkFSType(user)...)
-}
-
-// checkMkfsOptions checks the arguments of mkfs, and splits each into an option
-// and its value. A disk without fsType gets the default one if it is empty.
-func (v *Volume) checkMkfsOptions() (faults []string) {
-	fsType := cmp.Or(v.FSType, mounter.DefaultFSType)
-	if len(v.MkfsOptions) == 0 || !v.isDisk() || !slices.Contains(allow.DiskTypes(), fsType) {
-		return nil // the option or the type has a fault of its own
-	}
-	v.MkfsOptions, faults = allow.Mkfs(fsType, v.MkfsOptions)
-	return faults
 }
 
 // checkMountOptions checks what can be said of one option by its form, and has

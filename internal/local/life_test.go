@@ -155,7 +155,6 @@ func TestMountFailsClean(t *testing.T) {
 		texts []string
 	}{
 		"options":           {options("image", "x"), flex.CodeInvalidArgument, []string{"the path is not absolute"}},
-		"mkfs":              {options("image", w.image("new.img"), "size", "32Mi", "mkfsOptions", "-b 1024 -I 4096"), flex.CodeInternal, []string{"invalid inode size 4096"}},
 		"mount option":      {options("image", w.image("new.img"), "size", "32Mi", "mountOptions", "uquota"), flex.CodeInternal, []string{"Unknown parameter 'uquota'"}},
 		"too small":         {options("image", w.image("new.img"), "size", "1Ki"), flex.CodeInternal, []string{"format "}},
 		"no image":          {options("image", w.image("new.img")), flex.CodeNotFound, []string{"with the option size it would be created"}},

@@ -89,6 +89,8 @@ func suggest(name string, allowed []string) string {
 		}
 	}
 	switch {
+	case name == "mkfsOptions":
+		return "; it was removed: mkfs runs with its own defaults, so leave it out, or format the disk before the volume is used"
 	case simple(name) == "fstype", simple(name) == "secretref":
 		return "; it is a field of flexVolume, next to options"
 	case simple(name) == "readonly":
@@ -110,7 +112,6 @@ func (v *Volume) read(user map[string]string) (faults []string) {
 	} else if v.Kind == kindMemory {
 		v.Size = defaultMemory
 	}
-	v.MkfsOptions = strings.Fields(user[optionMkfsOptions])
 	given := mounter.SplitOptions(user[optionMountOptions])
 	readOnly := slices.Contains(given, "ro")
 	if readOnly && slices.Contains(given, "rw") {

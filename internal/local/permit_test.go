@@ -141,7 +141,10 @@ func TestLabelOfImage(t *testing.T) {
 	testenv.Need(t, "ext4")
 	w := newWorld(t)
 	label := fmt.Sprintf("flex-%d", os.Getpid())
-	o := options("image", w.image("disk.img"), "size", "32Mi", "mkfsOptions", "-L "+label)
+	o := options("image", w.image("disk.img"), "size", "32Mi")
+	w.mount(w.pod("a"), o)
+	w.unmount(w.pod("a"))
+	w.run("tune2fs", "-L", label, w.image("disk.img"))
 	w.mount(w.pod("a"), o)
 	defer w.unmount(w.pod("a"))
 	if found, err := w.b.Mounter.FindByTag(t.Context(), "LABEL", label); !errors.Is(err, fs.ErrNotExist) {

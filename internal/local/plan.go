@@ -144,7 +144,7 @@ func (b *Backend) planImage(ctx context.Context, v *Volume) ([]string, error) {
 		return []string{
 			fmt.Sprintf("create %s, sparse, %d bytes", v.Source, v.Size),
 			"attach it to a free loop device, with direct I/O if its filesystem can, to be detached with the last mount",
-			"format it: " + mkfs(fsType, v),
+			"format it: mkfs." + fsType,
 		}, nil
 	}
 	if err != nil {
@@ -175,7 +175,7 @@ func (b *Backend) planDisk(ctx context.Context, v *Volume, path string) ([]strin
 		if d.FSType == "" {
 			d.FSType = mounter.DefaultFSType
 		}
-		return []string{"format it, since it is empty: " + mkfs(d.FSType, v)}, nil
+		return []string{"format it, since it is empty: mkfs." + d.FSType}, nil
 	case found == "":
 		return []string{planFails + "it is empty, and a read-only volume is never formatted"}, nil
 	case d.FSType != "" && found != d.FSType:
@@ -184,10 +184,6 @@ func (b *Backend) planDisk(ctx context.Context, v *Volume, path string) ([]strin
 		return []string{fmt.Sprintf("use the %s on it as it is", found)}, nil
 	}
 	return []string{fmt.Sprintf("check the %s on it, unless it is mounted already: fsck -a", found)}, nil
-}
-
-func mkfs(fsType string, v *Volume) string {
-	return strings.Join(append([]string{"mkfs." + fsType}, v.MkfsOptions...), " ")
 }
 
 func (b *Backend) planTearDown(c *flex.Call) ([]string, error) {

@@ -43,7 +43,7 @@ func TestPlan(t *testing.T) {
 			fmt.Fprintf(&b, "\tfails (%s): %v\n", flex.CodeOf(err), err)
 		}
 	}
-	new := options("image", w.image("new.img"), "size", "1Gi", "fsType", "xfs", "mkfsOptions", "-L data", "mountOptions", "noatime,discard")
+	new := options("image", w.image("new.img"), "size", "1Gi", "fsType", "xfs", "mountOptions", "noatime,discard")
 	new.FSGroup = &group
 	readOnly := options("image", w.image("there.img"), "ro", "true")
 	for _, v := range []struct {

@@ -228,7 +228,7 @@ func (v *Volume) ownDisk(device string) mounter.Disk {
 }
 
 func (v *Volume) disk(device string) mounter.Disk {
-	return mounter.Disk{Device: device, FSType: v.FSType, FSTypes: allow.DiskTypes(), Options: v.MountOptions, MkfsOptions: v.MkfsOptions, ReadOnly: v.ReadOnly}
+	return mounter.Disk{Device: device, FSType: v.FSType, FSTypes: allow.DiskTypes(), Options: v.MountOptions, ReadOnly: v.ReadOnly}
 }
 
 const (

@@ -22,7 +22,6 @@ const (
 	optionMedium       = "medium"
 	optionSize         = "size"
 	optionMountOptions = "mountOptions"
-	optionMkfsOptions  = "mkfsOptions"
 	optionSELinux      = "seLinuxContext"
 )
 
@@ -35,7 +34,6 @@ type Volume struct {
 	FSType       string
 	ReadOnly     bool
 	MountOptions []string
-	MkfsOptions  []string
 }
 
 // defaultMemory is the size of a memory volume that gives none.
@@ -47,8 +45,8 @@ func (v *Volume) isDisk() bool { return v.Kind == kindImage || v.Kind == kindDev
 // kinds says which options go with which kind.
 func kinds() map[sourceKind][]string {
 	return map[sourceKind][]string{
-		kindImage:  {optionImage, optionSize, optionMkfsOptions},
-		kindDevice: {optionDevice, optionMkfsOptions},
+		kindImage:  {optionImage, optionSize},
+		kindDevice: {optionDevice},
 		kindSource: {optionSource},
 		kindPath:   {optionPath},
 		kindMemory: {optionMedium, optionSize},

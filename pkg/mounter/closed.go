@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -49,22 +48,14 @@ func lookIn(path, name string) (string, error) {
 // emptyDirectory opens a directory for a program to work in. It is empty,
 // nothing can be made in it, and it needs no cleanup.
 //
-// The words that mkfs gets are a user's. It works in a tmpfs that is mounted
-// nowhere and goes with it: there, even ".." leads nowhere else. But getcwd(3)
-// fails there, which shells complain of, and mount helpers are scripts or leave
-// daemons. They and all others work in an empty directory of the kernel. Each
-// stands in for the other where it is not to be had: Linux before 5.2 or no
-// right to mount; a kernel without terminals.
+// getcwd(3) fails in a tmpfs that is mounted nowhere, which shells complain of. So that
+// is for a kernel without terminals only.
 func emptyDirectory(program string) (*os.File, error) {
-	ways := []func() (*os.File, error){func() (*os.File, error) { return emptyOfKernel(emptyProc) }, detachedDirectory}
-	if strings.HasPrefix(program, "mkfs.") {
-		slices.Reverse(ways)
-	}
-	dir, err := ways[0]()
+	dir, err := emptyOfKernel(emptyProc)
 	if err == nil {
 		return dir, nil
 	}
-	if dir, next := ways[1](); next == nil {
+	if dir, next := detachedDirectory(); next == nil {
 		return dir, nil
 	}
 	return nil, fmt.Errorf("find an empty directory to run %s in: %w", program, err)

@@ -30,8 +30,6 @@ type Disk struct {
 	FSTypes []string
 	// Options are mount options, those of the mount and of the filesystem.
 	Options []string
-	// MkfsOptions are arguments of mkfs.<FSType>.
-	MkfsOptions []string
 	// ReadOnly mounts without writing to the disk: it is neither formatted
 	// nor checked, and a filesystem that is not mounted yet stays read-only.
 	// What a filesystem does by itself to a journal that a crash left is
@@ -119,7 +117,7 @@ func (m *Mounter) formatAndMount(ctx context.Context, d Disk, t *Target, empty b
 		}},
 		Exec: run,
 	}
-	err := safe.FormatAndMountSensitiveWithFormatOptions(d.Device, t.path, d.FSType, d.Options, nil, d.MkfsOptions)
+	err := safe.FormatAndMountSensitive(d.Device, t.path, d.FSType, d.Options, nil)
 	var why mountutils.MountError
 	switch {
 	case mountErr != nil:

@@ -18,15 +18,13 @@ func TestDiskFormatsEmpty(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fsType string
 		want   string
-		mkfs   []string
 	}{
-		"ext4":          {fsType: "ext4", want: "ext4"},
-		"ext3":          {fsType: "ext3", want: "ext3"},
-		"ext2":          {fsType: "ext2", want: "ext2"},
-		"xfs":           {fsType: "xfs", want: "xfs"},
-		"btrfs":         {fsType: "btrfs", want: "btrfs"},
-		"default":       {fsType: "", want: "ext4"},
-		"ext4, options": {fsType: "ext4", want: "ext4", mkfs: []string{"-L", "a label", "-N", "100"}},
+		"ext4":    {fsType: "ext4", want: "ext4"},
+		"ext3":    {fsType: "ext3", want: "ext3"},
+		"ext2":    {fsType: "ext2", want: "ext2"},
+		"xfs":     {fsType: "xfs", want: "xfs"},
+		"btrfs":   {fsType: "btrfs", want: "btrfs"},
+		"default": {fsType: "", want: "ext4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tt.want[:3] == "ext" {
@@ -42,7 +40,7 @@ func TestDiskFormatsEmpty(t *testing.T) {
 				if found, err := m.Probe(t.Context(), d.device); found != "" || err != nil {
 					t.Errorf("Probe of an empty disk: %q, %v", found, err)
 				}
-				disk := mounter.Disk{Device: d.device, FSType: tt.fsType, MkfsOptions: tt.mkfs}
+				disk := mounter.Disk{Device: d.device, FSType: tt.fsType}
 				for _, content := range []string{"", "content"} { // formatted, then found
 					if err := m.MountDisk(t.Context(), disk, target, nil); err != nil {
 						t.Fatal(err)
@@ -61,9 +59,6 @@ func TestDiskFormatsEmpty(t *testing.T) {
 				if found, err := m.Probe(t.Context(), d.device); found != tt.want || err != nil {
 					t.Errorf("Probe: %q, %v", found, err)
 				}
-				if tt.mkfs != nil && !strings.Contains(mustRun(t, "blkid", "-p", d.device), `LABEL="a label"`) {
-					t.Error("mkfs options had no effect")
-				}
 			})
 		})
 	}
@@ -74,11 +69,11 @@ func TestDiskFormatFails(t *testing.T) {
 	testenv.Need(t, "ext4")
 	var m mounter.Mounter
 	d, target := newDisk(t, leastSize("ext4")), newTarget(t)
-	disk := mounter.Disk{Device: d.device, FSType: "ext4", MkfsOptions: []string{"-b", "nonsense"}}
-	err := m.MountDisk(t.Context(), disk, target, nil)
-	requireError(t, err, nil, d.device, target.Path(), "ext4", "invalid block size - nonsense")
+	disk := mounter.Disk{Device: d.device, FSType: "ext4"}
+	failing := mounter.Mounter{Programs: fakeProgram(t, "mkfs.ext4", "echo it does not work; exit 1")}
+	err := failing.MountDisk(t.Context(), disk, target, nil)
+	requireError(t, err, nil, d.device, target.Path(), "ext4", "it does not work")
 	requireMounts(t, target.Path(), 0)
-	disk.MkfsOptions = nil
 	if err := m.MountDisk(t.Context(), disk, target, nil); err != nil {
 		t.Fatal(err)
 	}

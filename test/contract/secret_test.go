@@ -107,7 +107,7 @@ func TestFailingMountTellsNoSecret(t *testing.T) {
 		"device is no disk":      {"ext4", map[string]string{"device": "/dev/null"}},
 		"image is not allowed":   {"ext4", map[string]string{"image": "/etc/$SECRET"}},
 		"bad size":               {"", map[string]string{"medium": "memory", "size": "$SECRET"}},
-		"mkfs fails":             {"ext4", map[string]string{"image": "$IMAGES/x.img", "size": "64Mi", "mkfsOptions": "-O $SECRET"}},
+		"removed option":         {"ext4", map[string]string{"image": "$IMAGES/x.img", "size": "64Mi", "mkfsOptions": "-O $SECRET"}},
 	}
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
 		test := tests[name]

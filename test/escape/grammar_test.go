@@ -82,7 +82,6 @@ func (m *maker) image(a *attempt) {
 		if m.often(4) {
 			a.fsType, a.options["size"] = pick(m, "xfs", "btrfs"), "300Mi"
 		}
-		a.options["mkfsOptions"] = m.some(2, " ", validMkfs(a.fsType))
 	}
 	m.mountOptions(a, validDiskOptions(a.fsType))
 }
@@ -121,16 +120,6 @@ func (m *maker) mountOptions(a *attempt, known []string) {
 	if m.often(60) {
 		a.options["mountOptions"] = m.some(3, ",", known)
 	}
-}
-
-func validMkfs(fsType string) []string {
-	switch fsType {
-	case "xfs":
-		return []string{"-K", "-q", "-L data", "-m crc=1", "-n size=4096", "-i size=512"}
-	case "btrfs":
-		return []string{"-K", "-L data", "-m single", "-n 16384"}
-	}
-	return []string{"-q", "-m 0", "-L data", "-N 64", "-O ^has_journal", "-E lazy_itable_init=1", "-T small", "-b 1024", "-i 8192", "-I 256", "-E nodiscard"}
 }
 
 func validDiskOptions(fsType string) []string {

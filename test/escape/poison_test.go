@@ -42,7 +42,7 @@ func (m *maker) spoilers(kind string) map[string]func(*attempt) {
 	case "image":
 		all["file"], all["file "], all["other kind"] = m.spoilImage, m.spoilImage, m.spoilKind
 	case "image, new":
-		all["mkfs options"], all["mkfs options "], all["mkfs options  "], all["size"], all["file"] = m.spoilMkfs, m.spoilMkfs, m.spoilMkfs, m.spoilSize, m.spoilImage
+		all["mkfs options"], all["size"], all["file"] = m.spoilMkfs, m.spoilSize, m.spoilImage
 	case "device":
 		all["device"], all["device "], all["other kind"] = m.spoilDevice, m.spoilDevice, m.spoilKind
 	case "path":
@@ -127,9 +127,6 @@ func (m *maker) spoilDevice(a *attempt) {
 		a.options["device"] = m.place(w.images + "/" + mine)
 	}
 	m.flip(a, "device", "flip")
-	if m.often(30) {
-		a.options["mkfsOptions"] = pick(m, hostileMkfs()...)
-	}
 }
 
 func (m *maker) spoilKind(a *attempt) {

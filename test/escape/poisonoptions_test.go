@@ -2,56 +2,20 @@ package escape
 
 import "strings"
 
+// spoilMkfs gives the option that was removed: with it an image took gigabytes of the
+// node's disk at once, or a name that the node looks for.
 func (m *maker) spoilMkfs(a *attempt) {
-	word := pick(m, hostileMkfs()...)
-	if m.often(30) { // another file, or another way to say that it is one
-		word = pick(m, "-d", "-r", "-p", "-z", "-l", "-J", "-E", "-c", "-C", "-U", "-L", "-O", "-T", "-e", "-o", "-Fd", "-qz", "-qFd", "-nd", "--rootd", "--root", "--rootdir", "--shrink", "--inode-f", "--subvol", "--dev", "--comp") +
-			pick(m, " ", "", "=", "\t", "  ") +
-			pick(m, "etc", "./etc", "root", "proc/self/environ", "/etc", "/etc", "host", m.w.host+"/dir", m.w.host+"/dir", m.w.host+"/shadow", m.w.dir, m.w.dir+"/undo", m.w.scratch, ".", "..", "undo", "name", "file=etc/shadow", "device=/dev/loop0", "undo_file=u", "/proc/self/fd/0")
-	}
-	old := a.options["mkfsOptions"]
-	a.options["mkfsOptions"] = strings.TrimSpace(pick(m, word, old+" "+word, word+" "+old, word))
-	if strings.Contains(word, "--root") && m.often(70) {
-		a.fsType, a.options["size"] = "btrfs", "300Mi"
-	}
+	a.options["mkfsOptions"] = pick(m, "-d etc", "-L cloudimg-rootfs", "-E nodiscard,lazy_itable_init=0 -i 2048 -I 1024 -J size=1024", "-O quota,project", "-J device=/dev/loop0", "--rootdir etc", "-d file,name=etc/shadow")
 }
 
 // odd gives a volume options that are allowed and seldom seen, in numbers: what is let
 // pass must do no harm either.
 func (m *maker) odd(a *attempt) {
-	ext := []string{
-		"-q", "-m 1.5", "-L 0", "-L a.b-c_d", "-N 16", "-N 4294967295", "-O ^has_journal,64bit", "-O bigalloc", "-O encrypt,verity,casefold", "-O mmp", "-O quota,project", "-E root_owner=1000:1000", "-E root_owner", "-E quotatype=usrquota:grpquota", "-E encoding=utf8,encoding_flags=strict",
-		"-E stride=1048576,stripe_width=1", "-E resize=1099511627775", "-E packed_meta_blocks=1", "-E num_backup_sb=0", "-E orphan_file_size=512m", "-J size=40960", "-J fast_commit_size=1", "-T huge", "-T largefile4", "-b 65536", "-b1024", "-i 1k", "-I 4096", "-G 65536", "-C 256m", "-e continue", "-j",
-	}
-	switch {
-	case a.options["size"] == "" || a.options["image"] == "":
-	case a.options["size"] == "300Mi":
-		a.options["mkfsOptions"] = m.some(3, " ", validMkfs(a.fsType))
-	default:
-		a.options["mkfsOptions"] = m.some(5, " ", ext)
-	}
 	if a.options["medium"] != "" {
 		a.options["mountOptions"] = m.some(4, ",", []string{"nr_inodes=1", "nr_inodes=1g", "mode=07777", "uid=4294967294", "gid=0", "inode64", "noswap", "exec", "lazytime", "ro"})
 	}
 	if m.often(50) && a.options["image"]+a.options["device"] != "" {
 		a.options["mountOptions"] = m.some(5, ",", []string{"commit=0", "stripe=1048576", "dax=inode", "data=journal", "journal_async_commit", "resuid=0", "usrquota", "prjquota", "noload", "norecovery", "init_itable=0", "max_dir_size_kb=0", "inode_readahead_blks=1", "lazytime", "dirsync", "_netdev", "nosymfollow", "barrier=0", "errors=continue", "ro"})
-	}
-}
-
-// hostileMkfs are options of mke2fs(8), mkfs.xfs(8) and mkfs.btrfs(8) that name files,
-// devices and programs, or mkfs's other uses.
-func hostileMkfs() []string {
-	return []string{
-		"-d etc", "-Fd etc", "-qd etc", "-d./etc", "-detc", "-d /etc", "-d proc/self", "-d .", "-qFdetc", "-m 0 -Fd root", "-d -", "-F -d etc -q", "-vd etc",
-		"-z undo", "-z ./x", "-qz undo", "-zundo", "-E undo_file=undo", "-E root_owner=0:0,undo_file=x", "-z /x", "-Fz name",
-		"-J device=/dev/loop0", "-J device=LABEL=x", "-J device=UUID=1", "-O journal_dev", "-J size=4,device=loop0", "-J location=9",
-		"-l badblocks", "-l etc/passwd", "-letc/shadow", "-c", "-cc", "-n", "-S", "-V", "-C 1", "-T /etc", "-t ext4", "-t ../../etc", "-U clear", "-U /etc/x", "-M /", "-M etc", "-o Hurd", "-e panic",
-		"-E encoding=x", "-E hash_seed=etc", "-E mmp_update_interval=1", "-E offset=4096", "-E offset=1073741824", "-E test_fs", "-E packed_meta_blocks", "-E quotatype=x",
-		"-O casefold", "-O encrypt,verity", "-O ^64bit,quota", "-g 0", "-G 1", "-D", "-- /dev/loop0", "/dev/loop0", "/dev/loop0 100", "8192", "--", "-", "--help", "@file", "-h",
-		"-p etc/shadow", "-petc/shadow", "-p /etc/shadow", "-d file,name=etc/shadow", "-d name=x", "-l logdev=x", "-l name=x", "-l internal=0,logdev=loop0", "-r rtdev=x", "-r name=x,file", "-c options=etc/shadow", "-coptions=etc/x", "-c options=x",
-		"-d agcount=1", "-d rtinherit=1", "-m uuid=x", "-s size=512", "-N", "-P", "-R",
-		"--rootdir etc", "--rootd etc", "--rootdir=etc", "--rootd=etc", "--root etc", "-r etc", "-retc", "--shrink --rootd etc", "--subvol x", "--subvol rw:etc", "--inode-flags x", "--device-uuid x", "--reflink", "--compress zstd",
-		"-f /dev/loop0 ", "-d raid0", "-m raid1 -d raid1", "-O list-all", "-K -r host", "--from etc", "-Kr etc",
 	}
 }
 

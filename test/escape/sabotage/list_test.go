@@ -74,13 +74,9 @@ func places() []sabotage {
 	}
 }
 
-// options are about what is given to mkfs and mount.
+// options are about what is given to mount.
 func options() []sabotage {
 	return []sabotage{
-		{
-			name: "any-mkfs-option", want: "(mke2fs|mkfs.*) (opens|would write)|executes",
-			edits: []edit{{check, "v.MkfsOptions, faults = allow.Mkfs(fsType, v.MkfsOptions)", "_, _ = allow.Mkfs(fsType, nil)"}},
-		},
 		{
 			name: "any-mount-option", want: "with the option|with the size|binds|propagation|mounts|calls",
 			edits: []edit{{check, "faults = append(faults, allow.Mount(list, formed)...)", "faults = append(faults, allow.Mount(list, nil)...)"}},
