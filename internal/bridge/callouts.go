@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"path/filepath"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -179,9 +180,11 @@ func (on callouts) mountDevice(ctx context.Context, c *flex.Call) error {
 
 func (on callouts) unmountDevice(ctx context.Context, c *flex.Call) error {
 	key, ok := on.bridge.registry.find(c.Dir)
+	if !ok { // or it was staged before the marker was in its record
+		key, ok = on.named(filepath.Base(c.Dir))
+	}
 	if !ok {
-		on.bridge.registry.noteMarker(c.Dir, true)
-		return on.bridge.Mounts.Unmount(ctx, c.Dir)
+		return on.unmountLostDevice(ctx, c)
 	}
 	return on.bridge.bringTo(ctx, key, on.driver, operationOf(c), lifecycle.Wanted{Goal: lifecycle.UnmountDevice, Dir: c.Dir})
 }

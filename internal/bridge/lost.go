@@ -2,14 +2,18 @@ package bridge
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/lifecycle"
 	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 // Records may be lost, one or all. The pods' directories on the node still name the
@@ -39,6 +43,75 @@ func (b *Bridge) adopt(r *volstate.Record) {
 		lifecycle.TakeUp(r, b.targetsAt(r, dirs))
 		lifecycle.Recognize(r, b.node().mounted)
 	}
+}
+
+// unmountLostDevice is unmountdevice of a volume without a record. With its Success the
+// control plane detaches the volume, so nothing of it may be staged then. Its
+// PersistentVolume says where it would be. If that is not known, anything that no record
+// accounts for may be this volume.
+func (on callouts) unmountLostDevice(ctx context.Context, c *flex.Call) error {
+	b, pv := on.bridge, persistentVolume{on.driver.Name, filepath.Base(c.Dir)}
+	unknown, err := b.unrecorded(pv)
+	if err != nil || len(unknown) > 0 {
+		d, v := b.find(ctx, pv)
+		switch {
+		case v == nil:
+			return errLostStage(c.Dir, pv.name, unknown, err)
+		case err != nil, len(b.registry.lostDirs(pv)) > 0, slices.Contains(unknown, b.node().stagingPath(d, v.Key())):
+			return b.inTurn(ctx, v.Key(), operationOf(c), func(found *volume) error {
+				if found.record.Idle() {
+					lifecycle.Recall(found.record, v, c.Dir)
+					b.doubt(found.record)
+				}
+				return b.execute(found, d, lifecycle.Wanted{Goal: lifecycle.UnmountDevice, Dir: c.Dir})
+			})
+		}
+	}
+	b.registry.noteMarker(c.Dir, true)
+	return b.Mounts.Unmount(ctx, c.Dir)
+}
+
+// unrecorded returns the pods' directories of a volume and all staging paths of its
+// driver that no record accounts for.
+func (b *Bridge) unrecorded(pv persistentVolume) ([]string, error) {
+	recorded := map[string]bool{}
+	for _, r := range b.Records() {
+		recorded[r.StagingPath] = true
+	}
+	unknown := b.registry.lostDirs(pv)
+	for _, d := range b.Drivers.All {
+		if d.Name != pv.flexDriver {
+			continue
+		}
+		staged, err := b.node().staged(d)
+		if err != nil {
+			return nil, err
+		}
+		unknown = append(unknown, slices.DeleteFunc(staged, func(at string) bool { return recorded[at] })...)
+	}
+	return unknown, nil
+}
+
+// find returns the volume of a PersistentVolume, and its driver; nil: it is not known.
+func (b *Bridge) find(ctx context.Context, pv persistentVolume) (*FlexDriver, *csivol.Volume) {
+	ctx, cancel := context.WithTimeout(ctx, pvStateWait)
+	defer cancel()
+	for _, d := range b.Drivers.All {
+		if d.Name != pv.flexDriver || d.Read == nil {
+			continue
+		}
+		if v, err := d.Read(ctx, pv.name); err == nil && v.Driver == d.CSIDriver {
+			return d, v
+		}
+	}
+	return nil, nil
+}
+
+func errLostStage(dir, name string, unknown []string, err error) error {
+	if err == nil {
+		err = fmt.Errorf("it may be what is mounted at %s", strings.Join(unknown[:min(3, len(unknown))], ", "))
+	}
+	return flex.Errorf(flex.CodeFailedPrecondition, "unmount device %s: no record has PersistentVolume %s, which may still be staged on this node: %w; start a pod with it on this node, so that it is recorded again, or unmount what no pod needs", dir, name, err)
 }
 
 // discover returns the targets that this node has of a volume.

@@ -1,8 +1,11 @@
 package bridge
 
 import (
+	"cmp"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -38,14 +41,18 @@ func (b *Bridge) node() node {
 // take the volume over under a running pod, and since a volume has one staging
 // path on a node (kubelet, pkg/volume/csi/csi_attacher.go, makeDeviceMountPath).
 func (n node) stagingPath(d *FlexDriver, key csivol.Key) string {
-	if d.StagingRoot != "" {
-		return stagingBelow(d.StagingRoot, key)
-	}
-	return n.kubeletStagingPath(key)
+	return stagingBelow(n.stagingRoot(d), key)
 }
 
+func (n node) stagingRoot(d *FlexDriver) string {
+	return cmp.Or(d.StagingRoot, path.Join(n.kubeletDir, kubeletStages))
+}
+
+// kubeletStages is where the kubelet's CSI plugin stages, below its directory.
+const kubeletStages = "plugins/kubernetes.io/csi"
+
 func (n node) kubeletStagingPath(key csivol.Key) string {
-	return stagingBelow(path.Join(n.kubeletDir, "plugins/kubernetes.io/csi"), key)
+	return stagingBelow(path.Join(n.kubeletDir, kubeletStages), key)
 }
 
 // KubeletStaging is where the kubelet's CSI plugin would have the volume of a
@@ -55,7 +62,26 @@ func (b *Bridge) KubeletStaging(r *volstate.Record) string {
 }
 
 func stagingBelow(root string, key csivol.Key) string {
-	return path.Join(root, key.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(key.Handle))), "globalmount")
+	return path.Join(root, key.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(key.Handle))), globalMount)
+}
+
+const globalMount = "globalmount"
+
+// staged returns the staging paths of a driver at which, or directly below, something
+// may be mounted, but for those that the kubelet's CSI plugin has.
+func (n node) staged(d *FlexDriver) (paths []string, err error) {
+	root := path.Join(n.stagingRoot(d), d.CSIDriver)
+	volumes, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, v := range volumes {
+		at := path.Join(root, v.Name(), globalMount)
+		if n.maybeStaged(at) && !n.there(path.Join(root, v.Name(), volDataFile)) {
+			paths = append(paths, at)
+		}
+	}
+	return paths, nil
 }
 
 // device returns the device mount path of a volume (kubelet, pkg/volume/flexvolume/util.go)

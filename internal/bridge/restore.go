@@ -25,6 +25,7 @@ func (b *Bridge) Restore(records []*volstate.Record) {
 			r.Endpoints = nil // where it was staged since may be in the configuration alone
 		}
 		if r.Recovered {
+			b.log().Warn("the last version of a record cannot be read; the version before is compared with the mount table", "volumeHandle", r.Handle, "csiDriver", r.Driver)
 			b.doubt(r)
 		}
 		if r.BootID != b.BootID {
@@ -66,9 +67,8 @@ func (b *Bridge) guardTargets(records []*volstate.Record) {
 	}
 }
 
-// doubt takes up the version before the last of a record.
+// doubt takes up a record that lacks what was done last.
 func (b *Bridge) doubt(r *volstate.Record) {
-	b.log().Warn("the last version of a record cannot be read; the version before is compared with the mount table", "volumeHandle", r.Handle, "csiDriver", r.Driver)
 	stagingPath := ""
 	if d := b.Drivers.of(r.FlexDriver, r.Driver); d != nil {
 		stagingPath = b.node().stagingPath(d, r.Key())

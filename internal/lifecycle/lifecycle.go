@@ -7,8 +7,8 @@
 // writes them to docs/lifecycle.md (doc_tables.go).
 //
 // [Intend] and [Conclude] change a record, before a step and after it. What happened
-// while no daemon was there is for [Reset], [Rebooted], [Recognize], [Doubt] and
-// [Found]. No other code changes the state of a volume. internal/bridge takes the
+// while no daemon was there is for [Reset], [Rebooted], [Recognize], [Doubt], [Recall]
+// and [Found]. No other code changes the state of a volume. internal/bridge takes the
 // steps, and knows nothing of their order.
 package lifecycle
 

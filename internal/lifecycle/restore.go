@@ -109,3 +109,10 @@ func Found(r *volstate.Record, a *csivol.Attachment, object string) {
 	}
 	r.Attach, r.FlexDriver, r.Name = volstate.Undoing, a.FlexDriver, a.Name
 }
+
+// Recall makes a record of a volume of which the record was lost, and which has a device
+// mount path. [Doubt] says what may be there of it.
+func Recall(r *volstate.Record, v *csivol.Volume, device string) {
+	fill(r, v)
+	r.Device = device
+}

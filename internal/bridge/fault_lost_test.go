@@ -1,0 +1,101 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// lostDevice returns a node with attach: true that has a volume staged for a pod, and
+// has lost its records.
+func lostDevice(t *testing.T) *node {
+	t.Helper()
+	n := newNode(t)
+	n.succeed("mountdevice", n.deviceDir(), "csi:h1", options)
+	n.succeed("mount", n.podDir("p1"), options)
+	if err := os.MkdirAll(n.podDir("p1"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	n.loseRecords()
+	return n
+}
+
+// reads lets the daemon read PersistentVolume pv1.
+func (n *node) reads(handle string, err error) {
+	n.bridge.Drivers.All[0].Read = func(_ context.Context, name string) (*csivol.Volume, error) {
+		return &csivol.Volume{FlexDriver: flexDriver, Driver: "csi.example.com", Handle: handle, Name: name, FSType: "ext4"}, err
+	}
+}
+
+// TestUnmountDeviceOfALostRecord (N2): unmountdevice of a directory that no record had
+// answered Success while the volume was staged, and kube-controller-manager detached it
+// under a mounted filesystem.
+func TestUnmountDeviceOfALostRecord(t *testing.T) {
+	refuse := func(n *node, when string) {
+		t.Helper()
+		s := n.call("unmountdevice", n.deviceDir())
+		if s.Status != flex.StatusFailure || !strings.Contains(s.Message, "start a pod") {
+			t.Errorf("%s: %+v", when, s)
+		}
+		if !n.mounts.mounted[n.deviceDir()] {
+			t.Errorf("%s: the marker is gone, and the kubelet will not call again", when)
+		}
+	}
+	t.Run("without access to the cluster", func(t *testing.T) {
+		n := lostDevice(t)
+		refuse(n, "a pod has it")
+		n.succeed("unmount", n.podDir("p1"))
+		refuse(n, "staged")
+		n.reads("h1", errors.New("the API server is away"))
+		refuse(n, "not known")
+		clear(n.driver.published)
+		n.succeed("mount", n.podDir("p2"), options) // as the error says
+		n.succeed("unmount", n.podDir("p2"))
+		n.succeed("unmountdevice", n.deviceDir())
+		n.empty()
+	})
+	t.Run("cannot be looked at", func(t *testing.T) {
+		n := lostDevice(t)
+		n.succeed("unmount", n.podDir("p1"))
+		staged := filepath.Join(filepath.Dir(n.takeOver()), "globalmount")
+		if err := os.Remove(filepath.Join(filepath.Dir(staged), "vol_data.json")); err != nil {
+			t.Fatal(err)
+		}
+		n.mounts.set(staged, false)
+		n.mounts.fail["Mounted "+staged] = errors.New("no mount table")
+		refuse(n, "unknown")
+	})
+	t.Run("by its PersistentVolume", func(t *testing.T) {
+		n := lostDevice(t)
+		n.reads("h1", nil)
+		if s := n.call("unmountdevice", n.deviceDir()); s.Status != flex.StatusFailure || !strings.Contains(s.Message, "unmount comes before") {
+			t.Errorf("while a pod has it: %+v", s)
+		}
+		n.succeed("unmount", n.podDir("p1"))
+		n.driver.called()
+		n.succeed("unmountdevice", n.deviceDir())
+		n.expect("staged", "NodeUnstage")
+		clear(n.driver.attached) // kube-controller-manager does that
+		n.empty()
+	})
+	t.Run("another volume is staged", func(t *testing.T) {
+		n := lostDevice(t)
+		n.succeed("unmount", n.podDir("p1"))
+		n.driver.called()
+		n.reads("h2", nil)
+		n.succeed("unmountdevice", n.deviceDir())
+		n.expect("another", "")
+	})
+	t.Run("of the kubelet's CSI plugin", func(t *testing.T) {
+		n := lostDevice(t)
+		n.succeed("unmount", n.podDir("p1"))
+		n.takeOver()
+		n.succeed("unmountdevice", n.deviceDir())
+	})
+}
