@@ -224,6 +224,7 @@ type fakeMounts struct {
 	fail    map[string]error // by method
 	dead    map[string]error // by path
 	locked  map[string]bool  // what is read-only
+	binds   func()           // in Bind; nil: nothing
 	// Of all filesystems.
 	bytes, device int64
 }
@@ -243,6 +244,9 @@ func (m *fakeMounts) set(path string, mounted bool) {
 func (m *fakeMounts) Bind(_ context.Context, source, target string, _ bool) error {
 	if err := m.fail["Bind"]; err != nil {
 		return err
+	}
+	if m.binds != nil {
+		m.binds()
 	}
 	if mounted, _ := m.Mounted(source); !mounted {
 		return fmt.Errorf("nothing is mounted at %s: a pod would get the disk of the node", source)

@@ -1,11 +1,13 @@
 package bridge_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -111,4 +113,137 @@ func TestLostUntilSaved(t *testing.T) {
 	if lost := n.bridge.Lost(); len(lost) != 0 {
 		t.Errorf("still lost: %v", lost)
 	}
+}
+
+// TestFullDisk (N4): the last write of mount failed, the kubelet got a Failure, and the
+// directory stayed bound: the kubelet forgets a mount that failed, so that its pod stays
+// Terminating. Here each write of each callout fails, once or from then on. Then the
+// daemon restarts or not, and the call is repeated, or the pod goes.
+func TestFullDisk(t *testing.T) {
+	calls := func(n *node) [][]string {
+		dir, device := n.podDir("p1"), n.deviceDir()
+		return [][]string{
+			{"attach", options, "node-1"}, {"mountdevice", device, "csi:h1", options}, {"mount", dir, options},
+			{"unmount", dir}, {"unmountdevice", device}, {"detach", "pv1", "node-1"},
+		}
+	}
+	probe := newNode(t)
+	for i, call := range calls(probe) {
+		writes := probe.fills(1<<30, 0)
+		probe.succeed(call...)
+		for write := range writes.writes {
+			for _, once := range []bool{true, false} {
+				for _, restarts := range []bool{true, false} {
+					for _, repeats := range []bool{true, false} {
+						fullDisk1(t, calls, i, write, once, restarts, repeats)
+						if t.Failed() {
+							t.Fatalf("%s: write %d of %d failed, once: %t; restarts: %t; repeats: %t", call[0], write+1, writes.writes, once, restarts, repeats)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func fullDisk1(t *testing.T, calls func(*node) [][]string, failing, write int, once, restarts, repeats bool) {
+	t.Helper()
+	n := newNode(t)
+	list := calls(n)
+	for _, call := range list[:failing] {
+		n.succeed(call...)
+	}
+	disk := n.fills(write, -1)
+	if once {
+		disk.failing = 1
+	}
+	s := n.call(list[failing]...)
+	ok := s.Status == flex.StatusSuccess
+	dir := n.podDir("p1")
+	n.answered(list[failing][0], ok)
+	n.bridge.State = n.store
+	if restarts {
+		n.start("boot-1")
+	}
+	if repeats && !ok {
+		n.succeed(list[failing]...)
+		n.answered(list[failing][0], true)
+	}
+	if failing < 3 { // the pod goes
+		if n.mounts.mounted[dir] {
+			n.succeed("unmount", dir)
+		}
+		if n.mounts.mounted[n.deviceDir()] {
+			n.succeed("unmountdevice", n.deviceDir())
+		}
+		n.succeed("detach", "pv1", "node-1")
+		n.ends()
+		return
+	}
+	for _, call := range list[failing:] { // tear-down is repeated
+		n.succeed(call...)
+		n.answered(call[0], true)
+	}
+	n.ends()
+}
+
+// answered checks what an answer promises.
+func (n *node) answered(command string, ok bool) {
+	n.t.Helper()
+	dir := n.podDir("p1")
+	switch {
+	case command == "mount" && n.mounts.mounted[dir] != ok:
+		n.t.Errorf("mount answered ok %t, and the directory is mounted: %t", ok, !ok)
+	case command == "unmount" && ok && (n.mounts.mounted[dir] || len(n.driver.published) > 0):
+		n.t.Errorf("unmount succeeded, and it is mounted: %v", n.driver.published)
+	case command == "unmountdevice" && ok && len(n.driver.staged) > 0:
+		n.t.Errorf("unmountdevice succeeded, and it is staged: %v", n.driver.staged)
+	case command == "detach" && ok && len(n.driver.attached) > 0:
+		n.t.Errorf("detach succeeded, and it is attached: %v", n.driver.attached)
+	}
+}
+
+// ends lets the reconciler end what no callout does, and checks that nothing is left.
+func (n *node) ends() {
+	n.t.Helper()
+	n.bridge.Grace = 1
+	for range 3 {
+		n.reconcile()
+	}
+	n.empty()
+}
+
+// TestCallerLeavesDuringTheBind (N4): the caller left between the check that it waits and
+// its answer. The kubelet took that for a failure, and the directory stayed bound.
+func TestCallerLeavesDuringTheBind(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	n.mounts.binds = func() {
+		leave()
+		<-left
+		time.Sleep(50 * time.Millisecond) // until the operation knows
+	}
+	d, err := n.bridge.Callouts(flexDriver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		<-ctx.Done()
+		close(left)
+	}()
+	if s := flex.Run(ctx, d, []string{"mount", dir, options}); s.Status != flex.StatusFailure {
+		t.Fatalf("%+v", s)
+	}
+	if err := n.bridge.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n.mounts.mounted[dir] {
+		t.Error("the directory stays bound")
+	}
+	n.mounts.binds = nil
+	n.succeed("mount", dir, options)
+	n.succeed("unmount", dir)
+	n.empty()
 }

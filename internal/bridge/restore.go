@@ -17,7 +17,7 @@ import (
 func (b *Bridge) Restore(records []*volstate.Record) {
 	for _, r := range records {
 		v := b.registry.volume(r.Key())
-		v.record, v.inherited = r, r.Uncertain()
+		v.record = r
 		lifecycle.Reset(r, time.Now())
 		if d, err := b.driverOf(r); err == nil && d.Endpoints != nil {
 			r.Endpoints = d.Endpoints
@@ -33,6 +33,7 @@ func (b *Bridge) Restore(records []*volstate.Record) {
 		} else {
 			lifecycle.Recognize(r, b.node().mounted)
 		}
+		v.inherited = r.Uncertain()
 		b.registry.show(v)
 	}
 	b.findLost()

@@ -77,6 +77,11 @@ func (b *Bridge) inTurn(ctx context.Context, key csivol.Key, op operation, f fun
 	case <-running.done:
 		return coded(running.err)
 	case <-ctx.Done():
+	}
+	select {
+	case <-running.done: // both at once: what was mounted is not called a failure
+		return coded(running.err)
+	default:
 		running.callers.Add(-1)
 		return context.Cause(ctx)
 	}
@@ -135,6 +140,13 @@ func (b *Bridge) run(v *volume, p *inProgress, f func(*volume) error) {
 		v.record.LastError = "" // whatever was wrong is over
 	}
 	v.inherited = v.inherited && p.err != nil
+	if t := v.record.Targets[p.dir]; p.err == nil && p.command == flex.CommandMount && t != nil && t.TargetPath != "" {
+		// A write after the bind may fail, or take longer than the caller waits: then the
+		// kubelet forgets what it can see mounted. The intent to publish is on the disk,
+		// and the mount table says the rest (lifecycle.Recognize).
+		b.registry.show(v)
+		return
+	}
 	p.err = errors.Join(p.err, b.saveOutcome(v))
 }
 

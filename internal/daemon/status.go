@@ -8,6 +8,8 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
+	"github.com/flex2csi/flex2csi/internal/lifecycle"
+	"github.com/flex2csi/flex2csi/internal/nodemounts"
 	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/version"
 	"github.com/flex2csi/flex2csi/internal/volstate"
@@ -107,7 +109,10 @@ func FromFiles(stateDir string) (*bridgestatus.BridgeStatus, error) {
 		return nil, err
 	}
 	s := bridgestatus.New(bridgestatus.SourceStateDir)
+	var mounts nodemounts.Mounts
 	for _, r := range records {
+		// The record is that of before the bind, as it is for the next daemon.
+		lifecycle.Recognize(r, func(dir string) bool { mounted, err := mounts.Mounted(dir); return err == nil && mounted })
 		s.Volumes = append(s.Volumes, bridgestatus.Of(r))
 	}
 	for _, err := range broken {

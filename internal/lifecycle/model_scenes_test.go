@@ -152,6 +152,12 @@ func mountScenes() []scene {
 			q.goal(Mount, dirB)
 			q.see(TheStage, "", Seen{Mount: Dead, Err: errDead})
 		}, Refuse, "delete these pods, and it is staged again: n/a"},
+		{"unbind-unseen", "what a caller did not wait for is not left mounted: the kubelet forgets a mount that failed", func(q *question) {
+			q.pending()
+			q.t.Publish, q.t.Bound, q.o.Awaited = volstate.Done, true, false
+			q.took(Bind, dirA)
+			q.see(TheDir, dirA, Seen{Mount: Alive})
+		}, Unbind, ""},
 		{"no-route", "a volume is not staged where it cannot be attached", func(q *question) {
 			q.pending()
 			q.driver.Route, q.driver.RouteErr = ByControllerService, errAway

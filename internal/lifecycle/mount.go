@@ -45,6 +45,12 @@ func admitRules() []Rule {
 			}
 			return refuse(errUnseen)
 		}},
+		{"unbind-unseen", "the caller left while this call bound the volume", "unmount the directory at once: the kubelet, for which the mount has failed, comes back after half a second (pkg/util/goroutinemap/exponentialbackoff, initialDurationBeforeRetry, Kubernetes v1.37.1)", func(c *plan) *Step {
+			if c.o.Awaited || c.w.Goal != Mount || !c.taken(Bind) || c.target() == nil || c.target().TargetPath == "" {
+				return nil
+			}
+			return c.step(Unbind)
+		}},
 		{"other-volume", "a target of another volume is at the directory", "refuse", func(c *plan) *Step {
 			if seen := c.see(TheOther, c.dir); seen.Err != nil {
 				return refuse(seen.Err)

@@ -19,8 +19,10 @@ func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (d
 	t := r.Targets[s.Dir]
 	switch s.Kind {
 	case RecordTarget:
+		// What is published is bound with no other write.
+		published := t != nil && t.Publish == volstate.Done
 		recordTarget(r, w, now, p)
-		return false
+		return published
 	case ControllerPublish:
 		if r.Attach != volstate.Done { // else only the answer is wanted
 			r.Attach, r.NodeID = volstate.Doing, p.NodeID
@@ -49,7 +51,7 @@ func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (d
 		if s.Keep {
 			return false
 		}
-		failed := w.Goal == Mount && t.Bound
+		failed := w.Goal == Mount && t.Bound && o.Awaited // else a write comes too late, and the disk does not have Bound
 		if t.Bound = false; !failed {
 			return false
 		}
