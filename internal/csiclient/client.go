@@ -34,6 +34,10 @@ func socketPath(endpoint string) string {
 }
 
 // A Client is one CSI driver. Its zero value lacks a name and endpoints.
+//
+// Like the kubelet, it does not bound the RPCs under way: those that hang would keep out
+// those that do not. The bridge makes one for a volume at a time, each with a deadline, so
+// the volumes of the node bound their number.
 type Client struct {
 	// Name is compared with the driver's answer, in case the socket belongs to another
 	// driver.
@@ -50,7 +54,6 @@ type Client struct {
 	Log *slog.Logger
 
 	node, controller connection
-	setUps           limiter
 }
 
 // Close closes the connections, when the calls that use them are done.

@@ -12,12 +12,9 @@ import (
 
 // NodeStage is NodeStageVolume.
 func (c *Client) NodeStage(ctx context.Context, r csivol.StageRequest) error {
-	const method = "NodeStageVolume"
-	return c.setUps.whenFree(ctx, method, func() error {
-		return c.onNode(ctx, method, func(n csi.NodeClient, f csivol.Features) error {
-			_, err := n.NodeStageVolume(ctx, NodeStageRequest(r, f))
-			return err
-		})
+	return c.onNode(ctx, "NodeStageVolume", func(n csi.NodeClient, f csivol.Features) error {
+		_, err := n.NodeStageVolume(ctx, NodeStageRequest(r, f))
+		return err
 	})
 }
 
@@ -31,12 +28,9 @@ func (c *Client) NodeUnstage(ctx context.Context, handle, stagingPath string) er
 
 // NodePublish is NodePublishVolume.
 func (c *Client) NodePublish(ctx context.Context, r csivol.PublishRequest) error {
-	const method = "NodePublishVolume"
-	return c.setUps.whenFree(ctx, method, func() error {
-		return c.onNode(ctx, method, func(n csi.NodeClient, f csivol.Features) error {
-			_, err := n.NodePublishVolume(ctx, NodePublishRequest(r, f))
-			return err
-		})
+	return c.onNode(ctx, "NodePublishVolume", func(n csi.NodeClient, f csivol.Features) error {
+		_, err := n.NodePublishVolume(ctx, NodePublishRequest(r, f))
+		return err
 	})
 }
 
@@ -85,13 +79,10 @@ func (c *Client) NodeStats(ctx context.Context, handle, volumePath, stagingPath 
 
 // ControllerPublish is ControllerPublishVolume.
 func (c *Client) ControllerPublish(ctx context.Context, r csivol.AttachRequest) (published map[string]string, err error) {
-	const method = "ControllerPublishVolume"
-	err = c.setUps.whenFree(ctx, method, func() error {
-		return c.onController(ctx, method, func(s csi.ControllerClient, f csivol.Features) error {
-			answer, err := s.ControllerPublishVolume(ctx, ControllerPublishRequest(r, f))
-			published = answer.GetPublishContext()
-			return err
-		})
+	err = c.onController(ctx, "ControllerPublishVolume", func(s csi.ControllerClient, f csivol.Features) error {
+		answer, err := s.ControllerPublishVolume(ctx, ControllerPublishRequest(r, f))
+		published = answer.GetPublishContext()
+		return err
 	})
 	return published, err
 }

@@ -13,12 +13,11 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/csiclient"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// TestCap: a driver that hangs gets no more to set up than it has, and still
-// everything that is to be taken down.
-func TestCap(t *testing.T) {
+// TestHang: 64 NodeStageVolume calls that hung, for one dead server, kept the driver from
+// setting up any other volume of the node (N9).
+func TestHang(t *testing.T) {
 	p := newPlace(t)
 	c := p.config()
 	var held atomic.Int32
@@ -35,29 +34,22 @@ func TestCap(t *testing.T) {
 	client := &csiclient.Client{Name: driverName, Node: csiclient.Fixed(p.socket())}
 	defer client.Close()
 
-	const many = 100
+	const many = 300
 	var calls sync.WaitGroup
 	for range many {
 		calls.Go(func() { _ = client.NodeStage(t.Context(), csivol.StageRequest{Handle: "v", StagingPath: p.path("s")}) })
 	}
-	for held.Load() < 64 {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for held.Load() < many && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	err := client.NodePublish(ctx, csivol.PublishRequest{Handle: "w", TargetPath: p.path("t")})
-	if e, ok := errors.AsType[*csivol.RPCError](err); !ok || e.Code != flex.CodeUnavailable || csivol.Final(err) {
-		t.Errorf("one call too many: %v", err)
+	if err := client.NodePublish(ctx, csivol.PublishRequest{Handle: "w", TargetPath: p.path("t")}); errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		t.Errorf("set-up of another volume: %v", err)
 	}
 	if err := client.NodeUnstage(t.Context(), "w", p.path("s")); err != nil {
 		t.Errorf("tear-down of another volume: %v", err)
 	}
-	if got := held.Load(); got != 64 {
-		t.Errorf("the driver has %d calls, want 64", got)
-	}
 	close(release)
 	calls.Wait()
-	if got := held.Load(); got != many {
-		t.Errorf("%d calls were made in the end, want %d", got, many)
-	}
 }
