@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -13,33 +14,65 @@ import (
 // reconcileCommand names the operation of the reconciler; no callout does.
 const reconcileCommand flex.Command = "reconcile"
 
+// maxLooks bounds the checks of volumes that run at a time. A check may take a thread
+// (statfs), and the process never gives one back.
+const maxLooks = 16
+
 // Reconcile checks all volumes once. It undoes what no pod needs any more: targets of
 // deleted pods, and operations that were abandoned half-way. It repairs or reports mounts
-// that pods need and do not have. It does not wait for operations that it starts; ctx
-// bounds the check.
+// that pods need and do not have. It does not wait for operations that it starts, and no
+// volume waits for the mounts of another that do not answer; ctx bounds the check.
 func (b *Bridge) Reconcile(ctx context.Context) {
+	slots := make(chan struct{}, maxLooks)
+	var looks sync.WaitGroup
+	defer looks.Wait()
 	for _, r := range b.Records() {
-		if ctx.Err() != nil {
-			return
-		}
 		b.noticeStuck(r)
 		if b.registry.busy(r.Key()) {
 			continue
 		}
-		if b.amiss(ctx, r) {
-			b.reconcileLater(r, "reconcile it")
-			continue
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
 		}
-		b.measure(r)
+		looks.Go(func() {
+			defer func() { <-slots }()
+			if b.amiss(ctx, r, sharedMounts{b.Mounts, slots}) {
+				b.reconcileLater(r, "reconcile it")
+			} else {
+				b.measure(r)
+			}
+		})
 	}
+}
+
+// sharedMounts are the mounts of a check that has a slot. While a filesystem does not
+// answer, another check has it.
+type sharedMounts struct {
+	Mounts
+	slots chan struct{}
+}
+
+// slotWait is how long a filesystem may take to answer before the slot is given away.
+const slotWait = 50 * time.Millisecond
+
+func (m sharedMounts) Healthy(path string) error {
+	away := time.AfterFunc(slotWait, func() { <-m.slots })
+	err := m.Mounts.Healthy(path)
+	if !away.Stop() {
+		m.slots <- struct{}{}
+	}
+	return err
 }
 
 // amiss reports whether there is a step to take. It asks the node only: what
 // has to be asked for is there to be done.
-func (b *Bridge) amiss(ctx context.Context, r *volstate.Record) bool {
+func (b *Bridge) amiss(ctx context.Context, r *volstate.Record, mounts Mounts) bool {
 	d, _ := b.undoer(r) // nil: its operation says so
 	v := &volume{key: r.Key(), record: r, ctx: ctx, log: b.log()}
 	x := b.execution(v, d, lifecycle.Wanted{Goal: lifecycle.Reconcile})
+	x.node.mounts = mounts
 	for {
 		s := x.next()
 		if s.Kind != lifecycle.Look {

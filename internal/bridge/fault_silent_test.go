@@ -1,0 +1,114 @@
+package bridge_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/flex2csi/flex2csi/internal/bridge"
+	"github.com/flex2csi/flex2csi/internal/nodevolumes"
+	"github.com/flex2csi/flex2csi/internal/volstate"
+)
+
+// silentMounts are mounts of which all but those in answers take two seconds to say
+// nothing, and no time when they are asked again, like those of internal/nodemounts.
+type silentMounts struct {
+	*fakeMounts
+	answers     map[string]bool
+	asked, most atomic.Int32
+	before      sync.Map // paths
+}
+
+func (m *silentMounts) Healthy(path string) error {
+	if m.answers[path] {
+		return m.fakeMounts.Healthy(path)
+	}
+	now := m.asked.Add(1)
+	defer m.asked.Add(-1)
+	for most := m.most.Load(); now > most && !m.most.CompareAndSwap(most, now); most = m.most.Load() {
+	}
+	if _, again := m.before.LoadOrStore(path, true); !again {
+		time.Sleep(2 * time.Second)
+	}
+	return fmt.Errorf("statfs %s: %w", path, os.ErrDeadlineExceeded)
+}
+
+// TestSilentServer: Reconcile looked at volumes one after another and waited two seconds
+// for each path of a dead server. 250 volumes of it kept what other volumes waited for,
+// releases and republishing, for 17 minutes (N7).
+func TestSilentServer(t *testing.T) {
+	const silent = 250
+	mounts := &silentMounts{fakeMounts: &fakeMounts{mounted: map[string]bool{}}, answers: map[string]bool{}}
+	dir := t.TempDir()
+	d := newFakeDriver(mounts.fakeMounts)
+	b := &bridge.Bridge{
+		Context: t.Context(), Mounts: mounts, State: noState{}, KubeletDir: dir, NodeName: "node-1", BootID: "boot-1",
+		Drivers: bridge.Drivers{All: []*bridge.FlexDriver{{Name: flexDriver, CSIDriver: "csi.example.com", Service: d, Map: mapOptions}}},
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "pods"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var records []*volstate.Record
+	for i := range silent + 1 {
+		r := &volstate.Record{Version: 1, BootID: "boot-1", FlexDriver: flexDriver, Driver: "csi.example.com", Handle: fmt.Sprint("h", i), Name: fmt.Sprint("pv", i)}
+		r.Stage, r.StageMounted = volstate.Done, true
+		r.StagingPath = b.KubeletStaging(r)
+		pod := filepath.Join(dir, "pods", fmt.Sprint("p", i), "volumes/example.com~disk", r.Name)
+		at := filepath.Join(dir, "pods", fmt.Sprint("p", i), "flex2csi/volumes/kubernetes.io~csi", r.Name, "mount")
+		r.Targets = map[string]*volstate.Target{pod: {TargetPath: at, Publish: volstate.Done, Bound: true, Since: time.Now().Add(-time.Hour)}}
+		for _, path := range []string{r.StagingPath, pod, at} {
+			mounts.set(path, true)
+			mounts.answers[path] = i == silent // the pod of which was deleted
+		}
+		if i < silent {
+			if err := os.MkdirAll(filepath.Dir(pod), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.published[at], d.staged[r.Handle] = r.Handle, r.StagingPath
+		records = append(records, r)
+	}
+	b.Restore(records)
+	begin := time.Now()
+	var pass sync.WaitGroup
+	pass.Go(func() { b.Reconcile(t.Context()) })
+	for released := false; !released; time.Sleep(time.Millisecond) {
+		d.mu.Lock()
+		released = d.staged[fmt.Sprint("h", silent)] == ""
+		d.mu.Unlock()
+		if time.Since(begin) > 5*time.Second {
+			t.Fatalf("the volume of a deleted pod waits for %d silent ones", silent)
+		}
+	}
+	t.Logf("released after %v", time.Since(begin))
+	// None of these wait.
+	begin = time.Now()
+	b.Status()
+	document := nodevolumes.Of("node-1", "boot-1", "v", begin, b.Records(), b.KubeletStaging)
+	for _, r := range b.Records() {
+		b.KubeletTook(r)
+	}
+	if took := time.Since(begin); took > time.Second || len(document.Volumes) < silent {
+		t.Errorf("status and report of %d volumes took %v", len(document.Volumes), took)
+	}
+	pass.Wait()
+	t.Logf("all looked at after %v, %d paths at a time", time.Since(begin), mounts.most.Load())
+	for b.Busy() {
+		time.Sleep(time.Millisecond)
+	}
+	dead := 0
+	for _, r := range b.Records() {
+		for _, at := range r.Targets {
+			if at.Dead != "" {
+				dead++
+			}
+		}
+	}
+	if calls := d.called(); dead != silent || len(d.published) != silent {
+		t.Errorf("%d volumes are reported, %d published, want %d; called %s", dead, len(d.published), silent, calls)
+	}
+}
