@@ -128,8 +128,7 @@ type FlexDriver struct {
 	// from a call, which the external-attacher behind the Attacher cannot read.
 	AttachSecretsHere bool
 	// Policy returns what may change while the process lives; nil: the zero one.
-	Policy        func(context.Context) (Policy, error)
-	DirectPublish bool
+	Policy func(context.Context) (Policy, error)
 	// Inline volumes are allowed: the name of a volume does not tell which it is.
 	Inline bool
 	// StagingRoot replaces <kubelet dir>/plugins/kubernetes.io/csi.

@@ -274,19 +274,16 @@ func TestOtherOptionsForOneHandle(t *testing.T) {
 
 // TestPodIsGone: what the kubelet makes for a pod is not made here.
 func TestPodIsGone(t *testing.T) {
-	for _, direct := range []bool{false, true} {
-		n := newNode(t)
-		n.bridge.Drivers.All[0].DirectPublish = direct
-		dir := n.podDir("p1")
-		if err := os.RemoveAll(filepath.Join(n.dir, "pods/p1")); err != nil {
-			t.Fatal(err)
-		}
-		if s := n.call("mount", dir, options); s.Status != flex.StatusFailure || s.Code != flex.CodeNotFound {
-			t.Errorf("direct publish %t: mount for a pod that is gone: %+v", direct, s)
-		}
-		if _, err := os.Stat(filepath.Join(n.dir, "pods/p1")); !os.IsNotExist(err) {
-			t.Errorf("direct publish %t: the pod's directory was made", direct)
-		}
-		n.empty()
+	n := newNode(t)
+	dir := n.podDir("p1")
+	if err := os.RemoveAll(filepath.Join(n.dir, "pods/p1")); err != nil {
+		t.Fatal(err)
 	}
+	if s := n.call("mount", dir, options); s.Status != flex.StatusFailure || s.Code != flex.CodeNotFound {
+		t.Errorf("mount for a pod that is gone: %+v", s)
+	}
+	if _, err := os.Stat(filepath.Join(n.dir, "pods/p1")); !os.IsNotExist(err) {
+		t.Error("the pod's directory was made")
+	}
+	n.empty()
 }

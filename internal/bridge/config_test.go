@@ -144,23 +144,6 @@ func TestWrongKubeletDir(t *testing.T) {
 	}
 }
 
-// TestDirectTargetIsTheDriversToMake (CSI specification, NodePublishVolume).
-func TestDirectTargetIsTheDriversToMake(t *testing.T) {
-	n := newNode(t)
-	n.direct = true
-	n.start("boot-1")
-	dir := n.podDir("p1")
-	if err := os.MkdirAll(dir, 0o750); err != nil { // as the kubelet does
-		t.Fatal(err)
-	}
-	n.succeed("mount", dir, options)
-	if n.driver.made {
-		t.Error("the driver was given a directory that was there")
-	}
-	n.succeed("unmount", dir)
-	n.empty()
-}
-
 // TestIsAttachedElsewhere: of another node nothing is known.
 func TestIsAttachedElsewhere(t *testing.T) {
 	n := newNode(t)

@@ -205,10 +205,8 @@ func (x *execution) particulars(s lifecycle.Step) (p lifecycle.Particulars, err 
 		if changed := lifecycle.Changed(r, x.w.Volume); changed != "" {
 			x.v.log.Warn("what is asked for has changed since the volume was set up on this node; it goes on as it was begun until its last pod here is gone", "persistentVolume", r.Name, "begunWith", changed)
 		}
-		if !x.d.DirectPublish {
-			if p.TargetPath, err = kubeletdir.TargetPath(s.Dir); err != nil {
-				err = flex.Errorf(flex.CodeInvalidArgument, "%w", err)
-			}
+		if p.TargetPath, err = kubeletdir.TargetPath(s.Dir); err != nil {
+			err = flex.Errorf(flex.CodeInvalidArgument, "%w", err)
 		}
 	}
 	return p, err

@@ -151,7 +151,7 @@ func (f *fakeDriver) NodePublish(_ context.Context, r csivol.PublishRequest) err
 		if f.features.Stage && f.staged[r.Handle] != r.StagingPath {
 			return final(flex.CodeFailedPrecondition, "not staged there")
 		}
-		if guarded, _ := f.mounts.Mounted(kubeletdir.Guard(r.TargetPath)); !guarded && strings.Contains(r.TargetPath, "/flex2csi/") {
+		if guarded, _ := f.mounts.Mounted(kubeletdir.Guard(r.TargetPath)); !guarded {
 			return final(flex.CodeInternal, "the kubelet would delete what is in the volume")
 		}
 		f.groups = append(f.groups, "publish:"+r.Capability.MountGroup)

@@ -26,7 +26,7 @@ func (b *Bridge) findLost() {
 	b.registry.lost = map[persistentVolume][]string{}
 	for _, name := range b.Drivers.Names() {
 		for _, dir := range b.podDirs(name, "*") {
-			if _, known := b.registry.byDirectory(dir); known || b.targetAt(name, dir) == nil {
+			if _, known := b.registry.byDirectory(dir); known || b.targetAt(dir) == nil {
 				continue
 			}
 			b.log().Warn("a pod has a volume without a record; the next mount of this volume on this node records it again", "dir", dir, "driver", name)
@@ -40,7 +40,7 @@ func (b *Bridge) findLost() {
 // is saved (show): a save may fail, and a volume without a saved record is forgotten.
 func (b *Bridge) adopt(r *volstate.Record) {
 	if dirs := b.registry.lostDirs(persistentVolume{r.FlexDriver, r.Name}); len(dirs) > 0 {
-		lifecycle.TakeUp(r, b.targetsAt(r, dirs))
+		lifecycle.TakeUp(r, b.targetsAt(dirs))
 		lifecycle.Recognize(r, b.node().mounted)
 	}
 }
@@ -117,7 +117,7 @@ func errLostStage(dir, name string, unknown []string, err error) error {
 // discover returns the targets that this node has of a volume.
 func (b *Bridge) discover(r *volstate.Record) map[string]*volstate.Target {
 	found := b.pendingTargets(r)
-	maps.Copy(found, b.targetsAt(r, append(b.podDirs(r.FlexDriver, r.Name), b.publishedDirs(r)...)))
+	maps.Copy(found, b.targetsAt(append(b.podDirs(r.FlexDriver, r.Name), b.publishedDirs(r)...)))
 	return found
 }
 
@@ -137,11 +137,8 @@ func (b *Bridge) pendingTargets(r *volstate.Record) map[string]*volstate.Target 
 		if _, known := b.registry.byDirectory(dir); known {
 			continue
 		}
-		t := &volstate.Target{Publish: volstate.Doing, Since: time.Now().UTC()}
-		if !d.DirectPublish {
-			t.TargetPath, _ = kubeletdir.TargetPath(dir) // it is a pod's
-		}
-		found[dir] = t
+		targetPath, _ := kubeletdir.TargetPath(dir) // it is a pod's
+		found[dir] = &volstate.Target{TargetPath: targetPath, Publish: volstate.Doing, Since: time.Now().UTC()}
 	}
 	return found
 }
@@ -167,13 +164,13 @@ func (b *Bridge) publishedDirs(r *volstate.Record) (dirs []string) {
 }
 
 // targetsAt returns what the node shows of targets that no record has.
-func (b *Bridge) targetsAt(r *volstate.Record, dirs []string) map[string]*volstate.Target {
+func (b *Bridge) targetsAt(dirs []string) map[string]*volstate.Target {
 	found := map[string]*volstate.Target{}
 	for _, dir := range dirs {
 		if _, known := b.registry.byDirectory(dir); known {
 			continue
 		}
-		if t := b.targetAt(r.FlexDriver, dir); t != nil {
+		if t := b.targetAt(dir); t != nil {
 			found[dir] = t
 		}
 	}
@@ -195,17 +192,12 @@ func (b *Bridge) podDirs(flexDriver, volume string) []string {
 
 // targetAt returns what the node shows of a target for dir; nil if there is
 // nothing. The mount itself is not touched: it may be dead.
-func (b *Bridge) targetAt(flexDriver, dir string) *volstate.Target {
-	t := &volstate.Target{Publish: volstate.Doing, Since: time.Now().UTC()}
-	if targetPath, err := kubeletdir.TargetPath(dir); err == nil && b.node().there(filepath.Dir(targetPath)) {
-		t.TargetPath = targetPath
-		return t
-	}
-	if mounted, err := b.Mounts.Mounted(dir); err != nil || !mounted || !b.Drivers.First(flexDriver).DirectPublish {
+func (b *Bridge) targetAt(dir string) *volstate.Target {
+	targetPath, err := kubeletdir.TargetPath(dir)
+	if err != nil || !b.node().there(filepath.Dir(targetPath)) {
 		return nil
 	}
-	t.Bound = true // the kubelet may have seen it
-	return t
+	return &volstate.Target{TargetPath: targetPath, Publish: volstate.Doing, Since: time.Now().UTC()}
 }
 
 // tidy unmounts what no record knows: never mounted, or the record was lost.

@@ -22,7 +22,6 @@ type node struct {
 	mounts *fakeMounts
 	store  *volstate.Store
 
-	direct      bool // the driver publishes into the pod's directory
 	mayBeBroken bool
 	dirs        bridge.Dirs // nil: those of the machine
 	pending     bridge.PendingUnmounts
@@ -55,7 +54,7 @@ func (n *node) start(boot string) {
 	n.bridge = &bridge.Bridge{
 		Context: n.t.Context(), Mounts: n.mounts, Dirs: n.dirs, State: store, PendingUnmounts: n.pending,
 		KubeletDir: n.dir, NodeName: "node-1", BootID: boot,
-		Drivers: bridge.Drivers{All: []*bridge.FlexDriver{{Name: flexDriver, CSIDriver: "csi.example.com", Service: n.driver, Map: mapOptions, DirectPublish: n.direct}}},
+		Drivers: bridge.Drivers{All: []*bridge.FlexDriver{{Name: flexDriver, CSIDriver: "csi.example.com", Service: n.driver, Map: mapOptions}}},
 	}
 	if n.bridge.Removed = n.removed; n.removed != nil {
 		n.bridge.Drivers.All = nil

@@ -74,30 +74,24 @@ func (n *node) recovers(unknown string) {
 // TestRecoveredPendingUnmount: flexdriver has unmounted a target, and left nothing of it
 // on the node, before the record of it was spoilt.
 func TestRecoveredPendingUnmount(t *testing.T) {
-	for name, direct := range map[string]bool{"private": false, "direct": true} {
-		t.Run(name, func(t *testing.T) {
-			n := newNode(t)
-			n.direct = direct
-			n.start("boot-1")
-			first, second := n.podDir("p1"), n.podDir("p2")
-			n.succeed("mount", first, options)
-			n.succeed("mount", second, options)
-			n.mounts.set(second, false)
-			if err := os.RemoveAll(filepath.Join(n.dir, "pods/p2")); err != nil {
-				t.Fatal(err)
-			}
-			n.pending = memoryUnmounts{second: true, n.podDir("p1") + "-other": true}
-			n.recovers(second)
-			n.succeed("unmount", first)
-			if strings.Contains(n.driver.called(), "NodeUnstage") {
-				t.Error("unstaged before what flexdriver has unmounted was unpublished")
-			}
-			if err := n.bridge.CompleteUnmount(t.Context(), second); err != nil {
-				t.Fatal(err)
-			}
-			n.empty()
-		})
+	n := newNode(t)
+	first, second := n.podDir("p1"), n.podDir("p2")
+	n.succeed("mount", first, options)
+	n.succeed("mount", second, options)
+	n.mounts.set(second, false)
+	if err := os.RemoveAll(filepath.Join(n.dir, "pods/p2")); err != nil {
+		t.Fatal(err)
 	}
+	n.pending = memoryUnmounts{second: true, n.podDir("p1") + "-other": true}
+	n.recovers(second)
+	n.succeed("unmount", first)
+	if strings.Contains(n.driver.called(), "NodeUnstage") {
+		t.Error("unstaged before what flexdriver has unmounted was unpublished")
+	}
+	if err := n.bridge.CompleteUnmount(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	n.empty()
 }
 
 // tryingAgain makes a directory that is missing when it is first looked for another one.

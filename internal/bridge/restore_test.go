@@ -235,43 +235,6 @@ func TestDoubtUnderAPod(t *testing.T) {
 	}
 }
 
-// TestRecoveredDirectTarget: this version of the record does not have a pod yet. The
-// target of that pod exists only at its own directory.
-func TestRecoveredDirectTarget(t *testing.T) {
-	n := newNode(t)
-	n.direct = true
-	n.start("boot-1")
-	first, second := n.podDir("p1"), n.podDir("p2")
-	for _, dir := range []string{first, second} {
-		n.succeed("mount", dir, options)
-		if err := os.MkdirAll(dir, 0o750); err != nil {
-			t.Fatal(err)
-		}
-	}
-	records, _, err := n.store.Load()
-	if err != nil || len(records) != 1 {
-		t.Fatal(records, err)
-	}
-	delete(records[0].Targets, second)
-	for range 2 { // so that the version before says so, too
-		if err := n.store.Put(records[0]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	files, _ := filepath.Glob(filepath.Join(n.dir, "state/*.json"))
-	if err := errors.Join(os.Remove(files[0]), os.WriteFile(files[0], nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	n.mayBeBroken = true
-	n.start("boot-1")
-	n.succeed("unmount", first)
-	if !n.mounts.mounted[second] {
-		t.Error("the other pod has lost its volume")
-	}
-	n.succeed("unmount", second)
-	n.empty()
-}
-
 // TestLostRecords: the state directory was wiped. A pod that still has the volume keeps
 // it when another pod with the volume starts and ends.
 func TestLostRecords(t *testing.T) {

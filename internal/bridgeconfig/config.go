@@ -90,9 +90,6 @@ type Driver struct {
 	// that do not mount it into their pods. With another root a volume cannot be
 	// handed over to the kubelet's CSI plugin under a running pod.
 	StagingRoot string `yaml:"stagingRoot,omitempty"`
-	// DirectPublish has the CSI driver publish into the pod's volume directory
-	// instead of a private one that is bound there when all is done.
-	DirectPublish bool `yaml:"directPublish"`
 
 	// Inline allows volumes that a pod specifies by itself. Their options are
 	// the pod author's, who can name any volume of the storage system.

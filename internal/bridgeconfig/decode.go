@@ -101,7 +101,11 @@ func (l Loader) fields(d *strict.Decoder, c *Configuration) strict.Fields {
 		if l.Timeout > 0 {
 			driver.Timeouts.all(Duration(l.Timeout))
 		}
-		d.Nested(driverFields(d, &driver))(path, n)
+		fields := driverFields(d, &driver)
+		for name, advice := range removedFields() {
+			fields[name] = func(path string, _ strict.Node) { d.Fault(path, "was removed: %s", advice) }
+		}
+		d.Nested(fields)(path, n)
 		c.Drivers = append(c.Drivers, driver)
 	})
 	return all
@@ -142,11 +146,17 @@ func driverFields(d *strict.Decoder, driver *Driver) strict.Fields {
 		"serviceAccountTokens": d.Bool(&driver.ServiceAccountTokens),
 		"fsGroup":              strict.Text(d, &driver.FSGroup),
 		"stagingRoot":          strict.Text(d, &driver.StagingRoot),
-		"directPublish":        d.Bool(&driver.DirectPublish),
 		"inline":               d.Bool(&driver.Inline),
 		"pvNamePattern":        strict.Text(d, &driver.PVNamePattern),
 		"sizeLimits":           strict.Text(d, &driver.SizeLimits),
 		"timeouts":             d.Nested(timeoutFields(d, &driver.Timeouts)),
+	}
+}
+
+// removedFields are those of earlier versions, with what to do about them.
+func removedFields() map[string]string {
+	return map[string]string{
+		"directPublish": "the kubelet could see an unfinished mount, and containers write to the node's disk; delete the field: volumes are published at a target path, and bound when they are complete",
 	}
 }
 

@@ -86,7 +86,6 @@ func fullDriver() bridgeconfig.Driver {
 		RepairInUse:       true,
 		FSGroup:           storagev1.FileFSGroupPolicy,
 		StagingRoot:       "/var/lib/kubelet/plugins/example",
-		DirectPublish:     true,
 		PVNamePattern:     "pvc-[0-9a-f-]{36}",
 		SizeLimits:        bridgeconfig.SizeLimitsRelaxed,
 		Timeouts: bridgeconfig.Timeouts{
@@ -323,4 +322,13 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("changed by writing and reading (-before +after):\n%s", diff)
 		}
 	})
+}
+
+// TestRemovedField: a configuration of an earlier version says what to do.
+func TestRemovedField(t *testing.T) {
+	text := strings.Replace(string(read(t, "smallest.yaml")), "  csiDriver:", "  directPublish: true\n  csiDriver:", 1)
+	_, err := bridgeconfig.Loader{}.Decode([]byte(text))
+	if err == nil || !strings.Contains(err.Error(), "directPublish (line 5): was removed: ") || !strings.Contains(err.Error(), "delete the field") {
+		t.Errorf("got %v", err)
+	}
 }

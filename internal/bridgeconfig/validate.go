@@ -132,7 +132,6 @@ func (v *validator) shared(drivers []Driver, i int) {
 		}
 	}
 	same("inline", d.Inline, drivers[first].Inline)
-	same("directPublish", d.DirectPublish, drivers[first].DirectPublish)
 }
 
 // wantWhen reports the first driver of a name once, when the second one is seen.

@@ -33,7 +33,6 @@ func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service, cluster Cl
 		Attach:        c.Attach,
 		Attacher:      a,
 		Policy:        policy(c, cluster),
-		DirectPublish: c.DirectPublish,
 		Inline:        c.Inline,
 		StagingRoot:   c.StagingRoot,
 		Timeouts: bridge.Timeouts{

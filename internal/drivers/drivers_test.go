@@ -23,7 +23,7 @@ func TestNew(t *testing.T) {
 	c := bridgeconfig.DefaultDriver()
 	c.FlexDriver, c.CSIDriver = "example.com/disk", "disk.csi.example.com"
 	c.Attach, c.FSGroup = bridgeconfig.AttachController, storagev1.FileFSGroupPolicy
-	c.DirectPublish, c.StagingRoot = true, "/staging"
+	c.StagingRoot = "/staging"
 	c.RepairInUse, c.Inline = true, true
 	c.Secrets.ControllerPublish = &bridgeconfig.SecretSource{SecretRef: &bridgeconfig.SecretRef{Name: "attach", Namespace: "ns"}}
 	c.Secrets.NodeStage = &bridgeconfig.SecretSource{FromFlexSecret: map[string]string{"a": "b"}}

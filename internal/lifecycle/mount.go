@@ -181,7 +181,7 @@ func (c *plan) showsDead() bool {
 func failedSetUp() []Rule {
 	return []Rule{
 		clearDead(),
-		{"undo-direct", "NodePublishVolume into the kubelet's directory (directPublish) ended uncertain", "[unpublish the target], then refuse: the kubelet does not unmount its directory after a failed mount", func(c *plan) *Step {
+		{"undo-direct", "NodePublishVolume into the kubelet's directory, for a target of an earlier version, ended uncertain", "[unpublish the target], then refuse: the kubelet does not unmount its directory after a failed mount", func(c *plan) *Step {
 			f := c.first0()
 			if f == nil || len(c.o.Failures) > 1 || f.Step.Kind != NodePublish || f.Class != Uncertain || c.target() == nil || c.target().TargetPath != "" {
 				return nil
@@ -432,7 +432,7 @@ func publishRules() []Rule {
 			}
 			return fail(errPodGone(c.dir))
 		}},
-		{"unseen-direct", "directPublish, and no caller waits for the mount any more", "at once [unpublish the target], then refuse: for the kubelet the mount has failed", func(c *plan) *Step {
+		{"unseen-direct", "a target of an earlier version in the kubelet's directory, and no caller waits for the mount any more", "at once [unpublish the target], then refuse: for the kubelet the mount has failed", func(c *plan) *Step {
 			switch t := c.target(); {
 			case c.o.Awaited || c.w.Goal != Mount || t.TargetPath != "" || t.Bound:
 				return nil

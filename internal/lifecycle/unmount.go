@@ -117,7 +117,7 @@ func unpublishRules() []Rule {
 	return []Rule{
 		// What a driver has published into the kubelet's directory is for it to remove,
 		// or nothing would tell whether it has.
-		{"unbind", "the volume is bound to the kubelet's directory, or may be", "unmount the directory; with directPublish NodeUnpublishVolume does that", func(c *plan) *Step {
+		{"unbind", "the volume is bound to the kubelet's directory, or may be", "unmount the directory; NodeUnpublishVolume does that for a target of an earlier version in it", func(c *plan) *Step {
 			if c.target().TargetPath == "" || c.taken(Unbind) {
 				return nil
 			}

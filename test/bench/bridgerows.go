@@ -21,7 +21,6 @@ const directoryHandle = "one"
 func directory() worldOptions {
 	return worldOptions{
 		driverArgs: []string{"--directories", "--no-stage", "--volume", directoryHandle + "=1Mi"},
-		config:     []string{"directPublish: true"},
 	}
 }
 
@@ -40,7 +39,7 @@ func (b *bench) bridged() ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	direct.staging = "" // as with directPublish
+	direct.staging = "" // the driver has no stage
 	pairs, err := b.compare(300, v.mountOnce, func() (cost, error) {
 		c, err := b.node.empty.call()
 		if err != nil {

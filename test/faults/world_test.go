@@ -136,7 +136,7 @@ func (w *world) boot() error {
 func (w *world) bridge() *daemon.Daemon {
 	d := &daemon.Daemon{Dir: w.Dir, KubeletDir: w.kubeletDir(), NodeName: nodeName}
 	for _, name := range []string{plainDriver, deviceDriver, directDriver} {
-		more := []string{"fsGroup: File", fmt.Sprintf("directPublish: %t", name == directDriver), "volume: {accessMode: options.accessMode}", "timeouts:"}
+		more := []string{"fsGroup: File", "volume: {accessMode: options.accessMode}", "timeouts:"}
 		for _, step := range []string{"attach", "stage", "publish", "expand", "unpublish", "unstage", "detach"} {
 			more = append(more, fmt.Sprintf("  %s: %v", step, w.RPC))
 		}
