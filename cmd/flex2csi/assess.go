@@ -101,5 +101,5 @@ func manifests(files []string, env environment) (*assess.Input, error) {
 			return nil, err
 		}
 	}
-	return in, nil
+	return in, in.Foreign()
 }

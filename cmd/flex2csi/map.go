@@ -116,7 +116,10 @@ func (o *mapOptions) run(ctx context.Context, args []string, auto bool, env envi
 		return err
 	}
 	o.askCSIDrivers(report.WithoutCSIDriver, env.err)
-	return notOK(report)
+	if err := notOK(report); err != nil || len(in.Unclear) == 0 {
+		return err
+	}
+	return fmt.Errorf("the volumes work, but not all was understood: %s", some(in.Unclear))
 }
 
 // askCSIDrivers asks for CSIDriver objects that would decide.

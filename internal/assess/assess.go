@@ -9,8 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/flex2csi/flex2csi/internal/flexclass"
+	"github.com/flex2csi/flex2csi/internal/flexuse"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/preset"
@@ -25,12 +27,13 @@ func Assess(in *Input, made time.Time) (*Report, error) {
 	}
 	a := &assessment{
 		Input: in, presets: all, drivers: map[string]*driverItems{}, pods: podsByClaim(in.Pods),
-		report: &Report{APIVersion: "flex2csi.io/v1alpha1", Kind: "Assessment", Made: made.UTC(), Source: in.Source, Items: []item{}, Incomplete: in.Unread},
+		report: &Report{APIVersion: "flex2csi.io/v1alpha1", Kind: "Assessment", Made: made.UTC(), Source: in.Source, Items: []item{}, Incomplete: slices.Concat(in.Unread, in.found.Unclear())},
 	}
 	a.classes = flexclass.Find(in.StorageClasses, in.PersistentVolumes, in.CSIDrivers)
 	a.persistentVolumes()
 	a.inPods()
-	a.inWorkloads()
+	a.inObjects()
+	a.makers()
 	a.storageClasses()
 	a.pendingClaims()
 	r := a.report
@@ -79,18 +82,32 @@ func podsByClaim(pods []*corev1.Pod) map[string][]*corev1.Pod {
 func (a *assessment) add(i item) {
 	d := a.drivers[i.FlexDriver]
 	if d == nil {
-		d = &driverItems{FlexDriver: i.FlexDriver, Counts: map[itemKind]int{}, Known: known(i.FlexDriver)}
+		d = &driverItems{FlexDriver: i.FlexDriver, Counts: map[itemKind]int{}, Known: known(i.FlexDriver), Refused: map[string]int{}}
 		a.drivers[i.FlexDriver] = d
 	}
 	d.Counts[i.Kind]++
+	if i.Path != "" && d.example == "" {
+		d.example = ", such as " + strings.TrimPrefix(i.Namespace+"/"+i.Name, "/") + " at " + i.Path + " (-o wide lists all)"
+	}
 	p, fits := a.presets.fit(i.FlexDriver, i.fsType)
-	if !fits {
+	i.Result = result(i.Kind, d.Known, installed(p, a.CSIDrivers), fits)
+	if i.Reason == "" {
+		i.Reason = kubeobject.Unsupported(i.FlexDriver, i.windows)
+	}
+	switch {
+	case i.Reason != "":
+		d.Refused[i.Reason]++
+		if i.Kind == inlineVolume || i.Kind == inlineTemplate {
+			d.refusedInline++
+		}
+		i.Result = unsupported
+	case !fits:
 		d.Similar = a.presets.similar(i.FlexDriver)
-	} else {
+		d.without++
+	default:
 		i.Preset, i.CSIDriver = p.Name, p.CSIDriver
 		d.fits(p, a.CSIDrivers)
 	}
-	i.Result = result(i.Kind, d.Known, installed(p, a.CSIDrivers), fits)
 	a.report.Items = append(a.report.Items, i)
 }
 
@@ -135,12 +152,22 @@ func (a *assessment) persistentVolumes() {
 			continue
 		}
 		i := item{Kind: persistentVolume, Name: pv.Name, FlexDriver: source.Driver, StorageClass: pv.Spec.StorageClassName, fsType: source.FSType}
+		i.Reason = kubeobject.RefusedVolume(len(pv.Spec.MountOptions) > 0, ptr.Deref(pv.Spec.VolumeMode, ""))
 		if ref := pv.Spec.ClaimRef; ref != nil {
 			i.Namespace, i.Claim = ref.Namespace, ref.Name
-			i.use(a.pods[ref.Namespace+"/"+ref.Name])
+			pods := a.pods[ref.Namespace+"/"+ref.Name]
+			i.use(pods)
+			i.windows = slices.ContainsFunc(pods, a.onWindows)
 		}
 		a.add(i)
 	}
+}
+
+// onWindows reports whether a pod runs on Windows, as far as it or its node says so.
+func (a *assessment) onWindows(p *corev1.Pod) bool {
+	return flexuse.PodOnWindows(p) || slices.ContainsFunc(a.Nodes, func(n *corev1.Node) bool {
+		return n.Name == p.Spec.NodeName && n.Status.NodeInfo.OperatingSystem == "windows"
+	})
 }
 
 // use notes the pods that use an item, and their nodes.
@@ -156,45 +183,50 @@ func (i *item) use(pods []*corev1.Pod) {
 
 func (a *assessment) inPods() {
 	for _, p := range a.Pods {
-		if kubeobject.PodFinished(p) {
-			continue
-		}
-		for _, i := range a.ofSpec(&p.Spec, inlineVolume) {
-			i.Namespace, i.Name = p.Namespace, "Pod/"+p.Name+"/"+i.Name
+		for _, v := range flexuse.InPod(p) {
+			i := item{Kind: inlineVolume, Namespace: p.Namespace, Name: "Pod/" + p.Name + "/" + v.Name, FlexDriver: v.FlexVolume.Driver, fsType: v.FlexVolume.FSType, windows: a.onWindows(p)}
 			i.use([]*corev1.Pod{p})
 			a.add(i)
 		}
+		if !kubeobject.PodFinished(p) {
+			a.ephemeral(&p.Spec, item{Namespace: p.Namespace, Name: "Pod/" + p.Name + "/"}, p)
+		}
 	}
 }
 
-func (a *assessment) inWorkloads() {
+// inObjects are the FlexVolumes of objects that make pods, of any kind.
+func (a *assessment) inObjects() {
+	for _, u := range a.found.Uses() {
+		name := strings.Join([]string{cmp.Or(u.Kind, "document"), cmp.Or(u.Name, "without a name"), cmp.Or(u.Volume, "without a name")}, "/")
+		a.add(item{Kind: inlineTemplate, Namespace: u.Namespace, Name: name, FlexDriver: u.Driver, Path: u.Path, fsType: u.FSType(), windows: u.Windows})
+	}
+}
+
+// makers are templates of which volumes are made.
+func (a *assessment) makers() {
 	for _, w := range a.Workloads {
-		name := w.Kind + "/" + w.Object.GetName() + "/"
-		for _, i := range a.ofSpec(w.Template, inlineTemplate) {
-			i.Namespace, i.Name = w.Object.GetNamespace(), name+i.Name
-			a.add(i)
-		}
+		of := item{Namespace: w.Object.GetNamespace(), Name: w.Kind + "/" + w.Object.GetName() + "/"}
+		a.ephemeral(w.Template, of)
 		for _, claim := range w.ClaimTemplates {
 			if class := a.classes.Of(&claim); class != nil {
-				a.add(item{Kind: claimTemplate, Namespace: w.Object.GetNamespace(), Name: name + claim.Name, FlexDriver: class.FlexDriver, StorageClass: class.Name})
+				a.add(item{Kind: claimTemplate, Namespace: of.Namespace, Name: of.Name + claim.Name, FlexDriver: class.FlexDriver, StorageClass: class.Name})
 			}
 		}
 	}
 }
 
-// ofSpec are the inline and generic ephemeral volumes of a pod's spec, by their names there.
-func (a *assessment) ofSpec(spec *corev1.PodSpec, inline itemKind) (items []item) {
+// ephemeral adds the generic ephemeral volumes of a pod's spec that become FlexVolumes.
+func (a *assessment) ephemeral(spec *corev1.PodSpec, of item, pods ...*corev1.Pod) {
 	for _, v := range spec.Volumes {
-		switch {
-		case v.FlexVolume != nil:
-			items = append(items, item{Kind: inline, Name: v.Name, FlexDriver: v.FlexVolume.Driver, fsType: v.FlexVolume.FSType})
-		case v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil:
-			if class := a.classes.Of(ephemeralClaim(&v)); class != nil {
-				items = append(items, item{Kind: ephemeralVolume, Name: v.Name, FlexDriver: class.FlexDriver, StorageClass: class.Name})
-			}
+		if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
+			continue
+		}
+		if class := a.classes.Of(ephemeralClaim(&v)); class != nil {
+			i := item{Kind: ephemeralVolume, Namespace: of.Namespace, Name: of.Name + v.Name, FlexDriver: class.FlexDriver, StorageClass: class.Name}
+			i.use(pods)
+			a.add(i)
 		}
 	}
-	return items
 }
 
 func (a *assessment) storageClasses() {

@@ -3,25 +3,28 @@ package assess
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/flex2csi/flex2csi/internal/flexuse"
 	"github.com/flex2csi/flex2csi/internal/manifest"
+	"github.com/flex2csi/flex2csi/internal/strict"
 )
 
 // Manifests reads YAML or JSON as a stream. A document that is not valid is noted in
 // Input.Unread; the others are read.
 func Manifests(name string, r io.Reader, in *Input) error {
 	buffered := bufio.NewReader(r)
+	in.found.Manifests = true
 	d := decoder{name: name, in: in}
 	start, err := buffered.Peek(2)
 	if err == nil && start[0] == '{' && start[1] != '{' { // not a template
@@ -106,65 +109,61 @@ func (d *decoder) yaml(r *bufio.Reader) error {
 func (d *decoder) document(text []byte) {
 	data, err := yaml.YAMLToJSON(text)
 	if err != nil {
+		first, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+		if lower := strings.ToLower(first); strings.HasPrefix(lower, "error") || strings.HasPrefix(lower, "<") { // kubectl, a web page
+			err = errors.New("it is no object of Kubernetes: " + strict.Clip(first))
+		}
 		d.unread(fmt.Errorf("%w; render templates first, for example with helm template", err))
 		return
 	}
 	d.object(data)
 }
 
-// object adds an object, or the items of a list. Other kinds are passed over.
+// object adds an object, or the items of a list. What is no object of Kubernetes has no kind;
+// it may have FlexVolumes even so, such as the values of a chart.
 func (d *decoder) object(data []byte) {
 	var meta struct {
-		metav1.TypeMeta
-		Items []json.RawMessage `json:"items"`
+		Kind    string            `json:"kind"`
+		Message string            `json:"message"`
+		Items   []json.RawMessage `json:"items"`
 	}
-	if json.Unmarshal(data, &meta) != nil || meta.APIVersion == "" {
-		return // some other document
+	var o map[string]any
+	err := json.Unmarshal(data, &meta)
+	switch {
+	case string(data) == "null":
+	case meta.Kind == "Status":
+		d.unread(fmt.Errorf("it is no object, but an answer of the API server: %s", strict.Clip(meta.Message)))
+	case err == nil && meta.Items != nil && strings.HasSuffix(meta.Kind, "List"):
+		d.in.objects++
+		for _, item := range meta.Items {
+			d.object(item)
+		}
+	case utiljson.Unmarshal(data, &o) != nil, meta.Kind == "" && !flexuse.Any(o):
+		d.unread(errors.New("it is no object of Kubernetes: " + begins(data, o)))
+	default:
+		d.in.objects++
+		if err := d.in.object(o); err != nil {
+			d.unread(err)
+		}
 	}
-	for _, item := range meta.Items {
-		d.object(item)
-	}
-	o := newObject(meta.TypeMeta)
-	if o == nil {
-		return
-	}
-	if err := json.Unmarshal(data, o); err != nil {
-		d.unread(fmt.Errorf("%s: %w", meta.Kind, err))
-		return
-	}
-	d.in.Add(o)
 }
 
-// newObject returns nil for a kind that does not matter. Of StorageClasses, CronJobs and
-// workloads the beta versions have the same fields here.
-func newObject(t metav1.TypeMeta) metav1.Object {
-	switch group := t.GroupVersionKind().Group + "/" + t.Kind; group {
-	case "/PersistentVolume":
-		return &corev1.PersistentVolume{}
-	case "/PersistentVolumeClaim":
-		return &corev1.PersistentVolumeClaim{}
-	case "/Pod":
-		return &corev1.Pod{}
-	case "/Node":
-		return &corev1.Node{}
-	case "/ReplicationController":
-		return &corev1.ReplicationController{}
-	case "storage.k8s.io/StorageClass":
-		return &storagev1.StorageClass{}
-	case "storage.k8s.io/CSIDriver":
-		return &storagev1.CSIDriver{}
-	case "apps/Deployment", "extensions/Deployment":
-		return &appsv1.Deployment{}
-	case "apps/StatefulSet":
-		return &appsv1.StatefulSet{}
-	case "apps/DaemonSet", "extensions/DaemonSet":
-		return &appsv1.DaemonSet{}
-	case "apps/ReplicaSet", "extensions/ReplicaSet":
-		return &appsv1.ReplicaSet{}
-	case "batch/Job":
-		return &batchv1.Job{}
-	case "batch/CronJob":
-		return &batchv1.CronJob{}
+// begins shows a foreign document, without values that may be secrets.
+func begins(data []byte, o map[string]any) string {
+	if text, ok := o["error"].(string); ok || o == nil { // kubectl's error: …
+		return strict.Clip(cmp.Or(text, string(data)))
 	}
-	return nil
+	return "it has the keys " + strict.Clip(strings.Join(slices.Sorted(maps.Keys(o)), ", "))
+}
+
+// Foreign is an error if manifests were read and none of them is an object of Kubernetes:
+// that there are no FlexVolumes is not known then.
+func (in *Input) Foreign() error {
+	switch {
+	case in.objects > 0:
+		return nil
+	case len(in.Unread) == 0:
+		return fmt.Errorf("read %s: it is empty; the command that was to write it has failed", in.Source)
+	}
+	return fmt.Errorf("%s; want manifests, as kubectl get -o yaml prints them", strings.Join(in.Unread, "; "))
 }

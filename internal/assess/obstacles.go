@@ -2,6 +2,7 @@ package assess
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -47,7 +48,10 @@ func (d *driverItems) obstacles() (all []obstacle) {
 		in("no preset: "+d.Known, "see docs/presets.md#drivers-without-a-preset")
 		return all
 	}
-	if len(d.Presets) == 0 {
+	for _, reason := range slices.Sorted(maps.Keys(d.Refused)) {
+		in(fmt.Sprintf("%s: %d", reason, d.Refused[reason]), "see docs/limits.md")
+	}
+	if d.without > 0 {
 		do := "write a mapping; docs/mapping.md"
 		if len(d.Similar) > 0 {
 			do = "compare its options with preset " + strings.Join(d.Similar, ", ") + ", or " + do
@@ -74,8 +78,8 @@ func (d *driverItems) obstacles() (all []obstacle) {
 			in("live migration with preset "+f.Preset+": "+f.Live, "see flex2csi preset show "+f.Preset)
 		}
 	}
-	if n := d.Counts[inlineVolume] + d.Counts[inlineTemplate]; n > 0 {
-		in(fmt.Sprintf("inline volumes cannot migrate, in pods and templates: %d", n), "use a claim or a CSI volume in the template; flex2csi migrate plan prints it. Until then the bridge serves them with inline: true")
+	if n := d.Counts[inlineVolume] + d.Counts[inlineTemplate] - d.refusedInline; n > 0 {
+		in(fmt.Sprintf("inline volumes cannot migrate, in pods and templates: %d%s", n, d.example), "use a claim or a CSI volume in the template; flex2csi migrate plan prints it. Until then the bridge serves them with inline: true")
 	}
 	if n := d.Counts[ephemeralVolume] + d.Counts[storageClass] + d.Counts[pendingClaim] + d.Counts[claimTemplate]; n > 0 {
 		in(fmt.Sprintf("StorageClasses, claims and templates make new FlexVolumes: %d", n), "flex2csi migrate classes prints CSI StorageClasses, and the commands")
@@ -133,7 +137,10 @@ func (r *Report) next() {
 		if d.Known != "" {
 			step(d.FlexDriver+": "+d.Known, "")
 		}
-		other = other || d.Known == "" && len(d.Presets) == 0
+		other = other || d.Known == "" && d.without > 0
+		for _, reason := range slices.Sorted(maps.Keys(d.Refused)) {
+			step(d.FlexDriver+": "+reason, "")
+		}
 		for _, f := range d.Presets {
 			if d.Known != "" || slices.Contains(names, f.Preset) {
 				continue

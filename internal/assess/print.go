@@ -57,9 +57,9 @@ func (r *Report) Table(out io.Writer, wide bool) error {
 	if wide && len(r.Items) > 0 {
 		fmt.Fprintln(&b)
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, strings.ToUpper(strings.Join(columns(), "\t")))
+		fmt.Fprintln(t, strings.ToUpper(strings.Join(append(columns(), "Path"), "\t")))
 		for _, i := range r.Items {
-			row := i.row()
+			row := append(i.row(), i.Path)
 			for n, cell := range row {
 				row[n] = dash(printable(cell))
 			}
@@ -79,7 +79,7 @@ func (r *Report) Table(out io.Writer, wide bool) error {
 	if len(r.Next) > 0 {
 		fmt.Fprintln(&b, "\nNext:")
 		for n, s := range r.Next {
-			fmt.Fprintf(&b, "  %d. %s\n", n+1, s.Do)
+			fmt.Fprintf(&b, "  %d. %s\n", n+1, printable(s.Do))
 			if s.Command != "" {
 				fmt.Fprintf(&b, "       %s\n", s.Command)
 			}

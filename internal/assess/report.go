@@ -44,7 +44,8 @@ const (
 	rewrite itemResult = "Rewrite"
 	// replaceClass: it makes new FlexVolumes until its StorageClass is replaced.
 	replaceClass itemResult = "ReplaceClass"
-	// unsupported: the driver is known, and has no way to CSI by flex2csi.
+	// unsupported: the driver is known, and has no way to CSI by flex2csi, or Reason says why
+	// it is not served.
 	unsupported itemResult = "Unsupported"
 )
 
@@ -86,6 +87,12 @@ type driverItems struct {
 	Similar []string `json:"similarPresets,omitempty"`
 	// Known is what is known of a driver without a preset.
 	Known string `json:"known,omitempty"`
+	// Refused counts items that neither the kubelet nor the bridge serves, by the reason.
+	Refused map[string]int `json:"refused,omitempty"`
+
+	without       int // items that no preset fits
+	refusedInline int
+	example       string // an object with a path
 }
 
 // A fit is a preset that fits volumes of a driver.
@@ -142,6 +149,11 @@ type item struct {
 	Preset    string     `json:"preset,omitempty"`
 	CSIDriver string     `json:"csiDriver,omitempty"`
 	Result    itemResult `json:"result"`
+	// Reason is why the volume is not supported, whatever its driver.
+	Reason string `json:"reason,omitempty"`
+	// Path is that of the flexVolume in an object that makes pods.
+	Path string `json:"path,omitempty"`
 
-	fsType string
+	fsType  string
+	windows bool
 }

@@ -85,6 +85,9 @@ const (
 	NotMapped Result = "not mapped"
 	// Fails: a callout would fail.
 	Fails Result = "fails"
+	// Refused: the kubelet does not mount it, or flex2csi does not serve it, whatever the
+	// mapping.
+	Refused Result = "refused"
 	// SameHandle: two PersistentVolumes are one volume of the CSI driver.
 	SameHandle Result = "same handle"
 )

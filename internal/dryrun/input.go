@@ -13,6 +13,8 @@ type Input struct {
 	Volumes []*FlexVolume
 	// CSIDrivers are what CSIDriver objects say, by their names.
 	CSIDrivers map[string]csivol.DriverInfo
+	// Unclear says what was not understood and may have FlexVolumes.
+	Unclear []string
 }
 
 // maxLine bounds a callout. The kubelet cannot pass more than 128 KiB of options.

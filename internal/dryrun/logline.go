@@ -85,6 +85,7 @@ func splitWords(s string) (words []string, err error) {
 // FromCall makes a volume of a callout that has options. driver is what is
 // known of it, or empty.
 func FromCall(driver string, args []string) (*FlexVolume, error) {
+	args, masked := unmask(args)
 	call, err := flex.ParseCall(args)
 	if err != nil {
 		return nil, err
@@ -94,6 +95,9 @@ func FromCall(driver string, args []string) (*FlexVolume, error) {
 		return nil, fmt.Errorf("%s has no options, so nothing tells which volume it is about: give the mount or attach of that volume", call.Command)
 	}
 	v := &FlexVolume{From: "the call of " + string(call.Command), FlexDriver: driver, Options: call.Options, NewSize: call.NewSize, OldSize: call.OldSize}
+	for _, key := range masked {
+		v.masked(key)
+	}
 	if place, err := kubeletdir.Parse(call.Dir); err == nil {
 		v.Options.VolumeName = orDefault(v.Options.VolumeName, place.Volume)
 		v.FlexDriver = orDefault(v.FlexDriver, place.Driver)

@@ -1,18 +1,26 @@
 package dryrun
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/flexuse"
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/strict"
 )
 
-// manifests are what kubectl get -o yaml prints: PersistentVolumes and Pods with
-// FlexVolumes, and the claims, Secrets and CSIDrivers that matter to them. All else is
-// passed over.
+// manifests are what kubectl get -o yaml prints: PersistentVolumes, Pods and objects of other
+// kinds with FlexVolumes, and the claims, Secrets and CSIDrivers that matter to them.
 type manifests struct {
+	found     flexuse.Finder
+	counts    map[string]int // of objects, by kind
+	foreign   []string       // documents that are no objects
 	callouts  []*FlexVolume
 	pvs, pods []object
 
@@ -24,13 +32,15 @@ type manifests struct {
 
 func newManifests() *manifests {
 	return &manifests{
+		found: flexuse.Finder{Manifests: true}, counts: map[string]int{},
 		pvByName: map[string]object{}, pvByClaim: map[string]object{}, claims: map[string]object{}, claimOf: map[string]object{},
 		secrets: map[string]object{}, drivers: map[string]csivol.DriverInfo{},
 	}
 }
 
 func (m *manifests) add(o object) {
-	switch o.text("kind") {
+	m.counts[o.text("kind")]++
+	switch kind := o.text("kind"); kind {
 	case "PersistentVolume":
 		m.addPV(o.slim(o.at("spec").Node))
 	case "PersistentVolumeClaim":
@@ -41,16 +51,38 @@ func (m *manifests) add(o object) {
 		}
 	case "Pod":
 		// Containers are the largest part of a pod.
-		m.pods = append(m.pods, o.slim(o.at("spec").Only("volumes", "securityContext", "serviceAccountName")))
+		pod := o.slim(o.at("spec").Only("volumes", "securityContext", "serviceAccountName", "nodeSelector", "os", "affinity"))
+		m.pods = append(m.pods, pod)
 	case "Secret":
 		m.secrets[o.key()] = o
 	case "CSIDriver":
 		m.drivers[o.name()] = driverInfo(o.at("spec"))
-	case "List", "PersistentVolumeList", "PodList", "SecretList", "PersistentVolumeClaimList", "CSIDriverList":
-		for _, item := range o.at("items").Items {
-			m.add(object{item})
+	case "Status":
+		m.foreign = append(m.foreign, "an answer of the API server: "+strict.Clip(o.text("message")))
+	default:
+		if strings.HasSuffix(kind, "List") && o.at("items").Kind == strict.Array {
+			for _, item := range o.at("items").Items {
+				m.add(object{item})
+			}
+			return
 		}
+		m.addOther(o)
 	}
+}
+
+// addOther takes an object that may make pods. One of no kind is foreign, unless it has
+// FlexVolumes, as the values of a chart may.
+func (m *manifests) addOther(o object) {
+	value, _ := o.value().(map[string]any)
+	if len(value) == 0 { // the head of a list
+		return
+	}
+	if o.text("kind") == "" && !flexuse.Any(value) {
+		keys := strings.Join(slices.Sorted(maps.Keys(value)), ", ")
+		m.foreign = append(m.foreign, "a document with the keys "+strict.Clip(keys)+": "+strict.Clip(o.text("error")))
+		return
+	}
+	m.found.Add(value)
 }
 
 func (m *manifests) addPV(o object) {
@@ -86,11 +118,16 @@ func driverInfo(spec object) csivol.DriverInfo {
 // input makes the volumes: those of pods as these use them, and all others as any pod
 // would.
 func (m *manifests) input() (*Input, error) {
-	in := &Input{Volumes: m.callouts, CSIDrivers: m.drivers}
+	in := &Input{Volumes: m.callouts, CSIDrivers: m.drivers, Unclear: m.found.Unclear()}
+	if len(m.foreign) > 0 {
+		in.Unclear = append(in.Unclear, fmt.Sprintf("no objects of Kubernetes: %s", strings.Join(m.foreign, "; ")))
+	}
 	used := map[string]*FlexVolume{}
 	for _, pod := range m.pods {
+		onWindows := flexuse.Windows(pod.at("spec").value())
 		for _, item := range pod.at("spec", "volumes").Items {
 			if v := m.ofPod(object{item}, pod, used); v != nil {
+				v.refuse(kubeobject.Unsupported(v.FlexDriver, onWindows))
 				in.Volumes = append(in.Volumes, v)
 			}
 		}
@@ -100,10 +137,34 @@ func (m *manifests) input() (*Input, error) {
 			in.Volumes = append(in.Volumes, m.ofPV(pv, object{}, false))
 		}
 	}
+	for _, use := range m.found.Uses() {
+		in.Volumes = append(in.Volumes, m.template(&use))
+	}
 	if len(in.Volumes) == 0 {
-		return nil, errors.New("there is no FlexVolume in it: want a PersistentVolume with spec.flexVolume, or a Pod with one, or a Pod with its PersistentVolumes")
+		return nil, fmt.Errorf("there is no FlexVolume in it: want a PersistentVolume with spec.flexVolume, or a Pod with one, or a Pod with its PersistentVolumes; there is %s", m.inventory())
 	}
 	return in, nil
+}
+
+// inventory says what was read.
+func (m *manifests) inventory() string {
+	all := slices.Clone(m.foreign)
+	for _, kind := range slices.Sorted(maps.Keys(m.counts)) {
+		if kind != "" && kind != "Status" && !strings.HasSuffix(kind, "List") {
+			all = append(all, fmt.Sprintf("%d %s", m.counts[kind], kind))
+		}
+	}
+	return cmp.Or(strings.Join(slices.Concat(all, m.found.Unclear()), ", "), "nothing")
+}
+
+// template is a volume of an object that makes pods, or PersistentVolumes.
+func (m *manifests) template(use *flexuse.Use) *FlexVolume {
+	volume := objectOf(map[string]any{"name": cmp.Or(use.Volume, unknownVolume), "flexVolume": use.Source})
+	v := m.inline(volume, object{})
+	v.From = use.Names() + ", " + use.Path
+	v.template = strings.TrimPrefix(use.Namespace+"/"+use.Kind+"/"+use.Name, "/")
+	v.refuse(kubeobject.Unsupported(use.Driver, use.Windows))
+	return v
 }
 
 // ofPod returns a FlexVolume of a pod, or nil. A PersistentVolume that several pods use is

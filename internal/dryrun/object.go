@@ -1,6 +1,13 @@
 package dryrun
 
-import "github.com/flex2csi/flex2csi/internal/strict"
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/flex2csi/flex2csi/internal/strict"
+)
 
 // kindOnly leaves the text out, which may be anything.
 func kindOnly(n strict.Node) string { return string(n.Kind) }
@@ -32,6 +39,55 @@ func (o object) texts(path ...string) (all []string) {
 		all = append(all, item.Text)
 	}
 	return all
+}
+
+// value is the object as packages of Kubernetes have it.
+func (o object) value() any {
+	switch o.Kind {
+	case strict.Object:
+		all := make(map[string]any, len(o.Members))
+		for _, m := range o.Members {
+			all[m.Key] = object{m.Value}.value()
+		}
+		return all
+	case strict.Array:
+		all := make([]any, len(o.Items))
+		for i, item := range o.Items {
+			all[i] = object{item}.value()
+		}
+		return all
+	case strict.Bool:
+		return o.Truth
+	case strict.Number:
+		return json.Number(o.Text)
+	case strict.String:
+		return o.Text
+	}
+	return nil
+}
+
+// objectOf is the way back.
+func objectOf(value any) object {
+	o := object{strict.Node{Kind: strict.Null}}
+	switch v := value.(type) {
+	case map[string]any:
+		o.Kind = strict.Object
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			o.Members = append(o.Members, strict.Member{Key: key, Value: objectOf(v[key]).Node})
+		}
+	case []any:
+		o.Kind = strict.Array
+		for _, item := range v {
+			o.Items = append(o.Items, objectOf(item).Node)
+		}
+	case bool:
+		o.Kind, o.Truth = strict.Bool, v
+	case string:
+		o.Kind, o.Text = strict.String, v
+	case json.Number, float64, int64:
+		o.Kind, o.Text = strict.Number, fmt.Sprint(v)
+	}
+	return o
 }
 
 // slim is the object with what is needed of its metadata, and another spec.

@@ -1,11 +1,15 @@
 package dryrun
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/quantity"
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -24,12 +28,7 @@ func (m *manifests) ofPV(pv, pod object, readOnly bool) *FlexVolume {
 	if spec.truth("flexVolume", "readOnly") && !readOnly {
 		v.note("spec.flexVolume.readOnly of a PersistentVolume has no effect: the kubelet passes what the pod's claim says")
 	}
-	if len(spec.texts("mountOptions")) > 0 {
-		v.note("the kubelet refuses to mount a FlexVolume if its PersistentVolume has mountOptions; set the option mountOptions instead")
-	}
-	if spec.text("volumeMode") == "Block" {
-		v.note("the kubelet cannot give a FlexVolume to a pod as a block device")
-	}
+	v.refuse(kubeobject.RefusedVolume(len(spec.at("mountOptions").Items) > 0, corev1.PersistentVolumeMode(spec.text("volumeMode"))))
 	if size := spec.text("capacity", "storage"); size != "" {
 		var err error
 		if v.OldSize, err = quantity.Parse(size); err != nil {
@@ -61,6 +60,9 @@ func (m *manifests) inline(volume, pod object) *FlexVolume {
 
 func (v *FlexVolume) note(text string) { v.Notes = append(v.Notes, text) }
 
+// refuse keeps the first reason why the volume works nowhere; empty: none.
+func (v *FlexVolume) refuse(reason string) { v.refused = cmp.Or(v.refused, reason) }
+
 // fail keeps the first error.
 func (v *FlexVolume) fail(format string, args ...any) {
 	if v.Err == nil {
@@ -73,7 +75,9 @@ func (m *manifests) flexVolume(source, pod object, from string) *FlexVolume {
 	v := &FlexVolume{From: from, FlexDriver: source.text("driver")}
 	o := &v.Options
 	o.FSType = source.text("fsType")
+	v.refuse(kubeobject.Unsupported(v.FlexDriver, false))
 	if v.FlexDriver == "" {
+		v.refused = ""
 		v.fail("flexVolume.driver is missing: set it to the vendor/name of the FlexVolume driver")
 	}
 	for _, option := range source.at("options").Members {
@@ -118,11 +122,13 @@ func (m *manifests) secret(v *FlexVolume, namespace, name string) {
 		v.unknownSecret = true
 		return
 	}
-	if got := s.text("type"); got != v.FlexDriver {
-		v.note(fmt.Sprintf("the kubelet refuses Secret %s/%s: its type must be %s", namespace, name, v.FlexDriver))
-	}
+	v.refuse(kubeobject.RefusedSecret(namespace, name, s.text("type"), v.FlexDriver))
 	v.Options.Secrets = map[string]flex.Secret{}
 	for _, member := range s.at("data").Members {
+		if isMasked(member.Value.Text) {
+			v.masked(member.Key)
+			continue
+		}
 		value, err := base64.StdEncoding.DecodeString(strings.TrimSpace(member.Value.Text))
 		if err != nil {
 			v.fail("secret %s: the value of %q is not base64: put plain text into stringData", s.name(), member.Key)

@@ -49,8 +49,11 @@ func (p *Planner) Plan(of *FlexVolume) *Plan {
 		plan.Redact = flex.NewRedactor(v.Options).Redact
 		err = plan.plan(v, p.node, d, p.mappers[i].WithFiles(assumedFile), p.csiDrivers)
 	}
-	if v.Err != nil {
+	switch {
+	case v.Err != nil:
 		plan.Result, err = NotMapped, v.Err
+	case v.refused != "":
+		plan.Result, err = Refused, errors.New(v.refused)
 	}
 	if err != nil {
 		plan.Steps, plan.Reason = nil, plan.Redact(err.Error())

@@ -141,7 +141,7 @@ func (r *Report) Summary() *Summary {
 	drivers, namespaces := map[string]*DriverCount{}, map[string]*NamespaceCount{}
 	for _, plan := range r.Plans {
 		s.Results[plan.Result]++
-		namespace, _, _ := strings.Cut(cmp.Or(plan.Claim, plan.Pod), "/")
+		namespace, _, _ := strings.Cut(cmp.Or(plan.Claim, plan.Pod, plan.volume.template), "/")
 		name := plan.FlexDriver + " " + plan.CSIDriver
 		d := drivers[name]
 		if d == nil {

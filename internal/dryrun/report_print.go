@@ -2,6 +2,7 @@ package dryrun
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -43,7 +44,7 @@ func (r *Report) Table(out io.Writer, wide bool) error {
 func (s *Summary) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d volumes: %d ok", s.Volumes, s.Results[OK])
-	for _, result := range []Result{NoDriver, NotMapped, Fails, SameHandle} {
+	for _, result := range []Result{NoDriver, NotMapped, Refused, Fails, SameHandle} {
 		if n := s.Results[result]; n > 0 {
 			fmt.Fprintf(&b, ", %d %s", n, result)
 		}
@@ -55,7 +56,7 @@ func (s *Summary) String() string {
 // before it.
 func (p *Plan) DisplayName() string {
 	if p.volume.inline {
-		return p.Pod + "/" + p.Volume
+		return cmp.Or(p.volume.template, p.Pod) + "/" + p.Volume
 	}
 	return p.Volume
 }
@@ -102,6 +103,9 @@ func (r *Report) ObjectNames() (names []string) {
 		if p.volume.inline {
 			_, pod, _ := strings.Cut(p.Pod, "/")
 			name = "pod/" + pod
+			if parts := strings.Split(p.volume.template, "/"); len(parts) > 1 {
+				name = strings.ToLower(parts[len(parts)-2]) + "/" + parts[len(parts)-1]
+			}
 		}
 		names = append(names, name)
 	}

@@ -29,7 +29,7 @@ func (p *Plan) JSON() ([]byte, error) {
 
 func (p *Plan) node() *yaml.Node {
 	root := mappingOf("flexDriver", p.FlexDriver, "csiDriver", p.CSIDriver, "volume", p.Redact(p.Volume))
-	for _, field := range [][2]string{{"claim", p.Claim}, {"pod", p.Pod}, {"handle", p.Redact(p.Handle)}, {"result", string(p.Result)}, {"reason", p.Reason}} {
+	for _, field := range [][2]string{{"claim", p.Claim}, {"pod", p.Pod}, {"template", p.volume.template}, {"handle", p.Redact(p.Handle)}, {"result", string(p.Result)}, {"reason", p.Reason}} {
 		if field[1] != "" {
 			put(root, field[0], scalar(field[1]))
 		}

@@ -34,7 +34,9 @@ type FlexVolume struct {
 
 	accessModes   []string // of the PersistentVolume
 	inline        bool
-	unknownSecret bool // it has a Secret, and nothing tells what is in it
+	template      string // namespace/kind/name of the object that makes pods with it
+	refused       string // why the kubelet or the bridge does not serve it, whatever the mapping
+	unknownSecret bool   // it has a Secret, and nothing tells what is in it
 }
 
 // assume makes up the keys of a Secret that was not given; what they hold is

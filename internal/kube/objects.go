@@ -23,7 +23,7 @@ func (c *Cluster) makeObjects(config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	c.objects = &objects.Client{Dynamic: client, Raw: c.raw}
+	c.objects = &objects.Client{Dynamic: client, Raw: c.raw, Document: c.document}
 	return nil
 }
 
@@ -36,7 +36,15 @@ func (c *Cluster) raw(ctx context.Context, r schema.GroupVersionResource, namesp
 	if r.Group == "" {
 		prefix = path.Join("/api", r.Version)
 	}
-	q := c.core.RESTClient().Get().AbsPath(prefix).Resource(r.Resource).NamespaceIfScoped(namespace, namespace != "").Name(name)
+	return answer(ctx, c.core.RESTClient().Get().AbsPath(prefix).Resource(r.Resource).NamespaceIfScoped(namespace, namespace != "").Name(name))
+}
+
+// document asks for a path of discovery.
+func (c *Cluster) document(ctx context.Context, path string) ([]byte, error) {
+	return answer(ctx, c.core.RESTClient().Get().AbsPath(path))
+}
+
+func answer(ctx context.Context, q *rest.Request) ([]byte, error) {
 	result := q.SetHeader("Accept", jsonType).Do(ctx)
 	if err := result.Error(); err != nil { // unlike Raw, it has the API server's message
 		return nil, err

@@ -48,6 +48,8 @@ type Client struct {
 	Dynamic dynamic.Interface
 	// Raw returns an object as the bytes that the API server sends.
 	Raw func(ctx context.Context, r schema.GroupVersionResource, namespace, name string) ([]byte, error)
+	// Document returns what the API server says at a path of discovery; nil: nothing.
+	Document func(ctx context.Context, path string) ([]byte, error)
 	// Requests counts them; nil: nothing does.
 	Requests *atomic.Int64
 

@@ -1,0 +1,123 @@
+package dryrun_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
+	"github.com/flex2csi/flex2csi/internal/dryrun"
+	"github.com/flex2csi/flex2csi/internal/mapping"
+)
+
+// offline plans the volumes of a text with a configuration of testdata/offline.
+func offline(t *testing.T, config, text string) (*dryrun.Planner, *dryrun.Report, *dryrun.Input) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata/offline", config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := bridgeconfig.Loader{}.Decode(data, mapping.Check)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := dryrun.Read(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := dryrun.NewPlanner(c, dryrun.Node{Cluster: true}, in.CSIDrivers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, p.Report(in.Volumes), in
+}
+
+func file(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata/offline", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestRefused: what the kubelet refuses was a note, with exit status 0 (fstab/cifs#15); for
+// Windows and for a driver without a vendor the advice was to add the driver.
+func TestRefused(t *testing.T) {
+	const pod = "kind: Pod\nmetadata: {name: p, namespace: web}\nspec: {nodeSelector: {kubernetes.io/os: windows}, volumes: [{name: s, persistentVolumeClaim: {claimName: c}}]}\n---\n" +
+		"kind: PersistentVolume\nmetadata: {name: w}\nspec: {claimRef: {namespace: web, name: c}, flexVolume: {driver: fstab/cifs, options: {networkPath: //h/a}}}\n"
+	for name, want := range map[string]map[string]string{
+		file(t, "mo.yaml"):       {"a": "refused: the kubelet refuses a FlexVolume with spec.mountOptions", "b": "refused: the kubelet gives no FlexVolume to a pod as a block device"},
+		file(t, "refuse.yaml"):   {"a-mountoptions": "refused: the kubelet", "b-block": "refused: the kubelet", "c-opaque": "refused: the kubelet refuses Secret web/s: its type must be azure/cifs"},
+		file(t, "win.yaml"):      {"win/Deployment/iis/s": "refused: Windows: "},
+		pod:                      {"w": "refused: Windows: "},
+		file(t, "novendor.yaml"): {"docs": `refused: no name that flex2csi supports: driver name "azure-cifs" has no vendor`},
+	} {
+		_, r, _ := offline(t, "smb-config.yaml", name)
+		for _, p := range r.Plans {
+			if got := string(p.Result) + ": " + p.Reason; want[p.DisplayName()] != "" && !strings.HasPrefix(got, want[p.DisplayName()]) {
+				t.Errorf("%s: %s, want %s", p.DisplayName(), got, want[p.DisplayName()])
+			}
+			delete(want, p.DisplayName())
+		}
+		if len(want) > 0 {
+			t.Errorf("not there: %v", want)
+		}
+	}
+	_, r, _ := offline(t, "rook-config.yaml", file(t, "rook.yaml"))
+	for i, want := range []dryrun.Result{dryrun.Refused, dryrun.Refused} {
+		if r.Plans[i].Result != want {
+			t.Errorf("%s: %s", r.Plans[i].Volume, r.Plans[i].Result)
+		}
+	}
+}
+
+// TestAnyKind: objects other than PersistentVolumes and Pods were passed over.
+func TestAnyKind(t *testing.T) {
+	for name, want := range map[string]string{
+		"dc.yaml":       "portal/DeploymentConfig/web/s",
+		"template.yaml": "portal/Template/t/s",
+	} {
+		_, r, in := offline(t, "smb-config.yaml", file(t, name))
+		if len(r.Plans) != 1 || r.Plans[0].DisplayName() != want || r.Plans[0].Result != dryrun.NoDriver || len(in.Unclear) > 0 {
+			t.Errorf("%s: %s, %q", name, r.Plans[0].DisplayName(), in.Unclear)
+		}
+	}
+	pv := "\n---\nkind: PersistentVolume\nmetadata: {name: a}\nspec: {flexVolume: {driver: fstab/cifs, options: {networkPath: //h/a}}}\n"
+	for text, want := range map[string]string{
+		"apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: x}\nspec: {source: {chart: y}}": "1 of kind Application: x: what it renders was not read",
+		"kind: Thing\nmetadata: {name: x}\nspec: {volumes: [{flexVolume: {options: {}}}]}":                     "1 of kind Thing: x: spec.volumes[0].flexVolume has no driver",
+		"error: Unauthorized":                      "no objects of Kubernetes: a document with the keys error: Unauthorized",
+		"kind: Status\nmessage: too many requests": "an answer of the API server: too many requests",
+	} {
+		if _, _, in := offline(t, "smb-config.yaml", text+pv); len(in.Unclear) != 1 || !strings.Contains(in.Unclear[0], want) {
+			t.Errorf("%q, want %q", in.Unclear, want)
+		}
+		if _, err := dryrun.Read(strings.NewReader(text)); err == nil {
+			t.Errorf("%s: no error", text)
+		}
+	}
+	for _, text := range []string{"", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n", "<html>\n"} {
+		if in, err := dryrun.Read(strings.NewReader(text)); err == nil {
+			t.Errorf("%q: %v", text, in)
+		}
+	}
+}
+
+// TestMaskedSecret: a line of the kubelet's log with masked secrets was "not valid base64"
+// (juliohm1978/kubernetes-cifs-volumedriver#1).
+func TestMaskedSecret(t *testing.T) {
+	const line = `I1 driver-call.go:1] executable: /usr/libexec/kubernetes/kubelet-plugins/volume/exec/juliohm~cifs/cifs, args: [mount /var/lib/kubelet/pods/1/volumes/juliohm~cifs/a {"kubernetes.io/fsType":"","kubernetes.io/pod.uid":"1","kubernetes.io/pvOrVolumeName":"a","kubernetes.io/secret/password":"%","kubernetes.io/secret/username":"dQ==","opts":"vers=3.0","server":"nas","share":"/a"}]`
+	for _, mask := range []string{"*****", "[redacted]", "<masked>", "***stripped***", "xxxxxx", "REDACTED"} {
+		p, r, _ := offline(t, "smb-config.yaml", strings.Replace(line, "%", mask, 1))
+		plan := p.Detail(r.Plans[0])
+		text, err := plan.YAML()
+		if err != nil || plan.Result != dryrun.OK && plan.Result != dryrun.Fails || !strings.Contains(string(text), "the value of password in the volume''s Secret is masked: present, unknown") {
+			t.Errorf("%s: %v %s", mask, err, text)
+		}
+	}
+	if _, err := dryrun.Read(strings.NewReader(strings.Replace(line, "%", "p@ss", 1))); err == nil {
+		t.Error("a secret that is no base64 is taken")
+	}
+}
