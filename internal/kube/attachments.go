@@ -27,6 +27,7 @@ type Attachments struct {
 	mu sync.Mutex
 	// unmanaged are those of other components, by name.
 	unmanaged map[string]*unmanaged
+	elsewhere *elsewhere // nil: not needed lately
 	// doomed has when we deleted an object. The informer may show it a moment
 	// longer, as attached.
 	doomed map[types.UID]time.Time

@@ -31,7 +31,6 @@ func TestCensus(t *testing.T) {
 	add(attachment.Name("h", "e", "node-4"), "e", "node-4", nil)     // of another driver
 	add(attachment.Name("h", "d", "node-5"), "d", "node-1", nil)     // a name that is taken
 	add(attachment.Name("other", "d", "node-5"), "d", "node-5", nil) // with a known place
-	c.index()
 	live, leaving := c.others(&csivol.Attachment{Driver: "d", Handle: "h", Node: "node-1"})
 	if len(live) != 1 || live[0].Spec.NodeName != "node-2" || len(leaving) != 1 || leaving[0].Spec.NodeName != "node-3" {
 		t.Errorf("live on %v, leaving %v", live, leaving)
@@ -57,7 +56,6 @@ func BenchmarkCensus(b *testing.B) {
 		for i := range all {
 			c.add(&all[i])
 		}
-		c.index()
 		for i := range 200 {
 			live, _ := c.others(&csivol.Attachment{Driver: "d", Handle: fmt.Sprintf("handle-%d", i), Node: "node-new"})
 			if !slices.ContainsFunc(live, func(o storagev1.VolumeAttachment) bool { return o.Spec.NodeName == fmt.Sprintf("node-%d", i) }) {

@@ -21,7 +21,6 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/objects"
-	"github.com/flex2csi/flex2csi/internal/shared"
 )
 
 // Options name the cluster and the program.
@@ -62,13 +61,12 @@ type Cluster struct {
 	log      *slog.Logger
 	requests *requests
 
-	drivers drivers
-	volumes volumes
-	secrets secrets
-	tokens  tokens
-	events  events
-	// everywhere says which nodes have a volume.
-	everywhere shared.Answer[*census]
+	drivers    drivers
+	volumes    volumes
+	secrets    secrets
+	tokens     tokens
+	events     events
+	everywhere everywhere
 
 	mu        sync.Mutex
 	ctx       context.Context //nolint:containedctx // of Run

@@ -37,7 +37,10 @@ type apiServer struct {
 	requests []string // of VolumeAttachments: "list", "create", …
 	// fails has the error of the next request, by verb and resource.
 	fails map[string]error
-	// before is called before a request takes effect, by verb and resource.
+	// sticky lets them fail until it is false.
+	sticky bool
+	// before is called before a request takes effect, by verb and resource. It must not
+	// wait: the fake has a lock meanwhile.
 	before map[string]func()
 }
 
@@ -87,7 +90,9 @@ func (s *apiServer) react(a k8stesting.Action) (bool, runtime.Object, error) {
 	s.mu.Lock()
 	ours, before, err := a.GetResource() == attachmentKind, s.before[key], s.fails[key]
 	delete(s.before, key)
-	delete(s.fails, key)
+	if !s.sticky {
+		delete(s.fails, key)
+	}
 	if ours {
 		s.requests = append(s.requests, a.GetVerb())
 	}

@@ -36,12 +36,15 @@ type informer[T object] struct {
 	live atomic.Bool
 	// staleSince is when live became false, in Unix nanoseconds; 0: it is true.
 	staleSince atomic.Int64
+	// watchedSince is when the watch was started last, in Unix nanoseconds.
+	watchedSince atomic.Int64
 }
 
 // watching notes whether the watch runs.
 func (m *informer[T]) watching(yes bool) {
 	if m.live.Store(yes); yes {
 		m.staleSince.Store(0)
+		m.watchedSince.Store(time.Now().UnixNano())
 	} else {
 		m.staleSince.CompareAndSwap(0, time.Now().UnixNano())
 	}
@@ -52,6 +55,13 @@ func (m *informer[T]) watching(yes bool) {
 func (m *informer[T]) lately() bool {
 	const moment = time.Minute
 	return m.live.Load() || time.Since(time.Unix(0, m.staleSince.Load())) < moment
+}
+
+// settled reports whether the cache is up to date. A watch that has just been started may
+// still replay what happened before.
+func (m *informer[T]) settled() bool {
+	const replay = 15 * time.Second
+	return m.synced() && m.live.Load() && time.Since(time.Unix(0, m.watchedSince.Load())) > replay
 }
 
 // newInformer returns the informer of the selected objects. Trim removes fields that

@@ -22,15 +22,28 @@ func exclusive(a *csivol.Attachment) bool {
 	})
 }
 
-// others asks which other nodes have the volume, or will have it. The answer has all
-// that was written before the call.
+// others asks which other nodes have the volume, or will have it. Of flex2csi's
+// attachments the answer has all that was written before the call. Those of other
+// components are from an informer, if that is up to date: they do not check ours.
 func (w *wait) others(ctx context.Context) (live, leaving []storagev1.VolumeAttachment, err error) {
-	c, err := w.cluster.everywhere.Get(ctx, w.cluster.takeCensus)
+	volume, e := attachment.VolumeID(w.want.Driver, w.want.Handle), &w.cluster.everywhere
+	e.ask(volume, 1)
+	defer e.ask(volume, -1)
+	ours, err := e.ours.Get(ctx, w.cluster.listOurs)
+	var theirLive, theirLeaving []storagev1.VolumeAttachment
+	if known := w.watchElsewhere(); err == nil && known.informer.settled() {
+		theirLive, theirLeaving = known.others(w.want, known.informer.get)
+	} else if err == nil {
+		var all *census
+		if all, err = e.others.Get(ctx, w.cluster.listOthers); err == nil {
+			theirLive, theirLeaving = all.others(w.want)
+		}
+	}
 	if err != nil {
 		return nil, nil, flex.Errorf(flex.CodeOf(err), "ask which nodes have volume %s: %w", aboutVolume(w.want), err)
 	}
-	live, leaving = c.others(w.want)
-	return live, leaving, nil
+	live, leaving = ours.others(w.want)
+	return append(live, theirLive...), append(leaving, theirLeaving...), nil
 }
 
 // free returns nil when no other node has the volume. It waits for attachments that are

@@ -19,6 +19,33 @@ type unmanaged struct {
 	over     func()
 }
 
+// An elsewhere is the informer of all VolumeAttachments that flex2csi has not made. It runs
+// while this node attaches volumes.
+type elsewhere struct {
+	unmanaged
+	places
+}
+
+// watchElsewhere returns the informer, perhaps a new one.
+func (a *Attachments) watchElsewhere() *elsewhere {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.elsewhere == nil {
+		e := &elsewhere{unmanaged: unmanaged{stop: make(chan struct{})}}
+		e.informer = newInformer(a.cluster.storage.VolumeAttachments(), metav1.ListOptions{LabelSelector: unlabeled},
+			&storagev1.VolumeAttachment{}, trimElsewhere, func(o *storagev1.VolumeAttachment, _ bool) { e.add(o) })
+		e.over = func() {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.elsewhere = nil
+		}
+		a.elsewhere = e
+		a.cluster.keep(e)
+	}
+	a.elsewhere.asked.Store(time.Now().UnixNano())
+	return a.elsewhere
+}
+
 // unasked is when an informer that was not used is stopped.
 const unasked = 10 * time.Minute
 

@@ -126,8 +126,8 @@ func (n *node) attachAlone(v *volume) time.Duration {
 	}
 }
 
-// BenchmarkAttachments attaches in clusters with more and more VolumeAttachments of the
-// bridge, on another node, and says how much memory daemon and controller take.
+// BenchmarkAttachments attaches in clusters with more and more VolumeAttachments, half of
+// them of the bridge, on another node, and says how much memory daemon and controller take.
 func BenchmarkAttachments(b *testing.B) {
 	w := newWorld(b, start(b), options{object: &storagev1.CSIDriverSpec{}})
 	n := w.nodes[0]
@@ -157,7 +157,11 @@ func (w *world) fill(from, to int) {
 	w.t.Helper()
 	eachOf(to-from, func(i int) {
 		want := csivol.Attachment{FlexDriver: w.flexDriver, Driver: "elsewhere." + w.driver, Handle: fmt.Sprintf("vol-%d", from+i), Node: "elsewhere", AccessModes: []csivol.AccessMode{csivol.ReadWriteOnce}}
-		if _, err := w.Admin().StorageV1().VolumeAttachments().Create(w.t.Context(), attachment.New(&want, attachment.AttachedByNode), metav1.CreateOptions{}); err != nil {
+		o := attachment.New(&want, attachment.AttachedByNode)
+		if i%2 == 0 {
+			o.Labels = nil // another component's
+		}
+		if _, err := w.Admin().StorageV1().VolumeAttachments().Create(w.t.Context(), o, metav1.CreateOptions{}); err != nil {
 			w.t.Error(err)
 		}
 	})

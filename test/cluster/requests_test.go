@@ -14,7 +14,8 @@ import (
 func testRequests(t *testing.T, c *cluster) {
 	w := newWorld(t, c, options{object: &storagev1.CSIDriverSpec{}})
 	n, first, v := w.nodes[0], w.volume("first"), w.volume("disk")
-	n.mount(first, "pod") // with it everything is known that is asked for once
+	n.mount(first, "pod")        // with it everything is known that is asked for once
+	time.Sleep(16 * time.Second) // until the watch of other components' attachments is trusted
 	n.api.Requests()
 	for _, step := range []struct {
 		what string
