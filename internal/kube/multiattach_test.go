@@ -62,7 +62,11 @@ func TestMultiAttach(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, []runtime.Object{tt.there}, func(t *testing.T, s *apiServer, c *Cluster) {
 				a := daemon(c, "node-1")
-				for range 2 { // also with all that the first try has started
+				for try := range 2 { // also with the watch that the first try has started
+					time.Sleep(time.Duration(try) * time.Minute)
+					if settled := a.elsewhere != nil && a.elsewhere.informer.settled(); settled != (try > 0) {
+						t.Errorf("try %d: the watch is settled: %t", try, settled)
+					}
 					_, err := a.Attach(t.Context(), on("node-1"))
 					if (tt.error == "") != (err == nil) || err != nil && (!strings.Contains(err.Error(), tt.error) || !errors.Is(err, csivol.ErrNotBegun)) {
 						t.Errorf("%v, want %q", err, tt.error)
