@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -130,14 +131,24 @@ func (v *Volume) checkFSType(user map[string]string) (faults []string) {
 		add("fsType %q is not known for a volume with source (there are %s and fuse.<program>)", v.FSType, strings.Join(allow.SourceTypes(), ", "))
 	case (v.Kind == kindPath || v.Kind == kindMemory) && v.FSType != "" && v.FSType != "tmpfs":
 		add("fsType %q contradicts %s, which has no filesystem to choose; leave it out", v.FSType, v.Kind)
-	case v.Kind == kindImage && v.FSType == "xfs" && v.Size > 0 && v.Size < minXFS:
-		add("size %s is too small for xfs, which needs 300Mi", user[optionSize])
+	case v.Kind == kindImage && user[optionSize] != "" && v.Size > 0 && v.Size < leastSize(v.FSType):
+		add("size %s is too small for %s, which needs %dMi; is the unit missing?", user[optionSize], cmp.Or(v.FSType, mounter.DefaultFSType), leastSize(v.FSType)>>20)
 	}
 	return faults
 }
 
-// minXFS is what mkfs.xfs asks for since xfsprogs 5.19.
-const minXFS = 300 << 20
+// leastSize is what the filesystem needs: mkfs.xfs since xfsprogs 5.19, mkfs.btrfs
+// 109 MiB (btrfs-progs 6.2, btrfs_min_dev_size). ext4 has a journal from 2 MiB on only, but
+// is made at a quarter of one.
+func leastSize(fsType string) int64 {
+	switch fsType {
+	case "xfs":
+		return 300 << 20
+	case "btrfs":
+		return 109 << 20
+	}
+	return 1 << 20
+}
 
 // hasPassword: scheme://user:password@host.
 func hasPassword(source string) bool {

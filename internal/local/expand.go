@@ -25,7 +25,7 @@ func (b *Backend) expandVolume(ctx context.Context, c *flex.Call) error {
 			return mountcode.Of(err)
 		}
 		defer image.Close()
-		return mountcode.Of(b.Mounter.Grow(ctx, image, c.NewSize))
+		return mountcode.Of(b.growImage(ctx, v, image, c.NewSize))
 	case kindDevice:
 		d, err := b.findDevice(ctx, v.Source)
 		if err != nil {
@@ -115,7 +115,13 @@ func (b *Backend) expandImage(ctx context.Context, v *Volume, p *lockedTarget, s
 		return err
 	}
 	defer unlock()
-	if err := b.Mounter.Grow(ctx, image, size); err != nil {
+	locked, err := lock(ctx, p.root, "images")
+	if err != nil {
+		return err
+	}
+	err = b.growImage(ctx, v, image, size)
+	locked.Close()
+	if err != nil {
 		return err
 	}
 	loop, err := b.Mounter.AttachImage(ctx, image)
@@ -124,6 +130,24 @@ func (b *Backend) expandImage(ctx context.Context, v *Volume, p *lockedTarget, s
 	}
 	defer loop.Close()
 	return b.growFilesystem(ctx, v, p, loop.Device, size)
+}
+
+// growImage grows an image if its filesystem has room for it.
+func (b *Backend) growImage(ctx context.Context, v *Volume, image *mounter.Image, size int64) error {
+	now, err := image.Size()
+	if err != nil {
+		return err
+	}
+	if now < size {
+		imageRoot, err := permitPath(v, b.ImageRoots, "imageRoots", "--image-root")
+		if err == nil {
+			err = permitRoom(imageRoot, v.Source, size-now)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return b.Mounter.Grow(ctx, image, size)
 }
 
 func (b *Backend) expandDevice(ctx context.Context, v *Volume, p *lockedTarget, size int64) error {

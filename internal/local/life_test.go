@@ -156,7 +156,7 @@ func TestMountFailsClean(t *testing.T) {
 	}{
 		"options":           {options("image", "x"), flex.CodeInvalidArgument, []string{"the path is not absolute"}},
 		"mount option":      {options("image", w.image("new.img"), "size", "32Mi", "mountOptions", "uquota"), flex.CodeInternal, []string{"Unknown parameter 'uquota'"}},
-		"too small":         {options("image", w.image("new.img"), "size", "1Ki"), flex.CodeInternal, []string{"format "}},
+		"too small":         {options("image", w.image("new.img"), "size", "1Ki"), flex.CodeInvalidArgument, []string{"too small for ext4"}},
 		"no image":          {options("image", w.image("new.img")), flex.CodeNotFound, []string{"with the option size it would be created"}},
 		"read-only":         {options("image", w.image("new.img"), "size", "32Mi", "ro", "true"), flex.CodeNotFound, []string{"new.img"}},
 		"no such directory": {options("image", w.image("a/new.img"), "size", "32Mi"), flex.CodeNotFound, []string{"is the disk that should hold it mounted?"}},

@@ -299,7 +299,7 @@ func TestSizesAreBounded(t *testing.T) {
 
 	w.b.MaxSize = 1 << 62
 	w.refused(w.do(call(flex.CommandMount, dir, options("medium", "memory", "size", "1Ei"))), flex.CodePermissionDenied, "half of this node's memory")
-	w.refused(w.do(call(flex.CommandMount, dir, options("image", w.image("huge.img"), "size", "1Ei"))), flex.CodeInvalidArgument, "the filesystem that holds it has")
+	w.refused(w.do(call(flex.CommandMount, dir, options("image", w.image("huge.img"), "size", "1Ei"))), flex.CodeInvalidArgument, "find room for image", "are a reserve")
 
 	w.b.MaxSize = 1 << 30
 	w.mount(dir, options("medium", "memory"))

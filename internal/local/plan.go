@@ -137,6 +137,13 @@ func (b *Backend) planImage(ctx context.Context, v *Volume) ([]string, error) {
 		if err := b.permitSize("create image "+v.Source, v.Size); err != nil {
 			return nil, err
 		}
+		imageRoot, err := permitPath(v, b.ImageRoots, "imageRoots", "--image-root")
+		if err == nil {
+			err = permitRoom(imageRoot, v.Source, v.Size)
+		}
+		if err != nil {
+			return nil, mountcode.Of(err)
+		}
 		fsType := v.FSType
 		if fsType == "" {
 			fsType = mounter.DefaultFSType

@@ -118,6 +118,16 @@ func (b *Backend) mountImage(ctx context.Context, v *Volume, p *lockedTarget, o 
 		return err
 	}
 	defer unlock()
+	if err := b.mountOpenImage(ctx, v, image, p, o); err != nil {
+		// Or the next call would take it as it is, with the size of this one. A call that
+		// waits for the lock sees that it is no longer in place.
+		image.Remove()
+		return err
+	}
+	return nil
+}
+
+func (b *Backend) mountOpenImage(ctx context.Context, v *Volume, image *mounter.Image, p *lockedTarget, o flex.Options) error {
 	if image.ReadOnly && !v.ReadOnly {
 		return flex.Errorf(flex.CodeFailedPrecondition, "image %s cannot be written to (read-only filesystem or file); mount the volume read-only or make the image writable", v.Source)
 	}
@@ -134,7 +144,7 @@ func (b *Backend) mountImage(ctx context.Context, v *Volume, p *lockedTarget, o 
 func (b *Backend) openImage(ctx context.Context, v *Volume, root, namespace string) (image *mounter.Image, unlock func(), err error) {
 	image, err = b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
 	if errors.Is(err, fs.ErrNotExist) && v.createSize() > 0 && namespace != "" {
-		image, err = b.createImage(ctx, v, namespace)
+		image, err = b.createImage(ctx, v, root, namespace)
 	}
 	if err != nil {
 		if v.ReadOnly && v.Size > 0 && errors.Is(err, fs.ErrNotExist) {
@@ -150,12 +160,20 @@ func (b *Backend) openImage(ctx context.Context, v *Volume, root, namespace stri
 	return image, func() { locked.Close(); image.Close() }, nil
 }
 
-func (b *Backend) createImage(ctx context.Context, v *Volume, namespace string) (*mounter.Image, error) {
+func (b *Backend) createImage(ctx context.Context, v *Volume, root, namespace string) (*mounter.Image, error) {
 	if err := b.permitSize("create image "+v.Source, v.Size); err != nil {
 		return nil, err
 	}
 	imageRoot, err := permitPath(v, b.ImageRoots, "imageRoots", "--image-root")
 	if err != nil {
+		return nil, err
+	}
+	locked, err := lock(ctx, root, "images")
+	if err != nil {
+		return nil, err
+	}
+	defer locked.Close()
+	if err := permitRoom(imageRoot, v.Source, v.Size); err != nil {
 		return nil, err
 	}
 	if err := b.Mounter.MakeRootOnlyDir(imageRoot, namespace); err != nil {

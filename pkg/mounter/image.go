@@ -271,10 +271,10 @@ func (i *Image) InPlace() bool {
 	return unix.Stat(i.path, &st) == nil && st.Dev == i.dev && st.Ino == i.inode
 }
 
-// Remove deletes an image that this call created; one that existed before
-// stays. No other process may have opened it meanwhile.
+// Remove deletes an image that this call created; one that existed before, or that another
+// process put in its place, stays. The caller holds the lock of its Key.
 func (i *Image) Remove() {
-	if i.Created {
+	if i.Created && i.InPlace() {
 		_ = os.Remove(i.path)
 	}
 }

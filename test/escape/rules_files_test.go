@@ -97,7 +97,7 @@ func (g *guard) mayRead(p trace.Process, f file) bool {
 	switch {
 	case g.inVolume(f), g.isDetached(f), g.isOurs(f), !g.isDriver(p) && below(g.w.kubelet, f.path) && f.mode&unix.S_IFMT == unix.S_IFDIR:
 		return true
-	case f.dev == g.w.dev && f.path == g.w.roots: // looked through
+	case f.dev == g.w.dev && (f.path == g.w.roots || f.mode&unix.S_IFMT == unix.S_IFDIR && g.driver.rooted && below(g.w.images, f.path)): // looked through
 		return true
 	case !below(g.w.dir, f.path) && isSystem(f.path):
 		return true

@@ -1,0 +1,75 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/pkg/flex"
+)
+
+// An image of a volume with a wrong option stayed for ever, and the corrected volume
+// failed with the same text (longhorn#53).
+func TestFailedMountTakesItsImageBack(t *testing.T) {
+	testenv.Need(t, "ext4")
+	w := newWorld(t)
+	dir, image := w.pod("a"), w.image("disk.img")
+	bad := options("image", image, "size", "8Mi", "fsType", "ext4", "mountOptions", "journal_async_commit")
+	w.refused(w.do(call(flex.CommandMount, dir, bad)), flex.CodeInternal, "journal_async_commit")
+	if _, err := os.Stat(image); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("the image stays: %v", err)
+	}
+	w.mount(dir, options("image", image, "size", "32Mi", "fsType", "ext4"))
+	w.unmount(dir)
+	if st, err := os.Stat(image); err != nil || st.Size() != 32<<20 {
+		t.Errorf("the image: %v, %v", st, err)
+	}
+	w.refused(w.do(call(flex.CommandMount, dir, bad)), flex.CodeInternal, "journal_async_commit")
+	if _, err := os.Stat(image); err != nil {
+		t.Errorf("an image that was there before: %v", err)
+	}
+}
+
+func TestImageIsTooSmall(t *testing.T) {
+	w := newWorld(t)
+	for fsType, size := range map[string]string{"": "10", "ext4": "10", "ext3": "1000Ki", "xfs": "299Mi", "btrfs": "108Mi"} {
+		o := options("image", w.image("disk.img"), "size", size, "fsType", fsType)
+		w.refused(w.do(call(flex.CommandMount, w.pod("a"), o)), flex.CodeInvalidArgument, "size "+size+" is too small", "is the unit missing?")
+	}
+	if _, err := os.Stat(w.image("disk.img")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an image was made: %v", err)
+	}
+}
+
+// Twenty sparse images of 60 GiB on a disk of 252 GB were created, and could fill it
+// (security.md, F3).
+func TestImagesLeaveAReserve(t *testing.T) {
+	testenv.Need(t, "ext4")
+	w := newWorld(t)
+	if err := unix.Mount("images", w.dir, "tmpfs", 0, "size=1000m,mode=0755"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Unmount(w.dir, unix.MNT_DETACH) }()
+	for _, name := range []string{"a", "b"} {
+		w.mount(w.pod(name), options("image", w.image(name+".img"), "size", "400Mi"))
+		w.unmount(w.pod(name))
+	}
+	tooMuch := call(flex.CommandMount, w.pod("c"), options("image", w.path("team-a/c.img"), "size", "400Mi"))
+	_, err := w.b.Plan(t.Context(), tooMuch)
+	w.refused(err, flex.CodeInvalidArgument, "find room for image", "are promised to other images")
+	w.refused(w.do(tooMuch), flex.CodeInvalidArgument, "find room for image", "are promised to other images")
+	if _, err := os.Stat(w.path("team-a/c.img")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the image was made: %v", err)
+	}
+	grow := call(flex.CommandExpandFS, w.pod("a"), options("image", w.image("a.img")))
+	grow.NewSize = 800 << 20
+	w.refused(w.do(grow), flex.CodeInvalidArgument, "find room for image")
+	if st, err := os.Stat(w.image("a.img")); err != nil || st.Size() != 400<<20 {
+		t.Error(fmt.Sprint(st, err))
+	}
+}
