@@ -27,7 +27,7 @@ import (
 // on: UIDs, resourceVersions, preconditions, finalizers and dry runs. The volume controller, the
 // kubelet and the bridge of the node act as soon as an object has changed.
 type api struct {
-	t    *testing.T
+	t    testing.TB
 	fake *fake.FakeDynamicClient
 	// object holds all objects, without the rules of the API server.
 	object clienttesting.ObjectTracker
@@ -38,7 +38,9 @@ type api struct {
 	// replicas is how many pods the StatefulSet has, where there is one.
 	replicas int
 	// vendor: a vendor's driver in kube-controller-manager attaches the FlexVolume.
-	vendor   bool
+	vendor bool
+	// quiet: no controller acts.
+	quiet    bool
 	requests []string
 	// before is asked before the effect of a request, after after it. What they return is the
 	// answer; nil: the API server's own.
@@ -47,7 +49,7 @@ type api struct {
 	seen func(clienttesting.Action)
 }
 
-func newAPI(t *testing.T, all ...runtime.Object) *api {
+func newAPI(t testing.TB, all ...runtime.Object) *api {
 	t.Helper()
 	a := &api{t: t, fake: fake.NewSimpleDynamicClient(scheme.Scheme)}
 	a.object = a.fake.Tracker()

@@ -41,26 +41,19 @@ func (s *subject) checkAccessMode(_ context.Context, f *findings) error {
 // checkHandle: two PersistentVolumes of one volume are two that unstage it.
 func (s *subject) checkHandle(ctx context.Context, f *findings) error {
 	key := s.r.mapped.Key()
-	all, err := s.w.volumes(ctx, "")
+	all, err := s.w.handles(ctx, s.drivers)
 	if err != nil {
 		return err
 	}
-	same, err := s.w.csiVolumes(ctx)
-	if err != nil {
-		return err
-	}
-	become, err := s.w.replacements(ctx, s.drivers)
-	if err != nil {
-		return err
-	}
-	other := slices.IndexFunc(become[key], func(name string) bool { return name != s.v.Name })
+	same, become := all.are[key], all.become[key]
+	other := slices.IndexFunc(become, func(name string) bool { return name != s.v.Name })
 	switch {
-	case len(same[key]) > 0:
-		f.fails("delete that one, if it is left from an attempt by hand", "PersistentVolume %s is the same volume already (%s)", same[key][0], key)
+	case len(same) > 0:
+		f.fails("delete that one, if it is left from an attempt by hand", "PersistentVolume %s is the same volume already (%s)", same[0], key)
 	case other >= 0:
-		f.fails("delete one of the two, or make volume.handle of the configuration tell them apart", "PersistentVolume %s would become the same volume (%s)", become[key][other], key)
+		f.fails("delete one of the two, or make volume.handle of the configuration tell them apart", "PersistentVolume %s would become the same volume (%s)", become[other], key)
 	default:
-		f.ok("no other of %d PersistentVolumes is or would be %s", len(all)-1, key)
+		f.ok("no other of %d PersistentVolumes is or would be %s", all.total-1, key)
 	}
 	return nil
 }

@@ -22,6 +22,9 @@ import (
 
 // settle has the controllers of the control plane and the node act on the objects as they are.
 func (a *api) settle() {
+	if a.quiet {
+		return
+	}
 	list, err := a.object.List(objects.Claims().Resource, corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), "")
 	if err != nil {
 		a.t.Fatal(err)

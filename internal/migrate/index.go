@@ -3,10 +3,13 @@ package migrate
 import (
 	"context"
 	"slices"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -17,38 +20,75 @@ import (
 // What is looked for by volume is looked up here: each list is gone through once for a
 // plan, not once for each volume of it.
 
-// csiVolumes are the names of the CSI PersistentVolumes by the volume that they are.
-func (w *world) csiVolumes(ctx context.Context) (map[csivol.Key][]string, error) {
-	return once(w, "names by handle", func() (map[csivol.Key][]string, error) {
-		all, err := w.volumes(ctx, "")
-		names := map[csivol.Key][]string{}
-		for _, o := range all {
-			if driver, handle := o.csi(); driver != "" {
-				key := csivol.Key{Driver: driver, Handle: handle}
-				names[key] = append(names[key], o.Name)
-			}
+// handles are the names of the PersistentVolumes by the CSI volume that each is, or would become.
+type handles struct {
+	total       int
+	are, become map[csivol.Key][]string
+}
+
+// add adds a volume. One that cannot be mapped is left out: its own check says so.
+func (h *handles) add(ctx context.Context, all *drivers, o *volume) {
+	h.total++
+	if driver, handle := o.csi(); driver != "" {
+		key := csivol.Key{Driver: driver, Handle: handle}
+		h.are[key] = append(h.are[key], o.Name)
+	}
+	if d, err := all.of(o); d != nil && err == nil {
+		if v, err := d.mapped(ctx, o, false); err == nil {
+			h.become[v.Key()] = append(h.become[v.Key()], o.Name)
 		}
-		return names, err
+	}
+}
+
+// handles are those of all volumes of this picture.
+func (w *world) handles(ctx context.Context, all *drivers) (*handles, error) {
+	return once(w, handlesKey, func() (*handles, error) {
+		volumes, err := w.volumes(ctx, "")
+		h := newHandles()
+		for _, o := range volumes {
+			h.add(ctx, all, o)
+		}
+		return h, err
 	})
 }
 
-// replacements are the names of all FlexVolumes by the volume that each would become. One
-// that cannot be mapped is left out: its own check says so.
-func (w *world) replacements(ctx context.Context, all *drivers) (map[csivol.Key][]string, error) {
-	return once(w, "names by replacement", func() (map[csivol.Key][]string, error) {
-		volumes, err := w.volumes(ctx, "")
-		names := map[csivol.Key][]string{}
-		for _, o := range volumes {
-			d, err := all.of(o)
-			if d == nil || err != nil {
-				continue
-			}
-			if v, err := d.mapped(ctx, o, false); err == nil {
-				names[v.Key()] = append(names[v.Key()], o.Name)
-			}
+const handlesKey = "names by handle"
+
+func newHandles() *handles {
+	return &handles{are: map[csivol.Key][]string{}, become: map[csivol.Key][]string{}}
+}
+
+// recent are the handles that all rechecks of a run share. Each would list all volumes for them,
+// ten at a time; plan has seen that they are unlike, and a minute is soon enough to see one that
+// was created since.
+type recent struct {
+	mu sync.Mutex
+	at time.Time
+	*handles
+}
+
+const recentFor = time.Minute
+
+// of lists again when it is time, and keeps no more of a volume than its name.
+func (r *recent) of(ctx context.Context, c *objects.Client, all *drivers, now time.Time) (*handles, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.handles != nil && now.Sub(r.at) < recentFor {
+		return r.handles, nil
+	}
+	h := newHandles()
+	err := c.Each(ctx, objects.PersistentVolumes().Resource, "", metav1.ListOptions{}, func(u *unstructured.Unstructured) error {
+		o, err := asVolume(u)
+		if err == nil {
+			h.add(ctx, all, o)
 		}
-		return names, err
+		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	r.handles, r.at = h, now
+	return h, nil
 }
 
 // podsByUID are the pods of a namespace, or of all, also by the UIDs that static pods have

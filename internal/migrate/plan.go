@@ -28,6 +28,8 @@ type Planner struct {
 	Now     func() time.Time
 	// WithoutDryRun: a plan does not have the API server check the replacements.
 	WithoutDryRun bool
+
+	recent recent
 }
 
 // ErrNothing says that no volume was selected.
@@ -118,6 +120,9 @@ func (p *Planner) recheck(ctx context.Context, c *objects.Client, name string) (
 		return nil, err
 	}
 	w := newWorld(c)
+	if w.read[handlesKey], err = p.recent.of(ctx, c, drivers, p.Now()); err != nil {
+		return nil, err
+	}
 	o, err := w.volume(ctx, name)
 	if err != nil {
 		return nil, err

@@ -9,23 +9,19 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/pager"
 )
 
 const (
@@ -124,25 +120,35 @@ func (c *Client) GetRaw(ctx context.Context, r schema.GroupVersionResource, name
 
 // List returns all objects that are selected, asked for page by page.
 func (c *Client) List(ctx context.Context, r schema.GroupVersionResource, namespace string, o metav1.ListOptions) (all []*unstructured.Unstructured, err error) {
-	p := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return request(ctx, c, "list "+r.Resource, func(ctx context.Context) (runtime.Object, error) {
-			return c.resource(r, namespace).List(ctx, o)
-		})
-	})
-	p.PageSize = pageSize
-	list, _, err := p.List(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	err = meta.EachListItem(list, func(item runtime.Object) error {
-		object, ok := item.(*unstructured.Unstructured)
-		if !ok {
-			return fmt.Errorf("list %s: a %T is no object", r.Resource, item)
-		}
+	err = c.Each(ctx, r, namespace, o, func(object *unstructured.Unstructured) error {
 		all = append(all, object)
 		return nil
 	})
-	return all, err
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// Each calls do with each object that is selected, and has one page of them in memory.
+func (c *Client) Each(ctx context.Context, r schema.GroupVersionResource, namespace string, o metav1.ListOptions, do func(*unstructured.Unstructured) error) error {
+	o.Limit = pageSize
+	for {
+		page, err := request(ctx, c, "list "+r.Resource, func(ctx context.Context) (*unstructured.UnstructuredList, error) {
+			return c.resource(r, namespace).List(ctx, o)
+		})
+		if err != nil {
+			return err
+		}
+		for i := range page.Items {
+			if err := do(&page.Items[i]); err != nil {
+				return err
+			}
+		}
+		if o.Continue = page.GetContinue(); o.Continue == "" {
+			return nil
+		}
+	}
 }
 
 // Create creates an object, and returns it as it is stored. A field that the API server

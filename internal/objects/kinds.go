@@ -43,16 +43,16 @@ func (k Kind[T]) GetRaw(ctx context.Context, c *Client, namespace, name string) 
 
 // List returns the objects that are selected.
 func (k Kind[T]) List(ctx context.Context, c *Client, namespace string, o metav1.ListOptions) ([]*T, error) {
-	found, err := c.List(ctx, k.Resource, namespace, o)
-	all := make([]*T, 0, len(found))
-	for _, u := range found {
+	all := []*T{}
+	err := c.Each(ctx, k.Resource, namespace, o, func(u *unstructured.Unstructured) error {
 		o, err := As[T](u)
-		if err != nil {
-			return nil, err
-		}
 		all = append(all, o)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	return all, err
+	return all, nil
 }
 
 // As reads an object as a type. Fields that the type does not have are left out.
