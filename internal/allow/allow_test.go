@@ -183,8 +183,8 @@ func TestFaultsTellNoValues(t *testing.T) {
 
 func TestSource(t *testing.T) {
 	good := map[string][]string{
-		"nfs": {"server:/export", "10.0.0.1:/", "[fe80::1]:/a/b", "server:/größe/a:b"}, "nfs4": {"s.example.com:/x"},
-		"cifs": {"//server/share", "//10.0.0.1/c$/sub/dir", "//[::1]/x"}, "smb3": {"//s/x"},
+		"nfs": {"server:/export", "10.0.0.1:/", "[fe80::1]:/a/b", "server:/größe/a:b", "server:/my export"}, "nfs4": {"s.example.com:/x"},
+		"cifs": {"//server/share", "//10.0.0.1/c$/sub/dir", "//[::1]/x", "//h/Team Data", "//h/Team Data/Q1 2026"}, "smb3": {"//s/x y"},
 		"ceph": {"mon:/", "a:6789,b:6789,[::1]:6789:/path", "user@fsid.fs=/path", "user@.fs=/"}, "glusterfs": {"server:/vol", "a,b:vol", "s:/vol/sub"},
 		"9p": {"tag", "10.0.0.1"}, "virtiofs": {"tag-1"}, "lustre": {"10.0.0.1@tcp:/fs", "a@tcp,b@o2ib:c@tcp:/fs/sub"},
 		"fuse.sshfs": {"me@host:/path", "host:"}, "fuse.s3fs": {"bucket", "bucket:/prefix"}, "fuse.x": {"https://host/path", "fake"},
@@ -196,7 +196,7 @@ func TestSource(t *testing.T) {
 			}
 		}
 	}
-	bad := []string{"", "/", "/etc", "//", "-o", "-o exec", "evil#x", "a#b:/x", "/var/lib/kubelet/pods/x/evil#x", "../x", "a/../b", "server:/x y", "server:/a,b", "server:/a\tb", "server:/a\nb", `server:/a"b`, `server:/a'b`, `server:/a\040b`, "server:/$(id)", "server:/`id`", "server:/a;b", "server:/a|b", "server:/../x", "-x:/y", ":/x", "a b:/x", "//-x/y", "///x", "//s", "//s/", "//s//x", "\x00", "server:/\x7f", strings.Repeat("a", 2000)}
+	bad := []string{"", "/", "/etc", "//", "-o", "-o exec", "evil#x", "a#b:/x", "/var/lib/kubelet/pods/x/evil#x", "../x", "a/../b", "server:/x ", "//h/x ", " //h/x", "server:/x, y", "server:/a,b", "server:/a\tb", "server:/a\nb", `server:/a"b`, `server:/a'b`, `server:/a\040b`, "server:/$(id)", "server:/`id`", "server:/a;b", "server:/a|b", "server:/../x", "-x:/y", ":/x", "a b:/x", "//-x/y", "///x", "//s", "//s/", "//s//x", "\x00", "server:/\x7f", strings.Repeat("a", 2000)}
 	for _, fsType := range append(SourceTypes(), "fuse.x", "fuse.sshfs", "fuse", "ext4", "overlay", "none", "") {
 		for _, s := range bad {
 			if Source(fsType, s) == "" {

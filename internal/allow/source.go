@@ -15,9 +15,9 @@ type sourceForm struct {
 func formOf(fsType string) sourceForm {
 	switch fsType {
 	case "nfs", "nfs4":
-		return sourceForm{"SERVER:/PATH", isNFS}
+		return sourceForm{"SERVER:/PATH" + pathCharacters, isNFS}
 	case "cifs", "smb3":
-		return sourceForm{"//SERVER/SHARE or //SERVER/SHARE/PATH", isCIFS}
+		return sourceForm{"//SERVER/SHARE or //SERVER/SHARE/PATH" + pathCharacters, isCIFS}
 	case "ceph":
 		return sourceForm{"MONITOR[:PORT],…:/PATH or NAME@FSID.FILESYSTEM=/PATH", isCeph}
 	case "glusterfs":
@@ -49,13 +49,13 @@ func Source(fsType, source string) (fault string) {
 // isNFS: the server is the part before the first ":/", as nfs(5) has it.
 func isNFS(s string) bool {
 	server, path, ok := cutPath(s, ":")
-	return ok && isHost(server) && isPath(path)
+	return ok && isHost(server) && isPathWithBlanks(path)
 }
 
 func isCIFS(s string) bool {
 	rest, ok := strings.CutPrefix(s, "//")
 	server, share, _ := strings.Cut(rest, "/")
-	return ok && isHost(server) && share != "" && share[0] != '/' && isPath("/"+share)
+	return ok && isHost(server) && share != "" && share[0] != '/' && isPathWithBlanks("/"+share)
 }
 
 func isCeph(s string) bool {
@@ -87,6 +87,14 @@ func isFUSESource(s string) bool {
 func cutPath(s, separator string) (before, path string, ok bool) {
 	before, rest, found := strings.Cut(s, separator+"/")
 	return before, "/" + rest, found && !strings.Contains(before, "/")
+}
+
+// pathCharacters is what isPathWithBlanks takes.
+const pathCharacters = ", with letters, digits, blanks inside and . _ ~ + @ % = : $ - in its path"
+
+// isPathWithBlanks is isPath for types with a mount program that is no shell script.
+func isPathWithBlanks(s string) bool {
+	return strings.TrimSpace(s) == s && isPath(strings.ReplaceAll(s, " ", ""))
 }
 
 // isPath takes absolute paths on a server. They have letters of any language,

@@ -61,11 +61,13 @@ func implied(fsType string, options []string, secrets map[string]flex.Secret, fi
 	}
 	switch fsType {
 	case "cifs", "smb3":
-		if len(secrets["password"].Reveal()) == 0 || has("credentials") || has("cred") {
+		if has("credentials") || has("cred") {
 			return nil
 		}
-		content, err := cifsCredentials(secrets)
-		files["credentials"] = content
+		content, err := cifsCredentials(secrets, has)
+		if len(content) > 0 {
+			files["credentials"] = content
+		}
 		return err
 	case "ceph":
 		key := secrets["key"].Reveal()
@@ -80,16 +82,36 @@ func implied(fsType string, options []string, secrets map[string]flex.Secret, fi
 	return nil
 }
 
-func cifsCredentials(secrets map[string]flex.Secret) ([]byte, error) {
+// cifsCredentials uses all of a Secret or refuses it: with a part of it, mount.cifs would
+// ask the server as another user, and the server would name another reason.
+func cifsCredentials(secrets map[string]flex.Secret, has func(option string) bool) ([]byte, error) {
+	refuse := func(format string, args ...any) ([]byte, error) {
+		return nil, flex.Errorf(flex.CodeInvalidArgument, "the volume's Secret "+format, args...)
+	}
 	var b strings.Builder
 	for _, key := range [...]string{"username", "password", "domain"} {
-		value := string(secrets[key].Reveal())
+		secret, ok := secrets[key]
+		value := string(secret.Reveal())
 		if strings.ContainsAny(value, "\r\n\x00") {
 			return nil, flex.Errorf(flex.CodeInvalidArgument, "the key %q of the volume's Secret contains a line break, which mount.cifs cannot read; was it made with a newline at its end?", key)
 		}
-		if value != "" {
+		if ok {
 			fmt.Fprintf(&b, "%s=%s\n", key, value)
 		}
+	}
+	_, username := secrets["username"]
+	_, password := secrets["password"]
+	switch {
+	case len(secrets) == 0:
+	case has("guest") && b.Len() > 0:
+		return refuse("has credentials, and the mount option guest asks for none; remove one of them")
+	case has("guest"):
+	case b.Len() == 0:
+		return refuse("has none of the keys that a cifs volume reads: username, password, domain; or name its file with the mount option credentials=%s", secretFileExample)
+	case !password:
+		return refuse("lacks the key %q; mount.cifs would not use the others without it", "password")
+	case !username && !has("username") && !has("user"):
+		return refuse("lacks the key %q; mount.cifs would log in as root", "username")
 	}
 	return []byte(b.String()), nil
 }

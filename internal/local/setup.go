@@ -80,12 +80,7 @@ func (b *Backend) mountVolume(ctx context.Context, v *Volume, p *lockedTarget, o
 	case kindDevice:
 		return b.mountBlockDevice(ctx, v, p, o)
 	case kindSource:
-		options, files, err := credentials(v, o.Secrets)
-		if err != nil {
-			return err
-		}
-		r := mounter.Remote{Source: v.Source, FSType: v.FSType, Options: options, Credentials: files, ReadOnly: v.ReadOnly}
-		return b.Mounter.MountRemote(ctx, r, p.Target)
+		return b.mountRemote(ctx, v, p, o)
 	case kindPath:
 		return b.Mounter.Bind(ctx, v.Source, b.DirectoryRoots, p.Target, v.options(), b.owner(ctx, v, o))
 	}

@@ -28,7 +28,7 @@ import (
 //     killed by SIGPIPE when it writes later;
 //   - a child inherits nothing: its directory is empty, its environment and
 //     the path where its programs are looked for are fixed, and it gets no
-//     descriptors but the standard ones.
+//     descriptors but the standard ones and child.files.
 type commander struct {
 	ctx context.Context //nolint:containedctx // utilexec.Interface has no place for it
 	m   *Mounter
@@ -103,7 +103,12 @@ type child struct {
 	commander
 	name string
 	args []string
+	// files are inherited, with numbers from firstFile.
+	files []*os.File
 }
+
+// firstFile is the descriptor that follows the standard ones.
+const firstFile = 3
 
 func (c *child) Run() error {
 	_, err := c.CombinedOutput()
@@ -185,7 +190,7 @@ func (c *child) run(path string) ([]byte, error) {
 	cmd := exec.CommandContext(c.ctx, path, c.args...)
 	cmd.Dir = fmt.Sprintf("/proc/self/fd/%d", dir.Fd()) // self is the child, before it loses the descriptor
 	cmd.Env = childEnvironment()
-	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = out, out, c.files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error {
 		group := -cmd.Process.Pid

@@ -106,8 +106,7 @@ func emptyOfKernel(path string) (*os.File, error) {
 // keepDescriptors has no child get a descriptor that this process was started
 // with; Go's own are not inherited anyway.
 func keepDescriptors() error {
-	const first = 3
-	if unix.CloseRange(first, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
+	if unix.CloseRange(firstFile, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return nil
 	}
 	open, err := os.ReadDir("/proc/self/fd") // Linux before 5.11
@@ -115,7 +114,7 @@ func keepDescriptors() error {
 		return fmt.Errorf("list open files: %w", err)
 	}
 	for _, entry := range open {
-		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd >= first {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd >= firstFile {
 			unix.CloseOnExec(fd)
 		}
 	}

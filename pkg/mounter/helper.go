@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -18,10 +19,9 @@ type Remote struct {
 	Source  string
 	FSType  string
 	Options []string
-	// Credentials are given to the mount helper as files that only this
-	// process has: each option's value is replaced by a path below
-	// /proc/<pid>/fd that shows the content. They never reach a disk or an
-	// argument list, and are gone when this process is.
+	// Credentials are given to the mount helper as files in memory: each option's
+	// value is replaced by a path below /proc that shows the content. They never
+	// reach a disk or an argument list; see secretFiles.
 	Credentials map[string][]byte
 	ReadOnly    bool
 }
@@ -45,12 +45,12 @@ func (m *Mounter) MountRemote(ctx context.Context, r Remote, t *Target) error {
 		return s.err("mount", t.path, err)
 	}
 	at.Close()
-	files, err := exposeAll(r.Credentials)
+	files, err := exposeAll(r.FSType, r.Credentials)
 	defer files.close()
 	if err != nil {
 		return s.err("mount", t.path, err)
 	}
-	if err := m.runMount(ctx, r, append(slices.Clip(r.Options), files.options...), t); err != nil {
+	if err := m.runMount(ctx, r, files, t); err != nil {
 		m.takeBack(t)
 		return s.err("mount", t.path, err)
 	}
@@ -91,13 +91,16 @@ func hasHelper(fsType string) bool {
 	return err == nil
 }
 
-func (m *Mounter) runMount(ctx context.Context, r Remote, options []string, t *Target) error {
+func (m *Mounter) runMount(ctx context.Context, r Remote, files *secretFiles, t *Target) error {
 	args := []string{"-t", r.FSType}
-	if len(options) > 0 {
+	if options := append(slices.Clip(r.Options), files.options...); len(options) > 0 {
 		args = append(args, "-o", strings.Join(options, ","))
 	}
-	args = append(args, "--", r.Source, t.path)
-	out, err := commander{ctx: ctx, m: m}.Command("mount", args...).CombinedOutput()
+	c := &child{commander: commander{ctx: ctx, m: m}, name: "mount", args: append(args, "--", r.Source, t.path)}
+	if files.inherited {
+		c.files = files.files
+	}
+	out, err := c.CombinedOutput()
 	return withOutput(err, out)
 }
 
@@ -126,17 +129,21 @@ func verifyRemote(t *Target, readOnly bool) error {
 	return errors.New("it should be read-only and is writable")
 }
 
-// secretFiles are files in memory, readable under /proc/<pid>/fd while this
-// process lives.
+// secretFiles are sealed files in memory. A helper that ends with the mount inherits
+// them: mount.cifs drops its capabilities before it opens the file, and may then not
+// look into the descriptors of another process. A FUSE program stays, and must not keep
+// the content: it opens the file of this process, which it does with all its
+// capabilities, and which ends with the mount.
 type secretFiles struct {
-	options []string
-	files   []*os.File
+	options   []string
+	files     []*os.File
+	inherited bool
 }
 
-func exposeAll(credentials map[string][]byte) (*secretFiles, error) {
-	s := &secretFiles{}
-	for option, content := range credentials {
-		path, err := s.expose(content)
+func exposeAll(fsType string, credentials map[string][]byte) (*secretFiles, error) {
+	s := &secretFiles{inherited: fsType != "fuse" && !strings.HasPrefix(fsType, "fuse.")}
+	for _, option := range slices.Sorted(maps.Keys(credentials)) {
+		path, err := s.expose(credentials[option])
 		if err != nil {
 			return s, fmt.Errorf("pass the credentials for the option %s: %w", option, err)
 		}
@@ -145,8 +152,8 @@ func exposeAll(credentials map[string][]byte) (*secretFiles, error) {
 	return s, nil
 }
 
-func (s *secretFiles) expose(content []byte) (string, error) {
-	fd, err := unix.MemfdCreate("credentials", unix.MFD_CLOEXEC)
+func (s *secretFiles) expose(content []byte) (path string, err error) {
+	fd, err := unix.MemfdCreate("credentials", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return "", err
 	}
@@ -158,6 +165,12 @@ func (s *secretFiles) expose(content []byte) (string, error) {
 	}
 	if _, err := f.Write(content); err != nil {
 		return "", err
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE); err != nil {
+		return "", err
+	}
+	if s.inherited {
+		return fmt.Sprintf("/proc/self/fd/%d", firstFile+len(s.files)-1), nil
 	}
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd), nil
 }

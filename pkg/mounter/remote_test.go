@@ -84,11 +84,8 @@ func TestRemoteCredentials(t *testing.T) {
 		t.Errorf("the file has mode and owner %s", got)
 	}
 	path := strings.TrimSpace(mustRead(t, dir+"/path"))
-	if !strings.HasPrefix(path, fmt.Sprintf("/proc/%d/fd/", os.Getpid())) {
+	if path != "/proc/self/fd/3" {
 		t.Errorf("the credentials are at %s", path)
-	}
-	if link, err := os.Readlink(path); err == nil && strings.Contains(link, "credentials") {
-		t.Errorf("%s is still there: %s", path, link)
 	}
 	if got, want := mustRead(t, dir+"/arguments"), `//server/my share|rw,nosuid,vers=3.0,x="a,b",credentials=`+path+"\n"; got != want {
 		t.Errorf("the helper was called with %s, want %s", got, want)
@@ -284,17 +281,31 @@ func TestRemoteWithoutHelper(t *testing.T) {
 	})
 }
 
-// mount.fuse serves all the types fuse.<program>.
+// mount.fuse serves all the types fuse.<program>. Its program stays, and so inherits no
+// file with credentials: the one that it reads ends with the mount.
 func TestRemoteFUSE(t *testing.T) {
-	dir := helper(t, "fuse", `echo "$0 $source $target $options" >$dir/called; `+mountIt)
+	dir := helper(t, "fuse", `echo "$0 $source $target $options" >$dir/called
+		option passwd_file >$dir/path; cat "$(option passwd_file)" >$dir/content; ls -l /proc/$$/fd >$dir/fds
+		`+mountIt)
 	var m mounter.Mounter
 	target := newTarget(t)
-	if err := m.MountRemote(t.Context(), mounter.Remote{Source: "user@host:/", FSType: "fuse.flextest"}, target); err != nil {
+	r := mounter.Remote{Source: "user@host:/", FSType: "fuse.flextest", Credentials: map[string][]byte{"passwd_file": []byte(secret)}}
+	if err := m.MountRemote(t.Context(), r, target); err != nil {
 		t.Fatal(err)
 	}
 	defer mustUnmount(t, target)
 	if got := mustRead(t, dir+"/called"); !strings.Contains(got, "mount.fuse user@host:/ "+target.Path()) {
 		t.Errorf("called: %s", got)
+	}
+	if got := mustRead(t, dir+"/content"); got != secret {
+		t.Errorf("the credentials are %q", got)
+	}
+	if fds := mustRead(t, dir+"/fds"); strings.Contains(fds, "memfd:credentials") {
+		t.Errorf("the program keeps the credentials: %s", fds)
+	}
+	path := strings.TrimSpace(mustRead(t, dir+"/path"))
+	if link, err := os.Readlink(path); err == nil && strings.Contains(link, "credentials") {
+		t.Errorf("%s is still there: %s", path, link)
 	}
 }
 
@@ -331,7 +342,7 @@ func TestRemoteDescriptors(t *testing.T) {
 		}
 		fd, to := fields[len(fields)-3], fields[len(fields)-1]
 		n, err := strconv.Atoi(fd)
-		if err != nil || n <= 2 || strings.Contains(to, "mount.flextest") || strings.HasPrefix(to, "/proc/") {
+		if err != nil || n <= 2 || strings.Contains(line, "memfd:credentials") || strings.Contains(to, "mount.flextest") || strings.HasPrefix(to, "/proc/") {
 			continue // the script itself, and ls
 		}
 		if was, err := os.Readlink("/proc/self/fd/" + fd); err != nil || was != to {

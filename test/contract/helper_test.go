@@ -100,6 +100,7 @@ func TestFUSEServerThatDiesLeavesARemovableMount(t *testing.T) {
 // pod's event; the secret reaches it through a private file; a
 // process that it leaves behind does not delay the answer.
 func TestFailingMountProgram(t *testing.T) {
+	need(t, "setpriv")
 	begin := time.Now().Add(-time.Second)
 	n := newNode(t, false)
 	out := filepath.Join(n.work, "program")
@@ -111,7 +112,7 @@ for option in $(echo "$4" | tr , ' '); do
 	case $option in credentials=*|cred=*) file=${option#*=} ;; esac
 done
 echo "$file" >$OUT/name
-password=$(sed -n 's/^password=//p' "$file")
+password=$(setpriv --bounding-set=-all --inh-caps=-all sed -n 's/^password=//p' "$file")
 printf %s "$password" | od -An -v -tx1 | tr -d ' \n' >$OUT/password
 sleep 300 &
 echo $! >$OUT/pid
