@@ -44,6 +44,8 @@ type fakeDriver struct {
 	asked     []string          // fsType and volume context of each call that sets up
 	made      bool              // the last NodePublish found its target
 	between   func()            // in NodePublish, when the work is done
+	// publishContext is what ControllerPublish answers more.
+	publishContext map[string]string
 }
 
 func newFakeDriver(m *fakeMounts) *fakeDriver {
@@ -96,7 +98,9 @@ func (f *fakeDriver) Features(context.Context) (csivol.Features, error) { return
 
 func (f *fakeDriver) ControllerPublish(_ context.Context, r csivol.AttachRequest) (map[string]string, error) {
 	f.ask(r.Capability, r.Context)
-	return map[string]string{"device": "d"}, f.do("ControllerPublish", r.Handle, func() error {
+	published := map[string]string{"device": "d"}
+	maps.Copy(published, f.publishContext)
+	return published, f.do("ControllerPublish", r.Handle, func() error {
 		f.attached[r.Handle] = r.NodeID
 		return nil
 	})

@@ -2,6 +2,8 @@ package bridge
 
 import (
 	"context"
+	"maps"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -107,6 +109,7 @@ func (g *registry) show(v *volume) {
 		return
 	}
 	saved := v.record.Clone()
+	maps.DeleteFunc(v.last, func(what string, _ time.Time) bool { return filepath.IsAbs(what) && saved.Targets[what] == nil })
 	v.noteDoubtLocked(saved)
 	v.saved.Store(saved)
 	if g.byDir == nil {

@@ -22,7 +22,9 @@ func (x *execution) act(s lifecycle.Step) (got lifecycle.StepResult, err error) 
 	case lifecycle.Fail:
 		return got, s.Err
 	case lifecycle.ControllerPublish:
-		got.PublishContext, err = x.controllerPublish()
+		if got.PublishContext, err = x.controllerPublish(); err == nil {
+			err = keepable(got.PublishContext)
+		}
 	case lifecycle.AskAttachment, lifecycle.AwaitAttachment:
 		return x.attach(s)
 	case lifecycle.ControllerUnpublish:
@@ -112,6 +114,22 @@ func (x *execution) controllerPublish() (published map[string]string, err error)
 	return published, err
 }
 
+// maxPublishContext is far more than the 4 KiB that the CSI specification allows ("Size
+// Limits"). What NodeStageVolume has to get is refused, and not clipped.
+const maxPublishContext = 256 << 10
+
+// keepable is an error for a publish context that no record can hold.
+func keepable(publishContext map[string]string) error {
+	size := 0
+	for name, value := range publishContext {
+		size += len(name) + len(value)
+	}
+	if size > maxPublishContext {
+		return flex.Errorf(flex.CodeInternal, "attach the volume: its publish context has %d bytes, and at most %d can be recorded; ask the vendor of the CSI driver, which may send 4096", size, maxPublishContext)
+	}
+	return nil
+}
+
 // controllerUnpublish: the secrets are those of ControllerPublishVolume, which the
 // specification wants again. Where they came from the Flex secret they are gone.
 func (x *execution) controllerUnpublish() (err error) {
@@ -154,6 +172,9 @@ func (x *execution) attach(s lifecycle.Step) (got lifecycle.StepResult, err erro
 	})
 	if err == nil && x.w.Goal == lifecycle.Reconcile {
 		x.reattached(before, attached)
+	}
+	if err == nil {
+		err = keepable(attached.PublishContext)
 	}
 	return lifecycle.StepResult{PublishContext: attached.PublishContext, Ours: attached.Ours, AttachedAsCSI: attached.AttachedAsCSI}, err
 }

@@ -35,8 +35,9 @@ const (
 	// breaks the record. Writes are atomic.
 	previousSuffix = recordSuffix + "~"
 	brokenSuffix   = ".broken"
-	// maxRecord bounds a file: CSI bounds each map to 4 KiB.
-	maxRecord = 1 << 20
+	// maxRecord bounds what is written: a volume context, a publish context and hundreds of
+	// targets, each with an error text. More is read, for what earlier versions wrote.
+	maxRecord, maxRead = 4 << 20, 64 << 20
 )
 
 // Open creates the directory if necessary, readable only for root, and refuses one that
@@ -111,6 +112,9 @@ func (s *Store) Put(r *Record) error {
 	if err != nil {
 		return fmt.Errorf("write the record of %s: %w", r.Key(), err)
 	}
+	if len(data) > maxRecord {
+		return fmt.Errorf("write the record of %s: it has %d bytes, more than %d; shorten the options of its PersistentVolume, or delete some of its pods on this node", r.Key(), len(data), maxRecord)
+	}
 	if err := s.keep(s.path(r.Key())); err != nil {
 		return fmt.Errorf("keep the version before of the record of %s: %w", r.Key(), err)
 	}
@@ -155,14 +159,15 @@ func (s *Store) Delete(k csivol.Key) error {
 	return durable.SyncDir(s.dir)
 }
 
-// Load returns all records. It renames invalid files, with an error for each, and returns
-// the version before, if there is one.
+// Load returns all records. It renames files with invalid content, with an error for each,
+// and returns the version before, if there is one. A file that cannot be read may be
+// valid: then no record is returned, and the caller tries again later.
 func (s *Store) Load() (records []*Record, broken []error, err error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the state directory: %w", err)
 	}
-	loaded := map[csivol.Key]bool{}
+	loaded := map[string]bool{}
 	var previous []string
 	for _, e := range entries {
 		path := filepath.Join(s.dir, e.Name())
@@ -173,22 +178,38 @@ func (s *Store) Load() (records []*Record, broken []error, err error) {
 			previous = append(previous, path)
 		case strings.HasSuffix(e.Name(), recordSuffix):
 			r, err := s.read(path)
-			if err != nil {
+			switch {
+			case isUnread(err):
+				return nil, broken, err
+			case err != nil:
 				broken = append(broken, s.putAside(path, err))
-				continue
+			default:
+				loaded[path] = true
+				records = append(records, r)
 			}
-			loaded[r.Key()] = true
-			records = append(records, r)
 		}
 	}
 	for _, path := range previous {
+		if loaded[strings.TrimSuffix(path, "~")] {
+			continue
+		}
 		r, err := s.read(path)
-		if err == nil && !loaded[r.Key()] {
+		if isUnread(err) {
+			return nil, broken, err
+		}
+		if err == nil {
 			r.Recovered = true
 			records = append(records, r)
 		}
 	}
 	return records, broken, nil
+}
+
+// isUnread reports whether an error is one of the disk (EIO), the process (EMFILE) or the
+// permissions, which says nothing of the content.
+func isUnread(err error) bool {
+	_, is := errors.AsType[*fs.PathError](err)
+	return is
 }
 
 // staleAfter is much longer than any write takes between create and rename.
@@ -247,8 +268,8 @@ func readBounded(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !st.Mode().IsRegular() || st.Size() > maxRecord {
-		return nil, fmt.Errorf("it is no regular file, or larger than %d bytes", maxRecord)
+	if !st.Mode().IsRegular() || st.Size() > maxRead {
+		return nil, fmt.Errorf("it is no regular file, or larger than %d bytes", maxRead)
 	}
 	return os.ReadFile(path)
 }

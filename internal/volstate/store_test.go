@@ -6,11 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/volstate"
@@ -232,5 +234,100 @@ func TestTemporaryFiles(t *testing.T) {
 	}
 	if _, err := os.Stat(young); err != nil {
 		t.Errorf("%s is gone: %v", young, err)
+	}
+}
+
+// TestErrorTexts (N10): drivers answer with pages. Records grew until they were larger
+// than what Load reads, which put them aside, and the volume was unknown.
+func TestErrorTexts(t *testing.T) {
+	s, _ := open(t)
+	r := record("h")
+	long := strings.Repeat("ü no such disk ", 1<<17)
+	r.LastError, r.StageDead = long, long
+	for dir := range r.Targets {
+		r.Targets[dir].LastError, r.Targets[dir].Dead = long, long
+	}
+	if err := s.Put(r); err != nil {
+		t.Fatal(err)
+	}
+	got, broken, err := s.Load()
+	if err != nil || len(broken) > 0 || len(got) != 1 {
+		t.Fatalf("%d records, %v, %v", len(got), broken, err)
+	}
+	if n := len(got[0].LastError); n > 1100 || !strings.HasSuffix(got[0].LastError, "…") || got[0].StageDead == "" {
+		t.Errorf("the text has %d bytes", n)
+	}
+	if r.LastError != long {
+		t.Error("the caller's record was changed")
+	}
+}
+
+// TestTooLarge (N10): what could not be read again is not written, and what is on the
+// disk stays.
+func TestTooLarge(t *testing.T) {
+	s, _ := open(t)
+	r := record("h")
+	if err := s.Put(r); err != nil {
+		t.Fatal(err)
+	}
+	r.PublishContext = map[string]string{"x": strings.Repeat("x", 5<<20)}
+	if err := s.Put(r); err == nil || !strings.Contains(err.Error(), "shorten") {
+		t.Errorf("a record of 5 MiB: %v", err)
+	}
+	if got, broken, err := s.Load(); err != nil || len(broken) > 0 || len(got) != 1 || got[0].PublishContext != nil {
+		t.Errorf("%+v, %v, %v", got, broken, err)
+	}
+}
+
+// TestUnreadableFile (N12): a file that cannot be read was renamed as if it was broken,
+// and the volume forgotten. Its content may be valid when the disk answers again.
+func TestUnreadableFile(t *testing.T) {
+	for _, name := range []string{"record", "version before"} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := open(t)
+			for range 2 {
+				if err := s.Put(record("h")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			files, _ := filepath.Glob(filepath.Join(dir, "*.json"))
+			path := files[0]
+			if name != "record" {
+				if err := os.Remove(path); err != nil {
+					t.Fatal(err)
+				}
+				path += "~"
+			}
+			give := unreadable(t, dir, path)
+			if got, broken, err := s.Load(); err == nil || len(got)+len(broken) > 0 {
+				t.Errorf("%d records, broken %v, %v", len(got), broken, err)
+			}
+			give()
+			if got, broken, err := s.Load(); err != nil || len(got) != 1 || len(broken) > 0 {
+				t.Errorf("later: %d records, broken %v, %v", len(got), broken, err)
+			}
+		})
+	}
+}
+
+// unreadable keeps this thread from reading a file, until the caller gives it back. Root
+// gets another ID for files, and no capability with it (setfsuid(2)).
+func unreadable(t *testing.T, dir, path string) (give func()) {
+	t.Helper()
+	runtime.LockOSThread()
+	id := unix.Geteuid()
+	top := filepath.Dir(dir)
+	if err := errors.Join(os.Chmod(filepath.Dir(top), 0o755), os.Chmod(top, 0o755), os.Chmod(dir, 0o755), os.Chmod(path, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if id == 0 {
+		_ = unix.Setfsuid(65534)
+	}
+	return func() {
+		_ = unix.Setfsuid(id)
+		runtime.UnlockOSThread()
+		if err := os.Chmod(path, 0o600); err != nil {
+			t.Error(err)
+		}
 	}
 }

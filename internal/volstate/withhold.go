@@ -19,12 +19,24 @@ func (r *Record) public() *Record {
 	c := r.Clone()
 	c.Context, c.PublishContext = publicMap(r.Context), publicMap(r.PublishContext)
 	c.MountFlags = publicFlags(r.MountFlags)
-	c.LastError = mask(r.LastError)
+	c.LastError, c.StageDead = errorText(r.LastError), errorText(r.StageDead)
 	c.TakenOver = r.Owner != Ours // for an older daemon, after a downgrade
 	for _, t := range c.Targets {
-		t.LastError = mask(t.LastError)
+		t.LastError, t.Dead = errorText(t.LastError), errorText(t.Dead)
 	}
 	return c
+}
+
+// maxText bounds an error text in a file: drivers answer with pages, and a record that
+// has grown too large could not be written any more.
+const maxText = 1 << 10
+
+// errorText masks and clips. What must be sent to a driver again is never clipped.
+func errorText(text string) string {
+	if text = mask(text); len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "") + "…"
+	}
+	return text
 }
 
 func publicMap(values map[string]string) map[string]string {
