@@ -174,6 +174,7 @@ func TestUncertainIsRepeated(t *testing.T) {
 					t.Fatalf("%s: unmount never succeeds", method)
 				}
 			}
+			n.reconcile() // unmount does not wait for the end of the volume
 			n.empty()
 		}
 	}

@@ -57,6 +57,7 @@ func (b *Bridge) execute(v *volume, d *FlexDriver, w lifecycle.Wanted) error {
 		s := x.next()
 		switch s.Kind {
 		case lifecycle.Done:
+			x.left()
 			return nil
 		case lifecycle.Refuse:
 			return x.refused(s)
@@ -87,6 +88,14 @@ func (x *execution) next() lifecycle.Step {
 	x.o.Now = time.Now()
 	x.o.Awaited = x.v.current == nil || x.v.awaited()
 	return x.b.planner.Next(x.v.record, &x.o, x.w)
+}
+
+// left reports what an operation with success has left to the reconciler.
+func (x *execution) left() {
+	for _, f := range x.o.Failures {
+		x.v.record.LastError = f.Err.Error()
+		x.v.log.Warn("the pod has released the volume, which could not be ended on this node; it will be tried again", "step", string(f.Step.Kind), "error", f.Err)
+	}
 }
 
 // refused ends an operation that has begun something with an error that is

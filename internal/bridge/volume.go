@@ -136,7 +136,7 @@ func (b *Bridge) run(v *volume, p *inProgress, f func(*volume) error) {
 	v.ctx, v.log, v.current = ctx, log, p
 	p.begun.Store(time.Now().UnixNano())
 	p.err = f(v)
-	if p.err == nil && p.command != statsCommand {
+	if p.err == nil && p.command != statsCommand && !v.record.Uncertain() {
 		v.record.LastError = "" // whatever was wrong is over
 	}
 	v.inherited = v.inherited && p.err != nil

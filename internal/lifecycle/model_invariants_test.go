@@ -89,13 +89,14 @@ func falseUnmount(m *model, _ *world, mv *move) bool {
 }
 
 // leaves reports whether the last unmount has left something that no other process
-// ends. A detach through the cluster continues by itself.
+// ends. A detach through the cluster continues by itself, and what failed the reconciler
+// repeats.
 func (m *model) leaves(n *node) bool {
 	if n.down || m.c.device || m.c.migrates || n.saved.targets[0].there || n.saved.targets[1].there || n.published[0] != nothing || n.published[1] != nothing {
 		return false
 	}
-	undoing := phases()[n.saved.attach] == volstate.Undoing
-	return n.saved.there && !undoing || n.attached && m.c.route == ByControllerService
+	undoing := phases()[n.saved.attach] == volstate.Undoing || phases()[n.saved.stage] == volstate.Undoing
+	return !undoing && (n.saved.there || n.attached && m.c.route == ByControllerService)
 }
 
 func falseExpand(_ *model, _ *world, mv *move) bool {

@@ -208,6 +208,12 @@ func unmountScenes() []scene {
 			q.t.Publish = volstate.Doing
 			q.goal(CompleteUnmount, dirA)
 		}, Done, ""},
+		{"let-pod-go", "a pod does not stay Terminating since its volume cannot be unstaged", func(q *question) {
+			q.pending()
+			q.goal(Unmount, dirA)
+			q.r.Stage = volstate.Undoing
+			q.o.Failures = []Failure{{Step: Step{Kind: NodeUnstage, Dir: ""}, Class: Final, Err: errAway}}
+		}, Drop, ""},
 		{"note-owner", "who ends the volume is written down while it is still mounted", func(q *question) { q.goal(Unmount, dirA) }, NoteOwner, ""},
 		{"grow-unused", "a volume that grows only unused does so after its last pod", func(q *question) {
 			q.pending()

@@ -50,7 +50,7 @@ func unwantedRules() []Rule {
 // pods have stays attached.
 func unwantedVolumeRules() []Rule {
 	return []Rule{
-		{"release-unwanted-volume", "the volume has had no target for the grace period, and no callout ends it", "[release the device mount path], or [end the stage] and [detach the volume]", func(c *plan) *Step {
+		{"release-unwanted-volume", "the volume has had no target for the grace period, and no callout ends it; at once after `let-pod-go`", "[release the device mount path], or [end the stage] and [detach the volume]", func(c *plan) *Step {
 			if len(c.r.Targets) > 0 || leftUnclear(c.r) || !c.volumeUnwanted() {
 				return nil
 			}
@@ -163,10 +163,16 @@ func (c *plan) releasing(dir string) bool {
 // failed: only one that succeeded has a detach.
 func (c *plan) volumeUnwanted() bool {
 	r := c.r
-	if r.Idle() || !c.stale(r.Changed) && !c.undoing() {
+	if r.Idle() || !c.stale(r.Changed) && !c.undoing() && !endPending(r) {
 		return false
 	}
 	return r.Device != "" || r.Stage != volstate.None || r.Attachment != byControlPlane || r.Unmanaged || r.Attach != volstate.Done
+}
+
+// endPending reports that an unmount has succeeded before the volume could be ended
+// (let-pod-go).
+func endPending(r *volstate.Record) bool {
+	return r.Device == "" && r.Attachment != byControlPlane && (r.Stage == volstate.Undoing || r.Attach == volstate.Undoing && r.Object == "")
 }
 
 // undoing reports whether this operation ends the volume: its own steps have

@@ -11,7 +11,7 @@ import (
 // the last.
 func unmountRules() []Rule {
 	return slices.Concat(
-		[]Rule{clearDead(), refuseFailed()},
+		[]Rule{clearDead(), letPodGo(), refuseFailed()},
 		[]Rule{
 			{"unmount-completed", "the pending unmount was already completed", "done", func(c *plan) *Step {
 				if c.w.Goal != CompleteUnmount || c.released() {
@@ -41,6 +41,23 @@ func unmountRules() []Rule {
 		},
 		releaseRules(),
 	)
+}
+
+// letPodGo: what guards data is held back, and that is the detach, which stays behind the
+// stage. The kubelet's CSI plugin lets a pod go as well while UnmountDevice fails
+// (pkg/volume/util/operationexecutor/operation_generator.go, GenerateUnmountDeviceFunc,
+// Kubernetes v1.37.1).
+func letPodGo() Rule {
+	return Rule{"let-pod-go", "nothing is published for the pod any more, NodeUnstageVolume or ControllerUnpublishVolume failed, and the volume has no device mount path", "remove the target from the record, and succeed; `release-unwanted-volume` of reconcile repeats the RPC", func(c *plan) *Step {
+		f := c.failed()
+		if f == nil || f.Step.Kind != NodeUnstage && f.Step.Kind != ControllerUnpublish || c.r.Device != "" {
+			return nil
+		}
+		if c.target() == nil {
+			return c.step(Done)
+		}
+		return c.step(Drop)
+	}}
 }
 
 // mayLetGo: a kubelet that was restarted unmounts before it mounts (pkg/kubelet/
