@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/flex2csi/flex2csi/internal/terminal"
 )
 
 func main() {
@@ -25,6 +27,7 @@ func main() {
 // run returns the exit status: 0, 1 if the command failed, 2 for a usage error. An error
 // before the command begins is a usage error.
 func run(args []string, env environment) int {
+	env.out, env.err = &terminal.Writer{To: env.out}, &terminal.Writer{To: env.err}
 	root := newRoot()
 	root.SetArgs(renamed(args))
 	root.SetIn(env.in)

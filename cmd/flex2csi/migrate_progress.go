@@ -9,16 +9,17 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/terminal"
 )
 
 // progress prints the progress of a migration: a line for each event, and on a terminal
 // a last line with the state.
 type progress struct {
-	out      io.Writer
-	terminal bool
-	log      io.Writer // gets the lines, too, if it is not nil
-	total    int
-	now      func() time.Time
+	out    io.Writer
+	redraw bool      // out is a terminal
+	log    io.Writer // gets the lines, too, if it is not nil
+	total  int
+	now    func() time.Time
 
 	mu       sync.Mutex
 	start    time.Time
@@ -28,9 +29,9 @@ type progress struct {
 	shown    bool // the last line is printed
 }
 
-func newProgress(out io.Writer, terminal bool, log io.Writer, total int) *progress {
+func newProgress(out io.Writer, redraw bool, log io.Writer, total int) *progress {
 	return &progress{
-		out: out, terminal: terminal, log: log, total: total, now: time.Now, start: time.Now(),
+		out: out, redraw: redraw, log: log, total: total, now: time.Now, start: time.Now(),
 		underWay: map[string]bool{}, trouble: map[string]bool{},
 	}
 }
@@ -72,7 +73,7 @@ func (p *progress) say(format string, args ...any) {
 // line prints a line above the last one.
 func (p *progress) line(at time.Time, text string) {
 	p.erase()
-	fmt.Fprintf(p.out, "%s %s\n", at.Local().Format(time.TimeOnly), text)
+	fmt.Fprintf(p.out, "%s %s\n", at.Local().Format(time.TimeOnly), terminal.Safe(text))
 	if p.log != nil {
 		fmt.Fprintf(p.log, "%s %s\n", at.UTC().Format(time.RFC3339), text)
 	}
@@ -88,7 +89,7 @@ func (p *progress) erase() {
 
 // last prints the last line.
 func (p *progress) last() {
-	if !p.terminal {
+	if !p.redraw {
 		return
 	}
 	took := p.now().Sub(p.start).Round(time.Second)
@@ -98,7 +99,7 @@ func (p *progress) last() {
 
 // run updates the time in the last line until end is called.
 func (p *progress) run() (end func()) {
-	if !p.terminal {
+	if !p.redraw {
 		return func() {}
 	}
 	over, ended := make(chan struct{}), make(chan struct{})
@@ -124,7 +125,7 @@ func (p *progress) run() (end func()) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.erase()
-		p.terminal = false
+		p.redraw = false
 	}
 }
 

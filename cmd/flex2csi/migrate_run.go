@@ -125,7 +125,7 @@ func (s *session) work(ctx context.Context, volumes int, do func(context.Context
 	// Whatever becomes of the terminal, no write ends the process or holds it up while a claim
 	// has no volume.
 	signal.Ignore(append(terminalStops(), syscall.SIGPIPE)...)
-	screen := newScreen(s.env.err)
+	screen := newScreen(unfiltered(s.env.err).(io.Writer)) // progress filters its lines, and redraws the last
 	defer screen.close()
 	p := newProgress(screen, canRedraw(s.env.err), log, volumes)
 	lease, err := s.lease(ctx, p)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/flex2csi/flex2csi/internal/terminal"
 	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
@@ -94,7 +95,7 @@ func encode(out *bytes.Buffer, document any, toYAML bool) error {
 	if err := e.Encode(document); err != nil || !toYAML {
 		return err
 	}
-	text, err := yamltext.FromJSON(out.Bytes())
+	text, err := yamltext.FromJSON([]byte(terminal.Safe(out.String()))) // YAML takes no control characters
 	out.Reset()
 	out.Write(text)
 	return err

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/fdguard"
+	"github.com/flex2csi/flex2csi/internal/terminal"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -26,8 +27,8 @@ func main() {
 // (pkg/volume/flexvolume/driver-call.go:149, Kubernetes v1.37.1).
 func run(argv []string) int {
 	if command, ok := forPeople(argv); ok {
-		if err := command(argv[2:], os.Stdout); err != nil {
-			fmt.Fprintf(os.Stderr, "flexdriver %s: %v\n", argv[1], err)
+		if err := command(argv[2:], &terminal.Writer{To: os.Stdout}); err != nil {
+			fmt.Fprintf(&terminal.Writer{To: os.Stderr}, "flexdriver %s: %v\n", argv[1], err)
 			return 1
 		}
 		return 0

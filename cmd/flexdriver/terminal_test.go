@@ -50,13 +50,13 @@ func runAtTerminal(cmd *exec.Cmd) (stdout, stderr string, err error) {
 	return out.text(), errs.text(), err
 }
 
-// A terminal is both ends of a pseudo-terminal (pty(7)).
-type terminal struct {
+// A pty is both ends of a pseudo-terminal (pty(7)).
+type pty struct {
 	person, program *os.File
 	read            chan string
 }
 
-func newTerminal() (*terminal, error) {
+func newTerminal() (*pty, error) {
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func newTerminal() (*terminal, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &terminal{person, program, make(chan string, 1)}
+	t := &pty{person, program, make(chan string, 1)}
 	go func() {
 		// EIO is how a terminal says that its last program is gone.
 		text, _ := io.ReadAll(person)
@@ -82,7 +82,7 @@ func newTerminal() (*terminal, error) {
 }
 
 // text returns what was shown, once all programs have let go.
-func (t *terminal) text() string {
+func (t *pty) text() string {
 	t.program.Close()
 	defer t.person.Close()
 	return strings.ReplaceAll(<-t.read, "\r\n", "\n")

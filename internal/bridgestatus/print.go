@@ -74,12 +74,5 @@ func (t table) write(w io.Writer) error {
 	return tw.Flush()
 }
 
-// oneLine removes what would break the table or the terminal.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
-}
+// oneLine removes what would break the table.
+func oneLine(s string) string { return strings.NewReplacer("\n", " ", "\t", " ").Replace(s) }

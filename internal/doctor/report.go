@@ -171,16 +171,11 @@ func (e *entry) advice(format string, args ...any) {
 	e.change(func(f *Finding) { f.Advice = clean(fmt.Sprintf(format, args...)) })
 }
 
-// clean removes what looks secret, and what would break a terminal: many texts come from
-// drivers and other programs.
+// clean removes what looks secret, and line breaks: many texts come from drivers and other
+// programs.
 func clean(text string) string {
 	var byKey *flex.Redactor
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, byKey.Redact(text))
+	return strings.NewReplacer("\n", " ", "\t", " ").Replace(byKey.Redact(text))
 }
 
 // clip keeps a list of names readable.

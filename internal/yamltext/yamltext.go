@@ -8,6 +8,8 @@ import (
 	"regexp"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/flex2csi/flex2csi/internal/terminal"
 )
 
 // Encode writes a value, by its yaml tags, or a node.
@@ -36,7 +38,7 @@ var ambiguous = regexp.MustCompile(`^(?i:y|n|yes|no|on|off)$|^[-+]?[0-9][0-9_]*(
 
 func plainStyle(n *yaml.Node) {
 	n.Style = 0
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && ambiguous.MatchString(n.Value) {
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" && (ambiguous.MatchString(n.Value) || terminal.Safe(n.Value) != n.Value) { // escapes hold in quotes only
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	for _, child := range n.Content {

@@ -112,11 +112,11 @@ func (s DriverStatus) problem() string {
 	return ""
 }
 
-// oneLine turns control characters and runs of white space into one space:
+// oneLine turns control and format characters and runs of white space into one space:
 // messages end up in events and log lines.
 func oneLine(s string) string {
 	return strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "\uFFFD"), func(r rune) bool {
-		return unicode.IsSpace(r) || unicode.IsControl(r) || r == '\u2028' || r == '\u2029'
+		return unicode.IsSpace(r) || unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
 	}), " ")
 }
 
