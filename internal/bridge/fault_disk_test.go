@@ -123,8 +123,12 @@ func TestFullDisk(t *testing.T) {
 	calls := func(n *node) [][]string {
 		dir, device := n.podDir("p1"), n.deviceDir()
 		return [][]string{
-			{"attach", options, "node-1"}, {"mountdevice", device, "csi:h1", options}, {"mount", dir, options},
-			{"unmount", dir}, {"unmountdevice", device}, {"detach", "pv1", "node-1"},
+			{"attach", options, "node-1"},
+			{"mountdevice", device, "csi:h1", options},
+			{"mount", dir, options},
+			{"unmount", dir},
+			{"unmountdevice", device},
+			{"detach", "pv1", "node-1"},
 		}
 	}
 	probe := newNode(t)
@@ -135,7 +139,7 @@ func TestFullDisk(t *testing.T) {
 			for _, once := range []bool{true, false} {
 				for _, restarts := range []bool{true, false} {
 					for _, repeats := range []bool{true, false} {
-						fullDisk1(t, calls, i, write, once, restarts, repeats)
+						checkFullDisk(t, calls, i, write, once, restarts, repeats)
 						if t.Failed() {
 							t.Fatalf("%s: write %d of %d failed, once: %t; restarts: %t; repeats: %t", call[0], write+1, writes.writes, once, restarts, repeats)
 						}
@@ -146,7 +150,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-func fullDisk1(t *testing.T, calls func(*node) [][]string, failing, write int, once, restarts, repeats bool) {
+func checkFullDisk(t *testing.T, calls func(*node) [][]string, failing, write int, once, restarts, repeats bool) {
 	t.Helper()
 	n := newNode(t)
 	list := calls(n)
