@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io/fs"
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/attachlock"
-	"github.com/flex2csi/flex2csi/internal/mountcode"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -19,6 +17,9 @@ import (
 func (b *Backend) attach(ctx context.Context, c *flex.Call) (string, error) {
 	v, err := parseVolume(c.Options)
 	if err != nil {
+		return "", err
+	}
+	if err := b.permitAttach(v, c.Options); err != nil {
 		return "", err
 	}
 	if err := b.acquireLock(ctx, v, c); err != nil {
@@ -47,6 +48,9 @@ func (b *Backend) isAttached(ctx context.Context, c *flex.Call) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if err := b.permitAttach(v, c.Options); err != nil {
+		return false, err
+	}
 	if err := b.acquireLock(ctx, v, c); err != nil {
 		return false, err
 	}
@@ -63,8 +67,8 @@ func (b *Backend) detach(ctx context.Context, c *flex.Call) error {
 	return nil
 }
 
-// waitForAttach runs on the node and waits for a device. mount creates
-// an image that does not exist, since only mount gets the namespace.
+// waitForAttach runs on the node and waits for a device. It does not open an image: only
+// mount gets the namespace, and the answer would tell another one what exists.
 func (b *Backend) waitForAttach(ctx context.Context, c *flex.Call) (string, error) {
 	if len(c.Options.User) == 0 {
 		return c.Device, nil // rebuilt after a restart, without options
@@ -78,14 +82,7 @@ func (b *Backend) waitForAttach(ctx context.Context, c *flex.Call) (string, erro
 	}
 	switch v.Kind {
 	case kindImage:
-		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
-		if errors.Is(err, fs.ErrNotExist) && v.createSize() > 0 {
-			return v.Source, nil
-		}
-		if err != nil {
-			return "", mountcode.Of(err)
-		}
-		return v.Source, image.Close()
+		return v.Source, nil
 	case kindDevice:
 		d, err := b.waitForDevice(ctx, v.Source)
 		if err != nil {

@@ -13,8 +13,7 @@ import (
 // permit refuses a volume that this node's configuration does not allow. Users who
 // may create a pod may write any options (an inline flexVolume), so what the options
 // name is bounded here. Every call on the node that opens a volume checks this first,
-// also with --dry-run. attach does not: it runs on another machine, under another
-// configuration.
+// also with --dry-run; see permitAttach for the control plane.
 //
 // An image belongs to the namespace that its path names: ROOT/NAMESPACE/….
 // Only mount gets the namespace, so waitforattach and mountdevice do not create, format
@@ -36,6 +35,16 @@ func (b *Backend) permit(v *Volume, o flex.Options) error {
 		return b.permitSource(v)
 	}
 	return b.permitMemory(v.Size)
+}
+
+// permitAttach is permit for attach and isattached, which run in the control plane under
+// the configuration there. Both lock a disk, so without a permission any pod could keep a
+// disk from all other nodes. Nothing else is locked, and memory is not that of the node.
+func (b *Backend) permitAttach(v *Volume, o flex.Options) error {
+	if !v.isDisk() {
+		return nil
+	}
+	return b.permit(v, o)
 }
 
 // permitPath returns the root that a path is below.

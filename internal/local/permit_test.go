@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flex2csi/flex2csi/internal/attachlock"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -58,6 +59,53 @@ func TestClosedByDefault(t *testing.T) {
 	w.refused(w.do(call(flex.CommandMount, dir, options("medium", "memory"))), flex.CodePermissionDenied, "maxSize", "--max-size")
 	if _, err := os.Stat(w.image("new.img")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an image was made: %v", err)
+	}
+}
+
+// attach took a lock for whatever the options named, and isattached renewed it: a pod
+// with an inline volume kept a disk from all other nodes (security.md, F2).
+func TestAttachNeedsPermission(t *testing.T) {
+	w := newWorld(t)
+	locks := t.TempDir()
+	w.b = Backend{AttachLocks: attachlock.Dir(locks), ImageRoots: []string{"/images"}, DeviceRoots: []string{"/dev/disk/by-id"}}
+	for _, o := range []flex.Options{
+		options("image", "/elsewhere/team-a/disk.img"),
+		options("image", "/images/disk.img"),
+		options("device", "/dev/disk/by-uuid/0815"),
+	} {
+		attach, isAttached := call(flex.CommandAttach, "", o), call(flex.CommandIsAttached, "", o)
+		_, err := w.b.Driver().Attach(t.Context(), attach)
+		w.refused(err, flex.CodePermissionDenied)
+		_, err = w.b.Driver().IsAttached(t.Context(), isAttached)
+		w.refused(err, flex.CodePermissionDenied)
+		for _, c := range []*flex.Call{attach, isAttached} {
+			_, err := w.b.Plan(t.Context(), c)
+			w.refused(err, flex.CodePermissionDenied)
+		}
+	}
+	if files, err := os.ReadDir(locks); err != nil || len(files) > 0 {
+		t.Errorf("there are locks: %v, %v", files, err)
+	}
+	if _, err := w.b.Driver().Attach(t.Context(), call(flex.CommandAttach, "", options("device", "/dev/disk/by-id/x"))); err != nil {
+		t.Error(err)
+	}
+}
+
+// waitforattach does not get the pod's namespace, and told whether an image of another
+// one exists (security.md, F9).
+func TestWaitForAttachTellsNothingOfImages(t *testing.T) {
+	w := newWorld(t)
+	w.write(w.image("there.img"), "x")
+	for _, name := range []string{"there.img", "not.img"} {
+		o := options("image", w.image(name))
+		o.PodNamespace = ""
+		c := call(flex.CommandWaitForAttach, "", o)
+		if got, err := w.b.Driver().WaitForAttach(t.Context(), c); got != w.image(name) || err != nil {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		if _, err := w.b.Plan(t.Context(), c); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

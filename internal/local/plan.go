@@ -25,10 +25,12 @@ func (b *Backend) Plan(ctx context.Context, c *flex.Call) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Command != flex.CommandAttach && c.Command != flex.CommandIsAttached {
-		if err := b.permit(v, c.Options); err != nil {
-			return nil, err
-		}
+	permit := b.permit
+	if c.Command == flex.CommandAttach || c.Command == flex.CommandIsAttached {
+		permit = b.permitAttach
+	}
+	if err := permit(v, c.Options); err != nil {
+		return nil, err
 	}
 	switch c.Command {
 	case flex.CommandMount, flex.CommandMountDevice:
@@ -217,14 +219,7 @@ func (b *Backend) planTearDown(c *flex.Call) ([]string, error) {
 func (b *Backend) planWait(ctx context.Context, v *Volume) ([]string, error) {
 	switch v.Kind {
 	case kindImage:
-		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
-		if errors.Is(err, fs.ErrNotExist) && v.createSize() > 0 {
-			return []string{fmt.Sprintf("leave it to mount to create %s", v.Source)}, nil
-		}
-		if err != nil {
-			return nil, mountcode.Of(err)
-		}
-		return []string{"check that " + v.Source + " can be opened"}, image.Close()
+		return []string{fmt.Sprintf("leave it to mount to open or create %s", v.Source)}, nil
 	case kindDevice:
 		d, err := b.findDevice(ctx, v.Source)
 		if err == nil {
