@@ -44,6 +44,11 @@ func TestMountRefuses(t *testing.T) {
 		{"ext4", "commit=+5"},
 		{"ext4", "commit=5\x00"},
 		{"ext4", `context="u:r:t:s0",bind`},
+		{"ext4", `context="a:b:c,dev,suid"`}, // mount options in a label
+		{"ext4", `context="a:b:c:s0,suid"`},
+		{"ext4", `context="a:b:c:s0:c1,dev"`},
+		{"ext4", `context="a:b:c:s0-s1:c1,c2.c"`},
+		{"ext4", `context=a,b:r:t`},
 		{"ext4", `context=u:r:"t`},
 		{"ext4", `context=""`},
 		{"ext4", `context="u:r:t`},
@@ -151,7 +156,7 @@ func TestMountRefuses(t *testing.T) {
 
 func TestMountTakes(t *testing.T) {
 	for fsType, options := range map[string]string{
-		"ext4": `noatime nosuid nodev noexec discard data=journal commit=30 barrier=0 barrier errors=remount-ro context="u:r:t:s0:c1,c2" context=system_u:object_r:container_file_t:s0 lazytime _netdev defaults stripe=16`,
+		"ext4": `noatime nosuid nodev noexec discard data=journal commit=30 barrier=0 barrier errors=remount-ro context="u:r:t:s0:c1,c2" context=system_u:object_r:container_file_t:s0 context="u:r:t:s0-s15:c0.c1023,c7" lazytime _netdev defaults stripe=16`,
 		"xfs":  "uquota allocsize=64k logbufs=8 logbsize=256k nouuid inode64", "btrfs": "compress=zstd:3 compress discard=async subvol=data subvolid=256 nodatacow",
 		AnyDisk: "noatime discard uquota compress", Directory: "ro nosuid nodev noexec noatime", Memory: "mode=0750 uid=1000 gid=1000 nr_inodes=10k noswap",
 		"nfs":  "vers=4.1 nfsvers=3 proto=tcp hard timeo=600 retrans=2 rsize=1048576 nconnect=8 sec=krb5p nolock actimeo=30 lookupcache=pos noresvport port=2049",

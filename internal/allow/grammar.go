@@ -172,9 +172,29 @@ func isHostPort(s string) bool {
 	return isHost(s)
 }
 
-// IsContext reports whether s is an SELinux label, user:role:type:level.
+// IsContext reports whether s is an SELinux label, user:role:type[:level]. Only the
+// level has commas, between categories: mount(8), a helper or the kernel may take those
+// of another value for the end of the option.
 func IsContext(s string) bool {
-	return len(s) <= 255 && strings.Count(s, ":") >= 2 && only(s, "_.:,-")
+	parts := strings.SplitN(s, ":", 4)
+	if len(s) > 255 || len(parts) < 3 || !all(parts[:3], func(p string) bool { return isName(p, 255) }) {
+		return false
+	}
+	return len(parts) == 3 || all(strings.SplitN(parts[3], "-", 2), isLevel)
+}
+
+// isLevel takes s0 and s0:c1,c3.c5 (SELinux Notebook, "MLS range").
+func isLevel(s string) bool {
+	sensitivity, categories, given := strings.Cut(s, ":")
+	category := func(c string) bool {
+		return all(strings.SplitN(c, ".", 2), func(c string) bool { return numbered(c, "c") })
+	}
+	return numbered(sensitivity, "s") && (!given || all(strings.Split(categories, ","), category))
+}
+
+func numbered(s, letter string) bool {
+	n, ok := strings.CutPrefix(s, letter)
+	return ok && isNumber(n)
 }
 
 // SecretKey returns the KEY of $(secretFile:KEY), or "".
