@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -48,6 +49,12 @@ func read(path string) ([]byte, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, errors.New("not a regular file")
 	}
+	if err := trusted(&st); err != nil {
+		return nil, err
+	}
+	if err := trustedWay(path); err != nil {
+		return nil, err
+	}
 	data := make([]byte, min(st.Size, MaxSize)+1)
 	length := 0
 	for length < len(data) {
@@ -64,6 +71,38 @@ func read(path string) ([]byte, error) {
 		return nil, fmt.Errorf("larger than %d KiB", MaxSize>>10)
 	}
 	return nil, errors.New("it grows while it is read")
+}
+
+// trusted refuses what other users than root, and the one who calls, can change: the
+// file says what of the node pods may have. It is trust.Check without package os.
+func trusted(st *unix.Stat_t) error {
+	switch {
+	case st.Uid != 0 && int(st.Uid) != unix.Geteuid():
+		return fmt.Errorf("it belongs to the user with ID %d (chown root)", st.Uid)
+	case st.Mode&0o022 != 0:
+		return fmt.Errorf("it has mode %04o, so that others can change it (chmod go-w)", st.Mode&0o7777)
+	}
+	return nil
+}
+
+// trustedWay refuses a file in a directory where others can replace it, or one of the
+// directories above. In a directory such as /tmp they cannot replace what is root's.
+func trustedWay(path string) error {
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		var st unix.Stat_t
+		if err := unix.Stat(dir, &st); err != nil {
+			return fmt.Errorf("its directory %s: %w", dir, err)
+		}
+		if st.Mode&unix.S_ISVTX != 0 {
+			st.Mode &^= 0o022
+		}
+		if err := trusted(&st); err != nil {
+			return fmt.Errorf("its directory %s: %w", dir, err)
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
 }
 
 func ignoringEINTR(call func() (int, error)) (int, error) {

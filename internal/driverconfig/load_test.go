@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -57,6 +58,7 @@ func TestLoad(t *testing.T) {
 // TestLoadFaults: whatever lies at the path, Load says so at once. A FIFO is the
 // worst: opening it would wait for ever, under the kubelet's lock.
 func TestLoadFaults(t *testing.T) {
+	giveAway := func(path string) error { return os.Chown(path, 1000, 1000) }
 	tests := []struct {
 		name string
 		make func(path string) error
@@ -69,16 +71,31 @@ func TestLoadFaults(t *testing.T) {
 			return os.WriteFile(p, []byte(full+strings.Repeat(" ", driverconfig.MaxSize)), 0o644)
 		}, "larger than 64 KiB"},
 		{"dangling symlink", func(p string) error { return os.Symlink("nowhere", p) }, "no configuration at"},
+		// The daemon refused such a file, and flexdriver took it (security.md, F8).
+		{"of mode 0666", func(p string) error { return errors.Join(os.WriteFile(p, []byte(full), 0o644), os.Chmod(p, 0o666)) }, "it has mode 0666, so that others can change it (chmod go-w)"},
+		{"of another user", func(p string) error { return errors.Join(os.WriteFile(p, []byte(full), 0o644), giveAway(p)) }, "it belongs to the user with ID 1000 (chown root)"},
+		{"in an open directory", func(p string) error {
+			return errors.Join(os.WriteFile(p, []byte(full), 0o644), os.Chmod(filepath.Dir(p), 0o777))
+		}, "it has mode 0777, so that others can change it (chmod go-w)"},
+		{"below an open directory", func(p string) error {
+			return errors.Join(os.WriteFile(p, []byte(full), 0o644), os.Chmod(filepath.Dir(filepath.Dir(p)), 0o775))
+		}, "it has mode 0775"},
+		{"in another user's directory", func(p string) error {
+			return errors.Join(os.WriteFile(p, []byte(full), 0o644), giveAway(filepath.Dir(p)))
+		}, "it belongs to the user with ID 1000 (chown root)"},
 		{"broken", func(p string) error { return os.WriteFile(p, []byte(full[:100]), 0o644) }, "unexpected end of JSON input"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			if strings.Contains(tt.name, "another user") {
+				testenv.Need(t, "root")
+			}
 			path := filepath.Join(t.TempDir(), driverconfig.FileName)
 			if err := tt.make(path); err != nil {
 				t.Fatal(err)
 			}
 			_, err := driverconfig.Load(path)
-			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Count(err.Error(), path) != 1 {
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Count(err.Error(), path) != 1 || strings.Contains(err.Error(), "\n") {
 				t.Errorf("error %v does not say %q and the path once", err, tt.want)
 			}
 			if missing := tt.name == "missing" || tt.name == "dangling symlink"; errors.Is(err, fs.ErrNotExist) != missing {
