@@ -48,7 +48,7 @@ until it gets SIGTERM.`,
 	set.StringVar(&o.nodeName, "node-name", "", "`name` of this node in Kubernetes; required")
 	o.api.addExplicit(c)
 	addHTTP(set, &o)
-	set.DurationVar(&o.timeout, "timeout", bridgeconfig.DefaultTimeout, "deadline of RPCs for which the configuration has none")
+	set.DurationVar(&o.timeout, "timeout", bridgeconfig.DefaultTimeout, "deadline of each RPC")
 	set.DurationVar(&o.interval, "reconcile-interval", 30*time.Second, "interval of the checks for volumes that no pod uses, and for dead mounts")
 	set.DurationVar(&o.grace, "grace", bridge.DefaultGrace, "how long an unfinished operation is kept, if the kubelet does not call again, before it is undone; the kubelet calls at least every 2m3s")
 	set.StringVar(&o.bootIDFile, "boot-id-file", bridge.BootIDFile, "`file` that changes with each boot of the node; for tests, and where the kernel's file is hidden")

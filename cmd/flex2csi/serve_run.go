@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
@@ -34,7 +33,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(checkSecretFiles(mappers, log), checkStagingRoots(config, o.kubeletDir)); err != nil {
+	if err := checkSecretFiles(mappers, log); err != nil {
 		return err
 	}
 	store, err := volstate.Open(o.stateDir)
@@ -157,17 +156,6 @@ func checkSecretFiles(mappers mapping.Mappers, log *slog.Logger) error {
 			if err := trust.Check(info, trust.MayNothing); err != nil {
 				return fmt.Errorf("the file of secrets %s %w", path, err)
 			}
-		}
-	}
-	return nil
-}
-
-// checkStagingRoots refuses roots outside of the kubelet's directory: the daemon sees only
-// mounts below it, and has to see whether a volume was unstaged.
-func checkStagingRoots(config *bridgeconfig.Configuration, kubeletDir string) error {
-	for i, d := range config.Drivers {
-		if root := filepath.Clean(d.StagingRoot); d.StagingRoot != "" && !strings.HasPrefix(root, kubeletDir+"/") {
-			return fmt.Errorf("%s.stagingRoot: %s is not below the kubelet's directory %s (--kubelet-dir)", bridgeconfig.Path(i), root, kubeletDir)
 		}
 	}
 	return nil

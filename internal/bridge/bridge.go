@@ -131,8 +131,6 @@ type FlexDriver struct {
 	Policy func(context.Context) (Policy, error)
 	// Inline volumes are allowed: the name of a volume does not tell which it is.
 	Inline bool
-	// StagingRoot replaces <kubelet dir>/plugins/kubernetes.io/csi.
-	StagingRoot string
 	// AttachSecrets returns those of ControllerPublishVolume that are known
 	// without the options of a call; nil if there are none.
 	AttachSecrets func(context.Context) (map[string]flex.Secret, error)
@@ -148,14 +146,10 @@ type FlexDriver struct {
 	Tokens func(context.Context, csivol.Pod, []csivol.TokenRequest) (flex.Secret, error)
 	// RepairInUse replaces dead mounts even if containers of the pod may be running.
 	RepairInUse bool
-	Timeouts    Timeouts
-}
-
-// Timeouts are the deadlines of RPCs; zero ones are two minutes, as the
-// kubelet's (pkg/volume/csi/csi_plugin.go, csiTimeout, Kubernetes v1.37.1).
-// Attach and Detach are those of waiting for the cluster as well.
-type Timeouts struct {
-	Attach, Stage, Publish, Expand, Unpublish, Unstage, Detach time.Duration
+	// Timeout is the deadline of RPCs, and of waiting for the cluster to attach or
+	// detach; zero: two minutes, as the kubelet's (pkg/volume/csi/csi_plugin.go,
+	// csiTimeout, Kubernetes v1.37.1).
+	Timeout time.Duration
 }
 
 // A Bridge serves all drivers of a node.

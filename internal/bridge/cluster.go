@@ -79,13 +79,13 @@ func (b *Bridge) attachmentOf(d *FlexDriver, r *volstate.Record, pod csivol.Pod)
 		Driver: r.Driver, Handle: r.Handle, Node: b.NodeName, FlexDriver: r.FlexDriver, Name: r.Name, Pod: pod,
 		Context: r.Context, FSType: r.FSType, MountFlags: r.KnownFlags(), AccessModes: csivol.Attachable(r.AccessModes, r.AccessMode),
 		Secret: d.AttachSecret, KubeletHolds: b.node().there(b.node().volDataPath(r.Key())), Object: r.Object,
-		Request: r.Request, Keep: b.mayHave(d, r),
+		Request: r.Request, Keep: b.mayHave(r),
 	}
 }
 
 // mayHave reports whether this node may have a volume mounted: it was attached here,
 // whichever record knows of that.
-func (b *Bridge) mayHave(d *FlexDriver, r *volstate.Record) bool {
+func (b *Bridge) mayHave(r *volstate.Record) bool {
 	if r.Stage != volstate.None {
 		return true
 	}
@@ -94,7 +94,7 @@ func (b *Bridge) mayHave(d *FlexDriver, r *volstate.Record) bool {
 			return true
 		}
 	}
-	return b.node().isStaged(d, r.Key())
+	return b.node().maybeStaged(b.node().stagingPath(r.Key()))
 }
 
 // object returns the name of the VolumeAttachment of a volume to this node.

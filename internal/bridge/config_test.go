@@ -13,6 +13,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -81,13 +82,35 @@ func TestTakenOverWithoutStage(t *testing.T) {
 	}
 }
 
+// stagedElsewhere makes the volume one that a version with the field stagingRoot has staged.
+func (n *node) stagedElsewhere() {
+	n.rewrite(func(r *volstate.Record) {
+		n.mounts.set(r.StagingPath, false)
+		r.StagingPath = filepath.Join(n.dir, "plugins/kubernetes.io/csi/other/globalmount")
+		n.mounts.set(r.StagingPath, true)
+		n.driver.staged[r.Handle] = r.StagingPath
+	})
+}
+
+// TestStagedElsewhere: the configuration has no staging root any more, and what is staged
+// below one is used, and unstaged where the record says.
+func TestStagedElsewhere(t *testing.T) {
+	n := newNode(t)
+	n.succeed("mount", n.podDir("p1"), options)
+	n.stagedElsewhere()
+	n.succeed("mount", n.podDir("p2"), options)
+	n.succeed("unmount", n.podDir("p1"))
+	n.succeed("unmount", n.podDir("p2"))
+	n.empty()
+}
+
 // TestTakenOverElsewhere: a volume that is staged at another path than the kubelet's is
 // unstaged by the bridge only, and not while the kubelet's CSI plugin uses the volume.
 func TestTakenOverElsewhere(t *testing.T) {
 	n := newNode(t)
-	n.bridge.Drivers.All[0].StagingRoot = filepath.Join(n.dir, "plugins/kubernetes.io/csi/other")
 	dir := n.podDir("p1")
 	n.succeed("mount", dir, options)
+	n.stagedElsewhere()
 	file := n.takeOver()
 	n.driver.called()
 	if s := n.call("unmount", dir); s.Status != flex.StatusFailure || !strings.Contains(s.Message, "CSI plugin") {
@@ -107,9 +130,9 @@ func TestTakenOverElsewhere(t *testing.T) {
 // its file is left. Nothing would ever remove that, and the volume stayed for ever.
 func TestForgottenElsewhere(t *testing.T) {
 	n := newNode(t)
-	n.bridge.Drivers.All[0].StagingRoot = filepath.Join(n.dir, "plugins/kubernetes.io/csi/other")
 	dir := n.podDir("p1")
 	n.succeed("mount", dir, options)
+	n.stagedElsewhere()
 	file := n.takeOver()
 	before := time.Now().Add(-2 * bridge.DefaultGrace)
 	if err := os.Chtimes(file, before, before); err != nil {

@@ -17,7 +17,7 @@ func TestSlowDetachIsNotWaitedFor(t *testing.T) {
 	n.succeed("mount", dir, options)
 	n.cluster.set(func() { n.cluster.slow["Detach"] = true })
 	n.bridge.DetachWait = 0
-	n.bridge.Drivers.All[0].Timeouts.Detach = 20 * time.Millisecond
+	n.bridge.Drivers.All[0].Timeout = 20 * time.Millisecond
 	d, err := n.bridge.Callouts(flexDriver)
 	if err != nil {
 		t.Fatal(err)

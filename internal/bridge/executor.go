@@ -77,7 +77,7 @@ func (b *Bridge) execute(v *volume, d *FlexDriver, w lifecycle.Wanted) error {
 
 func (b *Bridge) execution(v *volume, d *FlexDriver, w lifecycle.Wanted) *execution {
 	x := &execution{b: b, node: b.node(), v: v, d: d, w: w}
-	x.o = lifecycle.Observed{Grace: b.grace(), Node: b.NodeName, KubeletDir: b.KubeletDir, KubeletStaging: b.node().kubeletStagingPath(v.key)}
+	x.o = lifecycle.Observed{Grace: b.grace(), Node: b.NodeName, KubeletDir: b.KubeletDir, KubeletStaging: b.node().stagingPath(v.key)}
 	if w.Volume != nil {
 		x.secrets = w.Volume.Secrets
 	}
@@ -202,7 +202,7 @@ func (x *execution) particulars(s lifecycle.Step) (p lifecycle.Particulars, err 
 		p.NodeID = cmp.Or(x.features().NodeID, r.NodeID)
 		p.Object, p.Request = x.b.object(x.v.key), rand.Text()
 	case lifecycle.NodeStage:
-		p.StagingPath = x.node.stagingPath(x.d, x.v.key)
+		p.StagingPath = x.node.stagingPath(x.v.key)
 		p.MountGroup = mountGroup(x.fsGroup(), x.features())
 	case lifecycle.PlaceMarker:
 		p.Endpoints = x.d.Endpoints

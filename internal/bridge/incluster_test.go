@@ -83,8 +83,7 @@ func (n *clusterNode) fail(want string, args ...string) flex.DriverStatus {
 
 // hurried makes attach and detach wait no longer than a test can.
 func (n *clusterNode) hurried() {
-	t := &n.bridge.Drivers.All[0].Timeouts
-	t.Attach, t.Detach = 20*time.Millisecond, 20*time.Millisecond
+	n.bridge.Drivers.All[0].Timeout = 20 * time.Millisecond
 }
 
 var objectName = attachment.Name("h1", "csi.example.com", "node-1")

@@ -57,7 +57,7 @@ func (on callouts) unmountLostDevice(ctx context.Context, c *flex.Call) error {
 		switch {
 		case v == nil:
 			return errLostStage(c.Dir, pv.name, unknown, err)
-		case err != nil, len(b.registry.lostDirs(pv)) > 0, slices.Contains(unknown, b.node().stagingPath(d, v.Key())):
+		case err != nil, len(b.registry.lostDirs(pv)) > 0, slices.Contains(unknown, b.node().stagingPath(v.Key())):
 			return b.inTurn(ctx, v.Key(), operationOf(c), func(found *volume) error {
 				if found.record.Idle() {
 					lifecycle.Recall(found.record, v, c.Dir)

@@ -137,7 +137,7 @@ func (n node) seePlugin(key csivol.Key) (p lifecycle.PluginState, err error) {
 	if p.Staged, err = n.kubeletStages(key); !p.Staged || err != nil {
 		return p, err
 	}
-	p.Mounted = n.maybeStaged(n.kubeletStagingPath(key))
+	p.Mounted = n.maybeStaged(n.stagingPath(key))
 	p.Since = writtenAt(n.volDataPath(key))
 	return p, nil
 }

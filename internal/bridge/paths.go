@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -40,37 +39,24 @@ func (b *Bridge) node() node {
 // stagingPath is the kubelet's own for the volume: so that its CSI plugin can
 // take the volume over under a running pod, and since a volume has one staging
 // path on a node (kubelet, pkg/volume/csi/csi_attacher.go, makeDeviceMountPath).
-func (n node) stagingPath(d *FlexDriver, key csivol.Key) string {
-	return stagingBelow(n.stagingRoot(d), key)
+func (n node) stagingPath(key csivol.Key) string {
+	return path.Join(n.stagingRoot(), key.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(key.Handle))), globalMount)
 }
 
-func (n node) stagingRoot(d *FlexDriver) string {
-	return cmp.Or(d.StagingRoot, path.Join(n.kubeletDir, kubeletStages))
-}
+func (n node) stagingRoot() string { return path.Join(n.kubeletDir, "plugins/kubernetes.io/csi") }
 
-// kubeletStages is where the kubelet's CSI plugin stages, below its directory.
-const kubeletStages = "plugins/kubernetes.io/csi"
-
-func (n node) kubeletStagingPath(key csivol.Key) string {
-	return stagingBelow(path.Join(n.kubeletDir, kubeletStages), key)
-}
+const globalMount = "globalmount"
 
 // KubeletStaging is where the kubelet's CSI plugin would have the volume of a
 // record staged.
 func (b *Bridge) KubeletStaging(r *volstate.Record) string {
-	return b.node().kubeletStagingPath(r.Key())
+	return b.node().stagingPath(r.Key())
 }
-
-func stagingBelow(root string, key csivol.Key) string {
-	return path.Join(root, key.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(key.Handle))), globalMount)
-}
-
-const globalMount = "globalmount"
 
 // staged returns the staging paths of a driver at which, or directly below, something
 // may be mounted, but for those that the kubelet's CSI plugin has.
 func (n node) staged(d *FlexDriver) (paths []string, err error) {
-	root := path.Join(n.stagingRoot(d), d.CSIDriver)
+	root := path.Join(n.stagingRoot(), d.CSIDriver)
 	volumes, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -165,7 +151,7 @@ func (n node) gone(path string, said error) error {
 const volDataFile = "vol_data.json"
 
 func (n node) volDataPath(key csivol.Key) string {
-	return filepath.Join(filepath.Dir(n.kubeletStagingPath(key)), volDataFile)
+	return filepath.Join(filepath.Dir(n.stagingPath(key)), volDataFile)
 }
 
 // removeVolData removes a file that would be believed.
@@ -253,7 +239,7 @@ func (n node) samePublished(key csivol.Key, path, pod string) bool {
 // inUse reports whether this node shows anything of a volume. What cannot be
 // looked at may be in use.
 func (n node) inUse(d *FlexDriver, a *csivol.Attachment) bool {
-	if n.isStaged(d, a.Key()) {
+	if n.maybeStaged(n.stagingPath(a.Key())) {
 		return true
 	}
 	name := a.Name
@@ -266,16 +252,6 @@ func (n node) inUse(d *FlexDriver, a *csivol.Attachment) bool {
 	} {
 		found, err := filepath.Glob(filepath.Join(n.kubeletDir, "pods/*", pattern))
 		if err != nil || len(found) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// isStaged reports whether anything is, or may be, mounted where a volume is staged.
-func (n node) isStaged(d *FlexDriver, key csivol.Key) bool {
-	for _, path := range []string{n.stagingPath(d, key), n.kubeletStagingPath(key)} {
-		if mounts, err := n.stageMounts(path); err != nil || len(mounts) > 0 {
 			return true
 		}
 	}

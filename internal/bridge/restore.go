@@ -72,7 +72,7 @@ func (b *Bridge) guardTargets(records []*volstate.Record) {
 func (b *Bridge) doubt(r *volstate.Record) {
 	stagingPath := ""
 	if d := b.Drivers.of(r.FlexDriver, r.Driver); d != nil {
-		stagingPath = b.node().stagingPath(d, r.Key())
+		stagingPath = b.node().stagingPath(r.Key())
 	}
 	lifecycle.Doubt(r, stagingPath, b.discover(r), b.node().mounted)
 }

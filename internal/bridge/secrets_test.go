@@ -49,14 +49,14 @@ func watch(n *node) (*seeing, *bridge.FlexDriver) {
 	return s, d
 }
 
-// TestTimeouts: each RPC has its own.
+// TestTimeouts: each RPC has the deadline of its driver.
 func TestTimeouts(t *testing.T) {
 	n := newNode(t)
 	s, d := watch(n)
-	d.Timeouts = bridge.Timeouts{Stage: 5 * time.Minute, Detach: 9 * time.Minute}
+	d.Timeout = 5 * time.Minute
 	n.succeed("mount", n.podDir("p1"), options)
 	n.succeed("unmount", n.podDir("p1"))
-	for method, want := range map[string]time.Duration{"NodeStage": 5 * time.Minute, "NodeUnstage": 2 * time.Minute, "ControllerUnpublish": 9 * time.Minute} {
+	for method, want := range map[string]time.Duration{"NodeStage": 5 * time.Minute, "NodeUnstage": 5 * time.Minute, "ControllerUnpublish": 5 * time.Minute} {
 		if got := s.deadlines[method]; got != want {
 			t.Errorf("%s has %v, want %v", method, got, want)
 		}

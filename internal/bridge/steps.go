@@ -105,7 +105,7 @@ func (x *execution) controllerPublish() (published map[string]string, err error)
 			return nil, err
 		}
 	}
-	err = x.v.withDeadline(x.d.Timeouts.Attach, func(ctx context.Context) (err error) {
+	err = x.v.withDeadline(x.d.Timeout, func(ctx context.Context) (err error) {
 		published, err = x.d.Service.ControllerPublish(ctx, csivol.AttachRequest{
 			Handle: x.v.key.Handle, NodeID: r.NodeID, Capability: capability(r), Context: r.Context, Secrets: secrets,
 		})
@@ -139,7 +139,7 @@ func (x *execution) controllerUnpublish() (err error) {
 			return err
 		}
 	}
-	err = x.v.withDeadline(x.d.Timeouts.Detach, func(ctx context.Context) error {
+	err = x.v.withDeadline(x.d.Timeout, func(ctx context.Context) error {
 		return x.d.Service.ControllerUnpublish(ctx, x.v.key.Handle, x.v.record.NodeID, secrets)
 	})
 	if csivol.NotFound(err) {
@@ -153,7 +153,7 @@ const reattachWait = 10 * time.Second
 
 // attach asks for a VolumeAttachment, or only waits for it.
 func (x *execution) attach(s lifecycle.Step) (got lifecycle.StepResult, err error) {
-	r, ask, timeout := x.v.record, x.d.Attacher.Attach, x.v.patience(x.d.Timeouts.Attach)
+	r, ask, timeout := x.v.record, x.d.Attacher.Attach, x.v.patience(x.d.Timeout)
 	if s.Kind == lifecycle.AwaitAttachment {
 		ask = x.d.Attacher.Await
 	}
@@ -196,7 +196,7 @@ const defaultDetachWait = 10 * time.Second
 
 func (x *execution) deleteAttachment(s lifecycle.Step) error {
 	b, v := x.b, x.v
-	timeout := x.d.Timeouts.Detach
+	timeout := x.d.Timeout
 	if s.Patience == lifecycle.Shortly {
 		timeout = v.patience(cmp.Or(b.DetachWait, defaultDetachWait))
 	}
@@ -223,7 +223,7 @@ func (x *execution) nodeStage() error {
 		return flex.Errorf(flex.CodeInternal, "make the staging directory: %w", err)
 	}
 	x.noteStageSecrets()
-	return x.v.withDeadline(x.d.Timeouts.Stage, func(ctx context.Context) error {
+	return x.v.withDeadline(x.d.Timeout, func(ctx context.Context) error {
 		return x.d.Service.NodeStage(ctx, csivol.StageRequest{
 			Handle: x.v.key.Handle, PublishContext: r.PublishContext, StagingPath: r.StagingPath,
 			Capability: capability(r), Secrets: x.secrets.NodeStage, Context: r.Context,
@@ -236,7 +236,7 @@ func (x *execution) nodeStage() error {
 // and tear-down does not wait for a controller.
 func (x *execution) nodeUnstage() error {
 	path := x.v.record.StagingPath
-	err := x.v.withDeadline(x.d.Timeouts.Unstage, func(ctx context.Context) error {
+	err := x.v.withDeadline(x.d.Timeout, func(ctx context.Context) error {
 		return x.d.Service.NodeUnstage(ctx, x.v.key.Handle, path)
 	})
 	if err == nil || csivol.NotFound(err) || csivol.Unimplemented(err) {
@@ -297,7 +297,7 @@ func (x *execution) publishAt(t *volstate.Target, path string) error {
 	if err != nil {
 		return err
 	}
-	return x.v.withDeadline(x.d.Timeouts.Publish, func(ctx context.Context) error {
+	return x.v.withDeadline(x.d.Timeout, func(ctx context.Context) error {
 		return x.d.Service.NodePublish(ctx, csivol.PublishRequest{
 			Handle: x.v.key.Handle, PublishContext: r.PublishContext, StagingPath: r.StagingPath, TargetPath: path,
 			Capability: c, ReadOnly: t.ReadOnly, Secrets: secrets, Context: volumeContext,
@@ -309,7 +309,7 @@ func (x *execution) publishAt(t *volstate.Target, path string) error {
 func (x *execution) nodeUnpublish(dir string) error {
 	t := x.v.record.Targets[dir]
 	path := target(t, dir)
-	err := x.v.withDeadline(x.d.Timeouts.Unpublish, func(ctx context.Context) error {
+	err := x.v.withDeadline(x.d.Timeout, func(ctx context.Context) error {
 		return x.d.Service.NodeUnpublish(ctx, x.v.key.Handle, path)
 	})
 	if err == nil || csivol.NotFound(err) {
@@ -378,7 +378,7 @@ func (x *execution) controllerExpand(s lifecycle.Step) (onNode bool, err error) 
 	if err := x.expandSecrets(); err != nil {
 		return false, err
 	}
-	size, timeout := x.w.Size, x.d.Timeouts.Expand
+	size, timeout := x.w.Size, x.d.Timeout
 	if s.Patience == lifecycle.Shortly {
 		size, timeout = x.v.record.ExpandSize, x.v.patience(growWait)
 	}
@@ -402,7 +402,7 @@ func (x *execution) nodeExpand(dir string) error {
 		return err
 	}
 	r := x.v.record
-	return x.v.withDeadline(x.d.Timeouts.Expand, func(ctx context.Context) error {
+	return x.v.withDeadline(x.d.Timeout, func(ctx context.Context) error {
 		return x.d.Service.NodeExpand(ctx, csivol.ExpandRequest{
 			Handle: x.v.key.Handle, VolumePath: target(r.Targets[dir], dir), StagingPath: r.StagingPath, Size: x.w.Size,
 			OnNodeOnly: !x.features().ControllerExpand, Capability: capability(r), Secrets: x.secrets.NodeExpand,

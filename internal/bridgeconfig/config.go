@@ -86,10 +86,6 @@ type Driver struct {
 	// ReadWriteOnceWithFSType (the default of Kubernetes) to volumes with a
 	// filesystem type and an access mode of one node, None never.
 	FSGroup storagev1.FSGroupPolicy `yaml:"fsGroup,omitempty"`
-	// StagingRoot replaces <kubelet dir>/plugins/kubernetes.io/csi, for CSI drivers
-	// that do not mount it into their pods. With another root a volume cannot be
-	// handed over to the kubelet's CSI plugin under a running pod.
-	StagingRoot string `yaml:"stagingRoot,omitempty"`
 
 	// Inline allows volumes that a pod specifies by itself. Their options are
 	// the pod author's, who can name any volume of the storage system.
@@ -98,11 +94,8 @@ type Driver struct {
 	// must match, unless Inline is true. A callout does not say whether its
 	// volume is inline; this is what can be done without the API server.
 	PVNamePattern string `yaml:"pvNamePattern,omitempty"`
-	// SizeLimits says whether the limits of the CSI specification hold.
-	SizeLimits SizeLimits `yaml:"sizeLimits"`
-
-	// Timeouts bound single RPCs.
-	Timeouts Timeouts `yaml:"timeouts"`
+	// Timeout is that of single RPCs: the Loader's.
+	Timeout time.Duration `yaml:"-"`
 }
 
 // A VolumeMapping has CEL expressions over the callout: options, pvName, fsType,
@@ -176,45 +169,6 @@ const (
 	AttachVA AttachMode = "VolumeAttachment"
 )
 
-// SizeLimits says whether the size limits of the CSI specification hold.
-type SizeLimits string
-
-const (
-	// SizeLimitsCSI refuses what the specification does not allow: strings of
-	// more than 128 bytes and maps of more than 4 KiB.
-	SizeLimitsCSI SizeLimits = "CSI"
-	// SizeLimitsRelaxed refuses strings of more than 1 KiB and maps of more than
-	// 64 KiB. Some drivers have volume handles of more than 128 bytes, which the
-	// kubelet accepts.
-	SizeLimitsRelaxed SizeLimits = "Relaxed"
-)
-
-// Timeouts are the deadlines of RPCs. They are not those of callouts: an RPC
-// goes on when its caller has left.
-type Timeouts struct {
-	Attach    Duration `yaml:"attach"`
-	Stage     Duration `yaml:"stage"`
-	Publish   Duration `yaml:"publish"`
-	Expand    Duration `yaml:"expand"`
-	Unpublish Duration `yaml:"unpublish"`
-	Unstage   Duration `yaml:"unstage"`
-	Detach    Duration `yaml:"detach"`
-}
-
-// all sets all of them.
-func (t *Timeouts) all(d Duration) {
-	*t = Timeouts{Attach: d, Stage: d, Publish: d, Expand: d, Unpublish: d, Unstage: d, Detach: d}
-}
-
-// Duration is a time.Duration that is text in YAML: "90s", "2m".
-type Duration time.Duration
-
-// String returns the duration as time.Duration does.
-func (d Duration) String() string { return time.Duration(d).String() }
-
-// MarshalText makes the duration text in YAML.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
-
 // DefaultTimeout of an RPC is that of the kubelet's CSI plugin
 // (pkg/volume/csi/csi_plugin.go, csiTimeout, Kubernetes v1.37.1).
 const DefaultTimeout = 2 * time.Minute
@@ -227,7 +181,7 @@ const DefaultTimeout = 2 * time.Minute
 // are the volume context. They are written down as expressions so that
 // flex2csi check shows them and people can start from them.
 func DefaultDriver() Driver {
-	d := Driver{
+	return Driver{
 		Attach: AttachAuto,
 		Volume: VolumeMapping{
 			Handle:     `options.?volumeHandle.or(options.?volumeID).orValue("")`,
@@ -236,8 +190,6 @@ func DefaultDriver() Driver {
 			FSType:     `fsType`,
 			AccessMode: `accessModes.size() > 0 ? accessModes[0] : ""`,
 		},
-		SizeLimits: SizeLimitsCSI,
+		Timeout: DefaultTimeout,
 	}
-	d.Timeouts.all(Duration(DefaultTimeout))
-	return d
 }

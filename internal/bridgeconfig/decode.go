@@ -99,7 +99,7 @@ func (l Loader) fields(d *strict.Decoder, c *Configuration) strict.Fields {
 	all["drivers"] = d.Each(func(path string, n strict.Node) {
 		driver := DefaultDriver()
 		if l.Timeout > 0 {
-			driver.Timeouts.all(Duration(l.Timeout))
+			driver.Timeout = l.Timeout
 		}
 		fields := driverFields(d, &driver)
 		for name, advice := range removedFields() {
@@ -145,11 +145,8 @@ func driverFields(d *strict.Decoder, driver *Driver) strict.Fields {
 
 		"serviceAccountTokens": d.Bool(&driver.ServiceAccountTokens),
 		"fsGroup":              strict.Text(d, &driver.FSGroup),
-		"stagingRoot":          strict.Text(d, &driver.StagingRoot),
 		"inline":               d.Bool(&driver.Inline),
 		"pvNamePattern":        strict.Text(d, &driver.PVNamePattern),
-		"sizeLimits":           strict.Text(d, &driver.SizeLimits),
-		"timeouts":             d.Nested(timeoutFields(d, &driver.Timeouts)),
 	}
 }
 
@@ -157,6 +154,9 @@ func driverFields(d *strict.Decoder, driver *Driver) strict.Fields {
 func removedFields() map[string]string {
 	return map[string]string{
 		"directPublish": "the kubelet could see an unfinished mount, and containers write to the node's disk; delete the field: volumes are published at a target path, and bound when they are complete",
+		"sizeLimits":    "delete the field: strings of 1 KiB and maps of 64 KiB are allowed",
+		"stagingRoot":   "delete the field, and mount <kubelet dir>/plugins/kubernetes.io/csi into the CSI driver's pods; volumes that are staged elsewhere are unstaged there",
+		"timeouts":      "delete the field, and set --timeout of flex2csi serve",
 	}
 }
 
@@ -201,26 +201,6 @@ func (s *Secrets) stages() map[string]**SecretSource {
 		"nodePublish":       &s.NodePublish,
 		"nodeExpand":        &s.NodeExpand,
 		"controllerExpand":  &s.ControllerExpand,
-	}
-}
-
-func timeoutFields(d *strict.Decoder, t *Timeouts) strict.Fields {
-	fields := strict.Fields{}
-	for name, dst := range t.byName() {
-		fields[name] = d.Duration(func(duration time.Duration) { *dst = Duration(duration) })
-	}
-	return fields
-}
-
-func (t *Timeouts) byName() map[string]*Duration {
-	return map[string]*Duration{
-		"attach":    &t.Attach,
-		"stage":     &t.Stage,
-		"publish":   &t.Publish,
-		"expand":    &t.Expand,
-		"unpublish": &t.Unpublish,
-		"unstage":   &t.Unstage,
-		"detach":    &t.Detach,
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
@@ -85,18 +84,8 @@ func fullDriver() bridgeconfig.Driver {
 		RequiresRepublish: new(true),
 		RepairInUse:       true,
 		FSGroup:           storagev1.FileFSGroupPolicy,
-		StagingRoot:       "/var/lib/kubelet/plugins/example",
 		PVNamePattern:     "pvc-[0-9a-f-]{36}",
-		SizeLimits:        bridgeconfig.SizeLimitsRelaxed,
-		Timeouts: bridgeconfig.Timeouts{
-			Attach:    bridgeconfig.Duration(time.Minute),
-			Stage:     bridgeconfig.Duration(150 * time.Second),
-			Publish:   bridgeconfig.Duration(10 * time.Second),
-			Expand:    bridgeconfig.Duration(time.Hour),
-			Unpublish: bridgeconfig.Duration(time.Second),
-			Unstage:   bridgeconfig.Duration(45 * time.Second),
-			Detach:    bridgeconfig.Duration(3 * time.Minute),
-		},
+		Timeout:           bridgeconfig.DefaultTimeout,
 	}
 }
 
@@ -220,8 +209,8 @@ func TestNotes(t *testing.T) {
 	c.Drivers[1].Secrets = c.Drivers[0].Secrets
 	c.Drivers = append(c.Drivers, bridgeconfig.DefaultDriver())
 	for inCluster, want := range map[bool][]string{
-		false: {"drivers[0].stagingRoot", "drivers[1].inline", "drivers[2].inline", "drivers[2].attach", "drivers[2].serviceAccountTokens", "drivers[2].secrets.controllerPublish.secretRef", "drivers[3].inline"},
-		true:  {"drivers[0].stagingRoot", "drivers[1].inline"},
+		false: {"drivers[1].inline", "drivers[2].inline", "drivers[2].attach", "drivers[2].serviceAccountTokens", "drivers[2].secrets.controllerPublish.secretRef", "drivers[3].inline"},
+		true:  {"drivers[1].inline"},
 	} {
 		var got []string
 		for _, n := range c.Notes(inCluster) {
@@ -322,13 +311,4 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("changed by writing and reading (-before +after):\n%s", diff)
 		}
 	})
-}
-
-// TestRemovedField: a configuration of an earlier version says what to do.
-func TestRemovedField(t *testing.T) {
-	text := strings.Replace(string(read(t, "smallest.yaml")), "  csiDriver:", "  directPublish: true\n  csiDriver:", 1)
-	_, err := bridgeconfig.Loader{}.Decode([]byte(text))
-	if err == nil || !strings.Contains(err.Error(), "directPublish (line 5): was removed: ") || !strings.Contains(err.Error(), "delete the field") {
-		t.Errorf("got %v", err)
-	}
 }

@@ -14,11 +14,10 @@ import (
 const loaded = `apiVersion: flex2csi.io/v1alpha1
 kind: BridgeConfiguration
 drivers:
-- {flexDriver: a/b, csiDriver: b.example.com, timeouts: {stage: 2m, attach: 7s}}
+- {flexDriver: a/b, csiDriver: b.example.com}
 `
 
-// TestLoader: a timeout from the outside is for what the file does not say,
-// also where the file says what would be the default.
+// TestLoader: the timeout is from the outside, and the file is of root.
 func TestLoader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(path, []byte(loaded), 0o622); err != nil {
@@ -31,18 +30,25 @@ func TestLoader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := c.Drivers[0].Timeouts
-	for name, tt := range map[string]struct{ got, want bridgeconfig.Duration }{
-		"stage":   {got.Stage, bridgeconfig.Duration(2 * time.Minute)},
-		"attach":  {got.Attach, bridgeconfig.Duration(7 * time.Second)},
-		"publish": {got.Publish, bridgeconfig.Duration(5 * time.Minute)},
-		"detach":  {got.Detach, bridgeconfig.Duration(5 * time.Minute)},
-	} {
-		if tt.got != tt.want {
-			t.Errorf("%s is %v, want %v", name, tt.got, tt.want)
-		}
+	if got := c.Drivers[0].Timeout; got != 5*time.Minute {
+		t.Errorf("the timeout is %v, want 5m", got)
 	}
 	if _, err := (bridgeconfig.Loader{Others: trust.MayRead}).Load(path); err == nil || !strings.Contains(err.Error(), "(chmod go-w)") {
 		t.Errorf("what others can change is loaded: %v", err)
+	}
+}
+
+// TestRemovedFields: a configuration of an earlier version says what to do with it.
+func TestRemovedFields(t *testing.T) {
+	for field, says := range map[string]string{
+		"directPublish: true": "drivers[0].directPublish (line 4): was removed: ",
+		"stagingRoot: /srv":   "drivers[0].stagingRoot (line 4): was removed: delete the field, and mount ",
+		"sizeLimits: CSI":     "drivers[0].sizeLimits (line 4): was removed: delete the field",
+		"timeouts: {}":        "drivers[0].timeouts (line 4): was removed: delete the field, and set --timeout of flex2csi serve",
+	} {
+		_, err := bridgeconfig.Loader{}.Decode([]byte(strings.Replace(loaded, "csiDriver:", field+", csiDriver:", 1)))
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", field, err)
+		}
 	}
 }

@@ -30,9 +30,6 @@ func (c *Configuration) Notes(inCluster bool) []strict.Fault {
 			}
 			r.Fault(at+"."+field, "needs access to the API server: flex2csi serve --in-cluster or --kubeconfig")
 		}
-		if d.StagingRoot != "" {
-			r.Fault(at+".stagingRoot", "is set: volumes cannot be handed over to the kubelet's CSI plugin under a running pod")
-		}
 	}
 	return r.Faults
 }

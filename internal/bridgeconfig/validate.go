@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -15,8 +14,6 @@ import (
 )
 
 const (
-	minTimeout = time.Second
-	maxTimeout = time.Hour
 	// maxExpression is generous. One that is longer is no expression.
 	maxExpression = 4 << 10
 	maxPattern    = 1 << 10
@@ -73,8 +70,6 @@ func (v *validator) driver(at string, d *Driver) {
 	if d.FSGroup != "" {
 		v.OneOf(at+".fsGroup", string(d.FSGroup), string(storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy), string(storagev1.FileFSGroupPolicy), string(storagev1.NoneFSGroupPolicy))
 	}
-	v.OneOf(at+".sizeLimits", string(d.SizeLimits), string(SizeLimitsCSI), string(SizeLimitsRelaxed))
-	v.AbsPath(at+".stagingRoot", d.StagingRoot)
 	v.pattern(at, d)
 	for name, expression := range d.Volume.Expressions() {
 		v.expression(at+".volume."+name, expression)
@@ -88,7 +83,6 @@ func (v *validator) driver(at string, d *Driver) {
 			v.Fault(at+".secrets."+stage+".fromFlexSecret", "is never there: the kubelet passes the Secret to mount only; use file or secretRef")
 		}
 	}
-	v.timeouts(at+".timeouts", &d.Timeouts)
 }
 
 // against compares a driver with those before it.
@@ -109,7 +103,6 @@ func (v *validator) against(drivers []Driver, i int) {
 	}
 	same("endpoint", d.Endpoint, other.Endpoint)
 	same("controllerEndpoint", d.ControllerEndpoint, other.ControllerEndpoint)
-	same("stagingRoot", d.StagingRoot, other.StagingRoot)
 	same("attach", string(d.Attach), string(other.Attach))
 }
 
@@ -250,16 +243,4 @@ func madeOf(s, others string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune(others, r))
 	})
-}
-
-func (v *validator) timeouts(at string, t *Timeouts) {
-	byName := t.byName()
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		switch d := time.Duration(*byName[name]); {
-		case d < minTimeout:
-			v.Fault(at+"."+name, "%v is too short (at least %v)", d, minTimeout)
-		case d > maxTimeout:
-			v.Fault(at+"."+name, "%v is too long (at most %v)", d, maxTimeout)
-		}
-	}
 }

@@ -4,8 +4,6 @@
 package drivers
 
 import (
-	"time"
-
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csiclient"
@@ -16,7 +14,6 @@ import (
 // New returns a driver of the bridge. Without access to the API server, Cluster and
 // Attacher are nil.
 func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service, cluster Cluster, a bridge.Attacher) *bridge.FlexDriver {
-	t := &c.Timeouts
 	if cluster != nil {
 		m = m.WithSecrets(cluster.Secret)
 	}
@@ -34,16 +31,7 @@ func New(c *bridgeconfig.Driver, m *mapping.Mapper, s bridge.Service, cluster Cl
 		Attacher:      a,
 		Policy:        policy(c, cluster),
 		Inline:        c.Inline,
-		StagingRoot:   c.StagingRoot,
-		Timeouts: bridge.Timeouts{
-			Attach:    time.Duration(t.Attach),
-			Stage:     time.Duration(t.Stage),
-			Publish:   time.Duration(t.Publish),
-			Expand:    time.Duration(t.Expand),
-			Unpublish: time.Duration(t.Unpublish),
-			Unstage:   time.Duration(t.Unstage),
-			Detach:    time.Duration(t.Detach),
-		},
+		Timeout:       c.Timeout,
 	}
 	switch s := c.Secrets.ControllerPublish; {
 	case s == nil:

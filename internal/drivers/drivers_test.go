@@ -3,12 +3,9 @@ package drivers_test
 import (
 	"reflect"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csiclient"
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -23,13 +20,9 @@ func TestNew(t *testing.T) {
 	c := bridgeconfig.DefaultDriver()
 	c.FlexDriver, c.CSIDriver = "example.com/disk", "disk.csi.example.com"
 	c.Attach, c.FSGroup = bridgeconfig.AttachController, storagev1.FileFSGroupPolicy
-	c.StagingRoot = "/staging"
 	c.RepairInUse, c.Inline = true, true
 	c.Secrets.ControllerPublish = &bridgeconfig.SecretSource{SecretRef: &bridgeconfig.SecretRef{Name: "attach", Namespace: "ns"}}
 	c.Secrets.NodeStage = &bridgeconfig.SecretSource{FromFlexSecret: map[string]string{"a": "b"}}
-	for i, d := range []*bridgeconfig.Duration{&c.Timeouts.Attach, &c.Timeouts.Stage, &c.Timeouts.Publish, &c.Timeouts.Expand, &c.Timeouts.Unpublish, &c.Timeouts.Unstage, &c.Timeouts.Detach} {
-		*d = bridgeconfig.Duration(time.Duration(i+1) * time.Second)
-	}
 	mappers, err := mapping.Compile(&bridgeconfig.Configuration{Drivers: []bridgeconfig.Driver{c}})
 	if err != nil {
 		t.Fatal(err)
@@ -43,10 +36,6 @@ func TestNew(t *testing.T) {
 		if value.Field(i).IsZero() && field.Name != "AttachSecretsHere" {
 			t.Errorf("nothing sets %s", field.Name)
 		}
-	}
-	want := bridge.Timeouts{Attach: time.Second, Stage: 2 * time.Second, Publish: 3 * time.Second, Expand: 4 * time.Second, Unpublish: 5 * time.Second, Unstage: 6 * time.Second, Detach: 7 * time.Second}
-	if diff := cmp.Diff(want, d.Timeouts); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if v, err := d.Map(t.Context(), flex.Options{User: map[string]string{"volumeID": "x"}}); err != nil || v.Handle != "x" {
 		t.Errorf("got %v, %v", v, err)

@@ -33,7 +33,6 @@ func FuzzMap(f *testing.F) {
 		}),
 		mapper(f, func(d *bridgeconfig.Driver) {
 			d.Inline = true
-			d.SizeLimits = bridgeconfig.SizeLimitsRelaxed
 			d.Volume.Handle = `string(timestamp(options.password)) + options.s.substring(1, 5)`
 			d.Secrets.NodeStage = &bridgeconfig.SecretSource{FromFlexSecret: map[string]string{"a": "key"}}
 			d.Secrets.NodePublish = &bridgeconfig.SecretSource{FromFlexSecret: map[string]string{"b": "other"}}

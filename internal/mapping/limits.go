@@ -6,40 +6,24 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// limits are sizes in bytes.
-type limits struct {
-	text, object int
-	relaxed      bool
-}
-
-// limitsOf returns the limits of the CSI specification v1.13.0, "Size Limits", or wider
-// ones.
-func limitsOf(s bridgeconfig.SizeLimits) limits {
-	if s == bridgeconfig.SizeLimitsRelaxed {
-		return limits{text: 1 << 10, object: 64 << 10, relaxed: true}
-	}
-	return limits{text: 128, object: 4 << 10}
-}
-
-// advice returns what to do about a value that is too long.
-func (l limits) advice() string {
-	if l.relaxed {
-		return ""
-	}
-	return " (the limit of the CSI specification; if the driver takes more, set sizeLimits: Relaxed)"
-}
+// sizeLimits are wider than those of the CSI specification v1.13.0, "Size Limits" (128
+// bytes, 4 KiB): drivers have longer handles, such as Azure's resource IDs, and the kubelet
+// accepts them.
+const (
+	textLimit   = 1 << 10
+	objectLimit = 64 << 10
+)
 
 // check returns what is wrong with a volume for a driver.
-func (l limits) check(v *csivol.Volume) (problems []string) {
+func check(v *csivol.Volume) (problems []string) {
 	add := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	for name, text := range map[string]string{"handle": v.Handle, "fsType": v.FSType} {
-		if len(text) > l.text {
-			add("the %s has %d bytes and may have %d%s", name, len(text), l.text, l.advice())
+		if len(text) > textLimit {
+			add("the %s has %d bytes and may have %d", name, len(text), textLimit)
 		}
 		if !isText(text) {
 			add("the %s has a control character in it", name)
@@ -53,8 +37,8 @@ func (l limits) check(v *csivol.Volume) (problems []string) {
 			break
 		}
 	}
-	if size > l.object {
-		add("the mount flags have %d bytes together and may have %d%s", size, l.object, l.advice())
+	if size > objectLimit {
+		add("the mount flags have %d bytes together and may have %d", size, objectLimit)
 	}
 	size = 0
 	for key, value := range v.Context {
@@ -66,8 +50,8 @@ func (l limits) check(v *csivol.Volume) (problems []string) {
 			add("the context has a value that is not UTF-8 text")
 		}
 	}
-	if size > l.object {
-		add("the context has %d bytes and may have %d%s", size, l.object, l.advice())
+	if size > objectLimit {
+		add("the context has %d bytes and may have %d", size, objectLimit)
 	}
 	return problems
 }
@@ -84,7 +68,7 @@ func reserved(key string) bool {
 }
 
 // checkSecrets returns which secrets of a stage cannot be sent. It names only keys.
-func (l limits) checkSecrets(field string, secrets map[string]flex.Secret) error {
+func checkSecrets(field string, secrets map[string]flex.Secret) error {
 	size := 0
 	for key, secret := range secrets {
 		value := secret.Reveal()
@@ -93,8 +77,8 @@ func (l limits) checkSecrets(field string, secrets map[string]flex.Secret) error
 			return flex.Errorf(flex.CodeInvalidArgument, "%s: the value of %q is not UTF-8 text, which CSI wants: encode it as the driver expects it, for example in base64", field, key)
 		}
 	}
-	if size > l.object {
-		return flex.Errorf(flex.CodeInvalidArgument, "%s has %d bytes and may have %d%s", field, size, l.object, l.advice())
+	if size > objectLimit {
+		return flex.Errorf(flex.CodeInvalidArgument, "%s has %d bytes and may have %d", field, size, objectLimit)
 	}
 	return nil
 }

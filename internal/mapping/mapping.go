@@ -36,7 +36,6 @@ type Mapper struct {
 	readFile   fileReader
 	readSecret secretReader   // nil: no API server
 	pvName     *regexp.Regexp // nil: any
-	limits     limits
 }
 
 // Check compiles all expressions and reports their faults. It is a
@@ -79,7 +78,6 @@ func newMapper(env *cel.Env, d *bridgeconfig.Driver, r *strict.Report, at string
 		csiDriver:  d.CSIDriver,
 		stages:     stages(&d.Secrets),
 		readFile:   readSecrets,
-		limits:     limitsOf(d.SizeLimits),
 	}
 	programs := map[string]struct {
 		dst  **program
@@ -144,7 +142,7 @@ func (m *Mapper) mapOptions(ctx context.Context, o flex.Options, pv *csivol.Pers
 
 		Pod: csivol.Pod{Name: o.PodName, Namespace: o.PodNamespace, UID: o.PodUID, ServiceAccount: o.ServiceAccountName},
 	}
-	if problems := append(m.evaluate(v, variables(o, pv.AccessModes)), m.limits.check(v)...); len(problems) > 0 {
+	if problems := append(m.evaluate(v, variables(o, pv.AccessModes)), check(v)...); len(problems) > 0 {
 		return nil, flex.Errorf(flex.CodeInvalidArgument, "the options of volume %q make no volume of the CSI driver %s: %s", o.VolumeName, m.csiDriver, strings.Join(problems, "; "))
 	}
 	secrets, err := m.secrets(ctx, o)

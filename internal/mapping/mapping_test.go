@@ -132,7 +132,7 @@ func TestMap(t *testing.T) {
 		},
 		{
 			"a long handle that is allowed",
-			func(d *bridgeconfig.Driver) { d.SizeLimits = bridgeconfig.SizeLimitsRelaxed },
+			nil,
 			flex.Options{VolumeName: "pv1", User: user("volumeID", strings.Repeat("x", 1024))},
 			volume(func(v *csivol.Volume) { v.Handle = strings.Repeat("x", 1024) }),
 		},
@@ -198,10 +198,9 @@ func TestMapErrors(t *testing.T) {
 		{"pod where there is none", func(d *bridgeconfig.Driver) { d.Volume.Handle = `"x" + pod.uid` }, nil, `volume.handle ("x" + pod.uid) uses the pod, which the kubelet tells in mount only`},
 		{"conversion", func(d *bridgeconfig.Driver) { d.Volume.Handle = `string(int(options.n) + 1)` }, user("n", "one"), "volume.handle (string(int(options.n) + 1)): "},
 		{"access mode", func(d *bridgeconfig.Driver) { d.Volume.AccessMode = `options.mode` }, user("volumeID", "x", "mode", "RWO"), `"RWO" is no access mode (want ReadWriteOnce, ReadOnlyMany, ReadWriteMany or ReadWriteOncePod); it comes from volume.accessMode (options.mode)`},
-		{"long handle", nil, user("volumeID", strings.Repeat("x", 129)), "the handle has 129 bytes and may have 128 (the limit of the CSI specification; if the driver takes more, set sizeLimits: Relaxed)"},
-		{"very long handle", func(d *bridgeconfig.Driver) { d.SizeLimits = bridgeconfig.SizeLimitsRelaxed }, user("volumeID", strings.Repeat("x", 1025)), "the handle has 1025 bytes and may have 1024"},
-		{"long context", nil, user("volumeID", "x", "k", strings.Repeat("x", 4096)), "the context has 4097 bytes and may have 4096 (the limit"},
-		{"long mount flags", nil, user("volumeID", "x", "mountOptions", strings.Repeat("nodev,", 820)), "the mount flags have 4100 bytes together and may have 4096 (the limit"},
+		{"very long handle", nil, user("volumeID", strings.Repeat("x", 1025)), "the handle has 1025 bytes and may have 1024"},
+		{"long context", nil, user("volumeID", "x", "k", strings.Repeat("x", 64<<10)), "the context has 65537 bytes and may have 65536"},
+		{"long mount flags", nil, user("volumeID", "x", "mountOptions", strings.Repeat("n", 66000)), "the mount flags have 66000 bytes together and may have 65536"},
 		{"control character", nil, user("volumeID", "x\ny"), "the handle has a control character in it"},
 		{"bad mount flag", nil, user("volumeID", "x", "mountOptions", "a\x00b"), "a mount flag is empty or has a control character in it"},
 		{"empty mount flag", func(d *bridgeconfig.Driver) { d.Volume.MountFlags = `[""]` }, user("volumeID", "x"), "a mount flag is empty or has a control character in it"},
@@ -240,7 +239,7 @@ func many(n int) map[string]string {
 // TestMapManyOptions: more options than fit into a volume context are still
 // within what an expression may cost.
 func TestMapManyOptions(t *testing.T) {
-	m := mapper(t, func(d *bridgeconfig.Driver) { d.SizeLimits = bridgeconfig.SizeLimitsRelaxed })
+	m := mapper(t, nil)
 	v, err := m.Map(t.Context(), flex.Options{VolumeName: "pv1", User: many(3000)}, nil)
 	if err != nil || len(v.Context) != 3000 {
 		t.Errorf("%v", err)

@@ -136,7 +136,7 @@ func (m *Mapper) gather(ctx context.Context, wanted func(stage) bool, fromFlex m
 		}
 		secrets, err := m.read(ctx, s, fromFlex)
 		if err == nil {
-			err = m.limits.checkSecrets(s.field, secrets)
+			err = checkSecrets(s.field, secrets)
 		}
 		if err != nil {
 			return csivol.Secrets{}, err

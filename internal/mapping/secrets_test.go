@@ -234,7 +234,7 @@ func TestSecretFiles(t *testing.T) {
 		{"number", write("a: b\npassword: 12342\n"), "", "line 2: want a key that comes once and a text as its value (put quotes around it)"},
 		{"twice", write("hunter2: b\nhunter2: c\n"), "", "line 2: want a key that comes once"},
 		{"binary", write("\xffhunter2"), "password", `secrets.nodeStage: the value of "password" is not UTF-8 text`},
-		{"large", write(strings.Repeat("hunter2", 600)), "password", "secrets.nodeStage has 4208 bytes and may have 4096 (the limit"},
+		{"large", write(strings.Repeat("hunter2", 9400)), "password", "secrets.nodeStage has 65808 bytes and may have 65536"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -166,7 +166,7 @@ func (s *subject) checkBridge(f *findings, p Pod, node *corev1.Node, b *bridgeOf
 	case v.Uncertain:
 		notLive("something is under way, or has failed half-way, with the volume on node %s: flex2csi status there says what", p.Node)
 	case v.Staged == nodevolumes.StagedElsewhere:
-		notLive("the bridge of node %s has it staged where the kubelet would not (stagingRoot)", p.Node)
+		notLive("the bridge of node %s has it staged where the kubelet would not; delete its pods there, and it is staged again", p.Node)
 	default:
 		f.ok("pod %s has it from the bridge of node %s, %s (%s)", p.Name, p.Node, staged(v), object)
 	}

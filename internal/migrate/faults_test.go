@@ -53,7 +53,7 @@ func newJourney(t *testing.T, pod bool, mode journal.Mode) *journey {
 		all = shop(podOf())
 	}
 	j := &journey{t: t, api: newAPI(t, all...), dir: filepath.Join(t.TempDir(), "journal"), mode: mode, config: configuration}
-	if mode != journal.Live { // as with a stagingRoot; a StatefulSet makes the pod
+	if mode != journal.Live { // as by an earlier version; a StatefulSet makes the pod
 		j.api.staged, j.api.replicas = nodevolumes.StagedElsewhere, 1
 		j.api.add(&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "set"}, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(1))}})
 		j.api.settle()

@@ -56,7 +56,7 @@ const (
 	NotStaged = ""
 	// StagedAsByKubelet: at the kubelet's own staging path.
 	StagedAsByKubelet = "Kubelet"
-	// StagedElsewhere: at the configuration's stagingRoot.
+	// StagedElsewhere: as an earlier version was configured to.
 	StagedElsewhere = "Elsewhere"
 )
 

@@ -136,10 +136,7 @@ func (w *world) boot() error {
 func (w *world) bridge() *daemon.Daemon {
 	d := &daemon.Daemon{Dir: w.Dir, KubeletDir: w.kubeletDir(), NodeName: nodeName}
 	for _, name := range []string{plainDriver, deviceDriver, directDriver} {
-		more := []string{"fsGroup: File", "volume: {accessMode: options.accessMode}", "timeouts:"}
-		for _, step := range []string{"attach", "stage", "publish", "expand", "unpublish", "unstage", "detach"} {
-			more = append(more, fmt.Sprintf("  %s: %v", step, w.RPC))
-		}
+		more := []string{"fsGroup: File", "volume: {accessMode: options.accessMode}"}
 		d.Drivers = append(d.Drivers, daemon.Driver{FlexDriver: name, CSIDriver: csiName, Endpoint: w.endpoint(), ControllerEndpoint: w.endpoint(), More: more})
 	}
 	d.Drivers = append(d.Drivers, daemon.Driver{FlexDriver: otherDriver, CSIDriver: otherName, Endpoint: w.path("other.sock")})
@@ -163,7 +160,7 @@ func (w *world) driverCommand() *exec.Cmd {
 }
 
 func (w *world) daemonCommand() *exec.Cmd {
-	return w.logged(exec.Command(w.Daemon, w.bridge().Args("--grace", w.Grace.String(), "--reconcile-interval", interval.String(), "--drain-timeout", drain.String())...), "daemon.log")
+	return w.logged(exec.Command(w.Daemon, w.bridge().Args("--grace", w.Grace.String(), "--reconcile-interval", interval.String(), "--drain-timeout", drain.String(), "--timeout", w.RPC.String())...), "daemon.log")
 }
 
 func (w *world) logged(cmd *exec.Cmd, name string) *exec.Cmd {

@@ -87,7 +87,7 @@ func testBridge(w *world) {
 	elsewhere, doubt, another, nostage := has("elsewhere", pods["elsewhere"]), has("doubt", pods["doubt"]), has("another", pods["another"]), has("nostage", pods["nostage"])
 	elsewhere.Staged, doubt.Uncertain, another.PersistentVolume, nostage.Staged = nodevolumes.StagedElsewhere, true, "pv-of-before", nodevolumes.NotStaged
 	w.bridge("node-1", elsewhere, doubt, another, nostage)
-	for name, want := range map[string]string{"elsewhere": "stagingRoot", "doubt": "under way", "another": "for PersistentVolume pv-of-before"} {
+	for name, want := range map[string]string{"elsewhere": "staged where the kubelet would not", "doubt": "under way", "another": "for PersistentVolume pv-of-before"} {
 		says(w.t, w.one(name), migrate.Offline, "bridge", migrate.NotLive, want)
 	}
 	v := w.one("nostage")

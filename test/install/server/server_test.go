@@ -73,7 +73,7 @@ func testInline(t *testing.T, p *controlplane.Plane) {
 		"kustomize": overlay(t, "kubeadm"),
 		"helm": chart(t, map[string]any{"drivers": []any{
 			map[string]any{"flexDriver": "example.com/disk", "csiDriver": "disk.csi.example.com", "inline": false},
-			map[string]any{"flexDriver": "example.com/open", "csiDriver": "disk.csi.example.com", "inline": true, "timeouts": map[string]any{"stage": "1m"}},
+			map[string]any{"flexDriver": "example.com/open", "csiDriver": "disk.csi.example.com", "inline": true, "podInfo": true},
 			map[string]any{"flexDriver": "example.com/last", "csiDriver": "disk.csi.example.com"},
 		}}),
 	} {
