@@ -17,9 +17,14 @@ func TestHostileOutput(t *testing.T) {
 	const name = "pv\u009b31m\u202egpj"
 	pv := "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: \"pv\\x9b31m\\u202Egpj\"}\nspec: {claimRef: {namespace: \"n\\u202E\", name: c}, flexVolume: {driver: example.com/disk, options: {volumeID: \"\\u202E\"}}}\n"
 	for _, args := range [][]string{
-		{"assess", "-f", "-", "-o", "wide"}, {"assess", "-f", "-", "-o", "json"}, {"assess", "-f", "-", "-o", "yaml"}, {"assess", "-f", "-", "-o", "csv"},
-		{"map", "--config", write(t, oneDriver), "-f", "-", "-o", "table"}, {"map", "--config", write(t, oneDriver), "-f", "-", "\u202e"},
-		{"assess", "--context", "\u009b", "\u202e"}, {"\u202e\u009b"},
+		{"assess", "-f", "-", "-o", "wide"},
+		{"assess", "-f", "-", "-o", "json"},
+		{"assess", "-f", "-", "-o", "yaml"},
+		{"assess", "-f", "-", "-o", "csv"},
+		{"map", "--config", write(t, oneDriver), "-f", "-", "-o", "table"},
+		{"map", "--config", write(t, oneDriver), "-f", "-", "\u202e"},
+		{"assess", "--context", "\u009b", "\u202e"},
+		{"\u202e\u009b"},
 	} {
 		var out, errs bytes.Buffer
 		run(args, environment{in: strings.NewReader(pv), out: &out, err: &errs})
