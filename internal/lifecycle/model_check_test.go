@@ -11,7 +11,8 @@ import (
 // a state is a shortest one. Of a state that was seen a 64-bit hash is kept; of ten
 // million states two have the same one with a probability of 1 in 400,000.
 type model struct {
-	c       *config
+	c *config
+	guarding
 	planner Planner
 	kinds   []StepKind
 	rules   []string
@@ -68,6 +69,7 @@ type event struct {
 	stepNode, decidedNode    int
 	ended, ok, awaited       bool
 	found, circles, detached bool
+	lost                     bool // the kubelet has deleted what is in the volume
 	goal                     Goal
 	place, rule              uint8
 }

@@ -276,6 +276,7 @@ func (m *model) reboot(w *world, i int) {
 	n.rebooted, n.staged, n.marker, n.plugin.staged = n.saved.there, nothing, false, false
 	for p := range podCount {
 		n.binds[p], n.published[p], n.plugin.pods[p], n.group[p] = nothing, nothing, nothing, false
+		n.unguard(p)
 	}
 	m.restartKubelet(w, i)
 }

@@ -78,6 +78,7 @@ func (m *model) called(w *world, i int, e *event) {
 	if e.step == NodeStage {
 		n.tried = w.secret
 	}
+	m.guard(n, e.step, e.stepPlace)
 }
 
 // effect does what the step is for.
@@ -102,6 +103,7 @@ func (m *model) effect(w *world, i int, e *event) (StepResult, *failing) {
 			return StepResult{}, refusal(otherCode)
 		}
 		n.published[p], n.group[p] = nothing, false
+		n.unguard(int(p))
 	case ControllerExpand:
 		w.grown = true
 		return StepResult{NodeExpansionRequired: m.c.expand.node}, nil
@@ -202,6 +204,7 @@ func (m *model) mounts(w *world, n *node, k StepKind, p uint8) *failing {
 	case Tidy:
 		if p < podCount {
 			n.binds[p], n.published[p], n.stones[p], n.group[p] = nothing, nothing, false, false
+			n.unguard(int(p))
 		}
 	}
 	return nil

@@ -14,6 +14,7 @@ func invariants() []invariant {
 		{"detach", "never ControllerUnpublishVolume, or the deletion of a VolumeAttachment, while the volume is staged or published on that node", detachesInUse},
 		{"mount", "Success of mount only if the volume, alive, with the asked read-only and fsGroup, is bound there", falseMount},
 		{"unmount", "Success of unmount only if nothing of ours is left there", falseUnmount},
+		{"reach", "nothing of the user's is ever within reach of a recursive deletion by the kubelet", withinReach},
 		{"expand", "Success of expansion only if the filesystem has the size", falseExpand},
 		{"one-node", "never two nodes attached for a single-node access mode", twoNodes},
 		{"others", "never a step on what the control plane, the kubelet's CSI plugin or another volume owns", touchesOthers},

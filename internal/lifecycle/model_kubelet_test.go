@@ -45,6 +45,7 @@ func (m *model) bindShown(n *node) bool { return n.op.dir < podCount && n.binds[
 
 // podLife is what becomes of a pod by itself.
 func (m *model) podLife(g *moves, i, p int) {
+	m.loses(g, i, p)
 	n, phase := &g.from.nodes[i], g.from.pods[p].phase
 	set := func(kind moveKind, text string, to podPhase) {
 		g.add(kind, label{node: i, pod: p + 1, text: text}, func(w *world, _ *event) {
@@ -149,6 +150,7 @@ func (m *model) unmountCall(g *moves, i, p int) {
 		n := &w.nodes[i]
 		n.stones[p], n.binds[p], n.published[p] = true, nothing, nothing
 		n.group[p], n.call = false, call{}
+		n.unguard(p)
 	}
 	g.add(progress, at("flexdriver unmounts without a daemon, and leaves a pending unmount"), func(w *world, e *event) {
 		alone(w, e)

@@ -113,6 +113,7 @@ type node struct {
 	stagedWith uint8 // version of the secrets
 	tried      uint8 // version of the secrets that NodeStageVolume was called with last
 	published  [podCount]mnt
+	guards     [podCount]bool // of the target paths
 	group      [podCount]bool // the files belong to the pod's group
 	other      bool           // another volume has a target at the directory of pod 1
 	dirs       [podCount]bool // the kubelet's directory is there
