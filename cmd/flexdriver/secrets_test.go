@@ -125,7 +125,7 @@ func (h *leakHunt) volumes() map[string]string {
 		"secret as source":    h.argument("nonesuch", "source", "//server/"+h.secret),
 		"secret as user":      h.argument("nonesuch", "source", "http://anna:"+h.secret+"@server/share"),
 		"device: image":       h.argument("", "image", "/none/"+h.secret),
-		"device: label":       h.argument("", "device", "LABEL="+h.secret),
+		"device: UUID":        h.argument("", "device", "UUID="+h.secret),
 		"secret as a size":    h.argument("", "image", image, "size", h.secret),
 		"secret as fsType":    h.argument(h.secret, "image", image),
 		"secret as type":      h.argument(h.secret, "source", "//s/x"),

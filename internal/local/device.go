@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -23,12 +21,11 @@ func (b *Backend) findDevice(ctx context.Context, s string) (*mounter.BlockDevic
 	name := s
 	if isTag(s) {
 		tag, value, _ := strings.Cut(s, "=")
-		path := filepath.Join(tags()[tag], udevEscape(value))
-		if _, err := os.Stat(path); err != nil {
-			// A node without udev, or a link that is not there yet.
-			if path, err = b.Mounter.FindByTag(ctx, tag, value); err != nil {
-				return nil, mountcode.Of(err)
-			}
+		// Not by udev's link, which leads to the last of several disks that have it: who
+		// writes to a disk may give it the UUID of another.
+		path, err := b.Mounter.FindByTag(ctx, tag, value)
+		if err != nil {
+			return nil, mountcode.Of(err)
 		}
 		if name = mounter.DeviceBelow(path, b.DeviceRoots); name == "" {
 			return nil, denied("device %s: %s has no name below the deviceRoots in this node's configuration (%s); have an administrator add a directory that has (flexdriver install --device-root DIR)", s, path, strings.Join(b.DeviceRoots, ", "))

@@ -1,35 +1,33 @@
 package local
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
-// tags are the names by which a device can be given besides a path, with the
-// directory where udev links them.
-func tags() map[string]string {
-	return map[string]string{
-		"UUID":      "/dev/disk/by-uuid",
-		"LABEL":     "/dev/disk/by-label",
-		"PARTUUID":  "/dev/disk/by-partuuid",
-		"PARTLABEL": "/dev/disk/by-partlabel",
-	}
-}
-
 // checkDevice looks at the form of the option only.
 func checkDevice(s string) error {
 	tag, value, ok := strings.Cut(s, "=")
 	if !ok || strings.HasPrefix(s, "/") {
+		if name, found := strings.CutPrefix(s, "/dev/disk/by-"); found && isContentName(name) {
+			return errors.New("who writes to a disk chooses this name, and can choose that of another: name it in /dev/disk/by-id, or as UUID= or PARTUUID=")
+		}
 		return mounter.CheckPath(s)
 	}
-	if _, known := tags()[tag]; !known {
+	switch tag {
+	case "UUID", "PARTUUID":
+	case "LABEL", "PARTLABEL":
+		return fmt.Errorf("%s= is not taken: who writes to a disk chooses its label, and can guess that of another; name it in /dev/disk/by-id, or as UUID= or PARTUUID=", tag)
+	default:
 		hint := ""
-		if _, known := tags()[strings.ToUpper(tag)]; known {
-			hint = "; did you mean " + strings.ToUpper(tag) + "=?"
+		if upper := strings.ToUpper(tag); upper == "UUID" || upper == "PARTUUID" {
+			hint = "; did you mean " + upper + "=?"
 		}
-		return fmt.Errorf("%s= is not known: a device is a path, UUID=, LABEL=, PARTUUID= or PARTLABEL=%s", tag, hint)
+		return fmt.Errorf("%s= is not known: a device is a path, UUID= or PARTUUID=%s", tag, hint)
 	}
 	if value == "" || value == "." || value == ".." || strings.ContainsAny(value, "/\x00") {
 		return fmt.Errorf("%q cannot be a %s", value, tag)
@@ -40,17 +38,9 @@ func checkDevice(s string) error {
 // isTag reports whether a device is not given by its path.
 func isTag(s string) bool { return strings.Contains(s, "=") && !strings.HasPrefix(s, "/") }
 
-// udevEscape writes a label as udev names its link (util-linux, blkid
-// encode_string): all but a few characters as \xNN.
-func udevEscape(s string) string {
-	var b strings.Builder
-	for i := range len(s) {
-		c := s[i]
-		if c >= 0x80 || c == '#' || strings.IndexByte("+-.:=@_", c) >= 0 || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, `\x%02x`, c)
-		}
-	}
-	return b.String()
+// isContentName reports whether udev takes a name below /dev/disk/by- from what is on the
+// disk.
+func isContentName(name string) bool {
+	by, _, _ := strings.Cut(name, "/")
+	return slices.Contains([]string{"label", "partlabel", "uuid", "partuuid"}, by)
 }

@@ -162,7 +162,7 @@ func TestMountFailsClean(t *testing.T) {
 		"no such directory": {options("image", w.image("a/new.img"), "size", "32Mi"), flex.CodeNotFound, []string{"is the disk that should hold it mounted?"}},
 		"image is a device": {options("image", "/dev/null"), flex.CodePermissionDenied, []string{"below none of the imageRoots"}},
 		"no device":         {options("device", w.path("none")), flex.CodeNotFound, []string{"no such file"}},
-		"no tag":            {options("device", "LABEL=flex test none"), flex.CodeNotFound, []string{"find device LABEL=flex test none"}},
+		"no tag":            {options("device", "UUID=flex test none"), flex.CodeNotFound, []string{"find device UUID=flex test none"}},
 		"no block device":   {options("device", w.path("file")), flex.CodeInvalidArgument, []string{"is no block device (a disk image is given with the option image, a directory with path)"}},
 		"no directory":      {options("path", w.path("none")), flex.CodeNotFound, []string{"bind " + w.path("none")}},
 		"directory outside": {options("path", "/etc"), flex.CodePermissionDenied, []string{"below none of the directoryRoots"}},

@@ -49,7 +49,7 @@ func TestClosedByDefault(t *testing.T) {
 	}{
 		{options("image", w.image("new.img"), "size", "32Mi"), []string{"no volumes with image", "imageRoots", "--image-root"}},
 		{options("device", device), []string{"no volumes with device", "deviceRoots", "--device-root"}},
-		{options("device", "LABEL=x"), []string{"no volumes with device", "deviceRoots"}},
+		{options("device", "UUID=x"), []string{"no volumes with device", "deviceRoots"}},
 		{options("path", "/etc"), []string{"no volumes with path", "directoryRoots", "--directory-root"}},
 		{options("source", "server:/export", "fsType", "nfs"), []string{"no volumes with source", "sourceTypes", "--source-type nfs"}},
 		{options("source", "server:/x", "fsType", "fuse.sshfs"), []string{"no volumes with source", "--source-type fuse.sshfs"}},
@@ -364,8 +364,8 @@ func TestDeviceRoots(t *testing.T) {
 	testenv.Need(t, "ext4")
 	w := newWorld(t)
 	device, other := w.disk("disk", 32<<20), w.disk("other", 32<<20)
-	w.run("mkfs.ext4", "-q", "-L", "flex-roots", device)
-	w.run("mkfs.ext4", "-q", "-L", "flex-outside", other)
+	w.run("mkfs.ext4", "-q", "-U", "5f1e0001-8c2f-4e6c-8d59-0c2a9b3d1c11", device)
+	w.run("mkfs.ext4", "-q", "-U", "5f1e0002-8c2f-4e6c-8d59-0c2a9b3d1c11", other)
 	root, open := w.path("by-id"), w.path("open")
 	if err := errors.Join(os.Mkdir(root, 0o755), os.Symlink(device, root+"/one"), os.Symlink(w.dir, root+"/dir"),
 		os.Mkdir(open, 0o755), os.Chmod(open, 0o777), os.Symlink(device, open+"/one")); err != nil {
@@ -373,13 +373,32 @@ func TestDeviceRoots(t *testing.T) {
 	}
 	w.b.DeviceRoots = []string{root, open}
 	dir := w.pod("a")
-	for _, name := range []string{root + "/one", "LABEL=flex-roots"} {
+	for _, name := range []string{root + "/one", "UUID=5f1e0001-8c2f-4e6c-8d59-0c2a9b3d1c11"} {
 		w.mount(dir, options("device", name))
 		w.unmount(dir)
 	}
 	w.refused(w.do(call(flex.CommandMount, dir, options("device", device))), flex.CodePermissionDenied, "below none of the deviceRoots")
-	w.refused(w.do(call(flex.CommandMount, dir, options("device", "LABEL=flex-outside"))), flex.CodePermissionDenied, fmt.Sprintf("%s has no name below the deviceRoots", other))
+	w.refused(w.do(call(flex.CommandMount, dir, options("device", "UUID=5f1e0002-8c2f-4e6c-8d59-0c2a9b3d1c11"))), flex.CodePermissionDenied, fmt.Sprintf("%s has no name below the deviceRoots", other))
 	w.refused(w.do(call(flex.CommandMount, dir, options("device", root+"/dir/disk"))), flex.CodeInvalidArgument, "symbolic link")
 	w.refused(w.do(call(flex.CommandMount, dir, options("device", open+"/one"))), flex.CodeInvalidArgument, "can be written to by others than root")
+	w.mounted(dir, false)
+}
+
+// A disk with the label of another tenant's, or with a copy of its UUID, was mounted in
+// its place (security.md, F6).
+func TestNamesOnTheDisk(t *testing.T) {
+	testenv.Need(t, "ext4")
+	w := newWorld(t)
+	const uuid = "5f1e0003-8c2f-4e6c-8d59-0c2a9b3d1c11"
+	device, dir := w.disk("disk", 32<<20), w.pod("a")
+	w.run("mkfs.ext4", "-q", "-L", "flex-data", "-U", uuid, device)
+	for _, name := range []string{"LABEL=flex-data", "PARTLABEL=flex-data", "/dev/disk/by-label/flex-data", "/dev/disk/by-partlabel/x", "/dev/disk/by-uuid/" + uuid, "/dev/disk/by-partuuid/x"} {
+		w.everyCall(dir, options("device", name), flex.CodeInvalidArgument, "who writes to a disk chooses", "/dev/disk/by-id")
+	}
+	w.mount(dir, options("device", "UUID="+uuid))
+	w.unmount(dir)
+	twin := w.disk("twin", 32<<20)
+	w.run("mkfs.ext4", "-q", "-U", uuid, twin)
+	w.refused(w.do(call(flex.CommandMount, dir, options("device", "UUID="+uuid))), flex.CodeAborted, "several have it", device, twin)
 	w.mounted(dir, false)
 }

@@ -128,7 +128,10 @@ func wipeStart(device string) error {
 func (m *Mounter) FindByTag(ctx context.Context, tag, value string) (string, error) {
 	out, err := commander{ctx: ctx, m: m}.Command("blkid", "-c", "/dev/null", "-o", "device", "-t", tag+"="+value).CombinedOutput()
 	// The content of an image is its owner's choice, so a tag in it names nothing.
-	devices := slices.DeleteFunc(strings.Fields(string(out)), isAutoclear)
+	// Nor does what is part of another device that shows it, a path of multipath for one.
+	devices := slices.DeleteFunc(strings.Fields(string(out)), func(device string) bool {
+		return isAutoclear(device) || family{numberOf(device): device}.holders() != ""
+	})
 	switch {
 	case err == nil && len(devices) == 1:
 		return devices[0], nil
