@@ -30,7 +30,7 @@ func TestBareMountIsLost(t *testing.T) {
 					t.Fatal(made)
 				}
 			}
-			defer unix.Unmount(target, 0)
+			defer func() { _ = unix.Unmount(target, 0) }()
 			out, err := exec.Command(kubelet(t, release), filepath.Join(dir, "pods/a/flex2csi")).CombinedOutput()
 			if err == nil {
 				t.Error("removed a mount point")
