@@ -71,7 +71,7 @@ func TestAttachNeedsPermission(t *testing.T) {
 	for _, o := range []flex.Options{
 		options("image", "/elsewhere/team-a/disk.img"),
 		options("image", "/images/disk.img"),
-		options("device", "/dev/disk/by-uuid/0815"),
+		options("device", "/dev/disk/by-path/0815"),
 	} {
 		attach, isAttached := call(flex.CommandAttach, "", o), call(flex.CommandIsAttached, "", o)
 		_, err := w.b.Driver().Attach(t.Context(), attach)
