@@ -13,7 +13,7 @@ import (
 // TestMain lets scripts call flex2csi, which is this test binary by another
 // name.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"flex2csi": main})
+	testscript.Main(testenv.Isolate(m), map[string]func(){"flex2csi": main})
 }
 
 // TestScript runs the scripts in testdata/script, each of which shows one
