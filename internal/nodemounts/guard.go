@@ -20,10 +20,6 @@ import (
 // which has another device number than the kubelet's directory and than any volume.
 // See docs/adr/0020-a-guard-above-each-target-path.md.
 
-// guardOptions: a driver makes its target in the guard, and some write a file next to it.
-// What is written there goes with the guard.
-var guardOptions = []string{"mode=0750", "nr_inodes=64", "nosuid", "nodev", "noexec"}
-
 const guardSize = 64 << 10
 
 // Guard mounts the guard of a target path, unless it is mounted. The directory above the
@@ -122,18 +118,9 @@ func (m *Mounts) removeSpare(ctx context.Context, spare string) error {
 }
 
 func (m *Mounts) mountGuard(ctx context.Context, dir string) error {
-	t, err := m.open(dir)
-	if err != nil {
-		return err
-	}
-	defer t.Close()
-	if mounted, err := t.Mounted(); err != nil || mounted {
-		return err
-	}
-	if err := t.Create(); err != nil {
-		return err
-	}
-	return m.mounter(ctx).Memory(ctx, guardSize, t, guardOptions, nil)
+	// A driver makes its target in the guard, and some write a file next to it. What is
+	// written there goes with the guard.
+	return m.mountMemory(ctx, dir, guardSize, "mode=0750", "nr_inodes=64", "nosuid", "nodev", "noexec")
 }
 
 // RemoveTarget unmounts what is left at a target path, then its guard, and removes the

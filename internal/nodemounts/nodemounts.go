@@ -79,6 +79,11 @@ const markerSize = 4096
 
 // Marker mounts a tiny read-only tmpfs, unless something is mounted already.
 func (m *Mounts) Marker(ctx context.Context, dir string) error {
+	return m.mountMemory(ctx, dir, markerSize, "ro")
+}
+
+// mountMemory mounts a tmpfs, unless something is mounted already.
+func (m *Mounts) mountMemory(ctx context.Context, dir string, size int64, options ...string) error {
 	t, err := m.open(dir)
 	if err != nil {
 		return err
@@ -90,7 +95,7 @@ func (m *Mounts) Marker(ctx context.Context, dir string) error {
 	if err := t.Create(); err != nil {
 		return err
 	}
-	return m.mounter(ctx).Memory(ctx, markerSize, t, []string{"ro"}, nil)
+	return m.mounter(ctx).Memory(ctx, size, t, options, nil)
 }
 
 // IsMarker reports whether the mount at dir was made by [Mounts.Marker].
