@@ -176,8 +176,11 @@ type selection struct {
 func (w *selection) run(is func(*storagev1.VolumeAttachment) bool) {
 	defer close(w.selected)
 	for e := range w.Interface.ResultChan() {
-		if o, ok := e.Object.(*storagev1.VolumeAttachment); ok && !is(o) {
-			continue
+		if o, ok := e.Object.(*storagev1.VolumeAttachment); ok {
+			if !is(o) {
+				continue
+			}
+			e.Object = o.DeepCopy() // informers trim what they get
 		}
 		select {
 		case w.selected <- e:
