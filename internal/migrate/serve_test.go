@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,18 +20,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// serve has the fake answer on loopback, for programs, and returns a kubeconfig.
-func (a *api) serve() (kubeconfig string) {
+// serve has the fake answer on loopback, for programs, and returns a kubeconfig. After
+// hangUp no request is under way any more.
+func (a *api) serve() (kubeconfig string, hangUp func()) {
 	a.t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(a.handle))
-	a.t.Cleanup(server.CloseClientConnections)
+	hangUp = sync.OnceFunc(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	a.t.Cleanup(hangUp)
 	kubeconfig = filepath.Join(a.t.TempDir(), "kubeconfig")
 	text := `{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
 		"clusters": [{"name": "c", "cluster": {"server": "` + server.URL + `"}}], "users": [{"name": "u", "user": {}}]}`
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		a.t.Fatal(err)
 	}
-	return kubeconfig
+	return kubeconfig, hangUp
 }
 
 // A target is what a request of a program is about.

@@ -69,7 +69,9 @@ func struck(t *testing.T, program, command string, b blow) {
 		}
 		return nil
 	}
-	p, pipe := j.start(program, command)
+	j.api.seen = nil // the guard reads the journal's directory
+	kubeconfig, hangUp := j.api.serve()
+	p, pipe := j.start(program, command, kubeconfig)
 	select {
 	case <-window:
 	case <-time.After(time.Minute):
@@ -87,6 +89,7 @@ func struck(t *testing.T, program, command string, b blow) {
 		_ = p.Process.Kill()
 		t.Error("it does not end: ", <-ended)
 	}
+	hangUp()
 	j.heal()
 	if pv := j.volume(); pv == nil || pv.Status.Phase != "Bound" {
 		t.Errorf("the claim is without its volume: %v", pv)
@@ -106,16 +109,15 @@ func (j *journey) prepare(command string) {
 }
 
 // start starts a program as operators do, with standard error in a pipe.
-func (j *journey) start(program, command string) (*exec.Cmd, *os.File) {
+func (j *journey) start(program, command, kubeconfig string) (*exec.Cmd, *os.File) {
 	j.t.Helper()
 	config := filepath.Join(j.t.TempDir(), "config")
 	if err := os.WriteFile(config, []byte(j.config), 0o600); err != nil {
 		j.t.Fatal(err)
 	}
 	// The journal of a program says of which cluster it is.
-	args := []string{"migrate", command, "pv1", "--kubeconfig", j.api.serve(), "--journal", j.t.TempDir(), "--config", config}
+	args := []string{"migrate", command, "pv1", "--kubeconfig", kubeconfig, "--journal", j.t.TempDir(), "--config", config}
 	args = append(args, map[string][]string{"apply": {"--yes", "--accept", "reclaim-policy"}, "rollback": {"--yes"}}[command]...)
-	j.api.seen = nil // the guard reads the journal's directory
 	p := exec.CommandContext(j.t.Context(), program, args...)
 	pipe, write, err := os.Pipe()
 	if err != nil {
