@@ -205,7 +205,7 @@ func TestDiskIsNotAttachedToASecondNode(t *testing.T) {
 		option, value string
 		onlyOne       bool // of two PVs with this value
 	}{
-		"image":       {"image", "/srv/disk.img", false},
+		"image":       {"image", "/srv/default/disk.img", false},
 		"device path": {"device", "/dev/sdb", false},
 		"UUID":        {"device", "UUID=0a1b2c3d-0000-4000-8000-000000000001", true},
 		"device link": {"device", "/dev/disk/by-id/scsi-1", true},
