@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,7 +30,9 @@ func Load(path string) (*Configuration, error) {
 	return config, nil
 }
 
-// read never blocks: init runs under the lock of the kubelet's volume plugin manager
+// read returns a file that only root can change.
+//
+// It never blocks: init runs under the lock of the kubelet's volume plugin manager
 // (pkg/volume/plugins.go, refreshProbedPlugins), and a FIFO opened here would block all
 // volume operations of the node.
 //
@@ -55,7 +59,12 @@ func read(path string) ([]byte, error) {
 	if err := trustedWay(path); err != nil {
 		return nil, err
 	}
-	data := make([]byte, min(st.Size, MaxSize)+1)
+	return readAll(fd, st.Size)
+}
+
+// readAll reads size bytes, which is all there may be.
+func readAll(fd int, size int64) ([]byte, error) {
+	data := make([]byte, min(size, MaxSize)+1)
 	length := 0
 	for length < len(data) {
 		n, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, data[length:]) })
@@ -96,6 +105,9 @@ func trustedWay(path string) error {
 		if st.Mode&unix.S_ISVTX != 0 {
 			st.Mode &^= 0o022
 		}
+		if st.Uid != 0 && isUnmapped(st.Uid) {
+			st.Uid = 0
+		}
 		if err := trusted(&st); err != nil {
 			return fmt.Errorf("its directory %s: %w", dir, err)
 		}
@@ -103,6 +115,31 @@ func trustedWay(path string) error {
 			return nil
 		}
 	}
+}
+
+// isUnmapped reports whether a user is one that this user namespace does not have. To a
+// rootless kubelet the node's root is such a user, and so are others of the node, which it
+// cannot tell apart: those are outside of what it guards against.
+func isUnmapped(uid uint32) bool {
+	users, err := readKernel("/proc/self/uid_map")
+	if err != nil || len(strings.Fields(users)) == 3 && strings.Fields(users)[2] == everyUser {
+		return false
+	}
+	overflow, err := readKernel("/proc/sys/kernel/overflowuid")
+	return err == nil && strings.TrimSpace(overflow) == strconv.FormatUint(uint64(uid), 10)
+}
+
+// everyUser is the size of a map that has all users, as that of the first namespace.
+const everyUser = "4294967295"
+
+func readKernel(path string) (string, error) {
+	fd, err := ignoringEINTR(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	text, err := readAll(fd, 4<<10)
+	return string(text), err
 }
 
 func ignoringEINTR(call func() (int, error)) (int, error) {
