@@ -32,8 +32,9 @@ var modfiles = map[string]string{"1.24": "go.k8s124.mod", "1.28": "go.k8s128.mod
 // kubelet builds the program of a release.
 func kubelet(t *testing.T, release string) string {
 	t.Helper()
+	testenv.Need(t, "root", "mount")
 	program := filepath.Join(t.TempDir(), "removepod")
-	build := exec.Command("go", "build", "-modfile="+modfiles[release], "-o", program, ".")
+	build := exec.Command("go", "build", "-buildvcs=false", "-modfile="+modfiles[release], "-o", program, ".")
 	build.Dir = "../removepod"
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the code of Kubernetes %s: %v\n%s", release, err, out)
@@ -64,7 +65,6 @@ const (
 
 func newWorld(t *testing.T, kubelet string) *world {
 	t.Helper()
-	testenv.Need(t, "root", "mount")
 	w := &world{Bridge: bridgetest.New(t), t: t, kubelet: kubelet}
 	w.Flags = []string{"--grace=1s", "--reconcile-interval=100ms"}
 	driver := exec.Command(os.Args[0], "--dir", w.Path("disks"), "--endpoint", w.Endpoint(), "--directories", "--volume", handle+"=8Mi", "--faults", w.faults())
