@@ -78,10 +78,14 @@ func TestEscape(t *testing.T) {
 	}
 	c.next = first
 	t.Logf("%s=%d %s=%d", envSeed, c.seed, envCount, c.count)
+	// All before the first attempt: what is mounted when a world is made is none of its volumes.
+	worlds := make([]*world, parallel)
+	for n := range worlds {
+		worlds[n] = newWorld(t, fmt.Sprintf("%s/w%d", dir, n), binary)
+		worlds[n].lenient = os.Getenv(envLenient) != ""
+	}
 	var wait sync.WaitGroup
-	for n := range parallel {
-		w := newWorld(t, fmt.Sprintf("%s/w%d", dir, n), binary)
-		w.lenient = os.Getenv(envLenient) != ""
+	for _, w := range worlds {
 		watcher, err := trace.NewWatcher(selected())
 		if err != nil {
 			t.Fatal(err)
