@@ -70,8 +70,11 @@ func (g *guard) mayBeCalled(p trace.Process, args []string) bool {
 	if len(args) < 3 || !g.isTarget(args[2]) {
 		return g.bad(p, "calls %q for another mount point", args)
 	}
-	source := args[1]
-	if strings.HasPrefix(source, "/") && !strings.HasPrefix(source, "//") || strings.ContainsAny(source, "#\"'`\\ ;|&<>") || !strings.Contains(source, "/") || source[0] == '-' || strings.Contains(source, "..") {
+	source, special := args[1], "#\"'`\\;|&<>"
+	if name := filepath.Base(args[0]); !slices.Contains([]string{"mount.cifs", "mount.smb3", "mount.nfs", "mount.nfs4"}, name) {
+		special += " " // shares alone may have blanks in their names
+	}
+	if strings.HasPrefix(source, "/") && !strings.HasPrefix(source, "//") || strings.ContainsAny(source, special) || !strings.Contains(source, "/") || source[0] == '-' || strings.Contains(source, "..") {
 		return g.bad(p, "calls %s for the source %q", args[0], source)
 	}
 	for i, arg := range args[:len(args)-1] {
@@ -80,7 +83,8 @@ func (g *guard) mayBeCalled(p trace.Process, args []string) bool {
 		}
 		for option := range strings.SplitSeq(args[i+1], ",") {
 			_, value, _ := strings.Cut(option, "=")
-			if strings.Contains(value, "/") && !strings.HasPrefix(value, fmt.Sprintf("/proc/%d/fd/", g.leader)) {
+			own, isOwn := strings.CutPrefix(value, "/proc/self/")
+			if strings.Contains(value, "/") && !(isOwn && isCredentials(p.Link(own))) && !strings.HasPrefix(value, fmt.Sprintf("/proc/%d/fd/", g.leader)) {
 				return g.bad(p, "calls %s with the option %s", args[0], option)
 			}
 		}
@@ -132,13 +136,33 @@ func (g *guard) hasFixedEnvironment(p trace.Process) bool {
 	return true
 }
 
-// hasNoFiles: no descriptors of the driver's are open in what it starts.
+// hasNoFiles: no descriptors of the driver's are open in what it starts, but the credentials
+// that its arguments name.
 func (g *guard) hasNoFiles(p trace.Process) bool {
 	entries, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.ID))
 	for _, e := range entries {
+		link := p.Link("fd/" + e.Name())
+		if isCredentials(link) && g.isNamed(p, "/proc/self/fd/"+e.Name()) {
+			continue
+		}
 		if len(e.Name()) > 1 || e.Name() > "2" {
-			return g.bad(p, "has %s open as descriptor %s", p.Link("fd/"+e.Name()), e.Name())
+			return g.bad(p, "has %s open as descriptor %s", link, e.Name())
 		}
 	}
 	return true
+}
+
+// isCredentials reports whether a descriptor is a file in memory of the driver's.
+func isCredentials(link string) bool { return link == "/memfd:credentials (deleted)" }
+
+// isNamed reports whether a mount option is a path.
+func (g *guard) isNamed(p trace.Process, path string) bool {
+	for argument := range strings.SplitSeq(read(p, "cmdline"), "\x00") {
+		for option := range strings.SplitSeq(argument, ",") {
+			if _, value, _ := strings.Cut(option, "="); value == path {
+				return true
+			}
+		}
+	}
+	return false
 }
