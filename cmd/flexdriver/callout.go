@@ -165,9 +165,13 @@ func (c *callout) newBackend(config *driverconfig.Configuration, log *slog.Logge
 		DeviceRoots:    config.DeviceRoots,
 		SourceTypes:    config.SourceTypes,
 		MaxSize:        config.MaxBytes(),
-		ApplyFSGroup:   config.FSGroupPolicy == driverconfig.FSGroupDriver,
-		AttachLocks:    attachlock.Dir(c.dir()),
-		Log:            log,
+
+		MaxSizePerNamespace:   config.MaxBytesPerNamespace(),
+		MaxImagesPerNamespace: config.MaxImagesPerNamespace,
+
+		ApplyFSGroup: config.FSGroupPolicy == driverconfig.FSGroupDriver,
+		AttachLocks:  attachlock.Dir(c.dir()),
+		Log:          log,
 	}
 }
 

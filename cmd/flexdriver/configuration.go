@@ -69,14 +69,15 @@ func (c *callout) configuration() (*driverconfig.Configuration, error) {
 // allow has a call by hand do what its flags allow. Where there is a
 // configuration, that says it.
 func (c *callout) allow(config *driverconfig.Configuration) error {
-	given := c.allowed.MaxSize != "" || len(c.allowed.ImageRoots)+len(c.allowed.DeviceRoots)+len(c.allowed.DirectoryRoots)+len(c.allowed.SourceTypes) > 0
+	given := c.allowed.MaxSize+c.allowed.MaxSizePerNamespace != "" || c.allowed.MaxImagesPerNamespace != 0 || len(c.allowed.ImageRoots)+len(c.allowed.DeviceRoots)+len(c.allowed.DirectoryRoots)+len(c.allowed.SourceTypes) > 0
 	switch {
 	case !given:
 		return nil
 	case driverconfig.Backend(c.backend) != driverconfig.BackendLocal:
-		return errors.New("--image-root, --device-root, --directory-root, --source-type and --max-size go with --backend=local, which does without a configuration file; install a driver with them to have them in its file")
+		return errors.New("--image-root, --device-root, --directory-root, --source-type and --max-… go with --backend=local, which does without a configuration file; install a driver with them to have them in its file")
 	}
 	c.allowed.MaxSize = cmp.Or(c.allowed.MaxSize, config.MaxSize)
+	c.allowed.MaxImagesPerNamespace = cmp.Or(c.allowed.MaxImagesPerNamespace, config.MaxImagesPerNamespace)
 	config.Allowed = c.allowed
 	return config.Allowed.Validate()
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -184,6 +185,8 @@ func registerAllowed(set *pflag.FlagSet, a *driverconfig.Allowed) {
 	set.StringArrayVar(&a.DirectoryRoots, "directory-root", nil, "allow volumes with path below this `directory`; may be repeated (default: none)")
 	set.StringArrayVar(&a.SourceTypes, "source-type", nil, "allow volumes with source of this `type` of filesystem, such as nfs; may be repeated (default: none)")
 	set.StringVar(&a.MaxSize, "max-size", "", "the most that an image or a memory volume may have, a `quantity` (default: "+driverconfig.DefaultMaxSize+")")
+	set.StringVar(&a.MaxSizePerNamespace, "max-size-per-namespace", "", "the most that all images of a namespace below an image root may have, a `quantity` (default: that of --max-size)")
+	set.IntVar(&a.MaxImagesPerNamespace, "max-images-per-namespace", 0, "the most images that a namespace may have below an image root, a `number` (default: "+strconv.Itoa(driverconfig.DefaultMaxImagesPerNamespace)+")")
 }
 
 func (s *settings) configuration(driver driverconfig.DriverName) (*driverconfig.Configuration, error) {
@@ -196,6 +199,7 @@ func (s *settings) configuration(driver driverconfig.DriverName) (*driverconfig.
 	c.Capabilities.FSGroup = c.FSGroupPolicy == driverconfig.FSGroupKubelet
 	c.KubeletDir = s.kubeletDir
 	s.allowed.MaxSize = cmp.Or(s.allowed.MaxSize, c.MaxSize)
+	s.allowed.MaxImagesPerNamespace = cmp.Or(s.allowed.MaxImagesPerNamespace, c.MaxImagesPerNamespace)
 	c.Allowed = s.allowed
 	c.Log = driverconfig.Log{File: s.logFile, Level: driverconfig.LogLevel(s.logLevel)}
 	for _, timeout := range s.timeouts {

@@ -31,11 +31,19 @@ func (v *validator) allowed(a *Allowed) {
 			v.Fault(strict.Index("sourceTypes", i), "%q is no type of a volume with source; those are %s, and fuse.PROGRAM, such as \"fuse.sshfs\"", strict.Clip(name), strings.Join(allow.SourceTypes(), ", "))
 		}
 	}
-	if a.MaxSize == "" {
+	v.quantity("maxSize", a.MaxSize)
+	v.quantity("maxSizePerNamespace", a.MaxSizePerNamespace)
+	if a.MaxImagesPerNamespace < 0 {
+		v.Fault("maxImagesPerNamespace", "%d is less than 1", a.MaxImagesPerNamespace)
+	}
+}
+
+func (v *validator) quantity(at, s string) {
+	if s == "" {
 		return
 	}
-	if _, err := quantity.Parse(a.MaxSize); err != nil {
-		v.Fault("maxSize", "%v", err)
+	if _, err := quantity.Parse(s); err != nil {
+		v.Fault(at, "%v", err)
 	}
 }
 

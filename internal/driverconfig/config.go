@@ -17,6 +17,7 @@
 package driverconfig
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"strings"
@@ -103,14 +104,28 @@ type Allowed struct {
 
 	// MaxSize bounds the size of an image or a memory volume, as a quantity.
 	MaxSize string `json:"maxSize,omitempty"`
+
+	// MaxSizePerNamespace bounds the size of all images of a namespace below an image root
+	// together, as a quantity; empty: MaxSize. MaxImagesPerNamespace bounds their number.
+	MaxSizePerNamespace   string `json:"maxSizePerNamespace,omitempty"`
+	MaxImagesPerNamespace int    `json:"maxImagesPerNamespace,omitempty"`
 }
 
-// DefaultMaxSize is the default of MaxSize.
-const DefaultMaxSize = "100Gi"
+// The defaults of MaxSize and MaxImagesPerNamespace.
+const (
+	DefaultMaxSize               = "100Gi"
+	DefaultMaxImagesPerNamespace = 100
+)
 
 // MaxBytes is MaxSize as a number.
 func (a Allowed) MaxBytes() int64 {
 	n, _ := quantity.Parse(a.MaxSize) // else 0, which allows nothing
+	return n
+}
+
+// MaxBytesPerNamespace is MaxSizePerNamespace as a number.
+func (a Allowed) MaxBytesPerNamespace() int64 {
+	n, _ := quantity.Parse(cmp.Or(a.MaxSizePerNamespace, a.MaxSize))
 	return n
 }
 
@@ -214,7 +229,7 @@ func Default(driver DriverName, backend Backend) *Configuration {
 	if backend == BackendCSI {
 		c.Socket, c.StateDir = DefaultSocket, pendingunmount.DefaultStateDir
 	} else {
-		c.FSGroupPolicy, c.MaxSize = FSGroupDriver, DefaultMaxSize
+		c.FSGroupPolicy, c.MaxSize, c.MaxImagesPerNamespace = FSGroupDriver, DefaultMaxSize, DefaultMaxImagesPerNamespace
 	}
 	return c
 }

@@ -1,6 +1,7 @@
 package driverconfig
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/strict"
@@ -69,17 +70,19 @@ func fields(d *decoder, c *Configuration, fsGroupSaid *bool) strict.Fields {
 			"supportsMetrics":  d.Bool(&c.Capabilities.SupportsMetrics),
 			"requiresFSResize": d.Bool(&c.Capabilities.RequiresFSResize),
 		}),
-		"socket":           strict.Text(&d.Decoder, &c.Socket),
-		"stateDir":         strict.Text(&d.Decoder, &c.StateDir),
-		"controllerSocket": strict.Text(&d.Decoder, &c.ControllerSocket),
-		"fsGroupPolicy":    strict.Text(&d.Decoder, &c.FSGroupPolicy),
-		"kubeletDir":       strict.Text(&d.Decoder, &c.KubeletDir),
-		"directoryRoots":   d.Texts(&c.DirectoryRoots),
-		"imageRoots":       d.Texts(&c.ImageRoots),
-		"deviceRoots":      d.Texts(&c.DeviceRoots),
-		"sourceTypes":      d.Texts(&c.SourceTypes),
-		"maxSize":          strict.Text(&d.Decoder, &c.MaxSize),
-		"timeouts":         d.timeouts(&c.Timeouts),
+		"socket":                strict.Text(&d.Decoder, &c.Socket),
+		"stateDir":              strict.Text(&d.Decoder, &c.StateDir),
+		"controllerSocket":      strict.Text(&d.Decoder, &c.ControllerSocket),
+		"fsGroupPolicy":         strict.Text(&d.Decoder, &c.FSGroupPolicy),
+		"kubeletDir":            strict.Text(&d.Decoder, &c.KubeletDir),
+		"directoryRoots":        d.Texts(&c.DirectoryRoots),
+		"imageRoots":            d.Texts(&c.ImageRoots),
+		"deviceRoots":           d.Texts(&c.DeviceRoots),
+		"sourceTypes":           d.Texts(&c.SourceTypes),
+		"maxSize":               strict.Text(&d.Decoder, &c.MaxSize),
+		"maxSizePerNamespace":   strict.Text(&d.Decoder, &c.MaxSizePerNamespace),
+		"maxImagesPerNamespace": d.count(&c.MaxImagesPerNamespace),
+		"timeouts":              d.timeouts(&c.Timeouts),
 		"log": d.Nested(strict.Fields{
 			"file":  strict.Text(&d.Decoder, &c.Log.File),
 			"level": strict.Text(&d.Decoder, &c.Log.Level),
@@ -89,6 +92,19 @@ func fields(d *decoder, c *Configuration, fsGroupSaid *bool) strict.Fields {
 
 // decoder has the types that only this format has.
 type decoder struct{ strict.Decoder }
+
+// count takes a number from 1 on: 0 is what a file lacks that has none.
+func (d *decoder) count(dst *int) strict.Take {
+	return func(path string, n strict.Node) {
+		if !d.Is(strict.Number, path, n) {
+			return
+		}
+		var err error
+		if *dst, err = strconv.Atoi(n.Text); err != nil || *dst < 1 {
+			d.Fault(path, "want a whole number from 1 on but got %s", n.Describe())
+		}
+	}
+}
 
 func (d *decoder) driver(dst *DriverName) strict.Take {
 	return func(path string, n strict.Node) {

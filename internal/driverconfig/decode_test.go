@@ -45,6 +45,8 @@ const full = `{
     "fuse.sshfs"
   ],
   "maxSize": "1Ti",
+  "maxSizePerNamespace": "4Ti",
+  "maxImagesPerNamespace": 7,
   "timeouts": {
     "mount": "1m50s",
     "waitforattach": "9m0s"
@@ -75,6 +77,9 @@ func fullConfiguration() *driverconfig.Configuration {
 			DeviceRoots:    []string{"/dev/disk"},
 			SourceTypes:    []string{"nfs", "fuse.sshfs"},
 			MaxSize:        "1Ti",
+
+			MaxSizePerNamespace:   "4Ti",
+			MaxImagesPerNamespace: 7,
 		},
 		Timeouts: map[flex.Command]driverconfig.Duration{
 			flex.CommandMount:         driverconfig.Duration(110 * time.Second),
@@ -182,8 +187,13 @@ func TestDecodeFaults(t *testing.T) {
 		{"policy against capability", `{` + head + `, "capabilities": {"fsGroup": true}}`, []string{
 			`capabilities.fsGroup: true contradicts fsGroupPolicy "driver", for which it is false (leave it out and set fsGroupPolicy only)`,
 		}},
+		{"no counts", `{` + head + `, "maxImagesPerNamespace": 0, "maxSizePerNamespace": "many"}`, []string{
+			`maxImagesPerNamespace: want a whole number from 1 on but got the number 0`,
+			`maxSizePerNamespace: "many" is no quantity such as 500Mi, 10Gi or 1T`,
+		}},
+		{"no whole number", `{` + head + `, "maxImagesPerNamespace": 1.5}`, []string{`maxImagesPerNamespace: want a whole number from 1 on but got the number 1.5`}},
 		{"a key that is no word", `{` + head + `, "a\nb": 1}`, []string{
-			`"a\nb": no such field (there are: apiVersion, backend, capabilities, controllerSocket, deviceRoots, directoryRoots, driver, fsGroupPolicy, imageRoots, kind, kubeletDir, log, maxSize, socket, sourceTypes, stateDir, timeouts)`,
+			`"a\nb": no such field (there are: apiVersion, backend, capabilities, controllerSocket, deviceRoots, directoryRoots, driver, fsGroupPolicy, imageRoots, kind, kubeletDir, log, maxImagesPerNamespace, maxSize, maxSizePerNamespace, socket, sourceTypes, stateDir, timeouts)`,
 		}},
 		{"many", `{` + head + `, "kubeletDir": "var/lib/kubelet", "kubeletDir": "/k",
 			"directoryRoots": ["/", "", "/srv/", 7], "imageRoots": null,

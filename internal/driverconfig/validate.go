@@ -83,6 +83,8 @@ func (v *validator) backend(c *Configuration) {
 		only(BackendLocal, "deviceRoots", len(c.DeviceRoots) > 0)
 		only(BackendLocal, "sourceTypes", len(c.SourceTypes) > 0)
 		only(BackendLocal, "maxSize", c.MaxSize != "")
+		only(BackendLocal, "maxSizePerNamespace", c.MaxSizePerNamespace != "")
+		only(BackendLocal, "maxImagesPerNamespace", c.MaxImagesPerNamespace != 0)
 		v.place("socket", c.Socket)
 		v.place("stateDir", c.StateDir)
 		if len(c.Socket) > maxSocket {

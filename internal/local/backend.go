@@ -30,6 +30,10 @@ type Backend struct {
 	// MaxSize is the most bytes that an image or a memory volume is created
 	// with or grown to.
 	MaxSize int64
+	// MaxSizePerNamespace and MaxImagesPerNamespace bound all images of a namespace below
+	// a root: their bytes and their number.
+	MaxSizePerNamespace   int64
+	MaxImagesPerNamespace int
 	// ApplyFSGroup makes mount give the volume to the pod's fsGroup.
 	ApplyFSGroup bool
 	// AttachLocks is the directory of attachment locks: the driver's directory.

@@ -139,11 +139,7 @@ func (b *Backend) growImage(ctx context.Context, v *Volume, image *mounter.Image
 		return err
 	}
 	if now < size {
-		imageRoot, err := permitPath(v, b.ImageRoots, "imageRoots", "--image-root")
-		if err == nil {
-			err = permitRoom(imageRoot, v.Source, size-now)
-		}
-		if err != nil {
+		if _, err := b.permitRoom(v, size-now, 0); err != nil {
 			return err
 		}
 	}

@@ -63,16 +63,13 @@ func (b *Backend) createImage(ctx context.Context, v *Volume, root, namespace st
 	if err := b.permitSize("create image "+v.Source, v.Size); err != nil {
 		return nil, err
 	}
-	imageRoot, err := permitPath(v, b.ImageRoots, "imageRoots", "--image-root")
-	if err != nil {
-		return nil, err
-	}
 	locked, err := lock(ctx, root, "images")
 	if err != nil {
 		return nil, err
 	}
 	defer locked.Close()
-	if err := permitRoom(imageRoot, v.Source, v.Size); err != nil {
+	imageRoot, err := b.permitRoom(v, v.Size, 1)
+	if err != nil {
 		return nil, err
 	}
 	if err := b.Mounter.MakeRootOnlyDir(imageRoot, namespace); err != nil {

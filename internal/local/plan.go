@@ -139,11 +139,7 @@ func (b *Backend) planImage(ctx context.Context, v *Volume) ([]string, error) {
 		if err := b.permitSize("create image "+v.Source, v.Size); err != nil {
 			return nil, err
 		}
-		imageRoot, err := permitPath(v, b.ImageRoots, "imageRoots", "--image-root")
-		if err == nil {
-			err = permitRoom(imageRoot, v.Source, v.Size)
-		}
-		if err != nil {
+		if _, err := b.permitRoom(v, v.Size, 1); err != nil {
 			return nil, mountcode.Of(err)
 		}
 		fsType := v.FSType

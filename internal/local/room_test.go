@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -71,5 +72,64 @@ func TestImagesLeaveAReserve(t *testing.T) {
 	w.refused(w.do(grow), flex.CodeInvalidArgument, "find room for image")
 	if st, err := os.Stat(w.image("a.img")); err != nil || st.Size() != 400<<20 {
 		t.Error(fmt.Sprint(st, err))
+	}
+}
+
+// One namespace could take all of a node's disk but the reserve, with images of any
+// number (security.md, F3).
+func TestNamespaceCaps(t *testing.T) {
+	testenv.Need(t, "ext4")
+	w := newWorld(t)
+	w.b.MaxSizePerNamespace, w.b.MaxImagesPerNamespace = 64<<20, 2
+	refused := func(c *flex.Call, texts ...string) {
+		t.Helper()
+		_, err := w.b.Plan(t.Context(), c)
+		w.refused(err, flex.CodePermissionDenied, texts...)
+		w.refused(w.do(c), flex.CodePermissionDenied, texts...)
+	}
+	create := func(name, size string) *flex.Call {
+		return call(flex.CommandMount, w.pod(name), options("image", w.image(name+".img"), "size", size))
+	}
+	for _, name := range []string{"a", "b"} {
+		if err := w.do(create(name, "16Mi")); err != nil {
+			t.Fatal(err)
+		}
+		w.unmount(w.pod(name))
+	}
+	refused(create("c", "16Mi"), "find room for image "+w.image("c.img"), "namespace team-a has 2 images", "maxImagesPerNamespace", "--max-images-per-namespace")
+	w.b.MaxImagesPerNamespace = 3
+	refused(create("c", "33Mi"), "find room for image "+w.image("c.img"), "the images of namespace team-a would have 68157440 bytes", "maxSizePerNamespace", "67108864", "--max-size-per-namespace")
+	grow := call(flex.CommandExpandFS, w.pod("a"), options("image", w.image("a.img")))
+	grow.NewSize = 49 << 20
+	w.refused(w.do(grow), flex.CodePermissionDenied, "maxSizePerNamespace")
+
+	other := options("image", w.path("team-b/d.img"), "size", "64Mi")
+	other.PodNamespace = "team-b"
+	w.mount(w.pod("d"), other) // its own namespace, its own cap
+	w.unmount(w.pod("d"))
+	w.b.MaxImagesPerNamespace, w.b.MaxSizePerNamespace = 1, 1
+	w.mount(w.pod("a"), options("image", w.image("a.img"), "size", "16Mi")) // it exists
+	w.unmount(w.pod("a"))
+}
+
+func TestNamespaceCapHoldsForCallsAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.b.MaxSizePerNamespace, w.b.MaxImagesPerNamespace = 100<<20, 7
+	var group sync.WaitGroup
+	for i := range 20 {
+		v := &Volume{Kind: kindImage, Source: w.image(fmt.Sprintf("%d.img", i)), Size: 1 << 20}
+		group.Go(func() {
+			image, unlock, err := w.b.openImage(t.Context(), v, w.kubelet.Root, namespace)
+			if err == nil {
+				image.Created = false // stays
+				unlock()
+			} else if flex.CodeOf(err) != flex.CodePermissionDenied {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if made, err := os.ReadDir(w.path(namespace)); len(made) != 7 || err != nil {
+		t.Errorf("%d images were made, want 7: %v", len(made), err)
 	}
 }

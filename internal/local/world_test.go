@@ -32,6 +32,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{T: t, kubelet: testenv.Kubelet(t), dir: t.TempDir()}
 	w.b.ImageRoots, w.b.DeviceRoots = []string{w.dir}, []string{"/dev", w.dir}
 	w.b.SourceTypes, w.b.MaxSize = []string{"nfs", "cifs", "lustre"}, 100<<30
+	w.b.MaxSizePerNamespace, w.b.MaxImagesPerNamespace = 1<<62, 100
 	testenv.LeakCheck(t, w.dir)
 	return w
 }

@@ -43,6 +43,9 @@ func (w *world) install() error {
 	if w.knows("--max-size") {
 		bound = []string{"--max-size", strconv.FormatInt(w.largest(), 10)}
 	}
+	if w.knows("--max-size-per-namespace") { // or it would hide an image that is too large
+		bound = append(bound, "--max-size-per-namespace", "4Ei", "--max-images-per-namespace", "1000000")
+	}
 	rooted = append(rooted, bound...)
 	socket, state := w.dir+"/run/daemon.sock", w.dir+"/run/state"
 	if err := errors.Join(os.MkdirAll(state, 0o700), w.serve(socket)); err != nil {
