@@ -118,7 +118,9 @@ func TestLostUntilSaved(t *testing.T) {
 // TestFullDisk (N4): the last write of mount failed, the kubelet got a Failure, and the
 // directory stayed bound: the kubelet forgets a mount that failed, so that its pod stays
 // Terminating. Here each write of each callout fails, once or from then on. Then the
-// daemon restarts or not, and the call is repeated, or the pod goes.
+// daemon restarts or not, and the call is repeated, or the pod goes. An attach whose outcome
+// could not be written left the volume attached: in memory it was done, and only a callout
+// ends that.
 func TestFullDisk(t *testing.T) {
 	calls := func(n *node) [][]string {
 		dir, device := n.podDir("p1"), n.deviceDir()
@@ -180,7 +182,11 @@ func checkFullDisk(t *testing.T, calls func(*node) [][]string, failing, write in
 		if n.mounts.mounted[n.deviceDir()] {
 			n.succeed("unmountdevice", n.deviceDir())
 		}
-		n.succeed("detach", "pv1", "node-1")
+		// The kubelet forgets an attach that failed (pkg/kubelet/volumemanager/cache,
+		// MarkVolumeAsUncertain, Kubernetes v1.37.1): it calls detach only for one that succeeded.
+		if failing > 0 || ok || repeats {
+			n.succeed("detach", "pv1", "node-1")
+		}
 		n.ends()
 		return
 	}

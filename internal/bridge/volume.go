@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/lifecycle"
 	"github.com/flex2csi/flex2csi/internal/requestid"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -166,7 +167,17 @@ func (b *Bridge) saveOutcome(v *volume) error {
 	if saved != nil && v.record.Same(saved) {
 		return nil
 	}
-	return b.save(v)
+	err := b.save(v)
+	if err != nil {
+		// As if the process had died here: what is not on the disk is not believed. The
+		// kubelet forgets an attach or a mount that failed, so nothing else would end it.
+		v.record = &volstate.Record{Driver: v.key.Driver, Handle: v.key.Handle}
+		if saved != nil {
+			v.record = saved.Clone()
+		}
+		lifecycle.Recognize(v.record, b.node().mounted)
+	}
+	return err
 }
 
 // save writes a record down, or removes it when nothing is left, and lets
