@@ -15,7 +15,7 @@ import (
 // has to be on the disk before the step is taken: it could not be undone otherwise.
 // More of what only the executor knows is in p.
 func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (durable bool) {
-	now := o.Now.UTC()
+	now := o.Now // with its monotonic reading, so that a wall clock that is set keeps nothing
 	t := r.Targets[s.Dir]
 	switch s.Kind {
 	case RecordTarget:

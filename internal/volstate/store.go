@@ -107,7 +107,7 @@ func (s *Store) path(k csivol.Key) string {
 // Put writes a record. When it returns nil the record is durable. At any time the disk has
 // the old or the new one.
 func (s *Store) Put(r *Record) error {
-	r.Version, r.Changed = version, time.Now().UTC()
+	r.Version, r.Changed = version, time.Now()
 	data, err := json.MarshalIndent(r.public(), "", "  ")
 	if err != nil {
 		return fmt.Errorf("write the record of %s: %w", r.Key(), err)

@@ -21,7 +21,9 @@ func (r *Record) public() *Record {
 	c.MountFlags = publicFlags(r.MountFlags)
 	c.LastError, c.StageDead = errorText(r.LastError), errorText(r.StageDead)
 	c.TakenOver = r.Owner != Ours // for an older daemon, after a downgrade
+	c.Changed = c.Changed.UTC()
 	for _, t := range c.Targets {
+		t.Since = t.Since.UTC()
 		t.LastError, t.Dead = errorText(t.LastError), errorText(t.Dead)
 	}
 	return c
