@@ -30,7 +30,7 @@ func (d Drivers) Names() []string {
 }
 
 // First returns the first driver of a name; nil: there is none. All of a name agree on
-// Inline and DirectPublish, and on the Attacher.
+// Inline and on the Attacher.
 func (d Drivers) First(name string) *FlexDriver {
 	for _, one := range d.All {
 		if one.Name == name {

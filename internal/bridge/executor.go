@@ -118,7 +118,11 @@ func (x *execution) take(s lifecycle.Step) error {
 		return err
 	}
 	before := x.v.record.Attach
-	if lifecycle.Intend(x.v.record, s, x.w, &x.o, particulars) {
+	durable := lifecycle.Intend(x.v.record, s, x.w, &x.o, particulars)
+	if s.Kind == lifecycle.RecordTarget || s.Kind == lifecycle.PlaceMarker {
+		x.b.adopt(x.v)
+	}
+	if durable {
 		if err := x.b.save(x.v); err != nil {
 			return err
 		}

@@ -99,3 +99,67 @@ func TestUnmountDeviceOfALostRecord(t *testing.T) {
 		n.succeed("unmountdevice", n.deviceDir())
 	})
 }
+
+// TestLostStage: the records were lost while a volume was staged for no pod. A new record said
+// nothing of the stage, so that a set-up that failed, and a detach callout, detached under it.
+func TestLostStage(t *testing.T) {
+	lost := func(t *testing.T) *node {
+		n := newNode(t)
+		n.succeed("mount", n.podDir("p1"), options)
+		n.driver.fail["NodeUnstage"] = []error{final(flex.CodeInternal, "busy")}
+		n.succeed("unmount", n.podDir("p1"))
+		n.loseRecords()
+		n.driver.called()
+		return n
+	}
+	staged := func(n *node) {
+		t.Helper()
+		if got := n.driver.called(); strings.Contains(got, "ControllerUnpublish") && !strings.Contains(got, "NodeUnstage ControllerUnpublish") {
+			t.Errorf("detached under a stage: %s", got)
+		}
+	}
+	t.Run("failed mount", func(t *testing.T) {
+		n := lost(t)
+		n.driver.fail["ControllerPublish"] = []error{final(flex.CodeInternal, "no")}
+		n.call("mount", n.podDir("p2"), options)
+		staged(n)
+		n.ends()
+	})
+	t.Run("detach", func(t *testing.T) {
+		n := lost(t)
+		n.succeed("attach", options, "node-1")
+		n.call("detach", "pv1", "node-1")
+		staged(n)
+		n.bridge.Grace = 1
+		n.reconcile()
+		n.succeed("detach", "pv1", "node-1")
+		n.empty()
+	})
+	t.Run("unmountdevice", func(t *testing.T) {
+		n := lost(t)
+		n.succeed("mountdevice", n.deviceDir(), "csi:h1", options)
+		n.succeed("unmountdevice", n.deviceDir())
+		n.answered("unmountdevice", true)
+	})
+}
+
+// TestLostUnseenTarget: the records were lost while something was published for a pod whose
+// mount had failed. The kubelet had removed the directory, and only directories were looked for:
+// the last unmount unstaged the volume under the target.
+func TestLostUnseenTarget(t *testing.T) {
+	n := newNode(t)
+	n.driver.fail["NodePublish"], n.driver.after["NodePublish"] = []error{final(flex.CodeAborted, "test")}, true
+	if s := n.call("mount", n.podDir("p2"), options); s.Status != flex.StatusFailure {
+		t.Fatalf("mount: %+v", s)
+	}
+	n.loseRecords()
+	first := n.podDir("p1")
+	n.succeed("mount", first, options)
+	n.driver.called()
+	n.succeed("unmount", first)
+	n.expect("something is published for another pod", "NodeUnpublish")
+	n.ends()
+	if lost := n.bridge.Lost(); len(lost) > 0 {
+		t.Errorf("still lost: %v", lost)
+	}
+}

@@ -18,31 +18,50 @@ import (
 
 // Records may be lost, one or all. The pods' directories on the node still name the
 // driver and the PersistentVolume, but not the volume handle. So their targets are added
-// to a record when a call has the handle. Then the volume stays staged and attached when
-// the pod of that call ends.
+// to a record when a call has the handle, and so is what is mounted at the staging path. Then
+// the volume stays staged and attached when the pod of that call ends.
 
-// findLost notes what pods have and no record.
+// findLost notes what pods have and no record. It looks for target paths: the kubelet removes
+// its own directory when mount has failed. Then any driver may have published there.
 func (b *Bridge) findLost() {
 	b.registry.lost = map[persistentVolume][]string{}
+	recorded := map[string]bool{}
+	for _, r := range b.Records() {
+		for _, t := range r.Targets {
+			recorded[t.TargetPath] = true
+		}
+	}
+	at := map[string][]string{}
 	for _, name := range b.Drivers.Names() {
-		for _, dir := range b.podDirs(name, "*") {
-			if _, known := b.registry.byDirectory(dir); known || b.targetAt(dir) == nil {
-				continue
+		for dir, t := range b.targetsAt(b.publishedDirs(name, "*")) {
+			if !recorded[t.TargetPath] {
+				at[t.TargetPath] = append(at[t.TargetPath], dir)
 			}
-			b.log().Warn("a pod has a volume without a record; the next mount of this volume on this node records it again", "dir", dir, "driver", name)
-			pv := persistentVolume{name, filepath.Base(dir)}
+		}
+	}
+	for _, dirs := range at {
+		if i := slices.IndexFunc(dirs, b.node().there); i >= 0 {
+			dirs = dirs[i : i+1]
+		}
+		for _, dir := range dirs {
+			place, _ := kubeletdir.Parse(dir) // it is a pod's
+			b.log().Warn("a pod has a volume without a record; the next mount of this volume on this node records it again", "dir", dir, "driver", place.Driver)
+			pv := persistentVolume{place.Driver, place.Volume}
 			b.registry.lost[pv] = append(b.registry.lost[pv], dir)
 		}
 	}
 }
 
-// adopt adds the targets of a lost record to a new record. They stay lost until that
-// is saved (show): a save may fail, and a volume without a saved record is forgotten.
-func (b *Bridge) adopt(r *volstate.Record) {
-	if dirs := b.registry.lostDirs(persistentVolume{r.FlexDriver, r.Name}); len(dirs) > 0 {
-		lifecycle.TakeUp(r, b.targetsAt(dirs))
-		lifecycle.Recognize(r, b.node().mounted)
+// adopt adds what is left of a lost record to a new one, before anything is begun for it. The
+// targets stay lost until that is saved (show): a save may fail, and a volume without a saved
+// record is forgotten.
+func (b *Bridge) adopt(v *volume) {
+	r, staged := v.record, ""
+	if at := b.node().stagingPath(v.key); v.saved.Load() == nil && !b.node().there(b.node().volDataPath(v.key)) && b.node().maybeStaged(at) {
+		staged = at
 	}
+	lifecycle.TakeUp(r, staged, b.targetsAt(b.registry.lostDirs(persistentVolume{r.FlexDriver, r.Name})))
+	lifecycle.Recognize(r, b.node().mounted)
 }
 
 // unmountLostDevice is unmountdevice of a volume without a record. With its Success the
@@ -117,7 +136,7 @@ func errLostStage(dir, name string, unknown []string, err error) error {
 // discover returns the targets that this node has of a volume.
 func (b *Bridge) discover(r *volstate.Record) map[string]*volstate.Target {
 	found := b.pendingTargets(r)
-	maps.Copy(found, b.targetsAt(append(b.podDirs(r.FlexDriver, r.Name), b.publishedDirs(r)...)))
+	maps.Copy(found, b.targetsAt(b.publishedDirs(r.FlexDriver, r.Name)))
 	return found
 }
 
@@ -138,27 +157,28 @@ func (b *Bridge) pendingTargets(r *volstate.Record) map[string]*volstate.Target 
 			continue
 		}
 		targetPath, _ := kubeletdir.TargetPath(dir) // it is a pod's
-		found[dir] = &volstate.Target{TargetPath: targetPath, Publish: volstate.Doing, Since: time.Now().UTC()}
+		found[dir] = &volstate.Target{TargetPath: targetPath, Publish: volstate.Doing, Since: time.Now()}
 	}
 	return found
 }
 
-// publishedDirs returns the pods' directories of a volume for which something may be
+// publishedDirs returns the pods' directories of a driver's volumes for which something may be
 // published. The directory itself does not count: the kubelet removes it when mount has
-// failed, and makes it for the next try, which may be at any time.
-func (b *Bridge) publishedDirs(r *volstate.Record) (dirs []string) {
-	if d := b.Drivers.First(r.FlexDriver); d == nil || d.Inline {
+// failed, and makes it for the next try, which may be at any time. A name that is not a
+// PersistentVolume's says nothing: each pod may have another volume by it.
+func (b *Bridge) publishedDirs(flexDriver, volume string) (dirs []string) {
+	if d := b.Drivers.First(flexDriver); d == nil || d.Inline {
 		return nil
 	}
-	pods, err := filepath.Glob(filepath.Join(b.KubeletDir, "pods/*"))
+	pods, volumes := filepath.Join(b.KubeletDir, "pods"), kubeletdir.PodDir(flexDriver)
+	targets, err := kubeletdir.TargetPath(pods + "/*" + volumes + volume)
 	if err != nil {
-		return nil // a name that is no pattern: of the kubelet's directory it cannot be
+		return nil // a name that is no path: of the kubelet's directory it cannot be
 	}
-	for _, pod := range pods {
-		dir := filepath.Join(pod, "volumes", strings.Replace(r.FlexDriver, "/", "~", 1), r.Name)
-		if targetPath, err := kubeletdir.TargetPath(dir); err == nil && b.node().there(filepath.Dir(targetPath)) {
-			dirs = append(dirs, dir)
-		}
+	guards, _ := filepath.Glob(kubeletdir.Guard(targets)) // it is a pattern
+	for _, guard := range guards {
+		pod, _, _ := strings.Cut(strings.TrimPrefix(guard, pods+"/"), "/")
+		dirs = append(dirs, pods+"/"+pod+volumes+filepath.Base(guard))
 	}
 	return dirs
 }
@@ -177,19 +197,6 @@ func (b *Bridge) targetsAt(dirs []string) map[string]*volstate.Target {
 	return found
 }
 
-// podDirs returns where pods have volumes of a driver. A name that is not a
-// PersistentVolume's says nothing: each pod may have another volume by it.
-func (b *Bridge) podDirs(flexDriver, volume string) []string {
-	if d := b.Drivers.First(flexDriver); d == nil || d.Inline {
-		return nil
-	}
-	dirs, err := filepath.Glob(filepath.Join(b.KubeletDir, "pods/*/volumes", strings.Replace(flexDriver, "/", "~", 1), volume))
-	if err != nil {
-		return nil // a name that is no pattern: of a pod directory it cannot be
-	}
-	return dirs
-}
-
 // targetAt returns what the node shows of a target for dir; nil if there is
 // nothing. The mount itself is not touched: it may be dead.
 func (b *Bridge) targetAt(dir string) *volstate.Target {
@@ -197,7 +204,7 @@ func (b *Bridge) targetAt(dir string) *volstate.Target {
 	if err != nil || !b.node().there(filepath.Dir(targetPath)) {
 		return nil
 	}
-	return &volstate.Target{TargetPath: targetPath, Publish: volstate.Doing, Since: time.Now().UTC()}
+	return &volstate.Target{TargetPath: targetPath, Publish: volstate.Doing, Since: time.Now()}
 }
 
 // tidy unmounts what no record knows: never mounted, or the record was lost.

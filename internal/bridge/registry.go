@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/requestid"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
@@ -256,7 +257,11 @@ func (g *registry) forgetLost(dir string) {
 
 func (g *registry) forgetLostLocked(dir string) {
 	for pv, dirs := range g.lost {
-		dirs = slices.DeleteFunc(dirs, func(d string) bool { return d == dir })
+		target, _ := kubeletdir.TargetPath(dir)
+		dirs = slices.DeleteFunc(dirs, func(d string) bool { // of whichever driver
+			other, _ := kubeletdir.TargetPath(d)
+			return other == target
+		})
 		if g.lost[pv] = dirs; len(dirs) == 0 {
 			delete(g.lost, pv)
 		}

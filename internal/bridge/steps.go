@@ -80,9 +80,7 @@ func (x *execution) act(s lifecycle.Step) (got lifecycle.StepResult, err error) 
 func (x *execution) note(s lifecycle.Step) {
 	r := x.v.record
 	switch s.Kind {
-	case lifecycle.RecordTarget:
-		x.b.adopt(r)
-	case lifecycle.ForgetStage, lifecycle.ForgetAttachment: // nothing goes with these
+	case lifecycle.RecordTarget, lifecycle.ForgetStage, lifecycle.ForgetAttachment: // nothing goes with these
 	case lifecycle.LeaveToKubelet:
 		x.v.log.Info("the kubelet's CSI plugin has the volume; it is neither unstaged nor detached here")
 	case lifecycle.NoteOwner:

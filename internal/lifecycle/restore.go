@@ -12,12 +12,13 @@ import (
 
 // Reset puts times on the clock of now. What is ahead of it was written before the
 // node's clock was set back: it counts from now, or nothing of it would be undone
-// before the clock has caught up.
+// before the clock has caught up. With the monotonic reading of now, later changes of the
+// clock do not matter.
 func Reset(r *volstate.Record, now time.Time) {
-	here := func(t time.Time) time.Time { return now.Add(-max(0, now.Sub(t))).UTC() }
+	here := func(t time.Time) time.Time { return now.Add(-max(0, now.Sub(t))) }
 	r.Changed = here(r.Changed)
 	if leftUnclear(r) {
-		r.Changed = now.UTC() // what the kubelet did meanwhile was not seen
+		r.Changed = now // what the kubelet did meanwhile was not seen
 	}
 	for _, t := range r.Targets {
 		t.Since = here(t.Since)
@@ -29,7 +30,6 @@ func Reset(r *volstate.Record, now time.Time) {
 // unmount for the others. A volume that is attached through the cluster may have been
 // detached while the node was down, and attached again as another device.
 func Rebooted(r *volstate.Record, now time.Time) {
-	now = now.UTC()
 	if r.Object != "" && r.Attach == volstate.Done {
 		r.Attach = volstate.Doing
 	}
@@ -72,7 +72,7 @@ func Doubt(r *volstate.Record, stagingPath string, targets map[string]*volstate.
 	if r.StagingPath != "" {
 		r.Stage = volstate.Doing
 	}
-	TakeUp(r, targets)
+	TakeUp(r, "", targets)
 	for dir, t := range r.Targets {
 		// A mount that the kubelet can see is always a finished one.
 		t.Publish = volstate.Doing
@@ -86,8 +86,12 @@ func Doubt(r *volstate.Record, stagingPath string, targets map[string]*volstate.
 	}
 }
 
-// TakeUp adds targets that the node shows and no record has.
-func TakeUp(r *volstate.Record, targets map[string]*volstate.Target) {
+// TakeUp adds what the node shows and no record has: targets, and what is mounted at
+// stagingPath, if that is not empty.
+func TakeUp(r *volstate.Record, stagingPath string, targets map[string]*volstate.Target) {
+	if stagingPath != "" && r.Stage == volstate.None {
+		r.Stage, r.StagingPath = volstate.Doing, stagingPath
+	}
 	for dir, t := range targets {
 		if r.Targets[dir] != nil {
 			continue
