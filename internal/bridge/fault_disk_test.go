@@ -118,8 +118,8 @@ func TestLostUntilSaved(t *testing.T) {
 // TestFullDisk (N4): the last write of mount failed, the kubelet got a Failure, and the
 // directory stayed bound: the kubelet forgets a mount that failed, so that its pod stays
 // Terminating. Here each write of each callout fails, once or from then on. Then the
-// daemon restarts or not, and the call is repeated, or the pod goes. An attach whose outcome
-// could not be written left the volume attached: in memory it was done, and only a callout
+// daemon restarts or not, and the call is repeated, or the pod goes. If the outcome of an attach
+// could not be written, the volume stayed attached: in memory it was done, and only a callout
 // ends that.
 func TestFullDisk(t *testing.T) {
 	calls := func(n *node) [][]string {

@@ -143,8 +143,8 @@ func TestLostStage(t *testing.T) {
 	})
 }
 
-// TestLostUnseenTarget: the records were lost while something was published for a pod whose
-// mount had failed. The kubelet had removed the directory, and only directories were looked for:
+// TestLostUnseenTarget: the records were lost after a mount that had failed, with something
+// published for the pod. The kubelet had removed the directory, and only directories were looked for:
 // the last unmount unstaged the volume under the target.
 func TestLostUnseenTarget(t *testing.T) {
 	n := newNode(t)
