@@ -151,7 +151,7 @@ func (a *assessment) persistentVolumes() {
 		if source == nil {
 			continue
 		}
-		i := item{Kind: persistentVolume, Name: pv.Name, FlexDriver: source.Driver, StorageClass: pv.Spec.StorageClassName, fsType: source.FSType}
+		i := item{Kind: persistentVolume, Name: pv.Name, FlexDriver: source.Driver, StorageClass: kubeobject.VolumeClass(pv), fsType: source.FSType}
 		i.Reason = kubeobject.RefusedVolume(len(pv.Spec.MountOptions) > 0, ptr.Deref(pv.Spec.VolumeMode, ""))
 		if ref := pv.Spec.ClaimRef; ref != nil {
 			i.Namespace, i.Claim = ref.Namespace, ref.Name

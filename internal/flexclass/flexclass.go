@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 )
 
 const (
@@ -54,9 +56,10 @@ func Find(classes []*storagev1.StorageClass, volumes []*corev1.PersistentVolume,
 		}
 		driver := old.Spec.FlexVolume.Driver
 		byProvisioner[old.Annotations[provisionedBy]] = driver
-		byClass[pv.Spec.StorageClassName] = driver
+		class := kubeobject.VolumeClass(pv)
+		byClass[class] = driver
 		if pv.Spec.CSI != nil {
-			toByClass[pv.Spec.StorageClassName] = pv.Spec.CSI.Driver
+			toByClass[class] = pv.Spec.CSI.Driver
 			if !slices.Contains(to[driver], pv.Spec.CSI.Driver) {
 				to[driver] = append(to[driver], pv.Spec.CSI.Driver)
 			}
@@ -89,13 +92,11 @@ func (c *Classes) All() (all []*Class) {
 
 // Of returns the class of a claim; nil if it makes no FlexVolumes.
 func (c *Classes) Of(claim *corev1.PersistentVolumeClaim) *Class {
-	if beta := claim.Annotations[corev1.BetaStorageClassAnnotation]; beta != "" {
-		return c.byName[beta]
+	class, named := kubeobject.ClaimClass(claim)
+	if !named {
+		class = c.standard
 	}
-	if claim.Spec.StorageClassName == nil {
-		return c.byName[c.standard]
-	}
-	return c.byName[*claim.Spec.StorageClassName]
+	return c.byName[class]
 }
 
 // flexVolume returns a FlexVolume, or what a migrated volume was; nil for others.

@@ -3,8 +3,6 @@ package lifecycle
 import (
 	"slices"
 
-	storagev1 "k8s.io/api/storage/v1"
-
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -508,19 +506,11 @@ func showRules() []Rule {
 // bound: what is bound already is left alone, since a pod may be using it.
 func (c *plan) bound() bool { return c.target().Bound && c.mount(TheDir).Mount.Mounted() }
 
-// wantsGroup is what the kubelet does for CSI volumes (pkg/volume/csi/
-// csi_mounter.go, supportsFSGroup, Kubernetes v1.37.1).
+// wantsGroup is what the kubelet does for CSI volumes.
 func (c *plan) wantsGroup() bool {
 	t, d := c.target(), c.driver()
-	if t.FSGroup == nil || t.ReadOnly || t.Bound && !c.taken(NodePublish) || d.Features.MountGroup || d.FSGroup == storagev1.NoneFSGroupPolicy {
+	if t.FSGroup == nil || t.ReadOnly || t.Bound && !c.taken(NodePublish) || d.Features.MountGroup {
 		return false
 	}
-	if d.FSGroup == storagev1.FileFSGroupPolicy {
-		return true
-	}
-	return c.r.FSType != "" && slices.ContainsFunc(csivol.ModesOr(c.r.AccessModes, c.r.AccessMode), ofOneNode)
-}
-
-func ofOneNode(m csivol.AccessMode) bool {
-	return m == csivol.ReadWriteOnce || m == csivol.ReadWriteOncePod
+	return csivol.FSGroupSkipped(d.FSGroup, c.r.FSType, csivol.ModesOr(c.r.AccessModes, c.r.AccessMode)) == ""
 }

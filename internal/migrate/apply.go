@@ -42,7 +42,7 @@ func Choose(p *Plan, o Options, unfinished ...string) (tasks []Task, left []Resu
 
 // Decisions are the checks that can be accepted, in the order of docs/migrate.md.
 func Decisions() []string {
-	return []string{"owners", "csi-driver", "node", "secrets", "reclaim-policy", "mapping", "claim-owner", kubeletRestartCheck}
+	return []string{"owners", "csi-driver", "node", "secrets", "reclaim-policy", "mapping", "access-mode", "claim-owner", kubeletRestartCheck}
 }
 
 // accepted are the checks that were decided; who wants the policy restored has

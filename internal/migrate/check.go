@@ -203,7 +203,7 @@ func (s *subject) expectations() (all []string) {
 		return all
 	}
 	expect("within about a minute the kubelet mounts the volume through its CSI plugin next to the old mount; the old one goes with its pod")
-	if slices.ContainsFunc(s.v.Pods, func(p Pod) bool { return p.FSGroup }) {
+	if len(s.withGroup()) > 0 && s.noGroup() == "" {
 		expect("the pod has an fsGroup: with that mount the kubelet may go through all files of the volume and give them to the group once more")
 	}
 	return all

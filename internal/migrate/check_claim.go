@@ -3,8 +3,11 @@ package migrate
 import (
 	"context"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 )
 
 // claimChecks are about the claim.
@@ -12,7 +15,7 @@ func claimChecks() []check {
 	return []check{
 		{"claim", "that the claim is there, has the UID of `claimRef`, is Bound, was bound before, and is not being deleted", (*subject).claimed, (*subject).checkClaim},
 		{"storage-class", "the claim's class and the volume's; an expansion goes by the claim's", (*subject).hasClaim, (*subject).checkStorageClass},
-		{"expansion", "that no expansion of the volume is pending: it would count as done, and the storage would not have grown", (*subject).hasClaim, (*subject).checkExpansion},
+		{"expansion", "that no expansion of the volume is pending, and what completes it: it would count as done, and the storage would not have grown", (*subject).hasClaim, (*subject).checkExpansion},
 	}
 }
 
@@ -52,12 +55,9 @@ func (s *subject) checkClaim(_ context.Context, f *findings) error {
 }
 
 func (s *subject) checkStorageClass(_ context.Context, f *findings) error {
-	var class string
-	if s.claim.Spec.StorageClassName != nil {
-		class = *s.claim.Spec.StorageClassName
-	}
-	if class != s.old.Spec.StorageClassName {
-		f.note("", "the claim has the storage class %q and the volume %q; an expansion goes by the claim's", class, s.old.Spec.StorageClassName)
+	class, _ := kubeobject.ClaimClass(s.claim)
+	if volume := kubeobject.VolumeClass(s.old.PersistentVolume); class != volume {
+		f.note("", "the claim has the storage class %q and the volume %q; an expansion goes by the claim's", class, volume)
 	}
 	return nil
 }
@@ -67,20 +67,33 @@ func (s *subject) checkStorageClass(_ context.Context, f *findings) error {
 // the filesystem (pkg/controller/volume/persistentvolume/pv_controller.go, updateClaimStatus,
 // Kubernetes v1.37.1).
 func (s *subject) checkExpansion(_ context.Context, f *findings) error {
-	const do = "wait until the expansion is done, which may take a start of its pod, and plan again"
+	const control = "kube-controller-manager raises the capacity of the PersistentVolume first: see the events of the claim; plan again when it is done"
+	node := "the node of its next pod"
+	if nodes := s.v.nodes(); len(nodes) > 0 {
+		node = "node " + list(nodes)
+	}
+	kubelet := "the kubelet of " + node + " grows it with expandfs of FlexVolume driver " + s.v.FlexDriver +
+		" when a pod there mounts it, and the bridge has CSI driver " + s.v.CSIDriver + " do that: restart its pod, see the pod's events, and plan again when it is done"
 	wanted, has := s.claim.Spec.Resources.Requests[corev1.ResourceStorage], s.claim.Status.Capacity[corev1.ResourceStorage]
-	pending := slices.IndexFunc(s.claim.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
-		return c.Status == corev1.ConditionTrue && slices.Contains([]corev1.PersistentVolumeClaimConditionType{
-			corev1.PersistentVolumeClaimResizing, corev1.PersistentVolumeClaimFileSystemResizePending,
-		}, c.Type)
-	})
+	status := s.claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage]
+	on := func(condition corev1.PersistentVolumeClaimConditionType) bool {
+		return slices.ContainsFunc(s.claim.Status.Conditions, func(c corev1.PersistentVolumeClaimCondition) bool {
+			return c.Type == condition && c.Status == corev1.ConditionTrue
+		})
+	}
 	switch {
-	case pending >= 0:
-		f.fails(do, "claim %s has the condition %s", s.v.Claim, s.claim.Status.Conditions[pending].Type)
+	case on(corev1.PersistentVolumeClaimFileSystemResizePending):
+		f.fails(kubelet, "claim %s has the condition %s", s.v.Claim, corev1.PersistentVolumeClaimFileSystemResizePending)
+	case on(corev1.PersistentVolumeClaimResizing):
+		f.fails(control, "claim %s has the condition %s", s.v.Claim, corev1.PersistentVolumeClaimResizing)
+	case strings.HasPrefix(string(status), "Node"):
+		f.fails(kubelet, "claim %s has status.allocatedResourceStatuses %s", s.v.Claim, status)
+	case status != "":
+		f.fails(control, "claim %s has status.allocatedResourceStatuses %s", s.v.Claim, status)
 	case s.old.Annotations[preResize] != "":
-		f.fails(do, "the PersistentVolume has the annotation %s: %s", preResize, s.old.Annotations[preResize])
+		f.fails(kubelet, "the PersistentVolume has the annotation %s: %s", preResize, s.old.Annotations[preResize])
 	case !has.IsZero() && wanted.Cmp(has) > 0:
-		f.fails(do, "claim %s has %s, and wants %s", s.v.Claim, &has, &wanted)
+		f.fails(control, "claim %s has %s, and wants %s", s.v.Claim, &has, &wanted)
 	default:
 		f.ok("no expansion is pending")
 	}

@@ -1,21 +1,26 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // podChecks are about the pods that use the claim.
 func podChecks() []check {
 	return []check{
-		{"pods", "who uses the claim", func(s *subject) bool { return s.rendered() && s.hasClaim() }, (*subject).checkPods},
+		{"pods", "who uses the claim, and whether the kubelet gives the files to the fsGroup of its pods", func(s *subject) bool { return s.rendered() && s.hasClaim() }, (*subject).checkPods},
 	}
 }
 
@@ -35,7 +40,37 @@ func (s *subject) checkPods(_ context.Context, f *findings) error {
 	default:
 		f.ok("%s", strings.Join(names, ", "))
 	}
+	if names := s.withGroup(); len(names) > 0 && s.noGroup() != "" {
+		f.note("give the files to the group by a mount flag such as gid=, or an init container, unless the CSI driver does it (VOLUME_MOUNT_GROUP)",
+			"pod %s has an fsGroup, and the kubelet will not give the files to it (CSIDriver %s: %s)", list(names), s.v.CSIDriver, s.noGroup())
+	}
 	return nil
+}
+
+// withGroup are the pods with an fsGroup.
+func (s *subject) withGroup() (names []string) {
+	for _, p := range s.v.Pods {
+		if p.FSGroup {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// noGroup says why the kubelet will not apply the fsGroup of pods to the replacement; empty: it
+// will.
+func (s *subject) noGroup() string {
+	o := cmp.Or(s.driver, &storagev1.CSIDriver{})
+	return csivol.FSGroupSkipped(kubeobject.DriverInfo(o).FSGroupPolicy, s.r.mapped.FSType, s.modesAfter())
+}
+
+// modesAfter are the access modes of the replacement.
+func (s *subject) modesAfter() (all []csivol.AccessMode) {
+	modes, _, _ := unstructured.NestedStringSlice(s.r.object.Object, "spec", "accessModes")
+	for _, m := range modes {
+		all = append(all, csivol.AccessMode(m))
+	}
+	return all
 }
 
 // usersOf returns the pods that use a claim and are not over.

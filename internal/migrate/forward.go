@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
@@ -112,15 +112,12 @@ func (m *migration) related(ctx context.Context) (all [][]byte, err error) {
 }
 
 // attachments are those of the volume, of any creator.
-func (m *migration) attachments(ctx context.Context, w *world) (mine []*storagev1.VolumeAttachment, err error) {
-	all, err := every(ctx, w, objects.VolumeAttachments())
-	for _, va := range all {
-		if volumeName(va) == m.rec.Volume || va.Spec.Attacher == m.rec.CSIDriver && attachment.Handle(va) == m.rec.VolumeHandle ||
-			va.Name == attachment.Name(m.rec.VolumeHandle, m.rec.CSIDriver, va.Spec.NodeName) {
-			mine = append(mine, va)
-		}
+func (m *migration) attachments(ctx context.Context, w *world) ([]*storagev1.VolumeAttachment, error) {
+	all, err := w.attachments(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return mine, err
+	return all.of(m.rec.Volume, csivol.Key{Driver: m.rec.CSIDriver, Handle: m.rec.VolumeHandle}), nil
 }
 
 // claim asks for the volume's claim; nil if it has none.

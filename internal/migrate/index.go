@@ -2,7 +2,9 @@ package migrate
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +26,22 @@ import (
 type handles struct {
 	total       int
 	are, become map[csivol.Key][]string
+	shares      map[string][]string // by what volumes of one share have in common
+}
+
+// shareOf is what a volume has in common with others of its share: its attributes, where its
+// handle has the name of the PersistentVolume in it to tell it apart. Empty: it is no share.
+func shareOf(name string, key csivol.Key, attributes map[string]string) string {
+	if len(attributes) == 0 || !strings.Contains(key.Handle, name) {
+		return ""
+	}
+	return fmt.Sprint(key.Driver, attributes)
+}
+
+func (h *handles) share(name string, key csivol.Key, attributes map[string]string) {
+	if share := shareOf(name, key, attributes); share != "" {
+		h.shares[share] = append(h.shares[share], name)
+	}
 }
 
 // add adds a volume. One that cannot be mapped is left out: its own check says so.
@@ -32,10 +50,12 @@ func (h *handles) add(ctx context.Context, all *drivers, o *volume) {
 	if driver, handle := o.csi(); driver != "" {
 		key := csivol.Key{Driver: driver, Handle: handle}
 		h.are[key] = append(h.are[key], o.Name)
+		h.share(o.Name, key, o.Spec.CSI.VolumeAttributes)
 	}
 	if d, err := all.of(o); d != nil && err == nil {
 		if v, err := d.mapped(ctx, o, false); err == nil {
 			h.become[v.Key()] = append(h.become[v.Key()], o.Name)
+			h.share(o.Name, v.Key(), v.Context)
 		}
 	}
 }
@@ -55,7 +75,7 @@ func (w *world) handles(ctx context.Context, all *drivers) (*handles, error) {
 const handlesKey = "names by handle"
 
 func newHandles() *handles {
-	return &handles{are: map[csivol.Key][]string{}, become: map[csivol.Key][]string{}}
+	return &handles{are: map[csivol.Key][]string{}, become: map[csivol.Key][]string{}, shares: map[string][]string{}}
 }
 
 // recent are the handles that all rechecks of a run share. Each would list all volumes for them,
@@ -128,15 +148,32 @@ func (w *world) podsByClaim(ctx context.Context, namespace string) (map[string][
 
 // attachmentIndex are VolumeAttachments by what they are of.
 type attachmentIndex struct {
+	names   map[string]*storagev1.VolumeAttachment
 	volumes map[string][]*storagev1.VolumeAttachment     // by name of the PersistentVolume
 	handles map[csivol.Key][]*storagev1.VolumeAttachment // of volumes without one
+	nodes   []string                                     // that one is for
+}
+
+// of returns all that have to do with a volume: those that name its PersistentVolume, those that
+// have its handle, and those that have the name by which the control plane would take them for
+// its own on a node, whatever they attach.
+func (x *attachmentIndex) of(volume string, key csivol.Key) []*storagev1.VolumeAttachment {
+	all := slices.Concat(x.volumes[volume], x.handles[key])
+	for _, node := range x.nodes {
+		if o := x.names[attachment.Name(key.Handle, key.Driver, node)]; o != nil && !slices.Contains(all, o) {
+			all = append(all, o)
+		}
+	}
+	return all
 }
 
 func (w *world) attachments(ctx context.Context) (*attachmentIndex, error) {
 	return once(w, "attachments by volume", func() (*attachmentIndex, error) {
 		all, err := every(ctx, w, objects.VolumeAttachments())
-		index := &attachmentIndex{map[string][]*storagev1.VolumeAttachment{}, map[csivol.Key][]*storagev1.VolumeAttachment{}}
+		index := &attachmentIndex{map[string]*storagev1.VolumeAttachment{}, map[string][]*storagev1.VolumeAttachment{}, map[csivol.Key][]*storagev1.VolumeAttachment{}, nil}
 		for _, o := range all {
+			index.names[o.Name] = o
+			index.nodes = append(index.nodes, o.Spec.NodeName)
 			if name := volumeName(o); name != "" {
 				index.volumes[name] = append(index.volumes[name], o)
 			} else {
@@ -144,6 +181,7 @@ func (w *world) attachments(ctx context.Context) (*attachmentIndex, error) {
 				index.handles[key] = append(index.handles[key], o)
 			}
 		}
+		index.nodes = compact(index.nodes)
 		return index, err
 	})
 }

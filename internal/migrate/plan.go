@@ -43,6 +43,7 @@ func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
 		return nil, err
 	}
 	w := newWorld(p.Client)
+	w.now = p.Now().UTC()
 	w.untried = p.untried(ctx, "create")
 	w.kept = p.untried(ctx, "delete", "patch")
 	found, err := s.find(ctx, w)
@@ -52,7 +53,7 @@ func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
 	if len(found) == 0 && !s.All {
 		return nil, ErrNothing
 	}
-	plan := &Plan{APIVersion: apiVersion, Kind: planKind, Made: p.Now().UTC(), Server: p.Server, Volumes: []*PlannedVolume{}}
+	plan := &Plan{APIVersion: apiVersion, Kind: planKind, Made: w.now, Server: p.Server, Volumes: []*PlannedVolume{}}
 	for _, o := range found {
 		plan.Volumes = append(plan.Volumes, w.check(ctx, drivers, o))
 		if err := ctx.Err(); err != nil {
@@ -120,6 +121,7 @@ func (p *Planner) recheck(ctx context.Context, c *objects.Client, name string) (
 		return nil, err
 	}
 	w := newWorld(c)
+	w.now = p.Now()
 	if w.read[handlesKey], err = p.recent.of(ctx, c, drivers, p.Now()); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/flexclass"
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/shell"
 )
@@ -74,7 +75,7 @@ func (b *related) classes(ctx context.Context, volumes []*volume) (*flexclass.Cl
 	named := map[string]*storagev1.StorageClass{}
 	var flexVolumes []*corev1.PersistentVolume
 	for _, o := range volumes {
-		name := o.Spec.StorageClassName
+		name := kubeobject.VolumeClass(o.PersistentVolume)
 		if name == "" || !b.drivers.has(o.flexDriver()) {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,8 @@ type world struct {
 	untried string
 	// kept is the same of what removes the old volume.
 	kept string
+	// now is when the cluster is read.
+	now time.Time
 
 	read    map[string]any       // objects and lists, by path and selector
 	bridges map[string]*bridgeOf // by node
