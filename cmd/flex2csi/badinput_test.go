@@ -63,7 +63,7 @@ func badExpressions() [][3]string {
 		{"mountFlags", `noatime,discard`, `for this text write '["noatime", "discard"]'`},
 		{"mountFlags", `[noatime]`, `want an expression but got an array: put single quotes around it`},
 		{"mountFlags", `'[noatime]'`, `put a text into double quotes; an option is options.NAME`},
-		{"mountFlags", `options.flags`, `put it into brackets, or split it: options.flags.split(",")`},
+		{"mountFlags", `options.flags`, `put it into brackets, or split it: splitOptions(options.flags)`},
 	}
 }
 

@@ -201,7 +201,7 @@ func TestSource(t *testing.T) {
 			}
 		}
 	}
-	bad := []string{"", "/", "/etc", "//", "-o", "-o exec", "evil#x", "a#b:/x", "/var/lib/kubelet/pods/x/evil#x", "../x", "a/../b", "server:/x ", "//h/x ", " //h/x", "server:/x, y", "server:/a,b", "server:/a\tb", "server:/a\nb", `server:/a"b`, `server:/a'b`, `server:/a\040b`, "server:/$(id)", "server:/`id`", "server:/a;b", "server:/a|b", "server:/../x", "-x:/y", ":/x", "a b:/x", "//-x/y", "///x", "//s", "//s/", "//s//x", "\x00", "server:/\x7f", strings.Repeat("a", 2000)}
+	bad := []string{"", "/", "/etc", "//", "-o", "-o exec", "evil#x", "a#b:/x", "/var/lib/kubelet/pods/x/evil#x", "../x", "a/../b", "etc/shadow", "var/lib:/x", "server:/x ", "//h/x ", " //h/x", "server:/x, y", "server:/a,b", "server:/a\tb", "server:/a\nb", `server:/a"b`, `server:/a'b`, `server:/a\040b`, "server:/$(id)", "server:/`id`", "server:/a;b", "server:/a|b", "server:/../x", "-x:/y", ":/x", "a b:/x", "//-x/y", "///x", "//s", "//s/", "//s//x", "\x00", "server:/\x7f", strings.Repeat("a", 2000)}
 	for _, fsType := range append(SourceTypes(), "fuse.x", "fuse.sshfs", "fuse", "ext4", "overlay", "none", "") {
 		for _, s := range bad {
 			if Source(fsType, s) == "" {

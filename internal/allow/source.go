@@ -28,7 +28,7 @@ func formOf(fsType string) sourceForm {
 		return sourceForm{"a tag or a server's name", func(s string) bool { return only(s, "._:-") }}
 	}
 	if isFUSE(fsType) {
-		return sourceForm{"letters, digits and . _ ~ + @ % : / -, beginning with a letter or digit, without ..", isFUSESource}
+		return sourceForm{"letters, digits and . _ ~ + @ % : / -, beginning with a letter or digit, with a : before the first /, without ..", isFUSESource}
 	}
 	return sourceForm{"nothing", func(string) bool { return false }}
 }
@@ -77,9 +77,11 @@ func isLustre(s string) bool {
 	return ok && only(servers, ".,@:_-") && path != "/" && isPath(path)
 }
 
-// isFUSESource: no #, before which mount.fuse(8) would take a program's name.
+// isFUSESource: no #, before which mount.fuse(8) would take a program's name, and no
+// path of the node: a program may change its directory to / before it opens a relative one.
 func isFUSESource(s string) bool {
-	return only(s, "._~+@%:/-") && !slices.Contains(strings.FieldsFunc(s, func(r rune) bool { return r == '/' || r == ':' }), "..")
+	name, _, _ := strings.Cut(s, ":")
+	return !strings.Contains(name, "/") && only(s, "._~+@%:/-") && !slices.Contains(strings.FieldsFunc(s, func(r rune) bool { return r == '/' || r == ':' }), "..")
 }
 
 // cutPath splits s before the first slash, and takes the separator away that is

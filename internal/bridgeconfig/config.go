@@ -186,7 +186,7 @@ func DefaultDriver() Driver {
 		Volume: VolumeMapping{
 			Handle:     `options.?volumeHandle.or(options.?volumeID).orValue("")`,
 			Context:    `options.transformMap(k, v, !(k in ["volumeHandle", "mountOptions"]) && (k != "volumeID" || "volumeHandle" in options), v)`,
-			MountFlags: `options.?mountOptions.orValue("").split(",").map(f, f.trim()).filter(f, f != "")`,
+			MountFlags: `splitOptions(options.?mountOptions.orValue(""))`,
 			FSType:     `fsType`,
 			AccessMode: `accessModes.size() > 0 ? accessModes[0] : ""`,
 		},

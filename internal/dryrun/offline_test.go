@@ -121,3 +121,17 @@ func TestMaskedSecret(t *testing.T) {
 		t.Error("a secret that is no base64 is taken")
 	}
 }
+
+// TestMountFlags: a comma in quotes made two flags of a label.
+func TestMountFlags(t *testing.T) {
+	p, r, _ := offline(t, "blank-config.yaml", file(t, "blank.yaml"))
+	text, err := p.Detail(r.Plans[0]).YAML()
+	const want = `mount_flags: - noatime - discard - context="a:b:c:s0,c1" access_mode:`
+	if err != nil || !strings.Contains(strings.Join(strings.Fields(string(text)), " "), want) {
+		t.Errorf("%v, %s", err, text)
+	}
+	_, r, _ = offline(t, "blank-config.yaml", strings.Replace(file(t, "blank.yaml"), `c1\"`, "c1", 1))
+	if got := r.Plans[0]; got.Result == dryrun.OK || !strings.Contains(got.Reason, "a double quote is not closed") {
+		t.Errorf("%s: %s", got.Result, got.Reason)
+	}
+}

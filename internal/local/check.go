@@ -51,9 +51,6 @@ func (v *Volume) check(user map[string]string) (faults []string) {
 	case v.Kind == kindMemory && v.Source != "memory" && v.Source != "Memory":
 		faults = append(faults, fmt.Sprintf("medium %q is not known; there is memory", v.Source))
 	}
-	if strings.Count(user[optionMountOptions], `"`)%2 != 0 {
-		faults = append(faults, "mountOptions: a double quote is not closed")
-	}
 	faults = append(faults, v.checkMountOptions(user[optionSELinux])...)
 	return append(faults, v.checkFSType(user)...)
 }

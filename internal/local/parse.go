@@ -7,10 +7,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/flex2csi/flex2csi/internal/allow"
 	"github.com/flex2csi/flex2csi/internal/quantity"
 	"github.com/flex2csi/flex2csi/internal/sensitive"
 	"github.com/flex2csi/flex2csi/pkg/flex"
-	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
 // parseVolume turns options into a Volume. The error names all
@@ -112,7 +112,10 @@ func (v *Volume) read(user map[string]string) (faults []string) {
 	} else if v.Kind == kindMemory {
 		v.Size = defaultMemory
 	}
-	given := mounter.SplitOptions(user[optionMountOptions])
+	given, err := allow.SplitOptions(user[optionMountOptions])
+	if err != nil {
+		faults = append(faults, fmt.Sprintf("mountOptions: %v", err))
+	}
 	readOnly := slices.Contains(given, "ro")
 	if readOnly && slices.Contains(given, "rw") {
 		faults = append(faults, "mountOptions: ro and rw contradict each other")

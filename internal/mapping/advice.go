@@ -135,7 +135,7 @@ func conversion(got, want *cel.Type) string {
 	case want.Kind() == cel.StringKind && got.Kind() != cel.ListKind && got.Kind() != cel.MapKind:
 		return "string(…) makes a text of it"
 	case want.Kind() == cel.ListKind && got.Kind() == cel.StringKind:
-		return `put it into brackets, or split it: options.flags.split(",")`
+		return `put it into brackets, or split it: splitOptions(options.flags)`
 	case want.Kind() == cel.MapKind && got.Kind() == cel.StringKind:
 		return `write {"key": options.key}`
 	case want.Kind() == cel.StringKind && got.Kind() == cel.MapKind:

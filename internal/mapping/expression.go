@@ -7,8 +7,11 @@ import (
 	"strings"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/ext"
+
+	"github.com/flex2csi/flex2csi/internal/allow"
 
 	"github.com/flex2csi/flex2csi/internal/strict"
 )
@@ -51,7 +54,16 @@ func newEnv(variables ...cel.EnvOption) (*cel.Env, error) {
 		cel.OptionalTypes(),
 		ext.Strings(ext.StringsVersion(5)), // the first version with costs of its functions
 		ext.TwoVarComprehensions(),
+		cel.Function("splitOptions", cel.Overload("split_options_string", []*cel.Type{cel.StringType}, cel.ListType(cel.StringType), cel.UnaryBinding(splitOptions))),
 	)...)
+}
+
+func splitOptions(text ref.Val) ref.Val {
+	options, err := allow.SplitOptions(string(text.(types.String)))
+	if err != nil {
+		return types.WrapErr(err)
+	}
+	return types.DefaultTypeAdapter.NativeToValue(append([]string{}, options...))
 }
 
 // program is a compiled expression.

@@ -290,7 +290,7 @@ func TestCompileFaults(t *testing.T) {
 		}, []string{
 			"drivers[0].volume.handle: undeclared reference to 'optons' (did you mean 'options'?) (column 1)",
 			"drivers[0].volume.context: gives map(string, int), want map(string, string)",
-			"drivers[0].volume.mountFlags: gives string, want list(string)" + `; put it into brackets, or split it: options.flags.split(",")`,
+			"drivers[0].volume.mountFlags: gives string, want list(string)" + `; put it into brackets, or split it: splitOptions(options.flags)`,
 			"drivers[0].volume.fsType: gives bool, want string; string(…) makes a text of it",
 			"drivers[0].volume.accessMode: undefined field 'nmae' (column 4); pod has name, namespace, uid and serviceAccount",
 		}},

@@ -15,29 +15,6 @@ type mountOptions struct {
 	fs       []string // for the filesystem: name or name=value
 }
 
-// SplitOptions splits a comma list as mount(8) does: a comma inside double
-// quotes does not separate. Empty parts vanish.
-func SplitOptions(s string) []string {
-	var out []string
-	add := func(part string) {
-		if part = strings.TrimSpace(part); part != "" {
-			out = append(out, part)
-		}
-	}
-	start, quoted := 0, false
-	for i := range len(s) {
-		switch {
-		case s[i] == '"':
-			quoted = !quoted
-		case s[i] == ',' && !quoted:
-			add(s[start:i])
-			start = i + 1
-		}
-	}
-	add(s[start:])
-	return out
-}
-
 // attrOf returns the bits that an option sets and clears in a mount's
 // attributes (mount(8), "filesystem-independent mount options").
 func attrOf(option string) (set, clear int, ok bool) {

@@ -37,7 +37,7 @@ drivers:
   volume:
     handle: options.share
     context: '{"share": options.share}'
-    mountFlags: options.?opts.orValue("").split(",").filter(f, f != "")
+    mountFlags: splitOptions(options.?opts.orValue(""))
   secrets:
     nodeStage:
       fromFlexSecret: {userName: username, userPassword: password, domain: domain}
