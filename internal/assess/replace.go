@@ -50,6 +50,8 @@ type newClass struct {
 	made bool
 	// blocked is why object cannot be created; empty: it can.
 	blocked string
+	// refused are claims that the CSI provisioner makes no volumes for.
+	refused []string
 	decide  []string
 	// named counts what names the old class.
 	named map[itemKind]int
@@ -95,6 +97,9 @@ func (r *replacer) replace(old *flexclass.Class) *newClass {
 	c := &newClass{old: old, fillIn: map[string]string{}, named: map[itemKind]int{}}
 	csiDriver, expression, from := r.target(old)
 	c.object = replacement(old.StorageClass, old.Name+r.options.Suffix, csiDriver)
+	if r.found.IsEffectiveDefault(old.Name) { // of several that are marked the newest is it, which the new one would be
+		c.object.Annotations = map[string]string{flexclass.Default: "true"}
+	}
 	switch {
 	case csiDriver == "":
 		c.fillIn["provisioner"] = "the name of the CSI driver for FlexVolume driver " + old.FlexDriver
@@ -113,16 +118,12 @@ func (r *replacer) replace(old *flexclass.Class) *newClass {
 // replacement is a class with all of the old one but its provisioner and parameters. Labels
 // and annotations are not copied: a tool would take the new class for its own.
 func replacement(old *storagev1.StorageClass, name, csiDriver string) *storagev1.StorageClass {
-	c := &storagev1.StorageClass{
+	return &storagev1.StorageClass{
 		TypeMeta:    metav1.TypeMeta{APIVersion: storagev1.SchemeGroupVersion.String(), Kind: "StorageClass"},
 		ObjectMeta:  metav1.ObjectMeta{Name: name},
 		Provisioner: csiDriver, ReclaimPolicy: old.ReclaimPolicy, MountOptions: old.MountOptions, AllowVolumeExpansion: old.AllowVolumeExpansion,
 		VolumeBindingMode: old.VolumeBindingMode, AllowedTopologies: old.AllowedTopologies,
 	}
-	if flexclass.IsDefault(old) {
-		c.Annotations = map[string]string{flexclass.Default: "true"}
-	}
-	return c
 }
 
 // target is the CSI driver of a class, and the translation of its parameters; empty: not

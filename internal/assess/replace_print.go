@@ -100,6 +100,9 @@ func (c *newClass) open() (all []string) {
 	for _, field := range slices.Sorted(maps.Keys(c.fillIn)) {
 		all = append(all, fmt.Sprintf("fill in %s: %s", field, c.fillIn[field]))
 	}
+	for _, text := range c.refused {
+		all = append(all, "blocked: "+text)
+	}
 	for _, text := range c.decide {
 		all = append(all, "decide: "+text)
 	}
@@ -109,7 +112,7 @@ func (c *newClass) open() (all []string) {
 // state is what can be done with a class.
 func (c *newClass) state() string {
 	switch {
-	case c.blocked != "":
+	case c.blocked != "" || len(c.refused) > 0:
 		return "blocked"
 	case len(c.fillIn) > 0:
 		return "to fill in"

@@ -37,7 +37,7 @@ func (r *replacer) users() (all []classStep) {
 		if metav1.GetControllerOf(p) != nil || kubeobject.PodFinished(p) {
 			continue
 		}
-		if len(r.ephemeral("/spec", &p.Spec)) > 0 {
+		if len(r.ephemeral("Pod "+p.Namespace+"/"+p.Name, "/spec", &p.Spec)) > 0 {
 			all = append(all, classStep{what: fmt.Sprintf("Pod %s/%s: re-create it with the new class of its ephemeral volumes", p.Namespace, p.Name)})
 		}
 	}
@@ -53,13 +53,13 @@ func (r *replacer) workload(w workload) []classStep {
 	if w.Kind == "CronJob" {
 		template = "/spec/jobTemplate/spec/template/spec"
 	}
-	var claims []patchOp
-	for i := range w.ClaimTemplates {
-		claims = append(claims, r.rename(fmt.Sprintf("/spec/volumeClaimTemplates/%d", i), claimTemplate, &w.ClaimTemplates[i])...)
-	}
-	ops := slices.Concat(claims, r.ephemeral(template, w.Template))
 	o := w.Object
 	name := fmt.Sprintf("%s %s/%s", w.Kind, o.GetNamespace(), o.GetName())
+	var claims []patchOp
+	for i := range w.ClaimTemplates {
+		claims = append(claims, r.rename(fmt.Sprintf("/spec/volumeClaimTemplates/%d", i), name+", claim template "+w.ClaimTemplates[i].Name, claimTemplate, &w.ClaimTemplates[i])...)
+	}
+	ops := slices.Concat(claims, r.ephemeral(name, template, w.Template))
 	owner := metav1.GetControllerOf(o)
 	switch {
 	case len(ops) == 0:
@@ -76,11 +76,12 @@ func (r *replacer) workload(w workload) []classStep {
 
 // pending is about a claim that waits for the provisioner.
 func (r *replacer) pending(claim *corev1.PersistentVolumeClaim) []classStep {
-	ops := r.rename("", pendingClaim, claim)
+	name := fmt.Sprintf("PersistentVolumeClaim %s/%s", claim.Namespace, claim.Name)
+	ops := r.rename("", name, pendingClaim, claim)
 	if len(ops) == 0 {
 		return nil
 	}
-	name := fmt.Sprintf("PersistentVolumeClaim %s/%s is Pending: ", claim.Namespace, claim.Name)
+	name += " is Pending: "
 	if owner := metav1.GetControllerOf(claim); owner != nil {
 		return []classStep{{what: fmt.Sprintf("%s%s %s makes it; it goes with that", name, owner.Kind, owner.Name)}}
 	}
@@ -90,10 +91,10 @@ func (r *replacer) pending(claim *corev1.PersistentVolumeClaim) []classStep {
 }
 
 // ephemeral renames the classes of generic ephemeral volumes.
-func (r *replacer) ephemeral(path string, spec *corev1.PodSpec) (ops []patchOp) {
+func (r *replacer) ephemeral(of, path string, spec *corev1.PodSpec) (ops []patchOp) {
 	for i := range spec.Volumes {
 		if v := &spec.Volumes[i]; v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
-			ops = append(ops, r.rename(fmt.Sprintf("%s/volumes/%d/ephemeral/volumeClaimTemplate", path, i), ephemeralVolume, ephemeralClaim(v))...)
+			ops = append(ops, r.rename(fmt.Sprintf("%s/volumes/%d/ephemeral/volumeClaimTemplate", path, i), of+", volume "+v.Name, ephemeralVolume, ephemeralClaim(v))...)
 		}
 	}
 	return ops
@@ -101,13 +102,16 @@ func (r *replacer) ephemeral(path string, spec *corev1.PodSpec) (ops []patchOp) 
 
 // rename counts a claim, and gives it the new class; without operations if that has the
 // same name or cannot be created yet, or the claim goes by the default class.
-func (r *replacer) rename(path string, kind itemKind, claim *corev1.PersistentVolumeClaim) []patchOp {
+func (r *replacer) rename(path, of string, kind itemKind, claim *corev1.PersistentVolumeClaim) []patchOp {
 	class := r.found.Of(claim)
 	if class == nil || r.classes[class.Name] == nil {
 		return nil
 	}
 	c := r.classes[class.Name]
 	c.named[kind]++
+	if c.wants(of, &claim.Spec); claim.Spec.Selector != nil {
+		return nil
+	}
 	switch {
 	case c.object.Name == class.Name, !c.complete():
 		return nil
@@ -119,6 +123,29 @@ func (r *replacer) rename(path string, kind itemKind, claim *corev1.PersistentVo
 		return nil
 	}
 	return []patchOp{{"test", path, class.Name}, {"replace", path, c.object.Name}}
+}
+
+// wants notes what a claim asks for that FlexVolume provisioners passed over, and that the CSI
+// provisioner refuses or passes on (kubernetes-csi/external-provisioner
+// pkg/controller/controller.go, prepareProvision).
+func (c *newClass) wants(of string, claim *corev1.PersistentVolumeClaimSpec) {
+	decide := func(what, value string) {
+		c.decide = append(c.decide, fmt.Sprintf("see that CSI driver %s %s %s for %s", dash(c.object.Provisioner), what, value, of))
+	}
+	if claim.Selector != nil {
+		c.refused = append(c.refused, fmt.Sprintf("%s has spec.selector %s, which the CSI provisioner refuses: create it again without; a zone belongs into allowedTopologies of the class", of, metav1.FormatLabelSelector(claim.Selector)))
+	}
+	switch {
+	case claim.DataSourceRef != nil:
+		decide("makes a volume of", claim.DataSourceRef.Kind+" "+claim.DataSourceRef.Name)
+	case claim.DataSource != nil:
+		decide("makes a volume of", claim.DataSource.Kind+" "+claim.DataSource.Name)
+	}
+	for _, mode := range claim.AccessModes {
+		if mode != corev1.ReadWriteOnce {
+			decide("makes volumes with", string(mode))
+		}
+	}
 }
 
 // recreate changes what cannot be changed in place: the changed object is written to a file

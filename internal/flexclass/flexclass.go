@@ -99,6 +99,10 @@ func (c *Classes) Of(claim *corev1.PersistentVolumeClaim) *Class {
 	return c.byName[class]
 }
 
+// IsEffectiveDefault reports whether claims without a class get this one: others may be marked,
+// too.
+func (c *Classes) IsEffectiveDefault(name string) bool { return name == c.standard }
+
 // flexVolume returns a FlexVolume, or what a migrated volume was; nil for others.
 func flexVolume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	if pv.Spec.FlexVolume != nil {
@@ -116,7 +120,7 @@ func flexVolume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 func standard(classes []*storagev1.StorageClass) string {
 	var newest *storagev1.StorageClass
 	for _, c := range classes {
-		if !IsDefault(c) {
+		if !isDefault(c) {
 			continue
 		}
 		if newest == nil || cmp.Or(newest.CreationTimestamp.Compare(c.CreationTimestamp.Time), strings.Compare(c.Name, newest.Name)) < 0 {
@@ -129,8 +133,8 @@ func standard(classes []*storagev1.StorageClass) string {
 	return newest.Name
 }
 
-// IsDefault reports whether a class is marked as the default.
-func IsDefault(c *storagev1.StorageClass) bool {
+// isDefault reports whether a class is marked as the default.
+func isDefault(c *storagev1.StorageClass) bool {
 	return c.Annotations[Default] == "true" || c.Annotations[BetaDefault] == "true"
 }
 
