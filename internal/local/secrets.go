@@ -64,7 +64,11 @@ func implied(fsType string, options []string, secrets map[string]flex.Secret, fi
 		if has("credentials") || has("cred") {
 			return nil
 		}
-		content, err := cifsCredentials(secrets, has)
+		user, err := oneUser(options)
+		if err != nil {
+			return err
+		}
+		content, err := cifsCredentials(secrets, user, has)
 		if len(content) > 0 {
 			files["credentials"] = content
 		}
@@ -82,9 +86,25 @@ func implied(fsType string, options []string, secrets map[string]flex.Secret, fi
 	return nil
 }
 
+// oneUser returns the user that options name. It turns user=NAME into username=NAME: mount(8)
+// keeps the former to itself where the kernel mounts.
+func oneUser(options []string) (user string, err error) {
+	for i, o := range options {
+		name, value, _ := strings.Cut(o, "=")
+		if name != "user" && name != "username" {
+			continue
+		}
+		if user != "" && user != value {
+			return "", flex.Errorf(flex.CodeInvalidArgument, "mountOptions: user and username name two users; remove one of them")
+		}
+		user, options[i] = value, "username="+value
+	}
+	return user, nil
+}
+
 // cifsCredentials uses all of a Secret or refuses it: with a part of it, mount.cifs would
 // ask the server as another user, and the server would name another reason.
-func cifsCredentials(secrets map[string]flex.Secret, has func(option string) bool) ([]byte, error) {
+func cifsCredentials(secrets map[string]flex.Secret, user string, has func(option string) bool) ([]byte, error) {
 	refuse := func(format string, args ...any) ([]byte, error) {
 		return nil, flex.Errorf(flex.CodeInvalidArgument, "the volume's Secret "+format, args...)
 	}
@@ -99,7 +119,7 @@ func cifsCredentials(secrets map[string]flex.Secret, has func(option string) boo
 			fmt.Fprintf(&b, "%s=%s\n", key, value)
 		}
 	}
-	_, username := secrets["username"]
+	username, named := secrets["username"]
 	_, password := secrets["password"]
 	switch {
 	case len(secrets) == 0:
@@ -110,7 +130,9 @@ func cifsCredentials(secrets map[string]flex.Secret, has func(option string) boo
 		return refuse("has none of the keys that a cifs volume reads: username, password, domain; or name its file with the mount option credentials=%s", secretFileExample)
 	case !password:
 		return refuse("lacks the key %q; mount.cifs would not use the others without it", "password")
-	case !username && !has("username") && !has("user"):
+	case named && user != "" && string(username.Reveal()) != user:
+		return refuse("has another username than mountOptions; remove one of them")
+	case !named && user == "":
 		return refuse("lacks the key %q; mount.cifs would log in as root", "username")
 	}
 	return []byte(b.String()), nil
