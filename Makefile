@@ -31,12 +31,12 @@ export FLEX2CSI_BINARY   := $(CURDIR)/$(BIN)/flex2csi
 BACKENDS := gcepd mock
 export FLEX_PROGRAMS := $(CURDIR)/$(BIN)/programs
 
-# Without its traces, which nobody sees here, gRPC links no template: a fifth of flex2csi.
-BUILDFLAGS := -trimpath -tags=grpcnotrace
-# What is compiled in one way is compiled once, for linters and the binaries.
-# Only the race detector wants it otherwise.
-build lint lint-light: export CGO_ENABLED := 0
-build lint lint-light: export GOFLAGS := $(BUILDFLAGS)
+# What is compiled in one way is compiled once: for binaries, linters, tests, and
+# the parts of Kubernetes that tests link. Only the race detector and fuzzing
+# compile everything once more. Without its traces gRPC links no template: a fifth
+# of flex2csi.
+export CGO_ENABLED := 0
+export GOFLAGS     := -trimpath -tags=grpcnotrace
 
 # The steps share the machine's two cores, its loop devices and one results file.
 .NOTPARALLEL:
@@ -61,8 +61,6 @@ ARCHIVE   ?= $(BIN)/flex2csi-image.tar
 comma     := ,
 
 .PHONY: image
-image: export CGO_ENABLED := 0
-image: export GOFLAGS := $(BUILDFLAGS)
 image: $(BIN)/image ## write the container image to bin/flex2csi-image.tar, an OCI archive
 	@for platform in $(subst $(comma), ,$(PLATFORMS)); do \
 		echo "go build for $$platform"; \
@@ -164,12 +162,12 @@ $(BIN)/site-modules/node_modules: site/package-lock.json
 ## Test
 
 .PHONY: test
-test: setup reset lint-light test-unit test-contract-1.37 test-backends test-sanity test-install test-crash test-faults test-escape fuzz ## all tests but those of make full; as an ordinary user those that need root are skipped by name
+test: setup reset lint-light test-unit test-contract-1.37 test-backends test-sanity test-install test-crash test-faults test-escape ## all tests but those of make full; as an ordinary user those that need root are skipped by name
 	@test "$(origin RESULTS)" = "command line" || $(TESTSUM) total
 
 .PHONY: test-unit
 test-unit: build $(BIN)/testsum ## unit tests, scripts and real mounts, with the race detector
-	@$(TESTSUM) -step unit run -timeout 30m $(RACE) $(PACKAGES)
+	@CGO_ENABLED=$(if $(RACE),1,0) $(TESTSUM) -step unit run -timeout 30m $(RACE) $(PACKAGES)
 
 .PHONY: test-rootless
 test-rootless: build $(BIN)/testsum ## as root: the unit tests once more, as user nobody, without the race detector
@@ -212,13 +210,15 @@ test-sanity: build $(BIN)/testsum ## csi-sanity against the CSI driver that the 
 
 # go test does not see that something has changed which is not in its module.
 .PHONY: test-install
-test-install: $(BIN)/testsum ## image and manifests: kustomize and Helm agree, for each distribution; image and release are reproducible
+test-install: $(BIN)/testsum ## image and manifests: kustomize and Helm agree, for each distribution; the image is reproducible
 	@cd hack/image && $(TESTSUM) -step image run ./...
-	@cd hack/release && $(TESTSUM) -step release run -count=1 ./...
 	@cd test/install && $(TESTSUM) -step install run -count=1 .
 
-# A control plane of Kubernetes. Not static and not -trimpath: so its packages
-# are compiled once for it and for test/contract.
+.PHONY: test-release
+test-release: $(BIN)/testsum ## what users download is reproducible, for each platform
+	@cd hack/release && $(TESTSUM) -step release run -count=1 ./...
+
+# A control plane of Kubernetes.
 CONTROL_PLANE := $(foreach program,kube-apiserver kube-controller-manager kube-scheduler,k8s.io/kubernetes/cmd/$(program)) \
 	github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher
 KUBERNETES_VERSION = $(shell cd test/kubernetes && go list $(MODFILE) -m -f '{{.Version}}' k8s.io/kubernetes)
@@ -239,7 +239,7 @@ CONTAINERD_STAMP  = -X github.com/containerd/containerd/v2/version.Version=$(she
 .PHONY: node-programs
 node-programs: control-plane $(FLEX_PROGRAMS)/pause.tar ## build all that a node of Kubernetes needs
 	cd test/kubernetes && go build -ldflags '-s -w $(KUBERNETES_STAMP)' -o $(FLEX_PROGRAMS)/ $(NODE_PROGRAMS)
-	cd test/containerd && CGO_ENABLED=0 go build -tags no_btrfs,no_devmapper,no_zfs -ldflags '-s -w $(CONTAINERD_STAMP)' -o $(FLEX_PROGRAMS)/ tool
+	cd test/containerd && go build -tags no_btrfs,no_devmapper,no_zfs -ldflags '-s -w $(CONTAINERD_STAMP)' -o $(FLEX_PROGRAMS)/ tool
 	hack/node-debs $(FLEX_PROGRAMS)
 
 # node-programs-1.28 builds those of another release that are its own: control plane and kubelet. The
@@ -253,7 +253,7 @@ node-programs-%:
 
 $(FLEX_PROGRAMS)/pause.tar: $(BIN)/image $(wildcard test/node/pause/*.go)
 	@mkdir -p $(FLEX_PROGRAMS)
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(FLEX_PROGRAMS)/pause ./test/node/pause
+	go build -ldflags '-s -w' -o $(FLEX_PROGRAMS)/pause ./test/node/pause
 	$(BIN)/image -o $@ --name localhost/pause:node --file /pause=$(FLEX_PROGRAMS)/pause:0755 --entrypoint /pause
 
 .PHONY: test-node
@@ -279,7 +279,7 @@ e2e-images: setup programs node-programs $(BIN)/image
 	@mkdir -p $(FLEX_IMAGES)/large
 	$(BIN)/image -o $(FLEX_IMAGES)/large/gcepd.tar --name localhost/gcepd:e2e --entrypoint /gcepd --user 0 \
 		--file /gcepd=$(FLEX_PROGRAMS)/gcepd:0755 $(ROOT_LINKS)
-	CGO_ENABLED=0 go build $(BUILDFLAGS) -buildvcs=$(BUILDVCS) -ldflags '-s -w -buildid=next' -o $(BIN)/next/ ./cmd/...
+	go build -buildvcs=$(BUILDVCS) -ldflags '-s -w -buildid=next' -o $(BIN)/next/ ./cmd/...
 	$(BIN)/image -o $(FLEX_IMAGES)/flex2csi-next.tar --name $(IMAGE):next --user 65532:65532 --entrypoint /flex2csi \
 		--file /flex2csi=$(BIN)/next/flex2csi:0755 --file /flexdriver=$(BIN)/next/flexdriver:0755
 
@@ -365,10 +365,10 @@ fuzz: $(BIN)/testsum ## each fuzz target for FUZZTIME (20000x)
 	@$(TESTSUM) -step fuzz fuzz -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 
 .PHONY: ci
-ci: setup reset verify lint lint-selftest test test-rootless ## what .ci/run runs, in 40 minutes from cold caches
+ci: setup reset verify lint test ## what .ci/run runs, in 30 minutes from cold caches on two cores
 
 .PHONY: full
-full: ci lint-modules test-contract-1.36 test-contract-1.24 test-cluster test-manifests test-node e2e-releases ## all there is but the long campaigns: before a release
+full: ci lint-selftest lint-modules test-rootless test-release fuzz test-contract-1.36 test-contract-1.24 test-cluster test-manifests test-node e2e-releases ## all there is but the long campaigns: before a release
 
 .PHONY: reset
 reset: $(BIN)/testsum
@@ -434,12 +434,12 @@ $(BIN)/testsum: $(wildcard hack/testsum/*.go)
 # Writes OCI archives without a container engine.
 $(BIN)/image: $(filter-out %_test.go,$(wildcard hack/image/*.go hack/image/sbom/*.go)) hack/image/go.mod
 	@mkdir -p $(BIN)
-	cd hack/image && CGO_ENABLED=0 go build -trimpath -o $(CURDIR)/$@ .
+	cd hack/image && go build -o $(CURDIR)/$@ .
 
 $(TOOLS)/golangci-lint: PKG := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 $(TOOLS)/benchstat:     PKG := golang.org/x/perf/cmd/benchstat
 $(TOOLS)/gofumpt:       PKG := mvdan.cc/gofumpt
 $(TOOLS)/govulncheck:   PKG := golang.org/x/vuln/cmd/govulncheck
 $(TOOLS)/%: tools/go.mod tools/go.sum
-	cd tools && CGO_ENABLED=0 go build -o $(CURDIR)/$@ $(PKG)
+	cd tools && go build -o $(CURDIR)/$@ $(PKG)
 	@touch $@

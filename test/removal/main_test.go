@@ -36,6 +36,7 @@ func kubelet(t *testing.T, release string) string {
 	program := filepath.Join(t.TempDir(), "removepod")
 	build := exec.Command("go", "build", "-buildvcs=false", "-modfile="+modfiles[release], "-o", program, ".")
 	build.Dir = "../removepod"
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the code of Kubernetes %s: %v\n%s", release, err, out)
 	}
