@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -26,10 +28,10 @@ func (f family) awaitUnused(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() {
 		late := time.Now().Add(busyWait)
-		err := f.scan()
+		err := f.scan(most)
 		for errors.Is(err, errOpen) && time.Now().Before(late) && ctx.Err() == nil {
 			time.Sleep(busyWait / 20)
-			err = f.scan()
+			err = f.scan(most)
 		}
 		done <- err
 	}()
@@ -41,6 +43,10 @@ func (f family) awaitUnused(ctx context.Context) error {
 	}
 }
 
+// most is how many open files are looked at before confined processes are passed over: a
+// container may have any number of files and processes, and each takes some 10 µs.
+const most = 10_000
+
 // errOpen: a process has the device open.
 var errOpen = because(ErrBusy, "open")
 
@@ -49,10 +55,11 @@ type scan struct {
 	family
 	namespaces map[string]bool // mount namespaces that were looked at
 	types      map[int]string  // filesystem types by mount ID
+	left       int             // how many open files are looked at before confined processes are passed over
 }
 
-func (f family) scan() error {
-	s := scan{family: f, namespaces: map[string]bool{}, types: map[int]string{}}
+func (f family) scan(limit int) error {
+	s := scan{family: f, namespaces: map[string]bool{}, types: map[int]string{}, left: limit}
 	for _, look := range []func(pid string) error{s.mounts, s.files} {
 		entries, err := os.ReadDir("/proc")
 		if err != nil {
@@ -123,30 +130,59 @@ func (s *scan) files(pid string) error {
 	if pid == strconv.Itoa(os.Getpid()) {
 		return nil
 	}
-	dir := "/proc/" + pid
-	entries, err := os.ReadDir(dir + "/fd")
+	dir, err := os.Open("/proc/" + pid + "/fd")
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		open, err := s.isOpen(dir, e.Name())
-		if err != nil && !hasEnded(err) {
-			return err
+	defer dir.Close()
+	for s.left > 0 || !isConfined(pid) {
+		names, err := dir.Readdirnames(1000)
+		for _, fd := range names {
+			open, err := s.isOpen(dir, fd)
+			if err != nil && !hasEnded(err) {
+				return err
+			}
+			if open {
+				comm, _ := os.ReadFile("/proc/" + pid + "/comm")
+				return because(errOpen, "%s (pid %s) has it open; end that, or name another device", bytes.TrimSpace(comm), pid)
+			}
 		}
-		if open {
-			comm, _ := os.ReadFile(dir + "/comm")
-			return because(errOpen, "%s (pid %s) has it open; end that, or name another device", bytes.TrimSpace(comm), pid)
+		s.left -= len(names)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (s *scan) isOpen(dir, fd string) (bool, error) {
-	name, err := os.Readlink(dir + "/fd/" + fd)
-	if err != nil || name[0] != '/' { // a socket, a pipe, …
+// isConfined reports whether a process can open no disk: it is in an ordinary container,
+// or in a user namespace of its own. What a container gets as a volume is found as a mount.
+func isConfined(pid string) bool {
+	own, errOwn := os.Readlink("/proc/self/ns/user")
+	users, err := os.Readlink("/proc/" + pid + "/ns/user")
+	if errOwn == nil && err == nil && own != users {
+		return true
+	}
+	status, _ := os.ReadFile("/proc/" + pid + "/status")
+	_, bounds, _ := strings.Cut(string(status), "\nCapBnd:\t")
+	bounds, _, _ = strings.Cut(bounds, "\n")
+	mask, err := strconv.ParseUint(bounds, 16, 64)
+	return err == nil && mask&(1<<unix.CAP_SYS_ADMIN) == 0
+}
+
+func (s *scan) isOpen(dir *os.File, fd string) (bool, error) {
+	var first [1]byte
+	_, err := unix.Readlinkat(int(dir.Fd()), fd, first[:])
+	if errors.Is(err, unix.ENAMETOOLONG) { // than a page: one of a file
+		first[0], err = '/', nil
+	}
+	if err != nil || first[0] != '/' { // a socket, a pipe, …
 		return false, err
 	}
-	info, err := os.ReadFile(dir + "/fdinfo/" + fd)
+	info, err := os.ReadFile(filepath.Dir(dir.Name()) + "/fdinfo/" + fd)
 	if err != nil {
 		return false, err
 	}
@@ -155,7 +191,7 @@ func (s *scan) isOpen(dir, fd string) (bool, error) {
 		return false, nil
 	}
 	var st unix.Statx_t
-	err = unix.Statx(unix.AT_FDCWD, dir+"/fd/"+fd, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st)
+	err = unix.Statx(int(dir.Fd()), fd, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st)
 	number := unix.Mkdev(st.Rdev_major, st.Rdev_minor)
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK && s.family[number] != "", err
 }
