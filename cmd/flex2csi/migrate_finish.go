@@ -23,9 +23,9 @@ func newMigrateFinish() *cobra.Command {
 		Short: "Report whether FlexVolume drivers and the bridge can be removed",
 		Long: `Report whether FlexVolume drivers, and then the bridge, can be removed from each
 node and from the cluster, and if not, what prevents it and what to do about it:
-volumes that are still FlexVolumes, pods and their templates that name a driver
-without a volume, pods that still have a mount of the bridge, migrations that are
-not finished. It reads only, and removes nothing. If the last pods have just ended, it
+volumes that are still FlexVolumes, objects of any kind with a flexVolume, StorageClasses
+that make FlexVolumes, pods that still have a mount of the bridge, migrations that are
+not finished. What cannot be read is not known, and nothing can be removed then. It reads only, and removes nothing. If the last pods have just ended, it
 waits up to a minute for their nodes to tell so.
 
 The exit status is 0 only if all that was asked about can be removed.`,

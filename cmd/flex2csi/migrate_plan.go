@@ -55,7 +55,7 @@ func (o *planOptions) plan(c *cobra.Command, names []string) error {
 	if err != nil {
 		return err
 	}
-	planner.WithoutDryRun = !o.dryRun
+	planner.WithoutDryRun, planner.Makers = !o.dryRun, true
 	sayHalted(ctx, cluster, env)
 	plan, err := planner.Plan(ctx, &o.selection)
 	if err != nil {

@@ -65,8 +65,12 @@ func (o *Observer) Finish(ctx context.Context, drivers []string) (*FinishReport,
 	}
 	f := &finisher{observed: s, daemons: map[string]string{}, inline: map[string][]string{}, using: map[string]map[string][]string{}}
 	f.look(ctx)
-	f.lookTemplates(ctx)
-	f.lookClasses(ctx)
+	f.lookObjects(ctx)
+	if classes, err := s.w.flexClasses(ctx); err != nil {
+		f.problem("which StorageClasses make FlexVolumes: %v", err)
+	} else {
+		f.classes = classes.All()
+	}
 	d := &FinishReport{APIVersion: apiVersion, Kind: finishKind, Made: s.now, Server: o.Server, Drivers: []DriverEnd{}}
 	known := f.drivers()
 	wanted := drivers

@@ -2,16 +2,13 @@ package migrate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
-	"github.com/flex2csi/flex2csi/internal/flexclass"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -89,7 +86,6 @@ func (f *finisher) notes(ctx context.Context, drivers []string) (all []Obstacle)
 	add(done, "volumes that were migrated. They can be taken back only as long as the bridge serves their driver", "be sure of them first")
 	add(retained, "volumes that were to be deleted with their claim, and are kept now (Retain)",
 		`where that is to be again: kubectl annotate pv NAME `+provisionedBy+`=CSI-DRIVER, and kubectl patch pv NAME -p '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`)
-	add(f.flexClasses(drivers), "StorageClasses of which new claims become FlexVolumes", "flex2csi migrate classes")
 	add(f.attached(ctx, true), "VolumeAttachments that the bridge has made and the control plane has adopted", "nothing: the control plane deletes them after their last pod")
 	inCluster := 0
 	for _, r := range f.records {
@@ -111,32 +107,13 @@ func (f *finisher) wasDelete(pv *volume) bool {
 	return err == nil && o.policy() == policyDelete
 }
 
-// flexClasses are the StorageClasses that make FlexVolumes of these drivers, also if no
-// volume of theirs is left.
-func (f *finisher) flexClasses(drivers []string) (names []string) {
+// classesOf are the StorageClasses that make FlexVolumes of a driver, also if no volume of its is
+// left.
+func (f *finisher) classesOf(driver string) (names []string) {
 	for _, c := range f.classes {
-		if slices.Contains(drivers, c.FlexDriver) {
+		if c.FlexDriver == driver {
 			names = append(names, fmt.Sprintf("%s (provisioner %s)", c.Name, c.Provisioner))
 		}
 	}
 	return names
-}
-
-// lookClasses finds the StorageClasses that make FlexVolumes.
-func (f *finisher) lookClasses(ctx context.Context) {
-	classes, err := every(ctx, f.w, objects.StorageClasses())
-	drivers, errDrivers := every(ctx, f.w, objects.CSIDrivers())
-	if err := errors.Join(err, errDrivers); err != nil {
-		f.problem("which StorageClasses make FlexVolumes is not known: %v", err)
-		return
-	}
-	var volumes []*corev1.PersistentVolume
-	for _, pv := range sorted(f.volumes) {
-		volumes = append(volumes, pv.PersistentVolume)
-	}
-	var names []string
-	for _, d := range drivers {
-		names = append(names, d.Name)
-	}
-	f.classes = flexclass.Find(classes, volumes, names).All()
 }

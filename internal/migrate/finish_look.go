@@ -5,12 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/flex2csi/flex2csi/internal/flexclass"
+	"github.com/flex2csi/flex2csi/internal/flexuse"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
@@ -55,8 +51,9 @@ func (f *finisher) look(ctx context.Context) {
 				f.use(node, driver, full(pod))
 			}
 		}
-		if metav1.GetControllerOf(pod) == nil { // else it is its owner's template
-			f.name("Pod", pod, &pod.Spec)
+		for _, v := range flexuse.InPod(pod) {
+			use := flexuse.Use{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, Volume: v.Name}
+			f.inline[v.FlexVolume.Driver] = append(f.inline[v.FlexVolume.Driver], use.Names())
 		}
 	}
 }
@@ -70,43 +67,17 @@ func (f *finisher) use(node, driver, pod string) {
 	}
 }
 
-// name notes the FlexVolumes of a pod's specification.
-func (f *finisher) name(kind string, o named, spec *corev1.PodSpec) {
-	for _, volume := range spec.Volumes {
-		if source := volume.FlexVolume; source != nil {
-			f.inline[source.Driver] = append(f.inline[source.Driver], fmt.Sprintf("%s %s, volume %s", kind, full(o), volume.Name))
-		}
-	}
-}
-
-// lookTemplates finds who would make pods with FlexVolumes again, even if there
-// is none now.
-func (f *finisher) lookTemplates(ctx context.Context) {
-	templates(ctx, f, "Deployment", objects.Deployments(), func(o *appsv1.Deployment) *corev1.PodSpec { return &o.Spec.Template.Spec })
-	templates(ctx, f, "StatefulSet", objects.StatefulSets(), func(o *appsv1.StatefulSet) *corev1.PodSpec { return &o.Spec.Template.Spec })
-	templates(ctx, f, "DaemonSet", objects.DaemonSets(), func(o *appsv1.DaemonSet) *corev1.PodSpec { return &o.Spec.Template.Spec })
-	templates(ctx, f, "ReplicaSet", objects.ReplicaSets(), func(o *appsv1.ReplicaSet) *corev1.PodSpec { return &o.Spec.Template.Spec })
-	templates(ctx, f, "ReplicationController", objects.ReplicationControllers(), func(o *corev1.ReplicationController) *corev1.PodSpec {
-		if o.Spec.Template == nil {
-			return &corev1.PodSpec{}
-		}
-		return &o.Spec.Template.Spec
-	})
-	templates(ctx, f, "CronJob", objects.CronJobs(), func(o *batchv1.CronJob) *corev1.PodSpec { return &o.Spec.JobTemplate.Spec.Template.Spec })
-	templates(ctx, f, "Job", objects.Jobs(), func(o *batchv1.Job) *corev1.PodSpec { return &o.Spec.Template.Spec })
-}
-
-// templates notes the FlexVolumes of the templates of a kind.
-func templates[T any](ctx context.Context, f *finisher, name string, k objects.Kind[T], spec func(*T) *corev1.PodSpec) {
-	all, err := every(ctx, f.w, k)
+// lookObjects finds what would make pods with FlexVolumes again, even if there is none now.
+func (f *finisher) lookObjects(ctx context.Context) {
+	uses, unread, err := f.w.flexUses(ctx)
 	if err != nil {
-		f.problem("whether a %s makes pods with FlexVolumes is not known: %v", name, err)
-		return
+		unread = append(unread, err.Error())
 	}
-	for _, o := range all {
-		if object, ok := any(o).(metav1.Object); ok && metav1.GetControllerOf(object) == nil {
-			f.name(name, object, spec(o))
-		}
+	for _, text := range unread {
+		f.problem("what makes pods with FlexVolumes: %s", text)
+	}
+	for _, u := range uses {
+		f.inline[u.Driver] = append(f.inline[u.Driver], u.Names())
 	}
 }
 
@@ -127,6 +98,7 @@ func (f *finisher) driver(ctx context.Context, name string) DriverEnd {
 	end.obstacle(unfinished, "migrations that are not finished", "flex2csi migrate resume, or rollback, with these names")
 	end.obstacle(left, "PersistentVolumes that are FlexVolumes of it", "flex2csi migrate plan --driver "+shell.Quote(name))
 	end.obstacle(f.inline[name], "volumes in pods and their templates that name it without a PersistentVolume", "write them in another way: flex2csi migrate plan --all shows a replacement for those of running pods")
+	end.obstacle(f.classesOf(name), "StorageClasses of which new claims become FlexVolumes", "flex2csi migrate classes shows their replacements; then delete them. An expansion goes by the claim's class: --same-name keeps the name")
 	inCluster := len(end.Obstacles) == 0
 	for _, node := range f.nodesOf(name) {
 		n := NodeEnd{Node: node}

@@ -28,6 +28,8 @@ type Planner struct {
 	Now     func() time.Time
 	// WithoutDryRun: a plan does not have the API server check the replacements.
 	WithoutDryRun bool
+	// Makers: a plan of all volumes also has what could make FlexVolumes, of any kind.
+	Makers bool
 
 	recent recent
 }
@@ -62,9 +64,12 @@ func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
 	}
 	plan.Checks = append(plan.Checks, p.checkRights(ctx, plan.Volumes))
 	plan.Checks = append(plan.Checks, repeatedRestarts(plan.Volumes)...)
-	b := related{w: w, drivers: drivers, selection: s}
+	b := related{w: w, drivers: drivers, selection: s, makers: s.All && p.Makers}
 	if plan.Related, err = b.find(ctx, found); err != nil {
 		plan.Checks = append(plan.Checks, Check{Name: "related", Status: Unanswered, Evidence: fmt.Sprintf("what goes with the volumes (StorageClasses, StatefulSets, inline volumes) is not known: %v", err)})
+	}
+	for _, text := range b.unread {
+		plan.Checks = append(plan.Checks, Check{Name: "related", Status: Note, Evidence: "what makes pods with FlexVolumes is not all known: " + text, Do: "read it with other rights (docs/migrate.md, Rights), or see that it has none"})
 	}
 	return plan, nil
 }

@@ -23,6 +23,9 @@ type related struct {
 	w         *world
 	drivers   *drivers
 	selection *Selection
+	// makers: what could make FlexVolumes is looked for in all of the cluster.
+	makers bool
+	unread []string // of that
 }
 
 func (b *related) find(ctx context.Context, volumes []*volume) ([]Related, error) {
@@ -50,7 +53,22 @@ func (b *related) find(ctx context.Context, volumes []*volume) ([]Related, error
 		}
 		all = append(append(all, templates...), inline...)
 	}
-	return all, nil
+	if !b.makers {
+		return all, nil
+	}
+	uses, unread, err := b.w.flexUses(ctx)
+	b.unread = unread
+	for _, u := range uses {
+		one := Related{
+			Kind: "inline volume", Name: strings.TrimPrefix(u.Namespace+"/", "/") + u.Kind + "/" + u.Name + ", volume " + u.Volume,
+			What:  "its pods get a FlexVolume of " + u.Driver + " without a PersistentVolume (" + u.Path + ")",
+			Steps: []string{"change it there: a claim, or a CSI volume, instead of flexVolume"},
+		}
+		if !slices.ContainsFunc(all, func(r Related) bool { return r.Name == one.Name }) { // of its pods
+			all = append(all, one)
+		}
+	}
+	return all, err
 }
 
 // namespaces to look into: those of the claims; with --all all of them.
@@ -72,6 +90,9 @@ func (b *related) namespaces(volumes []*volume) []string {
 
 // classes are those that the volumes name, that are there, and that make FlexVolumes.
 func (b *related) classes(ctx context.Context, volumes []*volume) (*flexclass.Classes, error) {
+	if b.makers {
+		return b.w.flexClasses(ctx)
+	}
 	named := map[string]*storagev1.StorageClass{}
 	var flexVolumes []*corev1.PersistentVolume
 	for _, o := range volumes {

@@ -278,7 +278,7 @@ func testUnknown(w *world) {
 		out, errs = w.migrateCommand(1, "finish", "--driver", "example.com/none", "--kubeconfig", kubeconfig)
 		return !strings.Contains(errs, "persistentvolumes")
 	})
-	for _, want := range []string{"FlexVolume driver example.com/none: not known", "not known: whether a CronJob makes pods with FlexVolumes is not known", "take nothing away"} {
+	for _, want := range []string{"FlexVolume driver example.com/none: not known", "not known: what makes pods with FlexVolumes: list cronjobs", "take nothing away"} {
 		if !strings.Contains(out, want) {
 			w.t.Errorf("no %q in\n%s", want, out)
 		}

@@ -1,0 +1,42 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/flex2csi/flex2csi/internal/flexclass"
+	"github.com/flex2csi/flex2csi/internal/flexuse"
+	"github.com/flex2csi/flex2csi/internal/objects"
+)
+
+// flexClasses finds the StorageClasses of a cluster that make FlexVolumes, as assess and classes
+// do: a class may be one by the volumes that its provisioner made, also if they were migrated.
+func (w *world) flexClasses(ctx context.Context) (*flexclass.Classes, error) {
+	all, err := w.volumes(ctx, "")
+	classes, errClasses := every(ctx, w, objects.StorageClasses())
+	drivers, errDrivers := every(ctx, w, objects.CSIDrivers())
+	if err := errors.Join(err, errClasses, errDrivers); err != nil {
+		return nil, err
+	}
+	var volumes []*corev1.PersistentVolume
+	for _, pv := range all {
+		volumes = append(volumes, pv.PersistentVolume)
+	}
+	var names []string
+	for _, d := range drivers {
+		names = append(names, d.Name)
+	}
+	return flexclass.Find(classes, volumes, names), nil
+}
+
+// flexUses finds the FlexVolumes in objects that make pods, as assess does. Unread is what this
+// user may not read, or what was not understood.
+func (w *world) flexUses(ctx context.Context) (uses []flexuse.Use, unread []string, err error) {
+	var found flexuse.Finder
+	unread, err = flexuse.Read(ctx, w.client, []schema.GroupVersionResource{objects.Pods().Resource}, func(o map[string]any) { found.Add(o) })
+	return found.Uses(), slices.Concat(unread, found.Unclear()), err
+}
