@@ -1,7 +1,6 @@
 package escape
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -36,6 +35,8 @@ type attempt struct {
 	uid       string
 	raw       string // appended to the JSON object, inside: a second field of a name
 	calls     []flex.Command
+	// absent takes the place of what the volume names: the answer must be the same.
+	absent string
 	// flip is a name that leads to another place all the time while the calls run.
 	flip string
 	ways []string // "encoded" and "swapped", for the count
@@ -49,8 +50,9 @@ type outcome struct {
 	argv    [][]string
 }
 
-// patience is far more than any callout takes that does not hang.
-const patience = 20 * time.Second
+// patience is far more than any callout takes that does not hang: ten times the deadline
+// of the slowest, so that a busy machine is not taken for a driver that hangs.
+const patience = time.Minute
 
 func (w *world) environment() []string {
 	if w.lenient {
@@ -73,53 +75,44 @@ func (w *world) try(watcher *trace.Watcher, a *attempt) (*outcome, error) {
 	}
 	defer w.takeDown(d, a)
 	for _, command := range a.calls {
-		g := &guard{w: w, driver: d, command: command, programs: map[int]string{}, stubs: map[int]bool{}, unshared: map[int]bool{}}
-		if command == flex.CommandMount {
-			g.namespace, g.secrets = a.namespace, a.secrets
-		}
-		argv := w.argv(d, a, command)
-		o.argv = append(o.argv, argv)
-		r, err := watcher.Run(d.program, argv, w.environment(), patience, g)
-		if err != nil {
+		if err := w.call(watcher, a, command, o); err != nil {
 			if strings.Contains(err.Error(), "argument list too long") || strings.Contains(err.Error(), "invalid argument") {
 				return o, nil // no kubelet could call this either
 			}
 			return nil, err
 		}
-		o.reached = max(o.reached, g.reached)
-		o.escapes = append(o.escapes, g.escapes...)
-		if len(o.escapes) > 0 {
-			return o, nil
-		}
-		var status string
-		status, o.escapes = a.judge(r)
-		o.success = o.success || status == "Success"
 		if len(o.escapes) > 0 {
 			return o, nil
 		}
 	}
+	o.escapes = w.leaks(d, a)
 	return o, nil
 }
 
-// judge holds an answer to the rules.
-func (a *attempt) judge(r *trace.Watched) (status string, escapes []string) {
-	var answer struct{ Status, Message string }
-	decoder := json.NewDecoder(bytes.NewReader(r.Answer))
-	if err := decoder.Decode(&answer); err != nil || decoder.More() {
-		return "", []string{fmt.Sprintf("answer is not one JSON object: %q (late: %t, status %#x)", cut(r.Answer), r.Late, r.Status)}
+// call makes one callout.
+func (w *world) call(watcher *trace.Watcher, a *attempt, command flex.Command, o *outcome) error {
+	d := w.drivers[a.driver]
+	g := w.newGuard(d, a, command)
+	argv := w.argv(d, a, command)
+	o.argv = append(o.argv, argv)
+	r, err := watcher.Run(d.program, argv, w.environment(), patience, g)
+	if err != nil {
+		return err
 	}
-	if r.Late || r.Status != 0 {
-		escapes = append(escapes, fmt.Sprintf("answer came with status %#x, late: %t", r.Status, r.Late))
+	o.reached = max(o.reached, g.reached)
+	if o.escapes = g.escapes; len(o.escapes) > 0 {
+		return nil
 	}
-	if bytes.Contains(r.Answer, []byte(canary)) && !a.contains(canary) {
-		escapes = append(escapes, fmt.Sprintf("answer has the content of a canary: %q", cut(r.Answer)))
+	var status string
+	status, o.escapes = a.judge(r)
+	o.success = o.success || status == "Success"
+	if what := a.obeyed(d, command, status); what != "" {
+		o.escapes = append(o.escapes, driverProgram+" "+what)
 	}
-	for key, secret := range a.secrets {
-		if shows(string(r.Answer), secret) {
-			escapes = append(escapes, fmt.Sprintf("answer has the secret %s: %q", key, cut(r.Answer)))
-		}
+	if a.absent != "" && len(o.escapes) == 0 {
+		o.escapes, err = w.tells(watcher, a, command, r.Answer)
 	}
-	return answer.Status, escapes
+	return err
 }
 
 // shows reports whether a text has a secret in it, or the part that cannot be guessed.
@@ -208,6 +201,7 @@ func (w *world) takeDown(d *driver, a *attempt) {
 	if a.uid != ownPod && a.uid != otherPod {
 		_ = os.RemoveAll(pod)
 	}
+	_ = os.Truncate(w.log, 0)
 	if name := a.options["image"]; strings.HasPrefix(name, w.images+"/"+mine+"/new") {
 		_ = os.Remove(name)
 	}

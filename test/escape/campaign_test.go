@@ -80,8 +80,9 @@ func TestEscape(t *testing.T) {
 	t.Logf("%s=%d %s=%d", envSeed, c.seed, envCount, c.count)
 	// All before the first attempt: what is mounted when a world is made is none of its volumes.
 	worlds := make([]*world, parallel)
+	common := newCommon(t, dir, binary)
 	for n := range worlds {
-		worlds[n] = newWorld(t, fmt.Sprintf("%s/w%d", dir, n), binary)
+		worlds[n] = newWorld(t, fmt.Sprintf("%s/w%d", dir, n), common)
 		worlds[n].lenient = os.Getenv(envLenient) != ""
 	}
 	var wait sync.WaitGroup
@@ -143,6 +144,9 @@ func (c *campaign) work(w *world, watcher *trace.Watcher) {
 // attempt makes the attempt with a number.
 func (w *world) attempt(seed, n uint64) *attempt {
 	m := &maker{Rand: rand.New(rand.NewPCG(seed, n)), w: w}
+	if n%every == 0 {
+		return m.attack(n / every)
+	}
 	return m.make()
 }
 
@@ -187,7 +191,7 @@ func (c *campaign) add(kind string, o *outcome) {
 // general takes out of a text what differs between worlds.
 func (w *world) general(text string) string {
 	loopName := regexp.MustCompile("/dev/loop[0-9]+")
-	return loopName.ReplaceAllString(strings.ReplaceAll(text, w.dir, "W"), "/dev/loopN")
+	return loopName.ReplaceAllString(strings.NewReplacer(w.dir, "W", w.common.dir, "C").Replace(text), "/dev/loopN")
 }
 
 // publish writes the table to a file of the machine.

@@ -2,15 +2,18 @@ package escape
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
 )
 
 // A driver is flexdriver, installed in one of the ways that there are.
@@ -19,6 +22,10 @@ type driver struct {
 	program string // in the plugin directory
 	binary  string // what that leads to
 	rooted  bool   // there are roots, and types of sources; else volumes may be memory only
+	// isBounded: the images of a namespace have bounds, too.
+	isBounded bool
+	// refusal is what the driver does if it sets up anything at all.
+	refusal string
 	socket  string // of the daemon, with the backend csi
 }
 
@@ -28,26 +35,21 @@ func (d *driver) escaped() string { return strings.Replace(d.name, "/", "~", 1) 
 // attached what (internal/lease).
 func (d *driver) state() string { return filepath.Dir(d.program) + "/.attached-" }
 
-// install installs all drivers with flexdriver install.
+// install installs all drivers with flexdriver install, by their place in drivers.
 func (w *world) install() error {
-	rooted := []string{
-		"--image-root", w.images, "--device-root", w.devicesDir, "--directory-root", w.directories,
-		"--timeout", "mount=4s", "--timeout", "mountdevice=4s", "--timeout", "waitforattach=1s", "--timeout", "expandfs=4s",
-	}
+	bound := []string{"--max-size", strconv.Itoa(largest)}
+	rooted := slices.Concat(bound, []string{
+		"--image-root", w.images, "--device-root", w.devicesDir, "--device-root", "/dev/disk", "--directory-root", w.directories,
+		"--log-file", w.log, "--log-level", "debug",
+	}, timeouts("4s", "mount", "mountdevice", "expandfs"), timeouts("1s", "waitforattach"))
 	for _, fsType := range sourceTypes() {
-		if w.knows("--source-type") {
-			rooted = append(rooted, "--source-type", fsType)
-		}
+		rooted = append(rooted, "--source-type", fsType)
 	}
-	var bound []string
-	if w.knows("--max-size") {
-		bound = []string{"--max-size", strconv.FormatInt(w.largest(), 10)}
-	}
-	if w.knows("--max-size-per-namespace") { // or it would hide an image that is too large
-		bound = append(bound, "--max-size-per-namespace", "4Ei", "--max-images-per-namespace", "1000000")
-	}
-	rooted = append(rooted, bound...)
+	share := []string{"--max-size-per-namespace", strconv.Itoa(mostSize), "--max-images-per-namespace", strconv.Itoa(most)}
 	socket, state := w.dir+"/run/daemon.sock", w.dir+"/run/state"
+	csi := []string{"--backend", "csi", "--state-dir", state, "--socket"}
+	// It waits for a daemon that does not come.
+	absent := append(append(slices.Clone(csi), w.dir+"/run/none.sock"), timeouts("1s", "mount", "mountdevice", "unmount", "unmountdevice", "attach", "isattached", "detach", "waitforattach", "expandfs", "expandvolume")...)
 	if err := errors.Join(os.MkdirAll(state, 0o700), w.serve(socket)); err != nil {
 		return err
 	}
@@ -56,29 +58,63 @@ func (w *world) install() error {
 		flags []string
 	}{
 		{driver{name: vendor + "/closed"}, bound},
-		{driver{name: vendor + "/rooted", rooted: true}, rooted},
+		{driver{name: vendor + "/rooted", rooted: true, isBounded: true}, append(share, rooted...)},
 		{driver{name: vendor + "/attach", rooted: true}, append([]string{"--attach"}, rooted...)},
-		{driver{name: vendor + "/served", socket: socket}, []string{"--backend", "csi", "--socket", socket, "--state-dir", state}},
-		{driver{name: vendor + "/alone", socket: w.dir + "/run/none.sock"}, []string{"--backend", "csi", "--socket", w.dir + "/run/none.sock", "--state-dir", state}},
+		{driver{name: vendor + "/served", socket: socket}, append(csi, socket)},
+		{driver{name: vendor + "/alone", socket: w.dir + "/run/none.sock"}, absent},
+		{driver{name: vendor + "/bare"}, append([]string{"--attach"}, bound...)},
 	} {
 		args := append([]string{"install", "--driver", d.name, "--volume-plugin-dir", w.plugins, "--kubelet-dir", w.kubelet}, d.flags...)
-		if out, err := exec.Command(w.binary, args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("flexdriver %s: %w: %s", strings.Join(args, " "), err, out)
-		}
-		d.program = filepath.Join(w.plugins, d.escaped(), filepath.Base(d.name))
-		var err error
-		if d.binary, err = filepath.EvalSymlinks(d.program); err != nil {
+		if _, err := run(w.binary, args...); err != nil {
 			return err
 		}
-		w.drivers = append(w.drivers, &d.driver)
+		if err := w.add(d.driver); err != nil {
+			return err
+		}
 	}
-	return nil
+	return w.loosen()
 }
 
-// knows reports whether install takes a flag.
-func (w *world) knows(flag string) bool {
-	out, _ := exec.Command(w.binary, "install", "--help").CombinedOutput()
-	return strings.Contains(string(out), flag)
+func timeouts(limit string, commands ...string) (flags []string) {
+	for _, command := range commands {
+		flags = append(flags, "--timeout", command+"="+limit)
+	}
+	return flags
+}
+
+func (w *world) add(d driver) (err error) {
+	d.program = filepath.Join(w.plugins, d.escaped(), filepath.Base(d.name))
+	d.binary, err = filepath.EvalSymlinks(d.program)
+	w.drivers = append(w.drivers, &d)
+	return err
+}
+
+// loosen makes drivers with a configuration that allows much, and that others than root
+// have written, or could.
+func (w *world) loosen() error {
+	from := w.drivers[rooted]
+	config, err := os.ReadFile(filepath.Join(filepath.Dir(from.program), driverconfig.FileName))
+	if err != nil {
+		return err
+	}
+	for _, l := range []struct {
+		name   string
+		loosen func(dir, file string) error
+	}{
+		{"mode", func(_, file string) error { return os.Chmod(file, 0o666) }},
+		{"owner", func(_, file string) error { return os.Chown(file, 1000, 1000) }},
+		{"directory", func(dir, _ string) error { return os.Chmod(dir, 0o777) }},
+	} {
+		d := driver{name: vendor + "/" + l.name, refusal: "obeys a configuration that others can write to (" + l.name + ")"}
+		dir := filepath.Join(w.plugins, d.escaped())
+		file := filepath.Join(dir, driverconfig.FileName)
+		own := bytes.ReplaceAll(config, []byte(from.name), []byte(d.name))
+		err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(file, own, 0o644), os.Link(from.binary, filepath.Join(dir, l.name)), l.loosen(dir, file), w.add(d))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // serve is a daemon that takes every call and has something else to say to each: the

@@ -35,6 +35,10 @@ const (
 	attaching
 	served
 	alone
+	bare
+	looseMode
+	looseOwner
+	looseDirectory
 )
 
 // valid makes an attempt that is a volume as its author should write it.
@@ -89,6 +93,9 @@ func (m *maker) image(a *attempt) {
 func (m *maker) device(a *attempt) {
 	a.kind, a.fsType = "device", pick(m, "", "ext4")
 	a.options["device"] = m.w.devicesDir + "/disk"
+	if m.often(15) {
+		a.options["device"] = "UUID=" + uuid(m.w.dir+"/disk.img")
+	}
 	m.mountOptions(a, validDiskOptions(a.fsType))
 }
 

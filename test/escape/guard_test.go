@@ -22,6 +22,7 @@ type guard struct {
 	namespace string
 	driver    *driver
 	secrets   map[string]string
+	locks     bool // it may lock the disk
 
 	escapes []string
 	// reached is how far the call has got.
@@ -52,7 +53,11 @@ func (g *guard) reach(s stage) { g.reached = max(g.reached, s) }
 
 // bad notes an escape. Its result is for the watcher: end the program.
 func (g *guard) bad(p trace.Process, format string, args ...any) bool {
-	g.escapes = append(g.escapes, g.program(p)+" "+fmt.Sprintf(format, args...))
+	what := g.program(p) + " " + fmt.Sprintf(format, args...)
+	if g.driver.refusal != "" {
+		what = fmt.Sprintf("%s %s: %s", driverProgram, g.driver.refusal, what)
+	}
+	g.escapes = append(g.escapes, what)
 	return false
 }
 

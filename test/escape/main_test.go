@@ -53,7 +53,7 @@ func ownDev(dir string) error {
 	for name, minor := range map[string]uint32{"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9} {
 		errs = append(errs, unix.Mknod(dir+"/"+name, unix.S_IFCHR|0o666, int(unix.Mkdev(1, minor))), os.Chmod(dir+"/"+name, 0o666))
 	}
-	for n := range uint32(64) {
+	for n := range uint32(128) {
 		errs = append(errs, unix.Mknod(fmt.Sprintf("%s/loop%d", dir, n), unix.S_IFBLK|0o600, int(unix.Mkdev(loopMajor, n))))
 	}
 	return errors.Join(append(errs,
@@ -70,7 +70,15 @@ func ownRun() error {
 
 // ownHelpers lays programs over those in /usr/sbin, where mount(8) looks for them.
 func ownHelpers(dir string) error {
-	script := "#!/bin/sh\nexec mount -i -n -t tmpfs none \"$2\"\n"
+	// The share leak is one of which mount.cifs says too much: its credentials.
+	script := `#!/bin/sh
+case "$*" in *leak*credentials=*)
+	file=${*##*credentials=}
+	while read -r line; do echo "mount error: not ${line#*=}" >&2; done <"${file%%[ ,]*}"
+	exit 32
+esac
+exec mount -i -n -t tmpfs none "$2"
+`
 	var errs []error
 	for _, name := range []string{"upper", "work"} {
 		errs = append(errs, os.MkdirAll(filepath.Join(dir, name), 0o755))

@@ -23,6 +23,9 @@ func (m *maker) make() *attempt {
 		m.odd(a)
 		return a
 	}
+	if m.often(4) {
+		return m.changedAttack()
+	}
 	for range 1 + m.IntN(5)/4 {
 		spoilers := m.spoilers(kind)
 		name := pick(m, slices.Sorted(maps.Keys(spoilers))...)
@@ -31,6 +34,16 @@ func (m *maker) make() *attempt {
 	}
 	if m.often(8) {
 		m.encode(a)
+	}
+	return a
+}
+
+// changedAttack makes an attack that is not quite as it is known. A question is left as it
+// is: two answers are compared.
+func (m *maker) changedAttack() *attempt {
+	a := m.attack(m.Uint64())
+	if a.absent == "" && m.often(60) {
+		pick(m, m.spoilMountOptions, m.spoilFurther, m.encode)(a)
 	}
 	return a
 }

@@ -85,7 +85,7 @@ func harmlessDevices() []string {
 
 // inVolume: the file is on a filesystem of its own, which is in an image or on a
 // device that the rules for those have let pass.
-func (g *guard) inVolume(f file) bool { return f.dev != 0 && !g.w.devices[f.dev] }
+func (g *guard) inVolume(f file) bool { return f.dev != 0 && !g.w.filesystems[f.dev] }
 
 // isDetached: the file is seen by a mount that is nowhere yet, and its path begins
 // there. The rules for mounts have let that pass.
@@ -97,7 +97,7 @@ func (g *guard) mayRead(p trace.Process, f file) bool {
 	switch {
 	case g.inVolume(f), g.isDetached(f), g.isOurs(f), !g.isDriver(p) && below(g.w.kubelet, f.path) && f.mode&unix.S_IFMT == unix.S_IFDIR:
 		return true
-	case f.dev == g.w.dev && (f.path == g.w.roots || f.mode&unix.S_IFMT == unix.S_IFDIR && g.driver.rooted && below(g.w.images, f.path)): // looked through
+	case f.dev == g.w.dev && (f.path == g.w.roots || f.path == g.w.devicesDir && g.driver.rooted || f.mode&unix.S_IFMT == unix.S_IFDIR && g.driver.rooted && below(g.w.images, f.path)): // looked through
 		return true
 	case !below(g.w.dir, f.path) && isSystem(f.path):
 		return true
@@ -108,7 +108,7 @@ func (g *guard) mayRead(p trace.Process, f file) bool {
 }
 
 func (g *guard) mayWrite(p trace.Process, f file, verb string) bool {
-	if g.inVolume(f) && !isKernels(f.path) || g.isDetached(f) || g.isOurs(f) && !below(g.w.dir+"/plugins", f.path) || strings.HasPrefix(f.path, g.driver.state()) ||
+	if g.inVolume(f) && !isKernels(f.path) || g.isDetached(f) || g.isOurs(f) && !below(g.w.dir+"/plugins", f.path) || g.mayLock(f.path) || f.path == g.w.log ||
 		g.driver.socket != "" && below(g.w.dir+"/run/state", f.path) || // what it has done without the daemon
 		g.driver.rooted && g.w.disks[f.path] || g.program(p) == "mount" && below("/run/mount", f.path) {
 		return true
@@ -169,7 +169,7 @@ func isKernels(path string) bool { return belowAny(path, "/proc", "/sys") }
 
 // isSystem: what programs of the system read of it.
 func isSystem(path string) bool {
-	return belowAny(path, "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/locale", "/usr/share/zoneinfo", "/sys/block", "/sys/devices", "/sys/dev", "/sys/class/block", "/sys/kernel/mm", "/sys/fs/cgroup") ||
+	return belowAny(path, "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/locale", "/usr/share/zoneinfo", "/dev/disk", "/sys/block", "/sys/devices", "/sys/dev", "/sys/class/block", "/sys/kernel/mm", "/sys/fs/cgroup") ||
 		isProc(path) || strings.HasPrefix(path, "/memfd:") || strings.HasPrefix(path, "pipe:") ||
 		slices.Contains(systemFiles(), path)
 }
@@ -257,18 +257,6 @@ func (ch change) follows(c *trace.Call) bool {
 // isLoopNode: the file of a loop device is made where /dev does not have it.
 func (g *guard) isLoopNode(c *trace.Call, path string) bool {
 	return strings.HasPrefix(path, "/dev/loop") && c.Args[2]&unix.S_IFMT == unix.S_IFBLK && unix.Major(c.Args[3]) == loopMajor
-}
-
-// growing holds sizes to the bound.
-func (g *guard) growing(c *trace.Call) bool {
-	size := int64(c.Args[1])
-	if c.Nr == unix.SYS_FALLOCATE {
-		size = int64(c.Args[2] + c.Args[3])
-	}
-	if size > g.w.largest() {
-		return g.bad(c.Process, "makes %s %d bytes long", c.Link(fmt.Sprintf("fd/%d", int32(c.Args[0]))), size)
-	}
-	return true
 }
 
 // connecting holds sockets to the rules: the daemon's, and what libraries ask.

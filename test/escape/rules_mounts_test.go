@@ -136,7 +136,7 @@ func (g *guard) isBounded(size string) bool {
 		}
 		n *= factor
 	}
-	return n <= g.w.largest()
+	return n <= largest
 }
 
 func (g *guard) mayBind(c *trace.Call, path string) bool {

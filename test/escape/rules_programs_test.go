@@ -58,6 +58,11 @@ func (g *guard) Exec(p trace.Process) bool {
 			return false
 		}
 	}
+	for _, arg := range args {
+		if strings.HasPrefix(arg, "LABEL=") || strings.HasPrefix(arg, "PARTLABEL=") {
+			return g.bad(p, "looks for a disk by what its owner calls it: %s", arg)
+		}
+	}
 	if g.w.lenient { // of the programs' surroundings: to find what else there is
 		return true
 	}

@@ -62,6 +62,7 @@ func (a *attempt) shorter() []func(*attempt) bool {
 		func(b *attempt) bool { b.fsGroup, b.readOnly = false, false; return a.fsGroup || a.readOnly },
 		func(b *attempt) bool { b.fsType = ""; return a.fsType != "" },
 		func(b *attempt) bool { b.flip = ""; return a.flip != "" },
+		func(b *attempt) bool { b.absent = ""; return a.absent != "" },
 		func(b *attempt) bool {
 			b.pod, b.volume, b.uid = "pod", "v", ownPod
 			return a.pod != "pod" || a.volume != "v"

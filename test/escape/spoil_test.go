@@ -27,7 +27,7 @@ func (w *world) spoil() error {
 	for name, to := range map[string]string{"text": w.host + "/shadow", "null": "/dev/null", "image": w.host + "/host.img", "far": "../devices/host", "fd": "/proc/self/fd/3"} {
 		errs = append(errs, os.Symlink(to, w.devicesDir+"/"+name))
 	}
-	return errors.Join(append(errs, sparse(w.scratch+"/image.img", w.template), w.hang(own+"/hang"), w.hang(w.directories+"/shared/hang"))...)
+	return errors.Join(append(errs, w.ext4(w.scratch+"/image.img"), w.hang(own+"/hang"), w.hang(w.directories+"/shared/hang"))...)
 }
 
 func evilPrograms() []string {

@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/moby/sys/mountinfo"
@@ -24,6 +22,7 @@ const (
 	vendor    = "example.com"
 	mine      = "team-a" // the attacker's namespace
 	theirs    = "team-b"
+	crowded   = "team-c" // has as many images as it may
 	ownPod    = "0c5d9c4e-0001-4000-8000-000000000001"
 	otherPod  = "0c5d9c4e-0002-4000-8000-000000000002"
 	diskBytes = 8 << 20
@@ -37,37 +36,44 @@ type world struct {
 	roots, images, directories string
 	devicesDir, scratch, host  string
 	dev                        uint64
-	devices                    map[uint64]bool // of filesystems that were there before
+	filesystems                map[uint64]bool // of filesystems that were there before
 	canaries                   map[uint64]bool // inodes, on the world's own filesystem
 	disks                      map[string]bool // files behind loop devices that may be named
 	hostDevice, diskDevice     string
 	programs                   map[string]stage
 	stubs                      []string
 	drivers                    []*driver
-	template                   []byte // an ext4
 	lenient                    bool
-	binary                     string
+	log                        string // of the drivers with roots
 	cleanups                   []func()
+	*common
 }
 
-// largest is the bound on sizes, which flexdriver is installed with.
-func (w *world) largest() int64 { return 1 << 30 }
+// The bounds that flexdriver is installed with: on all sizes, and on the images of a
+// namespace.
+const (
+	largest  = 1 << 30
+	mostSize = 400 << 20
+	most     = 12
+	// room is what a new image may have at most: more is promised to another, or the reserve.
+	room = 600 << 20
+)
 
 func sourceTypes() []string { return []string{"nfs", "cifs"} }
 
 // newWorld makes one in a directory that does not exist yet.
-func newWorld(t testing.TB, dir, binary string) *world {
+func newWorld(t testing.TB, dir string, c *common) *world {
 	t.Helper()
 	w := &world{
-		dir: dir, binary: binary,
+		common: c, dir: dir, log: dir + "/run/log",
 		kubelet: dir + "/kubelet", plugins: dir + "/plugins", roots: dir + "/roots", host: dir + "/host",
 		images: dir + "/roots/images", directories: dir + "/roots/directories", devicesDir: dir + "/roots/devices",
 		scratch:  dir + "/kubelet/pods/" + ownPod + "/volumes/kubernetes.io~empty-dir/scratch",
-		programs: programsByFile(), disks: map[string]bool{}, canaries: map[uint64]bool{}, devices: map[uint64]bool{},
+		programs: programsByFile(), disks: map[string]bool{}, canaries: map[uint64]bool{}, filesystems: map[uint64]bool{},
 	}
 	w.stubs = []string{"/sbin/mount.nfs", "/sbin/mount.cifs", "/usr/sbin/mount.nfs", "/usr/sbin/mount.cifs"}
 	t.Cleanup(w.end)
-	for _, step := range []func() error{w.layOut, w.formatTemplate, w.hideCanaries, w.attachDisks, w.spoil, w.refresh, w.install, w.note} {
+	for _, step := range []func() error{w.layOut, w.hideCanaries, w.attachDisks, w.spoil, w.refresh, w.install, w.fill, w.note} {
 		if err := step(); err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +92,7 @@ func (w *world) layOut() error {
 	var errs []error
 	for _, dir := range []string{
 		w.kubelet + "/plugins/kubernetes.io/flexvolume", w.plugins, w.scratch + "/bin", w.host + "/dir/sub", w.host + "/mnt",
-		w.images + "/" + mine, w.images + "/" + theirs, w.directories + "/shared/sub", w.directories + "/" + mine, w.devicesDir,
+		w.images + "/" + mine, w.images + "/" + theirs, w.images + "/" + crowded, w.directories + "/shared/sub", w.directories + "/" + mine, w.devicesDir,
 		w.otherVolume(),
 	} {
 		errs = append(errs, os.MkdirAll(dir, 0o755))
@@ -96,20 +102,6 @@ func (w *world) layOut() error {
 
 func (w *world) otherVolume() string {
 	return w.kubelet + "/pods/" + otherPod + "/volumes/kubernetes.io~empty-dir/data"
-}
-
-// formatTemplate makes an ext4 with a canary as its label, once.
-func (w *world) formatTemplate() error {
-	path := w.host + "/template.img"
-	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, diskBytes)); err != nil {
-		return err
-	}
-	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-O", "^has_journal", path).CombinedOutput(); err != nil {
-		return fmt.Errorf("mkfs.ext4: %w: %s", err, out)
-	}
-	var err error
-	w.template, err = os.ReadFile(path)
-	return err
 }
 
 // hideCanaries writes what must not be read, and remembers the inodes.
@@ -122,7 +114,7 @@ func (w *world) hideCanaries() error {
 	}
 	images := []string{w.host + "/host.img", w.host + "/mounted.img", w.images + "/" + theirs + "/theirs.img", w.otherVolume() + "/data.img"}
 	for _, path := range images {
-		errs = append(errs, sparse(path, w.template))
+		errs = append(errs, w.ext4(path))
 	}
 	for _, path := range append(append(files, images...), w.host, w.host+"/dir", w.host+"/dir/sub", w.otherVolume()) {
 		w.canaries[inode(path)] = true
@@ -130,30 +122,11 @@ func (w *world) hideCanaries() error {
 	return errors.Join(errs...)
 }
 
-// sparse writes a file with holes for zeros.
-func sparse(path string, content []byte) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	const block = 4096
-	zeros := string(make([]byte, block))
-	for at := 0; at+block <= len(content); at += block {
-		if part := content[at : at+block]; string(part) != zeros {
-			if _, err := f.WriteAt(part, int64(at)); err != nil {
-				return err
-			}
-		}
-	}
-	return f.Truncate(int64(len(content)))
-}
-
 // attachDisks makes one disk that volumes may be on, and one of the host's, which is
 // mounted.
 func (w *world) attachDisks() error {
 	disk := w.dir + "/disk.img"
-	err := sparse(disk, w.template)
+	err := w.ext4(disk)
 	w.disks[disk] = true
 	if err == nil {
 		w.diskDevice, err = w.loop(disk)
@@ -165,27 +138,31 @@ func (w *world) attachDisks() error {
 		err = unix.Mount(w.hostDevice, w.host+"/mnt", "ext4", 0, "")
 		w.cleanups = append(w.cleanups, func() { _ = unix.Unmount(w.host+"/mnt", unix.MNT_DETACH) })
 	}
-	return errors.Join(err, os.WriteFile(w.host+"/mnt/file", []byte(canary), 0o600),
-		os.Symlink(w.diskDevice, w.devicesDir+"/disk"), os.Symlink(w.hostDevice, w.devicesDir+"/host"))
+	errs := []error{
+		err, os.WriteFile(w.host+"/mnt/file", []byte(canary), 0o600),
+		os.Symlink(w.diskDevice, w.devicesDir+"/disk"), os.Symlink(w.hostDevice, w.devicesDir+"/host"),
+	}
+	for name, device := range w.devices {
+		errs = append(errs, os.Symlink(device, w.devicesDir+"/"+name))
+	}
+	return errors.Join(errs...)
 }
 
-// loop attaches a file to a loop device. What detaches it is a process of its own, which
-// does so when this one has ended, however it ends: the device may not go with its last
-// user, which the driver takes for an image's.
-func (w *world) loop(file string) (string, error) {
-	out, err := exec.Command("losetup", "-f", "--show", file).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("losetup: %w: %s", err, out)
+// fill makes as many images of one namespace as it may have, and one of another that is
+// promised all but the reserve and some room.
+func (w *world) fill() error {
+	var errs []error
+	for n := range most {
+		errs = append(errs, os.WriteFile(fmt.Sprintf("%s/%s/%d.img", w.images, crowded, n), []byte("x"), 0o600))
 	}
-	device := strings.TrimSpace(string(out))
-	keeper := exec.Command("sh", "-c", `read -r line; exec losetup -d "$0"`, device)
-	keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	in, err := keeper.StdinPipe()
-	if err == nil {
-		err = keeper.Start()
+	var fs unix.Statfs_t
+	if err := unix.Statfs(w.images, &fs); err != nil {
+		return err
 	}
-	w.cleanups = append(w.cleanups, func() { in.Close(); _ = keeper.Wait() })
-	return device, err
+	const reserve = 10 // a tenth
+	promised := int64(fs.Bavail)*fs.Frsize - int64(fs.Blocks)*fs.Frsize/reserve - room
+	name := w.images + "/" + theirs + "/large.img"
+	return errors.Join(append(errs, os.WriteFile(name, nil, 0o600), os.Truncate(name, promised))...)
 }
 
 // refresh makes the images of the attacker's namespace as they were.
@@ -199,7 +176,7 @@ func (w *world) refresh() error {
 	}
 	for _, name := range []string{"old-1.img", "old-2.img"} {
 		_ = os.Remove(dir + "/" + name)
-		err = errors.Join(err, sparse(dir+"/"+name, w.template))
+		err = errors.Join(err, w.ext4(dir+"/"+name))
 	}
 	return err
 }
@@ -216,9 +193,9 @@ func (w *world) note() error {
 		if hangs(m.Mountpoint) {
 			continue
 		}
-		w.devices[unix.Mkdev(uint32(m.Major), uint32(m.Minor))] = true
+		w.filesystems[unix.Mkdev(uint32(m.Major), uint32(m.Minor))] = true
 		if unix.Lstat(m.Mountpoint, &st) == nil {
-			w.devices[st.Dev] = true
+			w.filesystems[st.Dev] = true
 		}
 	}
 	return err

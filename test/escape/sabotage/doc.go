@@ -2,6 +2,6 @@
 // flexdriver that lacks one check, attacks it, and wants the escape that is meant to
 // be found.
 //
-//	make test-escape-sabotage                        # all, some minutes on two cores
+//	make test-escape-sabotage                        # all, ten minutes on two cores
 //	make test-escape-sabotage SABOTAGE=no-roots
 package sabotage

@@ -1,5 +1,7 @@
 package sabotage
 
+import "slices"
+
 // The files that have the checks.
 const (
 	check     = "internal/local/check.go"
@@ -12,10 +14,20 @@ const (
 	redact    = "pkg/flex/redact.go"
 	callout   = "cmd/flexdriver/callout.go"
 	child     = "pkg/mounter/child.go"
+	openers   = "pkg/mounter/openers.go"
+	mark      = "pkg/mounter/mark.go"
+	probe     = "pkg/mounter/probe.go"
+	helper    = "pkg/mounter/helper.go"
+	names     = "internal/local/devicename.go"
+	parse     = "internal/local/parse.go"
+	space     = "internal/local/room.go"
+	attaching = "internal/local/attach.go"
+	load      = "internal/driverconfig/load.go"
+	logging   = "cmd/flexdriver/log.go"
 )
 
 func sabotages() []sabotage {
-	return append(places(), append(options(), surroundings()...)...)
+	return slices.Concat(places(), disks(), storage(), control(), options(), surroundings(), credentials())
 }
 
 // places are about where volumes may be.
