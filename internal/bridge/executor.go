@@ -123,7 +123,8 @@ func (x *execution) take(s lifecycle.Step) error {
 		x.b.adopt(x.v)
 	}
 	if durable {
-		if err := x.b.save(x.v); err != nil {
+		// The unbind needs no record, and the kubelet forgets the mount that fails now.
+		if err := x.b.save(x.v); err != nil && s.Kind != lifecycle.Unbind {
 			return err
 		}
 	}

@@ -257,3 +257,24 @@ func TestCallerLeavesDuringTheBind(t *testing.T) {
 	n.succeed("unmount", dir)
 	n.empty()
 }
+
+// TestFullDiskAfterADeadBind: what was bound was dead, and that it was to be unbound could not be
+// written. It stayed, and the kubelet, for which the mount had failed, had forgotten it.
+func TestFullDiskAfterADeadBind(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.mounts.binds = func() {
+		n.mounts.dead[dir] = errors.New("transport endpoint is not connected")
+		n.fills(0, -1)
+	}
+	if s := n.call("mount", dir, options); s.Status != flex.StatusFailure {
+		t.Fatalf("%+v", s)
+	}
+	if n.mounts.mounted[dir] {
+		t.Error("the directory stays bound")
+	}
+	n.bridge.State, n.mounts.binds = n.store, nil
+	n.succeed("mount", dir, options)
+	n.succeed("unmount", dir)
+	n.empty()
+}

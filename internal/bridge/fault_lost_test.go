@@ -163,3 +163,17 @@ func TestLostUnseenTarget(t *testing.T) {
 		t.Errorf("still lost: %v", lost)
 	}
 }
+
+// TestLostUnseenTargetOfTheCall: the target of the call itself counted as not published, so that
+// a set-up that failed unstaged the volume under it.
+func TestLostUnseenTargetOfTheCall(t *testing.T) {
+	n := newNode(t)
+	n.driver.fail["NodePublish"], n.driver.after["NodePublish"] = []error{final(flex.CodeAborted, "test")}, true
+	n.call("mount", n.podDir("p1"), options)
+	n.loseRecords()
+	n.driver.called()
+	n.driver.fail["ControllerPublish"] = []error{final(flex.CodeInternal, "no")}
+	n.call("mount", n.podDir("p1"), options)
+	n.expect("the set-up fails", "ControllerPublish NodeUnpublish NodeUnstage ControllerUnpublish")
+	n.empty()
+}

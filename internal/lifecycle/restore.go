@@ -93,7 +93,10 @@ func TakeUp(r *volstate.Record, stagingPath string, targets map[string]*volstate
 		r.Stage, r.StagingPath = volstate.Doing, stagingPath
 	}
 	for dir, t := range targets {
-		if r.Targets[dir] != nil {
+		if have := r.Targets[dir]; have != nil {
+			if have.Publish == volstate.None {
+				have.Publish = t.Publish
+			}
 			continue
 		}
 		if r.Targets == nil {
