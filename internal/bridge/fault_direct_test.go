@@ -48,7 +48,8 @@ func TestDirectOfBefore(t *testing.T) {
 	n.empty()
 }
 
-// TestDirectOfBeforeUncertain: nothing that the kubelet does not know of stays.
+// TestDirectOfBeforeUncertain: the kubelet may have found it mounted, and is about to start the
+// containers, which would write to the disk of the node. The reconciler took it away.
 func TestDirectOfBeforeUncertain(t *testing.T) {
 	for _, phase := range []volstate.Phase{volstate.Doing, volstate.Undoing} {
 		n := newNode(t)
@@ -56,9 +57,10 @@ func TestDirectOfBeforeUncertain(t *testing.T) {
 		n.publishedDirectly(dir, phase, false)
 		n.age()
 		n.reconcile()
-		if n.mounts.mounted[dir] {
-			t.Errorf("%s: it is mounted, and the kubelet has forgotten it", phase)
+		if !n.mounts.mounted[dir] {
+			t.Errorf("%s: the pod has lost its volume", phase)
 		}
+		n.succeed("unmount", dir)
 		n.empty()
 	}
 }

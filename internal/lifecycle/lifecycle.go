@@ -13,7 +13,6 @@
 package lifecycle
 
 import (
-	"slices"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -152,14 +151,14 @@ type Step struct {
 
 // A Planner decides by the rules of this package.
 type Planner struct {
-	// without are the names of rules that it goes without; the model checker shows
-	// that each of them is needed.
-	without []string
+	// instead is asked instead of a rule, by its name: the model checker takes rules out,
+	// and weakens them.
+	instead map[string]func(*plan, Rule) *Step
 }
 
 // Next returns what happens next to a volume of which r is the record.
 func (p Planner) Next(r *volstate.Record, o *Observed, w Wanted) Step {
-	c := &plan{r: r, o: o, w: w, dir: w.Dir, without: p.without}
+	c := &plan{r: r, o: o, w: w, dir: w.Dir, instead: p.instead}
 	if s := c.first(tables[w.Goal]); s != nil {
 		return *s
 	}
@@ -198,7 +197,7 @@ type plan struct {
 	o       *Observed
 	w       Wanted
 	dir     string // of the target that the rules are asked for
-	without []string
+	instead map[string]func(*plan, Rule) *Step
 	missing *Fact
 
 	// Kept for the rules that come later in the same search.
@@ -210,10 +209,11 @@ type plan struct {
 // was not observed yet, the step asks for that fact.
 func (c *plan) first(rules []Rule) *Step {
 	for _, rule := range rules {
-		if slices.Contains(c.without, rule.Name) {
-			continue
+		next := rule.next
+		if other := c.instead[rule.Name]; other != nil {
+			next = func(c *plan) *Step { return other(c, rule) }
 		}
-		s := rule.next(c)
+		s := next(c)
 		if c.missing != nil {
 			return &Step{Kind: Look, Fact: *c.missing, Rule: rule.Name}
 		}

@@ -13,6 +13,7 @@ import (
 type model struct {
 	c *config
 	guarding
+	weak    weak
 	planner Planner
 	kinds   []StepKind
 	rules   []string
@@ -70,6 +71,7 @@ type event struct {
 	ended, ok, awaited       bool
 	found, circles, detached bool
 	lost                     bool // the kubelet has deleted what is in the volume
+	undoFailed               bool // what the operation has mounted could not be unmounted
 	goal                     Goal
 	place, rule              uint8
 }
@@ -99,9 +101,18 @@ func (g *moves) addChanged(kind moveKind, l label, f func(*world, *event)) {
 	}
 }
 
-func newModel(c *config, without ...string) *model {
+// without is a planner that goes without some rules.
+func without(names ...string) Planner {
+	p := Planner{instead: map[string]func(*plan, Rule) *Step{}}
+	for _, name := range names {
+		p.instead[name] = func(*plan, Rule) *Step { return nil }
+	}
+	return p
+}
+
+func newModel(c *config, names ...string) *model {
 	m := &model{
-		c: c, planner: Planner{without: without}, kinds: kinds(), rules: []string{""}, used: map[string]bool{},
+		c: c, planner: without(names...), kinds: kinds(), rules: []string{""}, used: map[string]bool{},
 		decided: map[situation]decision{}, seed: maphash.MakeSeed(), known: map[uint64]bool{},
 	}
 	for i := range m.settled {

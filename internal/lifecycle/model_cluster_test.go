@@ -156,6 +156,7 @@ func (m *model) timePasses(g *moves) {
 		g.addChanged(kind, label{node: -1, text: []string{"", "a minute passes", "the grace period passes"}[age]}, func(w *world, _ *event) {
 			for i := range m.c.nodes {
 				grow(&w.nodes[i].saved, age)
+				grow(&w.nodes[i].disk, age)
 				if p := &w.nodes[i].plugin; p.file {
 					p.age = max(p.age, age)
 				}

@@ -1,6 +1,8 @@
 package lifecycle
 
 import (
+	"slices"
+
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
@@ -10,9 +12,19 @@ import (
 
 // begin starts an operation.
 func (m *model) begin(w *world, i int, g Goal, place uint8, awaited bool, e *event) {
+	r, known := w.nodes[i].saved, true
+	if g == UnmountDevice {
+		if r, known = m.lostDevice(w, &w.nodes[i]); !known {
+			m.answer(w, i, g, place, false)
+			return
+		}
+	}
+	m.beginWith(w, i, r, op{goal: number(goals(), g), dir: place, awaited: awaited}, e)
+}
+
+func (m *model) beginWith(w *world, i int, r rec, o op, e *event) {
 	n := &w.nodes[i]
-	n.mem = n.saved
-	n.op = op{goal: number(goals(), g), dir: place, awaited: awaited}
+	n.mem, n.op = r, o
 	m.advance(w, i, e)
 }
 
@@ -23,41 +35,24 @@ func (m *model) advance(w *world, i int, e *event) {
 	n.mem, n.op = d.rec, d.op
 	e.circles = d.circles || n.op.endless
 	e.decided, e.decidedNode = m.kinds[d.op.step.kind], i
-	if d.durable {
-		m.save(n)
+	kept := !d.durable || m.save(n)
+	if !kept && (m.kinds[d.op.step.kind] != Unbind || m.weak.leavesBind) { // the step is not taken
+		d = decision{ended: true}
+		e.decided = ""
 	}
 	if d.ended {
 		m.finish(w, i, d, e)
 	}
 }
 
-// save writes the record down.
-func (m *model) save(n *node) {
-	n.mem.age = fresh
-	n.mem.there = !n.mem.idle()
-	if !n.mem.there {
-		n.mem = rec{}
-	}
-	switch {
-	case !n.mem.there:
-		n.before = rec{} // both files are removed
-	case m.bounds.spoiled > 0:
-		n.before = n.saved
-	}
-	n.saved = n.mem
-	n.rebooted, n.oldRecord = false, false
-}
-
 // finish ends an operation and answers its caller.
 func (m *model) finish(w *world, i int, d decision, e *event) {
 	n := &w.nodes[i]
-	if n.mem.idle() {
-		n.mem = rec{}
-	}
-	if !n.mem.same(n.saved) {
-		m.save(n)
-	}
 	o := n.op
+	e.undoFailed = slices.ContainsFunc(o.failures[:o.failed], func(f failing) bool {
+		return m.kinds[f.kind] == Unbind || m.kinds[f.kind] == NodeUnpublish
+	})
+	d.ok = m.keepOutcome(n, goals()[o.goal], d.ok) && d.ok
 	n.op, n.mem = op{}, rec{}
 	e.ended, e.goal, e.place, e.ok, e.rule, e.awaited = true, goals()[o.goal], o.dir, d.ok, d.rule, o.awaited
 	if o.awaited {
@@ -79,7 +74,15 @@ func (m *model) daemon(g *moves, i int) {
 			g.add(fault, label{node: i, text: "the record is spoiled, and the one before it is there"}, func(w *world, _ *event) {
 				n := &w.nodes[i]
 				w.left.spoiled--
-				n.saved, n.before, n.oldRecord = n.before, rec{}, true
+				n.disk, n.before, n.oldRecord = n.before, rec{}, true
+				n.saved = n.disk
+			})
+		}
+		if g.from.left.lost > 0 && (n.disk.there || n.before.there) {
+			g.add(fault, label{node: i, text: "the records are lost"}, func(w *world, _ *event) {
+				n := &w.nodes[i]
+				w.left.lost--
+				n.disk, n.before, n.saved, n.rebooted, n.oldRecord = rec{}, rec{}, rec{}, false, false
 			})
 		}
 		return
@@ -94,12 +97,20 @@ func (m *model) daemon(g *moves, i int) {
 	default:
 		m.reconcile(g, i)
 	}
-	if g.from.left.crash > 0 {
+	m.fills(g, i)
+	if g.from.left.crash > 0 && !m.undoesUnseen(n) {
 		g.add(fault, label{node: i, text: "the daemon dies"}, func(w *world, e *event) {
 			w.left.crash--
 			m.die(&w.nodes[i])
 		})
 	}
+}
+
+// undoesUnseen reports whether a mount is to be unbound at once since its caller has left. That
+// the daemon dies then, or cannot unmount, is outside, as in waits.
+func (m *model) undoesUnseen(n *node) bool {
+	k := m.kinds[n.op.step.kind]
+	return goals()[n.op.goal] == Mount && !n.op.awaited && (k == Bind || k == Unbind)
 }
 
 // reconcile adds what the reconciler does, if it does anything.
@@ -121,8 +132,7 @@ func (m *model) reconcile(g *moves, i int) {
 		g.add(progress, label{node: i, text: "the daemon finds an attachment that no record knows"}, func(w *world, e *event) {
 			r := m.c.record(w.nodes[i].saved)
 			Found(r, &csivol.Attachment{FlexDriver: "v/d", Name: "a"}, "csi-0")
-			w.nodes[i].saved = m.c.pack(r)
-			m.begin(w, i, Reconcile, noPlace, false, e)
+			m.beginWith(w, i, m.c.pack(r), op{goal: number(goals(), Reconcile), dir: noPlace}, e)
 		})
 	}
 }
@@ -143,6 +153,7 @@ func (m *model) shows(w *world, i int) bool {
 func (m *model) die(n *node) {
 	o := n.op
 	n.op, n.mem, n.down = op{}, rec{}, true
+	n.saved, n.lost = n.disk, [podCount]bool{}
 	if o.goal != 0 && o.awaited {
 		n.call = call{o.goal, o.dir}
 	}
@@ -169,17 +180,20 @@ func (m *model) restore(n *node) {
 	if n.saved.there {
 		r := m.c.record(n.saved)
 		Reset(r, now())
-		if n.oldRecord {
+		if n.oldRecord && !m.weak.trustsOldRecord {
 			Doubt(r, m.stagesAt(), m.shownTargets(n), m.isMounted(n))
 		}
-		if n.rebooted {
+		switch {
+		case n.rebooted:
 			Rebooted(r, now())
-		} else {
+		case !m.weak.recognizesNothing:
 			Recognize(r, m.isMounted(n))
 		}
 		n.saved = m.c.pack(r)
 	}
-	n.rebooted, n.oldRecord = false, false
+	for p := range podCount {
+		n.lost[p] = !m.c.direct && !n.saved.targets[p].there && (n.published[p] != nothing || n.guards[p])
+	}
 }
 
 func (m *model) stagesAt() string {

@@ -21,10 +21,10 @@ func (m *model) takeStep(g *moves, i int) {
 		m.conclude(&w.nodes[i], got, failed)
 		m.advance(w, i, e)
 	})
-	if g.from.left.rpc > 0 {
+	if g.from.left.rpc > 0 && !m.undoesUnseen(n) {
 		m.badEnds(g, i, k, failed == nil)
 	}
-	if g.from.left.crash > 0 && failed == nil {
+	if g.from.left.crash > 0 && failed == nil && !m.undoesUnseen(n) {
 		g.add(fault, m.stepLabel(i, n, ": done, and the daemon dies"), func(w *world, e *event) {
 			m.effect(w, i, e)
 			w.left.crash--
@@ -205,6 +205,7 @@ func (m *model) mounts(w *world, n *node, k StepKind, p uint8) *failing {
 		if p < podCount {
 			n.binds[p], n.published[p], n.stones[p], n.group[p] = nothing, nothing, false, false
 			n.unguard(int(p))
+			n.lost[p] = false
 		}
 	}
 	return nil
@@ -231,8 +232,11 @@ func (m *model) dropStep(g *moves, i int) {
 		n := &w.nodes[i]
 		m.called(w, i, e)
 		m.conclude(n, StepResult{}, nil)
-		m.save(n)
-		n.stones[p] = false
+		if !m.save(n) {
+			m.finish(w, i, decision{ended: true}, e)
+			return
+		}
+		n.stones[p], n.lost[p] = false, false
 		m.advance(w, i, e)
 	})
 	if g.from.left.crash > 0 && n.stones[p] {

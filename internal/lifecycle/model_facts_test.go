@@ -17,7 +17,8 @@ type seen struct {
 	ran                                                 [podCount]bool
 	pvStates                                            [podCount]observedPV
 	deviceNext                                          bool
-	stones, same, turn                                  [podCount]bool
+	stones, same, turn, lostTargets                     [podCount]bool
+	lostStage                                           bool // no record says what is staged
 	other, lost, secrets, noClaim                       bool
 	unknown                                             bool // what a call would say
 	grown                                               bool // the filesystem has the new size
@@ -33,7 +34,7 @@ func (m *model) see(w *world, i int) seen {
 		driverAway: n.driverAway, pluginStaged: n.plugin.file, pluginMounted: n.plugin.file && (n.plugin.staged || !m.c.ownStage && n.staged != nothing), age: n.plugin.age, stage: n.staged, stones: n.stones, there: n.dirs,
 		other: n.other, grown: w.fsGrown, secrets: w.secret != n.tried,
 		lost:    !w.away && (!n.va.there || n.va.deleting || !n.va.attached),
-		noClaim: true,
+		noClaim: true, lostTargets: n.lost, lostStage: !n.saved.there && n.staged != nothing && !n.plugin.file,
 	}
 	if n.marker {
 		s.device = alive

@@ -1,7 +1,5 @@
 package lifecycle
 
-import "testing"
-
 // A kubelet that has forgotten a pod deletes what is below its directory, and one of 1.24
 // does not see a volume of its own filesystem that is mounted there: it stops at the guard
 // alone (docs/adr/0020-a-guard-above-each-target-path.md). The volumes of the model are such.
@@ -44,16 +42,4 @@ func withinReach(m *model, _ *world, mv *move) bool {
 		}
 	}
 	return mv.event.lost
-}
-
-// TestGuardSabotage: without a guard, and with one that goes before what is in it, the
-// invariant is broken.
-func TestGuardSabotage(t *testing.T) {
-	for name, g := range map[string]guarding{"no guard": {never: true}, "the guard goes first": {goesFirst: true}} {
-		m := newModel(configOf("one pod"))
-		m.most, m.guarding = mostShort, g
-		if v := m.explore(m.c.short); v == nil || v.invariant.name != "reach" {
-			t.Errorf("%s: nothing notices: %v", name, v)
-		}
-	}
 }

@@ -1,6 +1,13 @@
 package lifecycle
 
-import "github.com/flex2csi/flex2csi/internal/volstate"
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/flex2csi/flex2csi/internal/volstate"
+)
 
 // An invariant holds for every transition.
 type invariant struct {
@@ -13,13 +20,33 @@ func invariants() []invariant {
 		{"unstage", "never NodeUnstageVolume while anything of the volume is published on the node, by us or by the kubelet's CSI plugin", unstagesInUse},
 		{"detach", "never ControllerUnpublishVolume, or the deletion of a VolumeAttachment, while the volume is staged or published on that node", detachesInUse},
 		{"mount", "Success of mount only if the volume, alive, with the asked read-only and fsGroup, is bound there", falseMount},
+		{"failure", "Failure of mount only if nothing is shown there, or the undoing of it has failed", falseFailure},
 		{"unmount", "Success of unmount only if nothing of ours is left there", falseUnmount},
+		{"unmountdevice", "Success of unmountdevice only if nothing of the volume is staged or published on the node by us", falseUnmountDevice},
 		{"reach", "nothing of the user's is ever within reach of a recursive deletion by the kubelet", withinReach},
 		{"expand", "Success of expansion only if the filesystem has the size", falseExpand},
 		{"one-node", "never two nodes attached for a single-node access mode", twoNodes},
 		{"others", "never a step on what the control plane, the kubelet's CSI plugin or another volume owns", touchesOthers},
 		{"silence", "what only does not answer is not taken away from a pod that is to have it, and nothing is begun on it", disturbsSilent},
 		{"circles", "the planner always comes to a step that does something, or to an end, and never panics", func(_ *model, _ *world, mv *move) bool { return mv.event.circles }},
+	}
+}
+
+// TestInvariants prints what the model checks, which README.md lists.
+func TestInvariants(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := append(invariants(), promise(-1), promise(0))
+	for _, inv := range all {
+		line := fmt.Sprintf("- `%s`: %s.\n", inv.name, inv.sentence)
+		if t.Log(line); !strings.Contains(string(readme), line) {
+			t.Errorf("README.md does not have the line %q", line)
+		}
+	}
+	if listed := strings.Count(string(readme), "\n- `"); listed != len(all) {
+		t.Errorf("README.md lists %d invariants, want %d", listed, len(all))
 	}
 }
 
@@ -73,6 +100,15 @@ func (m *model) bindsDetached(w *world, i int) bool {
 	return m.c.route == ByVolumeAttachment && !w.away && (!va.attached || va.deleting || leaves)
 }
 
+// falseFailure: the kubelet forgets a mount that failed.
+func falseFailure(m *model, _ *world, mv *move) bool {
+	e := &mv.event
+	if e.goal != Mount || !e.ended || e.ok || e.undoFailed {
+		return false
+	}
+	return m.shownTo(&mv.to.nodes[m.c.nodeOf(int(e.place))], int(e.place)) != nothing
+}
+
 func (m *model) pvOf(p int) uint8 {
 	if m.c.twoVolumes {
 		return uint8(p)
@@ -93,11 +129,20 @@ func falseUnmount(m *model, _ *world, mv *move) bool {
 // ends. A detach through the cluster continues by itself, and what failed the reconciler
 // repeats.
 func (m *model) leaves(n *node) bool {
-	if n.down || m.c.device || m.c.migrates || n.saved.targets[0].there || n.saved.targets[1].there || n.published[0] != nothing || n.published[1] != nothing {
+	if n.down || m.bounds.lost > 0 || m.c.device || m.c.migrates || n.saved.targets[0].there || n.saved.targets[1].there || n.published[0] != nothing || n.published[1] != nothing {
 		return false
 	}
 	undoing := phases()[n.saved.attach] == volstate.Undoing || phases()[n.saved.stage] == volstate.Undoing
 	return !undoing && (n.saved.there || n.attached && m.c.route == ByControllerService)
+}
+
+func falseUnmountDevice(m *model, _ *world, mv *move) bool {
+	e := &mv.event
+	if e.goal != UnmountDevice || !e.ended || !e.ok || !e.awaited {
+		return false
+	}
+	n := &mv.to.nodes[e.stepNode]
+	return n.published != [podCount]mnt{} || n.staged != nothing && !n.plugin.file && !n.plugin.orphan
 }
 
 func falseExpand(_ *model, _ *world, mv *move) bool {

@@ -23,7 +23,7 @@ func (m *model) kubelet(g *moves, i int) {
 	if n.op.goal == 0 && n.call.goal == 0 && m.c.device {
 		m.deviceCalls(g, i)
 	}
-	if k := m.kinds[n.op.step.kind]; n.op.goal != 0 && n.op.awaited && w.left.leave > 0 && k != Bind && !m.bindShown(n) {
+	if n.op.goal != 0 && n.op.awaited && w.left.leave > 0 && !m.bindShown(n) {
 		g.add(fault, label{node: i, pod: podOf(n.op.dir), text: "the caller gives up waiting"}, func(w *world, e *event) {
 			o := w.nodes[i].op
 			w.left.leave--
@@ -94,7 +94,7 @@ func (m *model) podCalls(g *moves, i, p int) {
 	case n.call.goal != 0 && (goals()[n.call.goal] != Unmount || n.call.place != uint8(p)): // it waits for the daemon
 	case who.alive() && g.from.pv == pvFlex && believed != mounted && m.reachable(&g.from, i):
 		m.mountCall(g, i, p)
-	case (who.phase == podEnding || who.alive() && g.from.pv != pvFlex && believed == uncertain) && believed != notMounted:
+	case (who.phase == podEnding || who.phase == podDeleted || who.alive() && g.from.pv != pvFlex && believed == uncertain) && believed != notMounted:
 		m.unmountCall(g, i, p)
 	}
 	if believed == mounted && who.alive() && g.from.wanted && !who.expanded && !n.down && p == 0 {

@@ -219,7 +219,10 @@ func (m *model) asked(s situation) decision {
 		default:
 			d.op.before = r.Attach != volstate.None
 			d.durable = Intend(r, step, w, o, Particulars{NodeID: "node", Object: "csi-0", StagingPath: m.c.stagingPath(), TargetPath: m.private(step.Dir)})
-			if acts(step.Kind) {
+			if step.Kind == RecordTarget || step.Kind == PlaceMarker {
+				m.adopt(r, s.seen, step.Dir)
+			}
+			if acts(step.Kind) || d.durable {
 				m.keep(&d.op, o)
 				d.op.step = doing{number(m.kinds, step.Kind), m.placeOf(step.Dir), d.rule, step.MayFail, step.Keep, number(owners(), step.Owner)}
 				d.rec = m.c.pack(r)

@@ -43,30 +43,30 @@ func TestSabotage(t *testing.T) {
 }
 
 func noticedBy(rule string) string {
-	without := together(rule)
+	names := together(rule)
 	for _, s := range toldStories() {
-		if _, v := newModel(configOf(s.config), without...).tell(s); v != nil {
+		if _, v := newModel(configOf(s.config), names...).tell(s); v != nil {
 			return fmt.Sprintf("%s | %d | %s, as in the story %s", v.invariant.name, len(v.story), s.config, s.name)
 		}
 	}
 	if name := missedIn(rule); name != "" {
-		return missed(configOf(name), without)
+		return missed(configOf(name), names)
 	}
 	for _, s := range scenes() {
-		if _, right := s.ask(Planner{without: without}); s.rule == rule && !right {
+		if _, right := s.ask(without(names...)); s.rule == rule && !right {
 			return "scene | 1 | " + s.sentence
 		}
 	}
 	for _, c := range configs() {
-		if by := missed(c, without); by != "" {
+		if by := missed(c, names); by != "" {
 			return by
 		}
 	}
 	return ""
 }
 
-func missed(c *config, without []string) string {
-	m := newModel(c, without...)
+func missed(c *config, names []string) string {
+	m := newModel(c, names...)
 	m.most = mostShort
 	v := m.explore(c.short)
 	if v == nil {

@@ -376,7 +376,7 @@ func (s scene) ask(p Planner) (got Step, right bool) {
 	s.set(q)
 	if q.rules == nil {
 		got = p.Next(q.r, q.o, q.w)
-	} else if step := (&plan{r: q.r, o: q.o, w: q.w, dir: q.w.Dir, without: p.without}).first(q.rules); step != nil {
+	} else if step := (&plan{r: q.r, o: q.o, w: q.w, dir: q.w.Dir, instead: p.instead}).first(q.rules); step != nil {
 		got = *step
 	}
 	right = got.Kind == s.kind && (s.says == "") == (got.Err == nil)
@@ -390,7 +390,7 @@ func TestScenes(t *testing.T) {
 			if got, right := s.ask(Planner{}); !right {
 				t.Errorf("%s: want %s %q, got %+v", s.sentence, s.kind, s.says, got)
 			}
-			if got, right := s.ask(Planner{without: []string{s.rule}}); right {
+			if got, right := s.ask(without(s.rule)); right {
 				t.Errorf("%s: the answer is the same without the rule, by %s", s.sentence, got.Rule)
 			}
 		})

@@ -21,7 +21,7 @@ func (m *model) liveness(w world, id int32) *violation {
 		return nil
 	}
 	for p := -1; p < m.c.pods; p++ {
-		if p >= 0 && !m.mayWant(&w, p) {
+		if !m.promised(&w, p) {
 			continue
 		}
 		if lines := m.settle(m.prepare(w, p), p); lines != nil {
@@ -30,6 +30,16 @@ func (m *model) liveness(w world, id int32) *violation {
 		}
 	}
 	return nil
+}
+
+// promised reports whether a promise holds. What was lost is taken up by the next mount, on that
+// node; and the sweep may detach what a kubelet that attaches by itself takes for attached.
+func (m *model) promised(w *world, p int) bool {
+	lost := w.left.lost < m.bounds.lost
+	if p < 0 {
+		return !lost
+	}
+	return m.mayWant(w, p) && !(lost && (m.c.callouts || m.c.nodes > 1))
 }
 
 // mayWant reports whether a pod is to get the volume. One that runs and has what is
@@ -55,6 +65,13 @@ func promise(p int) invariant {
 // prepare: all pods go but one.
 func (m *model) prepare(w world, p int) world {
 	w.left = budget{}
+	for i := range w.nodes {
+		w.nodes[i].full = room
+	}
+	if p < 0 && m.c.direct {
+		// Only a kubelet that was restarted finds what it had forgotten in its directory.
+		m.restartKubelet(&w, 0)
+	}
 	if w.pv == pvGone {
 		w.pv = pvCSI
 	}

@@ -70,6 +70,12 @@ func toldStories() []toldStory {
 			"node-1 pod a: the kubelet's CSI plugin stages", "node-1 pod a: the kubelet's CSI plugin publishes",
 			"the PersistentVolume is deleted", "the PersistentVolume is created as a FlexVolume",
 		}},
+		{"lost, and published for a pod that has no directory", "lost targets", budget{lost: 1, crash: 1, rpc: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 NodeStageVolume",
+			"node-1 pod a: NodePublishVolume: uncertain, done", "node-1 the daemon dies", "node-1 the records are lost", "node-1 the daemon starts",
+			"node-1 pod b: the pod is created", "node-1 pod b: the kubelet calls mount", "node-1 pod b: bind",
+			"node-1 pod b: the pod is to end", "node-1 pod b: the kubelet calls unmount", "node-1 pod b: drop the target",
+		}},
 		{"published directly, uncertainly", "direct", budget{rpc: 1}, []string{
 			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 NodeStageVolume",
 			"node-1 pod a: NodePublishVolume: uncertain, done", "node-1 pod a: the pod is to end",
@@ -203,7 +209,7 @@ func (m *model) tell(s toldStory) (told []string, v *violation) {
 		}
 	}
 	for p := -1; p < m.c.pods; p++ {
-		if p >= 0 && !m.mayWant(&w, p) {
+		if !m.promised(&w, p) {
 			continue
 		}
 		if lines := m.settle(m.prepare(w, p), p); lines != nil {

@@ -18,7 +18,15 @@ func configs() []*config {
 		{name: "controller, two nodes", nodes: 2, pods: 2, route: ByControllerService, stage: true, short: budget{rpc: 1}},
 		{name: "cluster", nodes: 1, pods: 1, route: ByVolumeAttachment, stage: true, short: budget{rpc: 1, crash: 1, away: 1, leave: 1}},
 		{name: "cluster, no stage", nodes: 1, pods: 1, route: ByVolumeAttachment, short: budget{rpc: 1, crash: 1, away: 1, taken: 1}},
-		{name: "cluster, two nodes", nodes: 2, pods: 2, route: ByVolumeAttachment, stage: true, short: budget{}},
+		{name: "cluster, two nodes", nodes: 2, pods: 2, route: ByVolumeAttachment, stage: true, short: budget{rpc: 1, crash: 1, restart: 1}},
+		{name: "full disk", nodes: 1, pods: 1, route: ByControllerService, stage: true, short: budget{full: 1, crash: 1, rpc: 1}},
+		{name: "full disk, callouts", nodes: 1, pods: 1, route: ByControllerService, device: true, callouts: true, stage: true, short: budget{full: 1, crash: 1}},
+		{name: "full disk, cluster", nodes: 1, pods: 1, route: ByVolumeAttachment, stage: true, short: budget{full: 2, crash: 1}},
+		{name: "full disk, dead mounts", nodes: 1, pods: 1, stage: true, clumsy: true, repairs: true, short: budget{full: 1, dead: 1}},
+		{name: "lost records", nodes: 1, pods: 1, route: ByControllerService, stage: true, short: budget{lost: 1, crash: 1, rpc: 1}},
+		{name: "lost targets", nodes: 1, pods: 2, stage: true, short: budget{lost: 1, crash: 1, leave: 1}},
+		{name: "lost records, device", nodes: 1, pods: 1, route: ByVolumeAttachment, device: true, stage: true, short: budget{lost: 1, crash: 1, rpc: 1}},
+		{name: "lost records, callouts", nodes: 1, pods: 1, route: ByControllerService, device: true, callouts: true, stage: true, short: budget{lost: 1, crash: 1, rpc: 1}},
 		{name: "reboot", nodes: 1, pods: 1, route: ByVolumeAttachment, stage: true, short: budget{rpc: 1, reboot: 1}},
 		{name: "device", nodes: 1, pods: 1, device: true, stage: true, short: budget{rpc: 1, crash: 1, restart: 1}},
 		{name: "device, cluster", nodes: 1, pods: 1, route: ByVolumeAttachment, device: true, stage: true, short: budget{rpc: 1, crash: 1, restart: 1}},
@@ -64,10 +72,6 @@ func TestModel(t *testing.T) {
 			}
 			m, b := newModel(c), c.short
 			switch m.most = mostShort; {
-			case deep && c.direct:
-				// With more faults the reconciler takes away what a kubelet that was
-				// restarted has found mounted: a gap that is known.
-				m.most = mostDeep
 			case deep:
 				b, m.most = b.deep(), mostDeep
 			case raced:

@@ -23,7 +23,9 @@ type world struct {
 }
 
 // A budget is how much of what is bounded may still happen.
-type budget struct{ rpc, crash, restart, dead, reboot, away, driver, secret, swap, taken, leave, silent, spoiled uint8 }
+type budget struct {
+	rpc, crash, restart, dead, reboot, away, driver, secret, swap, taken, leave, silent, spoiled, full, lost, renamed uint8
+}
 
 // deep is what a deep run adds: one more fault of each kind that the configuration has,
 // and one at least of those that any may have.
@@ -38,6 +40,7 @@ func (b budget) deep() budget {
 		rpc: max(more(b.rpc), 1), crash: max(more(b.crash), 1), restart: max(more(b.restart), 1), leave: max(b.leave, 1),
 		dead: more(b.dead), reboot: more(b.reboot), away: more(b.away), driver: more(b.driver), secret: more(b.secret),
 		swap: more(b.swap), taken: more(b.taken), silent: more(b.silent), spoiled: more(b.spoiled),
+		full: more(b.full), lost: b.lost, renamed: b.renamed,
 	}
 }
 
@@ -95,15 +98,18 @@ const (
 
 // A node is one node of the cluster.
 type node struct {
-	// The daemon: its record on the disk, and what it is at.
-	saved, mem rec
-	before     rec // what was saved before, kept where records are spoiled
-	op         op
-	down       bool
-	rebooted   bool // since the record was written
-	oldRecord  bool // the record on the disk is that before the last
-	stones     [podCount]bool
-	call       call // what flexdriver repeats when the daemon is back
+	// The daemon: its record in memory as all see it, that of the operation, and the one on
+	// the disk. They differ after the bind, and where a write has failed.
+	saved, mem, disk rec
+	before           rec // what was on the disk before, kept where records are spoiled
+	full             fullness
+	lost             [podCount]bool // published, and no record has it
+	op               op
+	down             bool
+	rebooted         bool // since the record was written
+	oldRecord        bool // the record on the disk is that before the last
+	stones           [podCount]bool
+	call             call // what flexdriver repeats when the daemon is back
 
 	// What the CSI driver has.
 	driverAway bool
@@ -124,6 +130,15 @@ type node struct {
 	plugin     plugin
 	va         attachment
 }
+
+// A fullness is what becomes of writes of the record.
+type fullness uint8
+
+const (
+	room fullness = iota
+	once          // the next write fails
+	full          // all writes fail
+)
 
 // A call is one that the daemon died with.
 type call struct{ goal, place uint8 }

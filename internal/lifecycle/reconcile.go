@@ -141,13 +141,9 @@ func (c *plan) unwanted(dir string) bool {
 	case Unknown:
 		return false
 	}
-	if t.Bound {
-		return false
-	}
-	// By a driver that was given up, or is not done; or dead, and not to be taken away
-	// before. The kubelet may have found it, and containers may have it.
-	direct := t.TargetPath == ""
-	return (direct || c.see(TheDir, dir).Mount == Dead) && c.see(ThePod, dir).Pod.NoContainer
+	// The kubelet may have found it, and be about to start the containers. A dead mount
+	// fails before.
+	return !t.Bound && c.see(TheDir, dir).Mount == Dead && c.see(ThePod, dir).Pod.NoContainer
 }
 
 // releasing reports whether this operation has begun to release a target.
