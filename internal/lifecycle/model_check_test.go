@@ -71,6 +71,7 @@ type event struct {
 	ended, ok, awaited       bool
 	found, circles, detached bool
 	lost                     bool // the kubelet has deleted what is in the volume
+	forgotten                bool // a VolumeAttachment
 	undoFailed               bool // what the operation has mounted could not be unmounted
 	goal                     Goal
 	place, rule              uint8

@@ -18,6 +18,16 @@ func (m *model) waitStep(g *moves, i int, k StepKind) {
 	switch {
 	case k == DeleteAttachment:
 		m.deleteStep(g, i, done)
+	case n.renamed && k == AskAttachment: // the record gets the new name
+		g.add(progress, m.stepLabel(i, n, ": made"), func(w *world, e *event) {
+			m.called(w, i, e)
+			w.nodes[i].va, w.nodes[i].renamed, e.forgotten = attachment{there: true, ours: true}, false, true
+		})
+	case va.stale && !va.deleting && !m.weak.usesStale: // internal/kube, settle: it was asked for by no record of this node
+		g.add(progress, m.stepLabel(i, n, ": replaced"), func(w *world, e *event) {
+			m.called(w, i, e)
+			w.nodes[i].va.deleting, w.nodes[i].op.begun = true, true
+		})
 	case va.there && va.attached && !va.deleting && !leaves:
 		done("", StepResult{Ours: va.ours, AttachedAsCSI: va.listed && n.plugin.file, PublishContext: map[string]string{"device": "x"}})
 	case k == AskAttachment && !va.there && !g.from.away && m.free(&g.from, i):
@@ -90,6 +100,26 @@ func (m *model) cluster(g *moves, i int) {
 		g.add(fault, at("a person deletes the VolumeAttachment"), func(w *world, _ *event) {
 			w.left.taken--
 			w.nodes[i].va.deleting = true
+		})
+	}
+	if w.left.renamed > 0 && w.nodes[i].disk.object {
+		g.add(fault, at("the node gets another name"), func(w *world, _ *event) {
+			w.left.renamed--
+			m.die(&w.nodes[i])
+			m.restartKubelet(w, i)
+			w.nodes[i].renamed = true
+		})
+	}
+	if w.left.recreated > 0 && va.ours && va.attached && !va.deleting {
+		g.add(fault, at("the node is made again on another machine"), func(w *world, _ *event) {
+			w.left.recreated--
+			va.stale = true
+			w.nodes[i] = node{va: va}
+			for p := range m.c.pods {
+				if m.c.nodeOf(p) == i && w.pods[p].phase != podNone {
+					w.pods[p].phase = podGone
+				}
+			}
 		})
 	}
 	if m.c.device && !m.c.callouts {

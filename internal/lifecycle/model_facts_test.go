@@ -19,6 +19,7 @@ type seen struct {
 	deviceNext                                          bool
 	stones, same, turn, lostTargets                     [podCount]bool
 	lostStage                                           bool // no record says what is staged
+	renamed                                             bool
 	other, lost, secrets, noClaim                       bool
 	unknown                                             bool // what a call would say
 	grown                                               bool // the filesystem has the new size
@@ -34,7 +35,7 @@ func (m *model) see(w *world, i int) seen {
 		driverAway: n.driverAway, pluginStaged: n.plugin.file, pluginMounted: n.plugin.file && (n.plugin.staged || !m.c.ownStage && n.staged != nothing), age: n.plugin.age, stage: n.staged, stones: n.stones, there: n.dirs,
 		other: n.other, grown: w.fsGrown, secrets: w.secret != n.tried,
 		lost:    !w.away && (!n.va.there || n.va.deleting || !n.va.attached),
-		noClaim: true, lostTargets: n.lost, lostStage: !n.saved.there && n.staged != nothing && !n.plugin.file,
+		noClaim: true, lostTargets: n.lost, renamed: n.renamed, lostStage: !n.saved.there && n.staged != nothing && !n.plugin.file,
 	}
 	if n.marker {
 		s.device = alive

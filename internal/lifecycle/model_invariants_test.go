@@ -26,6 +26,8 @@ func invariants() []invariant {
 		{"reach", "nothing of the user's is ever within reach of a recursive deletion by the kubelet", withinReach},
 		{"expand", "Success of expansion only if the filesystem has the size", falseExpand},
 		{"one-node", "never two nodes attached for a single-node access mode", twoNodes},
+		{"names", "never another VolumeAttachment for a node that was renamed, before the first is deleted", func(_ *model, _ *world, mv *move) bool { return mv.event.forgotten }},
+		{"machines", "never NodeStageVolume or NodePublishVolume by a VolumeAttachment of another machine with the name of the node", staleAttachment},
 		{"others", "never a step on what the control plane, the kubelet's CSI plugin or another volume owns", touchesOthers},
 		{"silence", "what only does not answer is not taken away from a pod that is to have it, and nothing is begun on it", disturbsSilent},
 		{"circles", "the planner always comes to a step that does something, or to an end, and never panics", func(_ *model, _ *world, mv *move) bool { return mv.event.circles }},
@@ -97,7 +99,7 @@ func falseMount(m *model, before *world, mv *move) bool {
 func (m *model) bindsDetached(w *world, i int) bool {
 	va := w.nodes[i].va
 	leaves := w.nodes[i].op.attachedAsCSI && va.listed && !m.pluginInUse(w, i)
-	return m.c.route == ByVolumeAttachment && !w.away && (!va.attached || va.deleting || leaves)
+	return m.c.route == ByVolumeAttachment && !w.away && (!va.attached || va.deleting || va.stale || leaves)
 }
 
 // falseFailure: the kubelet forgets a mount that failed.
@@ -152,6 +154,11 @@ func falseExpand(_ *model, _ *world, mv *move) bool {
 
 func twoNodes(m *model, _ *world, mv *move) bool {
 	return !m.c.shared && mv.to.nodes[0].attached && mv.to.nodes[1].attached
+}
+
+func staleAttachment(_ *model, before *world, mv *move) bool {
+	e := &mv.event
+	return (e.step == NodeStage || e.step == NodePublish) && before.nodes[e.stepNode].va.stale
 }
 
 func touchesOthers(m *model, before *world, mv *move) bool {

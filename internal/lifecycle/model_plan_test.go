@@ -202,6 +202,9 @@ func (m *model) ask(s situation) (d decision) {
 
 func (m *model) asked(s situation) decision {
 	facts := m.facts(s.seen)
+	if s.seen.renamed && goals()[s.op.goal] == Mount {
+		facts[Fact{What: TheAttachment}] = Seen{Yes: true}
+	}
 	r, o, w := m.c.record(s.rec), m.observed(s.op, facts), m.wanted(s.op)
 	for range 40 {
 		step := m.planner.Next(r, o, w)
@@ -217,6 +220,11 @@ func (m *model) asked(s situation) decision {
 		case Fail:
 			Conclude(r, step, w, o, StepResult{}, &Failure{Step: step, Class: Local, Err: step.Err})
 		default:
+			if s.seen.renamed && r.Object != "" && attaches(step.Kind) && !m.weak.attachesRenamed { // bridge/executor.go, particulars
+				m.keep(&d.op, o)
+				d.rec, d.ended = m.c.pack(r), true
+				return d
+			}
 			d.op.before = r.Attach != volstate.None
 			d.durable = Intend(r, step, w, o, Particulars{NodeID: "node", Object: "csi-0", StagingPath: m.c.stagingPath(), TargetPath: m.private(step.Dir)})
 			if step.Kind == RecordTarget || step.Kind == PlaceMarker {
@@ -258,6 +266,11 @@ func (m *model) conclude(n *node, got StepResult, failed *failing) {
 	m.keep(&n.op, o)
 	n.mem = m.c.pack(r)
 	n.op.step, n.op.begun, n.op.before = doing{}, false, false
+	n.renamed = n.renamed && n.mem.object
+}
+
+func attaches(k StepKind) bool {
+	return k == ControllerPublish || k == AskAttachment || k == AwaitAttachment
 }
 
 // acts reports whether a step does something outside of the record. The end of a

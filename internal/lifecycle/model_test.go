@@ -27,6 +27,8 @@ func configs() []*config {
 		{name: "lost targets", nodes: 1, pods: 2, stage: true, short: budget{lost: 1, crash: 1, leave: 1}},
 		{name: "lost records, device", nodes: 1, pods: 1, route: ByVolumeAttachment, device: true, stage: true, short: budget{lost: 1, crash: 1, rpc: 1}},
 		{name: "lost records, callouts", nodes: 1, pods: 1, route: ByControllerService, device: true, callouts: true, stage: true, short: budget{lost: 1, crash: 1, rpc: 1}},
+		{name: "renamed node", nodes: 1, pods: 1, route: ByVolumeAttachment, stage: true, short: budget{renamed: 1, rpc: 1}},
+		{name: "re-created node", nodes: 1, pods: 2, route: ByVolumeAttachment, stage: true, short: budget{recreated: 1}},
 		{name: "reboot", nodes: 1, pods: 1, route: ByVolumeAttachment, stage: true, short: budget{rpc: 1, reboot: 1}},
 		{name: "device", nodes: 1, pods: 1, device: true, stage: true, short: budget{rpc: 1, crash: 1, restart: 1}},
 		{name: "device, cluster", nodes: 1, pods: 1, route: ByVolumeAttachment, device: true, stage: true, short: budget{rpc: 1, crash: 1, restart: 1}},
@@ -57,7 +59,7 @@ func configs() []*config {
 // as many as fit into some GB. The race detector finds nothing in what runs in one
 // goroutine, and makes it ten times slower.
 const (
-	mostShort = 20_000
+	mostShort = 15_000
 	mostDeep  = 3_000_000
 	mostRaced = 3_000
 )

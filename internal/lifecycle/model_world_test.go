@@ -24,7 +24,7 @@ type world struct {
 
 // A budget is how much of what is bounded may still happen.
 type budget struct {
-	rpc, crash, restart, dead, reboot, away, driver, secret, swap, taken, leave, silent, spoiled, full, lost, renamed uint8
+	rpc, crash, restart, dead, reboot, away, driver, secret, swap, taken, leave, silent, spoiled, full, lost, renamed, recreated uint8
 }
 
 // deep is what a deep run adds: one more fault of each kind that the configuration has,
@@ -40,7 +40,7 @@ func (b budget) deep() budget {
 		rpc: max(more(b.rpc), 1), crash: max(more(b.crash), 1), restart: max(more(b.restart), 1), leave: max(b.leave, 1),
 		dead: more(b.dead), reboot: more(b.reboot), away: more(b.away), driver: more(b.driver), secret: more(b.secret),
 		swap: more(b.swap), taken: more(b.taken), silent: more(b.silent), spoiled: more(b.spoiled),
-		full: more(b.full), lost: b.lost, renamed: b.renamed,
+		full: more(b.full), lost: b.lost, renamed: b.renamed, recreated: b.recreated,
 	}
 }
 
@@ -107,6 +107,7 @@ type node struct {
 	op               op
 	down             bool
 	rebooted         bool // since the record was written
+	renamed          bool // since the VolumeAttachment of the record was asked for
 	oldRecord        bool // the record on the disk is that before the last
 	stones           [podCount]bool
 	call             call // what flexdriver repeats when the daemon is back
@@ -166,6 +167,8 @@ type plugin struct {
 // An attachment is a VolumeAttachment of a node.
 type attachment struct {
 	there, ours, attached, deleting bool
+	// stale: of a machine that had the node's name before.
+	stale bool
 	// listed: the control plane has the volume attached as a CSI one
 	// (node.status.volumesAttached).
 	listed bool
