@@ -69,6 +69,8 @@ type Plan struct {
 	Redact func(string) string
 
 	volume *FlexVolume
+	// idle are options without an effect, and empty are keys of the context without a value.
+	idle, empty []string
 	// asksCSIDriver: a CSIDriver object would decide, and there is none.
 	asksCSIDriver bool
 }
@@ -131,6 +133,7 @@ func (p *Plan) plan(v *FlexVolume, n Node, c *bridgeconfig.Driver, m *mapping.Ma
 		return err
 	}
 	p.Handle = mapped.Handle
+	p.empty = emptyValues(mapped)
 	p.Notes = slices.Concat(assumed, v.Notes, v.oddities(mapped))
 
 	b := &bridge.Bridge{

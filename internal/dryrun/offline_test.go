@@ -1,8 +1,10 @@
 package dryrun_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -133,5 +135,47 @@ func TestMountFlags(t *testing.T) {
 	_, r, _ = offline(t, "blank-config.yaml", strings.Replace(file(t, "blank.yaml"), `c1\"`, "c1", 1))
 	if got := r.Plans[0]; got.Result == dryrun.OK || !strings.Contains(got.Reason, "a double quote is not closed") {
 		t.Errorf("%s: %s", got.Result, got.Reason)
+	}
+}
+
+// TestIdleOptions: options that no mapping reads were not named, and neither were empty values for
+// the CSI driver (IBM/ibmcloud-object-storage-plugin PRs 20 and 106,
+// AliyunContainerService/flexvolume PR 19).
+func TestIdleOptions(t *testing.T) {
+	ibm := file(t, "ibm.yaml")
+	cifs := "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: a}\nspec: {accessModes: [ReadWriteMany], flexVolume: {driver: fstab/cifs, options: {networkPath: //h/a, %s}}}\n"
+	for name, test := range map[string]struct {
+		config, text string
+		idle, empty  string
+	}{
+		"ibm":                    {"ibm-config.yaml", ibm, "access-mode, add-mount-param, curl-debug, debug-level, kernel-cache, object-path, tls-cipher-suite, use-xattr", ""},
+		"an empty one is read":   {"ibm-config.yaml", strings.Replace(ibm, `parallel-count: "2"`, `parallel-count: ""`, 1), "access-mode, add-mount-param, curl-debug, debug-level, kernel-cache, object-path, tls-cipher-suite, use-xattr", ""},
+		"rook":                   {"rook-config.yaml", file(t, "rook.yaml"), "dataBlockPool, storageClass", "clusterID, pool"},
+		"a fork's option":        {"smb-config.yaml", strings.Replace(cifs, "%s", "domain: corp, mountOptions: vers=3.0", 1), "domain", ""},
+		"a switch that is off":   {"smb-config.yaml", strings.Replace(cifs, "%s", "guest: 'false'", 1), "", ""},
+		"read in the second one": {"smb-config.yaml", strings.Replace(cifs, "%s", "selinuxEnabled: ''", 1) + "---\n" + strings.Replace(cifs, "%s", "selinuxEnabled: 'true'", 1), "", ""},
+		"a name in upper case":   {"smb-config.yaml", strings.Replace(cifs, "%s", "MountOptions: ro", 1), "MountOptions", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, r, _ := offline(t, test.config, test.text)
+			var idle, empty []string
+			for _, d := range r.Summary().Drivers {
+				idle, empty = append(idle, slices.Sorted(maps.Keys(d.Idle))...), append(empty, slices.Sorted(maps.Keys(d.Empty))...)
+			}
+			if got := strings.Join(idle, ", "); got != test.idle {
+				t.Errorf("without an effect: %s, want %s", got, test.idle)
+			}
+			if got := strings.Join(empty, ", "); got != test.empty {
+				t.Errorf("empty: %s, want %s", got, test.empty)
+			}
+			var b strings.Builder
+			if err := r.Table(&b, false); err != nil || test.idle != "" && !strings.Contains(b.String(), "have no effect") {
+				t.Errorf("%v\n%s", err, b.String())
+			}
+		})
+	}
+	p, r, _ := offline(t, "ibm-config.yaml", ibm)
+	if notes := strings.Join(p.Detail(r.Plans[0]).Notes, "\n"); !strings.Contains(notes, "option object-path has no effect: the mapping does not read it") {
+		t.Error(notes)
 	}
 }

@@ -19,6 +19,7 @@ type Planner struct {
 	mappers    mapping.Mappers
 	node       Node
 	csiDrivers map[string]csivol.DriverInfo
+	effects    effects
 }
 
 // NewPlanner returns a planner. csiDrivers are the CSIDriver objects of the cluster.
@@ -27,7 +28,7 @@ func NewPlanner(c *bridgeconfig.Configuration, n Node, csiDrivers map[string]csi
 		return nil, err
 	}
 	mappers, err := mapping.Compile(c)
-	return &Planner{c, mappers, n, csiDrivers}, err
+	return &Planner{c, mappers, n, csiDrivers, effects{mappers, map[string]bool{}, map[string]int{}}}, err
 }
 
 // Plan plans the life of a volume, or says why it has none.
@@ -48,6 +49,15 @@ func (p *Planner) Plan(of *FlexVolume) *Plan {
 		v.assume(flexKeys(&d.Secrets))
 		plan.Redact = flex.NewRedactor(v.Options).Redact
 		err = plan.plan(v, p.node, d, p.mappers[i].WithFiles(assumedFile), p.csiDrivers)
+	}
+	if err == nil && v.Err == nil {
+		plan.idle = p.effects.idle(plan.FlexDriver, v)
+		for _, name := range plan.idle {
+			plan.Notes = append(plan.Notes, "option "+name+" has no effect: the mapping does not read it")
+		}
+		for _, key := range plan.empty {
+			plan.Notes = append(plan.Notes, "the volume context has no value for "+key+": the CSI driver may take that for something else than a missing key")
+		}
 	}
 	switch {
 	case v.Err != nil:

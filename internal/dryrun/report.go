@@ -29,6 +29,9 @@ func (p *Planner) Report(volumes []*FlexVolume) *Report {
 		}
 		r.Plans = append(r.Plans, plan)
 	}
+	for _, plan := range r.Plans {
+		plan.idle = slices.DeleteFunc(plan.idle, func(name string) bool { return p.effects.read[plan.FlexDriver+" "+name] })
+	}
 	r.WithoutCSIDriver = slices.Sorted(maps.Keys(without))
 	r.findSameHandles()
 	return r
@@ -126,6 +129,10 @@ type DriverCount struct {
 	CSIDriver  string `json:"csiDriver,omitempty"`
 	Volumes    int    `json:"volumes"`
 	OK         int    `json:"ok"`
+	// Idle counts volumes by their options without an effect on any request, and Empty by
+	// keys of the volume context without a value.
+	Idle  map[string]int `json:"optionsWithoutEffect,omitempty"`
+	Empty map[string]int `json:"emptyContextValues,omitempty"`
 }
 
 // A NamespaceCount counts the volumes of a namespace; "" has those without a claim.
@@ -133,6 +140,15 @@ type NamespaceCount struct {
 	Namespace string `json:"namespace"`
 	Volumes   int    `json:"volumes"`
 	OK        int    `json:"ok"`
+}
+
+func count(all *map[string]int, names []string) {
+	for _, name := range names {
+		if *all == nil {
+			*all = map[string]int{}
+		}
+		(*all)[name]++
+	}
 }
 
 // Summary counts the volumes by result, driver and namespace.
@@ -153,6 +169,8 @@ func (r *Report) Summary() *Summary {
 			n = &NamespaceCount{Namespace: namespace}
 			namespaces[namespace] = n
 		}
+		count(&d.Idle, plan.idle)
+		count(&d.Empty, plan.empty)
 		d.Volumes++
 		n.Volumes++
 		if plan.Result == OK {

@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -33,11 +35,28 @@ func (r *Report) Table(out io.Writer, wide bool) error {
 	for _, d := range s.Drivers {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\n", dash(d.FlexDriver), dash(d.CSIDriver), d.Volumes, d.OK, d.Volumes-d.OK)
 	}
+	for _, d := range s.Drivers {
+		if len(d.Idle) > 0 {
+			fmt.Fprintf(t, "\f%s: the mapping does not read these options, which have no effect (volumes): %s\n", d.FlexDriver, counted(d.Idle))
+		}
+		if len(d.Empty) > 0 {
+			fmt.Fprintf(t, "\f%s: the volume context has no value for these keys (volumes): %s\n", d.FlexDriver, counted(d.Empty))
+		}
+	}
 	fmt.Fprintf(t, "\f%s\n", s)
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	return b.Flush()
+}
+
+// counted lists names, each with a number.
+func counted(all map[string]int) string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		names = append(names, fmt.Sprintf("%s (%d)", name, all[name]))
+	}
+	return strings.Join(names, ", ")
 }
 
 // String is the sum in one line.
