@@ -83,7 +83,7 @@ func weaknesses() []weakness {
 		{"lost targets are looked for by their directories", "lost targets", executor(func(w *weak) { w.leavesUnseenTargets = true })},
 		{"the lost target of the call counts as not published", "lost records", executor(func(w *weak) { w.leavesOwnTarget = true })},
 		{"unmountdevice of a lost volume succeeds", "lost records, device", executor(func(w *weak) { w.forgetsLostDevice = true })},
-		{"what is bound is not recognized at the start", "full disk", executor(func(w *weak) { w.recognizesNothing = true })},
+		{"what is bound is not recognized at the start", "one pod", executor(func(w *weak) { w.recognizesNothing = true })},
 		{"the version before of a record is believed", "old record", executor(func(w *weak) { w.trustsOldRecord = true })},
 		{"a node with another name asks for an attachment again", "renamed node", executor(func(w *weak) { w.attachesRenamed = true })},
 		{"the VolumeAttachment of another machine is used", "re-created node", executor(func(w *weak) { w.usesStale = true })},
@@ -149,7 +149,7 @@ func (w weakness) noticed() *violation {
 		}
 	}
 	m := newModel(configOf(w.config))
-	m.most = mostShort
+	m.most = 2 * mostShort
 	w.set(m)
 	return m.explore(m.c.short)
 }
