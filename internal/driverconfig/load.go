@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/trust"
 )
 
 // Load reads, decodes and validates the configuration at path. A missing file
@@ -105,7 +105,7 @@ func trustedWay(path string) error {
 		if st.Mode&unix.S_ISVTX != 0 {
 			st.Mode &^= 0o022
 		}
-		if st.Uid != 0 && isUnmapped(st.Uid) {
+		if st.Uid != 0 && trust.IsUnmapped(st.Uid) {
 			st.Uid = 0
 		}
 		if err := trusted(&st); err != nil {
@@ -115,31 +115,6 @@ func trustedWay(path string) error {
 			return nil
 		}
 	}
-}
-
-// isUnmapped reports whether a user is one that this user namespace does not have. To a
-// rootless kubelet the node's root is such a user, and so are others of the node, which it
-// cannot tell apart: those are outside of what it guards against.
-func isUnmapped(uid uint32) bool {
-	users, err := readKernel("/proc/self/uid_map")
-	if err != nil || len(strings.Fields(users)) == 3 && strings.Fields(users)[2] == everyUser {
-		return false
-	}
-	overflow, err := readKernel("/proc/sys/kernel/overflowuid")
-	return err == nil && strings.TrimSpace(overflow) == strconv.FormatUint(uint64(uid), 10)
-}
-
-// everyUser is the size of a map that has all users, as that of the first namespace.
-const everyUser = "4294967295"
-
-func readKernel(path string) (string, error) {
-	fd, err := ignoringEINTR(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
-	if err != nil {
-		return "", err
-	}
-	defer unix.Close(fd)
-	text, err := readAll(fd, 4<<10)
-	return string(text), err
 }
 
 func ignoringEINTR(call func() (int, error)) (int, error) {

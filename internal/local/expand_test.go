@@ -13,12 +13,12 @@ import (
 func TestExpandRefuses(t *testing.T) {
 	testenv.Need(t, "ext4")
 	w := newWorld(t)
-	w.b.DirectoryRoots = []string{w.dir}
+	shared := w.shared()
 	device := w.disk("disk", 32<<20)
 	w.run("mkfs.ext4", "-q", device)
 	memory, directory, empty := w.pod("memory"), w.pod("directory"), w.pod("empty")
 	w.mount(memory, options("medium", "memory", "size", "4Mi"))
-	w.mount(directory, options("path", w.dir))
+	w.mount(directory, options("path", shared))
 	for name, tt := range map[string]struct {
 		dir      string
 		o        flex.Options
@@ -39,7 +39,7 @@ func TestExpandRefuses(t *testing.T) {
 		"other there":   {memory, options("device", device), 32 << 20, 0, flex.CodeFailedPrecondition, []string{"has tmpfs (tmpfs) on", "not this volume"}, true},
 		"not mounted":   {empty, options("medium", "memory"), 32 << 20, 0, flex.CodeFailedPrecondition, []string{"is not mounted at"}, false},
 		"no memory":     {directory, options("medium", "memory"), 32 << 20, 0, flex.CodeFailedPrecondition, []string{"not this volume"}, false},
-		"a directory":   {directory, options("path", w.dir), 1 << 60, 0, flex.CodeFailedPrecondition, []string{"cannot be grown from here", "grow it where it is served"}, false},
+		"a directory":   {directory, options("path", shared), 1 << 60, 0, flex.CodeFailedPrecondition, []string{"cannot be grown from here", "grow it where it is served"}, false},
 		"not a place":   {"/mnt", options("medium", "memory"), 1 << 20, 0, flex.CodeInvalidArgument, []string{"is no directory of a FlexVolume"}, false},
 		"no such place": {filepath.Join(filepath.Dir(filepath.Dir(empty)), "none", "pv"), options("medium", "memory"), 1 << 20, 0, flex.CodeNotFound, []string{"no such file"}, false},
 	} {
@@ -57,7 +57,7 @@ func TestExpandRefuses(t *testing.T) {
 		})
 	}
 	// Large enough as it is.
-	for dir, o := range map[string]flex.Options{memory: options("medium", "memory"), directory: options("path", w.dir), empty: options("device", device)} {
+	for dir, o := range map[string]flex.Options{memory: options("medium", "memory"), directory: options("path", shared), empty: options("device", device)} {
 		c := call(flex.CommandExpandFS, dir, o)
 		c.NewSize = 4 << 20
 		if err := w.do(c); err != nil {

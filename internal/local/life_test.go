@@ -147,7 +147,7 @@ func TestWaitForDevice(t *testing.T) {
 func TestMountFailsClean(t *testing.T) {
 	testenv.Need(t, "ext4")
 	w := newWorld(t)
-	w.b.DirectoryRoots = []string{w.dir}
+	shared := w.shared()
 	w.write(w.path("file"), "no disk at all, but long enough to be one: "+strings.Repeat("x", 1<<20))
 	for name, tt := range map[string]struct {
 		o     flex.Options
@@ -164,9 +164,9 @@ func TestMountFailsClean(t *testing.T) {
 		"no device":         {options("device", w.path("none")), flex.CodeNotFound, []string{"no such file"}},
 		"no tag":            {options("device", "UUID=flex test none"), flex.CodeNotFound, []string{"find device UUID=flex test none"}},
 		"no block device":   {options("device", w.path("file")), flex.CodeInvalidArgument, []string{"is no block device (a disk image is given with the option image, a directory with path)"}},
-		"no directory":      {options("path", w.path("none")), flex.CodeNotFound, []string{"bind " + w.path("none")}},
+		"no directory":      {options("path", shared+"/none"), flex.CodeNotFound, []string{"bind " + shared + "/none"}},
 		"directory outside": {options("path", "/etc"), flex.CodePermissionDenied, []string{"below none of the directoryRoots"}},
-		"directory option":  {options("path", w.dir, "mountOptions", "discard"), flex.CodeInvalidArgument, []string{"not allowed for a directory: discard"}},
+		"directory option":  {options("path", shared, "mountOptions", "discard"), flex.CodeInvalidArgument, []string{"not allowed for a directory: discard"}},
 		"memory option":     {options("medium", "memory", "mountOptions", "nonsense"), flex.CodeInvalidArgument, []string{"not allowed for memory: nonsense"}},
 		"unknown source":    {options("source", "a:/b", "fsType", "nonesuch"), flex.CodeInvalidArgument, []string{"nonesuch"}},
 		"no mount program":  {options("source", "a@tcp:/b", "fsType", "lustre"), flex.CodeInternal, []string{"mount.lustre"}},

@@ -7,7 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/flex2csi/flex2csi/internal/mountcode"
 	"github.com/flex2csi/flex2csi/pkg/flex"
+	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
 // permit refuses a volume that this node's configuration does not allow. Users who
@@ -113,6 +115,26 @@ func (b *Backend) permitSource(v *Volume) error {
 		return denied("source %s: this node allows no volumes with source; an administrator can allow those with a type of filesystem: sourceTypes in the driver's configuration, or flexdriver install --source-type %s", v.Source, v.FSType)
 	}
 	return denied("source %s: fsType %s is none of the sourceTypes in this node's configuration (%s); give one of them, or have an administrator add it (flexdriver install --source-type %s)", v.Source, v.FSType, strings.Join(b.SourceTypes, ", "), v.FSType)
+}
+
+// checkApart refuses to mount below a root that shows images of another one, or is shown
+// there. The configuration compares names alone, and what they lead to changes.
+func (b *Backend) checkApart(v *Volume) error {
+	var others []string
+	var root string
+	var err error
+	switch v.Kind {
+	case kindImage:
+		root, err = permitPath(v, b.ImageRoots, "imageRoots", "--image-root")
+		others = slices.Concat(b.DirectoryRoots, slices.DeleteFunc(slices.Clone(b.ImageRoots), func(r string) bool { return r == root }))
+	case kindPath:
+		root, err = permitPath(v, b.DirectoryRoots, "directoryRoots", "--directory-root")
+		others = b.ImageRoots
+	}
+	if err != nil || len(others) == 0 {
+		return err
+	}
+	return mountcode.Of(mounter.CheckApart(root, others))
 }
 
 // permitSize bounds what is created and what grows.

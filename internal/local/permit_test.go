@@ -358,6 +358,36 @@ func TestSizesAreBounded(t *testing.T) {
 	w.unmount(dir)
 }
 
+// Roots that are not apart by their names, but in the filesystem, open neither images nor
+// directories (security.md, F5).
+func TestRootsHaveToBeApart(t *testing.T) {
+	testenv.Need(t, "ext4")
+	w := newWorld(t)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(w.dir, link); err != nil {
+		t.Fatal(err)
+	}
+	image, other := w.path("images/team-a/disk.img"), t.TempDir()
+	if err := os.MkdirAll(filepath.Dir(image), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.b.ImageRoots, w.b.DirectoryRoots = []string{w.path("images")}, []string{other, link}
+	for _, o := range []flex.Options{options("image", image, "size", "8Mi"), options("path", link)} {
+		c := call(flex.CommandMount, w.pod("a"), o)
+		_, planErr := w.b.Plan(t.Context(), c)
+		for _, err := range []error{planErr, w.do(c)} {
+			w.refused(err, flex.CodeInvalidArgument, w.path("images"), link, "are not apart")
+		}
+	}
+	w.mount(w.pod("a"), options("path", other)) // which shows no image
+	w.unmount(w.pod("a"))
+	w.b.DirectoryRoots = []string{other}
+	w.mount(w.pod("a"), options("image", image, "size", "8Mi"))
+	w.unmount(w.pod("a"))
+	w.b.ImageRoots = append(w.b.ImageRoots, link)
+	w.refused(w.do(call(flex.CommandMount, w.pod("a"), options("image", image))), flex.CodeInvalidArgument, "are not apart")
+}
+
 // A device is allowed by a name below the roots, and by what leads to such a
 // name.
 func TestDeviceRoots(t *testing.T) {

@@ -68,6 +68,9 @@ func (b *Backend) planSetUp(ctx context.Context, v *Volume, c *flex.Call) ([]str
 	if err := requireNamespace(v, c.Options); err != nil {
 		return nil, err
 	}
+	if err := b.checkApart(v); err != nil {
+		return nil, err
+	}
 	info, err := b.lookAt(c.Dir)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ func TestPlan(t *testing.T) {
 	testenv.Need(t, "ext4", "xfs")
 	w := newWorld(t)
 	w.b.ApplyFSGroup, w.b.AttachLocks = true, attachlock.Dir("/driver")
-	w.b.DirectoryRoots = []string{w.dir}
+	shared := w.shared()
 	w.image("") // its directory
 	group := int64(4711)
 	ext4, swap, empty := w.disk(namespace+"/ext4.img", 16<<20), w.disk("swap.img", 16<<20), w.disk("empty.img", 16<<20)
@@ -62,7 +62,7 @@ func TestPlan(t *testing.T) {
 		{"a disk with swap", options("device", swap)},
 		{"a disk that is missing", options("device", w.path("none"))},
 		{"a share", options("source", "server:/export", "fsType", "nfs", "mountOptions", "vers=4.2")},
-		{"a directory", options("path", w.dir, "mountOptions", "nosuid")},
+		{"a directory", options("path", shared, "mountOptions", "nosuid")},
 		{"memory", options("medium", "memory", "size", "64Mi")},
 		{"bad options", options("medium", "disk")},
 	} {

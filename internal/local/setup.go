@@ -52,6 +52,9 @@ func (b *Backend) setUp(ctx context.Context, v *Volume, c *flex.Call) error {
 	if err := b.permit(v, c.Options); err != nil {
 		return err
 	}
+	if err := b.checkApart(v); err != nil {
+		return err
+	}
 	p, err := b.open(ctx, c.Dir)
 	if err != nil {
 		return err

@@ -45,6 +45,17 @@ func (w *world) device() string { return w.kubelet.DeviceMountPath(driver, "pv")
 
 func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
 
+// shared opens a directory to pods, and returns it.
+func (w *world) shared() string {
+	w.Helper()
+	dir := w.dir + "-shared"
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		w.Fatal(err)
+	}
+	w.b.DirectoryRoots = append(w.b.DirectoryRoots, dir)
+	return dir
+}
+
 // image is the path of an image of the namespace that options tells.
 func (w *world) image(name string) string {
 	w.Helper()

@@ -82,7 +82,11 @@ func openPath(path string, roots []string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		return openBeneath(root, rel, unix.RESOLVE_BENEATH)
+		opened, err := openRoot(root)
+		if err != nil {
+			return nil, err
+		}
+		return openBeneath(opened, rel, unix.RESOLVE_BENEATH)
 	}
 	return nil, outside(roots)
 }

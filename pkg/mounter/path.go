@@ -27,15 +27,12 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// openBeneath opens rel below root as O_PATH under the given openat2 rules.
+// openBeneath opens rel below root as O_PATH under the given openat2 rules, and closes root.
 // Kernels before 5.6 have no openat2; there each component is opened by
 // itself without following links, which is stricter and as safe.
-func openBeneath(root, rel string, resolve uint64) (*os.File, error) {
-	r, err := os.OpenFile(root, unix.O_PATH|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return nil, err
-	}
+func openBeneath(r *os.File, rel string, resolve uint64) (*os.File, error) {
 	defer r.Close()
+	root := r.Name()
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolve}
 	fd, err := unix.Openat2(int(r.Fd()), rel, &how)
 	for range 10 {

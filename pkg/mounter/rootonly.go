@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/trust"
 )
 
 // Anywhere is the root that allows every path of the node. It is for callers
@@ -38,9 +40,18 @@ func openRootOnly(path string, roots []string) (*os.File, error) {
 	return nil, outside(roots)
 }
 
+// openRoot opens a root that only root can replace.
+func openRoot(root string) (*os.File, error) {
+	f, err := trust.OpenDirectory(root)
+	if errors.Is(err, trust.ErrOthers) {
+		err = because(ErrUnsafePath, "%v", err)
+	}
+	return f, err
+}
+
 // walkRootOnly opens one component after the other.
 func walkRootOnly(root, rel string) (*os.File, error) {
-	at, err := os.OpenFile(root, unix.O_PATH|unix.O_DIRECTORY, 0)
+	at, err := openRoot(root)
 	if err == nil {
 		at, err = requireRootOnly(at)
 	}

@@ -45,7 +45,9 @@ func OpenTarget(root, path string) (*Target, error) {
 		if !ok {
 			return fail(because(ErrUnsafePath, "it is not below %s", root))
 		}
-		parent, err = openBeneath(root, filepath.Clean(rel), unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+		if parent, err = os.OpenFile(root, unix.O_PATH|unix.O_DIRECTORY, 0); err == nil {
+			parent, err = openBeneath(parent, filepath.Clean(rel), unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+		}
 		if err == nil {
 			parent, err = requireDirectory(parent)
 		}

@@ -1,0 +1,100 @@
+package mounter_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/pkg/mounter"
+)
+
+// The owner of a directory above a root could replace the root by a link
+// (security.md, F5).
+func TestRootsThatOthersCanReplace(t *testing.T) {
+	testenv.Need(t, "mount", "root")
+	var m mounter.Mounter
+	parent := newDir(t)
+	root := filepath.Join(parent, "root")
+	image := filepath.Join(root, "ns/disk.img")
+	if err := os.MkdirAll(filepath.Dir(image), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, image, "x")
+	link := filepath.Join(newDir(t), "link")
+	if err := os.Symlink(root, link); err != nil {
+		t.Fatal(err)
+	}
+	try := func(root string) []error {
+		opened, errImage := m.OpenImage(t.Context(), filepath.Join(root, "ns/disk.img"), 0, []string{root})
+		if errImage == nil {
+			opened.Close()
+		}
+		target := newTarget(t)
+		errBind := m.Bind(t.Context(), filepath.Join(root, "ns"), []string{root}, target, nil, nil)
+		if errBind == nil {
+			mustUnmount(t, target)
+		}
+		return []error{errImage, errBind, m.MakeRootOnlyDir(root, "other")}
+	}
+	for _, root := range []string{root, link} {
+		if err := errors.Join(try(root)...); err != nil {
+			t.Error(err)
+		}
+	}
+	for text, change := range map[string]func() error{
+		"user with ID 12345": func() error { return errors.Join(os.Chown(parent, 12345, -1), os.Chmod(parent, 0o755)) },
+		"mode 0777":          func() error { return errors.Join(os.Chown(parent, 0, -1), os.Chmod(parent, 0o777)) },
+	} {
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		for _, root := range []string{root, link} {
+			for _, err := range try(root) {
+				requireError(t, err, mounter.ErrUnsafePath, text, parent)
+			}
+		}
+	}
+}
+
+// A directory root that is a link to the directory above an image root showed the images
+// of all namespaces: the roots were compared as texts (security.md, F5).
+func TestRootsAreApartWhateverLeadsToThem(t *testing.T) {
+	testenv.Need(t, "mount")
+	dir := newDir(t)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, name := range []string{"srv/images/ns", "srv/shared", "bound", "holder/below", "other"} {
+		if err := os.MkdirAll(at(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range map[string]string{"link": "srv", "inside": "srv/images/ns", "sibling": "srv/shared"} {
+		if err := os.Symlink(to, at(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, source := range map[string]string{"bound": "srv", "holder/below": "srv/images"} {
+		if err := unix.Mount(at(source), at(name), "", unix.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = unix.Unmount(at(name), unix.MNT_DETACH) }()
+	}
+	images := at("srv/images")
+	for other, apart := range map[string]bool{
+		"link": false, "inside": false, "srv": false, "bound": false, "bound/images": false, "bound/images/ns": false, "holder": false, "holder/below": false,
+		"sibling": true, "srv/shared": true, "bound/shared": true, "other": true, "missing": true,
+	} {
+		for _, pair := range [][2]string{{images, at(other)}, {at(other), images}} {
+			err := mounter.CheckApart(pair[0], []string{at("other/x"), pair[1]})
+			if apart && err != nil {
+				t.Errorf("%q: %v", pair, err)
+			}
+			if !apart {
+				requireError(t, err, mounter.ErrUnsafePath, pair[0], pair[1])
+			}
+		}
+	}
+}
