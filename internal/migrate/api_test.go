@@ -2,7 +2,6 @@ package migrate_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
@@ -37,6 +37,8 @@ type api struct {
 	staged string
 	// replicas is how many pods the StatefulSet has, where there is one.
 	replicas int
+	// stays: an evicted pod does not end.
+	stays bool
 	// vendor: a vendor's driver in kube-controller-manager attaches the FlexVolume.
 	vendor bool
 	// quiet: no controller acts.
@@ -238,6 +240,9 @@ func (a *api) create(action clienttesting.CreateActionImpl) (runtime.Object, err
 		if uid != string(pod.GetUID()) {
 			return nil, conflict(action, u.GetName())
 		}
+		if a.stays {
+			return u, nil
+		}
 		return u, a.object.Delete(action.GetResource(), pod.GetNamespace(), pod.GetName())
 	case "SelfSubjectAccessReview":
 		return u, unstructured.SetNestedField(u.Object, true, "status", "allowed")
@@ -296,27 +301,100 @@ func (a *api) patch(action clienttesting.PatchActionImpl) (runtime.Object, error
 	if err != nil {
 		return nil, err
 	}
-	var asked metav1.PartialObjectMetadata
+	u := old.DeepCopy()
 	if action.PatchType == types.MergePatchType {
-		if err := json.Unmarshal(action.Patch, &asked); err != nil {
+		asked := &unstructured.Unstructured{}
+		if err := utiljson.Unmarshal(action.Patch, &asked.Object); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
-		if asked.UID != "" && asked.UID != old.GetUID() || asked.ResourceVersion != "" && asked.ResourceVersion != old.GetResourceVersion() {
+		if uid, version := asked.GetUID(), asked.GetResourceVersion(); uid != "" && uid != old.GetUID() || version != "" && version != old.GetResourceVersion() {
 			return nil, conflict(action, action.Name)
 		}
+		merge(u.Object, asked.Object) // client-go's is slow, and the journal is written often
+	} else {
+		_, o, err := clienttesting.ObjectReaction(a.object)(action)
+		if err != nil { // a test of a JSON patch has failed
+			return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: err.Error()}}
+		}
+		u = o.(*unstructured.Unstructured).DeepCopy()
+		if dryRun(action) { // the reaction has stored it
+			return u, a.object.Update(action.GetResource(), old, action.GetNamespace())
+		}
 	}
-	_, o, err := clienttesting.ObjectReaction(a.object)(action)
-	if err == nil && dryRun(action) { // the reaction has stored it
-		return o, a.object.Update(action.GetResource(), old, action.GetNamespace())
+	if dryRun(action) {
+		return u, nil
 	}
-	if err != nil { // a test of a JSON patch has failed
-		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: err.Error()}}
-	}
-	u := o.(*unstructured.Unstructured).DeepCopy()
 	if u.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 {
 		return u, a.object.Delete(action.GetResource(), action.GetNamespace(), action.Name)
 	}
 	return a.store(action, u)
+}
+
+// merge applies a merge patch (RFC 7386).
+func merge(to, patch map[string]any) {
+	for key, value := range patch {
+		into, is := to[key].(map[string]any)
+		from, object := value.(map[string]any)
+		switch {
+		case value == nil:
+			delete(to, key)
+		case is && object:
+			merge(into, from)
+		case object:
+			fresh := map[string]any{}
+			merge(fresh, from)
+			to[key] = fresh
+		default:
+			to[key] = value
+		}
+	}
+}
+
+// objects are all of a kind.
+func (a *api) objects(r schema.GroupVersionResource, kind string) (all []*unstructured.Unstructured) {
+	a.t.Helper()
+	list, err := a.object.List(r, r.GroupVersion().WithKind(kind), "")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	_ = meta.EachListItem(list, func(o runtime.Object) error {
+		all = append(all, o.(*unstructured.Unstructured))
+		return nil
+	})
+	return all
+}
+
+// kinds are those of a migration.
+func kinds() map[schema.GroupVersionResource]string {
+	return map[schema.GroupVersionResource]string{
+		objects.PersistentVolumes().Resource: "PersistentVolume", objects.Claims().Resource: "PersistentVolumeClaim", objects.Pods().Resource: "Pod",
+		objects.Nodes().Resource: "Node", objects.Namespaces().Resource: "Namespace", objects.Secrets().Resource: "Secret",
+		objects.ConfigMaps().Resource: "ConfigMap", objects.ReplicationControllers().Resource: "ReplicationController",
+		objects.CSIDrivers().Resource: "CSIDriver", objects.CSINodes().Resource: "CSINode", objects.VolumeAttachments().Resource: "VolumeAttachment",
+		objects.StorageClasses().Resource: "StorageClass", objects.StatefulSets().Resource: "StatefulSet", objects.ReplicaSets().Resource: "ReplicaSet",
+		objects.DaemonSets().Resource: "DaemonSet", objects.Deployments().Resource: "Deployment", objects.CronJobs().Resource: "CronJob", objects.Jobs().Resource: "Job",
+	}
+}
+
+// clone is the same cluster for another test, with the kinds of a migration alone: to know all
+// takes longer than a migration.
+func (a *api) clone(t testing.TB) *api {
+	t.Helper()
+	lists := map[schema.GroupVersionResource]string{}
+	for r, kind := range kinds() {
+		lists[r] = kind + "List"
+	}
+	b := &api{t: t, fake: fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists), versions: a.versions, uids: a.uids, staged: a.staged, replicas: a.replicas, vendor: a.vendor}
+	b.object = b.fake.Tracker()
+	b.fake.PrependReactor("*", "*", b.react)
+	for r, kind := range kinds() {
+		for _, o := range a.objects(r, kind) {
+			if err := b.object.Create(r, o.DeepCopy(), o.GetNamespace()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return b
 }
 
 // requested reports whether there was such a request.

@@ -279,7 +279,7 @@ func (m *migration) result(err error) Result {
 		result.Outcome, result.Why = Left, err.Error()
 	case errors.Is(err, errEnough), errors.Is(err, context.Canceled):
 		result.Outcome, result.Why = Interrupted, fmt.Sprintf("interrupted after %s", rec.Stage)
-	case rec.Stage == journal.Planned: // the journal could not be written
+	case rec.Stage == journal.Planned && !errors.Is(err, journal.ErrMaybe), rec.Stage == journal.Finished: // nothing was begun
 		result.Outcome, result.Why = Left, err.Error()
 	default:
 		result.Outcome, result.Why = Unfinished, err.Error()

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
@@ -145,18 +144,7 @@ func (m *migration) retain(ctx context.Context) error {
 	if err != nil || pv.policy() == policyRetain {
 		return err
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": m.rec.FromUID},
-		"spec":     map[string]any{"persistentVolumeReclaimPolicy": policyRetain},
-	})
-	if err != nil {
-		return err
-	}
-	if err := m.checkLease(); err != nil {
-		return err
-	}
-	_, err = m.c.Patch(ctx, objects.PersistentVolumes().Resource, "", m.rec.Volume, types.MergePatchType, patch)
-	return err
+	return m.keep(ctx)
 }
 
 // retained reads the policy back: a patch that was answered well and not applied
@@ -183,7 +171,7 @@ func (m *migration) accept(ctx context.Context) error {
 	}
 	m.rec.Pods, m.acceptedVersion = podsOf(v), v.Original.ResourceVersion
 	m.rec.ByVendor = m.rec.ByVendor || v.byVendor
-	return nil
+	return m.follow(ctx, v)
 }
 
 // replaceable: the pods that have to stop may be stopped, or none has the volume, or it
@@ -232,15 +220,15 @@ func (m *migration) acceptable(v *PlannedVolume) error {
 			return no("%s", why)
 		}
 	}
-	if changed := changedSince(m.rec.CSI, v.Replacement); changed != "" {
+	if changed := changedSince(m.rec.CSI, v.Replacement, "labels", "annotations"); changed != "" {
 		return no("it or the configuration has been changed since it was planned: %s", changed)
 	}
 	return nil
 }
 
-// changedSince says where a replacement is another one than was planned. The
-// original that it carries has policy Retain by now.
-func changedSince(planned json.RawMessage, now *Manifest) string {
+// changedSince says where a replacement is another one than was planned, but for these fields
+// of its metadata. The original that it carries has policy Retain by now.
+func changedSince(planned json.RawMessage, now *Manifest, but ...string) string {
 	before, err := parse(planned)
 	if err != nil {
 		return err.Error()
@@ -248,6 +236,9 @@ func changedSince(planned json.RawMessage, now *Manifest) string {
 	a, b := before.Object, now.DeepCopy().Object
 	for _, object := range []map[string]any{a, b} {
 		delete(sub(object, "metadata", "annotations"), OriginalAnnotation)
+		for _, field := range but {
+			delete(sub(object, "metadata"), field)
+		}
 	}
 	return strings.Join(append(differences(a, b, ""), additions(a, b, "")...), "; ")
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -32,6 +33,11 @@ type Planner struct {
 	Makers bool
 
 	recent recent
+	// compiled are the expressions of Config: to compile them for each volume takes longer than
+	// to check it.
+	compile    sync.Once
+	compiled   mapping.Mappers
+	compileErr error
 }
 
 // ErrNothing says that no volume was selected.
@@ -63,7 +69,7 @@ func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
 		}
 	}
 	plan.Checks = append(plan.Checks, p.checkRights(ctx, plan.Volumes))
-	plan.Checks = append(plan.Checks, repeatedRestarts(plan.Volumes)...)
+	plan.Checks = append(plan.Checks, checkRestarts(plan.Volumes)...)
 	b := related{w: w, drivers: drivers, selection: s, makers: s.All && p.Makers}
 	if plan.Related, err = b.find(ctx, found); err != nil {
 		plan.Checks = append(plan.Checks, Check{Name: "related", Status: Unanswered, Evidence: fmt.Sprintf("what goes with the volumes (StorageClasses, StatefulSets, inline volumes) is not known: %v", err)})
@@ -90,12 +96,16 @@ func (p *Planner) untried(ctx context.Context, verbs ...string) string {
 	return ""
 }
 
-// repeatedRestarts says which pods --rolling restarts more than once.
-func repeatedRestarts(volumes []*PlannedVolume) (all []Check) {
+// checkRestarts says which pods --rolling restarts more than once, and which take longer to end
+// than it waits unless it is told to.
+func checkRestarts(volumes []*PlannedVolume) (all []Check) {
 	restarts := map[string][]string{}
 	for _, v := range volumes {
 		if v.Method == PodRestart {
 			restarts[v.Pods[0].Name] = append(restarts[v.Pods[0].Name], v.Name)
+			if why := graceTooLong(v, defaultTimeout); why != "" {
+				all = append(all, Check{Name: "restarts", Status: Note, Evidence: "PersistentVolume " + v.Name + ": " + why})
+			}
 		}
 	}
 	for _, pod := range slices.Sorted(maps.Keys(restarts)) {
@@ -142,13 +152,13 @@ func (p *Planner) recheck(ctx context.Context, c *objects.Client, name string) (
 
 // drivers returns those of the configuration.
 func (p *Planner) drivers() (*drivers, error) {
-	mappers, err := mapping.Compile(p.Config)
-	if err != nil {
-		return nil, err
+	p.compile.Do(func() { p.compiled, p.compileErr = mapping.Compile(p.Config) })
+	if p.compileErr != nil {
+		return nil, p.compileErr
 	}
-	d := &drivers{choose: mappers.Choose}
+	d := &drivers{choose: p.compiled.Choose}
 	for i := range p.Config.Drivers {
-		d.all = append(d.all, &driver{config: &p.Config.Drivers[i], mapper: mappers[i], given: map[string]csivol.SecretRef{}})
+		d.all = append(d.all, &driver{config: &p.Config.Drivers[i], mapper: p.compiled[i], given: map[string]csivol.SecretRef{}})
 	}
 	for name, ref := range p.Secrets {
 		flexDriver, stage, _ := strings.Cut(name, ":")

@@ -20,6 +20,22 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
+// keep gives the volume that goes the policy Retain.
+func (m *migration) keep(ctx context.Context) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": m.rec.FromUID},
+		"spec":     map[string]any{"persistentVolumeReclaimPolicy": policyRetain},
+	})
+	if err != nil {
+		return err
+	}
+	if err := m.checkLease(); err != nil {
+		return err
+	}
+	_, err = m.c.Patch(ctx, objects.PersistentVolumes().Resource, "", m.rec.Volume, types.MergePatchType, patch)
+	return err
+}
+
 // restorePolicy gives the volume a policy that is not Retain, if its claim has
 // it: what is stored on a volume without its claim would be deleted at once.
 func (m *migration) restorePolicy(ctx context.Context, pv *volume, policy, provisioner string) error {

@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
@@ -207,7 +209,7 @@ func (m *migration) stop(ctx context.Context) error {
 				if err != nil || pod == nil || string(pod.UID) != p.UID {
 					return "", err
 				}
-				return "it has not ended yet", nil
+				return fmt.Sprintf("it has not ended yet (its terminationGracePeriodSeconds: %d)", ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)), nil
 			},
 		})
 		if err != nil {
@@ -217,7 +219,12 @@ func (m *migration) stop(ctx context.Context) error {
 	if err := m.letGo(ctx); err != nil {
 		return err
 	}
-	return m.writeStage(ctx, journal.Stopped)
+	err = m.writeStage(ctx, journal.Stopped)
+	if objects.OutcomeOf(err) == objects.Refused { // put back, the next pod would start, and have to be evicted as well
+		m.tell(Troubled, m.rec.Stage, err.Error())
+		m.rec.Stage, err = journal.Stopped, nil
+	}
+	return err
 }
 
 // successor waits until a pod has come in the place of the one that was stopped,

@@ -131,6 +131,9 @@ func (m *migration) removeFinalizers(ctx context.Context, pv *volume) error {
 	if len(finalizers) == 0 { // it is on its way
 		return sleep(ctx, 100*time.Millisecond)
 	}
+	if pv.policy() != policyRetain { // another client has changed that since
+		return errors.Join(m.keep(ctx), sleep(ctx, 100*time.Millisecond))
+	}
 	patch, err := withoutFinalizers(m.rec.FromUID, pv.ResourceVersion, finalizers)
 	if err != nil {
 		return err

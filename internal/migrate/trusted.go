@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 )
@@ -104,29 +107,71 @@ func (m *migration) asRendered(ctx context.Context) error {
 		return terminal("continue with PersistentVolume %s: %s; resume with the --config and --secret of apply, or, if another program has changed the record, compare ConfigMap %s/%s with the directory of the journal",
 			m.rec.Volume, fmt.Sprintf(format, args...), Namespace, journal.ConfigMapName(m.rec.Volume))
 	}
+	object, err := m.rendered(ctx)
+	if err != nil {
+		return no("its replacement cannot be compared: %v", err)
+	}
+	if changed := changedSince(m.rec.CSI, object); changed != "" {
+		return no("the journal has another replacement than the configuration makes of its FlexVolume: %s", changed)
+	}
+	return nil
+}
+
+// rendered is what the configuration makes of the FlexVolume of the journal.
+func (m *migration) rendered(ctx context.Context) (*Manifest, error) {
 	old, err := parseVolume(m.rec.Flex)
 	if err != nil {
-		return no("its FlexVolume cannot be read: %v", err)
+		return nil, err
 	}
 	all, err := m.r.Planner.drivers()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d, err := all.of(old)
 	if d == nil && err == nil {
 		err = fmt.Errorf("%w %s", errUnmapped, m.rec.FlexDriver)
 	}
 	if err != nil {
-		return no("its replacement cannot be compared: %v", err)
+		return nil, err
 	}
 	r, err := d.render(ctx, old)
 	if err != nil {
-		return no("its replacement cannot be compared: %v", err)
+		return nil, err
 	}
-	if changed := changedSince(m.rec.CSI, r.object); changed != "" {
-		return no("the journal has another replacement than the configuration makes of its FlexVolume: %s", changed)
+	return r.object, nil
+}
+
+// follow gives both volumes of the journal the labels and annotations that the FlexVolume has
+// by now: that another client has changed them is no reason to stop.
+func (m *migration) follow(ctx context.Context, v *PlannedVolume) error {
+	old, err := parse(m.rec.Flex)
+	if err != nil {
+		return err
 	}
-	return nil
+	metadata, now := sub(old.Object, "metadata"), sub(v.Original.object, "metadata")
+	changed := false
+	for _, field := range []string{"labels", "annotations"} {
+		if reflect.DeepEqual(metadata[field], now[field]) {
+			continue
+		}
+		changed = true
+		if delete(metadata, field); now[field] != nil {
+			metadata[field] = runtime.DeepCopyJSONValue(now[field])
+		}
+	}
+	if !changed {
+		return nil
+	}
+	if m.rec.Flex, err = encode(old.Object); err != nil {
+		return err
+	}
+	object, err := m.rendered(ctx)
+	if err != nil {
+		return err
+	}
+	m.rec.CSI, err = object.MarshalJSON()
+	m.rec.To = m.rec.CSI
+	return err
 }
 
 // isDue is an error unless what is to be created is one of the two volumes; it may

@@ -136,7 +136,9 @@ func (j *Journal) Save(ctx context.Context, r *Record) error {
 		}
 	}
 	if err == nil && n.Sequence == 1 {
-		err = j.verify(ctx, n.Volume, data)
+		if err = j.verify(ctx, n.Volume, data); err != nil {
+			err = fmt.Errorf("%w: %w", ErrMaybe, err)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("write the journal of PersistentVolume %s: %w", n.Volume, err)

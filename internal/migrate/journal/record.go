@@ -101,6 +101,8 @@ var (
 	ErrConflict = errors.New("another program has changed the journal meanwhile")
 	// ErrCopy: the copy could not be written.
 	ErrCopy = errors.New("write its copy")
+	// ErrMaybe: the first record may be written; it could not be read back.
+	ErrMaybe = errors.New("it may be written")
 	// ErrTooBig: the record is too big for a ConfigMap.
 	ErrTooBig = errors.New("too big for a ConfigMap")
 	// ErrUnreadable: there is a record, and it is not what was written.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,7 +38,8 @@ type journey struct {
 	was  *corev1.PersistentVolume
 	mode journal.Mode
 	// config is that of the bridge.
-	config string
+	config  string
+	decoded *bridgeconfig.Configuration
 	// restore: --restore-reclaim-policy.
 	restore bool
 	// takes is how long the API server takes to create a PersistentVolume.
@@ -63,17 +63,33 @@ func newJourney(t *testing.T, pod bool, mode journal.Mode) *journey {
 	return j
 }
 
+// second adds another FlexVolume with its claim.
+func (j *journey) second(volume, claim string) {
+	j.t.Helper()
+	pv := j.volume()
+	pv.Name, pv.UID, pv.ResourceVersion = volume, "second", ""
+	pv.Spec.FlexVolume.Options = map[string]string{"volumeID": "vol-2"}
+	pv.Spec.ClaimRef.Name, pv.Spec.ClaimRef.UID = claim, "second-claim"
+	j.api.add(pv)
+	c := read(j.api, objects.Claims(), "shop", "orders")
+	c.Name, c.UID, c.Spec.VolumeName, c.ResourceVersion = claim, "second-claim", volume, ""
+	j.api.add(c)
+}
+
 // runner is a process that has just been started.
 func (j *journey) runner() *migrate.Runner {
 	j.t.Helper()
-	c, err := bridgeconfig.Loader{}.Decode([]byte(j.config), mapping.Check)
-	if err != nil {
-		j.t.Fatal(err)
+	if j.decoded == nil {
+		c, err := bridgeconfig.Loader{}.Decode([]byte(j.config), mapping.Check)
+		if err != nil {
+			j.t.Fatal(err)
+		}
+		j.decoded = c
 	}
 	client := j.api.client()
 	client.Dynamic = slow{client.Dynamic, j.takes}
 	return &migrate.Runner{
-		Client: client, Lease: always{}, Now: time.Now, Planner: &migrate.Planner{Client: client, Config: c, Now: time.Now},
+		Client: client, Lease: always{}, Now: time.Now, Planner: &migrate.Planner{Client: client, Config: j.decoded, Now: time.Now},
 		Journal: journal.New(client, migrate.Namespace, j.dir),
 		Options: migrate.Options{Mode: j.mode, Accept: []string{"reclaim-policy", "kubelet-restart"}, Timeout: time.Minute, RestoreReclaimPolicy: j.restore},
 		Progress: func(e migrate.Event) {
@@ -146,9 +162,30 @@ func (j *journey) guard(action clienttesting.Action) {
 			}
 		}
 	case clienttesting.PatchActionImpl:
-		if action.GetResource().Resource == "persistentvolumes" && strings.Contains(string(action.Patch), "finalizers") {
-			j.written(journal.Deleting)
+		if action.GetResource().Resource == "persistentvolumes" {
+			j.guardPatch(string(action.Patch))
 		}
+	}
+}
+
+// guardPatch wants a volume in its window to keep what is stored.
+func (j *journey) guardPatch(patch string) {
+	j.t.Helper()
+	pv := j.volume()
+	if pv == nil {
+		return
+	}
+	if strings.Contains(patch, "finalizers") {
+		j.written(journal.Deleting)
+		if !strings.Contains(patch, `"/metadata/resourceVersion","value":"`+pv.ResourceVersion+`"`) { // it does not fit
+			return
+		}
+		if policy := pv.Spec.PersistentVolumeReclaimPolicy; policy != corev1.PersistentVolumeReclaimRetain {
+			j.t.Errorf("it takes the finalizers of a volume with policy %s", policy)
+		}
+	}
+	if strings.Contains(patch, "persistentVolumeReclaimPolicy") && !strings.Contains(patch, "Retain") && (pv.DeletionTimestamp != nil || pv.Status.Phase != corev1.VolumeBound) {
+		j.t.Errorf("it takes policy Retain from a volume that is %s", pv.Status.Phase)
 	}
 }
 
@@ -160,13 +197,15 @@ func (j *journey) guardDelete(action clienttesting.DeleteActionImpl) {
 	default:
 		j.t.Errorf("it deletes %s %s", action.GetResource().Resource, action.Name)
 	}
-	if p := action.DeleteOptions.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil {
-		j.t.Errorf("it deletes %s without preconditions", action.Name)
+	p := action.DeleteOptions.Preconditions
+	if p == nil || p.UID == nil || p.ResourceVersion == nil {
+		j.t.Fatalf("it deletes %s without preconditions", action.Name)
 	}
-	if action.GetResource().Resource != "persistentvolumes" {
+	pv := j.volume()
+	if action.GetResource().Resource != "persistentvolumes" || pv == nil || pv.ResourceVersion != *p.ResourceVersion { // it does not fit
 		return
 	}
-	if policy := read(j.api, objects.PersistentVolumes(), "", action.Name).Spec.PersistentVolumeReclaimPolicy; policy != corev1.PersistentVolumeReclaimRetain {
+	if policy := pv.Spec.PersistentVolumeReclaimPolicy; policy != corev1.PersistentVolumeReclaimRetain {
 		j.t.Errorf("it deletes a volume with policy %s", policy)
 	}
 	rec, kept := j.written(journal.Deleting)
@@ -180,9 +219,15 @@ func (j *journey) guardDelete(action clienttesting.DeleteActionImpl) {
 func (j *journey) written(stage journal.Stage) (rec, kept *journal.Record) {
 	j.t.Helper()
 	m := read(j.api, objects.ConfigMaps(), migrate.Namespace, journal.ConfigMapName("pv1"))
-	text, err := os.ReadFile(filepath.Join(j.dir, "pv1.json"))
-	if m == nil || err != nil {
-		j.t.Fatalf("the journal has %v, and of its copy %v", m, err)
+	if m == nil {
+		j.t.Fatal("the journal has nothing")
+	}
+	text, err := []byte(m.Data["record.json"]), error(nil)
+	if j.dir != "" {
+		text, err = os.ReadFile(filepath.Join(j.dir, "pv1.json"))
+	}
+	if err != nil {
+		j.t.Fatal(err)
 	}
 	rec, kept = &journal.Record{}, &journal.Record{}
 	if err := errors.Join(json.Unmarshal([]byte(m.Data["record.json"]), rec), json.Unmarshal(text, kept)); err != nil {
@@ -206,9 +251,10 @@ func (j *journey) safe() {
 	if claim == nil || claim.UID != "claim" || claim.DeletionTimestamp != nil || claim.Spec.VolumeName != "pv1" {
 		j.t.Errorf("the claim is %+v", claim)
 	}
-	list, err := j.api.fake.Resource(objects.PersistentVolumes().Resource).List(context.Background(), metav1.ListOptions{})
-	if err != nil || len(list.Items) > 1 {
-		j.t.Errorf("there are %d volumes, %v", len(list.Items), err)
+	for _, u := range j.api.objects(objects.PersistentVolumes().Resource, "PersistentVolume") {
+		if name := u.GetName(); name != "pv1" && name != "pv2" {
+			j.t.Errorf("there is a volume %s", name)
+		}
 	}
 }
 
@@ -216,7 +262,10 @@ func (j *journey) safe() {
 func (j *journey) isFlex() {
 	j.t.Helper()
 	j.safe()
-	now := read(j.api, objects.PersistentVolumes(), "", "pv1")
+	now := j.volume()
+	if now != nil {
+		delete(now.Annotations, touched)
+	}
 	if now == nil || !equality.Semantic.DeepEqual(now.Spec, j.was.Spec) || !equality.Semantic.DeepEqual(now.Labels, j.was.Labels) || !equality.Semantic.DeepEqual(now.Annotations, j.was.Annotations) || now.Status.Phase != corev1.VolumeBound {
 		j.t.Errorf("the volume is\n%+v\nand was\n%+v", now, j.was)
 	}
@@ -237,70 +286,6 @@ func (j *journey) isCSI() {
 	}
 }
 
-// A fault is what becomes of one request.
-type fault struct {
-	name  string
-	after bool  // it has had its effect
-	err   error // nil: the process is killed
-	// often: each request from this one on has it, for half a minute.
-	often bool
-	// reads: requests that change nothing have it as well. Between two that do nothing is
-	// different but what the process remembers, and an API server that says of what is there
-	// that it is not is none.
-	reads bool
-}
-
-func faults() []fault {
-	volumes := objects.PersistentVolumes().Resource.GroupResource()
-	return []fault{
-		{name: "no answer, not done", reads: true, err: apierrors.NewTimeoutError("the request is lost", 0)},
-		{name: "no answer, done", after: true, err: apierrors.NewTimeoutError("the answer is lost", 0)},
-		{name: "conflict", err: apierrors.NewConflict(volumes, "pv1", fmt.Errorf("it has changed"))},
-		{name: "not found", err: apierrors.NewNotFound(volumes, "pv1")},
-		{name: "forbidden", err: apierrors.NewForbidden(volumes, "pv1", fmt.Errorf("a webhook"))},
-		{name: "killed before"},
-		{name: "killed after", after: true},
-		{name: "away", often: true, err: apierrors.NewServiceUnavailable("away")},
-	}
-}
-
-// inject has a fault at request n of those that it is for, and returns whether there was such a request.
-func (j *journey) inject(f fault, n int, kill context.CancelFunc) *bool {
-	hit, since, count := false, time.Time{}, 0
-	once := f.err != nil && !f.often
-	at := func(_ int, request string) error {
-		if !hit && (f.reads || changes(request)) {
-			count++
-		}
-		switch {
-		case !hit && count == n:
-			hit, since = true, time.Now()
-		case !hit || once || f.often && time.Since(since) > 30*time.Second:
-			return nil
-		}
-		if f.err == nil { // nothing is asked after that
-			kill()
-			return context.Canceled
-		}
-		return f.err
-	}
-	j.api.requests = nil
-	if f.after {
-		j.api.after = at
-		if f.err == nil {
-			j.api.before = func(int, string) error {
-				if hit {
-					return context.Canceled
-				}
-				return nil
-			}
-		}
-		return &hit
-	}
-	j.api.before = at
-	return &hit
-}
-
 // changes reports whether a request changes something.
 func changes(request string) bool {
 	verb, _, _ := strings.Cut(request, " ")
@@ -308,60 +293,6 @@ func changes(request string) bool {
 }
 
 func (j *journey) heal() { j.api.before, j.api.after = nil, nil }
-
-// TestFaults has each request of each command fail in each way, and then goes on or back with
-// another process. Wherever that was, nothing is lost, and the end is one of the two volumes.
-func TestFaults(t *testing.T) {
-	for _, pod := range []bool{false, true} {
-		for _, command := range []string{"apply", "rollback", "resume"} {
-			for _, f := range faults() {
-				for _, then := range []string{"resume", "rollback"} {
-					if !pod && (f.reads || command != "apply") || f.reads && then == "rollback" {
-						continue
-					}
-					t.Run(strings.ReplaceAll(fmt.Sprintf("pod=%t/%s/%s/%s", pod, command, f.name, then), " ", "-"), func(t *testing.T) {
-						t.Parallel()
-						n := 1
-						for ; interrupted(t, pod, command, f, n, then) && !t.Failed(); n += stride {
-						}
-						t.Logf("%d requests failed", n-1)
-						if n < 8 {
-							t.Errorf("only %d requests failed", n-1)
-						}
-					})
-				}
-			}
-		}
-	}
-}
-
-// interrupted makes one journey; false: it has fewer requests than n.
-func interrupted(t *testing.T, pod bool, command string, f fault, n int, then string) (hit bool) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx := t.Context()
-		j := newJourney(t, pod, journal.Live)
-		switch command {
-		case "rollback":
-			j.wants(ctx, "apply")
-		case "resume":
-			j.stopBefore("create persistentvolumes")
-		}
-		running, kill := context.WithCancel(ctx)
-		defer kill()
-		was := j.inject(f, n, kill)
-		came, err := j.do(running, command)
-		hit = *was
-		j.heal()
-		j.safe()
-		synctest.Wait()
-		second, secondErr := j.do(ctx, then)
-		j.ends(then)
-		if t.Failed() {
-			t.Fatalf("request %d, %s: %s came to %+v (%v), and %s to %+v (%v)", n, j.api.requests[min(n, len(j.api.requests))-1], command, came, err, then, second, secondErr)
-		}
-	})
-	return hit
-}
 
 // stopBefore has apply killed before a request, the first one after others.
 func (j *journey) stopBefore(this string, after ...string) {
