@@ -84,7 +84,7 @@ func (o *plannerOptions) planner(ctx context.Context, env environment, needsConf
 	if err != nil {
 		return nil, nil, err
 	}
-	cluster, err := o.api.connect(kube.Options{UserAgent: migrateAgent})
+	cluster, err := o.api.connect(kube.Options{UserAgent: migrateAgent, QPS: 200, Burst: 400})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -42,6 +42,9 @@ type Options struct {
 	VolumesFile string
 	// NoCSIDrivers reads no CSIDriver objects, and needs no right to.
 	NoCSIDrivers bool
+	// QPS is how many requests objects makes in a second, after Burst at once; zero: any number.
+	QPS   float32
+	Burst int
 	// Observe, if set, is called after each request.
 	Observe func(Request)
 	Log     *slog.Logger

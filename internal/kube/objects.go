@@ -11,9 +11,13 @@ import (
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
-// makeObjects makes the client for migrations. It retries no request that changes something.
+// makeObjects makes the client for migrations. It retries no request that changes something, and
+// leaves an API server without priority and fairness time for others.
 func (c *Cluster) makeObjects(config *rest.Config) error {
 	once := rest.CopyConfig(config)
+	if c.options.QPS > 0 {
+		once.QPS, once.Burst = c.options.QPS, c.options.Burst
+	}
 	once.Wrap(objects.WithoutRetries)
 	transport, err := rest.HTTPClientFor(once)
 	if err != nil {

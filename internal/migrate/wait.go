@@ -98,7 +98,10 @@ func (m *migration) timedOut(ctx context.Context, w waitFor, missing string, mos
 	if !errors.Is(context.Cause(ctx), errTimeout) || errors.Is(err, errEnough) {
 		return err
 	}
-	return terminalError{fmt.Errorf("%w for %s: %s: %s", errTimeout, most, w.what, missing)}
+	if most < m.r.timeout() {
+		return terminalError{fmt.Errorf("%w after %s: %s: %s", errTimeout, most, w.what, missing)}
+	}
+	return terminalError{fmt.Errorf("%w after %s (--timeout): %s: %s", errTimeout, most, w.what, missing)}
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -2,6 +2,7 @@ package migrate_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -101,6 +102,44 @@ func TestRollingRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTwoClaims: --rolling restarted a pod with two claims twice, and a pod that took longer to end
+// than --timeout was put back; plan said neither.
+func TestTwoClaims(t *testing.T) {
+	j := newJourney(t, true, journal.Rolling)
+	modify(j.api, objects.Pods(), "shop", "orders-0", func(p *corev1.Pod) {
+		p.Spec.TerminationGracePeriodSeconds = new(int64(600))
+		second := p.Spec.Volumes[0].DeepCopy()
+		second.Name, second.PersistentVolumeClaim.ClaimName = "more", "more"
+		p.Spec.Volumes = append(p.Spec.Volumes, *second)
+	})
+	j.second("pv2", "more")
+	plan, err := j.runner().Planner.Plan(t.Context(), &migrate.Selection{All: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"--rolling restarts pod shop/orders-0 2 times: once for each of ",
+		"PersistentVolume pv1: pod shop/orders-0 may take 10m0s to end (terminationGracePeriodSeconds), and --timeout is 5m0s",
+	} {
+		if !slices.ContainsFunc(plan.Checks, func(c migrate.Check) bool { return c.Status == migrate.Note && strings.Contains(c.Evidence, want) }) {
+			t.Errorf("the plan does not say %q: %+v, %s", want, plan.Checks, plan.Volumes[1].Method)
+		}
+	}
+}
+
+// TestPodStays: PUT BACK said neither how long the pod may take nor that --timeout ends the wait.
+func TestPodStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJourney(t, true, journal.Rolling)
+		j.api.stays = true
+		came, err := j.do(t.Context(), "apply")
+		if err != nil || came.Outcome != migrate.PutBack || !strings.Contains(came.Why, "timed out after 1m0s (--timeout): pod shop/orders-0: it has not ended yet (its terminationGracePeriodSeconds: 30)") {
+			t.Errorf("%+v, %v", came, err)
+		}
+		j.isFlex()
+	})
 }
 
 // TestNodeLost: with the pod deleted by force on a node that does not answer, the replacement

@@ -42,6 +42,9 @@ func TestMigrateJob(t *testing.T) {
 			t.Errorf("%q", *args)
 		}
 	}
+	if limit := apply.Resources.Limits.Memory().Value(); len(apply.Env) != 1 || apply.Env[0].Name != "GOMEMLIMIT" || apply.Env[0].Value != "400MiB" || limit != 512<<20 {
+		t.Errorf("%v, and the limit is %d", apply.Env, limit)
+	}
 	resume.Name, resume.Args, apply.Name, apply.Args = "", nil, "", nil
 	if diff := cmp.Diff(apply, resume); diff != "" {
 		t.Errorf("apply (-) and resume (+) differ:\n%s", diff)
