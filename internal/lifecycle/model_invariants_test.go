@@ -29,6 +29,7 @@ func invariants() []invariant {
 		{"names", "never another VolumeAttachment for a node that was renamed, before the first is deleted", func(_ *model, _ *world, mv *move) bool { return mv.event.forgotten }},
 		{"machines", "never NodeStageVolume or NodePublishVolume by a VolumeAttachment of another machine with the name of the node", staleAttachment},
 		{"others", "never a step on what the control plane, the kubelet's CSI plugin or another volume owns", touchesOthers},
+		{"containers", "nothing is taken away from containers that may have it, dead or alive, and no fsGroup is applied under them, but by unmount or with repairInUse", harmsContainers},
 		{"silence", "what only does not answer is not taken away from a pod that is to have it, and nothing is begun on it", disturbsSilent},
 		{"circles", "the planner always comes to a step that does something, or to an end, and never panics", func(_ *model, _ *world, mv *move) bool { return mv.event.circles }},
 	}
@@ -183,6 +184,24 @@ func touchesOthers(m *model, before *world, mv *move) bool {
 		// call be late: that is outside.
 		late := goals()[n.op.goal] == Unmount && before.pv == pvFlex
 		return p == podB && n.other || e.step != NodePublish && !late && m.podHas(before, n, int(p))
+	}
+	return false
+}
+
+func harmsContainers(m *model, before *world, mv *move) bool {
+	e := &mv.event
+	if e.stepPlace >= podCount || m.c.nodeOf(int(e.stepPlace)) != e.stepNode {
+		return false
+	}
+	n, pod := &before.nodes[e.stepNode], before.pods[e.stepPlace]
+	if !pod.ran || !pod.alive() || n.binds[e.stepPlace] == nothing || before.pv != pvFlex || n.stones[e.stepPlace] {
+		return false
+	}
+	switch g := goals()[n.op.goal]; e.step {
+	case Unbind, NodeUnpublish, Bind:
+		return !m.c.repairs && g != Unmount && g != CompleteUnmount
+	case ApplyFSGroup:
+		return n.binds[e.stepPlace] == alive
 	}
 	return false
 }

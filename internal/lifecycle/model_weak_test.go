@@ -110,6 +110,7 @@ func weaknesses() []weakness {
 				s.Mount = Dead
 			}
 		})},
+		{"repair-unpublish does not look at containers", "dead mounts, left", believes("repair-unpublish", ThePod, func(s *Seen) { s.Pod.NoContainer = true })},
 		{"stage-silent does not wait for an answer", "silence", believes("stage-silent", TheStage, func(s *Seen) { s.Mount = Alive })},
 		{"release-unwanted does not look at what is bound", "dead targets", blind("release-unwanted", func(c *plan) {
 			for _, t := range c.r.Targets {
