@@ -77,9 +77,12 @@ func inUse() map[string]use {
 		"another node bind-mounted":              {false, false, func(t *testing.T, d wholeDisk) string { return bindNode(t, otherNode(t, d.device)) }},
 		"node of its partition bind-mounted":     {false, false, func(t *testing.T, d wholeDisk) string { return bindNode(t, d.partition) }},
 		"node bind-mounted in another namespace": {false, false, bindElsewhere},
-		"swap":                                   {false, false, func(t *testing.T, d wholeDisk) string { return swapOn(t, d.device) }},
-		"swap on a partition":                    {false, false, func(t *testing.T, d wholeDisk) string { return swapOn(t, d.partition) }},
-		"whole disk is swap":                     {true, false, func(t *testing.T, d wholeDisk) string { return swapOn(t, d.device) }},
+		"swap":                                   {false, false, func(t *testing.T, d wholeDisk) string { return claim(t, d.device) }},
+		"swap on a partition":                    {false, false, func(t *testing.T, d wholeDisk) string { return claim(t, d.partition) }},
+		"part of LVM":                            {false, true, func(t *testing.T, d wholeDisk) string { return hold(t, d.device) }},
+		"partition is part of RAID":              {false, false, func(t *testing.T, d wholeDisk) string { return hold(t, d.partition) }},
+		"whole disk is part of multipath":        {true, false, func(t *testing.T, d wholeDisk) string { return hold(t, d.device) }},
+		"whole disk is swap":                     {true, false, func(t *testing.T, d wholeDisk) string { return claim(t, d.device) }},
 	}
 }
 
@@ -199,16 +202,34 @@ func elsewhere(t *testing.T, command string) string {
 	return "pid " + strconv.Itoa(cmd.Process.Pid)
 }
 
-func swapOn(t *testing.T, device string) string {
+// claim has a device as swap has it: for itself alone, and without a file that /proc shows,
+// since the driver skips its own process, which is that of the test. Swap on a loop device
+// itself can stop the machine.
+func claim(t *testing.T, device string) string {
 	t.Helper()
-	mustRun(t, "mkswap", device)
-	mustRun(t, "swapon", device)
-	t.Cleanup(func() {
-		if out, err := exec.Command("/usr/sbin/swapoff", device).CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
-	})
+	f, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
 	return "swap"
+}
+
+// hold has the kernel say that a device is part of another: there need be no device mapper.
+func hold(t *testing.T, device string) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks("/sys/class/block/" + filepath.Base(device) + "/holders")
+	if err == nil {
+		err = unix.Mount("holders", dir, "tmpfs", 0, "")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	if err := os.WriteFile(dir+"/dm-7", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "it is part of /dev/dm-7"
 }
 
 // The loop device of another tenant's disk is another name of that disk.
