@@ -38,6 +38,9 @@ func TestDiskInUse(t *testing.T) {
 				disk := mounter.Disk{Device: device, FSType: "ext4", Shares: func(string) bool { return true }}
 				err := m.MountDisk(t.Context(), disk, target, nil)
 				requireError(t, err, mounter.ErrBusy, device, text)
+				if strings.Contains(err.Error(), "cannot tell") { // it has told
+					t.Errorf("error: %v", err)
+				}
 				requireMounts(t, target.Path(), 0)
 				if hash(t, d.device) != before {
 					t.Errorf("a disk with %s was written to", content)

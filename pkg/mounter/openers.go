@@ -69,7 +69,11 @@ func (f family) scan(limit int) error {
 			if c := e.Name()[0]; c < '0' || c > '9' {
 				continue
 			}
-			if err := look(e.Name()); err != nil && !hasEnded(err) && !isHiddenInit(e.Name(), err) {
+			switch err := look(e.Name()); {
+			case err == nil, hasEnded(err), isHiddenInit(e.Name(), err):
+			case errors.Is(err, ErrBusy):
+				return err
+			default:
 				return fmt.Errorf("cannot tell whether process %s uses it: %w", e.Name(), err)
 			}
 		}
