@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
 )
 
 // finishOptions are the flags of migrate finish.
@@ -52,8 +53,8 @@ var errNeeded = errors.New("not everything can be taken away yet, as shown")
 // finish is flex2csi migrate finish.
 func (o *finishOptions) finish(c *cobra.Command) error {
 	for _, driver := range o.drivers {
-		if vendor, name, ok := strings.Cut(driver, "/"); !ok || vendor == "" || name == "" || strings.Contains(name, "/") {
-			return usagef("--driver %s: want vendor/name", driver)
+		if _, err := driverconfig.ParseDriverName(driver); err != nil {
+			return usagef("--driver: %v", err)
 		}
 	}
 	ctx, stop := untilInterrupted(c)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/mapping"
 	"github.com/flex2csi/flex2csi/internal/migrate"
@@ -46,8 +47,8 @@ func (o *selectOptions) complete(names []string) error {
 		return usagef("--all are all FlexVolumes: name none besides")
 	}
 	for _, driver := range o.selection.Drivers {
-		if !strings.Contains(driver, "/") {
-			return usagef("--driver %s: want vendor/name", driver)
+		if _, err := driverconfig.ParseDriverName(driver); err != nil {
+			return usagef("--driver: %v", err)
 		}
 	}
 	for flag, selector := range map[string]string{"selector": o.selection.Selector, "claim-selector": o.selection.ClaimSelector} {

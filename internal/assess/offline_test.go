@@ -113,7 +113,7 @@ func TestRefused(t *testing.T) {
 		"cronjob.yaml":   "Windows: ",
 		"winpod.yaml":    "Windows: ",
 		"windaemon.yaml": "Windows: ",
-		"novendor.yaml":  "no name that flex2csi supports: driver name \"azure-cifs\" has no vendor",
+		"novendor.yaml":  `driver name "azure-cifs" has no vendor, which flex2csi does not support`,
 	} {
 		r := report(t, offline(t, name))
 		if len(r.Items) != 1 || r.Items[0].Result != "Unsupported" || !strings.HasPrefix(r.Items[0].Reason, want) {

@@ -185,7 +185,7 @@ func TestChecks(t *testing.T) {
 	}
 	_, err := bridgeconfig.Loader{}.Decode([]byte(head+"drivers:\n- flexDriver: a\n  volume:\n    handle: x\n  csiDriver: ''\n"), check)
 	want := []string{
-		`drivers[0].flexDriver (line 4): driver name "a" has no vendor: want vendor/name, such as example.com/disk`,
+		`drivers[0].flexDriver (line 4): driver name "a" has no vendor, which flex2csi does not support: want vendor/name, such as example.com/disk, or make a PersistentVolume of the CSI driver in place of each volume`,
 		"drivers[0].volume.handle (line 6): no such option",
 		"drivers[0].csiDriver (line 7): missing (want the name that the CSI driver gives itself, such as disk.csi.example.com)",
 	}

@@ -26,7 +26,7 @@ type DriverName struct{ Vendor, Name string }
 func ParseDriverName(s string) (DriverName, error) {
 	vendor, name, found := strings.Cut(s, "/")
 	if !found {
-		return DriverName{}, fmt.Errorf("driver name %q has no vendor: want vendor/name, such as example.com/disk", strict.Clip(s))
+		return DriverName{}, fmt.Errorf("driver name %q has no vendor, which flex2csi does not support: want vendor/name, such as example.com/disk, or make a PersistentVolume of the CSI driver in place of each volume", strict.Clip(s))
 	}
 	if err := checkPart(vendor, maxVendor); err != nil {
 		return DriverName{}, fmt.Errorf("driver name %q: vendor %w: want vendor/name, such as example.com/disk", strict.Clip(s), err)

@@ -54,7 +54,7 @@ func TestRefused(t *testing.T) {
 		file(t, "refuse.yaml"):   {"a-mountoptions": "refused: the kubelet", "b-block": "refused: the kubelet", "c-opaque": "refused: the kubelet refuses Secret web/s: its type must be azure/cifs"},
 		file(t, "win.yaml"):      {"win/Deployment/iis/s": "refused: Windows: "},
 		pod:                      {"w": "refused: Windows: "},
-		file(t, "novendor.yaml"): {"docs": `refused: no name that flex2csi supports: driver name "azure-cifs" has no vendor`},
+		file(t, "novendor.yaml"): {"docs": `refused: driver name "azure-cifs" has no vendor`},
 	} {
 		_, r, _ := offline(t, "smb-config.yaml", name)
 		for _, p := range r.Plans {

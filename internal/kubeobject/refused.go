@@ -12,7 +12,7 @@ func Unsupported(driver string, onWindows bool) string {
 		return "Windows: flex2csi runs on nodes with Linux only; use the CSI driver in the pod, or a claim of its StorageClass"
 	}
 	if _, err := driverconfig.ParseDriverName(driver); err != nil {
-		return "no name that flex2csi supports: " + err.Error() + "; make a PersistentVolume of the CSI driver in its place"
+		return err.Error()
 	}
 	return ""
 }

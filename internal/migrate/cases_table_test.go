@@ -140,6 +140,7 @@ func shareCases() map[string]clusterCase {
 	return map[string]clusterCase{
 		"smb2":                   {file: "smb2", want: []string{"Note handle: …PersistentVolume b…same…node", "Note handle: …PersistentVolume a…same"}},
 		"nfs":                    {file: "nfs", want: []string{"Note handle: …PersistentVolume b…same"}},
+		"no vendor":              {file: "nfs", edits: []string{"driver: k8s/nfs", "driver: nfs"}, want: []string{`Fails mapping: driver name "nfs" has no vendor, which flex2csi does not support`}},
 		"two shares":             {file: "smb2", edits: []string{"//fs1/media", "//fs1/other"}, never: []string{"Note handle"}},
 		"two servers":            {file: "nfs", edits: []string{"10.1.1.1", "10.1.1.2"}, never: []string{"Note handle"}},
 		"a share that is CSI":    {file: "smb2", edits: []string{"  flexVolume:\n    driver: fstab/cifs\n    fsType: cifs\n    secretRef:\n      name: cifs\n    options:\n      networkPath: //fs1/media\n      mountOptions: dir_mode=0755,file_mode=0644\nstatus:", "  csi: {driver: smb.csi.k8s.io, volumeHandle: 'a@fs1:media', volumeAttributes: {source: //fs1/media}}\nstatus:"}, want: []string{"Note handle: …PersistentVolume a…same"}},

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 )
 
 // mappingChecks are about what the volume becomes.
@@ -19,7 +20,10 @@ func mappingChecks() []check {
 
 func (s *subject) checkMapping(_ context.Context, f *findings) error {
 	err := s.unknown["mapping"]
-	switch {
+	switch unsupported := kubeobject.Unsupported(s.v.FlexDriver, false); {
+	case errors.Is(err, errUnmapped) && unsupported != "":
+		f.fails("see docs/limits.md", "%s", unsupported)
+		return nil
 	case errors.Is(err, errUnmapped):
 		f.fails("write a mapping for it (docs/mapping.md), or take one that there is (flex2csi preset list)", "%v %s", err, s.v.FlexDriver)
 		return nil

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -96,7 +97,8 @@ func (f *finisher) driver(ctx context.Context, name string) DriverEnd {
 		}
 	}
 	end.obstacle(unfinished, "migrations that are not finished", "flex2csi migrate resume, or rollback, with these names")
-	end.obstacle(left, "PersistentVolumes that are FlexVolumes of it", "flex2csi migrate plan --driver "+shell.Quote(name))
+	do := cmp.Or(kubeobject.Unsupported(name, false), "flex2csi migrate plan --driver "+shell.Quote(name))
+	end.obstacle(left, "PersistentVolumes that are FlexVolumes of it", do)
 	end.obstacle(f.inline[name], "volumes in pods and their templates that name it without a PersistentVolume", "write them in another way: flex2csi migrate plan --all shows a replacement for those of running pods")
 	end.obstacle(f.classesOf(name), "StorageClasses of which new claims become FlexVolumes", "flex2csi migrate classes shows their replacements; then delete them. An expansion goes by the claim's class: --same-name keeps the name")
 	inCluster := len(end.Obstacles) == 0
