@@ -25,14 +25,18 @@ func attacks() []attack {
 		{"disk by its label", (*maker).attackLabel},
 		{"disk by udev's link", (*maker).attackLink},
 		{"disk with the UUID of another", func(m *maker, a *attempt) { m.disk(a, "UUID="+uuid(twins)) }},
+		{"fsGroup of a directory with links", (*maker).attackGroup},
 		{"mkfs options", (*maker).attackMkfs},
-		{"reserve of the node", func(m *maker, a *attempt) { m.newImage(a, attaching, mine, pick(m, "700Mi", "1Gi", "900M")) }},
-		{"bytes of a namespace", func(m *maker, a *attempt) { m.newImage(a, rooted, mine, pick(m, "450Mi", "500Mi", "550M")) }},
+		{"reserve of the node", (*maker).attackReserve},
+		{"bytes of a namespace", (*maker).attackBytes},
 		{"images of a namespace", func(m *maker, a *attempt) { m.newImage(a, rooted, crowded, pick(m, "8Mi", "9Mi")) }},
 		{"lock of what is not opened", (*maker).attackLock},
 		{"configuration of mode 0666", func(_ *maker, a *attempt) { a.driver = looseMode }},
 		{"configuration of another user", func(_ *maker, a *attempt) { a.driver = looseOwner }},
 		{"configuration in a directory of mode 0777", func(_ *maker, a *attempt) { a.driver = looseDirectory }},
+		{"root below a directory of another user", func(m *maker, a *attempt) { m.otherRoot(a, otherParent, m.w.otherRoots) }},
+		{"root behind a link of another user", func(m *maker, a *attempt) { m.otherRoot(a, otherLink, m.w.linkedRoots) }},
+		{"root that is a link to the image roots", (*maker).attackAlias},
 		{"credentials of CIFS", (*maker).attackCredentials},
 		{"question whether an image exists", (*maker).attackImages},
 		{"question whether something exists", (*maker).attackExistence},
@@ -72,9 +76,33 @@ func (m *maker) attackLink(a *attempt) {
 	m.disk(a, "/dev/disk/by-"+pick(m, "label/"+label, "partlabel/"+label, "uuid/"+uuid(twins), "partuuid/"+uuid(twins)))
 }
 
+// attackGroup has the driver change all files of a directory where others put links.
+func (m *maker) attackGroup(a *attempt) {
+	a.driver, a.readOnly, a.fsGroup, a.fsType = rooted, false, true, ""
+	a.options = map[string]string{"path": m.w.directories + pick(m, "/shared", "/"+mine)}
+}
+
 func (m *maker) newImage(a *attempt, driver int, namespace, size string) {
 	a.driver, a.readOnly, a.namespace, a.fsType = driver, false, namespace, pick(m, "ext4", "")
 	a.options = map[string]string{"image": fmt.Sprintf("%s/%s/new-%08x.img", m.w.images, namespace, m.Uint32()), "size": size}
+}
+
+// attackReserve and attackBytes make an image that is too large, or have one grow.
+func (m *maker) attackReserve(a *attempt) {
+	m.newImage(a, attaching, mine, pick(m, "700Mi", "1Gi", "900M"))
+	m.grow(a, 700<<20)
+}
+
+func (m *maker) attackBytes(a *attempt) {
+	m.newImage(a, rooted, mine, pick(m, "450Mi", "500Mi", "550M"))
+	m.grow(a, 450<<20)
+}
+
+func (m *maker) grow(a *attempt, size int) {
+	if m.often(25) {
+		a.options = map[string]string{"image": m.w.images + "/" + mine + "/old-1.img"}
+		a.grown, a.calls = size, []flex.Command{flex.CommandMount, pick(m, flex.CommandExpandVolume, flex.CommandExpandFS)}
+	}
 }
 
 func (m *maker) attackMkfs(a *attempt) {
@@ -95,6 +123,17 @@ func (m *maker) attackLock(a *attempt) {
 		option, value = "image", pick(m, w.host+"/host.img", w.images+"/theirs.img", w.images+"/"+theirs, w.images+"x/"+theirs+"/theirs.img", w.otherVolume()+"/data.img")
 	}
 	a.options, a.fsType = map[string]string{option: value}, "ext4"
+}
+
+// otherRoot makes a volume below roots that another user can replace.
+func (m *maker) otherRoot(a *attempt, driver int, roots string) {
+	a.driver, a.fsType, a.secrets = driver, "", nil
+	a.options = pick(m, map[string]string{"image": roots + "/images/" + mine + "/old-1.img"}, map[string]string{"path": roots + "/directories/shared"}, map[string]string{"device": roots + "/devices/disk"})
+}
+
+func (m *maker) attackAlias(a *attempt) {
+	a.driver, a.fsType, a.secrets = aliased, "", nil
+	a.options = map[string]string{"path": m.w.alias + pick(m, "", "/images", "/images/"+theirs, "/images/"+mine)}
 }
 
 func (m *maker) attackCredentials(a *attempt) {

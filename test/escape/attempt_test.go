@@ -1,6 +1,7 @@
 package escape
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -35,6 +36,7 @@ type attempt struct {
 	uid       string
 	raw       string // appended to the JSON object, inside: a second field of a name
 	calls     []flex.Command
+	grown     int // bytes that it is to have after an expansion
 	// absent takes the place of what the volume names: the answer must be the same.
 	absent string
 	// flip is a name that leads to another place all the time while the calls run.
@@ -106,7 +108,7 @@ func (w *world) call(watcher *trace.Watcher, a *attempt, command flex.Command, o
 	var status string
 	status, o.escapes = a.judge(r)
 	o.success = o.success || status == "Success"
-	if what := a.obeyed(d, command, status); what != "" {
+	if what := w.obeyed(d, a, command, status); what != "" {
 		o.escapes = append(o.escapes, driverProgram+" "+what)
 	}
 	if a.absent != "" && len(o.escapes) == 0 {
@@ -131,7 +133,7 @@ func (a *attempt) contains(text string) bool {
 // argv are the arguments of a callout as the kubelet has them.
 func (w *world) argv(d *driver, a *attempt, command flex.Command) []string {
 	argument := a.json(command)
-	device := a.options["device"]
+	device, grown := a.options["device"], strconv.Itoa(cmp.Or(a.grown, diskBytes+diskBytes/2))
 	args := []string{d.program, string(command)}
 	switch command {
 	case flex.CommandMount:
@@ -149,9 +151,9 @@ func (w *world) argv(d *driver, a *attempt, command flex.Command) []string {
 	case flex.CommandDetach:
 		return append(args, a.volume, "node-1")
 	case flex.CommandExpandFS:
-		return append(args, argument, device, w.target(d, a.uid, a.volume), strconv.Itoa(diskBytes+diskBytes/2), strconv.Itoa(diskBytes))
+		return append(args, argument, device, w.target(d, a.uid, a.volume), grown, strconv.Itoa(diskBytes))
 	case flex.CommandExpandVolume:
-		return append(args, argument, device, strconv.Itoa(diskBytes+diskBytes/2), strconv.Itoa(diskBytes))
+		return append(args, argument, device, grown, strconv.Itoa(diskBytes))
 	}
 	return append(args, argument)
 }

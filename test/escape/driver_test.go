@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net"
 	"os"
 	"path/filepath"
@@ -89,27 +90,39 @@ func (w *world) add(d driver) (err error) {
 	return err
 }
 
-// loosen makes drivers with a configuration that allows much, and that others than root
-// have written, or could.
+// loosen makes drivers with the configuration of the one with roots, and one thing wrong:
+// others than root have written it, or could, or could change what its roots are.
 func (w *world) loosen() error {
 	from := w.drivers[rooted]
 	config, err := os.ReadFile(filepath.Join(filepath.Dir(from.program), driverconfig.FileName))
 	if err != nil {
 		return err
 	}
+	writable := func(name string) driver {
+		return driver{name: vendor + "/" + name, refusal: "obeys a configuration that others can write to (" + name + ")"}
+	}
 	for _, l := range []struct {
-		name   string
-		loosen func(dir, file string) error
+		driver
+		roots, now string
+		loosen     func(dir, file string) error
 	}{
-		{"mode", func(_, file string) error { return os.Chmod(file, 0o666) }},
-		{"owner", func(_, file string) error { return os.Chown(file, 1000, 1000) }},
-		{"directory", func(dir, _ string) error { return os.Chmod(dir, 0o777) }},
+		{writable("mode"), "", "", func(_, file string) error { return os.Chmod(file, 0o666) }},
+		{writable("owner"), "", "", func(_, file string) error { return os.Chown(file, 1000, 1000) }},
+		{writable("directory"), "", "", func(dir, _ string) error { return os.Chmod(dir, 0o777) }},
+		{driver{name: vendor + "/parent", rooted: true}, w.roots, w.otherRoots, nil},
+		{driver{name: vendor + "/link", rooted: true}, w.roots, w.linkedRoots, nil},
+		{driver{name: vendor + "/alias", rooted: true}, w.directories, w.alias, nil},
 	} {
-		d := driver{name: vendor + "/" + l.name, refusal: "obeys a configuration that others can write to (" + l.name + ")"}
-		dir := filepath.Join(w.plugins, d.escaped())
+		dir := filepath.Join(w.plugins, l.escaped())
 		file := filepath.Join(dir, driverconfig.FileName)
-		own := bytes.ReplaceAll(config, []byte(from.name), []byte(d.name))
-		err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(file, own, 0o644), os.Link(from.binary, filepath.Join(dir, l.name)), l.loosen(dir, file), w.add(d))
+		own := bytes.ReplaceAll(config, []byte(from.name), []byte(l.name))
+		if l.roots != "" {
+			own = bytes.ReplaceAll(own, []byte(`"`+l.roots), []byte(`"`+l.now))
+		}
+		err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(file, own, 0o644), os.Link(from.binary, filepath.Join(dir, filepath.Base(l.name))), w.add(l.driver))
+		if err == nil && l.loosen != nil {
+			err = l.loosen(dir, file)
+		}
 		if err != nil {
 			return err
 		}
@@ -117,7 +130,7 @@ func (w *world) loosen() error {
 	return nil
 }
 
-// serve is a daemon that takes every call and has something else to say to each: the
+// serve is a daemon that takes every call and says one of three things to it: the
 // truth, nothing, or garbage with a canary that must not become part of the answer.
 func (w *world) serve(socket string) error {
 	l, err := net.Listen("unix", socket)
@@ -126,25 +139,31 @@ func (w *world) serve(socket string) error {
 	}
 	w.cleanups = append(w.cleanups, func() { l.Close() })
 	go func() {
-		for n := 0; ; n++ {
+		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			go answer(c, n)
+			go w.answer(c)
 		}
 	}()
 	return nil
 }
 
-func answer(c net.Conn, n int) {
+// answer has the same answer for the same call, whichever world it is in.
+func (w *world) answer(c net.Conn) {
 	defer c.Close()
 	line, err := bufio.NewReader(c).ReadBytes('\n')
-	var request struct{ ID string }
+	var request struct {
+		ID   string
+		Argv []string
+	}
 	if err != nil || json.Unmarshal(line, &request) != nil {
 		return
 	}
-	switch n % 5 {
+	h := fnv.New32a()
+	h.Write([]byte(strings.ReplaceAll(strings.Join(request.Argv, " "), w.dir, "")))
+	switch h.Sum32() % 5 {
 	case 0, 1, 2:
 		fmt.Fprintf(c, `{"version":1,"id":%q,"status":{"status":"Success"}}`+"\n", request.ID)
 	case 3:

@@ -39,6 +39,9 @@ const (
 	looseMode
 	looseOwner
 	looseDirectory
+	otherParent
+	otherLink
+	aliased
 )
 
 // valid makes an attempt that is a volume as its author should write it.

@@ -35,7 +35,7 @@ func (a *attempt) judge(r *trace.Watched) (status string, escapes []string) {
 }
 
 // obeyed says what a driver has done that had to refuse the call, or "".
-func (a *attempt) obeyed(d *driver, command flex.Command, status string) string {
+func (w *world) obeyed(d *driver, a *attempt, command flex.Command, status string) string {
 	takesDown := slices.Contains([]flex.Command{flex.CommandUnmount, flex.CommandUnmountDevice, flex.CommandDetach}, command)
 	if status != "Success" || takesDown || len(a.options) == 0 {
 		return ""
@@ -43,7 +43,10 @@ func (a *attempt) obeyed(d *driver, command flex.Command, status string) string 
 	if d.refusal != "" || d.socket != "" { // the daemon knows the options of its drivers
 		return d.refusal
 	}
-	for option := range a.options {
+	for option, value := range a.options {
+		if belowAny(filepath.Clean(value), w.otherRoots, w.linkedRoots) {
+			return "uses a root that another user can replace"
+		}
 		if !slices.Contains([]string{"image", "device", "source", "path", "medium", "size", "mountOptions", "seLinuxContext"}, option) {
 			return "takes the option " + option
 		}

@@ -190,9 +190,9 @@ func isProc(path string) bool {
 	}
 	first, name, _ := strings.Cut(rest, "/")
 	if strings.Trim(first, "0123456789") == "" {
-		return slices.Contains([]string{"", "mountinfo", "mounts", "status", "stat", "cgroup", "maps", "comm", "fd", "oom_score_adj", "auxv"}, strings.TrimPrefix(name, "task/")) || strings.HasSuffix(name, "/mountinfo") || strings.HasPrefix(name, "fdinfo/")
+		return slices.Contains([]string{"", "mountinfo", "mounts", "status", "stat", "cgroup", "maps", "comm", "fd", "uid_map", "oom_score_adj", "auxv"}, strings.TrimPrefix(name, "task/")) || strings.HasSuffix(name, "/mountinfo") || strings.HasPrefix(name, "fdinfo/")
 	}
-	return slices.Contains([]string{"filesystems", "partitions", "devices", "meminfo", "swaps", "cmdline", "cpuinfo", "sys/vm/overcommit_memory", "sys/kernel/ngroups_max", "sys/fs/pipe-max-size", "sys/kernel/random/boot_id", "mdstat", "modules", "misc", "tty/ldisc"}, rest)
+	return slices.Contains([]string{"filesystems", "partitions", "devices", "meminfo", "swaps", "cmdline", "cpuinfo", "sys/vm/overcommit_memory", "sys/kernel/ngroups_max", "sys/kernel/overflowuid", "sys/fs/pipe-max-size", "sys/kernel/random/boot_id", "mdstat", "modules", "misc", "tty/ldisc"}, rest)
 }
 
 // changing holds a change of what paths lead to to the rules.

@@ -35,17 +35,20 @@ type world struct {
 	kubelet, plugins           string
 	roots, images, directories string
 	devicesDir, scratch, host  string
-	dev                        uint64
-	filesystems                map[uint64]bool // of filesystems that were there before
-	canaries                   map[uint64]bool // inodes, on the world's own filesystem
-	disks                      map[string]bool // files behind loop devices that may be named
-	hostDevice, diskDevice     string
-	programs                   map[string]stage
-	stubs                      []string
-	drivers                    []*driver
-	lenient                    bool
-	log                        string // of the drivers with roots
-	cleanups                   []func()
+	// Roots in a directory of another user's, behind a link of another user's, and a link
+	// to the parent of the image root.
+	otherRoots, linkedRoots, alias string
+	dev                            uint64
+	filesystems                    map[uint64]bool // of filesystems that were there before
+	canaries                       map[uint64]bool // inodes, on the world's own filesystem
+	disks                          map[string]bool // files behind loop devices that may be named
+	hostDevice, diskDevice         string
+	programs                       map[string]stage
+	stubs                          []string
+	drivers                        []*driver
+	lenient                        bool
+	log                            string // of the drivers with roots
+	cleanups                       []func()
 	*common
 }
 
@@ -65,6 +68,7 @@ func sourceTypes() []string { return []string{"nfs", "cifs"} }
 func newWorld(t testing.TB, dir string, c *common) *world {
 	t.Helper()
 	w := &world{
+		otherRoots: dir + "/other/roots", linkedRoots: dir + "/linked", alias: dir + "/alias",
 		common: c, dir: dir, log: dir + "/run/log",
 		kubelet: dir + "/kubelet", plugins: dir + "/plugins", roots: dir + "/roots", host: dir + "/host",
 		images: dir + "/roots/images", directories: dir + "/roots/directories", devicesDir: dir + "/roots/devices",
@@ -73,7 +77,7 @@ func newWorld(t testing.TB, dir string, c *common) *world {
 	}
 	w.stubs = []string{"/sbin/mount.nfs", "/sbin/mount.cifs", "/usr/sbin/mount.nfs", "/usr/sbin/mount.cifs"}
 	t.Cleanup(w.end)
-	for _, step := range []func() error{w.layOut, w.hideCanaries, w.attachDisks, w.spoil, w.refresh, w.install, w.fill, w.note} {
+	for _, step := range []func() error{w.layOut, w.hideCanaries, w.attachDisks, w.spoil, w.otherUsers, w.refresh, w.install, w.fill, w.note} {
 		if err := step(); err != nil {
 			t.Fatal(err)
 		}
@@ -163,6 +167,18 @@ func (w *world) fill() error {
 	promised := int64(fs.Bavail)*fs.Frsize - int64(fs.Blocks)*fs.Frsize/reserve - room
 	name := w.images + "/" + theirs + "/large.img"
 	return errors.Join(append(errs, os.WriteFile(name, nil, 0o600), os.Truncate(name, promised))...)
+}
+
+// otherUsers makes roots that other users can replace. What is in them is root's.
+func (w *world) otherUsers() error {
+	var errs []error
+	for _, dir := range []string{"/images/" + mine, "/directories/shared", "/devices"} {
+		errs = append(errs, os.MkdirAll(w.otherRoots+dir, 0o755))
+	}
+	return errors.Join(append(errs,
+		w.ext4(w.otherRoots+"/images/"+mine+"/old-1.img"), os.Symlink(w.devices["labelled"], w.otherRoots+"/devices/disk"),
+		os.Chown(w.dir+"/other", 1000, 1000),
+		os.Symlink(w.roots, w.linkedRoots), os.Lchown(w.linkedRoots, 1000, 1000), os.Symlink(w.roots, w.alias))...)
 }
 
 // refresh makes the images of the attacker's namespace as they were.

@@ -79,6 +79,18 @@ func control() []sabotage {
 			edits: []edit{{load, "if err := trustedWay(path); err != nil {", "if err := trustedWay(\"/\"); err != nil {"}},
 		},
 		{
+			name: "roots-below-directories-of-others", want: "W/other|C/labelled.img|uses a root that another user can replace",
+			edits: []edit{{way, "case !isOurs(above.Uid):", "case above.Mode == 0:"}},
+		},
+		{
+			name: "roots-behind-links-of-others", want: "uses a root that another user can replace",
+			edits: []edit{{way, "case (link || above.Mode&0o022 != 0) && !isOurs(st.Uid):", "case link && above.Mode == 0:"}},
+		},
+		{
+			name: "roots-that-show-images", want: "binds W/roots",
+			edits: []edit{{apart, "if slices.ContainsFunc(own, p.nested) {", "if slices.ContainsFunc(own[:0], p.nested) {"}},
+		},
+		{
 			name: "images-that-exist", want: "answer tells whether W/roots/images",
 			edits: []edit{{
 				attaching, "\tcase kindImage:\n\t\treturn v.Source, nil\n",

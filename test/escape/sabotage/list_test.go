@@ -22,6 +22,8 @@ const (
 	parse     = "internal/local/parse.go"
 	space     = "internal/local/room.go"
 	attaching = "internal/local/attach.go"
+	way       = "internal/trust/way.go"
+	apart     = "pkg/mounter/apart.go"
 	load      = "internal/driverconfig/load.go"
 	logging   = "cmd/flexdriver/log.go"
 )
@@ -51,7 +53,7 @@ func places() []sabotage {
 		},
 		{
 			name: "links-to-directories", want: "binds ",
-			edits: []edit{{bind, "return openBeneath(root, rel, unix.RESOLVE_BENEATH)", "return openBeneath(root, rel, 0)"}},
+			edits: []edit{{bind, "return openBeneath(opened, rel, unix.RESOLVE_BENEATH)", "return openBeneath(opened, rel, 0)"}},
 		},
 		{
 			name: "fsgroup-by-links", want: "(changes|opens) ",
