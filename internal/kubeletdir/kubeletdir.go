@@ -105,6 +105,16 @@ func RemoveTarget(target string, rmdir func(dir string) error) {
 	}
 }
 
+// LinksTo returns the directory below which no link may lead to dir. The kubelet's root
+// directory may be a link, and so may pods in it, where administrators keep it on another
+// disk (bottlerocket-os/bottlerocket#2218).
+func LinksTo(root, dir string) string {
+	if pods := path.Join(root, "pods"); strings.HasPrefix(dir, pods+"/") {
+		return pods
+	}
+	return root
+}
+
 // PodDir returns the part of volume directories that all pods have in common, to search for
 // a driver's volumes.
 func PodDir(driver string) string {

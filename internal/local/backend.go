@@ -100,7 +100,7 @@ func (b *Backend) openUnlocked(dir string) (*lockedTarget, error) {
 	if err != nil {
 		return nil, err
 	}
-	target, err := mounter.OpenTarget(root, dir)
+	target, err := mounter.OpenTarget(kubeletdir.LinksTo(root, dir), dir)
 	if err != nil {
 		return nil, mountcode.Of(err)
 	}

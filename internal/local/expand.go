@@ -152,7 +152,7 @@ func (b *Backend) expandDevice(ctx context.Context, v *Volume, p *lockedTarget, 
 		return err
 	}
 	defer unlock()
-	if err := v.ownDisk(d.Path).CheckUse(ctx); err != nil {
+	if err := v.ownDisk(d.Path, p.root).CheckUse(ctx); err != nil {
 		return err
 	}
 	return b.growFilesystem(ctx, v, p, d.Path, size)

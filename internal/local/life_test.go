@@ -283,3 +283,32 @@ func TestRoots(t *testing.T) {
 	w.refused(w.do(call(flex.CommandMount, dir, options("device", device))), flex.CodePermissionDenied, "below none of the deviceRoots", "/dev/disk/by-id")
 	w.mounted(dir, false)
 }
+
+// Where <kubelet dir>/pods is a symbolic link (bottlerocket-os/bottlerocket#2218), neither
+// mount nor unmount worked. The mount table has the paths that the link leads to.
+func TestPodsDirectoryIsALink(t *testing.T) {
+	testenv.Need(t, "ext4", "loop")
+	w := newWorld(t)
+	pods := filepath.Join(w.kubelet.Root, "pods")
+	real := filepath.Join(filepath.Dir(filepath.Dir(w.kubelet.Root)), "elsewhere")
+	if err := errors.Join(os.Rename(pods, real), os.Symlink(real, pods)); err != nil {
+		t.Fatal(err)
+	}
+	device := w.disk("disk", 32<<20)
+	a, b := w.pod("a"), w.pod("b")
+	for _, dir := range []string{a, b} { // the second one shares what the first one has mounted
+		if err := w.do(call(flex.CommandMount, dir, options("device", device))); err != nil {
+			t.Fatal(err)
+		}
+		w.mounted(strings.Replace(dir, pods, real, 1), true)
+	}
+	if _, err := w.b.Plan(t.Context(), call(flex.CommandMount, w.pod("c"), options("device", device))); err != nil {
+		t.Error(err)
+	}
+	for _, dir := range []string{a, b} {
+		if err := w.do(call(flex.CommandUnmount, dir, flex.Options{})); err != nil {
+			t.Error(err)
+		}
+		w.mounted(strings.Replace(dir, pods, real, 1), false)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/mountcode"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
@@ -91,7 +92,7 @@ func (b *Backend) planSetUp(ctx context.Context, v *Volume, c *flex.Call) ([]str
 			return steps, err
 		}
 	case kindDevice:
-		d, err := b.openUnused(ctx, v)
+		d, err := b.openUnused(ctx, v, c.Dir)
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +128,7 @@ func (b *Backend) lookAt(dir string) (*mounter.Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := mounter.OpenTarget(root, dir)
+	t, err := mounter.OpenTarget(kubeletdir.LinksTo(root, dir), dir)
 	if err != nil {
 		return nil, mountcode.Of(err)
 	}
@@ -249,7 +250,7 @@ func (b *Backend) planExpansion(ctx context.Context, v *Volume, c *flex.Call) ([
 			"grow the filesystem, mounted or not",
 		}, nil
 	case kindDevice:
-		d, err := b.openUnused(ctx, v)
+		d, err := b.openUnused(ctx, v, c.Dir)
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -113,7 +114,7 @@ func (b *Backend) mountBlockDevice(ctx context.Context, v *Volume, p *lockedTarg
 		return err
 	}
 	defer unlock()
-	return b.Mounter.MountDisk(ctx, v.ownDisk(d.Path), p.Target, b.owner(ctx, v, o))
+	return b.Mounter.MountDisk(ctx, v.ownDisk(d.Path, p.root), p.Target, b.owner(ctx, v, o))
 }
 
 // openDevice finds a device and locks it. No call has it open while it waits for the
@@ -142,12 +143,13 @@ func (b *Backend) openDevice(ctx context.Context, v *Volume, root string) (d *mo
 }
 
 // openUnused opens a device that has no use but volumes of the kubelet.
-func (b *Backend) openUnused(ctx context.Context, v *Volume) (*mounter.BlockDevice, error) {
+func (b *Backend) openUnused(ctx context.Context, v *Volume, dir string) (*mounter.BlockDevice, error) {
 	d, err := b.findDevice(ctx, v.Source)
 	if err != nil {
 		return nil, err
 	}
-	if err := v.ownDisk(d.Path).CheckUse(ctx); err != nil {
+	root, _ := b.root(dir) // expandvolume has no directory
+	if err := v.ownDisk(d.Path, root).CheckUse(ctx); err != nil {
 		d.Close()
 		return nil, mountcode.Of(err)
 	}
@@ -155,9 +157,17 @@ func (b *Backend) openUnused(ctx context.Context, v *Volume) (*mounter.BlockDevi
 }
 
 // ownDisk is a device that is shared with other pods and with nothing else.
-func (v *Volume) ownDisk(device string) mounter.Disk {
+// The mount table has the path that a link in the place of pods leads to.
+func (v *Volume) ownDisk(device, root string) mounter.Disk {
 	d := v.disk(device)
-	d.Shares = kubeletdir.IsVolume
+	d.Shares = func(mountpoint string) bool {
+		if kubeletdir.IsVolume(mountpoint) {
+			return true
+		}
+		pods, err := filepath.EvalSymlinks(filepath.Join(root, "pods"))
+		rel, below := strings.CutPrefix(mountpoint, pods+"/")
+		return err == nil && below && kubeletdir.IsVolume(filepath.Join(root, "pods", rel))
+	}
 	return d
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/requestid"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
@@ -34,9 +35,10 @@ func (m *Mounts) mounter(ctx context.Context) *mounter.Mounter {
 	return &with
 }
 
-// open opens a mount point below the kubelet's directory, without following symbolic links.
+// open opens a mount point below the kubelet's directory, without following symbolic links
+// from there on.
 func (m *Mounts) open(path string) (*mounter.Target, error) {
-	return mounter.OpenTarget(m.KubeletDir, path)
+	return mounter.OpenTarget(kubeletdir.LinksTo(m.KubeletDir, path), path)
 }
 
 // Bind makes source visible at target, in one step.

@@ -150,3 +150,22 @@ func loopDisk(t *testing.T, image string, mkfs ...string) string {
 	})
 	return device
 }
+
+// TestPodsDirectoryIsALink: no volume of the bridge could be mounted where pods is a link
+// (bottlerocket-os/bottlerocket#2218).
+func TestPodsDirectoryIsALink(t *testing.T) {
+	testenv.Need(t, "mount")
+	dir := t.TempDir()
+	target := filepath.Join(dir, "pods/uid/volumes/a~b/pv")
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "elsewhere/uid/volumes/a~b"), 0o700), os.Symlink("elsewhere", filepath.Join(dir, "pods"))); err != nil {
+		t.Fatal(err)
+	}
+	m := nodemounts.Mounts{KubeletDir: dir}
+	if err := m.Bind(t.Context(), t.TempDir(), target, false); err != nil {
+		t.Fatal(err)
+	}
+	mounted, err := m.Mounted(target)
+	if err := errors.Join(err, m.Unmount(t.Context(), target)); err != nil || !mounted {
+		t.Errorf("mounted: %t, %v", mounted, err)
+	}
+}
