@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -147,6 +148,31 @@ func (n *node) mountExt4(dir string) {
 		n.t.Fatalf("mount: %v\n%s", err, out)
 	}
 	n.t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+}
+
+// TestPodsDirectoryIsALink: doctor was silent about what it found in no mount table
+// (bottlerocket-os/bottlerocket#2218).
+func TestPodsDirectoryIsALink(t *testing.T) {
+	testenv.Need(t, "mount")
+	n := newNode(t)
+	n.shared(n.Root)
+	elsewhere, pods := t.TempDir(), filepath.Join(n.Root, "pods")
+	if err := errors.Join(os.Remove(pods), os.Mkdir(elsewhere+"/p", 0o755), os.Symlink(elsewhere+"/p", pods)); err != nil {
+		t.Fatal(err)
+	}
+	n.mount("private", elsewhere+"/p", "tmpfs", 0)
+	if err := unix.Mount("", elsewhere+"/p", "", unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	mounted := n.PodVolumeDir("uid-1", "example.com/disk", "mounted")
+	n.mount("none", mounted, "tmpfs", 0)
+	r := n.run()
+	want(t, r, elsewhere, "kubelet-dir-not-shared /p")
+	wantText(t, r, "1 mount of volumes below "+n.Root)
+	if err := unix.Mount("", elsewhere+"/p", "", unix.MS_SHARED, ""); err != nil {
+		t.Fatal(err)
+	}
+	want(t, n.run(), elsewhere)
 }
 
 // TestPods: data next to a volume, and directories of deleted pods.

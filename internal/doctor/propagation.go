@@ -29,6 +29,18 @@ func (p *probe) checkPropagation(ctx context.Context, n *notes) {
 		n.skip("mount propagation", "%v", err)
 		return
 	}
+	p.checkShared(ctx, n, table, dir)
+	root := resolvedIn(table, dir)
+	if pods := resolvedIn(table, filepath.Join(root, "pods")); !strings.HasPrefix(pods, root+"/") {
+		p.checkShared(ctx, n, table, pods) // a link: containers need this directory, too
+	}
+	if s, err := p.status(); err == nil && s.absent == nil {
+		checkVisible(n, s.BridgeStatus, table)
+	}
+}
+
+// checkShared checks one directory below which there are volumes.
+func (p *probe) checkShared(ctx context.Context, n *notes, table []*mounter.Info, dir string) {
 	covering := cover(table, dir)
 	if covering == nil {
 		n.skip("mount propagation", "there is no mount that %s is on", dir)
@@ -39,13 +51,8 @@ func (p *probe) checkPropagation(ctx context.Context, n *notes) {
 		n.add(kubeletDirPrivate, dir, "the mount that the kubelet's directory %s is on is not shared", dir).evidence(describe(covering))
 	}
 	looked := []string{"the node: " + describe(covering)}
-	if s, err := p.status(); err == nil {
-		if s.pid != 0 {
-			looked = append(looked, "the daemon: "+p.compare(n, daemonPropagation, "the daemon", s.pid, dir, group))
-		}
-		if s.absent == nil {
-			checkVisible(n, s.BridgeStatus, table)
-		}
+	if s, err := p.status(); err == nil && s.pid != 0 {
+		looked = append(looked, "the daemon: "+p.compare(n, daemonPropagation, "the daemon", s.pid, dir, group))
 	}
 	for driver, socket := range p.csiSockets(ctx) {
 		if pid := listener(ctx, p.at(socket)); pid != 0 {
@@ -65,12 +72,29 @@ func (p *probe) kubeletDirThere() error {
 	return nil
 }
 
-// nodeTable returns the kubelet's mount table, or else our own.
-func (p *probe) nodeTable() ([]*mounter.Info, error) {
-	if k, err := p.kubelet(); err == nil {
-		return mounter.MountsIn(p.host().ProcFile(k.PID, "mountinfo"), nil)
+// nodeTable returns the kubelet's mount table, or else our own. Mounts behind a link in the
+// place of pods have the paths that the kubelet uses.
+func (p *probe) nodeTable() (table []*mounter.Info, err error) {
+	if k, errKubelet := p.kubelet(); errKubelet == nil {
+		table, err = mounter.MountsIn(p.host().ProcFile(k.PID, "mountinfo"), nil)
+	} else {
+		table, err = mounter.Mounts(nil)
 	}
-	return mounter.Mounts(nil)
+	root := resolvedIn(table, p.kubeletDir())
+	pods := filepath.Join(root, "pods")
+	to, errLink := os.Readlink(p.at(pods))
+	if errLink != nil {
+		return table, err
+	}
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(root, to)
+	}
+	for _, m := range table {
+		if rel, ok := strings.CutPrefix(m.Mountpoint, to+"/"); ok {
+			m.Mountpoint = filepath.Join(pods, rel)
+		}
+	}
+	return table, err
 }
 
 // cover returns the mount that a path is on: the deepest at the path or above, and of
