@@ -42,6 +42,8 @@ type journey struct {
 	decoded *bridgeconfig.Configuration
 	// restore: --restore-reclaim-policy.
 	restore bool
+	// lease is what is asked before each change; nil: it is always held.
+	lease func() error
 	// takes is how long the API server takes to create a PersistentVolume.
 	takes time.Duration
 }
@@ -61,6 +63,14 @@ func newJourney(t *testing.T, pod bool, mode journal.Mode) *journey {
 	j.was = read(j.api, objects.PersistentVolumes(), "", "pv1")
 	j.api.seen = j.guard
 	return j
+}
+
+// Held is the answer of the Lease.
+func (j *journey) Held() error {
+	if j.lease == nil {
+		return nil
+	}
+	return j.lease()
 }
 
 // second adds another FlexVolume with its claim.
@@ -89,7 +99,7 @@ func (j *journey) runner() *migrate.Runner {
 	client := j.api.client()
 	client.Dynamic = slow{client.Dynamic, j.takes}
 	return &migrate.Runner{
-		Client: client, Lease: always{}, Now: time.Now, Planner: &migrate.Planner{Client: client, Config: j.decoded, Now: time.Now},
+		Client: client, Lease: j, Now: time.Now, Planner: &migrate.Planner{Client: client, Config: j.decoded, Now: time.Now},
 		Journal: journal.New(client, migrate.Namespace, j.dir),
 		Options: migrate.Options{Mode: j.mode, Accept: []string{"reclaim-policy", "kubelet-restart"}, Timeout: time.Minute, RestoreReclaimPolicy: j.restore},
 		Progress: func(e migrate.Event) {
@@ -292,7 +302,7 @@ func changes(request string) bool {
 	return verb != "get" && verb != "list" && !strings.HasSuffix(request, " (dry run)") && !strings.Contains(request, "selfsubject")
 }
 
-func (j *journey) heal() { j.api.before, j.api.after = nil, nil }
+func (j *journey) heal() { j.api.before, j.api.after, j.lease = nil, nil, nil }
 
 // stopBefore has apply killed before a request, the first one after others.
 func (j *journey) stopBefore(this string, after ...string) {

@@ -113,6 +113,9 @@ func (m *migration) removeAttachment(ctx context.Context, va *storagev1.VolumeAt
 	if err != nil {
 		return err
 	}
+	if err := m.checkLease(); err != nil {
+		return err
+	}
 	err = m.c.Delete(ctx, objects.VolumeAttachments().Resource, "", va.Name, metav1.Preconditions{UID: &va.UID, ResourceVersion: new(bare.GetResourceVersion())})
 	if objects.OutcomeOf(err) == objects.Gone {
 		return nil

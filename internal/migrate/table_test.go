@@ -22,6 +22,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/migrate/lock"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -144,6 +145,8 @@ type fault struct {
 	reads bool
 	// meanwhile is what another client does right before, which is all that happens.
 	meanwhile func(*api)
+	// lease is what the Lease says from then on, for half a minute if that is again.
+	lease error
 }
 
 type lasting int
@@ -167,6 +170,8 @@ func faults() []fault {
 		{name: "conflict", err: apierrors.NewConflict(volumes, "pv1", errors.New("it has changed"))},
 		{name: "not found", err: apierrors.NewNotFound(volumes, "pv1")},
 		{name: "away", reads: true, again: thirtySeconds, err: &url.Error{Op: "Get", URL: "https://kubernetes", Err: syscall.ECONNREFUSED}},
+		{name: "lease lost", reads: true, lease: lock.ErrLost},
+		{name: "lease stale", reads: true, again: thirtySeconds, lease: lock.ErrStale},
 		{name: "changed", reads: true, meanwhile: touch},
 		{name: "policy", reads: true, meanwhile: func(a *api) {
 			if read(a, objects.PersistentVolumes(), "", "pv1") != nil {
@@ -213,17 +218,26 @@ type cell struct {
 }
 
 // inject has the fault happen, and returns whether it did.
-func (c cell) inject(a *api, kill context.CancelFunc) *bool {
-	hit, since := false, time.Time{}
+func (c cell) inject(j *journey, kill context.CancelFunc) *bool {
+	a, hit, since := j.api, false, time.Time{}
+	over := func() bool { return c.fault.again == thirtySeconds && time.Since(since) > 30*time.Second }
+	j.lease = func() error {
+		if !hit || over() {
+			return nil
+		}
+		return c.fault.lease
+	}
 	at := func(n int, request string) error {
 		switch {
 		case n == c.n:
 			hit, since = true, time.Now()
-		case !hit, c.fault.err != nil && c.fault.again == once, c.fault.meanwhile != nil,
-			c.fault.again == equal && (request != c.request || time.Since(since) > 2*time.Minute), c.fault.again == thirtySeconds && time.Since(since) > 30*time.Second:
+		case !hit, c.fault.err != nil && c.fault.again == once, c.fault.meanwhile != nil, c.fault.lease != nil, over(),
+			c.fault.again == equal && (request != c.request || time.Since(since) > 2*time.Minute):
 			return nil
 		}
 		switch {
+		case c.fault.lease != nil:
+			return nil
 		case c.fault.meanwhile != nil:
 			c.fault.meanwhile(a)
 			return nil
@@ -255,9 +269,10 @@ func (c cell) strike(t *testing.T, base *journey) {
 		j := base.clone(t)
 		pod := read(j.api, objects.Pods(), "shop", "orders-0")
 		evictions := j.countEvictions()
+		j.heldFor(c)
 		running, kill := context.WithCancel(t.Context())
 		defer kill()
-		hit := c.inject(j.api, kill)
+		hit := c.inject(j, kill)
 		came, err := j.do(running, c.command)
 		j.heal()
 		if was := j.api.requests[min(c.n, len(j.api.requests))-1]; !*hit || was != c.request {
@@ -289,6 +304,18 @@ func (j *journey) countEvictions() *int {
 		}
 	}
 	return count
+}
+
+// heldFor wants no change without the Lease, but for the volume that is due and the journal.
+func (j *journey) heldFor(c cell) {
+	before := j.api.seen
+	j.api.seen = func(action clienttesting.Action) {
+		before(action)
+		text := j.api.requests[len(j.api.requests)-1]
+		if len(j.api.requests) > c.n && j.Held() != nil && changes(text) && text != "create persistentvolumes" && action.GetResource() != objects.ConfigMaps().Resource {
+			j.t.Errorf("%s without the Lease", text)
+		}
+	}
 }
 
 // honest wants a result to say what is so.
