@@ -84,6 +84,9 @@ func (o *runOptions) open(ctx context.Context, env environment, options migrate.
 	if err != nil {
 		return nil, err
 	}
+	if err := planner.Watch(context.WithoutCancel(ctx)); err != nil { // it ends with the program
+		return nil, err
+	}
 	options.Timeout = o.timeout
 	if err := o.limit(&options, time.Now()); err != nil {
 		return nil, err

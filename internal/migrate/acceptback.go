@@ -97,7 +97,7 @@ func (m *migration) usersGoOn(ctx context.Context, no func(string, ...any) error
 	if err != nil {
 		return err
 	}
-	w := newWorld(m.c)
+	w := m.world()
 	m.rec.Pods = nil
 	for _, pod := range users {
 		p := journal.Pod{Name: full(pod), UID: string(pod.UID), Node: pod.Spec.NodeName}
@@ -208,7 +208,7 @@ func (m *migration) dryRun(ctx context.Context, pv *volume, no func(string, ...a
 		return err
 	}
 	f := &findings{}
-	s := &subject{w: newWorld(m.c), old: pv, v: &PlannedVolume{Name: m.rec.Volume, Replacement: object}}
+	s := &subject{w: m.world(), old: pv, v: &PlannedVolume{Name: m.rec.Volume, Replacement: object}}
 	if err := s.checkDryRun(ctx, f); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -130,7 +131,7 @@ func (m *migration) vendorHolds(ctx context.Context, w *world) (string, error) {
 // all the time, so that a single look may miss it; another replica may still have
 // the driver.
 func (m *migration) staysUnattached(ctx context.Context) error {
-	w := newWorld(m.c)
+	w := m.world()
 	for _, name := range m.nodesOfPods() {
 		seen, err := m.seenAttached(ctx, w, name)
 		if err != nil {
@@ -146,7 +147,16 @@ func (m *migration) staysUnattached(ctx context.Context) error {
 func (m *migration) seenAttached(ctx context.Context, w *world, name string) (bool, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	events, err := m.c.Watch(watching, objects.Nodes().Resource, "", name)
+	var since string // the watch begins with what was changed since the feed was as it is
+	if f := live(ctx, m.r.feeds(), objects.Nodes(), "", metav1.ListOptions{}); f != nil {
+		since = f.Version()
+		if node := f.Find("", name); node == nil {
+			since = ""
+		} else if seen, err := m.seenOn(ctx, w, node); seen || err != nil {
+			return seen, err
+		}
+	}
+	events, err := m.c.Watch(watching, objects.Nodes().Resource, "", name, since)
 	if err != nil {
 		return false, err
 	}
@@ -165,14 +175,23 @@ func (m *migration) seenAttached(ctx context.Context, w *world, name string) (bo
 			if err != nil {
 				return false, err
 			}
-			if node.Name != name || !kubeobject.VolumeAttached(node, m.flexVolume().unique()) {
+			if node.Name != name {
 				continue
 			}
-			if ours, err := w.attachedByController(ctx, m.flexVolume(), node); err != nil || !ours {
-				return !ours, err
+			if seen, err := m.seenOn(ctx, w, node); seen || err != nil {
+				return seen, err
 			}
 		}
 	}
+}
+
+// seenOn reports whether a vendor's driver has attached the volume by what a node says.
+func (m *migration) seenOn(ctx context.Context, w *world, node *corev1.Node) (bool, error) {
+	if !kubeobject.VolumeAttached(node, m.flexVolume().unique()) {
+		return false, nil
+	}
+	ours, err := w.attachedByController(ctx, m.flexVolume(), node)
+	return err == nil && !ours, err
 }
 
 // acceptedByOthers looks once more for a vendor's driver where another process has
@@ -182,7 +201,7 @@ func (m *migration) acceptedByOthers(ctx context.Context) error {
 	if m.acceptedVersion != "" || m.rec.Direction != journal.ToCSI {
 		return nil
 	}
-	on, err := newWorld(m.c).attachedByVendor(ctx, m.flexVolume())
+	on, err := m.world().attachedByVendor(ctx, m.flexVolume())
 	if err == nil && len(on) > 0 {
 		err = terminal("%s", byVendor(on[0]))
 	}

@@ -62,6 +62,7 @@ func (r *Runner) each(ctx context.Context, jobs []job) ([]Result, error) {
 		q.left = append(q.left, i)
 	}
 	enough := r.Enough
+	r.feeds().expect(len(jobs))
 	for {
 		d := q.decide(ctx)
 		q.tell(d)
@@ -102,7 +103,7 @@ type queue struct {
 // decide decides by the nodes that the pods are on now, since a run may take hours.
 func (q *queue) decide(ctx context.Context) decision {
 	r, l := q.runner, q.runner.Options.limits()
-	w := newWorld(r.Client)
+	w := newWorld(r.Client, r.feeds())
 	for {
 		d := l.next(run{
 			now: r.Now(), left: q.slots(q.left), underWay: q.slots(q.underWay),

@@ -85,6 +85,9 @@ func (s *subject) read(ctx context.Context) {
 	s.driver, s.unknown["csi-driver"] = get(ctx, s.w, objects.CSIDrivers(), "", v.CSIDriver)
 	v.Pods, s.unknown["pods"] = s.w.usersOf(ctx, s.claim)
 	v.attaches = s.attaches()
+	if s.w.decides {
+		s.w.decideAbout(s.r.mapped.Key(), v.nodes())
+	}
 }
 
 // findings are what one check has found.

@@ -110,7 +110,7 @@ func (m *migration) howToStop(ctx context.Context) (string, error) {
 	for _, p := range m.rec.Pods {
 		owners = append(owners, p.Owner)
 	}
-	end, err := newWorld(m.c).claimEnd(ctx, claim, owners)
+	end, err := m.world().claimEnd(ctx, claim, owners)
 	switch {
 	case err != nil:
 		return "", err

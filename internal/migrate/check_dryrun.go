@@ -52,7 +52,7 @@ func (s *subject) checkRemoval(ctx context.Context, f *findings) error {
 		return nil
 	}
 	pvs := objects.PersistentVolumes().Resource
-	if err := s.w.client.DryRunDelete(ctx, pvs, "", s.v.Name, s.old.UID); err != nil {
+	if err := s.w.client.DryRunDelete(objects.Short(ctx), pvs, "", s.v.Name, s.old.UID); err != nil {
 		f.refused(err, "delete the PersistentVolume")
 		return nil
 	}
@@ -64,7 +64,7 @@ func (s *subject) checkRemoval(ctx context.Context, f *findings) error {
 	if err != nil {
 		return err
 	}
-	if err := s.w.client.DryRunPatch(ctx, pvs, "", s.v.Name, types.JSONPatchType, patch); err != nil {
+	if err := s.w.client.DryRunPatch(objects.Short(ctx), pvs, "", s.v.Name, types.JSONPatchType, patch); err != nil {
 		f.refused(err, "take the finalizers of the PersistentVolume")
 	}
 	return nil

@@ -59,7 +59,8 @@ func (s *subject) oneNode() bool {
 // checkHandle: two PersistentVolumes of one volume are two that unstage it.
 func (s *subject) checkHandle(ctx context.Context, f *findings) error {
 	key := s.r.mapped.Key()
-	all, err := s.w.handles(ctx, s.drivers)
+	share := shareOf(s.v.Name, key, s.r.mapped.Context)
+	all, err := s.w.handlesLike(ctx, s.drivers, key, share)
 	if err != nil {
 		return err
 	}
@@ -73,8 +74,7 @@ func (s *subject) checkHandle(ctx context.Context, f *findings) error {
 	default:
 		f.ok("no other of %d PersistentVolumes is or would be %s", all.total-1, key)
 	}
-	share := all.shares[shareOf(s.v.Name, key, s.r.mapped.Context)]
-	if others := slices.DeleteFunc(slices.Clone(share), func(name string) bool { return name == s.v.Name }); len(others) > 0 { // kubernetes-csi/csi-driver-smb#353
+	if others := slices.DeleteFunc(slices.Clone(all.shares[share]), func(name string) bool { return name == s.v.Name }); len(others) > 0 { // kubernetes-csi/csi-driver-smb#353
 		f.note("use one PersistentVolume of it on a node",
 			"PersistentVolume %s has the same volume attributes, and its handle differs by its name: where a node has both, the CSI driver may fail to unstage one while the other is mounted", list(others))
 	}

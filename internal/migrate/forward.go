@@ -19,14 +19,8 @@ import (
 
 // backUp writes down the objects as they are, before anything is changed.
 func (m *migration) backUp(ctx context.Context) error {
-	if _, err := m.from(ctx); err != nil {
-		return err
-	}
-	_, raw, err := objects.PersistentVolumes().GetRaw(ctx, m.c, "", m.rec.Volume)
+	raw, err := m.rawFrom(ctx)
 	if err != nil {
-		return err
-	}
-	if err := m.asSent(raw); err != nil {
 		return err
 	}
 	m.rec.Flex = raw
@@ -55,20 +49,27 @@ func (m *migration) backUp(ctx context.Context) error {
 	return m.writeStage(ctx, journal.BackedUp) // Save reads the first one back
 }
 
-// asSent wants what was sent to be the volume that is to be replaced, and to be kept by what
-// is made of it.
-func (m *migration) asSent(raw []byte) error {
-	sent, err := parse(raw)
+// rawFrom asks for the volume that is to be replaced as the API server sends it, which has to be
+// kept by what is made of it.
+func (m *migration) rawFrom(ctx context.Context) ([]byte, error) {
+	pv, raw, err := objects.PersistentVolumes().GetRaw(ctx, m.c, "", m.rec.Volume)
 	if err != nil {
-		return terminal("back up PersistentVolume %s: %w", m.rec.Volume, err)
+		return nil, err
 	}
-	if uid := string(sent.GetUID()); uid != m.rec.FromUID {
-		return terminal("PersistentVolume %s is another one (uid %s) than it was (%s); plan again", m.rec.Volume, uid, m.rec.FromUID)
+	if raw == nil {
+		return nil, m.isFrom(nil)
 	}
-	if err := lossless(raw, sent.Object); err != nil {
-		return terminal("back up PersistentVolume %s: %w", m.rec.Volume, err)
+	if err := m.isFrom(&volume{PersistentVolume: pv}); err != nil {
+		return nil, err
 	}
-	return nil
+	sent, err := parse(raw)
+	if err == nil {
+		err = lossless(raw, sent.Object)
+	}
+	if err != nil {
+		return nil, terminal("back up PersistentVolume %s: %w", m.rec.Volume, err)
+	}
+	return raw, nil
 }
 
 // owners are the kinds of what re-creates pods.
@@ -98,7 +99,7 @@ func (m *migration) related(ctx context.Context) (all [][]byte, err error) {
 			_ = add(r, namespace, owner) // only people need it
 		}
 	}
-	attached, err := m.attachments(ctx, newWorld(m.c))
+	attached, err := m.attachments(ctx, m.world())
 	if err != nil {
 		return nil, err
 	}

@@ -5,13 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -63,12 +60,8 @@ func (h *handles) add(ctx context.Context, all *drivers, o *volume) {
 // handles are those of all volumes of this picture.
 func (w *world) handles(ctx context.Context, all *drivers) (*handles, error) {
 	return once(w, handlesKey, func() (*handles, error) {
-		volumes, err := w.volumes(ctx, "")
 		h := newHandles()
-		for _, o := range volumes {
-			h.add(ctx, all, o)
-		}
-		return h, err
+		return h, w.eachVolume(ctx, "", func(o *volume) { h.add(ctx, all, o) })
 	})
 }
 
@@ -78,36 +71,24 @@ func newHandles() *handles {
 	return &handles{are: map[csivol.Key][]string{}, become: map[csivol.Key][]string{}, shares: map[string][]string{}}
 }
 
-// recent are the handles that all rechecks of a run share. Each would list all volumes for them,
-// ten at a time; plan has seen that they are unlike, and a minute is soon enough to see one that
-// was created since.
-type recent struct {
-	mu sync.Mutex
-	at time.Time
-	*handles
-}
-
-const recentFor = time.Minute
-
-// of lists again when it is time, and keeps no more of a volume than its name.
-func (r *recent) of(ctx context.Context, c *objects.Client, all *drivers, now time.Time) (*handles, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.handles != nil && now.Sub(r.at) < recentFor {
-		return r.handles, nil
+// handlesLike are those of a CSI volume and of its share, and the number of all.
+func (w *world) handlesLike(ctx context.Context, all *drivers, key csivol.Key, share string) (*handles, error) {
+	if w.feeds == nil || !w.decides || !w.feeds.volumes().Live(ctx) { // a plan lists them anyway
+		return w.handles(ctx, all)
+	}
+	f := w.feeds.volumes()
+	names := func(index, value string) (names []string) {
+		for _, o := range f.By(index, value) {
+			names = append(names, o.Name)
+		}
+		return names
 	}
 	h := newHandles()
-	err := c.Each(ctx, objects.PersistentVolumes().Resource, "", metav1.ListOptions{}, func(u *unstructured.Unstructured) error {
-		o, err := asVolume(u)
-		if err == nil {
-			h.add(ctx, all, o)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
+	h.total = len(f.ListKeys())
+	h.are[key], h.become[key] = names(isIndex, key.String()), names(becomesIndex, key.String())
+	if share != "" {
+		h.shares[share] = names(shareIndex, share)
 	}
-	r.handles, r.at = h, now
 	return h, nil
 }
 
@@ -129,7 +110,7 @@ func (w *world) podsByUID(ctx context.Context, namespace string) (map[string]*co
 // podsByClaim are the pods of a namespace that are not over, by the names of their claims.
 func (w *world) podsByClaim(ctx context.Context, namespace string) (map[string][]*corev1.Pod, error) {
 	return once(w, "pods by claim "+namespace, func() (map[string][]*corev1.Pod, error) {
-		all, err := listed(ctx, w, objects.Pods(), namespace, metav1.ListOptions{})
+		all, err := w.podsOf(ctx, namespace)
 		pods := map[string][]*corev1.Pod{}
 		for _, p := range all {
 			if kubeobject.PodFinished(p) {

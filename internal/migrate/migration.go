@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/migrate/lock"
 	"github.com/flex2csi/flex2csi/internal/objects"
@@ -32,10 +33,20 @@ type migration struct {
 	// refused: the way back was, before anything was changed but the policy.
 	refused bool
 	since   time.Time // of the present step
+	// asked is when a wait has asked the API server and no feed, by resource.
+	asked map[string]time.Time
 }
 
 func newMigration(r *Runner, rec *journal.Record) *migration {
-	return &migration{r: r, c: r.Client.Counting(rec.Requests), rec: rec, since: r.Now()}
+	return &migration{r: r, c: r.Client.Counting(rec.Requests), rec: rec, since: r.Now(), asked: map[string]time.Time{}}
+}
+
+// world is what is read for one decision about the volume.
+func (m *migration) world() *world {
+	w := newWorld(m.c, m.r.feeds())
+	w.decides = true
+	w.decideAbout(csivol.Key{Driver: m.rec.CSIDriver, Handle: m.rec.VolumeHandle}, m.nodesOfPods())
+	return w
 }
 
 // A terminalError is one that another try does not help against: a person has to look.
@@ -198,15 +209,21 @@ func (m *migration) volume(ctx context.Context) (*volume, error) {
 // from asks for the volume that is to be replaced, and nothing else will do.
 func (m *migration) from(ctx context.Context) (*volume, error) {
 	pv, err := m.volume(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case pv == nil:
-		return nil, terminal("PersistentVolume %s is gone: another client has deleted it; the journal has it", m.rec.Volume)
-	case string(pv.UID) != m.rec.FromUID:
-		return nil, terminal("PersistentVolume %s is another one (uid %s) than it was (%s): another client has replaced it; plan again", m.rec.Volume, pv.UID, m.rec.FromUID)
-	case pv.deleting():
-		return nil, terminal("PersistentVolume %s is being deleted by another client since %s; find out which one", m.rec.Volume, stamp(pv.DeletionTimestamp))
 	}
-	return pv, nil
+	return pv, m.isFrom(pv)
+}
+
+// isFrom is an error for another volume.
+func (m *migration) isFrom(pv *volume) error {
+	switch {
+	case pv == nil:
+		return terminal("PersistentVolume %s is gone: another client has deleted it; the journal has it", m.rec.Volume)
+	case string(pv.UID) != m.rec.FromUID:
+		return terminal("PersistentVolume %s is another one (uid %s) than it was (%s): another client has replaced it; plan again", m.rec.Volume, pv.UID, m.rec.FromUID)
+	case pv.deleting():
+		return terminal("PersistentVolume %s is being deleted by another client since %s; find out which one", m.rec.Volume, stamp(pv.DeletionTimestamp))
+	}
+	return nil
 }

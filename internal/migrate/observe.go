@@ -52,7 +52,7 @@ type onNode struct {
 // observe reads what both want. What is missing is among the problems, and
 // it is not taken for nothing.
 func (o *Observer) observe(ctx context.Context) (*observed, error) {
-	s := &observed{w: newWorld(o.Client), now: o.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}, bridged: map[csivol.Key][]onNode{}, silent: map[string]string{}}
+	s := &observed{w: newWorld(o.Client, nil), now: o.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}, bridged: map[csivol.Key][]onNode{}, silent: map[string]string{}}
 	all, err := s.w.volumes(ctx, "")
 	if err != nil {
 		return nil, err

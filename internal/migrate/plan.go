@@ -32,7 +32,7 @@ type Planner struct {
 	// Makers: a plan of all volumes also has what could make FlexVolumes, of any kind.
 	Makers bool
 
-	recent recent
+	feeds *feeds // nil: all is listed
 	// compiled are the expressions of Config: to compile them for each volume takes longer than
 	// to check it.
 	compile    sync.Once
@@ -50,11 +50,11 @@ func (p *Planner) Plan(ctx context.Context, s *Selection) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := newWorld(p.Client)
+	w := newWorld(p.Client, p.feeds)
 	w.now = p.Now().UTC()
 	w.untried = p.untried(ctx, "create")
 	w.kept = p.untried(ctx, "delete", "patch")
-	found, err := s.find(ctx, w)
+	found, err := s.find(ctx, w, drivers)
 	if err != nil {
 		return nil, err
 	}
@@ -135,11 +135,8 @@ func (p *Planner) recheck(ctx context.Context, c *objects.Client, name string) (
 	if err != nil {
 		return nil, err
 	}
-	w := newWorld(c)
-	w.now = p.Now()
-	if w.read[handlesKey], err = p.recent.of(ctx, c, drivers, p.Now()); err != nil {
-		return nil, err
-	}
+	w := newWorld(c, p.feeds)
+	w.now, w.decides = p.Now(), true
 	o, err := w.volume(ctx, name)
 	if err != nil {
 		return nil, err

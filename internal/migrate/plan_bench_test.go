@@ -30,7 +30,7 @@ func BenchmarkPlan(b *testing.B) {
 	}
 	for _, n := range []int{100, 1_000, 10_000} {
 		b.Run(fmt.Sprintf("volumes=%d", n), func(b *testing.B) {
-			client := &objects.Client{Dynamic: fake.NewSimpleDynamicClient(scheme.Scheme, shops(n)...)}
+			client := &objects.Client{Dynamic: fake.NewSimpleDynamicClient(scheme.Scheme, shops(n, 100)...)}
 			for b.Loop() {
 				p := &migrate.Planner{Client: client, Config: config, Now: time.Now, WithoutDryRun: true}
 				plan, err := p.Plan(context.Background(), &migrate.Selection{All: true})
@@ -43,9 +43,8 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// shops are n of the volume of shop, each with its claim, pod and VolumeAttachment.
-func shops(n int) []runtime.Object {
-	const nodes = 100
+// shops are n of the volume of shop, each with its claim, pod and VolumeAttachment, on some nodes.
+func shops(n, nodes int) []runtime.Object {
 	all := map[string]runtime.Object{}
 	for i := range n {
 		node, namespace, handle := fmt.Sprintf("node-%d", i%nodes), fmt.Sprintf("shop-%d", i/100), fmt.Sprintf("vol-%d", i)

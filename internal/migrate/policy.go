@@ -32,7 +32,7 @@ func (m *migration) keep(ctx context.Context) error {
 	if err := m.checkLease(); err != nil {
 		return err
 	}
-	_, err = m.c.Patch(ctx, objects.PersistentVolumes().Resource, "", m.rec.Volume, types.MergePatchType, patch)
+	_, err = m.c.Patch(objects.Short(ctx), objects.PersistentVolumes().Resource, "", m.rec.Volume, types.MergePatchType, patch)
 	return err
 }
 

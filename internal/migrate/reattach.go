@@ -24,7 +24,7 @@ import (
 // sees it go and does nothing, and the new one is attached by a repetition. The
 // control plane looks by the name, and goes on with the new one.
 func (m *migration) reattach(ctx context.Context) error {
-	w := newWorld(m.c)
+	w := m.world()
 	driver, err := get(ctx, w, objects.CSIDrivers(), "", m.rec.CSIDriver)
 	if err != nil || !attaches(driver) {
 		return err

@@ -24,7 +24,7 @@ func (r *Runner) Reversible(ctx context.Context, names []string) ([]*journal.Rec
 	for _, rec := range all {
 		known[rec.Volume] = rec
 	}
-	migrated, err := newWorld(r.Client).volumes(ctx, MigratedLabel+"=true")
+	migrated, err := newWorld(r.Client, nil).volumes(ctx, MigratedLabel+"=true")
 	if err != nil {
 		return nil, err
 	}

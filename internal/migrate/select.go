@@ -30,18 +30,15 @@ func (s *Selection) Empty() bool {
 
 // find returns the volumes that are selected, in the order of their names. A
 // name that is none is an error; what was named and is no FlexVolume is told so.
-func (s *Selection) find(ctx context.Context, w *world) ([]*volume, error) {
-	candidates, err := w.volumes(ctx, s.Selector)
-	if err != nil {
-		return nil, err
-	}
+func (s *Selection) find(ctx context.Context, w *world, drivers *drivers) ([]*volume, error) {
 	claimNames, err := s.claims(ctx, w)
 	if err != nil {
 		return nil, err
 	}
 	var found []*volume
-	missing := slices.Concat(s.Names, s.Claims)
-	for _, o := range candidates {
+	h, missing := newHandles(), slices.Concat(s.Names, s.Claims)
+	err = w.eachVolume(ctx, s.Selector, func(o *volume) {
+		h.add(ctx, drivers, o)
 		claim := o.claim()
 		namespace, _, _ := strings.Cut(claim, "/")
 		named := slices.Contains(s.Names, o.Name) || slices.Contains(s.Claims, claim)
@@ -55,6 +52,12 @@ func (s *Selection) find(ctx context.Context, w *world) ([]*volume, error) {
 		default:
 			found = append(found, o)
 		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.Selector == "" { // these were all
+		w.read[handlesKey] = h
 	}
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("there is no PersistentVolume %s", strings.Join(missing, ", nor one of "))

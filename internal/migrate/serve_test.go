@@ -6,8 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -30,13 +28,7 @@ func (a *api) serve() (kubeconfig string, hangUp func()) {
 		server.Close()
 	})
 	a.t.Cleanup(hangUp)
-	kubeconfig = filepath.Join(a.t.TempDir(), "kubeconfig")
-	text := `{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-		"clusters": [{"name": "c", "cluster": {"server": "` + server.URL + `"}}], "users": [{"name": "u", "user": {}}]}`
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		a.t.Fatal(err)
-	}
-	return kubeconfig, hangUp
+	return writeKubeconfig(a.t, server.URL), hangUp
 }
 
 // A target is what a request of a program is about.

@@ -124,7 +124,7 @@ func (o *Observer) Halted(ctx context.Context) (all []VolumeStatus, err error) {
 	if _, err := journal.Unread(err); err != nil {
 		return nil, err
 	}
-	s := &observed{w: newWorld(o.Client), now: o.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}}
+	s := &observed{w: newWorld(o.Client, nil), now: o.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}}
 	for _, r := range records {
 		if !r.Unfinished() {
 			continue

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -32,7 +31,7 @@ func (m *migration) users(ctx context.Context) (all []*corev1.Pod, err error) {
 	if !ok {
 		return nil, nil
 	}
-	found, err := objects.Pods().List(ctx, m.c, namespace, metav1.ListOptions{})
+	found, err := m.world().podsOf(ctx, namespace)
 	for _, pod := range found {
 		if kubeobject.PodUsesClaim(pod, namespace, claim) && !kubeobject.PodFinished(pod) {
 			all = append(all, pod)
@@ -76,7 +75,7 @@ func (m *migration) letGo(ctx context.Context) error {
 // holders says who still has the volume: the bridge of a node, a
 // VolumeAttachment, a kubelet, a vendor's driver in kube-controller-manager.
 func (m *migration) holders(ctx context.Context) (string, error) {
-	w := newWorld(m.c)
+	w := m.world()
 	documents, err := w.documents(ctx)
 	if err != nil {
 		return "", err

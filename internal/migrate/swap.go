@@ -116,7 +116,7 @@ func (m *migration) deleteOld(ctx context.Context, pv *volume) error {
 	if err := m.checkLease(); err != nil {
 		return err
 	}
-	return m.c.Patient().Delete(ctx, objects.PersistentVolumes().Resource, "", m.rec.Volume, metav1.Preconditions{UID: new(types.UID(m.rec.FromUID)), ResourceVersion: &version})
+	return m.c.Patient().Delete(objects.Short(ctx), objects.PersistentVolumes().Resource, "", m.rec.Volume, metav1.Preconditions{UID: new(types.UID(m.rec.FromUID)), ResourceVersion: &version})
 }
 
 // removeFinalizers takes the finalizers of a volume that is being deleted, which is when
@@ -141,7 +141,7 @@ func (m *migration) removeFinalizers(ctx context.Context, pv *volume) error {
 	if err := m.checkLease(); err != nil {
 		return err
 	}
-	if _, err := m.c.Patient().Patch(ctx, objects.PersistentVolumes().Resource, "", m.rec.Volume, types.JSONPatchType, patch); err != nil {
+	if _, err := m.c.Patient().Patch(objects.Short(ctx), objects.PersistentVolumes().Resource, "", m.rec.Volume, types.JSONPatchType, patch); err != nil {
 		return err
 	}
 	m.passed(journal.Deleted)

@@ -105,7 +105,7 @@ func (m *migration) annotateClaim(ctx context.Context, value any) error {
 	if err := m.checkLease(); err != nil {
 		return err
 	}
-	_, err = m.c.Patch(ctx, objects.Claims().Resource, namespace, name, types.MergePatchType, patch)
+	_, err = m.c.Patch(objects.Short(ctx), objects.Claims().Resource, namespace, name, types.MergePatchType, patch)
 	return err
 }
 
@@ -114,10 +114,10 @@ func (m *migration) annotateClaim(ctx context.Context, value any) error {
 func (m *migration) attached(ctx context.Context) error {
 	unique := kubeobject.CSIVolumeName(m.rec.CSIDriver, m.rec.VolumeHandle)
 	for _, name := range m.nodesOfPods() {
-		err := m.wait(ctx, waitFor{
+		err := m.wait(ctx, m.fed(ctx, waitFor{
 			what: "the control plane", resource: objects.Nodes().Resource, name: name,
 			look: func(ctx context.Context) (string, error) {
-				node, err := objects.Nodes().Get(ctx, m.c, "", name)
+				node, err := seldomAsked(ctx, m, objects.Nodes(), "", name)
 				if err != nil || node == nil || kubeobject.VolumeAttached(node, unique) {
 					return "", err
 				}
@@ -126,7 +126,7 @@ func (m *migration) attached(ctx context.Context) error {
 				}
 				return "the volume is not attached to node " + name + " as a CSI volume yet", nil
 			},
-		})
+		}))
 		if err != nil {
 			return err
 		}
@@ -162,10 +162,10 @@ func (m *migration) takenOver(ctx context.Context) error {
 		if p.Node == "" {
 			continue
 		}
-		err := m.wait(ctx, waitFor{
+		err := m.wait(ctx, m.fed(ctx, waitFor{
 			what: "the kubelet of node " + p.Node, resource: objects.ConfigMaps().Resource, namespace: nodevolumes.Namespace, name: p.Node,
 			look: func(ctx context.Context) (string, error) { return m.handedOver(ctx, p) },
-		})
+		}))
 		if err != nil {
 			return err
 		}
@@ -205,7 +205,7 @@ func (m *migration) handedOver(ctx context.Context, p journal.Pod) (string, erro
 // told is what the bridge of a node has told since that was started; nil: nothing
 // that can be read.
 func (m *migration) told(ctx context.Context, name string) (*nodevolumes.Document, error) {
-	object, err := objects.ConfigMaps().Get(ctx, m.c, nodevolumes.Namespace, name)
+	object, err := seldomAsked(ctx, m, objects.ConfigMaps(), nodevolumes.Namespace, name)
 	if err != nil || object == nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func (m *migration) told(ctx context.Context, name string) (*nodevolumes.Documen
 	if err != nil {
 		return nil, nil //nolint:nilerr // it may be otherwise in a moment
 	}
-	node, err := objects.Nodes().Get(ctx, m.c, "", name)
+	node, err := seldomAsked(ctx, m, objects.Nodes(), "", name)
 	if err != nil || node == nil || !ofThisBoot(d, node) {
 		return nil, err
 	}
@@ -257,7 +257,7 @@ func (m *migration) stuck(ctx context.Context) error {
 	if m.rec.Direction != journal.ToFlexVolume || m.rec.PutBack != "" {
 		return nil
 	}
-	all, err := m.attachments(ctx, newWorld(m.c))
+	all, err := m.attachments(ctx, m.world())
 	for _, va := range all {
 		if volumeName(va) != "" {
 			m.tell(Troubled, m.rec.Stage, fmt.Sprintf("VolumeAttachment %s to node %s names PersistentVolume %s, which is no CSI volume any more: the external-attacher cannot detach it. When no pod on that node uses the volume, take its finalizer away", va.Name, va.Spec.NodeName, m.rec.Volume))

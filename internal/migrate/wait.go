@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
 // waitFor is something to wait for.
@@ -47,7 +49,7 @@ func (m *migration) wait(ctx context.Context, w waitFor) error {
 	var events <-chan watch.Event
 	for {
 		if events == nil && w.name != "" {
-			events, _ = m.c.Watch(ctx, w.resource, w.namespace, w.name) // without it, it is asked
+			events, _ = m.c.Watch(ctx, w.resource, w.namespace, w.name, "") // without it, it is asked
 		}
 		now, err := w.look(ctx)
 		switch {
@@ -102,6 +104,31 @@ func (m *migration) timedOut(ctx context.Context, w waitFor, missing string, mos
 		return terminalError{fmt.Errorf("%w after %s: %s: %s", errTimeout, most, w.what, missing)}
 	}
 	return terminalError{fmt.Errorf("%w after %s (--timeout): %s: %s", errTimeout, most, w.what, missing)}
+}
+
+// lookFed is how often a feed is looked at.
+const lookFed = 200 * time.Millisecond
+
+// fed has a wait look at a feed, which costs no request, rather than watch the object.
+func (m *migration) fed(ctx context.Context, w waitFor) waitFor {
+	if f := m.r.feeds(); f != nil && f.nodes().Live(ctx) && f.documents().Live(ctx) {
+		w.name, w.every = "", lookFed
+	}
+	return w
+}
+
+// seldomAsked returns an object as a feed has it, and asks for it as often as where a watch says
+// nothing: a wait that only a feed could end would not end where that is behind.
+func seldomAsked[T any](ctx context.Context, m *migration, k objects.Kind[T], namespace, name string) (*T, error) {
+	last := m.asked[k.Resource.Resource]
+	if last.Before(m.since) {
+		last = m.since
+	}
+	if now := m.r.Now(); now.Sub(last) >= lookWatched {
+		m.asked[k.Resource.Resource] = now
+		return k.Get(ctx, m.c, namespace, name)
+	}
+	return lately(ctx, m.c, m.r.feeds(), k, namespace, name)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

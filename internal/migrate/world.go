@@ -8,7 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/cache"
 
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
@@ -26,10 +30,25 @@ type world struct {
 
 	read    map[string]any       // objects and lists, by path and selector
 	bridges map[string]*bridgeOf // by node
+
+	feeds *feeds // nil: there are none
+	// decides: what is read decides about one volume, so no feed is believed about pods and about
+	// what near names, by resource. A plan decides nothing, since apply looks again.
+	decides bool
+	near    map[string][]string
 }
 
-func newWorld(c *objects.Client) *world {
-	return &world{client: c, read: map[string]any{}, bridges: map[string]*bridgeOf{}}
+func newWorld(c *objects.Client, f *feeds) *world {
+	return &world{client: c, feeds: f, read: map[string]any{}, bridges: map[string]*bridgeOf{}}
+}
+
+// decideAbout has what the nodes of a volume's pods have of it read from the API server.
+func (w *world) decideAbout(volume csivol.Key, nodes []string) {
+	w.near = map[string][]string{objects.Nodes().Resource.Resource: nodes, objects.ConfigMaps().Resource.Resource: nodes}
+	for _, node := range nodes {
+		resource := objects.VolumeAttachments().Resource.Resource
+		w.near[resource] = append(w.near[resource], attachment.Name(volume.Handle, volume.Driver, node))
+	}
 }
 
 // once reads something unless that was done.
@@ -46,14 +65,68 @@ func once[T any](w *world, key string, read func() (T, error)) (T, error) {
 
 // get returns an object; nil if there is none.
 func get[T any](ctx context.Context, w *world, k objects.Kind[T], namespace, name string) (*T, error) {
-	return once(w, fmt.Sprintf("%s %s/%s", k.Resource, namespace, name), func() (*T, error) { return k.Get(ctx, w.client, namespace, name) })
+	return once(w, fmt.Sprintf("%s %s/%s", k.Resource, namespace, name), func() (*T, error) {
+		if slices.Contains(w.near[k.Resource.Resource], name) {
+			return k.Get(ctx, w.client, namespace, name)
+		}
+		return lately(ctx, w.client, w.feeds, k, namespace, name)
+	})
 }
 
-// listed returns the objects that are selected.
+// lately returns an object as a feed has it, for what looks again later; nil if there is none.
+func lately[T any](ctx context.Context, c *objects.Client, f *feeds, k objects.Kind[T], namespace, name string) (*T, error) {
+	if feed := live(ctx, f, k, namespace, metav1.ListOptions{}); feed != nil {
+		if o := feed.Find(namespace, name); o != nil {
+			return o, nil
+		}
+	}
+	return k.Get(ctx, c, namespace, name)
+}
+
+// listed returns the objects that are selected. They belong to a feed where there is one.
 func listed[T any](ctx context.Context, w *world, k objects.Kind[T], namespace string, o metav1.ListOptions) ([]*T, error) {
 	return once(w, fmt.Sprintf("%s %s?%s&%s", k.Resource, namespace, o.LabelSelector, o.FieldSelector), func() ([]*T, error) {
+		if f := live(ctx, w.feeds, k, namespace, o); f != nil {
+			return withNear(ctx, w, k, namespace, f.All())
+		}
 		return k.List(ctx, w.client, namespace, o)
 	})
+}
+
+// withNear returns what a feed has, and the objects that are near as they are now.
+func withNear[T any](ctx context.Context, w *world, k objects.Kind[T], namespace string, all []*T) ([]*T, error) {
+	names := w.near[k.Resource.Resource]
+	all = slices.DeleteFunc(all, func(o *T) bool {
+		object, ok := any(o).(metav1.Object)
+		return ok && slices.Contains(names, object.GetName())
+	})
+	for _, name := range names {
+		o, err := get(ctx, w, k, namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		if o != nil {
+			all = append(all, o)
+		}
+	}
+	return all, nil
+}
+
+// podsOf returns the pods of a namespace.
+func (w *world) podsOf(ctx context.Context, namespace string) ([]*corev1.Pod, error) {
+	if w.feeds == nil || !w.feeds.many {
+		return listed(ctx, w, objects.Pods(), namespace, metav1.ListOptions{})
+	}
+	const few = 10 // that an answer has is soon read
+	f := w.feeds.pods()
+	enough := f.Live(ctx)
+	if w.decides && enough {
+		enough = len(f.By(cache.NamespaceIndex, namespace)) > few && f.Current(ctx, w.client, namespace)
+	}
+	if enough {
+		return f.By(cache.NamespaceIndex, namespace), nil
+	}
+	return listed(ctx, w, objects.Pods(), namespace, metav1.ListOptions{})
 }
 
 // every returns all objects of a kind.
@@ -75,21 +148,19 @@ func getVolume(ctx context.Context, c *objects.Client, name string) (*volume, er
 }
 
 // volumes returns the PersistentVolumes with these labels; empty: all.
-func (w *world) volumes(ctx context.Context, labels string) ([]*volume, error) {
-	return once(w, "volumes "+labels, func() ([]*volume, error) {
-		found, err := w.client.List(ctx, objects.PersistentVolumes().Resource, "", metav1.ListOptions{LabelSelector: labels})
-		if err != nil {
-			return nil, err
+func (w *world) volumes(ctx context.Context, labels string) (all []*volume, err error) {
+	err = w.eachVolume(ctx, labels, func(v *volume) { all = append(all, v) })
+	return all, err
+}
+
+// eachVolume calls do with each of them, and keeps none.
+func (w *world) eachVolume(ctx context.Context, labels string, do func(*volume)) error {
+	return w.client.Each(ctx, objects.PersistentVolumes().Resource, "", metav1.ListOptions{LabelSelector: labels}, func(u *unstructured.Unstructured) error {
+		v, err := asVolume(u)
+		if err == nil {
+			do(v)
 		}
-		volumes := make([]*volume, 0, len(found))
-		for _, o := range found {
-			v, err := asVolume(o)
-			if err != nil {
-				return nil, err
-			}
-			volumes = append(volumes, v)
-		}
-		return volumes, nil
+		return err
 	})
 }
 

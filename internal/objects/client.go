@@ -33,8 +33,6 @@ const (
 	patience = 65 * time.Second
 	// watchFor is after how long the API server ends a watch of one object.
 	watchFor = 5 * time.Minute
-	// pageSize keeps answers small where there are thousands of objects.
-	pageSize = 500
 )
 
 // A Client makes requests. Its errors say what was to be done, and wrap apimachinery's.
@@ -116,39 +114,6 @@ func (c *Client) GetRaw(ctx context.Context, r schema.GroupVersionResource, name
 		return nil, nil
 	}
 	return raw, err
-}
-
-// List returns all objects that are selected, asked for page by page.
-func (c *Client) List(ctx context.Context, r schema.GroupVersionResource, namespace string, o metav1.ListOptions) (all []*unstructured.Unstructured, err error) {
-	err = c.Each(ctx, r, namespace, o, func(object *unstructured.Unstructured) error {
-		all = append(all, object)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
-}
-
-// Each calls do with each object that is selected, and has one page of them in memory.
-func (c *Client) Each(ctx context.Context, r schema.GroupVersionResource, namespace string, o metav1.ListOptions, do func(*unstructured.Unstructured) error) error {
-	o.Limit = pageSize
-	for {
-		page, err := request(ctx, c, "list "+r.Resource, func(ctx context.Context) (*unstructured.UnstructuredList, error) {
-			return c.resource(r, namespace).List(ctx, o)
-		})
-		if err != nil {
-			return err
-		}
-		for i := range page.Items {
-			if err := do(&page.Items[i]); err != nil {
-				return err
-			}
-		}
-		if o.Continue = page.GetContinue(); o.Continue == "" {
-			return nil
-		}
-	}
 }
 
 // Create creates an object, and returns it as it is stored. A field that the API server
@@ -280,17 +245,18 @@ func AccessText(a authorizationv1.ResourceAttributes) string {
 	return text
 }
 
-// Watch tells what an object is, if it is there, and then each change of it. The channel is
+// Watch tells what an object is, if it is there, and then each change of it; since a
+// resourceVersion, if one is given, only the changes. The channel is
 // closed when the watch has ended, as each does after a while: the caller looks again. One that
 // has failed has [watch.Error] as its last event. It ends with ctx.
-func (c *Client) Watch(ctx context.Context, r schema.GroupVersionResource, namespace, name string) (<-chan watch.Event, error) {
+func (c *Client) Watch(ctx context.Context, r schema.GroupVersionResource, namespace, name, since string) (<-chan watch.Event, error) {
 	if c.Requests != nil {
 		c.Requests.Add(1)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	opening := time.AfterFunc(RequestTimeout, func() { cancel(context.DeadlineExceeded) })
 	w, err := c.resource(r, namespace).Watch(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(), TimeoutSeconds: new(int64(watchFor.Seconds())),
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(), TimeoutSeconds: new(int64(watchFor.Seconds())), ResourceVersion: since,
 	})
 	if !opening.Stop() && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		err = context.DeadlineExceeded

@@ -199,7 +199,7 @@ func (j *Journal) request(ctx context.Context, m *corev1.ConfigMap, size int) (*
 		if err != nil {
 			return nil, err
 		}
-		return j.client.Patch(ctx, objects.ConfigMaps().Resource, j.namespace, m.Name, types.MergePatchType, body)
+		return j.client.Patch(objects.Short(ctx), objects.ConfigMaps().Resource, j.namespace, m.Name, types.MergePatchType, body)
 	}
 	if size > maxRecord {
 		return nil, fmt.Errorf("%w: %d KiB, and there is room for %d; the volume or its claim has big annotations", ErrTooBig, size>>10, maxRecord>>10)
@@ -208,7 +208,7 @@ func (j *Journal) request(ctx context.Context, m *corev1.ConfigMap, size int) (*
 	if err != nil {
 		return nil, err
 	}
-	return j.client.Create(ctx, objects.ConfigMaps().Resource, object)
+	return j.client.Create(objects.Short(ctx), objects.ConfigMaps().Resource, object)
 }
 
 // verify reads both back, before anything is done that needs them.
