@@ -278,3 +278,27 @@ func TestFullDiskAfterADeadBind(t *testing.T) {
 	n.succeed("unmount", dir)
 	n.empty()
 }
+
+// TestFullDiskAfterADeadBindOfBefore: the record in memory had the bind of an earlier process
+// again, and the reconciler repaired a mount that had failed for the kubelet.
+func TestFullDiskAfterADeadBindOfBefore(t *testing.T) {
+	n := newNode(t)
+	dir := n.podDir("p1")
+	n.succeed("mount", dir, options)
+	n.start("boot-1")
+	for path := range n.mounts.mounted {
+		n.mounts.dead[path] = errors.New("transport endpoint is not connected")
+	}
+	n.fills(0, -1)
+	if s := n.call("mount", dir, options); s.Status != flex.StatusFailure {
+		t.Fatalf("%+v", s)
+	}
+	n.bridge.State = n.store
+	for range 3 {
+		n.reconcile()
+	}
+	if n.mounts.mounted[dir] {
+		t.Error("the directory is bound again, and the kubelet does not know")
+	}
+	n.ends()
+}

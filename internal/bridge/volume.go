@@ -169,12 +169,7 @@ func (b *Bridge) saveOutcome(v *volume) error {
 	}
 	err := b.save(v)
 	if err != nil {
-		// As if the process had died here: what is not on the disk is not believed. The
-		// kubelet forgets an attach or a mount that failed, so nothing else would end it.
-		v.record = &volstate.Record{Driver: v.key.Driver, Handle: v.key.Handle}
-		if saved != nil {
-			v.record = saved.Clone()
-		}
+		v.record = lifecycle.TakeBack(v.record, saved)
 		lifecycle.Recognize(v.record, b.node().mounted)
 	}
 	return err

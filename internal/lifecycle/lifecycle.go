@@ -8,7 +8,7 @@
 //
 // [Intend] and [Conclude] change a record, before a step and after it. What happened
 // while no daemon was there is for [Reset], [Rebooted], [Recognize], [Doubt], [Recall]
-// and [Found]. No other code changes the state of a volume. internal/bridge takes the
+// and [Found], a write that failed for [TakeBack]. No other code changes the state of a volume. internal/bridge takes the
 // steps, and knows nothing of their order.
 package lifecycle
 

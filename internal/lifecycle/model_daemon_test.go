@@ -106,11 +106,11 @@ func (m *model) daemon(g *moves, i int) {
 	}
 }
 
-// undoesUnseen reports whether a mount is to be unbound at once since its caller has left. That
-// the daemon dies then, or cannot unmount, is outside, as in waits.
+// undoesUnseen reports whether a mount is to be unbound at once since its caller has left, or
+// without a record of that. That the daemon dies then, or cannot unmount, is outside, as in waits.
 func (m *model) undoesUnseen(n *node) bool {
 	k := m.kinds[n.op.step.kind]
-	return goals()[n.op.goal] == Mount && !n.op.awaited && (k == Bind || k == Unbind)
+	return goals()[n.op.goal] == Mount && (k == Bind || k == Unbind) && (!n.op.awaited || n.full != room)
 }
 
 // reconcile adds what the reconciler does, if it does anything.

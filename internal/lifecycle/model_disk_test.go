@@ -55,7 +55,7 @@ func (m *model) keepOutcome(n *node, g Goal, ok bool) bool {
 	if m.weak.believesUnwritten {
 		m.show(n)
 	}
-	r := m.c.record(n.saved)
+	r := TakeBack(m.c.record(n.mem), m.c.record(n.saved))
 	Recognize(r, m.isMounted(n))
 	n.saved = m.c.pack(r)
 	return false

@@ -182,7 +182,7 @@ func touchesOthers(m *model, before *world, mv *move) bool {
 		}
 		// The kubelet may call unmount while the PersistentVolume is another one, and the
 		// call be late: that is outside.
-		late := goals()[n.op.goal] == Unmount && before.pv == pvFlex
+		late := goals()[n.op.goal] == Unmount && before.pv == pvFlex || m.undoesUnseen(n) // at once
 		return p == podB && n.other || e.step != NodePublish && !late && m.podHas(before, n, int(p))
 	}
 	return false

@@ -86,6 +86,21 @@ func Doubt(r *volstate.Record, stagingPath string, targets map[string]*volstate.
 	}
 }
 
+// TakeBack returns the record that was saved last, which may be nil, where the outcome of an
+// operation could not be. It is as if the process had died there: what is not on the disk is
+// not believed, since the kubelet forgets an attach or a mount that failed. But what was
+// unbound is so: a mount that failed is not to be repaired.
+func TakeBack(r, saved *volstate.Record) *volstate.Record {
+	if saved == nil {
+		return &volstate.Record{Driver: r.Driver, Handle: r.Handle}
+	}
+	back := saved.Clone()
+	for dir, t := range back.Targets {
+		t.Bound = t.Bound && r.Targets[dir] != nil && r.Targets[dir].Bound
+	}
+	return back
+}
+
 // TakeUp adds what the node shows and no record has: targets, and what is mounted at
 // stagingPath, if that is not empty.
 func TakeUp(r *volstate.Record, stagingPath string, targets map[string]*volstate.Target) {
