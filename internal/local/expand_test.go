@@ -1,7 +1,10 @@
 package local
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -109,4 +112,59 @@ func TestExpandImage(t *testing.T) {
 		t.Errorf("file is %q", got)
 	}
 	w.unmount(dir)
+}
+
+// After an expandfs that failed half-way, with the disk grown and not its filesystem, the
+// next pod starts, and the kubelet's next expandfs does the rest (rook/rook#5431).
+func TestMountAfterFailedExpansion(t *testing.T) {
+	testenv.Need(t, "ext4", "xfs", "loop")
+	for fsType, program := range map[string]string{"ext4": "resize2fs", "xfs": "xfs_growfs"} {
+		t.Run(fsType, func(t *testing.T) {
+			before := leastSize(fsType) + 32<<20
+			after := before + 64<<20
+			w := newWorld(t)
+			device, dir := w.disk("disk", before), w.pod("a")
+			o := options("device", device, "fsType", fsType)
+			w.mount(dir, o)
+			w.write(filepath.Join(dir, "file"), "data")
+			w.unmount(dir)
+			if err := os.Truncate(w.path("disk"), after); err != nil {
+				t.Fatal(err)
+			}
+			w.run("losetup", "--set-capacity", device)
+			program, err := exec.LookPath(program)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := unix.Mount("/bin/false", program, "", unix.MS_BIND, ""); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = unix.Unmount(program, unix.MNT_DETACH) }()
+			grow := call(flex.CommandExpandFS, dir, o)
+			grow.NewSize = after
+			w.refused(w.do(grow), flex.CodeInternal, "grow filesystem")
+			w.mount(dir, o)
+			w.refused(w.do(grow), flex.CodeInternal, "grow filesystem")
+			if got := w.read(filepath.Join(dir, "file")); got != "data" {
+				t.Errorf("the file has %q", got)
+			}
+			if err := unix.Unmount(program, unix.MNT_DETACH); err != nil {
+				t.Fatal(err)
+			}
+			err = w.do(grow)
+			if err != nil && strings.Contains(err.Error(), "CAP_SYS_RESOURCE, which this one lacks") {
+				w.unmount(dir)
+				err = w.do(grow)
+				w.mount(dir, o)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			var st unix.Statfs_t
+			if err := unix.Statfs(dir, &st); err != nil || int64(st.Blocks)*st.Frsize < before {
+				t.Errorf("the filesystem has %d bytes, %v", int64(st.Blocks)*st.Frsize, err)
+			}
+			w.unmount(dir)
+		})
+	}
 }
