@@ -66,6 +66,31 @@ func TestChangedMeanwhile(t *testing.T) {
 	})
 }
 
+// TestChangedBefore: an annotation that another client set between plan and the swap was a reason
+// to stop, and resume stopped again.
+func TestChangedBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJourney(t, true, journal.Live)
+		j.api.before = func(_ int, request string) error {
+			if request == "delete persistentvolumes" && j.volume().Annotations["example.com/owner"] == "" {
+				modify(j.api, objects.PersistentVolumes(), "", "pv1", func(pv *corev1.PersistentVolume) {
+					pv.Annotations["example.com/owner"], pv.Labels = "ann", nil
+				})
+			}
+			return nil
+		}
+		j.wants(t.Context(), "apply")
+		j.heal()
+		pv := j.volume()
+		if pv.Annotations["example.com/owner"] != "ann" || pv.Labels["tier"] != "" || !strings.Contains(pv.Annotations[migrate.OriginalAnnotation], `"example.com/owner":"ann"`) {
+			t.Errorf("%q, %q", pv.Annotations, pv.Labels)
+		}
+		j.was.Labels, j.was.Annotations["example.com/owner"] = nil, "ann"
+		j.wants(t.Context(), "rollback")
+		j.isFlex()
+	})
+}
+
 // TestReleasedAndTaken: plan said live of a Released volume with the name of another claim, as
 // StatefulSets make them, and apply failed and stopped the run, again and again.
 func TestReleasedAndTaken(t *testing.T) {
