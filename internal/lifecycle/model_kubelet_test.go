@@ -62,7 +62,7 @@ func (m *model) podLife(g *moves, i, p int) {
 		set(choice, "the kubelet starts the containers", podRunning)
 	case phase == podEnding && n.kubelet.pods[p] == notMounted && n.plugin.pods[p] == nothing && m.shownTo(n, p) == nothing && !busy:
 		set(progress, "the pod is deleted from the API server", podDeleted)
-	case phase == podDeleted && !m.below(n, p):
+	case phase == podDeleted && n.kubelet.pods[p] == notMounted && !m.below(n, p):
 		g.add(progress, label{node: i, pod: p + 1, text: "the kubelet removes the pod's directory"}, func(w *world, _ *event) {
 			w.pods[p].phase = podGone
 			w.nodes[i].dirs[p] = false
