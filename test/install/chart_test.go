@@ -108,6 +108,33 @@ func TestChartNode(t *testing.T) {
 	}
 }
 
+// TestChartMetricsAccount: the token of the Secret never expires (security.md, F9).
+func TestChartMetricsAccount(t *testing.T) {
+	own := values{"name": "prometheus-k8s", "namespace": "monitoring"}
+	objects, err := render.Release{Namespace: "elsewhere", Values: values{"metrics": values{"enabled": true, "serviceAccount": own}}}.Objects(chart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []rbacv1.Subject{{Kind: "ServiceAccount", Name: "prometheus-k8s", Namespace: "monitoring"}}
+	if got := get[[]rbacv1.Subject](t, find(t, objects, "ClusterRoleBinding", "flex2csi-metrics"), "subjects"); !slices.Equal(got, want) {
+		t.Errorf("bound to %v", got)
+	}
+	for _, o := range objects {
+		switch o.GetKind() {
+		case "Secret", "PodMonitor":
+			t.Errorf("there is a %s %s", o.GetKind(), o.GetName())
+		}
+	}
+	find(t, objects, "Service", "flex2csi-metrics")
+	find(t, objects, "ServiceMonitor", "flex2csi")
+	for _, o := range all(t) {
+		if o.GetKind() == "ServiceMonitor" {
+			t.Error("there is a ServiceMonitor")
+		}
+	}
+	find(t, all(t), "PodMonitor", "flex2csi")
+}
+
 func TestChartRights(t *testing.T) {
 	objects := all(t)
 	for _, rule := range get[[]rbacv1.PolicyRule](t, find(t, objects, "ClusterRole", "flex2csi-node"), "rules") {
