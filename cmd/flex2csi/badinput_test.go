@@ -111,6 +111,7 @@ func TestBadArguments(t *testing.T) {
 		{"map unmount /d", 1, "give the mount or attach of that volume"},
 		{"map mount /d notjson", 1, "the JSON options do not begin with {: are the arguments in the right order?"},
 		{"map mount", 1, "the JSON options are missing; usage: mount <directory> <JSON options>"},
+		{"map main.go", usage, "main.go is a file, and no callout: give it with -f"},
 		{"map mont /d {}", 1, `unknown callout "mont": want one of init, getvolumename`},
 		{"map attach {}", 1, "usage: attach <JSON options> <node name>"},
 		{"map init", 1, "give the mount or attach of that volume"},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -145,6 +146,9 @@ func (o *mapOptions) check(args []string) error {
 		return usagef("standard input cannot be both the configuration and the volume")
 	}
 	if len(o.files) == 0 {
+		if _, err := os.Stat(args[0]); err == nil && !flex.Command(args[0]).Known() {
+			return usagef("%s is a file, and no callout: give it with -f", args[0])
+		}
 		return nil
 	}
 	for _, name := range args {

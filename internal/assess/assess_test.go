@@ -231,7 +231,7 @@ func TestOwners(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]bool{
-		"For the owners of the volumes": true, "Each pod with a FlexVolume restarts once": true,
+		"For the owners of the volumes": true, "Each pod with a FlexVolume restarts once": true, "all pods with its volumes at once if it attaches": true, "before Kubernetes 1.28 none is live": true,
 		"Ready: it can migrate": true, "WriteMapping: the operator": true, "ReplaceClass: it makes new FlexVolumes": true,
 		"CheckCSIDriver: ": false,
 	} {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/release"
 )
 
@@ -28,6 +29,15 @@ func (r *Report) obstacles() {
 		if !one.Tested {
 			r.Obstacles = append(r.Obstacles, obstacle{What: "Kubernetes " + one.Release + " is not tested, only " + release.TestedText(), Do: "try one volume first; docs/migrate-guide.md"})
 		}
+	}
+	attaches := func(d driverItems) bool {
+		return slices.ContainsFunc(d.Presets, func(f fit) bool { return strings.Contains(f.Needs, "to attach") })
+	}
+	if names := r.attachThemselves; len(names) > 0 && slices.ContainsFunc(r.Drivers, attaches) {
+		r.Obstacles = append(r.Obstacles, obstacle{
+			What: fmt.Sprintf("the kubelets of %d nodes, such as %s, attach by themselves (no annotation %s), which they do not do for CSI drivers", len(names), names[0], kubeobject.ControllerAttaches),
+			Do:   "set enableControllerAttachDetach: true in the kubelet's configuration, or use a CSI driver that attaches on the node, with attachRequired: false in its CSIDriver object (docs/install.md#the-vendors-driver-on-the-nodes)",
+		})
 	}
 	for i := range r.Drivers {
 		r.Obstacles = append(r.Obstacles, r.Drivers[i].obstacles()...)

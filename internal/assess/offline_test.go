@@ -1,6 +1,7 @@
 package assess_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -132,6 +133,31 @@ func TestRefused(t *testing.T) {
 			if got := r.Items[i].Name + " " + r.Items[i].Reason; !strings.HasPrefix(got, want) || r.Items[i].Result != "Unsupported" {
 				t.Errorf("%s: %q %s, want %q", name, got, r.Items[i].Result, want)
 			}
+		}
+	}
+}
+
+// TestAttachThemselves: on ACK kubelets run with enableControllerAttachDetach=false, which the
+// Node shows, and the report said Ready of disks that no CSI driver would attach.
+func TestAttachThemselves(t *testing.T) {
+	const objects = "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: d}\nspec: {flexVolume: {driver: %s, options: {VolumeId: d-1, server: s}}}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: node-1, annotations: {%s}}\n"
+	const controlled = "volumes.kubernetes.io/controller-managed-attach-detach: '%s'"
+	for name, test := range map[string]struct {
+		driver, annotations string
+		want                bool
+	}{
+		"ACK":               {"alicloud/disk", "", true},
+		"said to be false":  {"alicloud/disk", fmt.Sprintf(controlled, "false"), true},
+		"the control plane": {"alicloud/disk", fmt.Sprintf(controlled, "true"), false},
+		"a share":           {"alicloud/nas", "", false},
+	} {
+		r := report(t, read(t, fmt.Sprintf(objects, test.driver, test.annotations)))
+		got := false
+		for _, o := range r.Obstacles {
+			got = got || strings.Contains(o.What, "kubelets of 1 nodes, such as node-1, attach by themselves")
+		}
+		if got != test.want {
+			t.Errorf("%s: %+v", name, r.Obstacles)
 		}
 	}
 }

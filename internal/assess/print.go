@@ -193,7 +193,7 @@ func (r *Report) notes() (all []htmlreport.Note) {
 	group(all[n:], "In the way")
 	n = len(all)
 	if len(r.Items) > 0 {
-		all = append(all, htmlreport.Note{Text: "Each pod with a FlexVolume restarts once to come onto the bridge, when its owner wants. A live migration restarts no pod. Before flex2csi is removed, each restarts once more, whenever that suits."})
+		all = append(all, htmlreport.Note{Text: "Each pod with a FlexVolume restarts once to come onto the bridge: when its owner wants if the old driver only mounts; all pods with its volumes at once if it attaches or maps them (docs/install.md, The vendor's driver on the nodes). A live migration restarts no pod; before Kubernetes " + release.Reconstruction().Since.String() + " none is live, and all pods of a claim restart together once more. Before flex2csi is removed, each restarts once more, whenever that suits."})
 	}
 	for _, result := range []itemResult{ready, installCSIDriver, checkCSIDriver, writeMapping, rewrite, replaceClass, unsupported} {
 		if slices.ContainsFunc(r.Items, func(i item) bool { return i.Result == result }) {

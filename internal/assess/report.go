@@ -66,6 +66,8 @@ type Report struct {
 	Next       []nextStep       `json:"next"`
 	Items      []item           `json:"items"`
 	Incomplete []string         `json:"incomplete,omitempty"`
+
+	attachThemselves []string // nodes of such kubelets
 }
 
 // A clusterRelease is a minor release of Kubernetes in the cluster.

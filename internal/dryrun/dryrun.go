@@ -135,6 +135,9 @@ func (p *Plan) plan(v *FlexVolume, n Node, c *bridgeconfig.Driver, m *mapping.Ma
 	p.Handle = mapped.Handle
 	p.empty = emptyValues(mapped)
 	p.Notes = slices.Concat(assumed, v.Notes, v.oddities(mapped))
+	if p.asksCSIDriver { // attaches, as the control plane has it
+		p.Notes = append(p.Notes, "there is no CSIDriver object "+c.CSIDriver+": VolumeAttachments are shown, as without it in a cluster; with attachRequired: false in it there are none")
+	}
 
 	b := &bridge.Bridge{
 		Context: context.Background(), Mounts: r, Dirs: r, State: nowhere{},

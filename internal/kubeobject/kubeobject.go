@@ -42,6 +42,15 @@ func NodeReady(n *corev1.Node) bool {
 	})
 }
 
+// ControllerAttaches is how a kubelet says on its Node that it leaves attaching to the control
+// plane (enableControllerAttachDetach; pkg/volume/util/util.go, ControllerManagedAttachAnnotation,
+// Kubernetes v1.37.1).
+const ControllerAttaches = "volumes.kubernetes.io/controller-managed-attach-detach"
+
+// AttachesItself reports whether the kubelet of a node attaches by itself, as on ACK. It does not
+// do that for CSI drivers.
+func AttachesItself(n *corev1.Node) bool { return n.Annotations[ControllerAttaches] != "true" }
+
 // NodeOutOfService reports whether a person or a controller has declared a node dead.
 func NodeOutOfService(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })

@@ -98,6 +98,7 @@ func classCases() map[string]clusterCase {
 		"mixed":                   {file: "mixed", want: related, never: differ},
 		"beta":                    {file: "beta", want: []string{"Related StorageClass flex", "Related StatefulSet shop/db, claim template data"}, never: differ},
 		"annotation before field": {file: "mixed", edits: []string{"class: flex\nspec", "class: other\nspec"}, want: []string{`Note storage-class: …class "other" and the volume "flex"`}},
+		"a claim to come":         {file: "pvann0", edits: []string{"kind: PersistentVolumeClaim\nmetadata:\n  name: data\n", "kind: PersistentVolumeClaim\nmetadata:\n  name: other\n"}, want: []string{"Fails claim: claim shop/data is not there; create the claim"}},
 		"empty annotation":        {file: "pvann0", edits: []string{"bind-completed: 'yes'", "bind-completed: 'yes'\n    volume.beta.kubernetes.io/storage-class: ''"}, want: []string{`Note storage-class: …class "" and the volume "flex"`}},
 		"volume's annotation":     {file: "pvann0", edits: []string{"  name: pv1\n", "  name: pv1\n  annotations: {volume.beta.kubernetes.io/storage-class: gold}\n"}, want: []string{`Note storage-class: …class "flex" and the volume "gold"`}, never: related},
 	}

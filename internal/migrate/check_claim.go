@@ -37,7 +37,7 @@ func (s *subject) checkClaim(_ context.Context, f *findings) error {
 	case s.unknown["claim"] != nil:
 		return s.unknown["claim"]
 	case claim == nil:
-		f.fails("", "claim %s is not there", s.v.Claim)
+		f.fails("create the claim, if the PersistentVolume was made for it, or remove spec.claimRef; then plan again", "claim %s is not there", s.v.Claim)
 	case claim.UID != ref.UID:
 		f.fails("", "claim %s is another one (uid %s) than the volume is bound to (%s)", s.v.Claim, claim.UID, ref.UID)
 	case claim.DeletionTimestamp != nil:

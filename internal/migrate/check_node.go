@@ -14,11 +14,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/release"
 )
 
-// controllerAttaches is how a kubelet says on its Node that it leaves attaching
-// to the control plane (enableControllerAttachDetach; pkg/volume/util/util.go,
-// ControllerManagedAttachAnnotation, Kubernetes v1.37.1).
-const controllerAttaches = "volumes.kubernetes.io/controller-managed-attach-detach"
-
 // nodeChecks are about the nodes of the pods.
 func nodeChecks() []check {
 	return []check{
@@ -49,9 +44,9 @@ func (s *subject) checkNode(f *findings, name string, node *corev1.Node) {
 		f.notLive("plan again when it is", "node %s is not Ready: its kubelet can neither mount nor stop a pod", name)
 	}
 	checkRelease(f, name, node.Status.NodeInfo.KubeletVersion)
-	if s.attaches() && node.Annotations[controllerAttaches] != "true" {
+	if s.attaches() && kubeobject.AttachesItself(node) {
 		f.fails("set enableControllerAttachDetach: true in the kubelet's configuration, when the old driver does not need false any more",
-			"the kubelet of node %s attaches by itself (no annotation %s), which it may not do for CSI driver %s", name, controllerAttaches, s.v.CSIDriver)
+			"the kubelet of node %s attaches by itself (no annotation %s), which it may not do for CSI driver %s", name, kubeobject.ControllerAttaches, s.v.CSIDriver)
 	}
 }
 
@@ -133,7 +128,7 @@ func (s *subject) checkBridges(ctx context.Context, f *findings) error {
 }
 
 // forBridge is what to do about a pod that does not have its volume from the bridge.
-const forBridge = "restart the pod, which then has it from the bridge, and plan again a minute later; or stop it, and use --offline"
+const forBridge = "restart the pod (all pods with the driver's volumes at once where the old driver attaches: docs/install.md), which then has it from the bridge, and plan again a minute later; or stop it, and use --offline"
 
 // checkBridge: the pod must have its volume from the bridge, staged where the
 // kubelet would stage it: then the kubelet's NodeStageVolume repeats what is

@@ -27,7 +27,7 @@ func (s *subject) checkOther(_ context.Context, f *findings) error {
 	was := s.old.Annotations[FlexDriverAnnotation]
 	switch {
 	case s.old.Spec.CSI == nil:
-		f.fails("", "it is no FlexVolume")
+		f.fails("leave it out: flex2csi migrate plan --all shows the FlexVolumes", "it is no FlexVolume")
 	case was != "":
 		s.v.Migrated = true
 		f.fails("flex2csi migrate rollback makes a FlexVolume of it again", "it has been migrated already: it was a FlexVolume of %s", was)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
@@ -160,7 +161,7 @@ func trimAttachment(o *storagev1.VolumeAttachment) {
 }
 
 func trimNode(o *corev1.Node) {
-	o.Labels, o.Annotations = nil, map[string]string{controllerAttaches: o.Annotations[controllerAttaches]}
+	o.Labels, o.Annotations = nil, map[string]string{kubeobject.ControllerAttaches: o.Annotations[kubeobject.ControllerAttaches]}
 	o.Status = corev1.NodeStatus{Conditions: o.Status.Conditions, NodeInfo: o.Status.NodeInfo, VolumesAttached: o.Status.VolumesAttached, VolumesInUse: o.Status.VolumesInUse}
 }
 

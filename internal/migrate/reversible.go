@@ -68,7 +68,7 @@ func choose(known map[string]*journal.Record, names []string, unread error) (all
 		switch rec := known[name]; {
 		case rec == nil && unread != nil: // it may be that one
 		case rec == nil:
-			return nil, fmt.Errorf("PersistentVolume %s was not migrated: the journal has nothing of it, and it has no annotation %s", name, OriginalAnnotation)
+			return nil, fmt.Errorf("PersistentVolume %s was not migrated: the journal has nothing of it, and it has no annotation %s; flex2csi migrate status lists those that were", name, OriginalAnnotation)
 		case !reversible(rec):
 			return nil, fmt.Errorf("PersistentVolume %s has been taken back already", name)
 		default:

@@ -60,7 +60,12 @@ func (s *Selection) find(ctx context.Context, w *world, drivers *drivers) ([]*vo
 		w.read[handlesKey] = h
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("there is no PersistentVolume %s", strings.Join(missing, ", nor one of "))
+		for i, name := range missing {
+			if strings.Contains(name, "/") {
+				missing[i] = "of claim " + name
+			}
+		}
+		return nil, fmt.Errorf("there is no PersistentVolume %s: flex2csi migrate plan --all shows the FlexVolumes, and their claims", strings.Join(missing, ", and none "))
 	}
 	slices.SortFunc(found, func(a, b *volume) int { return strings.Compare(a.Name, b.Name) })
 	return found, nil

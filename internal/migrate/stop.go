@@ -86,7 +86,7 @@ func (m *migration) holders(ctx context.Context) (string, error) {
 		case err != nil:
 			return "what the bridge of node " + document.Name + " has cannot be read: " + err.Error(), nil //nolint:nilerr // it may be otherwise in a moment
 		case d.Find(m.rec.CSIDriver, m.rec.VolumeHandle) != nil:
-			return "the bridge of node " + d.Node + " still has it", nil
+			return "the bridge of node " + d.Node + " still has it; flex2csi status there says which pods do, which have to end", nil
 		case d.Incomplete:
 			return "the bridge of node " + d.Node + " has too many volumes to say whether it has this one", nil
 		}

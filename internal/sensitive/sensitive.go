@@ -9,7 +9,7 @@ const Mask = "[redacted]"
 
 // endings are the endings of names with values that are secret. Hiding a value too many
 // does no harm.
-const endings = "password passwd passphrase pass pwd secret token tokens key credential credentials cred sas signature"
+const endings = "password passwd passphrase pass pwd secret token tokens key credential credentials cred sas signature akid accesskeyid"
 
 // Key reports whether a value called name is to be kept out of every text.
 func Key(name string) bool {

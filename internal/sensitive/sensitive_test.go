@@ -9,7 +9,7 @@ func TestKey(t *testing.T) {
 	for _, name := range []string{
 		"password", "PASSWORD", "pass", "passwd", "pwd", "passphrase", "password2", "mysql-password", "PGPASSWORD",
 		"secret", "clientSecret", "token", "csi.storage.k8s.io/serviceAccount.tokens", "access_token", "key", "apiKey", "accountkey", "auth_key", "private-key",
-		"cred", "credential", "credentials", "sas", "signature",
+		"cred", "credential", "credentials", "sas", "signature", "akId", "accessKeyId",
 	} {
 		if !Key(name) {
 			t.Errorf("%s is shown", name)
