@@ -46,11 +46,7 @@ func Assess(in *Input, made time.Time) (*Report, error) {
 	for _, name := range slices.Sorted(maps.Keys(a.drivers)) {
 		r.Drivers = append(r.Drivers, *a.drivers[name])
 	}
-	for _, n := range in.Nodes {
-		if kubeobject.AttachesItself(n) {
-			r.attachThemselves = append(r.attachThemselves, n.Name)
-		}
-	}
+	r.attachThemselves = attachThemselves(in.Nodes)
 	r.obstacles()
 	r.Estimate = estimate(r.Items, r.live())
 	r.next()

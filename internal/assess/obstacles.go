@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/release"
 )
@@ -42,6 +44,16 @@ func (r *Report) obstacles() {
 	for i := range r.Drivers {
 		r.Obstacles = append(r.Obstacles, r.Drivers[i].obstacles()...)
 	}
+}
+
+// attachThemselves are the nodes of kubelets that attach by themselves.
+func attachThemselves(nodes []*corev1.Node) (names []string) {
+	for _, n := range nodes {
+		if kubeobject.AttachesItself(n) {
+			names = append(names, n.Name)
+		}
+	}
+	return names
 }
 
 func lacks(minor string, c release.Capability) obstacle {
