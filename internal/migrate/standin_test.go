@@ -218,7 +218,8 @@ func (s *standin) list(w http.ResponseWriter, query url.Values, to target) {
 	_, _ = w.Write(b.Bytes())
 }
 
-// watch sends what has changed since a version, and what changes. It has no bookmarks.
+// watch sends what has changed since a version, and what changes, for as long as it is asked to.
+// It has no bookmarks.
 func (s *standin) watch(w counted, q *http.Request, to target) {
 	query, e := q.URL.Query(), json.NewEncoder(w)
 	if to.resource.Resource == s.refused {
@@ -238,6 +239,8 @@ func (s *standin) watch(w counted, q *http.Request, to target) {
 	}
 	s.mu.Unlock()
 	w.Flush()
+	seconds, _ := strconv.Atoi(query.Get("timeoutSeconds"))
+	over := time.After(time.Duration(seconds) * time.Second)
 	for {
 		s.mu.Lock()
 		history, more := s.history[to.resource.Resource], s.changed
@@ -255,6 +258,8 @@ func (s *standin) watch(w counted, q *http.Request, to target) {
 		w.Flush()
 		select {
 		case <-q.Context().Done():
+			return
+		case <-over:
 			return
 		case <-more:
 		}

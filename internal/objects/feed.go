@@ -21,9 +21,12 @@ import (
 )
 
 const (
-	// silence is how long a watch may say nothing. The API server sends a bookmark each minute
-	// (k8s.io/apiserver/pkg/storage/cacher/cacher.go, defaultBookmarkFrequency, Kubernetes v1.37.1).
-	silence = 2 * time.Minute
+	// feedFor is after how long the API server ends a watch. The next one goes on from where that
+	// was: so it shows each minute that it still answers, also of a resource that never changes,
+	// and without bookmarks.
+	feedFor = time.Minute
+	// silence is how long a watch may say nothing.
+	silence = 2 * feedFor
 	// catchUp is how long Current waits for a watch. A resource that changes all the time is
 	// there in milliseconds, another one with the next bookmark.
 	catchUp = 2 * time.Second
@@ -165,6 +168,7 @@ func (l feeder[T]) Watch(o metav1.ListOptions) (watch.Interface, error) {
 
 // WatchWithContext is also the first to know that there is no right to watch.
 func (l feeder[T]) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	o.TimeoutSeconds = new(int64(feedFor.Seconds()))
 	w, err := l.f.client.resource(l.f.kind.Resource, l.f.namespace).Watch(ctx, o)
 	if err != nil {
 		l.f.fail(err)
