@@ -20,7 +20,7 @@ func invariants() []invariant {
 		{"unstage", "never NodeUnstageVolume while anything of the volume is published on the node, by us or by the kubelet's CSI plugin", unstagesInUse},
 		{"detach", "never ControllerUnpublishVolume, or the deletion of a VolumeAttachment, while the volume is staged or published on that node", detachesInUse},
 		{"mount", "Success of mount only if the volume, alive, with the asked read-only and fsGroup, is bound there", falseMount},
-		{"failure", "Failure of mount only if nothing is shown there, or the undoing of it has failed", falseFailure},
+		{"failure", "Failure of mount only if nothing is shown there, but for a dead mount that containers may have, or the undoing of it has failed", falseFailure},
 		{"unmount", "Success of unmount only if nothing of ours is left there", falseUnmount},
 		{"unmountdevice", "Success of unmountdevice only if nothing of the volume is staged or published on the node by us", falseUnmountDevice},
 		{"reach", "nothing of the user's is ever within reach of a recursive deletion by the kubelet", withinReach},
@@ -109,7 +109,8 @@ func falseFailure(m *model, _ *world, mv *move) bool {
 	if e.goal != Mount || !e.ended || e.ok || e.undoFailed {
 		return false
 	}
-	return m.shownTo(&mv.to.nodes[m.c.nodeOf(int(e.place))], int(e.place)) != nothing
+	shown := m.shownTo(&mv.to.nodes[m.c.nodeOf(int(e.place))], int(e.place))
+	return shown != nothing && !(shown == dead && mv.to.pods[e.place].ran)
 }
 
 func (m *model) pvOf(p int) uint8 {
