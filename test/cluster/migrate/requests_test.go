@@ -111,7 +111,7 @@ func testCreate(w *world) {
 	w.is(err, objects.Refused)
 	_, err = powerless.GetRaw(ctx, pvs(), "", "created")
 	w.is(err, objects.Refused)
-	_, err = powerless.Watch(ctx, pvs(), "", "created")
+	_, err = powerless.Watch(ctx, pvs(), "", "created", "")
 	w.is(err, objects.Refused)
 }
 
@@ -295,7 +295,7 @@ func testAnswers(w *world) {
 	x.Away()
 	_, err = c.GetRaw(w.t.Context(), pvs(), "", "answer-0")
 	w.is(err, objects.Unknown)
-	_, err = c.Watch(w.t.Context(), pvs(), "", "answer-0")
+	_, err = c.Watch(w.t.Context(), pvs(), "", "answer-0", "")
 	w.is(err, objects.Unknown)
 }
 
@@ -318,7 +318,7 @@ func testWatch(w *world) {
 	defer end()
 	w.made(c, "other")
 	uid, _ := w.made(c, "watched")
-	events, err := c.Watch(ctx, pvs(), "", "watched")
+	events, err := c.Watch(ctx, pvs(), "", "watched", "")
 	w.check(err)
 	says := func(want string) {
 		w.t.Helper()
@@ -349,7 +349,7 @@ func testWatch(w *world) {
 	x.CutWatches()
 	w.ends(events)
 
-	events, err = c.Watch(ctx, pvs(), "", "missing")
+	events, err = c.Watch(ctx, pvs(), "", "missing", "")
 	w.check(err)
 	end()
 	w.ends(events)
