@@ -12,8 +12,9 @@ import (
 
 // begin starts an operation.
 func (m *model) begin(w *world, i int, g Goal, place uint8, awaited bool, e *event) {
-	r, known := w.nodes[i].saved, true
+	r := w.nodes[i].saved
 	if g == UnmountDevice {
+		var known bool
 		if r, known = m.lostDevice(w, &w.nodes[i]); !known {
 			m.answer(w, i, g, place, false)
 			return

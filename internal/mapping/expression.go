@@ -12,7 +12,6 @@ import (
 	"cel.dev/cel-go/ext"
 
 	"github.com/flex2csi/flex2csi/internal/allow"
-
 	"github.com/flex2csi/flex2csi/internal/strict"
 )
 

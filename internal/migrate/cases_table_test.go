@@ -1,6 +1,10 @@
 package migrate_test
 
-import "github.com/flex2csi/flex2csi/internal/attachment"
+import (
+	"maps"
+
+	"github.com/flex2csi/flex2csi/internal/attachment"
+)
 
 // ours is the name that a VolumeAttachment of the volume has in the cases.
 const ours = "csi-f4c24cb450d8bb50ed94a9fe7498f9ee73f8350b12e34a249e60cba8d4711a1a"
@@ -10,9 +14,7 @@ const ours = "csi-f4c24cb450d8bb50ed94a9fe7498f9ee73f8350b12e34a249e60cba8d4711a
 func clusterCases() map[string]clusterCase {
 	all := map[string]clusterCase{}
 	for _, some := range []map[string]clusterCase{attachmentCases(), ownerCases(), classCases(), expansionCases(), groupCases(), shareCases()} {
-		for name, one := range some {
-			all[name] = one
-		}
+		maps.Copy(all, some)
 	}
 	return all
 }

@@ -47,12 +47,23 @@ type manager struct{ prefix, tool string }
 func managers() []manager {
 	return []manager{
 		{"argocd", "Argo CD"},
-		{"helm-controller", "Flux"}, {"kustomize-controller", "Flux"}, {"fluxd", "Flux"},
-		{"helm", "Helm"}, {"Helm", "Helm"}, {"tiller", "Helm"},
-		{"HashiCorp", "Terraform"}, {"Terraform", "Terraform"}, {"terraform-provider-", "Terraform"}, // hashicorp/terraform-provider-kubernetes
+		{"helm-controller", "Flux"},
+		{"kustomize-controller", "Flux"},
+		{"fluxd", "Flux"},
+		{"helm", "Helm"},
+		{"Helm", "Helm"},
+		{"tiller", "Helm"},
+		{"HashiCorp", "Terraform"},
+		{"Terraform", "Terraform"},
+		{"terraform-provider-", "Terraform"}, // hashicorp/terraform-provider-kubernetes
 		{"pulumi", "Pulumi"},
-		{"apiextensions.crossplane.io/", "Crossplane"}, {"crossplane", "Crossplane"}, {"provider-kubernetes/", "Crossplane"},
-		{"kapp", "kapp"}, {"kpt", "kpt"}, {"configsync", "Config Sync"}, {"fleet", "Rancher Fleet"},
+		{"apiextensions.crossplane.io/", "Crossplane"},
+		{"crossplane", "Crossplane"},
+		{"provider-kubernetes/", "Crossplane"},
+		{"kapp", "kapp"},
+		{"kpt", "kpt"},
+		{"configsync", "Config Sync"},
+		{"fleet", "Rancher Fleet"},
 		{"OpenAPI-Generator", "a program in Python, such as Ansible"},
 	}
 }

@@ -86,7 +86,7 @@ func (c *shopCluster) add(o runtime.Object) {
 	}
 	u := c.object(o)
 	gvr, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
-	u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager", Operation: "Update", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:` + strings.Repeat("x", filler) + `":{}}`)}}})
+	u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager", Operation: "Update", FieldsV1: metav1.NewFieldsV1(`{"f:` + strings.Repeat("x", filler) + `":{}}`)}})
 	c.put(gvr.Resource, u, false)
 }
 

@@ -228,24 +228,12 @@ func (c cell) inject(j *journey, kill context.CancelFunc) *bool {
 		return c.fault.lease
 	}
 	at := func(n int, request string) error {
-		switch {
-		case n == c.n:
+		if n == c.n {
 			hit, since = true, time.Now()
-		case !hit, c.fault.err != nil && c.fault.again == once, c.fault.meanwhile != nil, c.fault.lease != nil, over(),
-			c.fault.again == equal && (request != c.request || time.Since(since) > 2*time.Minute):
+		} else if !hit || over() || !c.again(request, since) {
 			return nil
 		}
-		switch {
-		case c.fault.lease != nil:
-			return nil
-		case c.fault.meanwhile != nil:
-			c.fault.meanwhile(a)
-			return nil
-		case c.fault.err == nil: // nothing is asked after that
-			kill()
-			return context.Canceled
-		}
-		return c.fault.err
+		return c.happen(a, kill)
 	}
 	if a.before = at; c.fault.after {
 		a.after = at
@@ -257,6 +245,29 @@ func (c cell) inject(j *journey, kill context.CancelFunc) *bool {
 		}
 	}
 	return &hit
+}
+
+// again tells whether the fault happens at a later request, too.
+func (c cell) again(request string, since time.Time) bool {
+	switch {
+	case c.fault.meanwhile != nil, c.fault.err != nil && c.fault.again == once:
+		return false
+	case c.fault.again == equal:
+		return request == c.request && time.Since(since) <= 2*time.Minute
+	}
+	return true
+}
+
+// happen does it to a request. Nothing is asked after a kill.
+func (c cell) happen(a *api, kill context.CancelFunc) error {
+	switch {
+	case c.fault.meanwhile != nil:
+		c.fault.meanwhile(a)
+	case c.fault.err == nil && c.fault.lease == nil:
+		kill()
+		return context.Canceled
+	}
+	return c.fault.err
 }
 
 func (c cell) name() string {

@@ -176,20 +176,20 @@ func (l feeder[T]) WatchWithContext(ctx context.Context, o metav1.ListOptions) (
 	}
 	l.f.heard.Store(time.Now().UnixNano())
 	l.f.begun()
-	return watch.Filter(w, l.f.hear), nil
+	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) { return l.f.hear(e), true }), nil
 }
 
 // hear reads an event.
-func (f *Feed[T]) hear(e watch.Event) (watch.Event, bool) {
+func (f *Feed[T]) hear(e watch.Event) watch.Event {
 	f.heard.Store(time.Now().UnixNano())
 	if u, ok := e.Object.(*unstructured.Unstructured); ok && e.Type != watch.Error {
 		o, err := f.object(u)
 		if err != nil {
-			return watch.Event{Type: watch.Error, Object: &metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}}, true
+			return watch.Event{Type: watch.Error, Object: &metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}}
 		}
 		e.Object = o
 	}
-	return e, true
+	return e
 }
 
 // object is what is kept.
