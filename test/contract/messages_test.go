@@ -36,7 +36,7 @@ func TestKubeletSaysWhatIsDocumented(t *testing.T) {
 		case strings.HasPrefix(file, "pkg/"), strings.HasPrefix(file, "plugin/"):
 			said = m.in(t, filepath.Join(root, file))
 		case strings.HasPrefix(file, "k8s.io/apimachinery/pkg/util/wait/"):
-			said = m.in(t, filepath.Join(filepath.Dir(sourceOf(wait.Interrupted)), filepath.Base(file)))
+			said = m.in(t, filepath.Join(filepath.Dir(sourceOf(t, wait.Interrupted)), filepath.Base(file)))
 		case file == "the kernel":
 			said = saidByKernel(m.text)
 		case strings.HasPrefix(file, "Go, "):
@@ -272,7 +272,7 @@ func saidByGo(text string) bool {
 // kubernetesSource is where the Kubernetes lies that is compiled here.
 func kubernetesSource(t *testing.T) (root, minor string) {
 	t.Helper()
-	file := sourceOf(flexvolume.GetDynamicPluginProber)
+	file := sourceOf(t, flexvolume.GetDynamicPluginProber)
 	root, _, _ = strings.Cut(file, "/pkg/volume/flexvolume/")
 	m := regexp.MustCompile(`kubernetes@v1\.(\d+)\.`).FindStringSubmatch(root)
 	if m == nil {
@@ -281,9 +281,17 @@ func kubernetesSource(t *testing.T) (root, minor string) {
 	return root, m[1]
 }
 
-// sourceOf is the file of a function.
-func sourceOf(function any) string {
+// sourceOf is the file of a function. With -trimpath the program knows it by its module.
+func sourceOf(t *testing.T, function any) string {
+	t.Helper()
 	pc := reflect.ValueOf(function).Pointer()
 	file, _ := runtime.FuncForPC(pc).FileLine(pc)
-	return file
+	if filepath.IsAbs(file) {
+		return file
+	}
+	modules, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(strings.TrimSpace(string(modules)), file)
 }
