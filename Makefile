@@ -370,10 +370,10 @@ fuzz: $(BIN)/testsum ## each fuzz target for FUZZTIME (20000x)
 	@$(TESTSUM) -step fuzz fuzz -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 
 .PHONY: ci
-ci: setup reset verify lint test ## what .ci/run runs, in 30 minutes from cold caches on two cores
+ci: setup reset verify test ## what .ci/run runs: half an hour on two cores with cold caches
 
 .PHONY: full
-full: ci lint-selftest lint-modules test-rootless test-release fuzz test-contract-1.36 test-contract-1.24 test-cluster test-manifests test-node e2e-releases ## all there is but the long campaigns: before a release
+full: ci lint lint-selftest lint-modules test-rootless test-release fuzz test-contract-1.36 test-contract-1.24 test-cluster test-manifests test-node e2e-releases ## all there is but the long campaigns: before a release
 
 .PHONY: reset
 reset: $(BIN)/testsum
@@ -391,13 +391,13 @@ fmt: $(TOOLS)/golangci-lint $(TOOLS)/gofumpt ## format all Go files
 	@$(GOLANGCI_LINT) fmt
 
 .PHONY: lint-light
-lint-light: ## gofmt and go vet, which need nothing to be built first
+lint-light: ## gofmt, go vet and the words, which need nothing to be built first
 	@bad=$$(gofmt -l $(GO_SOURCES)) && test -z "$$bad" || { echo "not formatted, run make fmt: $$bad"; exit 1; }
 	go vet ./...
+	go run ./hack/words
 
 .PHONY: lint
-lint: $(TOOLS)/golangci-lint ## all linters with the project's own rules
-	go run ./hack/words
+lint: lint-light $(TOOLS)/golangci-lint ## all linters with the project's own rules
 	$(GOLANGCI_LINT) run
 
 .PHONY: lint-modules
