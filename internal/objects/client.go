@@ -253,11 +253,20 @@ func (c *Client) Watch(ctx context.Context, r schema.GroupVersionResource, names
 	if c.Requests != nil {
 		c.Requests.Add(1)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	opening := time.AfterFunc(RequestTimeout, func() { cancel(context.DeadlineExceeded) })
-	w, err := c.resource(r, namespace).Watch(ctx, metav1.ListOptions{
+	w, _, err := c.watch(ctx, r, namespace, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(), TimeoutSeconds: new(int64(watchFor.Seconds())), ResourceVersion: since,
 	})
+	if err != nil {
+		return nil, &requestError{about("watch", r, namespace, name), err}
+	}
+	return w.ResultChan(), nil
+}
+
+// watch opens a watch, which takes no longer than another request. It ends with ctx, or by end.
+func (c *Client) watch(ctx context.Context, r schema.GroupVersionResource, namespace string, o metav1.ListOptions) (w watch.Interface, end context.CancelCauseFunc, err error) {
+	ctx, end = context.WithCancelCause(ctx)
+	opening := time.AfterFunc(RequestTimeout, func() { end(context.DeadlineExceeded) })
+	w, err = c.resource(r, namespace).Watch(ctx, o)
 	if !opening.Stop() && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		err = context.DeadlineExceeded
 		if w != nil {
@@ -265,9 +274,9 @@ func (c *Client) Watch(ctx context.Context, r schema.GroupVersionResource, names
 		}
 	}
 	if err != nil {
-		cancel(err)
-		return nil, &requestError{about("watch", r, namespace, name), err}
+		end(err)
+		return nil, nil, err
 	}
 	context.AfterFunc(ctx, w.Stop)
-	return w.ResultChan(), nil
+	return w, end, nil
 }

@@ -48,8 +48,9 @@ type Feed[T any] struct {
 	read      func(*unstructured.Unstructured) (*T, error)
 	reflector *cache.Reflector
 	stop      context.CancelFunc
-	first     chan struct{} // closed when the first watch has begun, or has failed
-	heard     atomic.Int64  // when the watch was heard last, in Unix nanoseconds; 0: there is none
+	first     context.Context // done when the first watch has begun, has failed, or takes too long
+	begun     context.CancelFunc
+	heard     atomic.Pointer[atomic.Int64] // when this watch was heard last, in Unix nanoseconds; 0: it does not run
 }
 
 // NewFeed starts a feed, which ends with ctx, or where the client has no right to list or watch.
@@ -58,20 +59,23 @@ func NewFeed[T any](ctx context.Context, c *Client, k Kind[T], namespace string,
 	ctx, stop := context.WithCancel(klog.NewContext(ctx, logr.Discard())) // callers see for themselves
 	f := &Feed[T]{
 		Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers),
-		client:  c, kind: k, namespace: namespace, read: read, stop: stop, first: make(chan struct{}),
+		client:  c, kind: k, namespace: namespace, read: read, stop: stop,
 	}
+	f.heard.Store(new(atomic.Int64))
+	f.first, f.begun = context.WithTimeout(ctx, RequestTimeout)
 	f.reflector = cache.NewReflectorWithOptions(feeder[T]{f}, new(T), f.Indexer, cache.ReflectorOptions{Name: k.Resource.Resource})
 	go f.reflector.RunWithContext(ctx)
 	return f
 }
 
-// Live reports whether the feed may be used. It waits for the first list.
+// Live reports whether the feed may be used. It waits for the first list, but not for longer than
+// for an answer of the API server: the caller may have a volume that is absent.
 func (f *Feed[T]) Live(ctx context.Context) bool {
 	select {
-	case <-f.first:
+	case <-f.first.Done():
 	case <-ctx.Done():
 	}
-	return f.reflector.LastSyncResourceVersion() != "" && time.Since(time.Unix(0, f.heard.Load())) < silence
+	return f.reflector.LastSyncResourceVersion() != "" && time.Since(time.Unix(0, f.heard.Load().Load())) < silence
 }
 
 // Current reports whether the feed has all that the API server has now: a list of nothing, which
@@ -169,25 +173,59 @@ func (l feeder[T]) Watch(o metav1.ListOptions) (watch.Interface, error) {
 // WatchWithContext is also the first to know that there is no right to watch.
 func (l feeder[T]) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.TimeoutSeconds = new(int64(feedFor.Seconds()))
-	w, err := l.f.client.resource(l.f.kind.Resource, l.f.namespace).Watch(ctx, o)
+	w, end, err := l.f.client.watch(ctx, l.f.kind.Resource, l.f.namespace, o)
 	if err != nil {
 		l.f.fail(err)
 		return nil, err
 	}
-	l.f.heard.Store(time.Now().UnixNano())
+	heard := new(atomic.Int64)
+	heard.Store(time.Now().UnixNano())
+	l.f.heard.Store(heard)
 	l.f.begun()
-	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) { return l.f.hear(e), true }), nil
+	events := make(chan watch.Event)
+	relay := watch.NewProxyWatcher(events)
+	go func() {
+		defer close(events)
+		defer heard.Store(0) // before the reflector learns that it has ended
+		defer end(nil)
+		l.f.relay(w, relay, events, heard)
+	}()
+	return relay, nil
 }
 
-// hear reads an event.
-func (f *Feed[T]) hear(e watch.Event) watch.Event {
-	f.heard.Store(time.Now().UnixNano())
+// relay passes on what a watch says until that ends, or the reflector stops it.
+func (f *Feed[T]) relay(from watch.Interface, to *watch.ProxyWatcher, events chan<- watch.Event, heard *atomic.Int64) {
+	for {
+		select {
+		case e, ok := <-from.ResultChan():
+			if !ok {
+				return
+			}
+			select {
+			case events <- f.hear(e, heard):
+			case <-to.StopChan():
+				return
+			}
+		case <-to.StopChan():
+			return
+		}
+	}
+}
+
+// hear reads an event. An error, and an object that cannot be read, end the watch.
+func (f *Feed[T]) hear(e watch.Event, heard *atomic.Int64) watch.Event {
 	if u, ok := e.Object.(*unstructured.Unstructured); ok && e.Type != watch.Error {
 		o, err := f.object(u)
 		if err != nil {
-			return watch.Event{Type: watch.Error, Object: &metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}}
+			e = watch.Event{Type: watch.Error, Object: &metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}}
+		} else {
+			e.Object = o
 		}
-		e.Object = o
+	}
+	if e.Type == watch.Error {
+		heard.Store(0)
+	} else {
+		heard.Store(time.Now().UnixNano())
 	}
 	return e
 }
@@ -211,17 +249,9 @@ var errNoVersion = errors.New("the list has no resourceVersion")
 
 // fail notes that there is no watch: callers ask the API server until there is one.
 func (f *Feed[T]) fail(err error) {
-	f.heard.Store(0)
+	f.heard.Store(new(atomic.Int64))
 	f.begun()
 	if apierrors.IsForbidden(err) || errors.Is(err, errNoVersion) { // the next try would end as this one
 		f.stop()
-	}
-}
-
-func (f *Feed[T]) begun() {
-	select {
-	case <-f.first:
-	default:
-		close(f.first) // only the reflector calls, one after the other
 	}
 }

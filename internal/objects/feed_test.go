@@ -1,14 +1,18 @@
 package objects_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
@@ -58,4 +62,69 @@ func TestFeed(t *testing.T) {
 		synctest.Wait()
 		wants(true, true, 1)
 	})
+}
+
+// opener is an API server of which a test opens the watches.
+type opener struct {
+	dynamic.NamespaceableResourceInterface
+	open func(context.Context) (watch.Interface, error)
+}
+
+func (o opener) Resource(schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+	return o
+}
+
+func (o opener) List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "NodeList"}}
+	list.SetResourceVersion("7")
+	return list, nil
+}
+
+func (o opener) Watch(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+	return o.open(ctx)
+}
+
+// TestFeedOpens: a watch that is not opened holds its callers up for as long as another request,
+// and is tried again; one that has ended, or said an error, is not live before the next is open.
+func TestFeedOpens(t *testing.T) {
+	for name, end := range map[string]func(*watch.FakeWatcher){
+		"ended":      func(w *watch.FakeWatcher) { w.Stop() },
+		"error":      func(w *watch.FakeWatcher) { w.Error(&metav1.Status{Status: metav1.StatusFailure, Code: 410}) },
+		"unreadable": func(w *watch.FakeWatcher) { w.Add(&unstructured.Unstructured{Object: map[string]any{"spec": "none"}}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				opened := make(chan watch.Interface)
+				f := objects.NewFeed(t.Context(), &objects.Client{Dynamic: opener{open: func(ctx context.Context) (watch.Interface, error) {
+					select {
+					case w := <-opened:
+						return w, nil
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					}
+				}}}, objects.Nodes(), "", func(u *unstructured.Unstructured) (*corev1.Node, error) { return objects.As[corev1.Node](u) }, nil)
+				begin := time.Now()
+				if f.Live(t.Context()) || time.Since(begin) > objects.RequestTimeout {
+					t.Errorf("live, or after %s", time.Since(begin))
+				}
+				time.Sleep(time.Minute)
+				if f.Live(t.Context()) {
+					t.Error("live without a watch")
+				}
+				for range 2 {
+					w := watch.NewFake()
+					opened <- w
+					synctest.Wait()
+					if !f.Live(t.Context()) {
+						t.Error("not live with a watch")
+					}
+					end(w)
+					synctest.Wait()
+					if f.Live(t.Context()) {
+						t.Error("live after the end of its watch")
+					}
+				}
+			})
+		})
+	}
 }
