@@ -56,11 +56,31 @@ func (w *way) enter(fd int, path string) {
 }
 
 func (w *way) restart() error {
-	fd, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := openAt(unix.AT_FDCWD, "/", unix.O_DIRECTORY)
 	if err == nil {
 		w.enter(fd, "/")
 	}
 	return err
+}
+
+// openEntry does not follow a link. The kernel fires an automount only for O_DIRECTORY,
+// which no link can be opened with.
+func openEntry(dir int, name string) (int, error) {
+	fd, err := openAt(dir, name, unix.O_NOFOLLOW|unix.O_DIRECTORY)
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		fd, err = openAt(dir, name, unix.O_NOFOLLOW)
+	}
+	return fd, err
+}
+
+// openAt tries again where a signal, such as one of the Go runtime, interrupts it.
+func openAt(dir int, name string, flags int) (int, error) {
+	for {
+		fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_CLOEXEC|flags, 0)
+		if !errors.Is(err, unix.EINTR) {
+			return fd, err
+		}
+	}
 }
 
 func (w *way) step(name string) error {
@@ -69,7 +89,7 @@ func (w *way) step(name string) error {
 		return err
 	}
 	path := filepath.Join(w.path, name)
-	fd, err := unix.Openat(w.at, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	fd, err := openEntry(w.at, name)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: path, Err: err}
 	}

@@ -2,7 +2,9 @@ package mounter_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -96,5 +98,40 @@ func TestRootsAreApartWhateverLeadsToThem(t *testing.T) {
 				requireError(t, err, mounter.ErrUnsafePath, pair[0], pair[1])
 			}
 		}
+	}
+}
+
+// A root behind an automount that nothing had used yet was the empty directory below it.
+// The daemon here is gone, so that what fires the automount is told ENOENT.
+func TestRootsFireAutomounts(t *testing.T) {
+	testenv.Need(t, "mount", "root")
+	dir := newDir(t)
+	daemon := exec.Command("cat") // the automount of its process group does not fire for it
+	daemon.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	stdin, err := daemon.StdinPipe()
+	if err == nil {
+		err = daemon.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { stdin.Close(); _ = daemon.Wait() }()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	err = unix.Mount("test", dir, "autofs", 0, fmt.Sprintf("fd=%d,pgrp=%d,minproto=5,maxproto=5,direct", w.Fd(), daemon.Process.Pid))
+	r.Close()
+	if errors.Is(err, unix.ENODEV) {
+		t.Skip("the kernel has no autofs")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }()
+	var m mounter.Mounter
+	if err := m.FindDirectory(dir, []string{dir}); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("the automount did not fire: %v", err)
 	}
 }
