@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -15,8 +16,8 @@ import (
 )
 
 // holder starts a program with n copies of a file open, which it holds until the test
-// ends, and then last.
-func holder(t *testing.T, n int, file, last *os.File, command ...string) {
+// ends, and then last. It returns the program's pid.
+func holder(t *testing.T, n int, file, last *os.File, command ...string) string {
 	t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)
 	for range n {
@@ -38,6 +39,12 @@ func holder(t *testing.T, n int, file, last *os.File, command ...string) {
 		}
 		comm = string(text)
 	}
+	return strconv.Itoa(cmd.Process.Pid)
+}
+
+// inPods tells which processes are in which pods.
+func inPods(pods map[string]string) func(pid string) string {
+	return func(pid string) string { return pods[pid] }
 }
 
 // deepFile is a file with a path that is longer than a page, so that /proc has no text
@@ -95,25 +102,51 @@ func loopFamily(t *testing.T) (family, *os.File) {
 func TestScanPassesOverForeignFiles(t *testing.T) {
 	f, node := loopFamily(t)
 	deep := deepFile(t)
-	holder(t, 1, deep, deep, "cat")
-	if err := f.scan(most); err != nil {
-		t.Errorf("with a deep path open: %v", err)
+	crowd := holder(t, 3000, deep, deep, "cat")
+	if err := f.scan(most, podOf); err != nil {
+		t.Errorf("with deep paths open: %v", err)
 	}
 	confined := []string{"setpriv", "--bounding-set", "-all", "--inh-caps", "-all", "cat"}
-	holder(t, 3000, deep, node, confined...)
-	if err := f.scan(1000); err != nil {
-		t.Errorf("a confined process was looked at to the end: %v", err)
+	pid := holder(t, 3000, deep, node, confined...)
+	if err := f.scan(1000, inPods(map[string]string{pid: "a"})); err != nil {
+		t.Errorf("a confined process of a pod was looked at to the end: %v", err)
 	}
-	if err := f.scan(most); !errors.Is(err, errOpen) {
-		t.Errorf("a confined process has the device open: %v", err)
+	for name, pods := range map[string]map[string]string{"a pod": {pid: "a"}, "a pod of its own": {crowd: "b", pid: "a"}} {
+		if err := f.scan(3500, inPods(pods)); !errors.Is(err, errOpen) {
+			t.Errorf("a confined process in %s has the device open: %v", name, err)
+		}
+	}
+	// A container that is given the device is confined, and so is a program that gave up
+	// its rights after it opened the device.
+	if err := f.scan(1, podOf); !errors.Is(err, errOpen) {
+		t.Errorf("a confined process outside of pods has the device open: %v", err)
 	}
 }
 
 // A process that may open disks is looked at, however many files are open.
 func TestScanFindsThePrivileged(t *testing.T) {
 	f, node := loopFamily(t)
-	holder(t, 3000, deepFile(t), node, "cat")
-	if err := f.scan(1); !errors.Is(err, errOpen) {
+	pid := holder(t, 3000, deepFile(t), node, "cat")
+	if err := f.scan(1, inPods(map[string]string{pid: "a"})); !errors.Is(err, errOpen) {
 		t.Errorf("the device is open: %v", err)
+	}
+}
+
+func TestPodIn(t *testing.T) {
+	for cgroups, want := range map[string]string{
+		"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-containerd-3.scope\n":                  "1_2.slice",
+		"0::/kubepods.slice/kubepods-pod1.slice/crio-2.scope\n":                                                                 "1.slice",
+		"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod1.slice/x\n": "1.slice",
+		"9:cpu:/\n8:pids:/kubepods/besteffort/pod1-2/3\n0::/x-pod4\n":                                                           "1-2",
+		"0::/kubepods/pod1\n":                "1",
+		"0::/../../kubepods/pod1/2\n":        "1",
+		"0::/kubepods.slice\n0::/x/pod1\n":   "",
+		"0::/system.slice/docker-12.scope\n": "",
+		"0::/user.slice/pod1\n":              "",
+		"":                                   "",
+	} {
+		if got := podIn(cgroups); got != want {
+			t.Errorf("%q: %q, want %q", cgroups, got, want)
+		}
 	}
 }
