@@ -1,8 +1,12 @@
 package controlplane
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // A Request is one to the API server in the words of RBAC.
@@ -43,11 +47,31 @@ func parse(r *http.Request) Request {
 	if len(parts) > 2 {
 		resource += "/" + parts[2]
 	}
-	request := Request{Verb: verb(r, len(parts) > 1), Resource: resource, DryRun: r.URL.Query().Has("dryRun")}
+	request := Request{Verb: verb(r, len(parts) > 1), Resource: resource, DryRun: dryRun(r)}
 	if len(parts) > 1 {
 		request.Name = parts[1]
 	}
 	return request
+}
+
+// dryRun looks into the body as well, where the options of a deletion are.
+func dryRun(r *http.Request) bool {
+	if r.Method != http.MethodDelete || r.Body == nil {
+		return r.URL.Query().Has("dryRun")
+	}
+	body, err := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), failing{err}))
+	return r.URL.Query().Has("dryRun") || bytes.Contains(body, []byte(metav1.DryRunAll))
+}
+
+// failing is the end of a body that could not be read.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) {
+	if f.err != nil {
+		return 0, f.err
+	}
+	return 0, io.EOF
 }
 
 func verb(r *http.Request, named bool) string {

@@ -17,8 +17,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
-// testRollback: days later, from another machine; what was changed of the volume
-// meanwhile does not matter, and an expansion stays.
+// testRollback: days later, from another machine; a label that was set meanwhile stays, and
+// so does an expansion.
 func testRollback(w *world) {
 	w.disk("rolled", func(pv *corev1.PersistentVolume) {
 		pv.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}", "example.com/note": "<&>"}
@@ -29,6 +29,7 @@ func testRollback(w *world) {
 	w.change("rolled", func(pv *corev1.PersistentVolume) { pv.Labels["later"] = "yes" })
 	p := w.operator(migrate.Options{}) // with a journal that is empty
 	w.came(p.rollback("rolled"), migrate.Done, journal.Finished, "")
+	was.Labels["later"] = "yes"
 	w.isFlex(was, claim)
 	if _, err := p.Reversible(w.t.Context(), []string{"rolled"}); err == nil || !strings.Contains(err.Error(), "has been taken back already") {
 		w.t.Error(err)

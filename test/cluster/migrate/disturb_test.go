@@ -17,11 +17,11 @@ import (
 )
 
 func deleted(r controlplane.Request) bool {
-	return r.Verb == "delete" && r.Resource == "persistentvolumes"
+	return r.Verb == "delete" && r.Resource == "persistentvolumes" && !r.DryRun
 }
 
 func patched(r controlplane.Request) bool {
-	return r.Verb == "patch" && r.Resource == "persistentvolumes"
+	return r.Verb == "patch" && r.Resource == "persistentvolumes" && !r.DryRun
 }
 
 // TestDisturbed has others do what they do, at the worst moment.
@@ -107,7 +107,7 @@ func testAPIAway(w *world) {
 }
 
 func nudged(r controlplane.Request) bool {
-	return r.Verb == "patch" && r.Resource == "persistentvolumeclaims"
+	return r.Verb == "patch" && r.Resource == "persistentvolumeclaims" && !r.DryRun
 }
 
 // testAwayForLong: it is away for longer than any wait lasts. While there is no

@@ -143,7 +143,7 @@ func testLive(w *world) {
 // requests of the swap.
 func (w *world) between(trace []controlplane.Request) {
 	w.t.Helper()
-	first := slices.IndexFunc(trace, func(r controlplane.Request) bool { return r.Verb == "delete" })
+	first := slices.IndexFunc(trace, func(r controlplane.Request) bool { return r.Verb == "delete" && !r.DryRun })
 	last := slices.IndexFunc(trace, func(r controlplane.Request) bool {
 		return r.Verb == "create" && r.Resource == "persistentvolumes" && !r.DryRun
 	})
