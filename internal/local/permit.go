@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -119,7 +120,7 @@ func (b *Backend) permitSource(v *Volume) error {
 
 // checkApart refuses to mount below a root that shows images of another one, or is shown
 // there. The configuration compares names alone, and what they lead to changes.
-func (b *Backend) checkApart(v *Volume) error {
+func (b *Backend) checkApart(ctx context.Context, v *Volume) error {
 	var others []string
 	var root string
 	var err error
@@ -134,7 +135,7 @@ func (b *Backend) checkApart(v *Volume) error {
 	if err != nil || len(others) == 0 {
 		return err
 	}
-	return mountcode.Of(mounter.CheckApart(root, others))
+	return mountcode.Of(mounter.CheckApart(ctx, root, others))
 }
 
 // permitSize bounds what is created and what grows.

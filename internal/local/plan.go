@@ -69,7 +69,7 @@ func (b *Backend) planSetUp(ctx context.Context, v *Volume, c *flex.Call) ([]str
 	if err := requireNamespace(v, c.Options); err != nil {
 		return nil, err
 	}
-	if err := b.checkApart(v); err != nil {
+	if err := b.checkApart(ctx, v); err != nil {
 		return nil, err
 	}
 	info, err := b.lookAt(c.Dir)

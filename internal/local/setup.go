@@ -53,7 +53,7 @@ func (b *Backend) setUp(ctx context.Context, v *Volume, c *flex.Call) error {
 	if err := b.permit(v, c.Options); err != nil {
 		return err
 	}
-	if err := b.checkApart(v); err != nil {
+	if err := b.checkApart(ctx, v); err != nil {
 		return err
 	}
 	p, err := b.open(ctx, c.Dir)

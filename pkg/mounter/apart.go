@@ -1,6 +1,7 @@
 package mounter
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,11 +9,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 )
 
 // CheckApart refuses a root that shows what is below another one, or is shown there,
 // whatever links and bind mounts lead to them. A root that does not exist shows nothing.
-func CheckApart(root string, others []string) error {
+// One that cannot be opened does not keep others from use: it is compared by its name.
+func CheckApart(ctx context.Context, root string, others []string) error {
 	table, err := Mounts(nil)
 	if err != nil {
 		return err
@@ -22,9 +25,9 @@ func CheckApart(root string, others []string) error {
 		return err
 	}
 	for _, other := range others {
-		places, err := locationsOf(other, table)
+		places, err := locationsOfOther(ctx, other, table)
 		if err != nil {
-			return err
+			return &Error{Op: "compare roots", Source: root, Err: fmt.Errorf("compare with root %s: %w; mend or remove that root", other, err)}
 		}
 		for _, p := range places {
 			if slices.ContainsFunc(own, p.nested) {
@@ -42,6 +45,27 @@ func (p location) nested(q location) bool {
 	return p.filesystem == q.filesystem && (below(p.path, q.path) || below(q.path, p.path))
 }
 
+// otherWait is how long another root may take to open.
+const otherWait = 2 * time.Second
+
+// locationsOfOther is [locationsOf] for a root that the call does not mount. One that is
+// refused where it is mounted shows nothing.
+func locationsOfOther(ctx context.Context, dir string, table []*Info) ([]location, error) {
+	opened := make(chan *os.File, 1)
+	err := within(ctx, otherWait, func() error {
+		f, err := openRoot(dir)
+		opened <- f
+		return err
+	})
+	switch {
+	case err == nil:
+		return locationsIn(<-opened, table)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrUnsafePath):
+		return nil, nil
+	}
+	return locationsBelow(filepath.Clean(dir), mountAbove(dir, table), table)
+}
+
 // locationsOf returns what can be seen at a directory: its own place, and those that are
 // mounted below it.
 func locationsOf(dir string, table []*Info) ([]location, error) {
@@ -52,6 +76,11 @@ func locationsOf(dir string, table []*Info) ([]location, error) {
 	if err != nil {
 		return nil, err
 	}
+	return locationsIn(f, table)
+}
+
+// locationsIn closes the directory.
+func locationsIn(f *os.File, table []*Info) ([]location, error) {
 	defer f.Close()
 	fd := strconv.Itoa(int(f.Fd()))
 	path, err := os.Readlink("/proc/self/fd/" + fd)
@@ -63,6 +92,21 @@ func locationsOf(dir string, table []*Info) ([]location, error) {
 		return nil, err
 	}
 	mount, _ := parseFDInfo(string(text))
+	return locationsBelow(path, mount, table)
+}
+
+// mountAbove returns the ID of the mount that a path is on, without asking its filesystem.
+func mountAbove(path string, table []*Info) (mount int) {
+	longest := ""
+	for _, i := range table {
+		if below(i.Mountpoint, path) && len(i.Mountpoint) >= len(longest) {
+			longest, mount = i.Mountpoint, i.ID
+		}
+	}
+	return mount
+}
+
+func locationsBelow(path string, mount int, table []*Info) ([]location, error) {
 	places := []location{{"", path}}
 	for _, i := range table {
 		filesystem := fmt.Sprintf("%d:%d", i.Major, i.Minor)

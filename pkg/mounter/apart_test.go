@@ -90,7 +90,7 @@ func TestRootsAreApartWhateverLeadsToThem(t *testing.T) {
 		"sibling": true, "srv/shared": true, "bound/shared": true, "other": true, "missing": true,
 	} {
 		for _, pair := range [][2]string{{images, at(other)}, {at(other), images}} {
-			err := mounter.CheckApart(pair[0], []string{at("other/x"), pair[1]})
+			err := mounter.CheckApart(t.Context(), pair[0], []string{at("other/x"), pair[1]})
 			if apart && err != nil {
 				t.Errorf("%q: %v", pair, err)
 			}
@@ -134,4 +134,36 @@ func TestRootsFireAutomounts(t *testing.T) {
 	if err := m.FindDirectory(dir, []string{dir}); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("the automount did not fire: %v", err)
 	}
+}
+
+// One root that is refused, or with a server that is dead or silent, kept the volumes of
+// all others from being mounted.
+func TestSickRootsStopNoOthers(t *testing.T) {
+	testenv.Need(t, "mount", "root", "fuse")
+	dir := newDir(t)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, name := range []string{"images", "holder/dead", "silent", "open/root"} {
+		if err := os.MkdirAll(at(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(at("open"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"holder/dead", "silent"} {
+		server := mountFUSE(t, at(name), "fuse", "test")
+		defer func() { _ = unix.Unmount(at(name), unix.MNT_DETACH) }()
+		if name == "silent" {
+			server.fallSilent(t)
+		} else {
+			server.dev.Close()
+			<-server.done
+		}
+	}
+	for _, other := range []string{"holder/dead", "silent", "open/root"} {
+		if err := mounter.CheckApart(t.Context(), at("images"), []string{at(other)}); err != nil {
+			t.Errorf("%s: %v", other, err)
+		}
+	}
+	requireError(t, mounter.CheckApart(t.Context(), at("holder"), []string{at("holder/dead")}), mounter.ErrUnsafePath, "not apart")
 }
