@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -109,16 +110,24 @@ func mountAbove(path string, table []*Info) (mount int) {
 func locationsBelow(path string, mount int, table []*Info) ([]location, error) {
 	places := []location{{"", path}}
 	for _, i := range table {
-		filesystem := fmt.Sprintf("%d:%d", i.Major, i.Minor)
 		if i.ID == mount {
 			rel, err := filepath.Rel(i.Mountpoint, path)
 			if err != nil {
 				return nil, err
 			}
-			places = append(places, location{filesystem, filepath.Join(i.Root, rel)})
+			places = append(places, locationOn(i, rel))
 		} else if below(path, i.Mountpoint) {
-			places = append(places, location{filesystem, i.Root})
+			places = append(places, locationOn(i, "."))
 		}
 	}
 	return places, nil
+}
+
+// locationOn: the mounts of a server may share their device number, and the kernel shows "/"
+// as the root of each, so only the source tells which export it is.
+func locationOn(i *Info, rel string) location {
+	if host, export, found := strings.Cut(i.Source, ":/"); found && (i.FSType == "nfs" || i.FSType == "nfs4") {
+		return location{"nfs " + host, filepath.Join("/", export, i.Root, rel)}
+	}
+	return location{fmt.Sprintf("%d:%d", i.Major, i.Minor), filepath.Join(i.Root, rel)}
 }
