@@ -158,6 +158,40 @@ func TestFeedBehind(t *testing.T) {
 	}
 }
 
+// TestHolderBehind: a node that has a volume without pods is waited for, also where a watch has
+// not said yet that it has it.
+func TestHolderBehind(t *testing.T) {
+	for _, volumes := range []int{40, 60} { // listed, and asked whether the feed is current
+		t.Run(fmt.Sprintf("volumes=%d", volumes), func(t *testing.T) {
+			t.Parallel()
+			c := newShopCluster(t, volumes, 20)
+			c.deaf = "volumeattachments"
+			late := c.objects[c.deaf]["/"+attachment.Name("vol-0", "disk.csi.example.com", "node-0")].DeepCopy()
+			delete(c.objects[c.deaf], "/"+late.GetName())
+			delete(c.objects["pods"], "shop-0/orders-0-0")
+			late.SetName(attachment.Name("vol-0", "disk.csi.example.com", "node-1"))
+			waited := false
+			results := c.apply(t, 1, func() {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.documents["node-0"].Volumes = c.documents["node-0"].Volumes[1:]
+				c.put("configmaps", c.object(c.document("node-0")), false)
+				c.put(c.deaf, late, false)
+			}, func(e migrate.Event) {
+				if e.What == migrate.Waiting && strings.Contains(e.Text, "it is still attached to node") && !waited {
+					c.mu.Lock()
+					defer c.mu.Unlock()
+					c.put(c.deaf, late, true)
+					waited = true
+				}
+			})
+			if results[0].Outcome != migrate.Done || !waited {
+				t.Errorf("waited: %t, %+v", waited, results[0])
+			}
+		})
+	}
+}
+
 // TestWithoutWatch: a user who may not watch lists, as before.
 func TestWithoutWatch(t *testing.T) {
 	for _, resource := range []string{"persistentvolumes", "volumeattachments", "pods"} {

@@ -74,8 +74,21 @@ func (m *migration) letGo(ctx context.Context) error {
 
 // holders says who still has the volume: the bridge of a node, a
 // VolumeAttachment, a kubelet, a vendor's driver in kube-controller-manager.
+//
+// Where pods were, their nodes are asked. Where none was, any node may have it, and feeds that
+// may be behind do not decide that none has.
 func (m *migration) holders(ctx context.Context) (string, error) {
 	w := m.world()
+	held, err := m.heldBy(ctx, w)
+	if held != "" || err != nil || w.feeds == nil || len(m.nodesOfPods()) > 0 {
+		return held, err
+	}
+	w = m.world()
+	w.current = true
+	return m.heldBy(ctx, w)
+}
+
+func (m *migration) heldBy(ctx context.Context, w *world) (string, error) {
 	documents, err := w.documents(ctx)
 	if err != nil {
 		return "", err

@@ -36,7 +36,13 @@ type world struct {
 	// what near names, by resource. A plan decides nothing, since apply looks again.
 	decides bool
 	near    map[string][]string
+	// current: what feeds have of all objects has to be what is there now.
+	current bool
 }
+
+// soonListed is up to how many objects are listed, and no feed is asked whether it is current: of
+// more, some change all the time, by which it is soon known.
+const soonListed = 50
 
 func newWorld(c *objects.Client, f *feeds) *world {
 	return &world{client: c, feeds: f, read: map[string]any{}, bridges: map[string]*bridgeOf{}}
@@ -86,7 +92,8 @@ func lately[T any](ctx context.Context, c *objects.Client, f *feeds, k objects.K
 // listed returns the objects that are selected. They belong to a feed where there is one.
 func listed[T any](ctx context.Context, w *world, k objects.Kind[T], namespace string, o metav1.ListOptions) ([]*T, error) {
 	return once(w, fmt.Sprintf("%s %s?%s&%s", k.Resource, namespace, o.LabelSelector, o.FieldSelector), func() ([]*T, error) {
-		if f := live(ctx, w.feeds, k, namespace, o); f != nil {
+		f := live(ctx, w.feeds, k, namespace, o)
+		if f != nil && (!w.current || len(f.ListKeys()) > soonListed && f.Current(ctx, w.client, namespace)) {
 			return withNear(ctx, w, k, namespace, f.All())
 		}
 		return k.List(ctx, w.client, namespace, o)
