@@ -97,28 +97,30 @@ func (m *migration) usersGoOn(ctx context.Context, no func(string, ...any) error
 	if err != nil {
 		return err
 	}
-	w := m.world()
 	m.rec.Pods = nil
 	for _, pod := range users {
-		p := journal.Pod{Name: full(pod), UID: string(pod.UID), Node: pod.Spec.NodeName}
+		m.rec.Pods = append(m.rec.Pods, journal.Pod{Name: full(pod), UID: string(pod.UID), Node: pod.Spec.NodeName})
+	}
+	w := m.world() // which asks about the nodes of these pods
+	for i, pod := range users {
+		p := &m.rec.Pods[i]
 		if p.Owner, err = w.owner(ctx, pod); err != nil {
 			return err
 		}
-		m.rec.Pods = append(m.rec.Pods, p)
 		if p.Node == "" {
 			continue
 		}
 		if m.rec.Mode == journal.Offline {
 			return no("pod %s has begun to use the claim", p.Name)
 		}
-		why, err := m.bridgeFor(ctx, w, p)
+		why, err := m.bridgeFor(ctx, w, *p)
 		if err != nil {
 			return err
 		}
 		if why != "" {
 			return no("%s, and pod %s %s; stop its pods (--offline)", why, p.Name, usesThere(pod))
 		}
-		if why, err = m.kubeletRestart(ctx, w, p); err != nil {
+		if why, err = m.kubeletRestart(ctx, w, *p); err != nil {
 			return err
 		}
 		if why != "" {
