@@ -2,6 +2,8 @@ package migrate
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -144,6 +146,8 @@ func (m *migration) staysUnattached(ctx context.Context) error {
 	return nil
 }
 
+// seenAttached watches one of them. A watch that ends says nothing of the entry: the next one begins
+// with the node as it is.
 func (m *migration) seenAttached(ctx context.Context, w *world, name string) (bool, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -156,7 +160,20 @@ func (m *migration) seenAttached(ctx context.Context, w *world, name string) (bo
 			return seen, err
 		}
 	}
-	events, err := m.c.Watch(watching, objects.Nodes().Resource, "", name, since)
+	seen, err := m.seenSince(watching, w, name, since)
+	if errors.Is(err, errWatchEnded) && since != "" {
+		seen, err = m.seenSince(watching, w, name, "")
+	}
+	if errors.Is(err, errWatchEnded) {
+		err = retryable{err}
+	}
+	return seen, err
+}
+
+var errWatchEnded = errors.New("the watch has ended")
+
+func (m *migration) seenSince(ctx context.Context, w *world, name, since string) (bool, error) {
+	events, err := m.c.Watch(ctx, objects.Nodes().Resource, "", name, since)
 	if err != nil {
 		return false, err
 	}
@@ -167,8 +184,14 @@ func (m *migration) seenAttached(ctx context.Context, w *world, name string) (bo
 		case <-over:
 			return false, nil
 		case e, ok := <-events:
+			if ctx.Err() != nil {
+				return false, context.Cause(ctx)
+			}
+			if !ok || e.Type == watch.Error {
+				return false, fmt.Errorf("watch node %s: %w", name, errWatchEnded)
+			}
 			object, isNode := e.Object.(*unstructured.Unstructured)
-			if !ok || !isNode || e.Type != watch.Added && e.Type != watch.Modified {
+			if !isNode || e.Type != watch.Added && e.Type != watch.Modified {
 				return false, nil // checkNode looks whether it is there
 			}
 			node, err := objects.As[corev1.Node](object)

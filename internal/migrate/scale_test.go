@@ -119,15 +119,8 @@ func TestFeedBehind(t *testing.T) {
 				c.put("pods", c.object(pod), false)
 			},
 		},
-		"an entry of a vendor's driver": {
-			resource: "nodes", want: migrate.Unfinished, why: "a vendor's FlexVolume driver in kube-controller-manager has attached it",
-			change: func(c *shopCluster) {
-				c.edit("nodes", "/node-0", func(o *unstructured.Unstructured) {
-					_ = unstructured.SetNestedSlice(o.Object, []any{map[string]any{"name": string(kubeobject.FlexVolumeName("example.com/disk", "pv-0")), "devicePath": ""}}, "status", "volumesAttached")
-				})
-			},
-		},
-		"no change": {resource: "pods", want: migrate.Done, change: func(*shopCluster) {}},
+		"an entry of a vendor's driver": {resource: "nodes", want: migrate.Unfinished, why: byVendor, change: vendorAttaches},
+		"no change":                     {resource: "pods", want: migrate.Done, change: func(*shopCluster) {}},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
@@ -155,6 +148,34 @@ func TestFeedBehind(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+const byVendor = "a vendor's FlexVolume driver in kube-controller-manager has attached it"
+
+// vendorAttaches is an entry of a vendor's driver; it has the lock.
+func vendorAttaches(c *shopCluster) {
+	c.edit("nodes", "/node-0", func(o *unstructured.Unstructured) {
+		_ = unstructured.SetNestedSlice(o.Object, []any{map[string]any{"name": string(kubeobject.FlexVolumeName("example.com/disk", "pv-0")), "devicePath": ""}}, "status", "volumesAttached")
+	})
+}
+
+// TestWatchExpires: that the watch of a node ends is not taken for no entry of a vendor's driver.
+func TestWatchExpires(t *testing.T) {
+	for _, says := range []bool{true, false} {
+		c := newShopCluster(t, 20, 20)
+		c.expire = func(to target, name string) (bool, bool) {
+			if to.resource.Resource != "nodes" || name != "node-0" {
+				return false, false
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			vendorAttaches(c)
+			return true, says
+		}
+		if r := c.apply(t, 1, func() {}, nil)[0]; r.Outcome != migrate.Unfinished || !strings.Contains(r.Why, byVendor) {
+			t.Errorf("with an error %t: %+v", says, r)
+		}
 	}
 }
 

@@ -35,6 +35,8 @@ type standin struct {
 	settle func(resource string, o *unstructured.Unstructured, gone bool)
 	// deaf are resources of which watches say nothing, refused those that no client may watch.
 	deaf, refused string
+	// expire ends a watch from a version on, with an error or without; nil: it goes on.
+	expire func(to target, name string) (ends, says bool)
 
 	counting sync.Mutex
 	requests map[string]int // by verb and resource
@@ -228,6 +230,15 @@ func (s *standin) watch(w counted, q *http.Request, to target) {
 		return
 	}
 	since, err := strconv.Atoi(query.Get("resourceVersion"))
+	if name, is := strings.CutPrefix(query.Get("fieldSelector"), "metadata.name="); is && err == nil && s.expire != nil {
+		if ends, says := s.expire(to, name); ends {
+			if says {
+				raw, _ := json.Marshal(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired})
+				_ = e.Encode(metav1.WatchEvent{Type: "ERROR", Object: runtime.RawExtension{Raw: raw}})
+			}
+			return
+		}
+	}
 	s.mu.Lock()
 	if err != nil { // first as it is
 		since = s.version
