@@ -179,7 +179,7 @@ func TestWatchExpires(t *testing.T) {
 	}
 }
 
-// TestHolderBehind: a node that has a volume without pods is waited for, also where a watch has
+// TestHolderBehind: apply waits for a node that has a volume without pods, also where a watch has
 // not said yet that it has it.
 func TestHolderBehind(t *testing.T) {
 	for _, volumes := range []int{40, 60} { // listed, and asked whether the feed is current
