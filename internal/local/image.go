@@ -68,6 +68,9 @@ func (b *Backend) createImage(ctx context.Context, v *Volume, root, namespace st
 		return nil, err
 	}
 	defer locked.Close()
+	if image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots); !errors.Is(err, fs.ErrNotExist) {
+		return image, err // another call made it meanwhile
+	}
 	imageRoot, err := b.permitRoom(v, v.Size, 1)
 	if err != nil {
 		return nil, err

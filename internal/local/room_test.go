@@ -133,3 +133,20 @@ func TestNamespaceCapHoldsForCallsAtOnce(t *testing.T) {
 		t.Errorf("%d images were made, want 7: %v", len(made), err)
 	}
 }
+
+// A call that waited while another one made the image counted it twice.
+func TestImageThatIsThereMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	w.b.MaxImagesPerNamespace, w.b.MaxSizePerNamespace = 1, 1<<20
+	v := &Volume{Kind: kindImage, Source: w.image("a.img"), Size: 1 << 20}
+	for _, created := range []bool{true, false} {
+		image, err := w.b.createImage(t.Context(), v, w.kubelet.Root, namespace)
+		if err != nil {
+			t.Fatalf("created %t: %v", created, err)
+		}
+		if image.Created != created {
+			t.Errorf("Created is %t, want %t", image.Created, created)
+		}
+		defer image.Close()
+	}
+}
