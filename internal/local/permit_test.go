@@ -432,3 +432,32 @@ func TestNamesOnTheDisk(t *testing.T) {
 	w.refused(w.do(call(flex.CommandMount, dir, options("device", "UUID="+uuid))), flex.CodeAborted, "several have it", device, twin)
 	w.mounted(dir, false)
 }
+
+// A root that is refused by now was told as another volume at the mount point.
+func TestMountedRootIsRefused(t *testing.T) {
+	testenv.Need(t, "ext4", "root")
+	w := newWorld(t)
+	parent := t.TempDir()
+	root := filepath.Join(parent, "root")
+	image := filepath.Join(root, "team-a/disk.img")
+	if err := os.MkdirAll(filepath.Dir(image), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for field, o := range map[string]flex.Options{"path": options("path", root), "image": options("image", image, "size", "8Mi")} {
+		w.b.ImageRoots, w.b.DirectoryRoots = nil, []string{root}
+		if field == "image" {
+			w.b.ImageRoots, w.b.DirectoryRoots = []string{root}, nil
+		}
+		dir := w.pod(field)
+		w.mount(dir, o)
+		if err := os.Chmod(parent, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		w.refused(w.do(call(flex.CommandMount, dir, o)), flex.CodeInvalidArgument, "chmod go-w", parent)
+		if err := os.Chmod(parent, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		w.mount(dir, o) // it is the same
+		w.unmount(dir)
+	}
+}

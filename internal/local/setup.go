@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -222,8 +223,11 @@ func (b *Backend) shows(ctx context.Context, v *Volume, info *mounter.Info) (boo
 	switch v.Kind {
 	case kindImage:
 		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
 			return false, nil
+		}
+		if err != nil {
+			return false, err
 		}
 		defer image.Close()
 		device, err := b.Mounter.AttachedTo(image)
@@ -238,7 +242,7 @@ func (b *Backend) shows(ctx context.Context, v *Volume, info *mounter.Info) (boo
 	case kindSource:
 		return info.Source == v.Source && (info.FSType == v.FSType || strings.HasPrefix(info.FSType, v.FSType)), nil
 	case kindPath:
-		return b.Mounter.SameDirectory(v.Source, b.DirectoryRoots, info.Mountpoint), nil
+		return b.Mounter.SameDirectory(v.Source, b.DirectoryRoots, info.Mountpoint)
 	}
 	return info.FSType == "tmpfs", nil
 }

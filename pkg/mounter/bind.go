@@ -57,15 +57,19 @@ func (m *Mounter) FindDirectory(path string, roots []string) error {
 }
 
 // SameDirectory reports whether the directory at path is what is mounted at a
-// place.
-func (m *Mounter) SameDirectory(path string, roots []string, at string) bool {
+// place. One that does not exist is not.
+func (m *Mounter) SameDirectory(path string, roots []string, at string) (bool, error) {
 	opened, err := openDirectory(path, roots)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
 	if err != nil {
-		return false
+		return false, &Error{Op: "bind", Source: path, Target: at, Err: err}
 	}
 	defer opened.Close()
 	var x, y unix.Stat_t
-	return unix.Fstat(int(opened.Fd()), &x) == nil && unix.Stat(at, &y) == nil && x.Dev == y.Dev && x.Ino == y.Ino
+	err = errors.Join(unix.Fstat(int(opened.Fd()), &x), unix.Stat(at, &y))
+	return err == nil && x.Dev == y.Dev && x.Ino == y.Ino, err
 }
 
 // openPath opens a path below one of the roots, by name and after following
