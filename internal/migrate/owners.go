@@ -68,7 +68,8 @@ func managers() []manager {
 	}
 }
 
-// instance is Argo CD's label by default, in releases before 3. Charts set it as well.
+// instance is Argo CD's label by default, in releases before 3. Charts set it as well, also in
+// what provisioners copy to their volumes: alone it proves nothing.
 const instance = "app.kubernetes.io/instance"
 
 // OwnersOf are the tools to whom an object belongs, with how that shows.
@@ -84,7 +85,11 @@ func OwnersOf(o metav1.Object) (all []string) {
 	if tool := labels["app.kubernetes.io/managed-by"]; tool != "" {
 		note(tool, "app.kubernetes.io/managed-by="+tool)
 	}
+	provisioned := annotations[provisionedBy] != ""
 	for _, m := range o.GetManagedFields() {
+		if m.Subresource != "" || provisioned && m.Operation == metav1.ManagedFieldsOperationUpdate {
+			continue // it writes a status, or has changed what a provisioner made
+		}
 		applies := m.Operation == metav1.ManagedFieldsOperationApply && m.Manager != kubectl
 		known := slices.IndexFunc(managers(), func(k manager) bool { return strings.HasPrefix(m.Manager, k.prefix) })
 		if known >= 0 {
@@ -92,9 +97,6 @@ func OwnersOf(o metav1.Object) (all []string) {
 		} else if applies { // by whatever name it was configured with
 			note("a tool that applies it", "field manager "+m.Manager)
 		}
-	}
-	if name := labels[instance]; name != "" && len(found) == 0 {
-		note("Argo CD or another tool", instance+"="+name)
 	}
 	for _, tool := range slices.Sorted(maps.Keys(found)) {
 		all = append(all, fmt.Sprintf("%s (%s)", tool, found[tool]))
@@ -115,7 +117,11 @@ func isApplied(o metav1.Object) bool {
 // checkOwners: a tool may have the old volume in its source, and put
 // it back, or try to.
 func (s *subject) checkOwners(_ context.Context, f *findings) error {
-	if owners := OwnersOf(s.old); len(owners) > 0 {
+	owners := OwnersOf(s.old)
+	if name := s.old.Labels[instance]; name != "" && len(owners) == 0 {
+		f.note("see whether Argo CD applies it", "the PersistentVolume has label %s=%s, which charts set, and Argo CD before release 3", instance, name)
+	}
+	if len(owners) > 0 {
 		f.decide("put the replacement into the source that it applies, or have it leave the volume alone, before this is migrated; see that it does not delete and create what it cannot change (Replace, force)",
 			"the PersistentVolume belongs to %s", strings.Join(owners, ", "))
 	}
