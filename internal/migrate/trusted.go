@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -107,7 +106,7 @@ func (m *migration) asRendered(ctx context.Context) error {
 		return terminal("continue with PersistentVolume %s: %s; resume with the --config and --secret of apply, or, if another program has changed the record, compare ConfigMap %s/%s with the directory of the journal",
 			m.rec.Volume, fmt.Sprintf(format, args...), Namespace, journal.ConfigMapName(m.rec.Volume))
 	}
-	object, err := m.rendered(ctx)
+	object, err := m.rendered(ctx, m.rec.Flex)
 	if err != nil {
 		return no("its replacement cannot be compared: %v", err)
 	}
@@ -117,9 +116,9 @@ func (m *migration) asRendered(ctx context.Context) error {
 	return nil
 }
 
-// rendered is what the configuration makes of the FlexVolume of the journal.
-func (m *migration) rendered(ctx context.Context) (*Manifest, error) {
-	old, err := parseVolume(m.rec.Flex)
+// rendered is what the configuration makes of a FlexVolume of the journal.
+func (m *migration) rendered(ctx context.Context, flex []byte) (*Manifest, error) {
+	old, err := parseVolume(flex)
 	if err != nil {
 		return nil, err
 	}
@@ -142,36 +141,33 @@ func (m *migration) rendered(ctx context.Context) (*Manifest, error) {
 }
 
 // follow gives both volumes of the journal the labels and annotations that the FlexVolume has
-// by now: that another client has changed them is no reason to stop.
+// by now: that another client has changed them is no reason to stop. Those that the record has do
+// not count.
 func (m *migration) follow(ctx context.Context, v *PlannedVolume) error {
 	old, err := parse(m.rec.Flex)
 	if err != nil {
 		return err
 	}
 	metadata, now := sub(old.Object, "metadata"), sub(v.Original.object, "metadata")
-	changed := false
 	for _, field := range []string{"labels", "annotations"} {
-		if reflect.DeepEqual(metadata[field], now[field]) {
-			continue
-		}
-		changed = true
 		if delete(metadata, field); now[field] != nil {
 			metadata[field] = runtime.DeepCopyJSONValue(now[field])
 		}
 	}
-	if !changed {
-		return nil
-	}
-	if m.rec.Flex, err = encode(old.Object); err != nil {
-		return err
-	}
-	object, err := m.rendered(ctx)
+	flex, err := encode(old.Object)
 	if err != nil {
 		return err
 	}
-	m.rec.CSI, err = object.MarshalJSON()
-	m.rec.To = m.rec.CSI
-	return err
+	object, err := m.rendered(ctx, flex)
+	if err != nil {
+		return err
+	}
+	csi, err := object.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	m.rec.Flex, m.rec.CSI, m.rec.To = flex, csi, csi
+	return nil
 }
 
 // isDue is an error unless what is to be created is one of the two volumes; it may

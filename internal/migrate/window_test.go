@@ -91,6 +91,33 @@ func TestChangedBefore(t *testing.T) {
 	})
 }
 
+// TestForgedLabels: the labels and annotations that a record gives the replacement were created,
+// where the FlexVolume of the record was the one that is there.
+func TestForgedLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJourney(t, true, journal.Live)
+		j.stopBefore("delete persistentvolumes")
+		r := j.runner()
+		records, err := r.Resumable(t.Context(), []string{"pv1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := records[0]
+		forged := strings.Replace(string(rec.CSI), `"labels":{`, `"labels":{"forged":"yes",`, 1)
+		if forged == string(rec.CSI) {
+			t.Fatalf("nothing to forge in %s", rec.CSI)
+		}
+		rec.CSI, rec.To = []byte(forged), []byte(forged)
+		if err := r.Journal.Save(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+		j.wants(t.Context(), "resume")
+		if pv := j.volume(); pv.Labels["forged"] != "" || pv.Spec.CSI == nil {
+			t.Errorf("%+v", pv)
+		}
+	})
+}
+
 // TestReleasedAndTaken: plan said live of a Released volume with the name of another claim, as
 // StatefulSets make them, and apply failed and stopped the run, again and again.
 func TestReleasedAndTaken(t *testing.T) {
