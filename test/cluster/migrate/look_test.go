@@ -100,7 +100,7 @@ func testStatus(w *world) {
 		}
 		return all
 	}
-	all := get(0)
+	all := get(1) // one is in its window
 	for name, want := range map[string]struct {
 		state       migrate.State
 		now         string
@@ -128,7 +128,7 @@ func testStatus(w *world) {
 	if s.Remaining[flexDriver] != 4 || len(s.Problems) > 0 || s.Holder != "" { // changed, back, halted, left
 		w.t.Errorf("%+v", s)
 	}
-	out, _ := w.migrateCommand(0, "status")
+	out, _ := w.migrateCommand(1, "status")
 	if !strings.HasPrefix(out, "URGENT: a migration stopped where there is no PersistentVolume: st-window.") {
 		w.t.Error(out)
 	}
@@ -155,7 +155,7 @@ func testHolder(w *world, get func(int, ...string) map[string]migrate.VolumeStat
 	lease.Spec.RenewTime = &past
 	_, err = leases.Update(w.t.Context(), lease, metav1.UpdateOptions{})
 	w.check(err)
-	if all := get(0); all["st-halted"].State != migrate.Halted || all["st-window"].State != migrate.WithoutVolume {
+	if all := get(1); all["st-halted"].State != migrate.Halted || all["st-window"].State != migrate.WithoutVolume {
 		w.t.Errorf("%+v", all)
 	}
 }
@@ -170,10 +170,10 @@ func testStaleDocument(w *world, get func(int, ...string) map[string]migrate.Vol
 		_, err := w.Admin().CoreV1().Nodes().Patch(w.t.Context(), "node-1", types.MergePatchType, []byte(`{"status":{"nodeInfo":{"bootID":"`+bootID+`"}}}`), metav1.PatchOptions{}, "status")
 		w.check(err)
 	}()
-	if v := get(0)["st-live"]; len(v.OldMounts) > 0 {
+	if v := get(1)["st-live"]; len(v.OldMounts) > 0 {
 		w.t.Errorf("%+v", v)
 	}
-	out, _ := w.migrateCommand(0, "status")
+	out, _ := w.migrateCommand(1, "status")
 	if !strings.Contains(out, "not known: ConfigMap flex2csi-nodes/node-1 is of before node node-1 was started the last time") {
 		w.t.Error(out)
 	}

@@ -177,7 +177,7 @@ func testAttachments(w *world) {
 	o.Status.Attached, o.Status.AttachError = false, &storagev1.VolumeError{Message: "no such disk"}
 	_, err = w.Admin().StorageV1().VolumeAttachments().UpdateStatus(w.t.Context(), o, metav1.UpdateOptions{})
 	w.check(err)
-	says(w.t, w.one("stuck"), migrate.No, "attachments", migrate.Fails, "is not attached: no such disk")
+	says(w.t, w.one("stuck"), migrate.No, "attachments", migrate.Fails, "is not attached, attachError: no such disk")
 
 	w.disk("named")
 	_, err = w.Admin().StorageV1().VolumeAttachments().Create(w.t.Context(), &storagev1.VolumeAttachment{

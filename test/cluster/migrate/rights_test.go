@@ -39,7 +39,7 @@ func testRights(w *world) {
 	says(w.t, plan.Volumes[0], migrate.Live, "dry-run", migrate.Note, "replacement not checked by the API server (this user may not create persistentvolumes)")
 	bind("flex2csi-migrate-plan-dry-run")
 	testenv.Eventually(w.t, "the role for dry runs holds", func() bool {
-		return planned() == nil && !strings.Contains(plan.Volumes[0].Checks[len(plan.Volumes[0].Checks)-1].Evidence, "not checked")
+		return planned() == nil && !strings.Contains(plan.Volumes[0].Checks[len(plan.Volumes[0].Checks)-1].Evidence, "replacement not checked")
 	})
 	says(w.t, plan.Volumes[0], migrate.Live, "dry-run", migrate.OK, "")
 	says(w.t, plan.Volumes[1], migrate.Live, "secrets", migrate.Decide, "is not known")
