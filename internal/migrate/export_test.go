@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
@@ -90,3 +92,6 @@ func CheckTable() string {
 	}
 	return b.String()
 }
+
+// TrimPod leaves out of a pod what a feed does not keep.
+func TrimPod(o *corev1.Pod) { trimPod(o) }

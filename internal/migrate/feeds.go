@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -165,9 +166,10 @@ func trimNode(o *corev1.Node) {
 	o.Status = corev1.NodeStatus{Conditions: o.Status.Conditions, NodeInfo: o.Status.NodeInfo, VolumesAttached: o.Status.VolumesAttached, VolumesInUse: o.Status.VolumesInUse}
 }
 
-// trimPod keeps who it is and of what, where it runs, and which volumes it has.
+// trimPod keeps who it is and of what, where it runs, and which claims it has.
 func trimPod(o *corev1.Pod) {
-	o.Labels = nil
+	o.Labels, o.Annotations, o.Finalizers = nil, nil, nil
+	o.Spec.Volumes = slices.DeleteFunc(o.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim == nil && v.Ephemeral == nil })
 	o.Spec = corev1.PodSpec{
 		NodeName: o.Spec.NodeName, Volumes: o.Spec.Volumes, ServiceAccountName: o.Spec.ServiceAccountName,
 		TerminationGracePeriodSeconds: o.Spec.TerminationGracePeriodSeconds, SecurityContext: o.Spec.SecurityContext,

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -223,5 +224,16 @@ func TestWithoutWatch(t *testing.T) {
 				t.Errorf("without a watch of %s: %+v", resource, r)
 			}
 		}
+	}
+}
+
+// TestTrimPod: sidecars' annotations and volumes are not kept of all pods of a cluster.
+func TestTrimPod(t *testing.T) {
+	pod := podOf()
+	pod.Annotations = map[string]string{"example.com/status": "injected"}
+	want := len(pod.Spec.Volumes) + 1
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "token"}, corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})
+	if migrate.TrimPod(pod); len(pod.Annotations) > 0 || len(pod.Spec.Volumes) != want {
+		t.Errorf("%q, %+v", pod.Annotations, pod.Spec.Volumes)
 	}
 }
