@@ -30,7 +30,7 @@ func TestWay(t *testing.T) {
 	must(os.Chown(at("theirs"), 12345, -1), os.Chmod(at("open"), 0o775), os.Chmod(at("sticky"), 0o777|os.ModeSticky), os.Chown(at("sticky/theirs"), 12345, -1),
 		os.WriteFile(at("file"), nil, 0o644))
 	for link, to := range map[string]string{
-		"absolute": at("good"), "relative": "good/../good/root", "up": "good/root/..", "open/link": at("good/root"), "toTheirs": at("theirs/root"),
+		"absolute": at("good"), "relative": "good/../good/root", "up": "good/open/..", "open/link": at("good/root"), "toTheirs": at("theirs/root"),
 		"sticky/link": at("good"), "sticky/foreign": at("good"), "circle": "circle", "nowhere": "none",
 	} {
 		must(os.Symlink(to, at(link)))

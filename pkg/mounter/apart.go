@@ -49,8 +49,7 @@ func (p location) nested(q location) bool {
 // otherWait is how long another root may take to open.
 const otherWait = 2 * time.Second
 
-// locationsOfOther is [locationsOf] for a root that the call does not mount. One that is
-// refused where it is mounted shows nothing.
+// locationsOfOther is [locationsOf] for a root that the call does not mount.
 func locationsOfOther(ctx context.Context, dir string, table []*Info) ([]location, error) {
 	opened := make(chan *os.File, 1)
 	err := within(ctx, otherWait, func() error {
@@ -61,7 +60,7 @@ func locationsOfOther(ctx context.Context, dir string, table []*Info) ([]locatio
 	switch {
 	case err == nil:
 		return locationsIn(<-opened, table)
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrUnsafePath):
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	}
 	return locationsBelow(filepath.Clean(dir), mountAbove(dir, table), table)

@@ -165,5 +165,7 @@ func TestSickRootsStopNoOthers(t *testing.T) {
 			t.Errorf("%s: %v", other, err)
 		}
 	}
-	requireError(t, mounter.CheckApart(t.Context(), at("holder"), []string{at("holder/dead")}), mounter.ErrUnsafePath, "not apart")
+	for root, below := range map[string]string{"holder": "holder/dead", ".": "open/root"} {
+		requireError(t, mounter.CheckApart(t.Context(), at(root), []string{at(below)}), mounter.ErrUnsafePath, "not apart")
+	}
 }
