@@ -95,11 +95,11 @@ func TestEscape(t *testing.T) {
 		wait.Go(func() { c.work(w, watcher) })
 	}
 	wait.Wait()
-	t.Log(c.table())
-	c.publish(os.Getenv(envTable))
 	for _, what := range slices.Sorted(maps.Keys(c.escapes)) {
 		t.Errorf("ESCAPE: %s\n%s", what, c.escapes[what])
 	}
+	t.Log(c.table())
+	c.publish(os.Getenv(envTable))
 }
 
 // take hands out the numbers of attempts.

@@ -42,7 +42,7 @@ func (w *world) install() error {
 	rooted := slices.Concat(bound, []string{
 		"--image-root", w.images, "--device-root", w.devicesDir, "--device-root", "/dev/disk", "--directory-root", w.directories,
 		"--log-file", w.log, "--log-level", "debug",
-	}, timeouts("4s", "mount", "mountdevice", "expandfs"), timeouts("1s", "waitforattach"))
+	}, timeouts("4s", "mount", "mountdevice", "expandfs", "expandvolume"), timeouts("1s", "waitforattach"))
 	for _, fsType := range sourceTypes() {
 		rooted = append(rooted, "--source-type", fsType)
 	}
