@@ -7,13 +7,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// failed returns the error of a request: what it was to do, and the API server's
-// answer.
+// failed returns the error of a request: what it was to do, the API server's answer, and
+// what to do next.
 func failed(err error, what string) error {
-	return flex.Errorf(codeOf(err), "%s: %w%s", what, err, advice(err))
+	return flex.Errorf(codeOf(err), "%s: %w%s", what, err, objects.Advice(err))
 }
 
 // codeOf returns the code for the error of a request. If the API server did not
@@ -39,16 +40,6 @@ func codeOf(err error) flex.Code {
 func refused(err error) bool {
 	code := codeOf(err)
 	return code == flex.CodePermissionDenied || code == flex.CodeInvalidArgument
-}
-
-func advice(err error) string {
-	switch codeOf(err) {
-	case flex.CodePermissionDenied:
-		return "; look at the rights of flex2csi's ServiceAccount and the admission policies (docs/rbac.md)"
-	case flex.CodeUnavailable:
-		return "; the API server is away or busy: a retry may succeed"
-	}
-	return ""
 }
 
 // notBegun marks an error as csivol.ErrNotBegun, and adds no text.

@@ -107,6 +107,39 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestAdvice: "Unauthorized" and "etcdserver: leader changed" reached the operator as they were.
+// What is worth another try says so, and never reads as a refusal.
+func TestAdvice(t *testing.T) {
+	volumes := objects.PersistentVolumes().Resource
+	for _, test := range []struct {
+		code                int
+		reason, text, wants string
+	}{
+		{401, "Unauthorized", "Unauthorized", "a retry may succeed; if the token or certificate has expired, log in again"},
+		{429, "TooManyRequests", "the server has received too many requests", "the API server is away or busy: a retry may succeed"},
+		{500, "", "etcdserver: leader changed", "the API server is away or busy: a retry may succeed"},
+		{500, "InternalError", `Internal error occurred: failed calling webhook "w.example.com": Post: connection refused`, "check the pods of this webhook: a retry may succeed when they answer"},
+		{504, "Timeout", "Timeout: request did not complete within requested timeout", "a retry may succeed"},
+		{409, "Conflict", "the object has been modified", "another client has changed the object: a retry reads it again"},
+		{422, "Invalid", "the server rejected our request due to an error in our request", "another client has changed the object: a retry reads it again"},
+		{403, "Forbidden", `User "eve" cannot create resource "persistentvolumes"`, "grant this user the right (docs/rbac.md)"},
+		{403, "Forbidden", "ValidatingAdmissionPolicy 'p' denied request: no", "denied request: no"},
+	} {
+		c, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(test.code)
+			_ = json.NewEncoder(w).Encode(&metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(test.code), Reason: metav1.StatusReason(test.reason), Message: test.text})
+		})
+		_, err := c.Create(t.Context(), volumes, pv())
+		if got := fmt.Sprint(err); !strings.HasPrefix(got, "create persistentvolumes pv1: "+test.text) || !strings.HasSuffix(got, test.wants) {
+			t.Errorf("%d %s: %s", test.code, test.text, got)
+		}
+	}
+	c, _ := serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	if _, err := c.Create(t.Context(), volumes, pv()); !strings.HasSuffix(fmt.Sprint(err), "a retry may succeed") {
+		t.Error(err)
+	}
+}
+
 // TestOutcomeOf: an error that does not say that nothing was changed is never taken for one
 // that does.
 func TestOutcomeOf(t *testing.T) {

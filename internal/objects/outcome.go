@@ -40,13 +40,19 @@ const (
 
 // OutcomeOf sorts the error of a request.
 func OutcomeOf(err error) Outcome {
+	if err != nil && !errors.Is(err, context.Canceled) && !errors.As(err, new(*requestError)) {
+		return None
+	}
+	return outcomeOf(err)
+}
+
+// outcomeOf takes an error for that of a request.
+func outcomeOf(err error) Outcome {
 	switch {
 	case err == nil:
 		return Done
 	case errors.Is(err, context.Canceled):
 		return Canceled
-	case !errors.As(err, new(*requestError)):
-		return None
 	case apierrors.IsNotFound(err):
 		return Gone
 	case apierrors.IsAlreadyExists(err):
@@ -67,6 +73,25 @@ func OutcomeOf(err error) Outcome {
 	return Unknown
 }
 
+// Advice is what the error of a request lets the operator do next, to be appended to it. What
+// another try may help against is never called a refusal.
+func Advice(err error) string {
+	said, _ := statusOf(err)
+	switch outcome := outcomeOf(err); {
+	case outcome == Conflict:
+		return "; another client has changed the object: a retry reads it again"
+	case said.Code == http.StatusUnauthorized:
+		return "; the credentials are not accepted now: a retry may succeed; if the token or certificate has expired, log in again"
+	case outcome == Unknown && strings.Contains(said.Message, "failed calling webhook"):
+		return "; check the pods of this webhook: a retry may succeed when they answer"
+	case outcome == Unknown:
+		return "; the API server is away or busy: a retry may succeed"
+	case said.Reason == metav1.StatusReasonForbidden && strings.Contains(said.Message, " cannot "): // a policy says itself what it denies
+		return "; grant this user the right (docs/rbac.md)"
+	}
+	return ""
+}
+
 // IsBudget reports whether a PodDisruptionBudget does not allow an eviction now.
 func IsBudget(err error) bool { return apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) }
 
@@ -75,18 +100,13 @@ type refusal struct{ text string }
 
 func (r refusal) Error() string { return r.text }
 
-// A requestError says what was to be done.
+// A requestError says what was to be done, and what to do next.
 type requestError struct {
 	what string
 	err  error
 }
 
-func (e *requestError) Error() string {
-	if misfits(e.err) { // of which the API server's words say nothing
-		return fmt.Sprintf("%s: it has changed since it was looked at (%v)", e.what, e.err)
-	}
-	return fmt.Sprintf("%s: %v", e.what, e.err)
-}
+func (e *requestError) Error() string { return fmt.Sprintf("%s: %v%s", e.what, e.err, Advice(e.err)) }
 
 func (e *requestError) Unwrap() error { return e.err }
 
