@@ -95,13 +95,19 @@ func (m *migration) heldBy(ctx context.Context, w *world) (string, error) {
 	}
 	for _, document := range documents {
 		d, err := nodevolumes.Decode(document.Data[nodevolumes.Key])
+		says := ""
 		switch {
 		case err != nil:
-			return "what the bridge of node " + document.Name + " has cannot be read: " + err.Error(), nil //nolint:nilerr // it may be otherwise in a moment
+			says = "what the bridge of node " + document.Name + " has cannot be read: " + err.Error() + "; see the log of flex2csi there"
 		case d.Find(m.rec.CSIDriver, m.rec.VolumeHandle) != nil:
-			return "the bridge of node " + d.Node + " still has it; flex2csi status there says which pods do, which have to end", nil
+			says = "the bridge of node " + document.Name + " still has it; flex2csi status there says which pods do, which have to end"
 		case d.Incomplete:
-			return "the bridge of node " + d.Node + " has too many volumes to say whether it has this one", nil
+			says = "the bridge of node " + document.Name + " has too many volumes to say whether it has this one; move pods with FlexVolumes to other nodes"
+		default:
+			continue
+		}
+		if held, err := m.heldOn(ctx, w, document.Name, says); held != "" || err != nil {
+			return held, err
 		}
 	}
 	attached, err := m.attachments(ctx, w)
@@ -109,30 +115,40 @@ func (m *migration) heldBy(ctx context.Context, w *world) (string, error) {
 		return "", err
 	}
 	for _, va := range attached {
-		return "it is still attached to node " + va.Spec.NodeName + " (VolumeAttachment " + va.Name + ")", nil
+		return "it is still attached to node " + va.Spec.NodeName + " (VolumeAttachment " + va.Name + "); kubectl describe volumeattachment " + va.Name + " says what keeps it there", nil
 	}
 	for _, p := range m.rec.Pods {
 		if p.Node == "" {
 			continue
 		}
-		node, err := get(ctx, w, objects.Nodes(), "", p.Node)
-		if err != nil {
-			return "", err
-		}
-		if node != nil && !kubeobject.NodeReady(node) && !shutDown(node) {
-			return "node " + p.Node + " is not Ready: whether its kubelet has it mounted is not known. If it is off for certain, give it the taint " + corev1.TaintNodeOutOfService, nil
-		}
-		if node != nil && m.inUse(node) {
-			return "the kubelet of node " + p.Node + " still has it (volumesInUse)", nil
+		if held, err := m.heldOn(ctx, w, p.Node, ""); held != "" || err != nil {
+			return held, err
 		}
 	}
 	return m.vendorHolds(ctx, w)
 }
 
-// shutDown reports whether a person says that a node is off, by which the control plane goes,
-// too (pkg/controller/podgc/gc_controller.go, gcTerminating, Kubernetes v1.37.1).
-func shutDown(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+// heldOn says whether a node still has the volume, which the bridge there may say. Of a node that
+// does not answer neither that nor volumesInUse is heard again. Once the operator says that it is
+// off, Kubernetes goes by that and does not wait for the kubelet either
+// (pkg/controller/volume/attachdetach/reconciler/reconciler.go, hasOutOfServiceTaint, and
+// pkg/controller/podgc/gc_controller.go, gcTerminating, Kubernetes v1.37.1); what then takes the
+// volume from the node is the end of its VolumeAttachment.
+func (m *migration) heldOn(ctx context.Context, w *world, name, bridge string) (string, error) {
+	node, err := get(ctx, w, objects.Nodes(), "", name)
+	switch {
+	case err != nil:
+		return "", err
+	case node == nil && bridge != "":
+		return "node " + name + " is deleted: Kubernetes deletes ConfigMap " + nodevolumes.Namespace + "/" + name + " soon, or delete it", nil
+	case node == nil, !kubeobject.NodeReady(node) && kubeobject.NodeOutOfService(node):
+		return "", nil
+	case !kubeobject.NodeReady(node):
+		return fmt.Sprintf("node %s is not Ready, and whether it still has the volume is not known: wait until it is Ready; if its machine is off for certain, kubectl taint nodes %s %s=nodeshutdown:NoExecute, or delete the Node", name, name, corev1.TaintNodeOutOfService), nil
+	case bridge == "" && m.inUse(node):
+		return "the kubelet of node " + name + " still has it (volumesInUse); its pods there have to end", nil
+	}
+	return bridge, nil
 }
 
 // inUse reports whether a kubelet says that it uses the volume, as a FlexVolume or a CSI one.

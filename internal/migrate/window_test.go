@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/flex2csi/flex2csi/internal/attachment"
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/objects"
@@ -213,6 +215,47 @@ func TestNodeLost(t *testing.T) {
 			t.Errorf("%+v", pv)
 		}
 	})
+}
+
+// TestNodeDead: of a node that does not answer, and that the bridge's ConfigMap and volumesInUse still
+// list, the wait said "flex2csi status there"; with the taint out-of-service it never ended, although
+// Kubernetes has nothing wait for such a node.
+func TestNodeDead(t *testing.T) {
+	for name, test := range map[string]struct {
+		off  bool
+		want migrate.Outcome
+		says string
+	}{
+		"not Ready":      {false, migrate.PutBack, "node node-1 is not Ready, and whether it still has the volume is not known: wait until it is Ready; if its machine is off for certain, kubectl taint nodes node-1 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, or delete the Node"},
+		"out of service": {true, migrate.Done, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := newJourney(t, true, journal.Rolling)
+				j.api.before = func(_ int, request string) error {
+					switch request {
+					case "create pods/eviction":
+						j.api.quiet = true // the node reports nothing any more
+						modify(j.api, objects.Nodes(), "", "node-1", func(n *corev1.Node) {
+							n.Status.Conditions[0].Status = corev1.ConditionUnknown
+							n.Status.VolumesInUse = []corev1.UniqueVolumeName{kubeobject.FlexVolumeName("example.com/disk", "pv1")}
+							if test.off {
+								n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}}
+							}
+						})
+						_ = j.api.object.Delete(objects.VolumeAttachments().Resource, "", attachment.Name("vol-1", "disk.csi.example.com", "node-1")) // the sweeper
+					case "create persistentvolumes":
+						j.api.quiet = false
+					}
+					return nil
+				}
+				came, err := j.do(t.Context(), "apply")
+				if err != nil || came.Outcome != test.want || !strings.Contains(came.Why, test.says) {
+					t.Errorf("%+v, %v", came, err)
+				}
+			})
+		})
+	}
 }
 
 // slow is an API server that takes its time to create a PersistentVolume, and does not when it
