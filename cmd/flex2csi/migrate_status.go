@@ -105,7 +105,7 @@ func (o *migrateStatusOptions) status(c *cobra.Command, names []string) error {
 		return err
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("nothing is known of a migration of %s", strings.Join(missing, ", "))
+		return fmt.Errorf("nothing is known of a migration of %s; flex2csi migrate status without names shows all", strings.Join(missing, ", "))
 	}
 	return situation.Urgent()
 }

@@ -39,15 +39,15 @@ func (s *subject) checkClaim(_ context.Context, f *findings) error {
 	case claim == nil:
 		f.fails("create the claim, if the PersistentVolume was made for it, or remove spec.claimRef; then plan again", "claim %s is not there", s.v.Claim)
 	case claim.UID != ref.UID:
-		f.fails("", "claim %s is another one (uid %s) than the volume is bound to (%s)", s.v.Claim, claim.UID, ref.UID)
+		f.fails("remove spec.claimRef of the PersistentVolume, if another claim may have it, and plan again; or leave it out", "claim %s is another one (uid %s) than the volume is bound to (%s)", s.v.Claim, claim.UID, ref.UID)
 	case claim.DeletionTimestamp != nil:
 		f.fails("migrate the volume of the next one, or none", "claim %s is being deleted: it goes with its last pod", s.v.Claim)
 	case claim.Spec.VolumeName != s.v.Name:
-		f.fails("", "claim %s wants volume %q", s.v.Claim, claim.Spec.VolumeName)
+		f.fails("correct spec.claimRef of the PersistentVolume, and plan again; or leave it out", "claim %s wants volume %q", s.v.Claim, claim.Spec.VolumeName)
 	case claim.Status.Phase != corev1.ClaimBound:
 		f.fails("see why, and plan again", "claim %s is %s", s.v.Claim, claim.Status.Phase)
 	case claim.Annotations["pv.kubernetes.io/bind-completed"] == "":
-		f.fails("", "claim %s has no annotation pv.kubernetes.io/bind-completed: without it the claim would not be bound to the replacement as one that was bound before", s.v.Claim)
+		f.fails("see why kube-controller-manager does not bind it, and plan again", "claim %s has no annotation pv.kubernetes.io/bind-completed: without it the claim would not be bound to the replacement as one that was bound before", s.v.Claim)
 	default:
 		f.ok("claim %s is Bound to it and stays as it is (uid %s)", s.v.Claim, claim.UID)
 	}

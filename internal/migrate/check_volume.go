@@ -32,7 +32,7 @@ func (s *subject) checkOther(_ context.Context, f *findings) error {
 		s.v.Migrated = true
 		f.fails("flex2csi migrate rollback makes a FlexVolume of it again", "it has been migrated already: it was a FlexVolume of %s", was)
 	default:
-		f.fails("", "it is a CSI volume of %s", s.v.CSIDriver)
+		f.fails("leave it out", "it is a CSI volume of %s", s.v.CSIDriver)
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func (s *subject) checkState(ctx context.Context, f *findings) error {
 		f.fails("see what is wrong with it, and plan again", "its phase is %q", phase)
 	}
 	if mode := s.old.Spec.VolumeMode; mode != nil && *mode == corev1.PersistentVolumeBlock {
-		f.fails("", "spec.volumeMode is Block, which no FlexVolume can be")
+		f.fails("leave it out, and re-create it with volumeMode Filesystem", "spec.volumeMode is Block, which no FlexVolume can be")
 	}
 	return nil
 }

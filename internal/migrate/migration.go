@@ -219,7 +219,7 @@ func (m *migration) from(ctx context.Context) (*volume, error) {
 func (m *migration) isFrom(pv *volume) error {
 	switch {
 	case pv == nil:
-		return terminal("PersistentVolume %s is gone: another client has deleted it; the journal has it", m.rec.Volume)
+		return terminal("PersistentVolume %s is gone: another client has deleted it; the journal has it, flex2csi migrate rollback creates it again", m.rec.Volume)
 	case string(pv.UID) != m.rec.FromUID:
 		return terminal("PersistentVolume %s is another one (uid %s) than it was (%s): another client has replaced it; plan again", m.rec.Volume, pv.UID, m.rec.FromUID)
 	case pv.deleting():

@@ -140,7 +140,7 @@ func lossless(raw []byte, object map[string]any) error {
 		}
 	}
 	if changed := differences(exactly(sent), exactly(kept), ""); len(changed) > 0 {
-		return fmt.Errorf("this program cannot keep %s", strings.Join(changed, "; "))
+		return fmt.Errorf("this program cannot keep %s; update flex2csi, or leave the volume as it is", strings.Join(changed, "; "))
 	}
 	return nil
 }

@@ -142,7 +142,7 @@ func (p *Planner) recheck(ctx context.Context, c *objects.Client, name string) (
 		return nil, err
 	}
 	if o == nil {
-		return nil, terminal("PersistentVolume %s is gone: another client has deleted it; the journal has it", name)
+		return nil, terminal("PersistentVolume %s is gone: another client has deleted it; the journal has it, flex2csi migrate rollback creates it again", name)
 	}
 	return w.check(ctx, drivers, o), nil
 }

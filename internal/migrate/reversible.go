@@ -84,7 +84,7 @@ func recordOf(pv *volume) (*journal.Record, error) {
 	original := pv.Annotations[OriginalAnnotation]
 	old, err := parseVolume([]byte(original))
 	if err != nil || old.flexDriver() == "" || old.Name != pv.Name {
-		return nil, fmt.Errorf("PersistentVolume %s has no FlexVolume in its annotation %s, and the journal has nothing of it", pv.Name, OriginalAnnotation)
+		return nil, fmt.Errorf("PersistentVolume %s has no FlexVolume in its annotation %s, and the journal has nothing of it; give the directory of its journal with --journal", pv.Name, OriginalAnnotation)
 	}
 	csi, err := asItIs(pv)
 	if err != nil {

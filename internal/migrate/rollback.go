@@ -225,10 +225,10 @@ func (m *migration) sameCluster(ctx context.Context) error {
 		if m.inWindow() {
 			return nil
 		}
-		return terminal("PersistentVolume %s is gone, and had no claim: it is not created again; the journal has it", m.rec.Volume)
+		return terminal("PersistentVolume %s is gone, and had no claim: it is not created again; if it is needed, create it from backup/ in the directory of the journal", m.rec.Volume)
 	}
 	if claim == nil || string(claim.UID) != m.rec.ClaimUID {
-		return terminal("neither PersistentVolume %s nor its claim %s (uid %s) is in this cluster: is it the right one? The journal has both", m.rec.Volume, m.rec.Claim, m.rec.ClaimUID)
+		return terminal("neither PersistentVolume %s nor its claim %s (uid %s) is in this cluster: is it the right one? The journal has both; check --context", m.rec.Volume, m.rec.Claim, m.rec.ClaimUID)
 	}
 	return nil
 }

@@ -170,7 +170,7 @@ func (w *world) checkSecret(ctx context.Context, f *findings, s *SecretCopy) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Keys)) {
 		if !slices.Contains(keys, key) && !slices.Contains(s.optional, key) {
-			f.fails("", "Secret %s (%s) has no key %q, only %q", s.To, fields, key, keys)
+			f.fails("add the key, or correct the mapping", "Secret %s (%s) has no key %q, only %q", s.To, fields, key, keys)
 			return
 		}
 	}

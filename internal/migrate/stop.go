@@ -210,7 +210,7 @@ func (m *migration) makeWay(ctx context.Context) error {
 		return p.Spec.NodeName == "" || slices.Contains(lookedAt, p.Spec.NodeName)
 	})
 	if len(all) > 0 {
-		return terminal("%s has come meanwhile, on node %s", names(all[:1]), all[0].Spec.NodeName)
+		return terminal("%s has come meanwhile, on node %s; plan again", names(all[:1]), all[0].Spec.NodeName)
 	}
 	return m.acceptedByOthers(ctx)
 }

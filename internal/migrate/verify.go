@@ -45,7 +45,7 @@ func (m *migration) unbound(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	case claim == nil || string(claim.UID) != m.rec.ClaimUID:
-		return "", terminal("claim %s has been deleted meanwhile; PersistentVolume %s has policy Retain, and what is stored is kept", m.rec.Claim, m.rec.Volume)
+		return "", terminal("claim %s was deleted: PersistentVolume %s keeps what is stored (reclaim policy Retain); roll back, a resume cannot succeed", m.rec.Claim, m.rec.Volume)
 	case claim.Status.Phase != corev1.ClaimBound:
 		return "it is " + orNone(string(claim.Status.Phase)), nil
 	}

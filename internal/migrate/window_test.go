@@ -258,6 +258,29 @@ func TestNodeDead(t *testing.T) {
 	}
 }
 
+// TestClaimDeleted: with the claim deleted while it was Lost, the message advised a resume, which
+// can only end as before.
+func TestClaimDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJourney(t, false, journal.Live)
+		j.api.before = func(_ int, request string) error {
+			if request == "create persistentvolumes" {
+				_ = j.api.object.Delete(objects.Claims().Resource, "shop", "orders")
+			}
+			return nil
+		}
+		for _, command := range []string{"apply", "resume"} {
+			came, err := j.do(t.Context(), command)
+			if err != nil || came.Outcome != migrate.Unfinished || !strings.Contains(came.Why, "claim shop/orders was deleted: PersistentVolume pv1 keeps what is stored (reclaim policy Retain); roll back") {
+				t.Errorf("%s: %+v, %v", command, came, err)
+			}
+		}
+		if came, err := j.do(t.Context(), "rollback"); err != nil || came.Outcome != migrate.Done || j.volume().Spec.FlexVolume == nil {
+			t.Errorf("rollback: %+v, %v", came, err)
+		}
+	})
+}
+
 // slow is an API server that takes its time to create a PersistentVolume, and does not when it
 // is not waited for.
 type slow struct {

@@ -202,7 +202,7 @@ func (j *Journal) request(ctx context.Context, m *corev1.ConfigMap, size int) (*
 		return j.client.Patch(objects.Short(ctx), objects.ConfigMaps().Resource, j.namespace, m.Name, types.MergePatchType, body)
 	}
 	if size > maxRecord {
-		return nil, fmt.Errorf("%w: %d KiB, and there is room for %d; the volume or its claim has big annotations", ErrTooBig, size>>10, maxRecord>>10)
+		return nil, fmt.Errorf("%w: %d KiB, and there is room for %d; remove big annotations of the volume or its claim", ErrTooBig, size>>10, maxRecord>>10)
 	}
 	object, err := objects.ToUnstructured(m)
 	if err != nil {

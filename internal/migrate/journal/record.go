@@ -98,7 +98,7 @@ func (r *Record) TakenBack() bool { return r.Stage == Finished && r.Direction ==
 // What a journal says, for errors.Is.
 var (
 	// ErrConflict: another program has written the record since it was read.
-	ErrConflict = errors.New("another program has changed the journal meanwhile")
+	ErrConflict = errors.New("another program has changed the journal meanwhile; check flex2csi migrate status, then resume")
 	// ErrCopy: the copy could not be written.
 	ErrCopy = errors.New("write its copy")
 	// ErrMaybe: the first record may be written; it could not be read back.

@@ -223,9 +223,9 @@ func (l *Lock) look(ctx context.Context, why error) error {
 	case err != nil:
 		return err
 	case there == nil:
-		return fmt.Errorf("%w: Lease %s/%s was deleted", ErrLost, l.o.Namespace, l.o.Name)
+		return fmt.Errorf("%w: Lease %s/%s was deleted; resume", ErrLost, l.o.Namespace, l.o.Name)
 	case holderOf(there) != l.o.Identity:
-		return fmt.Errorf("%w: Lease %s/%s is that of %q now", ErrLost, l.o.Namespace, l.o.Name, holderOf(there))
+		return fmt.Errorf("%w: Lease %s/%s is that of %q now; wait until that is done, then resume", ErrLost, l.o.Namespace, l.o.Name, holderOf(there))
 	}
 	l.mu.Lock()
 	l.object = there
