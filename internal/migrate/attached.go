@@ -128,6 +128,29 @@ func (m *migration) vendorHolds(ctx context.Context, w *world) (string, error) {
 	return "", nil
 }
 
+// staysIdle is letGo for a volume that no pod has had: one that has come has to be accepted, too.
+func (m *migration) staysIdle(ctx context.Context) error {
+	var come []*corev1.Pod
+	err := m.wait(ctx, waitFor{
+		what: "PersistentVolume " + m.rec.Volume,
+		look: func(ctx context.Context) (string, error) {
+			held, err := m.holders(ctx)
+			if held == "" || err != nil {
+				return "", err
+			}
+			if come, err = m.users(ctx); slices.ContainsFunc(come, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" }) {
+				return "", err
+			}
+			come = nil
+			return held, err
+		},
+	})
+	if err == nil && len(come) > 0 {
+		return retryable{fmt.Errorf("%s has come meanwhile", names(come))}
+	}
+	return err
+}
+
 // staysUnattached watches the nodes of the pods for a moment. A
 // kube-controller-manager without the driver removes the entry and writes it again
 // all the time, so that a single look may miss it; another replica may still have

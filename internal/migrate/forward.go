@@ -184,6 +184,8 @@ func (m *migration) replaceable(ctx context.Context) error {
 		return nil
 	case !back && m.rec.Mode == journal.Rolling:
 		return m.mayEvict(ctx)
+	case m.rec.Mode == journal.Live && !m.handsOver():
+		return m.staysIdle(ctx)
 	case !m.handsOver():
 		return m.letGo(ctx)
 	}

@@ -65,3 +65,33 @@ func TestVolumeNames(t *testing.T) {
 		}
 	}
 }
+
+// TestPodComesMeanwhile: a pod that began to use an idle volume after that was accepted was waited
+// for until --timeout, though it had what it needs to go on: the first pod after --rolling, for one,
+// where the migration was taken back right then.
+func TestPodComesMeanwhile(t *testing.T) {
+	for command, dryRuns := range map[string]int{"apply": 4, "rollback": 2} {
+		t.Run(command, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := newJourney(t, false, journal.Live)
+				if command == "rollback" {
+					j.wants(t.Context(), "apply")
+				}
+				j.api.before = func(_ int, request string) error {
+					switch {
+					case request == "create persistentvolumes (dry run)":
+						dryRuns--
+					case request == "list volumeattachments" && dryRuns == 0:
+						dryRuns--
+						j.api.person(1)
+					}
+					return nil
+				}
+				j.wants(t.Context(), command)
+				if pod := read(j.api, objects.Pods(), "shop", "orders-0"); pod == nil || pod.Spec.NodeName == "" {
+					t.Errorf("the pod is %+v", pod)
+				}
+			})
+		})
+	}
+}

@@ -43,8 +43,8 @@ type Record struct {
 	Direction Direction `json:"direction"`
 	Stage     Stage     `json:"stage"` // the last one that was reached
 
-	// Flex is the FlexVolume as the API server has sent it, CSI the replacement
-	// as it is created, ClaimObject the claim as it was.
+	// Flex is the FlexVolume as the API server has sent it, with the labels and annotations of
+	// when it goes, CSI the replacement as it is created, ClaimObject the claim as it was.
 	Flex        json.RawMessage `json:"flex,omitempty"`
 	CSI         json.RawMessage `json:"csi,omitempty"`
 	ClaimObject json.RawMessage `json:"claimObject,omitempty"`
