@@ -2,28 +2,24 @@ package migrate_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
-	"github.com/flex2csi/flex2csi/internal/migrate/lock"
 	"github.com/flex2csi/flex2csi/internal/objects"
+	"github.com/flex2csi/flex2csi/test/strike"
 )
 
 // TestTable has each request of each command fail in each way, in each mode, and then goes on or
@@ -42,9 +38,9 @@ func TestTable(t *testing.T) {
 			requests := base.record(t, s)
 			cells, failed := 0, 0
 			for n, request := range requests {
-				for i, f := range faults() {
+				for i, f := range strike.List("pv1") {
 					for k, then := range []string{"resume", "rollback"} {
-						if !changes(request) && (!f.reads || then == "rollback") || !all && !sampled(n, i, k, changes(request)) {
+						if !changes(request) && (!f.Reads || then == "rollback") || !all && !sampled(n, i, k, changes(request)) {
 							continue
 						}
 						cells++
@@ -132,54 +128,15 @@ func (j *journey) record(t *testing.T, s scene) (requests []string) {
 	return requests
 }
 
-// A fault is what becomes of one request.
-type fault struct {
-	name  string
-	after bool  // it has had its effect
-	err   error // nil: the process is killed
-	// again: the next ones have it, too: those that are equal to it for longer than --timeout, or all for half a minute.
-	again lasting
-	// reads: requests that change nothing have it as well. Between two that do nothing is
-	// different but what the process remembers, and an API server that says of what is there
-	// that it is not is none.
-	reads bool
-	// meanwhile is what another client does right before, which is all that happens.
-	meanwhile func(*api)
-	// lease is what the Lease says from then on, for half a minute if that is again.
-	lease error
-}
-
-type lasting int
-
-const (
-	once lasting = iota
-	equal
-	thirtySeconds
-)
-
-func faults() []fault {
-	volumes := objects.PersistentVolumes().Resource.GroupResource()
-	return []fault{
-		{name: "killed before"},
-		{name: "killed after", after: true},
-		{name: "429", reads: true, err: apierrors.NewTooManyRequests("slow down", 1)},
-		{name: "500", reads: true, err: apierrors.NewInternalError(errors.New("etcdserver: leader changed"))},
-		{name: "timeout, not done", reads: true, err: context.DeadlineExceeded},
-		{name: "timeout, done", after: true, err: context.DeadlineExceeded},
-		{name: "refused", reads: true, again: equal, err: apierrors.NewForbidden(volumes, "pv1", errors.New("a webhook"))},
-		{name: "conflict", err: apierrors.NewConflict(volumes, "pv1", errors.New("it has changed"))},
-		{name: "not found", err: apierrors.NewNotFound(volumes, "pv1")},
-		{name: "away", reads: true, again: thirtySeconds, err: &url.Error{Op: "Get", URL: "https://kubernetes", Err: syscall.ECONNREFUSED}},
-		{name: "lease lost", reads: true, lease: lock.ErrLost},
-		{name: "lease stale", reads: true, again: thirtySeconds, lease: lock.ErrStale},
-		{name: "changed", reads: true, meanwhile: touch},
-		{name: "policy", reads: true, meanwhile: func(a *api) {
-			if read(a, objects.PersistentVolumes(), "", "pv1") != nil {
-				modify(a, objects.PersistentVolumes(), "", "pv1", func(pv *corev1.PersistentVolume) {
-					pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
-				})
-			}
-		}},
+// meanwhile is what another client does.
+func meanwhile(a *api, what strike.Meanwhile) {
+	switch {
+	case what == strike.Annotates:
+		touch(a)
+	case read(a, objects.PersistentVolumes(), "", "pv1") != nil:
+		modify(a, objects.PersistentVolumes(), "", "pv1", func(pv *corev1.PersistentVolume) {
+			pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+		})
 	}
 }
 
@@ -211,7 +168,7 @@ func touch(a *api) {
 // A cell is one of the table: a fault at a request, and what comes after it.
 type cell struct {
 	scene
-	fault   fault
+	fault   strike.Blow
 	n       int
 	request string
 	then    string
@@ -220,12 +177,12 @@ type cell struct {
 // inject has the fault happen, and returns whether it did.
 func (c cell) inject(j *journey, kill context.CancelFunc) *bool {
 	a, hit, since := j.api, false, time.Time{}
-	over := func() bool { return c.fault.again == thirtySeconds && time.Since(since) > 30*time.Second }
+	over := func() bool { return c.fault.Again == strike.All && time.Since(since) > 30*time.Second }
 	j.lease = func() error {
 		if !hit || over() {
 			return nil
 		}
-		return c.fault.lease
+		return c.fault.Lease
 	}
 	at := func(n int, request string) error {
 		if n == c.n {
@@ -235,10 +192,10 @@ func (c cell) inject(j *journey, kill context.CancelFunc) *bool {
 		}
 		return c.happen(a, kill)
 	}
-	if a.before = at; c.fault.after {
+	if a.before = at; c.fault.After {
 		a.after = at
 		a.before = func(int, string) error {
-			if hit && c.fault.err == nil {
+			if hit && c.fault.Err == nil {
 				return context.Canceled
 			}
 			return nil
@@ -250,9 +207,9 @@ func (c cell) inject(j *journey, kill context.CancelFunc) *bool {
 // again tells whether the fault happens at a later request, too.
 func (c cell) again(request string, since time.Time) bool {
 	switch {
-	case c.fault.meanwhile != nil, c.fault.err != nil && c.fault.again == once:
+	case c.fault.Meanwhile != strike.Nothing, c.fault.Err != nil && c.fault.Again == strike.Once:
 		return false
-	case c.fault.again == equal:
+	case c.fault.Again == strike.Equal:
 		return request == c.request && time.Since(since) <= 2*time.Minute
 	}
 	return true
@@ -261,17 +218,17 @@ func (c cell) again(request string, since time.Time) bool {
 // happen does it to a request. Nothing is asked after a kill.
 func (c cell) happen(a *api, kill context.CancelFunc) error {
 	switch {
-	case c.fault.meanwhile != nil:
-		c.fault.meanwhile(a)
-	case c.fault.err == nil && c.fault.lease == nil:
+	case c.fault.Meanwhile != strike.Nothing:
+		meanwhile(a, c.fault.Meanwhile)
+	case c.fault.Kills():
 		kill()
 		return context.Canceled
 	}
-	return c.fault.err
+	return c.fault.Err
 }
 
 func (c cell) name() string {
-	return strings.ReplaceAll(fmt.Sprintf("%d-%s/%s/%s", c.n, strings.ReplaceAll(c.request, "/", "-"), c.fault.name, c.then), " ", "-")
+	return strings.ReplaceAll(fmt.Sprintf("%d-%s/%s/%s", c.n, strings.ReplaceAll(c.request, "/", "-"), c.fault.Name, c.then), " ", "-")
 }
 
 // strike makes the journey of a cell.
@@ -393,7 +350,7 @@ func (j *journey) left(c cell, was *corev1.Pod, base *journey, evictions int) {
 	if va := read(j.api, objects.VolumeAttachments(), "", attachment.Name("vol-1", "disk.csi.example.com", "node-1")); va == nil || !va.Status.Attached {
 		j.t.Errorf("the VolumeAttachment is %+v", va)
 	}
-	if pv := j.volume(); pv != nil && pv.Spec.CSI != nil && pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain && c.fault.name != "policy" {
+	if pv := j.volume(); pv != nil && pv.Spec.CSI != nil && pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain && c.fault.Name != "policy" {
 		j.t.Errorf("it has policy %s", pv.Spec.PersistentVolumeReclaimPolicy)
 	}
 }
