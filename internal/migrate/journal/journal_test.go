@@ -190,19 +190,19 @@ func TestNoCopy(t *testing.T) {
 	}
 }
 
-// TestReadBack: the first write is read back from both places.
+// TestReadBack: what the first write has left is compared in both places.
 func TestReadBack(t *testing.T) {
 	p := newPlace(t)
 	r := p.saved(1)
 	data, err := encode(r)
 	check(t, err)
-	check(t, p.journal().verify(t.Context(), "pv-1", data))
+	check(t, p.journal().verify(t.Context(), r, data))
 	p.copied(torn)
-	if err := p.journal().verify(t.Context(), "pv-1", data); err == nil || !strings.Contains(err.Error(), p.dir) {
+	if err := p.journal().verify(t.Context(), r, data); err == nil || !strings.Contains(err.Error(), p.dir) {
 		t.Errorf("a torn copy: %v", err)
 	}
 	p.change(torn)
-	if err := p.journal().verify(t.Context(), "pv-1", data); err == nil || !strings.Contains(err.Error(), "ConfigMap flex2csi/flex2csi-migration-") {
+	if err := p.journal().verify(t.Context(), r, data); err == nil || !strings.Contains(err.Error(), "ConfigMap flex2csi/flex2csi-migration-") {
 		t.Errorf("a torn ConfigMap: %v", err)
 	}
 }
