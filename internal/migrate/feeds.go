@@ -30,12 +30,14 @@ type feeds struct {
 	nodes       func() *objects.Feed[corev1.Node]
 	documents   func() *objects.Feed[corev1.ConfigMap]
 	pods        func() *objects.Feed[corev1.Pod]
-	// many: there are enough volumes to list the pods of all namespaces for them.
+	csiNodes    func() *objects.Feed[storagev1.CSINode]
+	csiDrivers  func() *objects.Feed[storagev1.CSIDriver]
+	// many: there are enough volumes to list for them what is asked for by name else.
 	many bool
 }
 
 // manyVolumes is from how many volumes on all pods are listed once, and not those of the
-// namespace for each volume.
+// namespace for each volume; and all CSINodes.
 const manyVolumes = 10
 
 // Watch has the planner, and the runner of which it is, keep up to date by watches what they
@@ -62,6 +64,12 @@ func (p *Planner) Watch(ctx context.Context) error {
 		}),
 		pods: sync.OnceValue(func() *objects.Feed[corev1.Pod] {
 			return objects.NewFeed(ctx, p.Client, objects.Pods(), "", trimmed(trimPod), cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		}),
+		csiNodes: sync.OnceValue(func() *objects.Feed[storagev1.CSINode] {
+			return objects.NewFeed(ctx, p.Client, objects.CSINodes(), "", trimmed(func(*storagev1.CSINode) {}), nil)
+		}),
+		csiDrivers: sync.OnceValue(func() *objects.Feed[storagev1.CSIDriver] {
+			return objects.NewFeed(ctx, p.Client, objects.CSIDrivers(), "", trimmed(func(*storagev1.CSIDriver) {}), nil)
 		}),
 	}
 	return nil
@@ -95,6 +103,14 @@ func live[T any](ctx context.Context, f *feeds, k objects.Kind[T], namespace str
 		feed = f.nodes()
 	case objects.ConfigMaps().Resource.Resource + " " + nodevolumes.Namespace:
 		feed = f.documents()
+	case objects.CSINodes().Resource.Resource + " ":
+		if f.many {
+			feed = f.csiNodes()
+		}
+	case objects.CSIDrivers().Resource.Resource + " ":
+		if f.many {
+			feed = f.csiDrivers()
+		}
 	}
 	if feed, ok := feed.(*objects.Feed[T]); ok && feed.Live(ctx) {
 		return feed

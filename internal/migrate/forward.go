@@ -62,6 +62,7 @@ func (m *migration) rawFrom(ctx context.Context) ([]byte, error) {
 	if err := m.isFrom(&volume{PersistentVolume: pv}); err != nil {
 		return nil, err
 	}
+	m.retains = pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
 	sent, err := parse(raw)
 	if err == nil {
 		err = lossless(raw, sent.Object)
@@ -80,31 +81,33 @@ func owners() map[string]schema.GroupVersionResource {
 	}
 }
 
-// related are the pods, what re-creates them, and the VolumeAttachments.
+// related are what re-creates the pods, or they where nothing does, and the VolumeAttachments.
 func (m *migration) related(ctx context.Context) (all [][]byte, err error) {
-	add := func(r schema.GroupVersionResource, namespace, name string) error {
+	add := func(r schema.GroupVersionResource, namespace, name string) (bool, error) {
 		raw, err := m.c.GetRaw(ctx, r, namespace, name)
 		if raw != nil && !slices.ContainsFunc(all, func(other []byte) bool { return bytes.Equal(other, raw) }) {
 			all = append(all, raw)
 		}
-		return err
+		return raw != nil, err
 	}
 	for _, p := range m.rec.Pods {
 		namespace, name, _ := strings.Cut(p.Name, "/")
 		kind, owner, _ := strings.Cut(p.Owner, "/")
-		if err := add(objects.Pods().Resource, namespace, name); err != nil {
+		if r, ok := owners()[kind]; ok {
+			if kept, _ := add(r, namespace, owner); kept { // which creates the pod again
+				continue
+			}
+		}
+		if _, err := add(objects.Pods().Resource, namespace, name); err != nil {
 			return nil, err
 		}
-		if r, ok := owners()[kind]; ok {
-			_ = add(r, namespace, owner) // only people need it
-		}
 	}
-	attached, err := m.attachments(ctx, m.world())
+	attached, err := m.attachments(ctx, newWorld(m.c, m.r.feeds()))
 	if err != nil {
 		return nil, err
 	}
 	for _, va := range attached {
-		if err := add(objects.VolumeAttachments().Resource, "", va.Name); err != nil {
+		if _, err := add(objects.VolumeAttachments().Resource, "", va.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -141,6 +144,9 @@ func (m *migration) rawClaim(ctx context.Context) (*corev1.PersistentVolumeClaim
 // retain keeps the data of the volume that is to be replaced; of another one
 // nothing is changed.
 func (m *migration) retain(ctx context.Context) error {
+	if m.retains { // accept looks once more
+		return nil
+	}
 	pv, err := m.from(ctx)
 	if err != nil || pv.policy() == policyRetain {
 		return err
@@ -151,6 +157,9 @@ func (m *migration) retain(ctx context.Context) error {
 // retained reads the policy back: a patch that was answered well and not applied
 // has cost people their data (libopenstorage/stork#871).
 func (m *migration) retained(ctx context.Context) error {
+	if m.retains {
+		return nil
+	}
 	pv, err := m.from(ctx)
 	if err != nil {
 		return err
@@ -267,7 +276,7 @@ func (m *migration) returnToBackedUp() error {
 	if m.returns++; m.returns > most {
 		return terminal("PersistentVolume %s is changed by another client again and again; stop that client, then resume", m.rec.Volume)
 	}
-	m.rec.Stage, m.acceptedVersion = journal.BackedUp, ""
+	m.rec.Stage, m.acceptedVersion, m.retains = journal.BackedUp, "", false
 	return nil
 }
 

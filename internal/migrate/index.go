@@ -73,7 +73,7 @@ func newHandles() *handles {
 
 // handlesLike are those of a CSI volume and of its share, and the number of all.
 func (w *world) handlesLike(ctx context.Context, all *drivers, key csivol.Key, share string) (*handles, error) {
-	if w.feeds == nil || !w.decides || !w.feeds.volumes().Live(ctx) { // a plan lists them anyway
+	if w.feeds == nil || !w.decides || !w.feeds.volumes().Recent(ctx) { // a plan lists them anyway
 		return w.handles(ctx, all)
 	}
 	f := w.feeds.volumes()

@@ -33,18 +33,20 @@ type migration struct {
 	// refused: the way back was, before anything was changed but the policy.
 	refused bool
 	since   time.Time // of the present step
-	// asked is when a wait has asked the API server and no feed, by resource.
-	asked map[string]time.Time
+	// unheard: a wait looks although no feed has heard anything, and whether the pods are there.
+	unheard bool
+	// retains: the policy was Retain when this process has backed the volume up.
+	retains bool
 }
 
 func newMigration(r *Runner, rec *journal.Record) *migration {
-	return &migration{r: r, c: r.Client.Counting(rec.Requests), rec: rec, since: r.Now(), asked: map[string]time.Time{}}
+	return &migration{r: r, c: r.Client.Counting(rec.Requests), rec: rec, since: r.Now()}
 }
 
 // world is what is read for one decision about the volume.
 func (m *migration) world() *world {
 	w := newWorld(m.c, m.r.feeds())
-	w.decides = true
+	w.decides, w.inWindow = true, m.inWindow()
 	w.decideAbout(csivol.Key{Driver: m.rec.CSIDriver, Handle: m.rec.VolumeHandle}, m.nodesOfPods())
 	return w
 }

@@ -26,17 +26,20 @@ const few = 11
 // of its namespace, so that 10,000 volumes cost 31 MB each, and apply was killed for its memory.
 // What one more volume costs does not depend on the size of the cluster.
 func TestCostOfVolume(t *testing.T) {
-	const most, requestsMost = 80 << 10, 60
+	const most, requestsMost = 50 << 10, 50
 	for _, volumes := range []int{40, 120, 360} {
 		t.Run(fmt.Sprintf("volumes=%d", volumes), func(t *testing.T) {
 			t.Parallel()
-			requests, sent := costOf(t, volumes, few)
-			requestsMore, sentMore := costOf(t, volumes, 2*few)
-			requests, sent = (requestsMore-requests)/few, (sentMore-sent)/few
-			t.Logf("%d requests and %d bytes a volume", requests, sent)
-			if requests > requestsMost || sent > most {
-				t.Errorf("one more volume costs %d requests and %d bytes, want at most %d and %d", requests, sent, requestsMost, most)
+			for range 3 { // on a busy machine a feed is late now and then, and the pods are listed
+				requests, sent := costOf(t, volumes, few)
+				requestsMore, sentMore := costOf(t, volumes, 2*few)
+				requests, sent = (requestsMore-requests)/few, (sentMore-sent)/few
+				t.Logf("one more volume costs %d requests and %d bytes, want at most %d and %d", requests, sent, requestsMost, most)
+				if requests <= requestsMost && sent <= most {
+					return
+				}
 			}
+			t.Fail()
 		})
 	}
 }
@@ -44,12 +47,14 @@ func TestCostOfVolume(t *testing.T) {
 // costOf migrates the first volumes of a cluster, and says what was asked and answered.
 func costOf(t *testing.T, volumes, n int) (requests, sent int) {
 	c := newShopCluster(t, volumes, volumes/5)
+	c.handsOver = 2 * time.Second // a minute, in a real cluster
 	for _, result := range c.apply(t, n, func() {}, nil) {
 		if result.Outcome != migrate.Done {
 			t.Errorf("%+v", result)
 		}
 	}
-	return c.total()
+	requests, sent = c.total()
+	return requests, sent - c.sent["WATCH pods"] // of which the migration changes none
 }
 
 // apply plans the first volumes, and migrates them.
@@ -57,7 +62,9 @@ func (c *shopCluster) apply(t *testing.T, n int, planned func(), progress func(m
 	t.Helper()
 	stop := make(chan struct{})
 	defer close(stop)
-	go c.bustle(stop, 200*time.Millisecond)
+	if !c.quiet {
+		go c.bustle(stop, 200*time.Millisecond)
+	}
 	cluster, err := kube.Connect(kube.Options{Kubeconfig: serveShops(t, c)})
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +221,7 @@ func TestHolderBehind(t *testing.T) {
 	}
 }
 
-// TestWithoutWatch: a user who may not watch lists, as before.
+// TestWithoutWatch: a user who may not watch lists, but not all volumes for each.
 func TestWithoutWatch(t *testing.T) {
 	for _, resource := range []string{"persistentvolumes", "volumeattachments", "pods"} {
 		c := newShopCluster(t, 20, 20)
@@ -224,6 +231,26 @@ func TestWithoutWatch(t *testing.T) {
 				t.Errorf("without a watch of %s: %+v", resource, r)
 			}
 		}
+		if lists := c.requests["LIST persistentvolumes"]; lists > 3 { // plan, watch, and instead of that
+			t.Errorf("without a watch of %s: %d lists of all PersistentVolumes", resource, lists)
+		}
+	}
+}
+
+// TestQuietWindow: where no pod changes, each claim was Lost for two seconds more, in which apply
+// waited for its feed of pods.
+func TestQuietWindow(t *testing.T) {
+	c := newShopCluster(t, 60, 20)
+	c.quiet = true
+	shortest := time.Hour
+	for _, r := range c.apply(t, few, func() {}, nil) {
+		if r.Outcome != migrate.Done {
+			t.Errorf("%+v", r)
+		}
+		shortest = min(shortest, r.Lost)
+	}
+	if shortest >= 2*time.Second {
+		t.Errorf("each claim was Lost for %s and more", shortest)
 	}
 }
 

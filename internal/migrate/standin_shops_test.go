@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,13 +28,21 @@ import (
 type shopCluster struct {
 	*standin
 	documents map[string]*nodevolumes.Document // by node
+	// handsOver is how long kubelets take to mount a volume.
+	handsOver time.Duration
+	quiet     bool // no pod changes
 }
 
 func newShopCluster(t testing.TB, volumes, nodes int) *shopCluster {
 	t.Helper()
-	c := &shopCluster{newStandin(), map[string]*nodevolumes.Document{}}
+	c := &shopCluster{standin: newStandin(), documents: map[string]*nodevolumes.Document{}}
 	for _, o := range shops(volumes, nodes) {
 		c.add(o)
+	}
+	for i := 0; i < volumes; i += 100 {
+		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("shop-%d", i/100), Name: "orders", UID: "set"}}
+		set.Spec.Template.Spec = podOf().Spec
+		c.add(set)
 	}
 	for i := range volumes {
 		node := fmt.Sprintf("node-%d", i%nodes)
@@ -122,7 +131,15 @@ func (c *shopCluster) control(resource string, o *unstructured.Unstructured, gon
 	case phase == "Available":
 		c.edit("persistentvolumes", "/"+o.GetName(), setPhase("Bound"))
 		c.edit("persistentvolumeclaims", namespace+"/"+claim, setPhase("Bound"))
-		c.takeOver(o.GetName())
+		if c.handsOver == 0 {
+			c.takeOver(o.GetName())
+			return
+		}
+		time.AfterFunc(c.handsOver, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.takeOver(o.GetName())
+		})
 	}
 }
 

@@ -96,7 +96,7 @@ func (m *migration) replace(ctx context.Context) error {
 		default:
 			err = m.notOurs(state, pv)
 		}
-		if err != nil || m.rec.Stage == journal.BackedUp { // the latter: to be accepted again
+		if err != nil || m.rec.Stage == journal.BackedUp || m.rec.Stage == journal.Created { // to be accepted again, or done
 			return err
 		}
 	}
@@ -182,7 +182,10 @@ func (m *migration) createReplacement(ctx context.Context) error {
 	stored, err := m.c.Patient().Create(ctx, objects.PersistentVolumes().Resource, &to.Unstructured)
 	switch objects.OutcomeOf(err) {
 	case objects.Done:
-		return m.asAsked(to.Object, stored)
+		if err := m.asAsked(to.Object, stored); err != nil {
+			return err
+		}
+		return m.writeStage(ctx, journal.Created)
 	case objects.Exists: // the next observation says which
 		if m.existed++; m.existed > 1 {
 			m.tell(Troubled, m.rec.Stage, fmt.Sprintf("%v, and it is not there; it is tried again", err))

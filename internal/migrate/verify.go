@@ -117,12 +117,14 @@ func (m *migration) attached(ctx context.Context) error {
 		err := m.wait(ctx, m.fed(ctx, waitFor{
 			what: "the control plane", resource: objects.Nodes().Resource, name: name,
 			look: func(ctx context.Context) (string, error) {
-				node, err := seldomAsked(ctx, m, objects.Nodes(), "", name)
+				node, err := heardOf(ctx, m, objects.Nodes(), "", name)
 				if err != nil || node == nil || kubeobject.VolumeAttached(node, unique) {
 					return "", err
 				}
-				if still, err := m.stillThere(ctx, name); err != nil || len(still) == 0 {
-					return "", err
+				if m.unheard {
+					if still, err := m.stillThere(ctx, name); err != nil || len(still) == 0 {
+						return "", err
+					}
 				}
 				return "the volume is not attached to node " + name + " as a CSI volume yet", nil
 			},
@@ -196,8 +198,10 @@ func (m *migration) handedOver(ctx context.Context, p journal.Pod) (string, erro
 	case !has && d != nil && !d.Incomplete: // the bridge had it for the pod, and lets go only of what was taken over
 		return "", nil
 	}
-	if still, err := m.stillThere(ctx, p.Node); err != nil || !slices.Contains(still, p) {
-		return "", err
+	if m.unheard {
+		if still, err := m.stillThere(ctx, p.Node); err != nil || !slices.Contains(still, p) {
+			return "", err
+		}
 	}
 	return missing, nil
 }
@@ -205,7 +209,7 @@ func (m *migration) handedOver(ctx context.Context, p journal.Pod) (string, erro
 // told is what the bridge of a node has told since that was started; nil: nothing
 // that can be read.
 func (m *migration) told(ctx context.Context, name string) (*nodevolumes.Document, error) {
-	object, err := seldomAsked(ctx, m, objects.ConfigMaps(), nodevolumes.Namespace, name)
+	object, err := heardOf(ctx, m, objects.ConfigMaps(), nodevolumes.Namespace, name)
 	if err != nil || object == nil {
 		return nil, err
 	}
@@ -213,7 +217,7 @@ func (m *migration) told(ctx context.Context, name string) (*nodevolumes.Documen
 	if err != nil {
 		return nil, nil //nolint:nilerr // it may be otherwise in a moment
 	}
-	node, err := seldomAsked(ctx, m, objects.Nodes(), "", name)
+	node, err := heardOf(ctx, m, objects.Nodes(), "", name)
 	if err != nil || node == nil || !ofThisBoot(d, node) {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
@@ -48,9 +49,6 @@ func (m *migration) wait(ctx context.Context, w waitFor) error {
 	var said, missing string
 	var events <-chan watch.Event
 	for {
-		if events == nil && w.name != "" {
-			events, _ = m.c.Watch(ctx, w.resource, w.namespace, w.name, "") // without it, it is asked
-		}
 		now, err := w.look(ctx)
 		switch {
 		case err == nil && now == "":
@@ -74,9 +72,12 @@ func (m *migration) wait(ctx context.Context, w waitFor) error {
 
 // pause lasts until the object has changed, or it is time to look.
 func (m *migration) pause(ctx context.Context, w waitFor, events *<-chan watch.Event) error {
-	every := lookUnwatched
-	if *events != nil {
-		every = lookWatched
+	every := lookWatched
+	if *events == nil {
+		every = lookUnwatched // the watch may begin after a change
+		if w.name != "" {
+			*events, _ = m.c.Watch(ctx, w.resource, w.namespace, w.name, "")
+		}
 	}
 	if w.every > 0 {
 		every = w.every
@@ -106,27 +107,40 @@ func (m *migration) timedOut(ctx context.Context, w waitFor, missing string, mos
 	return terminalError{fmt.Errorf("%w after %s (--timeout): %s: %s", errTimeout, most, w.what, missing)}
 }
 
-// lookFed is how often a feed is looked at.
+// lookFed is how often a feed is asked whether it has heard of an object.
 const lookFed = 200 * time.Millisecond
 
-// fed has a wait look at a feed, which costs no request, rather than watch the object.
+// fed has a wait look when a feed has heard of the object of a node, rather than watch that, and
+// seldom else: a wait that only a feed could end would not end where that is behind.
 func (m *migration) fed(ctx context.Context, w waitFor) waitFor {
-	if f := m.r.feeds(); f != nil && f.nodes().Live(ctx) && f.documents().Live(ctx) {
-		w.name, w.every = "", lookFed
+	f, look, node := m.r.feeds(), w.look, w.name
+	m.unheard = true
+	if f == nil || !f.nodes().Live(ctx) || !f.documents().Live(ctx) {
+		return w
+	}
+	w.name, w.every = "", lookFed
+	last, seldom := m.r.Now(), lookWatched
+	heard, missing := "nothing", ""
+	w.look = func(ctx context.Context) (string, error) {
+		now, version := m.r.Now(), f.documents().VersionOf(nodevolumes.Namespace, node)+"/"+f.nodes().VersionOf("", node)
+		if m.unheard = now.Sub(last) >= seldom; m.unheard {
+			seldom *= 2
+		} else if version == heard {
+			return missing, nil
+		}
+		var err error
+		if missing, err = look(ctx); err == nil {
+			heard, last = version, now
+		}
+		return missing, err
 	}
 	return w
 }
 
-// seldomAsked returns an object as a feed has it, and asks for it as often as where a watch says
-// nothing: a wait that only a feed could end would not end where that is behind.
-func seldomAsked[T any](ctx context.Context, m *migration, k objects.Kind[T], namespace, name string) (*T, error) {
-	last := m.asked[k.Resource.Resource]
-	if last.Before(m.since) {
-		last = m.since
-	}
-	if now := m.r.Now(); now.Sub(last) >= lookWatched {
-		m.asked[k.Resource.Resource] = now
-		return k.Get(ctx, m.c, namespace, name)
+// heardOf returns an object as a feed has it, which is why a wait looks; else as it is now.
+func heardOf[T any](ctx context.Context, m *migration, k objects.Kind[T], namespace, name string) (*T, error) {
+	if m.unheard {
+		return present(ctx, m.c, m.r.feeds(), k, namespace, name)
 	}
 	return lately(ctx, m.c, m.r.feeds(), k, namespace, name)
 }

@@ -38,6 +38,16 @@ type world struct {
 	near    map[string][]string
 	// current: what feeds have of all objects has to be what is there now.
 	current bool
+	// inWindow: it takes less time to list than to wait for a feed.
+	inWindow bool
+}
+
+// catchUp is how long a feed may take to have what the API server has.
+func (w *world) catchUp() time.Duration {
+	if w.inWindow {
+		return 500 * time.Millisecond
+	}
+	return 2 * time.Second
 }
 
 // soonListed is up to how many objects are listed, and no feed is asked whether it is current: of
@@ -73,10 +83,18 @@ func once[T any](w *world, key string, read func() (T, error)) (T, error) {
 func get[T any](ctx context.Context, w *world, k objects.Kind[T], namespace, name string) (*T, error) {
 	return once(w, fmt.Sprintf("%s %s/%s", k.Resource, namespace, name), func() (*T, error) {
 		if slices.Contains(w.near[k.Resource.Resource], name) {
-			return k.Get(ctx, w.client, namespace, name)
+			return present(ctx, w.client, w.feeds, k, namespace, name)
 		}
 		return lately(ctx, w.client, w.feeds, k, namespace, name)
 	})
+}
+
+// present returns an object as it is now; nil if there is none.
+func present[T any](ctx context.Context, c *objects.Client, f *feeds, k objects.Kind[T], namespace, name string) (*T, error) {
+	if feed := live(ctx, f, k, namespace, metav1.ListOptions{}); feed != nil {
+		return feed.Get(ctx, c, namespace, name)
+	}
+	return k.Get(ctx, c, namespace, name)
 }
 
 // lately returns an object as a feed has it, for what looks again later; nil if there is none.
@@ -93,7 +111,7 @@ func lately[T any](ctx context.Context, c *objects.Client, f *feeds, k objects.K
 func listed[T any](ctx context.Context, w *world, k objects.Kind[T], namespace string, o metav1.ListOptions) ([]*T, error) {
 	return once(w, fmt.Sprintf("%s %s?%s&%s", k.Resource, namespace, o.LabelSelector, o.FieldSelector), func() ([]*T, error) {
 		f := live(ctx, w.feeds, k, namespace, o)
-		if f != nil && (!w.current || len(f.ListKeys()) > soonListed && f.Current(ctx, w.client, namespace)) {
+		if f != nil && (!w.current || len(f.ListKeys()) > soonListed && f.Current(ctx, w.client, namespace, w.catchUp())) {
 			return withNear(ctx, w, k, namespace, f.All())
 		}
 		return k.List(ctx, w.client, namespace, o)
@@ -128,7 +146,7 @@ func (w *world) podsOf(ctx context.Context, namespace string) ([]*corev1.Pod, er
 	f := w.feeds.pods()
 	enough := f.Live(ctx)
 	if w.decides && enough {
-		enough = len(f.By(cache.NamespaceIndex, namespace)) > few && f.Current(ctx, w.client, namespace)
+		enough = len(f.By(cache.NamespaceIndex, namespace)) > few && f.Current(ctx, w.client, namespace, w.catchUp())
 	}
 	if enough {
 		return f.By(cache.NamespaceIndex, namespace), nil

@@ -2,20 +2,15 @@ package objects
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
@@ -27,9 +22,8 @@ const (
 	feedFor = time.Minute
 	// silence is how long a watch may say nothing.
 	silence = 2 * feedFor
-	// catchUp is how long Current waits for a watch. A resource that changes all the time is
-	// there in milliseconds, another one with the next bookmark.
-	catchUp = 2 * time.Second
+	// relist is how old a list may get that takes the place of a watch.
+	relist = 5 * time.Minute
 )
 
 // A Feed keeps the objects of a resource up to date with one list and a watch, by client-go's
@@ -50,6 +44,9 @@ type Feed[T any] struct {
 	stop      context.CancelFunc
 	first     context.Context // done when the first watch has begun, has failed, or takes too long
 	begun     context.CancelFunc
+	listing   sync.Mutex
+	listed    time.Time                    // when all were listed
+	unwatched atomic.Bool                  // no client may watch
 	heard     atomic.Pointer[atomic.Int64] // when this watch was heard last, in Unix nanoseconds; 0: it does not run
 }
 
@@ -78,10 +75,36 @@ func (f *Feed[T]) Live(ctx context.Context) bool {
 	return f.reflector.LastSyncResourceVersion() != "" && time.Since(time.Unix(0, f.heard.Load().Load())) < silence
 }
 
+// Recent reports whether the feed is live or, where the client has no right to watch, has a list
+// that is a few minutes old at most. It lists for that.
+func (f *Feed[T]) Recent(ctx context.Context) bool {
+	if f.Live(ctx) || !f.unwatched.Load() {
+		return f.Live(ctx)
+	}
+	f.listing.Lock()
+	defer f.listing.Unlock()
+	if time.Since(f.listed) < relist {
+		return true
+	}
+	list, err := f.list(ctx)
+	if err == nil {
+		all := make([]any, len(list.Items))
+		for i := range all {
+			all[i] = list.Items[i]
+		}
+		err = f.Replace(all, list.ResourceVersion)
+	}
+	if err == nil {
+		f.listed = time.Now()
+	}
+	return err == nil
+}
+
 // Current reports whether the feed has all that the API server has now: a list of nothing, which
 // is not answered from a cache, says how new that is. Objects of one namespace are asked about
-// where namespace is not empty.
-func (f *Feed[T]) Current(ctx context.Context, c *Client, namespace string) bool {
+// where namespace is not empty. It waits so long for the watch: a resource that changes all the
+// time is there in milliseconds, another one with the next bookmark.
+func (f *Feed[T]) Current(ctx context.Context, c *Client, namespace string, wait time.Duration) bool {
 	if !f.Live(ctx) {
 		return false
 	}
@@ -91,7 +114,7 @@ func (f *Feed[T]) Current(ctx context.Context, c *Client, namespace string) bool
 	if err != nil {
 		return false
 	}
-	for until := time.Now().Add(catchUp); ; {
+	for until := time.Now().Add(wait); ; {
 		newer, err := resourceversion.CompareResourceVersion(f.reflector.LastSyncResourceVersion(), nothing.GetResourceVersion())
 		if err != nil || newer >= 0 {
 			return err == nil && f.Live(ctx)
@@ -99,7 +122,7 @@ func (f *Feed[T]) Current(ctx context.Context, c *Client, namespace string) bool
 		if ctx.Err() != nil || time.Now().After(until) {
 			return false
 		}
-		time.Sleep(catchUp / 100)
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 
@@ -125,6 +148,37 @@ func (f *Feed[T]) Find(namespace, name string) *T {
 	return found
 }
 
+// VersionOf returns the resourceVersion of an object; empty if the feed has none.
+func (f *Feed[T]) VersionOf(namespace, name string) string {
+	if known := f.Find(namespace, name); known != nil {
+		return versionOf(known)
+	}
+	return ""
+}
+
+func versionOf(o any) string {
+	object, ok := o.(metav1.Object)
+	if !ok {
+		return ""
+	}
+	return object.GetResourceVersion()
+}
+
+// Get returns an object as the API server has it now; nil if there is none. Where the feed has
+// that already, it is asked for the metadata alone: a Node is mostly status.
+func (f *Feed[T]) Get(ctx context.Context, c *Client, namespace, name string) (*T, error) {
+	if known := f.Find(namespace, name); known != nil {
+		now, err := c.Get(Short(ctx), f.kind.Resource, namespace, name)
+		if now == nil || err != nil {
+			return nil, err
+		}
+		if versionOf(known) == now.GetResourceVersion() {
+			return known, nil
+		}
+	}
+	return f.kind.Get(ctx, c, namespace, name)
+}
+
 func typed[T any](objects []any) []*T {
 	all := make([]*T, 0, len(objects))
 	for _, o := range objects {
@@ -133,125 +187,4 @@ func typed[T any](objects []any) []*T {
 		}
 	}
 	return all
-}
-
-// feeder is what the reflector reads from: pages of a list, of which only one is in memory with
-// all its fields, and a watch from there on. A stream in place of the list (sendInitialEvents)
-// would save nothing here, and API servers before 1.27 never end it.
-type feeder[T any] struct{ f *Feed[T] }
-
-// IsWatchListSemanticsUnSupported has the reflector list.
-func (feeder[T]) IsWatchListSemanticsUnSupported() bool { return true }
-
-func (l feeder[T]) List(o metav1.ListOptions) (runtime.Object, error) {
-	return l.ListWithContext(context.Background(), o)
-}
-
-// ListWithContext lists what is there now, whichever version is asked for.
-func (l feeder[T]) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
-	list := &metainternal.List{}
-	version, err := l.f.client.each(ctx, l.f.kind.Resource, l.f.namespace, metav1.ListOptions{}, func(u *unstructured.Unstructured) error {
-		o, err := l.f.object(u)
-		list.Items = append(list.Items, o)
-		return err
-	})
-	if err == nil && version == "" {
-		err = errNoVersion
-	}
-	if err != nil {
-		l.f.fail(err)
-		return nil, err
-	}
-	list.ResourceVersion = version
-	return list, nil
-}
-
-func (l feeder[T]) Watch(o metav1.ListOptions) (watch.Interface, error) {
-	return l.WatchWithContext(context.Background(), o)
-}
-
-// WatchWithContext is also the first to know that there is no right to watch.
-func (l feeder[T]) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	o.TimeoutSeconds = new(int64(feedFor.Seconds()))
-	w, end, err := l.f.client.watch(ctx, l.f.kind.Resource, l.f.namespace, o)
-	if err != nil {
-		l.f.fail(err)
-		return nil, err
-	}
-	heard := new(atomic.Int64)
-	heard.Store(time.Now().UnixNano())
-	l.f.heard.Store(heard)
-	l.f.begun()
-	events := make(chan watch.Event)
-	relay := watch.NewProxyWatcher(events)
-	go func() {
-		defer close(events)
-		defer heard.Store(0) // before the reflector learns that it has ended
-		defer end(nil)
-		l.f.relay(w, relay, events, heard)
-	}()
-	return relay, nil
-}
-
-// relay passes on what a watch says until that ends, or the reflector stops it.
-func (f *Feed[T]) relay(from watch.Interface, to *watch.ProxyWatcher, events chan<- watch.Event, heard *atomic.Int64) {
-	for {
-		select {
-		case e, ok := <-from.ResultChan():
-			if !ok {
-				return
-			}
-			select {
-			case events <- f.hear(e, heard):
-			case <-to.StopChan():
-				return
-			}
-		case <-to.StopChan():
-			return
-		}
-	}
-}
-
-// hear reads an event. An error, and an object that cannot be read, end the watch.
-func (f *Feed[T]) hear(e watch.Event, heard *atomic.Int64) watch.Event {
-	if u, ok := e.Object.(*unstructured.Unstructured); ok && e.Type != watch.Error {
-		o, err := f.object(u)
-		if err != nil {
-			e = watch.Event{Type: watch.Error, Object: &metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}}
-		} else {
-			e.Object = o
-		}
-	}
-	if e.Type == watch.Error {
-		heard.Store(0)
-	} else {
-		heard.Store(time.Now().UnixNano())
-	}
-	return e
-}
-
-// object is what is kept.
-func (f *Feed[T]) object(u *unstructured.Unstructured) (runtime.Object, error) {
-	u.SetManagedFields(nil)
-	o, err := f.read(u)
-	if err != nil {
-		return nil, err
-	}
-	object, ok := any(o).(runtime.Object)
-	if !ok {
-		return nil, fmt.Errorf("read %s: %T is no object", f.kind.Resource.Resource, o)
-	}
-	return object, nil
-}
-
-// errNoVersion: a watch could not go on from such a list.
-var errNoVersion = errors.New("the list has no resourceVersion")
-
-// fail notes that there is no watch: callers ask the API server until there is one.
-func (f *Feed[T]) fail(err error) {
-	f.heard.Store(new(atomic.Int64))
-	f.begun()
-	if apierrors.IsForbidden(err) || errors.Is(err, errNoVersion) { // the next try would end as this one
-		f.stop()
-	}
 }

@@ -43,7 +43,7 @@ func TestFeed(t *testing.T) {
 			if is := f.Live(t.Context()); is != live {
 				t.Errorf("live: %t", is)
 			}
-			if is := f.Current(t.Context(), c, ""); is != current || len(f.All()) != nodes {
+			if is := f.Current(t.Context(), c, "", time.Second); is != current || len(f.All()) != nodes {
 				t.Errorf("current: %t, with %d nodes", is, len(f.All()))
 			}
 		}
