@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -63,12 +64,7 @@ func (r *results) table(out io.Writer, wide bool) error {
 	return nil
 }
 
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
+func orDash(s string) string { return cmp.Or(s, "-") }
 
 // time0 returns an empty text for zero: the time is not known.
 func time0(d time.Duration) string {

@@ -92,9 +92,7 @@ func (a *assessment) add(i item) {
 	}
 	p, fits := a.presets.fit(i.FlexDriver, i.fsType)
 	i.Result = result(i.Kind, d.Known, installed(p, a.CSIDrivers), fits)
-	if i.Reason == "" {
-		i.Reason = kubeobject.Unsupported(i.FlexDriver, i.windows)
-	}
+	i.Reason = cmp.Or(i.Reason, kubeobject.Unsupported(i.FlexDriver, i.windows))
 	switch {
 	case i.Reason != "":
 		d.Refused[i.Reason]++

@@ -1,6 +1,7 @@
 package assess
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -238,12 +239,7 @@ func group(notes []htmlreport.Note, heading string) {
 	}
 }
 
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
+func dash(s string) string { return cmp.Or(s, "-") }
 
 // printable keeps what a terminal would take for commands out of the output.
 func printable(s string) string {

@@ -93,12 +93,7 @@ func (w *world) usersOf(ctx context.Context, claim *corev1.PersistentVolumeClaim
 	return pods, err
 }
 
-func orNone(s string) string {
-	if s == "" {
-		return "none yet"
-	}
-	return s
-}
+func orNone(s string) string { return cmp.Or(s, "none yet") }
 
 // owner is kind/name of what creates a pod again. A ReplicaSet is as a rule a
 // Deployment's.

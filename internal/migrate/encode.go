@@ -26,16 +26,12 @@ func (p *Plan) ObjectNames() (names []string) {
 }
 
 func indented(value any) ([]byte, error) {
-	data, err := encode(value)
-	if err != nil {
-		return nil, err
-	}
 	var b bytes.Buffer
-	if err := json.Indent(&b, data, "", "  "); err != nil {
-		return nil, err
-	}
-	b.WriteByte('\n')
-	return b.Bytes(), nil
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(value)
+	return b.Bytes(), err
 }
 
 func yamlFrom(value any) ([]byte, error) {

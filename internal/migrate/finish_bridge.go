@@ -67,12 +67,8 @@ func (f *finisher) attached(ctx context.Context, adopted bool) (names []string) 
 }
 
 // notes are what to know before.
-func (f *finisher) notes(ctx context.Context, drivers []string) (all []Obstacle) {
-	add := func(objects []string, what, do string) {
-		if len(objects) > 0 {
-			all = append(all, Obstacle{What: what, Objects: objects, Do: do})
-		}
-	}
+func (f *finisher) notes(ctx context.Context, drivers []string) []Obstacle {
+	var end End
 	var done, retained []string
 	for _, pv := range sorted(f.volumes) {
 		if !migrated(pv) || !slices.Contains(drivers, pv.Annotations[FlexDriverAnnotation]) {
@@ -83,10 +79,10 @@ func (f *finisher) notes(ctx context.Context, drivers []string) (all []Obstacle)
 			retained = append(retained, pv.Name)
 		}
 	}
-	add(done, "volumes that were migrated. They can be taken back only as long as the bridge serves their driver", "be sure of them first")
-	add(retained, "volumes that were to be deleted with their claim, and are kept now (Retain)",
+	end.obstacle(done, "volumes that were migrated. They can be taken back only as long as the bridge serves their driver", "be sure of them first")
+	end.obstacle(retained, "volumes that were to be deleted with their claim, and are kept now (Retain)",
 		`where that is to be again: kubectl annotate pv NAME `+provisionedBy+`=CSI-DRIVER, and kubectl patch pv NAME -p '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`)
-	add(f.attached(ctx, true), "VolumeAttachments that the bridge has made and the control plane has adopted", "nothing: the control plane deletes them after their last pod")
+	end.obstacle(f.attached(ctx, true), "VolumeAttachments that the bridge has made and the control plane has adopted", "nothing: the control plane deletes them after their last pod")
 	inCluster := 0
 	for _, r := range f.records {
 		if !r.CopyOnly {
@@ -94,10 +90,10 @@ func (f *finisher) notes(ctx context.Context, drivers []string) (all []Obstacle)
 		}
 	}
 	if inCluster > 0 {
-		add([]string{fmt.Sprintf("%d records", inCluster)}, "the journal, which goes with namespace "+Namespace,
+		end.obstacle([]string{fmt.Sprintf("%d records", inCluster)}, "the journal, which goes with namespace "+Namespace,
 			"kubectl -n "+Namespace+" get configmaps -l flex2csi.io/migration=true -o yaml > flex2csi-journal.yaml keeps it")
 	}
-	return all
+	return end.Obstacles
 }
 
 // wasDelete reports whether a volume that was migrated had the policy Delete.

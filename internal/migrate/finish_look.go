@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/flex2csi/flex2csi/internal/flexclass"
@@ -138,32 +139,26 @@ func (e *End) passing(objects []string, what string) {
 }
 
 // nodesOf are those that have to do with a driver, or of which that is not known.
-func (f *finisher) nodesOf(driver string) []string {
-	all := map[string]bool{}
+func (f *finisher) nodesOf(driver string) (all []string) {
 	told := map[string]bool{}
 	for _, d := range f.documents {
 		told[d.Node] = true
 		if d.Serves(driver) || slices.ContainsFunc(d.Volumes, func(v nodevolumes.Volume) bool { return v.FlexDriver == driver }) {
-			all[d.Node] = true
+			all = append(all, d.Node)
 		}
 	}
-	for node := range f.silent {
-		all[node] = true
-	}
+	all = slices.AppendSeq(all, maps.Keys(f.silent))
 	for node := range f.daemons {
-		all[node] = all[node] || !told[node]
+		if !told[node] {
+			all = append(all, node)
+		}
 	}
 	for node, drivers := range f.using {
-		all[node] = all[node] || len(drivers[driver]) > 0
-	}
-	var names []string
-	for node, is := range all {
-		if is {
-			names = append(names, node)
+		if len(drivers[driver]) > 0 {
+			all = append(all, node)
 		}
 	}
-	slices.Sort(names)
-	return names
+	return compact(all)
 }
 
 // node is what needs a driver on a node.

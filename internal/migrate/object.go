@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/utils/ptr"
 )
 
 // A Manifest is an object as it is written: with the fields of the one that it was made of,
@@ -107,10 +108,7 @@ func full(o named) string {
 
 // volumeName is the PersistentVolume that a VolumeAttachment names; empty: it names none.
 func volumeName(a *storagev1.VolumeAttachment) string {
-	if name := a.Spec.Source.PersistentVolumeName; name != nil {
-		return *name
-	}
-	return ""
+	return ptr.Deref(a.Spec.Source.PersistentVolumeName, "")
 }
 
 // encode is JSON in which a path or a mount option looks as people write it.
@@ -186,7 +184,11 @@ func put[T string | []string | map[string]string](object map[string]any, key str
 		}
 	case []string:
 		if len(v) > 0 {
-			object[key] = runtimeSlice(v)
+			items := make([]any, len(v))
+			for i, s := range v {
+				items[i] = s
+			}
+			object[key] = items
 		}
 	case map[string]string:
 		if len(v) == 0 {
@@ -198,14 +200,6 @@ func put[T string | []string | map[string]string](object map[string]any, key str
 		}
 		object[key] = all
 	}
-}
-
-func runtimeSlice(all []string) []any {
-	items := make([]any, len(all))
-	for i, s := range all {
-		items[i] = s
-	}
-	return items
 }
 
 // differences are the paths with values that are not the same in both, of which one

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -130,11 +131,7 @@ type OldMount struct {
 }
 
 func (m OldMount) String() string {
-	name := m.Pod
-	if name == "" {
-		name = "a pod that is gone (uid " + m.UID + ")"
-	}
-	return name + " on node " + m.Node
+	return cmp.Or(m.Pod, "a pod that is gone (uid "+m.UID+")") + " on node " + m.Node
 }
 
 // mounts are those that bridges have of a volume for pods.
@@ -154,10 +151,7 @@ func (s *observed) mounts(ctx context.Context, driver, handle, namespace string)
 
 // pod is the pod with a UID; nil if there is none, or it is not known.
 func (s *observed) pod(ctx context.Context, namespace, uid string) *corev1.Pod {
-	pods, err := s.w.podsByUID(ctx, namespace)
-	if err != nil {
-		return nil
-	}
+	pods, _ := s.w.podsByUID(ctx, namespace)
 	return pods[uid]
 }
 

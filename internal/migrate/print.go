@@ -1,8 +1,10 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -46,12 +48,7 @@ func (p *Plan) Table(out io.Writer, wide bool) error {
 	return err
 }
 
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
+func dash(s string) string { return cmp.Or(s, "-") }
 
 // line is a check for people.
 func line(c Check) string {
@@ -88,10 +85,8 @@ func (v *PlannedVolume) count(s CheckStatus) (n int) {
 }
 
 func (v *PlannedVolume) nodes() (all []string) {
-	seen := map[string]bool{}
 	for _, p := range v.Pods {
-		if p.Node != "" && !seen[p.Node] {
-			seen[p.Node] = true
+		if p.Node != "" && !slices.Contains(all, p.Node) {
 			all = append(all, p.Node)
 		}
 	}

@@ -3,7 +3,6 @@ package migrate
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -76,16 +75,11 @@ func (b *related) namespaces(volumes []*volume) []string {
 	if b.selection.All {
 		return []string{""}
 	}
-	seen := map[string]bool{}
+	all := slices.Clone(b.selection.Namespaces)
 	for _, o := range volumes {
-		if namespace, _, ok := strings.Cut(o.claim(), "/"); ok {
-			seen[namespace] = true
-		}
+		all = append(all, namespaceOf(o.claim()))
 	}
-	for _, namespace := range b.selection.Namespaces {
-		seen[namespace] = true
-	}
-	return slices.Sorted(maps.Keys(seen))
+	return compact(all)
 }
 
 // classes are those that the volumes name, that are there, and that make FlexVolumes.

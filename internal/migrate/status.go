@@ -269,16 +269,20 @@ func (t *Situation) Filter(names []string) (*Situation, []string) {
 // Urgent is an error if a claim has no volume and no process gives it one, or if that is not
 // known.
 func (t *Situation) Urgent() error {
-	var names []string
+	if names := t.withoutVolume(); len(names) > 0 {
+		return errors.Join(fmt.Errorf("%s stopped where there is no PersistentVolume: flex2csi migrate resume, or rollback", list(names)), t.unread)
+	}
+	return t.unread
+}
+
+// withoutVolume are the volumes where a claim has none.
+func (t *Situation) withoutVolume() (names []string) {
 	for i := range t.Volumes {
 		if t.Volumes[i].State == WithoutVolume {
 			names = append(names, t.Volumes[i].Name)
 		}
 	}
-	if len(names) > 0 {
-		return errors.Join(fmt.Errorf("%s stopped where there is no PersistentVolume: flex2csi migrate resume, or rollback", list(names)), t.unread)
-	}
-	return t.unread
+	return names
 }
 
 // ObjectNames are the volumes, as type/name.

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -33,13 +34,7 @@ func (t *Situation) Table(out io.Writer, wide bool) error {
 
 // urgent is what the operator has to do before all else.
 func (t *Situation) urgent(b *strings.Builder) {
-	var names []string
-	for _, v := range t.Volumes {
-		if v.State == WithoutVolume {
-			names = append(names, v.Name)
-		}
-	}
-	if len(names) > 0 {
+	if names := t.withoutVolume(); len(names) > 0 {
 		fmt.Fprintf(b, "URGENT: a migration stopped where there is no PersistentVolume: %s. Do this now:\n\n    flex2csi migrate resume %s\n\n", strings.Join(names, ", "), strings.Join(names, " "))
 	}
 }
@@ -127,15 +122,8 @@ func (t *Situation) summary(b *strings.Builder) {
 	for _, driver := range slices.Sorted(maps.Keys(t.Remaining)) {
 		rest = append(rest, fmt.Sprintf("%d of %s", t.Remaining[driver], driver))
 	}
-	fmt.Fprintf(b, "FlexVolumes that are left: %s.\n", none(strings.Join(rest, ", ")))
+	fmt.Fprintf(b, "FlexVolumes that are left: %s.\n", cmp.Or(strings.Join(rest, ", "), "none"))
 	if t.Holder != "" {
 		fmt.Fprintf(b, "%s migrates just now.\n", t.Holder)
 	}
-}
-
-func none(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
 }

@@ -117,11 +117,8 @@ func (m *migration) heldBy(ctx context.Context, w *world) (string, error) {
 	for _, va := range attached {
 		return "it is still attached to node " + va.Spec.NodeName + " (VolumeAttachment " + va.Name + "); kubectl describe volumeattachment " + va.Name + " says what keeps it there", nil
 	}
-	for _, p := range m.rec.Pods {
-		if p.Node == "" {
-			continue
-		}
-		if held, err := m.heldOn(ctx, w, p.Node, ""); held != "" || err != nil {
+	for _, node := range m.nodesOfPods() {
+		if held, err := m.heldOn(ctx, w, node, ""); held != "" || err != nil {
 			return held, err
 		}
 	}
@@ -145,15 +142,10 @@ func (m *migration) heldOn(ctx context.Context, w *world, name, bridge string) (
 		return "", nil
 	case !kubeobject.NodeReady(node):
 		return fmt.Sprintf("node %s is not Ready, and whether it still has the volume is not known: wait until it is Ready; if its machine is off for certain, kubectl taint nodes %s %s=nodeshutdown:NoExecute, or delete the Node", name, name, corev1.TaintNodeOutOfService), nil
-	case bridge == "" && m.inUse(node):
+	case bridge == "" && (kubeobject.VolumeInUse(node, kubeobject.CSIVolumeName(m.rec.CSIDriver, m.rec.VolumeHandle)) || kubeobject.VolumeInUse(node, m.flexVolume().unique())):
 		return "the kubelet of node " + name + " still has it (volumesInUse); its pods there have to end", nil
 	}
 	return bridge, nil
-}
-
-// inUse reports whether a kubelet says that it uses the volume, as a FlexVolume or a CSI one.
-func (m *migration) inUse(node *corev1.Node) bool {
-	return kubeobject.VolumeInUse(node, kubeobject.CSIVolumeName(m.rec.CSIDriver, m.rec.VolumeHandle)) || kubeobject.VolumeInUse(node, m.flexVolume().unique())
 }
 
 // mayEvict asks whether the pod may be evicted, before anything is deleted.
