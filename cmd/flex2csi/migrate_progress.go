@@ -73,7 +73,8 @@ func (p *progress) say(format string, args ...any) {
 // line prints a line above the last one.
 func (p *progress) line(at time.Time, text string) {
 	p.erase()
-	fmt.Fprintf(p.out, "%s %s\n", at.Local().Format(time.TimeOnly), terminal.Safe(text))
+	text = terminal.Safe(text)
+	fmt.Fprintf(p.out, "%s %s\n", at.Local().Format(time.TimeOnly), text)
 	if p.log != nil {
 		fmt.Fprintf(p.log, "%s %s\n", at.UTC().Format(time.RFC3339), text)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // TestProgress: a line for each event, in a log as at a terminal, where one line
-// more is the last.
+// more is the last. Neither has a text that a terminal would obey: a log is read with cat.
 func TestProgress(t *testing.T) {
 	at := time.Date(2026, 11, 22, 3, 4, 5, 0, time.UTC)
 	events := []migrate.Event{
@@ -23,7 +23,7 @@ func TestProgress(t *testing.T) {
 		{Volume: "pv1", What: migrate.Waiting, Stage: journal.Bound, Text: "the claim is Lost"},
 		{Volume: "pv1", What: migrate.Troubled, Text: "the API server has not answered; it is tried again"},
 		{Volume: "pv1", What: migrate.Over, Result: &migrate.Result{Outcome: migrate.Done, Direction: journal.ToCSI, Lost: 65 * time.Millisecond, TakenOver: 72 * time.Second}},
-		{Volume: "pv2", What: migrate.Over, Result: &migrate.Result{Outcome: migrate.Unfinished, Direction: journal.ToFlexVolume, Why: "refused"}},
+		{Volume: "pv2", What: migrate.Over, Result: &migrate.Result{Outcome: migrate.Unfinished, Direction: journal.ToFlexVolume, Why: "refused \x1b[2J\u202e"}}, // by a webhook
 		{What: migrate.Paused, Text: "no further volume is started: 1 failed (--max-failures 1)"},
 	}
 	show := func(terminal bool) (shown, kept string) {
@@ -45,7 +45,7 @@ pv2                  begun to go back to the FlexVolume
 pv1                  waiting: the claim is Lost
 pv1                  TROUBLE: the API server has not answered; it is tried again
 pv1                  migrated; the claim was Lost for 70ms; taken over after 1m12s
-pv2                  NOT FINISHED: refused
+pv2                  NOT FINISHED: refused \u001b[2J\u202e
 no further volume is started: 1 failed (--max-failures 1)
 `
 	lines, log := show(false)
