@@ -155,7 +155,7 @@ func (on callouts) detach(ctx context.Context, c *flex.Call) error {
 	}
 	key, ok := on.named(c.VolumeName)
 	if !ok {
-		return nil
+		return on.detachLost(ctx, c.VolumeName)
 	}
 	return on.bridge.bringTo(ctx, key, on.driver, operation{command: c.Command, dir: c.NodeName}, lifecycle.Wanted{Goal: lifecycle.Detach})
 }

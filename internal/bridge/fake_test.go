@@ -43,6 +43,7 @@ type fakeDriver struct {
 	stagedFor string            // the secret "key" of what is staged
 	asked     []string          // fsType and volume context of each call that sets up
 	made      bool              // the last NodePublish found its target
+	harm      []string          // what it was asked for, and has refused
 	between   func()            // in NodePublish, when the work is done
 	// publishContext is what ControllerPublish answers more.
 	publishContext map[string]string
@@ -109,6 +110,7 @@ func (f *fakeDriver) ControllerPublish(_ context.Context, r csivol.AttachRequest
 func (f *fakeDriver) ControllerUnpublish(_ context.Context, handle, _ string, _ map[string]flex.Secret) error {
 	return f.do("ControllerUnpublish", handle, func() error {
 		if f.staged[handle] != "" {
+			f.harm = append(f.harm, "detach under a stage: "+handle)
 			return final(flex.CodeFailedPrecondition, "still staged")
 		}
 		delete(f.attached, handle)
@@ -141,6 +143,7 @@ func (f *fakeDriver) NodeUnstage(_ context.Context, handle, path string) error {
 			return final(flex.CodeUnimplemented, "no such RPC")
 		}
 		if slices.Contains(slices.Collect(maps.Values(f.published)), handle) {
+			f.harm = append(f.harm, "unstage under a mount: "+handle)
 			return final(flex.CodeInternal, "still published")
 		}
 		delete(f.staged, handle)

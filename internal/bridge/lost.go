@@ -65,29 +65,52 @@ func (b *Bridge) adopt(v *volume) {
 }
 
 // unmountLostDevice is unmountdevice of a volume without a record. With its Success the
-// control plane detaches the volume, so nothing of it may be staged then. Its
-// PersistentVolume says where it would be. If that is not known, anything that no record
-// accounts for may be this volume.
+// control plane detaches the volume, so nothing of it may be staged then.
 func (on callouts) unmountLostDevice(ctx context.Context, c *flex.Call) error {
-	b, pv := on.bridge, persistentVolume{on.driver.Name, filepath.Base(c.Dir)}
-	unknown, err := b.unrecorded(pv)
-	if err != nil || len(unknown) > 0 {
-		d, v := b.find(ctx, pv)
-		switch {
-		case v == nil:
-			return errLostStage(c.Dir, pv.name, unknown, err)
-		case err != nil, len(b.registry.lostDirs(pv)) > 0, slices.Contains(unknown, b.node().stagingPath(v.Key())):
-			return b.inTurn(ctx, v.Key(), operationOf(c), func(found *volume) error {
-				if found.record.Idle() {
-					lifecycle.Recall(found.record, v, c.Dir)
-					b.doubt(found.record)
-				}
-				return b.execute(found, d, lifecycle.Wanted{Goal: lifecycle.UnmountDevice, Dir: c.Dir})
-			})
-		}
+	b := on.bridge
+	d, v, err := on.findUnrecorded(ctx, "unmount device "+c.Dir, filepath.Base(c.Dir))
+	switch {
+	case err != nil:
+		return err
+	case v == nil:
+		b.registry.noteMarker(c.Dir, true)
+		return b.Mounts.Unmount(ctx, c.Dir)
 	}
-	b.registry.noteMarker(c.Dir, true)
-	return b.Mounts.Unmount(ctx, c.Dir)
+	return b.inTurn(ctx, v.Key(), operationOf(c), func(found *volume) error {
+		if found.record.Idle() {
+			lifecycle.Recall(found.record, v, c.Dir)
+			b.doubt(found.record)
+		}
+		return b.execute(found, d, lifecycle.Wanted{Goal: lifecycle.UnmountDevice, Dir: c.Dir})
+	})
+}
+
+// detachLost is detach of a volume without a record: it may have been detached before.
+func (on callouts) detachLost(ctx context.Context, name string) error {
+	_, v, err := on.findUnrecorded(ctx, "detach volume "+name, name)
+	if err == nil && v != nil {
+		err = flex.Errorf(flex.CodeFailedPrecondition, "detach volume %s: no record has it, and it is still in use on node %s; it can be detached after its last pod", name, on.bridge.NodeName)
+	}
+	return err
+}
+
+// findUnrecorded returns a volume without a record of which something may be on this node,
+// and its driver; nil: nothing is. Its PersistentVolume says where it would be. If that is
+// not known, anything that no record accounts for may be this volume: then it is an error.
+func (on callouts) findUnrecorded(ctx context.Context, doing, name string) (*FlexDriver, *csivol.Volume, error) {
+	b, pv := on.bridge, persistentVolume{on.driver.Name, name}
+	unknown, err := b.unrecorded(pv)
+	if err == nil && len(unknown) == 0 {
+		return nil, nil, nil
+	}
+	d, v := b.find(ctx, pv)
+	switch {
+	case v == nil:
+		return nil, nil, errLostStage(doing, name, unknown, err)
+	case err == nil && len(b.registry.lostDirs(pv)) == 0 && !slices.Contains(unknown, b.node().stagingPath(v.Key())):
+		return nil, nil, nil
+	}
+	return d, v, nil
 }
 
 // unrecorded returns the pods' directories of a volume and all staging paths of its
@@ -126,11 +149,11 @@ func (b *Bridge) find(ctx context.Context, pv persistentVolume) (*FlexDriver, *c
 	return nil, nil
 }
 
-func errLostStage(dir, name string, unknown []string, err error) error {
+func errLostStage(doing, name string, unknown []string, err error) error {
 	if err == nil {
 		err = fmt.Errorf("it may be what is mounted at %s", strings.Join(unknown[:min(3, len(unknown))], ", "))
 	}
-	return flex.Errorf(flex.CodeFailedPrecondition, "unmount device %s: no record has PersistentVolume %s, which may still be staged on this node: %w; start a pod with it on this node, so that it is recorded again, or unmount what no pod needs", dir, name, err)
+	return flex.Errorf(flex.CodeFailedPrecondition, "%s: no record has PersistentVolume %s, which may still be staged on this node: %w; start a pod with it on this node, so that it is recorded again, or unmount what no pod needs", doing, name, err)
 }
 
 // discover returns the targets that this node has of a volume.
