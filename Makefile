@@ -286,14 +286,15 @@ e2e-images: setup programs node-programs $(BIN)/image
 
 # KUBERNETES is the releases, SCENARIO a regular expression of names. The nodes of
 # two releases do not see each other, and wait for most of their time, so two run
-# side by side. To fill the node with 200 pods is for the first one.
+# side by side. To fill the node with 200 pods, and to migrate 2,000 volumes, is for the first one.
 KUBERNETES ?= 1.37 1.36
 .PHONY: e2e
 e2e: e2e-images $(patsubst %,node-programs-%,$(filter-out $(NEWEST),$(KUBERNETES))) $(BIN)/testsum ## install on a real node and run all scenarios, two versions; or SCENARIO=regexp, KUBERNETES="1.24 1.28"
 	@mkdir -p $(BIN)/e2e; rm -rf $(KUBERNETES:%=$(BIN)/e2e/%)
 	@printf '%s\n' $(KUBERNETES) | xargs -P 2 -I {} sh -c 'KUBERNETES={} \
 		E2E_PODS=$${E2E_PODS:-$$([ {} = $(firstword $(KUBERNETES)) ] && echo 200 || echo 50)} \
-		$(TESTSUM) -step e2e-{} run -count=1 -timeout 75m -parallel 8 ./test/e2e >$(BIN)/e2e/{}.log 2>&1' || status=1; \
+		E2E_JOB=$${E2E_JOB:-$$([ {} = $(firstword $(KUBERNETES)) ] && echo 2000 || echo 200)} \
+		$(TESTSUM) -step e2e-{} run -count=1 -timeout 90m -parallel 8 ./test/e2e >$(BIN)/e2e/{}.log 2>&1' || status=1; \
 	for version in $(KUBERNETES); do cat $(BIN)/e2e/$$version.log $(BIN)/e2e/$$version/table.txt; done; exit $${status:-0}
 
 # The releases that are tested (internal/release, Tested).

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -22,9 +23,12 @@ import (
 )
 
 // A gate is a way to the API server, as the administrator. It counts requests, and
-// something may happen while one is through and its answer is not.
+// something may happen before one is through, or while its answer is not.
 type gate struct {
 	forward *httputil.ReverseProxy
+	// before is called when a request comes that changes something. If the program that asked
+	// has ended when it returns, the API server never sees the request.
+	before func(change string)
 	// after is called when a request that changes something has been answered,
 	// with the method and the resource, before who asked gets to know.
 	after func(change string)
@@ -33,8 +37,9 @@ type gate struct {
 	requests int
 }
 
-// gate opens one, and returns it with a kubeconfig that leads through it.
-func (t *T) gate() (*gate, string) {
+// gate opens one, and returns it with a kubeconfig that leads through it. Through it a path
+// has the replacements of paths: old, new, old, new.
+func (t *T) gate(paths ...string) (*gate, string) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", node.Kubeconfig)
 	t.must(err)
@@ -42,8 +47,10 @@ func (t *T) gate() (*gate, string) {
 	t.must(err)
 	transport, err := rest.TransportFor(config)
 	t.must(err)
+	renamed := strings.NewReplacer(paths...)
 	g := &gate{forward: &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Path = renamed.Replace(r.Out.URL.Path)
 			r.SetURL(target)
 			r.Out.Host = target.Host
 		},
@@ -74,6 +81,14 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	g.requests++
 	g.mu.Unlock()
+	if change != "" && g.before != nil {
+		body, err := io.ReadAll(r.Body) // the end of a client shows only after its request
+		g.before(change)
+		if err != nil || r.Context().Err() != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
 	if change == "" || g.after == nil {
 		g.forward.ServeHTTP(w, r)
 		return

@@ -116,7 +116,7 @@ func alone() []section {
 		since(release.Reconstruction(), migrationsDisturbed()),
 		since(manuals, manualScenarios()),
 		on(disturbances(), upgrades(), takeOvers(), reboots(), measures(), migrateRestarts()),
-		since(release.Reconstruction(), migrateReboots(), migrateVendors(), migrateMeasures(), migrateWaves()),
+		since(release.Reconstruction(), migrateReboots(), migrateVendors(), migrateMeasures(), migrateWaves(), migrateTerminals(), migrateJobs()),
 		since(kills, migrateKills()),
 	}
 }

@@ -1,8 +1,8 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -82,25 +82,54 @@ func (t *T) finalizers(v *volume, all string) {
 	t.check(err)
 }
 
-// migrateAsJob runs what install/migrate/job.yaml does, for the namespace of the scenario, and
-// kills its first pod.
+// migrateAsJob runs the Job for the namespace of the scenario, and kills its first pod.
 func (t *T) migrateAsJob() {
 	t.Helper()
 	t.migrating.Lock()
 	defer t.migrating.Unlock()
-	const dir, driver, namespace, name = "../../install/migrate/", "            - --driver=example.com/disk\n", "flex2csi", "flex2csi-migrate"
-	text, err := os.ReadFile(dir + "job.yaml")
+	t.startJob()
+	t.wait("the Job's pod", func() error {
+		if !slices.ContainsFunc(t.jobPods(), func(p corev1.Pod) bool {
+			return p.Status.Phase != corev1.PodPending || len(p.Status.InitContainerStatuses) > 0 && p.Status.InitContainerStatuses[0].State.Running != nil
+		}) {
+			return fmt.Errorf("none runs: %+v", t.jobPods())
+		}
+		return nil
+	})
+	first := t.jobPods()[0]
+	now := int64(0)
+	t.check(t.client.CoreV1().Pods(installed).Delete(t.ctx(), first.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
+	began := time.Now()
+	t.waitJob(migrationPatience, 1)
+	t.note("the Job took %.0f s after its first pod was killed", time.Since(began).Seconds())
+}
+
+const jobName = "flex2csi-migrate"
+
+// startJob runs what install/migrate/job.yaml does until the scenario ends: for its namespace,
+// and without some of the arguments.
+func (t *T) startJob(without ...string) {
+	t.Helper()
+	const dir, begin = "../../install/migrate/", "            - "
+	text, err := fileText(dir + "job.yaml")
 	t.must(err)
-	args := "            - --namespace=" + t.Namespace + "\n"
+	args := begin + "--namespace=" + t.Namespace + "\n"
 	if !tested() {
-		args += "            - --accept=node\n"
+		args += begin + "--accept=node\n"
 	}
-	before, after, ok := strings.Cut(string(text), driver)
-	if !ok {
-		t.Fatalf("job.yaml does not have %q", driver)
+	edits := map[string]string{"--driver=example.com/disk": args}
+	for _, argument := range without {
+		edits[argument] = ""
+	}
+	for argument, edit := range edits {
+		line := begin + argument + "\n"
+		if !strings.Contains(text, line) {
+			t.Fatalf("job.yaml does not have %q", line)
+		}
+		text = strings.Replace(text, line, edit, 1)
 	}
 	file := filepath.Join(t.TempDir(), "job.yaml")
-	t.must(os.WriteFile(file, []byte(before+args+after), 0o600))
+	t.must(writeFile(file, text))
 	files := []string{"-f", dir + "migrate-role.yaml", "-f", file}
 	t.Cleanup(func() {
 		out, err := t.kubectl(append([]string{"delete", "--ignore-not-found", "--wait"}, files...)...)
@@ -108,34 +137,36 @@ func (t *T) migrateAsJob() {
 	})
 	out, err := t.kubectl(append([]string{"apply"}, files...)...)
 	t.must(withText(err, out))
+}
 
-	pods := func() []corev1.Pod {
-		list, err := t.client.CoreV1().Pods(namespace).List(t.ctx(), metav1.ListOptions{LabelSelector: "job-name=" + name})
-		t.check(err)
-		return list.Items
-	}
-	t.wait("the Job's pod", func() error {
-		if !slices.ContainsFunc(pods(), func(p corev1.Pod) bool {
-			return p.Status.Phase != corev1.PodPending || len(p.Status.InitContainerStatuses) > 0 && p.Status.InitContainerStatuses[0].State.Running != nil
-		}) {
-			return fmt.Errorf("none runs: %+v", pods())
+func (t *T) jobPods() []corev1.Pod {
+	list, err := t.client.CoreV1().Pods(installed).List(t.ctx(), metav1.ListOptions{LabelSelector: "job-name=" + jobName})
+	t.check(err)
+	return list.Items
+}
+
+// waitJob waits until the Job has succeeded, with some of its pods failed at most.
+func (t *T) waitJob(patience time.Duration, failed int32) {
+	t.Helper()
+	var tooMany error
+	err := retry(patience, func() error {
+		job, err := t.client.BatchV1().Jobs(installed).Get(t.ctx(), jobName, metav1.GetOptions{})
+		switch {
+		case err != nil:
+			return err
+		case job.Status.Failed > failed:
+			tooMany = errors.New("the Job has failed pods")
+		case job.Status.Succeeded == 0:
+			return fmt.Errorf("the Job is not done: %+v", job.Status)
 		}
 		return nil
 	})
-	first := pods()[0]
-	now := int64(0)
-	t.check(t.client.CoreV1().Pods(namespace).Delete(t.ctx(), first.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
-	began := time.Now()
-	err = retry(migrationPatience, func() error {
-		job, err := t.client.BatchV1().Jobs(namespace).Get(t.ctx(), name, metav1.GetOptions{})
-		if err == nil && job.Status.Succeeded == 0 {
-			err = fmt.Errorf("the Job is not done: %+v", job.Status)
+	if err := errors.Join(err, tooMany); err != nil {
+		text := ""
+		for _, pod := range t.jobPods() {
+			text += pod.Name + ": " + terminations(&pod) + "\n"
 		}
-		return err
-	})
-	if err != nil {
-		logs, _ := t.kubectl("logs", "--namespace", namespace, "--selector", "job-name="+name, "--all-containers", "--prefix", "--tail=-1")
-		t.Fatalf("%v\n%s", err, logs)
+		logs, _ := t.kubectl("logs", "--namespace", installed, "--selector", "job-name="+jobName, "--all-containers", "--prefix", "--tail=100")
+		t.Fatalf("%v\n%s%s", err, text, logs)
 	}
-	t.note("the Job took %.0f s after its first pod was killed", time.Since(began).Seconds())
 }

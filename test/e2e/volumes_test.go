@@ -144,6 +144,10 @@ func (v *volume) source() corev1.VolumeSource {
 // createClaim makes the PersistentVolume and its claim, bound to each other.
 func (t *T) createClaim(v *volume) {
 	t.Helper()
+	t.must(t.tryCreateClaim(v))
+}
+
+func (t *T) tryCreateClaim(v *volume) error {
 	class := "grows"
 	capacity := v.capacity()
 	pv := &corev1.PersistentVolume{
@@ -154,16 +158,17 @@ func (t *T) createClaim(v *volume) {
 		},
 	}
 	pv.Spec.PersistentVolumeSource = v.persistent(t.Namespace)
-	_, err := t.client.CoreV1().PersistentVolumes().Create(t.ctx(), pv, metav1.CreateOptions{})
-	t.must(err)
-	_, err = t.client.CoreV1().PersistentVolumeClaims(t.Namespace).Create(t.ctx(), &corev1.PersistentVolumeClaim{
+	if _, err := t.client.CoreV1().PersistentVolumes().Create(t.ctx(), pv, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	_, err := t.client.CoreV1().PersistentVolumeClaims(t.Namespace).Create(t.ctx(), &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: v.name},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			VolumeName: v.name, AccessModes: v.modes, StorageClassName: &class,
 			Resources: corev1.VolumeResourceRequirements{Requests: capacity},
 		},
 	}, metav1.CreateOptions{})
-	t.must(err)
+	return err
 }
 
 func (v *volume) capacity() corev1.ResourceList {

@@ -26,8 +26,9 @@ rules:
 
 // AuditArgs are those of kube-apiserver.
 func AuditArgs(policy, log string) []string {
-	// Blocking writes each event before the request is answered.
-	return []string{"--audit-policy-file", policy, "--audit-log-path", log, "--audit-log-mode", "blocking"}
+	// Blocking writes each event before the request is answered. Of a log that is rotated, at
+	// 100 MB without a size, nothing looks at the older part.
+	return []string{"--audit-policy-file", policy, "--audit-log-path", log, "--audit-log-mode", "blocking", "--audit-log-maxsize", "10000"}
 }
 
 // An Audit is what the ServiceAccounts of flex2csi have asked for, by their names.

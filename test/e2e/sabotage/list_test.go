@@ -105,6 +105,17 @@ func inTakeOver() []sabotage {
 			file: "internal/kube/handback.go",
 			old:  "if w.owner == attachment.AttachedByController {", new: "if w.owner == attachment.AttachedByController || w != nil {",
 		},
+		{
+			name: "ends-with-its-terminal", scenario: "migrate-terminal-dropped", want: "ended with its terminal, while there is no PersistentVolume",
+			file: "cmd/flex2csi/migrate_run.go",
+			old:  "signal.Notify(signals, syscall.SIGHUP)", new: "signal.Reset(syscall.SIGHUP)",
+		},
+		{
+			// As a run that keeps something of each of its events.
+			name: "keeps-its-events", scenario: "migrate-job-2000", want: "apply ended with 137",
+			file: "internal/migrate/runner.go",
+			old:  "e.At = r.Now().UTC()", new: "e.At = r.Now().UTC()\n\tr.Options.Accept = append(r.Options.Accept, string(make([]byte, 256<<10)))",
+		},
 	}
 }
 

@@ -45,7 +45,7 @@ func (s *sabotage) isFound(dir string) error {
 		if err != nil {
 			return err
 		}
-		env = append(env, "E2E_IMAGE="+image)
+		env = append(env, "E2E_IMAGE="+image, "FLEX2CSI_BINARY="+filepath.Join(dir, "flex2csi"))
 	}
 	if s.patches != "" {
 		if err := s.install(dir); err != nil {
