@@ -60,13 +60,14 @@ func migrateJobMany(t *T) {
 	}
 }
 
-// underPods makes volumes of some pods, in which each volume has its name.
+// underPods makes volumes of some pods, in which each volume has its name. They are the first by
+// name, so that the Job has the others meanwhile.
 func (t *T) underPods(n, inPods int) (volumes []*volume, pods []*corev1.Pod) {
 	t.Helper()
 	for i := range inPods {
 		pod := t.newPod("pod-" + strconv.Itoa(i))
 		for j := range n / inPods {
-			v := t.volume(share(), fmt.Sprintf("pod-%d-%d", i, j))
+			v := t.volume(share(), fmt.Sprintf("%d-%d", i, j))
 			v.at("/" + v.name)(pod)
 			pod.Spec.Containers[0].Command[2] = fmt.Sprintf("echo %[1]s > /%[1]s/who; ", v.name) + pod.Spec.Containers[0].Command[2]
 			volumes = append(volumes, v)
