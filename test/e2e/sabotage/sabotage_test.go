@@ -39,7 +39,7 @@ func TestSabotage(t *testing.T) {
 
 // isFound is an error unless the scenario fails, and for the right reason.
 func (s *sabotage) isFound(dir string) error {
-	env := []string{"SCENARIO=^" + s.scenario + "$", "E2E_RESULTS=" + dir, "E2E_PATIENCE=25s"}
+	env := []string{"SCENARIO=^" + s.scenario + "$", "E2E_RESULTS=" + dir, "E2E_PATIENCE=25s", "E2E_JOB=300"}
 	if s.file != "" {
 		image, err := s.image(dir)
 		if err != nil {
