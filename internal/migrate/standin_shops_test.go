@@ -30,7 +30,6 @@ type shopCluster struct {
 	documents map[string]*nodevolumes.Document // by node
 	// handsOver is how long kubelets take to mount a volume.
 	handsOver time.Duration
-	quiet     bool // no pod changes
 }
 
 func newShopCluster(t testing.TB, volumes, nodes int) *shopCluster {

@@ -53,6 +53,10 @@ func TestFeed(t *testing.T) {
 		events.Add(named("b", "8"))
 		synctest.Wait()
 		wants(true, false, 2)
+		// In a quiet cluster a claim was Lost for two seconds more.
+		if begin := time.Now(); f.Current(t.Context(), c, "", 500*time.Millisecond) || time.Since(begin) > time.Second {
+			t.Errorf("current, or after %s", time.Since(begin))
+		}
 		events.Action(watch.Bookmark, named("", "9"))
 		synctest.Wait()
 		wants(true, true, 2)
