@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
@@ -56,18 +58,22 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// struck runs a command of a program, and has the blow come right before the second
-// PersistentVolume is created.
+// struck runs a command of a program, and has the blow come while it creates the second
+// PersistentVolume. That request is lost, so that a program which has ended leaves none.
 func struck(t *testing.T, program, command string, b blow) {
 	j := newJourney(t, true, journal.Live)
 	j.prepare(command)
 	window, release := make(chan struct{}), make(chan struct{})
-	once := sync.OnceFunc(func() { close(window); <-release })
-	j.api.before = func(_ int, request string) error {
+	var once sync.Once
+	j.api.before = func(_ int, request string) (err error) {
 		if request == "create persistentvolumes" {
-			once()
+			once.Do(func() {
+				close(window)
+				<-release
+				err = apierrors.NewServiceUnavailable("away")
+			})
 		}
-		return nil
+		return err
 	}
 	j.api.seen = nil // the guard reads the journal's directory
 	kubeconfig, hangUp := j.api.serve()
