@@ -3,12 +3,14 @@ package bridge_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -176,4 +178,28 @@ func TestLostUnseenTargetOfTheCall(t *testing.T) {
 	n.call("mount", n.podDir("p1"), options)
 	n.expect("the set-up fails", "ControllerPublish NodeUnpublish NodeUnstage ControllerUnpublish")
 	n.empty()
+}
+
+// TestSpareTargetIsNoVolume: a daemon that was killed while it gave a target its guard left the
+// spare directory, which the next one took for a volume of its own. That stayed lost for good.
+func TestSpareTargetIsNoVolume(t *testing.T) {
+	for _, lose := range []bool{false, true} {
+		n := newNode(t)
+		dir := n.podDir("p1")
+		n.succeed("mount", dir, options)
+		target, err := kubeletdir.TargetPath(dir)
+		if err == nil {
+			err = os.MkdirAll(kubeletdir.SpareTarget(target), 0o750)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.start("boot-1"); lose {
+			n.loseRecords()
+		}
+		want := map[bool]string{true: "[{example.com/disk pv1 " + dir + "}]", false: "[]"}[lose]
+		if got := fmt.Sprint(n.bridge.Lost()); got != want {
+			t.Errorf("records lost: %t: lost are %s, want %s", lose, got, want)
+		}
+	}
 }

@@ -200,6 +200,9 @@ func (b *Bridge) publishedDirs(flexDriver, volume string) (dirs []string) {
 	}
 	guards, _ := filepath.Glob(kubeletdir.Guard(targets)) // it is a pattern
 	for _, guard := range guards {
+		if strings.HasPrefix(filepath.Base(guard), ".") {
+			continue // of a spare target; no PersistentVolume has such a name
+		}
 		pod, _, _ := strings.Cut(strings.TrimPrefix(guard, pods+"/"), "/")
 		dirs = append(dirs, pods+"/"+pod+volumes+filepath.Base(guard))
 	}
