@@ -192,7 +192,7 @@ func TestSource(t *testing.T) {
 		"cifs": {"//server/share", "//10.0.0.1/c$/sub/dir", "//[::1]/x", "//h/Team Data", "//h/Team Data/Q1 2026"}, "smb3": {"//s/x y"},
 		"ceph": {"mon:/", "a:6789,b:6789,[::1]:6789:/path", "user@fsid.fs=/path", "user@.fs=/"}, "glusterfs": {"server:/vol", "a,b:vol", "s:/vol/sub"},
 		"9p": {"tag", "10.0.0.1"}, "virtiofs": {"tag-1"}, "lustre": {"10.0.0.1@tcp:/fs", "a@tcp,b@o2ib:c@tcp:/fs/sub"},
-		"fuse.sshfs": {"me@host:/path", "host:"}, "fuse.s3fs": {"bucket", "bucket:/prefix"}, "fuse.x": {"https://host/path", "fake"},
+		"fuse.sshfs": {"me@host:/path", "host:"}, "fuse.s3fs": {"bucket", "bucket:/prefix"}, "fuse.x": {"fake", "bucket:prefix", "a@b:1"},
 	}
 	for fsType, sources := range good {
 		for _, s := range sources {
@@ -207,6 +207,12 @@ func TestSource(t *testing.T) {
 			if Source(fsType, s) == "" {
 				t.Errorf("%s takes %q", fsType, s)
 			}
+		}
+	}
+	// Each part of the source of a union is a directory of the node.
+	for _, s := range []string{"x:/etc", "x:y:/etc", "x:etc/ssh", "x://etc", "https://host/path", "x:..", "x:y/../z", "/a:/etc", "x:/"} {
+		if Source("fuse.mergerfs", s) == "" {
+			t.Errorf("a union takes %q", s)
 		}
 	}
 }

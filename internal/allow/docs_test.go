@@ -70,7 +70,7 @@ func lists() string {
 	}
 	b.WriteString("\n### Sources\n\n| fsType | source |\n|---|---|\n")
 	forms := map[string][]string{}
-	for _, fsType := range append(SourceTypes(), "fuse.PROGRAM") {
+	for _, fsType := range append(SourceTypes(), "fuse.PROGRAM", "fuse.s3fs", "fuse.sshfs") {
 		form := formOf(strings.ToLower(fsType)).text
 		forms[form] = append(forms[form], fsType)
 	}

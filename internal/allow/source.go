@@ -27,8 +27,11 @@ func formOf(fsType string) sourceForm {
 	case "9p", "virtiofs":
 		return sourceForm{"a tag or a server's name", func(s string) bool { return only(s, "._:-") }}
 	}
-	if isFUSE(fsType) {
+	switch {
+	case fsType == "fuse.s3fs" || fsType == "fuse.sshfs":
 		return sourceForm{"letters, digits and . _ ~ + @ % : / -, beginning with a letter or digit, with a : before the first /, without ..", isFUSESource}
+	case isFUSE(fsType):
+		return sourceForm{"letters, digits and . _ ~ + @ % : -, beginning with a letter or digit, without / and ..", isFUSEName}
 	}
 	return sourceForm{"nothing", func(string) bool { return false }}
 }
@@ -83,6 +86,10 @@ func isFUSESource(s string) bool {
 	name, _, _ := strings.Cut(s, ":")
 	return !strings.Contains(name, "/") && only(s, "._~+@%:/-") && !slices.Contains(strings.FieldsFunc(s, func(r rune) bool { return r == '/' || r == ':' }), "..")
 }
+
+// isFUSEName has no path at all: what is remote:path to one program is two directories of the
+// node to another, such as mergerfs.
+func isFUSEName(s string) bool { return !strings.Contains(s, "/") && isFUSESource(s) }
 
 // cutPath splits s before the first slash, and takes the separator away that is
 // before it.

@@ -113,8 +113,8 @@ func TestWaitForAttachTellsNothingOfImages(t *testing.T) {
 func TestSourceTypesAreExact(t *testing.T) {
 	w := newWorld(t)
 	w.b.SourceTypes = []string{"nfs", "fuse.sshfs"}
-	for _, fsType := range []string{"nfs4", "fuse.bindfs", "fuse.sshfs2"} {
-		w.everyCall(w.pod("a"), options("source", "server:/x", "fsType", fsType), flex.CodePermissionDenied, "fsType "+fsType, "none of the sourceTypes", "nfs, fuse.sshfs")
+	for fsType, source := range map[string]string{"nfs4": "server:/x", "fuse.bindfs": "x", "fuse.sshfs2": "server:x"} {
+		w.everyCall(w.pod("a"), options("source", source, "fsType", fsType), flex.CodePermissionDenied, "fsType "+fsType, "none of the sourceTypes", "nfs, fuse.sshfs")
 	}
 }
 
