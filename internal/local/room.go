@@ -120,6 +120,9 @@ func (u *usage) add(dir *os.File, name string) error {
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
+		if st.Size == 0 { // no image yet: a creation that was killed leaves it
+			return nil
+		}
 		u.images++
 		u.size += st.Size
 		u.promised += max(0, st.Size-st.Blocks*512)

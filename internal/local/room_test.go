@@ -150,3 +150,24 @@ func TestImageThatIsThereMeanwhile(t *testing.T) {
 		defer image.Close()
 	}
 }
+
+// Where there is no O_TMPFILE, as on NFS, a creation that was killed left a file that counted
+// for good: its own volume could not be created any more.
+func TestKilledCreation(t *testing.T) {
+	testenv.Need(t, "ext4")
+	w := newWorld(t)
+	w.b.MaxImagesPerNamespace, w.b.MaxSizePerNamespace = 1, 16<<20
+	if err := errors.Join(os.Mkdir(w.path(namespace), 0o700), os.WriteFile(w.image("a.img"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if u, err := usageOf(w.path(namespace)); err != nil || u != (usage{}) {
+		t.Errorf("what was left counts: %+v, %v", u, err)
+	}
+	for range 2 {
+		w.mount(w.pod("a"), options("image", w.image("a.img"), "size", "16Mi"))
+		w.unmount(w.pod("a"))
+	}
+	if u, err := usageOf(w.path(namespace)); err != nil || u.images != 1 || u.size != 16<<20 {
+		t.Errorf("used are %+v, %v", u, err)
+	}
+}

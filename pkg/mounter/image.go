@@ -42,9 +42,9 @@ func (i *Image) Key() string { return fmt.Sprintf("image %d:%d", i.dev, i.inode)
 // Close closes the image.
 func (i *Image) Close() error { return i.f.Close() }
 
-// OpenImage opens an image. If it does not exist and size is not 0
-// it is created, sparse and in one step: no process sees a part of it. An image that
-// exists is used as it is, whatever size says.
+// OpenImage opens an image. If it does not exist, or is empty, and size is not 0 it is created,
+// sparse and in one step: no process uses a part of it. Any other is used as it is, whatever
+// size says.
 //
 // The image must lie below one of the roots. Only root may write to it and to
 // each directory above it; otherwise another user could replace the file.
@@ -66,11 +66,8 @@ func (m *Mounter) OpenImage(ctx context.Context, path string, size int64, roots 
 			return fail(err)
 		}
 		image, err = openImageFile(path, roots)
-		switch {
-		case err == nil:
+		if err == nil {
 			image.Created = created
-		case errors.Is(err, fs.ErrNotExist):
-			return fail(fmt.Errorf("it is a symbolic link that leads nowhere: %w", err))
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) && size == 0 {
@@ -97,10 +94,11 @@ func openImageFile(path string, roots []string) (*Image, error) {
 	if err := requireRegular(st.Mode); err != nil {
 		return nil, err
 	}
-	if !slices.Contains(roots, Anywhere) {
-		if err := requireOneName(path, &st); err != nil {
-			return nil, err
-		}
+	switch {
+	case st.Size == 0:
+		return nil, fmt.Errorf("it is empty: %w", fs.ErrNotExist)
+	case st.Nlink > 1 && !slices.Contains(roots, Anywhere): // another directory could show it
+		return nil, because(ErrUnsafePath, "it has %d names (hard links), and must have one; find the others with find -inum %d", st.Nlink, st.Ino)
 	}
 	image := &Image{path: path, dev: st.Dev, inode: st.Ino}
 	again := fmt.Sprintf("/proc/self/fd/%d", found.Fd())
@@ -127,8 +125,7 @@ func requireRegular(mode uint32) error {
 	return errors.New("it is no regular file, and so no image")
 }
 
-// createImage makes a sparse file that appears under its name complete or not
-// at all. It reports false if another process made it first.
+// createImage makes a sparse file. It reports false if another process made it first.
 func createImage(ctx context.Context, path string, size int64, roots []string) (bool, error) {
 	dir, err := openRootOnly(filepath.Dir(path), roots)
 	if err == nil {
@@ -144,61 +141,50 @@ func createImage(ctx context.Context, path string, size int64, roots []string) (
 	if err := requireRoom(int(dir.Fd()), size); err != nil {
 		return false, err
 	}
-	err = linkNewFile(ctx, dir, filepath.Base(path), size)
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("cannot create it with %d bytes: %w", size, err)
-	}
-	return true, nil
-}
-
-// linkNewFile makes a file without a name, gives it its size and then its
-// name.
-func linkNewFile(ctx context.Context, dir *os.File, name string, size int64) error {
-	fd, err := unix.Openat(int(dir.Fd()), ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EINVAL) {
-		return linkNamedFile(ctx, dir, name, size)
+	created, err := createFile(ctx, dir, filepath.Base(path), size)
+	if errors.Is(err, unix.ELOOP) {
+		return false, fmt.Errorf("it is a symbolic link that leads nowhere: %w", err)
 	}
 	if err != nil {
-		return err
+		return false, fmt.Errorf("cannot create it with %d bytes: %w", size, err)
+	}
+	return created, nil
+}
+
+// createFile gives a file its size, in one step. One that is empty is no image yet: its maker
+// is at work, or was killed, or failed. The process with the lock on it completes it. O_TMPFILE
+// would leave no empty file, but NFS lacks it.
+func createFile(ctx context.Context, dir *os.File, name string, size int64) (created bool, err error) {
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return false, err
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
+	var open, named unix.Stat_t
+	err = poll(ctx, func() error {
+		if err := unix.Fstat(fd, &open); err != nil || open.Size > 0 {
+			return err
+		}
+		return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+	})
+	if err == nil || lacksLocks(err) {
+		err = unix.Fstat(fd, &open)
+	}
+	if err != nil || open.Size > 0 {
+		return false, err
+	}
+	err = unix.Fstatat(int(dir.Fd()), name, &named, unix.AT_SYMLINK_NOFOLLOW)
+	switch {
+	case errors.Is(err, unix.ENOENT) || err == nil && (named.Dev != open.Dev || named.Ino != open.Ino):
+		return createFile(ctx, dir, name, size) // a mount that failed removed it
+	case err != nil:
+		return false, err
+	}
 	if err := fill(f, size); err != nil {
-		return err
+		return false, err
 	}
-	return linked(dir, unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), int(dir.Fd()), name, unix.AT_SYMLINK_FOLLOW))
-}
-
-// linkNamedFile is for filesystems without O_TMPFILE, NFS for one: the file has
-// a temporary name first. The process with the lock on it completes the file that a
-// killed process has left.
-func linkNamedFile(ctx context.Context, dir *os.File, name string, size int64) error {
-	temporary := temporaryName(name)
-	for ctx.Err() == nil {
-		fd, err := unix.Openat(int(dir.Fd()), temporary, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
-		if err != nil {
-			return err
-		}
-		f := os.NewFile(uintptr(fd), temporary)
-		mine, err := lockTemporary(ctx, dir, f)
-		if err == nil && mine {
-			if err = unix.Ftruncate(fd, 0); err == nil {
-				err = fill(f, size)
-			}
-			if err == nil {
-				err = linked(dir, unix.Linkat(int(dir.Fd()), temporary, int(dir.Fd()), name, 0))
-			}
-			_ = unix.Unlinkat(int(dir.Fd()), temporary, 0)
-		}
-		f.Close()
-		if err != nil || mine {
-			return err
-		}
-	}
-	return context.Cause(ctx)
+	return true, syncDirectory(dir)
 }
 
 // requireRoom refuses a size that the filesystem of fd could never hold.
@@ -213,32 +199,6 @@ func requireRoom(fd int, size int64) error {
 	return nil
 }
 
-// lockTemporary waits until no other process holds f. It reports false if f is not
-// what has the temporary name now, or has the final name already: truncating
-// it would empty an image that is in use.
-func lockTemporary(ctx context.Context, dir, f *os.File) (mine bool, err error) {
-	err = poll(ctx, func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
-	if err != nil && !lacksLocks(err) {
-		return false, err
-	}
-	var open, named unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &open); err != nil {
-		return false, err
-	}
-	err = unix.Fstatat(int(dir.Fd()), f.Name(), &named, unix.AT_SYMLINK_NOFOLLOW)
-	switch {
-	case errors.Is(err, unix.ENOENT):
-		return false, nil
-	case err != nil:
-		return false, err
-	case named.Dev != open.Dev || named.Ino != open.Ino:
-		return false, nil
-	case open.Nlink > 1: // its maker was killed before the last step
-		return false, unix.Unlinkat(int(dir.Fd()), f.Name(), 0)
-	}
-	return true, nil
-}
-
 // lacksLocks: the filesystem has none, or its server does not.
 func lacksLocks(err error) bool {
 	return errors.Is(err, unix.ENOLCK) || errors.Is(err, unix.EOPNOTSUPP)
@@ -251,11 +211,8 @@ func fill(f *os.File, size int64) error {
 	return f.Sync()
 }
 
-// linked makes a new name durable.
-func linked(dir *os.File, err error) error {
-	if err != nil {
-		return err
-	}
+// syncDirectory makes a new name durable. dir is open as O_PATH.
+func syncDirectory(dir *os.File) error {
 	d, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
 	if err != nil {
 		return err

@@ -260,6 +260,6 @@ func damageAll(t *testing.T, device string, pattern []byte) {
 func TestProbeNoSize(t *testing.T) {
 	testenv.Need(t, "loop")
 	var m mounter.Mounter
-	_, err := m.Probe(t.Context(), newDisk(t, 0).device)
+	_, err := m.Probe(t.Context(), newDisk(t, 1).device) // less than a sector
 	requireError(t, err, nil, "probe", "has no size")
 }

@@ -106,21 +106,6 @@ func requireRootOnly(f *os.File) (*os.File, error) {
 	return f, nil
 }
 
-// requireOneName refuses an image with a second name: a hard link, by which
-// another directory could show it. The temporary name that a killed
-// linkNamedFile left in the same directory does not count.
-func requireOneName(path string, st *unix.Stat_t) error {
-	if st.Nlink == 1 {
-		return nil
-	}
-	var temporary unix.Stat_t
-	err := unix.Lstat(filepath.Join(filepath.Dir(path), temporaryName(filepath.Base(path))), &temporary)
-	if err == nil && st.Nlink == 2 && temporary.Dev == st.Dev && temporary.Ino == st.Ino {
-		return nil
-	}
-	return because(ErrUnsafePath, "it has %d names (hard links), and must have one; find the others with find -inum %d", st.Nlink, st.Ino)
-}
-
 // MakeRootOnlyDir makes a directory that only root can enter directly below a
 // root, unless it exists. The root must exist: one that is missing may be on a
 // disk that is not mounted yet.
@@ -141,5 +126,3 @@ func (m *Mounter) MakeRootOnlyDir(root, name string) error {
 	}
 	return nil
 }
-
-func temporaryName(name string) string { return "." + name + ".new" }
