@@ -19,6 +19,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/handoff"
 	installer "github.com/flex2csi/flex2csi/internal/install"
+	"github.com/flex2csi/flex2csi/internal/local"
 	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -113,12 +114,26 @@ func warnings(ctx context.Context, before, now *driverconfig.Configuration) (all
 		all = append(all, fmt.Sprintf("the backend was %s and is %s now; volumes that are mounted can be unmounted all the same", before.Backend, now.Backend))
 	}
 	if now.Backend != driverconfig.BackendCSI {
-		return all
+		return append(all, aboveBounds(ctx, now)...)
 	}
 	if err := handoff.Probe(ctx, now.Driver.String(), now.Socket, now.StateDir); err != nil {
 		all = append(all, fmt.Sprintf("not all calls will work until this has changed: %v", err))
 	}
 	return all
+}
+
+// aboveBounds waits at most as long as a person does: an image root may be on a silent server.
+func aboveBounds(ctx context.Context, c *driverconfig.Configuration) []string {
+	b := local.Backend{ImageRoots: c.ImageRoots, MaxSizePerNamespace: c.MaxBytesPerNamespace(), MaxImagesPerNamespace: c.MaxImagesPerNamespace}
+	found := make(chan []string, 1)
+	go func() { found <- b.AboveBounds() }()
+	select {
+	case all := <-found:
+		return all
+	case <-time.After(5 * time.Second):
+	case <-ctx.Done():
+	}
+	return []string{"the image roots do not answer, so namespaces above their bounds are not named"}
 }
 
 func uninstallFlags(w io.Writer) (f *installFlags, force *bool) {

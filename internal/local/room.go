@@ -50,6 +50,24 @@ func (b *Backend) permitNamespace(imageRoot, namespace string, more int64, image
 	return nil
 }
 
+// AboveBounds names the namespaces that have more than they may, as after an update from a
+// version without bounds. Images that exist are mounted all the same.
+func (b *Backend) AboveBounds() (all []string) {
+	for _, root := range b.ImageRoots {
+		entries, _ := os.ReadDir(root) // one that does not exist yet has none
+		for _, e := range entries {
+			u, err := usageOf(filepath.Join(root, e.Name()))
+			if err == nil && u.images > b.MaxImagesPerNamespace {
+				all = append(all, fmt.Sprintf("namespace %s has %d images below %s, and maxImagesPerNamespace is %d, so it can create none; remove images, or raise it (--max-images-per-namespace N)", e.Name(), u.images, root, b.MaxImagesPerNamespace))
+			}
+			if err == nil && u.size > b.MaxSizePerNamespace {
+				all = append(all, fmt.Sprintf("the images of namespace %s have %d bytes below %s, and maxSizePerNamespace is %d, so it can neither create nor grow one; remove images, or raise it (--max-size-per-namespace SIZE)", e.Name(), u.size, root, b.MaxSizePerNamespace))
+			}
+		}
+	}
+	return all
+}
+
 // requireRoom: images are sparse, and each of them may become as large as it looks.
 func requireRoom(imageRoot string, more int64) error {
 	all, err := usageOf(imageRoot)
