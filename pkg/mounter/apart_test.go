@@ -116,20 +116,7 @@ func TestRootsFireAutomounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { stdin.Close(); _ = daemon.Wait() }()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	err = unix.Mount("test", dir, "autofs", 0, fmt.Sprintf("fd=%d,pgrp=%d,minproto=5,maxproto=5,direct", w.Fd(), daemon.Process.Pid))
-	r.Close()
-	if errors.Is(err, unix.ENODEV) {
-		t.Skip("the kernel has no autofs")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }()
+	fireNothing(t, dir, "direct", daemon.Process.Pid)
 	var m mounter.Mounter
 	if err := m.FindDirectory(dir, []string{dir}); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("the automount did not fire: %v", err)
@@ -168,4 +155,86 @@ func TestSickRootsStopNoOthers(t *testing.T) {
 	for root, below := range map[string]string{"holder": "holder/dead", ".": "open/root"} {
 		requireError(t, mounter.CheckApart(t.Context(), at(root), []string{at(below)}), mounter.ErrUnsafePath, "not apart")
 	}
+}
+
+// A root showed what an automount below it mounts: with a map such as -hosts any server that
+// the path names, which the administrator has not opened.
+func TestAutomountsBelowRoots(t *testing.T) {
+	testenv.Need(t, "mount", "root")
+	dir := newDir(t)
+	for _, kind := range []string{"direct", "indirect"} {
+		for _, name := range []string{"/auto", "/plain"} {
+			mustMkdir(t, dir+"/"+kind+name)
+		}
+	}
+	mounted := dir + "/indirect/auto/host"
+	// The automounts of its process group do not fire for it.
+	daemon := exec.Command("sh", "-c", `read _; mkdir "$3"; for d; do mount -n -t tmpfs -o mode=755 test "$d"; mkdir "$d/dir"; echo x >"$d/disk"; done; echo; read _`,
+		"sh", dir+"/direct/auto", dir+"/direct/plain", mounted)
+	daemon.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	stdin, err := daemon.StdinPipe()
+	stdout, err2 := daemon.StdoutPipe()
+	if err := errors.Join(err, err2, daemon.Start()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { stdin.Close(); _ = daemon.Wait() }()
+	for _, kind := range []string{"direct", "indirect"} {
+		fireNothing(t, dir+"/"+kind+"/auto", kind, daemon.Process.Pid)
+	}
+	if _, err := stdin.Write([]byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stdout.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{dir + "/direct/auto", dir + "/direct/plain", mounted} {
+		defer func() { _ = unix.Unmount(at, unix.MNT_DETACH) }()
+	}
+	var m mounter.Mounter
+	for _, tt := range []struct {
+		root, path string
+		refused    bool
+	}{
+		{"/direct", "/direct/auto", true},
+		{"/direct", "/direct/auto/dir", true},
+		{"/direct", "/direct/plain/dir", false},
+		{"/direct/auto", "/direct/auto/dir", false}, // that the administrator has opened
+		{"/indirect", "/indirect/auto/host/dir", true},
+		{"/indirect", "/indirect/auto", true},
+		{"/indirect/auto", "/indirect/auto", true},
+		{"/indirect/auto", "/indirect/auto/host/dir", true},
+		{"/indirect/auto/host", "/indirect/auto/host/dir", false},
+	} {
+		roots := []string{dir + tt.root}
+		err := m.FindDirectory(dir+tt.path, roots)
+		image, imageErr := m.OpenImage(t.Context(), filepath.Dir(dir+tt.path)+"/disk", 0, roots)
+		if imageErr == nil {
+			image.Close()
+		}
+		if errors.Is(err, mounter.ErrUnsafePath) != tt.refused || !tt.refused && errors.Join(err, imageErr) != nil {
+			t.Errorf("%s below root %s: %v; an image: %v", tt.path, tt.root, err, imageErr)
+		}
+		if filepath.Base(tt.path) == "dir" && errors.Is(imageErr, mounter.ErrUnsafePath) != tt.refused {
+			t.Errorf("image next to %s below root %s: %v", tt.path, tt.root, imageErr)
+		}
+	}
+}
+
+// fireNothing mounts autofs with a daemon that is gone.
+func fireNothing(t *testing.T, at, kind string, group int) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	err = unix.Mount("test", at, "autofs", 0, fmt.Sprintf("fd=%d,pgrp=%d,minproto=5,maxproto=5,%s", w.Fd(), group, kind))
+	r.Close()
+	if errors.Is(err, unix.ENODEV) {
+		t.Skip("the kernel has no autofs")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
 }

@@ -90,7 +90,16 @@ func openPath(path string, roots []string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		return openBeneath(opened, rel, unix.RESOLVE_BENEATH)
+		mount, err := mountOf(int(opened.Fd()))
+		if err != nil {
+			opened.Close()
+			return nil, err
+		}
+		found, err := openBeneath(opened, rel, unix.RESOLVE_BENEATH)
+		if err != nil {
+			return nil, err
+		}
+		return refuseAutomounts(found, mount)
 	}
 	return nil, outside(roots)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -55,21 +56,65 @@ func walkRootOnly(root, rel string) (*os.File, error) {
 	if err == nil {
 		at, err = requireRootOnly(at)
 	}
-	if rel == "" {
-		return at, err
+	if err != nil {
+		return nil, err
 	}
-	for part := range strings.SplitSeq(rel, "/") {
-		if err != nil {
-			return nil, err
-		}
+	mount, err := mountOf(int(at.Fd()))
+	if err != nil {
+		at.Close()
+		return nil, err
+	}
+	for part := range strings.FieldsFuncSeq(rel, func(r rune) bool { return r == '/' }) {
 		dir := at
 		at, err = openStep(dir, part)
 		dir.Close()
 		if err == nil {
 			at, err = requireRootOnly(at)
 		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	return at, err
+	return refuseAutomounts(at, mount)
+}
+
+// refuseAutomounts closes what is opened below a root, which is on a mount with an ID, where an
+// automount shows it: the map says what that is, not the administrator who named the root.
+// RESOLVE_NO_XDEV would refuse disks that are mounted below a root, too.
+func refuseAutomounts(f *os.File, root uint64) (*os.File, error) {
+	at, err := mountOf(int(f.Fd()))
+	var fs unix.Statfs_t
+	if err == nil && at == root {
+		err = unix.Fstatfs(int(f.Fd()), &fs)
+	}
+	if err == nil && (at != root || fs.Type == unix.AUTOFS_SUPER_MAGIC) {
+		err = requireNoAutomount(at, root)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// requireNoAutomount looks at a mount and those that it is on, down to that of a root.
+func requireNoAutomount(at, root uint64) error {
+	table, err := Mounts(nil)
+	if err != nil {
+		return err
+	}
+	for {
+		n := slices.IndexFunc(table, func(i *Info) bool { return uint64(i.ID) == at })
+		switch {
+		case n < 0:
+			return fmt.Errorf("mount %d is not in the mount table", at)
+		case table[n].FSType == "autofs":
+			return because(ErrUnsafePath, "an automount shows what is there (%s); name its directory as a root", table[n].Mountpoint)
+		case at == root:
+			return nil
+		}
+		at = uint64(table[n].Parent)
+	}
 }
 
 func openStep(dir *os.File, name string) (*os.File, error) {
