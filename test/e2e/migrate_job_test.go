@@ -178,8 +178,8 @@ func (f *footprint) look(t *T) {
 			pids, _ := processes(&pod, command)
 			for _, pid := range pids { // it may end at any time
 				f.resident = max(f.resident, highWater(pid))
-				f.charged = max(f.charged, groupMemory(pid, "memory.max_usage_in_bytes", "memory.peak"))
-				f.limit = max(f.limit, groupMemory(pid, "memory.limit_in_bytes", "memory.max"))
+				f.charged = max(f.charged, groupMemory(pid, pod.UID, "memory.max_usage_in_bytes", "memory.peak"))
+				f.limit = max(f.limit, groupMemory(pid, pod.UID, "memory.limit_in_bytes", "memory.max"))
 			}
 		}
 	}
@@ -194,16 +194,16 @@ func highWater(pid int) int {
 	return kib << 10
 }
 
-// groupMemory is a figure of the control group of a process. Its files have one name in version 1
+// groupMemory is a figure of the control group of a process of a pod. Its files have one name in version 1
 // and another one in version 2.
-func groupMemory(pid int, v1, v2 string) (bytes int) {
+func groupMemory(pid int, pod types.UID, v1, v2 string) (bytes int) {
 	groups, _ := fileText(fmt.Sprintf("/proc/%d/cgroup", pid))
 	for line := range strings.Lines(groups) {
 		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		file := ""
 		switch {
-		case len(part) < 3:
-			continue
+		case len(part) < 3 || !strings.Contains(part[2], "pod"+string(pod)):
+			continue // of one that has just ended it is the root
 		case slices.Contains(strings.Split(part[1], ","), "memory"):
 			file = filepath.Join("/sys/fs/cgroup/memory", part[2], v1)
 		case part[1] == "":
