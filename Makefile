@@ -359,8 +359,9 @@ faults: setup build ## the same for DURATION (25m) or COUNT life cycles, from SE
 	FAULTS_ALL=1 go test -count=1 -timeout 24h -v -run '^TestKillDaemon$$' ./test/faults
 
 .PHONY: table
-table: ## each request of each migration fails in each way, of which test-unit has a sample (five minutes)
+table: programs control-plane ## each request of each migration fails in each way, of which test-unit and test-cluster have samples
 	GOGC=400 FLEX_TABLE=all go test -count=1 -timeout 1h -run '^TestTable$$' ./internal/migrate
+	FLEX_TABLE=all go test -count=1 -timeout 2h -run '^TestStruck$$' ./test/cluster/migrate
 
 .PHONY: model
 model: ## the model of the life of a volume, with wider bounds than in test-unit (an hour, and a few GB)

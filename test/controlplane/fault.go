@@ -1,8 +1,12 @@
 package controlplane
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"io"
 	"net/http"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -17,8 +21,21 @@ type Fault struct {
 	Times int
 	// After has the API server do it first: only the answer is another one.
 	After bool
+	// Delay is how late the request comes to the API server, also if its client has given it up
+	// meanwhile. The answer is then the API server's own.
+	Delay time.Duration
+	// Then, if there is one, happens before the answer.
+	Then func()
 
 	used int
+}
+
+// Meet has a function say what happens to each request from now on, before all other faults.
+// Where it returns nil, they decide; nil: it is forgotten.
+func (x *Proxy) Meet(f func(Request) *Fault) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.meet = f
 }
 
 // Fail injects faults from now on. The first one that fits a request and has
@@ -46,13 +63,32 @@ func (f *Fault) fits(r Request) bool {
 	return true
 }
 
+// strike has a fault happen to a request.
+func (x *Proxy) strike(f *Fault, w http.ResponseWriter, r *http.Request) {
+	r = r.WithContext(context.WithoutCancel(r.Context()))
+	switch {
+	case f.Delay > 0:
+		body, err := io.ReadAll(r.Body) // which the client takes away when it gives up
+		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), failing{err}))
+		time.Sleep(f.Delay)
+		x.forward.ServeHTTP(w, r)
+		return
+	case f.After:
+		x.forward.ServeHTTP(nowhere{header: http.Header{}}, r)
+	}
+	if f.Then != nil {
+		f.Then()
+	}
+	f.answer(w)
+}
+
 // answer is the one that the API server would give.
 func (f *Fault) answer(w http.ResponseWriter) {
 	if f.Code == 0 {
 		panic(http.ErrAbortHandler) // closes the connection
 	}
 	reasons := map[int]metav1.StatusReason{
-		http.StatusConflict: metav1.StatusReasonConflict, http.StatusGone: metav1.StatusReasonExpired,
+		http.StatusNotFound: metav1.StatusReasonNotFound, http.StatusConflict: metav1.StatusReasonConflict, http.StatusGone: metav1.StatusReasonExpired,
 		http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests,
 		http.StatusInternalServerError: metav1.StatusReasonInternalError, http.StatusServiceUnavailable: metav1.StatusReasonServiceUnavailable,
 	}

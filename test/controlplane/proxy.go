@@ -26,6 +26,7 @@ type Proxy struct {
 	counts   map[string]int
 	trace    []Request
 	moment   *Moment
+	meet     func(Request) *Fault
 	answers  map[string]string // by path
 	watches  map[int]context.CancelFunc
 	watchNum int
@@ -146,8 +147,8 @@ func (x *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		return
 	}
-	if fault != nil && !fault.After {
-		fault.answer(w)
+	if fault != nil {
+		x.strike(fault, w, r)
 		return
 	}
 	if body, ok := x.answered(r.URL.Path); ok {
@@ -156,11 +157,6 @@ func (x *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, end := x.watch(r.Context(), request)
 	defer end()
-	if fault != nil {
-		x.forward.ServeHTTP(nowhere{header: http.Header{}}, r.WithContext(ctx))
-		fault.answer(w)
-		return
-	}
 	// A watch that is cut panics with http.ErrAbortHandler, which the server
 	// knows: its client sees the end of the connection's stream.
 	x.forward.ServeHTTP(w, r.WithContext(ctx))
@@ -171,6 +167,11 @@ func (x *Proxy) arrive(r Request) (*Fault, time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.counts[r.String()]++
+	if x.meet != nil {
+		if f := x.meet(r); f != nil {
+			return f, 0
+		}
+	}
 	for _, f := range x.faults {
 		if f.fits(r) {
 			return f, x.delay

@@ -173,10 +173,9 @@ func has(volume string, pods ...*corev1.Pod) nodevolumes.Volume {
 	return v
 }
 
-// attached makes the bridge's VolumeAttachment of a disk.
-func (w *world) attached(volume, node string, change ...func(*storagev1.VolumeAttachment)) {
-	w.t.Helper()
-	o := &storagev1.VolumeAttachment{
+// inlineAttachment is the bridge's VolumeAttachment of a disk.
+func inlineAttachment(volume, node string) *storagev1.VolumeAttachment {
+	return &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: attachment.Name("vol-"+volume, csiDriver, node), Labels: map[string]string{attachment.ManagedByLabel: attachment.ManagedBy}},
 		Spec: storagev1.VolumeAttachmentSpec{Attacher: csiDriver, NodeName: node, Source: storagev1.VolumeAttachmentSource{
 			InlineVolumeSpec: &corev1.PersistentVolumeSpec{
@@ -185,6 +184,12 @@ func (w *world) attached(volume, node string, change ...func(*storagev1.VolumeAt
 			},
 		}},
 	}
+}
+
+// attached makes the bridge's VolumeAttachment of a disk.
+func (w *world) attached(volume, node string, change ...func(*storagev1.VolumeAttachment)) {
+	w.t.Helper()
+	o := inlineAttachment(volume, node)
 	for _, c := range change {
 		c(o)
 	}
