@@ -259,7 +259,7 @@ func (m *fakeMounts) Bind(_ context.Context, source, target string, _ bool) erro
 		return fmt.Errorf("nothing is mounted at %s: a pod would get the disk of the node", source)
 	}
 	m.set(target, true)
-	return nil
+	return os.MkdirAll(target, 0o750)
 }
 
 func (m *fakeMounts) ReadOnly(_ context.Context, path string) error {

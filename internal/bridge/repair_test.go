@@ -202,6 +202,39 @@ func TestRepairThatFails(t *testing.T) {
 	}
 }
 
+// TestRepairOfAForgottenMount: a repair failed, and after it the kubelet's mount. The next
+// repair bound the volume again: a kubelet that was restarted since did not know of it, so
+// that a deleted pod stayed Terminating.
+func TestRepairOfAForgottenMount(t *testing.T) {
+	for name, fails := range map[string]func(n *node, dir string){
+		"mount failed": func(n *node, dir string) {
+			n.driver.fail["NodePublish"] = []error{final(flex.CodeUnavailable, "no")}
+			n.succeedNot("mount", dir, options)
+		},
+		"mount failed without a daemon": func(_ *node, dir string) {
+			if err := os.Remove(dir); err != nil { // by the kubelet
+				t.Fatal(err)
+			}
+		},
+	} {
+		n := newNode(t)
+		dir := n.podDir("p1")
+		n.succeed("mount", dir, options)
+		n.die()
+		n.driver.fail["NodePublish"] = []error{final(flex.CodeInternal, "no")}
+		n.reconcile()
+		fails(n, dir)
+		n.die()
+		n.reconcile()
+		if n.mounts.mounted[dir] {
+			t.Errorf("%s: the directory is bound again, and the kubelet does not know", name)
+		}
+		n.succeed("mount", n.podDir("p1"), options) // it lives
+		n.succeed("unmount", dir)
+		n.empty()
+	}
+}
+
 // TestMissingBind: an operator unmounted a directory that the kubelet takes for mounted.
 func TestMissingBind(t *testing.T) {
 	n := newNode(t)

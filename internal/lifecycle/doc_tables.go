@@ -58,7 +58,7 @@ func sharedTables() []sharedTable {
 		{"unstage the volume", "", unstageRules()},
 		{"detach the volume", "A volume is detached the way that it was attached, whatever the configuration says by now.", detachRules(AsConfigured)},
 		{"release the device mount path", "Only with `attach: true`.", releaseDeviceRules()},
-		{"repair dead mounts", "A mount that only does not answer is not repaired. A dead one is replaced where no container can be harmed: no container of the pod was ever created, nothing is mounted there, or `repairInUse` is set.", repairRules()},
+		{"repair dead mounts", "A mount that only does not answer is not repaired. A dead one is replaced where no container can be harmed: no container of the pod was ever created, nothing is mounted there, or `repairInUse` is set. Nothing is bound again at a directory that the kubelet has removed.", repairRules()},
 	}
 }
 

@@ -73,6 +73,8 @@ const (
 	RecordTarget StepKind = "record the target"
 	// Drop takes a target out of the record. It is the last step of its release.
 	Drop StepKind = "drop the target"
+	// ForgetBind: what was bound to the directory is not any more.
+	ForgetBind StepKind = "forget the bind"
 	// NoteOwner writes down who ends the volume with its last target.
 	NoteOwner StepKind = "note the owner"
 	// LeaveToKubelet leaves stage and attachment to the kubelet's CSI plugin and the

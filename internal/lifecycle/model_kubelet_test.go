@@ -125,6 +125,11 @@ func (m *model) mountCall(g *moves, i, p int) {
 			w.nodes[i].kubelet.pods[p] = mounted
 			e.ended, e.goal, e.place, e.ok, e.awaited, e.found = true, Mount, uint8(p), true, true, true
 		})
+	case n.down && n.dirs[p] && g.from.left.leave > 0:
+		g.add(fault, at("flexdriver finds no daemon, and mount fails"), func(w *world, _ *event) {
+			w.left.leave--
+			m.answer(w, i, Mount, uint8(p), false)
+		})
 	case n.down:
 	default:
 		g.add(progress, at("the kubelet calls mount"), func(w *world, e *event) {
@@ -142,6 +147,10 @@ func (m *model) mountCall(g *moves, i, p int) {
 
 func (m *model) unmountCall(g *moves, i, p int) {
 	at := func(text string) label { return label{node: i, pod: p + 1, text: text} }
+	if !g.from.nodes[i].dirs[p] { // pkg/volume/flexvolume/unmounter.go, TearDownAt, Kubernetes v1.37.1
+		g.add(progress, at("the kubelet finds no directory, and calls nothing"), func(w *world, _ *event) { w.nodes[i].kubelet.pods[p] = notMounted })
+		return
+	}
 	if !g.from.nodes[i].down {
 		g.add(progress, at("the kubelet calls unmount"), func(w *world, e *event) { m.begin(w, i, Unmount, uint8(p), true, e) })
 		return

@@ -54,7 +54,7 @@ func goals() []Goal {
 
 func kinds() []StepKind {
 	return []StepKind{
-		"", Done, Refuse, Fail, Look, RecordTarget, Drop, NoteOwner, LeaveToKubelet, ForgetStage, ForgetAttachment,
+		"", Done, Refuse, Fail, Look, RecordTarget, Drop, ForgetBind, NoteOwner, LeaveToKubelet, ForgetStage, ForgetAttachment,
 		NoteAilments, NoteExpanded, ControllerPublish, ControllerUnpublish, AskAttachment, AwaitAttachment, DeleteAttachment,
 		NodeStage, NodeUnstage, NodePublish, NodeUnpublish, Republish, ApplyFSGroup, Bind, Unbind, PlaceMarker, RemoveMarker,
 		RemoveDead, Tidy, RemoveVolData, ControllerExpand, NodeExpand,
@@ -277,7 +277,7 @@ func attaches(k StepKind) bool {
 // target is recorded before its pending unmount is removed.
 func acts(k StepKind) bool {
 	switch k {
-	case RecordTarget, NoteOwner, LeaveToKubelet, ForgetStage, ForgetAttachment, NoteAilments, NoteExpanded:
+	case RecordTarget, ForgetBind, NoteOwner, LeaveToKubelet, ForgetStage, ForgetAttachment, NoteAilments, NoteExpanded:
 		return false
 	}
 	return true

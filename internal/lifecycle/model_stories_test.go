@@ -56,6 +56,27 @@ func toldStories() []toldStory {
 			"node-1 the daemon reconciles", "node-1 the daemon reconciles", "node-1 pod a: NodeUnpublishVolume: uncertain, done",
 			"node-1 pod a: the kubelet calls mount", "node-1 pod a: apply the fsGroup", "node-1 the CSI driver restarts", "node-1 pod a: bind",
 		}},
+		{"repaired for a kubelet that has forgotten it", "dead mounts, left", budget{restart: 2, dead: 2, rpc: 2}, []string{
+			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 pod a: bind", "node-1 the kubelet restarts",
+			"node-1 the CSI driver restarts", "node-1 the daemon reconciles", "node-1 the daemon reconciles",
+			"node-1 pod a: NodePublishVolume: refused", "node-1 pod a: the kubelet calls mount",
+			"node-1 pod a: NodePublishVolume: uncertain, not done", "node-1 the kubelet restarts", "node-1 the CSI driver restarts",
+			"node-1 pod a: the pod is to end", "node-1 the daemon reconciles", "node-1 the daemon reconciles",
+		}},
+		{"bound before, and undone for a caller that has left", "dead mounts, left", budget{restart: 2, dead: 1, rpc: 1, crash: 1, leave: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 pod a: bind", "node-1 the kubelet restarts",
+			"node-1 the CSI driver restarts", "node-1 the daemon reconciles", "node-1 the daemon reconciles", "node-1 pod a: bind: failed",
+			"node-1 pod a: the kubelet calls mount", "node-1 pod a: record the target", "node-1 pod a: the caller gives up waiting",
+			"node-1 the kubelet restarts", "node-1 pod a: bind", "node-1 pod a: unbind",
+			"node-1 pod a: apply the fsGroup: done, and the daemon dies",
+		}},
+		{"repaired for a kubelet that has found no daemon", "dead mounts, left", budget{restart: 2, dead: 2, rpc: 1, crash: 1, leave: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 pod a: bind", "node-1 the kubelet restarts",
+			"node-1 the CSI driver restarts", "node-1 the daemon reconciles", "node-1 the daemon reconciles",
+			"node-1 pod a: bind: failed", "node-1 the daemon dies", "node-1 pod a: flexdriver finds no daemon, and mount fails",
+			"node-1 the daemon starts", "node-1 the kubelet restarts", "node-1 the CSI driver restarts",
+			"node-1 pod a: the pod is to end", "node-1 the daemon reconciles", "node-1 the daemon reconciles",
+		}},
 		{"repaired half-way, and silent", "silence", budget{crash: 1, dead: 1, rpc: 1, silent: 1}, []string{
 			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 pod a: bind", "node-1 the CSI driver restarts",
 			"node-1 the daemon reconciles", "node-1 the daemon reconciles", "node-1 pod a: NodePublishVolume: uncertain, done",

@@ -36,7 +36,7 @@ func configs() []*config {
 		{name: "callouts, cluster", nodes: 1, pods: 1, route: ByVolumeAttachment, device: true, callouts: true, stage: true, short: budget{rpc: 1, crash: 1, away: 1}},
 		{name: "dead mounts", nodes: 1, pods: 2, stage: true, clumsy: true, repairs: true, short: budget{dead: 1}},
 		{name: "dead mounts, one pod", nodes: 1, pods: 1, stage: true, clumsy: true, repairs: true, short: budget{rpc: 1, crash: 1, dead: 1}},
-		{name: "dead mounts, left", nodes: 1, pods: 1, stage: true, clumsy: true, short: budget{rpc: 1, dead: 1}},
+		{name: "dead mounts, left", nodes: 1, pods: 1, stage: true, clumsy: true, short: budget{rpc: 1, restart: 1, dead: 1}},
 		{name: "dead targets", nodes: 1, pods: 1, repairs: true, short: budget{rpc: 1, dead: 2}},
 		{name: "silence", nodes: 1, pods: 1, stage: true, repairs: true, short: budget{silent: 1, leave: 1, crash: 1, dead: 1}},
 		{name: "old record", nodes: 1, pods: 1, route: ByControllerService, stage: true, short: budget{spoiled: 1, crash: 1, rpc: 1}},

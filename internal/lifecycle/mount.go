@@ -69,6 +69,15 @@ func admitRules() []Rule {
 			}
 			return c.step(Drop)
 		}},
+		{"forget-bind", "the target is bound, but nothing is mounted at the directory any more", "forget the bind: if this mount fails, no repair brings back what the kubelet does not know of", func(c *plan) *Step {
+			if t := c.target(); t == nil || !t.Bound || c.taken(RecordTarget) {
+				return nil
+			}
+			if m := c.mount(TheDir).Mount; m != NotMounted && m != NoDir {
+				return nil
+			}
+			return c.step(ForgetBind)
+		}},
 		disagreeRule(),
 		{"start-over", "the configuration changed since the volume was begun, and no target is bound or certainly published: before the first bind, or after a reboot", "first undo what was begun: [unpublish the target], [unstage the volume], [detach the volume]", startOver},
 		{"ready", "the target is bound, and the mount works", "done; refuse if the mount has the other read-only flag, or does not answer", ready},
@@ -509,7 +518,7 @@ func (c *plan) bound() bool { return c.target().Bound && c.mount(TheDir).Mount.M
 // wantsGroup is what the kubelet does for CSI volumes.
 func (c *plan) wantsGroup() bool {
 	t, d := c.target(), c.driver()
-	if t.FSGroup == nil || t.ReadOnly || t.Bound && !c.taken(NodePublish) || d.Features.MountGroup {
+	if t.FSGroup == nil || t.ReadOnly || (t.Bound || c.taken(ForgetBind)) && !c.taken(NodePublish) || d.Features.MountGroup {
 		return false
 	}
 	return csivol.FSGroupSkipped(d.FSGroup, c.r.FSType, csivol.ModesOr(c.r.AccessModes, c.r.AccessMode)) == ""

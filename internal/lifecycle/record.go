@@ -47,6 +47,9 @@ func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (d
 		r.Stage = volstate.Undoing
 	case NodePublish:
 		t.Publish, t.Since = volstate.Doing, now
+	case ForgetBind:
+		t.Bound = false
+		return false // RecordTarget, or the outcome, is written before it can be bound again
 	case Unbind:
 		if s.Keep {
 			return false

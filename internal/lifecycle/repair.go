@@ -91,7 +91,8 @@ func (c *plan) repairing() bool {
 }
 
 // missingMount is the ailment of a target that is not mounted any more, although no
-// call asked to unmount it.
+// call asked to unmount it. Where there is no directory nothing is missing: the kubelet
+// has removed it after a mount that failed, and calls no unmount.
 const missingMount = "not mounted any more"
 
 // ailments returns what is wrong with the mounts that the record has.
@@ -121,10 +122,6 @@ func (c *plan) examine() (stage string, targets map[string]string) {
 		switch seen := c.see(TheDir, dir); seen.Mount {
 		case NotMounted:
 			targets[dir] = missingMount
-		case NoDir:
-			if c.o.taken[deed{Unbind, dir}] || c.o.taken[deed{NodeUnpublish, dir}] {
-				targets[dir] = missingMount
-			}
 		case Dead, Silent:
 			targets[dir] = seen.Err.Error()
 		}
