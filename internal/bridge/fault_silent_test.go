@@ -37,23 +37,38 @@ func (m *silentMounts) Healthy(path string) error {
 	return fmt.Errorf("statfs %s: %w", path, os.ErrDeadlineExceeded)
 }
 
+// sharedUnmounts are pending unmounts that another process adds to.
+type sharedUnmounts struct{ sync.Map }
+
+func (g *sharedUnmounts) Has(dir string) (bool, error) { _, ok := g.Load(dir); return ok, nil }
+func (g *sharedUnmounts) Remove(dir string) error      { g.Delete(dir); return nil }
+func (g *sharedUnmounts) Dirs() (dirs []string) {
+	g.Range(func(dir, _ any) bool { dirs = append(dirs, dir.(string)); return true })
+	return dirs
+}
+
 // TestSilentServer: Reconcile looked at volumes one after another and waited two seconds
 // for each path of a dead server. 250 volumes of it kept what other volumes waited for,
-// releases and republishing, for 17 minutes (N7).
+// releases, republishing and pending unmounts, for 17 minutes (N7).
 func TestSilentServer(t *testing.T) {
-	const silent = 250
+	const (
+		silent  = 250
+		deleted = silent     // its pod was deleted
+		before  = silent + 1 // flexdriver has unmounted it before the reconciler begins
+		later   = silent + 2 // and this one meanwhile
+	)
 	mounts := &silentMounts{fakeMounts: &fakeMounts{mounted: map[string]bool{}}, answers: map[string]bool{}}
-	dir := t.TempDir()
+	dir, pending := t.TempDir(), &sharedUnmounts{}
 	d := newFakeDriver(mounts.fakeMounts)
 	b := &bridge.Bridge{
-		Context: t.Context(), Mounts: mounts, State: noState{}, KubeletDir: dir, NodeName: "node-1", BootID: "boot-1",
+		Context: t.Context(), Mounts: mounts, State: noState{}, PendingUnmounts: pending, KubeletDir: dir, NodeName: "node-1", BootID: "boot-1",
 		Drivers: bridge.Drivers{All: []*bridge.FlexDriver{{Name: flexDriver, CSIDriver: "csi.example.com", Service: d, Map: mapOptions}}},
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "pods"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	var records []*volstate.Record
-	for i := range silent + 1 {
+	for i := range later + 1 {
 		r := &volstate.Record{Version: 1, BootID: "boot-1", FlexDriver: flexDriver, Driver: "csi.example.com", Handle: fmt.Sprint("h", i), Name: fmt.Sprint("pv", i)}
 		r.Stage, r.StageMounted = volstate.Done, true
 		r.StagingPath = b.KubeletStaging(r)
@@ -62,9 +77,9 @@ func TestSilentServer(t *testing.T) {
 		r.Targets = map[string]*volstate.Target{pod: {TargetPath: at, Publish: volstate.Done, Bound: true, Since: time.Now().Add(-time.Hour)}}
 		for _, path := range []string{r.StagingPath, pod, at} {
 			mounts.set(path, true)
-			mounts.answers[path] = i == silent // the pod of which was deleted
+			mounts.answers[path] = i >= silent
 		}
-		if i < silent {
+		if i != deleted {
 			if err := os.MkdirAll(filepath.Dir(pod), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -73,18 +88,42 @@ func TestSilentServer(t *testing.T) {
 		records = append(records, r)
 	}
 	b.Restore(records)
-	begin := time.Now()
-	var pass sync.WaitGroup
-	pass.Go(func() { b.Reconcile(t.Context()) })
-	for released := false; !released; time.Sleep(time.Millisecond) {
-		d.mu.Lock()
-		released = d.staged[fmt.Sprint("h", silent)] == ""
-		d.mu.Unlock()
-		if time.Since(begin) > 5*time.Second {
-			t.Fatalf("the volume of a deleted pod waits for %d silent ones", silent)
+	unmount := func(i int) { // as flexdriver does
+		for pod := range records[i].Targets {
+			pending.Store(pod, true)
+			mounts.set(pod, false)
 		}
 	}
-	t.Logf("released after %v", time.Since(begin))
+	unmount(before)
+	begin := time.Now()
+	released := func(i int, what string, within time.Duration) {
+		t.Helper()
+		for staged := true; staged; time.Sleep(time.Millisecond) {
+			d.mu.Lock()
+			staged = d.staged[fmt.Sprint("h", i)] != ""
+			d.mu.Unlock()
+			if time.Since(begin) > within {
+				t.Fatalf("%s waits for %d silent volumes", what, silent)
+			}
+		}
+		t.Logf("%s: released after %v", what, time.Since(begin))
+	}
+	var loop sync.WaitGroup
+	loop.Go(func() { // as the daemon's loop, without its pause
+		complete := func() {
+			for _, pod := range pending.Dirs() {
+				if err := b.CompleteUnmount(t.Context(), pod); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		complete()
+		b.Reconcile(t.Context())
+		complete()
+	})
+	released(before, "a pending unmount", 5*time.Second)
+	released(deleted, "the volume of a deleted pod", 5*time.Second)
+	unmount(later)
 	// None of these wait.
 	begin = time.Now()
 	b.Status()
@@ -95,7 +134,9 @@ func TestSilentServer(t *testing.T) {
 	if took := time.Since(begin); took > time.Second || len(document.Volumes) < silent {
 		t.Errorf("status and report of %d volumes took %v", len(document.Volumes), took)
 	}
-	pass.Wait()
+	// One after another they took 500 s.
+	released(later, "a pending unmount that comes meanwhile", 50*time.Second)
+	loop.Wait()
 	t.Logf("all looked at after %v, %d paths at a time", time.Since(begin), mounts.most.Load())
 	for b.Busy() {
 		time.Sleep(time.Millisecond)
