@@ -25,6 +25,8 @@ func TestHostileOutput(t *testing.T) {
 		{"map", "--config", write(t, oneDriver), "-f", "-", "\u202e"},
 		{"assess", "--context", "\u009b", "\u202e"},
 		{"\u202e\u009b"},
+		{"map", "--config", "no\u009b31m\u202e.yaml", "-f", "-"}, // to standard error, as the next
+		{"assess", "-f", "no\u009b31m\u202e"},
 	} {
 		var out, errs bytes.Buffer
 		run(args, environment{in: strings.NewReader(pv), out: &out, err: &errs})
