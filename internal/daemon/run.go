@@ -83,6 +83,7 @@ func (d *Daemon) serve(ctx context.Context, l net.Listener, r role) error {
 	}
 	d.phase.Store(draining)
 	d.Log.Info("draining", "limit", d.Drain)
+	d.stopHTTP() // who gets the socket wants the address as well, and ends without it
 	if err := l.Close(); err != nil {
 		d.Log.Warn("close the socket", "error", err)
 	}

@@ -81,15 +81,18 @@ func (d *running) stop() {
 }
 
 // TestOneAddress: by hand, two daemons share a network. The one that stands by
-// shows its metrics when it is its turn.
+// shows its metrics when it is its turn, while the other one still drains.
 func TestOneAddress(t *testing.T) {
-	o := Options{Socket: filepath.Join(t.TempDir(), "s"), HTTPEndpoint: freePort(t)}
-	first := start(t, o, role{})
+	o := Options{Socket: filepath.Join(t.TempDir(), "s"), HTTPEndpoint: freePort(t), Drain: time.Minute}
+	drained := make(chan struct{})
+	first := start(t, o, role{background: []func(context.Context){func(context.Context) { <-drained }}})
 	first.is(serving)
 	second := start(t, o, role{})
 	second.is(standingBy)
-	first.stop()
+	first.end()
 	second.is(serving)
+	close(drained)
+	first.stop()
 	response, err := http.Get("http://" + o.HTTPEndpoint + "/readyz")
 	if err != nil {
 		t.Fatal(err)
