@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -129,12 +131,18 @@ func twoPods(t *T) {
 	t.wantCalls(v, map[string]int{"NodeStageVolume": 1, "NodePublishVolume": 2})
 }
 
-// wantCalls checks how often the driver has done something.
+// wantCalls checks how often the driver has done something. It writes a call down when that is
+// done, a moment after its effect can be seen.
 func (t *T) wantCalls(v *volume, want map[string]int) {
 	t.Helper()
 	for method, n := range want {
-		got, err := v.count(method)
-		t.must(err)
+		got := 0
+		_ = retry(2*time.Second, func() (err error) {
+			if got, err = v.count(method); err == nil && got < n {
+				err = errors.New("not yet")
+			}
+			return err
+		})
 		if got != n {
 			t.Errorf("%s was done %d times for %s, want %d", method, got, v.handle, n)
 		}
