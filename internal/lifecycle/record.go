@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,9 +40,7 @@ func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (d
 	case ControllerUnpublish, DeleteAttachment:
 		r.Attach = volstate.Undoing
 	case NodeStage:
-		if r.StagingPath == "" {
-			r.StagingPath = p.StagingPath
-		}
+		r.StagingPath = cmp.Or(r.StagingPath, p.StagingPath)
 		r.Stage, r.MountGroup = volstate.Doing, p.MountGroup
 	case NodeUnstage:
 		r.Stage = volstate.Undoing
