@@ -42,6 +42,8 @@ type apiServer struct {
 	// before is called before a request takes effect, by verb and resource. It must not
 	// wait: the fake has a lock meanwhile.
 	before map[string]func()
+	// watches are those of VolumeAttachments that were started.
+	watches []*selection
 }
 
 var attachmentKind = storagev1.SchemeGroupVersion.WithResource("volumeattachments")
@@ -158,6 +160,9 @@ func (s *apiServer) watch(a k8stesting.Action) (bool, watch.Interface, error) {
 		return true, nil, err
 	}
 	some := &selection{Interface: all, selected: make(chan watch.Event), ended: make(chan struct{})}
+	s.mu.Lock()
+	s.watches = append(s.watches, some)
+	s.mu.Unlock()
 	go some.run(func(o *storagev1.VolumeAttachment) bool {
 		return selected.Matches(labels.Set(o.Labels)) && named.Matches(fields.Set{"metadata.name": o.Name})
 	})
@@ -195,6 +200,16 @@ func (w *selection) ResultChan() <-chan watch.Event { return w.selected }
 func (w *selection) Stop() {
 	w.once.Do(func() { close(w.ended) })
 	w.Interface.Stop()
+}
+
+// cut ends all watches, as a connection that breaks.
+func (s *apiServer) cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.watches {
+		w.Stop()
+	}
+	s.watches = nil
 }
 
 // fail makes a request fail, once.

@@ -31,8 +31,8 @@ type informer[T object] struct {
 	store      cache.Store
 	controller cache.Controller
 	notifier   notifier
-	// live is false while the watch cannot be started: the cache may be stale, and
-	// listeners are not notified.
+	// live is false while no watch runs: the cache may be stale, and listeners are not
+	// notified.
 	live atomic.Bool
 	// staleSince is when live became false, in Unix nanoseconds; 0: it is true.
 	staleSince atomic.Int64
@@ -83,7 +83,10 @@ func newInformer[T object, L runtime.Object](client lister[L], selected metav1.L
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := client.Watch(ctx, with(o))
 			m.watching(err == nil)
-			return w, err
+			if err != nil {
+				return nil, err
+			}
+			return m.relay(w), nil
 		},
 	}
 	notify := func(o any, gone bool) {
@@ -114,6 +117,36 @@ func newInformer[T object, L runtime.Object](client lister[L], selected metav1.L
 		},
 	})
 	return m
+}
+
+// relay passes on what a watch says, and notes its end before the reflector hears of it, which
+// then waits a second and more before it starts the next one.
+func (m *informer[T]) relay(from watch.Interface) watch.Interface {
+	events := make(chan watch.Event)
+	to := watch.NewProxyWatcher(events)
+	go func() {
+		defer close(events)
+		defer from.Stop()
+		for {
+			select {
+			case e, ok := <-from.ResultChan():
+				if !ok || e.Type == watch.Error {
+					m.watching(false)
+				}
+				if !ok {
+					return
+				}
+				select {
+				case events <- e:
+				case <-to.StopChan():
+					return
+				}
+			case <-to.StopChan():
+				return
+			}
+		}
+	}()
+	return to
 }
 
 func (m *informer[T]) run(ctx context.Context) { m.controller.RunWithContext(ctx) }
