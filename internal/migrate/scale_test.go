@@ -53,9 +53,8 @@ func costOf(t *testing.T, volumes, n int) (requests, sent int) {
 			t.Errorf("%+v", result)
 		}
 	}
-	requests, sent = c.total()
 	// How often pods are listed goes by when others change, and on a busy machine they are too late.
-	return requests, sent - c.sent["WATCH pods"] - c.sent["LIST pods"]
+	return c.total("WATCH pods", "LIST pods")
 }
 
 // apply plans the first volumes, and migrates them.
@@ -230,7 +229,7 @@ func TestWithoutWatch(t *testing.T) {
 				t.Errorf("without a watch of %s: %+v", resource, r)
 			}
 		}
-		if lists := c.requests["LIST persistentvolumes"]; lists > 3 { // plan, watch, and instead of that
+		if lists := c.asked("LIST persistentvolumes"); lists > 3 { // plan, watch, and instead of that
 			t.Errorf("without a watch of %s: %d lists of all PersistentVolumes", resource, lists)
 		}
 	}

@@ -119,15 +119,25 @@ func (c counted) Write(p []byte) (int, error) {
 
 func (c counted) Flush() { c.ResponseWriter.(http.Flusher).Flush() }
 
-// total returns what was sent until now, and by how many requests.
-func (s *standin) total() (requests, sent int) {
+// total returns what was sent until now, and by how many requests. The bytes of what is named are
+// left out.
+func (s *standin) total(without ...string) (requests, sent int) {
 	s.counting.Lock()
 	defer s.counting.Unlock()
 	for what := range s.requests {
 		requests += s.requests[what]
-		sent += s.sent[what]
+		if !slices.Contains(without, what) {
+			sent += s.sent[what]
+		}
 	}
 	return requests, sent
+}
+
+// asked returns how often something was asked.
+func (s *standin) asked(what string) int {
+	s.counting.Lock()
+	defer s.counting.Unlock()
+	return s.requests[what]
 }
 
 // report says what was sent, the biggest first.
