@@ -18,7 +18,7 @@ GO_SOURCES     = $(shell find . -name '*.go' -not -path '*/testdata/*' -not -pat
 
 # Expanded when a recipe runs, which is after setup may have installed gcc.
 RACE     = $(shell command -v gcc >/dev/null 2>&1 && echo -race)
-PACKAGES = $(shell go list ./... | grep -v -e /test/crash$$ -e /test/faults$$ -e /test/cluster -e /test/controlplane$$ -e /test/node -e /test/e2e -e /test/escape)
+PACKAGES = $(shell go list ./... | grep -v -e /test/crash$$ -e /test/faults$$ -e /test/cluster -e /test/controlplane$$ -e /test/node -e /test/e2e -e /test/escape -e /test/storage$$)
 
 # mkfs and losetup are not in the PATH of an ordinary Debian user.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -350,6 +350,14 @@ test-escape: build $(BIN)/testsum ## attack flexdriver with ESCAPE_COUNT (3000) 
 .PHONY: test-escape-sabotage
 test-escape-sabotage: $(BIN)/testsum ## take one check after the other out of flexdriver, and see the attack find it; or SABOTAGE=regexp
 	@SABOTAGE='$(SABOTAGE)' $(TESTSUM) -step escape-sabotage run -count=1 -timeout 2h -run '^TestSabotage$$' ./test/escape/sabotage
+
+# Guests with servers of their own; their root file system is made once, into the user's cache.
+# CASE is a regular expression of tests, DRIVERS a folder with executables of real CSI drivers.
+CASE ?= .
+.PHONY: test-storage
+test-storage: setup build $(BIN)/testsum ## real NFS, SMB, iSCSI and Ceph, in guests with a kernel of their own; or CASE=regexp DRIVERS=folder
+	@FLEX_STORAGE_ROOT=$$(hack/storage-root) DRIVERS=$(abspath $(DRIVERS)) \
+		$(TESTSUM) -step storage run -count=1 -timeout 2h -run '$(CASE)' ./test/storage
 
 # The long campaign: COUNT life cycles or DURATION, whichever comes first.
 DURATION ?= 25m
