@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/trace"
 )
 
@@ -216,4 +218,26 @@ func (c *campaign) table() string {
 		line(name, c.kinds[name])
 	}
 	return b.String()
+}
+
+// TestKilledMeanwhile: a driver that was killed for its time, between a system call and the question
+// what it had opened, had opened "".
+func TestKilledMeanwhile(t *testing.T) {
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Wait() }()
+	p := trace.Process{ID: cmd.Process.Pid, PID: cmd.Process.Pid}
+	g := &guard{driver: &driver{}}
+	if g.bad(p, "opens %s for reading", "/etc/shadow") || len(g.escapes) != 1 {
+		t.Errorf("of a process that runs: %q", g.escapes)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the process has no directory any more", func() bool { return p.Link("cwd") == "" })
+	if !g.bad(p, "opens %s for reading", p.Link("fd/3")) || len(g.escapes) != 1 {
+		t.Errorf("of one that was killed: %q", g.escapes)
+	}
 }
