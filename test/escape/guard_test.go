@@ -51,10 +51,11 @@ func (s stage) String() string { return [...]string{"refused", "looked", "worked
 
 func (g *guard) reach(s stage) { g.reached = max(g.reached, s) }
 
-// bad notes an escape. Its result is for the watcher: end the program. Of a process that was killed
-// meanwhile, since its time was over, /proc shows nothing, and what was made of that is no escape.
+// bad notes an escape. Its result is for the watcher: end the program. Of a thread that ends
+// meanwhile, as its process does or is killed, /proc shows nothing, and what was made of that is no
+// escape.
 func (g *guard) bad(p trace.Process, format string, args ...any) bool {
-	if p.Link("cwd") == "" {
+	if p.Ends() {
 		return true
 	}
 	what := g.program(p) + " " + fmt.Sprintf(format, args...)

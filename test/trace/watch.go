@@ -1,10 +1,13 @@
 package trace
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -33,6 +36,20 @@ type Process struct {
 func (p Process) Link(name string) string {
 	to, _ := os.Readlink(fmt.Sprintf("/proc/%d/%s", p.ID, name))
 	return to
+}
+
+// Ends reports whether the thread is at its end: it was killed, or another one has ended its process.
+// Then it loses its files and its directory while /proc is asked about them.
+func (p Process) Ends() bool {
+	const exiting = 4 // PF_EXITING
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.ID))
+	// proc_pid_stat(5): after the program's name in parentheses the flags are the seventh.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if err != nil || len(fields) < 7 {
+		return true
+	}
+	flags, err := strconv.Atoi(fields[6])
+	return err == nil && flags&exiting != 0
 }
 
 // A Call is a system call of a stopped process.
