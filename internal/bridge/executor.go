@@ -123,8 +123,8 @@ func (x *execution) take(s lifecycle.Step) error {
 		x.b.adopt(x.v)
 	}
 	if durable {
-		// The unbind needs no record, and the kubelet forgets the mount that fails now.
-		if err := x.b.save(x.v); err != nil && s.Kind != lifecycle.Unbind {
+		// The unbind of a mount that fails needs no record: the kubelet forgets it now.
+		if err := x.b.save(x.v); err != nil && (s.Kind != lifecycle.Unbind || s.Keep) {
 			return err
 		}
 	}

@@ -37,7 +37,7 @@ func (m *model) advance(w *world, i int, e *event) {
 	e.circles = d.circles || n.op.endless
 	e.decided, e.decidedNode = m.kinds[d.op.step.kind], i
 	kept := !d.durable || m.save(n)
-	if !kept && (m.kinds[d.op.step.kind] != Unbind || m.weak.leavesBind) { // the step is not taken
+	if !kept && (m.kinds[d.op.step.kind] != Unbind || d.op.step.keep || m.weak.leavesBind) { // the step is not taken
 		d = decision{ended: true}
 		e.decided = ""
 	}

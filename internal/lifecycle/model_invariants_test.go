@@ -131,9 +131,9 @@ func falseUnmount(m *model, _ *world, mv *move) bool {
 
 // leaves reports whether the last unmount has left something that no other process
 // ends. A detach through the cluster continues by itself, and what failed the reconciler
-// repeats.
+// repeats, after the grace period where the version of the record before does not say so.
 func (m *model) leaves(n *node) bool {
-	if n.down || m.bounds.lost > 0 || m.c.device || m.c.migrates || n.saved.targets[0].there || n.saved.targets[1].there || n.published[0] != nothing || n.published[1] != nothing {
+	if n.down || n.oldRecord || m.bounds.lost > 0 || m.c.device || m.c.migrates || n.saved.targets[0].there || n.saved.targets[1].there || n.published[0] != nothing || n.published[1] != nothing {
 		return false
 	}
 	undoing := phases()[n.saved.attach] == volstate.Undoing || phases()[n.saved.stage] == volstate.Undoing
@@ -200,7 +200,9 @@ func harmsContainers(m *model, before *world, mv *move) bool {
 	}
 	switch g := goals()[n.op.goal]; e.step {
 	case Unbind, NodeUnpublish, Bind:
-		return !m.c.repairs && g != Unmount && g != CompleteUnmount
+		// What this call has bound no container of before has.
+		ownBind := g == Mount && n.op.taken[e.stepPlace]&(1<<number(m.kinds, Bind)) != 0
+		return !m.c.repairs && g != Unmount && g != CompleteUnmount && !ownBind
 	case ApplyFSGroup:
 		return n.binds[e.stepPlace] == alive
 	}

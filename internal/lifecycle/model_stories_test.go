@@ -84,6 +84,13 @@ func toldStories() []toldStory {
 			"node-1 pod a: unbind", "node-1 the daemon dies", "node-1 the daemon starts", "the grace period passes",
 			"node-1 the daemon reconciles", "node-1 what is mounted answers again",
 		}},
+		{"found by the kubelet, and died while it was repaired", "silence", budget{crash: 2, restart: 1, dead: 2, rpc: 1}, []string{
+			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 pod a: bind", "node-1 the kubelet restarts",
+			"node-1 the CSI driver restarts", "node-1 the daemon reconciles", "node-1 the daemon reconciles",
+			"node-1 NodeUnstageVolume: uncertain, done", "node-1 pod a: the kubelet calls mount", "node-1 pod a: bind",
+			"node-1 the daemon dies", "node-1 the daemon starts", "node-1 the CSI driver restarts", "node-1 the daemon reconciles",
+			"node-1 pod a: unbind: done, and the daemon dies",
+		}},
 		{"unmounted alone while the plugin has it elsewhere", "migration, own stage", budget{swap: 2, crash: 1, restart: 1}, []string{
 			"node-1 pod a: the pod is created", "node-1 pod a: the kubelet calls mount", "node-1 NodeStageVolume: done, and the daemon dies",
 			"node-1 the kubelet restarts", "the PersistentVolume is deleted", "node-1 pod a: flexdriver unmounts without a daemon",

@@ -51,7 +51,7 @@ func Intend(r *volstate.Record, s Step, w Wanted, o *Observed, p Particulars) (d
 		return false // RecordTarget, or the outcome, is written before it can be bound again
 	case Unbind:
 		if s.Keep {
-			return false
+			return true // Bound: if this process ends before the bind, the next one makes it
 		}
 		failed := w.Goal == Mount && t.Bound && o.Awaited // else a write comes too late, and the disk does not have Bound
 		if t.Bound = false; !failed {

@@ -174,8 +174,8 @@ func (w *world) strikeCallouts(r *rand.Rand) error {
 }
 
 // kubeletStart is how long a kubelet takes at least until it looks at volumes: 310 to 500 ms after its
-// first line in the log (22 starts of v1.37.1, Get volume from pod directory). A mount whose caller
-// ended with the kubelet before is undone by then (unbind-unseen).
+// first line in the log (22 starts of v1.37.1, Get volume from pod directory). By then the daemon has
+// undone the mount of a caller that ended with the kubelet before (unbind-unseen).
 const kubeletStart = 300 * time.Millisecond
 
 // strikeKubelet restarts it: sometimes there is none for a while.
