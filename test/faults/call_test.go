@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +26,10 @@ type callKiller struct{ percent atomic.Int32 }
 // callTimeout is how long a callout may take, as far as the caller is
 // concerned.
 const callTimeout = 4 * time.Second
+
+// errLeft is of a callout that ended before the operation that it had asked for: it was killed, or
+// its time was over.
+var errLeft = errors.New("the callout ended before its operation")
 
 // call makes a callout as flexdriver does, and kills it when ctx ends or
 // faults want it. Only a Success is one.
@@ -49,6 +54,9 @@ func (w *world) call(ctx context.Context, random *rand.Rand, driver string, argv
 		err = errors.New(status.Message)
 	}
 	w.report.count(countFailed)
+	if ctx.Err() != nil || strings.Contains(status.Message, "still in progress") {
+		err = fmt.Errorf("%w: %w", errLeft, err)
+	}
 	return err
 }
 

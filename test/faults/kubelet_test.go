@@ -138,13 +138,23 @@ func (k *kubelet) mountAndUse(random *rand.Rand, p *pod, u *use) {
 	}
 }
 
-// mount tries until the pod has the volume; false if the pod was deleted.
+// firstRetry is the kubelet's pause after a mount that failed (pkg/util/goroutinemap/
+// exponentialbackoff, initialDurationBeforeRetry). By then the daemon has undone a bind that no
+// caller waited for (unbind-unseen).
+const firstRetry = 500 * time.Millisecond
+
+// mount tries until the pod has the volume; false if the pod was deleted. It tries again sooner
+// than a kubelet where nothing of the call before can be going on.
 func (k *kubelet) mount(random *rand.Rand, p *pod, at *place) bool {
 	for wait := 5 * time.Millisecond; !p.gone() && k.ctx.Err() == nil; wait = min(2*wait, 300*time.Millisecond) {
-		if k.setUp(random, at) == nil {
+		switch err := k.setUp(random, at); {
+		case err == nil:
 			return true
+		case errors.Is(err, errLeft):
+			k.pause(p.deleted, firstRetry)
+		default:
+			k.pause(p.deleted, wait)
 		}
-		k.pause(p.deleted, wait)
 	}
 	return false
 }
