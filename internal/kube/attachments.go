@@ -200,22 +200,38 @@ func (a *Attachments) Detach(ctx context.Context, want *csivol.Attachment) error
 	return w.remove(ctx, o)
 }
 
-// Lost reports, without a request, whether an attachment no longer exists. An error
-// means that this is not known.
+// Lost reports whether an attachment no longer exists. An error means that this is not known: while no
+// watch runs, the cache may not have what was created since. A watch may lag, too, as after a restart
+// of the API server: a loss is confirmed by a request.
 func (a *Attachments) Lost(want *csivol.Attachment) (bool, error) {
-	name := objectName(want)
-	o, ok := a.made.get(name)
-	if !ok && !a.made.synced() {
+	name, seen := objectName(want), a.made
+	o, ok := seen.get(name)
+	if !ok && !seen.synced() {
 		return false, errNotSeen
 	}
 	if !ok { // of another component, or deleted
-		f := a.watchUnmanaged(name)
-		if !f.informer.synced() {
-			return false, errNotSeen
-		}
-		o, ok = f.informer.get(name)
+		seen = a.watchUnmanaged(name).informer
+		o, ok = seen.get(name)
 	}
-	return !ok || o.DeletionTimestamp != nil || !o.Status.Attached || !isFor(o, want), nil
+	switch {
+	case ok && isAttached(o, want):
+		return false, nil
+	case !a.made.upToDate() || !seen.upToDate():
+		return false, errNotSeen
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), confirmWait)
+	defer cancel()
+	o, err := get(ctx, a.cluster.storage.VolumeAttachments(), name)
+	o, err = orNone(o, err, "look for VolumeAttachment "+name)
+	return err == nil && (o == nil || !isAttached(o, want)), err
+}
+
+// confirmWait bounds the request that confirms a loss.
+const confirmWait = 3 * time.Second
+
+// isAttached reports whether an attachment is for a volume, attached, and stays.
+func isAttached(o *storagev1.VolumeAttachment, want *csivol.Attachment) bool {
+	return o.DeletionTimestamp == nil && o.Status.Attached && isFor(o, want)
 }
 
 var errNotSeen = &flex.Error{Code: flex.CodeUnavailable, Err: errors.New("the VolumeAttachments are not known yet: the API server has not answered")}

@@ -57,11 +57,14 @@ func (m *informer[T]) lately() bool {
 	return m.live.Load() || time.Since(time.Unix(0, m.staleSince.Load())) < moment
 }
 
+// upToDate reports whether a watch keeps the cache up to date.
+func (m *informer[T]) upToDate() bool { return m.synced() && m.live.Load() }
+
 // settled reports whether the cache is up to date. A watch that has just been started may
 // still replay what happened before.
 func (m *informer[T]) settled() bool {
 	const replay = 15 * time.Second
-	return m.synced() && m.live.Load() && time.Since(time.Unix(0, m.watchedSince.Load())) > replay
+	return m.upToDate() && time.Since(time.Unix(0, m.watchedSince.Load())) > replay
 }
 
 // newInformer returns the informer of the selected objects. Trim removes fields that

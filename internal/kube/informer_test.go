@@ -40,3 +40,31 @@ func TestWatchEnds(t *testing.T) {
 		}
 	})
 }
+
+// TestLostBehind: what was attached after the end of a watch is not lost because the cache does not
+// have it, which the fake never makes up for. A mount failed for that, and the volume was detached and
+// attached again.
+func TestLostBehind(t *testing.T) {
+	inCluster(t, nil, func(t *testing.T, s *apiServer, c *Cluster) {
+		a := daemon(c, "node-1")
+		for range 2 { // its informers start with the question
+			_, _ = a.Lost(on("node-1"))
+			synctest.Wait()
+		}
+		if lost, err := a.Lost(on("node-1")); err != nil || !lost {
+			t.Fatalf("there is none: lost %t, %v", lost, err)
+		}
+		s.cut()
+		synctest.Wait()
+		if err := s.Tracker().Create(attachmentKind, ofFlex(on("node-1"), attachment.AttachedByNode), ""); err != nil {
+			t.Fatal(err)
+		}
+		if lost, err := a.Lost(on("node-1")); err == nil {
+			t.Errorf("it may have been created since: lost %t", lost)
+		}
+		time.Sleep(time.Minute)
+		if lost, err := a.Lost(on("node-1")); err != nil || lost {
+			t.Errorf("with another watch: lost %t, %v", lost, err)
+		}
+	})
+}
