@@ -59,14 +59,14 @@ func (n *node) flexdriver(args ...string) {
 	}
 }
 
-// alone installs flexdriver, which mounts by itself.
+// alone installs flexdriver, which mounts by itself unless flags say otherwise.
 func (n *node) alone(name string, flags ...string) {
 	n.t.Helper()
 	n.flexdriver(append([]string{"install", "--driver", name, "--volume-plugin-dir", n.PluginDir, "--kubelet-dir", n.Root}, flags...)...)
 }
 
 // bridged installs flexdriver for the bridge with a preset, and starts the bridge and its CSI driver.
-func (n *node) bridged(name, preset, kind string) {
+func (n *node) bridged(name, preset, kind string, flags ...string) {
 	n.t.Helper()
 	n.bridge = &daemon.Daemon{Dir: n.dir, KubeletDir: n.Root, NodeName: "node-1"}
 	n.csi = &csiDriver{kind: kind}
@@ -79,8 +79,7 @@ func (n *node) bridged(name, preset, kind string) {
 	if err := os.WriteFile(n.path("config.yaml"), []byte(text), 0o600); err != nil {
 		n.t.Fatal(err)
 	}
-	n.flexdriver("install", "--driver", name, "--volume-plugin-dir", n.PluginDir, "--kubelet-dir", n.Root,
-		"--backend", "csi", "--socket", n.bridge.Socket(), "--state-dir", n.bridge.StateDir())
+	n.alone(name, append(flags, "--backend", "csi", "--socket", n.bridge.Socket(), "--state-dir", n.bridge.StateDir())...)
 	n.startCSI()
 	n.startBridge()
 }
@@ -194,14 +193,18 @@ func (p *pod) mount() *pod {
 	return p
 }
 
+func (p *pod) tryUnmount() flex.DriverStatus {
+	p.v.n.t.Helper()
+	return p.v.n.call(p.v.driver, "unmount", p.dir())
+}
+
 func (p *pod) unmount() {
 	t := p.v.n.t
 	t.Helper()
-	dir := p.dir()
-	if status := p.v.n.call(p.v.driver, "unmount", dir); status.Status != flex.StatusSuccess {
+	if status := p.tryUnmount(); status.Status != flex.StatusSuccess {
 		t.Fatalf("unmount for %s answered %s: %s", p.name, status.Status, status.Message)
 	}
-	if mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(dir)); err != nil || len(mounts) > 0 {
+	if mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(p.dir())); err != nil || len(mounts) > 0 {
 		t.Errorf("after unmount: mounted %d times, %v", len(mounts), err)
 	}
 }
