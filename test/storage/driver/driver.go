@@ -26,6 +26,8 @@ type Kind struct {
 	MountGroup bool
 	// mount mounts a volume at a directory that is there.
 	mount func(ctx context.Context, v volume, dir string) error
+	// intact reports whether what is mounted is left; else it is mounted again. nil: it always is.
+	intact func(dir string) bool
 	// release gives up what the volume had on this node besides the mount; nil: nothing.
 	release func(ctx context.Context, id string) error
 }

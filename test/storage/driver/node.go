@@ -3,9 +3,11 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,7 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// mountTimeout is when csi-driver-nfs and csi-driver-smb answer that a mount takes too long.
+// mountTimeout is when csi-driver-nfs and csi-driver-smb answer that a mount takes too long. It goes
+// on, and the call that follows mounts once more.
 const mountTimeout = 110 * time.Second
 
 // node is the node service.
@@ -52,51 +55,58 @@ func (n *node) NodeStageVolume(ctx context.Context, r *csi.NodeStageVolumeReques
 		return nil, status.Error(codes.Unimplemented, "this driver stages nothing")
 	}
 	v := volume{id: r.GetVolumeId(), context: r.GetVolumeContext(), secrets: r.GetSecrets(), capability: r.GetVolumeCapability().GetMount()}
-	return &csi.NodeStageVolumeResponse{}, n.show(ctx, v, r.GetStagingTargetPath(), n.mount)
+	return &csi.NodeStageVolumeResponse{}, n.mountOnce(ctx, v, r.GetStagingTargetPath())
 }
 
 func (n *node) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	v := volume{id: r.GetVolumeId(), context: r.GetVolumeContext(), secrets: r.GetSecrets(), capability: r.GetVolumeCapability().GetMount(), readOnly: r.GetReadonly()}
-	mount := n.mount
-	if n.Stage {
-		staging := r.GetStagingTargetPath()
-		if mounted, err := mountinfo.Mounted(staging); err != nil || !mounted {
-			return nil, status.Errorf(codes.FailedPrecondition, "nothing is staged at %q (%v)", staging, err)
-		}
-		mount = func(ctx context.Context, v volume, dir string) error { return bind(ctx, staging, dir, v.readOnly) }
+	if !n.Stage {
+		return &csi.NodePublishVolumeResponse{}, n.mountOnce(ctx, v, r.GetTargetPath())
 	}
-	return &csi.NodePublishVolumeResponse{}, n.show(ctx, v, r.GetTargetPath(), mount)
+	switch r.GetVolumeCapability().GetAccessMode().GetMode() {
+	case csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY, csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY:
+		v.readOnly = true
+	}
+	v.readOnly = v.readOnly || slices.Contains(v.capability.GetMountFlags(), "ro")
+	return &csi.NodePublishVolumeResponse{}, n.show(ctx, v, r.GetTargetPath(), func() error {
+		// Whatever is there: the directory of the node, if nothing is staged.
+		return bind(context.WithoutCancel(ctx), r.GetStagingTargetPath(), r.GetTargetPath(), v.readOnly)
+	})
 }
 
-// show mounts a volume, unless something is mounted there. A mount that takes too long is answered
-// before it ends; until it has, calls for the volume and the path are refused.
-func (n *node) show(ctx context.Context, v volume, path string, mount func(ctx context.Context, v volume, dir string) error) error {
-	if v.id == "" || !filepath.IsAbs(path) || v.capability == nil {
-		return status.Error(codes.InvalidArgument, "a volume_id, a path and a mount capability are required")
-	}
+// mountOnce mounts a volume from its storage, unless the same is under way.
+func (n *node) mountOnce(ctx context.Context, v volume, path string) error {
 	done, err := n.begin(v.id, path)
 	if err != nil {
 		return err
 	}
+	defer done()
+	return n.show(ctx, v, path, func() error {
+		ended := make(chan error, 1)
+		go func() { ended <- n.mount(context.WithoutCancel(ctx), v, path) }()
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(mountTimeout):
+			return fmt.Errorf("mount volume %s to %s timeout after %v", v.id, path, mountTimeout)
+		}
+	})
+}
+
+// show has something mounted at a path, unless it is.
+func (n *node) show(ctx context.Context, v volume, path string, mount func() error) error {
+	if v.id == "" || !filepath.IsAbs(path) || v.capability == nil {
+		return status.Error(codes.InvalidArgument, "a volume_id, a path and a mount capability are required")
+	}
 	if err := os.MkdirAll(path, 0o750); err != nil {
-		done()
 		return status.Error(codes.Internal, err.Error())
 	}
-	if mounted, err := mountinfo.Mounted(path); err != nil || mounted {
-		done()
-		return err
+	mounted, err := mountinfo.Mounted(path)
+	if err == nil && mounted && n.intact != nil && !n.intact(path) {
+		mounted, err = false, run(context.WithoutCancel(ctx), nil, "umount", path)
 	}
-	ended := make(chan error, 1)
-	go func() {
-		defer done()
-		ended <- mount(context.WithoutCancel(ctx), v, path)
-	}()
-	select {
-	case err = <-ended:
-	case <-time.After(mountTimeout):
-		return status.Errorf(codes.DeadlineExceeded, "volume %s: no mount after %v", v.id, mountTimeout)
-	case <-ctx.Done():
-		return status.FromContextError(ctx.Err()).Err()
+	if err == nil && !mounted {
+		err = mount()
 	}
 	if err != nil && status.Code(err) == codes.Unknown {
 		err = status.Errorf(codes.Internal, "volume %s: %v", v.id, err)
@@ -121,36 +131,47 @@ func (n *node) begin(id, path string) (done func(), err error) {
 }
 
 func (n *node) NodeUnpublishVolume(ctx context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
-	return &csi.NodeUnpublishVolumeResponse{}, n.hide(ctx, r.GetVolumeId(), r.GetTargetPath(), !n.Stage)
+	if n.Stage {
+		return &csi.NodeUnpublishVolumeResponse{}, hide(ctx, r.GetVolumeId(), r.GetTargetPath())
+	}
+	return &csi.NodeUnpublishVolumeResponse{}, n.unmountOnce(ctx, r.GetVolumeId(), r.GetTargetPath())
 }
 
 func (n *node) NodeUnstageVolume(ctx context.Context, r *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
-	return &csi.NodeUnstageVolumeResponse{}, n.hide(ctx, r.GetVolumeId(), r.GetStagingTargetPath(), true)
+	return &csi.NodeUnstageVolumeResponse{}, n.unmountOnce(ctx, r.GetVolumeId(), r.GetStagingTargetPath())
 }
 
-// hide unmounts what is at a path, and removes the directory.
-func (n *node) hide(ctx context.Context, id, path string, last bool) error {
-	if id == "" || !filepath.IsAbs(path) {
-		return status.Error(codes.InvalidArgument, "a volume_id and a path are required")
-	}
+// unmountOnce ends the use of a volume's storage, unless a call for the same is under way.
+func (n *node) unmountOnce(ctx context.Context, id, path string) error {
 	done, err := n.begin(id, path)
 	if err != nil {
 		return err
 	}
 	defer done()
-	// The mount table, since the storage may be silent.
-	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(path))
-	for range mounts {
-		err = errors.Join(err, run(ctx, nil, "umount", path))
+	if err := hide(ctx, id, path); err != nil || n.release == nil {
+		return err
+	}
+	return n.release(ctx, id)
+}
+
+// hide unmounts what is at a path, and removes the directory. It looks at the path, as
+// k8s.io/mount-utils does, and so waits where the storage is silent, with or without its caller.
+func hide(ctx context.Context, id, path string) error {
+	if id == "" || !filepath.IsAbs(path) {
+		return status.Error(codes.InvalidArgument, "a volume_id and a path are required")
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	mounted, err := mountinfo.Mounted(path)
+	if err == nil && mounted {
+		err = run(context.WithoutCancel(ctx), nil, "umount", path)
 	}
 	if err == nil {
 		err = os.Remove(path)
 	}
-	if (err == nil || errors.Is(err, fs.ErrNotExist)) && last && n.release != nil {
-		err = n.release(ctx, id)
-	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return status.Errorf(codes.Internal, "volume %s: %v", id, err)
+		return status.Errorf(codes.Internal, "failed to unmount target %q: %v", path, err)
 	}
 	return nil
 }

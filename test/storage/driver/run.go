@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -18,13 +19,25 @@ func run(ctx context.Context, env []string, name string, args ...string) error {
 	return nil
 }
 
-// mount is mount(8).
-func mount(ctx context.Context, env []string, fsType, source, dir string, options ...string) error {
-	args := []string{"-t", fsType}
-	if len(options) > 0 {
-		args = append(args, "-o", strings.Join(options, ","))
+// mount is mount(8). Its errors read as those of k8s.io/mount-utils, which most CSI drivers pass
+// on: they do not have the sensitive options.
+func mount(ctx context.Context, sensitive []string, fsType, source, dir string, options ...string) error {
+	args := func(options []string) []string {
+		args := []string{"-t", fsType}
+		if len(options) > 0 {
+			args = append(args, "-o", strings.Join(options, ","))
+		}
+		return append(args, source, dir)
 	}
-	return run(ctx, env, "mount", append(args, source, dir)...)
+	out, err := exec.CommandContext(ctx, "mount", args(slices.Concat(options, sensitive))...).CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	masked := slices.Clone(options)
+	for range sensitive {
+		masked = append(masked, "<masked>")
+	}
+	return fmt.Errorf("mount failed: %w\nMounting command: mount\nMounting arguments: %s\nOutput: %s", err, strings.Join(args(masked), " "), out)
 }
 
 func bind(ctx context.Context, source, dir string, readOnly bool) error {
