@@ -4,9 +4,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 // life is what every volume lives that pods share: written by one, read by another and by one that
@@ -20,9 +23,13 @@ func life(t *testing.T, v *volume) {
 	a.mount()
 	b.mount().wantRead("file", "data")
 	reader.readOnly = true
-	reader.mount().wantRead("file", "data")
-	if err := reader.write("other", ""); !errors.Is(err, unix.EROFS) {
-		t.Errorf("a pod that may only read writes: %v", err)
+	if v.oneMode {
+		wantFailure(t, reader.tryMount())
+	} else {
+		reader.mount().wantRead("file", "data")
+		if err := reader.write("other", ""); !errors.Is(err, unix.EROFS) {
+			t.Errorf("a pod that may only read writes: %v", err)
+		}
 	}
 	for _, p := range []*pod{a, b, reader, a} { // once too often
 		p.unmount()
@@ -83,4 +90,18 @@ func crashes(t *testing.T, v *volume) {
 	p.wantRead("open", "line\nline\n")
 	p.unmount()
 	v.n.wantNothing()
+}
+
+// wantFailure fails the test unless a call has failed, with all of these texts in its message.
+func wantFailure(t *testing.T, status flex.DriverStatus, texts ...string) {
+	t.Helper()
+	if status.Status != flex.StatusFailure {
+		t.Errorf("answered %s: %s; want a Failure with %q", status.Status, status.Message, texts)
+		return
+	}
+	for _, text := range texts {
+		if !strings.Contains(status.Message, text) {
+			t.Errorf("answered %q; want %q in it", status.Message, text)
+		}
+	}
 }

@@ -29,13 +29,18 @@ ip -n servers link set servers up`)
 	return n
 }
 
-// sh runs a script, which has to succeed.
 func (n *network) sh(script string) {
 	n.t.Helper()
+	sh(n.t, script)
+}
+
+// sh runs a script, which has to succeed.
+func sh(t *testing.T, script string) {
+	t.Helper()
 	cmd := exec.Command("sh", "-e")
 	cmd.Stdin = strings.NewReader(script)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		n.t.Fatalf("%s: %v\n%s", script, err, out)
+		t.Fatalf("%s: %v\n%s", script, err, out)
 	}
 }
 

@@ -95,7 +95,7 @@ func (n *node) startCSI() {
 	kind := driver.Kinds()[n.csi.kind]
 	cmd := exec.Command(os.Args[0], "--kind", n.csi.kind, "--endpoint", n.path("csi.sock"))
 	cmd.Env = append(os.Environ(), envDriver+"=1")
-	if dir := os.Getenv("DRIVERS"); dir != "" {
+	if dir := os.Getenv("DRIVERS"); dir != "" && kind.Program != "" {
 		cmd = exec.Command(filepath.Join(dir, kind.Program), kind.Args(n.path("csi.sock"), "node-1")...)
 	}
 	n.csi.process = n.start(cmd, n.path("csi.sock"))
@@ -145,6 +145,9 @@ type volume struct {
 	n       *node
 	driver  string
 	options flex.Options
+	// oneMode: pods that may write and pods that may not do not have it at the same time. The
+	// kernel mounts a device in one way at a time.
+	oneMode bool
 }
 
 // newVolume returns one with these options and Secret.
@@ -172,17 +175,22 @@ func (v *volume) pod(name string) *pod { return &pod{v: v, name: name} }
 // dir is where the pod has the volume.
 func (p *pod) dir() string { return p.v.n.PodVolumeDir(p.name, p.v.driver, p.v.options.VolumeName) }
 
-func (p *pod) tryMount() flex.DriverStatus {
-	t := p.v.n.t
-	t.Helper()
+// argument is the options of a callout for the pod.
+func (p *pod) argument() string {
+	p.v.n.t.Helper()
 	o := p.v.options
 	o.PodName, o.PodNamespace, o.PodUID, o.ServiceAccountName = p.name, "default", p.name, "default"
 	o.ReadOnly, o.FSGroup = p.readOnly, p.fsGroup
 	text, err := o.MarshalArgument()
 	if err != nil {
-		t.Fatal(err)
+		p.v.n.t.Fatal(err)
 	}
-	return p.v.n.call(p.v.driver, "mount", p.dir(), text)
+	return text
+}
+
+func (p *pod) tryMount() flex.DriverStatus {
+	p.v.n.t.Helper()
+	return p.v.n.call(p.v.driver, "mount", p.dir(), p.argument())
 }
 
 func (p *pod) mount() *pod {

@@ -16,7 +16,8 @@ import (
 type Kind struct {
 	// CSIDriver is the name of the driver that this one stands for.
 	CSIDriver string
-	// Program is the name of its executable, and Args are its arguments.
+	// Program is the name of its executable, and Args are its arguments; empty: it needs more
+	// than a guest has.
 	Program string
 	Args    func(endpoint, nodeID string) []string
 	// Stage: volumes are mounted by NodeStageVolume, and bound by NodePublishVolume. Otherwise
@@ -42,7 +43,7 @@ type volume struct {
 
 // Kinds returns all kinds by their names.
 func Kinds() map[string]Kind {
-	return map[string]Kind{"nfs": nfs(), "smb": smb()}
+	return map[string]Kind{"lvm": lvm(), "nfs": nfs(), "smb": smb()}
 }
 
 type options struct {
