@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -55,6 +56,8 @@ func (t *story) killInMkfs(dir string) volume {
 // killOnce is not caught if the mount was done first; then it is undone.
 func (t *story) killOnce(dir string, disk volume) (took time.Duration, caught bool, err error) {
 	cmd := t.node.command(t.node.driver(), "mount", dir, t.argument(disk))
+	var out bytes.Buffer
+	cmd.Stdout = &out
 	start := time.Now()
 	if err := cmd.Start(); err != nil {
 		return 0, false, err
@@ -64,6 +67,9 @@ func (t *story) killOnce(dir string, disk volume) (took time.Duration, caught bo
 	for !caught {
 		select {
 		case <-done:
+			if !bytes.Contains(out.Bytes(), []byte(`"Success"`)) {
+				return 0, false, fmt.Errorf("it answered %s", bytes.TrimSpace(out.Bytes()))
+			}
 			_, err := t.node.call("unmount", dir)
 			return 0, false, errors.Join(err, os.Remove(t.node.imagePath(disk)))
 		default:
