@@ -50,16 +50,7 @@ func Run(t *testing.T, test func(t *testing.T)) {
 		test(t)
 		return
 	}
-	t.Parallel()
-	testenv.Need(t, "root", "prog:"+kernel)
-	root := os.Getenv(envRoot)
-	if root == "" {
-		t.Skipf("%s does not name a root file system (make test-storage makes it)", envRoot)
-	}
-	dir := t.TempDir()
-	if err := prepare(dir, t.Name()); err != nil {
-		t.Fatal(err)
-	}
+	root, dir := place(t)
 	console := boot(t, root, dir)
 	output, err := os.ReadFile(filepath.Join(dir, "output"))
 	if err != nil {
@@ -71,6 +62,21 @@ func Run(t *testing.T, test func(t *testing.T)) {
 	} else if string(status) != "0\n" {
 		t.Errorf("the test in the guest ended with %s%s\n%s", status, output, console)
 	}
+}
+
+// place returns the root of a guest, and a folder for it that says what it runs.
+func place(t *testing.T) (root, dir string) {
+	t.Helper()
+	t.Parallel()
+	testenv.Need(t, "root", "prog:"+kernel)
+	if root = os.Getenv(envRoot); root == "" {
+		t.Skipf("%s does not name a root file system (make test-storage makes it)", envRoot)
+	}
+	dir = t.TempDir()
+	if err := prepare(dir, t.Name()); err != nil {
+		t.Fatal(err)
+	}
+	return root, dir
 }
 
 // prepare writes what the guest runs: this program, with the test alone.
@@ -97,7 +103,7 @@ func prepare(dir, test string) error {
 			fmt.Fprintf(&run, "export %s='%s%s'\n", name, Host, path)
 		}
 	}
-	fmt.Fprintf(&run, "export %s=1\ncd '%s%s'\nexec '%s%s' -test.v -test.timeout=1h -test.run='%s'\n", envInside, Host, here, Host, program, pattern)
+	fmt.Fprintf(&run, "export %s=1\ncd '%s%s'\nexec '%s%s' -test.v -test.timeout=1h -test.parallel=16 -test.run='%s'\n", envInside, Host, here, Host, program, pattern)
 	for name, text := range map[string][]byte{"first.sh": first, "second.sh": second, "run.sh": []byte(run.String())} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			return err
@@ -116,18 +122,25 @@ func boot(t *testing.T, root, dir string) string {
 		defer cancel()
 	}
 	var console bytes.Buffer
-	cmd := exec.CommandContext(ctx, kernel, "mem=1G", "root=/dev/root", "rootfstype=hostfs", "rootflags="+root, "ro", "init=/sbin/guest",
-		"con=null", "con0=null,fd:1", "quiet", "loglevel=4", "uml_dir="+dir, "guest="+dir)
-	cmd.Env = append(os.Environ(), "TMPDIR=/dev/shm", "LD_PRELOAD="+filepath.Join(root, "usr/lib/xstate.so"))
+	cmd := command(ctx, root, dir)
 	cmd.Stdout, cmd.Stderr = &console, &console
-	// Its helpers are processes as well, and end with it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
-	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil && ctx.Err() != nil {
 		t.Errorf("the guest was ended: %v", context.Cause(ctx))
 	}
 	return console.String()
+}
+
+// command is a guest with more arguments for its kernel. It ends with the context.
+func command(ctx context.Context, root, dir string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, kernel, append([]string{
+		"mem=1G", "root=/dev/root", "rootfstype=hostfs", "rootflags=" + root, "ro", "init=/sbin/guest",
+		"con=null", "con0=null,fd:1", "quiet", "loglevel=4", "uml_dir=" + dir, "guest=" + dir}, args...)...)
+	cmd.Env = append(os.Environ(), "TMPDIR=/dev/shm", "LD_PRELOAD="+filepath.Join(root, "usr/lib/xstate.so"))
+	// Its helpers are processes as well, and end with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = 10 * time.Second // none of them writes to a disk when the next guest has it
+	return cmd
 }
 
 // ended matches the line of a test that has ended.
