@@ -359,6 +359,13 @@ test-storage: setup build $(BIN)/testsum ## real NFS, SMB, iSCSI and Ceph, in gu
 	@FLEX_STORAGE_ROOT=$$(hack/storage-root) DRIVERS=$(abspath $(DRIVERS)) \
 		$(TESTSUM) -step storage run -count=1 -timeout 2h -run '$(CASE)' ./test/storage
 
+# Power cuts at random moments: CUTS of each test, from SEED.
+CUTS ?= 200
+.PHONY: power
+power: setup build ## take the power of a node and its storage CUTS (200) times; or SEED, CASE=Bridge
+	FLEX_STORAGE_ROOT=$$(hack/storage-root) DRIVERS=$(abspath $(DRIVERS)) FLEX_POWER_CUTS=$(CUTS) FLEX_POWER_SEED=$(SEED) \
+		go test -count=1 -timeout 24h -v -parallel 1 -run '^TestPowerOff$(filter-out .,$(CASE))' ./test/storage
+
 # The long campaign: COUNT life cycles or DURATION, whichever comes first.
 DURATION ?= 25m
 .PHONY: faults

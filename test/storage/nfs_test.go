@@ -12,13 +12,22 @@ type nfsServer struct{ *network }
 func newNFSServer(t *testing.T) *nfsServer {
 	t.Helper()
 	s := &nfsServer{newNetwork(t)}
+	s.serve()
+	return s
+}
+
+// serve makes the exports, on what is mounted at /srv/exports if anything is, and starts the server.
+func (s *nfsServer) serve() {
+	s.t.Helper()
 	// The pseudo root of NFSv4 must not be an overlay; each network namespace has nfsd files of its own.
 	s.sh(`modprobe nfsd; modprobe nfs; modprobe nfsv3; modprobe nfsv4; modprobe loop
 mkdir -p /srv/exports
-truncate -s 200M /run/exports.img
-mkfs.ext4 -q /run/exports.img
-mount -o loop /run/exports.img /srv/exports
-mkdir /srv/exports/rw /srv/exports/ro /srv/exports/squash
+if ! mountpoint -q /srv/exports; then # of a disk
+	truncate -s 200M /run/exports.img
+	mkfs.ext4 -q /run/exports.img
+	mount -o loop /run/exports.img /srv/exports
+fi
+mkdir -p /srv/exports/rw /srv/exports/ro /srv/exports/squash
 echo old >/srv/exports/rw/old
 echo old >/srv/exports/ro/old
 chmod 777 /srv/exports/squash
@@ -46,7 +55,6 @@ E
 ip netns exec servers unshare --mount sh -e /run/serve </dev/null >/tmp/serve.log 2>&1 &
 echo $! >/tmp/serve.pid
 while ! test -e /tmp/serving; do kill -0 $(cat /tmp/serve.pid) || { cat /tmp/serve.log; exit 1; }; sleep .1; done`)
-	return s
 }
 
 // stop and start are the machine's of the server: its clients are refused meanwhile.

@@ -51,12 +51,19 @@ func newNode(t *testing.T) *node {
 
 func (n *node) path(name string) string { return filepath.Join(n.dir, name) }
 
-// flexdriver runs the program, not as a driver.
+// flexdriver runs the program, not as a driver. It does so up to three times, as the installer's
+// pod is restarted: install gives init ten seconds, which a guest on a busy machine may not have.
 func (n *node) flexdriver(args ...string) {
 	n.t.Helper()
-	if out, err := exec.Command(os.Getenv("FLEXDRIVER_BINARY"), args...).CombinedOutput(); err != nil {
-		n.t.Fatalf("flexdriver %s: %v\n%s", args[0], err, out)
+	var said []byte
+	for range 3 {
+		out, err := exec.Command(os.Getenv("FLEXDRIVER_BINARY"), args...).CombinedOutput()
+		if err == nil {
+			return
+		}
+		said = fmt.Appendf(said, "flexdriver %s: %v\n%s", args[0], err, out)
 	}
+	n.t.Fatalf("%s", said)
 }
 
 // alone installs flexdriver, which mounts by itself unless flags say otherwise.
@@ -67,6 +74,14 @@ func (n *node) alone(name string, flags ...string) {
 
 // bridged installs flexdriver for the bridge with a preset, and starts the bridge and its CSI driver.
 func (n *node) bridged(name, preset, kind string, flags ...string) {
+	n.t.Helper()
+	n.configure(name, preset, kind, flags...)
+	n.startCSI()
+	n.startBridge()
+}
+
+// configure installs flexdriver for the bridge and configures that with a preset.
+func (n *node) configure(name, preset, kind string, flags ...string) {
 	n.t.Helper()
 	n.bridge = &daemon.Daemon{Dir: n.dir, KubeletDir: n.Root, NodeName: "node-1"}
 	n.csi = &csiDriver{kind: kind}
@@ -80,8 +95,6 @@ func (n *node) bridged(name, preset, kind string, flags ...string) {
 		n.t.Fatal(err)
 	}
 	n.alone(name, append(flags, "--backend", "csi", "--socket", n.bridge.Socket(), "--state-dir", n.bridge.StateDir())...)
-	n.startCSI()
-	n.startBridge()
 }
 
 func (n *node) startBridge() {
