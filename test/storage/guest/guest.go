@@ -134,7 +134,8 @@ func boot(t *testing.T, root, dir string) string {
 func command(ctx context.Context, root, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, kernel, append([]string{
 		"mem=1G", "root=/dev/root", "rootfstype=hostfs", "rootflags=" + root, "ro", "init=/sbin/guest",
-		"con=null", "con0=null,fd:1", "quiet", "loglevel=4", "uml_dir=" + dir, "guest=" + dir}, args...)...)
+		"con=null", "con0=null,fd:1", "quiet", "loglevel=4", "uml_dir=" + dir, "guest=" + dir,
+	}, args...)...)
 	cmd.Env = append(os.Environ(), "TMPDIR=/dev/shm", "LD_PRELOAD="+filepath.Join(root, "usr/lib/xstate.so"))
 	// Its helpers are processes as well, and end with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
