@@ -389,7 +389,8 @@ func TestRootsHaveToBeApart(t *testing.T) {
 }
 
 // A device is allowed by a name below the roots, and by what leads to such a
-// name.
+// name. A root that was itself the name of a device passed the first check, and
+// failed the second with "below none of the allowed roots".
 func TestDeviceRoots(t *testing.T) {
 	testenv.Need(t, "ext4")
 	w := newWorld(t)
@@ -410,6 +411,13 @@ func TestDeviceRoots(t *testing.T) {
 	w.refused(w.do(call(flex.CommandMount, dir, options("device", device))), flex.CodePermissionDenied, "below none of the deviceRoots")
 	w.refused(w.do(call(flex.CommandMount, dir, options("device", "UUID=5f1e0002-8c2f-4e6c-8d59-0c2a9b3d1c11"))), flex.CodePermissionDenied, fmt.Sprintf("%s has no name below the deviceRoots", other))
 	w.refused(w.do(call(flex.CommandMount, dir, options("device", root+"/dir/disk"))), flex.CodeInvalidArgument, "symbolic link")
+	w.refused(w.do(call(flex.CommandMount, dir, options("device", open+"/one"))), flex.CodeInvalidArgument, "can be written to by others than root")
+	w.b.DeviceRoots = []string{root + "/one", open + "/one"}
+	for _, name := range []string{root + "/one", "UUID=5f1e0001-8c2f-4e6c-8d59-0c2a9b3d1c11"} {
+		w.mount(dir, options("device", name))
+		w.unmount(dir)
+	}
+	w.refused(w.do(call(flex.CommandMount, dir, options("device", other))), flex.CodePermissionDenied, "below none of the deviceRoots")
 	w.refused(w.do(call(flex.CommandMount, dir, options("device", open+"/one"))), flex.CodeInvalidArgument, "can be written to by others than root")
 	w.mounted(dir, false)
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -22,7 +23,7 @@ type BlockDevice struct {
 	rdev uint64
 }
 
-// OpenDevice opens a block device by a name below one of the roots. The
+// OpenDevice opens a block device by a name below one of the roots, or that is one. The
 // directories on the way must be root's and no links; the name itself may be a
 // link, as udev makes them.
 func OpenDevice(name string, roots []string) (*BlockDevice, error) {
@@ -31,6 +32,9 @@ func OpenDevice(name string, roots []string) (*BlockDevice, error) {
 	}
 	if err := CheckPath(name); err != nil {
 		return fail(err)
+	}
+	if slices.Contains(roots, name) {
+		roots = []string{filepath.Dir(name)}
 	}
 	dir, err := openRootOnly(filepath.Dir(name), roots)
 	if err != nil {
