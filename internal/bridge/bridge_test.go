@@ -218,6 +218,16 @@ func TestRepeatedCallJoins(t *testing.T) {
 	if s := flex.Run(t.Context(), d, []string{"mount", dir, options}); !strings.Contains(s.Message, "still in progress") {
 		t.Fatalf("a mount that takes longer than its caller waits: %+v", s)
 	}
+	// With a dead server the answer named neither the RPC nor the CSI driver.
+	for status := n.bridge.Status(); len(status) == 0 || status[0].Operations[0].Step != "NodeStageVolume"; status = n.bridge.Status() {
+		time.Sleep(time.Millisecond)
+	}
+	late := flex.Run(t.Context(), d, []string{"mount", dir, options})
+	for _, want := range []string{"still in progress", "NodeStageVolume of volume h1 has not ended", "CSI driver csi.example.com"} {
+		if !strings.Contains(late.Message, want) {
+			t.Errorf("while NodeStageVolume takes long: %+v; want %q", late, want)
+		}
+	}
 	done := make(chan flex.DriverStatus)
 	for range 2 {
 		go func() {

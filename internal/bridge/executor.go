@@ -128,7 +128,9 @@ func (x *execution) take(s lifecycle.Step) error {
 			return err
 		}
 	}
+	x.v.step.Store(&currentStep{s.Kind, time.Now()})
 	got, err := x.act(s)
+	x.v.step.Store(nil)
 	var failure *lifecycle.Failure
 	if err != nil {
 		failure = &lifecycle.Failure{Step: s, Class: classOf(s, err, before), Err: worded(s, err, before)}

@@ -37,6 +37,9 @@ type OperationStatus struct {
 	// Since is when it was asked for, and Begun when its turn came; zero while
 	// it waits.
 	Since, Begun time.Time
+	// Step is what it does now, since StepSince; empty while it waits or decides.
+	Step      string
+	StepSince time.Time
 }
 
 // Status returns all volumes that have a record or an operation, in the order
@@ -82,6 +85,9 @@ func (v *volume) statusLocked() VolumeState {
 		o := OperationStatus{Command: p.command, Dir: p.dir, Request: p.request, Since: p.since}
 		if begun := p.begun.Load(); begun != 0 {
 			o.Begun = time.Unix(0, begun)
+			if s := v.step.Load(); s != nil {
+				o.Step, o.StepSince = string(s.kind), s.since
+			}
 		}
 		s.Operations = append(s.Operations, o)
 	}

@@ -37,12 +37,20 @@ type volume struct {
 	ctx     context.Context //nolint:containedctx // belongs to the turn, as the record does
 	log     *slog.Logger
 	current *inProgress
+	// step is the one that the operation takes; nil: none. Everybody may read it.
+	step atomic.Pointer[currentStep]
 
 	// Guarded by registry.mu.
 	ops            []*inProgress        // in the order of their turns
 	lastTurn       <-chan struct{}      // closed when the turn given last is over
 	last           map[string]time.Time // when what is done at intervals was done
 	uncertainSince time.Time            // that of VolumeState
+}
+
+// A currentStep is a step that has begun, and when.
+type currentStep struct {
+	kind  lifecycle.StepKind
+	since time.Time
 }
 
 // An operation is what a callout asks of a volume. Two that are equal are one.
@@ -70,7 +78,7 @@ type inProgress struct {
 // allows. f continues when the caller has left. A caller that asks for the same
 // meanwhile waits for the same f.
 func (b *Bridge) inTurn(ctx context.Context, key csivol.Key, op operation, f func(*volume) error) error {
-	running, joined := b.start(ctx, key, op, f)
+	v, running, joined := b.start(ctx, key, op, f)
 	if joined {
 		requestid.Logger(ctx, b.log()).Info("joining the same operation, which is under way", "command", string(op.command), "volumeHandle", key.Handle, "startedBy", running.request, "since", running.since)
 	}
@@ -84,13 +92,13 @@ func (b *Bridge) inTurn(ctx context.Context, key csivol.Key, op operation, f fun
 		return coded(running.err)
 	default:
 		running.callers.Add(-1)
-		return context.Cause(ctx)
+		return v.late(context.Cause(ctx))
 	}
 }
 
 // doLater has f done and waits for nothing; an error goes to the log.
 func (b *Bridge) doLater(r *volstate.Record, op operation, what string, f func(*volume) error) {
-	running, _ := b.start(context.Background(), r.Key(), op, f)
+	_, running, _ := b.start(context.Background(), r.Key(), op, f)
 	go func() {
 		<-running.done
 		if running.err != nil {
@@ -100,12 +108,23 @@ func (b *Bridge) doLater(r *volstate.Record, op operation, what string, f func(*
 }
 
 // start starts an operation for a caller, or joins the one that is under way.
-func (b *Bridge) start(ctx context.Context, key csivol.Key, op operation, f func(*volume) error) (p *inProgress, joined bool) {
-	v, p, joined := b.registry.enqueue(ctx, key, op)
+func (b *Bridge) start(ctx context.Context, key csivol.Key, op operation, f func(*volume) error) (v *volume, p *inProgress, joined bool) {
+	v, p, joined = b.registry.enqueue(ctx, key, op)
 	if !joined {
 		go b.run(v, p, f)
 	}
-	return p, joined
+	return v, p, joined
+}
+
+// late returns the error of a caller whose deadline has passed. It names the step that
+// the volume waits for: with a silent server that is all that a pod's events say.
+func (v *volume) late(cause error) error {
+	s := v.step.Load()
+	if s == nil || flex.CodeOf(cause) != flex.CodeDeadlineExceeded {
+		return cause
+	}
+	return flex.Errorf(flex.CodeDeadlineExceeded, "%s of volume %s has not ended for %v; check that its storage answers, and the log of CSI driver %s",
+		s.kind, v.key.Handle, time.Since(s.since).Round(time.Second), v.key.Driver)
 }
 
 // run is one operation from its turn to its end.

@@ -224,6 +224,9 @@ type Operation struct {
 	Since   time.Time `json:"since"`
 	// Begun is absent while the operation waits for another on the volume.
 	Begun *time.Time `json:"begun,omitempty"`
+	// Step is what it does now, such as the RPC NodeStageVolume, and StepSince when that began.
+	Step      string     `json:"step,omitempty"`
+	StepSince *time.Time `json:"stepSince,omitempty"`
 }
 
 // A Failure is a call that failed the last time. A volume with a set-up that failed and

@@ -86,7 +86,7 @@ func sample() *bridgestatus.BridgeStatus {
 	begun := date("11:59:50")
 	v := bridgestatus.Of(r)
 	v.Operations = []bridgestatus.Operation{
-		{Command: "unmount", Dir: podDir, Request: "9f86", Since: date("11:59:48"), Begun: &begun},
+		{Command: "unmount", Dir: podDir, Request: "9f86", Since: date("11:59:48"), Begun: &begun, Step: "NodeUnpublishVolume", StepSince: &begun},
 		{Command: "mount", Dir: "/other", Request: "d081", Since: date("11:59:55")},
 	}
 	doubtful := bridgestatus.Of(&volstate.Record{
@@ -150,7 +150,7 @@ broken state file: /state/x.json.1.broken
 		t.Error(diff)
 	}
 	for _, want := range []string{
-		"pv1", "shop/web", "10m", "unmount 12s, mount 5s (waits)", "its VolumeAttachment is lost; migrated: the kubelet's CSI plugin has it, too; NodeStageVolume: internal: mount -o password=[redacted]",
+		"pv1", "shop/web", "10m", "unmount 12s (NodeUnpublishVolume 10s), mount 5s (waits)", "its VolumeAttachment is lost; migrated: the kubelet's CSI plugin has it, too; NodeStageVolume: internal: mount -o password=[redacted]",
 		"Staging", "shop/db", "2 corrupted; long long",
 	} {
 		if !strings.Contains(got, want) {
@@ -176,7 +176,7 @@ func TestByPod(t *testing.T) {
 	lines := strings.Split(got, "\n")
 	for _, row := range [][]string{
 		{"NAMESPACE", "POD", "VOLUME", "PHASE"},
-		{"shop", "web", "pv1", "Published", "unmount 12s [9f86]", "uid-1", podDir, "/private"},
+		{"shop", "web", "pv1", "Published", "unmount 12s (NodeUnpublishVolume 10s) [9f86]", "uid-1", podDir, "/private"},
 		{"shop", "db", "pv2", "Claimed", "corrupted: transport endpoint is not connected", "uid-1"},
 	} {
 		for _, cell := range row {

@@ -136,8 +136,11 @@ func (s *BridgeStatus) doing(v *VolumeStatus, dir string, wide bool) string {
 			continue
 		}
 		text := o.Command + " " + s.age(&o.Since)
-		if o.Begun == nil {
+		switch {
+		case o.Begun == nil:
 			text += " (waits)"
+		case o.Step != "":
+			text += " (" + o.Step + " " + s.age(o.StepSince) + ")"
 		}
 		if wide && o.Request != "" {
 			text += " [" + o.Request + "]"

@@ -151,6 +151,7 @@ func volumeStatus(v bridge.VolumeState) bridgestatus.VolumeStatus {
 	for _, o := range v.Operations {
 		out.Operations = append(out.Operations, bridgestatus.Operation{
 			Command: string(o.Command), Dir: o.Dir, Request: o.Request, Since: o.Since.UTC(), Begun: bridgestatus.When(o.Begun),
+			Step: o.Step, StepSince: bridgestatus.When(o.StepSince),
 		})
 	}
 	return out
