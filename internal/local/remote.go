@@ -63,6 +63,10 @@ func explainServer(err error) error {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(err.Error(), text) })
 	}
 	switch {
+	case has("mount error(13)"): // EACCES
+		return fmt.Errorf("%w; the server refuses this user: check username, password and domain in the volume's Secret, and who may use the share", err)
+	case has("mount error(2)"): // ENOENT
+		return fmt.Errorf("%w; the server has no such share or directory: check source", err)
 	case has("Connection refused", "mount error(111)"): // ECONNREFUSED
 		return fmt.Errorf("%w; the server refuses the connection: check that it serves this type of filesystem, and its port", err)
 	case errors.Is(err, context.DeadlineExceeded), flex.CodeOf(err) == flex.CodeDeadlineExceeded, has("timed out", "mount error(110)", "No route to host", "mount error(113)"):

@@ -108,6 +108,8 @@ func TestExplainServer(t *testing.T) {
 		"SMB is silent": {errors.New("exit status 32: mount error(110): Connection timed out"), "the server does not answer"},
 		"no route":      {errors.New("exit status 32: mount.nfs: No route to host"), "the server does not answer"},
 		"the deadline":  {fmt.Errorf("/bin/mount was ended: %w", late), "the server does not answer"},
+		"SMB user":      {errors.New("exit status 32: mount error(13): Permission denied"), "check username, password and domain"},
+		"SMB share":     {errors.New("exit status 32: mount error(2): No such file or directory"), "no such share or directory"},
 		"no export":     {errors.New("mount.nfs: access denied by server while mounting"), ""},
 	} {
 		t.Run(text, func(t *testing.T) {
