@@ -3,8 +3,10 @@ package mounter_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -183,13 +185,68 @@ func TestSetGroupCutShort(t *testing.T) {
 	}
 }
 
-// Where the filesystem keeps no groups the error says what it was about.
-func TestSetGroupFails(t *testing.T) {
-	testenv.Need(t, "fuse", "root")
+// A filesystem that keeps no groups, and a file that may not be changed, stay as they
+// are, with a warning; the rest of the tree gets the group. The mount failed before,
+// which the kubelet does not let it do.
+func TestSetGroupRefused(t *testing.T) {
+	testenv.Need(t, "fuse", "ext4", "loop")
+	const gid = 4244
 	target := newTarget(t)
 	mountFUSE(t, target.Path(), "fuse", "no-owner")
-	setGroup(t.Context(), t, target.Path(), 5, unix.ENOSYS)
+	wantRefused(t, target.Path(), gid)
 	mustUnmount(t, target)
+
+	image := newImage(t, 16*testenv.MiB)
+	mustRun(t, "mkfs.ext4", "-q", image)
+	m := &mounter.Mounter{}
+	if err := withImage(t.Context(), m, image, func(l *mounter.Loop) error {
+		return m.MountDisk(t.Context(), mounter.Disk{Device: l.Device, FSType: "ext4"}, target, nil)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	root := target.Path()
+	mustWrite(t, filepath.Join(root, "a"), "")
+	mustWrite(t, filepath.Join(root, "b"), "")
+	immutable(t, filepath.Join(root, "a"), true)
+	wantRefused(t, root, gid)
+	for path, want := range map[string]uint32{"a": 0, "b": gid, ".": gid} {
+		var st unix.Stat_t
+		if err := unix.Stat(filepath.Join(root, path), &st); err != nil || st.Gid != want {
+			t.Errorf("%s: group %d, %v; want %d", path, st.Gid, err, want)
+		}
+	}
+	immutable(t, filepath.Join(root, "a"), false)
+	mustUnmount(t, target)
+}
+
+func wantRefused(t *testing.T, dir string, gid int) {
+	t.Helper()
+	root, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	var log strings.Builder
+	m := mounter.Mounter{Log: slog.New(slog.NewTextHandler(&log, nil))}
+	if err := m.SetGroup(t.Context(), root, gid); err != nil || !strings.Contains(log.String(), "files keep their group") {
+		t.Errorf("a filesystem refuses a group: %v, logged %q", err, log.String())
+	}
+}
+
+func immutable(t *testing.T, path string, on bool) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	flags := 0
+	if on {
+		flags = unix.STATX_ATTR_IMMUTABLE // the same bit as FS_IMMUTABLE_FL
+	}
+	if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // The owner is set before the mount can be seen.
