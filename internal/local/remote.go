@@ -67,9 +67,10 @@ func explainServer(err error) error {
 		return fmt.Errorf("%w; the server refuses this user: check username, password and domain in the volume's Secret, and who may use the share", err)
 	case has("mount error(2)"): // ENOENT
 		return fmt.Errorf("%w; the server has no such share or directory: check source", err)
-	case has("Connection refused", "mount error(111)"): // ECONNREFUSED
-		return fmt.Errorf("%w; the server refuses the connection: check that it serves this type of filesystem, and its port", err)
-	case errors.Is(err, context.DeadlineExceeded), flex.CodeOf(err) == flex.CodeDeadlineExceeded, has("timed out", "mount error(110)", "No route to host", "mount error(113)"):
+	// ECONNREFUSED; NFS before 4 asks rpcbind, which is there.
+	case has("Connection refused", "mount error(111)", "requested NFS version or transport protocol is not supported"):
+		return fmt.Errorf("%w; the server refuses the connection: check that it serves this type of filesystem in this version, and its port", err)
+	case errors.Is(err, context.DeadlineExceeded), flex.CodeOf(err) == flex.CodeDeadlineExceeded, has("timed out", "mount error(110)", "mount error(112)", "No route to host", "mount error(113)"):
 		return fmt.Errorf("%w; the server does not answer: check its name, that it runs, and the network and firewalls on the way", err)
 	}
 	return err

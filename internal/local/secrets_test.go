@@ -103,9 +103,11 @@ func TestExplainServer(t *testing.T) {
 		want string
 	}{
 		"NFS refuses":   {errors.New("exit status 32: mount.nfs: Connection refused"), "the server refuses the connection"},
+		"NFSv3 refuses": {errors.New("exit status 32: mount.nfs: requested NFS version or transport protocol is not supported"), "the server refuses the connection"},
 		"SMB refuses":   {errors.New("exit status 32: mount error(111): could not connect to 10.0.0.1"), "the server refuses the connection"},
 		"NFS is silent": {errors.New("exit status 32: mount.nfs: Connection timed out"), "the server does not answer"},
 		"SMB is silent": {errors.New("exit status 32: mount error(110): Connection timed out"), "the server does not answer"},
+		"SMB is down":   {errors.New("exit status 32: mount error(112): Host is down"), "the server does not answer"},
 		"no route":      {errors.New("exit status 32: mount.nfs: No route to host"), "the server does not answer"},
 		"the deadline":  {fmt.Errorf("/bin/mount was ended: %w", late), "the server does not answer"},
 		"SMB user":      {errors.New("exit status 32: mount error(13): Permission denied"), "check username, password and domain"},
