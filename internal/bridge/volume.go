@@ -37,7 +37,7 @@ type volume struct {
 	ctx     context.Context //nolint:containedctx // belongs to the turn, as the record does
 	log     *slog.Logger
 	current *inProgress
-	// step is the one that the operation takes; nil: none. Everybody may read it.
+	// step is the one that the operation takes; nil: none. Any goroutine may read it.
 	step atomic.Pointer[currentStep]
 
 	// Guarded by registry.mu.
@@ -116,7 +116,7 @@ func (b *Bridge) start(ctx context.Context, key csivol.Key, op operation, f func
 	return v, p, joined
 }
 
-// late returns the error of a caller whose deadline has passed. It names the step that
+// late returns the error of a caller that waits no longer. It names the step that
 // the volume waits for: with a silent server that is all that a pod's events say.
 func (v *volume) late(cause error) error {
 	s := v.step.Load()
