@@ -294,7 +294,7 @@ e2e: e2e-images $(patsubst %,node-programs-%,$(filter-out $(NEWEST),$(KUBERNETES
 	@printf '%s\n' $(KUBERNETES) | xargs -P 2 -I {} sh -c 'KUBERNETES={} \
 		E2E_PODS=$${E2E_PODS:-$$([ {} = $(firstword $(KUBERNETES)) ] && echo 200 || echo 50)} \
 		E2E_JOB=$${E2E_JOB:-$$([ {} = $(firstword $(KUBERNETES)) ] && echo 2000 || echo 200)} \
-		$(TESTSUM) -step e2e-{} run -count=1 -timeout 90m -parallel 8 ./test/e2e >$(BIN)/e2e/{}.log 2>&1' || status=1; \
+		$(TESTSUM) -step e2e-{} run -count=1 -timeout 150m -parallel 8 ./test/e2e >$(BIN)/e2e/{}.log 2>&1' || status=1; \
 	for version in $(KUBERNETES); do cat $(BIN)/e2e/$$version.log $(BIN)/e2e/$$version/table.txt; done; exit $${status:-0}
 
 # The releases that are tested (internal/release, Tested).
