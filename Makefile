@@ -386,6 +386,14 @@ model: ## the model of the life of a volume, with wider bounds than in test-unit
 fuzz: $(BIN)/testsum ## each fuzz target for FUZZTIME (20000x)
 	@$(TESTSUM) -step fuzz fuzz -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x
 
+# The code that guards data, and the tests that run without a control plane.
+MUTANTS := ./internal/lifecycle ./internal/bridge ./internal/kube ./internal/volstate ./internal/controller \
+	./internal/migrate/... ./internal/allow ./internal/local ./pkg/mounter
+
+.PHONY: mutants
+mutants: build ## make the code that guards data wrong at one place at a time, and list where no test notices; hours, or BUDGET=5m of it
+	go run ./hack/mutants -results $(BIN)/mutants.json $(if $(BUDGET),-budget $(BUDGET)) -seed "$$(git rev-parse HEAD)" $(MUTANTS)
+
 .PHONY: ci
 ci: setup reset verify test ## what .ci/run runs: half an hour on two cores with cold caches
 
