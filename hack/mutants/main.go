@@ -73,6 +73,9 @@ func run(ctx context.Context, out io.Writer, c config, patterns []string) error 
 		return fmt.Errorf("make a work directory: %w", err)
 	}
 	defer os.RemoveAll(work)
+	if err := os.Chmod(work, 0o755); err != nil { // as /tmp is: tests become other users
+		return fmt.Errorf("open the work directory: %w", err)
+	}
 	b := &bench{work: work, log: func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }}
 	tests, err := b.prepare(ctx, f, append(patterns, c.tests...))
 	if err != nil {

@@ -46,6 +46,9 @@ var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: ([^ /]+)`)
 // run runs functions of one program, with the environment.
 func (b *bench) run(ctx context.Context, p testProgram, names []string, limit time.Duration, env ...string) (outcome, error) {
 	temp, err := os.MkdirTemp(b.work, "run")
+	if err == nil {
+		err = os.Chmod(temp, 0o755)
+	}
 	if err != nil {
 		return outcome{}, fmt.Errorf("make a directory for a test: %w", err)
 	}

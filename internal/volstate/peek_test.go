@@ -20,7 +20,7 @@ func TestPeek(t *testing.T) {
 	if err := store.Put(&volstate.Record{Driver: "d", Handle: "h", Stage: volstate.Done}); err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string]string{"torn.json": `{"ver`, ".temporary": "x", "old.json.1.broken": "x", "note": "x"} {
+	for name, content := range map[string]string{"torn.json": `{"ver`, ".temporary.json": "{}", "old.json.1.broken": "x", "note": "x"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -37,6 +37,19 @@ func TestPeek(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, names(t, dir)); diff != "" {
 		t.Errorf("looking changed the directory: %s", diff)
+	}
+	// After a fault of the disk there is the version before.
+	if err := store.Put(&volstate.Record{Driver: "d", Handle: "h"}); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "d-*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	mustWrite(t, files[0], "")
+	records, broken, err = volstate.Peek(dir)
+	if err != nil || len(records) != 1 || !records[0].Recovered || records[0].Stage != volstate.Done || len(broken) != 2 {
+		t.Errorf("with the version before: %+v, broken %v, %v", records, broken, err)
 	}
 	if _, _, err := volstate.Peek(filepath.Join(dir, "none")); err == nil {
 		t.Error("a directory that is not there is no error")

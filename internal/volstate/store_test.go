@@ -126,11 +126,13 @@ func TestTheVersionBeforeStays(t *testing.T) {
 
 func TestOpenRefusesWhatOthersCanWrite(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := volstate.Open(dir); err == nil {
-		t.Error("opened a directory that any user can write to")
+	for _, mode := range []fs.FileMode{0o777, 0o777 | fs.ModeSticky} {
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := volstate.Open(dir); err == nil {
+			t.Errorf("opened a directory of mode %v", mode)
+		}
 	}
 }
 
@@ -282,7 +284,7 @@ func TestTooLarge(t *testing.T) {
 // TestUnreadableFile (N12): a file that cannot be read was renamed as if it was broken,
 // and the volume forgotten. Its content may be valid when the disk answers again.
 func TestUnreadableFile(t *testing.T) {
-	for _, name := range []string{"record", "version before"} {
+	for _, name := range []string{"record", "version before", "directory"} {
 		t.Run(name, func(t *testing.T) {
 			s, dir := open(t)
 			for range 2 {
@@ -292,14 +294,18 @@ func TestUnreadableFile(t *testing.T) {
 			}
 			files, _ := filepath.Glob(filepath.Join(dir, "*.json"))
 			path := files[0]
-			if name != "record" {
+			if name == "version before" {
 				if err := os.Remove(path); err != nil {
 					t.Fatal(err)
 				}
 				path += "~"
 			}
-			give := unreadable(t, dir, path)
-			if got, broken, err := s.Load(); err == nil || len(got)+len(broken) > 0 {
+			locked, mode := path, fs.FileMode(0)
+			if name == "directory" {
+				locked, mode = dir, 0o444 // it can be listed
+			}
+			give := unreadable(t, dir, locked, mode)
+			if got, broken, err := s.Load(); err == nil || !strings.Contains(err.Error(), path) || len(got)+len(broken) > 0 {
 				t.Errorf("%d records, broken %v, %v", len(got), broken, err)
 			}
 			give()
@@ -312,12 +318,12 @@ func TestUnreadableFile(t *testing.T) {
 
 // unreadable keeps this thread from reading a file, until the caller gives it back. Root
 // gets another ID for files, and no capability with it (setfsuid(2)).
-func unreadable(t *testing.T, dir, path string) (give func()) {
+func unreadable(t *testing.T, dir, path string, mode fs.FileMode) (give func()) {
 	t.Helper()
 	runtime.LockOSThread()
 	id := unix.Geteuid()
 	top := filepath.Dir(dir)
-	if err := errors.Join(os.Chmod(filepath.Dir(top), 0o755), os.Chmod(top, 0o755), os.Chmod(dir, 0o755), os.Chmod(path, 0)); err != nil {
+	if err := errors.Join(os.Chmod(filepath.Dir(top), 0o755), os.Chmod(top, 0o755), os.Chmod(dir, 0o755), os.Chmod(path, mode)); err != nil {
 		t.Fatal(err)
 	}
 	if id == 0 {
@@ -326,7 +332,7 @@ func unreadable(t *testing.T, dir, path string) (give func()) {
 	return func() {
 		_ = unix.Setfsuid(id)
 		runtime.UnlockOSThread()
-		if err := os.Chmod(path, 0o600); err != nil {
+		if err := os.Chmod(path, 0o700); err != nil {
 			t.Error(err)
 		}
 	}
