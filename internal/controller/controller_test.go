@@ -225,13 +225,21 @@ func TestDetachWaitsForAttach(t *testing.T) {
 	waiting(t, k)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if s := callCtx(ctx, t, k, flexDriver, "detach", "pv", "node-1"); s.Status != flex.StatusFailure {
-		t.Errorf("a detach that has no time to wait: %+v", s)
+	wantWaiting := func(argv ...string) {
+		t.Helper()
+		s := callCtx(ctx, t, k, flexDriver, argv...)
+		if s.Code != flex.CodeDeadlineExceeded || !strings.Contains(s.Message, "volume pv on node node-1 is still being attached or detached: context deadline exceeded") {
+			t.Errorf("a call that has no time to wait: %+v", s)
+		}
 	}
+	wantWaiting("detach", "pv", "node-1")
 	if s := call(t, k, flexDriver, "detach", "pv", "node-2"); s.Status != flex.StatusSuccess {
 		t.Errorf("another node waits, too: %+v", s)
 	}
+	wantWaiting("detach", "pv", "node-1") // the turn of another one changes nothing
+	wantWaiting("attach", options, "node-1")
 	go func() { detached <- call(t, k, flexDriver, "detach", "pv", "node-1") }()
+	time.Sleep(50 * time.Millisecond) // it waits by now, most likely
 	close(c.attaching)
 	if s := <-attached; s.Status != flex.StatusSuccess {
 		t.Errorf("attach: %+v", s)
@@ -325,6 +333,14 @@ func TestModes(t *testing.T) {
 		}
 		if made := len(c.names()) > 0; made != test.wantVA {
 			t.Errorf("%s: a VolumeAttachment was made: %t", name, made)
+		}
+		if test.wantError == "attach: VolumeAttachment" && s.Code != flex.CodeFailedPrecondition {
+			t.Errorf("%s: %+v", name, s)
+		}
+		if s.Status == flex.StatusFailure {
+			if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Attached != nil || !strings.Contains(s.Message, test.wantError) {
+				t.Errorf("%s: isattached: %+v", name, s)
+			}
 		}
 		if s.Status == flex.StatusSuccess {
 			if s := call(t, k, flexDriver, "isattached", options, "node-1"); s.Attached == nil || !*s.Attached {

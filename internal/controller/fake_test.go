@@ -29,10 +29,17 @@ type cluster struct {
 	pods        map[string][]corev1.Pod
 	volumes     map[string]csivol.PersistentVolume
 	err         error // of all questions
+	failAt      int   // the question of this number is not answered
 	asked       int
+	podsOf      int    // how many of them were for pods
+	stale       bool   // a PersistentVolume was wanted that need not be fresh
+	foreign     bool   // attachments of others were wanted, too
+	onList      func() // called with each list of attachments
+	onPods      func() // called with each question for pods
 	attachErr   error
-	attaching   chan struct{} // Attach waits for it
-	unknown     bool          // nothing has been seen yet
+	attachedAs  *csivol.Attached // what Attach returns then
+	attaching   chan struct{}    // Attach waits for it
+	unknown     bool             // nothing has been seen yet
 }
 
 const (
@@ -121,11 +128,18 @@ func (c *cluster) ask() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked++
+	if c.asked == c.failAt {
+		return flex.Errorf(flex.CodeUnavailable, "the API server is away")
+	}
 	return c.err
 }
 
-func (c *cluster) ListAttachments(context.Context, bool) (all []storagev1.VolumeAttachment, err error) {
+func (c *cluster) ListAttachments(_ context.Context, ours bool) (all []storagev1.VolumeAttachment, err error) {
 	err = c.ask()
+	c.foreign = c.foreign || !ours
+	if c.onList != nil {
+		c.onList()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, a := range c.attachments {
@@ -173,10 +187,14 @@ func (c *cluster) GetNode(_ context.Context, name string) (*corev1.Node, error) 
 }
 
 func (c *cluster) PodsOf(_ context.Context, node string) ([]corev1.Pod, error) {
+	if c.podsOf++; c.onPods != nil {
+		c.onPods()
+	}
 	return c.pods[node], c.ask()
 }
 
-func (c *cluster) PersistentVolume(_ context.Context, name string, _ bool) (*csivol.PersistentVolume, error) {
+func (c *cluster) PersistentVolume(_ context.Context, name string, fresh bool) (*csivol.PersistentVolume, error) {
+	c.stale = c.stale || !fresh
 	if err := c.ask(); err != nil {
 		return nil, err
 	}
@@ -194,6 +212,9 @@ func (c *cluster) Attach(ctx context.Context, a *csivol.Attachment) (csivol.Atta
 		case <-ctx.Done():
 			return csivol.Attached{}, ctx.Err()
 		}
+	}
+	if c.attachedAs != nil {
+		return *c.attachedAs, c.attachErr
 	}
 	if c.attachErr != nil {
 		return csivol.Attached{}, c.attachErr
