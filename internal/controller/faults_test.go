@@ -294,7 +294,7 @@ func TestQuickLook(t *testing.T) {
 	}
 	c.put(old("node-1", attachment.AttachedByNode))
 	if found, err := controller.Look(t.Context(), c); err != nil || len(found) != 1 || found[0].State != controller.Unused {
-		t.Errorf("a look is a full one: %+v, %v", found, err)
+		t.Errorf("Look is a full round: %+v, %v", found, err)
 	}
 }
 

@@ -248,7 +248,7 @@ func TestNoRegularFile(t *testing.T) {
 	wantBroken(t, s, "larger than 67108864 bytes")
 }
 
-// TestCannotPutAside: a broken file whose new name would be too long stays, and is told.
+// TestCannotPutAside: a broken file with a name that cannot become longer stays, and is told.
 func TestCannotPutAside(t *testing.T) {
 	s, dir := open(t)
 	long := filepath.Join(dir, strings.Repeat("x", 240)+".json")
@@ -312,14 +312,14 @@ func TestNoDirectory(t *testing.T) {
 	wantError(t, err, "read the state directory: ")
 }
 
-// TestBothVersionsBroken: there is no record then, in a look either.
+// TestBothVersionsBroken: there is no record then, and Peek returns none either.
 func TestBothVersionsBroken(t *testing.T) {
 	s, dir := open(t)
 	file := fileOf(t, s, dir, record("h"))
 	mustWrite(t, file, "{")
 	mustWrite(t, file+"~", "{")
 	if got, broken, err := volstate.Peek(dir); err != nil || len(got) > 0 || len(broken) != 1 {
-		t.Errorf("a look: %d records, %v, %v", len(got), broken, err)
+		t.Errorf("Peek: %d records, %v, %v", len(got), broken, err)
 	}
 	wantBroken(t, s, "was broken")
 }
