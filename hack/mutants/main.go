@@ -50,8 +50,9 @@ func main() {
 	})
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Stdout, c, flag.Args()); err != nil {
+	err := run(ctx, os.Stdout, c, flag.Args())
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}

@@ -51,10 +51,13 @@ func TestSample(t *testing.T) {
 // Texts that go to one place are nested as the nodes are.
 func TestWithPoints(t *testing.T) {
 	s := &source{text: []byte("a<b"), insertions: []insertion{
-		{offset: 0, end: 0, width: 3, text: "f("}, {offset: 3, end: 3, width: -3, text: ")"},
-		{offset: 0, end: 0, width: 3, text: "g("}, {offset: 3, end: 3, width: -3, text: "]"},
+		{offset: 0, end: 0, width: 3, text: "f("},
+		{offset: 3, end: 3, width: -3, text: ")"},
+		{offset: 0, end: 0, width: 3, text: "g("},
+		{offset: 3, end: 3, width: -3, text: "]"},
 		{offset: 1, end: 2, text: ","},
-		{offset: 0, end: 0, width: 1, text: "h("}, {offset: 1, end: 1, width: -1, text: "}"},
+		{offset: 0, end: 0, width: 1, text: "h("},
+		{offset: 1, end: 1, width: -1, text: "}"},
 	}}
 	if got := string(s.withPoints()); got != "f(g(h(a},b])" {
 		t.Error(got)

@@ -88,7 +88,7 @@ func (b *bench) trace(ctx context.Context, p testProgram) ([]test, error) {
 		return nil, err
 	}
 	var tests []test
-	for _, name := range strings.Fields(list) {
+	for name := range strings.FieldsSeq(list) {
 		t, err := b.traceOne(ctx, p, name)
 		if err != nil {
 			return nil, err
@@ -122,7 +122,7 @@ func (b *bench) traceOne(ctx context.Context, p testProgram, name string) (*test
 	if err != nil {
 		return nil, fmt.Errorf("read what is reached: %w", err)
 	}
-	for _, field := range strings.Fields(string(text)) {
+	for field := range strings.FieldsSeq(string(text)) {
 		id, err := strconv.Atoi(field)
 		if err != nil {
 			return nil, fmt.Errorf("read what is reached: %w", err)

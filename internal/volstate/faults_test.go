@@ -239,12 +239,12 @@ func TestNoRegularFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	most := append(text, strings.Repeat(" ", 64<<20-len(text))...)
-	mustWrite(t, file, string(most))
+	most := string(text) + strings.Repeat(" ", 64<<20-len(text))
+	mustWrite(t, file, most)
 	if got, broken, err := s.Load(); err != nil || len(got) != 1 || len(broken) > 0 {
 		t.Errorf("a file of 64 MiB: %d records, %v, %v", len(got), broken, err)
 	}
-	mustWrite(t, file, string(most)+" ")
+	mustWrite(t, file, most+" ")
 	wantBroken(t, s, "larger than 67108864 bytes")
 }
 

@@ -73,8 +73,7 @@ func True[T ~bool](id int, c T) T { return c || T(On(id)) }
 // False is a condition that is never true when its point is wrong.
 func False[T ~bool](id int, c T) T { return c && T(!On(id)) }
 
-// Less, LessOrEqual, Greater and GreaterOrEqual compare, and take equal values the other way
-// when their point is wrong.
+// Less is a < b, and takes equal values the other way when its point is wrong.
 func Less[T cmp.Ordered](id int, a, b T) bool { return a < b || a == b && On(id) }
 
 // LessOrEqual is a <= b; see Less.
