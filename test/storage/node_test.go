@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -204,6 +205,13 @@ func (p *pod) argument() string {
 func (p *pod) tryMount() flex.DriverStatus {
 	p.v.n.t.Helper()
 	return p.v.n.call(p.v.driver, "mount", p.dir(), p.argument())
+}
+
+// expand is what the kubelet calls after a claim has grown.
+func (p *pod) expand(before, after int64) flex.DriverStatus {
+	p.v.n.t.Helper()
+	size := func(bytes int64) string { return strconv.FormatInt(bytes, 10) }
+	return p.v.n.call(p.v.driver, "expandfs", p.argument(), "", p.dir(), size(after), size(before))
 }
 
 func (p *pod) mount() *pod {

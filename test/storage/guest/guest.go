@@ -31,6 +31,8 @@ const (
 	envInside = "FLEX_GUEST"
 	// envRoot names the guests' root file system, as hack/storage-root has made it.
 	envRoot = "FLEX_STORAGE_ROOT"
+	// envLong asks for the tests that last longer than all the others.
+	envLong = "FLEX_STORAGE_LONG"
 	kernel  = "linux.uml"
 	// Host is where a guest sees the machine's files, read-only.
 	Host = "/host"
@@ -77,6 +79,15 @@ func place(t *testing.T) (root, dir string) {
 		t.Fatal(err)
 	}
 	return root, dir
+}
+
+// RunLong is Run for a test of many minutes, which is skipped unless FLEX_STORAGE_LONG is set.
+func RunLong(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	if os.Getenv(envInside) == "" && os.Getenv(envLong) == "" {
+		t.Skipf("%s is not set: this takes many minutes", envLong)
+	}
+	Run(t, test)
 }
 
 // prepare writes what the guest runs: this program, with the test alone.
