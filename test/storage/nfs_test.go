@@ -57,40 +57,64 @@ echo $! >/tmp/serve.pid
 while ! test -e /tmp/serving; do kill -0 $(cat /tmp/serve.pid) || { cat /tmp/serve.log; exit 1; }; sleep .1; done`)
 }
 
-// stop and start are the machine's of the server: its clients are refused meanwhile.
-func (s *nfsServer) stop() {
+// in runs a command where the server runs.
+func (s *nfsServer) in(command string) {
 	s.t.Helper()
-	s.sh(`nsenter --target $(cat /tmp/serve.pid) --mount --net rpc.nfsd 0`)
+	s.sh(`nsenter --target $(cat /tmp/serve.pid) --mount --net ` + command)
 }
 
-func (s *nfsServer) start() {
+// stopped is the outage in which the machine is there and its clients are refused.
+func (s *nfsServer) stopped() outage {
+	return outage{
+		begin: func() { s.in(`rpc.nfsd 0`) },
+		end:   func() { s.in(`rpc.nfsd --grace-time 10 --lease-time 10 4`) },
+	}
+}
+
+// recreate puts a directory in the place of an export. With fsid= the handle of its root stays the
+// same, and the file is another one: the mount of before is stale.
+func (s *nfsServer) recreate(export string) {
 	s.t.Helper()
-	s.sh(`nsenter --target $(cat /tmp/serve.pid) --mount --net rpc.nfsd --grace-time 10 --lease-time 10 4`)
+	s.in(`sh -e <<'E'
+exportfs -u '*:` + export + `'
+mkdir /srv/exports/other
+rm -r /srv/exports` + export + `
+mv /srv/exports/other /srv/exports` + export + `
+echo new >/srv/exports` + export + `/new
+exportfs -ra
+E`)
+}
+
+// alone returns a volume of flexdriver alone.
+func (s *nfsServer) alone(t *testing.T, export, mountOptions string) *volume {
+	t.Helper()
+	n := newNode(t)
+	n.alone("example.com/nfs", "--source-type", "nfs")
+	return n.newVolume("example.com/nfs", "pv", "nfs", map[string]string{"source": serverAddress + ":" + export, "mountOptions": mountOptions}, nil)
+}
+
+// bridged returns a volume of Kubernetes' example driver.
+func (s *nfsServer) bridged(t *testing.T, share string) *volume {
+	t.Helper()
+	n := newNode(t)
+	n.bridged("k8s/nfs", "k8s-nfs", "nfs")
+	return n.newVolume("k8s/nfs", "pv", "", map[string]string{"server": serverAddress, "share": share}, nil)
 }
 
 func TestNFSAlone(t *testing.T) {
 	guest.Run(t, func(t *testing.T) {
-		newNFSServer(t)
+		s := newNFSServer(t)
 		for _, version := range []string{"3", "4.1", "4.2"} {
-			t.Run("life/v"+version, func(t *testing.T) {
-				n := newNode(t)
-				n.alone("example.com/nfs", "--source-type", "nfs")
-				life(t, n.newVolume("example.com/nfs", "pv", "nfs", map[string]string{"source": serverAddress + ":/rw", "mountOptions": "vers=" + version}, nil))
-			})
+			t.Run("life/v"+version, func(t *testing.T) { life(t, s.alone(t, "/rw", "vers="+version)) })
 		}
 	})
 }
 
 func TestNFSBridge(t *testing.T) {
 	guest.Run(t, func(t *testing.T) {
-		newNFSServer(t)
-		newBridged := func(t *testing.T) *volume {
-			n := newNode(t)
-			n.bridged("k8s/nfs", "k8s-nfs", "nfs")
-			return n.newVolume("k8s/nfs", "pv", "", map[string]string{"server": serverAddress, "share": "rw"}, nil)
-		}
-		t.Run("life", func(t *testing.T) { life(t, newBridged(t)) })
-		t.Run("fsGroup", func(t *testing.T) { grouped(t, newBridged(t)) })
-		t.Run("crashes", func(t *testing.T) { crashes(t, newBridged(t)) })
+		s := newNFSServer(t)
+		t.Run("life", func(t *testing.T) { life(t, s.bridged(t, "rw")) })
+		t.Run("fsGroup", func(t *testing.T) { grouped(t, s.bridged(t, "rw")) })
+		t.Run("crashes", func(t *testing.T) { crashes(t, s.bridged(t, "rw")) })
 	})
 }
