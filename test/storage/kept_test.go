@@ -26,9 +26,6 @@ type kept struct {
 	synced int
 }
 
-// patience is for a callout that fails: the kubelet makes it again.
-const patience = 3 * time.Minute
-
 func (k *kept) name() string { return k.options.VolumeName }
 
 func (k *kept) say(format string, args ...any) {
