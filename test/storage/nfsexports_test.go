@@ -47,7 +47,8 @@ func exports(t *testing.T, s *nfsServer, name string, newVolume func(t *testing.
 	t.Run("stale"+name, func(t *testing.T) {
 		p := newVolume(t, "/rw").pod("a").mount()
 		s.recreate("/rw")
-		eventually(t, p.tryMount)
+		p.unmount() // the kubelet calls mount for no directory that it cannot stat
+		p.mount()
 		p.wantRead("new", "new\n")
 		p.unmount()
 		p.v.n.wantNothing()

@@ -186,8 +186,10 @@ type pod struct {
 
 func (v *volume) pod(name string) *pod { return &pod{v: v, name: name} }
 
-// dir is where the pod has the volume.
-func (p *pod) dir() string { return p.v.n.PodVolumeDir(p.name, p.v.driver, p.v.options.VolumeName) }
+// dir is where the pod has the volume. Only tryMount makes it, as the kubelet does.
+func (p *pod) dir() string {
+	return filepath.Join(p.v.n.Root, "pods", p.name, "volumes", strings.ReplaceAll(p.v.driver, "/", "~"), p.v.options.VolumeName)
+}
 
 // argument is the options of a callout for the pod.
 func (p *pod) argument() string {
@@ -204,7 +206,8 @@ func (p *pod) argument() string {
 
 func (p *pod) tryMount() flex.DriverStatus {
 	p.v.n.t.Helper()
-	return p.v.n.call(p.v.driver, "mount", p.dir(), p.argument())
+	dir := p.v.n.PodVolumeDir(p.name, p.v.driver, p.v.options.VolumeName)
+	return p.v.n.call(p.v.driver, "mount", dir, p.argument())
 }
 
 // expand is what the kubelet calls after a claim has grown.
