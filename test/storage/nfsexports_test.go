@@ -9,7 +9,7 @@ import (
 	"github.com/flex2csi/flex2csi/test/storage/guest"
 )
 
-// TestNFSExportsAlone and TestNFSExportsBridge prove what becomes of a volume whose export is
+// TestNFSExportsAlone and TestNFSExportsBridge prove what becomes of a volume when its export is
 // missing, read-only, squashes root, or was made again under the mount.
 func TestNFSExportsAlone(t *testing.T) {
 	guest.Run(t, func(t *testing.T) {
