@@ -17,8 +17,9 @@ func TestNFSOutagesAlone(t *testing.T) {
 			wantFailure(t, mounted, serverAddress+":/rw")
 		})
 		t.Run("stopped/v4.2", func(t *testing.T) {
+			// The kernel has a session with the server, and waits for it in the new mount, too.
 			mounted, _ := s.stopped().strike(t, s.alone(t, "/rw", "vers=4.2"))
-			wantFailure(t, mounted, serverAddress+":/rw", "the server refuses the connection")
+			wantFailure(t, mounted, serverAddress+":/rw")
 		})
 		t.Run("silent/v3", func(t *testing.T) {
 			mounted, _ := s.silent().strike(t, s.alone(t, "/rw", "vers=3"))
