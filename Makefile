@@ -355,7 +355,7 @@ test-escape-sabotage: $(BIN)/testsum ## take one check after the other out of fl
 # CASE is a regular expression of tests, DRIVERS a folder with executables of real CSI drivers.
 CASE ?= .
 .PHONY: test-storage
-test-storage: setup build $(BIN)/testsum ## real NFS, SMB, iSCSI and Ceph, in guests with a kernel of their own; or CASE=regexp DRIVERS=folder
+test-storage: setup build $(BIN)/testsum ## real NFS, SMB, LVM and iSCSI, in guests with a kernel of their own; or CASE=regexp DRIVERS=folder
 	@FLEX_STORAGE_ROOT=$$(hack/storage-root) DRIVERS=$(abspath $(DRIVERS)) \
 		$(TESTSUM) -step storage run -count=1 -timeout 2h -run '$(CASE)' ./test/storage
 
