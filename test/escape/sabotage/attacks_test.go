@@ -20,7 +20,7 @@ func disks() []sabotage {
 			edits: []edit{{mark, "case at < 0 || formatting.on(device):", "case at < 0 || device != \"\":"}},
 		},
 		{
-			name: "disks-by-label", want: "looks for a disk by what its owner calls it",
+			name: "disks-by-label", want: `(looks for a disk by what its owner calls it|.*\.attached-)`,
 			edits: []edit{
 				{names, "case \"UUID\", \"PARTUUID\":", "case \"UUID\", \"PARTUUID\", \"LABEL\", \"PARTLABEL\":"},
 				{names, "case \"LABEL\", \"PARTLABEL\":", "case \"-\":"},
