@@ -86,9 +86,13 @@ func build(ctx context.Context, work string, sources []*source, tests []string) 
 	return programs, nil
 }
 
+// environment is for the go command: what make build has compiled is not compiled once more.
+func environment() []string { return append(os.Environ(), "CGO_ENABLED=0") }
+
 // output is what a program prints.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = environment()
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
 	out, err := cmd.Output()

@@ -101,7 +101,7 @@ func load(ctx context.Context, patterns []string) (*finder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the module: %w", err)
 	}
-	pkgs, err := packages.Load(&packages.Config{Context: ctx, Mode: packages.LoadSyntax | packages.NeedModule}, patterns...)
+	pkgs, err := packages.Load(&packages.Config{Context: ctx, Mode: packages.LoadSyntax | packages.NeedModule, Env: environment()}, patterns...)
 	if err != nil {
 		return nil, fmt.Errorf("load packages: %w", err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -86,7 +87,13 @@ func TestLists(t *testing.T) {
 		return
 	}
 	t.Chdir("../..")
-	f, err := load(t.Context(), []string{"./internal/...", "./pkg/..."})
+	dirs := map[string]bool{}
+	for _, list := range lists {
+		for key := range list {
+			dirs["./"+filepath.Dir(strings.Fields(key)[0])] = true
+		}
+	}
+	f, err := load(t.Context(), slices.Collect(maps.Keys(dirs)))
 	if err != nil {
 		t.Fatal(err)
 	}
