@@ -89,7 +89,7 @@ func TestSourceForms(t *testing.T) {
 			[]string{"m:/", "m:6789,n:/p", "u@f.fs=/p", "u@.fs=/p"},
 			[]string{"m", "m:6789", "u=/p", "@f.fs=/p", "u@=/p", "u@f,s=/p", "u@fs=/a b", "u@fs=/..", "a/b@fs=/p", "m:x:/", "m:/.."},
 		},
-		{"glusterfs", []string{"s:v", "s:/v", "s,t:v/p"}, []string{"s", "s:/", "s:..", "a/b:v"}},
+		{"glusterfs", []string{"s:v", "s:/v", "s,t:v/p"}, []string{"s", "s:", "s:/", "s:..", "a/b:v"}},
 		{"lustre", []string{"1.2.3.4@tcp:/fs"}, []string{"1.2.3.4@tcp", "1.2.3.4@tcp:/", "a/b:/fs", "s:/.."}},
 		{"virtiofs", []string{"tag"}, []string{"", "-tag", "a/b"}},
 		{"fuse.s3fs", []string{"b:/p", strings.Repeat("b", 1024)}, []string{"/p", "a/b:c", "b:/../p", "#b", strings.Repeat("b", 1025)}},

@@ -72,7 +72,8 @@ func isCeph(s string) bool {
 
 func isGluster(s string) bool {
 	servers, volume, ok := strings.Cut(s, ":")
-	return ok && all(strings.Split(servers, ","), isHost) && volume != "/" && isPath("/"+strings.TrimPrefix(volume, "/"))
+	volume = strings.TrimPrefix(volume, "/")
+	return ok && all(strings.Split(servers, ","), isHost) && volume != "" && isPath("/"+volume)
 }
 
 func isLustre(s string) bool {
