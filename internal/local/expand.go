@@ -20,7 +20,7 @@ func (b *Backend) expandVolume(ctx context.Context, c *flex.Call) error {
 	}
 	switch v.Kind {
 	case kindImage:
-		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
+		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.images())
 		if err != nil {
 			return mountcode.Of(err)
 		}

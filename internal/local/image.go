@@ -41,7 +41,7 @@ func (b *Backend) mountOpenImage(ctx context.Context, v *Volume, image *mounter.
 // openImage opens an image and locks it. It is created if it has to be, with
 // the directory of its namespace.
 func (b *Backend) openImage(ctx context.Context, v *Volume, root, namespace string) (image *mounter.Image, unlock func(), err error) {
-	image, err = b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
+	image, err = b.Mounter.OpenImage(ctx, v.Source, 0, b.images())
 	if errors.Is(err, fs.ErrNotExist) && v.createSize() > 0 && namespace != "" {
 		image, err = b.createImage(ctx, v, root, namespace)
 	}
@@ -68,7 +68,7 @@ func (b *Backend) createImage(ctx context.Context, v *Volume, root, namespace st
 		return nil, err
 	}
 	defer locked.Close()
-	if image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots); !errors.Is(err, fs.ErrNotExist) {
+	if image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.images()); !errors.Is(err, fs.ErrNotExist) {
 		return image, err // another call made it meanwhile
 	}
 	imageRoot, err := b.permitRoom(v, v.Size, 1)
@@ -78,7 +78,7 @@ func (b *Backend) createImage(ctx context.Context, v *Volume, root, namespace st
 	if err := b.Mounter.MakeRootOnlyDir(imageRoot, namespace); err != nil {
 		return nil, err
 	}
-	return b.Mounter.OpenImage(ctx, v.Source, v.Size, b.ImageRoots)
+	return b.Mounter.OpenImage(ctx, v.Source, v.Size, b.images())
 }
 
 // createSize is the size of an image that has to be made, or 0 where it must

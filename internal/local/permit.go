@@ -1,14 +1,12 @@
 package local
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/mountcode"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
@@ -118,24 +116,14 @@ func (b *Backend) permitSource(v *Volume) error {
 	return denied("source %s: fsType %s is none of the sourceTypes in this node's configuration (%s); give one of them, or have an administrator add it (flexdriver install --source-type %s)", v.Source, v.FSType, strings.Join(b.SourceTypes, ", "), v.FSType)
 }
 
-// checkApart refuses to mount below a root that shows images of another one, or is shown
-// there. The configuration compares names alone, and what they lead to changes.
-func (b *Backend) checkApart(ctx context.Context, v *Volume) error {
-	var others []string
-	var root string
-	var err error
-	switch v.Kind {
-	case kindImage:
-		root, err = permitPath(v, b.ImageRoots, "imageRoots", "--image-root")
-		others = slices.Concat(b.DirectoryRoots, slices.DeleteFunc(slices.Clone(b.ImageRoots), func(r string) bool { return r == root }))
-	case kindPath:
-		root, err = permitPath(v, b.DirectoryRoots, "directoryRoots", "--directory-root")
-		others = b.ImageRoots
-	}
-	if err != nil || len(others) == 0 {
-		return err
-	}
-	return mountcode.Of(mounter.CheckApart(ctx, root, others))
+// images and directories are the roots, none of which may show what is below an image root:
+// the configuration compares their names alone, and what those lead to changes.
+func (b *Backend) images() mounter.Roots {
+	return mounter.Roots{Below: b.ImageRoots, Apart: slices.Concat(b.DirectoryRoots, b.ImageRoots)}
+}
+
+func (b *Backend) directories() mounter.Roots {
+	return mounter.Roots{Below: b.DirectoryRoots, Apart: b.ImageRoots}
 }
 
 // permitSize bounds what is created and what grows.

@@ -69,9 +69,6 @@ func (b *Backend) planSetUp(ctx context.Context, v *Volume, c *flex.Call) ([]str
 	if err := requireNamespace(v, c.Options); err != nil {
 		return nil, err
 	}
-	if err := b.checkApart(ctx, v); err != nil {
-		return nil, err
-	}
 	info, err := b.lookAt(c.Dir)
 	if err != nil {
 		return nil, err
@@ -82,7 +79,7 @@ func (b *Backend) planSetUp(ctx context.Context, v *Volume, c *flex.Call) ([]str
 	}
 	switch v.Kind {
 	case kindPath:
-		if err := b.Mounter.FindDirectory(v.Source, b.DirectoryRoots); err != nil {
+		if err := b.Mounter.FindDirectory(ctx, v.Source, b.directories()); err != nil {
 			return nil, mountcode.Of(err)
 		}
 	case kindImage:
@@ -138,7 +135,7 @@ func (b *Backend) lookAt(dir string) (*mounter.Info, error) {
 }
 
 func (b *Backend) planImage(ctx context.Context, v *Volume) ([]string, error) {
-	image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
+	image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.images())
 	if errors.Is(err, fs.ErrNotExist) && v.createSize() > 0 {
 		if err := b.permitSize("create image "+v.Source, v.Size); err != nil {
 			return nil, err
@@ -239,7 +236,7 @@ func (b *Backend) planExpansion(ctx context.Context, v *Volume, c *flex.Call) ([
 	}
 	switch v.Kind {
 	case kindImage:
-		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
+		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.images())
 		if err != nil {
 			return nil, mountcode.Of(err)
 		}

@@ -54,9 +54,6 @@ func (b *Backend) setUp(ctx context.Context, v *Volume, c *flex.Call) error {
 	if err := b.permit(v, c.Options); err != nil {
 		return err
 	}
-	if err := b.checkApart(ctx, v); err != nil {
-		return err
-	}
 	p, err := b.open(ctx, c.Dir)
 	if err != nil {
 		return err
@@ -86,7 +83,7 @@ func (b *Backend) mountVolume(ctx context.Context, v *Volume, p *lockedTarget, o
 	case kindSource:
 		return b.mountRemote(ctx, v, p, o)
 	case kindPath:
-		return b.Mounter.Bind(ctx, v.Source, b.DirectoryRoots, p.Target, v.options(), b.owner(ctx, v, o))
+		return b.Mounter.Bind(ctx, v.Source, b.directories(), p.Target, v.options(), b.owner(ctx, v, o))
 	}
 	return b.Mounter.Memory(ctx, v.Size, p.Target, v.options(), b.owner(ctx, v, o))
 }
@@ -222,7 +219,7 @@ func (b *Backend) reuseOrRemove(ctx context.Context, v *Volume, p *lockedTarget)
 func (b *Backend) shows(ctx context.Context, v *Volume, info *mounter.Info) (bool, error) {
 	switch v.Kind {
 	case kindImage:
-		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)
+		image, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.images())
 		if errors.Is(err, fs.ErrNotExist) {
 			return false, nil
 		}
@@ -242,7 +239,7 @@ func (b *Backend) shows(ctx context.Context, v *Volume, info *mounter.Info) (boo
 	case kindSource:
 		return info.Source == v.Source && (info.FSType == v.FSType || strings.HasPrefix(info.FSType, v.FSType)), nil
 	case kindPath:
-		return b.Mounter.SameDirectory(v.Source, b.DirectoryRoots, info.Mountpoint)
+		return b.Mounter.SameDirectory(ctx, v.Source, b.directories(), info.Mountpoint)
 	}
 	return info.FSType == "tmpfs", nil
 }

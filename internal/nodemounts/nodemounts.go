@@ -59,7 +59,7 @@ func (m *Mounts) Bind(ctx context.Context, source, target string, readOnly bool)
 	if readOnly {
 		options = []string{"ro"}
 	}
-	if err := m.mounter(ctx).Bind(ctx, source, []string{mounter.Anywhere}, t, options, nil); err != nil {
+	if err := m.mounter(ctx).Bind(ctx, source, mounter.Roots{Below: []string{mounter.Anywhere}}, t, options, nil); err != nil {
 		t.Discard()
 		return err
 	}

@@ -11,12 +11,93 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// CheckApart refuses a root that shows what is below another one, or is shown there,
-// whatever links and bind mounts lead to them. A root that does not exist shows nothing.
-// One that cannot be opened does not keep others from use: it is compared by its name.
-func CheckApart(ctx context.Context, root string, others []string) error {
+// Roots bound what may be opened.
+type Roots struct {
+	// Below are directories: what is opened is one of them, or lies below one. [Anywhere]
+	// allows all, and then nothing is compared.
+	Below []string
+	// Apart are directories which the root that a path is below must show nothing of, nor be
+	// shown by, whatever links and bind mounts lead to them. That root itself may be among
+	// them. One that does not exist shows nothing. One that cannot be opened does not keep
+	// others from use: it is compared by its name.
+	Apart []string
+}
+
+// check compares the root that path is below with the others. What is mounted below the
+// roots matters only where it shows what is opened: a bind mount of what is above it does
+// not. So the mount table, which may have 10,000 entries, is the last resort. What does not
+// exist yet is nil.
+func (r Roots) check(ctx context.Context, path string, opened *os.File) error {
+	root := r.above(path)
+	others := slices.DeleteFunc(slices.Clone(r.Apart), func(other string) bool { return other == root })
+	if root == Anywhere || len(others) == 0 {
+		return nil
+	}
+	own, err := openRoot(root)
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	if (opened == nil || sameMount(own, opened)) && !slices.ContainsFunc(others, func(other string) bool { return !plainlyApart(ctx, own, other) }) {
+		return nil
+	}
+	return checkApart(ctx, root, others)
+}
+
+// above returns the root that a path is below.
+func (r Roots) above(path string) string {
+	if i := slices.IndexFunc(r.Below, func(root string) bool { return below(root, path) }); i >= 0 {
+		return r.Below[i]
+	}
+	return Anywhere
+}
+
+func sameMount(a, b *os.File) bool {
+	x, errA := mountOf(int(a.Fd()))
+	y, errB := mountOf(int(b.Fd()))
+	return errA == nil && errB == nil && x == y
+}
+
+// plainlyApart reports whether two roots can be told apart without the mount table: they are
+// side by side on one mount, or on different filesystems.
+func plainlyApart(ctx context.Context, root *os.File, path string) bool {
+	apart := false
+	err := within(ctx, otherWait, func() error {
+		other, err := openRoot(path)
+		if err != nil {
+			return err
+		}
+		defer other.Close()
+		if !sameMount(root, other) {
+			apart = otherFilesystem(root, other)
+			return nil
+		}
+		a, errA := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", root.Fd()))
+		b, errB := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", other.Fd()))
+		apart = errA == nil && errB == nil && !location{"", a}.nested(location{"", b})
+		return nil
+	})
+	return err == nil && apart || errors.Is(err, fs.ErrNotExist)
+}
+
+// otherFilesystem reports whether two files are certainly on different filesystems. A btrfs
+// or a server of NFS has several device numbers for what one mount can show.
+func otherFilesystem(a, b *os.File) bool {
+	var x, y unix.Statfs_t
+	var s, t unix.Stat_t
+	if errors.Join(unix.Fstatfs(int(a.Fd()), &x), unix.Fstatfs(int(b.Fd()), &y), unix.Fstat(int(a.Fd()), &s), unix.Fstat(int(b.Fd()), &t)) != nil {
+		return false
+	}
+	oneNumber := slices.Contains([]int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.TMPFS_MAGIC}, int64(x.Type))
+	return x.Type != y.Type || oneNumber && s.Dev != t.Dev
+}
+
+// checkApart compares all that the mount table says of the roots.
+func checkApart(ctx context.Context, root string, others []string) error {
 	table, err := Mounts(nil)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package mounter_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,12 +32,12 @@ func TestRootsThatOthersCanReplace(t *testing.T) {
 		t.Fatal(err)
 	}
 	try := func(root string) []error {
-		opened, errImage := m.OpenImage(t.Context(), filepath.Join(root, "ns/disk.img"), 0, []string{root})
+		opened, errImage := m.OpenImage(t.Context(), filepath.Join(root, "ns/disk.img"), 0, mounter.Roots{Below: []string{root}})
 		if errImage == nil {
 			opened.Close()
 		}
 		target := newTarget(t)
-		errBind := m.Bind(t.Context(), filepath.Join(root, "ns"), []string{root}, target, nil, nil)
+		errBind := m.Bind(t.Context(), filepath.Join(root, "ns"), mounter.Roots{Below: []string{root}}, target, nil, nil)
 		if errBind == nil {
 			mustUnmount(t, target)
 		}
@@ -86,17 +87,46 @@ func TestRootsAreApartWhateverLeadsToThem(t *testing.T) {
 	}
 	images := at("srv/images")
 	for other, apart := range map[string]bool{
-		"link": false, "inside": false, "srv": false, "bound": false, "bound/images": false, "bound/images/ns": false, "holder": false, "holder/below": false,
+		"link": false, "inside": false, "srv": false, "bound": false, "bound/images": false, "bound/images/ns": false, "holder/below": false,
+		"holder":  true, // a bind mount of it does not show what is mounted below it
 		"sibling": true, "srv/shared": true, "bound/shared": true, "other": true, "missing": true,
 	} {
-		for _, pair := range [][2]string{{images, at(other)}, {at(other), images}} {
-			err := mounter.CheckApart(t.Context(), pair[0], []string{at("other/x"), pair[1]})
-			if apart && err != nil {
-				t.Errorf("%q: %v", pair, err)
-			}
-			if !apart {
-				requireError(t, err, mounter.ErrUnsafePath, pair[0], pair[1])
-			}
+		requireApart(t, images, images, at(other), apart)
+		if other != "missing" {
+			requireApart(t, at(other), at(other), images, apart)
+		}
+	}
+	requireApart(t, at("holder/below"), at("holder"), images, false)
+	requireApart(t, at("holder/below/ns"), at("holder"), images, false)
+	requireApart(t, images, at("srv"), at("holder"), true)
+	requireApart(t, at("holder/below"), at("holder"), at("srv/shared"), true)
+}
+
+// requireApart opens a directory below a root, and an image in it, where another root must
+// be apart.
+func requireApart(t *testing.T, dir, root, other string, apart bool) {
+	t.Helper()
+	var m mounter.Mounter
+	roots := mounter.Roots{Below: []string{root}, Apart: []string{other, root, root + "/missing"}}
+	image := filepath.Join(dir, "disk.img")
+	open := func(size int64) error {
+		opened, err := m.OpenImage(t.Context(), image, size, roots)
+		if err == nil {
+			opened.Close()
+		}
+		return err
+	}
+	errs := []error{m.FindDirectory(t.Context(), dir, roots), open(testenv.MiB)}
+	if _, err := os.Lstat(image); errors.Is(err, fs.ErrNotExist) == apart {
+		t.Errorf("an image in %s: %v", dir, err)
+	}
+	mustWrite(t, image, "x")
+	defer os.Remove(image)
+	for _, err := range append(errs, open(0)) {
+		if !apart {
+			requireError(t, err, mounter.ErrUnsafePath, root, other)
+		} else if err != nil {
+			t.Errorf("%s below %s and %s: %v", dir, root, other, err)
 		}
 	}
 }
@@ -118,7 +148,7 @@ func TestRootsFireAutomounts(t *testing.T) {
 	defer func() { stdin.Close(); _ = daemon.Wait() }()
 	fireNothing(t, dir, "direct", daemon.Process.Pid)
 	var m mounter.Mounter
-	if err := m.FindDirectory(dir, []string{dir}); !errors.Is(err, unix.ENOENT) {
+	if err := m.FindDirectory(t.Context(), dir, mounter.Roots{Below: []string{dir}}); !errors.Is(err, unix.ENOENT) {
 		t.Errorf("the automount did not fire: %v", err)
 	}
 }
@@ -148,12 +178,10 @@ func TestSickRootsStopNoOthers(t *testing.T) {
 		}
 	}
 	for _, other := range []string{"holder/dead", "silent", "open/root"} {
-		if err := mounter.CheckApart(t.Context(), at("images"), []string{at(other)}); err != nil {
-			t.Errorf("%s: %v", other, err)
-		}
+		requireApart(t, at("images"), at("images"), at(other), true)
 	}
 	for root, below := range map[string]string{"holder": "holder/dead", ".": "open/root"} {
-		requireError(t, mounter.CheckApart(t.Context(), at(root), []string{at(below)}), mounter.ErrUnsafePath, "not apart")
+		requireApart(t, at(root), at(root), at(below), false)
 	}
 }
 
@@ -205,8 +233,8 @@ func TestAutomountsBelowRoots(t *testing.T) {
 		{"/indirect/auto", "/indirect/auto/host/dir", true},
 		{"/indirect/auto/host", "/indirect/auto/host/dir", false},
 	} {
-		roots := []string{dir + tt.root}
-		err := m.FindDirectory(dir+tt.path, roots)
+		roots := mounter.Roots{Below: []string{dir + tt.root}}
+		err := m.FindDirectory(t.Context(), dir+tt.path, roots)
 		image, imageErr := m.OpenImage(t.Context(), filepath.Dir(dir+tt.path)+"/disk", 0, roots)
 		if imageErr == nil {
 			image.Close()

@@ -13,15 +13,15 @@ import (
 )
 
 // Bind mounts the directory dir at t. The directory must be one of the roots, or lie below
-// one, after all symbolic links are followed; [Anywhere] allows all.
+// one, after all symbolic links are followed.
 // Options are those of the mount itself (ro, nosuid, noexec, …). prepare gets the root of
 // the mount before it can be seen at t, read-only if it will be; what it changes, such as a
 // group ([Mounter.SetGroup]), changes dir for all who have it.
 // If something is mounted at t the error is [ErrOccupied]: a mount that may be called
 // again asks [Target.Mounted] first.
-func (m *Mounter) Bind(ctx context.Context, dir string, roots []string, t *Target, options []string, prepare func(root *os.File) error) error {
+func (m *Mounter) Bind(ctx context.Context, dir string, roots Roots, t *Target, options []string, prepare func(root *os.File) error) error {
 	fail := func(err error) error { return &Error{Op: "bind", Source: dir, Target: t.path, Err: err} }
-	opened, err := openDirectory(dir, roots)
+	opened, err := openDirectory(ctx, dir, roots)
 	if err != nil {
 		return fail(err)
 	}
@@ -36,20 +36,24 @@ func (m *Mounter) Bind(ctx context.Context, dir string, roots []string, t *Targe
 // openDirectory opens a directory of the node below one of the roots, without
 // touching what is there (O_PATH). What is opened is what is mounted, so that
 // no link can be put in the way in between.
-func openDirectory(path string, roots []string) (*os.File, error) {
+func openDirectory(ctx context.Context, path string, roots Roots) (*os.File, error) {
 	if err := CheckPath(path); err != nil {
 		return nil, err
 	}
-	opened, err := openPath(path, roots)
+	opened, err := openPath(path, roots.Below)
 	if err != nil {
+		return nil, err
+	}
+	if err := roots.check(ctx, path, opened); err != nil {
+		opened.Close()
 		return nil, err
 	}
 	return requireDirectory(opened)
 }
 
 // FindDirectory reports why a directory could not be bound.
-func (m *Mounter) FindDirectory(path string, roots []string) error {
-	opened, err := openDirectory(path, roots)
+func (m *Mounter) FindDirectory(ctx context.Context, path string, roots Roots) error {
+	opened, err := openDirectory(ctx, path, roots)
 	if err != nil {
 		return &Error{Op: "bind", Source: path, Err: err}
 	}
@@ -58,8 +62,8 @@ func (m *Mounter) FindDirectory(path string, roots []string) error {
 
 // SameDirectory reports whether the directory at path is what is mounted at a
 // place. One that does not exist is not.
-func (m *Mounter) SameDirectory(path string, roots []string, at string) (bool, error) {
-	opened, err := openDirectory(path, roots)
+func (m *Mounter) SameDirectory(ctx context.Context, path string, roots Roots, at string) (bool, error) {
+	opened, err := openDirectory(ctx, path, roots)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}

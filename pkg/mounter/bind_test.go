@@ -127,7 +127,7 @@ func TestBindRefuses(t *testing.T) {
 					// Without openat2 no link is good enough.
 					tt.kind, tt.text = mounter.ErrUnsafePath, "symbolic link"
 				}
-				err := m.Bind(t.Context(), tt.source, []string{"/nonexistent", allowed}, target, tt.options, nil)
+				err := m.Bind(t.Context(), tt.source, mounter.Roots{Below: []string{"/nonexistent", allowed}}, target, tt.options, nil)
 				if tt.text == "" {
 					if err != nil {
 						t.Fatal(err)

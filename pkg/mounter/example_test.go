@@ -38,7 +38,7 @@ func directories(store string) *flex.Driver {
 				options = append(options, "ro")
 			}
 			// The root keeps symbolic links of the store from leading elsewhere.
-			return m.Bind(ctx, filepath.Join(store, name), []string{store}, target, options, nil)
+			return m.Bind(ctx, filepath.Join(store, name), mounter.Roots{Below: []string{store}}, target, options, nil)
 		},
 		Unmount: func(ctx context.Context, call *flex.Call) error {
 			target, err := mounter.OpenTarget("", call.Dir)

@@ -52,20 +52,20 @@ func (i *Image) Close() error { return i.f.Close() }
 //
 // The directory above must exist: one that is missing may be a disk that is
 // not mounted yet.
-func (m *Mounter) OpenImage(ctx context.Context, path string, size int64, roots []string) (*Image, error) {
+func (m *Mounter) OpenImage(ctx context.Context, path string, size int64, roots Roots) (*Image, error) {
 	fail := func(err error) (*Image, error) {
 		return nil, &Error{Op: "open image", Source: path, Err: err}
 	}
 	if err := CheckPath(path); err != nil {
 		return fail(err)
 	}
-	image, err := openImageFile(path, roots)
+	image, err := openImageFile(ctx, path, roots)
 	if errors.Is(err, fs.ErrNotExist) && size > 0 {
 		var created bool
 		if created, err = createImage(ctx, path, size, roots); err != nil {
 			return fail(err)
 		}
-		image, err = openImageFile(path, roots)
+		image, err = openImageFile(ctx, path, roots)
 		if err == nil {
 			image.Created = created
 		}
@@ -81,12 +81,17 @@ func (m *Mounter) OpenImage(ctx context.Context, path string, size int64, roots 
 
 // openImageFile looks before it opens: opening what is no file can hang, or
 // have effects.
-func openImageFile(path string, roots []string) (*Image, error) {
-	found, err := openRootOnly(path, roots)
+func openImageFile(ctx context.Context, path string, roots Roots) (*Image, error) {
+	found, err := openRootOnly(path, roots.Below)
+	if err == nil {
+		defer found.Close()
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // nothing is made where it will be refused
+		err = firstError(roots.check(ctx, path, found), err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	defer found.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(found.Fd()), &st); err != nil {
 		return nil, err
@@ -97,7 +102,7 @@ func openImageFile(path string, roots []string) (*Image, error) {
 	switch {
 	case st.Size == 0:
 		return nil, fmt.Errorf("it is empty: %w", fs.ErrNotExist)
-	case st.Nlink > 1 && !slices.Contains(roots, Anywhere): // another directory could show it
+	case st.Nlink > 1 && !slices.Contains(roots.Below, Anywhere): // another directory could show it
 		return nil, because(ErrUnsafePath, "it has %d names (hard links), and must have one; find the others with find -inum %d", st.Nlink, st.Ino)
 	}
 	image := &Image{path: path, dev: st.Dev, inode: st.Ino}
@@ -126,8 +131,8 @@ func requireRegular(mode uint32) error {
 }
 
 // createImage makes a sparse file. It reports false if another process made it first.
-func createImage(ctx context.Context, path string, size int64, roots []string) (bool, error) {
-	dir, err := openRootOnly(filepath.Dir(path), roots)
+func createImage(ctx context.Context, path string, size int64, roots Roots) (bool, error) {
+	dir, err := openRootOnly(filepath.Dir(path), roots.Below)
 	if err == nil {
 		dir, err = requireDirectory(dir)
 	}
@@ -138,6 +143,9 @@ func createImage(ctx context.Context, path string, size int64, roots []string) (
 		return false, fmt.Errorf("cannot create it: %w", err)
 	}
 	defer dir.Close()
+	if err := roots.check(ctx, path, dir); err != nil {
+		return false, err
+	}
 	if err := requireRoom(int(dir.Fd()), size); err != nil {
 		return false, err
 	}

@@ -99,12 +99,12 @@ func TestOpenImage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var m mounter.Mounter
-			path, roots := tt.path, []string{"/nonexistent", root}
+			path, roots := tt.path, mounter.Roots{Below: []string{"/nonexistent", root}}
 			if !filepath.IsAbs(path) && !strings.HasPrefix(path, ".") {
 				path = filepath.Join(root, path)
 			}
 			if tt.noRoots {
-				roots = nil
+				roots = mounter.Roots{}
 			}
 			if tt.anywhere {
 				roots = anywhere()

@@ -329,4 +329,4 @@ func eventually(t *testing.T, what string, done func() bool) {
 	}
 }
 
-func anywhere() []string { return []string{mounter.Anywhere} }
+func anywhere() mounter.Roots { return mounter.Roots{Below: []string{mounter.Anywhere}} }

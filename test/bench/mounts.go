@@ -68,7 +68,7 @@ func (b *bench) bindInProcess(dir string) (cost, error) {
 		if err != nil {
 			return cost{}, err
 		}
-		if err := m.Bind(ctx, b.node.shared, []string{mounter.Anywhere}, t, nil, nil); err != nil {
+		if err := m.Bind(ctx, b.node.shared, mounter.Roots{Below: []string{mounter.Anywhere}}, t, nil, nil); err != nil {
 			return cost{}, err
 		}
 		if err := m.Unmount(ctx, t); err != nil {

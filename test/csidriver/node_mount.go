@@ -22,7 +22,7 @@ import (
 const releaseWait = 10 * time.Second
 
 // anywhere: the store's paths are this driver's own.
-func anywhere() []string { return []string{mounter.Anywhere} }
+func anywhere() mounter.Roots { return mounter.Roots{Below: []string{mounter.Anywhere}} }
 
 // openTarget opens a mount point; nil if there cannot be one, since what is
 // above it is gone.

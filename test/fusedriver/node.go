@@ -116,7 +116,7 @@ func (n *node) bind(ctx context.Context, source, path string, options []string) 
 	if err := t.Create(); err != nil {
 		return err
 	}
-	if err := n.mounter.Bind(ctx, source, []string{mounter.Anywhere}, t, options, nil); err != nil {
+	if err := n.mounter.Bind(ctx, source, mounter.Roots{Below: []string{mounter.Anywhere}}, t, options, nil); err != nil {
 		t.Discard()
 		return err
 	}

@@ -91,10 +91,14 @@ func control() []sabotage {
 			edits: []edit{{apart, "if slices.ContainsFunc(own, p.nested) {", "if slices.ContainsFunc(own[:0], p.nested) {"}},
 		},
 		{
+			name: "roots-that-look-apart", want: "binds W/roots",
+			edits: []edit{{apart, "return err == nil && apart ||", "return err == nil && (apart || path != \"\") ||"}},
+		},
+		{
 			name: "images-that-exist", want: "answer tells whether W/roots/images",
 			edits: []edit{{
 				attaching, "\tcase kindImage:\n\t\treturn v.Source, nil\n",
-				"\tcase kindImage:\n\t\timage, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.ImageRoots)\n\t\tif err == nil {\n\t\t\timage.Close()\n\t\t}\n\t\treturn v.Source, err\n",
+				"\tcase kindImage:\n\t\timage, err := b.Mounter.OpenImage(ctx, v.Source, 0, b.images())\n\t\tif err == nil {\n\t\t\timage.Close()\n\t\t}\n\t\treturn v.Source, err\n",
 			}},
 		},
 	}
