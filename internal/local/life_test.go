@@ -312,3 +312,27 @@ func TestPodsDirectoryIsALink(t *testing.T) {
 		w.mounted(strings.Replace(dir, pods, real, 1), false)
 	}
 }
+
+// A mount program that outlived its call mounted between the look at the target and the
+// mount, which failed with "unmount it first" (found by the crash matrix on a busy machine).
+func TestMountedMeanwhile(t *testing.T) {
+	testenv.Need(t, "root")
+	w := newWorld(t)
+	source, dir := w.shared(), w.pod("a")
+	o := options("path", source)
+	for i := range 500 {
+		mounted := make(chan error)
+		go func() {
+			time.Sleep(time.Duration(i) * 2 * time.Microsecond)
+			mounted <- unix.Mount(source, dir, "", unix.MS_BIND, "")
+		}()
+		err := w.do(call(flex.CommandMount, dir, o))
+		if err != nil && strings.Contains(err.Error(), "another process mounts at this path") {
+			err = nil // on top of the call's own
+		}
+		if err := errors.Join(err, <-mounted); err != nil {
+			t.Errorf("after %d µs: %v", 2*i, err)
+		}
+		w.unmount(dir)
+	}
+}

@@ -66,7 +66,13 @@ func (b *Backend) setUp(ctx context.Context, v *Volume, c *flex.Call) error {
 	if err := p.Create(); err != nil {
 		return mountcode.Of(err)
 	}
-	if err := b.mountVolume(ctx, v, p, c.Options); err != nil {
+	err = b.mountVolume(ctx, v, p, c.Options)
+	if errors.Is(err, mounter.ErrOccupied) { // meanwhile: the mount program of a call that was killed lived on
+		if done, _ := b.reuseOrRemove(ctx, v, p); done {
+			return nil
+		}
+	}
+	if err != nil {
 		p.Discard()
 		return mountcode.Of(err)
 	}
