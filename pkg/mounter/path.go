@@ -2,6 +2,7 @@ package mounter
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +26,11 @@ func CheckPath(path string) error {
 		return because(ErrUnsafePath, "the path is not clean (it would be %s)", filepath.Clean(path))
 	}
 	return nil
+}
+
+// pathOf is where an open file is in the mount table, which knows no symbolic links.
+func pathOf(f *os.File) (string, error) {
+	return os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 }
 
 // openBeneath opens rel below root as O_PATH under the given openat2 rules, and closes root.

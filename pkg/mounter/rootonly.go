@@ -13,10 +13,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/trust"
 )
 
-// Anywhere is the root that allows every path of the node. It is for callers
-// that choose the paths themselves: the directories on the way are not checked.
-const Anywhere = "/"
-
 // outside is the error of a path that no root allows.
 func outside(roots []string) error {
 	if len(roots) == 0 {

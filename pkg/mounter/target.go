@@ -73,7 +73,7 @@ func (t *Target) handle() string {
 // tablePath is the target's name in the mount table, which knows no symbolic
 // links; the kubelet's directory often is one.
 func (t *Target) tablePath() string {
-	dir, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", t.parent.Fd()))
+	dir, err := pathOf(t.parent)
 	if err != nil {
 		return t.path
 	}

@@ -88,11 +88,11 @@ func control() []sabotage {
 		},
 		{
 			name: "roots-that-show-images", want: "binds W/roots",
-			edits: []edit{{apart, "if slices.ContainsFunc(own, p.nested) {", "if slices.ContainsFunc(own[:0], p.nested) {"}},
+			edits: []edit{{roots, "if slices.ContainsFunc(own, p.nested) {", "if slices.ContainsFunc(own[:0], p.nested) {"}},
 		},
 		{
 			name: "roots-that-look-apart", want: "binds W/roots",
-			edits: []edit{{apart, "return err == nil && apart ||", "return err == nil && (apart || path != \"\") ||"}},
+			edits: []edit{{roots, "return err == nil && apart ||", "return err == nil && (apart || path != \"\") ||"}},
 		},
 		{
 			name: "images-that-exist", want: "answer tells whether W/roots/images",

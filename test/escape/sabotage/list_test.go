@@ -23,7 +23,7 @@ const (
 	space     = "internal/local/room.go"
 	attaching = "internal/local/attach.go"
 	way       = "internal/trust/way.go"
-	apart     = "pkg/mounter/apart.go"
+	roots     = "pkg/mounter/roots.go"
 	load      = "internal/driverconfig/load.go"
 	logging   = "cmd/flexdriver/log.go"
 )

@@ -8,12 +8,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// Anywhere is the root that allows every path of the node. It is for callers
+// that choose the paths themselves: the directories on the way are not checked.
+const Anywhere = "/"
 
 // Roots bound what may be opened.
 type Roots struct {
@@ -76,8 +79,8 @@ func plainlyApart(ctx context.Context, root *os.File, path string) bool {
 			apart = otherFilesystem(root, other)
 			return nil
 		}
-		a, errA := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", root.Fd()))
-		b, errB := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", other.Fd()))
+		a, errA := pathOf(root)
+		b, errB := pathOf(other)
 		apart = errA == nil && errB == nil && !location{"", a}.nested(location{"", b})
 		return nil
 	})
@@ -163,17 +166,12 @@ func locationsOf(dir string, table []*Info) ([]location, error) {
 // locationsIn closes the directory.
 func locationsIn(f *os.File, table []*Info) ([]location, error) {
 	defer f.Close()
-	fd := strconv.Itoa(int(f.Fd()))
-	path, err := os.Readlink("/proc/self/fd/" + fd)
-	if err != nil {
+	path, errPath := pathOf(f)
+	mount, errMount := mountOf(int(f.Fd()))
+	if err := firstError(errPath, errMount); err != nil {
 		return nil, err
 	}
-	text, err := os.ReadFile("/proc/self/fdinfo/" + fd)
-	if err != nil {
-		return nil, err
-	}
-	mount, _ := parseFDInfo(string(text))
-	return locationsBelow(path, mount, table)
+	return locationsBelow(path, int(mount), table)
 }
 
 // mountAbove returns the ID of the mount that a path is on, without asking its filesystem.
