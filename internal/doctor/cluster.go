@@ -192,7 +192,11 @@ func (p *probe) checkObjects(ctx context.Context, n *notes) {
 func (p *probe) compareObject(n *notes, d *bridgeconfig.Driver, object *storagev1.CSIDriver) {
 	o, name := kubeobject.DriverInfo(object), object.Name
 	n.add(objectFine, name, "CSIDriver %s: attachRequired %v, podInfoOnMount %v, fsGroupPolicy %s, requiresRepublish %v", name, o.AttachRequired, o.PodInfoOnMount, o.FSGroupPolicy, o.RequiresRepublish)
-	if o.AttachRequired && d.Attach == bridgeconfig.AttachNone {
+	panics := kubeobject.PanicsAtAttachments(name)
+	if o.AttachRequired && panics && d.Attach != bridgeconfig.AttachNone {
+		n.add(objectPanics, name, "CSI driver %s panics when it starts on a node with a VolumeAttachment of flex2csi, and for %s attach is %s", name, d.FlexDriver, d.Attach)
+	}
+	if o.AttachRequired && !panics && d.Attach == bridgeconfig.AttachNone {
 		n.add(objectAttach, name, "volumes of %s have to be attached, and for %s attach: None is configured", name, d.FlexDriver)
 	}
 	if s, err := p.status(); p.Local && err == nil && s.absent == nil && s.Cluster == nil && o.AttachRequired && d.Attach == bridgeconfig.AttachAuto && d.ControllerEndpoint == "" {

@@ -373,6 +373,26 @@ func TestObjects(t *testing.T) {
 	want(t, look(), "", "csidriver-attach-differs "+csiName, "attachment-limit node-1")
 }
 
+// TestDriverThatPanics: ceph-csi ends at a VolumeAttachment of the bridge, so the error of
+// other drivers is right for it, and the other way round.
+func TestDriverThatPanics(t *testing.T) {
+	for _, name := range []string{"rbd.csi.ceph.com", "rook-ceph.rbd.csi.ceph.com"} {
+		for attach, found := range map[string][]string{"None": nil, "Auto": {"csidriver-panics " + name}, "VolumeAttachment": {"csidriver-panics " + name}} {
+			n := newNode(t)
+			n.configureDriver(name, "attach: "+attach)
+			c := newCluster()
+			c.drivers = []storagev1.CSIDriver{csiDriver(name, true)}
+			c.onNode = []storagev1.CSINodeDriver{{Name: name, NodeID: "n1"}}
+			look := func() *doctor.Report {
+				return c.look(t, func(o *doctor.Options) { o.Config, o.NodeName = n.o.Config, "node-1" })
+			}
+			want(t, look(), "", found...)
+			c.drivers = []storagev1.CSIDriver{csiDriver(name, false)}
+			want(t, look(), "")
+		}
+	}
+}
+
 // TestInline: a driver that the configuration does not open to inline volumes needs a
 // policy that says so.
 func TestInline(t *testing.T) {

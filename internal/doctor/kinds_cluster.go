@@ -19,6 +19,8 @@ var (
 		"Without a CSIDriver object Kubernetes takes for granted that the driver wants its volumes attached, and knows nothing of its other wishes. Install the driver's own.")
 	objectAttach = kind("csidriver-attach-differs", Error, nil,
 		"CSIDriver {subject} says attachRequired: true, and the bridge's configuration says attach: None: the driver stages volumes that were never attached. Remove attach: None.")
+	objectPanics = kind("csidriver-panics", Error, nil,
+		"After its next start on a node where such a volume is attached, the driver mounts and unmounts none there. Set attach: None for {subject}, and start the daemons again; then stop the pods with its volumes for once, or migrate: what is attached stays so until then. docs/limits.md, Drivers that attach.")
 	nodeObjectFine  = kind("csinode", OK, nil, "")
 	nodeObjectLacks = kind("csinode-driver-missing", Error,
 		[]string{"does not contain driver", notRegistered},

@@ -86,11 +86,16 @@ func (n *node) write(path, content string, mode os.FileMode) string {
 // configure writes a configuration with one driver.
 func (n *node) configure(more ...string) {
 	n.t.Helper()
+	n.configureDriver(csiName, more...)
+}
+
+func (n *node) configureDriver(name string, more ...string) {
+	n.t.Helper()
 	n.write(n.o.Config, `apiVersion: flex2csi.io/v1alpha1
 kind: BridgeConfiguration
 drivers:
 - flexDriver: example.com/disk
-  csiDriver: `+csiName+`
+  csiDriver: `+name+`
   pvNamePattern: ".*"
   `+strings.Join(more, "\n  "), 0o600)
 }

@@ -1,6 +1,7 @@
 package kubeobject
 
 import (
+	"strings"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -25,6 +26,16 @@ func DriverInfo(o *storagev1.CSIDriver) csivol.DriverInfo {
 		})
 	}
 	return info
+}
+
+// PanicsAtAttachments reports whether a CSI driver's node plugin ends with a panic when it
+// starts on a node that has a VolumeAttachment with an inlineVolumeSpec: ceph-csi's RBD
+// driver reads spec.source.persistentVolumeName of each of its own, and does not check it for nil
+// (internal/rbd/rbd_healer.go, from 3.4 on, seen with 3.12.2). Nothing is lost without: it has no
+// PUBLISH_UNPUBLISH_VOLUME, and refuses an image that another node uses.
+func PanicsAtAttachments(driver string) bool {
+	const rbd = "rbd.csi.ceph.com"
+	return driver == rbd || strings.HasSuffix(driver, "."+rbd) // Rook puts a namespace before it
 }
 
 // AttachLimit is how many volumes of a driver may be attached to a node; nil: any

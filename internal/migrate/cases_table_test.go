@@ -85,7 +85,7 @@ func ownerCases() map[string]clusterCase {
 		"Helm 2":                 {file: "tf2", edits: mark("labels: {heritage: Tiller, release: db}"), want: []string{"Decide owners: …Helm"}},
 		"Crossplane's composite": {file: "tf2", edits: mark("labels: {crossplane.io/composite: db-x}"), want: []string{"Decide owners: …Crossplane"}},
 		"scaled":                 {file: "scaled", want: []string{"Decide claim-owner: StatefulSet/db deletes claim shop/data-db-0 when it is scaled down"}},
-		"rookclass":              {file: "rookclass", want: []string{"Decide reclaim-policy: …ceph-csi does not…delete"}, never: []string{"deleted with the claim by CSI driver"}},
+		"rookclass":              {file: "rookclass", want: []string{"Decide reclaim-policy: …ceph-csi does not…delete"}, never: []string{"deleted with the claim by CSI driver", "goes by attach: None"}},
 		"Rook, and it retains":   {file: "rookclass", edits: []string{"persistentVolumeReclaimPolicy: Delete", "persistentVolumeReclaimPolicy: Retain"}, want: []string{"OK reclaim-policy"}},
 		"Rook, made by hand":     {file: "rookclass", edits: []string{"annotations: {pv.kubernetes.io/provisioned-by: ceph.rook.io/block}, ", ""}, want: []string{"Decide reclaim-policy: …no provisioner"}, never: []string{"deleted with the claim by"}},
 		"a driver that deletes":  {file: "selector", edits: []string{"persistentVolumeReclaimPolicy: Retain", "persistentVolumeReclaimPolicy: Delete"}, want: []string{"Decide reclaim-policy: …; …deleted with the claim by CSI driver disk.csi.example.com"}},

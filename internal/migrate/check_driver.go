@@ -10,6 +10,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/release"
 )
@@ -57,7 +58,7 @@ func (s *subject) checkDriver(ctx context.Context, f *findings) error {
 	if !c.ServiceAccountTokens && len(o.Spec.TokenRequests) > 0 {
 		differs("serviceAccountTokens", "false", "tokenRequests", "not empty")
 	}
-	if c.Attach == bridgeconfig.AttachNone && s.attaches() {
+	if c.Attach == bridgeconfig.AttachNone && s.attaches() && !kubeobject.PanicsAtAttachments(s.v.CSIDriver) {
 		differs("attach", string(c.Attach), "attachRequired", "true")
 	}
 	if isTrue(o.Spec.SELinuxMount) {

@@ -29,6 +29,7 @@ func migrations() []scenario {
 		{"migrate-live-attached", "… with attach: true", of(attached, migrateLive)},
 		{"migrate-live-share", "… without attaching", of(share, migrateLive)},
 		{"migrate-live-nostage", "… without staging", of(nostage, migrateLive)},
+		{"migrate-live-unattached", "… which the control plane attaches, and the bridge has not: there and back, as with ceph-csi's RBD", of(unattached, rollbackLive)},
 		{"migrate-two-pods", "two pods on one claim, which go one after the other", of(disk, migrateTwo)},
 		{"migrate-two-pods-attached", "… with attach: true", of(attached, migrateTwo)},
 		{"migrate-statefulset", "a StatefulSet of three, migrated by its namespace and restarted later", migrateStatefulSet},

@@ -30,7 +30,11 @@ func share() driver   { return driver{flex: "example.com/share", csi: "share.csi
 func group() driver   { return driver{flex: "example.com/group", csi: "group.csi.example.com"} }
 func offline() driver { return driver{flex: "example.com/offline", csi: "offline.csi.example.com"} }
 
-func nostage() driver  { return driver{flex: "example.com/nostage", csi: "nostage.csi.example.com"} }
+func nostage() driver { return driver{flex: "example.com/nostage", csi: "nostage.csi.example.com"} }
+
+func unattached() driver {
+	return driver{flex: "example.com/unattached", csi: "unattached.csi.example.com"}
+}
 func secured() driver  { return driver{flex: "example.com/secret", csi: "disk.csi.example.com"} }
 func late() driver     { return driver{flex: "example.com/late", csi: "late.csi.example.com"} }
 func attached() driver { return driver{flex: "example.com/attached", csi: "disk.csi.example.com"} }

@@ -285,6 +285,43 @@ func testReattach(w *world) {
 	}
 }
 
+// testWithoutFinalizer: the VolumeAttachment of a driver without PUBLISH_UNPUBLISH_VOLUME has
+// no finalizer, so it goes whatever it names. One without a PersistentVolume would end ceph-csi.
+func testWithoutFinalizer(w *world) {
+	w.disk("bare")
+	claim, was := w.claim("bare").UID, w.volume("bare")
+	p := w.operator(migrate.Options{})
+	w.came(p.apply("bare"), migrate.Done, journal.Finished, "")
+	pod := w.pod("bare", "node-1", "bare")
+	name := attachment.Name("vol-bare", csiDriver, "node-1")
+	attachments := w.Admin().StorageV1().VolumeAttachments()
+	var before *storagev1.VolumeAttachment
+	testenv.Eventually(w.t, "the control plane attaches it", func() bool {
+		var err error
+		before, err = attachments.Get(w.t.Context(), name, metav1.GetOptions{})
+		return err == nil
+	})
+	before.Status.Attached = true
+	before, err := attachments.UpdateStatus(w.t.Context(), before, metav1.UpdateOptions{})
+	w.check(err)
+	w.bridge("node-1", has("none"))
+	p.when = func(e migrate.Event) {
+		switch {
+		case e.What == migrate.Troubled:
+			w.t.Errorf("%s", e.Text)
+		case e.What == migrate.Waiting && strings.Contains(e.Text, "as a FlexVolume yet"):
+			w.bridge("node-1", has("bare", pod))
+		}
+	}
+	w.came(p.rollback("bare"), migrate.Done, journal.Finished, "")
+	w.isFlex(was, claim)
+	after, err := attachments.Get(w.t.Context(), name, metav1.GetOptions{})
+	w.check(err)
+	if after.UID != before.UID || after.DeletionTimestamp != nil {
+		w.t.Errorf("%+v", after)
+	}
+}
+
 // testKubeletRestart: after a rollback a kubelet that was restarted ended the process
 // of a FUSE driver under the containers that had their volume from it.
 func testKubeletRestart(w *world) {

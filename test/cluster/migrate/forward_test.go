@@ -59,6 +59,7 @@ func TestRun(t *testing.T) {
 		{"ClockBehind", testClockBehind},
 		{"NoJournal", testNoJournal},
 		{"Reattach", testReattach},
+		{"WithoutFinalizer", testWithoutFinalizer},
 		{"KubeletRestart", testKubeletRestart},
 		{"AnotherCluster", testAnotherCluster},
 	} {
