@@ -121,7 +121,7 @@ bench-plan: ## measure migrate plan and map of 100, 1,000 and 10,000 volumes, an
 bench-cluster: programs control-plane ## measure attaching against kube-controller-manager's own way, as root
 	go test -count=1 -timeout 20m -run '^$$' -bench '^BenchmarkAttach(ments)?$$' -benchtime 31x ./test/cluster
 
-# A node to play with (docs/node.md): KUBERNETES=1.28 is another one, of that
+# A node to play with (test/node/README.md): KUBERNETES=1.28 is another one, of that
 # release.
 RELEASE = $(firstword $(KUBERNETES))
 NODE    = $(BIN)/node --dir $(or $(TMPDIR),/tmp)/flex2csi-node-$(RELEASE) --kubernetes $(RELEASE)

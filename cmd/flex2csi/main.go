@@ -4,7 +4,7 @@
 //
 // The path of a call: kubelet → flexdriver → internal/wire → internal/daemon →
 // internal/bridge (internal/mapping makes the volume, internal/lifecycle decides) →
-// internal/csiclient → CSI driver. docs/architecture.md has it step by step, and the path
+// internal/csiclient → CSI driver. internal/README.md has it step by step, and the path
 // of a migration.
 package main
 

@@ -10,11 +10,11 @@ import (
 	"github.com/flex2csi/flex2csi/internal/lifecycle"
 )
 
-// TestLifecycle: the tables of docs/lifecycle.md are those that the planner decides
+// TestLifecycle: the tables of internal/lifecycle/lifecycle.md are those that the planner decides
 // by. With -update (make docs) they are made.
 func TestLifecycle(t *testing.T) {
 	const (
-		path  = "docs/lifecycle.md"
+		path  = "internal/lifecycle/lifecycle.md"
 		begin = "<!-- What follows is made from internal/lifecycle by make docs. -->\n"
 		end   = "<!-- Up to here. -->\n"
 	)

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestDuties: what docs/lifecycle.md says of where a duty lives is true.
+// TestDuties: what internal/lifecycle/lifecycle.md says of where a duty lives is true.
 func TestDuties(t *testing.T) {
-	text, err := os.ReadFile("../../docs/lifecycle.md")
+	text, err := os.ReadFile("../lifecycle/lifecycle.md")
 	if err != nil {
 		t.Fatal(err)
 	}

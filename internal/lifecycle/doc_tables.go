@@ -2,7 +2,7 @@ package lifecycle
 
 import "slices"
 
-// A Table is a list of rules for people: docs/lifecycle.md.
+// A Table is a list of rules for people: lifecycle.md.
 type Table struct {
 	// Name is that of a goal, or of what rules of other tables hand over to: their
 	// texts have it in square brackets.

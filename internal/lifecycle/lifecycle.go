@@ -4,7 +4,7 @@
 // of what was observed, and of a goal. It does no I/O, reads no clock and starts no
 // goroutine. Its rules are tables (mount.go, unmount.go, device.go, expand.go,
 // reconcile.go and repair.go): the first rule that applies says the step. make docs
-// writes them to docs/lifecycle.md (doc_tables.go).
+// writes them to lifecycle.md (doc_tables.go).
 //
 // [Intend] and [Conclude] change a record, before a step and after it. What happened
 // while no daemon was there is for [Reset], [Rebooted], [Recognize], [Doubt], [Recall]
@@ -185,7 +185,7 @@ var tables = map[Goal][]Rule{
 type Rule struct {
 	// Name is the rule's own.
 	Name string
-	// When and Then are for docs/lifecycle.md. Then has the name of a table in square
+	// When and Then are for lifecycle.md. Then has the name of a table in square
 	// brackets (doc_tables.go) where next hands over to its rules.
 	When, Then string
 	// next returns nil where the rule does not apply. The rule of a step is where its kind

@@ -1,5 +1,5 @@
 // Package wire is how flexdriver hands a callout to the daemon: one JSON line
-// each way over a unix socket. docs/wire.md is its specification.
+// each way over a unix socket. README.md is its specification.
 //
 // The client is for a program that starts with every call, so it does without
 // package net. The server is in the package wireserver.

@@ -3,7 +3,7 @@
 //
 //	make demo-migrate
 //
-// It starts a Kubernetes of one node (docs/node.md), installs flex2csi from the
+// It starts a Kubernetes of one node (test/node/README.md), installs flex2csi from the
 // project's manifests, has a pod count onto a FlexVolume, and runs flex2csi
 // migrate. What is seen meanwhile is shown as it comes, and each step is checked.
 // The exit status is 0 only if all went as it should and nothing is left.

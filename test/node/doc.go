@@ -24,6 +24,6 @@
 // services only the API server's can be reached at its address.
 //
 // make node-programs builds the programs into $FLEX_PROGRAMS, make
-// node-programs-1.28 those of another release. docs/node.md says how to play with
+// node-programs-1.28 those of another release. test/node/README.md says how to play with
 // a node by hand.
 package node

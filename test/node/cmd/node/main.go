@@ -6,7 +6,7 @@
 //	node --dir DIR kubectl get pods -A
 //	node --dir DIR down
 //
-// make node-up and the like call it. See docs/node.md.
+// make node-up and the like call it. See test/node/README.md.
 package main
 
 import (
