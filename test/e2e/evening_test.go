@@ -29,7 +29,7 @@ unmountdevice) umount "$2" >/dev/null 2>&1; echo '{"status":"Success"}' ;;
 esac
 `
 
-// An evening is docs/evening.md, and the cluster that it is about.
+// An evening is docs/migrate-guide.md, and the cluster that it is about.
 type evening struct {
 	t    *T
 	text string
@@ -53,10 +53,10 @@ func typeEvening(t *T) {
 	e.toTheMiddle()
 
 	e.claimForCache()
-	e.typeChapter("8")
+	e.typeChapter("9")
 	e.wantShop()
 	t.pasteClasses(t.Namespace, "--same-name")
-	e.typeChapter("10")
+	e.typeChapter("11")
 	if out, err := t.kubectl("get", "namespace", installed); err == nil {
 		t.Errorf("the bridge is not gone: %s", out)
 	}
@@ -73,7 +73,7 @@ func typeEvening(t *T) {
 // flex2csi.
 func (t *T) evening() *evening {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/evening.md")
+	text, err := os.ReadFile("../../" + guide)
 	t.must(err)
 	e := &evening{t: t, text: string(text), desk: t.desk(), lines: map[string]int{}}
 	shares := 193
@@ -168,12 +168,7 @@ func (e *evening) wantDiskInPlace() {
 // typeChapter types the commands of a chapter.
 func (e *evening) typeChapter(chapter string) {
 	e.t.Helper()
-	_, begin, ok := strings.Cut(e.text, "\n## "+chapter)
-	text, _, _ := strings.Cut(begin, "\n## ")
-	if !ok {
-		e.t.Fatalf("docs/evening.md has no chapter %s", chapter)
-	}
-	e.typeText(chapter, text)
+	e.typeText(chapter, e.t.chapter(e.text, chapter+" "))
 }
 
 func (e *evening) typeText(what, text string) {
@@ -209,7 +204,7 @@ func (e *evening) toTheMiddle() {
 	e.typeChapter("5")
 	e.wantShop()
 	e.typeChapter("6")
-	e.typeChapter("7")
+	e.typeChapter("8")
 	e.wantShop()
 }
 
@@ -220,7 +215,7 @@ func (e *evening) back() {
 	_, text, _ := strings.Cut(e.text, "\n## Back from the middle\n")
 	before, after, ok := strings.Cut(text, "\nGive the driver back to kube-controller-manager")
 	if !ok {
-		t.Fatal("docs/evening.md does not give the driver back")
+		t.Fatalf("%s does not give the driver back", guide)
 	}
 	e.typeText("back", before)
 	e.share.wantInPlace()
@@ -235,12 +230,12 @@ func (e *evening) back() {
 func (e *evening) wantRefused() {
 	t := e.t
 	t.Helper()
-	file := filepath.Join(e.desk, "evening", "config.yaml")
+	file := filepath.Join(e.desk, "bridge", "config.yaml")
 	config, err := os.ReadFile(file)
 	t.must(err)
 	t.must(os.WriteFile(file, append(config, "  - {flexDriver: example.com/disk, csiDriver: disk.csi.example.com}\n"...), 0o600))
 	apply := func() {
-		out, err := t.kubectl("apply", "-k", filepath.Join(e.desk, "evening"))
+		out, err := t.kubectl("apply", "-k", filepath.Join(e.desk, "bridge"))
 		t.must(withText(err, out))
 	}
 	apply()

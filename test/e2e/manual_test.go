@@ -23,20 +23,35 @@ import (
 
 func manualScenarios() []scenario {
 	return []scenario{
-		{"manual-tutorial", "docs/tutorial.md as people type it: from nothing to a migrated volume, back, and without flex2csi", (*T).typeTutorial},
-		{"manual-evening", "docs/evening.md as people type it, with 200 volumes (50 among all scenarios) of two old drivers and 20 pods: to the middle, back to the old drivers, and through to a cluster without flex2csi; each pod finds all its lines", typeEvening},
+		{"manual-tutorial", "the rehearsal of docs/migrate-guide.md as people type it: from nothing to a migrated volume, back, and without flex2csi", (*T).typeTutorial},
+		{"manual-evening", "docs/migrate-guide.md as people type it, with 200 volumes (50 among all scenarios) of two old drivers and 20 pods: to the middle, back to the old drivers, and through to a cluster without flex2csi; each pod finds all its lines", typeEvening},
 		{"manual-debugging", "everything that docs/troubleshooting.md has people type, as it stands", (*T).typeDebugging},
 	}
 }
 
-// typeTutorial follows docs/tutorial.md on the node, where flex2csi is already. At the
-// end all is as before.
+// guide is the document that people migrate by.
+const guide = "docs/migrate-guide.md"
+
+// chapter is the text below a heading of the guide that begins so.
+func (t *T) chapter(text, title string) string {
+	t.Helper()
+	_, begin, ok := strings.Cut(text, "\n## "+title)
+	if !ok {
+		t.Fatalf("%s has no chapter %s", guide, title)
+	}
+	chapter, _, _ := strings.Cut(begin, "\n## ")
+	return chapter
+}
+
+// typeTutorial follows the guide's rehearsal on the node, where flex2csi is already. At
+// the end all is as before.
 func (t *T) typeTutorial() {
-	text, err := os.ReadFile("../../docs/tutorial.md")
+	text, err := os.ReadFile("../../" + guide)
 	t.must(err)
-	commands := blocks(string(text))
-	if !strings.Contains(commands, " migrate apply ") || !strings.Contains(commands, "/flex2csi uninstall\n") {
-		t.Fatal("docs/tutorial.md does not migrate and uninstall any more")
+	before, after, ok := strings.Cut(t.chapter(string(text), "A rehearsal"), "\nType [chapter 7]")
+	commands := blocks(before) + blocks(t.chapter(string(text), "7 ")) + blocks(after)
+	if !ok || !strings.Contains(commands, " migrate apply ") || !strings.Contains(commands, "/flex2csi uninstall\n") {
+		t.Fatalf("%s does not migrate and uninstall any more", guide)
 	}
 	t.patience = max(t.patience, 8*time.Minute) // a person is told ten
 	t.after = append(t.after, func() {
@@ -47,11 +62,11 @@ func (t *T) typeTutorial() {
 	out := t.bash(commands)
 	for _, want := range []string{"Published", "disk.csi.example.com", `"volumeHandle":"disk-1"`, `"driver":"example.com/disk"`} {
 		if !strings.Contains(out, want) {
-			t.Errorf("the tutorial does not show %q:\n%s", want, out)
+			t.Errorf("the rehearsal does not show %q:\n%s", want, out)
 		}
 	}
 	if n := strings.Count(out, ", none is missing"); n < 2 {
-		t.Errorf("%d pods say that no line is missing, want 2:\n%s", n, out)
+		t.Errorf("no line is missing: said %d times, want 2:\n%s", n, out)
 	}
 }
 
