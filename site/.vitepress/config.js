@@ -8,7 +8,7 @@ import { defineConfig } from 'vitepress'
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const repository = 'https://github.com/flex2csi/flex2csi'
 // What of the repository is a page. All else that documents link to is source.
-const pages = ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md', 'docs/**/*.md', 'install/chart/flex2csi/README.md']
+const pages = ['README.md', 'CHANGELOG.md', 'CONTRIBUTING.md', 'SECURITY.md', 'SUPPORT.md', 'GOVERNANCE.md', 'docs/**/*.md', 'install/chart/flex2csi/README.md']
 
 export default defineConfig({
   title: 'flex2csi',
