@@ -162,7 +162,7 @@ func TestWhatAllowed(t *testing.T) {
 	if got := whatAllowed(list(strings.Join(names[:30], " ") + ": -\n")); !strings.HasPrefix(got, "allowed are n0, n1, ") || !strings.HasSuffix(got, "n29 (docs/volumes.md)") {
 		t.Error(got)
 	}
-	if got := whatAllowed(list(strings.Join(names, " ") + ": -\n")); got != "docs/volumes.md lists what is allowed" {
+	if got := whatAllowed(list(strings.Join(names, " ") + ": -\n")); got != "docs/reference/options.md lists what is allowed" {
 		t.Error(got)
 	}
 }

@@ -11,16 +11,16 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the lists into docs/volumes.md")
+var update = flag.Bool("update", false, "write the lists into docs/reference/options.md")
 
 const (
 	listsBegin = "<!-- Lists of internal/allow: go test ./internal/allow -update writes them. -->\n"
 	listsEnd   = "<!-- End of the lists. -->\n"
 )
 
-// TestDocs: docs/volumes.md shows the lists as they are.
+// TestDocs: docs/reference/options.md shows the lists as they are.
 func TestDocs(t *testing.T) {
-	const path = "../../docs/volumes.md"
+	const path = "../../docs/reference/options.md"
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestDocs(t *testing.T) {
 
 func lists() string {
 	var b strings.Builder
-	b.WriteString("\n### Mount options\n")
+	b.WriteString("\n## Mount options\n")
 	for _, tt := range []struct {
 		title string
 		list  list
@@ -68,7 +68,7 @@ func lists() string {
 	} {
 		bullets(&b, tt.title, tt.list)
 	}
-	b.WriteString("\n### Sources\n\n| fsType | source |\n|---|---|\n")
+	b.WriteString("\n## Sources\n\n| fsType | source |\n|---|---|\n")
 	forms := map[string][]string{}
 	for _, fsType := range append(SourceTypes(), "fuse.PROGRAM", "fuse.s3fs", "fuse.sshfs") {
 		form := formOf(strings.ToLower(fsType)).text
@@ -124,7 +124,7 @@ func levels(name string, last int) string {
 
 var limits = regexp.MustCompile(`(\d[kmg]?) to (\d)`)
 
-// brief leaves out what docs/volumes.md says once, before the lists.
+// brief leaves out what docs/reference/options.md says once, before the lists.
 func brief(values string) string {
 	values = strings.NewReplacer(
 		"a name (letters, digits, `.`, `-`, `_`)", "NAME",

@@ -267,7 +267,7 @@ func Mount(fsType string, options []string) (faults []string) {
 func whatAllowed(l list) string {
 	names := l.names()
 	if len(names) > 30 {
-		return "docs/volumes.md lists what is allowed"
+		return "docs/reference/options.md lists what is allowed"
 	}
 	return "allowed are " + strings.Join(names, ", ") + " (docs/volumes.md)"
 }

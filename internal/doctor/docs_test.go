@@ -14,15 +14,17 @@ import (
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
-// TestDocumented: docs/doctor.md has every kind of finding, below its severity, and
-// every field of the document, and none more.
+// TestDocumented: docs/reference/findings.md has every kind of finding, below its severity,
+// docs/doctor.md every field of the document, and none more.
 func TestDocumented(t *testing.T) {
-	data, err := os.ReadFile("../../docs/doctor.md")
-	if err != nil {
-		t.Fatal(err)
+	page := func(name string) string {
+		data, err := os.ReadFile("../../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
 	}
-	document, kinds, _ := strings.Cut(string(data), "\n## What is found")
-	documented := documentedKinds(t, kinds)
+	documented := documentedKinds(t, page("reference/findings.md"))
 	all := map[string]string{}
 	for _, k := range doctor.Kinds() {
 		if all[string(k.ID)] != "" {
@@ -33,7 +35,7 @@ func TestDocumented(t *testing.T) {
 	if diff := cmp.Diff(all, documented); diff != "" {
 		t.Errorf("kinds (-), documented (+):\n%s", diff)
 	}
-	_, document, _ = strings.Cut(document, "\n## The document")
+	_, document, _ := strings.Cut(page("doctor.md"), "\n## The document")
 	var rows []string
 	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+) \\|").FindAllStringSubmatch(document, -1) {
 		rows = append(rows, quoted(row[1])...)

@@ -15,7 +15,7 @@ import (
 )
 
 // A check is one row of what plan checks of a volume. The files check_*.go have the rows,
-// each by what it looks at; docs/migrate.md has the names and what they are about (make docs).
+// each by what it looks at; docs/reference/checks.md has the names and what they are about (make docs).
 type check struct {
 	name, about string
 	// when reports whether there is something to look at.

@@ -16,7 +16,7 @@ import (
 func attachmentChecks() []check {
 	return []check{
 		{"attachments", "that VolumeAttachments of the volume have the right name and are attached, that there is none where no pod is, and that none names the PersistentVolume or has the name of one of the volume and attaches another", (*subject).rendered, (*subject).checkAttachments},
-		{"volumes-attached", "that no [vendor's driver in kube-controller-manager](#a-vendors-driver-in-kube-controller-manager) has the volume attached, on any node", (*subject).rendered, (*subject).checkVolumesAttached},
+		{"volumes-attached", "that no [vendor's driver in kube-controller-manager](../migrate.md#a-vendors-driver-in-kube-controller-manager) has the volume attached, on any node", (*subject).rendered, (*subject).checkVolumesAttached},
 	}
 }
 

@@ -103,10 +103,10 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestChecks: docs/migrate.md has the checks and what they are about. With -update (make docs)
+// TestChecks: docs/reference/checks.md has the checks and what they are about. With -update (make docs)
 // the table is written.
 func TestChecks(t *testing.T) {
-	testenv.Section(t, "../../docs/migrate.md", "<!-- The table is made from internal/migrate by make docs. -->\n\n", "\n<!-- Up to here. -->\n",
+	testenv.Section(t, "../../docs/reference/checks.md", "<!-- The table is made from internal/migrate by make docs. -->\n\n", "\n<!-- Up to here. -->\n",
 		migrate.CheckTable(), *update)
 }
 

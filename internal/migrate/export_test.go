@@ -83,7 +83,7 @@ func Lossless(raw []byte) error {
 	return lossless(raw, m.Object)
 }
 
-// CheckTable are the checks as docs/migrate.md has them.
+// CheckTable are the checks as docs/reference/checks.md has them.
 func CheckTable() string {
 	var b strings.Builder
 	b.WriteString("| check | what is looked at |\n|---|---|\n")

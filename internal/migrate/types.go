@@ -62,7 +62,7 @@ const (
 
 // A Check is a precondition that was looked at.
 type Check struct {
-	Name   string      `json:"name"` // in kebab-case; docs/migrate.md has all
+	Name   string      `json:"name"` // in kebab-case; docs/reference/checks.md has all
 	Status CheckStatus `json:"status"`
 	// Evidence is what was found, and where.
 	Evidence string `json:"evidence"`
