@@ -92,17 +92,17 @@ demo: build ## show a volume's whole life on this machine, by itself and over CS
 demo-migrate: build e2e-images ## show a FlexVolume become a CSI volume under a running pod, on a node of its own, as root
 	go run ./test/demo-migrate
 
-# Three times slower than it was, to be read. asciinema records, svg-term draws.
+# asciinema records, svg-term draws. Of a commit, so that the version in it is one.
 SVG_TERM := svg-term-cli@2.1.1
 
 .PHONY: recording
-recording: build ## record make demo for the README, in docs/demo.svg
+recording: build e2e-images ## record make demo-migrate for the README, in docs/demo.svg
 	@command -v asciinema >/dev/null && command -v npm >/dev/null || { echo "recording: needs asciinema and npm: apt-get install asciinema npm" >&2; exit 1; }
-	go build -o $(BIN)/demo ./test/demo
-	asciinema rec --quiet --overwrite --idle-time-limit 1 --cols 104 --rows 32 --command '$(BIN)/demo; sleep 1' $(BIN)/demo.cast
-	awk -F, -v OFS=, 'NR > 1 { $$1 = "[" substr($$1, 2) * 3 } 1' $(BIN)/demo.cast >$(BIN)/demo-slow.cast
+	@git diff --quiet HEAD || { echo "recording: commit the changes first, or the version has +dirty" >&2; exit 1; }
+	go build -o $(BIN)/demo-migrate ./test/demo-migrate
+	asciinema rec --quiet --overwrite --idle-time-limit 2 --cols 104 --rows 32 --command '$(BIN)/demo-migrate; sleep 2' $(BIN)/demo.cast
 	npm install --silent --no-save --prefix $(BIN)/recording $(SVG_TERM)
-	$(BIN)/recording/node_modules/.bin/svg-term --in $(BIN)/demo-slow.cast --out docs/demo.svg --no-cursor --window
+	$(BIN)/recording/node_modules/.bin/svg-term --in $(BIN)/demo.cast --out docs/demo.svg --no-cursor --window
 
 # What a commit makes faster or slower, benchstat tells against the stored figures. They are
 # of an idle machine; who changes speed stores the new ones: cp bin/bench.txt test/bench/figures.txt.
