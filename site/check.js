@@ -1,5 +1,5 @@
 // Looks at every page of the built site in a headless browser: links and anchors, errors,
-// a phone's width, light and dark, diagrams, search. CHROMIUM names the browser;
+// a phone's width and a small screen's, light and dark, blocks to copy, search. CHROMIUM names the browser;
 // PICTURES=DIR keeps a picture of some pages.
 import { createServer } from 'node:http'
 import { existsSync, mkdirSync, readFileSync, readdirSync, statSync } from 'node:fs'
@@ -62,16 +62,30 @@ async function look () {
       for (const src of page.pictures) faults.push(`${at}: the picture ${src} does not load`)
       pages.set(at, page)
     }
+    await desktop(tab, at)
   }
   await tab.close()
   return pages
 }
 
-// open waits until a page and its diagrams are drawn.
+// desktop looks at the page, which is open, on a small screen: no table is cut off, every
+// block can be copied and has colors, and the sidebar has titles.
+async function desktop (tab, at) {
+  const phone = tab.viewportSize()
+  await tab.setViewportSize({ width: 1300, height: 900 })
+  const seen = await tab.evaluate(() => ({
+    tables: [...document.querySelectorAll('.vp-doc table')].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.innerText.split('\n')[0]),
+    blocks: [...document.querySelectorAll('.vp-doc pre')].filter(e => !e.classList.contains('shiki') || !e.parentElement.querySelector('button.copy')).map(e => e.innerText.split('\n')[0]),
+    names: [...document.querySelectorAll('.VPSidebarItem .text')].map(e => e.innerText).filter(text => text.endsWith('.md')),
+  }))
+  for (const table of seen.tables) faults.push(`${at}: the table "${table}" is cut off`)
+  for (const block of seen.blocks) faults.push(`${at}: the block "${block}" has no colors, or no button to copy it`)
+  for (const name of seen.names) faults.push(`${at}: the sidebar has the name of a file, ${name}`)
+  await tab.setViewportSize(phone)
+}
+
 async function open (tab, path) {
   await tab.goto(origin + path, { waitUntil: 'networkidle' })
-  const drawn = () => [...document.querySelectorAll('.diagram')].every(d => d.querySelector('svg'))
-  await tab.waitForFunction(drawn).catch(() => faults.push(`${path}: a diagram is not drawn`))
 }
 
 // links follows what stays on the site.
@@ -102,10 +116,10 @@ async function search () {
 async function pictures () {
   if (!process.env.PICTURES) return
   mkdirSync(process.env.PICTURES, { recursive: true })
-  for (const [size, viewport] of Object.entries({ phone: { width: 390, height: 844 }, desktop: { width: 1280, height: 900 } })) {
+  for (const [size, viewport] of Object.entries({ phone: { width: 390, height: 844 }, desktop: { width: 1300, height: 900 } })) {
     for (const colorScheme of ['light', 'dark']) {
       const tab = await browser.newPage({ viewport, colorScheme })
-      for (const [name, path] of Object.entries({ home: '/', architecture: '/docs/architecture', troubleshooting: '/docs/troubleshooting' })) {
+      for (const [name, path] of Object.entries({ home: '/', cifs: '/docs/cifs', presets: '/docs/presets', troubleshooting: '/docs/troubleshooting' })) {
         await open(tab, path)
         await tab.screenshot({ path: join(process.env.PICTURES, `${name}-${size}-${colorScheme}.png`) })
       }

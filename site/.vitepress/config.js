@@ -27,11 +27,17 @@ export default defineConfig({
     anchor: { slugify: text => slug(text) }, // documents link to the anchors that GitHub makes
     config: md => {
       md.core.ruler.push('links to source', state => sourceLinks(state))
-      const fence = md.renderer.rules.fence
-      md.renderer.rules.fence = (tokens, i, ...rest) =>
-        tokens[i].info.trim() === 'mermaid'
-          ? `<Diagram code="${encodeURIComponent(tokens[i].content)}" />`
-          : fence(tokens, i, ...rest)
+      // An indented block is commands: with colors and a button to copy it, as a fenced one.
+      md.renderer.rules.code_block = (tokens, i, ...rest) => {
+        tokens[i].info = 'sh'
+        return md.renderer.rules.fence(tokens, i, ...rest)
+      }
+      // A long name may break where a reader would break it, a short one nowhere.
+      const inline = md.renderer.rules.code_inline
+      md.renderer.rules.code_inline = (tokens, i, ...rest) => {
+        if (/^\S{1,16}$/.test(tokens[i].content)) tokens[i].attrJoin('class', 'name')
+        return inline(tokens, i, ...rest).replace(/>([^<]{17,})</, (_, text) => `>${text.replace(/(?<=\w)[./~](?=\w)/g, '$&<wbr>')}<`)
+      }
     },
   },
   themeConfig: {
@@ -43,21 +49,25 @@ export default defineConfig({
   },
 })
 
-// sidebar is the index of the documents: a heading and its table are a group.
+// sidebar is the index of the documents: a heading and its table are a group, with the
+// titles of the pages that the first column links to.
 function sidebar () {
   const groups = []
   for (const line of readFileSync(join(root, 'docs/README.md'), 'utf8').split('\n')) {
     const heading = line.match(/^## (.*)/)
-    const row = line.match(/^\| \[([^\]]+)\]\(([^)]+)\)/)
     if (heading) groups.push({ text: heading[1], collapsed: false, items: [] })
-    else if (row && groups.length > 0) groups.at(-1).items.push({ text: row[1].replace(/\.md$/, ''), link: page(row[2]) })
+    const names = line.split('|')[1] ?? ''
+    for (const [, link] of names.matchAll(/\]\(([^)]+)\)/g)) groups.at(-1)?.items.push(item(posix.join('docs', link)))
   }
   return groups
 }
 
-// page is the address of a document that docs/README.md links to.
-function page (link) {
-  return '/' + posix.join('docs', link).replace(/README\.md/, '').replace(/\.md/, '')
+// item is a document in the sidebar. What is no page is in the repository.
+function item (name) {
+  const text = readFileSync(join(root, name), 'utf8').match(/^##? (.*)/m)[1]
+  return isPage(name)
+    ? { text, link: '/' + name.replace(/README\.md$/, '').replace(/\.md$/, '') }
+    : { text, link: `${repository}/blob/main/${name}` }
 }
 
 // sourceLinks points what is no page to the repository.
