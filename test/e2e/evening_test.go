@@ -212,8 +212,7 @@ func (e *evening) toTheMiddle() {
 func (e *evening) back() {
 	t := e.t
 	t.Helper()
-	_, text, _ := strings.Cut(e.text, "\n## Back from the middle\n")
-	before, after, ok := strings.Cut(text, "\nGive the driver back to kube-controller-manager")
+	before, after, ok := strings.Cut(t.chapter(e.text, "Back from the middle"), "\nGive the driver back to kube-controller-manager")
 	if !ok {
 		t.Fatalf("%s does not give the driver back", guide)
 	}
