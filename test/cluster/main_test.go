@@ -24,7 +24,7 @@ func start(t testing.TB) *cluster {
 	testenv.Need(t, "root", "mount")
 	c := &cluster{Plane: controlplane.Start(t)}
 	const install = "../../install/"
-	c.Apply(install + "rbac/namespace.yaml")
+	c.Apply(install + "namespace.yaml")
 	c.ConfigMap("flex2csi", "flex2csi-config", map[string]string{"config.yaml": ""})
 	c.Apply(anyDriver(t, install+"policy/attachments.yaml"))
 	for _, file := range []string{"rbac/node.yaml", "rbac/controller.yaml", "components/attach/attach-rbac.yaml", "policy/tokens.yaml"} {

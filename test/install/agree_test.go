@@ -80,8 +80,6 @@ func TestChartIsOverlay(t *testing.T) {
 func compare(t *testing.T, kustomize, helm []*unstructured.Unstructured) {
 	t.Helper()
 	want, got := byName(t, kustomize), byName(t, helm)
-	// Helm is told on the command line to make it.
-	delete(want, "Namespace flex2csi")
 	if len(want) < 10 {
 		t.Fatalf("kustomize makes only %s", slices.Sorted(maps.Keys(want)))
 	}

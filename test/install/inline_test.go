@@ -26,7 +26,7 @@ func TestPolicyParameter(t *testing.T) {
 	}
 	for name, content := range map[string]string{
 		"config.yaml": "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- {flexDriver: a/b, csiDriver: c}\n",
-		"kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: flex2csi\nresources: [" + relative + "/overlays/kubeadm]\n" +
+		"kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: storage\nresources: [" + relative + "/overlays/kubeadm]\n" +
 			"configMapGenerator:\n- {name: flex2csi-config, behavior: replace, files: [config.yaml]}\n",
 	} {
 		if err := os.WriteFile(filepath.Join(own, name), []byte(content), 0o600); err != nil {

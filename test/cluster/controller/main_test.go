@@ -62,7 +62,7 @@ func start(t *testing.T) *cluster {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	c := &cluster{Plane: controlplane.Start(t), t: t, dir: dir}
-	c.Apply(install + "rbac/namespace.yaml")
+	c.Apply(install + "namespace.yaml")
 	c.ConfigMap(namespace, "flex2csi-config", map[string]string{"config.yaml": configuration()})
 	c.Apply(install+"rbac/controller.yaml", install+"components/attach/attach-rbac.yaml", install+"policy/attachments.yaml")
 	c.CSIDriver(csiDriver, storagev1.CSIDriverSpec{})

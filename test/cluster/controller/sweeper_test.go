@@ -127,7 +127,7 @@ func (c *cluster) wantLeft(want string) {
 // and when it cannot reach the API server any more.
 func TestOneSweeps(t *testing.T) {
 	p := controlplane.Start(t)
-	p.Apply(install+"rbac/namespace.yaml", install+"rbac/controller.yaml")
+	p.Apply(install+"namespace.yaml", install+"rbac/controller.yaml")
 	p.Node("node-1")
 	c := &cluster{Plane: p, t: t}
 	var leads atomic.Int32 // how many do

@@ -190,7 +190,7 @@ func lookAtKubelets(t *testing.T, p *controlplane.Plane) {
 // withFewRights: the daemon's own token is enough for its own node, but for what
 // the kubelet itself says; one without any rights says so and finds nothing.
 func withFewRights(t *testing.T, p *controlplane.Plane) {
-	p.Apply("../../../install/rbac/namespace.yaml", "../../../install/rbac/node.yaml")
+	p.Apply("../../../install/namespace.yaml", "../../../install/rbac/node.yaml")
 	pod := p.Pod("flex2csi", "flex2csi-x", "node-1", "flex2csi-node")
 	r := examine(t, p.Kubeconfig(p.ServiceAccountToken(pod)), func(o *doctor.Options) { o.NodeName = "node-1" })
 	if len(r.Skipped) != 1 || !strings.Contains(r.Skipped[0].What, "configz") {

@@ -16,7 +16,7 @@ import (
 // parameter; as a person in the name of flex2csi sees it, and as a daemon does.
 func lookAtPolicies(t *testing.T, p *controlplane.Plane) {
 	const install = "../../../install/"
-	p.Apply(install+"rbac/namespace.yaml", install+"rbac/node.yaml", install+"rbac/controller.yaml", install+"components/attach/attach-rbac.yaml")
+	p.Apply(install+"namespace.yaml", install+"rbac/node.yaml", install+"rbac/controller.yaml", install+"components/attach/attach-rbac.yaml")
 	daemon := p.ServiceAccountToken(p.Pod("flex2csi", "flex2csi-policies", "node-1", "flex2csi-node"))
 	const node, controller = "system:serviceaccount:flex2csi:flex2csi-node", "system:serviceaccount:flex2csi:flex2csi-controller"
 	until := func(what string, wanted ...string) {

@@ -38,7 +38,7 @@ const (
 func installed(t *testing.T) *controlplane.Plane {
 	t.Helper()
 	p := controlplane.Start(t)
-	p.Apply(install+"rbac/namespace.yaml", install+"rbac/node.yaml", install+"rbac/controller.yaml", install+"policy/attachments.yaml",
+	p.Apply(install+"namespace.yaml", install+"rbac/node.yaml", install+"rbac/controller.yaml", install+"policy/attachments.yaml",
 		install+"rbac/node-tokens.yaml", install+"policy/tokens.yaml", install+"rbac/node-secrets.yaml")
 	configure(p, header+configured)
 	for _, node := range []string{"node-1", "node-2"} {

@@ -53,6 +53,15 @@ func Overlay(install, overlay string, components ...string) ([]*unstructured.Uns
 	if len(components) == 0 {
 		return Kustomize(filepath.Join(install, "overlays", overlay))
 	}
+	text := "resources: [PATH/overlays/" + overlay + "]\ncomponents:\n"
+	for _, component := range components {
+		text += "- PATH/components/" + component + "\n"
+	}
+	return Own(install, text)
+}
+
+// Own builds a user's own kustomization, in which PATH is install.
+func Own(install, kustomization string) ([]*unstructured.Unstructured, error) {
 	dir, err := os.MkdirTemp("", "kustomize-*")
 	if err != nil {
 		return nil, err
@@ -66,12 +75,8 @@ func Overlay(install, overlay string, components ...string) ([]*unstructured.Uns
 	if err != nil {
 		return nil, err
 	}
-	var text strings.Builder
-	text.WriteString("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- " + relative + "/overlays/" + overlay + "\ncomponents:\n")
-	for _, component := range components {
-		text.WriteString("- " + relative + "/components/" + component + "\n")
-	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text.String()), 0o600); err != nil {
+	text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n" + strings.ReplaceAll(kustomization, "PATH", relative)
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		return nil, err
 	}
 	return Kustomize(dir)

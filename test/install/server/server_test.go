@@ -96,18 +96,21 @@ func testInline(t *testing.T, p *controlplane.Plane) {
 // wantInline tries until it is as wanted: the API server watches policies.
 func wantInline(t *testing.T, p *controlplane.Plane, name, driver string, allowed bool) {
 	t.Helper()
-	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "inline", "namespace": "default"}, "spec": map[string]any{
-		"containers": []any{map[string]any{"name": "main", "image": "none"}},
-		"volumes":    []any{map[string]any{"name": "data", "flexVolume": map[string]any{"driver": driver}}},
-	}}}
 	var err error
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		err = p.DryRun(pod.DeepCopy())
+		err = p.DryRun(inlinePod(driver))
 		if allowed == (err == nil) && (allowed || strings.Contains(err.Error(), "inline volume (flexVolume) of driver "+driver)) {
 			return
 		}
 	}
 	t.Errorf("%s: a pod with %s inline: %v, and allowed is %v", name, driver, err, allowed)
+}
+
+func inlinePod(driver string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "inline", "namespace": "default"}, "spec": map[string]any{
+		"containers": []any{map[string]any{"name": "main", "image": "none"}},
+		"volumes":    []any{map[string]any{"name": "data", "flexVolume": map[string]any{"driver": driver}}},
+	}}}
 }
 
 func everything(t *testing.T) map[string][]*unstructured.Unstructured {

@@ -73,7 +73,7 @@ the variables of policies. (list root file variables)
 {{- $variables := index . 2 -}}
 {{- $namespace := $root.Release.Namespace -}}
 {{- range regexSplit "(?m)^---$" ($root.Files.Get (index . 1)) -1 }}
-{{- $object := . | replace "system:serviceaccount:flex2csi:" (printf "system:serviceaccount:%s:" $namespace) | fromYaml }}
+{{- $object := . | fromYaml }}
 {{- if eq (dig "metadata" "namespace" "" $object) "flex2csi" }}{{ $_ := set $object.metadata "namespace" $namespace }}{{ end }}
 {{- if hasKey (dig "spec" dict $object) "paramRef" }}{{ $_ := set $object.spec.paramRef "namespace" $namespace }}{{ end }}
 {{- range dig "subjects" list $object }}{{ $_ := set . "namespace" $namespace }}{{ end }}
