@@ -18,7 +18,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/migrate"
-	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/objects"
 	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/process"
@@ -28,6 +27,7 @@ import (
 type doctorOptions struct {
 	doctor.Options
 	api           apiAccess
+	home          ownNamespace
 	where, failOn string
 	askMounts     bool
 	client        *objects.Client // of the cluster, if there is one
@@ -64,6 +64,7 @@ The exit status is 0 if nothing is wrong, 1 if there are errors or warnings (see
 	set.DurationVar(&o.Timeout, "timeout", doctor.DefaultTimeout, "how long each check may take; they run at the same time")
 	set.BoolVar(&o.askMounts, "ask-mounts", false, "check the mounts with the paths on standard input")
 	_ = set.MarkHidden("ask-mounts") // it exists
+	o.home.add(c)
 	o.api.add(c)
 	return c
 }
@@ -84,7 +85,7 @@ func (o *doctorOptions) examine(c *cobra.Command) error {
 	}
 	if o.client != nil && !o.Local && !c.Flags().Changed("config") {
 		o.InstalledConfig = func(ctx context.Context) (string, error) {
-			text, _, err := migrate.InstalledConfig(ctx, o.client)
+			text, _, err := migrate.InstalledConfig(ctx, o.client, string(o.home))
 			return text, err
 		}
 	}
@@ -134,11 +135,11 @@ func (o *doctorOptions) connect() error {
 	c, err := o.api.connect(kube.Options{UserAgent: "flex2csi-doctor"})
 	switch {
 	case err == nil:
-		o.Cluster, o.Server, o.client = c, c.Server(), c.Objects()
+		o.Cluster, o.Server, o.client, o.Namespace = c, c.Server(), c.Objects(), string(o.home)
 		o.DaemonSets = func(ctx context.Context) ([]*appsv1.DaemonSet, error) {
 			return objects.DaemonSets().List(ctx, c.Objects(), "", metav1.ListOptions{})
 		}
-		o.Migrations = func(ctx context.Context) ([]doctor.Migration, error) { return haltedMigrations(ctx, c) }
+		o.Migrations = func(ctx context.Context) ([]doctor.Migration, error) { return haltedMigrations(ctx, c, o.home) }
 		return nil
 	case o.where != "auto" || o.api.given() || os.Getenv("KUBECONFIG") != "":
 		return err
@@ -149,8 +150,8 @@ func (o *doctorOptions) connect() error {
 
 // haltedMigrations returns migrations that stopped before the end; none if the user may
 // not read the journal, as the daemon's ServiceAccount.
-func haltedMigrations(ctx context.Context, c *kube.Cluster) (all []doctor.Migration, err error) {
-	observer := &migrate.Observer{Client: c.Objects(), Journal: journal.New(c.Objects(), migrate.Namespace, ""), Now: time.Now, Dead: process.Dead}
+func haltedMigrations(ctx context.Context, c *kube.Cluster, home ownNamespace) (all []doctor.Migration, err error) {
+	observer := &migrate.Observer{Client: c.Objects(), Journal: home.journal(c, ""), Now: time.Now, Dead: process.Dead}
 	halted, err := observer.Halted(ctx)
 	if objects.OutcomeOf(err) == objects.Refused {
 		return nil, nil

@@ -112,7 +112,7 @@ func (o *applyOptions) apply(c *cobra.Command, names []string) error {
 	if err != nil {
 		return err
 	}
-	halted := sayHalted(ctx, s.cluster, env)
+	halted := sayHalted(ctx, s.cluster, s.o.home, env)
 	plan, err := s.runner.Planner.Plan(ctx, &o.selection)
 	if errors.Is(err, migrate.ErrNothing) { // as when all of them are migrated
 		fmt.Fprintln(env.err, "No FlexVolume is selected, so there is nothing to do. Nothing was changed.")

@@ -18,6 +18,7 @@ import (
 // classesOptions are the flags of migrate classes.
 type classesOptions struct {
 	api      apiAccess
+	home     ownNamespace
 	files    []string
 	config   string
 	suffix   string
@@ -49,6 +50,7 @@ manifests, and fails if something in them is to be filled in.`,
 	set.StringVar(&o.suffix, "suffix", "-csi", "end of the new classes' names, a `text`")
 	set.BoolVar(&o.sameName, "same-name", false, "keep the names: the commands delete and create each class, which cannot be changed")
 	o.format.add(c)
+	o.home.add(c)
 	o.api.add(c)
 	for _, flag := range []string{"kubeconfig", "context", "in-cluster"} {
 		c.MarkFlagsMutuallyExclusive("filename", flag)
@@ -114,7 +116,7 @@ func (o *classesOptions) read(ctx context.Context, env environment, options *ass
 		return nil, err
 	}
 	if o.config == "" {
-		options.Config, err = migrateConfig(ctx, "", cluster.Objects(), env)
+		options.Config, err = migrateConfig(ctx, "", cluster.Objects(), o.home, env)
 		if ctx.Err() != nil {
 			return nil, err
 		}

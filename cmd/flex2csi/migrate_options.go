@@ -67,6 +67,7 @@ func (o *selectOptions) complete(names []string) error {
 // plannerOptions are the flags for a planner.
 type plannerOptions struct {
 	api     apiAccess
+	home    ownNamespace
 	config  string
 	secrets []string
 }
@@ -75,6 +76,7 @@ func (o *plannerOptions) add(c *cobra.Command) {
 	set := c.Flags()
 	set.StringVar(&o.config, "config", "", "BridgeConfiguration, a `file`; - is standard input (default: that of the daemons in the cluster)")
 	set.StringArrayVar(&o.secrets, "secret", nil, "Secret for a stage that has its secrets in a file on the nodes, `vendor/name:stage=namespace/name`")
+	o.home.add(c)
 	o.api.add(c)
 }
 
@@ -89,7 +91,7 @@ func (o *plannerOptions) planner(ctx context.Context, env environment, needsConf
 	if err != nil {
 		return nil, nil, err
 	}
-	config, err := migrateConfig(ctx, o.config, cluster.Objects(), env)
+	config, err := migrateConfig(ctx, o.config, cluster.Objects(), o.home, env)
 	if err != nil {
 		if needsConfig || o.config != "" || ctx.Err() != nil {
 			return nil, nil, err
@@ -97,7 +99,7 @@ func (o *plannerOptions) planner(ctx context.Context, env environment, needsConf
 		fmt.Fprintf(env.err, "note: %v; volumes for which that is needed still are left\n", err)
 		config = &bridgeconfig.Configuration{}
 	}
-	return cluster, &migrate.Planner{Client: cluster.Objects(), Config: config, Secrets: given, Server: cluster.Server(), Now: time.Now}, nil
+	return cluster, &migrate.Planner{Client: cluster.Objects(), Config: config, Secrets: given, Namespace: string(o.home), Server: cluster.Server(), Now: time.Now}, nil
 }
 
 // givenSecrets reads vendor/name:stage=namespace/name.
@@ -121,11 +123,11 @@ func givenSecrets(args []string) (map[string]csivol.SecretRef, error) {
 const migrateAgent = "flex2csi-migrate"
 
 // migrateConfig returns the configuration of a file, or that of the daemons.
-func migrateConfig(ctx context.Context, path string, client *objects.Client, env environment) (*bridgeconfig.Configuration, error) {
+func migrateConfig(ctx context.Context, path string, client *objects.Client, home ownNamespace, env environment) (*bridgeconfig.Configuration, error) {
 	if path != "" {
 		return loadConfig(bridgeconfig.Loader{}, path, env)
 	}
-	text, from, err := migrate.InstalledConfig(ctx, client)
+	text, from, err := migrate.InstalledConfig(ctx, client, string(home))
 	if err != nil {
 		return nil, fmt.Errorf("find the configuration: %w", err)
 	}

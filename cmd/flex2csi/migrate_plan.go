@@ -56,7 +56,7 @@ func (o *planOptions) plan(c *cobra.Command, names []string) error {
 		return err
 	}
 	planner.WithoutDryRun, planner.Makers = !o.dryRun, true
-	sayHalted(ctx, cluster, env)
+	sayHalted(ctx, cluster, o.home, env)
 	plan, err := planner.Plan(ctx, &o.selection)
 	if err != nil {
 		return err

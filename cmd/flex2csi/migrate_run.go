@@ -20,7 +20,6 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/migrate"
-	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 	"github.com/flex2csi/flex2csi/internal/migrate/lock"
 	"github.com/flex2csi/flex2csi/internal/process"
 	"github.com/flex2csi/flex2csi/internal/version"
@@ -97,7 +96,7 @@ func (o *runOptions) open(ctx context.Context, env environment, options migrate.
 		runner: &migrate.Runner{
 			Client:  cluster.Objects(),
 			Planner: planner,
-			Journal: journal.New(cluster.Objects(), migrate.Namespace, o.journal),
+			Journal: o.home.journal(cluster, o.journal),
 			Options: options, Now: time.Now,
 		},
 	}, nil
@@ -160,10 +159,10 @@ func (s *session) lease(ctx context.Context, p *progress) (*lock.Lock, error) {
 		id = "" // then the next one waits, if this one is killed
 	}
 	lease, err := lock.Take(ctx, s.cluster.Objects(), lock.Options{
-		Namespace: migrate.Namespace, Name: migrate.LeaseName, Process: id, Dead: process.Dead,
+		Namespace: string(s.o.home), Name: migrate.LeaseName, Process: id, Dead: process.Dead,
 		Identity: fmt.Sprintf("%s/%d/%s", s.runner.Options.By, os.Getpid(), rand.Text()[:8]),
 		Waiting: func(holder string) {
-			p.say("%s has the Lease %s/%s; waiting for its end if that one is dead", holder, migrate.Namespace, migrate.LeaseName)
+			p.say("%s has the Lease %s/%s; waiting for its end if that one is dead", holder, s.o.home, migrate.LeaseName)
 		},
 	})
 	if errors.Is(err, lock.ErrHeld) {

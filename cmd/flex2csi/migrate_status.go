@@ -21,6 +21,7 @@ const defaultJournal = "./flex2csi-migration"
 // lookOptions are the flags of the commands that only read.
 type lookOptions struct {
 	api     apiAccess
+	home    ownNamespace
 	journal string
 	format  outputFormat
 }
@@ -32,6 +33,7 @@ func newLookOptions(more ...string) lookOptions {
 func (o *lookOptions) add(c *cobra.Command) {
 	o.format.add(c)
 	c.Flags().StringVar(&o.journal, "journal", defaultJournal, "`directory` of the copies of the journal, if it is on this machine; the journal is in the cluster")
+	o.home.add(c)
 	o.api.add(c)
 }
 
@@ -54,9 +56,9 @@ func (o *lookOptions) records(ctx context.Context, cluster *kube.Cluster, env en
 			return nil, err
 		}
 		fmt.Fprintf(env.err, "note: only the journal in the cluster was read: %v\n", err)
-		return journal.New(cluster.Objects(), migrate.Namespace, ""), nil
+		return o.home.journal(cluster, ""), nil
 	}
-	return journal.New(cluster.Objects(), migrate.Namespace, o.journal), nil
+	return o.home.journal(cluster, o.journal), nil
 }
 
 // migrateStatusOptions are the flags of migrate status.
@@ -112,8 +114,8 @@ func (o *migrateStatusOptions) status(c *cobra.Command, names []string) error {
 
 // sayHalted warns of halted migrations, and returns their volumes. A volume without a
 // PersistentVolume is urgent. It says nothing if the user may not read the journal.
-func sayHalted(ctx context.Context, cluster *kube.Cluster, env environment) (volumes []string) {
-	observer := &migrate.Observer{Client: cluster.Objects(), Journal: journal.New(cluster.Objects(), migrate.Namespace, ""), Now: time.Now, Dead: process.Dead}
+func sayHalted(ctx context.Context, cluster *kube.Cluster, home ownNamespace, env environment) (volumes []string) {
+	observer := &migrate.Observer{Client: cluster.Objects(), Journal: home.journal(cluster, ""), Now: time.Now, Dead: process.Dead}
 	halted, err := observer.Halted(ctx)
 	if err != nil {
 		return nil

@@ -5,7 +5,23 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/flex2csi/flex2csi/internal/kube"
+	"github.com/flex2csi/flex2csi/internal/migrate"
+	"github.com/flex2csi/flex2csi/internal/migrate/journal"
 )
+
+// ownNamespace is the namespace of flex2csi.
+type ownNamespace string
+
+func (n *ownNamespace) add(c *cobra.Command) {
+	c.Flags().StringVar((*string)(n), "flex2csi-namespace", migrate.Namespace, "`namespace` of flex2csi, of its DaemonSet and its journal")
+}
+
+// journal returns that of the cluster; copies is the directory of its copies.
+func (n ownNamespace) journal(c *kube.Cluster, copies string) *journal.Journal {
+	return journal.New(c.Objects(), string(n), copies)
+}
 
 // namespaceOptions are -n and -A of kubectl, for volumes by the namespaces of
 // their claims and pods.

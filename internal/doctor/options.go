@@ -54,6 +54,8 @@ type Options struct {
 	// Cluster is asked if it is not nil; otherwise NoCluster says why not.
 	Cluster   Cluster
 	NoCluster string
+	// Namespace of flex2csi; empty: flex2csi.
+	Namespace string
 	// Server is the address of its API server, for messages.
 	Server string
 

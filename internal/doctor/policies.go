@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -55,7 +56,7 @@ func (p *probe) checkPolicies(ctx context.Context, n *notes) {
 		switch accountOf(user.Username) {
 		case a.name:
 		case "":
-			try.user = serviceAccount + "flex2csi:" + a.name
+			try.user = serviceAccount + cmp.Or(p.Namespace, "flex2csi") + ":" + a.name
 			try.as = authenticationv1.UserInfo{Username: try.user, Extra: map[string]authenticationv1.ExtraValue{nodeNameExtra: {node}}}
 		default:
 			continue
@@ -125,7 +126,7 @@ func (p *probe) attach(ctx context.Context, try attempt, driver string, unmarked
 func (p *probe) checkAccount(ctx context.Context, n *notes, try attempt, drivers []string) error {
 	says, err := p.attach(ctx, try, drivers[0], true)
 	if mayNotAttach(err) {
-		return errors.New(try.user + " may create no VolumeAttachments; if flex2csi is in another namespace, run this in its pods")
+		return errors.New(try.user + " may create no VolumeAttachments; if flex2csi is in another namespace, give --flex2csi-namespace")
 	}
 	if err != nil {
 		return err

@@ -38,7 +38,7 @@ func (f *finisher) bridge(ctx context.Context, drivers map[string]DriverEnd) End
 	for _, node := range slices.Sorted(maps.Keys(f.daemons)) {
 		end.Steps = append(end.Steps, f.exec(node, "uninstall"))
 	}
-	end.Steps = append(end.Steps, "kubectl delete -k install/migrate", "kubectl delete -k . (the overlay that it was installed with), or helm uninstall flex2csi --namespace "+Namespace)
+	end.Steps = append(end.Steps, "kubectl delete -k install/migrate", "kubectl delete -k . (the overlay that it was installed with), or helm uninstall flex2csi --namespace "+f.home, "kubectl delete namespace "+f.home+", if it was made for flex2csi alone")
 	return end
 }
 
@@ -90,8 +90,8 @@ func (f *finisher) notes(ctx context.Context, drivers []string) []Obstacle {
 		}
 	}
 	if inCluster > 0 {
-		end.obstacle([]string{fmt.Sprintf("%d records", inCluster)}, "the journal, which goes with namespace "+Namespace,
-			"kubectl -n "+Namespace+" get configmaps -l flex2csi.io/migration=true -o yaml > flex2csi-journal.yaml keeps it")
+		end.obstacle([]string{fmt.Sprintf("%d records", inCluster)}, "the journal, which goes with namespace "+f.home,
+			"kubectl -n "+f.home+" get configmaps -l flex2csi.io/migration=true -o yaml > flex2csi-journal.yaml keeps it")
 	}
 	return end.Obstacles
 }

@@ -41,7 +41,7 @@ func (f *finisher) look(ctx context.Context) {
 			continue
 		}
 		node := pod.Spec.NodeName
-		if pod.Namespace == Namespace && pod.Labels["app.kubernetes.io/component"] == "node" && node != "" {
+		if pod.Namespace == f.home && pod.Labels["app.kubernetes.io/component"] == "node" && node != "" {
 			f.daemons[node] = pod.Name
 		}
 		for _, volume := range pod.Spec.Volumes {
@@ -121,7 +121,7 @@ func (f *finisher) driver(ctx context.Context, name string) DriverEnd {
 
 // exec is a command in the bridge's pod of a node.
 func (f *finisher) exec(node, command string) string {
-	return fmt.Sprintf("kubectl -n %s exec %s -c serve -- /flex2csi %s", Namespace, f.daemons[node], command)
+	return fmt.Sprintf("kubectl -n %s exec %s -c serve -- /flex2csi %s", f.home, f.daemons[node], command)
 }
 
 // obstacle notes what stands in the way, if anything does.
@@ -165,7 +165,7 @@ func (f *finisher) nodesOf(driver string) (all []string) {
 func (f *finisher) node(ctx context.Context, n *NodeEnd, driver string) {
 	n.obstacle(f.using[n.Node][driver], "pods with FlexVolumes of it", "migrate their volumes, or stop them")
 	if why := f.silent[n.Node]; why != "" {
-		n.obstacle([]string{why}, "what the bridge of the node has is not known", "look at its pod: kubectl -n "+Namespace+" get pods -o wide")
+		n.obstacle([]string{why}, "what the bridge of the node has is not known", "look at its pod: kubectl -n "+f.home+" get pods -o wide")
 		return
 	}
 	i := slices.IndexFunc(f.documents, func(d *nodevolumes.Document) bool { return d.Node == n.Node })

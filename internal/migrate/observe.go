@@ -28,12 +28,13 @@ type Observer struct {
 	Dead func(process string) bool
 }
 
-// LeaseName is the Lease in [Namespace] that keeps two operators apart.
+// LeaseName is the Lease in the namespace of the journal that keeps two operators apart.
 const LeaseName = "flex2csi-migrate"
 
 // observed is what was read of a cluster for one answer.
 type observed struct {
 	w         *world
+	home      string // the namespace of flex2csi
 	now       time.Time
 	volumes   map[string]*volume // all PersistentVolumes
 	records   map[string]*journal.Record
@@ -53,7 +54,7 @@ type onNode struct {
 // observe reads what both want. What is missing is among the problems, and
 // it is not taken for nothing.
 func (o *Observer) observe(ctx context.Context) (*observed, error) {
-	s := &observed{w: newWorld(o.Client, nil), now: o.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}, bridged: map[csivol.Key][]onNode{}, silent: map[string]string{}}
+	s := &observed{w: newWorld(o.Client, nil), home: o.Journal.Namespace(), now: o.Now().UTC(), volumes: map[string]*volume{}, records: map[string]*journal.Record{}, bridged: map[csivol.Key][]onNode{}, silent: map[string]string{}}
 	all, err := s.w.volumes(ctx, "")
 	if err != nil {
 		return nil, err
@@ -157,7 +158,7 @@ func (s *observed) pod(ctx context.Context, namespace, uid string) *corev1.Pod {
 
 // holder is who has the Lease just now, user@host; empty: no process.
 func (o *Observer) holder(ctx context.Context, s *observed) string {
-	object, err := get(ctx, s.w, objects.Leases(), Namespace, LeaseName)
+	object, err := get(ctx, s.w, objects.Leases(), s.home, LeaseName)
 	if err != nil {
 		s.problem("who migrates just now is not known: %v", err)
 		return ""

@@ -25,8 +25,10 @@ type Planner struct {
 	// Secrets are Secrets for stages with their secrets in a file of the nodes, by
 	// vendor/name:stage.
 	Secrets map[string]csivol.SecretRef
-	Server  string
-	Now     func() time.Time
+	// Namespace of flex2csi; empty: the usual one.
+	Namespace string
+	Server    string
+	Now       func() time.Time
 	// WithoutDryRun: a plan does not have the API server check the replacements.
 	WithoutDryRun bool
 	// Makers: a plan of all volumes also has what could make FlexVolumes, of any kind.

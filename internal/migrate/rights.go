@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -15,12 +16,14 @@ import (
 	"github.com/flex2csi/flex2csi/internal/objects"
 )
 
-// Namespace is where flex2csi is, and where the journal is kept.
+// Namespace is where flex2csi is, and where the journal is kept, unless the user names another
+// one. It is never looked for: a user who may make a DaemonSet or a ConfigMap of these names in
+// another namespace would choose the configuration.
 const Namespace = "flex2csi"
 
 // rights are what apply does, so that it does not stop half-way for want of
 // one. install/migrate/migrate-role.yaml has a ClusterRole with them.
-func rights(volumes []*PlannedVolume) []authorizationv1.ResourceAttributes {
+func rights(volumes []*PlannedVolume, home string) []authorizationv1.ResourceAttributes {
 	var all []authorizationv1.ResourceAttributes
 	add := func(group, resource, namespace string, verbs ...string) {
 		for _, verb := range verbs {
@@ -33,9 +36,9 @@ func rights(volumes []*PlannedVolume) []authorizationv1.ResourceAttributes {
 	add(storagev1.GroupName, "volumeattachments", "", "get", "list")
 	add(storagev1.GroupName, "csinodes", "", "get", "list")
 	add(storagev1.GroupName, "csidrivers", "", "get")
-	add("", "configmaps", Namespace, "get", "list", "create", "patch")
+	add("", "configmaps", home, "get", "list", "create", "patch")
 	add("", "configmaps", nodevolumes.Namespace, "get", "list", "watch")
-	add(coordinationv1.GroupName, "leases", Namespace, "get", "create", "update")
+	add(coordinationv1.GroupName, "leases", home, "get", "create", "update")
 	restarted := map[string]bool{}
 	for _, v := range volumes {
 		namespace, _, ok := strings.Cut(v.Claim, "/")
@@ -57,7 +60,7 @@ func rights(volumes []*PlannedVolume) []authorizationv1.ResourceAttributes {
 // checkRights asks for each. Who plans need not be who migrates, so that nothing
 // fails for that.
 func (p *Planner) checkRights(ctx context.Context, volumes []*PlannedVolume) Check {
-	all := rights(volumes)
+	all := rights(volumes, cmp.Or(p.Namespace, Namespace))
 	var missing []string
 	for _, a := range all {
 		may, err := p.Client.May(ctx, a)

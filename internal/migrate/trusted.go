@@ -47,8 +47,8 @@ func trusted(rec *journal.Record) error {
 }
 
 func untrusted(rec *journal.Record, err error) error {
-	return fmt.Errorf("read the journal of PersistentVolume %s: %w; the record was changed by another program or by hand. Compare ConfigMap %s/%s with the directory of the journal and its backup/; if the copy there is right, delete the ConfigMap, and the copy counts",
-		rec.Volume, err, Namespace, journal.ConfigMapName(rec.Volume))
+	return fmt.Errorf("read the journal of PersistentVolume %s: %w; the record was changed by another program or by hand. Compare its ConfigMap %s with the directory of the journal and its backup/; if the copy there is right, delete the ConfigMap, and the copy counts",
+		rec.Volume, err, journal.ConfigMapName(rec.Volume))
 }
 
 // isVolume is an error unless an object is the record's PersistentVolume, with a
@@ -103,8 +103,8 @@ func isClaimed(rec *journal.Record, spec map[string]any) error {
 // its volume handle. Where the FlexVolume is still there, accept compares with that.
 func (m *migration) asRendered(ctx context.Context) error {
 	no := func(format string, args ...any) error {
-		return terminal("continue with PersistentVolume %s: %s; resume with the --config and --secret of apply, or, if another program has changed the record, compare ConfigMap %s/%s with the directory of the journal",
-			m.rec.Volume, fmt.Sprintf(format, args...), Namespace, journal.ConfigMapName(m.rec.Volume))
+		return terminal("continue with PersistentVolume %s: %s; resume with the --config and --secret of apply, or, if another program has changed the record, compare its ConfigMap %s with the directory of the journal",
+			m.rec.Volume, fmt.Sprintf(format, args...), journal.ConfigMapName(m.rec.Volume))
 	}
 	object, err := m.rendered(ctx, m.rec.Flex)
 	if err != nil {

@@ -50,6 +50,9 @@ func New(client *objects.Client, namespace, dir string) *Journal {
 	return &Journal{client: client, namespace: namespace, copies: directory(dir), writer: rand.Text()}
 }
 
+// Namespace is that of the ConfigMaps.
+func (j *Journal) Namespace() string { return j.namespace }
+
 // ConfigMapName is that of a volume's record.
 func ConfigMapName(volume string) string { return prefix + hash(volume) }
 

@@ -14,7 +14,10 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/nodevolumes"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 	"github.com/flex2csi/flex2csi/test/controlplane"
@@ -32,6 +35,7 @@ func TestCommands(t *testing.T) {
 		{"Asked", testAsked},
 		{"Interrupted", testInterrupted},
 		{"OtherCluster", testOtherCluster},
+		{"AnotherNamespace", testAnotherNamespace},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := w.with(t)
@@ -90,6 +94,44 @@ func (w *world) contains(text string, all ...string) {
 		if !strings.Contains(text, want) {
 			w.t.Errorf("no %q in\n%s", want, text)
 		}
+	}
+}
+
+// testAnotherNamespace: plan, apply, status and rollback wanted rights in namespace flex2csi,
+// the journal and the Lease, wherever flex2csi was. This user has them in storage alone.
+func testAnotherNamespace(w *world, c *commands) {
+	file := filepath.Join(w.t.TempDir(), "role.yaml")
+	role, err := os.ReadFile(roleFile("migrate-role.yaml"))
+	w.check(err)
+	w.check(os.WriteFile(file, []byte(strings.ReplaceAll(string(role), "namespace: flex2csi", "namespace: storage")), 0o600))
+	w.Apply(file)
+	w.ServiceAccount("storage", "migrator")
+	rbac, meta, subjects := w.Admin().RbacV1(), metav1.ObjectMeta{Name: "storage"}, []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "storage", Name: "migrator"}}
+	_, err = rbac.ClusterRoleBindings().Create(w.t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "flex2csi-migrate"}}, metav1.CreateOptions{})
+	w.check(err)
+	_, err = rbac.RoleBindings("storage").Create(w.t.Context(), &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "flex2csi-migrate"}}, metav1.CreateOptions{})
+	w.check(err)
+	user := w.Kubeconfig(w.ServiceAccountToken(w.Pod("storage", "migrator", "node-2", "migrator")))
+	w.disk("co-elsewhere")
+	claim := w.claim("co-elsewhere").UID
+	in := func(args ...string) []string {
+		return append(args, "--kubeconfig", user, "--flex2csi-namespace", "storage")
+	}
+	testenv.Eventually(w.t, "the roles hold", func() bool {
+		out, _ := w.migrateCommand(0, in("plan", "co-elsewhere", "--config", c.config, "-o", "wide")...)
+		return strings.Contains(out, "this user may do all")
+	})
+	if all, errs := c.results(0, in("apply", "co-elsewhere", "--yes")...); len(all) != 1 || all[0].Outcome != "Done" {
+		w.t.Fatalf("%+v\n%s", all, errs)
+	}
+	w.isCSI("co-elsewhere", claim)
+	out, _ := w.migrateCommand(0, in("status", "co-elsewhere")...)
+	w.contains(out, "1 volumes are migrated")
+	if _, err := w.Admin().CoordinationV1().Leases("storage").Get(w.t.Context(), migrate.LeaseName, metav1.GetOptions{}); err != nil {
+		w.t.Errorf("the Lease is not there: %v", err)
+	}
+	if all, errs := c.results(0, in("rollback", "co-elsewhere", "--yes")...); len(all) != 1 || all[0].Outcome != "Done" {
+		w.t.Errorf("%+v\n%s", all, errs)
 	}
 }
 

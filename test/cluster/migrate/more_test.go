@@ -301,7 +301,7 @@ func (w *world) replace(with *corev1.PersistentVolume, claim types.UID) {
 // testInstalledConfig: without --config it is that of the DaemonSet.
 func testInstalledConfig(w *world) {
 	c := w.cluster(controlplane.Admin)
-	if _, _, err := migrate.InstalledConfig(w.t.Context(), c); err == nil || !strings.Contains(err.Error(), "there is no DaemonSet flex2csi/flex2csi-node: give the configuration with --config") {
+	if _, _, err := migrate.InstalledConfig(w.t.Context(), c, migrate.Namespace); err == nil || !strings.Contains(err.Error(), "there is no DaemonSet flex2csi/flex2csi-node: give the configuration with --config") {
 		w.t.Errorf("%v", err)
 	}
 	w.daemonSet("../../../install/base/node.yaml")
@@ -309,7 +309,7 @@ func testInstalledConfig(w *world) {
 		ObjectMeta: metav1.ObjectMeta{Name: "flex2csi-config"}, Data: map[string]string{"config.yaml": configuration},
 	}, metav1.CreateOptions{})
 	w.check(err)
-	text, from, err := migrate.InstalledConfig(w.t.Context(), c)
+	text, from, err := migrate.InstalledConfig(w.t.Context(), c, migrate.Namespace)
 	if err != nil || text != configuration || from != "ConfigMap flex2csi/flex2csi-config" {
 		w.t.Errorf("%s %v\n%s", from, err, text)
 	}
