@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 type assessOptions struct {
 	api    apiAccess
 	files  []string
+	config string
 	failOn string
 	format outputFormat
 }
@@ -33,14 +35,17 @@ needs nothing that is installed in the cluster.
 
 It finds PersistentVolumes, inline volumes of pods and of workload templates, and
 what makes new FlexVolumes: StorageClasses, pending claims, generic ephemeral volumes
-and claim templates of StatefulSets.`,
+and claim templates of StatefulSets. With --config it lists the pods and templates
+that the policy of an installation with this configuration refuses.`,
 		Example: `  flex2csi assess
+  flex2csi assess --config config.yaml
   flex2csi assess -o html >assessment.html
   flex2csi assess -f manifests/ --fail-on flexvolumes`,
 		Args: noArguments,
 		RunE: o.run,
 	}
 	c.Flags().StringArrayVarP(&o.files, "filename", "f", nil, "`file` or directory with manifests instead of a cluster; - is standard input; may be repeated")
+	c.Flags().StringVar(&o.config, "config", "", "BridgeConfiguration, a `file`: list the pods and templates with inline volumes that flex2csi would have refused; - is standard input")
 	c.Flags().StringVar(&o.failOn, "fail-on", "", "fail on this `finding`: flexvolumes, if one is left or not all could be read")
 	o.format.add(c)
 	o.api.add(c)
@@ -54,13 +59,21 @@ func (o *assessOptions) run(c *cobra.Command, _ []string) error {
 	if o.failOn != "" && o.failOn != "flexvolumes" {
 		return usagef("--fail-on %s: want flexvolumes", o.failOn)
 	}
+	if o.config == "-" && slices.Contains(o.files, "-") {
+		return usagef("standard input cannot be both the configuration and the manifests: put one into a file")
+	}
 	ctx, stop := untilInterrupted(c)
 	defer stop()
 	env := streams(c)
+	configuration, err := configText(o.config, env)
+	if err != nil {
+		return err
+	}
 	in, err := o.input(ctx, env)
 	if err != nil {
 		return err
 	}
+	in.Configuration = configuration
 	report, err := assess.Assess(in, time.Now())
 	if err != nil {
 		return err

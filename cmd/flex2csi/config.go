@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -64,6 +65,30 @@ func readConfig(l bridgeconfig.Loader, path string, in io.Reader) (*bridgeconfig
 		return nil, fmt.Errorf("read configuration from standard input: %w", err)
 	}
 	return l.Decode(data, mapping.Check)
+}
+
+// configText returns the text of a valid configuration; empty without a path.
+func configText(path string, env environment) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return "", fmt.Errorf("read configuration: %w", err)
+		}
+		defer file.Close()
+		env.in = file
+	}
+	data, err := bridgeconfig.Read(env.in)
+	if err != nil {
+		return "", fmt.Errorf("read configuration %s: %w", path, err)
+	}
+	_, err = bridgeconfig.Loader{}.Decode(data, mapping.Check)
+	if invalid, ok := errors.AsType[*strict.InvalidError](err); ok {
+		return "", listFaults(path, invalid)
+	}
+	return string(data), err
 }
 
 // listFaults gives each fault a line.

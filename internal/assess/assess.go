@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/flexclass"
 	"github.com/flex2csi/flex2csi/internal/flexuse"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
@@ -46,7 +47,7 @@ func Assess(in *Input, made time.Time) (*Report, error) {
 	for _, name := range slices.Sorted(maps.Keys(a.drivers)) {
 		r.Drivers = append(r.Drivers, *a.drivers[name])
 	}
-	r.attachThemselves = attachThemselves(in.Nodes)
+	r.attachThemselves, r.configured = attachThemselves(in.Nodes), in.Configuration != ""
 	r.obstacles()
 	r.Estimate = estimate(r.Items, r.live())
 	r.next()
@@ -93,10 +94,11 @@ func (a *assessment) add(i item) {
 	p, fits := a.presets.fit(i.FlexDriver, i.fsType)
 	i.Result = result(i.Kind, d.Known, installed(p, a.CSIDrivers), fits)
 	i.Reason = cmp.Or(i.Reason, kubeobject.Unsupported(i.FlexDriver, i.windows))
+	i.RefusedByPolicy = i.isInline() && bridgeconfig.DeniesInline(a.Configuration, i.FlexDriver)
 	switch {
 	case i.Reason != "":
 		d.Refused[i.Reason]++
-		if i.Kind == inlineVolume || i.Kind == inlineTemplate {
+		if i.isInline() {
 			d.refusedInline++
 		}
 		i.Result = unsupported
@@ -109,6 +111,8 @@ func (a *assessment) add(i item) {
 	}
 	a.report.Items = append(a.report.Items, i)
 }
+
+func (i *item) isInline() bool { return i.Kind == inlineVolume || i.Kind == inlineTemplate }
 
 func (d *driverItems) fits(p preset.Preset, csiDrivers []string) {
 	i := slices.IndexFunc(d.Presets, func(f fit) bool { return f.Preset == p.Name })

@@ -240,3 +240,18 @@ func TestOwners(t *testing.T) {
 		}
 	}
 }
+
+// TestNextRefused: the operator was not sent to see which pods an installation refuses.
+func TestNextRefused(t *testing.T) {
+	for configuration, want := range map[string]bool{"": true, "drivers: []\n": false} {
+		in := read(t, fixture(t))
+		in.Configuration = configuration
+		got := false
+		for _, s := range report(t, in).Next {
+			got = got || s.Command == "flex2csi assess --config config.yaml"
+		}
+		if got != want {
+			t.Errorf("with configuration %q: %v", configuration, got)
+		}
+	}
+}

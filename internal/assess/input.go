@@ -22,6 +22,8 @@ type Input struct {
 	Source string
 	// ServerVersion is that of the API server; empty: not known.
 	ServerVersion string
+	// Configuration is the text of the bridge's configuration; empty: none is given.
+	Configuration string
 
 	PersistentVolumes []*corev1.PersistentVolume
 	Claims            []*corev1.PersistentVolumeClaim

@@ -182,6 +182,9 @@ func (r *Report) next() {
 	if len(names) > 0 {
 		fill = slices.Compact(slices.Sorted(slices.Values(fill)))
 		step("write the configuration, and check it", strings.Join(slices.Concat([]string{"flex2csi preset show"}, fill, names, []string{">config.yaml && flex2csi check --config config.yaml"}), " "))
+		if !r.configured && slices.ContainsFunc(r.Items, func(i item) bool { return i.isInline() }) {
+			step("see which pods the installation refuses for their inline volumes", "flex2csi assess --config config.yaml")
+		}
 		step("compare what the CSI driver would be asked with the storage system", "kubectl get pv,csidriver -o yaml | flex2csi map --in-cluster --config config.yaml -f -")
 		step("install the bridge as docs/install.md says; then plan the migration", "flex2csi migrate plan --all")
 		return

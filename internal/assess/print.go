@@ -68,6 +68,13 @@ func (r *Report) Table(out io.Writer, wide bool) error {
 		}
 		t.Flush()
 	}
+	if r.configured {
+		refused := r.refused()
+		fmt.Fprintf(&b, "\n%s\n", r.refusal(len(refused)))
+		for _, name := range refused {
+			fmt.Fprintf(&b, "  %s\n", printable(name))
+		}
+	}
 	if len(r.Obstacles) > 0 {
 		fmt.Fprintln(&b, "\nIn the way:")
 		for _, o := range r.Obstacles {
@@ -88,6 +95,27 @@ func (r *Report) Table(out io.Writer, wide bool) error {
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// refused are the pods and templates that the policy flex2csi-pods denies.
+func (r *Report) refused() (names []string) {
+	for _, i := range r.Items {
+		if i.RefusedByPolicy {
+			names = append(names, strings.TrimPrefix(i.Namespace+"/"+i.Name, "/")+" ("+i.FlexDriver+")")
+		}
+	}
+	return names
+}
+
+// refusal introduces that many pods and templates.
+func (r *Report) refusal(n int) string {
+	switch {
+	case n > 0:
+		return fmt.Sprintf("Installed with this configuration, flex2csi refuses new pods from these %d pods and templates, for an inline volume (docs/install.md#pods-with-inline-volumes):", n)
+	case len(r.Incomplete) > 0:
+		return "Installed with this configuration, flex2csi refuses no pod for an inline volume, but not all was read."
+	}
+	return "Installed with this configuration, flex2csi refuses no pod for an inline volume."
 }
 
 func (r *Report) drivers(b *strings.Builder) {
@@ -188,6 +216,12 @@ func (r *Report) notes() (all []htmlreport.Note) {
 	}
 	group(all, "Next")
 	n := len(all)
+	if r.configured {
+		refused := r.refused()
+		all = append(all, htmlreport.Note{Text: r.refusal(len(refused)) + " " + strings.Join(refused, ", ")})
+	}
+	group(all[n:], "Refused")
+	n = len(all)
 	for _, o := range r.Obstacles {
 		all = append(all, htmlreport.Note{Text: o.String(), Do: o.Do})
 	}

@@ -68,6 +68,7 @@ type Report struct {
 	Incomplete []string         `json:"incomplete,omitempty"`
 
 	attachThemselves []string // nodes of such kubelets
+	configured       bool     // a configuration was given
 }
 
 // A clusterRelease is a minor release of Kubernetes in the cluster.
@@ -153,6 +154,9 @@ type item struct {
 	Result    itemResult `json:"result"`
 	// Reason is why the volume is not supported, whatever its driver.
 	Reason string `json:"reason,omitempty"`
+	// RefusedByPolicy: once flex2csi is installed with the given configuration, its policy
+	// denies new pods of this object.
+	RefusedByPolicy bool `json:"refusedByPolicy,omitempty"`
 	// Path is that of the flexVolume in an object that makes pods.
 	Path string `json:"path,omitempty"`
 

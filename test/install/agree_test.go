@@ -64,6 +64,7 @@ func TestChartIsOverlay(t *testing.T) {
 		{"plugin-dir", values{"volumePluginDir": distribution.DefaultPluginDir}},
 		{"attach", values{"attach": values{"enabled": true}}},
 		{"monitoring", values{"metrics": metrics}},
+		{"pods-warn", values{"policy": values{"pods": values{"validationActions": []any{"Warn", "Audit"}}}}},
 		{"migrate", values{"migrate": values{"enabled": true}}},
 	} {
 		t.Run(test.component, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/test/controlplane"
 )
 
@@ -123,6 +124,19 @@ func podCases() map[string]podCase {
 			nil,
 			[]string{"example.com/disk"},
 		},
+	}
+}
+
+// TestDeniesInline: flex2csi assess says the same as the policy in TestPods.
+func TestDeniesInline(t *testing.T) {
+	for name, test := range podCases() {
+		for denied, drivers := range map[bool][]string{false: test.allowed, true: test.denied} {
+			for _, driver := range drivers {
+				if got := bridgeconfig.DeniesInline(test.config, driver); got != denied {
+					t.Errorf("%s: %s is denied: %v, want %v", name, driver, got, denied)
+				}
+			}
+		}
 	}
 }
 

@@ -2,6 +2,7 @@
 package server_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -91,6 +92,31 @@ func testInline(t *testing.T, p *controlplane.Plane) {
 		}
 		wantInline(t, p, name, "other.example/x", true)
 	}
+	testWarning(t, p)
+}
+
+// testWarning: with the component pods-warn such a pod is created, and the client is told.
+func testWarning(t *testing.T, p *controlplane.Plane) {
+	for _, o := range overlay(t, "kubeadm", "pods-warn") {
+		if strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") && o.GetName() == "flex2csi-pods" || o.GetKind() == "ConfigMap" && o.GetNamespace() == "flex2csi" {
+			if err := p.Replace(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "warned-"}, Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "main", Image: "none"}},
+		Volumes:    []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{Driver: "example.com/disk"}}}},
+	}}
+	wantSoon(t, "a pod with a warning", func(ctx context.Context) error {
+		_, err := p.Admin().CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return err
+		}
+		return p.DryRun(inlinePod("example.com/disk"))
+	}, func(err error) bool {
+		return err != nil && strings.HasPrefix(err.Error(), "Validation failed for ValidatingAdmissionPolicy 'flex2csi-pods'") && strings.Contains(err.Error(), "inline volume (flexVolume) of driver example.com/disk")
+	})
 }
 
 // wantInline tries until it is as wanted: the API server watches policies.

@@ -76,6 +76,7 @@ the variables of policies. (list root file variables)
 {{- $object := . | fromYaml }}
 {{- if eq (dig "metadata" "namespace" "" $object) "flex2csi" }}{{ $_ := set $object.metadata "namespace" $namespace }}{{ end }}
 {{- if hasKey (dig "spec" dict $object) "paramRef" }}{{ $_ := set $object.spec.paramRef "namespace" $namespace }}{{ end }}
+{{- if and (eq $object.kind "ValidatingAdmissionPolicyBinding") (eq $object.metadata.name "flex2csi-pods") }}{{ $_ := set $object.spec "validationActions" $root.Values.policy.pods.validationActions }}{{ end }}
 {{- range dig "subjects" list $object }}{{ $_ := set . "namespace" $namespace }}{{ end }}
 {{- range dig "spec" "variables" list $object }}
 {{- if hasKey $variables .name }}{{ $_ := set . "expression" (get $variables .name) }}{{ end }}
