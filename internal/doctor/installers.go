@@ -28,7 +28,7 @@ func (p *probe) checkInstallers(ctx context.Context, n *notes) {
 	}
 	served, known := p.served()
 	for _, set := range sets {
-		if set.Labels["app.kubernetes.io/name"] == "flex2csi" || set.Status.DesiredNumberScheduled == 0 {
+		if set.Labels["app.kubernetes.io/part-of"] == "flex2csi" || set.Status.DesiredNumberScheduled == 0 {
 			continue
 		}
 		for _, dir := range writableDirs(&set.Spec.Template.Spec) {

@@ -50,7 +50,7 @@ func TestInstallers(t *testing.T) {
 		})},
 		"not mounted":      {set: installer(upstream, func(s *appsv1.DaemonSet) { s.Spec.Template.Spec.InitContainers = nil })},
 		"on no node":       {set: installer(upstream, func(s *appsv1.DaemonSet) { s.Status.DesiredNumberScheduled = 0 })},
-		"that of flex2csi": {set: installer(upstream, func(s *appsv1.DaemonSet) { s.Labels = map[string]string{"app.kubernetes.io/name": "flex2csi"} })},
+		"that of flex2csi": {set: installer(upstream, func(s *appsv1.DaemonSet) { s.Labels = map[string]string{"app.kubernetes.io/part-of": "flex2csi"} })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster()
