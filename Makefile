@@ -213,7 +213,7 @@ test-sanity: build $(BIN)/testsum ## csi-sanity against the CSI driver that the 
 .PHONY: test-install
 test-install: $(BIN)/testsum ## image and manifests: kustomize and Helm agree, for each distribution; the image is reproducible
 	@cd hack/image && $(TESTSUM) -step image run ./...
-	@cd test/install && $(TESTSUM) -step install run -count=1 .
+	@cd test/install && $(TESTSUM) -step install run -count=1 . ./schema
 
 .PHONY: test-release
 test-release: $(BIN)/testsum ## what users download is reproducible, for each platform
@@ -442,6 +442,7 @@ deps: ## update the golden list of what flexdriver links
 .PHONY: docs
 docs: ## make docs/reference and man/ from the programs' own flags and from docs/
 	go test ./hack/manual ./hack/manifests ./cmd/flexdriver ./cmd/flex2csi ./internal/migrate ./internal/release -run '^(TestManual|TestDocuments|TestDistributions|TestLifecycle|TestManifests|TestChecks|TestCapabilities)$$' -update
+	cd test/install && go test ./schema -run '^TestSchemas$$' -update
 
 .PHONY: verify
 verify: $(TOOLS)/gofumpt ## go.mod is tidy, all files are formatted, and the sabotages of e2e fit the source

@@ -1,17 +1,15 @@
 // Package manifests makes those files of install/ that say again what is said
 // elsewhere: the overlays, from the table of distributions; and what the chart has of
-// that table, of rights and of policies.
+// that table, of rights and of policies. test/install/schema makes the chart's schema.
 //
 // The test of this package tells what is not up to date, and with -update (make
 // docs) makes it.
 package manifests
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/distribution"
@@ -48,11 +46,6 @@ func Files(root string) (map[string]string, error) {
 		files[filepath.Join(Chart, "files", filepath.Base(name))] = string(content)
 	}
 	files[filepath.Join(Chart, "files", "distributions.yaml")] = distributions()
-	schema, err := schema(root)
-	if err != nil {
-		return nil, err
-	}
-	files[filepath.Join(Chart, "values.schema.json")] = schema
 	return files, nil
 }
 
@@ -64,26 +57,4 @@ func distributions() string {
 		fmt.Fprintf(&b, "%s:\n  pluginDir: %s\n  kubeletDir: %s\n", d.Name, d.PluginDir, d.KubeletDir)
 	}
 	return b.String()
-}
-
-// schema is values.schema.json with the names of the distributions.
-func schema(root string) (string, error) {
-	file := filepath.Join(root, Chart, "values.schema.json")
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	const begin, end = `"distribution": { "enum": `, " }"
-	before, rest, ok := strings.Cut(string(content), begin)
-	_, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		return "", fmt.Errorf("%s has no line %s[…]%s", file, begin, end)
-	}
-	var names []string
-	for _, d := range distribution.All() {
-		names = append(names, d.Name)
-	}
-	slices.Sort(names)
-	list, err := json.Marshal(names)
-	return before + begin + string(list) + end + after, err
 }

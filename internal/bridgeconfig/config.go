@@ -26,21 +26,21 @@ const (
 // Configuration is the content of the file.
 type Configuration struct {
 	// APIVersion and Kind are the constants of the same names.
-	APIVersion string `yaml:"apiVersion"`
-	Kind       string `yaml:"kind"`
+	APIVersion string `yaml:"apiVersion" jsonschema:"required"`
+	Kind       string `yaml:"kind" jsonschema:"required"`
 
 	// Drivers are the FlexVolume drivers that are served, at least one.
-	Drivers []Driver `yaml:"drivers"`
+	Drivers []Driver `yaml:"drivers" jsonschema:"required,minItems=1"`
 }
 
 // Driver is one FlexVolume driver and its CSI driver.
 type Driver struct {
 	// FlexDriver is the name in PersistentVolumes (spec.flexVolume.driver), in
 	// the form vendor/name.
-	FlexDriver string `yaml:"flexDriver"`
+	FlexDriver string `yaml:"flexDriver" jsonschema:"required,pattern=^[^/]+/[^/]+$"`
 	// CSIDriver is what the CSI driver calls itself (GetPluginInfo). It is
 	// compared before anything else is asked of the driver.
-	CSIDriver string `yaml:"csiDriver"`
+	CSIDriver string `yaml:"csiDriver" jsonschema:"required,minLength=1"`
 	// When says which volumes of FlexDriver are those of CSIDriver, where several
 	// drivers have one FlexDriver: a CEL expression over options, pvName and fsType
 	// that gives a bool. For each volume it must be true for one of them.
@@ -147,8 +147,8 @@ type SecretSource struct {
 
 // SecretRef names a Secret of Kubernetes.
 type SecretRef struct {
-	Name      string `yaml:"name"`
-	Namespace string `yaml:"namespace"`
+	Name      string `yaml:"name" jsonschema:"required"`
+	Namespace string `yaml:"namespace" jsonschema:"required"`
 }
 
 // AttachMode is how a volume gets attached to the node.

@@ -32,7 +32,7 @@ func release(t *testing.T, v values) []*unstructured.Unstructured {
 // releaseOn is the same for an API server of a version.
 func releaseOn(t *testing.T, kubernetes string, v values) []*unstructured.Unstructured {
 	t.Helper()
-	objects, err := render.Release{Namespace: "flex2csi", Values: v, Kubernetes: kubernetes}.Objects(chart)
+	objects, err := render.Release{Namespace: "flex2csi", Values: render.Example(v), Kubernetes: kubernetes}.Objects(chart)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,8 +122,9 @@ func plain(t *testing.T, o *unstructured.Unstructured) *unstructured.Unstructure
 	if err := plain.UnmarshalJSON(text); err != nil {
 		t.Fatal(err)
 	}
-	forget(plain.Object, "metadata")
-	forget(plain.Object, "spec", "template", "metadata")
+	// Helm has these on every object, kustomize where something goes by them: on pods.
+	forget(plain.Object, []string{"app.kubernetes.io/name", "app.kubernetes.io/component"}, "metadata")
+	forget(plain.Object, nil, "spec", "template", "metadata")
 	for name, content := range data(&plain) {
 		var document any
 		if err := yaml.Unmarshal([]byte(content), &document); err != nil {
@@ -142,10 +143,10 @@ func data(o *unstructured.Unstructured) map[string]string {
 	return data
 }
 
-// forget removes what Helm alone writes.
-func forget(o values, path ...string) {
+// forget removes what Helm alone writes, and more labels.
+func forget(o values, more []string, path ...string) {
 	for key, names := range map[string][]string{
-		"labels":      {"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"},
+		"labels":      append(more, "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"),
 		"annotations": {"flex2csi.io/config"},
 	} {
 		at := append(slices.Clone(path), key)

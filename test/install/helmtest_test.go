@@ -13,7 +13,7 @@ import (
 // TestHelmTest: helm test runs doctor with flags that it has, as an account and with a
 // configuration that the chart makes, and the pod has no rights on its node.
 func TestHelmTest(t *testing.T) {
-	r := render.Release{Namespace: "elsewhere", Values: values{"image": values{"repository": "registry.example/flex2csi", "tag": "v1"}, "imagePullSecrets": []any{values{"name": "pull"}}}}
+	r := render.Release{Namespace: "elsewhere", Values: render.Example(values{"image": values{"repository": "registry.example/flex2csi", "tag": "v1"}, "imagePullSecrets": []any{values{"name": "pull"}}})}
 	hooks, err := r.Hooks(chart)
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package install
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -48,7 +47,7 @@ func wantParameter(t *testing.T, objects []*unstructured.Unstructured) {
 	t.Helper()
 	var config *unstructured.Unstructured
 	for _, o := range objects {
-		if o.GetKind() == "ConfigMap" && strings.HasPrefix(o.GetName(), "flex2csi-config") {
+		if o.GetKind() == "ConfigMap" && data(o)["config.yaml"] != "" {
 			config = o
 		}
 	}

@@ -152,7 +152,7 @@ func controllerOnNodes(t *testing.T, objects []*unstructured.Unstructured) bool 
 // policy that bounds it.
 func TestOldTokens(t *testing.T) {
 	v := values{"rbac": values{"serviceAccountTokens": values{"enabled": true, "audiences": []any{"vault"}}}}
-	_, err := render.Release{Namespace: "flex2csi", Values: v, Kubernetes: before}.Objects(chart)
+	_, err := render.Release{Namespace: "flex2csi", Values: render.Example(v), Kubernetes: before}.Objects(chart)
 	if err == nil || !strings.Contains(err.Error(), "Kubernetes 1.30") {
 		t.Errorf("Helm says %v", err)
 	}
@@ -171,7 +171,7 @@ func TestOldNotes(t *testing.T) {
 		"1.30":           {"v1.30.0-rc.1+k3s1", values{}, nil},
 		"1.30, switched": {"v1.30.14", noPolicies(), []string{open}},
 	} {
-		texts, err := render.Release{Namespace: "flex2csi", Values: test.values, Kubernetes: test.kubernetes}.Texts(chart)
+		texts, err := render.Release{Namespace: "flex2csi", Values: render.Example(test.values), Kubernetes: test.kubernetes}.Texts(chart)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -90,6 +90,13 @@ type Release struct {
 	Kubernetes string
 }
 
+// Example adds to values the drivers of install/base/config.yaml, unless they have some.
+func Example(values map[string]any) map[string]any {
+	all := map[string]any{"drivers": []any{map[string]any{"flexDriver": "example.com/disk", "csiDriver": "disk.csi.example.com"}}}
+	maps.Copy(all, values)
+	return all
+}
+
 // Texts renders a chart's templates, by their path.
 func (r Release) Texts(chart string) (map[string]string, error) {
 	c, err := loader.LoadDir(chart)

@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -19,33 +21,40 @@ import (
 // in the configuration that each of them writes, and of no others.
 func testDrivers(t *testing.T, p *controlplane.Plane) {
 	p.Node("node-1")
-	p.ServiceAccount("flex2csi", "flex2csi-node")
-	node := p.Client(p.ServiceAccountToken(p.Pod("flex2csi", "drivers", "node-1", "flex2csi-node")))
-	for name, objects := range map[string][]*unstructured.Unstructured{
-		"kustomize": overlay(t, "kubeadm"),
-		"helm": chart(t, map[string]any{
-			"drivers": []any{
-				map[string]any{"flexDriver": "example.com/disk", "csiDriver": "disk.csi.example.com", "attach": "VolumeAttachment", "volume": map[string]any{"handle": "options.id"}},
-				map[string]any{"flexDriver": "example.com/last", "csiDriver": "last.csi.example.com"},
-			},
-			"policy": map[string]any{"drivers": []any{"more.csi.example.com"}},
-		}),
+	helm := map[string]any{
+		"drivers": []any{
+			map[string]any{"flexDriver": "example.com/disk", "csiDriver": "disk.csi.example.com", "attach": "VolumeAttachment", "volume": map[string]any{"handle": "options.id"}},
+			map[string]any{"flexDriver": "example.com/last", "csiDriver": "last.csi.example.com"},
+		},
+		"policy": map[string]any{"drivers": []any{"more.csi.example.com"}},
+	}
+	renamed := maps.Clone(helm)
+	renamed["fullnameOverride"] = "bridge"
+	renamed["node"] = map[string]any{"serviceAccount": map[string]any{"name": "storage-account"}}
+	all := []string{"disk.csi.example.com", "last.csi.example.com", "more.csi.example.com", "other.csi.example.com"}
+	for i, by := range []struct {
+		name, account string
+		objects       []*unstructured.Unstructured
+		allowed       []string
+	}{
+		{"kustomize", "flex2csi-node", overlay(t, "kubeadm"), all[:1]},
+		{"helm", "flex2csi-node", chart(t, helm), all[:3]},
+		{"helm, with other names", "storage-account", chart(t, renamed), all[:3]},
 	} {
-		for _, o := range objects {
+		for _, o := range by.objects {
 			policy := strings.HasPrefix(o.GetKind(), "ValidatingAdmissionPolicy") && o.GetName() == "flex2csi-attachment-drivers"
-			right := strings.HasPrefix(o.GetKind(), "ClusterRole") && o.GetName() == "flex2csi-node"
-			if policy || right || o.GetKind() == "ConfigMap" && o.GetNamespace() == "flex2csi" {
+			right := strings.HasPrefix(o.GetKind(), "ClusterRole") && strings.HasSuffix(o.GetName(), "-node")
+			account := o.GetKind() == "ServiceAccount" && o.GetName() == by.account
+			if policy || right || account || o.GetKind() == "ConfigMap" && o.GetNamespace() == "flex2csi" {
 				if err := p.Replace(o); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		allowed := []string{"disk.csi.example.com"}
-		if name == "helm" {
-			allowed = append(allowed, "last.csi.example.com", "more.csi.example.com")
-		}
-		for _, driver := range []string{"disk.csi.example.com", "last.csi.example.com", "more.csi.example.com", "other.csi.example.com"} {
-			wantAttach(t, node, name, driver, slices.Contains(allowed, driver))
+		pod := p.Pod("flex2csi", fmt.Sprintf("drivers-%d", i), "node-1", by.account)
+		node := p.Client(p.ServiceAccountToken(pod))
+		for _, driver := range all {
+			wantAttach(t, node, by.name, driver, slices.Contains(by.allowed, driver))
 		}
 	}
 }

@@ -163,6 +163,15 @@ func everything(t *testing.T) map[string][]*unstructured.Unstructured {
 		"rbac":            rbac,
 		"policy":          map[string]any{"drivers": []any{"a.b", "c.d"}, "secrets": []any{"kube-system/array"}, "pods": map[string]any{"others": []any{"a/b"}}},
 	})
+	if policies() { // a base of all variants is a right that only a policy bounds
+		variants, err := render.Variants(install+"/chart/flex2csi", "../testdata/base.yaml", "../testdata/values.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, values := range variants {
+			all["helm with "+name] = chart(t, values)
+		}
+	}
 	return all
 }
 
@@ -192,7 +201,7 @@ func overlay(t *testing.T, name string, components ...string) []*unstructured.Un
 
 func chart(t *testing.T, values map[string]any) []*unstructured.Unstructured {
 	t.Helper()
-	r := render.Release{Namespace: "flex2csi", Values: values}
+	r := render.Release{Namespace: "flex2csi", Values: render.Example(values)}
 	if m := controlplane.Release(); m != 0 {
 		r.Kubernetes = "v" + m.String() + ".0"
 	}

@@ -40,25 +40,16 @@ to bound them, and there are none. install/components/kubernetes-before-1.30 doe
 {{- if and .Values.policy.enabled (not (include "flex2csi.since130" .)) }}true{{ end -}}
 {{- end }}
 
-{{/* Labels of all objects. */}}
-{{- define "flex2csi.labels" -}}
-app.kubernetes.io/part-of: flex2csi
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-{{- end }}
-
-{{/* Labels by which a part is found: (list root component). */}}
-{{- define "flex2csi.selector" -}}
-app.kubernetes.io/name: flex2csi
-app.kubernetes.io/component: {{ index . 1 }}
-{{- end }}
-
 {{/* The configuration, as the programs read it. */}}
 {{- define "flex2csi.config" -}}
-apiVersion: flex2csi.io/v1alpha1
-kind: BridgeConfiguration
+{{- if not .Values.drivers -}}
+{{- fail "drivers: missing; name your FlexVolume drivers and the CSI drivers for their volumes in a file, as flex2csi preset show NAME prints it or as in docs/bridge-configuration.md, and add --values FILE" -}}
+{{- end -}}
+{{- with toYaml .Values.drivers | regexFind "<fill in [^>]*>" -}}
+{{- fail (printf "drivers: %q is to be filled in; write the value in its place, or use flex2csi preset show --set" .) -}}
+{{- end -}}
+apiVersion: {{ .Values.apiVersion }}
+kind: {{ .Values.kind }}
 drivers:
 {{ toYaml .Values.drivers }}
 {{- end }}
@@ -73,7 +64,7 @@ the variables of policies. (list root file variables)
 {{- $variables := index . 2 -}}
 {{- $namespace := $root.Release.Namespace -}}
 {{- range regexSplit "(?m)^---$" ($root.Files.Get (index . 1)) -1 }}
-{{- $object := . | fromYaml }}
+{{- $object := include "flex2csi.accounts" (list $root .) | fromYaml }}
 {{- if eq (dig "metadata" "namespace" "" $object) "flex2csi" }}{{ $_ := set $object.metadata "namespace" $namespace }}{{ end }}
 {{- if hasKey (dig "spec" dict $object) "paramRef" }}{{ $_ := set $object.spec.paramRef "namespace" $namespace }}{{ end }}
 {{- if and (eq $object.kind "ValidatingAdmissionPolicyBinding") (eq $object.metadata.name "flex2csi-pods") }}{{ $_ := set $object.spec "validationActions" $root.Values.policy.pods.validationActions }}{{ end }}
@@ -86,11 +77,20 @@ the variables of policies. (list root file variables)
 {{- if has "volumeattachments" .resources }}{{ $_ := set . "verbs" (without .verbs "create" "delete") }}{{ end }}
 {{- end }}
 {{- end }}
-{{- if or (include "flex2csi.since130" $root) (not (hasPrefix "ValidatingAdmissionPolicy" $object.kind)) }}
-{{- $_ := set $object.metadata "labels" (merge (dig "metadata" "labels" dict $object) (include "flex2csi.labels" $root | fromYaml)) }}
+{{- $absent := and (eq $object.kind "ServiceAccount") (not (get $root.Values (trimPrefix "flex2csi-" $object.metadata.name)).serviceAccount.create) }}
+{{- include "flex2csi.rename" (list $root $object) }}
+{{- if $absent }}
+{{- else if or (include "flex2csi.since130" $root) (not (hasPrefix "ValidatingAdmissionPolicy" $object.kind)) }}
 ---
 {{ toYaml $object }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The flag for logLevel. */}}
+{{- define "flex2csi.logLevel" -}}
+{{- with .Values.logLevel }}
+- --v={{ . }}
 {{- end }}
 {{- end }}
 
