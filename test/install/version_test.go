@@ -16,6 +16,9 @@ func TestVersion(t *testing.T) {
 		manifests + "/components/attach/kustomization.yaml": `(?m)^  - name: ghcr\.io/flex2csi/flex2csi\n    newTag: (\S+)$`,
 		manifests + "/migrate/job.yaml":                     `(?m)^          image: &image ghcr\.io/flex2csi/flex2csi:(\S+)$`,
 		chart + "/Chart.yaml":                               `(?m)^appVersion: (\S+)$`,
+		manifests + "/examples/argocd-application.yaml":     `(?m)^    targetRevision: (\S+)$`,
+		manifests + "/examples/flux-helmrelease.yaml":       `(?m)^    tag: (\S+)$`,
+		manifests + "/examples/rke2-helmchart.yaml":         `(?m)^  chart: .*/(v[^/]+)/`,
 		"../e2e/sabotage/sabotage_test.go":                  `"ghcr\.io/flex2csi/flex2csi:(\S+)"`,
 	} {
 		text, err := os.ReadFile(file)
