@@ -36,6 +36,9 @@ type callout struct {
 	args    []string // the name of the callout and its arguments
 	flagErr error
 
+	// request is the ID of the request to the daemon; empty: there is no log that names it.
+	request string
+
 	// plan is the output of --dry-run. It is atomic because answer may still run when
 	// Write is called.
 	plan atomic.Pointer[string]
@@ -149,6 +152,7 @@ func (c *callout) newBackend(config *driverconfig.Configuration, log *slog.Logge
 		return &handoff.Backend{
 			Name:             config.Driver.String(),
 			Argv:             c.args,
+			Request:          c.request,
 			Socket:           config.Socket,
 			StateDir:         config.StateDir,
 			ControllerSocket: config.ControllerSocketOf(c.dir()),

@@ -7,6 +7,8 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/calllog"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
+	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -29,20 +31,26 @@ func (c *callout) logger(config *driverconfig.Configuration, args []string) (*sl
 	if c.verbosity > 0 {
 		level = slog.LevelDebug
 	}
-	redact := flex.NewRedactor(optionsOf(args)).Redact
-	if file != "" {
-		return calllog.Open(file, level, redact)
+	call := callOf(args)
+	redact := flex.NewRedactor(call.Options).Redact
+	about := volumelog.Of(call)
+	if config.Backend == driverconfig.BackendCSI {
+		c.request = wire.NewID()
+		about.Request = c.request
 	}
-	return calllog.New(c.reply.Human, level, redact), func() {}
+	if file != "" {
+		return calllog.Open(file, level, redact, about)
+	}
+	return calllog.New(c.reply.Human, level, redact, about), func() {}
 }
 
-// optionsOf returns the options of a call for their secrets.
-func optionsOf(args []string) flex.Options {
+// callOf returns a call; an empty one for what is none.
+func callOf(args []string) *flex.Call {
 	call, err := flex.ParseCall(args)
 	if err != nil {
-		return flex.Options{}
+		return &flex.Call{}
 	}
-	return call.Options
+	return call
 }
 
 func logCall(log *slog.Logger, args []string, status flex.DriverStatus, took time.Duration) {

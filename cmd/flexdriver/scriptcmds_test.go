@@ -29,6 +29,7 @@ func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 		"deadfuse":         scriptDeadFUSE,
 		"fill":             scriptFill,
 		"helper":           scriptHelper,
+		"life":             scriptLife,
 		"loops":            scriptLoops,
 		"mounted":          scriptMounted,
 		"options":          scriptOptions,
@@ -42,7 +43,7 @@ func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 // mount. The pod's namespace is $NAMESPACE; $WORK has its images.
 func scriptOptions(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
-		ts.Fatalf("usage: options VARIABLE [fsType=TYPE] [ro] [namespace=NAME] [fsGroup=GID] [secret:KEY=VALUE] [OPTION=VALUE]...")
+		ts.Fatalf("usage: options VARIABLE [fsType=TYPE] [ro] [namespace=NAME] [pod=NAME] [fsGroup=GID] [secret:KEY=VALUE] [OPTION=VALUE]...")
 	}
 	o := flex.Options{VolumeName: "data", PodNamespace: ts.Getenv("NAMESPACE"), User: map[string]string{}, Secrets: map[string]flex.Secret{}}
 	for _, arg := range args[1:] {
@@ -53,6 +54,8 @@ func scriptOptions(ts *testscript.TestScript, neg bool, args []string) {
 			o.ReadOnly = true
 		case key == "namespace":
 			o.PodNamespace = value
+		case key == "pod":
+			o.PodName = value
 		case key == "fsType":
 			o.FSType = value
 		case key == "fsGroup":

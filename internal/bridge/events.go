@@ -20,18 +20,24 @@ const (
 	noticeEvery = 30 * time.Minute
 )
 
-// notify tells of a volume, at a pod if its name is known.
+// notify tells of a volume, at a pod if its name is known. A pod may have several volumes, so
+// the message names it.
 func (b *Bridge) notify(r *volstate.Record, pod csivol.Pod, reason, format string, args ...any) {
 	if b.Notify == nil {
 		return
 	}
-	n := csivol.Event{Reason: reason, Message: fmt.Sprintf(format, args...)}
-	if pod.Name != "" {
-		n.Pod = pod
-	} else {
-		n.PersistentVolume = r.Name
+	b.Notify(csivol.Event{
+		Pod: pod, PersistentVolume: r.Name, Volume: r.Key(),
+		Reason: reason, Message: named(r.Name, r.Inline) + ": " + fmt.Sprintf(format, args...),
+	})
+}
+
+// named names a volume as its pod's owner knows it.
+func named(name string, inline bool) string {
+	if inline {
+		return "volume " + name
 	}
-	b.Notify(n)
+	return "PersistentVolume " + name
 }
 
 // notifyPods tells all pods that have a volume.
@@ -53,5 +59,5 @@ func (b *Bridge) noticeAway(want *csivol.Volume, err error) {
 	if want == nil || flex.CodeOf(coded(err)) != flex.CodeUnavailable {
 		return
 	}
-	b.notify(&volstate.Record{Name: want.Name}, want.Pod, "CSIDriverAway", "the CSI driver %s cannot be reached on node %s: %s", want.Driver, b.NodeName, err)
+	b.notify(&volstate.Record{Name: want.Name, Inline: want.Inline, Driver: want.Driver, Handle: want.Handle}, want.Pod, "CSIDriverAway", "the CSI driver %s cannot be reached on node %s: %s", want.Driver, b.NodeName, err)
 }

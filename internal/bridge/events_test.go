@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -18,7 +19,10 @@ import (
 func (n *clusterNode) told() string {
 	var all []string
 	for _, notice := range n.notices {
-		all = append(all, notice.Reason+" "+notice.Pod.Name+notice.PersistentVolume)
+		all = append(all, notice.Reason+" "+cmp.Or(notice.Pod.Name, notice.PersistentVolume))
+		if notice.PersistentVolume != "pv1" || !strings.Contains(notice.Message, "PersistentVolume pv1") || notice.Volume.Handle == "" {
+			n.t.Errorf("an event that does not name the volume: %+v", notice)
+		}
 	}
 	n.notices = nil
 	return strings.Join(all, ", ")

@@ -105,7 +105,9 @@ func (x *execution) refused(s lifecycle.Step) error {
 		x.v.record.LastError = s.Err.Error()
 	}
 	for _, f := range x.o.Failures[min(1, len(x.o.Failures)):] {
-		x.v.log.Warn("a failed step could not be undone; it will be tried again", "step", string(f.Step.Kind), "dir", f.Step.Dir, "error", f.Err)
+		over := x.concern(f.Step.Dir)
+		x.v.log.Warn("a failed step could not be undone; it will be tried again", "step", string(f.Step.Kind), "error", f.Err)
+		over()
 	}
 	return s.Err
 }
@@ -128,9 +130,7 @@ func (x *execution) take(s lifecycle.Step) error {
 			return err
 		}
 	}
-	x.v.step.Store(&currentStep{s.Kind, time.Now()})
-	got, err := x.act(s)
-	x.v.step.Store(nil)
+	got, err := x.timed(s)
 	var failure *lifecycle.Failure
 	if err != nil {
 		failure = &lifecycle.Failure{Step: s, Class: classOf(s, err, before), Err: worded(s, err, before)}
@@ -143,6 +143,14 @@ func (x *execution) take(s lifecycle.Step) error {
 		return x.dropped(s.Dir)
 	}
 	return nil
+}
+
+// timed takes a step, which status shows meanwhile.
+func (x *execution) timed(s lifecycle.Step) (lifecycle.StepResult, error) {
+	defer x.concern(s.Dir)()
+	x.v.step.Store(&currentStep{s.Kind, time.Now()})
+	defer x.v.step.Store(nil)
+	return x.act(s)
 }
 
 // dropped: a pending unmount that outlived its target would take the next mount away.
@@ -219,7 +227,7 @@ func (x *execution) particulars(s lifecycle.Step) (p lifecycle.Particulars, err 
 			break
 		}
 		if changed := lifecycle.Changed(r, x.w.Volume); changed != "" {
-			x.v.log.Warn("what is asked for has changed since the volume was set up on this node; it goes on as it was begun until its last pod here is gone", "persistentVolume", r.Name, "begunWith", changed)
+			x.v.log.Warn("what is asked for has changed since the volume was set up on this node; it goes on as it was begun until its last pod here is gone", "begunWith", changed)
 		}
 		if p.TargetPath, err = kubeletdir.TargetPath(s.Dir); err != nil {
 			err = flex.Errorf(flex.CodeInvalidArgument, "%w", err)

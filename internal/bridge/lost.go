@@ -13,6 +13,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/lifecycle"
 	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -45,7 +46,7 @@ func (b *Bridge) findLost() {
 		}
 		for _, dir := range dirs {
 			place, _ := kubeletdir.Parse(dir) // it is a pod's
-			b.log().Warn("a pod has a volume without a record; the next mount of this volume on this node records it again", "dir", dir, "driver", place.Driver)
+			volumelog.OfDir(dir).Logger(b.log()).Warn("a pod has a volume without a record; the next mount of this volume on this node records it again", "flexDriver", place.Driver)
 			pv := persistentVolume{place.Driver, place.Volume}
 			b.registry.lost[pv] = append(b.registry.lost[pv], dir)
 		}

@@ -196,7 +196,7 @@ func (x *execution) seePVState(dir string) (seen lifecycle.Seen) {
 		return err
 	})
 	if err != nil {
-		v.log.Warn("whether the PersistentVolume is still the one that was mounted is not known", "persistentVolume", place.Volume, "error", err)
+		v.log.Warn("whether the PersistentVolume is still the one that was mounted is not known", "error", err)
 		return lifecycle.Seen{}
 	}
 	if seen.PVState.Replaced != "" && v.record.Targets[dir] != nil {
@@ -266,16 +266,20 @@ func (x *execution) complete() error {
 func (x *execution) report() {
 	_, targets := lifecycle.Ailments(x.v.record, &x.o)
 	for dir, why := range targets {
-		t := x.v.record.Targets[dir]
-		log := x.v.log.With("dir", dir, "pod", lifecycle.PodName(t, dir), "why", why)
-		if x.o.Facts[lifecycle.Fact{What: lifecycle.TheDir, Dir: dir}].Mount == lifecycle.Silent {
-			log.Warn("a mount does not answer")
-			x.b.notify(x.v.record, t.Pod, "VolumeSilent", "what is mounted for the volume does not answer: %s; it is left as it is", why)
-			continue
-		}
-		log.Warn("a mount is dead")
-		x.b.notify(x.v.record, t.Pod, "VolumeCorrupted", "what is mounted for the volume does not work any more: %s; if it is not mounted again soon, delete the pod", why)
+		x.reportTarget(dir, why)
 	}
+}
+
+func (x *execution) reportTarget(dir, why string) {
+	defer x.concern(dir)()
+	r := x.v.record
+	if x.o.Facts[lifecycle.Fact{What: lifecycle.TheDir, Dir: dir}].Mount == lifecycle.Silent {
+		x.v.log.Warn("a mount does not answer", "why", why)
+		x.b.notify(r, r.Targets[dir].Pod, "VolumeSilent", "what is mounted for the volume does not answer: %s; it is left as it is", why)
+		return
+	}
+	x.v.log.Warn("a mount is dead", "why", why)
+	x.b.notify(r, r.Targets[dir].Pod, "VolumeCorrupted", "what is mounted for the volume does not work any more: %s; if it is not mounted again soon, delete the pod", why)
 }
 
 // republishEvery is about as often as the kubelet looks at a pod again

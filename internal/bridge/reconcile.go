@@ -8,6 +8,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/lifecycle"
 	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -70,7 +71,8 @@ func (m sharedMounts) Healthy(path string) error {
 // has to be asked for is there to be done.
 func (b *Bridge) amiss(ctx context.Context, r *volstate.Record, mounts Mounts) bool {
 	d, _ := b.undoer(r) // nil: its operation says so
-	v := &volume{key: r.Key(), record: r, ctx: ctx, log: b.log()}
+	ctx = volumelog.With(ctx, subject(r, ""))
+	v := &volume{key: r.Key(), record: r, ctx: ctx, log: volumelog.Logger(ctx, b.log())}
 	x := b.execution(v, d, lifecycle.Wanted{Goal: lifecycle.Reconcile})
 	x.node.mounts = mounts
 	for {
@@ -125,7 +127,7 @@ func (b *Bridge) Sweep(ctx context.Context) error {
 	}
 	for _, a := range ours {
 		if a.Node == b.NodeName && !known[a.Key()] && !b.registry.busy(a.Key()) {
-			r := &volstate.Record{Driver: a.Driver, Handle: a.Handle}
+			r := &volstate.Record{Driver: a.Driver, Handle: a.Handle, Name: a.Name}
 			b.doLater(r, operation{command: sweepCommand}, "see whether its attachment is needed", func(v *volume) error { return b.sweep(v, a) })
 		}
 	}
@@ -142,7 +144,7 @@ func (b *Bridge) sweep(v *volume, a *csivol.Attachment) error {
 	case r.Idle() && b.node().csiPods(a.Key()):
 		return nil // since a migration; the control plane detaches it when they are gone
 	case d == nil || d.CSIDriver != a.Driver || d.Attacher == nil:
-		v.log.Warn("an attachment of this node is of a driver that the configuration no longer has, and stays", "driver", a.FlexDriver)
+		v.log.Warn("an attachment of this node is of a driver that the configuration no longer has, and stays", "flexDriver", a.FlexDriver)
 		return nil
 	case r.Idle() && b.node().inUse(d, a):
 		v.log.Warn("an attachment of this node is of a volume without a record, and stays while pods have it")

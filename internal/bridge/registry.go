@@ -10,8 +10,8 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
-	"github.com/flex2csi/flex2csi/internal/requestid"
 	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 )
 
 // A registry is what this process knows of all volumes, in memory. The zero value is
@@ -56,12 +56,13 @@ func (g *registry) enqueue(ctx context.Context, key csivol.Key, op operation) (v
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	v = g.volumeLocked(key)
+	volumelog.Learn(ctx, v.subject(op.dir)) // for the caller's lines, too
 	if latest := v.latest(op.dir); latest != nil && latest.operation == op {
 		latest.callers.Add(1)
 		latest.waitUntil(ctx)
 		return v, latest, true
 	}
-	p = &inProgress{operation: op, before: v.lastTurn, over: make(chan struct{}), request: requestid.From(ctx), since: time.Now(), done: make(chan struct{})}
+	p = &inProgress{operation: op, before: v.lastTurn, over: make(chan struct{}), subject: volumelog.From(ctx), since: time.Now(), done: make(chan struct{})}
 	p.callers.Store(1)
 	p.waitUntil(ctx)
 	v.ops, v.lastTurn = append(v.ops, p), p.over

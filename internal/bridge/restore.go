@@ -9,6 +9,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
 	"github.com/flex2csi/flex2csi/internal/lifecycle"
 	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 )
 
 // Restore loads the records of an earlier run. It makes uncertain what may have changed
@@ -25,7 +26,7 @@ func (b *Bridge) Restore(records []*volstate.Record) {
 			r.Endpoints = nil // where it was staged since may be in the configuration alone
 		}
 		if r.Recovered {
-			b.log().Warn("the last version of a record cannot be read; the version before is compared with the mount table", "volumeHandle", r.Handle, "csiDriver", r.Driver)
+			subject(r, "").Logger(b.log()).Warn("the last version of a record cannot be read; the version before is compared with the mount table")
 			b.doubt(r)
 		}
 		if r.BootID != b.BootID {
@@ -43,27 +44,27 @@ func (b *Bridge) Restore(records []*volstate.Record) {
 // guardTargets brings what an earlier version has published without a guard behind one, and
 // mounts the guards for what may still be under way. After a reboot nothing is.
 func (b *Bridge) guardTargets(records []*volstate.Record) {
-	var targets []string
+	targets := map[string]volumelog.Subject{}
 	for _, r := range records {
-		for _, t := range r.Targets {
+		for dir, t := range r.Targets {
 			if r.BootID == b.BootID && t.TargetPath != "" && t.Publish != volstate.None {
-				targets = append(targets, t.TargetPath)
+				targets[t.TargetPath] = subject(r, dir)
 			}
 		}
 	}
 	for _, dirs := range b.registry.lost {
 		for _, dir := range dirs {
 			if target, err := kubeletdir.TargetPath(dir); err == nil && b.node().mounted(target) {
-				targets = append(targets, target)
+				targets[target] = volumelog.OfDir(dir)
 			}
 		}
 	}
-	for _, target := range targets {
+	for target, s := range targets {
 		if !b.node().there(kubeletdir.Guard(target)) {
 			continue
 		}
-		if err := b.Mounts.Guard(b.Context, target); err != nil {
-			b.log().Warn("a target path could not be guarded; if its pod is removed, a kubelet before 1.30 may delete what is in the volume", "targetPath", target, "error", err)
+		if err := b.Mounts.Guard(volumelog.With(b.Context, s), target); err != nil {
+			s.Logger(b.log()).Warn("a target path could not be guarded; if its pod is removed, a kubelet before 1.30 may delete what is in the volume", "targetPath", target, "error", err)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func (v *volume) statusLocked() VolumeState {
 		s.Record = &volstate.Record{Driver: v.key.Driver, Handle: v.key.Handle}
 	}
 	for _, p := range v.ops {
-		o := OperationStatus{Command: p.command, Dir: p.dir, Request: p.request, Since: p.since}
+		o := OperationStatus{Command: p.command, Dir: p.dir, Request: p.subject.Request, Since: p.since}
 		if begun := p.begun.Load(); begun != 0 {
 			o.Begun = time.Unix(0, begun)
 			if s := v.step.Load(); s != nil {

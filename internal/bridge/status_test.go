@@ -15,8 +15,8 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridge"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/requestid"
 	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -27,7 +27,7 @@ type requests struct {
 }
 
 func (r *requests) NodeStage(ctx context.Context, s csivol.StageRequest) error {
-	r.staged <- requestid.From(ctx)
+	r.staged <- volumelog.From(ctx).Request
 	return r.Service.NodeStage(ctx, s)
 }
 
@@ -38,7 +38,7 @@ func (n *node) callAs(id string, args ...string) <-chan flex.DriverStatus {
 		n.t.Fatal(err)
 	}
 	answer := make(chan flex.DriverStatus, 1)
-	go func() { answer <- flex.Run(requestid.With(n.t.Context(), id), d, args) }()
+	go func() { answer <- flex.Run(volumelog.With(n.t.Context(), volumelog.Subject{Request: id}), d, args) }()
 	return answer
 }
 

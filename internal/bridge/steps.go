@@ -91,7 +91,7 @@ func (x *execution) note(s lifecycle.Step) {
 		x.report()
 	case lifecycle.NoteExpanded:
 		if size, nominal := lifecycle.Nominal(&x.o, x.w); nominal {
-			x.b.notify(r, r.Targets[s.Dir].Pod, "VolumeSizeNominal", "PersistentVolume %s was expanded to %d bytes, and driver %s expands nothing: its filesystem, which has no device of its own, has %d bytes, whatever the claim says", r.Name, x.w.Size, x.d.Name, size)
+			x.b.notify(r, r.Targets[s.Dir].Pod, "VolumeSizeNominal", "it was expanded to %d bytes, and driver %s expands nothing: its filesystem, which has no device of its own, has %d bytes, whatever the claim says", x.w.Size, x.d.Name, size)
 		}
 	}
 }
@@ -367,7 +367,7 @@ func (x *execution) republish(dir string) error {
 		err = x.publishAt(t, target(t, dir))
 	}
 	if err != nil {
-		x.v.log.Warn("NodePublishVolume could not be repeated; what is mounted stays as it is", "dir", dir, "error", err)
+		x.v.log.Warn("NodePublishVolume could not be repeated; what is mounted stays as it is", "error", err)
 	}
 	return err
 }

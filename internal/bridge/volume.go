@@ -11,8 +11,8 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/lifecycle"
-	"github.com/flex2csi/flex2csi/internal/requestid"
 	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -31,9 +31,9 @@ type volume struct {
 	// the record it is owned by who has the turn; zero: not known.
 	stagedWith digest
 
-	// ctx and log are those of the operation that has the turn. They know the
-	// request that it was started for. The context ends with the process: an
-	// RPC is not cancelled because a caller left.
+	// ctx and log are those of the operation that has the turn, and name the subject of
+	// its step. The context ends with the process: an RPC is not cancelled because a
+	// caller left.
 	ctx     context.Context //nolint:containedctx // belongs to the turn, as the record does
 	log     *slog.Logger
 	current *inProgress
@@ -63,13 +63,15 @@ type operation struct {
 // inProgress is an operation that runs or waits for its turn.
 type inProgress struct {
 	operation
-	before  <-chan struct{} // closed when its turn has come; nil: it has
-	over    chan struct{}   // closed when its turn is over
-	request string          // that it was started for; empty: the bridge's own doing
-	since   time.Time       // when it was asked for
-	begun   atomic.Int64    // when its turn came, in Unix nanoseconds; 0: it waits
-	callers atomic.Int32    // who wait for what comes of it
-	until   atomic.Int64    // when the last of them leaves, in Unix nanoseconds; 0: never
+	before <-chan struct{} // closed when its turn has come; nil: it has
+	over   chan struct{}   // closed when its turn is over
+	// subject is what it was known to be about when it was asked for; without a Request:
+	// the bridge's own doing.
+	subject volumelog.Subject
+	since   time.Time    // when it was asked for
+	begun   atomic.Int64 // when its turn came, in Unix nanoseconds; 0: it waits
+	callers atomic.Int32 // who wait for what comes of it
+	until   atomic.Int64 // when the last of them leaves, in Unix nanoseconds; 0: never
 	done    chan struct{}
 	err     error // valid once done is closed
 }
@@ -80,7 +82,7 @@ type inProgress struct {
 func (b *Bridge) inTurn(ctx context.Context, key csivol.Key, op operation, f func(*volume) error) error {
 	v, running, joined := b.start(ctx, key, op, f)
 	if joined {
-		requestid.Logger(ctx, b.log()).Info("joining the same operation, which is under way", "command", string(op.command), "volumeHandle", key.Handle, "startedBy", running.request, "since", running.since)
+		volumelog.Logger(ctx, b.log()).Info("joining the same operation, which is under way", "command", string(op.command), "startedBy", running.subject.Request, "since", running.since)
 	}
 	select {
 	case <-running.done:
@@ -98,11 +100,11 @@ func (b *Bridge) inTurn(ctx context.Context, key csivol.Key, op operation, f fun
 
 // doLater has f done and waits for nothing; an error goes to the log.
 func (b *Bridge) doLater(r *volstate.Record, op operation, what string, f func(*volume) error) {
-	_, running, _ := b.start(context.Background(), r.Key(), op, f)
+	_, running, _ := b.start(volumelog.With(context.Background(), subject(r, op.dir)), r.Key(), op, f)
 	go func() {
 		<-running.done
 		if running.err != nil {
-			b.log().Warn("a volume could not be reconciled; it will be tried again", "what", what, "volumeHandle", r.Handle, "csiDriver", r.Driver, "dir", op.dir, "error", running.err)
+			running.subject.Logger(b.log()).Warn("a volume could not be reconciled; it will be tried again", "what", what, "error", running.err)
 		}
 	}()
 }
@@ -129,8 +131,8 @@ func (v *volume) late(cause error) error {
 
 // run is one operation from its turn to its end.
 func (b *Bridge) run(v *volume, p *inProgress, f func(*volume) error) {
-	ctx := requestid.With(b.Context, p.request)
-	log := requestid.Logger(ctx, b.log()).With("csiDriver", v.key.Driver, "volumeHandle", v.key.Handle)
+	ctx := volumelog.With(b.Context, p.subject)
+	log := volumelog.Logger(ctx, b.log())
 	p.err = fmt.Errorf("%s of %s did not finish: this is a bug", p.command, v.key)
 	defer func() {
 		if r := recover(); r != nil {

@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
+
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 )
 
 // Journal as the name of a file stands for the journal of systemd.
@@ -21,22 +23,23 @@ const Journal = "journal"
 const journalSocket = "/run/systemd/journal/socket"
 
 // Open returns a logger that appends JSON lines to a file, one write for each
-// so that calls side by side do not mix theirs, or that writes to the journal.
+// so that calls side by side do not mix theirs, or that writes to the journal. All are
+// about one subject.
 // If that cannot be opened the logger is silent.
-func Open(file string, level slog.Level, redact func(string) string) (*slog.Logger, func()) {
+func Open(file string, level slog.Level, redact func(string) string, about volumelog.Subject) (*slog.Logger, func()) {
 	if file == Journal {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if err != nil {
 			return slog.New(slog.DiscardHandler), func() {}
 		}
-		return New(journal{fd}, level, redact), func() { unix.Close(fd) }
+		return New(journal{fd}, level, redact, about), func() { unix.Close(fd) }
 	}
 	// O_NONBLOCK: a pipe in place of the file must not stop the call.
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return slog.New(slog.DiscardHandler), func() {}
 	}
-	log := slog.New(slog.NewJSONHandler(unbuffered{f}, options(level, redact))).With("pid", os.Getpid())
+	log := about.Logger(slog.New(slog.NewJSONHandler(unbuffered{f}, options(level, redact))).With("pid", os.Getpid()))
 	klog.SetSlogLogger(log)
 	return log, func() { f.Close() }
 }
@@ -58,8 +61,8 @@ func (u unbuffered) Write(p []byte) (n int, err error) {
 }
 
 // New returns a logger for people.
-func New(w io.Writer, level slog.Level, redact func(string) string) *slog.Logger {
-	log := slog.New(slog.NewTextHandler(w, options(level, redact)))
+func New(w io.Writer, level slog.Level, redact func(string) string, about volumelog.Subject) *slog.Logger {
+	log := about.Logger(slog.New(slog.NewTextHandler(w, options(level, redact))))
 	klog.SetSlogLogger(log) // what k8s.io/mount-utils says
 	return log
 }

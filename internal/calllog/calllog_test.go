@@ -18,11 +18,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
 func redact(s string) string { return strings.ReplaceAll(s, "hunter2", "[redacted]") }
+
+var about = volumelog.Subject{VolumeHandle: "h1", Request: "9f86"}
 
 // say logs the secret in every way that there is.
 func say(log *slog.Logger) {
@@ -40,7 +43,7 @@ func say(log *slog.Logger) {
 func TestOpen(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	for range 2 { // the second call appends
-		log, done := Open(file, slog.LevelInfo, redact)
+		log, done := Open(file, slog.LevelInfo, redact, about)
 		say(log)
 		done()
 	}
@@ -76,13 +79,13 @@ func TestOpen(t *testing.T) {
 
 func TestNew(t *testing.T) {
 	var b bytes.Buffer
-	log := New(&b, slog.LevelDebug, redact)
+	log := New(&b, slog.LevelDebug, redact, about)
 	say(log)
 	if strings.Contains(b.String(), "hunter2") || !strings.Contains(b.String(), "debug [redacted]") {
 		t.Errorf("%s", b.String())
 	}
 	// Errors of the writer are ignored.
-	say(New(brokenWriter{}, slog.LevelDebug, redact))
+	say(New(brokenWriter{}, slog.LevelDebug, redact, about))
 }
 
 type brokenWriter struct{}
@@ -128,7 +131,7 @@ func TestOpenCannot(t *testing.T) {
 			finished := make(chan struct{})
 			go func() {
 				defer close(finished)
-				log, done := Open(path, slog.LevelDebug, redact)
+				log, done := Open(path, slog.LevelDebug, redact, about)
 				say(log)
 				done()
 			}()
@@ -158,7 +161,7 @@ func TestJournal(t *testing.T) {
 		}
 	}()
 	// Without a journal: silence.
-	log, done := Open(Journal, slog.LevelInfo, redact)
+	log, done := Open(Journal, slog.LevelInfo, redact, about)
 	say(log)
 	done()
 
@@ -170,7 +173,7 @@ func TestJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	log, done = Open(Journal, slog.LevelInfo, redact)
+	log, done = Open(Journal, slog.LevelInfo, redact, about)
 	defer done()
 	log.Error("two\nlines", "secret", "hunter2")
 	buf := make([]byte, 1<<16)

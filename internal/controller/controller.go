@@ -19,6 +19,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -80,7 +81,7 @@ func (c *Controller) Callouts(name string) (*flex.Driver, error) {
 // detach (pkg/volume/util/operationexecutor/operation_generator.go,
 // GenerateAttachVolumeFunc, Kubernetes v1.37.1).
 func (c *Controller) attach(ctx context.Context, flexDriver string, call *flex.Call) (string, error) {
-	d, v, err := c.Drivers.Volume(ctx, flexDriver, call.Options)
+	d, v, err := c.volume(ctx, flexDriver, call)
 	if err != nil {
 		return "", err
 	}
@@ -104,6 +105,15 @@ func (c *Controller) attach(ctx context.Context, flexDriver string, call *flex.C
 		err = another(v, got, call.NodeName)
 	}
 	return device, err
+}
+
+// volume returns the volume that the options of a call name, and its driver.
+func (c *Controller) volume(ctx context.Context, flexDriver string, call *flex.Call) (*bridge.FlexDriver, *csivol.Volume, error) {
+	d, v, err := c.Drivers.Volume(ctx, flexDriver, call.Options)
+	if err == nil {
+		volumelog.Learn(ctx, volumelog.Subject{CSIDriver: v.Driver, VolumeHandle: v.Handle})
+	}
+	return d, v, err
 }
 
 // another returns the error for two PersistentVolumes with one volume.
@@ -146,7 +156,7 @@ func attachmentOf(d *bridge.FlexDriver, v *csivol.Volume, node string) *csivol.A
 // again, and after an error it checks no volume of the node for a minute
 // (pkg/volume/flexvolume/attacher.go, VolumesAreAttached, Kubernetes v1.37.1).
 func (c *Controller) isAttached(ctx context.Context, flexDriver string, call *flex.Call) (bool, error) {
-	d, v, err := c.Drivers.Volume(ctx, flexDriver, call.Options)
+	d, v, err := c.volume(ctx, flexDriver, call)
 	if err != nil {
 		return c.isGone(ctx, call.Options.VolumeName, err)
 	}
@@ -202,6 +212,7 @@ func (c *Controller) detach(ctx context.Context, flexDriver string, call *flex.C
 		if attachment.FlexDriver(&all[i]) != flexDriver {
 			continue
 		}
+		volumelog.Learn(ctx, subject(&all[i]))
 		if err := c.requireUnused(ctx, flexDriver, call); err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 )
 
 // A View is the cluster as the sweeper reads it.
@@ -194,7 +195,8 @@ func (s *Sweeper) note(findings []Finding, now time.Time) (due []Finding) {
 func (s *Sweeper) sweep(ctx context.Context, f Finding) {
 	ctx, cancel := context.WithTimeout(ctx, deleteWait)
 	defer cancel()
-	log := s.Log.With("volumeAttachment", f.Name, "node", f.Spec.NodeName, "persistentVolume", attachment.PersistentVolume(f.VolumeAttachment), "csiDriver", f.Spec.Attacher, "volumeHandle", attachment.Handle(f.VolumeAttachment))
+	ctx = volumelog.With(ctx, subject(f.VolumeAttachment))
+	log := volumelog.Logger(ctx, s.Log).With("volumeAttachment", f.Name, "node", f.Spec.NodeName)
 	if again := Check(ctx, f.VolumeAttachment, s.View, s.now()); again.State != f.State {
 		log.Info("left alone", "state", f.State, "now", again.State, "reason", again.Reason)
 		return
@@ -211,6 +213,11 @@ func (s *Sweeper) sweep(ctx context.Context, f Finding) {
 	}
 	s.swept[f.State]++
 	s.findings = slices.DeleteFunc(slices.Clone(s.findings), func(other Finding) bool { return other.Name == f.Name })
+}
+
+// subject returns what a VolumeAttachment tells of its volume.
+func subject(a *storagev1.VolumeAttachment) volumelog.Subject {
+	return volumelog.Subject{PersistentVolume: attachment.PersistentVolume(a), CSIDriver: a.Spec.Attacher, VolumeHandle: attachment.Handle(a)}
 }
 
 // A SweepResult has the findings and the deletions of a sweeper.

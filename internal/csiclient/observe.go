@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/requestid"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 )
 
 // An Observer is called after each RPC, with gRPC's full name of the method and gRPC's
@@ -25,8 +25,12 @@ type Observer interface {
 // intercept wraps each RPC. It removes the secrets of a request from the driver's error,
 // before that goes to answers, records and logs.
 func (c *Client) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	log := requestid.Logger(ctx, c.log())
-	c.logMessage(ctx, log, "request", method, req, req)
+	s := volumelog.Subject{CSIDriver: c.Name}
+	if r, ok := req.(interface{ GetVolumeId() string }); ok {
+		s.VolumeHandle = r.GetVolumeId()
+	}
+	log := volumelog.From(ctx).And(s).Logger(c.log()).With("method", path.Base(method))
+	logMessage(ctx, log, "request", req, req)
 	start := time.Now()
 	err := invoke(ctx, method, req, reply, cc, opts...)
 	took := time.Since(start)
@@ -34,11 +38,11 @@ func (c *Client) intercept(ctx context.Context, method string, req, reply any, c
 		c.Observer.ObserveRPC(c.Name, method, status.Code(err).String(), took)
 	}
 	if err == nil {
-		c.logMessage(ctx, log, "response", method, req, reply)
+		logMessage(ctx, log, "response", req, reply)
 	} else if m, ok := req.(Message); ok {
 		err = clean(err, m)
 	}
-	c.logEnd(ctx, log, method, req, err, took)
+	logEnd(ctx, log, changesVolume(s, method), err, took)
 	return err
 }
 
@@ -55,7 +59,7 @@ func clean(err error, req Message) error {
 }
 
 // logMessage logs a request or a response at debug level, with masked secrets.
-func (c *Client) logMessage(ctx context.Context, log *slog.Logger, kind, method string, req, message any) {
+func logMessage(ctx context.Context, log *slog.Logger, kind string, req, message any) {
 	if !log.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
@@ -70,19 +74,21 @@ func (c *Client) logMessage(ctx context.Context, log *slog.Logger, kind, method 
 	if err != nil {
 		text = []byte(err.Error())
 	}
-	log.DebugContext(ctx, "CSI message", "kind", kind, "csiDriver", c.Name, "method", path.Base(method), "body", strings.TrimSpace(string(text)))
+	log.DebugContext(ctx, "CSI message", "kind", kind, "body", strings.TrimSpace(string(text)))
+}
+
+// changesVolume reports whether an RPC does; NodeGetVolumeStats, once a minute, does not.
+func changesVolume(s volumelog.Subject, method string) bool {
+	return s.VolumeHandle != "" && !strings.Contains(method, "Get")
 }
 
 // logEnd logs the end of an RPC: at info level if it changes a volume, as a warning
 // if such an RPC failed. Of the other RPCs the callers log more.
-func (c *Client) logEnd(ctx context.Context, log *slog.Logger, method string, req any, err error, took time.Duration) {
-	attrs := []any{"csiDriver", c.Name, "method", path.Base(method), "duration", took}
+func logEnd(ctx context.Context, log *slog.Logger, changes bool, err error, took time.Duration) {
+	attrs := []any{"duration", took}
 	level := slog.LevelDebug
-	if r, ok := req.(interface{ GetVolumeId() string }); ok {
-		attrs = append(attrs, "volumeHandle", r.GetVolumeId())
-		if !strings.Contains(method, "Get") { // as in NodeGetVolumeStats, once a minute
-			level = slog.LevelInfo
-		}
+	if changes {
+		level = slog.LevelInfo
 	}
 	if code := status.Code(err); code != codes.OK {
 		if level == slog.LevelInfo {

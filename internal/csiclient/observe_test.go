@@ -17,7 +17,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/csiclient"
 	"github.com/flex2csi/flex2csi/internal/csivol"
-	"github.com/flex2csi/flex2csi/internal/requestid"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 	"github.com/flex2csi/flex2csi/test/csidriver"
 )
@@ -68,7 +68,7 @@ func TestNoSecretComesBack(t *testing.T) {
 	var log bytes.Buffer
 	c.Log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 
-	err := rpcError(t, c.NodePublish(requestid.With(t.Context(), "r1"), canary()))
+	err := rpcError(t, c.NodePublish(volumelog.With(t.Context(), volumelog.Subject{Request: "r1"}), canary()))
 	if err.Code != flex.CodePermissionDenied || !strings.Contains(err.Message, "mount error") || !strings.Contains(err.Message, "[redacted]") {
 		t.Errorf("got %v, want what the driver said without the secrets", err)
 	}

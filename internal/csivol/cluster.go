@@ -127,6 +127,7 @@ type Event struct {
 	// Pod or, if not known, PersistentVolume is the object of the Event.
 	Pod              Pod
 	PersistentVolume string
+	Volume           Key
 	// Reason is in CamelCase: FailedAttachVolume, …
 	Reason, Message string
 }

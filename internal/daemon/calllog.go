@@ -5,38 +5,43 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/requestid"
 	"github.com/flex2csi/flex2csi/internal/sensitive"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// callLogger returns a logger that adds the call to each line.
+// callLogger returns a logger that adds the call, and what is known of its volume, to each
+// line.
 func (d *Daemon) callLogger(ctx context.Context, r *wire.Request) *slog.Logger {
-	return requestid.Logger(ctx, d.Log).With("flexDriver", r.Driver, "command", r.Argv[0])
+	return volumelog.Logger(ctx, d.Log).With("flexDriver", r.Driver, "command", r.Argv[0])
+}
+
+// begin returns the context of a call, for all lines about it, and logs the call.
+func (d *Daemon) begin(ctx context.Context, r *wire.Request) context.Context {
+	s := volumelog.Subject{Request: r.ID}
+	c, err := flex.ParseCall(r.Argv)
+	if err != nil {
+		return volumelog.With(ctx, s) // the answer says what is wrong
+	}
+	ctx = volumelog.With(ctx, s.And(volumelog.Of(c)))
+	logCall(ctx, d.callLogger(ctx, r), c, r.Timeout())
+	return ctx
 }
 
 // logCall logs a call at debug level, with masked secrets.
-func logCall(ctx context.Context, log *slog.Logger, r *wire.Request) {
+func logCall(ctx context.Context, log *slog.Logger, c *flex.Call, timeout time.Duration) {
 	if !log.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
-	c, err := flex.ParseCall(r.Argv)
-	if err != nil {
-		return // the answer says what is wrong
-	}
-	attrs := []any{"timeout", r.Timeout()}
+	attrs := []any{"timeout", timeout}
 	for _, a := range [...]struct{ name, value string }{
-		{"dir", c.Dir},
 		{"device", c.Device},
 		{"node", c.NodeName},
-		{"volume", c.VolumeName},
 		{"fsType", c.Options.FSType},
-		{"podNamespace", c.Options.PodNamespace},
-		{"pod", c.Options.PodName},
-		{"podUID", c.Options.PodUID},
 	} {
 		if a.value != "" {
 			attrs = append(attrs, a.name, a.value)
@@ -46,24 +51,25 @@ func logCall(ctx context.Context, log *slog.Logger, r *wire.Request) {
 		attrs = append(attrs, "newSize", c.NewSize)
 	}
 	if len(c.Options.User) > 0 {
-		attrs = append(attrs, "options", shown(c.Options))
+		attrs = append(attrs, slog.Group("options", shown(c.Options)...))
 	}
 	if len(c.Options.Secrets) > 0 {
-		attrs = append(attrs, "secretKeys", slices.Sorted(maps.Keys(c.Options.Secrets)))
+		attrs = append(attrs, "secretKeys", strings.Join(slices.Sorted(maps.Keys(c.Options.Secrets)), ","))
 	}
 	log.DebugContext(ctx, "called", attrs...)
 }
 
 // shown returns a volume's own options; those that look secret are masked.
-func shown(o flex.Options) map[string]string {
-	redactor, all := flex.NewRedactor(o), make(map[string]string, len(o.User))
-	for name, value := range o.User {
-		all[name] = redactor.Redact(value)
+func shown(o flex.Options) (attrs []any) {
+	redactor := flex.NewRedactor(o)
+	for _, name := range slices.Sorted(maps.Keys(o.User)) {
+		value := redactor.Redact(o.User[name])
 		if sensitive.Key(name) {
-			all[name] = sensitive.Mask
+			value = sensitive.Mask
 		}
+		attrs = append(attrs, name, value)
 	}
-	return all
+	return attrs
 }
 
 // logAnswer logs calls that change volumes at info level, and others at debug level.

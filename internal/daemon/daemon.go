@@ -19,8 +19,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/pendingunmount"
-	"github.com/flex2csi/flex2csi/internal/requestid"
 	"github.com/flex2csi/flex2csi/internal/volstate"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/internal/wire"
 	"github.com/flex2csi/flex2csi/internal/wire/wireserver"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -175,15 +175,13 @@ func (d *Daemon) handle(ctx context.Context, r *wire.Request) flex.DriverStatus 
 	if err := d.awaitTurn(ctx); err != nil {
 		return flex.Failure(err)
 	}
-	ctx = requestid.With(ctx, r.ID)
-	log := d.callLogger(ctx, r)
-	logCall(ctx, log, r)
+	ctx = d.begin(ctx, r)
 	command := flex.Command(r.Argv[0])
 	done := d.Metrics.begin(command)
 	status := d.runCallout(ctx, r)
 	took := time.Since(start)
 	done(status.Code, took)
-	logAnswer(ctx, log, status, command, took)
+	logAnswer(ctx, d.callLogger(ctx, r), status, command, took)
 	d.failures.note(r, status, time.Now())
 	return status
 }
@@ -228,8 +226,9 @@ func (d *Daemon) completeUnmounts(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, t := range found {
 		all.Go(func() {
+			ctx := volumelog.With(ctx, volumelog.OfDir(t.Dir))
 			if err := d.Bridge.CompleteUnmount(ctx, t.Dir); err != nil {
-				d.Log.Warn("a pending unmount could not be completed; it will be retried", "dir", t.Dir, "since", t.Time, "error", err)
+				volumelog.Logger(ctx, d.Log).Warn("a pending unmount could not be completed; it will be retried", "since", t.Time, "error", err)
 			}
 		})
 	}

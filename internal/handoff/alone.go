@@ -22,7 +22,7 @@ func (b *Backend) unmount(ctx context.Context, c *flex.Call) error {
 	if !wire.IsAbsent(err) {
 		return err
 	}
-	b.log().Warn("unmounting without flex2csi", "dir", c.Dir, "error", err)
+	b.log().Warn("unmounting without flex2csi", "error", err)
 	p, badPath := b.placeOf(c.Dir)
 	if badPath != nil {
 		return badPath

@@ -7,6 +7,7 @@
 package handoff
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,8 @@ type Backend struct {
 	Name string
 	// Argv is the callout and its arguments, for the request.
 	Argv []string
+	// Request is the ID of all requests of the callout; empty: each has a random one.
+	Request string
 	// Socket is the daemon's; StateDir has the pending unmounts.
 	Socket, StateDir string
 	// ControllerSocket is flex2csi controller's, for the callouts of
@@ -116,8 +119,9 @@ func (b *Backend) handOver(ctx context.Context, c *flex.Call, call caller) (flex
 		return flex.DriverStatus{}, err
 	}
 	r := wire.NewRequest(name, b.Argv, daemonTimeout(ctx))
+	r.ID = cmp.Or(b.Request, r.ID)
 	socket := b.socketFor(c.Command)
-	b.log().Debug("handing over to flex2csi", "socket", socket, "request", r.ID, "driver", name, "timeout", r.Timeout())
+	b.log().Debug("handing over to flex2csi", "socket", socket, "flexDriver", name, "timeout", r.Timeout())
 	response, err := call(ctx, socket, r)
 	if err == nil {
 		err = answerError(c.Command, response)

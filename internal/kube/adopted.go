@@ -16,7 +16,7 @@ func (w *wait) adopted(ctx context.Context) (bool, error) {
 	}
 	unique := kubeobject.CSIVolumeName(w.want.Driver, w.want.Handle)
 	if n != nil && (kubeobject.VolumeInUse(n, unique) || kubeobject.VolumeAttached(n, unique)) {
-		w.cluster.log.InfoContext(ctx, "the VolumeAttachment was adopted by the control plane, which will delete it", "volumeAttachment", w.name, "node", w.want.Node)
+		w.log(ctx).Info("the VolumeAttachment was adopted by the control plane, which will delete it")
 		return true, nil
 	}
 	return w.aboutToBe(ctx)
@@ -41,7 +41,7 @@ func (w *wait) aboutToBe(ctx context.Context) (bool, error) {
 	}
 	for i := range pods {
 		if p := &pods[i]; !kubeobject.PodFinished(p) && kubeobject.PodUsesClaim(p, pv.Claim.Namespace, pv.Claim.Name) {
-			w.cluster.log.InfoContext(ctx, "the PersistentVolume is a CSI one by now, and a pod uses it; the VolumeAttachment is left to the control plane", "volumeAttachment", w.name, "node", w.want.Node, "pod", p.Namespace+"/"+p.Name)
+			w.log(ctx).Info("the PersistentVolume is a CSI one by now, and a pod uses it; the VolumeAttachment is left to the control plane", "usedBy", p.Namespace+"/"+p.Name)
 			return true, nil
 		}
 	}

@@ -128,7 +128,7 @@ func (w *wait) settle(ctx context.Context, o *storagev1.VolumeAttachment, create
 	case !created && w.ours(o) && !o.Status.Attached && digestOf(o) != digest(attachment.Spec(w.want)):
 		// The spec of an earlier try cannot be changed. With a wrong secret, for
 		// example, it would fail for ever.
-		w.cluster.log.InfoContext(ctx, "the wanted spec has changed; re-creating the VolumeAttachment", "volumeAttachment", w.name, "csiDriver", w.want.Driver, "volumeHandle", w.want.Handle)
+		w.log(ctx).Info("the wanted spec has changed; re-creating the VolumeAttachment")
 		if err := w.remove(ctx, o); err != nil {
 			return csivol.Attached{}, err
 		}

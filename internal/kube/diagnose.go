@@ -21,7 +21,7 @@ const reasonAttach = "FailedAttachVolume"
 
 // tell makes an event for the operator.
 func (w *wait) tell(message string) {
-	w.cluster.Notify(csivol.Event{Pod: w.want.Pod, PersistentVolume: w.want.Name, Reason: reasonAttach, Message: message})
+	w.cluster.Notify(csivol.Event{Pod: w.want.Pod, PersistentVolume: w.want.Name, Volume: w.want.Key(), Reason: reasonAttach, Message: message})
 }
 
 // report makes an event of the attacher's first error. The attacher retries, and the

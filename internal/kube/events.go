@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 )
 
 // events makes Events. The recorder aggregates equal ones, and lets through 25 on one
@@ -44,18 +45,26 @@ func (c *Cluster) Notify(n csivol.Event) {
 	c.events.mu.Lock()
 	recorder := c.events.recorder
 	c.events.mu.Unlock()
-	about := reference(n)
-	c.log.Warn("event", "reason", n.Reason, "message", n.Message, "kind", about.Kind, "namespace", about.Namespace, "name", about.Name)
+	s := volumelog.Subject{
+		PersistentVolume: n.PersistentVolume, CSIDriver: n.Volume.Driver, VolumeHandle: n.Volume.Handle,
+		Namespace: n.Pod.Namespace, Pod: n.Pod.Name, PodUID: n.Pod.UID,
+	}
+	s.Logger(c.log).Warn("event", "reason", n.Reason, "message", n.Message)
+	about := c.reference(n)
 	if recorder != nil && about.Name != "" {
 		recorder.Event(about, corev1.EventTypeWarning, n.Reason, n.Message)
 	}
 }
 
-// reference returns the pod, or else the PersistentVolume. Of a pod without a UID only
-// the name is known.
-func reference(n csivol.Event) *corev1.ObjectReference {
+// reference returns the pod, or else the PersistentVolume. Its UID is known if the
+// PersistentVolume was read before: kubectl describe shows only Events with it.
+func (c *Cluster) reference(n csivol.Event) *corev1.ObjectReference {
 	if n.Pod.Name == "" || n.Pod.Namespace == "" {
-		return &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolume", Name: n.PersistentVolume}
+		about := &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolume", Name: n.PersistentVolume}
+		if known := c.volumes.get(n.PersistentVolume).volume; known != nil {
+			about.UID = types.UID(known.UID)
+		}
+		return about
 	}
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: n.Pod.Namespace, Name: n.Pod.Name, UID: types.UID(n.Pod.UID)}
 }

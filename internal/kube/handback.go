@@ -51,7 +51,7 @@ func (w *wait) untilKept(ctx context.Context, o *storagev1.VolumeAttachment) (ma
 			return true, nil
 		}
 		if !waited {
-			w.cluster.log.InfoContext(ctx, "the control plane is about to detach the volume, which it has attached as a CSI volume; waiting for that", "volumeAttachment", w.name, "node", w.want.Node)
+			w.log(ctx).Info("the control plane is about to detach the volume, which it has attached as a CSI volume; waiting for that")
 		}
 		waited = true
 		select {

@@ -18,7 +18,7 @@ func (w *wait) replace(ctx context.Context, o *storagev1.VolumeAttachment) error
 	if over, err := w.adopted(ctx); err != nil || over {
 		return err
 	}
-	w.cluster.log.WarnContext(ctx, "no record of this node has made the VolumeAttachment; re-creating it", "volumeAttachment", w.name, "csiDriver", w.want.Driver, "volumeHandle", w.want.Handle)
+	w.log(ctx).Warn("no record of this node has made the VolumeAttachment; re-creating it")
 	if err := w.remove(ctx, o); err != nil {
 		return flex.Errorf(flex.CodeOf(err), "VolumeAttachment %s was made before node %s was re-created, or before its records were lost, and is detached before the volume is used: %w", w.name, w.want.Node, err)
 	}

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -29,6 +31,11 @@ func (a *Attachments) wait(want *csivol.Attachment) *wait {
 		w.stop = append(w.stop, f.informer.notifier.listen(w.name, w.news))
 	}
 	return w
+}
+
+// log returns the log, with what the caller's context says of the volume.
+func (w *wait) log(ctx context.Context) *slog.Logger {
+	return volumelog.Logger(ctx, w.cluster.log).With("volumeAttachment", w.name, "node", w.want.Node)
 }
 
 func (w *wait) end() {

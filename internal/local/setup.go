@@ -76,7 +76,7 @@ func (b *Backend) setUp(ctx context.Context, v *Volume, c *flex.Call) error {
 		p.Discard()
 		return mountcode.Of(err)
 	}
-	b.log().Info("mounted", "kind", string(v.Kind), "source", v.Source, "dir", c.Dir, "readOnly", v.ReadOnly)
+	b.log().Info("mounted", "kind", string(v.Kind), "source", v.Source, "readOnly", v.ReadOnly)
 	return nil
 }
 
@@ -199,7 +199,7 @@ func (b *Backend) reuseOrRemove(ctx context.Context, v *Volume, p *lockedTarget)
 		return false, flex.Errorf(flex.CodeUnavailable, "%s is mounted at %s already, and %w; it is left as it is, and mount is tried again", mounter.Describe(info), p.Path(), why)
 	}
 	if why != nil {
-		b.log().Warn("removing a dead mount", "dir", p.Path(), "was", mounter.Describe(info), "error", why)
+		b.log().Warn("removing a dead mount", "was", mounter.Describe(info), "error", why)
 		ctx, cancel := context.WithTimeout(ctx, removeWait) // bounds how long it is given once more
 		defer cancel()
 		return false, b.Mounter.Unmount(ctx, p.Target)

@@ -40,7 +40,7 @@ func (b *Backend) openForTearDown(ctx context.Context, dir string) (*lockedTarge
 	}
 	p.lock, err = lock(ctx, p.root, "target "+dir)
 	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, fs.ErrPermission) {
-		b.log().Warn("unmounting without a lock", "dir", dir, "error", err)
+		b.log().Warn("unmounting without a lock", "error", err)
 		err = nil
 	}
 	if err != nil {
@@ -54,7 +54,7 @@ func (b *Backend) takeDown(ctx context.Context, p *lockedTarget) error {
 	if err := b.Mounter.Unmount(ctx, p.Target); err != nil {
 		return mountcode.Of(err)
 	}
-	b.log().Info("unmounted", "dir", p.Path())
+	b.log().Info("unmounted")
 	return nil
 }
 
@@ -95,6 +95,6 @@ func (b *Backend) unmountDevice(ctx context.Context, c *flex.Call) error {
 func (b *Backend) putBack(ctx context.Context, p *lockedTarget, info *mounter.Info) {
 	d := mounter.Disk{Device: info.Source, FSType: info.FSType, ReadOnly: slices.Contains(strings.Split(info.Options, ","), "ro")}
 	if err := b.Mounter.MountDisk(ctx, d, p.Target, nil); err != nil {
-		b.log().Warn("could not mount a device again that is still in use", "device", info.Source, "dir", p.Path(), "error", err)
+		b.log().Warn("could not mount a device again that is still in use", "device", info.Source, "error", err)
 	}
 }

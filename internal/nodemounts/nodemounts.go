@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
-	"github.com/flex2csi/flex2csi/internal/requestid"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/pkg/mounter"
 )
 
@@ -26,11 +26,11 @@ type Mounts struct {
 	asking map[string]*question // by name; guarded by mu
 }
 
-// mounter returns the Mounter with the request in its log.
+// mounter returns the Mounter with the subject of ctx in its log.
 func (m *Mounts) mounter(ctx context.Context) *mounter.Mounter {
 	with := m.Mounter
 	if with.Log != nil {
-		with.Log = requestid.Logger(ctx, with.Log)
+		with.Log = volumelog.Logger(ctx, with.Log)
 	}
 	return &with
 }

@@ -97,9 +97,14 @@ func NewRequest(driver string, argv []string, timeout time.Duration) *Request {
 }
 
 func newQuestion(kind string, timeout time.Duration) *Request {
+	return &Request{Version: version, Kind: kind, ID: NewID(), TimeoutMillis: timeout.Milliseconds()}
+}
+
+// NewID returns a random ID of a request.
+func NewID() string {
 	id := make([]byte, 8)
 	_, _ = unix.Getrandom(id, 0) // cannot fail; crypto/rand would cost each callout its start
-	return &Request{Version: version, Kind: kind, ID: hex.EncodeToString(id), TimeoutMillis: timeout.Milliseconds()}
+	return hex.EncodeToString(id)
 }
 
 // Answer makes the response to a request.
