@@ -46,19 +46,14 @@ that the policy of an installation with this configuration refuses.`,
 	}
 	c.Flags().StringArrayVarP(&o.files, "filename", "f", nil, "`file` or directory with manifests instead of a cluster; - is standard input; may be repeated")
 	c.Flags().StringVar(&o.config, "config", "", "BridgeConfiguration, a `file`: list the pods and templates with inline volumes that flex2csi would have refused; - is standard input")
-	c.Flags().StringVar(&o.failOn, "fail-on", "", "fail on this `finding`: flexvolumes, if one is left or not all could be read")
+	addChoice(c, &o.failOn, []string{"flexvolumes"}, "fail-on", "", "fail if this `finding` is left, or not all could be read")
 	o.format.add(c)
 	o.api.add(c)
-	for _, flag := range []string{"kubeconfig", "context", "in-cluster"} {
-		c.MarkFlagsMutuallyExclusive("filename", flag)
-	}
+	o.api.excludes(c, "filename")
 	return c
 }
 
 func (o *assessOptions) run(c *cobra.Command, _ []string) error {
-	if o.failOn != "" && o.failOn != "flexvolumes" {
-		return usagef("--fail-on %s: want flexvolumes", o.failOn)
-	}
 	if o.config == "-" && slices.Contains(o.files, "-") {
 		return usagef("standard input cannot be both the configuration and the manifests: put one into a file")
 	}

@@ -13,6 +13,7 @@ import (
 
 // environment has the streams of the process.
 type environment struct {
+	name     string // of the program's file
 	in       io.Reader
 	out, err io.Writer
 }
@@ -29,7 +30,7 @@ func each(c *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// group makes c a command that does nothing without one of its subcommands.
+// group makes c a command that shows its help without one of its subcommands.
 func group(c *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	c.AddCommand(subcommands...)
 	c.DisableFlagsInUseLine = true
@@ -38,7 +39,7 @@ func group(c *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 		if len(args) > 0 {
 			return unknownCommand(c, args[0])
 		}
-		return usagef("missing command: want one of %s", subcommandsOf(c))
+		return c.Help()
 	}
 	return c
 }

@@ -53,6 +53,7 @@ component deletes, until it gets SIGTERM.`,
 	set.BoolVar(&o.sweep, "sweep", true, "take part in the election of the controller that deletes leaked VolumeAttachments")
 	set.BoolVar(&o.noForceDetach, "disable-force-detach-on-timeout", false, "do not detach from nodes that are not ready for six minutes; give it if kube-controller-manager has it")
 	set.StringVar(&o.leaseNamespace, "lease-namespace", "", "`namespace` of the Lease "+leaseName+" (default: that of the pod, else flex2csi)")
+	completes(c, "lease-namespace", o.api.names(namespaceNames()))
 	addHTTP(set, &o.serveOptions)
 	return c
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,7 +34,7 @@ type doctorOptions struct {
 }
 
 func newDoctor() *cobra.Command {
-	o := doctorOptions{format: outputFormat{formats: []string{table, asJSON, asYAML}}}
+	o := doctorOptions{where: "auto", failOn: "warning", format: outputFormat{formats: []string{table, asJSON, asYAML}}}
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find what is wrong on this node, or in the cluster",
@@ -49,7 +48,7 @@ The exit status is 0 if nothing is wrong, 1 if there are errors or warnings (see
 		RunE: func(c *cobra.Command, _ []string) error { return o.examine(c) },
 	}
 	set := c.Flags()
-	set.StringVar(&o.where, "on", "auto", "what to check: `node`, cluster, both or auto; auto skips what is not available")
+	addChoice(c, &o.where, []string{"auto", "node", "cluster", "both"}, "on", "", "`what` to check; auto skips what is not available")
 	set.StringVar(&o.NodeName, "node-name", "", "`name` of the node in Kubernetes (default: that of the daemon or the kubelet; with --on=cluster all nodes)")
 	set.StringVar(&o.PluginDir, "volume-plugin-dir", "", "expected plugin `directory`, compared with that of the kubelet")
 	set.StringVar(&o.KubeletDir, "kubelet-dir", "", "expected --root-dir of the kubelet, a `directory`, compared with that of the kubelet")
@@ -60,12 +59,13 @@ The exit status is 0 if nothing is wrong, 1 if there are errors or warnings (see
 	set.StringVar(&o.StateDir, "state-dir", pendingunmount.DefaultStateDir, "`directory` of the records of volumes")
 	set.BoolVar(&o.ProbeDrivers, "probe-drivers", false, "run init of each driver in the plugin directory, as the kubelet does; drivers of other vendors may do anything then")
 	o.format.add(c)
-	set.StringVar(&o.failOn, "fail-on", "warning", "lowest `severity` for exit status 1: error or warning")
+	addChoice(c, &o.failOn, []string{"error", "warning"}, "fail-on", "", "lowest `severity` for exit status 1")
 	set.DurationVar(&o.Timeout, "timeout", doctor.DefaultTimeout, "how long each check may take; they run at the same time")
 	set.BoolVar(&o.askMounts, "ask-mounts", false, "check the mounts with the paths on standard input")
 	_ = set.MarkHidden("ask-mounts") // it exists
 	o.home.add(c)
 	o.api.add(c)
+	completes(c, "node-name", o.api.names(nodeNames()))
 	return c
 }
 
@@ -75,8 +75,6 @@ func (o *doctorOptions) examine(c *cobra.Command) error {
 	switch {
 	case o.askMounts:
 		return doctor.AnswerMounts(env.in, env.out)
-	case o.failOn != "error" && o.failOn != "warning":
-		return usagef("--fail-on %s: want error or warning", o.failOn)
 	case o.Timeout < time.Second || o.Timeout > time.Hour:
 		return usagef("--timeout %v: want 1s to 1h", o.Timeout)
 	}
@@ -113,9 +111,6 @@ var errNothing = errors.New("nothing to check: run this as root on a node, or gi
 
 // choose decides what to check.
 func (o *doctorOptions) choose() error {
-	if !slices.Contains([]string{"auto", "node", "cluster", "both"}, o.where) {
-		return usagef("--on %s: want node, cluster, both or auto", o.where)
-	}
 	if runtime.GOOS != "linux" && (o.where == "node" || o.where == "both") {
 		return usagef("--on %s: this machine is no node; want cluster, or run doctor on a node: kubectl -n flex2csi exec ds/flex2csi-node -- /flex2csi doctor", o.where)
 	}

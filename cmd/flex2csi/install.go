@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/distribution"
@@ -34,11 +33,13 @@ type nodeOptions struct {
 	socket, stateDir       string
 }
 
-func (o *nodeOptions) add(set *pflag.FlagSet) {
+func (o *nodeOptions) add(c *cobra.Command) {
+	set := c.Flags()
 	set.StringVar(&o.hostRoot, "host-root", "", "`directory` of the node's / in a container; its /proc has to be there, too")
 	set.StringVar(&o.pluginDir, "volume-plugin-dir", "", "plugin `directory` of the kubelet, as the kubelet calls it (default: what the kubelet says, or the table of distributions)")
 	set.StringVar(&o.kubeletDir, "kubelet-dir", "", "the kubelet's --root-dir as the daemon is told it; it is an error if the kubelet says otherwise")
 	set.StringVar(&o.distribution, "distribution", "", "`kind` of the node, for what its kubelet does not say: "+strings.Join(distributionNames(), ", "))
+	completes(c, "distribution", fixed(distributionNames()))
 	set.IntVar(&o.kubeletPID, "kubelet-pid", 0, "process `id` of the kubelet, if there are several")
 	set.StringVar(&o.socket, "socket", wire.DefaultSocket, "unix socket of the daemon")
 	set.StringVar(&o.stateDir, "state-dir", pendingunmount.DefaultStateDir, "`directory` of the daemon's records")
@@ -116,16 +117,17 @@ not even unmount them.`,
 	}
 	set := c.Flags()
 	addConfig(set, &o.config)
-	o.nodeOptions.add(set)
+	o.nodeOptions.add(c)
 	set.StringVar(&o.executable, "driver-executable", "", "`program` to install (default: flexdriver in the directory of this program)")
 	set.StringArrayVar(&o.attach, "attach", nil, "have kube-controller-manager attach the volumes of this `driver`, VENDOR/NAME, or of all; may be repeated")
 	set.StringVar(&o.controllerSocket, "controller-socket", "", "for drivers of --attach: where flex2csi controller listens for calls from kube-controller-manager; .NAME is a `file` in the driver's directory, ../.NAME one in the plugin directory")
 	set.StringArrayVar(&o.noSELinuxRelabel, "no-selinux-relabel", nil, "do not have the container runtime relabel the files in volumes of this `driver`, or of all; may be repeated")
 	set.StringArrayVar(&o.timeouts, "callout-timeout", nil, "deadline of a callout, such as `mount=60s`; may be repeated")
 	set.StringVar(&o.logFile, "log-file", "", "`file` to which the drivers append a log; \"journal\" for the journal of systemd (default: no log)")
-	set.StringVar(&o.logLevel, "log-level", "", "lowest `level` that the drivers log: debug, info, warn or error (default: info)")
+	addChoice(c, &o.logLevel, []string{"debug", "info", "warn", "error"}, "log-level", "", "lowest `level` that the drivers log, info by default")
 	set.StringVar(&o.nodeName, "node-name", "", "`name` of this node in Kubernetes, to ask the API server about its kubelet")
 	o.api.addExplicit(c)
+	completes(c, "node-name", o.api.names(nodeNames()))
 	return c
 }
 

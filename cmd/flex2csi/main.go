@@ -12,16 +12,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/flex2csi/flex2csi/internal/terminal"
 )
 
 func main() {
-	os.Exit(run(os.Args[1:], environment{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
+	os.Exit(run(os.Args[1:], environment{name: filepath.Base(os.Args[0]), in: os.Stdin, out: os.Stdout, err: os.Stderr}))
 }
 
 // run returns the exit status: 0, 1 if the command failed, 2 for a usage error. An error
@@ -29,6 +31,7 @@ func main() {
 func run(args []string, env environment) int {
 	env.out, env.err = &terminal.Writer{To: env.out}, &terminal.Writer{To: env.err}
 	root := newRoot()
+	args, typed := calledBy(env.name, root, args)
 	root.SetArgs(renamed(args))
 	root.SetIn(env.in)
 	root.SetOut(env.out)
@@ -48,10 +51,10 @@ func run(args []string, env environment) int {
 	case err == nil:
 		return 0
 	case !begun || errors.As(err, &usage):
-		fmt.Fprintf(env.err, "%s: %v\nSee '%s --help' for usage.\n", c.CommandPath(), groupError(err), c.CommandPath())
+		fmt.Fprintf(env.err, "%s: %v\nSee '%s --help' for usage.\n", c.CommandPath(), typed(groupError(err).Error()), c.CommandPath())
 		return 2
 	}
-	fmt.Fprintf(env.err, "%s: %v\n", c.CommandPath(), err)
+	fmt.Fprintf(env.err, "%s: %v\n", c.CommandPath(), typed(err.Error()))
 	return 1
 }
 
@@ -83,7 +86,15 @@ wrong, 2 for a usage error. Standard error has the reason.`,
 	root.SetUsageFunc(usage)
 	addVersionFlag(root)
 	checkHelpArguments(root)
-	each(root, func(c *cobra.Command) { c.Flags().SortFlags = false })
+	each(root, func(c *cobra.Command) {
+		c.Flags().SortFlags = false
+		c.InitDefaultHelpFlag()
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Value.Type() == "bool" {
+				f.Value = plainBool{f.Value}
+			}
+		})
+	})
 	return root
 }
 

@@ -10,10 +10,10 @@ import (
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
-// TestMain lets scripts call flex2csi, which is this test binary by another
+// TestMain lets scripts call flex2csi by its names, which is this test binary by another
 // name.
 func TestMain(m *testing.M) {
-	testscript.Main(testenv.Isolate(m), map[string]func(){"flex2csi": main})
+	testscript.Main(testenv.Isolate(m), map[string]func(){"flex2csi": main, plugin: main, completer: main})
 }
 
 // TestScript runs the scripts in testdata/script, each of which shows one

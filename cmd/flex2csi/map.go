@@ -71,12 +71,15 @@ configuration the controller service is not asked.`,
 	set.StringVar(&o.driver, "driver", "", "`vendor/name` of the FlexVolume driver, if the callout does not have it")
 	set.BoolVar(&o.node.ControlPlaneAttaches, "attach", false, "the FlexVolume driver is installed with --attach")
 	set.BoolVar(&o.node.Cluster, "in-cluster", false, "flex2csi serve has access to the API server")
-	o.api.addCSIDrivers(c)
+	o.api.addKubectl(c)
 	set.StringSliceVar(&o.node.Capabilities, "capability", dryrun.DefaultCapabilities(), "`names` of what the CSI driver can do")
 	set.StringVar(&o.node.KubeletDir, "kubelet-dir", "", "`directory` of the kubelet (default: that of the callout, or /var/lib/kubelet)")
 	set.StringVar(&o.node.Name, "node-name", "node-1", "`name` of the node in Kubernetes")
 	set.StringVar(&o.node.ID, "node-id", "", "`id` of the node for the CSI driver")
 	o.format.add(c)
+	completes(c, "capability", separated(fixed(dryrun.Capabilities())))
+	completes(c, "node-name", o.api.names(nodeNames()))
+	completes(c, "driver", o.api.names(flexDrivers()))
 	output := set.Lookup("output")
 	output.DefValue, output.Usage = "", output.Usage+" (default: yaml for one volume, a table of several)"
 	return c

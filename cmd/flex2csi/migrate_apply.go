@@ -49,7 +49,7 @@ the volumes under way as far as necessary; then use resume or rollback.`,
 		RunE: o.apply,
 	}
 	set := c.Flags()
-	o.selectOptions.add(c)
+	o.selectOptions.add(c, &o.api)
 	set.BoolVar(&o.live, "live", false, "restart no pod, which is the default")
 	set.BoolVar(&o.rolling, "rolling", false, "restart pods where that is needed, one at a time of each workload")
 	set.BoolVar(&o.offline, "offline", false, "include volumes with pods that the operator stops before or meanwhile")
@@ -63,6 +63,7 @@ the volumes under way as far as necessary; then use resume or rollback.`,
 
 func addAccept(c *cobra.Command, accept *[]string) {
 	c.Flags().StringSliceVar(accept, "accept", nil, "`checks` to accept that need a decision, for example owners,node; may be repeated")
+	completes(c, "accept", separated(fixed(migrate.Decisions())))
 }
 
 // checkAccept refuses names that no decision has: in 800 volumes a misspelt one shows late.

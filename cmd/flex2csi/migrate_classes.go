@@ -52,9 +52,7 @@ manifests, and fails if something in them is to be filled in.`,
 	o.format.add(c)
 	o.home.add(c)
 	o.api.add(c)
-	for _, flag := range []string{"kubeconfig", "context", "in-cluster"} {
-		c.MarkFlagsMutuallyExclusive("filename", flag)
-	}
+	o.api.excludes(c, "filename")
 	c.MarkFlagsMutuallyExclusive("suffix", "same-name")
 	return c
 }
@@ -137,7 +135,7 @@ func typed(c *cobra.Command) string {
 			values = list.GetSlice()
 		}
 		for _, value := range values {
-			if f.Name != "output" {
+			if f.Name != "output" && f.Name != "token" { // which is a secret
 				words = append(words, shell.Quote("--"+f.Name+"="+value))
 			}
 		}

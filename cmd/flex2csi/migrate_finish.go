@@ -37,6 +37,7 @@ The exit status is 0 only if all that was asked about can be removed.`,
 	}
 	c.Flags().StringArrayVar(&o.drivers, "driver", nil, "only this FlexVolume driver, `vendor/name`; may be repeated")
 	o.add(c)
+	completes(c, "driver", o.api.names(flexDrivers()))
 	return c
 }
 

@@ -35,7 +35,7 @@ named, or selected by flags, which narrow each other.`,
   flex2csi migrate plan --driver example.com/disk --output-dir plan`,
 		RunE: o.plan,
 	}
-	o.selectOptions.add(c)
+	o.selectOptions.add(c, &o.api)
 	o.format.add(c)
 	c.Flags().StringVar(&o.dir, "output-dir", "", "write the plan, the old volumes and the replacements as files into this `directory`, which is new or empty")
 	c.Flags().BoolVar(&o.dryRun, "dry-run-server", true, "have the API server check the replacements as dry runs, if this user may create PersistentVolumes")

@@ -35,10 +35,12 @@ NAME is that of a PersistentVolume, or of its claim (namespace/name).`,
 		RunE: o.rollback,
 	}
 	set := c.Flags()
-	o.namespaces.add(c, "as --all")
+	o.namespaces.add(c, &o.api, "as --all")
 	set.BoolVar(&o.all, "all", false, "all volumes that were migrated or are being migrated")
 	set.BoolVar(&o.offline, "offline", false, "include volumes with pods that the operator stops before or meanwhile")
 	set.StringSliceVar(&o.accept, "accept", nil, "`checks` to accept: kubelet-restart")
+	completes(c, "accept", fixed([]string{"kubelet-restart"}))
+	c.ValidArgsFunction = o.api.names(migratedVolumes)
 	addYes(c, &o.yes)
 	o.runOptions.add(c)
 	return c

@@ -81,18 +81,22 @@ A NAME is that of a PersistentVolume, or namespace/name of a claim; with NAMEs o
 those are shown, and the exit status is 1 if one of them is of no migration. It is 1
 also if a claim has no PersistentVolume and no process works on it, or if a record
 of the journal cannot be read.`,
-		RunE: o.status,
+		RunE: o.run,
 	}
-	o.namespaces.add(c, "volumes of all namespaces, the default")
+	o.namespaces.add(c, &o.api, "volumes of all namespaces, the default")
 	o.add(c)
+	c.ValidArgsFunction = o.api.names(migratedVolumes)
 	return c
 }
 
-// status is flex2csi migrate status.
-func (o *migrateStatusOptions) status(c *cobra.Command, names []string) error {
+// run is flex2csi migrate status.
+func (o *migrateStatusOptions) run(c *cobra.Command, names []string) error {
 	ctx, stop := untilInterrupted(c)
 	defer stop()
-	env := streams(c)
+	return o.status(ctx, names, streams(c))
+}
+
+func (o *migrateStatusOptions) status(ctx context.Context, names []string, env environment) error {
 	observer, err := o.observer(ctx, env)
 	if err != nil {
 		return err

@@ -30,8 +30,9 @@ type namespaceOptions struct {
 	all        bool
 }
 
-func (o *namespaceOptions) add(c *cobra.Command, all string) {
+func (o *namespaceOptions) add(c *cobra.Command, api *apiAccess, all string) {
 	c.Flags().StringSliceVarP(&o.namespaces, "namespace", "n", nil, "only volumes of these `namespaces`")
+	completes(c, "namespace", separated(api.names(namespaceNames())))
 	c.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, all)
 	c.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 }

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -34,23 +32,7 @@ type outputFormat struct {
 
 func (o *outputFormat) add(c *cobra.Command) {
 	o.chosen = o.formats[0]
-	c.Flags().VarP(o, "output", "o", "output `format`: "+strings.Join(o.formats, ", "))
-	// It fails only if the flag is not known.
-	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.formats, cobra.ShellCompDirectiveNoFileComp))
-}
-
-func (o *outputFormat) String() string { return o.chosen }
-
-// Type implements pflag.Value.
-func (o *outputFormat) Type() string { return "string" }
-
-// Set takes one of the formats of the command.
-func (o *outputFormat) Set(value string) error {
-	if !slices.Contains(o.formats, value) {
-		return fmt.Errorf("want one of %s", strings.Join(o.formats, ", "))
-	}
-	o.chosen = value
-	return nil
+	addChoice(c, &o.chosen, o.formats, "output", "o", "output `format`")
 }
 
 // named is a document with -o name: it prints objects as type/name.

@@ -57,7 +57,7 @@ func TestNames(t *testing.T) {
 		}
 		found++
 		rest := []string{table, wide, asJSON, asYAML, asName, asCSV, asHTML}
-		formats := f.Value.(*outputFormat).formats
+		formats := f.Value.(*choice).values
 		if formats[0] == asYAML {
 			rest = []string{asYAML, asJSON} // what is YAML by nature
 		}

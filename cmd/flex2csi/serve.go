@@ -47,6 +47,7 @@ until it gets SIGTERM.`,
 	set.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "the kubelet's --root-dir")
 	set.StringVar(&o.nodeName, "node-name", "", "`name` of this node in Kubernetes; required")
 	o.api.addExplicit(c)
+	completes(c, "node-name", o.api.names(nodeNames()))
 	addHTTP(set, &o)
 	set.DurationVar(&o.timeout, "timeout", bridgeconfig.DefaultTimeout, "deadline of each RPC")
 	set.DurationVar(&o.interval, "reconcile-interval", 30*time.Second, "interval of the checks for volumes that no pod uses, and for dead mounts")

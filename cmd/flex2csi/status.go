@@ -24,7 +24,7 @@ type statusOptions struct {
 }
 
 func newStatus() *cobra.Command {
-	o := statusOptions{format: outputFormat{formats: []string{table, wide, asJSON, asYAML, asName}}}
+	o := statusOptions{by: "volume", format: outputFormat{formats: []string{table, wide, asJSON, asYAML, asName}}}
 	c := &cobra.Command{
 		Use:   "status [NAME...]",
 		Short: "Show volumes, drivers and calls that are under way on this node",
@@ -38,28 +38,33 @@ instead, and which of them leak; this asks the API server.
 A NAME is that of a PersistentVolume, a volume handle, a driver, a pod (NAME,
 NAMESPACE/NAME or UID) or a namespace. With NAMEs only what they select is shown;
 the exit status is 1 if they select nothing.`,
-		RunE: func(c *cobra.Command, args []string) error { return o.status(c.Context(), args, streams(c)) },
+		RunE: o.run,
 	}
 	set := c.Flags()
 	set.StringVar(&o.socket, "socket", driverconfig.DefaultSocket, "unix socket of the daemon")
 	set.StringVar(&o.stateDir, "state-dir", pendingunmount.DefaultStateDir, "`directory` of the records, if there is no daemon")
-	set.StringVar(&o.by, "by", "volume", "what has a row in the table: `volume or pod`")
-	o.namespaces.add(c, "volumes of pods in all namespaces, the default")
+	addChoice(c, &o.by, []string{"volume", "pod"}, "by", "", "`what` has a row in the table")
+	o.namespaces.add(c, &o.api, "volumes of pods in all namespaces, the default")
 	o.format.add(c)
 	set.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long the daemon may take to answer; with --attachments, the API server in all")
-	set.BoolVar(&o.attachments, "attachments", false, "show the VolumeAttachments of the cluster; the flags that follow are for this")
+	set.BoolVar(&o.attachments, "attachments", false, "show the VolumeAttachments of the cluster, which the connection flags choose")
 	o.api.add(c)
+	c.ValidArgsFunction = o.api.names(flexVolumeNames())
 	return c
+}
+
+// run is flex2csi status.
+func (o *statusOptions) run(c *cobra.Command, names []string) error {
+	if o.timeout <= 0 {
+		return usagef("--timeout %v: want more than 0, such as 30s", o.timeout)
+	}
+	ctx, stop := untilInterrupted(c)
+	defer stop()
+	return o.status(ctx, names, streams(c))
 }
 
 // status shows the state of the bridge on this node.
 func (o *statusOptions) status(ctx context.Context, names []string, env environment) error {
-	switch {
-	case o.by != "volume" && o.by != "pod":
-		return usagef("--by %s: want volume or pod", o.by)
-	case o.timeout <= 0:
-		return usagef("--timeout %v: want more than 0, such as 30s", o.timeout)
-	}
 	if o.attachments {
 		return o.showAttachments(ctx, names, env)
 	}

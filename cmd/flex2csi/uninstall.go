@@ -57,9 +57,10 @@ the daemon goes on.`,
 	set.BoolVar(&o.force, "force", false, "remove what is in use, too, and list what is left: mounts that stay, and pods that stay Terminating")
 	set.BoolVar(&o.restore, "restore", false, "put the programs back that were there before install")
 	set.DurationVar(&o.timeout, "timeout", time.Minute, "how long to wait for volumes that are being set up, or undone")
-	o.add(set)
+	o.add(c)
 	set.StringVar(&o.nodeName, "node-name", "", "`name` of this node in Kubernetes (default: as the daemon was told)")
 	o.api.add(c)
+	completes(c, "node-name", o.api.names(nodeNames()))
 	c.MarkFlagsMutuallyExclusive("force", "restore")
 	return c
 }

@@ -28,7 +28,17 @@ func usage(c *cobra.Command) error {
 			}
 		}
 	}
-	writeFlags(&b, "Flags", c.LocalFlags())
+	own, shared := pflag.NewFlagSet("", 0), pflag.NewFlagSet("", 0)
+	own.SortFlags, shared.SortFlags = false, false
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if _, ok := f.Annotations[connection]; ok {
+			shared.AddFlag(f)
+			return
+		}
+		own.AddFlag(f)
+	})
+	writeFlags(&b, "Flags", own)
+	writeFlags(&b, "Connection Flags", shared)
 	writeFlags(&b, "Global Flags", c.InheritedFlags())
 	if c.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "\nUse \"%s [command] --help\" for more information about a command.\n", c.CommandPath())
@@ -36,6 +46,10 @@ func usage(c *cobra.Command) error {
 	_, err := fmt.Fprint(c.OutOrStderr(), b.String())
 	return err
 }
+
+// plainBool is a flag of which pflag does not see that it is one: after those it prints
+// [=true|false], and kubectl does not.
+type plainBool struct{ pflag.Value }
 
 func writeFlags(b *strings.Builder, title string, flags *pflag.FlagSet) {
 	if flags.HasAvailableFlags() {

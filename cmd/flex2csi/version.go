@@ -36,7 +36,7 @@ func newVersion() *cobra.Command {
 // than version does.
 func addVersionFlag(root *cobra.Command) {
 	root.InitDefaultHelpFlag() // comes first
-	asked := root.Flags().BoolP("version", "v", false, "version for flex2csi")
+	asked := root.Flags().Bool("version", false, "version for flex2csi")
 	missing := root.RunE
 	root.RunE = func(c *cobra.Command, args []string) error {
 		if *asked {

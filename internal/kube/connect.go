@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -25,12 +22,10 @@ import (
 
 // Options name the cluster and the program.
 type Options struct {
-	// Kubeconfig is a file; empty: the pod's own service account.
+	// Config has the API server and the user. Its Timeout bounds a single request.
+	Config *rest.Config
+	// Kubeconfig is a file with them, if Config is nil; empty: the pod's own ServiceAccount.
 	Kubeconfig string
-	// AsKubectl finds the kubeconfig as kubectl does ($KUBECONFIG, or in the home
-	// directory) if Kubeconfig is empty, and uses Context of it, if that is set.
-	AsKubectl bool
-	Context   string
 	// UserAgent names the program to the API server.
 	UserAgent string
 	// Node is the program's node, for events.
@@ -133,46 +128,29 @@ func (c *Cluster) makeClients(config *rest.Config) error {
 	return err
 }
 
-// errNowhere: the error of clientcmd proposes to set $KUBERNETES_MASTER.
-var errNowhere = errors.New("this is not a pod, and no kubeconfig is given: give one with --kubeconfig or in $KUBECONFIG")
+// ErrNowhere is returned if nothing names an API server.
+var ErrNowhere = errors.New("this is not a pod, and no kubeconfig is given: give one with --kubeconfig or in $KUBECONFIG")
 
-// restConfig returns the configuration of a kubeconfig or of the pod. The token of a
-// service account is read again when it was renewed.
-func restConfig(o Options) (*rest.Config, error) {
-	if o.Kubeconfig == "" && !o.AsKubectl {
-		config, err := rest.InClusterConfig()
-		if errors.Is(err, rest.ErrNotInCluster) {
-			err = errNowhere
-		}
-		if err != nil {
-			return nil, fmt.Errorf("find the API server: %w", err)
-		}
-		return config, nil
+// restConfig returns a configuration that may be changed. The token of a ServiceAccount is
+// read again when it was renewed.
+func restConfig(o Options) (config *rest.Config, err error) {
+	switch {
+	case o.Config != nil:
+		return rest.CopyConfig(o.Config), nil
+	case o.Kubeconfig != "":
+		config, err = clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
+	default:
+		config, err = rest.InClusterConfig()
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.Kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
 	switch {
 	case err == nil:
 		return config, nil
-	case clientcmd.IsEmptyConfig(err):
-		return nil, fmt.Errorf("find the API server: %w", whyEmpty(rules))
-	case o.Kubeconfig == "":
-		return nil, fmt.Errorf("find the API server as kubectl does: %w", err)
+	case errors.Is(err, rest.ErrNotInCluster), clientcmd.IsEmptyConfig(err):
+		err = ErrNowhere
+	case o.Kubeconfig != "":
+		err = fmt.Errorf("kubeconfig %s: %w", o.Kubeconfig, err)
 	}
-	return nil, fmt.Errorf("find the API server: kubeconfig %s: %w", o.Kubeconfig, err)
-}
-
-// whyEmpty says why a kubeconfig names no API server.
-func whyEmpty(rules *clientcmd.ClientConfigLoadingRules) error {
-	raw, err := rules.Load()
-	switch {
-	case err != nil || len(raw.Contexts)+len(raw.Clusters) == 0:
-		return errNowhere
-	case raw.CurrentContext == "":
-		return fmt.Errorf("the kubeconfig has no current context: give --context, one of %s", strings.Join(slices.Sorted(maps.Keys(raw.Contexts)), ", "))
-	}
-	return fmt.Errorf("context %q of the kubeconfig has no cluster with a server: choose another one with --context", raw.CurrentContext)
+	return nil, fmt.Errorf("find the API server: %w", err)
 }
 
 // Server returns the address of the API server, for messages.

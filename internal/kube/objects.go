@@ -15,6 +15,7 @@ import (
 // leaves an API server without priority and fairness time for others.
 func (c *Cluster) makeObjects(config *rest.Config) error {
 	once := rest.CopyConfig(config)
+	once.Timeout = 0 // it would end watches, too
 	if c.options.QPS > 0 {
 		once.QPS, once.Burst = c.options.QPS, c.options.Burst
 	}
@@ -27,7 +28,7 @@ func (c *Cluster) makeObjects(config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	c.objects = &objects.Client{Dynamic: client, Raw: c.raw, Document: c.document}
+	c.objects = &objects.Client{Dynamic: client, Raw: c.raw, Document: c.document, Timeout: config.Timeout}
 	return nil
 }
 

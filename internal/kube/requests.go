@@ -55,17 +55,23 @@ func (r *requests) status() ConnectionStatus {
 
 // count wraps a transport with the counter.
 func (r *requests) count(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(q *http.Request) (*http.Response, error) {
-		begun := time.Now()
-		response, err := next.RoundTrip(q)
-		r.note(q, response, err, begun)
-		return response, err
-	})
+	return &counter{r, next}
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
+type counter struct {
+	requests *requests
+	next     http.RoundTripper
+}
 
-func (f roundTripper) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
+func (c *counter) RoundTrip(q *http.Request) (*http.Response, error) {
+	begun := time.Now()
+	response, err := c.next.RoundTrip(q)
+	c.requests.note(q, response, err, begun)
+	return response, err
+}
+
+// WrappedRoundTripper is for client-go, which cancels a request there if its time is up.
+func (c *counter) WrappedRoundTripper() http.RoundTripper { return c.next }
 
 // note records the result of a request. A request that its caller canceled says
 // nothing about the API server; a timeout does.

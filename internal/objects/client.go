@@ -46,15 +46,15 @@ type Client struct {
 	Document func(ctx context.Context, path string) ([]byte, error)
 	// Requests counts them; nil: nothing does.
 	Requests *atomic.Int64
-
-	timeout time.Duration // zero: RequestTimeout
+	// Timeout bounds a single request; zero: RequestTimeout.
+	Timeout time.Duration
 }
 
 // Patient returns a client that waits until an API server that is slow has its answer: one that
 // it ends with the connection never comes to an end, however often it is repeated.
 func (c *Client) Patient() *Client {
 	patient := *c
-	patient.timeout = patience
+	patient.Timeout = max(patience, c.Timeout)
 	return &patient
 }
 
@@ -78,7 +78,7 @@ func request[T any](ctx context.Context, c *Client, what string, do func(context
 	if c.Requests != nil {
 		c.Requests.Add(1)
 	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.timeout, RequestTimeout))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, RequestTimeout))
 	defer cancel()
 	answer, err := do(ctx)
 	if err != nil {
@@ -265,7 +265,7 @@ func (c *Client) Watch(ctx context.Context, r schema.GroupVersionResource, names
 // watch opens a watch, which takes no longer than another request. It ends with ctx, or by end.
 func (c *Client) watch(ctx context.Context, r schema.GroupVersionResource, namespace string, o metav1.ListOptions) (w watch.Interface, end context.CancelCauseFunc, err error) {
 	ctx, end = context.WithCancelCause(ctx)
-	opening := time.AfterFunc(RequestTimeout, func() { end(context.DeadlineExceeded) })
+	opening := time.AfterFunc(cmp.Or(c.Timeout, RequestTimeout), func() { end(context.DeadlineExceeded) })
 	w, err = c.resource(r, namespace).Watch(ctx, o)
 	if !opening.Stop() && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		err = context.DeadlineExceeded
