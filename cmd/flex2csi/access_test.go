@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -131,7 +132,7 @@ func TestConnectionFlags(t *testing.T) {
 		{"--as jane --as-user-extra team=storage", server, "Impersonate-Extra-Team", "storage"},
 		{"--cluster there --user me", other, "Authorization", "Bearer mine"},
 	} {
-		for _, command := range []string{"assess", "doctor --on cluster --fail-on error", "status --attachments", "migrate status"} {
+		for _, command := range []string{"assess", "doctor --on cluster --fail-on error", "status --attachments", "migrate status", "version"} {
 			var out, errs bytes.Buffer
 			run(strings.Fields(command+" "+tt.flags), environment{in: strings.NewReader(""), out: &out, err: &errs}) // there is no bridge: some fail
 			if got := tt.where.header(t, tt.header); got != tt.want {
@@ -185,5 +186,50 @@ func TestTypedToken(t *testing.T) {
 	}
 	if got := typed(c); strings.Contains(got, "secret") || !strings.Contains(got, "--context=prod") {
 		t.Error(got)
+	}
+}
+
+// TestVersions: daemons and controllers are those of the cluster, by what they report or by their
+// images, and what is not known is unknown.
+func TestVersions(t *testing.T) {
+	pod := func(component, name, node, image string) string {
+		container := map[string]string{"node": "serve", "controller": "controller"}[component]
+		return fmt.Sprintf(`{"metadata": {"namespace": "storage", "name": %q, "labels": {"app.kubernetes.io/component": %q}}, "spec": {"nodeName": %q, "containers": [{"name": "proxy", "image": "p:9"}, {"name": %q, "image": %q}]}}`,
+			name, component, node, container, image)
+	}
+	server := httptest.NewServer(lists(map[string]string{
+		"/api/v1/pods": `{"items": [` + strings.Join([]string{
+			pod("node", "d1", "node-1", "registry.example:5000/flex2csi:ours"), pod("node", "d2", "node-2", "flex2csi/flex2csi:v0.1.0"),
+			pod("node", "d3", "node-3", "ghcr.io/flex2csi/flex2csi:v0.2.0@sha256:0"), pod("node", "d4", "node-4", "registry.example:5000/flex2csi@sha256:0"),
+			pod("controller", "c1", "node-1", "ghcr.io/flex2csi/flex2csi:v0.1.0"),
+		}, ",") + `]}`,
+		"/api/v1/namespaces/flex2csi-nodes/configmaps": `{"items": [{"data": {"volumes.json": "{\"apiVersion\":\"flex2csi.io/v1alpha1\",\"kind\":\"NodeVolumes\",\"node\":\"node-1\",\"version\":\"v0.2.0\"}"}}]}`,
+	}))
+	defer server.Close()
+	at := kubeconfigFor(t, server, "{}")
+	_, got, _ := strings.Cut(succeed(t, "version", "--kubeconfig", at), "\n")
+	want := "daemon unknown: node-4\ndaemon v0.1.0: node-2\ndaemon v0.2.0: node-1, node-3\ncontroller v0.1.0: storage/c1\n"
+	if got != want {
+		t.Errorf("it prints\n%swant\n%s", got, want)
+	}
+	var document struct {
+		Version string
+		Cluster struct {
+			Daemons, Controllers []struct{ Pod, Node, Image, Version string }
+		}
+	}
+	if err := json.Unmarshal([]byte(succeed(t, "version", "--kubeconfig", at, "-o", "json")), &document); err != nil || document.Version == "" || len(document.Cluster.Daemons) != 4 || document.Cluster.Daemons[3].Version != unknown {
+		t.Errorf("%v, %+v", err, document)
+	}
+	if _, got, _ = strings.Cut(succeed(t, "version", "--kubeconfig", at, "--client"), "\n"); got != "" {
+		t.Errorf("--client prints %s", got)
+	}
+	empty := httptest.NewServer(lists(nil))
+	defer empty.Close()
+	if _, got, _ = strings.Cut(succeed(t, "version", "--kubeconfig", kubeconfigFor(t, empty, "{}")), "\n"); got != "daemon: none in the cluster\ncontroller: none in the cluster\n" {
+		t.Errorf("without a bridge it prints %s", got)
+	}
+	if _, got, _ = strings.Cut(succeed(t, "version", "--kubeconfig", "no/file"), "\n"); !strings.HasPrefix(got, "daemons and controllers: unknown: find the API server: kubeconfig no/file: ") {
+		t.Errorf("without a cluster it prints %s", got)
 	}
 }

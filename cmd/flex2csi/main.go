@@ -29,7 +29,7 @@ func main() {
 // run returns the exit status: 0, 1 if the command failed, 2 for a usage error. An error
 // before the command begins is a usage error.
 func run(args []string, env environment) int {
-	env.out, env.err = &terminal.Writer{To: env.out}, &terminal.Writer{To: env.err}
+	env.out, env.err = &terminal.Writer{To: colored(env.out)}, &terminal.Writer{To: env.err}
 	root := newRoot()
 	args, typed := calledBy(env.name, root, args)
 	root.SetArgs(renamed(args))

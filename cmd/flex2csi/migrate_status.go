@@ -65,6 +65,7 @@ func (o *lookOptions) records(ctx context.Context, cluster *kube.Cluster, env en
 type migrateStatusOptions struct {
 	lookOptions
 	namespaces namespaceOptions
+	watch      watchOption
 }
 
 func newMigrateStatus() *cobra.Command {
@@ -84,6 +85,7 @@ of the journal cannot be read.`,
 		RunE: o.run,
 	}
 	o.namespaces.add(c, &o.api, "volumes of all namespaces, the default")
+	o.watch.add(c, 5*time.Second)
 	o.add(c)
 	c.ValidArgsFunction = o.api.names(migratedVolumes)
 	return c
@@ -93,7 +95,7 @@ of the journal cannot be read.`,
 func (o *migrateStatusOptions) run(c *cobra.Command, names []string) error {
 	ctx, stop := untilInterrupted(c)
 	defer stop()
-	return o.status(ctx, names, streams(c))
+	return o.watch.show(ctx, streams(c), func(ctx context.Context, env environment) error { return o.status(ctx, names, env) })
 }
 
 func (o *migrateStatusOptions) status(ctx context.Context, names []string, env environment) error {

@@ -19,6 +19,7 @@ type statusOptions struct {
 	timeout              time.Duration
 	attachments          bool
 	namespaces           namespaceOptions
+	watch                watchOption
 	api                  apiAccess
 	format               outputFormat
 }
@@ -46,6 +47,7 @@ the exit status is 1 if they select nothing.`,
 	addChoice(c, &o.by, []string{"volume", "pod"}, "by", "", "`what` has a row in the table")
 	o.namespaces.add(c, &o.api, "volumes of pods in all namespaces, the default")
 	o.format.add(c)
+	o.watch.add(c, 2*time.Second)
 	set.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long the daemon may take to answer; with --attachments, the API server in all")
 	set.BoolVar(&o.attachments, "attachments", false, "show the VolumeAttachments of the cluster, which the connection flags choose")
 	o.api.add(c)
@@ -60,7 +62,7 @@ func (o *statusOptions) run(c *cobra.Command, names []string) error {
 	}
 	ctx, stop := untilInterrupted(c)
 	defer stop()
-	return o.status(ctx, names, streams(c))
+	return o.watch.show(ctx, streams(c), func(ctx context.Context, env environment) error { return o.status(ctx, names, env) })
 }
 
 // status shows the state of the bridge on this node.

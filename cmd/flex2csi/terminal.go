@@ -1,11 +1,10 @@
 package main
 
 import (
+	"io"
 	"os"
 
 	"golang.org/x/term"
-
-	"github.com/flex2csi/flex2csi/internal/terminal"
 )
 
 // isTerminal reports whether a stream of the process is a terminal.
@@ -20,10 +19,13 @@ func canRedraw(stream any) bool {
 	return isTerminal(stream) && os.Getenv("TERM") != "dumb" && escapes(unfiltered(stream).(*os.File))
 }
 
-// unfiltered returns the stream below the filter of [run].
+// unfiltered returns the stream below all filters.
 func unfiltered(stream any) any {
-	if w, ok := stream.(*terminal.Writer); ok {
-		return w.Unwrap()
+	for {
+		w, ok := stream.(interface{ Unwrap() io.Writer })
+		if !ok {
+			return stream
+		}
+		stream = w.Unwrap()
 	}
-	return stream
 }
