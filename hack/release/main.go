@@ -78,7 +78,7 @@ func (o *options) make(ctx context.Context, out io.Writer) (err error) {
 	for _, step := range []func(context.Context) error{
 		func(context.Context) error { return r.writeNotes(o.unreleased) },
 		r.build,
-		func(context.Context) error { return r.pack() },
+		r.pack,
 		func(context.Context) error { return r.writeDocuments() },
 		func(ctx context.Context) error { return r.sign(ctx, o.key) },
 	} {

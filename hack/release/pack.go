@@ -1,15 +1,21 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/flex2csi/flex2csi/hack/image/sbom"
 )
 
 // pack writes the archives, the image and the SBOMs.
-func (r *release) pack() error {
+func (r *release) pack(ctx context.Context) error {
+	if err := r.writeCompletions(ctx); err != nil {
+		return err
+	}
 	for _, p := range platforms() {
 		if err := r.packPrograms(p); err != nil {
 			return err
@@ -33,7 +39,8 @@ func (r *release) file(name, rest string) string {
 	return filepath.Join(r.dir, name+"_"+r.version+"_"+rest)
 }
 
-// packPrograms writes the archive of a platform, and what each of its programs is made of.
+// packPrograms writes the archive of a platform, with the man pages of its programs, and what each
+// program is made of.
 func (r *release) packPrograms(p platform) error {
 	entries := []entry{{name: "LICENSE", path: filepath.Join(r.clone, "LICENSE")}}
 	for _, program := range p.programs {
@@ -47,10 +54,38 @@ func (r *release) packPrograms(p platform) error {
 			return err
 		}
 	}
+	for _, dir := range []string{"completions", "man"} {
+		more, err := tree(filepath.Join(r.clone, dir), dir, func(page string) bool {
+			return dir == "man" && !slices.ContainsFunc(p.programs, func(program string) bool { return strings.HasPrefix(page, program) })
+		})
+		if err != nil {
+			return err
+		}
+		entries = append(entries, more...)
+	}
 	if p.os == "windows" {
 		return archiveZip(r.archiveOf(p), entries, r.time)
 	}
 	return archive(r.archiveOf(p), entries, r.time)
+}
+
+// writeCompletions has flex2csi for this machine say them. They are the same for all.
+func (r *release) writeCompletions(ctx context.Context) error {
+	dir := filepath.Join(r.clone, "completions")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	program := r.built(platform{os: runtime.GOOS, arch: runtime.GOARCH}, "flex2csi")
+	for shell, file := range map[string]string{"bash": "flex2csi.bash", "zsh": "_flex2csi", "fish": "flex2csi.fish", "powershell": "flex2csi.ps1"} {
+		script, err := command(ctx, r.clone, program, "completion", shell)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(script+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // archiveOf returns the archive with the programs of a platform. Windows opens .zip by itself;

@@ -23,13 +23,15 @@ import (
 
 // project is a repository that is built as ours is, in seconds.
 func project() map[string]string {
-	const program = "package main\n\nfunc main() { println(\"here\") }\n"
+	const program = "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n)\n\nfunc main() { fmt.Println(os.Args[1:]) }\n"
 	return map[string]string{
 		".gitignore":             "bin/\n",
 		"go.mod":                 "module github.com/flex2csi/flex2csi\n\ngo 1.26.0\n",
 		"cmd/flex2csi/main.go":   program,
 		"cmd/flexdriver/main.go": program,
 		"LICENSE":                "Apache\n",
+		"man/flex2csi-config.5":  "a\n",
+		"man/flexdriver.1":       "b\n",
 		"CHANGELOG.md":           "# Changelog\n\n## [Unreleased]\n\n- next: [a](docs/next.md)\n\n## [0.1.0] - 2026-01-01\n\n- a [link](docs/a.md), [another](https://b.example)\n\n## [0.0.1]\n\n- old\n",
 		"Makefile": "image:\n" +
 			"\tfor arch in amd64 arm64; do GOOS=linux GOARCH=$$arch go build -buildvcs=$(BUILDVCS) -o bin/release/linux/$$arch/ ./cmd/... && echo {} >bin/flex2csi-linux-$$arch.cdx.json || exit; done\n" +
@@ -117,13 +119,14 @@ func TestRelease(t *testing.T) {
 
 func checkFiles(t *testing.T, files map[string][]byte) {
 	t.Helper()
+	const completions = "completions/_flex2csi completions/flex2csi.bash completions/flex2csi.fish completions/flex2csi.ps1"
 	want := map[string]string{
-		"flex2csi_v0.1.0_linux_amd64.tar.gz":  "LICENSE flex2csi* flexdriver*",
-		"flex2csi_v0.1.0_linux_arm64.tar.gz":  "LICENSE flex2csi* flexdriver*",
-		"flex2csi_v0.1.0_darwin_amd64.tar.gz": "LICENSE flex2csi*",
-		"flex2csi_v0.1.0_darwin_arm64.tar.gz": "LICENSE flex2csi*",
-		"flex2csi_v0.1.0_windows_amd64.zip":   "LICENSE flex2csi.exe*",
-		"flex2csi_v0.1.0_windows_arm64.zip":   "LICENSE flex2csi.exe*",
+		"flex2csi_v0.1.0_linux_amd64.tar.gz":  "LICENSE flex2csi* flexdriver* " + completions + " man/flex2csi-config.5 man/flexdriver.1",
+		"flex2csi_v0.1.0_linux_arm64.tar.gz":  "LICENSE flex2csi* flexdriver* " + completions + " man/flex2csi-config.5 man/flexdriver.1",
+		"flex2csi_v0.1.0_darwin_amd64.tar.gz": "LICENSE flex2csi* " + completions + " man/flex2csi-config.5",
+		"flex2csi_v0.1.0_darwin_arm64.tar.gz": "LICENSE flex2csi* " + completions + " man/flex2csi-config.5",
+		"flex2csi_v0.1.0_windows_amd64.zip":   "LICENSE flex2csi.exe* " + completions + " man/flex2csi-config.5",
+		"flex2csi_v0.1.0_windows_arm64.zip":   "LICENSE flex2csi.exe* " + completions + " man/flex2csi-config.5",
 		"flex2csi-0.3.0.tgz":                  "flex2csi/Chart.yaml flex2csi/templates/a.yaml",
 		"flex2csi_v0.1.0_manifests.tar.gz":    "flex2csi-v0.1.0/overlays/kubeadm/kustomization.yaml",
 	}
