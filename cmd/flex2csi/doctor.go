@@ -63,7 +63,7 @@ The exit status is 0 if nothing is wrong, 1 if there are errors or warnings (see
 	set.DurationVar(&o.Timeout, "timeout", doctor.DefaultTimeout, "how long each check may take; they run at the same time")
 	set.BoolVar(&o.askMounts, "ask-mounts", false, "check the mounts with the paths on standard input")
 	_ = set.MarkHidden("ask-mounts") // it exists
-	o.home.add(c)
+	o.home.add(c, &o.api)
 	o.api.add(c)
 	completes(c, "node-name", o.api.names(nodeNames()))
 	return c

@@ -50,7 +50,7 @@ manifests, and fails if something in them is to be filled in.`,
 	set.StringVar(&o.suffix, "suffix", "-csi", "end of the new classes' names, a `text`")
 	set.BoolVar(&o.sameName, "same-name", false, "keep the names: the commands delete and create each class, which cannot be changed")
 	o.format.add(c)
-	o.home.add(c)
+	o.home.add(c, &o.api)
 	o.api.add(c)
 	o.api.excludes(c, "filename")
 	c.MarkFlagsMutuallyExclusive("suffix", "same-name")

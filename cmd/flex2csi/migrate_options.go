@@ -79,7 +79,7 @@ func (o *plannerOptions) add(c *cobra.Command) {
 	set := c.Flags()
 	set.StringVar(&o.config, "config", "", "BridgeConfiguration, a `file`; - is standard input (default: that of the daemons in the cluster)")
 	set.StringArrayVar(&o.secrets, "secret", nil, "Secret for a stage that has its secrets in a file on the nodes, `vendor/name:stage=namespace/name`")
-	o.home.add(c)
+	o.home.add(c, &o.api)
 	o.api.add(c)
 }
 

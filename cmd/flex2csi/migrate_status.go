@@ -33,7 +33,7 @@ func newLookOptions(more ...string) lookOptions {
 func (o *lookOptions) add(c *cobra.Command) {
 	o.format.add(c)
 	c.Flags().StringVar(&o.journal, "journal", defaultJournal, "`directory` of the copies of the journal, if it is on this machine; the journal is in the cluster")
-	o.home.add(c)
+	o.home.add(c, &o.api)
 	o.api.add(c)
 }
 

@@ -14,8 +14,9 @@ import (
 // ownNamespace is the namespace of flex2csi.
 type ownNamespace string
 
-func (n *ownNamespace) add(c *cobra.Command) {
+func (n *ownNamespace) add(c *cobra.Command, api *apiAccess) {
 	c.Flags().StringVar((*string)(n), "flex2csi-namespace", migrate.Namespace, "`namespace` of flex2csi, of its DaemonSet and its journal")
+	completes(c, "flex2csi-namespace", api.names(namespaceNames()))
 }
 
 // journal returns that of the cluster; copies is the directory of its copies.
