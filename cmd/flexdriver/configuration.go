@@ -17,14 +17,14 @@ import (
 // the name that it was called by counts, since many drivers may be links to
 // one file.
 func (c *callout) executable() string {
-	if strings.Contains(c.argv[0], "/") {
-		if path, err := filepath.Abs(c.argv[0]); err == nil {
+	if strings.Contains(c.path, "/") {
+		if path, err := filepath.Abs(c.path); err == nil {
 			return path
 		}
 	}
 	path, err := os.Executable()
 	if err != nil {
-		return c.argv[0]
+		return c.path
 	}
 	return path
 }

@@ -2,8 +2,8 @@
 // each callout, from <plugin dir>/<vendor>~<driver>/<driver>, and reads one
 // JSON object; people run it to install it and to look into a node.
 //
-// The way of a call: main → answer (callout.go) → flex.Run → the backend's
-// function: internal/local → pkg/mounter → fsopen(2) … move_mount(2) (tree.go), or internal/handoff →
+// The way of a call: main → flex.Program → newDriver (callout.go) → flex.Run → the
+// backend's function: internal/local → pkg/mounter → fsopen(2) … move_mount(2) (tree.go), or internal/handoff →
 // internal/wire → the daemon flex2csi.
 package main
 
@@ -12,9 +12,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/flex2csi/flex2csi/internal/fdguard"
 	"github.com/flex2csi/flex2csi/internal/terminal"
-	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 func main() {
@@ -33,19 +31,7 @@ func run(argv []string) int {
 		}
 		return 0
 	}
-	reply, err := fdguard.Claim() // usable also with an error
-	defer reply.Close()           //nolint:staticcheck // SA5001: see above
-	c := newCallout(argv, reply, err)
-	serve := flex.Serve
-	if len(argv) > 1 && argv[1] == string(flex.CommandInit) {
-		serve = flex.ServeInit
-	}
-	status, _ := serve(c, c.answer)
-	c.explain(status)
-	if c.exitCode && status.Status != flex.StatusSuccess {
-		return 1
-	}
-	return 0
+	return program().Run(argv)
 }
 
 // forPeople returns the commands that are no callouts and talk to people.

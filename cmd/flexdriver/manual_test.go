@@ -20,7 +20,7 @@ func TestManual(t *testing.T) {
 	if err := help(nil, &text); err != nil {
 		t.Fatal(err)
 	}
-	program := describe(t, "Run FlexVolumes, by itself or with flex2csi", text.String(), new(calloutFlags).set(),
+	root := describe(t, "Run FlexVolumes, by itself or with flex2csi", text.String(), program().FlagSet(),
 		"0 for every callout that was answered, whatever the answer; 1 with --exit-code if the answer is not Success.")
 	for _, c := range []struct {
 		short string
@@ -33,10 +33,10 @@ func TestManual(t *testing.T) {
 		var text bytes.Buffer
 		set := c.flags(&text)
 		set.Usage()
-		program.AddCommand(describe(t, c.short, text.String(), set,
+		root.AddCommand(describe(t, c.short, text.String(), set,
 			"0, or 1 if something failed or for a usage error; standard error has the reason."))
 	}
-	files, err := manual.Files(program)
+	files, err := manual.Files(root)
 	if err != nil {
 		t.Fatal(err)
 	}

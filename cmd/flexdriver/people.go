@@ -14,7 +14,6 @@ import (
 type command func(args []string, w io.Writer) error
 
 func help(_ []string, w io.Writer) error {
-	var f calloutFlags
 	_, err := fmt.Fprintf(w, `Usage: flexdriver [flags] CALLOUT ARGUMENT...
 
 flexdriver is a FlexVolume driver: for local and network volumes by itself, and
@@ -51,7 +50,7 @@ A volume by hand, without Kubernetes and without installing:
 
 Flags, for people, stand before the callout:
 
-%s`, f.set().FlagUsagesWrapped(80))
+%s`, program().FlagSet().FlagUsagesWrapped(80))
 	return err
 }
 

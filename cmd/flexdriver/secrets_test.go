@@ -79,7 +79,11 @@ func (h *leakHunt) indiscreetDaemon() (requests func() int64) {
 	server := &wireserver.Server{Handler: func(_ context.Context, r *wire.Request) flex.DriverStatus {
 		count.Add(1)
 		text := fmt.Sprintf("called with %s and %q", r.Argv, r.Argv)
-		for key, secret := range callOf(r.Argv).Options.Secrets {
+		var options flex.Options
+		if call, err := flex.ParseCall(r.Argv); err == nil {
+			options = call.Options
+		}
+		for key, secret := range options.Secrets {
 			text = fmt.Sprintf("%s=%s, %q, %s", key, secret.Reveal(), secret.Reveal(), text)
 		}
 		return flex.Failure(errors.New(text))

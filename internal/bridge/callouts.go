@@ -54,18 +54,11 @@ func (b *Bridge) removed(name string) (*flex.Driver, error) {
 			return undo(ctx, c)
 		}
 	}
-	no := func(context.Context, *flex.Call) error { return missing }
 	return &flex.Driver{
-		Attach:        func(context.Context, *flex.Call) (string, error) { return "", missing },
-		IsAttached:    func(context.Context, *flex.Call) (bool, error) { return false, missing },
-		WaitForAttach: func(context.Context, *flex.Call) (string, error) { return "", missing },
 		Detach:        on.detach,
-		MountDevice:   no,
 		UnmountDevice: known(on.unmountDevice),
-		Mount:         no,
 		Unmount:       known(on.unmount),
-		ExpandFS:      no,
-		ExpandVolume:  no,
+		Default:       func(context.Context, *flex.Call) (flex.DriverStatus, error) { return flex.DriverStatus{}, missing },
 	}, nil
 }
 

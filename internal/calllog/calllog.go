@@ -13,8 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
-
-	"github.com/flex2csi/flex2csi/internal/volumelog"
 )
 
 // Journal as the name of a file stands for the journal of systemd.
@@ -23,23 +21,23 @@ const Journal = "journal"
 const journalSocket = "/run/systemd/journal/socket"
 
 // Open returns a logger that appends JSON lines to a file, one write for each
-// so that calls side by side do not mix theirs, or that writes to the journal. All are
-// about one subject.
+// so that calls side by side do not mix theirs, or that writes to the journal under a name. All
+// have the keys and values of about.
 // If that cannot be opened the logger is silent.
-func Open(file string, level slog.Level, redact func(string) string, about volumelog.Subject) (*slog.Logger, func()) {
+func Open(name, file string, level slog.Level, redact func(string) string, about ...any) (*slog.Logger, func()) {
 	if file == Journal {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if err != nil {
 			return slog.New(slog.DiscardHandler), func() {}
 		}
-		return New(journal{fd}, level, redact, about), func() { unix.Close(fd) }
+		return New(journal{fd, name}, level, redact, about...), func() { unix.Close(fd) }
 	}
 	// O_NONBLOCK: a pipe in place of the file must not stop the call.
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return slog.New(slog.DiscardHandler), func() {}
 	}
-	log := about.Logger(slog.New(slog.NewJSONHandler(unbuffered{f}, options(level, redact))).With("pid", os.Getpid()))
+	log := slog.New(slog.NewJSONHandler(unbuffered{f}, options(level, redact))).With("pid", os.Getpid()).With(about...)
 	klog.SetSlogLogger(log)
 	return log, func() { f.Close() }
 }
@@ -61,8 +59,8 @@ func (u unbuffered) Write(p []byte) (n int, err error) {
 }
 
 // New returns a logger for people.
-func New(w io.Writer, level slog.Level, redact func(string) string, about volumelog.Subject) *slog.Logger {
-	log := about.Logger(slog.New(slog.NewTextHandler(w, options(level, redact))))
+func New(w io.Writer, level slog.Level, redact func(string) string, about ...any) *slog.Logger {
+	log := slog.New(slog.NewTextHandler(w, options(level, redact))).With(about...)
 	klog.SetSlogLogger(log) // what k8s.io/mount-utils says
 	return log
 }
@@ -87,11 +85,14 @@ func Redacting(redact func(string) string) func([]string, slog.Attr) slog.Attr {
 
 // journal sends each write as one entry (systemd, "Native Journal Protocol").
 // It is a bare socket because package net would be a tenth of the program.
-type journal struct{ fd int }
+type journal struct {
+	fd   int
+	name string
+}
 
 func (j journal) Write(p []byte) (int, error) {
 	entry := "MESSAGE=" + strings.ReplaceAll(strings.TrimSpace(string(p)), "\n", " ") +
-		"\nPRIORITY=6\nSYSLOG_IDENTIFIER=flexdriver\nSYSLOG_PID=" + strconv.Itoa(os.Getpid()) + "\n"
+		"\nPRIORITY=6\nSYSLOG_IDENTIFIER=" + j.name + "\nSYSLOG_PID=" + strconv.Itoa(os.Getpid()) + "\n"
 	if err := unix.Sendto(j.fd, []byte(entry), 0, &unix.SockaddrUnix{Name: journalSocket}); err != nil {
 		return 0, err
 	}

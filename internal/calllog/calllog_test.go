@@ -18,14 +18,13 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/flex2csi/flex2csi/internal/testenv"
-	"github.com/flex2csi/flex2csi/internal/volumelog"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
 func redact(s string) string { return strings.ReplaceAll(s, "hunter2", "[redacted]") }
 
-var about = volumelog.Subject{VolumeHandle: "h1", Request: "9f86"}
+func about() []any { return []any{"volumeHandle", "h1", "request", "9f86"} }
 
 // say logs the secret in every way that there is.
 func say(log *slog.Logger) {
@@ -43,7 +42,7 @@ func say(log *slog.Logger) {
 func TestOpen(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	for range 2 { // the second call appends
-		log, done := Open(file, slog.LevelInfo, redact, about)
+		log, done := Open("flexdriver", file, slog.LevelInfo, redact, about()...)
 		say(log)
 		done()
 	}
@@ -79,13 +78,13 @@ func TestOpen(t *testing.T) {
 
 func TestNew(t *testing.T) {
 	var b bytes.Buffer
-	log := New(&b, slog.LevelDebug, redact, about)
+	log := New(&b, slog.LevelDebug, redact, about()...)
 	say(log)
 	if strings.Contains(b.String(), "hunter2") || !strings.Contains(b.String(), "debug [redacted]") {
 		t.Errorf("%s", b.String())
 	}
 	// Errors of the writer are ignored.
-	say(New(brokenWriter{}, slog.LevelDebug, redact, about))
+	say(New(brokenWriter{}, slog.LevelDebug, redact, about()...))
 }
 
 type brokenWriter struct{}
@@ -131,7 +130,7 @@ func TestOpenCannot(t *testing.T) {
 			finished := make(chan struct{})
 			go func() {
 				defer close(finished)
-				log, done := Open(path, slog.LevelDebug, redact, about)
+				log, done := Open("flexdriver", path, slog.LevelDebug, redact, about()...)
 				say(log)
 				done()
 			}()
@@ -161,7 +160,7 @@ func TestJournal(t *testing.T) {
 		}
 	}()
 	// Without a journal: silence.
-	log, done := Open(Journal, slog.LevelInfo, redact, about)
+	log, done := Open("flexdriver", Journal, slog.LevelInfo, redact, about()...)
 	say(log)
 	done()
 
@@ -173,7 +172,7 @@ func TestJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	log, done = Open(Journal, slog.LevelInfo, redact, about)
+	log, done = Open("flexdriver", Journal, slog.LevelInfo, redact, about()...)
 	defer done()
 	log.Error("two\nlines", "secret", "hunter2")
 	buf := make([]byte, 1<<16)

@@ -68,11 +68,9 @@ func (c *Controller) Callouts(name string) (*flex.Driver, error) {
 		here.IsAttached = func(context.Context, *flex.Call) (bool, error) { return false, err }
 	}
 	// Never "Not supported": the caller would remember it.
-	there := func(_ context.Context, call *flex.Call) error {
-		return flex.Errorf(flex.CodeFailedPrecondition, "%s is for the daemon of the node, and this is flex2csi controller; look at socket in the configuration of the driver (.flexdriver.json)", call.Command)
+	here.Default = func(_ context.Context, call *flex.Call) (flex.DriverStatus, error) {
+		return flex.DriverStatus{}, flex.Errorf(flex.CodeFailedPrecondition, "%s is for the daemon of the node, and this is flex2csi controller; look at socket in the configuration of the driver (.flexdriver.json)", call.Command)
 	}
-	here.WaitForAttach = func(ctx context.Context, call *flex.Call) (string, error) { return "", there(ctx, call) }
-	here.MountDevice, here.Mount, here.Unmount, here.UnmountDevice, here.ExpandFS, here.ExpandVolume = there, there, there, there, there, there
 	return here, nil
 }
 

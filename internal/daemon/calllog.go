@@ -27,7 +27,9 @@ func (d *Daemon) begin(ctx context.Context, r *wire.Request) context.Context {
 	if err != nil {
 		return volumelog.With(ctx, s) // the answer says what is wrong
 	}
-	ctx = volumelog.With(ctx, s.And(volumelog.Of(c)))
+	ctx = volumelog.With(ctx, s.And(volumelog.OfDir(c.Dir)).And(volumelog.Subject{
+		PersistentVolume: c.VolumeName, Namespace: c.Options.PodNamespace, Pod: c.Options.PodName, PodUID: c.Options.PodUID,
+	}))
 	logCall(ctx, d.callLogger(ctx, r), c, r.Timeout())
 	return ctx
 }

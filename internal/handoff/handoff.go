@@ -51,34 +51,23 @@ type Backend struct {
 // Driver returns the functions for flex.Run. GetVolumeName stays nil: the kubelet ignores
 // the answer, and does not call again after "Not supported".
 func (b *Backend) Driver() *flex.Driver {
-	answerDevice := func(ctx context.Context, c *flex.Call) (string, error) {
-		status, err := b.handOver(ctx, c, wire.Call)
-		return status.Device, err
-	}
-	answer := func(ctx context.Context, c *flex.Call) error {
-		_, err := b.handOver(ctx, c, wire.Call)
-		return err
-	}
-	return &flex.Driver{
-		Attach:        answerDevice,
-		IsAttached:    b.isAttached,
-		WaitForAttach: answerDevice,
-		MountDevice:   answer,
-		Mount:         answer,
-		Unmount:       b.unmount,
-		UnmountDevice: answer,
-		Detach:        answer,
-		ExpandVolume:  answer,
-		ExpandFS:      answer,
-	}
+	return &flex.Driver{Unmount: b.unmount, Default: b.answer, Plan: b.Plan}
 }
 
-func (b *Backend) isAttached(ctx context.Context, c *flex.Call) (bool, error) {
+// answer returns what of the daemon's answer belongs to the callout.
+func (b *Backend) answer(ctx context.Context, c *flex.Call) (flex.DriverStatus, error) {
 	status, err := b.handOver(ctx, c, wire.Call)
-	if err == nil && status.Attached == nil {
-		err = flex.Errorf(flex.CodeInternal, "flex2csi did not say whether the volume is attached")
+	answer := flex.DriverStatus{Status: flex.StatusSuccess}
+	switch c.Command {
+	case flex.CommandAttach, flex.CommandWaitForAttach:
+		answer.Device = status.Device
+	case flex.CommandIsAttached:
+		answer.Attached = status.Attached
+		if err == nil && answer.Attached == nil {
+			err = flex.Errorf(flex.CodeInternal, "flex2csi did not say whether the volume is attached")
+		}
 	}
-	return err == nil && *status.Attached, err
+	return answer, err
 }
 
 // socketFor returns the controller's socket for callouts of kube-controller-manager, which

@@ -57,6 +57,7 @@ func (b *Backend) Driver() *flex.Driver {
 		UnmountDevice: b.unmountDevice,
 		ExpandVolume:  b.expandVolume,
 		ExpandFS:      b.expandFS,
+		Plan:          b.Plan,
 	}
 }
 

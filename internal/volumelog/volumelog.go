@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/flex2csi/flex2csi/internal/kubeletdir"
-	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 // A Subject is what log lines are about. What is empty is not known, and not logged.
@@ -25,10 +24,10 @@ type Subject struct {
 	Dir string
 }
 
-// attrs returns the keys and values. Pod and podUID are as in the kubelet's log, where a pod
+// Attrs returns the keys and values. Pod and podUID are as in the kubelet's log, where a pod
 // is NAMESPACE/NAME. The kubelet's volumeName is not among them: there it is the name of a
 // PersistentVolume, of a pod's volume, or a unique name made of the driver's.
-func (s Subject) attrs() []any {
+func (s Subject) Attrs() []any {
 	pod := s.Pod
 	if pod != "" && s.Namespace != "" {
 		pod = s.Namespace + "/" + pod
@@ -56,7 +55,7 @@ func (s Subject) Logger(log *slog.Logger) *slog.Logger {
 	if s == (Subject{}) {
 		return log
 	}
-	return log.With(s.attrs()...)
+	return log.With(s.Attrs()...)
 }
 
 // And returns s with what more says. Another directory is that of another pod.
@@ -74,12 +73,6 @@ func (s Subject) And(more Subject) Subject {
 		PodUID:           cmp.Or(more.PodUID, s.PodUID),
 		Dir:              cmp.Or(more.Dir, s.Dir),
 	}
-}
-
-// Of returns what the arguments of a callout tell.
-func Of(c *flex.Call) Subject {
-	s := OfDir(c.Dir)
-	return s.And(Subject{PersistentVolume: c.VolumeName, Namespace: c.Options.PodNamespace, Pod: c.Options.PodName, PodUID: c.Options.PodUID})
 }
 
 // OfDir returns what a directory of the kubelet tells: unmount has nothing else.

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/flex2csi/flex2csi/internal/volumelog"
-	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 const (
@@ -27,20 +26,21 @@ func line(s volumelog.Subject) string {
 }
 
 func TestOf(t *testing.T) {
-	options := flex.Options{PodNamespace: "shop", PodName: "web-0", PodUID: "uid-1"}
+	pod := volumelog.Subject{PersistentVolume: "pv1", Namespace: "shop", Pod: "web-0", PodUID: "uid-1"}
 	for _, c := range []struct {
-		call flex.Call
+		dir  string
+		more volumelog.Subject
 		want string
 	}{
-		{flex.Call{Dir: podDir, VolumeName: "pv1", Options: options}, "persistentVolume=pv1 pod=shop/web-0 namespace=shop podUID=uid-1 dir=" + podDir},
-		{flex.Call{Dir: podDir}, "persistentVolume=pv1 podUID=uid-1 dir=" + podDir}, // unmount
-		{flex.Call{Dir: deviceDir}, "persistentVolume=pv1 dir=" + deviceDir},
-		{flex.Call{VolumeName: "pv1", NodeName: "node-1"}, "persistentVolume=pv1"}, // detach
-		{flex.Call{Dir: "/mnt", VolumeName: "pv1"}, "persistentVolume=pv1 dir=/mnt"},
-		{flex.Call{}, ""},
+		{podDir, pod, "persistentVolume=pv1 pod=shop/web-0 namespace=shop podUID=uid-1 dir=" + podDir},
+		{podDir, volumelog.Subject{}, "persistentVolume=pv1 podUID=uid-1 dir=" + podDir}, // unmount
+		{deviceDir, volumelog.Subject{}, "persistentVolume=pv1 dir=" + deviceDir},
+		{"", volumelog.Subject{PersistentVolume: "pv1"}, "persistentVolume=pv1"}, // detach
+		{"/mnt", volumelog.Subject{PersistentVolume: "pv1"}, "persistentVolume=pv1 dir=/mnt"},
+		{"", volumelog.Subject{}, ""},
 	} {
-		if got := line(volumelog.Of(&c.call)); got != c.want {
-			t.Errorf("%+v:\n%s, want\n%s", c.call, got, c.want)
+		if got := line(volumelog.OfDir(c.dir).And(c.more)); got != c.want {
+			t.Errorf("%s, %+v:\n%s, want\n%s", c.dir, c.more, got, c.want)
 		}
 	}
 }

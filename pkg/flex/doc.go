@@ -15,14 +15,20 @@
 //
 // # A call from end to end
 //
-// [Main] takes file descriptors 1 and 2 away and catches signals ([Serve]).
+// [Main], which is a [Program], takes file descriptors 1 and 2 away and catches signals.
 // [Run] looks up the function of the callout in the [Driver], parses the
 // arguments into a [Call] ([ParseCall], [ParseOptions]), runs the function under
 // a deadline and turns what it returns into a [DriverStatus], redacted
 // ([Redactor]). [DriverStatus.Encode] makes the one object of it.
 //
-// A program with something to do before that, such as reading a configuration,
-// calls Serve (for init [ServeInit]) and Run itself. A test needs Run only.
+// A program with something to do before that, such as reading a configuration, or with
+// flags of its own, is a Program. A test needs Run only.
+//
+// # Flags for people
+//
+// Before the callout every driver takes --log-file FILE (or "journal"), -v, --timeout,
+// --dry-run if it has a Plan, --exit-code and --help. The kubelet passes none. The log has
+// each answer, and what the driver tells [Log]; secrets are removed from both.
 //
 // # Guarantees
 //

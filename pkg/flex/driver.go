@@ -7,8 +7,8 @@ import (
 
 // Driver is a FlexVolume driver: its capabilities and a function per callout.
 //
-// A nil function means that the driver never does this. It is answered "Not
-// supported" whatever the arguments, which the kubelet remembers
+// A nil function, without a Default, means that the driver never does this. It is answered
+// "Not supported" whatever the arguments, which the kubelet remembers
 // (plugin.go:286-302); then it does something of its own, said below at each
 // callout, that may not be what you want. For "not now" return an error.
 //
@@ -141,9 +141,20 @@ type Driver struct {
 	// have a function, if only one that returns an error.
 	ExpandFS func(context.Context, *Call) error
 
+	// Default does the callouts that have no function above, but init, and getvolumename,
+	// which is best left to the kubelet.
+	Default func(context.Context, *Call) (DriverStatus, error)
+
+	// Plan returns the steps that a callout would take now, for --dry-run. It must only
+	// read. Its error is the one with which the callout would fail before its first step.
+	Plan func(context.Context, *Call) ([]string, error)
+
 	// Timeout gives the deadline of a callout. Where it is nil or returns
 	// nothing above 0, [DefaultTimeout] holds.
 	Timeout func(Command) time.Duration
+
+	// instead does the callouts that the driver does, with --dry-run.
+	instead calloutFunc
 }
 
 // DefaultTimeout returns the deadline of a callout for which the driver sets none: 10 s
@@ -173,8 +184,20 @@ func (d *Driver) timeout(c Command) time.Duration {
 // A calloutFunc is any function of a Driver behind one signature.
 type calloutFunc func(context.Context, *Call) (DriverStatus, error)
 
-// callout returns the driver's function for c, or nil.
+// callout returns what does c, or nil.
 func (d *Driver) callout(c Command) calloutFunc {
+	f := d.function(c)
+	if f == nil && c.Known() && c != CommandInit && c != CommandGetVolumeName {
+		f = d.Default
+	}
+	if f != nil && d.instead != nil {
+		return d.instead
+	}
+	return f
+}
+
+// function returns the driver's own function for c, or nil.
+func (d *Driver) function(c Command) calloutFunc {
 	switch c {
 	case CommandGetVolumeName:
 		return answering(d.GetVolumeName, func(s *DriverStatus, name string) { s.VolumeName = name })

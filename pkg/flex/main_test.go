@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/flex2csi/flex2csi/internal/fdguard"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -33,8 +32,8 @@ const (
 func TestMain(m *testing.M) {
 	if behaviour, ok := os.LookupEnv(behaviourEnv); ok {
 		limitFiles(os.Getenv(filesEnv))
-		if before, ok := strings.CutPrefix(behaviour, "before Run: "); ok {
-			os.Exit(serve(before))
+		if behaviour, ok := strings.CutPrefix(behaviour, "before Run: "); ok {
+			os.Exit(before(behaviour).Run(os.Args))
 		}
 		os.Exit(flex.Main(testDriver(behaviour)))
 	}
@@ -43,8 +42,10 @@ func TestMain(m *testing.M) {
 
 func testDriver(behaviour string) *flex.Driver {
 	mounts := map[string]func(context.Context, *flex.Call) error{
+		"plans":     func(context.Context, *flex.Call) error { panic("with --dry-run nothing is done") },
 		"works":     func(context.Context, *flex.Call) error { return nil },
 		"exposes":   exposes,
+		"logs":      logs,
 		"fails":     func(context.Context, *flex.Call) error { return errors.New("password hunter2 refused") },
 		"panics":    func(context.Context, *flex.Call) error { panic("hunter2") },
 		"chatters":  chatter,
@@ -56,6 +57,17 @@ func testDriver(behaviour string) *flex.Driver {
 	var got flex.Call
 	d := working(&got)
 	d.Mount = mounts[behaviour]
+	if behaviour == "plans" {
+		d.Plan = func(_ context.Context, call *flex.Call) ([]string, error) {
+			if call.Command != flex.CommandMount {
+				return nil, errors.New("no " + string(call.Command) + " today")
+			}
+			return []string{"open " + call.Dir, "mount it with hunter2 of " + string(call.Options.Secrets["password"].Reveal())}, nil
+		}
+	}
+	if behaviour == "no status" {
+		d.Default = func(context.Context, *flex.Call) (flex.DriverStatus, error) { return flex.DriverStatus{}, nil }
+	}
 	if behaviour == "times out" || behaviour == "is stuck" {
 		d.Timeout = func(flex.Command) time.Duration { return 100 * time.Millisecond }
 		if os.Getenv(readyEnv) != "" {
@@ -65,26 +77,21 @@ func testDriver(behaviour string) *flex.Driver {
 	return d
 }
 
-// serve is a program that does something before Run.
-func serve(behaviour string) int {
-	reply, err := fdguard.Claim()
-	if err != nil {
-		return 3
+// before is a program that does something before it has a driver.
+func before(behaviour string) *flex.Program {
+	first := map[string]func(){
+		"panics":   func() { panic("no configuration, password=hunter2") },
+		"is stuck": func() { ready(); select {} },
 	}
-	answers := map[string]func(context.Context) flex.DriverStatus{
-		"panics":    func(context.Context) flex.DriverStatus { panic("no configuration, password=hunter2") },
-		"is stuck":  func(context.Context) flex.DriverStatus { ready(); select {} },
-		"no status": func(context.Context) flex.DriverStatus { return flex.DriverStatus{} },
+	return &flex.Program{Name: "driver", Driver: func(*flex.Invocation) *flex.Driver { first[behaviour](); return nil }}
+}
+
+// logs tells its log what it must not.
+func logs(ctx context.Context, call *flex.Call) error {
+	for key, secret := range call.Options.Secrets {
+		flex.Log(ctx).Debug("mounting", "key", key, "password", string(secret.Reveal()))
 	}
-	serve := flex.Serve
-	if os.Args[1] == "init" {
-		serve = flex.ServeInit
-	}
-	status, err := serve(reply, answers[behaviour])
-	if err != nil || status.Status == flex.StatusSuccess {
-		return 4
-	}
-	return 0
+	return nil
 }
 
 // chatter writes to every stream in every way, and leaves a child behind that
@@ -159,12 +166,12 @@ func TestMainAnswersEveryCallout(t *testing.T) {
 	if got := call(t, "works", "init", "surplus"); len(got.Capabilities) != 5 {
 		t.Errorf("init: got %+v", got)
 	}
-	for _, args := range [][]string{{}, {"mount"}, {"mount", podDir, "{"}, {"unmount", "x"}, {"attach", "n1", "n2"}} {
+	for _, args := range [][]string{{}, {"mount"}, {"mount", podDir, "{"}, {"unmount", "x"}, {"attach", "n1", "n2"}, {"-v"}} {
 		if got := call(t, "works", args...); got.Status != "Failure" || got.Message == "" {
 			t.Errorf("%q: got %+v", args, got)
 		}
 	}
-	for _, args := range [][]string{{"provision"}, {""}, {"--help"}, {"-v"}} {
+	for _, args := range [][]string{{"provision"}, {""}} {
 		if got := call(t, "works", args...); got.Status != "Not supported" {
 			t.Errorf("%q: got %+v", args, got)
 		}
@@ -181,6 +188,7 @@ func TestMainAnswersWhateverMountDoes(t *testing.T) {
 		{"times out", "Failure", "mount: still in progress after 100ms; call again"},
 		{"is stuck", "Failure", "mount: still in progress after 100ms (and has not stopped within 1s); call again"},
 		{"is long", "Failure", ""},
+		{"no status", "Failure", `the driver gave no valid status (""): this is a bug in the driver`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.behaviour, func(t *testing.T) {
@@ -198,12 +206,10 @@ func TestMainAnswersWhateverMountDoes(t *testing.T) {
 	}
 }
 
-func TestServeSurvivesWhatComesBeforeRun(t *testing.T) {
+func TestProgramSurvivesWhatComesBeforeRun(t *testing.T) {
 	tests := []struct{ behaviour, callout, want string }{
 		{"before Run: panics", "mount", "the driver panicked at flex/main_test.go:LINE: no configuration, password=[redacted] this is a bug in the driver"},
 		{"before Run: panics", "init", "init panicked at flex/main_test.go:LINE: no configuration, password=[redacted] this is a bug in the driver"},
-		{"before Run: no status", "mount", `the driver gave no valid status (""): this is a bug in the driver`},
-		{"before Run: no status", "init", `the driver gave no valid status (""): this is a bug in the driver`},
 	}
 	for _, tt := range tests {
 		got := call(t, tt.behaviour, tt.callout)

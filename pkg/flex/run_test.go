@@ -245,3 +245,34 @@ func TestRunCancelled(t *testing.T) {
 		}
 	})
 }
+
+// A driver that has no function of its own for a callout passes it on, with all that Run
+// guarantees; but not the two that are better left to the kubelet.
+func TestDefaultDoesTheRest(t *testing.T) {
+	done := map[flex.Command]bool{}
+	d := &flex.Driver{
+		Unmount: func(context.Context, *flex.Call) error { return errors.New("its own") },
+		Default: func(_ context.Context, call *flex.Call) (flex.DriverStatus, error) {
+			done[call.Command] = true
+			return flex.DriverStatus{Status: flex.StatusSuccess, Device: "from Default"}, nil
+		},
+	}
+	for _, command := range flex.Commands() {
+		status := flex.Run(t.Context(), d, arguments(command))
+		want := flex.DriverStatus{Status: flex.StatusSuccess, Device: "from Default"}
+		switch command {
+		case flex.CommandInit:
+			want = flex.DriverStatus{Status: flex.StatusSuccess, Capabilities: &flex.Capabilities{}}
+		case flex.CommandGetVolumeName:
+			want = flex.DriverStatus{Status: flex.StatusNotSupported, Code: flex.CodeUnimplemented, Message: "getvolumename is not something that this driver does"}
+		case flex.CommandUnmount:
+			want = flex.DriverStatus{Status: flex.StatusFailure, Code: flex.CodeInternal, Message: "its own"}
+		}
+		if diff := cmp.Diff(want, status); diff != "" {
+			t.Errorf("%s: -want +got\n%s", command, diff)
+		}
+	}
+	if status := flex.Run(t.Context(), d, []string{"provision"}); status.Status != flex.StatusNotSupported || len(done) != 9 {
+		t.Errorf("an unknown callout is %+v; Default did %v", status, done)
+	}
+}
