@@ -118,7 +118,7 @@ func credentials() []sabotage {
 		{
 			name: "credentials-in-logs", want: "W/run/log has the secret",
 			edits: []edit{
-				{logging, "redact := flex.NewRedactor(call.Options).Redact", "redact := flex.NewRedactor(flex.Options{}).Redact"},
+				{logging, "redact := NewRedactor(call.Options).Redact", "redact := NewRedactor(Options{}).Redact"},
 				{setup, "\t\tp.Discard()\n", "\t\tp.Discard()\n\t\tb.log().Warn(\"mount\", \"error\", err)\n"},
 			},
 		},

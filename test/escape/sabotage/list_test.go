@@ -12,7 +12,7 @@ const (
 	elsewhere = "pkg/mounter/elsewhere.go"
 	walk      = "pkg/mounter/walk.go"
 	redact    = "pkg/flex/redact.go"
-	callout   = "cmd/flexdriver/callout.go"
+	program   = "pkg/flex/program.go"
 	child     = "pkg/mounter/child.go"
 	openers   = "pkg/mounter/openers.go"
 	mark      = "pkg/mounter/mark.go"
@@ -25,7 +25,7 @@ const (
 	way       = "internal/trust/way.go"
 	roots     = "pkg/mounter/roots.go"
 	load      = "internal/driverconfig/load.go"
-	logging   = "cmd/flexdriver/log.go"
+	logging   = "pkg/flex/log.go"
 )
 
 func sabotages() []sabotage {
@@ -115,7 +115,7 @@ func surroundings() []sabotage {
 		},
 		{
 			name: "secrets-in-arguments", want: "has the secret .* among its arguments",
-			edits: []edit{{callout, "argv.Hide(c.args[1:])...)", "append(argv.Hide(nil), c.args[1:]...)...)"}},
+			edits: []edit{{program, "argv.Hide(in.Args[1:])...)", "append(argv.Hide(nil), in.Args[1:]...)...)"}},
 		},
 		{
 			name: "secrets-in-answers", want: "answer has the secret",
