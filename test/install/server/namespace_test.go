@@ -37,7 +37,7 @@ func TestNamespaces(t *testing.T) {
 			"migrate": map[string]any{"enabled": true}, "attach": map[string]any{"enabled": true},
 			"rbac": map[string]any{"serviceAccountTokens": map[string]any{"enabled": true, "audiences": []any{"vault"}}},
 		}
-		objects, err := render.Release{Namespace: namespace, Values: values}.Objects(install + "/chart/flex2csi")
+		objects, err := render.Release{Namespace: namespace, Values: render.Example(values)}.Objects(install + "/chart/flex2csi")
 		if err != nil {
 			t.Fatal(err)
 		}

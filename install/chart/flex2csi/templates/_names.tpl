@@ -66,7 +66,7 @@ labels:
 {{- $text := index . 1 -}}
 {{- $node := include "flex2csi.account" (list $root "node") | replace "." "[.]" -}}
 {{- $controller := include "flex2csi.account" (list $root "controller") | replace "." "[.]" -}}
-{{- $text = $text | replace ":flex2csi-(node|controller)$'" (printf ":(%s|%s)$'" $node $controller) -}}
+{{- $text = $text | replace ":(flex2csi-node|flex2csi-controller)$'" (printf ":(%s|%s)$'" $node $controller) -}}
 {{- $text = $text | replace ":flex2csi-node$'" (printf ":%s$'" $node) | replace ":flex2csi-controller$'" (printf ":%s$'" $controller) -}}
 {{- $text -}}
 {{- end }}
