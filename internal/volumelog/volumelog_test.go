@@ -94,7 +94,7 @@ func TestKeysAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := line(volumelog.Subject{Request: "r", PersistentVolume: "p", CSIDriver: "c", VolumeHandle: "v", Namespace: "n", Pod: "p", PodUID: "u", Dir: "d"})
-	for _, attr := range strings.Fields(all) {
+	for attr := range strings.FieldsSeq(all) {
 		if key, _, _ := strings.Cut(attr, "="); !strings.Contains(string(text), "`"+key+"`") {
 			t.Errorf("docs/troubleshooting.md does not name the key %s", key)
 		}

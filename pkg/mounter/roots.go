@@ -95,7 +95,7 @@ func otherFilesystem(a, b *os.File) bool {
 	if errors.Join(unix.Fstatfs(int(a.Fd()), &x), unix.Fstatfs(int(b.Fd()), &y), unix.Fstat(int(a.Fd()), &s), unix.Fstat(int(b.Fd()), &t)) != nil {
 		return false
 	}
-	oneNumber := slices.Contains([]int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.TMPFS_MAGIC}, int64(x.Type))
+	oneNumber := slices.Contains([]int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.TMPFS_MAGIC}, int64(x.Type)) //nolint:unconvert // it is of 32 bits elsewhere
 	return x.Type != y.Type || oneNumber && s.Dev != t.Dev
 }
 

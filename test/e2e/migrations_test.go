@@ -349,7 +349,11 @@ func (t *T) writersOf(s *appsv1.StatefulSet, volumes []*volume) []*writer {
 func rollbackLive(t *T, v *volume) {
 	w := t.writer("pod", v)
 	was := t.persistentVolume(v)
-	t.toCSI(v.name)
+	if v.driver == unattached() { // a person knows that nothing has to be attached
+		t.toCSI("--accept", "csi-driver", v.name)
+	} else {
+		t.toCSI(v.name)
+	}
 	t.wantCSI(v, was)
 	t.toFlex(v.name)
 	t.wantFlex(v, was)
