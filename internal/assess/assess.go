@@ -107,18 +107,19 @@ func (a *assessment) add(i item) {
 		d.without++
 	default:
 		i.Preset, i.CSIDriver = p.Name, p.CSIDriver
-		d.fits(p, a.CSIDrivers)
+		d.fits(p, a.Input)
 	}
 	a.report.Items = append(a.report.Items, i)
 }
 
 func (i *item) isInline() bool { return i.Kind == inlineVolume || i.Kind == inlineTemplate }
 
-func (d *driverItems) fits(p preset.Preset, csiDrivers []string) {
+func (d *driverItems) fits(p preset.Preset, in *Input) {
 	i := slices.IndexFunc(d.Presets, func(f fit) bool { return f.Preset == p.Name })
 	if i < 0 {
 		i = len(d.Presets)
-		f := fit{Preset: p.Name, FlexDriver: p.FlexDriver, CSIDriver: p.CSIDriver, Installed: installed(p, csiDrivers), Live: p.Live, Needs: p.Needs}
+		f := fit{Preset: p.Name, FlexDriver: p.FlexDriver, CSIDriver: p.CSIDriver, Installed: installed(p, in.CSIDrivers), Live: p.Live, Needs: p.Needs}
+		f.attaches = strings.Contains(p.Needs, "to attach") && !slices.ContainsFunc(in.attachless, func(name string) bool { return isDriver(p, name) })
 		for _, o := range p.Open {
 			f.FillIn = append(f.FillIn, o.Name)
 		}

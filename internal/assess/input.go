@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/flex2csi/flex2csi/internal/flexuse"
 )
@@ -33,6 +34,8 @@ type Input struct {
 	Workloads         []workload
 	// CSIDrivers are the names of the CSIDriver objects; nil: they were not read.
 	CSIDrivers []string
+	// attachless are those of them that say that they do not attach.
+	attachless []string
 	// Unread is what could not be read, with the reason. The result is incomplete then.
 	Unread []string
 
@@ -95,6 +98,9 @@ func (in *Input) add(kind string, object metav1.Object) {
 		in.StorageClasses = append(in.StorageClasses, o)
 	case *storagev1.CSIDriver:
 		in.CSIDrivers = append(in.CSIDrivers, o.Name)
+		if !ptr.Deref(o.Spec.AttachRequired, true) {
+			in.attachless = append(in.attachless, o.Name)
+		}
 	case *appsv1.Deployment:
 		in.workload(kind, o, &o.Spec.Template.Spec)
 	case *appsv1.DaemonSet:

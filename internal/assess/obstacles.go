@@ -33,7 +33,7 @@ func (r *Report) obstacles() {
 		}
 	}
 	attaches := func(d driverItems) bool {
-		return slices.ContainsFunc(d.Presets, func(f fit) bool { return strings.Contains(f.Needs, "to attach") })
+		return slices.ContainsFunc(d.Presets, func(f fit) bool { return f.attaches })
 	}
 	if names := r.attachThemselves; len(names) > 0 && slices.ContainsFunc(r.Drivers, attaches) {
 		r.Obstacles = append(r.Obstacles, obstacle{

@@ -141,6 +141,7 @@ func TestRefused(t *testing.T) {
 // Node shows, and the report said Ready of disks that no CSI driver would attach.
 func TestAttachThemselves(t *testing.T) {
 	const objects = "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: d}\nspec: {flexVolume: {driver: %s, options: {VolumeId: d-1, server: s}}}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: node-1, annotations: {%s}}\n"
+	const csiDriver = "---\napiVersion: storage.k8s.io/v1\nkind: CSIDriver\nmetadata: {name: diskplugin.csi.alibabacloud.com}\nspec: {attachRequired: %t}\n"
 	const controlled = "volumes.kubernetes.io/controller-managed-attach-detach: '%s'"
 	for name, test := range map[string]struct {
 		driver, annotations string
@@ -150,8 +151,15 @@ func TestAttachThemselves(t *testing.T) {
 		"said to be false":  {"alicloud/disk", fmt.Sprintf(controlled, "false"), true},
 		"the control plane": {"alicloud/disk", fmt.Sprintf(controlled, "true"), false},
 		"a share":           {"alicloud/nas", "", false},
+		"attachRequired":    {"alicloud/disk", "", true},
+		// The vendor's own installation for such clusters.
+		"attachRequired: false": {"alicloud/disk", "", false},
 	} {
-		r := report(t, read(t, fmt.Sprintf(objects, test.driver, test.annotations)))
+		manifests := fmt.Sprintf(objects, test.driver, test.annotations)
+		if strings.HasPrefix(name, "attachRequired") {
+			manifests += fmt.Sprintf(csiDriver, !strings.HasSuffix(name, "false"))
+		}
+		r := report(t, read(t, manifests))
 		got := false
 		for _, o := range r.Obstacles {
 			got = got || strings.Contains(o.What, "kubelets of 1 nodes, such as node-1, attach by themselves")

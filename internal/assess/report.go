@@ -111,6 +111,8 @@ type fit struct {
 	FillIn []string `json:"fillIn,omitempty"`
 	// Items is how many of the driver's items the preset fits.
 	Items int `json:"items"`
+
+	attaches bool // the CSI driver does, as far as is known
 }
 
 // An obstacle is in the way of a driver's volumes, or of all (no driver).
