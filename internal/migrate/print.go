@@ -42,9 +42,24 @@ func (p *Plan) Table(out io.Writer, wide bool) error {
 		for _, step := range o.Steps {
 			fmt.Fprintf(&b, "  - %s\n", step)
 		}
+		if err := o.manifest(&b); err != nil {
+			return err
+		}
 	}
 	p.summary(&b)
 	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// manifest prints the replacement, to be copied.
+func (o *Related) manifest(b *strings.Builder) error {
+	if o.Replacement == nil {
+		return nil
+	}
+	text, err := yamlFrom(o.Replacement)
+	for line := range strings.Lines(string(text)) {
+		b.WriteString("    " + line)
+	}
 	return err
 }
 
@@ -53,8 +68,12 @@ func dash(s string) string { return cmp.Or(s, "-") }
 // line is a check for people.
 func line(c Check) string {
 	text := fmt.Sprintf("%-8s %s: %s", words(c.Status), c.Name, c.Evidence)
-	if c.Do != "" {
-		text += "\n           → " + c.Do
+	do := c.Do
+	if c.Status == Decide {
+		do = strings.TrimPrefix(do+"; to accept that: --accept "+c.Name, "; ")
+	}
+	if do != "" {
+		text += "\n           → " + do
 	}
 	return text
 }
