@@ -15,7 +15,7 @@ func (c *Configuration) Notes(inCluster bool) []strict.Fault {
 	for i := range c.Drivers {
 		d, at := &c.Drivers[i], Path(i)
 		if !inCluster && !d.Inline && d.PVNamePattern == "" {
-			r.Fault(at+".inline", "false, but a callout does not say whether its volume is inline: give flex2csi serve access to the API server, or set pvNamePattern if PersistentVolumes can be told by their names, or see to it that pods cannot use flexVolume (docs/bridge-configuration.md)")
+			r.Fault(at+".inline", "false, which only a daemon with access to the API server can enforce: those of install/ and of the chart have it. Elsewhere start flex2csi serve with --kubeconfig, or set pvNamePattern if PersistentVolumes can be told by their names, or see to it that pods cannot use flexVolume (docs/bridge-configuration.md)")
 		}
 		if d.Inline {
 			note := "true: everyone who may create pods can use every volume that the CSI driver can reach, those of PersistentVolumes of other namespaces as well"
@@ -28,7 +28,7 @@ func (c *Configuration) Notes(inCluster bool) []strict.Fault {
 			if inCluster {
 				break
 			}
-			r.Fault(at+"."+field, "needs access to the API server: flex2csi serve --in-cluster or --kubeconfig")
+			r.Fault(at+"."+field, "needs access to the API server, which the daemons of install/ and of the chart have; elsewhere flex2csi serve --kubeconfig")
 		}
 	}
 	return r.Faults

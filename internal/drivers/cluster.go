@@ -75,7 +75,7 @@ func verified(ctx context.Context, c *bridgeconfig.Driver, cluster Cluster, o fl
 	case err == nil:
 		return nil, differs
 	case code == flex.CodeNotFound:
-		return nil, flex.Errorf(flex.CodePermissionDenied, "the volume is called %q, and there is no PersistentVolume of that name: it is an inline volume, which are not allowed (driver %s)", o.VolumeName, c.FlexDriver)
+		return nil, flex.Errorf(flex.CodePermissionDenied, "the volume is called %q, and there is no PersistentVolume of that name: it is an inline volume, which is not allowed (driver %s)", o.VolumeName, c.FlexDriver)
 	case code == flex.CodeUnavailable:
 		return nil, flex.Errorf(flex.CodeUnavailable, "verify that volume %s is a PersistentVolume: %w; this node has not seen it within the last day, so it waits for the API server; the kubelet tries again", o.VolumeName, err)
 	}
@@ -93,11 +93,11 @@ func mismatch(c *bridgeconfig.Driver, pv *csivol.PersistentVolume, o flex.Option
 	case pv.FlexDriver != c.FlexDriver:
 		return flex.Errorf(flex.CodePermissionDenied, "PersistentVolume %s is none of the driver %s; if the volume is an inline one, they are not allowed", pv.Name, c.FlexDriver)
 	case pv.Source != csivol.Source(o.User, o.FSType):
-		return flex.Errorf(flex.CodePermissionDenied, "the volume has other options or another fsType than PersistentVolume %s: it is an inline volume, which are not allowed, or the kubelet has an older PersistentVolume in mind", pv.Name)
+		return flex.Errorf(flex.CodePermissionDenied, "the volume has other options or another fsType than PersistentVolume %s: it is an inline volume, which is not allowed, or the kubelet has an older PersistentVolume in mind", pv.Name)
 	case pv.Claim.UID == "" || pv.Released:
-		return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolume %s is bound to no claim, so no pod can have it but by an inline volume, which are not allowed; bind it to a claim, and use that", pv.Name)
+		return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolume %s is bound to no claim, so no pod can have it but by an inline volume, which is not allowed; bind it to a claim, and use that", pv.Name)
 	case o.PodNamespace != "" && o.PodNamespace != pv.Claim.Namespace:
-		return flex.Errorf(flex.CodePermissionDenied, "PersistentVolume %s belongs to a claim in namespace %s, and the pod is in namespace %s: it is an inline volume, which are not allowed", pv.Name, pv.Claim.Namespace, o.PodNamespace)
+		return flex.Errorf(flex.CodePermissionDenied, "PersistentVolume %s belongs to a claim in namespace %s, and the pod is in namespace %s: it is an inline volume, which is not allowed", pv.Name, pv.Claim.Namespace, o.PodNamespace)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func mayAttach(c *bridgeconfig.Driver, cluster Cluster) func(context.Context, *c
 			return fmt.Errorf("verify that a pod of node %s uses claim %s/%s: %w", node, v.Claim.Namespace, v.Claim.Name, err)
 		}
 		if !used {
-			return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolume %s belongs to claim %s/%s, which no pod of node %s uses: it is wanted by an inline volume, which are not allowed, or its pod is gone", v.Name, v.Claim.Namespace, v.Claim.Name, node)
+			return flex.Errorf(flex.CodeFailedPrecondition, "PersistentVolume %s belongs to claim %s/%s, which no pod of node %s uses: it is wanted by an inline volume, which is not allowed, or its pod is gone", v.Name, v.Claim.Namespace, v.Claim.Name, node)
 		}
 		return nil
 	}
