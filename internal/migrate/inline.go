@@ -96,6 +96,8 @@ func (b *related) replaceInline(ctx context.Context, pod *corev1.Pod, volume cor
 	csi := map[string]any{"driver": mapped.Driver, "volumeHandle": mapped.Handle}
 	put(csi, "fsType", mapped.FSType)
 	put(csi, "volumeAttributes", mapped.Context)
+	var secrets rendered
+	d.renderSecrets(&secrets, withSecret(pod, source), csi)
 	spec := map[string]any{
 		"capacity": map[string]any{"storage": "1Gi"}, "accessModes": []any{"ReadWriteMany"}, "persistentVolumeReclaimPolicy": policyRetain,
 		"storageClassName": "", "csi": csi,
@@ -106,8 +108,23 @@ func (b *related) replaceInline(ctx context.Context, pod *corev1.Pod, volume cor
 		"metadata": map[string]any{"name": pod.Namespace + "-" + volume.Name}, "spec": spec,
 	}
 	one.Steps = []string{
-		"make a PersistentVolume of it, with its size, its access modes and the Secrets that the CSI driver wants, and a claim with spec.volumeName in namespace " + pod.Namespace,
+		"make a PersistentVolume of it, with its size, its access modes and any other Secret that the CSI driver wants, and a claim with spec.volumeName in namespace " + pod.Namespace,
 		"change the pod's template: persistentVolumeClaim instead of flexVolume",
 	}
+	for _, s := range secrets.secrets {
+		if s.From != s.To && len(s.Keys) > 0 {
+			one.Steps = append(one.Steps, "make Secret "+s.To+" of Secret "+s.From+", with the keys that secrets of the configuration names")
+		}
+	}
 	return one, nil
+}
+
+// withSecret is the part of a PersistentVolume that says which Secret an inline volume has:
+// one of the pod's namespace.
+func withSecret(pod *corev1.Pod, source *corev1.FlexVolumeSource) *volume {
+	flex := &corev1.FlexPersistentVolumeSource{Driver: source.Driver}
+	if source.SecretRef != nil {
+		flex.SecretRef = &corev1.SecretReference{Namespace: pod.Namespace, Name: source.SecretRef.Name}
+	}
+	return &volume{PersistentVolume: &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{FlexVolume: flex}}}}
 }

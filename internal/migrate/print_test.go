@@ -3,6 +3,10 @@ package migrate_test
 import (
 	"strings"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
 )
@@ -41,5 +45,38 @@ StorageClass old: makes FlexVolumes
 `
 	if !strings.Contains(b.String(), want) || !strings.Contains(b.String(), accept) {
 		t.Errorf("the plan is\n%s", b.String())
+	}
+}
+
+// TestInlineSecret: the manifest for an inline volume names its Secret, which is of the pod's
+// namespace. Without it the share was not mounted.
+func TestInlineSecret(t *testing.T) {
+	for key, want := range map[string][]string{ // the old driver's, for the user
+		"username": {"nodeStageSecretRef:\n          name: cifs\n          namespace: shop\n"},
+		"user":     {"nodeStageSecretRef:\n          name: cifs-csi\n", "make Secret shop/cifs-csi of Secret shop/cifs, with the keys"},
+	} {
+		config := caseConfig(t, "smb2")
+		config.Drivers[0].Secrets.NodeStage.FromFlexSecret["username"] = key
+		a := newAPI(t)
+		a.quiet = true
+		a.add(&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"},
+			Spec: corev1.PodSpec{NodeName: "node-1", Volumes: []corev1.Volume{{Name: "media", VolumeSource: corev1.VolumeSource{FlexVolume: &corev1.FlexVolumeSource{
+				Driver: "fstab/cifs", SecretRef: &corev1.LocalObjectReference{Name: "cifs"}, Options: map[string]string{"networkPath": "//host/media"},
+			}}}}},
+		})
+		plan, err := (&migrate.Planner{Client: a.client(), Config: config, Now: time.Now}).Plan(t.Context(), &migrate.Selection{All: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		if err := plan.Table(&b, false); err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range want {
+			if !strings.Contains(b.String(), text) {
+				t.Errorf("%s: no %q in\n%s", key, text, b.String())
+			}
+		}
 	}
 }
