@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -32,6 +34,9 @@ const (
 func TestMain(m *testing.M) {
 	if behaviour, ok := os.LookupEnv(behaviourEnv); ok {
 		limitFiles(os.Getenv(filesEnv))
+		if name, ok := strings.CutPrefix(behaviour, "flag "); ok {
+			os.Exit(flagged(name).Run(os.Args))
+		}
 		if behaviour, ok := strings.CutPrefix(behaviour, "before Run: "); ok {
 			os.Exit(before(behaviour).Run(os.Args))
 		}
@@ -84,6 +89,18 @@ func before(behaviour string) *flex.Program {
 		"is stuck": func() { ready(); select {} },
 	}
 	return &flex.Program{Name: "driver", Driver: func(*flex.Invocation) *flex.Driver { first[behaviour](); return nil }}
+}
+
+// flagged is a program with a flag, whose value is the message of each mount.
+func flagged(name string) *flex.Program {
+	var value string
+	return &flex.Program{
+		Name:  "driver",
+		Flags: func(set *pflag.FlagSet) { set.StringVar(&value, name, "the default", "text") },
+		Driver: func(*flex.Invocation) *flex.Driver {
+			return &flex.Driver{Mount: func(context.Context, *flex.Call) error { return errors.New(value) }}
+		},
+	}
 }
 
 // logs tells its log what it must not.

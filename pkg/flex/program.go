@@ -34,7 +34,8 @@ func Main(d *Driver) int {
 type Program struct {
 	// Name is what the program calls itself in messages and in the journal.
 	Name string
-	// Flags adds the program's own flags. It is optional.
+	// Flags adds the program's own flags. It is optional. The kubelet passes none: what it
+	// must not do without needs a default, or a configuration file.
 	Flags func(*pflag.FlagSet)
 	// Driver returns the driver for an invocation. Streams, arguments and signals are under
 	// control by then. init waits for it, so it must not be slow.
@@ -95,7 +96,7 @@ type Invocation struct {
 
 func (p *Program) invocation(args []string, reply *fdguard.Reply, guardErr error) *Invocation {
 	in := &Invocation{name: p.Name, Path: args[0], Args: args[1:], reply: reply, guardErr: guardErr, start: time.Now(), closeLog: func() {}}
-	// The kubelet's calls have no flags, and skip the parser.
+	// The kubelet's calls have no flags, and skip the parser: answer sets the defaults.
 	if len(in.Args) > 0 && strings.HasPrefix(in.Args[0], "-") {
 		set := p.flags(in)
 		in.byHand = true
@@ -144,6 +145,9 @@ func (in *Invocation) show(text string) { in.text.Store(&text) }
 
 // answer does the call.
 func (p *Program) answer(ctx context.Context, in *Invocation) DriverStatus {
+	if p.Flags != nil && !in.byHand {
+		p.flags(in) // here a panic has an answer
+	}
 	switch {
 	case errors.Is(in.flagErr, pflag.ErrHelp):
 		return DriverStatus{Status: StatusSuccess}

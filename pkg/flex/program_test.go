@@ -75,3 +75,16 @@ func TestEveryDriverHasFlagsForPeople(t *testing.T) {
 		}
 	}
 }
+
+// The kubelet passes no flags: a default holds for its calls, too.
+func TestAFlagHasItsDefaultWithoutFlags(t *testing.T) {
+	for want, args := range map[string][]string{"the default": nil, "another": {"--text", "another"}} {
+		out, _ := byHand(t, "flag text", append(args, "mount", podDir, secretJSON)...)
+		if out != `{"status":"Failure","message":"`+want+"\"}\n" {
+			t.Errorf("with the flags %q: %s", args, out)
+		}
+	}
+	if out, _ := byHand(t, "flag timeout", "init"); !strings.Contains(out, "flag redefined: timeout") {
+		t.Errorf("a flag that every driver has: %s", out)
+	}
+}
