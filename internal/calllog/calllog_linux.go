@@ -15,23 +15,23 @@ const journalSocket = "/run/systemd/journal/socket"
 // Open returns a logger that appends JSON lines to a file, one write for each
 // so that calls side by side do not mix theirs, or that writes to the journal under a name. All
 // have the keys and values of about.
-// If that cannot be opened the logger is silent.
-func Open(name, file string, level slog.Level, redact func(string) string, about ...any) (*slog.Logger, func()) {
+// With an error the logger is silent.
+func Open(name, file string, level slog.Level, redact func(string) string, about ...any) (*slog.Logger, func(), error) {
 	if file == Journal {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if err != nil {
-			return slog.New(slog.DiscardHandler), func() {}
+			return slog.New(slog.DiscardHandler), func() {}, err
 		}
-		return New(journal{fd, name}, level, redact, about...), func() { unix.Close(fd) }
+		return New(journal{fd, name}, level, redact, about...), func() { unix.Close(fd) }, nil
 	}
 	// O_NONBLOCK: a pipe in place of the file must not stop the call.
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return slog.New(slog.DiscardHandler), func() {}
+		return slog.New(slog.DiscardHandler), func() {}, err
 	}
 	log := slog.New(slog.NewJSONHandler(unbuffered{f}, options(level, redact))).With("pid", os.Getpid()).With(about...)
 	klog.SetSlogLogger(log)
-	return log, func() { f.Close() }
+	return log, func() { f.Close() }, nil
 }
 
 // unbuffered writes at once or not at all. An os.File would wait for the reader

@@ -2,10 +2,13 @@
 
 package calllog
 
-import "log/slog"
+import (
+	"errors"
+	"log/slog"
+)
 
 // Open returns a silent logger: drivers run on Linux, and elsewhere package flex is linked for
 // its types only.
-func Open(string, string, slog.Level, func(string) string, ...any) (*slog.Logger, func()) {
-	return slog.New(slog.DiscardHandler), func() {}
+func Open(string, string, slog.Level, func(string) string, ...any) (*slog.Logger, func(), error) {
+	return slog.New(slog.DiscardHandler), func() {}, errors.ErrUnsupported
 }

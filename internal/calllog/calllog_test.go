@@ -42,7 +42,7 @@ func say(log *slog.Logger) {
 func TestOpen(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	for range 2 { // the second call appends
-		log, done := Open("flexdriver", file, slog.LevelInfo, redact, about()...)
+		log, done, _ := Open("flexdriver", file, slog.LevelInfo, redact, about()...)
 		say(log)
 		done()
 	}
@@ -130,7 +130,7 @@ func TestOpenCannot(t *testing.T) {
 			finished := make(chan struct{})
 			go func() {
 				defer close(finished)
-				log, done := Open("flexdriver", path, slog.LevelDebug, redact, about()...)
+				log, done, _ := Open("flexdriver", path, slog.LevelDebug, redact, about()...)
 				say(log)
 				done()
 			}()
@@ -160,7 +160,7 @@ func TestJournal(t *testing.T) {
 		}
 	}()
 	// Without a journal: silence.
-	log, done := Open("flexdriver", Journal, slog.LevelInfo, redact, about()...)
+	log, done, _ := Open("flexdriver", Journal, slog.LevelInfo, redact, about()...)
 	say(log)
 	done()
 
@@ -172,7 +172,7 @@ func TestJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	log, done = Open("flexdriver", Journal, slog.LevelInfo, redact, about()...)
+	log, done, _ = Open("flexdriver", Journal, slog.LevelInfo, redact, about()...)
 	defer done()
 	log.Error("two\nlines", "secret", "hunter2")
 	buf := make([]byte, 1<<16)

@@ -2,6 +2,7 @@ package flex
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -24,7 +25,8 @@ func Log(ctx context.Context) *slog.Logger {
 // Log opens the log of the call, once: a file if there is one, else a person's terminal
 // with -v. A program with a configuration calls it with the file and the level of that;
 // flags override both. Each line names the volume and the pod, and has the keys and values of
-// about. Most calls have no log, and spend no time on one: it is nil then.
+// about. Most calls have no log, and spend no time on one: it is nil then. A log that cannot
+// be written stops no call: it is silent, but for a message at a terminal.
 func (in *Invocation) Log(file string, level slog.Level, about ...any) *slog.Logger {
 	if in.log != nil {
 		return in.log
@@ -50,7 +52,10 @@ func (in *Invocation) Log(file string, level slog.Level, about ...any) *slog.Log
 	if file == "" {
 		in.log = calllog.New(in.reply.Human, level, redact, about...)
 	} else {
-		in.log, in.closeLog = calllog.Open(in.name, file, level, redact, about...)
+		var err error
+		if in.log, in.closeLog, err = calllog.Open(in.name, file, level, redact, about...); err != nil && in.reply.Human != nil {
+			fmt.Fprintf(in.reply.Human, "log the call: %v\n", err)
+		}
 	}
 	return in.log
 }
