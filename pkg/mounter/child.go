@@ -200,7 +200,11 @@ func (c *child) run(path string) ([]byte, error) {
 	start := time.Now()
 	err = runLocked(c.ctx, cmd)
 	text := readOutput(out)
-	c.m.log().Debug("ran", "program", path, "duration", time.Since(start), "error", err)
+	log := c.m.log()
+	if err != nil {
+		log = log.With("error", err)
+	}
+	log.Debug("ran", "program", path, "duration", time.Since(start))
 	return text, c.explain(path, err)
 }
 

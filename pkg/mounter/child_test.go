@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,6 +44,20 @@ func TestChildIsClosed(t *testing.T) {
 	defer unix.Close(fd)
 	for _, name := range []string{"blkid", "mkfs.ext4"} {
 		t.Run(name, func(t *testing.T) { testChildIsClosed(t, name) })
+	}
+}
+
+func TestChildIsLogged(t *testing.T) {
+	for script, want := range map[string]bool{"echo /dev/null": false, "exit 3": true} {
+		var log strings.Builder
+		m := mounter.Mounter{
+			Programs: fakeProgram(t, "blkid", script),
+			Log:      slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		}
+		_, _ = m.FindByTag(t.Context(), "LABEL", "x")
+		if got := log.String(); !strings.Contains(got, "msg=ran") || strings.Contains(got, "error=") != want {
+			t.Errorf("%s: logged %s", script, got)
+		}
 	}
 }
 

@@ -62,16 +62,18 @@ func (m *Mounter) MountRemote(ctx context.Context, r Remote, t *Target) error {
 	return nil
 }
 
+const noHelper = "is not installed on this node (looked in " + helperPath + ")"
+
 // mountWithoutHelper asks the kernel directly.
 func (m *Mounter) mountWithoutHelper(ctx context.Context, s source, credentials bool, t *Target) error {
 	helper := helperName(s.fsType)
 	if credentials {
-		return s.err("mount", t.path, fmt.Errorf("the program mount.%s, which would take the credentials, is not installed on this node", helper))
+		return s.err("mount", t.path, fmt.Errorf("the program mount.%s, which would take the credentials, %s", helper, noHelper))
 	}
 	err := m.mountSource(ctx, s, t, nil)
 	var failed *Error
 	if errors.As(err, &failed) && failed.Op == "mount" && !errors.Is(err, ErrOccupied) && !errors.Is(err, ErrUnsafePath) {
-		failed.Err = fmt.Errorf("%w; a program mount.%s, which this filesystem may need, is not installed on this node", failed.Err, helper)
+		failed.Err = fmt.Errorf("%w; a program mount.%s, which this filesystem may need, %s", failed.Err, helper, noHelper)
 	}
 	return err
 }

@@ -254,8 +254,8 @@ func TestRemoteWithoutHelper(t *testing.T) {
 		r     mounter.Remote
 		texts []string
 	}{
-		"unknown type":       {mounter.Remote{Source: "server:/a", FSType: "nonesuch"}, []string{`knows no filesystem "nonesuch"`, "program mount.nonesuch", "is not installed on this node"}},
-		"with credentials":   {mounter.Remote{Source: "//s/a", FSType: "nonesuch", Credentials: map[string][]byte{"credentials": []byte(secret)}}, []string{"mount.nonesuch, which would take the credentials, is not installed", "!s3cr3t"}},
+		"unknown type":       {mounter.Remote{Source: "server:/a", FSType: "nonesuch"}, []string{`knows no filesystem "nonesuch"`, "program mount.nonesuch", "is not installed on this node (looked in /sbin:"}},
+		"with credentials":   {mounter.Remote{Source: "//s/a", FSType: "nonesuch", Credentials: map[string][]byte{"credentials": []byte(secret)}}, []string{"mount.nonesuch, which would take the credentials, is not installed on this node (looked in /sbin:", "!s3cr3t"}},
 		"kernel's own words": {mounter.Remote{Source: "a", FSType: "overlay", Options: []string{"nonsense=1"}}, []string{"overlay: Unknown parameter 'nonsense'", "program mount.overlay"}},
 		"source is a dash":   {mounter.Remote{Source: "-o", FSType: "tmpfs"}, []string{"looks like an option"}},
 		"type is a dash":     {mounter.Remote{Source: "a", FSType: "-t"}, []string{"looks like an option"}},
