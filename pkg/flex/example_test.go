@@ -14,7 +14,6 @@ import (
 //
 //	func main() { os.Exit(flex.Main(shares())) }
 func shares() *flex.Driver {
-	m := &mounter.Mounter{}
 	capabilities := flex.DefaultCapabilities()
 	capabilities.FSGroup = false // the server says who owns what
 	capabilities.SELinuxRelabel = false
@@ -33,7 +32,13 @@ func shares() *flex.Driver {
 			if mounted, err := target.Mounted(); mounted || err != nil {
 				return err // the kubelet calls again after a call that succeeded, too
 			}
-			return m.MountRemote(ctx, mounter.Remote{Source: share, FSType: "nfs", ReadOnly: call.Options.ReadOnly}, target)
+			m := mounter.Mounter{Log: flex.Log(ctx)}
+			return m.MountRemote(ctx, mounter.Remote{
+				Source:   share,
+				FSType:   "nfs",
+				Options:  []string{"retry=0"}, // mount.nfs tries for 2 minutes, the kubelet calls again
+				ReadOnly: call.Options.ReadOnly,
+			}, target)
 		},
 		Unmount: func(ctx context.Context, call *flex.Call) error {
 			target, err := mounter.OpenTarget("", call.Dir)
@@ -44,6 +49,7 @@ func shares() *flex.Driver {
 				return err
 			}
 			defer target.Close()
+			m := mounter.Mounter{Log: flex.Log(ctx)}
 			return m.Unmount(ctx, target)
 		},
 		ExpandFS: func(context.Context, *flex.Call) error {

@@ -91,7 +91,7 @@ func before(behaviour string) *flex.Program {
 	return &flex.Program{Name: "driver", Driver: func(*flex.Invocation) *flex.Driver { first[behaviour](); return nil }}
 }
 
-// flagged is a program with a flag, whose value is the message of each mount.
+// flagged is a program with a flag. Each mount fails with its value as the message.
 func flagged(name string) *flex.Program {
 	var value string
 	return &flex.Program{

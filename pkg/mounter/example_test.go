@@ -16,7 +16,6 @@ import (
 //
 //	func main() { os.Exit(flex.Main(directories("/srv/volumes"))) }
 func directories(store string) *flex.Driver {
-	m := &mounter.Mounter{}
 	return &flex.Driver{
 		// The directory's owner decides on its group and label, not the pod.
 		Capabilities: flex.Capabilities{SupportsMetrics: true, RequiresFSResize: true},
@@ -37,6 +36,7 @@ func directories(store string) *flex.Driver {
 			if call.Options.ReadOnly {
 				options = append(options, "ro")
 			}
+			m := mounter.Mounter{Log: flex.Log(ctx)}
 			// The root keeps symbolic links of the store from leading elsewhere.
 			return m.Bind(ctx, filepath.Join(store, name), mounter.Roots{Below: []string{store}}, target, options, nil)
 		},
@@ -49,6 +49,7 @@ func directories(store string) *flex.Driver {
 				return err
 			}
 			defer target.Close()
+			m := mounter.Mounter{Log: flex.Log(ctx)}
 			return m.Unmount(ctx, target)
 		},
 		ExpandFS: func(context.Context, *flex.Call) error {
