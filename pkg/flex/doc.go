@@ -27,8 +27,9 @@
 // # Flags for people
 //
 // Before the callout every driver takes --log-file FILE (or "journal"), -v, --timeout,
-// --dry-run if it has a Plan, --exit-code and --help. The kubelet passes none. The log has
-// each answer, and what the driver tells [Log]; secrets are removed from both.
+// --dry-run if it has a Plan, --exit-code and --help. The log has each answer, and what the
+// driver tells [Log]; secrets are removed from both. The kubelet passes no flags: a driver
+// that logs the kubelet's calls is a [Program] and calls [Invocation.Log].
 //
 // # Guarantees
 //

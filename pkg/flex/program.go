@@ -34,8 +34,8 @@ func Main(d *Driver) int {
 type Program struct {
 	// Name is what the program calls itself in messages and in the journal.
 	Name string
-	// Flags adds the program's own flags. It is optional. The kubelet passes none: what it
-	// must not do without needs a default, or a configuration file.
+	// Flags adds the program's own flags. It is optional. The kubelet passes none, so
+	// in its calls each flag has its default.
 	Flags func(*pflag.FlagSet)
 	// Driver returns the driver for an invocation. Streams, arguments and signals are under
 	// control by then. init waits for it, so it must not be slow.
