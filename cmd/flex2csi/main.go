@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -32,7 +31,7 @@ func run(args []string, env environment) int {
 	env.out, env.err = &terminal.Writer{To: colored(env.out)}, &terminal.Writer{To: env.err}
 	root := newRoot()
 	args, typed := calledBy(env.name, root, args)
-	root.SetArgs(renamed(args))
+	root.SetArgs(args)
 	root.SetIn(env.in)
 	root.SetOut(env.out)
 	root.SetErr(env.err)
@@ -56,14 +55,6 @@ func run(args []string, env environment) int {
 	}
 	fmt.Fprintf(env.err, "%s: %v\n", c.CommandPath(), typed(err.Error()))
 	return 1
-}
-
-// renamed keeps a command line of v0.1 working: the controller was a mode of serve.
-func renamed(args []string) []string {
-	if i := slices.Index(args, "--controller"); i > 0 && args[0] == "serve" {
-		return slices.Concat([]string{"controller"}, args[1:i], args[i+1:])
-	}
-	return args
 }
 
 // newRoot returns flex2csi. The file of each command has its constructor. The builds for macOS
