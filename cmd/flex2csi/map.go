@@ -41,11 +41,10 @@ driver would get in the life of a volume, with secrets masked. Nothing is change
 no driver is called, no directory is made.
 
 Volumes are given as manifests (-f: PersistentVolumes and Pods, with their claims,
-Secrets and CSIDrivers), of any number, or as a callout: its arguments, or a line of
-a log with them in it (-f as well). Several volumes are printed as a table with a
-summary, one volume as YAML with each request. NAME selects volumes: a
-PersistentVolume, a claim (namespace/name) or an inline volume. The exit status is 1
-if one of the volumes does not work.
+Secrets and CSIDrivers), of any number, or as a callout with its arguments. Several
+volumes are printed as a table with a summary, one volume as YAML with each request.
+NAME selects volumes: a PersistentVolume, a claim (namespace/name) or an inline
+volume. The exit status is 1 if one of the volumes does not work.
 
 The capabilities of the CSI driver decide what it is asked. --capability takes:
 
@@ -67,7 +66,7 @@ configuration the controller service is not asked.`,
 	// Arguments after a callout belong to it, also with a dash.
 	set.SetInterspersed(false)
 	addConfig(set, &o.config)
-	set.StringArrayVarP(&o.files, "filename", "f", nil, "`file` with manifests or a line of a log, or directory of manifests; - is standard input; may be repeated")
+	set.StringArrayVarP(&o.files, "filename", "f", nil, "`file` or directory with manifests; - is standard input; may be repeated")
 	set.StringVar(&o.driver, "driver", "", "`vendor/name` of the FlexVolume driver, if the callout does not have it")
 	set.BoolVar(&o.node.ControlPlaneAttaches, "attach", false, "the FlexVolume driver is installed with --attach")
 	set.BoolVar(&o.node.Cluster, "in-cluster", false, "flex2csi serve has access to the API server")

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/flex2csi/flex2csi/internal/dryrun"
 )
 
 // TestReadForms: the same volumes come out of each form that kubectl and people write.
@@ -34,7 +32,7 @@ func TestReadForms(t *testing.T) {
 	}
 	for name, text := range forms {
 		t.Run(name, func(t *testing.T) {
-			in, err := dryrun.Read(strings.NewReader(text))
+			in, err := read(text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +62,7 @@ func TestReadErrors(t *testing.T) {
 		{`{"kind": "x"} []`, "not JSON: want { but got ["},
 	}
 	for _, tt := range tests {
-		_, err := dryrun.Read(strings.NewReader(tt.input))
+		_, err := read(tt.input)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%q: got %v, want %q", tt.input, err, tt.want)
 		}
@@ -83,7 +81,7 @@ func TestReadLong(t *testing.T) {
 		fmt.Fprint(w, `{}]}`)
 		w.Close()
 	}()
-	in, err := dryrun.Read(r)
+	in, err := readFrom(r)
 	if err != nil || len(in.Volumes) != n {
 		t.Fatalf("%d volumes, %v", len(in.Volumes), err)
 	}

@@ -1,13 +1,11 @@
 package dryrun_test
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +15,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/dryrun"
 	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -70,6 +69,23 @@ func TestPlans(t *testing.T) {
 	}
 }
 
+// read reads one text: manifests, or a callout without blanks in its arguments.
+func read(text string) (*dryrun.Input, error) {
+	if args := strings.Fields(text); len(args) > 1 && flex.Command(args[0]).Known() {
+		v, err := dryrun.FromCall("", args)
+		return &dryrun.Input{Volumes: []*dryrun.FlexVolume{v}}, err
+	}
+	return readFrom(strings.NewReader(text))
+}
+
+func readFrom(text io.Reader) (*dryrun.Input, error) {
+	r := dryrun.NewReader()
+	if err := r.Read(text); err != nil {
+		return nil, err
+	}
+	return r.Input()
+}
+
 // plan does what the command does.
 func plan(t *testing.T, config, input, comment string) (string, error) {
 	t.Helper()
@@ -91,7 +107,7 @@ func plan(t *testing.T, config, input, comment string) (string, error) {
 			node.Capabilities = strings.Split(value, ",")
 		}
 	}
-	in, err := dryrun.Read(strings.NewReader(input))
+	in, err := read(input)
 	if err != nil {
 		return "", err
 	}
@@ -117,29 +133,6 @@ func plan(t *testing.T, config, input, comment string) (string, error) {
 	return out.String(), nil
 }
 
-func TestParseLine(t *testing.T) {
-	tests := []struct {
-		line, driver string
-		args         []string // nil: an error
-	}{
-		{`mount /d {"a":"b c"}`, "", []string{"mount", "/d", `{"a":"b c"}`}},
-		{`  /x/example.com~disk/disk mount /d '{"a":"]"}' `, "example.com/disk", []string{"mount", "/d", `{"a":"]"}`}},
-		{`args: [detach pv1 node], error: no`, "", []string{"detach", "pv1", "node"}},
-		{`executable: /x/a~b/b, args: [attach {} n]`, "a/b", []string{"attach", "{}", "n"}},
-		{`mount /d {"a"`, "", nil},
-		{`mount /d '{"a"`, "", nil},
-		{`nothing of the kind`, "", nil},
-		{"mount\n/d", "", nil},
-		{"", "", nil},
-	}
-	for _, tt := range tests {
-		driver, args, err := dryrun.ParseLine(tt.line)
-		if (err == nil) != (tt.args != nil) || driver != tt.driver || !slices.Equal(args, tt.args) {
-			t.Errorf("%q: got %q, %q, %v", tt.line, driver, args, err)
-		}
-	}
-}
-
 func TestErrors(t *testing.T) {
 	const config = "apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- {flexDriver: example.com/disk, csiDriver: disk.csi.example.com}\n- {flexDriver: example.com/other, csiDriver: other.csi.example.com}\n"
 	tests := []struct{ name, input, want string }{
@@ -148,7 +141,7 @@ func TestErrors(t *testing.T) {
 		{"other things", "kind: Deployment", "there is no FlexVolume in it"},
 		{"no YAML", "a: b: c", "not YAML"},
 		{"unknown driver", "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {flexVolume: {driver: a/b}}", "PersistentVolume pv1: the configuration has no driver \"a/b\", only example.com/disk, example.com/other: add it; "},
-		{"which driver", `attach '{"volumeID":"x"}' n`, "the call of attach: nothing tells its FlexVolume driver: give --driver"},
+		{"which driver", `attach {"volumeID":"x"} n`, "the call of attach: nothing tells its FlexVolume driver: give --driver"},
 		{"no options", "unmount /d", "unmount has no options"},
 		{"bad call", "mount relative {}", "mount: the directory"},
 		{"number", "kind: PersistentVolume\nmetadata: {name: pv1}\nspec: {flexVolume: {driver: example.com/disk, options: {volumeID: 7}}}", `PersistentVolume pv1: option "volumeID" is a number: want a string; put it in quotes`},
@@ -189,7 +182,7 @@ func FuzzPlans(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, input []byte) {
-		in, err := dryrun.Read(bytes.NewReader(input))
+		in, err := read(string(input))
 		if err != nil {
 			return
 		}

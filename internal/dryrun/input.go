@@ -2,7 +2,6 @@ package dryrun
 
 import (
 	"bufio"
-	"errors"
 	"io"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -17,18 +16,6 @@ type Input struct {
 	Unclear []string
 }
 
-// maxLine bounds a callout. The kubelet cannot pass more than 128 KiB of options.
-const maxLine = 256 << 10
-
-// Read returns the volumes in one text.
-func Read(text io.Reader) (*Input, error) {
-	r := NewReader()
-	if err := r.Read(text); err != nil {
-		return nil, err
-	}
-	return r.Input()
-}
-
 // A Reader collects volumes from several texts. The claims, Secrets and CSIDrivers of one
 // count for the volumes of all.
 type Reader struct{ manifests *manifests }
@@ -36,17 +23,9 @@ type Reader struct{ manifests *manifests }
 // NewReader returns a Reader without a volume.
 func NewReader() *Reader { return &Reader{newManifests()} }
 
-// Read takes manifests of any number, or one callout on a line.
+// Read takes manifests of any number.
 func (r *Reader) Read(text io.Reader) error {
-	in := bufio.NewReaderSize(text, maxLine)
-	if start, err := in.Peek(maxLine); errors.Is(err, io.EOF) {
-		if driver, args, err := ParseLine(string(start)); err == nil && len(args) > 1 {
-			v, err := FromCall(driver, args)
-			r.manifests.callouts = append(r.manifests.callouts, v)
-			return err
-		}
-	}
-	return (&documents{in: in, add: r.manifests.add}).read()
+	return (&documents{in: bufio.NewReader(text), add: r.manifests.add}).read()
 }
 
 // Input returns the volumes. One that is not valid has its error in Err.

@@ -21,7 +21,6 @@ type manifests struct {
 	found     flexuse.Finder
 	counts    map[string]int // of objects, by kind
 	foreign   []string       // documents that are no objects
-	callouts  []*FlexVolume
 	pvs, pods []object
 
 	pvByName, pvByClaim map[string]object // a claim is namespace/name
@@ -118,7 +117,7 @@ func driverInfo(spec object) csivol.DriverInfo {
 // input makes the volumes: those of pods as these use them, and all others as any pod
 // would.
 func (m *manifests) input() (*Input, error) {
-	in := &Input{Volumes: m.callouts, CSIDrivers: m.drivers, Unclear: m.found.Unclear()}
+	in := &Input{CSIDrivers: m.drivers, Unclear: m.found.Unclear()}
 	if len(m.foreign) > 0 {
 		in.Unclear = append(in.Unclear, fmt.Sprintf("no objects of Kubernetes: %s", strings.Join(m.foreign, "; ")))
 	}

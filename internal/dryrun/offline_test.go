@@ -24,7 +24,7 @@ func offline(t *testing.T, config, text string) (*dryrun.Planner, *dryrun.Report
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := dryrun.Read(strings.NewReader(text))
+	in, err := read(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,21 +96,21 @@ func TestAnyKind(t *testing.T) {
 		if _, _, in := offline(t, "smb-config.yaml", text+pv); len(in.Unclear) != 1 || !strings.Contains(in.Unclear[0], want) {
 			t.Errorf("%q, want %q", in.Unclear, want)
 		}
-		if _, err := dryrun.Read(strings.NewReader(text)); err == nil {
+		if _, err := read(text); err == nil {
 			t.Errorf("%s: no error", text)
 		}
 	}
 	for _, text := range []string{"", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n", "<html>\n"} {
-		if in, err := dryrun.Read(strings.NewReader(text)); err == nil {
+		if in, err := read(text); err == nil {
 			t.Errorf("%q: %v", text, in)
 		}
 	}
 }
 
-// TestMaskedSecret: a line of the kubelet's log with masked secrets was "not valid base64"
+// TestMaskedSecret: a callout of a log, with masked secrets, was "not valid base64"
 // (juliohm1978/kubernetes-cifs-volumedriver#1).
 func TestMaskedSecret(t *testing.T) {
-	const line = `I1 driver-call.go:1] executable: /usr/libexec/kubernetes/kubelet-plugins/volume/exec/juliohm~cifs/cifs, args: [mount /var/lib/kubelet/pods/1/volumes/juliohm~cifs/a {"kubernetes.io/fsType":"","kubernetes.io/pod.uid":"1","kubernetes.io/pvOrVolumeName":"a","kubernetes.io/secret/password":"%","kubernetes.io/secret/username":"dQ==","opts":"vers=3.0","server":"nas","share":"/a"}]`
+	const line = `mount /var/lib/kubelet/pods/1/volumes/juliohm~cifs/a {"kubernetes.io/fsType":"","kubernetes.io/pod.uid":"1","kubernetes.io/pvOrVolumeName":"a","kubernetes.io/secret/password":"%","kubernetes.io/secret/username":"dQ==","opts":"vers=3.0","server":"nas","share":"/a"}`
 	for _, mask := range []string{"*****", "[redacted]", "<masked>", "***stripped***", "xxxxxx", "REDACTED"} {
 		p, r, _ := offline(t, "smb-config.yaml", strings.Replace(line, "%", mask, 1))
 		plan := p.Detail(r.Plans[0])
@@ -119,7 +119,7 @@ func TestMaskedSecret(t *testing.T) {
 			t.Errorf("%s: %v %s", mask, err, text)
 		}
 	}
-	if _, err := dryrun.Read(strings.NewReader(strings.Replace(line, "%", "p@ss", 1))); err == nil {
+	if _, err := read(strings.Replace(line, "%", "p@ss", 1)); err == nil {
 		t.Error("a secret that is no base64 is taken")
 	}
 }

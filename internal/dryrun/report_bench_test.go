@@ -24,7 +24,7 @@ func BenchmarkReport(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("volumes=%d", n), func(b *testing.B) {
 			for b.Loop() {
-				in, err := dryrun.Read(strings.NewReader(manifests.String()))
+				in, err := read(manifests.String())
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -57,7 +57,7 @@ func report(t *testing.T, node dryrun.Node, input string) (*dryrun.Planner, *dry
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := dryrun.Read(strings.NewReader(input))
+	in, err := read(input)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,11 @@ func config(t *testing.T, p preset.Preset, fill string) *bridgeconfig.Configurat
 
 func volumesOf(t *testing.T, c *bridgeconfig.Configuration, input []byte) []volume {
 	t.Helper()
-	found, err := dryrun.Read(bytes.NewReader(input))
+	reader := dryrun.NewReader()
+	if err := reader.Read(bytes.NewReader(input)); err != nil {
+		t.Fatal(err)
+	}
+	found, err := reader.Input()
 	if err != nil {
 		t.Fatal(err)
 	}
