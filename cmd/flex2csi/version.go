@@ -22,9 +22,9 @@ import (
 
 // versionOptions are the flags of version.
 type versionOptions struct {
-	api          apiAccess
-	json, client bool
-	format       outputFormat
+	api    apiAccess
+	client bool
+	format outputFormat
 }
 
 func newVersion() *cobra.Command {
@@ -39,18 +39,13 @@ what cannot be read is unknown.`,
 		RunE: o.print,
 	}
 	c.Flags().BoolVar(&o.client, "client", false, "print only the version of this program")
-	c.Flags().BoolVar(&o.json, "json", false, "print only the version of this program, a JSON object in one line")
 	o.format.add(c)
 	o.api.add(c)
 	return c
 }
 
 func (o *versionOptions) print(c *cobra.Command, _ []string) error {
-	info := version.Get()
-	if o.json {
-		return info.Print(streams(c).out, "flex2csi", true)
-	}
-	v := versions{Info: info}
+	v := versions{Info: version.Get()}
 	if !o.client {
 		ctx, stop := untilInterrupted(c)
 		defer stop()

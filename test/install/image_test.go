@@ -125,8 +125,8 @@ func checkPrograms(t *testing.T, archive string) {
 	if c := config.Config; c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/flex2csi"}) {
 		t.Errorf("it runs %q as %s", c.Entrypoint, c.User)
 	}
-	for _, program := range []string{"flex2csi", "flexdriver"} {
-		out, err := exec.CommandContext(t.Context(), filepath.Join(root, program), "version", "--json").Output()
+	for program, flags := range map[string][]string{"flex2csi": {"version", "--client", "-o", "json"}, "flexdriver": {"version", "--json"}} {
+		out, err := exec.CommandContext(t.Context(), filepath.Join(root, program), flags...).Output()
 		if err != nil {
 			t.Fatalf("%s version: %v", program, err)
 		}
