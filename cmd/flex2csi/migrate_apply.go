@@ -17,10 +17,10 @@ import (
 type applyOptions struct {
 	selectOptions
 	runOptions
-	live, rolling, offline bool
-	accept                 []string
-	restorePolicy          bool
-	yes                    bool
+	rolling, offline bool
+	accept           []string
+	restorePolicy    bool
+	yes              bool
 }
 
 func newMigrateApply() *cobra.Command {
@@ -33,10 +33,10 @@ the plan and asks before it changes anything.
 
 Each volume is replaced when its plan is written down in a ConfigMap and its copy
 (--journal), its reclaim policy is Retain, and the API server has accepted the
-replacement as a dry run. If the plan of a volume needs more than the flags allow,
-the volume is not changed, and is listed with what it needs:
+replacement as a dry run. Without these flags no pod is restarted. If the plan of a
+volume needs more than they allow, the volume is not changed, and is listed with
+what it needs:
 
-    --live     no pod is restarted. This is the default
     --rolling  pods are restarted where that is needed, one at a time
     --offline  apply waits until the operator has stopped the pods
 
@@ -50,10 +50,9 @@ the volumes under way as far as necessary; then use resume or rollback.`,
 	}
 	set := c.Flags()
 	o.selectOptions.add(c, &o.api)
-	set.BoolVar(&o.live, "live", false, "restart no pod, which is the default")
 	set.BoolVar(&o.rolling, "rolling", false, "restart pods where that is needed, one at a time of each workload")
 	set.BoolVar(&o.offline, "offline", false, "include volumes with pods that the operator stops before or meanwhile")
-	c.MarkFlagsMutuallyExclusive("live", "rolling", "offline")
+	c.MarkFlagsMutuallyExclusive("rolling", "offline")
 	addAccept(c, &o.accept)
 	set.BoolVar(&o.restorePolicy, "restore-reclaim-policy", false, "set the old reclaim policy on the new volume in the end: with Delete, the CSI driver deletes the data with the claim")
 	addYes(c, &o.yes)
