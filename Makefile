@@ -441,7 +441,7 @@ deps: ## update the golden list of what flexdriver links
 
 .PHONY: docs
 docs: ## make docs/reference and man/ from the programs' own flags and from docs/
-	go test ./hack/manual ./hack/manifests ./cmd/flexdriver ./cmd/flex2csi ./internal/migrate ./internal/release -run '^(TestManual|TestDocuments|TestDistributions|TestLifecycle|TestManifests|TestChecks|TestCapabilities)$$' -update
+	go test ./hack/manual ./hack/manifests ./cmd/flexdriver ./cmd/flex2csi ./internal/lifecycle ./internal/migrate ./internal/release -run '^(TestManual|TestDocuments|TestDistributions|TestLifecycle|TestManifests|TestChecks|TestCapabilities)$$' -update
 	cd test/install && go test ./schema -run '^TestSchemas$$' -update
 
 .PHONY: verify
