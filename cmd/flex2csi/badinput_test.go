@@ -143,7 +143,7 @@ func TestBadArguments(t *testing.T) {
 		{"migrate plan --claim-selector =x", usage, "--claim-selector =x: want one such as app=shop"},
 		{"migrate plan --claim data", usage, "--claim data: want namespace/name"},
 		{"migrate plan --all --secret a/b:nodeStage=x", usage, "--secret a/b:nodeStage=x: want vendor/name:stage=namespace/name"},
-		{"migrate apply --all --yes --rolling --offline", usage, "--rolling and --offline exclude each other: give one of them"},
+		{"migrate apply --all --yes --rolling --offline", usage, "--offline and --rolling exclude each other: give one of them"},
 		{"migrate apply --all --yes --accept foo", usage, "--accept foo: no check of that name has something to decide, only owners, csi-driver, "},
 		{"migrate apply --all --yes --width 0", usage, "--width 0: want 1 to 100"},
 		{"migrate apply --all --yes --timeout 5", usage, "--timeout 5: want a duration such as 90s or 5m"},
