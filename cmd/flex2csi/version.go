@@ -179,7 +179,8 @@ func addVersionFlag(root *cobra.Command) {
 	missing := root.RunE
 	root.RunE = func(c *cobra.Command, args []string) error {
 		if *asked {
-			return version.Get().Print(c.OutOrStdout(), "flex2csi", false)
+			_, err := fmt.Fprintln(c.OutOrStdout(), version.Get().Text("flex2csi"))
+			return err
 		}
 		return missing(c, args)
 	}

@@ -28,7 +28,7 @@ func TestManual(t *testing.T) {
 	}{
 		{"Install a FlexVolume driver on this node", func(w io.Writer) *pflag.FlagSet { f, _ := new(settings).flags(w); return f.set }},
 		{"Remove a FlexVolume driver from this node", func(w io.Writer) *pflag.FlagSet { f, _ := uninstallFlags(w); return f.set }},
-		{"Print the version", func(w io.Writer) *pflag.FlagSet { set, _ := versionFlags(w); return set }},
+		{"Print the version", versionFlags},
 	} {
 		var text bytes.Buffer
 		set := c.flags(&text)

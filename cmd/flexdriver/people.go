@@ -35,7 +35,7 @@ People call it:
 
     flexdriver install   --driver VENDOR/NAME --volume-plugin-dir DIR [flags]
     flexdriver uninstall --driver VENDOR/NAME --volume-plugin-dir DIR [flags]
-    flexdriver version [--json]
+    flexdriver version
 
 The first two say more with --help.
 
@@ -54,22 +54,20 @@ Flags, for people, stand before the callout:
 	return err
 }
 
-func versionFlags(w io.Writer) (set *pflag.FlagSet, asJSON *bool) {
-	set = pflag.NewFlagSet("version", pflag.ContinueOnError)
+func versionFlags(w io.Writer) *pflag.FlagSet {
+	set := pflag.NewFlagSet("version", pflag.ContinueOnError)
 	set.SetOutput(w)
-	set.Usage = func() {
-		fmt.Fprintf(w, "Usage: flexdriver version [--json]\n\nPrint what this is.\n\n%s", set.FlagUsagesWrapped(80))
-	}
-	return set, set.Bool("json", false, "print a JSON object")
+	set.Usage = func() { fmt.Fprint(w, "Usage: flexdriver version\n\nPrint what this is.\n") }
+	return set
 }
 
 func version(args []string, w io.Writer) error {
-	set, asJSON := versionFlags(w)
-	switch err := set.Parse(args); {
+	switch err := versionFlags(w).Parse(args); {
 	case errors.Is(err, pflag.ErrHelp):
 		return nil
 	case err != nil:
 		return err
 	}
-	return buildversion.Get().Print(w, "flexdriver", *asJSON)
+	_, err := fmt.Fprintln(w, buildversion.Get().Text("flexdriver"))
+	return err
 }

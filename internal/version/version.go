@@ -2,9 +2,7 @@
 package version
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -36,13 +34,4 @@ func Get() Info {
 func (i Info) Text(program string) string {
 	line := fmt.Sprintf("%s %s %s (%s, %s)", program, i.Version, i.Revision, i.Go, i.Platform)
 	return strings.Join(strings.Fields(line), " ")
-}
-
-// Print writes one line for people, or one JSON object.
-func (i Info) Print(w io.Writer, program string, asJSON bool) error {
-	if asJSON {
-		return json.NewEncoder(w).Encode(i)
-	}
-	_, err := fmt.Fprintln(w, i.Text(program))
-	return err
 }
