@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,6 +29,7 @@ import (
 // installFlags are those that install and uninstall share.
 type installFlags struct {
 	driver, pluginDir string
+	executable        string // of install
 	set               *pflag.FlagSet
 }
 
@@ -69,6 +71,7 @@ func (f *installFlags) parse(args []string) (installer.Options, bool, error) {
 func (s *settings) flags(w io.Writer) (f *installFlags, rollback *bool) {
 	f = newInstallFlags("install", w, "Puts this program into the kubelet's plugin directory as a FlexVolume driver,\nor brings the driver there up to date; a kubelet that is running picks it up.")
 	s.register(f.set)
+	f.set.StringVar(&f.executable, "executable", "", "install this `file` in place of this program: a FlexVolume driver of your own, which needs no configuration")
 	return f, f.set.Bool("rollback", false, "go back to the version before the last update")
 }
 
@@ -84,6 +87,13 @@ func install(args []string, w io.Writer) error {
 	if *rollback {
 		return tell(w)(installer.Rollback(ctx, options))
 	}
+	if f.executable != "" {
+		options.Executable = f.executable
+		if err := f.refuseSettings(); err != nil {
+			return err
+		}
+		return tell(w)(installer.Install(ctx, options))
+	}
 	if options.Config, err = s.configuration(options.Driver); err != nil {
 		return err
 	}
@@ -97,6 +107,16 @@ func install(args []string, w io.Writer) error {
 		report.Warnings = append(report.Warnings, warnings(ctx, before, options.Config)...)
 	}
 	return tell(w)(report, err)
+}
+
+// refuseSettings refuses flags that make a configuration: a program of other make has none.
+func (f *installFlags) refuseSettings() (err error) {
+	f.set.Visit(func(flag *pflag.Flag) {
+		if !slices.Contains([]string{"driver", "volume-plugin-dir", "executable"}, flag.Name) {
+			err = fmt.Errorf("--%s is for flexdriver itself, not for --executable %s: leave one of them out", flag.Name, f.executable)
+		}
+	})
+	return err
 }
 
 // allows says what volumes the driver serves by itself.
@@ -136,18 +156,19 @@ func aboveBounds(ctx context.Context, c *driverconfig.Configuration) []string {
 	return []string{"the image roots do not answer, so namespaces above their bounds are not named"}
 }
 
-func uninstallFlags(w io.Writer) (f *installFlags, force *bool) {
-	f = newInstallFlags("uninstall", w, "Removes a FlexVolume driver and its directory; refuses while its volumes are\nmounted.")
-	return f, f.set.Bool("force", false, "remove it even if its volumes are mounted; the kubelet cannot unmount them then")
+func uninstallFlags(w io.Writer) (f *installFlags, force, restore *bool) {
+	f = newInstallFlags("uninstall", w, "Removes a FlexVolume driver and its directory; refuses while its volumes are\nmounted. A program that was put there by other means than install is left.")
+	restore = f.set.Bool("restore", false, "put back the program that was there before the first install")
+	return f, f.set.Bool("force", false, "remove it even if its volumes are mounted; the kubelet cannot unmount them then"), restore
 }
 
 func uninstall(args []string, w io.Writer) error {
-	f, force := uninstallFlags(w)
+	f, force, restore := uninstallFlags(w)
 	options, ok, err := f.parse(args)
 	if err != nil || !ok {
 		return err
 	}
-	options.Force = *force
+	options.Force, options.Restore, options.Recorded = *force, *restore, true
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	return tell(w)(installer.Uninstall(ctx, options))

@@ -12,6 +12,8 @@
 //	<plugin dir>/example.com~disk/.flexdriver.json   its configuration
 //	<plugin dir>/example.com~disk/.executable.prev   the version before, for Rollback,
 //	<plugin dir>/example.com~disk/.flexdriver.json.prev   and its configuration
+//	<plugin dir>/example.com~disk/.installed         of a vendor's program: that Install
+//	                                                 put it there
 //	<plugin dir>/.example.com~disk.original          the vendor's program that was there before,
 //	                                                 for Uninstall with Restore
 //
@@ -28,6 +30,6 @@
 //
 // # When not to use it
 //
-// This is for a driver with a .flexdriver.json. It knows nothing of daemons, images or
-// clusters.
+// This is for flexdriver with its .flexdriver.json, and for a vendor's driver that is one
+// file. It knows nothing of daemons, images or clusters.
 package install

@@ -154,7 +154,8 @@ func (f files) chmod(path string, mode fs.FileMode) error {
 
 // removeDir deletes d in place, the executable and the directory last: a kubelet
 // that starts in between finds a driver that works, or none, except in the one
-// instant when the directory is empty. The removal of the executable is what
+// instant when the directory has none. The record outlives the executable, so that an
+// uninstallation that was killed can be completed. The removal of the executable is what
 // makes a running kubelet forget the driver (probe.go, handleWatchEvent); that of
 // the directory says the same once more.
 func (f files) removeDir(d driverDir) error {
@@ -162,7 +163,7 @@ func (f files) removeDir(d driverDir) error {
 	if err != nil || !exists {
 		return err
 	}
-	for _, path := range append(d.dotFiles(), d.executable(current)) {
+	for _, path := range append(d.dotFiles(), d.executable(current), d.record()) {
 		if err := f.remove(path); err != nil {
 			return err
 		}

@@ -114,6 +114,9 @@ func (in *installer) install(ctx context.Context) error {
 	if !exists {
 		return in.first(ctx, want)
 	}
+	if err := in.refuseConfigured(); err != nil {
+		return err
+	}
 	same, err := in.installed(want)
 	if err != nil {
 		return err
@@ -137,20 +140,20 @@ func (in *installer) wanted() (content, error) {
 	if err := in.validateInstall(); err != nil {
 		return content{}, err
 	}
+	executable, err := readExecutable(in.Executable)
+	if err != nil {
+		return content{}, fmt.Errorf("read the executable to install: %w", err)
+	}
+	if in.Config == nil {
+		return content{executable: executable}, nil
+	}
 	for _, dir := range []string{in.PluginDir, in.pluginDir} {
 		if in.Config.Log.File != "" && strings.HasPrefix(in.Config.Log.File, filepath.Clean(dir)+"/") {
 			return content{}, fmt.Errorf("log.file %s is in the plugin directory, where each line written makes the kubelet run init: choose another place", in.Config.Log.File)
 		}
 	}
 	config, err := in.Config.Encode()
-	if err != nil {
-		return content{}, err
-	}
-	executable, err := readExecutable(in.Executable)
-	if err != nil {
-		return content{}, fmt.Errorf("read the executable to install: %w", err)
-	}
-	return content{executable: executable, config: config}, nil
+	return content{executable: executable, config: config}, err
 }
 
 func readExecutable(path string) ([]byte, error) {
@@ -176,11 +179,13 @@ func readExecutable(path string) ([]byte, error) {
 // installed reports whether want is installed.
 func (in *installer) installed(want content) (bool, error) {
 	executable, err := hasContent(in.dir.executable(current), want.executable, executableMode)
-	if err != nil {
+	if err != nil || !executable {
 		return false, err
 	}
-	config, err := hasContent(in.dir.config(current), want.config, driverconfig.FileMode)
-	return executable && config, err
+	if in.Config == nil {
+		return isRecorded(in.dir)
+	}
+	return hasContent(in.dir.config(current), want.config, driverconfig.FileMode)
 }
 
 func hasContent(path string, want []byte, mode os.FileMode) (bool, error) {

@@ -38,5 +38,11 @@ func (in *installer) undone(err error, what string, undoErr error) error {
 	return fmt.Errorf("%w (%s)", err, what)
 }
 
-// capabilities returns the required answer of the installed driver.
-func (in *installer) capabilities() *flex.Capabilities { return &in.Config.Capabilities }
+// capabilities returns the required answer of the installed driver. A vendor's program may
+// answer any.
+func (in *installer) capabilities() *flex.Capabilities {
+	if in.Config == nil {
+		return nil
+	}
+	return &in.Config.Capabilities
+}

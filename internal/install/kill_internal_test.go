@@ -23,7 +23,8 @@ type victim struct {
 	PluginDir  string
 	Executable string
 	NewConfig  bool
-	KillAfter  int // number of the step
+	Vendor     bool // Executable is a vendor's
+	KillAfter  int  // number of the step
 }
 
 func operations() map[string]func(context.Context, Options) (Report, error) {
@@ -45,6 +46,9 @@ func installerMain() int {
 	o := Options{PluginDir: v.PluginDir, Driver: disk(), Executable: v.Executable, Config: oldConfig(), Mountinfo: []string{os.DevNull}}
 	if v.NewConfig {
 		o.Config = newConfig()
+	}
+	if v.Vendor {
+		o = ofVendor(o, v.Executable)
 	}
 	step := 0
 	o.afterStep = func(name string) error {

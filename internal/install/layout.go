@@ -43,7 +43,11 @@ func (d driverDir) config(g generation) string {
 	return filepath.Join(d.path, driverconfig.FileName+string(g))
 }
 
-// dotFiles returns the paths of all our files but the executable, the configuration last.
+// record returns the path of the sums of the vendor's programs that Install put there.
+func (d driverDir) record() string { return filepath.Join(d.path, ".installed") }
+
+// dotFiles returns the paths of our files that belong to a version, but the executable,
+// the configuration last.
 func (d driverDir) dotFiles() []string {
 	return []string{
 		d.executable(next),
@@ -55,5 +59,5 @@ func (d driverDir) dotFiles() []string {
 
 // owns reports whether path is one of our files.
 func (d driverDir) owns(path string) bool {
-	return path == d.executable(current) || slices.Contains(d.dotFiles(), path)
+	return path == d.executable(current) || path == d.record() || slices.Contains(d.dotFiles(), path)
 }

@@ -20,8 +20,12 @@ type Options struct {
 
 	// Executable is the program that Install installs.
 	Executable string
-	// Config is the configuration that Install writes. Its driver is Driver.
+	// Config is the configuration that Install writes. Its driver is Driver. Nil:
+	// Executable is a vendor's program, which Install records as its own.
 	Config *driverconfig.Configuration
+
+	// Recorded makes Uninstall remove a vendor's program, too, if Install has recorded it.
+	Recorded bool
 
 	// Force makes Uninstall remove a driver also while its volumes are mounted, and a
 	// directory that has files of others in it.
@@ -75,7 +79,7 @@ func (o Options) validateInstall() error {
 		return errors.New("no executable given")
 	}
 	if o.Config == nil {
-		return errors.New("no configuration given")
+		return nil
 	}
 	if o.Config.Driver != o.Driver {
 		return fmt.Errorf("the configuration is of driver %q", o.Config.Driver)

@@ -67,6 +67,17 @@ func isForeign(path string) (bool, error) {
 	return !ours && err == nil, err
 }
 
+// isForeign reports whether the program in the driver's place is of other make. With
+// recorded, one that Install has recorded is not.
+func (in *installer) isForeign(recorded bool) (bool, error) {
+	foreign, err := isForeign(in.dir.executable(current))
+	if err != nil || !foreign || !recorded {
+		return foreign, err
+	}
+	ours, err := isRecorded(in.dir)
+	return !ours, err
+}
+
 // originalSuffix is that of a kept program; before it are a dot and the driver's directory.
 const originalSuffix = ".original"
 
@@ -91,7 +102,7 @@ func Originals(pluginDir string) (drivers []driverconfig.DriverName) {
 // was installed and overwritten, the one from before flexdriver stays.
 func (in *installer) keep() error {
 	program, original := in.dir.executable(current), in.original()
-	foreign, err := isForeign(program)
+	foreign, err := in.isForeign(in.Config == nil)
 	if err != nil || !foreign {
 		return err
 	}
@@ -99,11 +110,18 @@ func (in *installer) keep() error {
 	if err != nil {
 		return err
 	}
-	_, configured, err := lstat(in.dir.config(current))
+	// What says that Install was here before.
+	trace := in.dir.config(current)
+	if in.Config == nil {
+		trace = in.dir.record()
+	}
+	_, before, err := lstat(trace)
 	if err != nil {
 		return err
 	}
-	if !configured { // so that is no marker of flexdriver
+	// A vendor's program has the volumes of the one before, which had the same name. A
+	// program next to a configuration may be flexdriver in other clothes.
+	if in.Config != nil && !before {
 		if err := in.refuseDevices(program); err != nil {
 			return err
 		}
@@ -113,7 +131,7 @@ func (in *installer) keep() error {
 		if err != nil || same {
 			return err
 		}
-		if configured {
+		if before {
 			in.warn("%s had been overwritten by another program than the one kept as %s: the kept one stays, for uninstall --restore", program, original)
 			return nil
 		}
@@ -223,7 +241,7 @@ func (in *installer) successor() (successor, error) {
 	if in.Force {
 		return none, nil
 	}
-	foreign, err := isForeign(in.dir.executable(current))
+	foreign, err := in.isForeign(in.Recorded)
 	if err != nil || foreign {
 		return theirs, err
 	}
@@ -283,6 +301,9 @@ func (in *installer) leave(notes []string) error {
 		if err := in.remove(path); err != nil {
 			return err
 		}
+	}
+	if err := in.forgetRecord(); err != nil {
+		return err
 	}
 	if err := in.sync(in.dir.path); err != nil {
 		return err

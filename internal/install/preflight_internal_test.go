@@ -26,7 +26,6 @@ func TestRefusedOptions(t *testing.T) {
 		{"bad driver", func(o *Options) { o.Driver.Name = "../disk" }, `name has '/' in it`},
 		{"no executable", func(o *Options) { o.Executable = "" }, "no executable given"},
 		{"executable is a directory", func(o *Options) { o.Executable = o.PluginDir }, "is not a program"},
-		{"no configuration", func(o *Options) { o.Config = nil }, "no configuration given"},
 		{"configuration of another driver", func(o *Options) { o.Config.Driver.Name = "tape" }, `the configuration is of driver "example.com/tape"`},
 		{"invalid configuration", func(o *Options) { o.Config.KubeletDir = "x" }, "kubeletDir"},
 		{"log in the plugin directory", func(o *Options) { o.Config.Log.File = o.PluginDir + "/x.log" }, "makes the kubelet run init"},

@@ -37,8 +37,8 @@ func (in *installer) save() (kept bool, err error) {
 	return true, nil
 }
 
-// commit renames the configuration and then the executable: the latter is what
-// the kubelet notices, and the init that it then runs must find the former.
+// commit renames the configuration or the record, and then the executable: the latter is
+// what the kubelet notices, and the init that it then runs must find the former.
 func (in *installer) commit() error {
 	err := in.rename(in.stage.config(current), in.dir.config(current))
 	if errors.Is(err, fs.ErrNotExist) { // the version has none
@@ -46,6 +46,9 @@ func (in *installer) commit() error {
 	}
 	if err != nil {
 		return fmt.Errorf("put the configuration in place: %w", err)
+	}
+	if err := in.rename(in.stage.record(), in.dir.record()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("put the record in place: %w", err)
 	}
 	if err := in.rename(in.stage.executable(next), in.dir.executable(current)); err != nil {
 		return fmt.Errorf("put the executable in place: %w", err)

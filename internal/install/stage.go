@@ -16,13 +16,17 @@ func (in *installer) stageContent(want content) error {
 	if err := in.mkdir(in.stage.path, 0o700); err != nil {
 		return err
 	}
-	if err := in.write(in.stage.config(current), want.config, driverconfig.FileMode); err != nil {
+	if in.Config == nil {
+		if err := in.stageRecord(want.executable); err != nil {
+			return err
+		}
+	} else if err := in.write(in.stage.config(current), want.config, driverconfig.FileMode); err != nil {
 		return err
 	}
 	if err := in.write(in.stage.executable(next), want.executable, executableMode); err != nil {
 		return err
 	}
-	in.did("wrote configuration and executable to %s", in.stage.path)
+	in.did("wrote the new version to %s", in.stage.path)
 	return nil
 }
 

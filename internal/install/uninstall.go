@@ -65,7 +65,7 @@ func (in *installer) erase(others []string) error {
 		return err
 	}
 	in.report.Changed = true
-	in.did("removed configuration, executable and %s: the kubelet forgets the driver", in.dir.path)
+	in.did("removed %s with its files: the kubelet forgets the driver", in.dir.path)
 	return errors.Join(in.sync(in.pluginDir), in.tellOriginal())
 }
 

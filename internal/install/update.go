@@ -48,7 +48,7 @@ func (in *installer) replace(ctx context.Context, want *flex.Capabilities) error
 	}
 	err = in.commit()
 	if err == nil {
-		in.did("renamed configuration and executable into place: the kubelet runs init once")
+		in.did("renamed the new version into place: the kubelet runs init once")
 		err = in.verify(ctx, in.dir.executable(current), want)
 	}
 	if err != nil && kept {

@@ -44,7 +44,7 @@ func TestInstall(t *testing.T) {
 
 	n.o.Drivers[0].Capabilities.SELinuxRelabel = false
 	n.wantInstalled(pluginDir, "disk", "share")
-	wantTexts(t, n.out.String(), "example.com/disk: renamed configuration and executable into place", "example.com/share: "+pluginDir)
+	wantTexts(t, n.out.String(), "example.com/disk: renamed the new version into place", "example.com/share: "+pluginDir)
 }
 
 // TestPluginDir: who says which it is, and that links are followed as the node

@@ -147,6 +147,11 @@ func everything(t *testing.T) map[string][]*unstructured.Unstructured {
 		all["helm "+d.Name] = chart(t, map[string]any{"distribution": d.Name})
 	}
 	all["a migration as a Job"] = migrateJob(t)
+	vendor, err := render.File(install + "/examples/vendor-driver.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all["a vendor's driver"] = vendor
 	all["kustomize with everything"] = overlay(t, "kubeadm", "attach", "plugin-dir", "monitoring", "migrate")
 	rbac := map[string]any{
 		"nodesAttach": false,
