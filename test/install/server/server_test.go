@@ -29,6 +29,7 @@ func TestValid(t *testing.T) {
 	p := controlplane.Start(t)
 	p.Namespace("flex2csi")
 	p.Namespace("flex2csi-nodes") // dry runs make none
+	p.Namespace("mydriver")
 	seen := map[string]bool{}
 	for name, objects := range everything(t) {
 		t.Run(name, func(t *testing.T) {
