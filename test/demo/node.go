@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -43,6 +45,11 @@ func newNode(dir string) (*node, error) {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			return nil, err
 		}
+	}
+	// An image may be as large as what is free without a reserve; this machine's disk may be
+	// nearly full. The images are sparse, and the demo's mount namespace ends with it.
+	if err := unix.Mount("images", n.images, "tmpfs", unix.MS_NODEV, "size=24g,mode=755"); err != nil {
+		return nil, fmt.Errorf("mount a filesystem for images at %s: %w", n.images, err)
 	}
 	return n, nil
 }
