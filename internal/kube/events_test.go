@@ -1,10 +1,9 @@
 package kube
 
 import (
-	"bytes"
-	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,20 +36,19 @@ func TestReference(t *testing.T) {
 // the volume, and so is an Event.
 func TestLogNamesTheVolume(t *testing.T) {
 	there := []runtime.Object{ofFlex(requested("other"), attachment.AttachedByNode), nodeObject("node-1")}
-	inCluster(t, there, func(t *testing.T, _ *apiServer, c *Cluster) {
-		var log bytes.Buffer
-		c.log = slog.New(slog.NewTextHandler(&log, nil))
+	inCluster(t, there, func(t *testing.T, s *apiServer, c *Cluster) {
 		ctx := volumelog.With(t.Context(), volumelog.Subject{Request: "9f86", VolumeHandle: "h"})
 		if _, err := daemon(c, "node-1").Attach(ctx, requested("mine")); err != nil {
 			t.Fatal(err)
 		}
 		c.Notify(csivol.Event{Pod: csivol.Pod{Namespace: "shop", Name: "web-0"}, PersistentVolume: "pv1", Volume: csivol.Key{Driver: "d", Handle: "h"}, Reason: "VolumeSilent"})
+		synctest.Wait()
 		for _, want := range []string{
 			`re-creating it" request=9f86 volumeHandle=h volumeAttachment=csi-`,
 			`msg=event persistentVolume=pv1 csiDriver=d volumeHandle=h pod=shop/web-0 namespace=shop reason=VolumeSilent`,
 		} {
-			if !strings.Contains(log.String(), want) {
-				t.Errorf("no line has %s:\n%s", want, log.String())
+			if !strings.Contains(s.log.String(), want) {
+				t.Errorf("no line has %s:\n%s", want, s.log.String())
 			}
 		}
 	})

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -42,6 +43,8 @@ type apiServer struct {
 	// before is called before a request takes effect, by verb and resource. It must not
 	// wait: the fake has a lock meanwhile.
 	before map[string]func()
+	// log is what the cluster logs; read it after synctest.Wait.
+	log bytes.Buffer
 	// watches are those of VolumeAttachments that were started.
 	watches []*selection
 }
@@ -63,7 +66,7 @@ func inCluster(t *testing.T, objects []runtime.Object, test func(t *testing.T, s
 		}
 		s.PrependReactor("*", "*", s.react)
 		s.PrependWatchReactor("volumeattachments", s.watch)
-		c := &Cluster{core: s.CoreV1(), storage: s.StorageV1(), log: slog.New(slog.DiscardHandler), requests: &requests{}}
+		c := &Cluster{core: s.CoreV1(), storage: s.StorageV1(), log: slog.New(slog.NewTextHandler(&s.log, nil)), requests: &requests{}}
 		var running sync.WaitGroup
 		running.Go(func() { c.Run(t.Context()) })
 		test(t, s, c)
