@@ -91,8 +91,8 @@ func checkHidden(n *notes, d flexDriver, e fs.DirEntry) {
 	}
 }
 
-// checkDriver reports whether there is an executable to start. Whether the kernel starts it
-// is for --probe-drivers to find.
+// checkDriver reports whether the driver can be started, for all that can be
+// seen without starting it.
 func (p *probe) checkDriver(ctx context.Context, n *notes, d flexDriver) bool {
 	if strings.Count(d.name, "/") != 1 {
 		n.add(driverNoVendor, d.dir, "%s is not called <vendor>~<driver>; PersistentVolumes would have to say driver: %s", d.dir, d.name)
@@ -112,6 +112,10 @@ func (p *probe) checkDriver(ctx context.Context, n *notes, d flexDriver) bool {
 		return false
 	case info.Mode().Perm()&0o111 == 0:
 		n.add(driverNotExecutable, shown, "%s cannot be executed", shown).evidence(listing(d.here)...)
+		return false
+	}
+	if err := startable(file, p.at("")); err != nil {
+		n.add(driverCannotStart, shown, "%s cannot be started: %v", shown, err)
 		return false
 	}
 	if err := trust.Check(info, trust.MayRead); err != nil {

@@ -1,6 +1,8 @@
 package doctor_test
 
 import (
+	"debug/elf"
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +28,11 @@ func TestBrokenDrivers(t *testing.T) {
 	n.write(in("example.com~fine/fine"), answer, 0o755)
 	n.write(in("example.com~locked/locked"), answer, 0o644)
 	n.write(in("example.com~open/open"), answer, 0o777)
+	n.write(in("example.com~windows/windows"), strings.ReplaceAll(answer, "\n", "\r\n"), 0o755)
+	n.write(in("example.com~python/python"), "#!/usr/bin/no-such-python\n", 0o755)
+	n.write(in("example.com~text/text"), "echo hello\n", 0o755)
+	n.write(in("example.com~empty/empty"), "", 0o755)
+	n.write(in("example.com~other/other"), foreign(t), 0o755)
 	n.write(in("example.com~misnamed/wrong"), answer, 0o755)
 	n.write(in("novendor/novendor"), answer, 0o755)
 	n.write(in(".tmp/copy"), answer, 0o755)
@@ -41,6 +48,11 @@ func TestBrokenDrivers(t *testing.T) {
 	want(t, r, n.PluginDir+"/",
 		"driver-not-executable example.com~locked/locked",
 		"driver-untrusted example.com~open/open",
+		"driver-cannot-start example.com~windows/windows",
+		"driver-cannot-start example.com~python/python",
+		"driver-cannot-start example.com~text/text",
+		"driver-cannot-start example.com~empty/empty",
+		"driver-cannot-start example.com~other/other",
 		"driver-executable-missing example.com~misnamed",
 		"driver-executable-missing nodeagent~uds",
 		"driver-name novendor",
@@ -49,11 +61,23 @@ func TestBrokenDrivers(t *testing.T) {
 		"plugin-dir-stray-file README",
 		"install-interrupted .example.com~half.new",
 	)
-	wantText(t, r, "the directory is empty",
+	wantText(t, r, "it wants /usr/bin/no-such-python, which is not there", "lines end as on Windows", "the directory is empty",
 		"FlexVolume: driver call failed: executable:", "rm -r "+in("nodeagent~uds"), "with --probe-drivers that is done")
 	if ran, _ := filepath.Glob(in("*/.ran")); len(ran) > 0 {
 		t.Errorf("these were started: %s", ran)
 	}
+}
+
+// foreign is a program for another processor.
+func foreign(t *testing.T) string {
+	t.Helper()
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const machine = 18 // e_machine
+	binary.LittleEndian.PutUint16(self[machine:], uint16(elf.EM_SPARCV9))
+	return string(self[:64<<10])
 }
 
 // TestProbeDrivers: the answers of the drivers, on request. Drivers that hang do not
@@ -68,7 +92,6 @@ func TestProbeDrivers(t *testing.T) {
 	n.write(in("example.com~slow/slow"), "#!/bin/sh\nsleep 1.2\necho '{\"status\":\"Success\"}'\n", 0o755)
 	n.write(in("example.com~hung/hung"), "#!/bin/sh\nsleep 60 & wait\n", 0o755)
 	n.write(in("example.com~usage/usage"), "#!/bin/sh\necho usage: password=canary\n", 0o755)
-	n.write(in("example.com~python/python"), "#!/usr/bin/no-such-python\n", 0o755)
 	n.write(in("example.com~null/null"), "#!/bin/sh\necho '{\"status\":\"Success\",\"capabilities\":null}'\n", 0o755)
 	n.write(in("example.com~fails/fails"), "#!/bin/sh\necho '{\"status\":\"Failure\",\"message\":\"no jq\"}'\nexit 1\n", 0o755)
 	start := time.Now()
@@ -80,7 +103,6 @@ func TestProbeDrivers(t *testing.T) {
 		"driver-init-slow example.com~slow",
 		"driver-init-fails example.com~hung",
 		"driver-init-fails example.com~usage",
-		"driver-init-fails example.com~python",
 		"driver-init-fails example.com~null",
 		"driver-init-fails example.com~fails",
 	)

@@ -76,6 +76,9 @@ var (
 	driverNotExecutable = kind("driver-not-executable", Error,
 		append(broken, notStarted),
 		"chmod 0755 the executable; the kubelet notices that by itself. If it is executable already, ask SELinux: ausearch -m avc -ts recent.")
+	driverCannotStart = kind("driver-cannot-start", Error,
+		append(broken, notStarted),
+		"Install a build for this machine's processor that is linked statically (CGO_ENABLED=0), or what the script wants to be run by. If the driver is not wanted any more, remove its directory.")
 	driverUntrusted = kind("driver-untrusted", Warning, nil, "The kubelet runs it as root. chown root {subject}; chmod go-w {subject}.")
 	driverNoVendor  = kind("driver-name", Warning,
 		[]string{noPlugin},
