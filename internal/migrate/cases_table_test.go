@@ -37,6 +37,10 @@ func attachmentCases() map[string]clusterCase {
 			file: "live-foreign", edits: []string{"  finalizers:\n  - external-attacher/disk-csi-example-com", "  deletionTimestamp: '2026-11-20T00:00:00Z'\n  finalizers:\n  - external-attacher/disk-csi-example-com", "status:\n  attached: true", "status:\n  attached: true\n  detachError: {message: no such node}"},
 			want: []string{foreign + "…deleted since 2026-11-20T00:00:00Z…no such node"},
 		},
+		"of the volume itself, and without its finalizer": {
+			file: "live-foreign", edits: []string{"  finalizers:\n  - external-attacher/disk-csi-example-com\n", "", "persistentVolumeName: trial-pv", "persistentVolumeName: pv1"},
+			want: []string{"pv1: no", "Fails attachments: VolumeAttachment " + ours + "…names the PersistentVolume, which is no CSI volume; delete it"},
+		},
 		"foreign, of a node that is gone": {
 			file: "va-other", edits: []string{ours, attachment.Name("vol-1", "disk.csi.example.com", "node-9"), "nodeName: node-1\n  source", "nodeName: node-9\n  source"},
 			want: []string{"pv1: no", "Fails attachments: …node node-9…trial-pv"},

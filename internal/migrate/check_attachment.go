@@ -32,7 +32,7 @@ func (s *subject) checkAttachments(ctx context.Context, f *findings) error {
 	var on []string
 	for _, o := range all.of(s.v.Name, s.r.mapped.Key()) {
 		switch {
-		case volumeName(o) == s.v.Name && goesByItself(o):
+		case volumeName(o) == s.v.Name && leftByRollback(o):
 			f.ok("VolumeAttachment %s to node %s is left of a migration that was taken back; nothing keeps it", o.Name, o.Spec.NodeName)
 		case volumeName(o) == s.v.Name:
 			f.fails("delete it", "VolumeAttachment %s (attacher %s, node %s) names the PersistentVolume, which is no CSI volume", o.Name, o.Spec.Attacher, o.Spec.NodeName)

@@ -36,7 +36,7 @@ func (m *migration) reattach(ctx context.Context) error {
 	}
 	on := m.nodesOfPods()
 	for _, va := range attached {
-		if node := va.Spec.NodeName; volumeName(va) != "" && !goesByItself(va) && !slices.Contains(on, node) {
+		if node := va.Spec.NodeName; volumeName(va) != "" && !slices.Contains(on, node) {
 			return terminal("PersistentVolume %s is not taken back: it is still attached to node %s, where no pod uses it (VolumeAttachment %s); resume when it is detached", m.rec.Volume, node, va.Name)
 		}
 	}
@@ -48,12 +48,13 @@ func (m *migration) reattach(ctx context.Context) error {
 	return nil
 }
 
-// goesByItself reports whether nothing keeps a VolumeAttachment that is deleted, whatever it
-// names. The external-attacher puts its finalizer on before it attaches; for a driver without
+// leftByRollback reports whether a VolumeAttachment that names a FlexVolume's PersistentVolume
+// is one that reattach leaves as it is. Nothing keeps it when it is deleted: the
+// external-attacher puts its finalizer on before it attaches, and for a driver without
 // PUBLISH_UNPUBLISH_VOLUME it only says that the volume is attached
 // (pkg/controller/trivial_handler.go, external-attacher v4.12.0).
-func goesByItself(va *storagev1.VolumeAttachment) bool {
-	return va.Status.Attached && len(va.Finalizers) == 0
+func leftByRollback(va *storagev1.VolumeAttachment) bool {
+	return kubeobject.PanicsAtAttachments(va.Spec.Attacher) && va.Status.Attached && len(va.Finalizers) == 0
 }
 
 // nodesOfPods are the nodes of the pods of the beginning.
@@ -74,7 +75,7 @@ func (m *migration) reattachTo(ctx context.Context, node string) error {
 		return err
 	case va != nil && va.DeletionTimestamp != nil:
 		return terminal("PersistentVolume %s is not taken back: it is being detached from node %s (VolumeAttachment %s); resume when that is over", m.rec.Volume, node, name)
-	case va != nil && (volumeName(va) == "" || goesByItself(va)):
+	case va != nil && volumeName(va) == "":
 		return nil
 	case va != nil:
 		if err := m.removeAttachment(ctx, va); err != nil {

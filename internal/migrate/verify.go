@@ -263,7 +263,7 @@ func (m *migration) stuck(ctx context.Context) error {
 	}
 	all, err := m.attachments(ctx, m.world())
 	for _, va := range all {
-		if volumeName(va) != "" && !goesByItself(va) {
+		if volumeName(va) != "" && !leftByRollback(va) {
 			m.tell(Troubled, m.rec.Stage, fmt.Sprintf("VolumeAttachment %s to node %s names PersistentVolume %s, which is no CSI volume any more: the external-attacher cannot detach it. When no pod on that node uses the volume, take its finalizer away", va.Name, va.Spec.NodeName, m.rec.Volume))
 		}
 	}

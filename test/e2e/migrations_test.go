@@ -349,11 +349,7 @@ func (t *T) writersOf(s *appsv1.StatefulSet, volumes []*volume) []*writer {
 func rollbackLive(t *T, v *volume) {
 	w := t.writer("pod", v)
 	was := t.persistentVolume(v)
-	if v.driver == unattached() { // a person knows that nothing has to be attached
-		t.toCSI("--accept", "csi-driver", v.name)
-	} else {
-		t.toCSI(v.name)
-	}
+	t.toCSI(v.name)
 	t.wantCSI(v, was)
 	t.toFlex(v.name)
 	t.wantFlex(v, was)

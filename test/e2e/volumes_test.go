@@ -33,7 +33,7 @@ func offline() driver { return driver{flex: "example.com/offline", csi: "offline
 func nostage() driver { return driver{flex: "example.com/nostage", csi: "nostage.csi.example.com"} }
 
 func unattached() driver {
-	return driver{flex: "example.com/unattached", csi: "unattached.csi.example.com"}
+	return driver{flex: "example.com/unattached", csi: "e2e.rbd.csi.ceph.com"}
 }
 func secured() driver  { return driver{flex: "example.com/secret", csi: "disk.csi.example.com"} }
 func late() driver     { return driver{flex: "example.com/late", csi: "late.csi.example.com"} }

@@ -285,15 +285,17 @@ func testReattach(w *world) {
 	}
 }
 
-// testWithoutFinalizer: the VolumeAttachment of a driver without PUBLISH_UNPUBLISH_VOLUME has
-// no finalizer, so it goes whatever it names. One without a PersistentVolume would end ceph-csi.
+// testWithoutFinalizer: the VolumeAttachment of ceph-csi's RBD, which has no
+// PUBLISH_UNPUBLISH_VOLUME, has no finalizer, so it goes whatever it names. One without a
+// PersistentVolume would end ceph-csi.
 func testWithoutFinalizer(w *world) {
-	w.disk("bare")
+	const driver = "ceph.rook.io/rook"
+	w.FlexVolume("bare", driver, "ext4", map[string]string{"volumeID": "vol-bare"})
 	claim, was := w.claim("bare").UID, w.volume("bare")
 	p := w.operator(migrate.Options{})
 	w.came(p.apply("bare"), migrate.Done, journal.Finished, "")
 	pod := w.pod("bare", "node-1", "bare")
-	name := attachment.Name("vol-bare", csiDriver, "node-1")
+	name := attachment.Name("vol-bare", rbdDriver, "node-1")
 	attachments := w.Admin().StorageV1().VolumeAttachments()
 	var before *storagev1.VolumeAttachment
 	testenv.Eventually(w.t, "the control plane attaches it", func() bool {
@@ -304,13 +306,18 @@ func testWithoutFinalizer(w *world) {
 	before.Status.Attached = true
 	before, err := attachments.UpdateStatus(w.t.Context(), before, metav1.UpdateOptions{})
 	w.check(err)
-	w.bridge("node-1", has("none"))
+	served := func(v nodevolumes.Volume) nodevolumes.Volume {
+		v.FlexDriver, v.CSIDriver = driver, rbdDriver
+		return v
+	}
+	w.bridge("node-1", served(has("none")))
+	w.serve("node-1", driver)
 	p.when = func(e migrate.Event) {
 		switch {
 		case e.What == migrate.Troubled:
 			w.t.Errorf("%s", e.Text)
 		case e.What == migrate.Waiting && strings.Contains(e.Text, "as a FlexVolume yet"):
-			w.bridge("node-1", has("bare", pod))
+			w.bridge("node-1", served(has("bare", pod)))
 		}
 	}
 	w.came(p.rollback("bare"), migrate.Done, journal.Finished, "")
@@ -320,6 +327,7 @@ func testWithoutFinalizer(w *world) {
 	if after.UID != before.UID || after.DeletionTimestamp != nil {
 		w.t.Errorf("%+v", after)
 	}
+	w.serve("node-1", flexDriver)
 }
 
 // testKubeletRestart: after a rollback a kubelet that was restarted ended the process

@@ -25,6 +25,7 @@ import (
 const (
 	csiDriver  = "disk.csi.example.com"
 	flexDriver = "example.com/disk"
+	rbdDriver  = "rbd.csi.ceph.com"
 	bootID     = "0b7c1f8e-0000-4000-8000-000000000001"
 
 	configuration = `apiVersion: flex2csi.io/v1alpha1
@@ -48,6 +49,9 @@ drivers:
     nodePublish: {file: /etc/secret}
 - flexDriver: example.com/process
   csiDriver: share.csi.example.com
+- flexDriver: ceph.rook.io/rook
+  csiDriver: rbd.csi.ceph.com
+  attach: None
 `
 )
 
@@ -63,10 +67,11 @@ func start(t *testing.T) *world {
 	w := &world{Plane: controlplane.Start(t), t: t}
 	w.kcm = w.StartControllerManager()
 	w.CSIDriver(csiDriver, storagev1.CSIDriverSpec{})
+	w.CSIDriver(rbdDriver, storagev1.CSIDriverSpec{})
 	w.CSIDriver("share.csi.example.com", storagev1.CSIDriverSpec{AttachRequired: new(bool)})
-	both := []controlplane.NodeDriver{{Name: csiDriver, NodeID: "id"}, {Name: "share.csi.example.com", NodeID: "id"}}
-	w.node("node-1", both...)
-	w.node("node-2", both...)
+	all := []controlplane.NodeDriver{{Name: csiDriver, NodeID: "id"}, {Name: rbdDriver, NodeID: "id"}, {Name: "share.csi.example.com", NodeID: "id"}}
+	w.node("node-1", all...)
+	w.node("node-2", all...)
 	w.node("bare")
 	w.Namespace(migrate.Namespace)
 	w.Namespace(nodevolumes.Namespace)
