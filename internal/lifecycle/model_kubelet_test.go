@@ -2,9 +2,9 @@ package lifecycle
 
 import "github.com/flex2csi/flex2csi/internal/volstate"
 
-// The kubelet, as ../shared/handbook/kubelet-contract.md says: it calls, repeats what
-// failed, forgets a set-up that failed, repeats a tear-down, and after a restart
-// knows no more than which directories there are.
+// The kubelet, as pkg/kubelet/volumemanager and pkg/volume/flexvolume of Kubernetes have it:
+// it calls, repeats what failed, forgets a set-up that failed, repeats a tear-down, and
+// after a restart knows no more than which directories there are.
 
 func (m *model) kubelet(g *moves, i int) {
 	w := &g.from

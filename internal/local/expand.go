@@ -11,8 +11,9 @@ import (
 )
 
 // expandVolume grows what the node or the control plane sees of the disk. Kubernetes
-// does not call it today (KCM's expand controller has no prober, see
-// docs/kubelet-contract.md). It does the work of expandfs without the filesystem.
+// does not call it today: kube-controller-manager's expand controller starts its plugins
+// without a prober (pkg/controller/volume/expand/expand_controller.go, Kubernetes v1.37.1).
+// It does the work of expandfs without the filesystem.
 func (b *Backend) expandVolume(ctx context.Context, c *flex.Call) error {
 	v, err := b.parseForExpansion(c)
 	if err != nil {
