@@ -150,7 +150,7 @@ $(BIN)/node:
 	@go build -o $@ ./test/node/cmd/node
 
 .PHONY: site
-site: $(BIN)/site-modules/node_modules ## make the documents a site in bin/site, and look at it in a headless browser
+site: manual $(BIN)/site-modules/node_modules ## make the documents a site in bin/site, and look at it in a headless browser
 	cd site && npm run --silent build && npm run --silent check
 
 # In bin, where no test looks for our documents.
@@ -440,9 +440,14 @@ deps: ## update the golden list of what flexdriver links
 	go test ./cmd/flexdriver -run '^TestDeps$$' -update
 
 .PHONY: docs
-docs: ## make docs/reference and man/ from the programs' own flags and from docs/
-	go test ./hack/manual ./hack/manifests ./cmd/flexdriver ./cmd/flex2csi ./internal/lifecycle ./internal/migrate ./internal/release -run '^(TestManual|TestDocuments|TestDistributions|TestLifecycle|TestManifests|TestChecks|TestCapabilities)$$' -update
+docs: ## make the tables and schemas in documents and manifests that the code has
+	go test ./hack/manual ./hack/manifests ./internal/lifecycle ./internal/migrate ./internal/release -run '^(TestDistributions|TestLifecycle|TestManifests|TestChecks|TestCapabilities)$$' -update
 	cd test/install && go test ./schema -run '^TestSchemas$$' -update
+
+# They are in no commit: the programs say it with --help, and releases and the site have them.
+.PHONY: manual
+manual: ## make the pages of commands in docs/reference, and man/, from the programs' own flags and from docs/
+	go test ./hack/manual ./cmd/flexdriver ./cmd/flex2csi -run '^(TestManual|TestDocuments)$$' -update
 
 .PHONY: verify
 verify: $(TOOLS)/gofumpt ## go.mod is tidy, all files are formatted, and the sabotages of e2e fit the source

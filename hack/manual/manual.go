@@ -26,7 +26,7 @@ func add(files map[string]string, c *cobra.Command) error {
 	c.DisableAutoGenTag = true // it has the date
 	name := strings.ReplaceAll(c.CommandPath(), " ", "-")
 	var page, man bytes.Buffer
-	page.WriteString("<!-- Made from the program by make docs. -->\n\n")
+	page.WriteString("<!-- Made from the program by make manual. -->\n\n")
 	if err := doc.GenMarkdownCustom(c, &page, func(link string) string { return strings.ReplaceAll(link, "_", "-") }); err != nil {
 		return err
 	}

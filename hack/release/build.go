@@ -45,7 +45,7 @@ func (r *release) built(p platform, program string) string {
 // image is the archive, as make image writes it.
 const image = "flex2csi-image.tar"
 
-// build makes the image with its programs, and flex2csi for laptops.
+// build makes the image with its programs, flex2csi for laptops, and the man pages.
 func (r *release) build(ctx context.Context) error {
 	if err := r.show(ctx, nil, "make", "--no-print-directory", "image", "VERSION="+r.version, "PLATFORMS=linux/amd64,linux/arm64", "BUILDVCS=true", "ARCHIVE=bin/"+image); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (r *release) build(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
+	return r.show(ctx, nil, "make", "--no-print-directory", "manual")
 }
 
 // verify checks that a program says of itself what it is a release of.

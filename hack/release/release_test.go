@@ -25,17 +25,16 @@ import (
 func project() map[string]string {
 	const program = "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n)\n\nfunc main() { fmt.Println(os.Args[1:]) }\n"
 	return map[string]string{
-		".gitignore":             "bin/\n",
+		".gitignore":             "bin/\nman/\n",
 		"go.mod":                 "module github.com/flex2csi/flex2csi\n\ngo 1.26.0\n",
 		"cmd/flex2csi/main.go":   program,
 		"cmd/flexdriver/main.go": program,
 		"LICENSE":                "Apache\n",
-		"man/flex2csi-config.5":  "a\n",
-		"man/flexdriver.1":       "b\n",
 		"CHANGELOG.md":           "# Changelog\n\n## [Unreleased]\n\n- next: [a](docs/next.md)\n\n## [0.1.0] - 2026-01-01\n\n- a [link](docs/a.md), [another](https://b.example)\n\n## [0.0.1]\n\n- old\n",
 		"Makefile": "image:\n" +
 			"\tfor arch in amd64 arm64; do GOOS=linux GOARCH=$$arch go build -buildvcs=$(BUILDVCS) -o bin/release/linux/$$arch/ ./cmd/... && echo {} >bin/flex2csi-linux-$$arch.cdx.json || exit; done\n" +
-			"\techo image $(VERSION) $(PLATFORMS) >$(ARCHIVE)\n",
+			"\techo image $(VERSION) $(PLATFORMS) >$(ARCHIVE)\n" +
+			"manual:\n\tmkdir man; echo a >man/flex2csi-config.5; echo b >man/flexdriver.1\n",
 		"install/chart/flex2csi/.helmignore":          "*.tgz\n",
 		"install/chart/flex2csi/Chart.yaml":           "name: flex2csi\nversion: 0.3.0\nappVersion: v0.1.0\n",
 		"install/chart/flex2csi/templates/a.yaml":     "a: b\n",

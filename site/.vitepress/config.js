@@ -59,6 +59,8 @@ function sidebar () {
     const names = line.split('|')[1] ?? ''
     for (const [, link] of names.matchAll(/\]\(([^)]+)\)/g)) groups.at(-1)?.items.push(item(posix.join('docs', link)))
   }
+  // make manual makes them, and the index of the repository has no link to what is in no commit.
+  for (const program of ['flex2csi', 'flexdriver']) groups.find(g => g.text === 'Reference').items.push(item(`docs/reference/${program}.md`))
   return groups
 }
 

@@ -1,7 +1,6 @@
 package install
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -36,12 +35,9 @@ func TestHelmTest(t *testing.T) {
 	if c.Image != "registry.example/flex2csi:v1" || spec.ImagePullSecrets[0].Name != "pull" {
 		t.Errorf("the image is %s, %v", c.Image, spec.ImagePullSecrets)
 	}
-	reference, err := os.ReadFile("../../docs/reference/flex2csi-" + c.Args[0] + ".md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	help := helpOf(t, c.Args[0])
 	for _, arg := range c.Args[1:] {
-		if flag, _, _ := strings.Cut(arg, "="); !strings.Contains(string(reference), flag) {
+		if flag, _, _ := strings.Cut(arg, "="); !strings.Contains(help, flag) {
 			t.Errorf("%s has no flag %s", c.Args[0], flag)
 		}
 	}

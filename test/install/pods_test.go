@@ -1,8 +1,7 @@
 package install
 
 import (
-	"os"
-	"path/filepath"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -89,8 +88,8 @@ func checkSecurity(t *testing.T, name string, c *corev1.SecurityContext, pod *co
 	}
 }
 
-// TestArguments: each flag in the manifests is one of the command, as its
-// reference has it.
+// TestArguments: each flag in the manifests is one of the command, as its help
+// has it.
 func TestArguments(t *testing.T) {
 	checked := 0
 	for _, o := range overlay(t, "k0s", "attach") {
@@ -115,15 +114,22 @@ func TestArguments(t *testing.T) {
 	}
 }
 
+// helpOf returns what flex2csi COMMAND --help prints.
+func helpOf(t *testing.T, command string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "-C", "../..", "run", "./cmd/flex2csi", command, "--help").CombinedOutput()
+	if err != nil {
+		t.Fatalf("flex2csi %s --help: %v\n%s", command, err, out)
+	}
+	return string(out)
+}
+
 func checkArguments(t *testing.T, args []string) (checked int) {
 	t.Helper()
-	reference, err := os.ReadFile(filepath.Join("../../docs/reference", "flex2csi-"+args[0]+".md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	help := helpOf(t, args[0])
 	for _, arg := range args[1:] {
 		flag, _, _ := strings.Cut(arg, "=")
-		if !regexp.MustCompile("(?m)^  (-., |    )" + flag + "[ [=]").Match(reference) {
+		if !regexp.MustCompile("(?m)^  (-., |    )" + flag + "[ [=]").MatchString(help) {
 			t.Errorf("flex2csi %s has no flag %s", args[0], flag)
 		}
 		checked++
