@@ -79,7 +79,7 @@ image: $(BIN)/image ## write the container image to bin/flex2csi-image.tar, an O
 
 # KEY is an SSH key that signs, UNRELEASED=1 takes notes that have no version yet.
 .PHONY: release
-release: ## make what users download of VERSION in bin/release/VERSION, from a clean clone (docs/release.md)
+release: ## make what users download of VERSION in bin/release/VERSION, from a clean clone (CONTRIBUTING.md)
 	@cd hack/release && go run . --version $(VERSION) --source $(CURDIR) --output $(CURDIR)/$(BIN)/release/$(VERSION) \
 		$(if $(KEY),--key '$(abspath $(KEY))') $(if $(UNRELEASED),--unreleased)
 

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-const claimsDocument = "docs/claims.md"
+const claimsDocument = "test/claims.md"
 
-// TestClaims: each claim of docs/claims.md names a test, a scenario of test/e2e or a
+// TestClaims: each claim of test/claims.md names a test, a scenario of test/e2e or a
 // measurement. Tests, scenarios and make targets that it names exist.
 func TestClaims(t *testing.T) {
 	faults, rows := claimFaults(t, read(t, claimsDocument))

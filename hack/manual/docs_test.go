@@ -144,7 +144,7 @@ func TestTestsInDocuments(t *testing.T) {
 		source.WriteString(read(t, file))
 	}
 	cited := 0
-	for _, file := range files(t, "docs", "*.md") {
+	for _, file := range slices.Concat(files(t, "docs", "*.md"), files(t, "test", "*.md"), files(t, "pkg", "*.md"), files(t, "internal", "*.md")) {
 		for _, m := range regexp.MustCompile("`(Test[A-Z]\\w+)`").FindAllStringSubmatch(read(t, file), -1) {
 			cited++
 			if !strings.Contains(source.String(), "\nfunc "+m[1]+"(t *testing.T)") {

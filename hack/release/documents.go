@@ -91,7 +91,7 @@ func (r *release) writeProvenance() error {
 		"predicateType": "https://slsa.dev/provenance/v1",
 		"predicate": map[string]any{
 			"buildDefinition": map[string]any{
-				"buildType":          repository + "/blob/" + r.version + "/docs/release.md",
+				"buildType":          repository + "/blob/" + r.version + "/CONTRIBUTING.md",
 				"externalParameters": map[string]string{"version": r.version},
 				"internalParameters": map[string]string{"go": runtime.Version()},
 				"resolvedDependencies": []any{
@@ -99,7 +99,7 @@ func (r *release) writeProvenance() error {
 				},
 			},
 			// Nothing isolates the build.
-			"runDetails": map[string]any{"builder": map[string]string{"id": repository + "/blob/" + r.version + "/docs/release.md#local"}},
+			"runDetails": map[string]any{"builder": map[string]string{"id": repository + "/blob/" + r.version + "/CONTRIBUTING.md#local"}},
 		},
 	}, "", "  ")
 	if err != nil {
