@@ -68,25 +68,22 @@ func (f *installFlags) parse(args []string) (installer.Options, bool, error) {
 	return installer.Options{PluginDir: f.pluginDir, Driver: name}, true, err
 }
 
-func (s *settings) flags(w io.Writer) (f *installFlags, rollback *bool) {
-	f = newInstallFlags("install", w, "Puts this program into the kubelet's plugin directory as a FlexVolume driver,\nor brings the driver there up to date; a kubelet that is running picks it up.")
+func (s *settings) flags(w io.Writer) *installFlags {
+	f := newInstallFlags("install", w, "Puts this program into the kubelet's plugin directory as a FlexVolume driver,\nor brings the driver there up to date; a kubelet that is running picks it up.")
 	s.register(f.set)
 	f.set.StringVar(&f.executable, "executable", "", "install this `file` in place of this program: a FlexVolume driver of your own, which needs no configuration")
-	return f, f.set.Bool("rollback", false, "go back to the version before the last update")
+	return f
 }
 
 func install(args []string, w io.Writer) error {
 	var s settings
-	f, rollback := s.flags(w)
+	f := s.flags(w)
 	options, ok, err := f.parse(args)
 	if err != nil || !ok {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if *rollback {
-		return tell(w)(installer.Rollback(ctx, options))
-	}
 	if f.executable != "" {
 		options.Executable = f.executable
 		if err := f.refuseSettings(); err != nil {

@@ -124,6 +124,15 @@ func (f files) remove(path string) error {
 	return f.done("remove", path)
 }
 
+func (f files) removeFiles(paths []string) error {
+	for _, path := range paths {
+		if err := f.remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (f files) removeAll(path string) error {
 	if err := os.RemoveAll(path); err != nil {
 		return err
@@ -163,10 +172,8 @@ func (f files) removeDir(d driverDir) error {
 	if err != nil || !exists {
 		return err
 	}
-	for _, path := range append(d.dotFiles(), d.executable(current), d.record()) {
-		if err := f.remove(path); err != nil {
-			return err
-		}
+	if err := f.removeFiles(append(d.dotFiles(), d.executable(current), d.record())); err != nil {
+		return err
 	}
 	err = f.rmdir(d.path)
 	if errors.Is(err, fs.ErrExist) { // what rmdir says of a directory with files

@@ -223,8 +223,6 @@ const (
 	dirName  = "example.com~disk"
 	exeName  = dirName + "/disk"
 	confName = dirName + "/.flexdriver.json"
-	prevExe  = dirName + "/.executable.prev"
-	prevConf = confName + ".prev"
 )
 
 func sorted(names ...string) []string { return slices.Sorted(slices.Values(names)) }

@@ -28,12 +28,6 @@ func Install(ctx context.Context, o Options) (Report, error) {
 	return run(ctx, o, "install", (*installer).install)
 }
 
-// Rollback restores the executable and the configuration that the last update replaced. A
-// second Rollback undoes the first one.
-func Rollback(ctx context.Context, o Options) (Report, error) {
-	return run(ctx, o, "roll back", (*installer).rollback)
-}
-
 // Uninstall removes the driver and its directory. Without Force it refuses while volumes of
 // the driver are mounted, or if the directory has files of others, and leaves a program of
 // other make that has overwritten the driver. With Restore it puts back what Install kept.

@@ -28,11 +28,9 @@ func TestInstallLifeCycle(t *testing.T) {
 	}{
 		{"first", Install, o, true, "old/old", sorted(dirName, exeName, confName)},
 		{"again", Install, o, false, "old/old", sorted(dirName, exeName, confName)},
-		{"update", Install, updated(t, o), true, "new/new", sorted(dirName, exeName, confName, prevExe, prevConf)},
-		{"update again", Install, updated(t, o), false, "new/new", sorted(dirName, exeName, confName, prevExe, prevConf)},
-		{"rollback", Rollback, o, true, "old/old", sorted(dirName, exeName, confName, prevExe, prevConf)},
-		{"rollback of the rollback", Rollback, o, true, "new/new", sorted(dirName, exeName, confName, prevExe, prevConf)},
-		{"downgrade", Install, o, true, "old/old", sorted(dirName, exeName, confName, prevExe, prevConf)},
+		{"update", Install, updated(t, o), true, "new/new", sorted(dirName, exeName, confName)},
+		{"update again", Install, updated(t, o), false, "new/new", sorted(dirName, exeName, confName)},
+		{"downgrade", Install, o, true, "old/old", sorted(dirName, exeName, confName)},
 		{"uninstall", Uninstall, o, true, "absent", nil},
 		{"uninstall again", Uninstall, o, false, "absent", nil},
 	}
@@ -88,7 +86,7 @@ func TestInstallModes(t *testing.T) {
 // TestInstallReplacesForeignDriver: the usual way to this project is from another
 // driver of the same name.
 func TestInstallReplacesForeignDriver(t *testing.T) {
-	ctx, o := context.Background(), options(t)
+	o := options(t)
 	foreign, err := os.ReadFile(script(t, `echo '{"status":"Success","capabilities":{"attach":false}}'`))
 	if err != nil {
 		t.Fatal(err)
@@ -105,20 +103,9 @@ func TestInstallReplacesForeignDriver(t *testing.T) {
 	if got := state(t, o); got != "old/old" {
 		t.Fatalf("after install the driver is %s", got)
 	}
-	if _, err := Rollback(ctx, o); err != nil {
-		t.Fatal(err)
-	}
+	mustRun(t, "restore", o)
 	if got, _ := os.ReadFile(target); string(got) != string(foreign) {
-		t.Error("rollback did not bring the foreign driver back")
-	}
-	if got := state(t, o); got != "other/none" {
-		t.Errorf("after rollback the driver is %s, want no configuration", got)
-	}
-	if _, err := Rollback(ctx, o); err != nil {
-		t.Fatal(err)
-	}
-	if got := state(t, o); got != "old/old" {
-		t.Errorf("after the second rollback the driver is %s", got)
+		t.Error("restore did not bring the foreign driver back")
 	}
 }
 
@@ -206,13 +193,23 @@ func TestInstallNoProgram(t *testing.T) {
 	}
 }
 
-func TestRollbackWithoutEarlierVersion(t *testing.T) {
-	o := options(t)
-	for range 2 {
-		if _, err := Rollback(context.Background(), o); err == nil || !strings.Contains(err.Error(), "no earlier version") {
-			t.Errorf("error %v", err)
-		}
+// TestEarlierRelease: what an installer of an earlier release kept goes with the next
+// update, or with the driver.
+func TestEarlierRelease(t *testing.T) {
+	for _, op := range []string{"install", "uninstall"} {
+		o := options(t)
 		mustInstall(t, o)
+		for name, kept := range map[string]string{exeName: dirName + "/.executable.prev", confName: confName + ".prev"} {
+			if err := os.Link(filepath.Join(o.PluginDir, name), filepath.Join(o.PluginDir, kept)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mustRun(t, op, updated(t, o))
+		for _, name := range names(t, o) {
+			if strings.HasSuffix(name, ".prev") {
+				t.Errorf("%s left %s", op, name)
+			}
+		}
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// installer is one run of Install, Rollback or Uninstall.
+// installer is one run of Install or Uninstall.
 type installer struct {
 	Options
 	files

@@ -297,10 +297,8 @@ func (in *installer) putBack(exists bool) error {
 // leave removes what is ours next to the program that stays. A kept program goes if it is
 // the same.
 func (in *installer) leave(notes []string) error {
-	for _, path := range append(notes, in.dir.dotFiles()...) {
-		if err := in.remove(path); err != nil {
-			return err
-		}
+	if err := in.removeFiles(append(notes, in.dir.dotFiles()...)); err != nil {
+		return err
 	}
 	if err := in.forgetRecord(); err != nil {
 		return err

@@ -32,7 +32,7 @@ func (in *installer) recoverUpdate(ctx context.Context) error {
 		return err
 	}
 	if !left || !exists { // killed in save, or in an uninstallation
-		return in.forgetSaved()
+		return in.removeLeftovers()
 	}
 	in.recovered = true
 	if os.SameFile(old, now) { // killed before the executable was replaced
@@ -44,5 +44,5 @@ func (in *installer) recoverUpdate(ctx context.Context) error {
 		return in.restore()
 	}
 	in.did("finished the update of an installer that was killed")
-	return in.promote()
+	return in.removeLeftovers()
 }

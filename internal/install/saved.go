@@ -59,37 +59,13 @@ func (in *installer) commit() error {
 	return in.removeDir(in.stage)
 }
 
-// promote ends an update that worked. There may be nothing to keep, or only the
-// executable if this was killed after the first rename.
-func (in *installer) promote() error {
-	err := in.rename(in.dir.config(saved), in.dir.config(previous))
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = in.rename(in.dir.executable(saved), in.dir.executable(previous))
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("the driver is installed, but the earlier version could not be kept: %w", err)
-	}
-	in.did("kept the earlier version as %s", in.dir.executable(previous))
-	return in.sync(in.dir.path)
-}
-
 // restore ends an update that did not work: what save kept becomes current. It
 // goes by way of the stage, for the saved names must stay until all is done.
 func (in *installer) restore() error {
 	if err := in.removeDir(in.stage); err != nil {
 		return err
 	}
-	if _, exists, err := lstat(in.dir.config(saved)); err != nil {
-		return err
-	} else if !exists { // promote was killed between its two renames
-		if err := in.clone(in.dir.config(previous), in.dir.config(saved)); err != nil {
-			return err
-		}
-	}
-	if err := in.stageGeneration(saved); err != nil {
+	if err := in.stageSaved(); err != nil {
 		return err
 	}
 	// Where the executable had not been replaced yet, its rename does nothing:
@@ -97,10 +73,8 @@ func (in *installer) restore() error {
 	if err := in.commit(); err != nil {
 		return err
 	}
-	return in.forgetSaved()
+	return in.removeLeftovers()
 }
 
-// forgetSaved deletes what save kept, the sign of an update first.
-func (in *installer) forgetSaved() error {
-	return errors.Join(in.remove(in.dir.executable(saved)), in.remove(in.dir.config(saved)))
-}
+// removeLeftovers ends an update: it deletes what save kept.
+func (in *installer) removeLeftovers() error { return in.removeFiles(in.dir.leftovers()) }

@@ -30,22 +30,22 @@ func (in *installer) stageContent(want content) error {
 	return nil
 }
 
-// stageGeneration prepares a version from kept files. An empty configuration means that the
+// stageSaved prepares the version that save kept. An empty configuration means that the
 // version had none.
-func (in *installer) stageGeneration(g generation) error {
+func (in *installer) stageSaved() error {
 	if err := in.mkdir(in.stage.path, 0o700); err != nil {
 		return err
 	}
-	info, exists, err := lstat(in.dir.config(g))
+	info, exists, err := lstat(in.dir.config(saved))
 	if err != nil {
 		return err
 	}
 	if exists && info.Size() > 0 {
-		if err := in.clone(in.dir.config(g), in.stage.config(current)); err != nil {
+		if err := in.clone(in.dir.config(saved), in.stage.config(current)); err != nil {
 			return err
 		}
 	}
-	return in.clone(in.dir.executable(g), in.stage.executable(next))
+	return in.clone(in.dir.executable(saved), in.stage.executable(next))
 }
 
 // try runs init in the stage. It requires only Success: the other parts of the answer may
