@@ -82,28 +82,30 @@ func install(args []string, w io.Writer) error {
 	if err != nil || !ok {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
 	if f.executable != "" {
-		options.Executable = f.executable
-		if err := f.refuseSettings(); err != nil {
-			return err
-		}
-		return tell(w)(installer.Install(ctx, options))
+		options.Executable, err = f.executable, f.refuseSettings()
+	} else if options.Config, err = s.configuration(options.Driver); err == nil {
+		options.Executable, err = os.Executable()
 	}
-	if options.Config, err = s.configuration(options.Driver); err != nil {
+	if err != nil {
 		return err
 	}
-	if options.Executable, err = os.Executable(); err != nil {
-		return err
-	}
+	ctx := untilInterrupted()
 	before, _ := driverconfig.Load(filepath.Join(options.PluginDir, options.Driver.DirName(), driverconfig.FileName))
 	report, err := installer.Install(ctx, options)
-	if err == nil {
-		report.Steps = append(report.Steps, allows(options.Config)...)
-		report.Warnings = append(report.Warnings, warnings(ctx, before, options.Config)...)
+	if err == nil && options.Config != nil {
+		report.Lines = append(report.Lines, remarks(ctx, before, options.Config)...)
 	}
-	return tell(w)(report, err)
+	return printed(w, report, err)
+}
+
+// untilInterrupted returns a context that ends with a signal, as the process does then.
+func untilInterrupted() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() { cancel(fmt.Errorf("%v signal received", <-signals)) }()
+	return ctx
 }
 
 // refuseSettings refuses flags that make a configuration: a program of other make has none.
@@ -116,27 +118,23 @@ func (f *installFlags) refuseSettings() (err error) {
 	return err
 }
 
-// allows says what volumes the driver serves by itself.
-func allows(c *driverconfig.Configuration) []string {
-	if c.Backend != driverconfig.BackendLocal {
-		return nil
+// remarks say what volumes the driver serves by itself, and warn of what works and may not
+// be meant. before is nil if there was no configuration.
+func remarks(ctx context.Context, before, now *driverconfig.Configuration) (lines []string) {
+	if now.Backend == driverconfig.BackendLocal {
+		lines = append(lines, "allowed volumes: "+now.Allowed.String())
 	}
-	return []string{"allowed volumes: " + c.Allowed.String()}
-}
-
-// warnings are about what works and may not be meant. before is nil if there
-// was no configuration.
-func warnings(ctx context.Context, before, now *driverconfig.Configuration) (all []string) {
 	if before != nil && before.Backend != now.Backend {
-		all = append(all, fmt.Sprintf("the backend was %s and is %s now; volumes that are mounted can be unmounted all the same", before.Backend, now.Backend))
+		lines = append(lines, fmt.Sprintf("%sthe backend was %s and is %s now; volumes that are mounted can be unmounted all the same", installer.Warning, before.Backend, now.Backend))
 	}
 	if now.Backend != driverconfig.BackendCSI {
-		return append(all, aboveBounds(ctx, now)...)
+		for _, warning := range aboveBounds(ctx, now) {
+			lines = append(lines, installer.Warning+warning)
+		}
+	} else if err := handoff.Probe(ctx, now.Driver.String(), now.Socket, now.StateDir); err != nil {
+		lines = append(lines, fmt.Sprintf("%snot all calls will work until this has changed: %v", installer.Warning, err))
 	}
-	if err := handoff.Probe(ctx, now.Driver.String(), now.Socket, now.StateDir); err != nil {
-		all = append(all, fmt.Sprintf("not all calls will work until this has changed: %v", err))
-	}
-	return all
+	return lines
 }
 
 // aboveBounds waits at most as long as a person does: an image root may be on a silent server.
@@ -166,22 +164,16 @@ func uninstall(args []string, w io.Writer) error {
 		return err
 	}
 	options.Force, options.Restore, options.Recorded = *force, *restore, true
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	return tell(w)(installer.Uninstall(ctx, options))
+	report, err := installer.Uninstall(untilInterrupted(), options)
+	return printed(w, report, err)
 }
 
-// tell prints what was done.
-func tell(w io.Writer) func(installer.Report, error) error {
-	return func(r installer.Report, err error) error {
-		for _, step := range r.Steps {
-			fmt.Fprintln(w, step)
-		}
-		for _, warning := range r.Warnings {
-			fmt.Fprintln(w, "warning:", warning)
-		}
-		return err
+// printed prints what was done, and returns err.
+func printed(w io.Writer, r installer.Report, err error) error {
+	for _, line := range r.Lines {
+		fmt.Fprintln(w, line)
 	}
+	return err
 }
 
 // settings are the flags of install that make a configuration.

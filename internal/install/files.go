@@ -21,11 +21,12 @@ func (f files) done(op, path string) error { return f.after(op + " " + filepath.
 
 // write creates a file with data, durably.
 func (f files) write(path string, data []byte, mode fs.FileMode) error {
-	if err := f.fill(path, data, mode); err != nil {
-		return fmt.Errorf("write %s: %w", path, errors.Join(err, f.remove(path)))
+	err := f.fill(path, data, mode)
+	if err == nil {
+		err = f.sync(path)
 	}
-	if err := f.sync(path); err != nil {
-		return fmt.Errorf("write %s: %w", path, errors.Join(err, f.remove(path)))
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, errors.Join(unwrapPath(err), f.remove(path)))
 	}
 	return nil
 }
@@ -39,25 +40,24 @@ func (f files) fill(path string, data []byte, mode fs.FileMode) error {
 
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return unwrapPath(err)
+		return err
 	}
-	for half := range 2 { // in two writes, so that tests can kill between them
-		part := data[:len(data)/2]
-		if half == 1 {
-			part = data[len(data)/2:]
+	half := len(data) / 2
+	for _, part := range [][]byte{data[:half], data[half:]} { // so that tests can kill between them
+		if err == nil {
+			_, err = file.Write(part)
 		}
-		_, err := file.Write(part)
 		if err == nil {
 			err = f.done("write half of", path)
 		}
-		if err != nil {
-			return errors.Join(unwrapPath(err), file.Close())
-		}
 	}
-	if err := file.Chmod(mode); err != nil { // after the umask
-		return errors.Join(unwrapPath(err), file.Close())
+	if err == nil {
+		err = file.Chmod(mode) // after the umask
 	}
-	return unwrapPath(file.Close())
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	return err
 }
 
 // sync makes a file or directory durable. It opens files only for reading, for the reason
@@ -98,17 +98,16 @@ func (f files) renameNoReplace(from, to string) error {
 
 // clone makes a hard link, or a copy if that is not possible.
 func (f files) clone(from, to string) error {
-	linkErr := os.Link(from, to)
-	if linkErr == nil {
+	if os.Link(from, to) == nil {
 		return f.done("link "+filepath.Base(from)+" to", to)
 	}
 	info, err := os.Stat(from)
 	if err != nil {
-		return errors.Join(linkErr, err)
+		return err
 	}
 	data, err := os.ReadFile(from)
 	if err != nil {
-		return errors.Join(linkErr, err)
+		return err
 	}
 	return f.write(to, data, info.Mode().Perm())
 }

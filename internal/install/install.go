@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,7 +50,7 @@ func Restorable(ctx context.Context, o Options) error {
 
 func run(ctx context.Context, o Options, verb string, do func(*installer, context.Context) error) (Report, error) {
 	o = o.withDefaults()
-	in := &installer{Options: o, files: files{after: o.afterStep}, report: Report{Driver: o.Driver}}
+	in := &installer{Options: o, files: files{after: o.afterStep}}
 	if err := in.locked(ctx, do); err != nil {
 		return in.report, fmt.Errorf("%s driver %s: %w", verb, o.Driver, err)
 	}
@@ -66,7 +65,7 @@ func (in *installer) locked(ctx context.Context, do func(*installer, context.Con
 	if err != nil {
 		return err
 	}
-	if err := checkWritable(pluginDir); err != nil {
+	if err := checkWritable(pluginDir, ""); err != nil {
 		return err
 	}
 	unlock, err := lock(ctx, pluginDir, in.LockTimeout)
@@ -92,7 +91,7 @@ func (in *installer) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := checkExecutable(in.pluginDir); err != nil {
+	if err := checkExecutable(in.pluginDir, ""); err != nil {
 		return err
 	}
 	if warning := writableByOthers(in.pluginDir); warning != "" {
@@ -105,22 +104,32 @@ func (in *installer) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !exists {
-		return in.first(ctx, want)
-	}
-	if err := in.refuseConfigured(); err != nil {
-		return err
-	}
-	same, err := in.installed(want)
-	if err != nil {
-		return err
-	}
-	if !same || in.recovered {
+	if exists {
+		if err := in.refuseConfigured(); err != nil {
+			return err
+		}
+		same, err := in.installed(want)
+		if err != nil {
+			return err
+		}
+		if same && !in.recovered {
+			return in.confirm(ctx)
+		}
 		if err := in.keep(); err != nil {
 			return err
 		}
-		return in.update(ctx, want)
 	}
+	if err := in.makeStage(ctx, want); err != nil {
+		return errors.Join(err, in.removeDir(in.stage))
+	}
+	if exists {
+		return in.update(ctx)
+	}
+	return in.first(ctx)
+}
+
+// confirm ends an installation of what is installed.
+func (in *installer) confirm(ctx context.Context) error {
 	if err := in.verify(ctx, in.dir.executable(current), in.capabilities()); err != nil {
 		return fmt.Errorf("nothing to change, but the installed driver does not work: %w", err)
 	}
@@ -151,23 +160,16 @@ func (in *installer) wanted() (content, error) {
 }
 
 func readExecutable(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() == 0 {
+	case !info.Mode().IsRegular(), info.Size() == 0:
 		return nil, fmt.Errorf("%s is not a program", path)
+	case info.Size() > maxExecutable:
+		return nil, fmt.Errorf("%s is larger than %d MiB", path, maxExecutable>>20)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxExecutable+1))
-	if err == nil && len(data) > maxExecutable {
-		err = fmt.Errorf("%s is larger than %d MiB", path, maxExecutable>>20)
-	}
-	return data, err
+	return os.ReadFile(path)
 }
 
 // installed reports whether want is installed.
@@ -177,7 +179,8 @@ func (in *installer) installed(want content) (bool, error) {
 		return false, err
 	}
 	if in.Config == nil {
-		return isRecorded(in.dir)
+		program, err := recorded(in.dir)
+		return program != "", err
 	}
 	return hasContent(in.dir.config(current), want.config, driverconfig.FileMode)
 }
@@ -191,37 +194,48 @@ func hasContent(path string, want []byte, mode os.FileMode) (bool, error) {
 	return bytes.Equal(got, want), err
 }
 
-// first makes the whole directory, invisible to the kubelet, and renames it.
-func (in *installer) first(ctx context.Context, want content) error {
-	if err := in.complete(ctx, want); err != nil {
+// first renames the stage: the kubelet has not seen anything of it.
+func (in *installer) first(ctx context.Context) error {
+	if err := in.complete(); err != nil {
 		return errors.Join(err, in.removeDir(in.stage))
 	}
-	if err := in.renameNoReplace(in.stage.path, in.dir.path); err != nil {
-		return errors.Join(fmt.Errorf("rename the new directory into place: %w", err), in.removeDir(in.stage))
-	}
-	in.report.Changed = true
 	in.did("renamed %s to %s: the kubelet finds the driver from here on", in.stage.path, in.dir.path)
-	if err := errors.Join(in.sync(in.pluginDir), in.verify(ctx, in.dir.executable(current), in.capabilities())); err != nil {
-		return in.undone(err, "removed the driver again", in.removeDir(in.dir))
+	err := in.sync(in.pluginDir)
+	if err == nil {
+		err = in.verify(ctx, in.dir.executable(current), in.capabilities())
 	}
-	in.did("ran %s init: it works", in.dir.executable(current))
-	return nil
+	return in.conclude(err, "removed the driver again", func() error { return in.removeDir(in.dir) })
 }
 
-// complete makes the stage a driver's directory. The executable gets its name last, when it
-// was tried.
-func (in *installer) complete(ctx context.Context, want content) error {
-	if err := in.stageContent(want); err != nil {
-		return err
-	}
-	if err := in.try(ctx); err != nil {
-		return err
-	}
+// complete makes the stage a driver's directory. The executable gets its name last, and
+// then the directory.
+func (in *installer) complete() error {
 	if err := in.chmod(in.stage.path, dirMode); err != nil {
 		return err
 	}
 	if err := in.rename(in.stage.executable(next), in.stage.executable(current)); err != nil {
 		return err
 	}
-	return in.sync(in.stage.path)
+	if err := in.sync(in.stage.path); err != nil {
+		return err
+	}
+	if err := in.renameNoReplace(in.stage.path, in.dir.path); err != nil {
+		return fmt.Errorf("rename the new directory into place: %w", err)
+	}
+	return nil
+}
+
+// conclude ends an installation that is in place. After an error it goes back.
+func (in *installer) conclude(err error, what string, undo func() error) error {
+	in.report.Changed = true
+	if err == nil {
+		in.did("ran %s init: it works", in.dir.executable(current))
+		return nil
+	}
+	if undoErr := undo(); undoErr != nil {
+		return errors.Join(err, fmt.Errorf("could not go back to the state before: %w", undoErr))
+	}
+	in.report.Changed = false
+	in.did("%s", what)
+	return fmt.Errorf("%w (%s)", err, what)
 }

@@ -39,7 +39,7 @@ func TestInstallLifeCycle(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
-		t.Logf("%s:\n\t%s", step.name, strings.Join(report.Steps, "\n\t"))
+		t.Logf("%s:\n\t%s", step.name, strings.Join(report.Lines, "\n\t"))
 		if report.Changed != step.changed {
 			t.Errorf("%s: changed is %t, want %t", step.name, report.Changed, step.changed)
 		}
@@ -49,15 +49,17 @@ func TestInstallLifeCycle(t *testing.T) {
 		if diff := cmp.Diff(step.names, names(t, o)); diff != "" {
 			t.Errorf("%s: files (-want +got):\n%s", step.name, diff)
 		}
-		if warnings := unhurried(report.Warnings); len(warnings) > 0 {
+		if warnings := warnings(report); len(warnings) > 0 {
 			t.Errorf("%s: warnings %q", step.name, warnings)
 		}
 	}
 }
 
-// unhurried are warnings without those that say that the machine is busy.
-func unhurried(warnings []string) []string {
-	return slices.DeleteFunc(slices.Clone(warnings), func(w string) bool { return strings.HasPrefix(w, "init took ") })
+// warnings are those of a report, without those that say that the machine is busy.
+func warnings(r Report) []string {
+	return slices.DeleteFunc(slices.Clone(r.Lines), func(line string) bool {
+		return !strings.HasPrefix(line, Warning) || strings.HasPrefix(line, Warning+"init took ")
+	})
 }
 
 func TestInstallModes(t *testing.T) {
@@ -253,7 +255,7 @@ func TestWorldWritable(t *testing.T) {
 	if err := os.Chmod(o.PluginDir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if warnings := unhurried(mustInstall(t, o).Warnings); len(warnings) != 1 || !strings.Contains(warnings[0], "programs as root") {
+	if warnings := warnings(mustInstall(t, o)); len(warnings) != 1 || !strings.Contains(warnings[0], "programs as root") {
 		t.Errorf("warnings %q", warnings)
 	}
 }

@@ -1,7 +1,6 @@
 package install
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -20,22 +19,12 @@ type installer struct {
 	recovered bool
 }
 
-func (in *installer) did(format string, args ...any) {
-	in.report.Steps = append(in.report.Steps, fmt.Sprintf(format, args...))
-}
+func (in *installer) did(format string, args ...any) { in.tell("", format, args) }
 
-func (in *installer) warn(format string, args ...any) {
-	in.report.Warnings = append(in.report.Warnings, fmt.Sprintf(format, args...))
-}
+func (in *installer) warn(format string, args ...any) { in.tell(Warning, format, args) }
 
-// undone returns the error of a change that failed, and of its reversal.
-func (in *installer) undone(err error, what string, undoErr error) error {
-	if undoErr != nil {
-		return errors.Join(err, fmt.Errorf("could not go back to the state before: %w", undoErr))
-	}
-	in.report.Changed = false
-	in.did("%s", what)
-	return fmt.Errorf("%w (%s)", err, what)
+func (in *installer) tell(kind, format string, args []any) {
+	in.report.Lines = append(in.report.Lines, kind+fmt.Sprintf(format, args...))
 }
 
 // capabilities returns the required answer of the installed driver. A vendor's program may

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
-	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 // Options are the driver and where to install it.
@@ -87,18 +86,15 @@ func (o Options) validateInstall() error {
 	return o.Config.Validate()
 }
 
-// Report has the steps that were done, also after an error.
+// Report has what was done, also after an error.
 type Report struct {
-	// Driver is the driver's name.
-	Driver driverconfig.DriverName
 	// Dir is the driver's directory, without symbolic links.
 	Dir string
-	// Steps are what was done, in order.
-	Steps []string
-	// Warnings are for the operator.
-	Warnings []string
+	// Lines are for the operator, in order; a warning begins with [Warning].
+	Lines []string
 	// Changed says that the driver has changed: only then the kubelet runs init again.
 	Changed bool
-	// Capabilities are the answer of the installed driver to init.
-	Capabilities flex.Capabilities
 }
+
+// Warning begins a line that is a warning.
+const Warning = "warning: "

@@ -68,14 +68,14 @@ func isForeign(path string) (bool, error) {
 }
 
 // isForeign reports whether the program in the driver's place is of other make. With
-// recorded, one that Install has recorded is not.
-func (in *installer) isForeign(recorded bool) (bool, error) {
+// orRecorded, one that Install has recorded is not.
+func (in *installer) isForeign(orRecorded bool) (bool, error) {
 	foreign, err := isForeign(in.dir.executable(current))
-	if err != nil || !foreign || !recorded {
+	if err != nil || !foreign || !orRecorded {
 		return foreign, err
 	}
-	ours, err := isRecorded(in.dir)
-	return !ours, err
+	ours, err := recorded(in.dir)
+	return ours == "", err
 }
 
 // originalSuffix is that of a kept program; before it are a dot and the driver's directory.
@@ -179,53 +179,23 @@ func (in *installer) keepAs(program, original string) error {
 	return in.sync(in.pluginDir)
 }
 
-// sameProgram compares two files without reading them as a whole.
+// sameProgram compares two files, or two links.
 func sameProgram(a, b string) (bool, error) {
 	infoA, errA := os.Lstat(a)
 	infoB, errB := os.Lstat(b)
 	if err := errors.Join(errA, errB); err != nil {
 		return false, err
 	}
-	if os.SameFile(infoA, infoB) {
-		return true, nil
+	if os.SameFile(infoA, infoB) || infoA.Mode().Type() != infoB.Mode().Type() {
+		return os.SameFile(infoA, infoB), nil
 	}
-	if infoA.Mode().Type() != infoB.Mode().Type() || infoA.Size() != infoB.Size() {
-		return false, nil
-	}
+	content := sumFile
 	if infoA.Mode().Type() == fs.ModeSymlink {
-		toA, errA := os.Readlink(a)
-		toB, errB := os.Readlink(b)
-		return toA == toB, errors.Join(errA, errB)
+		content = os.Readlink
 	}
-	return sameContent(a, b)
-}
-
-// sameContent compares two files of one size.
-func sameContent(a, b string) (bool, error) {
-	fileA, err := os.Open(a)
-	if err != nil {
-		return false, err
-	}
-	defer fileA.Close()
-	fileB, err := os.Open(b)
-	if err != nil {
-		return false, err
-	}
-	defer fileB.Close()
-	const chunk = 64 << 10
-	bufA, bufB := make([]byte, chunk), make([]byte, chunk)
-	for {
-		n, errA := io.ReadFull(fileA, bufA)
-		m, errB := io.ReadFull(fileB, bufB)
-		switch {
-		case !bytes.Equal(bufA[:n], bufB[:m]):
-			return false, nil
-		case errors.Is(errA, io.EOF) || errors.Is(errA, io.ErrUnexpectedEOF):
-			return true, nil
-		case errA != nil || errB != nil:
-			return false, errors.Join(errA, errB)
-		}
-	}
+	ofA, errA := content(a)
+	ofB, errB := content(b)
+	return ofA == ofB, errors.Join(errA, errB)
 }
 
 // A successor is what an uninstallation leaves in the driver's place.

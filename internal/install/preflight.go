@@ -23,7 +23,7 @@ func resolvePluginDir(path string) (string, error) {
 	}
 	resolved, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("plugin directory %s does not exist; it must be the kubelet's --volume-plugin-dir (%s)", path, otherPluginDirs())
+		return "", fmt.Errorf("plugin directory %s does not exist; it must be the kubelet's --volume-plugin-dir (%s)", path, KnownPluginDirs(""))
 	}
 	if err != nil {
 		return "", fmt.Errorf("plugin directory %s: %w", path, err)
@@ -38,32 +38,46 @@ func resolvePluginDir(path string) (string, error) {
 	return resolved, nil
 }
 
-// checkWritable refuses a directory that cannot be written.
-func checkWritable(dir string) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("plugin directory %s: %w", dir, err)
+// CheckPluginDir refuses a directory in which nothing can be changed or started. Root is
+// the node's / in a container.
+func CheckPluginDir(dir, root string) error {
+	if err := checkWritable(dir, root); err != nil {
+		return err
 	}
-	if st.Flags&unix.ST_RDONLY != 0 {
-		return fmt.Errorf("plugin directory %s is on a read-only file system: choose a writable directory and give it to the kubelet as --volume-plugin-dir, too (%s)", dir, otherPluginDirs())
+	return checkExecutable(dir, root)
+}
+
+func checkWritable(dir, root string) error {
+	readOnly, err := hasFlag(dir, unix.ST_RDONLY)
+	if err == nil && readOnly {
+		return fmt.Errorf("plugin directory %s is on a read-only file system: choose a writable directory and %s", dir, giveIt(root))
 	}
-	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+	if err == nil {
+		err = unix.Access(dir, unix.W_OK|unix.X_OK)
+	}
+	if err != nil {
 		return fmt.Errorf("plugin directory %s cannot be written: %w (are you root?)", dir, err)
 	}
 	return nil
 }
 
-// checkExecutable refuses a directory that is mounted noexec.
-func checkExecutable(dir string) error {
+func checkExecutable(dir, root string) error {
+	noExec, err := hasFlag(dir, unix.ST_NOEXEC)
+	if err == nil && noExec {
+		return fmt.Errorf("plugin directory %[1]s is mounted noexec, so the kubelet could not start the driver: mount it with exec (mount --bind %[1]s %[1]s && mount -o remount,bind,exec %[1]s) or choose another directory and %[2]s", dir, giveIt(root))
+	}
+	return err
+}
+
+func hasFlag(dir string, flag int64) (bool, error) {
 	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("plugin directory %s: %w", dir, err)
-	}
-	if st.Flags&unix.ST_NOEXEC != 0 {
-		return fmt.Errorf("plugin directory %s is mounted noexec, so the kubelet could not start the driver: mount it with exec (mount --bind %s %s && mount -o remount,bind,exec %s) or choose another directory and give it to the kubelet as --volume-plugin-dir, too (%s)",
-			dir, dir, dir, dir, otherPluginDirs())
-	}
-	return nil
+	err := unix.Statfs(dir, &st)
+	return st.Flags&flag != 0, err
+}
+
+// giveIt is what to do with another directory.
+func giveIt(root string) string {
+	return "give it to the kubelet as --volume-plugin-dir, too, or as volumePluginDir in its configuration (" + KnownPluginDirs(root) + ")"
 }
 
 // writableByOthers returns a warning: the kubelet runs programs in dir as root.
@@ -98,11 +112,12 @@ func checkDriverDir(d driverDir) (exists bool, err error) {
 	return true, nil
 }
 
-// otherPluginDirs returns the known plugin directories that exist on this node.
-func otherPluginDirs() string {
+// KnownPluginDirs says which well-known plugin directories a node has. Root is its / in a
+// container.
+func KnownPluginDirs(root string) string {
 	var found []string
 	for _, dir := range distribution.PluginDirs() {
-		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		if info, err := os.Stat(root + dir); err == nil && info.IsDir() {
 			found = append(found, dir)
 		}
 	}

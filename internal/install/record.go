@@ -1,9 +1,11 @@
 package install
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -17,48 +19,58 @@ import (
 // version, that is copied over it is not in the file. FNV is enough to tell programs
 // apart: who can write there is root.
 
-func sum(executable []byte) string {
+func sum(program io.Reader) (string, error) {
 	h := fnv.New128a()
-	h.Write(executable)
-	return fmt.Sprintf("%x\n", h.Sum(nil))
+	_, err := io.Copy(h, program)
+	return fmt.Sprintf("%x\n", h.Sum(nil)), err
 }
 
-// isRecorded reports whether Install has put the program in d there.
-func isRecorded(d driverDir) (bool, error) {
+func sumFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return sum(f)
+}
+
+// recorded returns the sum of the program in d if Install has put it there.
+func recorded(d driverDir) (string, error) {
 	record, err := os.ReadFile(d.record())
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return "", nil
 	}
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	info, exists, err := lstat(d.executable(current))
 	if err != nil || !exists || !info.Mode().IsRegular() {
-		return false, err
+		return "", err
 	}
-	executable, err := os.ReadFile(d.executable(current))
-	return err == nil && strings.Contains(string(record), sum(executable)), err
+	program, err := sumFile(d.executable(current))
+	if err != nil || !strings.Contains(string(record), program) {
+		return "", err
+	}
+	return program, nil
 }
 
 // stageRecord writes the record for the update to want.
 func (in *installer) stageRecord(want []byte) error {
-	record := sum(want)
-	before, err := isRecorded(in.dir)
-	if err == nil && before {
-		var executable []byte
-		executable, err = os.ReadFile(in.dir.executable(current))
-		record += sum(executable)
-	}
+	before, err := recorded(in.dir)
 	if err != nil {
 		return err
 	}
-	return in.write(in.stage.record(), []byte(record), driverconfig.FileMode)
+	now, err := sum(bytes.NewReader(want))
+	if err != nil {
+		return err
+	}
+	return in.write(in.stage.record(), []byte(now+before), driverconfig.FileMode)
 }
 
 // forgetRecord deletes the record, unless it is that of the program that stays.
 func (in *installer) forgetRecord() error {
-	recorded, err := isRecorded(in.dir)
-	if err != nil || recorded {
+	stays, err := recorded(in.dir)
+	if err != nil || stays != "" {
 		return err
 	}
 	return in.remove(in.dir.record())

@@ -11,22 +11,28 @@ import (
 // so that the executable finds it; the executable has a dot-name. All are dot-files, so that
 // a kubelet that starts in this moment, and watches the stage, ignores the changes.
 
-// stageContent prepares a version from new files.
-func (in *installer) stageContent(want content) error {
+// makeStage prepares a version from new files, and runs its init. That must only succeed:
+// the other parts of the answer may depend on the directory's name.
+func (in *installer) makeStage(ctx context.Context, want content) error {
 	if err := in.mkdir(in.stage.path, 0o700); err != nil {
 		return err
 	}
+	var err error
 	if in.Config == nil {
-		if err := in.stageRecord(want.executable); err != nil {
-			return err
-		}
-	} else if err := in.write(in.stage.config(current), want.config, driverconfig.FileMode); err != nil {
+		err = in.stageRecord(want.executable)
+	} else {
+		err = in.write(in.stage.config(current), want.config, driverconfig.FileMode)
+	}
+	if err != nil {
 		return err
 	}
 	if err := in.write(in.stage.executable(next), want.executable, executableMode); err != nil {
 		return err
 	}
 	in.did("wrote the new version to %s", in.stage.path)
+	if err := in.verify(ctx, in.stage.executable(next), nil); err != nil {
+		return fmt.Errorf("%w (changed nothing)", err)
+	}
 	return nil
 }
 
@@ -46,12 +52,6 @@ func (in *installer) stageSaved() error {
 		}
 	}
 	return in.clone(in.dir.executable(saved), in.stage.executable(next))
-}
-
-// try runs init in the stage. It requires only Success: the other parts of the answer may
-// depend on the directory's name.
-func (in *installer) try(ctx context.Context) error {
-	return in.verify(ctx, in.stage.executable(next), nil)
 }
 
 // recoverStage deletes a stage without the final name of the executable. A stage with it is

@@ -54,8 +54,8 @@ func TestUninstallRefusesWhileMounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], device) {
-		t.Errorf("warnings %q do not name the mounts", report.Warnings)
+	if warnings := warnings(report); len(warnings) != 1 || !strings.Contains(warnings[0], device) {
+		t.Errorf("warnings %q do not name the mounts", warnings)
 	}
 	if got := names(t, o); len(got) > 0 {
 		t.Errorf("left %q", got)

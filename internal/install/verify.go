@@ -34,7 +34,6 @@ func (in *installer) verify(ctx context.Context, path string, want *flex.Capabil
 	if want != nil && got != *want {
 		return fmt.Errorf("run %s init: it answers the capabilities %+v, not those of its configuration, %+v: is the executable another version?", path, got, *want)
 	}
-	in.report.Capabilities = got
 	if took := time.Since(start); took > SlowInit {
 		in.warn("init took %v, and all volume operations of the node wait for it", took.Round(time.Millisecond))
 	}

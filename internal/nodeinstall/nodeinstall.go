@@ -82,7 +82,7 @@ func Install(ctx context.Context, o Options) error {
 // installOne puts one driver into the plugin directory, which is dir here.
 func (r *run) installOne(ctx context.Context, executable, dir string, c *driverconfig.Configuration) (installedDriver, error) {
 	report, err := install.Install(ctx, install.Options{PluginDir: dir, Driver: c.Driver, Executable: executable, Config: c, Mountinfo: r.mountinfo()})
-	r.tell(report)
+	r.tell(c.Driver, report)
 	if err != nil {
 		return installedDriver{}, err
 	}

@@ -3,7 +3,9 @@ package nodeinstall
 import (
 	"fmt"
 	"io"
+	"strings"
 
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/install"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
 )
@@ -46,12 +48,14 @@ func (r *run) tellDirs(d kubelet.Dirs) {
 	}
 }
 
-func (r *run) tell(report install.Report) {
-	for _, step := range report.Steps {
-		r.say("%s: %s", report.Driver, step)
-	}
-	for _, warning := range report.Warnings {
-		r.warn("%s: %s", report.Driver, warning)
+// tell prints what was done with a driver.
+func (r *run) tell(driver driverconfig.DriverName, report install.Report) {
+	for _, line := range report.Lines {
+		if warning, ok := strings.CutPrefix(line, install.Warning); ok {
+			r.warn("%s: %s", driver, warning)
+		} else {
+			r.say("%s: %s", driver, line)
+		}
 	}
 }
 

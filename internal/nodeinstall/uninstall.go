@@ -255,7 +255,7 @@ func (u *removal) removeDrivers(ctx context.Context, names []string) error {
 	}
 	return u.each(names, func(o install.Options) error {
 		report, err := install.Uninstall(ctx, o)
-		u.tell(report)
+		u.tell(o.Driver, report)
 		return err
 	})
 }
