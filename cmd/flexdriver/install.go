@@ -94,7 +94,7 @@ func install(args []string, w io.Writer) error {
 	before, _ := driverconfig.Load(filepath.Join(options.PluginDir, options.Driver.DirName(), driverconfig.FileName))
 	report, err := installer.Install(ctx, options)
 	if err == nil && options.Config != nil {
-		report.Lines = append(report.Lines, remarks(ctx, before, options.Config)...)
+		remark(ctx, &report, before, options.Config)
 	}
 	return printed(w, report, err)
 }
@@ -118,23 +118,23 @@ func (f *installFlags) refuseSettings() (err error) {
 	return err
 }
 
-// remarks say what volumes the driver serves by itself, and warn of what works and may not
+// remark says what volumes the driver serves by itself, and warns of what works and may not
 // be meant. before is nil if there was no configuration.
-func remarks(ctx context.Context, before, now *driverconfig.Configuration) (lines []string) {
-	if now.Backend == driverconfig.BackendLocal {
-		lines = append(lines, "allowed volumes: "+now.Allowed.String())
-	}
+func remark(ctx context.Context, r *installer.Report, before, now *driverconfig.Configuration) {
+	warn := func(text string) { r.Warnings = append(r.Warnings, installer.Warning+text) }
 	if before != nil && before.Backend != now.Backend {
-		lines = append(lines, fmt.Sprintf("%sthe backend was %s and is %s now; volumes that are mounted can be unmounted all the same", installer.Warning, before.Backend, now.Backend))
+		warn(fmt.Sprintf("the backend was %s and is %s now; volumes that are mounted can be unmounted all the same", before.Backend, now.Backend))
 	}
-	if now.Backend != driverconfig.BackendCSI {
-		for _, warning := range aboveBounds(ctx, now) {
-			lines = append(lines, installer.Warning+warning)
+	if now.Backend == driverconfig.BackendCSI {
+		if err := handoff.Probe(ctx, now.Driver.String(), now.Socket, now.StateDir); err != nil {
+			warn("not all calls will work until this has changed: " + err.Error())
 		}
-	} else if err := handoff.Probe(ctx, now.Driver.String(), now.Socket, now.StateDir); err != nil {
-		lines = append(lines, fmt.Sprintf("%snot all calls will work until this has changed: %v", installer.Warning, err))
+		return
 	}
-	return lines
+	r.Steps = append(r.Steps, "allowed volumes: "+now.Allowed.String())
+	for _, text := range aboveBounds(ctx, now) {
+		warn(text)
+	}
 }
 
 // aboveBounds waits at most as long as a person does: an image root may be on a silent server.
@@ -170,7 +170,7 @@ func uninstall(args []string, w io.Writer) error {
 
 // printed prints what was done, and returns err.
 func printed(w io.Writer, r installer.Report, err error) error {
-	for _, line := range r.Lines {
+	for _, line := range r.Lines() {
 		fmt.Fprintln(w, line)
 	}
 	return err

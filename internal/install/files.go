@@ -87,8 +87,8 @@ func (f files) renameNoReplace(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
 		// This file system does not support it. Other installers wait for our lock, and
-		// rename fails if the target is a directory with files.
-		err = unix.Rename(from, to)
+		// rename fails if the target is a directory.
+		return f.rename(from, to)
 	}
 	if err != nil {
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
@@ -132,15 +132,34 @@ func (f files) removeFiles(paths []string) error {
 	return nil
 }
 
-func (f files) removeAll(path string) error {
-	if err := os.RemoveAll(path); err != nil {
+// removeTree deletes a file, or a directory with what is in it. It follows no link.
+func (f files) removeTree(path string) error {
+	err := f.remove(path)
+	if !errors.Is(err, unix.EISDIR) {
 		return err
 	}
-	return f.done("remove all of", path)
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := f.removeTree(filepath.Join(path, e.Name())); err != nil {
+			return err
+		}
+	}
+	return f.rmdir(path)
 }
 
-func (f files) mkdir(path string, mode fs.FileMode) error {
-	if err := os.Mkdir(path, mode); err != nil {
+// mkdir makes a directory of dirMode, whatever the umask.
+func (f files) mkdir(path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return err
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(dir.Chmod(dirMode), dir.Close()); err != nil {
 		return err
 	}
 	return f.done("mkdir", path)
@@ -151,13 +170,6 @@ func (f files) rmdir(path string) error {
 		return &fs.PathError{Op: "remove directory", Path: path, Err: err}
 	}
 	return f.done("rmdir", path)
-}
-
-func (f files) chmod(path string, mode fs.FileMode) error {
-	if err := os.Chmod(path, mode); err != nil {
-		return err
-	}
-	return f.done("chmod", path)
 }
 
 // removeDir deletes d in place, the executable and the directory last: a kubelet

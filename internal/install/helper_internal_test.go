@@ -150,7 +150,7 @@ func mustInstall(t *testing.T, o Options) Report {
 	t.Helper()
 	report, err := Install(context.Background(), o)
 	if err != nil {
-		t.Fatalf("%v\nsteps: %s", err, strings.Join(report.Lines, "\n       "))
+		t.Fatalf("%v\nsteps: %s", err, strings.Join(report.Steps, "\n       "))
 	}
 	return report
 }

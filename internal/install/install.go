@@ -49,38 +49,18 @@ func Restorable(ctx context.Context, o Options) error {
 }
 
 func run(ctx context.Context, o Options, verb string, do func(*installer, context.Context) error) (Report, error) {
-	o = o.withDefaults()
-	in := &installer{Options: o, files: files{after: o.afterStep}}
-	if err := in.locked(ctx, do); err != nil {
-		return in.report, fmt.Errorf("%s driver %s: %w", verb, o.Driver, err)
+	in := &installer{Options: o}
+	in.setDefaults()
+	in.files.after = in.afterStep
+	unlock, err := in.lock(ctx)
+	if err == nil {
+		err = do(in, ctx)
+		unlock()
 	}
-	return in.report, nil
-}
-
-func (in *installer) locked(ctx context.Context, do func(*installer, context.Context) error) error {
-	if err := in.validate(); err != nil {
-		return err
-	}
-	pluginDir, err := resolvePluginDir(in.PluginDir)
 	if err != nil {
-		return err
+		err = fmt.Errorf("%s driver %s: %w", verb, o.Driver, err)
 	}
-	if err := checkWritable(pluginDir, ""); err != nil {
-		return err
-	}
-	unlock, err := lock(ctx, pluginDir, in.LockTimeout)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-
-	in.pluginDir = pluginDir
-	in.dir, in.stage = liveDir(pluginDir, in.Driver), stageDir(pluginDir, in.Driver)
-	in.report.Dir = in.dir.path
-	if pluginDir != filepath.Clean(in.PluginDir) {
-		in.did("followed %s to %s", in.PluginDir, pluginDir)
-	}
-	return do(in, ctx)
+	return in.report, err
 }
 
 // content has the files to install.
@@ -94,9 +74,7 @@ func (in *installer) install(ctx context.Context) error {
 	if err := checkExecutable(in.pluginDir, ""); err != nil {
 		return err
 	}
-	if warning := writableByOthers(in.pluginDir); warning != "" {
-		in.warn("%s", warning)
-	}
+	in.warnOfOthers()
 	if err := in.recover(ctx); err != nil {
 		return err
 	}
@@ -120,7 +98,7 @@ func (in *installer) install(ctx context.Context) error {
 		}
 	}
 	if err := in.makeStage(ctx, want); err != nil {
-		return errors.Join(err, in.removeDir(in.stage))
+		return in.discard(err)
 	}
 	if exists {
 		return in.update(ctx)
@@ -197,7 +175,7 @@ func hasContent(path string, want []byte, mode os.FileMode) (bool, error) {
 // first renames the stage: the kubelet has not seen anything of it.
 func (in *installer) first(ctx context.Context) error {
 	if err := in.complete(); err != nil {
-		return errors.Join(err, in.removeDir(in.stage))
+		return in.discard(err)
 	}
 	in.did("renamed %s to %s: the kubelet finds the driver from here on", in.stage.path, in.dir.path)
 	err := in.sync(in.pluginDir)
@@ -210,20 +188,17 @@ func (in *installer) first(ctx context.Context) error {
 // complete makes the stage a driver's directory. The executable gets its name last, and
 // then the directory.
 func (in *installer) complete() error {
-	if err := in.chmod(in.stage.path, dirMode); err != nil {
-		return err
-	}
 	if err := in.rename(in.stage.executable(next), in.stage.executable(current)); err != nil {
 		return err
 	}
 	if err := in.sync(in.stage.path); err != nil {
 		return err
 	}
-	if err := in.renameNoReplace(in.stage.path, in.dir.path); err != nil {
-		return fmt.Errorf("rename the new directory into place: %w", err)
-	}
-	return nil
+	return in.renameNoReplace(in.stage.path, in.dir.path)
 }
+
+// discard deletes the stage after an error.
+func (in *installer) discard(err error) error { return errors.Join(err, in.removeDir(in.stage)) }
 
 // conclude ends an installation that is in place. After an error it goes back.
 func (in *installer) conclude(err error, what string, undo func() error) error {

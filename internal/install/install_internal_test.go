@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/flex2csi/flex2csi/internal/filelock"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
@@ -39,7 +40,7 @@ func TestInstallLifeCycle(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
-		t.Logf("%s:\n\t%s", step.name, strings.Join(report.Lines, "\n\t"))
+		t.Logf("%s:\n\t%s", step.name, strings.Join(report.Steps, "\n\t"))
 		if report.Changed != step.changed {
 			t.Errorf("%s: changed is %t, want %t", step.name, report.Changed, step.changed)
 		}
@@ -57,9 +58,7 @@ func TestInstallLifeCycle(t *testing.T) {
 
 // warnings are those of a report, without those that say that the machine is busy.
 func warnings(r Report) []string {
-	return slices.DeleteFunc(slices.Clone(r.Lines), func(line string) bool {
-		return !strings.HasPrefix(line, Warning) || strings.HasPrefix(line, Warning+"init took ")
-	})
+	return slices.DeleteFunc(r.Warnings, func(w string) bool { return strings.HasPrefix(w, Warning+"init took ") })
 }
 
 func TestInstallModes(t *testing.T) {
@@ -237,7 +236,7 @@ func TestInterrupted(t *testing.T) {
 
 func TestLock(t *testing.T) {
 	o := options(t)
-	unlock, err := lock(context.Background(), o.PluginDir, time.Second)
+	other, err := filelock.WaitDir(context.Background(), o.PluginDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +244,7 @@ func TestLock(t *testing.T) {
 	if _, err := Install(context.Background(), o); err == nil || !strings.Contains(err.Error(), "another installer is at work") {
 		t.Errorf("error %v", err)
 	}
-	time.AfterFunc(100*time.Millisecond, unlock)
+	time.AfterFunc(100*time.Millisecond, func() { other.Close() })
 	o.LockTimeout = 0
 	mustInstall(t, o)
 }

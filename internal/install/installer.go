@@ -19,12 +19,14 @@ type installer struct {
 	recovered bool
 }
 
-func (in *installer) did(format string, args ...any) { in.tell("", format, args) }
+func (in *installer) did(format string, args ...any) { add(&in.report.Steps, "", format, args) }
 
-func (in *installer) warn(format string, args ...any) { in.tell(Warning, format, args) }
+func (in *installer) warn(format string, args ...any) {
+	add(&in.report.Warnings, Warning, format, args)
+}
 
-func (in *installer) tell(kind, format string, args []any) {
-	in.report.Lines = append(in.report.Lines, kind+fmt.Sprintf(format, args...))
+func add(lines *[]string, kind, format string, args []any) {
+	*lines = append(*lines, kind+fmt.Sprintf(format, args...))
 }
 
 // capabilities returns the required answer of the installed driver. A vendor's program may

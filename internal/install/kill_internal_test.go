@@ -254,7 +254,7 @@ func (s killScenario) checkAgain(t *testing.T, at string, o Options) {
 		t.Errorf("%s: again: %v", at, err)
 	}
 	if got := state(t, o); got != s.final {
-		t.Errorf("%s: again: %s, want %s\n\t%s", at, got, s.final, strings.Join(report.Lines, "\n\t"))
+		t.Errorf("%s: again: %s, want %s\n\t%s", at, got, s.final, strings.Join(report.Steps, "\n\t"))
 	}
 	var want []string
 	if s.final != "absent" {

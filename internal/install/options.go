@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
@@ -53,7 +54,7 @@ const (
 	defaultVerifyTimeout = 10 * time.Second
 )
 
-func (o Options) withDefaults() Options {
+func (o *Options) setDefaults() {
 	o.LockTimeout = cmp.Or(o.LockTimeout, defaultLockTimeout)
 	o.VerifyTimeout = cmp.Or(o.VerifyTimeout, defaultVerifyTimeout)
 	if len(o.Mountinfo) == 0 {
@@ -62,10 +63,9 @@ func (o Options) withDefaults() Options {
 	if o.afterStep == nil {
 		o.afterStep = func(string) error { return nil }
 	}
-	return o
 }
 
-func (o Options) validate() error {
+func (o *Options) validate() error {
 	if o.Driver == (driverconfig.DriverName{}) {
 		return errors.New("no driver name given (want vendor/name)")
 	}
@@ -73,7 +73,7 @@ func (o Options) validate() error {
 	return err
 }
 
-func (o Options) validateInstall() error {
+func (o *Options) validateInstall() error {
 	if o.Executable == "" {
 		return errors.New("no executable given")
 	}
@@ -90,11 +90,15 @@ func (o Options) validateInstall() error {
 type Report struct {
 	// Dir is the driver's directory, without symbolic links.
 	Dir string
-	// Lines are for the operator, in order; a warning begins with [Warning].
-	Lines []string
+	// Steps are what was done, in order. Warnings are for the operator, and begin with
+	// [Warning].
+	Steps, Warnings []string
 	// Changed says that the driver has changed: only then the kubelet runs init again.
 	Changed bool
 }
 
 // Warning begins a line that is a warning.
 const Warning = "warning: "
+
+// Lines returns all of it for the operator, the warnings last.
+func (r Report) Lines() []string { return slices.Concat(r.Steps, r.Warnings) }

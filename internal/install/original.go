@@ -241,10 +241,7 @@ func (in *installer) putBack(exists bool) error {
 	dir := in.dir
 	if !exists {
 		dir = in.stage
-		if err := in.mkdir(dir.path, 0o700); err != nil {
-			return err
-		}
-		if err := in.chmod(dir.path, dirMode); err != nil {
+		if err := in.mkdir(dir.path); err != nil {
 			return err
 		}
 	}

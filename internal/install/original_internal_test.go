@@ -63,7 +63,7 @@ func mustRun(t *testing.T, op string, o Options) Report {
 	t.Helper()
 	report, err := operations()[op](context.Background(), o)
 	if err != nil {
-		t.Fatalf("%s: %v\n\t%s", op, err, strings.Join(report.Lines, "\n\t"))
+		t.Fatalf("%s: %v\n\t%s", op, err, strings.Join(report.Steps, "\n\t"))
 	}
 	return report
 }

@@ -28,11 +28,7 @@ func resolvePluginDir(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("plugin directory %s: %w", path, err)
 	}
-	info, err := os.Stat(resolved)
-	if err != nil {
-		return "", fmt.Errorf("plugin directory %s: %w", path, err)
-	}
-	if !info.IsDir() {
+	if info, err := os.Stat(resolved); err == nil && !info.IsDir() {
 		return "", fmt.Errorf("plugin directory %s is not a directory", path)
 	}
 	return resolved, nil
@@ -80,13 +76,12 @@ func giveIt(root string) string {
 	return "give it to the kubelet as --volume-plugin-dir, too, or as volumePluginDir in its configuration (" + KnownPluginDirs(root) + ")"
 }
 
-// writableByOthers returns a warning: the kubelet runs programs in dir as root.
-func writableByOthers(dir string) string {
-	info, err := os.Stat(dir)
-	if err != nil || info.Mode().Perm()&0o022 == 0 {
-		return ""
+// warnOfOthers: the kubelet runs programs in the plugin directory as root.
+func (in *installer) warnOfOthers() {
+	info, err := os.Stat(in.pluginDir)
+	if err == nil && info.Mode().Perm()&0o022 != 0 {
+		in.warn("%s has mode %04o: users who may write there can have the kubelet run programs as root (chmod go-w)", in.pluginDir, info.Mode().Perm())
 	}
-	return fmt.Sprintf("%s has mode %04o: users who may write there can have the kubelet run programs as root (chmod go-w)", dir, info.Mode().Perm())
 }
 
 // checkDriverDir reports whether the driver's directory exists, and refuses what is no

@@ -1,9 +1,9 @@
 package install
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"hash"
 	"hash/fnv"
 	"io"
 	"io/fs"
@@ -19,10 +19,10 @@ import (
 // version, that is copied over it is not in the file. FNV is enough to tell programs
 // apart: who can write there is root.
 
-func sum(program io.Reader) (string, error) {
+func sum(program []byte) string {
 	h := fnv.New128a()
-	_, err := io.Copy(h, program)
-	return fmt.Sprintf("%x\n", h.Sum(nil)), err
+	h.Write(program)
+	return line(h)
 }
 
 func sumFile(path string) (string, error) {
@@ -31,8 +31,12 @@ func sumFile(path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	return sum(f)
+	h := fnv.New128a()
+	_, err = io.Copy(h, f)
+	return line(h), err
 }
+
+func line(h hash.Hash) string { return fmt.Sprintf("%x\n", h.Sum(nil)) }
 
 // recorded returns the sum of the program in d if Install has put it there.
 func recorded(d driverDir) (string, error) {
@@ -60,11 +64,7 @@ func (in *installer) stageRecord(want []byte) error {
 	if err != nil {
 		return err
 	}
-	now, err := sum(bytes.NewReader(want))
-	if err != nil {
-		return err
-	}
-	return in.write(in.stage.record(), []byte(now+before), driverconfig.FileMode)
+	return in.write(in.stage.record(), []byte(sum(want)+before), driverconfig.FileMode)
 }
 
 // forgetRecord deletes the record, unless it is that of the program that stays.

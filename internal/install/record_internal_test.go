@@ -144,7 +144,7 @@ func TestVendorFiles(t *testing.T) {
 	}
 	key, same := r.resolve(t, o, "put two")
 	if report := mustRun(t, key, same); report.Changed {
-		t.Errorf("the same again: %q", report.Lines)
+		t.Errorf("the same again: %q", report.Steps)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // makeStage prepares a version from new files, and runs its init. That must only succeed:
 // the other parts of the answer may depend on the directory's name.
 func (in *installer) makeStage(ctx context.Context, want content) error {
-	if err := in.mkdir(in.stage.path, 0o700); err != nil {
+	if err := in.mkdir(in.stage.path); err != nil {
 		return err
 	}
 	var err error
@@ -39,7 +39,7 @@ func (in *installer) makeStage(ctx context.Context, want content) error {
 // stageSaved prepares the version that save kept. An empty configuration means that the
 // version had none.
 func (in *installer) stageSaved() error {
-	if err := in.mkdir(in.stage.path, 0o700); err != nil {
+	if err := in.mkdir(in.stage.path); err != nil {
 		return err
 	}
 	info, exists, err := lstat(in.dir.config(saved))

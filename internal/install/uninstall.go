@@ -56,7 +56,7 @@ func (in *installer) uninstall(context.Context) error {
 // the kubelet run init.
 func (in *installer) erase(others []string) error {
 	for _, path := range others {
-		if err := in.removeAll(path); err != nil {
+		if err := in.removeTree(path); err != nil {
 			return err
 		}
 		in.did("removed %s", path)

@@ -110,6 +110,13 @@ func TestUninstallForeignFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.WriteFile(outside, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Dir(outside), filepath.Join(o.PluginDir, dirName, ".cache/link")); err != nil {
+		t.Fatal(err)
+	}
 	_, err := Uninstall(context.Background(), o)
 	if err == nil || !strings.Contains(err.Error(), dirName+"/.cache, ") || !strings.Contains(err.Error(), dirName+"/jq") {
 		t.Errorf("error %v does not name the files", err)
@@ -133,6 +140,9 @@ func TestUninstallForeignFiles(t *testing.T) {
 	}
 	if got := names(t, o); len(got) > 0 {
 		t.Errorf("left %q", got)
+	}
+	if _, err := os.Stat(outside); err != nil {
+		t.Errorf("followed a link: %v", err)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 func (in *installer) update(ctx context.Context) error {
 	kept, err := in.save()
 	if err != nil {
-		return errors.Join(err, in.removeDir(in.stage), in.removeLeftovers())
+		return errors.Join(in.discard(err), in.removeLeftovers())
 	}
 	if err = in.commit(); err == nil {
 		in.did("renamed the new version into place: the kubelet runs init once")
@@ -31,5 +31,5 @@ func (in *installer) update(ctx context.Context) error {
 }
 
 func (in *installer) removeExecutable() error {
-	return errors.Join(in.remove(in.dir.executable(current)), in.removeDir(in.stage))
+	return in.discard(in.remove(in.dir.executable(current)))
 }

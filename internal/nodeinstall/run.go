@@ -50,7 +50,7 @@ func (r *run) tellDirs(d kubelet.Dirs) {
 
 // tell prints what was done with a driver.
 func (r *run) tell(driver driverconfig.DriverName, report install.Report) {
-	for _, line := range report.Lines {
+	for _, line := range report.Lines() {
 		if warning, ok := strings.CutPrefix(line, install.Warning); ok {
 			r.warn("%s: %s", driver, warning)
 		} else {
