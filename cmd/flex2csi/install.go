@@ -16,9 +16,9 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/install/onnode"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
-	"github.com/flex2csi/flex2csi/internal/nodeinstall"
 	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/trust"
 	"github.com/flex2csi/flex2csi/internal/wire"
@@ -155,7 +155,7 @@ func (o *installOptions) install(c *cobra.Command) error {
 	}
 	ctx, stop := untilInterrupted(c)
 	defer stop()
-	return nodeinstall.Install(ctx, nodeinstall.Options{
+	return onnode.Install(ctx, onnode.Options{
 		Query: query, StateDir: o.stateDir, Socket: o.socket, Executable: executable, Drivers: drivers, Out: env.out,
 	})
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/install/onnode"
 	"github.com/flex2csi/flex2csi/internal/kube"
-	"github.com/flex2csi/flex2csi/internal/nodeinstall"
 )
 
 // uninstallOptions are the flags of uninstall.
@@ -76,7 +76,7 @@ func (o *uninstallOptions) uninstall(c *cobra.Command) error {
 	}
 	ctx, stop := untilInterrupted(c)
 	defer stop()
-	removal := nodeinstall.UninstallOptions{
+	removal := onnode.UninstallOptions{
 		Query: query, StateDir: o.stateDir, Socket: o.socket, Drivers: o.drivers, Force: o.force, Restore: o.restore, Patience: o.timeout, Out: streams(c).out,
 	}
 	sweep, err := o.sweeper(ctx)
@@ -85,7 +85,7 @@ func (o *uninstallOptions) uninstall(c *cobra.Command) error {
 	} else {
 		removal.Sweep = sweep
 	}
-	return nodeinstall.Uninstall(ctx, removal)
+	return onnode.Uninstall(ctx, removal)
 }
 
 // sweeper returns the function that deletes the VolumeAttachments of this node, or why

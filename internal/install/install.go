@@ -41,13 +41,6 @@ func Removable(ctx context.Context, o Options) error {
 	return err
 }
 
-// Restorable returns why Uninstall with Restore would leave no program of other make. It
-// changes nothing.
-func Restorable(ctx context.Context, o Options) error {
-	_, err := run(ctx, o, "restore", (*installer).restorable)
-	return err
-}
-
 func run(ctx context.Context, o Options, verb string, do func(*installer, context.Context) error) (Report, error) {
 	in := &installer{Options: o}
 	in.setDefaults()

@@ -2,7 +2,6 @@ package install
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -81,10 +80,12 @@ func (in *installer) isForeign(orRecorded bool) (bool, error) {
 // originalSuffix is that of a kept program; before it are a dot and the driver's directory.
 const originalSuffix = ".original"
 
-// original is where Install keeps the program of other make.
-func (in *installer) original() string {
-	return filepath.Join(in.pluginDir, "."+in.Driver.DirName()+originalSuffix)
+// originalOf returns where Install keeps the program of other make.
+func originalOf(pluginDir string, driver driverconfig.DriverName) string {
+	return filepath.Join(pluginDir, "."+driver.DirName()+originalSuffix)
 }
+
+func (in *installer) original() string { return originalOf(in.pluginDir, in.Driver) }
 
 // Originals returns the drivers in a plugin directory with a kept program.
 func Originals(pluginDir string) (drivers []driverconfig.DriverName) {
@@ -222,15 +223,17 @@ func (in *installer) successor() (successor, error) {
 	return kept, nil
 }
 
-func (in *installer) restorable(context.Context) error {
-	for _, path := range []string{in.dir.executable(current), in.stage.executable(current)} {
-		if foreign, err := isForeign(path); err != nil || foreign {
+// Restorable returns why Uninstall with Restore would leave no program of other make.
+func Restorable(pluginDir string, driver driverconfig.DriverName) error {
+	for _, dir := range []driverDir{liveDir(pluginDir, driver), stageDir(pluginDir, driver)} {
+		if foreign, err := isForeign(dir.executable(current)); err != nil || foreign {
 			return err // restored already, or overwritten
 		}
 	}
-	_, exists, err := lstat(in.original())
+	original := originalOf(pluginDir, driver)
+	_, exists, err := lstat(original)
 	if err == nil && !exists {
-		err = fmt.Errorf("no program was kept: there is no %s", in.original())
+		err = fmt.Errorf("restore driver %s: no program was kept: there is no %s", driver, original)
 	}
 	return err
 }

@@ -378,7 +378,7 @@ func TestTheirDevices(t *testing.T) {
 func TestRestorable(t *testing.T) {
 	for _, s := range handOvers() {
 		o := s.prepared(t)
-		err := Restorable(context.Background(), o)
+		err := Restorable(o.PluginDir, o.Driver)
 		if want := slices.Contains(s.prepare, "one"); (err == nil) != want || !want && !strings.Contains(err.Error(), "no program was kept") {
 			t.Errorf("%s: after %q: %v", s.name, s.prepare, err)
 		}

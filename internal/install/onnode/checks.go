@@ -1,4 +1,4 @@
-package nodeinstall
+package onnode
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/distribution"
+	"github.com/flex2csi/flex2csi/internal/install"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
 )
 
@@ -27,7 +27,7 @@ func (r *run) prepare(d kubelet.Dirs) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if err := checkMount(dir, d.Plugin.Path); err != nil {
+	if err := install.CheckPluginDir(dir, r.host.Root); err != nil {
 		return "", err
 	}
 	if err := r.checkSame(dir, d); err != nil {
@@ -68,52 +68,18 @@ func (r *run) ensure(dir string, d kubelet.Dirs) (made bool, err error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return false, fmt.Errorf("plugin directory: %w", err)
 	case d.Plugin.Guessed:
-		return false, fmt.Errorf("plugin directory %s (from %s) does not exist, and which one the kubelet reads cannot be told: %w; name it with volumePluginDir in the manifests (--volume-plugin-dir)%s",
-			d.Plugin.Path, d.Plugin.From, d.Unseen, r.others(d.Plugin.Path))
+		return false, fmt.Errorf("plugin directory %s (from %s) does not exist, and which one the kubelet reads cannot be told: %w; name it with volumePluginDir in the manifests (--volume-plugin-dir; %s)",
+			d.Plugin.Path, d.Plugin.From, d.Unseen, install.KnownPluginDirs(r.host.Root))
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		hint := ""
 		if errors.Is(err, unix.EROFS) {
-			hint = ": it is on a read-only file system. Choose a directory that can be written to, and give it to the kubelet as volumePluginDir (or --volume-plugin-dir)" + r.others(d.Plugin.Path)
+			hint = ": it is on a read-only file system. Choose a directory that can be written to, and give it to the kubelet as volumePluginDir (or --volume-plugin-dir; " + install.KnownPluginDirs(r.host.Root) + ")"
 		}
 		return false, fmt.Errorf("make plugin directory %s, which the kubelet is told to use (%s): %w%s", d.Plugin.Path, d.Plugin.From, err, hint)
 	}
 	r.say("made %s", d.Plugin.Path)
 	return true, nil
-}
-
-// others names the well-known plugin directories that this node has.
-func (r *run) others(but string) string {
-	var found []string
-	for _, path := range distribution.PluginDirs() {
-		dir, err := r.host.Resolve(path)
-		if err != nil || path == but {
-			continue
-		}
-		if info, err := os.Stat(dir); err == nil && info.IsDir() {
-			found = append(found, path)
-		}
-	}
-	if len(found) == 0 {
-		return ""
-	}
-	return " (this node has " + strings.Join(found, ", ") + ")"
-}
-
-// checkMount refuses a directory in which nothing can be changed or started.
-func checkMount(dir, shown string) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("plugin directory %s: %w", shown, err)
-	}
-	if st.Flags&unix.ST_RDONLY != 0 {
-		return fmt.Errorf("plugin directory %s is on a read-only file system: choose one that can be written to, and give it to the kubelet as volumePluginDir (or --volume-plugin-dir)", shown)
-	}
-	if st.Flags&unix.ST_NOEXEC != 0 {
-		return fmt.Errorf("plugin directory %s is mounted noexec, so that the kubelet cannot start a driver there: on the node, mount it once more with exec (mount --bind %s %s && mount -o remount,bind,exec %s), or choose another one and give it to the kubelet as volumePluginDir (or --volume-plugin-dir)",
-			shown, shown, shown, shown)
-	}
-	return nil
 }
 
 // checkSame checks that the path is the same directory for the kubelet. In a container

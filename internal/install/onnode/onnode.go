@@ -1,11 +1,11 @@
-// Package nodeinstall installs the drivers of a whole configuration on a node, and
-// removes them: what flex2csi install and uninstall do. Package install does the work
-// for one driver in one directory. This package finds the directory, checks that the
-// kubelet reads it, and writes what it did to the state directory.
+// Package onnode is what flex2csi install and uninstall do around package install, which
+// installs one driver in one directory: it finds the directory, checks that the kubelet reads
+// it, asks the daemon which volumes are in use, and writes what it did to the state directory.
+// It has what flexdriver does not link.
 //
 // It works on the node itself and in a container that has the node's directories
 // below another root.
-package nodeinstall
+package onnode
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package nodeinstall_test
+package onnode_test
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/cordon"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
-	"github.com/flex2csi/flex2csi/internal/nodeinstall"
+	"github.com/flex2csi/flex2csi/internal/install/onnode"
 	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
 // uninstaller has the state directory mounted from the node, as a pod has, and
 // both drivers installed.
-func uninstaller(t *testing.T) (*node, *nodeinstall.UninstallOptions) {
+func uninstaller(t *testing.T) (*node, *onnode.UninstallOptions) {
 	t.Helper()
 	n := newNode(t)
 	// A short path that is the same in the container and on the node.
@@ -47,18 +47,18 @@ func uninstaller(t *testing.T) (*node, *nodeinstall.UninstallOptions) {
 		c.StateDir, c.Socket = n.o.StateDir, n.o.Socket
 	}
 	n.wantInstalled(pluginDir, "disk", "share")
-	return n, &nodeinstall.UninstallOptions{
+	return n, &onnode.UninstallOptions{
 		StateDir: n.o.StateDir, Socket: n.o.Socket, Patience: 300 * time.Millisecond, NoSweep: "there is no cluster", Out: &n.out,
 	}
 }
 
-func (n *node) uninstall(o *nodeinstall.UninstallOptions) error {
+func (n *node) uninstall(o *onnode.UninstallOptions) error {
 	n.t.Helper()
 	n.out.Reset()
-	return nodeinstall.Uninstall(n.t.Context(), *o)
+	return onnode.Uninstall(n.t.Context(), *o)
 }
 
-func (n *node) wantUninstalled(o *nodeinstall.UninstallOptions, left ...string) {
+func (n *node) wantUninstalled(o *onnode.UninstallOptions, left ...string) {
 	n.t.Helper()
 	if err := n.uninstall(o); err != nil {
 		n.t.Fatalf("%v\n%s", err, &n.out)
@@ -67,7 +67,7 @@ func (n *node) wantUninstalled(o *nodeinstall.UninstallOptions, left ...string) 
 }
 
 // wantKept wants a refusal with these texts, and that all is as before.
-func (n *node) wantKept(o *nodeinstall.UninstallOptions, texts ...string) {
+func (n *node) wantKept(o *onnode.UninstallOptions, texts ...string) {
 	n.t.Helper()
 	err := n.uninstall(o)
 	if err == nil {
@@ -116,7 +116,7 @@ func TestUninstallWithoutWord(t *testing.T) {
 	other := drivers("other")
 	n.o.Drivers = append(n.o.Drivers, other...)
 	n.wantInstalled(pluginDir, "disk", "other", "share")
-	if err := os.Remove(nodeinstall.Path(n.o.StateDir)); err != nil {
+	if err := os.Remove(onnode.Path(n.o.StateDir)); err != nil {
 		t.Fatal(err)
 	}
 	o.Query = n.o.Query
@@ -175,7 +175,7 @@ func TestSome(t *testing.T) {
 	n.wantKept(o, "pv-1")
 	o.Drivers = []string{"example.com/share"}
 	n.wantUninstalled(o, "disk")
-	word, err := nodeinstall.Read(n.o.StateDir)
+	word, err := onnode.Read(n.o.StateDir)
 	if err != nil || len(word.Drivers) != 1 || word.Drivers[0].Driver != "example.com/disk" {
 		t.Errorf("word %+v, %v", word, err)
 	}
@@ -212,7 +212,7 @@ func TestLeave(t *testing.T) {
 	n, _ := uninstaller(t)
 	leave := func(want bool) {
 		t.Helper()
-		left, err := nodeinstall.Leave(n.o.StateDir, n.o.Socket)
+		left, err := onnode.Leave(n.o.StateDir, n.o.Socket)
 		if left != want || err != nil {
 			t.Errorf("left %v, %v; want %v", left, err, want)
 		}
@@ -222,7 +222,7 @@ func TestLeave(t *testing.T) {
 		t.Fatal(err)
 	}
 	leave(false)
-	word, err := nodeinstall.Read(n.o.StateDir)
+	word, err := onnode.Read(n.o.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +319,7 @@ func TestRestoreLater(t *testing.T) {
 func TestOverwritten(t *testing.T) {
 	n, o := uninstaller(t)
 	n.vendor("disk")
-	word, err := nodeinstall.Read(n.o.StateDir)
+	word, err := onnode.Read(n.o.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func TestOverwritten(t *testing.T) {
 func TestProbeAnswer(t *testing.T) {
 	n := newNode(t)
 	n.wantInstalled(pluginDir, "disk", "share")
-	word, err := nodeinstall.Read(n.o.StateDir)
+	word, err := onnode.Read(n.o.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}

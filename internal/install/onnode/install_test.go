@@ -1,4 +1,4 @@
-package nodeinstall_test
+package onnode_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/install"
-	"github.com/flex2csi/flex2csi/internal/nodeinstall"
+	"github.com/flex2csi/flex2csi/internal/install/onnode"
 )
 
 // TestInstall: all drivers, with paths of the node and word of where they are;
@@ -30,7 +30,7 @@ func TestInstall(t *testing.T) {
 	if want := drivers("disk")[0]; c.Socket != want.Socket || c.StateDir != want.StateDir || c.Capabilities != want.Capabilities {
 		t.Errorf("configuration %+v, want %+v", c, want)
 	}
-	word, err := nodeinstall.Read(n.o.StateDir)
+	word, err := onnode.Read(n.o.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,13 +187,13 @@ func TestFormer(t *testing.T) {
 		n.wantInstalled(pluginDir, "disk", "share")
 		wantTexts(t, n.out.String(), "example.com/share is not in the configuration any more, and stays installed", "flex2csi uninstall --driver example.com/share")
 	}
-	word, err := nodeinstall.Read(n.o.StateDir)
+	word, err := onnode.Read(n.o.StateDir)
 	if err != nil || len(word.Drivers) != 1 || len(word.Former) != 1 {
 		t.Fatalf("word %+v, %v", word, err)
 	}
 	n.o.Drivers = drivers("disk", "share")
 	n.wantInstalled(pluginDir, "disk", "share")
-	if word, err = nodeinstall.Read(n.o.StateDir); err != nil || len(word.Former) != 0 {
+	if word, err = onnode.Read(n.o.StateDir); err != nil || len(word.Former) != 0 {
 		t.Errorf("word %+v, %v", word, err)
 	}
 }
@@ -208,7 +208,7 @@ func TestOneFails(t *testing.T) {
 	}
 	wantTexts(t, err.Error(), "install driver example.com/disk", "is not a directory: move it away")
 	n.wantThere(pluginDir, "disk", "share")
-	word, err := nodeinstall.Read(n.o.StateDir)
+	word, err := onnode.Read(n.o.StateDir)
 	if err != nil || len(word.Drivers) != 1 || word.Drivers[0].Driver != "example.com/share" {
 		t.Errorf("word %+v, %v", word, err)
 	}
@@ -224,7 +224,7 @@ func TestProbe(t *testing.T) {
 	if err := os.RemoveAll(n.at(pluginDir + "/example.com~share")); err != nil {
 		t.Fatal(err)
 	}
-	word, err := nodeinstall.Read(n.o.StateDir)
+	word, err := onnode.Read(n.o.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,14 +239,14 @@ func TestProbe(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	n := newNode(t)
 	n.wantInstalled(pluginDir, "disk", "share")
-	if err := os.Chmod(nodeinstall.Path(n.o.StateDir), 0o666); err != nil {
+	if err := os.Chmod(onnode.Path(n.o.StateDir), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if word, err := nodeinstall.Read(n.o.StateDir); err == nil {
+	if word, err := onnode.Read(n.o.StateDir); err == nil {
 		t.Errorf("a file that others can change is believed: %+v", word)
 	}
 	n.wantInstalled(pluginDir, "disk", "share") // which writes it again
-	if _, err := nodeinstall.Read(n.o.StateDir); err != nil {
+	if _, err := onnode.Read(n.o.StateDir); err != nil {
 		t.Error(err)
 	}
 }

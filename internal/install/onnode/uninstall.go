@@ -1,4 +1,4 @@
-package nodeinstall
+package onnode
 
 import (
 	"cmp"
@@ -47,7 +47,7 @@ type UninstallOptions struct {
 func Uninstall(ctx context.Context, o UninstallOptions) error {
 	u, err := newRemoval(ctx, o)
 	if err == nil && o.Restore {
-		err = u.checkOriginals(ctx)
+		err = u.checkOriginals()
 	}
 	if err != nil {
 		return u.shown(err)
@@ -124,7 +124,7 @@ func (u *removal) uninstalled(dir string) (names []string) {
 }
 
 // checkOriginals refuses to restore if there is nothing to put back.
-func (u *removal) checkOriginals(ctx context.Context) error {
+func (u *removal) checkOriginals() error {
 	names := u.found
 	if len(u.Drivers) > 0 {
 		names = u.Drivers
@@ -132,15 +132,16 @@ func (u *removal) checkOriginals(ctx context.Context) error {
 	if len(names) == 0 {
 		return fmt.Errorf("restore: no driver of flex2csi is in %s, and no program was kept there", u.dir)
 	}
-	var errs []error
-	for _, name := range names {
-		err := u.each([]string{name}, func(o install.Options) error { return install.Restorable(ctx, o) })
-		if err == nil {
-			return nil
-		}
-		errs = append(errs, err)
+	restorable := false
+	err := u.each(names, func(o install.Options) error {
+		err := install.Restorable(o.PluginDir, o.Driver)
+		restorable = restorable || err == nil
+		return err
+	})
+	if restorable {
+		return nil
 	}
-	return fmt.Errorf("%w; run uninstall without --restore, and install the earlier driver with its own installer", errors.Join(errs...))
+	return fmt.Errorf("%w; run uninstall without --restore, and install the earlier driver with its own installer", err)
 }
 
 // some removes the drivers that were named. The daemon goes on.
