@@ -155,9 +155,8 @@ func (o *installOptions) install(c *cobra.Command) error {
 	}
 	ctx, stop := untilInterrupted(c)
 	defer stop()
-	return onnode.Install(ctx, onnode.Options{
-		Query: query, StateDir: o.stateDir, Socket: o.socket, Executable: executable, Drivers: drivers, Out: env.out,
-	})
+	node := onnode.Node{Query: query, StateDir: o.stateDir, Socket: o.socket, Out: env.out}
+	return node.Install(ctx, executable, drivers)
 }
 
 func (o *installOptions) driverExecutable() (string, error) {

@@ -61,7 +61,7 @@ func Get(name string) (Distribution, error) {
 }
 
 // PluginDirs returns the plugin directories that a node may have, the most usual ones
-// first. It does not make them of the table, whose texts would be in each program that
+// first. It does not make them of the table: its texts would be in each program that
 // needs the directories.
 func PluginDirs() []string {
 	return []string{

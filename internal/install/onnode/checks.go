@@ -16,36 +16,36 @@ import (
 
 // prepare checks that the kubelet can use drivers in its plugin directory, and returns
 // the path of that directory here.
-func (r *run) prepare(d kubelet.Dirs) (dir string, err error) {
-	if err := r.checkRootDir(d); err != nil {
+func (n Node) prepare(d kubelet.Dirs) (dir string, err error) {
+	if err := n.checkRootDir(d); err != nil {
 		return "", err
 	}
-	if dir, err = r.host.Resolve(d.Plugin.Path); err != nil {
+	if dir, err = n.Query.Host.Resolve(d.Plugin.Path); err != nil {
 		return "", fmt.Errorf("plugin directory %s: %w", d.Plugin.Path, err)
 	}
-	made, err := r.ensure(dir, d)
+	made, err := n.ensure(dir, d)
 	if err != nil {
 		return "", err
 	}
-	if err := install.CheckPluginDir(dir, r.host.Root); err != nil {
+	if err := install.CheckPluginDir(dir, n.Query.Host.Root); err != nil {
 		return "", err
 	}
-	if err := r.checkSame(dir, d); err != nil {
+	if err := n.checkSame(dir, d); err != nil {
 		return "", err
 	}
-	r.checkWatched(dir, d, made)
-	r.checkSELinux(dir)
+	n.checkWatched(dir, d, made)
+	n.checkSELinux(dir)
 	return dir, nil
 }
 
 // checkRootDir checks the kubelet's directory. The daemon mounts volumes below it, so
 // the daemon's pod must have it at the same path.
-func (r *run) checkRootDir(d kubelet.Dirs) error {
+func (n Node) checkRootDir(d kubelet.Dirs) error {
 	k := d.Kubelet
 	if k == nil || d.Root.Path == k.RootDir {
 		return nil
 	}
-	if r.host.Root == "" { // by any name, as the daemon sees what we see
+	if n.Query.Host.Root == "" { // by any name, as the daemon sees what we see
 		ours, err1 := os.Stat(d.Root.Path)
 		theirs, err2 := os.Stat(k.RootDir)
 		if err1 == nil && err2 == nil && os.SameFile(ours, theirs) {
@@ -58,7 +58,7 @@ func (r *run) checkRootDir(d kubelet.Dirs) error {
 
 // ensure makes the plugin directory where a kubelet is known to want it there.
 // made tells whether it had to.
-func (r *run) ensure(dir string, d kubelet.Dirs) (made bool, err error) {
+func (n Node) ensure(dir string, d kubelet.Dirs) (made bool, err error) {
 	info, err := os.Stat(dir)
 	switch {
 	case err == nil && !info.IsDir():
@@ -69,29 +69,29 @@ func (r *run) ensure(dir string, d kubelet.Dirs) (made bool, err error) {
 		return false, fmt.Errorf("plugin directory: %w", err)
 	case d.Plugin.Guessed:
 		return false, fmt.Errorf("plugin directory %s (from %s) does not exist, and which one the kubelet reads cannot be told: %w; name it with volumePluginDir in the manifests (--volume-plugin-dir; %s)",
-			d.Plugin.Path, d.Plugin.From, d.Unseen, install.KnownPluginDirs(r.host.Root))
+			d.Plugin.Path, d.Plugin.From, d.Unseen, install.KnownPluginDirs(n.Query.Host.Root))
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		hint := ""
 		if errors.Is(err, unix.EROFS) {
-			hint = ": it is on a read-only file system. Choose a directory that can be written to, and give it to the kubelet as volumePluginDir (or --volume-plugin-dir; " + install.KnownPluginDirs(r.host.Root) + ")"
+			hint = ": it is on a read-only file system. Choose a directory that can be written to, and give it to the kubelet as volumePluginDir (or --volume-plugin-dir; " + install.KnownPluginDirs(n.Query.Host.Root) + ")"
 		}
 		return false, fmt.Errorf("make plugin directory %s, which the kubelet is told to use (%s): %w%s", d.Plugin.Path, d.Plugin.From, err, hint)
 	}
-	r.say("made %s", d.Plugin.Path)
+	n.say("made %s", d.Plugin.Path)
 	return true, nil
 }
 
 // checkSame checks that the path is the same directory for the kubelet. In a container
 // it may be another one, or not exist.
-func (r *run) checkSame(dir string, d kubelet.Dirs) error {
+func (n Node) checkSame(dir string, d kubelet.Dirs) error {
 	k := d.Kubelet
 	if k == nil {
 		return nil
 	}
 	theirs, err := k.Stat(d.Plugin.Path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		r.warn("whether %s is the same directory for the kubelet (process %d) cannot be told: %v", d.Plugin.Path, k.PID, err)
+		n.warn("whether %s is the same directory for the kubelet (process %d) cannot be told: %v", d.Plugin.Path, k.PID, err)
 		return nil
 	}
 	ours, statErr := os.Stat(dir)
@@ -108,34 +108,34 @@ func (r *run) checkSame(dir string, d kubelet.Dirs) error {
 // checkWatched checks that the kubelet watches the directory. A kubelet that could not
 // create it at its start reads no drivers until its next start (pkg/volume/plugins.go, InitPlugins:
 // dummyPluginProber).
-func (r *run) checkWatched(dir string, d kubelet.Dirs, made bool) {
+func (n Node) checkWatched(dir string, d kubelet.Dirs, made bool) {
 	seen := kubelet.NotToBeTold
 	if d.Kubelet != nil {
-		seen = r.host.Watches(d.Kubelet.PID, dir)
+		seen = n.Query.Host.Watches(d.Kubelet.PID, dir)
 	}
 	switch {
 	case seen == kubelet.Watched:
-		r.say("the kubelet (process %d) watches %s", d.Kubelet.PID, d.Plugin.Path)
+		n.say("the kubelet (process %d) watches %s", d.Kubelet.PID, d.Plugin.Path)
 	case seen == kubelet.NotWatched:
-		r.warn("the kubelet (process %d) does not watch %s, so that it finds no driver there: if it is told to use it, restart it (one that had no such directory when it started reads no drivers until then)", d.Kubelet.PID, d.Plugin.Path)
+		n.warn("the kubelet (process %d) does not watch %s, so that it finds no driver there: if it is told to use it, restart it (one that had no such directory when it started reads no drivers until then)", d.Kubelet.PID, d.Plugin.Path)
 	case made:
-		r.warn("there was no %s: a kubelet that had none when it started reads no drivers until it is restarted", d.Plugin.Path)
+		n.warn("there was no %s: a kubelet that had none when it started reads no drivers until it is restarted", d.Plugin.Path)
 	}
 }
 
 // checkSELinux warns where SELinux is enforcing: this process may start a program that
 // the kubelet, in another domain, may not.
-func (r *run) checkSELinux(dir string) {
-	enforcing, err := os.ReadFile(r.host.At("/sys/fs/selinux/enforce"))
+func (n Node) checkSELinux(dir string) {
+	enforcing, err := os.ReadFile(n.Query.Host.At("/sys/fs/selinux/enforce"))
 	if err != nil || strings.TrimSpace(string(enforcing)) != "1" {
 		return
 	}
 	label := make([]byte, 256)
-	n, err := unix.Getxattr(dir, "security.selinux", label)
+	size, err := unix.Getxattr(dir, "security.selinux", label)
 	what := "its label is not known"
 	if err == nil {
-		what = "its label is " + strings.TrimRight(string(label[:n]), "\x00")
+		what = "its label is " + strings.TrimRight(string(label[:size]), "\x00")
 	}
-	r.warn("SELinux is enforcing on this node: whether the kubelet may run what lies in %s (%s) only the kubelet can tell. If it logs \"permission denied\" for a driver: ausearch -m avc -c %s shows why, and chcon -R -t bin_t %s, or a rule of semanage fcontext, allows it",
+	n.warn("SELinux is enforcing on this node: whether the kubelet may run what lies in %s (%s) only the kubelet can tell. If it logs \"permission denied\" for a driver: ausearch -m avc -c %s shows why, and chcon -R -t bin_t %s, or a rule of semanage fcontext, allows it",
 		dir, what, "kubelet", filepath.Clean(dir))
 }

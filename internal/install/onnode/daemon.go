@@ -14,63 +14,62 @@ import (
 	"github.com/flex2csi/flex2csi/internal/wire"
 )
 
-// daemon is the one that serves the node, or its files if there is none.
-type daemon struct{ socket, stateDir string }
+// The daemon is the one that serves the node, or its files if there is none.
 
 // answerTime is how long it may take to answer a question.
 const answerTime = 10 * time.Second
 
-func (d daemon) ask(ctx context.Context, kind string, document any) error {
-	data, err := wire.Ask(ctx, d.socket, kind, answerTime)
+func (n Node) ask(ctx context.Context, kind string, document any) error {
+	data, err := wire.Ask(ctx, n.Socket, kind, answerTime)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(data, document); err != nil {
-		return fmt.Errorf("read what flex2csi (%s) answers to %s: %w", d.socket, kind, err)
+		return fmt.Errorf("read what flex2csi (%s) answers to %s: %w", n.Socket, kind, err)
 	}
 	return nil
 }
 
-// cordon has the daemon set up no new volume. running reports whether it runs.
-func (d daemon) cordon(ctx context.Context) (running bool, err error) {
+// cordonDaemon has the daemon set up no new volume. running reports whether it runs.
+func (n Node) cordonDaemon(ctx context.Context) (running bool, err error) {
 	var r bridgestatus.Readiness
-	err = d.ask(ctx, wire.KindCordon, &r)
+	err = n.ask(ctx, wire.KindCordon, &r)
 	if !wire.IsAbsent(err) {
 		return true, err
 	}
-	if _, err = cordon.Begin(d.stateDir); errors.Is(err, fs.ErrNotExist) {
+	if _, err = cordon.Begin(n.StateDir); errors.Is(err, fs.ErrNotExist) {
 		err = nil // there is no such directory, and so there are no records
 	}
 	return false, err
 }
 
-// uncordon ends that. The daemon may have ended, or been started, meanwhile.
-func (d daemon) uncordon(ctx context.Context) error {
+// uncordonDaemon ends that. The daemon may have ended, or been started, meanwhile.
+func (n Node) uncordonDaemon(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx) // also after an interrupt
 	var r bridgestatus.Readiness
-	err := d.ask(ctx, wire.KindUncordon, &r)
+	err := n.ask(ctx, wire.KindUncordon, &r)
 	if wire.IsAbsent(err) {
-		err = cordon.End(d.stateDir)
+		err = cordon.End(n.StateDir)
 	}
 	return err
 }
 
-func (d daemon) settingUp(ctx context.Context) (int, error) {
+func (n Node) settingUp(ctx context.Context) (int, error) {
 	var r bridgestatus.Readiness
-	err := d.ask(ctx, wire.KindReady, &r)
+	err := n.ask(ctx, wire.KindReady, &r)
 	if wire.IsAbsent(err) {
 		return 0, nil
 	}
 	return r.SettingUp, err
 }
 
-func (d daemon) status(ctx context.Context) (*bridgestatus.BridgeStatus, error) {
+func (n Node) status(ctx context.Context) (*bridgestatus.BridgeStatus, error) {
 	var s bridgestatus.BridgeStatus
-	err := d.ask(ctx, wire.KindStatus, &s)
+	err := n.ask(ctx, wire.KindStatus, &s)
 	if !wire.IsAbsent(err) {
 		return &s, err
 	}
-	files, err := daemonfiles.FromFiles(d.stateDir)
+	files, err := daemonfiles.FromFiles(n.StateDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return bridgestatus.New(bridgestatus.SourceStateDir), nil
 	}

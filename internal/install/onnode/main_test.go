@@ -99,7 +99,10 @@ type node struct {
 	t    *testing.T
 	root string // its /, here
 	out  bytes.Buffer
-	o    onnode.Options
+	on   onnode.Node
+
+	executable string
+	drivers    []*driverconfig.Configuration
 }
 
 const (
@@ -121,13 +124,12 @@ func newNode(t *testing.T) *node {
 	n.mkdir("/proc")
 	n.mount("/proc", "/proc", "", unix.MS_BIND|unix.MS_REC)
 	n.mkdir(pluginDir)
-	n.o = onnode.Options{
-		Query:      kubelet.Query{Host: kubelet.Host{Root: n.root}, PID: noProcess},
-		StateDir:   filepath.Join(t.TempDir(), "state"),
-		Executable: program,
-		Drivers:    drivers("disk", "share"),
-		Out:        &n.out,
+	n.on = onnode.Node{
+		Query:    kubelet.Query{Host: kubelet.Host{Root: n.root}, PID: noProcess},
+		StateDir: filepath.Join(t.TempDir(), "state"),
+		Out:      &n.out,
 	}
+	n.executable, n.drivers = program, drivers("disk", "share")
 	return n
 }
 
@@ -205,13 +207,13 @@ func (n *node) start(name, watch, cover string, args ...string) int {
 // kubelet starts one that watches the usual plugin directory.
 func (n *node) kubelet(args ...string) {
 	n.t.Helper()
-	n.o.Query.PID = n.start("kubelet", pluginDir, "", args...)
+	n.on.Query.PID = n.start("kubelet", pluginDir, "", args...)
 }
 
 func (n *node) install() error {
 	n.t.Helper()
 	n.out.Reset()
-	return onnode.Install(n.t.Context(), n.o)
+	return n.on.Install(n.t.Context(), n.executable, n.drivers)
 }
 
 // wantInstalled wants success, and these drivers in this plugin directory.
