@@ -75,14 +75,12 @@ func removeState(host kubelet.Host, dir string) error {
 		return fmt.Errorf("remove the state directory: %w", err)
 	}
 	last := []string{fileName, cordon.FileName, lockFile}
-	var strangers []string
+	var ours, strangers []string
 	for _, e := range entries {
 		switch name := e.Name(); {
 		case slices.Contains(last, name):
 		case name == driversFile, name == volumesFile, strings.HasPrefix(name, "."), strings.HasSuffix(name, previousFile):
-			if err := remove(filepath.Join(dir, name)); err != nil {
-				return fmt.Errorf("remove the state directory: %w", err)
-			}
+			ours = append(ours, name)
 		default:
 			strangers = append(strangers, name)
 		}
@@ -90,7 +88,7 @@ func removeState(host kubelet.Host, dir string) error {
 	if len(strangers) > 0 {
 		return fmt.Errorf("the state directory is not removed: %s has %s in it", dir, strings.Join(strangers, ", "))
 	}
-	for _, name := range last {
+	for _, name := range append(ours, last...) {
 		if err := remove(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("remove the state directory: %w", err)
 		}
