@@ -179,8 +179,8 @@ func (f files) rmdir(path string) error {
 // makes a running kubelet forget the driver (probe.go, handleWatchEvent); that of
 // the directory says the same once more.
 func (f files) removeDir(d driverDir) error {
-	_, exists, err := lstat(d.path)
-	if err != nil || !exists {
+	dir, err := lstat(d.path)
+	if err != nil || dir == nil {
 		return err
 	}
 	if err := f.removeFiles(append(d.dotFiles(), d.executable(current), d.record())); err != nil {
@@ -201,11 +201,16 @@ func unwrapPath(err error) error {
 	return err
 }
 
-// lstat reports whether path exists, and returns its FileInfo.
-func lstat(path string) (info fs.FileInfo, exists bool, err error) {
-	info, err = os.Lstat(path)
+// lstat returns nil if there is nothing at path.
+func lstat(path string) (fs.FileInfo, error) {
+	info, err := os.Lstat(path)
+	return info, ifThere(err)
+}
+
+// ifThere is err unless it says that something does not exist.
+func ifThere(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
+		return nil
 	}
-	return info, err == nil, err
+	return err
 }

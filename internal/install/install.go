@@ -41,21 +41,6 @@ func Removable(ctx context.Context, o Options) error {
 	return err
 }
 
-func run(ctx context.Context, o Options, verb string, do func(*installer, context.Context) error) (Report, error) {
-	in := &installer{Options: o}
-	in.setDefaults()
-	in.files.after = in.afterStep
-	unlock, err := in.lock(ctx)
-	if err == nil {
-		err = do(in, ctx)
-		unlock()
-	}
-	if err != nil {
-		err = fmt.Errorf("%s driver %s: %w", verb, o.Driver, err)
-	}
-	return in.report, err
-}
-
 // content has the files to install.
 type content struct{ executable, config []byte }
 
@@ -97,6 +82,18 @@ func (in *installer) install(ctx context.Context) error {
 		return in.update(ctx)
 	}
 	return in.first(ctx)
+}
+
+// recover completes or undoes the work of a killed installer.
+func (in *installer) recover(ctx context.Context) error {
+	err := in.recoverStage()
+	if err == nil {
+		err = in.recoverUpdate(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("clean up after an installer that was killed: %w", err)
+	}
+	return nil
 }
 
 // confirm ends an installation of what is installed.
@@ -157,8 +154,8 @@ func (in *installer) installed(want content) (bool, error) {
 }
 
 func hasContent(path string, want []byte, mode os.FileMode) (bool, error) {
-	info, exists, err := lstat(path)
-	if err != nil || !exists || info.Mode() != mode || info.Size() != int64(len(want)) {
+	info, err := lstat(path)
+	if err != nil || info == nil || info.Mode() != mode || info.Size() != int64(len(want)) {
 		return false, err
 	}
 	got, err := os.ReadFile(path)
@@ -177,21 +174,6 @@ func (in *installer) first(ctx context.Context) error {
 	}
 	return in.conclude(err, "removed the driver again", func() error { return in.removeDir(in.dir) })
 }
-
-// complete makes the stage a driver's directory. The executable gets its name last, and
-// then the directory.
-func (in *installer) complete() error {
-	if err := in.rename(in.stage.executable(next), in.stage.executable(current)); err != nil {
-		return err
-	}
-	if err := in.sync(in.stage.path); err != nil {
-		return err
-	}
-	return in.renameNoReplace(in.stage.path, in.dir.path)
-}
-
-// discard deletes the stage after an error.
-func (in *installer) discard(err error) error { return errors.Join(err, in.removeDir(in.stage)) }
 
 // conclude ends an installation that is in place. After an error it goes back.
 func (in *installer) conclude(err error, what string, undo func() error) error {

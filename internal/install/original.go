@@ -56,13 +56,11 @@ func IsOurs(executable string) (bool, error) {
 // isForeign reports whether there is a program of other make at path. A link that leads
 // nowhere is one.
 func isForeign(path string) (bool, error) {
-	if _, exists, err := lstat(path); err != nil || !exists {
+	if program, err := lstat(path); err != nil || program == nil {
 		return false, err
 	}
 	ours, err := IsOurs(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
+	err = ifThere(err)
 	return !ours && err == nil, err
 }
 
@@ -107,7 +105,7 @@ func (in *installer) keep() error {
 	if err != nil || !foreign {
 		return err
 	}
-	_, kept, err := lstat(original)
+	kept, err := lstat(original)
 	if err != nil {
 		return err
 	}
@@ -116,23 +114,23 @@ func (in *installer) keep() error {
 	if in.Config == nil {
 		trace = in.dir.record()
 	}
-	_, before, err := lstat(trace)
+	before, err := lstat(trace)
 	if err != nil {
 		return err
 	}
 	// A vendor's program has the volumes of the one before, which had the same name. A
 	// program next to a configuration may be flexdriver in other clothes.
-	if in.Config != nil && !before {
+	if in.Config != nil && before == nil {
 		if err := in.refuseDevices(program); err != nil {
 			return err
 		}
 	}
-	if kept {
+	if kept != nil {
 		same, err := sameProgram(program, original)
 		if err != nil || same {
 			return err
 		}
-		if before {
+		if before != nil {
 			in.warn("%s had been overwritten by another program than the one kept as %s: the kept one stays, for uninstall --restore", program, original)
 			return nil
 		}
@@ -216,8 +214,8 @@ func (in *installer) successor() (successor, error) {
 	if err != nil || foreign {
 		return theirs, err
 	}
-	_, exists, err := lstat(in.original())
-	if err != nil || !exists || !in.Restore {
+	original, err := lstat(in.original())
+	if err != nil || original == nil || !in.Restore {
 		return none, err
 	}
 	return kept, nil
@@ -231,8 +229,8 @@ func Restorable(pluginDir string, driver driverconfig.DriverName) error {
 		}
 	}
 	original := originalOf(pluginDir, driver)
-	_, exists, err := lstat(original)
-	if err == nil && !exists {
+	kept, err := lstat(original)
+	if err == nil && kept == nil {
 		err = fmt.Errorf("restore driver %s: no program was kept: there is no %s", driver, original)
 	}
 	return err
@@ -276,8 +274,8 @@ func (in *installer) leave(notes []string) error {
 	if err := in.sync(in.dir.path); err != nil {
 		return err
 	}
-	_, exists, err := lstat(in.original())
-	if err != nil || !exists {
+	original, err := lstat(in.original())
+	if err != nil || original == nil {
 		return err
 	}
 	same, err := sameProgram(in.dir.executable(current), in.original())
@@ -290,8 +288,8 @@ func (in *installer) leave(notes []string) error {
 
 // tellOriginal says that a kept program is there.
 func (in *installer) tellOriginal() error {
-	_, exists, err := lstat(in.original())
-	if exists {
+	original, err := lstat(in.original())
+	if original != nil {
 		in.did("the program that was there before is kept as %s: uninstall --restore puts it back", in.original())
 	}
 	return err

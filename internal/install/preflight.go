@@ -87,9 +87,9 @@ func (in *installer) warnOfOthers() {
 // checkDriverDir reports whether the driver's directory exists, and refuses what is no
 // directory.
 func checkDriverDir(d driverDir) (exists bool, err error) {
-	info, exists, err := lstat(d.path)
+	info, err := lstat(d.path)
 	switch {
-	case err != nil || !exists:
+	case err != nil || info == nil:
 		return false, err
 	case info.Mode().Type() == fs.ModeSymlink:
 		// probeAll in pkg/volume/flexvolume/probe.go takes directories only.
@@ -97,11 +97,11 @@ func checkDriverDir(d driverDir) (exists bool, err error) {
 	case !info.IsDir():
 		return false, fmt.Errorf("%s is not a directory: move it away", d.path)
 	}
-	info, has, err := lstat(d.executable(current))
+	info, err = lstat(d.executable(current))
 	if err != nil {
 		return false, err
 	}
-	if has && !info.Mode().IsRegular() && info.Mode().Type() != fs.ModeSymlink {
+	if info != nil && !info.Mode().IsRegular() && info.Mode().Type() != fs.ModeSymlink {
 		return false, fmt.Errorf("%s is no file: move it away", d.executable(current))
 	}
 	return true, nil

@@ -1,12 +1,10 @@
 package install
 
 import (
-	"errors"
 	"fmt"
 	"hash"
 	"hash/fnv"
 	"io"
-	"io/fs"
 	"os"
 	"strings"
 
@@ -41,14 +39,11 @@ func line(h hash.Hash) string { return fmt.Sprintf("%x\n", h.Sum(nil)) }
 // recorded returns the sum of the program in d if Install has put it there.
 func recorded(d driverDir) (string, error) {
 	record, err := os.ReadFile(d.record())
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
 	if err != nil {
-		return "", err
+		return "", ifThere(err)
 	}
-	info, exists, err := lstat(d.executable(current))
-	if err != nil || !exists || !info.Mode().IsRegular() {
+	info, err := lstat(d.executable(current))
+	if err != nil || info == nil || !info.Mode().IsRegular() {
 		return "", err
 	}
 	program, err := sumFile(d.executable(current))
@@ -82,8 +77,8 @@ func (in *installer) refuseConfigured() error {
 	if in.Config != nil {
 		return nil
 	}
-	_, exists, err := lstat(in.dir.config(current))
-	if exists {
+	config, err := lstat(in.dir.config(current))
+	if config != nil {
 		err = fmt.Errorf("replace flexdriver, which has the configuration %s: another program cannot unmount its volumes; uninstall it first", in.dir.config(current))
 	}
 	return err

@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
@@ -36,42 +37,50 @@ func (in *installer) makeStage(ctx context.Context, want content) error {
 	return nil
 }
 
-// stageSaved prepares the version that save kept. An empty configuration means that the
-// version had none.
+// stageSaved prepares the version that save kept.
 func (in *installer) stageSaved() error {
 	if err := in.mkdir(in.stage.path); err != nil {
 		return err
 	}
-	info, exists, err := lstat(in.dir.config(saved))
-	if err != nil {
+	if err := ifThere(in.clone(in.dir.config(saved), in.stage.config(current))); err != nil {
 		return err
-	}
-	if exists && info.Size() > 0 {
-		if err := in.clone(in.dir.config(saved), in.stage.config(current)); err != nil {
-			return err
-		}
 	}
 	return in.clone(in.dir.executable(saved), in.stage.executable(next))
 }
+
+// complete makes the stage a driver's directory. The executable gets its name last, and
+// then the directory.
+func (in *installer) complete() error {
+	if err := in.rename(in.stage.executable(next), in.stage.executable(current)); err != nil {
+		return err
+	}
+	if err := in.sync(in.stage.path); err != nil {
+		return err
+	}
+	return in.renameNoReplace(in.stage.path, in.dir.path)
+}
+
+// discard deletes the stage after an error.
+func (in *installer) discard(err error) error { return errors.Join(err, in.removeDir(in.stage)) }
 
 // recoverStage deletes a stage without the final name of the executable. A stage with it is
 // complete, and is renamed. It is not deleted: a kubelet that was started meanwhile watches
 // it, would take the deletion for a change of a driver .vendor~name.new, and would try to
 // run its init for ever.
 func (in *installer) recoverStage() error {
-	_, left, err := lstat(in.stage.path)
-	if err != nil || !left {
+	left, err := lstat(in.stage.path)
+	if err != nil || left == nil {
 		return err
 	}
-	_, complete, err := lstat(in.stage.executable(current))
+	complete, err := lstat(in.stage.executable(current))
 	if err != nil {
 		return err
 	}
-	_, exists, err := lstat(in.dir.path)
+	driver, err := lstat(in.dir.path)
 	if err != nil {
 		return err
 	}
-	if !complete || exists {
+	if complete == nil || driver != nil {
 		in.did("removed %s, which an installer that was killed had left", in.stage.path)
 		return in.removeDir(in.stage)
 	}
