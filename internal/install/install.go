@@ -107,24 +107,26 @@ func (in *installer) confirm(ctx context.Context) error {
 
 // wanted reads the files to install before any change. It reads the program once, so that
 // the compared and the written content are the same.
-func (in *installer) wanted() (content, error) {
-	if err := in.validateInstall(); err != nil {
-		return content{}, err
+func (in *installer) wanted() (want content, err error) {
+	if in.Executable == "" {
+		return want, errors.New("no executable given")
 	}
-	executable, err := readExecutable(in.Executable)
-	if err != nil {
-		return content{}, fmt.Errorf("read the executable to install: %w", err)
+	if want.executable, err = readExecutable(in.Executable); err != nil {
+		return want, fmt.Errorf("read the executable to install: %w", err)
 	}
 	if in.Config == nil {
-		return content{executable: executable}, nil
+		return want, nil
+	}
+	if in.Config.Driver != in.Driver {
+		return want, fmt.Errorf("the configuration is of driver %q", in.Config.Driver)
 	}
 	for _, dir := range []string{in.PluginDir, in.pluginDir} {
-		if in.Config.Log.File != "" && strings.HasPrefix(in.Config.Log.File, filepath.Clean(dir)+"/") {
-			return content{}, fmt.Errorf("log.file %s is in the plugin directory, where each line written makes the kubelet run init: choose another place", in.Config.Log.File)
+		if strings.HasPrefix(in.Config.Log.File, filepath.Clean(dir)+"/") {
+			return want, fmt.Errorf("log.file %s is in the plugin directory, where each line written makes the kubelet run init: choose another place", in.Config.Log.File)
 		}
 	}
-	config, err := in.Config.Encode()
-	return content{executable: executable, config: config}, err
+	want.config, err = in.Config.Encode()
+	return want, err
 }
 
 func readExecutable(path string) ([]byte, error) {
@@ -164,7 +166,7 @@ func hasContent(path string, want []byte, mode os.FileMode) (bool, error) {
 
 // first renames the stage: the kubelet has not seen anything of it.
 func (in *installer) first(ctx context.Context) error {
-	if err := in.complete(); err != nil {
+	if err := in.complete(in.stage.executable(next)); err != nil {
 		return in.discard(err)
 	}
 	in.did("renamed %s to %s: the kubelet finds the driver from here on", in.stage.path, in.dir.path)

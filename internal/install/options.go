@@ -3,7 +3,6 @@ package install
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -71,19 +70,6 @@ func (o *Options) validate() error {
 	}
 	_, err := driverconfig.ParseDriverName(o.Driver.String())
 	return err
-}
-
-func (o *Options) validateInstall() error {
-	if o.Executable == "" {
-		return errors.New("no executable given")
-	}
-	if o.Config == nil {
-		return nil
-	}
-	if o.Config.Driver != o.Driver {
-		return fmt.Errorf("the configuration is of driver %q", o.Config.Driver)
-	}
-	return o.Config.Validate()
 }
 
 // Report has what was done, also after an error.

@@ -237,25 +237,19 @@ func Restorable(pluginDir string, driver driverconfig.DriverName) error {
 }
 
 // putBack renames the kept program into the driver's place: until then flexdriver is
-// there, and after it the whole other program. A directory is made as in first.
+// there, and after it the whole other program. A directory is made in the stage.
 func (in *installer) putBack(exists bool) error {
-	dir := in.dir
-	if !exists {
-		dir = in.stage
-		if err := in.mkdir(dir.path); err != nil {
-			return err
-		}
+	var err error
+	if exists {
+		err = in.rename(in.original(), in.dir.executable(current))
+	} else if err = in.mkdir(in.stage.path); err == nil {
+		err = in.complete(in.original())
 	}
-	if err := in.rename(in.original(), dir.executable(current)); err != nil {
-		return err
+	if err == nil {
+		err = in.sync(in.dir.path)
 	}
-	if err := in.sync(dir.path); err != nil {
-		return err
-	}
-	if !exists {
-		if err := in.renameNoReplace(dir.path, in.dir.path); err != nil {
-			return err
-		}
+	if err != nil {
+		return fmt.Errorf("put %s back: %w", in.original(), err)
 	}
 	in.report.Changed = true
 	in.did("put the program that was there before back as %s: the kubelet runs its init", in.dir.executable(current))

@@ -44,8 +44,9 @@ func CheckPluginDir(dir, root string) error {
 }
 
 func checkWritable(dir, root string) error {
-	readOnly, err := hasFlag(dir, unix.ST_RDONLY)
-	if err == nil && readOnly {
+	var st unix.Statfs_t
+	err := unix.Statfs(dir, &st)
+	if err == nil && st.Flags&unix.ST_RDONLY != 0 {
 		return fmt.Errorf("plugin directory %s is on a read-only file system: choose a writable directory and %s", dir, giveIt(root))
 	}
 	if err == nil {
@@ -58,17 +59,12 @@ func checkWritable(dir, root string) error {
 }
 
 func checkExecutable(dir, root string) error {
-	noExec, err := hasFlag(dir, unix.ST_NOEXEC)
-	if err == nil && noExec {
+	var st unix.Statfs_t
+	err := unix.Statfs(dir, &st)
+	if err == nil && st.Flags&unix.ST_NOEXEC != 0 {
 		return fmt.Errorf("plugin directory %[1]s is mounted noexec, so the kubelet could not start the driver: mount it with exec (mount --bind %[1]s %[1]s && mount -o remount,bind,exec %[1]s) or choose another directory and %[2]s", dir, giveIt(root))
 	}
 	return err
-}
-
-func hasFlag(dir string, flag int64) (bool, error) {
-	var st unix.Statfs_t
-	err := unix.Statfs(dir, &st)
-	return st.Flags&flag != 0, err
 }
 
 // giveIt is what to do with another directory.

@@ -48,10 +48,10 @@ func (in *installer) stageSaved() error {
 	return in.clone(in.dir.executable(saved), in.stage.executable(next))
 }
 
-// complete makes the stage a driver's directory. The executable gets its name last, and
-// then the directory.
-func (in *installer) complete() error {
-	if err := in.rename(in.stage.executable(next), in.stage.executable(current)); err != nil {
+// complete makes the stage the driver's directory. Last it gets the executable, and then its
+// name.
+func (in *installer) complete(executable string) error {
+	if err := in.rename(executable, in.stage.executable(current)); err != nil {
 		return err
 	}
 	if err := in.sync(in.stage.path); err != nil {
