@@ -26,7 +26,7 @@ func (f files) write(path string, data []byte, mode fs.FileMode) error {
 		err = f.sync(path)
 	}
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, errors.Join(unwrapPath(err), f.remove(path)))
+		return fmt.Errorf("write %s: %w", path, both(unwrapPath(err), f.remove(path)))
 	}
 	return nil
 }
@@ -159,7 +159,8 @@ func (f files) mkdir(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(dir.Chmod(dirMode), dir.Close()); err != nil {
+	defer dir.Close()
+	if err := dir.Chmod(dirMode); err != nil {
 		return err
 	}
 	return f.done("mkdir", path)
@@ -199,6 +200,17 @@ func unwrapPath(err error) error {
 		return path.Err
 	}
 	return err
+}
+
+// both is errors.Join of two, without its code wherever the compiler inlines that.
+func both(a, b error) error {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return fmt.Errorf("%w\n%w", a, b)
 }
 
 // lstat returns nil if there is nothing at path.

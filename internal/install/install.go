@@ -185,7 +185,7 @@ func (in *installer) conclude(err error, what string, undo func() error) error {
 		return nil
 	}
 	if undoErr := undo(); undoErr != nil {
-		return errors.Join(err, fmt.Errorf("could not go back to the state before: %w", undoErr))
+		return both(err, fmt.Errorf("could not go back to the state before: %w", undoErr))
 	}
 	in.report.Changed = false
 	in.did("%s", what)

@@ -71,7 +71,7 @@ func (in *installer) warn(format string, args ...any) {
 }
 
 func add(lines *[]string, kind, format string, args []any) {
-	*lines = append(*lines, kind+fmt.Sprintf(format, args...))
+	*lines = append(*lines, fmt.Sprint(kind, fmt.Sprintf(format, args...)))
 }
 
 // capabilities returns the required answer of the installed driver. A vendor's program may

@@ -1,7 +1,6 @@
 package install
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,20 +13,18 @@ import (
 // mountPoints returns the mount points in the mountinfo files that can be read; at least one
 // must be readable. It calls no stat of a mount point, which would hang if its server is
 // down.
-func mountPoints(files []string) ([]string, error) {
-	var points []string
-	var errs []error
+func mountPoints(files []string) (points []string, err error) {
+	readable := false
 	for _, file := range files {
-		mounts, err := mounter.MountsIn(file, nil)
-		if err != nil {
-			errs = append(errs, err)
-		}
+		mounts, failed := mounter.MountsIn(file, nil)
 		for _, m := range mounts {
 			points = append(points, m.Mountpoint)
 		}
+		readable = readable || failed == nil
+		err = both(err, failed)
 	}
-	if len(errs) == len(files) {
-		return nil, fmt.Errorf("find out which volumes are mounted: %w", errors.Join(errs...))
+	if !readable {
+		return nil, fmt.Errorf("find out which volumes are mounted: %w", err)
 	}
 	slices.Sort(points)
 	return slices.Compact(points), nil

@@ -173,16 +173,19 @@ func (in *installer) keepAs(program, original string) error {
 		err = in.rename(linked, original)
 	}
 	if err != nil {
-		return errors.Join(err, in.remove(linked))
+		return both(err, in.remove(linked))
 	}
 	return in.sync(in.pluginDir)
 }
 
 // sameProgram compares two files, or two links.
 func sameProgram(a, b string) (bool, error) {
-	infoA, errA := os.Lstat(a)
-	infoB, errB := os.Lstat(b)
-	if err := errors.Join(errA, errB); err != nil {
+	infoA, err := os.Lstat(a)
+	if err != nil {
+		return false, err
+	}
+	infoB, err := os.Lstat(b)
+	if err != nil {
 		return false, err
 	}
 	if os.SameFile(infoA, infoB) || infoA.Mode().Type() != infoB.Mode().Type() {
@@ -192,9 +195,12 @@ func sameProgram(a, b string) (bool, error) {
 	if infoA.Mode().Type() == fs.ModeSymlink {
 		content = os.Readlink
 	}
-	ofA, errA := content(a)
-	ofB, errB := content(b)
-	return ofA == ofB, errors.Join(errA, errB)
+	ofA, err := content(a)
+	if err != nil {
+		return false, err
+	}
+	ofB, err := content(b)
+	return ofA == ofB, err
 }
 
 // A successor is what an uninstallation leaves in the driver's place.
@@ -273,8 +279,11 @@ func (in *installer) leave(notes []string) error {
 		return err
 	}
 	same, err := sameProgram(in.dir.executable(current), in.original())
-	if err != nil || !same {
-		return errors.Join(err, in.tellOriginal())
+	if err != nil {
+		return err
+	}
+	if !same {
+		return in.tellOriginal()
 	}
 	// A rename of two names of one file does nothing, and so leaves both.
 	return in.remove(in.original())

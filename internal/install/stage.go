@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
@@ -61,7 +60,7 @@ func (in *installer) complete(executable string) error {
 }
 
 // discard deletes the stage after an error.
-func (in *installer) discard(err error) error { return errors.Join(err, in.removeDir(in.stage)) }
+func (in *installer) discard(err error) error { return both(err, in.removeDir(in.stage)) }
 
 // recoverStage deletes a stage without the final name of the executable. A stage with it is
 // complete, and is renamed. It is not deleted: a kubelet that was started meanwhile watches

@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -89,7 +88,10 @@ func (in *installer) erase(others []string) error {
 	}
 	in.report.Changed = true
 	in.did("removed %s with its files: the kubelet forgets the driver", in.dir.path)
-	return errors.Join(in.sync(in.pluginDir), in.tellOriginal())
+	if err := in.sync(in.pluginDir); err != nil {
+		return err
+	}
+	return in.tellOriginal()
 }
 
 // checkMounts refuses to remove a driver that is needed to unmount. A successor unmounts

@@ -13,7 +13,7 @@ import (
 func (in *installer) update(ctx context.Context) error {
 	kept, err := in.save()
 	if err != nil {
-		return errors.Join(in.discard(err), in.removeLeftovers())
+		return both(in.discard(err), in.removeLeftovers())
 	}
 	if err = in.commit(); err == nil {
 		in.did("renamed the new version into place: the kubelet runs init once")
