@@ -10,7 +10,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/cordon"
-	daemonfiles "github.com/flex2csi/flex2csi/internal/daemon"
+	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/wire"
 )
 
@@ -69,7 +69,7 @@ func (n Node) status(ctx context.Context) (*bridgestatus.BridgeStatus, error) {
 	if !wire.IsAbsent(err) {
 		return &s, err
 	}
-	files, err := daemonfiles.FromFiles(n.StateDir)
+	files, err := daemon.FromFiles(n.StateDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return bridgestatus.New(bridgestatus.SourceStateDir), nil
 	}

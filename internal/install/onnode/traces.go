@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flex2csi/flex2csi/internal/cordon"
-	daemonfiles "github.com/flex2csi/flex2csi/internal/daemon"
+	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/filelock"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
@@ -39,7 +39,7 @@ func Leave(stateDir, socket string) (left bool, err error) {
 	if err != nil || len(word.Drivers)+len(word.Former) > 0 {
 		return false, err
 	}
-	if s, err := daemonfiles.FromFiles(stateDir); err != nil || len(inUse(s, nil)) > 0 {
+	if s, err := daemon.FromFiles(stateDir); err != nil || len(inUse(s, nil)) > 0 {
 		return false, err
 	}
 	return true, removeTraces(kubelet.Host{Root: word.HostRoot}, stateDir, socket)
