@@ -3,10 +3,13 @@ package install
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 // Options are the driver and where to install it.
@@ -70,6 +73,23 @@ func (o *Options) validate() error {
 	}
 	_, err := driverconfig.ParseDriverName(o.Driver.String())
 	return err
+}
+
+// Timeouts parses deadlines of callouts, such as mount=60s.
+func Timeouts(texts []string) (map[flex.Command]driverconfig.Duration, error) {
+	var all map[flex.Command]driverconfig.Duration
+	for _, text := range texts {
+		command, value, _ := strings.Cut(text, "=")
+		d, err := time.ParseDuration(value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: want a callout and a duration, such as mount=60s: %w", text, err)
+		}
+		if all == nil {
+			all = map[flex.Command]driverconfig.Duration{}
+		}
+		all[flex.Command(command)] = driverconfig.Duration(d)
+	}
+	return all, nil
 }
 
 // Report has what was done, also after an error.
