@@ -29,5 +29,6 @@
 // # When not to use it
 //
 // This is for flexdriver with its .flexdriver.json, and for a vendor's driver that is one
-// file. It knows nothing of daemons, images or clusters.
+// file. It knows nothing of daemons, images or clusters: package onnode does, which flexdriver
+// does not link.
 package install
