@@ -22,9 +22,9 @@ import (
 	"github.com/flex2csi/flex2csi/internal/controller"
 	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/drivers"
+	"github.com/flex2csi/flex2csi/internal/install/onnode"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/mapping"
-	"github.com/flex2csi/flex2csi/internal/nodeinstall"
 	"github.com/flex2csi/flex2csi/internal/trust"
 )
 
@@ -144,7 +144,7 @@ func (o *controllerOptions) leave(log *slog.Logger) error {
 	if o.socket == "" {
 		return nil
 	}
-	left, err := nodeinstall.LeaveController(o.socket)
+	left, err := onnode.LeaveController(o.socket)
 	if left {
 		log.Info("no driver calls here any more: removed the socket", "socket", o.socket)
 	}

@@ -35,7 +35,6 @@ const ofNodes = forbidden + `
 github.com/flex2csi/flex2csi/internal/daemon        the daemon
 github.com/flex2csi/flex2csi/internal/wire          its socket
 github.com/flex2csi/flex2csi/internal/install       the plugin directory
-github.com/flex2csi/flex2csi/internal/nodeinstall   the plugin directory
 github.com/flex2csi/flex2csi/internal/local         mounts
 github.com/flex2csi/flex2csi/internal/nodemounts    mounts
 github.com/flex2csi/flex2csi/pkg/mounter            mounts

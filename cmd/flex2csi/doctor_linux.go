@@ -4,13 +4,13 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/flex2csi/flex2csi/internal/nodeinstall"
+	"github.com/flex2csi/flex2csi/internal/install/onnode"
 )
 
 // hostRoot returns where the pod has the node's /, as recorded by install; empty on the
 // node itself.
 func hostRoot(stateDir string) string {
-	word, err := nodeinstall.Read(stateDir)
+	word, err := onnode.Read(stateDir)
 	if err != nil || word.HostRoot == "" {
 		return ""
 	}

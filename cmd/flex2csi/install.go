@@ -16,13 +16,13 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/install"
+	"github.com/flex2csi/flex2csi/internal/install/onnode"
 	"github.com/flex2csi/flex2csi/internal/kube"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
-	"github.com/flex2csi/flex2csi/internal/nodeinstall"
 	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/trust"
 	"github.com/flex2csi/flex2csi/internal/wire"
-	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
 // nodeOptions are the flags for the node's name and directories.
@@ -155,9 +155,8 @@ func (o *installOptions) install(c *cobra.Command) error {
 	}
 	ctx, stop := untilInterrupted(c)
 	defer stop()
-	return nodeinstall.Install(ctx, nodeinstall.Options{
-		Query: query, StateDir: o.stateDir, Socket: o.socket, Executable: executable, Drivers: drivers, Out: env.out,
-	})
+	node := onnode.Node{Query: query, StateDir: o.stateDir, Socket: o.socket, Out: env.out}
+	return node.Install(ctx, executable, drivers)
 }
 
 func (o *installOptions) driverExecutable() (string, error) {
@@ -197,9 +196,9 @@ func (o *installOptions) configz() (func(context.Context) (string, error), error
 
 // drivers returns the configurations next to the executables.
 func (o *installOptions) drivers(config *bridgeconfig.Configuration) ([]*driverconfig.Configuration, error) {
-	timeouts, err := calloutTimeouts(o.timeouts)
+	timeouts, err := install.Timeouts(o.timeouts)
 	if err != nil {
-		return nil, err
+		return nil, &usageError{fmt.Errorf("--callout-timeout %w", err)}
 	}
 	var names []string
 	for i := range config.Drivers {
@@ -237,20 +236,4 @@ func (o *installOptions) drivers(config *bridgeconfig.Configuration) ([]*driverc
 
 func chosen(drivers []string, name string) bool {
 	return slices.Contains(drivers, name) || slices.Contains(drivers, allDrivers)
-}
-
-func calloutTimeouts(texts []string) (map[flex.Command]driverconfig.Duration, error) {
-	var all map[flex.Command]driverconfig.Duration
-	for _, text := range texts {
-		command, value, _ := strings.Cut(text, "=")
-		d, err := time.ParseDuration(value)
-		if err != nil {
-			return nil, &usageError{fmt.Errorf("--callout-timeout %s: want a callout and a duration, such as mount=60s: %w", text, err)}
-		}
-		if all == nil {
-			all = map[flex.Command]driverconfig.Duration{}
-		}
-		all[flex.Command(command)] = driverconfig.Duration(d)
-	}
-	return all, nil
 }

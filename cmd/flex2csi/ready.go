@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
-	"github.com/flex2csi/flex2csi/internal/nodeinstall"
+	"github.com/flex2csi/flex2csi/internal/install/onnode"
 	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/wire"
 )
@@ -115,7 +115,7 @@ func tellCSIDrivers(out io.Writer, drivers []bridgestatus.DriverStatus) {
 
 // probeDrivers runs init of the drivers that the daemon serves.
 func (o *readyOptions) probeDrivers(ctx context.Context, out io.Writer, served []bridgestatus.DriverStatus) error {
-	installed, err := nodeinstall.Read(o.stateDir)
+	installed, err := onnode.Read(o.stateDir)
 	if err != nil {
 		return fmt.Errorf("no driver is known to be where the kubelet finds it: %w; flex2csi install leaves word of them", err)
 	}

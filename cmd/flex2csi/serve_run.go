@@ -17,8 +17,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csiclient"
 	"github.com/flex2csi/flex2csi/internal/daemon"
 	"github.com/flex2csi/flex2csi/internal/drivers"
+	"github.com/flex2csi/flex2csi/internal/install/onnode"
 	"github.com/flex2csi/flex2csi/internal/mapping"
-	"github.com/flex2csi/flex2csi/internal/nodeinstall"
 	"github.com/flex2csi/flex2csi/internal/nodemounts"
 	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/trust"
@@ -84,7 +84,7 @@ func (o *serveOptions) run(ctx context.Context, config *bridgeconfig.Configurati
 
 // leave removes the daemon's files, if flex2csi was uninstalled from the node.
 func (o *serveOptions) leave(log *slog.Logger) error {
-	left, err := nodeinstall.Leave(o.stateDir, o.socket)
+	left, err := onnode.Leave(o.stateDir, o.socket)
 	if left && err == nil {
 		log.Info("uninstalled: removed the records and the socket, with their directories")
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/install/onnode"
 	"github.com/flex2csi/flex2csi/internal/kube"
-	"github.com/flex2csi/flex2csi/internal/nodeinstall"
 )
 
 // uninstallOptions are the flags of uninstall.
@@ -76,16 +76,15 @@ func (o *uninstallOptions) uninstall(c *cobra.Command) error {
 	}
 	ctx, stop := untilInterrupted(c)
 	defer stop()
-	removal := nodeinstall.UninstallOptions{
-		Query: query, StateDir: o.stateDir, Socket: o.socket, Drivers: o.drivers, Force: o.force, Restore: o.restore, Patience: o.timeout, Out: streams(c).out,
-	}
+	removal := onnode.UninstallOptions{Drivers: o.drivers, Force: o.force, Restore: o.restore, Patience: o.timeout}
 	sweep, err := o.sweeper(ctx)
 	if err != nil {
 		removal.NoSweep = err.Error()
 	} else {
 		removal.Sweep = sweep
 	}
-	return nodeinstall.Uninstall(ctx, removal)
+	node := onnode.Node{Query: query, StateDir: o.stateDir, Socket: o.socket, Out: streams(c).out}
+	return node.Uninstall(ctx, removal)
 }
 
 // sweeper returns the function that deletes the VolumeAttachments of this node, or why

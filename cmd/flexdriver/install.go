@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -23,14 +22,13 @@ import (
 	"github.com/flex2csi/flex2csi/internal/local"
 	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/wire"
-	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// installFlags are those that install and uninstall share.
+// installFlags are those of install or uninstall.
 type installFlags struct {
-	driver, pluginDir string
-	executable        string // of install
-	set               *pflag.FlagSet
+	set     *pflag.FlagSet
+	driver  string
+	options installer.Options
 }
 
 func newInstallFlags(name string, w io.Writer, about string) *installFlags {
@@ -41,105 +39,97 @@ func newInstallFlags(name string, w io.Writer, about string) *installFlags {
 		fmt.Fprintf(w, "Usage: flexdriver %s --driver VENDOR/NAME --volume-plugin-dir DIR [flags]\n\n%s\n\nThe kubelet's directory is often\n/usr/libexec/kubernetes/kubelet-plugins/volume/exec; its own flag of the same\nname, or volumePluginDir in its configuration, says.\n\n%s", name, about, f.set.FlagUsagesWrapped(80))
 	}
 	f.set.StringVar(&f.driver, "driver", "", "`vendor/name` of the driver, as in spec.flexVolume.driver of the PersistentVolumes")
-	f.set.StringVar(&f.pluginDir, "volume-plugin-dir", "", "the kubelet's --volume-plugin-dir")
+	f.set.StringVar(&f.options.PluginDir, "volume-plugin-dir", "", "the kubelet's --volume-plugin-dir")
 	return f
 }
 
-// parse returns the options that the flags give; false if only help was asked
-// for.
-func (f *installFlags) parse(args []string) (installer.Options, bool, error) {
+// parse returns false if only help was asked for.
+func (f *installFlags) parse(args []string) (bool, error) {
 	err := f.set.Parse(args)
-	if errors.Is(err, pflag.ErrHelp) {
-		return installer.Options{}, false, nil
-	}
 	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return false, nil
 	case err != nil:
 	case f.set.NArg() > 0:
 		err = fmt.Errorf("%q is one argument too many", f.set.Arg(0))
 	case f.driver == "":
 		err = errors.New("which driver? give --driver VENDOR/NAME")
-	case f.pluginDir == "":
+	case f.options.PluginDir == "":
 		err = errors.New("where to? give --volume-plugin-dir, which is the kubelet's flag of that name or volumePluginDir in its configuration")
+	default:
+		f.options.Driver, err = driverconfig.ParseDriverName(f.driver)
 	}
-	if err != nil {
-		return installer.Options{}, false, err
-	}
-	name, err := driverconfig.ParseDriverName(f.driver)
-	return installer.Options{PluginDir: f.pluginDir, Driver: name}, true, err
+	return err == nil, err
 }
 
-func (s *settings) flags(w io.Writer) (f *installFlags, rollback *bool) {
-	f = newInstallFlags("install", w, "Puts this program into the kubelet's plugin directory as a FlexVolume driver,\nor brings the driver there up to date; a kubelet that is running picks it up.")
+func (s *settings) flags(w io.Writer) *installFlags {
+	f := newInstallFlags("install", w, "Puts this program into the kubelet's plugin directory as a FlexVolume driver,\nor brings the driver there up to date; a kubelet that is running picks it up.")
 	s.register(f.set)
-	f.set.StringVar(&f.executable, "executable", "", "install this `file` in place of this program: a FlexVolume driver of your own, which needs no configuration")
-	return f, f.set.Bool("rollback", false, "go back to the version before the last update")
+	f.set.StringVar(&f.options.Executable, "executable", "", "install this `file` in place of this program: a FlexVolume driver of your own, which needs no configuration")
+	return f
 }
 
 func install(args []string, w io.Writer) error {
 	var s settings
-	f, rollback := s.flags(w)
-	options, ok, err := f.parse(args)
-	if err != nil || !ok {
+	f := s.flags(w)
+	if ok, err := f.parse(args); !ok {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	if *rollback {
-		return tell(w)(installer.Rollback(ctx, options))
+	o := &f.options
+	var err error
+	if o.Executable != "" {
+		err = f.refuseSettings()
+	} else if o.Config, err = s.configuration(o.Driver); err == nil {
+		o.Executable, err = os.Executable()
 	}
-	if f.executable != "" {
-		options.Executable = f.executable
-		if err := f.refuseSettings(); err != nil {
-			return err
-		}
-		return tell(w)(installer.Install(ctx, options))
-	}
-	if options.Config, err = s.configuration(options.Driver); err != nil {
+	if err != nil {
 		return err
 	}
-	if options.Executable, err = os.Executable(); err != nil {
-		return err
+	ctx := untilInterrupted()
+	before, _ := driverconfig.Load(filepath.Join(o.PluginDir, o.Driver.DirName(), driverconfig.FileName))
+	report, err := installer.Install(ctx, *o)
+	if err == nil && o.Config != nil {
+		remark(ctx, &report, before, o.Config)
 	}
-	before, _ := driverconfig.Load(filepath.Join(options.PluginDir, options.Driver.DirName(), driverconfig.FileName))
-	report, err := installer.Install(ctx, options)
-	if err == nil {
-		report.Steps = append(report.Steps, allows(options.Config)...)
-		report.Warnings = append(report.Warnings, warnings(ctx, before, options.Config)...)
-	}
-	return tell(w)(report, err)
+	return printed(w, report, err)
+}
+
+// untilInterrupted returns a context that ends with a signal, as the process does then.
+func untilInterrupted() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() { cancel(fmt.Errorf("%v signal received", <-signals)) }()
+	return ctx
 }
 
 // refuseSettings refuses flags that make a configuration: a program of other make has none.
 func (f *installFlags) refuseSettings() (err error) {
 	f.set.Visit(func(flag *pflag.Flag) {
 		if !slices.Contains([]string{"driver", "volume-plugin-dir", "executable"}, flag.Name) {
-			err = fmt.Errorf("--%s is for flexdriver itself, not for --executable %s: leave one of them out", flag.Name, f.executable)
+			err = fmt.Errorf("--%s is for flexdriver itself, not for --executable %s: leave one of them out", flag.Name, f.options.Executable)
 		}
 	})
 	return err
 }
 
-// allows says what volumes the driver serves by itself.
-func allows(c *driverconfig.Configuration) []string {
-	if c.Backend != driverconfig.BackendLocal {
-		return nil
-	}
-	return []string{"allowed volumes: " + c.Allowed.String()}
-}
-
-// warnings are about what works and may not be meant. before is nil if there
-// was no configuration.
-func warnings(ctx context.Context, before, now *driverconfig.Configuration) (all []string) {
+// remark says what volumes the driver serves by itself, and warns of what works and may not
+// be meant. before is nil if there was no configuration.
+func remark(ctx context.Context, r *installer.Report, before, now *driverconfig.Configuration) {
+	warn := func(text string) { r.Warnings = append(r.Warnings, installer.Warning+text) }
 	if before != nil && before.Backend != now.Backend {
-		all = append(all, fmt.Sprintf("the backend was %s and is %s now; volumes that are mounted can be unmounted all the same", before.Backend, now.Backend))
+		warn(fmt.Sprintf("the backend was %s and is %s now; volumes that are mounted can be unmounted all the same", before.Backend, now.Backend))
 	}
-	if now.Backend != driverconfig.BackendCSI {
-		return append(all, aboveBounds(ctx, now)...)
+	if now.Backend == driverconfig.BackendCSI {
+		if err := handoff.Probe(ctx, now.Driver.String(), now.Socket, now.StateDir); err != nil {
+			warn("not all calls will work until this has changed: " + err.Error())
+		}
+		return
 	}
-	if err := handoff.Probe(ctx, now.Driver.String(), now.Socket, now.StateDir); err != nil {
-		all = append(all, fmt.Sprintf("not all calls will work until this has changed: %v", err))
+	r.Steps = append(r.Steps, "allowed volumes: "+now.Allowed.String())
+	for _, text := range aboveBounds(ctx, now) {
+		warn(text)
 	}
-	return all
 }
 
 // aboveBounds waits at most as long as a person does: an image root may be on a silent server.
@@ -156,35 +146,29 @@ func aboveBounds(ctx context.Context, c *driverconfig.Configuration) []string {
 	return []string{"the image roots do not answer, so namespaces above their bounds are not named"}
 }
 
-func uninstallFlags(w io.Writer) (f *installFlags, force, restore *bool) {
-	f = newInstallFlags("uninstall", w, "Removes a FlexVolume driver and its directory; refuses while its volumes are\nmounted. A program that was put there by other means than install is left.")
-	restore = f.set.Bool("restore", false, "put back the program that was there before the first install")
-	return f, f.set.Bool("force", false, "remove it even if its volumes are mounted; the kubelet cannot unmount them then"), restore
+func uninstallFlags(w io.Writer) *installFlags {
+	f := newInstallFlags("uninstall", w, "Removes a FlexVolume driver and its directory; refuses while its volumes are\nmounted. A program that was put there by other means than install is left.")
+	f.set.BoolVar(&f.options.Restore, "restore", false, "put back the program that was there before the first install")
+	f.set.BoolVar(&f.options.Force, "force", false, "remove it even if its volumes are mounted; the kubelet cannot unmount them then")
+	return f
 }
 
 func uninstall(args []string, w io.Writer) error {
-	f, force, restore := uninstallFlags(w)
-	options, ok, err := f.parse(args)
-	if err != nil || !ok {
+	f := uninstallFlags(w)
+	if ok, err := f.parse(args); !ok {
 		return err
 	}
-	options.Force, options.Restore, options.Recorded = *force, *restore, true
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	return tell(w)(installer.Uninstall(ctx, options))
+	f.options.Recorded = true
+	report, err := installer.Uninstall(untilInterrupted(), f.options)
+	return printed(w, report, err)
 }
 
-// tell prints what was done.
-func tell(w io.Writer) func(installer.Report, error) error {
-	return func(r installer.Report, err error) error {
-		for _, step := range r.Steps {
-			fmt.Fprintln(w, step)
-		}
-		for _, warning := range r.Warnings {
-			fmt.Fprintln(w, "warning:", warning)
-		}
-		return err
+// printed prints what was done, and returns err.
+func printed(w io.Writer, r installer.Report, err error) error {
+	for _, line := range r.Lines() {
+		fmt.Fprintln(w, line)
 	}
+	return err
 }
 
 // settings are the flags of install that make a configuration.
@@ -238,16 +222,9 @@ func (s *settings) configuration(driver driverconfig.DriverName) (*driverconfig.
 	s.allowed.MaxImagesPerNamespace = cmp.Or(s.allowed.MaxImagesPerNamespace, c.MaxImagesPerNamespace)
 	c.Allowed = s.allowed
 	c.Log = driverconfig.Log{File: s.logFile, Level: driverconfig.LogLevel(s.logLevel)}
-	for _, timeout := range s.timeouts {
-		command, text, _ := strings.Cut(timeout, "=")
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			return nil, fmt.Errorf("--timeout %s: want a callout and a duration, such as mount=60s: %w", timeout, err)
-		}
-		if c.Timeouts == nil {
-			c.Timeouts = map[flex.Command]driverconfig.Duration{}
-		}
-		c.Timeouts[flex.Command(command)] = driverconfig.Duration(d)
+	var err error
+	if c.Timeouts, err = installer.Timeouts(s.timeouts); err != nil {
+		return nil, fmt.Errorf("--timeout %w", err)
 	}
 	return c, c.Validate()
 }

@@ -26,8 +26,8 @@ func TestManual(t *testing.T) {
 		short string
 		flags func(io.Writer) *pflag.FlagSet
 	}{
-		{"Install a FlexVolume driver on this node", func(w io.Writer) *pflag.FlagSet { f, _ := new(settings).flags(w); return f.set }},
-		{"Remove a FlexVolume driver from this node", func(w io.Writer) *pflag.FlagSet { f, _, _ := uninstallFlags(w); return f.set }},
+		{"Install a FlexVolume driver on this node", func(w io.Writer) *pflag.FlagSet { return new(settings).flags(w).set }},
+		{"Remove a FlexVolume driver from this node", func(w io.Writer) *pflag.FlagSet { return uninstallFlags(w).set }},
 		{"Print the version", versionFlags},
 	} {
 		var text bytes.Buffer

@@ -9,7 +9,6 @@ package distribution
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -18,6 +17,17 @@ import (
 const (
 	DefaultPluginDir  = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec"
 	DefaultKubeletDir = "/var/lib/kubelet"
+)
+
+// Other plugin directories, by who uses them.
+const (
+	aksPluginDir          = "/etc/kubernetes/volumeplugins"
+	gkePluginDir          = "/home/kubernetes/flexvolume"
+	volumePlugins         = "/var/lib/kubelet/volumeplugins" // the most usual one where /usr is read-only
+	k0sPluginDir          = "/usr/libexec/k0s/kubelet-plugins/volume/exec"
+	openshiftPluginDir    = "/etc/kubernetes/kubelet-plugins/volume/exec"
+	bottlerocketPluginDir = "/var/lib/kubelet/plugins/volume/exec"
+	optPluginDir          = "/opt/libexec/kubernetes/kubelet-plugins/volume/exec"
 )
 
 // A Distribution is one way to run Kubernetes.
@@ -50,20 +60,13 @@ func Get(name string) (Distribution, error) {
 	return Distribution{}, fmt.Errorf("no distribution %q is known, only %s", name, strings.Join(names, ", "))
 }
 
-// PluginDirs are the plugin directories that a node may have, the most usual
-// ones first.
-func PluginDirs() (dirs []string) {
-	for _, d := range All() {
-		if !slices.Contains(dirs, d.PluginDir) {
-			dirs = append(dirs, d.PluginDir)
-		}
-	}
-	return append(dirs, oldPluginDirs()...)
-}
-
-// oldPluginDirs returns the directories of distributions that are rare by now.
-func oldPluginDirs() []string {
+// PluginDirs returns the plugin directories that a node may have, the most usual ones
+// first. It does not make them of the table: its texts would be in each program that
+// needs the directories.
+func PluginDirs() []string {
 	return []string{
+		DefaultPluginDir, aksPluginDir, gkePluginDir, volumePlugins, k0sPluginDir, openshiftPluginDir, bottlerocketPluginDir, optPluginDir,
+		// Rare by now:
 		"/usr/lib/kubernetes/kubelet-plugins/volume/exec", // SUSE CaaSP 4 (SUSE/doc-caasp#805)
 		"/etc/origin/kubelet-plugins/volume/exec",         // OpenShift 3 on Atomic (openshift/openshift-docs#10878)
 		"/var/lib/kubelet/volume-plugins",                 // kubespray before 2.11

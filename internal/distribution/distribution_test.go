@@ -50,10 +50,13 @@ func TestPluginDirs(t *testing.T) {
 	if dirs[0] != distribution.DefaultPluginDir {
 		t.Errorf("the first is %s", dirs[0])
 	}
-	for _, want := range []string{"/home/kubernetes/flexvolume", "/etc/kubernetes/volumeplugins", "/usr/lib/kubernetes/kubelet-plugins/volume/exec"} {
-		if !slices.Contains(dirs, want) {
-			t.Errorf("%s is not among %s", want, dirs)
+	for _, d := range distribution.All() {
+		if !slices.Contains(dirs, d.PluginDir) {
+			t.Errorf("%s of %s is not among %s", d.PluginDir, d.Name, dirs)
 		}
+	}
+	if old := "/usr/lib/kubernetes/kubelet-plugins/volume/exec"; !slices.Contains(dirs, old) {
+		t.Errorf("%s is not among %s", old, dirs)
 	}
 	slices.Sort(dirs)
 	if len(slices.Compact(slices.Clone(dirs))) != len(dirs) {

@@ -30,7 +30,7 @@ func clouds() []Distribution {
 		},
 		{
 			Name: "aks", Title: "Azure AKS",
-			PluginDir: "/etc/kubernetes/volumeplugins", KubeletDir: DefaultKubeletDir,
+			PluginDir: aksPluginDir, KubeletDir: DefaultKubeletDir,
 			Source: "the kubelet's unit on its nodes; tigera/operator; Azure/kubernetes-volume-drivers",
 			Trap:   noManager,
 		},
@@ -42,7 +42,7 @@ func clouds() []Distribution {
 		},
 		{
 			Name: "gke", Title: "Google GKE, and Container-Optimized OS anywhere",
-			PluginDir: "/home/kubernetes/flexvolume", KubeletDir: DefaultKubeletDir,
+			PluginDir: gkePluginDir, KubeletDir: DefaultKubeletDir,
 			Source: "cluster/gce/config-default.sh of Kubernetes; kops nodeup, kubelet.go; tigera/operator",
 			Trap:   noManager + " /home is mounted noexec. GKE and kops mount the directory once more with exec (kubernetes/kops#10547); on a node of one's own that has to be done: installing says how.",
 		},
@@ -57,7 +57,6 @@ func clouds() []Distribution {
 
 // installers are what people make clusters with.
 func installers() []Distribution {
-	const volumePlugins = "/var/lib/kubelet/volumeplugins"
 	return []Distribution{
 		{
 			Name: "gardener", Title: "Gardener",
@@ -67,7 +66,7 @@ func installers() []Distribution {
 		},
 		{
 			Name: "k0s", Title: "k0s",
-			PluginDir: "/usr/libexec/k0s/kubelet-plugins/volume/exec", KubeletDir: "/var/lib/k0s/kubelet",
+			PluginDir: k0sPluginDir, KubeletDir: "/var/lib/k0s/kubelet",
 			Source: "pkg/constant of k0sproject/k0s",
 			Trap:   "The kubelet's own directory is another one than elsewhere: whatever has /var/lib/kubelet in it, CSI drivers too, has to be told.",
 		},
@@ -100,7 +99,6 @@ func installers() []Distribution {
 
 // products are clusters that come as one thing.
 func products() []Distribution {
-	const volumePlugins = "/var/lib/kubelet/volumeplugins"
 	return []Distribution{
 		{
 			Name: "magnum", Title: "OpenStack Magnum",
@@ -116,7 +114,7 @@ func products() []Distribution {
 		},
 		{
 			Name: "openshift", Title: "OpenShift 4",
-			PluginDir: "/etc/kubernetes/kubelet-plugins/volume/exec", KubeletDir: DefaultKubeletDir, SELinux: true,
+			PluginDir: openshiftPluginDir, KubeletDir: DefaultKubeletDir, SELinux: true,
 			Source: "Red Hat's documents, Installing FlexVolume drivers; openshift/installer#1681",
 			Trap:   "attach: true is not supported: before 4.17 (Kubernetes 1.30), CSI drivers that attach need the component kubernetes-before-1.30-nodes-attach. The overlay binds the security context constraints privileged and nonroot-v2.",
 		},
@@ -140,25 +138,25 @@ func systems() []Distribution {
 	return []Distribution{
 		{
 			Name: "bottlerocket", Title: "Bottlerocket",
-			PluginDir: "/var/lib/kubelet/plugins/volume/exec", KubeletDir: DefaultKubeletDir, SELinux: true,
+			PluginDir: bottlerocketPluginDir, KubeletDir: DefaultKubeletDir, SELinux: true,
 			Source: "bottlerocket-os/bottlerocket#1354, #1417",
 			Trap:   "SELinux, which cannot be switched off, may deny the kubelet to run what a container has put there (bottlerocket-os/bottlerocket#2413): the label of the file decides.",
 		},
 		{
 			Name: "fedora-coreos", Title: "Fedora CoreOS with kubeadm",
-			PluginDir: "/opt/libexec/kubernetes/kubelet-plugins/volume/exec", KubeletDir: DefaultKubeletDir, SELinux: true,
+			PluginDir: optPluginDir, KubeletDir: DefaultKubeletDir, SELinux: true,
 			Source: "kubernetes/kubeadm#2031, kubernetes/kubernetes#88210",
 			Trap:   "The default is below /usr, which is read-only: the kubelet says so once and reads no drivers. volumePluginDir of the kubelet has to be set, to this one or another.",
 		},
 		{
 			Name: "flatcar", Title: "Flatcar with kubeadm or Cluster API",
-			PluginDir: "/opt/libexec/kubernetes/kubelet-plugins/volume/exec", KubeletDir: DefaultKubeletDir,
+			PluginDir: optPluginDir, KubeletDir: DefaultKubeletDir,
 			Source: "the templates of Cluster API",
 			Trap:   "As with Fedora CoreOS: the default is below /usr, which is read-only.",
 		},
 		{
 			Name: "flatcar-kops", Title: "Flatcar with kOps or Typhoon",
-			PluginDir: "/var/lib/kubelet/volumeplugins", KubeletDir: DefaultKubeletDir,
+			PluginDir: volumePlugins, KubeletDir: DefaultKubeletDir,
 			Source: "nodeup, kubelet.go of kubernetes/kops; poseidon/typhoon#142",
 		},
 		{

@@ -247,7 +247,7 @@ func (p *probe) probeAll(ctx context.Context, n *notes, drivers []flexDriver) {
 
 func (p *probe) probe(ctx context.Context, n *notes, d flexDriver) {
 	start := time.Now()
-	_, err := install.TryInit(ctx, d.executable(), p.Timeout/2)
+	err := install.TryInit(ctx, d.executable(), p.Timeout/2, nil)
 	took := time.Since(start)
 	switch {
 	case err != nil:

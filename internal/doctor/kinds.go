@@ -108,7 +108,7 @@ var (
 		overwritten,
 		"The kubelet calls that program, usually the vendor's: its installer copies it at each start. Volumes that the bridge has mounted are not unstaged and detached while it is there. Stop the installer (flex2csi doctor --on=cluster names DaemonSets), then install again: kubectl -n flex2csi rollout restart ds/flex2csi-node, or flex2csi install on the node. If you gave the place back with uninstall --restore, delete the DaemonSet of flex2csi.")
 	installInterrupted = kind("install-interrupted", Warning, nil,
-		"An installer was killed. flexdriver install (or --rollback) finishes or undoes it; so does flexdriver uninstall.")
+		"An installer was killed. flexdriver install finishes or undoes it; so does flexdriver uninstall.")
 	driverUnconfigured = kind("driver-not-configured", Error,
 		[]string{"the driver is not configured"},
 		"flexdriver install --driver … writes the configuration again. Pods can end meanwhile.")

@@ -130,7 +130,6 @@ func TestEvents(t *testing.T) {
 		{"update", Install, updated(t, o), false, []string{created}},
 		{"downgrade", Install, o, false, []string{created}},
 		{"configuration only", Install, config, false, []string{created}},
-		{"rollback", Rollback, o, false, []string{created}},
 		{"update that does not work", Install, bad, true, nil},
 		{"update that does not work in place", Install, inPlace, true, []string{created, created}},
 		// The directory's is seen twice: by the watch on it and by that above it.

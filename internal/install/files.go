@@ -21,11 +21,12 @@ func (f files) done(op, path string) error { return f.after(op + " " + filepath.
 
 // write creates a file with data, durably.
 func (f files) write(path string, data []byte, mode fs.FileMode) error {
-	if err := f.fill(path, data, mode); err != nil {
-		return fmt.Errorf("write %s: %w", path, errors.Join(err, f.remove(path)))
+	err := f.fill(path, data, mode)
+	if err == nil {
+		err = f.sync(path)
 	}
-	if err := f.sync(path); err != nil {
-		return fmt.Errorf("write %s: %w", path, errors.Join(err, f.remove(path)))
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, both(unwrapPath(err), f.remove(path)))
 	}
 	return nil
 }
@@ -39,25 +40,24 @@ func (f files) fill(path string, data []byte, mode fs.FileMode) error {
 
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return unwrapPath(err)
+		return err
 	}
-	for half := range 2 { // in two writes, so that tests can kill between them
-		part := data[:len(data)/2]
-		if half == 1 {
-			part = data[len(data)/2:]
+	half := len(data) / 2
+	for _, part := range [][]byte{data[:half], data[half:]} { // so that tests can kill between them
+		if err == nil {
+			_, err = file.Write(part)
 		}
-		_, err := file.Write(part)
 		if err == nil {
 			err = f.done("write half of", path)
 		}
-		if err != nil {
-			return errors.Join(unwrapPath(err), file.Close())
-		}
 	}
-	if err := file.Chmod(mode); err != nil { // after the umask
-		return errors.Join(unwrapPath(err), file.Close())
+	if err == nil {
+		err = file.Chmod(mode) // after the umask
 	}
-	return unwrapPath(file.Close())
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	return err
 }
 
 // sync makes a file or directory durable. It opens files only for reading, for the reason
@@ -87,8 +87,8 @@ func (f files) renameNoReplace(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
 		// This file system does not support it. Other installers wait for our lock, and
-		// rename fails if the target is a directory with files.
-		err = unix.Rename(from, to)
+		// rename fails if the target is a directory.
+		return f.rename(from, to)
 	}
 	if err != nil {
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
@@ -98,17 +98,16 @@ func (f files) renameNoReplace(from, to string) error {
 
 // clone makes a hard link, or a copy if that is not possible.
 func (f files) clone(from, to string) error {
-	linkErr := os.Link(from, to)
-	if linkErr == nil {
+	if os.Link(from, to) == nil {
 		return f.done("link "+filepath.Base(from)+" to", to)
 	}
 	info, err := os.Stat(from)
 	if err != nil {
-		return errors.Join(linkErr, err)
+		return err
 	}
 	data, err := os.ReadFile(from)
 	if err != nil {
-		return errors.Join(linkErr, err)
+		return err
 	}
 	return f.write(to, data, info.Mode().Perm())
 }
@@ -124,15 +123,44 @@ func (f files) remove(path string) error {
 	return f.done("remove", path)
 }
 
-func (f files) removeAll(path string) error {
-	if err := os.RemoveAll(path); err != nil {
-		return err
+func (f files) removeFiles(paths []string) error {
+	for _, path := range paths {
+		if err := f.remove(path); err != nil {
+			return err
+		}
 	}
-	return f.done("remove all of", path)
+	return nil
 }
 
-func (f files) mkdir(path string, mode fs.FileMode) error {
-	if err := os.Mkdir(path, mode); err != nil {
+// removeTree deletes a file, or a directory with what is in it. It follows no link.
+func (f files) removeTree(path string) error {
+	err := f.remove(path)
+	if !errors.Is(err, unix.EISDIR) {
+		return err
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := f.removeTree(filepath.Join(path, e.Name())); err != nil {
+			return err
+		}
+	}
+	return f.rmdir(path)
+}
+
+// mkdir makes a directory of dirMode, whatever the umask.
+func (f files) mkdir(path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return err
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := dir.Chmod(dirMode); err != nil {
 		return err
 	}
 	return f.done("mkdir", path)
@@ -145,13 +173,6 @@ func (f files) rmdir(path string) error {
 	return f.done("rmdir", path)
 }
 
-func (f files) chmod(path string, mode fs.FileMode) error {
-	if err := os.Chmod(path, mode); err != nil {
-		return err
-	}
-	return f.done("chmod", path)
-}
-
 // removeDir deletes d in place, the executable and the directory last: a kubelet
 // that starts in between finds a driver that works, or none, except in the one
 // instant when the directory has none. The record outlives the executable, so that an
@@ -159,14 +180,12 @@ func (f files) chmod(path string, mode fs.FileMode) error {
 // makes a running kubelet forget the driver (probe.go, handleWatchEvent); that of
 // the directory says the same once more.
 func (f files) removeDir(d driverDir) error {
-	_, exists, err := lstat(d.path)
-	if err != nil || !exists {
+	dir, err := lstat(d.path)
+	if err != nil || dir == nil {
 		return err
 	}
-	for _, path := range append(d.dotFiles(), d.executable(current), d.record()) {
-		if err := f.remove(path); err != nil {
-			return err
-		}
+	if err := f.removeFiles(append(d.dotFiles(), d.executable(current), d.record())); err != nil {
+		return err
 	}
 	err = f.rmdir(d.path)
 	if errors.Is(err, fs.ErrExist) { // what rmdir says of a directory with files
@@ -183,11 +202,27 @@ func unwrapPath(err error) error {
 	return err
 }
 
-// lstat reports whether path exists, and returns its FileInfo.
-func lstat(path string) (info fs.FileInfo, exists bool, err error) {
-	info, err = os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
+// both is errors.Join of two, without its code wherever the compiler inlines that.
+func both(a, b error) error {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
 	}
-	return info, err == nil, err
+	return fmt.Errorf("%w\n%w", a, b)
+}
+
+// lstat returns nil if there is nothing at path.
+func lstat(path string) (fs.FileInfo, error) {
+	info, err := os.Lstat(path)
+	return info, ifThere(err)
+}
+
+// ifThere is err unless it says that something does not exist.
+func ifThere(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }

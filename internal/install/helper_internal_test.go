@@ -160,7 +160,7 @@ func mustInstall(t *testing.T, o Options) Report {
 func state(t *testing.T, o Options) string {
 	t.Helper()
 	dir := liveDir(o.PluginDir, o.Driver)
-	if _, exists, _ := lstat(dir.path); !exists {
+	if info, _ := lstat(dir.path); info == nil {
 		return "absent"
 	}
 	return which(t, dir.executable(current), testPrograms(t).old, testPrograms(t).new) + "/" + whichConfig(t, dir.config(current))
@@ -223,8 +223,6 @@ const (
 	dirName  = "example.com~disk"
 	exeName  = dirName + "/disk"
 	confName = dirName + "/.flexdriver.json"
-	prevExe  = dirName + "/.executable.prev"
-	prevConf = confName + ".prev"
 )
 
 func sorted(names ...string) []string { return slices.Sorted(slices.Values(names)) }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,12 +27,6 @@ func Install(ctx context.Context, o Options) (Report, error) {
 	return run(ctx, o, "install", (*installer).install)
 }
 
-// Rollback restores the executable and the configuration that the last update replaced. A
-// second Rollback undoes the first one.
-func Rollback(ctx context.Context, o Options) (Report, error) {
-	return run(ctx, o, "roll back", (*installer).rollback)
-}
-
 // Uninstall removes the driver and its directory. Without Force it refuses while volumes of
 // the driver are mounted, or if the directory has files of others, and leaves a program of
 // other make that has overwritten the driver. With Restore it puts back what Install kept.
@@ -48,48 +41,6 @@ func Removable(ctx context.Context, o Options) error {
 	return err
 }
 
-// Restorable returns why Uninstall with Restore would leave no program of other make. It
-// changes nothing.
-func Restorable(ctx context.Context, o Options) error {
-	_, err := run(ctx, o, "restore", (*installer).restorable)
-	return err
-}
-
-func run(ctx context.Context, o Options, verb string, do func(*installer, context.Context) error) (Report, error) {
-	o = o.withDefaults()
-	in := &installer{Options: o, files: files{after: o.afterStep}, report: Report{Driver: o.Driver}}
-	if err := in.locked(ctx, do); err != nil {
-		return in.report, fmt.Errorf("%s driver %s: %w", verb, o.Driver, err)
-	}
-	return in.report, nil
-}
-
-func (in *installer) locked(ctx context.Context, do func(*installer, context.Context) error) error {
-	if err := in.validate(); err != nil {
-		return err
-	}
-	pluginDir, err := resolvePluginDir(in.PluginDir)
-	if err != nil {
-		return err
-	}
-	if err := checkWritable(pluginDir); err != nil {
-		return err
-	}
-	unlock, err := lock(ctx, pluginDir, in.LockTimeout)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-
-	in.pluginDir = pluginDir
-	in.dir, in.stage = liveDir(pluginDir, in.Driver), stageDir(pluginDir, in.Driver)
-	in.report.Dir = in.dir.path
-	if pluginDir != filepath.Clean(in.PluginDir) {
-		in.did("followed %s to %s", in.PluginDir, pluginDir)
-	}
-	return do(in, ctx)
-}
-
 // content has the files to install.
 type content struct{ executable, config []byte }
 
@@ -98,12 +49,10 @@ func (in *installer) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := checkExecutable(in.pluginDir); err != nil {
+	if err := checkExecutable(in.pluginDir, ""); err != nil {
 		return err
 	}
-	if warning := writableByOthers(in.pluginDir); warning != "" {
-		in.warn("%s", warning)
-	}
+	in.warnOfOthers()
 	if err := in.recover(ctx); err != nil {
 		return err
 	}
@@ -111,22 +60,44 @@ func (in *installer) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !exists {
-		return in.first(ctx, want)
-	}
-	if err := in.refuseConfigured(); err != nil {
-		return err
-	}
-	same, err := in.installed(want)
-	if err != nil {
-		return err
-	}
-	if !same || in.recovered {
+	if exists {
+		if err := in.refuseConfigured(); err != nil {
+			return err
+		}
+		same, err := in.installed(want)
+		if err != nil {
+			return err
+		}
+		if same && !in.recovered {
+			return in.confirm(ctx)
+		}
 		if err := in.keep(); err != nil {
 			return err
 		}
-		return in.update(ctx, want)
 	}
+	if err := in.makeStage(ctx, want); err != nil {
+		return in.discard(err)
+	}
+	if exists {
+		return in.update(ctx)
+	}
+	return in.first(ctx)
+}
+
+// recover completes or undoes the work of a killed installer.
+func (in *installer) recover(ctx context.Context) error {
+	err := in.recoverStage()
+	if err == nil {
+		err = in.recoverUpdate(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("clean up after an installer that was killed: %w", err)
+	}
+	return nil
+}
+
+// confirm ends an installation of what is installed.
+func (in *installer) confirm(ctx context.Context) error {
 	if err := in.verify(ctx, in.dir.executable(current), in.capabilities()); err != nil {
 		return fmt.Errorf("nothing to change, but the installed driver does not work: %w", err)
 	}
@@ -136,44 +107,39 @@ func (in *installer) install(ctx context.Context) error {
 
 // wanted reads the files to install before any change. It reads the program once, so that
 // the compared and the written content are the same.
-func (in *installer) wanted() (content, error) {
-	if err := in.validateInstall(); err != nil {
-		return content{}, err
+func (in *installer) wanted() (want content, err error) {
+	if in.Executable == "" {
+		return want, errors.New("no executable given")
 	}
-	executable, err := readExecutable(in.Executable)
-	if err != nil {
-		return content{}, fmt.Errorf("read the executable to install: %w", err)
+	if want.executable, err = readExecutable(in.Executable); err != nil {
+		return want, fmt.Errorf("read the executable to install: %w", err)
 	}
 	if in.Config == nil {
-		return content{executable: executable}, nil
+		return want, nil
+	}
+	if in.Config.Driver != in.Driver {
+		return want, fmt.Errorf("the configuration is of driver %q", in.Config.Driver)
 	}
 	for _, dir := range []string{in.PluginDir, in.pluginDir} {
-		if in.Config.Log.File != "" && strings.HasPrefix(in.Config.Log.File, filepath.Clean(dir)+"/") {
-			return content{}, fmt.Errorf("log.file %s is in the plugin directory, where each line written makes the kubelet run init: choose another place", in.Config.Log.File)
+		if strings.HasPrefix(in.Config.Log.File, filepath.Clean(dir)+"/") {
+			return want, fmt.Errorf("log.file %s is in the plugin directory, where each line written makes the kubelet run init: choose another place", in.Config.Log.File)
 		}
 	}
-	config, err := in.Config.Encode()
-	return content{executable: executable, config: config}, err
+	want.config, err = in.Config.Encode()
+	return want, err
 }
 
 func readExecutable(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() == 0 {
+	case !info.Mode().IsRegular(), info.Size() == 0:
 		return nil, fmt.Errorf("%s is not a program", path)
+	case info.Size() > maxExecutable:
+		return nil, fmt.Errorf("%s is larger than %d MiB", path, maxExecutable>>20)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxExecutable+1))
-	if err == nil && len(data) > maxExecutable {
-		err = fmt.Errorf("%s is larger than %d MiB", path, maxExecutable>>20)
-	}
-	return data, err
+	return os.ReadFile(path)
 }
 
 // installed reports whether want is installed.
@@ -183,51 +149,45 @@ func (in *installer) installed(want content) (bool, error) {
 		return false, err
 	}
 	if in.Config == nil {
-		return isRecorded(in.dir)
+		program, err := recorded(in.dir)
+		return program != "", err
 	}
 	return hasContent(in.dir.config(current), want.config, driverconfig.FileMode)
 }
 
 func hasContent(path string, want []byte, mode os.FileMode) (bool, error) {
-	info, exists, err := lstat(path)
-	if err != nil || !exists || info.Mode() != mode || info.Size() != int64(len(want)) {
+	info, err := lstat(path)
+	if err != nil || info == nil || info.Mode() != mode || info.Size() != int64(len(want)) {
 		return false, err
 	}
 	got, err := os.ReadFile(path)
 	return bytes.Equal(got, want), err
 }
 
-// first makes the whole directory, invisible to the kubelet, and renames it.
-func (in *installer) first(ctx context.Context, want content) error {
-	if err := in.complete(ctx, want); err != nil {
-		return errors.Join(err, in.removeDir(in.stage))
+// first renames the stage: the kubelet has not seen anything of it.
+func (in *installer) first(ctx context.Context) error {
+	if err := in.complete(in.stage.executable(next)); err != nil {
+		return in.discard(err)
 	}
-	if err := in.renameNoReplace(in.stage.path, in.dir.path); err != nil {
-		return errors.Join(fmt.Errorf("rename the new directory into place: %w", err), in.removeDir(in.stage))
-	}
-	in.report.Changed = true
 	in.did("renamed %s to %s: the kubelet finds the driver from here on", in.stage.path, in.dir.path)
-	if err := errors.Join(in.sync(in.pluginDir), in.verify(ctx, in.dir.executable(current), in.capabilities())); err != nil {
-		return in.undone(err, "removed the driver again", in.removeDir(in.dir))
+	err := in.sync(in.pluginDir)
+	if err == nil {
+		err = in.verify(ctx, in.dir.executable(current), in.capabilities())
 	}
-	in.did("ran %s init: it works", in.dir.executable(current))
-	return nil
+	return in.conclude(err, "removed the driver again", func() error { return in.removeDir(in.dir) })
 }
 
-// complete makes the stage a driver's directory. The executable gets its name last, when it
-// was tried.
-func (in *installer) complete(ctx context.Context, want content) error {
-	if err := in.stageContent(want); err != nil {
-		return err
+// conclude ends an installation that is in place. After an error it goes back.
+func (in *installer) conclude(err error, what string, undo func() error) error {
+	in.report.Changed = true
+	if err == nil {
+		in.did("ran %s init: it works", in.dir.executable(current))
+		return nil
 	}
-	if err := in.try(ctx); err != nil {
-		return err
+	if undoErr := undo(); undoErr != nil {
+		return both(err, fmt.Errorf("could not go back to the state before: %w", undoErr))
 	}
-	if err := in.chmod(in.stage.path, dirMode); err != nil {
-		return err
-	}
-	if err := in.rename(in.stage.executable(next), in.stage.executable(current)); err != nil {
-		return err
-	}
-	return in.sync(in.stage.path)
+	in.report.Changed = false
+	in.did("%s", what)
+	return fmt.Errorf("%w (%s)", err, what)
 }

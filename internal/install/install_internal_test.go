@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/flex2csi/flex2csi/internal/filelock"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
@@ -28,11 +29,9 @@ func TestInstallLifeCycle(t *testing.T) {
 	}{
 		{"first", Install, o, true, "old/old", sorted(dirName, exeName, confName)},
 		{"again", Install, o, false, "old/old", sorted(dirName, exeName, confName)},
-		{"update", Install, updated(t, o), true, "new/new", sorted(dirName, exeName, confName, prevExe, prevConf)},
-		{"update again", Install, updated(t, o), false, "new/new", sorted(dirName, exeName, confName, prevExe, prevConf)},
-		{"rollback", Rollback, o, true, "old/old", sorted(dirName, exeName, confName, prevExe, prevConf)},
-		{"rollback of the rollback", Rollback, o, true, "new/new", sorted(dirName, exeName, confName, prevExe, prevConf)},
-		{"downgrade", Install, o, true, "old/old", sorted(dirName, exeName, confName, prevExe, prevConf)},
+		{"update", Install, updated(t, o), true, "new/new", sorted(dirName, exeName, confName)},
+		{"update again", Install, updated(t, o), false, "new/new", sorted(dirName, exeName, confName)},
+		{"downgrade", Install, o, true, "old/old", sorted(dirName, exeName, confName)},
 		{"uninstall", Uninstall, o, true, "absent", nil},
 		{"uninstall again", Uninstall, o, false, "absent", nil},
 	}
@@ -51,15 +50,15 @@ func TestInstallLifeCycle(t *testing.T) {
 		if diff := cmp.Diff(step.names, names(t, o)); diff != "" {
 			t.Errorf("%s: files (-want +got):\n%s", step.name, diff)
 		}
-		if warnings := unhurried(report.Warnings); len(warnings) > 0 {
+		if warnings := warnings(report); len(warnings) > 0 {
 			t.Errorf("%s: warnings %q", step.name, warnings)
 		}
 	}
 }
 
-// unhurried are warnings without those that say that the machine is busy.
-func unhurried(warnings []string) []string {
-	return slices.DeleteFunc(slices.Clone(warnings), func(w string) bool { return strings.HasPrefix(w, "init took ") })
+// warnings are those of a report, without those that say that the machine is busy.
+func warnings(r Report) []string {
+	return slices.DeleteFunc(r.Warnings, func(w string) bool { return strings.HasPrefix(w, Warning+"init took ") })
 }
 
 func TestInstallModes(t *testing.T) {
@@ -88,7 +87,7 @@ func TestInstallModes(t *testing.T) {
 // TestInstallReplacesForeignDriver: the usual way to this project is from another
 // driver of the same name.
 func TestInstallReplacesForeignDriver(t *testing.T) {
-	ctx, o := context.Background(), options(t)
+	o := options(t)
 	foreign, err := os.ReadFile(script(t, `echo '{"status":"Success","capabilities":{"attach":false}}'`))
 	if err != nil {
 		t.Fatal(err)
@@ -105,20 +104,9 @@ func TestInstallReplacesForeignDriver(t *testing.T) {
 	if got := state(t, o); got != "old/old" {
 		t.Fatalf("after install the driver is %s", got)
 	}
-	if _, err := Rollback(ctx, o); err != nil {
-		t.Fatal(err)
-	}
+	mustRun(t, "restore", o)
 	if got, _ := os.ReadFile(target); string(got) != string(foreign) {
-		t.Error("rollback did not bring the foreign driver back")
-	}
-	if got := state(t, o); got != "other/none" {
-		t.Errorf("after rollback the driver is %s, want no configuration", got)
-	}
-	if _, err := Rollback(ctx, o); err != nil {
-		t.Fatal(err)
-	}
-	if got := state(t, o); got != "old/old" {
-		t.Errorf("after the second rollback the driver is %s", got)
+		t.Error("restore did not bring the foreign driver back")
 	}
 }
 
@@ -206,13 +194,23 @@ func TestInstallNoProgram(t *testing.T) {
 	}
 }
 
-func TestRollbackWithoutEarlierVersion(t *testing.T) {
-	o := options(t)
-	for range 2 {
-		if _, err := Rollback(context.Background(), o); err == nil || !strings.Contains(err.Error(), "no earlier version") {
-			t.Errorf("error %v", err)
-		}
+// TestEarlierRelease: what an installer of an earlier release kept goes with the next
+// update, or with the driver.
+func TestEarlierRelease(t *testing.T) {
+	for _, op := range []string{"install", "uninstall"} {
+		o := options(t)
 		mustInstall(t, o)
+		for name, kept := range map[string]string{exeName: dirName + "/.executable.prev", confName: confName + ".prev"} {
+			if err := os.Link(filepath.Join(o.PluginDir, name), filepath.Join(o.PluginDir, kept)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mustRun(t, op, updated(t, o))
+		for _, name := range names(t, o) {
+			if strings.HasSuffix(name, ".prev") {
+				t.Errorf("%s left %s", op, name)
+			}
+		}
 	}
 }
 
@@ -238,7 +236,7 @@ func TestInterrupted(t *testing.T) {
 
 func TestLock(t *testing.T) {
 	o := options(t)
-	unlock, err := lock(context.Background(), o.PluginDir, time.Second)
+	other, err := filelock.WaitDir(context.Background(), o.PluginDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +244,7 @@ func TestLock(t *testing.T) {
 	if _, err := Install(context.Background(), o); err == nil || !strings.Contains(err.Error(), "another installer is at work") {
 		t.Errorf("error %v", err)
 	}
-	time.AfterFunc(100*time.Millisecond, unlock)
+	time.AfterFunc(100*time.Millisecond, func() { other.Close() })
 	o.LockTimeout = 0
 	mustInstall(t, o)
 }
@@ -256,7 +254,7 @@ func TestWorldWritable(t *testing.T) {
 	if err := os.Chmod(o.PluginDir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if warnings := unhurried(mustInstall(t, o).Warnings); len(warnings) != 1 || !strings.Contains(warnings[0], "programs as root") {
+	if warnings := warnings(mustInstall(t, o)); len(warnings) != 1 || !strings.Contains(warnings[0], "programs as root") {
 		t.Errorf("warnings %q", warnings)
 	}
 }

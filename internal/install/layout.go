@@ -15,7 +15,7 @@ const (
 	current  generation = ""
 	next     generation = ".new"  // being made ready, in the stage
 	saved    generation = ".old"  // an update is under way, or was killed
-	previous generation = ".prev" // for Rollback
+	previous generation = ".prev" // an older installer kept it
 )
 
 // driverDir is a directory with a driver: the kubelet's, or the stage.
@@ -46,16 +46,19 @@ func (d driverDir) config(g generation) string {
 // record returns the path of the sums of the vendor's programs that Install put there.
 func (d driverDir) record() string { return filepath.Join(d.path, ".installed") }
 
-// dotFiles returns the paths of our files that belong to a version, but the executable,
-// the configuration last.
-func (d driverDir) dotFiles() []string {
+// leftovers returns the paths of what installers leave if they are killed, or left in
+// older releases; that of the saved executable before that of its configuration.
+func (d driverDir) leftovers() []string {
 	return []string{
 		d.executable(next),
 		d.executable(saved), d.config(saved),
 		d.executable(previous), d.config(previous),
-		d.config(current),
 	}
 }
+
+// dotFiles returns the paths of our files that belong to a version, but the executable,
+// the configuration last.
+func (d driverDir) dotFiles() []string { return append(d.leftovers(), d.config(current)) }
 
 // owns reports whether path is one of our files.
 func (d driverDir) owns(path string) bool {

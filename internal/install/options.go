@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
@@ -54,7 +56,7 @@ const (
 	defaultVerifyTimeout = 10 * time.Second
 )
 
-func (o Options) withDefaults() Options {
+func (o *Options) setDefaults() {
 	o.LockTimeout = cmp.Or(o.LockTimeout, defaultLockTimeout)
 	o.VerifyTimeout = cmp.Or(o.VerifyTimeout, defaultVerifyTimeout)
 	if len(o.Mountinfo) == 0 {
@@ -63,10 +65,9 @@ func (o Options) withDefaults() Options {
 	if o.afterStep == nil {
 		o.afterStep = func(string) error { return nil }
 	}
-	return o
 }
 
-func (o Options) validate() error {
+func (o *Options) validate() error {
 	if o.Driver == (driverconfig.DriverName{}) {
 		return errors.New("no driver name given (want vendor/name)")
 	}
@@ -74,31 +75,36 @@ func (o Options) validate() error {
 	return err
 }
 
-func (o Options) validateInstall() error {
-	if o.Executable == "" {
-		return errors.New("no executable given")
+// Timeouts parses deadlines of callouts, such as mount=60s.
+func Timeouts(texts []string) (map[flex.Command]driverconfig.Duration, error) {
+	var all map[flex.Command]driverconfig.Duration
+	for _, text := range texts {
+		command, value, _ := strings.Cut(text, "=")
+		d, err := time.ParseDuration(value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: want a callout and a duration, such as mount=60s: %w", text, err)
+		}
+		if all == nil {
+			all = map[flex.Command]driverconfig.Duration{}
+		}
+		all[flex.Command(command)] = driverconfig.Duration(d)
 	}
-	if o.Config == nil {
-		return nil
-	}
-	if o.Config.Driver != o.Driver {
-		return fmt.Errorf("the configuration is of driver %q", o.Config.Driver)
-	}
-	return o.Config.Validate()
+	return all, nil
 }
 
-// Report has the steps that were done, also after an error.
+// Report has what was done, also after an error.
 type Report struct {
-	// Driver is the driver's name.
-	Driver driverconfig.DriverName
 	// Dir is the driver's directory, without symbolic links.
 	Dir string
-	// Steps are what was done, in order.
-	Steps []string
-	// Warnings are for the operator.
-	Warnings []string
+	// Steps are what was done, in order. Warnings are for the operator, and begin with
+	// [Warning].
+	Steps, Warnings []string
 	// Changed says that the driver has changed: only then the kubelet runs init again.
 	Changed bool
-	// Capabilities are the answer of the installed driver to init.
-	Capabilities flex.Capabilities
 }
+
+// Warning begins a line that is a warning.
+const Warning = "warning: "
+
+// Lines returns all of it for the operator, the warnings last.
+func (r Report) Lines() []string { return slices.Concat(r.Steps, r.Warnings) }

@@ -2,7 +2,6 @@ package install
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -57,34 +56,34 @@ func IsOurs(executable string) (bool, error) {
 // isForeign reports whether there is a program of other make at path. A link that leads
 // nowhere is one.
 func isForeign(path string) (bool, error) {
-	if _, exists, err := lstat(path); err != nil || !exists {
+	if program, err := lstat(path); err != nil || program == nil {
 		return false, err
 	}
 	ours, err := IsOurs(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
+	err = ifThere(err)
 	return !ours && err == nil, err
 }
 
 // isForeign reports whether the program in the driver's place is of other make. With
-// recorded, one that Install has recorded is not.
-func (in *installer) isForeign(recorded bool) (bool, error) {
+// orRecorded, one that Install has recorded is not.
+func (in *installer) isForeign(orRecorded bool) (bool, error) {
 	foreign, err := isForeign(in.dir.executable(current))
-	if err != nil || !foreign || !recorded {
+	if err != nil || !foreign || !orRecorded {
 		return foreign, err
 	}
-	ours, err := isRecorded(in.dir)
-	return !ours, err
+	ours, err := recorded(in.dir)
+	return ours == "", err
 }
 
 // originalSuffix is that of a kept program; before it are a dot and the driver's directory.
 const originalSuffix = ".original"
 
-// original is where Install keeps the program of other make.
-func (in *installer) original() string {
-	return filepath.Join(in.pluginDir, "."+in.Driver.DirName()+originalSuffix)
+// originalOf returns where Install keeps the program of other make.
+func originalOf(pluginDir string, driver driverconfig.DriverName) string {
+	return filepath.Join(pluginDir, "."+driver.DirName()+originalSuffix)
 }
+
+func (in *installer) original() string { return originalOf(in.pluginDir, in.Driver) }
 
 // Originals returns the drivers in a plugin directory with a kept program.
 func Originals(pluginDir string) (drivers []driverconfig.DriverName) {
@@ -106,7 +105,7 @@ func (in *installer) keep() error {
 	if err != nil || !foreign {
 		return err
 	}
-	_, kept, err := lstat(original)
+	kept, err := lstat(original)
 	if err != nil {
 		return err
 	}
@@ -115,23 +114,23 @@ func (in *installer) keep() error {
 	if in.Config == nil {
 		trace = in.dir.record()
 	}
-	_, before, err := lstat(trace)
+	before, err := lstat(trace)
 	if err != nil {
 		return err
 	}
 	// A vendor's program has the volumes of the one before, which had the same name. A
 	// program next to a configuration may be flexdriver in other clothes.
-	if in.Config != nil && !before {
+	if in.Config != nil && before == nil {
 		if err := in.refuseDevices(program); err != nil {
 			return err
 		}
 	}
-	if kept {
+	if kept != nil {
 		same, err := sameProgram(program, original)
 		if err != nil || same {
 			return err
 		}
-		if before {
+		if before != nil {
 			in.warn("%s had been overwritten by another program than the one kept as %s: the kept one stays, for uninstall --restore", program, original)
 			return nil
 		}
@@ -174,58 +173,34 @@ func (in *installer) keepAs(program, original string) error {
 		err = in.rename(linked, original)
 	}
 	if err != nil {
-		return errors.Join(err, in.remove(linked))
+		return both(err, in.remove(linked))
 	}
 	return in.sync(in.pluginDir)
 }
 
-// sameProgram compares two files without reading them as a whole.
+// sameProgram compares two files, or two links.
 func sameProgram(a, b string) (bool, error) {
-	infoA, errA := os.Lstat(a)
-	infoB, errB := os.Lstat(b)
-	if err := errors.Join(errA, errB); err != nil {
+	infoA, err := os.Lstat(a)
+	if err != nil {
 		return false, err
 	}
-	if os.SameFile(infoA, infoB) {
-		return true, nil
+	infoB, err := os.Lstat(b)
+	if err != nil {
+		return false, err
 	}
-	if infoA.Mode().Type() != infoB.Mode().Type() || infoA.Size() != infoB.Size() {
-		return false, nil
+	if os.SameFile(infoA, infoB) || infoA.Mode().Type() != infoB.Mode().Type() {
+		return os.SameFile(infoA, infoB), nil
 	}
+	content := sumFile
 	if infoA.Mode().Type() == fs.ModeSymlink {
-		toA, errA := os.Readlink(a)
-		toB, errB := os.Readlink(b)
-		return toA == toB, errors.Join(errA, errB)
+		content = os.Readlink
 	}
-	return sameContent(a, b)
-}
-
-// sameContent compares two files of one size.
-func sameContent(a, b string) (bool, error) {
-	fileA, err := os.Open(a)
+	ofA, err := content(a)
 	if err != nil {
 		return false, err
 	}
-	defer fileA.Close()
-	fileB, err := os.Open(b)
-	if err != nil {
-		return false, err
-	}
-	defer fileB.Close()
-	const chunk = 64 << 10
-	bufA, bufB := make([]byte, chunk), make([]byte, chunk)
-	for {
-		n, errA := io.ReadFull(fileA, bufA)
-		m, errB := io.ReadFull(fileB, bufB)
-		switch {
-		case !bytes.Equal(bufA[:n], bufB[:m]):
-			return false, nil
-		case errors.Is(errA, io.EOF) || errors.Is(errA, io.ErrUnexpectedEOF):
-			return true, nil
-		case errA != nil || errB != nil:
-			return false, errors.Join(errA, errB)
-		}
-	}
+	ofB, err := content(b)
+	return ofA == ofB, err
 }
 
 // A successor is what an uninstallation leaves in the driver's place.
@@ -245,49 +220,42 @@ func (in *installer) successor() (successor, error) {
 	if err != nil || foreign {
 		return theirs, err
 	}
-	_, exists, err := lstat(in.original())
-	if err != nil || !exists || !in.Restore {
+	original, err := lstat(in.original())
+	if err != nil || original == nil || !in.Restore {
 		return none, err
 	}
 	return kept, nil
 }
 
-func (in *installer) restorable(context.Context) error {
-	for _, path := range []string{in.dir.executable(current), in.stage.executable(current)} {
-		if foreign, err := isForeign(path); err != nil || foreign {
+// Restorable returns why Uninstall with Restore would leave no program of other make.
+func Restorable(pluginDir string, driver driverconfig.DriverName) error {
+	for _, dir := range []driverDir{liveDir(pluginDir, driver), stageDir(pluginDir, driver)} {
+		if foreign, err := isForeign(dir.executable(current)); err != nil || foreign {
 			return err // restored already, or overwritten
 		}
 	}
-	_, exists, err := lstat(in.original())
-	if err == nil && !exists {
-		err = fmt.Errorf("no program was kept: there is no %s", in.original())
+	original := originalOf(pluginDir, driver)
+	kept, err := lstat(original)
+	if err == nil && kept == nil {
+		err = fmt.Errorf("restore driver %s: no program was kept: there is no %s", driver, original)
 	}
 	return err
 }
 
 // putBack renames the kept program into the driver's place: until then flexdriver is
-// there, and after it the whole other program. A directory is made as in first.
+// there, and after it the whole other program. A directory is made in the stage.
 func (in *installer) putBack(exists bool) error {
-	dir := in.dir
-	if !exists {
-		dir = in.stage
-		if err := in.mkdir(dir.path, 0o700); err != nil {
-			return err
-		}
-		if err := in.chmod(dir.path, dirMode); err != nil {
-			return err
-		}
+	var err error
+	if exists {
+		err = in.rename(in.original(), in.dir.executable(current))
+	} else if err = in.mkdir(in.stage.path); err == nil {
+		err = in.complete(in.original())
 	}
-	if err := in.rename(in.original(), dir.executable(current)); err != nil {
-		return err
+	if err == nil {
+		err = in.sync(in.dir.path)
 	}
-	if err := in.sync(dir.path); err != nil {
-		return err
-	}
-	if !exists {
-		if err := in.renameNoReplace(dir.path, in.dir.path); err != nil {
-			return err
-		}
+	if err != nil {
+		return fmt.Errorf("put %s back: %w", in.original(), err)
 	}
 	in.report.Changed = true
 	in.did("put the program that was there before back as %s: the kubelet runs its init", in.dir.executable(current))
@@ -297,10 +265,8 @@ func (in *installer) putBack(exists bool) error {
 // leave removes what is ours next to the program that stays. A kept program goes if it is
 // the same.
 func (in *installer) leave(notes []string) error {
-	for _, path := range append(notes, in.dir.dotFiles()...) {
-		if err := in.remove(path); err != nil {
-			return err
-		}
+	if err := in.removeFiles(append(notes, in.dir.dotFiles()...)); err != nil {
+		return err
 	}
 	if err := in.forgetRecord(); err != nil {
 		return err
@@ -308,13 +274,16 @@ func (in *installer) leave(notes []string) error {
 	if err := in.sync(in.dir.path); err != nil {
 		return err
 	}
-	_, exists, err := lstat(in.original())
-	if err != nil || !exists {
+	original, err := lstat(in.original())
+	if err != nil || original == nil {
 		return err
 	}
 	same, err := sameProgram(in.dir.executable(current), in.original())
-	if err != nil || !same {
-		return errors.Join(err, in.tellOriginal())
+	if err != nil {
+		return err
+	}
+	if !same {
+		return in.tellOriginal()
 	}
 	// A rename of two names of one file does nothing, and so leaves both.
 	return in.remove(in.original())
@@ -322,8 +291,8 @@ func (in *installer) leave(notes []string) error {
 
 // tellOriginal says that a kept program is there.
 func (in *installer) tellOriginal() error {
-	_, exists, err := lstat(in.original())
-	if exists {
+	original, err := lstat(in.original())
+	if original != nil {
 		in.did("the program that was there before is kept as %s: uninstall --restore puts it back", in.original())
 	}
 	return err

@@ -23,64 +23,69 @@ func resolvePluginDir(path string) (string, error) {
 	}
 	resolved, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("plugin directory %s does not exist; it must be the kubelet's --volume-plugin-dir (%s)", path, otherPluginDirs())
+		return "", fmt.Errorf("plugin directory %s does not exist; it must be the kubelet's --volume-plugin-dir (%s)", path, KnownPluginDirs(""))
 	}
 	if err != nil {
 		return "", fmt.Errorf("plugin directory %s: %w", path, err)
 	}
-	info, err := os.Stat(resolved)
-	if err != nil {
-		return "", fmt.Errorf("plugin directory %s: %w", path, err)
-	}
-	if !info.IsDir() {
+	if info, err := os.Stat(resolved); err == nil && !info.IsDir() {
 		return "", fmt.Errorf("plugin directory %s is not a directory", path)
 	}
 	return resolved, nil
 }
 
-// checkWritable refuses a directory that cannot be written.
-func checkWritable(dir string) error {
+// CheckPluginDir refuses a directory in which nothing can be changed or started. Root is
+// the node's / in a container.
+func CheckPluginDir(dir, root string) error {
+	if err := checkWritable(dir, root); err != nil {
+		return err
+	}
+	return checkExecutable(dir, root)
+}
+
+func checkWritable(dir, root string) error {
 	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("plugin directory %s: %w", dir, err)
+	err := unix.Statfs(dir, &st)
+	if err == nil && st.Flags&unix.ST_RDONLY != 0 {
+		return fmt.Errorf("plugin directory %s is on a read-only file system: choose a writable directory and %s", dir, giveIt(root))
 	}
-	if st.Flags&unix.ST_RDONLY != 0 {
-		return fmt.Errorf("plugin directory %s is on a read-only file system: choose a writable directory and give it to the kubelet as --volume-plugin-dir, too (%s)", dir, otherPluginDirs())
+	if err == nil {
+		err = unix.Access(dir, unix.W_OK|unix.X_OK)
 	}
-	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+	if err != nil {
 		return fmt.Errorf("plugin directory %s cannot be written: %w (are you root?)", dir, err)
 	}
 	return nil
 }
 
-// checkExecutable refuses a directory that is mounted noexec.
-func checkExecutable(dir string) error {
+func checkExecutable(dir, root string) error {
 	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("plugin directory %s: %w", dir, err)
+	err := unix.Statfs(dir, &st)
+	if err == nil && st.Flags&unix.ST_NOEXEC != 0 {
+		return fmt.Errorf("plugin directory %[1]s is mounted noexec, so the kubelet could not start the driver: mount it with exec (mount --bind %[1]s %[1]s && mount -o remount,bind,exec %[1]s) or choose another directory and %[2]s", dir, giveIt(root))
 	}
-	if st.Flags&unix.ST_NOEXEC != 0 {
-		return fmt.Errorf("plugin directory %s is mounted noexec, so the kubelet could not start the driver: mount it with exec (mount --bind %s %s && mount -o remount,bind,exec %s) or choose another directory and give it to the kubelet as --volume-plugin-dir, too (%s)",
-			dir, dir, dir, dir, otherPluginDirs())
-	}
-	return nil
+	return err
 }
 
-// writableByOthers returns a warning: the kubelet runs programs in dir as root.
-func writableByOthers(dir string) string {
-	info, err := os.Stat(dir)
-	if err != nil || info.Mode().Perm()&0o022 == 0 {
-		return ""
+// giveIt is what to do with another directory.
+func giveIt(root string) string {
+	return "give it to the kubelet as --volume-plugin-dir, too, or as volumePluginDir in its configuration (" + KnownPluginDirs(root) + ")"
+}
+
+// warnOfOthers: the kubelet runs programs in the plugin directory as root.
+func (in *installer) warnOfOthers() {
+	info, err := os.Stat(in.pluginDir)
+	if err == nil && info.Mode().Perm()&0o022 != 0 {
+		in.warn("%s has mode %04o: users who may write there can have the kubelet run programs as root (chmod go-w)", in.pluginDir, info.Mode().Perm())
 	}
-	return fmt.Sprintf("%s has mode %04o: users who may write there can have the kubelet run programs as root (chmod go-w)", dir, info.Mode().Perm())
 }
 
 // checkDriverDir reports whether the driver's directory exists, and refuses what is no
 // directory.
 func checkDriverDir(d driverDir) (exists bool, err error) {
-	info, exists, err := lstat(d.path)
+	info, err := lstat(d.path)
 	switch {
-	case err != nil || !exists:
+	case err != nil || info == nil:
 		return false, err
 	case info.Mode().Type() == fs.ModeSymlink:
 		// probeAll in pkg/volume/flexvolume/probe.go takes directories only.
@@ -88,21 +93,22 @@ func checkDriverDir(d driverDir) (exists bool, err error) {
 	case !info.IsDir():
 		return false, fmt.Errorf("%s is not a directory: move it away", d.path)
 	}
-	info, has, err := lstat(d.executable(current))
+	info, err = lstat(d.executable(current))
 	if err != nil {
 		return false, err
 	}
-	if has && !info.Mode().IsRegular() && info.Mode().Type() != fs.ModeSymlink {
+	if info != nil && !info.Mode().IsRegular() && info.Mode().Type() != fs.ModeSymlink {
 		return false, fmt.Errorf("%s is no file: move it away", d.executable(current))
 	}
 	return true, nil
 }
 
-// otherPluginDirs returns the known plugin directories that exist on this node.
-func otherPluginDirs() string {
+// KnownPluginDirs says which well-known plugin directories a node has. Root is its / in a
+// container.
+func KnownPluginDirs(root string) string {
 	var found []string
 	for _, dir := range distribution.PluginDirs() {
-		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		if info, err := os.Stat(root + dir); err == nil && info.IsDir() {
 			found = append(found, dir)
 		}
 	}

@@ -1,10 +1,10 @@
 package install
 
 import (
-	"errors"
 	"fmt"
+	"hash"
 	"hash/fnv"
-	"io/fs"
+	"io"
 	"os"
 	"strings"
 
@@ -17,48 +17,55 @@ import (
 // version, that is copied over it is not in the file. FNV is enough to tell programs
 // apart: who can write there is root.
 
-func sum(executable []byte) string {
+func sum(program []byte) string {
 	h := fnv.New128a()
-	h.Write(executable)
-	return fmt.Sprintf("%x\n", h.Sum(nil))
+	h.Write(program)
+	return line(h)
 }
 
-// isRecorded reports whether Install has put the program in d there.
-func isRecorded(d driverDir) (bool, error) {
-	record, err := os.ReadFile(d.record())
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
+func sumFile(path string) (string, error) {
+	f, err := os.Open(path)
 	if err != nil {
-		return false, err
+		return "", err
 	}
-	info, exists, err := lstat(d.executable(current))
-	if err != nil || !exists || !info.Mode().IsRegular() {
-		return false, err
+	defer f.Close()
+	h := fnv.New128a()
+	_, err = io.Copy(h, f)
+	return line(h), err
+}
+
+func line(h hash.Hash) string { return fmt.Sprintf("%x\n", h.Sum(nil)) }
+
+// recorded returns the sum of the program in d if Install has put it there.
+func recorded(d driverDir) (string, error) {
+	record, err := os.ReadFile(d.record())
+	if err != nil {
+		return "", ifThere(err)
 	}
-	executable, err := os.ReadFile(d.executable(current))
-	return err == nil && strings.Contains(string(record), sum(executable)), err
+	info, err := lstat(d.executable(current))
+	if err != nil || info == nil || !info.Mode().IsRegular() {
+		return "", err
+	}
+	program, err := sumFile(d.executable(current))
+	if err != nil || !strings.Contains(string(record), program) {
+		return "", err
+	}
+	return program, nil
 }
 
 // stageRecord writes the record for the update to want.
 func (in *installer) stageRecord(want []byte) error {
-	record := sum(want)
-	before, err := isRecorded(in.dir)
-	if err == nil && before {
-		var executable []byte
-		executable, err = os.ReadFile(in.dir.executable(current))
-		record += sum(executable)
-	}
+	before, err := recorded(in.dir)
 	if err != nil {
 		return err
 	}
-	return in.write(in.stage.record(), []byte(record), driverconfig.FileMode)
+	return in.write(in.stage.record(), []byte(sum(want)+before), driverconfig.FileMode)
 }
 
 // forgetRecord deletes the record, unless it is that of the program that stays.
 func (in *installer) forgetRecord() error {
-	recorded, err := isRecorded(in.dir)
-	if err != nil || recorded {
+	stays, err := recorded(in.dir)
+	if err != nil || stays != "" {
 		return err
 	}
 	return in.remove(in.dir.record())
@@ -70,8 +77,8 @@ func (in *installer) refuseConfigured() error {
 	if in.Config != nil {
 		return nil
 	}
-	_, exists, err := lstat(in.dir.config(current))
-	if exists {
+	config, err := lstat(in.dir.config(current))
+	if config != nil {
 		err = fmt.Errorf("replace flexdriver, which has the configuration %s: another program cannot unmount its volumes; uninstall it first", in.dir.config(current))
 	}
 	return err

@@ -38,7 +38,6 @@ func vendorRuns() []vendorRun {
 		{"again", []string{"put one"}, "put one", "one, kept none", nil, "none"},
 		{"another version", []string{"put one"}, "put two", "two, kept none", nil, "none"},
 		{"the version before", []string{"put one", "put two"}, "put one", "one, kept none", nil, "none"},
-		{"rollback", []string{"put one", "put two"}, "rollback", "one, kept none", nil, "none"},
 		{"uninstall", []string{"put one", "put two"}, "uninstall", "none, kept none", nil, "none"},
 		{"over another's", []string{"one"}, "put two", "two, kept one", []string{"one, kept one"}, "none one"},
 		{"the same by another", []string{"one"}, "put one", "one, kept one", nil, "none one"},
@@ -111,7 +110,7 @@ func TestVendorKilled(t *testing.T) {
 					return
 				}
 				mustRun(t, key, o)
-				if got := vendorPlace(t, o); key != "rollback" && got != r.want {
+				if got := vendorPlace(t, o); got != r.want {
 					t.Errorf("%s, again: %s, want %s", at, got, r.want)
 				}
 			}
@@ -132,7 +131,7 @@ func (r vendorRun) checkGone(t *testing.T, at string, o Options) {
 	}
 }
 
-// TestVendorFiles: the program has no configuration, and an update one earlier version.
+// TestVendorFiles: the program has no configuration.
 func TestVendorFiles(t *testing.T) {
 	o, r := options(t), vendorRun{}
 	r.step(t, o, "put one")
@@ -140,7 +139,7 @@ func TestVendorFiles(t *testing.T) {
 		t.Errorf("first (-want +got):\n%s", diff)
 	}
 	r.step(t, o, "put two")
-	if diff := cmp.Diff(sorted(dirName, exeName, recordName, prevExe, prevConf), names(t, o)); diff != "" {
+	if diff := cmp.Diff(sorted(dirName, exeName, recordName), names(t, o)); diff != "" {
 		t.Errorf("update (-want +got):\n%s", diff)
 	}
 	key, same := r.resolve(t, o, "put two")
@@ -161,7 +160,7 @@ func TestVendorEvents(t *testing.T) {
 	}{
 		{"put two", []string{"CREATE " + exeName}},
 		{"put two", nil},
-		{"rollback", []string{"CREATE " + exeName}},
+		{"put one", []string{"CREATE " + exeName}},
 		{"uninstall", []string{"REMOVE " + exeName, "REMOVE " + dirName, "REMOVE " + dirName}},
 	} {
 		r.step(t, o, step.op)

@@ -11,67 +11,75 @@ import (
 // so that the executable finds it; the executable has a dot-name. All are dot-files, so that
 // a kubelet that starts in this moment, and watches the stage, ignores the changes.
 
-// stageContent prepares a version from new files.
-func (in *installer) stageContent(want content) error {
-	if err := in.mkdir(in.stage.path, 0o700); err != nil {
+// makeStage prepares a version from new files, and runs its init. That must only succeed:
+// the other parts of the answer may depend on the directory's name.
+func (in *installer) makeStage(ctx context.Context, want content) error {
+	if err := in.mkdir(in.stage.path); err != nil {
 		return err
 	}
+	var err error
 	if in.Config == nil {
-		if err := in.stageRecord(want.executable); err != nil {
-			return err
-		}
-	} else if err := in.write(in.stage.config(current), want.config, driverconfig.FileMode); err != nil {
+		err = in.stageRecord(want.executable)
+	} else {
+		err = in.write(in.stage.config(current), want.config, driverconfig.FileMode)
+	}
+	if err != nil {
 		return err
 	}
 	if err := in.write(in.stage.executable(next), want.executable, executableMode); err != nil {
 		return err
 	}
 	in.did("wrote the new version to %s", in.stage.path)
+	if err := in.verify(ctx, in.stage.executable(next), nil); err != nil {
+		return fmt.Errorf("%w (changed nothing)", err)
+	}
 	return nil
 }
 
-// stageGeneration prepares a version from kept files. An empty configuration means that the
-// version had none.
-func (in *installer) stageGeneration(g generation) error {
-	if err := in.mkdir(in.stage.path, 0o700); err != nil {
+// stageSaved prepares the version that save kept.
+func (in *installer) stageSaved() error {
+	if err := in.mkdir(in.stage.path); err != nil {
 		return err
 	}
-	info, exists, err := lstat(in.dir.config(g))
-	if err != nil {
+	if err := ifThere(in.clone(in.dir.config(saved), in.stage.config(current))); err != nil {
 		return err
 	}
-	if exists && info.Size() > 0 {
-		if err := in.clone(in.dir.config(g), in.stage.config(current)); err != nil {
-			return err
-		}
-	}
-	return in.clone(in.dir.executable(g), in.stage.executable(next))
+	return in.clone(in.dir.executable(saved), in.stage.executable(next))
 }
 
-// try runs init in the stage. It requires only Success: the other parts of the answer may
-// depend on the directory's name.
-func (in *installer) try(ctx context.Context) error {
-	return in.verify(ctx, in.stage.executable(next), nil)
+// complete makes the stage the driver's directory. Last it gets the executable, and then its
+// name.
+func (in *installer) complete(executable string) error {
+	if err := in.rename(executable, in.stage.executable(current)); err != nil {
+		return err
+	}
+	if err := in.sync(in.stage.path); err != nil {
+		return err
+	}
+	return in.renameNoReplace(in.stage.path, in.dir.path)
 }
+
+// discard deletes the stage after an error.
+func (in *installer) discard(err error) error { return both(err, in.removeDir(in.stage)) }
 
 // recoverStage deletes a stage without the final name of the executable. A stage with it is
 // complete, and is renamed. It is not deleted: a kubelet that was started meanwhile watches
 // it, would take the deletion for a change of a driver .vendor~name.new, and would try to
 // run its init for ever.
 func (in *installer) recoverStage() error {
-	_, left, err := lstat(in.stage.path)
-	if err != nil || !left {
+	left, err := lstat(in.stage.path)
+	if err != nil || left == nil {
 		return err
 	}
-	_, complete, err := lstat(in.stage.executable(current))
+	complete, err := lstat(in.stage.executable(current))
 	if err != nil {
 		return err
 	}
-	_, exists, err := lstat(in.dir.path)
+	driver, err := lstat(in.dir.path)
 	if err != nil {
 		return err
 	}
-	if !complete || exists {
+	if complete == nil || driver != nil {
 		in.did("removed %s, which an installer that was killed had left", in.stage.path)
 		return in.removeDir(in.stage)
 	}

@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +15,14 @@ import (
 // maxNamed is how many of a list an error names.
 const maxNamed = 10
 
+// A removal is what an uninstallation finds.
+type removal struct {
+	exists bool      // the driver's directory
+	after  successor // what it leaves in the driver's place
+	// notes in the directory are the driver's own, others are not ours.
+	notes, others []string
+}
+
 func (in *installer) uninstall(context.Context) error {
 	if err := in.recoverStage(); err != nil {
 		return fmt.Errorf("clean up after an installer that was killed: %w", err)
@@ -23,40 +30,55 @@ func (in *installer) uninstall(context.Context) error {
 	if err := in.remove(in.original() + string(next)); err != nil {
 		return err
 	}
-	exists, err := checkDriverDir(in.dir)
+	r, err := in.plan()
 	if err != nil {
 		return err
 	}
-	after, err := in.successor()
-	if err != nil {
-		return err
-	}
-	if !exists && after == none {
-		in.did("%s is not there: nothing to do", in.dir.path)
-		return in.tellOriginal()
-	}
-	notes, foreign, err := in.needless(exists, after)
-	if err != nil {
-		return err
-	}
-	switch after {
+	switch r.after {
 	case kept:
-		if err := in.putBack(exists); err != nil {
-			return fmt.Errorf("put %s back: %w", in.original(), err)
-		}
+		err = in.putBack(r.exists)
 	case theirs:
 		in.did("left %s, which is not flexdriver", in.dir.executable(current))
 	case none:
-		return in.erase(slices.Concat(foreign, notes))
+		if !r.exists {
+			in.did("%s is not there: nothing to do", in.dir.path)
+			return in.tellOriginal()
+		}
+		return in.erase(slices.Concat(r.others, r.notes))
 	}
-	return in.leave(notes)
+	if err != nil {
+		return err
+	}
+	return in.leave(r.notes)
+}
+
+func (in *installer) removable(context.Context) error {
+	_, err := in.plan()
+	return err
+}
+
+// plan refuses to remove a driver that is needed.
+func (in *installer) plan() (r removal, err error) {
+	if r.exists, err = checkDriverDir(in.dir); err != nil {
+		return r, err
+	}
+	if r.after, err = in.successor(); err != nil || (!r.exists && r.after == none) {
+		return r, err
+	}
+	if err := in.checkMounts(r.after); err != nil || !r.exists {
+		return r, err
+	}
+	if err := in.findOthers(&r); err != nil {
+		return r, err
+	}
+	return r, in.checkFiles(r)
 }
 
 // erase removes the driver and its directory, and first these files: their removal makes
 // the kubelet run init.
 func (in *installer) erase(others []string) error {
 	for _, path := range others {
-		if err := in.removeAll(path); err != nil {
+		if err := in.removeTree(path); err != nil {
 			return err
 		}
 		in.did("removed %s", path)
@@ -66,35 +88,10 @@ func (in *installer) erase(others []string) error {
 	}
 	in.report.Changed = true
 	in.did("removed %s with its files: the kubelet forgets the driver", in.dir.path)
-	return errors.Join(in.sync(in.pluginDir), in.tellOriginal())
-}
-
-func (in *installer) removable(context.Context) error {
-	exists, err := checkDriverDir(in.dir)
-	if err != nil {
+	if err := in.sync(in.pluginDir); err != nil {
 		return err
 	}
-	after, err := in.successor()
-	if err != nil || !exists && after == none {
-		return err
-	}
-	_, _, err = in.needless(exists, after)
-	return err
-}
-
-// needless refuses to remove a driver that is needed. It returns what else is in the
-// directory, as otherFiles does; the successor keeps what is not ours.
-func (in *installer) needless(exists bool, after successor) (notes, foreign []string, err error) {
-	if err := in.checkMounts(after); err != nil || !exists {
-		return nil, nil, err
-	}
-	if notes, foreign, err = in.otherFiles(); err != nil {
-		return nil, nil, err
-	}
-	if after != none {
-		foreign = nil
-	}
-	return notes, foreign, in.checkFiles(notes, foreign)
+	return in.tellOriginal()
 }
 
 // checkMounts refuses to remove a driver that is needed to unmount. A successor unmounts
@@ -132,30 +129,30 @@ func isTarget(points []string, dir string) bool {
 	return err == nil && slices.Contains(points, target)
 }
 
-// otherFiles returns what in the driver's directory was not put there by an
-// installer: the driver's own notes, and what is of others.
-func (in *installer) otherFiles() (notes, foreign []string, err error) {
+// findOthers finds what in the driver's directory was not put there by an installer. A
+// successor keeps what is not ours.
+func (in *installer) findOthers(r *removal) error {
 	entries, err := os.ReadDir(in.dir.path)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	for _, e := range entries {
 		path := filepath.Join(in.dir.path, e.Name())
 		switch {
 		case in.dir.owns(path):
 		case attachlock.IsFile(path):
-			notes = append(notes, path)
-		default:
-			foreign = append(foreign, path)
+			r.notes = append(r.notes, path)
+		case r.after == none:
+			r.others = append(r.others, path)
 		}
 	}
-	return notes, foreign, nil
+	return nil
 }
 
 // checkFiles refuses to delete what is needed, or not ours.
-func (in *installer) checkFiles(notes, foreign []string) error {
+func (in *installer) checkFiles(r removal) error {
 	var attached []string
-	for _, path := range notes {
+	for _, path := range r.notes {
 		if attachlock.Held(path) {
 			attached = append(attached, path)
 		}
@@ -165,8 +162,8 @@ func (in *installer) checkFiles(notes, foreign []string) error {
 		return nil
 	case len(attached) > 0:
 		return fmt.Errorf("volumes of it are attached (%d, noted in %s): end the pods that use them first (without the driver they could not be detached), or use --force", len(attached), list(attached))
-	case len(foreign) > 0:
-		return fmt.Errorf("%s has %s in it, not put there by this installer; check and move them, or use --force", in.dir.path, list(foreign))
+	case len(r.others) > 0:
+		return fmt.Errorf("%s has %s in it, not put there by this installer; check and move them, or use --force", in.dir.path, list(r.others))
 	}
 	return nil
 }

@@ -8,10 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
@@ -56,8 +54,8 @@ func TestUninstallRefusesWhileMounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], device) {
-		t.Errorf("warnings %q do not name the mounts", report.Warnings)
+	if warnings := warnings(report); len(warnings) != 1 || !strings.Contains(warnings[0], device) {
+		t.Errorf("warnings %q do not name the mounts", warnings)
 	}
 	if got := names(t, o); len(got) > 0 {
 		t.Errorf("left %q", got)
@@ -112,6 +110,13 @@ func TestUninstallForeignFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.WriteFile(outside, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Dir(outside), filepath.Join(o.PluginDir, dirName, ".cache/link")); err != nil {
+		t.Fatal(err)
+	}
 	_, err := Uninstall(context.Background(), o)
 	if err == nil || !strings.Contains(err.Error(), dirName+"/.cache, ") || !strings.Contains(err.Error(), dirName+"/jq") {
 		t.Errorf("error %v does not name the files", err)
@@ -135,6 +140,9 @@ func TestUninstallForeignFiles(t *testing.T) {
 	}
 	if got := names(t, o); len(got) > 0 {
 		t.Errorf("left %q", got)
+	}
+	if _, err := os.Stat(outside); err != nil {
+		t.Errorf("followed a link: %v", err)
 	}
 }
 
@@ -168,37 +176,4 @@ func TestList(t *testing.T) {
 	if got, want := list(strings.Split("abcdefghijkl", "")), "a, b, c, d, e, f, g, h, i, j and 2 more"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-}
-
-func TestUnescape(t *testing.T) {
-	tests := map[string]string{
-		`/a/b`:             "/a/b",
-		`/a\040b\011\012c`: "/a b\t\nc",
-		`/a\134b\043`:      `/a\b#`,
-		`/a\13`:            `/a\13`,
-		`/a\999\`:          `/a\999\`,
-	}
-	for in, want := range tests {
-		if got := unescape(in); got != want {
-			t.Errorf("unescape(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
-
-// FuzzMountinfo: whatever a mount point is called, it is found, and only it.
-func FuzzMountinfo(f *testing.F) {
-	f.Add("/var/lib/kubelet/pods/1/volumes/example.com~disk/pv")
-	f.Add("/a b\\c#d\n")
-	f.Add("/\\040")
-	f.Fuzz(func(t *testing.T, path string) {
-		if path == "" || strings.Contains(path, "\x00") {
-			return // the kernel has no such paths
-		}
-		escape := strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`, "#", `\043`)
-		line := "50 27 7:0 / " + escape.Replace(path) + " rw shared:3 - ext4 /dev/loop0 rw\n"
-		if diff := cmp.Diff([]string{path}, parseMountinfo(line)); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-		isVolumeOf(driverconfig.DriverName{Vendor: "v", Name: "n"}, path)
-	})
 }

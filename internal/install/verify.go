@@ -21,34 +21,32 @@ const (
 	SlowInit = time.Second
 )
 
-// verify runs init as the kubelet does (pkg/volume/flexvolume/driver-call.go) and
-// wants what the kubelet wants: exit status 0 and, in standard output and
-// standard error together, one JSON object with the status Success. If want is
-// not nil, the capabilities must be those.
+// verify is [TryInit], and warns if it was slow.
 func (in *installer) verify(ctx context.Context, path string, want *flex.Capabilities) error {
 	start := time.Now()
-	got, err := TryInit(ctx, path, in.VerifyTimeout)
-	if err != nil {
+	if err := TryInit(ctx, path, in.VerifyTimeout, want); err != nil {
 		return fmt.Errorf("run %s init: %w", path, err)
 	}
-	if want != nil && got != *want {
-		return fmt.Errorf("run %s init: it answers the capabilities %+v, not those of its configuration, %+v: is the executable another version?", path, got, *want)
-	}
-	in.report.Capabilities = got
 	if took := time.Since(start); took > SlowInit {
 		in.warn("init took %v, and all volume operations of the node wait for it", took.Round(time.Millisecond))
 	}
 	return nil
 }
 
-// TryInit runs a driver's init as the kubelet does, and returns what the kubelet
-// would make of the answer. A driver that does not end in time is killed.
-func TryInit(ctx context.Context, path string, timeout time.Duration) (flex.Capabilities, error) {
+// TryInit runs a driver's init as the kubelet does (pkg/volume/flexvolume/driver-call.go) and
+// wants what the kubelet wants: exit status 0 and, in standard output and standard error
+// together, one JSON object with the status Success. If want is not nil, the capabilities
+// must be those. A driver that does not end in time is killed.
+func TryInit(ctx context.Context, path string, timeout time.Duration, want *flex.Capabilities) error {
 	output, err := runInit(ctx, path, timeout)
 	if err != nil {
-		return flex.Capabilities{}, err
+		return err
 	}
-	return parseInit(output)
+	got, err := parseInit(output)
+	if err == nil && want != nil && got != *want {
+		err = fmt.Errorf("it answers the capabilities %+v, not those of its configuration, %+v: is the executable another version? Install again", got, *want)
+	}
+	return err
 }
 
 func runInit(ctx context.Context, path string, timeout time.Duration) ([]byte, error) {

@@ -74,7 +74,7 @@ func inSource() []sabotage {
 		},
 		{
 			name: "careless-uninstall", scenario: "uninstall", want: "uninstall does not say that pod",
-			file: "internal/nodeinstall/use.go",
+			file: "internal/install/onnode/use.go",
 			old:  "if len(lines) == 0 {\n\t\treturn nil\n\t}\n\tlist", new: "if len(lines) >= 0 {\n\t\treturn nil\n\t}\n\tlist",
 		},
 		{

@@ -1,4 +1,4 @@
-package nodeinstall_test
+package onnode_test
 
 import (
 	"context"
@@ -13,14 +13,21 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/cordon"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
-	"github.com/flex2csi/flex2csi/internal/nodeinstall"
+	"github.com/flex2csi/flex2csi/internal/install/onnode"
+	"github.com/flex2csi/flex2csi/internal/kubelet"
 	"github.com/flex2csi/flex2csi/internal/pendingunmount"
 	"github.com/flex2csi/flex2csi/internal/volstate"
 )
 
+// An uninstallation knows of the kubelet what its Query says: nothing, in a pod.
+type uninstallation struct {
+	onnode.UninstallOptions
+	Query kubelet.Query
+}
+
 // uninstaller has the state directory mounted from the node, as a pod has, and
 // both drivers installed.
-func uninstaller(t *testing.T) (*node, *nodeinstall.UninstallOptions) {
+func uninstaller(t *testing.T) (*node, *uninstallation) {
 	t.Helper()
 	n := newNode(t)
 	// A short path that is the same in the container and on the node.
@@ -42,23 +49,23 @@ func uninstaller(t *testing.T) (*node, *nodeinstall.UninstallOptions) {
 		}
 		t.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
 	}
-	n.o.StateDir, n.o.Socket = dir+"/state", dir+"/run/s"
-	for _, c := range n.o.Drivers {
-		c.StateDir, c.Socket = n.o.StateDir, n.o.Socket
+	n.on.StateDir, n.on.Socket = dir+"/state", dir+"/run/s"
+	for _, c := range n.drivers {
+		c.StateDir, c.Socket = n.on.StateDir, n.on.Socket
 	}
 	n.wantInstalled(pluginDir, "disk", "share")
-	return n, &nodeinstall.UninstallOptions{
-		StateDir: n.o.StateDir, Socket: n.o.Socket, Patience: 300 * time.Millisecond, NoSweep: "there is no cluster", Out: &n.out,
-	}
+	return n, &uninstallation{UninstallOptions: onnode.UninstallOptions{Patience: 300 * time.Millisecond, NoSweep: "there is no cluster"}}
 }
 
-func (n *node) uninstall(o *nodeinstall.UninstallOptions) error {
+func (n *node) uninstall(o *uninstallation) error {
 	n.t.Helper()
 	n.out.Reset()
-	return nodeinstall.Uninstall(n.t.Context(), *o)
+	on := n.on
+	on.Query = o.Query
+	return on.Uninstall(n.t.Context(), o.UninstallOptions)
 }
 
-func (n *node) wantUninstalled(o *nodeinstall.UninstallOptions, left ...string) {
+func (n *node) wantUninstalled(o *uninstallation, left ...string) {
 	n.t.Helper()
 	if err := n.uninstall(o); err != nil {
 		n.t.Fatalf("%v\n%s", err, &n.out)
@@ -67,7 +74,7 @@ func (n *node) wantUninstalled(o *nodeinstall.UninstallOptions, left ...string) 
 }
 
 // wantKept wants a refusal with these texts, and that all is as before.
-func (n *node) wantKept(o *nodeinstall.UninstallOptions, texts ...string) {
+func (n *node) wantKept(o *uninstallation, texts ...string) {
 	n.t.Helper()
 	err := n.uninstall(o)
 	if err == nil {
@@ -75,7 +82,7 @@ func (n *node) wantKept(o *nodeinstall.UninstallOptions, texts ...string) {
 	}
 	wantTexts(n.t, err.Error(), texts...)
 	n.wantThere(pluginDir, "disk", "share")
-	if r, err := cordon.Get(n.o.StateDir); r != nil || err != nil {
+	if r, err := cordon.Get(n.on.StateDir); r != nil || err != nil {
 		n.t.Errorf("still cordoned: %v, %v", r, err)
 	}
 }
@@ -83,7 +90,7 @@ func (n *node) wantKept(o *nodeinstall.UninstallOptions, texts ...string) {
 // record leaves one of a volume that a pod has.
 func (n *node) record(driver string) {
 	n.t.Helper()
-	store, err := volstate.Open(n.o.StateDir)
+	store, err := volstate.Open(n.on.StateDir)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -101,7 +108,7 @@ func TestUninstall(t *testing.T) {
 	n, o := uninstaller(t)
 	for range 2 {
 		n.wantUninstalled(o)
-		for _, path := range []string{n.o.StateDir, filepath.Dir(n.o.Socket)} {
+		for _, path := range []string{n.on.StateDir, filepath.Dir(n.on.Socket)} {
 			if _, err := os.Lstat(n.at(path)); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("the node still has %s (%v)", path, err)
 			}
@@ -114,12 +121,12 @@ func TestUninstall(t *testing.T) {
 func TestUninstallWithoutWord(t *testing.T) {
 	n, o := uninstaller(t)
 	other := drivers("other")
-	n.o.Drivers = append(n.o.Drivers, other...)
+	n.drivers = append(n.drivers, other...)
 	n.wantInstalled(pluginDir, "disk", "other", "share")
-	if err := os.Remove(nodeinstall.Path(n.o.StateDir)); err != nil {
+	if err := os.Remove(onnode.Path(n.on.StateDir)); err != nil {
 		t.Fatal(err)
 	}
-	o.Query = n.o.Query
+	o.Query = n.on.Query
 	n.wantUninstalled(o, "other")
 	if _, err := driverconfig.Load(n.at(pluginDir + "/example.com~other/.flexdriver.json")); err != nil {
 		t.Error(err)
@@ -140,12 +147,12 @@ func TestInUse(t *testing.T) {
 	}{
 		"a record": {func(n *node) { n.record("example.com/disk") }, []string{"volumes are in use", "pv-1 of example.com/disk", "/pods/1234/"}, "these volumes are left as they are"},
 		"a pending unmount": {func(n *node) {
-			if err := pendingunmount.Write(n.o.StateDir, pendingunmount.Unmount{Driver: "example.com/disk", Dir: kubeletDir + "/pods/1234/volumes/example.com~disk/data"}); err != nil {
+			if err := pendingunmount.Write(n.on.StateDir, pendingunmount.Unmount{Driver: "example.com/disk", Dir: kubeletDir + "/pods/1234/volumes/example.com~disk/data"}); err != nil {
 				n.t.Fatal(err)
 			}
 		}, []string{"unmounted while the daemon was down", "/pods/1234/"}, "these volumes are left as they are"},
 		"a spoilt record": {func(n *node) {
-			if err := os.WriteFile(n.o.StateDir+"/x.json", []byte("{"), 0o600); err != nil {
+			if err := os.WriteFile(n.on.StateDir+"/x.json", []byte("{"), 0o600); err != nil {
 				n.t.Fatal(err)
 			}
 		}, []string{"a record that cannot be read"}, "these volumes are left as they are"},
@@ -175,7 +182,7 @@ func TestSome(t *testing.T) {
 	n.wantKept(o, "pv-1")
 	o.Drivers = []string{"example.com/share"}
 	n.wantUninstalled(o, "disk")
-	word, err := nodeinstall.Read(n.o.StateDir)
+	word, err := onnode.Read(n.on.StateDir)
 	if err != nil || len(word.Drivers) != 1 || word.Drivers[0].Driver != "example.com/disk" {
 		t.Errorf("word %+v, %v", word, err)
 	}
@@ -197,11 +204,11 @@ func TestSweep(t *testing.T) {
 // TestInstallEndsCordon: install ends an uninstallation that was killed.
 func TestInstallEndsCordon(t *testing.T) {
 	n, _ := uninstaller(t)
-	if _, err := cordon.Begin(n.o.StateDir); err != nil {
+	if _, err := cordon.Begin(n.on.StateDir); err != nil {
 		t.Fatal(err)
 	}
 	n.wantInstalled(pluginDir, "disk", "share")
-	if r, err := cordon.Get(n.o.StateDir); r != nil || err != nil {
+	if r, err := cordon.Get(n.on.StateDir); r != nil || err != nil {
 		t.Errorf("still cordoned: %v, %v", r, err)
 	}
 }
@@ -212,31 +219,31 @@ func TestLeave(t *testing.T) {
 	n, _ := uninstaller(t)
 	leave := func(want bool) {
 		t.Helper()
-		left, err := nodeinstall.Leave(n.o.StateDir, n.o.Socket)
+		left, err := onnode.Leave(n.on.StateDir, n.on.Socket)
 		if left != want || err != nil {
 			t.Errorf("left %v, %v; want %v", left, err, want)
 		}
 	}
 	leave(false)
-	if _, err := cordon.Begin(n.o.StateDir); err != nil {
+	if _, err := cordon.Begin(n.on.StateDir); err != nil {
 		t.Fatal(err)
 	}
 	leave(false)
-	word, err := nodeinstall.Read(n.o.StateDir)
+	word, err := onnode.Read(n.on.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	word.Drivers = nil
-	if err := word.Write(n.o.StateDir); err != nil {
+	if err := word.Write(n.on.StateDir); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"csidrivers", "persistentvolumes"} { // what the API server has said
-		if err := os.WriteFile(filepath.Join(n.o.StateDir, name), nil, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(n.on.StateDir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	leave(true)
-	if _, err := os.Lstat(n.at(n.o.StateDir)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(n.at(n.on.StateDir)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the state directory is there: %v", err)
 	}
 }
@@ -282,7 +289,7 @@ func TestRestore(t *testing.T) {
 		t.Errorf("restored under a volume: %v", err)
 	}
 	n.wantThere(pluginDir, original, "disk", "share")
-	records, err := filepath.Glob(n.o.StateDir + "/*.json")
+	records, err := filepath.Glob(n.on.StateDir + "/*.json")
 	if err != nil || len(records) != 1 {
 		t.Fatal(records, err)
 	}
@@ -303,7 +310,7 @@ func TestRestoreLater(t *testing.T) {
 	n.wantInstalled(pluginDir, original, "disk", "share")
 	n.wantUninstalled(o, original)
 	wantTexts(t, n.out.String(), "the program that was there before is kept as "+pluginDir+"/"+original+": uninstall --restore puts it back")
-	o.Restore, o.Query = true, n.o.Query
+	o.Restore, o.Query = true, n.on.Query
 	if err := n.uninstall(o); err != nil {
 		t.Fatalf("%v\n%s", err, &n.out)
 	}
@@ -319,7 +326,7 @@ func TestRestoreLater(t *testing.T) {
 func TestOverwritten(t *testing.T) {
 	n, o := uninstaller(t)
 	n.vendor("disk")
-	word, err := nodeinstall.Read(n.o.StateDir)
+	word, err := onnode.Read(n.on.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +343,7 @@ func TestOverwritten(t *testing.T) {
 func TestProbeAnswer(t *testing.T) {
 	n := newNode(t)
 	n.wantInstalled(pluginDir, "disk", "share")
-	word, err := nodeinstall.Read(n.o.StateDir)
+	word, err := onnode.Read(n.on.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package nodeinstall_test
+package onnode_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/distribution"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/install"
-	"github.com/flex2csi/flex2csi/internal/nodeinstall"
+	"github.com/flex2csi/flex2csi/internal/install/onnode"
 )
 
 // TestInstall: all drivers, with paths of the node and word of where they are;
@@ -30,7 +30,7 @@ func TestInstall(t *testing.T) {
 	if want := drivers("disk")[0]; c.Socket != want.Socket || c.StateDir != want.StateDir || c.Capabilities != want.Capabilities {
 		t.Errorf("configuration %+v, want %+v", c, want)
 	}
-	word, err := nodeinstall.Read(n.o.StateDir)
+	word, err := onnode.Read(n.on.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestInstall(t *testing.T) {
 	n.wantInstalled(pluginDir, "disk", "share")
 	wantTexts(t, n.out.String(), "disk/disk and its configuration are up to date: changed nothing")
 
-	n.o.Drivers[0].Capabilities.SELinuxRelabel = false
+	n.drivers[0].Capabilities.SELinuxRelabel = false
 	n.wantInstalled(pluginDir, "disk", "share")
 	wantTexts(t, n.out.String(), "example.com/disk: renamed the new version into place", "example.com/share: "+pluginDir)
 }
@@ -65,29 +65,29 @@ func TestPluginDir(t *testing.T) {
 	}{
 		"given": {func(n *node) {
 			n.kubelet()
-			n.o.Query.PluginDir = other
+			n.on.Query.PluginDir = other
 		}, other, "from --volume-plugin-dir"},
 		"configz": {func(n *node) {
 			n.kubelet()
-			n.o.Query.Configz = func(context.Context) (string, error) { return other + "/", nil }
+			n.on.Query.Configz = func(context.Context) (string, error) { return other + "/", nil }
 		}, other, "from volumePluginDir in the kubelet's configz"},
 		"configz that may not be read": {func(n *node) {
-			n.o.Query.Configz = func(context.Context) (string, error) { return "", os.ErrPermission }
-			n.o.Query.PID = n.start("kubelet", "", "", "--volume-plugin-dir="+other)
+			n.on.Query.Configz = func(context.Context) (string, error) { return "", os.ErrPermission }
+			n.on.Query.PID = n.start("kubelet", "", "", "--volume-plugin-dir="+other)
 		}, other, "its flag --volume-plugin-dir"},
 		"flag": {func(n *node) {
-			n.o.Query.PID = n.start("kubelet", "", "", "--volume-plugin-dir="+other)
-			n.o.Query.Distribution = table("aks")
+			n.on.Query.PID = n.start("kubelet", "", "", "--volume-plugin-dir="+other)
+			n.on.Query.Distribution = table("aks")
 		}, other, "its flag --volume-plugin-dir"},
 		"file, by way of an absolute link": {func(n *node) {
 			n.write("/var/lib/kubelet/real.yaml", "volumePluginDir: "+other)
 			if err := os.Symlink("/var/lib/kubelet/real.yaml", n.at("/var/lib/kubelet/config.yaml")); err != nil {
 				t.Fatal(err)
 			}
-			n.o.Query.PID = n.start("kubelet", "", "", "--config=/var/lib/kubelet/config.yaml")
+			n.on.Query.PID = n.start("kubelet", "", "", "--config=/var/lib/kubelet/config.yaml")
 		}, other, "volumePluginDir in /var/lib/kubelet/config.yaml"},
 		"distribution": {func(n *node) {
-			n.o.Query.Distribution = table("rke2")
+			n.on.Query.Distribution = table("rke2")
 			n.mkdir(other)
 		}, other, "from --distribution rke2"},
 		"default": {func(*node) {}, pluginDir, "from the default"},
@@ -96,7 +96,7 @@ func TestPluginDir(t *testing.T) {
 			if err := os.Symlink("/opt/plugins", n.at("/plugins")); err != nil {
 				t.Fatal(err)
 			}
-			n.o.Query.PluginDir = "/plugins"
+			n.on.Query.PluginDir = "/plugins"
 		}, "/opt/plugins", "from --volume-plugin-dir"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,23 +132,23 @@ func TestRefusals(t *testing.T) {
 			if err != nil {
 				n.t.Fatal(err)
 			}
-			n.o.Query.Distribution = &d
+			n.on.Query.Distribution = &d
 		}, []string{"/etc/kubernetes/volumeplugins (from --distribution aks) does not exist", "this node has " + pluginDir}},
 		"not there, below what is read-only": {func(n *node) {
 			n.mkdir("/ro")
 			n.mount("none", "/ro", "tmpfs", unix.MS_RDONLY)
-			n.o.Query.PID = n.start("kubelet", "", "", "--volume-plugin-dir=/ro/plugins")
+			n.on.Query.PID = n.start("kubelet", "", "", "--volume-plugin-dir=/ro/plugins")
 		}, []string{"make plugin directory /ro/plugins", "read-only file system. Choose a directory"}},
 		"a file": {func(n *node) {
 			n.write("/plugins", "")
-			n.o.Query.PluginDir = "/plugins"
+			n.on.Query.PluginDir = "/plugins"
 		}, []string{"/plugins is not a directory"}},
 		"another kubelet's directory": {func(n *node) {
-			n.o.Query.RootDir = kubeletDir
+			n.on.Query.RootDir = kubeletDir
 			n.kubelet("--root-dir=/var/lib/k0s/kubelet")
 		}, []string{"keeps its volumes below /var/lib/k0s/kubelet (its flag --root-dir)", "set kubeletDir to /var/lib/k0s/kubelet"}},
 		"a container with another directory": {func(n *node) {
-			n.o.Query.PID = n.start("kubelet", "", pluginDir)
+			n.on.Query.PID = n.start("kubelet", "", pluginDir)
 		}, []string{"sees another " + pluginDir + " than the node has: it has another directory by that name"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestRefusals(t *testing.T) {
 // has to be restarted.
 func TestMissing(t *testing.T) {
 	n := newNode(t)
-	n.o.Query.PID = n.start("kubelet", pluginDir, "", "--volume-plugin-dir=/etc/kubernetes/volumeplugins")
+	n.on.Query.PID = n.start("kubelet", pluginDir, "", "--volume-plugin-dir=/etc/kubernetes/volumeplugins")
 	n.wantInstalled("/etc/kubernetes/volumeplugins", "disk", "share")
 	wantTexts(t, n.out.String(), "made /etc/kubernetes/volumeplugins", "does not watch /etc/kubernetes/volumeplugins")
 }
@@ -172,7 +172,7 @@ func TestMissing(t *testing.T) {
 func TestContainer(t *testing.T) {
 	n := newNode(t)
 	n.mkdir("/elsewhere")
-	n.o.Query.PID = n.start("kubelet", pluginDir, "/elsewhere")
+	n.on.Query.PID = n.start("kubelet", pluginDir, "/elsewhere")
 	n.wantInstalled(pluginDir, "disk", "share")
 	wantTexts(t, n.out.String(), "watches "+pluginDir)
 }
@@ -182,18 +182,18 @@ func TestContainer(t *testing.T) {
 func TestFormer(t *testing.T) {
 	n := newNode(t)
 	n.wantInstalled(pluginDir, "disk", "share")
-	n.o.Drivers = drivers("disk")
+	n.drivers = drivers("disk")
 	for range 2 {
 		n.wantInstalled(pluginDir, "disk", "share")
 		wantTexts(t, n.out.String(), "example.com/share is not in the configuration any more, and stays installed", "flex2csi uninstall --driver example.com/share")
 	}
-	word, err := nodeinstall.Read(n.o.StateDir)
+	word, err := onnode.Read(n.on.StateDir)
 	if err != nil || len(word.Drivers) != 1 || len(word.Former) != 1 {
 		t.Fatalf("word %+v, %v", word, err)
 	}
-	n.o.Drivers = drivers("disk", "share")
+	n.drivers = drivers("disk", "share")
 	n.wantInstalled(pluginDir, "disk", "share")
-	if word, err = nodeinstall.Read(n.o.StateDir); err != nil || len(word.Former) != 0 {
+	if word, err = onnode.Read(n.on.StateDir); err != nil || len(word.Former) != 0 {
 		t.Errorf("word %+v, %v", word, err)
 	}
 }
@@ -208,7 +208,7 @@ func TestOneFails(t *testing.T) {
 	}
 	wantTexts(t, err.Error(), "install driver example.com/disk", "is not a directory: move it away")
 	n.wantThere(pluginDir, "disk", "share")
-	word, err := nodeinstall.Read(n.o.StateDir)
+	word, err := onnode.Read(n.on.StateDir)
 	if err != nil || len(word.Drivers) != 1 || word.Drivers[0].Driver != "example.com/share" {
 		t.Errorf("word %+v, %v", word, err)
 	}
@@ -224,7 +224,7 @@ func TestProbe(t *testing.T) {
 	if err := os.RemoveAll(n.at(pluginDir + "/example.com~share")); err != nil {
 		t.Fatal(err)
 	}
-	word, err := nodeinstall.Read(n.o.StateDir)
+	word, err := onnode.Read(n.on.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,14 +239,14 @@ func TestProbe(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	n := newNode(t)
 	n.wantInstalled(pluginDir, "disk", "share")
-	if err := os.Chmod(nodeinstall.Path(n.o.StateDir), 0o666); err != nil {
+	if err := os.Chmod(onnode.Path(n.on.StateDir), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if word, err := nodeinstall.Read(n.o.StateDir); err == nil {
+	if word, err := onnode.Read(n.on.StateDir); err == nil {
 		t.Errorf("a file that others can change is believed: %+v", word)
 	}
 	n.wantInstalled(pluginDir, "disk", "share") // which writes it again
-	if _, err := nodeinstall.Read(n.o.StateDir); err != nil {
+	if _, err := onnode.Read(n.on.StateDir); err != nil {
 		t.Error(err)
 	}
 }
@@ -255,7 +255,7 @@ func TestReadRefuses(t *testing.T) {
 func TestByDriverInstall(t *testing.T) {
 	n := newNode(t)
 	if _, err := install.Install(t.Context(), install.Options{
-		PluginDir: n.at(pluginDir), Driver: n.o.Drivers[0].Driver, Executable: n.o.Executable, Config: n.o.Drivers[0],
+		PluginDir: n.at(pluginDir), Driver: n.drivers[0].Driver, Executable: n.executable, Config: n.drivers[0],
 	}); err != nil {
 		t.Fatal(err)
 	}

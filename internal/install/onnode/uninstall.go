@@ -1,11 +1,10 @@
-package nodeinstall
+package onnode
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,16 +14,10 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgestatus"
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/install"
-	"github.com/flex2csi/flex2csi/internal/kubelet"
 )
 
 // UninstallOptions are what to remove.
 type UninstallOptions struct {
-	// Query has the node's root, and where its drivers may be. The Installation has
-	// precedence.
-	Query kubelet.Query
-	// StateDir and Socket are those of the daemon.
-	StateDir, Socket string
 	// Drivers are those to remove; empty: all, and all else of flex2csi on the node.
 	Drivers []string
 	// Force removes drivers that volumes need, too.
@@ -38,75 +31,70 @@ type UninstallOptions struct {
 	// are skipped, and NoSweep is the reason.
 	Sweep   func(context.Context) ([]string, error)
 	NoSweep string
-	Out     io.Writer
 }
 
 // Uninstall removes drivers, unless volumes of them are in use. Without names it cordons
 // the daemon first, so that no pod begins to use a volume meanwhile, and uncordons it if
 // it refuses. It may be killed and run again.
-func Uninstall(ctx context.Context, o UninstallOptions) error {
-	u, err := newRemoval(ctx, o)
+func (n Node) Uninstall(ctx context.Context, o UninstallOptions) error {
+	u := &removal{Node: n, UninstallOptions: o}
+	err := u.find(ctx)
 	if err == nil && o.Restore {
-		err = u.checkOriginals(ctx)
+		err = u.checkOriginals()
 	}
-	if err != nil {
-		return u.shown(err)
+	switch {
+	case err != nil:
+	case len(o.Drivers) > 0:
+		err = u.some(ctx)
+	default:
+		err = u.everything(ctx)
 	}
-	if len(o.Drivers) > 0 {
-		return u.shown(u.some(ctx))
-	}
-	return u.shown(u.everything(ctx))
+	return u.shown(err)
 }
 
 // removal is one run of Uninstall.
 type removal struct {
-	run
+	Node
 	UninstallOptions
-	daemon daemon
-	word   *Installation
-	dir    string // the plugin directory, here
-	found  []string
-	kept   bool // volumes that are in use are left as they are
+	word  *Installation
+	dir   string // the plugin directory, here
+	found []string
+	kept  bool // volumes that are in use are left as they are
 }
 
-func newRemoval(ctx context.Context, o UninstallOptions) (*removal, error) {
-	u := &removal{
-		UninstallOptions: o,
-		run:              run{host: o.Query.Host, out: o.Out, stateDir: o.StateDir},
-		daemon:           daemon{o.Socket, o.StateDir},
-	}
+// find finds the plugin directory and the drivers in it. What install has written has
+// precedence over a search.
+func (u *removal) find(ctx context.Context) (err error) {
 	u.word = u.readBefore()
-	u.host.Root = cmp.Or(u.host.Root, u.word.HostRoot)
-	path := cmp.Or(o.Query.PluginDir, u.word.PluginDir)
+	u.Query.Host.Root = cmp.Or(u.Query.Host.Root, u.word.HostRoot)
+	path := cmp.Or(u.Query.PluginDir, u.word.PluginDir)
 	if path == "" {
-		o.Query.Host = u.host
-		dirs := o.Query.Dirs(ctx)
-		u.tellDirs(dirs)
+		dirs := u.Query.Dirs(ctx)
+		u.printDirs(dirs)
 		path = dirs.Plugin.Path
 	}
-	dir, err := u.host.Resolve(path)
-	if err != nil {
-		return u, fmt.Errorf("plugin directory %s: %w", path, err)
+	if u.dir, err = u.Query.Host.Resolve(path); err != nil {
+		return fmt.Errorf("plugin directory %s: %w", path, err)
 	}
-	u.dir, u.found = dir, u.drivers(dir)
-	return u, nil
+	u.found = u.drivers()
+	return nil
 }
 
 // drivers returns the installed drivers: those of the Installation, and those in the
 // plugin directory that pass their calls to this daemon.
-func (u *removal) drivers(dir string) (names []string) {
+func (u *removal) drivers() (names []string) {
 	for _, d := range slices.Concat(u.word.Drivers, u.word.Former) {
 		names = append(names, d.Driver)
 	}
-	files, _ := filepath.Glob(filepath.Join(dir, "*", driverconfig.FileName)) // the pattern is well formed
+	files, _ := filepath.Glob(filepath.Join(u.dir, "*", driverconfig.FileName)) // the pattern is well formed
 	for _, file := range files {
 		c, err := driverconfig.Load(file)
-		if err == nil && c.Backend == driverconfig.BackendCSI && c.Socket == u.Socket && c.StateDir == u.stateDir {
+		if err == nil && c.Backend == driverconfig.BackendCSI && c.Socket == u.Socket && c.StateDir == u.StateDir {
 			names = append(names, c.Driver.String())
 		}
 	}
 	if u.Restore {
-		names = append(names, u.uninstalled(dir)...)
+		names = append(names, u.uninstalled()...)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -114,9 +102,9 @@ func (u *removal) drivers(dir string) (names []string) {
 
 // uninstalled returns drivers that were removed without Restore: their programs are kept,
 // and nothing has their place.
-func (u *removal) uninstalled(dir string) (names []string) {
-	for _, driver := range install.Originals(dir) {
-		if _, err := os.Lstat(filepath.Join(dir, driver.DirName())); errors.Is(err, os.ErrNotExist) {
+func (u *removal) uninstalled() (names []string) {
+	for _, driver := range install.Originals(u.dir) {
+		if _, err := os.Lstat(filepath.Join(u.dir, driver.DirName())); errors.Is(err, os.ErrNotExist) {
 			names = append(names, driver.String())
 		}
 	}
@@ -124,7 +112,7 @@ func (u *removal) uninstalled(dir string) (names []string) {
 }
 
 // checkOriginals refuses to restore if there is nothing to put back.
-func (u *removal) checkOriginals(ctx context.Context) error {
+func (u *removal) checkOriginals() error {
 	names := u.found
 	if len(u.Drivers) > 0 {
 		names = u.Drivers
@@ -132,20 +120,21 @@ func (u *removal) checkOriginals(ctx context.Context) error {
 	if len(names) == 0 {
 		return fmt.Errorf("restore: no driver of flex2csi is in %s, and no program was kept there", u.dir)
 	}
-	var errs []error
-	for _, name := range names {
-		err := u.each([]string{name}, func(o install.Options) error { return install.Restorable(ctx, o) })
-		if err == nil {
-			return nil
-		}
-		errs = append(errs, err)
+	restorable := false
+	err := u.each(names, func(o install.Options) error {
+		err := install.Restorable(o.PluginDir, o.Driver)
+		restorable = restorable || err == nil
+		return err
+	})
+	if restorable {
+		return nil
 	}
-	return fmt.Errorf("%w; run uninstall without --restore, and install the earlier driver with its own installer", errors.Join(errs...))
+	return fmt.Errorf("%w; run uninstall without --restore, and install the earlier driver with its own installer", err)
 }
 
 // some removes the drivers that were named. The daemon goes on.
 func (u *removal) some(ctx context.Context) error {
-	status, err := u.daemon.status(ctx)
+	status, err := u.status(ctx)
 	if err != nil {
 		return err
 	}
@@ -165,23 +154,23 @@ func (u *removal) some(ctx context.Context) error {
 
 // everything removes all of flex2csi, as far as that is possible while the daemon runs.
 func (u *removal) everything(ctx context.Context) error {
-	running, err := u.daemon.cordon(ctx)
+	running, err := u.cordonDaemon(ctx)
 	if err != nil {
 		return err
 	}
 	if err := u.release(ctx); err != nil {
-		if again := u.daemon.uncordon(ctx); again != nil {
+		if again := u.uncordonDaemon(ctx); again != nil {
 			return errors.Join(err, fmt.Errorf("and volumes cannot be mounted before this is corrected: %w", again))
 		}
 		return err
 	}
 	if u.kept {
-		u.say("the records stay in %s, for a later installation", u.stateDir)
+		u.say("the records stay in %s, for a later installation", u.StateDir)
 		return nil
 	}
 	if !running {
 		u.say("the daemon does not run: removing its directories")
-		return removeTraces(u.host, u.stateDir, u.Socket)
+		return removeTraces(u.Query.Host, u.StateDir, u.Socket)
 	}
 	u.say("done. The daemon sets up no volume any more, and removes its directories when it ends: delete its DaemonSet now, or stop it. A new pod of the DaemonSet would install the drivers again")
 	return nil
@@ -212,11 +201,11 @@ func (u *removal) settled(ctx context.Context) (*bridgestatus.BridgeStatus, erro
 	ctx, cancel := context.WithTimeout(ctx, u.Patience)
 	defer cancel()
 	for {
-		status, err := u.daemon.status(ctx)
+		status, err := u.status(ctx)
 		if err != nil {
 			return nil, err
 		}
-		busy, err := u.daemon.settingUp(ctx)
+		busy, err := u.settingUp(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -255,7 +244,7 @@ func (u *removal) removeDrivers(ctx context.Context, names []string) error {
 	}
 	return u.each(names, func(o install.Options) error {
 		report, err := install.Uninstall(ctx, o)
-		u.tell(report)
+		u.printReport(o.Driver, report)
 		return err
 	})
 }
@@ -293,12 +282,12 @@ func (u *removal) sweep(ctx context.Context) error {
 
 // forget removes these drivers from the Installation.
 func (u *removal) forget(names []string) error {
-	if _, err := os.Stat(Path(u.stateDir)); errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(Path(u.StateDir)); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	gone := func(d installedDriver) bool { return slices.Contains(names, d.Driver) }
 	u.word.Drivers = slices.DeleteFunc(u.word.Drivers, gone)
 	u.word.Former = slices.DeleteFunc(u.word.Former, gone)
 	u.word.APIVersion, u.word.Kind = apiVersion, kind
-	return u.word.Write(u.stateDir)
+	return u.word.Write(u.StateDir)
 }

@@ -1,4 +1,4 @@
-package nodeinstall_test
+package onnode_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/filelock"
-	"github.com/flex2csi/flex2csi/internal/nodeinstall"
+	"github.com/flex2csi/flex2csi/internal/install/onnode"
 )
 
 // TestLeaveController: a socket that is left in the plugin directory is all that
@@ -57,7 +57,7 @@ func TestLeaveController(t *testing.T) {
 				must(err)
 				defer lock.Close()
 			}
-			left, err := nodeinstall.LeaveController(socket)
+			left, err := onnode.LeaveController(socket)
 			must(err)
 			for _, file := range []string{socket, socket + ".lock"} {
 				_, err := os.Lstat(file)

@@ -1,4 +1,4 @@
-package nodeinstall_test
+package onnode_test
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flex2csi/flex2csi/internal/driverconfig"
+	"github.com/flex2csi/flex2csi/internal/install/onnode"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
-	"github.com/flex2csi/flex2csi/internal/nodeinstall"
 	"github.com/flex2csi/flex2csi/internal/testenv"
 )
 
@@ -25,13 +25,13 @@ const (
 	// envRole makes the test binary a process of a node: it watches the directory
 	// of envWatch, if there is one, and mounts a tmpfs at that of envCover, for
 	// itself alone. Its / is that of envRoot.
-	envRole  = "NODEINSTALL_TEST_ROLE"
-	envWatch = "NODEINSTALL_TEST_WATCH"
-	envCover = "NODEINSTALL_TEST_COVER"
-	envRoot  = "NODEINSTALL_TEST_ROOT"
+	envRole  = "ONNODE_TEST_ROLE"
+	envWatch = "ONNODE_TEST_WATCH"
+	envCover = "ONNODE_TEST_COVER"
+	envRoot  = "ONNODE_TEST_ROOT"
 
 	envFlexdriver = "FLEXDRIVER_BINARY"
-	envDir        = "NODEINSTALL_TEST_DIR"
+	envDir        = "ONNODE_TEST_DIR"
 )
 
 func TestMain(m *testing.M) {
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	dir, err := os.MkdirTemp("", "nodeinstall-test-")
+	dir, err := os.MkdirTemp("", "onnode-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -91,7 +91,7 @@ func play() error {
 }
 
 var flexdriver = sync.OnceValues(func() (string, error) {
-	return testenv.Program(os.Getenv(envDir), envFlexdriver, "../../cmd/flexdriver")
+	return testenv.Program(os.Getenv(envDir), envFlexdriver, "../../../cmd/flexdriver")
 })
 
 // A node is directories that are really there, seen as a container sees them.
@@ -99,7 +99,10 @@ type node struct {
 	t    *testing.T
 	root string // its /, here
 	out  bytes.Buffer
-	o    nodeinstall.Options
+	on   onnode.Node
+
+	executable string
+	drivers    []*driverconfig.Configuration
 }
 
 const (
@@ -121,13 +124,12 @@ func newNode(t *testing.T) *node {
 	n.mkdir("/proc")
 	n.mount("/proc", "/proc", "", unix.MS_BIND|unix.MS_REC)
 	n.mkdir(pluginDir)
-	n.o = nodeinstall.Options{
-		Query:      kubelet.Query{Host: kubelet.Host{Root: n.root}, PID: noProcess},
-		StateDir:   filepath.Join(t.TempDir(), "state"),
-		Executable: program,
-		Drivers:    drivers("disk", "share"),
-		Out:        &n.out,
+	n.on = onnode.Node{
+		Query:    kubelet.Query{Host: kubelet.Host{Root: n.root}, PID: noProcess},
+		StateDir: filepath.Join(t.TempDir(), "state"),
+		Out:      &n.out,
 	}
+	n.executable, n.drivers = program, drivers("disk", "share")
 	return n
 }
 
@@ -205,13 +207,13 @@ func (n *node) start(name, watch, cover string, args ...string) int {
 // kubelet starts one that watches the usual plugin directory.
 func (n *node) kubelet(args ...string) {
 	n.t.Helper()
-	n.o.Query.PID = n.start("kubelet", pluginDir, "", args...)
+	n.on.Query.PID = n.start("kubelet", pluginDir, "", args...)
 }
 
 func (n *node) install() error {
 	n.t.Helper()
 	n.out.Reset()
-	return nodeinstall.Install(n.t.Context(), n.o)
+	return n.on.Install(n.t.Context(), n.executable, n.drivers)
 }
 
 // wantInstalled wants success, and these drivers in this plugin directory.

@@ -1,9 +1,8 @@
-package nodeinstall
+package onnode
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -58,18 +57,11 @@ func (d installedDriver) probe(ctx context.Context) error {
 	if !ours {
 		return errOverwritten
 	}
-	got, err := install.TryInit(ctx, d.Executable, timeLeft(ctx))
-	if err != nil {
-		return err
-	}
 	c, err := driverconfig.Load(filepath.Join(filepath.Dir(d.Executable), driverconfig.FileName))
 	if err != nil {
 		return err
 	}
-	if got != c.Capabilities {
-		return fmt.Errorf("init answers the capabilities %+v, and its configuration has %+v; install again", got, c.Capabilities)
-	}
-	return nil
+	return install.TryInit(ctx, d.Executable, timeLeft(ctx), &c.Capabilities)
 }
 
 // timeLeft is until the deadline, which there has to be.

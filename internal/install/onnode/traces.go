@@ -1,4 +1,4 @@
-package nodeinstall
+package onnode
 
 import (
 	"errors"
@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/flex2csi/flex2csi/internal/cordon"
-	daemonfiles "github.com/flex2csi/flex2csi/internal/daemon"
+	"github.com/flex2csi/flex2csi/internal/daemon"
+	"github.com/flex2csi/flex2csi/internal/driverconfig"
 	"github.com/flex2csi/flex2csi/internal/filelock"
 	"github.com/flex2csi/flex2csi/internal/kubelet"
 )
@@ -38,7 +39,7 @@ func Leave(stateDir, socket string) (left bool, err error) {
 	if err != nil || len(word.Drivers)+len(word.Former) > 0 {
 		return false, err
 	}
-	if s, err := daemonfiles.FromFiles(stateDir); err != nil || len(inUse(s, nil)) > 0 {
+	if s, err := daemon.FromFiles(stateDir); err != nil || len(inUse(s, nil)) > 0 {
 		return false, err
 	}
 	return true, removeTraces(kubelet.Host{Root: word.HostRoot}, stateDir, socket)
@@ -60,7 +61,7 @@ func removeTraces(host kubelet.Host, stateDir, socket string) error {
 		}
 		defer lock.Close()
 	}
-	return errors.Join(removeState(host, stateDir), removeSocket(host, socket))
+	return errors.Join(removeState(host, stateDir), removeSocketDir(host, socket))
 }
 
 // removeState removes the files; the cordon and the lock go last, for another process
@@ -74,14 +75,12 @@ func removeState(host kubelet.Host, dir string) error {
 		return fmt.Errorf("remove the state directory: %w", err)
 	}
 	last := []string{fileName, cordon.FileName, lockFile}
-	var strangers []string
+	var ours, strangers []string
 	for _, e := range entries {
 		switch name := e.Name(); {
 		case slices.Contains(last, name):
 		case name == driversFile, name == volumesFile, strings.HasPrefix(name, "."), strings.HasSuffix(name, previousFile):
-			if err := remove(filepath.Join(dir, name)); err != nil {
-				return fmt.Errorf("remove the state directory: %w", err)
-			}
+			ours = append(ours, name)
 		default:
 			strangers = append(strangers, name)
 		}
@@ -89,7 +88,7 @@ func removeState(host kubelet.Host, dir string) error {
 	if len(strangers) > 0 {
 		return fmt.Errorf("the state directory is not removed: %s has %s in it", dir, strings.Join(strangers, ", "))
 	}
-	for _, name := range last {
+	for _, name := range append(ours, last...) {
 		if err := remove(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("remove the state directory: %w", err)
 		}
@@ -97,19 +96,26 @@ func removeState(host kubelet.Host, dir string) error {
 	return removeDir(host, dir)
 }
 
-// removeSocket removes a socket at which no process listens, and its directory if it
-// is empty then.
-func removeSocket(host kubelet.Host, socket string) error {
-	for _, path := range []string{socket, socket + socketLock} {
-		if err := remove(path); err != nil {
-			return fmt.Errorf("remove the socket: %w", err)
-		}
+// removeSocketDir removes a socket at which no process listens, and its directory if it is
+// empty then.
+func removeSocketDir(host kubelet.Host, socket string) error {
+	if err := removeSocket(socket); err != nil {
+		return err
 	}
 	err := removeDir(host, filepath.Dir(socket))
 	if errors.Is(err, unix.ENOTEMPTY) { // it is no directory of our own
 		return nil
 	}
 	return err
+}
+
+func removeSocket(socket string) error {
+	for _, path := range []string{socket, socket + socketLock} {
+		if err := remove(path); err != nil {
+			return fmt.Errorf("remove the socket: %w", err)
+		}
+	}
+	return nil
 }
 
 func remove(path string) error {
@@ -131,4 +137,49 @@ func removeDir(host kubelet.Host, dir string) error {
 		return err
 	}
 	return nil
+}
+
+// LeaveController removes the controller's socket at its end if the socket is in a
+// plugin directory, and no driver there calls it any more. left reports whether it did.
+// A socket elsewhere stays for the next controller, as its callers are not known.
+func LeaveController(socket string) (left bool, err error) {
+	// A name with a dot is how the kubelet is kept from looking at it, in a plugin
+	// directory and in that of a driver.
+	if !strings.HasPrefix(filepath.Base(socket), ".") {
+		return false, nil
+	}
+	called, err := isCalled(socket)
+	if err != nil || called {
+		return false, err
+	}
+	lock, err := filelock.Try(socket + socketLock)
+	switch {
+	case errors.Is(err, filelock.ErrHeld), errors.Is(err, fs.ErrNotExist):
+		return false, nil // another one has it, or the directory is gone
+	case err != nil:
+		return false, fmt.Errorf("remove the socket: %w", err)
+	}
+	defer lock.Close()
+	err = removeSocket(socket)
+	return err == nil, err
+}
+
+// isCalled says whether a driver in the socket's directory, or in one below it,
+// is configured to call there. A driver counts if its configuration cannot be read, and
+// if the path is absolute, since this may be another root.
+func isCalled(socket string) (bool, error) {
+	dir := filepath.Dir(socket)
+	for _, pattern := range []string{".", "*~*"} {
+		files, err := filepath.Glob(filepath.Join(dir, pattern, driverconfig.FileName))
+		if err != nil {
+			return false, err
+		}
+		for _, file := range files {
+			c, err := driverconfig.Load(file)
+			if err != nil || filepath.IsAbs(c.ControllerSocket) || c.ControllerSocketOf(filepath.Dir(file)) == socket {
+				return true, nil //nolint:nilerr // its driver may call
+			}
+		}
+	}
+	return false, nil
 }

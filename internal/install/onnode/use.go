@@ -1,4 +1,4 @@
-package nodeinstall
+package onnode
 
 import (
 	"cmp"
