@@ -191,6 +191,10 @@ func TestDecodeFaults(t *testing.T) {
 			`maxImagesPerNamespace: want a whole number from 1 on but got the number 0`,
 			`maxSizePerNamespace: "many" is no quantity such as 500Mi, 10Gi or 1T`,
 		}},
+		{"twice in another case", `{` + head + `, "log": {"file": "/a", "File": "/b", "file": "/c"}}`, []string{
+			`log.File: no such field (there are: file, level)`,
+			`log.file: twice in the file`,
+		}},
 		{"no whole number", `{` + head + `, "maxImagesPerNamespace": 1.5}`, []string{`maxImagesPerNamespace: want a whole number from 1 on but got the number 1.5`}},
 		{"a key that is no word", `{` + head + `, "a\nb": 1}`, []string{
 			`"a\nb": no such field (there are: apiVersion, backend, capabilities, controllerSocket, deviceRoots, directoryRoots, driver, fsGroupPolicy, imageRoots, kind, kubeletDir, log, maxImagesPerNamespace, maxSize, maxSizePerNamespace, socket, sourceTypes, stateDir, timeouts)`,

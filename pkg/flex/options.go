@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/flex2csi/flex2csi/internal/jsonwalk"
+	"github.com/flex2csi/flex2csi/internal/strict"
 )
 
 // The keys that the kubelet adds to the volume's own options
@@ -98,21 +98,23 @@ func parsePairs(argument string) ([]pair, error) {
 	if err := checkSyntax(argument); err != nil {
 		return nil, err
 	}
-	w := jsonwalk.Walk(argument)
-	if first := w.Next(); first != '{' {
-		return nil, Errorf(CodeInvalidArgument, "the JSON options are %s: want one JSON object", kindOf(first))
+	argument = strings.TrimSpace(argument)
+	if argument[0] != '{' {
+		return nil, Errorf(CodeInvalidArgument, "the JSON options are %s: want one JSON object", kindOf(argument[0]))
 	}
-	var pairs []pair
-	seen := map[string]bool{}
-	for key := range w.Members() {
-		if first := w.Next(); first != '"' {
-			return nil, Errorf(CodeInvalidArgument, "the option %s is %s: want a string in double quotes", quoteKey(key), kindOf(first))
+	elements := strict.Elements(argument)
+	pairs := make([]pair, 0, len(elements)/2)
+	seen := make(map[string]bool, len(elements)/2)
+	for i := 0; i < len(elements); i += 2 {
+		key, value := strict.Unquote(elements[i]), elements[i+1]
+		if value[0] != '"' {
+			return nil, Errorf(CodeInvalidArgument, "the option %s is %s: want a string in double quotes", quoteKey(key), kindOf(value[0]))
 		}
 		if seen[key] {
 			return nil, Errorf(CodeInvalidArgument, "the option %s is given twice", quoteKey(key))
 		}
 		seen[key] = true
-		pairs = append(pairs, pair{key, w.String()})
+		pairs = append(pairs, pair{key, strict.Unquote(value)})
 	}
 	return pairs, nil
 }
@@ -122,7 +124,7 @@ func checkSyntax(argument string) error {
 	if strings.TrimSpace(argument) == "" {
 		return Errorf(CodeInvalidArgument, "the JSON options are empty: want one JSON object")
 	}
-	err := jsonwalk.Check([]byte(argument))
+	err := strict.CheckJSON([]byte(argument))
 	switch {
 	case err == nil:
 		return nil
