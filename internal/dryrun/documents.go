@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/flex2csi/flex2csi/internal/manifest"
-	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
 )
 
@@ -194,15 +193,15 @@ func (d *documents) parse(text string, line int) error {
 		return err
 	}
 	for _, doc := range docs {
-		list := []strict.Node{doc}
-		if doc.Kind == strict.Array {
-			list = doc.Items
+		list := []object{{doc}}
+		if list[0].kind() == strictyaml.Array {
+			list = list[0].items()
 		}
 		for _, manifest := range list {
-			if manifest.Kind != strict.Object {
-				return fmt.Errorf("line %d: want a manifest, but got %s", manifest.Line+line-1, kindOnly(manifest))
+			if kind := manifest.kind(); kind != strictyaml.Object {
+				return fmt.Errorf("line %d: want a manifest, but got %s", manifest.Line+line-1, kind)
 			}
-			d.add(object{manifest})
+			d.add(manifest)
 		}
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/strict"
@@ -207,15 +209,18 @@ func readSecrets(path, key string) (map[string]flex.Secret, error) {
 	if err != nil {
 		return nil, notYAML(err)
 	}
-	if root.Kind != strict.Object {
+	if root.Kind != yaml.MappingNode {
 		return nil, errors.New("want a YAML or JSON object, keys and values (for a file that is one value, set key)")
 	}
-	secrets := make(map[string]flex.Secret, len(root.Members))
-	for _, m := range root.Members {
-		if _, twice := secrets[m.Key]; twice || m.Value.Kind != strict.String {
-			return nil, fmt.Errorf("line %d: want a key that comes once and a text as its value (put quotes around it)", m.Value.Line)
-		}
-		secrets[m.Key] = flex.NewSecret([]byte(m.Value.Text))
+	var d strictyaml.Decoder
+	var texts map[string]string
+	d.Decode(root, &texts)
+	if invalid, ok := errors.AsType[*strict.InvalidError](d.Err()); ok {
+		return nil, fmt.Errorf("line %d: want a key that comes once and a text as its value (put quotes around it)", invalid.Faults[0].Line)
+	}
+	secrets := make(map[string]flex.Secret, len(texts))
+	for key, text := range texts {
+		secrets[key] = flex.NewSecret([]byte(text))
 	}
 	return secrets, nil
 }

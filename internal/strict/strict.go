@@ -4,8 +4,8 @@
 // YAML packages do it, stops at the first one, and some hide duplicate keys or
 // match keys in any case; a file that a person edits on a node deserves better.
 //
-// A configuration package parses its text into a [Node], says in a [Fields]
-// table what an object may have in it, and checks the result with a [Report].
+// This package has the [Report], with the checks that all formats share, and cuts JSON
+// into its elements. Package strictyaml decodes YAML.
 // Every callout of flexdriver loads this package, so it imports little.
 package strict
 

@@ -1,0 +1,233 @@
+package strictyaml
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/flex2csi/flex2csi/internal/strict"
+)
+
+// Kind says what a value is, in words for messages.
+type Kind string
+
+// The kinds.
+const (
+	Null   Kind = "null"
+	Bool   Kind = "a boolean"
+	Number Kind = "a number"
+	String Kind = "a string"
+	Array  Kind = "an array"
+	Object Kind = "an object"
+)
+
+// KindOf returns the kind of a value: null for none, and empty if its tag is not supported.
+func KindOf(n *yaml.Node) Kind {
+	if n == nil {
+		return Null
+	}
+	switch n.Kind {
+	case yaml.SequenceNode:
+		return Array
+	case yaml.MappingNode:
+		return Object
+	}
+	switch n.ShortTag() {
+	case "!!null":
+		return Null
+	case "!!bool":
+		return Bool
+	case "!!int", "!!float":
+		return Number
+	case "!!str", "!!timestamp":
+		return String
+	}
+	return ""
+}
+
+// Describe says what a value is, for "want … but got …".
+func Describe(n *yaml.Node) string {
+	switch kind := KindOf(n); kind {
+	case String:
+		return fmt.Sprintf("the string %q", strict.Clip(n.Value))
+	case Number:
+		return "the number " + strict.Clip(n.Value)
+	default:
+		return string(kind)
+	}
+}
+
+// Members yields the keys and values of an object.
+func Members(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
+	return func(yield func(string, *yaml.Node) bool) {
+		if KindOf(n) != Object {
+			return
+		}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if !yield(n.Content[i].Value, n.Content[i+1]) {
+				return
+			}
+		}
+	}
+}
+
+// Items returns the items of an array.
+func Items(n *yaml.Node) []*yaml.Node {
+	if KindOf(n) != Array {
+		return nil
+	}
+	return n.Content
+}
+
+// Only returns an object that lacks all other members.
+func Only(n *yaml.Node, keys ...string) *yaml.Node {
+	if KindOf(n) != Object {
+		return n
+	}
+	object := &yaml.Node{Kind: yaml.MappingNode, Line: n.Line}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if slices.Contains(keys, n.Content[i].Value) {
+			object.Content = append(object.Content, n.Content[i:i+2]...)
+		}
+	}
+	return object
+}
+
+// A Decoder puts values into variables, and collects the faults. The variables have tags as
+// for package yaml; a tag want says in words what a string is. Package yaml itself, with
+// KnownFields, makes strings of numbers, ignores null, skips an object in which a key comes
+// twice, and names no paths.
+type Decoder struct {
+	strict.Report
+	// Removed says what to do about fields of earlier versions.
+	Removed map[string]string
+
+	lines map[string]int // by path
+}
+
+// Decode puts a value into the variable that to points to.
+func (d *Decoder) Decode(n *yaml.Node, to any) {
+	d.lines = map[string]int{}
+	d.value("", n, reflect.ValueOf(to).Elem(), "")
+}
+
+// Err returns nil, or a [*strict.InvalidError] with the faults, from the first line to the
+// last. A fault without a line gets that of its path.
+func (d *Decoder) Err() error {
+	for i, f := range d.Faults {
+		for path := f.Path; d.Faults[i].Line == 0 && path != ""; path = parent(path) {
+			d.Faults[i].Line = d.lines[path]
+		}
+	}
+	slices.SortStableFunc(d.Faults, func(a, b strict.Fault) int { return cmp.Compare(a.Line, b.Line) })
+	return d.Report.Err()
+}
+
+// parent cuts the last element off a path. Quoted keys may have dots in them,
+// which makes a path that nothing has, and the next one is tried.
+func parent(path string) string { return path[:max(strings.LastIndexAny(path, ".["), 0)] }
+
+func (d *Decoder) value(path string, n *yaml.Node, v reflect.Value, want string) {
+	d.lines[path] = n.Line
+	if v, ok := v.Addr().Interface().(interface{ SetDefaults() }); ok {
+		v.SetDefaults()
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		d.value(path, n, v.Elem(), want)
+	case reflect.Struct:
+		if d.is(Object, path, n) {
+			d.object(path, n, v)
+		}
+	case reflect.Map:
+		if d.is(Object, path, n) {
+			d.texts(path, n, v)
+		}
+	case reflect.Slice:
+		if d.is(Array, path, n) {
+			d.array(path, n, v)
+		}
+	case reflect.Bool:
+		if d.is(Bool, path, n) {
+			_ = n.Decode(v.Addr().Interface()) // it is one
+		}
+	case reflect.String:
+		switch {
+		case want != "" && KindOf(n) != String:
+			d.Fault(path, "want %s but got %s: put single quotes around it", want, Describe(n))
+		case d.is(String, path, n):
+			v.SetString(n.Value)
+		}
+	}
+}
+
+// is reports whether n is of the kind wanted, and adds a fault if not.
+func (d *Decoder) is(want Kind, path string, n *yaml.Node) bool {
+	if KindOf(n) != want {
+		d.Fault(path, "want %s but got %s", want, Describe(n))
+		return false
+	}
+	return true
+}
+
+func (d *Decoder) object(path string, n *yaml.Node, v reflect.Value) {
+	fields, seen := fieldsOf(v.Type()), map[string]bool{}
+	for key, value := range Members(n) {
+		at := strict.Join(path, key)
+		d.lines[at] = value.Line
+		field, known := fields[key]
+		advice, removed := d.Removed[key]
+		switch {
+		case !known && removed:
+			d.Fault(at, "was removed: %s", advice)
+		case !known:
+			d.Fault(at, "no such field (there are: %s)", strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
+		case seen[key]:
+			d.Fault(at, "twice in the file")
+		default:
+			d.value(at, value, v.FieldByIndex(field.Index), field.Tag.Get("want"))
+		}
+		seen[key] = true
+	}
+}
+
+// fieldsOf returns the fields of a struct by their keys.
+func fieldsOf(t reflect.Type) map[string]reflect.StructField {
+	fields := make(map[string]reflect.StructField, t.NumField())
+	for field := range t.Fields() {
+		if key, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); key != "-" {
+			fields[key] = field
+		}
+	}
+	return fields
+}
+
+// texts takes an object with any keys. Its values are strings.
+func (d *Decoder) texts(path string, n *yaml.Node, v reflect.Value) {
+	v.Set(reflect.MakeMap(v.Type()))
+	for key, value := range Members(n) {
+		at := strict.Join(path, key)
+		d.lines[at] = value.Line
+		if v.MapIndex(reflect.ValueOf(key)).IsValid() {
+			d.Fault(at, "twice in the file")
+			continue
+		}
+		element := reflect.New(v.Type().Elem()).Elem()
+		d.value(at, value, element, "")
+		v.SetMapIndex(reflect.ValueOf(key), element)
+	}
+}
+
+func (d *Decoder) array(path string, n *yaml.Node, v reflect.Value) {
+	for i, item := range Items(n) {
+		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
+		d.value(strict.Index(path, i), item, v.Index(i), "")
+	}
+}
