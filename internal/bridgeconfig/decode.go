@@ -2,12 +2,9 @@ package bridgeconfig
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"time"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
@@ -48,29 +45,21 @@ func Read(r io.Reader) ([]byte, error) { return trust.Read(r, MaxSize) }
 func (l Loader) Decode(data []byte, checks ...Check) (*Configuration, error) {
 	root, err := strictyaml.Parse(data)
 	if err != nil {
-		fault := strict.Fault{Message: err.Error()}
-		if e, ok := errors.AsType[*strictyaml.SyntaxError](err); ok {
-			fault = strict.Fault{Line: e.Line, Message: e.Message}
-		}
-		return nil, &strict.InvalidError{Faults: []strict.Fault{fault}}
+		return nil, err
 	}
-	if root.Kind != yaml.MappingNode {
-		return nil, &strict.InvalidError{Faults: []strict.Fault{{Message: "want a YAML object but got " + strictyaml.Describe(root)}}}
+	if kind := strictyaml.KindOf(root); kind != strict.Object {
+		return nil, &strict.InvalidError{Faults: []strict.Fault{{Message: "want a YAML object but got " + kind.Describe(root.Value)}}}
 	}
 
 	c, d := &Configuration{}, &strictyaml.Decoder{Removed: removedFields()}
-	// In another version everything may have another meaning: report no further
-	// faults.
-	d.Decode(strictyaml.Only(root, "apiVersion", "kind"), c)
-	d.Add(versionFaults(c))
-	if err := d.Err(); err != nil {
-		return nil, err
-	}
-	d.Add(openFaults(root))
-	if err := d.Err(); err != nil {
-		return nil, err
-	}
 	d.Decode(root, c)
+	d.Add(versionFaults(c))
+	if d.Focus("apiVersion", "kind") {
+		return nil, d.Err() // in another version everything may have another meaning
+	}
+	if open := openFaults(root); len(open) > 0 {
+		return nil, &strict.InvalidError{Faults: open}
+	}
 	for i := range c.Drivers {
 		c.Drivers[i].Timeout = cmp.Or(l.Timeout, DefaultTimeout)
 	}

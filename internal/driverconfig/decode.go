@@ -2,13 +2,13 @@ package driverconfig
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/flex2csi/flex2csi/internal/strict"
@@ -25,17 +25,11 @@ func Decode(data []byte) (*Configuration, error) {
 	c := Default(DriverName{}, backendOf(members))
 	c.APIVersion, c.Kind = "", "" // these two have no default
 	d := &decoder{}
-	fields := c.fields()
-	// In another version everything may have another meaning: report no further
-	// faults.
-	d.object("", only(members, "apiVersion", "kind"), fields)
+	d.object("", members, c.fields())
 	d.Add(versionFaults(c))
-	if err := d.Err(); err != nil {
-		return nil, err
+	if d.Focus("apiVersion", "kind") {
+		return nil, d.Err() // in another version everything may have another meaning
 	}
-
-	d.seen = nil
-	d.object("", members, fields)
 	if !slices.Contains(d.seen, "capabilities.fsGroup") {
 		c.Capabilities.FSGroup = c.FSGroupPolicy == FSGroupKubelet
 	}
@@ -61,8 +55,8 @@ func parse(data []byte) ([]member, error) {
 	if err := strict.CheckJSON(data); err != nil {
 		return nil, syntaxError(data, err)
 	}
-	if text[0] != '{' {
-		return nil, fmt.Errorf("want a JSON object but got %s", describe(text))
+	if kind := strict.KindOf(text); kind != strict.Object {
+		return nil, fmt.Errorf("want a JSON object but got %s", kind.Describe(text))
 	}
 	return membersOf(text), nil
 }
@@ -91,14 +85,10 @@ func membersOf(object string) []member {
 	return members
 }
 
-func only(members []member, keys ...string) []member {
-	return slices.DeleteFunc(slices.Clone(members), func(m member) bool { return !slices.Contains(keys, m.key) })
-}
-
 // backendOf returns the backend in a file; the defaults depend on it.
 func backendOf(members []member) Backend {
 	for _, m := range members {
-		if m.key == "backend" && m.value[0] == '"' {
+		if m.key == "backend" && strict.KindOf(m.value) == strict.String {
 			return Backend(strict.Unquote(m.value))
 		}
 	}
@@ -156,90 +146,100 @@ func (d *decoder) object(path string, members []member, fields []field) {
 	for _, m := range members {
 		at := strict.Join(path, m.key)
 		i := slices.IndexFunc(fields, func(f field) bool { return f.key == m.key })
-		switch {
-		case i < 0:
-			d.Fault(at, "no such field (there are: %s)", keys(fields))
-		case slices.Contains(d.seen, at):
-			d.Fault(at, "twice in the file")
-		default:
-			d.seen = append(d.seen, at)
-			d.value(at, m.value, fields[i].to)
+		if i < 0 {
+			d.unknown(at, keys(fields))
+		} else {
+			d.member(at, m.value, fields[i].to)
 		}
 	}
 }
 
-func keys(fields []field) string {
+func (d *decoder) unknown(path string, known []string) {
+	d.Fault(path, "no such field (there are: %s)", strings.Join(known, ", "))
+}
+
+func keys(fields []field) []string {
 	all := make([]string, len(fields))
 	for i, f := range fields {
 		all[i] = f.key
 	}
 	slices.Sort(all)
-	return strings.Join(all, ", ")
+	return all
+}
+
+func (d *decoder) member(path, value string, to any) {
+	if slices.Contains(d.seen, path) {
+		d.Fault(path, "twice in the file")
+		return
+	}
+	d.seen = append(d.seen, path)
+	d.value(path, value, to)
 }
 
 func (d *decoder) value(path, value string, to any) {
 	switch to := to.(type) {
 	case []field:
-		if d.begins(path, value, "{", "an object") {
+		if d.is(strict.Object, path, value) {
 			d.object(path, membersOf(value), to)
 		}
+	case *map[flex.Command]Duration:
+		if d.is(strict.Object, path, value) {
+			d.timeouts(path, membersOf(value), to)
+		}
 	case *[]string:
-		if d.begins(path, value, "[", "an array") {
+		if d.is(strict.Array, path, value) {
 			d.texts(path, strict.Elements(value), to)
 		}
 	case *bool:
-		if d.begins(path, value, "tf", "a boolean") {
+		if d.is(strict.Bool, path, value) {
 			*to = value == "true"
 		}
-	case *string:
-		if d.begins(path, value, `"`, "a string") {
-			*to = strict.Unquote(value)
-		}
 	case *int:
-		if d.begins(path, value, "-0123456789", "a number") {
+		if d.is(strict.Number, path, value) {
 			d.count(path, value, to)
 		}
-	case *DriverName:
-		d.driver(path, value, to)
-	case *Duration:
-		d.duration(path, value, to)
-	case *map[flex.Command]Duration:
-		d.timeouts(path, value, to)
+	case *string:
+		if d.is(strict.String, path, value) {
+			*to = strict.Unquote(value)
+		}
+	case encoding.TextUnmarshaler:
+		if d.is(strict.String, path, value) {
+			if err := to.UnmarshalText([]byte(strict.Unquote(value))); err != nil {
+				d.Fault(path, "%v", err)
+			}
+		}
 	}
 }
 
-// begins reports whether a value is of the kind that its first byte tells, and adds a fault
-// if not.
-func (d *decoder) begins(path, value, first, want string) bool {
-	if strings.IndexByte(first, value[0]) >= 0 {
-		return true
+func (d *decoder) is(want strict.Kind, path, value string) bool {
+	kind := strict.KindOf(value)
+	if kind == strict.String {
+		value = strict.Unquote(value)
 	}
-	d.Fault(path, "want %s but got %s", want, describe(value))
-	return false
+	return d.Is(path, want, kind, value)
 }
 
-// describe says what a value is.
-func describe(value string) string {
-	switch value[0] {
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case '"':
-		return fmt.Sprintf("the string %q", strict.Clip(strict.Unquote(value)))
-	case 't', 'f':
-		return "a boolean"
-	case 'n':
-		return "null"
+func (d *decoder) timeouts(path string, members []member, to *map[flex.Command]Duration) {
+	known := timeoutCommands()
+	for _, m := range members {
+		at := strict.Join(path, m.key)
+		if !slices.Contains(known, m.key) {
+			d.unknown(at, known)
+			continue
+		}
+		var timeout Duration
+		d.member(at, m.value, &timeout)
+		if *to == nil {
+			*to = map[flex.Command]Duration{}
+		}
+		(*to)[flex.Command(m.key)] = timeout
 	}
-	return "the number " + strict.Clip(value)
 }
 
 func (d *decoder) texts(path string, items []string, to *[]string) {
 	for i, item := range items {
-		var text string
-		d.value(strict.Index(path, i), item, &text)
-		*to = append(*to, text)
+		*to = append(*to, "")
+		d.value(strict.Index(path, i), item, &(*to)[i])
 	}
 }
 
@@ -247,47 +247,6 @@ func (d *decoder) texts(path string, items []string, to *[]string) {
 func (d *decoder) count(path, value string, to *int) {
 	var err error
 	if *to, err = strconv.Atoi(value); err != nil || *to < 1 {
-		d.Fault(path, "want a whole number from 1 on but got %s", describe(value))
-	}
-}
-
-func (d *decoder) driver(path, value string, to *DriverName) {
-	if !d.begins(path, value, `"`, "a string") {
-		return
-	}
-	var err error
-	if *to, err = ParseDriverName(strict.Unquote(value)); err != nil {
-		d.Fault(path, "%v", err)
-	}
-}
-
-func (d *decoder) duration(path, value string, to *Duration) {
-	if !d.begins(path, value, `"`, "a string") {
-		return
-	}
-	text := strict.Unquote(value)
-	duration, err := time.ParseDuration(text)
-	if err != nil {
-		d.Fault(path, "%q is no duration (want one such as \"90s\" or \"2m\")", strict.Clip(text))
-	}
-	*to = Duration(duration)
-}
-
-func (d *decoder) timeouts(path, value string, to *map[flex.Command]Duration) {
-	commands := timeoutCommands()
-	durations := make([]Duration, len(commands))
-	fields := make([]field, len(commands))
-	for i, command := range commands {
-		fields[i] = field{string(command), &durations[i]}
-	}
-	d.value(path, value, fields)
-	for i, command := range commands {
-		if !slices.Contains(d.seen, strict.Join(path, string(command))) {
-			continue
-		}
-		if *to == nil {
-			*to = map[flex.Command]Duration{}
-		}
-		(*to)[command] = durations[i]
+		d.Fault(path, "want a whole number from 1 on but got %s", strict.Number.Describe(value))
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/flexuse"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/strict"
-	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
 )
 
 // manifests are what kubectl get -o yaml prints: PersistentVolumes, Pods and objects of other
@@ -60,7 +59,7 @@ func (m *manifests) add(o object) {
 	case "Status":
 		m.foreign = append(m.foreign, "an answer of the API server: "+strict.Clip(o.text("message")))
 	default:
-		if strings.HasSuffix(kind, "List") && o.at("items").kind() == strictyaml.Array {
+		if strings.HasSuffix(kind, "List") && o.at("items").kind() == strict.Array {
 			for _, item := range o.items("items") {
 				m.add(item)
 			}

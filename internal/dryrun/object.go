@@ -1,8 +1,11 @@
 package dryrun
 
 import (
+	"slices"
+
 	"go.yaml.in/yaml/v3"
 
+	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
 )
 
@@ -24,8 +27,8 @@ func (o object) at(path ...string) object {
 	return o
 }
 
-func (o object) kind() strictyaml.Kind { return strictyaml.KindOf(o.Node) }
-func (o object) there() bool           { return o.kind() != strictyaml.Null }
+func (o object) kind() strict.Kind { return strictyaml.KindOf(o.Node) }
+func (o object) there() bool       { return o.kind() != strict.Null }
 
 // text is that of a string, a number or a boolean.
 func (o object) text(path ...string) string {
@@ -36,7 +39,7 @@ func (o object) text(path ...string) string {
 }
 
 func (o object) truth(path ...string) (truth bool) {
-	if o = o.at(path...); o.kind() == strictyaml.Bool {
+	if o = o.at(path...); o.kind() == strict.Bool {
 		_ = o.Decode(&truth) // it is one
 	}
 	return truth
@@ -60,19 +63,19 @@ func (o object) texts(path ...string) (all []string) {
 // last, as these do; package yaml refuses it.
 func (o object) value() (value any) {
 	switch o.kind() {
-	case strictyaml.Object:
+	case strict.Object:
 		all := map[string]any{}
 		for key, member := range strictyaml.Members(o.Node) {
 			all[key] = object{member}.value()
 		}
 		return all
-	case strictyaml.Array:
+	case strict.Array:
 		all := []any{}
 		for _, item := range o.items() {
 			all = append(all, item.value())
 		}
 		return all
-	case strictyaml.Null:
+	case strict.Null:
 		return nil
 	}
 	_ = o.Decode(&value) // strictyaml has tried it
@@ -93,7 +96,15 @@ func (o object) slim(spec object) object {
 	return object{&yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{key("metadata"), metadata.Node, key("spec"), spec.Node}}}
 }
 
-func (o object) only(keys ...string) object { return object{strictyaml.Only(o.Node, keys...)} }
+func (o object) only(keys ...string) object {
+	all := &yaml.Node{Kind: yaml.MappingNode}
+	for key, value := range strictyaml.Members(o.Node) {
+		if slices.Contains(keys, key) {
+			all.Content = append(all.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, value)
+		}
+	}
+	return object{all}
+}
 
 // key is namespace/name.
 func (o object) key() string { return o.namespace() + "/" + o.name() }

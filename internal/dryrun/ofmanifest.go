@@ -11,6 +11,7 @@ import (
 
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/quantity"
+	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
@@ -81,7 +82,7 @@ func (m *manifests) flexVolume(source, pod object, from string) *FlexVolume {
 		v.fail("flexVolume.driver is missing: set it to the vendor/name of the FlexVolume driver")
 	}
 	for key, value := range strictyaml.Members(source.at("options").Node) {
-		if kind := strictyaml.KindOf(value); kind != strictyaml.String {
+		if kind := strictyaml.KindOf(value); kind != strict.String {
 			v.fail("option %q is %s: want a string; put it in quotes", key, kind)
 		}
 		if o.User == nil {

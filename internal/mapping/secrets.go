@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/internal/strict"
@@ -209,7 +207,7 @@ func readSecrets(path, key string) (map[string]flex.Secret, error) {
 	if err != nil {
 		return nil, notYAML(err)
 	}
-	if root.Kind != yaml.MappingNode {
+	if strictyaml.KindOf(root) != strict.Object {
 		return nil, errors.New("want a YAML or JSON object, keys and values (for a file that is one value, set key)")
 	}
 	var d strictyaml.Decoder
@@ -226,8 +224,8 @@ func readSecrets(path, key string) (map[string]flex.Secret, error) {
 }
 
 func notYAML(err error) error {
-	if e, ok := errors.AsType[*strictyaml.SyntaxError](err); ok && e.Line > 0 {
-		return fmt.Errorf("line %d: neither YAML nor JSON", e.Line)
+	if e, ok := errors.AsType[*strict.InvalidError](err); ok && e.Faults[0].Line > 0 {
+		return fmt.Errorf("line %d: neither YAML nor JSON", e.Faults[0].Line)
 	}
 	return errors.New("empty, or neither YAML nor JSON")
 }

@@ -15,6 +15,23 @@ func CheckJSON(data []byte) error {
 	return json.Unmarshal(data, &raw)
 }
 
+// KindOf returns the kind of a valid JSON value, which its first byte tells.
+func KindOf(value string) Kind {
+	switch value[0] {
+	case '{':
+		return Object
+	case '[':
+		return Array
+	case '"':
+		return String
+	case 't', 'f':
+		return Bool
+	case 'n':
+		return Null
+	}
+	return Number
+}
+
 // Elements returns the items of a JSON array, or the keys and values of a JSON object, in
 // order and as they are written. [CheckJSON] has found the text valid.
 //

@@ -18,6 +18,30 @@ import (
 	"unicode"
 )
 
+// Kind says what a value is, in words for messages.
+type Kind string
+
+// The kinds.
+const (
+	Null   Kind = "null"
+	Bool   Kind = "a boolean"
+	Number Kind = "a number"
+	String Kind = "a string"
+	Array  Kind = "an array"
+	Object Kind = "an object"
+)
+
+// Describe says what a value with a text is, for "want … but got …".
+func (k Kind) Describe(text string) string {
+	switch k {
+	case String:
+		return fmt.Sprintf("the string %q", Clip(text))
+	case Number:
+		return "the number " + Clip(text)
+	}
+	return string(k)
+}
+
 // Fault is one thing wrong in a configuration.
 type Fault struct {
 	// Path is where: "timeouts.mount", "directoryRoots[1]", or empty for the
@@ -90,6 +114,24 @@ func (r *Report) Add(faults []Fault) {
 			r.Faults = append(r.Faults, f)
 		}
 	}
+}
+
+// Focus drops all faults but those of some paths, and reports whether there are any there.
+func (r *Report) Focus(paths ...string) bool {
+	others := func(f Fault) bool { return !slices.Contains(paths, f.Path) }
+	if !slices.ContainsFunc(r.Faults, func(f Fault) bool { return !others(f) }) {
+		return false
+	}
+	r.Faults = slices.DeleteFunc(r.Faults, others)
+	return true
+}
+
+// Is reports whether a value with a text is of the kind wanted, and adds a fault if not.
+func (r *Report) Is(path string, want, got Kind, text string) bool {
+	if got != want {
+		r.Fault(path, "want %s but got %s", want, got.Describe(text))
+	}
+	return got == want
 }
 
 // Want checks that got, which says what version or kind a file is of, is what

@@ -99,16 +99,16 @@ func parsePairs(argument string) ([]pair, error) {
 		return nil, err
 	}
 	argument = strings.TrimSpace(argument)
-	if argument[0] != '{' {
-		return nil, Errorf(CodeInvalidArgument, "the JSON options are %s: want one JSON object", kindOf(argument[0]))
+	if kind := strict.KindOf(argument); kind != strict.Object {
+		return nil, Errorf(CodeInvalidArgument, "the JSON options are %s: want one JSON object", kind)
 	}
 	elements := strict.Elements(argument)
 	pairs := make([]pair, 0, len(elements)/2)
 	seen := make(map[string]bool, len(elements)/2)
 	for i := 0; i < len(elements); i += 2 {
 		key, value := strict.Unquote(elements[i]), elements[i+1]
-		if value[0] != '"' {
-			return nil, Errorf(CodeInvalidArgument, "the option %s is %s: want a string in double quotes", quoteKey(key), kindOf(value[0]))
+		if kind := strict.KindOf(value); kind != strict.String {
+			return nil, Errorf(CodeInvalidArgument, "the option %s is %s: want a string in double quotes", quoteKey(key), kind)
 		}
 		if seen[key] {
 			return nil, Errorf(CodeInvalidArgument, "the option %s is given twice", quoteKey(key))
@@ -135,24 +135,6 @@ func checkSyntax(argument string) error {
 		return Errorf(CodeInvalidArgument, "the JSON options are not valid JSON: syntax error at byte %d of %d", syntax.Offset, len(argument))
 	}
 	return Errorf(CodeInvalidArgument, "the JSON options are not valid JSON")
-}
-
-// kindOf tells a value by its first byte.
-func kindOf(first byte) string {
-	switch first {
-	case 'n':
-		return "null"
-	case 't', 'f':
-		return "true or false"
-	case '"':
-		return "a string"
-	case '[':
-		return "an array"
-	case '{':
-		return "an object"
-	default:
-		return "a number"
-	}
 }
 
 // set takes one key. Its errors go on with the words "the option <key>".

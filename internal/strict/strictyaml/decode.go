@@ -2,7 +2,6 @@ package strictyaml
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"maps"
 	"reflect"
@@ -14,59 +13,32 @@ import (
 	"github.com/flex2csi/flex2csi/internal/strict"
 )
 
-// Kind says what a value is, in words for messages.
-type Kind string
-
-// The kinds.
-const (
-	Null   Kind = "null"
-	Bool   Kind = "a boolean"
-	Number Kind = "a number"
-	String Kind = "a string"
-	Array  Kind = "an array"
-	Object Kind = "an object"
-)
-
 // KindOf returns the kind of a value: null for none, and empty if its tag is not supported.
-func KindOf(n *yaml.Node) Kind {
+func KindOf(n *yaml.Node) strict.Kind {
 	if n == nil {
-		return Null
-	}
-	switch n.Kind {
-	case yaml.SequenceNode:
-		return Array
-	case yaml.MappingNode:
-		return Object
+		return strict.Null
 	}
 	switch n.ShortTag() {
+	case "!!seq":
+		return strict.Array
+	case "!!map":
+		return strict.Object
 	case "!!null":
-		return Null
+		return strict.Null
 	case "!!bool":
-		return Bool
+		return strict.Bool
 	case "!!int", "!!float":
-		return Number
+		return strict.Number
 	case "!!str", "!!timestamp":
-		return String
+		return strict.String
 	}
 	return ""
-}
-
-// Describe says what a value is, for "want … but got …".
-func Describe(n *yaml.Node) string {
-	switch kind := KindOf(n); kind {
-	case String:
-		return fmt.Sprintf("the string %q", strict.Clip(n.Value))
-	case Number:
-		return "the number " + strict.Clip(n.Value)
-	default:
-		return string(kind)
-	}
 }
 
 // Members yields the keys and values of an object.
 func Members(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	return func(yield func(string, *yaml.Node) bool) {
-		if KindOf(n) != Object {
+		if KindOf(n) != strict.Object {
 			return
 		}
 		for i := 0; i+1 < len(n.Content); i += 2 {
@@ -79,24 +51,10 @@ func Members(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 
 // Items returns the items of an array.
 func Items(n *yaml.Node) []*yaml.Node {
-	if KindOf(n) != Array {
+	if KindOf(n) != strict.Array {
 		return nil
 	}
 	return n.Content
-}
-
-// Only returns an object that lacks all other members.
-func Only(n *yaml.Node, keys ...string) *yaml.Node {
-	if KindOf(n) != Object {
-		return n
-	}
-	object := &yaml.Node{Kind: yaml.MappingNode, Line: n.Line}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if slices.Contains(keys, n.Content[i].Value) {
-			object.Content = append(object.Content, n.Content[i:i+2]...)
-		}
-	}
-	return object
 }
 
 // A Decoder puts values into variables, and collects the faults. The variables have tags as
@@ -143,38 +101,33 @@ func (d *Decoder) value(path string, n *yaml.Node, v reflect.Value, want string)
 		v.Set(reflect.New(v.Type().Elem()))
 		d.value(path, n, v.Elem(), want)
 	case reflect.Struct:
-		if d.is(Object, path, n) {
+		if d.is(strict.Object, path, n) {
 			d.object(path, n, v)
 		}
 	case reflect.Map:
-		if d.is(Object, path, n) {
+		if d.is(strict.Object, path, n) {
 			d.texts(path, n, v)
 		}
 	case reflect.Slice:
-		if d.is(Array, path, n) {
+		if d.is(strict.Array, path, n) {
 			d.array(path, n, v)
 		}
 	case reflect.Bool:
-		if d.is(Bool, path, n) {
+		if d.is(strict.Bool, path, n) {
 			_ = n.Decode(v.Addr().Interface()) // it is one
 		}
 	case reflect.String:
 		switch {
-		case want != "" && KindOf(n) != String:
-			d.Fault(path, "want %s but got %s: put single quotes around it", want, Describe(n))
-		case d.is(String, path, n):
+		case want != "" && KindOf(n) != strict.String:
+			d.Fault(path, "want %s but got %s: put single quotes around it", want, KindOf(n).Describe(n.Value))
+		case d.is(strict.String, path, n):
 			v.SetString(n.Value)
 		}
 	}
 }
 
-// is reports whether n is of the kind wanted, and adds a fault if not.
-func (d *Decoder) is(want Kind, path string, n *yaml.Node) bool {
-	if KindOf(n) != want {
-		d.Fault(path, "want %s but got %s", want, Describe(n))
-		return false
-	}
-	return true
+func (d *Decoder) is(want strict.Kind, path string, n *yaml.Node) bool {
+	return d.Is(path, want, KindOf(n), n.Value)
 }
 
 func (d *Decoder) object(path string, n *yaml.Node, v reflect.Value) {

@@ -56,7 +56,7 @@ func TestDecode(t *testing.T) {
 name: 5
 sum: {a: b}
 on: yes
-texts: {1: x, a: 2, b: ~, c: 2020-01-01, c: y}
+texts: !map {1: x, a: 2, b: ~, c: 2020-01-01, c: y}
 old: [x]
 "-": x
 "a.b": x

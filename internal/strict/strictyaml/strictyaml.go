@@ -8,7 +8,6 @@ package strictyaml
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"regexp"
 	"strconv"
@@ -21,23 +20,8 @@ import (
 	"github.com/flex2csi/flex2csi/internal/strict"
 )
 
-// SyntaxError is why a text is no YAML that is accepted here.
-type SyntaxError struct {
-	// Line is where, or 0.
-	Line int
-	// Message may quote from the text. Where the text is secret, show Line only.
-	Message string
-}
-
-// Error returns line and message.
-func (e *SyntaxError) Error() string {
-	if e.Line == 0 {
-		return e.Message
-	}
-	return fmt.Sprintf("line %d: %s", e.Line, e.Message)
-}
-
-// Parse returns the one document in data.
+// Parse returns the one document in data. Its error is a [*strict.InvalidError] with one
+// fault. Where the text is secret, show only the line: the message may quote from the text.
 func Parse(data []byte) (*yaml.Node, error) {
 	docs, err := ParseAll(data)
 	if err != nil {
@@ -45,18 +29,18 @@ func Parse(data []byte) (*yaml.Node, error) {
 	}
 	switch len(docs) {
 	case 0:
-		return nil, &SyntaxError{Message: "empty"}
+		return nil, invalid(0, "empty")
 	case 1:
 		return docs[0], nil
 	}
-	return nil, &SyntaxError{Line: docs[1].Line, Message: "a second document (want one)"}
+	return nil, invalid(docs[1].Line, "a second document (want one)")
 }
 
 // ParseAll returns the documents in data but empty ones. Keys and times are strings in them,
 // and a value has the line of its key.
 func ParseAll(data []byte) ([]*yaml.Node, error) {
 	if !utf8.Valid(data) {
-		return nil, &SyntaxError{Message: "not UTF-8 text"}
+		return nil, invalid(0, "not UTF-8 text")
 	}
 	var docs []*yaml.Node
 	for d := yaml.NewDecoder(bytes.NewReader(data)); ; {
@@ -72,21 +56,24 @@ func ParseAll(data []byte) ([]*yaml.Node, error) {
 		if err := normalize(root); err != nil {
 			return nil, err
 		}
-		if KindOf(root) != Null {
+		if KindOf(root) != strict.Null {
 			docs = append(docs, root)
 		}
 	}
 }
 
+func invalid(line int, message string) error {
+	return &strict.InvalidError{Faults: []strict.Fault{{Line: line, Message: message}}}
+}
+
 // syntaxError takes apart the errors of package yaml, which are text only.
 func syntaxError(err error) error {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	e := &SyntaxError{Message: "not YAML: " + oneLine(text)}
+	text, line := strings.TrimPrefix(err.Error(), "yaml: "), 0
 	if m := regexp.MustCompile(`^line (\d+): (.*)`).FindStringSubmatch(text); m != nil {
-		e.Line, _ = strconv.Atoi(m[1])
-		e.Message = "not YAML: " + oneLine(m[2])
+		line, _ = strconv.Atoi(m[1])
+		text = m[2]
 	}
-	return e
+	return invalid(line, "not YAML: "+oneLine(text))
 }
 
 func oneLine(s string) string {
@@ -101,15 +88,16 @@ func oneLine(s string) string {
 // normalize refuses what is not supported, and makes strings of keys and times.
 func normalize(n *yaml.Node) error {
 	if n.Anchor != "" || n.Kind == yaml.AliasNode {
-		return &SyntaxError{Line: n.Line, Message: "anchors and aliases (& and *) are not supported: write it out (or put quotes around the value)"}
+		return invalid(n.Line, "anchors and aliases (& and *) are not supported: write it out (or put quotes around the value)")
 	}
 	if n.Kind == yaml.ScalarNode {
 		return normalizeScalar(n)
 	}
+	n.Tag = "" // an object is one, whatever its tag
 	for i, child := range n.Content {
 		if n.Kind == yaml.MappingNode && i%2 == 0 {
 			if child.Kind != yaml.ScalarNode || child.Anchor != "" || child.ShortTag() == "!!merge" {
-				return &SyntaxError{Line: child.Line, Message: "a key that is no plain text"}
+				return invalid(child.Line, "a key that is no plain text")
 			}
 			child.Tag = "!!str"
 			continue
@@ -128,13 +116,13 @@ func normalize(n *yaml.Node) error {
 func normalizeScalar(n *yaml.Node) error {
 	switch KindOf(n) {
 	case "":
-		return &SyntaxError{Line: n.Line, Message: "the tag " + strconv.Quote(strict.Clip(n.ShortTag())) + " is not supported"}
-	case String:
+		return invalid(n.Line, "the tag "+strconv.Quote(strict.Clip(n.ShortTag()))+" is not supported")
+	case strict.String:
 		n.Tag = "!!str"
 	}
 	var value any
 	if err := n.Decode(&value); err != nil {
-		return &SyntaxError{Line: n.Line, Message: "the value is not of the type of its tag " + n.ShortTag()}
+		return invalid(n.Line, "the value is not of the type of its tag "+n.ShortTag())
 	}
 	return nil
 }
