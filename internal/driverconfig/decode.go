@@ -40,11 +40,8 @@ func Decode(data []byte) (*Configuration, error) {
 	return c, nil
 }
 
-// A member of a JSON object; its value is as it is written.
-type member struct{ key, value string }
-
 // parse returns the members of the JSON object in data.
-func parse(data []byte) ([]member, error) {
+func parse(data []byte) ([]strict.Member, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("not UTF-8 text")
 	}
@@ -55,10 +52,10 @@ func parse(data []byte) ([]member, error) {
 	if err := strict.CheckJSON(data); err != nil {
 		return nil, syntaxError(data, err)
 	}
-	if kind := strict.KindOf(text); kind != strict.Object {
-		return nil, fmt.Errorf("want a JSON object but got %s", kind.Describe(text))
+	if kind, got := textOf(text); kind != strict.Object {
+		return nil, fmt.Errorf("want a JSON object but got %s", kind.Describe(got))
 	}
-	return membersOf(text), nil
+	return strict.Members(text), nil
 }
 
 func syntaxError(data []byte, err error) error {
@@ -76,20 +73,11 @@ func position(data []byte, offset int64) string {
 	return fmt.Sprintf("line %d, column %d", line+1, column+1)
 }
 
-func membersOf(object string) []member {
-	elements := strict.Elements(object)
-	members := make([]member, len(elements)/2)
-	for i := range members {
-		members[i] = member{strict.Unquote(elements[2*i]), elements[2*i+1]}
-	}
-	return members
-}
-
 // backendOf returns the backend in a file; the defaults depend on it.
-func backendOf(members []member) Backend {
+func backendOf(members []strict.Member) Backend {
 	for _, m := range members {
-		if m.key == "backend" && strict.KindOf(m.value) == strict.String {
-			return Backend(strict.Unquote(m.value))
+		if m.Key == "backend" && strict.KindOf(m.Value) == strict.String {
+			return Backend(strict.Unquote(m.Value))
 		}
 	}
 	return BackendLocal
@@ -142,20 +130,16 @@ type decoder struct {
 	seen []string // paths of the fields in the file
 }
 
-func (d *decoder) object(path string, members []member, fields []field) {
+func (d *decoder) object(path string, members []strict.Member, fields []field) {
 	for _, m := range members {
-		at := strict.Join(path, m.key)
-		i := slices.IndexFunc(fields, func(f field) bool { return f.key == m.key })
+		at := strict.Join(path, m.Key)
+		i := slices.IndexFunc(fields, func(f field) bool { return f.key == m.Key })
 		if i < 0 {
-			d.unknown(at, keys(fields))
+			d.Unknown(at, keys(fields))
 		} else {
-			d.member(at, m.value, fields[i].to)
+			d.member(at, m.Value, fields[i].to)
 		}
 	}
-}
-
-func (d *decoder) unknown(path string, known []string) {
-	d.Fault(path, "no such field (there are: %s)", strings.Join(known, ", "))
 }
 
 func keys(fields []field) []string {
@@ -163,7 +147,6 @@ func keys(fields []field) []string {
 	for i, f := range fields {
 		all[i] = f.key
 	}
-	slices.Sort(all)
 	return all
 }
 
@@ -177,62 +160,64 @@ func (d *decoder) member(path, value string, to any) {
 }
 
 func (d *decoder) value(path, value string, to any) {
+	kind, text := textOf(value)
 	switch to := to.(type) {
 	case []field:
-		if d.is(strict.Object, path, value) {
-			d.object(path, membersOf(value), to)
+		if d.Is(path, strict.Object, kind, text) {
+			d.object(path, strict.Members(value), to)
 		}
 	case *map[flex.Command]Duration:
-		if d.is(strict.Object, path, value) {
-			d.timeouts(path, membersOf(value), to)
+		if d.Is(path, strict.Object, kind, text) {
+			d.timeouts(path, strict.Members(value), to)
 		}
 	case *[]string:
-		if d.is(strict.Array, path, value) {
+		if d.Is(path, strict.Array, kind, text) {
 			d.texts(path, strict.Elements(value), to)
 		}
 	case *bool:
-		if d.is(strict.Bool, path, value) {
-			*to = value == "true"
+		if d.Is(path, strict.Bool, kind, text) {
+			*to = text == "true"
 		}
 	case *int:
-		if d.is(strict.Number, path, value) {
-			d.count(path, value, to)
+		if d.Is(path, strict.Number, kind, text) {
+			d.count(path, text, to)
 		}
 	case *string:
-		if d.is(strict.String, path, value) {
-			*to = strict.Unquote(value)
+		if d.Is(path, strict.String, kind, text) {
+			*to = text
 		}
 	case encoding.TextUnmarshaler:
-		if d.is(strict.String, path, value) {
-			if err := to.UnmarshalText([]byte(strict.Unquote(value))); err != nil {
+		if d.Is(path, strict.String, kind, text) {
+			if err := to.UnmarshalText([]byte(text)); err != nil {
 				d.Fault(path, "%v", err)
 			}
 		}
 	}
 }
 
-func (d *decoder) is(want strict.Kind, path, value string) bool {
+// textOf returns the kind of a value and its text, which of a string has no quotes.
+func textOf(value string) (strict.Kind, string) {
 	kind := strict.KindOf(value)
 	if kind == strict.String {
 		value = strict.Unquote(value)
 	}
-	return d.Is(path, want, kind, value)
+	return kind, value
 }
 
-func (d *decoder) timeouts(path string, members []member, to *map[flex.Command]Duration) {
+func (d *decoder) timeouts(path string, members []strict.Member, to *map[flex.Command]Duration) {
 	known := timeoutCommands()
 	for _, m := range members {
-		at := strict.Join(path, m.key)
-		if !slices.Contains(known, m.key) {
-			d.unknown(at, known)
+		at := strict.Join(path, m.Key)
+		if !slices.Contains(known, m.Key) {
+			d.Unknown(at, known)
 			continue
 		}
 		var timeout Duration
-		d.member(at, m.value, &timeout)
+		d.member(at, m.Value, &timeout)
 		if *to == nil {
 			*to = map[flex.Command]Duration{}
 		}
-		(*to)[flex.Command(m.key)] = timeout
+		(*to)[flex.Command(m.Key)] = timeout
 	}
 }
 
@@ -244,9 +229,9 @@ func (d *decoder) texts(path string, items []string, to *[]string) {
 }
 
 // count takes a number from 1 on: 0 is what a file lacks that has none.
-func (d *decoder) count(path, value string, to *int) {
+func (d *decoder) count(path, number string, to *int) {
 	var err error
-	if *to, err = strconv.Atoi(value); err != nil || *to < 1 {
-		d.Fault(path, "want a whole number from 1 on but got %s", strict.Number.Describe(value))
+	if *to, err = strconv.Atoi(number); err != nil || *to < 1 {
+		d.Fault(path, "want a whole number from 1 on but got %s", strict.Number.Describe(number))
 	}
 }

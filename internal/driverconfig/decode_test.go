@@ -146,6 +146,7 @@ func TestDecodeFaults(t *testing.T) {
 		{"cut off", `{"apiVersion": "flex2`, []string{"not JSON: unexpected end of JSON input (line 1, column 21)"}},
 		{"not text", "{\"\xff\": 1}", []string{"not UTF-8 text"}},
 		{"no object", `[1]`, []string{"want a JSON object but got an array"}},
+		{"a string", ` "é\n" `, []string{`want a JSON object but got the string "é\n"`}},
 		{"null", `null`, []string{"want a JSON object but got null"}},
 		{"two objects", `{} {}`, []string{"not JSON: invalid character '{' after top-level value (line 1, column 4)"}},
 		{"nothing said", `{}`, []string{

@@ -141,7 +141,6 @@ func timeoutCommands() (names []string) {
 			names = append(names, string(command))
 		}
 	}
-	slices.Sort(names)
 	return names
 }
 

@@ -32,12 +32,23 @@ func KindOf(value string) Kind {
 	return Number
 }
 
-// Elements returns the items of a JSON array, or the keys and values of a JSON object, in
-// order and as they are written. [CheckJSON] has found the text valid.
-//
-// A map or a struct would hide a key that comes twice. The tokens of encoding/json show it,
-// but each callout starts a process, where the first one sets up reflection: that takes ten
-// times as long as this.
+// A Member is a key of a JSON object, and its value as it is written.
+type Member struct{ Key, Value string }
+
+// Members returns the members of a valid JSON object in order. A map or a struct would hide
+// a key that comes twice. The tokens of encoding/json show it, but each callout starts a
+// process, where the first one sets up reflection: that takes ten times as long as this.
+func Members(object string) []Member {
+	elements := Elements(object)
+	members := make([]Member, len(elements)/2)
+	for i := range members {
+		members[i] = Member{Unquote(elements[2*i]), elements[2*i+1]}
+	}
+	return members
+}
+
+// Elements returns the items of a valid JSON array, or the keys and values of an object, in
+// order and as they are written.
 func Elements(text string) []string {
 	// Enough for most objects: each growth would touch a new page of memory.
 	all := make([]string, 0, 16)

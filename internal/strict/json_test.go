@@ -15,25 +15,24 @@ import (
 
 // read reads a value as encoding/json does into an any, but for numbers.
 func read(value string) any {
-	elements := strict.Elements(value)
-	switch value[0] {
-	case '{':
+	switch strict.KindOf(value) {
+	case strict.Object:
 		object := map[string]any{}
-		for i := 0; i < len(elements); i += 2 {
-			object[strict.Unquote(elements[i])] = read(elements[i+1])
+		for _, m := range strict.Members(value) {
+			object[m.Key] = read(m.Value)
 		}
 		return object
-	case '[':
+	case strict.Array:
 		array := []any{}
-		for _, item := range elements {
+		for _, item := range strict.Elements(value) {
 			array = append(array, read(item))
 		}
 		return array
-	case '"':
+	case strict.String:
 		return strict.Unquote(value)
-	case 't', 'f':
+	case strict.Bool:
 		return value == "true"
-	case 'n':
+	case strict.Null:
 		return nil
 	default:
 		return json.Number(value)
@@ -53,8 +52,8 @@ func decode(data []byte) (v any, err error) {
 	return v, nil
 }
 
-// FuzzElements compares with encoding/json.
-func FuzzElements(f *testing.F) {
+// FuzzMembers compares with encoding/json.
+func FuzzMembers(f *testing.F) {
 	for _, text := range []string{
 		`{}`, `[]`, `""`, `0`, `-1.5e+3`, `true`, `false`, `null`, ``, ` `, `{`, `{"a"}`, `[1,]`, `"\`, `nul`, `{} {}`,
 		`{"a":"b","c":{"d":[1,2,[],{}]},"e":null}`, " {\t\"a\" :\r\n[ 1 , 2 ] , \"b\" : true } ",
@@ -75,28 +74,28 @@ func FuzzElements(f *testing.F) {
 			return
 		}
 		if diff := cmp.Diff(read(string(bytes.TrimSpace(data))), want); diff != "" {
-			t.Errorf("encoding/json reads it differently (-elements +json):\n%s", diff)
+			t.Errorf("encoding/json reads it differently (-members +json):\n%s", diff)
 		}
 	})
 }
 
-// TestElementsTwice: a key that comes twice is there twice.
-func TestElementsTwice(t *testing.T) {
-	got := strict.Elements(` { "a" : 1 , "a":[ 2, {"b": "}"} ]}`)
-	if diff := cmp.Diff([]string{`"a"`, "1", `"a"`, `[ 2, {"b": "}"} ]`}, got); diff != "" {
+// TestMembersTwice: a key that comes twice is there twice.
+func TestMembersTwice(t *testing.T) {
+	got := strict.Members(` { "a" : 1 , "a":[ 2, {"b": "}"} ]}`)
+	if diff := cmp.Diff([]strict.Member{{"a", "1"}, {"a", `[ 2, {"b": "}"} ]`}}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-func BenchmarkElements(b *testing.B) {
+func BenchmarkMembers(b *testing.B) {
 	data := []byte(`{"kubernetes.io/fsType":"ext4","kubernetes.io/readwrite":"rw","kubernetes.io/pvOrVolumeName":"pv-1","image":"/srv/a.img","size":"1Gi"}`)
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := strict.CheckJSON(data); err != nil {
 			b.Fatal(err)
 		}
-		for _, element := range strict.Elements(string(data)) {
-			_ = strict.Unquote(element)
+		for _, m := range strict.Members(string(data)) {
+			_ = strict.Unquote(m.Value)
 		}
 	}
 }

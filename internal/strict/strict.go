@@ -134,6 +134,11 @@ func (r *Report) Is(path string, want, got Kind, text string) bool {
 	return got == want
 }
 
+// Unknown adds a fault for a field that is none of those known.
+func (r *Report) Unknown(path string, known []string) {
+	r.Fault(path, "no such field (there are: %s)", strings.Join(slices.Sorted(slices.Values(known)), ", "))
+}
+
 // Want checks that got, which says what version or kind a file is of, is what
 // a program, by its name, knows.
 func (r *Report) Want(path, got, want, program string) {

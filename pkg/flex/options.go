@@ -102,19 +102,18 @@ func parsePairs(argument string) ([]pair, error) {
 	if kind := strict.KindOf(argument); kind != strict.Object {
 		return nil, Errorf(CodeInvalidArgument, "the JSON options are %s: want one JSON object", kind)
 	}
-	elements := strict.Elements(argument)
-	pairs := make([]pair, 0, len(elements)/2)
-	seen := make(map[string]bool, len(elements)/2)
-	for i := 0; i < len(elements); i += 2 {
-		key, value := strict.Unquote(elements[i]), elements[i+1]
-		if kind := strict.KindOf(value); kind != strict.String {
-			return nil, Errorf(CodeInvalidArgument, "the option %s is %s: want a string in double quotes", quoteKey(key), kind)
+	members := strict.Members(argument)
+	pairs := make([]pair, 0, len(members))
+	seen := make(map[string]bool, len(members))
+	for _, m := range members {
+		if kind := strict.KindOf(m.Value); kind != strict.String {
+			return nil, Errorf(CodeInvalidArgument, "the option %s is %s: want a string in double quotes", quoteKey(m.Key), kind)
 		}
-		if seen[key] {
-			return nil, Errorf(CodeInvalidArgument, "the option %s is given twice", quoteKey(key))
+		if seen[m.Key] {
+			return nil, Errorf(CodeInvalidArgument, "the option %s is given twice", quoteKey(m.Key))
 		}
-		seen[key] = true
-		pairs = append(pairs, pair{key, strict.Unquote(value)})
+		seen[m.Key] = true
+		pairs = append(pairs, pair{m.Key, strict.Unquote(m.Value)})
 	}
 	return pairs, nil
 }

@@ -93,7 +93,7 @@ func parent(path string) string { return path[:max(strings.LastIndexAny(path, ".
 
 func (d *Decoder) value(path string, n *yaml.Node, v reflect.Value, want string) {
 	d.lines[path] = n.Line
-	if v, ok := v.Addr().Interface().(interface{ SetDefaults() }); ok {
+	if v, ok := reflect.TypeAssert[interface{ SetDefaults() }](v.Addr()); ok {
 		v.SetDefaults()
 	}
 	switch v.Kind() {
@@ -141,7 +141,7 @@ func (d *Decoder) object(path string, n *yaml.Node, v reflect.Value) {
 		case !known && removed:
 			d.Fault(at, "was removed: %s", advice)
 		case !known:
-			d.Fault(at, "no such field (there are: %s)", strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
+			d.Unknown(at, slices.Collect(maps.Keys(fields)))
 		case seen[key]:
 			d.Fault(at, "twice in the file")
 		default:
