@@ -57,10 +57,12 @@ func Items(n *yaml.Node) []*yaml.Node {
 	return n.Content
 }
 
-// A Decoder puts values into variables, and collects the faults. The variables have tags as
-// for package yaml; a tag want says in words what a string is. Package yaml itself, with
-// KnownFields, makes strings of numbers, ignores null, skips an object in which a key comes
-// twice, and names no paths.
+// A Decoder puts values into structs, slices, maps, strings and booleans, and collects the
+// faults. Fields have tags as for package yaml; a tag want says in words what a string is.
+// A type can have defaults: a method SetDefaults.
+//
+// Package yaml itself, with KnownFields, makes strings of numbers, ignores null, skips an
+// object in which a key comes twice, and names no paths.
 type Decoder struct {
 	strict.Report
 	// Removed says what to do about fields of earlier versions.
@@ -131,23 +133,33 @@ func (d *Decoder) is(want strict.Kind, path string, n *yaml.Node) bool {
 }
 
 func (d *Decoder) object(path string, n *yaml.Node, v reflect.Value) {
-	fields, seen := fieldsOf(v.Type()), map[string]bool{}
-	for key, value := range Members(n) {
-		at := strict.Join(path, key)
-		d.lines[at] = value.Line
+	fields := fieldsOf(v.Type())
+	d.members(path, n, func(at, key string, value *yaml.Node) {
 		field, known := fields[key]
 		advice, removed := d.Removed[key]
 		switch {
-		case !known && removed:
-			d.Fault(at, "was removed: %s", advice)
-		case !known:
-			d.Unknown(at, slices.Collect(maps.Keys(fields)))
-		case seen[key]:
-			d.Fault(at, "twice in the file")
-		default:
+		case known:
 			d.value(at, value, v.FieldByIndex(field.Index), field.Tag.Get("want"))
+		case removed:
+			d.Fault(at, "was removed: %s", advice)
+		default:
+			d.Unknown(at, slices.Collect(maps.Keys(fields)))
+		}
+	})
+}
+
+// members calls take for the first member of each key.
+func (d *Decoder) members(path string, n *yaml.Node, take func(at, key string, value *yaml.Node)) {
+	seen := map[string]bool{}
+	for key, value := range Members(n) {
+		at := strict.Join(path, key)
+		d.lines[at] = value.Line
+		if seen[key] {
+			d.Fault(at, "twice in the file")
+			continue
 		}
 		seen[key] = true
+		take(at, key, value)
 	}
 }
 
@@ -165,17 +177,11 @@ func fieldsOf(t reflect.Type) map[string]reflect.StructField {
 // texts takes an object with any keys. Its values are strings.
 func (d *Decoder) texts(path string, n *yaml.Node, v reflect.Value) {
 	v.Set(reflect.MakeMap(v.Type()))
-	for key, value := range Members(n) {
-		at := strict.Join(path, key)
-		d.lines[at] = value.Line
-		if v.MapIndex(reflect.ValueOf(key)).IsValid() {
-			d.Fault(at, "twice in the file")
-			continue
-		}
-		element := reflect.New(v.Type().Elem()).Elem()
-		d.value(at, value, element, "")
-		v.SetMapIndex(reflect.ValueOf(key), element)
-	}
+	d.members(path, n, func(at, key string, value *yaml.Node) {
+		text := reflect.New(v.Type().Elem()).Elem()
+		d.value(at, value, text, "")
+		v.SetMapIndex(reflect.ValueOf(key), text)
+	})
 }
 
 func (d *Decoder) array(path string, n *yaml.Node, v reflect.Value) {
