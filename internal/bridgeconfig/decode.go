@@ -51,7 +51,7 @@ func (l Loader) Decode(data []byte, checks ...Check) (*Configuration, error) {
 		return nil, &strict.InvalidError{Faults: []strict.Fault{{Message: "want a YAML object but got " + kind.Describe(root.Value)}}}
 	}
 
-	c, d := &Configuration{}, &strictyaml.Decoder{Removed: removedFields()}
+	c, d := &Configuration{}, &strictyaml.Decoder{}
 	d.Decode(root, c)
 	d.Add(versionFaults(c))
 	if d.Focus("apiVersion", "kind") {
@@ -76,8 +76,8 @@ func (l Loader) Decode(data []byte, checks ...Check) (*Configuration, error) {
 // SetDefaults makes d what it is before the file is read.
 func (d *Driver) SetDefaults() { *d = DefaultDriver() }
 
-// removedFields are those of earlier versions, with what to do about them.
-func removedFields() map[string]string {
+// RemovedFields returns those of earlier versions, with what to do about them.
+func (d *Driver) RemovedFields() map[string]string {
 	return map[string]string{
 		"directPublish": "the kubelet could see an unfinished mount, and containers write to the node's disk; delete the field: volumes are published at a target path, and bound when they are complete",
 		"sizeLimits":    "delete the field: strings of 1 KiB and maps of 64 KiB are allowed",

@@ -59,15 +59,13 @@ func Items(n *yaml.Node) []*yaml.Node {
 
 // A Decoder puts values into structs, slices, maps, strings and booleans, and collects the
 // faults. Fields have tags as for package yaml; a tag want says in words what a string is.
-// A type can have defaults: a method SetDefaults.
+// A type can have defaults, by a method SetDefaults, and say what to do about fields of
+// earlier versions, by a method RemovedFields.
 //
 // Package yaml itself, with KnownFields, makes strings of numbers, ignores null, skips an
 // object in which a key comes twice, and names no paths.
 type Decoder struct {
 	strict.Report
-	// Removed says what to do about fields of earlier versions.
-	Removed map[string]string
-
 	lines map[string]int // by path
 }
 
@@ -134,13 +132,17 @@ func (d *Decoder) is(want strict.Kind, path string, n *yaml.Node) bool {
 
 func (d *Decoder) object(path string, n *yaml.Node, v reflect.Value) {
 	fields := fieldsOf(v.Type())
+	var removed map[string]string
+	if v, ok := reflect.TypeAssert[interface{ RemovedFields() map[string]string }](v.Addr()); ok {
+		removed = v.RemovedFields()
+	}
 	d.members(path, n, func(at, key string, value *yaml.Node) {
 		field, known := fields[key]
-		advice, removed := d.Removed[key]
+		advice := removed[key]
 		switch {
 		case known:
 			d.value(at, value, v.FieldByIndex(field.Index), field.Tag.Get("want"))
-		case removed:
+		case advice != "":
 			d.Fault(at, "was removed: %s", advice)
 		default:
 			d.Unknown(at, slices.Collect(maps.Keys(fields)))

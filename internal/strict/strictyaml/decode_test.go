@@ -25,6 +25,8 @@ type entry struct {
 	Count string `yaml:"count"`
 }
 
+func (f *file) RemovedFields() map[string]string { return map[string]string{"old": "delete it"} }
+
 func (e *entry) SetDefaults() { e.Count = "one" }
 
 func decode(t *testing.T, text string) (file, []string) {
@@ -34,7 +36,7 @@ func decode(t *testing.T, text string) (file, []string) {
 		t.Fatal(err)
 	}
 	var f file
-	d := strictyaml.Decoder{Removed: map[string]string{"old": "delete it"}}
+	d := strictyaml.Decoder{}
 	d.Decode(root, &f)
 	d.Fault("list[0].missing", "missing")
 	d.Fault("elsewhere", "no line")
@@ -64,7 +66,7 @@ list:
 - wait: 5s
   wait: 6s
 - y
-- {count: !!str 2}
+- {count: !!str 2, old: x}
 - wait:
 `)
 	want := []string{
@@ -81,6 +83,7 @@ list:
 		"list[0].missing (line 10): missing",
 		"list[0].wait (line 11): twice in the file",
 		`list[1] (line 12): want an object but got the string "y"`,
+		"list[2].old (line 13): no such field (there are: count, wait)",
 		"list[3].wait (line 14): want a string but got null",
 	}
 	if diff := cmp.Diff(want, faults); diff != "" {
