@@ -44,7 +44,7 @@ type Driver struct {
 	// When says which volumes of FlexDriver are those of CSIDriver, where several
 	// drivers have one FlexDriver: a CEL expression over options, pvName and fsType
 	// that gives a bool. For each volume it must be true for one of them.
-	When string `yaml:"when,omitempty"`
+	When string `yaml:"when,omitempty" want:"an expression"`
 
 	// Endpoint is the socket of the node service, as unix:///path or a path.
 	// Empty: the socket that the driver has registered with the kubelet, looked up
@@ -65,7 +65,7 @@ type Driver struct {
 	// ClassParameters are the parameters of the CSI StorageClass in place of one that
 	// makes FlexVolumes: a CEL expression over parameters, those of that class by their
 	// names in lower case. Only flex2csi migrate classes uses it.
-	ClassParameters string `yaml:"classParameters,omitempty"`
+	ClassParameters string `yaml:"classParameters,omitempty" want:"an expression"`
 
 	// PodInfo adds the pod's name, namespace, UID and service account to the
 	// volume context of NodePublishVolume (CSIDriver.spec.podInfoOnMount). It,
@@ -102,16 +102,16 @@ type Driver struct {
 // readOnly, accessModes and pod. Package mapping tells more.
 type VolumeMapping struct {
 	// Handle is the volume_id; a string.
-	Handle string `yaml:"handle"`
+	Handle string `yaml:"handle" want:"an expression"`
 	// Context is the volume_context; a map of strings.
-	Context string `yaml:"context"`
+	Context string `yaml:"context" want:"an expression"`
 	// MountFlags are those of the volume capability; a list of strings.
-	MountFlags string `yaml:"mountFlags"`
+	MountFlags string `yaml:"mountFlags" want:"an expression"`
 	// FSType is that of the volume capability; a string, which may be empty.
-	FSType string `yaml:"fsType"`
+	FSType string `yaml:"fsType" want:"an expression"`
 	// AccessMode is one of the names that Kubernetes has for them; a string,
 	// which may be empty: then it is not known.
-	AccessMode string `yaml:"accessMode"`
+	AccessMode string `yaml:"accessMode" want:"an expression"`
 }
 
 // Secrets says for each stage where its secrets come from.

@@ -1,10 +1,9 @@
 package bridgeconfig
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/strict"
@@ -46,151 +45,45 @@ func Read(r io.Reader) ([]byte, error) { return trust.Read(r, MaxSize) }
 func (l Loader) Decode(data []byte, checks ...Check) (*Configuration, error) {
 	root, err := strictyaml.Parse(data)
 	if err != nil {
-		fault := strict.Fault{Message: err.Error()}
-		if e, ok := errors.AsType[*strictyaml.SyntaxError](err); ok {
-			fault = strict.Fault{Line: e.Line, Message: e.Message}
-		}
-		return nil, &strict.InvalidError{Faults: []strict.Fault{fault}}
+		return nil, err
 	}
-	if root.Kind != strict.Object {
-		return nil, &strict.InvalidError{Faults: []strict.Fault{{Message: "want a YAML object but got " + root.Describe()}}}
+	if kind := strictyaml.KindOf(root); kind != strict.Object {
+		return nil, &strict.InvalidError{Faults: []strict.Fault{{Message: "want a YAML object but got " + kind.Describe(root.Value)}}}
 	}
 
-	c, d := &Configuration{}, &strict.Decoder{}
-	// In another version everything may have another meaning: report no further
-	// faults.
-	d.Object("", root.Only("apiVersion", "kind"), versionFields(d, c))
+	c, d := &Configuration{}, &strictyaml.Decoder{}
+	d.Decode(root, c)
 	d.Add(versionFaults(c))
-	if err := located(d); err != nil {
-		return nil, err
+	if d.Focus("apiVersion", "kind") {
+		return nil, d.Err() // in another version everything may have another meaning
 	}
-	d.Add(openFaults(root))
-	if err := located(d); err != nil {
-		return nil, err
+	if open := openFaults(root); len(open) > 0 {
+		return nil, &strict.InvalidError{Faults: open}
 	}
-	d.Object("", root, l.fields(d, c))
+	for i := range c.Drivers {
+		c.Drivers[i].Timeout = cmp.Or(l.Timeout, DefaultTimeout)
+	}
 	d.Add(c.faults())
 	for _, check := range checks {
 		d.Add(check(c))
 	}
-	if err := located(d); err != nil {
+	if err := d.Err(); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// located sorts the faults by line.
-func located(d *strict.Decoder) error {
-	d.Locate(d.Faults)
-	slices.SortStableFunc(d.Faults, func(a, b strict.Fault) int { return a.Line - b.Line })
-	return d.Err()
-}
+// SetDefaults makes d what it is before the file is read.
+func (d *Driver) SetDefaults() { *d = DefaultDriver() }
 
-func versionFields(d *strict.Decoder, c *Configuration) strict.Fields {
-	return strict.Fields{
-		"apiVersion": strict.Text(d, &c.APIVersion),
-		"kind":       strict.Text(d, &c.Kind),
-	}
-}
-
-// fields has all keys of the format.
-func (l Loader) fields(d *strict.Decoder, c *Configuration) strict.Fields {
-	all := versionFields(d, c)
-	all["drivers"] = d.Each(func(path string, n strict.Node) {
-		driver := DefaultDriver()
-		if l.Timeout > 0 {
-			driver.Timeout = l.Timeout
-		}
-		fields := driverFields(d, &driver)
-		for name, advice := range removedFields() {
-			fields[name] = func(path string, _ strict.Node) { d.Fault(path, "was removed: %s", advice) }
-		}
-		d.Nested(fields)(path, n)
-		c.Drivers = append(c.Drivers, driver)
-	})
-	return all
-}
-
-// expression takes a string. YAML makes something else of many expressions.
-func expression(d *strict.Decoder, dst *string) strict.Take {
-	return func(path string, n strict.Node) {
-		if n.Kind != strict.String {
-			d.Fault(path, "want an expression but got %s: put single quotes around it", n.Describe())
-			return
-		}
-		*dst = n.Text
-	}
-}
-
-func driverFields(d *strict.Decoder, driver *Driver) strict.Fields {
-	return strict.Fields{
-		"flexDriver":         strict.Text(d, &driver.FlexDriver),
-		"csiDriver":          strict.Text(d, &driver.CSIDriver),
-		"when":               expression(d, &driver.When),
-		"endpoint":           strict.Text(d, &driver.Endpoint),
-		"controllerEndpoint": strict.Text(d, &driver.ControllerEndpoint),
-		"attach":             strict.Text(d, &driver.Attach),
-		"volume": d.Nested(strict.Fields{
-			"handle":     expression(d, &driver.Volume.Handle),
-			"context":    expression(d, &driver.Volume.Context),
-			"mountFlags": expression(d, &driver.Volume.MountFlags),
-			"fsType":     expression(d, &driver.Volume.FSType),
-			"accessMode": expression(d, &driver.Volume.AccessMode),
-		}),
-		"secrets":           d.Nested(secretFields(d, &driver.Secrets)),
-		"classParameters":   expression(d, &driver.ClassParameters),
-		"podInfo":           maybe(d, &driver.PodInfo),
-		"requiresRepublish": maybe(d, &driver.RequiresRepublish),
-		"repairInUse":       d.Bool(&driver.RepairInUse),
-
-		"serviceAccountTokens": d.Bool(&driver.ServiceAccountTokens),
-		"fsGroup":              strict.Text(d, &driver.FSGroup),
-		"inline":               d.Bool(&driver.Inline),
-		"pvNamePattern":        strict.Text(d, &driver.PVNamePattern),
-	}
-}
-
-// removedFields are those of earlier versions, with what to do about them.
-func removedFields() map[string]string {
+// RemovedFields returns those of earlier versions, with what to do about them.
+func (d *Driver) RemovedFields() map[string]string {
 	return map[string]string{
 		"directPublish": "the kubelet could see an unfinished mount, and containers write to the node's disk; delete the field: volumes are published at a target path, and bound when they are complete",
 		"sizeLimits":    "delete the field: strings of 1 KiB and maps of 64 KiB are allowed",
 		"stagingRoot":   "delete the field, and mount <kubelet dir>/plugins/kubernetes.io/csi into the CSI driver's pods; volumes that are staged elsewhere are unstaged there",
 		"timeouts":      "delete the field, and set --timeout of flex2csi serve",
 	}
-}
-
-// maybe takes a boolean for which no default stands.
-func maybe(d *strict.Decoder, dst **bool) strict.Take {
-	return func(path string, n strict.Node) {
-		var b bool
-		d.Bool(&b)(path, n)
-		*dst = &b
-	}
-}
-
-func secretFields(d *strict.Decoder, s *Secrets) strict.Fields {
-	fields := strict.Fields{}
-	for stage, dst := range s.stages() {
-		fields[stage] = func(path string, n strict.Node) {
-			source := &SecretSource{}
-			d.Nested(strict.Fields{
-				"fromFlexSecret": d.TextMap(&source.FromFlexSecret),
-				"optional":       d.Texts(&source.Optional),
-				"file":           strict.Text(d, &source.File),
-				"key":            strict.Text(d, &source.Key),
-				"secretRef": func(path string, n strict.Node) {
-					source.SecretRef = &SecretRef{}
-					d.Nested(strict.Fields{
-						"name":      strict.Text(d, &source.SecretRef.Name),
-						"namespace": strict.Text(d, &source.SecretRef.Namespace),
-					})(path, n)
-				},
-			})(path, n)
-			*dst = source
-		}
-	}
-	return fields
 }
 
 // stages gives each source its name in the file.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
 )
@@ -49,14 +51,14 @@ func Fill(data, name, value string) string {
 	}
 }
 
-func openPlaces(path string, n strict.Node, found []OpenPlace) []OpenPlace {
-	for _, m := range n.Members {
-		found = openPlaces(strict.Join(path, m.Key), m.Value, found)
+func openPlaces(path string, n *yaml.Node, found []OpenPlace) []OpenPlace {
+	for key, value := range strictyaml.Members(n) {
+		found = openPlaces(strict.Join(path, key), value, found)
 	}
-	for i, item := range n.Items {
+	for i, item := range strictyaml.Items(n) {
 		found = openPlaces(strict.Index(path, i), item, found)
 	}
-	for text := n.Text; ; {
+	for text := n.Value; ; {
 		_, p, rest, ok := cutOpen(text)
 		if !ok {
 			break
@@ -86,7 +88,7 @@ func cutOpen(text string) (before string, p OpenPlace, rest string, ok bool) {
 
 // openFaults are those of a file that has open places. They stand alone: what
 // else may be wrong changes when they are filled in.
-func openFaults(root strict.Node) []strict.Fault {
+func openFaults(root *yaml.Node) []strict.Fault {
 	var r strict.Report
 	for _, p := range openPlaces("", root, nil) {
 		what, mark := "", p.Name

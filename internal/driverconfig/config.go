@@ -213,6 +213,16 @@ func (d Duration) String() string { return time.Duration(d).String() }
 // MarshalText makes the duration text in JSON.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
+// UnmarshalText takes text such as "90s".
+func (d *Duration) UnmarshalText(text []byte) error {
+	duration, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("%q is no duration (want one such as \"90s\" or \"2m\")", strict.Clip(string(text)))
+	}
+	*d = Duration(duration)
+	return nil
+}
+
 // DefaultSocket is where the daemon listens by default, as in package wire, which laptops
 // do not link.
 const DefaultSocket = "/run/flex2csi/flex2csi.sock"

@@ -1,8 +1,15 @@
 package driverconfig
 
 import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
 	"strconv"
-	"time"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/flex2csi/flex2csi/internal/strict"
 	"github.com/flex2csi/flex2csi/pkg/flex"
@@ -11,29 +18,19 @@ import (
 // Decode returns the configuration in data, with defaults for missing fields.
 // Its error is an [*InvalidError] with all faults.
 func Decode(data []byte) (*Configuration, error) {
-	root, err := parse(data)
+	members, err := parse(data)
 	if err != nil {
 		return nil, &InvalidError{Faults: []Fault{{Message: err.Error()}}}
 	}
-	if root.Kind != strict.Object {
-		return nil, &InvalidError{Faults: []Fault{{Message: "want a JSON object but got " + root.Describe()}}}
-	}
-
-	c := Default(DriverName{}, backendOf(root))
+	c := Default(DriverName{}, backendOf(members))
 	c.APIVersion, c.Kind = "", "" // these two have no default
 	d := &decoder{}
-	fsGroupSaid := false
-	all := fields(d, c, &fsGroupSaid)
-	// In another version everything may have another meaning: report no further
-	// faults.
-	d.Object("", root.Only("apiVersion", "kind"), all)
+	d.object("", members, c.fields())
 	d.Add(versionFaults(c))
-	if err := d.Err(); err != nil {
-		return nil, err
+	if d.Focus("apiVersion", "kind") {
+		return nil, d.Err() // in another version everything may have another meaning
 	}
-
-	d.Object("", root, all)
-	if !fsGroupSaid {
+	if !slices.Contains(d.seen, "capabilities.fsGroup") {
 		c.Capabilities.FSGroup = c.FSGroupPolicy == FSGroupKubelet
 	}
 	d.Add(c.faults())
@@ -43,92 +40,198 @@ func Decode(data []byte) (*Configuration, error) {
 	return c, nil
 }
 
+// parse returns the members of the JSON object in data.
+func parse(data []byte) ([]strict.Member, error) {
+	if !utf8.Valid(data) {
+		return nil, errors.New("not UTF-8 text")
+	}
+	text := strings.TrimSpace(string(data))
+	if text == "" {
+		return nil, errors.New("empty")
+	}
+	if err := strict.CheckJSON(data); err != nil {
+		return nil, syntaxError(data, err)
+	}
+	if kind, got := textOf(text); kind != strict.Object {
+		return nil, fmt.Errorf("want a JSON object but got %s", kind.Describe(got))
+	}
+	return strict.Members(text), nil
+}
+
+func syntaxError(data []byte, err error) error {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("not JSON: %w (%s)", err, position(data, syntax.Offset))
+	}
+	return fmt.Errorf("not JSON: %w", err)
+}
+
+// position returns line and column of an offset.
+func position(data []byte, offset int64) string {
+	before := data[:min(max(offset-1, 0), int64(len(data)))]
+	line := bytes.Count(before, []byte("\n"))
+	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
+	return fmt.Sprintf("line %d, column %d", line+1, column+1)
+}
+
 // backendOf returns the backend in a file; the defaults depend on it.
-func backendOf(root strict.Node) Backend {
-	for _, m := range root.Members {
-		if m.Key == "backend" && m.Value.Kind == strict.String {
-			return Backend(m.Value.Text)
+func backendOf(members []strict.Member) Backend {
+	for _, m := range members {
+		if m.Key == "backend" && strict.KindOf(m.Value) == strict.String {
+			return Backend(strict.Unquote(m.Value))
 		}
 	}
 	return BackendLocal
 }
 
+// A field is a key of an object, and where its value goes: a pointer, or the fields of an
+// object.
+type field struct {
+	key string
+	to  any
+}
+
 // fields has all keys of the format.
-func fields(d *decoder, c *Configuration, fsGroupSaid *bool) strict.Fields {
-	return strict.Fields{
-		"apiVersion": strict.Text(&d.Decoder, &c.APIVersion),
-		"kind":       strict.Text(&d.Decoder, &c.Kind),
-		"driver":     d.driver(&c.Driver),
-		"backend":    strict.Text(&d.Decoder, &c.Backend),
-		"capabilities": d.Nested(strict.Fields{
-			"attach":         d.Bool(&c.Capabilities.Attach),
-			"selinuxRelabel": d.Bool(&c.Capabilities.SELinuxRelabel),
-			"fsGroup": func(path string, n strict.Node) {
-				*fsGroupSaid = true
-				d.Bool(&c.Capabilities.FSGroup)(path, n)
-			},
-			"supportsMetrics":  d.Bool(&c.Capabilities.SupportsMetrics),
-			"requiresFSResize": d.Bool(&c.Capabilities.RequiresFSResize),
-		}),
-		"socket":                strict.Text(&d.Decoder, &c.Socket),
-		"stateDir":              strict.Text(&d.Decoder, &c.StateDir),
-		"controllerSocket":      strict.Text(&d.Decoder, &c.ControllerSocket),
-		"fsGroupPolicy":         strict.Text(&d.Decoder, &c.FSGroupPolicy),
-		"kubeletDir":            strict.Text(&d.Decoder, &c.KubeletDir),
-		"directoryRoots":        d.Texts(&c.DirectoryRoots),
-		"imageRoots":            d.Texts(&c.ImageRoots),
-		"deviceRoots":           d.Texts(&c.DeviceRoots),
-		"sourceTypes":           d.Texts(&c.SourceTypes),
-		"maxSize":               strict.Text(&d.Decoder, &c.MaxSize),
-		"maxSizePerNamespace":   strict.Text(&d.Decoder, &c.MaxSizePerNamespace),
-		"maxImagesPerNamespace": d.count(&c.MaxImagesPerNamespace),
-		"timeouts":              d.timeouts(&c.Timeouts),
-		"log": d.Nested(strict.Fields{
-			"file":  strict.Text(&d.Decoder, &c.Log.File),
-			"level": strict.Text(&d.Decoder, &c.Log.Level),
-		}),
+func (c *Configuration) fields() []field {
+	return []field{
+		{"apiVersion", &c.APIVersion},
+		{"kind", &c.Kind},
+		{"driver", &c.Driver},
+		{"backend", (*string)(&c.Backend)},
+		{"capabilities", []field{
+			{"attach", &c.Capabilities.Attach},
+			{"selinuxRelabel", &c.Capabilities.SELinuxRelabel},
+			{"fsGroup", &c.Capabilities.FSGroup},
+			{"supportsMetrics", &c.Capabilities.SupportsMetrics},
+			{"requiresFSResize", &c.Capabilities.RequiresFSResize},
+		}},
+		{"socket", &c.Socket},
+		{"stateDir", &c.StateDir},
+		{"controllerSocket", &c.ControllerSocket},
+		{"fsGroupPolicy", (*string)(&c.FSGroupPolicy)},
+		{"kubeletDir", &c.KubeletDir},
+		{"directoryRoots", &c.DirectoryRoots},
+		{"imageRoots", &c.ImageRoots},
+		{"deviceRoots", &c.DeviceRoots},
+		{"sourceTypes", &c.SourceTypes},
+		{"maxSize", &c.MaxSize},
+		{"maxSizePerNamespace", &c.MaxSizePerNamespace},
+		{"maxImagesPerNamespace", &c.MaxImagesPerNamespace},
+		{"timeouts", &c.Timeouts},
+		{"log", []field{
+			{"file", &c.Log.File},
+			{"level", (*string)(&c.Log.Level)},
+		}},
 	}
 }
 
-// decoder has the types that only this format has.
-type decoder struct{ strict.Decoder }
+// A decoder puts values into variables, and collects the faults.
+type decoder struct {
+	strict.Report
+	seen []string // paths of the fields in the file
+}
+
+func (d *decoder) object(path string, members []strict.Member, fields []field) {
+	for _, m := range members {
+		at := strict.Join(path, m.Key)
+		i := slices.IndexFunc(fields, func(f field) bool { return f.key == m.Key })
+		if i < 0 {
+			d.Unknown(at, keys(fields))
+		} else {
+			d.member(at, m.Value, fields[i].to)
+		}
+	}
+}
+
+func keys(fields []field) []string {
+	all := make([]string, len(fields))
+	for i, f := range fields {
+		all[i] = f.key
+	}
+	return all
+}
+
+func (d *decoder) member(path, value string, to any) {
+	if slices.Contains(d.seen, path) {
+		d.Fault(path, "twice in the file")
+		return
+	}
+	d.seen = append(d.seen, path)
+	d.value(path, value, to)
+}
+
+func (d *decoder) value(path, value string, to any) {
+	kind, text := textOf(value)
+	switch to := to.(type) {
+	case []field:
+		if d.Is(path, strict.Object, kind, text) {
+			d.object(path, strict.Members(value), to)
+		}
+	case *map[flex.Command]Duration:
+		if d.Is(path, strict.Object, kind, text) {
+			d.timeouts(path, strict.Members(value), to)
+		}
+	case *[]string:
+		if d.Is(path, strict.Array, kind, text) {
+			d.texts(path, strict.Elements(value), to)
+		}
+	case *bool:
+		if d.Is(path, strict.Bool, kind, text) {
+			*to = text == "true"
+		}
+	case *int:
+		if d.Is(path, strict.Number, kind, text) {
+			d.count(path, text, to)
+		}
+	case *string:
+		if d.Is(path, strict.String, kind, text) {
+			*to = text
+		}
+	case encoding.TextUnmarshaler:
+		if d.Is(path, strict.String, kind, text) {
+			if err := to.UnmarshalText([]byte(text)); err != nil {
+				d.Fault(path, "%v", err)
+			}
+		}
+	}
+}
+
+// textOf returns the kind of a value and its text, which of a string has no quotes.
+func textOf(value string) (strict.Kind, string) {
+	kind := strict.KindOf(value)
+	if kind == strict.String {
+		value = strict.Unquote(value)
+	}
+	return kind, value
+}
+
+func (d *decoder) timeouts(path string, members []strict.Member, to *map[flex.Command]Duration) {
+	known := timeoutCommands()
+	for _, m := range members {
+		at := strict.Join(path, m.Key)
+		if !slices.Contains(known, m.Key) {
+			d.Unknown(at, known)
+			continue
+		}
+		var timeout Duration
+		d.member(at, m.Value, &timeout)
+		if *to == nil {
+			*to = map[flex.Command]Duration{}
+		}
+		(*to)[flex.Command(m.Key)] = timeout
+	}
+}
+
+func (d *decoder) texts(path string, items []string, to *[]string) {
+	for i, item := range items {
+		*to = append(*to, "")
+		d.value(strict.Index(path, i), item, &(*to)[i])
+	}
+}
 
 // count takes a number from 1 on: 0 is what a file lacks that has none.
-func (d *decoder) count(dst *int) strict.Take {
-	return func(path string, n strict.Node) {
-		if !d.Is(strict.Number, path, n) {
-			return
-		}
-		var err error
-		if *dst, err = strconv.Atoi(n.Text); err != nil || *dst < 1 {
-			d.Fault(path, "want a whole number from 1 on but got %s", n.Describe())
-		}
-	}
-}
-
-func (d *decoder) driver(dst *DriverName) strict.Take {
-	return func(path string, n strict.Node) {
-		if !d.Is(strict.String, path, n) {
-			return
-		}
-		name, err := ParseDriverName(n.Text)
-		if err != nil {
-			d.Fault(path, "%v", err)
-		}
-		*dst = name
-	}
-}
-
-func (d *decoder) timeouts(dst *map[flex.Command]Duration) strict.Take {
-	return func(path string, n strict.Node) { // the table is made only if it is needed
-		durations := map[flex.Command]Duration{}
-		set := strict.Fields{}
-		for _, command := range timeoutCommands() {
-			set[string(command)] = d.Duration(func(duration time.Duration) { durations[command] = Duration(duration) })
-		}
-		d.Nested(set)(path, n)
-		if len(durations) > 0 {
-			*dst = durations
-		}
+func (d *decoder) count(path, number string, to *int) {
+	var err error
+	if *to, err = strconv.Atoi(number); err != nil || *to < 1 {
+		d.Fault(path, "want a whole number from 1 on but got %s", strict.Number.Describe(number))
 	}
 }

@@ -146,6 +146,7 @@ func TestDecodeFaults(t *testing.T) {
 		{"cut off", `{"apiVersion": "flex2`, []string{"not JSON: unexpected end of JSON input (line 1, column 21)"}},
 		{"not text", "{\"\xff\": 1}", []string{"not UTF-8 text"}},
 		{"no object", `[1]`, []string{"want a JSON object but got an array"}},
+		{"a string", ` "é\n" `, []string{`want a JSON object but got the string "é\n"`}},
 		{"null", `null`, []string{"want a JSON object but got null"}},
 		{"two objects", `{} {}`, []string{"not JSON: invalid character '{' after top-level value (line 1, column 4)"}},
 		{"nothing said", `{}`, []string{
@@ -190,6 +191,10 @@ func TestDecodeFaults(t *testing.T) {
 		{"no counts", `{` + head + `, "maxImagesPerNamespace": 0, "maxSizePerNamespace": "many"}`, []string{
 			`maxImagesPerNamespace: want a whole number from 1 on but got the number 0`,
 			`maxSizePerNamespace: "many" is no quantity such as 500Mi, 10Gi or 1T`,
+		}},
+		{"twice in another case", `{` + head + `, "log": {"file": "/a", "File": "/b", "file": "/c"}}`, []string{
+			`log.File: no such field (there are: file, level)`,
+			`log.file: twice in the file`,
 		}},
 		{"no whole number", `{` + head + `, "maxImagesPerNamespace": 1.5}`, []string{`maxImagesPerNamespace: want a whole number from 1 on but got the number 1.5`}},
 		{"a key that is no word", `{` + head + `, "a\nb": 1}`, []string{

@@ -83,3 +83,9 @@ func (d DriverName) DirName() string { return d.Vendor + "~" + d.Name }
 
 // MarshalText makes the name vendor/name in JSON.
 func (d DriverName) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText takes vendor/name.
+func (d *DriverName) UnmarshalText(text []byte) (err error) {
+	*d, err = ParseDriverName(string(text))
+	return err
+}

@@ -2,28 +2,33 @@ package driverconfig
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// TestFieldsMatchTags holds the decoder's table and the struct's JSON tags, by
-// which it is encoded, together.
+// TestFieldsMatchTags holds the decoder's table and the structs' JSON tags, by which they
+// are encoded, together.
 func TestFieldsMatchTags(t *testing.T) {
-	said := false
-	set := fields(&decoder{}, &Configuration{}, &said)
-	typ := reflect.TypeFor[Configuration]()
-	known := 0
-	for _, field := range reflect.VisibleFields(typ) {
-		if field.Anonymous {
+	compareFields(t, "", (&Configuration{}).fields(), reflect.TypeFor[Configuration]())
+}
+
+func compareFields(t *testing.T, path string, fields []field, typ reflect.Type) {
+	var known []string
+	for _, structField := range reflect.VisibleFields(typ) {
+		if structField.Anonymous {
 			continue // its fields are there as well
 		}
-		known++
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if set[name] == nil {
-			t.Errorf("the decoder does not know the field %q", name)
+		name, _, _ := strings.Cut(structField.Tag.Get("json"), ",")
+		known = append(known, name)
+		i := slices.IndexFunc(fields, func(f field) bool { return f.key == name })
+		if i < 0 {
+			t.Errorf("the decoder does not know the field %s%s", path, name)
+		} else if nested, ok := fields[i].to.([]field); ok {
+			compareFields(t, path+name+".", nested, structField.Type)
 		}
 	}
-	if len(set) != known {
-		t.Errorf("the decoder knows %d fields, the struct has %d", len(set), known)
+	if len(fields) != len(known) {
+		t.Errorf("the decoder knows %d fields of %q, the struct has %d", len(fields), path, len(known))
 	}
 }

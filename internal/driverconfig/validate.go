@@ -135,8 +135,13 @@ func (v *validator) fsGroup(c *Configuration) {
 
 // timeoutCommands are the callouts with a deadline that can be set. init is not
 // among them: it does nothing that could take time.
-func timeoutCommands() []flex.Command {
-	return slices.DeleteFunc(flex.Commands(), func(c flex.Command) bool { return c == flex.CommandInit })
+func timeoutCommands() (names []string) {
+	for _, command := range flex.Commands() {
+		if command != flex.CommandInit {
+			names = append(names, string(command))
+		}
+	}
+	return names
 }
 
 func (v *validator) timeouts(timeouts map[flex.Command]Duration) {
@@ -151,7 +156,7 @@ func (v *validator) timeouts(timeouts map[flex.Command]Duration) {
 			longest = maxWaitForAttach
 		}
 		switch d := time.Duration(timeouts[command]); {
-		case !slices.Contains(known, command):
+		case !slices.Contains(known, string(command)):
 			v.Fault(at, "no callout with a deadline has this name")
 		case d < minTimeout:
 			v.Fault(at, "%v is too short (at least %v)", d, minTimeout)

@@ -187,22 +187,22 @@ func (d *documents) endDocument() error {
 // parse passes on the manifests in a text that begins in a line of the input.
 func (d *documents) parse(text string, line int) error {
 	docs, err := strictyaml.ParseAll([]byte(text))
-	if syntax, ok := errors.AsType[*strictyaml.SyntaxError](err); ok && syntax.Line+line > 1 {
-		syntax.Line = max(1, syntax.Line) + line - 1
+	if invalid, ok := errors.AsType[*strict.InvalidError](err); ok && invalid.Faults[0].Line+line > 1 {
+		invalid.Faults[0].Line = max(1, invalid.Faults[0].Line) + line - 1
 	}
 	if err != nil {
 		return err
 	}
 	for _, doc := range docs {
-		list := []strict.Node{doc}
-		if doc.Kind == strict.Array {
-			list = doc.Items
+		list := []object{{doc}}
+		if list[0].kind() == strict.Array {
+			list = list[0].items()
 		}
 		for _, manifest := range list {
-			if manifest.Kind != strict.Object {
-				return fmt.Errorf("line %d: want a manifest, but got %s", manifest.Line+line-1, kindOnly(manifest))
+			if kind := manifest.kind(); kind != strict.Object {
+				return fmt.Errorf("line %d: want a manifest, but got %s", manifest.Line+line-1, kind)
 			}
-			d.add(object{manifest})
+			d.add(manifest)
 		}
 	}
 	return nil

@@ -86,3 +86,14 @@ func TestReadLong(t *testing.T) {
 		t.Fatalf("%d volumes, %v", len(in.Volumes), err)
 	}
 }
+
+// TestReadNull: a field that is null is not there.
+func TestReadNull(t *testing.T) {
+	in, err := read(`{"kind": "PersistentVolume", "metadata": {"name": "pv1", "namespace": null}, "spec": {"flexVolume": {"driver": "a/b", "fsType": null}, "claimRef": {"namespace": null, "name": "c"}}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := in.Volumes[0]; v.Options.FSType != "" || v.Claim != "default/c" {
+		t.Errorf("got fsType %q and claim %q", v.Options.FSType, v.Claim)
+	}
+}

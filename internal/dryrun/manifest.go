@@ -41,16 +41,16 @@ func (m *manifests) add(o object) {
 	m.counts[o.text("kind")]++
 	switch kind := o.text("kind"); kind {
 	case "PersistentVolume":
-		m.addPV(o.slim(o.at("spec").Node))
+		m.addPV(o.slim(o.at("spec")))
 	case "PersistentVolumeClaim":
-		o = o.slim(o.at("spec").Only("volumeName", "resources"))
+		o = o.slim(o.at("spec").only("volumeName", "resources"))
 		m.claims[o.key()] = o
 		if volume := o.text("spec", "volumeName"); volume != "" {
 			m.claimOf[volume] = o
 		}
 	case "Pod":
 		// Containers are the largest part of a pod.
-		pod := o.slim(o.at("spec").Only("volumes", "securityContext", "serviceAccountName", "nodeSelector", "os", "affinity"))
+		pod := o.slim(o.at("spec").only("volumes", "securityContext", "serviceAccountName", "nodeSelector", "os", "affinity"))
 		m.pods = append(m.pods, pod)
 	case "Secret":
 		m.secrets[o.key()] = o
@@ -59,9 +59,9 @@ func (m *manifests) add(o object) {
 	case "Status":
 		m.foreign = append(m.foreign, "an answer of the API server: "+strict.Clip(o.text("message")))
 	default:
-		if strings.HasSuffix(kind, "List") && o.at("items").Kind == strict.Array {
-			for _, item := range o.at("items").Items {
-				m.add(object{item})
+		if strings.HasSuffix(kind, "List") && o.at("items").kind() == strict.Array {
+			for _, item := range o.items("items") {
+				m.add(item)
 			}
 			return
 		}
@@ -108,8 +108,8 @@ func driverInfo(spec object) csivol.DriverInfo {
 		FSGroupPolicy:     storagev1.FSGroupPolicy(spec.text("fsGroupPolicy")),
 		TokensInSecrets:   spec.truth("serviceAccountTokenInSecrets"),
 	}
-	for _, t := range spec.at("tokenRequests").Items {
-		info.Tokens = append(info.Tokens, csivol.TokenRequest{Audience: object{t}.text("audience")})
+	for _, t := range spec.items("tokenRequests") {
+		info.Tokens = append(info.Tokens, csivol.TokenRequest{Audience: t.text("audience")})
 	}
 	return info
 }
@@ -124,8 +124,8 @@ func (m *manifests) input() (*Input, error) {
 	used := map[string]*FlexVolume{}
 	for _, pod := range m.pods {
 		onWindows := flexuse.Windows(pod.at("spec").value())
-		for _, item := range pod.at("spec", "volumes").Items {
-			if v := m.ofPod(object{item}, pod, used); v != nil {
+		for _, item := range pod.items("spec", "volumes") {
+			if v := m.ofPod(item, pod, used); v != nil {
 				v.refuse(kubeobject.Unsupported(v.FlexDriver, onWindows))
 				in.Volumes = append(in.Volumes, v)
 			}

@@ -1,99 +1,109 @@
 package dryrun
 
 import (
-	"encoding/json"
-	"fmt"
-	"maps"
 	"slices"
 
-	"github.com/flex2csi/flex2csi/internal/strict"
-)
+	"go.yaml.in/yaml/v3"
 
-// kindOnly leaves the text out, which may be anything.
-func kindOnly(n strict.Node) string { return string(n.Kind) }
+	"github.com/flex2csi/flex2csi/internal/strict"
+	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
+)
 
 // object is a manifest, or a part of one. What is missing is empty. It is not an API type: a
 // manifest may have any other fields. An error names the key and the kind of a value, never
 // the value, which may be a secret.
-type object struct{ strict.Node }
+type object struct{ *yaml.Node }
 
 func (o object) at(path ...string) object {
 	for _, key := range path {
-		var found strict.Node
-		for _, m := range o.Members {
-			if m.Key == key {
-				found = m.Value
+		var found object
+		for name, value := range strictyaml.Members(o.Node) {
+			if name == key {
+				found = object{value}
 			}
 		}
-		o = object{found}
+		o = found
 	}
 	return o
 }
 
-func (o object) text(path ...string) string { return o.at(path...).Text }
-func (o object) truth(path ...string) bool  { return o.at(path...).Truth }
-func (o object) there() bool                { return o.Kind != "" && o.Kind != strict.Null }
+func (o object) kind() strict.Kind { return strictyaml.KindOf(o.Node) }
+func (o object) there() bool       { return o.kind() != strict.Null }
 
-func (o object) texts(path ...string) (all []string) {
-	for _, item := range o.at(path...).Items {
-		all = append(all, item.Text)
+// text is that of a string, a number or a boolean.
+func (o object) text(path ...string) string {
+	if o = o.at(path...); o.there() {
+		return o.Value
+	}
+	return ""
+}
+
+func (o object) truth(path ...string) (truth bool) {
+	if o = o.at(path...); o.kind() == strict.Bool {
+		_ = o.Decode(&truth) // it is one
+	}
+	return truth
+}
+
+func (o object) items(path ...string) (all []object) {
+	for _, item := range strictyaml.Items(o.at(path...).Node) {
+		all = append(all, object{item})
 	}
 	return all
 }
 
-// value is the object as packages of Kubernetes have it.
-func (o object) value() any {
-	switch o.Kind {
+func (o object) texts(path ...string) (all []string) {
+	for _, item := range o.items(path...) {
+		all = append(all, item.text())
+	}
+	return all
+}
+
+// value is the object as packages of Kubernetes have it. Of a key that comes twice it has the
+// last, as these do; package yaml refuses it.
+func (o object) value() (value any) {
+	switch o.kind() {
 	case strict.Object:
-		all := make(map[string]any, len(o.Members))
-		for _, m := range o.Members {
-			all[m.Key] = object{m.Value}.value()
+		all := map[string]any{}
+		for key, member := range strictyaml.Members(o.Node) {
+			all[key] = object{member}.value()
 		}
 		return all
 	case strict.Array:
-		all := make([]any, len(o.Items))
-		for i, item := range o.Items {
-			all[i] = object{item}.value()
+		all := []any{}
+		for _, item := range o.items() {
+			all = append(all, item.value())
 		}
 		return all
-	case strict.Bool:
-		return o.Truth
-	case strict.Number:
-		return json.Number(o.Text)
-	case strict.String:
-		return o.Text
+	case strict.Null:
+		return nil
 	}
-	return nil
+	_ = o.Decode(&value) // strictyaml has tried it
+	return value
 }
 
 // objectOf is the way back.
-func objectOf(value any) object {
-	o := object{strict.Node{Kind: strict.Null}}
-	switch v := value.(type) {
-	case map[string]any:
-		o.Kind = strict.Object
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			o.Members = append(o.Members, strict.Member{Key: key, Value: objectOf(v[key]).Node})
-		}
-	case []any:
-		o.Kind = strict.Array
-		for _, item := range v {
-			o.Items = append(o.Items, objectOf(item).Node)
-		}
-	case bool:
-		o.Kind, o.Truth = strict.Bool, v
-	case string:
-		o.Kind, o.Text = strict.String, v
-	case json.Number, float64, int64:
-		o.Kind, o.Text = strict.Number, fmt.Sprint(v)
-	}
+func objectOf(value any) (o object) {
+	o.Node = &yaml.Node{}
+	_ = o.Encode(value) // which came from value
 	return o
 }
 
 // slim is the object with what is needed of its metadata, and another spec.
-func (o object) slim(spec strict.Node) object {
-	o.Members = []strict.Member{{Key: "metadata", Value: o.at("metadata").Only("name", "namespace", "uid")}, {Key: "spec", Value: spec}}
-	return o
+func (o object) slim(spec object) object {
+	key := func(name string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: name} }
+	metadata := o.at("metadata").only("name", "namespace", "uid")
+	return object{&yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{key("metadata"), metadata.Node, key("spec"), spec.Node}}}
+}
+
+func (o object) only(keys ...string) object {
+	all := &yaml.Node{Kind: yaml.MappingNode}
+	for key, value := range strictyaml.Members(o.Node) {
+		if slices.Contains(keys, key) {
+			all.Content = append(all.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, value)
+		}
+	}
+	return object{all}
 }
 
 // key is namespace/name.

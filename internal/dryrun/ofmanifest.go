@@ -12,6 +12,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 	"github.com/flex2csi/flex2csi/internal/quantity"
 	"github.com/flex2csi/flex2csi/internal/strict"
+	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -28,7 +29,7 @@ func (m *manifests) ofPV(pv, pod object, readOnly bool) *FlexVolume {
 	if spec.truth("flexVolume", "readOnly") && !readOnly {
 		v.note("spec.flexVolume.readOnly of a PersistentVolume has no effect: the kubelet passes what the pod's claim says")
 	}
-	v.refuse(kubeobject.RefusedVolume(len(spec.at("mountOptions").Items) > 0, corev1.PersistentVolumeMode(spec.text("volumeMode"))))
+	v.refuse(kubeobject.RefusedVolume(len(spec.items("mountOptions")) > 0, corev1.PersistentVolumeMode(spec.text("volumeMode"))))
 	if size := spec.text("capacity", "storage"); size != "" {
 		var err error
 		if v.OldSize, err = quantity.Parse(size); err != nil {
@@ -80,14 +81,14 @@ func (m *manifests) flexVolume(source, pod object, from string) *FlexVolume {
 		v.refused = ""
 		v.fail("flexVolume.driver is missing: set it to the vendor/name of the FlexVolume driver")
 	}
-	for _, option := range source.at("options").Members {
-		if option.Value.Kind != strict.String {
-			v.fail("option %q is %s: want a string; put it in quotes", option.Key, kindOnly(option.Value))
+	for key, value := range strictyaml.Members(source.at("options").Node) {
+		if kind := strictyaml.KindOf(value); kind != strict.String {
+			v.fail("option %q is %s: want a string; put it in quotes", key, kind)
 		}
 		if o.User == nil {
 			o.User = map[string]string{}
 		}
-		o.User[option.Key] = option.Value.Text
+		o.User[key] = value.Value
 	}
 	o.PodName, o.PodNamespace = unknownPod, unknownNamespace
 	o.PodUID, o.ServiceAccountName = unknownPodUID, "default"
@@ -124,18 +125,18 @@ func (m *manifests) secret(v *FlexVolume, namespace, name string) {
 	}
 	v.refuse(kubeobject.RefusedSecret(namespace, name, s.text("type"), v.FlexDriver))
 	v.Options.Secrets = map[string]flex.Secret{}
-	for _, member := range s.at("data").Members {
-		if isMasked(member.Value.Text) {
-			v.masked(member.Key)
+	for key, encoded := range strictyaml.Members(s.at("data").Node) {
+		if isMasked(encoded.Value) {
+			v.masked(key)
 			continue
 		}
-		value, err := base64.StdEncoding.DecodeString(strings.TrimSpace(member.Value.Text))
+		value, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded.Value))
 		if err != nil {
-			v.fail("secret %s: the value of %q is not base64: put plain text into stringData", s.name(), member.Key)
+			v.fail("secret %s: the value of %q is not base64: put plain text into stringData", s.name(), key)
 		}
-		v.Options.Secrets[member.Key] = flex.NewSecret(value)
+		v.Options.Secrets[key] = flex.NewSecret(value)
 	}
-	for _, member := range s.at("stringData").Members {
-		v.Options.Secrets[member.Key] = flex.NewSecret([]byte(member.Value.Text))
+	for key, value := range strictyaml.Members(s.at("stringData").Node) {
+		v.Options.Secrets[key] = flex.NewSecret([]byte(value.Value))
 	}
 }

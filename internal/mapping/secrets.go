@@ -207,22 +207,25 @@ func readSecrets(path, key string) (map[string]flex.Secret, error) {
 	if err != nil {
 		return nil, notYAML(err)
 	}
-	if root.Kind != strict.Object {
+	if strictyaml.KindOf(root) != strict.Object {
 		return nil, errors.New("want a YAML or JSON object, keys and values (for a file that is one value, set key)")
 	}
-	secrets := make(map[string]flex.Secret, len(root.Members))
-	for _, m := range root.Members {
-		if _, twice := secrets[m.Key]; twice || m.Value.Kind != strict.String {
-			return nil, fmt.Errorf("line %d: want a key that comes once and a text as its value (put quotes around it)", m.Value.Line)
-		}
-		secrets[m.Key] = flex.NewSecret([]byte(m.Value.Text))
+	var d strictyaml.Decoder
+	var texts map[string]string
+	d.Decode(root, &texts)
+	if invalid, ok := errors.AsType[*strict.InvalidError](d.Err()); ok {
+		return nil, fmt.Errorf("line %d: want a key that comes once and a text as its value (put quotes around it)", invalid.Faults[0].Line)
+	}
+	secrets := make(map[string]flex.Secret, len(texts))
+	for key, text := range texts {
+		secrets[key] = flex.NewSecret([]byte(text))
 	}
 	return secrets, nil
 }
 
 func notYAML(err error) error {
-	if e, ok := errors.AsType[*strictyaml.SyntaxError](err); ok && e.Line > 0 {
-		return fmt.Errorf("line %d: neither YAML nor JSON", e.Line)
+	if e, ok := errors.AsType[*strict.InvalidError](err); ok && e.Faults[0].Line > 0 {
+		return fmt.Errorf("line %d: neither YAML nor JSON", e.Faults[0].Line)
 	}
 	return errors.New("empty, or neither YAML nor JSON")
 }

@@ -4,8 +4,8 @@
 // YAML packages do it, stops at the first one, and some hide duplicate keys or
 // match keys in any case; a file that a person edits on a node deserves better.
 //
-// A configuration package parses its text into a [Node], says in a [Fields]
-// table what an object may have in it, and checks the result with a [Report].
+// This package has the [Report], with the checks that all formats share, and cuts JSON
+// into its elements. Package strictyaml decodes YAML.
 // Every callout of flexdriver loads this package, so it imports little.
 package strict
 
@@ -17,6 +17,30 @@ import (
 	"strings"
 	"unicode"
 )
+
+// Kind says what a value is, in words for messages.
+type Kind string
+
+// The kinds.
+const (
+	Null   Kind = "null"
+	Bool   Kind = "a boolean"
+	Number Kind = "a number"
+	String Kind = "a string"
+	Array  Kind = "an array"
+	Object Kind = "an object"
+)
+
+// Describe says what a value with a text is, for "want … but got …".
+func (k Kind) Describe(text string) string {
+	switch k {
+	case String:
+		return fmt.Sprintf("the string %q", Clip(text))
+	case Number:
+		return "the number " + Clip(text)
+	}
+	return string(k)
+}
 
 // Fault is one thing wrong in a configuration.
 type Fault struct {
@@ -90,6 +114,29 @@ func (r *Report) Add(faults []Fault) {
 			r.Faults = append(r.Faults, f)
 		}
 	}
+}
+
+// Focus drops all faults but those of some paths, and reports whether there are any there.
+func (r *Report) Focus(paths ...string) bool {
+	others := func(f Fault) bool { return !slices.Contains(paths, f.Path) }
+	if !slices.ContainsFunc(r.Faults, func(f Fault) bool { return !others(f) }) {
+		return false
+	}
+	r.Faults = slices.DeleteFunc(r.Faults, others)
+	return true
+}
+
+// Is reports whether a value with a text is of the kind wanted, and adds a fault if not.
+func (r *Report) Is(path string, want, got Kind, text string) bool {
+	if got != want {
+		r.Fault(path, "want %s but got %s", want, got.Describe(text))
+	}
+	return got == want
+}
+
+// Unknown adds a fault for a field that is none of those known.
+func (r *Report) Unknown(path string, known []string) {
+	r.Fault(path, "no such field (there are: %s)", strings.Join(slices.Sorted(slices.Values(known)), ", "))
 }
 
 // Want checks that got, which says what version or kind a file is of, is what

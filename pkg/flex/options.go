@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/flex2csi/flex2csi/internal/jsonwalk"
+	"github.com/flex2csi/flex2csi/internal/strict"
 )
 
 // The keys that the kubelet adds to the volume's own options
@@ -98,21 +98,22 @@ func parsePairs(argument string) ([]pair, error) {
 	if err := checkSyntax(argument); err != nil {
 		return nil, err
 	}
-	w := jsonwalk.Walk(argument)
-	if first := w.Next(); first != '{' {
-		return nil, Errorf(CodeInvalidArgument, "the JSON options are %s: want one JSON object", kindOf(first))
+	argument = strings.TrimSpace(argument)
+	if kind := strict.KindOf(argument); kind != strict.Object {
+		return nil, Errorf(CodeInvalidArgument, "the JSON options are %s: want one JSON object", kind)
 	}
-	var pairs []pair
-	seen := map[string]bool{}
-	for key := range w.Members() {
-		if first := w.Next(); first != '"' {
-			return nil, Errorf(CodeInvalidArgument, "the option %s is %s: want a string in double quotes", quoteKey(key), kindOf(first))
+	members := strict.Members(argument)
+	pairs := make([]pair, 0, len(members))
+	seen := make(map[string]bool, len(members))
+	for _, m := range members {
+		if kind := strict.KindOf(m.Value); kind != strict.String {
+			return nil, Errorf(CodeInvalidArgument, "the option %s is %s: want a string in double quotes", quoteKey(m.Key), kind)
 		}
-		if seen[key] {
-			return nil, Errorf(CodeInvalidArgument, "the option %s is given twice", quoteKey(key))
+		if seen[m.Key] {
+			return nil, Errorf(CodeInvalidArgument, "the option %s is given twice", quoteKey(m.Key))
 		}
-		seen[key] = true
-		pairs = append(pairs, pair{key, w.String()})
+		seen[m.Key] = true
+		pairs = append(pairs, pair{m.Key, strict.Unquote(m.Value)})
 	}
 	return pairs, nil
 }
@@ -122,7 +123,7 @@ func checkSyntax(argument string) error {
 	if strings.TrimSpace(argument) == "" {
 		return Errorf(CodeInvalidArgument, "the JSON options are empty: want one JSON object")
 	}
-	err := jsonwalk.Check([]byte(argument))
+	err := strict.CheckJSON([]byte(argument))
 	switch {
 	case err == nil:
 		return nil
@@ -133,24 +134,6 @@ func checkSyntax(argument string) error {
 		return Errorf(CodeInvalidArgument, "the JSON options are not valid JSON: syntax error at byte %d of %d", syntax.Offset, len(argument))
 	}
 	return Errorf(CodeInvalidArgument, "the JSON options are not valid JSON")
-}
-
-// kindOf tells a value by its first byte.
-func kindOf(first byte) string {
-	switch first {
-	case 'n':
-		return "null"
-	case 't', 'f':
-		return "true or false"
-	case '"':
-		return "a string"
-	case '[':
-		return "an array"
-	case '{':
-		return "an object"
-	default:
-		return "a number"
-	}
 }
 
 // set takes one key. Its errors go on with the words "the option <key>".
