@@ -66,11 +66,11 @@ type Cluster struct {
 	events     events
 	everywhere everywhere
 
-	mu        sync.Mutex
-	ctx       context.Context //nolint:containedctx // of Run
-	informers []starter       // to start with Run
-	over      bool
-	running   sync.WaitGroup
+	mu         sync.Mutex
+	ctx        context.Context         //nolint:containedctx // of Run
+	background []func(context.Context) // to start with Run
+	over       bool
+	running    sync.WaitGroup
 }
 
 // requestTimeout bounds a single request, which the API server answers from memory or
@@ -163,10 +163,10 @@ func (c *Cluster) Run(ctx context.Context) {
 	stop := c.events.start(ctx, c.core, c.options.Node)
 	c.mu.Lock()
 	c.ctx = ctx
-	for _, m := range c.informers {
-		c.running.Go(func() { m.run(ctx) })
+	for _, run := range c.background {
+		c.running.Go(func() { run(ctx) })
 	}
-	c.informers = nil
+	c.background = nil
 	c.mu.Unlock()
 	<-ctx.Done()
 	c.mu.Lock()

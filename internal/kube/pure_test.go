@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -166,31 +165,30 @@ func TestBefore(t *testing.T) {
 	all := []*storagev1.VolumeAttachment{at(1, "b"), at(2, "a"), at(2, "c")}
 	for i, a := range all {
 		for j, b := range all {
-			if before(a, b) != (i < j) {
-				t.Errorf("%d before %d: %t", i, j, before(a, b))
+			if isBefore(a, b) != (i < j) {
+				t.Errorf("%d before %d: %t", i, j, isBefore(a, b))
 			}
 		}
 	}
 }
 
-// TestListener hears of what vanished, and news wait for it.
-func TestListener(t *testing.T) {
-	var b notifier
-	l := newListener()
-	stop := b.listen("x", l)
-	b.notify("y", "1", true)
-	b.notify("x", "2", false)
-	b.notify("x", types.UID("3"), true)
-	if l.isGone("1") || l.isGone("2") || !l.isGone("3") || len(l.news) != 1 {
-		t.Errorf("heard %v, %d", l.gone, len(l.news))
+// TestSignal: who begins to wait misses no change after that.
+func TestSignal(t *testing.T) {
+	var s signal
+	s.broadcast()
+	first, second := s.next(), s.next()
+	select {
+	case <-first:
+		t.Error("woken by what was before")
+	default:
 	}
-	stop()
-	if len(b.waiting) != 0 {
-		t.Error("a listener is left")
-	}
-	b.notify("x", "4", true)
-	if l.isGone("4") {
-		t.Error("heard after the end")
+	s.broadcast()
+	<-first
+	<-second
+	select {
+	case <-s.next():
+		t.Error("woken twice")
+	default:
 	}
 }
 

@@ -20,8 +20,6 @@ const (
 	// was: so it shows each minute that it still answers, also of a resource that never changes,
 	// and without bookmarks.
 	feedFor = time.Minute
-	// silence is how long a watch may say nothing.
-	silence = 2 * feedFor
 	// relist is how old a list may get that takes the place of a watch.
 	relist = 5 * time.Minute
 )
@@ -45,9 +43,9 @@ type Feed[T any] struct {
 	first     context.Context // done when the first watch has begun, has failed, or takes too long
 	begun     context.CancelFunc
 	listing   sync.Mutex
-	listed    time.Time                    // when all were listed
-	unwatched atomic.Bool                  // no client may watch
-	heard     atomic.Pointer[atomic.Int64] // when this watch was heard last, in Unix nanoseconds; 0: it does not run
+	listed    time.Time   // when all were listed
+	unwatched atomic.Bool // no client may watch
+	liveness  Liveness
 }
 
 // NewFeed starts a feed, which ends with ctx, or where the client has no right to list or watch.
@@ -58,9 +56,8 @@ func NewFeed[T any](ctx context.Context, c *Client, k Kind[T], namespace string,
 		Indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers),
 		client:  c, kind: k, namespace: namespace, read: read, stop: stop,
 	}
-	f.heard.Store(new(atomic.Int64))
 	f.first, f.begun = context.WithTimeout(ctx, RequestTimeout)
-	f.reflector = cache.NewReflectorWithOptions(feeder[T]{f}, new(T), f.Indexer, cache.ReflectorOptions{Name: k.Resource.Resource})
+	f.reflector = cache.NewReflectorWithOptions(f.listWatch(), new(T), f.Indexer, cache.ReflectorOptions{Name: k.Resource.Resource})
 	go f.reflector.RunWithContext(ctx)
 	return f
 }
@@ -72,7 +69,8 @@ func (f *Feed[T]) Live(ctx context.Context) bool {
 	case <-f.first.Done():
 	case <-ctx.Done():
 	}
-	return f.reflector.LastSyncResourceVersion() != "" && time.Since(time.Unix(0, f.heard.Load().Load())) < silence
+	live, _ := f.liveness.Live()
+	return live && f.Version() != ""
 }
 
 // Recent reports whether the feed is live or, where the client has no right to watch, has a list
@@ -115,7 +113,7 @@ func (f *Feed[T]) Current(ctx context.Context, c *Client, namespace string, wait
 		return false
 	}
 	for until := time.Now().Add(wait); ; {
-		newer, err := resourceversion.CompareResourceVersion(f.reflector.LastSyncResourceVersion(), nothing.GetResourceVersion())
+		newer, err := resourceversion.CompareResourceVersion(f.Version(), nothing.GetResourceVersion())
 		if err != nil || newer >= 0 {
 			return err == nil && f.Live(ctx)
 		}
