@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -154,7 +157,7 @@ func (op *operation) attach(ctx context.Context, o *storagev1.VolumeAttachment, 
 		}
 	case earlier && !op.want.Keep && o.Annotations[attachment.RequestAnnotation] != op.want.Request:
 		err = op.replace(ctx, o)
-	case earlier && !o.Status.Attached && digestOf(o) != digest(attachment.Spec(op.want)):
+	case earlier && !o.Status.Attached && !isSameSpec(o.Spec.Source.InlineVolumeSpec, attachment.Spec(op.want)):
 		// The spec of an earlier try cannot be changed. With a wrong secret, for
 		// example, it would fail for ever.
 		op.log(ctx).Info("the wanted spec has changed; re-creating the VolumeAttachment")
@@ -169,6 +172,12 @@ func (op *operation) attach(ctx context.Context, o *storagev1.VolumeAttachment, 
 		return op.attachExclusive(ctx, o, created)
 	}
 	return op.waitAttached(ctx, o)
+}
+
+// isSameSpec compares what the external-attacher reads. Empty and absent are the same.
+func isSameSpec(have, want *corev1.PersistentVolumeSpec) bool {
+	return have != nil && equality.Semantic.DeepEqual(have.CSI, want.CSI) &&
+		slices.Equal(have.MountOptions, want.MountOptions) && slices.Equal(have.AccessModes, want.AccessModes)
 }
 
 // replace deletes an attachment that no record of this node has made: errVanished when it

@@ -61,7 +61,7 @@ func (c *Cluster) Attachments(node, owner string) *Attachments {
 }
 
 func (a *Attachments) newInformer(selected metav1.ListOptions, selector labels.Selector) *informer {
-	m := newInformer(a.cluster.storage.VolumeAttachments(), selected, &storagev1.VolumeAttachment{}, nil, trimAttachment)
+	m := newInformer(a.cluster.storage.VolumeAttachments(), selected, &storagev1.VolumeAttachment{}, nil, keepAll)
 	m.selector = selector
 	_, _ = m.AddEventHandler(cache.ResourceEventHandlerFuncs{ // it fails after the end
 		AddFunc:    func(any) { a.changed.broadcast() },

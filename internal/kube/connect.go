@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
@@ -61,8 +62,8 @@ type Cluster struct {
 
 	drivers    drivers
 	volumes    volumes
-	secrets    secrets
-	tokens     tokens
+	secrets    sync.Map            // of seenSecret, by csivol.SecretRef: as many as the configuration names
+	tokens     *utilcache.Expiring // of seenToken, by tokenKey
 	events     events
 	everywhere everywhere
 
@@ -87,7 +88,7 @@ func Connect(o Options) (*Cluster, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Cluster{config: config, options: o, log: o.Log, requests: &requests{observe: o.Observe}}
+	c := &Cluster{config: config, options: o, log: o.Log, requests: &requests{observe: o.Observe}, tokens: utilcache.NewExpiring()}
 	config.UserAgent = o.UserAgent
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"

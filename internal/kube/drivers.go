@@ -2,6 +2,12 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"reflect"
 	"sync"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -11,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/durable"
 	"github.com/flex2csi/flex2csi/internal/kubeobject"
 )
 
@@ -32,7 +39,7 @@ func (c *Cluster) watchDrivers() {
 		}
 		d.before = before
 	}
-	d.informer = newInformer(c.storage.CSIDrivers(), metav1.ListOptions{}, &storagev1.CSIDriver{}, nil, func(*storagev1.CSIDriver) {})
+	d.informer = newInformer(c.storage.CSIDrivers(), metav1.ListOptions{}, &storagev1.CSIDriver{}, nil, keepAll)
 	if c.options.NoCSIDrivers {
 		return
 	}
@@ -45,10 +52,12 @@ func (c *Cluster) watchDrivers() {
 		UpdateFunc: func(any, any) { c.keepDrivers() },
 		DeleteFunc: func(any) { c.keepDrivers() },
 	})
-	c.keep(func(ctx context.Context) { // there may be none
-		if cache.WaitForCacheSync(ctx.Done(), d.informer.HasSynced) {
-			c.keepDrivers()
+	c.keep(func(ctx context.Context) {
+		select {
+		case <-d.informer.HasSyncedChecker().Done():
+		case <-ctx.Done():
 		}
+		c.keepDrivers() // there may be no events, or none yet
 	})
 }
 
@@ -88,7 +97,7 @@ func (c *Cluster) keepDrivers() {
 	for _, o := range all {
 		now[o.Name] = kubeobject.DriverInfo(o)
 	}
-	if sameDrivers(now, d.before) {
+	if reflect.DeepEqual(now, d.before) {
 		return
 	}
 	if err := writeStateFile(c.options.StateFile, now); err != nil {
@@ -96,4 +105,56 @@ func (c *Cluster) keepDrivers() {
 		return
 	}
 	d.before = now
+}
+
+// stateFile is the cache for a run that starts while the API server is unavailable.
+type stateFile struct {
+	Version int                          `json:"version"`
+	Drivers map[string]csivol.DriverInfo `json:"csiDrivers"`
+}
+
+const (
+	stateVersion = 1
+	maxStateFile = 1 << 20
+)
+
+// readStateFile returns the content of the cache, if it exists. A file of another
+// release is no error: it will be overwritten.
+func readStateFile(path string) (map[string]csivol.DriverInfo, error) {
+	var s stateFile
+	if err := readCache(path, maxStateFile, &s); err != nil || s.Version != stateVersion {
+		return nil, err
+	}
+	return s.Drivers, nil
+}
+
+// readCache reads a file with at most limit bytes. If there is none, content stays as it
+// is.
+func readCache(path string, limit int64, content any) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Size() > limit:
+		return fmt.Errorf("%s is larger than %d bytes", path, limit)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, content); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// writeStateFile replaces the file in one step.
+func writeStateFile(path string, drivers map[string]csivol.DriverInfo) error {
+	data, err := json.MarshalIndent(stateFile{stateVersion, drivers}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(path, append(data, '\n'))
 }

@@ -61,7 +61,7 @@ func newInformer[T object, L runtime.Object](client listWatcher[L], selected met
 				m.Fail()
 				return nil, err
 			}
-			return m.Relay(w, func(e watch.Event) watch.Event { return e }), nil
+			return m.Relay(w, o, func(e watch.Event) watch.Event { return e }), nil
 		},
 	}
 	m.SharedIndexInformer = cache.NewSharedIndexInformerWithOptions(listWatch, kind, cache.SharedIndexInformerOptions{Indexers: indexers})
@@ -74,6 +74,9 @@ func newInformer[T object, L runtime.Object](client listWatcher[L], selected met
 	})
 	return m
 }
+
+// keepAll trims nothing.
+func keepAll[T object](T) {}
 
 func (m *informer) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 
 	"github.com/flex2csi/flex2csi/internal/kubelet"
 )
@@ -62,4 +64,20 @@ func (c *Cluster) Kubelet(ctx context.Context, node string) (kubelet.Configurati
 		return kubelet.Configuration{}, fmt.Errorf("%s: %w", what, err)
 	}
 	return answer.Kubelet, nil
+}
+
+// User asks the API server for this program's user.
+func (c *Cluster) User(ctx context.Context) (authenticationv1.UserInfo, error) {
+	const what = "ask the API server which user this is"
+	client, err := authenticationv1client.NewForConfig(c.config)
+	if err != nil {
+		return authenticationv1.UserInfo{}, failed(err, what)
+	}
+	review, err := request(ctx, func(ctx context.Context) (*authenticationv1.SelfSubjectReview, error) {
+		return client.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	})
+	if err != nil {
+		return authenticationv1.UserInfo{}, failed(err, what)
+	}
+	return review.Status.UserInfo, nil
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -83,12 +84,8 @@ func TestStateFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := readStateFile(path)
-	if diff := cmp.Diff(want, got); diff != "" || err != nil || !sameDrivers(want, got) {
+	if diff := cmp.Diff(want, got); diff != "" || err != nil || !reflect.DeepEqual(want, got) {
 		t.Errorf("%v, %s", err, diff)
-	}
-	got["b"] = csivol.DriverInfo{}
-	if sameDrivers(want, got) {
-		t.Error("another driver is the same")
 	}
 	for text, bad := range map[string]bool{"{": true, `{"version": 2, "csiDrivers": {"a": {}}}`: false, strings.Repeat(" ", maxStateFile+1): true} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -111,13 +108,12 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// TestDigest: every field of the request counts, and the informer keeps what it
-// needs to tell.
-func TestDigest(t *testing.T) {
+// TestIsSameSpec: every field of the request counts.
+func TestIsSameSpec(t *testing.T) {
 	fill := func() *csivol.Attachment {
 		return &csivol.Attachment{Driver: "d", Handle: "h", Node: "n", AccessModes: []csivol.AccessMode{csivol.ReadWriteOnce}}
 	}
-	base := digest(attachment.Spec(fill()))
+	base := attachment.Spec(fill())
 	for name, change := range map[string]func(*csivol.Attachment){
 		"context": func(a *csivol.Attachment) { a.Context = map[string]string{"a": "b"} },
 		"fsType":  func(a *csivol.Attachment) { a.FSType = "xfs" },
@@ -128,23 +124,20 @@ func TestDigest(t *testing.T) {
 	} {
 		a := fill()
 		change(a)
-		if digest(attachment.Spec(a)) == base {
+		if isSameSpec(base, attachment.Spec(a)) {
 			t.Errorf("another %s is the same request", name)
 		}
-		o := attachment.New(a, "node")
-		whole := digestOf(o)
-		trimAttachment(o)
-		if whole != digest(attachment.Spec(a)) || digestOf(o) != whole {
-			t.Errorf("%s: the object asks for something else: %s, %s", name, whole, digestOf(o))
-		}
-		if got := attachment.Volume(o); got.Key() != a.Key() || got.Node != "n" {
-			t.Errorf("it is of %+v", got)
+		if !isSameSpec(attachment.New(a, "node").Spec.Source.InlineVolumeSpec, attachment.Spec(a)) {
+			t.Errorf("%s: the object asks for something else", name)
 		}
 	}
 	a := fill()
 	a.Context, a.MountFlags = map[string]string{}, []string{}
-	if digest(attachment.Spec(a)) != base {
+	if !isSameSpec(base, attachment.Spec(a)) || !isSameSpec(attachment.Spec(a), base) {
 		t.Error("nothing and none are two requests")
+	}
+	if isSameSpec(nil, base) {
+		t.Error("what names a PersistentVolume is the same request")
 	}
 }
 
@@ -260,7 +253,8 @@ func TestVolumesAreKeptForADay(t *testing.T) {
 	for age, want := range map[time.Duration]bool{time.Minute: true, 23 * time.Hour: true, 25 * time.Hour: false, -time.Hour: false} {
 		path := filepath.Join(t.TempDir(), "persistentvolumes")
 		v := restarted(t, path)
-		if err := v.keep(v.note(boundVolume("a"), time.Now().Add(-age))); err != nil {
+		v.note(boundVolume("a"), time.Now().Add(-age))
+		if err := v.write(); err != nil {
 			t.Fatal(err)
 		}
 		if got := restarted(t, path).get("a").volume != nil; got != want {
@@ -275,20 +269,28 @@ func TestVolumesAreWrittenOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "persistentvolumes")
 	v := restarted(t, path)
 	now := time.Now().Add(-3 * time.Hour)
-	versions := []int{v.note(boundVolume("a"), now), v.note(boundVolume("a"), now.Add(time.Minute)), v.note(boundVolume("a"), now.Add(2*time.Hour)), v.note(boundVolume("b"), now)}
-	if diff := cmp.Diff([]int{1, 1, 2, 3}, versions); diff != "" {
+	var changes []bool
+	for _, seen := range []struct {
+		name string
+		when time.Time
+	}{{"a", now}, {"a", now.Add(time.Minute)}, {"a", now.Add(2 * time.Hour)}, {"b", now}} {
+		v.changed = false
+		v.note(boundVolume(seen.name), seen.when)
+		changes = append(changes, v.changed)
+	}
+	if diff := cmp.Diff([]bool{true, false, true, true}, changes); diff != "" {
 		t.Error(diff)
 	}
 	v.path = filepath.Join(path, "none")
-	if err := v.keep(1); err == nil {
+	if err := v.write(); err == nil {
 		t.Fatal("it was written")
 	}
 	v.path = path
-	if err := v.keep(1); err != nil {
+	if err := v.write(); err != nil {
 		t.Fatal(err)
 	}
-	if next := restarted(t, path); len(next.seen) != 2 || v.written != 3 {
-		t.Errorf("%d are kept, as version %d", len(next.seen), v.written)
+	if next := restarted(t, path); len(next.seen) != 2 || v.changed {
+		t.Errorf("%d are kept, changed since: %t", len(next.seen), v.changed)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -34,14 +36,14 @@ func (l *Liveness) Live() (live bool, since time.Time) {
 func (l *Liveness) Fail() { l.end(nil) }
 
 // Relay returns a watch of what read makes of the events of from. It notes the end of from
-// before the reflector learns of it.
-func (l *Liveness) Relay(from watch.Interface, read func(watch.Event) watch.Event) watch.Interface {
+// before the reflector learns of it. A watch that was started with initial events is a list
+// until their end.
+func (l *Liveness) Relay(from watch.Interface, o metav1.ListOptions, read func(watch.Event) watch.Event) watch.Interface {
 	events := make(chan watch.Event)
 	to := watch.NewProxyWatcher(events)
-	now := time.Now()
-	l.mu.Lock()
-	l.running, l.since, l.heard = to, now, now
-	l.mu.Unlock()
+	if o.SendInitialEvents == nil {
+		l.begin(to)
+	}
 	go func() {
 		defer close(events)
 		defer l.end(to)
@@ -67,9 +69,20 @@ func (l *Liveness) Relay(from watch.Interface, read func(watch.Event) watch.Even
 	return to
 }
 
+func (l *Liveness) begin(w watch.Interface) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.running, l.since, l.heard = w, now, now
+}
+
 func (l *Liveness) hear(w watch.Interface, e watch.Event) {
-	if e.Type == watch.Error {
+	switch {
+	case e.Type == watch.Error:
 		l.end(w)
+		return
+	case endsInitialEvents(e):
+		l.begin(w)
 		return
 	}
 	l.mu.Lock()
@@ -77,6 +90,11 @@ func (l *Liveness) hear(w watch.Interface, e watch.Event) {
 	if l.running == w {
 		l.heard = time.Now()
 	}
+}
+
+func endsInitialEvents(e watch.Event) bool {
+	o, err := meta.Accessor(e.Object)
+	return e.Type == watch.Bookmark && err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
 }
 
 // end notes the end of a watch, of any if w is nil. The next one may run already.
