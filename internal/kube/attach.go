@@ -106,8 +106,8 @@ func (op *operation) create(ctx context.Context) (o *storagev1.VolumeAttachment,
 		o, err = op.request(ctx)
 		return o, false, err
 	}
-	op.begun = op.begun || !refused(err) // it may have been created
-	return nil, false, failed(err, fmt.Sprintf("create VolumeAttachment %s of volume %s for node %s", op.name, aboutVolume(op.want), op.want.Node))
+	op.begun = op.begun || !isRefused(err) // it may have been created
+	return nil, false, wrapError(err, fmt.Sprintf("create VolumeAttachment %s of volume %s for node %s", op.name, aboutVolume(op.want), op.want.Node))
 }
 
 // waitReusable waits until the name may be used again.

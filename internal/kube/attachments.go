@@ -28,15 +28,12 @@ type Attachments struct {
 	owner   string
 	// managed has the VolumeAttachments of flex2csi, for one node or for all.
 	managed *informer
-	changed signal // of a VolumeAttachment in managed or named
+	changed signal // of any of them, but those to other nodes
 
 	mu sync.Mutex
-	// named are the informers of single VolumeAttachments that managed does not select.
-	// They are kube-controller-manager's, if the same volume also has a CSI PersistentVolume.
-	named map[string]*informer
-	// elsewhere has all that flex2csi has not made, while this node attaches volumes; nil:
-	// not needed lately.
-	elsewhere *informer
+	// onDemand are the informers that run while they are used, by the name of the
+	// VolumeAttachment that managed does not select, or by the selector unlabeled.
+	onDemand map[string]*informer
 
 	// deleted are the UIDs that we delete. An informer may show them a moment longer, as
 	// attached.
@@ -54,14 +51,14 @@ func (c *Cluster) Attachments(node, owner string) *Attachments {
 	if node != "" {
 		selected[attachment.NodeLabel] = attachment.LabelValue(node)
 	}
-	a := &Attachments{cluster: c, owner: owner, named: map[string]*informer{}, deleted: utilcache.NewExpiring(), vanished: utilcache.NewExpiring()}
+	a := &Attachments{cluster: c, owner: owner, onDemand: map[string]*informer{}, deleted: utilcache.NewExpiring(), vanished: utilcache.NewExpiring()}
 	a.managed = a.newInformer(metav1.ListOptions{LabelSelector: selected.String()}, selected.AsSelector())
 	c.keep(a.managed.run)
 	return a
 }
 
 func (a *Attachments) newInformer(selected metav1.ListOptions, selector labels.Selector) *informer {
-	m := newInformer(a.cluster.storage.VolumeAttachments(), selected, &storagev1.VolumeAttachment{}, nil, keepAll)
+	m := newInformer(a.cluster.storage.VolumeAttachments(), selected, &storagev1.VolumeAttachment{}, nil, nil)
 	m.selector = selector
 	_, _ = m.AddEventHandler(cache.ResourceEventHandlerFuncs{ // it fails after the end
 		AddFunc:    func(any) { a.changed.broadcast() },
@@ -100,41 +97,36 @@ func (a *Attachments) isDeleted(o *storagev1.VolumeAttachment) bool {
 // unused is when an informer that was not used is stopped.
 const unused = 10 * time.Minute
 
-// watch returns the informer of one VolumeAttachment, perhaps a new one.
+// watch returns the informer of one VolumeAttachment. It is kube-controller-manager's, if the
+// same volume also has a CSI PersistentVolume.
 func (a *Attachments) watch(name string) *informer {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	m := a.named[name]
-	if m == nil {
-		m = a.newInformer(metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}, labels.Everything())
-		a.keepWhileUsed(m, func() { delete(a.named, name) })
-		a.named[name] = m
-	}
-	m.idle.Reset(unused)
-	return m
-}
-
-// keepWhileUsed runs an informer until it was not used for a while. Forget is called with
-// the lock.
-func (a *Attachments) keepWhileUsed(m *informer, forget func()) {
-	m.idle = time.AfterFunc(unused, func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		close(m.stop)
-		forget()
+	return a.use(name, func() *informer {
+		return a.newInformer(metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}, labels.Everything())
 	})
-	a.cluster.keep(m.run)
 }
 
-// informers are those that may have a VolumeAttachment.
-func (a *Attachments) informers(name string) []*informer {
+// use returns an informer that runs while it is used; nil if it does not run, and create is nil.
+func (a *Attachments) use(key string, create func() *informer) *informer {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if m := a.named[name]; m != nil {
-		m.idle.Reset(unused)
-		return []*informer{a.managed, m}
+	m := a.onDemand[key]
+	if m == nil && create != nil {
+		m = create()
+		m.idle = time.AfterFunc(unused, func() {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			m.stop()
+			if a.onDemand[key] == m {
+				delete(a.onDemand, key)
+			}
+		})
+		a.onDemand[key] = m
+		a.cluster.keep(m.run)
 	}
-	return []*informer{a.managed}
+	if m != nil {
+		m.idle.Reset(unused)
+	}
+	return m
 }
 
 // List returns the attachments that this daemon is responsible for, once they are known.

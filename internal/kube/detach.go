@@ -51,7 +51,7 @@ func (op *operation) remove(ctx context.Context, o *storagev1.VolumeAttachment) 
 		}
 		what := "delete VolumeAttachment " + op.name + " of volume " + aboutVolume(op.want)
 		if !apierrors.IsConflict(err) {
-			return failed(err, what)
+			return wrapError(err, what)
 		}
 		// It has changed meanwhile, or it is another one by now.
 		now, getErr := op.request(ctx)
@@ -61,7 +61,7 @@ func (op *operation) remove(ctx context.Context, o *storagev1.VolumeAttachment) 
 		case now == nil:
 			return nil
 		case now.UID != uid:
-			return failed(err, what)
+			return wrapError(err, what)
 		}
 		o = now
 	}

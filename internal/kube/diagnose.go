@@ -45,7 +45,7 @@ func (op *operation) describeWait(ctx context.Context, o *storagev1.VolumeAttach
 	defer cancel()
 	var why []string
 	if e := o.Status.AttachError; e != nil {
-		why = append(why, "CSI driver "+o.Spec.Attacher+" says: "+clip(attachment.ErrorText(e)))
+		why = append(why, "CSI driver "+o.Spec.Attacher+" says: "+clipText(attachment.ErrorText(e)))
 	}
 	drivers, err := op.cluster.NodeDrivers(ctx, o.Spec.NodeName)
 	i := slices.IndexFunc(drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == o.Spec.Attacher })
@@ -99,7 +99,7 @@ func (op *operation) describeLimit(ctx context.Context, o *storagev1.VolumeAttac
 func (op *operation) errUndeleted(o *storagev1.VolumeAttachment) error {
 	why := "CSI driver " + op.want.Driver + " has not detached it yet; look whether its controller runs"
 	if e := o.Status.DetachError; e != nil {
-		why = "CSI driver " + op.want.Driver + " says: " + clip(attachment.ErrorText(e))
+		why = "CSI driver " + op.want.Driver + " says: " + clipText(attachment.ErrorText(e))
 	}
 	return flex.Errorf(flex.CodeDeadlineExceeded, "volume %s is still being detached from node %s: %s (VolumeAttachment %s); this goes on", aboutVolume(op.want), op.want.Node, why, op.name)
 }

@@ -39,7 +39,7 @@ func (c *Cluster) watchDrivers() {
 		}
 		d.before = before
 	}
-	d.informer = newInformer(c.storage.CSIDrivers(), metav1.ListOptions{}, &storagev1.CSIDriver{}, nil, keepAll)
+	d.informer = newInformer(c.storage.CSIDrivers(), metav1.ListOptions{}, &storagev1.CSIDriver{}, nil, nil)
 	if c.options.NoCSIDrivers {
 		return
 	}

@@ -11,11 +11,14 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// cached returns what the informers have of the VolumeAttachment, and whether the watch of
-// that informer runs. If o was seen before, it returns o while they are behind it, and nil
-// if they saw it deleted or replaced.
+// cached returns what the informers have of the VolumeAttachment, and the informer. If o was
+// seen before, it returns o while they are behind it, and nil if they saw it deleted or
+// replaced.
 func (op *operation) cached(o *storagev1.VolumeAttachment) (now *storagev1.VolumeAttachment, from *informer) {
-	for _, m := range op.informers(op.name) {
+	for _, m := range []*informer{op.managed, op.use(op.name, nil)} {
+		if m == nil {
+			continue
+		}
 		known, _ := m.attachments().Get(op.name)
 		switch {
 		case known == nil && o != nil && m.hasSeen(o):

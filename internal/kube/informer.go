@@ -35,14 +35,16 @@ type informer struct {
 	cache.SharedIndexInformer
 	objects.Liveness
 	selector labels.Selector
-	idle     *time.Timer   // stops it when it was not used for a while; nil: it is always used
-	stop     chan struct{} // closed to stop it
+	idle     *time.Timer     // stops it when it was not used for a while; nil: it is always used
+	used     context.Context //nolint:containedctx // until stop
+	stop     context.CancelFunc
 }
 
-// newInformer returns the informer of the selected objects. Trim removes fields that are not
-// needed.
+// newInformer returns the informer of the selected objects. Trim, if set, removes fields that
+// are not needed.
 func newInformer[T object, L runtime.Object](client listWatcher[L], selected metav1.ListOptions, kind T, indexers cache.Indexers, trim func(T)) *informer {
-	m := &informer{stop: make(chan struct{})}
+	m := &informer{}
+	m.used, m.stop = context.WithCancel(context.Background())
 	with := func(o metav1.ListOptions) metav1.ListOptions {
 		o.LabelSelector, o.FieldSelector = selected.LabelSelector, selected.FieldSelector
 		return o
@@ -68,26 +70,19 @@ func newInformer[T object, L runtime.Object](client listWatcher[L], selected met
 	_ = m.SetTransform(func(o any) (any, error) { // it fails after the start
 		if o, ok := o.(T); ok {
 			o.SetManagedFields(nil)
-			trim(o)
+			if trim != nil {
+				trim(o)
+			}
 		}
 		return o, nil
 	})
 	return m
 }
 
-// keepAll trims nothing.
-func keepAll[T object](T) {}
-
 func (m *informer) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
-		select {
-		case <-m.stop:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	defer context.AfterFunc(m.used, cancel)()
 	m.RunWithContext(ctx)
 }
 

@@ -19,7 +19,7 @@ func (c *Cluster) Version(ctx context.Context) (string, error) {
 		return c.core.RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
 	})
 	if err != nil {
-		return "", failed(err, "ask the API server for its version")
+		return "", wrapError(err, "ask the API server for its version")
 	}
 	var v struct {
 		GitVersion string `json:"gitVersion"`
@@ -32,7 +32,7 @@ func (c *Cluster) Version(ctx context.Context) (string, error) {
 
 // ListDrivers asks for all CSIDriver objects; CSIDriver takes them from an informer.
 func (c *Cluster) ListDrivers(ctx context.Context) (all []storagev1.CSIDriver, err error) {
-	err = each(ctx, "list CSIDrivers", metav1.ListOptions{}, c.storage.CSIDrivers().List, func(o *storagev1.CSIDriver) {
+	err = listEach(ctx, "list CSIDrivers", metav1.ListOptions{}, c.storage.CSIDrivers().List, func(o *storagev1.CSIDriver) {
 		all = append(all, *o)
 	})
 	return all, err
@@ -55,7 +55,7 @@ func (c *Cluster) Kubelet(ctx context.Context, node string) (kubelet.Configurati
 		return c.core.RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("configz").Do(ctx).Raw()
 	})
 	if err != nil {
-		return kubelet.Configuration{}, failed(err, what)
+		return kubelet.Configuration{}, wrapError(err, what)
 	}
 	var answer struct {
 		Kubelet kubelet.Configuration `json:"kubeletconfig"`
@@ -71,13 +71,13 @@ func (c *Cluster) User(ctx context.Context) (authenticationv1.UserInfo, error) {
 	const what = "ask the API server which user this is"
 	client, err := authenticationv1client.NewForConfig(c.config)
 	if err != nil {
-		return authenticationv1.UserInfo{}, failed(err, what)
+		return authenticationv1.UserInfo{}, wrapError(err, what)
 	}
 	review, err := request(ctx, func(ctx context.Context) (*authenticationv1.SelfSubjectReview, error) {
 		return client.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	})
 	if err != nil {
-		return authenticationv1.UserInfo{}, failed(err, what)
+		return authenticationv1.UserInfo{}, wrapError(err, what)
 	}
 	return review.Status.UserInfo, nil
 }

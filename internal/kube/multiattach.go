@@ -53,7 +53,7 @@ func (op *operation) waitFree(ctx context.Context) error {
 
 func detachTrouble(o *storagev1.VolumeAttachment) string {
 	if e := o.Status.DetachError; e != nil {
-		return ", which failed: " + clip(attachment.ErrorText(e))
+		return ", which failed: " + clipText(attachment.ErrorText(e))
 	}
 	return ""
 }
@@ -215,14 +215,9 @@ const unlabeled = "!" + attachment.VolumeLabel
 
 // watchElsewhere returns the informer of all attachments that flex2csi has not made.
 func (a *Attachments) watchElsewhere() *informer {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.elsewhere == nil {
-		a.elsewhere = newInformer(a.cluster.storage.VolumeAttachments(), metav1.ListOptions{LabelSelector: unlabeled}, &storagev1.VolumeAttachment{}, indexByPlace(), trimElsewhere)
-		a.keepWhileUsed(a.elsewhere, func() { a.elsewhere = nil })
-	}
-	a.elsewhere.idle.Reset(unused)
-	return a.elsewhere
+	return a.use(unlabeled, func() *informer {
+		return newInformer(a.cluster.storage.VolumeAttachments(), metav1.ListOptions{LabelSelector: unlabeled}, &storagev1.VolumeAttachment{}, indexByPlace(), trimElsewhere)
+	})
 }
 
 // everywhere says which nodes have a volume. The lists have no resourceVersion: they are
@@ -263,7 +258,7 @@ func (c *Cluster) listManaged(ctx context.Context) (cache.Indexer, error) {
 			return c.storage.VolumeAttachments().List(ctx, selected)
 		})
 		if err != nil {
-			return nil, failed(err, "list VolumeAttachments")
+			return nil, wrapError(err, "list VolumeAttachments")
 		}
 		for i := range list.Items {
 			addPlace(all, &list.Items[i])
@@ -274,7 +269,7 @@ func (c *Cluster) listManaged(ctx context.Context) (cache.Indexer, error) {
 
 func (c *Cluster) listUnmanaged(ctx context.Context) (cache.Indexer, error) {
 	all := newPlaces()
-	return all, each(ctx, "list VolumeAttachments", metav1.ListOptions{LabelSelector: unlabeled}, c.storage.VolumeAttachments().List, func(o *storagev1.VolumeAttachment) { addPlace(all, o) })
+	return all, listEach(ctx, "list VolumeAttachments", metav1.ListOptions{LabelSelector: unlabeled}, c.storage.VolumeAttachments().List, func(o *storagev1.VolumeAttachment) { addPlace(all, o) })
 }
 
 func newPlaces() cache.Indexer { return cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexByPlace()) }

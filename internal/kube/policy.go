@@ -26,7 +26,7 @@ func (c *Cluster) DeniesAttachment(ctx context.Context, as authenticationv1.User
 	}
 	client, err := storagev1client.NewForConfig(config)
 	if err != nil {
-		return "", failed(err, what)
+		return "", wrapError(err, what)
 	}
 	_, err = request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachment, error) {
 		return client.VolumeAttachments().Create(ctx, o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -37,7 +37,7 @@ func (c *Cluster) DeniesAttachment(ctx context.Context, as authenticationv1.User
 	case byPolicy(err):
 		return err.Error(), nil
 	}
-	return "", failed(err, what)
+	return "", wrapError(err, what)
 }
 
 // DeniesInline checks by a dry run whether a policy denies pods with an inline volume
@@ -50,10 +50,10 @@ func (c *Cluster) DeniesInline(ctx context.Context, flexDriver string) (says str
 	case err == nil:
 		return "", nil
 	case !byPolicy(err):
-		return "", failed(err, "create a pod as a dry run")
+		return "", wrapError(err, "create a pod as a dry run")
 	}
 	if other := c.tryPod(ctx); other != nil {
-		return "", failed(other, "create the same pod without the volume as a dry run")
+		return "", wrapError(other, "create the same pod without the volume as a dry run")
 	}
 	return err.Error(), nil
 }

@@ -64,7 +64,7 @@ func TestCodes(t *testing.T) {
 		{apierrors.NewInternalError(os.ErrClosed), flex.CodeUnavailable, false},
 		{os.ErrDeadlineExceeded, flex.CodeUnavailable, false},
 	} {
-		if code, no := codeOf(test.err), refused(test.err); code != test.code || no != test.refused {
+		if code, no := codeOf(test.err), isRefused(test.err); code != test.code || no != test.refused {
 			t.Errorf("%v: %s, refused %t; want %s, %t", test.err, code, no, test.code, test.refused)
 		}
 	}
@@ -143,7 +143,7 @@ func TestIsSameSpec(t *testing.T) {
 
 func TestClip(t *testing.T) {
 	for _, text := range []string{"short", strings.Repeat("x", 2000), strings.Repeat("ü", 1000), "x" + strings.Repeat("…", 700)} {
-		got := clip(text)
+		got := clipText(text)
 		if len(got) > maxDriverText+len("…") || !utf8.ValidString(got) || len(text) <= maxDriverText && got != text {
 			t.Errorf("%.10s… became %d bytes, valid %t", text, len(got), utf8.ValidString(got))
 		}

@@ -36,7 +36,7 @@ func (c *Cluster) Secret(ctx context.Context, ref csivol.SecretRef) (map[string]
 		if apierrors.IsNotFound(err) || codeOf(err) == flex.CodePermissionDenied {
 			c.secrets.Delete(ref)
 		}
-		return nil, failed(err, "read Secret "+ref.Namespace+"/"+ref.Name)
+		return nil, wrapError(err, "read Secret "+ref.Namespace+"/"+ref.Name)
 	}
 	known = seenSecret{map[string]flex.Secret{}, time.Now()}
 	for key, value := range o.Data {

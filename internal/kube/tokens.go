@@ -62,7 +62,7 @@ func (c *Cluster) token(ctx context.Context, pod csivol.Pod, r csivol.TokenReque
 	case ok:
 		return known.status, nil
 	}
-	return authenticationv1.TokenRequestStatus{}, failed(err, fmt.Sprintf("request a token of service account %s/%s for pod %s", pod.Namespace, pod.ServiceAccount, pod.Name))
+	return authenticationv1.TokenRequestStatus{}, wrapError(err, fmt.Sprintf("request a token of service account %s/%s for pod %s", pod.Namespace, pod.ServiceAccount, pod.Name))
 }
 
 func (c *Cluster) requestToken(ctx context.Context, pod csivol.Pod, r csivol.TokenRequest) (*authenticationv1.TokenRequest, error) {

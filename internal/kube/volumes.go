@@ -66,7 +66,7 @@ func (c *Cluster) askVolume(ctx context.Context, name string) (*corev1.Persisten
 		c.keptVolumes(c.volumes.forget(name))
 	}
 	if err != nil {
-		return nil, nil, failed(err, "look at PersistentVolume "+name)
+		return nil, nil, wrapError(err, "look at PersistentVolume "+name)
 	}
 	v := persistentVolume(o)
 	c.keptVolumes(c.volumes.put(v))
@@ -142,8 +142,8 @@ func (c *Cluster) PVState(ctx context.Context, persistentVolume string, key csiv
 // ClaimUsed reports whether a pod of a node uses a claim, and has not finished.
 func (c *Cluster) ClaimUsed(ctx context.Context, claim csivol.ObjectRef, node string) (used bool, err error) {
 	what := "list pods of node " + node + " in namespace " + claim.Namespace
-	err = each(ctx, what, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}, c.core.Pods(claim.Namespace).List, func(p *corev1.Pod) {
-		used = used || !kubeobject.PodFinished(p) && kubeobject.PodUsesClaim(p, claim.Namespace, claim.Name)
+	err = listEach(ctx, what, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}, c.core.Pods(claim.Namespace).List, func(p *corev1.Pod) {
+		used = used || (!kubeobject.PodFinished(p) && kubeobject.PodUsesClaim(p, claim.Namespace, claim.Name))
 	})
 	return used && err == nil, err
 }

@@ -28,7 +28,7 @@ func TestLiveness(t *testing.T) {
 			from := watch.NewFake()
 			to := l.Relay(from, o, func(e watch.Event) watch.Event { return e })
 			go func() {
-				for range to.ResultChan() { //nolint:revive // a reflector reads them
+				for range to.ResultChan() { // as a reflector reads
 				}
 			}()
 			return from, to
