@@ -97,7 +97,7 @@ func Connect(o Options) (*Cluster, error) {
 	// have their own pauses.
 	config.QPS = -1
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	config.Wrap(c.requests.count)
+	config.Wrap(c.requests.wrap)
 	if err := c.makeClients(config); err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
