@@ -1,18 +1,23 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/volumelog"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -21,20 +26,22 @@ import (
 type Attachments struct {
 	cluster *Cluster
 	owner   string
-	// made has the VolumeAttachments of flex2csi, for one node or for all.
-	made *informer[*storagev1.VolumeAttachment]
+	// managed has the VolumeAttachments of flex2csi, for one node or for all.
+	managed *informer
+	changed signal // of any of them, but those to other nodes
 
 	mu sync.Mutex
-	// unmanaged are those of other components, by name.
-	unmanaged map[string]*unmanaged
-	elsewhere *elsewhere // nil: not needed lately
-	// doomed has when we deleted an object. The informer may show it a moment
-	// longer, as attached.
-	doomed map[types.UID]time.Time
+	// onDemand are the informers that run while they are used, by the name of the
+	// VolumeAttachment that managed does not select, or by the selector unlabeled.
+	onDemand map[string]*informer
+
+	// deleted are the UIDs that we delete. An informer may show them a moment longer, as
+	// attached.
+	deleted *utilcache.Expiring
 	// vanished has when another component deleted an object, by name.
-	vanished map[string]time.Time
-	// single are those of ours with a volume that no other node has.
-	single map[types.UID]bool
+	vanished *utilcache.Expiring
+	// exclusive are the UIDs of those of ours with a volume that no other node has.
+	exclusive sync.Map
 }
 
 // Attachments returns the VolumeAttachments of a node, or of all nodes if it is empty.
@@ -44,219 +51,161 @@ func (c *Cluster) Attachments(node, owner string) *Attachments {
 	if node != "" {
 		selected[attachment.NodeLabel] = attachment.LabelValue(node)
 	}
-	a := &Attachments{
-		cluster:   c,
-		owner:     owner,
-		unmanaged: map[string]*unmanaged{},
-		doomed:    map[types.UID]time.Time{},
-		vanished:  map[string]time.Time{},
-		single:    map[types.UID]bool{},
-	}
-	a.made = newInformer(c.storage.VolumeAttachments(), metav1.ListOptions{LabelSelector: selected.String()},
-		&storagev1.VolumeAttachment{}, trimAttachment, a.changed)
-	c.keep(a.made)
+	a := &Attachments{cluster: c, owner: owner, onDemand: map[string]*informer{}, deleted: utilcache.NewExpiring(), vanished: utilcache.NewExpiring()}
+	a.managed = a.newInformer(metav1.ListOptions{LabelSelector: selected.String()}, selected.AsSelector())
+	c.keep(a.managed.run)
 	return a
 }
 
-// changed forgets a deleted object, and notes when that was.
-func (a *Attachments) changed(o *storagev1.VolumeAttachment, gone bool) {
-	if gone {
-		a.vanish(o)
-		a.mu.Lock()
-		delete(a.single, o.UID)
-		a.mu.Unlock()
+func (a *Attachments) newInformer(selected metav1.ListOptions, selector labels.Selector) *informer {
+	m := newInformer(a.cluster.storage.VolumeAttachments(), selected, &storagev1.VolumeAttachment{}, nil, nil)
+	m.selector = selector
+	_, _ = m.AddEventHandler(cache.ResourceEventHandlerFuncs{ // it fails after the end
+		AddFunc:    func(any) { a.changed.broadcast() },
+		UpdateFunc: func(any, any) { a.changed.broadcast() },
+		DeleteFunc: func(o any) {
+			if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = last.Obj
+			}
+			if o, ok := o.(*storagev1.VolumeAttachment); ok {
+				a.noteDeleted(o)
+			}
+			a.changed.broadcast()
+		},
+	})
+	return m
+}
+
+// reuseAfter is how long a name is not used again after another component has deleted
+// the object.
+const reuseAfter = 10 * time.Second
+
+// noteDeleted forgets a deleted object, and notes when that was unless we deleted it.
+func (a *Attachments) noteDeleted(o *storagev1.VolumeAttachment) {
+	a.exclusive.Delete(o.UID)
+	if !a.isDeleted(o) {
+		a.vanished.Set(o.Name, time.Now(), reuseAfter)
 	}
 }
 
-// Attach creates an attachment and waits until it is attached. The error
-// csivol.ErrNotBegun leaves nothing behind; after any other the attachment stays
-// until Detach.
-func (a *Attachments) Attach(ctx context.Context, want *csivol.Attachment) (csivol.Attached, error) {
-	w := a.wait(want)
-	defer w.end()
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	begun := false
-	for {
-		o, created, err := w.find(ctx)
-		if err != nil && !begun && !errors.Is(err, errUnanswered) {
-			err = notBegun{err}
-		}
-		if err != nil {
-			return csivol.Attached{}, err
-		}
-		if o == nil {
-			continue // gone since
-		}
-		begun = true
-		attached, err := w.settle(ctx, o, created)
-		if err == nil && !created {
-			attached.AttachedAsCSI, err = w.untilKept(ctx, o)
-		}
-		if !errors.Is(err, errVanished) {
-			return attached, err
-		}
-	}
+// isDeleted reports whether we delete an object.
+func (a *Attachments) isDeleted(o *storagev1.VolumeAttachment) bool {
+	_, is := a.deleted.Get(o.UID)
+	return is
 }
 
-// find returns the existing attachment, or a new one; nil if it existed just now.
-func (w *wait) find(ctx context.Context) (o *storagev1.VolumeAttachment, created bool, err error) {
-	if o, err = w.known(ctx); err == nil && o == nil {
-		o, created, err = w.create(ctx)
-	}
-	if err == nil && o != nil {
-		err = w.rightful(o)
-	}
-	return o, created, err
+// unused is when an informer that was not used is stopped.
+const unused = 10 * time.Minute
+
+// watch returns the informer of one VolumeAttachment. It is kube-controller-manager's, if the
+// same volume also has a CSI PersistentVolume.
+func (a *Attachments) watch(name string) *informer {
+	return a.use(name, func() *informer {
+		return a.newInformer(metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}, labels.Everything())
+	})
 }
 
-// errVanished: an attachment was deleted during a wait for it.
-var errVanished = errors.New("the VolumeAttachment was deleted by another component")
-
-// settle waits for the end of an attach: errVanished if it has to be re-created.
-func (w *wait) settle(ctx context.Context, o *storagev1.VolumeAttachment, created bool) (csivol.Attached, error) {
-	switch {
-	case o.DeletionTimestamp != nil:
-		if err := w.untilGone(ctx, o); err != nil {
-			return csivol.Attached{}, err
-		}
-		return csivol.Attached{}, errVanished
-	case !created && w.ours(o) && !w.want.Keep && o.Annotations[attachment.RequestAnnotation] != w.want.Request:
-		if err := w.replace(ctx, o); err != nil {
-			return csivol.Attached{}, err
-		}
-	case !created && w.ours(o) && !o.Status.Attached && digestOf(o) != digest(attachment.Spec(w.want)):
-		// The spec of an earlier try cannot be changed. With a wrong secret, for
-		// example, it would fail for ever.
-		w.log(ctx).Info("the wanted spec has changed; re-creating the VolumeAttachment")
-		if err := w.remove(ctx, o); err != nil {
-			return csivol.Attached{}, err
-		}
-		return csivol.Attached{}, errVanished
+// use returns an informer that runs while it is used; nil if it does not run, and create is nil.
+func (a *Attachments) use(key string, create func() *informer) *informer {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m := a.onDemand[key]
+	if m == nil && create != nil {
+		m = create()
+		m.idle = time.AfterFunc(unused, func() {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			m.stop()
+			if a.onDemand[key] == m {
+				delete(a.onDemand, key)
+			}
+		})
+		a.onDemand[key] = m
+		a.cluster.keep(m.run)
 	}
-	if exclusive(w.want) && w.ours(o) && !w.isSingle(o) {
-		return w.alone(ctx, o, created)
+	if m != nil {
+		m.idle.Reset(unused)
 	}
-	return w.untilAttached(ctx, o)
+	return m
 }
 
-// Await waits for an attachment of another component, and creates none.
-func (a *Attachments) Await(ctx context.Context, want *csivol.Attachment) (csivol.Attached, error) {
-	w := a.wait(want)
-	defer w.end()
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	for {
-		o, err := w.untilThere(ctx)
-		if err != nil {
-			return csivol.Attached{}, err
-		}
-		if err := w.rightful(o); err != nil {
-			return csivol.Attached{}, err
-		}
-		attached, err := w.untilAttached(ctx, o)
-		if err == nil {
-			attached.AttachedAsCSI, err = w.untilKept(ctx, o)
-		}
-		if !errors.Is(err, errVanished) {
-			return attached, err
-		}
-		if err := w.untilGone(ctx, o); err != nil {
-			return csivol.Attached{}, err
+// List returns the attachments that this daemon is responsible for, once they are known.
+func (a *Attachments) List(ctx context.Context) ([]*csivol.Attachment, error) {
+	select {
+	case <-a.managed.HasSyncedChecker().Done():
+	case <-ctx.Done():
+		return nil, errNotSeen
+	}
+	known, err := a.managed.attachments().List(labels.Everything())
+	var all []*csivol.Attachment
+	for _, o := range known {
+		if a.owns(o) {
+			all = append(all, attachment.Volume(o))
 		}
 	}
+	return all, err
 }
 
-// Detach deletes the attachment if it is ours and was not handed over to the control
-// plane, and waits until it is deleted.
-func (a *Attachments) Detach(ctx context.Context, want *csivol.Attachment) error {
-	w := a.wait(want)
-	defer w.end()
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	o, ok, _ := w.cached() // if that is old, its UID is not deleted
-	if !ok || w.isDoomed(o.UID) {
-		var err error
-		if o, err = w.get(ctx); err != nil { // it may have been made a moment ago
-			return err
-		}
-	}
-	if o == nil {
-		a.drop(w.name)
-		return nil
-	}
-	if !a.mayDelete(o) || !isFor(o, want) {
-		return nil // another component deletes it, and its informer notes when (reuse.go)
-	}
-	there := *want
-	there.Node = o.Spec.NodeName // the node's name when it was attached
-	w.want = &there
-	if o.DeletionTimestamp == nil {
-		over, err := w.adopted(ctx)
-		if err != nil || over {
-			return err
-		}
-	}
-	return w.remove(ctx, o)
+var errNotSeen = &flex.Error{Code: flex.CodeUnavailable, Err: errors.New("the VolumeAttachments are not known yet: the API server has not answered")}
+
+// owns reports whether this daemon is responsible for an attachment.
+func (a *Attachments) owns(o *storagev1.VolumeAttachment) bool {
+	return attachment.Managed(o) && attachment.AttachedBy(o) == a.owner
 }
 
-// Lost reports whether an attachment no longer exists. An error means that this is not known: while no
-// watch runs, the cache may not have what was created since. A watch may lag, too, as after a restart
-// of the API server: a loss is confirmed by a request.
-func (a *Attachments) Lost(want *csivol.Attachment) (bool, error) {
-	name, seen := objectName(want), a.made
-	o, ok := seen.get(name)
-	if !ok && !seen.synced() {
-		return false, errNotSeen
-	}
-	if !ok { // of another component, or deleted
-		seen = a.watchUnmanaged(name).informer
-		o, ok = seen.get(name)
-	}
-	switch {
-	case ok && isAttached(o, want):
-		return false, nil
-	case !a.made.upToDate() || !seen.upToDate():
-		return false, errNotSeen
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), confirmWait)
-	defer cancel()
-	o, err := get(ctx, a.cluster.storage.VolumeAttachments(), name)
-	o, err = orNone(o, err, "look for VolumeAttachment "+name)
-	return err == nil && (o == nil || !isAttached(o, want)), err
+// mayDelete reports whether this daemon may delete an attachment. The controller may
+// delete those of all nodes: kube-controller-manager tells it which to detach, and the
+// sweeper cleans up for deleted nodes.
+func (a *Attachments) mayDelete(o *storagev1.VolumeAttachment) bool {
+	return a.owns(o) || (attachment.Managed(o) && a.owner == attachment.AttachedByController)
 }
 
-// confirmWait bounds the request that confirms a loss.
-const confirmWait = 3 * time.Second
+// objectName returns the name of the VolumeAttachment of a volume and a node.
+func objectName(want *csivol.Attachment) string {
+	return cmp.Or(want.Object, attachment.Name(want.Handle, want.Driver, want.Node))
+}
+
+// isFor reports whether an attachment is for the volume and the node. Its name alone
+// does not prove that: it is a hash, which no admission policy can compute, so that the
+// token of another node is enough to create an object with that name.
+func isFor(o *storagev1.VolumeAttachment, want *csivol.Attachment) bool {
+	if o.Spec.Attacher != want.Driver || attachment.Name(want.Handle, want.Driver, o.Spec.NodeName) != objectName(want) {
+		return false
+	}
+	spec := o.Spec.Source.InlineVolumeSpec
+	if spec == nil {
+		return true // made by the control plane; it names a PersistentVolume
+	}
+	return spec.CSI != nil && spec.CSI.Driver == want.Driver && spec.CSI.VolumeHandle == want.Handle
+}
 
 // isAttached reports whether an attachment is for a volume, attached, and stays.
 func isAttached(o *storagev1.VolumeAttachment, want *csivol.Attachment) bool {
 	return o.DeletionTimestamp == nil && o.Status.Attached && isFor(o, want)
 }
 
-var errNotSeen = &flex.Error{Code: flex.CodeUnavailable, Err: errors.New("the VolumeAttachments are not known yet: the API server has not answered")}
-
-// List returns the attachments that this daemon is responsible for, once they are known.
-func (a *Attachments) List(ctx context.Context) ([]*csivol.Attachment, error) {
-	select {
-	case <-a.made.controller.HasSyncedChecker().Done():
-	case <-ctx.Done():
-		return nil, errNotSeen
-	}
-	var all []*csivol.Attachment
-	for _, o := range a.made.all() {
-		if a.ours(o) {
-			all = append(all, attachment.Volume(o))
-		}
-	}
-	return all, nil
+// An operation attaches or detaches one volume.
+type operation struct {
+	*Attachments
+	want *csivol.Attachment
+	name string // of the VolumeAttachment
+	// begun: there may be a VolumeAttachment.
+	begun bool
 }
 
-// bounded gives a call a deadline if it has none.
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+// operation returns an operation with a deadline.
+func (a *Attachments) operation(ctx context.Context, want *csivol.Attachment) (*operation, context.Context, context.CancelFunc) {
 	const usual = 2 * time.Minute
+	op := &operation{Attachments: a, want: want, name: objectName(want)}
 	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
+		ctx, cancel := context.WithCancel(ctx)
+		return op, ctx, cancel
 	}
-	return context.WithTimeout(ctx, usual)
+	ctx, cancel := context.WithTimeout(ctx, usual)
+	return op, ctx, cancel
+}
+
+// log returns the log, with what the caller's context says of the volume.
+func (op *operation) log(ctx context.Context) *slog.Logger {
+	return volumelog.Logger(ctx, op.cluster.log).With("volumeAttachment", op.name, "node", op.want.Node)
 }

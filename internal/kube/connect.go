@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
@@ -61,16 +62,16 @@ type Cluster struct {
 
 	drivers    drivers
 	volumes    volumes
-	secrets    secrets
-	tokens     tokens
+	secrets    sync.Map            // of seenSecret, by csivol.SecretRef: as many as the configuration names
+	tokens     *utilcache.Expiring // of seenToken, by tokenKey
 	events     events
 	everywhere everywhere
 
-	mu        sync.Mutex
-	ctx       context.Context //nolint:containedctx // of Run
-	informers []starter       // to start with Run
-	over      bool
-	running   sync.WaitGroup
+	mu         sync.Mutex
+	ctx        context.Context         //nolint:containedctx // of Run
+	background []func(context.Context) // to start with Run
+	over       bool
+	running    sync.WaitGroup
 }
 
 // requestTimeout bounds a single request, which the API server answers from memory or
@@ -87,7 +88,7 @@ func Connect(o Options) (*Cluster, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Cluster{config: config, options: o, log: o.Log, requests: &requests{observe: o.Observe}}
+	c := &Cluster{config: config, options: o, log: o.Log, requests: &requests{observe: o.Observe}, tokens: utilcache.NewExpiring()}
 	config.UserAgent = o.UserAgent
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
@@ -96,7 +97,7 @@ func Connect(o Options) (*Cluster, error) {
 	// have their own pauses.
 	config.QPS = -1
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	config.Wrap(c.requests.count)
+	config.Wrap(c.requests.wrap)
 	if err := c.makeClients(config); err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
@@ -163,10 +164,10 @@ func (c *Cluster) Run(ctx context.Context) {
 	stop := c.events.start(ctx, c.core, c.options.Node)
 	c.mu.Lock()
 	c.ctx = ctx
-	for _, m := range c.informers {
-		c.running.Go(func() { m.run(ctx) })
+	for _, run := range c.background {
+		c.running.Go(func() { run(ctx) })
 	}
-	c.informers = nil
+	c.background = nil
 	c.mu.Unlock()
 	<-ctx.Done()
 	c.mu.Lock()

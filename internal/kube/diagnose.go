@@ -8,6 +8,7 @@ import (
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -19,42 +20,42 @@ import (
 // failed (pkg/kubelet/events/event.go, Kubernetes v1.37.1).
 const reasonAttach = "FailedAttachVolume"
 
-// tell makes an event for the operator.
-func (w *wait) tell(message string) {
-	w.cluster.Notify(csivol.Event{Pod: w.want.Pod, PersistentVolume: w.want.Name, Volume: w.want.Key(), Reason: reasonAttach, Message: message})
+// notify makes an event for the operator.
+func (op *operation) notify(message string) {
+	op.cluster.Notify(csivol.Event{Pod: op.want.Pod, PersistentVolume: op.want.Name, Volume: op.want.Key(), Reason: reasonAttach, Message: message})
 }
 
 // report makes an event of the attacher's first error. The attacher retries, and the
 // caller waits on.
-func (w *wait) report(ctx context.Context, o *storagev1.VolumeAttachment) {
-	w.tell(fmt.Sprintf("volume %s is not yet attached to node %s: %s (VolumeAttachment %s)", aboutVolume(w.want), w.want.Node, w.why(ctx, o), o.Name))
+func (op *operation) report(ctx context.Context, o *storagev1.VolumeAttachment) {
+	op.notify(fmt.Sprintf("volume %s is not yet attached to node %s: %s (VolumeAttachment %s)", aboutVolume(op.want), op.want.Node, op.describeWait(ctx, o), o.Name))
 }
 
-// unfinished returns the error of an attach that outlasts its caller.
-func (w *wait) unfinished(ctx context.Context, o *storagev1.VolumeAttachment) error {
+// errUnfinished returns the error of an attach that outlasts its caller.
+func (op *operation) errUnfinished(ctx context.Context, o *storagev1.VolumeAttachment) error {
 	if o == nil {
 		return errVanished
 	}
-	return flex.Errorf(flex.CodeDeadlineExceeded, "volume %s is still being attached to node %s: %s (VolumeAttachment %s); this goes on", aboutVolume(w.want), w.want.Node, w.why(ctx, o), o.Name)
+	return flex.Errorf(flex.CodeDeadlineExceeded, "volume %s is still being attached to node %s: %s (VolumeAttachment %s); this goes on", aboutVolume(op.want), op.want.Node, op.describeWait(ctx, o), o.Name)
 }
 
-// why returns what an attach waits for, as far as it can be found out quickly.
-func (w *wait) why(ctx context.Context, o *storagev1.VolumeAttachment) string {
+// describeWait returns what an attach waits for, as far as it can be found out quickly.
+func (op *operation) describeWait(ctx context.Context, o *storagev1.VolumeAttachment) string {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	var why []string
 	if e := o.Status.AttachError; e != nil {
-		why = append(why, "CSI driver "+o.Spec.Attacher+" says: "+clip(attachment.ErrorText(e)))
+		why = append(why, "CSI driver "+o.Spec.Attacher+" says: "+clipText(attachment.ErrorText(e)))
 	}
-	drivers, err := w.cluster.NodeDrivers(ctx, o.Spec.NodeName)
+	drivers, err := op.cluster.NodeDrivers(ctx, o.Spec.NodeName)
 	i := slices.IndexFunc(drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == o.Spec.Attacher })
 	switch {
 	case err != nil:
 		why = append(why, err.Error())
 	case i < 0:
 		why = append(why, fmt.Sprintf("CSI driver %s is not registered on node %s (CSINode); look at its pod there", o.Spec.Attacher, o.Spec.NodeName))
-	case kubeobject.AttachLimit(&drivers[i]) != nil && full(o):
-		why = append(why, w.fill(ctx, o, *kubeobject.AttachLimit(&drivers[i])))
+	case kubeobject.AttachLimit(&drivers[i]) != nil && isFull(o):
+		why = append(why, op.describeLimit(ctx, o, *kubeobject.AttachLimit(&drivers[i])))
 	case o.Status.AttachError != nil:
 	case len(o.Finalizers) == 0:
 		why = append(why, fmt.Sprintf("no external-attacher has begun with it; look whether the controller of CSI driver %s runs", o.Spec.Attacher))
@@ -68,22 +69,23 @@ func (w *wait) why(ctx context.Context, o *storagev1.VolumeAttachment) string {
 // specification, ControllerPublishVolume Errors).
 const resourceExhausted = 8
 
-func full(o *storagev1.VolumeAttachment) bool {
+func isFull(o *storagev1.VolumeAttachment) bool {
 	e := o.Status.AttachError
-	return e != nil && (e.ErrorCode != nil && *e.ErrorCode == resourceExhausted || strings.Contains(e.Message, "code = ResourceExhausted"))
+	return e != nil && ((e.ErrorCode != nil && *e.ErrorCode == resourceExhausted) || strings.Contains(e.Message, "code = ResourceExhausted"))
 }
 
-// fill says how many volumes of a driver a node has: ours, and those that the control
+// describeLimit says how many volumes of a driver a node has: ours, and those that the control
 // plane has attached.
-func (w *wait) fill(ctx context.Context, o *storagev1.VolumeAttachment, limit int32) string {
+func (op *operation) describeLimit(ctx context.Context, o *storagev1.VolumeAttachment, limit int32) string {
 	count := 0
-	for _, other := range w.made.all() {
+	known, _ := op.managed.attachments().List(labels.Everything()) // of memory, without an error
+	for _, other := range known {
 		if other.Spec.NodeName == o.Spec.NodeName && other.Spec.Attacher == o.Spec.Attacher && other.Status.Attached {
 			count++
 		}
 	}
 	ofDriver := string(kubeobject.CSIVolumeName(o.Spec.Attacher, ""))
-	if n, err := w.cluster.GetNode(ctx, o.Spec.NodeName); err == nil && n != nil {
+	if n, err := op.cluster.GetNode(ctx, o.Spec.NodeName); err == nil && n != nil {
 		for _, v := range n.Status.VolumesAttached {
 			if strings.HasPrefix(string(v.Name), ofDriver) {
 				count++
@@ -93,11 +95,11 @@ func (w *wait) fill(ctx context.Context, o *storagev1.VolumeAttachment, limit in
 	return fmt.Sprintf("node %s has %d of at most %d volumes of CSI driver %s; move pods with volumes to other nodes", o.Spec.NodeName, count, limit, o.Spec.Attacher)
 }
 
-// undeleted returns the error of a detach that outlasts its caller.
-func (w *wait) undeleted(o *storagev1.VolumeAttachment) error {
-	why := "CSI driver " + w.want.Driver + " has not detached it yet; look whether its controller runs"
+// errUndeleted returns the error of a detach that outlasts its caller.
+func (op *operation) errUndeleted(o *storagev1.VolumeAttachment) error {
+	why := "CSI driver " + op.want.Driver + " has not detached it yet; look whether its controller runs"
 	if e := o.Status.DetachError; e != nil {
-		why = "CSI driver " + w.want.Driver + " says: " + clip(attachment.ErrorText(e))
+		why = "CSI driver " + op.want.Driver + " says: " + clipText(attachment.ErrorText(e))
 	}
-	return flex.Errorf(flex.CodeDeadlineExceeded, "volume %s is still being detached from node %s: %s (VolumeAttachment %s); this goes on", aboutVolume(w.want), w.want.Node, why, w.name)
+	return flex.Errorf(flex.CodeDeadlineExceeded, "volume %s is still being detached from node %s: %s (VolumeAttachment %s); this goes on", aboutVolume(op.want), op.want.Node, why, op.name)
 }

@@ -6,4 +6,7 @@
 // The API server may be unavailable, slow, or refuse a request. So nothing here
 // blocks the start of a program, each request has a deadline, and what calls need
 // often is in memory: informers keep it up to date where it changes.
+//
+// attach.go and detach.go create and delete VolumeAttachments. Both read one by get.go and
+// wait for it by wait.go; multiattach.go looks for those to other nodes.
 package kube

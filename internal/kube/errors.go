@@ -11,9 +11,9 @@ import (
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
-// failed returns the error of a request: what it was to do, the API server's answer, and
+// wrapError returns the error of a request: what it was to do, the API server's answer, and
 // what to do next.
-func failed(err error, what string) error {
+func wrapError(err error, what string) error {
 	return flex.Errorf(codeOf(err), "%s: %w%s", what, err, objects.Advice(err))
 }
 
@@ -35,9 +35,9 @@ func codeOf(err error) flex.Code {
 	return flex.CodeUnavailable
 }
 
-// refused reports whether the API server has rejected a request, so that it had no
+// isRefused reports whether the API server has rejected a request, so that it had no
 // effect.
-func refused(err error) bool {
+func isRefused(err error) bool {
 	code := codeOf(err)
 	return code == flex.CodePermissionDenied || code == flex.CodeInvalidArgument
 }
@@ -52,7 +52,7 @@ func (notBegun) Is(target error) bool { return target == csivol.ErrNotBegun }
 // kubelet may have 1 KiB.
 const maxDriverText = 400
 
-func clip(text string) string {
+func clipText(text string) string {
 	if len(text) <= maxDriverText {
 		return text
 	}

@@ -47,6 +47,8 @@ type apiServer struct {
 	log bytes.Buffer
 	// watches are those of VolumeAttachments that were started.
 	watches []*selection
+	// silent: watches say nothing, not even with a bookmark.
+	silent bool
 }
 
 var attachmentKind = storagev1.SchemeGroupVersion.WithResource("volumeattachments")
@@ -166,7 +168,7 @@ func (s *apiServer) watch(a k8stesting.Action) (bool, watch.Interface, error) {
 	s.mu.Lock()
 	s.watches = append(s.watches, some)
 	s.mu.Unlock()
-	go some.run(func(o *storagev1.VolumeAttachment) bool {
+	go some.run(s, func(o *storagev1.VolumeAttachment) bool {
 		return selected.Matches(labels.Set(o.Labels)) && named.Matches(fields.Set{"metadata.name": o.Name})
 	})
 	return true, some, nil
@@ -181,13 +183,28 @@ type selection struct {
 	once     sync.Once
 }
 
-func (w *selection) run(is func(*storagev1.VolumeAttachment) bool) {
+func (w *selection) run(s *apiServer, is func(*storagev1.VolumeAttachment) bool) {
 	defer close(w.selected)
-	for e := range w.Interface.ResultChan() {
-		if o, ok := e.Object.(*storagev1.VolumeAttachment); ok {
-			if !is(o) {
-				continue
+	bookmarks := time.NewTicker(time.Minute)
+	defer bookmarks.Stop()
+	for {
+		var e watch.Event
+		select {
+		case some, ok := <-w.Interface.ResultChan():
+			if !ok {
+				return
 			}
+			e = some
+		case <-bookmarks.C:
+			e = s.bookmark()
+		case <-w.ended:
+			return
+		}
+		o, ok := e.Object.(*storagev1.VolumeAttachment)
+		if s.isSilent() || (ok && e.Type != watch.Bookmark && !is(o)) {
+			continue
+		}
+		if ok {
 			e.Object = o.DeepCopy() // informers trim what they get
 		}
 		select {
@@ -203,6 +220,19 @@ func (w *selection) ResultChan() <-chan watch.Event { return w.selected }
 func (w *selection) Stop() {
 	w.once.Do(func() { close(w.ended) })
 	w.Interface.Stop()
+}
+
+func (s *apiServer) isSilent() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.silent
+}
+
+// bookmark says what a watch has come to.
+func (s *apiServer) bookmark() watch.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return watch.Event{Type: watch.Bookmark, Object: &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{ResourceVersion: fmt.Sprint(s.version)}}}
 }
 
 // cut ends all watches, as a connection that breaks.

@@ -35,75 +35,75 @@ const (
 	handBackGap = 5 * time.Second
 )
 
-// untilKept waits until the control plane is not about to delete an attachment:
+// waitKept waits until the control plane is not about to delete an attachment:
 // errVanished if it was deleted. If managed is true, the control plane will delete it when the
 // kubelet's CSI plugin has unstaged the volume. Once a deletion was expected, only an
 // answer of the API server says that the attachment stays.
-func (w *wait) untilKept(ctx context.Context, o *storagev1.VolumeAttachment) (managed bool, err error) {
-	if w.owner == attachment.AttachedByController {
+func (op *operation) waitKept(ctx context.Context, o *storagev1.VolumeAttachment) (managed bool, err error) {
+	if op.owner == attachment.AttachedByController {
 		return false, nil // the controller cannot see what the kubelet holds; the node's daemon checks that
 	}
 	early, cancel := soon(ctx)
 	defer cancel()
 	waited := false
-	for w.managedAsCSI(early, waited) {
-		if w.want.KubeletHolds {
+	for op.isAttachedAsCSI(early, waited) {
+		if op.want.KubeletHolds {
 			return true, nil
 		}
 		if !waited {
-			w.log(ctx).Info("the control plane is about to detach the volume, which it has attached as a CSI volume; waiting for that")
+			op.log(ctx).Info("the control plane is about to detach the volume, which it has attached as a CSI volume; waiting for that")
 		}
 		waited = true
 		select {
 		case <-early.Done():
-			return false, w.leaving()
+			return false, op.errLeaving()
 		case <-time.After(handBackLook):
 		}
 	}
 	if !waited {
 		return false, nil
 	}
-	return false, w.throughGap(early, o)
+	return false, op.waitGap(early, o)
 }
 
-// throughGap waits for a VolumeAttachment that the node no longer lists: errVanished
+// waitGap waits for a VolumeAttachment that the node no longer lists: errVanished
 // when it was deleted, nil if it stays. It confirms what the watch says, and what is
 // not known at the end of ctx may still be deleted.
-func (w *wait) throughGap(ctx context.Context, o *storagev1.VolumeAttachment) error {
+func (op *operation) waitGap(ctx context.Context, o *storagev1.VolumeAttachment) error {
 	gap, cancel := context.WithTimeout(ctx, handBackGap)
 	defer cancel()
 	gone := func(now *storagev1.VolumeAttachment) bool {
 		return now == nil || now.UID != o.UID || now.DeletionTimestamp != nil
 	}
 	vanished := false
-	_ = w.follow(gap, o, func(now *storagev1.VolumeAttachment) bool {
+	_ = op.wait(gap, o, func(now *storagev1.VolumeAttachment) bool {
 		vanished = gone(now)
 		return vanished
 	})
 	if vanished {
 		return errVanished
 	}
-	if now, err := w.get(ctx); err != nil || gone(now) {
-		return w.leaving() // the next call knows more
+	if now, err := op.request(ctx); err != nil || gone(now) {
+		return op.errLeaving() // the next call knows more
 	}
 	return nil
 }
 
-// leaving returns the error for an attachment that was not deleted in time.
-func (w *wait) leaving() error {
+// errLeaving returns the error for an attachment that was not deleted in time.
+func (op *operation) errLeaving() error {
 	return flex.Errorf(flex.CodeUnavailable, "volume %s is attached to node %s as a CSI volume, by VolumeAttachment %s, and the kubelet does not hold it as one: only when kube-controller-manager has detached it can it be attached for the FlexVolume; wait a minute, then delete the pods on this node that had it before the rollback: for them it stays attached",
-		aboutVolume(w.want), w.want.Node, w.name)
+		aboutVolume(op.want), op.want.Node, op.name)
 }
 
-// managedAsCSI reports whether the control plane has the volume attached to the node as a CSI
+// isAttachedAsCSI reports whether the control plane has the volume attached to the node as a CSI
 // volume. Without an answer the state is as before: an outage of the API server blocks
 // no volume that is attached, and keeps none that was about to be detached.
-func (w *wait) managedAsCSI(ctx context.Context, before bool) bool {
+func (op *operation) isAttachedAsCSI(ctx context.Context, before bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, handBackAsk)
 	defer cancel()
-	n, err := w.cluster.GetNode(ctx, w.want.Node)
+	n, err := op.cluster.GetNode(ctx, op.want.Node)
 	if err != nil {
 		return before
 	}
-	return n != nil && kubeobject.VolumeAttached(n, kubeobject.CSIVolumeName(w.want.Driver, w.want.Handle))
+	return n != nil && kubeobject.VolumeAttached(n, kubeobject.CSIVolumeName(op.want.Driver, op.want.Handle))
 }

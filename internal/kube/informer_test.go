@@ -41,6 +41,36 @@ func TestWatchEnds(t *testing.T) {
 	})
 }
 
+// TestWatchSilent: a connection that is dead says nothing, and is not up to date for that.
+func TestWatchSilent(t *testing.T) {
+	was := ofFlex(on("node-1"), attachment.AttachedByNode)
+	inCluster(t, []runtime.Object{was}, func(t *testing.T, s *apiServer, c *Cluster) {
+		a := daemon(c, "node-1")
+		time.Sleep(5 * time.Minute) // with bookmarks it is
+		if _, err := a.Attach(t.Context(), on("node-1")); err != nil || !a.managed.isLive() {
+			t.Errorf("live: %t, %v", a.managed.isLive(), err)
+		}
+		s.mu.Lock()
+		s.silent = true
+		s.mu.Unlock()
+		now := was.DeepCopy()
+		now.UID, now.Status = "another", storagev1.VolumeAttachmentStatus{}
+		s.identify(now)
+		if err := s.Tracker().Update(attachmentKind, now, ""); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Minute)
+		ctx, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer end()
+		if attached, err := a.Attach(ctx, on("node-1")); err == nil {
+			t.Errorf("it is not attached, and got %+v", attached)
+		}
+		if lost, err := a.Lost(on("node-1")); err == nil && lost {
+			t.Error("it is lost")
+		}
+	})
+}
+
 // TestLostBehind: what was attached after the end of a watch is not lost because the cache does not
 // have it, which the fake never makes up for. A mount failed for that, and the volume was detached and
 // attached again.

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 
 	"github.com/flex2csi/flex2csi/internal/kubelet"
 )
@@ -17,7 +19,7 @@ func (c *Cluster) Version(ctx context.Context) (string, error) {
 		return c.core.RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
 	})
 	if err != nil {
-		return "", failed(err, "ask the API server for its version")
+		return "", wrapError(err, "ask the API server for its version")
 	}
 	var v struct {
 		GitVersion string `json:"gitVersion"`
@@ -30,7 +32,7 @@ func (c *Cluster) Version(ctx context.Context) (string, error) {
 
 // ListDrivers asks for all CSIDriver objects; CSIDriver takes them from an informer.
 func (c *Cluster) ListDrivers(ctx context.Context) (all []storagev1.CSIDriver, err error) {
-	err = each(ctx, "list CSIDrivers", metav1.ListOptions{}, c.storage.CSIDrivers().List, func(o *storagev1.CSIDriver) {
+	err = listEach(ctx, "list CSIDrivers", metav1.ListOptions{}, c.storage.CSIDrivers().List, func(o *storagev1.CSIDriver) {
 		all = append(all, *o)
 	})
 	return all, err
@@ -53,7 +55,7 @@ func (c *Cluster) Kubelet(ctx context.Context, node string) (kubelet.Configurati
 		return c.core.RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("configz").Do(ctx).Raw()
 	})
 	if err != nil {
-		return kubelet.Configuration{}, failed(err, what)
+		return kubelet.Configuration{}, wrapError(err, what)
 	}
 	var answer struct {
 		Kubelet kubelet.Configuration `json:"kubeletconfig"`
@@ -62,4 +64,20 @@ func (c *Cluster) Kubelet(ctx context.Context, node string) (kubelet.Configurati
 		return kubelet.Configuration{}, fmt.Errorf("%s: %w", what, err)
 	}
 	return answer.Kubelet, nil
+}
+
+// User asks the API server for this program's user.
+func (c *Cluster) User(ctx context.Context) (authenticationv1.UserInfo, error) {
+	const what = "ask the API server which user this is"
+	client, err := authenticationv1client.NewForConfig(c.config)
+	if err != nil {
+		return authenticationv1.UserInfo{}, wrapError(err, what)
+	}
+	review, err := request(ctx, func(ctx context.Context) (*authenticationv1.SelfSubjectReview, error) {
+		return client.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	})
+	if err != nil {
+		return authenticationv1.UserInfo{}, wrapError(err, what)
+	}
+	return review.Status.UserInfo, nil
 }

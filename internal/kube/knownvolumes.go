@@ -18,10 +18,9 @@ type volumes struct {
 
 	mu      sync.Mutex
 	seen    map[string]seenVolume
-	version int // of the content for the file
+	changed bool // since the file was written
 
 	writing sync.Mutex
-	written int // version that is in the file; guarded by writing
 }
 
 type seenVolume struct {
@@ -77,23 +76,20 @@ func (s *volumes) get(name string) seenVolume {
 // forget removes a volume.
 func (s *volumes) forget(name string) error {
 	s.mu.Lock()
-	if !s.seen[name].noted.IsZero() {
-		s.version++
-	}
+	s.changed = s.changed || !s.seen[name].noted.IsZero()
 	delete(s.seen, name)
-	version := s.version
 	s.mu.Unlock()
-	return s.keep(version)
+	return s.write()
 }
 
 // put stores an answer of the API server. When it returns nil the file has it as well,
 // if it is a bound FlexVolume.
 func (s *volumes) put(v *csivol.PersistentVolume) error {
-	return s.keep(s.note(v, time.Now()))
+	s.note(v, time.Now())
+	return s.write()
 }
 
-// note returns the version that the file has to have.
-func (s *volumes) note(v *csivol.PersistentVolume, now time.Time) int {
+func (s *volumes) note(v *csivol.PersistentVolume, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seen == nil {
@@ -107,14 +103,11 @@ func (s *volumes) note(v *csivol.PersistentVolume, now time.Time) int {
 	wanted := v.FlexDriver != "" && v.Claim.UID != "" && !v.Released // others are refused anyway
 	switch {
 	case !wanted && !noted.IsZero():
-		noted = time.Time{}
-		s.version++
+		noted, s.changed = time.Time{}, true
 	case wanted && (noted.IsZero() || now.Sub(noted) > volumeNoted || !reflect.DeepEqual(v, old.volume)):
-		noted = now
-		s.version++
+		noted, s.changed = now, true
 	}
 	s.seen[v.Name] = seenVolume{volume: v, when: now, noted: noted, asked: true}
-	return s.version
 }
 
 func (s *volumes) dropOldest() {
@@ -127,37 +120,35 @@ func (s *volumes) dropOldest() {
 	delete(s.seen, oldest)
 }
 
-// keep returns when the file has a version. Concurrent callers, as after a reboot,
-// share one write.
-func (s *volumes) keep(version int) error {
+// write returns when the file has all that was noted before. Concurrent callers, as after a
+// reboot, share one write.
+func (s *volumes) write() error {
 	if s.path == "" {
 		return nil
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if s.written >= version {
+	s.mu.Lock()
+	if !s.changed {
+		s.mu.Unlock()
 		return nil
 	}
-	now, file := s.toKeep()
-	data, err := json.Marshal(file)
-	if err != nil {
-		return err
-	}
-	if err := durable.WriteFile(s.path, append(data, '\n')); err != nil {
-		return err
-	}
-	s.written = now
-	return nil
-}
-
-func (s *volumes) toKeep() (version int, file volumesFile) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	file.Version = volumesVersion
+	file := volumesFile{Version: volumesVersion}
 	for _, v := range s.seen {
 		if !v.noted.IsZero() {
 			file.Volumes = append(file.Volumes, keptVolume{v.when, v.volume})
 		}
 	}
-	return s.version, file
+	s.changed = false
+	s.mu.Unlock()
+	data, err := json.Marshal(file)
+	if err == nil {
+		err = durable.WriteFile(s.path, append(data, '\n'))
+	}
+	if err != nil {
+		s.mu.Lock()
+		s.changed = true
+		s.mu.Unlock()
+	}
+	return err
 }

@@ -64,7 +64,7 @@ func TestMultiAttach(t *testing.T) {
 				a := daemon(c, "node-1")
 				for try := range 2 { // also with the watch that the first try has started
 					time.Sleep(time.Duration(try) * time.Minute)
-					if settled := a.elsewhere != nil && a.elsewhere.informer.settled(); settled != (try > 0) {
+					if settled := a.onDemand[unlabeled] != nil && a.onDemand[unlabeled].isSettled(); settled != (try > 0) {
 						t.Errorf("try %d: the watch is settled: %t", try, settled)
 					}
 					_, err := a.Attach(t.Context(), on("node-1"))

@@ -18,7 +18,7 @@ func (c *Cluster) PutNodeVolumes(ctx context.Context, document string) error {
 	what := "write ConfigMap " + nodevolumes.Namespace + "/" + name
 	node, err := get(ctx, c.core.Nodes(), name)
 	if err != nil {
-		return failed(err, "look at node "+name)
+		return wrapError(err, "look at node "+name)
 	}
 	object := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
@@ -38,7 +38,7 @@ func (c *Cluster) PutNodeVolumes(ctx context.Context, document string) error {
 		})
 	}
 	if err != nil {
-		return failed(err, what)
+		return wrapError(err, what)
 	}
 	return nil
 }
@@ -52,5 +52,5 @@ func (c *Cluster) DropNodeVolumes(ctx context.Context, node string) error {
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return nil
 	}
-	return failed(err, "delete ConfigMap "+nodevolumes.Namespace+"/"+node)
+	return wrapError(err, "delete ConfigMap "+nodevolumes.Namespace+"/"+node)
 }

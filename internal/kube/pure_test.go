@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/flex2csi/flex2csi/internal/attachment"
 	"github.com/flex2csi/flex2csi/internal/csivol"
@@ -64,7 +64,7 @@ func TestCodes(t *testing.T) {
 		{apierrors.NewInternalError(os.ErrClosed), flex.CodeUnavailable, false},
 		{os.ErrDeadlineExceeded, flex.CodeUnavailable, false},
 	} {
-		if code, no := codeOf(test.err), refused(test.err); code != test.code || no != test.refused {
+		if code, no := codeOf(test.err), isRefused(test.err); code != test.code || no != test.refused {
 			t.Errorf("%v: %s, refused %t; want %s, %t", test.err, code, no, test.code, test.refused)
 		}
 	}
@@ -84,12 +84,8 @@ func TestStateFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := readStateFile(path)
-	if diff := cmp.Diff(want, got); diff != "" || err != nil || !sameDrivers(want, got) {
+	if diff := cmp.Diff(want, got); diff != "" || err != nil || !reflect.DeepEqual(want, got) {
 		t.Errorf("%v, %s", err, diff)
-	}
-	got["b"] = csivol.DriverInfo{}
-	if sameDrivers(want, got) {
-		t.Error("another driver is the same")
 	}
 	for text, bad := range map[string]bool{"{": true, `{"version": 2, "csiDrivers": {"a": {}}}`: false, strings.Repeat(" ", maxStateFile+1): true} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -112,13 +108,12 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// TestDigest: every field of the request counts, and the informer keeps what it
-// needs to tell.
-func TestDigest(t *testing.T) {
+// TestIsSameSpec: every field of the request counts.
+func TestIsSameSpec(t *testing.T) {
 	fill := func() *csivol.Attachment {
 		return &csivol.Attachment{Driver: "d", Handle: "h", Node: "n", AccessModes: []csivol.AccessMode{csivol.ReadWriteOnce}}
 	}
-	base := digest(attachment.Spec(fill()))
+	base := attachment.Spec(fill())
 	for name, change := range map[string]func(*csivol.Attachment){
 		"context": func(a *csivol.Attachment) { a.Context = map[string]string{"a": "b"} },
 		"fsType":  func(a *csivol.Attachment) { a.FSType = "xfs" },
@@ -129,29 +124,26 @@ func TestDigest(t *testing.T) {
 	} {
 		a := fill()
 		change(a)
-		if digest(attachment.Spec(a)) == base {
+		if isSameSpec(base, attachment.Spec(a)) {
 			t.Errorf("another %s is the same request", name)
 		}
-		o := attachment.New(a, "node")
-		whole := digestOf(o)
-		trimAttachment(o)
-		if whole != digest(attachment.Spec(a)) || digestOf(o) != whole {
-			t.Errorf("%s: the object asks for something else: %s, %s", name, whole, digestOf(o))
-		}
-		if got := attachment.Volume(o); got.Key() != a.Key() || got.Node != "n" {
-			t.Errorf("it is of %+v", got)
+		if !isSameSpec(attachment.New(a, "node").Spec.Source.InlineVolumeSpec, attachment.Spec(a)) {
+			t.Errorf("%s: the object asks for something else", name)
 		}
 	}
 	a := fill()
 	a.Context, a.MountFlags = map[string]string{}, []string{}
-	if digest(attachment.Spec(a)) != base {
+	if !isSameSpec(base, attachment.Spec(a)) || !isSameSpec(attachment.Spec(a), base) {
 		t.Error("nothing and none are two requests")
+	}
+	if isSameSpec(nil, base) {
+		t.Error("what names a PersistentVolume is the same request")
 	}
 }
 
 func TestClip(t *testing.T) {
 	for _, text := range []string{"short", strings.Repeat("x", 2000), strings.Repeat("ü", 1000), "x" + strings.Repeat("…", 700)} {
-		got := clip(text)
+		got := clipText(text)
 		if len(got) > maxDriverText+len("…") || !utf8.ValidString(got) || len(text) <= maxDriverText && got != text {
 			t.Errorf("%.10s… became %d bytes, valid %t", text, len(got), utf8.ValidString(got))
 		}
@@ -166,31 +158,30 @@ func TestBefore(t *testing.T) {
 	all := []*storagev1.VolumeAttachment{at(1, "b"), at(2, "a"), at(2, "c")}
 	for i, a := range all {
 		for j, b := range all {
-			if before(a, b) != (i < j) {
-				t.Errorf("%d before %d: %t", i, j, before(a, b))
+			if isBefore(a, b) != (i < j) {
+				t.Errorf("%d before %d: %t", i, j, isBefore(a, b))
 			}
 		}
 	}
 }
 
-// TestListener hears of what vanished, and news wait for it.
-func TestListener(t *testing.T) {
-	var b notifier
-	l := newListener()
-	stop := b.listen("x", l)
-	b.notify("y", "1", true)
-	b.notify("x", "2", false)
-	b.notify("x", types.UID("3"), true)
-	if l.isGone("1") || l.isGone("2") || !l.isGone("3") || len(l.news) != 1 {
-		t.Errorf("heard %v, %d", l.gone, len(l.news))
+// TestSignal: who begins to wait misses no change after that.
+func TestSignal(t *testing.T) {
+	var s signal
+	s.broadcast()
+	first, second := s.next(), s.next()
+	select {
+	case <-first:
+		t.Error("woken by what was before")
+	default:
 	}
-	stop()
-	if len(b.waiting) != 0 {
-		t.Error("a listener is left")
-	}
-	b.notify("x", "4", true)
-	if l.isGone("4") {
-		t.Error("heard after the end")
+	s.broadcast()
+	<-first
+	<-second
+	select {
+	case <-s.next():
+		t.Error("woken twice")
+	default:
 	}
 }
 
@@ -262,7 +253,8 @@ func TestVolumesAreKeptForADay(t *testing.T) {
 	for age, want := range map[time.Duration]bool{time.Minute: true, 23 * time.Hour: true, 25 * time.Hour: false, -time.Hour: false} {
 		path := filepath.Join(t.TempDir(), "persistentvolumes")
 		v := restarted(t, path)
-		if err := v.keep(v.note(boundVolume("a"), time.Now().Add(-age))); err != nil {
+		v.note(boundVolume("a"), time.Now().Add(-age))
+		if err := v.write(); err != nil {
 			t.Fatal(err)
 		}
 		if got := restarted(t, path).get("a").volume != nil; got != want {
@@ -277,20 +269,28 @@ func TestVolumesAreWrittenOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "persistentvolumes")
 	v := restarted(t, path)
 	now := time.Now().Add(-3 * time.Hour)
-	versions := []int{v.note(boundVolume("a"), now), v.note(boundVolume("a"), now.Add(time.Minute)), v.note(boundVolume("a"), now.Add(2*time.Hour)), v.note(boundVolume("b"), now)}
-	if diff := cmp.Diff([]int{1, 1, 2, 3}, versions); diff != "" {
+	var changes []bool
+	for _, seen := range []struct {
+		name string
+		when time.Time
+	}{{"a", now}, {"a", now.Add(time.Minute)}, {"a", now.Add(2 * time.Hour)}, {"b", now}} {
+		v.changed = false
+		v.note(boundVolume(seen.name), seen.when)
+		changes = append(changes, v.changed)
+	}
+	if diff := cmp.Diff([]bool{true, false, true, true}, changes); diff != "" {
 		t.Error(diff)
 	}
 	v.path = filepath.Join(path, "none")
-	if err := v.keep(1); err == nil {
+	if err := v.write(); err == nil {
 		t.Fatal("it was written")
 	}
 	v.path = path
-	if err := v.keep(1); err != nil {
+	if err := v.write(); err != nil {
 		t.Fatal(err)
 	}
-	if next := restarted(t, path); len(next.seen) != 2 || v.written != 3 {
-		t.Errorf("%d are kept, as version %d", len(next.seen), v.written)
+	if next := restarted(t, path); len(next.seen) != 2 || v.changed {
+		t.Errorf("%d are kept, changed since: %t", len(next.seen), v.changed)
 	}
 }
 

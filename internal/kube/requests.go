@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -28,50 +27,42 @@ type ConnectionStatus struct {
 	Since time.Time
 	// LastError is the last error of a connection.
 	LastError string
-	// Requests counts them by verb and resource, as "get persistentvolumes".
-	Requests map[string]int
 }
 
 // Status returns the current status, without a request.
-func (c *Cluster) Status() ConnectionStatus { return c.requests.status() }
+func (c *Cluster) Status() ConnectionStatus {
+	c.requests.mu.Lock()
+	defer c.requests.mu.Unlock()
+	return c.requests.status
+}
 
-// requests counts requests, and has the result of the last one.
+// requests observes requests, and has the result of the last one.
 type requests struct {
 	observe func(Request)
 
-	mu        sync.Mutex
-	known     bool
-	reachable bool
-	since     time.Time
-	lastError string
-	counts    map[string]int
+	mu     sync.Mutex
+	status ConnectionStatus
 }
 
-func (r *requests) status() ConnectionStatus {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return ConnectionStatus{Asked: r.known, Reachable: r.reachable, Since: r.since, LastError: r.lastError, Requests: maps.Clone(r.counts)}
+// wrap wraps a transport with the observer.
+func (r *requests) wrap(next http.RoundTripper) http.RoundTripper {
+	return &observer{r, next}
 }
 
-// count wraps a transport with the counter.
-func (r *requests) count(next http.RoundTripper) http.RoundTripper {
-	return &counter{r, next}
-}
-
-type counter struct {
+type observer struct {
 	requests *requests
 	next     http.RoundTripper
 }
 
-func (c *counter) RoundTrip(q *http.Request) (*http.Response, error) {
+func (o *observer) RoundTrip(q *http.Request) (*http.Response, error) {
 	begun := time.Now()
-	response, err := c.next.RoundTrip(q)
-	c.requests.note(q, response, err, begun)
+	response, err := o.next.RoundTrip(q)
+	o.requests.note(q, response, err, begun)
 	return response, err
 }
 
 // WrappedRoundTripper is for client-go, which cancels a request there if its time is up.
-func (c *counter) WrappedRoundTripper() http.RoundTripper { return c.next }
+func (o *observer) WrappedRoundTripper() http.RoundTripper { return o.next }
 
 // note records the result of a request. A request that its caller canceled says
 // nothing about the API server; a timeout does.
@@ -92,18 +83,14 @@ func (r *requests) note(q *http.Request, response *http.Response, err error, beg
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.counts == nil {
-		r.counts = map[string]int{}
-	}
-	r.counts[done.Verb+" "+done.Resource]++
 	if err != nil && q.Context().Err() != nil && done.Duration < requestTimeout/2 {
 		return
 	}
-	if reachable := why == ""; !r.known || reachable != r.reachable {
-		r.known, r.reachable, r.since = true, reachable, begun
+	if reachable := why == ""; !r.status.Asked || reachable != r.status.Reachable {
+		r.status.Asked, r.status.Reachable, r.status.Since = true, reachable, begun
 	}
 	if why != "" {
-		r.lastError = why
+		r.status.LastError = why
 	}
 }
 

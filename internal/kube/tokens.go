@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -15,12 +14,6 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csivol"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
-
-// tokens caches tokens of service accounts, bound to pods, in memory only.
-type tokens struct {
-	mu   sync.Mutex
-	seen map[tokenKey]seenToken
-}
 
 type tokenKey struct {
 	pod     csivol.Pod
@@ -55,9 +48,8 @@ func (c *Cluster) Tokens(ctx context.Context, pod csivol.Pod, requests []csivol.
 // until it expires.
 func (c *Cluster) token(ctx context.Context, pod csivol.Pod, r csivol.TokenRequest) (authenticationv1.TokenRequestStatus, error) {
 	key := tokenKey{pod, r}
-	c.tokens.mu.Lock()
-	known, ok := c.tokens.seen[key]
-	c.tokens.mu.Unlock()
+	cached, _ := c.tokens.Get(key)
+	known, ok := cached.(seenToken)
 	now := time.Now()
 	if ok && now.Before(known.refresh) {
 		return known.status, nil
@@ -65,12 +57,12 @@ func (c *Cluster) token(ctx context.Context, pod csivol.Pod, r csivol.TokenReque
 	answer, err := c.requestToken(ctx, pod, r)
 	switch {
 	case err == nil:
-		c.tokens.put(key, seenToken{answer.Status, refreshAt(now, answer)}, now)
+		c.tokens.Set(key, seenToken{answer.Status, refreshAt(now, answer)}, answer.Status.ExpirationTimestamp.Sub(now))
 		return answer.Status, nil
-	case ok && now.Before(known.status.ExpirationTimestamp.Time):
+	case ok:
 		return known.status, nil
 	}
-	return authenticationv1.TokenRequestStatus{}, failed(err, fmt.Sprintf("request a token of service account %s/%s for pod %s", pod.Namespace, pod.ServiceAccount, pod.Name))
+	return authenticationv1.TokenRequestStatus{}, wrapError(err, fmt.Sprintf("request a token of service account %s/%s for pod %s", pod.Namespace, pod.ServiceAccount, pod.Name))
 }
 
 func (c *Cluster) requestToken(ctx context.Context, pod csivol.Pod, r csivol.TokenRequest) (*authenticationv1.TokenRequest, error) {
@@ -97,18 +89,4 @@ func refreshAt(now time.Time, t *authenticationv1.TokenRequest) time.Time {
 	const longest, jitter = 24 * time.Hour, 10 * time.Second
 	life := t.Status.ExpirationTimestamp.Sub(now)
 	return now.Add(min(life*8/10, longest) - rand.N(jitter))
-}
-
-func (s *tokens) put(key tokenKey, t seenToken, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.seen == nil {
-		s.seen = map[tokenKey]seenToken{}
-	}
-	for other, t := range s.seen {
-		if now.After(t.status.ExpirationTimestamp.Time) {
-			delete(s.seen, other)
-		}
-	}
-	s.seen[key] = t
 }

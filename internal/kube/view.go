@@ -20,9 +20,9 @@ import (
 // pageSize keeps answers small where there are thousands of objects.
 const pageSize = 500
 
-// each lists objects page by page, each page with its own deadline. what is what failed
+// listEach lists objects page by page, each page with its own deadline. what is what failed
 // if one fails.
-func each[T any, L interface {
+func listEach[T any, L interface {
 	runtime.Object
 	metav1.ListInterface
 }](ctx context.Context, what string, o metav1.ListOptions, list func(context.Context, metav1.ListOptions) (L, error), do func(*T)) error {
@@ -36,7 +36,7 @@ func each[T any, L interface {
 			})
 		}
 		if err != nil {
-			return failed(err, what)
+			return wrapError(err, what)
 		}
 		if o.Continue = l.GetContinue(); o.Continue == "" {
 			return nil
@@ -50,7 +50,7 @@ func orNone[T any](o *T, err error, what string) (*T, error) {
 	case apierrors.IsNotFound(err):
 		return nil, nil //nolint:nilnil // there is none
 	case err != nil:
-		return nil, failed(err, what)
+		return nil, wrapError(err, what)
 	}
 	return o, nil
 }
@@ -74,7 +74,7 @@ func (c *Cluster) FindAttachments(ctx context.Context, persistentVolume, node st
 }
 
 func (c *Cluster) attachmentsWith(ctx context.Context, selected labels.Set, what string) (all []storagev1.VolumeAttachment, err error) {
-	err = each(ctx, what, metav1.ListOptions{LabelSelector: selected.String()}, c.storage.VolumeAttachments().List, func(o *storagev1.VolumeAttachment) {
+	err = listEach(ctx, what, metav1.ListOptions{LabelSelector: selected.String()}, c.storage.VolumeAttachments().List, func(o *storagev1.VolumeAttachment) {
 		all = append(all, slimAttachment(o))
 	})
 	return all, err
@@ -103,7 +103,7 @@ func slimAttachment(o *storagev1.VolumeAttachment) storagev1.VolumeAttachment {
 // ListNodes asks for all nodes, and keeps only the parts of [slimNode]: there may be
 // thousands.
 func (c *Cluster) ListNodes(ctx context.Context) (all []corev1.Node, err error) {
-	err = each(ctx, "list nodes", metav1.ListOptions{}, c.core.Nodes().List, func(o *corev1.Node) {
+	err = listEach(ctx, "list nodes", metav1.ListOptions{}, c.core.Nodes().List, func(o *corev1.Node) {
 		all = append(all, slimNode(o))
 	})
 	return all, err
@@ -130,7 +130,7 @@ func slimNode(o *corev1.Node) corev1.Node {
 
 // PodsOf asks for the pods of a node, and keeps only the parts of [slimPod].
 func (c *Cluster) PodsOf(ctx context.Context, node string) (all []corev1.Pod, err error) {
-	err = each(ctx, "list pods of node "+node, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}, c.core.Pods("").List, func(o *corev1.Pod) {
+	err = listEach(ctx, "list pods of node "+node, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}, c.core.Pods("").List, func(o *corev1.Pod) {
 		all = append(all, slimPod(o))
 	})
 	return all, err

@@ -159,8 +159,8 @@ func (d *Document) Find(driver, handle string) *Volume {
 	return nil
 }
 
-// look sets TakenOver for the volumes that the kubelet's CSI plugin has.
-func (v *Volume) look(kubelet func(pod string) bool) {
+// setTakenOver sets TakenOver for the volumes that the kubelet's CSI plugin has.
+func (v *Volume) setTakenOver(kubelet func(pod string) bool) {
 	v.TakenOver = v.TakenOver || kubelet("")
 	for i := range v.Pods {
 		v.Pods[i].TakenOver = kubelet(v.Pods[i].UID)

@@ -41,24 +41,27 @@ type Reporter struct {
 }
 
 // Run writes until ctx ends.
-func (t *Reporter) Run(ctx context.Context) {
-	every, pause, again := cmp.Or(t.Every, 5*time.Second), cmp.Or(t.Pause, time.Minute), cmp.Or(t.Again, 2*time.Minute)
-	var told *Document
-	var said string // the last error that was logged
+func (p *Reporter) Run(ctx context.Context) {
+	every, pause, again := cmp.Or(p.Every, 5*time.Second), cmp.Or(p.Pause, time.Minute), cmp.Or(p.Again, 2*time.Minute)
+	var reported *Document
+	var lastError string
 	for {
 		wait := every
-		now := t.document()
-		if t.Cordoned != nil && t.Cordoned() {
-			told = nil // write all of it when the cordon is undone
-		} else if told == nil || !reflect.DeepEqual(told.Volumes, now.Volumes) || now.Written.Sub(told.Written) >= again {
-			if err := t.put(ctx, now); err == nil {
-				told, said = &now, ""
-			} else {
-				told, wait = nil, pause
-				if err.Error() != said && ctx.Err() == nil {
-					said = err.Error()
-					t.Log.InfoContext(ctx, "the report of this node's volumes was not written; only flex2csi migrate needs it", "error", err)
-				}
+		now := p.document()
+		switch {
+		case p.Cordoned != nil && p.Cordoned():
+			reported = nil // write all of it when the cordon is undone
+		case reported != nil && reflect.DeepEqual(reported.Volumes, now.Volumes) && now.Written.Sub(reported.Written) < again:
+		default:
+			err := p.put(ctx, now)
+			if err == nil {
+				reported, lastError = &now, ""
+				break
+			}
+			reported, wait = nil, pause
+			if err.Error() != lastError && ctx.Err() == nil {
+				lastError = err.Error()
+				p.Log.InfoContext(ctx, "the report of this node's volumes was not written; only flex2csi migrate needs it", "error", err)
 			}
 		}
 		select {
@@ -69,26 +72,25 @@ func (t *Reporter) Run(ctx context.Context) {
 	}
 }
 
-// document returns the current document.
-func (t *Reporter) document() Document {
-	records := t.Records()
-	d := Of(t.Node, t.BootID, t.Version, time.Now(), records, t.Staging)
-	d.FlexDrivers = t.FlexDrivers
+func (p *Reporter) document() Document {
+	records := p.Records()
+	d := Of(p.Node, p.BootID, p.Version, time.Now(), records, p.Staging)
+	d.FlexDrivers = p.FlexDrivers
 	for _, r := range records {
-		if v := d.Find(r.Driver, r.Handle); v != nil && t.Kubelet != nil {
-			v.look(func(pod string) bool { return t.Kubelet(r, pod) })
+		if v := d.Find(r.Driver, r.Handle); v != nil && p.Kubelet != nil {
+			v.setTakenOver(func(pod string) bool { return p.Kubelet(r, pod) })
 		}
 	}
 	return d
 }
 
-func (t *Reporter) put(ctx context.Context, d Document) error {
-	if t.Stages != nil {
-		d.StagingDrivers = t.Stages(ctx)
+func (p *Reporter) put(ctx context.Context, d Document) error {
+	if p.Stages != nil {
+		d.StagingDrivers = p.Stages(ctx)
 	}
 	text, err := d.Encode()
 	if err != nil {
 		return err
 	}
-	return t.Put(ctx, text)
+	return p.Put(ctx, text)
 }

@@ -253,7 +253,7 @@ func (c *Client) Watch(ctx context.Context, r schema.GroupVersionResource, names
 	if c.Requests != nil {
 		c.Requests.Add(1)
 	}
-	w, _, err := c.watch(ctx, r, namespace, metav1.ListOptions{
+	w, err := c.watch(ctx, r, namespace, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(), TimeoutSeconds: new(int64(watchFor.Seconds())), ResourceVersion: since,
 	})
 	if err != nil {
@@ -262,11 +262,11 @@ func (c *Client) Watch(ctx context.Context, r schema.GroupVersionResource, names
 	return w.ResultChan(), nil
 }
 
-// watch opens a watch, which takes no longer than another request. It ends with ctx, or by end.
-func (c *Client) watch(ctx context.Context, r schema.GroupVersionResource, namespace string, o metav1.ListOptions) (w watch.Interface, end context.CancelCauseFunc, err error) {
-	ctx, end = context.WithCancelCause(ctx)
+// watch opens a watch, which takes no longer than another request. It ends with ctx.
+func (c *Client) watch(ctx context.Context, r schema.GroupVersionResource, namespace string, o metav1.ListOptions) (watch.Interface, error) {
+	ctx, end := context.WithCancelCause(ctx)
 	opening := time.AfterFunc(cmp.Or(c.Timeout, RequestTimeout), func() { end(context.DeadlineExceeded) })
-	w, err = c.resource(r, namespace).Watch(ctx, o)
+	w, err := c.resource(r, namespace).Watch(ctx, o)
 	if !opening.Stop() && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		err = context.DeadlineExceeded
 		if w != nil {
@@ -275,8 +275,16 @@ func (c *Client) watch(ctx context.Context, r schema.GroupVersionResource, names
 	}
 	if err != nil {
 		end(err)
-		return nil, nil, err
+		return nil, err
 	}
 	context.AfterFunc(ctx, w.Stop)
-	return w, end, nil
+	return openWatch{w, end}, nil
 }
+
+// An openWatch ends its context, too.
+type openWatch struct {
+	watch.Interface
+	end context.CancelCauseFunc
+}
+
+func (w openWatch) Stop() { w.end(nil) }

@@ -123,7 +123,7 @@ func isAbout(err error, resource, name string) bool {
 // applyJSPatch, Kubernetes v1.37.1).
 func misfits(err error) bool {
 	said, ok := statusOf(err)
-	return ok && said.Code == http.StatusUnprocessableEntity && (said.Details == nil || said.Details.Kind == "" && len(said.Details.Causes) == 0)
+	return ok && said.Code == http.StatusUnprocessableEntity && (said.Details == nil || (said.Details.Kind == "" && len(said.Details.Causes) == 0))
 }
 
 // anotherUID reports whether a merge patch has named another object's UID.

@@ -32,8 +32,8 @@ func inSource() []sabotage {
 		},
 		{
 			name: "no-detach", scenario: "attachment", want: "the end of the VolumeAttachment: .* is still there",
-			file: "internal/kube/attachments.go",
-			old:  "return w.remove(ctx, o)", new: "return nil",
+			file: "internal/kube/detach.go",
+			old:  "return op.remove(ctx, o)", new: "return nil",
 		},
 		{
 			name: "unstaged-too-early", scenario: "two-pods", want: "pod a stays",
@@ -103,7 +103,7 @@ func inTakeOver() []sabotage {
 		{
 			name: "attached-as-managed", scenario: "migrate-rollback-later", want: "the control plane tried to detach",
 			file: "internal/kube/handback.go",
-			old:  "if w.owner == attachment.AttachedByController {", new: "if w.owner == attachment.AttachedByController || w != nil {",
+			old:  "if op.owner == attachment.AttachedByController {", new: "if op.owner == attachment.AttachedByController || op != nil {",
 		},
 		{
 			name: "ends-with-its-terminal", scenario: "migrate-terminal-dropped", want: "ended with its terminal, while there is no PersistentVolume",

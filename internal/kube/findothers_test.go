@@ -13,11 +13,11 @@ import (
 	"github.com/flex2csi/flex2csi/internal/csivol"
 )
 
-// TestCensus: the name of an attachment, of whichever maker, says of what it is.
-func TestCensus(t *testing.T) {
-	c := &census{}
+// TestFindOthers: the name of an attachment, of whichever maker, says of what it is.
+func TestFindOthers(t *testing.T) {
+	all := newPlaces()
 	add := func(name, driver, node string, deleted *metav1.Time) {
-		c.add(&storagev1.VolumeAttachment{
+		addPlace(all, &storagev1.VolumeAttachment{
 			ObjectMeta: metav1.ObjectMeta{Name: name, DeletionTimestamp: deleted},
 			Spec:       storagev1.VolumeAttachmentSpec{Attacher: driver, NodeName: node},
 		})
@@ -31,18 +31,25 @@ func TestCensus(t *testing.T) {
 	add(attachment.Name("h", "e", "node-4"), "e", "node-4", nil)     // of another driver
 	add(attachment.Name("h", "d", "node-5"), "d", "node-1", nil)     // a name that is taken
 	add(attachment.Name("other", "d", "node-5"), "d", "node-5", nil) // with a known place
-	live, leaving := c.others(&csivol.Attachment{Driver: "d", Handle: "h", Node: "node-1"})
-	if len(live) != 1 || live[0].Spec.NodeName != "node-2" || len(leaving) != 1 || leaving[0].Spec.NodeName != "node-3" {
+	var live, leaving []string
+	for _, o := range findOthers(all, &csivol.Attachment{Driver: "d", Handle: "h", Node: "node-1"}) {
+		if o.DeletionTimestamp != nil {
+			leaving = append(leaving, o.Spec.NodeName)
+		} else {
+			live = append(live, o.Spec.NodeName)
+		}
+	}
+	if !slices.Equal(live, []string{"node-2"}) || !slices.Equal(leaving, []string{"node-3"}) {
 		t.Errorf("live on %v, leaving %v", live, leaving)
 	}
-	if live, leaving := (&census{}).others(&csivol.Attachment{Driver: "d", Handle: "h"}); len(live)+len(leaving) > 0 {
-		t.Errorf("nothing is there, and %v, %v", live, leaving)
+	if others := findOthers(newPlaces(), &csivol.Attachment{Driver: "d", Handle: "h"}); len(others) > 0 {
+		t.Errorf("nothing is there, and %v", others)
 	}
 }
 
-// BenchmarkCensus is what a node does with the attachments of a large cluster when
+// BenchmarkFindOthers is what a node does with the attachments of a large cluster when
 // it gets two hundred pods at once.
-func BenchmarkCensus(b *testing.B) {
+func BenchmarkFindOthers(b *testing.B) {
 	var all []storagev1.VolumeAttachment
 	for i := range 10000 {
 		node := fmt.Sprintf("node-%d", i%1000)
@@ -52,13 +59,13 @@ func BenchmarkCensus(b *testing.B) {
 		})
 	}
 	for b.Loop() {
-		c := &census{}
+		places := newPlaces()
 		for i := range all {
-			c.add(&all[i])
+			addPlace(places, &all[i])
 		}
 		for i := range 200 {
-			live, _ := c.others(&csivol.Attachment{Driver: "d", Handle: fmt.Sprintf("handle-%d", i), Node: "node-new"})
-			if !slices.ContainsFunc(live, func(o storagev1.VolumeAttachment) bool { return o.Spec.NodeName == fmt.Sprintf("node-%d", i) }) {
+			others := findOthers(places, &csivol.Attachment{Driver: "d", Handle: fmt.Sprintf("handle-%d", i), Node: "node-new"})
+			if !slices.ContainsFunc(others, func(o *storagev1.VolumeAttachment) bool { return o.Spec.NodeName == fmt.Sprintf("node-%d", i) }) {
 				b.Fatal("not found")
 			}
 		}

@@ -4,10 +4,41 @@ import (
 	"context"
 	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	storagev1client "k8s.io/client-go/kubernetes/typed/storage/v1"
+	"k8s.io/client-go/rest"
 )
+
+// DeniesAttachment checks by a dry run whether a policy denies a VolumeAttachment. As
+// is the user to impersonate; without a name it is the program's own user. It returns
+// the policy's message; empty if none denies it. The error is the API server's
+// Forbidden if the user may not create VolumeAttachments.
+func (c *Cluster) DeniesAttachment(ctx context.Context, as authenticationv1.UserInfo, o *storagev1.VolumeAttachment) (says string, err error) {
+	const what = "create a VolumeAttachment as a dry run"
+	config := rest.CopyConfig(c.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: as.Username, Extra: map[string][]string{}}
+	for key, values := range as.Extra {
+		config.Impersonate.Extra[key] = values
+	}
+	client, err := storagev1client.NewForConfig(config)
+	if err != nil {
+		return "", wrapError(err, what)
+	}
+	_, err = request(ctx, func(ctx context.Context) (*storagev1.VolumeAttachment, error) {
+		return client.VolumeAttachments().Create(ctx, o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	})
+	switch {
+	case err == nil:
+		return "", nil
+	case byPolicy(err):
+		return err.Error(), nil
+	}
+	return "", wrapError(err, what)
+}
 
 // DeniesInline checks by a dry run whether a policy denies pods with an inline volume
 // of a FlexVolume driver. It returns the policy's message; empty if none denies them.
@@ -19,10 +50,10 @@ func (c *Cluster) DeniesInline(ctx context.Context, flexDriver string) (says str
 	case err == nil:
 		return "", nil
 	case !byPolicy(err):
-		return "", failed(err, "create a pod as a dry run")
+		return "", wrapError(err, "create a pod as a dry run")
 	}
 	if other := c.tryPod(ctx); other != nil {
-		return "", failed(other, "create the same pod without the volume as a dry run")
+		return "", wrapError(other, "create the same pod without the volume as a dry run")
 	}
 	return err.Error(), nil
 }
