@@ -35,7 +35,7 @@ type callout struct {
 // program is flexdriver as a FlexVolume driver.
 func program() *flex.Program {
 	c := &callout{}
-	return &flex.Program{Name: "flexdriver", Flags: c.register, Driver: c.newDriver}
+	return &flex.Program{Name: "flexdriver", Flags: c.register, ZeroFlags: true, Driver: c.newDriver}
 }
 
 func (c *callout) register(set *pflag.FlagSet) {
@@ -123,12 +123,16 @@ func withoutConfiguration(d *flex.Driver, why error) *flex.Driver {
 	if errors.Is(why, os.ErrNotExist) {
 		err = flex.Errorf(flex.CodeFailedPrecondition, "%w; by hand, --backend=local does without", err)
 	}
+	takesDown := func(c flex.Command) bool { return c == flex.CommandUnmount || c == flex.CommandUnmountDevice }
 	return &flex.Driver{
-		Unmount:       d.Unmount,
-		UnmountDevice: d.UnmountDevice,
-		Default:       func(context.Context, *flex.Call) (flex.DriverStatus, error) { return flex.DriverStatus{}, err },
+		Handle: func(ctx context.Context, call *flex.Call) (flex.DriverStatus, error) {
+			if takesDown(call.Command) {
+				return d.Handle(ctx, call)
+			}
+			return flex.DriverStatus{}, err
+		},
 		Plan: func(ctx context.Context, call *flex.Call) ([]string, error) {
-			if call.Command == flex.CommandUnmount || call.Command == flex.CommandUnmountDevice {
+			if takesDown(call.Command) {
 				return d.Plan(ctx, call)
 			}
 			return nil, err

@@ -20,19 +20,7 @@ func (b *Bridge) Callouts(name string) (*flex.Driver, error) {
 	if d == nil {
 		return b.removed(name)
 	}
-	on := callouts{b, d}
-	return &flex.Driver{
-		Attach:        on.attach,
-		IsAttached:    on.isAttached,
-		WaitForAttach: on.waitForAttach,
-		Detach:        on.detach,
-		MountDevice:   on.mountDevice,
-		UnmountDevice: on.unmountDevice,
-		Mount:         on.mount,
-		Unmount:       on.unmount,
-		ExpandFS:      on.expandFS,
-		ExpandVolume:  expandVolume,
-	}, nil
+	return &flex.Driver{Handle: callouts{b, d}.handle}, nil
 }
 
 // removed returns the callouts of a driver that the configuration does not have.
@@ -42,24 +30,24 @@ func (b *Bridge) removed(name string) (*flex.Driver, error) {
 		return nil, missing
 	}
 	on := callouts{b, &FlexDriver{Name: name}}
-	// What no record knows may be of any driver. Nothing being there is what unmount
-	// is for, and may be called again.
-	known := func(undo func(context.Context, *flex.Call) error) func(context.Context, *flex.Call) error {
-		return func(ctx context.Context, c *flex.Call) error {
-			if _, ok := b.registry.find(c.Dir); !ok {
-				if mounted, err := b.Mounts.Mounted(c.Dir); err != nil || mounted {
-					return missing
-				}
+	return &flex.Driver{Handle: func(ctx context.Context, c *flex.Call) (flex.DriverStatus, error) {
+		switch c.Command {
+		case flex.CommandDetach:
+			return on.handle(ctx, c)
+		case flex.CommandUnmount, flex.CommandUnmountDevice:
+			// What no record knows may be of any driver. Nothing being there is what unmount
+			// is for, and may be called again.
+			_, known := b.registry.find(c.Dir)
+			if !known {
+				mounted, err := b.Mounts.Mounted(c.Dir)
+				known = err == nil && !mounted
 			}
-			return undo(ctx, c)
+			if known {
+				return on.handle(ctx, c)
+			}
 		}
-	}
-	return &flex.Driver{
-		Detach:        on.detach,
-		UnmountDevice: known(on.unmountDevice),
-		Unmount:       known(on.unmount),
-		Default:       func(context.Context, *flex.Call) (flex.DriverStatus, error) { return flex.DriverStatus{}, missing },
-	}, nil
+		return flex.DriverStatus{}, missing
+	}}, nil
 }
 
 // callouts are those of one FlexVolume driver.
@@ -68,6 +56,36 @@ type callouts struct {
 	// driver is the first of the name. What it does not serve is undone by that of the
 	// record (undoerOf).
 	driver *FlexDriver
+}
+
+func (on callouts) handle(ctx context.Context, c *flex.Call) (answer flex.DriverStatus, err error) {
+	answer = flex.Success()
+	switch c.Command {
+	case flex.CommandAttach:
+		answer.Device, err = on.attach(ctx, c)
+	case flex.CommandIsAttached:
+		answer.Attached, err = new(true), on.requireAttached(ctx, c)
+	case flex.CommandWaitForAttach:
+		answer.Device, err = on.waitForAttach(ctx, c)
+	case flex.CommandDetach:
+		err = on.detach(ctx, c)
+	case flex.CommandMountDevice:
+		err = on.mountDevice(ctx, c)
+	case flex.CommandUnmountDevice:
+		err = on.unmountDevice(ctx, c)
+	case flex.CommandMount:
+		err = on.mount(ctx, c)
+	case flex.CommandUnmount:
+		err = on.unmount(ctx, c)
+	case flex.CommandExpandFS:
+		err = on.expandFS(ctx, c)
+	default:
+		// expandvolume is never called: the expand controller finds no FlexVolume driver
+		// (pkg/controller/volume/expand/expand_controller.go, Kubernetes v1.37.1). A Success, or
+		// "Not supported", would say that the volume has its new size.
+		err = flex.Errorf(flex.CodeFailedPrecondition, "%s does nothing: expandfs expands the volume and its filesystem", c.Command)
+	}
+	return answer, err
 }
 
 // volume returns the volume that the options of a call name, and its driver.
@@ -102,12 +120,12 @@ func (on callouts) requireThisNode(node string) error {
 // on purpose: the kubelet would look whether the device is in use.
 func DeviceName(v *csivol.Volume) string { return attachment.DevicePrefix + v.Handle }
 
-// isAttached never says no: the kubelet would take that for detached, drop
-// the volume and attach it again. What is not known is a Failure.
-func (on callouts) isAttached(ctx context.Context, c *flex.Call) (bool, error) {
+// requireAttached answers isattached, never with no: the kubelet would take that for
+// detached, drop the volume and attach it again. What is not known is a Failure.
+func (on callouts) requireAttached(ctx context.Context, c *flex.Call) error {
 	d, want, err := on.volume(ctx, c.Options)
 	if err != nil {
-		return false, err
+		return err
 	}
 	var attached bool
 	err = on.bridge.inTurn(ctx, want.Key(), operation{command: c.Command, dir: c.NodeName}, func(v *volume) error {
@@ -126,7 +144,7 @@ func (on callouts) isAttached(ctx context.Context, c *flex.Call) (bool, error) {
 	if err == nil && !attached {
 		err = flex.Errorf(flex.CodeUnavailable, "flex2csi has no record that volume %s is attached to node %s", want.Key(), c.NodeName)
 	}
-	return attached, err
+	return err
 }
 
 // waitForAttach has nothing to wait for: attach returned when it was done.
@@ -215,13 +233,6 @@ func (on callouts) expandFS(ctx context.Context, c *flex.Call) error {
 		return err
 	}
 	return on.bridge.bringTo(ctx, key, d, operationOf(c), lifecycle.Wanted{Goal: lifecycle.Expand, Dir: c.Dir, Volume: want, Size: c.NewSize, OldSize: c.OldSize})
-}
-
-// expandVolume is never called: the expand controller finds no FlexVolume driver
-// (pkg/controller/volume/expand/expand_controller.go, Kubernetes v1.37.1). A Success, or
-// "Not supported", would say that the volume has its new size.
-func expandVolume(context.Context, *flex.Call) error {
-	return flex.Errorf(flex.CodeFailedPrecondition, "expandvolume does nothing: expandfs expands the volume and its filesystem")
 }
 
 func operationOf(c *flex.Call) operation {

@@ -58,20 +58,30 @@ type Controller struct {
 // Callouts returns those of one Flex driver, for flex.Run. Volumes of a driver
 // that the configuration no longer has can be detached: that needs no configuration.
 func (c *Controller) Callouts(name string) (*flex.Driver, error) {
-	here := &flex.Driver{Detach: func(ctx context.Context, call *flex.Call) error { return c.detach(ctx, name, call) }}
-	if c.Drivers.First(name) != nil {
-		here.Attach = func(ctx context.Context, call *flex.Call) (string, error) { return c.attach(ctx, name, call) }
-		here.IsAttached = func(ctx context.Context, call *flex.Call) (bool, error) { return c.isAttached(ctx, name, call) }
-	} else {
-		err := flex.Errorf(flex.CodeFailedPrecondition, "the configuration of flex2csi controller has no driver %s; add it and restart the controller", name)
-		here.Attach = func(context.Context, *flex.Call) (string, error) { return "", err }
-		here.IsAttached = func(context.Context, *flex.Call) (bool, error) { return false, err }
+	return &flex.Driver{Handle: func(ctx context.Context, call *flex.Call) (flex.DriverStatus, error) {
+		return c.handle(ctx, name, call)
+	}}, nil
+}
+
+func (c *Controller) handle(ctx context.Context, flexDriver string, call *flex.Call) (answer flex.DriverStatus, err error) {
+	answer = flex.Success()
+	switch call.Command {
+	case flex.CommandDetach:
+		return answer, c.detach(ctx, flexDriver, call)
+	case flex.CommandAttach, flex.CommandIsAttached:
+	default: // never "Not supported": the caller would remember it
+		return answer, flex.Errorf(flex.CodeFailedPrecondition, "%s is for the daemon of the node, and this is flex2csi controller; look at socket in the configuration of the driver (.flexdriver.json)", call.Command)
 	}
-	// Never "Not supported": the caller would remember it.
-	here.Default = func(_ context.Context, call *flex.Call) (flex.DriverStatus, error) {
-		return flex.DriverStatus{}, flex.Errorf(flex.CodeFailedPrecondition, "%s is for the daemon of the node, and this is flex2csi controller; look at socket in the configuration of the driver (.flexdriver.json)", call.Command)
+	if c.Drivers.First(flexDriver) == nil {
+		return answer, flex.Errorf(flex.CodeFailedPrecondition, "the configuration of flex2csi controller has no driver %s; add it and restart the controller", flexDriver)
 	}
-	return here, nil
+	if call.Command == flex.CommandAttach {
+		answer.Device, err = c.attach(ctx, flexDriver, call)
+		return answer, err
+	}
+	attached, err := c.isAttached(ctx, flexDriver, call)
+	answer.Attached = &attached
+	return answer, err
 }
 
 // attach creates the attachment and waits for it. It undoes nothing after an error:

@@ -205,7 +205,7 @@ func (d *Daemon) runCallout(ctx context.Context, r *wire.Request) flex.DriverSta
 			return flex.Failure(err)
 		}
 	}
-	return flex.Run(ctx, driver, r.Argv) // which calls driver.Mount, for instance: that of Callouts
+	return flex.Run(ctx, driver, r.Argv) // which calls driver.Handle: that of Callouts
 }
 
 // unmountsWait bounds the completion of all pending unmounts when the daemon starts:

@@ -73,6 +73,14 @@ type backendFunc func() *flex.Driver
 
 func (f backendFunc) Callouts(string) (*flex.Driver, error) { return f(), nil }
 
+// doing returns a driver that succeeds after do.
+func doing(do func(flex.Command)) *flex.Driver {
+	return &flex.Driver{Handle: func(_ context.Context, c *flex.Call) (flex.DriverStatus, error) {
+		do(c.Command)
+		return flex.Success(), nil
+	}}
+}
+
 // TestCordon: calls that set up a volume are refused, and no others; the next daemon is
 // cordoned as well.
 func TestCordon(t *testing.T) {
@@ -81,8 +89,7 @@ func TestCordon(t *testing.T) {
 	d := newDaemon(Options{Bridge: &bridge.Bridge{}, StateDir: dir, Metrics: NewMetrics(), Log: discard})
 	close(d.turn)
 	d.backend = backendFunc(func() *flex.Driver {
-		do := func(_ context.Context, c *flex.Call) error { asked <- c.Command; return nil }
-		return &flex.Driver{Mount: do, MountDevice: do, Unmount: do, UnmountDevice: do}
+		return doing(func(c flex.Command) { asked <- c })
 	})
 	call := func(argv ...string) flex.DriverStatus {
 		return d.handle(t.Context(), &wire.Request{Driver: "a/b", Argv: argv, TimeoutMillis: 60_000})
@@ -121,7 +128,7 @@ func TestSettingUp(t *testing.T) {
 	close(d.turn)
 	begun, end := make(chan struct{}), make(chan struct{})
 	d.backend = backendFunc(func() *flex.Driver {
-		return &flex.Driver{Mount: func(context.Context, *flex.Call) error { close(begun); <-end; return nil }}
+		return doing(func(flex.Command) { close(begun); <-end })
 	})
 	answered := make(chan flex.DriverStatus)
 	go func() {
@@ -151,7 +158,7 @@ func TestTurn(t *testing.T) {
 		d := newDaemon(Options{Bridge: &bridge.Bridge{}, StateDir: t.TempDir(), Metrics: NewMetrics(), Log: discard})
 		calls := 0
 		d.backend = backendFunc(func() *flex.Driver {
-			return &flex.Driver{Mount: func(context.Context, *flex.Call) error { calls++; return nil }}
+			return doing(func(flex.Command) { calls++ })
 		})
 		mount := func(ctx context.Context) <-chan flex.DriverStatus {
 			answer := make(chan flex.DriverStatus, 1)

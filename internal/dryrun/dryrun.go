@@ -156,7 +156,7 @@ func (p *Plan) plan(v *FlexVolume, n Node, c *bridgeconfig.Driver, m *mapping.Ma
 func (p *Plan) walk(d *flex.Driver, calls []*flex.Call, r *recorder) {
 	for _, call := range calls {
 		step := Step{Callout: call.Command, On: call.Dir + call.NodeName}
-		step.Err = answer(d, call)
+		_, step.Err = d.Handle(context.Background(), call)
 		step.Actions = r.take()
 		p.Steps = append(p.Steps, step)
 		if step.Err != nil {
@@ -213,26 +213,6 @@ func (n Node) life(c *bridgeconfig.Driver, v *FlexVolume) []*flex.Call {
 		add(flex.Call{Command: flex.CommandDetach, NodeName: n.Name})
 	}
 	return calls
-}
-
-func answer(d *flex.Driver, c *flex.Call) error {
-	ctx := context.Background()
-	switch c.Command {
-	case flex.CommandAttach:
-		_, err := d.Attach(ctx, c)
-		return err
-	case flex.CommandMountDevice:
-		return d.MountDevice(ctx, c)
-	case flex.CommandMount:
-		return d.Mount(ctx, c)
-	case flex.CommandExpandFS:
-		return d.ExpandFS(ctx, c)
-	case flex.CommandUnmount:
-		return d.Unmount(ctx, c)
-	case flex.CommandUnmountDevice:
-		return d.UnmountDevice(ctx, c)
-	}
-	return d.Detach(ctx, c)
 }
 
 // nowhere keeps no records.

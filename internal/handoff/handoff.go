@@ -48,16 +48,16 @@ type Backend struct {
 	afterWrite func()
 }
 
-// Driver returns the functions for flex.Run. GetVolumeName stays nil: the kubelet ignores
-// the answer, and does not call again after "Not supported".
-func (b *Backend) Driver() *flex.Driver {
-	return &flex.Driver{Unmount: b.unmount, Default: b.answer, Plan: b.Plan}
-}
+// Driver returns the driver for flex.Run.
+func (b *Backend) Driver() *flex.Driver { return &flex.Driver{Handle: b.handle, Plan: b.Plan} }
 
-// answer returns what of the daemon's answer belongs to the callout.
-func (b *Backend) answer(ctx context.Context, c *flex.Call) (flex.DriverStatus, error) {
+// handle returns what of the daemon's answer belongs to the callout.
+func (b *Backend) handle(ctx context.Context, c *flex.Call) (flex.DriverStatus, error) {
+	answer := flex.Success()
+	if c.Command == flex.CommandUnmount {
+		return answer, b.unmount(ctx, c)
+	}
 	status, err := b.handOver(ctx, c, wire.Call)
-	answer := flex.DriverStatus{Status: flex.StatusSuccess}
 	switch c.Command {
 	case flex.CommandAttach, flex.CommandWaitForAttach:
 		answer.Device = status.Device

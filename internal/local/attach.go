@@ -38,23 +38,14 @@ func (v *Volume) deviceName() string {
 	return ""
 }
 
-// isAttached renews the attachment lock. kube-controller-manager calls it every minute
+// renewAttach renews the attachment lock. kube-controller-manager calls isattached every minute
 // for each volume, so a lock that is not renewed is from an earlier control plane.
-func (b *Backend) isAttached(ctx context.Context, c *flex.Call) (bool, error) {
+func (b *Backend) renewAttach(ctx context.Context, c *flex.Call) error {
 	if len(c.Options.User) == 0 {
-		return true, nil // rebuilt after a restart, without options
+		return nil // rebuilt after a restart, without options
 	}
-	v, err := parseVolume(c.Options)
-	if err != nil {
-		return false, err
-	}
-	if err := b.permitAttach(v, c.Options); err != nil {
-		return false, err
-	}
-	if err := b.acquireLock(ctx, v, c); err != nil {
-		return false, err
-	}
-	return true, nil
+	_, err := b.attach(ctx, c)
+	return err
 }
 
 func (b *Backend) detach(ctx context.Context, c *flex.Call) error {

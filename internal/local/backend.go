@@ -43,22 +43,36 @@ type Backend struct {
 	Log *slog.Logger
 }
 
-// Driver returns the functions for flex.Run. GetVolumeName stays nil: the
-// kubelet ignores the answer, and after "Not supported" it no longer calls.
-func (b *Backend) Driver() *flex.Driver {
-	return &flex.Driver{
-		Attach:        b.attach,
-		IsAttached:    b.isAttached,
-		Detach:        b.detach,
-		WaitForAttach: b.waitForAttach,
-		MountDevice:   b.mountDevice,
-		Mount:         b.mount,
-		Unmount:       b.unmount,
-		UnmountDevice: b.unmountDevice,
-		ExpandVolume:  b.expandVolume,
-		ExpandFS:      b.expandFS,
-		Plan:          b.Plan,
+// Driver returns the driver for flex.Run.
+func (b *Backend) Driver() *flex.Driver { return &flex.Driver{Handle: b.handle, Plan: b.Plan} }
+
+func (b *Backend) handle(ctx context.Context, c *flex.Call) (answer flex.DriverStatus, err error) {
+	answer = flex.Success()
+	switch c.Command {
+	case flex.CommandAttach:
+		answer.Device, err = b.attach(ctx, c)
+	case flex.CommandIsAttached:
+		answer.Attached, err = new(true), b.renewAttach(ctx, c)
+	case flex.CommandDetach:
+		err = b.detach(ctx, c)
+	case flex.CommandWaitForAttach:
+		answer.Device, err = b.waitForAttach(ctx, c)
+	case flex.CommandMountDevice:
+		err = b.mountDevice(ctx, c)
+	case flex.CommandMount:
+		err = b.mount(ctx, c)
+	case flex.CommandUnmount:
+		err = b.unmount(ctx, c)
+	case flex.CommandUnmountDevice:
+		err = b.unmountDevice(ctx, c)
+	case flex.CommandExpandVolume:
+		err = b.expandVolume(ctx, c)
+	case flex.CommandExpandFS:
+		err = b.expandFS(ctx, c)
+	default:
+		return flex.DriverStatus{}, errors.ErrUnsupported
 	}
+	return answer, err
 }
 
 func (b *Backend) log() *slog.Logger {

@@ -70,7 +70,7 @@ func TestDeviceLife(t *testing.T) {
 	device := w.disk("disk", 32<<20)
 	o := options("device", device, "fsType", "ext4")
 	wait := call(flex.CommandWaitForAttach, "", o)
-	if got, err := w.b.Driver().WaitForAttach(t.Context(), wait); got != device || err != nil {
+	if got, err := w.answerDevice(t.Context(), wait); got != device || err != nil {
 		t.Errorf("waitforattach: %q, %v", got, err)
 	}
 	global, pod := w.device(), w.pod("a")
@@ -124,7 +124,7 @@ func TestWaitForDevice(t *testing.T) {
 	device, link := w.disk("disk", 1<<20), w.path("by-id")
 	result := make(chan string, 1)
 	go func() {
-		got, err := w.b.Driver().WaitForAttach(t.Context(), call(flex.CommandWaitForAttach, "", options("device", link)))
+		got, err := w.answerDevice(t.Context(), call(flex.CommandWaitForAttach, "", options("device", link)))
 		result <- fmt.Sprint(got, err)
 	}()
 	if err := os.Symlink(device, link); err != nil {
@@ -135,10 +135,10 @@ func TestWaitForDevice(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := w.b.Driver().WaitForAttach(ctx, call(flex.CommandWaitForAttach, "", options("device", w.path("none"))))
+	_, err := w.answerDevice(ctx, call(flex.CommandWaitForAttach, "", options("device", w.path("none"))))
 	w.refused(err, flex.CodeDeadlineExceeded, "device "+w.path("none")+" has not appeared")
 	// What is there and no device is no reason to wait.
-	_, err = w.b.Driver().WaitForAttach(t.Context(), call(flex.CommandWaitForAttach, "", options("device", "/dev/null")))
+	_, err = w.answerDevice(t.Context(), call(flex.CommandWaitForAttach, "", options("device", "/dev/null")))
 	w.refused(err, flex.CodeInvalidArgument, "is no block device")
 }
 
@@ -212,7 +212,7 @@ func TestMountLeavesSilent(t *testing.T) {
 	w := newWorld(t)
 	dir := w.pod("a")
 	w.deadFUSE(dir, true)
-	err := w.b.Driver().Mount(t.Context(), call(flex.CommandMount, dir, options("medium", "memory", "size", "1Mi")))
+	err := w.do(call(flex.CommandMount, dir, options("medium", "memory", "size", "1Mi")))
 	w.refused(err, flex.CodeUnavailable, dir, "does not answer", "left as it is")
 	infos, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(dir))
 	if err != nil || len(infos) != 1 || infos[0].FSType != "fuse" {
@@ -231,13 +231,13 @@ func TestMountTakesTurns(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	err = w.b.Driver().Mount(ctx, call(flex.CommandMount, dir, options("medium", "memory")))
+	_, err = w.b.Driver().Handle(ctx, call(flex.CommandMount, dir, options("medium", "memory")))
 	w.refused(err, flex.CodeAborted, "lock target "+dir, "another call is at work on it")
 	lock.Close()
 	var wait sync.WaitGroup
 	for range 8 {
 		wait.Go(func() {
-			if err := w.b.Driver().Mount(t.Context(), call(flex.CommandMount, dir, options("medium", "memory", "size", "1Mi"))); err != nil {
+			if err := w.do(call(flex.CommandMount, dir, options("medium", "memory", "size", "1Mi"))); err != nil {
 				t.Error(err)
 			}
 		})

@@ -26,7 +26,7 @@ func (w *world) everyCall(dir string, o flex.Options, code flex.Code, texts ...s
 		_, planErr := w.b.Plan(w.Context(), c)
 		w.refused(planErr, code, texts...)
 		if command == flex.CommandWaitForAttach {
-			_, err := w.b.Driver().WaitForAttach(w.Context(), c)
+			_, err := w.answerDevice(w.Context(), c)
 			w.refused(err, code, texts...)
 			continue
 		}
@@ -74,9 +74,9 @@ func TestAttachNeedsPermission(t *testing.T) {
 		options("device", "/dev/disk/by-path/0815"),
 	} {
 		attach, isAttached := call(flex.CommandAttach, "", o), call(flex.CommandIsAttached, "", o)
-		_, err := w.b.Driver().Attach(t.Context(), attach)
+		_, err := w.answerDevice(t.Context(), attach)
 		w.refused(err, flex.CodePermissionDenied)
-		_, err = w.b.Driver().IsAttached(t.Context(), isAttached)
+		err = w.do(isAttached)
 		w.refused(err, flex.CodePermissionDenied)
 		for _, c := range []*flex.Call{attach, isAttached} {
 			_, err := w.b.Plan(t.Context(), c)
@@ -86,7 +86,7 @@ func TestAttachNeedsPermission(t *testing.T) {
 	if files, err := os.ReadDir(locks); err != nil || len(files) > 0 {
 		t.Errorf("there are locks: %v, %v", files, err)
 	}
-	if _, err := w.b.Driver().Attach(t.Context(), call(flex.CommandAttach, "", options("device", "/dev/disk/by-id/x"))); err != nil {
+	if _, err := w.answerDevice(t.Context(), call(flex.CommandAttach, "", options("device", "/dev/disk/by-id/x"))); err != nil {
 		t.Error(err)
 	}
 }
@@ -100,7 +100,7 @@ func TestWaitForAttachTellsNothingOfImages(t *testing.T) {
 		o := options("image", w.image(name))
 		o.PodNamespace = ""
 		c := call(flex.CommandWaitForAttach, "", o)
-		if got, err := w.b.Driver().WaitForAttach(t.Context(), c); got != w.image(name) || err != nil {
+		if got, err := w.answerDevice(t.Context(), c); got != w.image(name) || err != nil {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 		if _, err := w.b.Plan(t.Context(), c); err != nil {
@@ -244,7 +244,7 @@ func TestImageWithoutNamespace(t *testing.T) {
 	w := newWorld(t)
 	o := options("image", w.path("team-new/disk.img"), "size", "300Mi", "fsType", "xfs")
 	o.PodNamespace = ""
-	if got, err := w.b.Driver().WaitForAttach(t.Context(), call(flex.CommandWaitForAttach, "", o)); got != w.path("team-new/disk.img") || err != nil {
+	if got, err := w.answerDevice(t.Context(), call(flex.CommandWaitForAttach, "", o)); got != w.path("team-new/disk.img") || err != nil {
 		t.Errorf("waitforattach: %q, %v", got, err)
 	}
 	if err := w.do(call(flex.CommandMountDevice, w.device(), o)); err != nil {

@@ -75,12 +75,18 @@ func call(command flex.Command, dir string, o flex.Options) *flex.Call {
 // do runs a callout as flex.Run would.
 func (w *world) do(c *flex.Call) error {
 	w.Helper()
-	d := w.b.Driver()
-	functions := map[flex.Command]func(context.Context, *flex.Call) error{
-		flex.CommandMount: d.Mount, flex.CommandMountDevice: d.MountDevice, flex.CommandUnmount: d.Unmount, flex.CommandUnmountDevice: d.UnmountDevice,
-		flex.CommandExpandFS: d.ExpandFS, flex.CommandExpandVolume: d.ExpandVolume, flex.CommandDetach: d.Detach,
+	_, err := w.b.Driver().Handle(w.Context(), c)
+	return err
+}
+
+// answerDevice does a callout that answers a device.
+func (w *world) answerDevice(ctx context.Context, c *flex.Call) (string, error) {
+	w.Helper()
+	answer, err := w.b.Driver().Handle(ctx, c)
+	if err != nil {
+		return "", err
 	}
-	return functions[c.Command](w.Context(), c)
+	return answer.Device, nil
 }
 
 func (w *world) mount(dir string, o flex.Options) {

@@ -1,5 +1,5 @@
 // Package flex is the FlexVolume protocol of Kubernetes: what a driver is asked
-// and how it answers. With it a driver is a struct of functions and one line of
+// and how it answers. With it a driver is one function and one line of
 // main; example_test.go is one.
 //
 // # Drivers
@@ -16,8 +16,8 @@
 // # A call from end to end
 //
 // [Main], which is a [Program], takes file descriptors 1 and 2 away and catches signals.
-// [Run] looks up the function of the callout in the [Driver], parses the
-// arguments into a [Call] ([ParseCall], [ParseOptions]), runs the function under
+// [Run] looks up whether the [Driver] has the callout, parses the
+// arguments into a [Call] ([ParseCall], [ParseOptions]), runs the driver's Handle under
 // a deadline and turns what it returns into a [DriverStatus], redacted
 // ([Redactor]). [DriverStatus.Encode] makes the one object of it.
 //
@@ -33,11 +33,11 @@
 //
 // # Guarantees
 //
-//   - Whatever happens in a function, the caller reads one valid object and
-//     nothing else: an error, a panic, a deadline, a signal, a function that
+//   - Whatever happens in Handle, the caller reads one valid object and
+//     nothing else: an error, a panic, a deadline, a signal, a Handle that
 //     never returns, a library that logs, a child that writes or lives on. Three things
 //     leave no answer, and the kubelet logs all arguments then, secrets included:
-//     os.Exit, log.Fatal, and a panic in a goroutine that the function has started.
+//     os.Exit, log.Fatal, and a panic in a goroutine that Handle has started.
 //   - The exit status is 0 whatever the answer. With any other the kubelet logs
 //     all arguments, secrets included.
 //   - "Not supported" is the answer only for what a driver never does, because the
@@ -46,7 +46,7 @@
 //     value and by key. [Main] hides them in /proc/PID/cmdline, a millisecond or two
 //     after the process has begun.
 //   - Arguments are checked: their number, paths, names, sizes, and JSON values
-//     that are no strings. No function sees a relative path or a newline in one.
+//     that are no strings. Handle sees no relative path, and no newline in one.
 //     Options.User is not checked: in an inline volume the pod's author wrote it. Allow
 //     names only, or open paths below a root, as pkg/mounter does.
 //   - Two things that Kubernetes changed over time: both keys of the fsGroup
@@ -54,12 +54,12 @@
 //
 // # Duties of the driver
 //
-// See each function of [Driver]. Above all: functions are called again
+// See [Driver] and the constants of [Command]. Above all: callouts come again
 // after success and after failure, and must succeed then; a set-up that fails
-// must leave no mount behind; a tear-down must need only the path; and a
-// function must end when its context ends.
+// must leave no mount behind; a tear-down must need only the path; and
+// Handle must end when its context ends.
 //
-// With Attach false a driver needs Mount, Unmount, and ExpandFS, if only to refuse.
+// With Attach false a driver needs mount, unmount, and expandfs, if only to refuse.
 // docs/write-a-driver.md has the rest: build, install, test.
 //
 // # When not to use it

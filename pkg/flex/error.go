@@ -12,8 +12,8 @@ import (
 type Code string
 
 // The codes. Only [Run] gives meaning to some: [CodeUnimplemented] for an
-// unknown callout or one that the [Driver] has no function for becomes "Not
-// supported". Returned by a function it is a Failure like any other, because
+// unknown callout or one that the [Driver] does not have becomes "Not
+// supported". Returned by Handle it is a Failure like any other, because
 // the kubelet remembers "Not supported" for as long as it lives.
 const (
 	CodeInvalidArgument    Code = "invalid_argument"    // the caller must change something

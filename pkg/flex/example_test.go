@@ -19,43 +19,52 @@ func shares() *flex.Driver {
 	capabilities.SELinuxRelabel = false
 	return &flex.Driver{
 		Capabilities: capabilities,
-		Mount: func(ctx context.Context, call *flex.Call) error {
-			share := call.Options.User["share"]
-			if share == "" {
-				return flex.Errorf(flex.CodeInvalidArgument, `the option "share" is missing: set it to server:/path`)
+		Callouts:     []flex.Command{flex.CommandMount, flex.CommandUnmount, flex.CommandExpandFS},
+		Handle: func(ctx context.Context, call *flex.Call) (flex.DriverStatus, error) {
+			switch call.Command {
+			case flex.CommandMount:
+				return flex.Success(), mountShare(ctx, call)
+			case flex.CommandUnmount:
+				return flex.Success(), unmountShare(ctx, call)
 			}
-			target, err := mounter.OpenTarget("", call.Dir)
-			if err != nil {
-				return err
-			}
-			defer target.Close()
-			if mounted, err := target.Mounted(); mounted || err != nil {
-				return err // the kubelet calls again after a call that succeeded, too
-			}
-			m := mounter.Mounter{Log: flex.Log(ctx)}
-			return m.MountRemote(ctx, mounter.Remote{
-				Source:   share,
-				FSType:   "nfs",
-				Options:  []string{"retry=0"}, // mount.nfs tries for 2 minutes, the kubelet calls again
-				ReadOnly: call.Options.ReadOnly,
-			}, target)
-		},
-		Unmount: func(ctx context.Context, call *flex.Call) error {
-			target, err := mounter.OpenTarget("", call.Dir)
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil // not mounted: that is success
-			}
-			if err != nil {
-				return err
-			}
-			defer target.Close()
-			m := mounter.Mounter{Log: flex.Log(ctx)}
-			return m.Unmount(ctx, target)
-		},
-		ExpandFS: func(context.Context, *flex.Call) error {
-			return flex.Errorf(flex.CodeFailedPrecondition, "the server decides on the size")
+			return flex.DriverStatus{}, flex.Errorf(flex.CodeFailedPrecondition, "the server decides on the size")
 		},
 	}
+}
+
+func mountShare(ctx context.Context, call *flex.Call) error {
+	share := call.Options.User["share"]
+	if share == "" {
+		return flex.Errorf(flex.CodeInvalidArgument, `the option "share" is missing: set it to server:/path`)
+	}
+	target, err := mounter.OpenTarget("", call.Dir)
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	if mounted, err := target.Mounted(); mounted || err != nil {
+		return err // the kubelet calls again after a call that succeeded, too
+	}
+	m := mounter.Mounter{Log: flex.Log(ctx)}
+	return m.MountRemote(ctx, mounter.Remote{
+		Source:   share,
+		FSType:   "nfs",
+		Options:  []string{"retry=0"}, // mount.nfs tries for 2 minutes, the kubelet calls again
+		ReadOnly: call.Options.ReadOnly,
+	}, target)
+}
+
+func unmountShare(ctx context.Context, call *flex.Call) error {
+	target, err := mounter.OpenTarget("", call.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // not mounted: that is success
+	}
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	m := mounter.Mounter{Log: flex.Log(ctx)}
+	return m.Unmount(ctx, target)
 }
 
 func Example() {

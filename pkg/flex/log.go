@@ -13,7 +13,7 @@ import (
 // logKey is the key of the log in a context.
 type logKey struct{}
 
-// Log returns the log of the callout, for the functions of a [Driver] and for pkg/mounter's
+// Log returns the log of the callout, for the Handle of a [Driver] and for pkg/mounter's
 // Mounter.Log. Secrets of the call do not appear in it. Without --log-file and -v it is silent.
 func Log(ctx context.Context) *slog.Logger {
 	if log, ok := ctx.Value(logKey{}).(*slog.Logger); ok {
@@ -53,7 +53,7 @@ func (in *Invocation) Log(file string, level slog.Level, about ...any) *slog.Log
 		in.log = calllog.New(in.reply.Human, level, redact, about...)
 	} else {
 		var err error
-		if in.log, in.closeLog, err = calllog.Open(in.name, file, level, redact, about...); err != nil && in.reply.Human != nil {
+		if in.log, _, err = calllog.Open(in.name, file, level, redact, about...); err != nil && in.reply.Human != nil {
 			fmt.Fprintf(in.reply.Human, "log the call: %v\n", err)
 		}
 	}

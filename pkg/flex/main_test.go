@@ -61,7 +61,16 @@ func testDriver(behaviour string) *flex.Driver {
 	}
 	var got flex.Call
 	d := working(&got)
-	d.Mount = mounts[behaviour]
+	rest := d.Handle
+	d.Handle = func(ctx context.Context, call *flex.Call) (flex.DriverStatus, error) {
+		switch {
+		case behaviour == "no status":
+			return flex.DriverStatus{}, nil
+		case call.Command == flex.CommandMount:
+			return flex.Success(), mounts[behaviour](ctx, call)
+		}
+		return rest(ctx, call)
+	}
 	if behaviour == "plans" {
 		d.Plan = func(_ context.Context, call *flex.Call) ([]string, error) {
 			if call.Command != flex.CommandMount {
@@ -69,9 +78,6 @@ func testDriver(behaviour string) *flex.Driver {
 			}
 			return []string{"open " + call.Dir, "mount it with hunter2 of " + string(call.Options.Secrets["password"].Reveal())}, nil
 		}
-	}
-	if behaviour == "no status" {
-		d.Default = func(context.Context, *flex.Call) (flex.DriverStatus, error) { return flex.DriverStatus{}, nil }
 	}
 	if behaviour == "times out" || behaviour == "is stuck" {
 		d.Timeout = func(flex.Command) time.Duration { return 100 * time.Millisecond }
@@ -98,7 +104,7 @@ func flagged(name string) *flex.Program {
 		Name:  "driver",
 		Flags: func(set *pflag.FlagSet) { set.StringVar(&value, name, "the default", "text") },
 		Driver: func(*flex.Invocation) *flex.Driver {
-			return &flex.Driver{Mount: func(context.Context, *flex.Call) error { return errors.New(value) }}
+			return doing(flex.CommandMount, func(context.Context, *flex.Call) error { return errors.New(value) })
 		},
 	}
 }

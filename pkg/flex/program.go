@@ -37,6 +37,9 @@ type Program struct {
 	// Flags adds the program's own flags. It is optional. The kubelet passes none, so
 	// in its calls each flag has its default.
 	Flags func(*pflag.FlagSet)
+	// ZeroFlags says that the default of each flag is its zero value, so that the kubelet's
+	// calls need not set it.
+	ZeroFlags bool
 	// Driver returns the driver for an invocation. Streams, arguments and signals are under
 	// control by then. init waits for it, so it must not be slow.
 	Driver func(*Invocation) *Driver
@@ -57,16 +60,29 @@ func (p *Program) Run(args []string) int {
 	reply, guardErr := fdguard.Claim() // the reply is good even with an error
 	defer reply.Close()                //nolint:staticcheck // SA5001: see above
 	in := p.invocation(args, reply, guardErr)
-	serve := serve
-	if in.is(CommandInit) && !in.byHand {
-		serve = serveInit
-	}
-	status := serve(in, func(ctx context.Context) DriverStatus { return p.answer(ctx, in) })
+	status := p.call(in)
+	_, _ = in.Write(status.Encode()) // without a reader there is no one to tell
 	in.explain(status)
 	if in.exitCode && status.Status != StatusSuccess {
 		return 1
 	}
 	return 0
+}
+
+// call does the call in a goroutine, under signals. init has neither: there is nothing to
+// interrupt in it, and the kubelet waits for it under a lock; they would cost a fifth of the
+// time of the whole process.
+func (p *Program) call(in *Invocation) DriverStatus {
+	first := &phase{name: "the driver", ctx: context.Background(), redactor: NewRedactor(Options{}), graceAfterSignal: 500 * time.Millisecond}
+	w := newWorker(first)
+	first.do = func() (DriverStatus, error) { return p.answer(w, in) }
+	if in.is(CommandInit) && !in.byHand {
+		first.name = "init"
+		w.work()
+		return <-w.done
+	}
+	w.catchSignals()
+	return w.run()
 }
 
 // Invocation is one run of a [Program].
@@ -84,10 +100,9 @@ type Invocation struct {
 	byHand            bool // there are flags
 	flagErr, guardErr error
 
-	reply    *fdguard.Reply
-	start    time.Time
-	log      *slog.Logger // nil: there is none
-	closeLog func()
+	reply *fdguard.Reply
+	start time.Time
+	log   *slog.Logger // nil: there is none
 
 	// text is what is written in place of the answer: a plan, or help. It is atomic because
 	// answer may still run when Write is called.
@@ -95,7 +110,7 @@ type Invocation struct {
 }
 
 func (p *Program) invocation(args []string, reply *fdguard.Reply, guardErr error) *Invocation {
-	in := &Invocation{name: p.Name, Path: args[0], Args: args[1:], reply: reply, guardErr: guardErr, start: time.Now(), closeLog: func() {}}
+	in := &Invocation{name: p.Name, Path: args[0], Args: args[1:], reply: reply, guardErr: guardErr, start: time.Now()}
 	// The kubelet's calls have no flags, and skip the parser: answer sets the defaults.
 	if len(in.Args) > 0 && strings.HasPrefix(in.Args[0], "-") {
 		set := p.flags(in)
@@ -143,28 +158,30 @@ func (in *Invocation) Write(answer []byte) (int, error) {
 
 func (in *Invocation) show(text string) { in.text.Store(&text) }
 
-// answer does the call.
-func (p *Program) answer(ctx context.Context, in *Invocation) DriverStatus {
-	if p.Flags != nil && !in.byHand {
+// answer does the call: what comes first, then the callout.
+func (p *Program) answer(w *worker, in *Invocation) (DriverStatus, error) {
+	if p.Flags != nil && !p.ZeroFlags && !in.byHand {
 		p.flags(in) // here a panic has an answer
 	}
 	switch {
 	case errors.Is(in.flagErr, pflag.ErrHelp):
-		return DriverStatus{Status: StatusSuccess}
+		return Success(), nil
 	case in.flagErr != nil:
-		return Failure(Errorf(CodeInvalidArgument, "%w; see %s --help", in.flagErr, p.Name))
+		return DriverStatus{}, Errorf(CodeInvalidArgument, "%w; see %s --help", in.flagErr, p.Name)
 	case in.guardErr != nil && !in.is(CommandInit):
-		return Failure(Errorf(CodeInternal, "cannot guard the answer, nothing was done: %w", in.guardErr))
+		return DriverStatus{}, Errorf(CodeInternal, "cannot guard the answer, nothing was done: %w", in.guardErr)
 	}
-	d := p.Driver(in)
-	log := in.Log("", slog.LevelInfo)
-	if log != nil {
+	d, ctx := in.adjust(p.Driver(in)), w.phase.ctx
+	if log := in.Log("", slog.LevelInfo); log != nil {
 		ctx = context.WithValue(ctx, logKey{}, log)
-		defer in.closeLog()
 	}
-	status := Run(ctx, in.adjust(d), in.Args)
-	in.logAnswer(status)
-	return status
+	callout, status := d.begin(ctx, in.Args)
+	if callout == nil {
+		in.logAnswer(status)
+		return status, nil
+	}
+	callout.log = in.logAnswer
+	return w.enter(callout)
 }
 
 // adjust returns the driver as the flags want it.
@@ -176,14 +193,14 @@ func (in *Invocation) adjust(d *Driver) *Driver {
 	if in.timeout > 0 {
 		adjusted.Timeout = func(Command) time.Duration { return in.timeout }
 	}
-	if in.dryRun {
-		adjusted.instead = in.plan(d.Plan)
+	if in.dryRun && d.Handle != nil {
+		adjusted.Handle = in.plan(d.Plan)
 	}
 	return &adjusted
 }
 
-// plan returns what --dry-run does in place of each callout.
-func (in *Invocation) plan(steps func(context.Context, *Call) ([]string, error)) calloutFunc {
+// plan returns the Handle of --dry-run.
+func (in *Invocation) plan(steps func(context.Context, *Call) ([]string, error)) func(context.Context, *Call) (DriverStatus, error) {
 	return func(ctx context.Context, call *Call) (DriverStatus, error) {
 		if steps == nil {
 			return DriverStatus{}, Errorf(CodeUnimplemented, "this driver cannot say what it would do (it has no Plan); nothing was done")
@@ -198,7 +215,7 @@ func (in *Invocation) plan(steps func(context.Context, *Call) ([]string, error))
 			fmt.Fprintf(&text, "%2d. %s\n", i+1, redact(step))
 		}
 		in.show(text.String())
-		return DriverStatus{Status: StatusSuccess}, nil
+		return Success(), nil
 	}
 }
 

@@ -171,9 +171,9 @@ func TestRedactEnds(t *testing.T) {
 	long := strings.Repeat("0123456789abcdef0123456789abcdef0123456789abcdef\n", 1900) // as large as an argument can be
 	for _, unit := range []string{"a", `\`, "%25", "é", long} {
 		secret := strings.Repeat(unit, max(1, 90_000/len(unit)))
-		d := &flex.Driver{Mount: func(context.Context, *flex.Call) error {
+		d := doing(flex.CommandMount, func(context.Context, *flex.Call) error {
 			return errors.New(strings.Repeat(unit, huge/len(unit)))
-		}}
+		})
 		o := flex.Options{Secrets: map[string]flex.Secret{"a": flex.NewSecret([]byte(secret)), "b": flex.NewSecret([]byte(secret[:1000] + "x"))}}
 		argument, err := o.MarshalArgument()
 		if err != nil {

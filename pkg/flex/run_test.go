@@ -18,20 +18,34 @@ import (
 
 const secretJSON = `{"kubernetes.io/secret/password":"aHVudGVyMg=="}` // hunter2
 
-// working returns a driver in which each function succeeds and records its call.
+// working returns a driver that succeeds in each callout and records it.
 func working(got *flex.Call) *flex.Driver {
-	named := func(answer string) func(context.Context, *flex.Call) (string, error) {
-		return func(_ context.Context, c *flex.Call) (string, error) { *got = *c; return answer, nil }
-	}
-	plain := func(_ context.Context, c *flex.Call) error { *got = *c; return nil }
 	return &flex.Driver{
-		Capabilities:  flex.DefaultCapabilities(),
-		GetVolumeName: named("vol"),
-		Attach:        named("/dev/a"),
-		IsAttached:    func(_ context.Context, c *flex.Call) (bool, error) { *got = *c; return false, nil },
-		WaitForAttach: named("/dev/b"),
-		MountDevice:   plain, Mount: plain, Unmount: plain, UnmountDevice: plain,
-		Detach: plain, ExpandVolume: plain, ExpandFS: plain,
+		Capabilities: flex.DefaultCapabilities(),
+		Callouts:     flex.Commands(),
+		Handle: func(_ context.Context, c *flex.Call) (flex.DriverStatus, error) {
+			*got = *c
+			answer := flex.Success()
+			switch c.Command {
+			case flex.CommandGetVolumeName:
+				answer.VolumeName = "vol"
+			case flex.CommandAttach:
+				answer.Device = "/dev/a"
+			case flex.CommandIsAttached:
+				answer.Attached = new(false)
+			case flex.CommandWaitForAttach:
+				answer.Device = "/dev/b"
+			}
+			return answer, nil
+		},
+	}
+}
+
+// doing returns a driver with one callout.
+func doing(callout flex.Command, do func(context.Context, *flex.Call) error) *flex.Driver {
+	return &flex.Driver{
+		Callouts: []flex.Command{callout},
+		Handle:   func(ctx context.Context, c *flex.Call) (flex.DriverStatus, error) { return flex.Success(), do(ctx, c) },
 	}
 }
 
@@ -82,7 +96,9 @@ func TestRunDispatches(t *testing.T) {
 
 // A driver that does nothing answers before it looks at the arguments.
 func TestRunNotSupported(t *testing.T) {
-	for _, d := range []*flex.Driver{nil, {}} {
+	none := working(new(flex.Call))
+	none.Callouts = []flex.Command{}
+	for _, d := range []*flex.Driver{nil, {}, {Callouts: flex.Commands()}, none} {
 		for _, command := range append(flex.Commands(), "provision", "", "Mount") {
 			if command == flex.CommandInit {
 				continue
@@ -116,10 +132,10 @@ func TestRunInitCannotFail(t *testing.T) {
 
 func TestRunFailures(t *testing.T) {
 	failing := func(err error) *flex.Driver {
-		return &flex.Driver{Mount: func(context.Context, *flex.Call) error { return err }}
+		return doing(flex.CommandMount, func(context.Context, *flex.Call) error { return err })
 	}
 	panicking := func(value any) *flex.Driver {
-		return &flex.Driver{Mount: func(context.Context, *flex.Call) error { panic(value) }}
+		return doing(flex.CommandMount, func(context.Context, *flex.Call) error { panic(value) })
 	}
 	var nilMap map[string]int
 	tests := []struct {
@@ -135,10 +151,10 @@ func TestRunFailures(t *testing.T) {
 		{"never Not supported by its text", failing(errors.New("Not supported")), nil, "Not supported", flex.CodeInternal},
 		{"an error that panics", failing(&badError{}), nil, "%!v(PANIC=Error method: no text)", flex.CodeInternal},
 		{"a panic", panicking("hunter2 is wrong"), nil, "mount panicked at flex/run_test.go:LINE: [redacted] is wrong: this is a bug in the driver", flex.CodeInternal},
-		{"a panic of the runtime", &flex.Driver{Mount: func(context.Context, *flex.Call) error { nilMap["a"] = 1; return nil }}, nil, "mount panicked at flex/run_test.go:LINE: assignment to entry in nil map: this is a bug in the driver", flex.CodeInternal},
+		{"a panic of the runtime", doing(flex.CommandMount, func(context.Context, *flex.Call) error { nilMap["a"] = 1; return nil }), nil, "mount panicked at flex/run_test.go:LINE: assignment to entry in nil map: this is a bug in the driver", flex.CodeInternal},
 		{"a panic with nil", panicking(nil), nil, "mount panicked at flex/run_test.go:LINE: panic called with nil argument: this is a bug in the driver", flex.CodeInternal},
-		{"a goroutine that ends", &flex.Driver{Mount: func(context.Context, *flex.Call) error { runtime.Goexit(); return nil }}, nil, "mount ended without an answer: this is a bug in the driver", flex.CodeInternal},
-		{"a timeout that panics", &flex.Driver{Mount: failing(nil).Mount, Timeout: func(flex.Command) time.Duration { panic("hunter2") }}, nil, "the driver panicked: this is a bug in it", flex.CodeInternal},
+		{"a goroutine that ends", doing(flex.CommandMount, func(context.Context, *flex.Call) error { runtime.Goexit(); return nil }), nil, "mount ended without an answer: this is a bug in the driver", flex.CodeInternal},
+		{"a timeout that panics", &flex.Driver{Handle: failing(nil).Handle, Timeout: func(flex.Command) time.Duration { panic("hunter2") }}, nil, "the driver panicked: this is a bug in it", flex.CodeInternal},
 		{"no arguments", failing(nil), []string{"mount"}, "mount: got 0 arguments, want 2: the JSON options are missing; usage: mount <directory> <JSON options>", flex.CodeInvalidArgument},
 		{"no callout", failing(nil), []string{}, "no callout given: want one of " + "init, getvolumename, attach, isattached, waitforattach, mountdevice, mount, expandvolume, expandfs, unmount, unmountdevice, detach", flex.CodeInvalidArgument},
 	}
@@ -192,7 +208,8 @@ func TestRunDeadline(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := &flex.Driver{Mount: tt.mount, Timeout: func(flex.Command) time.Duration { return time.Minute }}
+				d := doing(flex.CommandMount, tt.mount)
+				d.Timeout = func(flex.Command) time.Duration { return time.Minute }
 				start := time.Now()
 				got := flex.Run(t.Context(), d, []string{"mount", podDir, secretJSON})
 				if took := time.Since(start); took != tt.after {
@@ -213,10 +230,11 @@ func TestRunDeadline(t *testing.T) {
 func TestRunDefaultTimeout(t *testing.T) {
 	for _, timeout := range []func(flex.Command) time.Duration{nil, func(flex.Command) time.Duration { return 0 }, func(flex.Command) time.Duration { return -1 }} {
 		synctest.Test(t, func(t *testing.T) {
-			d := &flex.Driver{Timeout: timeout, WaitForAttach: func(ctx context.Context, _ *flex.Call) (string, error) {
+			d := doing(flex.CommandWaitForAttach, func(ctx context.Context, _ *flex.Call) error {
 				<-ctx.Done()
-				return "", context.Cause(ctx)
-			}}
+				return context.Cause(ctx)
+			})
+			d.Timeout = timeout
 			start := time.Now()
 			got := flex.Run(t.Context(), d, []string{"waitforattach", "", "{}"})
 			if took := time.Since(start); took != 9*time.Minute || got.Status != flex.StatusFailure {
@@ -231,11 +249,11 @@ func TestRunCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(flex.Errorf(flex.CodeCanceled, "the node shuts down")) })
 		var cause error
-		d := &flex.Driver{Unmount: func(ctx context.Context, _ *flex.Call) error {
+		d := doing(flex.CommandUnmount, func(ctx context.Context, _ *flex.Call) error {
 			<-ctx.Done()
 			cause = context.Cause(ctx)
 			return ctx.Err()
-		}}
+		})
 		got := flex.Run(ctx, d, []string{"unmount", podDir})
 		if want := "unmount: the node shuts down; call again"; got.Message != want || got.Code != flex.CodeCanceled {
 			t.Errorf("code %s\ngot  %s\nwant %s", got.Code, got.Message, want)
@@ -246,20 +264,23 @@ func TestRunCancelled(t *testing.T) {
 	})
 }
 
-// A driver that has no function of its own for a callout passes it on, with all that Run
-// guarantees; but not the two that are better left to the kubelet.
-func TestDefaultDoesTheRest(t *testing.T) {
+// A driver that does not name its callouts has all but the two that are better left to Run
+// and the kubelet.
+func TestRunWithoutCallouts(t *testing.T) {
 	done := map[flex.Command]bool{}
 	d := &flex.Driver{
-		Unmount: func(context.Context, *flex.Call) error { return errors.New("its own") },
-		Default: func(_ context.Context, call *flex.Call) (flex.DriverStatus, error) {
+		Handle: func(_ context.Context, call *flex.Call) (flex.DriverStatus, error) {
 			done[call.Command] = true
-			return flex.DriverStatus{Status: flex.StatusSuccess, Device: "from Default"}, nil
+			answer := flex.DriverStatus{Status: flex.StatusSuccess, Device: "from Handle"}
+			if call.Command == flex.CommandUnmount {
+				return answer, errors.New("its own")
+			}
+			return answer, nil
 		},
 	}
 	for _, command := range flex.Commands() {
 		status := flex.Run(t.Context(), d, arguments(command))
-		want := flex.DriverStatus{Status: flex.StatusSuccess, Device: "from Default"}
+		want := flex.DriverStatus{Status: flex.StatusSuccess, Device: "from Handle"}
 		switch command {
 		case flex.CommandInit:
 			want = flex.DriverStatus{Status: flex.StatusSuccess, Capabilities: &flex.Capabilities{}}
@@ -272,7 +293,7 @@ func TestDefaultDoesTheRest(t *testing.T) {
 			t.Errorf("%s: -want +got\n%s", command, diff)
 		}
 	}
-	if status := flex.Run(t.Context(), d, []string{"provision"}); status.Status != flex.StatusNotSupported || len(done) != 9 {
-		t.Errorf("an unknown callout is %+v; Default did %v", status, done)
+	if status := flex.Run(t.Context(), d, []string{"provision"}); status.Status != flex.StatusNotSupported || len(done) != 10 {
+		t.Errorf("an unknown callout is %+v; Handle did %v", status, done)
 	}
 }

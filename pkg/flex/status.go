@@ -65,6 +65,10 @@ type DriverStatus struct {
 	Code Code `json:"-"`
 }
 
+// Success returns the answer for what is done. Device, VolumeName and Attached are for the
+// callouts that ask for them.
+func Success() DriverStatus { return DriverStatus{Status: StatusSuccess} }
+
 // Failure returns the answer for an error, without redaction: see [Redactor].
 func Failure(err error) DriverStatus {
 	if err == nil {
