@@ -45,6 +45,18 @@ func TestEveryDriverHasALog(t *testing.T) {
 	}
 }
 
+// The last line of the log is what the kubelet has read, also if nothing comes any more.
+func TestLogOfWhatIsStuck(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	if out, _ := byHand(t, "is stuck", "--log-file", file, "mount", podDir, secretJSON); !strings.Contains(out, "has not stopped within 1s") {
+		t.Error(out)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(data), `"msg":"answered"`) || !strings.Contains(string(data), "has not stopped within 1s") {
+		t.Errorf("%v: %s", err, data)
+	}
+}
+
 func TestEveryDriverHasFlagsForPeople(t *testing.T) {
 	failure := func(message string) string {
 		return `{"status":"Failure","message":"` + message + "\"}\n"
