@@ -106,20 +106,20 @@ func (o *mapOptions) run(ctx context.Context, args []string, auto bool, env envi
 	if err != nil {
 		return err
 	}
-	report := planner.Report(in.Volumes)
+	found := planner.Report(in.Volumes)
 	if len(o.files) > 0 && len(args) > 0 {
-		if report, err = report.Select(args); err != nil {
+		if found, err = found.Select(args); err != nil {
 			return fmt.Errorf("%s: %w", strings.Join(o.files, ", "), err)
 		}
 	}
-	if auto && len(report.Plans) == 1 {
+	if auto && len(found.Plans) == 1 {
 		o.format.chosen = asYAML
 	}
-	if err := o.print(planner, report, env.out); err != nil {
+	if err := o.print(planner, found, env.out); err != nil {
 		return err
 	}
-	o.askCSIDrivers(report.WithoutCSIDriver, env.err)
-	if err := notOK(report); err != nil || len(in.Unclear) == 0 {
+	o.askCSIDrivers(found.WithoutCSIDriver, env.err)
+	if err := notOK(found); err != nil || len(in.Unclear) == 0 {
 		return err
 	}
 	return fmt.Errorf("the volumes work, but not all was understood: %s", some(in.Unclear))

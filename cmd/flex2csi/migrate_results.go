@@ -1,17 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // results are the results of all volumes.
@@ -30,41 +28,36 @@ type results struct {
 	unread error
 }
 
-// table prints a table.
-func (r *results) table(out io.Writer, wide bool) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprint(t, "VOLUME\tCLAIM\tRESULT\tSTAGE\tLOST FOR\tTAKEN OVER AFTER\tTOOK\tREQUESTS")
-	if wide {
-		fmt.Fprint(t, "\tDIRECTION\tMODE")
-	}
-	fmt.Fprintln(t)
-	for _, v := range r.all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", v.Volume, orDash(v.Claim), outcome(v), orDash(string(v.Stage)), orDash(time0(v.Lost)), orDash(time0(v.TakenOver)), orDash(time0(v.Took)), orDash(number(v.Requests)))
-		if wide {
-			fmt.Fprintf(t, "\t%s\t%s", direction(v.Direction), orDash(string(v.Mode)))
-		}
-		fmt.Fprintln(t)
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
+// show makes a table.
+func (r *results) show(view report.View) *report.Report {
 	said := map[string][]string{} // what is true of many is said once
+	var texts []string
 	for _, v := range r.all {
-		if v.Why != "" {
-			text := outcome(v) + ": " + v.Why
-			said[text] = append(said[text], v.Volume)
+		if v.Why == "" {
+			continue
 		}
-	}
-	for _, v := range r.all {
 		text := outcome(v) + ": " + v.Why
-		if names := said[text]; len(names) > 0 && names[0] == v.Volume {
-			fmt.Fprintf(out, "\n%s: %s\n", some(names), text)
+		if said[text] == nil {
+			texts = append(texts, text)
 		}
+		said[text] = append(said[text], v.Volume)
 	}
-	return nil
+	for i, text := range texts {
+		texts[i] = some(said[text]) + ": " + text
+	}
+	return &report.Report{Sections: []report.Section{{Rows: report.Of(view, r.all, []report.Column[migrate.Result]{
+		{Name: "Volume", Cell: func(v migrate.Result) string { return v.Volume }},
+		{Name: "Claim", Cell: func(v migrate.Result) string { return v.Claim }},
+		{Name: "Result", Cell: outcome},
+		{Name: "Stage", Cell: func(v migrate.Result) string { return string(v.Stage) }},
+		{Name: "Lost for", Cell: func(v migrate.Result) string { return time0(v.Lost) }},
+		{Name: "Taken over after", Cell: func(v migrate.Result) string { return time0(v.TakenOver) }},
+		{Name: "Took", Cell: func(v migrate.Result) string { return time0(v.Took) }},
+		{Name: "Requests", Cell: func(v migrate.Result) string { return number(v.Requests) }},
+		{Name: "Direction", In: report.Wide, Cell: func(v migrate.Result) string { return direction(v.Direction) }},
+		{Name: "Mode", In: report.Wide, Cell: func(v migrate.Result) string { return string(v.Mode) }},
+	}...)}, {Notes: report.Notes(texts...)}}}
 }
-
-func orDash(s string) string { return cmp.Or(s, "-") }
 
 // time0 returns an empty text for zero: the time is not known.
 func time0(d time.Duration) string {

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/flex2csi/flex2csi/internal/migrate"
 	"github.com/flex2csi/flex2csi/internal/migrate/journal"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // resumeOptions are the flags of migrate resume.
@@ -112,14 +112,19 @@ func (s *session) again(ctx context.Context, shown []*journal.Record, read func(
 
 // tableOfRecords prints the migrations to resume.
 func tableOfRecords(out io.Writer, records []*journal.Record) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "VOLUME\tCLAIM\tDIRECTION\tSTAGE\tSINCE\tBY\tTROUBLE")
-	for _, r := range records {
-		since := "-"
-		if at, ok := r.Times[r.Stage]; ok {
-			since = at.Local().Format(time.DateTime)
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Volume, orDash(r.Claim), direction(r.Direction), r.Stage, since, orDash(r.By), orDash(r.Trouble))
-	}
-	return t.Flush()
+	rows := report.Of(report.Table, records, []report.Column[*journal.Record]{
+		{Name: "Volume", Cell: func(r *journal.Record) string { return r.Volume }},
+		{Name: "Claim", Cell: func(r *journal.Record) string { return r.Claim }},
+		{Name: "Direction", Cell: func(r *journal.Record) string { return direction(r.Direction) }},
+		{Name: "Stage", Cell: func(r *journal.Record) string { return string(r.Stage) }},
+		{Name: "Since", Cell: func(r *journal.Record) string {
+			if at, ok := r.Times[r.Stage]; ok {
+				return at.Local().Format(time.DateTime)
+			}
+			return ""
+		}},
+		{Name: "By", Cell: func(r *journal.Record) string { return r.By }},
+		{Name: "Trouble", Cell: func(r *journal.Record) string { return r.Trouble }},
+	}...)
+	return (&report.Report{Sections: []report.Section{{Rows: rows}}}).Write(out, report.Table)
 }

@@ -1,10 +1,11 @@
 package bridgestatus
 
 import (
-	"io"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // attachmentKind names the document of flex2csi status --attachments.
@@ -64,8 +65,10 @@ func (s *AttachmentStatus) Filter(names []string) *AttachmentStatus {
 	return &out
 }
 
-// Table prints the status as a table with a row for each attachment.
-func (s *AttachmentStatus) Table(w io.Writer, wide bool) error { return s.table(wide).write(w) }
+// Show makes a table with a row for each attachment.
+func (s *AttachmentStatus) Show(view report.View) *report.Report {
+	return &report.Report{Sections: []report.Section{s.table(view == report.Wide).section()}}
+}
 
 // ObjectNames are the VolumeAttachments, as type/name.
 func (s *AttachmentStatus) ObjectNames() (names []string) {

@@ -15,6 +15,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/dryrun"
 	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/internal/report"
 	"github.com/flex2csi/flex2csi/pkg/flex"
 )
 
@@ -190,11 +191,11 @@ func FuzzPlans(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		report := planner.Report(in.Volumes)
-		if err := report.Table(io.Discard, true); err != nil {
+		found := planner.Report(in.Volumes)
+		if err := found.Show(report.Wide).Write(io.Discard, report.Wide); err != nil {
 			t.Error(err)
 		}
-		for _, p := range report.Plans {
+		for _, p := range found.Plans {
 			p = planner.Detail(p)
 			if p.Result != dryrun.OK && p.Reason == "" {
 				t.Errorf("%s: no reason", p.Result)

@@ -11,6 +11,7 @@ import (
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
 	"github.com/flex2csi/flex2csi/internal/dryrun"
 	"github.com/flex2csi/flex2csi/internal/mapping"
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
 // offline plans the volumes of a text with a configuration of testdata/offline.
@@ -169,7 +170,7 @@ func TestIdleOptions(t *testing.T) {
 				t.Errorf("empty: %s, want %s", got, test.empty)
 			}
 			var b strings.Builder
-			if err := r.Table(&b, false); err != nil || test.idle != "" && !strings.Contains(b.String(), "have no effect") {
+			if err := r.Show(report.Table).Write(&b, report.Table); err != nil || test.idle != "" && !strings.Contains(b.String(), "have no effect") {
 				t.Errorf("%v\n%s", err, b.String())
 			}
 		})

@@ -1,53 +1,54 @@
 package dryrun
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
+
+	"github.com/flex2csi/flex2csi/internal/report"
 )
 
-// Table prints a line for each volume, and what the Summary counts.
-func (r *Report) Table(out io.Writer, wide bool) error {
-	b := bufio.NewWriter(out)
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	more := ""
-	if wide {
-		more = "POD\tATTACHED BY\t"
-	}
-	fmt.Fprintf(t, "NAME\tCLAIM\tFLEXVOLUME DRIVER\tCSI DRIVER\tHANDLE\t%sRESULT\n", more)
-	for _, p := range r.Plans {
-		if wide {
-			more = fmt.Sprintf("%s\t%s\t", dash(p.Pod), dash(p.Attached))
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s%s\n", dash(p.DisplayName()), dash(p.Claim), dash(p.FlexDriver), dash(p.CSIDriver), dash(p.Redact(p.Handle)), more, p.result())
-	}
+// Show makes a line for each volume, and what the Summary counts.
+func (r *Report) Show(view report.View) *report.Report {
 	s := r.Summary()
-	fmt.Fprint(t, "\fNAMESPACE\tVOLUMES\tOK\tNOT OK\n")
-	for _, n := range s.Namespaces {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\n", dash(n.Namespace), n.Volumes, n.OK, n.Volumes-n.OK)
+	sections := []report.Section{
+		{Rows: report.Of(view, r.Plans, []report.Column[*Plan]{
+			{Name: "Name", Cell: (*Plan).DisplayName},
+			{Name: "Claim", Cell: func(p *Plan) string { return p.Claim }},
+			{Name: "FlexVolume driver", Cell: func(p *Plan) string { return p.FlexDriver }},
+			{Name: "CSI driver", Cell: func(p *Plan) string { return p.CSIDriver }},
+			{Name: "Handle", Cell: func(p *Plan) string { return p.Redact(p.Handle) }},
+			{Name: "Pod", In: report.Wide, Cell: func(p *Plan) string { return p.Pod }},
+			{Name: "Attached by", In: report.Wide, Cell: func(p *Plan) string { return p.Attached }},
+			{Name: "Result", Cell: (*Plan).result},
+		}...)},
+		{Rows: report.Of(view, s.Namespaces, []report.Column[NamespaceCount]{
+			{Name: "Namespace", Cell: func(n NamespaceCount) string { return n.Namespace }},
+			{Name: "Volumes", Cell: func(n NamespaceCount) string { return strconv.Itoa(n.Volumes) }},
+			{Name: "OK", Cell: func(n NamespaceCount) string { return strconv.Itoa(n.OK) }},
+			{Name: "Not OK", Cell: func(n NamespaceCount) string { return strconv.Itoa(n.Volumes - n.OK) }},
+		}...)},
+		{Rows: report.Of(view, s.Drivers, []report.Column[DriverCount]{
+			{Name: "FlexVolume driver", Cell: func(d DriverCount) string { return d.FlexDriver }},
+			{Name: "CSI driver", Cell: func(d DriverCount) string { return d.CSIDriver }},
+			{Name: "Volumes", Cell: func(d DriverCount) string { return strconv.Itoa(d.Volumes) }},
+			{Name: "OK", Cell: func(d DriverCount) string { return strconv.Itoa(d.OK) }},
+			{Name: "Not OK", Cell: func(d DriverCount) string { return strconv.Itoa(d.Volumes - d.OK) }},
+		}...)},
 	}
-	fmt.Fprint(t, "\fFLEXVOLUME DRIVER\tCSI DRIVER\tVOLUMES\tOK\tNOT OK\n")
-	for _, d := range s.Drivers {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\n", dash(d.FlexDriver), dash(d.CSIDriver), d.Volumes, d.OK, d.Volumes-d.OK)
-	}
+	var texts []string
 	for _, d := range s.Drivers {
 		if len(d.Idle) > 0 {
-			fmt.Fprintf(t, "\f%s: the mapping does not read these options, which have no effect (volumes): %s\n", d.FlexDriver, counted(d.Idle))
+			texts = append(texts, d.FlexDriver+": the mapping does not read these options, which have no effect (volumes): "+counted(d.Idle))
 		}
 		if len(d.Empty) > 0 {
-			fmt.Fprintf(t, "\f%s: the volume context has no value for these keys (volumes): %s\n", d.FlexDriver, counted(d.Empty))
+			texts = append(texts, d.FlexDriver+": the volume context has no value for these keys (volumes): "+counted(d.Empty))
 		}
 	}
-	fmt.Fprintf(t, "\f%s\n", s)
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	return b.Flush()
+	return &report.Report{Sections: append(sections, report.Section{Notes: report.Notes(append(texts, s.String())...)})}
 }
 
 // counted lists names, each with a number.
@@ -130,5 +131,3 @@ func (r *Report) ObjectNames() (names []string) {
 	}
 	return names
 }
-
-func dash(s string) string { return orDefault(s, "-") }

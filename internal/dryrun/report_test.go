@@ -51,7 +51,7 @@ spec:
   - {name: inline, flexVolume: {driver: example.com/disk, options: {volumeID: vol-6}}}
 `
 
-func report(t *testing.T, node dryrun.Node, input string) (*dryrun.Planner, *dryrun.Report) {
+func reportOf(t *testing.T, node dryrun.Node, input string) (*dryrun.Planner, *dryrun.Report) {
 	t.Helper()
 	c, err := bridgeconfig.Loader{}.Decode([]byte("apiVersion: flex2csi.io/v1alpha1\nkind: BridgeConfiguration\ndrivers:\n- {flexDriver: example.com/disk, csiDriver: disk.csi.example.com, inline: true}\n"), mapping.Check)
 	if err != nil {
@@ -70,7 +70,7 @@ func report(t *testing.T, node dryrun.Node, input string) (*dryrun.Planner, *dry
 
 // TestReport: each volume has its result, and none is in the way of the others.
 func TestReport(t *testing.T) {
-	planner, r := report(t, dryrun.Node{Cluster: true}, many)
+	planner, r := reportOf(t, dryrun.Node{Cluster: true}, many)
 	got := map[string]dryrun.Result{}
 	for _, p := range r.Plans {
 		got[p.DisplayName()] = p.Result
@@ -100,7 +100,7 @@ func TestReport(t *testing.T) {
 
 // TestReportSameHandle: both volumes name each other.
 func TestReportSameHandle(t *testing.T) {
-	_, r := report(t, dryrun.Node{}, many)
+	_, r := reportOf(t, dryrun.Node{}, many)
 	for _, p := range r.Plans {
 		other, ok := map[string]string{"pv1": "pv2", "pv2": "pv1"}[p.Volume]
 		if ok && !strings.HasPrefix(p.Reason, other+" has the handle vol-1 as well") {
@@ -124,7 +124,7 @@ func TestReportCSIDriver(t *testing.T) {
 		{"without access", many, false, nil, ""},
 	}
 	for _, tt := range tests {
-		_, r := report(t, dryrun.Node{Cluster: tt.cluster}, tt.input)
+		_, r := reportOf(t, dryrun.Node{Cluster: tt.cluster}, tt.input)
 		r, err := r.Select([]string{"shop/data-5"})
 		if err != nil {
 			t.Fatal(err)

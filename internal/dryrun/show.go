@@ -1,98 +1,159 @@
 package dryrun
 
 import (
-	"bytes"
-	"encoding/json"
+	"maps"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/flex2csi/flex2csi/internal/csiclient"
+	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/report"
+	"github.com/flex2csi/flex2csi/internal/sensitive"
 	"github.com/flex2csi/flex2csi/internal/yamltext"
 )
 
-// YAML returns the plan for people, secrets masked.
-func (p *Plan) YAML() ([]byte, error) { return yamltext.Encode(p.node()) }
+// A document is a plan as it is printed, secrets masked.
+type document struct {
+	FlexDriver string         `yaml:"flexDriver"`
+	CSIDriver  string         `yaml:"csiDriver"`
+	Volume     string         `yaml:"volume"`
+	Claim      string         `yaml:"claim,omitempty"`
+	Pod        string         `yaml:"pod,omitempty"`
+	Template   string         `yaml:"template,omitempty"`
+	Handle     string         `yaml:"handle,omitempty"`
+	Result     Result         `yaml:"result"`
+	Reason     string         `yaml:"reason,omitempty"`
+	Notes      []string       `yaml:"notes"`
+	Steps      []stepDocument `yaml:"steps"`
+}
+
+type stepDocument struct {
+	Callout string           `yaml:"callout"`
+	On      string           `yaml:"on"`
+	Does    []actionDocument `yaml:"does,omitempty"`
+	Fails   string           `yaml:"fails,omitempty"`
+}
+
+type actionDocument struct {
+	API     string              `yaml:"api,omitempty"`
+	Spec    *attachmentDocument `yaml:"spec,omitempty"`
+	Node    string              `yaml:"node,omitempty"`
+	RPC     string              `yaml:"rpc,omitempty"`
+	Request *yaml.Node          `yaml:"request,omitempty"`
+}
+
+// An attachmentDocument is the spec of a VolumeAttachment, by the names of the API.
+type attachmentDocument struct {
+	Attacher string `yaml:"attacher"`
+	NodeName string `yaml:"nodeName"`
+	Source   struct {
+		Inline struct {
+			AccessModes []csivol.AccessMode `yaml:"accessModes"`
+			CSI         struct {
+				Driver       string            `yaml:"driver"`
+				VolumeHandle string            `yaml:"volumeHandle"`
+				FSType       string            `yaml:"fsType,omitempty"`
+				Secret       map[string]string `yaml:"controllerPublishSecretRef,omitempty"`
+				Attributes   map[string]string `yaml:"volumeAttributes,omitempty"`
+			} `yaml:"csi"`
+			MountOptions []string `yaml:"mountOptions,omitempty"`
+		} `yaml:"inlineVolumeSpec"`
+	} `yaml:"source"`
+}
+
+// YAML returns the plan for people.
+func (p *Plan) YAML() ([]byte, error) {
+	n, err := p.node()
+	if err != nil {
+		return nil, err
+	}
+	return yamltext.Encode(n)
+}
 
 // JSON returns the same as JSON.
 func (p *Plan) JSON() ([]byte, error) {
-	var value any
-	if err := p.node().Decode(&value); err != nil {
+	n, err := p.node()
+	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	err := e.Encode(value)
-	return b.Bytes(), err
+	var value any
+	if err := n.Decode(&value); err != nil {
+		return nil, err
+	}
+	return report.JSON(value)
 }
 
-func (p *Plan) node() *yaml.Node {
-	root := mappingOf("flexDriver", p.FlexDriver, "csiDriver", p.CSIDriver, "volume", p.Redact(p.Volume))
-	for _, field := range [][2]string{{"claim", p.Claim}, {"pod", p.Pod}, {"template", p.volume.template}, {"handle", p.Redact(p.Handle)}, {"result", string(p.Result)}, {"reason", p.Reason}} {
-		if field[1] != "" {
-			put(root, field[0], scalar(field[1]))
-		}
-	}
-	notes := &yaml.Node{Kind: yaml.SequenceNode}
-	for _, n := range p.Notes {
-		notes.Content = append(notes.Content, scalar(p.Redact(n)))
-	}
-	put(root, "notes", notes)
-	steps := &yaml.Node{Kind: yaml.SequenceNode}
-	for _, s := range p.Steps {
-		steps.Content = append(steps.Content, p.step(s))
-	}
-	put(root, "steps", steps)
-	return root
-}
-
-func (p *Plan) step(s Step) *yaml.Node {
-	n := mappingOf("callout", string(s.Callout), "on", p.Redact(s.On))
-	if len(s.Actions) > 0 {
-		actions := &yaml.Node{Kind: yaml.SequenceNode}
-		for _, a := range s.Actions {
-			actions.Content = append(actions.Content, p.action(a))
-		}
-		put(n, "does", actions)
-	}
-	if s.Err != nil {
-		put(n, "fails", scalar(p.Redact(s.Err.Error())))
-	}
-	return n
-}
-
-func (p *Plan) action(a Action) *yaml.Node {
-	if a.API != "" {
-		n := mappingOf("api", a.API)
-		if a.Attachment != nil {
-			put(n, "spec", attachmentNode(a.Attachment, p.Redact))
-		}
-		return n
-	}
-	if a.Request == nil {
-		return mappingOf("node", p.Redact(a.Node))
-	}
-	n := mappingOf("rpc", a.RPC)
-	put(n, "request", csiclient.Show(a.Request, p.Redact))
-	return n
-}
-
-// mappingOf makes an object of keys and texts in turn.
-func mappingOf(pairs ...string) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.MappingNode}
-	for i := 0; i < len(pairs); i += 2 {
-		put(n, pairs[i], scalar(pairs[i+1]))
-	}
-	return n
-}
-
-func put(n *yaml.Node, key string, value *yaml.Node) {
-	n.Content = append(n.Content, scalar(key), value)
-}
-
-func scalar(s string) *yaml.Node {
+func (p *Plan) node() (*yaml.Node, error) {
 	n := &yaml.Node{}
-	n.SetString(s)
-	return n
+	err := n.Encode(p.document())
+	plain(n)
+	return n, err
+}
+
+// plain removes quotes that are not needed, such as those of the key on.
+func plain(n *yaml.Node) {
+	if n.Style != yaml.LiteralStyle {
+		n.Style = 0
+	}
+	for _, child := range n.Content {
+		plain(child)
+	}
+}
+
+func (p *Plan) document() *document {
+	d := &document{
+		FlexDriver: p.FlexDriver, CSIDriver: p.CSIDriver, Volume: p.Redact(p.Volume), Claim: p.Claim, Pod: p.Pod, Template: p.volume.template,
+		Handle: p.Redact(p.Handle), Result: p.Result, Reason: p.Reason, Notes: []string{}, Steps: []stepDocument{},
+	}
+	for _, n := range p.Notes {
+		d.Notes = append(d.Notes, p.Redact(n))
+	}
+	for _, s := range p.Steps {
+		step := stepDocument{Callout: string(s.Callout), On: p.Redact(s.On)}
+		for _, a := range s.Actions {
+			step.Does = append(step.Does, p.action(a))
+		}
+		if s.Err != nil {
+			step.Fails = p.Redact(s.Err.Error())
+		}
+		d.Steps = append(d.Steps, step)
+	}
+	return d
+}
+
+func (p *Plan) action(a Action) actionDocument {
+	d := actionDocument{API: a.API, Node: p.Redact(a.Node), RPC: a.RPC}
+	if a.Attachment != nil {
+		d.Spec = p.attachment(a.Attachment)
+	}
+	if a.Request != nil {
+		d.Request = csiclient.Show(a.Request, p.Redact)
+	}
+	return d
+}
+
+func (p *Plan) attachment(a *csivol.Attachment) *attachmentDocument {
+	d := &attachmentDocument{Attacher: a.Driver, NodeName: a.Node}
+	inline := &d.Source.Inline
+	inline.AccessModes = append([]csivol.AccessMode{}, a.AccessModes...)
+	for _, flag := range sensitive.MaskOptions(a.MountFlags) {
+		inline.MountOptions = append(inline.MountOptions, p.Redact(flag))
+	}
+	csi := &inline.CSI
+	csi.Driver, csi.VolumeHandle, csi.FSType = a.Driver, p.Redact(a.Handle), p.Redact(a.FSType)
+	if a.Secret != nil {
+		csi.Secret = map[string]string{"name": a.Secret.Name, "namespace": a.Secret.Namespace}
+	}
+	for _, key := range slices.Sorted(maps.Keys(a.Context)) {
+		if csi.Attributes == nil {
+			csi.Attributes = map[string]string{}
+		}
+		value := p.Redact(a.Context[key])
+		if sensitive.Key(key) {
+			value = sensitive.Mask
+		}
+		csi.Attributes[p.Redact(key)] = value
+	}
+	return d
 }
