@@ -45,18 +45,14 @@ func (r *results) show(view report.View) *report.Report {
 	for i, text := range texts {
 		texts[i] = some(said[text]) + ": " + text
 	}
-	return &report.Report{Sections: []report.Section{{Rows: report.Of(view, r.all, []report.Column[migrate.Result]{
-		{Name: "Volume", Cell: func(v migrate.Result) string { return v.Volume }},
-		{Name: "Claim", Cell: func(v migrate.Result) string { return v.Claim }},
-		{Name: "Result", Cell: outcome},
-		{Name: "Stage", Cell: func(v migrate.Result) string { return string(v.Stage) }},
-		{Name: "Lost for", Cell: func(v migrate.Result) string { return time0(v.Lost) }},
-		{Name: "Taken over after", Cell: func(v migrate.Result) string { return time0(v.TakenOver) }},
-		{Name: "Took", Cell: func(v migrate.Result) string { return time0(v.Took) }},
-		{Name: "Requests", Cell: func(v migrate.Result) string { return number(v.Requests) }},
-		{Name: "Direction", In: report.Wide, Cell: func(v migrate.Result) string { return direction(v.Direction) }},
-		{Name: "Mode", In: report.Wide, Cell: func(v migrate.Result) string { return string(v.Mode) }},
-	}...)}, {Notes: report.Notes(texts...)}}}
+	columns := []string{"Volume", "Claim", "Result", "Stage", "Lost for", "Taken over after", "Took", "Requests"}
+	if view == report.Wide {
+		columns = append(columns, "Direction", "Mode")
+	}
+	rows := report.Of(r.all, func(v migrate.Result) []string {
+		return []string{v.Volume, v.Claim, outcome(v), string(v.Stage), time0(v.Lost), time0(v.TakenOver), time0(v.Took), number(v.Requests), direction(v.Direction), string(v.Mode)}[:len(columns)]
+	}, columns...)
+	return &report.Report{Sections: []report.Section{{Rows: rows}, {Notes: report.Notes(texts...)}}}
 }
 
 // time0 returns an empty text for zero: the time is not known.

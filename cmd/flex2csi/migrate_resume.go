@@ -112,19 +112,12 @@ func (s *session) again(ctx context.Context, shown []*journal.Record, read func(
 
 // tableOfRecords prints the migrations to resume.
 func tableOfRecords(out io.Writer, records []*journal.Record) error {
-	rows := report.Of(report.Table, records, []report.Column[*journal.Record]{
-		{Name: "Volume", Cell: func(r *journal.Record) string { return r.Volume }},
-		{Name: "Claim", Cell: func(r *journal.Record) string { return r.Claim }},
-		{Name: "Direction", Cell: func(r *journal.Record) string { return direction(r.Direction) }},
-		{Name: "Stage", Cell: func(r *journal.Record) string { return string(r.Stage) }},
-		{Name: "Since", Cell: func(r *journal.Record) string {
-			if at, ok := r.Times[r.Stage]; ok {
-				return at.Local().Format(time.DateTime)
-			}
-			return ""
-		}},
-		{Name: "By", Cell: func(r *journal.Record) string { return r.By }},
-		{Name: "Trouble", Cell: func(r *journal.Record) string { return r.Trouble }},
-	}...)
+	rows := report.Of(records, func(r *journal.Record) []string {
+		since := ""
+		if at, ok := r.Times[r.Stage]; ok {
+			since = at.Local().Format(time.DateTime)
+		}
+		return []string{r.Volume, r.Claim, direction(r.Direction), string(r.Stage), since, r.By, r.Trouble}
+	}, "Volume", "Claim", "Direction", "Stage", "Since", "By", "Trouble")
 	return (&report.Report{Sections: []report.Section{{Rows: rows}}}).Write(out, report.Table)
 }

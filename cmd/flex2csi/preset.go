@@ -71,15 +71,11 @@ func listOfPresets(all []preset.Preset) *presetList {
 	return list
 }
 
-func (l *presetList) show(view report.View) *report.Report {
-	return &report.Report{Sections: []report.Section{{Rows: report.Of(view, l.Presets, []report.Column[presetItem]{
-		{Name: "Name", Cell: func(p presetItem) string { return p.Name }},
-		{Name: "FlexVolume driver", Cell: func(p presetItem) string { return p.FlexDriver }},
-		{Name: "CSI driver", Cell: func(p presetItem) string { return p.CSIDriver }},
-		{Name: "Live", Cell: func(p presetItem) string { return p.Live }},
-		{Name: "To fill in", Cell: func(p presetItem) string { return strings.Join(p.Open, ", ") }},
-		{Name: "Needs", Cell: func(p presetItem) string { return p.Needs }},
-	}...)}}}
+func (l *presetList) show(report.View) *report.Report {
+	rows := report.Of(l.Presets, func(p presetItem) []string {
+		return []string{p.Name, p.FlexDriver, p.CSIDriver, p.Live, strings.Join(p.Open, ", "), p.Needs}
+	}, "Name", "FlexVolume driver", "CSI driver", "Live", "To fill in", "Needs")
+	return &report.Report{Sections: []report.Section{{Rows: rows}}}
 }
 
 // ObjectNames returns the arguments of preset show.

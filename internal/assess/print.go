@@ -11,27 +11,18 @@ import (
 	"github.com/flex2csi/flex2csi/internal/report"
 )
 
-// itemColumns are those of all items.
-func itemColumns() []report.Column[item] {
-	return []report.Column[item]{
-		{Name: "Kind", Cell: func(i item) string { return string(i.Kind) }},
-		{Name: "Namespace", Cell: func(i item) string { return i.Namespace }},
-		{Name: "Name", Cell: func(i item) string { return i.Name }},
-		{Name: "FlexVolume driver", Cell: func(i item) string { return i.FlexDriver }},
-		{Name: "Claim", Cell: func(i item) string { return i.Claim }},
-		{Name: "StorageClass", Cell: func(i item) string { return i.StorageClass }},
-		{Name: "Pods", Cell: func(i item) string { return strconv.Itoa(i.Pods) }},
-		{Name: "Nodes", Cell: func(i item) string { return strings.Join(i.Nodes, " ") }},
-		{Name: "Preset", Cell: func(i item) string { return i.Preset }},
-		{Name: "CSI driver", Cell: func(i item) string { return i.CSIDriver }},
-		{Name: "Result", Cell: func(i item) string { return string(i.Result) }},
-		{Name: "Path", In: report.Wide, Cell: func(i item) string { return i.Path }},
-	}
+func (i item) cells() []string {
+	return []string{string(i.Kind), i.Namespace, i.Name, i.FlexDriver, i.Claim, i.StorageClass, strconv.Itoa(i.Pods), strings.Join(i.Nodes, " "), i.Preset, i.CSIDriver, string(i.Result), i.Path}
 }
 
 // Show makes a summary; wide, CSV and a page have all items.
 func (r *Report) Show(view report.View) *report.Report {
-	items := report.Section{Rows: report.Of(view, r.Items, itemColumns()...)}
+	cells := item.cells
+	columns := []string{"Kind", "Namespace", "Name", "FlexVolume driver", "Claim", "StorageClass", "Pods", "Nodes", "Preset", "CSI driver", "Result", "Path"}
+	if last := len(columns) - 1; view != report.Wide {
+		columns, cells = columns[:last], func(i item) []string { return i.cells()[:last] }
+	}
+	items := report.Section{Rows: report.Of(r.Items, cells, columns...)}
 	next := report.Section{Heading: "Next:", Numbered: true}
 	for _, s := range r.Next {
 		next.Notes = append(next.Notes, report.Note{Text: s.Do, Command: s.Command})
@@ -48,7 +39,8 @@ func (r *Report) Show(view report.View) *report.Report {
 	}
 	all := []report.Section{{Notes: report.Notes(fmt.Sprintf("%s: %s. %s.", r.Source, r.found(), r.kubernetes()))}}
 	if len(r.Drivers) > 0 {
-		all = append(all, report.Section{Rows: report.Of(view, r.Drivers, driverColumns()...)})
+		all = append(all, report.Section{Rows: report.Of(r.Drivers, driverItems.cells,
+			"FlexVolume driver", "PVs", "Inline", "In templates", "Ephemeral", "Classes", "Pending", "Claim templates", "Preset", "CSI driver")})
 	}
 	if view == report.Wide && len(r.Items) > 0 {
 		all = append(all, items)
@@ -85,23 +77,16 @@ func (r *Report) refusal() []report.Note {
 	return []report.Note{{Text: text, Notes: report.Notes(names...)}}
 }
 
-func driverColumns() []report.Column[driverItems] {
-	columns := []report.Column[driverItems]{{Name: "FlexVolume driver", Cell: func(d driverItems) string { return d.FlexDriver }}}
-	for i, name := range []string{"PVs", "Inline", "In templates", "Ephemeral", "Classes", "Pending", "Claim templates"} {
-		columns = append(columns, report.Column[driverItems]{Name: name, Cell: func(d driverItems) string { return strconv.Itoa(d.Counts[kinds()[i]]) }})
+func (d driverItems) cells() []string {
+	all := []string{d.FlexDriver}
+	for _, k := range kinds() {
+		all = append(all, strconv.Itoa(d.Counts[k]))
 	}
-	ofPresets := func(text func(fit) string) func(driverItems) string {
-		return func(d driverItems) string {
-			var all []string
-			for _, f := range d.Presets {
-				all = append(all, text(f))
-			}
-			return strings.Join(all, ", ")
-		}
+	var names, drivers []string
+	for _, f := range d.Presets {
+		names, drivers = append(names, f.Preset), append(drivers, f.CSIDriver+f.state())
 	}
-	return append(columns,
-		report.Column[driverItems]{Name: "Preset", Cell: ofPresets(func(f fit) string { return f.Preset })},
-		report.Column[driverItems]{Name: "CSI driver", Cell: ofPresets(func(f fit) string { return f.CSIDriver + f.state() })})
+	return append(all, strings.Join(names, ", "), strings.Join(drivers, ", "))
 }
 
 func (f *fit) state() string {

@@ -120,23 +120,14 @@ func (c *newClass) state() string {
 }
 
 // Show makes the classes, what changes, and the commands.
-func (p *ClassPlan) Show(view report.View) *report.Report {
+func (p *ClassPlan) Show(report.View) *report.Report {
 	r := &report.Report{}
 	add := func(s report.Section) { r.Sections = append(r.Sections, s) }
 	if len(p.classes) == 0 {
 		add(report.Section{Notes: report.Notes(p.source + ": no StorageClass makes FlexVolumes.")})
 	} else {
-		count := func(name string, kind itemKind) report.Column[*newClass] {
-			return report.Column[*newClass]{Name: name, Cell: func(c *newClass) string { return strconv.Itoa(c.named[kind]) }}
-		}
-		add(report.Section{Rows: report.Of(view, p.classes,
-			report.Column[*newClass]{Name: "StorageClass", Cell: func(c *newClass) string { return c.old.Name }},
-			report.Column[*newClass]{Name: "Provisioner now", Cell: func(c *newClass) string { return c.old.Provisioner }},
-			report.Column[*newClass]{Name: "Provisioner then", Cell: func(c *newClass) string { return c.object.Provisioner }},
-			report.Column[*newClass]{Name: "New name", Cell: func(c *newClass) string { return c.object.Name }},
-			count("Claim templates", claimTemplate), count("Ephemeral", ephemeralVolume), count("Pending", pendingClaim),
-			report.Column[*newClass]{Name: "State", Cell: (*newClass).state},
-		)})
+		add(report.Section{Rows: report.Of(p.classes, (*newClass).cells,
+			"StorageClass", "Provisioner now", "Provisioner then", "New name", "Claim templates", "Ephemeral", "Pending", "State")})
 		for _, c := range p.classes {
 			add(report.Section{Notes: []report.Note{c.note()}})
 		}
@@ -146,6 +137,11 @@ func (p *ClassPlan) Show(view report.View) *report.Report {
 		add(report.Section{Notes: report.Notes("not read: " + text + "; the list may be incomplete")})
 	}
 	return r
+}
+
+func (c *newClass) cells() []string {
+	return []string{c.old.Name, c.old.Provisioner, c.object.Provisioner, c.object.Name,
+		strconv.Itoa(c.named[claimTemplate]), strconv.Itoa(c.named[ephemeralVolume]), strconv.Itoa(c.named[pendingClaim]), c.state()}
 }
 
 func (c *newClass) note() report.Note {

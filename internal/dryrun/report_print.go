@@ -14,31 +14,26 @@ import (
 // Show makes a line for each volume, and what the Summary counts.
 func (r *Report) Show(view report.View) *report.Report {
 	s := r.Summary()
-	sections := []report.Section{
-		{Rows: report.Of(view, r.Plans, []report.Column[*Plan]{
-			{Name: "Name", Cell: (*Plan).DisplayName},
-			{Name: "Claim", Cell: func(p *Plan) string { return p.Claim }},
-			{Name: "FlexVolume driver", Cell: func(p *Plan) string { return p.FlexDriver }},
-			{Name: "CSI driver", Cell: func(p *Plan) string { return p.CSIDriver }},
-			{Name: "Handle", Cell: func(p *Plan) string { return p.Redact(p.Handle) }},
-			{Name: "Pod", In: report.Wide, Cell: func(p *Plan) string { return p.Pod }},
-			{Name: "Attached by", In: report.Wide, Cell: func(p *Plan) string { return p.Attached }},
-			{Name: "Result", Cell: (*Plan).result},
-		}...)},
-		{Rows: report.Of(view, s.Namespaces, []report.Column[NamespaceCount]{
-			{Name: "Namespace", Cell: func(n NamespaceCount) string { return n.Namespace }},
-			{Name: "Volumes", Cell: func(n NamespaceCount) string { return strconv.Itoa(n.Volumes) }},
-			{Name: "OK", Cell: func(n NamespaceCount) string { return strconv.Itoa(n.OK) }},
-			{Name: "Not OK", Cell: func(n NamespaceCount) string { return strconv.Itoa(n.Volumes - n.OK) }},
-		}...)},
-		{Rows: report.Of(view, s.Drivers, []report.Column[DriverCount]{
-			{Name: "FlexVolume driver", Cell: func(d DriverCount) string { return d.FlexDriver }},
-			{Name: "CSI driver", Cell: func(d DriverCount) string { return d.CSIDriver }},
-			{Name: "Volumes", Cell: func(d DriverCount) string { return strconv.Itoa(d.Volumes) }},
-			{Name: "OK", Cell: func(d DriverCount) string { return strconv.Itoa(d.OK) }},
-			{Name: "Not OK", Cell: func(d DriverCount) string { return strconv.Itoa(d.Volumes - d.OK) }},
-		}...)},
+	columns := []string{"Name", "Claim", "FlexVolume driver", "CSI driver", "Handle", "Result"}
+	if view == report.Wide {
+		columns = slices.Insert(columns, 5, "Pod", "Attached by")
 	}
+	volumes := report.Of(r.Plans, func(p *Plan) []string {
+		cells := []string{p.DisplayName(), p.Claim, p.FlexDriver, p.CSIDriver, p.Redact(p.Handle), p.result()}
+		if view == report.Wide {
+			cells = slices.Insert(cells, 5, p.Pod, p.Attached)
+		}
+		return cells
+	}, columns...)
+	counts := func(volumes, ok int) []string {
+		return []string{strconv.Itoa(volumes), strconv.Itoa(ok), strconv.Itoa(volumes - ok)}
+	}
+	namespaces := report.Of(s.Namespaces, func(n NamespaceCount) []string {
+		return append([]string{n.Namespace}, counts(n.Volumes, n.OK)...)
+	}, "Namespace", "Volumes", "OK", "Not OK")
+	drivers := report.Of(s.Drivers, func(d DriverCount) []string {
+		return append([]string{d.FlexDriver, d.CSIDriver}, counts(d.Volumes, d.OK)...)
+	}, "FlexVolume driver", "CSI driver", "Volumes", "OK", "Not OK")
 	var texts []string
 	for _, d := range s.Drivers {
 		if len(d.Idle) > 0 {
@@ -48,7 +43,7 @@ func (r *Report) Show(view report.View) *report.Report {
 			texts = append(texts, d.FlexDriver+": the volume context has no value for these keys (volumes): "+counted(d.Empty))
 		}
 	}
-	return &report.Report{Sections: append(sections, report.Section{Notes: report.Notes(append(texts, s.String())...)})}
+	return &report.Report{Sections: []report.Section{{Rows: volumes}, {Rows: namespaces}, {Rows: drivers}, {Notes: report.Notes(append(texts, s.String())...)}}}
 }
 
 // counted lists names, each with a number.

@@ -16,31 +16,18 @@ const madeLayout = "2006-01-02 15:04 MST"
 // Show makes a line for each volume, and below it what keeps it from being live and what has to be
 // decided; wide shows all checks.
 func (p *Plan) Show(view report.View) *report.Report {
-	volumes := report.Section{Rows: report.Of(view, p.Volumes, []report.Column[*PlannedVolume]{
-		{Name: "Name", Cell: func(v *PlannedVolume) string { return v.Name }},
-		{Name: "Claim", Cell: func(v *PlannedVolume) string { return v.Claim }},
-		{Name: "FlexVolume driver", Cell: func(v *PlannedVolume) string { return v.FlexDriver }},
-		{Name: "CSI driver", Cell: func(v *PlannedVolume) string { return v.CSIDriver }},
-		{Name: "Volume handle", In: report.Page, Cell: func(v *PlannedVolume) string { return v.Handle }},
-		{Name: "Pods", Cell: func(v *PlannedVolume) string { return strconv.Itoa(len(v.Pods)) }},
-		{Name: "Nodes", In: report.Page, Cell: func(v *PlannedVolume) string { return strings.Join(v.nodes(), " ") }},
-		{Name: "Method", Cell: func(v *PlannedVolume) string { return v.Method.String() }},
-		{Name: "To decide", Cell: func(v *PlannedVolume) string { return strconv.Itoa(v.count(Decide)) }},
-		{Name: "Handle", In: report.Wide, Cell: func(v *PlannedVolume) string { return v.Handle }},
-		{Name: "Policy", In: report.Wide, Cell: func(v *PlannedVolume) string { return v.Original.ReclaimPolicy }},
-		{Name: "Nodes", In: report.Wide, Cell: func(v *PlannedVolume) string { return strings.Join(v.nodes(), ",") }},
-		{Name: "In the way", In: report.Page, Cell: func(v *PlannedVolume) string {
-			var all []string
-			for _, c := range v.inTheWay() {
-				all = append(all, c.Name+": "+c.Evidence)
-			}
-			return strings.Join(all, "; ")
-		}},
-	}...)}
 	if view == report.Page {
-		return p.page(volumes)
+		return p.page()
 	}
 	isWide := view == report.Wide
+	columns := []string{"Name", "Claim", "FlexVolume driver", "CSI driver", "Pods", "Method", "To decide"}
+	if isWide {
+		columns = append(columns, "Handle", "Policy", "Nodes")
+	}
+	volumes := report.Of(p.Volumes, func(v *PlannedVolume) []string {
+		cells := []string{v.Name, v.Claim, v.FlexDriver, v.CSIDriver, strconv.Itoa(len(v.Pods)), v.Method.String(), strconv.Itoa(v.count(Decide))}
+		return append(cells, v.Handle, v.Original.ReclaimPolicy, strings.Join(v.nodes(), ","))[:len(columns)]
+	}, columns...)
 	var notes []report.Note
 	for _, c := range p.Checks {
 		if c.Status != OK || isWide {
@@ -55,10 +42,10 @@ func (p *Plan) Show(view report.View) *report.Report {
 	for _, o := range p.Related {
 		notes = append(notes, o.note())
 	}
-	return &report.Report{Sections: []report.Section{volumes, {Notes: notes}, {Lines: true, Notes: p.summary()}}}
+	return &report.Report{Sections: []report.Section{{Rows: volumes}, {Notes: notes}, {Lines: true, Notes: p.summary()}}}
 }
 
-func (p *Plan) page(volumes report.Section) *report.Report {
+func (p *Plan) page() *report.Report {
 	byHand := report.Section{Heading: "To do by hand"}
 	for _, c := range p.Checks {
 		if c.Status != OK {
@@ -74,6 +61,13 @@ func (p *Plan) page(volumes report.Section) *report.Report {
 		"after a pod restart: as live, after a restart of its pods has brought the volume onto the bridge, or with --rolling or --offline.",
 		"offline: while no pod of the volume runs. no: what is in the way comes first.",
 	)}
+	volumes := report.Of(p.Volumes, func(v *PlannedVolume) []string {
+		var inTheWay []string
+		for _, c := range v.inTheWay() {
+			inTheWay = append(inTheWay, c.Name+": "+c.Evidence)
+		}
+		return []string{v.Name, v.Claim, v.FlexDriver, v.CSIDriver, v.Handle, strconv.Itoa(len(v.Pods)), strings.Join(v.nodes(), " "), v.Method.String(), strconv.Itoa(v.count(Decide)), strings.Join(inTheWay, "; ")}
+	}, "Name", "Claim", "FlexVolume driver", "CSI driver", "Volume handle", "Pods", "Nodes", "Method", "To decide", "In the way")
 	facts := []report.Fact{{Name: "Volumes", Value: strconv.Itoa(len(p.Volumes))}}
 	for _, m := range []Method{Live, PodRestart, Offline, No, Unknown} {
 		facts = append(facts, report.Fact{Name: m.String(), Value: strconv.Itoa(p.count(m))})
@@ -95,7 +89,7 @@ func (p *Plan) page(volumes report.Section) *report.Report {
 			count("By namespace", func(v *PlannedVolume) []string { return []string{namespaceOf(v.Claim)} }),
 			count("By node", (*PlannedVolume).nodes),
 		},
-		Sections: []report.Section{byHand, happens, volumes},
+		Sections: []report.Section{byHand, happens, {Rows: volumes}},
 	}
 }
 

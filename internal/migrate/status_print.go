@@ -16,39 +16,17 @@ import (
 // Show makes what is urgent, a line for each volume, and below it what is wrong and what to do;
 // wide shows all that is known.
 func (t *Situation) Show(view report.View) *report.Report {
-	const texts = report.Table | report.Wide
-	volumes := report.Section{Rows: report.Of(view, t.Volumes, []report.Column[VolumeStatus]{
-		{Name: "Volume", In: texts, Cell: func(v VolumeStatus) string { return v.Name }},
-		{Name: "Name", In: report.Page, Cell: func(v VolumeStatus) string { return v.Name }},
-		{Name: "Claim", Cell: func(v VolumeStatus) string { return v.Claim }},
-		{Name: "FlexVolume driver", In: report.Page, Cell: func(v VolumeStatus) string { return v.FlexDriver }},
-		{Name: "CSI driver", In: report.Page, Cell: func(v VolumeStatus) string { return v.CSIDriver }},
-		{Name: "Now", In: texts, Cell: func(v VolumeStatus) string { return v.Now }},
-		{Name: "State", Cell: func(v VolumeStatus) string { return v.State.String() }},
-		{Name: "Stage", Cell: func(v VolumeStatus) string { return string(v.Stage) }},
-		{Name: "Since", In: texts, Cell: func(v VolumeStatus) string { return t.age(v.Since) }},
-		{Name: "Since", In: report.Page, Cell: func(v VolumeStatus) string {
-			if v.Since.IsZero() {
-				return ""
-			}
-			return v.Since.UTC().Format(madeLayout)
-		}},
-		{Name: "Lost, seconds", In: report.Page, Cell: func(v VolumeStatus) string { return seconds(v.LostSeconds) }},
-		{Name: "Old mounts", In: texts, Cell: func(v VolumeStatus) string { return strconv.Itoa(len(v.OldMounts)) }},
-		{Name: "Pods with the old mount", In: report.Page, Cell: func(v VolumeStatus) string { return strconv.Itoa(len(v.OldMounts)) }},
-		{Name: "Trouble", In: report.Page, Cell: func(v VolumeStatus) string { return v.Trouble }},
-		{Name: "Next", In: report.Page, Cell: func(v VolumeStatus) string { return v.Next }},
-		{Name: "To", In: report.Wide, Cell: func(v VolumeStatus) string { return volumeType(v.Direction) }},
-		{Name: "Mode", In: report.Wide, Cell: func(v VolumeStatus) string { return string(v.Mode) }},
-		{Name: "FlexVolume driver", In: report.Wide, Cell: func(v VolumeStatus) string { return v.FlexDriver }},
-		{Name: "CSI driver", In: report.Wide, Cell: func(v VolumeStatus) string { return v.CSIDriver }},
-		{Name: "Handle", In: report.Wide, Cell: func(v VolumeStatus) string { return v.Handle }},
-		{Name: "By", In: report.Wide, Cell: func(v VolumeStatus) string { return v.By }},
-		{Name: "Requests", In: report.Wide, Cell: func(v VolumeStatus) string { return strconv.Itoa(v.Requests) }},
-	}...)}
 	if view == report.Page {
-		return t.page(volumes)
+		return t.page()
 	}
+	columns := []string{"Volume", "Claim", "Now", "State", "Stage", "Since", "Old mounts"}
+	if view == report.Wide {
+		columns = append(columns, "To", "Mode", "FlexVolume driver", "CSI driver", "Handle", "By", "Requests")
+	}
+	volumes := report.Of(t.Volumes, func(v VolumeStatus) []string {
+		cells := []string{v.Name, v.Claim, v.Now, v.State.String(), string(v.Stage), t.age(v.Since), strconv.Itoa(len(v.OldMounts))}
+		return append(cells, volumeType(v.Direction), string(v.Mode), v.FlexDriver, v.CSIDriver, v.Handle, v.By, strconv.Itoa(v.Requests))[:len(columns)]
+	}, columns...)
 	r := &report.Report{}
 	if names := t.withoutVolume(); len(names) > 0 {
 		r.Sections = append(r.Sections, report.Section{Notes: []report.Note{{
@@ -57,7 +35,7 @@ func (t *Situation) Show(view report.View) *report.Report {
 		}}})
 	}
 	if len(t.Volumes) > 0 {
-		r.Sections = append(r.Sections, volumes)
+		r.Sections = append(r.Sections, report.Section{Rows: volumes})
 	}
 	var notes []report.Note
 	for i := range t.Volumes {
@@ -137,7 +115,14 @@ func (t *Situation) summary() []report.Note {
 	return all
 }
 
-func (t *Situation) page(volumes report.Section) *report.Report {
+func (t *Situation) page() *report.Report {
+	volumes := report.Of(t.Volumes, func(v VolumeStatus) []string {
+		since := ""
+		if !v.Since.IsZero() {
+			since = v.Since.UTC().Format(madeLayout)
+		}
+		return []string{v.Name, v.Claim, v.FlexDriver, v.CSIDriver, v.State.String(), string(v.Stage), since, seconds(v.LostSeconds), strconv.Itoa(len(v.OldMounts)), v.Trouble, v.Next}
+	}, "Name", "Claim", "FlexVolume driver", "CSI driver", "State", "Stage", "Since", "Lost, seconds", "Pods with the old mount", "Trouble", "Next")
 	remaining, migrated := 0, 0
 	for _, n := range t.Remaining {
 		remaining += n
@@ -165,7 +150,7 @@ func (t *Situation) page(volumes report.Section) *report.Report {
 			count("By driver", func(v VolumeStatus) string { return v.FlexDriver }),
 			count("By namespace", func(v VolumeStatus) string { return namespaceOf(v.Claim) }),
 		},
-		Sections: []report.Section{{Heading: "Not known", Notes: report.Notes(t.Problems...)}, volumes},
+		Sections: []report.Section{{Heading: "Not known", Notes: report.Notes(t.Problems...)}, {Rows: volumes}},
 	}
 }
 

@@ -64,35 +64,18 @@ func Notes(texts ...string) (all []Note) {
 // Rows are a table. Its cells are made one row at a time: there may be thousands.
 type Rows struct {
 	Columns []string
-	All     iter.Seq[[]string] // valid until the next one
+	All     iter.Seq[[]string]
 }
 
-// A Column of a table has a cell for each row, in the views of In; 0: in all.
-type Column[R any] struct {
-	Name string
-	In   View
-	Cell func(R) string
-}
-
-// Of makes a table.
-func Of[R any](view View, rows []R, columns ...Column[R]) *Rows {
-	columns = slices.DeleteFunc(columns, func(c Column[R]) bool { return c.In != 0 && c.In&view == 0 })
-	t := &Rows{}
-	for _, c := range columns {
-		t.Columns = append(t.Columns, c.Name)
-	}
-	t.All = func(yield func([]string) bool) {
-		cells := make([]string, len(columns))
+// Of makes a table of rows.
+func Of[R any](rows []R, cells func(R) []string, columns ...string) *Rows {
+	return &Rows{columns, func(yield func([]string) bool) {
 		for _, row := range rows {
-			for i, c := range columns {
-				cells[i] = c.Cell(row)
-			}
-			if !yield(cells) {
+			if !yield(cells(row)) {
 				return
 			}
 		}
-	}
-	return t
+	}}
 }
 
 // Write prints a report.
