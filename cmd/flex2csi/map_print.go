@@ -5,8 +5,8 @@ import (
 	"errors"
 	"io"
 
+	"github.com/flex2csi/flex2csi/internal/assess"
 	"github.com/flex2csi/flex2csi/internal/bridgeconfig"
-	"github.com/flex2csi/flex2csi/internal/dryrun"
 	"github.com/flex2csi/flex2csi/internal/report"
 )
 
@@ -14,18 +14,18 @@ import (
 type mapDocument struct {
 	APIVersion string          `json:"apiVersion"`
 	Kind       string          `json:"kind"`
-	Summary    *dryrun.Summary `json:"summary"`
+	Summary    *assess.Summary `json:"summary"`
 	Volumes    []struct{}      `json:"volumes"`
 }
 
 // print prints a report. JSON and YAML have the requests of each volume: they are planned
 // again one by one, as there may be thousands.
-func (o *mapOptions) print(p *dryrun.Planner, r *dryrun.Report, out io.Writer) error {
-	encode := (*dryrun.Plan).YAML
+func (o *mapOptions) print(p *assess.Planner, r *assess.MapResult, out io.Writer) error {
+	encode := (*assess.Plan).YAML
 	switch o.format.chosen {
 	case asYAML:
 	case asJSON:
-		encode = (*dryrun.Plan).JSON
+		encode = (*assess.Plan).JSON
 	default:
 		return o.format.print(out, r, r.Show)
 	}

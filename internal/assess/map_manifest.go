@@ -1,4 +1,4 @@
-package dryrun
+package assess
 
 import (
 	"cmp"
@@ -116,8 +116,8 @@ func driverInfo(spec object) csivol.DriverInfo {
 
 // input makes the volumes: those of pods as these use them, and all others as any pod
 // would.
-func (m *manifests) input() (*Input, error) {
-	in := &Input{CSIDrivers: m.drivers, Unclear: m.found.Unclear()}
+func (m *manifests) input() (*MapInput, error) {
+	in := &MapInput{CSIDrivers: m.drivers, Unclear: m.found.Unclear()}
 	if len(m.foreign) > 0 {
 		in.Unclear = append(in.Unclear, fmt.Sprintf("no objects of Kubernetes: %s", strings.Join(m.foreign, "; ")))
 	}

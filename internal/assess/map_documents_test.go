@@ -1,4 +1,4 @@
-package dryrun_test
+package assess_test
 
 import (
 	"fmt"
@@ -32,7 +32,7 @@ func TestReadForms(t *testing.T) {
 	}
 	for name, text := range forms {
 		t.Run(name, func(t *testing.T) {
-			in, err := read(text)
+			in, err := readVolumes(text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,7 +62,7 @@ func TestReadErrors(t *testing.T) {
 		{`{"kind": "x"} []`, "not JSON: want { but got ["},
 	}
 	for _, tt := range tests {
-		_, err := read(tt.input)
+		_, err := readVolumes(tt.input)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%q: got %v, want %q", tt.input, err, tt.want)
 		}

@@ -1,4 +1,4 @@
-package dryrun
+package assess
 
 import (
 	"cmp"
@@ -12,7 +12,7 @@ import (
 )
 
 // Show makes a line for each volume, and what the Summary counts.
-func (r *Report) Show(view report.View) *report.Report {
+func (r *MapResult) Show(view report.View) *report.Report {
 	s := r.Summary()
 	columns := []string{"Name", "Claim", "FlexVolume driver", "CSI driver", "Handle", "Result"}
 	if view == report.Wide {
@@ -112,7 +112,7 @@ func (p *Plan) attached() string {
 }
 
 // ObjectNames returns the volumes, and the pods with inline volumes.
-func (r *Report) ObjectNames() (names []string) {
+func (r *MapResult) ObjectNames() (names []string) {
 	for _, p := range r.Plans {
 		name := "persistentvolume/" + p.Volume
 		if p.volume.inline {
