@@ -1,10 +1,14 @@
 package assess
 
 import (
-	"bufio"
+	"errors"
+	"fmt"
 	"io"
 
 	"github.com/flex2csi/flex2csi/internal/csivol"
+	"github.com/flex2csi/flex2csi/internal/manifest"
+	"github.com/flex2csi/flex2csi/internal/strict"
+	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
 )
 
 // An MapInput is what a text has in it.
@@ -24,9 +28,31 @@ type MapReader struct{ manifests *manifests }
 func NewMapReader() *MapReader { return &MapReader{newManifests()} }
 
 // Read takes manifests of any number.
-func (r *MapReader) Read(text io.Reader) error {
-	return (&documents{in: bufio.NewReader(text), add: r.manifests.add}).read()
-}
+func (r *MapReader) Read(text io.Reader) error { return manifest.Documents(text, r.manifests.parse) }
 
 // MapInput returns the volumes. One that is not valid has its error in Err.
 func (r *MapReader) Input() (*MapInput, error) { return r.manifests.input() }
+
+// parse passes on the manifests in a text that begins in a line of the input.
+func (m *manifests) parse(text string, line int) error {
+	docs, err := strictyaml.ParseAll([]byte(text))
+	if syntax, ok := errors.AsType[*strictyaml.SyntaxError](err); ok && syntax.Line+line > 1 {
+		syntax.Line = max(1, syntax.Line) + line - 1
+	}
+	if err != nil {
+		return err
+	}
+	for _, doc := range docs {
+		list := []strict.Node{doc}
+		if doc.Kind == strict.Array {
+			list = doc.Items
+		}
+		for _, one := range list {
+			if one.Kind != strict.Object {
+				return fmt.Errorf("line %d: want a manifest, but got %s", one.Line+line-1, kindOnly(one))
+			}
+			m.add(object{one})
+		}
+	}
+	return nil
+}

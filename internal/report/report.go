@@ -1,5 +1,5 @@
 // Package report is what a command has found out, and the ways to print that: as tables and notes
-// for a terminal, as CSV, or as a page. JSON and YAML are of the command's own document, whose
+// for a terminal, as CSV, or as a page. JSON and YAML are of the document of the command: their
 // fields are a contract.
 //
 // All texts are taken as hostile: objects of a cluster and other programs choose many of them.
