@@ -2,11 +2,9 @@ package assess
 
 import (
 	"encoding/json"
-	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/flex2csi/flex2csi/internal/strict"
+	"github.com/flex2csi/flex2csi/internal/strict/strictyaml"
 )
 
 // kindOnly leaves the text out, which may be anything.
@@ -68,26 +66,12 @@ func (o object) value() any {
 
 // objectOf is the way back.
 func objectOf(value any) object {
-	o := object{strict.Node{Kind: strict.Null}}
-	switch v := value.(type) {
-	case map[string]any:
-		o.Kind = strict.Object
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			o.Members = append(o.Members, strict.Member{Key: key, Value: objectOf(v[key]).Node})
-		}
-	case []any:
-		o.Kind = strict.Array
-		for _, item := range v {
-			o.Items = append(o.Items, objectOf(item).Node)
-		}
-	case bool:
-		o.Kind, o.Truth = strict.Bool, v
-	case string:
-		o.Kind, o.Text = strict.String, v
-	case json.Number, float64, int64:
-		o.Kind, o.Text = strict.Number, fmt.Sprint(v)
+	text, err := json.Marshal(value)
+	nodes, parseErr := strictyaml.ParseAll(text)
+	if err != nil || parseErr != nil || len(nodes) != 1 {
+		return object{}
 	}
-	return o
+	return object{nodes[0]}
 }
 
 // slim is the object with what is needed of its metadata, and another spec.

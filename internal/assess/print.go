@@ -185,17 +185,14 @@ func (r *Report) kubernetesAndTime() report.Section {
 
 // means says what a result is for the owner of a volume.
 func (r itemResult) means() string {
-	switch r {
-	case ready:
-		return "it can migrate when the bridge is installed."
-	case installCSIDriver, checkCSIDriver:
-		return "a preset fits; the CSI driver is missing, or it is not known whether it is there."
-	case writeMapping:
-		return "the operator of flex2csi writes a mapping for its driver first."
-	case rewrite:
-		return "it is part of a pod or template; its author replaces it, with a claim for example."
-	case replaceClass:
-		return "it makes new FlexVolumes; a CSI StorageClass takes its place."
-	}
-	return "flex2csi has no way to CSI for its driver."
+	const presetFits = "a preset fits; the CSI driver is missing, or it is not known whether it is there."
+	return map[itemResult]string{
+		ready:            "it can migrate when the bridge is installed.",
+		installCSIDriver: presetFits,
+		checkCSIDriver:   presetFits,
+		writeMapping:     "the operator of flex2csi writes a mapping for its driver first.",
+		rewrite:          "it is part of a pod or template; its author replaces it, with a claim for example.",
+		replaceClass:     "it makes new FlexVolumes; a CSI StorageClass takes its place.",
+		unsupported:      "flex2csi has no way to CSI for its driver.",
+	}[r]
 }

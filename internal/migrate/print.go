@@ -122,20 +122,9 @@ func (c Check) note() report.Note {
 	return n
 }
 
+// words are a status for people.
 func words(s CheckStatus) string {
-	switch s {
-	case OK:
-		return "ok"
-	case Note:
-		return "note"
-	case Decide:
-		return "decide"
-	case NotLive:
-		return "not live"
-	case Unanswered:
-		return "unknown"
-	}
-	return "fails"
+	return cmp.Or(map[CheckStatus]string{OK: "ok", Note: "note", Decide: "decide", NotLive: "not live", Unanswered: "unknown"}[s], "fails")
 }
 
 func (v *PlannedVolume) count(s CheckStatus) (n int) {
